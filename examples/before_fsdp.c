@@ -1,0 +1,84 @@
+/* before_fsdp.c: a small GPT-2 trained on one GPU. Compare with after_fsdp.c, the same program with FSDP:
+ *
+ *     diff examples/before_fsdp.c examples/after_fsdp.c
+ *
+ * Usage: before_fsdp TEXTFILE
+ */
+#include <stdio.h>
+
+#include "fsdp.h"
+#include "nn.h"
+#include "text.h"
+
+enum { B = 4, T = 64, STEPS = 30, SEED = 42 };
+static const Gpt2Config MODEL = {.vocab = 256, .max_T = T, .layers = 4, .heads = 4, .dim = 128};
+static const AdamWConfig ADAMW = {
+    .lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
+
+// One forward and backward of B sequences; *loss is their mean loss.
+static Status pass(Module *model, NnRun *run, const Text *text, int step, int first, float *loss)
+{
+    int32_t in[B * T], targets[B * T], *device_in = NULL, *device_targets = NULL;
+    float *logits, *dlogits, *din;
+
+    text_batch(text, SEED, step, first, B, T, in, targets);
+    CUDA_TRY(cudaMalloc((void **)&device_in, sizeof in));
+    CUDA_TRY(cudaMalloc((void **)&device_targets, sizeof targets));
+    CUDA_TRY(cudaMemcpy(device_in, in, sizeof in, cudaMemcpyHostToDevice));
+    CUDA_TRY(cudaMemcpy(device_targets, targets, sizeof targets, cudaMemcpyHostToDevice));
+
+    TRY(module_forward(model, run, device_in, &logits));
+    TRY(cross_entropy(run, logits, device_targets, B * T, MODEL.vocab, loss, &dlogits));
+    TRY(module_backward(model, run, dlogits, &din));
+
+    CUDA_TRY(cudaFreeAsync(dlogits, run->stream));
+    CUDA_TRY(cudaFree(device_in));
+    CUDA_TRY(cudaFree(device_targets));
+    return OK;
+}
+
+static Status train(const Text *text)
+{
+    NnRun run;
+    cudaStream_t stream;
+    PlainAdamW *adamw;
+    Module *model = gpt2_create(&MODEL);
+    if (model == NULL) return ERR_MEMORY;
+
+    CUDA_TRY(cudaSetDevice(0));
+    CUDA_TRY(cudaStreamCreate(&stream));
+    TRY(nn_run_create(&run, stream));
+    run.B = B;
+    run.T = T;
+
+    TRY(meta_materialize(model, SEED, stream));
+    TRY(plain_adamw_create(&adamw, model, &ADAMW, &run));
+
+    for (int step = 0; step < STEPS; step++) {
+        float loss;
+        TRY(pass(model, &run, text, step, 0, &loss));
+        TRY(plain_adamw_step(adamw));
+        TRY(plain_adamw_zero_grad(adamw));
+        if (step % 5 == 4) printf("step %2d  loss %.4f\n", step + 1, (double)loss);
+    }
+
+    plain_adamw_destroy(adamw);
+    meta_release(model);
+    module_destroy(model);
+    TRY(nn_run_destroy(&run));
+    CUDA_TRY(cudaStreamDestroy(stream));
+    return OK;
+}
+
+int main(int argc, char **argv)
+{
+    Text text;
+    if (argc != 2) {
+        fprintf(stderr, "usage: %s TEXTFILE\n", argv[0]);
+        return 2;
+    }
+    if (text_load(&text, argv + 1, 1, T) != OK) return 1;
+    Status status = train(&text);
+    text_free(&text);
+    return status == OK ? 0 : 1;
+}

@@ -1,0 +1,418 @@
+#!/usr/bin/env python3
+"""Grades a folder with the six task files: builds them, runs the tests, says what came of it.
+
+Each task's tests run with the student's file of that task and the reference's other five, so that a
+mistake costs its own points and no others; the tests marked "together" run with all six. A file that
+does not compile costs its task, and the tests that need all six.
+
+Exit status: 0 when the grading worked, whatever the score; 2 for a question that makes no sense (no such
+folder or task); 3 where the kit or the machine is at fault. The results file is written in every case,
+also when somebody stops the grading: it says so first, and is replaced at the end.
+
+Interface: grade.py --impl DIR [--task N|name] [--build DIR] [--out FILE]; `make grade` calls it.
+Files: manifest.py (what the tests are worth), runner.py (running them), report.py (the table).
+"""
+
+import argparse
+import difflib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import manifest
+import runner
+from report import Report
+from skeleton import write_atomically
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SUITES_AT_ONCE = 2
+BUILD_LIMIT = 900.0      # seconds a call of make may take
+
+
+class BadUsage(Exception):
+    """Asked for something that makes no sense."""
+
+
+class Infrastructure(Exception):
+    """The kit or the machine is at fault, not the student."""
+
+
+class Stopped(Exception):
+    """Somebody stopped the grading."""
+
+
+@dataclass
+class Failing:
+    """Why tests could not run: a status and a sentence."""
+    status: str
+    message: str
+
+
+# ---- Building ----
+
+class Builder:
+    """Calls make for one implementation folder."""
+
+    def __init__(self, impl, build):
+        self.impl = os.path.abspath(impl)
+        self.build = build
+        # What the compiler and the messages call the folder.
+        inside = os.path.relpath(self.impl, ROOT)
+        self.given = self.impl if inside.startswith("..") else inside
+        self.shown = os.path.basename(self.impl)
+        self.key = None
+
+    def make(self, targets, jobs=1, extra=()):
+        """Returns (exit status, what make and the compiler printed)."""
+        environment = {name: value for name, value in os.environ.items()
+                       if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "IMPL",
+                                       "BUILD", "TASK")}
+        environment["LC_ALL"] = "C" # messages in English, quotes in ASCII
+        command = ["make", "-s", "-k", "-j%d" % jobs, "--no-print-directory",
+                   "IMPL=" + self.given] + list(extra)
+        if self.build:
+            command.append("BUILD=" + self.build)
+        try:
+            process = subprocess.Popen(command + list(targets), cwd=ROOT, env=environment,
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                       stderr=subprocess.STDOUT, start_new_session=True)
+        except OSError as problem:
+            raise Infrastructure("make cannot be started: %s" % problem)
+        try:
+            output = process.communicate(timeout=BUILD_LIMIT * runner.time_factor())[0]
+        except BaseException as problem:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            if isinstance(problem, subprocess.TimeoutExpired):
+                return 1, "make %s took more than %g seconds" % (" ".join(targets), BUILD_LIMIT)
+            raise
+        return process.returncode, output.decode("utf-8", "replace")
+
+    def find_key(self):
+        """The name under which the Makefile builds this folder, and its build folder."""
+        rule = "grader-print-key: ; @echo '$(IMPL_KEY)' '$(BUILD)'"
+        status, output = self.make(["grader-print-key"], extra=["--eval=" + rule])
+        words = output.split()
+        if status != 0 or len(words) != 2:
+            raise Infrastructure("the Makefile does not say where it builds: %s" % output.strip())
+        self.key, self.build = words
+
+    def object(self, name, key=None):
+        return "%s/impl/%s/%s.o" % (self.build, key or self.key, name)
+
+    def suite(self, name):
+        return "%s/impl/%s/suite/%s" % (self.build, self.key, name)
+
+    def common(self, all_names, suites):
+        """Everything that is not the student's: libraries, the reference, the tests."""
+        targets = ["%s/lib/lib%s.a" % (self.build, name) for name in ("simgpu", "shardlab", "harness")]
+        targets += ["%s/obj/tests/tasks/%s.o" % (self.build, name) for name in suites]
+        if self.key != "reference":
+            targets += [self.object(name, "reference") for name in all_names]
+        late = threading.Timer(2.0, print, ["Building the kit, once …"],
+                               {"file": sys.stderr, "flush": True})
+        late.start()
+        try:
+            status, output = self.make(targets, jobs=2)
+        finally:
+            late.cancel()
+        if status != 0:
+            raise Infrastructure("the kit itself does not build:\n%s" % output.strip()[-4000:])
+
+    def named(self, path):
+        """A path of the compiler's as messages show it: folder/file.c for the student's."""
+        full = os.path.abspath(os.path.join(ROOT, path))
+        if os.path.dirname(full) == self.impl:
+            return os.path.join(self.shown, os.path.basename(full))
+        return path
+
+    def compile(self, task):
+        """Compiles the student's file. None, or why its tests cannot run; and the warnings."""
+        path = os.path.join(self.impl, task.file)
+        if not os.path.isfile(path):
+            return Failing("error", self.missing(task.file)), ""
+        if not os.access(path, os.R_OK):
+            return Failing("error", "%s/%s cannot be read: look at its permissions."
+                           % (self.shown, task.file)), ""
+        status, output = self.make([self.object(task.name)])
+        if status == 0:
+            return None, output
+        return Failing("error", self.first_error(output, task)), ""
+
+    def first_error(self, output, task):
+        """The compiler's first error as file:line: text."""
+        found = re.search(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: "
+                          r"(?P<text>.*)$", output, re.MULTILINE)
+        if found:
+            return "%s does not compile. %s:%s: %s" % (task.file, self.named(found.group("file")),
+                                                       found.group("line"), found.group("text"))
+        lines = [line for line in output.splitlines() if line.strip()]
+        return "%s does not compile. %s" % (task.file, lines[0] if lines else "make says nothing more.")
+
+    def missing(self, file):
+        """A sentence about a file that is not there, with what looks like it."""
+        text = "%s has no %s" % (self.shown, file)
+        alike = look_alike(file, os.listdir(self.impl))
+        if alike:
+            return "%s. There is %s: is that it? The name must be exactly %s." % (text, alike, file)
+        return "%s, and nothing that looks like it." % text
+
+    def link(self, name, file=None):
+        """Links a suite. None, or why it cannot run; `file` is the student's, None for all six."""
+        status, output = self.make([self.suite(name)])
+        if status == 0:
+            return None
+        who = file or "one of the six files"
+        undefined = re.search(r"undefined reference to [`']([^`']+)'", output)
+        double = re.search(r"multiple definition of [`']([^`']+)'", output)
+        if double:
+            text = "%s defines %s, which another file defines already: make yours static." % (
+                who, double.group(1))
+        elif undefined:
+            text = "%s uses or owes %s, and nothing defines it." % (who, undefined.group(1))
+        else:
+            lines = [line for line in output.splitlines() if line.strip()] or ["nothing more is known"]
+            text = "%s cannot be linked with the tests: %s" % (who, lines[0])
+        return Failing("error", text)
+
+
+def look_alike(file, names):
+    """Which of the names may have been meant by `file`."""
+    def bare(name):
+        return re.sub(r"[^a-z0-9]", "", name.lower())
+    want = bare(file)
+    scored = [(difflib.SequenceMatcher(None, want, bare(name)).ratio(), name) for name in sorted(names)]
+    best = max(scored, default=(0, None))
+    return best[1] if best[0] >= 0.75 else None
+
+
+# ---- Running ----
+
+class Grading:
+    """One grading: what is to be graded, and what is known of it so far."""
+
+    def __init__(self, options, tasks):
+        self.options = options
+        self.tasks = tasks            # those that are graded
+        self.all_tasks = tasks
+        self.impl = options.impl
+        self.started = time.monotonic()
+        self.verdicts = {}            # test name: Verdict
+        self.shared = set()           # tests whose message is that of many
+        self.alone = None             # the task's number where it is graded alone
+
+    # -- results --
+
+    def results(self):
+        """The tests as the results file has them."""
+        rows = []
+        for task in self.tasks:
+            for test in task.tests:
+                verdict = self.verdicts.get(test.name)
+                if verdict is None:
+                    verdict = runner.Verdict("infrastructure", "The grading did not come to this test.")
+                rows.append({
+                    "name": test.name, "task": task.number, "title": test.title,
+                    "status": verdict.status,
+                    "score": test.points if verdict.status == "passed" else 0,
+                    "max_score": test.points, "message": verdict.message, "hint": test.hint,
+                    "handout": task.handout, "seconds": verdict.seconds,
+                    "shared": test.name in self.shared})
+        return rows
+
+    def write(self, status, message=""):
+        """The results file: either the old one or the whole new one."""
+        rows = [{name: value for name, value in row.items() if name != "shared"}
+                for row in self.results()]
+        document = {
+            "status": status, "message": message,
+            "score": round(sum(row["score"] for row in rows), 2),
+            "max_score": round(sum(row["max_score"] for row in rows), 2),
+            "impl": self.impl, "backend": "simgpu",
+            "seconds": round(time.monotonic() - self.started, 3), "tests": rows}
+        if self.alone:
+            document["task"] = self.alone
+        os.makedirs(os.path.dirname(os.path.abspath(self.options.out)), exist_ok=True)
+        write_atomically(self.options.out, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+    # -- what is asked for --
+
+    def choose(self):
+        """Checks the folder and the task that were asked for."""
+        wanted = (self.options.task or "").strip()
+        if wanted:
+            chosen = [task for task in self.all_tasks if wanted in (str(task.number), task.name)]
+            if not chosen:
+                raise BadUsage("there is no task %s; the tasks are %s" % (wanted, ", ".join(
+                    "%d %s" % (task.number, task.name) for task in self.all_tasks)))
+            self.tasks = chosen
+            self.alone = chosen[0].number
+        if not os.path.isdir(self.impl):
+            raise BadUsage("%s is not a folder: IMPL must name one with the six task files" % self.impl)
+        odd = re.search(r"[^\w./+@,=-]", os.path.abspath(self.impl))
+        if odd:
+            raise BadUsage("the path %s has %r in it, which make cannot take: copy the folder to a path "
+                           "of plain letters" % (os.path.abspath(self.impl), odd.group()))
+
+    # -- the work --
+
+    def run(self, report):
+        """Grades, and prints each task's part of the table when it is known."""
+        builder = Builder(self.impl, self.options.build)
+        builder.find_key()
+        together = any(task.together() for task in self.tasks)
+        suites = [task.name for task in self.tasks] + (["together"] if together else [])
+        builder.common([task.name for task in self.all_tasks], suites)
+        failing = self.compile(builder, self.all_tasks if together else self.tasks)
+
+        with ThreadPoolExecutor(SUITES_AT_ONCE) as pool:
+            waiting = [pool.submit(self.own_suite, builder, task, failing.get(task.name))
+                       for task in self.tasks]
+            try:
+                for task, future in zip(self.tasks, waiting):
+                    future.result()
+                    if task.together():
+                        self.together_suite(builder, task, failing)
+                    report.task(task, [row for row in self.results() if row["task"] == task.number])
+            except BaseException:
+                for future in waiting:
+                    future.cancel()
+                runner.stop()
+                raise
+
+    def compile(self, builder, tasks):
+        """Compiles the student's files; {task name: Failing} for those that fail."""
+        with ThreadPoolExecutor(2) as pool:
+            ends = list(pool.map(builder.compile, tasks))
+        failing = {}
+        for task, (problem, warnings) in zip(tasks, ends):
+            if problem:
+                failing[task.name] = problem
+            elif warnings.strip():
+                print("The compiler has warnings about %s:\n%s" % (task.file, warnings.strip()[:4000]),
+                      file=sys.stderr, flush=True)
+        return failing
+
+    def give_all(self, tests, failing):
+        for test in tests:
+            self.verdicts[test.name] = runner.Verdict(failing.status, failing.message)
+            self.shared.add(test.name)
+
+    def own_suite(self, builder, task, failing):
+        """Runs the tests of one task that need its file alone."""
+        tests = task.own()
+        failing = failing or builder.link(task.name, task.file)
+        if failing:
+            self.give_all(tests, failing)
+        else:
+            self.run_suite(builder.suite(task.name), tests)
+
+    def together_suite(self, builder, task, failing):
+        """Runs the tests that need all six files."""
+        tests = task.together()
+        if failing:
+            files = [other.file for other in self.all_tasks if other.name in failing]
+            self.give_all(tests, Failing("skipped", "Needs all six files, and %s cannot be used."
+                                         % " and ".join(files)))
+            return
+        problem = builder.link("together")
+        if problem:
+            self.give_all(tests, problem)
+            return
+        self.run_suite(builder.suite("together"), tests)
+        broken = [str(other.number) for other in self.tasks if any(
+            self.verdicts[test.name].status != "passed" for test in other.own())]
+        for test in tests:
+            verdict = self.verdicts[test.name]
+            if verdict.status != "passed" and broken:
+                verdict.message += "\nTests of task %s fail too: begin there." % " and ".join(broken)
+
+    def run_suite(self, program, tests):
+        path = os.path.join(ROOT, program)
+        verdicts, output = runner.run_tests([path], [test.name for test in tests], self.options.limit)
+        self.verdicts.update(verdicts)
+        # What a suite printed, for whoever looks for more than the table says.
+        folder = os.path.join(os.path.dirname(os.path.abspath(self.options.out)), "output")
+        os.makedirs(folder, exist_ok=True)
+        write_atomically(os.path.join(folder, os.path.basename(program) + ".txt"), output)
+
+
+def stop_on_signals():
+    """Makes the signals that end a program end it in order."""
+    def stop(number, frame):
+        raise Stopped(signal.Signals(number).name)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description="Grade a folder with the six task files.")
+    parser.add_argument("--impl", required=True, metavar="DIR", help="the folder")
+    parser.add_argument("--task", default="", metavar="N|name", help="only this task")
+    parser.add_argument("--build", default="", metavar="DIR", help="build tree (the Makefile's own)")
+    parser.add_argument("--out", default=os.path.join(ROOT, "build", "grade", "results.json"),
+                        metavar="FILE", help="where the results go")
+    parser.add_argument("--limit", type=float, default=90.0, metavar="SECONDS",
+                        help="how long a test may take, times SHARDLAB_TIME_FACTOR (90)")
+    return parser.parse_args(arguments)
+
+
+def main(arguments=None):
+    options = parse(arguments)
+    stop_on_signals()
+    report = Report(sys.stdout)
+    grading = Grading(options, [])
+    try:
+        grading.tasks = grading.all_tasks = manifest.load(ROOT)
+        grading.choose()
+        if not shutil.which("make"):
+            raise Infrastructure("there is no make on this machine: run `sh grader/setup.sh`")
+        grading.write("infrastructure", "The grading was started and did not finish.")
+        grading.run(report)
+        rows = grading.results()
+
+        def again(number):
+            same = os.path.abspath(options.impl) == os.path.join(ROOT, "skeleton")
+            return "make grade TASK=%d%s" % (number, "" if same else " IMPL=%s" % options.impl)
+        report.next_steps(rows, grading.tasks, again)
+        grading.write("graded")
+        report.score(sum(row["score"] for row in rows), sum(row["max_score"] for row in rows),
+                     grading.alone)
+        return 0
+    except BadUsage as problem:
+        return give_up(grading, 2, str(problem))
+    except (Infrastructure, manifest.BadManifest, runner.CannotRun) as problem:
+        return give_up(grading, 3, "the grading itself failed, not your code: %s" % problem)
+    except (Stopped, KeyboardInterrupt) as problem:
+        return give_up(grading, 3, "stopped by %s before the end" % (problem or "Ctrl-C"))
+    except BrokenPipeError:
+        # Nobody reads the table any more; the results file still has to be right.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return give_up(grading, 3, "nobody reads what the grader prints")
+    except Exception as problem: # whatever it is, there are results, and they say so
+        import traceback
+        traceback.print_exc()
+        return give_up(grading, 3, "the grader has a fault: %s: %s" % (type(problem).__name__, problem))
+
+
+def give_up(grading, status, message):
+    """Says why there is no score, on stderr and in the results file."""
+    print("grade: %s" % message, file=sys.stderr, flush=True)
+    grading.verdicts = {}
+    try:
+        grading.write("infrastructure", message)
+    except OSError as problem:
+        print("grade: %s cannot be written: %s" % (grading.options.out, problem), file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

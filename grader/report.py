@@ -1,0 +1,124 @@
+"""What a person reads of a grading: a table on the terminal.
+
+Plain text; marks are coloured on a terminal, unless NO_COLOR is set (https://no-color.org).
+
+Interface: Report(stream).task(task, results), .next_steps(results, tasks, impl), .score(...);
+points(value).
+"""
+
+import os
+import re
+import textwrap
+
+WIDTH = 100
+MARKS = {"passed": ("ok", "32"), "failed": ("FAIL", "31"), "timeout": ("TIME", "31"),
+         "error": ("ERROR", "31"), "skipped": ("skip", "33"), "infrastructure": ("????", "33")}
+
+# What fsdp_not_yet says: path:line: part 3.2 of function is not written yet (NOT_YET).
+NOT_YET = re.compile(r"(?P<place>[^\s\]]+\.c:\d+): part (?P<part>\d+\.\d+) of (?P<function>\w+) "
+                     r"is not written yet")
+
+# What a terminal would take for a command.
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def points(value):
+    """A number of points with at most two decimals and no trailing zeros."""
+    return ("%.2f" % value).rstrip("0").rstrip(".")
+
+
+def short_message(message):
+    """The message, or of a NOT_YET only which part is not written."""
+    found = NOT_YET.search(message)
+    if found:
+        return "part %s is not written yet: %s, in %s" % (found.group("part"), found.group("place"),
+                                                          found.group("function"))
+    return message
+
+
+class Report:
+    def __init__(self, stream):
+        self.stream = stream
+        self.colours = stream.isatty() and not os.environ.get("NO_COLOR")
+
+    def say(self, text=""):
+        self.stream.write(CONTROL.sub("?", text) + "\n")
+        self.stream.flush()
+
+    def row(self, mark, text, earned):
+        """A line of the table: mark, text, points at the right edge."""
+        word, colour = MARKS[mark]
+        shown = CONTROL.sub("?", "%s%s" % (text.ljust(WIDTH - 9 - 8), earned.rjust(8)))
+        word = word.ljust(5)
+        if self.colours:
+            word = "\033[%sm%s\033[0m" % (colour, word)
+        self.stream.write("  %s  %s\n" % (word, shown))
+
+    def paragraph(self, text, indent):
+        for line in text.splitlines() or [""]:
+            filled = textwrap.wrap(line, WIDTH - indent, break_long_words=False,
+                                   break_on_hyphens=False) or [""]
+            for part in filled:
+                self.say(" " * indent + part)
+
+    def task(self, task, results):
+        """A task's heading and tests. `results` are dicts as in the results file, in order."""
+        earned = sum(result["score"] for result in results)
+        full = sum(result["max_score"] for result in results)
+        heading = "Task %d  %s" % (task.number, task.title)
+        self.say(heading.ljust(WIDTH - 8) + ("%s/%s" % (points(earned), points(full))).rjust(8))
+        told = set()
+        for result in results:
+            if result["name"] in told:
+                continue
+            alike = self.same_gap(result, results)
+            if len(alike) > 1:
+                told.update(other["name"] for other in alike)
+                self.folded(alike)
+            else:
+                self.test(result)
+        self.say()
+
+    @staticmethod
+    def same_gap(result, results):
+        """The tests that fail for the same reason as this one, where that reason is the same for many:
+        a part not written yet, a file that does not compile."""
+        if result["status"] == "passed" or not (NOT_YET.search(result["message"]) or result["shared"]):
+            return [result]
+        message = short_message(result["message"])
+        return [other for other in results if other["status"] == result["status"]
+                and short_message(other["message"]) == message]
+
+    def folded(self, alike):
+        full = sum(result["max_score"] for result in alike)
+        self.row(alike[0]["status"], "%d tests" % len(alike), "0/%s" % points(full))
+        self.paragraph(", ".join(result["name"] for result in alike), 9)
+        self.paragraph(short_message(alike[0]["message"]), 11)
+
+    def test(self, result):
+        self.row(result["status"], result["name"],
+                 "%s/%s" % (points(result["score"]), points(result["max_score"])))
+        if result["status"] != "passed":
+            self.paragraph(result["title"], 9)
+            if result["message"]:
+                self.paragraph(short_message(result["message"]), 11)
+
+    def next_steps(self, results, tasks, again):
+        """The first test that did not pass, and what to do about it. `again` makes the command that
+        grades one task."""
+        first = next((result for result in results if result["status"] != "passed"), None)
+        if first is None:
+            self.say("All tests pass.")
+            return
+        task = next(task for task in tasks if task.number == first["task"])
+        self.say("What to do next: task %d, %s" % (task.number, first["name"]))
+        self.paragraph(first["title"], 2)
+        self.paragraph("Hint: " + first["hint"], 2)
+        self.say("  Read:  %s" % first["handout"])
+        self.say("  Then:  %s" % again(task.number))
+
+    def score(self, earned, full, alone=None):
+        """The last line."""
+        self.say()
+        self.say("Score: %s/%s%s" % (points(earned), points(full),
+                                     " (task %d alone)" % alone if alone else ""))

@@ -1,0 +1,375 @@
+"""Runs test programs and hears their verdicts; what they run is not trusted.
+
+A suite is a program that knows --list (prints its tests' names) and --only NAME … (runs these alone).
+Its verdicts come over a pipe, never from stdout or an exit status: the descriptor's number is in
+SHARDLAB_RESULTS_FD, and each line is a JSON object with the nonce of SHARDLAB_NONCE, drawn anew for
+each start:
+    {"nonce": …, "test": name, "status": "passed|failed|timeout|error|skipped", "message": …,
+     "seconds": …}
+    {"nonce": …, "end": number of verdicts}
+(on one line). A line that is not like this, or has another nonce, counts for nothing. Each start is a
+process group of its own; whoever carries its mark in the environment is killed when it is over, also
+where it left the group.
+
+Interface: list_tests(command) -> names; run_tests(command, names, limit) -> ({name: Verdict}, output);
+stop() from another thread ends what runs; Verdict, CannotRun.
+"""
+
+import json
+import os
+import secrets
+import resource
+import selectors
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+
+OUTPUT_LIMIT = 1 << 20   # bytes kept of what a program prints
+LINE_LIMIT = 1 << 18     # bytes of one line of results
+MESSAGE_LIMIT = 4000     # characters of a message
+STATUSES = ("passed", "failed", "timeout", "error", "skipped")
+
+# Variables of the user's that would change what a simulated GPU or a program does.
+FOREIGN = ("SIMGPU_", "NCCL_", "CUDA_", "CUBLAS_", "OMP_", "OMPI_", "SLURM_", "MAKE", "MFLAGS",
+           "SHARDLAB_RESULTS", "SHARDLAB_NONCE")
+FOREIGN_NAMES = ("LD_PRELOAD", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
+                 "MASTER_PORT", "CMOCKA_MESSAGE_OUTPUT", "CMOCKA_XML_FILE", "CMOCKA_TEST_FILTER")
+
+
+@dataclass
+class Verdict:
+    status: str
+    message: str = ""
+    seconds: float = 0.0
+
+
+@dataclass
+class Run:
+    """What one start of a program came to."""
+    verdicts: dict
+    complete: bool      # the end marker came, and its count is right
+    forged: str         # why the verdicts cannot be believed; "" where they can
+    timed_out: bool
+    how: str            # how the program ended, in words
+    output: str
+
+
+class CannotRun(Exception):
+    """The program could not be started, or could not say which tests it has."""
+
+
+# What runs now, so that stop() finds it: process and mark.
+running = set()
+running_lock = threading.Lock()
+stopping = threading.Event()
+
+
+def stop():
+    """Ends every program that runs, and starts no other."""
+    with running_lock:
+        stopping.set()
+        for process, mark in running:
+            kill_all(process, mark)
+
+
+def time_factor():
+    """How much slower than usual this machine is said to be."""
+    try:
+        factor = float(os.environ.get("SHARDLAB_TIME_FACTOR", "1"))
+    except ValueError:
+        return 1.0
+    return factor if 0 < factor < 1e6 else 1.0
+
+
+def clean_environment():
+    """The user's environment without what would change a test's course."""
+    return {name: value for name, value in os.environ.items()
+            if not name.startswith(FOREIGN) and name not in FOREIGN_NAMES}
+
+
+def ending(status):
+    """A process's end in words, from its Popen.returncode."""
+    if status >= 0:
+        return "it exited with status %d" % status
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = "signal %d" % -status
+    meaning = {"SIGSEGV": ", a bad memory access", "SIGBUS": ", a bad memory access",
+               "SIGABRT": ", it gave itself up", "SIGFPE": ", a division by zero or the like",
+               "SIGKILL": ", from outside or for want of memory"}
+    return "%s ended it%s" % (name, meaning.get(name, ""))
+
+
+def list_tests(command, limit=20):
+    """The names that `command --list` prints."""
+    try:
+        done = subprocess.run(command + ["--list"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, env=clean_environment(),
+                              timeout=limit * time_factor(), start_new_session=True, check=False)
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise CannotRun("%s --list: %s" % (command[-1], problem))
+    if done.returncode != 0:
+        raise CannotRun("%s --list: %s" % (command[-1], ending(done.returncode)))
+    return done.stdout.decode("utf-8", "replace").split()
+
+
+class Output:
+    """What a program printed: its beginning and its end, however much there was between them."""
+
+    def __init__(self):
+        self.head = bytearray()
+        self.tail = bytearray()
+        self.dropped = 0
+
+    def add(self, data):
+        half = OUTPUT_LIMIT // 2
+        room = half - len(self.head)
+        self.head += data[:room]
+        self.tail += data[room:]
+        if len(self.tail) > 2 * half:
+            self.trim()
+
+    def trim(self):
+        surplus = max(0, len(self.tail) - OUTPUT_LIMIT // 2)
+        self.dropped += surplus
+        del self.tail[:surplus]
+
+    def text(self):
+        self.trim()
+        gap = b"\n[%d bytes left out]\n" % self.dropped if self.dropped else b""
+        return bytes(self.head + gap + self.tail).decode("utf-8", "replace")
+
+
+class Listener:
+    """Takes the bytes of the results pipe and makes verdicts of the lines that are to be believed."""
+
+    def __init__(self, nonce, names):
+        self.nonce = nonce
+        self.names = set(names)
+        self.verdicts = {}
+        self.lines = 0       # verdicts heard
+        self.end = None      # the end marker's count
+        self.forged = ""
+        self.rest = bytearray()
+
+    def add(self, data):
+        self.rest += data
+        while True:
+            cut = self.rest.find(b"\n")
+            if cut < 0:
+                break
+            self.line(bytes(self.rest[:cut]))
+            del self.rest[:cut + 1]
+        if len(self.rest) > LINE_LIMIT:
+            self.rest.clear() # no line of ours is as long
+
+    def line(self, raw):
+        try:
+            entry = json.loads(raw.decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(entry, dict) or entry.get("nonce") != self.nonce:
+            return
+        if "end" in entry:
+            self.end = entry["end"] if self.end is None else -1
+            return
+        name, status, seconds = entry.get("test"), entry.get("status"), entry.get("seconds", 0)
+        if not isinstance(name, str) or name not in self.names or status not in STATUSES:
+            self.forged = "a verdict came for a test that was not to be run (%s)" % str(name)[:60]
+            return
+        if self.end is not None:
+            self.forged = "a verdict came behind the end of the results"
+        if name in self.verdicts:
+            self.forged = "two verdicts came for %s" % name
+        self.lines += 1
+        if not isinstance(seconds, (int, float)) or not 0 <= seconds < 1e9:
+            seconds = 0
+        self.verdicts[name] = Verdict(status, str(entry.get("message") or "")[:MESSAGE_LIMIT],
+                                      round(float(seconds), 3))
+
+
+def expendable(pid):
+    """A test that fills the machine's memory is to be killed for it, and nobody else; and it leaves no
+    core file of 80 GiB of simulated memory behind."""
+    try:
+        with open("/proc/%d/oom_score_adj" % pid, "w", encoding="ascii") as file:
+            file.write("1000")
+        resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+    except (OSError, AttributeError, ValueError):
+        pass # ended already, or a system that has no such thing
+
+
+def kill_all(process, mark):
+    """Kills the program's group, and whoever of it has left the group."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    # A process may fork while we look: look again until nobody is found.
+    for _ in range(10):
+        strays = marked(mark)
+        if not strays:
+            return
+        for pid in strays:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass
+        time.sleep(0.01)
+
+
+def marked(mark):
+    """The living processes that were started with the mark in their environment."""
+    found = []
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            with open("/proc/%s/environ" % name, "rb") as file:
+                if mark.encode() not in file.read():
+                    continue
+            with open("/proc/%s/stat" % name, encoding="utf-8", errors="replace") as file:
+                state = file.read().rpartition(")")[2].split()[0]
+        except (OSError, IndexError):
+            continue
+        if state not in "ZX":
+            found.append(int(name))
+    return found
+
+
+def start_once(command, names, limit):
+    """One start of the program for these tests. `limit`: seconds it may go without a verdict."""
+    nonce, mark = secrets.token_hex(16), "SHARDLAB_RUN=" + secrets.token_hex(16)
+    results, results_in = os.pipe()
+    environment = clean_environment()
+    environment.update(SHARDLAB_RESULTS_FD=str(results_in), SHARDLAB_NONCE=nonce,
+                       SHARDLAB_RUN=mark.partition("=")[2])
+    try:
+        # Under the lock, so that stop() sees every process that was started before it.
+        with running_lock:
+            if stopping.is_set():
+                raise CannotRun("stopped")
+            process = subprocess.Popen(command + ["--only"] + list(names), env=environment,
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                       stderr=subprocess.STDOUT, pass_fds=[results_in],
+                                       start_new_session=True)
+            running.add((process, mark))
+    except (OSError, CannotRun) as problem:
+        os.close(results)
+        raise CannotRun("%s cannot be started: %s" % (command[0], problem))
+    finally:
+        os.close(results_in)
+
+    expendable(process.pid)
+    listener, output = Listener(nonce, names), Output()
+    takers = {results: listener.add, process.stdout.fileno(): output.add}
+    try:
+        timed_out = listen(process, takers, listener, limit)
+    finally:
+        kill_all(process, mark)
+        process.wait()
+        with running_lock:
+            running.discard((process, mark))
+        drain(takers)
+        os.close(results)
+        process.stdout.close()
+    if listener.end is not None and listener.end != listener.lines and not listener.forged:
+        listener.forged = "%d verdicts came, and the program says that it gave %s" % (
+            listener.lines, listener.end)
+    return Run(listener.verdicts, listener.end is not None, listener.forged, timed_out,
+               ending(process.returncode), output.text())
+
+
+def listen(process, takers, listener, limit):
+    """Takes what comes until the program has ended (False) or gave no verdict for too long (True)."""
+    heard, deadline = listener.lines, time.monotonic() + limit
+    with selectors.DefaultSelector() as selector:
+        for descriptor in takers:
+            os.set_blocking(descriptor, False)
+            selector.register(descriptor, selectors.EVENT_READ)
+        while process.poll() is None:
+            if listener.lines != heard:
+                heard, deadline = listener.lines, time.monotonic() + limit
+            if time.monotonic() >= deadline:
+                return True
+            if not selector.get_map():
+                # Both pipes are closed and the program lives: only its end or the limit is left.
+                try:
+                    process.wait(timeout=max(0.0, deadline - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    return True
+                continue
+            # A stray child can keep the pipes open: look after the program itself every now and then.
+            for key, _ in selector.select(timeout=0.05):
+                if not take(key.fd, takers):
+                    selector.unregister(key.fd)
+    return False
+
+
+def take(descriptor, takers):
+    """Takes one read's worth; False at the end."""
+    try:
+        data = os.read(descriptor, 1 << 16)
+    except BlockingIOError:
+        return True
+    takers[descriptor](data)
+    return bool(data)
+
+
+def drain(takers):
+    """What was still in the pipes when everybody was dead."""
+    for descriptor, taker in takers.items():
+        for _ in range(64):
+            try:
+                data = os.read(descriptor, 1 << 16)
+            except (BlockingIOError, OSError):
+                break
+            if not data:
+                break
+            taker(data)
+
+
+def run_tests(command, names, limit=90.0):
+    """Runs the tests, each to a verdict: where the program dies or hangs in one of them, the others run
+    in a fresh one. Returns the verdicts by name, and what the program printed, all starts together."""
+    verdicts, outputs = {}, []
+    limit *= time_factor()
+    left = list(names)
+    while left:
+        run = start_once(command, left, limit)
+        outputs.append(run.output)
+        if run.forged:
+            # Somebody else speaks on the channel, so none of what it said is worth anything.
+            for name in left:
+                verdicts[name] = Verdict("error", "The results cannot be believed: %s." % run.forged)
+            break
+        verdicts.update(run.verdicts)
+        missing = [name for name in left if name not in run.verdicts]
+        if not missing:
+            if not run.complete:
+                verdicts[left[-1]] = Verdict("error", "The test program ended before it was done: %s."
+                                             % run.how)
+            break
+        culprit = missing[0]
+        if run.timed_out:
+            verdicts[culprit] = Verdict("timeout", "No verdict within %g seconds; the test program was "
+                                        "stopped." % limit, limit)
+        elif run.complete:
+            # It is done and never ran some: a fresh start would leave them out again.
+            for name in missing:
+                verdicts[name] = Verdict("error", "The test program did not run this test.")
+            break
+        else:
+            verdicts[culprit] = Verdict("error", "The test program ended in this test: %s.%s"
+                                        % (run.how, last_words(run.output)))
+        left = missing[1:]
+    return verdicts, "".join(outputs)
+
+
+def last_words(output):
+    """The last line that a program printed, as the end of a message."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return " Its last words: %s" % lines[-1][:300] if lines else ""

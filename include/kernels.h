@@ -1,0 +1,87 @@
+/* kernels.h: every kernel the kit runs, declared once. lib/kernels/X.c has them for the simulated
+ * GPU.
+ *
+ * All pointers are device pointers to float unless said otherwise; sizes are in elements; a kernel
+ * is queued on `stream` and returns what a launch returns. "+=" means that the kernel adds to what
+ * is there. Elementwise kernels (group 1) give an element the same bits wherever it stands in the
+ * array, so that results do not depend on how a parameter is cut into shards.
+ */
+#ifndef SHARDLAB_KERNELS_H
+#define SHARDLAB_KERNELS_H
+
+#include <cuda_runtime_api.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// ---- 1. Elementwise ----
+
+// x[i] = value
+cudaError_t kernel_fill(float *x, float value, size_t n, cudaStream_t stream);
+// x[i] *= factor
+cudaError_t kernel_scale(float *x, float factor, size_t n, cudaStream_t stream);
+// dst[i] += src[i]
+cudaError_t kernel_add(float *dst, const float *src, size_t n, cudaStream_t stream);
+// out[i] = a[i] + b[i]
+cudaError_t kernel_sum2(float *out, const float *a, const float *b, size_t n, cudaStream_t stream);
+// dst[i] += src[i] / divisor      (a true division, not a product with 1/divisor)
+cudaError_t kernel_add_divided(float *dst, const float *src, float divisor, size_t n,
+                               cudaStream_t stream);
+// AdamW (Loshchilov & Hutter 2019), decoupled weight decay, step t = 1, 2, …; m and v are the two
+// moments. p -= lr·wd·p;  m = β1·m + (1-β1)·g;  v = β2·v + (1-β2)·g²;
+// p -= lr · (m/(1-β1ᵗ)) / (√(v/(1-β2ᵗ)) + eps)
+cudaError_t kernel_adamw(float *p, const float *g, float *m, float *v, size_t n, float lr, float beta1,
+                         float beta2, float eps, float weight_decay, int t, cudaStream_t stream);
+// SGD with decay and momentum: g' = g + wd·p;  buf = momentum·buf + g';  p -= lr·buf.
+// buf may be NULL where momentum is 0.
+cudaError_t kernel_sgd(float *p, const float *g, float *buf, size_t n, float lr, float momentum,
+                       float weight_decay, cudaStream_t stream);
+
+// ---- 2. Reductions ----
+
+// *sum += Σ x[i]², summed in double; `sum` is one double on the device
+cudaError_t kernel_sum_squares(double *sum, const float *x, size_t n, cudaStream_t stream);
+// *mean = (Σ x[i]) / n, summed in double, stored as float
+cudaError_t kernel_mean(float *mean, const float *x, size_t n, cudaStream_t stream);
+// out[c] += Σ_r x[r,c]              x is (rows, cols)
+cudaError_t kernel_sum_rows(float *out, const float *x, int rows, int cols, cudaStream_t stream);
+
+// ---- 3. Layers ----
+
+// out[r,c] = bias[c]                out is (rows, cols): what a GEMM with beta = 1 then adds to
+cudaError_t kernel_spread_bias(float *out, const float *bias, int rows, int cols, cudaStream_t stream);
+// GELU, tanh form (Hendrycks & Gimpel 2016)
+cudaError_t kernel_gelu_forward(float *out, const float *in, size_t n, cudaStream_t stream);
+// din[i] = dout[i] · gelu'(in[i])
+cudaError_t kernel_gelu_backward(float *din, const float *dout, const float *in, size_t n,
+                                 cudaStream_t stream);
+// LayerNorm over the columns, eps 1e-5; in, out (rows, cols); weight, bias (cols); mean, rstd
+// (rows)
+cudaError_t kernel_layernorm_forward(float *out, float *mean, float *rstd, const float *in,
+                                     const float *weight, const float *bias, int rows, int cols,
+                                     cudaStream_t stream);
+// din = …; dweight += …; dbias += …
+cudaError_t kernel_layernorm_backward(float *din, float *dweight, float *dbias, const float *dout,
+                                      const float *in, const float *weight, const float *mean,
+                                      const float *rstd, int rows, int cols, cudaStream_t stream);
+// Causal softmax in place over the last dimension: att (n, T, T), row t keeps columns 0..t, scaled
+// by `scale` first; the columns behind t become 0.
+cudaError_t kernel_causal_softmax_forward(float *att, int n, int T, float scale, cudaStream_t stream);
+// datt (n,T,T) in: gradient by the softmax's output; out: by its input (before the scale). att:
+// output
+cudaError_t kernel_causal_softmax_backward(float *datt, const float *att, int n, int T, float scale,
+                                           cudaStream_t stream);
+// out[b,t,:] = wte[tokens[b,t],:] + wpe[t,:]     out (B,T,C); tokens (B,T) int32 in [0, vocab)
+cudaError_t kernel_embedding_forward(float *out, const int32_t *tokens, const float *wte,
+                                     const float *wpe, int B, int T, int C, int vocab,
+                                     cudaStream_t stream);
+// dwte[token,:] += dout, dwpe[t,:] += dout, in a fixed order
+cudaError_t kernel_embedding_backward(float *dwte, float *dwpe, const float *dout,
+                                      const int32_t *tokens, int B, int T, int C, int vocab,
+                                      cudaStream_t stream);
+// Softmax and cross entropy in one pass: losses[r] = -log softmax(logits[r,:])[targets[r]];
+// dlogits = (softmax - onehot) · scale. dlogits may be NULL, or logits itself.
+cudaError_t kernel_cross_entropy(float *losses, float *dlogits, const float *logits,
+                                 const int32_t *targets, int rows, int vocab, float scale,
+                                 cudaStream_t stream);
+
+#endif

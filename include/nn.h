@@ -1,0 +1,151 @@
+/* nn.h: modules with a forward and a backward written by hand. Given code: no task changes it.
+ *
+ * A Module maps rows to rows: (rows, in_dim) to (rows, out_dim), where rows = B·T (B sequences of T
+ * tokens). It has parameters, children, and four hook slots. The hooks are all that this library
+ * knows of FSDP: somebody may want to run before and after the forward and the backward of a
+ * module.
+ *
+ * Memory: a module allocates its output in its forward, stream-ordered on run->stream, and frees it
+ * at the end of its backward; its input is borrowed and must stay until then. A gradient that
+ * module_backward returns belongs to the caller.
+ *
+ * Parameters start on "meta": shape and no storage. Whoever trains must point param->data (and,
+ * before a backward, param->grad) at device memory while the module runs. A backward adds to
+ * param->grad, so a parameter used twice (tied embeddings) and several micro-batches both come out
+ * right.
+ *
+ * Interface: gpt2_create, mlp_create and the layers below; module_forward, module_backward,
+ * module_discard, module_destroy; cross_entropy; adamw_* (the optimizer of one GPU without FSDP).
+ */
+#ifndef SHARDLAB_NN_H
+#define SHARDLAB_NN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "check.h"
+
+typedef enum DType { DTYPE_F32, DTYPE_BF16, DTYPE_F16 } DType;
+typedef enum InitKind { INIT_ZERO, INIT_ONE, INIT_NORMAL } InitKind;
+
+#define PARAM_MAX_DIMS 4
+typedef struct Param {
+    char name[80];                 // path in the model: "h.3.attn.qkv.weight"
+    uint32_t id;                   // place among the model's parameters: the generator's key
+    DType dtype;
+    int ndim;
+    int64_t shape[PARAM_MAX_DIMS]; // row-major
+    InitKind init;
+    float init_std;                // INIT_NORMAL: standard deviation, mean 0
+    float *data;                   // device, whole parameter; NULL while on meta or resharded
+    float *grad;                   // device, whole gradient; NULL while there is none
+    void *owner;                   // who manages the storage (a flat parameter); NULL: nobody yet
+} Param;
+
+// What a pass needs beside the parameters. One a rank.
+typedef struct NnRun {
+    cudaStream_t stream;   // the compute stream: every kernel of a pass runs here
+    cublasHandle_t blas;   // bound to `stream`
+    int B;                 // sequences in the batch
+    int T;                 // tokens in a sequence
+} NnRun;
+
+typedef struct Module Module;
+typedef struct Hook {
+    Status (*fn)(Module *module, void *ctx); // NULL: nothing to run
+    void *ctx;
+} Hook;
+
+struct Module {
+    char name[48];             // own name: "attn"
+    int in_dim;                // columns of the input; 0: the input is int32 tokens (rows)
+    int out_dim;               // columns of the output
+    int n_params, n_children;
+    Param **params;            // its own, not its children's; a tied parameter stands in two modules
+    Module **children;
+    Hook pre_forward, post_forward, pre_backward, post_backward;
+
+    const void *in;            // between forward and backward: the borrowed input (rows, in_dim)
+    float *out;                // …and the module's own output (rows, out_dim)
+    bool out_lent;             // out is memory of the module above, which frees it
+    void *state;               // the layer's own numbers and saved activations
+    Status (*forward)(Module *self, NnRun *run, const void *in, float *out);
+    Status (*backward)(Module *self, NnRun *run, const float *dout, float *din);
+    Status (*drop_saved)(Module *self, NnRun *run); // frees what forward saved; NULL: nothing
+    void (*free_state)(Module *self);               // frees `state`; NULL: plain free()
+};
+
+// Creates a run on `stream` (which the caller made): a cuBLAS handle bound to it.
+Status nn_run_create(NnRun *run, cudaStream_t stream);
+Status nn_run_destroy(NnRun *run);
+
+// Runs the module on `in` (rows, in_dim), or (rows) int32 tokens where in_dim is 0. *out is the
+// module's output (rows, out_dim) on the device; the module frees it, in its backward or in
+// module_discard. Hooks: pre_forward before anything, post_forward after everything.
+Status module_forward(Module *m, NnRun *run, const void *in, float **out);
+
+// dout is (rows, out_dim), the loss's gradient by the output. *din (rows, in_dim) is the caller's
+// to free with cudaFreeAsync on run->stream; NULL for a module of tokens. Adds to every
+// param->grad.
+Status module_backward(Module *m, NnRun *run, const float *dout, float **din);
+
+// Frees what a forward without a backward left behind, in the module and below it.
+Status module_discard(Module *m, NnRun *run);
+
+// Frees the module, its children and its parameters' descriptions (not their device memory). A tied
+// parameter is freed once. NULL is fine.
+void module_destroy(Module *m);
+
+// ---- Layers. Each returns NULL, with a line on stderr, for a bad size or without memory. ----
+
+Module *linear_create(const char *name, int in_dim, int out_dim, bool bias, float init_std);
+Module *layernorm_create(const char *name, int dim);
+Module *gelu_create(const char *name, int dim);
+// Causal self-attention with `heads` heads: qkv (C,3C), softmax(q·kᵀ/√hs)·v, proj (C,C).
+Module *attention_create(const char *name, int dim, int heads, float init_std, float proj_std);
+// Token and position embedding: wte (vocab, dim), wpe (max_T, dim).
+Module *embedding_create(const char *name, int vocab, int max_T, int dim, float init_std);
+// Linear → GELU → Linear.
+Module *ffn_create(const char *name, int dim, int hidden, float init_std, float proj_std);
+// Runs its children one after the other; it owns them.
+Module *sequence_create(const char *name, int n, Module **children);
+
+// ---- Models ----
+
+typedef struct Gpt2Config {
+    int vocab;   // 256 for bytes, 50257 for GPT-2's tokens
+    int max_T;   // longest sequence
+    int layers;
+    int heads;
+    int dim;     // C
+} Gpt2Config;
+
+// GPT-2 (Radford et al. 2019): children "embed", "h.0" … "h.{layers-1}", "ln_f", "head"; the head's
+// weight is the embedding's wte (tied: the same Param). Maps tokens (B·T) to logits (B·T, vocab).
+Module *gpt2_create(const Gpt2Config *config);
+
+// A stack of `depth` children without residuals: "l.0" (in → hidden), "l.1" (hidden → hidden) …, "last"
+// (hidden → out). Each "l.i" is a sequence of a linear layer "fc" and a "gelu"; "last" is linear.
+Module *mlp_create(int in_dim, int hidden, int out_dim, int depth);
+
+// ---- Loss ----
+
+// Mean cross entropy over the rows, and its gradient, in one pass. logits (rows, vocab); targets
+// (rows) int32 on the device. *loss is set when the call returns (it waits for the stream);
+// *dlogits (rows, vocab) is the caller's to free with cudaFreeAsync on run->stream. Either may be
+// NULL.
+Status cross_entropy(NnRun *run, const float *logits, const int32_t *targets, int rows, int vocab,
+                     float *loss, float **dlogits);
+
+// ---- The optimizer of one GPU without FSDP: the same arithmetic as fsdp.h's, by parameter. ----
+
+typedef struct AdamWConfig {
+    float lr, beta1, beta2, eps, weight_decay;
+} AdamWConfig;
+typedef struct PlainAdamW PlainAdamW;
+Status plain_adamw_create(PlainAdamW **opt, Module *model, const AdamWConfig *config, NnRun *run);
+Status plain_adamw_step(PlainAdamW *opt);
+Status plain_adamw_zero_grad(PlainAdamW *opt);
+void plain_adamw_destroy(PlainAdamW *opt);
+
+#endif

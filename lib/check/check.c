@@ -1,0 +1,109 @@
+/* Errors, told as they travel. Every macro of check.h that meets a failure comes here to print one
+ * line, so that an error prints its own stack, innermost line first:
+ *
+ *   [rank 1] reference/forward.c:88: cudaMallocAsync(&p, bytes, s): out of memory (cudaErrorMemoryAllocation)
+ *   [rank 1] reference/forward.c:140: fsdp_unshard(unit)
+ *
+ * Interface: check_fail, check_cuda, check_nccl and check_cublas print where an error begins;
+ * check_trace prints where it passes through; check_last gives the line where it began.
+ */
+#include "check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LINE_BYTES 1024
+
+static int line_rank = -1;
+static _Thread_local char last_line[LINE_BYTES];
+
+void check_set_rank(int rank)
+{
+    line_rank = rank;
+}
+
+const char *check_last(void)
+{
+    return last_line;
+}
+
+// One write for one line: ranks share a terminal, and their lines must not mix.
+static void print_line(const char *line)
+{
+    char whole[LINE_BYTES + 32];
+    int length;
+
+    if (line_rank >= 0)
+        length = snprintf(whole, sizeof whole, "[rank %d] %s\n", line_rank, line);
+    else
+        length = snprintf(whole, sizeof whole, "%s\n", line);
+    if (length >= (int)sizeof whole) length = sizeof whole - 1;
+    // A standard error that is closed or full is no reason to fail in another way.
+    ssize_t ignored = write(STDERR_FILENO, whole, (size_t)length);
+    (void)ignored;
+}
+
+// Where an error begins: its line is what check_last gives.
+static void begin_error(const char *file, int line, const char *what)
+{
+    snprintf(last_line, sizeof last_line, "%s:%d: %s", file, line, what);
+    print_line(last_line);
+}
+
+Status check_fail(Status status, const char *file, int line, const char *format, ...)
+{
+    char what[LINE_BYTES - 128];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    begin_error(file, line, what);
+    return status;
+}
+
+Status check_trace(Status status, const char *call, const char *file, int line)
+{
+    char text[LINE_BYTES];
+
+    snprintf(text, sizeof text, "%s:%d: %s", file, line, call);
+    print_line(text);
+    return status;
+}
+
+Status check_cuda(cudaError_t error, const char *call, const char *file, int line)
+{
+    char what[LINE_BYTES - 128];
+
+    snprintf(what, sizeof what, "%s: %s (%s)", call, cudaGetErrorString(error),
+             cudaGetErrorName(error));
+    begin_error(file, line, what);
+    return error == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_CUDA;
+}
+
+// NCCL's error codes are few; what really happened is in its last message, where there is one.
+Status check_nccl(ncclResult_t error, const char *call, const char *file, int line)
+{
+    char what[LINE_BYTES - 128];
+    const char *detail = ncclGetLastError(NULL);
+
+    if (detail && detail[0])
+        snprintf(what, sizeof what, "%s: %s: %s", call, ncclGetErrorString(error), detail);
+    else
+        snprintf(what, sizeof what, "%s: %s", call, ncclGetErrorString(error));
+    begin_error(file, line, what);
+    return ERR_NCCL;
+}
+
+Status check_cublas(cublasStatus_t error, const char *call, const char *file, int line)
+{
+    char what[LINE_BYTES - 128];
+
+    snprintf(what, sizeof what, "%s: %s (cuBLAS status %d)", call, cublasGetStatusString(error),
+             (int)error);
+    begin_error(file, line, what);
+    return ERR_CUBLAS;
+}

@@ -1,0 +1,179 @@
+/* Waiting for ranks. Every rank is the leader of a process group, so that what it started ends with it.
+ * The wait is one poll() on a pidfd for each rank with the time left as its time-out: nothing is
+ * polled in a loop, and no signal handler is needed.
+ *
+ * A rank that must go first gets SIGTERM, which the test harness answers with the place it was at, and
+ * STUBBORN seconds later SIGKILL.
+ *
+ * Interface: watch_join in the child; watch_ranks, watch_abandon in the parent.
+ */
+#include "watch.h"
+
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define STUBBORN 1.0 // seconds between SIGTERM and SIGKILL
+
+// What the watch itself does to the ranks, and why.
+typedef struct Ending {
+    double term_at, kill_at; // on watch_now()'s clock; INFINITY: not planned
+    bool asked;              // SIGTERM has gone out
+    bool limit;              // because the limit is over, not because a rank failed
+} Ending;
+
+double watch_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+void watch_share_cores(int ranks)
+{
+    char text[24];
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    long share = cores / ranks;
+
+    snprintf(text, sizeof text, "%ld", share > 1 ? share : 1);
+    setenv("SIMGPU_THREADS", text, 0);
+}
+
+void watch_join(pid_t parent)
+{
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // The parent may have died before the line above: then the signal never comes.
+    if (getppid() != parent) _exit(1);
+}
+
+// To the rank's whole group. The leader has not been waited for yet, so the number is still its own.
+static void signal_group(const RankEnd *end, int signal)
+{
+    if (kill(-end->pid, signal) != 0) kill(end->pid, signal);
+}
+
+void watch_abandon(const RankEnd *ends, int n)
+{
+    for (int i = 0; i < n; i++) signal_group(&ends[i], SIGKILL);
+    for (int i = 0; i < n; i++)
+        while (waitpid(ends[i].pid, NULL, 0) < 0 && errno == EINTR) continue;
+}
+
+// Takes in rank i, which has ended, and kills what it may have started.
+static void reap(Watch *watch, int i, Ending *ending)
+{
+    RankEnd *end = &watch->ends[i];
+    siginfo_t info = {0};
+
+    signal_group(end, SIGKILL);
+    while (waitid(P_PID, (id_t)end->pid, &info, WEXITED) < 0 && errno == EINTR) continue;
+    end->how = info.si_code == CLD_EXITED ? RANK_EXITED : RANK_SIGNALLED;
+    end->code = info.si_status;
+
+    bool bad = watch->ended(i, end, watch->arg);
+    if (bad && ending->asked)
+        end->how = ending->limit ? RANK_TIMED_OUT : RANK_STOPPED;
+    else if (bad && watch->first_bad < 0) {
+        watch->first_bad = i;
+        double soon = watch_now() + watch->grace;
+        if (soon < ending->term_at) {
+            ending->term_at = soon;
+            ending->limit = false;
+        }
+    }
+}
+
+// Sends what is due: SIGTERM, and a second later SIGKILL.
+static void send_due(const Watch *watch, const struct pollfd *fds, Ending *ending)
+{
+    int signal = 0;
+
+    if (watch_now() >= ending->kill_at) {
+        signal = SIGKILL;
+        ending->kill_at = INFINITY;
+    } else if (!ending->asked && watch_now() >= ending->term_at) {
+        signal = SIGTERM;
+        ending->asked = true;
+        ending->kill_at = watch_now() + STUBBORN;
+    }
+    if (signal == 0) return;
+    for (int i = 0; i < watch->size; i++)
+        if (fds[i].fd >= 0) signal_group(&watch->ends[i], signal);
+}
+
+// A signal to the parent is meant for the job: every rank gets it.
+static void forward_signal(const Watch *watch, const struct pollfd *fds)
+{
+    struct signalfd_siginfo info;
+
+    if (read(watch->signals, &info, sizeof info) != (ssize_t)sizeof info) return;
+    for (int i = 0; i < watch->size; i++)
+        if (fds[i].fd >= 0) signal_group(&watch->ends[i], (int)info.ssi_signo);
+}
+
+static int milliseconds_until(double moment)
+{
+    double left = (moment - watch_now()) * 1e3;
+
+    if (left > 1e9) return -1;
+    return left > 0 ? (int)ceil(left) : 0;
+}
+
+static Status open_pidfds(const Watch *watch, struct pollfd *fds)
+{
+    for (int i = 0; i < watch->size; i++) {
+        int fd = (int)syscall(SYS_pidfd_open, watch->ends[i].pid, 0);
+        if (fd < 0) {
+            int error = errno;
+            while (--i >= 0) close(fds[i].fd);
+            return fail(ERR_IO, "cannot watch the ranks: pidfd_open: %s (Linux 5.3 or later is needed)",
+                        strerror(error));
+        }
+        fds[i] = (struct pollfd){.fd = fd, .events = POLLIN};
+    }
+    fds[watch->size] = (struct pollfd){.fd = watch->signals, .events = POLLIN};
+    return OK;
+}
+
+Status watch_ranks(Watch *watch)
+{
+    struct pollfd fds[MAX_RANKS + 1];
+    Ending ending = {.term_at = INFINITY, .kill_at = INFINITY};
+    int left = watch->size;
+
+    watch->first_bad = -1;
+    if (open_pidfds(watch, fds) != OK) {
+        watch_abandon(watch->ends, watch->size);
+        return ERR_IO;
+    }
+    if (watch->limit > 0) {
+        ending.term_at = watch_now() + watch->limit;
+        ending.limit = true;
+    }
+    while (left > 0) {
+        double next = ending.asked ? ending.kill_at : ending.term_at;
+        int ready = poll(fds, (nfds_t)watch->size + 1, milliseconds_until(next));
+        if (ready > 0 && fds[watch->size].revents) forward_signal(watch, fds);
+        for (int i = 0; ready > 0 && i < watch->size; i++) {
+            if (fds[i].fd < 0 || !fds[i].revents) continue;
+            reap(watch, i, &ending);
+            close(fds[i].fd);
+            fds[i].fd = -1; // poll() passes over it from here on
+            left--;
+        }
+        send_due(watch, fds, &ending);
+    }
+    return OK;
+}

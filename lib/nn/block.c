@@ -1,0 +1,76 @@
+/* block.c: one block of GPT-2: r = x + attn(ln_1(x)), then out = r + mlp(ln_2(r)).
+ *
+ * attn writes its output straight into r, and mlp into the block's own output; the residual is
+ * added there. That is allowed because no layer's backward looks at its own output.
+ *
+ * Interface: block_create.
+ */
+#include "internal.h"
+#include "kernels.h"
+
+typedef struct Block {
+    float *middle; // device (rows, C): r, ln_2's input
+    float *dnorm;  // device (rows, C)  gradients: here so that they are found on errors
+    float *dmiddle;
+} Block;
+
+enum { LN_1, ATTN, LN_2, MLP };
+
+static size_t numel(const Module *self, const NnRun *run)
+{
+    return run_rows(run) * (size_t)self->in_dim;
+}
+
+static Status block_forward(Module *self, NnRun *run, const void *in, float *out)
+{
+    Block *s = self->state;
+    Module **child = self->children;
+    float *normed = NULL;
+    TRY(run_alloc(run, &s->middle, numel(self, run)));
+    TRY(module_forward(child[LN_1], run, in, &normed));
+    TRY(module_forward_into(child[ATTN], run, normed, s->middle));
+    CUDA_TRY(kernel_add(s->middle, in, numel(self, run), run->stream));
+    TRY(module_forward(child[LN_2], run, s->middle, &normed));
+    TRY(module_forward_into(child[MLP], run, normed, out));
+    CUDA_TRY(kernel_add(out, s->middle, numel(self, run), run->stream));
+    return OK;
+}
+
+static Status block_backward(Module *self, NnRun *run, const float *dout, float *din)
+{
+    Block *s = self->state;
+    Module **child = self->children;
+    TRY(module_backward(child[MLP], run, dout, &s->dnorm));
+    TRY(module_backward(child[LN_2], run, s->dnorm, &s->dmiddle));
+    TRY(run_free(run, &s->dnorm));
+    CUDA_TRY(kernel_add(s->dmiddle, dout, numel(self, run), run->stream));
+    TRY(module_backward(child[ATTN], run, s->dmiddle, &s->dnorm));
+    TRY(module_backward_into(child[LN_1], run, s->dnorm, din));
+    CUDA_TRY(kernel_add(din, s->dmiddle, numel(self, run), run->stream));
+    return OK;
+}
+
+static Status block_drop_saved(Module *self, NnRun *run)
+{
+    Block *s = self->state;
+    TRY(run_free(run, &s->middle));
+    TRY(run_free(run, &s->dnorm));
+    TRY(run_free(run, &s->dmiddle));
+    return OK;
+}
+
+Module *block_create(const char *name, int dim, int heads, float init_std, float proj_std)
+{
+    Module *m = module_create(name, dim, dim, sizeof(Block));
+    if (m == NULL) return NULL;
+    m->forward = block_forward;
+    m->backward = block_backward;
+    m->drop_saved = block_drop_saved;
+    if (module_add_child(m, layernorm_create("ln_1", dim)) &&
+        module_add_child(m, attention_create("attn", dim, heads, init_std, proj_std)) &&
+        module_add_child(m, layernorm_create("ln_2", dim)) &&
+        module_add_child(m, ffn_create("mlp", dim, 4 * dim, init_std, proj_std)))
+        return module_named(m);
+    module_destroy(m);
+    return NULL;
+}

@@ -1,0 +1,47 @@
+/* cross_entropy.c: the mean cross entropy of a batch, and the logits' gradient, in one pass.
+ *
+ * Interface: cross_entropy.
+ */
+#include "internal.h"
+#include "kernels.h"
+
+// What one call allocates: freed in one place, whatever fails.
+typedef struct Loss {
+    float *losses; // device (rows)
+    float *mean;   // device (1)
+    float *grad;   // device (rows, vocab)
+} Loss;
+
+static Status compute(NnRun *run, Loss *l, const float *logits, const int32_t *targets, int rows,
+                      int vocab, float *loss, bool want_grad)
+{
+    TRY(run_alloc(run, &l->losses, (size_t)rows));
+    if (want_grad) TRY(run_alloc(run, &l->grad, (size_t)rows * (size_t)vocab));
+    CUDA_TRY(kernel_cross_entropy(l->losses, l->grad, logits, targets, rows, vocab,
+                                  1.0f / (float)rows, run->stream));
+    if (loss == NULL) return OK;
+    TRY(run_alloc(run, &l->mean, 1));
+    CUDA_TRY(kernel_mean(l->mean, l->losses, (size_t)rows, run->stream));
+    CUDA_TRY(cudaMemcpyAsync(loss, l->mean, sizeof *loss, cudaMemcpyDeviceToHost, run->stream));
+    CUDA_TRY(cudaStreamSynchronize(run->stream));
+    return OK;
+}
+
+Status cross_entropy(NnRun *run, const float *logits, const int32_t *targets, int rows, int vocab,
+                     float *loss, float **dlogits)
+{
+    Loss l = {0};
+    if (dlogits != NULL) *dlogits = NULL;
+    if (rows < 1 || vocab < 1)
+        return fail(ERR_ARGUMENT, "cross entropy of %d rows of %d classes", rows, vocab);
+    Status done = compute(run, &l, logits, targets, rows, vocab, loss, dlogits != NULL);
+    if (done == OK && dlogits != NULL) {
+        *dlogits = l.grad;
+        l.grad = NULL;
+    }
+    TRY(run_free(run, &l.losses));
+    TRY(run_free(run, &l.mean));
+    TRY(run_free(run, &l.grad));
+    TRY(done);
+    return OK;
+}

@@ -1,0 +1,55 @@
+/* embedding.c: the layer of token and position embeddings: wte (vocab, C), wpe (max_T, C).
+ *
+ * Its input is int32 tokens (B,T), so its backward has no gradient to hand back.
+ *
+ * Interface: embedding_create.
+ */
+#include "internal.h"
+#include "kernels.h"
+
+static Status check_length(const Module *self, const NnRun *run)
+{
+    int max_T = (int)self->params[1]->shape[0];
+    if (run->T <= max_T) return OK;
+    return fail(ERR_ARGUMENT, "sequence of %d tokens, but the model takes at most %d", run->T,
+                max_T);
+}
+
+static Status embedding_forward(Module *self, NnRun *run, const void *in, float *out)
+{
+    const Param *wte = self->params[0], *wpe = self->params[1];
+    TRY(check_length(self, run));
+    TRY(param_has_data(wte));
+    TRY(param_has_data(wpe));
+    CUDA_TRY(kernel_embedding_forward(out, in, wte->data, wpe->data, run->B, run->T, self->out_dim,
+                                      (int)wte->shape[0], run->stream));
+    return OK;
+}
+
+static Status embedding_backward(Module *self, NnRun *run, const float *dout, float *din)
+{
+    const Param *wte = self->params[0], *wpe = self->params[1];
+    TRY(param_has_grad(wte));
+    TRY(param_has_grad(wpe));
+    CUDA_TRY(kernel_embedding_backward(wte->grad, wpe->grad, dout, self->in, run->B, run->T,
+                                       self->out_dim, (int)wte->shape[0], run->stream));
+    return OK;
+}
+
+Module *embedding_create(const char *name, int vocab, int max_T, int dim, float init_std)
+{
+    if (vocab < 1 || max_T < 1) {
+        fail(ERR_ARGUMENT, "embedding %s would have %d tokens and %d positions", name, vocab,
+             max_T);
+        return NULL;
+    }
+    Module *m = module_create(name, 0, dim, 0);
+    if (m == NULL) return NULL;
+    m->forward = embedding_forward;
+    m->backward = embedding_backward;
+    if (module_add_param(m, param_create("wte", vocab, dim, INIT_NORMAL, init_std)) &&
+        module_add_param(m, param_create("wpe", max_T, dim, INIT_NORMAL, init_std)))
+        return module_named(m);
+    module_destroy(m);
+    return NULL;
+}

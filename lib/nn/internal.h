@@ -1,0 +1,68 @@
+/* internal.h: what the files of lib/nn share. Nothing outside lib/nn includes it.
+ *
+ *   param.c          parameters: making one, checking that its storage is there
+ *   module.c         the two passes around a layer: outputs, hooks, discarding, destroying
+ *   name.c           path names and numbers of a model's parameters
+ *   run.c            the cuBLAS handle of a pass, and the memory of its stream
+ *   linear.c layernorm.c gelu.c attention.c embedding.c      layers
+ *   ffn.c block.c sequence.c                                 containers
+ *   gpt2.c mlp.c     models
+ *   cross_entropy.c  the loss
+ *   plain_adamw.c    the optimizer of one GPU without FSDP
+ */
+#ifndef SHARDLAB_NN_INTERNAL_H
+#define SHARDLAB_NN_INTERNAL_H
+
+#include "nn.h"
+
+// ---- run.c ----
+
+// n floats on the run's stream; and back, leaving NULL (which is fine to free).
+Status run_alloc(NnRun *run, float **x, size_t n);
+Status run_free(NnRun *run, float **x);
+// Rows of the batch: B·T.
+size_t run_rows(const NnRun *run);
+
+// ---- param.c ----
+
+// A parameter on meta, called `name` until the model gives it its path; dim1 = 0: it is a vector.
+// NULL, with a line on stderr, for a bad size or without memory.
+Param *param_create(const char *name, int64_t dim0, int64_t dim1, InitKind init, float init_std);
+int64_t param_numel(const Param *param);
+// ERR_ARGUMENT, with a line that names it, for a parameter without data (without a gradient).
+Status param_has_data(const Param *param);
+Status param_has_grad(const Param *param);
+
+// ---- module.c ----
+
+// A module without parameters, children or functions, whose `state` is state_bytes of zeros. NULL,
+// with a line on stderr, for a bad size or without memory.
+Module *module_create(const char *name, int in_dim, int out_dim, size_t state_bytes);
+// Adds a parameter or a child at the end, and owns it from then on, also where this fails. False,
+// with a line on stderr, for NULL (what a constructor that failed returned) or without memory.
+bool module_add_param(Module *m, Param *param);
+bool module_add_child(Module *m, Module *child);
+// Gives the parameters of m and below their names and numbers; hands m back. NULL, and m is
+// destroyed, where a path is too long.
+Module *module_named(Module *m);
+
+// As module_forward and module_backward, but the result goes where the caller says: a container
+// lets its last child write the container's own output, so that nothing is copied. `out` stays the
+// caller's; it must not be freed, but may be written to, until the child's backward is done.
+Status module_forward_into(Module *m, NnRun *run, const void *in, float *out);
+Status module_backward_into(Module *m, NnRun *run, const float *dout, float *din);
+
+// ---- linear.c ----
+
+// A linear layer without bias and, so far, without a weight; and gives it one that stands in
+// another module too. Two steps, so that a failure between them does not free the other module's
+// parameter.
+Module *linear_create_bare(const char *name, int in_dim, int out_dim);
+bool linear_tie(Module *m, Param *weight);
+
+// ---- block.c ----
+
+// One block of a transformer: x + attn(ln_1(x)), then the same with mlp(ln_2(x)).
+Module *block_create(const char *name, int dim, int heads, float init_std, float proj_std);
+
+#endif

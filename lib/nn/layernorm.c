@@ -1,0 +1,63 @@
+/* layernorm.c: the layer around the layer normalisation kernels: weight, bias (C), and for the
+ * backward each row's mean and 1/deviation.
+ *
+ * Interface: layernorm_create.
+ */
+#include "internal.h"
+#include "kernels.h"
+
+typedef struct LayerNorm {
+    float *mean, *rstd; // device (rows)
+} LayerNorm;
+
+static Status layernorm_forward(Module *self, NnRun *run, const void *in, float *out)
+{
+    LayerNorm *s = self->state;
+    const Param *weight = self->params[0], *bias = self->params[1];
+    TRY(param_has_data(weight));
+    TRY(param_has_data(bias));
+    TRY(run_alloc(run, &s->mean, run_rows(run)));
+    TRY(run_alloc(run, &s->rstd, run_rows(run)));
+    CUDA_TRY(kernel_layernorm_forward(out, s->mean, s->rstd, in, weight->data, bias->data,
+                                      (int)run_rows(run), self->in_dim, run->stream));
+    return OK;
+}
+
+static Status layernorm_backward(Module *self, NnRun *run, const float *dout, float *din)
+{
+    LayerNorm *s = self->state;
+    const Param *weight = self->params[0], *bias = self->params[1];
+    TRY(param_has_data(weight));
+    TRY(param_has_grad(weight));
+    TRY(param_has_grad(bias));
+    CUDA_TRY(kernel_layernorm_backward(din, weight->grad, bias->grad, dout, self->in, weight->data,
+                                       s->mean, s->rstd, (int)run_rows(run), self->in_dim,
+                                       run->stream));
+    return OK;
+}
+
+static Status layernorm_drop_saved(Module *self, NnRun *run)
+{
+    LayerNorm *s = self->state;
+    TRY(run_free(run, &s->mean));
+    TRY(run_free(run, &s->rstd));
+    return OK;
+}
+
+Module *layernorm_create(const char *name, int dim)
+{
+    if (dim < 1) {
+        fail(ERR_ARGUMENT, "layer normalisation %s would have %d columns", name, dim);
+        return NULL;
+    }
+    Module *m = module_create(name, dim, dim, sizeof(LayerNorm));
+    if (m == NULL) return NULL;
+    m->forward = layernorm_forward;
+    m->backward = layernorm_backward;
+    m->drop_saved = layernorm_drop_saved;
+    if (module_add_param(m, param_create("weight", dim, 0, INIT_ONE, 0.0f)) &&
+        module_add_param(m, param_create("bias", dim, 0, INIT_ZERO, 0.0f)))
+        return module_named(m);
+    module_destroy(m);
+    return NULL;
+}

@@ -1,0 +1,215 @@
+/* module.c: what happens around every layer's forward and backward, and a module's life.
+ *
+ * Forward: pre_forward hook, the output is allocated, the layer runs, post_forward hook. Backward:
+ * pre_backward hook, the input's gradient is allocated, the layer runs, what the forward kept is
+ * freed, post_backward hook. What a pass that failed leaves behind hangs on the module (its output,
+ * and what the layer keeps in its state), where module_discard finds it.
+ *
+ * Interface: module_forward, module_backward, module_discard, module_destroy for everybody;
+ * module_create, module_add_param, module_add_child, module_forward_into, module_backward_into for
+ * the layers.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "internal.h"
+
+// ---- Life ----
+
+Module *module_create(const char *name, int in_dim, int out_dim, size_t state_bytes)
+{
+    if (in_dim < 0 || out_dim < 1) {
+        fail(ERR_ARGUMENT, "module %s would map %d columns to %d", name, in_dim, out_dim);
+        return NULL;
+    }
+    Module *m = calloc(1, sizeof *m);
+    void *state = calloc(1, state_bytes > 0 ? state_bytes : 1);
+    if (m == NULL || state == NULL) {
+        free(m);
+        free(state);
+        fail(ERR_MEMORY, "no host memory for module %s", name);
+        return NULL;
+    }
+    snprintf(m->name, sizeof m->name, "%s", name);
+    m->in_dim = in_dim;
+    m->out_dim = out_dim;
+    m->state = state;
+    return m;
+}
+
+bool module_add_param(Module *m, Param *param)
+{
+    if (param == NULL) return false;
+    Param **longer = realloc(m->params, (size_t)(m->n_params + 1) * sizeof(Param *));
+    if (longer == NULL) {
+        free(param);
+        fail(ERR_MEMORY, "no host memory for the parameters of module %s", m->name);
+        return false;
+    }
+    m->params = longer;
+    m->params[m->n_params++] = param;
+    return true;
+}
+
+bool module_add_child(Module *m, Module *child)
+{
+    if (child == NULL) return false;
+    Module **longer = realloc(m->children, (size_t)(m->n_children + 1) * sizeof(Module *));
+    if (longer == NULL) {
+        module_destroy(child);
+        fail(ERR_MEMORY, "no host memory for the children of module %s", m->name);
+        return false;
+    }
+    m->children = longer;
+    m->children[m->n_children++] = child;
+    return true;
+}
+
+// Strikes a parameter from m and all below it, so that nobody frees it a second time.
+static void forget_param(Module *m, const Param *param)
+{
+    for (int i = 0; i < m->n_params; i++)
+        if (m->params[i] == param) m->params[i] = NULL;
+    for (int i = 0; i < m->n_children; i++) forget_param(m->children[i], param);
+}
+
+// Frees the parameters of m and below; `root` is where tied ones may stand a second time.
+static void free_params(Module *m, Module *root)
+{
+    for (int i = 0; i < m->n_params; i++) {
+        Param *param = m->params[i];
+        if (param == NULL) continue;
+        forget_param(root, param);
+        free(param);
+    }
+    for (int i = 0; i < m->n_children; i++) free_params(m->children[i], root);
+}
+
+static void free_modules(Module *m)
+{
+    for (int i = 0; i < m->n_children; i++) free_modules(m->children[i]);
+    if (m->free_state != NULL)
+        m->free_state(m);
+    else
+        free(m->state);
+    free(m->params);
+    free(m->children);
+    free(m);
+}
+
+void module_destroy(Module *m)
+{
+    if (m == NULL) return;
+    free_params(m, m);
+    free_modules(m);
+}
+
+// ---- Passes ----
+
+static Status call_hook(Module *m, const Hook *hook)
+{
+    return hook->fn != NULL ? hook->fn(m, hook->ctx) : OK;
+}
+
+// Frees the output, the saved activations and the memory of the input.
+static Status let_go(Module *m, NnRun *run)
+{
+    Status dropped = m->drop_saved != NULL ? m->drop_saved(m, run) : OK;
+    float *own = m->out_lent ? NULL : m->out;
+    m->in = NULL;
+    m->out = NULL;
+    m->out_lent = false;
+    TRY(run_free(run, &own));
+    TRY(dropped);
+    return OK;
+}
+
+static Status check_forward(const Module *m, const NnRun *run, const void *in)
+{
+    if (run->B < 1 || run->T < 1)
+        return fail(ERR_ARGUMENT, "forward of %s with B = %d, T = %d; both must be at least 1",
+                    m->name, run->B, run->T);
+    if (in == NULL) return fail(ERR_ARGUMENT, "forward of %s without an input", m->name);
+    if (m->out != NULL)
+        return fail(ERR_ARGUMENT,
+                    "forward of %s a second time: run its backward first, or module_discard",
+                    m->name);
+    return OK;
+}
+
+// The forward; `lent` is where the output goes, or NULL for memory of the module's own.
+static Status forward(Module *m, NnRun *run, const void *in, float *lent)
+{
+    TRY(check_forward(m, run, in));
+    TRY(call_hook(m, &m->pre_forward));
+    if (lent != NULL)
+        m->out = lent;
+    else
+        TRY(run_alloc(run, &m->out, run_rows(run) * (size_t)m->out_dim));
+    m->out_lent = lent != NULL;
+    m->in = in;
+    TRY(m->forward(m, run, in, m->out));
+    TRY(call_hook(m, &m->post_forward));
+    return OK;
+}
+
+Status module_forward(Module *m, NnRun *run, const void *in, float **out)
+{
+    TRY(forward(m, run, in, NULL));
+    *out = m->out;
+    return OK;
+}
+
+Status module_forward_into(Module *m, NnRun *run, const void *in, float *out)
+{
+    return forward(m, run, in, out);
+}
+
+static Status check_backward(const Module *m, const float *dout)
+{
+    if (m->out == NULL)
+        return fail(ERR_ARGUMENT, "backward of %s without a forward before it", m->name);
+    if (dout == NULL)
+        return fail(ERR_ARGUMENT, "backward of %s without the gradient of its output", m->name);
+    return OK;
+}
+
+// The backward proper and the freeing behind it.
+static Status run_backward(Module *m, NnRun *run, const float *dout, float *din)
+{
+    TRY(m->backward(m, run, dout, din));
+    TRY(let_go(m, run));
+    TRY(call_hook(m, &m->post_backward));
+    return OK;
+}
+
+Status module_backward(Module *m, NnRun *run, const float *dout, float **din)
+{
+    float *grad = NULL;
+    if (din != NULL) *din = NULL;
+    TRY(check_backward(m, dout));
+    TRY(call_hook(m, &m->pre_backward));
+    if (m->in_dim > 0) TRY(run_alloc(run, &grad, run_rows(run) * (size_t)m->in_dim));
+    Status done = run_backward(m, run, dout, grad);
+    if (done != OK || din == NULL) TRY(run_free(run, &grad));
+    TRY(done);
+    if (din != NULL) *din = grad;
+    return OK;
+}
+
+Status module_backward_into(Module *m, NnRun *run, const float *dout, float *din)
+{
+    TRY(check_backward(m, dout));
+    TRY(call_hook(m, &m->pre_backward));
+    return run_backward(m, run, dout, din);
+}
+
+Status module_discard(Module *m, NnRun *run)
+{
+    Status first = let_go(m, run);
+    for (int i = 0; i < m->n_children; i++) {
+        Status below = module_discard(m->children[i], run);
+        if (first == OK) first = below;
+    }
+    return first;
+}

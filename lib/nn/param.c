@@ -1,0 +1,56 @@
+/* param.c: a parameter's description, and the question whether its storage is there.
+ *
+ * A layer may be run only while somebody has pointed its parameters at device memory. With FSDP
+ * that is not so between a reshard and the next unshard, and using a unit then is an easy mistake
+ * to make, so every layer asks before it queues anything.
+ *
+ * Interface: param_create, param_numel, param_has_data, param_has_grad.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "internal.h"
+
+Param *param_create(const char *name, int64_t dim0, int64_t dim1, InitKind init, float init_std)
+{
+    if (dim0 < 1 || dim1 < 0) {
+        fail(ERR_ARGUMENT, "parameter %s would be (%lld, %lld)", name, (long long)dim0,
+             (long long)dim1);
+        return NULL;
+    }
+    Param *param = calloc(1, sizeof *param);
+    if (param == NULL) {
+        fail(ERR_MEMORY, "no host memory for parameter %s", name);
+        return NULL;
+    }
+    snprintf(param->name, sizeof param->name, "%s", name);
+    param->dtype = DTYPE_F32;
+    param->ndim = dim1 > 0 ? 2 : 1;
+    param->shape[0] = dim0;
+    param->shape[1] = dim1;
+    param->init = init;
+    param->init_std = init_std;
+    return param;
+}
+
+int64_t param_numel(const Param *param)
+{
+    int64_t n = 1;
+    for (int i = 0; i < param->ndim; i++) n *= param->shape[i];
+    return n;
+}
+
+Status param_has_data(const Param *param)
+{
+    if (param->data != NULL) return OK;
+    return fail(ERR_ARGUMENT,
+                "%s has no data: it was never materialised, or its unit is not unsharded",
+                param->name);
+}
+
+Status param_has_grad(const Param *param)
+{
+    if (param->grad != NULL) return OK;
+    return fail(ERR_ARGUMENT, "%s has no gradient: nobody allocated one before this backward",
+                param->name);
+}

@@ -1,0 +1,93 @@
+/* sequence.c: runs its children one after the other, and backward in reverse.
+ *
+ * The last child writes the sequence's own output, and in the backward the first child the
+ * sequence's own input gradient, so nothing is copied. A child's output stays until that child's
+ * backward, because it is the next child's input.
+ *
+ * Interface: sequence_create.
+ */
+#include "internal.h"
+
+typedef struct Sequence {
+    float *grad; // device: the gradient on its way from child to child; kept here to be found on
+                 // errors
+} Sequence;
+
+static Status sequence_forward(Module *self, NnRun *run, const void *in, float *out)
+{
+    int last = self->n_children - 1;
+    const void *x = in;
+    for (int i = 0; i < last; i++) {
+        float *y = NULL;
+        TRY(module_forward(self->children[i], run, x, &y));
+        x = y;
+    }
+    TRY(module_forward_into(self->children[last], run, x, out));
+    return OK;
+}
+
+static Status sequence_backward(Module *self, NnRun *run, const float *dout, float *din)
+{
+    Sequence *s = self->state;
+    for (int i = self->n_children - 1; i > 0; i--) {
+        float *before = NULL;
+        TRY(module_backward(self->children[i], run, s->grad != NULL ? s->grad : dout, &before));
+        float *behind = s->grad;
+        s->grad = before;
+        TRY(run_free(run, &behind));
+    }
+    TRY(module_backward_into(self->children[0], run, s->grad != NULL ? s->grad : dout, din));
+    return OK;
+}
+
+static Status sequence_drop_saved(Module *self, NnRun *run)
+{
+    Sequence *s = self->state;
+    return run_free(run, &s->grad);
+}
+
+// Whether each child takes what the one before it gives.
+static bool children_fit(const char *name, int n, Module **children)
+{
+    if (n < 1) {
+        fail(ERR_ARGUMENT, "sequence %s would have %d children", name, n);
+        return false;
+    }
+    for (int i = 0; i < n; i++) {
+        if (children[i] == NULL) return false; // its constructor said why
+        if (i == 0 || children[i]->in_dim == children[i - 1]->out_dim) continue;
+        fail(ERR_ARGUMENT, "sequence %s: %s gives %d columns, but %s takes %d", name,
+             children[i - 1]->name, children[i - 1]->out_dim, children[i]->name,
+             children[i]->in_dim);
+        return false;
+    }
+    return true;
+}
+
+// The sequence without its children; NULL where they do not fit.
+static Module *create_bare(const char *name, int n, Module **children)
+{
+    if (!children_fit(name, n, children)) return NULL;
+    Module *m =
+        module_create(name, children[0]->in_dim, children[n - 1]->out_dim, sizeof(Sequence));
+    if (m == NULL) return NULL;
+    m->forward = sequence_forward;
+    m->backward = sequence_backward;
+    m->drop_saved = sequence_drop_saved;
+    return m;
+}
+
+Module *sequence_create(const char *name, int n, Module **children)
+{
+    Module *m = create_bare(name, n, children);
+    bool made = m != NULL;
+    for (int i = 0; i < n; i++) {
+        if (made)
+            made = module_add_child(m, children[i]);
+        else
+            module_destroy(children[i]);
+    }
+    if (made) return module_named(m);
+    module_destroy(m);
+    return NULL;
+}

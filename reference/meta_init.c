@@ -1,0 +1,263 @@
+/* Task 1: meta init. Models that exist as shapes, and initial values that any rank can make in
+ * part.
+ *
+ * A model too large for one GPU cannot be built on one GPU first and cut up afterwards. So it is
+ * built on "meta": every parameter has a shape and no storage. Later each rank fills in its own
+ * shard, and nothing else. For that the initial values must not come from a generator that has to
+ * be run from the start: element i is a function of (seed, parameter, i) and of nothing else. Then
+ * the shards of W ranks, laid side by side, are bit for bit what a single GPU would have made.
+ *
+ * Interface:
+ *   meta_numel, meta_params, meta_count, meta_bytes   what a model consists of
+ *   philox4x32_10                                     random words from a counter and a key
+ *   meta_init_slice, meta_init_device                 elements [begin, end) of a parameter
+ *   meta_materialize, meta_release                    the whole model on one GPU
+ */
+#include "fsdp.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static int64_t dtype_bytes(DType dtype)
+{
+    return dtype == DTYPE_F32 ? 4 : 2;
+}
+
+int64_t meta_numel(const Param *param)
+{
+    //[1.1] The product of the ndim entries of the shape, in 64 bits: GPT-2's embedding alone has
+    //  38 million elements, and the models that need FSDP pass 2³¹ easily.
+    int64_t numel = 1;
+    for (int i = 0; i < param->ndim; i++) numel *= param->shape[i];
+    return numel;
+    //[end 1.1]
+}
+
+// Where a walk through the module first meets param: the module goes to *where, the place among
+// that module's parameters is returned; -1 where the walk never meets it.
+static int first_use(const Module *module, const Param *param, const Module **where)
+{
+    for (int i = 0; i < module->n_params; i++) {
+        if (module->params[i] == param) {
+            *where = module;
+            return i;
+        }
+    }
+    for (int i = 0; i < module->n_children; i++) {
+        int found = first_use(module->children[i], param, where);
+        if (found >= 0) return found;
+    }
+    return -1;
+}
+
+// Walks `module`, which lies in `root`, and writes down the parameters met for the first time. `n`
+// have been met before; returns how many have been met then.
+static int walk(const Module *root, const Module *module, Param **out, int max, int n)
+{
+    //[1.2] Own parameters first, then the children in order. A parameter counts where the walk from
+    //  the root meets it first (first_use tells); write it to out[n] only while n < max, but count
+    //  it always.
+    //? GPT-2's output head uses the embedding's weight. How often would you train it?
+    for (int i = 0; i < module->n_params; i++) {
+        const Module *where = NULL;
+        int place = first_use(root, module->params[i], &where);
+        if (where != module || place != i) continue; // tied: met before
+        if (n < max) out[n] = module->params[i];
+        n++;
+    }
+    for (int i = 0; i < module->n_children; i++)
+        n = walk(root, module->children[i], out, max, n);
+    return n;
+    //[end 1.2]
+}
+
+int meta_params(const Module *module, Param **out, int max)
+{
+    return walk(module, module, out, max, 0);
+}
+
+// Σ over the module's parameters of elements × (bytes of an element, or 1).
+static int64_t total(const Module *module, bool in_bytes)
+{
+    int n = meta_params(module, NULL, 0);
+    Param **params = malloc((size_t)n * sizeof *params);
+    int64_t sum = 0;
+    if (params == NULL) return n == 0 ? 0 : -1;
+    meta_params(module, params, n);
+    for (int i = 0; i < n; i++)
+        sum += meta_numel(params[i]) * (in_bytes ? dtype_bytes(params[i]->dtype) : 1);
+    free(params);
+    return sum;
+}
+
+int64_t meta_count(const Module *module)
+{
+    return total(module, false);
+}
+
+int64_t meta_bytes(const Module *module)
+{
+    return total(module, true);
+}
+
+void philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+{
+    //[1.3] Ten rounds (Salmon et al. 2011, section 3.3). A round takes (x0,x1,x2,x3) and the
+    //  round's key (k0,k1), with the 64-bit products  p0 = 0xD2511F53 · x0  and  p1 = 0xCD9E8D57 ·
+    //  x2,  to (hi(p1)^x1^k0, lo(p1), hi(p0)^x3^k1, lo(p0)).  From one round to the next k0 grows
+    //  by 0x9E3779B9 and k1 by 0xBB67AE85. Round 1 uses the key as given.
+    //? Is the product of two uint32_t 64 bits wide in C?
+    uint32_t x0 = counter[0], x1 = counter[1], x2 = counter[2], x3 = counter[3];
+    uint32_t k0 = key[0], k1 = key[1];
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53 * x0;
+        uint64_t p1 = (uint64_t)0xCD9E8D57 * x2;
+        x0 = (uint32_t)(p1 >> 32) ^ x1 ^ k0;
+        x1 = (uint32_t)p1;
+        x2 = (uint32_t)(p0 >> 32) ^ x3 ^ k1;
+        x3 = (uint32_t)p0;
+        k0 += 0x9E3779B9;
+        k1 += 0xBB67AE85;
+    }
+    out[0] = x0;
+    out[1] = x1;
+    out[2] = x2;
+    out[3] = x3;
+    //[end 1.3]
+}
+
+// Two independent normals (mean 0, variance 1) from two random words: Box and Muller 1958. The
+// logarithm must not see 0, hence the + 1: u is in (0, 1].
+static void two_normals(uint32_t a, uint32_t b, float *even, float *odd)
+{
+    float u = (float)((a >> 8) + 1) * 0x1p-24f;
+    float angle = (float)(b >> 8) * (0x1p-24f * 6.283185307f);
+    float radius = sqrtf(-2.0f * logf(u));
+    *even = radius * cosf(angle);
+    *odd = radius * sinf(angle);
+}
+
+// The four normals of block `block`: elements 4·block … 4·block+3 of the parameter, before scaling.
+static void normal_block(const Param *param, uint64_t seed, uint64_t block, float out[4])
+{
+    //[1.4] Counter: low word of the block, high word of the block, param->id, 0. Key: low and high
+    //  word of the seed. Words 0 and 1 make elements 0 and 1, words 2 and 3 elements 2 and 3
+    //  (two_normals).
+    //? Which two parameters would start with the same values if the id were left out?
+    const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), param->id, 0};
+    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    uint32_t words[4];
+    philox4x32_10(counter, key, words);
+    two_normals(words[0], words[1], &out[0], &out[1]);
+    two_normals(words[2], words[3], &out[2], &out[3]);
+    //[end 1.4]
+}
+
+void meta_init_slice(const Param *param, uint64_t seed, int64_t begin, int64_t end, float *out)
+{
+    //[1.5] out[i - begin] for i in [begin, end): 0 for INIT_ZERO, 1 for INIT_ONE, and for
+    //  INIT_NORMAL init_std times element i % 4 of normal_block i / 4. Make each block once. A
+    //  slice may begin and end in the middle of a block, and an empty slice writes nothing.
+    //? What is element 7 when the slice begins at 5? And when it begins at 0?
+    if (param->init != INIT_NORMAL) {
+        for (int64_t i = begin; i < end; i++) out[i - begin] = param->init == INIT_ONE ? 1.0f : 0.0f;
+        return;
+    }
+    for (int64_t i = begin; i < end;) {
+        float normal[4];
+        normal_block(param, seed, (uint64_t)i / 4, normal);
+        do {
+            out[i - begin] = param->init_std * normal[i % 4];
+            i++;
+        } while (i < end && i % 4 != 0);
+    }
+    //[end 1.5]
+}
+
+// Host memory for a part of a parameter on its way to the device: 1 MiB.
+enum { CHUNK = 256 * 1024 };
+
+Status meta_init_device(const Param *param, uint64_t seed, int64_t begin, int64_t end, float *dst,
+                        cudaStream_t stream)
+{
+    float *chunk = malloc(CHUNK * sizeof *chunk);
+    cudaError_t error = cudaSuccess;
+    if (chunk == NULL) return fail(ERR_MEMORY, "no host memory for a chunk of %s", param->name);
+
+    for (int64_t i = begin; i < end && error == cudaSuccess; i += CHUNK) {
+        int64_t n = end - i < CHUNK ? end - i : CHUNK;
+        meta_init_slice(param, seed, i, i + n, chunk);
+        error = cudaMemcpyAsync(dst + (i - begin), chunk, (size_t)n * sizeof *chunk,
+                                cudaMemcpyHostToDevice, stream);
+        // The chunk is written again in the next round: the copy must have left it.
+        if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
+    }
+    free(chunk);
+    CUDA_TRY(error);
+    return OK;
+}
+
+// Frees what materialize_param made, as far as it came. A flat parameter's views are not ours to
+// free.
+static void release_param(Param *param)
+{
+    if (param->owner != NULL) return;
+    cudaFree(param->data);
+    cudaFree(param->grad);
+    param->data = NULL;
+    param->grad = NULL;
+}
+
+// Allocates and fills one parameter, whole, with a zero gradient.
+static Status materialize_param(Param *param, uint64_t seed, cudaStream_t stream)
+{
+    //[1.6] cudaMalloc for param->data and param->grad, meta_numel elements each; meta_init_device
+    //  for the data, cudaMemsetAsync on `stream` for the gradient. What is allocated stays in param
+    //  when a later call fails: meta_materialize cleans up.
+    size_t bytes = (size_t)meta_numel(param) * sizeof(float);
+    CUDA_TRY(cudaMalloc((void **)&param->data, bytes));
+    CUDA_TRY(cudaMalloc((void **)&param->grad, bytes));
+    CUDA_TRY(cudaMemsetAsync(param->grad, 0, bytes, stream));
+    TRY(meta_init_device(param, seed, 0, meta_numel(param), param->data, stream));
+    return OK;
+    //[end 1.6]
+}
+
+Status meta_materialize(Module *module, uint64_t seed, cudaStream_t stream)
+{
+    int n = meta_params(module, NULL, 0);
+    Param **params = malloc((size_t)(n + 1) * sizeof *params);
+    Status status = OK;
+    if (params == NULL) return fail(ERR_MEMORY, "no host memory for %d parameters", n);
+
+    //[1.7] First look at all of them: a parameter that has storage or an owner already, or that is
+    //  not DTYPE_F32, is ERR_ARGUMENT, before anything is allocated. Then materialize_param for
+    //  each. Where one fails, release_param for all, so that the model is on meta again; the status
+    //  is the failing one's.
+    //? Why would a second attempt after "out of memory" fail if the first left its half behind?
+    meta_params(module, params, n);
+    for (int i = 0; i < n && status == OK; i++) {
+        if (params[i]->data != NULL || params[i]->owner != NULL)
+            status = fail(ERR_ARGUMENT, "%s has storage already", params[i]->name);
+        else if (params[i]->dtype != DTYPE_F32)
+            status = fail(ERR_ARGUMENT, "%s is not float, and only float is trained", params[i]->name);
+    }
+    if (status == OK) {
+        for (int i = 0; i < n && status == OK; i++)
+            status = materialize_param(params[i], seed, stream);
+        for (int i = 0; i < n && status != OK; i++) release_param(params[i]);
+    }
+    //[end 1.7]
+    free(params);
+    return status;
+}
+
+void meta_release(Module *module)
+{
+    int n = meta_params(module, NULL, 0);
+    Param **params = malloc((size_t)(n + 1) * sizeof *params);
+    if (params == NULL) return;
+    meta_params(module, params, n);
+    for (int i = 0; i < n; i++) release_param(params[i]);
+    free(params);
+}

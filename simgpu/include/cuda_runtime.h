@@ -1,0 +1,45 @@
+/* cuda_runtime.h: cuda_runtime_api.h and, for C++, the allocation calls that know the pointer's
+ * type.
+ *
+ * Interface: cudaMalloc(&p, bytes), cudaMallocHost, cudaMallocAsync, cudaMallocFromPoolAsync with
+ * a T ** where the C call wants a void **.
+ */
+#ifndef SIMGPU_CUDA_RUNTIME_H
+#define SIMGPU_CUDA_RUNTIME_H
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+template <class T> static inline cudaError_t cudaMalloc(T **devPtr, size_t size)
+{
+    return ::cudaMalloc((void **)(void *)devPtr, size);
+}
+template <class T>
+static inline cudaError_t cudaMallocHost(T **ptr, size_t size, unsigned int flags = 0)
+{
+    return ::cudaHostAlloc((void **)(void *)ptr, size, flags);
+}
+template <class T>
+static inline cudaError_t cudaHostAlloc(T **ptr, size_t size, unsigned int flags)
+{
+    return ::cudaHostAlloc((void **)(void *)ptr, size, flags);
+}
+template <class T>
+static inline cudaError_t cudaMallocAsync(T **ptr, size_t size, cudaStream_t stream)
+{
+    return ::cudaMallocAsync((void **)(void *)ptr, size, stream);
+}
+template <class T>
+static inline cudaError_t cudaMallocAsync(T **ptr, size_t size, cudaMemPool_t memPool,
+                                          cudaStream_t stream)
+{
+    return ::cudaMallocFromPoolAsync((void **)(void *)ptr, size, memPool, stream);
+}
+template <class T>
+static inline cudaError_t cudaMallocFromPoolAsync(T **ptr, size_t size, cudaMemPool_t memPool,
+                                                  cudaStream_t stream)
+{
+    return ::cudaMallocFromPoolAsync((void **)(void *)ptr, size, memPool, stream);
+}
+#endif
+#endif

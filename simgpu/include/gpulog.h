@@ -1,0 +1,102 @@
+/* gpulog.h: what a process did on its GPUs: memory held, traffic, and a log of every operation.
+ *
+ * simgpu keeps it for itself; on real GPUs an interposer keeps the same books, so that one test suite
+ * asserts the same figures on both. Everything here is about the calling process alone.
+ *
+ * Interface: gpulog_live_bytes, gpulog_peak_bytes, gpulog_reset_peak: device memory as requested,
+ * before any rounding; gpulog_traffic, gpulog_reset_traffic: collectives; gpulog_length, gpulog_get:
+ * the operations in program order; gpulog_where: an address as file:line (function).
+ */
+#ifndef GPULOG_H
+#define GPULOG_H
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum GpuOp {
+    GPU_ALLOC,          // cudaMalloc, cudaMallocAsync: range 0 is the new allocation, written
+    GPU_FREE,           // cudaFree, cudaFreeAsync: range 0 is the allocation, written
+    GPU_COPY,           // cudaMemcpy*: range 0 written, range 1 read
+    GPU_MEMSET,         // cudaMemset*: range 0 written
+    GPU_KERNEL,         // a kernel
+    GPU_BLAS,           // a cuBLAS call
+    GPU_ALL_GATHER,     // range 0 read (send), range 1 written (receive), also for those below
+    GPU_REDUCE_SCATTER,
+    GPU_ALL_REDUCE,
+    GPU_BROADCAST,
+    GPU_REDUCE,
+    GPU_SEND,
+    GPU_RECV,
+    GPU_EVENT_RECORD,   // cudaEventRecord(event, stream)
+    GPU_STREAM_WAIT,    // cudaStreamWaitEvent(stream, event)
+    GPU_STREAM_SYNC,    // the host waited for a stream
+    GPU_EVENT_SYNC,     // the host waited for an event
+    GPU_DEVICE_SYNC,    // the host waited for a device
+    GPU_OP_KINDS
+} GpuOp;
+
+typedef enum GpuAccess { GPU_READ = 1, GPU_WRITE = 2, GPU_UPDATE = 3 } GpuAccess;
+
+typedef struct GpuRange {
+    const void *ptr; // as the program sees it
+    size_t bytes;
+    GpuAccess access;
+} GpuRange;
+
+#define GPULOG_RANGES 12
+typedef struct GpuLogEntry {
+    uint64_t index;    // 0, 1, 2 … since the process began
+    GpuOp op;
+    const char *name;  // "cudaMallocAsync", "kernel_gelu_forward" …: a string that lives for ever
+    int device;
+    cudaStream_t stream;
+    cudaEvent_t event; // GPU_EVENT_*, GPU_STREAM_WAIT
+    bool blocking_stream; // false for a stream made with cudaStreamNonBlocking, and for cudaMalloc,
+                          // which no stream takes part in
+    bool host_waits;   // the call returns only when the operation is done (cudaMemcpy, cudaMalloc;
+                       // cudaFree, which waits for the whole device first …)
+    size_t bytes;      // collectives: elements × size as in nccl-tests' "size"; copies, allocations: bytes
+    size_t sent;       // collectives: bytes this rank must send over the wire (see gpulog_traffic)
+    const void *site;  // return address of the call
+    int n_ranges;
+    GpuRange range[GPULOG_RANGES];
+} GpuLogEntry;
+
+size_t gpulog_live_bytes(int device);
+size_t gpulog_peak_bytes(int device);
+void gpulog_reset_peak(int device); // the peak is the live bytes from here on
+
+// Traffic of one kind of collective since the last reset. `sent` is what the bandwidth-optimal ring
+// makes every rank send, in bytes, with S = bytes of one rank's shard and M = bytes of a whole message:
+// all-gather and reduce-scatter (W-1)·S, all-reduce 2·(W-1)/W·M, broadcast and reduce M on every rank
+// but the last of the chain, send M, receive 0. For W = 1 it is 0.
+// Source: nccl-tests, doc/PERFORMANCE.md (bus bandwidth).
+typedef struct GpuTraffic {
+    uint64_t calls;
+    uint64_t bytes;
+    uint64_t sent;
+} GpuTraffic;
+GpuTraffic gpulog_traffic(GpuOp op);
+void gpulog_reset_traffic(void);
+
+// Operations logged so far, and one of them; false where the index is not there (not yet, or so long
+// ago that the log has let it go).
+uint64_t gpulog_length(void);
+bool gpulog_get(uint64_t index, GpuLogEntry *entry);
+
+// Resolves a call site: "forward.c:88 (fsdp_unshard)", or the address where nothing is known of it.
+void gpulog_where(const void *site, char *text, size_t size);
+
+// The words for an operation kind: "all-gather".
+const char *gpulog_op_name(GpuOp op);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

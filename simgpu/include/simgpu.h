@@ -1,0 +1,73 @@
+/* simgpu.h: what simgpu offers beside the CUDA, NCCL and cuBLAS interfaces.
+ *
+ * `<<<>>>` is not C, so a kernel for the simulated GPU is a C function that says, before it touches
+ * anything, which bytes it reads and writes. Saying so is also how it gets a pointer it may
+ * dereference: a device pointer as the program sees it has no access rights on the host.
+ *
+ *   cudaError_t kernel_scale(float *x, float factor, size_t n, cudaStream_t stream)
+ *   {
+ *       SimgpuOp op = SIMGPU_BEGIN("kernel_scale", stream);
+ *       float *data = simgpu_update(&op, x, n * sizeof *x);
+ *       if (simgpu_ready(&op))
+ *           for (size_t i = 0; i < n; i++) data[i] *= factor;
+ *       return simgpu_end(&op);
+ *   }
+ *
+ * Environment:
+ *   SIMGPU_DEVICES   how many devices there are                                  (8)
+ *   SIMGPU_MEMORY    bytes of a device, with K, M, G behind: 80G, 64M            (80G)
+ *   SIMGPU_POISON    1: fresh device memory holds NaNs, as nothing promises 0    (1)
+ *                    (of an allocation above 1 GiB, the first and the last 64 MiB)
+ *   SIMGPU_THREADS   BLAS threads of this process               (cores / local ranks, at least 1)
+ *   SIMGPU_LOG       how many operations the log keeps                           (262144)
+ */
+#ifndef SIMGPU_H
+#define SIMGPU_H
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "gpulog.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// One operation on a stream, from its begin to its end. Lives on the caller's stack.
+typedef struct SimgpuOp {
+    GpuLogEntry entry; // what the log will hold
+    cudaError_t error; // the first thing that was wrong with it
+} SimgpuOp;
+
+// Begins a kernel called `name` on `stream`. The call site in reports and in the log is the place
+// that called the function that uses the macro: the kernel's caller.
+#define SIMGPU_BEGIN(name, stream) simgpu_begin((name), (stream), __builtin_return_address(0))
+SimgpuOp simgpu_begin(const char *name, cudaStream_t stream, const void *site);
+
+// Declares that the operation reads, writes, or reads and writes `bytes` bytes at the device pointer
+// `ptr`; returns the pointer to use for it. A bad pointer is reported, makes simgpu_ready() false and
+// simgpu_end() return cudaErrorIllegalAddress. Zero bytes are always right.
+const void *simgpu_read(SimgpuOp *op, const void *ptr, size_t bytes);
+void *simgpu_write(SimgpuOp *op, void *ptr, size_t bytes);
+void *simgpu_update(SimgpuOp *op, void *ptr, size_t bytes);
+
+bool simgpu_ready(const SimgpuOp *op);
+cudaError_t simgpu_end(SimgpuOp *op);
+
+// Called with every report simgpu prints, before a fatal one ends the process. `title` is one line,
+// `text` the whole block. One hook a process; NULL takes it away.
+typedef void (*SimgpuReportHook)(const char *title, const char *text, void *arg);
+void simgpu_on_report(SimgpuReportHook hook, void *arg);
+
+// What this process does in simgpu now, or did last, in one line: "waiting in ncclAllGather (call 12
+// on the communicator) at forward.c:88 (fsdp_unshard)". For a time limit's message.
+void simgpu_activity(char *text, size_t size);
+
+// Exit status of a process that a fatal report ended.
+#define SIMGPU_FATAL_EXIT 86
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,322 @@
+/* Calls: posted, waited for, worked off.
+ *
+ * The calls of a group fall into *lanes*: the collectives of one communicator, its sends to one
+ * peer, its receives from one peer. In a lane they happen in order; lanes know nothing of each
+ * other. Every lane posts its first call before the thread waits for anything, and it goes on as
+ * soon as it can. So one thread can serve several ranks, and groups need not be alike on all ranks.
+ *
+ * A collective goes through two gates: nobody works before all have posted (entered), since what it would
+ * read may not be there yet; nobody returns before all have worked (finished), since its buffers are
+ * read and written by others until then. Both count over all ranks and calls, so they need no reset.
+ *
+ * Interface: sim_run_calls.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm.h"
+
+// ---- Posting ----
+
+static bool is_message(const Call *call)
+{
+    return call->print.kind == CALL_SEND || call->print.kind == CALL_RECV;
+}
+
+static Channel *channel_of(const Call *call)
+{
+    int self = call->comm->rank, peer = call->print.root;
+    return call->print.kind == CALL_SEND ? &call->comm->page->channel[self][peer]
+                                         : &call->comm->page->channel[peer][self];
+}
+
+// Tells the stream, the log and the checker; finds where the buffers lie in the arena. All calls of a
+// group do this in program order before the first is posted.
+static ncclResult_t prepare(Call *call)
+{
+    ncclComm_t comm = call->comm;
+    const CallFacts *facts = &sim_call_facts[call->print.kind];
+    call->post.print = call->print;
+    call->post.site = call->site;
+    call->post.send = call->post.recv = -1;
+    if (call->print.kind == CALL_SPLIT) return sim_meet_offer(&call->post.id);
+
+    int device = sim_current_device();
+    if (device != comm->device) cudaSetDevice(comm->device);
+    SimgpuOp op = sim_begin(facts->op, facts->name, call->stream, call->site);
+    size_t sends = sim_send_bytes(call), recvs = sim_recv_bytes(call);
+    const char *alias = sim_device(comm->device)->alias;
+    const char *send = sends ? sim_touch(&op, call->send, sends, GPU_READ, false) : NULL;
+    const char *recv = recvs ? sim_touch(&op, call->recv, recvs, GPU_WRITE, false) : NULL;
+    if (call->handle >= ncclNumOps) {
+        const RedOp *redop = &comm->redop[call->handle - ncclNumOps];
+        size_t width = sim_type_size(redop->type);
+        const void *scalar = &redop->scalar;
+        if (redop->device_scalar)
+            scalar = sim_touch(&op, redop->device_scalar, width, GPU_READ, true);
+        if (scalar) memcpy(&call->post.scalar, scalar, width);
+    }
+    if (send) call->post.send = send - alias;
+    if (recv) call->post.recv = recv - alias;
+    sim_count_traffic(call, &op.entry);
+    cudaError_t error = simgpu_end(&op);
+    if (device != comm->device) cudaSetDevice(device);
+    return error == cudaSuccess ? ncclSuccess : ncclInvalidArgument;
+}
+
+// Whoever comes later of two that disagree sees it; the others learn it from `broken`.
+static void compare_with_others(const Call *call)
+{
+    Page *page = call->comm->page;
+    bool broken = atomic_load(&page->broken) != 0;
+    for (int r = 0; r < call->comm->size && !broken; r++) {
+        const Member *member = &page->member[r];
+        broken = atomic_load(&member->arrived) == call->post.seq
+                 && sim_prints_differ(&member->post.print, &call->print);
+    }
+    if (!broken) return;
+    atomic_store(&page->broken, 1);
+    sim_comm_ring(call->comm);
+    sim_blame_disagreement(call->comm, call->post.seq);
+}
+
+static void post_collective(Call *call)
+{
+    ncclComm_t comm = call->comm;
+    call->post.seq = ++comm->number;
+    comm->self->post = comm->self->last = call->post;
+    atomic_store(&comm->self->arrived, call->post.seq);
+    uint64_t all = call->post.seq * (uint64_t)comm->size;
+    bool last = atomic_fetch_add(&comm->page->entered, 1) + 1 == all;
+    compare_with_others(call);
+    if (last) sim_comm_ring(comm);
+}
+
+static void post_message(Call *call)
+{
+    ncclComm_t comm = call->comm;
+    Channel *channel = channel_of(call);
+    bool sends = call->print.kind == CALL_SEND;
+    int peer = call->print.root;
+    call->post.seq = sends ? ++comm->sends[peer] : ++comm->recvs[peer];
+    comm->self->last = call->post;
+    *(sends ? &channel->send : &channel->recv) = call->post;
+    atomic_store(sends ? &channel->sends : &channel->recvs, call->post.seq);
+    sim_ring_rank(comm, peer);
+}
+
+static void post(Call *call)
+{
+    atomic_store(&call->comm->self->thread, sim_thread());
+    atomic_store(&call->comm->self->thread_used, 1);
+    if (is_message(call)) post_message(call);
+    else post_collective(call);
+}
+
+// ---- Going on ----
+
+// A split's work is to read the others' colors: my new rank is the number of those of my color that come
+// before me by (key, rank). The new communicator meets on the page its first rank has offered.
+static void read_colors(Call *call)
+{
+    ncclComm_t comm = call->comm;
+    const Post *mine = &comm->self->post;
+    const Post *first = mine;
+    call->new_size = call->new_rank = 0;
+    for (int r = 0; mine->color >= 0 && r < comm->size; r++) {
+        const Post *other = &comm->page->member[r].post;
+        if (other->color != mine->color) continue;
+        call->new_size++;
+        if (other->key < mine->key || (other->key == mine->key && r < comm->rank)) call->new_rank++;
+        bool before = first == mine ? other->key < mine->key
+                                          || (other->key == mine->key && r < comm->rank)
+                                    : other->key < first->key;
+        if (before) first = other;
+    }
+    call->new_id = first->id;
+}
+
+static bool advance_collective(Call *call)
+{
+    ncclComm_t comm = call->comm;
+    Page *page = comm->page;
+    uint64_t all = call->post.seq * (uint64_t)comm->size;
+    if (call->state == CALL_POSTED) {
+        if (atomic_load(&page->entered) < all) return false;
+        compare_with_others(call);
+        if (call->print.kind == CALL_SPLIT) read_colors(call);
+        sim_do_work(call);
+        call->state = CALL_WORKED;
+        atomic_store(&comm->self->done, call->post.seq);
+        if (atomic_fetch_add(&page->finished, 1) + 1 == all) sim_comm_ring(comm);
+        return true;
+    }
+    if (atomic_load(&page->finished) < all) return false;
+    call->state = CALL_DONE;
+    return true;
+}
+
+// The receiver copies; the sender only waits.
+static bool advance_message(Call *call)
+{
+    ncclComm_t comm = call->comm;
+    Channel *channel = channel_of(call);
+    int self = comm->rank, peer = call->print.root;
+    bool sends = call->print.kind == CALL_SEND;
+    if (atomic_load(&channel->done) >= call->post.seq) {
+        call->state = CALL_DONE;
+        return true;
+    }
+    if (atomic_load(sends ? &channel->recvs : &channel->sends) < call->post.seq) return false;
+    const Print *a = &channel->send.print, *b = &channel->recv.print;
+    if (a->count != b->count || a->type != b->type) {
+        sim_ring_rank(comm, peer);
+        sim_blame_message(comm, sends ? self : peer, sends ? peer : self);
+    }
+    if (sends) return false;
+    sim_do_work(call);
+    call->state = CALL_DONE;
+    atomic_store(&channel->done, call->post.seq);
+    sim_ring_rank(comm, peer);
+    return true;
+}
+
+static bool advance(Call *call)
+{
+    if (call->state == CALL_NEW) {
+        post(call);
+        call->state = CALL_POSTED;
+        return true;
+    }
+    return is_message(call) ? advance_message(call) : advance_collective(call);
+}
+
+// ---- Lanes ----
+
+typedef struct Lane {
+    Call **call;
+    int n, at;
+} Lane;
+
+static bool same_lane(const Call *a, const Call *b)
+{
+    if (a->comm != b->comm || is_message(a) != is_message(b)) return false;
+    return !is_message(a) || (a->print.kind == b->print.kind && a->print.root == b->print.root);
+}
+
+// Sorts the calls into lanes; order (n) holds the lanes' calls one lane behind the other.
+static int make_lanes(Call *calls, int n, Lane *lane, Call **order)
+{
+    int n_lanes = 0, placed = 0;
+    for (int i = 0; i < n; i++) {
+        bool known = false;
+        for (int k = 0; k < n_lanes && !known; k++) known = same_lane(&calls[i], lane[k].call[0]);
+        if (known) continue;
+        lane[n_lanes] = (Lane){&order[placed], 0, 0};
+        for (int j = i; j < n; j++)
+            if (same_lane(&calls[i], &calls[j])) lane[n_lanes].call[lane[n_lanes].n++] = &calls[j];
+        placed += lane[n_lanes++].n;
+    }
+    return n_lanes;
+}
+
+static bool advance_all(Lane *lane, int n_lanes, bool *finished)
+{
+    bool moved = false;
+    *finished = true;
+    for (int k = 0; k < n_lanes; k++) {
+        while (lane[k].at < lane[k].n && advance(lane[k].call[lane[k].at])) {
+            moved = true;
+            if (lane[k].call[lane[k].at]->state == CALL_DONE) lane[k].at++;
+        }
+        if (lane[k].at < lane[k].n) *finished = false;
+    }
+    return moved;
+}
+
+static WaitRef ref_of(const Call *call)
+{
+    ncclComm_t comm = call->comm;
+    return (WaitRef){.nonce = comm->page->nonce,
+                     .pid = comm->self->pid,
+                     .page_fd = comm->map->fd,
+                     .kind = call->print.kind,
+                     .rank = comm->rank,
+                     .peer = call->print.root,
+                     .seq = call->post.seq,
+                     .working = call->state == CALL_WORKED};
+}
+
+// Ends the process if a rank that must come, or must finish its part, never will.
+static void check_call(const Call *call, const WaitRef *ref)
+{
+    Page *page = call->comm->page;
+    int ranks[SIM_MAX_RANKS], n = sim_missing(page, ref, ranks);
+    if (!is_message(call) && atomic_load(&page->broken))
+        sim_blame_disagreement(call->comm, call->post.seq);
+    if (n < 0 && !ref->working && !is_message(call)) return;
+    if (n < 0) { // posted by all: who has not finished?
+        n = 0;
+        if (is_message(call)) ranks[n++] = call->print.root;
+        else
+            for (int r = 0; r < call->comm->size; r++)
+                if (atomic_load(&page->member[r].done) < call->post.seq) ranks[n++] = r;
+    }
+    for (int i = 0; i < n; i++)
+        if (ranks[i] != call->comm->rank) sim_blame_missing(call->comm, ranks[i], ref, call->site);
+}
+
+static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket)
+{
+    WaitRef refs[SIM_MAX_REFS];
+    int n = 0, waiting = 0;
+    const Call *first = NULL;
+    for (int k = 0; k < n_lanes; k++) {
+        if (lane[k].at == lane[k].n) continue;
+        const Call *call = lane[k].call[lane[k].at];
+        WaitRef ref = ref_of(call);
+        // Something may have moved since it was looked at: the next round sees to it.
+        if (sim_ticket() != ticket) return;
+        check_call(call, &ref);
+        if (!first) first = call;
+        if (n < SIM_MAX_REFS) refs[n++] = ref;
+        waiting++;
+    }
+    if (!first) return;
+    char what[256];
+    sim_describe_waiting(first, what, sizeof what);
+    sim_waiting(what, first->site);
+    sim_sleep(ticket, refs, n, n == waiting);
+    sim_waiting(NULL, NULL);
+}
+
+ncclResult_t sim_run_calls(Call *calls, int n)
+{
+    for (int i = 0; i < n; i++) {
+        ncclResult_t result = prepare(&calls[i]);
+        if (result != ncclSuccess) return result;
+    }
+    Lane one_lane, *lane = &one_lane;
+    Call *one_call, **order = &one_call;
+    if (n > 1) {
+        lane = malloc((size_t)n * sizeof *lane);
+        order = malloc((size_t)n * sizeof *order);
+    }
+    if (!lane || !order) {
+        free(lane);
+        free(order);
+        return ncclSystemError;
+    }
+    int n_lanes = make_lanes(calls, n, lane, order);
+    for (bool finished = false; !finished;) {
+        uint32_t ticket = sim_ticket();
+        if (!advance_all(lane, n_lanes, &finished) && !finished)
+            wait_for_others(lane, n_lanes, ticket);
+    }
+    if (n > 1) {
+        free(lane);
+        free(order);
+    }
+    return ncclSuccess;
+}

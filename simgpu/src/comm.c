@@ -1,0 +1,404 @@
+/* Communicators: joining, connecting to the peers, leaving.
+ *
+ * A rank joins by filling in its member of the shared page; then it connects to each peer that has
+ * joined: maps the peer's device memory and its desk, and has the watcher look after its process. It is
+ * done when all ranks have connected to all. Mappings of a peer serve all communicators with it. Ranks
+ * in one process need none: the device's own alias is used.
+ *
+ * Leaving is not collective: a rank that has left is marked so, and only one who then waits for it complains.
+ * A process that exits, or is ended by a report, says so in all its pages (sim_comm_goodbye), so
+ * that the others' reports can tell an exit from a crash.
+ *
+ * Interface: sim_comm_join, sim_comm_connect, sim_comm_leave, sim_comm_lives, sim_comm_ring,
+ * sim_comm_goodbye.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "comm.h"
+
+Peer *sim_peers;
+ncclComm_t sim_comms;
+static PeerArena *arenas;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool named; // the report rank is that of the first communicator
+
+void sim_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void sim_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+int sim_open_fd(int pid, int fd)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
+    return open(path, O_RDWR | O_CLOEXEC);
+}
+
+// ---- The end of the process ----
+
+// In a forked child nothing of the parent's communicators is its own.
+static void forget_all(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    for (ncclComm_t comm = sim_comms, next; comm; comm = next) {
+        next = comm->next;
+        free(comm->redop);
+        free(comm);
+    }
+    for (PageMap *map = sim_pages, *next; map; map = next) {
+        next = map->next;
+        munmap(map->page, sizeof(Page));
+        close(map->fd);
+        free(map);
+    }
+    for (Peer *peer = sim_peers, *next; peer; peer = next) {
+        next = peer->next;
+        munmap(peer->desk, sizeof *peer->desk);
+        if (peer->pidfd >= 0) close(peer->pidfd);
+        free(peer);
+    }
+    for (PeerArena *arena = arenas, *next; arena; arena = next) {
+        next = arena->next;
+        munmap(arena->base, arena->bytes);
+        free(arena);
+    }
+    sim_comms = NULL;
+    sim_pages = NULL;
+    sim_peers = NULL;
+    arenas = NULL;
+    named = false;
+    sim_wait_forked();
+    sim_watch_forked();
+}
+
+// May run in a signal handler that interrupted a holder of the lock: it does without, then.
+static void say_goodbye(Gone how, int status)
+{
+    bool locked = pthread_mutex_trylock(&lock) == 0;
+    for (ncclComm_t comm = sim_comms; comm; comm = comm->next) {
+        if (atomic_load(&comm->self->gone) != GONE_NOT) continue;
+        comm->self->exit_signal = 0;
+        comm->self->exit_code = status;
+        atomic_store(&comm->self->gone, how);
+        sim_comm_ring(comm);
+    }
+    if (locked) pthread_mutex_unlock(&lock);
+}
+
+static void on_normal_exit(int status, void *arg)
+{
+    say_goodbye(GONE_EXIT, status & 0xff);
+}
+
+void sim_comm_goodbye(const char *why)
+{
+    say_goodbye(GONE_FATAL, SIMGPU_FATAL_EXIT);
+}
+
+static void prepare_process(void)
+{
+    pthread_atfork(NULL, NULL, forget_all);
+    on_exit(on_normal_exit, NULL);
+}
+
+// ---- Joining ----
+
+// The program's file and where it is loaded: a peer that runs the same file can name our call sites.
+static int note_program(struct dl_phdr_info *info, size_t size, void *member)
+{
+    ((Member *)member)->program_base = info->dlpi_addr;
+    return 1; // the first object is the program itself
+}
+
+static void fill_member(Member *member, const PageMap *map, const SimDevice *device)
+{
+    struct stat st = {0};
+    stat("/proc/self/exe", &st);
+    dl_iterate_phdr(note_program, member);
+    member->program_device = st.st_dev;
+    member->program_inode = st.st_ino;
+    member->pid = getpid();
+    member->device = device->index;
+    member->device_fd = device->memfd;
+    member->arena = device->arena;
+    member->page_fd = map->fd;
+    sim_desk(&member->desk_fd);
+    atomic_store(&member->thread, sim_thread());
+}
+
+// Everybody must come with the same size; who does not ends, and so do the others when they see it.
+static void agree_on_size(Page *page, int rank, int size, const void *site)
+{
+    int32_t none = 0;
+    if (atomic_compare_exchange_strong(&page->world, &none, size) || none == size) return;
+    atomic_store(&page->other_world, size);
+    atomic_store(&page->other_rank, rank);
+    atomic_store(&page->broken, 1);
+    for (int r = 0; r < SIM_MAX_RANKS; r++) { // not connected to anybody yet
+        Member *member = &page->member[r];
+        if (atomic_load(&member->state) != MEMBER_JOINED) continue;
+        int fd = member->pid == getpid() ? -1 : sim_open_fd(member->pid, member->desk_fd);
+        void *desk = fd < 0 ? sim_desk(NULL)
+                            : mmap(NULL, sizeof(Desk), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (desk != MAP_FAILED) sim_ring(desk, atomic_load(&member->thread));
+    }
+    sim_blame_size(page, rank, size, site);
+}
+
+ncclResult_t sim_comm_join(ncclComm_t *out, int size, const MeetId *id, int rank, const void *site)
+{
+    pthread_once(&once, prepare_process);
+    *out = NULL;
+    SimDevice *device = sim_device(sim_current_device());
+    if (!device) return ncclUnhandledCudaError;
+    ncclComm_t comm = calloc(1, sizeof *comm);
+    if (!comm) return ncclSystemError;
+    *comm = (struct ncclComm){.rank = rank, .size = size, .device = device->index, .site = site};
+    ncclResult_t result = sim_meet_page(id, rank, size, &comm->map, &comm->server);
+    if (result != ncclSuccess) {
+        free(comm);
+        return result;
+    }
+    comm->page = comm->map->page;
+    comm->self = &comm->page->member[rank];
+    agree_on_size(comm->page, rank, size, site);
+    uint32_t absent = MEMBER_ABSENT;
+    if (!atomic_compare_exchange_strong(&comm->self->state, &absent, MEMBER_CLAIMED)) {
+        char where[256];
+        gpulog_where(site, where, sizeof where);
+        sim_report("ncclCommInitRank: two ranks of the same number",
+                   "Rank %d of %d came twice (now at %s, process %d; before in process %d).\n"
+                   "Does every process pass its own rank? Is the id used for a second communicator?",
+                   rank, size, where, getpid(), comm->self->pid);
+        sim_meet_release(comm->map, false);
+        free(comm);
+        return ncclInvalidUsage;
+    }
+    fill_member(comm->self, comm->map, device);
+    sim_lock();
+    comm->next = sim_comms;
+    sim_comms = comm;
+    if (!named) sim_set_report_rank(rank);
+    named = true;
+    sim_unlock();
+    atomic_store(&comm->self->state, MEMBER_JOINED);
+    *out = comm;
+    return ncclSuccess;
+}
+
+// ---- Connecting ----
+
+static Peer *use_peer(int pid, int desk_fd)
+{
+    for (Peer *peer = sim_peers; peer; peer = peer->next)
+        if (peer->pid == pid) {
+            peer->refs++;
+            return peer;
+        }
+    int fd = sim_open_fd(pid, desk_fd);
+    if (fd < 0) return NULL;
+    void *desk = mmap(NULL, sizeof(Desk), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    Peer *peer = desk == MAP_FAILED ? NULL : calloc(1, sizeof *peer);
+    if (!peer) return NULL;
+    *peer = (Peer){sim_peers, pid, desk, sim_watch_open(pid), 1};
+    sim_peers = peer;
+    sim_watch_changed();
+    return peer;
+}
+
+static void drop_peer(Peer *peer)
+{
+    if (!peer || --peer->refs) return;
+    for (Peer **link = &sim_peers; *link; link = &(*link)->next)
+        if (*link == peer) {
+            *link = peer->next;
+            break;
+        }
+    sim_watch_changed();
+    munmap(peer->desk, sizeof *peer->desk);
+    if (peer->pidfd >= 0) close(peer->pidfd);
+    free(peer);
+}
+
+static PeerArena *use_arena(const Member *member)
+{
+    for (PeerArena *arena = arenas; arena; arena = arena->next)
+        if (arena->pid == member->pid && arena->device == member->device) {
+            arena->refs++;
+            return arena;
+        }
+    int fd = sim_open_fd(member->pid, member->device_fd);
+    if (fd < 0) return NULL;
+    void *base = mmap(NULL, member->arena, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    close(fd);
+    PeerArena *arena = base == MAP_FAILED ? NULL : calloc(1, sizeof *arena);
+    if (!arena) return NULL;
+    *arena = (PeerArena){arenas, member->pid, member->device, base, member->arena, 1};
+    arenas = arena;
+    return arena;
+}
+
+static void drop_arena(PeerArena *arena)
+{
+    if (!arena || --arena->refs) return;
+    for (PeerArena **link = &arenas; *link; link = &(*link)->next)
+        if (*link == arena) {
+            *link = arena->next;
+            break;
+        }
+    munmap(arena->base, arena->bytes);
+    free(arena);
+}
+
+// Connects to every rank that has joined by now; returns how many those are, -1: one cannot be reached,
+// and *failed is it.
+static int connect_joined(ncclComm_t comm, int *failed)
+{
+    int n = 0;
+    for (int r = 0; r < comm->size; r++) {
+        Member *member = &comm->page->member[r];
+        if (atomic_load(&member->state) < MEMBER_JOINED) continue;
+        n++;
+        if (comm->desk[r]) continue;
+        if (member->pid == getpid()) {
+            comm->arena[r] = sim_device(member->device)->alias;
+            comm->desk[r] = sim_desk(NULL);
+        } else {
+            sim_lock();
+            comm->peer[r] = use_peer(member->pid, member->desk_fd);
+            comm->peer_arena[r] = comm->peer[r] ? use_arena(member) : NULL;
+            sim_unlock();
+            if (!comm->peer_arena[r]) {
+                *failed = r;
+                return -1;
+            }
+            comm->arena[r] = comm->peer_arena[r]->base;
+            comm->desk[r] = comm->peer[r]->desk;
+        }
+        sim_ring_rank(comm, r); // it may sleep, not knowing that we are there
+    }
+    return n;
+}
+
+// NCCL refuses two ranks on one device; real ranks would deadlock on it.
+static ncclResult_t check_devices(ncclComm_t comm)
+{
+    const Member *self = comm->self;
+    for (int r = 0; r < comm->size; r++) {
+        const Member *member = &comm->page->member[r];
+        if (r == comm->rank || member->device != self->device) continue;
+        char where[256];
+        gpulog_where(comm->site, where, sizeof where);
+        sim_report("ncclCommInitRank: duplicate GPU",
+                   "Ranks %d and %d both use device %d, at %s.\n"
+                   "NCCL refuses this: give each rank a device of its own.\n"
+                   "Was cudaSetDevice(local_rank) forgotten before ncclCommInitRank?",
+                   comm->rank < r ? comm->rank : r, comm->rank < r ? r : comm->rank, self->device,
+                   where);
+        return ncclInvalidUsage;
+    }
+    return ncclSuccess;
+}
+
+static void check_peers(ncclComm_t comm, const WaitRef *ref)
+{
+    Page *page = comm->page;
+    if (atomic_load(&page->broken)) sim_blame_size(page, comm->rank, comm->size, comm->site);
+    for (int r = 0; r < comm->size; r++)
+        if (r != comm->rank && atomic_load(&page->member[r].state) >= MEMBER_JOINED
+            && atomic_load(&page->ready) < (uint32_t)comm->size)
+            sim_blame_missing(comm, r, NULL, comm->site);
+}
+
+ncclResult_t sim_comm_connect(ncclComm_t comm)
+{
+    Page *page = comm->page;
+    char what[96];
+    snprintf(what, sizeof what, "waiting in ncclCommInitRank (rank %d of %d) for the other ranks",
+             comm->rank, comm->size);
+    bool connected = false;
+    for (;;) {
+        uint32_t ticket = sim_ticket();
+        int failed = -1;
+        int n = connected ? comm->size : connect_joined(comm, &failed);
+        if (n < 0) {
+            sim_blame_missing(comm, failed, NULL, comm->site);
+            sim_fatal("ncclCommInitRank: a peer cannot be reached",
+                      "The memory of rank %d (process %d) cannot be opened or mapped: %s.\n"
+                      "Do all ranks run as the same user, in the same container? Has the rank ended?",
+                      failed, page->member[failed].pid, strerror(errno));
+        }
+        if (n == comm->size && !connected) {
+            connected = true;
+            if (atomic_fetch_add(&page->ready, 1) + 1 == (uint32_t)comm->size) sim_comm_ring(comm);
+        }
+        if (atomic_load(&page->ready) == (uint32_t)comm->size) break;
+        check_peers(comm, NULL);
+        sim_waiting(what, comm->site);
+        sim_sleep(ticket, NULL, 0, false);
+    }
+    sim_waiting(NULL, NULL);
+    sim_meet_served(comm->server);
+    comm->server = NULL;
+    sim_meet_release(comm->map, true); // nobody will ask for the id again
+    return check_devices(comm);
+}
+
+// ---- While it lives ----
+
+void sim_ring_rank(ncclComm_t comm, int rank)
+{
+    sim_ring(comm->desk[rank], atomic_load(&comm->page->member[rank].thread));
+}
+
+void sim_comm_ring(ncclComm_t comm)
+{
+    for (int r = 0; r < comm->size; r++)
+        if (r != comm->rank) sim_ring_rank(comm, r);
+}
+
+bool sim_comm_lives(ncclComm_t comm)
+{
+    bool lives = false;
+    sim_lock();
+    for (ncclComm_t other = sim_comms; other && !lives; other = other->next) lives = other == comm;
+    sim_unlock();
+    return lives && comm;
+}
+
+void sim_comm_leave(ncclComm_t comm, const void *site)
+{
+    comm->self->left_site = site;
+    atomic_store(&comm->self->state, MEMBER_LEFT);
+    sim_comm_ring(comm);
+    sim_lock();
+    for (ncclComm_t *link = &sim_comms; *link; link = &(*link)->next)
+        if (*link == comm) {
+            *link = comm->next;
+            break;
+        }
+    for (int r = 0; r < comm->size; r++) {
+        drop_arena(comm->peer_arena[r]);
+        drop_peer(comm->peer[r]);
+    }
+    sim_unlock();
+    sim_meet_release(comm->map, false);
+    free(comm->redop);
+    free(comm);
+}

@@ -1,0 +1,296 @@
+/* comm.h: what the files of simgpu's NCCL share.
+ *
+ *   nccl.c      the NCCL calls: arguments, groups, names
+ *   call.c      calls that are posted, waited for and worked off, in lanes
+ *   collective.c the data movement of each kind of call
+ *   reduce.c    the arithmetic of reductions, by type, in a fixed tree order
+ *   comm.c      communicators: joining, connecting to the peers, leaving
+ *   meet.c      ids: how the ranks of a communicator find its page
+ *   wait.c      a thread's bell, sleeping on it, circles of threads that wait for each other
+ *   watch.c     peers that ended, and how
+ *   blame.c     the reports: disagreement, missing ranks, deadlock
+ *
+ * The ranks of a communicator share a *page*: memory in a memfd without a name, gone when its last user
+ * is. In it each rank has a *member*: where its device's memory is, how far it has come, and the
+ * *post* of its present call. A call is posted, and then nobody is asked again: whoever comes last
+ * rings the *bells* of the others. A bell is a futex of one thread, on its process's *desk*, another
+ * such memory; a thread waits for all its communicators at one bell.
+ */
+#ifndef SIMGPU_COMM_H
+#define SIMGPU_COMM_H
+
+#include <nccl.h>
+#include <stdatomic.h>
+
+#include "internal.h"
+
+#define SIM_MAX_RANKS 128
+#define SIM_MAX_THREADS 256 // of one process, waiting at the same time
+#define SIM_MAX_REFS 32
+#define SIM_PRE_MUL_SUM ncclNumOps // every handle of ncclRedOpCreatePreMulSum, in fingerprints
+
+typedef enum CallKind {
+    CALL_ALL_GATHER,
+    CALL_REDUCE_SCATTER,
+    CALL_ALL_REDUCE,
+    CALL_BROADCAST,
+    CALL_REDUCE,
+    CALL_SPLIT,
+    CALL_SEND,
+    CALL_RECV,
+    CALL_KINDS
+} CallKind;
+
+// Fingerprint: what all ranks must agree on. What a kind does not have is 0.
+typedef struct Print {
+    int32_t kind, type, op;
+    int32_t root; // send, receive: the peer
+    uint64_t count;
+} Print;
+
+// ---- meet.c ----
+
+// What ncclUniqueId holds.
+typedef struct MeetId {
+    char magic[8];
+    int32_t by_text; // NCCL_COMM_ID: `text` names the place; else pid and fd do
+    int32_t pid, fd;
+    uint64_t nonce;
+    char text[96];
+} MeetId;
+
+// ---- The shared memory ----
+
+typedef struct Post {
+    Print print;
+    const void *site;
+    uint64_t seq;
+    int64_t send, recv; // offsets in the arena, -1: none
+    uint64_t scalar;    // premulsum: this rank's, in the type of the call
+    int32_t color, key; // split
+    MeetId id;          // split: a page this rank offers
+} Post;
+
+typedef enum MemberState { MEMBER_ABSENT, MEMBER_CLAIMED, MEMBER_JOINED, MEMBER_LEFT } MemberState;
+typedef enum Gone {
+    GONE_NOT,
+    GONE_EXIT,  // exit(), said by the rank itself
+    GONE_FATAL, // ended by a report of its own
+    GONE_DIED,  // found dead by the watcher
+} Gone;
+
+typedef struct Member {
+    _Atomic uint32_t state;
+    _Atomic uint32_t gone;
+    int32_t exit_signal, exit_code; // -1: not known
+    int32_t pid, device, device_fd, page_fd, desk_fd;
+    uint64_t arena;                          // bytes of the device's memfd
+    uint64_t program_device, program_inode, program_base; // whether call sites of it are ours too
+    _Atomic int32_t thread;                  // bell of the thread that called last
+    _Atomic uint32_t thread_used;            // 0: that thread has only made the communicator
+    _Atomic uint64_t arrived, done;          // collectives posted, worked off
+    Post post;                               // of collective number `arrived`
+    Post last;                               // the last call of any kind
+    const void *left_site;                   // ncclCommDestroy's
+} Member;
+
+// Messages from one rank to another, in order.
+typedef struct Channel {
+    _Atomic uint64_t sends, recvs, done;
+    Post send, recv; // number `sends`, number `recvs`
+} Channel;
+
+typedef struct Page {
+    uint64_t nonce;
+    _Atomic int32_t world; // 0 until the first rank comes
+    _Atomic uint32_t joined, ready;
+    _Atomic uint32_t broken;           // ranks disagree
+    _Atomic int32_t other_world, other_rank; // a rank that came with another size, -1: none
+    _Atomic uint64_t entered, finished; // collectives, added over all ranks
+    Member member[SIM_MAX_RANKS];
+    Channel channel[SIM_MAX_RANKS][SIM_MAX_RANKS]; // [from][to]
+} Page;
+
+// What a thread waits for, so that others can see circles.
+typedef struct WaitRef {
+    uint64_t nonce; // of the page
+    int32_t pid, page_fd;
+    int32_t kind; // a CallKind; all but send and receive are collectives
+    int32_t rank, peer;
+    uint64_t seq;
+    int32_t working; // posted by all: waits for others to do their part
+} WaitRef;
+
+typedef struct Bell {
+    _Atomic uint32_t value; // the futex
+    _Atomic uint32_t sleeping;
+    _Atomic uint32_t stamp; // grows when a wait begins and ends
+    _Atomic uint32_t taken;
+    uint32_t n_refs;
+    bool all_refs; // not so many that some are left out
+    WaitRef ref[SIM_MAX_REFS];
+} Bell;
+
+typedef struct Desk {
+    _Atomic uint32_t watching; // the process has a watcher thread
+    Bell bell[SIM_MAX_THREADS];
+} Desk;
+
+// ---- What a process knows ----
+
+// A page as this process has it mapped; threads of one process share the mapping.
+typedef struct PageMap {
+    struct PageMap *next;
+    Page *page;
+    int fd;
+    int refs;
+    bool offered; // one of the refs is ncclGetUniqueId's
+} PageMap;
+
+typedef struct Peer { // another process
+    struct Peer *next;
+    int pid;
+    Desk *desk;
+    int pidfd; // -1: none, or dead
+    int refs;
+} Peer;
+
+typedef struct PeerArena {
+    struct PeerArena *next;
+    int pid, device;
+    char *base;
+    size_t bytes;
+    int refs;
+} PeerArena;
+
+typedef struct RedOp {
+    bool used;
+    ncclDataType_t type;
+    uint64_t scalar;
+    const void *device_scalar; // NULL: `scalar` holds it
+} RedOp;
+
+struct ncclComm {
+    struct ncclComm *next;
+    PageMap *map;
+    Page *page;
+    Member *self;
+    int rank, size, device;
+    uint64_t number;                  // collectives begun
+    uint64_t sends[SIM_MAX_RANKS], recvs[SIM_MAX_RANKS]; // messages begun, by peer
+    char *arena[SIM_MAX_RANKS];       // every member's device memory, as this process may touch it
+    Desk *desk[SIM_MAX_RANKS];        // NULL until connected
+    Peer *peer[SIM_MAX_RANKS];        // NULL for ranks of this process
+    PeerArena *peer_arena[SIM_MAX_RANKS];
+    RedOp *redop;
+    int n_redops;
+    struct MeetServer *server; // rank 0 with NCCL_COMM_ID: tells the others where the page is
+    const void *site;
+};
+
+// One call, from the NCCL function to the end of its work.
+typedef struct Call {
+    ncclComm_t comm;
+    Print print;
+    const void *send;
+    void *recv;
+    cudaStream_t stream;
+    const void *site;
+    ncclRedOp_t handle; // the operation as the program gave it
+    ncclComm_t *new_comm; // split
+    enum { CALL_NEW, CALL_POSTED, CALL_WORKED, CALL_DONE } state;
+    Post post;
+    MeetId new_id; // split: where the new communicator meets; its size (0: not in one) and my rank
+    int new_size, new_rank;
+} Call;
+
+// ---- comm.c ----
+void sim_lock(void);
+void sim_unlock(void);
+extern PageMap *sim_pages; // under the lock, as all three
+extern Peer *sim_peers;
+extern ncclComm_t sim_comms;
+// A communicator that lives; false for NULL and for what was destroyed.
+bool sim_comm_lives(ncclComm_t comm);
+// Makes a communicator and joins its page without waiting for others; then waits for them. The current
+// device is the rank's.
+ncclResult_t sim_comm_join(ncclComm_t *comm, int size, const MeetId *id, int rank,
+                           const void *site);
+ncclResult_t sim_comm_connect(ncclComm_t comm);
+// Leaves: the others see that no more calls come. Frees it.
+void sim_comm_leave(ncclComm_t comm, const void *site);
+// Rings everybody else in the communicator.
+void sim_comm_ring(ncclComm_t comm);
+void sim_ring_rank(ncclComm_t comm, int rank);
+// A descriptor of another process; -1: it is gone or not ours to open.
+int sim_open_fd(int pid, int fd);
+
+// ---- meet.c ----
+ncclResult_t sim_meet_offer(MeetId *id);
+ncclResult_t sim_meet_page(const MeetId *id, int rank, int size, PageMap **map,
+                           struct MeetServer **server);
+ncclResult_t sim_meet_served(struct MeetServer *server);
+void sim_meet_release(PageMap *map, bool offered);
+
+// ---- wait.c ----
+Desk *sim_desk(int *fd); // this process's
+int sim_thread(void);    // the calling thread's bell
+uint32_t sim_ticket(void);
+// Sleeps until the bell rings, unless it has since `ticket`. refs say for what; a circle is fatal.
+void sim_sleep(uint32_t ticket, const WaitRef *refs, int n_refs, bool all_refs);
+void sim_ring(Desk *desk, int thread);
+void sim_ring_own(void); // every thread of this process
+void sim_wait_forked(void);
+// The ranks for which ref waits; -1: it does not wait any more.
+int sim_missing(const Page *page, const WaitRef *ref, int *ranks);
+
+// ---- watch.c ----
+int sim_watch_open(int pid);
+void sim_watch_changed(void); // sim_peers is another list now
+void sim_watch_forked(void);
+
+// ---- call.c ----
+// Posts and works off all calls; the order matters only where they are of one lane.
+ncclResult_t sim_run_calls(Call *calls, int n);
+
+// ---- collective.c ----
+typedef struct CallFacts {
+    const char *name;
+    GpuOp op;
+    bool reduces, rooted;
+} CallFacts;
+extern const CallFacts sim_call_facts[CALL_KINDS];
+size_t sim_type_size(ncclDataType_t type);
+// Bytes that this rank's call reads from its send and writes to its receive buffer.
+size_t sim_send_bytes(const Call *call);
+size_t sim_recv_bytes(const Call *call);
+void sim_count_traffic(const Call *call, GpuLogEntry *entry);
+// This rank's part of the movement, when everybody has posted.
+void sim_do_work(Call *call);
+
+// ---- reduce.c ----
+// out (count) = the reduction of n inputs (count) in tree order; op is an ncclRedOp_t's value or
+// SIM_PRE_MUL_SUM with scalars (n). `out` may be one of the inputs.
+void sim_reduce(void *out, const void *const *inputs, const uint64_t *scalars, int n, size_t count,
+                ncclDataType_t type, int op);
+
+// ---- blame.c ----
+// Whether two ranks' calls disagree; then all is lost.
+bool sim_prints_differ(const Print *a, const Print *b);
+_Noreturn void sim_blame_disagreement(ncclComm_t comm, uint64_t seq);
+_Noreturn void sim_blame_message(ncclComm_t comm, int from, int to);
+// Ends the process where rank `missing`, for which `waiter` waits, will never come; else returns.
+void sim_blame_missing(ncclComm_t comm, int missing, const WaitRef *waiter, const void *site);
+_Noreturn void sim_blame_size(Page *page, int rank, int size, const void *site);
+// A thread that waits, in a circle of such: what it waits in and for whom.
+typedef struct CircleStep {
+    const Page *page;
+    WaitRef ref;
+    int waits_for;
+} CircleStep;
+_Noreturn void sim_blame_circle(const CircleStep *step, int n);
+const char *sim_type_name(int type);
+const char *sim_op_name(int op);
+void sim_describe_waiting(const Call *call, char *text, size_t size);
+
+#endif

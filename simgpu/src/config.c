@@ -1,0 +1,87 @@
+/* config.c: the SIMGPU_* variables, read once.
+ *
+ * They are read on first use and not when the program starts, so that a launcher may set them in a
+ * forked rank. A value that makes no sense is reported and the default is used.
+ *
+ * Interface: sim_config.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+static SimConfig config;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+// Reads "80G", "64M", "4096"; false where the text is something else.
+static bool parse_bytes(const char *text, size_t *bytes)
+{
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(text, &end, 10);
+    if (errno || end == text || !isdigit((unsigned char)*text)) return false;
+    int shift = 0;
+    switch (toupper((unsigned char)*end)) {
+    case 'K':
+        shift = 10;
+        break;
+    case 'M':
+        shift = 20;
+        break;
+    case 'G':
+        shift = 30;
+        break;
+    case 'T':
+        shift = 40;
+        break;
+    }
+    if (shift) end++;
+    if (*end || (shift && number >> (64 - shift))) return false;
+    *bytes = (size_t)number << shift;
+    return true;
+}
+
+static size_t read_number(const char *name, size_t otherwise, size_t least, size_t most)
+{
+    const char *text = getenv(name);
+    if (!text || !*text) return otherwise;
+    size_t value;
+    if (parse_bytes(text, &value) && value >= least && value <= most) return value;
+    sim_report("a setting was ignored",
+               "%s is \"%s\", which is no number from %zu to %zu.\n"
+               "Going on with %zu.",
+               name, text, least, most, otherwise);
+    return otherwise;
+}
+
+// Ranks on this host, as far as a launcher said so.
+static size_t local_ranks(void)
+{
+    static const char *const names[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                        "SLURM_NTASKS_PER_NODE", "MPI_LOCALNRANKS"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *text = getenv(names[i]);
+        long n = text ? strtol(text, NULL, 10) : 0;
+        if (n > 0) return (size_t)n;
+    }
+    return 1;
+}
+
+static void read_all(void)
+{
+    config.devices = (int)read_number("SIMGPU_DEVICES", 8, 1, SIM_MAX_DEVICES);
+    config.memory = read_number("SIMGPU_MEMORY", (size_t)80 << 30, 4096, (size_t)1 << 40);
+    config.poison = read_number("SIMGPU_POISON", 1, 0, 1) != 0;
+    config.log_entries = read_number("SIMGPU_LOG", 262144, 16, (size_t)1 << 26);
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t share = (cores > 0 ? (size_t)cores : 1) / local_ranks();
+    config.threads = (int)read_number("SIMGPU_THREADS", share ? share : 1, 1, 1024);
+}
+
+const SimConfig *sim_config(void)
+{
+    pthread_once(&once, read_all);
+    return &config;
+}

@@ -1,0 +1,134 @@
+/* fault.c: host code that touches device memory.
+ *
+ * The addresses that programs see have no access rights, so reading or writing one raises SIGSEGV.
+ * The handler here says which allocation it was and which line did it, and ends the process; a
+ * fault anywhere else goes to whoever handled faults before.
+ *
+ * Interface: sim_fault_install, sim_fault_thread.
+ */
+#define _GNU_SOURCE
+#include <execinfo.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include "internal.h"
+
+#define STACK_BYTES ((size_t)512 << 10) // reading debug information takes some
+#define FRAMES 64
+
+static struct sigaction previous;
+
+// The instruction that faulted.
+static const void *fault_address(const ucontext_t *context)
+{
+#if defined(__x86_64__)
+    return (const void *)context->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+    return (const void *)context->uc_mcontext.pc;
+#else
+    return NULL;
+#endif
+}
+
+// "reads", "writes", or "touches" where the processor does not say.
+static const char *fault_verb(const ucontext_t *context)
+{
+#if defined(__x86_64__)
+    return context->uc_mcontext.gregs[REG_ERR] & 2 ? "writes" : "reads";
+#else
+    return "touches";
+#endif
+}
+
+// The innermost place that has a line: a fault inside memcpy is shown where memcpy was called.
+static void fault_place(const void *at, char *text, size_t size)
+{
+    void *frames[FRAMES];
+    int n = backtrace(frames, FRAMES), i = 0;
+    while (i < n && frames[i] != at) i++;
+    gpulog_where((const char *)at + 1, text, size);
+    while (!strstr(text, ".c:") && !strstr(text, ".cc:") && !strstr(text, ".cpp:") && ++i < n)
+        gpulog_where(frames[i], text, size);
+}
+
+static void pass_on(int number, siginfo_t *info, void *context)
+{
+    if (previous.sa_flags & SA_SIGINFO) {
+        previous.sa_sigaction(number, info, context);
+    } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
+        previous.sa_handler(number);
+    } else {
+        // The instruction faults again when this returns, and the system's default ends the
+        // process.
+        signal(number, SIG_DFL);
+    }
+}
+
+static void on_fault(int number, siginfo_t *info, void *context)
+{
+    size_t offset;
+    SimDevice *device = sim_device_of(info->si_addr, &offset);
+    if (!device) {
+        pass_on(number, info, context);
+        return;
+    }
+    char what[1024], where[256];
+    sim_describe(device, offset, what, sizeof what);
+    fault_place(fault_address(context), where, sizeof where);
+    sim_fatal("host code touches device memory",
+              "%s\n%s %p, an address of device %d:\n%s.\n"
+              "On a machine with a GPU this is a segmentation fault. Copy the data with "
+              "cudaMemcpy; in a\n"
+              "kernel of your own, use the pointer that simgpu_read, _write or _update returns.",
+              where, fault_verb(context), info->si_addr, device->index, what);
+}
+
+void sim_fault_install(void)
+{
+    void *frame;
+    backtrace(&frame, 1); // loads the unwinder now: a signal handler must not
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGSEGV, &action, &previous);
+}
+
+// ---- A stack for each thread's signals ----
+
+static pthread_key_t key;
+
+static void drop_stack(void *memory)
+{
+    stack_t none = {.ss_flags = SS_DISABLE};
+    sigaltstack(&none, NULL);
+    munmap(memory, STACK_BYTES);
+}
+
+static void make_key(void)
+{
+    pthread_key_create(&key, drop_stack);
+}
+
+void sim_fault_thread(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static _Thread_local bool done;
+    if (done) return;
+    done = true;
+    pthread_once(&once, make_key);
+    stack_t now;
+    if (sigaltstack(NULL, &now) || !(now.ss_flags & SS_DISABLE)) return; // it has one of its own
+    void *memory =
+        mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return;
+    stack_t stack = {.ss_sp = memory, .ss_size = STACK_BYTES};
+    if (sigaltstack(&stack, NULL))
+        munmap(memory, STACK_BYTES);
+    else
+        pthread_setspecific(key, memory);
+}

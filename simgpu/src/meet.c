@@ -1,0 +1,325 @@
+/* Meeting: how the ranks of a communicator find the page that they share.
+ *
+ * A page is a memfd: it has no name in any file system, and is gone with its last user, however that
+ * one ends. ncclGetUniqueId makes one, and the id says where: process, descriptor, and a random nonce
+ * that the page holds too. The others open /proc/PID/fd/N, which Linux allows to the same user.
+ *
+ * With NCCL_COMM_ID=host:port in the environment every process makes the same id for itself, without
+ * a word to the others, so it cannot name a process. Then rank 0 makes the page and listens on a Unix socket in
+ * the abstract namespace (again no file) whose name comes from that text and the user; a thread of rank 0,
+ * the *server*, gives the page's descriptor to every peer that connects, and the socket closes when
+ * all came. Peers that come first try again, at growing intervals, for a minute.
+ *
+ * Interface: sim_meet_offer makes a page and its id, sim_meet_page finds the page of an id,
+ * sim_meet_served waits for the server's end, sim_meet_release lets a page go.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "comm.h"
+
+#define LIMIT_SECONDS 60
+
+struct MeetServer {
+    pthread_t thread;
+    int listener, page_fd, peers;
+    char text[96];
+};
+
+PageMap *sim_pages;
+
+// Takes the descriptor over. The page may be mapped already, by another thread's rank.
+static PageMap *keep_page(int fd, uint64_t nonce)
+{
+    struct stat st;
+    void *at = MAP_FAILED;
+    if (fstat(fd, &st) == 0 && (size_t)st.st_size == sizeof(Page))
+        at = mmap(NULL, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (at == MAP_FAILED) {
+        close(fd);
+        return NULL;
+    }
+    Page *page = at;
+    if (nonce && page->nonce != nonce) {
+        munmap(at, sizeof(Page));
+        close(fd);
+        return NULL;
+    }
+    sim_lock();
+    for (PageMap *map = sim_pages; map && page->nonce; map = map->next)
+        if (map->page->nonce == page->nonce) {
+            map->refs++;
+            sim_unlock();
+            munmap(at, sizeof(Page));
+            close(fd);
+            return map;
+        }
+    PageMap *map = calloc(1, sizeof *map);
+    if (map) {
+        *map = (PageMap){.next = sim_pages, .page = page, .fd = fd, .refs = 1};
+        if (!page->nonce) { // fresh: its first user gives it its nonce
+            atomic_store(&page->other_rank, -1);
+            while (!page->nonce)
+                if (getrandom(&page->nonce, sizeof page->nonce, 0) < 0) page->nonce = 0;
+        }
+        sim_pages = map;
+    }
+    sim_unlock();
+    return map;
+}
+
+void sim_meet_release(PageMap *map, bool offered)
+{
+    sim_lock();
+    if (offered && !map->offered) {
+        sim_unlock();
+        return;
+    }
+    if (offered) map->offered = false;
+    bool last = --map->refs == 0;
+    for (PageMap **link = &sim_pages; last && *link; link = &(*link)->next)
+        if (*link == map) {
+            *link = map->next;
+            break;
+        }
+    sim_unlock();
+    if (!last) return;
+    munmap(map->page, sizeof(Page));
+    close(map->fd);
+    free(map);
+}
+
+static PageMap *make_page(void)
+{
+    int fd = memfd_create("simgpu-nccl", MFD_CLOEXEC);
+    if (fd < 0) return NULL;
+    if (ftruncate(fd, sizeof(Page)) != 0) {
+        close(fd);
+        return NULL;
+    }
+    return keep_page(fd, 0);
+}
+
+ncclResult_t sim_meet_offer(MeetId *id)
+{
+    PageMap *map = make_page();
+    if (!map) {
+        sim_report("NCCL: no shared memory for a communicator",
+                   "memfd_create or mmap failed: %s. Are there file descriptors left (ulimit -n)?",
+                   strerror(errno));
+        return ncclSystemError;
+    }
+    map->offered = true;
+    *id = (MeetId){.magic = "SIMGPU", .pid = getpid(), .fd = map->fd, .nonce = map->page->nonce};
+    return ncclSuccess;
+}
+
+// ---- A place named by text ----
+
+static socklen_t socket_name(struct sockaddr_un *name, const char *text)
+{
+    *name = (struct sockaddr_un){.sun_family = AF_UNIX};
+    // A path that begins with a zero byte is an abstract name.
+    int n = snprintf(name->sun_path + 1, sizeof name->sun_path - 1, "simgpu-%u-%s",
+                     (unsigned)getuid(), text);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void pause_for(double *seconds)
+{
+    struct timespec t = {0, (long)(*seconds * 1e9)};
+    nanosleep(&t, NULL);
+    *seconds = *seconds * 1.5 < 0.2 ? *seconds * 1.5 : 0.2;
+}
+
+static bool give_fd(int to, int fd)
+{
+    char byte = 0;
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec data = {&byte, 1};
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = control.room,
+                             .msg_controllen = sizeof control.room};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(head), &fd, sizeof fd);
+    return sendmsg(to, &message, MSG_NOSIGNAL) == 1;
+}
+
+static int take_fd(int from)
+{
+    char byte;
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec data = {&byte, 1};
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = control.room,
+                             .msg_controllen = sizeof control.room};
+    if (recvmsg(from, &message, MSG_CMSG_CLOEXEC) != 1) return -1;
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    if (!head || head->cmsg_type != SCM_RIGHTS) return -1;
+    int fd;
+    memcpy(&fd, CMSG_DATA(head), sizeof fd);
+    return fd;
+}
+
+static bool same_user(int socket)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == getuid();
+}
+
+static void *serve(void *arg)
+{
+    struct MeetServer *server = arg;
+    double end = now() + LIMIT_SECONDS;
+    int served = 0;
+    while (served < server->peers) {
+        struct pollfd wait = {server->listener, POLLIN, 0};
+        double left = end - now();
+        if (left <= 0 || poll(&wait, 1, (int)(left * 1000) + 1) == 0)
+            sim_fatal("ncclCommInitRank: not all ranks came",
+                      "Rank 0 waited %d s at NCCL_COMM_ID=%s: %d of the %d other ranks came.\n"
+                      "Did the others start, with the same NCCL_COMM_ID and the same number of ranks?",
+                      LIMIT_SECONDS, server->text, served, server->peers);
+        int peer = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC);
+        if (peer < 0) continue;
+        if (same_user(peer) && give_fd(peer, server->page_fd)) served++;
+        close(peer);
+    }
+    close(server->listener);
+    return NULL;
+}
+
+static struct MeetServer *start_server(const char *text, PageMap *map, int peers)
+{
+    struct MeetServer *server = calloc(1, sizeof *server);
+    if (!server) return NULL;
+    *server = (struct MeetServer){.page_fd = map->fd, .peers = peers};
+    snprintf(server->text, sizeof server->text, "%s", text);
+    server->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_un name;
+    socklen_t size = socket_name(&name, text);
+    double end = now() + LIMIT_SECONDS, interval = 0.001;
+    // Another job of the same name may just be meeting.
+    while (bind(server->listener, (struct sockaddr *)&name, size) != 0) {
+        if (errno != EADDRINUSE || now() > end) {
+            sim_report("ncclCommInitRank: rank 0 cannot listen",
+                       "NCCL_COMM_ID=%s: %s. Does another job use the same NCCL_COMM_ID?", text,
+                       strerror(errno));
+            close(server->listener);
+            free(server);
+            return NULL;
+        }
+        pause_for(&interval);
+    }
+    listen(server->listener, SIM_MAX_RANKS);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&server->thread, NULL, serve, server);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!failed) return server;
+    close(server->listener);
+    free(server);
+    return NULL;
+}
+
+ncclResult_t sim_meet_served(struct MeetServer *server)
+{
+    if (!server) return ncclSuccess;
+    pthread_join(server->thread, NULL);
+    free(server);
+    return ncclSuccess;
+}
+
+static int fetch_page(const char *text)
+{
+    struct sockaddr_un name;
+    socklen_t size = socket_name(&name, text);
+    double end = now() + LIMIT_SECONDS, interval = 0.001;
+    while (now() < end) {
+        int to = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (to < 0) return -1;
+        int fd = -1;
+        if (connect(to, (struct sockaddr *)&name, size) == 0 && same_user(to)) fd = take_fd(to);
+        close(to);
+        if (fd >= 0) return fd;
+        pause_for(&interval);
+    }
+    sim_report("ncclCommInitRank: rank 0 did not come",
+               "Nobody answered at NCCL_COMM_ID=%s for %d s.\n"
+               "Did rank 0 start, on this host, with the same NCCL_COMM_ID? Did it end early?",
+               text, LIMIT_SECONDS);
+    return -1;
+}
+
+// ---- Either way ----
+
+static PageMap *find_known(uint64_t nonce)
+{
+    PageMap *found = NULL;
+    sim_lock();
+    for (PageMap *map = sim_pages; map && !found; map = map->next)
+        if (map->page->nonce == nonce) found = map;
+    if (found) found->refs++;
+    sim_unlock();
+    return found;
+}
+
+ncclResult_t sim_meet_page(const MeetId *id, int rank, int size, PageMap **map,
+                           struct MeetServer **server)
+{
+    *map = NULL;
+    *server = NULL;
+    if (id->by_text) {
+        if (rank == 0) {
+            *map = make_page();
+            if (!*map) return ncclSystemError;
+            if (size > 1 && !(*server = start_server(id->text, *map, size - 1))) {
+                sim_meet_release(*map, false);
+                return ncclSystemError;
+            }
+            return ncclSuccess;
+        }
+        int fd = fetch_page(id->text);
+        if (fd >= 0) *map = keep_page(fd, 0);
+        return *map ? ncclSuccess : ncclSystemError;
+    }
+    *map = find_known(id->nonce);
+    if (*map) return ncclSuccess;
+    int fd = sim_open_fd(id->pid, id->fd);
+    if (fd >= 0) *map = keep_page(fd, id->nonce);
+    if (*map) return ncclSuccess;
+    sim_report("ncclCommInitRank: the id leads nowhere",
+               "The id was made by process %d, which has ended, or has closed it, or is another user's.\n"
+               "Is the id of an earlier job, or was it used for a communicator already?",
+               id->pid);
+    return ncclSystemError;
+}

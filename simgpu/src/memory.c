@@ -1,0 +1,610 @@
+/* memory.c: cudaMalloc and friends, and the check of a range of device memory.
+ *
+ * Memory is counted as it was asked for, before any rounding: an allocation fails exactly when the
+ * bytes in use and the bytes asked for are more than the device has. Physical memory follows use:
+ * large ranges that cudaFree lets go return their pages, those of cudaFreeAsync keep them for the
+ * next allocation, as CUDA's memory pools do.
+ *
+ * Interface: cudaMalloc, cudaFree, cudaMallocAsync, cudaFreeAsync, cudaMallocFromPoolAsync,
+ * cudaMemGetInfo, cudaPointerGetAttributes, the cudaMemPool* calls; sim_check_range, sim_describe,
+ * sim_memory_reset.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "heap.h"
+
+#define WHERE 256
+#define POISON_WHOLE ((size_t)1 << 30)
+#define POISON_ENDS ((size_t)64 << 20)
+#define PUNCH_FROM ((size_t)1 << 20) // smaller ranges keep their pages
+#define OOM_LINES 6
+
+// A device's pool: the default one, and the only one.
+struct CUmemPoolHandle_st {
+    int device;
+    int reuse[3]; // cudaMemPoolReuse*: kept for who asks, decided by nothing here
+    uint64_t threshold;
+    size_t used, high;
+};
+static struct CUmemPoolHandle_st pools[SIM_MAX_DEVICES];
+static pthread_once_t pools_once = PTHREAD_ONCE_INIT;
+
+static void make_pools(void)
+{
+    for (int i = 0; i < SIM_MAX_DEVICES; i++) {
+        pools[i].device = i;
+        for (int j = 0; j < 3; j++) pools[i].reuse[j] = 1;
+    }
+}
+
+static struct CUmemPoolHandle_st *pool_of(int device)
+{
+    pthread_once(&pools_once, make_pools);
+    return &pools[device];
+}
+
+// ---- What is where ----
+
+static void sized(size_t bytes, char text[32])
+{
+    if (bytes < (size_t)10 << 10)
+        snprintf(text, 32, "%zu bytes", bytes);
+    else if (bytes < (size_t)10 << 20)
+        snprintf(text, 32, "%.1f KiB", (double)bytes / 1024);
+    else if (bytes < (size_t)10 << 30)
+        snprintf(text, 32, "%.1f MiB", (double)bytes / 1048576);
+    else
+        snprintf(text, 32, "%.1f GiB", (double)bytes / 1073741824);
+}
+
+// What there is to know of an offset, copied while the lock is held.
+typedef struct Place {
+    enum { PLACE_LIVE, PLACE_BEHIND, PLACE_FREED, PLACE_NEVER } kind;
+    size_t byte;  // from the allocation's beginning
+    size_t asked; // the allocation's size
+    const void *made, *freed;
+} Place;
+
+// Called with the device's lock held.
+static Place look(SimDevice *device, size_t offset)
+{
+    SimBlock *block = sim_heap_find(device->heap, offset);
+    if (block && block->state == BLOCK_LIVE) {
+        size_t byte = offset - block->offset;
+        return (Place){byte < block->asked ? PLACE_LIVE : PLACE_BEHIND, byte, block->asked,
+                       block->site, NULL};
+    }
+    const SimFreed *freed = sim_heap_freed(device->heap, offset);
+    if (freed)
+        return (Place){PLACE_FREED, offset - freed->offset, freed->asked, freed->made,
+                       freed->freed};
+    SimBlock *before = block ? block->prev : NULL;
+    if (before && before->state == BLOCK_LIVE)
+        return (Place){PLACE_BEHIND, offset - before->offset, before->asked, before->site, NULL};
+    return (Place){PLACE_NEVER, 0, 0, NULL, NULL};
+}
+
+static void describe_place(const Place *p, char *text, size_t size)
+{
+    char made[WHERE], freed[WHERE];
+    gpulog_where(p->made, made, sizeof made);
+    switch (p->kind) {
+    case PLACE_LIVE:
+        snprintf(text, size, "byte %zu of the %zu bytes allocated at %s", p->byte, p->asked, made);
+        break;
+    case PLACE_BEHIND:
+        snprintf(text, size, "%zu bytes behind the end of the %zu bytes allocated at %s",
+                 p->byte - p->asked, p->asked, made);
+        break;
+    case PLACE_FREED:
+        gpulog_where(p->freed, freed, sizeof freed);
+        snprintf(text, size, "byte %zu of the %zu bytes allocated at %s\nand freed at %s", p->byte,
+                 p->asked, made, freed);
+        break;
+    case PLACE_NEVER:
+        snprintf(text, size, "device memory that no allocation holds or is known to have held");
+        break;
+    }
+}
+
+// A dying process may hold the lock already; then there is nothing to say.
+void sim_describe(SimDevice *device, size_t offset, char *text, size_t size)
+{
+    snprintf(text, size, "device memory");
+    if (pthread_mutex_trylock(&device->lock)) return;
+    Place place = look(device, offset);
+    pthread_mutex_unlock(&device->lock);
+    describe_place(&place, text, size);
+}
+
+// ---- The check of a range ----
+
+static const char *verb(GpuAccess access)
+{
+    return access == GPU_READ ? "reads" : access == GPU_WRITE ? "writes" : "reads and writes";
+}
+
+static void report_bad_range(SimDevice *device, size_t offset, size_t bytes, const Place *place,
+                             GpuAccess access, const char *name, const void *site)
+{
+    char where[WHERE], what[4 * WHERE];
+    gpulog_where(site, where, sizeof where);
+    describe_place(place, what, sizeof what);
+    if (place->kind == PLACE_LIVE) {
+        sim_report(
+            "an operation runs past the end of an allocation",
+            "%s, called at %s,\n%s %zu bytes from %s:\n"
+            "that is %zu bytes too many. On a GPU this is an illegal memory access, or silently\n"
+            "other data. Are the count (elements, not bytes?) and the offset right?",
+            name, where, verb(access), bytes, what, place->byte + bytes - place->asked);
+        return;
+    }
+    const char *title = place->kind == PLACE_FREED ? "use of freed device memory"
+                                                   : "an operation outside every allocation";
+    const char *advice = place->kind == PLACE_FREED
+                             ? "Free it behind its last use, or is this an old pointer that should "
+                               "have been renewed?"
+                             : "Is the pointer or the offset added to it right?";
+    sim_report(title,
+               "%s, called at %s,\n%s %zu bytes at %p on device %d:\n%s.\n"
+               "On a GPU this is an illegal memory access, or silently other data.\n%s",
+               name, where, verb(access), bytes, (void *)(device->program + offset), device->index,
+               what, advice);
+}
+
+void *sim_check_range(const void *ptr, size_t bytes, GpuAccess access, const char *name,
+                      const void *site)
+{
+    size_t offset;
+    SimDevice *device = sim_device_of(ptr, &offset);
+    if (!device) return NULL;
+    pthread_mutex_lock(&device->lock);
+    SimBlock *block = sim_heap_find(device->heap, offset);
+    bool good = block && block->state == BLOCK_LIVE && offset - block->offset <= block->asked &&
+                bytes <= block->asked - (offset - block->offset);
+    Place place = {PLACE_LIVE, 0, 0, NULL, NULL};
+    if (!good) place = look(device, offset);
+    pthread_mutex_unlock(&device->lock);
+    if (good) return device->alias + offset;
+    report_bad_range(device, offset, bytes, &place, access, name, site);
+    return NULL;
+}
+
+// ---- Allocation ----
+
+typedef struct Group {
+    const void *site;
+    size_t bytes, count;
+} Group;
+
+static int by_bytes(const void *a, const void *b)
+{
+    size_t x = ((const Group *)a)->bytes, y = ((const Group *)b)->bytes;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+// The live allocations by the place that made them, the largest first. Called with the lock held.
+static size_t group_live(SimDevice *device, Group **groups)
+{
+    size_t n = 0, room = 0;
+    *groups = NULL;
+    for (SimBlock *b = sim_heap_first(device->heap); b; b = b->next) {
+        if (b->state != BLOCK_LIVE) continue;
+        size_t i = 0;
+        while (i < n && (*groups)[i].site != b->site) i++;
+        if (i == n) {
+            if (n == room) {
+                Group *larger = realloc(*groups, (room = room ? 2 * room : 64) * sizeof **groups);
+                if (!larger) break;
+                *groups = larger;
+            }
+            (*groups)[n++] = (Group){b->site, 0, 0};
+        }
+        (*groups)[i].bytes += b->asked;
+        (*groups)[i].count++;
+    }
+    if (n) qsort(*groups, n, sizeof **groups, by_bytes);
+    return n;
+}
+
+// Once a process: a program that tries again in a loop need not be told each time.
+static void report_no_memory(SimDevice *device, const char *call, size_t bytes, const void *site)
+{
+    static atomic_bool told;
+    if (atomic_exchange(&told, true)) return;
+    Group *groups;
+    pthread_mutex_lock(&device->lock);
+    size_t n = group_live(device, &groups), live = device->live;
+    pthread_mutex_unlock(&device->lock);
+    char where[WHERE], asked[32], used[32], limit[32], list[OOM_LINES * (WHERE + 80)] = "";
+    size_t filled = 0;
+    for (size_t i = 0; i < n && i < OOM_LINES; i++) {
+        char size[32];
+        sized(groups[i].bytes, size);
+        gpulog_where(groups[i].site, where, sizeof where);
+        filled += (size_t)snprintf(list + filled, sizeof list - filled,
+                                   "  %12s in %zu allocation%s at %s\n", size, groups[i].count,
+                                   groups[i].count == 1 ? "" : "s", where);
+    }
+    free(groups);
+    gpulog_where(site, where, sizeof where);
+    sized(bytes, asked);
+    sized(live, used);
+    sized(sim_config()->memory, limit);
+    sim_report("out of device memory",
+               "%s of %s (%zu bytes) at %s\n"
+               "on device %d, where %s (%zu bytes) of %s are in use%s\n%s"
+               "Must the whole of it be here at once, or would a shard be enough? (SIMGPU_MEMORY "
+               "sets the\n"
+               "size of a device.)",
+               call, asked, bytes, where, device->index, used, live, limit, n ? ":" : ".", list);
+}
+
+// Nothing promises what fresh memory holds, so it holds NaNs: a sum that forgets to start from zero
+// shows. Of an allocation too large to fill, both ends are filled.
+static void poison(char *memory, size_t bytes)
+{
+    if (!sim_config()->poison) return;
+    if (bytes <= POISON_WHOLE) {
+        memset(memory, 0xff, bytes);
+    } else {
+        memset(memory, 0xff, POISON_ENDS);
+        memset(memory + bytes - POISON_ENDS, 0xff, POISON_ENDS);
+    }
+}
+
+static void count_pool(SimBlock *block, int device)
+{
+    struct CUmemPoolHandle_st *pool = pool_of(device);
+    block->pool = true;
+    pool->used += block->asked;
+    if (pool->used > pool->high) pool->high = pool->used;
+}
+
+// NULL, reported: the device is full.
+static void *allocate(SimDevice *device, const char *call, size_t bytes, bool from_pool,
+                      const void *site)
+{
+    pthread_mutex_lock(&device->lock);
+    SimBlock *block = NULL;
+    size_t limit = sim_config()->memory;
+    if (bytes <= limit && device->live <= limit - bytes)
+        block = sim_heap_take(device->heap, bytes, site);
+    size_t offset = block ? block->offset : 0;
+    if (block) {
+        device->live += bytes;
+        if (device->live > device->peak) device->peak = device->live;
+        if (from_pool) count_pool(block, device->index);
+    }
+    pthread_mutex_unlock(&device->lock);
+    if (!block) {
+        report_no_memory(device, call, bytes, site);
+        return NULL;
+    }
+    poison(device->alias + offset, bytes);
+    return device->program + offset;
+}
+
+// cudaMalloc takes part in no stream: when it returns, the memory is there for all of them.
+cudaError_t cudaMalloc(void **devPtr, size_t size)
+{
+    SIM_ENTER();
+    if (!devPtr) return sim_leave(cudaErrorInvalidValue);
+    *devPtr = NULL;
+    if (size == 0) return cudaSuccess;
+    SimDevice *device = sim_device(sim_current_device());
+    if (!device) return sim_leave(cudaErrorInvalidDevice);
+    void *memory = allocate(device, "cudaMalloc", size, false, SIM_SITE);
+    if (!memory) return sim_leave(cudaErrorMemoryAllocation);
+    *devPtr = memory;
+    GpuLogEntry entry = {.op = GPU_ALLOC,
+                         .name = "cudaMalloc",
+                         .device = device->index,
+                         .host_waits = true,
+                         .bytes = size,
+                         .site = SIM_SITE,
+                         .n_ranges = 1};
+    entry.range[0] = (GpuRange){memory, size, GPU_WRITE};
+    sim_log(&entry);
+    return cudaSuccess;
+}
+
+static cudaError_t allocate_on_stream(const char *call, void **ptr, size_t size,
+                                      cudaStream_t stream, int pool_device, const void *site)
+{
+    if (!ptr) return sim_leave(cudaErrorInvalidValue);
+    *ptr = NULL;
+    SimgpuOp op = sim_begin(GPU_ALLOC, call, stream, site);
+    if (op.error != cudaSuccess || size == 0) return sim_leave(op.error);
+    SimDevice *device = sim_device(pool_device < 0 ? op.entry.device : pool_device);
+    void *memory = device ? allocate(device, call, size, true, site) : NULL;
+    if (!memory) return sim_leave(cudaErrorMemoryAllocation);
+    *ptr = memory;
+    op.entry.bytes = size;
+    op.entry.range[op.entry.n_ranges++] = (GpuRange){memory, size, GPU_WRITE};
+    return simgpu_end(&op);
+}
+
+cudaError_t cudaMallocAsync(void **devPtr, size_t size, cudaStream_t hStream)
+{
+    SIM_ENTER();
+    return allocate_on_stream("cudaMallocAsync", devPtr, size, hStream, -1, SIM_SITE);
+}
+
+static bool is_pool(cudaMemPool_t pool)
+{
+    return pool >= pools && pool < pools + sim_config()->devices && pool == &pools[pool - pools];
+}
+
+cudaError_t cudaMallocFromPoolAsync(void **ptr, size_t size, cudaMemPool_t memPool,
+                                    cudaStream_t stream)
+{
+    SIM_ENTER();
+    if (!is_pool(memPool)) return sim_leave(cudaErrorInvalidValue);
+    return allocate_on_stream("cudaMallocFromPoolAsync", ptr, size, stream, memPool->device,
+                              SIM_SITE);
+}
+
+// ---- Freeing ----
+
+// Gives the whole pages of a range back to the system.
+static void punch(SimDevice *device, size_t offset, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t begin = (offset + page - 1) / page * page, end = (offset + bytes) / page * page;
+    if (end > begin)
+        fallocate(device->memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)begin,
+                  (off_t)(end - begin));
+}
+
+// Called with the lock held. The pages go first, while nobody else can be given the range.
+static void release(SimDevice *device, SimBlock *block, bool keep_pages, const void *site)
+{
+    if (!keep_pages && block->size >= PUNCH_FROM) punch(device, block->offset, block->size);
+    device->live -= block->asked;
+    if (block->pool) pool_of(device->index)->used -= block->asked;
+    sim_heap_give(device->heap, block, site);
+}
+
+static void report_bad_free(const char *call, const void *ptr, SimDevice *device,
+                            const Place *place, const void *site)
+{
+    char where[WHERE], what[4 * WHERE];
+    gpulog_where(site, where, sizeof where);
+    if (!device) {
+        bool inside, pinned = sim_pinned(ptr, 1, &inside);
+        sim_report(pinned ? "cudaFree of pinned host memory" : "a free of what is no device memory",
+                   "%s, called at %s,\nwas given %p, which cudaMalloc did not return.\n%s", call,
+                   where, ptr,
+                   pinned ? "Pinned memory goes back by cudaFreeHost."
+                          : "Host memory? Then use free().");
+        return;
+    }
+    describe_place(place, what, sizeof what);
+    bool twice = place->kind == PLACE_FREED && place->byte == 0;
+    sim_report(twice ? "device memory was freed twice"
+                     : "a free of what is no allocation's beginning",
+               "%s, called at %s,\nwas given %s.\n%s", call, where, what,
+               twice ? "Set a pointer to NULL when its memory is freed: freeing NULL is fine."
+                     : "Only the pointer that cudaMalloc returned can be freed.");
+}
+
+// Frees ptr; false, reported: it is not the beginning of a live allocation. Any device's memory
+// may be freed whichever is current, as on hardware.
+static bool free_memory(const char *call, void *ptr, bool keep_pages, size_t *bytes,
+                        const void *site)
+{
+    size_t offset;
+    SimDevice *device = sim_device_of(ptr, &offset);
+    Place place = {PLACE_NEVER, 0, 0, NULL, NULL};
+    bool good = false;
+    if (device) {
+        pthread_mutex_lock(&device->lock);
+        SimBlock *block = sim_heap_find(device->heap, offset);
+        good = block && block->state == BLOCK_LIVE && block->offset == offset;
+        if (good) {
+            *bytes = block->asked;
+            release(device, block, keep_pages, site);
+        } else {
+            place = look(device, offset);
+        }
+        pthread_mutex_unlock(&device->lock);
+    }
+    if (!good) report_bad_free(call, ptr, device, &place, site);
+    return good;
+}
+
+// cudaFree waits for the whole device before it frees.
+cudaError_t cudaFree(void *devPtr)
+{
+    SIM_ENTER();
+    if (!devPtr) return cudaSuccess;
+    size_t offset, bytes = 0;
+    SimDevice *device = sim_device_of(devPtr, &offset);
+    if (device) sim_device_wait(device->index);
+    if (!free_memory("cudaFree", devPtr, false, &bytes, SIM_SITE))
+        return sim_leave(cudaErrorInvalidValue);
+    GpuLogEntry entry = {.op = GPU_FREE,
+                         .name = "cudaFree",
+                         .device = device->index,
+                         .blocking_stream = true,
+                         .host_waits = true,
+                         .bytes = bytes,
+                         .site = SIM_SITE,
+                         .n_ranges = 1};
+    entry.range[0] = (GpuRange){devPtr, bytes, GPU_WRITE};
+    sim_log(&entry);
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
+{
+    SimgpuOp op = sim_begin(GPU_FREE, "cudaFreeAsync", hStream, SIM_SITE);
+    if (op.error != cudaSuccess || !devPtr) return sim_leave(op.error);
+    size_t bytes = 0;
+    if (!free_memory("cudaFreeAsync", devPtr, true, &bytes, SIM_SITE)) {
+        op.error = cudaErrorInvalidValue;
+        return simgpu_end(&op);
+    }
+    op.entry.bytes = bytes;
+    op.entry.range[op.entry.n_ranges++] = (GpuRange){devPtr, bytes, GPU_WRITE};
+    return simgpu_end(&op);
+}
+
+void sim_memory_reset(SimDevice *device, const void *site)
+{
+    pthread_mutex_lock(&device->lock);
+    for (SimBlock *b = sim_heap_first(device->heap); b;) {
+        if (b->state == BLOCK_LIVE) {
+            release(device, b, false, site);
+            b = sim_heap_first(device->heap); // blocks were joined: begin anew
+        } else {
+            b = b->next;
+        }
+    }
+    pthread_mutex_unlock(&device->lock);
+}
+
+// ---- Questions ----
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
+{
+    SIM_ENTER();
+    SimDevice *device = sim_device(sim_current_device());
+    if (!free_bytes || !total) return sim_leave(cudaErrorInvalidValue);
+    if (!device) return sim_leave(cudaErrorInvalidDevice);
+    pthread_mutex_lock(&device->lock);
+    *total = sim_config()->memory;
+    *free_bytes = *total - device->live;
+    pthread_mutex_unlock(&device->lock);
+    return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *ptr)
+{
+    SIM_ENTER();
+    if (!attributes) return sim_leave(cudaErrorInvalidValue);
+    memset(attributes, 0, sizeof *attributes);
+    attributes->device = sim_current_device();
+    size_t offset;
+    bool inside;
+    SimDevice *device = sim_device_of(ptr, &offset);
+    if (device) {
+        attributes->type = cudaMemoryTypeDevice;
+        attributes->device = device->index;
+        attributes->devicePointer = (void *)ptr;
+    } else if (sim_pinned(ptr, 1, &inside)) {
+        attributes->type = cudaMemoryTypeHost;
+        attributes->devicePointer = attributes->hostPointer = (void *)ptr;
+    } else {
+        attributes->type = cudaMemoryTypeUnregistered;
+        attributes->device = cudaInvalidDeviceId;
+        attributes->hostPointer = (void *)ptr;
+    }
+    return cudaSuccess;
+}
+
+// ---- Pools ----
+
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *memPool, int device)
+{
+    SIM_ENTER();
+    if (!memPool) return sim_leave(cudaErrorInvalidValue);
+    if (device < 0 || device >= sim_config()->devices) return sim_leave(cudaErrorInvalidDevice);
+    *memPool = pool_of(device);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *memPool, int device)
+{
+    return cudaDeviceGetDefaultMemPool(memPool, device);
+}
+
+// A device has one pool here, so there is only one to set.
+cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t memPool)
+{
+    SIM_ENTER();
+    if (device < 0 || device >= sim_config()->devices) return sim_leave(cudaErrorInvalidDevice);
+    return sim_leave(memPool == pool_of(device) ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr attr, void *value)
+{
+    SIM_ENTER();
+    SimDevice *device = is_pool(memPool) && value ? sim_device(memPool->device) : NULL;
+    if (!device) return sim_leave(cudaErrorInvalidValue);
+    cudaError_t error = cudaSuccess;
+    pthread_mutex_lock(&device->lock);
+    switch (attr) {
+    case cudaMemPoolReuseFollowEventDependencies:
+    case cudaMemPoolReuseAllowOpportunistic:
+    case cudaMemPoolReuseAllowInternalDependencies:
+        memPool->reuse[attr - cudaMemPoolReuseFollowEventDependencies] = *(int *)value;
+        break;
+    case cudaMemPoolAttrReleaseThreshold:
+        memPool->threshold = *(uint64_t *)value;
+        break;
+    case cudaMemPoolAttrReservedMemHigh:
+    case cudaMemPoolAttrUsedMemHigh: // can only be set to zero, as documented: it begins anew
+        if (*(uint64_t *)value)
+            error = cudaErrorInvalidValue;
+        else
+            memPool->high = memPool->used;
+        break;
+    default:
+        error = cudaErrorInvalidValue;
+    }
+    pthread_mutex_unlock(&device->lock);
+    return sim_leave(error);
+}
+
+// What is free belongs to no pool here, so what a pool has reserved is what is in use.
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr attr, void *value)
+{
+    SIM_ENTER();
+    SimDevice *device = is_pool(memPool) && value ? sim_device(memPool->device) : NULL;
+    if (!device) return sim_leave(cudaErrorInvalidValue);
+    cudaError_t error = cudaSuccess;
+    pthread_mutex_lock(&device->lock);
+    switch (attr) {
+    case cudaMemPoolReuseFollowEventDependencies:
+    case cudaMemPoolReuseAllowOpportunistic:
+    case cudaMemPoolReuseAllowInternalDependencies:
+        *(int *)value = memPool->reuse[attr - cudaMemPoolReuseFollowEventDependencies];
+        break;
+    case cudaMemPoolAttrReleaseThreshold:
+        *(uint64_t *)value = memPool->threshold;
+        break;
+    case cudaMemPoolAttrReservedMemCurrent:
+    case cudaMemPoolAttrUsedMemCurrent:
+        *(uint64_t *)value = memPool->used;
+        break;
+    case cudaMemPoolAttrReservedMemHigh:
+    case cudaMemPoolAttrUsedMemHigh:
+        *(uint64_t *)value = memPool->high;
+        break;
+    default:
+        error = cudaErrorInvalidValue;
+    }
+    pthread_mutex_unlock(&device->lock);
+    return sim_leave(error);
+}
+
+// Gives back the pages of all that is free.
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t memPool, size_t minBytesToKeep)
+{
+    SIM_ENTER();
+    SimDevice *device = is_pool(memPool) ? sim_device(memPool->device) : NULL;
+    if (!device) return sim_leave(cudaErrorInvalidValue);
+    pthread_mutex_lock(&device->lock);
+    for (SimBlock *b = sim_heap_first(device->heap); b; b = b->next)
+        if (b->state != BLOCK_LIVE) punch(device, b->offset, b->size);
+    pthread_mutex_unlock(&device->lock);
+    return cudaSuccess;
+}

@@ -1,0 +1,162 @@
+/* report.c: the one way to tell the user something, and fatal ends.
+ *
+ * A report is a title and a few lines, each with the rank in front, written to stderr in one write
+ * so that reports of several ranks do not run into each other:
+ *
+ *   simgpu: rank 1, device 1: cudaFree of memory that is freed already
+ *   simgpu: rank 1 |   called at prog.c:12 (main)
+ *
+ * Interface: sim_report, sim_fatal, sim_waiting, sim_set_report_rank; simgpu_on_report,
+ * simgpu_activity.
+ */
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+#define BODY 8192
+#define TEXT 12288
+#define WAITERS 64
+
+static atomic_int rank = -1;
+static struct {
+    SimgpuReportHook fn;
+    void *arg;
+} hook;
+static pthread_mutex_t hook_lock = PTHREAD_MUTEX_INITIALIZER;
+
+// What each thread waits for: a slot a thread, taken while it waits.
+static struct Waiter {
+    _Atomic(const char *) what;
+    const void *_Atomic site;
+} waiters[WAITERS];
+static _Thread_local int my_waiter = -1;
+
+void sim_set_report_rank(int r)
+{
+    int none = -1;
+    atomic_compare_exchange_strong(&rank, &none, r);
+}
+
+void simgpu_on_report(SimgpuReportHook fn, void *arg)
+{
+    pthread_mutex_lock(&hook_lock);
+    hook.fn = fn;
+    hook.arg = arg;
+    pthread_mutex_unlock(&hook_lock);
+}
+
+// Text that is never overrun: what does not fit is left away.
+typedef struct Buffer {
+    char *text;
+    size_t size, used;
+} Buffer;
+
+static void add(Buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add(Buffer *b, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(b->text + b->used, b->size - b->used, format, args);
+    va_end(args);
+    if (n > 0) b->used += (size_t)n < b->size - b->used ? (size_t)n : b->size - b->used - 1;
+}
+
+// Puts the rank in front of every line of the body.
+static void lay_out(Buffer *out, const char *title, const char *body)
+{
+    char who[40] = "";
+    int r = atomic_load(&rank);
+    if (r >= 0) snprintf(who, sizeof who, "rank %d", r);
+    add(out, "simgpu: %s%sdevice %d: %s\n", who, r >= 0 ? ", " : "", sim_current_device(), title);
+    for (const char *line = body; *line;) {
+        size_t n = strcspn(line, "\n");
+        add(out, "simgpu: %s%s|   %.*s\n", who, r >= 0 ? " " : "", (int)n, line);
+        line += n + (line[n] == '\n');
+    }
+}
+
+static void write_whole(const char *text, size_t size)
+{
+    while (size > 0) {
+        ssize_t n = write(STDERR_FILENO, text, size);
+        if (n <= 0) return;
+        text += n;
+        size -= (size_t)n;
+    }
+}
+
+static void report(const char *title, const char *format, va_list args)
+{
+    char body[BODY], text[TEXT];
+    vsnprintf(body, sizeof body, format, args);
+    Buffer out = {text, sizeof text, 0};
+    text[0] = 0;
+    lay_out(&out, title, body);
+    write_whole(text, out.used);
+    pthread_mutex_lock(&hook_lock);
+    SimgpuReportHook fn = hook.fn;
+    void *arg = hook.arg;
+    pthread_mutex_unlock(&hook_lock);
+    if (fn) fn(title, text, arg);
+}
+
+void sim_report(const char *title, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    report(title, format, args);
+    va_end(args);
+}
+
+void sim_fatal(const char *title, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    report(title, format, args);
+    va_end(args);
+    if (sim_comm_goodbye) sim_comm_goodbye(title);
+    // What the program said before is worth having, unless another thread is busy saying something.
+    if (ftrylockfile(stdout) == 0) fflush(stdout);
+    _exit(SIMGPU_FATAL_EXIT);
+}
+
+static int take_waiter(void)
+{
+    for (int i = 0; i < WAITERS; i++) {
+        const char *none = NULL;
+        if (atomic_compare_exchange_strong(&waiters[i].what, &none, "")) return i;
+    }
+    return -1;
+}
+
+void sim_waiting(const char *what, const void *site)
+{
+    if (what && my_waiter < 0) my_waiter = take_waiter();
+    if (my_waiter < 0) return;
+    atomic_store(&waiters[my_waiter].site, site);
+    atomic_store(&waiters[my_waiter].what, what);
+    if (!what) my_waiter = -1;
+}
+
+void simgpu_activity(char *text, size_t size)
+{
+    char where[256];
+    for (int i = 0; i < WAITERS; i++) {
+        const char *what = atomic_load(&waiters[i].what);
+        if (!what || !*what) continue;
+        gpulog_where(atomic_load(&waiters[i].site), where, sizeof where);
+        snprintf(text, size, "waiting in %s at %s", what, where);
+        return;
+    }
+    GpuLogEntry last;
+    if (!sim_log_last(&last)) {
+        snprintf(text, size, "has done nothing on a device yet");
+        return;
+    }
+    gpulog_where(last.site, where, sizeof where);
+    snprintf(text, size, "last did %s at %s", last.name, where);
+}

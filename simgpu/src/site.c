@@ -1,0 +1,139 @@
+/* site.c: addresses to "file.c:88 (function)".
+ *
+ * A call site is a return address. Its line is that of the call, so the address before it is
+ * looked up. libdw reads the debug information of the program and its libraries when the first
+ * report is printed, not before; what has been found is kept. A path is shortened to what tells
+ * files apart: relative to where it was compiled, its last folder and the file.
+ *
+ * The lock is taken with a limit, because a dying process may ask while it holds it.
+ *
+ * Interface: gpulog_where.
+ */
+#define _GNU_SOURCE
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <elfutils/libdwfl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+#define CACHE 1024
+#define CACHED_TEXT 160
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static Dwfl *dwfl;
+static struct {
+    const void *site;
+    char text[CACHED_TEXT];
+} * cache; // (CACHE), by address
+
+// Reads the list of modules that are mapped now.
+static bool list_modules(void)
+{
+    static char *debug_path;
+    static const Dwfl_Callbacks callbacks = {
+        .find_elf = dwfl_linux_proc_find_elf,
+        .find_debuginfo = dwfl_standard_find_debuginfo,
+        .debuginfo_path = &debug_path,
+    };
+    if (dwfl) dwfl_end(dwfl);
+    dwfl = dwfl_begin(&callbacks);
+    if (!dwfl) return false;
+    bool listed = dwfl_linux_proc_report(dwfl, getpid()) == 0;
+    return dwfl_report_end(dwfl, NULL, NULL) == 0 && listed;
+}
+
+// "/home/ann/kit/reference/forward.c", compiled in /home/ann/kit: "reference/forward.c".
+static const char *shorten(const char *path, const char *compiled_in)
+{
+    size_t n = compiled_in ? strlen(compiled_in) : 0;
+    if (n && strncmp(path, compiled_in, n) == 0 && path[n] == '/') path += n + 1;
+    while (strncmp(path, "./", 2) == 0) path += 2;
+    const char *last = strrchr(path, '/'), *before = last;
+    while (before && before > path && before[-1] != '/') before--;
+    return before ? before : path;
+}
+
+// The innermost function, inlined or not, whose code the address is: its line is the one that is
+// shown.
+static const char *function_at(Dwfl_Module *module, Dwarf_Addr address)
+{
+    Dwarf_Addr bias;
+    Dwarf_Die *unit = dwfl_module_addrdie(module, address, &bias);
+    Dwarf_Die *scopes = NULL;
+    const char *name = NULL;
+    int n = unit ? dwarf_getscopes(unit, address - bias, &scopes) : 0;
+    for (int i = 0; i < n && !name; i++) {
+        int tag = dwarf_tag(&scopes[i]);
+        if (tag == DW_TAG_subprogram || tag == DW_TAG_inlined_subroutine)
+            name = dwarf_diename(&scopes[i]);
+    }
+    free(scopes);
+    return name ? name : dwfl_module_addrname(module, address);
+}
+
+static Dwfl_Module *module_of(Dwarf_Addr address)
+{
+    Dwfl_Module *module = dwfl ? dwfl_addrmodule(dwfl, address) : NULL;
+    // A library may have been loaded since the list was made.
+    if (!module && list_modules()) module = dwfl_addrmodule(dwfl, address);
+    return module;
+}
+
+static void resolve(const void *site, char *text, size_t size)
+{
+    Dwarf_Addr address = (Dwarf_Addr)(uintptr_t)site - 1;
+    Dwfl_Module *module = module_of(address);
+    const char *function = module ? function_at(module, address) : NULL;
+    Dwfl_Line *line = module ? dwfl_module_getsrc(module, address) : NULL;
+    int number = 0;
+    const char *path = line ? dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL) : NULL;
+    if (path) {
+        snprintf(text, size, "%s:%d (%s)", shorten(path, dwfl_line_comp_dir(line)), number,
+                 function ? function : "?");
+    } else if (function) {
+        const char *file = dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+        const char *base = file ? strrchr(file, '/') : NULL;
+        snprintf(text, size, "%s (%s; compile with -g for the line)", function,
+                 base   ? base + 1
+                 : file ? file
+                        : "?");
+    } else {
+        snprintf(text, size, "%p", site);
+    }
+}
+
+static void resolve_cached(const void *site, char *text, size_t size)
+{
+    size_t place = ((uintptr_t)site * 0x9e3779b97f4a7c15u) >> 54; // 10 bits: CACHE entries
+    if (!cache) cache = calloc(CACHE, sizeof *cache);
+    if (cache && cache[place].site == site) {
+        snprintf(text, size, "%s", cache[place].text);
+        return;
+    }
+    resolve(site, text, size);
+    if (!cache) return;
+    cache[place].site = site;
+    snprintf(cache[place].text, sizeof cache[place].text, "%s", text);
+}
+
+void gpulog_where(const void *site, char *text, size_t size)
+{
+    if (!site) {
+        snprintf(text, size, "an unknown place");
+        return;
+    }
+    struct timespec limit;
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_sec += 2;
+    if (pthread_mutex_timedlock(&lock, &limit)) {
+        snprintf(text, size, "%p", site);
+        return;
+    }
+    resolve_cached(site, text, size);
+    pthread_mutex_unlock(&lock);
+}

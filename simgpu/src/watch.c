@@ -1,0 +1,142 @@
+/* The watcher: notices that a peer's process has ended, and how.
+ *
+ * One thread a process sleeps in poll() on the pidfds of all processes with which it shares a
+ * communicator. When one ends, the watcher writes into every common page how it ended, and rings
+ * this process's bells; whoever waits for the dead rank finds it there. Each process does so for itself,
+ * so nothing depends on the dead one having said anything.
+ *
+ * How a process ended that is not a child is told by /proc/PID/stat while it is a zombie, and after that by
+ * the ioctl PIDFD_GET_INFO on kernels that have it (6.15); otherwise the report says that it is not known.
+ * Where the kernel has no pidfd_open (before 5.3), a rank that is killed without a word is not
+ * noticed; those that exit or end with a report say so themselves.
+ *
+ * Interface: sim_watch_open, sim_watch_changed.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "comm.h"
+
+#define MAX_WATCHED SIM_MAX_RANKS
+
+static int kick = -1; // an eventfd: the list has changed
+static bool started;
+
+void sim_watch_forked(void)
+{
+    if (kick >= 0) close(kick);
+    kick = -1;
+    started = false;
+}
+
+int sim_watch_open(int pid)
+{
+    return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+// The start of struct pidfd_info, as Linux's include/uapi/linux/pidfd.h lays it out (64 bytes).
+typedef struct PidfdInfo {
+    uint64_t mask, cgroup;
+    uint32_t ids[11];
+    int32_t exit_code; // as wait() has it
+} PidfdInfo;
+#define PIDFD_GET_INFO_IOCTL _IOWR(0xFF, 11, PidfdInfo)
+#define PIDFD_INFO_EXIT_BIT (UINT64_C(1) << 3)
+
+// The wait status of an ended process; -1 where the kernel does not say.
+static int ended_how(int pid, int pidfd)
+{
+    char path[32], line[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "re");
+    size_t n = file ? fread(line, 1, sizeof line - 1, file) : 0;
+    if (file) fclose(file);
+    line[n] = 0;
+    char *name_end = strrchr(line, ')'); // a program's name may hold blanks and brackets
+    if (name_end && name_end[1] == ' ' && name_end[2] == 'Z') {
+        char *last = strrchr(line, ' ');
+        if (last) return atoi(last + 1);
+    }
+    PidfdInfo info = {.mask = PIDFD_INFO_EXIT_BIT};
+    if (ioctl(pidfd, PIDFD_GET_INFO_IOCTL, &info) == 0 && (info.mask & PIDFD_INFO_EXIT_BIT))
+        return info.exit_code;
+    return -1;
+}
+
+static void mark_dead(int pid, int status)
+{
+    for (ncclComm_t comm = sim_comms; comm; comm = comm->next)
+        for (int r = 0; r < comm->size; r++) {
+            Member *member = &comm->page->member[r];
+            if (atomic_load(&member->state) < MEMBER_JOINED || member->pid != pid) continue;
+            if (atomic_load(&member->gone) != GONE_NOT) continue;
+            member->exit_signal = status < 0 ? -1 : status & 0x7f;
+            member->exit_code = status < 0 ? -1 : status >> 8 & 0xff;
+            uint32_t not_gone = GONE_NOT;
+            atomic_compare_exchange_strong(&member->gone, &not_gone, GONE_DIED);
+        }
+}
+
+static void *watch(void *arg)
+{
+    struct pollfd fds[MAX_WATCHED + 1];
+    int pids[MAX_WATCHED + 1];
+    for (;;) {
+        int n = 1;
+        fds[0] = (struct pollfd){kick, POLLIN, 0};
+        sim_lock();
+        for (Peer *peer = sim_peers; peer && n <= MAX_WATCHED; peer = peer->next) {
+            if (peer->pidfd < 0) continue;
+            pids[n] = peer->pid;
+            fds[n++] = (struct pollfd){peer->pidfd, POLLIN, 0};
+        }
+        sim_unlock();
+        if (poll(fds, (nfds_t)n, -1) < 0) continue;
+        if (fds[0].revents) {
+            uint64_t count;
+            if (read(kick, &count, sizeof count) < 0 && errno == EBADF) return NULL;
+            continue; // the list is another: descriptors may be closed or used anew
+        }
+        sim_lock();
+        for (int i = 1; i < n; i++) {
+            if (!fds[i].revents) continue;
+            for (Peer *peer = sim_peers; peer; peer = peer->next)
+                if (peer->pid == pids[i] && peer->pidfd == fds[i].fd) {
+                    mark_dead(peer->pid, ended_how(peer->pid, peer->pidfd));
+                    close(peer->pidfd);
+                    peer->pidfd = -1;
+                }
+        }
+        sim_unlock();
+        sim_ring_own();
+    }
+}
+
+// Called with the lock held.
+void sim_watch_changed(void)
+{
+    uint64_t one = 1;
+    if (started && write(kick, &one, sizeof one) < 0) return;
+    if (started || !sim_peers) return;
+    kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); // the program's signals are its own threads' business
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_t thread;
+    started = kick >= 0 && pthread_create(&thread, &attr, watch, NULL) == 0;
+    if (started) atomic_store(&sim_desk(NULL)->watching, 1);
+    pthread_attr_destroy(&attr);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}

@@ -1,0 +1,371 @@
+/* claims.c: what FSDP promises, as test bodies. See claims.h.
+ */
+#include "claims.h"
+
+#include "kernels.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Claim {
+    Spec spec;
+    int steps;
+    float bound;
+    bool sgd;
+} Claim;
+
+static const float SGD_LR = 0.1f;
+
+// ---- The same data everywhere ----
+
+// Trains one GPU without FSDP as the ranks were trained; losses (steps) out.
+static float *train_plain(const Claim *c, const Rank *r, float *losses)
+{
+    Plain plain;
+    plain_create(&plain, &c->spec, TEST_OPTIONS.seed, &TEST_ADAMW, r->stream);
+    Param *params[256];
+    int n = meta_params(plain.model, params, 256);
+    for (int step = 0; step < c->steps; step++) {
+        Batch batch = batch_create(&c->spec, (uint64_t)step);
+        losses[step] = train_batch(&c->spec, &plain.run, plain.model, &batch);
+        for (int i = 0; i < n && c->sgd; i++)
+            need_cuda(kernel_sgd(params[i]->data, params[i]->grad, NULL,
+                                 (size_t)meta_numel(params[i]), SGD_LR, 0.0f, 0.0f, r->stream));
+        if (!c->sgd) need(plain_adamw_step(plain.adamw));
+        need(plain_adamw_zero_grad(plain.adamw));
+        batch_destroy(&batch);
+    }
+    float *values = plain_params(&plain);
+    plain_destroy(&plain);
+    return values;
+}
+
+static void step_sharded(const Claim *c, Sharded *s)
+{
+    if (c->sgd)
+        need(fsdp_sgd_step(s->model, &s->ctx, SGD_LR, 0.0f));
+    else
+        need(fsdp_adamw_step(&s->adamw));
+    need(fsdp_zero_grad(s->model, &s->ctx));
+}
+
+static void same_body(const Rank *r, void *arg)
+{
+    const Claim *c = arg;
+    Sharded s;
+    float losses[64], plain_losses[64];
+    check(c->steps <= 64, "too many steps for the test");
+    sharded_create(&s, &c->spec, &TEST_OPTIONS, &TEST_ADAMW, r);
+    for (int step = 0; step < c->steps; step++) {
+        Batch batch = batch_create(&c->spec, (uint64_t)step);
+        losses[step] = train_batch(&c->spec, &s.run, s.model, &batch);
+        step_sharded(c, &s);
+        batch_destroy(&batch);
+    }
+    float *got = sharded_params(&s);
+    size_t n = (size_t)meta_count(s.model);
+    sharded_destroy(&s);
+    if (r->rank != 0) return;
+
+    float *want = train_plain(c, r, plain_losses);
+    if (r->world == 1) check_equal("losses with FSDP, against those without", losses, plain_losses,
+                                   (size_t)c->steps);
+    if (c->bound == 0.0f)
+        check_equal("parameters trained with FSDP, against those without", got, want, n);
+    else
+        check_near("parameters trained with FSDP, against those without", got, want, n, c->bound);
+    free(got);
+    free(want);
+}
+
+void claim_same_data(Spec spec, int world, int steps, float bound)
+{
+    Claim c = {.spec = spec, .steps = steps, .bound = bound};
+    run_ranks(world, same_body, &c);
+}
+
+void claim_same_data_sgd(Spec spec, int world, int steps, float bound)
+{
+    Claim c = {.spec = spec, .steps = steps, .bound = bound, .sgd = true};
+    run_ranks(world, same_body, &c);
+}
+
+// ---- Different data on each rank ----
+
+// Sets the plain model's gradients from host memory, all parameters one behind the other.
+static void set_plain_grads(Plain *p, const float *values)
+{
+    Param *params[256];
+    int n = meta_params(p->model, params, 256);
+    need_cuda(cudaStreamSynchronize(p->run.stream));
+    for (int i = 0; i < n; i++) {
+        size_t numel = (size_t)meta_numel(params[i]);
+        send_to(params[i]->grad, values, numel);
+        values += numel;
+    }
+}
+
+// |got - want| / |want| in the 2-norm.
+static double relative_distance(const float *got, const float *want, size_t n)
+{
+    double difference = 0.0, norm = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        difference += ((double)got[i] - (double)want[i]) * ((double)got[i] - (double)want[i]);
+        norm += (double)want[i] * (double)want[i];
+    }
+    return sqrt(difference / norm);
+}
+
+static Batch batch_of(const Claim *c, const Rank *r, int step, int rank)
+{
+    return batch_create(&c->spec, (uint64_t)(step * r->world + rank));
+}
+
+// One process does the work of W ranks. `first`: the ranks' gradient of the first step, to be compared
+// with a plain accumulation.
+static float *train_micro_batches(const Claim *c, const Rank *r, const float *first)
+{
+    Plain plain;
+    plain_create(&plain, &c->spec, TEST_OPTIONS.seed, &TEST_ADAMW, r->stream);
+    size_t n = (size_t)meta_count(plain.model);
+    float *average = malloc(n * sizeof *average), *accumulated = calloc(n, sizeof *accumulated);
+    check(average != NULL && accumulated != NULL, "no memory for gradients");
+    for (int step = 0; step < c->steps; step++) {
+        float *grads[8];
+        for (int rank = 0; rank < r->world; rank++) {
+            Batch batch = batch_of(c, r, step, rank);
+            train_batch(&c->spec, &plain.run, plain.model, &batch);
+            grads[rank] = plain_grads(&plain);
+            need(plain_adamw_zero_grad(plain.adamw));
+            batch_destroy(&batch);
+        }
+        if (step == 0) {
+            for (int rank = 0; rank < r->world; rank++)
+                for (size_t i = 0; i < n; i++) accumulated[i] += grads[rank][i];
+            for (size_t i = 0; i < n; i++) accumulated[i] /= (float)r->world;
+            double distance = relative_distance(first, accumulated, n);
+            check(distance <= 1e-6, "the first gradient differs from the accumulated one by %g of its "
+                  "norm, want at most 1e-6", distance);
+        }
+        tree_average(average, grads, r->world, n);
+        set_plain_grads(&plain, average);
+        need(plain_adamw_step(plain.adamw));
+        need(plain_adamw_zero_grad(plain.adamw));
+        for (int rank = 0; rank < r->world; rank++) free(grads[rank]);
+    }
+    free(average);
+    free(accumulated);
+    float *values = plain_params(&plain);
+    plain_destroy(&plain);
+    return values;
+}
+
+static void different_body(const Rank *r, void *arg)
+{
+    const Claim *c = arg;
+    Sharded s;
+    float *first = NULL;
+    sharded_create(&s, &c->spec, &TEST_OPTIONS, &TEST_ADAMW, r);
+    for (int step = 0; step < c->steps; step++) {
+        Batch batch = batch_of(c, r, step, r->rank);
+        train_batch(&c->spec, &s.run, s.model, &batch);
+        if (step == 0) first = sharded_grads(&s);
+        step_sharded(c, &s);
+        batch_destroy(&batch);
+    }
+    float *got = sharded_params(&s);
+    size_t n = (size_t)meta_count(s.model);
+    sharded_destroy(&s);
+    if (r->rank == 0) {
+        float *want = train_micro_batches(c, r, first);
+        check_equal("parameters after training on W ranks' data, against one process that did the "
+                    "micro-batches one after the other", got, want, n);
+        free(got);
+        free(want);
+    }
+    free(first);
+}
+
+void claim_different_data(Spec spec, int world, int steps)
+{
+    Claim c = {.spec = spec, .steps = steps};
+    run_ranks(world, different_body, &c);
+}
+
+// ---- Padding ----
+
+static void padding_body(const Rank *r, void *arg)
+{
+    const Claim *c = arg;
+    for (int align = 0; align <= 1; align++) {
+        FsdpOptions options = TEST_OPTIONS;
+        AdamWConfig adamw = TEST_ADAMW;
+        Sharded s;
+        options.align_shards = align;
+        adamw.weight_decay = 0.5f;
+        sharded_create(&s, &c->spec, &options, &adamw, r);
+        check_padding(&s, "after init");
+        for (int step = 0; step < 3; step++) {
+            Batch batch = batch_create(&c->spec, (uint64_t)(step * r->world + r->rank));
+            train_batch(&c->spec, &s.run, s.model, &batch);
+            check_padding(&s, "after a backward");
+            step_sharded(c, &s);
+            check_padding(&s, "after an optimizer step");
+            batch_destroy(&batch);
+        }
+        sharded_destroy(&s);
+    }
+}
+
+void claim_padding(Spec spec, int world)
+{
+    Claim c = {.spec = spec};
+    run_ranks(world, padding_body, &c);
+}
+
+// ---- Memory ----
+
+static void live_body(const Rank *r, void *arg)
+{
+    const Claim *c = arg;
+    Sharded s;
+    size_t before = gpulog_live_bytes(r->rank);
+    sharded_create(&s, &c->spec, &TEST_OPTIONS, &TEST_ADAMW, r);
+    size_t want = 16 * (size_t)sharded_padded(&s) / (size_t)r->world;
+    size_t got = gpulog_live_bytes(r->rank) - before;
+    check(got == want, "parameters, gradients and Adam's states take %zu bytes on this rank, want "
+          "16 · %lld / %d = %zu", got, (long long)sharded_padded(&s), r->world, want);
+    for (int step = 0; step < 2; step++) {
+        Batch batch = batch_create(&c->spec, (uint64_t)step);
+        train_batch(&c->spec, &s.run, s.model, &batch);
+        step_sharded(c, &s);
+        batch_destroy(&batch);
+        got = gpulog_live_bytes(r->rank) - before;
+        check(got == want, "after step %d %zu bytes are live on this rank, want %zu", step, got, want);
+    }
+    sharded_destroy(&s);
+    check(gpulog_live_bytes(r->rank) == before, "taking everything down left %zu bytes",
+          gpulog_live_bytes(r->rank) - before);
+}
+
+void claim_live_bytes(Spec spec, int world)
+{
+    Claim c = {.spec = spec};
+    run_ranks(world, live_body, &c);
+}
+
+// The largest unit but the root, in bytes.
+static size_t largest_block(const Sharded *s)
+{
+    size_t largest = 0;
+    for (int i = 0; i < s->model->n_children; i++) {
+        const FsdpUnit *unit = fsdp_unit(s->model->children[i]);
+        if (unit != NULL && whole_bytes(unit) > largest) largest = whole_bytes(unit);
+    }
+    return largest;
+}
+
+static void peak_body(const Rank *r, void *arg)
+{
+    const Claim *c = arg;
+    Sharded s;
+    size_t activations = activation_bytes(&c->spec, r, true);
+    Batch batch = batch_create(&c->spec, 1);
+    sharded_create(&s, &c->spec, &TEST_OPTIONS, &TEST_ADAMW, r);
+    size_t live = gpulog_live_bytes(r->rank);
+    gpulog_reset_peak(r->rank);
+    train_batch(&c->spec, &s.run, s.model, &batch);
+    size_t bound = live + activations + 2 * whole_bytes(fsdp_unit(s.model)) + 4 * largest_block(&s);
+    check(gpulog_peak_bytes(r->rank) <= bound, "%d layers: the peak is %zu bytes, %zu more than the "
+          "shards, the activations, the root and two units", c->spec.layers, gpulog_peak_bytes(r->rank),
+          gpulog_peak_bytes(r->rank) - bound);
+    batch_destroy(&batch);
+    sharded_destroy(&s);
+}
+
+void claim_peak(Spec spec, int world)
+{
+    Claim c = {.spec = spec};
+    run_ranks(world, peak_body, &c);
+}
+
+// ---- Communication ----
+
+static void traffic_body(const Rank *r, void *arg)
+{
+    const Claim *c = arg;
+    for (int reshard = 0; reshard <= 1; reshard++) {
+        Sharded s;
+        FsdpOptions options = TEST_OPTIONS;
+        options.reshard_after_forward = reshard;
+        sharded_create(&s, &c->spec, &options, &TEST_ADAMW, r);
+        Batch batch = batch_create(&c->spec, 1);
+        uint64_t part = 4 * (uint64_t)sharded_padded(&s) / (uint64_t)r->world * (uint64_t)(r->world - 1);
+        for (int step = 0; step < 2; step++) {
+            gpulog_reset_traffic();
+            train_batch(&c->spec, &s.run, s.model, &batch);
+            step_sharded(c, &s);
+            uint64_t gathered = gpulog_traffic(GPU_ALL_GATHER).sent;
+            uint64_t reduced = gpulog_traffic(GPU_REDUCE_SCATTER).sent;
+            uint64_t other = 0;
+            for (int op = GPU_ALL_REDUCE; op <= GPU_RECV; op++) other += gpulog_traffic((GpuOp)op).sent;
+            check(gathered == part * (uint64_t)(1 + reshard) && reduced == part && other == 0,
+                  "step %d, reshard_after_forward %s: this rank sent %llu bytes in all-gathers, %llu in "
+                  "reduce-scatters, %llu otherwise; want %d · %llu, %llu and 0", step,
+                  reshard ? "true" : "false", (unsigned long long)gathered, (unsigned long long)reduced,
+                  (unsigned long long)other, 1 + reshard, (unsigned long long)part,
+                  (unsigned long long)part);
+        }
+        batch_destroy(&batch);
+        sharded_destroy(&s);
+    }
+}
+
+void claim_traffic(Spec spec, int world)
+{
+    Claim c = {.spec = spec};
+    run_ranks(world, traffic_body, &c);
+}
+
+static void reshard_body(const Rank *r, void *arg)
+{
+    const Claim *c = arg;
+    float *params[2];
+    size_t peak[2], n = 0;
+    uint64_t sent[2];
+    for (int reshard = 0; reshard <= 1; reshard++) {
+        Sharded s;
+        FsdpOptions options = TEST_OPTIONS;
+        options.reshard_after_forward = reshard;
+        sharded_create(&s, &c->spec, &options, &TEST_ADAMW, r);
+        n = (size_t)meta_count(s.model);
+        gpulog_reset_traffic();
+        gpulog_reset_peak(r->rank);
+        for (int step = 0; step < c->steps; step++) {
+            Batch batch = batch_create(&c->spec, (uint64_t)(step * r->world + r->rank));
+            train_batch(&c->spec, &s.run, s.model, &batch);
+            step_sharded(c, &s);
+            batch_destroy(&batch);
+        }
+        peak[reshard] = gpulog_peak_bytes(r->rank);
+        sent[reshard] = gpulog_traffic(GPU_ALL_GATHER).sent;
+        params[reshard] = sharded_params(&s);
+        sharded_destroy(&s);
+    }
+    check(sent[0] < sent[1], "keeping the parameters sends %llu bytes in all-gathers, resharding %llu: keeping "
+          "must send fewer", (unsigned long long)sent[0], (unsigned long long)sent[1]);
+    check(peak[0] > peak[1], "keeping the parameters has a peak of %zu bytes, resharding of %zu: keeping must "
+          "take more", peak[0], peak[1]);
+    if (r->rank == 0)
+        check_equal("parameters with reshard_after_forward, against those without", params[1], params[0],
+                    n);
+    free(params[0]);
+    free(params[1]);
+}
+
+void claim_reshard(Spec spec, int world, int steps)
+{
+    Claim c = {.spec = spec, .steps = steps};
+    run_ranks(world, reshard_body, &c);
+}

@@ -1,0 +1,134 @@
+/* harness.h: cmocka tests whose bodies run on W forked ranks.
+ *
+ * The cmocka process itself never runs the code under test: run_ranks forks a process per rank, so a
+ * crash, an exit() or an endless loop costs one test and is reported with its place. The first thing
+ * that goes wrong on any rank is what the test says; what follows from it on other ranks is not shown.
+ *
+ *   static void body(const Rank *r, void *arg) {
+ *       float *x = NULL;
+ *       need_cuda(cudaMalloc((void **)&x, 40));
+ *       check(r->world > 0, "the world has %d ranks", r->world);
+ *   }
+ *   static void test_something(void **state) { run_ranks(3, body, NULL); }
+ *
+ * Interface: run_ranks, run_ranks_limit; check, need, need_cuda, need_nccl (inside a body); shared_alloc
+ * for what ranks hand back; fetch, send_to; log_race and friends (log_order.c); suite_main.
+ */
+#ifndef SHARDLAB_HARNESS_H
+#define SHARDLAB_HARNESS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+// cmocka and check.h both have a macro fail(): in this kit it is check.h's.
+#undef fail
+#undef fail_msg
+#define fail_msg(...)                                                                              \
+    do {                                                                                           \
+        print_error(__VA_ARGS__);                                                                  \
+        _fail(__FILE__, __LINE__);                                                                 \
+    } while (0)
+
+#include "check.h"
+#include "gpulog.h"
+
+typedef struct Rank {
+    int rank, world;
+    ncclComm_t comm;     // of all ranks
+    cudaStream_t stream; // a stream of this rank's device, the compute stream
+} Rank;
+typedef void (*RankBody)(const Rank *rank, void *arg);
+
+// Runs body(rank, arg) on `world` ranks, each on a device of its own, and fails the cmocka test with the
+// first failure of any rank. The limit is 20 s times SHARDLAB_TIME_FACTOR (1), or `limit` times it.
+#define run_ranks(world, body, arg) run_ranks_limit(world, 20, body, arg)
+#define run_ranks_limit(world, limit, body, arg)                                                   \
+    run_ranks_at(__FILE__, __LINE__, world, limit, body, arg)
+void run_ranks_at(const char *file, int line, int world, double limit, RankBody body, void *arg);
+
+// As run_ranks, but returns the first failure's text (free it; NULL: no failure) instead of failing the
+// test: for tests of what a failure says.
+#define run_ranks_message(world, limit, body, arg)                                                 \
+    run_ranks_message_at(__FILE__, __LINE__, world, limit, body, arg)
+char *run_ranks_message_at(const char *file, int line, int world, double limit, RankBody body,
+                           void *arg);
+
+// ---- Inside a body. A failed check ends the rank; its message has rank, file and line. ----
+
+// What the code under test got wrong, in a sentence.
+#define check(ok, ...)                                                                             \
+    do {                                                                                           \
+        if (!(ok)) rank_fails(__FILE__, __LINE__, __VA_ARGS__);                                    \
+    } while (0)
+// A call that must work: need(flat_create(&f, …)).
+#define need(call)                                                                                 \
+    do {                                                                                           \
+        Status need_ = (call);                                                                     \
+        if (need_ != OK) rank_fails(__FILE__, __LINE__, "%s failed (%s)", #call, last_error());    \
+    } while (0)
+#define need_cuda(call)                                                                            \
+    do {                                                                                           \
+        cudaError_t need_ = (call);                                                                \
+        if (need_ != cudaSuccess)                                                                  \
+            rank_fails(__FILE__, __LINE__, "%s: %s", #call, cudaGetErrorString(need_));            \
+    } while (0)
+#define need_nccl(call)                                                                            \
+    do {                                                                                           \
+        ncclResult_t need_ = (call);                                                               \
+        if (need_ != ncclSuccess)                                                                  \
+            rank_fails(__FILE__, __LINE__, "%s: %s", #call, ncclGetErrorString(need_));            \
+    } while (0)
+
+_Noreturn void rank_fails(const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+// The innermost line that check.h printed on this rank, for need().
+const char *last_error(void);
+
+// Compare n floats in host memory; the message names `what`, the index, got and want. `near` bounds the
+// absolute difference. +0 and -0 are equal; a NaN is neither equal nor near to anything.
+#define check_equal(what, got, want, n) check_equal_at(__FILE__, __LINE__, what, got, want, n)
+#define check_near(what, got, want, n, bound)                                                      \
+    check_near_at(__FILE__, __LINE__, what, got, want, n, bound)
+void check_equal_at(const char *file, int line, const char *what, const float *got,
+                    const float *want, size_t n);
+void check_near_at(const char *file, int line, const char *what, const float *got,
+                   const float *want, size_t n, double bound);
+
+// Zeroed memory that the cmocka process and all ranks share; freed when the test program ends.
+void *shared_alloc(size_t bytes);
+
+// Device to host and back, waiting: fetch returns malloc'ed host memory.
+#define fetch(device, n) fetch_at(__FILE__, __LINE__, device, n)
+#define send_to(device, host, n) send_to_at(__FILE__, __LINE__, device, host, n)
+float *fetch_at(const char *file, int line, const float *device, size_t n);
+void send_to_at(const char *file, int line, float *device, const float *host, size_t n);
+
+// ---- log_order.c: what the operation log says about order ----
+
+// Whether operation a is done before operation b begins, in every order the streams allow.
+bool log_ordered(uint64_t a, uint64_t b);
+// Two operations from `first` on that touch the same bytes, at least one of them writing, and neither
+// ordered before the other. False: there are none. What it finds is described in text.
+bool log_race(uint64_t first, char *text, size_t size);
+// First operation of a kind at or after `from` (and, where name is given, of that name); -1: none.
+int64_t log_find(GpuOp op, const char *name, uint64_t from);
+uint64_t log_count(GpuOp op, uint64_t from);
+
+// ---- A suite's main ----
+
+// Runs the tests (cmocka's, or those named after --only), or prints their names for --list. With
+// SHARDLAB_RESULTS_FD set, writes one JSON line a test to that descriptor:
+//   {"nonce": …, "test": name, "status": "passed|failed|timeout|error", "message": …, "seconds": …}
+// and {"nonce": …, "end": count} at the end; the nonce is SHARDLAB_NONCE's.
+int suite_main(int argc, char **argv, const char *name, const struct CMUnitTest *tests, size_t n);
+#define SUITE_MAIN(name, tests)                                                                    \
+    int main(int argc, char **argv)                                                                \
+    {                                                                                              \
+        return suite_main(argc, argv, name, tests, sizeof tests / sizeof tests[0]);                \
+    }
+
+#endif

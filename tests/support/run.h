@@ -1,0 +1,75 @@
+/* run.h: what the harness's own files share: one run of a body on W ranks, and what its ranks say.
+ *
+ *   harness.c  run_ranks: starts the ranks, and chooses which of their troubles the test tells
+ *   trouble.c  how a rank says what went wrong: rank_fails, and the hooks of simgpu and NOT_YET
+ *   crash.c    what a rank says when a signal or exit() ends it, and the place where that was
+ *   compare.c  check_equal, check_near, fetch, send_to
+ *   suite.c    suite_main and the results for the grader
+ */
+#ifndef SHARDLAB_RUN_H
+#define SHARDLAB_RUN_H
+
+#include <stdatomic.h>
+
+#include "harness.h"
+#include "launch.h"
+
+typedef enum TroubleKind {
+    TROUBLE_NONE,
+    TROUBLE_CHECK,   // a check of the test, or a call of the harness, failed
+    TROUBLE_REPORT,  // simgpu reported something
+    TROUBLE_NOT_YET, // a part of a task is not written
+    TROUBLE_CRASH,   // a signal
+    TROUBLE_EXIT,    // exit() from inside the body
+    TROUBLE_HARNESS, // the harness itself could not do its part
+} TroubleKind;
+
+// What one rank has to say, in memory that the parent shares.
+typedef struct RankNote {
+    atomic_flag taken;     // somebody writes, or has written, the text
+    atomic_int kind;       // TroubleKind; set once the text is whole
+    int signal;            // TROUBLE_CRASH
+    char text[8192];       // the sentence, without the rank in front of it
+    char place[512];       // TROUBLE_CRASH, TROUBLE_EXIT: where, found after the sentence is safe
+    char at_limit[1024];   // where the rank was when it was asked to end
+} RankNote;
+
+typedef struct Run {
+    int world;
+    double limit;      // seconds, SHARDLAB_TIME_FACTOR already in it
+    const char *file;  // of the call of run_ranks
+    int line;
+    RankBody body;
+    void *arg;
+    int *output;       // (world) read ends of the pipes that take the ranks' standard error
+    int *output_in;    // (world) write ends
+    atomic_int first;  // the rank that had trouble first, plus 1; 0: none
+    RankNote note[];   // (world)
+} Run;
+
+// The run this process is a rank of; NULL in the cmocka process.
+extern Run *rank_run;
+extern int rank_number;
+// Set when the body has come to its end and exit() is as it should be.
+extern bool rank_done;
+
+// ---- trouble.c ----
+// Tells this rank's trouble, unless it has told one. False: it had.
+bool trouble_tell(TroubleKind kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
+RankNote *trouble_note(void);
+// Hooks simgpu's reports and NOT_YET up to this rank's note.
+void trouble_listen(void);
+
+// ---- crash.c ----
+// Handlers for what can end a rank from the inside. exit_watch comes after the communicator is there, so
+// that it runs before simgpu's own exit handlers.
+void crash_watch(void);
+void exit_watch(void);
+
+// ---- suite.c ----
+// The test that runs now has failed: `status` and the whole message for the results.
+void suite_failed(const char *status, const char *message);
+// In a rank: the results are none of its business.
+void suite_leave(void);
+
+#endif

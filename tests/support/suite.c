@@ -1,0 +1,333 @@
+/* A suite's main: cmocka runs the tests and prints what it always prints; beside it every test leaves
+ * one line of JSON for the grader, on a descriptor that the code under test never holds.
+ *
+ * A test that fails by run_ranks hands its message over here. For one that fails by an assertion of
+ * cmocka's own, the message is what cmocka prints on standard error after the test, so while results
+ * are wanted standard error goes through a file in memory and on to where it belongs after each test.
+ *
+ * Interface: suite_main (harness.h); suite_failed, suite_leave (run.h).
+ */
+#define _GNU_SOURCE // memfd_create
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "run.h"
+
+typedef struct Case {
+    const struct CMUnitTest *test;
+    void *state;      // the test's own
+    bool passed;
+    const char *status;
+    char *message;    // of the first failure; NULL: none told yet
+    double began, seconds;
+} Case;
+
+static struct Results {
+    int fd;           // -1: nobody wants results
+    char nonce[128];
+    int written;
+    int captured;     // the file in memory that stands for standard error
+    int real_stderr;
+    Case *pending;    // has failed, and cmocka has yet to print why
+} results = {.fd = -1, .captured = -1, .real_stderr = -1};
+
+static Case *current;
+
+static double clock_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+// ---- JSON ----
+
+// The length of the UTF-8 character at s; 0 where the bytes are none.
+static int utf8_length(const unsigned char *s)
+{
+    int n = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
+            : s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
+
+    for (int i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    // Too long forms, halves of surrogate pairs, and what lies above U+10FFFF.
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
+        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90))
+        return 0;
+    return n;
+}
+
+// Writes text as a JSON string. A message may hold bytes of a program that ran wild.
+static void put_string(FILE *out, const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+
+    fputc('"', out);
+    while (*s) {
+        int n = utf8_length(s);
+        if (*s == '"' || *s == '\\') fprintf(out, "\\%c", *s);
+        else if (*s == '\n') fputs("\\n", out);
+        else if (*s == '\t') fputs("\\t", out);
+        else if (*s < 0x20 || *s == 0x7f) fprintf(out, "\\u%04x", *s);
+        else if (n == 0) fputs("\\ufffd", out);
+        else fwrite(s, 1, (size_t)n, out);
+        s += n ? n : 1;
+    }
+    fputc('"', out);
+}
+
+static void write_all(int fd, const char *data, size_t n)
+{
+    while (n > 0) {
+        ssize_t written = write(fd, data, n);
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) return; // whoever reads has gone; the missing end marker says so
+        data += written;
+        n -= (size_t)written;
+    }
+}
+
+static void write_result(const Case *c)
+{
+    char *line = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&line, &length);
+
+    if (!out) return;
+    fputs("{\"nonce\": ", out);
+    put_string(out, results.nonce);
+    fputs(", \"test\": ", out);
+    put_string(out, c->test->name);
+    fputs(", \"status\": ", out);
+    put_string(out, c->passed ? "passed" : c->status ? c->status : "failed");
+    fputs(", \"message\": ", out);
+    put_string(out, c->message ? c->message : "");
+    fprintf(out, ", \"seconds\": %.3f}\n", c->seconds);
+    fclose(out);
+    write_all(results.fd, line, length);
+    free(line);
+    results.written++;
+}
+
+static void write_end(void)
+{
+    char *line = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&line, &length);
+
+    if (!out) return;
+    fputs("{\"nonce\": ", out);
+    put_string(out, results.nonce);
+    fprintf(out, ", \"end\": %d}\n", results.written);
+    fclose(out);
+    write_all(results.fd, line, length);
+    free(line);
+}
+
+// ---- Standard error while results are wanted ----
+
+// What cmocka prints of a failure, less its own decoration.
+static char *plain_message(const char *printed)
+{
+    static const char *const marks[] = {"[  ERROR   ] --- ", "[   LINE   ] --- "};
+    char *text = calloc(1, strlen(printed) + 1), *to = text;
+
+    if (!text) return NULL;
+    while (*printed) {
+        size_t length = strcspn(printed, "\n");
+        for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+            if (strncmp(printed, marks[i], strlen(marks[i])) == 0) {
+                printed += strlen(marks[i]);
+                length -= strlen(marks[i]);
+            }
+        if (length > 0 && to > text) *to++ = '\n';
+        memcpy(to, printed, length);
+        to += length;
+        printed += length;
+        if (*printed == '\n') printed++;
+    }
+    return text;
+}
+
+// Passes on what was printed since the last call; returns it (free it).
+static char *drain_stderr(void)
+{
+    off_t length = lseek(results.captured, 0, SEEK_CUR);
+    char *text = calloc(1, length > 0 ? (size_t)length + 1 : 1);
+
+    fflush(stderr);
+    if (text && length > 0 && pread(results.captured, text, (size_t)length, 0) == length)
+        write_all(results.real_stderr, text, (size_t)length);
+    // Back to the beginning: the descriptor and standard error share one position.
+    lseek(results.captured, 0, SEEK_SET);
+    if (ftruncate(results.captured, 0) != 0) perror("suite: ftruncate");
+    return text;
+}
+
+// Completes the test whose failure cmocka has printed in the meantime.
+static void settle(void)
+{
+    if (results.fd < 0) return;
+    char *printed = drain_stderr();
+    Case *c = results.pending;
+    if (c && printed) {
+        // cmocka prints nothing there of a test that has skipped itself.
+        if (!strstr(printed, "[  ERROR   ]")) c->status = "skipped";
+        c->message = plain_message(printed);
+    }
+    if (c) write_result(c);
+    results.pending = NULL;
+    free(printed);
+}
+
+static void open_results(void)
+{
+    char *fd_text = getenv("SHARDLAB_RESULTS_FD"), *nonce = getenv("SHARDLAB_NONCE"), *end;
+
+    if (!fd_text) return;
+    long fd = strtol(fd_text, &end, 10);
+    if (end == fd_text || *end || fcntl((int)fd, F_SETFD, FD_CLOEXEC) != 0) {
+        fprintf(stderr, "SHARDLAB_RESULTS_FD is \"%s\": that is no open descriptor\n", fd_text);
+        exit(2);
+    }
+    results.fd = (int)fd;
+    if (nonce) {
+        snprintf(results.nonce, sizeof results.nonce, "%s", nonce);
+        memset(nonce, 0, strlen(nonce)); // /proc/self/environ shows this very memory
+    }
+    unsetenv("SHARDLAB_RESULTS_FD");
+    unsetenv("SHARDLAB_NONCE");
+    // Nobody may open this process's descriptors by /proc/PID/fd; its ranks undo it for themselves.
+    prctl(PR_SET_DUMPABLE, 0);
+    results.real_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+    results.captured = memfd_create("stderr", MFD_CLOEXEC);
+    if (results.real_stderr < 0 || results.captured < 0) {
+        perror("suite: standard error");
+        exit(2);
+    }
+    fflush(stderr);
+    dup2(results.captured, STDERR_FILENO);
+}
+
+void suite_leave(void)
+{
+    if (results.fd < 0) return;
+    close(results.fd);
+    close(results.captured);
+    close(results.real_stderr);
+    memset(&results, 0, sizeof results);
+    results.fd = -1;
+    prctl(PR_SET_DUMPABLE, 1);
+}
+
+// ---- Around each test ----
+
+void suite_failed(const char *status, const char *message)
+{
+    if (!current || current->message) return;
+    current->status = status;
+    current->message = strdup(message);
+}
+
+static int begin_case(void **state)
+{
+    Case *c = *state;
+
+    settle();
+    current = c;
+    c->began = clock_now();
+    return c->test->setup_func ? c->test->setup_func(&c->state) : 0;
+}
+
+static void run_case(void **state)
+{
+    Case *c = *state;
+
+    c->test->test_func(&c->state);
+    c->passed = true;
+}
+
+static int end_case(void **state)
+{
+    Case *c = *state;
+    int result = c->test->teardown_func ? c->test->teardown_func(&c->state) : 0;
+
+    c->seconds = clock_now() - c->began;
+    if (result != 0) {
+        c->passed = false;
+        c->status = "error";
+    }
+    current = NULL;
+    if (results.fd < 0) return result;
+    if (c->passed || c->message) write_result(c);
+    else results.pending = c;
+    return result;
+}
+
+// ---- main ----
+
+static int list_tests(const struct CMUnitTest *tests, size_t n)
+{
+    for (size_t i = 0; i < n; i++) printf("%s\n", tests[i].name);
+    return 0;
+}
+
+// Marks the tests that the command line wants; false after it has said what it does not understand.
+static bool choose_tests(int argc, char **argv, const struct CMUnitTest *tests, size_t n, bool *chosen)
+{
+    bool all = argc == 1;
+
+    for (size_t i = 0; i < n; i++) chosen[i] = all;
+    for (int a = 1; a < argc; a += 2) {
+        bool found = false;
+        if (strcmp(argv[a], "--only") != 0 || a + 1 >= argc) {
+            fprintf(stderr, "usage: %s [--list] [--only TEST]...\n", argv[0]);
+            return false;
+        }
+        for (size_t i = 0; i < n; i++)
+            if (strcmp(argv[a + 1], tests[i].name) == 0) found = chosen[i] = true;
+        if (!found) {
+            fprintf(stderr, "%s: no test is called %s; --list shows them\n", argv[0], argv[a + 1]);
+            return false;
+        }
+    }
+    return true;
+}
+
+int suite_main(int argc, char **argv, const char *name, const struct CMUnitTest *tests, size_t n)
+{
+    if (argc == 2 && strcmp(argv[1], "--list") == 0) return list_tests(tests, n);
+
+    struct CMUnitTest *wrapped = calloc(n + 1, sizeof *wrapped);
+    Case *cases = calloc(n + 1, sizeof *cases);
+    bool *chosen = calloc(n + 1, sizeof *chosen);
+    size_t count = 0;
+    int status = 2;
+
+    if (wrapped && cases && chosen && choose_tests(argc, argv, tests, n, chosen)) {
+        for (size_t i = 0; i < n; i++) {
+            if (!chosen[i]) continue;
+            cases[count] = (Case){.test = &tests[i], .state = tests[i].initial_state};
+            wrapped[count] = (struct CMUnitTest){tests[i].name, run_case, begin_case, end_case,
+                                                 &cases[count]};
+            count++;
+        }
+        open_results();
+        status = _cmocka_run_group_tests(name, wrapped, count, NULL, NULL) != 0;
+        settle();
+        if (results.fd >= 0) write_end();
+    }
+    for (size_t i = 0; i < count; i++) free(cases[i].message);
+    free(chosen);
+    free(cases);
+    free(wrapped);
+    return status;
+}

@@ -1,0 +1,369 @@
+/* training.c: small models, data and the two training loops of the equivalence tests. See training.h.
+ */
+#include "training.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "simgpu.h"
+
+const AdamWConfig TEST_ADAMW = {
+    .lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
+const FsdpOptions TEST_OPTIONS = {.reshard_after_forward = true, .align_shards = false, .seed = 42};
+
+Spec spec_mlp(int layers)
+{
+    return (Spec){.layers = layers, .B = 6, .T = 1, .in_dim = 7, .dim = 13, .vocab = 5};
+}
+
+Spec spec_gpt2(int layers)
+{
+    return (Spec){.gpt2 = true, .layers = layers, .B = 2, .T = 9, .dim = 24, .heads = 3, .vocab = 11};
+}
+
+Module *spec_create(const Spec *spec)
+{
+    Module *model;
+    if (spec->gpt2) {
+        Gpt2Config config = {.vocab = spec->vocab,
+                             .max_T = spec->T,
+                             .layers = spec->layers,
+                             .heads = spec->heads,
+                             .dim = spec->dim};
+        model = gpt2_create(&config);
+    } else {
+        model = mlp_create(spec->in_dim, spec->dim, spec->vocab, spec->layers);
+    }
+    check(model != NULL, "the test's model cannot be made");
+    return model;
+}
+
+// SplitMix64 (Steele et al. 2014): a state of 64 bits, good enough for test data.
+static uint64_t next(uint64_t *state)
+{
+    uint64_t z = *state += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+Batch batch_create(const Spec *spec, uint64_t seed)
+{
+    size_t rows = (size_t)spec->B * (size_t)spec->T;
+    size_t columns = spec->gpt2 ? 1 : (size_t)spec->in_dim;
+    int32_t *host = malloc(rows * columns * 4);
+    uint64_t state = seed * 2 + 1;
+    Batch batch = {NULL, NULL};
+    check(host != NULL, "no memory for a batch");
+
+    for (size_t i = 0; i < rows * columns; i++) {
+        float value = (float)(next(&state) % 17) / 8.0f - 1.0f; // -1 … 1 in eighths
+        if (spec->gpt2)
+            host[i] = (int32_t)(next(&state) % (uint64_t)spec->vocab);
+        else
+            memcpy(&host[i], &value, 4);
+    }
+    need_cuda(cudaMalloc(&batch.in, rows * columns * 4));
+    need_cuda(cudaMemcpy(batch.in, host, rows * columns * 4, cudaMemcpyHostToDevice));
+
+    for (size_t i = 0; i < rows; i++) host[i] = (int32_t)(next(&state) % (uint64_t)spec->vocab);
+    need_cuda(cudaMalloc((void **)&batch.targets, rows * 4));
+    need_cuda(cudaMemcpy(batch.targets, host, rows * 4, cudaMemcpyHostToDevice));
+    free(host);
+    return batch;
+}
+
+void batch_destroy(Batch *batch)
+{
+    need_cuda(cudaFree(batch->in));
+    need_cuda(cudaFree(batch->targets));
+}
+
+float train_batch(const Spec *spec, NnRun *run, Module *model, const Batch *batch)
+{
+    float *logits = NULL, *dlogits = NULL, *din = NULL, loss = 0.0f;
+    run->B = spec->B;
+    run->T = spec->T;
+    need(module_forward(model, run, batch->in, &logits));
+    need(cross_entropy(run, logits, batch->targets, spec->B * spec->T, spec->vocab, &loss, &dlogits));
+    need(module_backward(model, run, dlogits, &din));
+    need_cuda(cudaFreeAsync(dlogits, run->stream));
+    if (din != NULL) need_cuda(cudaFreeAsync(din, run->stream));
+    return loss;
+}
+
+// ---- One GPU ----
+
+void plain_create(Plain *p, const Spec *spec, uint64_t seed, const AdamWConfig *adamw,
+                  cudaStream_t stream)
+{
+    memset(p, 0, sizeof *p);
+    p->spec = *spec;
+    p->model = spec_create(spec);
+    need(nn_run_create(&p->run, stream));
+    need(meta_materialize(p->model, seed, stream));
+    if (adamw != NULL) need(plain_adamw_create(&p->adamw, p->model, adamw, &p->run));
+}
+
+void plain_destroy(Plain *p)
+{
+    plain_adamw_destroy(p->adamw);
+    meta_release(p->model);
+    module_destroy(p->model);
+    need(nn_run_destroy(&p->run));
+}
+
+// All parameters (or gradients) of the model one behind the other, in host memory.
+static float *gather_plain(const Plain *p, bool grads)
+{
+    int n = meta_params(p->model, NULL, 0);
+    Param **params = malloc((size_t)n * sizeof *params);
+    float *all = malloc((size_t)meta_count(p->model) * sizeof *all), *at = all;
+    check(params != NULL && all != NULL, "no memory for the model's values");
+    meta_params(p->model, params, n);
+    need_cuda(cudaStreamSynchronize(p->run.stream));
+    for (int i = 0; i < n; i++) {
+        int64_t numel = meta_numel(params[i]);
+        need_cuda(cudaMemcpy(at, grads ? params[i]->grad : params[i]->data,
+                             (size_t)numel * sizeof *at, cudaMemcpyDeviceToHost));
+        at += numel;
+    }
+    free(params);
+    return all;
+}
+
+float *plain_params(const Plain *p)
+{
+    return gather_plain(p, false);
+}
+
+float *plain_grads(const Plain *p)
+{
+    return gather_plain(p, true);
+}
+
+// ---- FSDP ----
+
+// Blocks become units first. GPT-2: the children "h.i"; the MLP: every child but the last.
+static bool is_block(const Spec *spec, const Module *model, int i)
+{
+    if (spec->gpt2) return strncmp(model->children[i]->name, "h.", 2) == 0;
+    return i < model->n_children - 1;
+}
+
+void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,
+                    const AdamWConfig *adamw, const Rank *r)
+{
+    memset(s, 0, sizeof *s);
+    s->spec = *spec;
+    s->model = spec_create(spec);
+    need(nn_run_create(&s->run, r->stream));
+    need(fsdp_context_create(&s->ctx, r->comm, r->stream));
+    for (int i = 0; i < s->model->n_children; i++)
+        if (is_block(spec, s->model, i))
+            need(fully_shard(s->model->children[i], &s->ctx, options));
+    need(fully_shard(s->model, &s->ctx, options));
+    if (adamw != NULL) need(fsdp_adamw_create(&s->adamw, s->model, &s->ctx, adamw));
+}
+
+void sharded_destroy(Sharded *s)
+{
+    if (s->adamw.ctx != NULL) fsdp_adamw_destroy(&s->adamw);
+    fsdp_unwrap(s->model);
+    need(fsdp_context_destroy(&s->ctx));
+    module_destroy(s->model);
+    need(nn_run_destroy(&s->run));
+}
+
+// Where each parameter of the model begins when they stand one behind the other.
+typedef struct Places {
+    int n;
+    Param **params;
+    int64_t *begin;
+    float *values;
+} Places;
+
+static Places places_of(const Module *model)
+{
+    Places p = {.n = meta_params(model, NULL, 0)};
+    int64_t at = 0;
+    p.params = malloc((size_t)p.n * sizeof *p.params);
+    p.begin = malloc((size_t)p.n * sizeof *p.begin);
+    p.values = malloc((size_t)meta_count(model) * sizeof *p.values);
+    check(p.params != NULL && p.begin != NULL && p.values != NULL, "no memory for the model");
+    meta_params(model, p.params, p.n);
+    for (int i = 0; i < p.n; i++) {
+        p.begin[i] = at;
+        at += meta_numel(p.params[i]);
+    }
+    return p;
+}
+
+// The place of a parameter's values.
+static float *place(const Places *p, const Param *param)
+{
+    for (int i = 0; i < p->n; i++)
+        if (p->params[i] == param) return p->values + p->begin[i];
+    check(false, "%s is no parameter of the model", param->name);
+    return NULL;
+}
+
+static float *take_values(Places *p)
+{
+    free(p->params);
+    free(p->begin);
+    return p->values;
+}
+
+static Status keep(const Param *param, const float *values, void *arg)
+{
+    memcpy(place(arg, param), values, (size_t)meta_numel(param) * sizeof *values);
+    return OK;
+}
+
+float *sharded_params(Sharded *s)
+{
+    Places p = places_of(s->model);
+    need(fsdp_full_state(s->model, keep, &p));
+    float *values = take_values(&p);
+    if (s->ctx.rank == 0) return values;
+    free(values);
+    return NULL;
+}
+
+// The flat parameters of the model, malloc'ed.
+static FlatParam **flat_of(const Sharded *s, int *n)
+{
+    *n = fsdp_flat_params(s->model, NULL, 0);
+    FlatParam **flat = malloc((size_t)(*n + 1) * sizeof *flat);
+    check(flat != NULL, "no memory for %d flat parameters", *n);
+    fsdp_flat_params(s->model, flat, *n);
+    return flat;
+}
+
+float *sharded_grads(Sharded *s)
+{
+    Places p = places_of(s->model);
+    int n;
+    FlatParam **flat = flat_of(s, &n);
+    for (int i = 0; i < n; i++) {
+        float *full = NULL;
+        need_cuda(cudaMalloc((void **)&full, (size_t)flat[i]->padded * sizeof *full));
+        need_nccl(ncclAllGather(flat[i]->shard_grad, full, (size_t)flat[i]->shard_numel, ncclFloat,
+                                s->ctx.comm, s->ctx.compute));
+        need_cuda(cudaStreamSynchronize(s->ctx.compute));
+        float *host = fetch(full, (size_t)flat[i]->padded);
+        for (int j = 0; j < flat[i]->n; j++)
+            memcpy(place(&p, flat[i]->params[j]), host + flat[i]->offset[j],
+                   (size_t)meta_numel(flat[i]->params[j]) * sizeof *host);
+        free(host);
+        need_cuda(cudaFree(full));
+    }
+    free(flat);
+    return take_values(&p);
+}
+
+static int64_t sum_flat(const Sharded *s, bool padded)
+{
+    int n;
+    FlatParam **flat = flat_of(s, &n);
+    int64_t sum = 0;
+    for (int i = 0; i < n; i++) sum += padded ? flat[i]->padded : flat[i]->numel;
+    free(flat);
+    return sum;
+}
+
+int64_t sharded_padded(const Sharded *s)
+{
+    return sum_flat(s, true);
+}
+
+int64_t sharded_numel(const Sharded *s)
+{
+    return sum_flat(s, false);
+}
+
+// The end of one shard-sized buffer.
+static void check_tail(const FlatParam *flat, const float *buffer, const char *what, const char *when)
+{
+    // Counted here without the code under test: what lies at or behind numel is padding.
+    float *host = fetch(buffer, (size_t)flat->shard_numel);
+    for (int64_t i = 0; i < flat->shard_numel; i++) {
+        bool padding = flat->rank * flat->shard_numel + i >= flat->numel;
+        check(!padding || host[i] == 0.0f,
+              "%s: the padding of %s in unit %s is not zero: element %lld of the shard of %lld holds %g",
+              when, what, flat->name, (long long)i, (long long)flat->shard_numel, (double)host[i]);
+    }
+    free(host);
+}
+
+void check_padding(const Sharded *s, const char *when)
+{
+    int n;
+    FlatParam **flat = flat_of(s, &n);
+    need_cuda(cudaStreamSynchronize(s->ctx.compute));
+    for (int i = 0; i < n; i++) {
+        check_tail(flat[i], flat[i]->shard, "the parameters", when);
+        check_tail(flat[i], flat[i]->shard_grad, "the gradients", when);
+        if (s->adamw.ctx == NULL) continue;
+        check_tail(flat[i], s->adamw.m[i], "the first moments", when);
+        check_tail(flat[i], s->adamw.v[i], "the second moments", when);
+    }
+    free(flat);
+}
+
+void check_no_race(uint64_t first)
+{
+    char text[1024];
+    check(!log_race(first, text, sizeof text), "%s", text);
+}
+
+uint64_t host_waits(uint64_t first)
+{
+    uint64_t waits = 0;
+    GpuLogEntry entry;
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        if (!gpulog_get(i, &entry)) continue;
+        waits += entry.host_waits || entry.op == GPU_STREAM_SYNC || entry.op == GPU_EVENT_SYNC ||
+                 entry.op == GPU_DEVICE_SYNC;
+    }
+    return waits;
+}
+
+void forward_batch(const Spec *spec, NnRun *run, Module *model, const Batch *batch)
+{
+    float *logits = NULL;
+    run->B = spec->B;
+    run->T = spec->T;
+    need(module_forward(model, run, batch->in, &logits));
+    need(module_discard(model, run));
+}
+
+size_t activation_bytes(const Spec *spec, const Rank *r, bool backward)
+{
+    Plain plain;
+    Batch batch = batch_create(spec, 1);
+    plain_create(&plain, spec, 42, NULL, r->stream);
+    size_t live = gpulog_live_bytes(r->rank);
+    gpulog_reset_peak(r->rank);
+    if (backward)
+        train_batch(spec, &plain.run, plain.model, &batch);
+    else
+        forward_batch(spec, &plain.run, plain.model, &batch);
+    size_t bytes = gpulog_peak_bytes(r->rank) - live;
+    plain_destroy(&plain);
+    batch_destroy(&batch);
+    return bytes;
+}
+
+size_t whole_bytes(const FsdpUnit *unit)
+{
+    return (size_t)unit->flat.padded * sizeof(float);
+}
+
+void tree_average(float *out, float *const *grads, int n, size_t count)
+{
+    simgpu_tree_sum(out, (const float *const *)grads, n, count);
+    for (size_t i = 0; i < count; i++) out[i] /= (float)n;
+}

@@ -1,0 +1,90 @@
+/* training.h: small models, data and training loops that several suites share.
+ *
+ * A Spec says which model and how large a batch. Data is made from a seed on the host, so that any rank can make
+ * any batch. Two loops train the same model on the same data: one GPU without FSDP, and FSDP.
+ *
+ * Interface: spec_mlp, spec_gpt2, spec_create; batch_create; train_batch (forward, loss, backward);
+ * plain_* (one GPU), sharded_* (FSDP); tree_average (micro-batch gradients in the collective's order).
+ */
+#ifndef TRAINING_H
+#define TRAINING_H
+
+#include "fsdp.h"
+#include "harness.h"
+#include "nn.h"
+
+typedef struct Spec {
+    bool gpt2;
+    int layers;      // GPT-2: blocks; MLP: linear layers
+    int B, T;        // MLP: T is 1
+    int in_dim, dim; // dim: GPT-2's C, the MLP's hidden size
+    int heads;
+    int vocab;       // classes
+} Spec;
+
+Spec spec_mlp(int layers);  // odd sizes: 7 → 13 … → 5, 6 rows
+Spec spec_gpt2(int layers); // 11 tokens, C = 24, 3 heads, B = 2, T = 9
+Module *spec_create(const Spec *spec);
+
+typedef struct Batch {
+    void *in;         // device: (B·T, in_dim) float, or (B·T) int32 tokens
+    int32_t *targets; // device: (B·T)
+} Batch;
+Batch batch_create(const Spec *spec, uint64_t seed);
+void batch_destroy(Batch *batch);
+
+// Forward, cross entropy, backward; returns the loss. Adds to the gradients.
+float train_batch(const Spec *spec, NnRun *run, Module *model, const Batch *batch);
+
+// A model being trained on one GPU without FSDP.
+typedef struct Plain {
+    Spec spec;
+    NnRun run;
+    Module *model;
+    PlainAdamW *adamw;
+} Plain;
+void plain_create(Plain *p, const Spec *spec, uint64_t seed, const AdamWConfig *adamw,
+                  cudaStream_t stream);
+void plain_destroy(Plain *p);
+float *plain_params(const Plain *p); // host: all parameters one behind the other; free it
+float *plain_grads(const Plain *p);
+
+// The same with FSDP: every block of the model (child but the last; GPT-2: "h.i") is a unit, the model the root.
+typedef struct Sharded {
+    Spec spec;
+    NnRun run;
+    Module *model;
+    FsdpContext ctx;
+    FsdpAdamW adamw;
+} Sharded;
+void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,
+                    const AdamWConfig *adamw, const Rank *r);
+void sharded_destroy(Sharded *s);
+float *sharded_params(Sharded *s); // host, on rank 0; NULL on the others. Collective
+float *sharded_grads(Sharded *s);  // host, on every rank. Collective
+int64_t sharded_padded(const Sharded *s); // Σ padded of all flat parameters
+int64_t sharded_numel(const Sharded *s);  // Σ numel
+
+// Fails the rank where padding is anything but zero: shards, gradients, moments.
+void check_padding(const Sharded *s, const char *when);
+
+// Fails the rank where two operations from `first` on race with each other (log_race).
+void check_no_race(uint64_t first);
+// How often the host waited for the device since `first`.
+uint64_t host_waits(uint64_t first);
+
+// What the activations of one pass take at their peak, in bytes: measured without FSDP.
+size_t activation_bytes(const Spec *spec, const Rank *r, bool backward);
+// Bytes of the unit's whole flat parameter.
+size_t whole_bytes(const FsdpUnit *unit);
+// Forward alone, and what it left behind is dropped.
+void forward_batch(const Spec *spec, NnRun *run, Module *model, const Batch *batch);
+
+// The gradient, averaged over `n` micro-batches, that a collective over n ranks would make: out[i] =
+// (g[0][i] + g[1][i] + …, in the tree's order) / n. All host memory.
+void tree_average(float *out, float *const *grads, int n, size_t count);
+
+extern const AdamWConfig TEST_ADAMW; // lr 1e-3, decay 0.1
+extern const FsdpOptions TEST_OPTIONS; // reshard, not aligned, seed 42
+
+#endif

@@ -1,0 +1,85 @@
+/* Trouble on a rank: what went wrong first, in a sentence, written to memory that the parent shares. A
+ * rank tells one trouble, and the first of all ranks is noted: what follows from it (a peer that waits
+ * in vain, an error passed on) never hides it.
+ *
+ * Interface: rank_fails, last_error (harness.h); trouble_tell, trouble_listen (run.h).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "run.h"
+#include "simgpu.h"
+
+Run *rank_run;
+int rank_number = -1;
+bool rank_done;
+
+RankNote *trouble_note(void)
+{
+    return &rank_run->note[rank_number];
+}
+
+static bool tell(TroubleKind kind, const char *format, va_list args)
+{
+    RankNote *note = trouble_note();
+    int nobody = 0;
+
+    if (atomic_flag_test_and_set(&note->taken)) return false;
+    vsnprintf(note->text, sizeof note->text, format, args);
+    atomic_store(&note->kind, kind);
+    atomic_compare_exchange_strong(&rank_run->first, &nobody, rank_number + 1);
+    return true;
+}
+
+bool trouble_tell(TroubleKind kind, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    bool told = tell(kind, format, args);
+    va_end(args);
+    return told;
+}
+
+_Noreturn void rank_fails(const char *file, int line, const char *format, ...)
+{
+    char text[6000];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (!rank_run) { // a check in the cmocka process itself
+        print_error("%s (%s:%d)\n", text, file, line);
+        _fail(file, line);
+        abort(); // _fail does not return
+    }
+    trouble_tell(TROUBLE_CHECK, "%s (%s:%d)", text, file, line);
+    fflush(stdout);
+    _exit(1);
+}
+
+const char *last_error(void)
+{
+    const char *line = check_last();
+
+    return line[0] ? line : "it printed no line that says why";
+}
+
+static void hear_report(const char *title, const char *text, void *arg)
+{
+    trouble_tell(TROUBLE_REPORT, "%s", text && text[0] ? text : title);
+}
+
+static void hear_not_yet(const char *text)
+{
+    trouble_tell(TROUBLE_NOT_YET, "%s", text);
+}
+
+void trouble_listen(void)
+{
+    simgpu_on_report(hear_report, NULL);
+    check_on_not_yet(hear_not_yet);
+}

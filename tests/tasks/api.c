@@ -1,0 +1,340 @@
+/* Task 6, API: modules become units in place, nested, and modules again.
+ */
+#include "fsdp.h"
+#include "harness.h"
+#include "training.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX = 64 };
+
+static bool takes(const FsdpUnit *unit, const Param *param)
+{
+    for (int i = 0; i < unit->flat.n; i++)
+        if (unit->flat.params[i] == param) return true;
+    return false;
+}
+
+static void nested_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_gpt2(3);
+    Sharded s;
+    Param *params[MAX];
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    int n = meta_params(s.model, params, MAX);
+    FsdpUnit *root = fsdp_unit(s.model);
+    check(root != NULL && root->is_root, "the model is no root unit");
+    for (int i = 0; i < n; i++) {
+        int owners = takes(root, params[i]);
+        bool in_block = strncmp(params[i]->name, "h.", 2) == 0;
+        check(owners == !in_block, "%s %s in the root unit", params[i]->name,
+              in_block ? "is also" : "is missing");
+        for (int c = 0; c < s.model->n_children; c++) {
+            FsdpUnit *unit = fsdp_unit(s.model->children[c]);
+            if (unit == NULL) continue;
+            check(!unit->is_root, "block %s still takes itself for a root", s.model->children[c]->name);
+            owners += takes(unit, params[i]);
+        }
+        check(owners == 1, "%s is in %d units", params[i]->name, owners);
+    }
+    check(sharded_numel(&s) == meta_count(s.model), "the units hold %lld elements, the model has %lld",
+          (long long)sharded_numel(&s), (long long)meta_count(s.model));
+    sharded_destroy(&s);
+
+    // Three deep: a linear layer inside a block inside the model.
+    Module *model = spec_create(&spec);
+    FsdpContext ctx;
+    need(fsdp_context_create(&ctx, r->comm, r->stream));
+    Module *block = model->children[1], *inner = block->children[block->n_children - 1];
+    need(fully_shard(inner, &ctx, &TEST_OPTIONS));
+    need(fully_shard(block, &ctx, &TEST_OPTIONS));
+    need(fully_shard(model, &ctx, &TEST_OPTIONS));
+    int64_t sum = fsdp_unit(inner)->flat.numel + fsdp_unit(block)->flat.numel +
+                  fsdp_unit(model)->flat.numel;
+    check(fsdp_unit(inner)->flat.numel == meta_count(inner), "the innermost unit does not hold its own");
+    check(sum == meta_count(model), "three nested units hold %lld elements, the model has %lld",
+          (long long)sum, (long long)meta_count(model));
+    check(!fsdp_unit(inner)->is_root && !fsdp_unit(block)->is_root && fsdp_unit(model)->is_root,
+          "of three nested units the outermost alone is the root");
+    fsdp_unwrap(model);
+    need(fsdp_context_destroy(&ctx));
+    module_destroy(model);
+}
+
+static void takes_what_no_inner_unit_took(void **state)
+{
+    run_ranks(1, nested_body, NULL);
+    run_ranks(3, nested_body, NULL);
+}
+
+static void tied_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_gpt2(2);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    const FlatParam *flat = &fsdp_unit(s.model)->flat;
+    int found = 0;
+    for (int i = 0; i < flat->n; i++) found += strstr(flat->params[i]->name, "wte") != NULL;
+    check(found == 1, "the tied embedding is %d times in the root unit", found);
+    // The last rank's part of it, too, moves when it is trained.
+    Batch batch = batch_create(&spec, 1);
+    need_cuda(cudaStreamSynchronize(r->stream));
+    float *before = fetch(flat->shard, (size_t)flat->shard_numel);
+    train_batch(&spec, &s.run, s.model, &batch);
+    need(fsdp_sgd_step(s.model, &s.ctx, 1.0f, 0.0f));
+    need_cuda(cudaStreamSynchronize(r->stream));
+    float *after = fetch(flat->shard, (size_t)flat->shard_numel);
+    check(memcmp(before, after, (size_t)flat->shard_numel * sizeof *after) != 0,
+          "this rank's shard of the root unit did not move in a step");
+    free(before);
+    free(after);
+    batch_destroy(&batch);
+    sharded_destroy(&s);
+}
+
+static void tied_parameter_is_taken_once(void **state)
+{
+    run_ranks(1, tied_body, NULL);
+    run_ranks(3, tied_body, NULL);
+}
+
+static void misuse_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_gpt2(2);
+    Module *model = spec_create(&spec);
+    FsdpContext ctx;
+    size_t live = gpulog_live_bytes(r->rank);
+    need(fsdp_context_create(&ctx, r->comm, r->stream));
+    Module *block = model->children[1], *head = model->children[model->n_children - 1];
+
+    need(fully_shard(block, &ctx, &TEST_OPTIONS));
+    check(fully_shard(block, &ctx, &TEST_OPTIONS) == ERR_ARGUMENT, "a second fully_shard of the same "
+          "module must be refused");
+    size_t one = gpulog_live_bytes(r->rank);
+    // A module without parameters of its own: nothing to take.
+    Spec mlp = spec_mlp(2);
+    Module *other = spec_create(&mlp), *gelu = other->children[0]->children[1];
+    check(fully_shard(gelu, &ctx, &TEST_OPTIONS) == ERR_ARGUMENT && fsdp_unit(gelu) == NULL,
+          "a module that has no parameters must be refused, and stay a plain module");
+    // The head's weight is the embedding's: a unit of the head alone breaks the embedding.
+    need(fully_shard(head, &ctx, &TEST_OPTIONS));
+    check(fully_shard(model, &ctx, &TEST_OPTIONS) == ERR_ARGUMENT,
+          "the tied weight is in the head's unit and used by the embedding outside of it: that must be "
+          "refused");
+    check(fsdp_unit(model) == NULL && model->pre_forward.fn == NULL, "a refused fully_shard left hooks");
+    fsdp_unwrap(head);
+    check(gpulog_live_bytes(r->rank) == one, "a refused fully_shard kept %zu bytes",
+          gpulog_live_bytes(r->rank) - one);
+    need(fully_shard(model, &ctx, &TEST_OPTIONS));
+    fsdp_unwrap(model);
+    need(fsdp_context_destroy(&ctx));
+    check(gpulog_live_bytes(r->rank) == live, "something is still allocated");
+    module_destroy(model);
+    module_destroy(other);
+}
+
+static void refuses_misuse(void **state)
+{
+    run_ranks(2, misuse_body, NULL);
+}
+
+static void hooks_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_gpt2(2);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    for (int c = -1; c < s.model->n_children; c++) {
+        Module *m = c < 0 ? s.model : s.model->children[c];
+        FsdpUnit *unit = fsdp_unit(m);
+        if (unit == NULL) continue;
+        check(m->pre_forward.fn == fsdp_pre_forward && m->post_forward.fn == fsdp_post_forward &&
+                  m->pre_backward.fn == fsdp_pre_backward &&
+                  m->post_backward.fn == fsdp_post_backward,
+              "%s: a hook is missing or in the wrong slot", m->name);
+        check(m->pre_forward.ctx == unit && m->post_forward.ctx == unit &&
+                  m->pre_backward.ctx == unit && m->post_backward.ctx == unit,
+              "%s: a hook does not get its unit", m->name);
+        check(unit->module == m && unit->ctx == &s.ctx, "%s: the unit does not know its module",
+              m->name);
+    }
+    Batch batch = batch_create(&spec, 1);
+    float loss = train_batch(&spec, &s.run, s.model, &batch);
+    check(loss > 1.0f && loss < 5.0f, "the loss of an untrained model over %d tokens is %g, want about "
+          "ln %d", spec.vocab, (double)loss, spec.vocab);
+    batch_destroy(&batch);
+    sharded_destroy(&s);
+}
+
+static void hooks_run_in_order(void **state)
+{
+    run_ranks(1, hooks_body, NULL);
+    run_ranks(3, hooks_body, NULL);
+}
+
+static void list_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_gpt2(3);
+    Sharded s;
+    FlatParam *flat[MAX] = {NULL};
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    check(fsdp_flat_params(s.model, NULL, 0) == 4, "a model of three blocks and a root has %d flat "
+          "parameters", fsdp_flat_params(s.model, NULL, 0));
+    check(fsdp_flat_params(s.model, flat, 2) == 4 && flat[1] != NULL && flat[2] == NULL,
+          "fsdp_flat_params must count all and write no more than max");
+    fsdp_flat_params(s.model, flat, MAX);
+    check(flat[0] == &fsdp_unit(s.model)->flat, "the root's flat parameter must come first");
+    for (int i = 0; i < 3; i++)
+        check(flat[1 + i] == &fsdp_unit(s.model->children[1 + i])->flat,
+              "place %d must be block h.%d's", 1 + i, i);
+    check(fsdp_flat_params(s.model->children[2], NULL, 0) == 1, "below one block there is one");
+    sharded_destroy(&s);
+}
+
+static void lists_flat_parameters(void **state)
+{
+    run_ranks(2, list_body, NULL);
+}
+
+// ---- The full state ----
+
+typedef struct Seen {
+    int n;
+    const Param *param[MAX];
+    int wrong;     // parameters whose values are not the initial ones
+    int fail_from; // the sink fails from this call on; -1: never
+} Seen;
+
+static Status sink(const Param *param, const float *values, void *arg)
+{
+    Seen *seen = arg;
+    size_t numel = (size_t)meta_numel(param);
+    float *want = malloc(numel * sizeof *want);
+    if (seen->fail_from >= 0 && seen->n >= seen->fail_from) {
+        seen->n++;
+        free(want);
+        return ERR_IO;
+    }
+    meta_init_slice(param, TEST_OPTIONS.seed, 0, (int64_t)numel, want);
+    seen->wrong += memcmp(values, want, numel * sizeof *want) != 0;
+    seen->param[seen->n++] = param;
+    free(want);
+    return OK;
+}
+
+static void state_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_gpt2(2);
+    Sharded s;
+    Param *params[MAX];
+    Seen seen = {.fail_from = -1};
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    int n = meta_params(s.model, params, MAX);
+    size_t live = gpulog_live_bytes(r->rank);
+    gpulog_reset_peak(r->rank);
+    need(fsdp_full_state(s.model, sink, &seen));
+    if (r->rank == 0) {
+        check(seen.n == n, "the sink was called %d times for %d parameters", seen.n, n);
+        check(seen.wrong == 0, "%d parameters came with other values than the model has", seen.wrong);
+        for (int i = 0; i < n; i++) {
+            int times = 0;
+            for (int j = 0; j < seen.n; j++) times += seen.param[j] == params[i];
+            check(times == 1, "%s came %d times", params[i]->name, times);
+        }
+    } else {
+        check(seen.n == 0, "the sink was called on rank %d: it belongs to rank 0", r->rank);
+    }
+    check(gpulog_live_bytes(r->rank) == live, "gathering the state left %zu bytes on the device",
+          gpulog_live_bytes(r->rank) - live);
+    size_t largest = whole_bytes(fsdp_unit(s.model));
+    for (int i = 1; i <= 2; i++)
+        if (whole_bytes(fsdp_unit(s.model->children[i])) > largest)
+            largest = whole_bytes(fsdp_unit(s.model->children[i]));
+    check(gpulog_peak_bytes(r->rank) <= live + 2 * largest,
+          "gathering the state took more than two units at a time");
+
+    // A sink that fails on rank 0: all ranks come through, rank 0 says so.
+    Seen failing = {.fail_from = 3};
+    Status status = fsdp_full_state(s.model, sink, &failing);
+    check(status == (r->rank == 0 ? ERR_IO : OK), "the sink failed on rank 0, and this rank got status %d",
+          (int)status);
+    check(failing.n <= 4, "the sink was called again after it had failed");
+
+    // What an optimizer wrote is what is saved; and the model can go on.
+    Batch batch = batch_create(&spec, 1);
+    train_batch(&spec, &s.run, s.model, &batch);
+    need(fsdp_sgd_step(s.model, &s.ctx, 0.5f, 0.0f));
+    uint64_t log = gpulog_length();
+    float *after = sharded_params(&s);
+    check_no_race(log);
+    if (r->rank == 0) {
+        float *first = malloc((size_t)meta_numel(params[0]) * sizeof *first);
+        meta_init_slice(params[0], TEST_OPTIONS.seed, 0, meta_numel(params[0]), first);
+        check(memcmp(first, after, (size_t)meta_numel(params[0]) * sizeof *first) != 0,
+              "after a step the full state still is the initial one");
+        free(first);
+    }
+    free(after);
+    train_batch(&spec, &s.run, s.model, &batch);
+    batch_destroy(&batch);
+    sharded_destroy(&s);
+}
+
+static void full_state_is_the_model(void **state)
+{
+    run_ranks(1, state_body, NULL);
+    run_ranks(3, state_body, NULL);
+    run_ranks(4, state_body, NULL);
+}
+
+static void unwrap_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_gpt2(2);
+    FsdpContext ctx;
+    NnRun run;
+    size_t live = gpulog_live_bytes(r->rank);
+    Module *model = spec_create(&spec);
+    Batch batch = batch_create(&spec, 1);
+    need(nn_run_create(&run, r->stream));
+    need(fsdp_context_create(&ctx, r->comm, r->stream));
+    FsdpOptions keep = TEST_OPTIONS;
+    keep.reshard_after_forward = false;
+    for (int round = 0; round < 2; round++) {
+        need(fully_shard(model->children[1], &ctx, &TEST_OPTIONS));
+        need(fully_shard(model, &ctx, &keep));
+        forward_batch(&spec, &run, model, &batch); // the root stays whole
+        fsdp_unwrap(model);
+        check(fsdp_unit(model) == NULL && fsdp_unit(model->children[1]) == NULL,
+              "after fsdp_unwrap a module still is a unit");
+        check(model->pre_forward.fn == NULL && model->post_backward.fn == NULL,
+              "after fsdp_unwrap a hook is still there");
+        Param *params[MAX];
+        int n = meta_params(model, params, MAX);
+        for (int i = 0; i < n; i++)
+            check(params[i]->owner == NULL && params[i]->data == NULL,
+                  "after fsdp_unwrap %s is not on meta", params[i]->name);
+    }
+    need(fsdp_context_destroy(&ctx));
+    need(nn_run_destroy(&run));
+    batch_destroy(&batch);
+    module_destroy(model);
+    check(gpulog_live_bytes(r->rank) == live, "fsdp_unwrap left %zu bytes on the device",
+          gpulog_live_bytes(r->rank) - live);
+}
+
+static void unwrap_gives_everything_back(void **state)
+{
+    run_ranks(1, unwrap_body, NULL);
+    run_ranks(3, unwrap_body, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(takes_what_no_inner_unit_took),
+    cmocka_unit_test(tied_parameter_is_taken_once),
+    cmocka_unit_test(refuses_misuse),
+    cmocka_unit_test(hooks_run_in_order),
+    cmocka_unit_test(lists_flat_parameters),
+    cmocka_unit_test(full_state_is_the_model),
+    cmocka_unit_test(unwrap_gives_everything_back),
+};
+SUITE_MAIN("api", tests)

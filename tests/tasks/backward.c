@@ -1,0 +1,360 @@
+/* Task 4, backward: the average over ranks, in shards, in order, in bounded memory.
+ */
+#include "fsdp.h"
+#include "harness.h"
+#include "training.h"
+
+#include <stdlib.h>
+
+// Element i of the whole gradient that `rank` makes in micro-batch `round`: whole numbers, so that every
+// sum is exact; what sets the ranks apart cancels in the sum, which is W times average_of.
+static float gradient_of(int rank, int world, int64_t i, int round)
+{
+    return (float)(1 + i % 19 + 3 * round + (2 * rank - (world - 1)) * (i % 5));
+}
+
+static float average_of(int64_t i, int round)
+{
+    return (float)(1 + i % 19 + 3 * round);
+}
+
+// What a layer does: adds to the gradient through param->grad, on the compute stream.
+static void write_gradients(const FsdpUnit *unit, int round)
+{
+    const FlatParam *flat = &unit->flat;
+    for (int j = 0; j < flat->n; j++) {
+        const Param *param = flat->params[j];
+        int64_t numel = meta_numel(param);
+        float *host = malloc((size_t)numel * sizeof *host);
+        check(param->grad != NULL, "%s has no gradient to write to", param->name);
+        for (int64_t i = 0; i < numel; i++)
+            host[i] = gradient_of(flat->rank, flat->world, flat->offset[j] + i, round);
+        need_cuda(cudaMemcpyAsync(param->grad, host, (size_t)numel * sizeof *host,
+                                  cudaMemcpyHostToDevice, unit->ctx->compute));
+        need_cuda(cudaStreamSynchronize(unit->ctx->compute));
+        free(host);
+    }
+}
+
+// The gradient shard against the sum of the averages of rounds [0, rounds), padding zero.
+static void check_average(const FsdpUnit *unit, int rounds)
+{
+    const FlatParam *flat = &unit->flat;
+    float *want = calloc((size_t)flat->shard_numel, sizeof *want);
+    need_cuda(cudaDeviceSynchronize());
+    float *got = fetch(flat->shard_grad, (size_t)flat->shard_numel);
+    for (int64_t i = 0; i < flat->shard_numel; i++) {
+        int64_t place = flat->rank * flat->shard_numel + i;
+        for (int round = 0; round < rounds && place < flat->numel; round++)
+            want[i] += average_of(place, round);
+    }
+    check_equal("the gradient shard, against the average over the ranks", got, want,
+                (size_t)flat->shard_numel);
+    free(got);
+    free(want);
+}
+
+static void reduce_round(FsdpUnit *unit, int round)
+{
+    need(fsdp_begin_grad(unit));
+    write_gradients(unit, round);
+    need(fsdp_reduce_grad(unit));
+    need(fsdp_finish_backward(unit->ctx));
+}
+
+static void average_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    for (int i = 0; i < s.model->n_children - 1; i++) {
+        FsdpUnit *unit = fsdp_unit(s.model->children[i]);
+        reduce_round(unit, 0);
+        check_average(unit, 1);
+    }
+    sharded_destroy(&s);
+}
+
+static void gradient_is_the_average(void **state)
+{
+    for (int world = 2; world <= 8; world++) run_ranks(world, average_body, NULL);
+}
+
+static void one_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    FsdpUnit *unit = fsdp_unit(s.model->children[0]);
+    size_t live = gpulog_live_bytes(r->rank);
+    need_cuda(cudaDeviceSynchronize());
+    uint64_t log = gpulog_length();
+    need(fsdp_begin_grad(unit));
+    check(unit->flat.full_grad == unit->flat.shard_grad,
+          "with one rank the whole gradient must be the gradient shard");
+    check(gpulog_live_bytes(r->rank) == live, "with one rank begin_grad allocated memory");
+    need(fsdp_reduce_grad(unit));
+    need(fsdp_finish_backward(&s.ctx));
+    check(log_count(GPU_REDUCE_SCATTER, log) == 0 && log_count(GPU_KERNEL, log) == 0,
+          "with one rank there is nothing to reduce and nothing to divide");
+    reduce_round(unit, 0);
+    check_average(unit, 1);
+    sharded_destroy(&s);
+}
+
+static void world_of_one_divides_nothing(void **state)
+{
+    run_ranks(1, one_body, NULL);
+}
+
+static void micro_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    FsdpUnit *unit = fsdp_unit(s.model->children[1]);
+    for (int round = 0; round < 3; round++) {
+        reduce_round(unit, round);
+        check_average(unit, round + 1);
+    }
+    sharded_destroy(&s);
+}
+
+static void micro_batches_add_up(void **state)
+{
+    run_ranks(1, micro_body, NULL);
+    run_ranks(2, micro_body, NULL);
+    run_ranks(5, micro_body, NULL);
+}
+
+static void padding_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    FsdpOptions options = TEST_OPTIONS;
+    options.align_shards = true;
+    sharded_create(&s, &spec, &options, NULL, r);
+    FsdpUnit *unit = fsdp_unit(s.model->children[0]);
+    FlatParam *flat = &unit->flat;
+    need(fsdp_begin_grad(unit));
+    write_gradients(unit, 0);
+    // A kernel that wrote past the last parameter.
+    int64_t padding = flat->padded - flat->numel;
+    check(padding > 0, "the test needs a unit with padding");
+    float *dirt = malloc((size_t)padding * sizeof *dirt);
+    for (int64_t i = 0; i < padding; i++) dirt[i] = 7.0f;
+    if (flat->world > 1) send_to(flat->full_grad + flat->numel, dirt, (size_t)padding);
+    free(dirt);
+    need(fsdp_reduce_grad(unit));
+    need(fsdp_finish_backward(&s.ctx));
+    check_average(unit, 1); // wants zero in the padding
+    sharded_destroy(&s);
+}
+
+static void padding_gradient_is_zero(void **state)
+{
+    for (int world = 2; world <= 8; world++) run_ranks(world, padding_body, NULL);
+}
+
+static void begin_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    for (int i = 0; i < s.model->n_children - 1; i++) {
+        FsdpUnit *unit = fsdp_unit(s.model->children[i]);
+        FlatParam *flat = &unit->flat;
+        need(fsdp_begin_grad(unit));
+        float *want = calloc((size_t)flat->padded, sizeof *want);
+        need_cuda(cudaStreamSynchronize(s.ctx.compute));
+        float *got = fetch(flat->full_grad, (size_t)flat->padded);
+        check_equal("the whole gradient before the backward, padding included", got, want,
+                    (size_t)flat->padded);
+        free(got);
+        free(want);
+        for (int j = 0; j < flat->n; j++)
+            check(flat->params[j]->grad == flat->full_grad + flat->offset[j],
+                  "%s: its gradient does not point into the whole gradient", flat->params[j]->name);
+        check(fsdp_begin_grad(unit) == ERR_ARGUMENT, "a second begin_grad must be an error");
+        need(fsdp_reduce_grad(unit));
+        check(flat->full_grad == NULL && flat->params[0]->grad == NULL,
+              "after reduce_grad the parameters still point into the whole gradient");
+        check(fsdp_reduce_grad(unit) == ERR_ARGUMENT, "reducing a gradient that is not there must be an "
+              "error");
+    }
+    need(fsdp_finish_backward(&s.ctx));
+    sharded_destroy(&s);
+}
+
+static void begin_grad_is_zero_with_padding(void **state)
+{
+    run_ranks(2, begin_body, NULL);
+    run_ranks(3, begin_body, NULL);
+    run_ranks(7, begin_body, NULL);
+}
+
+// One training step through the hooks, with an optimizer behind it.
+static void one_step(Sharded *s, const Batch *batch)
+{
+    train_batch(&s->spec, &s->run, s->model, batch);
+    need(fsdp_sgd_step(s->model, &s->ctx, 0.125f, 0.0f));
+    need(fsdp_zero_grad(s->model, &s->ctx));
+}
+
+static void order_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(5);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    Batch batch = batch_create(&spec, 1 + (uint64_t)r->rank);
+    one_step(&s, &batch); // so that the next step meets an optimizer's writes
+    need_cuda(cudaDeviceSynchronize());
+    uint64_t log = gpulog_length();
+    one_step(&s, &batch);
+    check_no_race(log);
+    // The loss is read once a step, which the test itself waits for. Nothing else may wait.
+    check(host_waits(log) <= 2, "the host waited for the device %llu times in a step: a stream must wait, "
+          "not the host", (unsigned long long)host_waits(log));
+    GpuLogEntry entry;
+    for (uint64_t i = log; i < gpulog_length(); i++)
+        if (gpulog_get(i, &entry) && entry.op == GPU_REDUCE_SCATTER)
+            check(entry.stream == s.ctx.reduce, "a reduce-scatter runs on another stream than ctx->reduce");
+
+    // The optimizer comes behind every reduce-scatter.
+    int64_t sgd = log_find(GPU_KERNEL, "kernel_sgd", log);
+    for (int64_t i = log_find(GPU_REDUCE_SCATTER, NULL, log); i >= 0;
+         i = log_find(GPU_REDUCE_SCATTER, NULL, (uint64_t)i + 1))
+        check(log_ordered((uint64_t)i, (uint64_t)sgd),
+              "the optimizer may start before the reduce-scatter of log entry %lld is done", (long long)i);
+    batch_destroy(&batch);
+    sharded_destroy(&s);
+}
+
+static void streams_are_ordered(void **state)
+{
+    run_ranks(2, order_body, NULL);
+    run_ranks(3, order_body, NULL);
+}
+
+// The order of collectives in a backward of n units u(n-1) … u0 below a root, as [Note: gather ahead] has
+// it: each unit's all-gather is queued before the reduce-scatter of the unit behind it.
+static void ahead_body(const Rank *r, void *arg)
+{
+    for (int reshard = 0; reshard <= 1; reshard++) {
+        Spec spec = spec_mlp(5);
+        Sharded s;
+        FsdpOptions options = TEST_OPTIONS;
+        options.reshard_after_forward = reshard;
+        sharded_create(&s, &spec, &options, NULL, r);
+        Batch batch = batch_create(&spec, 1);
+        int units = s.model->n_children; // four blocks and the root, which holds the last layer
+        uint64_t log = gpulog_length();
+        train_batch(&spec, &s.run, s.model, &batch);
+        uint64_t want = (uint64_t)(reshard ? 2 * units : units);
+        check(log_count(GPU_ALL_GATHER, log) == want,
+              "forward and backward of %d units, reshard_after_forward %s: %llu all-gathers, want %llu",
+              units, reshard ? "true" : "false", (unsigned long long)log_count(GPU_ALL_GATHER, log),
+              (unsigned long long)want);
+        check(log_count(GPU_REDUCE_SCATTER, log) == (uint64_t)units,
+              "a backward of %d units made %llu reduce-scatters", units,
+              (unsigned long long)log_count(GPU_REDUCE_SCATTER, log));
+
+        int gathers = 0, scatters = 0;
+        GpuLogEntry entry;
+        for (uint64_t i = log; i < gpulog_length() && reshard; i++) {
+            if (!gpulog_get(i, &entry)) continue;
+            gathers += entry.op == GPU_ALL_GATHER;
+            if (entry.op != GPU_REDUCE_SCATTER) continue;
+            // Before reduce-scatter k: the forward's, the root's, and those of k + 2 blocks.
+            int ahead = units + 1 + (scatters + 2 < units - 1 ? scatters + 2 : units - 1);
+            check(gathers >= ahead, "before reduce-scatter %d only %d all-gathers were queued, want %d: "
+                  "the next unit's must come first", scatters, gathers, ahead);
+            scatters++;
+        }
+        batch_destroy(&batch);
+        sharded_destroy(&s);
+    }
+}
+
+static void gathers_again_before_backward(void **state)
+{
+    run_ranks(2, ahead_body, NULL);
+}
+
+static void peak_body(const Rank *r, void *arg)
+{
+    const int depths[] = {4, 12};
+    for (int i = 0; i < 2; i++) {
+        Spec spec = spec_mlp(depths[i]);
+        size_t activations = activation_bytes(&spec, r, true);
+        Sharded s;
+        sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+        Batch batch = batch_create(&spec, 1);
+        size_t live = gpulog_live_bytes(r->rank);
+        gpulog_reset_peak(r->rank);
+        train_batch(&spec, &s.run, s.model, &batch);
+        // Parameters and gradients of the root, and of the largest two others.
+        size_t bound = live + activations + 2 * whole_bytes(fsdp_unit(s.model)) +
+                       4 * whole_bytes(fsdp_unit(s.model->children[1]));
+        check(gpulog_peak_bytes(r->rank) <= bound,
+              "a step of %d layers took %zu bytes at its peak, %zu more than shards, activations, the "
+              "root and two units", depths[i], gpulog_peak_bytes(r->rank),
+              gpulog_peak_bytes(r->rank) - bound);
+        batch_destroy(&batch);
+        sharded_destroy(&s);
+    }
+}
+
+static void peak_does_not_grow_with_depth(void **state)
+{
+    run_ranks(2, peak_body, NULL);
+    run_ranks(4, peak_body, NULL);
+}
+
+static void behind_body(const Rank *r, void *arg)
+{
+    for (int reshard = 0; reshard <= 1; reshard++) {
+        Spec spec = spec_mlp(4);
+        Sharded s;
+        FsdpOptions options = TEST_OPTIONS;
+        options.reshard_after_forward = reshard;
+        sharded_create(&s, &spec, &options, NULL, r);
+        Batch batch = batch_create(&spec, 1);
+        size_t live = gpulog_live_bytes(r->rank);
+        for (int step = 0; step < 3; step++) {
+            train_batch(&spec, &s.run, s.model, &batch);
+            check(gpulog_live_bytes(r->rank) == live,
+                  "after backward %d the device holds %zu bytes more than before the forward", step,
+                  gpulog_live_bytes(r->rank) - live);
+            check(s.ctx.old_gather.buffer == NULL && s.ctx.old_reduce.buffer == NULL,
+                  "after the root's backward a buffer is still retired");
+        }
+        FlatParam *flat[16];
+        int n = fsdp_flat_params(s.model, flat, 16);
+        for (int i = 0; i < n; i++)
+            check(flat[i]->state == FLAT_SHARDED && flat[i]->full_grad == NULL &&
+                      flat[i]->params[0]->data == NULL && flat[i]->params[0]->grad == NULL,
+                  "after the backward unit %s still has something whole", flat[i]->name);
+        batch_destroy(&batch);
+        sharded_destroy(&s);
+    }
+}
+
+static void nothing_is_left_behind(void **state)
+{
+    run_ranks(1, behind_body, NULL);
+    run_ranks(3, behind_body, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(gradient_is_the_average),
+    cmocka_unit_test(world_of_one_divides_nothing),
+    cmocka_unit_test(micro_batches_add_up),
+    cmocka_unit_test(padding_gradient_is_zero),
+    cmocka_unit_test(begin_grad_is_zero_with_padding),
+    cmocka_unit_test(streams_are_ordered),
+    cmocka_unit_test(gathers_again_before_backward),
+    cmocka_unit_test(peak_does_not_grow_with_depth),
+    cmocka_unit_test(nothing_is_left_behind),
+};
+SUITE_MAIN("backward", tests)

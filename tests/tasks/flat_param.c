@@ -1,0 +1,362 @@
+/* Task 2, flat parameter: what lies where, what is padding, and what a rank holds.
+ */
+#include "fsdp.h"
+#include "harness.h"
+#include "training.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_PARAMS = 8, MAX_NUMEL = 64 };
+
+// A few parameters of the given sizes, on meta; one dimension each.
+typedef struct Set {
+    int n;
+    Param param[MAX_PARAMS];
+    Param *pointer[MAX_PARAMS];
+} Set;
+
+static void make_set(Set *set, int n, const int64_t *sizes)
+{
+    memset(set, 0, sizeof *set);
+    set->n = n;
+    for (int i = 0; i < n; i++) {
+        Param *p = &set->param[i];
+        snprintf(p->name, sizeof p->name, "p%d", i);
+        p->id = (uint32_t)i;
+        p->ndim = 1;
+        p->shape[0] = sizes[i];
+        p->init = INIT_NORMAL;
+        p->init_std = 1.0f;
+        set->pointer[i] = p;
+    }
+}
+
+// Sizes that have bitten somebody: one element, fewer elements than ranks, primes, powers of two.
+static const struct {
+    int n;
+    int64_t sizes[MAX_PARAMS];
+} SETS[] = {
+    {1, {1}}, {1, {3}}, {2, {1, 1}}, {3, {3, 4, 3}}, {1, {8}}, {4, {5, 1, 13, 2}}, {3, {16, 1, 15}}, {2, {7, 31}},
+};
+enum { N_SETS = sizeof SETS / sizeof SETS[0] };
+
+static int64_t sum_sizes(int s)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < SETS[s].n; i++) sum += SETS[s].sizes[i];
+    return sum;
+}
+
+// ---- Arithmetic ----
+
+static void layout_body(const Rank *r, void *arg)
+{
+    bool align = *(bool *)arg;
+    for (int s = 0; s < N_SETS; s++) {
+        for (int world = 1; world <= 8; world++) {
+            Set set;
+            FlatParam flat;
+            int64_t numel = sum_sizes(s), at = 0, want = numel;
+            make_set(&set, SETS[s].n, SETS[s].sizes);
+            while (want % (align ? 4 * world : world) != 0) want++;
+
+            need(flat_layout(&flat, "unit", set.pointer, set.n, world - 1, world, align));
+            check(flat.numel == numel, "numel is %lld, want %lld", (long long)flat.numel, (long long)numel);
+            check(flat.padded == want, "%lld elements on %d ranks%s pad to %lld, want %lld",
+                  (long long)numel, world, align ? " (16-byte shards)" : "", (long long)flat.padded,
+                  (long long)want);
+            check(flat.shard_numel * world == want, "%d shards of %lld do not make %lld", world,
+                  (long long)flat.shard_numel, (long long)want);
+            check(flat.n == set.n && flat.rank == world - 1 && flat.world == world,
+                  "n, rank or world was not written down");
+            for (int i = 0; i < set.n; i++) {
+                check(flat.params[i] == set.pointer[i], "parameter %d is not the one that was given", i);
+                check(flat.offset[i] == at, "parameter %d begins at %lld, want %lld", i,
+                      (long long)flat.offset[i], (long long)at);
+                at += SETS[s].sizes[i];
+            }
+            flat_destroy(&flat);
+        }
+    }
+}
+
+static void layout_pads_to_world(void **state)
+{
+    bool align = false;
+    run_ranks(1, layout_body, &align);
+}
+
+static void layout_aligns_shards(void **state)
+{
+    bool align = true;
+    run_ranks(1, layout_body, &align);
+}
+
+// The handout's example, written out.
+static void example_body(const Rank *r, void *arg)
+{
+    Set set;
+    FlatParam flat;
+    make_set(&set, 3, (int64_t[]){3, 4, 3});
+    need(flat_layout(&flat, "unit", set.pointer, 3, 2, 3, false));
+    check(flat.numel == 10 && flat.padded == 12 && flat.shard_numel == 4,
+          "10 elements on 3 ranks: numel %lld, padded %lld, shard %lld; want 10, 12, 4",
+          (long long)flat.numel, (long long)flat.padded, (long long)flat.shard_numel);
+    check(flat_real(&flat, 0) == 4 && flat_real(&flat, 1) == 4 && flat_real(&flat, 2) == 2,
+          "real elements by rank: %lld, %lld, %lld; want 4, 4, 2", (long long)flat_real(&flat, 0),
+          (long long)flat_real(&flat, 1), (long long)flat_real(&flat, 2));
+    int64_t begin, end, at;
+    flat_slice(&flat, 1, 0, &begin, &end, &at); // parameter 1 is [3, 7): rank 0 has its first element
+    check(begin == 0 && end == 1 && at == 3, "rank 0 holds [%lld, %lld) of parameter 1 at %lld; want "
+          "[0, 1) at 3", (long long)begin, (long long)end, (long long)at);
+    flat_slice(&flat, 1, 1, &begin, &end, &at);
+    check(begin == 1 && end == 4 && at == 0, "rank 1 holds [%lld, %lld) of parameter 1 at %lld; want "
+          "[1, 4) at 0", (long long)begin, (long long)end, (long long)at);
+    flat_destroy(&flat);
+}
+
+static void layout_worked_example(void **state)
+{
+    run_ranks(1, example_body, NULL);
+}
+
+static void refuse_body(const Rank *r, void *arg)
+{
+    Set set;
+    FlatParam flat;
+    int64_t sizes[] = {3, 4};
+    make_set(&set, 2, sizes);
+    const struct {
+        const char *what;
+        int n, rank, world;
+    } bad[] = {
+        {"no parameters", 0, 0, 2}, {"a world of 0", 2, 0, 0},          {"a world of -1", 2, 0, -1},
+        {"rank 2 of 2", 2, 2, 2},   {"rank -1", 2, -1, 2},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        check(flat_layout(&flat, "unit", set.pointer, bad[i].n, bad[i].rank, bad[i].world, false) ==
+                  ERR_ARGUMENT, "%s is not refused with ERR_ARGUMENT", bad[i].what);
+    set.param[1].dtype = DTYPE_BF16;
+    check(flat_layout(&flat, "unit", set.pointer, 2, 0, 2, false) == ERR_ARGUMENT,
+          "a parameter that is not float is not refused");
+    set.param[1].dtype = DTYPE_F32;
+    set.param[0].owner = &set;
+    check(flat_layout(&flat, "unit", set.pointer, 2, 0, 2, false) == ERR_ARGUMENT,
+          "a parameter that another unit owns is not refused");
+    set.param[0].owner = NULL;
+    need(flat_layout(&flat, "unit", set.pointer, 2, 1, 2, false));
+    flat_destroy(&flat);
+}
+
+static void layout_refuses_bad_input(void **state)
+{
+    run_ranks(1, refuse_body, NULL);
+}
+
+// The two tests below count element by element who owns what, and compare.
+static void real_body(const Rank *r, void *arg)
+{
+    for (int s = 0; s < N_SETS; s++) {
+        for (int world = 1; world <= 8; world++) {
+            Set set;
+            FlatParam flat;
+            make_set(&set, SETS[s].n, SETS[s].sizes);
+            need(flat_layout(&flat, "unit", set.pointer, set.n, 0, world, false));
+            for (int rank = 0; rank < world; rank++) {
+                int64_t want = 0;
+                for (int64_t e = 0; e < flat.numel; e++) want += e / flat.shard_numel == rank;
+                check(flat_real(&flat, rank) == want,
+                      "%lld elements on %d ranks: rank %d holds %lld real ones, want %lld",
+                      (long long)flat.numel, world, rank, (long long)flat_real(&flat, rank),
+                      (long long)want);
+            }
+            flat_destroy(&flat);
+        }
+    }
+}
+
+static void real_and_padding_by_rank(void **state)
+{
+    run_ranks(1, real_body, NULL);
+}
+
+static void cover_body(const Rank *r, void *arg)
+{
+    for (int s = 0; s < N_SETS; s++) {
+        for (int world = 1; world <= 8; world++) {
+            Set set;
+            FlatParam flat;
+            make_set(&set, SETS[s].n, SETS[s].sizes);
+            need(flat_layout(&flat, "unit", set.pointer, set.n, 0, world, false));
+            for (int i = 0; i < set.n; i++) {
+                int owners[MAX_NUMEL] = {0};
+                for (int rank = 0; rank < world; rank++) {
+                    int64_t begin = -1, end = -1, at = -1;
+                    flat_slice(&flat, i, rank, &begin, &end, &at);
+                    check(0 <= begin && begin <= end && end <= SETS[s].sizes[i],
+                          "parameter %d of %lld elements, rank %d of %d: slice [%lld, %lld)", i,
+                          (long long)SETS[s].sizes[i], rank, world, (long long)begin, (long long)end);
+                    for (int64_t e = begin; e < end; e++) {
+                        owners[e]++;
+                        int64_t place = rank * flat.shard_numel + at + (e - begin);
+                        check(place == flat.offset[i] + e,
+                              "element %lld of parameter %d lands at %lld of the flat buffer, not at %lld",
+                              (long long)e, i, (long long)place, (long long)(flat.offset[i] + e));
+                    }
+                }
+                for (int64_t e = 0; e < SETS[s].sizes[i]; e++)
+                    check(owners[e] == 1, "element %lld of parameter %d has %d owners in a world of %d",
+                          (long long)e, i, owners[e], world);
+            }
+            flat_destroy(&flat);
+        }
+    }
+}
+
+static void slices_cover_every_element_once(void **state)
+{
+    run_ranks(1, cover_body, NULL);
+}
+
+// ---- Storage ----
+
+static void whole_body(const Rank *r, void *arg)
+{
+    for (int s = 0; s < N_SETS; s++) {
+        Set set;
+        FlatParam flat;
+        make_set(&set, SETS[s].n, SETS[s].sizes);
+        need(flat_layout(&flat, "unit", set.pointer, set.n, r->rank, r->world, false));
+        need(flat_create(&flat, 42, r->stream));
+        check(set.param[0].owner == &flat, "flat_create did not become the parameters' owner");
+
+        float *full = NULL;
+        need_cuda(cudaMalloc((void **)&full, (size_t)flat.padded * sizeof *full));
+        need_nccl(ncclAllGather(flat.shard, full, (size_t)flat.shard_numel, ncclFloat, r->comm,
+                                r->stream));
+        need_cuda(cudaStreamSynchronize(r->stream));
+        float *got = fetch(full, (size_t)flat.padded), *want = calloc((size_t)flat.padded, sizeof *want);
+        for (int i = 0; i < set.n; i++)
+            meta_init_slice(&set.param[i], 42, 0, SETS[s].sizes[i], want + flat.offset[i]);
+        check_equal("the shards side by side, against the whole made at once", got, want,
+                    (size_t)flat.padded);
+        free(got);
+        free(want);
+        need_cuda(cudaFree(full));
+        flat_destroy(&flat);
+        check(set.param[0].owner == NULL, "flat_destroy left the parameters owned");
+    }
+}
+
+static void shards_make_the_whole_model(void **state)
+{
+    for (int world = 1; world <= 8; world++) run_ranks(world, whole_body, NULL);
+}
+
+static void birth_body(const Rank *r, void *arg)
+{
+    for (int s = 0; s < N_SETS; s++) {
+        for (int align = 0; align <= 1; align++) {
+            Set set;
+            FlatParam flat;
+            make_set(&set, SETS[s].n, SETS[s].sizes);
+            need(flat_layout(&flat, "unit", set.pointer, set.n, r->rank, r->world, align));
+            need(flat_create(&flat, 42, r->stream));
+            need_cuda(cudaStreamSynchronize(r->stream));
+            float *shard = fetch(flat.shard, (size_t)flat.shard_numel);
+            float *grad = fetch(flat.shard_grad, (size_t)flat.shard_numel);
+            for (int64_t i = 0; i < flat.shard_numel; i++) {
+                bool padding = r->rank * flat.shard_numel + i >= flat.numel;
+                check(!padding || shard[i] == 0.0f,
+                      "%lld elements: padding element %lld of the shard of %lld is %g, not zero",
+                      (long long)flat.numel, (long long)i, (long long)flat.shard_numel, (double)shard[i]);
+                check(grad[i] == 0.0f, "element %lld of the fresh gradient shard is %g, not zero",
+                      (long long)i, (double)grad[i]);
+            }
+            free(shard);
+            free(grad);
+            flat_destroy(&flat);
+        }
+    }
+}
+
+static void padding_is_zero_at_birth(void **state)
+{
+    for (int world = 1; world <= 8; world++) run_ranks(world, birth_body, NULL);
+}
+
+static void memory_body(const Rank *r, void *arg)
+{
+    Set set;
+    FlatParam flat;
+    int64_t sizes[] = {700001, 3, 300000}; // a million elements, so that a copy of the model would show
+    make_set(&set, 3, sizes);
+    need(flat_layout(&flat, "unit", set.pointer, 3, r->rank, r->world, false));
+    size_t before = gpulog_live_bytes(r->rank);
+    gpulog_reset_peak(r->rank);
+    need(flat_create(&flat, 42, r->stream));
+    need_cuda(cudaStreamSynchronize(r->stream));
+    size_t want = 2 * (size_t)flat.shard_numel * sizeof(float);
+    check(gpulog_live_bytes(r->rank) - before == want, "the flat parameter holds %zu bytes, want %zu: "
+          "a shard and its gradient", gpulog_live_bytes(r->rank) - before, want);
+    check(gpulog_peak_bytes(r->rank) - before == want, "building it took %zu bytes at the peak, want "
+          "%zu: a rank never holds more of the model than its shard",
+          gpulog_peak_bytes(r->rank) - before, want);
+    flat_destroy(&flat);
+    check(gpulog_live_bytes(r->rank) == before, "flat_destroy left %zu bytes",
+          gpulog_live_bytes(r->rank) - before);
+}
+
+static void memory_is_two_shards(void **state)
+{
+    run_ranks(1, memory_body, NULL);
+    run_ranks(4, memory_body, NULL);
+}
+
+static void attach_body(const Rank *r, void *arg)
+{
+    Set set;
+    FlatParam flat;
+    int64_t sizes[] = {3, 4, 3};
+    float *full = NULL;
+    make_set(&set, 3, sizes);
+    need(flat_layout(&flat, "unit", set.pointer, 3, r->rank, r->world, false));
+    need(flat_create(&flat, 42, r->stream));
+    check(set.param[0].data == NULL && set.param[0].grad == NULL,
+          "a parameter has data before anything was gathered");
+    need_cuda(cudaMalloc((void **)&full, (size_t)flat.padded * sizeof *full));
+    uint64_t log = gpulog_length();
+    flat_attach(&flat, full);
+    flat_attach_grad(&flat, full);
+    for (int i = 0; i < 3; i++)
+        check(set.param[i].data == full + flat.offset[i] && set.param[i].grad == full + flat.offset[i],
+              "parameter %d is no view of the buffer at its offset %lld", i, (long long)flat.offset[i]);
+    flat_attach(&flat, NULL);
+    flat_attach_grad(&flat, NULL);
+    for (int i = 0; i < 3; i++)
+        check(set.param[i].data == NULL && set.param[i].grad == NULL,
+              "parameter %d keeps a pointer after flat_attach with NULL", i);
+    check(gpulog_length() == log, "attaching a view must not allocate or copy anything");
+    need_cuda(cudaFree(full));
+    flat_destroy(&flat);
+}
+
+static void attach_gives_views(void **state)
+{
+    run_ranks(3, attach_body, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(layout_pads_to_world),
+    cmocka_unit_test(layout_worked_example),
+    cmocka_unit_test(layout_aligns_shards),
+    cmocka_unit_test(layout_refuses_bad_input),
+    cmocka_unit_test(real_and_padding_by_rank),
+    cmocka_unit_test(slices_cover_every_element_once),
+    cmocka_unit_test(shards_make_the_whole_model),
+    cmocka_unit_test(padding_is_zero_at_birth),
+    cmocka_unit_test(memory_is_two_shards),
+    cmocka_unit_test(attach_gives_views),
+};
+SUITE_MAIN("flat_param", tests)

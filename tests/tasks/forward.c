@@ -1,0 +1,351 @@
+/* Task 3, forward: parameters are whole while their unit runs, in order, and no longer.
+ */
+#include "fsdp.h"
+#include "harness.h"
+#include "kernels.h"
+#include "training.h"
+
+#include <stdlib.h>
+
+// The first block of a sharded MLP, and the model around it.
+static FsdpUnit *first_unit(Sharded *s)
+{
+    return fsdp_unit(s->model->children[0]);
+}
+
+// Whether the unit's whole parameter holds the initial values, read on the compute stream's order.
+static void check_whole(const FsdpUnit *unit)
+{
+    const FlatParam *flat = &unit->flat;
+    float *want = calloc((size_t)flat->padded, sizeof *want);
+    for (int i = 0; i < flat->n; i++)
+        meta_init_slice(flat->params[i], TEST_OPTIONS.seed, 0, meta_numel(flat->params[i]),
+                        want + flat->offset[i]);
+    need_cuda(cudaStreamSynchronize(unit->ctx->compute));
+    need_cuda(cudaStreamSynchronize(unit->ctx->gather));
+    float *got = fetch(flat->full, (size_t)flat->padded);
+    check_equal("the gathered flat parameter", got, want, (size_t)flat->padded);
+    free(got);
+    free(want);
+}
+
+static void gather_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    for (int i = 0; i < s.model->n_children - 1; i++) {
+        FsdpUnit *unit = fsdp_unit(s.model->children[i]);
+        need(fsdp_unshard(unit));
+        need(fsdp_wait(unit));
+        check(unit->flat.full != NULL, "the unit has no whole parameter after unshard and wait");
+        check_whole(unit);
+        for (int j = 0; j < unit->flat.n; j++)
+            check(unit->flat.params[j]->data == unit->flat.full + unit->flat.offset[j],
+                  "%s does not point into the gathered buffer", unit->flat.params[j]->name);
+        need(fsdp_reshard(unit));
+    }
+    sharded_destroy(&s);
+}
+
+static void unshard_gathers_the_whole(void **state)
+{
+    for (int world = 1; world <= 8; world++) run_ranks(world, gather_body, NULL);
+}
+
+static void alias_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    FsdpUnit *unit = first_unit(&s);
+    size_t live = gpulog_live_bytes(r->rank);
+    uint64_t log = gpulog_length();
+    need(fsdp_unshard(unit));
+    need(fsdp_wait(unit));
+    check(unit->flat.full == unit->flat.shard, "with one rank the whole parameter must be the shard");
+    check(gpulog_live_bytes(r->rank) == live, "with one rank unshard allocated %zu bytes",
+          gpulog_live_bytes(r->rank) - live);
+    need(fsdp_reshard(unit));
+    need(fsdp_release_gather(&s.ctx));
+    check(log_count(GPU_ALL_GATHER, log) == 0, "with one rank there is nothing to gather");
+    check(log_count(GPU_COPY, log) == 0, "with one rank there is nothing to copy");
+    check(log_count(GPU_FREE, log) == 0, "reshard freed a buffer that is the shard itself");
+    check(unit->flat.shard != NULL && unit->flat.full == NULL, "reshard must let go of full, not of "
+          "shard");
+    sharded_destroy(&s);
+}
+
+static void world_of_one_aliases(void **state)
+{
+    run_ranks(1, alias_body, NULL);
+}
+
+// A kernel on the compute stream that reads the whole parameter, as a layer would.
+static void read_whole(const FsdpUnit *unit)
+{
+    float *out = NULL;
+    size_t n = (size_t)unit->flat.numel;
+    cudaStream_t compute = unit->ctx->compute;
+    need_cuda(cudaMallocAsync((void **)&out, n * sizeof *out, compute));
+    need_cuda(kernel_sum2(out, unit->flat.full, unit->flat.full, n, compute));
+    need_cuda(cudaFreeAsync(out, compute));
+}
+
+static void order_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    FsdpUnit *unit = first_unit(&s);
+    need_cuda(cudaDeviceSynchronize());
+    uint64_t log = gpulog_length();
+
+    need(fsdp_unshard(unit));
+    need(fsdp_wait(unit));
+    read_whole(unit);
+    int64_t gather = log_find(GPU_ALL_GATHER, NULL, log);
+    int64_t kernel = log_find(GPU_KERNEL, "kernel_sum2", log);
+    GpuLogEntry entry;
+    check(gather >= 0, "unshard queued no all-gather");
+    check(gpulog_get((uint64_t)gather, &entry) && entry.stream == s.ctx.gather,
+          "the all-gather must be queued on ctx->gather");
+    check(log_ordered((uint64_t)gather, (uint64_t)kernel),
+          "a kernel on the compute stream may run before the all-gather is done: after fsdp_wait nothing "
+          "orders the two");
+    check(host_waits(log) == 0, "the host waited for the device: a stream must wait, not the host");
+    need(fsdp_reshard(unit));
+    need(fsdp_release_gather(&s.ctx));
+    check_no_race(log);
+    sharded_destroy(&s);
+}
+
+static void wait_orders_compute_behind_gather(void **state)
+{
+    run_ranks(2, order_body, NULL);
+    run_ranks(5, order_body, NULL);
+}
+
+static void free_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    FsdpUnit *unit = first_unit(&s);
+    size_t live = gpulog_live_bytes(r->rank);
+    need_cuda(cudaDeviceSynchronize());
+    uint64_t log = gpulog_length();
+
+    need(fsdp_unshard(unit));
+    need(fsdp_wait(unit));
+    read_whole(unit);
+    need(fsdp_reshard(unit));
+    uint64_t released = gpulog_length();
+    need(fsdp_release_gather(&s.ctx));
+    check(gpulog_live_bytes(r->rank) == live, "after reshard and release %zu bytes of the whole parameter "
+          "are still there", gpulog_live_bytes(r->rank) - live);
+    int64_t freed = log_find(GPU_FREE, NULL, released);
+    int64_t kernel = log_find(GPU_KERNEL, "kernel_sum2", log);
+    GpuLogEntry entry;
+    check(freed >= 0, "fsdp_release_gather freed nothing");
+    check(gpulog_get((uint64_t)freed, &entry) && entry.stream == s.ctx.gather,
+          "the buffer must be freed on the stream that allocated it, ctx->gather");
+    check(log_ordered((uint64_t)kernel, (uint64_t)freed),
+          "the buffer may be freed while a kernel on the compute stream still reads it");
+    check(host_waits(log) == 0, "the host waited for the device: a stream must wait, not the host");
+    check_no_race(log);
+    need(fsdp_release_gather(&s.ctx));
+    check(log_count(GPU_FREE, (uint64_t)freed + 1) == 0, "a second release freed something again");
+
+    // One slot: retiring a second buffer lets the first one go.
+    FsdpUnit *second = fsdp_unit(s.model->children[1]);
+    need(fsdp_unshard(unit));
+    need(fsdp_wait(unit));
+    need(fsdp_unshard(second));
+    need(fsdp_wait(second));
+    need(fsdp_reshard(unit));
+    need(fsdp_reshard(second));
+    need(fsdp_release_gather(&s.ctx));
+    check(gpulog_live_bytes(r->rank) == live, "of two resharded buffers %zu bytes are lost",
+          gpulog_live_bytes(r->rank) - live);
+    sharded_destroy(&s);
+}
+
+static void reshard_frees_behind_compute(void **state)
+{
+    run_ranks(2, free_body, NULL);
+    run_ranks(3, free_body, NULL);
+}
+
+static void states_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    FsdpUnit *unit = first_unit(&s);
+    FlatParam *flat = &unit->flat;
+
+    check(flat->state == FLAT_SHARDED && flat->params[0]->data == NULL, "a new unit must be sharded");
+    check(fsdp_wait(unit) == ERR_ARGUMENT, "waiting for a unit that nobody unshards must be an error");
+    uint64_t log = gpulog_length();
+    need(fsdp_reshard(unit));
+    check(gpulog_length() == log, "resharding a sharded unit must do nothing");
+
+    need(fsdp_unshard(unit));
+    check(flat->state == FLAT_UNSHARDING, "after unshard the state must be FLAT_UNSHARDING");
+    log = gpulog_length();
+    need(fsdp_unshard(unit));
+    check(gpulog_length() == log, "unsharding a second time must do nothing");
+    need(fsdp_reshard(unit));
+    check(flat->state == FLAT_UNSHARDING, "reshard must do nothing before anybody waited");
+    need(fsdp_wait(unit));
+    check(flat->state == FLAT_UNSHARDED, "after wait the state must be FLAT_UNSHARDED");
+    log = gpulog_length();
+    need(fsdp_wait(unit));
+    check(gpulog_length() == log, "waiting a second time must do nothing");
+    need(fsdp_reshard(unit));
+    check(flat->state == FLAT_SHARDED, "after reshard the state must be FLAT_SHARDED");
+    check(flat->full == NULL && flat->params[0]->data == NULL,
+          "after reshard the parameters still point into the buffer");
+    sharded_destroy(&s);
+}
+
+static void states_move_in_order(void **state)
+{
+    run_ranks(1, states_body, NULL);
+    run_ranks(3, states_body, NULL);
+}
+
+static void keep_body(const Rank *r, void *arg)
+{
+    for (int reshard = 0; reshard <= 1; reshard++) {
+        Spec spec = spec_mlp(4);
+        Sharded s;
+        FsdpOptions options = TEST_OPTIONS;
+        options.reshard_after_forward = reshard;
+        sharded_create(&s, &spec, &options, NULL, r);
+        Batch batch = batch_create(&spec, 1);
+        uint64_t log = gpulog_length();
+        forward_batch(&spec, &s.run, s.model, &batch);
+        FlatState want = reshard ? FLAT_SHARDED : FLAT_UNSHARDED;
+        for (int i = 0; i < s.model->n_children - 1; i++)
+            check(fsdp_unit(s.model->children[i])->flat.state == want,
+                  "reshard_after_forward is %s, but unit %s is %s after the forward",
+                  reshard ? "true" : "false", s.model->children[i]->name,
+                  reshard ? "still whole" : "not whole");
+        check(fsdp_unit(s.model)->flat.state == want, "the root does not follow its options");
+
+        // A second forward gathers again only what is not there.
+        uint64_t again = gpulog_length();
+        uint64_t gathers = log_count(GPU_ALL_GATHER, log);
+        check(gathers == (uint64_t)s.model->n_children, "a forward of %d units made %llu all-gathers",
+              s.model->n_children, (unsigned long long)gathers);
+        forward_batch(&spec, &s.run, s.model, &batch);
+        check(log_count(GPU_ALL_GATHER, again) == (reshard ? gathers : 0),
+              "reshard_after_forward is %s: the second forward made %llu all-gathers",
+              reshard ? "true" : "false", (unsigned long long)log_count(GPU_ALL_GATHER, again));
+        batch_destroy(&batch);
+        sharded_destroy(&s);
+    }
+}
+
+static void keeps_when_told_to(void **state)
+{
+    run_ranks(2, keep_body, NULL);
+}
+
+// All-gather i+1 must be free to run while the compute of unit i does: its buffer goes later. [Note: free
+// late] The forward began at log entry `first`.
+static void check_overlap(uint64_t first)
+{
+    int gathers = 0;
+    int64_t product = -1; // the matrix product queued last: it belongs to the unit before
+    GpuLogEntry entry;
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        if (!gpulog_get(i, &entry)) continue;
+        if (entry.op == GPU_BLAS) product = (int64_t)i;
+        if (entry.op != GPU_ALL_GATHER) continue;
+        check(gathers < 2 || product >= 0, "no layer ran between the all-gathers of two units");
+        check(product < 0 || !log_ordered((uint64_t)product, i),
+              "all-gather number %d of the forward waits for the compute of the unit before it: the two "
+              "cannot overlap", gathers);
+        gathers++;
+    }
+}
+
+// The whole forward through the hooks: order, the shards that the optimizer wrote, overlap.
+static void hooks_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(5);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    Batch batch = batch_create(&spec, 1);
+    need_cuda(cudaDeviceSynchronize());
+    uint64_t log = gpulog_length(), last = log;
+    for (int step = 0; step < 2; step++) {
+        // What an optimizer does: it writes every shard on the compute stream.
+        need(fsdp_sgd_step(s.model, &s.ctx, 0.125f, 0.0f));
+        last = gpulog_length();
+        forward_batch(&spec, &s.run, s.model, &batch);
+    }
+    check(host_waits(log) == 0, "the host waited for the device during a forward");
+    check_no_race(log);
+    check(s.ctx.n_order == s.model->n_children,
+          "a forward of %d units wrote down %d of them in ctx->order", s.model->n_children, s.ctx.n_order);
+    check(s.ctx.order[0] == fsdp_unit(s.model), "the root must be the first of ctx->order");
+    for (int i = 1; i < s.ctx.n_order; i++)
+        check(s.ctx.order[i] == fsdp_unit(s.model->children[i - 1]) && s.ctx.order[i]->place == i,
+              "place %d of ctx->order is not the unit that the forward met there", i);
+
+    check_overlap(last);
+    batch_destroy(&batch);
+    sharded_destroy(&s);
+}
+
+static void hooks_gather_in_order(void **state)
+{
+    run_ranks(2, hooks_body, NULL);
+    run_ranks(4, hooks_body, NULL);
+}
+
+static void peak_body(const Rank *r, void *arg)
+{
+    const int depths[] = {4, 12};
+    for (int i = 0; i < 2; i++) {
+        Spec spec = spec_mlp(depths[i]);
+        size_t activations = activation_bytes(&spec, r, false);
+        Sharded s;
+        sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+        Batch batch = batch_create(&spec, 1);
+        size_t live = gpulog_live_bytes(r->rank);
+        gpulog_reset_peak(r->rank);
+        forward_batch(&spec, &s.run, s.model, &batch);
+        // The root is whole all the time; of the others, the largest two.
+        size_t bound = live + activations + whole_bytes(fsdp_unit(s.model)) +
+                       2 * whole_bytes(fsdp_unit(s.model->children[1]));
+        check(gpulog_peak_bytes(r->rank) <= bound,
+              "a forward of %d layers took %zu bytes at its peak, %zu more than shards, activations, the "
+              "root and two units", depths[i], gpulog_peak_bytes(r->rank),
+              gpulog_peak_bytes(r->rank) - bound);
+        batch_destroy(&batch);
+        sharded_destroy(&s);
+    }
+}
+
+static void peak_is_two_units(void **state)
+{
+    run_ranks(2, peak_body, NULL);
+    run_ranks(4, peak_body, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(unshard_gathers_the_whole),
+    cmocka_unit_test(world_of_one_aliases),
+    cmocka_unit_test(wait_orders_compute_behind_gather),
+    cmocka_unit_test(reshard_frees_behind_compute),
+    cmocka_unit_test(states_move_in_order),
+    cmocka_unit_test(keeps_when_told_to),
+    cmocka_unit_test(hooks_gather_in_order),
+    cmocka_unit_test(peak_is_two_units),
+};
+SUITE_MAIN("forward", tests)

@@ -1,0 +1,336 @@
+/* Task 1, meta init: counting without storage, and initial values that any rank can make in part.
+ */
+#include "fsdp.h"
+#include "harness.h"
+#include "training.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static Param make_param(int ndim, const int64_t *shape, InitKind init, float std, uint32_t id)
+{
+    Param p = {.name = "test.weight", .id = id, .ndim = ndim, .init = init, .init_std = std};
+    for (int i = 0; i < ndim; i++) p.shape[i] = shape[i];
+    return p;
+}
+
+static Param normal_param(int64_t numel, uint32_t id)
+{
+    return make_param(1, &numel, INIT_NORMAL, 0.5f, id);
+}
+
+// ---- Counting ----
+
+static void count_body(const Rank *r, void *arg)
+{
+    const struct {
+        int ndim;
+        int64_t shape[4];
+        int64_t want;
+    } table[] = {
+        {1, {7}, 7},
+        {2, {3, 5}, 15},
+        {4, {2, 3, 5, 7}, 210},
+        {2, {50257, 1024}, 51463168},
+        {3, {4096, 4096, 1000}, 16777216000}, // does not fit in 32 bits
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        Param p = make_param(table[i].ndim, table[i].shape, INIT_ZERO, 0.0f, 0);
+        check(meta_numel(&p) == table[i].want, "meta_numel of shape number %zu gives %lld, want %lld",
+              i, (long long)meta_numel(&p), (long long)table[i].want);
+    }
+
+    // The models of the GPT-2 paper, as released: the weights tied, position embeddings of 1024.
+    const struct {
+        Gpt2Config config;
+        int64_t want;
+    } models[] = {
+        {{50257, 1024, 12, 12, 768}, 124439808},
+        {{50257, 1024, 24, 16, 1024}, 354823168},
+    };
+    size_t before = gpulog_live_bytes(r->rank);
+    for (size_t i = 0; i < 2; i++) {
+        Module *model = gpt2_create(&models[i].config);
+        check(model != NULL, "gpt2_create failed");
+        check(meta_count(model) == models[i].want, "GPT-2 of %d layers: meta_count gives %lld, want %lld",
+              models[i].config.layers, (long long)meta_count(model), (long long)models[i].want);
+        check(meta_bytes(model) == 4 * models[i].want, "GPT-2 of %d layers: meta_bytes gives %lld",
+              models[i].config.layers, (long long)meta_bytes(model));
+        module_destroy(model);
+    }
+    check(gpulog_live_bytes(r->rank) == before, "counting a model on meta took device memory");
+}
+
+static void counts_elements(void **state)
+{
+    run_ranks(1, count_body, NULL);
+}
+
+static void walk_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_gpt2(2);
+    Module *model = spec_create(&spec);
+    Param *params[64];
+    int n = meta_params(model, NULL, 0);
+    // wte, wpe; a block: ln_1 2, attn 4, ln_2 2, mlp 4; ln_f 2; the head is tied to wte.
+    check(n == 2 + 2 * 12 + 2, "GPT-2 of 2 layers: meta_params finds %d parameters, want 28", n);
+    memset(params, 0, sizeof params);
+    check(meta_params(model, params, 64) == n, "meta_params gives another number with a place for them");
+    for (int i = 0; i < n; i++) {
+        check(params[i] != NULL, "meta_params left place %d empty", i);
+        check(params[i]->id == (uint32_t)i,
+              "meta_params: place %d holds %s, which the walk meets at place %u", i, params[i]->name,
+              params[i]->id);
+    }
+    memset(params, 0, sizeof params);
+    check(meta_params(model, params, 3) == n, "meta_params must count beyond max");
+    check(params[2] != NULL && params[3] == NULL, "meta_params wrote to a place at or beyond max");
+    check(meta_params(model->children[1], NULL, 0) == 12, "block h.0 alone has 12 parameters, not %d",
+          meta_params(model->children[1], NULL, 0));
+    module_destroy(model);
+}
+
+static void walks_each_parameter_once(void **state)
+{
+    run_ranks(1, walk_body, NULL);
+}
+
+// ---- The generator ----
+
+// Known answers published with the generator (Random123, tests/kat_vectors, philox4x32 10 rounds).
+static void philox_body(const Rank *r, void *arg)
+{
+    static const struct {
+        uint32_t counter[4], key[2], want[4];
+    } table[] = {
+        {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+        {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+         {0xffffffff, 0xffffffff},
+         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+         {0xa4093822, 0x299f31d0},
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+    };
+    for (size_t i = 0; i < 3; i++) {
+        uint32_t out[4];
+        philox4x32_10(table[i].counter, table[i].key, out);
+        for (int j = 0; j < 4; j++)
+            check(out[j] == table[i].want[j], "known answer %zu, word %d: got %08x, want %08x", i, j,
+                  out[j], table[i].want[j]);
+    }
+}
+
+static void philox_known_answers(void **state)
+{
+    run_ranks(1, philox_body, NULL);
+}
+
+static void slices_body(const Rank *r, void *arg)
+{
+    enum { N = 1003 };
+    static float whole[N], part[N];
+    Param p = normal_param(N, 3);
+    meta_init_slice(&p, 42, 0, N, whole);
+
+    // Every cut into equal slices, and slices that begin and end at every place of a block.
+    for (int64_t length = 1; length <= N; length = length < 12 ? length + 1 : length * 2 - 5) {
+        for (int64_t begin = 0; begin < N; begin += length) {
+            int64_t end = begin + length < N ? begin + length : N;
+            meta_init_slice(&p, 42, begin, end, part + begin);
+        }
+        check_equal("a parameter made in slices, against the same made at once", part, whole, N);
+        memset(part, 0xFF, sizeof part);
+    }
+
+    // The words behind an element are those the contract names: checked in double, where the formula is
+    // written out again.
+    for (uint32_t i = 0; i < N; i++) {
+        uint32_t counter[4] = {i / 4, 0, 3, 0}, key[2] = {42, 0}, w[4];
+        philox4x32_10(counter, key, w);
+        uint32_t a = w[i % 4 / 2 * 2], b = w[i % 4 / 2 * 2 + 1];
+        double radius = sqrt(-2.0 * log(((a >> 8) + 1) * 0x1p-24));
+        double angle = 2.0 * acos(-1.0) * (b >> 8) * 0x1p-24;
+        double want = 0.5 * radius * (i % 2 == 0 ? cos(angle) : sin(angle));
+        check(fabs(whole[i] - want) < 2e-6, "element %u is %.8g, but its words give %.8g", i,
+              (double)whole[i], want);
+    }
+
+    // Another seed, its high word alone, or another parameter: other values.
+    const struct {
+        uint64_t seed;
+        uint32_t id;
+    } others[] = {{43, 3}, {42 + (1ull << 32), 3}, {42, 4}};
+    for (size_t i = 0; i < 3; i++) {
+        int same = 0;
+        Param q = normal_param(N, others[i].id);
+        meta_init_slice(&q, others[i].seed, 0, N, part);
+        for (int j = 0; j < N; j++) same += part[j] == whole[j];
+        check(same < N / 100, "seed %llu, parameter %u: %d of %d values are those of seed 42, "
+              "parameter 3", (unsigned long long)others[i].seed, others[i].id, same, N);
+    }
+
+    // Far beyond 2³²: the block number needs both words of the counter.
+    float near[4], far[4];
+    Param huge = normal_param((int64_t)1 << 40, 3);
+    meta_init_slice(&huge, 42, 0, 4, near);
+    meta_init_slice(&huge, 42, (int64_t)1 << 36, ((int64_t)1 << 36) + 4, far);
+    check(memcmp(near, far, sizeof near) != 0,
+          "element 2^36 repeats element 0: the block number lost its high word");
+}
+
+static void slices_agree_with_whole(void **state)
+{
+    run_ranks(1, slices_body, NULL);
+}
+
+static void constants_body(const Rank *r, void *arg)
+{
+    float out[9];
+    int64_t shape = 100;
+    Param zero = make_param(1, &shape, INIT_ZERO, 0.0f, 0), one = make_param(1, &shape, INIT_ONE, 0, 1);
+    Param normal = normal_param(100, 2);
+    const Param *all[] = {&zero, &one, &normal};
+
+    for (int i = 0; i < 3; i++) {
+        for (int j = 0; j < 9; j++) out[j] = 77.0f;
+        meta_init_slice(all[i], 1, 13, 13, out);
+        check(out[0] == 77.0f, "an empty slice wrote an element");
+        meta_init_slice(all[i], 1, 93, 100, out + 1);
+        check(out[0] == 77.0f && out[8] == 77.0f, "a slice of 7 elements wrote outside of its 7 places");
+    }
+    meta_init_slice(&zero, 1, 90, 99, out);
+    for (int j = 0; j < 9; j++) check(out[j] == 0.0f, "INIT_ZERO gives %g", (double)out[j]);
+    meta_init_slice(&one, 1, 90, 99, out);
+    for (int j = 0; j < 9; j++) check(out[j] == 1.0f, "INIT_ONE gives %g", (double)out[j]);
+}
+
+static void slice_of_nothing_and_constants(void **state)
+{
+    run_ranks(1, constants_body, NULL);
+}
+
+static void moments_body(const Rank *r, void *arg)
+{
+    enum { N = 400000 };
+    float *x = malloc(N * sizeof *x);
+    Param p = normal_param(N, 7);
+    double sum = 0.0, squares = 0.0, next = 0.0;
+    int within = 0;
+    check(x != NULL, "no memory");
+    meta_init_slice(&p, 5, 0, N, x);
+    for (int i = 0; i < N; i++) {
+        check(isfinite(x[i]), "element %d is %g", i, (double)x[i]);
+        sum += x[i];
+        squares += (double)x[i] * x[i];
+        if (i > 0) next += (double)x[i] * x[i - 1];
+        within += fabsf(x[i]) < 0.5f;
+    }
+    // Bounds of five standard errors: chance alone passes them once in a million seeds, and the seed is fixed.
+    double error = 5.0 / sqrt(N);
+    check(fabs(sum / N) < 0.5 * error, "the mean is %g, want 0", sum / N);
+    check(fabs(squares / N / 0.25 - 1.0) < error * sqrt(2.0), "the variance is %g, want 0.25", squares / N);
+    check(fabs(next / N / 0.25) < error, "neighbours correlate: %g", next / N / 0.25);
+    check(fabs((double)within / N - 0.682689) < error, "%g of the values lie within one standard "
+          "deviation, want 0.6827", (double)within / N);
+    free(x);
+}
+
+static void normal_has_right_moments(void **state)
+{
+    run_ranks(1, moments_body, NULL);
+}
+
+// ---- The whole model on one GPU ----
+
+// Every parameter of the model holds its initial values, and a zero gradient.
+static void check_materialized(Module *model, uint64_t seed)
+{
+    Param *params[64];
+    int n = meta_params(model, params, 64);
+    for (int i = 0; i < n; i++) {
+        size_t numel = (size_t)meta_numel(params[i]);
+        float *want = malloc(numel * sizeof *want);
+        check(params[i]->data != NULL && params[i]->grad != NULL, "%s has no storage", params[i]->name);
+        float *data = fetch(params[i]->data, numel), *grad = fetch(params[i]->grad, numel);
+        meta_init_slice(params[i], seed, 0, (int64_t)numel, want);
+        check_equal(params[i]->name, data, want, numel);
+        memset(want, 0, numel * sizeof *want);
+        check_equal("a fresh gradient", grad, want, numel);
+        free(want);
+        free(data);
+        free(grad);
+    }
+}
+
+static void materialize_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_gpt2(1);
+    Module *model = spec_create(&spec);
+    size_t before = gpulog_live_bytes(r->rank);
+    need(meta_materialize(model, 42, r->stream));
+    need_cuda(cudaStreamSynchronize(r->stream));
+    size_t took = gpulog_live_bytes(r->rank) - before;
+    check(took == 8 * (size_t)meta_count(model),
+          "data and gradients of %lld elements take %zu bytes, want %zu", (long long)meta_count(model),
+          took, 8 * (size_t)meta_count(model));
+    check_materialized(model, 42);
+    check(meta_materialize(model, 42, r->stream) == ERR_ARGUMENT,
+          "materialising a model twice must be refused: the first storage would be lost");
+    check_materialized(model, 42);
+    meta_release(model);
+    check(gpulog_live_bytes(r->rank) == before, "meta_release left %zu bytes on the device",
+          gpulog_live_bytes(r->rank) - before);
+    module_destroy(model);
+}
+
+static void materialize_allocates_and_fills(void **state)
+{
+    run_ranks(1, materialize_body, NULL);
+}
+
+static void failure_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_gpt2(3);
+    Module *model = spec_create(&spec);
+    size_t free_bytes = 0, total = 0;
+    void *ballast = NULL;
+    // Leave room for half of the model.
+    need_cuda(cudaMemGetInfo(&free_bytes, &total));
+    need_cuda(cudaMalloc(&ballast, free_bytes - 4 * (size_t)meta_count(model)));
+    size_t before = gpulog_live_bytes(r->rank);
+
+    check(meta_materialize(model, 42, r->stream) != OK,
+          "a model larger than the device was materialised without an error");
+    check(gpulog_live_bytes(r->rank) == before,
+          "after running out of memory %zu bytes stay allocated: the device is lost for another try",
+          gpulog_live_bytes(r->rank) - before);
+    Param *params[64];
+    int n = meta_params(model, params, 64);
+    for (int i = 0; i < n; i++)
+        check(params[i]->data == NULL && params[i]->grad == NULL,
+              "%s keeps a pointer to memory that is gone", params[i]->name);
+
+    need_cuda(cudaFree(ballast));
+    need(meta_materialize(model, 42, r->stream));
+    check_materialized(model, 42);
+    meta_release(model);
+    module_destroy(model);
+}
+
+static void materialize_frees_on_failure(void **state)
+{
+    run_ranks(1, failure_body, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(counts_elements),
+    cmocka_unit_test(walks_each_parameter_once),
+    cmocka_unit_test(philox_known_answers),
+    cmocka_unit_test(slices_agree_with_whole),
+    cmocka_unit_test(slice_of_nothing_and_constants),
+    cmocka_unit_test(normal_has_right_moments),
+    cmocka_unit_test(materialize_allocates_and_fills),
+    cmocka_unit_test(materialize_frees_on_failure),
+};
+SUITE_MAIN("meta_init", tests)

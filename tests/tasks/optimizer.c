@@ -1,0 +1,347 @@
+/* Task 5, optimizer: each rank steps its shard, padding stays zero, and the norm is everybody's.
+ */
+#include "fsdp.h"
+#include "harness.h"
+#include "training.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_FLAT = 16 };
+
+// A gradient for every flat parameter of the model: element i of the whole buffer is whole(i), the same on
+// every rank; the padding gets `padding`.
+static float whole(int64_t i)
+{
+    return (float)(i % 11 - 5) / 4.0f;
+}
+
+static void set_gradients(Sharded *s, float padding)
+{
+    FlatParam *flat[MAX_FLAT];
+    int n = fsdp_flat_params(s->model, flat, MAX_FLAT);
+    for (int k = 0; k < n; k++) {
+        float *host = malloc((size_t)flat[k]->shard_numel * sizeof *host);
+        for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
+            int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
+            host[i] = place < flat[k]->numel ? whole(place) : padding;
+        }
+        need_cuda(cudaDeviceSynchronize());
+        send_to(flat[k]->shard_grad, host, (size_t)flat[k]->shard_numel);
+        free(host);
+    }
+}
+
+static float *fetch_shard(const Sharded *s, const FlatParam *flat)
+{
+    need_cuda(cudaStreamSynchronize(s->ctx.compute));
+    return fetch(flat->shard, (size_t)flat->shard_numel);
+}
+
+// ---- AdamW ----
+
+static void formula_body(const Rank *r, void *arg)
+{
+    enum { STEPS = 5 };
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    FlatParam *flat[MAX_FLAT];
+    AdamWConfig c = {.lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.5f};
+    sharded_create(&s, &spec, &TEST_OPTIONS, &c, r);
+    int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
+    float *start[MAX_FLAT];
+    for (int k = 0; k < n; k++) start[k] = fetch_shard(&s, flat[k]);
+    for (int t = 1; t <= STEPS; t++) {
+        set_gradients(&s, 0.0f);
+        need(fsdp_adamw_step(&s.adamw));
+    }
+    check(s.adamw.t == STEPS, "after %d steps the count t is %d", STEPS, s.adamw.t);
+
+    // The same in double, element by element (Loshchilov & Hutter 2019, algorithm 2).
+    for (int k = 0; k < n; k++) {
+        float *got = fetch_shard(&s, flat[k]);
+        for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
+            int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
+            double g = place < flat[k]->numel ? whole(place) : 0.0;
+            double p = start[k][i], m = 0.0, v = 0.0;
+            for (int t = 1; t <= STEPS; t++) {
+                p -= (double)c.lr * (double)c.weight_decay * p;
+                m = (double)c.beta1 * m + (1.0 - (double)c.beta1) * g;
+                v = (double)c.beta2 * v + (1.0 - (double)c.beta2) * g * g;
+                double m_hat = m / (1.0 - pow((double)c.beta1, t));
+                double v_hat = v / (1.0 - pow((double)c.beta2, t));
+                p -= (double)c.lr * m_hat / (sqrt(v_hat) + (double)c.eps);
+            }
+            // Five steps of rounding in float: a few units in the last place of the parameter and the step.
+            check(fabs(got[i] - p) <= 2e-6 * (fabs(p) + (double)c.lr),
+                  "unit %s, element %lld of the shard: after %d steps %.9g, the formula gives %.9g",
+                  flat[k]->name, (long long)i, STEPS, (double)got[i], p);
+        }
+        free(got);
+        free(start[k]);
+    }
+    sharded_destroy(&s);
+}
+
+static void adamw_follows_the_formula(void **state)
+{
+    run_ranks(1, formula_body, NULL);
+    run_ranks(3, formula_body, NULL);
+}
+
+static void moments_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(4);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    size_t live = gpulog_live_bytes(r->rank);
+    size_t want = 8 * (size_t)sharded_padded(&s) / (size_t)r->world;
+    need(fsdp_adamw_create(&s.adamw, s.model, &s.ctx, &TEST_ADAMW));
+    check(gpulog_live_bytes(r->rank) - live == want,
+          "AdamW's state takes %zu bytes on this rank, want 8 bytes for each element of its shards: %zu",
+          gpulog_live_bytes(r->rank) - live, want);
+    set_gradients(&s, 0.0f);
+    need(fsdp_adamw_step(&s.adamw));
+    check(gpulog_live_bytes(r->rank) - live == want, "a step left %zu bytes behind",
+          gpulog_live_bytes(r->rank) - live - want);
+    fsdp_adamw_destroy(&s.adamw);
+    check(gpulog_live_bytes(r->rank) == live, "fsdp_adamw_destroy left %zu bytes behind",
+          gpulog_live_bytes(r->rank) - live);
+    sharded_destroy(&s);
+}
+
+static void moments_are_shard_sized(void **state)
+{
+    run_ranks(1, moments_body, NULL);
+    run_ranks(4, moments_body, NULL);
+    run_ranks(7, moments_body, NULL);
+}
+
+static void padding_body(const Rank *r, void *arg)
+{
+    for (int align = 0; align <= 1; align++) {
+        Spec spec = spec_mlp(3);
+        Sharded s;
+        FsdpOptions options = TEST_OPTIONS;
+        options.align_shards = align;
+        sharded_create(&s, &spec, &options, &TEST_ADAMW, r);
+        FlatParam *flat[MAX_FLAT];
+        int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
+        for (int step = 0; step < 3; step++) {
+            // Dirt where no gradient should be: the step must not let it into the parameters.
+            set_gradients(&s, 3.0f);
+            if (step == 2)
+                need(fsdp_sgd_step(s.model, &s.ctx, 0.5f, 0.25f));
+            else
+                need(fsdp_adamw_step(&s.adamw));
+            for (int k = 0; k < n; k++) {
+                float *shard = fetch_shard(&s, flat[k]);
+                for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
+                    bool padding = flat[k]->rank * flat[k]->shard_numel + i >= flat[k]->numel;
+                    check(!padding || shard[i] == 0.0f,
+                          "after step %d (%s) padding element %lld of unit %s is %g, not zero", step,
+                          step == 2 ? "SGD" : "AdamW", (long long)i, flat[k]->name, (double)shard[i]);
+                }
+                free(shard);
+            }
+        }
+        sharded_destroy(&s);
+    }
+}
+
+static void padding_stays_zero(void **state)
+{
+    for (int world = 2; world <= 8; world++) run_ranks(world, padding_body, NULL);
+}
+
+// ---- Gradients ----
+
+static void zero_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    FlatParam *flat[MAX_FLAT];
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
+    set_gradients(&s, 3.0f);
+    need(fsdp_zero_grad(s.model, &s.ctx));
+    need_cuda(cudaStreamSynchronize(s.ctx.compute));
+    for (int k = 0; k < n; k++) {
+        float *got = fetch(flat[k]->shard_grad, (size_t)flat[k]->shard_numel);
+        for (int64_t i = 0; i < flat[k]->shard_numel; i++)
+            check(got[i] == 0.0f, "unit %s: element %lld of the gradient shard is %g after zero_grad",
+                  flat[k]->name, (long long)i, (double)got[i]);
+        free(got);
+    }
+    sharded_destroy(&s);
+}
+
+static void zero_grad_zeroes(void **state)
+{
+    run_ranks(1, zero_body, NULL);
+    run_ranks(3, zero_body, NULL);
+}
+
+// Σ of the squares of the whole gradient that set_gradients makes, exact in double.
+static double squares_of(const Sharded *s)
+{
+    FlatParam *flat[MAX_FLAT];
+    int n = fsdp_flat_params(s->model, flat, MAX_FLAT);
+    double sum = 0.0;
+    for (int k = 0; k < n; k++)
+        for (int64_t i = 0; i < flat[k]->numel; i++) sum += (double)whole(i) * (double)whole(i);
+    return sum;
+}
+
+static void norm_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(4);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    size_t live = gpulog_live_bytes(r->rank);
+    set_gradients(&s, 0.0f);
+    float norm = -1.0f, want = (float)sqrt(squares_of(&s));
+    need(fsdp_grad_norm(s.model, &s.ctx, &norm));
+    // Squares of sixteenths add up exactly in double, in any order: the norm has one right value.
+    check(norm == want, "the gradient norm on this rank is %.9g, want %.9g", (double)norm, (double)want);
+    check(gpulog_live_bytes(r->rank) == live, "fsdp_grad_norm left memory behind");
+    sharded_destroy(&s);
+}
+
+static void norm_is_over_all_ranks(void **state)
+{
+    for (int world = 1; world <= 8; world++) run_ranks(world, norm_body, NULL);
+}
+
+static void clip_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    FlatParam *flat[MAX_FLAT];
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
+    float want = (float)sqrt(squares_of(&s)), norm;
+    const float limits[] = {2.0f * want, want, want / 4.0f};
+    for (int c = 0; c < 3; c++) {
+        set_gradients(&s, 0.0f);
+        norm = -1.0f;
+        need(fsdp_clip_grad_norm(s.model, &s.ctx, limits[c], &norm));
+        check(norm == want, "clip returns the norm %.9g, want that before clipping, %.9g", (double)norm,
+              (double)want);
+        need_cuda(cudaStreamSynchronize(s.ctx.compute));
+        for (int k = 0; k < n; k++) {
+            float *got = fetch(flat[k]->shard_grad, (size_t)flat[k]->shard_numel);
+            for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
+                int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
+                double g = place < flat[k]->numel ? whole(place) : 0.0;
+                if (c == 2) g *= (double)limits[c] / (double)want;
+                check(fabs(got[i] - g) <= (c == 2 ? 1e-6 * fabs(g) : 0.0),
+                      "norm %g, limit %g: unit %s element %lld is %.9g, want %.9g", (double)want,
+                      (double)limits[c], flat[k]->name, (long long)i, (double)got[i], g);
+            }
+            free(got);
+        }
+    }
+    sharded_destroy(&s);
+}
+
+static void clip_scales_only_above(void **state)
+{
+    run_ranks(1, clip_body, NULL);
+    run_ranks(3, clip_body, NULL);
+}
+
+// ---- SGD, and who steps what ----
+
+static void sgd_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    FlatParam *flat[MAX_FLAT];
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
+    // Whole numbers as parameters and powers of two as rates: every value below is exact.
+    for (int k = 0; k < n; k++) {
+        float *host = malloc((size_t)flat[k]->shard_numel * sizeof *host);
+        for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
+            int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
+            host[i] = place < flat[k]->numel ? (float)(place % 7) : 0.0f;
+        }
+        need_cuda(cudaDeviceSynchronize());
+        send_to(flat[k]->shard, host, (size_t)flat[k]->shard_numel);
+        free(host);
+    }
+    set_gradients(&s, 0.0f);
+    need(fsdp_sgd_step(s.model, &s.ctx, 0.5f, 0.25f));
+    for (int k = 0; k < n; k++) {
+        float *got = fetch_shard(&s, flat[k]);
+        for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
+            int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
+            float p = place < flat[k]->numel ? (float)(place % 7) : 0.0f;
+            float g = place < flat[k]->numel ? whole(place) : 0.0f;
+            float want = p - 0.5f * (g + 0.25f * p);
+            check(got[i] == want, "unit %s element %lld: got %g, want p - lr·(g + decay·p) = %g",
+                  flat[k]->name, (long long)i, (double)got[i], (double)want);
+        }
+        free(got);
+    }
+    sharded_destroy(&s);
+}
+
+static void sgd_step_with_decay(void **state)
+{
+    run_ranks(1, sgd_body, NULL);
+    run_ranks(4, sgd_body, NULL);
+}
+
+static void every_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(4);
+    Sharded s;
+    FlatParam *flat[MAX_FLAT];
+    sharded_create(&s, &spec, &TEST_OPTIONS, &TEST_ADAMW, r);
+    int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
+    float *before[MAX_FLAT];
+    set_gradients(&s, 0.0f);
+    for (int k = 0; k < n; k++) before[k] = fetch_shard(&s, flat[k]);
+    gpulog_reset_traffic();
+    need_cuda(cudaDeviceSynchronize());
+    uint64_t log = gpulog_length();
+    need(fsdp_adamw_step(&s.adamw));
+    check(host_waits(log) == 0, "a step made the host wait for the device");
+    check_no_race(log);
+    for (int op = GPU_ALL_GATHER; op <= GPU_RECV; op++)
+        check(gpulog_traffic((GpuOp)op).calls == 0, "a step needs no communication, but made an %s",
+              gpulog_op_name((GpuOp)op));
+    for (int k = 0; k < n; k++) {
+        float *after = fetch_shard(&s, flat[k]);
+        for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
+            int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
+            bool moves = place < flat[k]->numel && whole(place) != 0.0f;
+            check(!moves || after[i] != before[k][i],
+                  "unit %s: element %lld of this rank's shard has a gradient and did not move",
+                  flat[k]->name, (long long)i);
+        }
+        free(after);
+        free(before[k]);
+    }
+    sharded_destroy(&s);
+}
+
+static void every_rank_steps_its_shard(void **state)
+{
+    for (int world = 1; world <= 8; world++) run_ranks(world, every_body, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(adamw_follows_the_formula),
+    cmocka_unit_test(moments_are_shard_sized),
+    cmocka_unit_test(padding_stays_zero),
+    cmocka_unit_test(zero_grad_zeroes),
+    cmocka_unit_test(norm_is_over_all_ranks),
+    cmocka_unit_test(clip_scales_only_above),
+    cmocka_unit_test(sgd_step_with_decay),
+    cmocka_unit_test(every_rank_steps_its_shard),
+};
+SUITE_MAIN("optimizer", tests)

@@ -1,0 +1,40 @@
+/* The six tasks together: the student's own six files train a model as one GPU would.
+ */
+#include "claims.h"
+
+static void equals_training_without_fsdp(void **state)
+{
+    claim_same_data(spec_mlp(3), 1, 20, 0.0f);
+    claim_same_data(spec_gpt2(2), 1, 20, 0.0f);
+    claim_same_data(spec_gpt2(2), 2, 20, 0.0f);
+    claim_same_data(spec_mlp(3), 3, 20, 3e-8f);
+}
+
+static void averages_over_ranks(void **state)
+{
+    claim_different_data(spec_mlp(3), 2, 20);
+    claim_different_data(spec_gpt2(2), 3, 20);
+}
+
+static void padding_zero_through_training(void **state)
+{
+    claim_padding(spec_mlp(3), 1);
+    claim_padding(spec_gpt2(1), 5);
+    claim_padding(spec_mlp(3), 8);
+}
+
+static void memory_is_one_share(void **state)
+{
+    claim_live_bytes(spec_gpt2(2), 1);
+    claim_live_bytes(spec_gpt2(2), 4);
+    claim_peak(spec_gpt2(6), 2);
+    claim_traffic(spec_gpt2(2), 3);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(equals_training_without_fsdp),
+    cmocka_unit_test(averages_over_ranks),
+    cmocka_unit_test(padding_zero_through_training),
+    cmocka_unit_test(memory_is_one_share),
+};
+SUITE_MAIN("together", tests)
