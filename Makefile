@@ -25,6 +25,10 @@ TASKS := meta_init flat_param forward backward optimizer api
 IMPL_PATH := $(abspath $(IMPL))
 IMPL_KEY  := $(if $(filter $(CURDIR)/reference $(CURDIR)/skeleton,$(IMPL_PATH)),$(notdir $(IMPL_PATH)),$(notdir $(IMPL_PATH))-$(firstword $(shell printf '%s' '$(IMPL_PATH)' | cksum)))
 
+# V=1 shows whole command lines; `make -s` says nothing.
+Q   := $(if $(V),,@)
+SAY := @$(if $(or $(V),$(findstring s,$(firstword -$(MAKEFLAGS)))),:,printf '  %-5s %s\n')
+
 # ---- Libraries ----
 
 ifneq ($(wildcard /usr/include/dnnl.h /usr/include/oneapi/dnnl/dnnl.h /usr/local/include/dnnl.h),)
@@ -139,7 +143,7 @@ deps:
 
 ## make compile_commands.json   for clangd
 compile_commands.json: deps
-	@$(MAKE) --no-print-directory -Bns own-suites suites examples | grep -e ' -c ' | sort -u | sed -e 's/["\\]/\\&/g' \
+	@$(MAKE) --no-print-directory -Bn V=1 own-suites suites examples | grep -e '^[^ ]* .* -c ' | sort -u | sed -e 's/["\\]/\\&/g' \
 	    -e 's|^\(.* -c \([^ ]*\) .*\)$$|{"directory": "$(CURDIR)", "file": "\2", "command": "\1"},|' \
 	    -e '1s/^/[/' -e '$$s/,$$/]/' > $@.new
 	@mv $@.new $@
@@ -151,7 +155,7 @@ clean:
 ## make help                 this list
 ##
 ## Variables: SANITIZE=address,undefined or SANITIZE=thread builds and tests in a tree of its own;
-## WERROR=1 makes warnings errors; BLAS=openblas takes OpenBLAS where oneDNN is there too.
+## V=1 shows the commands; WERROR=1 makes warnings errors; BLAS=openblas takes OpenBLAS where oneDNN is there too.
 
 # Parts of the above.
 own-suites: $(OWN_SUITES)
@@ -170,7 +174,8 @@ $(BUILD)/obj/simgpu/src/reduce.o $(BUILD)/obj/lib/kernels/%.o: OPT = $(VECTOR)
 
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(BASE) $(CFLAGS) $(OPT) $(INCLUDES) $(if $(filter tests/%,$<),-Itests/support) $(DEFS) -MMD -MP -c $< -o $@
+	$(SAY) CC $<
+	$(Q)$(CC) $(BASE) $(CFLAGS) $(OPT) $(INCLUDES) $(if $(filter tests/%,$<),-Itests/support) $(DEFS) -MMD -MP -c $< -o $@
 
 $(SIMGPU_LIB): $(SIMGPU_OBJ)
 $(NN_LIB): $(LIB_OBJ)
@@ -184,13 +189,15 @@ $(HARNESS_LIB): $(HARNESS_OBJ)
 $(BUILD)/lib/%.a:
 	@mkdir -p $(@D)
 	@rm -f $@
-	ar rcs $@ $^
+	$(SAY) AR $@
+	$(Q)ar rcs $@ $^
 
 # The path in the object's debug information is what a student sees in a message: folder/file.c.
 define impl_rule
 $(BUILD)/impl/$(1)/%.o: $(2)/%.c
 	@mkdir -p $$(@D)
-	$$(CC) $$(BASE) $(3) $$(CFLAGS) $$(INCLUDES) -MMD -MP -c $$< -o $$@
+	$$(SAY) CC $$<
+	$$(Q)$$(CC) $$(BASE) $(3) $$(CFLAGS) $$(INCLUDES) -MMD -MP -c $$< -o $$@
 endef
 $(eval $(call impl_rule,reference,reference,))
 ifneq ($(IMPL_KEY),reference)
@@ -199,22 +206,27 @@ endif
 
 $(BUILD)/impl/$(IMPL_KEY)/suite/together: $(BUILD)/obj/tests/tasks/together.o $(IMPL_OBJ) $(HARNESS_LIB) $(LIBS)
 	@mkdir -p $(@D)
-	$(CC) $(BASE) $(LDFLAGS) $^ -lcmocka $(LDLIBS) -o $@
+	$(SAY) LD $@
+	$(Q)$(CC) $(BASE) $(LDFLAGS) $^ -lcmocka $(LDLIBS) -o $@
 $(BUILD)/impl/$(IMPL_KEY)/suite/%: $(BUILD)/obj/tests/tasks/%.o $(BUILD)/impl/$(IMPL_KEY)/%.o $(REFERENCE_OBJ) $(HARNESS_LIB) $(LIBS)
 	@mkdir -p $(@D)
-	$(CC) $(BASE) $(LDFLAGS) $(filter-out $(BUILD)/impl/reference/$*.o,$(filter %.o,$^)) $(if $(filter reference,$(IMPL_KEY)),$(BUILD)/impl/reference/$*.o) $(filter %.a,$^) -lcmocka $(LDLIBS) -o $@
+	$(SAY) LD $@
+	$(Q)$(CC) $(BASE) $(LDFLAGS) $(filter-out $(BUILD)/impl/reference/$*.o,$(filter %.o,$^)) $(if $(filter reference,$(IMPL_KEY)),$(BUILD)/impl/reference/$*.o) $(filter %.a,$^) -lcmocka $(LDLIBS) -o $@
 
 # Of the kit's own suites these know of FSDP.
 $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fsdp/*.c tests/harness/*.c tests/large/*.c)): $(REFERENCE_OBJ)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS_LIB) $(LIBS)
 	@mkdir -p $(@D)
-	$(CC) $(BASE) $(LDFLAGS) $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LDLIBS) -o $@
+	$(SAY) LD $@
+	$(Q)$(CC) $(BASE) $(LDFLAGS) $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LDLIBS) -o $@
 
 $(LAUNCH): $(BUILD)/obj/lib/launch/main/launch.o $(LIBS)
 	@mkdir -p $(@D)
-	$(CC) $(BASE) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(SAY) LD $@
+	$(Q)$(CC) $(BASE) $(LDFLAGS) $^ $(LDLIBS) -o $@
 $(BUILD)/bin/%: $(BUILD)/obj/examples/%.o $(REFERENCE_OBJ) $(LIBS)
 	@mkdir -p $(@D)
-	$(CC) $(BASE) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(SAY) LD $@
+	$(Q)$(CC) $(BASE) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,4 +1,5 @@
-/* after_fsdp.c: a small GPT-2 trained with FSDP. Compare with before_fsdp.c, the same program on one GPU:
+/* after_fsdp.c: a small GPT-2 trained with FSDP. Compare with before_fsdp.c, the same program on
+ * one GPU:
  *
  *     diff examples/before_fsdp.c examples/after_fsdp.c
  *
@@ -67,7 +68,8 @@ static Status train(const Text *text)
         TRY(pass(model, &run, text, step, world.rank * B, &loss));
         TRY(fsdp_adamw_step(&adamw));
         TRY(fsdp_zero_grad(model, &ctx));
-        if (step % 5 == 4 && world.rank == 0) printf("step %2d  loss %.4f\n", step + 1, (double)loss);
+        if (step % 5 == 4 && world.rank == 0)
+            printf("step %2d  loss %.4f\n", step + 1, (double)loss);
     }
 
     fsdp_adamw_destroy(&adamw);

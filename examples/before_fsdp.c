@@ -1,4 +1,5 @@
-/* before_fsdp.c: a small GPT-2 trained on one GPU. Compare with after_fsdp.c, the same program with FSDP:
+/* before_fsdp.c: a small GPT-2 trained on one GPU. Compare with after_fsdp.c, the same program with
+ * FSDP:
  *
  *     diff examples/before_fsdp.c examples/after_fsdp.c
  *

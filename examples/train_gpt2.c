@@ -1,9 +1,10 @@
 /* train_gpt2.c: trains a byte-level GPT-2 on text with FSDP, and shows what FSDP is for.
  *
- * Every rank runs this program: `build/bin/launch -n 4 build/bin/train_gpt2 FILE…`, or torchrun, mpirun,
- * srun. At the end rank 0 prints the memory that each rank held, the bytes that each collective
- * sent, the loss on held-out text beside that of a byte-frequency model, and a sample of generated text.
- * With --unsharded it trains on one GPU without FSDP: the program to run out of memory with.
+ * Every rank runs this program: `build/bin/launch -n 4 build/bin/train_gpt2 FILE…`, or torchrun,
+ * mpirun, srun. At the end rank 0 prints the memory that each rank held, the bytes that each
+ * collective sent, the loss on held-out text beside that of a byte-frequency model, and a sample of
+ * generated text. With --unsharded it trains on one GPU without FSDP: the program to run out of
+ * memory with.
  */
 #include <getopt.h>
 #include <math.h>
@@ -21,7 +22,7 @@
 typedef struct Options {
     Gpt2Config model;
     AdamWConfig adamw;
-    int B, T;       // sequences a rank and step, tokens in a sequence
+    int B, T; // sequences a rank and step, tokens in a sequence
     int steps;
     int sample;     // bytes to generate at the end
     float clip;     // largest gradient norm
@@ -51,18 +52,19 @@ typedef struct Trainer {
 
 static void usage(FILE *out, const char *program)
 {
-    fprintf(out,
-            "usage: %s [options] FILE…     (start it with build/bin/launch -n RANKS for FSDP)\n"
-            "  --steps N      training steps (150)\n"
-            "  --layers N     blocks (6)          --heads N    attention heads (8)\n"
-            "  --dim N        width (256)         --context N  longest sequence of the model (128)\n"
-            "  --batch N      sequences a rank (4) --sequence N tokens in a sequence (the context)\n"
-            "  --lr X         learning rate (1e-3) --clip X     largest gradient norm (1)\n"
-            "  --sample N     bytes of text to generate at the end (240)\n"
-            "  --seed N       of weights and data (42)\n"
-            "  --keep         keep whole parameters between forward and backward\n"
-            "  --unsharded    one GPU, without FSDP\n",
-            program);
+    fprintf(
+        out,
+        "usage: %s [options] FILE…     (start it with build/bin/launch -n RANKS for FSDP)\n"
+        "  --steps N      training steps (150)\n"
+        "  --layers N     blocks (6)          --heads N    attention heads (8)\n"
+        "  --dim N        width (256)         --context N  longest sequence of the model (128)\n"
+        "  --batch N      sequences a rank (4) --sequence N tokens in a sequence (the context)\n"
+        "  --lr X         learning rate (1e-3) --clip X     largest gradient norm (1)\n"
+        "  --sample N     bytes of text to generate at the end (240)\n"
+        "  --seed N       of weights and data (42)\n"
+        "  --keep         keep whole parameters between forward and backward\n"
+        "  --unsharded    one GPU, without FSDP\n",
+        program);
 }
 
 // A whole number in [low, 2³¹), or an error with one line.
@@ -88,11 +90,11 @@ static Status parse_float(const char *name, const char *text, float *value)
 static Status parse_options(int argc, char **argv, Options *o)
 {
     static const struct option names[] = {
-        {"steps", 1, NULL, 's'},   {"layers", 1, NULL, 'l'},   {"heads", 1, NULL, 'h'},
-        {"dim", 1, NULL, 'd'},     {"context", 1, NULL, 'c'},  {"batch", 1, NULL, 'b'},
-        {"sequence", 1, NULL, 't'}, {"lr", 1, NULL, 'r'},      {"clip", 1, NULL, 'g'},
-        {"sample", 1, NULL, 'n'},  {"seed", 1, NULL, 'e'},     {"keep", 0, NULL, 'k'},
-        {"unsharded", 0, NULL, 'u'}, {"help", 0, NULL, '?'},   {NULL, 0, NULL, 0},
+        {"steps", 1, NULL, 's'},     {"layers", 1, NULL, 'l'},  {"heads", 1, NULL, 'h'},
+        {"dim", 1, NULL, 'd'},       {"context", 1, NULL, 'c'}, {"batch", 1, NULL, 'b'},
+        {"sequence", 1, NULL, 't'},  {"lr", 1, NULL, 'r'},      {"clip", 1, NULL, 'g'},
+        {"sample", 1, NULL, 'n'},    {"seed", 1, NULL, 'e'},    {"keep", 0, NULL, 'k'},
+        {"unsharded", 0, NULL, 'u'}, {"help", 0, NULL, '?'},    {NULL, 0, NULL, 0},
     };
     int choice, index = 0, seed = 42;
     *o = (Options){
@@ -133,7 +135,8 @@ static Status parse_options(int argc, char **argv, Options *o)
 
 static Status setup_unsharded(Trainer *t)
 {
-    if (t->world.size != 1) return fail(ERR_ARGUMENT, "--unsharded wants one rank, not %d", t->world.size);
+    if (t->world.size != 1)
+        return fail(ERR_ARGUMENT, "--unsharded wants one rank, not %d", t->world.size);
     CUDA_TRY(cudaSetDevice(t->world.local_rank));
     CUDA_TRY(cudaStreamCreate(&t->stream));
     TRY(nn_run_create(&t->run, t->stream));
@@ -238,8 +241,8 @@ static Status load_batch(Trainer *t, int step, bool held_out)
     int first = t->world.rank * t->opt.B;
     int32_t *host = malloc(2 * rows * sizeof *host);
     if (host == NULL) return fail(ERR_MEMORY, "no host memory for a batch of %zu tokens", rows);
-    (held_out ? text_held_out : text_batch)(&t->text, t->opt.seed, step, first, t->opt.B, t->opt.T, host,
-                                            host + rows);
+    (held_out ? text_held_out : text_batch)(&t->text, t->opt.seed, step, first, t->opt.B, t->opt.T,
+                                            host, host + rows);
     cudaError_t error = cudaMemcpy(t->tokens, host, rows * sizeof *host, cudaMemcpyHostToDevice);
     if (error == cudaSuccess)
         error = cudaMemcpy(t->targets, host + rows, rows * sizeof *host, cudaMemcpyHostToDevice);
@@ -308,8 +311,8 @@ static Status evaluate(Trainer *t, int batches, float *loss)
         float *logits, one;
         TRY(load_batch(t, i, true));
         TRY(module_forward(t->model, &t->run, t->tokens, &logits));
-        TRY(cross_entropy(&t->run, logits, t->targets, t->opt.B * t->opt.T, t->opt.model.vocab, &one,
-                          NULL));
+        TRY(cross_entropy(&t->run, logits, t->targets, t->opt.B * t->opt.T, t->opt.model.vocab,
+                          &one, NULL));
         TRY(module_discard(t->model, &t->run));
         *loss += one / (float)batches;
     }
@@ -326,7 +329,8 @@ static Status report_memory(Trainer *t, uint64_t live, uint64_t peak)
     Status status = gather_sizes(t, live, all);
     if (status == OK) status = gather_sizes(t, peak, peaks);
     if (status == OK && t->world.rank == 0) {
-        printf("\nmemory, in MB: parameters, gradients, Adam's moments     at the peak of a step\n");
+        printf(
+            "\nmemory, in MB: parameters, gradients, Adam's moments     at the peak of a step\n");
         printf("  one GPU without sharding  %8.2f  (16 bytes for each of %lld parameters)\n",
                16e-6 * (double)n, (long long)n);
         for (int rank = 0; rank < t->world.size; rank++)
@@ -369,12 +373,13 @@ static Status next_byte(Trainer *t, const int32_t *tokens, int n, int32_t *byte)
     uint32_t word[4];
     const uint32_t counter[4] = {(uint32_t)n, (uint32_t)tokens[n - 1], 1, 0}, key[2] = {42, 7};
     int T = n < t->opt.T ? n : t->opt.T;
-    CUDA_TRY(cudaMemcpy(t->tokens, tokens + (n - T), (size_t)T * sizeof *tokens, cudaMemcpyHostToDevice));
+    CUDA_TRY(cudaMemcpy(t->tokens, tokens + (n - T), (size_t)T * sizeof *tokens,
+                        cudaMemcpyHostToDevice));
     t->run.B = 1;
     t->run.T = T;
     TRY(module_forward(t->model, &t->run, t->tokens, &logits));
-    CUDA_TRY(cudaMemcpyAsync(host, logits + (size_t)(T - 1) * (size_t)vocab, (size_t)vocab * sizeof *host,
-                             cudaMemcpyDeviceToHost, t->stream));
+    CUDA_TRY(cudaMemcpyAsync(host, logits + (size_t)(T - 1) * (size_t)vocab,
+                             (size_t)vocab * sizeof *host, cudaMemcpyDeviceToHost, t->stream));
     CUDA_TRY(cudaStreamSynchronize(t->stream));
     TRY(module_discard(t->model, &t->run));
     philox4x32_10(counter, key, word);
@@ -426,9 +431,10 @@ static Status run(Trainer *t)
     size_t buffers = 2 * (size_t)t->opt.B * (size_t)t->opt.T * sizeof(int32_t);
     uint64_t live = gpulog_live_bytes(device) - buffers;
     if (t->world.rank == 0)
-        printf("GPT-2 of %lld parameters on %d rank%s, %s, %d · %d tokens a rank, %zu bytes of text\n",
-               (long long)meta_count(t->model), t->world.size, t->world.size == 1 ? "" : "s",
-               t->opt.unsharded ? "without FSDP" : "FSDP", t->opt.B, t->opt.T, t->text.length);
+        printf(
+            "GPT-2 of %lld parameters on %d rank%s, %s, %d · %d tokens a rank, %zu bytes of text\n",
+            (long long)meta_count(t->model), t->world.size, t->world.size == 1 ? "" : "s",
+            t->opt.unsharded ? "without FSDP" : "FSDP", t->opt.B, t->opt.T, t->text.length);
     gpulog_reset_peak(device);
     gpulog_reset_traffic();
     TRY(train(t));

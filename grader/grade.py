@@ -185,13 +185,14 @@ class Builder:
 
 
 def look_alike(file, names):
-    """Which of the names may have been meant by `file`."""
+    """Which of the names may have been meant by `file`; what follows the first dot does not count, so
+    that Forward.C and forward.c.txt are found."""
     def bare(name):
-        return re.sub(r"[^a-z0-9]", "", name.lower())
-    want = bare(file)
-    scored = [(difflib.SequenceMatcher(None, want, bare(name)).ratio(), name) for name in sorted(names)]
+        return re.sub(r"[^a-z0-9]", "", name.partition(".")[0].lower())
+    scored = [(difflib.SequenceMatcher(None, bare(file), bare(name)).ratio(), name)
+              for name in sorted(names) if not name.endswith((".o", ".h"))]
     best = max(scored, default=(0, None))
-    return best[1] if best[0] >= 0.75 else None
+    return best[1] if best[0] >= 0.7 else None
 
 
 # ---- Running ----

@@ -10,7 +10,8 @@ import os
 import re
 import textwrap
 
-WIDTH = 100
+WIDTH = 100  # where sentences wrap
+TABLE = 68   # where the column of points ends
 MARKS = {"passed": ("ok", "32"), "failed": ("FAIL", "31"), "timeout": ("TIME", "31"),
          "error": ("ERROR", "31"), "skipped": ("skip", "33"), "infrastructure": ("????", "33")}
 
@@ -46,9 +47,9 @@ class Report:
         self.stream.flush()
 
     def row(self, mark, text, earned):
-        """A line of the table: mark, text, points at the right edge."""
+        """A line of the table: mark, text, points at its right edge."""
         word, colour = MARKS[mark]
-        shown = CONTROL.sub("?", "%s%s" % (text.ljust(WIDTH - 9 - 8), earned.rjust(8)))
+        shown = CONTROL.sub("?", "%s%s" % (text.ljust(TABLE - 9 - 8), earned.rjust(8)))
         word = word.ljust(5)
         if self.colours:
             word = "\033[%sm%s\033[0m" % (colour, word)
@@ -66,7 +67,7 @@ class Report:
         earned = sum(result["score"] for result in results)
         full = sum(result["max_score"] for result in results)
         heading = "Task %d  %s" % (task.number, task.title)
-        self.say(heading.ljust(WIDTH - 8) + ("%s/%s" % (points(earned), points(full))).rjust(8))
+        self.say(heading.ljust(TABLE - 8) + ("%s/%s" % (points(earned), points(full))).rjust(8))
         told = set()
         for result in results:
             if result["name"] in told:
@@ -99,7 +100,8 @@ class Report:
         self.row(result["status"], result["name"],
                  "%s/%s" % (points(result["score"]), points(result["max_score"])))
         if result["status"] != "passed":
-            self.paragraph(result["title"], 9)
+            if not NOT_YET.search(result["message"]):
+                self.paragraph(result["title"], 9)
             if result["message"]:
                 self.paragraph(short_message(result["message"]), 11)
 

@@ -106,7 +106,7 @@ class Teller(unittest.TestResult):
 
 
 def run_unittest(path, arguments):
-    """--list, --only NAME …, or all: a unittest file that speaks the suites' protocol."""
+    """--list, --only NAME --only NAME …, or all: a unittest file that speaks the suites' protocol."""
     folder = os.path.dirname(os.path.abspath(path))
     sys.path.insert(0, folder)
     module = os.path.splitext(os.path.basename(path))[0]
@@ -115,8 +115,8 @@ def run_unittest(path, arguments):
         for test in tests:
             print(short_name(test))
         return 0
-    if arguments[:1] == ["--only"]:
-        tests = [test for test in tests if short_name(test) in arguments[1:]]
+    if arguments:
+        tests = [test for test in tests if short_name(test) in arguments[1::2]]
     teller = Teller()
     unittest.TestSuite(tests).run(teller)
     teller.write(end=teller.told)

@@ -1,7 +1,7 @@
 """Runs test programs and hears their verdicts; what they run is not trusted.
 
-A suite is a program that knows --list (prints its tests' names) and --only NAME … (runs these alone).
-Its verdicts come over a pipe, never from stdout or an exit status: the descriptor's number is in
+A suite is a program that knows --list (prints its tests' names) and --only NAME (any number of times; runs
+these alone). Its verdicts come over a pipe, never from stdout or an exit status: the descriptor's number is in
 SHARDLAB_RESULTS_FD, and each line is a JSON object with the nonce of SHARDLAB_NONCE, drawn anew for
 each start:
     {"nonce": …, "test": name, "status": "passed|failed|timeout|error|skipped", "message": …,
@@ -243,6 +243,7 @@ def marked(mark):
 def start_once(command, names, limit):
     """One start of the program for these tests. `limit`: seconds it may go without a verdict."""
     nonce, mark = secrets.token_hex(16), "SHARDLAB_RUN=" + secrets.token_hex(16)
+    arguments = [word for name in names for word in ("--only", name)]
     results, results_in = os.pipe()
     environment = clean_environment()
     environment.update(SHARDLAB_RESULTS_FD=str(results_in), SHARDLAB_NONCE=nonce,
@@ -252,7 +253,7 @@ def start_once(command, names, limit):
         with running_lock:
             if stopping.is_set():
                 raise CannotRun("stopped")
-            process = subprocess.Popen(command + ["--only"] + list(names), env=environment,
+            process = subprocess.Popen(command + arguments, env=environment,
                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                        stderr=subprocess.STDOUT, pass_fds=[results_in],
                                        start_new_session=True)

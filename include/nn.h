@@ -124,8 +124,9 @@ typedef struct Gpt2Config {
 // weight is the embedding's wte (tied: the same Param). Maps tokens (B·T) to logits (B·T, vocab).
 Module *gpt2_create(const Gpt2Config *config);
 
-// A stack of `depth` children without residuals: "l.0" (in → hidden), "l.1" (hidden → hidden) …, "last"
-// (hidden → out). Each "l.i" is a sequence of a linear layer "fc" and a "gelu"; "last" is linear.
+// A stack of `depth` children without residuals: "l.0" (in → hidden), "l.1" (hidden → hidden) …,
+// "last" (hidden → out). Each "l.i" is a sequence of a linear layer "fc" and a "gelu"; "last" is
+// linear.
 Module *mlp_create(int in_dim, int hidden, int out_dim, int depth);
 
 // ---- Loss ----

@@ -1,8 +1,8 @@
 /* text.h: bytes of text files as training data. Given code.
  *
- * The files are read one behind the other; the last tenth is held out. A batch is made of sequences at
- * places that depend on (seed, step, number of the sequence) alone: rank r of W takes sequences r·B …
- * r·B+B-1 of the step's W·B, and no rank has to tell another what it took.
+ * The files are read one behind the other; the last tenth is held out. A batch is made of sequences
+ * at places that depend on (seed, step, number of the sequence) alone: rank r of W takes sequences
+ * r·B … r·B+B-1 of the step's W·B, and no rank has to tell another what it took.
  *
  * Interface: text_load, text_batch, text_held_out, text_frequency_loss, text_free.
  */
@@ -33,8 +33,8 @@ void text_batch(const Text *text, uint64_t seed, int step, int first, int B, int
 void text_held_out(const Text *text, uint64_t seed, int step, int first, int B, int T, int32_t *in,
                    int32_t *targets);
 
-// Mean cross entropy on the held-out bytes, in nats, of a model that knows how often each byte stands in the
-// training part (plus one, so that none is impossible) and nothing else.
+// Mean cross entropy on the held-out bytes, in nats, of a model that knows how often each byte
+// stands in the training part (plus one, so that none is impossible) and nothing else.
 double text_frequency_loss(const Text *text);
 
 #endif

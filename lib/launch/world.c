@@ -12,6 +12,13 @@
 
 #include "meeting.h"
 
+// As TRY, without a line of its own: what is wrong with the environment is said in one.
+#define PASS_ON(call)                                                                              \
+    do {                                                                                           \
+        Status pass_status_ = (call);                                                              \
+        if (pass_status_ != OK) return pass_status_;                                               \
+    } while (0)
+
 typedef struct Launcher {
     const char *name;
     const char *rank, *size, *local_rank, *local_size; // names of variables
@@ -93,16 +100,16 @@ static Status check_world(const Launcher *launcher, const World *world)
 
 static Status read_world(const Launcher *launcher, World *world)
 {
-    TRY(read_number(launcher, launcher->rank, &world->rank));
-    TRY(read_number(launcher, launcher->size, &world->size));
+    PASS_ON(read_number(launcher, launcher->rank, &world->rank));
+    PASS_ON(read_number(launcher, launcher->size, &world->size));
     if (getenv(launcher->local_rank))
-        TRY(read_number(launcher, launcher->local_rank, &world->local_rank));
+        PASS_ON(read_number(launcher, launcher->local_rank, &world->local_rank));
     else
         world->local_rank = world->rank; // one host, started by hand
     if (getenv(launcher->local_size))
-        TRY(read_number(launcher, launcher->local_size, &world->local_size));
+        PASS_ON(read_number(launcher, launcher->local_size, &world->local_size));
     else
-        TRY(guess_local_size(launcher, world, &world->local_size));
+        PASS_ON(guess_local_size(launcher, world, &world->local_size));
     return check_world(launcher, world);
 }
 
@@ -117,7 +124,7 @@ Status world_from_env(World *world)
     *world = (World){.rank = 0, .size = 1, .local_rank = 0, .local_size = 1};
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
         if (started_by(&launchers[i])) {
-            TRY(read_world(&launchers[i], world));
+            PASS_ON(read_world(&launchers[i], world));
             check_set_rank(world->rank);
             break;
         }
@@ -150,7 +157,7 @@ static Status set_comm_id(void)
     if (!host || !port_text)
         return fail(ERR_ARGUMENT, "the ranks cannot find each other: set NCCL_COMM_ID to host:port of "
                                   "rank 0, or MASTER_ADDR and MASTER_PORT");
-    TRY(parse_number("MASTER_PORT", port_text, &port));
+    PASS_ON(parse_number("MASTER_PORT", port_text, &port));
     if (port < 1 || port > 65534)
         return fail(ERR_ARGUMENT, "MASTER_PORT is %d: must be 1 to 65534", port);
     if (strlen(host) == 0 || strlen(host) > 255)
@@ -168,7 +175,7 @@ static Status find_id(const World *world, ncclUniqueId *id)
     Meeting *meeting = world->meeting;
 
     if (!meeting) {
-        if (world->size > 1) TRY(set_comm_id());
+        if (world->size > 1) PASS_ON(set_comm_id());
         NCCL_TRY(ncclGetUniqueId(id));
         return OK;
     }
@@ -184,8 +191,8 @@ Status world_connect(const World *world, ncclComm_t *comm)
 
     if (!world || !comm) return fail(ERR_ARGUMENT, "world_connect without a world or without a comm");
     check_set_rank(world->rank);
-    TRY(take_device(world));
-    TRY(find_id(world, &id));
+    PASS_ON(take_device(world));
+    PASS_ON(find_id(world, &id));
     NCCL_TRY(ncclCommInitRank(comm, world->size, id, world->rank));
     return OK;
 }

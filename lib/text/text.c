@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,10 +42,11 @@ Status text_load(Text *text, char *const *paths, int n_paths, int T)
     text->train = text->length - text->length / 10;
     size_t least = (size_t)T + 2; // a sequence, the byte behind it, and a choice of two places
     if (status == OK && (text->train < least || text->length - text->train < least))
-        status = fail(ERR_ARGUMENT,
-                      "%s: %zu bytes of text are too few for sequences of %d: %zu are needed, a tenth "
-                      "of which is held out",
-                      paths[0], text->length, T, 10 * least + 10);
+        status =
+            fail(ERR_ARGUMENT,
+                 "%s: %zu bytes of text are too few for sequences of %d: %zu are needed, a tenth "
+                 "of which is held out",
+                 paths[0], text->length, T, 10 * least + 10);
     if (status != OK) text_free(text);
     return status;
 }
@@ -76,8 +78,8 @@ static void cut(const unsigned char *bytes, size_t length, uint64_t random, int 
     }
 }
 
-static void cut_batch(const unsigned char *bytes, size_t length, uint64_t seed, int step, int first, int B,
-                      int T, int32_t *in, int32_t *targets)
+static void cut_batch(const unsigned char *bytes, size_t length, uint64_t seed, int step, int first,
+                      int B, int T, int32_t *in, int32_t *targets)
 {
     for (int b = 0; b < B; b++) {
         uint64_t random = mix(seed ^ mix((uint64_t)step << 32 | (uint32_t)(first + b)));

@@ -1,11 +1,11 @@
 /* gpulog.h: what a process did on its GPUs: memory held, traffic, and a log of every operation.
  *
- * simgpu keeps it for itself; on real GPUs an interposer keeps the same books, so that one test suite
- * asserts the same figures on both. Everything here is about the calling process alone.
+ * simgpu keeps it for itself; on real GPUs an interposer keeps the same books, so that one test
+ * suite asserts the same figures on both. Everything here is about the calling process alone.
  *
  * Interface: gpulog_live_bytes, gpulog_peak_bytes, gpulog_reset_peak: device memory as requested,
- * before any rounding; gpulog_traffic, gpulog_reset_traffic: collectives; gpulog_length, gpulog_get:
- * the operations in program order; gpulog_where: an address as file:line (function).
+ * before any rounding; gpulog_traffic, gpulog_reset_traffic: collectives; gpulog_length,
+ * gpulog_get: the operations in program order; gpulog_where: an address as file:line (function).
  */
 #ifndef GPULOG_H
 #define GPULOG_H
@@ -73,9 +73,9 @@ size_t gpulog_peak_bytes(int device);
 void gpulog_reset_peak(int device); // the peak is the live bytes from here on
 
 // Traffic of one kind of collective since the last reset. `sent` is what the bandwidth-optimal ring
-// makes every rank send, in bytes, with S = bytes of one rank's shard and M = bytes of a whole message:
-// all-gather and reduce-scatter (W-1)·S, all-reduce 2·(W-1)/W·M, broadcast and reduce M on every rank
-// but the last of the chain, send M, receive 0. For W = 1 it is 0.
+// makes every rank send, in bytes, with S = bytes of one rank's shard and M = bytes of a whole
+// message: all-gather and reduce-scatter (W-1)·S, all-reduce 2·(W-1)/W·M, broadcast and reduce M on
+// every rank but the last of the chain, send M, receive 0. For W = 1 it is 0.
 // Source: nccl-tests, doc/PERFORMANCE.md (bus bandwidth).
 typedef struct GpuTraffic {
     uint64_t calls;
@@ -85,8 +85,8 @@ typedef struct GpuTraffic {
 GpuTraffic gpulog_traffic(GpuOp op);
 void gpulog_reset_traffic(void);
 
-// Operations logged so far, and one of them; false where the index is not there (not yet, or so long
-// ago that the log has let it go).
+// Operations logged so far, and one of them; false where the index is not there (not yet, or so
+// long ago that the log has let it go).
 uint64_t gpulog_length(void);
 bool gpulog_get(uint64_t index, GpuLogEntry *entry);
 

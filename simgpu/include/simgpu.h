@@ -45,9 +45,9 @@ typedef struct SimgpuOp {
 #define SIMGPU_BEGIN(name, stream) simgpu_begin((name), (stream), __builtin_return_address(0))
 SimgpuOp simgpu_begin(const char *name, cudaStream_t stream, const void *site);
 
-// Declares that the operation reads, writes, or reads and writes `bytes` bytes at the device pointer
-// `ptr`; returns the pointer to use for it. A bad pointer is reported, makes simgpu_ready() false and
-// simgpu_end() return cudaErrorIllegalAddress. Zero bytes are always right.
+// Declares that the operation reads, writes, or reads and writes `bytes` bytes at the device
+// pointer `ptr`; returns the pointer to use for it. A bad pointer is reported, makes simgpu_ready()
+// false and simgpu_end() return cudaErrorIllegalAddress. Zero bytes are always right.
 const void *simgpu_read(SimgpuOp *op, const void *ptr, size_t bytes);
 void *simgpu_write(SimgpuOp *op, void *ptr, size_t bytes);
 void *simgpu_update(SimgpuOp *op, void *ptr, size_t bytes);
@@ -60,9 +60,14 @@ cudaError_t simgpu_end(SimgpuOp *op);
 typedef void (*SimgpuReportHook)(const char *title, const char *text, void *arg);
 void simgpu_on_report(SimgpuReportHook hook, void *arg);
 
-// What this process does in simgpu now, or did last, in one line: "waiting in ncclAllGather (call 12
-// on the communicator) at forward.c:88 (fsdp_unshard)". For a time limit's message.
+// What this process does in simgpu now, or did last, in one line: "waiting in ncclAllGather (call
+// 12 on the communicator) at forward.c:88 (fsdp_unshard)". For a time limit's message.
 void simgpu_activity(char *text, size_t size);
+
+// The sum that a collective over n ranks makes of inputs[0] … inputs[n-1] (count floats each, host
+// memory), to the bit: out[i] = tree(x0 … xn-1), where a tree of more than one splits at the
+// largest power of two below n. out may be one of the inputs.
+void simgpu_tree_sum(float *out, const float *const *inputs, int n, size_t count);
 
 // Exit status of a process that a fatal report ended.
 #define SIMGPU_FATAL_EXIT 86

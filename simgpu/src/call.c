@@ -122,17 +122,15 @@ static void read_colors(Call *call)
 {
     ncclComm_t comm = call->comm;
     const Post *mine = &comm->self->post;
-    const Post *first = mine;
+    const Post *first = NULL; // of my color, by (key, rank)
     call->new_size = call->new_rank = 0;
-    for (int r = 0; mine->color >= 0 && r < comm->size; r++) {
+    if (mine->color < 0) return;
+    for (int r = 0; r < comm->size; r++) {
         const Post *other = &comm->page->member[r].post;
         if (other->color != mine->color) continue;
         call->new_size++;
         if (other->key < mine->key || (other->key == mine->key && r < comm->rank)) call->new_rank++;
-        bool before = first == mine ? other->key < mine->key
-                                          || (other->key == mine->key && r < comm->rank)
-                                    : other->key < first->key;
-        if (before) first = other;
+        if (!first || other->key < first->key) first = other;
     }
     call->new_id = first->id;
 }

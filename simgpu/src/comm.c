@@ -119,19 +119,24 @@ static void prepare_process(void)
 // ---- Joining ----
 
 // The program's file and where it is loaded: a peer that runs the same file can name our call sites.
-static int note_program(struct dl_phdr_info *info, size_t size, void *member)
+static int note_base(struct dl_phdr_info *info, size_t size, void *member)
 {
     ((Member *)member)->program_base = info->dlpi_addr;
     return 1; // the first object is the program itself
 }
 
-static void fill_member(Member *member, const PageMap *map, const SimDevice *device)
+void sim_note_program(Member *member)
 {
     struct stat st = {0};
     stat("/proc/self/exe", &st);
-    dl_iterate_phdr(note_program, member);
+    dl_iterate_phdr(note_base, member);
     member->program_device = st.st_dev;
     member->program_inode = st.st_ino;
+}
+
+static void fill_member(Member *member, const PageMap *map, const SimDevice *device)
+{
+    sim_note_program(member);
     member->pid = getpid();
     member->device = device->index;
     member->device_fd = device->memfd;
@@ -196,6 +201,7 @@ ncclResult_t sim_comm_join(ncclComm_t *out, int size, const MeetId *id, int rank
     if (!named) sim_set_report_rank(rank);
     named = true;
     sim_unlock();
+    atomic_fetch_add(&comm->page->joined, 1);
     atomic_store(&comm->self->state, MEMBER_JOINED);
     *out = comm;
     return ncclSuccess;
@@ -316,7 +322,7 @@ static ncclResult_t check_devices(ncclComm_t comm)
     return ncclSuccess;
 }
 
-static void check_peers(ncclComm_t comm, const WaitRef *ref)
+static void check_peers(ncclComm_t comm)
 {
     Page *page = comm->page;
     if (atomic_load(&page->broken)) sim_blame_size(page, comm->rank, comm->size, comm->site);
@@ -326,38 +332,53 @@ static void check_peers(ncclComm_t comm, const WaitRef *ref)
             sim_blame_missing(comm, r, NULL, comm->site);
 }
 
-ncclResult_t sim_comm_connect(ncclComm_t comm)
+// One look at who has come; true when all ranks have connected to all.
+static bool try_connect(ncclComm_t comm)
 {
     Page *page = comm->page;
+    uint32_t size = (uint32_t)comm->size;
+    int failed = -1;
+    int n = comm->connected ? comm->size : connect_joined(comm, &failed);
+    if (n < 0) {
+        int reason = errno;
+        sim_blame_missing(comm, failed, NULL, comm->site);
+        sim_fatal("ncclCommInitRank: a peer cannot be reached",
+                  "The memory of rank %d (process %d) cannot be opened or mapped: %s.\n"
+                  "Do all ranks run as the same user, in the same container? Has the rank ended?",
+                  failed, page->member[failed].pid, strerror(reason));
+    }
+    if (n == comm->size && !comm->connected) {
+        comm->connected = true;
+        if (atomic_fetch_add(&page->ready, 1) + 1 == size) sim_comm_ring(comm);
+    }
+    return atomic_load(&page->ready) == size;
+}
+
+ncclResult_t sim_comm_connect(ncclComm_t *comms, int n)
+{
     char what[96];
-    snprintf(what, sizeof what, "waiting in ncclCommInitRank (rank %d of %d) for the other ranks",
-             comm->rank, comm->size);
-    bool connected = false;
     for (;;) {
         uint32_t ticket = sim_ticket();
-        int failed = -1;
-        int n = connected ? comm->size : connect_joined(comm, &failed);
-        if (n < 0) {
-            sim_blame_missing(comm, failed, NULL, comm->site);
-            sim_fatal("ncclCommInitRank: a peer cannot be reached",
-                      "The memory of rank %d (process %d) cannot be opened or mapped: %s.\n"
-                      "Do all ranks run as the same user, in the same container? Has the rank ended?",
-                      failed, page->member[failed].pid, strerror(errno));
-        }
-        if (n == comm->size && !connected) {
-            connected = true;
-            if (atomic_fetch_add(&page->ready, 1) + 1 == (uint32_t)comm->size) sim_comm_ring(comm);
-        }
-        if (atomic_load(&page->ready) == (uint32_t)comm->size) break;
-        check_peers(comm, NULL);
-        sim_waiting(what, comm->site);
+        ncclComm_t waiting = NULL;
+        for (int i = 0; i < n; i++) // all of them, so that ranks of one thread find each other
+            if (!try_connect(comms[i])) waiting = comms[i];
+        if (!waiting) break;
+        for (int i = 0; i < n; i++) check_peers(comms[i]);
+        snprintf(what, sizeof what, "ncclCommInitRank (rank %d of %d, %u ranks came)",
+                 waiting->rank, waiting->size, atomic_load(&waiting->page->joined));
+        sim_waiting(what, waiting->site);
         sim_sleep(ticket, NULL, 0, false);
     }
     sim_waiting(NULL, NULL);
-    sim_meet_served(comm->server);
-    comm->server = NULL;
-    sim_meet_release(comm->map, true); // nobody will ask for the id again
-    return check_devices(comm);
+    ncclResult_t result = ncclSuccess;
+    for (int i = 0; i < n; i++) {
+        sim_meet_served(comms[i]->server);
+        comms[i]->server = NULL;
+        sim_meet_release(comms[i]->map, true); // nobody will ask for the id again
+        ncclResult_t devices = check_devices(comms[i]);
+        if (devices != ncclSuccess) result = devices;
+    }
+    return result;
 }
 
 // ---- While it lives ----

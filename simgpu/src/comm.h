@@ -184,6 +184,7 @@ struct ncclComm {
     PeerArena *peer_arena[SIM_MAX_RANKS];
     RedOp *redop;
     int n_redops;
+    bool connected;                   // to all ranks
     struct MeetServer *server; // rank 0 with NCCL_COMM_ID: tells the others where the page is
     const void *site;
 };
@@ -212,11 +213,12 @@ extern Peer *sim_peers;
 extern ncclComm_t sim_comms;
 // A communicator that lives; false for NULL and for what was destroyed.
 bool sim_comm_lives(ncclComm_t comm);
-// Makes a communicator and joins its page without waiting for others; then waits for them. The current
-// device is the rank's.
+// Makes a communicator on the current device and joins its page without waiting for others.
+// sim_comm_connect waits for them; it takes all that one thread joins at a time.
 ncclResult_t sim_comm_join(ncclComm_t *comm, int size, const MeetId *id, int rank,
                            const void *site);
-ncclResult_t sim_comm_connect(ncclComm_t comm);
+ncclResult_t sim_comm_connect(ncclComm_t *comms, int n);
+void sim_note_program(Member *member); // the fields that say which program runs here, and where
 // Leaves: the others see that no more calls come. Frees it.
 void sim_comm_leave(ncclComm_t comm, const void *site);
 // Rings everybody else in the communicator.
@@ -230,7 +232,9 @@ ncclResult_t sim_meet_offer(MeetId *id);
 ncclResult_t sim_meet_page(const MeetId *id, int rank, int size, PageMap **map,
                            struct MeetServer **server);
 ncclResult_t sim_meet_served(struct MeetServer *server);
+// Lets a page go; `offered`: takes back the offer of it, if this process made one.
 void sim_meet_release(PageMap *map, bool offered);
+void sim_meet_withdraw(const MeetId *id);
 
 // ---- wait.c ----
 Desk *sim_desk(int *fd); // this process's

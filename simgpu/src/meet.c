@@ -81,6 +81,17 @@ static PageMap *keep_page(int fd, uint64_t nonce)
     return map;
 }
 
+static PageMap *find_known(uint64_t nonce)
+{
+    PageMap *found = NULL;
+    sim_lock();
+    for (PageMap *map = sim_pages; map && !found; map = map->next)
+        if (map->page->nonce == nonce) found = map;
+    if (found) found->refs++;
+    sim_unlock();
+    return found;
+}
+
 void sim_meet_release(PageMap *map, bool offered)
 {
     sim_lock();
@@ -100,6 +111,14 @@ void sim_meet_release(PageMap *map, bool offered)
     munmap(map->page, sizeof(Page));
     close(map->fd);
     free(map);
+}
+
+void sim_meet_withdraw(const MeetId *id)
+{
+    PageMap *map = find_known(id->nonce);
+    if (!map) return;
+    sim_meet_release(map, true);
+    sim_meet_release(map, false);
 }
 
 static PageMap *make_page(void)
@@ -281,17 +300,6 @@ static int fetch_page(const char *text)
 }
 
 // ---- Either way ----
-
-static PageMap *find_known(uint64_t nonce)
-{
-    PageMap *found = NULL;
-    sim_lock();
-    for (PageMap *map = sim_pages; map && !found; map = map->next)
-        if (map->page->nonce == nonce) found = map;
-    if (found) found->refs++;
-    sim_unlock();
-    return found;
-}
 
 ncclResult_t sim_meet_page(const MeetId *id, int rank, int size, PageMap **map,
                            struct MeetServer **server)

@@ -24,6 +24,7 @@
 #define POISON_ENDS ((size_t)64 << 20)
 #define PUNCH_FROM ((size_t)1 << 20) // smaller ranges keep their pages
 #define OOM_LINES 6
+#define NEAR ((size_t)1 << 20) // so far behind its end, an address may be an allocation's
 
 // A device's pool: the default one, and the only one.
 struct CUmemPoolHandle_st {
@@ -85,7 +86,7 @@ static Place look(SimDevice *device, size_t offset)
         return (Place){PLACE_FREED, offset - freed->offset, freed->asked, freed->made,
                        freed->freed};
     SimBlock *before = block ? block->prev : NULL;
-    if (before && before->state == BLOCK_LIVE)
+    if (before && before->state == BLOCK_LIVE && offset - before->offset < before->size + NEAR)
         return (Place){PLACE_BEHIND, offset - before->offset, before->asked, before->site, NULL};
     return (Place){PLACE_NEVER, 0, 0, NULL, NULL};
 }

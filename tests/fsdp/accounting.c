@@ -43,15 +43,13 @@ static void tiny_units(void **state)
         claim_padding(tiny, world);
         claim_live_bytes(tiny, world);
         claim_traffic(tiny, world);
-        if (world == 2 || world == 3 || world == 4 || world == 8) claim_different_data(tiny, world, 20);
+        if (world == 2 || world == 3 || world == 4 || world == 8)
+            claim_different_data(tiny, world, 20);
     }
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(live_bytes),
-    cmocka_unit_test(peak_at_any_depth),
-    cmocka_unit_test(traffic),
-    cmocka_unit_test(padding),
-    cmocka_unit_test(tiny_units),
+    cmocka_unit_test(live_bytes), cmocka_unit_test(peak_at_any_depth), cmocka_unit_test(traffic),
+    cmocka_unit_test(padding),    cmocka_unit_test(tiny_units),
 };
 SUITE_MAIN("accounting", tests)

@@ -14,10 +14,12 @@
 
 enum { STEPS = 50, WORLD = 4, B = 2, T = 16, VOCAB = 128 };
 
-static const char TEXT[] =
-    "A unit is gathered before it runs and let go behind it. A shard is what a rank keeps. The optimizer "
-    "sees shards alone, and the padding at the end of the last of them is zero, always zero. What one "
-    "rank computes from its data the others do not know until the gradients are summed and cut again. ";
+static const char TEXT[] = "A unit is gathered before it runs and let go behind it. A shard is "
+                           "what a rank keeps. The optimizer "
+                           "sees shards alone, and the padding at the end of the last of them is "
+                           "zero, always zero. What one "
+                           "rank computes from its data the others do not know until the gradients "
+                           "are summed and cut again. ";
 
 typedef struct Curves {
     float sharded[WORLD][STEPS]; // each rank's loss on its own part
@@ -29,7 +31,8 @@ static const AdamWConfig ADAMW = {
 
 static Spec spec_of(int sequences)
 {
-    return (Spec){.gpt2 = true, .layers = 2, .B = sequences, .T = T, .dim = 32, .heads = 4, .vocab = VOCAB};
+    return (Spec){
+        .gpt2 = true, .layers = 2, .B = sequences, .T = T, .dim = 32, .heads = 4, .vocab = VOCAB};
 }
 
 // Sequences first … first+n-1 of the step's global batch, and each token's successor.
@@ -94,14 +97,15 @@ static void learns_as_one_gpu(void **state)
         float mean = 0.0f;
         for (int rank = 0; rank < WORLD; rank++) mean += curves->sharded[rank][step] / WORLD;
         float want = curves->plain[step];
-        if (step % 7 == 0) print_message("%4d   %15.5f   %20.5f\n", step, (double)mean, (double)want);
+        if (step % 7 == 0)
+            print_message("%4d   %15.5f   %20.5f\n", step, (double)mean, (double)want);
         if (!(fabsf(mean - want) <= 1e-3f * want))
-            fail_msg("step %d: the loss is %.6f on %d ranks and %.6f on one GPU", step, (double)mean, WORLD,
-                     (double)want);
+            fail_msg("step %d: the loss is %.6f on %d ranks and %.6f on one GPU", step,
+                     (double)mean, WORLD, (double)want);
     }
     if (!(curves->plain[STEPS - 1] < 0.75f * curves->plain[0]))
-        fail_msg("the model did not learn: loss %.4f at first, %.4f at last", (double)curves->plain[0],
-                 (double)curves->plain[STEPS - 1]);
+        fail_msg("the model did not learn: loss %.4f at first, %.4f at last",
+                 (double)curves->plain[0], (double)curves->plain[STEPS - 1]);
 }
 
 static const struct CMUnitTest tests[] = {

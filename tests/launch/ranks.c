@@ -30,7 +30,7 @@ static void expect_end(const RankEnd *end, int how, int code)
                  end->code, how, code);
 }
 
-static int wait_for_ever(void)
+static _Noreturn void wait_for_ever(void)
 {
     for (;;) pause();
 }
@@ -75,7 +75,7 @@ static int end_in_many_ways(const World *world, void *arg)
     case 5: raise(SIGKILL); break;
     default: signal(SIGSEGV, SIG_DFL); raise(SIGSEGV);
     }
-    return wait_for_ever();
+    wait_for_ever();
 }
 
 static void test_ends_are_told(void **state)
@@ -121,7 +121,7 @@ static int outstay(const World *world, void *arg)
     if (world->rank == 0) return 0;
     if (world->rank == 2) signal(SIGTERM, tell_and_exit);
     if (world->rank == 3) signal(SIGTERM, SIG_IGN);
-    return wait_for_ever();
+    wait_for_ever();
 }
 
 static void test_limit(void **state)
@@ -139,7 +139,7 @@ static void test_limit(void **state)
 static int fail_and_leave_waiting(const World *world, void *arg)
 {
     if (world->rank == 1) return 3;
-    return wait_for_ever();
+    wait_for_ever();
 }
 
 // The limit is far away: it is the failure of rank 1 that ends the others.
@@ -168,7 +168,7 @@ static int leave_a_child(const World *world, void *arg)
     pids[world->rank] = pid;
     if (world->rank == 0) return 0;
     if (world->rank == 1) raise(SIGKILL);
-    return wait_for_ever();
+    wait_for_ever();
 }
 
 static void test_grandchildren_end(void **state)

@@ -19,6 +19,17 @@ static const float SGD_LR = 0.1f;
 
 // ---- The same data everywhere ----
 
+// |got - want| / |want| in the 2-norm.
+static double relative_distance(const float *got, const float *want, size_t n)
+{
+    double difference = 0.0, norm = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        difference += ((double)got[i] - (double)want[i]) * ((double)got[i] - (double)want[i]);
+        norm += (double)want[i] * (double)want[i];
+    }
+    return sqrt(difference / norm);
+}
+
 // Trains one GPU without FSDP as the ranks were trained; losses (steps) out.
 static float *train_plain(const Claim *c, const Rank *r, float *losses)
 {
@@ -69,9 +80,16 @@ static void same_body(const Rank *r, void *arg)
     if (r->rank != 0) return;
 
     float *want = train_plain(c, r, plain_losses);
-    if (r->world == 1) check_equal("losses with FSDP, against those without", losses, plain_losses,
-                                   (size_t)c->steps);
-    if (c->bound == 0.0f)
+    if (r->world == 1)
+        check_equal("losses with FSDP, against those without", losses, plain_losses,
+                    (size_t)c->steps);
+    if (c->sgd) {
+        double distance = relative_distance(got, want, n);
+        check(distance <= (double)c->bound,
+              "parameters trained with FSDP differ from those without by %g of their norm, want at "
+              "most %g",
+              distance, (double)c->bound);
+    } else if (c->bound == 0.0f)
         check_equal("parameters trained with FSDP, against those without", got, want, n);
     else
         check_near("parameters trained with FSDP, against those without", got, want, n, c->bound);
@@ -106,24 +124,13 @@ static void set_plain_grads(Plain *p, const float *values)
     }
 }
 
-// |got - want| / |want| in the 2-norm.
-static double relative_distance(const float *got, const float *want, size_t n)
-{
-    double difference = 0.0, norm = 0.0;
-    for (size_t i = 0; i < n; i++) {
-        difference += ((double)got[i] - (double)want[i]) * ((double)got[i] - (double)want[i]);
-        norm += (double)want[i] * (double)want[i];
-    }
-    return sqrt(difference / norm);
-}
-
 static Batch batch_of(const Claim *c, const Rank *r, int step, int rank)
 {
     return batch_create(&c->spec, (uint64_t)(step * r->world + rank));
 }
 
-// One process does the work of W ranks. `first`: the ranks' gradient of the first step, to be compared
-// with a plain accumulation.
+// One process does the work of W ranks. `first`: the ranks' gradient of the first step, to be
+// compared with a plain accumulation.
 static float *train_micro_batches(const Claim *c, const Rank *r, const float *first)
 {
     Plain plain;
@@ -145,8 +152,10 @@ static float *train_micro_batches(const Claim *c, const Rank *r, const float *fi
                 for (size_t i = 0; i < n; i++) accumulated[i] += grads[rank][i];
             for (size_t i = 0; i < n; i++) accumulated[i] /= (float)r->world;
             double distance = relative_distance(first, accumulated, n);
-            check(distance <= 1e-6, "the first gradient differs from the accumulated one by %g of its "
-                  "norm, want at most 1e-6", distance);
+            check(distance <= 1e-6,
+                  "the first gradient differs from the accumulated one by %g of its "
+                  "norm, want at most 1e-6",
+                  distance);
         }
         tree_average(average, grads, r->world, n);
         set_plain_grads(&plain, average);
@@ -180,7 +189,8 @@ static void different_body(const Rank *r, void *arg)
     if (r->rank == 0) {
         float *want = train_micro_batches(c, r, first);
         check_equal("parameters after training on W ranks' data, against one process that did the "
-                    "micro-batches one after the other", got, want, n);
+                    "micro-batches one after the other",
+                    got, want, n);
         free(got);
         free(want);
     }
@@ -234,15 +244,18 @@ static void live_body(const Rank *r, void *arg)
     sharded_create(&s, &c->spec, &TEST_OPTIONS, &TEST_ADAMW, r);
     size_t want = 16 * (size_t)sharded_padded(&s) / (size_t)r->world;
     size_t got = gpulog_live_bytes(r->rank) - before;
-    check(got == want, "parameters, gradients and Adam's states take %zu bytes on this rank, want "
-          "16 · %lld / %d = %zu", got, (long long)sharded_padded(&s), r->world, want);
+    check(got == want,
+          "parameters, gradients and Adam's states take %zu bytes on this rank, want "
+          "16 · %lld / %d = %zu",
+          got, (long long)sharded_padded(&s), r->world, want);
     for (int step = 0; step < 2; step++) {
         Batch batch = batch_create(&c->spec, (uint64_t)step);
         train_batch(&c->spec, &s.run, s.model, &batch);
         step_sharded(c, &s);
         batch_destroy(&batch);
         got = gpulog_live_bytes(r->rank) - before;
-        check(got == want, "after step %d %zu bytes are live on this rank, want %zu", step, got, want);
+        check(got == want, "after step %d %zu bytes are live on this rank, want %zu", step, got,
+              want);
     }
     sharded_destroy(&s);
     check(gpulog_live_bytes(r->rank) == before, "taking everything down left %zu bytes",
@@ -277,9 +290,10 @@ static void peak_body(const Rank *r, void *arg)
     gpulog_reset_peak(r->rank);
     train_batch(&c->spec, &s.run, s.model, &batch);
     size_t bound = live + activations + 2 * whole_bytes(fsdp_unit(s.model)) + 4 * largest_block(&s);
-    check(gpulog_peak_bytes(r->rank) <= bound, "%d layers: the peak is %zu bytes, %zu more than the "
-          "shards, the activations, the root and two units", c->spec.layers, gpulog_peak_bytes(r->rank),
-          gpulog_peak_bytes(r->rank) - bound);
+    check(gpulog_peak_bytes(r->rank) <= bound,
+          "%d layers: the peak is %zu bytes, %zu more than the "
+          "shards, the activations, the root and two units",
+          c->spec.layers, gpulog_peak_bytes(r->rank), gpulog_peak_bytes(r->rank) - bound);
     batch_destroy(&batch);
     sharded_destroy(&s);
 }
@@ -301,7 +315,8 @@ static void traffic_body(const Rank *r, void *arg)
         options.reshard_after_forward = reshard;
         sharded_create(&s, &c->spec, &options, &TEST_ADAMW, r);
         Batch batch = batch_create(&c->spec, 1);
-        uint64_t part = 4 * (uint64_t)sharded_padded(&s) / (uint64_t)r->world * (uint64_t)(r->world - 1);
+        uint64_t part =
+            4 * (uint64_t)sharded_padded(&s) / (uint64_t)r->world * (uint64_t)(r->world - 1);
         for (int step = 0; step < 2; step++) {
             gpulog_reset_traffic();
             train_batch(&c->spec, &s.run, s.model, &batch);
@@ -309,13 +324,15 @@ static void traffic_body(const Rank *r, void *arg)
             uint64_t gathered = gpulog_traffic(GPU_ALL_GATHER).sent;
             uint64_t reduced = gpulog_traffic(GPU_REDUCE_SCATTER).sent;
             uint64_t other = 0;
-            for (int op = GPU_ALL_REDUCE; op <= GPU_RECV; op++) other += gpulog_traffic((GpuOp)op).sent;
+            for (int op = GPU_ALL_REDUCE; op <= GPU_RECV; op++)
+                other += gpulog_traffic((GpuOp)op).sent;
             check(gathered == part * (uint64_t)(1 + reshard) && reduced == part && other == 0,
-                  "step %d, reshard_after_forward %s: this rank sent %llu bytes in all-gathers, %llu in "
-                  "reduce-scatters, %llu otherwise; want %d · %llu, %llu and 0", step,
-                  reshard ? "true" : "false", (unsigned long long)gathered, (unsigned long long)reduced,
-                  (unsigned long long)other, 1 + reshard, (unsigned long long)part,
-                  (unsigned long long)part);
+                  "step %d, reshard_after_forward %s: this rank sent %llu bytes in all-gathers, "
+                  "%llu in "
+                  "reduce-scatters, %llu otherwise; want %d · %llu, %llu and 0",
+                  step, reshard ? "true" : "false", (unsigned long long)gathered,
+                  (unsigned long long)reduced, (unsigned long long)other, 1 + reshard,
+                  (unsigned long long)part, (unsigned long long)part);
         }
         batch_destroy(&batch);
         sharded_destroy(&s);
@@ -353,13 +370,17 @@ static void reshard_body(const Rank *r, void *arg)
         params[reshard] = sharded_params(&s);
         sharded_destroy(&s);
     }
-    check(sent[0] < sent[1], "keeping the parameters sends %llu bytes in all-gathers, resharding %llu: keeping "
-          "must send fewer", (unsigned long long)sent[0], (unsigned long long)sent[1]);
-    check(peak[0] > peak[1], "keeping the parameters has a peak of %zu bytes, resharding of %zu: keeping must "
-          "take more", peak[0], peak[1]);
+    check(sent[0] < sent[1],
+          "keeping the parameters sends %llu bytes in all-gathers, resharding %llu: keeping "
+          "must send fewer",
+          (unsigned long long)sent[0], (unsigned long long)sent[1]);
+    check(peak[0] > peak[1],
+          "keeping the parameters has a peak of %zu bytes, resharding of %zu: keeping must "
+          "take more",
+          peak[0], peak[1]);
     if (r->rank == 0)
-        check_equal("parameters with reshard_after_forward, against those without", params[1], params[0],
-                    n);
+        check_equal("parameters with reshard_after_forward, against those without", params[1],
+                    params[0], n);
     free(params[0]);
     free(params[1]);
 }

@@ -1,4 +1,5 @@
-/* claims.h: what FSDP promises, each promise as a test body. Suites call them with other models and worlds.
+/* claims.h: what FSDP promises, each promise as a test body. Suites call them with other models and
+ * worlds.
  *
  * Interface: claim_* run the ranks and fail the cmocka test. All train on data made from seeds.
  */
@@ -7,16 +8,18 @@
 
 #include "training.h"
 
-// The same data on every rank: after `steps` of AdamW the parameters are those of one GPU without FSDP,
-// within `bound` (0: to the bit); for world 1 the losses too, to the bit.
+// The same data on every rank: after `steps` of AdamW the parameters are those of one GPU without
+// FSDP, within `bound` (0: to the bit); for world 1 the losses too, to the bit.
 void claim_same_data(Spec spec, int world, int steps, float bound);
 
-// The same with SGD instead of AdamW.
+// The same with SGD instead of AdamW, and the bound on the distance of all parameters relative to
+// their norm.
 void claim_same_data_sgd(Spec spec, int world, int steps, float bound);
 
-// Different data on each rank, against one process that computes the micro-batches' gradients one after
-// the other: the first step's gradient within 1e-6 of its norm of their plain sum / W; the parameters after
-// `steps` of AdamW to the bit where the process sums in the collective's tree order.
+// Different data on each rank, against one process that computes the micro-batches' gradients one
+// after the other: the first step's gradient within 1e-6 of its norm of their plain sum / W; the
+// parameters after `steps` of AdamW to the bit where the process sums in the collective's tree
+// order.
 void claim_different_data(Spec spec, int world, int steps);
 
 // Padding of parameters, gradients and moments is zero after init, every backward and every step.

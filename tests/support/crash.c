@@ -33,15 +33,23 @@ static bool in_list(const char *word, size_t length, const char *const *list)
     return false;
 }
 
+// The program's own code, from the linker: the C library may have lines too, and nobody here wrote them.
+extern const char __executable_start[], etext[];
+
+static bool is_ours(const void *site)
+{
+    return (const char *)site > __executable_start && (const char *)site <= etext;
+}
+
 // How much a reader wants to see a place "folder/file.c:88 (function)": the task's file above all, then
-// the kit's library, then the test; -1 for the harness itself and for what has no line.
+// the kit's library, then the test; -1 for simgpu, the harness, and what has no line.
 static int interest(const char *where)
 {
     static const char *const task_files[] = {"meta_init.c", "flat_param.c", "forward.c",
                                              "backward.c",  "optimizer.c",  "api.c", NULL};
-    static const char *const tests[] = {"tasks", "fsdp", "harness", NULL};
+    static const char *const tests[] = {"tasks", "fsdp", "harness", "simgpu", NULL};
     static const char *const library[] = {"kernels", "nn", "check", NULL};
-    static const char *const ours[] = {"support", "src", NULL};
+    static const char *const hidden[] = {"support", "src", NULL};
     static const char *const launch[] = {"launch_ranks.c", "watch.c", "meeting.c", "world.c", NULL};
 
     const char *colon = strchr(where, ':');
@@ -56,7 +64,7 @@ static int interest(const char *where)
     if (in_list(folder, folder_length, tests)) return 1;
     if (in_list(folder, folder_length, library)) return 2;
     if (in_list(file, file_length, task_files)) return 3;
-    if (in_list(folder, folder_length, ours) || in_list(file, file_length, launch)) return -1;
+    if (in_list(folder, folder_length, hidden) || in_list(file, file_length, launch)) return -1;
     return 1;
 }
 
@@ -74,7 +82,7 @@ static void find_place(const void *pc, char *place, size_t size)
         if (frames[i] == pc) frames[i] = (char *)frames[i] + 1;
     for (int i = -1; i < n; i++) {
         const void *site = i < 0 ? (pc ? (const char *)pc + 1 : NULL) : frames[i];
-        if (!site) continue;
+        if (!site || !is_ours(site)) continue;
         gpulog_where(site, where, sizeof where);
         if (interest(where) > best) {
             best = interest(where);

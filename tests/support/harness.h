@@ -24,17 +24,19 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-// cmocka and check.h both have a macro fail(): in this kit it is check.h's.
-#undef fail
+#undef fail // check.h has a macro of this name too, and here it is check.h's
 #undef fail_msg
 #define fail_msg(...)                                                                              \
     do {                                                                                           \
         print_error(__VA_ARGS__);                                                                  \
+        print_error("\n");                                                                         \
         _fail(__FILE__, __LINE__);                                                                 \
     } while (0)
 
 #include "check.h"
 #include "gpulog.h"
+#undef fail // once more, for a file that includes check.h before this one
+#define fail(status, ...) check_fail((status), __FILE__, __LINE__, __VA_ARGS__)
 
 typedef struct Rank {
     int rank, world;

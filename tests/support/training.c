@@ -1,4 +1,5 @@
-/* training.c: small models, data and the two training loops of the equivalence tests. See training.h.
+/* training.c: small models, data and the two training loops of the equivalence tests. See
+ * training.h.
  */
 #include "training.h"
 
@@ -19,7 +20,8 @@ Spec spec_mlp(int layers)
 
 Spec spec_gpt2(int layers)
 {
-    return (Spec){.gpt2 = true, .layers = layers, .B = 2, .T = 9, .dim = 24, .heads = 3, .vocab = 11};
+    return (Spec){
+        .gpt2 = true, .layers = layers, .B = 2, .T = 9, .dim = 24, .heads = 3, .vocab = 11};
 }
 
 Module *spec_create(const Spec *spec)
@@ -86,7 +88,8 @@ float train_batch(const Spec *spec, NnRun *run, Module *model, const Batch *batc
     run->B = spec->B;
     run->T = spec->T;
     need(module_forward(model, run, batch->in, &logits));
-    need(cross_entropy(run, logits, batch->targets, spec->B * spec->T, spec->vocab, &loss, &dlogits));
+    need(cross_entropy(run, logits, batch->targets, spec->B * spec->T, spec->vocab, &loss,
+                       &dlogits));
     need(module_backward(model, run, dlogits, &din));
     need_cuda(cudaFreeAsync(dlogits, run->stream));
     if (din != NULL) need_cuda(cudaFreeAsync(din, run->stream));
@@ -161,8 +164,7 @@ void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,
     need(nn_run_create(&s->run, r->stream));
     need(fsdp_context_create(&s->ctx, r->comm, r->stream));
     for (int i = 0; i < s->model->n_children; i++)
-        if (is_block(spec, s->model, i))
-            need(fully_shard(s->model->children[i], &s->ctx, options));
+        if (is_block(spec, s->model, i)) need(fully_shard(s->model->children[i], &s->ctx, options));
     need(fully_shard(s->model, &s->ctx, options));
     if (adamw != NULL) need(fsdp_adamw_create(&s->adamw, s->model, &s->ctx, adamw));
 }
@@ -285,14 +287,16 @@ int64_t sharded_numel(const Sharded *s)
 }
 
 // The end of one shard-sized buffer.
-static void check_tail(const FlatParam *flat, const float *buffer, const char *what, const char *when)
+static void check_tail(const FlatParam *flat, const float *buffer, const char *what,
+                       const char *when)
 {
     // Counted here without the code under test: what lies at or behind numel is padding.
     float *host = fetch(buffer, (size_t)flat->shard_numel);
     for (int64_t i = 0; i < flat->shard_numel; i++) {
         bool padding = flat->rank * flat->shard_numel + i >= flat->numel;
         check(!padding || host[i] == 0.0f,
-              "%s: the padding of %s in unit %s is not zero: element %lld of the shard of %lld holds %g",
+              "%s: the padding of %s in unit %s is not zero: element %lld of the shard of %lld "
+              "holds %g",
               when, what, flat->name, (long long)i, (long long)flat->shard_numel, (double)host[i]);
     }
     free(host);

@@ -1,10 +1,12 @@
 /* training.h: small models, data and training loops that several suites share.
  *
- * A Spec says which model and how large a batch. Data is made from a seed on the host, so that any rank can make
- * any batch. Two loops train the same model on the same data: one GPU without FSDP, and FSDP.
+ * A Spec says which model and how large a batch. Data is made from a seed on the host, so that any
+ * rank can make any batch. Two loops train the same model on the same data: one GPU without FSDP,
+ * and FSDP.
  *
  * Interface: spec_mlp, spec_gpt2, spec_create; batch_create; train_batch (forward, loss, backward);
- * plain_* (one GPU), sharded_* (FSDP); tree_average (micro-batch gradients in the collective's order).
+ * plain_* (one GPU), sharded_* (FSDP); tree_average (micro-batch gradients in the collective's
+ * order).
  */
 #ifndef TRAINING_H
 #define TRAINING_H
@@ -19,7 +21,7 @@ typedef struct Spec {
     int B, T;        // MLP: T is 1
     int in_dim, dim; // dim: GPT-2's C, the MLP's hidden size
     int heads;
-    int vocab;       // classes
+    int vocab; // classes
 } Spec;
 
 Spec spec_mlp(int layers);  // odd sizes: 7 → 13 … → 5, 6 rows
@@ -49,7 +51,8 @@ void plain_destroy(Plain *p);
 float *plain_params(const Plain *p); // host: all parameters one behind the other; free it
 float *plain_grads(const Plain *p);
 
-// The same with FSDP: every block of the model (child but the last; GPT-2: "h.i") is a unit, the model the root.
+// The same with FSDP: every block of the model (child but the last; GPT-2: "h.i") is a unit, the
+// model the root.
 typedef struct Sharded {
     Spec spec;
     NnRun run;
@@ -60,8 +63,8 @@ typedef struct Sharded {
 void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,
                     const AdamWConfig *adamw, const Rank *r);
 void sharded_destroy(Sharded *s);
-float *sharded_params(Sharded *s); // host, on rank 0; NULL on the others. Collective
-float *sharded_grads(Sharded *s);  // host, on every rank. Collective
+float *sharded_params(Sharded *s);        // host, on rank 0; NULL on the others. Collective
+float *sharded_grads(Sharded *s);         // host, on every rank. Collective
 int64_t sharded_padded(const Sharded *s); // Σ padded of all flat parameters
 int64_t sharded_numel(const Sharded *s);  // Σ numel
 
@@ -80,11 +83,11 @@ size_t whole_bytes(const FsdpUnit *unit);
 // Forward alone, and what it left behind is dropped.
 void forward_batch(const Spec *spec, NnRun *run, Module *model, const Batch *batch);
 
-// The gradient, averaged over `n` micro-batches, that a collective over n ranks would make: out[i] =
-// (g[0][i] + g[1][i] + …, in the tree's order) / n. All host memory.
+// The gradient, averaged over `n` micro-batches, that a collective over n ranks would make: out[i]
+// = (g[0][i] + g[1][i] + …, in the tree's order) / n. All host memory.
 void tree_average(float *out, float *const *grads, int n, size_t count);
 
-extern const AdamWConfig TEST_ADAMW; // lr 1e-3, decay 0.1
+extern const AdamWConfig TEST_ADAMW;   // lr 1e-3, decay 0.1
 extern const FsdpOptions TEST_OPTIONS; // reshard, not aligned, seed 42
 
 #endif

@@ -43,6 +43,9 @@ bool trouble_tell(TroubleKind kind, const char *format, ...)
     return told;
 }
 
+// simgpu's report that a device was full, for the message of a check that fails afterwards.
+static char memory_report[2000];
+
 _Noreturn void rank_fails(const char *file, int line, const char *format, ...)
 {
     char text[6000];
@@ -56,7 +59,8 @@ _Noreturn void rank_fails(const char *file, int line, const char *format, ...)
         _fail(file, line);
         abort(); // _fail does not return
     }
-    trouble_tell(TROUBLE_CHECK, "%s (%s:%d)", text, file, line);
+    trouble_tell(TROUBLE_CHECK, "%s%s%s (%s:%d)", text, memory_report[0] ? "\n" : "", memory_report,
+                 file, line);
     fflush(stdout);
     _exit(1);
 }
@@ -68,8 +72,14 @@ const char *last_error(void)
     return line[0] ? line : "it printed no line that says why";
 }
 
+// Every report is a mistake of the program but one: a full device is an error that it is told of and
+// may deal with.
 static void hear_report(const char *title, const char *text, void *arg)
 {
+    if (strcmp(title, "out of device memory") == 0) {
+        snprintf(memory_report, sizeof memory_report, "%s", text);
+        return;
+    }
     trouble_tell(TROUBLE_REPORT, "%s", text && text[0] ? text : title);
 }
 

@@ -33,13 +33,15 @@ static void nested_body(const Rank *r, void *arg)
         for (int c = 0; c < s.model->n_children; c++) {
             FsdpUnit *unit = fsdp_unit(s.model->children[c]);
             if (unit == NULL) continue;
-            check(!unit->is_root, "block %s still takes itself for a root", s.model->children[c]->name);
+            check(!unit->is_root, "block %s still takes itself for a root",
+                  s.model->children[c]->name);
             owners += takes(unit, params[i]);
         }
         check(owners == 1, "%s is in %d units", params[i]->name, owners);
     }
-    check(sharded_numel(&s) == meta_count(s.model), "the units hold %lld elements, the model has %lld",
-          (long long)sharded_numel(&s), (long long)meta_count(s.model));
+    check(sharded_numel(&s) == meta_count(s.model),
+          "the units hold %lld elements, the model has %lld", (long long)sharded_numel(&s),
+          (long long)meta_count(s.model));
     sharded_destroy(&s);
 
     // Three deep: a linear layer inside a block inside the model.
@@ -50,9 +52,10 @@ static void nested_body(const Rank *r, void *arg)
     need(fully_shard(inner, &ctx, &TEST_OPTIONS));
     need(fully_shard(block, &ctx, &TEST_OPTIONS));
     need(fully_shard(model, &ctx, &TEST_OPTIONS));
-    int64_t sum = fsdp_unit(inner)->flat.numel + fsdp_unit(block)->flat.numel +
-                  fsdp_unit(model)->flat.numel;
-    check(fsdp_unit(inner)->flat.numel == meta_count(inner), "the innermost unit does not hold its own");
+    int64_t sum =
+        fsdp_unit(inner)->flat.numel + fsdp_unit(block)->flat.numel + fsdp_unit(model)->flat.numel;
+    check(fsdp_unit(inner)->flat.numel == meta_count(inner),
+          "the innermost unit does not hold its own");
     check(sum == meta_count(model), "three nested units hold %lld elements, the model has %lld",
           (long long)sum, (long long)meta_count(model));
     check(!fsdp_unit(inner)->is_root && !fsdp_unit(block)->is_root && fsdp_unit(model)->is_root,
@@ -109,7 +112,8 @@ static void misuse_body(const Rank *r, void *arg)
     Module *block = model->children[1], *head = model->children[model->n_children - 1];
 
     need(fully_shard(block, &ctx, &TEST_OPTIONS));
-    check(fully_shard(block, &ctx, &TEST_OPTIONS) == ERR_ARGUMENT, "a second fully_shard of the same "
+    check(fully_shard(block, &ctx, &TEST_OPTIONS) == ERR_ARGUMENT,
+          "a second fully_shard of the same "
           "module must be refused");
     size_t one = gpulog_live_bytes(r->rank);
     // A module without parameters of its own: nothing to take.
@@ -120,9 +124,11 @@ static void misuse_body(const Rank *r, void *arg)
     // The head's weight is the embedding's: a unit of the head alone breaks the embedding.
     need(fully_shard(head, &ctx, &TEST_OPTIONS));
     check(fully_shard(model, &ctx, &TEST_OPTIONS) == ERR_ARGUMENT,
-          "the tied weight is in the head's unit and used by the embedding outside of it: that must be "
+          "the tied weight is in the head's unit and used by the embedding outside of it: that "
+          "must be "
           "refused");
-    check(fsdp_unit(model) == NULL && model->pre_forward.fn == NULL, "a refused fully_shard left hooks");
+    check(fsdp_unit(model) == NULL && model->pre_forward.fn == NULL,
+          "a refused fully_shard left hooks");
     fsdp_unwrap(head);
     check(gpulog_live_bytes(r->rank) == one, "a refused fully_shard kept %zu bytes",
           gpulog_live_bytes(r->rank) - one);
@@ -160,8 +166,10 @@ static void hooks_body(const Rank *r, void *arg)
     }
     Batch batch = batch_create(&spec, 1);
     float loss = train_batch(&spec, &s.run, s.model, &batch);
-    check(loss > 1.0f && loss < 5.0f, "the loss of an untrained model over %d tokens is %g, want about "
-          "ln %d", spec.vocab, (double)loss, spec.vocab);
+    check(loss > 1.0f && loss < 5.0f,
+          "the loss of an untrained model over %d tokens is %g, want about "
+          "ln %d",
+          spec.vocab, (double)loss, spec.vocab);
     batch_destroy(&batch);
     sharded_destroy(&s);
 }
@@ -178,8 +186,10 @@ static void list_body(const Rank *r, void *arg)
     Sharded s;
     FlatParam *flat[MAX] = {NULL};
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    check(fsdp_flat_params(s.model, NULL, 0) == 4, "a model of three blocks and a root has %d flat "
-          "parameters", fsdp_flat_params(s.model, NULL, 0));
+    check(fsdp_flat_params(s.model, NULL, 0) == 4,
+          "a model of three blocks and a root has %d flat "
+          "parameters",
+          fsdp_flat_params(s.model, NULL, 0));
     check(fsdp_flat_params(s.model, flat, 2) == 4 && flat[1] != NULL && flat[2] == NULL,
           "fsdp_flat_params must count all and write no more than max");
     fsdp_flat_params(s.model, flat, MAX);
@@ -235,7 +245,8 @@ static void state_body(const Rank *r, void *arg)
     need(fsdp_full_state(s.model, sink, &seen));
     if (r->rank == 0) {
         check(seen.n == n, "the sink was called %d times for %d parameters", seen.n, n);
-        check(seen.wrong == 0, "%d parameters came with other values than the model has", seen.wrong);
+        check(seen.wrong == 0, "%d parameters came with other values than the model has",
+              seen.wrong);
         for (int i = 0; i < n; i++) {
             int times = 0;
             for (int j = 0; j < seen.n; j++) times += seen.param[j] == params[i];
@@ -256,8 +267,8 @@ static void state_body(const Rank *r, void *arg)
     // A sink that fails on rank 0: all ranks come through, rank 0 says so.
     Seen failing = {.fail_from = 3};
     Status status = fsdp_full_state(s.model, sink, &failing);
-    check(status == (r->rank == 0 ? ERR_IO : OK), "the sink failed on rank 0, and this rank got status %d",
-          (int)status);
+    check(status == (r->rank == 0 ? ERR_IO : OK),
+          "the sink failed on rank 0, and this rank got status %d", (int)status);
     check(failing.n <= 4, "the sink was called again after it had failed");
 
     // What an optimizer wrote is what is saved; and the model can go on.

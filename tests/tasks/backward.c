@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 
-// Element i of the whole gradient that `rank` makes in micro-batch `round`: whole numbers, so that every
-// sum is exact; what sets the ranks apart cancels in the sum, which is W times average_of.
+// Element i of the whole gradient that `rank` makes in micro-batch `round`: whole numbers, so that
+// every sum is exact; what sets the ranks apart cancels in the sum, which is W times average_of.
 static float gradient_of(int rank, int world, int64_t i, int round)
 {
     return (float)(1 + i % 19 + 3 * round + (2 * rank - (world - 1)) * (i % 5));
@@ -22,13 +22,14 @@ static float average_of(int64_t i, int round)
 static void write_gradients(const FsdpUnit *unit, int round)
 {
     const FlatParam *flat = &unit->flat;
+    need_cuda(cudaStreamSynchronize(unit->ctx->compute));
     for (int j = 0; j < flat->n; j++) {
         const Param *param = flat->params[j];
         int64_t numel = meta_numel(param);
-        float *host = malloc((size_t)numel * sizeof *host);
         check(param->grad != NULL, "%s has no gradient to write to", param->name);
+        float *host = fetch(param->grad, (size_t)numel);
         for (int64_t i = 0; i < numel; i++)
-            host[i] = gradient_of(flat->rank, flat->world, flat->offset[j] + i, round);
+            host[i] += gradient_of(flat->rank, flat->world, flat->offset[j] + i, round);
         need_cuda(cudaMemcpyAsync(param->grad, host, (size_t)numel * sizeof *host,
                                   cudaMemcpyHostToDevice, unit->ctx->compute));
         need_cuda(cudaStreamSynchronize(unit->ctx->compute));
@@ -134,7 +135,7 @@ static void padding_body(const Rank *r, void *arg)
     FsdpOptions options = TEST_OPTIONS;
     options.align_shards = true;
     sharded_create(&s, &spec, &options, NULL, r);
-    FsdpUnit *unit = fsdp_unit(s.model->children[0]);
+    FsdpUnit *unit = fsdp_unit(s.model->children[1]); // 182 elements: padded in every world
     FlatParam *flat = &unit->flat;
     need(fsdp_begin_grad(unit));
     write_gradients(unit, 0);
@@ -179,7 +180,8 @@ static void begin_body(const Rank *r, void *arg)
         need(fsdp_reduce_grad(unit));
         check(flat->full_grad == NULL && flat->params[0]->grad == NULL,
               "after reduce_grad the parameters still point into the whole gradient");
-        check(fsdp_reduce_grad(unit) == ERR_ARGUMENT, "reducing a gradient that is not there must be an "
+        check(fsdp_reduce_grad(unit) == ERR_ARGUMENT,
+              "reducing a gradient that is not there must be an "
               "error");
     }
     need(fsdp_finish_backward(&s.ctx));
@@ -213,19 +215,23 @@ static void order_body(const Rank *r, void *arg)
     one_step(&s, &batch);
     check_no_race(log);
     // The loss is read once a step, which the test itself waits for. Nothing else may wait.
-    check(host_waits(log) <= 2, "the host waited for the device %llu times in a step: a stream must wait, "
-          "not the host", (unsigned long long)host_waits(log));
+    check(host_waits(log) <= 2,
+          "the host waited for the device %llu times in a step: a stream must wait, "
+          "not the host",
+          (unsigned long long)host_waits(log));
     GpuLogEntry entry;
     for (uint64_t i = log; i < gpulog_length(); i++)
         if (gpulog_get(i, &entry) && entry.op == GPU_REDUCE_SCATTER)
-            check(entry.stream == s.ctx.reduce, "a reduce-scatter runs on another stream than ctx->reduce");
+            check(entry.stream == s.ctx.reduce,
+                  "a reduce-scatter runs on another stream than ctx->reduce");
 
     // The optimizer comes behind every reduce-scatter.
     int64_t sgd = log_find(GPU_KERNEL, "kernel_sgd", log);
     for (int64_t i = log_find(GPU_REDUCE_SCATTER, NULL, log); i >= 0;
          i = log_find(GPU_REDUCE_SCATTER, NULL, (uint64_t)i + 1))
         check(log_ordered((uint64_t)i, (uint64_t)sgd),
-              "the optimizer may start before the reduce-scatter of log entry %lld is done", (long long)i);
+              "the optimizer may start before the reduce-scatter of log entry %lld is done",
+              (long long)i);
     batch_destroy(&batch);
     sharded_destroy(&s);
 }
@@ -236,8 +242,8 @@ static void streams_are_ordered(void **state)
     run_ranks(3, order_body, NULL);
 }
 
-// The order of collectives in a backward of n units u(n-1) … u0 below a root, as [Note: gather ahead] has
-// it: each unit's all-gather is queued before the reduce-scatter of the unit behind it.
+// The order of collectives in a backward of n units u(n-1) … u0 below a root, as [Note: gather
+// ahead] has it: each unit's all-gather is queued before the reduce-scatter of the unit behind it.
 static void ahead_body(const Rank *r, void *arg)
 {
     for (int reshard = 0; reshard <= 1; reshard++) {
@@ -252,7 +258,8 @@ static void ahead_body(const Rank *r, void *arg)
         train_batch(&spec, &s.run, s.model, &batch);
         uint64_t want = (uint64_t)(reshard ? 2 * units : units);
         check(log_count(GPU_ALL_GATHER, log) == want,
-              "forward and backward of %d units, reshard_after_forward %s: %llu all-gathers, want %llu",
+              "forward and backward of %d units, reshard_after_forward %s: %llu all-gathers, want "
+              "%llu",
               units, reshard ? "true" : "false", (unsigned long long)log_count(GPU_ALL_GATHER, log),
               (unsigned long long)want);
         check(log_count(GPU_REDUCE_SCATTER, log) == (uint64_t)units,
@@ -267,8 +274,10 @@ static void ahead_body(const Rank *r, void *arg)
             if (entry.op != GPU_REDUCE_SCATTER) continue;
             // Before reduce-scatter k: the forward's, the root's, and those of k + 2 blocks.
             int ahead = units + 1 + (scatters + 2 < units - 1 ? scatters + 2 : units - 1);
-            check(gathers >= ahead, "before reduce-scatter %d only %d all-gathers were queued, want %d: "
-                  "the next unit's must come first", scatters, gathers, ahead);
+            check(gathers >= ahead,
+                  "before reduce-scatter %d only %d all-gathers were queued, want %d: "
+                  "the next unit's must come first",
+                  scatters, gathers, ahead);
             scatters++;
         }
         batch_destroy(&batch);
@@ -297,9 +306,10 @@ static void peak_body(const Rank *r, void *arg)
         size_t bound = live + activations + 2 * whole_bytes(fsdp_unit(s.model)) +
                        4 * whole_bytes(fsdp_unit(s.model->children[1]));
         check(gpulog_peak_bytes(r->rank) <= bound,
-              "a step of %d layers took %zu bytes at its peak, %zu more than shards, activations, the "
-              "root and two units", depths[i], gpulog_peak_bytes(r->rank),
-              gpulog_peak_bytes(r->rank) - bound);
+              "a step of %d layers took %zu bytes at its peak, %zu more than shards, activations, "
+              "the "
+              "root and two units",
+              depths[i], gpulog_peak_bytes(r->rank), gpulog_peak_bytes(r->rank) - bound);
         batch_destroy(&batch);
         sharded_destroy(&s);
     }

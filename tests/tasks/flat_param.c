@@ -4,6 +4,7 @@
 #include "harness.h"
 #include "training.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +38,8 @@ static const struct {
     int n;
     int64_t sizes[MAX_PARAMS];
 } SETS[] = {
-    {1, {1}}, {1, {3}}, {2, {1, 1}}, {3, {3, 4, 3}}, {1, {8}}, {4, {5, 1, 13, 2}}, {3, {16, 1, 15}}, {2, {7, 31}},
+    {1, {1}}, {1, {3}},           {2, {1, 1}},      {3, {3, 4, 3}},
+    {1, {8}}, {4, {5, 1, 13, 2}}, {3, {16, 1, 15}}, {2, {7, 31}},
 };
 enum { N_SETS = sizeof SETS / sizeof SETS[0] };
 
@@ -62,7 +64,8 @@ static void layout_body(const Rank *r, void *arg)
             while (want % (align ? 4 * world : world) != 0) want++;
 
             need(flat_layout(&flat, "unit", set.pointer, set.n, world - 1, world, align));
-            check(flat.numel == numel, "numel is %lld, want %lld", (long long)flat.numel, (long long)numel);
+            check(flat.numel == numel, "numel is %lld, want %lld", (long long)flat.numel,
+                  (long long)numel);
             check(flat.padded == want, "%lld elements on %d ranks%s pad to %lld, want %lld",
                   (long long)numel, world, align ? " (16-byte shards)" : "", (long long)flat.padded,
                   (long long)want);
@@ -71,7 +74,8 @@ static void layout_body(const Rank *r, void *arg)
             check(flat.n == set.n && flat.rank == world - 1 && flat.world == world,
                   "n, rank or world was not written down");
             for (int i = 0; i < set.n; i++) {
-                check(flat.params[i] == set.pointer[i], "parameter %d is not the one that was given", i);
+                check(flat.params[i] == set.pointer[i],
+                      "parameter %d is not the one that was given", i);
                 check(flat.offset[i] == at, "parameter %d begins at %lld, want %lld", i,
                       (long long)flat.offset[i], (long long)at);
                 at += SETS[s].sizes[i];
@@ -107,12 +111,17 @@ static void example_body(const Rank *r, void *arg)
           "real elements by rank: %lld, %lld, %lld; want 4, 4, 2", (long long)flat_real(&flat, 0),
           (long long)flat_real(&flat, 1), (long long)flat_real(&flat, 2));
     int64_t begin, end, at;
-    flat_slice(&flat, 1, 0, &begin, &end, &at); // parameter 1 is [3, 7): rank 0 has its first element
-    check(begin == 0 && end == 1 && at == 3, "rank 0 holds [%lld, %lld) of parameter 1 at %lld; want "
-          "[0, 1) at 3", (long long)begin, (long long)end, (long long)at);
+    flat_slice(&flat, 1, 0, &begin, &end,
+               &at); // parameter 1 is [3, 7): rank 0 has its first element
+    check(begin == 0 && end == 1 && at == 3,
+          "rank 0 holds [%lld, %lld) of parameter 1 at %lld; want "
+          "[0, 1) at 3",
+          (long long)begin, (long long)end, (long long)at);
     flat_slice(&flat, 1, 1, &begin, &end, &at);
-    check(begin == 1 && end == 4 && at == 0, "rank 1 holds [%lld, %lld) of parameter 1 at %lld; want "
-          "[1, 4) at 0", (long long)begin, (long long)end, (long long)at);
+    check(begin == 1 && end == 4 && at == 0,
+          "rank 1 holds [%lld, %lld) of parameter 1 at %lld; want "
+          "[1, 4) at 0",
+          (long long)begin, (long long)end, (long long)at);
     flat_destroy(&flat);
 }
 
@@ -131,12 +140,13 @@ static void refuse_body(const Rank *r, void *arg)
         const char *what;
         int n, rank, world;
     } bad[] = {
-        {"no parameters", 0, 0, 2}, {"a world of 0", 2, 0, 0},          {"a world of -1", 2, 0, -1},
+        {"no parameters", 0, 0, 2}, {"a world of 0", 2, 0, 0}, {"a world of -1", 2, 0, -1},
         {"rank 2 of 2", 2, 2, 2},   {"rank -1", 2, -1, 2},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         check(flat_layout(&flat, "unit", set.pointer, bad[i].n, bad[i].rank, bad[i].world, false) ==
-                  ERR_ARGUMENT, "%s is not refused with ERR_ARGUMENT", bad[i].what);
+                  ERR_ARGUMENT,
+              "%s is not refused with ERR_ARGUMENT", bad[i].what);
     set.param[1].dtype = DTYPE_BF16;
     check(flat_layout(&flat, "unit", set.pointer, 2, 0, 2, false) == ERR_ARGUMENT,
           "a parameter that is not float is not refused");
@@ -196,17 +206,20 @@ static void cover_body(const Rank *r, void *arg)
                     flat_slice(&flat, i, rank, &begin, &end, &at);
                     check(0 <= begin && begin <= end && end <= SETS[s].sizes[i],
                           "parameter %d of %lld elements, rank %d of %d: slice [%lld, %lld)", i,
-                          (long long)SETS[s].sizes[i], rank, world, (long long)begin, (long long)end);
+                          (long long)SETS[s].sizes[i], rank, world, (long long)begin,
+                          (long long)end);
                     for (int64_t e = begin; e < end; e++) {
                         owners[e]++;
                         int64_t place = rank * flat.shard_numel + at + (e - begin);
                         check(place == flat.offset[i] + e,
-                              "element %lld of parameter %d lands at %lld of the flat buffer, not at %lld",
+                              "element %lld of parameter %d lands at %lld of the flat buffer, not "
+                              "at %lld",
                               (long long)e, i, (long long)place, (long long)(flat.offset[i] + e));
                     }
                 }
                 for (int64_t e = 0; e < SETS[s].sizes[i]; e++)
-                    check(owners[e] == 1, "element %lld of parameter %d has %d owners in a world of %d",
+                    check(owners[e] == 1,
+                          "element %lld of parameter %d has %d owners in a world of %d",
                           (long long)e, i, owners[e], world);
             }
             flat_destroy(&flat);
@@ -236,7 +249,8 @@ static void whole_body(const Rank *r, void *arg)
         need_nccl(ncclAllGather(flat.shard, full, (size_t)flat.shard_numel, ncclFloat, r->comm,
                                 r->stream));
         need_cuda(cudaStreamSynchronize(r->stream));
-        float *got = fetch(full, (size_t)flat.padded), *want = calloc((size_t)flat.padded, sizeof *want);
+        float *got = fetch(full, (size_t)flat.padded),
+              *want = calloc((size_t)flat.padded, sizeof *want);
         for (int i = 0; i < set.n; i++)
             meta_init_slice(&set.param[i], 42, 0, SETS[s].sizes[i], want + flat.offset[i]);
         check_equal("the shards side by side, against the whole made at once", got, want,
@@ -270,7 +284,8 @@ static void birth_body(const Rank *r, void *arg)
                 bool padding = r->rank * flat.shard_numel + i >= flat.numel;
                 check(!padding || shard[i] == 0.0f,
                       "%lld elements: padding element %lld of the shard of %lld is %g, not zero",
-                      (long long)flat.numel, (long long)i, (long long)flat.shard_numel, (double)shard[i]);
+                      (long long)flat.numel, (long long)i, (long long)flat.shard_numel,
+                      (double)shard[i]);
                 check(grad[i] == 0.0f, "element %lld of the fresh gradient shard is %g, not zero",
                       (long long)i, (double)grad[i]);
             }
@@ -290,7 +305,8 @@ static void memory_body(const Rank *r, void *arg)
 {
     Set set;
     FlatParam flat;
-    int64_t sizes[] = {700001, 3, 300000}; // a million elements, so that a copy of the model would show
+    int64_t sizes[] = {700001, 3,
+                       300000}; // a million elements, so that a copy of the model would show
     make_set(&set, 3, sizes);
     need(flat_layout(&flat, "unit", set.pointer, 3, r->rank, r->world, false));
     size_t before = gpulog_live_bytes(r->rank);
@@ -298,9 +314,12 @@ static void memory_body(const Rank *r, void *arg)
     need(flat_create(&flat, 42, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
     size_t want = 2 * (size_t)flat.shard_numel * sizeof(float);
-    check(gpulog_live_bytes(r->rank) - before == want, "the flat parameter holds %zu bytes, want %zu: "
-          "a shard and its gradient", gpulog_live_bytes(r->rank) - before, want);
-    check(gpulog_peak_bytes(r->rank) - before == want, "building it took %zu bytes at the peak, want "
+    check(gpulog_live_bytes(r->rank) - before == want,
+          "the flat parameter holds %zu bytes, want %zu: "
+          "a shard and its gradient",
+          gpulog_live_bytes(r->rank) - before, want);
+    check(gpulog_peak_bytes(r->rank) - before == want,
+          "building it took %zu bytes at the peak, want "
           "%zu: a rank never holds more of the model than its shard",
           gpulog_peak_bytes(r->rank) - before, want);
     flat_destroy(&flat);
@@ -330,8 +349,10 @@ static void attach_body(const Rank *r, void *arg)
     flat_attach(&flat, full);
     flat_attach_grad(&flat, full);
     for (int i = 0; i < 3; i++)
-        check(set.param[i].data == full + flat.offset[i] && set.param[i].grad == full + flat.offset[i],
-              "parameter %d is no view of the buffer at its offset %lld", i, (long long)flat.offset[i]);
+        check(set.param[i].data == full + flat.offset[i] &&
+                  set.param[i].grad == full + flat.offset[i],
+              "parameter %d is no view of the buffer at its offset %lld", i,
+              (long long)flat.offset[i]);
     flat_attach(&flat, NULL);
     flat_attach_grad(&flat, NULL);
     for (int i = 0; i < 3; i++)

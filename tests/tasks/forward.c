@@ -63,7 +63,8 @@ static void alias_body(const Rank *r, void *arg)
     uint64_t log = gpulog_length();
     need(fsdp_unshard(unit));
     need(fsdp_wait(unit));
-    check(unit->flat.full == unit->flat.shard, "with one rank the whole parameter must be the shard");
+    check(unit->flat.full == unit->flat.shard,
+          "with one rank the whole parameter must be the shard");
     check(gpulog_live_bytes(r->rank) == live, "with one rank unshard allocated %zu bytes",
           gpulog_live_bytes(r->rank) - live);
     need(fsdp_reshard(unit));
@@ -71,7 +72,8 @@ static void alias_body(const Rank *r, void *arg)
     check(log_count(GPU_ALL_GATHER, log) == 0, "with one rank there is nothing to gather");
     check(log_count(GPU_COPY, log) == 0, "with one rank there is nothing to copy");
     check(log_count(GPU_FREE, log) == 0, "reshard freed a buffer that is the shard itself");
-    check(unit->flat.shard != NULL && unit->flat.full == NULL, "reshard must let go of full, not of "
+    check(unit->flat.shard != NULL && unit->flat.full == NULL,
+          "reshard must let go of full, not of "
           "shard");
     sharded_destroy(&s);
 }
@@ -111,7 +113,8 @@ static void order_body(const Rank *r, void *arg)
     check(gpulog_get((uint64_t)gather, &entry) && entry.stream == s.ctx.gather,
           "the all-gather must be queued on ctx->gather");
     check(log_ordered((uint64_t)gather, (uint64_t)kernel),
-          "a kernel on the compute stream may run before the all-gather is done: after fsdp_wait nothing "
+          "a kernel on the compute stream may run before the all-gather is done: after fsdp_wait "
+          "nothing "
           "orders the two");
     check(host_waits(log) == 0, "the host waited for the device: a stream must wait, not the host");
     need(fsdp_reshard(unit));
@@ -142,8 +145,10 @@ static void free_body(const Rank *r, void *arg)
     need(fsdp_reshard(unit));
     uint64_t released = gpulog_length();
     need(fsdp_release_gather(&s.ctx));
-    check(gpulog_live_bytes(r->rank) == live, "after reshard and release %zu bytes of the whole parameter "
-          "are still there", gpulog_live_bytes(r->rank) - live);
+    check(gpulog_live_bytes(r->rank) == live,
+          "after reshard and release %zu bytes of the whole parameter "
+          "are still there",
+          gpulog_live_bytes(r->rank) - live);
     int64_t freed = log_find(GPU_FREE, NULL, released);
     int64_t kernel = log_find(GPU_KERNEL, "kernel_sum2", log);
     GpuLogEntry entry;
@@ -185,8 +190,10 @@ static void states_body(const Rank *r, void *arg)
     FsdpUnit *unit = first_unit(&s);
     FlatParam *flat = &unit->flat;
 
-    check(flat->state == FLAT_SHARDED && flat->params[0]->data == NULL, "a new unit must be sharded");
-    check(fsdp_wait(unit) == ERR_ARGUMENT, "waiting for a unit that nobody unshards must be an error");
+    check(flat->state == FLAT_SHARDED && flat->params[0]->data == NULL,
+          "a new unit must be sharded");
+    check(fsdp_wait(unit) == ERR_ARGUMENT,
+          "waiting for a unit that nobody unshards must be an error");
     uint64_t log = gpulog_length();
     need(fsdp_reshard(unit));
     check(gpulog_length() == log, "resharding a sharded unit must do nothing");
@@ -238,8 +245,9 @@ static void keep_body(const Rank *r, void *arg)
         // A second forward gathers again only what is not there.
         uint64_t again = gpulog_length();
         uint64_t gathers = log_count(GPU_ALL_GATHER, log);
-        check(gathers == (uint64_t)s.model->n_children, "a forward of %d units made %llu all-gathers",
-              s.model->n_children, (unsigned long long)gathers);
+        check(gathers == (uint64_t)s.model->n_children,
+              "a forward of %d units made %llu all-gathers", s.model->n_children,
+              (unsigned long long)gathers);
         forward_batch(&spec, &s.run, s.model, &batch);
         check(log_count(GPU_ALL_GATHER, again) == (reshard ? gathers : 0),
               "reshard_after_forward is %s: the second forward made %llu all-gathers",
@@ -254,8 +262,8 @@ static void keeps_when_told_to(void **state)
     run_ranks(2, keep_body, NULL);
 }
 
-// All-gather i+1 must be free to run while the compute of unit i does: its buffer goes later. [Note: free
-// late] The forward began at log entry `first`.
+// All-gather i+1 must be free to run while the compute of unit i does: its buffer goes later.
+// [Note: free late] The forward began at log entry `first`.
 static void check_overlap(uint64_t first)
 {
     int gathers = 0;
@@ -267,8 +275,10 @@ static void check_overlap(uint64_t first)
         if (entry.op != GPU_ALL_GATHER) continue;
         check(gathers < 2 || product >= 0, "no layer ran between the all-gathers of two units");
         check(product < 0 || !log_ordered((uint64_t)product, i),
-              "all-gather number %d of the forward waits for the compute of the unit before it: the two "
-              "cannot overlap", gathers);
+              "all-gather number %d of the forward waits for the compute of the unit before it: "
+              "the two "
+              "cannot overlap",
+              gathers);
         gathers++;
     }
 }
@@ -291,7 +301,8 @@ static void hooks_body(const Rank *r, void *arg)
     check(host_waits(log) == 0, "the host waited for the device during a forward");
     check_no_race(log);
     check(s.ctx.n_order == s.model->n_children,
-          "a forward of %d units wrote down %d of them in ctx->order", s.model->n_children, s.ctx.n_order);
+          "a forward of %d units wrote down %d of them in ctx->order", s.model->n_children,
+          s.ctx.n_order);
     check(s.ctx.order[0] == fsdp_unit(s.model), "the root must be the first of ctx->order");
     for (int i = 1; i < s.ctx.n_order; i++)
         check(s.ctx.order[i] == fsdp_unit(s.model->children[i - 1]) && s.ctx.order[i]->place == i,
@@ -324,9 +335,10 @@ static void peak_body(const Rank *r, void *arg)
         size_t bound = live + activations + whole_bytes(fsdp_unit(s.model)) +
                        2 * whole_bytes(fsdp_unit(s.model->children[1]));
         check(gpulog_peak_bytes(r->rank) <= bound,
-              "a forward of %d layers took %zu bytes at its peak, %zu more than shards, activations, the "
-              "root and two units", depths[i], gpulog_peak_bytes(r->rank),
-              gpulog_peak_bytes(r->rank) - bound);
+              "a forward of %d layers took %zu bytes at its peak, %zu more than shards, "
+              "activations, the "
+              "root and two units",
+              depths[i], gpulog_peak_bytes(r->rank), gpulog_peak_bytes(r->rank) - bound);
         batch_destroy(&batch);
         sharded_destroy(&s);
     }

@@ -37,8 +37,9 @@ static void count_body(const Rank *r, void *arg)
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         Param p = make_param(table[i].ndim, table[i].shape, INIT_ZERO, 0.0f, 0);
-        check(meta_numel(&p) == table[i].want, "meta_numel of shape number %zu gives %lld, want %lld",
-              i, (long long)meta_numel(&p), (long long)table[i].want);
+        check(meta_numel(&p) == table[i].want,
+              "meta_numel of shape number %zu gives %lld, want %lld", i, (long long)meta_numel(&p),
+              (long long)table[i].want);
     }
 
     // The models of the GPT-2 paper, as released: the weights tied, position embeddings of 1024.
@@ -53,8 +54,9 @@ static void count_body(const Rank *r, void *arg)
     for (size_t i = 0; i < 2; i++) {
         Module *model = gpt2_create(&models[i].config);
         check(model != NULL, "gpt2_create failed");
-        check(meta_count(model) == models[i].want, "GPT-2 of %d layers: meta_count gives %lld, want %lld",
-              models[i].config.layers, (long long)meta_count(model), (long long)models[i].want);
+        check(meta_count(model) == models[i].want,
+              "GPT-2 of %d layers: meta_count gives %lld, want %lld", models[i].config.layers,
+              (long long)meta_count(model), (long long)models[i].want);
         check(meta_bytes(model) == 4 * models[i].want, "GPT-2 of %d layers: meta_bytes gives %lld",
               models[i].config.layers, (long long)meta_bytes(model));
         module_destroy(model);
@@ -76,18 +78,19 @@ static void walk_body(const Rank *r, void *arg)
     // wte, wpe; a block: ln_1 2, attn 4, ln_2 2, mlp 4; ln_f 2; the head is tied to wte.
     check(n == 2 + 2 * 12 + 2, "GPT-2 of 2 layers: meta_params finds %d parameters, want 28", n);
     memset(params, 0, sizeof params);
-    check(meta_params(model, params, 64) == n, "meta_params gives another number with a place for them");
+    check(meta_params(model, params, 64) == n,
+          "meta_params gives another number with a place for them");
     for (int i = 0; i < n; i++) {
         check(params[i] != NULL, "meta_params left place %d empty", i);
         check(params[i]->id == (uint32_t)i,
-              "meta_params: place %d holds %s, which the walk meets at place %u", i, params[i]->name,
-              params[i]->id);
+              "meta_params: place %d holds %s, which the walk meets at place %u", i,
+              params[i]->name, params[i]->id);
     }
     memset(params, 0, sizeof params);
     check(meta_params(model, params, 3) == n, "meta_params must count beyond max");
     check(params[2] != NULL && params[3] == NULL, "meta_params wrote to a place at or beyond max");
-    check(meta_params(model->children[1], NULL, 0) == 12, "block h.0 alone has 12 parameters, not %d",
-          meta_params(model->children[1], NULL, 0));
+    check(meta_params(model->children[1], NULL, 0) == 12,
+          "block h.0 alone has 12 parameters, not %d", meta_params(model->children[1], NULL, 0));
     module_destroy(model);
 }
 
@@ -116,8 +119,8 @@ static void philox_body(const Rank *r, void *arg)
         uint32_t out[4];
         philox4x32_10(table[i].counter, table[i].key, out);
         for (int j = 0; j < 4; j++)
-            check(out[j] == table[i].want[j], "known answer %zu, word %d: got %08x, want %08x", i, j,
-                  out[j], table[i].want[j]);
+            check(out[j] == table[i].want[j], "known answer %zu, word %d: got %08x, want %08x", i,
+                  j, out[j], table[i].want[j]);
     }
 }
 
@@ -143,8 +146,8 @@ static void slices_body(const Rank *r, void *arg)
         memset(part, 0xFF, sizeof part);
     }
 
-    // The words behind an element are those the contract names: checked in double, where the formula is
-    // written out again.
+    // The words behind an element are those the contract names: checked in double, where the
+    // formula is written out again.
     for (uint32_t i = 0; i < N; i++) {
         uint32_t counter[4] = {i / 4, 0, 3, 0}, key[2] = {42, 0}, w[4];
         philox4x32_10(counter, key, w);
@@ -166,8 +169,10 @@ static void slices_body(const Rank *r, void *arg)
         Param q = normal_param(N, others[i].id);
         meta_init_slice(&q, others[i].seed, 0, N, part);
         for (int j = 0; j < N; j++) same += part[j] == whole[j];
-        check(same < N / 100, "seed %llu, parameter %u: %d of %d values are those of seed 42, "
-              "parameter 3", (unsigned long long)others[i].seed, others[i].id, same, N);
+        check(same < N / 100,
+              "seed %llu, parameter %u: %d of %d values are those of seed 42, "
+              "parameter 3",
+              (unsigned long long)others[i].seed, others[i].id, same, N);
     }
 
     // Far beyond 2³²: the block number needs both words of the counter.
@@ -188,7 +193,8 @@ static void constants_body(const Rank *r, void *arg)
 {
     float out[9];
     int64_t shape = 100;
-    Param zero = make_param(1, &shape, INIT_ZERO, 0.0f, 0), one = make_param(1, &shape, INIT_ONE, 0, 1);
+    Param zero = make_param(1, &shape, INIT_ZERO, 0.0f, 0),
+          one = make_param(1, &shape, INIT_ONE, 0, 1);
     Param normal = normal_param(100, 2);
     const Param *all[] = {&zero, &one, &normal};
 
@@ -197,7 +203,8 @@ static void constants_body(const Rank *r, void *arg)
         meta_init_slice(all[i], 1, 13, 13, out);
         check(out[0] == 77.0f, "an empty slice wrote an element");
         meta_init_slice(all[i], 1, 93, 100, out + 1);
-        check(out[0] == 77.0f && out[8] == 77.0f, "a slice of 7 elements wrote outside of its 7 places");
+        check(out[0] == 77.0f && out[8] == 77.0f,
+              "a slice of 7 elements wrote outside of its 7 places");
     }
     meta_init_slice(&zero, 1, 90, 99, out);
     for (int j = 0; j < 9; j++) check(out[j] == 0.0f, "INIT_ZERO gives %g", (double)out[j]);
@@ -226,13 +233,17 @@ static void moments_body(const Rank *r, void *arg)
         if (i > 0) next += (double)x[i] * x[i - 1];
         within += fabsf(x[i]) < 0.5f;
     }
-    // Bounds of five standard errors: chance alone passes them once in a million seeds, and the seed is fixed.
+    // Bounds of five standard errors: chance alone passes them once in a million seeds, and the
+    // seed is fixed.
     double error = 5.0 / sqrt(N);
     check(fabs(sum / N) < 0.5 * error, "the mean is %g, want 0", sum / N);
-    check(fabs(squares / N / 0.25 - 1.0) < error * sqrt(2.0), "the variance is %g, want 0.25", squares / N);
+    check(fabs(squares / N / 0.25 - 1.0) < error * sqrt(2.0), "the variance is %g, want 0.25",
+          squares / N);
     check(fabs(next / N / 0.25) < error, "neighbours correlate: %g", next / N / 0.25);
-    check(fabs((double)within / N - 0.682689) < error, "%g of the values lie within one standard "
-          "deviation, want 0.6827", (double)within / N);
+    check(fabs((double)within / N - 0.682689) < error,
+          "%g of the values lie within one standard "
+          "deviation, want 0.6827",
+          (double)within / N);
     free(x);
 }
 
@@ -251,7 +262,8 @@ static void check_materialized(Module *model, uint64_t seed)
     for (int i = 0; i < n; i++) {
         size_t numel = (size_t)meta_numel(params[i]);
         float *want = malloc(numel * sizeof *want);
-        check(params[i]->data != NULL && params[i]->grad != NULL, "%s has no storage", params[i]->name);
+        check(params[i]->data != NULL && params[i]->grad != NULL, "%s has no storage",
+              params[i]->name);
         float *data = fetch(params[i]->data, numel), *grad = fetch(params[i]->grad, numel);
         meta_init_slice(params[i], seed, 0, (int64_t)numel, want);
         check_equal(params[i]->name, data, want, numel);
@@ -272,8 +284,8 @@ static void materialize_body(const Rank *r, void *arg)
     need_cuda(cudaStreamSynchronize(r->stream));
     size_t took = gpulog_live_bytes(r->rank) - before;
     check(took == 8 * (size_t)meta_count(model),
-          "data and gradients of %lld elements take %zu bytes, want %zu", (long long)meta_count(model),
-          took, 8 * (size_t)meta_count(model));
+          "data and gradients of %lld elements take %zu bytes, want %zu",
+          (long long)meta_count(model), took, 8 * (size_t)meta_count(model));
     check_materialized(model, 42);
     check(meta_materialize(model, 42, r->stream) == ERR_ARGUMENT,
           "materialising a model twice must be refused: the first storage would be lost");
@@ -302,9 +314,10 @@ static void failure_body(const Rank *r, void *arg)
 
     check(meta_materialize(model, 42, r->stream) != OK,
           "a model larger than the device was materialised without an error");
-    check(gpulog_live_bytes(r->rank) == before,
-          "after running out of memory %zu bytes stay allocated: the device is lost for another try",
-          gpulog_live_bytes(r->rank) - before);
+    check(
+        gpulog_live_bytes(r->rank) == before,
+        "after running out of memory %zu bytes stay allocated: the device is lost for another try",
+        gpulog_live_bytes(r->rank) - before);
     Param *params[64];
     int n = meta_params(model, params, 64);
     for (int i = 0; i < n; i++)

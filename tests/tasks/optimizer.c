@@ -10,8 +10,8 @@
 
 enum { MAX_FLAT = 16 };
 
-// A gradient for every flat parameter of the model: element i of the whole buffer is whole(i), the same on
-// every rank; the padding gets `padding`.
+// A gradient for every flat parameter of the model: element i of the whole buffer is whole(i), the
+// same on every rank; the padding gets `padding`.
 static float whole(int64_t i)
 {
     return (float)(i % 11 - 5) / 4.0f;
@@ -47,7 +47,8 @@ static void formula_body(const Rank *r, void *arg)
     Spec spec = spec_mlp(3);
     Sharded s;
     FlatParam *flat[MAX_FLAT];
-    AdamWConfig c = {.lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.5f};
+    AdamWConfig c = {
+        .lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.5f};
     sharded_create(&s, &spec, &TEST_OPTIONS, &c, r);
     int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
     float *start[MAX_FLAT];
@@ -73,7 +74,8 @@ static void formula_body(const Rank *r, void *arg)
                 double v_hat = v / (1.0 - pow((double)c.beta2, t));
                 p -= (double)c.lr * m_hat / (sqrt(v_hat) + (double)c.eps);
             }
-            // Five steps of rounding in float: a few units in the last place of the parameter and the step.
+            // Five steps of rounding in float: a few units in the last place of the parameter and
+            // the step.
             check(fabs(got[i] - p) <= 2e-6 * (fabs(p) + (double)c.lr),
                   "unit %s, element %lld of the shard: after %d steps %.9g, the formula gives %.9g",
                   flat[k]->name, (long long)i, STEPS, (double)got[i], p);
@@ -99,7 +101,8 @@ static void moments_body(const Rank *r, void *arg)
     size_t want = 8 * (size_t)sharded_padded(&s) / (size_t)r->world;
     need(fsdp_adamw_create(&s.adamw, s.model, &s.ctx, &TEST_ADAMW));
     check(gpulog_live_bytes(r->rank) - live == want,
-          "AdamW's state takes %zu bytes on this rank, want 8 bytes for each element of its shards: %zu",
+          "AdamW's state takes %zu bytes on this rank, want 8 bytes for each element of its "
+          "shards: %zu",
           gpulog_live_bytes(r->rank) - live, want);
     set_gradients(&s, 0.0f);
     need(fsdp_adamw_step(&s.adamw));
@@ -140,8 +143,9 @@ static void padding_body(const Rank *r, void *arg)
                 for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
                     bool padding = flat[k]->rank * flat[k]->shard_numel + i >= flat[k]->numel;
                     check(!padding || shard[i] == 0.0f,
-                          "after step %d (%s) padding element %lld of unit %s is %g, not zero", step,
-                          step == 2 ? "SGD" : "AdamW", (long long)i, flat[k]->name, (double)shard[i]);
+                          "after step %d (%s) padding element %lld of unit %s is %g, not zero",
+                          step, step == 2 ? "SGD" : "AdamW", (long long)i, flat[k]->name,
+                          (double)shard[i]);
                 }
                 free(shard);
             }
@@ -170,7 +174,8 @@ static void zero_body(const Rank *r, void *arg)
     for (int k = 0; k < n; k++) {
         float *got = fetch(flat[k]->shard_grad, (size_t)flat[k]->shard_numel);
         for (int64_t i = 0; i < flat[k]->shard_numel; i++)
-            check(got[i] == 0.0f, "unit %s: element %lld of the gradient shard is %g after zero_grad",
+            check(got[i] == 0.0f,
+                  "unit %s: element %lld of the gradient shard is %g after zero_grad",
                   flat[k]->name, (long long)i, (double)got[i]);
         free(got);
     }
@@ -204,7 +209,8 @@ static void norm_body(const Rank *r, void *arg)
     float norm = -1.0f, want = (float)sqrt(squares_of(&s));
     need(fsdp_grad_norm(s.model, &s.ctx, &norm));
     // Squares of sixteenths add up exactly in double, in any order: the norm has one right value.
-    check(norm == want, "the gradient norm on this rank is %.9g, want %.9g", (double)norm, (double)want);
+    check(norm == want, "the gradient norm on this rank is %.9g, want %.9g", (double)norm,
+          (double)want);
     check(gpulog_live_bytes(r->rank) == live, "fsdp_grad_norm left memory behind");
     sharded_destroy(&s);
 }
@@ -227,8 +233,8 @@ static void clip_body(const Rank *r, void *arg)
         set_gradients(&s, 0.0f);
         norm = -1.0f;
         need(fsdp_clip_grad_norm(s.model, &s.ctx, limits[c], &norm));
-        check(norm == want, "clip returns the norm %.9g, want that before clipping, %.9g", (double)norm,
-              (double)want);
+        check(norm == want, "clip returns the norm %.9g, want that before clipping, %.9g",
+              (double)norm, (double)want);
         need_cuda(cudaStreamSynchronize(s.ctx.compute));
         for (int k = 0; k < n; k++) {
             float *got = fetch(flat[k]->shard_grad, (size_t)flat[k]->shard_numel);
@@ -335,13 +341,9 @@ static void every_rank_steps_its_shard(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(adamw_follows_the_formula),
-    cmocka_unit_test(moments_are_shard_sized),
-    cmocka_unit_test(padding_stays_zero),
-    cmocka_unit_test(zero_grad_zeroes),
-    cmocka_unit_test(norm_is_over_all_ranks),
-    cmocka_unit_test(clip_scales_only_above),
-    cmocka_unit_test(sgd_step_with_decay),
-    cmocka_unit_test(every_rank_steps_its_shard),
+    cmocka_unit_test(adamw_follows_the_formula), cmocka_unit_test(moments_are_shard_sized),
+    cmocka_unit_test(padding_stays_zero),        cmocka_unit_test(zero_grad_zeroes),
+    cmocka_unit_test(norm_is_over_all_ranks),    cmocka_unit_test(clip_scales_only_above),
+    cmocka_unit_test(sgd_step_with_decay),       cmocka_unit_test(every_rank_steps_its_shard),
 };
 SUITE_MAIN("optimizer", tests)

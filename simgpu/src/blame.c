@@ -1,0 +1,281 @@
+/* Reports: who did not do what the others wait for.
+ *
+ * Disagreement: ranks make different calls at the same place of a communicator. Missing: a rank will
+ * never come, since it ended or destroyed the communicator. Circle: threads wait for each other. All of
+ * them end the process; on real GPUs they are hangs without a word. Every rank concerned reports what
+ * it sees; a rank whose peer ended by such a report says only that.
+ *
+ * A call site is an address in its own process. Ranks usually run the same program, so a peer's
+ * address less the place where its program is loaded, plus where ours is, has our debug information.
+ *
+ * Interface: sim_prints_differ, sim_blame_*; sim_describe_waiting, sim_type_name, sim_op_name.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm.h"
+
+#define REPORT 4096
+#define LINE 512
+
+const char *sim_type_name(int type)
+{
+    static const char *const name[ncclNumTypes] = {
+        "ncclInt8",    "ncclUint8",   "ncclInt32",   "ncclUint32",   "ncclInt64",      "ncclUint64",
+        "ncclFloat16", "ncclFloat32", "ncclFloat64", "ncclBfloat16", "ncclFloat8e4m3", "ncclFloat8e5m2"};
+    return type >= 0 && type < ncclNumTypes ? name[type] : "an unknown type";
+}
+
+const char *sim_op_name(int op)
+{
+    static const char *const name[] = {"ncclSum", "ncclProd",   "ncclMax",
+                                       "ncclMin", "ncclAvg", "a premultiplied sum"};
+    return op >= 0 && op <= SIM_PRE_MUL_SUM ? name[op] : "an unknown operation";
+}
+
+static void append(char *text, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void append(char *text, size_t size, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + used, size - used, format, args);
+    va_end(args);
+}
+
+// "ncclAllReduce (count 1000, ncclFloat32, ncclSum)"
+static void describe_call(const Print *print, char *text, size_t size)
+{
+    const CallFacts *facts = &sim_call_facts[print->kind];
+    snprintf(text, size, "%s", facts->name);
+    if (print->kind == CALL_SPLIT) return;
+    append(text, size, " (count %llu, %s", (unsigned long long)print->count,
+           sim_type_name(print->type));
+    if (facts->reduces) append(text, size, ", %s", sim_op_name(print->op));
+    if (facts->rooted) append(text, size, ", root %d", print->root);
+    if (print->kind == CALL_SEND) append(text, size, ", to rank %d", print->root);
+    if (print->kind == CALL_RECV) append(text, size, ", from rank %d", print->root);
+    append(text, size, ")");
+}
+
+static void describe_site(const Member *member, const void *site, char *text, size_t size)
+{
+    Member own = {0};
+    sim_note_program(&own);
+    if (member->program_inode != own.program_inode
+        || member->program_device != own.program_device) {
+        snprintf(text, size, "%#llx of its program",
+                 (unsigned long long)((uintptr_t)site - member->program_base));
+        return;
+    }
+    uintptr_t here = (uintptr_t)site - member->program_base + own.program_base;
+    gpulog_where((const void *)here, text, size);
+}
+
+static void describe_post(const Member *member, const Post *post, char *text, size_t size)
+{
+    char call[LINE / 4], where[LINE / 2];
+    describe_call(&post->print, call, sizeof call);
+    describe_site(member, post->site, where, sizeof where);
+    snprintf(text, size, "%s at %s", call, where);
+}
+
+void sim_describe_waiting(const Call *call, char *text, size_t size)
+{
+    const char *name = sim_call_facts[call->print.kind].name;
+    if (call->print.kind == CALL_SEND || call->print.kind == CALL_RECV)
+        snprintf(text, size, "%s (number %llu %s rank %d, as rank %d)", name,
+                 (unsigned long long)call->post.seq,
+                 call->print.kind == CALL_SEND ? "to" : "from", call->print.root,
+                 call->comm->rank);
+    else
+        snprintf(text, size, "%s (call %llu on the communicator, as rank %d of %d)", name,
+                 (unsigned long long)call->post.seq, call->comm->rank, call->comm->size);
+}
+
+// ---- Disagreement ----
+
+bool sim_prints_differ(const Print *a, const Print *b)
+{
+    return memcmp(a, b, sizeof *a) != 0;
+}
+
+// What differs first, and what is most likely behind it.
+static void explain_difference(int rank_a, const Print *a, int rank_b, const Print *b, char *text,
+                               size_t size)
+{
+    if (a->kind != b->kind)
+        append(text, size,
+               "They differ in the operation: rank %d calls %s, rank %d calls %s.\n"
+               "Does every rank make the same calls in the same order? Is one inside an if (rank == …),\n"
+               "or was one skipped by an early return?",
+               rank_a, sim_call_facts[a->kind].name, rank_b, sim_call_facts[b->kind].name);
+    else if (a->count != b->count)
+        append(text, size,
+               "They differ in the count: rank %d has %llu, rank %d has %llu.\n"
+               "Was a count computed from something that differs between ranks, such as a shard\n"
+               "without its padding? Or did a rank skip a call, so that it is one ahead?",
+               rank_a, (unsigned long long)a->count, rank_b, (unsigned long long)b->count);
+    else if (a->type != b->type)
+        append(text, size,
+               "They differ in the data type: rank %d has %s, rank %d has %s.\n"
+               "Was one of them meant for another buffer?",
+               rank_a, sim_type_name(a->type), rank_b, sim_type_name(b->type));
+    else if (a->op != b->op)
+        append(text, size,
+               "They differ in the reduction: rank %d has %s, rank %d has %s.\n"
+               "Does the choice of sum or average depend on the rank?",
+               rank_a, sim_op_name(a->op), rank_b, sim_op_name(b->op));
+    else
+        append(text, size,
+               "They differ in the root: rank %d has %d, rank %d has %d.\n"
+               "Was each rank's own number passed, where one rank's is due?",
+               rank_a, a->root, rank_b, b->root);
+}
+
+void sim_blame_disagreement(ncclComm_t comm, uint64_t seq)
+{
+    char text[REPORT] = "", line[LINE], title[LINE];
+    const Page *page = comm->page;
+    const Member *reference = NULL, *other = NULL;
+    for (int r = 0; r < comm->size; r++) {
+        const Member *member = &page->member[r];
+        if (atomic_load(&member->arrived) != seq) {
+            append(text, sizeof text, "rank %d: has not come to this call\n", r);
+            continue;
+        }
+        describe_post(member, &member->post, line, sizeof line);
+        append(text, sizeof text, "rank %d: %s%s\n", r, line, r == comm->rank ? " (this rank)" : "");
+        if (!reference) reference = member;
+        else if (!other && sim_prints_differ(&reference->post.print, &member->post.print))
+            other = member;
+    }
+    if (other)
+        explain_difference((int)(reference - page->member), &reference->post.print,
+                           (int)(other - page->member), &other->post.print, text, sizeof text);
+    snprintf(title, sizeof title, "the ranks disagree about call %llu on the communicator",
+             (unsigned long long)seq);
+    sim_fatal(title, "%s\nOn real GPUs this hangs, or mixes up data, without a word.", text);
+}
+
+void sim_blame_message(ncclComm_t comm, int from, int to)
+{
+    const Channel *channel = &comm->page->channel[from][to];
+    char send[LINE], recv[LINE];
+    describe_post(&comm->page->member[from], &channel->send, send, sizeof send);
+    describe_post(&comm->page->member[to], &channel->recv, recv, sizeof recv);
+    sim_fatal("a send and its receive disagree",
+              "Message %llu from rank %d to rank %d:\nrank %d: %s\nrank %d: %s\n"
+              "On real GPUs this hangs, or data are lost, without a word.\n"
+              "Do both sides compute the count in the same way? Messages of a pair match in order.",
+              (unsigned long long)channel->send.seq, from, to, from, send, to, recv);
+}
+
+void sim_blame_size(Page *page, int rank, int size, const void *site)
+{
+    char where[LINE];
+    int other = atomic_load(&page->other_rank);
+    gpulog_where(site, where, sizeof where);
+    sim_fatal("ncclCommInitRank: the ranks disagree about their number",
+              "The first ranks of this id came with nranks = %d, rank %d came with nranks = %d.\n"
+              "This is rank %d with nranks = %d, at %s.\n"
+              "On real GPUs this hangs. Does every rank read the same world size?",
+              atomic_load(&page->world), other, atomic_load(&page->other_world), rank, size, where);
+}
+
+// ---- Missing ----
+
+static void describe_end(const Member *member, char *text, size_t size)
+{
+    if (member->exit_signal < 0)
+        snprintf(text, size, "ended without a word (killed, or _exit)");
+    else if (member->exit_signal > 0)
+        snprintf(text, size, "was killed by signal %d (%s)", member->exit_signal,
+                 strsignal(member->exit_signal));
+    else
+        snprintf(text, size, "exited with status %d", member->exit_code);
+}
+
+// "without calling ncclAllGather number 7", or in which part of it.
+static void describe_missed(const WaitRef *waiter, const Member *member, char *text, size_t size)
+{
+    const char *name = waiter ? sim_call_facts[waiter->kind].name : "";
+    if (!waiter)
+        snprintf(text, size, "before the communicator was made");
+    else if (waiter->kind == CALL_SEND || waiter->kind == CALL_RECV)
+        snprintf(text, size, "without calling %s number %llu for rank %d",
+                 waiter->kind == CALL_SEND ? "ncclRecv" : "ncclSend",
+                 (unsigned long long)waiter->seq, waiter->rank);
+    else if (atomic_load(&member->arrived) >= waiter->seq)
+        snprintf(text, size, "in the middle of %s, call %llu on the communicator", name,
+                 (unsigned long long)waiter->seq);
+    else
+        snprintf(text, size, "without calling %s, call %llu on the communicator", name,
+                 (unsigned long long)waiter->seq);
+}
+
+void sim_blame_missing(ncclComm_t comm, int missing, const WaitRef *waiter, const void *site)
+{
+    const Member *member = &comm->page->member[missing];
+    uint32_t gone = atomic_load(&member->gone);
+    bool left = atomic_load(&member->state) == MEMBER_LEFT;
+    if (gone == GONE_NOT && !left) return;
+    char title[LINE], end[LINE / 2], missed[LINE / 2], last[LINE] = "no call at all", where[LINE];
+    if (gone == GONE_FATAL) {
+        snprintf(title, sizeof title, "rank %d ended: see its report", missing);
+        sim_fatal(title, "%s", "");
+    }
+    if (left) {
+        char left_at[LINE / 4];
+        describe_site(member, member->left_site, left_at, sizeof left_at);
+        snprintf(end, sizeof end, "destroyed the communicator at %s,", left_at);
+    } else {
+        describe_end(member, end, sizeof end);
+    }
+    describe_missed(waiter, member, missed, sizeof missed);
+    if (atomic_load(&member->thread_used))
+        describe_post(member, &member->last, last, sizeof last);
+    gpulog_where(site, where, sizeof where);
+    snprintf(title, sizeof title, "rank %d will never come", missing);
+    sim_fatal(title,
+              "rank %d (process %d) %s\n%s.\nIts last call on this communicator: %s.\n"
+              "Rank %d waits for it at %s.\n"
+              "On real GPUs the others hang. %s",
+              missing, member->pid, end, missed, last, comm->rank, where,
+              gone == GONE_DIED ? "Look at what that rank printed; did it run out of memory?"
+                                : "Does that rank make fewer calls than the others, or return early?");
+}
+
+// ---- Circles ----
+
+static void describe_step(const CircleStep *step, char *text, size_t size)
+{
+    const Page *page = step->page;
+    const Member *member = &page->member[step->ref.rank];
+    const Post *post = &member->post;
+    if (step->ref.kind == CALL_SEND) post = &page->channel[step->ref.rank][step->ref.peer].send;
+    if (step->ref.kind == CALL_RECV) post = &page->channel[step->ref.peer][step->ref.rank].recv;
+    char call[LINE];
+    describe_post(member, post, call, sizeof call);
+    append(text, size, "rank %d of communicator %04x waits in %s\n    for rank %d\n",
+           step->ref.rank, (unsigned)(page->nonce & 0xffff), call, step->waits_for);
+}
+
+void sim_blame_circle(const CircleStep *step, int n)
+{
+    char text[REPORT] = "";
+    for (int i = 0; i < n; i++) describe_step(&step[i], text, sizeof text);
+    if (n == 1)
+        sim_fatal("one thread waits for itself",
+                  "%sThe rank it waits for belongs to this same thread, which cannot call twice at once.\n"
+                  "On real GPUs this hangs. Calls of one thread for several devices, and messages to\n"
+                  "oneself, belong between ncclGroupStart and ncclGroupEnd. Was the group forgotten?",
+                  text);
+    sim_fatal("deadlock: ranks wait for each other in a circle",
+              "%sOn real GPUs this hangs. Do the ranks use their communicators, or send and receive,\n"
+              "in different orders? Calls that must run at the same time belong in one group.",
+              text);
+}

@@ -1,0 +1,697 @@
+/* The NCCL calls: arguments, groups, names.
+ *
+ * A collective becomes a Call, which is checked and then run: at once, or with all others of its group
+ * at the outermost ncclGroupEnd. New communicators wait for a group's end likewise, so that one thread
+ * can make those of several devices. Mistakes are reported with the call site and returned as NCCL
+ * returns them; if a call of a group was wrong, its end runs nothing and returns that error.
+ *
+ * Interface: nccl.h.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm.h"
+
+#define HERE __builtin_return_address(0)
+
+static __thread char last_error[512] = "";
+
+// ---- Mistakes ----
+
+// "NAME, at file:line (function): …"
+static ncclResult_t complain(ncclResult_t result, const char *name, const void *site,
+                             const char *title, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+static ncclResult_t complain(ncclResult_t result, const char *name, const void *site,
+                             const char *title, const char *format, ...)
+{
+    char where[256], text[768];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    gpulog_where(site, where, sizeof where);
+    snprintf(last_error, sizeof last_error, "%s at %s: %s", name, where, title);
+    sim_report(title, "%s, called at %s, returns \"%s\".\n%s", name, where,
+               ncclGetErrorString(result), text);
+    return result;
+}
+
+static ncclResult_t check_comm(ncclComm_t comm, const char *name, const void *site)
+{
+    if (sim_comm_lives(comm)) return ncclSuccess;
+    return complain(ncclInvalidArgument, name, site,
+                    comm ? "not a communicator" : "the communicator is NULL",
+                    "%s", comm ? "It was destroyed before, or was made by a process that forked this one."
+                               : "Did ncclCommInitRank fail, or did it never run?");
+}
+
+static ncclResult_t check_not_null(const void *ptr, const char *what, const char *name,
+                                   const void *site)
+{
+    if (ptr) return ncclSuccess;
+    return complain(ncclInvalidArgument, name, site, "a null pointer", "%s is NULL.", what);
+}
+
+static ncclResult_t check_buffer(const Call *call, const char *which, const void *ptr, size_t bytes)
+{
+    const char *name = sim_call_facts[call->print.kind].name;
+    size_t offset;
+    if (bytes == 0) return ncclSuccess;
+    const SimDevice *device = ptr ? sim_device_of(ptr, &offset) : NULL;
+    if (!ptr)
+        return complain(ncclInvalidArgument, name, call->site, "a null pointer",
+                        "The %s buffer is NULL, %zu bytes are due there.\n"
+                        "Was it never allocated, or already let go?", which, bytes);
+    if (!device)
+        return complain(ncclInvalidArgument, name, call->site, "a host pointer",
+                        "The %s buffer %p (%zu bytes) is host memory; NCCL works on device memory.\n"
+                        "On a GPU this is an illegal memory access. Was a cudaMalloc meant?",
+                        which, ptr, bytes);
+    if (device->index != call->comm->device)
+        return complain(ncclInvalidArgument, name, call->site, "memory of another device",
+                        "The %s buffer %p is on device %d, the communicator's rank %d is on device %d.\n"
+                        "Was cudaSetDevice called after the buffer was allocated?",
+                        which, ptr, device->index, call->comm->rank, call->comm->device);
+    return ncclSuccess;
+}
+
+// NCCL's rules: the buffers lie apart, or exactly where an in-place call has them.
+static ncclResult_t check_overlap(const Call *call)
+{
+    size_t sends = sim_send_bytes(call), recvs = sim_recv_bytes(call);
+    const char *send = call->send, *recv = call->recv;
+    size_t rank = (size_t)call->comm->rank;
+    if (!sends || !recvs || send + sends <= recv || recv + recvs <= send) return ncclSuccess;
+    const char *rule = "sendbuff == recvbuff";
+    bool in_place = send == recv;
+    if (call->print.kind == CALL_ALL_GATHER) {
+        in_place = send == recv + rank * sends;
+        rule = "sendbuff == recvbuff + rank * sendcount";
+    } else if (call->print.kind == CALL_REDUCE_SCATTER) {
+        in_place = recv == send + rank * recvs;
+        rule = "recvbuff == sendbuff + rank * recvcount";
+    }
+    if (in_place) return ncclSuccess;
+    return complain(ncclInvalidArgument, sim_call_facts[call->print.kind].name, call->site,
+                    "send and receive buffer overlap",
+                    "send: %p, %zu bytes; receive: %p, %zu bytes; rank %zu. On real GPUs data get mixed up.\n"
+                    "They may overlap only in place: %s. Was the offset counted in bytes, not elements?",
+                    call->send, sends, call->recv, recvs, rank, rule);
+}
+
+static ncclResult_t check_reduction(Call *call)
+{
+    const char *name = sim_call_facts[call->print.kind].name;
+    int op = (int)call->handle;
+    if (call->print.type == ncclFloat8e4m3 || call->print.type == ncclFloat8e5m2)
+        return complain(ncclInvalidArgument, name, call->site, "a type simgpu does not reduce",
+                        "%s can be moved but not reduced here.", sim_type_name(call->print.type));
+    if (op >= 0 && op < ncclNumOps) {
+        call->print.op = op;
+        return ncclSuccess;
+    }
+    int own = op - ncclNumOps;
+    if (own < 0 || own >= call->comm->n_redops || !call->comm->redop[own].used)
+        return complain(ncclInvalidArgument, name, call->site, "an invalid reduction",
+                        "%d is no ncclRedOp_t of this communicator. Was it destroyed already?", op);
+    if ((int)call->comm->redop[own].type != call->print.type)
+        return complain(ncclInvalidArgument, name, call->site, "a reduction for another type",
+                        "It was made for %s and is used with %s.",
+                        sim_type_name(call->comm->redop[own].type), sim_type_name(call->print.type));
+    call->print.op = SIM_PRE_MUL_SUM;
+    return ncclSuccess;
+}
+
+static ncclResult_t check_call(Call *call)
+{
+    const CallFacts *facts = &sim_call_facts[call->print.kind];
+    ncclResult_t result = check_comm(call->comm, facts->name, call->site);
+    if (result != ncclSuccess || call->print.kind == CALL_SPLIT) return result;
+    if (call->print.type < 0 || call->print.type >= ncclNumTypes)
+        return complain(ncclInvalidArgument, facts->name, call->site, "an invalid data type",
+                        "%d is no ncclDataType_t.", call->print.type);
+    bool message = call->print.kind == CALL_SEND || call->print.kind == CALL_RECV;
+    if ((facts->rooted || message)
+        && (call->print.root < 0 || call->print.root >= call->comm->size))
+        return complain(ncclInvalidArgument, facts->name, call->site,
+                        message ? "a peer outside the communicator" : "a root outside the communicator",
+                        "%d is none of its ranks 0 to %d.", call->print.root, call->comm->size - 1);
+    if (facts->reduces) result = check_reduction(call);
+    if (result == ncclSuccess)
+        result = check_buffer(call, "send", call->send, sim_send_bytes(call));
+    if (result == ncclSuccess)
+        result = check_buffer(call, "receive", call->recv, sim_recv_bytes(call));
+    return result == ncclSuccess ? check_overlap(call) : result;
+}
+
+// ---- Groups ----
+
+// A communicator to be made.
+typedef struct Init {
+    ncclComm_t *out;
+    int size, rank, device;
+    MeetId id;
+    const void *site;
+} Init;
+
+static __thread struct {
+    int depth;
+    ncclResult_t error; // the first one since the outermost start
+    Call *call;
+    int n_calls, max_calls;
+    Init *init;
+    int n_inits, max_inits;
+} group;
+
+// Room for one more; false where there is none.
+static bool grow(void **items, int n, int *max, size_t size)
+{
+    if (n < *max) return true;
+    int more = *max ? 2 * *max : 16;
+    void *grown = realloc(*items, (size_t)more * size);
+    if (!grown) return false;
+    *items = grown;
+    *max = more;
+    return true;
+}
+
+static ncclResult_t join(const Init *init, ncclComm_t *comm)
+{
+    int device = sim_current_device();
+    if (device != init->device) cudaSetDevice(init->device);
+    ncclResult_t result = sim_comm_join(comm, init->size, &init->id, init->rank, init->site);
+    if (device != init->device) cudaSetDevice(device);
+    return result;
+}
+
+// Joins all, then connects all. Rank 0 goes first: with NCCL_COMM_ID others find the page through it.
+static ncclResult_t run_inits(const Init *init, int n)
+{
+    ncclComm_t *comm = calloc((size_t)n, sizeof *comm);
+    ncclResult_t result = comm ? ncclSuccess : ncclSystemError;
+    int joined = 0;
+    for (int first = 1; first >= 0; first--)
+        for (int i = 0; i < n && result == ncclSuccess; i++) {
+            if ((init[i].rank == 0) != first) continue;
+            result = join(&init[i], init[i].out);
+            if (result == ncclSuccess) comm[joined++] = *init[i].out;
+        }
+    if (result == ncclSuccess) result = sim_comm_connect(comm, joined);
+    for (int i = 0; i < joined && result != ncclSuccess; i++) sim_comm_leave(comm[i], NULL);
+    for (int i = 0; i < n && result != ncclSuccess; i++) *init[i].out = NULL;
+    free(comm);
+    return result;
+}
+
+// What is left to do of the splits once everybody's color is known.
+static ncclResult_t finish_splits(Call *calls, int n)
+{
+    Init *init = NULL;
+    int n_inits = 0, max = 0;
+    for (int i = 0; i < n; i++) {
+        Call *call = &calls[i];
+        if (call->print.kind != CALL_SPLIT) continue;
+        *call->new_comm = NULL;
+        if (!call->new_size || call->new_rank != 0) sim_meet_withdraw(&call->post.id);
+        if (!call->new_size) continue;
+        if (!grow((void **)&init, n_inits, &max, sizeof *init)) return ncclSystemError;
+        init[n_inits++] = (Init){call->new_comm, call->new_size, call->new_rank,
+                                 call->comm->device, call->new_id, call->site};
+    }
+    ncclResult_t result = n_inits ? run_inits(init, n_inits) : ncclSuccess;
+    free(init);
+    return result;
+}
+
+static ncclResult_t run(Call *calls, int n)
+{
+    ncclResult_t result = sim_run_calls(calls, n);
+    return result == ncclSuccess ? finish_splits(calls, n) : result;
+}
+
+static ncclResult_t grouped_error(ncclResult_t result)
+{
+    if (group.depth > 0 && group.error == ncclSuccess) group.error = result;
+    return result;
+}
+
+static ncclResult_t submit(Call *call)
+{
+    ncclResult_t result = check_call(call);
+    if (result != ncclSuccess) return grouped_error(result);
+    if (group.depth == 0) return run(call, 1);
+    if (!grow((void **)&group.call, group.n_calls, &group.max_calls, sizeof *call))
+        return grouped_error(ncclSystemError);
+    group.call[group.n_calls++] = *call;
+    return ncclSuccess;
+}
+
+static ncclResult_t submit_init(const Init *init)
+{
+    if (group.depth == 0) return run_inits(init, 1);
+    if (!grow((void **)&group.init, group.n_inits, &group.max_inits, sizeof *init))
+        return grouped_error(ncclSystemError);
+    group.init[group.n_inits++] = *init;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupStart(void)
+{
+    group.depth++;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+    if (group.depth == 0)
+        return complain(ncclInvalidUsage, "ncclGroupEnd", HERE, "a group's end without its start",
+                        "Is there one ncclGroupStart for every ncclGroupEnd, on the same thread?");
+    if (--group.depth > 0) return ncclSuccess;
+    Call *call = group.call;
+    Init *init = group.init;
+    int n_calls = group.n_calls, n_inits = group.n_inits;
+    ncclResult_t result = group.error;
+    memset(&group, 0, sizeof group);
+    if (result == ncclSuccess && n_inits) result = run_inits(init, n_inits);
+    if (result == ncclSuccess && n_calls) result = run(call, n_calls);
+    free(call);
+    free(init);
+    return result;
+}
+
+// ---- Communicators ----
+
+ncclResult_t ncclGetVersion(int *version)
+{
+    ncclResult_t result = check_not_null(version, "version", "ncclGetVersion", HERE);
+    if (result == ncclSuccess) *version = NCCL_VERSION_CODE;
+    return result;
+}
+
+static ncclResult_t make_id(MeetId *id)
+{
+    const char *place = getenv("NCCL_COMM_ID");
+    if (!place || !*place) return sim_meet_offer(id);
+    *id = (MeetId){.magic = "SIMGPU", .by_text = 1};
+    if (strlen(place) >= sizeof id->text || !strchr(place, ':'))
+        return complain(ncclInvalidArgument, "ncclGetUniqueId", HERE, "NCCL_COMM_ID is not host:port",
+                        "It is \"%s\".", place);
+    strcpy(id->text, place);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId)
+{
+    MeetId id;
+    _Static_assert(sizeof id <= sizeof *uniqueId, "an id fits");
+    ncclResult_t result = check_not_null(uniqueId, "uniqueId", "ncclGetUniqueId", HERE);
+    if (result == ncclSuccess) result = make_id(&id);
+    if (result != ncclSuccess) return result;
+    memset(uniqueId, 0, sizeof *uniqueId);
+    memcpy(uniqueId, &id, sizeof id);
+    return ncclSuccess;
+}
+
+static ncclResult_t init_rank(ncclComm_t *comm, int size, const ncclUniqueId *id, int rank,
+                              const char *name, const void *site)
+{
+    Init init = {.out = comm, .size = size, .rank = rank, .device = sim_current_device(),
+                 .site = site};
+    ncclResult_t result = check_not_null(comm, "comm", name, site);
+    if (result != ncclSuccess) return grouped_error(result);
+    *comm = NULL;
+    if (size < 1 || size > SIM_MAX_RANKS || rank < 0 || rank >= size)
+        return grouped_error(complain(ncclInvalidArgument, name, site, "an invalid rank or size",
+                                      "rank %d of nranks %d; simgpu has room for %d ranks.", rank,
+                                      size, SIM_MAX_RANKS));
+    memcpy(&init.id, id, sizeof init.id);
+    if (memcmp(init.id.magic, "SIMGPU", 7) != 0)
+        return grouped_error(complain(ncclInvalidArgument, name, site, "an invalid id",
+                                      "It does not come from ncclGetUniqueId. Was it handed over whole,\n"
+                                      "all %d bytes, to every rank?", NCCL_UNIQUE_ID_BYTES));
+    return submit_init(&init);
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank)
+{
+    return init_rank(comm, nranks, &commId, rank, "ncclCommInitRank", HERE);
+}
+
+static ncclResult_t check_config(const ncclConfig_t *config, const char *name, const void *site)
+{
+    if (!config || config->magic == 0xcafebeef) return ncclSuccess;
+    return grouped_error(complain(ncclInvalidArgument, name, site, "a configuration without its start values",
+                                  "Begin with ncclConfig_t config = NCCL_CONFIG_INITIALIZER."));
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank,
+                                    ncclConfig_t *config)
+{
+    ncclResult_t result = check_config(config, "ncclCommInitRankConfig", HERE);
+    if (result != ncclSuccess) return result;
+    return init_rank(comm, nranks, &commId, rank, "ncclCommInitRankConfig", HERE);
+}
+
+ncclResult_t ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myrank, int nId,
+                                      ncclUniqueId *commIds, ncclConfig_t *config)
+{
+    const char *name = "ncclCommInitRankScalable";
+    ncclResult_t result = check_config(config, name, HERE);
+    if (result == ncclSuccess) result = check_not_null(commIds, "commIds", name, HERE);
+    if (result != ncclSuccess) return grouped_error(result);
+    if (nId < 1)
+        return grouped_error(complain(ncclInvalidArgument, name, HERE, "no id", "nId is %d.", nId));
+    return init_rank(newcomm, nranks, &commIds[0], myrank, name, HERE);
+}
+
+ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
+{
+    const char *name = "ncclCommInitAll";
+    ncclResult_t result = check_not_null(comm, "comm", name, HERE);
+    int devices = 0;
+    cudaGetDeviceCount(&devices);
+    if (result != ncclSuccess) return result;
+    if (ndev < 1 || ndev > SIM_MAX_RANKS)
+        return complain(ncclInvalidArgument, name, HERE, "an invalid number of devices",
+                        "ndev is %d.", ndev);
+    Init init[SIM_MAX_RANKS];
+    MeetId id;
+    for (int i = 0; i < ndev; i++) {
+        int device = devlist ? devlist[i] : i;
+        if (device < 0 || device >= devices)
+            return complain(ncclInvalidArgument, name, HERE, "a device that is none",
+                            "Rank %d is to be on device %d; there are %d (SIMGPU_DEVICES).", i, device,
+                            devices);
+        for (int j = 0; j < i; j++)
+            if (init[j].device == device)
+                return complain(ncclInvalidUsage, name, HERE, "duplicate GPU",
+                                "Ranks %d and %d are both to be on device %d; each needs its own.", j,
+                                i, device);
+        init[i] = (Init){.out = &comm[i], .size = ndev, .rank = i, .device = device, .site = HERE};
+    }
+    result = sim_meet_offer(&id);
+    if (result != ncclSuccess) return result;
+    for (int i = 0; i < ndev; i++) init[i].id = id;
+    return run_inits(init, ndev);
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
+                           ncclConfig_t *config)
+{
+    ncclResult_t result = check_not_null(newcomm, "newcomm", "ncclCommSplit", HERE);
+    if (result == ncclSuccess) result = check_config(config, "ncclCommSplit", HERE);
+    if (result != ncclSuccess) return grouped_error(result);
+    if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
+        return grouped_error(complain(ncclInvalidArgument, "ncclCommSplit", HERE, "a negative color",
+                                      "%d is neither 0 or more nor NCCL_SPLIT_NOCOLOR.", color));
+    Call call = {.comm = comm, .print.kind = CALL_SPLIT, .site = HERE, .new_comm = newcomm,
+                 .post = {.color = color, .key = key}};
+    return submit(&call);
+}
+
+// Ranks work off their calls as they make them: there is nothing to flush.
+ncclResult_t ncclCommFinalize(ncclComm_t comm)
+{
+    return check_comm(comm, "ncclCommFinalize", HERE);
+}
+
+static ncclResult_t destroy(ncclComm_t comm, const char *name, const void *site)
+{
+    if (!comm) return ncclSuccess; // NCCL's answer, too
+    ncclResult_t result = check_comm(comm, name, site);
+    if (result != ncclSuccess) return result;
+    for (int i = 0; i < group.n_calls; i++)
+        if (group.call[i].comm == comm)
+            return complain(ncclInvalidUsage, name, site, "a communicator destroyed inside a group",
+                            "The group holds calls on it, which begin only at ncclGroupEnd.");
+    sim_comm_leave(comm, site);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm)
+{
+    return destroy(comm, "ncclCommDestroy", HERE);
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+    return destroy(comm, "ncclCommAbort", HERE);
+}
+
+// ---- Collectives ----
+
+static Call make_call(CallKind kind, const void *send, void *recv, size_t count,
+                      ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm,
+                      cudaStream_t stream, const void *site)
+{
+    Call call;
+    memset(&call, 0, sizeof call); // padding too: fingerprints are compared as bytes
+    call.comm = comm;
+    call.print.kind = kind;
+    call.print.type = (int32_t)type;
+    call.print.root = root;
+    call.print.count = count;
+    call.send = send;
+    call.recv = recv;
+    call.handle = op;
+    call.stream = stream;
+    call.site = site;
+    return call;
+}
+
+#define SUBMIT(kind, send, recv, count, type, op, root)                                            \
+    do {                                                                                           \
+        Call call_ = make_call(kind, send, recv, count, type, op, root, comm, stream, HERE);       \
+        return submit(&call_);                                                                     \
+    } while (0)
+
+ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
+                           ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
+{
+    SUBMIT(CALL_ALL_GATHER, sendbuff, recvbuff, sendcount, datatype, ncclSum, 0);
+}
+
+ncclResult_t ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
+                               ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+                               cudaStream_t stream)
+{
+    SUBMIT(CALL_REDUCE_SCATTER, sendbuff, recvbuff, recvcount, datatype, op, 0);
+}
+
+ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
+                           ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+                           cudaStream_t stream)
+{
+    SUBMIT(CALL_ALL_REDUCE, sendbuff, recvbuff, count, datatype, op, 0);
+}
+
+ncclResult_t ncclReduce(const void *sendbuff, void *recvbuff, size_t count,
+                        ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm,
+                        cudaStream_t stream)
+{
+    SUBMIT(CALL_REDUCE, sendbuff, recvbuff, count, datatype, op, root);
+}
+
+ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
+                           ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
+{
+    SUBMIT(CALL_BROADCAST, sendbuff, recvbuff, count, datatype, ncclSum, root);
+}
+
+ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root,
+                       ncclComm_t comm, cudaStream_t stream)
+{
+    SUBMIT(CALL_BROADCAST, buff, buff, count, datatype, ncclSum, root);
+}
+
+ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,
+                      ncclComm_t comm, cudaStream_t stream)
+{
+    SUBMIT(CALL_SEND, sendbuff, NULL, count, datatype, ncclSum, peer);
+}
+
+ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer,
+                      ncclComm_t comm, cudaStream_t stream)
+{
+    SUBMIT(CALL_RECV, NULL, recvbuff, count, datatype, ncclSum, peer);
+}
+
+// Messages between this rank and all ranks from `first` on, up to `end`: what is sent to or received
+// from rank r lies at element r·count of the buffer, or at its begin where `same`.
+static void exchange(CallKind kind, const void *buffer, bool same, int first, int end, size_t count,
+                     ncclDataType_t type, ncclComm_t comm, cudaStream_t stream, const void *site)
+{
+    size_t bytes = type >= 0 && type < ncclNumTypes ? count * sim_type_size(type) : 0;
+    for (int r = first; r < end; r++) {
+        char *at = (char *)(uintptr_t)buffer + (same ? 0 : (size_t)r * bytes);
+        Call call = make_call(kind, kind == CALL_SEND ? at : NULL, kind == CALL_RECV ? at : NULL,
+                              count, type, ncclSum, r, comm, stream, site);
+        submit(&call);
+    }
+}
+
+ncclResult_t ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
+                          ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
+{
+    ncclResult_t result = check_comm(comm, "ncclAlltoAll", HERE);
+    if (result != ncclSuccess) return grouped_error(result);
+    group.depth++;
+    exchange(CALL_SEND, sendbuff, false, 0, comm->size, count, datatype, comm, stream, HERE);
+    exchange(CALL_RECV, recvbuff, false, 0, comm->size, count, datatype, comm, stream, HERE);
+    return ncclGroupEnd();
+}
+
+static ncclResult_t check_root(ncclComm_t comm, int root, const char *name, const void *site)
+{
+    ncclResult_t result = check_comm(comm, name, site);
+    if (result == ncclSuccess && (root < 0 || root >= comm->size))
+        result = complain(ncclInvalidArgument, name, site, "a root outside the communicator",
+                          "%d is none of its ranks 0 to %d.", root, comm->size - 1);
+    return grouped_error(result);
+}
+
+ncclResult_t ncclGather(const void *sendbuff, void *recvbuff, size_t count,
+                        ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
+{
+    ncclResult_t result = check_root(comm, root, "ncclGather", HERE);
+    if (result != ncclSuccess) return result;
+    int receives = comm->rank == root ? comm->size : 0;
+    group.depth++;
+    exchange(CALL_SEND, sendbuff, true, root, root + 1, count, datatype, comm, stream, HERE);
+    exchange(CALL_RECV, recvbuff, false, 0, receives, count, datatype, comm, stream, HERE);
+    return ncclGroupEnd();
+}
+
+ncclResult_t ncclScatter(const void *sendbuff, void *recvbuff, size_t count,
+                         ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
+{
+    ncclResult_t result = check_root(comm, root, "ncclScatter", HERE);
+    if (result != ncclSuccess) return result;
+    int sends = comm->rank == root ? comm->size : 0;
+    group.depth++;
+    exchange(CALL_SEND, sendbuff, false, 0, sends, count, datatype, comm, stream, HERE);
+    exchange(CALL_RECV, recvbuff, true, root, root + 1, count, datatype, comm, stream, HERE);
+    return ncclGroupEnd();
+}
+
+// ---- Reductions of one's own ----
+
+ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t datatype,
+                                      ncclScalarResidence_t residence, ncclComm_t comm)
+{
+    const char *name = "ncclRedOpCreatePreMulSum";
+    ncclResult_t result = check_comm(comm, name, HERE);
+    if (result == ncclSuccess) result = check_not_null(op, "op", name, HERE);
+    if (result == ncclSuccess) result = check_not_null(scalar, "scalar", name, HERE);
+    if (result != ncclSuccess) return result;
+    if ((int)datatype < 0 || datatype >= ncclFloat8e4m3)
+        return complain(ncclInvalidArgument, name, HERE, "an invalid data type",
+                        "%d is no type that simgpu reduces.", (int)datatype);
+    int i = 0;
+    while (i < comm->n_redops && comm->redop[i].used) i++;
+    if (i == comm->n_redops) {
+        RedOp *more = realloc(comm->redop, ((size_t)i + 1) * sizeof *more);
+        if (!more) return ncclSystemError;
+        comm->redop = more;
+        comm->n_redops++;
+    }
+    comm->redop[i] = (RedOp){.used = true, .type = datatype};
+    if (residence == ncclScalarDevice) comm->redop[i].device_scalar = scalar;
+    else memcpy(&comm->redop[i].scalar, scalar, sim_type_size(datatype));
+    *op = (ncclRedOp_t)(ncclNumOps + i);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
+{
+    ncclResult_t result = check_comm(comm, "ncclRedOpDestroy", HERE);
+    if (result != ncclSuccess) return result;
+    int i = (int)op - ncclNumOps;
+    if (i < 0 || i >= comm->n_redops || !comm->redop[i].used)
+        return complain(ncclInvalidArgument, "ncclRedOpDestroy", HERE, "an invalid reduction",
+                        "%d was not made by ncclRedOpCreatePreMulSum, or was destroyed before.",
+                        (int)op);
+    comm->redop[i].used = false;
+    return ncclSuccess;
+}
+
+// ---- Questions ----
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
+{
+    ncclResult_t result = check_comm(comm, "ncclCommGetAsyncError", HERE);
+    if (result == ncclSuccess)
+        result = check_not_null(asyncError, "asyncError", "ncclCommGetAsyncError", HERE);
+    if (result == ncclSuccess) *asyncError = ncclSuccess;
+    return result;
+}
+
+#define ANSWER(name, out, field)                                                                   \
+    do {                                                                                           \
+        ncclResult_t result_ = check_comm(comm, name, HERE);                                       \
+        if (result_ == ncclSuccess) result_ = check_not_null(out, #out, name, HERE);               \
+        if (result_ == ncclSuccess) *(out) = comm->field;                                          \
+        return result_;                                                                            \
+    } while (0)
+
+ncclResult_t ncclCommCount(const ncclComm_t comm, int *count)
+{
+    ANSWER("ncclCommCount", count, size);
+}
+
+ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device)
+{
+    ANSWER("ncclCommCuDevice", device, device);
+}
+
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank)
+{
+    ANSWER("ncclCommUserRank", rank, rank);
+}
+
+const char *ncclGetErrorString(ncclResult_t result)
+{
+    static const char *const text[ncclNumResults] = {
+        "no error",
+        "unhandled cuda error",
+        "unhandled system error",
+        "internal error",
+        "invalid argument",
+        "invalid usage",
+        "remote process exited or there was a network error",
+        "NCCL operation in progress"};
+    return (int)result >= 0 && result < ncclNumResults ? text[result] : "unknown result code";
+}
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+    return last_error;
+}
+
+// ---- Memory: any device memory will do ----
+
+ncclResult_t ncclMemAlloc(void **ptr, size_t size)
+{
+    return cudaMalloc(ptr, size) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclMemFree(void *ptr)
+{
+    return cudaFree(ptr) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle)
+{
+    ncclResult_t result = check_comm(comm, "ncclCommRegister", HERE);
+    if (result == ncclSuccess) result = check_not_null(handle, "handle", "ncclCommRegister", HERE);
+    if (result == ncclSuccess) *handle = buff;
+    return result;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
+{
+    return check_comm(comm, "ncclCommDeregister", HERE);
+}

@@ -1,0 +1,159 @@
+/* Task 2: flat parameter. Many parameters in one buffer, cut into equal shards.
+ *
+ * One all-gather of a megabyte is far quicker than twenty of fifty kilobytes, and a collective
+ * wants the same count from every rank. So the parameters of a unit are laid one behind the other
+ * in a flat buffer, in float elements, and zeros are put behind the last until the length is a
+ * multiple of the world size W. Every rank then owns one W-th of the buffer. A shard's border pays
+ * no heed to where a parameter ends: ten elements on three ranks are
+ *
+ *      rank 0           rank 1           rank 2
+ *     [0 1 2 3]        [4 5 6 7]        [8 9 . .]         shard 4, padded 12, 2 of padding
+ *
+ * The padding must be zero always: it is summed into gradient norms, it goes through the optimizer
+ * like everything else, and a NaN in it is a NaN in the norm.
+ *
+ * Interface:
+ *   flat_layout                              the arithmetic: offsets, padding, shard length
+ *   flat_real, flat_slice                    which elements a rank owns
+ *   flat_create, flat_destroy                the shard of this rank and its gradient
+ *   flat_attach, flat_attach_grad            the parameters as views into the gathered buffer
+ *   flat_zero_padding
+ */
+// Task 2 of 6: write what the places marked TODO ask for. The handout is
+// handouts/2_flat_param.md; `make grade TASK=2` says how far you are.
+#include "fsdp.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+// Whether the arguments of flat_layout make sense.
+static Status check_layout(const char *name, Param **params, int n, int rank, int world)
+{
+    if (world < 1) return fail(ERR_ARGUMENT, "%s: a world of %d ranks", name, world);
+    if (rank < 0 || rank >= world)
+        return fail(ERR_ARGUMENT, "%s: rank %d is none of 0 to %d", name, rank, world - 1);
+    if (n < 1) return fail(ERR_ARGUMENT, "%s: no parameters to shard", name);
+    for (int i = 0; i < n; i++) {
+        if (params[i]->dtype != DTYPE_F32)
+            return fail(ERR_ARGUMENT, "%s: %s is not float", name, params[i]->name);
+        if (params[i]->owner != NULL)
+            return fail(ERR_ARGUMENT, "%s: %s belongs to another unit", name, params[i]->name);
+    }
+    return OK;
+}
+
+Status flat_layout(FlatParam *flat, const char *name, Param **params, int n, int rank, int world,
+                   bool align)
+{
+    memset(flat, 0, sizeof *flat);
+    snprintf(flat->name, sizeof flat->name, "%s", name);
+    TRY(check_layout(name, params, n, rank, world));
+    flat->rank = rank;
+    flat->world = world;
+    flat->state = FLAT_SHARDED;
+    flat->params = malloc((size_t)n * sizeof(Param *));
+    flat->offset = malloc((size_t)n * sizeof(int64_t));
+    if (flat->params == NULL || flat->offset == NULL) {
+        flat_destroy(flat);
+        return fail(ERR_MEMORY, "%s: no host memory for %d parameters", name, n);
+    }
+
+    // TODO 2.1: flat->n, params and offset: each parameter begins where the one before it ends,
+    // with no gap. flat->numel: where the last one ends. flat->padded: numel rounded up to a
+    // multiple of world, or of 4·world when `align` asks for shards of whole 16 bytes.
+    // flat->shard_numel: padded / world.
+    // Hint: 10 elements on 3 ranks pad to 12. To what do 10 aligned elements pad? And 12, not
+    // aligned?
+    NOT_YET("2.1");
+    return OK;
+}
+
+int64_t flat_real(const FlatParam *flat, int rank)
+{
+    // TODO 2.2: Rank's shard is [rank·shard_numel, (rank+1)·shard_numel) of the flat buffer, of
+    // which only what lies below numel is real. Mind a unit with fewer elements than there are
+    // ranks: a shard may hold nothing but padding.
+    // Hint: 5 elements on 4 ranks: shards of 2. What does rank 3 hold?
+    NOT_YET("2.2");
+}
+
+void flat_slice(const FlatParam *flat, int i, int rank, int64_t *begin, int64_t *end, int64_t *at)
+{
+    // TODO 2.3: The parameter is [offset, offset + its elements) of the flat buffer, the shard is
+    // [rank· shard_numel, (rank+1)·shard_numel). What they share, counted from the parameter's
+    // beginning, is [*begin, *end); counted from the shard's beginning it starts at *at. Where they
+    // share nothing, set all three to 0.
+    NOT_YET("2.3");
+}
+
+Status flat_zero_padding(const FlatParam *flat, float *shard_buffer, cudaStream_t stream)
+{
+    // TODO 2.4: cudaMemsetAsync from the first element of this rank's shard that is not real to its
+    // end. There is nothing to do where all are real.
+    NOT_YET("2.4");
+}
+
+// Allocates the two shards and gives them their values.
+static Status fill_shards(FlatParam *flat, uint64_t seed, cudaStream_t stream)
+{
+    // TODO 2.5: cudaMalloc shard and shard_grad, shard_numel elements each. The gradient is zero.
+    // Of every parameter, the slice that lies in this rank's shard (flat_slice) is made by
+    // meta_init_device where it belongs; the padding behind the last is zeroed. Fresh device
+    // memory holds anything, even NaN. Create the event flat->gathered too
+    // (cudaEventDisableTiming), which task 3 records.
+    // Hint: How much of the model may be on this device while you build it?
+    NOT_YET("2.5");
+}
+
+Status flat_create(FlatParam *flat, uint64_t seed, cudaStream_t stream)
+{
+    Status status = OK;
+    for (int i = 0; i < flat->n && status == OK; i++)
+        if (flat->params[i]->data != NULL)
+            status = fail(ERR_ARGUMENT, "%s: %s is not on meta: it has storage of its own",
+                          flat->name, flat->params[i]->name);
+    if (status == OK) status = fill_shards(flat, seed, stream);
+    for (int i = 0; i < flat->n && status == OK; i++) flat->params[i]->owner = flat;
+    if (status != OK) flat_destroy(flat);
+    return status;
+}
+
+void flat_attach(FlatParam *flat, float *full)
+{
+    // TODO 2.6: params[i]->data is `full` plus the parameter's offset; all NULL where full is NULL.
+    // No byte is copied: the parameters become views.
+    NOT_YET("2.6");
+}
+
+void flat_attach_grad(FlatParam *flat, float *full_grad)
+{
+    for (int i = 0; i < flat->n; i++)
+        flat->params[i]->grad = full_grad == NULL ? NULL : full_grad + flat->offset[i];
+}
+
+void flat_destroy(FlatParam *flat)
+{
+    for (int i = 0; i < flat->n; i++) {
+        if (flat->params[i]->owner != flat) continue;
+        flat->params[i]->owner = NULL;
+        flat->params[i]->data = NULL;
+        flat->params[i]->grad = NULL;
+    }
+    cudaFree(flat->shard);
+    cudaFree(flat->shard_grad);
+    if (flat->gathered != NULL) cudaEventDestroy(flat->gathered);
+    free(flat->params);
+    free(flat->offset);
+    memset(flat, 0, sizeof *flat);
+}

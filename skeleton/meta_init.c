@@ -1,0 +1,201 @@
+/* Task 1: meta init. Models that exist as shapes, and initial values that any rank can make in
+ * part.
+ *
+ * A model too large for one GPU cannot be built on one GPU first and cut up afterwards. So it is
+ * built on "meta": every parameter has a shape and no storage. Later each rank fills in its own
+ * shard, and nothing else. For that the initial values must not come from a generator that has to
+ * be run from the start: element i is a function of (seed, parameter, i) and of nothing else. Then
+ * the shards of W ranks, laid side by side, are bit for bit what a single GPU would have made.
+ *
+ * Interface:
+ *   meta_numel, meta_params, meta_count, meta_bytes   what a model consists of
+ *   philox4x32_10                                     random words from a counter and a key
+ *   meta_init_slice, meta_init_device                 elements [begin, end) of a parameter
+ *   meta_materialize, meta_release                    the whole model on one GPU
+ */
+// Task 1 of 6: write what the places marked TODO ask for. The handout is
+// handouts/1_meta_init.md; `make grade TASK=1` says how far you are.
+#include "fsdp.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static int64_t dtype_bytes(DType dtype)
+{
+    return dtype == DTYPE_F32 ? 4 : 2;
+}
+
+int64_t meta_numel(const Param *param)
+{
+    // TODO 1.1: The product of the ndim entries of the shape, in 64 bits: GPT-2's embedding alone
+    // has 38 million elements, and the models that need FSDP pass 2³¹ easily.
+    NOT_YET("1.1");
+}
+
+// Where a walk through the module first meets param: the module goes to *where, the place among
+// that module's parameters is returned; -1 where the walk never meets it.
+static int first_use(const Module *module, const Param *param, const Module **where)
+{
+    for (int i = 0; i < module->n_params; i++) {
+        if (module->params[i] == param) {
+            *where = module;
+            return i;
+        }
+    }
+    for (int i = 0; i < module->n_children; i++) {
+        int found = first_use(module->children[i], param, where);
+        if (found >= 0) return found;
+    }
+    return -1;
+}
+
+// Walks `module`, which lies in `root`, and writes down the parameters met for the first time. `n`
+// have been met before; returns how many have been met then.
+static int walk(const Module *root, const Module *module, Param **out, int max, int n)
+{
+    // TODO 1.2: Own parameters first, then the children in order. A parameter counts where the walk
+    // from the root meets it first (first_use tells); write it to out[n] only while n < max, but
+    // count it always.
+    // Hint: GPT-2's output head uses the embedding's weight. How often would you train it?
+    NOT_YET("1.2");
+}
+
+int meta_params(const Module *module, Param **out, int max)
+{
+    return walk(module, module, out, max, 0);
+}
+
+// Σ over the module's parameters of elements × (bytes of an element, or 1).
+static int64_t total(const Module *module, bool in_bytes)
+{
+    int n = meta_params(module, NULL, 0);
+    Param **params = malloc((size_t)n * sizeof *params);
+    int64_t sum = 0;
+    if (params == NULL) return n == 0 ? 0 : -1;
+    meta_params(module, params, n);
+    for (int i = 0; i < n; i++)
+        sum += meta_numel(params[i]) * (in_bytes ? dtype_bytes(params[i]->dtype) : 1);
+    free(params);
+    return sum;
+}
+
+int64_t meta_count(const Module *module)
+{
+    return total(module, false);
+}
+
+int64_t meta_bytes(const Module *module)
+{
+    return total(module, true);
+}
+
+void philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+{
+    // TODO 1.3: Ten rounds (Salmon et al. 2011, section 3.3). A round takes (x0,x1,x2,x3) and the
+    // round's key (k0,k1), with the 64-bit products  p0 = 0xD2511F53 · x0  and  p1 = 0xCD9E8D57 ·
+    // x2,  to (hi(p1)^x1^k0, lo(p1), hi(p0)^x3^k1, lo(p0)).  From one round to the next k0 grows
+    // by 0x9E3779B9 and k1 by 0xBB67AE85. Round 1 uses the key as given.
+    // Hint: Is the product of two uint32_t 64 bits wide in C?
+    NOT_YET("1.3");
+}
+
+// Two independent normals (mean 0, variance 1) from two random words: Box and Muller 1958. The
+// logarithm must not see 0, hence the + 1: u is in (0, 1].
+static void two_normals(uint32_t a, uint32_t b, float *even, float *odd)
+{
+    float u = (float)((a >> 8) + 1) * 0x1p-24f;
+    float angle = (float)(b >> 8) * (0x1p-24f * 6.283185307f);
+    float radius = sqrtf(-2.0f * logf(u));
+    *even = radius * cosf(angle);
+    *odd = radius * sinf(angle);
+}
+
+// The four normals of block `block`: elements 4·block … 4·block+3 of the parameter, before scaling.
+static void normal_block(const Param *param, uint64_t seed, uint64_t block, float out[4])
+{
+    // TODO 1.4: Counter: low word of the block, high word of the block, param->id, 0. Key: low and
+    // high word of the seed. Words 0 and 1 make elements 0 and 1, words 2 and 3 elements 2 and 3
+    // (two_normals).
+    // Hint: Which two parameters would start with the same values if the id were left out?
+    NOT_YET("1.4");
+}
+
+void meta_init_slice(const Param *param, uint64_t seed, int64_t begin, int64_t end, float *out)
+{
+    // TODO 1.5: out[i - begin] for i in [begin, end): 0 for INIT_ZERO, 1 for INIT_ONE, and for
+    // INIT_NORMAL init_std times element i % 4 of normal_block i / 4. Make each block once. A
+    // slice may begin and end in the middle of a block, and an empty slice writes nothing.
+    // Hint: What is element 7 when the slice begins at 5? And when it begins at 0?
+    NOT_YET("1.5");
+}
+
+// Host memory for a part of a parameter on its way to the device: 1 MiB.
+enum { CHUNK = 256 * 1024 };
+
+Status meta_init_device(const Param *param, uint64_t seed, int64_t begin, int64_t end, float *dst,
+                        cudaStream_t stream)
+{
+    float *chunk = malloc(CHUNK * sizeof *chunk);
+    cudaError_t error = cudaSuccess;
+    if (chunk == NULL) return fail(ERR_MEMORY, "no host memory for a chunk of %s", param->name);
+
+    for (int64_t i = begin; i < end && error == cudaSuccess; i += CHUNK) {
+        int64_t n = end - i < CHUNK ? end - i : CHUNK;
+        meta_init_slice(param, seed, i, i + n, chunk);
+        error = cudaMemcpyAsync(dst + (i - begin), chunk, (size_t)n * sizeof *chunk,
+                                cudaMemcpyHostToDevice, stream);
+        // The chunk is written again in the next round: the copy must have left it.
+        if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
+    }
+    free(chunk);
+    CUDA_TRY(error);
+    return OK;
+}
+
+// Frees what materialize_param made, as far as it came. A flat parameter's views are not ours to
+// free.
+static void release_param(Param *param)
+{
+    if (param->owner != NULL) return;
+    cudaFree(param->data);
+    cudaFree(param->grad);
+    param->data = NULL;
+    param->grad = NULL;
+}
+
+// Allocates and fills one parameter, whole, with a zero gradient.
+static Status materialize_param(Param *param, uint64_t seed, cudaStream_t stream)
+{
+    // TODO 1.6: cudaMalloc for param->data and param->grad, meta_numel elements each;
+    // meta_init_device for the data, cudaMemsetAsync on `stream` for the gradient. What is
+    // allocated stays in param when a later call fails: meta_materialize cleans up.
+    NOT_YET("1.6");
+}
+
+Status meta_materialize(Module *module, uint64_t seed, cudaStream_t stream)
+{
+    int n = meta_params(module, NULL, 0);
+    Param **params = malloc((size_t)(n + 1) * sizeof *params);
+    Status status = OK;
+    if (params == NULL) return fail(ERR_MEMORY, "no host memory for %d parameters", n);
+
+    // TODO 1.7: First look at all of them: a parameter that has storage or an owner already, or
+    // that is not DTYPE_F32, is ERR_ARGUMENT, before anything is allocated. Then materialize_param
+    // for each. Where one fails, release_param for all, so that the model is on meta again; the
+    // status is the failing one's.
+    // Hint: Why would a second attempt after "out of memory" fail if the first left its half
+    // behind?
+    NOT_YET("1.7");
+    free(params);
+    return status;
+}
+
+void meta_release(Module *module)
+{
+    int n = meta_params(module, NULL, 0);
+    Param **params = malloc((size_t)(n + 1) * sizeof *params);
+    if (params == NULL) return;
+    meta_params(module, params, n);
+    for (int i = 0; i < n; i++) release_param(params[i]);
+    free(params);
+}

@@ -1,0 +1,185 @@
+/* Task 5: optimizer. Each rank steps the shard it owns, and nothing else.
+ *
+ * An optimizer that works element by element does not care which parameter an element belongs to.
+ * So it runs over the flat shards as they are, padding and all, and its state is as long as the
+ * shards: with AdamW 8N/W bytes a rank instead of 8N, the largest single saving of FSDP. No
+ * communication is needed: the next forward gathers what the ranks have written.
+ *
+ * What does need all ranks is the norm of the gradient, since each rank sees only a part of it: the
+ * squares are summed locally, then over the ranks, and only then comes the root.
+ *
+ * Interface:
+ *   fsdp_adamw_create, fsdp_adamw_step, fsdp_adamw_destroy
+ *   fsdp_sgd_step
+ *   fsdp_zero_grad, fsdp_grad_norm, fsdp_clip_grad_norm
+ *
+ * Everything runs on ctx->compute, which at the end of a backward has waited for the gradients.
+ */
+// Task 5 of 6: write what the places marked TODO ask for. The handout is
+// handouts/5_optimizer.md; `make grade TASK=5` says how far you are.
+#include "fsdp.h"
+#include "kernels.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Every flat parameter below root, in *out (malloc'ed, *n of them).
+static Status list_flat(Module *root, FlatParam ***out, int *n)
+{
+    *n = fsdp_flat_params(root, NULL, 0);
+    if (*n == 0) return fail(ERR_ARGUMENT, "%s: nothing below it is sharded", root->name);
+    *out = malloc((size_t)*n * sizeof **out);
+    if (*out == NULL) return fail(ERR_MEMORY, "no host memory for %d flat parameters", *n);
+    fsdp_flat_params(root, *out, *n);
+    return OK;
+}
+
+// A device buffer of n zeros.
+static Status zeros(float **buffer, int64_t n, cudaStream_t stream)
+{
+    CUDA_TRY(cudaMalloc((void **)buffer, (size_t)n * sizeof(float)));
+    CUDA_TRY(cudaMemsetAsync(*buffer, 0, (size_t)n * sizeof(float), stream));
+    return OK;
+}
+
+static Status create_moments(FsdpAdamW *opt)
+{
+    opt->m = calloc((size_t)opt->n, sizeof *opt->m);
+    opt->v = calloc((size_t)opt->n, sizeof *opt->v);
+    if (opt->m == NULL || opt->v == NULL)
+        return fail(ERR_MEMORY, "no host memory for the moments of %d flat parameters", opt->n);
+
+    // TODO 5.1: opt->m[i] and opt->v[i]: buffers of zeros (see zeros above), as long as the shard
+    // of opt->flat[i].
+    // Hint: What are "the moments" of 355 million parameters on 8 ranks, in bytes? And of the whole
+    // Hint: model?
+    NOT_YET("5.1");
+}
+
+Status fsdp_adamw_create(FsdpAdamW *opt, Module *root, FsdpContext *ctx, const AdamWConfig *config)
+{
+    memset(opt, 0, sizeof *opt);
+    opt->ctx = ctx;
+    opt->config = *config;
+    TRY(list_flat(root, &opt->flat, &opt->n));
+    Status status = create_moments(opt);
+    if (status != OK) fsdp_adamw_destroy(opt);
+    return status;
+}
+
+Status fsdp_adamw_step(FsdpAdamW *opt)
+{
+    const AdamWConfig *c = &opt->config;
+    cudaStream_t stream = opt->ctx->compute;
+
+    // TODO 5.2: The step count goes up first: the formula counts from 1. For each flat parameter
+    // one kernel_adamw over the whole shard, then flat_zero_padding: padding must be zero after
+    // every step, whatever was in its gradient or its moments.
+    // Hint: Weight decay alone keeps a zero zero. What moves a padding element then?
+    NOT_YET("5.2");
+}
+
+void fsdp_adamw_destroy(FsdpAdamW *opt)
+{
+    for (int i = 0; i < opt->n; i++) {
+        if (opt->m != NULL) cudaFree(opt->m[i]);
+        if (opt->v != NULL) cudaFree(opt->v[i]);
+    }
+    free(opt->m);
+    free(opt->v);
+    free(opt->flat);
+    memset(opt, 0, sizeof *opt);
+}
+
+// What is done to one flat parameter by a function of this file that goes over all of them.
+typedef Status (*FlatFn)(FlatParam *flat, FsdpContext *ctx, void *arg);
+
+// fn for every flat parameter below root, in order; stops at the first error.
+static Status for_each_flat(Module *root, FsdpContext *ctx, FlatFn fn, void *arg)
+{
+    FlatParam **flat = NULL;
+    int n = 0;
+    TRY(list_flat(root, &flat, &n));
+    Status status = OK;
+    for (int i = 0; i < n && status == OK; i++) status = fn(flat[i], ctx, arg);
+    free(flat);
+    return status;
+}
+
+typedef struct SgdConfig {
+    float lr, weight_decay;
+} SgdConfig;
+
+static Status sgd_one(FlatParam *flat, FsdpContext *ctx, void *arg)
+{
+    const SgdConfig *c = arg;
+    // TODO 5.3: One kernel_sgd over the shard, without momentum (buf NULL, momentum 0), then
+    // flat_zero_padding.
+    NOT_YET("5.3");
+}
+
+Status fsdp_sgd_step(Module *root, FsdpContext *ctx, float lr, float weight_decay)
+{
+    SgdConfig config = {lr, weight_decay};
+    return for_each_flat(root, ctx, sgd_one, &config);
+}
+
+static Status zero_one(FlatParam *flat, FsdpContext *ctx, void *arg)
+{
+    // TODO 5.4: The whole gradient shard is zero, on ctx->compute.
+    NOT_YET("5.4");
+}
+
+Status fsdp_zero_grad(Module *root, FsdpContext *ctx)
+{
+    return for_each_flat(root, ctx, zero_one, NULL);
+}
+
+// sum is one double on the device: += Σ of the squares of this rank's part of the gradient.
+static Status sum_one(FlatParam *flat, FsdpContext *ctx, void *sum)
+{
+    size_t n = (size_t)flat->shard_numel;
+    CUDA_TRY(kernel_sum_squares(sum, flat->shard_grad, n, ctx->compute));
+    return OK;
+}
+
+// *squares (host) = Σ of the squares of the whole gradient, over all ranks. sum: one double,
+// device.
+static Status sum_all(Module *root, FsdpContext *ctx, double *sum, double *squares)
+{
+    CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, ctx->compute));
+    // TODO 5.5: sum_one for every flat parameter (for_each_flat) adds this rank's squares to *sum.
+    // Then ncclAllReduce (one ncclDouble, ncclSum, in place), and the result to the host:
+    // cudaMemcpyAsync to squares, and a cudaStreamSynchronize before anybody reads it. All on
+    // ctx->compute.
+    // Hint: The root of a sum is not the sum of the roots: on which side of the all-reduce belongs
+    // sqrt?
+    NOT_YET("5.5");
+}
+
+Status fsdp_grad_norm(Module *root, FsdpContext *ctx, float *norm)
+{
+    double *sum = NULL, squares = 0.0;
+    CUDA_TRY(cudaMallocAsync((void **)&sum, sizeof *sum, ctx->compute));
+    Status status = sum_all(root, ctx, sum, &squares);
+    CUDA_TRY(cudaFreeAsync(sum, ctx->compute));
+    *norm = (float)sqrt(squares);
+    return status;
+}
+
+static Status scale_one(FlatParam *flat, FsdpContext *ctx, void *factor)
+{
+    size_t n = (size_t)flat->shard_numel;
+    CUDA_TRY(kernel_scale(flat->shard_grad, *(const float *)factor, n, ctx->compute));
+    return OK;
+}
+
+Status fsdp_clip_grad_norm(Module *root, FsdpContext *ctx, float max_norm, float *norm)
+{
+    TRY(fsdp_grad_norm(root, ctx, norm));
+    // TODO 5.6: Where the norm is larger than max_norm, scale_one for every flat parameter by
+    // max_norm / *norm; else the gradients keep their bits.
+    // Hint: Every rank must decide the same. Do they all see the same norm?
+    NOT_YET("5.6");
+}

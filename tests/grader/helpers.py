@@ -1,0 +1,153 @@
+"""What the grader's tests share: where the kit is, folders that go away, and a kit with made-up suites.
+
+Interface: ROOT, GRADER, TempFolder, FakeKit, speak().
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+GRADER = os.path.join(ROOT, "grader")
+if GRADER not in sys.path:
+    sys.path.insert(0, GRADER)
+
+
+class TempFolder(unittest.TestCase):
+    """A test with a folder of its own."""
+
+    def setUp(self):
+        self.folder = os.path.realpath(tempfile.mkdtemp(prefix="shardlab-test-"))
+        self.addCleanup(shutil.rmtree, self.folder, True)
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def write(self, name, text, mode=0o644):
+        path = self.path(name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path, mode)
+        return path
+
+    def read(self, name):
+        with open(self.path(name), encoding="utf-8") as file:
+            return file.read()
+
+
+# The beginning of every made-up suite: the protocol, and what it does is up to the test.
+SPEAKER = '''#!%s
+import json, os, signal, sys, time
+TESTS = %r
+if sys.argv[1:] == ["--list"]:
+    print("\\n".join(TESTS))
+    sys.exit(0)
+wanted = sys.argv[2::2] or TESTS
+fd, nonce = int(os.environ["SHARDLAB_RESULTS_FD"]), os.environ["SHARDLAB_NONCE"]
+told = 0
+def raw(text):
+    os.write(fd, text.encode())
+def say(test, status="passed", message="", **more):
+    global told
+    told += 1
+    raw(json.dumps(dict({"nonce": nonce, "test": test, "status": status, "message": message,
+                         "seconds": 0.25}, **more)) + "\\n")
+def end(count=None):
+    raw(json.dumps({"nonce": nonce, "end": told if count is None else count}) + "\\n")
+def rest(but=()):
+    for test in wanted:
+        if test not in but:
+            say(test)
+    end()
+'''
+
+
+def speak(tests, body):
+    """The text of a suite with these tests that does `body`."""
+    return SPEAKER % (sys.executable, list(tests)) + body
+
+
+def processes_with(word):
+    """Living processes that have the word in their command line."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                with open("/proc/%s/cmdline" % name, "rb") as file:
+                    if word.encode() in file.read():
+                        found.append(int(name))
+            except OSError:
+                pass
+    return found
+
+
+FAKE_MAKEFILE = '''BUILD := build
+IMPL_KEY := $(notdir $(IMPL))
+$(BUILD)/lib/%.a $(BUILD)/obj/tests/tasks/%.o:
+	@mkdir -p $(@D) && touch $@
+define rule
+$(BUILD)/impl/$(1)/%.o: $(2)/%.c
+	@mkdir -p $$(@D)
+	cc -c $$< -o $$@
+endef
+$(eval $(call rule,$(IMPL_KEY),$(IMPL)))
+ifneq ($(IMPL_KEY),reference)
+$(eval $(call rule,reference,reference))
+endif
+$(BUILD)/impl/$(IMPL_KEY)/suite/%: suites/%.py $(BUILD)/impl/$(IMPL_KEY)/one.o
+	@mkdir -p $(@D)
+	cc -shared -fPIC $(BUILD)/impl/$(IMPL_KEY)/one.o -Wl,-z,defs -o $@.so
+	@cp $< $@ && chmod +x $@
+'''
+
+
+class FakeKit(TempFolder):
+    """A kit in miniature: the real grader, a task `one` of 60 and a task `two` of 40 points whose last
+    10 belong to a test of both files together, and suites that the test writes."""
+
+    def setUp(self):
+        super().setUp()
+        shutil.copytree(GRADER, self.path("grader"), ignore=shutil.ignore_patterns("__pycache__"))
+        self.write("Makefile", FAKE_MAKEFILE)
+        self.task(1, "one", [("a", 10), ("b", 20), ("c", 30)], [])
+        self.task(2, "two", [("d", 30)], [("e", 10)])
+        for name in ("one", "two"):
+            self.write("reference/%s.c" % name, "int %s(void) { return 0; }\n" % name)
+            self.write("mine/%s.c" % name, "int %s(void) { return 1; }\n" % name)
+        self.suite("one", "abc", "rest()")
+        self.suite("two", "d", "rest()")
+        self.suite("together", "e", "rest()")
+
+    def task(self, number, name, own, together):
+        def entry(test, points):
+            return {"name": test, "points": points, "title": "%s holds." % test, "hint": "Why %s?" % test}
+        tests = [entry(*test) for test in own] + [dict(entry(*test), together=True) for test in together]
+        self.write("tasks/%d_%s/task.json" % (number, name), json.dumps({
+            "number": number, "name": name, "title": name.title(), "file": name + ".c",
+            "points": sum(test["points"] for test in tests),
+            "handout": "handouts/%d_%s.md" % (number, name), "tests": tests}))
+
+    def suite(self, name, tests, body):
+        self.write("suites/%s.py" % name, speak(tests, body + "\n"))
+
+    def start(self, *arguments, impl="mine", **more):
+        """Starts the grader."""
+        environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", SHARDLAB_TIME_FACTOR="1")
+        environment.update(more)
+        return subprocess.Popen(
+            [sys.executable, self.path("grader", "grade.py"), "--impl", impl, "--out",
+             self.path("out", "results.json")] + list(arguments),
+            cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def grade(self, *arguments, **more):
+        """Grades to the end: (exit status, what it printed, the results by test name, the document)."""
+        process = self.start(*arguments, **more)
+        out, err = process.communicate(timeout=60)
+        self.err = err
+        document = json.loads(self.read("out/results.json"))
+        return process.returncode, out, {test["name"]: test for test in document["tests"]}, document

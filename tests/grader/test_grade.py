@@ -1,0 +1,316 @@
+"""The grader on made-up suites that die, lie, hang and babble: right status, right sentence, right test,
+and the others still count."""
+
+import json
+import os
+import signal
+import time
+import unittest
+
+from helpers import FakeKit, processes_with
+
+
+class Scores(FakeKit):
+    def test_everything_passes(self):
+        status, out, tests, document = self.grade()
+        self.assertEqual(status, 0, self.err)
+        self.assertEqual(out.rstrip("\n").splitlines()[-1], "Score: 100/100")
+        self.assertIn("All tests pass.", out)
+        self.assertEqual({test["status"] for test in tests.values()}, {"passed"})
+        self.assertEqual((document["status"], document["score"], document["max_score"],
+                          document["impl"], document["backend"]),
+                         ("graded", 100, 100, "mine", "simgpu"))
+        self.assertEqual(set(tests["a"]), {"name", "task", "title", "status", "score", "max_score",
+                                           "message", "hint", "handout", "seconds"})
+        self.assertEqual(tests["a"]["seconds"], 0.25)
+
+    def test_a_failure_costs_its_points_and_comes_with_advice(self):
+        self.suite("one", "abc", "say('a'); say('b', 'failed', 'rank 1: w[3] is 2, want 3'); say('c'); end()")
+        status, out, tests, _ = self.grade()
+        self.assertEqual(status, 0)
+        self.assertTrue(out.endswith("\nScore: 80/100\n"))
+        self.assertRegex(out, r"(?m)^  FAIL   b +0/20$")
+        self.assertRegex(out, r"(?m)^  ok     a +10/10$")
+        self.assertIn("rank 1: w[3] is 2, want 3", out)
+        self.assertIn("What to do next: task 1, b\n", out)
+        self.assertIn("Hint: Why b?", out)
+        self.assertIn("handouts/1_one.md", out)
+        self.assertIn("make grade TASK=1 IMPL=mine", out)
+        self.assertEqual((tests["b"]["status"], tests["b"]["score"]), ("failed", 0))
+
+    def test_one_task_alone(self):
+        for name in ("2", "two"):
+            status, out, tests, document = self.grade("--task", name)
+            self.assertEqual(status, 0)
+            self.assertTrue(out.endswith("\nScore: 40/40 (task 2 alone)\n"), out)
+            self.assertEqual(sorted(tests), ["d", "e"])
+            self.assertEqual(document["max_score"], 40)
+
+    def test_halves_of_points_are_printed_without_zeros(self):
+        self.task(1, "one", [("a", 10.5), ("b", 19.25), ("c", 30.25)], [])
+        self.suite("one", "abc", "say('a'); say('b', 'failed'); say('c', 'failed'); end()")
+        self.assertIn("\nScore: 50.5/100\n", self.grade()[1])
+
+    def test_a_failing_together_test_points_at_the_tasks_own(self):
+        self.suite("one", "abc", "say('a', 'failed', 'x'); rest('a')")
+        self.suite("together", "e", "say('e', 'failed', 'weights differ'); end()")
+        tests = self.grade()[2]
+        self.assertNotIn("Tests of task", tests["a"]["message"])
+        self.assertTrue(tests["e"]["message"].startswith("weights differ\n"))
+
+    def test_parts_not_written_are_folded(self):
+        self.suite("one", "abc", "\n".join(
+            "say(%r, 'failed', 'rank %d: mine/one.c:7: part 1.2 of f is not written yet (NOT_YET)')"
+            % (name, rank) for rank, name in enumerate("abc")) + "\nend()")
+        out = self.grade()[1]
+        self.assertEqual(out.count("part 1.2 is not written yet"), 1)
+        self.assertRegex(out, r"(?m)^  FAIL   3 tests +0/60\n +a, b, c$")
+
+    def test_messages_are_wrapped_and_cannot_command_the_terminal(self):
+        self.suite("one", "abc", "say('a', 'failed', '\\x1b[2J' + 'word ' * 90); rest('a')")
+        out = self.grade()[1]
+        self.assertNotIn("\x1b", out)
+        self.assertLessEqual(max(map(len, out.splitlines())), 100)
+
+
+class Programs(FakeKit):
+    """Suites that do not behave."""
+
+    def statuses(self, *arguments, **more):
+        status, out, tests, document = self.grade(*arguments, **more)
+        self.assertEqual(status, 0, self.err)
+        self.assertEqual(document["score"], sum(test["score"] for test in tests.values()))
+        return {name: test["status"] for name, test in tests.items()}, tests
+
+    def test_dies_in_the_middle(self):
+        self.suite("one", "abc", "for t in wanted:\n"
+                   "    if t == 'b': os.kill(os.getpid(), signal.SIGSEGV)\n    say(t)\nend()")
+        statuses, tests = self.statuses()
+        self.assertEqual(statuses, dict(a="passed", b="error", c="passed", d="passed", e="passed"))
+        self.assertIn("SIGSEGV ended it", tests["b"]["message"])
+
+    def test_exit_0_in_the_middle_passes_nothing(self):
+        self.suite("one", "abc", "say('a')\nprint('all tests passed')\nos._exit(0)")
+        statuses, tests = self.statuses()
+        self.assertEqual([statuses[name] for name in "abc"], ["passed", "error", "error"])
+        self.assertIn("exited with status 0", tests["b"]["message"])
+        self.assertIn("all tests passed", tests["b"]["message"])
+
+    def test_no_end_marker(self):
+        self.suite("one", "abc", "for t in wanted: say(t)")
+        statuses, tests = self.statuses()
+        self.assertEqual([statuses[name] for name in "abc"], ["passed", "passed", "error"])
+        self.assertIn("before it was done", tests["c"]["message"])
+
+    def test_a_wrong_nonce_counts_for_nothing(self):
+        self.suite("one", "abc", "for t in wanted: raw(json.dumps({'nonce': 'guess', 'test': t, "
+                   "'status': 'passed'}) + '\\n')\nraw(json.dumps({'test': 'a', 'status': 'passed'})"
+                   " + '\\n')\nraw('{}\\n[1]\\nnull\\n\\xff\\n{\\n')\nend(3)")
+        self.assertEqual([self.statuses()[0][name] for name in "abc"], ["error"] * 3)
+
+    def test_forged_lines_before_the_real_one(self):
+        self.suite("one", "abc", "say('b', 'passed'); say('a'); say('b', 'failed'); say('c'); end()")
+        statuses, tests = self.statuses()
+        self.assertEqual([statuses[name] for name in "abc"], ["error"] * 3)
+        self.assertIn("two verdicts came for b", tests["a"]["message"])
+
+    def test_forged_lines_behind_the_end(self):
+        self.suite("one", "abc", "say('a', 'failed'); say('b', 'failed'); end()\nsay('c')")
+        self.assertNotIn("passed", [self.statuses()[0][name] for name in "abc"])
+
+    def test_an_end_with_a_wrong_count(self):
+        self.suite("one", "abc", "for t in wanted: say(t)\nend(2)")
+        statuses, tests = self.statuses()
+        self.assertEqual([statuses[name] for name in "abc"], ["error"] * 3)
+        self.assertIn("cannot be believed", tests["a"]["message"])
+
+    def test_a_verdict_for_somebody_elses_test(self):
+        self.suite("one", "abc", "say('d'); rest()")
+        self.assertEqual(self.statuses()[0]["a"], "error")
+
+    def test_an_unknown_status_is_no_pass(self):
+        self.suite("one", "abc", "say('a', 'PASSED'); rest('a')")
+        self.assertEqual(self.statuses()[0]["a"], "error")
+
+    def test_a_test_that_is_left_out(self):
+        self.suite("one", "abc", "rest('b')")
+        statuses, tests = self.statuses()
+        self.assertEqual([statuses[name] for name in "abc"], ["passed", "error", "passed"])
+        self.assertIn("did not run this test", tests["b"]["message"])
+
+    def test_an_endless_loop(self):
+        self.suite("one", "abc", "for t in wanted:\n    while t == 'b': pass\n    say(t)\nend()")
+        statuses, tests = self.statuses("--limit", "1")
+        self.assertEqual([statuses[name] for name in "abc"], ["passed", "timeout", "passed"])
+        self.assertIn("within 1 seconds", tests["b"]["message"])
+
+    def test_a_time_out_gives_no_points_and_leaves_no_process(self):
+        marker = self.path("marker-of-this-test")
+        self.suite("one", "abc", "import subprocess\nprogram = 'import time; time.sleep(600)'\n"
+                   "for own in (False, True):\n    subprocess.Popen([sys.executable, '-c', program, %r],"
+                   " start_new_session=own)\ntime.sleep(600)" % marker)
+        tests = self.statuses("--limit", "0.7")[1]
+        self.assertEqual([tests[name]["score"] for name in "abc"], [0, 0, 0])
+        self.assertEqual(processes_with(marker), [])
+
+    def test_children_that_outlive_a_passing_suite_are_killed(self):
+        marker = self.path("marker-of-this-test")
+        self.suite("one", "abc", "import subprocess\nsubprocess.Popen([sys.executable, '-c', "
+                   "'import time; time.sleep(600)', %r], start_new_session=True, pass_fds=[fd])\nrest()"
+                   % marker)
+        began = time.monotonic()
+        self.assertEqual(self.statuses()[0]["a"], "passed")
+        self.assertLess(time.monotonic() - began, 60)
+        self.assertEqual(processes_with(marker), [])
+
+    def test_a_flood_of_output(self):
+        self.suite("one", "abc", "print('beginning')\nfor i in range(300):\n"
+                   "    os.write(1, b'x' * 65536)\nprint('the end', flush=True)\nrest()")
+        self.assertEqual(self.statuses()[0]["c"], "passed")
+        kept = self.read("out/output/one.txt")
+        self.assertLess(len(kept), (1 << 20) + 100)
+        self.assertIn("bytes left out", kept)
+        self.assertTrue(kept.startswith("beginning"))
+        self.assertTrue(kept.endswith("the end\n"))
+
+    def test_a_flood_of_results(self):
+        self.suite("one", "abc", "for i in range(100): raw('y' * 65536)\nraw('\\n')\nrest()")
+        self.assertEqual(self.statuses()[0]["c"], "passed")
+
+    def test_the_environment_does_not_reach_the_tests(self):
+        self.suite("one", "abc", "bad = [n for n in ('SIMGPU_DEVICES', 'RANK', 'NCCL_ALGO') "
+                   "if n in os.environ]\nsay('a', 'failed' if bad else 'passed', str(bad)); rest('a')")
+        statuses, tests = self.statuses(SIMGPU_DEVICES="1", RANK="3", NCCL_ALGO="Tree")
+        self.assertEqual(statuses["a"], "passed", tests["a"]["message"])
+
+
+class Files(FakeKit):
+    """Files that are missing, misnamed or wrong."""
+
+    def test_a_compile_error_costs_its_task_alone(self):
+        self.write("mine/two.c", "int two(void)\n{\n    return nothing;\n}\n")
+        status, out, tests, document = self.grade()
+        self.assertEqual((status, document["score"]), (0, 60))
+        self.assertEqual([tests[name]["status"] for name in "abcde"],
+                         ["passed"] * 3 + ["error", "skipped"])
+        self.assertRegex(tests["d"]["message"], r"two\.c does not compile\. mine/two\.c:3: .*nothing")
+        self.assertIn("two.c cannot be used", tests["e"]["message"])
+
+    def test_a_stale_build_is_not_graded(self):
+        self.assertEqual(self.grade()[3]["score"], 100)
+        self.write("mine/two.c", "int two(void) { return }\n")
+        self.assertEqual(self.grade()[3]["score"], 60)
+        os.unlink(self.path("mine/two.c"))
+        self.assertEqual(self.grade()[3]["score"], 60)
+
+    def test_a_missing_file(self):
+        os.unlink(self.path("mine/two.c"))
+        tests = self.grade()[2]
+        self.assertEqual(tests["d"]["status"], "error")
+        self.assertIn("mine has no two.c, and nothing that looks like it", tests["d"]["message"])
+
+    def test_a_misnamed_file_is_named(self):
+        for wrong in ("Two.c", "two.c.txt", "tw_o.c", "two (1).c"):
+            with self.subTest(name=wrong):
+                os.rename(self.path("mine/two.c"), self.path("mine", wrong))
+                self.assertIn("There is %s: is that it?" % wrong, self.grade()[2]["d"]["message"])
+                os.rename(self.path("mine", wrong), self.path("mine/two.c"))
+
+    def test_a_folder_in_the_files_place(self):
+        os.unlink(self.path("mine/two.c"))
+        os.makedirs(self.path("mine/two.c"))
+        self.assertEqual(self.grade()[2]["d"]["status"], "error")
+
+    def test_an_undefined_function(self):
+        self.write("mine/one.c", "int elsewhere(void);\nint one(void) { return elsewhere(); }\n")
+        tests = self.grade("--task", "1")[2]
+        self.assertIn("one.c uses or owes elsewhere", tests["a"]["message"])
+
+    def test_warnings_are_shown(self):
+        self.write("mine/two.c", "int two(void) { return 1 / 0; }\n")
+        self.assertEqual(self.grade()[3]["score"], 100)
+        self.assertIn("warnings about two.c", self.err)
+        self.assertIn("division by zero", self.err)
+
+
+class Trouble(FakeKit):
+    """What is not the student's fault, and is not scored as if it were."""
+
+    def infrastructure(self, status, want, document):
+        self.assertEqual(status, want, self.err)
+        self.assertEqual((document["status"], document["score"]), ("infrastructure", 0))
+        self.assertEqual({test["status"] for test in document["tests"]}, {"infrastructure"})
+
+    def test_no_such_folder(self):
+        status, out, _, document = self.grade(impl="nowhere")
+        self.infrastructure(status, 2, document)
+        self.assertEqual(out, "")
+        self.assertEqual(self.err, "grade: nowhere is not a folder: IMPL must name one with the six task "
+                                   "files\n")
+
+    def test_no_such_task(self):
+        status, _, _, document = self.grade("--task", "7")
+        self.infrastructure(status, 2, document)
+        self.assertIn("the tasks are 1 one, 2 two", self.err)
+
+    def test_a_path_that_make_cannot_take(self):
+        os.rename(self.path("mine"), self.path("my work"))
+        status, _, _, document = self.grade(impl="my work")
+        self.infrastructure(status, 2, document)
+        self.assertIn("copy the folder", self.err)
+
+    def test_the_kit_does_not_build(self):
+        self.write("reference/one.c", "int one(void) {\n")
+        status, out, _, document = self.grade()
+        self.infrastructure(status, 3, document)
+        self.assertIn("not your code", self.err)
+
+    def test_a_broken_manifest(self):
+        self.write("tasks/1_one/task.json", "{")
+        status, _, _, document = self.grade()
+        self.assertEqual((status, document["status"]), (3, "infrastructure"))
+        self.assertIn("tasks/1_one/task.json cannot be read", self.err)
+
+    def test_a_suite_that_cannot_be_started(self):
+        self.write("suites/one.py", "#!/nonexistent/interpreter\n")
+        status, _, _, document = self.grade()
+        self.infrastructure(status, 3, document)
+
+    def test_stopped_half_way(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(signal=number):
+                started = self.path("started-%d" % number)
+                self.suite("one", "abc", "open(%r, 'w').close()\ntime.sleep(600)" % started)
+                process = self.start()
+                while not os.path.exists(started):
+                    self.assertIsNone(process.poll())
+                    time.sleep(0.02)
+                with open(self.path("out/results.json"), encoding="utf-8") as file:
+                    self.assertEqual(json.load(file)["status"], "infrastructure")
+                process.send_signal(number)
+                self.err = process.communicate(timeout=30)[1]
+                with open(self.path("out/results.json"), encoding="utf-8") as file:
+                    document = json.load(file)
+                self.infrastructure(process.returncode, 3, document)
+                self.assertIn("stopped", document["message"])
+                self.assertEqual(processes_with(self.path("build")), [])
+
+    def test_killed_leaves_results_that_say_so(self):
+        started = self.path("started")
+        self.grade() # an older result, of 100
+        self.suite("one", "abc", "open(%r, 'w').close()\nfor i in range(100):\n    time.sleep(0.1)\n"
+                   "    if os.getppid() == 1: break" % started)
+        process = self.start()
+        while not os.path.exists(started):
+            self.assertIsNone(process.poll())
+            time.sleep(0.02)
+        process.kill()
+        process.communicate(timeout=30)
+        for pid in processes_with(self.path("build")):
+            os.kill(pid, signal.SIGKILL)
+        with open(self.path("out/results.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["status"], "infrastructure")
+
+
+if __name__ == "__main__":
+    unittest.main()

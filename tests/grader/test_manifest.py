@@ -1,0 +1,123 @@
+"""The manifests: that the kit's own are right, and that the checker sees each way to be wrong."""
+
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+from helpers import GRADER, ROOT, TempFolder, speak
+import check_tasks
+import manifest
+
+
+def build_folder():
+    """Where the kit's suites are built; SHARDLAB_TEST_BUILD where that is not the usual place."""
+    return os.path.join(ROOT, os.environ.get("SHARDLAB_TEST_BUILD", "build"))
+
+
+class Kit(unittest.TestCase):
+    def test_the_kits_manifests_are_right(self):
+        tasks = manifest.load(ROOT)
+        self.assertEqual(manifest.problems(tasks, ROOT), [])
+
+    def test_points(self):
+        self.assertEqual([(task.name, task.points) for task in manifest.load(ROOT)],
+                         [("meta_init", 14), ("flat_param", 16), ("forward", 16), ("backward", 20),
+                          ("optimizer", 16), ("api", 18)])
+
+    def test_names_are_those_of_the_suites(self):
+        folder = os.path.join(build_folder(), "impl", "reference", "suite")
+        if not os.path.exists(os.path.join(folder, "together")):
+            self.skipTest("the suites of the reference are not built")
+        done = subprocess.run([sys.executable, "-B", os.path.join(GRADER, "check_tasks.py"), "--suites",
+                               folder], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+
+class Wrong(TempFolder):
+    def setUp(self):
+        super().setUp()
+        self.data = {"number": 1, "name": "one", "title": "One", "points": 100, "file": "one.c",
+                     "handout": "handouts/1_one.md", "tests": [
+                         {"name": "a", "points": 40, "title": "A holds.", "hint": "Why a?"},
+                         {"name": "b", "points": 60, "title": "B holds.", "hint": "Why b?",
+                          "together": True}]}
+        self.write("reference/one.c", "")
+        self.write("handouts/1_one.md", "")
+
+    def problems(self):
+        self.write("tasks/1_one/task.json", json.dumps(self.data))
+        return manifest.problems(manifest.load(self.folder), self.folder)
+
+    def unreadable(self, words):
+        self.write("tasks/1_one/task.json", json.dumps(self.data))
+        with self.assertRaises(manifest.BadManifest) as caught:
+            manifest.load(self.folder)
+        self.assertIn(words, str(caught.exception))
+
+    def one(self, words):
+        found = self.problems()
+        self.assertEqual(len(found), 1, found)
+        self.assertIn(words, found[0])
+
+    def test_a_right_one(self):
+        self.assertEqual(self.problems(), [])
+
+    def test_points_that_do_not_add_up(self):
+        self.data["tests"][0]["points"] = 41
+        self.one("the tests have 101 points, the task has 100")
+
+    def test_a_total_that_is_not_100(self):
+        self.data["tests"][0]["points"] = 41
+        self.data["points"] = 101
+        self.one("not 100")
+
+    def test_a_file_that_is_not_there(self):
+        os.unlink(self.path("handouts/1_one.md"))
+        self.one("there is no handouts/1_one.md")
+
+    def test_a_test_twice(self):
+        self.data["tests"][1]["name"] = "a"
+        self.one("second test is named a")
+
+    def test_a_hint_that_tells(self):
+        self.data["tests"][1]["hint"] = "Use malloc."
+        self.one("asks nothing")
+
+    def test_a_wrong_number(self):
+        self.data["number"] = 2
+        self.assertIn("number 2 where 1 is due", self.problems()[0])
+
+    def test_fields(self):
+        del self.data["tests"][1]["hint"]
+        self.unreadable('tasks/1_one/task.json, test 2 has no "hint"')
+        self.data["tests"][1]["hint"] = ""
+        self.unreadable('"hint" must be a text')
+        self.data["tests"][1]["hint"] = "Why?"
+        self.data["tests"][1]["together"] = "yes"
+        self.unreadable("must be true or false")
+        self.data["tests"][1]["together"] = True
+        self.data["tests"][1]["pionts"] = 1
+        self.unreadable('nobody knows a field "pionts"')
+        del self.data["tests"][1]["pionts"]
+        self.data["points"] = True
+        self.unreadable('"points" must be a number')
+
+    def test_names_against_suites(self):
+        self.write("tasks/1_one/task.json", json.dumps(self.data))
+        tasks = manifest.load(self.folder)
+        self.write("suites/one", speak(["a"], "rest()\n"), 0o755)
+        self.write("suites/together", speak(["b"], "rest()\n"), 0o755)
+        self.assertEqual(check_tasks.check_suites(tasks, self.path("suites")), [])
+        self.write("suites/one", speak(["a", "c"], "rest()\n"), 0o755)
+        self.assertEqual(check_tasks.check_suites(tasks, self.path("suites")),
+                         ["one: test c is in the suite and not in the manifest"])
+        self.write("suites/one", speak(["c"], "rest()\n"), 0o755)
+        self.assertEqual(len(check_tasks.check_suites(tasks, self.path("suites"))), 2)
+        os.unlink(self.path("suites/together"))
+        self.assertIn("not built", check_tasks.check_suites(tasks, self.path("suites"))[-1])
+
+
+if __name__ == "__main__":
+    unittest.main()

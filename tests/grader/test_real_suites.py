@@ -1,0 +1,168 @@
+"""The grader and the real suites: the reference, the skeleton, and copies of the reference with faults.
+
+Each copy has one fault, or several that must not touch each other's tests. What is asserted is which
+tests fail, with which status and sentence, and that all the others pass.
+"""
+
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+from helpers import GRADER, ROOT, TempFolder, processes_with
+from test_manifest import build_folder
+import manifest
+
+FILES = ["meta_init.c", "flat_param.c", "forward.c", "backward.c", "optimizer.c", "api.c"]
+OWN = {task.name: [test.name for test in task.own()] for task in manifest.load(ROOT)}
+TOGETHER = [test.name for task in manifest.load(ROOT) for test in task.together()]
+
+
+@unittest.skipUnless(os.path.exists(os.path.join(ROOT, "tests", "tasks", "together.c")),
+                     "the tasks' suites are not there")
+class RealSuites(TempFolder):
+    maxDiff = None
+
+    def setUp(self):
+        super().setUp()
+        self.copy = self.path(os.path.basename(self.folder))
+        shutil.copytree(os.path.join(ROOT, "reference"), self.copy)
+        self.addCleanup(self.forget_builds)
+
+    def forget_builds(self):
+        """What the copy left in the build tree."""
+        for folder in glob.glob(os.path.join(build_folder(), "impl", os.path.basename(self.copy) + "-*")):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def change(self, file, function, code):
+        """Puts code at the beginning of a function."""
+        path = os.path.join(self.copy, file)
+        with open(path, encoding="utf-8") as source:
+            text = source.read()
+        text, count = re.subn(r"(?m)^(\w[^;={}\n]*\b%s\([^;{}]*\)\n\{\n)" % function,
+                              lambda found: found.group(1) + "    " + code + "\n", text)
+        self.assertEqual(count, 1, "%s is not defined once in %s" % (function, file))
+        with open(path, "w", encoding="utf-8") as source:
+            source.write(text)
+
+    def grade(self, impl=None, task="", limit="90"):
+        """(results by test name, the document, what was printed)."""
+        out = self.path("out", "results.json")
+        done = subprocess.run(
+            [sys.executable, os.path.join(GRADER, "grade.py"), "--impl", impl or self.copy, "--build",
+             build_folder(), "--task", task, "--out", out, "--limit", limit], cwd=ROOT,
+            capture_output=True, text=True, timeout=280, check=False,
+            env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        with open(out, encoding="utf-8") as file:
+            document = json.load(file)
+        self.assertEqual(processes_with(os.path.join(build_folder(), "impl", os.path.basename(self.copy))),
+                         [])
+        return {test["name"]: test for test in document["tests"]}, document, done.stdout
+
+    def all_pass(self, tests, names):
+        self.assertEqual({name: (tests[name]["status"], tests[name]["message"]) for name in names
+                          if tests[name]["status"] != "passed"}, {})
+
+    def all_fail(self, tests, names, status, words):
+        for name in names:
+            self.assertEqual(tests[name]["status"], status, name + ": " + tests[name]["message"])
+            self.assertIn(words, tests[name]["message"], name)
+            self.assertEqual(tests[name]["score"], 0)
+
+    # ---- Whole folders ----
+
+    def test_the_reference_has_all_points(self):
+        tests, document, out = self.grade("reference")
+        self.all_pass(tests, tests)
+        self.assertEqual(document["score"], 100)
+        self.assertEqual(out.splitlines()[-1], "Score: 100/100")
+
+    def test_a_copy_elsewhere_has_all_points(self):
+        self.assertEqual(self.grade()[2].splitlines()[-1], "Score: 100/100")
+
+    def test_the_skeleton_has_none_and_compiles_without_a_warning(self):
+        skeleton = self.path(os.path.basename(self.folder) + "s")
+        shutil.copytree(os.path.join(ROOT, "skeleton"), skeleton,
+                        ignore=lambda folder, names: set(names) - set(FILES))
+        self.assertEqual(subprocess.run(
+            [sys.executable, "-B", os.path.join(GRADER, "skeleton.py"), "write", "--skeleton", skeleton],
+            cwd=ROOT, capture_output=True, timeout=20, check=False).returncode, 0)
+        self.copy = skeleton
+        tests, document, out = self.grade(skeleton)
+        self.assertEqual(document["score"], 0)
+        for test in tests.values():
+            self.assertEqual(test["status"], "failed", test["message"])
+            self.assertRegex(test["message"], r"\.c:\d+: part [1-6]\.\d+ of \w+ is not written yet")
+        self.assertIn("What to do next: task 1, %s" % OWN["meta_init"][0], out)
+        self.assertEqual(out.splitlines()[-1], "Score: 0/100")
+
+    # ---- Files ----
+
+    def test_missing_misnamed_and_broken_files_cost_their_tasks_alone(self):
+        os.unlink(os.path.join(self.copy, "meta_init.c"))
+        os.rename(os.path.join(self.copy, "flat_param.c"), os.path.join(self.copy, "FlatParam.c"))
+        self.change("forward.c", "fsdp_unshard", "int 3;")
+        tests, document, _ = self.grade()
+        self.all_fail(tests, OWN["meta_init"], "error", "has no meta_init.c")
+        self.all_fail(tests, OWN["flat_param"], "error", "There is FlatParam.c: is that it?")
+        self.all_fail(tests, OWN["forward"], "error", "forward.c does not compile. %s/forward.c:"
+                      % os.path.basename(self.copy))
+        self.all_pass(tests, OWN["backward"] + OWN["optimizer"] + OWN["api"])
+        self.all_fail(tests, TOGETHER, "skipped", "meta_init.c and flat_param.c and forward.c")
+        self.assertEqual(document["score"], 20 + 16 + 10)
+
+    # ---- Functions that do what they should not ----
+
+    def test_exit_crash_and_early_return_cost_their_tests_alone(self):
+        self.change("optimizer.c", "fsdp_zero_grad", "exit(0);")
+        self.change("optimizer.c", "fsdp_sgd_step", "*(volatile int *)8 = 1;")
+        self.change("optimizer.c", "fsdp_clip_grad_norm", "*norm = 0; return OK;")
+        tests, document, _ = self.grade(task="optimizer")
+        wrong = ["zero_grad_zeroes", "sgd_step_with_decay", "clip_scales_only_above"]
+        for name in wrong:
+            self.assertIn(tests[name]["status"], ("failed", "error"), tests[name])
+            self.assertEqual(tests[name]["score"], 0)
+        self.assertRegex(tests["zero_grad_zeroes"]["message"], r"exit")
+        self.assertRegex(tests["sgd_step_with_decay"]["message"], r"SIGSEGV|[Ss]egmentation|crash|fault")
+        self.assertRegex(tests["sgd_step_with_decay"]["message"], r"optimizer\.c:\d+")
+        self.all_pass(tests, [name for name in OWN["optimizer"] if name not in wrong])
+
+    def test_an_endless_loop_is_a_time_out_of_its_tests_alone(self):
+        self.change("optimizer.c", "fsdp_sgd_step", "for (volatile int forever = 1; forever;) continue;")
+        tests, _, out = self.grade(task="5")
+        self.assertEqual(tests["sgd_step_with_decay"]["status"], "timeout",
+                         tests["sgd_step_with_decay"]["message"])
+        self.assertRegex(out, r"(?m)^  TIME   sgd_step_with_decay +0/1$")
+        self.all_pass(tests, [name for name in OWN["optimizer"] if name != "sgd_step_with_decay"])
+
+    def test_a_printed_pass_is_no_pass(self):
+        self.change("meta_init.c", "meta_numel",
+                    'printf("{\\"test\\": \\"counts_elements\\", \\"status\\": \\"passed\\"}\\n"); '
+                    'fflush(stdout); _exit(0);')
+        path = os.path.join(self.copy, "meta_init.c")
+        with open(path, encoding="utf-8") as source:
+            text = source.read()
+        with open(path, "w", encoding="utf-8") as source:
+            source.write("#include <stdio.h>\n#include <unistd.h>\n" + text)
+        tests, _, _ = self.grade(task="meta_init")
+        self.assertIn(tests["counts_elements"]["status"], ("failed", "error"))
+        self.all_pass(tests, ["philox_known_answers"])
+
+    def test_the_students_file_is_what_is_graded(self):
+        for file, function, code, task, caught in (
+                ("meta_init.c", "meta_numel", "return 1;", "1", "counts_elements"),
+                ("flat_param.c", "flat_real", "return 0;", "2", "real_and_padding_by_rank"),
+                ("api.c", "fsdp_flat_params", "return 0;", "6", "lists_flat_parameters")):
+            with self.subTest(file=file):
+                shutil.copy(os.path.join(ROOT, "reference", file), self.copy)
+                self.change(file, function, code)
+                self.assertEqual(self.grade(task=task)[0][caught]["status"], "failed")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,88 @@
+"""The runner of `make test`: counts, the closing line, and suites that do not do as they should."""
+
+import os
+import subprocess
+import sys
+import unittest
+
+from helpers import GRADER, TempFolder, speak
+
+UNITTEST = '''import os, time, unittest
+class Some(unittest.TestCase):
+    def test_good(self):
+        pass
+    def test_other(self):
+        %s
+'''
+
+
+class RunTests(TempFolder):
+    def suite(self, name, body, tests=("a", "b", "c")):
+        return self.write(name, speak(tests, body + "\n"), 0o755)
+
+    def call(self, *arguments):
+        done = subprocess.run([sys.executable, "-B", os.path.join(GRADER, "run_tests.py")] +
+                              list(arguments), cwd=self.folder, capture_output=True, text=True,
+                              timeout=60, check=False,
+                              env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1", SHARDLAB_TIME_FACTOR="1"))
+        self.assertEqual(done.stderr, "")
+        return done.returncode, done.stdout, done.stdout.splitlines()[-1]
+
+    def test_all_pass(self):
+        one, two = self.suite("one", "print('noise'); rest()"), self.suite("two", "rest()", "d")
+        status, out, last = self.call(one, two)
+        self.assertEqual((status, last), (0, "4 passed, 0 failed"))
+        self.assertNotIn("noise", out)
+        self.assertRegex(out, r"(?m)^one +3 passed +\d+\.\d s$")
+
+    def test_one_fails_and_its_output_is_shown(self):
+        one = self.suite("one", "print('noise', flush=True); say('a'); say('b', 'failed', 'is 2'); "
+                                "say('c'); end()")
+        status, out, last = self.call(one)
+        self.assertEqual((status, last), (1, "2 passed, 1 failed"))
+        self.assertIn("noise\n", out)
+        self.assertIn("FAILED b: is 2", out)
+
+    def test_a_suite_that_dies(self):
+        one = self.suite("one", "say('a'); os.kill(os.getpid(), signal.SIGABRT)")
+        status, _, last = self.call(one)
+        self.assertEqual((status, last), (1, "1 passed, 2 failed"))
+
+    def test_a_suite_without_tests(self):
+        self.assertEqual(self.call(self.suite("one", "rest()", ()))[::2], (1, "0 passed, 1 failed"))
+
+    def test_a_suite_that_is_not_there(self):
+        self.assertEqual(self.call(self.path("nothing"))[::2], (1, "0 passed, 1 failed"))
+
+    def test_a_suite_that_hangs(self):
+        one = self.suite("one", "say('a')\nif 'b' in wanted: time.sleep(600)\nrest(('a', 'b'))")
+        status, out, last = self.call("--limit", "0.5", one)
+        self.assertEqual(status, 1)
+        self.assertIn("TIMEOUT b", out)
+
+    def test_python_files(self):
+        cases = {"pass": (0, "2 passed, 0 failed"), "self.fail('so it is')": (1, "1 passed, 1 failed"),
+                 "1 / 0": (1, "1 passed, 1 failed"), "os._exit(0)": (1, "1 passed, 1 failed"),
+                 "self.skipTest('no reason')": (0, "1 passed, 0 failed")}
+        for body, want in cases.items():
+            with self.subTest(body=body):
+                status, out, last = self.call(self.write("test_it.py", UNITTEST % body))
+                self.assertEqual((status, last), want)
+                self.assertEqual("1 skipped" in out, "skipTest" in body)
+
+    def test_a_failing_subtest_fails_its_test(self):
+        body = "for i in range(3):\n            with self.subTest(i=i): self.assertNotEqual(i, 1)"
+        self.assertEqual(self.call(self.write("test_it.py", UNITTEST % body))[2], "1 passed, 1 failed")
+
+    def test_python_that_does_not_load(self):
+        status, _, last = self.call(self.write("test_it.py", "import nothing_of_that_name\n"))
+        self.assertEqual((status, last), (1, "0 passed, 1 failed"))
+
+    def test_a_failing_class_setup_fails_its_tests(self):
+        text = UNITTEST % "pass" + "    @classmethod\n    def setUpClass(cls):\n        raise OSError('x')\n"
+        status, _, last = self.call(self.write("test_it.py", text))
+        self.assertEqual((status, last), (1, "0 passed, 2 failed"))
+
+
+if __name__ == "__main__":
+    unittest.main()

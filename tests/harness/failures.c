@@ -1,0 +1,409 @@
+/* What the harness says of each way in which a rank can fail: the right sentence, about the right rank,
+ * with the right place. Every case runs a body that goes wrong on purpose.
+ *
+ * A body that goes wrong notes its line, so that the expected place is exact.
+ */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fsdp.h"
+#include "harness.h"
+#include "simgpu.h"
+
+// The line on which a body goes wrong, in memory that the parent sees too.
+static int *bad_line;
+#define HERE (*bad_line = __LINE__)
+
+static int share_line(void **state)
+{
+    if (!bad_line) bad_line = shared_alloc(sizeof *bad_line);
+    *bad_line = 0;
+    return 0;
+}
+
+// Runs the body and wants a message that has all the parts; each "@" in a part stands for the line.
+static void expect_at(int test_line, int world, double limit, RankBody body, const char *const *parts)
+{
+    char *message = run_ranks_message_at("tests/harness/failures.c", test_line, world, limit, body,
+                                         NULL);
+
+    for (; *parts; parts++) {
+        char part[400], *at;
+        snprintf(part, sizeof part, "%s", *parts);
+        if ((at = strchr(part, '@'))) {
+            char tail[400];
+            snprintf(tail, sizeof tail, "%s", at + 1);
+            snprintf(at, sizeof part - (size_t)(at - part), "%d%s", *bad_line, tail);
+        }
+        if (!message || !strstr(message, part))
+            fail_msg("the harness said:\n%s\nmust have: %s", message ? message : "nothing", part);
+    }
+    free(message);
+}
+#define EXPECT(world, limit, body, ...)                                                            \
+    expect_at(__LINE__, world, limit, body, (const char *const[]){__VA_ARGS__, NULL})
+
+// ---- Nothing wrong ----
+
+static void body_right(const Rank *rank, void *arg)
+{
+    int device = -1;
+    float *x, host[5] = {1, 2, 3, 4, 5}, *back, sum[5];
+
+    need_cuda(cudaGetDevice(&device));
+    check(device == rank->rank, "rank %d has device %d", rank->rank, device);
+    need_cuda(cudaMalloc((void **)&x, sizeof host));
+    send_to(x, host, 5);
+    need_nccl(ncclAllReduce(x, x, 5, ncclFloat, ncclSum, rank->comm, rank->stream));
+    back = fetch(x, 5);
+    for (int i = 0; i < 5; i++) sum[i] = (float)((i + 1) * rank->world);
+    check_equal("the sum", back, sum, 5);
+    free(back);
+    need_cuda(cudaFree(x));
+}
+
+static void test_nothing_wrong(void **state)
+{
+    for (int world = 1; world <= 8; world++) {
+        char *message = run_ranks_message(world, 20, body_right, NULL);
+        if (message) fail_msg("a right body on %d ranks gave: %s", world, message);
+    }
+}
+
+// ---- Checks ----
+
+// Returns when every rank has come.
+static void meet_all(const Rank *rank)
+{
+    float *x;
+
+    need_cuda(cudaMalloc((void **)&x, 4));
+    need_cuda(cudaMemset(x, 0, 4));
+    need_nccl(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, rank->comm, rank->stream));
+}
+
+static void body_check(const Rank *rank, void *arg)
+{
+    // The others wait for rank 1, who never comes; what they then say is not what went wrong.
+    if (rank->rank == 1) HERE, rank_fails(__FILE__, __LINE__, "%d apples, must be %d", 3, 4);
+    meet_all(rank);
+}
+
+static void body_equal(const Rank *rank, void *arg)
+{
+    float got[4] = {1, -0.0f, 3, NAN}, want[4] = {1, 0.0f, 3.5f, NAN};
+
+    HERE, check_equal("the bias", got, want, 2);
+    HERE, check_equal("the bias", got, want, 4);
+}
+
+static void body_near(const Rank *rank, void *arg)
+{
+    float got[3] = {1.25f, 2, 3}, want[3] = {1, 2, 4};
+
+    check_near("the loss", got, want, 3, 1.0);
+    HERE, check_near("the loss", got, want, 3, 0.25);
+}
+
+static void body_near_nan(const Rank *rank, void *arg)
+{
+    float got[2] = {1, NAN}, want[2] = {1, NAN};
+
+    check_near("the loss", got, want, 2, 1e30);
+}
+
+static void test_checks(void **state)
+{
+    EXPECT(3, 20, body_check, "rank 1 of 3: 3 apples, must be 4 (tests/harness/failures.c:@)");
+}
+
+static void test_comparisons(void **state)
+{
+    EXPECT(1, 20, body_equal,
+           "rank 0 of 1: the bias: element 2 is 3, must be 3.5; 2 of 4 differ "
+           "(tests/harness/failures.c:@)");
+    EXPECT(1, 20, body_near,
+           "rank 0 of 1: the loss: element 2 is 3, must be within 0.25 of 4; 1 of 3 are not");
+    EXPECT(1, 20, body_near_nan, "element 1 is nan", "1 of 2 are not");
+}
+
+// ---- Errors that travel ----
+
+static int fail_line;
+
+static Status inner(void)
+{
+    fail_line = __LINE__ + 1;
+    return fail(ERR_ARGUMENT, "the shard has %d elements", -1);
+}
+
+static Status outer(void)
+{
+    TRY(inner());
+    return OK;
+}
+
+static void body_need(const Rank *rank, void *arg)
+{
+    *bad_line = 0;
+    Status status = outer();
+    *bad_line = fail_line;
+    check(status == ERR_ARGUMENT, "the status is %d", (int)status);
+    need(outer());
+}
+
+static Status allocate_too_much(void)
+{
+    void *p;
+
+    HERE, (void)0;
+    CUDA_TRY(cudaMalloc(&p, (size_t)1 << 50));
+    return OK;
+}
+
+static void body_need_cuda_error(const Rank *rank, void *arg)
+{
+    need(allocate_too_much());
+}
+
+static void test_errors_travel(void **state)
+{
+    // The innermost line, not that of the caller.
+    EXPECT(2, 20, body_need,
+           "outer() failed (tests/harness/failures.c:@: the shard has -1 elements) "
+           "(tests/harness/failures.c:");
+    EXPECT(1, 20, body_need_cuda_error,
+           "rank 0 of 1: allocate_too_much() failed (tests/harness/failures.c:",
+           "cudaMalloc(&p, (size_t)1 << 50): out of memory (cudaErrorMemoryAllocation))");
+}
+
+// ---- Reports of simgpu ----
+
+static void body_double_free(const Rank *rank, void *arg)
+{
+    void *p;
+
+    need_cuda(cudaMalloc(&p, 40));
+    need_cuda(cudaFree(p));
+    HERE, cudaFree(p);
+    cudaGetLastError();
+}
+
+static void body_device_pointer(const Rank *rank, void *arg)
+{
+    float *p;
+
+    need_cuda(cudaMalloc((void **)&p, 40));
+    HERE, p[1] = 1;
+}
+
+static void test_reports(void **state)
+{
+    // A report fails the test although the body went on as if nothing had been.
+    EXPECT(1, 20, body_double_free, "rank 0 of 1: simgpu: rank 0, device 0: ", "freed twice",
+           "harness/failures.c:@ (body_double_free)", "(tests/harness/failures.c:");
+    EXPECT(1, 20, body_device_pointer, "rank 0 of 1: simgpu: rank 0, device 0: host code touches",
+           "harness/failures.c:@ (body_device_pointer)");
+}
+
+// ---- Crashes ----
+
+static volatile int zero; // not known to the compiler
+
+static __attribute__((noinline)) void crash_here(volatile int *p)
+{
+    HERE, *p = 1;
+    zero = 0;
+}
+
+static void body_segv(const Rank *rank, void *arg)
+{
+    if (rank->rank == 1) crash_here((volatile int *)(uintptr_t)(16 + zero));
+    while (!zero) pause();
+}
+
+static void body_divide(const Rank *rank, void *arg)
+{
+    HERE, zero = 7 / zero;
+}
+
+// Deep enough for any stack; the volatile array keeps the frames large and alive.
+static __attribute__((noinline)) int recurse(int depth)
+{
+    volatile char room[4096];
+
+    room[0] = (char)depth;
+    return depth < 0 ? 0 : recurse(depth + 1) + room[0];
+}
+
+static void body_overflow(const Rank *rank, void *arg)
+{
+    zero = recurse(zero);
+}
+
+static void body_abort(const Rank *rank, void *arg)
+{
+    fprintf(stderr, "some words\nfree(): the heap is broken\n");
+    HERE, abort();
+}
+
+static void test_crashes(void **state)
+{
+    EXPECT(3, 20, body_segv,
+           "rank 1 of 3: crashed (segmentation fault, address 0x10) at harness/failures.c:@ "
+           "(crash_here) (tests/harness/failures.c:");
+    EXPECT(1, 20, body_overflow, "rank 0 of 1: crashed (segmentation fault, address 0x",
+           "(recurse)");
+    EXPECT(1, 20, body_abort,
+           "rank 0 of 1: crashed (abort) at harness/failures.c:@ (body_abort); its last words: "
+           "free(): the heap is broken");
+#if defined(__x86_64__) // a division by zero is no fault on other machines
+    EXPECT(1, 20, body_divide,
+           "rank 0 of 1: crashed (integer division by zero) at harness/failures.c:@ (body_divide)");
+#endif
+}
+
+// ---- Ends that nobody asked for ----
+
+static void body_exit(const Rank *rank, void *arg)
+{
+    if (rank->rank == 2) HERE, exit(0);
+    meet_all(rank);
+}
+
+static void body_quick_exit(const Rank *rank, void *arg)
+{
+    if (rank->rank == 2) _exit(0);
+    meet_all(rank);
+}
+
+static void body_killed(const Rank *rank, void *arg)
+{
+    if (rank->rank == 0) raise(SIGKILL);
+    meet_all(rank);
+}
+
+static void test_early_ends(void **state)
+{
+    EXPECT(3, 20, body_exit,
+           "rank 2 of 3: called exit(0) at harness/failures.c:@ (body_exit): a function of a task "
+           "must return to its caller (tests/harness/failures.c:");
+    EXPECT(3, 20, body_quick_exit, "rank 2 of 3: ended with status 0, by _exit() or the like");
+    EXPECT(3, 20, body_killed, "rank 0 of 3: was killed by signal 9 (Killed)");
+}
+
+static void body_not_yet(const Rank *rank, void *arg)
+{
+    fsdp_not_yet("2.1", "skeleton/flat_param.c", 41, "flat_layout");
+}
+
+static void test_not_yet(void **state)
+{
+    char *message = run_ranks_message(3, 20, body_not_yet, NULL);
+
+    assert_non_null(message);
+    assert_string_equal(message,
+                        "skeleton/flat_param.c:41: part 2.1 of flat_layout is not written yet (NOT_YET)");
+    free(message);
+}
+
+// ---- Limits ----
+
+static __attribute__((noinline)) void loop_for_ever(void)
+{
+    HERE, (void)0;
+    while (!zero) zero = 0;
+}
+
+static void body_loop(const Rank *rank, void *arg)
+{
+    if (rank->rank == 0) loop_for_ever();
+    meet_all(rank);
+}
+
+static void body_deaf(const Rank *rank, void *arg)
+{
+    signal(SIGTERM, SIG_IGN);
+    while (!zero) pause();
+}
+
+static void test_limits(void **state)
+{
+    EXPECT(2, 1, body_loop, "the test's limit of 1 s is over: rank 0 was still running at "
+           "harness/failures.c:", "(loop_for_ever)",
+           "\nrank 1 was waiting in ", "(meet_all)", "(tests/harness/failures.c:");
+    EXPECT(1, 0.3, body_deaf,
+           "the test's limit of 0.3 s is over: rank 0 did not answer when asked where it is");
+}
+
+// The factor stretches a limit for slow machines.
+static void body_sleep(const Rank *rank, void *arg)
+{
+    const struct timespec half = {.tv_nsec = 500 * 1000 * 1000};
+
+    nanosleep(&half, NULL);
+}
+
+static void test_time_factor(void **state)
+{
+    setenv("SHARDLAB_TIME_FACTOR", "100", 1);
+    char *message = run_ranks_message(1, 0.2, body_sleep, NULL);
+    if (message) fail_msg("with SHARDLAB_TIME_FACTOR=100: %s", message);
+    setenv("SHARDLAB_TIME_FACTOR", "0.5", 1);
+    message = run_ranks_message(1, 0.6, body_deaf, NULL);
+    assert_non_null(message);
+    assert_non_null(strstr(message, "the test's limit of 0.3 s is over"));
+    free(message);
+    unsetenv("SHARDLAB_TIME_FACTOR");
+}
+
+// ---- What a rank leaves to its parent ----
+
+static void body_noise(const Rank *rank, void *arg)
+{
+    for (int i = 0; i < 100000; i++) fprintf(stderr, "line %d of far too many\n", i);
+    check(false, "after the noise");
+}
+
+static void test_noise_is_no_hang(void **state)
+{
+    EXPECT(2, 20, body_noise, "after the noise");
+}
+
+static void body_share(const Rank *rank, void *arg)
+{
+    ((float *)arg)[rank->rank] = (float)(rank->rank + 1);
+}
+
+static void test_shared_memory(void **state)
+{
+    float *values = shared_alloc(4 * sizeof *values);
+
+    assert_true(values[3] == 0);
+    run_ranks(4, body_share, values);
+    for (int i = 0; i < 4; i++) assert_true(values[i] == (float)(i + 1));
+}
+
+static void test_bad_world(void **state)
+{
+    char *message = run_ranks_message(0, 20, body_share, NULL);
+
+    assert_non_null(message);
+    assert_non_null(strstr(message, "a test asked for 0 ranks"));
+    free(message);
+}
+
+#define TEST(function) cmocka_unit_test_setup(function, share_line)
+static const struct CMUnitTest tests[] = {
+    TEST(test_nothing_wrong), TEST(test_checks),    TEST(test_comparisons),
+    TEST(test_errors_travel), TEST(test_reports),   TEST(test_crashes),
+    TEST(test_early_ends),    TEST(test_not_yet),   TEST(test_limits),
+    TEST(test_time_factor),   TEST(test_noise_is_no_hang),
+    TEST(test_shared_memory), TEST(test_bad_world),
+};
+SUITE_MAIN("harness/failures", tests)

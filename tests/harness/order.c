@@ -1,0 +1,474 @@
+/* log_order.c on short programs of real stream calls whose order is known: with the event that makes
+ * them safe and without it. Each program runs on one rank; a program returns what log_race said of it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness.h"
+
+#define N 1024 // floats in a buffer
+#define BYTES (N * sizeof(float))
+
+typedef struct Bench {
+    cudaStream_t a, b;        // not blocking
+    cudaStream_t blocking;
+    cudaEvent_t event, other;
+    float *x, *y;             // device (N)
+    uint64_t first;           // the log's length when the program began
+} Bench;
+
+static Bench set_up(void)
+{
+    Bench bench;
+
+    need_cuda(cudaStreamCreateWithFlags(&bench.a, cudaStreamNonBlocking));
+    need_cuda(cudaStreamCreateWithFlags(&bench.b, cudaStreamNonBlocking));
+    need_cuda(cudaStreamCreate(&bench.blocking));
+    need_cuda(cudaEventCreateWithFlags(&bench.event, cudaEventDisableTiming));
+    need_cuda(cudaEventCreateWithFlags(&bench.other, cudaEventDisableTiming));
+    need_cuda(cudaMalloc((void **)&bench.x, BYTES));
+    need_cuda(cudaMalloc((void **)&bench.y, BYTES));
+    bench.first = gpulog_length();
+    return bench;
+}
+
+static uint64_t write_x(const Bench *bench, cudaStream_t stream)
+{
+    need_cuda(cudaMemsetAsync(bench->x, 0, BYTES, stream));
+    return gpulog_length() - 1;
+}
+
+static uint64_t read_x(const Bench *bench, cudaStream_t stream)
+{
+    need_cuda(cudaMemcpyAsync(bench->y, bench->x, BYTES, cudaMemcpyDeviceToDevice, stream));
+    return gpulog_length() - 1;
+}
+
+static void wait_for(cudaStream_t from, cudaEvent_t event, cudaStream_t to)
+{
+    need_cuda(cudaEventRecord(event, from));
+    need_cuda(cudaStreamWaitEvent(to, event, 0));
+}
+
+#define expect_order(before, after, want)                                                          \
+    check(log_ordered(before, after) == (want), "%s before %s is %s", #before, #after,             \
+          (want) ? "certain, and log_ordered says no" : "not certain, and log_ordered says yes")
+
+static void expect_race_at(int line, const Bench *bench, const char *words)
+{
+    char text[1000];
+    bool found = log_race(bench->first, text, sizeof text);
+
+    if (found != (words != NULL) || (words && !strstr(text, words)))
+        rank_fails(__FILE__, line, "log_race says \"%s\", must say \"%s\"", found ? text : "none",
+                   words ? words : "none");
+}
+#define expect_race(bench, words) expect_race_at(__LINE__, bench, words)
+
+static void run_alone(RankBody body)
+{
+    run_ranks(1, body, NULL);
+}
+
+// ---- Streams and events ----
+
+static void body_same_stream(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, bench.a), r = read_x(&bench, bench.a);
+
+    expect_order(w, r, true);
+    expect_order(r, w, false);
+    expect_order(w, w, false);
+    expect_race(&bench, NULL);
+}
+
+static void body_no_event(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, bench.a), r = read_x(&bench, bench.b);
+
+    expect_order(w, r, false);
+    expect_order(r, w, false);
+    expect_race(&bench, "reads 4096 bytes that ");
+    expect_race(&bench, "on stream A writes: nothing orders the two");
+    expect_race(&bench, "harness/order.c:");
+}
+
+static void body_event(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, bench.a);
+
+    wait_for(bench.a, bench.event, bench.b);
+    uint64_t r = read_x(&bench, bench.b);
+    expect_order(w, r, true);
+    expect_race(&bench, NULL);
+}
+
+// Recorded too early: the write is behind the event.
+static void body_early_event(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+
+    need_cuda(cudaEventRecord(bench.event, bench.a));
+    uint64_t w = write_x(&bench, bench.a);
+    need_cuda(cudaStreamWaitEvent(bench.b, bench.event, 0));
+    uint64_t r = read_x(&bench, bench.b);
+    expect_order(w, r, false);
+    expect_race(&bench, "nothing orders the two");
+}
+
+// A wait on an event that was never recorded is no wait.
+static void body_event_without_record(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, bench.a);
+
+    need_cuda(cudaStreamWaitEvent(bench.b, bench.event, 0));
+    uint64_t r = read_x(&bench, bench.b);
+    need_cuda(cudaEventRecord(bench.event, bench.a));
+    expect_order(w, r, false);
+}
+
+// A wait follows what the event had captured then; recording it again later moves nothing, and a wait
+// after that follows the new capture.
+static void body_recorded_again(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t first = write_x(&bench, bench.a);
+
+    wait_for(bench.a, bench.event, bench.b);
+    uint64_t second = write_x(&bench, bench.a);
+    need_cuda(cudaEventRecord(bench.event, bench.a));
+    uint64_t r = read_x(&bench, bench.b);
+    need_cuda(cudaStreamWaitEvent(bench.b, bench.event, 0));
+    uint64_t later = read_x(&bench, bench.b);
+    expect_order(first, r, true);
+    expect_order(second, r, false);
+    expect_order(second, later, true);
+    expect_race(&bench, "nothing orders the two");
+}
+
+// Order goes on through a third stream.
+static void body_two_hops(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, bench.a);
+
+    wait_for(bench.a, bench.event, bench.blocking);
+    wait_for(bench.blocking, bench.other, bench.b);
+    uint64_t r = read_x(&bench, bench.b);
+    expect_order(w, r, true);
+    expect_race(&bench, NULL);
+}
+
+static void test_one_stream(void **state) { run_alone(body_same_stream); }
+static void test_no_event(void **state) { run_alone(body_no_event); }
+static void test_event(void **state) { run_alone(body_event); }
+static void test_early_event(void **state) { run_alone(body_early_event); }
+static void test_event_without_record(void **state) { run_alone(body_event_without_record); }
+static void test_recorded_again(void **state) { run_alone(body_recorded_again); }
+static void test_two_hops(void **state) { run_alone(body_two_hops); }
+
+// ---- The default stream ----
+
+static void body_default_stream(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w1 = write_x(&bench, bench.blocking), r1 = read_x(&bench, NULL);
+    uint64_t w2 = write_x(&bench, NULL), r2 = read_x(&bench, bench.blocking);
+
+    expect_order(w1, r1, true);
+    expect_order(w2, r2, true);
+    expect_race(&bench, NULL);
+}
+
+static void body_default_and_non_blocking(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, NULL), r = read_x(&bench, bench.a);
+
+    expect_order(w, r, false);
+    expect_race(&bench, "on the default stream writes");
+}
+
+// Two blocking streams are not in order with each other, unless the default stream has work in between.
+static void body_default_in_between(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    cudaStream_t second;
+
+    need_cuda(cudaStreamCreate(&second));
+    uint64_t w = write_x(&bench, bench.blocking), r = read_x(&bench, second);
+    expect_order(w, r, false);
+    need_cuda(cudaMemsetAsync(bench.y, 0, 4, NULL));
+    uint64_t r2 = read_x(&bench, second);
+    expect_order(w, r2, true);
+    expect_order(r, r2, true);
+}
+
+static void test_default_stream(void **state) { run_alone(body_default_stream); }
+static void test_default_and_non_blocking(void **state) { run_alone(body_default_and_non_blocking); }
+static void test_default_in_between(void **state) { run_alone(body_default_in_between); }
+
+// ---- The host ----
+
+static void body_stream_sync(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, bench.a), other = read_x(&bench, bench.blocking);
+
+    need_cuda(cudaStreamSynchronize(bench.a));
+    uint64_t r = read_x(&bench, bench.b);
+    expect_order(w, r, true);
+    expect_order(other, r, false);
+}
+
+static void body_event_sync(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, bench.a);
+
+    need_cuda(cudaEventRecord(bench.event, bench.a));
+    uint64_t behind = write_x(&bench, bench.a);
+    need_cuda(cudaEventSynchronize(bench.event));
+    uint64_t r = read_x(&bench, bench.b);
+    expect_order(w, r, true);
+    expect_order(behind, r, false);
+}
+
+static void body_device_sync(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, bench.a), r1 = read_x(&bench, bench.blocking);
+
+    need_cuda(cudaDeviceSynchronize());
+    uint64_t r = read_x(&bench, bench.b);
+    expect_order(w, r, true);
+    expect_order(r1, r, true);
+    expect_order(w, r1, false);
+}
+
+// cudaMemcpy to pageable memory returns when the bytes are there.
+static void body_copy_to_host(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    static float host[N];
+    uint64_t w = write_x(&bench, bench.blocking);
+
+    need_cuda(cudaMemcpy(host, bench.x, BYTES, cudaMemcpyDeviceToHost));
+    uint64_t r = write_x(&bench, bench.b);
+    expect_order(w, r, true);
+    expect_race(&bench, NULL);
+}
+
+static void test_stream_sync(void **state) { run_alone(body_stream_sync); }
+static void test_event_sync(void **state) { run_alone(body_event_sync); }
+static void test_device_sync(void **state) { run_alone(body_device_sync); }
+static void test_copy_to_host(void **state) { run_alone(body_copy_to_host); }
+
+// ---- What is a race ----
+
+static void body_two_readers(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    float *z;
+
+    need_cuda(cudaMalloc((void **)&z, BYTES));
+    need_cuda(cudaMemsetAsync(bench.x, 0, BYTES, bench.a));
+    need_cuda(cudaDeviceSynchronize());
+    uint64_t first = gpulog_length();
+    need_cuda(cudaMemcpyAsync(bench.y, bench.x, BYTES, cudaMemcpyDeviceToDevice, bench.a));
+    need_cuda(cudaMemcpyAsync(z, bench.x, BYTES, cudaMemcpyDeviceToDevice, bench.b));
+    bench.first = first;
+    expect_race(&bench, NULL);
+}
+
+// Neighbours in one allocation: halves are nobody's race, one shared float is.
+static void body_byte_ranges(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+
+    need_cuda(cudaMemsetAsync(bench.x, 0, BYTES / 2, bench.a));
+    need_cuda(cudaMemsetAsync(bench.x + N / 2, 0, BYTES / 2, bench.b));
+    expect_race(&bench, NULL);
+    need_cuda(cudaMemsetAsync(bench.x + N / 2 - 1, 0, 8, bench.b));
+    expect_race(&bench, "writes 4 bytes that ");
+}
+
+// Only operations from `first` on are compared.
+static void body_from(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+
+    write_x(&bench, bench.a);
+    read_x(&bench, bench.b);
+    expect_race(&bench, "nothing orders the two");
+    need_cuda(cudaDeviceSynchronize());
+    bench.first = gpulog_length();
+    read_x(&bench, bench.a);
+    expect_race(&bench, NULL);
+}
+
+// A read between two writes hides neither from the other.
+static void body_last_write_counts(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+
+    write_x(&bench, bench.a);
+    wait_for(bench.a, bench.event, bench.b);
+    read_x(&bench, bench.b);
+    expect_race(&bench, NULL);
+    write_x(&bench, bench.a); // the reader was never waited for
+    expect_race(&bench, "writes 4096 bytes that ");
+}
+
+static void test_two_readers(void **state) { run_alone(body_two_readers); }
+static void test_byte_ranges(void **state) { run_alone(body_byte_ranges); }
+static void test_from(void **state) { run_alone(body_from); }
+static void test_last_write_counts(void **state) { run_alone(body_last_write_counts); }
+
+// ---- Allocations ----
+
+static void body_alloc_on_another_stream(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    float *p;
+
+    need_cuda(cudaMallocAsync((void **)&p, BYTES, bench.a));
+    wait_for(bench.a, bench.event, bench.b);
+    need_cuda(cudaMemsetAsync(p, 0, BYTES, bench.b));
+    expect_race(&bench, NULL);
+
+    float *q;
+    need_cuda(cudaMallocAsync((void **)&q, BYTES, bench.a));
+    need_cuda(cudaMemsetAsync(q, 0, BYTES, bench.b));
+    expect_race(&bench, "on stream A allocates: nothing orders the two");
+}
+
+static void body_free_too_early(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    float *p;
+
+    need_cuda(cudaMallocAsync((void **)&p, BYTES, bench.a));
+    wait_for(bench.a, bench.event, bench.b);
+    need_cuda(cudaMemsetAsync(p, 0, BYTES, bench.b));
+    need_cuda(cudaFreeAsync(p, bench.a));
+    expect_race(&bench, "cudaFreeAsync at harness/order.c:");
+    expect_race(&bench, "frees 4096 bytes that ");
+}
+
+static void body_free_in_order(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    float *p;
+
+    for (int i = 0; i < 20; i++) { // the address comes round again and again
+        cudaStream_t from = i % 2 ? bench.a : bench.b, to = i % 2 ? bench.b : bench.a;
+        need_cuda(cudaMallocAsync((void **)&p, BYTES, from));
+        need_cuda(cudaMemsetAsync(p, 0, BYTES, from));
+        wait_for(from, bench.event, to);
+        need_cuda(cudaMemsetAsync(p, 1, BYTES, to));
+        wait_for(to, bench.other, from);
+        need_cuda(cudaFreeAsync(p, from));
+    }
+    expect_race(&bench, NULL);
+}
+
+// The same address in two hands, one after the other, on streams that know nothing of each other.
+static void body_address_used_again(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    float *p, *q;
+
+    need_cuda(cudaMalloc((void **)&p, BYTES));
+    need_cuda(cudaMemsetAsync(p, 0, BYTES, bench.a));
+    need_cuda(cudaFree(p));
+    need_cuda(cudaMalloc((void **)&q, BYTES));
+    need_cuda(cudaMemsetAsync(q, 0, BYTES, bench.b));
+    need_cuda(cudaFree(q));
+    expect_race(&bench, NULL);
+}
+
+static void test_alloc_on_another_stream(void **state) { run_alone(body_alloc_on_another_stream); }
+static void test_free_too_early(void **state) { run_alone(body_free_too_early); }
+static void test_free_in_order(void **state) { run_alone(body_free_in_order); }
+static void test_address_used_again(void **state) { run_alone(body_address_used_again); }
+
+// ---- Collectives, looking things up, long logs ----
+
+static void body_collective(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+
+    write_x(&bench, rank->stream);
+    uint64_t before = gpulog_length();
+    wait_for(rank->stream, bench.event, bench.a);
+    float *all;
+    need_cuda(cudaMalloc((void **)&all, BYTES * (size_t)rank->world));
+    need_nccl(ncclAllGather(bench.x, all, N, ncclFloat, rank->comm, bench.a));
+    expect_race(&bench, NULL);
+    int64_t gather = log_find(GPU_ALL_GATHER, NULL, before);
+    check(gather >= (int64_t)before, "no all-gather in the log");
+    check(log_find(GPU_ALL_GATHER, "ncclAllGather", before) == gather, "not found by its name");
+    check(log_find(GPU_ALL_GATHER, "ncclAllReduce", before) == -1, "found by a wrong name");
+    check(log_find(GPU_ALL_GATHER, NULL, (uint64_t)gather + 1) == -1, "found behind itself");
+    check(log_count(GPU_ALL_GATHER, before) == 1, "counted %d", (int)log_count(GPU_ALL_GATHER, before));
+    check(log_count(GPU_ALL_GATHER, (uint64_t)gather + 1) == 0, "counted behind itself");
+    need_cuda(cudaMemsetAsync(all, 0, 4, rank->stream));
+    expect_race(&bench, "writes 4 bytes that ncclAllGather at harness/order.c:");
+}
+
+static void test_collective(void **state) { run_ranks(2, body_collective, NULL); }
+
+// A hundred thousand operations that overlap in a few buffers, all in order but the last.
+static void body_long_log(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+
+    for (int i = 0; i < 12500; i++) {
+        need_cuda(cudaMemsetAsync(bench.x + i % 7, 0, 64, bench.a));
+        need_cuda(cudaMemsetAsync(bench.x + 100 + i % 5, 0, 64, bench.a));
+        wait_for(bench.a, bench.event, bench.b);
+        need_cuda(cudaMemsetAsync(bench.x + i % 11, 0, 64, bench.b));
+        need_cuda(cudaMemsetAsync(bench.x + 100, 0, 64, bench.b));
+        wait_for(bench.b, bench.other, bench.a);
+    }
+    expect_race(&bench, NULL);
+    need_cuda(cudaMemsetAsync(bench.x + 15, 0, 8, bench.a));
+    need_cuda(cudaMemsetAsync(bench.x + 16, 0, 8, bench.b));
+    expect_race(&bench, "writes 4 bytes that ");
+}
+
+static void test_long_log(void **state) { run_alone(body_long_log); }
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_one_stream),
+    cmocka_unit_test(test_no_event),
+    cmocka_unit_test(test_event),
+    cmocka_unit_test(test_early_event),
+    cmocka_unit_test(test_event_without_record),
+    cmocka_unit_test(test_recorded_again),
+    cmocka_unit_test(test_two_hops),
+    cmocka_unit_test(test_default_stream),
+    cmocka_unit_test(test_default_and_non_blocking),
+    cmocka_unit_test(test_default_in_between),
+    cmocka_unit_test(test_stream_sync),
+    cmocka_unit_test(test_event_sync),
+    cmocka_unit_test(test_device_sync),
+    cmocka_unit_test(test_copy_to_host),
+    cmocka_unit_test(test_two_readers),
+    cmocka_unit_test(test_byte_ranges),
+    cmocka_unit_test(test_from),
+    cmocka_unit_test(test_last_write_counts),
+    cmocka_unit_test(test_alloc_on_another_stream),
+    cmocka_unit_test(test_free_too_early),
+    cmocka_unit_test(test_free_in_order),
+    cmocka_unit_test(test_address_used_again),
+    cmocka_unit_test(test_collective),
+    cmocka_unit_test(test_long_log),
+};
+SUITE_MAIN("harness/order", tests)

@@ -1,0 +1,298 @@
+/* suite_main seen from outside: --list, --only, the exit status, and the lines of results that the
+ * grader reads. The suite looked at is in this very program, behind --inner; it is run as a program of
+ * its own with a pipe for its results.
+ */
+#define _GNU_SOURCE // memmem
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fsdp.h"
+#include "harness.h"
+
+// ---- The inner suite ----
+
+static void body_right(const Rank *rank, void *arg)
+{
+    fprintf(stderr, "words of a rank that is right\n");
+    check(rank->world == 2, "the world has %d ranks", rank->world);
+}
+
+static void body_wrong(const Rank *rank, void *arg)
+{
+    fprintf(stderr, "words of rank %d\n", rank->rank);
+    check(rank->rank != 1, "a \"quote\", a \\, a\ttab and\nhalf a character \xc3");
+}
+
+static void body_slow(const Rank *rank, void *arg)
+{
+    for (;;) pause();
+}
+
+// What hostile code would try: to find the nonce, and to write a line of its own.
+static void body_forger(const Rank *rank, void *arg)
+{
+    char environment[65536], path[64];
+    int fd = open("/proc/self/environ", O_RDONLY);
+    ssize_t n = read(fd, environment, sizeof environment);
+
+    close(fd);
+    check(n > 0, "no /proc/self/environ");
+    check(!memmem(environment, (size_t)n, "sesame", 6), "the nonce is in /proc/self/environ");
+    check(!getenv("SHARDLAB_NONCE") && !getenv("SHARDLAB_RESULTS_FD"), "the variables are there");
+    for (fd = 3; fd < 256; fd++) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        char target[256];
+        n = readlink(path, target, sizeof target - 1);
+        if (n < 0) continue;
+        target[n] = '\0';
+        check(strncmp(target, "pipe:", 5) != 0, "descriptor %d is a pipe", fd);
+    }
+    if (geteuid() == 0) return; // root may open everything
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)getppid());
+    check(access(path, R_OK) != 0, "the parent's descriptors can be opened");
+}
+
+static void inner_right(void **state) { run_ranks(2, body_right, NULL); }
+static void inner_wrong(void **state) { run_ranks(2, body_wrong, NULL); }
+static void inner_slow(void **state) { run_ranks_limit(2, 0.3, body_slow, NULL); }
+static void inner_forger(void **state) { run_ranks(2, body_forger, NULL); }
+static void inner_assertion(void **state) { assert_int_equal(3, 4); }
+static void inner_harness(void **state) { run_ranks(-1, body_right, NULL); }
+static void inner_skipped(void **state) { skip(); }
+
+static int bad_teardown(void **state)
+{
+    return -1;
+}
+
+static int set_state(void **state)
+{
+    static char word[] = "a state";
+
+    *state = word;
+    return 0;
+}
+
+static void inner_state(void **state) { assert_string_equal(*state, "a state"); }
+
+static const struct CMUnitTest inner[] = {
+    cmocka_unit_test(inner_right),
+    cmocka_unit_test(inner_wrong),
+    cmocka_unit_test(inner_slow),
+    cmocka_unit_test(inner_forger),
+    cmocka_unit_test(inner_assertion),
+    cmocka_unit_test(inner_harness),
+    cmocka_unit_test(inner_skipped),
+    cmocka_unit_test_setup(inner_state, set_state),
+    cmocka_unit_test_teardown(inner_right, bad_teardown),
+};
+#define INNER (sizeof inner / sizeof inner[0])
+
+// ---- Running it ----
+
+typedef struct Outcome {
+    int status;
+    char results[32768], out[32768], err[32768];
+} Outcome;
+
+static int scratch(void)
+{
+    char name[] = "/tmp/shardlab-results-XXXXXX";
+    int fd = mkstemp(name);
+
+    assert_true(fd >= 0);
+    unlink(name);
+    return fd;
+}
+
+static void read_back(int fd, char *text, size_t size)
+{
+    ssize_t n = pread(fd, text, size - 1, 0);
+
+    text[n > 0 ? n : 0] = '\0';
+    close(fd);
+}
+
+// Runs the inner suite with up to four arguments (NULL: no more). The results go through a pipe, as
+// the grader's do.
+static void run_inner(Outcome *outcome, bool with_results, const char *const *arguments)
+{
+    int out = scratch(), err = scratch(), results[2], status;
+    char number[16];
+    size_t length = 0;
+    ssize_t n;
+
+    assert_int_equal(pipe(results), 0);
+    snprintf(number, sizeof number, "%d", results[1]);
+    fflush(NULL);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        char *argv[8] = {"results", "--inner"};
+        for (int i = 0; arguments[i]; i++) argv[i + 2] = (char *)(uintptr_t)arguments[i];
+        if (with_results) {
+            setenv("SHARDLAB_RESULTS_FD", number, 1);
+            setenv("SHARDLAB_NONCE", "sesame", 1);
+        } else {
+            close(results[1]);
+        }
+        close(results[0]);
+        dup2(out, STDOUT_FILENO);
+        dup2(err, STDERR_FILENO);
+        close(out);
+        close(err);
+        alarm(60);
+        execv("/proc/self/exe", argv);
+        _exit(99);
+    }
+    close(results[1]);
+    while (length < sizeof outcome->results - 1 &&
+           (n = read(results[0], outcome->results + length,
+                     sizeof outcome->results - 1 - length)) > 0)
+        length += (size_t)n;
+    outcome->results[length] = '\0';
+    close(results[0]);
+    while (waitpid(pid, &status, 0) < 0) assert_int_equal(errno, EINTR);
+    outcome->status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+    read_back(out, outcome->out, sizeof outcome->out);
+    read_back(err, outcome->err, sizeof outcome->err);
+}
+#define RUN_INNER(outcome, with_results, ...)                                                      \
+    run_inner(outcome, with_results, (const char *const[]){__VA_ARGS__, NULL})
+
+static void expect_in(const char *text, const char *words)
+{
+    if (!strstr(text, words)) fail_msg("\"%s\" is not in:\n%s", words, text);
+}
+
+// Line number `which` of the results, from 0.
+static const char *line_of(const char *text, int which)
+{
+    static char line[8192];
+
+    while (which-- > 0 && text) {
+        text = strchr(text, '\n');
+        if (text) text++;
+    }
+    if (!text) return "";
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(text, "\n"), text);
+    return line;
+}
+
+// ---- Tests ----
+
+static void test_list(void **state)
+{
+    static Outcome o;
+
+    RUN_INNER(&o, true, "--list");
+    assert_int_equal(o.status, 0);
+    assert_string_equal(o.results, "");
+    assert_string_equal(o.out, "inner_right\ninner_wrong\ninner_slow\ninner_forger\ninner_assertion\n"
+                               "inner_harness\ninner_skipped\ninner_state\ninner_right\n");
+}
+
+static void test_only(void **state)
+{
+    static Outcome o;
+
+    RUN_INNER(&o, false, "--only", "inner_state", "--only", "inner_forger");
+    assert_int_equal(o.status, 0);
+    expect_in(o.out, "[       OK ] inner_forger\n[ RUN      ] inner_state\n[       OK ] inner_state\n");
+    expect_in(o.err, "[  PASSED  ] 2 test(s).");
+}
+
+static void test_bad_arguments(void **state)
+{
+    static Outcome o;
+
+    RUN_INNER(&o, true, "--only", "inner_nothing");
+    assert_int_equal(o.status, 2);
+    assert_string_equal(o.results, "");
+    expect_in(o.err, "no test is called inner_nothing");
+    RUN_INNER(&o, true, "--only");
+    assert_int_equal(o.status, 2);
+    expect_in(o.err, "usage: ");
+}
+
+static void test_all_results(void **state)
+{
+    static Outcome o;
+    static const char *const heads[] = {
+        "{\"nonce\": \"sesame\", \"test\": \"inner_right\", \"status\": \"passed\", \"message\": \"\", ",
+        // Escaped, whole, and the broken byte replaced.
+        "{\"nonce\": \"sesame\", \"test\": \"inner_wrong\", \"status\": \"failed\", \"message\": \"rank "
+        "1 of 2: a \\\"quote\\\", a \\\\, a\\ttab and\\nhalf a character \\ufffd (tests/harness/results.c:",
+        "{\"nonce\": \"sesame\", \"test\": \"inner_slow\", \"status\": \"timeout\", \"message\": \"the "
+        "test's limit of 0.3 s is over: rank 0 was still running at harness/results.c:",
+        "{\"nonce\": \"sesame\", \"test\": \"inner_forger\", \"status\": \"passed\", \"message\": \"\", ",
+        "{\"nonce\": \"sesame\", \"test\": \"inner_assertion\", \"status\": \"failed\", \"message\": "
+        "\"0x3 != 0x4\\n",
+        "{\"nonce\": \"sesame\", \"test\": \"inner_harness\", \"status\": \"error\", \"message\": \"a "
+        "test asked for -1 ranks",
+        "{\"nonce\": \"sesame\", \"test\": \"inner_skipped\", \"status\": \"skipped\", ",
+        "{\"nonce\": \"sesame\", \"test\": \"inner_state\", \"status\": \"passed\", ",
+        "{\"nonce\": \"sesame\", \"test\": \"inner_right\", \"status\": \"error\", ",
+        "{\"nonce\": \"sesame\", \"end\": 9}",
+    };
+
+    run_inner(&o, true, (const char *const[]){NULL});
+    assert_int_equal(o.status, 1);
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
+        const char *line = line_of(o.results, (int)i);
+        if (strncmp(line, heads[i], strlen(heads[i])) != 0)
+            fail_msg("result %zu is\n%s\nmust begin with\n%s", i, line, heads[i]);
+        if (i < INNER && !strstr(line, ", \"seconds\": "))
+            fail_msg("result %zu has no seconds: %s", i, line);
+    }
+    assert_string_equal(line_of(o.results, INNER + 1), "");
+    // What people read is there all the same.
+    expect_in(o.err, "0x3 != 0x4");
+    expect_in(o.err, "rank 1 of 2: a \"quote\"");
+    expect_in(o.err, "[  FAILED  ] ");
+}
+
+// Without a grader the same suite just runs.
+static void test_without_results(void **state)
+{
+    static Outcome o;
+
+    run_inner(&o, false, (const char *const[]){NULL});
+    assert_int_equal(o.status, 1);
+    assert_string_equal(o.results, "");
+    expect_in(o.err, "0x3 != 0x4");
+}
+
+static void test_verbose(void **state)
+{
+    static Outcome o;
+
+    RUN_INNER(&o, false, "--only", "inner_wrong", "--only", "inner_right");
+    assert_null(strstr(o.err, "words of rank"));
+    setenv("SHARDLAB_VERBOSE", "1", 1);
+    RUN_INNER(&o, false, "--only", "inner_wrong", "--only", "inner_right");
+    unsetenv("SHARDLAB_VERBOSE");
+    expect_in(o.err, "---- what rank 0 of 2 wrote to standard error ----\nwords of rank 0\n");
+    expect_in(o.err, "---- what rank 1 of 2 wrote to standard error ----\nwords of rank 1\n");
+    assert_null(strstr(o.err, "words of a rank that is right"));
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_list),          cmocka_unit_test(test_only),
+    cmocka_unit_test(test_bad_arguments), cmocka_unit_test(test_all_results),
+    cmocka_unit_test(test_without_results), cmocka_unit_test(test_verbose),
+};
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "--inner") == 0) {
+        argv[1] = argv[0];
+        return suite_main(argc - 1, argv + 1, "inner", inner, INNER);
+    }
+    return suite_main(argc, argv, "harness/results", tests, sizeof tests / sizeof tests[0]);
+}

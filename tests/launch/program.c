@@ -1,0 +1,382 @@
+/* The launcher program, run as its users run it. The ranks it starts are this very program again, with
+ * the name of a part to play behind --play; what is asserted is the launcher's exit status, what it
+ * says on standard error, and that nothing of the job is left.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "harness.h"
+#include "launch.h"
+
+static char self[4096], launcher[4200];
+
+// ---- The parts ranks play ----
+
+static _Noreturn void wait_for_ever(void)
+{
+    for (;;) pause();
+}
+
+static int number(const char *name)
+{
+    const char *text = getenv(name);
+
+    return text ? atoi(text) : -1;
+}
+
+static int print_place(void)
+{
+    printf("rank %d of %d, local %d of %d, %s %s %s threads %s\n", number("RANK"),
+           number("WORLD_SIZE"), number("LOCAL_RANK"), number("LOCAL_WORLD_SIZE"),
+           getenv("MASTER_ADDR"), number("MASTER_PORT") > 0 ? "port" : "none",
+           strncmp(getenv("NCCL_COMM_ID"), "127.0.0.1:", 10) == 0 ? "id" : "none",
+           getenv("SIMGPU_THREADS"));
+    return 0;
+}
+
+// All ranks meet and sum up their numbers.
+static int connect_and_sum(void)
+{
+    World world;
+    ncclComm_t comm;
+    float *x, sum = 0, mine;
+
+    TRY(world_from_env(&world));
+    TRY(world_connect(&world, &comm));
+    mine = (float)(world.rank + 1);
+    CUDA_TRY(cudaMalloc((void **)&x, sizeof *x));
+    CUDA_TRY(cudaMemcpy(x, &mine, sizeof mine, cudaMemcpyHostToDevice));
+    NCCL_TRY(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, NULL));
+    CUDA_TRY(cudaMemcpy(&sum, x, sizeof sum, cudaMemcpyDeviceToHost));
+    CUDA_TRY(cudaFree(x));
+    NCCL_TRY(ncclCommDestroy(comm));
+    printf("sum %g\n", (double)sum);
+    return 0;
+}
+
+static void say_signal(int signal)
+{
+    static const char words[] = "got the signal\n";
+    ssize_t ignored = write(STDOUT_FILENO, words, sizeof words - 1);
+
+    (void)ignored;
+    _exit(0);
+}
+
+static int play(const char *part)
+{
+    int rank = number("RANK");
+
+    if (strcmp(part, "place") == 0) return print_place();
+    if (strcmp(part, "sum") == 0) return connect_and_sum();
+    if (strcmp(part, "fail") == 0 && rank == 2) return 7;
+    if (strcmp(part, "kill") == 0 && rank == 1) raise(SIGKILL);
+    if (strcmp(part, "stubborn") == 0) signal(SIGTERM, SIG_IGN);
+    if (strcmp(part, "grandchild") == 0 && fork() == 0) {
+        signal(SIGTERM, SIG_IGN);
+        wait_for_ever();
+    }
+    if (strcmp(part, "grandchild") == 0 && rank == 0) return 5;
+    if (strcmp(part, "listen") == 0) {
+        signal(SIGTERM, say_signal);
+        if (write(STDOUT_FILENO, "ready\n", 6) != 6) return 1;
+    }
+    wait_for_ever();
+}
+
+// ---- Running the launcher ----
+
+typedef struct Run {
+    pid_t pid;
+    int out, err; // files in memory
+    int status;
+    char out_text[8192], err_text[8192];
+} Run;
+
+static int scratch(void)
+{
+    char name[] = "/tmp/shardlab-launch-XXXXXX";
+    int fd = mkstemp(name);
+
+    assert_true(fd >= 0);
+    unlink(name);
+    return fd;
+}
+
+static void start(Run *run, const char *const *arguments)
+{
+    run->out = scratch();
+    run->err = scratch();
+    fflush(NULL);
+    run->pid = fork();
+    assert_true(run->pid >= 0);
+    if (run->pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        unsetenv("SIMGPU_THREADS");
+        dup2(run->out, STDOUT_FILENO);
+        dup2(run->err, STDERR_FILENO);
+        execv(launcher, (char *const *)(uintptr_t)arguments);
+        _exit(99);
+    }
+}
+
+static void read_back(int fd, char *text, size_t size)
+{
+    ssize_t n = pread(fd, text, size - 1, 0);
+
+    text[n > 0 ? n : 0] = '\0';
+}
+
+static void finish(Run *run)
+{
+    int status;
+
+    while (waitpid(run->pid, &status, 0) < 0) assert_int_equal(errno, EINTR);
+    run->status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+    read_back(run->out, run->out_text, sizeof run->out_text);
+    read_back(run->err, run->err_text, sizeof run->err_text);
+    close(run->out);
+    close(run->err);
+}
+
+#define LAUNCH(run, ...) launch_it(run, (const char *const[]){launcher, __VA_ARGS__, NULL})
+static void launch_it(Run *run, const char *const *arguments)
+{
+    start(run, arguments);
+    finish(run);
+}
+
+static size_t lines(const char *text)
+{
+    size_t n = 0;
+
+    for (; *text; text++) n += *text == '\n';
+    return n;
+}
+
+static void expect(const Run *run, int status, const char *line)
+{
+    if (run->status != status || (line && !strstr(run->err_text, line)))
+        fail_msg("status %d and \"%s\"; must be %d and \"%s\"", run->status, run->err_text, status,
+                 line ? line : "");
+}
+
+// Whatever this process gets as the reaper of orphans has ended, and nothing is alive.
+static void expect_nothing_left(void)
+{
+    int status;
+
+    while (waitpid(-1, &status, 0) > 0) continue;
+    assert_int_equal(errno, ECHILD);
+}
+
+// ---- Tests ----
+
+static void test_places(void **state)
+{
+    static Run run;
+    char line[200];
+
+    LAUNCH(&run, "-n", "3", self, "--play", "place");
+    expect(&run, 0, NULL);
+    assert_string_equal(run.err_text, "");
+    assert_int_equal(lines(run.out_text), 3);
+    long share = sysconf(_SC_NPROCESSORS_ONLN) / 3;
+    for (int i = 0; i < 3; i++) {
+        snprintf(line, sizeof line, "rank %d of 3, local %d of 3, 127.0.0.1 port id threads %ld\n", i,
+                 i, share > 1 ? share : 1);
+        assert_non_null(strstr(run.out_text, line));
+    }
+}
+
+static void test_ranks_connect(void **state)
+{
+    static Run run;
+
+    for (int size = 1; size <= 4; size++) {
+        char count[8], line[32], *at;
+        int found = 0;
+        snprintf(count, sizeof count, "%d", size);
+        snprintf(line, sizeof line, "sum %d\n", size * (size + 1) / 2);
+        LAUNCH(&run, "-n", count, self, "--play", "sum");
+        expect(&run, 0, NULL);
+        for (at = run.out_text; (at = strstr(at, line)); at++) found++;
+        assert_int_equal(found, size);
+    }
+}
+
+// Two jobs at the same time, neither of which may meet the other's ranks.
+static void test_two_jobs(void **state)
+{
+    static Run a, b;
+
+    start(&a, (const char *const[]){launcher, "-n", "2", self, "--play", "sum", NULL});
+    start(&b, (const char *const[]){launcher, "-n", "3", self, "--play", "sum", NULL});
+    finish(&a);
+    finish(&b);
+    expect(&a, 0, NULL);
+    expect(&b, 0, NULL);
+    assert_string_equal(a.out_text, "sum 3\nsum 3\n");
+    assert_string_equal(b.out_text, "sum 6\nsum 6\nsum 6\n");
+}
+
+static void test_failing_rank(void **state)
+{
+    static Run run;
+
+    LAUNCH(&run, "-n", "3", self, "--play", "fail");
+    expect(&run, 7, "launch: rank 2 ended with status 7\n");
+    assert_int_equal(lines(run.err_text), 1);
+    LAUNCH(&run, "-n", "2", self, "--play", "kill");
+    expect(&run, 128 + SIGKILL, "launch: rank 1 was killed by signal 9 (Killed)\n");
+    assert_int_equal(lines(run.err_text), 1);
+    expect_nothing_left();
+}
+
+static void test_limit(void **state)
+{
+    static Run run;
+
+    LAUNCH(&run, "-n", "2", "--limit", "0.4", self, "--play", "stubborn");
+    expect(&run, 124, "launch: the limit of 0.4 s is over and rank 0 was still running\n");
+    expect_nothing_left();
+}
+
+static void test_grandchildren_end(void **state)
+{
+    static Run run;
+
+    LAUNCH(&run, "-n", "3", self, "--play", "grandchild");
+    expect(&run, 5, "launch: rank 0 ended with status 5\n");
+    expect_nothing_left();
+}
+
+static void wait_for_text(int fd, const char *text, size_t times)
+{
+    const struct timespec moment = {.tv_nsec = 20 * 1000 * 1000};
+    char seen[4096];
+
+    for (;;) {
+        size_t n = 0;
+        read_back(fd, seen, sizeof seen);
+        for (const char *at = seen; (at = strstr(at, text)); at++) n++;
+        if (n >= times) return;
+        nanosleep(&moment, NULL); // the suite's own limit ends a wait in vain
+    }
+}
+
+static void test_signals_go_on(void **state)
+{
+    static Run run;
+
+    start(&run, (const char *const[]){launcher, "-n", "2", self, "--play", "listen", NULL});
+    wait_for_text(run.out, "ready\n", 2);
+    kill(run.pid, SIGTERM);
+    finish(&run);
+    expect(&run, 0, NULL);
+    assert_int_equal(lines(run.out_text), 4);
+    assert_non_null(strstr(run.out_text, "got the signal\ngot the signal\n"));
+}
+
+static void test_killed_launcher_takes_its_ranks(void **state)
+{
+    static Run run;
+
+    start(&run, (const char *const[]){launcher, "-n", "2", self, "--play", "listen", NULL});
+    wait_for_text(run.out, "ready\n", 2);
+    kill(run.pid, SIGKILL);
+    finish(&run);
+    assert_int_equal(run.status, -SIGKILL);
+    expect_nothing_left();
+}
+
+static void test_bad_use(void **state)
+{
+    static Run run;
+    static const struct {
+        const char *arguments[6], *line;
+    } rows[] = {
+        {{"-n", "0", "true"}, "launch: -n 0: must be a number of ranks"},
+        {{"-n", "-2", "true"}, "launch: -n -2: must be a number of ranks"},
+        {{"-n", "4x", "true"}, "launch: -n 4x: must be a number of ranks"},
+        {{"-n", ""}, "launch: -n : must be a number of ranks"},
+        {{"-n"}, "launch: -n needs a number behind it"},
+        {{"-n", "2"}, "launch: the program is missing"},
+        {{"true"}, "launch: -n RANKS is missing"},
+        {{"-n", "2", "--limit", "never", "true"}, "launch: --limit never: must be a number of seconds"},
+        {{"-n", "2", "--limit", "-1", "true"}, "launch: --limit -1: must be a number of seconds"},
+        {{"-x", "2", "true"}, "launch: no option -x"},
+        {{"-n", "2", "/no/such/program"}, "launch: cannot run /no/such/program: No such file"},
+        {{"-n", "2", "no-such-program"}, "launch: no program no-such-program in PATH"},
+        {{"-n", "2", "/etc/passwd"}, "launch: cannot run /etc/passwd: it is no executable file"},
+        {{"-n", "2", "/usr"}, "launch: cannot run /usr: it is no executable file"},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *const *a = rows[i].arguments;
+        LAUNCH(&run, a[0], a[1], a[2], a[3], a[4], a[5]);
+        expect(&run, 2, rows[i].line);
+        assert_int_equal(lines(run.err_text), 1);
+        assert_string_equal(run.out_text, "");
+    }
+}
+
+static void test_more_ranks_than_devices(void **state)
+{
+    static Run run;
+
+    setenv("SIMGPU_DEVICES", "3", 1);
+    LAUNCH(&run, "-n", "4", self, "--play", "place");
+    expect(&run, 2, "launch: -n 4, but there are 3 devices: start fewer ranks, or with simgpu set "
+                    "SIMGPU_DEVICES=4\n");
+    LAUNCH(&run, "-n", "3", self, "--play", "place");
+    expect(&run, 0, NULL);
+    unsetenv("SIMGPU_DEVICES");
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_places),
+    cmocka_unit_test(test_ranks_connect),
+    cmocka_unit_test(test_two_jobs),
+    cmocka_unit_test(test_failing_rank),
+    cmocka_unit_test(test_limit),
+    cmocka_unit_test(test_grandchildren_end),
+    cmocka_unit_test(test_signals_go_on),
+    cmocka_unit_test(test_killed_launcher_takes_its_ranks),
+    cmocka_unit_test(test_bad_use),
+    cmocka_unit_test(test_more_ranks_than_devices),
+};
+
+// build/tests/launch/program knows build/bin/launch.
+static bool find_programs(void)
+{
+    char folder[sizeof self];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+
+    if (n < 0) return false;
+    self[n] = '\0';
+    strcpy(folder, self);
+    snprintf(launcher, sizeof launcher, "%s/bin/launch", dirname(dirname(dirname(folder))));
+    return access(launcher, X_OK) == 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && strcmp(argv[1], "--play") == 0) return play(argv[2]);
+    if (!find_programs()) {
+        fprintf(stderr, "no launcher at %s: make %s first\n", launcher, "build/bin/launch");
+        return 2;
+    }
+    // The launcher's orphans come here, where the tests see that they have ended.
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    return suite_main(argc, argv, "launch/program", tests, sizeof tests / sizeof tests[0]);
+}

@@ -1,0 +1,509 @@
+/* gpt2.c: a whole small GPT-2, and what module.c promises around every pass: every gradient against
+ * central differences of a plain double-precision model, memory, hooks, order of calls, failures.
+ */
+#include <stdio.h>
+
+#include "naive.h"
+#include "numbers.h"
+
+static const Gpt2Config SMALL = {.vocab = 11, .max_T = 7, .layers = 2, .heads = 2, .dim = 6};
+#define SEQUENCES 2
+#define LENGTH 5
+#define ROWS (SEQUENCES * LENGTH)
+
+// A model with storage, a run, and a batch; `seed` draws the parameters.
+typedef struct Fixture {
+    Module *m;
+    NnRun run;
+    int32_t host_tokens[ROWS], host_targets[ROWS];
+    int32_t *tokens, *targets;
+    Param *params[MAX_PARAMS];
+    int n;
+    size_t live; // bytes alive when all of this was made
+} Fixture;
+
+static void open_fixture(Fixture *f, const Rank *r, double scale)
+{
+    uint64_t seed = 3;
+    memset(f, 0, sizeof *f);
+    f->m = gpt2_create(&SMALL);
+    check(f->m != NULL, "gpt2_create failed");
+    need(nn_run_create(&f->run, r->stream));
+    f->run.B = SEQUENCES;
+    f->run.T = LENGTH;
+    give_storage(f->m, scale, &seed);
+    f->n = list_params(f->m, f->params, 0);
+    for (int i = 0; i < ROWS; i++) { // token 10 is never used
+        f->host_tokens[i] = (i * i + 3) % 10;
+        f->host_targets[i] = (3 * i + 1) % 10;
+    }
+    f->tokens = tokens_on_device(f->host_tokens, ROWS);
+    f->targets = tokens_on_device(f->host_targets, ROWS);
+    f->live = gpulog_live_bytes(r->rank);
+}
+
+static void close_fixture(Fixture *f)
+{
+    take_storage(f->m);
+    module_destroy(f->m);
+    need_cuda(cudaFree(f->tokens));
+    need_cuda(cudaFree(f->targets));
+    need(nn_run_destroy(&f->run));
+}
+
+// One forward and backward; the mean loss of the batch.
+static float pass(Fixture *f)
+{
+    float loss = NAN, *logits = NULL, *dlogits = NULL;
+    need(module_forward(f->m, &f->run, f->tokens, &logits));
+    need(cross_entropy(&f->run, logits, f->targets, ROWS, SMALL.vocab, &loss, &dlogits));
+    need(module_backward(f->m, &f->run, dlogits, NULL));
+    need_cuda(cudaFreeAsync(dlogits, f->run.stream));
+    return loss;
+}
+
+static void set_gradients(Fixture *f, float value)
+{
+    for (int i = 0; i < f->n; i++) {
+        size_t size = numel_of(f->params[i]);
+        float *base = malloc(size * sizeof *base);
+        for (size_t j = 0; j < size; j++) base[j] = value;
+        send_to(f->params[i]->grad, base, size);
+        free(base);
+    }
+}
+
+// ---- Against the naive model ----
+
+static double naive_loss_of(const Fixture *f, double *const *p)
+{
+    double logits[ROWS * 11];
+    naive_gpt2(logits, f->host_tokens, p, SEQUENCES, LENGTH, SMALL.dim, SMALL.heads, SMALL.layers, SMALL.vocab);
+    return naive_loss(logits, f->host_targets, ROWS, SMALL.vocab);
+}
+
+static double *differentiate(const Fixture *f, double *const *p, int which, size_t n)
+{
+    const double step = 1e-5;
+    double *gradient = naive_buffer(n), *x = p[which];
+    for (size_t i = 0; i < n; i++) {
+        double before = x[i];
+        x[i] = before + step;
+        double above = naive_loss_of(f, p);
+        x[i] = before - step;
+        gradient[i] = (above - naive_loss_of(f, p)) / (2.0 * step);
+        x[i] = before;
+    }
+    return gradient;
+}
+
+static void check_gradients(const Rank *r, void *arg)
+{
+    Fixture f;
+    double *p[MAX_PARAMS];
+    open_fixture(&f, r, 0.4);
+    for (int i = 0; i < f.n; i++) {
+        size_t size = numel_of(f.params[i]);
+        float *values = fetch(f.params[i]->data, size);
+        p[i] = naive_buffer(size);
+        for (size_t j = 0; j < size; j++) p[i][j] = values[j];
+        free(values);
+    }
+    float loss = pass(&f);
+    double want_loss = naive_loss_of(&f, p);
+    check(fabs(loss - want_loss) < 2e-6 * want_loss, "the loss is %.8g, not %.8g", loss, want_loss);
+    for (int i = 0; i < f.n; i++) {
+        size_t size = numel_of(f.params[i]);
+        float *got = fetch(f.params[i]->grad, size);
+        double *want = differentiate(&f, p, i, size);
+        // The keys' bias changes nothing (softmax does not see a shift), so of qkv's bias the norm
+        // is that of the queries' and values' part alone: the bound is the same.
+        check_norm(f.params[i]->name, got, GRAD_BASE, want, size, 2e-5);
+        free(got);
+        free(want);
+    }
+    for (int i = 0; i < f.n; i++) free(p[i]);
+    close_fixture(&f);
+}
+static void test_gradients(void **state)
+{
+    run_ranks_limit(1, 60, check_gradients, NULL);
+}
+
+// The tied weight is one Param, and tokens that never come in still get the head's contribution.
+static void check_tied(const Rank *r, void *arg)
+{
+    Fixture f;
+    open_fixture(&f, r, 0.4);
+    Module *embed = f.m->children[0], *head = f.m->children[SMALL.layers + 2];
+    check(head->params[0] == embed->params[0], "the head's weight is not the embedding's");
+    set_gradients(&f, 0.0f);
+    pass(&f);
+    float *grad = fetch(embed->params[0]->grad, numel_of(embed->params[0]));
+    for (int c = 0; c < SMALL.dim; c++)
+        check(grad[10 * SMALL.dim + c] != 0.0f,
+              "token 10 is in no input, but is scored by the head; its gradient %d is 0", c);
+    free(grad);
+    close_fixture(&f);
+}
+static void test_tied(void **state)
+{
+    run_ranks(1, check_tied, NULL);
+}
+
+// With the small weights that training starts from, every token is about as likely.
+static void check_untrained(const Rank *r, void *arg)
+{
+    Fixture f;
+    open_fixture(&f, r, 0.02);
+    float loss = pass(&f);
+    check(fabsf(loss - logf(11.0f)) < 0.02f, "the loss of the untrained model is %g, not about ln 11",
+          loss);
+    close_fixture(&f);
+}
+static void test_untrained(void **state)
+{
+    run_ranks(1, check_untrained, NULL);
+}
+
+// ---- Names ----
+
+static void check_names(const Rank *r, void *arg)
+{
+    static const char *const want[] = {
+        "embed.wte",          "embed.wpe",           "h.0.ln_1.weight",      "h.0.ln_1.bias",
+        "h.0.attn.qkv.weight", "h.0.attn.qkv.bias",  "h.0.attn.proj.weight", "h.0.attn.proj.bias",
+        "h.0.ln_2.weight",    "h.0.ln_2.bias",       "h.0.mlp.fc.weight",    "h.0.mlp.fc.bias",
+        "h.0.mlp.proj.weight", "h.0.mlp.proj.bias",
+    };
+    Param *params[MAX_PARAMS];
+    Module *m = gpt2_create(&SMALL);
+    int n = list_params(m, params, 0);
+    check(n == 2 + 2 * 12 + 2, "the model has %d parameters", n);
+    for (int i = 0; i < n; i++)
+        check(params[i]->id == (uint32_t)i, "%s has number %u, not %d", params[i]->name,
+              params[i]->id, i);
+    for (int i = 0; i < 14; i++)
+        check(strcmp(params[i]->name, want[i]) == 0, "parameter %d is %s, not %s", i, params[i]->name,
+              want[i]);
+    check(strcmp(params[14]->name, "h.1.ln_1.weight") == 0, "parameter 14 is %s", params[14]->name);
+    check(strcmp(params[n - 1]->name, "ln_f.bias") == 0, "the last one is %s", params[n - 1]->name);
+    check(params[4]->shape[0] == 18 && params[4]->shape[1] == 6, "qkv's weight is (%d, %d)",
+          (int)params[4]->shape[0], (int)params[4]->shape[1]);
+    check(params[6]->init_std == 0.02f / 2.0f, "proj's deviation is %g", params[6]->init_std);
+    module_destroy(m);
+}
+static void test_names(void **state)
+{
+    run_ranks(1, check_names, NULL);
+}
+
+// ---- What a pass promises ----
+
+static void check_causality(const Rank *r, void *arg)
+{
+    Fixture f;
+    float *logits = NULL;
+    open_fixture(&f, r, 0.4);
+    need(module_forward(f.m, &f.run, f.tokens, &logits));
+    float *before = fetch(logits, ROWS * 11);
+    need(module_discard(f.m, &f.run));
+    f.host_tokens[3] = 10; // of the first sequence
+    need_cuda(cudaMemcpy(f.tokens, f.host_tokens, sizeof f.host_tokens, cudaMemcpyHostToDevice));
+    need(module_forward(f.m, &f.run, f.tokens, &logits));
+    float *after = fetch(logits, ROWS * 11);
+    need(module_discard(f.m, &f.run));
+    check_equal("logits before the changed token", after, before, 3 * 11);
+    check_equal("logits of the other sequence", after + LENGTH * 11, before + LENGTH * 11, LENGTH * 11);
+    check(memcmp(after + 3 * 11, before + 3 * 11, 11 * sizeof *after) != 0,
+          "the changed token changed nothing");
+    free(before);
+    free(after);
+    close_fixture(&f);
+}
+static void test_causality(void **state)
+{
+    run_ranks(1, check_causality, NULL);
+}
+
+static void check_memory(const Rank *r, void *arg)
+{
+    Fixture f;
+    float *logits = NULL;
+    open_fixture(&f, r, 0.4);
+    pass(&f);
+    check(gpulog_live_bytes(r->rank) == f.live, "%zu bytes are alive after a pass, %zu before",
+          gpulog_live_bytes(r->rank), f.live);
+    need(module_forward(f.m, &f.run, f.tokens, &logits));
+    check(gpulog_live_bytes(r->rank) > f.live, "a forward keeps nothing");
+    need(module_discard(f.m, &f.run));
+    check(gpulog_live_bytes(r->rank) == f.live, "%zu bytes are alive after discarding, %zu before",
+          gpulog_live_bytes(r->rank), f.live);
+    need(module_discard(f.m, &f.run)); // with nothing to discard
+    close_fixture(&f);
+}
+static void test_memory(void **state)
+{
+    run_ranks(1, check_memory, NULL);
+}
+
+// The gradient of two micro-batches is the sum of theirs, up to the order of additions.
+static void check_micro_batches(const Rank *r, void *arg)
+{
+    Fixture f;
+    float *first[MAX_PARAMS], *second[MAX_PARAMS];
+    open_fixture(&f, r, 0.4);
+    set_gradients(&f, 0.0f);
+    pass(&f);
+    for (int i = 0; i < f.n; i++) first[i] = fetch(f.params[i]->grad, numel_of(f.params[i]));
+    for (int i = 0; i < ROWS; i++) f.host_tokens[i] = (7 * i + 2) % 11;
+    need_cuda(cudaMemcpy(f.tokens, f.host_tokens, sizeof f.host_tokens, cudaMemcpyHostToDevice));
+    set_gradients(&f, 0.0f);
+    pass(&f);
+    for (int i = 0; i < f.n; i++) {
+        second[i] = fetch(f.params[i]->grad, numel_of(f.params[i]));
+        send_to(f.params[i]->grad, first[i], numel_of(f.params[i]));
+    }
+    pass(&f);
+    for (int i = 0; i < f.n; i++) {
+        size_t n = numel_of(f.params[i]);
+        float *both = fetch(f.params[i]->grad, n);
+        double *want = naive_buffer(n);
+        for (size_t j = 0; j < n; j++) want[j] = (double)first[i][j] + second[i][j];
+        check_norm(f.params[i]->name, both, 0.0f, want, n, 2e-6);
+        free(want);
+        free(both);
+        free(first[i]);
+        free(second[i]);
+    }
+    close_fixture(&f);
+}
+static void test_micro_batches(void **state)
+{
+    run_ranks(1, check_micro_batches, NULL);
+}
+
+// Sixty steps on one batch learn it by heart.
+static void check_training(const Rank *r, void *arg)
+{
+    Fixture f;
+    PlainAdamW *opt = NULL;
+    AdamWConfig config = {0.02f, 0.9f, 0.95f, 1e-8f, 0.01f};
+    open_fixture(&f, r, 0.1);
+    need(plain_adamw_create(&opt, f.m, &config, &f.run));
+    float first = 0.0f, last = 0.0f;
+    for (int step = 0; step < 60; step++) {
+        need(plain_adamw_zero_grad(opt));
+        last = pass(&f);
+        if (step == 0) first = last;
+        need(plain_adamw_step(opt));
+    }
+    check(first > 2.0f && last < 0.5f, "the loss went from %g to %g in 60 steps", first, last);
+    plain_adamw_destroy(opt);
+    check(gpulog_live_bytes(r->rank) == f.live, "the optimizer left memory behind");
+    close_fixture(&f);
+}
+static void test_training(void **state)
+{
+    run_ranks(1, check_training, NULL);
+}
+
+// ---- Hooks ----
+
+typedef struct Diary {
+    char text[512];
+} Diary;
+typedef struct Writer {
+    Diary *diary;
+    const char *what;
+} Writer;
+
+static Status write_diary(Module *m, void *ctx)
+{
+    Writer *w = ctx;
+    size_t used = strlen(w->diary->text);
+    snprintf(w->diary->text + used, sizeof w->diary->text - used, "%s %s%s, ", w->what, m->name,
+             m->out != NULL ? "" : " (no output)");
+    return OK;
+}
+
+static Status refuse_hook(Module *m, void *ctx)
+{
+    return fail(ERR_IO, "this hook refuses %s", m->name);
+}
+
+static void hook_up(Module *m, Writer writers[4])
+{
+    m->pre_forward = (Hook){write_diary, &writers[0]};
+    m->post_forward = (Hook){write_diary, &writers[1]};
+    m->pre_backward = (Hook){write_diary, &writers[2]};
+    m->post_backward = (Hook){write_diary, &writers[3]};
+}
+
+static void check_hooks(const Rank *r, void *arg)
+{
+    Diary diary = {""};
+    Writer writers[] = {
+        {&diary, "forward"}, {&diary, "forwarded"}, {&diary, "backward"}, {&diary, "backwarded"}};
+    uint64_t seed = 1;
+    NnRun run;
+    Module *parts[] = {linear_create("a", 3, 4, true, 1.0f), linear_create("b", 4, 2, true, 1.0f)};
+    Module *m = sequence_create("both", 2, parts);
+    need(nn_run_create(&run, r->stream));
+    run.B = run.T = 1;
+    give_storage(m, 1.0, &seed);
+    hook_up(m, writers);
+    hook_up(m->children[0], writers);
+    hook_up(m->children[1], writers);
+    float *x = draw_floats(3, 1.0, &seed), *in = on_device(x, 3), *out = NULL, *din = NULL;
+    need(module_forward(m, &run, in, &out));
+    need(module_backward(m, &run, in, &din));
+    need_cuda(cudaFreeAsync(din, r->stream));
+    const char *want = "forward both (no output), forward a (no output), forwarded a, "
+                       "forward b (no output), forwarded b, forwarded both, "
+                       "backward both, backward b, backwarded b (no output), "
+                       "backward a, backwarded a (no output), backwarded both (no output), ";
+    check(strcmp(diary.text, want) == 0, "the hooks ran as\n  %s\nnot as\n  %s", diary.text, want);
+
+    size_t live = gpulog_live_bytes(r->rank);
+    m->children[1]->pre_forward.fn = refuse_hook;
+    check(module_forward(m, &run, in, &out) == ERR_IO, "a hook's failure is lost");
+    need(module_discard(m, &run));
+    check(gpulog_live_bytes(r->rank) == live, "a forward stopped by a hook left memory behind");
+    take_storage(m);
+    module_destroy(m);
+    need_cuda(cudaFree(in));
+    need(nn_run_destroy(&run));
+    free(x);
+}
+static void test_hooks(void **state)
+{
+    run_ranks(1, check_hooks, NULL);
+}
+
+// ---- Mistakes and failures ----
+
+// The call must return `status`, and the line it began with must hold `words`.
+static void expect(Status got, Status status, const char *words)
+{
+    check(got == status, "status %d, not %d", got, status);
+    check(strstr(last_error(), words) != NULL, "the message is \"%s\", without \"%s\"", last_error(),
+          words);
+}
+
+static void check_mistakes(const Rank *r, void *arg)
+{
+    Fixture f;
+    float *logits = NULL;
+    open_fixture(&f, r, 0.4);
+    expect(module_backward(f.m, &f.run, (float *)f.tokens, NULL), ERR_ARGUMENT, "without a forward");
+    need(module_forward(f.m, &f.run, f.tokens, &logits));
+    expect(module_forward(f.m, &f.run, f.tokens, &logits), ERR_ARGUMENT, "a second time");
+    need(module_discard(f.m, &f.run));
+
+    f.run.T = 8;
+    expect(module_forward(f.m, &f.run, f.tokens, &logits), ERR_ARGUMENT,
+           "sequence of 8 tokens, but the model takes at most 7");
+    f.run.T = LENGTH;
+    need(module_discard(f.m, &f.run));
+
+    Param *weight = f.params[10]; // h.0.mlp.fc.weight
+    float *data = weight->data, *grad = weight->grad;
+    weight->data = NULL;
+    expect(module_forward(f.m, &f.run, f.tokens, &logits), ERR_ARGUMENT, "h.0.mlp.fc.weight has no data");
+    weight->data = data;
+    need(module_discard(f.m, &f.run));
+    check(gpulog_live_bytes(r->rank) == f.live, "a forward without a weight left memory behind");
+
+    need(module_forward(f.m, &f.run, f.tokens, &logits));
+    float *dlogits = NULL;
+    need(cross_entropy(&f.run, logits, f.targets, ROWS, SMALL.vocab, NULL, &dlogits));
+    weight->grad = NULL;
+    expect(module_backward(f.m, &f.run, dlogits, NULL), ERR_ARGUMENT,
+           "h.0.mlp.fc.weight has no gradient");
+    weight->grad = grad;
+    need_cuda(cudaFreeAsync(dlogits, r->stream));
+    need(module_discard(f.m, &f.run));
+    check(gpulog_live_bytes(r->rank) == f.live, "a backward without a gradient left memory behind");
+    close_fixture(&f);
+}
+static void test_mistakes(void **state)
+{
+    run_ranks(1, check_mistakes, NULL);
+}
+
+static void check_bad_sizes(const Rank *r, void *arg)
+{
+    Gpt2Config bad = SMALL;
+    bad.heads = 4;
+    check(gpt2_create(&bad) == NULL, "6 columns were divided among 4 heads");
+    bad = SMALL;
+    bad.layers = 0;
+    check(gpt2_create(&bad) == NULL, "a GPT-2 without layers was made");
+    bad = SMALL;
+    bad.vocab = 0;
+    check(gpt2_create(&bad) == NULL, "a GPT-2 without tokens was made");
+    check(mlp_create(3, 0, 3, 2) == NULL, "a hidden layer of width 0 was made");
+    check(linear_create("x", 0, 3, true, 1.0f) == NULL, "a linear layer without inputs was made");
+    Module *parts[] = {linear_create("a", 3, 4, true, 1.0f), linear_create("b", 5, 2, true, 1.0f)};
+    check(sequence_create("s", 2, parts) == NULL, "4 columns went into 5");
+    module_destroy(NULL);
+}
+static void test_bad_sizes(void **state)
+{
+    run_ranks(1, check_bad_sizes, NULL);
+}
+
+// A pass with `spare` bytes of device memory left; OK, or how it failed. Nothing may leak either way.
+static Status pass_within(Fixture *f, const Rank *r, size_t spare)
+{
+    size_t left = 0, total = 0;
+    void *filler = NULL;
+    float loss, *logits = NULL, *dlogits = NULL;
+    need_cuda(cudaMemGetInfo(&left, &total));
+    need_cuda(cudaMalloc(&filler, left - spare));
+    Status done = module_forward(f->m, &f->run, f->tokens, &logits);
+    if (done == OK)
+        done = cross_entropy(&f->run, logits, f->targets, ROWS, SMALL.vocab, &loss, &dlogits);
+    if (done == OK) done = module_backward(f->m, &f->run, dlogits, NULL);
+    if (dlogits != NULL) need_cuda(cudaFreeAsync(dlogits, r->stream));
+    need(module_discard(f->m, &f->run));
+    need_cuda(cudaStreamSynchronize(r->stream));
+    need_cuda(cudaFree(filler));
+    cudaGetLastError(); // the failed allocation's
+    check(gpulog_live_bytes(r->rank) == f->live, "with %zu bytes to spare, %zu bytes leaked", spare,
+          gpulog_live_bytes(r->rank) - f->live);
+    return done;
+}
+
+// Memory that runs out at any point of the pass: an error, no leak, and the next pass is fine.
+static void check_out_of_memory(const Rank *r, void *arg)
+{
+    Fixture f;
+    int failures = 0;
+    open_fixture(&f, r, 0.4);
+    for (size_t spare = 0;; spare += 1024) {
+        Status done = pass_within(&f, r, spare);
+        if (done == OK) break;
+        check(done == ERR_MEMORY || done == ERR_CUDA, "status %d with no memory left", done);
+        failures++;
+        check(failures < 200, "the pass wants more than %zu bytes", spare);
+    }
+    check(failures >= 5, "only %d of the sizes were too small", failures);
+    pass(&f);
+    close_fixture(&f);
+}
+static void test_out_of_memory(void **state)
+{
+    run_ranks_limit(1, 60, check_out_of_memory, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_gradients),     cmocka_unit_test(test_tied),
+    cmocka_unit_test(test_untrained),     cmocka_unit_test(test_names),
+    cmocka_unit_test(test_causality),     cmocka_unit_test(test_memory),
+    cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_training),
+    cmocka_unit_test(test_hooks),         cmocka_unit_test(test_mistakes),
+    cmocka_unit_test(test_bad_sizes),     cmocka_unit_test(test_out_of_memory),
+};
+SUITE_MAIN("GPT-2", tests)

@@ -1,0 +1,274 @@
+/* layers.c: every layer's output against a plain double-precision one, and its backward against that
+ * one's central differences: the input's gradient and every parameter's, all elements.
+ *
+ * The loss is Σ w·out with random w, so dout = w.
+ */
+#include "naive.h"
+#include "numbers.h"
+
+#define BOUND 1e-5 // of a gradient's norm
+
+typedef struct Case Case;
+struct Case {
+    const char *name;
+    int B, T, in_dim, out_dim;
+    int heads, vocab; // attention; embedding
+    Module *(*create)(const Case *c);
+    void (*naive)(const Case *c, double *out, const double *in, double *const *p);
+};
+
+// Everything a numeric derivative needs.
+typedef struct Setting {
+    const Case *c;
+    double *in;            // (rows, in_dim), or the tokens as numbers (rows)
+    double *p[MAX_PARAMS]; // parameters
+    double *w;             // (rows, out_dim) the loss's weights
+    double *out;           // (rows, out_dim)
+    size_t n_out;
+} Setting;
+
+static double loss_of(Setting *s)
+{
+    double loss = 0.0;
+    s->c->naive(s->c, s->out, s->in, s->p);
+    for (size_t i = 0; i < s->n_out; i++) loss += s->w[i] * s->out[i];
+    return loss;
+}
+
+// d loss / d x[i] for all i of x (n), which is one of the setting's own arrays.
+static double *differentiate(Setting *s, double *x, size_t n)
+{
+    const double step = 1e-5;
+    double *gradient = naive_buffer(n);
+    for (size_t i = 0; i < n; i++) {
+        double before = x[i];
+        x[i] = before + step;
+        double above = loss_of(s);
+        x[i] = before - step;
+        double below = loss_of(s);
+        x[i] = before;
+        gradient[i] = (above - below) / (2.0 * step);
+    }
+    return gradient;
+}
+
+static double *widen(const float *x, size_t n)
+{
+    double *wide = naive_buffer(n);
+    for (size_t i = 0; i < n; i++) wide[i] = x[i];
+    return wide;
+}
+
+// Input of the case: floats, or tokens that repeat one of them and leave others out.
+static void *make_input(const Case *c, Setting *s, uint64_t *seed)
+{
+    size_t rows = (size_t)c->B * c->T;
+    if (c->in_dim > 0) {
+        float *x = draw_floats(rows * c->in_dim, 1.0, seed);
+        s->in = widen(x, rows * c->in_dim);
+        float *device = on_device(x, rows * c->in_dim);
+        free(x);
+        return device;
+    }
+    int32_t tokens[64];
+    s->in = naive_buffer(rows);
+    for (size_t r = 0; r < rows; r++) s->in[r] = tokens[r] = (int32_t)(r * r % (size_t)c->vocab);
+    return tokens_on_device(tokens, rows);
+}
+
+static void compare_params(Setting *s, Param **params, int n)
+{
+    for (int i = 0; i < n; i++) {
+        size_t size = numel_of(params[i]);
+        float *got = fetch(params[i]->grad, size);
+        double *want = differentiate(s, s->p[i], size);
+        check_norm(params[i]->name, got, GRAD_BASE, want, size, BOUND);
+        free(want);
+        free(got);
+    }
+    for (int i = 0; i < n; i++) free(s->p[i]);
+}
+
+static void check_case(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    uint64_t seed = 7;
+    size_t rows = (size_t)c->B * c->T, n_in = rows * c->in_dim;
+    Setting s = {.c = c, .n_out = rows * c->out_dim};
+    Module *m = c->create(c);
+    check(m != NULL, "the layer was not made");
+    NnRun run;
+    need(nn_run_create(&run, r->stream));
+    run.B = c->B;
+    run.T = c->T;
+    give_storage(m, 0.5, &seed);
+    Param *params[MAX_PARAMS];
+    int n = list_params(m, params, 0);
+    for (int i = 0; i < n; i++) {
+        float *values = fetch(params[i]->data, numel_of(params[i]));
+        s.p[i] = widen(values, numel_of(params[i]));
+        free(values);
+    }
+    void *in = make_input(c, &s, &seed);
+    float *w = draw_floats(s.n_out, 1.0, &seed), *dout = on_device(w, s.n_out);
+    s.w = widen(w, s.n_out);
+    s.out = naive_buffer(s.n_out);
+
+    size_t live = gpulog_live_bytes(r->rank);
+    float *out = NULL, *din = NULL;
+    need(module_forward(m, &run, in, &out));
+    float *got = fetch(out, s.n_out);
+    loss_of(&s);
+    check_norm("the output", got, 0.0f, s.out, s.n_out, 2e-6);
+    need(module_backward(m, &run, dout, &din));
+    if (c->in_dim > 0) {
+        float *got_in = fetch(din, n_in);
+        double *want = differentiate(&s, s.in, n_in);
+        check_norm("the input's gradient", got_in, 0.0f, want, n_in, BOUND);
+        free(got_in);
+        free(want);
+        need_cuda(cudaFreeAsync(din, r->stream));
+    } else {
+        check(din == NULL, "a module of tokens handed back an input gradient");
+    }
+    check(gpulog_live_bytes(r->rank) == live, "%zd bytes more are alive after the backward",
+          (ssize_t)(gpulog_live_bytes(r->rank) - live));
+    compare_params(&s, params, n);
+
+    take_storage(m);
+    need_cuda(cudaFree(in));
+    need_cuda(cudaFree(dout));
+    need(nn_run_destroy(&run));
+    module_destroy(m);
+    free(got);
+    free(w);
+    free(s.in);
+    free(s.w);
+    free(s.out);
+}
+
+// ---- The cases ----
+
+static Module *create_linear(const Case *c)
+{
+    return linear_create("linear", c->in_dim, c->out_dim, true, 0.02f);
+}
+static void run_linear(const Case *c, double *out, const double *in, double *const *p)
+{
+    naive_linear(out, in, p, c->B * c->T, c->in_dim, c->out_dim);
+}
+
+static Module *create_linear_without_bias(const Case *c)
+{
+    return linear_create("linear", c->in_dim, c->out_dim, false, 0.02f);
+}
+static void run_linear_without_bias(const Case *c, double *out, const double *in, double *const *p)
+{
+    naive_product(out, in, p[0], NULL, c->B * c->T, c->in_dim, c->out_dim);
+}
+
+static Module *create_layernorm(const Case *c)
+{
+    return layernorm_create("norm", c->in_dim);
+}
+static void run_layernorm(const Case *c, double *out, const double *in, double *const *p)
+{
+    naive_layernorm(out, in, p, c->B * c->T, c->in_dim);
+}
+
+static Module *create_gelu(const Case *c)
+{
+    return gelu_create("gelu", c->in_dim);
+}
+static void run_gelu(const Case *c, double *out, const double *in, double *const *p)
+{
+    naive_gelu(out, in, c->B * c->T * c->in_dim);
+}
+
+static Module *create_attention(const Case *c)
+{
+    return attention_create("attn", c->in_dim, c->heads, 0.02f, 0.02f);
+}
+static void run_attention(const Case *c, double *out, const double *in, double *const *p)
+{
+    naive_attention(out, in, p, c->B, c->T, c->in_dim, c->heads);
+}
+
+static Module *create_embedding(const Case *c)
+{
+    return embedding_create("embed", c->vocab, c->T, c->out_dim, 0.02f);
+}
+static void run_embedding(const Case *c, double *out, const double *in, double *const *p)
+{
+    int32_t tokens[64];
+    for (int r = 0; r < c->B * c->T; r++) tokens[r] = (int32_t)in[r];
+    naive_embedding(out, tokens, p, c->B, c->T, c->out_dim);
+}
+
+static Module *create_ffn(const Case *c)
+{
+    return ffn_create("mlp", c->in_dim, 3 * c->in_dim + 1, 0.02f, 0.02f);
+}
+static void run_ffn(const Case *c, double *out, const double *in, double *const *p)
+{
+    naive_ffn(out, in, p, c->B * c->T, c->in_dim, 3 * c->in_dim + 1);
+}
+
+static Module *create_mlp(const Case *c)
+{
+    return mlp_create(c->in_dim, 7, c->out_dim, 3);
+}
+static void run_mlp(const Case *c, double *out, const double *in, double *const *p)
+{
+    int rows = c->B * c->T;
+    double *a = naive_buffer((size_t)rows * 7), *b = naive_buffer((size_t)rows * 7);
+    naive_linear(a, in, p, rows, c->in_dim, 7);
+    naive_gelu(a, a, rows * 7);
+    naive_linear(b, a, p + 2, rows, 7, 7);
+    naive_gelu(b, b, rows * 7);
+    naive_linear(out, b, p + 4, rows, 7, c->out_dim);
+    free(a);
+    free(b);
+}
+
+#define LAYER_TEST(test, ...)                                                                      \
+    static void test(void **state)                                                                 \
+    {                                                                                              \
+        Case c = {__VA_ARGS__};                                                                    \
+        run_ranks(1, check_case, &c);                                                              \
+    }
+
+LAYER_TEST(test_linear, "linear", 3, 3, 5, 7, .create = create_linear, .naive = run_linear)
+LAYER_TEST(test_linear_wide, "linear", 1, 1, 37, 19, .create = create_linear, .naive = run_linear)
+LAYER_TEST(test_linear_without_bias, "linear", 2, 3, 4, 9, .create = create_linear_without_bias,
+           .naive = run_linear_without_bias)
+LAYER_TEST(test_layernorm, "norm", 2, 3, 11, 11, .create = create_layernorm, .naive = run_layernorm)
+LAYER_TEST(test_layernorm_wide, "norm", 1, 3, 67, 67, .create = create_layernorm,
+           .naive = run_layernorm)
+LAYER_TEST(test_gelu, "gelu", 3, 5, 13, 13, .create = create_gelu, .naive = run_gelu)
+LAYER_TEST(test_attention, "attn", 2, 5, 12, 12, 3, .create = create_attention,
+           .naive = run_attention)
+LAYER_TEST(test_attention_one_head, "attn", 1, 7, 5, 5, 1, .create = create_attention,
+           .naive = run_attention)
+LAYER_TEST(test_attention_one_token, "attn", 3, 1, 6, 6, 2, .create = create_attention,
+           .naive = run_attention)
+LAYER_TEST(test_embedding, "embed", 3, 5, 0, 7, 0, 11, .create = create_embedding,
+           .naive = run_embedding)
+LAYER_TEST(test_ffn, "mlp", 2, 3, 5, 5, .create = create_ffn, .naive = run_ffn)
+LAYER_TEST(test_mlp, "mlp", 3, 3, 6, 4, .create = create_mlp, .naive = run_mlp)
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_linear),
+    cmocka_unit_test(test_linear_wide),
+    cmocka_unit_test(test_linear_without_bias),
+    cmocka_unit_test(test_layernorm),
+    cmocka_unit_test(test_layernorm_wide),
+    cmocka_unit_test(test_gelu),
+    cmocka_unit_test(test_attention),
+    cmocka_unit_test(test_attention_one_head),
+    cmocka_unit_test(test_attention_one_token),
+    cmocka_unit_test(test_embedding),
+    cmocka_unit_test(test_ffn),
+    cmocka_unit_test(test_mlp),
+};
+SUITE_MAIN("nn layers", tests)

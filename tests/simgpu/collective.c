@@ -1,0 +1,342 @@
+/* The collectives of simgpu's NCCL: every one, every type and reduction, odd counts, 1 to 8 ranks, in place
+ * and not, on small whole numbers whose results are exact; and the order of floating-point sums.
+ */
+#include <stdlib.h>
+
+#include "harness.h"
+#include "numbers.h"
+#include "simgpu.h"
+
+typedef enum Kind { ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE, BROADCAST, REDUCE, KINDS } Kind;
+
+typedef struct Case {
+    Kind kind;
+    ncclDataType_t type;
+    int op; // ncclNumOps: premultiplied by rank + 1
+    size_t count;
+    int root;
+    bool in_place;
+} Case;
+
+// Small enough that no sum of 8 overflows a type, or leaves what bfloat16 holds exactly; never 0, and no
+// product of 8 exceeds 2^4.
+static double input(const Case *c, int rank, size_t i)
+{
+    if (c->op == ncclProd) return (i + (size_t)rank) % 3 == 0 && rank % 2 ? 2 : 1;
+    return 1 + (double)((i * 3 + (size_t)rank * 5) % (c->op == ncclNumOps ? 3 : 11));
+}
+
+static double reduced(const Case *c, int world, size_t i)
+{
+    double result = input(c, 0, i);
+    for (int r = 1; r < world; r++) {
+        double x = input(c, r, i);
+        if (c->op == ncclProd) result *= x;
+        else if (c->op == ncclMax) result = x > result ? x : result;
+        else if (c->op == ncclMin) result = x < result ? x : result;
+        else if (c->op == ncclNumOps) result += x * (r % 2 + 1);
+        else result += x;
+    }
+    if (c->op != ncclAvg) return result;
+    return c->type <= ncclUint64 ? floor(result / world) : result / world;
+}
+
+// Elements of the send and the receive buffer of a rank.
+static size_t send_count(const Case *c, int world)
+{
+    return c->kind == REDUCE_SCATTER ? c->count * (size_t)world : c->count;
+}
+
+static size_t recv_count(const Case *c, int world)
+{
+    return c->kind == ALL_GATHER ? c->count * (size_t)world : c->count;
+}
+
+static double expected(const Case *c, const Rank *r, size_t i)
+{
+    switch (c->kind) {
+    case ALL_GATHER: return input(c, (int)(i / c->count), i % c->count);
+    case BROADCAST: return input(c, c->root, i);
+    case REDUCE_SCATTER: return reduced(c, r->world, (size_t)r->rank * c->count + i);
+    default: return reduced(c, r->world, i);
+    }
+}
+
+static void call(const Case *c, const Rank *r, const void *send, void *recv, ncclRedOp_t op)
+{
+    switch (c->kind) {
+    case ALL_GATHER:
+        need_nccl(ncclAllGather(send, recv, c->count, c->type, r->comm, r->stream));
+        break;
+    case REDUCE_SCATTER:
+        need_nccl(ncclReduceScatter(send, recv, c->count, c->type, op, r->comm, r->stream));
+        break;
+    case ALL_REDUCE:
+        need_nccl(ncclAllReduce(send, recv, c->count, c->type, op, r->comm, r->stream));
+        break;
+    case BROADCAST:
+        need_nccl(ncclBroadcast(send, recv, c->count, c->type, c->root, r->comm, r->stream));
+        break;
+    default:
+        need_nccl(ncclReduce(send, recv, c->count, c->type, op, c->root, r->comm, r->stream));
+        break;
+    }
+}
+
+static void run_case(const Case *c, const Rank *r)
+{
+    size_t sends = send_count(c, r->world), recvs = recv_count(c, r->world);
+    size_t width = number_size(c->type), all = (sends > recvs ? sends : recvs) * width;
+    char *send, *recv, *host = malloc(all);
+    need_cuda(cudaMalloc((void **)&send, all));
+    recv = send;
+    if (!c->in_place) need_cuda(cudaMalloc((void **)&recv, all));
+    else if (c->kind == ALL_GATHER) send += (size_t)r->rank * sends * width;
+    else if (c->kind == REDUCE_SCATTER) recv += (size_t)r->rank * recvs * width;
+
+    for (size_t i = 0; i < sends; i++) number_put(host, c->type, i, input(c, r->rank, i));
+    need_cuda(cudaMemcpy(send, host, sends * width, cudaMemcpyHostToDevice));
+    ncclRedOp_t op = (ncclRedOp_t)c->op;
+    if (c->op == ncclNumOps) {
+        double scalar = 0;
+        number_put(&scalar, c->type, 0, r->rank % 2 + 1);
+        need_nccl(ncclRedOpCreatePreMulSum(&op, &scalar, c->type, ncclScalarHostImmediate, r->comm));
+    }
+    call(c, r, send, recv, op);
+    if (c->op == ncclNumOps) need_nccl(ncclRedOpDestroy(op, r->comm));
+    need_cuda(cudaStreamSynchronize(r->stream));
+    if (c->kind != REDUCE || r->rank == c->root) {
+        need_cuda(cudaMemcpy(host, recv, recvs * width, cudaMemcpyDeviceToHost));
+        for (size_t i = 0; i < recvs; i++) {
+            double got = number_get(host, c->type, i), want = expected(c, r, i);
+            check(got == want, "kind %d type %d op %d count %zu root %d in place %d: element %zu is %g, want %g",
+                  c->kind, c->type, c->op, c->count, c->root, c->in_place, i, got, want);
+        }
+    }
+    if (!c->in_place) { // the input is left alone
+        need_cuda(cudaMemcpy(host, send, sends * width, cudaMemcpyDeviceToHost));
+        for (size_t i = 0; i < sends; i++)
+            check(number_get(host, c->type, i) == input(c, r->rank, i), "input %zu was changed", i);
+        need_cuda(cudaFree(recv));
+        need_cuda(cudaFree(send));
+    } else {
+        char *base = c->kind == ALL_GATHER ? recv : send;
+        need_cuda(cudaFree(base));
+    }
+    free(host);
+}
+
+static bool exact(const Case *c, int world)
+{
+    bool power = (world & (world - 1)) == 0;
+    return c->op != ncclAvg || c->type <= ncclUint64 || power;
+}
+
+static void every_kind(const Rank *r, void *arg)
+{
+    static const size_t counts[] = {1, 7, 1023};
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int type = ncclInt8; type <= ncclBfloat16; type++)
+            for (int op = 0; op <= ncclNumOps; op++)
+                for (int k = 0; k < 3; k++) {
+                    if ((kind == ALL_GATHER || kind == BROADCAST) && op != ncclSum) continue;
+                    Case c = {(Kind)kind, (ncclDataType_t)type, op, counts[k],
+                              (type + k) % r->world, (op + k + type) % 2 == 0};
+                    if (exact(&c, r->world)) run_case(&c, r);
+                }
+}
+
+static void large(const Rank *r, void *arg)
+{
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int in_place = 0; in_place < 2; in_place++) {
+            Case c = {(Kind)kind, ncclFloat32, ncclSum, 65537, r->world - 1, in_place};
+            run_case(&c, r);
+            c.count = 0;
+            float *x;
+            need_cuda(cudaMalloc((void **)&x, 4));
+            call(&c, r, x, x, ncclSum); // nothing to do, and it still matches
+            need_cuda(cudaFree(x));
+        }
+}
+
+static void test_every_kind(void **state)
+{
+    for (int world = 1; world <= 8; world++) run_ranks_limit(world, 60, every_kind, NULL);
+}
+
+static void test_large(void **state)
+{
+    for (int world = 1; world <= 8; world++) run_ranks(world, large, NULL);
+}
+
+// ---- The order of sums ----
+
+// Split at the largest power of two below n; written anew here, one element at a time.
+static float tree(const float *x, int n)
+{
+    int p = 1;
+    if (n == 1) return x[0];
+    while (2 * p < n) p *= 2;
+    return tree(x, p) + tree(x + p, n - p);
+}
+
+static float uneven(int rank, size_t i)
+{
+    uint32_t h = (uint32_t)i * 2654435761u + (uint32_t)rank * 40503u + 12345u;
+    h ^= h >> 15;
+    h *= 2246822519u;
+    return ((float)(h >> 8) / 8388608.0f - 1.0f) * ldexpf(1, (int)(h & 15));
+}
+
+#define N 5003
+
+static void sum_order(const Rank *r, void *arg)
+{
+    float *x, *y, *z, host[N], inputs[8];
+    need_cuda(cudaMalloc((void **)&x, sizeof host));
+    need_cuda(cudaMalloc((void **)&y, sizeof host));
+    for (size_t i = 0; i < N; i++) host[i] = uneven(r->rank, i);
+    send_to(x, host, N);
+    for (int again = 0; again < 20; again++) {
+        need_nccl(ncclAllReduce(x, y, N, ncclFloat, ncclSum, r->comm, r->stream));
+        need_cuda(cudaStreamSynchronize(r->stream));
+        z = fetch(y, N);
+        for (size_t i = 0; i < N; i++) {
+            for (int k = 0; k < r->world; k++) inputs[k] = uneven(k, i);
+            float want = tree(inputs, r->world);
+            check(memcmp(&z[i], &want, 4) == 0, "round %d, element %zu: %a, want %a", again, i,
+                  (double)z[i], (double)want);
+        }
+        free(z);
+    }
+    // The average is a sum of inputs that were multiplied by 1/W first.
+    need_nccl(ncclAllReduce(x, y, N, ncclFloat, ncclAvg, r->comm, r->stream));
+    need_cuda(cudaStreamSynchronize(r->stream));
+    z = fetch(y, N);
+    for (size_t i = 0; i < N; i++) {
+        for (int k = 0; k < r->world; k++) inputs[k] = uneven(k, i) * (1.0f / (float)r->world);
+        check(z[i] == tree(inputs, r->world), "average, element %zu", i);
+    }
+    free(z);
+    need_cuda(cudaFree(x));
+    need_cuda(cudaFree(y));
+}
+
+static void test_sum_order(void **state)
+{
+    for (int world = 1; world <= 8; world++) run_ranks(world, sum_order, NULL);
+}
+
+static void test_tree_sum(void **state)
+{
+    enum { COUNT = 1500 };
+    static float x[8][COUNT], sum[COUNT];
+    const float *inputs[8];
+    for (int n = 1; n <= 8; n++) {
+        float column[8];
+        for (int k = 0; k < n; k++) {
+            inputs[k] = x[k];
+            for (size_t i = 0; i < COUNT; i++) x[k][i] = uneven(k, i);
+        }
+        simgpu_tree_sum(sum, inputs, n, COUNT);
+        for (size_t i = 0; i < COUNT; i++) {
+            for (int k = 0; k < n; k++) column[k] = x[k][i];
+            assert_true(sum[i] == tree(column, n));
+        }
+    }
+    for (int n = 2; n <= 8; n *= 2) { // equal inputs: back come the same bits
+        for (int k = 0; k < n; k++) inputs[k] = x[0];
+        simgpu_tree_sum(sum, inputs, n, COUNT);
+        for (size_t i = 0; i < COUNT; i++) {
+            float back = sum[i] / (float)n;
+            assert_memory_equal(&back, &x[0][i], sizeof back);
+        }
+    }
+}
+
+// Sums of half and bfloat16 are taken in float and rounded once, to nearest, ties to even.
+static void rounding(const Rank *r, void *arg)
+{
+    uint16_t host[3], *x;
+    need_cuda(cudaMalloc((void **)&x, sizeof host));
+    double mine[3] = {r->rank ? 1 : 2048, r->rank ? 3 : 2048, r->rank ? 0x1p-24 : 0x1p-24};
+    for (int i = 0; i < 2; i++) host[i] = number_code(mine[i], 10, 15);
+    host[2] = 1; // the smallest subnormal half
+    need_cuda(cudaMemcpy(x, host, sizeof host, cudaMemcpyHostToDevice));
+    need_nccl(ncclAllReduce(x, x, 3, ncclFloat16, ncclSum, r->comm, r->stream));
+    need_cuda(cudaStreamSynchronize(r->stream));
+    need_cuda(cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost));
+    // Halves from 2048 on have steps of 2: 2049 lies between 2048 (even) and 2050, 2051 goes to 2052.
+    check(number_get(host, ncclFloat16, 0) == 2048, "2048 + 1 is %g", number_get(host, ncclFloat16, 0));
+    check(number_get(host, ncclFloat16, 1) == 2052, "2048 + 3 is %g", number_get(host, ncclFloat16, 1));
+    check(host[2] == 2, "twice the smallest half is %#x", host[2]);
+    for (int i = 0; i < 2; i++) host[i] = number_code(r->rank ? 2 * i + 1 : 256, 7, 127);
+    host[2] = 0x7f80; // infinity
+    need_cuda(cudaMemcpy(x, host, sizeof host, cudaMemcpyHostToDevice));
+    need_nccl(ncclAllReduce(x, x, 3, ncclBfloat16, ncclSum, r->comm, r->stream));
+    need_cuda(cudaStreamSynchronize(r->stream));
+    need_cuda(cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost));
+    check(number_get(host, ncclBfloat16, 0) == 256, "256 + 1 in bfloat16");
+    check(number_get(host, ncclBfloat16, 1) == 260, "256 + 3 in bfloat16");
+    check(host[2] == 0x7f80, "infinity + infinity in bfloat16 is %#x", host[2]);
+    need_cuda(cudaFree(x));
+}
+
+static void test_rounding(void **state)
+{
+    run_ranks(2, rounding, NULL);
+}
+
+// ---- Books ----
+
+static void traffic(const Rank *r, void *arg)
+{
+    size_t w = (size_t)r->world, n = 24 * sizeof(float);
+    float *x, *y;
+    need_cuda(cudaMalloc((void **)&x, w * n));
+    need_cuda(cudaMalloc((void **)&y, w * n));
+    need_cuda(cudaMemset(x, 0, w * n));
+    gpulog_reset_traffic();
+    need_nccl(ncclAllGather(x, y, 24, ncclFloat, r->comm, r->stream));
+    need_nccl(ncclReduceScatter(x, y, 24, ncclFloat, ncclSum, r->comm, r->stream));
+    need_nccl(ncclAllReduce(x, y, 24, ncclFloat, ncclSum, r->comm, r->stream));
+    need_nccl(ncclBroadcast(x, y, 24, ncclFloat, 0, r->comm, r->stream));
+    need_nccl(ncclReduce(x, y, 24, ncclFloat, ncclSum, 0, r->comm, r->stream));
+    struct { GpuOp op; size_t bytes, sent; } want[] = {
+        {GPU_ALL_GATHER, w * n, (w - 1) * n},
+        {GPU_REDUCE_SCATTER, w * n, (w - 1) * n},
+        {GPU_ALL_REDUCE, n, 2 * (w - 1) * n / w},
+        {GPU_BROADCAST, n, r->rank == r->world - 1 ? 0 : n},
+        {GPU_REDUCE, n, r->rank == 0 ? 0 : n},
+    };
+    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+        GpuTraffic got = gpulog_traffic(want[i].op);
+        check(got.calls == 1 && got.bytes == want[i].bytes && got.sent == want[i].sent,
+              "%s: %llu calls, %llu bytes, %llu sent; want 1, %zu, %zu", gpulog_op_name(want[i].op),
+              (unsigned long long)got.calls, (unsigned long long)got.bytes,
+              (unsigned long long)got.sent, want[i].bytes, want[i].sent);
+    }
+    int64_t at = log_find(GPU_ALL_GATHER, NULL, 0);
+    GpuLogEntry entry;
+    check(at >= 0 && gpulog_get((uint64_t)at, &entry), "the all-gather is in the log");
+    check(entry.n_ranges == 2 && entry.range[0].ptr == x && entry.range[0].access == GPU_READ
+              && entry.range[0].bytes == n && entry.range[1].ptr == y
+              && entry.range[1].access == GPU_WRITE && entry.range[1].bytes == w * n,
+          "its ranges are those of the call");
+    need_cuda(cudaStreamSynchronize(r->stream));
+    need_cuda(cudaFree(x));
+    need_cuda(cudaFree(y));
+}
+
+static void test_traffic(void **state)
+{
+    for (int world = 1; world <= 8; world += world < 3 ? 1 : 5) run_ranks(world, traffic, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_tree_sum),   cmocka_unit_test(test_every_kind),
+    cmocka_unit_test(test_large),      cmocka_unit_test(test_sum_order),
+    cmocka_unit_test(test_rounding),   cmocka_unit_test(test_traffic),
+};
+SUITE_MAIN("collective", tests)

@@ -1,0 +1,72 @@
+/* heard.h: what the suites of tests/simgpu share: reports caught as text, and a kernel that
+ * touches bytes.
+ *
+ * A body that provokes a report calls hear(heard) first; from then on the reports go into `heard`,
+ * which lies in shared memory, instead of failing the rank.
+ *
+ * Interface: hear, heard_is, kernel_touch, kernel_sum_bytes.
+ */
+#ifndef SHARDLAB_HEARD_H
+#define SHARDLAB_HEARD_H
+
+#include <stdio.h>
+#include <string.h>
+
+#include "harness.h"
+#include "simgpu.h"
+
+typedef struct Heard {
+    int count;
+    char title[256];  // of the last report
+    char text[16384]; // of the last report
+} Heard;
+
+static inline void hear_one(const char *title, const char *text, void *arg)
+{
+    Heard *heard = arg;
+    snprintf(heard->title, sizeof heard->title, "%s", title);
+    snprintf(heard->text, sizeof heard->text, "%s", text);
+    heard->count++;
+}
+
+static inline Heard *hear(Heard *heard)
+{
+    heard->count = 0;
+    simgpu_on_report(hear_one, heard);
+    return heard;
+}
+
+// The last report's title is this, and its text holds the words.
+#define heard_is(heard, head, words)                                                               \
+    do {                                                                                           \
+        check((heard)->count > 0, "nothing was reported");                                         \
+        check(strcmp((heard)->title, head) == 0, "the report is \"%s\"", (heard)->title);          \
+        check(strstr((heard)->text, words), "no \"%s\" in: %s", words, (heard)->text);             \
+    } while (0)
+
+// A kernel must not melt into its caller, which is its call site.
+#define KERNEL __attribute__((noinline, unused)) static cudaError_t
+
+// Writes `value` to `bytes` bytes at p.
+KERNEL kernel_touch(void *p, size_t bytes, int value, cudaStream_t stream)
+{
+    SimgpuOp op = SIMGPU_BEGIN("kernel_touch", stream);
+    char *data = simgpu_write(&op, p, bytes);
+    if (simgpu_ready(&op)) memset(data, value, bytes);
+    return simgpu_end(&op);
+}
+
+// *sum = the sum of the bytes; sum is one unsigned on the device.
+KERNEL kernel_sum_bytes(unsigned *sum, const void *p, size_t bytes, cudaStream_t stream)
+{
+    SimgpuOp op = SIMGPU_BEGIN("kernel_sum_bytes", stream);
+    unsigned *out = simgpu_write(&op, sum, sizeof *sum);
+    const unsigned char *data = simgpu_read(&op, p, bytes);
+    if (simgpu_ready(&op)) {
+        *out = 0;
+        for (size_t i = 0; i < bytes; i++) *out += data[i];
+    }
+    return simgpu_end(&op);
+}
+
+#endif

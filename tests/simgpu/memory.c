@@ -1,0 +1,404 @@
+/* memory.c: device memory: counting, running out, reuse, and every wrong pointer.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "heard.h"
+
+static Heard *heard; // shared with the ranks
+
+// ---- Counting ----
+
+static void counts_bytes(const Rank *r, void *arg)
+{
+    static const size_t sizes[] = {1, 255, 256, 257, 4097, 1000003};
+    enum { N = sizeof sizes / sizeof sizes[0] };
+    void *p[N];
+    size_t base = gpulog_live_bytes(r->rank), sum = 0, free_before, free_after, total;
+    need_cuda(cudaMemGetInfo(&free_before, &total));
+    gpulog_reset_peak(r->rank);
+    for (int i = 0; i < N; i++) {
+        need_cuda(cudaMalloc(&p[i], sizes[i]));
+        sum += sizes[i];
+        check(gpulog_live_bytes(r->rank) == base + sum, "after %zu bytes the live count is %zu",
+              sizes[i], gpulog_live_bytes(r->rank) - base);
+        check((size_t)p[i] % 256 == 0, "%p is not a multiple of 256", p[i]);
+    }
+    need_cuda(cudaMemGetInfo(&free_after, &total));
+    check(free_before - free_after == sum, "cudaMemGetInfo lost %zu bytes",
+          free_before - free_after);
+    for (int i = 0; i < N; i++) need_cuda(cudaFree(p[i]));
+    check(gpulog_live_bytes(r->rank) == base, "%zu bytes stayed",
+          gpulog_live_bytes(r->rank) - base);
+    check(gpulog_peak_bytes(r->rank) == base + sum, "the peak is %zu", gpulog_peak_bytes(r->rank));
+    gpulog_reset_peak(r->rank);
+    check(gpulog_peak_bytes(r->rank) == base, "the peak was not reset");
+    for (int other = 0; other < 8; other++)
+        check(other == r->rank || gpulog_peak_bytes(other) == 0, "device %d was used", other);
+}
+static void test_counts_bytes(void **state)
+{
+    run_ranks(3, counts_bytes, NULL);
+}
+
+static void counts_pools(const Rank *r, void *arg)
+{
+    void *p, *q;
+    cudaMemPool_t pool;
+    uint64_t used, high, zero = 0;
+    size_t base = gpulog_live_bytes(r->rank);
+    need_cuda(cudaDeviceGetDefaultMemPool(&pool, r->rank));
+    need_cuda(cudaMallocAsync(&p, 1001, r->stream));
+    need_cuda(cudaMallocFromPoolAsync(&q, 77, pool, r->stream));
+    check(gpulog_live_bytes(r->rank) == base + 1078, "the pool's memory is not counted");
+    need_cuda(cudaFreeAsync(p, r->stream));
+    check(gpulog_live_bytes(r->rank) == base + 77, "the free is not counted");
+    need_cuda(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used));
+    need_cuda(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &high));
+    check(used == 77 && high == 1078, "the pool says %zu used, %zu at most", (size_t)used,
+          (size_t)high);
+    need_cuda(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &zero));
+    need_cuda(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &high));
+    check(high == 77, "the high mark after a reset is %zu", (size_t)high);
+    need_cuda(cudaFree(q)); // either kind of free takes either kind of memory
+    need_cuda(cudaMalloc(&q, 10));
+    need_cuda(cudaFreeAsync(q, r->stream));
+    check(gpulog_live_bytes(r->rank) == base, "something stayed");
+}
+static void test_counts_pools(void **state)
+{
+    run_ranks(1, counts_pools, NULL);
+}
+
+static void nothing_for_zero_bytes(const Rank *r, void *arg)
+{
+    void *p = &p;
+    uint64_t before = gpulog_length();
+    need_cuda(cudaMalloc(&p, 0));
+    check(p == NULL, "no bytes have the address %p", p);
+    p = &p;
+    need_cuda(cudaMallocAsync(&p, 0, r->stream));
+    check(p == NULL, "no bytes have the address %p", p);
+    need_cuda(cudaFree(NULL));
+    need_cuda(cudaFreeAsync(NULL, r->stream));
+    check(gpulog_length() == before, "nothing was logged as something");
+}
+static void test_nothing_for_zero_bytes(void **state)
+{
+    run_ranks(1, nothing_for_zero_bytes, NULL);
+}
+
+// ---- Running out ----
+
+static void runs_out(const Rank *r, void *arg)
+{
+    void *p[256], *q;
+    size_t room, total;
+    hear(heard);
+    need_cuda(cudaMemGetInfo(&room, &total));
+    check(total == 1 << 20, "the device has %zu bytes", total);
+    need_cuda(cudaMalloc(&q, room));
+    check(cudaMalloc(&p[0], 1) == cudaErrorMemoryAllocation, "one byte more fitted");
+    heard_is(heard, "out of device memory", "simgpu/memory.c:");
+    heard_is(heard, "out of device memory", "1024.0 KiB (1048576 bytes)");
+    check(cudaMallocAsync(&p[0], 1, r->stream) == cudaErrorMemoryAllocation,
+          "one byte more fitted");
+    check(heard->count == 1, "it was reported %d times", heard->count);
+    check(cudaGetLastError() == cudaErrorMemoryAllocation, "the last error is another");
+    check(cudaGetLastError() == cudaSuccess, "the error stayed");
+    need_cuda(cudaFree(q));
+    check(cudaMalloc(&q, SIZE_MAX) == cudaErrorMemoryAllocation, "SIZE_MAX bytes fitted");
+
+    // Memory in pieces does not hinder: what is free counts, not where it lies.
+    for (int i = 0; i < 256; i++) need_cuda(cudaMalloc(&p[i], 4096));
+    for (int i = 0; i < 256; i += 2) need_cuda(cudaFree(p[i]));
+    need_cuda(cudaMalloc(&q, 128 * 4096));
+    check(cudaMalloc(&p[0], 1) == cudaErrorMemoryAllocation, "one byte more fitted");
+}
+static void test_runs_out(void **state)
+{
+    setenv("SIMGPU_MEMORY", "1M", 1);
+    run_ranks(1, runs_out, NULL);
+    unsetenv("SIMGPU_MEMORY");
+}
+
+// ---- The allocator ----
+
+static void keeps_allocations_apart(const Rank *r, void *arg)
+{
+    enum { N = 300, STEPS = 4000 };
+    struct {
+        unsigned char *p;
+        size_t bytes;
+        int value;
+    } piece[N] = {{0}};
+    unsigned random = 12345, *sum, got;
+    need_cuda(cudaMalloc((void **)&sum, sizeof *sum));
+    for (int step = 0; step < STEPS; step++) {
+        random = random * 1664525 + 1013904223;
+        int i = (int)(random >> 8) % N;
+        if (!piece[i].p) {
+            piece[i].bytes = 1 + (random >> 12) % 5000;
+            piece[i].value = step % 251;
+            need_cuda(cudaMalloc((void **)&piece[i].p, piece[i].bytes));
+            need_cuda(cudaMemset(piece[i].p, piece[i].value, piece[i].bytes));
+        } else {
+            need_cuda(kernel_sum_bytes(sum, piece[i].p, piece[i].bytes, NULL));
+            need_cuda(cudaMemcpy(&got, sum, sizeof got, cudaMemcpyDeviceToHost));
+            check(got == piece[i].value * piece[i].bytes, "step %d: another allocation wrote here",
+                  step);
+            need_cuda(step % 2 ? cudaFree(piece[i].p) : cudaFreeAsync(piece[i].p, r->stream));
+            piece[i].p = NULL;
+        }
+    }
+}
+static void test_keeps_allocations_apart(void **state)
+{
+    run_ranks(2, keeps_allocations_apart, NULL);
+}
+
+// A long run that allocates and frees the same sizes stays where it is.
+static void does_not_grow(const Rank *r, void *arg)
+{
+    static const size_t sizes[] = {3000001, 300, 70001, 9000};
+    char *low = NULL, *high = NULL, *p[4];
+    for (int step = 0; step < 5000; step++) {
+        for (int i = 0; i < 4; i++) {
+            need_cuda(cudaMallocAsync((void **)&p[i], sizes[(i + step) % 4], r->stream));
+            if (!low || p[i] < low) low = p[i];
+            if (p[i] > high) high = p[i];
+        }
+        for (int i = 0; i < 4; i++) need_cuda(cudaFreeAsync(p[(i * 3) % 4], r->stream));
+    }
+    check(high - low < 64 << 20, "4 allocations of 3 MB in all spread over %zu bytes",
+          (size_t)(high - low));
+}
+static void test_does_not_grow(void **state)
+{
+    setenv("SIMGPU_POISON", "0", 1);
+    run_ranks(1, does_not_grow, NULL);
+    unsetenv("SIMGPU_POISON");
+}
+
+static long shared_kilobytes(void)
+{
+    char line[256];
+    long kilobytes = -1;
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f)) sscanf(line, "RssShmem: %ld", &kilobytes);
+    if (f) fclose(f);
+    return kilobytes;
+}
+
+static void gives_pages_back(const Rank *r, void *arg)
+{
+    void *p;
+    need_cuda(cudaMalloc(&p, 64 << 20));
+    long full = shared_kilobytes();
+    check(full >= 64 << 10, "poison touched %ld KiB only", full);
+    need_cuda(cudaFree(p));
+    check(shared_kilobytes() <= full - (60 << 10), "cudaFree kept the pages: %ld KiB",
+          shared_kilobytes());
+    need_cuda(cudaMallocAsync(&p, 64 << 20, r->stream));
+    need_cuda(cudaFreeAsync(p, r->stream));
+    check(shared_kilobytes() >= full - 1024, "cudaFreeAsync gave the pages back");
+    cudaMemPool_t pool;
+    need_cuda(cudaDeviceGetMemPool(&pool, r->rank));
+    need_cuda(cudaMemPoolTrimTo(pool, 0));
+    check(shared_kilobytes() <= full - (60 << 10), "the trim kept the pages");
+}
+static void test_gives_pages_back(void **state)
+{
+    run_ranks(1, gives_pages_back, NULL);
+}
+
+static void poisons(const Rank *r, void *arg)
+{
+    bool poisoned = *(bool *)arg;
+    unsigned char *p, host[1001];
+    need_cuda(cudaMalloc((void **)&p, sizeof host));
+    need_cuda(cudaMemset(p, 7, sizeof host));
+    need_cuda(cudaFree(p));
+    for (int round = 0; round < 200; round++) {
+        need_cuda(cudaMallocAsync((void **)&p, sizeof host, r->stream));
+        need_cuda(cudaMemcpy(host, p, sizeof host, cudaMemcpyDeviceToHost));
+        for (size_t i = 0; i < sizeof host && poisoned; i++)
+            check(host[i] == 0xff, "round %d: byte %zu of fresh memory is %d", round, i, host[i]);
+        for (size_t i = 0; i < sizeof host && !poisoned; i++)
+            check(host[i] != 0xff, "round %d: byte %zu was poisoned", round, i);
+        need_cuda(cudaMemset(p, 7, sizeof host));
+        need_cuda(cudaFreeAsync(p, r->stream));
+    }
+}
+static void test_poisons(void **state)
+{
+    bool poisoned = true;
+    run_ranks(1, poisons, &poisoned);
+    poisoned = false;
+    setenv("SIMGPU_POISON", "0", 1);
+    run_ranks(1, poisons, &poisoned);
+    unsetenv("SIMGPU_POISON");
+}
+
+// ---- Wrong pointers ----
+
+static void refuses_bad_frees(const Rank *r, void *arg)
+{
+    char *p, *pinned, host[4];
+    hear(heard);
+    need_cuda(cudaMalloc((void **)&p, 1000));
+    check(cudaFree(p + 256) == cudaErrorInvalidValue, "an interior pointer was freed");
+    heard_is(heard, "a free of what is no allocation's beginning", "byte 256 of the 1000 bytes");
+    check(cudaFree(host) == cudaErrorInvalidValue, "the stack was freed");
+    heard_is(heard, "a free of what is no device memory", "simgpu/memory.c:");
+    need_cuda(cudaMallocHost((void **)&pinned, 10));
+    check(cudaFree(pinned) == cudaErrorInvalidValue, "pinned memory was freed");
+    heard_is(heard, "cudaFree of pinned host memory", "cudaFreeHost");
+    need_cuda(cudaFree(p));
+    check(cudaFree(p) == cudaErrorInvalidValue, "memory was freed twice");
+    heard_is(heard, "device memory was freed twice", "and freed at simgpu/memory.c:");
+    check(cudaFreeAsync(p, r->stream) == cudaErrorInvalidValue, "memory was freed three times");
+    check(heard->count == 5, "%d reports", heard->count);
+    need_cuda((cudaGetLastError(), cudaDeviceSynchronize())); // none of this is sticky
+}
+static void test_refuses_bad_frees(void **state)
+{
+    run_ranks(1, refuses_bad_frees, NULL);
+}
+
+// Each of these ends all use of the device: one rank a case.
+enum Misuse {
+    PAST_END,
+    BEFORE_NEXT,
+    AFTER_FREE,
+    AFTER_FREE_LARGE,
+    HOST_POINTER,
+    NULL_POINTER,
+    FAR_AWAY
+};
+
+static void finds_misuse(const Rank *r, void *arg)
+{
+    char *p, *q, host[64] = {0};
+    hear(heard);
+    need_cuda(cudaMalloc((void **)&p, 1000));
+    cudaError_t error = cudaSuccess;
+    switch (*(enum Misuse *)arg) {
+    case PAST_END:
+        error = kernel_touch(p + 500, 501, 0, r->stream);
+        heard_is(heard, "an operation runs past the end of an allocation",
+                 "that is 1 bytes too many");
+        break;
+    case BEFORE_NEXT: // 1000 is no multiple of 256: the gap belongs to nobody
+        error = kernel_touch(p + 1004, 4, 0, r->stream);
+        heard_is(heard, "an operation outside every allocation",
+                 "4 bytes behind the end of the 1000");
+        break;
+    case AFTER_FREE:
+        need_cuda(cudaFreeAsync(p, r->stream));
+        need_cuda(cudaMalloc((void **)&q, 1000));
+        error = kernel_touch(p + 8, 4, 0, r->stream);
+        heard_is(heard, "use of freed device memory", "byte 8 of the 1000 bytes allocated at");
+        break;
+    case AFTER_FREE_LARGE:
+        need_cuda(cudaMalloc((void **)&q, 20 << 20));
+        need_cuda(cudaFree(q));
+        error = cudaMemcpy(host, q + (1 << 20), 4, cudaMemcpyDeviceToHost);
+        heard_is(heard, "use of freed device memory", "byte 1048576 of the 20971520 bytes");
+        break;
+    case HOST_POINTER:
+        error = kernel_touch(host, 4, 0, r->stream);
+        heard_is(heard, "a host pointer where device memory is due", "kernel_touch, called at");
+        break;
+    case NULL_POINTER:
+        error = cudaMemsetAsync(NULL, 0, 4, r->stream);
+        heard_is(heard, "a null pointer where device memory is due", "cudaMemsetAsync, called at");
+        break;
+    case FAR_AWAY:
+        error = kernel_touch(p + ((size_t)1 << 33), 4, 0, r->stream);
+        heard_is(heard, "an operation outside every allocation", "no allocation holds");
+        break;
+    }
+    check(error == cudaErrorIllegalAddress, "the error is %s", cudaGetErrorName(error));
+    check(cudaDeviceSynchronize() == cudaErrorIllegalAddress, "the error did not stay");
+    check(cudaMalloc((void **)&q, 4) == cudaErrorIllegalAddress, "the error did not stay");
+    check(cudaGetLastError() == cudaErrorIllegalAddress, "the last error is another");
+    check(cudaPeekAtLastError() == cudaErrorIllegalAddress, "the error did not stay");
+    check(heard->count == 1, "%d reports", heard->count);
+}
+static void test_finds_misuse(void **state)
+{
+    for (enum Misuse m = PAST_END; m <= FAR_AWAY; m++) run_ranks(1, finds_misuse, &m);
+}
+
+enum Touch { TOUCH_READ, TOUCH_WRITE, TOUCH_MEMCPY, TOUCH_FREED };
+
+static void touches_from_the_host(const Rank *r, void *arg)
+{
+    volatile int *p;
+    int host[1024];
+    hear(heard);
+    need_cuda(cudaMalloc((void **)&p, sizeof host));
+    switch (*(enum Touch *)arg) {
+    case TOUCH_READ: host[0] = p[4]; break;
+    case TOUCH_WRITE: p[4] = 1; break;
+    case TOUCH_MEMCPY: memcpy(heard->text, (const int *)p, sizeof host); break;
+    case TOUCH_FREED:
+        need_cuda(cudaFree((void *)p));
+        p[4] = host[0] = 1;
+        break;
+    }
+    check(false, "the host touched device memory and lived");
+}
+static void test_touches_from_the_host(void **state)
+{
+    static const char *const words[] = {"reads", "writes", "reads", "writes"};
+    for (enum Touch t = TOUCH_READ; t <= TOUCH_FREED; t++) {
+        heard->count = 0;
+        char *message = run_ranks_message(1, 20, touches_from_the_host, &t);
+        assert_non_null(message);
+        free(message);
+        assert_int_equal(heard->count, 1);
+        assert_string_equal(heard->title, "host code touches device memory");
+        assert_non_null(strstr(heard->text, words[t]));
+        assert_non_null(strstr(heard->text, "(touches_from_the_host)"));
+        if (t != TOUCH_MEMCPY) // how memcpy goes about it is its own affair
+            assert_non_null(
+                strstr(heard->text, "byte 16 of the 4096 bytes allocated at simgpu/memory.c:"));
+    }
+}
+
+static void resets(const Rank *r, void *arg)
+{
+    void *p;
+    for (int i = 0; i < 100; i++) need_cuda(cudaMalloc(&p, 1000));
+    need_cuda(cudaDeviceReset());
+    check(gpulog_live_bytes(r->rank) == 0, "%zu bytes stayed", gpulog_live_bytes(r->rank));
+    need_cuda(cudaMalloc(&p, 1000));
+    need_cuda(cudaMemset(p, 0, 1000));
+    need_cuda(cudaFree(p));
+}
+static void test_resets(void **state)
+{
+    run_ranks(1, resets, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_counts_bytes),
+        cmocka_unit_test(test_counts_pools),
+        cmocka_unit_test(test_nothing_for_zero_bytes),
+        cmocka_unit_test(test_runs_out),
+        cmocka_unit_test(test_keeps_allocations_apart),
+        cmocka_unit_test(test_does_not_grow),
+        cmocka_unit_test(test_gives_pages_back),
+        cmocka_unit_test(test_poisons),
+        cmocka_unit_test(test_refuses_bad_frees),
+        cmocka_unit_test(test_finds_misuse),
+        cmocka_unit_test(test_touches_from_the_host),
+        cmocka_unit_test(test_resets),
+    };
+    heard = shared_alloc(sizeof *heard);
+    return suite_main(argc, argv, "simgpu/memory", tests, sizeof tests / sizeof tests[0]);
+}

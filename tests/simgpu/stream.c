@@ -1,0 +1,315 @@
+/* stream.c: what is ordered before what. A copy into pinned memory is delivered only when the host
+ * has waited for it, so whether it arrived shows what simgpu thinks the host knows.
+ */
+#include <stdlib.h>
+
+#include "heard.h"
+
+static Heard *heard;
+
+#define N 37 // bytes, odd on purpose
+
+typedef struct Box {
+    unsigned char *device, *pinned;
+} Box;
+
+static Box make_box(void)
+{
+    Box b;
+    need_cuda(cudaMalloc((void **)&b.device, N));
+    need_cuda(cudaMallocHost((void **)&b.pinned, N));
+    memset(b.pinned, 0, N);
+    return b;
+}
+
+// On the stream: fill the device memory with `value`, and copy it to the pinned memory.
+static void start(Box b, int value, cudaStream_t stream)
+{
+    need_cuda(cudaMemsetAsync(b.device, value, N, stream));
+    need_cuda(cudaMemcpyAsync(b.pinned, b.device, N, cudaMemcpyDeviceToHost, stream));
+}
+
+#define arrived(box, value, what)                                                                  \
+    do {                                                                                           \
+        for (int i_ = 0; i_ < N; i_++)                                                             \
+            check((box).pinned[i_] == (value), what ": byte %d is %d", i_, (box).pinned[i_]);      \
+    } while (0)
+
+static cudaStream_t make_stream(unsigned flags)
+{
+    cudaStream_t s;
+    need_cuda(cudaStreamCreateWithFlags(&s, flags));
+    return s;
+}
+
+static cudaEvent_t make_event(void)
+{
+    cudaEvent_t e;
+    need_cuda(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
+    return e;
+}
+
+static void every_wait_delivers(const Rank *r, void *arg)
+{
+    Box b = make_box();
+    cudaStream_t s = make_stream(cudaStreamNonBlocking);
+    cudaEvent_t e = make_event();
+    start(b, 1, s);
+    arrived(b, 0xff, "before any wait");
+    need_cuda(cudaStreamSynchronize(s));
+    arrived(b, 1, "after cudaStreamSynchronize");
+    start(b, 2, s);
+    need_cuda(cudaDeviceSynchronize());
+    arrived(b, 2, "after cudaDeviceSynchronize");
+    start(b, 3, s);
+    need_cuda(cudaEventRecord(e, s));
+    arrived(b, 0xff, "after a record");
+    need_cuda(cudaEventSynchronize(e));
+    arrived(b, 3, "after cudaEventSynchronize");
+    start(b, 4, s);
+    need_cuda(cudaStreamQuery(s));
+    arrived(b, 4, "after cudaStreamQuery");
+    start(b, 5, s);
+    need_cuda(cudaEventRecord(e, s));
+    need_cuda(cudaEventQuery(e));
+    arrived(b, 5, "after cudaEventQuery");
+    void *p;
+    need_cuda(cudaMalloc(&p, 1));
+    start(b, 6, s);
+    need_cuda(cudaFree(p));
+    arrived(b, 6, "after cudaFree, which waits for the device");
+    start(b, 7, s);
+    need_cuda(cudaStreamDestroy(s));
+    arrived(b, 0xff, "after the stream was destroyed");
+    need_cuda(cudaDeviceSynchronize());
+    arrived(b, 7, "after cudaDeviceSynchronize, with the stream gone");
+}
+static void test_every_wait_delivers(void **state)
+{
+    run_ranks(2, every_wait_delivers, NULL);
+}
+
+static void other_waits_do_not(const Rank *r, void *arg)
+{
+    Box b = make_box();
+    cudaStream_t s = make_stream(cudaStreamNonBlocking), other = make_stream(cudaStreamNonBlocking);
+    cudaEvent_t before = make_event();
+    void *p;
+    need_cuda(cudaEventRecord(before, s));
+    start(b, 1, s);
+    need_cuda(cudaStreamSynchronize(other));
+    arrived(b, 0xff, "after another stream");
+    need_cuda(cudaEventSynchronize(before));
+    arrived(b, 0xff, "after an event recorded before the copy");
+    need_cuda(cudaStreamSynchronize(NULL));
+    arrived(b, 0xff, "after the default stream, which leaves non-blocking streams out");
+    need_cuda(cudaMallocAsync(&p, 10, s));
+    need_cuda(cudaFreeAsync(p, s));
+    arrived(b, 0xff, "after operations of the same stream");
+    need_cuda(cudaStreamSynchronize(s));
+    arrived(b, 1, "after the right stream");
+}
+static void test_other_waits_do_not(void **state)
+{
+    run_ranks(1, other_waits_do_not, NULL);
+}
+
+// s → event → other → event → third: who waits for the third has waited for the first.
+static void waits_reach_through(const Rank *r, void *arg)
+{
+    Box b = make_box();
+    cudaStream_t s = make_stream(cudaStreamNonBlocking), other = make_stream(cudaStreamNonBlocking),
+                 third = make_stream(cudaStreamNonBlocking);
+    cudaEvent_t e = make_event(), f = make_event(), never = make_event();
+    start(b, 1, s);
+    need_cuda(cudaEventRecord(e, s));
+    need_cuda(cudaStreamWaitEvent(other, e, 0));
+    need_cuda(cudaEventRecord(f, other));
+    need_cuda(cudaStreamWaitEvent(third, f, 0));
+    need_cuda(cudaStreamWaitEvent(third, never, 0));
+    arrived(b, 0xff, "when only streams wait");
+    need_cuda(cudaStreamSynchronize(third));
+    arrived(b, 1, "after the third stream");
+
+    // An event stands for its last record, and a wait for the record before the call.
+    need_cuda(cudaEventRecord(e, s));
+    need_cuda(cudaStreamWaitEvent(other, e, 0));
+    start(b, 2, s);
+    need_cuda(cudaEventRecord(e, s));
+    need_cuda(cudaStreamSynchronize(other));
+    arrived(b, 0xff, "after a wait for the event's earlier record");
+    need_cuda(cudaEventSynchronize(e));
+    arrived(b, 2, "after the event's last record");
+}
+static void test_waits_reach_through(void **state)
+{
+    run_ranks(1, waits_reach_through, NULL);
+}
+
+static void default_stream_orders(const Rank *r, void *arg)
+{
+    Box b = make_box();
+    cudaStream_t s = make_stream(cudaStreamDefault), other = make_stream(cudaStreamDefault);
+    start(b, 1, s);
+    need_cuda(cudaStreamSynchronize(other));
+    arrived(b, 0xff, "two blocking streams are not ordered");
+    need_cuda(cudaStreamSynchronize(cudaStreamLegacy));
+    arrived(b, 1, "the default stream follows blocking streams");
+    start(b, 2, NULL);
+    arrived(b, 0xff, "before a wait");
+    need_cuda(kernel_touch(b.device, 1, 0, s));
+    need_cuda(cudaStreamSynchronize(s));
+    arrived(b, 2, "a blocking stream follows the default stream");
+    start(b, 3, s);
+    need_cuda(cudaMemset(b.device, 0, N));
+    need_cuda(kernel_touch(b.device, 1, 0, other));
+    arrived(b, 0xff, "cudaMemset does not wait");
+    need_cuda(cudaStreamSynchronize(other));
+    arrived(b, 3, "s, the default stream, other");
+    start(b, 4, cudaStreamPerThread);
+    need_cuda(cudaStreamSynchronize(cudaStreamPerThread));
+    arrived(b, 4, "the thread's own stream");
+    start(b, 5, s);
+    unsigned char host;
+    need_cuda(cudaMemcpy(&host, b.device, 1, cudaMemcpyDeviceToHost));
+    arrived(b, 5, "cudaMemcpy to the host waits for blocking streams");
+}
+static void test_default_stream_orders(void **state)
+{
+    run_ranks(1, default_stream_orders, NULL);
+}
+
+static int seen;
+static void look(void *arg)
+{
+    seen = ((Box *)arg)->pinned[N - 1];
+}
+
+static void host_functions_see_the_stream(const Rank *r, void *arg)
+{
+    Box b = make_box();
+    cudaStream_t s = make_stream(cudaStreamNonBlocking), other = make_stream(cudaStreamNonBlocking);
+    start(b, 9, s);
+    need_cuda(cudaLaunchHostFunc(other, look, &b));
+    check(seen == 0xff, "a function on another stream saw %d", seen);
+    need_cuda(cudaLaunchHostFunc(s, look, &b));
+    check(seen == 9, "a function on the stream saw %d", seen);
+}
+static void test_host_functions_see_the_stream(void **state)
+{
+    run_ranks(1, host_functions_see_the_stream, NULL);
+}
+
+static void refuses_bad_handles(const Rank *r, void *arg)
+{
+    cudaStream_t s = make_stream(cudaStreamDefault);
+    cudaEvent_t e = make_event();
+    int local;
+    hear(heard);
+    need_cuda(cudaStreamDestroy(s));
+    check(cudaStreamSynchronize(s) == cudaErrorInvalidResourceHandle, "a destroyed stream worked");
+    heard_is(heard, "there is no such stream", "cudaStreamSynchronize, called at simgpu/stream.c:");
+    check(cudaStreamDestroy(s) == cudaErrorInvalidResourceHandle, "destroyed twice");
+    check(cudaMemsetAsync(NULL, 0, 0, (cudaStream_t)&local) == cudaErrorInvalidResourceHandle,
+          "a wild stream worked");
+    check(cudaEventRecord(e, (cudaStream_t)e) == cudaErrorInvalidResourceHandle,
+          "an event as stream");
+    check(cudaEventSynchronize((cudaEvent_t)make_stream(0)) == cudaErrorInvalidResourceHandle,
+          "a stream as event");
+    heard_is(heard, "there is no such event", "cudaEventSynchronize, called at simgpu/stream.c:");
+    need_cuda(cudaEventDestroy(e));
+    check(cudaEventDestroy(e) == cudaErrorInvalidResourceHandle, "destroyed twice");
+    check(cudaStreamWaitEvent(NULL, e, 0) == cudaErrorInvalidResourceHandle, "a dead event");
+    check(cudaEventRecord(e, NULL) == cudaErrorInvalidResourceHandle, "a dead event");
+    check(cudaStreamCreateWithFlags(&s, 2) == cudaErrorInvalidValue, "unknown flags");
+    check(cudaEventCreateWithFlags(&e, 8) == cudaErrorInvalidValue, "unknown flags");
+    check(cudaStreamCreate(NULL) == cudaErrorInvalidValue, "no place for the stream");
+    cudaGetLastError();
+    need_cuda(cudaDeviceSynchronize()); // none of this is sticky
+}
+static void test_refuses_bad_handles(void **state)
+{
+    run_ranks(1, refuses_bad_handles, NULL);
+}
+
+static void events_measure(const Rank *r, void *arg)
+{
+    cudaEvent_t begin, end, untimed = make_event();
+    float ms = -1;
+    need_cuda(cudaEventCreate(&begin));
+    need_cuda(cudaEventCreate(&end));
+    check(cudaEventElapsedTime(&ms, begin, end) == cudaErrorInvalidResourceHandle,
+          "never recorded");
+    need_cuda(cudaEventQuery(begin));
+    need_cuda(cudaEventRecord(begin, r->stream));
+    need_cuda(cudaEventRecord(end, r->stream));
+    need_cuda(cudaEventRecord(untimed, r->stream));
+    need_cuda(cudaEventElapsedTime(&ms, begin, end));
+    check(ms >= 0, "%g ms went by", ms);
+    check(cudaEventElapsedTime(&ms, begin, untimed) == cudaErrorInvalidResourceHandle, "no timing");
+}
+static void test_events_measure(void **state)
+{
+    run_ranks(1, events_measure, NULL);
+}
+
+static void streams_say_what_they_are(const Rank *r, void *arg)
+{
+    cudaStream_t s;
+    unsigned flags;
+    int priority, device;
+    need_cuda(cudaStreamCreateWithPriority(&s, cudaStreamNonBlocking, -100));
+    need_cuda(cudaStreamGetFlags(s, &flags));
+    need_cuda(cudaStreamGetPriority(s, &priority));
+    need_cuda(cudaStreamGetDevice(s, &device));
+    check(flags == cudaStreamNonBlocking && priority == -5 && device == r->rank,
+          "flags %u, priority %d, device %d", flags, priority, device);
+    need_cuda(cudaStreamGetFlags(NULL, &flags));
+    check(flags == cudaStreamDefault, "the default stream has flags %u", flags);
+}
+static void test_streams_say_what_they_are(void **state)
+{
+    run_ranks(2, streams_say_what_they_are, NULL);
+}
+
+// Slots and handles are used again; a new stream knows nothing of the one before.
+static void many_come_and_go(const Rank *r, void *arg)
+{
+    Box b = make_box();
+    cudaStream_t s = make_stream(cudaStreamNonBlocking), last = NULL;
+    for (int i = 0; i < 3000; i++) {
+        cudaEvent_t e = make_event();
+        last = make_stream(i % 2 ? cudaStreamDefault : cudaStreamNonBlocking);
+        need_cuda(cudaEventRecord(e, s));
+        need_cuda(cudaStreamWaitEvent(last, e, 0));
+        need_cuda(cudaStreamDestroy(last));
+        need_cuda(cudaEventDestroy(e));
+    }
+    start(b, 1, s);
+    last = make_stream(cudaStreamNonBlocking);
+    need_cuda(cudaStreamSynchronize(last));
+    arrived(b, 0xff, "after a stream made later");
+    need_cuda(cudaStreamSynchronize(s));
+    arrived(b, 1, "after the stream");
+}
+static void test_many_come_and_go(void **state)
+{
+    run_ranks(1, many_come_and_go, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_wait_delivers),
+        cmocka_unit_test(test_other_waits_do_not),
+        cmocka_unit_test(test_waits_reach_through),
+        cmocka_unit_test(test_default_stream_orders),
+        cmocka_unit_test(test_host_functions_see_the_stream),
+        cmocka_unit_test(test_refuses_bad_handles),
+        cmocka_unit_test(test_events_measure),
+        cmocka_unit_test(test_streams_say_what_they_are),
+        cmocka_unit_test(test_many_come_and_go),
+    };
+    heard = shared_alloc(sizeof *heard);
+    return suite_main(argc, argv, "simgpu/stream", tests, sizeof tests / sizeof tests[0]);
+}
