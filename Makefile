@@ -54,8 +54,8 @@ BASE      := -std=gnu11 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -
 HALF_DONE := -Wno-unused
 INCLUDES  := -Iinclude -Isimgpu/include
 # Vectorised for this machine; no contraction and no fast-math, so that an element's bits do not depend
-# on where in a vector loop it falls.
-VECTOR    := -O3 -march=native -fopenmp-simd -ffp-contract=off
+# on where in a vector loop it falls. sqrtf vectorises only where it need not set errno.
+VECTOR    := -O3 -march=native -fopenmp-simd -ffp-contract=off -fno-math-errno
 LDLIBS    := $(BLAS_LIBS) -ldw -lgomp -lm -lpthread
 
 # ---- Objects ----

@@ -253,6 +253,17 @@ static Status load_batch(Trainer *t, int step, bool held_out)
     return OK;
 }
 
+// The learning rate of a step: up in a line over the first steps, then down along half a cosine to a
+// tenth, as is usual for GPT models.
+static float rate_of(const Options *o, int step)
+{
+    const int warm_up = 20;
+    float most = o->adamw.lr;
+    if (step < warm_up) return most * (float)step / (float)warm_up;
+    float done = (float)(step - warm_up) / (float)(o->steps > warm_up ? o->steps - warm_up : 1);
+    return most * (0.1f + 0.45f * (1.0f + cosf(3.14159265f * done)));
+}
+
 static Status train_step(Trainer *t, int step, float *loss)
 {
     const Options *o = &t->opt;
@@ -267,6 +278,7 @@ static Status train_step(Trainer *t, int step, float *loss)
         TRY(plain_adamw_zero_grad(t->plain));
     } else {
         TRY(fsdp_clip_grad_norm(t->model, &t->ctx, o->clip, &norm));
+        t->adamw.config.lr = rate_of(o, step);
         TRY(fsdp_adamw_step(&t->adamw));
         TRY(fsdp_zero_grad(t->model, &t->ctx));
     }
@@ -321,29 +333,79 @@ static Status evaluate(Trainer *t, int batches, float *loss)
 
 // ---- What to show at the end ----
 
+// What one GPU without FSDP takes at the peak of a step with the same batch: measured, by doing one.
+static Status unsharded_step(Trainer *t, size_t *peak)
+{
+    float *logits, *dlogits, *din;
+    PlainAdamW *adamw;
+    Module *model = gpt2_create(&t->opt.model);
+    if (model == NULL) return ERR_MEMORY;
+    CUDA_TRY(cudaStreamSynchronize(t->stream));
+    size_t before = gpulog_live_bytes(t->world.local_rank);
+    gpulog_reset_peak(t->world.local_rank);
+    TRY(meta_materialize(model, t->opt.seed, t->stream));
+    TRY(plain_adamw_create(&adamw, model, &t->opt.adamw, &t->run));
+    TRY(module_forward(model, &t->run, t->tokens, &logits));
+    TRY(cross_entropy(&t->run, logits, t->targets, t->opt.B * t->opt.T, t->opt.model.vocab, NULL,
+                      &dlogits));
+    TRY(module_backward(model, &t->run, dlogits, &din));
+    CUDA_TRY(cudaFreeAsync(dlogits, t->stream));
+    plain_adamw_destroy(adamw);
+    meta_release(model);
+    module_destroy(model);
+    *peak = gpulog_peak_bytes(t->world.local_rank) - before;
+    return OK;
+}
+
+// Whether this rank's device has room for a whole model beside what it holds, with `room` bytes of
+// activations.
+static Status has_room(int64_t parameters, size_t room, bool *fits)
+{
+    size_t free_bytes, total;
+    CUDA_TRY(cudaMemGetInfo(&free_bytes, &total));
+    *fits = free_bytes > 16 * (size_t)parameters + room;
+    return OK;
+}
+
+static Status print_memory(Trainer *t, const uint64_t *live, const uint64_t *peak)
+{
+    int64_t n = meta_count(t->model);
+    size_t whole = 0;
+    bool fits = false;
+    printf("\nmemory of a device, in MB  parameters, gradients, moments   at the peak of a step\n");
+    for (int rank = 0; rank < t->world.size; rank++)
+        printf("  rank %-2d %44.2f %23.2f\n", rank, 1e-6 * (double)live[rank],
+               1e-6 * (double)peak[rank]);
+    if (t->opt.unsharded) return OK;
+
+    TRY(has_room(n, peak[0], &fits));
+    printf("  one GPU without FSDP %31.2f", 16e-6 * (double)n);
+    if (fits) {
+        TRY(unsharded_step(t, &whole));
+        printf(" %23.2f\n", 1e-6 * (double)whole);
+    } else {
+        printf("         does not fit\n");
+    }
+    printf("  (%lld parameters of 16 bytes: value, gradient, two moments; the rest are activations"
+           " and,\n  with FSDP, the units that are whole)\n",
+           (long long)n);
+    return OK;
+}
+
 static Status report_memory(Trainer *t, uint64_t live, uint64_t peak)
 {
     uint64_t *all = malloc(2 * (size_t)t->world.size * sizeof *all), *peaks = all + t->world.size;
-    int64_t n = meta_count(t->model);
     if (all == NULL) return fail(ERR_MEMORY, "no host memory for %d ranks", t->world.size);
     Status status = gather_sizes(t, live, all);
     if (status == OK) status = gather_sizes(t, peak, peaks);
-    if (status == OK && t->world.rank == 0) {
-        printf(
-            "\nmemory, in MB: parameters, gradients, Adam's moments     at the peak of a step\n");
-        printf("  one GPU without sharding  %8.2f  (16 bytes for each of %lld parameters)\n",
-               16e-6 * (double)n, (long long)n);
-        for (int rank = 0; rank < t->world.size; rank++)
-            printf("  rank %-2d                   %8.2f %34.2f\n", rank, 1e-6 * (double)all[rank],
-                   1e-6 * (double)peaks[rank]);
-    }
+    if (status == OK && t->world.rank == 0) status = print_memory(t, all, peaks);
     free(all);
     return status;
 }
 
 static void report_traffic(const Trainer *t)
 {
-    printf("\nsent by this rank in %d steps\n", t->opt.steps);
+    printf("\nsent by each rank in %d steps\n", t->opt.steps);
     for (int op = GPU_ALL_GATHER; op <= GPU_RECV; op++) {
         GpuTraffic traffic = gpulog_traffic((GpuOp)op);
         if (traffic.calls > 0)
@@ -414,8 +476,8 @@ static Status sample(Trainer *t)
 static Status report(Trainer *t, uint64_t live, uint64_t peak)
 {
     float loss;
-    TRY(report_memory(t, live, peak));
     if (t->world.rank == 0) report_traffic(t);
+    TRY(report_memory(t, live, peak));
     TRY(evaluate(t, 8, &loss));
     if (t->world.rank == 0)
         printf("\nloss on held-out text   %.4f nats a byte; a byte-frequency model's %.4f\n",

@@ -49,7 +49,8 @@ def check_suites(tasks, folder):
 
 def main():
     parser = argparse.ArgumentParser(description="Check the tasks' manifests.")
-    parser.add_argument("--suites", metavar="DIR", help="compare names with the suites in this folder")
+    parser.add_argument("--suites", metavar="DIR",
+                        help="compare names with the suites in this folder")
     options = parser.parse_args()
     try:
         tasks = manifest.load(ROOT)

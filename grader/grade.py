@@ -2,12 +2,12 @@
 """Grades a folder with the six task files: builds them, runs the tests, says what came of it.
 
 Each task's tests run with the student's file of that task and the reference's other five, so that a
-mistake costs its own points and no others; the tests marked "together" run with all six. A file that
-does not compile costs its task, and the tests that need all six.
+mistake costs its own points and no others; the tests marked "together" run with all six. A file
+that does not compile costs its task, and the tests that need all six.
 
-Exit status: 0 when the grading worked, whatever the score; 2 for a question that makes no sense (no such
-folder or task); 3 where the kit or the machine is at fault. The results file is written in every case,
-also when somebody stops the grading: it says so first, and is replaced at the end.
+Exit status: 0 when the grading worked, whatever the score; 2 for a question that makes no sense (no
+such folder or task); 3 where the kit or the machine is at fault. The results file is written in
+every case, also when somebody stops the grading: it says so first, and is replaced at the end.
 
 Interface: grade.py --impl DIR [--task N|name] [--build DIR] [--out FILE]; `make grade` calls it.
 Files: manifest.py (what the tests are worth), runner.py (running them), report.py (the table).
@@ -113,7 +113,8 @@ class Builder:
 
     def common(self, all_names, suites):
         """Everything that is not the student's: libraries, the reference, the tests."""
-        targets = ["%s/lib/lib%s.a" % (self.build, name) for name in ("simgpu", "shardlab", "harness")]
+        targets = ["%s/lib/lib%s.a" % (self.build, name)
+                   for name in ("simgpu", "shardlab", "harness")]
         targets += ["%s/obj/tests/tasks/%s.o" % (self.build, name) for name in suites]
         if self.key != "reference":
             targets += [self.object(name, "reference") for name in all_names]
@@ -154,8 +155,7 @@ class Builder:
         if found:
             return "%s does not compile. %s:%s: %s" % (task.file, self.named(found.group("file")),
                                                        found.group("line"), found.group("text"))
-        lines = [line for line in output.splitlines() if line.strip()]
-        return "%s does not compile. %s" % (task.file, lines[0] if lines else "make says nothing more.")
+        return "%s does not compile. %s" % (task.file, first_line(output))
 
     def missing(self, file):
         """A sentence about a file that is not there, with what looks like it."""
@@ -179,14 +179,19 @@ class Builder:
         elif undefined:
             text = "%s uses or owes %s, and nothing defines it." % (who, undefined.group(1))
         else:
-            lines = [line for line in output.splitlines() if line.strip()] or ["nothing more is known"]
-            text = "%s cannot be linked with the tests: %s" % (who, lines[0])
+            text = "%s cannot be linked with the tests: %s" % (who, first_line(output))
         return Failing("error", text)
 
 
+def first_line(output):
+    """The first line that says something."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    return lines[0] if lines else "make says nothing more."
+
+
 def look_alike(file, names):
-    """Which of the names may have been meant by `file`; what follows the first dot does not count, so
-    that Forward.C and forward.c.txt are found."""
+    """Which of the names may have been meant by `file`; what follows the first dot does not count,
+    so that Forward.C and forward.c.txt are found."""
     def bare(name):
         return re.sub(r"[^a-z0-9]", "", name.partition(".")[0].lower())
     scored = [(difflib.SequenceMatcher(None, bare(file), bare(name)).ratio(), name)
@@ -219,7 +224,8 @@ class Grading:
             for test in task.tests:
                 verdict = self.verdicts.get(test.name)
                 if verdict is None:
-                    verdict = runner.Verdict("infrastructure", "The grading did not come to this test.")
+                    verdict = runner.Verdict("infrastructure",
+                                             "The grading did not come to this test.")
                 rows.append({
                     "name": test.name, "task": task.number, "title": test.title,
                     "status": verdict.status,
@@ -242,7 +248,8 @@ class Grading:
         if self.alone:
             document["task"] = self.alone
         os.makedirs(os.path.dirname(os.path.abspath(self.options.out)), exist_ok=True)
-        write_atomically(self.options.out, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+        text = json.dumps(document, indent=1, ensure_ascii=False)
+        write_atomically(self.options.out, text + "\n")
 
     # -- what is asked for --
 
@@ -257,11 +264,12 @@ class Grading:
             self.tasks = chosen
             self.alone = chosen[0].number
         if not os.path.isdir(self.impl):
-            raise BadUsage("%s is not a folder: IMPL must name one with the six task files" % self.impl)
+            raise BadUsage("%s is not a folder: IMPL must name one with the six task files"
+                           % self.impl)
         odd = re.search(r"[^\w./+@,=-]", os.path.abspath(self.impl))
         if odd:
-            raise BadUsage("the path %s has %r in it, which make cannot take: copy the folder to a path "
-                           "of plain letters" % (os.path.abspath(self.impl), odd.group()))
+            raise BadUsage("the path %s has %r in it, which make cannot take: copy the folder to a "
+                           "path of plain letters" % (os.path.abspath(self.impl), odd.group()))
 
     # -- the work --
 
@@ -297,9 +305,9 @@ class Grading:
         for task, (problem, warnings) in zip(tasks, ends):
             if problem:
                 failing[task.name] = problem
-            elif warnings.strip():
-                print("The compiler has warnings about %s:\n%s" % (task.file, warnings.strip()[:4000]),
-                      file=sys.stderr, flush=True)
+            elif "warning:" in warnings:
+                print("The compiler has warnings about %s:\n%s"
+                      % (task.file, warnings.strip()[:4000]), file=sys.stderr, flush=True)
         return failing
 
     def give_all(self, tests, failing):
@@ -334,11 +342,13 @@ class Grading:
         for test in tests:
             verdict = self.verdicts[test.name]
             if verdict.status != "passed" and broken:
-                verdict.message += "\nTests of task %s fail too: begin there." % " and ".join(broken)
+                verdict.message += ("\nTests of task %s fail too: begin there."
+                                    % " and ".join(broken))
 
     def run_suite(self, program, tests):
         path = os.path.join(ROOT, program)
-        verdicts, output = runner.run_tests([path], [test.name for test in tests], self.options.limit)
+        names = [test.name for test in tests]
+        verdicts, output = runner.run_tests([path], names, self.options.limit)
         self.verdicts.update(verdicts)
         # What a suite printed, for whoever looks for more than the table says.
         folder = os.path.join(os.path.dirname(os.path.abspath(self.options.out)), "output")
@@ -348,9 +358,13 @@ class Grading:
 
 def stop_on_signals():
     """Makes the signals that end a program end it in order."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
     def stop(number, frame):
+        for other in numbers:
+            signal.signal(other, signal.SIG_IGN) # once is enough: let the end be an orderly one
         raise Stopped(signal.Signals(number).name)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in numbers:
         signal.signal(number, stop)
 
 
@@ -358,7 +372,8 @@ def parse(arguments):
     parser = argparse.ArgumentParser(description="Grade a folder with the six task files.")
     parser.add_argument("--impl", required=True, metavar="DIR", help="the folder")
     parser.add_argument("--task", default="", metavar="N|name", help="only this task")
-    parser.add_argument("--build", default="", metavar="DIR", help="build tree (the Makefile's own)")
+    parser.add_argument("--build", default="", metavar="DIR",
+                        help="build tree (the Makefile's own)")
     parser.add_argument("--out", default=os.path.join(ROOT, "build", "grade", "results.json"),
                         metavar="FILE", help="where the results go")
     parser.add_argument("--limit", type=float, default=90.0, metavar="SECONDS",
@@ -401,7 +416,8 @@ def main(arguments=None):
     except Exception as problem: # whatever it is, there are results, and they say so
         import traceback
         traceback.print_exc()
-        return give_up(grading, 3, "the grader has a fault: %s: %s" % (type(problem).__name__, problem))
+        return give_up(grading, 3, "the grader has a fault: %s: %s"
+                       % (type(problem).__name__, problem))
 
 
 def give_up(grading, status, message):

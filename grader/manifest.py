@@ -1,12 +1,13 @@
 """The manifests tasks/N_name/task.json: what each task is worth and which tests it has.
 
-A manifest holds the task's number, name, title, points, the file that students write, the handout, and
-its tests in order. A test has a name (as the suite's --list prints it), points, a title (one sentence:
-what must hold) and a hint (a question). A test marked "together" runs in the suite `together`, which is
-linked with all six of the student's files; the others run in the suite named after the task.
+A manifest holds the task's number, name, title, points, the file that students write, the handout,
+and its tests in order. A test has a name (as the suite's --list prints it), points, a title (one
+sentence: what must hold) and a hint (a question). A test marked "together" runs in the suite
+`together`, which is linked with all six of the student's files; the others run in the suite named
+after the task.
 
-Interface: load(root) returns the Tasks in order; problems(tasks, root) returns what is wrong with them,
-a line each; BadManifest.
+Interface: load(root) returns the Tasks in order; problems(tasks, root) returns what is wrong with
+them, a line each; BadManifest.
 """
 
 import json
@@ -54,11 +55,13 @@ def is_number(value):
 
 
 # What a manifest's fields are, with the sort of value each must be.
-TASK_FIELDS = {"number": "whole", "name": "text", "title": "text", "points": "number", "file": "text",
-               "handout": "text", "tests": "list"}
+TASK_FIELDS = {"number": "whole", "name": "text", "title": "text", "points": "number",
+               "file": "text", "handout": "text", "tests": "list"}
 TEST_FIELDS = {"name": "text", "points": "number", "title": "text", "hint": "text"}
-SORTS = {"whole": lambda v: isinstance(v, int) and not isinstance(v, bool), "number": is_number,
-         "text": lambda v: isinstance(v, str) and v.strip() != "", "list": lambda v: isinstance(v, list)}
+SORTS = {"whole": lambda v: isinstance(v, int) and not isinstance(v, bool),
+         "number": is_number,
+         "text": lambda v: isinstance(v, str) and v.strip() != "",
+         "list": lambda v: isinstance(v, list)}
 
 
 def take(data, fields, where, optional=()):

@@ -82,9 +82,10 @@ class Report:
 
     @staticmethod
     def same_gap(result, results):
-        """The tests that fail for the same reason as this one, where that reason is the same for many:
-        a part not written yet, a file that does not compile."""
-        if result["status"] == "passed" or not (NOT_YET.search(result["message"]) or result["shared"]):
+        """The tests that fail for the same reason as this one, where that reason is the same for
+        many: a part not written yet, a file that does not compile."""
+        gap = NOT_YET.search(result["message"]) or result["shared"]
+        if result["status"] == "passed" or not gap:
             return [result]
         message = short_message(result["message"])
         return [other for other in results if other["status"] == result["status"]

@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
 """Runs the kit's own tests for `make test`: suites in C, and unittest files in Python.
 
-Every suite gets one line: how many tests, how many failed, how long. A suite with a failure shows all
-that it printed. The last line is `N passed, N failed`, counted in tests. A suite that runs no test, or
-dies, has failed: nothing passes by not being there.
+Every suite gets one line: how many tests, how many failed, how long. A suite with a failure shows
+all that it printed. The last line is `N passed, N failed`, counted in tests. A suite that runs no
+test, or dies, has failed: nothing passes by not being there.
 
 Suites in C share nothing and run two at a time; Python files, which build and grade whole
 implementations, run after them, one by one.
 
-Interface: run_tests.py [--jobs N] [--limit SECONDS] SUITE|FILE.py …; exit status 1 if anything failed.
+Interface: run_tests.py [--build DIR] [--jobs N] [--limit SECONDS] SUITE|FILE.py …; exit
+status 1 if anything failed.
 run_tests.py --unittest FILE.py makes a suite, as runner.py knows it, of a unittest file.
 """
 
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -73,7 +75,7 @@ class Teller(unittest.TestResult):
         if isinstance(test, unittest.TestCase):
             self.note("error", err)
         else:
-            # setUpClass or an import: its tests stay without a verdict, and count as failed for that.
+            # setUpClass: its tests stay without a verdict, and count as failed for that.
             print("".join(traceback.format_exception(*err)), flush=True)
 
     def addSubTest(self, test, subtest, err):
@@ -106,7 +108,8 @@ class Teller(unittest.TestResult):
 
 
 def run_unittest(path, arguments):
-    """--list, --only NAME --only NAME …, or all: a unittest file that speaks the suites' protocol."""
+    """--list, --only NAME --only NAME …, or all: a unittest file that speaks the suites'
+    protocol."""
     folder = os.path.dirname(os.path.abspath(path))
     sys.path.insert(0, folder)
     module = os.path.splitext(os.path.basename(path))[0]
@@ -185,11 +188,20 @@ def main():
                         help="suites in C that run at the same time (2)")
     parser.add_argument("--limit", type=float, default=300.0, metavar="SECONDS",
                         help="how long a test may take, times SHARDLAB_TIME_FACTOR (300)")
+    parser.add_argument("--build", default="build", metavar="DIR",
+                        help="where the kit is built, for the tests in Python (build)")
     parser.add_argument("suites", nargs="*", metavar="SUITE|FILE.py")
     options = parser.parse_args()
     if not options.suites:
         print("run_tests: no suites were given", file=sys.stderr)
         return 1
+
+    os.environ["SHARDLAB_TEST_BUILD"] = os.path.abspath(options.build)
+
+    def stop(number, frame):
+        raise KeyboardInterrupt
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGHUP, stop)
 
     passed = failed = 0
     together = [path for path in options.suites if not path.endswith(".py")]

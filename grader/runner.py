@@ -1,18 +1,18 @@
 """Runs test programs and hears their verdicts; what they run is not trusted.
 
-A suite is a program that knows --list (prints its tests' names) and --only NAME (any number of times; runs
-these alone). Its verdicts come over a pipe, never from stdout or an exit status: the descriptor's number is in
-SHARDLAB_RESULTS_FD, and each line is a JSON object with the nonce of SHARDLAB_NONCE, drawn anew for
-each start:
+A suite is a program that knows --list (prints its tests' names) and --only NAME (any number of
+times; runs these alone). Its verdicts come over a pipe, never from stdout or an exit status: the
+descriptor's number is in SHARDLAB_RESULTS_FD, and each line is a JSON object with the nonce of
+SHARDLAB_NONCE, drawn anew for each start:
     {"nonce": …, "test": name, "status": "passed|failed|timeout|error|skipped", "message": …,
      "seconds": …}
     {"nonce": …, "end": number of verdicts}
-(on one line). A line that is not like this, or has another nonce, counts for nothing. Each start is a
-process group of its own; whoever carries its mark in the environment is killed when it is over, also
-where it left the group.
+(on one line). A line that is not like this, or has another nonce, counts for nothing. Each start is
+a process group of its own; whoever carries its mark in the environment is killed when it is over,
+also where it left the group.
 
-Interface: list_tests(command) -> names; run_tests(command, names, limit) -> ({name: Verdict}, output);
-stop() from another thread ends what runs; Verdict, CannotRun.
+Interface: list_tests(command) -> names; run_tests(command, names, limit) -> ({name: Verdict},
+output); stop() from another thread ends what runs; Verdict, CannotRun.
 """
 
 import json
@@ -34,8 +34,9 @@ STATUSES = ("passed", "failed", "timeout", "error", "skipped")
 # Variables of the user's that would change what a simulated GPU or a program does.
 FOREIGN = ("SIMGPU_", "NCCL_", "CUDA_", "CUBLAS_", "OMP_", "OMPI_", "SLURM_", "MAKE", "MFLAGS",
            "SHARDLAB_RESULTS", "SHARDLAB_NONCE")
-FOREIGN_NAMES = ("LD_PRELOAD", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
-                 "MASTER_PORT", "CMOCKA_MESSAGE_OUTPUT", "CMOCKA_XML_FILE", "CMOCKA_TEST_FILTER")
+FOREIGN_NAMES = ("LD_PRELOAD", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+                 "MASTER_ADDR", "MASTER_PORT", "CMOCKA_MESSAGE_OUTPUT", "CMOCKA_XML_FILE",
+                 "CMOCKA_TEST_FILTER")
 
 
 @dataclass
@@ -106,8 +107,9 @@ def ending(status):
 def list_tests(command, limit=20):
     """The names that `command --list` prints."""
     try:
-        done = subprocess.run(command + ["--list"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, env=clean_environment(),
+        done = subprocess.run(command + ["--list"], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              env=clean_environment(),
                               timeout=limit * time_factor(), start_new_session=True, check=False)
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise CannotRun("%s --list: %s" % (command[-1], problem))
@@ -144,7 +146,8 @@ class Output:
 
 
 class Listener:
-    """Takes the bytes of the results pipe and makes verdicts of the lines that are to be believed."""
+    """Takes the bytes of the results pipe and makes verdicts of the lines that are to be
+    believed."""
 
     def __init__(self, nonce, names):
         self.nonce = nonce
@@ -192,8 +195,8 @@ class Listener:
 
 
 def expendable(pid):
-    """A test that fills the machine's memory is to be killed for it, and nobody else; and it leaves no
-    core file of 80 GiB of simulated memory behind."""
+    """A test that fills the machine's memory is to be killed for it, and nobody else; and it leaves
+    no core file of 80 GiB of simulated memory behind."""
     try:
         with open("/proc/%d/oom_score_adj" % pid, "w", encoding="ascii") as file:
             file.write("1000")
@@ -285,7 +288,8 @@ def start_once(command, names, limit):
 
 
 def listen(process, takers, listener, limit):
-    """Takes what comes until the program has ended (False) or gave no verdict for too long (True)."""
+    """Takes what comes until the program has ended (False) or gave no verdict for too long
+    (True)."""
     heard, deadline = listener.lines, time.monotonic() + limit
     with selectors.DefaultSelector() as selector:
         for descriptor in takers:
@@ -303,7 +307,7 @@ def listen(process, takers, listener, limit):
                 except subprocess.TimeoutExpired:
                     return True
                 continue
-            # A stray child can keep the pipes open: look after the program itself every now and then.
+            # A stray child can keep the pipes open: look after the program itself now and then.
             for key, _ in selector.select(timeout=0.05):
                 if not take(key.fd, takers):
                     selector.unregister(key.fd)
@@ -334,8 +338,9 @@ def drain(takers):
 
 
 def run_tests(command, names, limit=90.0):
-    """Runs the tests, each to a verdict: where the program dies or hangs in one of them, the others run
-    in a fresh one. Returns the verdicts by name, and what the program printed, all starts together."""
+    """Runs the tests, each to a verdict: where the program dies or hangs in one of them, the others
+    run in a fresh one. Returns the verdicts by name, and what the program printed, all starts
+    together."""
     verdicts, outputs = {}, []
     limit *= time_factor()
     left = list(names)
@@ -345,19 +350,20 @@ def run_tests(command, names, limit=90.0):
         if run.forged:
             # Somebody else speaks on the channel, so none of what it said is worth anything.
             for name in left:
-                verdicts[name] = Verdict("error", "The results cannot be believed: %s." % run.forged)
+                verdicts[name] = Verdict("error", "The results cannot be believed: %s."
+                                         % run.forged)
             break
         verdicts.update(run.verdicts)
         missing = [name for name in left if name not in run.verdicts]
         if not missing:
             if not run.complete:
-                verdicts[left[-1]] = Verdict("error", "The test program ended before it was done: %s."
-                                             % run.how)
+                verdicts[left[-1]] = Verdict("error", "The test program ended before it was done: "
+                                             "%s." % run.how)
             break
         culprit = missing[0]
         if run.timed_out:
-            verdicts[culprit] = Verdict("timeout", "No verdict within %g seconds; the test program was "
-                                        "stopped." % limit, limit)
+            verdicts[culprit] = Verdict("timeout", "No verdict within %g seconds; the test program "
+                                        "was stopped." % limit, limit)
         elif run.complete:
             # It is done and never ran some: a fresh start would leave them out again.
             for name in missing:

@@ -1,13 +1,13 @@
 #!/bin/sh
 # setup.sh: sees that the machine has what ShardLab is built with, and installs what is missing.
 #
-# `make deps` runs this before every build, so when all is there it only looks: shell built-ins and file
-# names, no other program. What is missing comes from apt-get on Debian and Ubuntu, as root or by sudo.
-# Where that cannot be, or with NO_INSTALL=1, it says what is missing, what each thing is for and which
-# command installs it, and exits 1.
+# `make deps` runs this before every build, so when all is there it only looks: shell built-ins and
+# file names, no other program. What is missing comes from apt-get on Debian and Ubuntu, as root or
+# by sudo. Where that cannot be, or with NO_INSTALL=1, it says what is missing, what each thing is
+# for and which command installs it, and exits 1.
 #
-# Interface: setup.sh (no arguments). Reads NO_INSTALL, CC, PYTHON, BLAS (dnnl or openblas: only that
-# one will do) and SETUP_INCLUDE_DIRS (where headers are looked for; for a machine with odd places).
+# Interface: setup.sh (no arguments). Reads NO_INSTALL, CC, PYTHON, BLAS (dnnl or openblas: only
+# that one will do) and SETUP_INCLUDE_DIRS (where headers are looked for).
 
 set -u
 
@@ -21,7 +21,7 @@ purpose() {
     python3)        echo "runs the grader (3.9 or later, standard library only)" ;;
     libcmocka-dev)  echo "the unit test library of the test suites" ;;
     libdnnl-dev)    echo "oneDNN: fast matrix products for the simulated GPUs" ;;
-    libopenblas-dev) echo "OpenBLAS: matrix products for the simulated GPUs where there is no oneDNN" ;;
+    libopenblas-dev) echo "OpenBLAS: the matrix products where there is no oneDNN" ;;
     libdw-dev)      echo "names the file and line of a call in simgpu's reports" ;;
     esac
 }
@@ -126,7 +126,7 @@ updated=no
 update_lists() {
     [ "$updated" = no ] || return 0
     updated=yes
-    apt update || echo "setup: apt-get update had trouble; going on with the lists that are there" >&2
+    apt update || echo "setup: apt-get update had trouble; going on with the old lists" >&2
 }
 
 look

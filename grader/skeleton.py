@@ -3,8 +3,8 @@
 
 The reference is the source of truth. What a student is to write stands in it as a region:
 
-    //[3.2] What belongs here, in words. In the reference the same words explain the solution; further
-    //  lines begin with two spaces.
+    //[3.2] What belongs here, in words. In the reference the same words explain the solution;
+    //  further lines begin with two spaces.
     //? A hint, as a question (any number of these lines, behind the text)
     //[skeleton] int n = 0;
     the solution, on as many lines as it takes
@@ -18,10 +18,10 @@ and becomes in the skeleton
     int n = 0;
     NOT_YET("3.2");
 
-at the region's indentation. A `//[skeleton] code` line, of which there are usually none, is code that
-stands in the skeleton instead of the solution. A variable that only the solution needs belongs inside
-the region, or the skeleton compiles with a warning. Everything outside regions is copied as it is, and
-behind the comment that opens the file come two lines that say which task it is.
+at the region's indentation. A `//[skeleton] code` line, of which there are usually none, is code
+that stands in the skeleton instead of the solution. A variable that only the solution needs belongs
+inside the region, or the skeleton compiles with a warning. Everything outside regions is copied as
+it is, and behind the comment that opens the file come two lines that say which task it is.
 
 Interface: skeleton.py write | check [--reference DIR] [--skeleton DIR]; generate() for tests.
 """
@@ -74,8 +74,8 @@ class Region:
 
 
 def comment(indent, text):
-    """Lines of text as // comments. A line too long hands its last words on to the next one, so that
-    the rest stays wrapped as the author wrapped it."""
+    """Lines of text as // comments. A line too long hands its last words on to the next one, so
+    that the rest stays wrapped as the author wrapped it."""
     lines = []
     room = WIDTH - len(indent) - len("// ")
     left_over = ""
@@ -97,8 +97,8 @@ def comment(indent, text):
 
 
 def generate(source, shown_name, number):
-    """The skeleton's text for a reference's. `shown_name` is what messages call the reference; regions
-    must be numbered `number`.1, `number`.2 …, in order. Raises Malformed."""
+    """The skeleton's text for a reference's. `shown_name` is what messages call the reference;
+    regions must be numbered `number`.1, `number`.2 …, in order. Raises Malformed."""
 
     def wrong(line, what):
         raise Malformed("%s:%d: %s" % (shown_name, line, what))
@@ -126,7 +126,8 @@ def generate(source, shown_name, number):
             if region is None:
                 wrong(at, "the end of region %s, but no region is open" % end.group(1))
             if end.group(1) != region.name:
-                wrong(at, "the end of region %s, but region %s is open" % (end.group(1), region.name))
+                wrong(at, "the end of region %s, but region %s is open"
+                      % (end.group(1), region.name))
             if region.solution == 0:
                 wrong(region.line, "region %s holds no solution" % region.name)
             out += region.lines()
@@ -159,14 +160,16 @@ def generate(source, shown_name, number):
 def with_note(lines, shown_name, number):
     """Puts the two lines about the task behind the comment that opens the file."""
     if not lines or not lines[0].startswith("/*"):
-        raise Malformed("%s:1: the file does not open with a comment that says what it is" % shown_name)
+        raise Malformed("%s:1: the file does not open with a comment that says what it is"
+                        % shown_name)
     close = next((i for i, line in enumerate(lines) if "*/" in line), None)
     if close is None:
         raise Malformed("%s:1: the comment that opens the file has no end" % shown_name)
     name = dict(TASKS)[number]
     note = ["// Task %d of %d: write what the places marked TODO ask for. The handout is" %
             (number, len(TASKS)),
-            "// handouts/%d_%s.md; `make grade TASK=%d` says how far you are." % (number, name, number)]
+            "// handouts/%d_%s.md; `make grade TASK=%d` says how far you are."
+            % (number, name, number)]
     return lines[:close + 1] + note + lines[close + 1:]
 
 
@@ -192,8 +195,8 @@ def write_atomically(path, text):
 
 
 def holds_work(old, new):
-    """Whether somebody may have written a solution into `old`: a place that `new` leaves to be written
-    is no longer marked in it."""
+    """Whether somebody may have written a solution into `old`: a place that `new` leaves to be
+    written is no longer marked in it."""
     marks = re.compile(r'NOT_YET\("(\d+\.\d+)"\)')
     return not set(marks.findall(new)) <= set(marks.findall(old))
 

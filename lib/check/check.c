@@ -1,7 +1,7 @@
 /* Errors, told as they travel. Every macro of check.h that meets a failure comes here to print one
  * line, so that an error prints its own stack, innermost line first:
  *
- *   [rank 1] reference/forward.c:88: cudaMallocAsync(&p, bytes, s): out of memory (cudaErrorMemoryAllocation)
+ *   [rank 1] reference/forward.c:88: cudaEventCreate(&e): out of memory (cudaErrorMemoryAllocation)
  *   [rank 1] reference/forward.c:140: fsdp_unshard(unit)
  *
  * Interface: check_fail, check_cuda, check_nccl and check_cublas print where an error begins;

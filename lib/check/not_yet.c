@@ -20,8 +20,8 @@ _Noreturn void fsdp_not_yet(const char *part, const char *file, int line, const 
 {
     char text[512];
 
-    snprintf(text, sizeof text, "%s:%d: part %s of %s is not written yet (NOT_YET)", file, line, part,
-             function);
+    snprintf(text, sizeof text, "%s:%d: part %s of %s is not written yet (NOT_YET)", file, line,
+             part, function);
     if (not_yet_hook) not_yet_hook(text);
     fflush(stdout);
     fprintf(stderr, "%s\n", text);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "kernels.h"
+#include "rows.h"
 #include "simgpu.h"
 #include "vector_math.h"
 
@@ -36,7 +37,7 @@ static float log_sum_exp(const float *x, size_t n, float max)
         size_t count = n - first < BLOCK ? n - first : BLOCK;
 #pragma omp simd
         for (size_t i = 0; i < count; i++) part[i] = vm_exp(x[first + i] - max);
-        sum += vm_sum(part, count);
+        sum += row_sum(part, count);
     }
     return logf(sum);
 }
@@ -60,7 +61,7 @@ cudaError_t kernel_cross_entropy(float *losses, float *dlogits, const float *log
     if (simgpu_ready(&op) && targets_fit(&op, target, rows, vocab)) {
         for (size_t r = 0; r < R; r++) {
             const float *x = from + r * V;
-            float max = vm_max(x, V), log_sum = log_sum_exp(x, V, max);
+            float max = row_max(x, V), log_sum = log_sum_exp(x, V, max);
             loss[r] = log_sum - (x[target[r]] - max);
             if (to == NULL) continue;
             float *dx = to + r * V;

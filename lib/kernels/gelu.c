@@ -6,6 +6,8 @@
  *
  * Interface: kernel_gelu_forward, kernel_gelu_backward.
  */
+#include <math.h>
+
 #include "kernels.h"
 #include "simgpu.h"
 #include "vector_math.h"
@@ -39,10 +41,12 @@ cudaError_t kernel_gelu_backward(float *din, const float *dout, const float *in,
 #pragma omp simd
         for (size_t i = 0; i < n; i++) {
             float square = x[i] * x[i];
-            float s = vm_sigmoid(TWO_ROOT * (x[i] + CUBE * square * x[i]));
-            // The sigmoid's slope is s·(1-s), and 2u has the slope below.
-            float slope = TWO_ROOT * (1.0f + 3.0f * CUBE * square);
-            dx[i] = dy[i] * (s + x[i] * (s * (1.0f - s)) * slope);
+            float twice_u = TWO_ROOT * (x[i] + CUBE * square * x[i]);
+            // The sigmoid s and its slope s·(1-s) from e^-|2u|, so that no 1 - s loses digits.
+            float e = vm_exp(-fabsf(twice_u)), q = 1.0f / (1.0f + e);
+            float s = twice_u < 0.0f ? e * q : q;
+            float slope = TWO_ROOT * (1.0f + 3.0f * CUBE * square); // of 2u
+            dx[i] = dy[i] * (s + x[i] * (e * q * q) * slope);
         }
     }
     return simgpu_end(&op);

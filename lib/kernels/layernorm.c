@@ -1,16 +1,16 @@
 /* layernorm.c: layer normalisation (Ba, Kiros & Hinton 2016) over the columns of each row.
  *
  * With x̂ = (x - mean)·rstd, forward is y = x̂·weight + bias. Backward, with g = dy·weight:
- * dx = rstd·(g - mean(g) - x̂·mean(g·x̂)), because mean and rstd themselves depend on every x of the
- * row.
+ * dx = rstd·(g - mean(g) - x̂·mean(g·x̂)), because mean and rstd themselves depend on
+ * every x of the row.
  *
  * Interface: kernel_layernorm_forward, kernel_layernorm_backward.
  */
 #include <math.h>
 
 #include "kernels.h"
+#include "rows.h"
 #include "simgpu.h"
-#include "vector_math.h"
 
 static const float EPS = 1e-5f;
 
@@ -18,10 +18,10 @@ static const float EPS = 1e-5f;
 static void normalise_row(float *restrict y, float *mean, float *rstd, const float *restrict x,
                           const float *restrict weight, const float *restrict bias, size_t C)
 {
-    float m = vm_sum(x, C) / (float)C;
+    float m = row_sum(x, C) / (float)C;
 #pragma omp simd
     for (size_t c = 0; c < C; c++) y[c] = x[c] - m;
-    float r = 1.0f / sqrtf(vm_dot(y, y, C) / (float)C + EPS);
+    float r = 1.0f / sqrtf(row_dot(y, y, C) / (float)C + EPS);
 #pragma omp simd
     for (size_t c = 0; c < C; c++) y[c] = y[c] * r * weight[c] + bias[c];
     *mean = m;
@@ -58,19 +58,21 @@ static void backward_row(float *restrict dx, float *restrict dweight, float *res
     }
     // mean(g·x̂) = rstd·(Σ g·x - mean·Σ g)/C would cancel where the mean is large; so x̂ is made
     // again.
-    VmLanes products = {0};
+    RowLanes products = {0};
     size_t c = 0;
-    for (; c + VM_LANES <= C; c += VM_LANES) {
-        VmLanes g, values;
+    for (; c + ROW_LANES <= C; c += ROW_LANES) {
+        RowLanes g, values;
         memcpy(&g, dx + c, sizeof g);
         memcpy(&values, x + c, sizeof values);
         products += g * ((values - mean) * rstd);
     }
     if (c < C) {
-        VmLanes g = vm_load_tail(dx + c, C - c), values = vm_load_tail(x + c, C - c);
+        RowLanes g, values;
+        row_load_tail(&g, dx + c, C - c);
+        row_load_tail(&values, x + c, C - c);
         products += g * ((values - mean) * rstd);
     }
-    float mean_g = vm_sum(dx, C) / (float)C, mean_gx = vm_add_lanes(&products) / (float)C;
+    float mean_g = row_sum(dx, C) / (float)C, mean_gx = row_add_lanes(&products) / (float)C;
 #pragma omp simd
     for (size_t i = 0; i < C; i++) dx[i] = rstd * (dx[i] - mean_g - (x[i] - mean) * rstd * mean_gx);
 }

@@ -8,18 +8,19 @@
 #include <string.h>
 
 #include "kernels.h"
+#include "rows.h"
 #include "simgpu.h"
 #include "vector_math.h"
 
 // x (n) becomes softmax(scale·x). The maximum is taken off first, so that no exponential overflows.
 static void softmax_row(float *x, size_t n, float scale)
 {
-    float max = vm_max(x, n);
+    float max = row_max(x, n);
     if (scale < 0.0f) // then the largest product comes from the smallest number
         for (size_t i = 0; i < n; i++) max = x[i] < max ? x[i] : max;
 #pragma omp simd
     for (size_t i = 0; i < n; i++) x[i] = vm_exp(scale * (x[i] - max));
-    float factor = 1.0f / vm_sum(x, n);
+    float factor = 1.0f / row_sum(x, n);
 #pragma omp simd
     for (size_t i = 0; i < n; i++) x[i] *= factor;
 }
@@ -53,7 +54,7 @@ cudaError_t kernel_causal_softmax_backward(float *datt, const float *att, int n,
             float *restrict d = grad + r * width;
             const float *restrict p = prob + r * width;
             size_t seen = r % width + 1;
-            float dot = vm_dot(d, p, seen);
+            float dot = row_dot(d, p, seen);
 #pragma omp simd
             for (size_t i = 0; i < seen; i++) d[i] = scale * p[i] * (d[i] - dot);
             memset(d + seen, 0, (width - seen) * sizeof *d);

@@ -1,17 +1,13 @@
-/* vector_math.h: exponentials that the compiler can vectorise, and sums in an order that is fixed.
+/* vector_math.h: exponentials that the compiler can vectorise.
  *
  * The C library's expf is a call, and a loop with a call in it is not vectorised. vm_exp is a few
- * multiplications and additions instead. Sums run over 16 lanes that are added up in a fixed order
- * at the end, so that the result depends neither on the address of the data nor on how wide this
- * machine's vectors are.
+ * multiplications and additions instead.
  *
- * Interface: vm_exp, vm_sigmoid for one element inside a loop under `#pragma omp simd`; vm_sum,
- * vm_dot for a whole row; vm_max.
+ * Interface: vm_exp, vm_sigmoid, for one element inside a loop under `#pragma omp simd`.
  */
 #ifndef SHARDLAB_VECTOR_MATH_H
 #define SHARDLAB_VECTOR_MATH_H
 
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -59,67 +55,6 @@ static inline float vm_exp(float x)
 static inline float vm_sigmoid(float x)
 {
     return 1.0f / (1.0f + vm_exp(-x));
-}
-
-#define VM_LANES 16
-typedef float VmLanes __attribute__((vector_size(VM_LANES * sizeof(float))));
-
-// Adds the lanes up in pairs: 0 and 8, 1 and 9 …, then 0 and 4 …
-static inline float vm_add_lanes(const VmLanes *lanes)
-{
-    float x[VM_LANES];
-    memcpy(x, lanes, sizeof x);
-    for (int half = VM_LANES / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++) x[i] += x[i + half];
-    return x[0];
-}
-
-// The last n < VM_LANES numbers at x, with zeros behind.
-static inline VmLanes vm_load_tail(const float *x, size_t n)
-{
-    float lanes[VM_LANES] = {0};
-    for (size_t i = 0; i < n; i++) lanes[i] = x[i];
-    VmLanes all;
-    memcpy(&all, lanes, sizeof all);
-    return all;
-}
-
-// Σ x[i]
-static inline float vm_sum(const float *x, size_t n)
-{
-    VmLanes sum = {0};
-    size_t i = 0;
-    for (; i + VM_LANES <= n; i += VM_LANES) {
-        VmLanes part;
-        memcpy(&part, x + i, sizeof part);
-        sum += part;
-    }
-    if (i < n) sum += vm_load_tail(x + i, n - i);
-    return vm_add_lanes(&sum);
-}
-
-// Σ a[i]·b[i]
-static inline float vm_dot(const float *a, const float *b, size_t n)
-{
-    VmLanes sum = {0};
-    size_t i = 0;
-    for (; i + VM_LANES <= n; i += VM_LANES) {
-        VmLanes x, y;
-        memcpy(&x, a + i, sizeof x);
-        memcpy(&y, b + i, sizeof y);
-        sum += x * y;
-    }
-    if (i < n) sum += vm_load_tail(a + i, n - i) * vm_load_tail(b + i, n - i);
-    return vm_add_lanes(&sum);
-}
-
-// The largest of x[0..n), n >= 1.
-static inline float vm_max(const float *x, size_t n)
-{
-    float max = x[0];
-#pragma omp simd reduction(max : max)
-    for (size_t i = 1; i < n; i++) max = x[i] > max ? x[i] : max;
-    return max;
 }
 
 #endif

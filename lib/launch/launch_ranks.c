@@ -1,5 +1,6 @@
-/* Ranks as forked processes, for tests. The parent waits for all of them, never longer than the limit,
- * and leaves no process behind; a rank that crashes or never ends is a value in ends[], not a hang.
+/* Ranks as forked processes, for tests. The parent waits for all of them, never longer than the
+ * limit, and leaves no process behind; a rank that crashes or never ends is a value in ends[], not
+ * a hang.
  *
  * Interface: launch_ranks.
  */
@@ -12,8 +13,8 @@
 #include "meeting.h"
 #include "watch.h"
 
-// The others get this many seconds when one rank has ended badly: simgpu tells them at once that they
-// wait in vain, and what they then say is worth having.
+// The others get this many seconds when one rank has ended badly: simgpu tells them at once that
+// they wait in vain, and what they then say is worth having.
 #define GRACE 2.0
 
 // The child: never returns.
@@ -50,8 +51,8 @@ static Status fork_ranks(int size, Meeting *meeting, RankFn fn, void *arg, RankE
 
     fflush(NULL); // or every rank would print what is still in the buffers once more
     for (int i = 0; i < size; i++) {
-        World world = {.rank = i, .size = size, .local_rank = i, .local_size = size,
-                       .meeting = meeting};
+        World world = {
+            .rank = i, .size = size, .local_rank = i, .local_size = size, .meeting = meeting};
         pid_t pid = fork();
         if (pid == 0) be_rank(&world, fn, arg, parent);
         if (pid < 0) {
@@ -72,12 +73,18 @@ Status launch_ranks(int size, double limit, RankFn fn, void *arg, RankEnd *ends)
     if (!fn || !ends) return fail(ERR_ARGUMENT, "launch_ranks without a function or without ends");
 
     Meeting *meeting = meeting_open(size);
-    if (!meeting) return fail(ERR_MEMORY, "no shared memory for %d ranks: %s", size, strerror(errno));
+    if (!meeting)
+        return fail(ERR_MEMORY, "no shared memory for %d ranks: %s", size, strerror(errno));
 
     Status status = fork_ranks(size, meeting, fn, arg, ends);
     if (status == OK) {
-        Watch watch = {.size = size, .ends = ends, .limit = limit, .grace = GRACE, .signals = -1,
-                       .ended = ended_badly, .arg = meeting};
+        Watch watch = {.size = size,
+                       .ends = ends,
+                       .limit = limit,
+                       .grace = GRACE,
+                       .signals = -1,
+                       .ended = ended_badly,
+                       .arg = meeting};
         status = watch_ranks(&watch);
     }
     meeting_close(meeting, size);

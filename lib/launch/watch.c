@@ -1,9 +1,9 @@
-/* Waiting for ranks. Every rank is the leader of a process group, so that what it started ends with it.
- * The wait is one poll() on a pidfd for each rank with the time left as its time-out: nothing is
- * polled in a loop, and no signal handler is needed.
+/* Waiting for ranks. Every rank is the leader of a process group, so that what it started ends with
+ * it. The wait is one poll() on a pidfd for each rank with the time left as its time-out: nothing
+ * is polled in a loop, and no signal handler is needed.
  *
- * A rank that must go first gets SIGTERM, which the test harness answers with the place it was at, and
- * STUBBORN seconds later SIGKILL.
+ * A rank that must go first gets SIGTERM, which the test harness answers with the place it was at,
+ * and STUBBORN seconds later SIGKILL.
  *
  * Interface: watch_join in the child; watch_ranks, watch_abandon in the parent.
  */
@@ -58,7 +58,8 @@ void watch_join(pid_t parent)
     if (getppid() != parent) _exit(1);
 }
 
-// To the rank's whole group. The leader has not been waited for yet, so the number is still its own.
+// To the rank's whole group. The leader has not been waited for yet, so the number is still its
+// own.
 static void signal_group(const RankEnd *end, int signal)
 {
     if (kill(-end->pid, signal) != 0) kill(end->pid, signal);
@@ -138,7 +139,8 @@ static Status open_pidfds(const Watch *watch, struct pollfd *fds)
         if (fd < 0) {
             int error = errno;
             while (--i >= 0) close(fds[i].fd);
-            return fail(ERR_IO, "cannot watch the ranks: pidfd_open: %s (Linux 5.3 or later is needed)",
+            return fail(ERR_IO,
+                        "cannot watch the ranks: pidfd_open: %s (Linux 5.3 or later is needed)",
                         strerror(error));
         }
         fds[i] = (struct pollfd){.fd = fd, .events = POLLIN};

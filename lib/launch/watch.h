@@ -1,5 +1,5 @@
-/* watch.h: what launch_ranks and the launcher program share: starting a rank's process so that it can
- * be ended as a whole, and waiting for all of them against a limit.
+/* watch.h: what launch_ranks and the launcher program share: starting a rank's process so that it
+ * can be ended as a whole, and waiting for all of them against a limit.
  */
 #ifndef SHARDLAB_WATCH_H
 #define SHARDLAB_WATCH_H
@@ -10,11 +10,11 @@
 
 typedef struct Watch {
     int size;
-    RankEnd *ends;  // (size) pid filled in; how and code are filled in as ranks end
-    double limit;   // seconds; 0: none
-    double grace;   // seconds that the others get when a rank has ended badly
-    int signals;    // a signalfd whose signals go on to the ranks; -1: none
-    int first_bad;  // out: the rank that ended badly first; -1: none did
+    RankEnd *ends; // (size) pid filled in; how and code are filled in as ranks end
+    double limit;  // seconds; 0: none
+    double grace;  // seconds that the others get when a rank has ended badly
+    int signals;   // a signalfd whose signals go on to the ranks; -1: none
+    int first_bad; // out: the rank that ended badly first; -1: none did
     // Looks at a rank that has ended; may correct how and code; returns whether it ended badly.
     bool (*ended)(int rank, RankEnd *end, void *arg);
     void *arg;

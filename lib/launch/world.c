@@ -1,7 +1,8 @@
-/* A rank's place in the world. Every launcher tells it in environment variables of its own; they are
- * one table here, and the first launcher that left its mark is taken at its word.
+/* A rank's place in the world. Every launcher tells it in environment variables of its own; they
+ * are one table here, and the first launcher that left its mark is taken at its word.
  *
- * Interface: world_from_env reads the place; world_connect takes the device and makes the communicator.
+ * Interface: world_from_env reads the place; world_connect takes the device and makes the
+ * communicator.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -25,9 +26,9 @@ typedef struct Launcher {
     bool size_alone; // the size is set elsewhere too, so that it alone says nothing
 } Launcher;
 
-// torchrun: docs.pytorch.org/docs/stable/elastic/run.html; Open MPI: its FAQ on running jobs; Slurm:
-// the "OUTPUT ENVIRONMENT VARIABLES" of srun(1). A shell inside a Slurm allocation has SLURM_NTASKS and
-// no SLURM_PROCID: a program started there by hand is on its own.
+// torchrun: docs.pytorch.org/docs/stable/elastic/run.html; Open MPI: its FAQ on running jobs;
+// Slurm: the "OUTPUT ENVIRONMENT VARIABLES" of srun(1). A shell inside a Slurm allocation has
+// SLURM_NTASKS and no SLURM_PROCID: a program started there by hand is on its own.
 static const Launcher launchers[] = {
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", false},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -52,14 +53,16 @@ static Status read_number(const Launcher *launcher, const char *name, int *value
 {
     const char *text = getenv(name);
 
-    if (!text) return fail(ERR_ARGUMENT, "%s is not set, but other variables of %s are", name,
-                           launcher->name);
+    if (!text)
+        return fail(ERR_ARGUMENT, "%s is not set, but other variables of %s are", name,
+                    launcher->name);
     return parse_number(name, text, value);
 }
 
 // Ranks on this host, where the launcher does not say: Slurm leaves its variable out without
-// --ntasks-per-node, and then SLURM_STEP_TASKS_PER_NODE or SLURM_TASKS_PER_NODE has "4(x2),3". Only the
-// plain forms "4" and "4(x2)" say the same for every host; else the local rank is all that is known.
+// --ntasks-per-node, and then SLURM_STEP_TASKS_PER_NODE or SLURM_TASKS_PER_NODE has "4(x2),3". Only
+// the plain forms "4" and "4(x2)" say the same for every host; else the local rank is all that is
+// known.
 static Status guess_local_size(const Launcher *launcher, const World *world, int *size)
 {
     *size = world->local_rank + 1;
@@ -89,7 +92,8 @@ static Status check_world(const Launcher *launcher, const World *world)
         return fail(ERR_ARGUMENT, "%s is %d: a host has at least 1 rank", launcher->local_size,
                     world->local_size);
     if (world->local_rank >= world->local_size)
-        return fail(ERR_ARGUMENT, "%s is %d, but the host has %d ranks (%s): local ranks are 0 to %d",
+        return fail(ERR_ARGUMENT,
+                    "%s is %d, but the host has %d ranks (%s): local ranks are 0 to %d",
                     launcher->local_rank, world->local_rank, world->local_size,
                     launcher->local_size, world->local_size - 1);
     if (world->local_size > world->size)
@@ -155,14 +159,15 @@ static Status set_comm_id(void)
 
     if (getenv("NCCL_COMM_ID")) return OK;
     if (!host || !port_text)
-        return fail(ERR_ARGUMENT, "the ranks cannot find each other: set NCCL_COMM_ID to host:port of "
-                                  "rank 0, or MASTER_ADDR and MASTER_PORT");
+        return fail(ERR_ARGUMENT,
+                    "the ranks cannot find each other: set NCCL_COMM_ID to host:port of "
+                    "rank 0, or MASTER_ADDR and MASTER_PORT");
     PASS_ON(parse_number("MASTER_PORT", port_text, &port));
     if (port < 1 || port > 65534)
         return fail(ERR_ARGUMENT, "MASTER_PORT is %d: must be 1 to 65534", port);
     if (strlen(host) == 0 || strlen(host) > 255)
-        return fail(ERR_ARGUMENT, "MASTER_ADDR is \"%s\": must be the name or address of rank 0's host",
-                    host);
+        return fail(ERR_ARGUMENT,
+                    "MASTER_ADDR is \"%s\": must be the name or address of rank 0's host", host);
     // An IPv6 address has colons of its own, and NCCL wants it in brackets.
     snprintf(address, sizeof address, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port + 1);
     setenv("NCCL_COMM_ID", address, 1);
@@ -189,7 +194,8 @@ Status world_connect(const World *world, ncclComm_t *comm)
 {
     ncclUniqueId id;
 
-    if (!world || !comm) return fail(ERR_ARGUMENT, "world_connect without a world or without a comm");
+    if (!world || !comm)
+        return fail(ERR_ARGUMENT, "world_connect without a world or without a comm");
     check_set_rank(world->rank);
     PASS_ON(take_device(world));
     PASS_ON(find_id(world, &id));

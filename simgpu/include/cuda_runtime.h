@@ -10,36 +10,35 @@
 #include <cuda_runtime_api.h>
 
 #ifdef __cplusplus
-template <class T> static inline cudaError_t cudaMalloc(T **devPtr, size_t size)
+// Inlined and artificial: the call site is the program's line, not the one here.
+#define SIMGPU_TYPED template <class T> __attribute__((always_inline, artificial)) static inline
+
+SIMGPU_TYPED cudaError_t cudaMalloc(T **devPtr, size_t size)
 {
     return ::cudaMalloc((void **)(void *)devPtr, size);
 }
-template <class T>
-static inline cudaError_t cudaMallocHost(T **ptr, size_t size, unsigned int flags = 0)
+SIMGPU_TYPED cudaError_t cudaMallocHost(T **ptr, size_t size, unsigned int flags = 0)
 {
     return ::cudaHostAlloc((void **)(void *)ptr, size, flags);
 }
-template <class T>
-static inline cudaError_t cudaHostAlloc(T **ptr, size_t size, unsigned int flags)
+SIMGPU_TYPED cudaError_t cudaHostAlloc(T **ptr, size_t size, unsigned int flags)
 {
     return ::cudaHostAlloc((void **)(void *)ptr, size, flags);
 }
-template <class T>
-static inline cudaError_t cudaMallocAsync(T **ptr, size_t size, cudaStream_t stream)
+SIMGPU_TYPED cudaError_t cudaMallocAsync(T **ptr, size_t size, cudaStream_t stream)
 {
     return ::cudaMallocAsync((void **)(void *)ptr, size, stream);
 }
-template <class T>
-static inline cudaError_t cudaMallocAsync(T **ptr, size_t size, cudaMemPool_t memPool,
-                                          cudaStream_t stream)
+SIMGPU_TYPED cudaError_t cudaMallocAsync(T **ptr, size_t size, cudaMemPool_t memPool,
+                                         cudaStream_t stream)
 {
     return ::cudaMallocFromPoolAsync((void **)(void *)ptr, size, memPool, stream);
 }
-template <class T>
-static inline cudaError_t cudaMallocFromPoolAsync(T **ptr, size_t size, cudaMemPool_t memPool,
-                                                  cudaStream_t stream)
+SIMGPU_TYPED cudaError_t cudaMallocFromPoolAsync(T **ptr, size_t size, cudaMemPool_t memPool,
+                                                 cudaStream_t stream)
 {
     return ::cudaMallocFromPoolAsync((void **)(void *)ptr, size, memPool, stream);
 }
+#undef SIMGPU_TYPED
 #endif
 #endif

@@ -40,7 +40,6 @@ enum cudaError {
     cudaErrorMixedDeviceExecution = 28,
     cudaErrorNotYetImplemented = 31,
     cudaErrorMemoryValueTooLarge = 32,
-    cudaErrorStubLibrary = 34,
     cudaErrorInsufficientDriver = 35,
     cudaErrorCallRequiresNewerDriver = 36,
     cudaErrorDevicesUnavailable = 46,

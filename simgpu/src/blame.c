@@ -136,8 +136,23 @@ static void explain_difference(int rank_a, const Print *a, int rank_b, const Pri
                rank_a, a->root, rank_b, b->root);
 }
 
+// A report that names every rank's call is worth a moment: those who are on their way ring.
+static void await_arrivals(ncclComm_t comm, uint64_t seq)
+{
+    for (int naps = 0; naps < 2 * comm->size; naps++) {
+        uint32_t ticket = sim_ticket();
+        int arrived = 0;
+        for (int r = 0; r < comm->size; r++)
+            arrived += atomic_load(&comm->page->member[r].arrived) >= seq
+                       || atomic_load(&comm->page->member[r].gone) != GONE_NOT;
+        if (arrived == comm->size) return;
+        sim_nap(ticket, 20);
+    }
+}
+
 void sim_blame_disagreement(ncclComm_t comm, uint64_t seq)
 {
+    await_arrivals(comm, seq);
     char text[REPORT] = "", line[LINE], title[LINE];
     const Page *page = comm->page;
     const Member *reference = NULL, *other = NULL;

@@ -242,6 +242,7 @@ int sim_thread(void);    // the calling thread's bell
 uint32_t sim_ticket(void);
 // Sleeps until the bell rings, unless it has since `ticket`. refs say for what; a circle is fatal.
 void sim_sleep(uint32_t ticket, const WaitRef *refs, int n_refs, bool all_refs);
+void sim_nap(uint32_t ticket, int milliseconds); // the same, for a while at most
 void sim_ring(Desk *desk, int thread);
 void sim_ring_own(void); // every thread of this process
 void sim_wait_forked(void);

@@ -39,7 +39,6 @@ static const struct {
     ENTRY(cudaErrorMixedDeviceExecution, "mixed device execution"),
     ENTRY(cudaErrorNotYetImplemented, "not yet implemented"),
     ENTRY(cudaErrorMemoryValueTooLarge, "memory value too large"),
-    ENTRY(cudaErrorStubLibrary, "CUDA driver is a stub library"),
     ENTRY(cudaErrorInsufficientDriver,
           "CUDA driver version is insufficient for CUDA runtime version"),
     ENTRY(cudaErrorCallRequiresNewerDriver, "call requires newer driver"),

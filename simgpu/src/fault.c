@@ -7,17 +7,21 @@
  * Interface: sim_fault_install, sim_fault_thread.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <execinfo.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include "internal.h"
 
-#define STACK_BYTES ((size_t)512 << 10) // reading debug information takes some
+#define STACK_BYTES ((size_t)512 << 10)  // reading debug information takes some
+#define STACK_ENOUGH ((size_t)128 << 10) // a sanitizer sets up less
 #define FRAMES 64
+#define SEARCH_SECONDS 10
 
 static struct sigaction previous;
 
@@ -43,15 +47,25 @@ static const char *fault_verb(const ucontext_t *context)
 #endif
 }
 
-// The innermost place that has a line: a fault inside memcpy is shown where memcpy was called.
+// Code of the program or of a library of its own, and not of the system.
+static bool is_program(const void *address)
+{
+    Dl_info info;
+    if (!dladdr(address, &info) || !info.dli_fname) return false;
+    return strncmp(info.dli_fname, "/lib", 4) != 0 && strncmp(info.dli_fname, "/usr/lib", 8) != 0;
+}
+
+// The innermost place in the program: a fault inside memcpy is shown where memcpy was called.
 static void fault_place(const void *at, char *text, size_t size)
 {
     void *frames[FRAMES];
     int n = backtrace(frames, FRAMES), i = 0;
     while (i < n && frames[i] != at) i++;
-    gpulog_where((const char *)at + 1, text, size);
-    while (!strstr(text, ".c:") && !strstr(text, ".cc:") && !strstr(text, ".cpp:") && ++i < n)
-        gpulog_where(frames[i], text, size);
+    if (!is_program(at))
+        while (++i < n && !is_program(frames[i])) continue;
+    // A frame is a return address, looked up a byte before; the instruction that faulted is not.
+    bool elsewhere = i < n && frames[i] != at;
+    gpulog_where(elsewhere ? frames[i] : (const char *)at + 1, text, size);
 }
 
 static void pass_on(int number, siginfo_t *info, void *context)
@@ -67,6 +81,27 @@ static void pass_on(int number, siginfo_t *info, void *context)
     }
 }
 
+// A fault can come in the middle of malloc or of a lock that the search for lines needs. Then the
+// process says less, but does not hang.
+static void on_stuck(int number)
+{
+    static const char text[] =
+        "simgpu: host code touches device memory; the search for the place in "
+        "the program got stuck. A debugger shows it.\n";
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) _exit(SIMGPU_FATAL_EXIT);
+    _exit(SIMGPU_FATAL_EXIT);
+}
+
+static void limit_search(void)
+{
+    sigset_t alarm_only;
+    sigemptyset(&alarm_only);
+    sigaddset(&alarm_only, SIGALRM);
+    signal(SIGALRM, on_stuck);
+    pthread_sigmask(SIG_UNBLOCK, &alarm_only, NULL);
+    alarm(SEARCH_SECONDS);
+}
+
 static void on_fault(int number, siginfo_t *info, void *context)
 {
     size_t offset;
@@ -75,15 +110,17 @@ static void on_fault(int number, siginfo_t *info, void *context)
         pass_on(number, info, context);
         return;
     }
+    limit_search();
     char what[1024], where[256];
     sim_describe(device, offset, what, sizeof what);
     fault_place(fault_address(context), where, sizeof where);
-    sim_fatal("host code touches device memory",
-              "%s\n%s %p, an address of device %d:\n%s.\n"
-              "On a machine with a GPU this is a segmentation fault. Copy the data with "
-              "cudaMemcpy; in a\n"
-              "kernel of your own, use the pointer that simgpu_read, _write or _update returns.",
-              where, fault_verb(context), info->si_addr, device->index, what);
+    sim_fatal(
+        "host code touches device memory",
+        "%s\n%s %p, an address of device %d:\n%s.\n"
+        "On a machine with a GPU this is a segmentation fault. Copy the data with cudaMemcpy; "
+        "free it\nwith cudaFree; in a kernel of your own, use the pointer that simgpu_read, "
+        "_write or _update returns.",
+        where, fault_verb(context), info->si_addr, device->index, what);
 }
 
 void sim_fault_install(void)
@@ -101,11 +138,11 @@ void sim_fault_install(void)
 // ---- A stack for each thread's signals ----
 
 static pthread_key_t key;
+static _Thread_local stack_t stack_before; // what the thread had: nothing, or one too small
 
 static void drop_stack(void *memory)
 {
-    stack_t none = {.ss_flags = SS_DISABLE};
-    sigaltstack(&none, NULL);
+    sigaltstack(&stack_before, NULL);
     munmap(memory, STACK_BYTES);
 }
 
@@ -121,8 +158,9 @@ void sim_fault_thread(void)
     if (done) return;
     done = true;
     pthread_once(&once, make_key);
-    stack_t now;
-    if (sigaltstack(NULL, &now) || !(now.ss_flags & SS_DISABLE)) return; // it has one of its own
+    if (sigaltstack(NULL, &stack_before)) return;
+    bool has_one = !(stack_before.ss_flags & SS_DISABLE);
+    if (has_one && stack_before.ss_size >= STACK_ENOUGH) return;
     void *memory =
         mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return;

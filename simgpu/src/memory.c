@@ -66,16 +66,28 @@ static void sized(size_t bytes, char text[32])
 
 // What there is to know of an offset, copied while the lock is held.
 typedef struct Place {
-    enum { PLACE_LIVE, PLACE_BEHIND, PLACE_FREED, PLACE_NEVER } kind;
-    size_t byte;  // from the allocation's beginning
+    enum { PLACE_LIVE, PLACE_BEHIND, PLACE_AHEAD, PLACE_FREED, PLACE_NEVER } kind;
+    size_t byte;  // from the allocation's beginning; PLACE_AHEAD: to it
     size_t asked; // the allocation's size
     const void *made, *freed;
 } Place;
+
+// Whether the offset is a few bytes in front of a live allocation: where free() looks when it is
+// given a device pointer.
+static bool is_ahead(const SimBlock *block, size_t offset)
+{
+    const SimBlock *next = block->next;
+    bool inside = block->state == BLOCK_LIVE && offset - block->offset < block->asked;
+    return !inside && next && next->state == BLOCK_LIVE && next->offset - offset <= 16;
+}
 
 // Called with the device's lock held.
 static Place look(SimDevice *device, size_t offset)
 {
     SimBlock *block = sim_heap_find(device->heap, offset);
+    if (block && is_ahead(block, offset))
+        return (Place){PLACE_AHEAD, block->next->offset - offset, block->next->asked,
+                       block->next->site, NULL};
     if (block && block->state == BLOCK_LIVE) {
         size_t byte = offset - block->offset;
         return (Place){byte < block->asked ? PLACE_LIVE : PLACE_BEHIND, byte, block->asked,
@@ -102,6 +114,10 @@ static void describe_place(const Place *p, char *text, size_t size)
     case PLACE_BEHIND:
         snprintf(text, size, "%zu bytes behind the end of the %zu bytes allocated at %s",
                  p->byte - p->asked, p->asked, made);
+        break;
+    case PLACE_AHEAD:
+        snprintf(text, size, "%zu bytes in front of the %zu bytes allocated at %s", p->byte,
+                 p->asked, made);
         break;
     case PLACE_FREED:
         gpulog_where(p->freed, freed, sizeof freed);
@@ -548,9 +564,7 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr 
     case cudaMemPoolReuseAllowInternalDependencies:
         memPool->reuse[attr - cudaMemPoolReuseFollowEventDependencies] = *(int *)value;
         break;
-    case cudaMemPoolAttrReleaseThreshold:
-        memPool->threshold = *(uint64_t *)value;
-        break;
+    case cudaMemPoolAttrReleaseThreshold: memPool->threshold = *(uint64_t *)value; break;
     case cudaMemPoolAttrReservedMemHigh:
     case cudaMemPoolAttrUsedMemHigh: // can only be set to zero, as documented: it begins anew
         if (*(uint64_t *)value)
@@ -558,8 +572,7 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr 
         else
             memPool->high = memPool->used;
         break;
-    default:
-        error = cudaErrorInvalidValue;
+    default: error = cudaErrorInvalidValue;
     }
     pthread_mutex_unlock(&device->lock);
     return sim_leave(error);
@@ -579,19 +592,12 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr 
     case cudaMemPoolReuseAllowInternalDependencies:
         *(int *)value = memPool->reuse[attr - cudaMemPoolReuseFollowEventDependencies];
         break;
-    case cudaMemPoolAttrReleaseThreshold:
-        *(uint64_t *)value = memPool->threshold;
-        break;
+    case cudaMemPoolAttrReleaseThreshold: *(uint64_t *)value = memPool->threshold; break;
     case cudaMemPoolAttrReservedMemCurrent:
-    case cudaMemPoolAttrUsedMemCurrent:
-        *(uint64_t *)value = memPool->used;
-        break;
+    case cudaMemPoolAttrUsedMemCurrent: *(uint64_t *)value = memPool->used; break;
     case cudaMemPoolAttrReservedMemHigh:
-    case cudaMemPoolAttrUsedMemHigh:
-        *(uint64_t *)value = memPool->high;
-        break;
-    default:
-        error = cudaErrorInvalidValue;
+    case cudaMemPoolAttrUsedMemHigh: *(uint64_t *)value = memPool->high; break;
+    default: error = cudaErrorInvalidValue;
     }
     pthread_mutex_unlock(&device->lock);
     return sim_leave(error);

@@ -58,22 +58,52 @@ static const char *shorten(const char *path, const char *compiled_in)
     return before ? before : path;
 }
 
-// The innermost function, inlined or not, whose code the address is: its line is the one that is
-// shown.
-static const char *function_at(Dwfl_Module *module, Dwarf_Addr address)
+typedef struct Source {
+    const char *function, *path, *compiled_in;
+    int line;
+} Source;
+
+static bool is_artificial(Dwarf_Die *die)
+{
+    Dwarf_Attribute attribute;
+    bool yes = false;
+    return dwarf_attr_integrate(die, DW_AT_artificial, &attribute) &&
+           dwarf_formflag(&attribute, &yes) == 0 && yes;
+}
+
+// Where an inlined function was called.
+static void take_call(Dwarf_Die *unit, Dwarf_Die *inlined, Source *source)
+{
+    Dwarf_Attribute attribute;
+    Dwarf_Word file, line;
+    Dwarf_Files *files;
+    if (dwarf_formudata(dwarf_attr(inlined, DW_AT_call_file, &attribute), &file) == 0 &&
+        dwarf_formudata(dwarf_attr(inlined, DW_AT_call_line, &attribute), &line) == 0 &&
+        dwarf_getsrcfiles(unit, &files, NULL) == 0) {
+        source->path = dwarf_filesrc(files, file, NULL, NULL);
+        source->line = (int)line;
+    }
+}
+
+// The innermost function whose code the address is, inlined or not: its line is the one that is
+// shown. A wrapper that says of itself that it is artificial (cuda_runtime.h) gives way to the
+// line that called it.
+static void find_function(Dwfl_Module *module, Dwarf_Addr address, Source *source)
 {
     Dwarf_Addr bias;
     Dwarf_Die *unit = dwfl_module_addrdie(module, address, &bias);
     Dwarf_Die *scopes = NULL;
-    const char *name = NULL;
     int n = unit ? dwarf_getscopes(unit, address - bias, &scopes) : 0;
-    for (int i = 0; i < n && !name; i++) {
+    for (int i = 0; i < n && !source->function; i++) {
         int tag = dwarf_tag(&scopes[i]);
-        if (tag == DW_TAG_subprogram || tag == DW_TAG_inlined_subroutine)
-            name = dwarf_diename(&scopes[i]);
+        if (tag == DW_TAG_inlined_subroutine && is_artificial(&scopes[i]))
+            take_call(unit, &scopes[i], source);
+        else if (tag == DW_TAG_subprogram || tag == DW_TAG_inlined_subroutine)
+            source->function = dwarf_diename(&scopes[i]);
     }
+    // The scopes around an inlined function are where it was written, not where it was called.
     free(scopes);
-    return name ? name : dwfl_module_addrname(module, address);
+    if (!source->function) source->function = dwfl_module_addrname(module, address);
 }
 
 static Dwfl_Module *module_of(Dwarf_Addr address)
@@ -84,21 +114,31 @@ static Dwfl_Module *module_of(Dwarf_Addr address)
     return module;
 }
 
+static Source find_source(Dwfl_Module *module, Dwarf_Addr address)
+{
+    Source source = {NULL, NULL, NULL, 0};
+    Dwfl_Line *line = dwfl_module_getsrc(module, address);
+    if (line) {
+        source.path = dwfl_lineinfo(line, NULL, &source.line, NULL, NULL, NULL);
+        source.compiled_in = dwfl_line_comp_dir(line);
+    }
+    find_function(module, address, &source);
+    return source;
+}
+
 static void resolve(const void *site, char *text, size_t size)
 {
     Dwarf_Addr address = (Dwarf_Addr)(uintptr_t)site - 1;
     Dwfl_Module *module = module_of(address);
-    const char *function = module ? function_at(module, address) : NULL;
-    Dwfl_Line *line = module ? dwfl_module_getsrc(module, address) : NULL;
-    int number = 0;
-    const char *path = line ? dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL) : NULL;
-    if (path) {
-        snprintf(text, size, "%s:%d (%s)", shorten(path, dwfl_line_comp_dir(line)), number,
-                 function ? function : "?");
-    } else if (function) {
+    Source source = {NULL, NULL, NULL, 0};
+    if (module) source = find_source(module, address);
+    if (source.path) {
+        snprintf(text, size, "%s:%d (%s)", shorten(source.path, source.compiled_in), source.line,
+                 source.function ? source.function : "?");
+    } else if (source.function) {
         const char *file = dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
         const char *base = file ? strrchr(file, '/') : NULL;
-        snprintf(text, size, "%s (%s; compile with -g for the line)", function,
+        snprintf(text, size, "%s (%s; compile with -g for the line)", source.function,
                  base   ? base + 1
                  : file ? file
                         : "?");

@@ -23,6 +23,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "comm.h"
@@ -272,6 +273,16 @@ static void check_circle(void)
         munmap(first.borrowed[i].at, first.borrowed[i].bytes);
     for (int i = 0; i < second.n_borrowed; i++)
         munmap(second.borrowed[i].at, second.borrowed[i].bytes);
+}
+
+void sim_nap(uint32_t ticket, int milliseconds)
+{
+    struct timespec limit = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
+    Bell *bell = &own_desk->bell[sim_thread()];
+    bell->all_refs = false; // no part of any circle
+    atomic_store(&bell->sleeping, 1);
+    syscall(SYS_futex, &bell->value, FUTEX_WAIT, ticket, &limit, NULL, 0);
+    atomic_store(&bell->sleeping, 0);
 }
 
 void sim_sleep(uint32_t ticket, const WaitRef *refs, int n_refs, bool all_refs)

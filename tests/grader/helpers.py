@@ -1,4 +1,5 @@
-"""What the grader's tests share: where the kit is, folders that go away, and a kit with made-up suites.
+"""What the grader's tests share: where the kit is, folders that go away, and a kit with made-up
+suites.
 
 Interface: ROOT, GRADER, TempFolder, FakeKit, speak().
 """
@@ -107,8 +108,8 @@ $(BUILD)/impl/$(IMPL_KEY)/suite/%: suites/%.py $(BUILD)/impl/$(IMPL_KEY)/one.o
 
 
 class FakeKit(TempFolder):
-    """A kit in miniature: the real grader, a task `one` of 60 and a task `two` of 40 points whose last
-    10 belong to a test of both files together, and suites that the test writes."""
+    """A kit in miniature: the real grader, a task `one` of 60 and a task `two` of 40 points whose
+    last 10 belong to a test of both files together, and suites that the test writes."""
 
     def setUp(self):
         super().setUp()
@@ -125,8 +126,10 @@ class FakeKit(TempFolder):
 
     def task(self, number, name, own, together):
         def entry(test, points):
-            return {"name": test, "points": points, "title": "%s holds." % test, "hint": "Why %s?" % test}
-        tests = [entry(*test) for test in own] + [dict(entry(*test), together=True) for test in together]
+            return {"name": test, "points": points, "title": "%s holds." % test,
+                    "hint": "Why %s?" % test}
+        tests = [entry(*test) for test in own]
+        tests += [dict(entry(*test), together=True) for test in together]
         self.write("tasks/%d_%s/task.json" % (number, name), json.dumps({
             "number": number, "name": name, "title": name.title(), "file": name + ".c",
             "points": sum(test["points"] for test in tests),
@@ -142,10 +145,12 @@ class FakeKit(TempFolder):
         return subprocess.Popen(
             [sys.executable, self.path("grader", "grade.py"), "--impl", impl, "--out",
              self.path("out", "results.json")] + list(arguments),
-            cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True)
 
     def grade(self, *arguments, **more):
-        """Grades to the end: (exit status, what it printed, the results by test name, the document)."""
+        """Grades to the end: (exit status, what it printed, the results by test name, the
+        document)."""
         process = self.start(*arguments, **more)
         out, err = process.communicate(timeout=60)
         self.err = err

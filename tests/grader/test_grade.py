@@ -1,5 +1,5 @@
-"""The grader on made-up suites that die, lie, hang and babble: right status, right sentence, right test,
-and the others still count."""
+"""The grader on made-up suites that die, lie, hang and babble: right status, right sentence, right
+test, and the others still count."""
 
 import json
 import os
@@ -25,7 +25,8 @@ class Scores(FakeKit):
         self.assertEqual(tests["a"]["seconds"], 0.25)
 
     def test_a_failure_costs_its_points_and_comes_with_advice(self):
-        self.suite("one", "abc", "say('a'); say('b', 'failed', 'rank 1: w[3] is 2, want 3'); say('c'); end()")
+        self.suite("one", "abc", "say('a'); say('b', 'failed', 'rank 1: w[3] is 2, want 3')\n"
+                   "say('c'); end()")
         status, out, tests, _ = self.grade()
         self.assertEqual(status, 0)
         self.assertTrue(out.endswith("\nScore: 80/100\n"))
@@ -104,12 +105,13 @@ class Programs(FakeKit):
 
     def test_a_wrong_nonce_counts_for_nothing(self):
         self.suite("one", "abc", "for t in wanted: raw(json.dumps({'nonce': 'guess', 'test': t, "
-                   "'status': 'passed'}) + '\\n')\nraw(json.dumps({'test': 'a', 'status': 'passed'})"
-                   " + '\\n')\nraw('{}\\n[1]\\nnull\\n\\xff\\n{\\n')\nend(3)")
+                   "'status': 'passed'}) + '\\n')\n"
+                   "raw(json.dumps({'test': 'a', 'status': 'passed'}) + '\\n')\n"
+                   "raw('{}\\n[1]\\nnull\\n\\xff\\n{\\n')\nend(3)")
         self.assertEqual([self.statuses()[0][name] for name in "abc"], ["error"] * 3)
 
     def test_forged_lines_before_the_real_one(self):
-        self.suite("one", "abc", "say('b', 'passed'); say('a'); say('b', 'failed'); say('c'); end()")
+        self.suite("one", "abc", "say('b', 'passed'); say('a')\nsay('b', 'failed'); rest('ab')")
         statuses, tests = self.statuses()
         self.assertEqual([statuses[name] for name in "abc"], ["error"] * 3)
         self.assertIn("two verdicts came for b", tests["a"]["message"])
@@ -147,8 +149,10 @@ class Programs(FakeKit):
     def test_a_time_out_gives_no_points_and_leaves_no_process(self):
         marker = self.path("marker-of-this-test")
         self.suite("one", "abc", "import subprocess\nprogram = 'import time; time.sleep(600)'\n"
-                   "for own in (False, True):\n    subprocess.Popen([sys.executable, '-c', program, %r],"
-                   " start_new_session=own)\ntime.sleep(600)" % marker)
+                   "for own in (False, True):\n"
+                   "    subprocess.Popen([sys.executable, '-c', program, %r],\n"
+                   "                     start_new_session=own)\n"
+                   "time.sleep(600)" % marker)
         tests = self.statuses("--limit", "0.7")[1]
         self.assertEqual([tests[name]["score"] for name in "abc"], [0, 0, 0])
         self.assertEqual(processes_with(marker), [])
@@ -156,8 +160,8 @@ class Programs(FakeKit):
     def test_children_that_outlive_a_passing_suite_are_killed(self):
         marker = self.path("marker-of-this-test")
         self.suite("one", "abc", "import subprocess\nsubprocess.Popen([sys.executable, '-c', "
-                   "'import time; time.sleep(600)', %r], start_new_session=True, pass_fds=[fd])\nrest()"
-                   % marker)
+                   "'import time; time.sleep(600)', %r], start_new_session=True, pass_fds=[fd])\n"
+                   "rest()" % marker)
         began = time.monotonic()
         self.assertEqual(self.statuses()[0]["a"], "passed")
         self.assertLess(time.monotonic() - began, 60)
@@ -179,7 +183,8 @@ class Programs(FakeKit):
 
     def test_the_environment_does_not_reach_the_tests(self):
         self.suite("one", "abc", "bad = [n for n in ('SIMGPU_DEVICES', 'RANK', 'NCCL_ALGO') "
-                   "if n in os.environ]\nsay('a', 'failed' if bad else 'passed', str(bad)); rest('a')")
+                   "if n in os.environ]\n"
+                   "say('a', 'failed' if bad else 'passed', str(bad)); rest('a')")
         statuses, tests = self.statuses(SIMGPU_DEVICES="1", RANK="3", NCCL_ALGO="Tree")
         self.assertEqual(statuses["a"], "passed", tests["a"]["message"])
 
@@ -193,7 +198,8 @@ class Files(FakeKit):
         self.assertEqual((status, document["score"]), (0, 60))
         self.assertEqual([tests[name]["status"] for name in "abcde"],
                          ["passed"] * 3 + ["error", "skipped"])
-        self.assertRegex(tests["d"]["message"], r"two\.c does not compile\. mine/two\.c:3: .*nothing")
+        self.assertRegex(tests["d"]["message"],
+                         r"two\.c does not compile\. mine/two\.c:3: .*nothing")
         self.assertIn("two.c cannot be used", tests["e"]["message"])
 
     def test_a_stale_build_is_not_graded(self):
@@ -245,8 +251,8 @@ class Trouble(FakeKit):
         status, out, _, document = self.grade(impl="nowhere")
         self.infrastructure(status, 2, document)
         self.assertEqual(out, "")
-        self.assertEqual(self.err, "grade: nowhere is not a folder: IMPL must name one with the six task "
-                                   "files\n")
+        self.assertEqual(self.err, "grade: nowhere is not a folder: IMPL must name one with the "
+                                   "six task files\n")
 
     def test_no_such_task(self):
         status, _, _, document = self.grade("--task", "7")
@@ -298,7 +304,8 @@ class Trouble(FakeKit):
     def test_killed_leaves_results_that_say_so(self):
         started = self.path("started")
         self.grade() # an older result, of 100
-        self.suite("one", "abc", "open(%r, 'w').close()\nfor i in range(100):\n    time.sleep(0.1)\n"
+        self.suite("one", "abc", "open(%r, 'w').close()\n"
+                   "for i in range(100):\n    time.sleep(0.1)\n"
                    "    if os.getppid() == 1: break" % started)
         process = self.start()
         while not os.path.exists(started):

@@ -24,7 +24,8 @@ class RunTests(TempFolder):
         done = subprocess.run([sys.executable, "-B", os.path.join(GRADER, "run_tests.py")] +
                               list(arguments), cwd=self.folder, capture_output=True, text=True,
                               timeout=60, check=False,
-                              env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1", SHARDLAB_TIME_FACTOR="1"))
+                              env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1",
+                                       SHARDLAB_TIME_FACTOR="1"))
         self.assertEqual(done.stderr, "")
         return done.returncode, done.stdout, done.stdout.splitlines()[-1]
 
@@ -61,7 +62,8 @@ class RunTests(TempFolder):
         self.assertIn("TIMEOUT b", out)
 
     def test_python_files(self):
-        cases = {"pass": (0, "2 passed, 0 failed"), "self.fail('so it is')": (1, "1 passed, 1 failed"),
+        cases = {"pass": (0, "2 passed, 0 failed"),
+                 "self.fail('so it is')": (1, "1 passed, 1 failed"),
                  "1 / 0": (1, "1 passed, 1 failed"), "os._exit(0)": (1, "1 passed, 1 failed"),
                  "self.skipTest('no reason')": (0, "1 passed, 0 failed")}
         for body, want in cases.items():
@@ -72,14 +74,16 @@ class RunTests(TempFolder):
 
     def test_a_failing_subtest_fails_its_test(self):
         body = "for i in range(3):\n            with self.subTest(i=i): self.assertNotEqual(i, 1)"
-        self.assertEqual(self.call(self.write("test_it.py", UNITTEST % body))[2], "1 passed, 1 failed")
+        self.assertEqual(self.call(self.write("test_it.py", UNITTEST % body))[2],
+                         "1 passed, 1 failed")
 
     def test_python_that_does_not_load(self):
         status, _, last = self.call(self.write("test_it.py", "import nothing_of_that_name\n"))
         self.assertEqual((status, last), (1, "0 passed, 1 failed"))
 
     def test_a_failing_class_setup_fails_its_tests(self):
-        text = UNITTEST % "pass" + "    @classmethod\n    def setUpClass(cls):\n        raise OSError('x')\n"
+        text = UNITTEST % "pass" + ("    @classmethod\n    def setUpClass(cls):\n"
+                                    "        raise OSError('x')\n")
         status, _, last = self.call(self.write("test_it.py", text))
         self.assertEqual((status, last), (1, "0 passed, 2 failed"))
 

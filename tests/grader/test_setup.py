@@ -1,4 +1,5 @@
-"""setup.sh on machines made of a PATH and a folder of headers: what it looks for, installs and says.
+"""setup.sh on machines made of a PATH and a folder of headers: what it looks for, installs and
+says.
 
 apt-get, apt-cache, sudo and id are small scripts that write down how they were called; apt-get
 "installs" by making the files that setup.sh looks for.
@@ -21,7 +22,7 @@ case " $* " in
 *" update "*) touch "$STATE/updated"; exit 0 ;;
 *" install "*) ;;
 esac
-[ -e "$STATE/needs_update" ] && [ ! -e "$STATE/updated" ] && { echo "E: Unable to locate"; exit 100; }
+[ -e "$STATE/needs_update" ] && [ ! -e "$STATE/updated" ] && { echo "E: no such thing"; exit 100; }
 [ -e "$STATE/broken" ] && { echo "E: the mirror is on fire"; exit 100; }
 for word in "$@"; do
     case $word in
@@ -77,8 +78,8 @@ class Setup(TempFolder):
 
     def call(self, **more):
         environment = {"PATH": self.path("bin"), "SETUP_INCLUDE_DIRS": self.path("include"),
-                       "LOG": self.path("log"), "STATE": self.path("state"), "BIN": self.path("bin"),
-                       "INC": self.path("include")}
+                       "LOG": self.path("log"), "STATE": self.path("state"),
+                       "BIN": self.path("bin"), "INC": self.path("include")}
         environment.update(more)
         return subprocess.run(["/bin/sh", os.path.join(GRADER, "setup.sh")], env=environment,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20,
@@ -104,7 +105,8 @@ class Setup(TempFolder):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 installs = [line for line in self.log().splitlines() if " install " in line]
                 self.assertEqual(len(installs), 1)
-                self.assertTrue(installs[0].endswith("--no-install-recommends " + package), installs[0])
+                self.assertTrue(installs[0].endswith("--no-install-recommends " + package),
+                                installs[0])
                 self.assertRegex(done.stdout, r"(?m)^  %s +\w.*" % package)
 
     def test_a_fresh_machine(self):
@@ -140,8 +142,8 @@ class Setup(TempFolder):
         self.apt()
         done = self.call(NO_INSTALL="1")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("\n  apt-get update && apt-get install -y --no-install-recommends libcmocka-dev "
-                      "libdw-dev\n", done.stderr)
+        self.assertIn("\n  apt-get update && apt-get install -y --no-install-recommends "
+                      "libcmocka-dev libdw-dev\n", done.stderr)
         self.assertIn("unit test library", done.stderr)
         self.assertEqual(self.log(), "")
 
@@ -166,7 +168,8 @@ class Setup(TempFolder):
         self.everything(but=("cmocka.h",))
         self.apt()
         self.user(1000)
-        self.program("sudo", '#!/bin/sh\necho "sudo $*" >>"$LOG"\n[ "$1" = -n ] && shift\nexec "$@"\n')
+        self.program("sudo", '#!/bin/sh\necho "sudo $*" >>"$LOG"\n'
+                             '[ "$1" = -n ] && shift\nexec "$@"\n')
         self.program("true", "#!/bin/sh\nexit 0\n")
         done = self.call()
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -188,7 +191,8 @@ class Setup(TempFolder):
         self.state("needs_update")
         done = self.call()
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual([" update" in line for line in self.log().splitlines()], [False, True, False])
+        self.assertEqual([" update" in line for line in self.log().splitlines()],
+                         [False, True, False])
 
     def test_a_failing_install_shows_why(self):
         self.everything(but=("cmocka.h",))

@@ -1,4 +1,5 @@
-"""The skeleton generator: regions, what is malformed, drift, and a student's work that must not be lost."""
+"""The skeleton generator: regions, what is malformed, drift, and a student's work that must not be
+lost."""
 
 import os
 import re
@@ -35,7 +36,8 @@ class Regions(unittest.TestCase):
     def test_skeleton_lines_stand_before_not_yet(self):
         text = make("    //[3.1] T\n    //[skeleton] int n = 0;\n    //[skeleton]\n    int n = 7;\n"
                     "    //[end 3.1]\n")
-        self.assertTrue(text.endswith("    // TODO 3.1: T\n    int n = 0;\n\n    NOT_YET(\"3.1\");\n"))
+        self.assertTrue(text.endswith("    // TODO 3.1: T\n    int n = 0;\n\n"
+                                      "    NOT_YET(\"3.1\");\n"))
         self.assertNotIn("= 7", text)
 
     def test_indentation_beyond_two_spaces_is_kept(self):
@@ -109,8 +111,9 @@ class Program(TempFolder):
 
     def call(self, action):
         return subprocess.run([sys.executable, "-B", os.path.join(GRADER, "skeleton.py"), action,
-                               "--reference", "reference", "--skeleton", "skeleton"], cwd=self.folder,
-                              capture_output=True, text=True, timeout=20, check=False)
+                               "--reference", "reference", "--skeleton", "skeleton"],
+                              cwd=self.folder, capture_output=True, text=True, timeout=20,
+                              check=False)
 
     def test_write_then_check(self):
         self.assertEqual(self.call("check").returncode, 1)

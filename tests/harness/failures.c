@@ -1,5 +1,5 @@
-/* What the harness says of each way in which a rank can fail: the right sentence, about the right rank,
- * with the right place. Every case runs a body that goes wrong on purpose.
+/* What the harness says of each way in which a rank can fail: the right sentence, about the right
+ * rank, with the right place. Every case runs a body that goes wrong on purpose.
  *
  * A body that goes wrong notes its line, so that the expected place is exact.
  */
@@ -27,10 +27,11 @@ static int share_line(void **state)
 }
 
 // Runs the body and wants a message that has all the parts; each "@" in a part stands for the line.
-static void expect_at(int test_line, int world, double limit, RankBody body, const char *const *parts)
+static void expect_at(int test_line, int world, double limit, RankBody body,
+                      const char *const *parts)
 {
-    char *message = run_ranks_message_at("tests/harness/failures.c", test_line, world, limit, body,
-                                         NULL);
+    char *message =
+        run_ranks_message_at("tests/harness/failures.c", test_line, world, limit, body, NULL);
 
     for (; *parts; parts++) {
         char part[400], *at;
@@ -307,8 +308,8 @@ static void test_not_yet(void **state)
     char *message = run_ranks_message(3, 20, body_not_yet, NULL);
 
     assert_non_null(message);
-    assert_string_equal(message,
-                        "skeleton/flat_param.c:41: part 2.1 of flat_layout is not written yet (NOT_YET)");
+    assert_string_equal(
+        message, "skeleton/flat_param.c:41: part 2.1 of flat_layout is not written yet (NOT_YET)");
     free(message);
 }
 
@@ -334,9 +335,11 @@ static void body_deaf(const Rank *rank, void *arg)
 
 static void test_limits(void **state)
 {
-    EXPECT(2, 1, body_loop, "the test's limit of 1 s is over: rank 0 was still running at "
-           "harness/failures.c:", "(loop_for_ever)",
-           "\nrank 1 was waiting in ", "(meet_all)", "(tests/harness/failures.c:");
+    EXPECT(2, 1, body_loop,
+           "the test's limit of 1 s is over: rank 0 was still running at "
+           "harness/failures.c:",
+           "(loop_for_ever)", "\nrank 1 was waiting in ", "(meet_all)",
+           "(tests/harness/failures.c:");
     EXPECT(1, 0.3, body_deaf,
            "the test's limit of 0.3 s is over: rank 0 did not answer when asked where it is");
 }
@@ -400,10 +403,10 @@ static void test_bad_world(void **state)
 
 #define TEST(function) cmocka_unit_test_setup(function, share_line)
 static const struct CMUnitTest tests[] = {
-    TEST(test_nothing_wrong), TEST(test_checks),    TEST(test_comparisons),
-    TEST(test_errors_travel), TEST(test_reports),   TEST(test_crashes),
-    TEST(test_early_ends),    TEST(test_not_yet),   TEST(test_limits),
-    TEST(test_time_factor),   TEST(test_noise_is_no_hang),
-    TEST(test_shared_memory), TEST(test_bad_world),
+    TEST(test_nothing_wrong), TEST(test_checks),           TEST(test_comparisons),
+    TEST(test_errors_travel), TEST(test_reports),          TEST(test_crashes),
+    TEST(test_early_ends),    TEST(test_not_yet),          TEST(test_limits),
+    TEST(test_time_factor),   TEST(test_noise_is_no_hang), TEST(test_shared_memory),
+    TEST(test_bad_world),
 };
 SUITE_MAIN("harness/failures", tests)

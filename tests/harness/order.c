@@ -1,5 +1,6 @@
-/* log_order.c on short programs of real stream calls whose order is known: with the event that makes
- * them safe and without it. Each program runs on one rank; a program returns what log_race said of it.
+/* log_order.c on short programs of real stream calls whose order is known: with the event that
+ * makes them safe and without it. Each program runs on one
+ * rank and asks about itself.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +12,11 @@
 #define BYTES (N * sizeof(float))
 
 typedef struct Bench {
-    cudaStream_t a, b;        // not blocking
+    cudaStream_t a, b; // not blocking
     cudaStream_t blocking;
     cudaEvent_t event, other;
-    float *x, *y;             // device (N)
-    uint64_t first;           // the log's length when the program began
+    float *x, *y;   // device (N)
+    uint64_t first; // the log's length when the program began
 } Bench;
 
 static Bench set_up(void)
@@ -66,10 +67,15 @@ static void expect_race_at(int line, const Bench *bench, const char *words)
 }
 #define expect_race(bench, words) expect_race_at(__LINE__, bench, words)
 
-static void run_alone(RankBody body)
+// A test's state is its program.
+static void run_alone(void **state)
 {
-    run_ranks(1, body, NULL);
+    run_ranks(1, (RankBody)*state, NULL);
 }
+#define ALONE(program)                                                                             \
+    {                                                                                              \
+        "test_" #program, run_alone, NULL, NULL, (void *)body_##program                            \
+    }
 
 // ---- Streams and events ----
 
@@ -132,8 +138,8 @@ static void body_event_without_record(const Rank *rank, void *arg)
     expect_order(w, r, false);
 }
 
-// A wait follows what the event had captured then; recording it again later moves nothing, and a wait
-// after that follows the new capture.
+// A wait follows what the event had captured then; recording it again later moves nothing, and a
+// wait after that follows the new capture.
 static void body_recorded_again(const Rank *rank, void *arg)
 {
     Bench bench = set_up();
@@ -151,6 +157,20 @@ static void body_recorded_again(const Rank *rank, void *arg)
     expect_race(&bench, "nothing orders the two");
 }
 
+// An event recorded again on another stream has let go of what it had captured before.
+static void body_recorded_elsewhere(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, bench.a);
+
+    need_cuda(cudaEventRecord(bench.event, bench.a));
+    need_cuda(cudaEventRecord(bench.event, bench.blocking));
+    need_cuda(cudaStreamWaitEvent(bench.b, bench.event, 0));
+    uint64_t r = read_x(&bench, bench.b);
+    expect_order(w, r, false);
+    expect_race(&bench, "nothing orders the two");
+}
+
 // Order goes on through a third stream.
 static void body_two_hops(const Rank *rank, void *arg)
 {
@@ -163,14 +183,6 @@ static void body_two_hops(const Rank *rank, void *arg)
     expect_order(w, r, true);
     expect_race(&bench, NULL);
 }
-
-static void test_one_stream(void **state) { run_alone(body_same_stream); }
-static void test_no_event(void **state) { run_alone(body_no_event); }
-static void test_event(void **state) { run_alone(body_event); }
-static void test_early_event(void **state) { run_alone(body_early_event); }
-static void test_event_without_record(void **state) { run_alone(body_event_without_record); }
-static void test_recorded_again(void **state) { run_alone(body_recorded_again); }
-static void test_two_hops(void **state) { run_alone(body_two_hops); }
 
 // ---- The default stream ----
 
@@ -194,7 +206,8 @@ static void body_default_and_non_blocking(const Rank *rank, void *arg)
     expect_race(&bench, "on the default stream writes");
 }
 
-// Two blocking streams are not in order with each other, unless the default stream has work in between.
+// Two blocking streams are not in order with each other, unless the default stream has work in
+// between.
 static void body_default_in_between(const Rank *rank, void *arg)
 {
     Bench bench = set_up();
@@ -208,10 +221,6 @@ static void body_default_in_between(const Rank *rank, void *arg)
     expect_order(w, r2, true);
     expect_order(r, r2, true);
 }
-
-static void test_default_stream(void **state) { run_alone(body_default_stream); }
-static void test_default_and_non_blocking(void **state) { run_alone(body_default_and_non_blocking); }
-static void test_default_in_between(void **state) { run_alone(body_default_in_between); }
 
 // ---- The host ----
 
@@ -264,11 +273,6 @@ static void body_copy_to_host(const Rank *rank, void *arg)
     expect_race(&bench, NULL);
 }
 
-static void test_stream_sync(void **state) { run_alone(body_stream_sync); }
-static void test_event_sync(void **state) { run_alone(body_event_sync); }
-static void test_device_sync(void **state) { run_alone(body_device_sync); }
-static void test_copy_to_host(void **state) { run_alone(body_copy_to_host); }
-
 // ---- What is a race ----
 
 static void body_two_readers(const Rank *rank, void *arg)
@@ -312,6 +316,19 @@ static void body_from(const Rank *rank, void *arg)
     expect_race(&bench, NULL);
 }
 
+// A stream that reads what it has written has still written it.
+static void body_write_then_read(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    float *z;
+
+    need_cuda(cudaMalloc((void **)&z, BYTES));
+    write_x(&bench, bench.a);
+    read_x(&bench, bench.a);
+    need_cuda(cudaMemcpyAsync(z, bench.x, BYTES, cudaMemcpyDeviceToDevice, bench.b));
+    expect_race(&bench, "reads 4096 bytes that ");
+}
+
 // A read between two writes hides neither from the other.
 static void body_last_write_counts(const Rank *rank, void *arg)
 {
@@ -324,11 +341,6 @@ static void body_last_write_counts(const Rank *rank, void *arg)
     write_x(&bench, bench.a); // the reader was never waited for
     expect_race(&bench, "writes 4096 bytes that ");
 }
-
-static void test_two_readers(void **state) { run_alone(body_two_readers); }
-static void test_byte_ranges(void **state) { run_alone(body_byte_ranges); }
-static void test_from(void **state) { run_alone(body_from); }
-static void test_last_write_counts(void **state) { run_alone(body_last_write_counts); }
 
 // ---- Allocations ----
 
@@ -393,11 +405,6 @@ static void body_address_used_again(const Rank *rank, void *arg)
     expect_race(&bench, NULL);
 }
 
-static void test_alloc_on_another_stream(void **state) { run_alone(body_alloc_on_another_stream); }
-static void test_free_too_early(void **state) { run_alone(body_free_too_early); }
-static void test_free_in_order(void **state) { run_alone(body_free_in_order); }
-static void test_address_used_again(void **state) { run_alone(body_address_used_again); }
-
 // ---- Collectives, looking things up, long logs ----
 
 static void body_collective(const Rank *rank, void *arg)
@@ -416,13 +423,17 @@ static void body_collective(const Rank *rank, void *arg)
     check(log_find(GPU_ALL_GATHER, "ncclAllGather", before) == gather, "not found by its name");
     check(log_find(GPU_ALL_GATHER, "ncclAllReduce", before) == -1, "found by a wrong name");
     check(log_find(GPU_ALL_GATHER, NULL, (uint64_t)gather + 1) == -1, "found behind itself");
-    check(log_count(GPU_ALL_GATHER, before) == 1, "counted %d", (int)log_count(GPU_ALL_GATHER, before));
+    check(log_count(GPU_ALL_GATHER, before) == 1, "counted %d",
+          (int)log_count(GPU_ALL_GATHER, before));
     check(log_count(GPU_ALL_GATHER, (uint64_t)gather + 1) == 0, "counted behind itself");
     need_cuda(cudaMemsetAsync(all, 0, 4, rank->stream));
     expect_race(&bench, "writes 4 bytes that ncclAllGather at harness/order.c:");
 }
 
-static void test_collective(void **state) { run_ranks(2, body_collective, NULL); }
+static void test_collective(void **state)
+{
+    run_ranks(2, body_collective, NULL);
+}
 
 // A hundred thousand operations that overlap in a few buffers, all in order but the last.
 static void body_long_log(const Rank *rank, void *arg)
@@ -443,32 +454,32 @@ static void body_long_log(const Rank *rank, void *arg)
     expect_race(&bench, "writes 4 bytes that ");
 }
 
-static void test_long_log(void **state) { run_alone(body_long_log); }
-
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_one_stream),
-    cmocka_unit_test(test_no_event),
-    cmocka_unit_test(test_event),
-    cmocka_unit_test(test_early_event),
-    cmocka_unit_test(test_event_without_record),
-    cmocka_unit_test(test_recorded_again),
-    cmocka_unit_test(test_two_hops),
-    cmocka_unit_test(test_default_stream),
-    cmocka_unit_test(test_default_and_non_blocking),
-    cmocka_unit_test(test_default_in_between),
-    cmocka_unit_test(test_stream_sync),
-    cmocka_unit_test(test_event_sync),
-    cmocka_unit_test(test_device_sync),
-    cmocka_unit_test(test_copy_to_host),
-    cmocka_unit_test(test_two_readers),
-    cmocka_unit_test(test_byte_ranges),
-    cmocka_unit_test(test_from),
-    cmocka_unit_test(test_last_write_counts),
-    cmocka_unit_test(test_alloc_on_another_stream),
-    cmocka_unit_test(test_free_too_early),
-    cmocka_unit_test(test_free_in_order),
-    cmocka_unit_test(test_address_used_again),
+    ALONE(same_stream),
+    ALONE(no_event),
+    ALONE(event),
+    ALONE(early_event),
+    ALONE(event_without_record),
+    ALONE(recorded_again),
+    ALONE(recorded_elsewhere),
+    ALONE(two_hops),
+    ALONE(default_stream),
+    ALONE(default_and_non_blocking),
+    ALONE(default_in_between),
+    ALONE(stream_sync),
+    ALONE(event_sync),
+    ALONE(device_sync),
+    ALONE(copy_to_host),
+    ALONE(two_readers),
+    ALONE(byte_ranges),
+    ALONE(from),
+    ALONE(write_then_read),
+    ALONE(last_write_counts),
+    ALONE(alloc_on_another_stream),
+    ALONE(free_too_early),
+    ALONE(free_in_order),
+    ALONE(address_used_again),
     cmocka_unit_test(test_collective),
-    cmocka_unit_test(test_long_log),
+    ALONE(long_log),
 };
 SUITE_MAIN("harness/order", tests)

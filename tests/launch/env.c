@@ -1,5 +1,5 @@
-/* world_from_env: each launcher's variables, and what it says of values that are none. Every case is a
- * row of a table: the environment, and the world or the line that must come of it.
+/* world_from_env: each launcher's variables, and what it says of values that are none. Every case
+ * is a row of a table: the environment, and the world or the line that must come of it.
  *
  * world_connect's own complaints, which need no peer, stand at the end.
  */
@@ -11,16 +11,29 @@
 #include "launch.h"
 
 static const char *const all_names[] = {
-    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
-    "NCCL_COMM_ID", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-    "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
-    "SLURM_NTASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "NCCL_COMM_ID",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "SLURM_PROCID",
+    "SLURM_NTASKS",
+    "SLURM_LOCALID",
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_STEP_TASKS_PER_NODE",
+    "SLURM_TASKS_PER_NODE",
 };
 
 typedef struct Row {
-    const char *environment;   // "NAME=value NAME=value"
+    const char *environment; // "NAME=value NAME=value"
     World world;
-    const char *complaint;     // part of the line; NULL: must succeed
+    const char *complaint; // part of the line; NULL: must succeed
 } Row;
 
 static void set_all(const char *environment)
@@ -87,10 +100,14 @@ static void test_open_mpi(void **state)
 {
     static const Row rows[] = {
         {"OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1 "
-         "OMPI_COMM_WORLD_LOCAL_SIZE=2", {3, 4, 1, 2, NULL}, NULL},
+         "OMPI_COMM_WORLD_LOCAL_SIZE=2",
+         {3, 4, 1, 2, NULL},
+         NULL},
         // torchrun under mpirun: the inner launcher is the one that counts.
         {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 "
-         "OMPI_COMM_WORLD_SIZE=1", {1, 2, 1, 2, NULL}, NULL},
+         "OMPI_COMM_WORLD_SIZE=1",
+         {1, 2, 1, 2, NULL},
+         NULL},
         {"OMPI_COMM_WORLD_SIZE=4", {0}, "OMPI_COMM_WORLD_RANK is not set"},
     };
 
@@ -101,14 +118,19 @@ static void test_slurm(void **state)
 {
     static const Row rows[] = {
         {"SLURM_PROCID=9 SLURM_NTASKS=16 SLURM_LOCALID=1 SLURM_NTASKS_PER_NODE=8",
-         {9, 16, 1, 8, NULL}, NULL},
+         {9, 16, 1, 8, NULL},
+         NULL},
         {"SLURM_PROCID=5 SLURM_NTASKS=8 SLURM_LOCALID=1 SLURM_TASKS_PER_NODE=4(x2)",
-         {5, 8, 1, 4, NULL}, NULL},
+         {5, 8, 1, 4, NULL},
+         NULL},
         {"SLURM_PROCID=1 SLURM_NTASKS=3 SLURM_LOCALID=1 SLURM_STEP_TASKS_PER_NODE=3 "
-         "SLURM_TASKS_PER_NODE=8", {1, 3, 1, 3, NULL}, NULL},
+         "SLURM_TASKS_PER_NODE=8",
+         {1, 3, 1, 3, NULL},
+         NULL},
         // Hosts that differ: all that is certain is that local ranks 0 to 2 exist.
         {"SLURM_PROCID=2 SLURM_NTASKS=7 SLURM_LOCALID=2 SLURM_TASKS_PER_NODE=4,3",
-         {2, 7, 2, 3, NULL}, NULL},
+         {2, 7, 2, 3, NULL},
+         NULL},
         {"SLURM_PROCID=2 SLURM_NTASKS=2 SLURM_LOCALID=0", {0}, "SLURM_PROCID is 2"},
     };
 
@@ -131,10 +153,12 @@ static void test_bad_values(void **state)
         {"RANK=0 WORLD_SIZE=99999999999999999999", {0}, "WORLD_SIZE is \"99999999999999999999\""},
         {"RANK=1", {0}, "WORLD_SIZE is not set, but other variables of torchrun are"},
         {"WORLD_SIZE=2", {0}, "RANK is not set"},
-        {"RANK=1 WORLD_SIZE=4 LOCAL_RANK=2 LOCAL_WORLD_SIZE=2", {0},
+        {"RANK=1 WORLD_SIZE=4 LOCAL_RANK=2 LOCAL_WORLD_SIZE=2",
+         {0},
          "LOCAL_RANK is 2, but the host has 2 ranks (LOCAL_WORLD_SIZE)"},
         {"RANK=1 WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=0", {0}, "LOCAL_WORLD_SIZE is 0"},
-        {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=4", {0},
+        {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=4",
+         {0},
          "LOCAL_WORLD_SIZE is 4, more than the whole world (WORLD_SIZE is 2)"},
     };
 
@@ -169,9 +193,11 @@ static void test_connect_complains(void **state)
 {
     expect_line("RANK=0 WORLD_SIZE=2",
                 "the ranks cannot find each other: set NCCL_COMM_ID to host:port of rank 0");
-    expect_line("RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=lots", "MASTER_PORT is \"lots\"");
+    expect_line("RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=lots",
+                "MASTER_PORT is \"lots\"");
     expect_line("RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=0", "MASTER_PORT is 0");
-    expect_line("RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=65535", "MASTER_PORT is 65535");
+    expect_line("RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=65535",
+                "MASTER_PORT is 65535");
     expect_line("RANK=0 WORLD_SIZE=100 LOCAL_RANK=0 LOCAL_WORLD_SIZE=100",
                 "100 ranks on this host but ");
 }

@@ -1,6 +1,6 @@
-/* The launcher program, run as its users run it. The ranks it starts are this very program again, with
- * the name of a part to play behind --play; what is asserted is the launcher's exit status, what it
- * says on standard error, and that nothing of the job is left.
+/* The launcher program, run as its users run it. The ranks it starts are this very program again,
+ * with the name of a part to play behind --play; what is asserted is the launcher's exit status,
+ * what it says on standard error, and that nothing of the job is left.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -192,8 +192,8 @@ static void test_places(void **state)
     assert_int_equal(lines(run.out_text), 3);
     long share = sysconf(_SC_NPROCESSORS_ONLN) / 3;
     for (int i = 0; i < 3; i++) {
-        snprintf(line, sizeof line, "rank %d of 3, local %d of 3, 127.0.0.1 port id threads %ld\n", i,
-                 i, share > 1 ? share : 1);
+        snprintf(line, sizeof line, "rank %d of 3, local %d of 3, 127.0.0.1 port id threads %ld\n",
+                 i, i, share > 1 ? share : 1);
         assert_non_null(strstr(run.out_text, line));
     }
 }
@@ -312,7 +312,8 @@ static void test_bad_use(void **state)
         {{"-n"}, "launch: -n needs a number behind it"},
         {{"-n", "2"}, "launch: the program is missing"},
         {{"true"}, "launch: -n RANKS is missing"},
-        {{"-n", "2", "--limit", "never", "true"}, "launch: --limit never: must be a number of seconds"},
+        {{"-n", "2", "--limit", "never", "true"},
+         "launch: --limit never: must be a number of seconds"},
         {{"-n", "2", "--limit", "-1", "true"}, "launch: --limit -1: must be a number of seconds"},
         {{"-x", "2", "true"}, "launch: no option -x"},
         {{"-n", "2", "/no/such/program"}, "launch: cannot run /no/such/program: No such file"},
@@ -336,24 +337,20 @@ static void test_more_ranks_than_devices(void **state)
 
     setenv("SIMGPU_DEVICES", "3", 1);
     LAUNCH(&run, "-n", "4", self, "--play", "place");
-    expect(&run, 2, "launch: -n 4, but there are 3 devices: start fewer ranks, or with simgpu set "
-                    "SIMGPU_DEVICES=4\n");
+    expect(&run, 2,
+           "launch: -n 4, but there are 3 devices: start fewer ranks, or with simgpu set "
+           "SIMGPU_DEVICES=4\n");
     LAUNCH(&run, "-n", "3", self, "--play", "place");
     expect(&run, 0, NULL);
     unsetenv("SIMGPU_DEVICES");
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_places),
-    cmocka_unit_test(test_ranks_connect),
-    cmocka_unit_test(test_two_jobs),
-    cmocka_unit_test(test_failing_rank),
-    cmocka_unit_test(test_limit),
-    cmocka_unit_test(test_grandchildren_end),
-    cmocka_unit_test(test_signals_go_on),
-    cmocka_unit_test(test_killed_launcher_takes_its_ranks),
-    cmocka_unit_test(test_bad_use),
-    cmocka_unit_test(test_more_ranks_than_devices),
+    cmocka_unit_test(test_places),        cmocka_unit_test(test_ranks_connect),
+    cmocka_unit_test(test_two_jobs),      cmocka_unit_test(test_failing_rank),
+    cmocka_unit_test(test_limit),         cmocka_unit_test(test_grandchildren_end),
+    cmocka_unit_test(test_signals_go_on), cmocka_unit_test(test_killed_launcher_takes_its_ranks),
+    cmocka_unit_test(test_bad_use),       cmocka_unit_test(test_more_ranks_than_devices),
 };
 
 // build/tests/launch/program knows build/bin/launch.

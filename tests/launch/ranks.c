@@ -1,5 +1,5 @@
-/* launch_ranks: how each way to end is told, that limits hold, and that no process is left behind. The
- * rank functions here touch no device.
+/* launch_ranks: how each way to end is told, that limits hold, and that no process is left behind.
+ * The rank functions here touch no device.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -206,7 +206,8 @@ static void test_ranks_die_with_the_parent(void **state)
 
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
     launch_ranks(1, 1, be_a_parent, pids, ends);
-    while (waitpid(-1, &status, 0) > 0 || errno == EINTR) continue; // ends, or the suite's limit does
+    while (waitpid(-1, &status, 0) > 0 || errno == EINTR)
+        continue; // ends, or the suite's limit does
     prctl(PR_SET_CHILD_SUBREAPER, 0);
     expect_no_child();
 }

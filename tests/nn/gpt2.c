@@ -78,7 +78,8 @@ static void set_gradients(Fixture *f, float value)
 static double naive_loss_of(const Fixture *f, double *const *p)
 {
     double logits[ROWS * 11];
-    naive_gpt2(logits, f->host_tokens, p, SEQUENCES, LENGTH, SMALL.dim, SMALL.heads, SMALL.layers, SMALL.vocab);
+    naive_gpt2(logits, f->host_tokens, p, SEQUENCES, LENGTH, SMALL.dim, SMALL.heads, SMALL.layers,
+               SMALL.vocab);
     return naive_loss(logits, f->host_targets, ROWS, SMALL.vocab);
 }
 
@@ -157,8 +158,8 @@ static void check_untrained(const Rank *r, void *arg)
     Fixture f;
     open_fixture(&f, r, 0.02);
     float loss = pass(&f);
-    check(fabsf(loss - logf(11.0f)) < 0.02f, "the loss of the untrained model is %g, not about ln 11",
-          loss);
+    check(fabsf(loss - logf(11.0f)) < 0.02f,
+          "the loss of the untrained model is %g, not about ln 11", loss);
     close_fixture(&f);
 }
 static void test_untrained(void **state)
@@ -171,9 +172,9 @@ static void test_untrained(void **state)
 static void check_names(const Rank *r, void *arg)
 {
     static const char *const want[] = {
-        "embed.wte",          "embed.wpe",           "h.0.ln_1.weight",      "h.0.ln_1.bias",
-        "h.0.attn.qkv.weight", "h.0.attn.qkv.bias",  "h.0.attn.proj.weight", "h.0.attn.proj.bias",
-        "h.0.ln_2.weight",    "h.0.ln_2.bias",       "h.0.mlp.fc.weight",    "h.0.mlp.fc.bias",
+        "embed.wte",           "embed.wpe",         "h.0.ln_1.weight",      "h.0.ln_1.bias",
+        "h.0.attn.qkv.weight", "h.0.attn.qkv.bias", "h.0.attn.proj.weight", "h.0.attn.proj.bias",
+        "h.0.ln_2.weight",     "h.0.ln_2.bias",     "h.0.mlp.fc.weight",    "h.0.mlp.fc.bias",
         "h.0.mlp.proj.weight", "h.0.mlp.proj.bias",
     };
     Param *params[MAX_PARAMS];
@@ -184,8 +185,8 @@ static void check_names(const Rank *r, void *arg)
         check(params[i]->id == (uint32_t)i, "%s has number %u, not %d", params[i]->name,
               params[i]->id, i);
     for (int i = 0; i < 14; i++)
-        check(strcmp(params[i]->name, want[i]) == 0, "parameter %d is %s, not %s", i, params[i]->name,
-              want[i]);
+        check(strcmp(params[i]->name, want[i]) == 0, "parameter %d is %s, not %s", i,
+              params[i]->name, want[i]);
     check(strcmp(params[14]->name, "h.1.ln_1.weight") == 0, "parameter 14 is %s", params[14]->name);
     check(strcmp(params[n - 1]->name, "ln_f.bias") == 0, "the last one is %s", params[n - 1]->name);
     check(params[4]->shape[0] == 18 && params[4]->shape[1] == 6, "qkv's weight is (%d, %d)",
@@ -214,7 +215,8 @@ static void check_causality(const Rank *r, void *arg)
     float *after = fetch(logits, ROWS * 11);
     need(module_discard(f.m, &f.run));
     check_equal("logits before the changed token", after, before, 3 * 11);
-    check_equal("logits of the other sequence", after + LENGTH * 11, before + LENGTH * 11, LENGTH * 11);
+    check_equal("logits of the other sequence", after + LENGTH * 11, before + LENGTH * 11,
+                LENGTH * 11);
     check(memcmp(after + 3 * 11, before + 3 * 11, 11 * sizeof *after) != 0,
           "the changed token changed nothing");
     free(before);
@@ -387,8 +389,8 @@ static void test_hooks(void **state)
 static void expect(Status got, Status status, const char *words)
 {
     check(got == status, "status %d, not %d", got, status);
-    check(strstr(last_error(), words) != NULL, "the message is \"%s\", without \"%s\"", last_error(),
-          words);
+    check(strstr(last_error(), words) != NULL, "the message is \"%s\", without \"%s\"",
+          last_error(), words);
 }
 
 static void check_mistakes(const Rank *r, void *arg)
@@ -396,7 +398,8 @@ static void check_mistakes(const Rank *r, void *arg)
     Fixture f;
     float *logits = NULL;
     open_fixture(&f, r, 0.4);
-    expect(module_backward(f.m, &f.run, (float *)f.tokens, NULL), ERR_ARGUMENT, "without a forward");
+    expect(module_backward(f.m, &f.run, (float *)f.tokens, NULL), ERR_ARGUMENT,
+           "without a forward");
     need(module_forward(f.m, &f.run, f.tokens, &logits));
     expect(module_forward(f.m, &f.run, f.tokens, &logits), ERR_ARGUMENT, "a second time");
     need(module_discard(f.m, &f.run));
@@ -410,7 +413,8 @@ static void check_mistakes(const Rank *r, void *arg)
     Param *weight = f.params[10]; // h.0.mlp.fc.weight
     float *data = weight->data, *grad = weight->grad;
     weight->data = NULL;
-    expect(module_forward(f.m, &f.run, f.tokens, &logits), ERR_ARGUMENT, "h.0.mlp.fc.weight has no data");
+    expect(module_forward(f.m, &f.run, f.tokens, &logits), ERR_ARGUMENT,
+           "h.0.mlp.fc.weight has no data");
     weight->data = data;
     need(module_discard(f.m, &f.run));
     check(gpulog_live_bytes(r->rank) == f.live, "a forward without a weight left memory behind");
@@ -454,7 +458,7 @@ static void test_bad_sizes(void **state)
     run_ranks(1, check_bad_sizes, NULL);
 }
 
-// A pass with `spare` bytes of device memory left; OK, or how it failed. Nothing may leak either way.
+// A pass with `spare` bytes of device memory left; OK, or how it failed. Nothing may leak.
 static Status pass_within(Fixture *f, const Rank *r, size_t spare)
 {
     size_t left = 0, total = 0;

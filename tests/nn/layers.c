@@ -1,5 +1,5 @@
-/* layers.c: every layer's output against a plain double-precision one, and its backward against that
- * one's central differences: the input's gradient and every parameter's, all elements.
+/* layers.c: every layer's output against a plain double-precision one, and its backward against
+ * that one's central differences: the input's gradient and every parameter's, all elements.
  *
  * The loss is Σ w·out with random w, so dout = w.
  */

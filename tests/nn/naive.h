@@ -1,8 +1,8 @@
-/* naive.h: the layers once more, in double precision and as plainly as the formulas read. They are what
- * lib/nn is compared with, and what is differentiated numerically.
+/* naive.h: the layers once more, in double precision and as plainly as the formulas read. They are
+ * what lib/nn is compared with, and what is differentiated numerically.
  *
- * Matrices are row-major; a weight is (out, in). p is the list of a module's parameters in the order
- * of a walk, and each function returns how many it used.
+ * Matrices are row-major; a weight is (out, in). p is the list of a module's parameters in the
+ * order of a walk, and each function returns how many it used.
  *
  * Interface: naive_linear, naive_layernorm, naive_gelu, naive_attention, naive_ffn, naive_block,
  * naive_embedding, naive_gpt2, naive_loss.
@@ -86,8 +86,8 @@ static inline void naive_look(double *y, const double *qkv, int t, int h, int C,
     free(score);
 }
 
-static inline int naive_attention(double *out, const double *x, double *const *p, int B, int T, int C,
-                                  int heads)
+static inline int naive_attention(double *out, const double *x, double *const *p, int B, int T,
+                                  int C, int heads)
 {
     int hs = C / heads;
     double *qkv = naive_buffer((size_t)B * T * 3 * C), *y = naive_buffer((size_t)B * T * C);
@@ -102,7 +102,8 @@ static inline int naive_attention(double *out, const double *x, double *const *p
     return 4;
 }
 
-static inline int naive_ffn(double *out, const double *x, double *const *p, int rows, int C, int hidden)
+static inline int naive_ffn(double *out, const double *x, double *const *p, int rows, int C,
+                            int hidden)
 {
     double *a = naive_buffer((size_t)rows * hidden);
     naive_product(a, x, p[0], p[1], rows, C, hidden);
@@ -128,8 +129,8 @@ static inline int naive_block(double *x, double *const *p, int B, int T, int C, 
     return used;
 }
 
-static inline int naive_embedding(double *out, const int32_t *tokens, double *const *p, int B, int T,
-                                  int C)
+static inline int naive_embedding(double *out, const int32_t *tokens, double *const *p, int B,
+                                  int T, int C)
 {
     for (int r = 0; r < B * T; r++)
         for (int c = 0; c < C; c++) out[r * C + c] = p[0][tokens[r] * C + c] + p[1][r % T * C + c];

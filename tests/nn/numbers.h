@@ -1,5 +1,5 @@
-/* numbers.h: what the suites of lib/nn share: numbers drawn from a fixed sequence, device buffers that
- * begin as NaN, parameters with storage, and comparisons by norm.
+/* numbers.h: what the suites of lib/nn share: numbers drawn from a fixed sequence, device buffers
+ * that begin as NaN, parameters with storage, and comparisons by norm.
  *
  * Interface: draw, draw_floats; on_device, nans_on_device, tokens_on_device; give_storage,
  * take_storage, list_params; check_norm.
@@ -80,8 +80,8 @@ static inline int list_params(const Module *m, Param **out, int n)
 // What every gradient holds before a backward, so that "adds to it" can be told from "sets it".
 #define GRAD_BASE 0.25f
 
-// Gives every parameter storage, values of ±scale around 0 (around 1 where they start as one), and a
-// gradient of GRAD_BASE.
+// Gives every parameter storage, values of ±scale around 0 (around 1 where they start as one), and
+// a gradient of GRAD_BASE.
 static inline void give_storage(const Module *m, double scale, uint64_t *seed)
 {
     Param *params[MAX_PARAMS];
@@ -121,8 +121,8 @@ static inline void check_norm(const char *what, const float *got, float base, co
         off += d * d;
         size += want[i] * want[i];
     }
-    check(sqrt(off) <= bound * sqrt(size), "%s is off by %.3g of its norm %.3g; %.3g is allowed", what,
-          sqrt(off / size), sqrt(size), bound);
+    check(sqrt(off) <= bound * sqrt(size), "%s is off by %.3g of its norm %.3g; %.3g is allowed",
+          what, sqrt(off / size), sqrt(size), bound);
 }
 
 #endif

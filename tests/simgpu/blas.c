@@ -1,5 +1,5 @@
-/* blas.c: cuBLAS on the simulated GPU: right products in every form, the same bits wherever the matrices
- * lie, nothing read that cuBLAS does not read, and the wrong argument named.
+/* blas.c: cuBLAS on the simulated GPU: right products in every form, the same bits wherever the
+ * matrices lie, nothing read that cuBLAS does not read, and the wrong argument named.
  *
  * Matrices hold small whole numbers, so that every sum is exact in float and must be equal.
  */
@@ -107,14 +107,15 @@ static void check_product(cublasHandle_t handle, const Product *p)
         for (size_t i = 0; i < c; i++) C[i] = NAN;
     float *dA = on_device(A, a), *dB = on_device(B, b), *dC = on_device(C, c);
     need_blas(cublasSgemm(handle, p->turn_a ? CUBLAS_OP_T : CUBLAS_OP_N,
-                          p->turn_b ? CUBLAS_OP_T : CUBLAS_OP_N, p->m, p->n, p->k, &p->alpha, dA, lda,
-                          dB, ldb, &p->beta, dC, ldc));
+                          p->turn_b ? CUBLAS_OP_T : CUBLAS_OP_N, p->m, p->n, p->k, &p->alpha, dA,
+                          lda, dB, ldb, &p->beta, dC, ldc));
     float *got = fetch(dC, c);
     multiply_plainly(p, A, B, C);
     for (size_t i = 0; i < c; i++) // gaps hold NaN where beta is 0, and NaN is equal to nothing
         check(memcmp(&got[i], &C[i], sizeof *got) == 0 || got[i] == C[i],
-              "%c%c m %d n %d k %d gap %d beta %g: element %zu is %g, not %g", p->turn_a ? 'T' : 'N',
-              p->turn_b ? 'T' : 'N', p->m, p->n, p->k, p->gap, p->beta, i, got[i], C[i]);
+              "%c%c m %d n %d k %d gap %d beta %g: element %zu is %g, not %g",
+              p->turn_a ? 'T' : 'N', p->turn_b ? 'T' : 'N', p->m, p->n, p->k, p->gap, p->beta, i,
+              got[i], C[i]);
     need_cuda(cudaFree(dA));
     need_cuda(cudaFree(dB));
     need_cuda(cudaFree(dC));
@@ -126,8 +127,9 @@ static void check_product(cublasHandle_t handle, const Product *p)
 
 static void check_products(const Rank *r, void *arg)
 {
-    static const int sizes[][3] = {{1, 1, 1},  {1, 7, 3},    {7, 1, 5},   {5, 3, 1},  {13, 17, 19},
-                                   {33, 5, 65}, {64, 64, 64}, {1, 129, 40}, {97, 1, 33}, {70, 130, 257}};
+    static const int sizes[][3] = {{1, 1, 1},    {1, 7, 3},     {7, 1, 5},    {5, 3, 1},
+                                   {13, 17, 19}, {33, 5, 65},   {64, 64, 64}, {1, 129, 40},
+                                   {97, 1, 33},  {70, 130, 257}};
     static const float scalars[][2] = {{1.0f, 0.0f}, {1.0f, 1.0f}, {2.0f, -1.0f}, {0.0f, 2.0f}};
     cublasHandle_t handle = open_handle(r);
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
@@ -145,22 +147,25 @@ static void test_products(void **state)
     run_ranks(1, check_products, NULL);
 }
 
-// With k = 0 only C's scaling is left; with m or n 0 there is nothing at all to do, and NULL is fine.
+// With k = 0 only C's scaling is left; with m or n 0 there is nothing to do, and NULL is fine.
 static void check_empty(const Rank *r, void *arg)
 {
     cublasHandle_t handle = open_handle(r);
     const float host[4] = {1, 2, 3, 4}, twice[4] = {2, 4, 6, 8}, nothing[4] = {0};
     const float two = 2.0f;
     float *C = on_device(host, 4);
-    need_blas(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 0, &ONE, NULL, 2, NULL, 1, &two, C, 2));
+    need_blas(
+        cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 0, &ONE, NULL, 2, NULL, 1, &two, C, 2));
     float *got = fetch(C, 4);
     check_equal("2·C", got, twice, 4);
     free(got);
-    need_blas(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 0, &ONE, NULL, 2, NULL, 1, &ZERO, C, 2));
+    need_blas(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 0, &ONE, NULL, 2, NULL, 1, &ZERO,
+                          C, 2));
     got = fetch(C, 4);
     check_equal("0·C", got, nothing, 4);
     free(got);
-    need_blas(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 0, 2, 2, &ONE, NULL, 1, NULL, 2, &ONE, NULL, 1));
+    need_blas(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 0, 2, 2, &ONE, NULL, 1, NULL, 2, &ONE,
+                          NULL, 1));
     need_cuda(cudaFree(C));
     need_blas(cublasDestroy(handle));
 }
@@ -169,7 +174,7 @@ static void test_empty(void **state)
     run_ranks(1, check_empty, NULL);
 }
 
-// The same real-valued product at every offset of each operand must have the same bits, again and again.
+// The same real-valued product must have the same bits at every offset of each operand.
 static void check_bits(const Rank *r, void *arg)
 {
     enum { M = 37, N = 29, K = 53, ROOM = 32 };
@@ -191,15 +196,16 @@ static void check_bits(const Rank *r, void *arg)
             send_to(atA, A, a);
             send_to(atB, B, b);
             need_blas(cublasSgemm(handle, form & 1 ? CUBLAS_OP_T : CUBLAS_OP_N,
-                                  form & 2 ? CUBLAS_OP_T : CUBLAS_OP_N, M, N, K, &ONE, atA, lda, atB,
-                                  ldb, &ZERO, atC, M));
+                                  form & 2 ? CUBLAS_OP_T : CUBLAS_OP_N, M, N, K, &ONE, atA, lda,
+                                  atB, ldb, &ZERO, atC, M));
             float *got = fetch(atC, c);
             if (first == NULL) {
                 first = got;
                 continue;
             }
             check(memcmp(got, first, c * sizeof *got) == 0,
-                  "form %d: the product at offset %d has other bits than at offset 0", form, offset);
+                  "form %d: the product at offset %d has other bits than at offset 0", form,
+                  offset);
             free(got);
         }
     }
@@ -224,14 +230,15 @@ static void check_batch(const Rank *r, void *arg)
     float *A = whole_numbers(LDA * K, 8), *B = whole_numbers(K * N * COUNT, 9);
     float *dA = on_device(A, LDA * K), *dB = on_device(B, K * N * COUNT);
     float *C = whole_numbers(LDC * N, 10), *dC = on_device(C, LDC * N);
-    need_blas(cublasSgemmStridedBatched(handle, CUBLAS_OP_N, CUBLAS_OP_N, M, N, K, &ONE, dA, LDA, M, dB,
-                                        K, K * N, &ONE, dC, LDC, M, COUNT));
+    need_blas(cublasSgemmStridedBatched(handle, CUBLAS_OP_N, CUBLAS_OP_N, M, N, K, &ONE, dA, LDA, M,
+                                        dB, K, K * N, &ONE, dC, LDC, M, COUNT));
     float *got = fetch(dC, LDC * N);
     for (int i = 0; i < COUNT; i++)
         for (int col = 0; col < N; col++)
             for (int row = 0; row < M; row++)
                 for (int l = 0; l < K; l++)
-                    C[col * LDC + i * M + row] += A[l * LDA + i * M + row] * B[i * K * N + col * K + l];
+                    C[col * LDC + i * M + row] +=
+                        A[l * LDA + i * M + row] * B[i * K * N + col * K + l];
     check_equal("the batch", got, C, LDC * N);
     need_cuda(cudaFree(dA));
     need_cuda(cudaFree(dB));
@@ -327,8 +334,8 @@ static void check_gemv(const Rank *r, void *arg)
                 want[i] += (turn ? A[i * LD + j] : A[j * LD + i]) * x[2 * j];
         }
         float *dy = on_device(start, rows);
-        need_blas(cublasSgemv(handle, turn ? CUBLAS_OP_T : CUBLAS_OP_N, M, N, &ONE, dA, LD, dx, 2, &ZERO,
-                              dy, 1));
+        need_blas(cublasSgemv(handle, turn ? CUBLAS_OP_T : CUBLAS_OP_N, M, N, &ONE, dA, LD, dx, 2,
+                              &ZERO, dy, 1));
         float *got = fetch(dy, rows);
         check_equal(turn ? "Aᵀ·x" : "A·x", got, want, rows);
         free(got);
@@ -410,13 +417,15 @@ static void check_mistakes(const Rank *r, void *arg)
            "ldb is 3, but the matrix has 4 rows (n");
     expect(cublasSgemm(h, as_is, as_is, 4, 2, 2, &ONE, x, 4, x, 2, &ONE, x, 3), invalid,
            "ldc is 3, but the matrix has 4 rows (m");
-    expect(cublasSgemm(h, as_is, as_is, -1, 2, 2, &ONE, x, 2, x, 2, &ONE, x, 2), invalid, "m is -1");
+    expect(cublasSgemm(h, as_is, as_is, -1, 2, 2, &ONE, x, 2, x, 2, &ONE, x, 2), invalid,
+           "m is -1");
     expect(cublasSgemm(h, as_is, as_is, 2, 2, 2, NULL, x, 2, x, 2, &ONE, x, 2), invalid,
            "alpha is NULL");
-    expect(cublasSgemm(h, (cublasOperation_t)9, as_is, 2, 2, 2, &ONE, x, 2, x, 2, &ONE, x, 2), invalid,
-           "transa is 9");
+    expect(cublasSgemm(h, (cublasOperation_t)9, as_is, 2, 2, 2, &ONE, x, 2, x, 2, &ONE, x, 2),
+           invalid, "transa is 9");
     expect(cublasSaxpy(h, 2, &ONE, x, 0, x, 1), invalid, "incx is 0");
-    expect(cublasSgemmStridedBatched(h, as_is, as_is, 2, 2, 2, &ONE, x, 2, 0, x, 2, 0, &ONE, x, 2, 0, 2),
+    expect(cublasSgemmStridedBatched(h, as_is, as_is, 2, 2, 2, &ONE, x, 2, 0, x, 2, 0, &ONE, x, 2,
+                                     0, 2),
            invalid, "strideC is 0");
     need_blas(cublasDestroy(h));
     expect(cublasDestroy(h), CUBLAS_STATUS_NOT_INITIALIZED, "is destroyed already");
@@ -451,7 +460,8 @@ static void test_out_of_bounds(void **state)
 static void check_log(const Rank *r, void *arg)
 {
     cublasHandle_t h = open_handle(r);
-    float host[64] = {0}, *A = on_device(host, 64), *B = on_device(host, 64), *C = on_device(host, 64);
+    float host[64] = {0}, *A = on_device(host, 64), *B = on_device(host, 64),
+          *C = on_device(host, 64);
     uint64_t before = gpulog_length();
     need_blas(cublasSgemm(h, CUBLAS_OP_N, CUBLAS_OP_N, 2, 3, 4, &ONE, A, 5, B, 6, &ZERO, C, 7));
     GpuLogEntry e;
@@ -459,14 +469,18 @@ static void check_log(const Rank *r, void *arg)
     check(e.op == GPU_BLAS && strcmp(e.name, "cublasSgemm") == 0 && e.stream == r->stream,
           "the operation is %s on another stream", e.name);
     check(e.n_ranges == 3, "it has %d ranges", e.n_ranges);
-    check(e.range[0].ptr == A && e.range[0].bytes == (5 * 3 + 2) * 4 && e.range[0].access == GPU_READ,
+    check(e.range[0].ptr == A && e.range[0].bytes == (5 * 3 + 2) * 4 &&
+              e.range[0].access == GPU_READ,
           "A: %zu bytes", e.range[0].bytes);
-    check(e.range[1].ptr == B && e.range[1].bytes == (6 * 2 + 4) * 4 && e.range[1].access == GPU_READ,
+    check(e.range[1].ptr == B && e.range[1].bytes == (6 * 2 + 4) * 4 &&
+              e.range[1].access == GPU_READ,
           "B: %zu bytes", e.range[1].bytes);
-    check(e.range[2].ptr == C && e.range[2].bytes == (7 * 2 + 2) * 4 && e.range[2].access == GPU_WRITE,
+    check(e.range[2].ptr == C && e.range[2].bytes == (7 * 2 + 2) * 4 &&
+              e.range[2].access == GPU_WRITE,
           "C: %zu bytes", e.range[2].bytes);
     need_blas(cublasSgemm(h, CUBLAS_OP_N, CUBLAS_OP_N, 2, 3, 4, &ONE, A, 5, B, 6, &ONE, C, 7));
-    check(gpulog_get(before + 1, &e) && e.range[2].access == GPU_UPDATE, "beta = 1 does not read C");
+    check(gpulog_get(before + 1, &e) && e.range[2].access == GPU_UPDATE,
+          "beta = 1 does not read C");
     need_cuda(cudaFree(A));
     need_cuda(cudaFree(B));
     need_cuda(cudaFree(C));

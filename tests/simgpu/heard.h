@@ -4,12 +4,13 @@
  * A body that provokes a report calls hear(heard) first; from then on the reports go into `heard`,
  * which lies in shared memory, instead of failing the rank.
  *
- * Interface: hear, heard_is, kernel_touch, kernel_sum_bytes.
+ * Interface: hear, heard_is, kernel_touch, kernel_sum_bytes, run_to_illegal_access.
  */
 #ifndef SHARDLAB_HEARD_H
 #define SHARDLAB_HEARD_H
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "harness.h"
@@ -52,7 +53,7 @@ KERNEL kernel_touch(void *p, size_t bytes, int value, cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_touch", stream);
     char *data = simgpu_write(&op, p, bytes);
-    if (simgpu_ready(&op)) memset(data, value, bytes);
+    if (simgpu_ready(&op) && bytes) memset(data, value, bytes);
     return simgpu_end(&op);
 }
 
@@ -67,6 +68,17 @@ KERNEL kernel_sum_bytes(unsigned *sum, const void *p, size_t bytes, cudaStream_t
         for (size_t i = 0; i < bytes; i++) *out += data[i];
     }
     return simgpu_end(&op);
+}
+
+// Runs a body that ends in an illegal access. The error stays, so the harness's own wait after the
+// body must fail with it; any other message is a failed check.
+static inline void run_to_illegal_access(RankBody body, void *arg)
+{
+    char *message = run_ranks_message(1, 20, body, arg);
+    if (!message) fail_msg("the illegal access was forgotten");
+    if (!strstr(message, "cudaDeviceSynchronize(): an illegal memory access was encountered"))
+        fail_msg("%s", message);
+    free(message);
 }
 
 #endif

@@ -53,7 +53,7 @@ static void stops_at_the_first_error(const Rank *r, void *arg)
 }
 static void test_stops_at_the_first_error(void **state)
 {
-    run_ranks(1, stops_at_the_first_error, NULL);
+    run_to_illegal_access(stops_at_the_first_error, NULL);
 }
 
 static void minds_the_device(const Rank *r, void *arg)
@@ -88,7 +88,7 @@ static void minds_the_device(const Rank *r, void *arg)
 }
 static void test_minds_the_device(void **state)
 {
-    run_ranks(1, minds_the_device, NULL);
+    run_to_illegal_access(minds_the_device, NULL);
 }
 
 enum { THREADS = 4, ROUNDS = 2000 };

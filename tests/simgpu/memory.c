@@ -173,10 +173,31 @@ static void does_not_grow(const Rank *r, void *arg)
     check(high - low < 64 << 20, "4 allocations of 3 MB in all spread over %zu bytes",
           (size_t)(high - low));
 }
+
+// Pieces freed in any order become one again.
+static void joins_pieces(const Rank *r, void *arg)
+{
+    enum { N = 256, PIECE = 64 << 10 };
+    char *p[N], *low = NULL, *high = NULL, *large;
+    for (int i = 0; i < N; i++) {
+        need_cuda(cudaMalloc((void **)&p[i], PIECE));
+        if (!low || p[i] < low) low = p[i];
+        if (p[i] > high) high = p[i];
+    }
+    for (int i = 0; i < N; i++) need_cuda(cudaFreeAsync(p[i * 37 % N], r->stream));
+    for (int i = 0; i < 100; i++) { // what waits after its free comes free
+        need_cuda(cudaMalloc((void **)&large, 1));
+        need_cuda(cudaFree(large));
+    }
+    need_cuda(cudaMalloc((void **)&large, (size_t)N / 2 * PIECE));
+    check(large >= low && large + N / 2 * PIECE <= high + PIECE,
+          "%d free pieces of %d bytes did not serve", N, PIECE);
+}
 static void test_does_not_grow(void **state)
 {
     setenv("SIMGPU_POISON", "0", 1);
     run_ranks(1, does_not_grow, NULL);
+    run_ranks(1, joins_pieces, NULL);
     unsetenv("SIMGPU_POISON");
 }
 
@@ -328,7 +349,7 @@ static void finds_misuse(const Rank *r, void *arg)
 }
 static void test_finds_misuse(void **state)
 {
-    for (enum Misuse m = PAST_END; m <= FAR_AWAY; m++) run_ranks(1, finds_misuse, &m);
+    for (enum Misuse m = PAST_END; m <= FAR_AWAY; m++) run_to_illegal_access(finds_misuse, &m);
 }
 
 enum Touch { TOUCH_READ, TOUCH_WRITE, TOUCH_MEMCPY, TOUCH_FREED };

@@ -200,17 +200,16 @@ static void too_small(const Rank *r, void *arg)
     check(ncclAllReduce(x, x, 9, ncclFloat, ncclSum, r->comm, r->stream) == ncclInvalidArgument,
           "a buffer of 8 elements for 9");
     check(heard->count > 0 && strstr(heard->text, "mismatch.c:"), "says: %s", heard->text);
-    _exit(0);
+    ((Shared *)arg)->which = 1;
+    _exit(0); // the device is lost, so that the harness could not end the rank in its way
 }
 
 static void test_too_small(void **state)
 {
     Shared *shared = shared_alloc(sizeof *shared);
     char *message = run_ranks_message(1, 10, too_small, shared);
-    assert_non_null(message); // the rank left without finishing, which is all it complains of
-    assert_null(strstr(message, "9"));
     free(message);
-    assert_true(shared->heard[0].count > 0);
+    assert_int_equal(shared->which, 1);
 }
 
 static const struct CMUnitTest tests[] = {

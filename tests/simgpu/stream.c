@@ -285,7 +285,14 @@ static void many_come_and_go(const Rank *r, void *arg)
         need_cuda(cudaStreamDestroy(last));
         need_cuda(cudaEventDestroy(e));
     }
+    cudaEvent_t e = make_event();
     start(b, 1, s);
+    need_cuda(cudaEventRecord(e, s));
+    for (int i = 0; i < 3; i++) { // streams that know of the copy, and are gone
+        cudaStream_t gone = make_stream(cudaStreamNonBlocking);
+        need_cuda(cudaStreamWaitEvent(gone, e, 0));
+        need_cuda(cudaStreamDestroy(gone));
+    }
     last = make_stream(cudaStreamNonBlocking);
     need_cuda(cudaStreamSynchronize(last));
     arrived(b, 0xff, "after a stream made later");

@@ -1,9 +1,9 @@
-/* The ends that a rank does not choose: a crash, the time limit's SIGTERM, an exit() from inside the
- * code under test. Each leaves a sentence with the place in the project's own source.
+/* The ends that a rank does not choose: a crash, the time limit's SIGTERM, an exit() from inside
+ * the code under test. Each leaves a sentence with the place in the project's own source.
  *
  * A place is found by walking the stack and resolving addresses, which takes locks and memory; in a
- * process that has just crashed either can be broken. So the sentence is told first and the place is
- * added after it, with an alarm against a walk that never ends.
+ * process that has just crashed either can be broken. So the sentence is told first and the place
+ * is added after it, with an alarm against a walk that never ends.
  *
  * Interface: crash_watch, exit_watch (run.h).
  */
@@ -33,7 +33,8 @@ static bool in_list(const char *word, size_t length, const char *const *list)
     return false;
 }
 
-// The program's own code, from the linker: the C library may have lines too, and nobody here wrote them.
+// The program's own code, from the linker: the C library may have lines too, and nobody here wrote
+// them.
 extern const char __executable_start[], etext[];
 
 static bool is_ours(const void *site)
@@ -41,12 +42,12 @@ static bool is_ours(const void *site)
     return (const char *)site > __executable_start && (const char *)site <= etext;
 }
 
-// How much a reader wants to see a place "folder/file.c:88 (function)": the task's file above all, then
-// the kit's library, then the test; -1 for simgpu, the harness, and what has no line.
+// How much a reader wants to see a place "folder/file.c:88 (function)": the task's file above all,
+// then the kit's library, then the test; -1 for simgpu, the harness, and what has no line.
 static int interest(const char *where)
 {
-    static const char *const task_files[] = {"meta_init.c", "flat_param.c", "forward.c",
-                                             "backward.c",  "optimizer.c",  "api.c", NULL};
+    static const char *const task_files[] = {
+        "meta_init.c", "flat_param.c", "forward.c", "backward.c", "optimizer.c", "api.c", NULL};
     static const char *const tests[] = {"tasks", "fsdp", "harness", "simgpu", NULL};
     static const char *const library[] = {"kernels", "nn", "check", NULL};
     static const char *const hidden[] = {"support", "src", NULL};
@@ -68,16 +69,16 @@ static int interest(const char *where)
     return 1;
 }
 
-// The most interesting frame, innermost first; the interrupted instruction is `pc` (NULL: the caller's
-// own stack is asked about).
+// The most interesting frame, innermost first; the interrupted instruction is `pc` (NULL: the
+// caller's own stack is asked about).
 static void find_place(const void *pc, char *place, size_t size)
 {
     void *frames[MAX_FRAMES];
     char where[sizeof trouble_note()->place];
     int n = backtrace(frames, MAX_FRAMES), best = -1;
 
-    // The interrupted frame is no call: one byte on, it resolves to its own line. Where the unwinder
-    // did not come past the signal, the instruction is still known.
+    // The interrupted frame is no call: one byte on, it resolves to its own line. Where the
+    // unwinder did not come past the signal, the instruction is still known.
     for (int i = 0; i < n; i++)
         if (frames[i] == pc) frames[i] = (char *)frames[i] + 1;
     for (int i = -1; i < n; i++) {

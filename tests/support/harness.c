@@ -1,9 +1,10 @@
-/* Running a body on W ranks inside one cmocka test. The ranks are forked processes with a communicator and
- * a stream made for them; the parent waits, and turns what the ranks left behind into one message.
+/* Running a body on W ranks inside one cmocka test. The ranks are forked processes with a
+ * communicator and a stream made for them; the parent waits, and turns what the ranks left behind
+ * into one message.
  *
- * Which trouble is told: the first, with one exception. A rank that ends without a word (_exit, a kill)
- * or by exit() makes simgpu report on the others that they wait in vain; such a report may well come
- * first, and the silent end is still the reason.
+ * Which trouble is told: the first, with one exception. A rank that ends without a word (_exit, a
+ * kill) or by exit() makes simgpu report on the others that they wait in vain; such a report may
+ * well come first, and the silent end is still the reason.
  *
  * Interface: run_ranks, run_ranks_limit, run_ranks_message, shared_alloc (harness.h).
  */
@@ -28,8 +29,8 @@
 
 void *shared_alloc(size_t bytes)
 {
-    void *memory = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *memory =
+        mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     if (memory == MAP_FAILED)
         rank_fails(__FILE__, __LINE__, "no shared memory of %zu bytes: %s", bytes, strerror(errno));
@@ -89,7 +90,6 @@ static int rank_main(const World *world, void *arg)
 
     rank_run = arg;
     rank_number = world->rank;
-    suite_leave();
     redirect_output(rank_run, rank_number);
     crash_watch();
     trouble_listen();
@@ -137,7 +137,8 @@ static void trim(char *text)
     while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' ')) text[--n] = '\0';
 }
 
-// The last whole line a rank wrote to standard error: assert() and malloc() explain themselves there.
+// The last whole line a rank wrote to standard error: assert() and malloc() explain themselves
+// there.
 static const char *last_words(char *output)
 {
     trim(output);
@@ -173,8 +174,10 @@ static void tell_silent_end(Message *message, const Run *run, int rank, const Ra
     if (end->how == RANK_SIGNALLED)
         add(message, "was killed by signal %d (%s)", end->code, strsignal(end->code));
     else
-        add(message, "ended with status %d, by _exit() or the like: a function of a task must return "
-            "to its caller", end->code);
+        add(message,
+            "ended with status %d, by _exit() or the like: a function of a task must return "
+            "to its caller",
+            end->code);
     add(message, " (%s:%d)", run->file, run->line);
 }
 
@@ -187,7 +190,8 @@ static void tell_limit(Message *message, const Run *run, const RankEnd *ends)
     for (int i = 0; i < run->world; i++) {
         const char *at = run->note[i].at_limit;
         if (ends[i].how != RANK_TIMED_OUT) continue;
-        add(message, "%srank %d %s", between, i, at[0] ? at : "did not answer when asked where it is");
+        add(message, "%srank %d %s", between, i,
+            at[0] ? at : "did not answer when asked where it is");
         between = "\n";
     }
     add(message, " (%s:%d)", run->file, run->line);

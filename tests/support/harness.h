@@ -1,8 +1,9 @@
 /* harness.h: cmocka tests whose bodies run on W forked ranks.
  *
- * The cmocka process itself never runs the code under test: run_ranks forks a process per rank, so a
- * crash, an exit() or an endless loop costs one test and is reported with its place. The first thing
- * that goes wrong on any rank is what the test says; what follows from it on other ranks is not shown.
+ * The cmocka process itself never runs the code under test: run_ranks forks a process per rank, so
+ * a crash, an exit() or an endless loop costs one test and is reported with its place. The first
+ * thing that goes wrong on any rank is what the test says; what follows from it on other ranks is
+ * not shown.
  *
  *   static void body(const Rank *r, void *arg) {
  *       float *x = NULL;
@@ -11,8 +12,9 @@
  *   }
  *   static void test_something(void **state) { run_ranks(3, body, NULL); }
  *
- * Interface: run_ranks, run_ranks_limit; check, need, need_cuda, need_nccl (inside a body); shared_alloc
- * for what ranks hand back; fetch, send_to; log_race and friends (log_order.c); suite_main.
+ * Interface: run_ranks, run_ranks_limit; check, need, need_cuda, need_nccl (inside a body);
+ * shared_alloc for what ranks hand back; fetch, send_to; log_race and friends (log_order.c);
+ * suite_main.
  */
 #ifndef SHARDLAB_HARNESS_H
 #define SHARDLAB_HARNESS_H
@@ -45,15 +47,16 @@ typedef struct Rank {
 } Rank;
 typedef void (*RankBody)(const Rank *rank, void *arg);
 
-// Runs body(rank, arg) on `world` ranks, each on a device of its own, and fails the cmocka test with the
-// first failure of any rank. The limit is 20 s times SHARDLAB_TIME_FACTOR (1), or `limit` times it.
+// Runs body(rank, arg) on `world` ranks, each on a device of its own, and fails the cmocka test
+// with the first failure of any rank. The limit is 20 s times SHARDLAB_TIME_FACTOR (1), or `limit`
+// times it.
 #define run_ranks(world, body, arg) run_ranks_limit(world, 20, body, arg)
 #define run_ranks_limit(world, limit, body, arg)                                                   \
     run_ranks_at(__FILE__, __LINE__, world, limit, body, arg)
 void run_ranks_at(const char *file, int line, int world, double limit, RankBody body, void *arg);
 
-// As run_ranks, but returns the first failure's text (free it; NULL: no failure) instead of failing the
-// test: for tests of what a failure says.
+// As run_ranks, but returns the first failure's text (free it; NULL: no failure) instead of failing
+// the test: for tests of what a failure says.
 #define run_ranks_message(world, limit, body, arg)                                                 \
     run_ranks_message_at(__FILE__, __LINE__, world, limit, body, arg)
 char *run_ranks_message_at(const char *file, int line, int world, double limit, RankBody body,
@@ -90,8 +93,8 @@ _Noreturn void rank_fails(const char *file, int line, const char *format, ...)
 // The innermost line that check.h printed on this rank, for need().
 const char *last_error(void);
 
-// Compare n floats in host memory; the message names `what`, the index, got and want. `near` bounds the
-// absolute difference. +0 and -0 are equal; a NaN is neither equal nor near to anything.
+// Compare n floats in host memory; the message names `what`, the index, got and want. `near` bounds
+// the absolute difference. +0 and -0 are equal; a NaN is neither equal nor near to anything.
 #define check_equal(what, got, want, n) check_equal_at(__FILE__, __LINE__, what, got, want, n)
 #define check_near(what, got, want, n, bound)                                                      \
     check_near_at(__FILE__, __LINE__, what, got, want, n, bound)
@@ -113,8 +116,8 @@ void send_to_at(const char *file, int line, float *device, const float *host, si
 
 // Whether operation a is done before operation b begins, in every order the streams allow.
 bool log_ordered(uint64_t a, uint64_t b);
-// Two operations from `first` on that touch the same bytes, at least one of them writing, and neither
-// ordered before the other. False: there are none. What it finds is described in text.
+// Two operations from `first` on that touch the same bytes, at least one of them writing, and
+// neither ordered before the other. False: there are none. What it finds is described in text.
 bool log_race(uint64_t first, char *text, size_t size);
 // First operation of a kind at or after `from` (and, where name is given, of that name); -1: none.
 int64_t log_find(GpuOp op, const char *name, uint64_t from);

@@ -1,16 +1,18 @@
-/* What the operation log says about order. A replay of the log computes, for every operation, a vector
- * clock: how much of each stream's work is certain to be done before it begins. Order comes from
+/* What the operation log says about order. A replay of the log computes, for every operation, a
+ * vector clock: how much of each stream's work is certain to be done before it begins. Order comes
+ * from
  *
  *   - a stream: its operations follow each other;
- *   - an event: what a wait follows is what the event had captured when the wait was queued, so a later
- *     record moves no earlier wait;
+ *   - an event: what a wait follows is what the event had captured when the wait was queued, so a
+ *     later record moves no earlier wait;
  *   - the legacy default stream: its operations follow everything queued on the device's blocking
  *     streams, and everything queued on those later follows them;
  *   - the host: what it has waited for is before everything that it queues afterwards.
  *
- * Two operations race when they touch the same bytes of the same allocation, one of them writes, and
- * neither is before the other. An allocation and its release write its bytes. The same address after a
- * release and a new allocation is another allocation: whoever hands out memory again sees to that order.
+ * Two operations race when they touch the same bytes of the same allocation, one of them writes,
+ * and neither is before the other. An allocation and its release write its bytes. The same address
+ * after a release and a new allocation is another allocation: whoever hands out memory again sees
+ * to that order.
  *
  * Interface: log_ordered, log_race, log_find, log_count (harness.h).
  */
@@ -50,8 +52,8 @@ typedef struct Place {
 } Place;
 
 static struct Replay {
-    uint64_t from, to;  // operations [from, to) of the log have been replayed
-    Place *place;       // (to - from)
+    uint64_t from, to; // operations [from, to) of the log have been replayed
+    Place *place;      // (to - from)
     size_t place_room;
     Line *line;
     uint32_t n_lines;
@@ -119,8 +121,11 @@ static uint32_t add_line(cudaStream_t stream, int device, bool blocking, bool le
     uint32_t l = replay.n_lines++;
 
     replay.line = grow(replay.line, replay.n_lines, sizeof *replay.line);
-    replay.line[l] = (Line){.stream = stream, .device = device, .blocking = blocking,
-                            .legacy = legacy, .changed = true};
+    replay.line[l] = (Line){.stream = stream,
+                            .device = device,
+                            .blocking = blocking,
+                            .legacy = legacy,
+                            .changed = true};
     clock_reach(&replay.line[l].clock, l + 1);
     return l;
 }
@@ -152,8 +157,7 @@ static void learn_line(uint32_t l, uint32_t other)
 static void learn_device(uint32_t l, int device, bool blocking_only)
 {
     for (uint32_t other = 1; other < replay.n_lines; other++)
-        if (replay.line[other].device == device &&
-            (!blocking_only || replay.line[other].blocking))
+        if (replay.line[other].device == device && (!blocking_only || replay.line[other].blocking))
             learn_line(l, other);
 }
 
@@ -217,7 +221,8 @@ static Event *find_event(cudaEvent_t event, bool make)
 
 // ---- The replay ----
 
-// cudaMalloc and cudaFree are on no stream: the host does them, and cudaFree waits for the device first.
+// cudaMalloc and cudaFree are on no stream: the host does them, and cudaFree waits for the device
+// first.
 static bool is_host_operation(const GpuLogEntry *entry)
 {
     return (entry->op == GPU_ALLOC || entry->op == GPU_FREE) && !strstr(entry->name, "Async") &&
@@ -236,7 +241,8 @@ static void replay_host(const GpuLogEntry *entry)
 
     if (entry->op == GPU_STREAM_SYNC) {
         uint32_t l = find_line(entry);
-        if (replay.line[l].legacy) learn_before(l); // to wait for it is to wait for what it waits for
+        if (replay.line[l].legacy)
+            learn_before(l); // to wait for it is to wait for what it waits for
         learn_line(HOST, l);
     } else if (entry->op == GPU_EVENT_SYNC) {
         event = find_event(entry->event, false);
@@ -282,8 +288,10 @@ static uint64_t oldest_entry(uint64_t length)
 
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
-        if (gpulog_get(middle, &entry)) high = middle;
-        else low = middle + 1;
+        if (gpulog_get(middle, &entry))
+            high = middle;
+        else
+            low = middle + 1;
     }
     return low;
 }
@@ -301,8 +309,10 @@ static void catch_up(void)
         replay.from = replay.to = oldest_entry(length);
     }
     for (; replay.to < length && gpulog_get(replay.to, &entry); replay.to++) {
-        if (is_host_wait(&entry) || is_host_operation(&entry)) replay_host(&entry);
-        else replay_stream(&entry);
+        if (is_host_wait(&entry) || is_host_operation(&entry))
+            replay_host(&entry);
+        else
+            replay_stream(&entry);
     }
 }
 
@@ -367,8 +377,10 @@ static size_t region_at(const Races *races, const char *ptr)
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (races->region[middle].end > ptr) high = middle;
-        else low = middle + 1;
+        if (races->region[middle].end > ptr)
+            high = middle;
+        else
+            low = middle + 1;
     }
     return low;
 }
@@ -397,8 +409,10 @@ static void split(Region *region, const char *at)
 
     while (i < high) { // the first piece that ends behind `at`
         size_t middle = i + (high - i) / 2;
-        if (region->piece[middle].end > at) high = middle;
-        else i = middle + 1;
+        if (region->piece[middle].end > at)
+            high = middle;
+        else
+            i = middle + 1;
     }
     if (i == region->n || region->piece[i].begin >= at) return;
     region->piece = grow(region->piece, region->n + 1, sizeof *region->piece);
@@ -412,8 +426,8 @@ static void split(Region *region, const char *at)
     }
 }
 
-// Looks for an earlier touch of the piece that the operation races with, -1: none, and notes the new
-// one. Only the last touch of each kind on each line matters: an earlier one is before it.
+// Looks for an earlier touch of the piece that the operation races with, -1: none, and notes the
+// new one. Only the last touch of each kind on each line matters: an earlier one is before it.
 static int64_t touch_piece(Piece *piece, uint64_t index, bool writes)
 {
     const Place *place = place_of(index);
@@ -499,7 +513,8 @@ static void describe(const GpuLogEntry *entry, char *text, size_t size)
     uint32_t l = place_of(entry->index)->line;
 
     gpulog_where(entry->site, where, sizeof where);
-    if (l == HOST) snprintf(text, size, "%s at %s", entry->name, where);
+    if (l == HOST)
+        snprintf(text, size, "%s at %s", entry->name, where);
     else if (replay.line[l].legacy)
         snprintf(text, size, "%s at %s on the default stream", entry->name, where);
     else if (l <= 26)

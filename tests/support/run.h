@@ -26,25 +26,25 @@ typedef enum TroubleKind {
 
 // What one rank has to say, in memory that the parent shares.
 typedef struct RankNote {
-    atomic_flag taken;     // somebody writes, or has written, the text
-    atomic_int kind;       // TroubleKind; set once the text is whole
-    int signal;            // TROUBLE_CRASH
-    char text[8192];       // the sentence, without the rank in front of it
-    char place[512];       // TROUBLE_CRASH, TROUBLE_EXIT: where, found after the sentence is safe
-    char at_limit[1024];   // where the rank was when it was asked to end
+    atomic_flag taken;   // somebody writes, or has written, the text
+    atomic_int kind;     // TroubleKind; set once the text is whole
+    int signal;          // TROUBLE_CRASH
+    char text[8192];     // the sentence, without the rank in front of it
+    char place[512];     // TROUBLE_CRASH, TROUBLE_EXIT: where, found after the sentence is safe
+    char at_limit[1024]; // where the rank was when it was asked to end
 } RankNote;
 
 typedef struct Run {
     int world;
-    double limit;      // seconds, SHARDLAB_TIME_FACTOR already in it
-    const char *file;  // of the call of run_ranks
+    double limit;     // seconds, SHARDLAB_TIME_FACTOR already in it
+    const char *file; // of the call of run_ranks
     int line;
     RankBody body;
     void *arg;
-    int *output;       // (world) read ends of the pipes that take the ranks' standard error
-    int *output_in;    // (world) write ends
-    atomic_int first;  // the rank that had trouble first, plus 1; 0: none
-    RankNote note[];   // (world)
+    int *output;      // (world) read ends of the pipes that take the ranks' standard error
+    int *output_in;   // (world) write ends
+    atomic_int first; // the rank that had trouble first, plus 1; 0: none
+    RankNote note[];  // (world)
 } Run;
 
 // The run this process is a rank of; NULL in the cmocka process.
@@ -61,15 +61,13 @@ RankNote *trouble_note(void);
 void trouble_listen(void);
 
 // ---- crash.c ----
-// Handlers for what can end a rank from the inside. exit_watch comes after the communicator is there, so
-// that it runs before simgpu's own exit handlers.
+// Handlers for what can end a rank from the inside. exit_watch comes after the communicator is
+// there, so that it runs before simgpu's own exit handlers.
 void crash_watch(void);
 void exit_watch(void);
 
 // ---- suite.c ----
 // The test that runs now has failed: `status` and the whole message for the results.
 void suite_failed(const char *status, const char *message);
-// In a rank: the results are none of its business.
-void suite_leave(void);
 
 #endif

@@ -1,15 +1,17 @@
-/* A suite's main: cmocka runs the tests and prints what it always prints; beside it every test leaves
- * one line of JSON for the grader, on a descriptor that the code under test never holds.
+/* A suite's main: cmocka runs the tests and prints what it always prints; beside it every test
+ * leaves one line of JSON for the grader, on a descriptor that the code under test never holds.
  *
  * A test that fails by run_ranks hands its message over here. For one that fails by an assertion of
- * cmocka's own, the message is what cmocka prints on standard error after the test, so while results
- * are wanted standard error goes through a file in memory and on to where it belongs after each test.
+ * cmocka's own, the message is what cmocka prints on standard error after the test, so while
+ * results are wanted standard error goes through a file in memory and on to where it belongs after
+ * each test.
  *
- * Interface: suite_main (harness.h); suite_failed, suite_leave (run.h).
+ * Interface: suite_main (harness.h); suite_failed (run.h).
  */
 #define _GNU_SOURCE // memfd_create
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,20 +24,20 @@
 
 typedef struct Case {
     const struct CMUnitTest *test;
-    void *state;      // the test's own
+    void *state; // the test's own
     bool passed;
     const char *status;
-    char *message;    // of the first failure; NULL: none told yet
+    char *message; // of the first failure; NULL: none told yet
     double began, seconds;
 } Case;
 
 static struct Results {
-    int fd;           // -1: nobody wants results
+    int fd; // -1: nobody wants results
     char nonce[128];
     int written;
-    int captured;     // the file in memory that stands for standard error
+    int captured; // the file in memory that stands for standard error
     int real_stderr;
-    Case *pending;    // has failed, and cmocka has yet to print why
+    Case *pending; // has failed, and cmocka has yet to print why
 } results = {.fd = -1, .captured = -1, .real_stderr = -1};
 
 static Case *current;
@@ -53,8 +55,11 @@ static double clock_now(void)
 // The length of the UTF-8 character at s; 0 where the bytes are none.
 static int utf8_length(const unsigned char *s)
 {
-    int n = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
-            : s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
+    int n = s[0] < 0x80                   ? 1
+            : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+            : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
+            : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
+                                          : 0;
 
     for (int i = 1; i < n; i++)
         if ((s[i] & 0xc0) != 0x80) return 0;
@@ -73,12 +78,18 @@ static void put_string(FILE *out, const char *text)
     fputc('"', out);
     while (*s) {
         int n = utf8_length(s);
-        if (*s == '"' || *s == '\\') fprintf(out, "\\%c", *s);
-        else if (*s == '\n') fputs("\\n", out);
-        else if (*s == '\t') fputs("\\t", out);
-        else if (*s < 0x20 || *s == 0x7f) fprintf(out, "\\u%04x", *s);
-        else if (n == 0) fputs("\\ufffd", out);
-        else fwrite(s, 1, (size_t)n, out);
+        if (*s == '"' || *s == '\\')
+            fprintf(out, "\\%c", *s);
+        else if (*s == '\n')
+            fputs("\\n", out);
+        else if (*s == '\t')
+            fputs("\\t", out);
+        else if (*s < 0x20 || *s == 0x7f)
+            fprintf(out, "\\u%04x", *s);
+        else if (n == 0)
+            fputs("\\ufffd", out);
+        else
+            fwrite(s, 1, (size_t)n, out);
         s += n ? n : 1;
     }
     fputc('"', out);
@@ -188,6 +199,18 @@ static void settle(void)
     free(printed);
 }
 
+// In everything that this process forks: the results are none of its business.
+static void leave_results(void)
+{
+    if (results.fd < 0) return;
+    close(results.fd);
+    close(results.captured);
+    close(results.real_stderr);
+    memset(&results, 0, sizeof results);
+    results.fd = -1;
+    prctl(PR_SET_DUMPABLE, 1);
+}
+
 static void open_results(void)
 {
     char *fd_text = getenv("SHARDLAB_RESULTS_FD"), *nonce = getenv("SHARDLAB_NONCE"), *end;
@@ -205,8 +228,10 @@ static void open_results(void)
     }
     unsetenv("SHARDLAB_RESULTS_FD");
     unsetenv("SHARDLAB_NONCE");
-    // Nobody may open this process's descriptors by /proc/PID/fd; its ranks undo it for themselves.
+    // Nobody may open this process's descriptors by /proc/PID/fd. Whatever it forks undoes that for
+    // itself: ranks do open each other's.
     prctl(PR_SET_DUMPABLE, 0);
+    pthread_atfork(NULL, NULL, leave_results);
     results.real_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
     results.captured = memfd_create("stderr", MFD_CLOEXEC);
     if (results.real_stderr < 0 || results.captured < 0) {
@@ -215,17 +240,6 @@ static void open_results(void)
     }
     fflush(stderr);
     dup2(results.captured, STDERR_FILENO);
-}
-
-void suite_leave(void)
-{
-    if (results.fd < 0) return;
-    close(results.fd);
-    close(results.captured);
-    close(results.real_stderr);
-    memset(&results, 0, sizeof results);
-    results.fd = -1;
-    prctl(PR_SET_DUMPABLE, 1);
 }
 
 // ---- Around each test ----
@@ -267,8 +281,10 @@ static int end_case(void **state)
     }
     current = NULL;
     if (results.fd < 0) return result;
-    if (c->passed || c->message) write_result(c);
-    else results.pending = c;
+    if (c->passed || c->message)
+        write_result(c);
+    else
+        results.pending = c;
     return result;
 }
 
@@ -281,7 +297,8 @@ static int list_tests(const struct CMUnitTest *tests, size_t n)
 }
 
 // Marks the tests that the command line wants; false after it has said what it does not understand.
-static bool choose_tests(int argc, char **argv, const struct CMUnitTest *tests, size_t n, bool *chosen)
+static bool choose_tests(int argc, char **argv, const struct CMUnitTest *tests, size_t n,
+                         bool *chosen)
 {
     bool all = argc == 1;
 
@@ -316,8 +333,8 @@ int suite_main(int argc, char **argv, const char *name, const struct CMUnitTest 
         for (size_t i = 0; i < n; i++) {
             if (!chosen[i]) continue;
             cases[count] = (Case){.test = &tests[i], .state = tests[i].initial_state};
-            wrapped[count] = (struct CMUnitTest){tests[i].name, run_case, begin_case, end_case,
-                                                 &cases[count]};
+            wrapped[count] =
+                (struct CMUnitTest){tests[i].name, run_case, begin_case, end_case, &cases[count]};
             count++;
         }
         open_results();

@@ -1,6 +1,6 @@
-/* Trouble on a rank: what went wrong first, in a sentence, written to memory that the parent shares. A
- * rank tells one trouble, and the first of all ranks is noted: what follows from it (a peer that waits
- * in vain, an error passed on) never hides it.
+/* Trouble on a rank: what went wrong first, in a sentence, written to memory that the parent
+ * shares. A rank tells one trouble, and the first of all ranks is noted: what follows from it (a
+ * peer that waits in vain, an error passed on) never hides it.
  *
  * Interface: rank_fails, last_error (harness.h); trouble_tell, trouble_listen (run.h).
  */
@@ -72,8 +72,8 @@ const char *last_error(void)
     return line[0] ? line : "it printed no line that says why";
 }
 
-// Every report is a mistake of the program but one: a full device is an error that it is told of and
-// may deal with.
+// Every report is a mistake of the program but one: a full device is an error that it is told of
+// and may deal with.
 static void hear_report(const char *title, const char *text, void *arg)
 {
     if (strcmp(title, "out of device memory") == 0) {

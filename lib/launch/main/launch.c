@@ -3,9 +3,9 @@
  *   launch -n 4 [--limit SECONDS] PROGRAM ARGUMENTS…
  *
  * Every rank finds its place in RANK, LOCAL_RANK, WORLD_SIZE and LOCAL_WORLD_SIZE, and its peers by
- * NCCL_COMM_ID. When a rank fails, the others get two seconds and are then ended. The exit status is the
- * first failing rank's (128 + the signal's number where a signal killed it), 124 when the limit is
- * over, 2 when nothing could be started.
+ * NCCL_COMM_ID. When a rank fails, the others get two seconds and are then ended. The exit status
+ * is the first failing rank's (128 + the signal's number where a signal killed it), 124 when the
+ * limit is over, 2 when nothing could be started.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -75,7 +75,8 @@ static int parse_arguments(int argc, char **argv, Job *job)
             return BAD_USE;
         }
         if (count && !parse_count(value, &job->size)) {
-            fprintf(stderr, "launch: -n %s: must be a number of ranks, 1 to %d\n", value, MAX_RANKS);
+            fprintf(stderr, "launch: -n %s: must be a number of ranks, 1 to %d\n", value,
+                    MAX_RANKS);
             return BAD_USE;
         }
         if (limit && !parse_seconds(value, &job->limit)) {
@@ -84,7 +85,8 @@ static int parse_arguments(int argc, char **argv, Job *job)
         }
     }
     if (job->size == 0 || i >= argc) {
-        fprintf(stderr, "launch: %s is missing; %s\n", job->size ? "the program" : "-n RANKS", usage);
+        fprintf(stderr, "launch: %s is missing; %s\n", job->size ? "the program" : "-n RANKS",
+                usage);
         return BAD_USE;
     }
     job->program = argv + i;
@@ -140,9 +142,11 @@ static int check_devices(const Job *job)
         return BAD_USE;
     }
     if (job->size > devices) {
-        fprintf(stderr, "launch: -n %d, but there %s %d device%s: start fewer ranks, or with simgpu "
-                "set SIMGPU_DEVICES=%d\n", job->size, devices == 1 ? "is" : "are", devices,
-                devices == 1 ? "" : "s", job->size);
+        fprintf(stderr,
+                "launch: -n %d, but there %s %d device%s: start fewer ranks, or with simgpu "
+                "set SIMGPU_DEVICES=%d\n",
+                job->size, devices == 1 ? "is" : "are", devices, devices == 1 ? "" : "s",
+                job->size);
         return BAD_USE;
     }
     return 0;
@@ -150,9 +154,9 @@ static int check_devices(const Job *job)
 
 // ---- The ranks' surroundings ----
 
-// A TCP port of 127.0.0.1 that is this job's for as long as the launcher lives. The socket is bound and
-// never listens, so rank 0 can still open the port (NCCL sets SO_REUSEADDR and SO_REUSEPORT), while no
-// other job is given the same number.
+// A TCP port of 127.0.0.1 that is this job's for as long as the launcher lives. The socket is bound
+// and never listens, so rank 0 can still open the port (NCCL sets SO_REUSEADDR and SO_REUSEPORT),
+// while no other job is given the same number.
 static int reserve_port(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -191,8 +195,8 @@ static void set_environment(const Job *job, int rank)
     watch_share_cores(job->size);
 }
 
-// Ranks run in process groups of their own, which a terminal stops when they read from it; and what comes
-// from a file or a pipe can only go to one of them.
+// Ranks run in process groups of their own, which a terminal stops when they read from it; and what
+// comes from a file or a pipe can only go to one of them.
 static void set_input(int rank)
 {
     if (rank == 0 && !isatty(STDIN_FILENO)) return;
@@ -222,7 +226,8 @@ static bool start_ranks(const Job *job, RankEnd *ends)
         pid_t pid = fork();
         if (pid == 0) be_rank(job, i, parent);
         if (pid < 0) {
-            fprintf(stderr, "launch: cannot start rank %d of %d: %s\n", i, job->size, strerror(errno));
+            fprintf(stderr, "launch: cannot start rank %d of %d: %s\n", i, job->size,
+                    strerror(errno));
             watch_abandon(ends, i);
             return false;
         }
@@ -287,8 +292,12 @@ int main(int argc, char **argv)
     int signals = signalfd(-1, &forwarded, SFD_CLOEXEC);
     if (!start_ranks(&job, ends)) return BAD_USE;
 
-    Watch watch = {.size = job.size, .ends = ends, .limit = job.limit, .grace = GRACE,
-                   .signals = signals, .ended = ended_badly};
+    Watch watch = {.size = job.size,
+                   .ends = ends,
+                   .limit = job.limit,
+                   .grace = GRACE,
+                   .signals = signals,
+                   .ended = ended_badly};
     if (watch_ranks(&watch) != OK) return BAD_USE;
     return conclude(&job, &watch);
 }

@@ -1,0 +1,607 @@
+/* kernels.c: every kernel against a plain double-precision one, on outputs that begin as NaN; exact
+ * equality where the arithmetic is exact; the same bits wherever an element stands.
+ */
+#include <float.h>
+
+#include "kernels.h"
+#include "naive.h"
+#include "numbers.h"
+
+#include "../../lib/kernels/vector_math.h"
+
+// got must be within `bound` of want, relative to the larger of |want| and 1.
+static void check_close(const char *what, const float *got, const double *want, size_t n,
+                        double bound)
+{
+    for (size_t i = 0; i < n; i++)
+        check(fabs(got[i] - want[i]) <= bound * fmax(1.0, fabs(want[i])),
+              "%s, element %zu of %zu, is %.9g, not %.9g", what, i, n, got[i], want[i]);
+}
+
+// ---- vector_math.h ----
+
+// Distance of got from want in units of want's last place.
+static double ulps(float got, double want)
+{
+    int exponent;
+    frexp(want, &exponent);
+    double unit = ldexp(1.0, exponent - 24);
+    return fabs(got - want) / fmax(unit, ldexp(1.0, -149));
+}
+
+static void check_exp(const Rank *r, void *arg)
+{
+    double worst = 0.0;
+    for (uint32_t bits = 0; bits < 0x7f800000u; bits += 997) {
+        float x;
+        memcpy(&x, &bits, sizeof x);
+        for (int sign = 0; sign < 2; sign++, x = -x) {
+            double want = exp(x);
+            if (want > FLT_MAX) {
+                check(isinf(vm_exp(x)) || ulps(vm_exp(x), want) < 2.0, "e^%g is %g", x, vm_exp(x));
+                continue;
+            }
+            double off = ulps(vm_exp(x), want);
+            worst = fmax(worst, off);
+            check(off < 2.0, "e^%.9g is %.9g, not %.9g: off by %g units", x, vm_exp(x), want, off);
+        }
+    }
+    check(worst > 0.0, "nothing was compared");
+    check(vm_exp(0.0f) == 1.0f, "e^0 is %g", vm_exp(0.0f));
+    check(vm_exp(INFINITY) == INFINITY, "e^∞ is %g", vm_exp(INFINITY));
+    check(vm_exp(-INFINITY) == 0.0f, "e^-∞ is %g", vm_exp(-INFINITY));
+    check(isnan(vm_exp(NAN)), "e^NaN is %g", vm_exp(NAN));
+}
+static void test_exp(void **state)
+{
+    run_ranks(1, check_exp, NULL);
+}
+
+// ---- Elementwise ----
+
+static void check_elementwise(const Rank *r, void *arg)
+{
+    static const size_t sizes[] = {1, 7, 33, 1000};
+    uint64_t seed = 1;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        size_t n = sizes[s];
+        float *a = draw_floats(n, 3.0, &seed), *b = draw_floats(n, 3.0, &seed);
+        float *want = draw_floats(n, 0.0, &seed), *da = on_device(a, n), *db = on_device(b, n);
+        float *out = nans_on_device(n), *got;
+
+        need_cuda(kernel_fill(out, 1.5f, n, r->stream));
+        for (size_t i = 0; i < n; i++) want[i] = 1.5f;
+        check_equal("fill", got = fetch(out, n), want, n);
+        free(got);
+        need_cuda(kernel_sum2(out, da, db, n, r->stream));
+        for (size_t i = 0; i < n; i++) want[i] = a[i] + b[i];
+        check_equal("sum2", got = fetch(out, n), want, n);
+        free(got);
+        need_cuda(kernel_scale(out, 1.1f, n, r->stream));
+        for (size_t i = 0; i < n; i++) want[i] *= 1.1f;
+        check_equal("scale", got = fetch(out, n), want, n);
+        free(got);
+        need_cuda(kernel_add(out, da, n, r->stream));
+        for (size_t i = 0; i < n; i++) want[i] += a[i];
+        check_equal("add", got = fetch(out, n), want, n);
+        free(got);
+        need_cuda(kernel_add_divided(out, db, 3.0f, n, r->stream));
+        for (size_t i = 0; i < n; i++) {
+            float quotient = b[i] / 3.0f;
+            want[i] += quotient;
+        }
+        check_equal("add_divided", got = fetch(out, n), want, n);
+        free(got);
+
+        need_cuda(cudaFree(da));
+        need_cuda(cudaFree(db));
+        need_cuda(cudaFree(out));
+        free(a);
+        free(b);
+        free(want);
+    }
+}
+static void test_elementwise(void **state)
+{
+    run_ranks(1, check_elementwise, NULL);
+}
+
+// One elementwise kernel on four arrays, of which it changes some.
+typedef cudaError_t (*Elementwise)(float *const x[4], size_t n, cudaStream_t stream);
+
+static cudaError_t run_adamw(float *const x[4], size_t n, cudaStream_t stream)
+{
+    return kernel_adamw(x[0], x[1], x[2], x[3], n, 1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 3, stream);
+}
+static cudaError_t run_add_divided(float *const x[4], size_t n, cudaStream_t stream)
+{
+    return kernel_add_divided(x[0], x[1], 3.0f, n, stream);
+}
+static cudaError_t run_scale(float *const x[4], size_t n, cudaStream_t stream)
+{
+    return kernel_scale(x[0], 0.3f, n, stream);
+}
+static cudaError_t run_sgd(float *const x[4], size_t n, cudaStream_t stream)
+{
+    return kernel_sgd(x[0], x[1], x[2], n, 0.1f, 0.9f, 0.01f, stream);
+}
+static cudaError_t run_plain_sgd(float *const x[4], size_t n, cudaStream_t stream)
+{
+    return kernel_sgd(x[0], x[1], NULL, n, 0.1f, 0.0f, 0.01f, stream);
+}
+static cudaError_t run_gelu(float *const x[4], size_t n, cudaStream_t stream)
+{
+    return kernel_gelu_backward(x[0], x[1], x[2], n, stream);
+}
+
+enum { PLACES = 32, LENGTH = 70 };
+
+// Runs the kernel on elements [begin, end) of the data, put `place` elements into each buffer, and
+// copies what it left to out (4, LENGTH).
+static void run_at(const Rank *r, Elementwise run, float *const device[4], float *const data[4],
+                   size_t place, size_t begin, size_t end, float out[4][LENGTH])
+{
+    float *x[4];
+    for (int i = 0; i < 4; i++) {
+        x[i] = device[i] + place;
+        send_to(x[i], data[i] + begin, end - begin);
+    }
+    need_cuda(run(x, end - begin, r->stream));
+    for (int i = 0; i < 4; i++) {
+        float *got = fetch(x[i], end - begin);
+        memcpy(&out[i][begin], got, (end - begin) * sizeof *got);
+        free(got);
+    }
+}
+
+static void check_places_of(const Rank *r, const char *name, Elementwise run)
+{
+    float *device[4], *data[4], alone[4][LENGTH], together[4][LENGTH];
+    uint64_t seed = 5;
+    for (int i = 0; i < 4; i++) {
+        device[i] = nans_on_device(PLACES + LENGTH);
+        data[i] = draw_floats(LENGTH, 1.0, &seed);
+    }
+    for (int i = 0; i < LENGTH; i++) data[3][i] = fabsf(data[3][i]); // AdamW's second moment
+    for (size_t i = 0; i < LENGTH; i++) run_at(r, run, device, data, 0, i, i + 1, alone);
+    for (size_t place = 0; place < PLACES; place++)
+        for (size_t begin = 0; begin < LENGTH; begin += 9) {
+            memcpy(together, alone, sizeof together);
+            run_at(r, run, device, data, place, begin, LENGTH, together);
+            check(memcmp(together, alone, sizeof alone) == 0,
+                  "%s: elements %zu to %d at place %zu have other bits than alone", name, begin,
+                  LENGTH, place);
+        }
+    check(memcmp(alone[0], data[0], sizeof alone[0]) != 0, "%s changed nothing", name);
+    for (int i = 0; i < 4; i++) {
+        need_cuda(cudaFree(device[i]));
+        free(data[i]);
+    }
+}
+
+static void check_places(const Rank *r, void *arg)
+{
+    check_places_of(r, "adamw", run_adamw);
+    check_places_of(r, "add_divided", run_add_divided);
+    check_places_of(r, "scale", run_scale);
+    check_places_of(r, "sgd", run_sgd);
+    check_places_of(r, "sgd without momentum", run_plain_sgd);
+    check_places_of(r, "gelu_backward", run_gelu);
+}
+static void test_places(void **state)
+{
+    run_ranks(1, check_places, NULL);
+}
+
+// ---- Optimizers, several steps, against double precision ----
+
+static void check_adamw(const Rank *r, void *arg)
+{
+    enum { N = 77, STEPS = 5 };
+    const double lr = 0.01f, b1 = 0.9f, b2 = 0.95f, eps = 1e-8f, wd = 0.1f;
+    uint64_t seed = 2;
+    float *p = draw_floats(N, 1.0, &seed), *zero = draw_floats(N, 0.0, &seed);
+    float *dp = on_device(p, N), *dm = on_device(zero, N), *dv = on_device(zero, N);
+    float *dg = nans_on_device(N);
+    double want[N], m[N] = {0}, v[N] = {0};
+    for (int i = 0; i < N; i++) want[i] = p[i];
+    for (int t = 1; t <= STEPS; t++) {
+        float *g = draw_floats(N, 0.5, &seed);
+        send_to(dg, g, N);
+        need_cuda(kernel_adamw(dp, dg, dm, dv, N, 0.01f, 0.9f, 0.95f, 1e-8f, 0.1f, t, r->stream));
+        for (int i = 0; i < N; i++) {
+            want[i] -= lr * wd * want[i];
+            m[i] = b1 * m[i] + (1 - b1) * g[i];
+            v[i] = b2 * v[i] + (1 - b2) * g[i] * g[i];
+            want[i] -= lr * (m[i] / (1 - pow(b1, t))) / (sqrt(v[i] / (1 - pow(b2, t))) + eps);
+        }
+        free(g);
+    }
+    float *got = fetch(dp, N), *got_m = fetch(dm, N), *got_v = fetch(dv, N);
+    check_close("the parameter", got, want, N, 1e-6);
+    check_close("the first moment", got_m, m, N, 2e-7);
+    check_close("the second moment", got_v, v, N, 2e-7);
+    need_cuda(cudaFree(dp));
+    need_cuda(cudaFree(dm));
+    need_cuda(cudaFree(dv));
+    need_cuda(cudaFree(dg));
+    free(p);
+    free(zero);
+    free(got);
+    free(got_m);
+    free(got_v);
+}
+static void test_adamw(void **state)
+{
+    run_ranks(1, check_adamw, NULL);
+}
+
+static void check_sgd(const Rank *r, void *arg)
+{
+    enum { N = 35 };
+    uint64_t seed = 3;
+    float *p = draw_floats(N, 1.0, &seed), *g = draw_floats(N, 1.0, &seed);
+    float *buf = draw_floats(N, 1.0, &seed);
+    float *dp = on_device(p, N), *dg = on_device(g, N), *dbuf = on_device(buf, N);
+    double want[N], want_buf[N];
+    need_cuda(kernel_sgd(dp, dg, dbuf, N, 0.25f, 0.5f, 0.125f, r->stream));
+    for (int i = 0; i < N; i++) {
+        want_buf[i] = 0.5 * buf[i] + g[i] + 0.125 * p[i];
+        want[i] = p[i] - 0.25 * want_buf[i];
+    }
+    float *got = fetch(dp, N), *got_buf = fetch(dbuf, N);
+    check_close("the parameter", got, want, N, 2e-7);
+    check_close("the velocity", got_buf, want_buf, N, 2e-7);
+    send_to(dp, p, N);
+    need_cuda(kernel_sgd(dp, dg, NULL, N, 0.25f, 0.0f, 0.125f, r->stream));
+    for (int i = 0; i < N; i++) want[i] = p[i] - 0.25 * (g[i] + 0.125 * p[i]);
+    free(got);
+    got = fetch(dp, N);
+    check_close("the parameter without momentum", got, want, N, 2e-7);
+    need_cuda(cudaFree(dp));
+    need_cuda(cudaFree(dg));
+    need_cuda(cudaFree(dbuf));
+    free(p);
+    free(g);
+    free(buf);
+    free(got);
+    free(got_buf);
+}
+static void test_sgd(void **state)
+{
+    run_ranks(1, check_sgd, NULL);
+}
+
+// ---- Reductions ----
+
+static void check_reductions(const Rank *r, void *arg)
+{
+    static const size_t sizes[] = {1, 5, 8, 1003};
+    uint64_t seed = 4;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        size_t n = sizes[s];
+        float *x = draw_floats(n, 10.0, &seed), *dx = on_device(x, n), *dmean = nans_on_device(1);
+        double start = 2.0, got_sum, squares = 2.0, mean = 0.0, *dsum = NULL;
+        for (size_t i = 0; i < n; i++) {
+            squares += (double)x[i] * x[i];
+            mean += (double)x[i] / n;
+        }
+        need_cuda(cudaMalloc((void **)&dsum, sizeof *dsum));
+        need_cuda(cudaMemcpy(dsum, &start, sizeof start, cudaMemcpyHostToDevice));
+        need_cuda(kernel_sum_squares(dsum, dx, n, r->stream));
+        need_cuda(kernel_mean(dmean, dx, n, r->stream));
+        need_cuda(cudaStreamSynchronize(r->stream));
+        need_cuda(cudaMemcpy(&got_sum, dsum, sizeof got_sum, cudaMemcpyDeviceToHost));
+        float *got_mean = fetch(dmean, 1);
+        check(fabs(got_sum - squares) <= 1e-12 * squares,
+              "the sum of %zu squares is %.17g, not %.17g", n, got_sum, squares);
+        check_close("the mean", got_mean, &mean, 1, 1e-7);
+        need_cuda(cudaFree(dx));
+        need_cuda(cudaFree(dmean));
+        need_cuda(cudaFree(dsum));
+        free(x);
+        free(got_mean);
+    }
+}
+static void test_reductions(void **state)
+{
+    run_ranks(1, check_reductions, NULL);
+}
+
+static void check_rows(const Rank *r, void *arg)
+{
+    static const int sizes[][2] = {{1, 1}, {3, 7}, {19, 300}, {64, 33}};
+    uint64_t seed = 5;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        int rows = sizes[s][0], cols = sizes[s][1];
+        size_t n = (size_t)rows * cols;
+        float *x = draw_floats(n, 1.0, &seed), *base = draw_floats(cols, 1.0, &seed);
+        float *dx = on_device(x, n), *dsum = on_device(base, cols), *spread = nans_on_device(n),
+              *got;
+        double *want = naive_buffer(cols);
+        need_cuda(kernel_spread_bias(spread, dsum, rows, cols, r->stream));
+        got = fetch(spread, n);
+        for (int i = 0; i < rows; i++) check_equal("a row of the bias", got + i * cols, base, cols);
+        free(got);
+        need_cuda(kernel_sum_rows(dsum, dx, rows, cols, r->stream));
+        for (int c = 0; c < cols; c++) want[c] = base[c];
+        for (size_t i = 0; i < n; i++) want[i % cols] += x[i];
+        check_close("the sum of the rows", got = fetch(dsum, cols), want, cols, 2e-6);
+        free(got);
+        need_cuda(cudaFree(dx));
+        need_cuda(cudaFree(dsum));
+        need_cuda(cudaFree(spread));
+        free(want);
+        free(x);
+        free(base);
+    }
+}
+static void test_rows(void **state)
+{
+    run_ranks(1, check_rows, NULL);
+}
+
+// ---- Layers ----
+
+// gelu'(x) by the product rule on the definition
+static double gelu_slope(double x)
+{
+    double k = sqrt(2.0 / M_PI), t = tanh(k * (x + 0.044715 * x * x * x));
+    return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * k * (1.0 + 3.0 * 0.044715 * x * x);
+}
+
+static void check_gelu(const Rank *r, void *arg)
+{
+    enum { N = 2003 };
+    uint64_t seed = 6;
+    float *x = draw_floats(N, 12.0, &seed), *dy = draw_floats(N, 1.0, &seed);
+    const float extreme[] = {0.0f, -0.0f, 1e-20f, -1e-20f, 60.0f, -60.0f, 1e4f, -1e4f};
+    memcpy(x, extreme, sizeof extreme);
+    float *in = on_device(x, N), *dout = on_device(dy, N), *out = nans_on_device(N);
+    float *din = nans_on_device(N);
+    double want[N], slope[N];
+    for (int i = 0; i < N; i++) {
+        want[i] = naive_gelu_of(x[i]);
+        slope[i] = dy[i] * gelu_slope(x[i]);
+    }
+    need_cuda(kernel_gelu_forward(out, in, N, r->stream));
+    need_cuda(kernel_gelu_backward(din, dout, in, N, r->stream));
+    float *got = fetch(out, N), *got_slope = fetch(din, N);
+    check_close("gelu", got, want, N, 5e-7);
+    check_close("its gradient", got_slope, slope, N, 1e-6);
+    need_cuda(cudaFree(in));
+    need_cuda(cudaFree(dout));
+    need_cuda(cudaFree(out));
+    need_cuda(cudaFree(din));
+    free(x);
+    free(dy);
+    free(got);
+    free(got_slope);
+}
+static void test_gelu(void **state)
+{
+    run_ranks(1, check_gelu, NULL);
+}
+
+// A row whose mean is large against its spread is where a variance computed as E[x²] - E[x]² fails.
+static void check_layernorm(const Rank *r, void *arg)
+{
+    static const int widths[] = {1, 3, 16, 33, 200};
+    enum { ROWS = 5 };
+    uint64_t seed = 7;
+    for (size_t s = 0; s < sizeof widths / sizeof *widths; s++) {
+        int C = widths[s];
+        size_t n = (size_t)ROWS * C;
+        float *x = draw_floats(n, 1.0, &seed), *w = draw_floats(C, 1.0, &seed);
+        float *b = draw_floats(C, 1.0, &seed), *dy = draw_floats(n, 1.0, &seed);
+        for (int c = 0; c < C; c++) x[c] += 100.0f;
+        float *in = on_device(x, n), *weight = on_device(w, C), *bias = on_device(b, C);
+        float *dout = on_device(dy, n), *out = nans_on_device(n), *din = nans_on_device(n);
+        float *mean = nans_on_device(ROWS), *rstd = nans_on_device(ROWS);
+        float *dweight = on_device(w, C), *dbias = on_device(b, C), *got;
+        need_cuda(kernel_layernorm_forward(out, mean, rstd, in, weight, bias, ROWS, C, r->stream));
+        need_cuda(kernel_layernorm_backward(din, dweight, dbias, dout, in, weight, mean, rstd, ROWS,
+                                            C, r->stream));
+        double *want = naive_buffer(n), *dx = naive_buffer(n), *dw = naive_buffer(C),
+               *db = naive_buffer(C);
+        for (int c = 0; c < C; c++) {
+            dw[c] = w[c];
+            db[c] = b[c];
+        }
+        for (int i = 0; i < ROWS; i++) {
+            double m = 0.0, v = 0.0, mean_g = 0.0, mean_gx = 0.0;
+            for (int c = 0; c < C; c++) m += (double)x[i * C + c] / C;
+            for (int c = 0; c < C; c++) v += (x[i * C + c] - m) * (x[i * C + c] - m) / C;
+            double scale = 1.0 / sqrt(v + 1e-5);
+            for (int c = 0; c < C; c++) {
+                double hat = (x[i * C + c] - m) * scale, g = (double)dy[i * C + c] * w[c];
+                want[i * C + c] = hat * w[c] + b[c];
+                dw[c] += dy[i * C + c] * hat;
+                db[c] += dy[i * C + c];
+                mean_g += g / C;
+                mean_gx += g * hat / C;
+            }
+            for (int c = 0; c < C; c++) {
+                double hat = (x[i * C + c] - m) * scale, g = (double)dy[i * C + c] * w[c];
+                dx[i * C + c] = scale * (g - mean_g - hat * mean_gx);
+            }
+        }
+        // Row 0 is near 100, where a float's last place is 8e-6; the others are held to far less.
+        check_close("row 0", got = fetch(out, n), want, C, 1e-4);
+        check_close("the other rows", got + C, want + C, n - C, 2e-6);
+        free(got);
+        if (C > 1) { // one column has no spread: the gradient is 0 times 1/√eps, and only rounding
+            got = fetch(din, n);
+            check_close("row 0 of din", got, dx, C, 1e-4);
+            check_close("din", got + C, dx + C, n - C, 1e-5);
+            free(got);
+        }
+        check_close("dweight", got = fetch(dweight, C), dw, C, 1e-4);
+        free(got);
+        check_close("dbias", got = fetch(dbias, C), db, C, 2e-6);
+        free(got);
+        float *device[] = {in, weight, bias, dout, out, din, mean, rstd, dweight, dbias};
+        for (size_t i = 0; i < sizeof device / sizeof *device; i++) need_cuda(cudaFree(device[i]));
+        free(want);
+        free(dx);
+        free(dw);
+        free(db);
+        free(x);
+        free(w);
+        free(b);
+        free(dy);
+    }
+}
+static void test_layernorm(void **state)
+{
+    run_ranks(1, check_layernorm, NULL);
+}
+
+// What stands behind the diagonal must not matter, so it is NaN here.
+static void check_softmax(const Rank *r, void *arg)
+{
+    static const int lengths[] = {1, 2, 17, 40};
+    enum { N = 3 };
+    uint64_t seed = 8;
+    for (size_t s = 0; s < sizeof lengths / sizeof *lengths; s++) {
+        int T = lengths[s];
+        size_t n = (size_t)N * T * T;
+        float *x = draw_floats(n, 30.0, &seed), *dp = draw_floats(n, 1.0, &seed), *got;
+        double *want = naive_buffer(n), *dx = naive_buffer(n);
+        for (size_t row = 0; row < (size_t)N * T; row++) {
+            int seen = (int)(row % T) + 1;
+            double *p = want + row * T, *d = dx + row * T, dot = 0.0;
+            for (int i = 0; i < T; i++) p[i] = i < seen ? x[row * T + i] : 0.0;
+            naive_softmax(p, p, seen, 0.25);
+            for (int i = 0; i < seen; i++) dot += p[i] * dp[row * T + i];
+            for (int i = 0; i < seen; i++) d[i] = 0.25 * p[i] * (dp[row * T + i] - dot);
+            for (int i = seen; i < T; i++) x[row * T + i] = dp[row * T + i] = NAN;
+        }
+        float *att = on_device(x, n), *datt = on_device(dp, n);
+        need_cuda(kernel_causal_softmax_forward(att, N, T, 0.25f, r->stream));
+        need_cuda(kernel_causal_softmax_backward(datt, att, N, T, 0.25f, r->stream));
+        check_close("softmax", got = fetch(att, n), want, n, 1e-6);
+        free(got);
+        check_close("its gradient", got = fetch(datt, n), dx, n, 1e-6);
+        free(got);
+        need_cuda(cudaFree(att));
+        need_cuda(cudaFree(datt));
+        free(x);
+        free(dp);
+        free(want);
+        free(dx);
+    }
+}
+static void test_softmax(void **state)
+{
+    run_ranks(1, check_softmax, NULL);
+}
+
+static void check_embedding(const Rank *r, void *arg)
+{
+    enum { SEQUENCES = 3, T = 5, C = 19, VOCAB = 7, ROWS = SEQUENCES * T };
+    uint64_t seed = 9;
+    int32_t tokens[ROWS];
+    float *wte = draw_floats(VOCAB * C, 1.0, &seed), *wpe = draw_floats(T * C, 1.0, &seed);
+    float *dy = draw_floats(ROWS * C, 1.0, &seed), want[ROWS * C], *got;
+    double dwte[VOCAB * C], dwpe[T * C];
+    for (int i = 0; i < VOCAB * C; i++) dwte[i] = wte[i];
+    for (int i = 0; i < T * C; i++) dwpe[i] = wpe[i];
+    for (int i = 0; i < ROWS; i++) {
+        tokens[i] = i * i % VOCAB;
+        for (int c = 0; c < C; c++) {
+            want[i * C + c] = wte[tokens[i] * C + c] + wpe[i % T * C + c];
+            dwte[tokens[i] * C + c] += dy[i * C + c];
+            dwpe[i % T * C + c] += dy[i * C + c];
+        }
+    }
+    int32_t *in = tokens_on_device(tokens, ROWS);
+    float *words = on_device(wte, VOCAB * C), *places = on_device(wpe, T * C);
+    float *out = nans_on_device(ROWS * C), *dout = on_device(dy, ROWS * C);
+    need_cuda(kernel_embedding_forward(out, in, words, places, SEQUENCES, T, C, VOCAB, r->stream));
+    check_equal("the embedding", got = fetch(out, ROWS * C), want, ROWS * C);
+    free(got);
+    need_cuda(
+        kernel_embedding_backward(words, places, dout, in, SEQUENCES, T, C, VOCAB, r->stream));
+    check_close("dwte", got = fetch(words, VOCAB * C), dwte, VOCAB * C, 1e-6);
+    free(got);
+    check_close("dwpe", got = fetch(places, T * C), dwpe, T * C, 1e-6);
+    free(got);
+    // A token outside the vocabulary fails, and writes nothing.
+    need_cuda(cudaMemset(out, 0, ROWS * C * sizeof(float)));
+    check(kernel_embedding_forward(out, in, words, places, SEQUENCES, T, C, 4, r->stream) !=
+              cudaSuccess,
+          "token 4 went into a table of 4");
+    float zeros[ROWS * C] = {0};
+    check_equal("the output of a failed kernel", got = fetch(out, ROWS * C), zeros, ROWS * C);
+    free(got);
+    float *device[] = {words, places, out, dout};
+    for (size_t i = 0; i < sizeof device / sizeof *device; i++) need_cuda(cudaFree(device[i]));
+    need_cuda(cudaFree(in));
+    free(wte);
+    free(wpe);
+    free(dy);
+}
+static void test_embedding(void **state)
+{
+    run_ranks(1, check_embedding, NULL);
+}
+
+static void check_cross_entropy(const Rank *r, void *arg)
+{
+    static const int widths[] = {1, 2, 37, 300};
+    enum { ROWS = 7 };
+    uint64_t seed = 10;
+    for (size_t s = 0; s < sizeof widths / sizeof *widths; s++) {
+        int V = widths[s];
+        size_t n = (size_t)ROWS * V;
+        float *x = draw_floats(n, 20.0, &seed), *got;
+        double loss[ROWS], *dx = naive_buffer(n);
+        int32_t targets[ROWS];
+        for (int i = 0; i < ROWS; i++) {
+            double *p = dx + i * V;
+            targets[i] = (i * 5 + 1) % V;
+            for (int c = 0; c < V; c++) p[c] = x[i * V + c];
+            naive_softmax(p, p, V, 1.0);
+            loss[i] = -log(p[targets[i]]);
+            p[targets[i]] -= 1.0;
+            for (int c = 0; c < V; c++) p[c] *= 0.5;
+        }
+        float *logits = on_device(x, n), *losses = nans_on_device(ROWS),
+              *dlogits = nans_on_device(n);
+        int32_t *target = tokens_on_device(targets, ROWS);
+        need_cuda(kernel_cross_entropy(losses, NULL, logits, target, ROWS, V, 0.5f, r->stream));
+        check_close("the loss alone", got = fetch(losses, ROWS), loss, ROWS, 1e-6);
+        free(got);
+        need_cuda(cudaMemset(losses, 0xff, ROWS * sizeof(float)));
+        need_cuda(kernel_cross_entropy(losses, dlogits, logits, target, ROWS, V, 0.5f, r->stream));
+        check_close("the loss", got = fetch(losses, ROWS), loss, ROWS, 1e-6);
+        free(got);
+        float *apart = fetch(dlogits, n);
+        check_close("the gradient", apart, dx, n, 2e-6);
+        need_cuda(kernel_cross_entropy(losses, logits, logits, target, ROWS, V, 0.5f, r->stream));
+        check_equal("the gradient in place", got = fetch(logits, n), apart, n);
+        free(got);
+        need_cuda(cudaFree(logits));
+        need_cuda(cudaFree(losses));
+        need_cuda(cudaFree(dlogits));
+        need_cuda(cudaFree(target));
+        free(apart);
+        free(x);
+        free(dx);
+    }
+}
+static void test_cross_entropy(void **state)
+{
+    run_ranks(1, check_cross_entropy, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_exp),       cmocka_unit_test(test_elementwise),
+    cmocka_unit_test(test_places),    cmocka_unit_test(test_adamw),
+    cmocka_unit_test(test_sgd),       cmocka_unit_test(test_reductions),
+    cmocka_unit_test(test_rows),      cmocka_unit_test(test_gelu),
+    cmocka_unit_test(test_layernorm), cmocka_unit_test(test_softmax),
+    cmocka_unit_test(test_embedding), cmocka_unit_test(test_cross_entropy),
+};
+SUITE_MAIN("kernels", tests)

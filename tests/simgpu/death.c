@@ -1,0 +1,214 @@
+/* Ranks that end while others wait for them: killed, crashed, by exit() or _exit(), or with the communicator
+ * destroyed. The others end at once, with a report that names the rank, how it ended, what it should have
+ * called and what it called last; nobody hangs. Circles of ranks that wait for each other, too.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "heard.h"
+
+enum { KILL, CRASH, ABORT, EXIT, UNDERSCORE_EXIT, DESTROY, ENDS };
+
+typedef struct Shared {
+    Heard heard[8];
+    int how, victim;
+} Shared;
+
+__attribute__((noinline)) static void last_call_of_victim(float *x, const Rank *r)
+{
+    need_nccl(ncclAllReduce(x, x, 8, ncclFloat, ncclSum, r->comm, r->stream));
+}
+
+__attribute__((noinline)) static void call_that_waits(float *x, const Rank *r)
+{
+    ncclAllGather(x + 8 * r->rank, x, 8, ncclFloat, r->comm, r->stream);
+}
+
+static void end_now(int how, const Rank *r)
+{
+    struct timespec moment = {0, 50000000}; // so that the others are waiting, mostly
+    nanosleep(&moment, NULL);
+    signal(SIGABRT, SIG_DFL);
+    if (how == KILL) kill(getpid(), SIGKILL);
+    else if (how == CRASH) {
+        signal(SIGSEGV, SIG_DFL);
+        kill(getpid(), SIGSEGV);
+    } else if (how == ABORT) abort();
+    else if (how == EXIT) exit(3);
+    else if (how == UNDERSCORE_EXIT) _exit(4);
+    else {
+        ncclCommDestroy(r->comm);
+        nanosleep(&moment, NULL); // still there, and not to come
+        _exit(0);
+    }
+}
+
+static float *buffer(size_t n)
+{
+    float *x;
+    need_cuda(cudaMalloc((void **)&x, n * sizeof *x));
+    need_cuda(cudaMemset(x, 0, n * sizeof *x));
+    return x;
+}
+
+static void die(const Rank *r, void *arg)
+{
+    Shared *shared = arg;
+    float *x = buffer(64);
+    hear(&shared->heard[r->rank]);
+    last_call_of_victim(x, r);
+    if (r->rank == shared->victim) end_now(shared->how, r);
+    call_that_waits(x, r);
+    check(false, "rank %d came back", r->rank);
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void test_ends(void **state)
+{
+    static const char *const words[] = {"was killed by signal 9", "was killed by signal 11",
+                                        "was killed by signal 6", "exited with status 3",
+                                        "exited with status 4", "destroyed the communicator"};
+    for (int how = 0; how < ENDS; how++)
+        for (int world = 2; world <= 8; world += 3) {
+            Shared *shared = shared_alloc(sizeof *shared);
+            shared->how = how;
+            shared->victim = world - 1;
+            char victim[64];
+            snprintf(victim, sizeof victim, "rank %d will never come", shared->victim);
+            free(run_ranks_message(world, 10, die, shared));
+            bool told = false; // whoever sees another's report first says only that
+            for (int r = 0; r < world - 1; r++) {
+                const Heard *heard = &shared->heard[r];
+                bool second = strstr(heard->title, "ended: see its report") != NULL;
+                assert_true(heard->count > 0);
+                if (second) continue;
+                if (!strstr(heard->title, victim) || !strstr(heard->text, words[how])
+                    || !strstr(heard->text, "without calling ncclAllGather, call 2")
+                    || !strstr(heard->text, "(last_call_of_victim)")
+                    || !strstr(heard->text, "(call_that_waits)"))
+                    fail_msg("rank %d of %d, end %d, says: %s", r, world, how, heard->text);
+                told = true;
+            }
+            assert_true(told);
+        }
+}
+
+// A rank dies while the communicator is made.
+static void die_early(const Rank *r, void *arg)
+{
+    Shared *shared = arg;
+    ncclComm_t part;
+    hear(&shared->heard[r->rank]);
+    if (r->rank == 1) end_now(KILL, r);
+    ncclCommSplit(r->comm, 0, r->rank, &part, NULL);
+    check(false, "rank %d came back", r->rank);
+}
+
+static void test_dies_early(void **state)
+{
+    Shared *shared = shared_alloc(sizeof *shared);
+    free(run_ranks_message(3, 10, die_early, shared));
+    for (int r = 0; r < 3; r += 2)
+        assert_true(strstr(shared->heard[r].title, "rank 1 will never come")
+                    || strstr(shared->heard[r].title, "ended: see its report"));
+}
+
+// A rank that destroys the communicator in good order and exits disturbs nobody.
+static void leave_in_order(const Rank *r, void *arg)
+{
+    ncclComm_t part;
+    float *x = buffer(8);
+    need_nccl(ncclCommSplit(r->comm, 0, r->rank, &part, NULL));
+    need_nccl(ncclAllReduce(x, x, 8, ncclFloat, ncclSum, part, r->stream));
+    if (r->rank == 0) {
+        need_nccl(ncclCommDestroy(part));
+    } else {
+        struct timespec moment = {0, 30000000};
+        nanosleep(&moment, NULL);
+        if (r->rank == 1) need_nccl(ncclSend(x, 8, ncclFloat, 2, part, r->stream));
+        if (r->rank == 2) need_nccl(ncclRecv(x, 8, ncclFloat, 1, part, r->stream));
+        need_nccl(ncclCommDestroy(part));
+    }
+    need_cuda(cudaStreamSynchronize(r->stream));
+    need_cuda(cudaFree(x));
+}
+
+static void test_leaves_in_order(void **state)
+{
+    run_ranks(3, leave_in_order, NULL);
+}
+
+// ---- Circles ----
+
+enum { TWO_COMMUNICATORS, MESSAGES, MESSAGE_AND_COLLECTIVE, TO_ONESELF, RING, CIRCLES };
+
+static void circle(const Rank *r, void *arg)
+{
+    Shared *shared = arg;
+    float *x = buffer(64);
+    ncclComm_t b;
+    int next = (r->rank + 1) % r->world;
+    need_nccl(ncclCommSplit(r->comm, 0, r->rank, &b, NULL));
+    hear(&shared->heard[r->rank]);
+    switch (shared->how) {
+    case TWO_COMMUNICATORS:
+        ncclAllReduce(x, x, 8, ncclFloat, ncclSum, r->rank ? b : r->comm, r->stream);
+        ncclAllReduce(x, x, 8, ncclFloat, ncclSum, r->rank ? r->comm : b, r->stream);
+        break;
+    case MESSAGES:
+        ncclSend(x, 8, ncclFloat, 1 - r->rank, r->comm, r->stream);
+        ncclRecv(x, 8, ncclFloat, 1 - r->rank, r->comm, r->stream);
+        break;
+    case MESSAGE_AND_COLLECTIVE:
+        if (r->rank == 0) ncclSend(x, 8, ncclFloat, 1, r->comm, r->stream);
+        ncclAllReduce(x, x, 8, ncclFloat, ncclSum, r->comm, r->stream);
+        if (r->rank == 1) ncclRecv(x, 8, ncclFloat, 0, r->comm, r->stream);
+        break;
+    case TO_ONESELF:
+        ncclSend(x, 8, ncclFloat, r->rank, r->comm, r->stream);
+        ncclRecv(x + 8, 8, ncclFloat, r->rank, r->comm, r->stream);
+        break;
+    default:
+        ncclSend(x, 8, ncclFloat, next, r->comm, r->stream);
+        ncclRecv(x, 8, ncclFloat, (r->rank + r->world - 1) % r->world, r->comm, r->stream);
+        break;
+    }
+    check(false, "rank %d came back", r->rank);
+}
+
+static void test_circles(void **state)
+{
+    for (int how = 0; how < CIRCLES; how++) {
+        Shared *shared = shared_alloc(sizeof *shared);
+        int world = how == RING ? 8 : 2;
+        shared->how = how;
+        double begin = now();
+        free(run_ranks_message(world, 10, circle, shared));
+        assert_true(now() - begin < 9); // not by the time limit
+        int told = 0;
+        for (int r = 0; r < world; r++) {
+            const char *title = shared->heard[r].title;
+            if (strstr(title, how == TO_ONESELF ? "one thread waits for itself" : "deadlock")) {
+                told++;
+                assert_non_null(strstr(shared->heard[r].text, "(circle)"));
+            }
+        }
+        assert_true(told > 0);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_ends),
+    cmocka_unit_test(test_dies_early),
+    cmocka_unit_test(test_leaves_in_order),
+    cmocka_unit_test(test_circles),
+};
+SUITE_MAIN("death", tests)
