@@ -157,6 +157,7 @@ static void circle(const Rank *r, void *arg)
     ncclComm_t b;
     int next = (r->rank + 1) % r->world;
     need_nccl(ncclCommSplit(r->comm, 0, r->rank, &b, NULL));
+    need_nccl(ncclAllReduce(x, x, 8, ncclFloat, ncclSum, b, r->stream));
     hear(&shared->heard[r->rank]);
     switch (shared->how) {
     case TWO_COMMUNICATORS:

@@ -38,6 +38,9 @@ Module *spec_create(const Spec *spec)
         model = mlp_create(spec->in_dim, spec->dim, spec->vocab, spec->layers);
     }
     check(model != NULL, "the test's model cannot be made");
+    Param *params[256];
+    int n = meta_params(model, params, 256);
+    for (int i = 0; i < n && spec->init_std > 0.0f; i++) params[i]->init_std = spec->init_std;
     return model;
 }
 

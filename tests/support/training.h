@@ -22,6 +22,7 @@ typedef struct Spec {
     int in_dim, dim; // dim: GPT-2's C, the MLP's hidden size
     int heads;
     int vocab; // classes
+    float init_std; // of the normal parameters; 0: what the model has for them
 } Spec;
 
 Spec spec_mlp(int layers);  // odd sizes: 7 → 13 … → 5, 6 rows
