@@ -19,6 +19,9 @@ endif
 comma := ,
 BUILD := build$(if $(SANITIZE),/sanitize-$(subst $(comma),-,$(SANITIZE)))
 
+# One spelling of the folder, however it was named: the compiler's dependency files hold it.
+override BUILD := $(patsubst $(CURDIR)/%,%,$(abspath $(BUILD)))
+
 TASKS := meta_init flat_param forward backward optimizer api
 
 # A folder elsewhere gets a build name that is its own: its last part and a sum of its path.

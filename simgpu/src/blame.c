@@ -23,15 +23,16 @@
 const char *sim_type_name(int type)
 {
     static const char *const name[ncclNumTypes] = {
-        "ncclInt8",    "ncclUint8",   "ncclInt32",   "ncclUint32",   "ncclInt64",      "ncclUint64",
-        "ncclFloat16", "ncclFloat32", "ncclFloat64", "ncclBfloat16", "ncclFloat8e4m3", "ncclFloat8e5m2"};
+        "ncclInt8",    "ncclUint8",    "ncclInt32",      "ncclUint32",
+        "ncclInt64",   "ncclUint64",   "ncclFloat16",    "ncclFloat32",
+        "ncclFloat64", "ncclBfloat16", "ncclFloat8e4m3", "ncclFloat8e5m2"};
     return type >= 0 && type < ncclNumTypes ? name[type] : "an unknown type";
 }
 
 const char *sim_op_name(int op)
 {
-    static const char *const name[] = {"ncclSum", "ncclProd",   "ncclMax",
-                                       "ncclMin", "ncclAvg", "a premultiplied sum"};
+    static const char *const name[] = {"ncclSum", "ncclProd", "ncclMax",
+                                       "ncclMin", "ncclAvg",  "a premultiplied sum"};
     return op >= 0 && op <= SIM_PRE_MUL_SUM ? name[op] : "an unknown operation";
 }
 
@@ -65,8 +66,8 @@ static void describe_site(const Member *member, const void *site, char *text, si
 {
     Member own = {0};
     sim_note_program(&own);
-    if (member->program_inode != own.program_inode
-        || member->program_device != own.program_device) {
+    if (member->program_inode != own.program_inode ||
+        member->program_device != own.program_device) {
         snprintf(text, size, "%#llx of its program",
                  (unsigned long long)((uintptr_t)site - member->program_base));
         return;
@@ -88,9 +89,8 @@ void sim_describe_waiting(const Call *call, char *text, size_t size)
     const char *name = sim_call_facts[call->print.kind].name;
     if (call->print.kind == CALL_SEND || call->print.kind == CALL_RECV)
         snprintf(text, size, "%s (number %llu %s rank %d, as rank %d)", name,
-                 (unsigned long long)call->post.seq,
-                 call->print.kind == CALL_SEND ? "to" : "from", call->print.root,
-                 call->comm->rank);
+                 (unsigned long long)call->post.seq, call->print.kind == CALL_SEND ? "to" : "from",
+                 call->print.root, call->comm->rank);
     else
         snprintf(text, size, "%s (call %llu on the communicator, as rank %d of %d)", name,
                  (unsigned long long)call->post.seq, call->comm->rank, call->comm->size);
@@ -110,7 +110,8 @@ static void explain_difference(int rank_a, const Print *a, int rank_b, const Pri
     if (a->kind != b->kind)
         append(text, size,
                "They differ in the operation: rank %d calls %s, rank %d calls %s.\n"
-               "Does every rank make the same calls in the same order? Is one inside an if (rank == …),\n"
+               "Does every rank make the same calls in the same order? Is one inside an if (rank "
+               "== …),\n"
                "or was one skipped by an early return?",
                rank_a, sim_call_facts[a->kind].name, rank_b, sim_call_facts[b->kind].name);
     else if (a->count != b->count)
@@ -143,8 +144,8 @@ static void await_arrivals(ncclComm_t comm, uint64_t seq)
         uint32_t ticket = sim_ticket();
         int arrived = 0;
         for (int r = 0; r < comm->size; r++)
-            arrived += atomic_load(&comm->page->member[r].arrived) >= seq
-                       || atomic_load(&comm->page->member[r].gone) != GONE_NOT;
+            arrived += atomic_load(&comm->page->member[r].arrived) >= seq ||
+                       atomic_load(&comm->page->member[r].gone) != GONE_NOT;
         if (arrived == comm->size) return;
         sim_nap(ticket, 20);
     }
@@ -163,8 +164,10 @@ void sim_blame_disagreement(ncclComm_t comm, uint64_t seq)
             continue;
         }
         describe_post(member, &member->post, line, sizeof line);
-        append(text, sizeof text, "rank %d: %s%s\n", r, line, r == comm->rank ? " (this rank)" : "");
-        if (!reference) reference = member;
+        append(text, sizeof text, "rank %d: %s%s\n", r, line,
+               r == comm->rank ? " (this rank)" : "");
+        if (!reference)
+            reference = member;
         else if (!other && sim_prints_differ(&reference->post.print, &member->post.print))
             other = member;
     }
@@ -251,8 +254,7 @@ void sim_blame_missing(ncclComm_t comm, int missing, const WaitRef *waiter, cons
         describe_end(member, end, sizeof end);
     }
     describe_missed(waiter, member, missed, sizeof missed);
-    if (atomic_load(&member->thread_used))
-        describe_post(member, &member->last, last, sizeof last);
+    if (atomic_load(&member->thread_used)) describe_post(member, &member->last, last, sizeof last);
     gpulog_where(site, where, sizeof where);
     snprintf(title, sizeof title, "rank %d will never come", missing);
     sim_fatal(title,
@@ -260,8 +262,9 @@ void sim_blame_missing(ncclComm_t comm, int missing, const WaitRef *waiter, cons
               "Rank %d waits for it at %s.\n"
               "On real GPUs the others hang. %s",
               missing, member->pid, end, missed, last, comm->rank, where,
-              gone == GONE_DIED ? "Look at what that rank printed; did it run out of memory?"
-                                : "Does that rank make fewer calls than the others, or return early?");
+              gone == GONE_DIED
+                  ? "Look at what that rank printed; did it run out of memory?"
+                  : "Does that rank make fewer calls than the others, or return early?");
 }
 
 // ---- Circles ----
@@ -284,13 +287,16 @@ void sim_blame_circle(const CircleStep *step, int n)
     char text[REPORT] = "";
     for (int i = 0; i < n; i++) describe_step(&step[i], text, sizeof text);
     if (n == 1)
-        sim_fatal("one thread waits for itself",
-                  "%sThe rank it waits for belongs to this same thread, which cannot call twice at once.\n"
-                  "On real GPUs this hangs. Calls of one thread for several devices, and messages to\n"
-                  "oneself, belong between ncclGroupStart and ncclGroupEnd. Was the group forgotten?",
-                  text);
-    sim_fatal("deadlock: ranks wait for each other in a circle",
-              "%sOn real GPUs this hangs. Do the ranks use their communicators, or send and receive,\n"
-              "in different orders? Calls that must run at the same time belong in one group.",
-              text);
+        sim_fatal(
+            "one thread waits for itself",
+            "%sThe rank it waits for belongs to this same thread, which cannot call twice at "
+            "once.\n"
+            "On real GPUs this hangs. Calls of one thread for several devices, and messages to\n"
+            "oneself, belong between ncclGroupStart and ncclGroupEnd. Was the group forgotten?",
+            text);
+    sim_fatal(
+        "deadlock: ranks wait for each other in a circle",
+        "%sOn real GPUs this hangs. Do the ranks use their communicators, or send and receive,\n"
+        "in different orders? Calls that must run at the same time belong in one group.",
+        text);
 }

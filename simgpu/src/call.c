@@ -72,8 +72,8 @@ static void compare_with_others(const Call *call)
     bool broken = atomic_load(&page->broken) != 0;
     for (int r = 0; r < call->comm->size && !broken; r++) {
         const Member *member = &page->member[r];
-        broken = atomic_load(&member->arrived) == call->post.seq
-                 && sim_prints_differ(&member->post.print, &call->print);
+        broken = atomic_load(&member->arrived) == call->post.seq &&
+                 sim_prints_differ(&member->post.print, &call->print);
     }
     if (!broken) return;
     atomic_store(&page->broken, 1);
@@ -110,8 +110,10 @@ static void post(Call *call)
 {
     atomic_store(&call->comm->self->thread, sim_thread());
     atomic_store(&call->comm->self->thread_used, 1);
-    if (is_message(call)) post_message(call);
-    else post_collective(call);
+    if (is_message(call))
+        post_message(call);
+    else
+        post_collective(call);
 }
 
 // ---- Going on ----
@@ -246,23 +248,27 @@ static WaitRef ref_of(const Call *call)
                      .working = call->state == CALL_WORKED};
 }
 
-// Ends the process if a rank that must come, or must finish its part, never will.
-static void check_call(const Call *call, const WaitRef *ref)
+// Whether the call still waits for this rank to come, or to finish its part.
+static bool waits_for(const Call *call, const WaitRef *ref, int rank)
 {
     Page *page = call->comm->page;
-    int ranks[SIM_MAX_RANKS], n = sim_missing(page, ref, ranks);
-    if (!is_message(call) && atomic_load(&page->broken))
-        sim_blame_disagreement(call->comm, call->post.seq);
-    if (n < 0 && !ref->working && !is_message(call)) return;
-    if (n < 0) { // posted by all: who has not finished?
-        n = 0;
-        if (is_message(call)) ranks[n++] = call->print.root;
-        else
-            for (int r = 0; r < call->comm->size; r++)
-                if (atomic_load(&page->member[r].done) < call->post.seq) ranks[n++] = r;
-    }
-    for (int i = 0; i < n; i++)
-        if (ranks[i] != call->comm->rank) sim_blame_missing(call->comm, ranks[i], ref, call->site);
+    if (is_message(call))
+        return rank == call->print.root && atomic_load(&channel_of(call)->done) < ref->seq;
+    const Member *member = &page->member[rank];
+    return atomic_load(ref->working ? &member->done : &member->arrived) < ref->seq;
+}
+
+// Ends the process if a rank that must come, or must finish its part, never will. A rank may finish,
+// leave and end between two looks: so the call is looked at again after the rank was seen gone.
+static void check_call(const Call *call, const WaitRef *ref)
+{
+    ncclComm_t comm = call->comm;
+    if (!is_message(call) && atomic_load(&comm->page->broken))
+        sim_blame_disagreement(comm, call->post.seq);
+    for (int r = 0; r < comm->size; r++)
+        if (r != comm->rank && waits_for(call, ref, r) && sim_comm_gone(comm, r) &&
+            waits_for(call, ref, r))
+            sim_blame_missing(comm, r, ref, call->site);
 }
 
 static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket)

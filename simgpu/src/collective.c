@@ -49,14 +49,10 @@ size_t sim_send_bytes(const Call *call)
 {
     size_t bytes = message_bytes(call);
     switch (call->print.kind) {
-    case CALL_REDUCE_SCATTER:
-        return bytes * (size_t)call->comm->size;
-    case CALL_BROADCAST:
-        return call->comm->rank == call->print.root ? bytes : 0;
-    case CALL_RECV:
-        return 0;
-    default:
-        return bytes;
+    case CALL_REDUCE_SCATTER: return bytes * (size_t)call->comm->size;
+    case CALL_BROADCAST: return call->comm->rank == call->print.root ? bytes : 0;
+    case CALL_RECV: return 0;
+    default: return bytes;
     }
 }
 
@@ -64,14 +60,10 @@ size_t sim_recv_bytes(const Call *call)
 {
     size_t bytes = message_bytes(call);
     switch (call->print.kind) {
-    case CALL_ALL_GATHER:
-        return bytes * (size_t)call->comm->size;
-    case CALL_REDUCE:
-        return call->comm->rank == call->print.root ? bytes : 0;
-    case CALL_SEND:
-        return 0;
-    default:
-        return bytes;
+    case CALL_ALL_GATHER: return bytes * (size_t)call->comm->size;
+    case CALL_REDUCE: return call->comm->rank == call->print.root ? bytes : 0;
+    case CALL_SEND: return 0;
+    default: return bytes;
     }
 }
 
@@ -88,20 +80,11 @@ void sim_count_traffic(const Call *call, GpuLogEntry *entry)
         entry->bytes = bytes * (others + 1);
         entry->sent = bytes * others;
         break;
-    case CALL_ALL_REDUCE:
-        entry->sent = 2 * others * bytes / (others + 1);
-        break;
-    case CALL_BROADCAST:
-        entry->sent = (rank + 1) % call->comm->size == root ? 0 : bytes;
-        break;
-    case CALL_REDUCE:
-        entry->sent = rank == root ? 0 : bytes;
-        break;
-    case CALL_SEND:
-        entry->sent = others ? bytes : 0;
-        break;
-    default:
-        break;
+    case CALL_ALL_REDUCE: entry->sent = 2 * others * bytes / (others + 1); break;
+    case CALL_BROADCAST: entry->sent = (rank + 1) % call->comm->size == root ? 0 : bytes; break;
+    case CALL_REDUCE: entry->sent = rank == root ? 0 : bytes; break;
+    case CALL_SEND: entry->sent = others ? bytes : 0; break;
+    default: break;
     }
 }
 
@@ -124,8 +107,8 @@ static void copy(char *to, const char *from, size_t bytes)
 
 // Reduces elements [begin, end) of all send buffers into the same elements, less `shift`, of the
 // receive buffers of n ranks.
-static void reduce_part(const Call *call, size_t begin, size_t end, size_t shift,
-                        const int *to, int n)
+static void reduce_part(const Call *call, size_t begin, size_t end, size_t shift, const int *to,
+                        int n)
 {
     ncclComm_t comm = call->comm;
     ncclDataType_t type = (ncclDataType_t)call->print.type;
@@ -174,9 +157,7 @@ void sim_do_work(Call *call)
         slice_of(comm, count, &begin, &end);
         reduce_part(call, begin, end, 0, all, comm->size);
         break;
-    case CALL_BROADCAST:
-        copy(recv_of(comm, rank), send_of(comm, root), bytes);
-        break;
+    case CALL_BROADCAST: copy(recv_of(comm, rank), send_of(comm, root), bytes); break;
     case CALL_REDUCE:
         slice_of(comm, count, &begin, &end);
         reduce_part(call, begin, end, 0, &root, 1);
@@ -185,7 +166,6 @@ void sim_do_work(Call *call)
         copy(comm->arena[rank] + call->post.recv,
              comm->arena[root] + comm->page->channel[root][rank].send.send, bytes);
         break;
-    default:
-        break;
+    default: break;
     }
 }

@@ -186,10 +186,11 @@ ncclResult_t sim_comm_join(ncclComm_t *out, int size, const MeetId *id, int rank
     if (!atomic_compare_exchange_strong(&comm->self->state, &absent, MEMBER_CLAIMED)) {
         char where[256];
         gpulog_where(site, where, sizeof where);
-        sim_report("ncclCommInitRank: two ranks of the same number",
-                   "Rank %d of %d came twice (now at %s, process %d; before in process %d).\n"
-                   "Does every process pass its own rank? Is the id used for a second communicator?",
-                   rank, size, where, getpid(), comm->self->pid);
+        sim_report(
+            "ncclCommInitRank: two ranks of the same number",
+            "Rank %d of %d came twice (now at %s, process %d; before in process %d).\n"
+            "Does every process pass its own rank? Is the id used for a second communicator?",
+            rank, size, where, getpid(), comm->self->pid);
         sim_meet_release(comm->map, false);
         free(comm);
         return ncclInvalidUsage;
@@ -251,7 +252,8 @@ static PeerArena *use_arena(const Member *member)
         }
     int fd = sim_open_fd(member->pid, member->device_fd);
     if (fd < 0) return NULL;
-    void *base = mmap(NULL, member->arena, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    void *base =
+        mmap(NULL, member->arena, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     close(fd);
     PeerArena *arena = base == MAP_FAILED ? NULL : calloc(1, sizeof *arena);
     if (!arena) return NULL;
@@ -326,9 +328,9 @@ static void check_peers(ncclComm_t comm)
 {
     Page *page = comm->page;
     if (atomic_load(&page->broken)) sim_blame_size(page, comm->rank, comm->size, comm->site);
-    for (int r = 0; r < comm->size; r++)
-        if (r != comm->rank && atomic_load(&page->member[r].state) >= MEMBER_JOINED
-            && atomic_load(&page->ready) < (uint32_t)comm->size)
+    for (int r = 0; r < comm->size; r++) // gone, and seen so before the last became ready
+        if (r != comm->rank && sim_comm_gone(comm, r) &&
+            atomic_load(&page->ready) < (uint32_t)comm->size)
             sim_blame_missing(comm, r, NULL, comm->site);
 }
 
@@ -392,6 +394,12 @@ void sim_comm_ring(ncclComm_t comm)
 {
     for (int r = 0; r < comm->size; r++)
         if (r != comm->rank) sim_ring_rank(comm, r);
+}
+
+bool sim_comm_gone(ncclComm_t comm, int rank)
+{
+    const Member *member = &comm->page->member[rank];
+    return atomic_load(&member->gone) != GONE_NOT || atomic_load(&member->state) == MEMBER_LEFT;
 }
 
 bool sim_comm_lives(ncclComm_t comm)

@@ -84,14 +84,14 @@ typedef struct Member {
     _Atomic uint32_t gone;
     int32_t exit_signal, exit_code; // -1: not known
     int32_t pid, device, device_fd, page_fd, desk_fd;
-    uint64_t arena;                          // bytes of the device's memfd
+    uint64_t arena;                                       // bytes of the device's memfd
     uint64_t program_device, program_inode, program_base; // whether call sites of it are ours too
-    _Atomic int32_t thread;                  // bell of the thread that called last
-    _Atomic uint32_t thread_used;            // 0: that thread has only made the communicator
-    _Atomic uint64_t arrived, done;          // collectives posted, worked off
-    Post post;                               // of collective number `arrived`
-    Post last;                               // the last call of any kind
-    const void *left_site;                   // ncclCommDestroy's
+    _Atomic int32_t thread;                               // bell of the thread that called last
+    _Atomic uint32_t thread_used;   // 0: that thread has only made the communicator
+    _Atomic uint64_t arrived, done; // collectives posted, worked off
+    Post post;                      // of collective number `arrived`
+    Post last;                      // the last call of any kind
+    const void *left_site;          // ncclCommDestroy's
 } Member;
 
 // Messages from one rank to another, in order.
@@ -104,9 +104,9 @@ typedef struct Page {
     uint64_t nonce;
     _Atomic int32_t world; // 0 until the first rank comes
     _Atomic uint32_t joined, ready;
-    _Atomic uint32_t broken;           // ranks disagree
+    _Atomic uint32_t broken;                 // ranks disagree
     _Atomic int32_t other_world, other_rank; // a rank that came with another size, -1: none
-    _Atomic uint64_t entered, finished; // collectives, added over all ranks
+    _Atomic uint64_t entered, finished;      // collectives, added over all ranks
     Member member[SIM_MAX_RANKS];
     Channel channel[SIM_MAX_RANKS][SIM_MAX_RANKS]; // [from][to]
 } Page;
@@ -176,15 +176,15 @@ struct ncclComm {
     Page *page;
     Member *self;
     int rank, size, device;
-    uint64_t number;                  // collectives begun
+    uint64_t number;                                     // collectives begun
     uint64_t sends[SIM_MAX_RANKS], recvs[SIM_MAX_RANKS]; // messages begun, by peer
-    char *arena[SIM_MAX_RANKS];       // every member's device memory, as this process may touch it
-    Desk *desk[SIM_MAX_RANKS];        // NULL until connected
-    Peer *peer[SIM_MAX_RANKS];        // NULL for ranks of this process
+    char *arena[SIM_MAX_RANKS]; // every member's device memory, as this process may touch it
+    Desk *desk[SIM_MAX_RANKS];  // NULL until connected
+    Peer *peer[SIM_MAX_RANKS];  // NULL for ranks of this process
     PeerArena *peer_arena[SIM_MAX_RANKS];
     RedOp *redop;
     int n_redops;
-    bool connected;                   // to all ranks
+    bool connected;            // to all ranks
     struct MeetServer *server; // rank 0 with NCCL_COMM_ID: tells the others where the page is
     const void *site;
 };
@@ -197,7 +197,7 @@ typedef struct Call {
     void *recv;
     cudaStream_t stream;
     const void *site;
-    ncclRedOp_t handle; // the operation as the program gave it
+    ncclRedOp_t handle;   // the operation as the program gave it
     ncclComm_t *new_comm; // split
     enum { CALL_NEW, CALL_POSTED, CALL_WORKED, CALL_DONE } state;
     Post post;
@@ -213,6 +213,8 @@ extern Peer *sim_peers;
 extern ncclComm_t sim_comms;
 // A communicator that lives; false for NULL and for what was destroyed.
 bool sim_comm_lives(ncclComm_t comm);
+// The rank's process has ended, or it has destroyed the communicator: no more calls of it will come.
+bool sim_comm_gone(ncclComm_t comm, int rank);
 // Makes a communicator on the current device and joins its page without waiting for others.
 // sim_comm_connect waits for them; it takes all that one thread joins at a time.
 ncclResult_t sim_comm_join(ncclComm_t *comm, int size, const MeetId *id, int rank,

@@ -179,7 +179,9 @@ static bool give_fd(int to, int fd)
         char room[CMSG_SPACE(sizeof(int))];
     } control = {0};
     struct iovec data = {&byte, 1};
-    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = control.room,
+    struct msghdr message = {.msg_iov = &data,
+                             .msg_iovlen = 1,
+                             .msg_control = control.room,
                              .msg_controllen = sizeof control.room};
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
     head->cmsg_level = SOL_SOCKET;
@@ -197,7 +199,9 @@ static int take_fd(int from)
         char room[CMSG_SPACE(sizeof(int))];
     } control = {0};
     struct iovec data = {&byte, 1};
-    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = control.room,
+    struct msghdr message = {.msg_iov = &data,
+                             .msg_iovlen = 1,
+                             .msg_control = control.room,
                              .msg_controllen = sizeof control.room};
     if (recvmsg(from, &message, MSG_CMSG_CLOEXEC) != 1) return -1;
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
@@ -223,10 +227,11 @@ static void *serve(void *arg)
         struct pollfd wait = {server->listener, POLLIN, 0};
         double left = end - now();
         if (left <= 0 || poll(&wait, 1, (int)(left * 1000) + 1) == 0)
-            sim_fatal("ncclCommInitRank: not all ranks came",
-                      "Rank 0 waited %d s at NCCL_COMM_ID=%s: %d of the %d other ranks came.\n"
-                      "Did the others start, with the same NCCL_COMM_ID and the same number of ranks?",
-                      LIMIT_SECONDS, server->text, served, server->peers);
+            sim_fatal(
+                "ncclCommInitRank: not all ranks came",
+                "Rank 0 waited %d s at NCCL_COMM_ID=%s: %d of the %d other ranks came.\n"
+                "Did the others start, with the same NCCL_COMM_ID and the same number of ranks?",
+                LIMIT_SECONDS, server->text, served, server->peers);
         int peer = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC);
         if (peer < 0) continue;
         if (same_user(peer) && give_fd(peer, server->page_fd)) served++;
@@ -325,9 +330,10 @@ ncclResult_t sim_meet_page(const MeetId *id, int rank, int size, PageMap **map,
     int fd = sim_open_fd(id->pid, id->fd);
     if (fd >= 0) *map = keep_page(fd, id->nonce);
     if (*map) return ncclSuccess;
-    sim_report("ncclCommInitRank: the id leads nowhere",
-               "The id was made by process %d, which has ended, or has closed it, or is another user's.\n"
-               "Is the id of an earlier job, or was it used for a communicator already?",
-               id->pid);
+    sim_report(
+        "ncclCommInitRank: the id leads nowhere",
+        "The id was made by process %d, which has ended, or has closed it, or is another user's.\n"
+        "Is the id of an earlier job, or was it used for a communicator already?",
+        id->pid);
     return ncclSystemError;
 }

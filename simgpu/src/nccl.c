@@ -43,9 +43,9 @@ static ncclResult_t check_comm(ncclComm_t comm, const char *name, const void *si
 {
     if (sim_comm_lives(comm)) return ncclSuccess;
     return complain(ncclInvalidArgument, name, site,
-                    comm ? "not a communicator" : "the communicator is NULL",
-                    "%s", comm ? "It was destroyed before, or was made by a process that forked this one."
-                               : "Did ncclCommInitRank fail, or did it never run?");
+                    comm ? "not a communicator" : "the communicator is NULL", "%s",
+                    comm ? "It was destroyed before, or was made by a process that forked this one."
+                         : "Did ncclCommInitRank fail, or did it never run?");
 }
 
 static ncclResult_t check_not_null(const void *ptr, const char *what, const char *name,
@@ -64,17 +64,20 @@ static ncclResult_t check_buffer(const Call *call, const char *which, const void
     if (!ptr)
         return complain(ncclInvalidArgument, name, call->site, "a null pointer",
                         "The %s buffer is NULL, %zu bytes are due there.\n"
-                        "Was it never allocated, or already let go?", which, bytes);
+                        "Was it never allocated, or already let go?",
+                        which, bytes);
     if (!device)
-        return complain(ncclInvalidArgument, name, call->site, "a host pointer",
-                        "The %s buffer %p (%zu bytes) is host memory; NCCL works on device memory.\n"
-                        "On a GPU this is an illegal memory access. Was a cudaMalloc meant?",
-                        which, ptr, bytes);
+        return complain(
+            ncclInvalidArgument, name, call->site, "a host pointer",
+            "The %s buffer %p (%zu bytes) is host memory; NCCL works on device memory.\n"
+            "On a GPU this is an illegal memory access. Was a cudaMalloc meant?",
+            which, ptr, bytes);
     if (device->index != call->comm->device)
-        return complain(ncclInvalidArgument, name, call->site, "memory of another device",
-                        "The %s buffer %p is on device %d, the communicator's rank %d is on device %d.\n"
-                        "Was cudaSetDevice called after the buffer was allocated?",
-                        which, ptr, device->index, call->comm->rank, call->comm->device);
+        return complain(
+            ncclInvalidArgument, name, call->site, "memory of another device",
+            "The %s buffer %p is on device %d, the communicator's rank %d is on device %d.\n"
+            "Was cudaSetDevice called after the buffer was allocated?",
+            which, ptr, device->index, call->comm->rank, call->comm->device);
     return ncclSuccess;
 }
 
@@ -95,11 +98,12 @@ static ncclResult_t check_overlap(const Call *call)
         rule = "recvbuff == sendbuff + rank * recvcount";
     }
     if (in_place) return ncclSuccess;
-    return complain(ncclInvalidArgument, sim_call_facts[call->print.kind].name, call->site,
-                    "send and receive buffer overlap",
-                    "send: %p, %zu bytes; receive: %p, %zu bytes; rank %zu. On real GPUs data get mixed up.\n"
-                    "They may overlap only in place: %s. Was the offset counted in bytes, not elements?",
-                    call->send, sends, call->recv, recvs, rank, rule);
+    return complain(
+        ncclInvalidArgument, sim_call_facts[call->print.kind].name, call->site,
+        "send and receive buffer overlap",
+        "send: %p, %zu bytes; receive: %p, %zu bytes; rank %zu. On real GPUs data get mixed up.\n"
+        "They may overlap only in place: %s. Was the offset counted in bytes, not elements?",
+        call->send, sends, call->recv, recvs, rank, rule);
 }
 
 static ncclResult_t check_reduction(Call *call)
@@ -120,7 +124,8 @@ static ncclResult_t check_reduction(Call *call)
     if ((int)call->comm->redop[own].type != call->print.type)
         return complain(ncclInvalidArgument, name, call->site, "a reduction for another type",
                         "It was made for %s and is used with %s.",
-                        sim_type_name(call->comm->redop[own].type), sim_type_name(call->print.type));
+                        sim_type_name(call->comm->redop[own].type),
+                        sim_type_name(call->print.type));
     call->print.op = SIM_PRE_MUL_SUM;
     return ncclSuccess;
 }
@@ -134,10 +139,11 @@ static ncclResult_t check_call(Call *call)
         return complain(ncclInvalidArgument, facts->name, call->site, "an invalid data type",
                         "%d is no ncclDataType_t.", call->print.type);
     bool message = call->print.kind == CALL_SEND || call->print.kind == CALL_RECV;
-    if ((facts->rooted || message)
-        && (call->print.root < 0 || call->print.root >= call->comm->size))
+    if ((facts->rooted || message) &&
+        (call->print.root < 0 || call->print.root >= call->comm->size))
         return complain(ncclInvalidArgument, facts->name, call->site,
-                        message ? "a peer outside the communicator" : "a root outside the communicator",
+                        message ? "a peer outside the communicator"
+                                : "a root outside the communicator",
                         "%d is none of its ranks 0 to %d.", call->print.root, call->comm->size - 1);
     if (facts->reduces) result = check_reduction(call);
     if (result == ncclSuccess)
@@ -218,8 +224,8 @@ static ncclResult_t finish_splits(Call *calls, int n)
         if (!call->new_size || call->new_rank != 0) sim_meet_withdraw(&call->post.id);
         if (!call->new_size) continue;
         if (!grow((void **)&init, n_inits, &max, sizeof *init)) return ncclSystemError;
-        init[n_inits++] = (Init){call->new_comm, call->new_size, call->new_rank,
-                                 call->comm->device, call->new_id, call->site};
+        init[n_inits++] = (Init){call->new_comm,     call->new_size, call->new_rank,
+                                 call->comm->device, call->new_id,   call->site};
     }
     ncclResult_t result = n_inits ? run_inits(init, n_inits) : ncclSuccess;
     free(init);
@@ -297,8 +303,8 @@ static ncclResult_t make_id(MeetId *id)
     if (!place || !*place) return sim_meet_offer(id);
     *id = (MeetId){.magic = "SIMGPU", .by_text = 1};
     if (strlen(place) >= sizeof id->text || !strchr(place, ':'))
-        return complain(ncclInvalidArgument, "ncclGetUniqueId", HERE, "NCCL_COMM_ID is not host:port",
-                        "It is \"%s\".", place);
+        return complain(ncclInvalidArgument, "ncclGetUniqueId", HERE,
+                        "NCCL_COMM_ID is not host:port", "It is \"%s\".", place);
     strcpy(id->text, place);
     return ncclSuccess;
 }
@@ -318,8 +324,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId)
 static ncclResult_t init_rank(ncclComm_t *comm, int size, const ncclUniqueId *id, int rank,
                               const char *name, const void *site)
 {
-    Init init = {.out = comm, .size = size, .rank = rank, .device = sim_current_device(),
-                 .site = site};
+    Init init = {
+        .out = comm, .size = size, .rank = rank, .device = sim_current_device(), .site = site};
     ncclResult_t result = check_not_null(comm, "comm", name, site);
     if (result != ncclSuccess) return grouped_error(result);
     *comm = NULL;
@@ -329,9 +335,11 @@ static ncclResult_t init_rank(ncclComm_t *comm, int size, const ncclUniqueId *id
                                       size, SIM_MAX_RANKS));
     memcpy(&init.id, id, sizeof init.id);
     if (memcmp(init.id.magic, "SIMGPU", 7) != 0)
-        return grouped_error(complain(ncclInvalidArgument, name, site, "an invalid id",
-                                      "It does not come from ncclGetUniqueId. Was it handed over whole,\n"
-                                      "all %d bytes, to every rank?", NCCL_UNIQUE_ID_BYTES));
+        return grouped_error(
+            complain(ncclInvalidArgument, name, site, "an invalid id",
+                     "It does not come from ncclGetUniqueId. Was it handed over whole,\n"
+                     "all %d bytes, to every rank?",
+                     NCCL_UNIQUE_ID_BYTES));
     return submit_init(&init);
 }
 
@@ -343,7 +351,8 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId,
 static ncclResult_t check_config(const ncclConfig_t *config, const char *name, const void *site)
 {
     if (!config || config->magic == 0xcafebeef) return ncclSuccess;
-    return grouped_error(complain(ncclInvalidArgument, name, site, "a configuration without its start values",
+    return grouped_error(complain(ncclInvalidArgument, name, site,
+                                  "a configuration without its start values",
                                   "Begin with ncclConfig_t config = NCCL_CONFIG_INITIALIZER."));
 }
 
@@ -383,13 +392,13 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
         int device = devlist ? devlist[i] : i;
         if (device < 0 || device >= devices)
             return complain(ncclInvalidArgument, name, HERE, "a device that is none",
-                            "Rank %d is to be on device %d; there are %d (SIMGPU_DEVICES).", i, device,
-                            devices);
+                            "Rank %d is to be on device %d; there are %d (SIMGPU_DEVICES).", i,
+                            device, devices);
         for (int j = 0; j < i; j++)
             if (init[j].device == device)
                 return complain(ncclInvalidUsage, name, HERE, "duplicate GPU",
-                                "Ranks %d and %d are both to be on device %d; each needs its own.", j,
-                                i, device);
+                                "Ranks %d and %d are both to be on device %d; each needs its own.",
+                                j, i, device);
         init[i] = (Init){.out = &comm[i], .size = ndev, .rank = i, .device = device, .site = HERE};
     }
     result = sim_meet_offer(&id);
@@ -405,9 +414,13 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
     if (result == ncclSuccess) result = check_config(config, "ncclCommSplit", HERE);
     if (result != ncclSuccess) return grouped_error(result);
     if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
-        return grouped_error(complain(ncclInvalidArgument, "ncclCommSplit", HERE, "a negative color",
+        return grouped_error(complain(ncclInvalidArgument, "ncclCommSplit", HERE,
+                                      "a negative color",
                                       "%d is neither 0 or more nor NCCL_SPLIT_NOCOLOR.", color));
-    Call call = {.comm = comm, .print.kind = CALL_SPLIT, .site = HERE, .new_comm = newcomm,
+    Call call = {.comm = comm,
+                 .print.kind = CALL_SPLIT,
+                 .site = HERE,
+                 .new_comm = newcomm,
                  .post = {.color = color, .key = key}};
     return submit(&call);
 }
@@ -488,9 +501,8 @@ ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
     SUBMIT(CALL_ALL_REDUCE, sendbuff, recvbuff, count, datatype, op, 0);
 }
 
-ncclResult_t ncclReduce(const void *sendbuff, void *recvbuff, size_t count,
-                        ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm,
-                        cudaStream_t stream)
+ncclResult_t ncclReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
+                        ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
 {
     SUBMIT(CALL_REDUCE, sendbuff, recvbuff, count, datatype, op, root);
 }
@@ -501,8 +513,8 @@ ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
     SUBMIT(CALL_BROADCAST, sendbuff, recvbuff, count, datatype, ncclSum, root);
 }
 
-ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root,
-                       ncclComm_t comm, cudaStream_t stream)
+ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+                       cudaStream_t stream)
 {
     SUBMIT(CALL_BROADCAST, buff, buff, count, datatype, ncclSum, root);
 }
@@ -553,8 +565,8 @@ static ncclResult_t check_root(ncclComm_t comm, int root, const char *name, cons
     return grouped_error(result);
 }
 
-ncclResult_t ncclGather(const void *sendbuff, void *recvbuff, size_t count,
-                        ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
+ncclResult_t ncclGather(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
+                        int root, ncclComm_t comm, cudaStream_t stream)
 {
     ncclResult_t result = check_root(comm, root, "ncclGather", HERE);
     if (result != ncclSuccess) return result;
@@ -599,8 +611,10 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
         comm->n_redops++;
     }
     comm->redop[i] = (RedOp){.used = true, .type = datatype};
-    if (residence == ncclScalarDevice) comm->redop[i].device_scalar = scalar;
-    else memcpy(&comm->redop[i].scalar, scalar, sim_type_size(datatype));
+    if (residence == ncclScalarDevice)
+        comm->redop[i].device_scalar = scalar;
+    else
+        memcpy(&comm->redop[i].scalar, scalar, sim_type_size(datatype));
     *op = (ncclRedOp_t)(ncclNumOps + i);
     return ncclSuccess;
 }

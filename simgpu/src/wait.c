@@ -70,7 +70,8 @@ Desk *sim_desk(int *fd)
     }
     pthread_mutex_unlock(&desk_lock);
     if (!own_desk)
-        sim_fatal("NCCL: no shared memory", "memfd_create or mmap of %zu bytes failed: %s.\n"
+        sim_fatal("NCCL: no shared memory",
+                  "memfd_create or mmap of %zu bytes failed: %s.\n"
                   "Is there memory and are there file descriptors left (ulimit -n)?",
                   sizeof *own_desk, strerror(errno));
     if (fd) *fd = own_desk_fd;
@@ -122,8 +123,8 @@ int sim_missing(const Page *page, const WaitRef *ref, int *ranks)
     if (ref->working) return -1; // it ends as soon as the others have done what they are doing
     if (ref->kind == CALL_SEND || ref->kind == CALL_RECV) {
         bool sends = ref->kind == CALL_SEND;
-        const Channel *channel = sends ? &page->channel[ref->rank][ref->peer]
-                                       : &page->channel[ref->peer][ref->rank];
+        const Channel *channel =
+            sends ? &page->channel[ref->rank][ref->peer] : &page->channel[ref->peer][ref->rank];
         if (atomic_load(sends ? &channel->recvs : &channel->sends) >= ref->seq) return -1;
         ranks[n++] = ref->peer;
         return n;
@@ -152,7 +153,9 @@ typedef struct Search {
     int pid[MAX_STEPS], thread[MAX_STEPS];
     uint32_t stamp[MAX_STEPS];
     int n_seen;
-    struct { int pid, thread; } seen[SIM_MAX_RANKS];
+    struct {
+        int pid, thread;
+    } seen[SIM_MAX_RANKS];
     int n_borrowed;
     Borrowed borrowed[2 * MAX_STEPS];
 } Search;
@@ -241,8 +244,7 @@ static bool search_from(Search *s, Desk *desk, int pid, int thread)
             s->thread[s->n] = thread;
             s->stamp[s->n++] = stamp;
             if (member->pid == s->goal_pid && next == s->goal_thread) return true;
-            if (!seen_before(s, member->pid, next)
-                && search_from(s, next_desk, member->pid, next))
+            if (!seen_before(s, member->pid, next) && search_from(s, next_desk, member->pid, next))
                 return true;
             s->n--;
         }
@@ -265,8 +267,8 @@ static void check_circle(void)
     sim_lock();
     bool found = find_circle(&first) && find_circle(&second) && first.n == second.n;
     for (int i = 0; found && i < first.n; i++)
-        found = first.pid[i] == second.pid[i] && first.thread[i] == second.thread[i]
-                && first.stamp[i] == second.stamp[i];
+        found = first.pid[i] == second.pid[i] && first.thread[i] == second.thread[i] &&
+                first.stamp[i] == second.stamp[i];
     sim_unlock();
     if (found) sim_blame_circle(second.step, second.n);
     for (int i = 0; i < first.n_borrowed; i++)

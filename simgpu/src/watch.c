@@ -130,7 +130,8 @@ void sim_watch_changed(void)
     kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); // the program's signals are its own threads' business
+    pthread_sigmask(SIG_SETMASK, &all,
+                    &before); // the program's signals are its own threads' business
     pthread_attr_t attr;
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);

@@ -31,11 +31,16 @@ static double reduced(const Case *c, int world, size_t i)
     double result = input(c, 0, i);
     for (int r = 1; r < world; r++) {
         double x = input(c, r, i);
-        if (c->op == ncclProd) result *= x;
-        else if (c->op == ncclMax) result = x > result ? x : result;
-        else if (c->op == ncclMin) result = x < result ? x : result;
-        else if (c->op == ncclNumOps) result += x * (r % 2 + 1);
-        else result += x;
+        if (c->op == ncclProd)
+            result *= x;
+        else if (c->op == ncclMax)
+            result = x > result ? x : result;
+        else if (c->op == ncclMin)
+            result = x < result ? x : result;
+        else if (c->op == ncclNumOps)
+            result += x * (r % 2 + 1);
+        else
+            result += x;
     }
     if (c->op != ncclAvg) return result;
     return c->type <= ncclUint64 ? floor(result / world) : result / world;
@@ -90,9 +95,12 @@ static void run_case(const Case *c, const Rank *r)
     char *send, *recv, *host = malloc(all);
     need_cuda(cudaMalloc((void **)&send, all));
     recv = send;
-    if (!c->in_place) need_cuda(cudaMalloc((void **)&recv, all));
-    else if (c->kind == ALL_GATHER) send += (size_t)r->rank * sends * width;
-    else if (c->kind == REDUCE_SCATTER) recv += (size_t)r->rank * recvs * width;
+    if (!c->in_place)
+        need_cuda(cudaMalloc((void **)&recv, all));
+    else if (c->kind == ALL_GATHER)
+        send += (size_t)r->rank * sends * width;
+    else if (c->kind == REDUCE_SCATTER)
+        recv += (size_t)r->rank * recvs * width;
 
     for (size_t i = 0; i < sends; i++) number_put(host, c->type, i, input(c, r->rank, i));
     need_cuda(cudaMemcpy(send, host, sends * width, cudaMemcpyHostToDevice));
@@ -100,7 +108,8 @@ static void run_case(const Case *c, const Rank *r)
     if (c->op == ncclNumOps) {
         double scalar = 0;
         number_put(&scalar, c->type, 0, r->rank % 2 + 1);
-        need_nccl(ncclRedOpCreatePreMulSum(&op, &scalar, c->type, ncclScalarHostImmediate, r->comm));
+        need_nccl(
+            ncclRedOpCreatePreMulSum(&op, &scalar, c->type, ncclScalarHostImmediate, r->comm));
     }
     call(c, r, send, recv, op);
     if (c->op == ncclNumOps) need_nccl(ncclRedOpDestroy(op, r->comm));
@@ -109,7 +118,8 @@ static void run_case(const Case *c, const Rank *r)
         need_cuda(cudaMemcpy(host, recv, recvs * width, cudaMemcpyDeviceToHost));
         for (size_t i = 0; i < recvs; i++) {
             double got = number_get(host, c->type, i), want = expected(c, r, i);
-            check(got == want, "kind %d type %d op %d count %zu root %d in place %d: element %zu is %g, want %g",
+            check(got == want,
+                  "kind %d type %d op %d count %zu root %d in place %d: element %zu is %g, want %g",
                   c->kind, c->type, c->op, c->count, c->root, c->in_place, i, got, want);
         }
     }
@@ -140,8 +150,8 @@ static void every_kind(const Rank *r, void *arg)
             for (int op = 0; op <= ncclNumOps; op++)
                 for (int k = 0; k < 3; k++) {
                     if ((kind == ALL_GATHER || kind == BROADCAST) && op != ncclSum) continue;
-                    Case c = {(Kind)kind, (ncclDataType_t)type, op, counts[k],
-                              (type + k) % r->world, (op + k + type) % 2 == 0};
+                    Case c = {(Kind)kind, (ncclDataType_t)type,  op,
+                              counts[k],  (type + k) % r->world, (op + k + type) % 2 == 0};
                     if (exact(&c, r->world)) run_case(&c, r);
                 }
 }
@@ -268,8 +278,10 @@ static void rounding(const Rank *r, void *arg)
     need_cuda(cudaStreamSynchronize(r->stream));
     need_cuda(cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost));
     // Halves from 2048 on have steps of 2: 2049 lies between 2048 (even) and 2050, 2051 goes to 2052.
-    check(number_get(host, ncclFloat16, 0) == 2048, "2048 + 1 is %g", number_get(host, ncclFloat16, 0));
-    check(number_get(host, ncclFloat16, 1) == 2052, "2048 + 3 is %g", number_get(host, ncclFloat16, 1));
+    check(number_get(host, ncclFloat16, 0) == 2048, "2048 + 1 is %g",
+          number_get(host, ncclFloat16, 0));
+    check(number_get(host, ncclFloat16, 1) == 2052, "2048 + 3 is %g",
+          number_get(host, ncclFloat16, 1));
     check(host[2] == 2, "twice the smallest half is %#x", host[2]);
     for (int i = 0; i < 2; i++) host[i] = number_code(r->rank ? 2 * i + 1 : 256, 7, 127);
     host[2] = 0x7f80; // infinity
@@ -303,7 +315,10 @@ static void traffic(const Rank *r, void *arg)
     need_nccl(ncclAllReduce(x, y, 24, ncclFloat, ncclSum, r->comm, r->stream));
     need_nccl(ncclBroadcast(x, y, 24, ncclFloat, 0, r->comm, r->stream));
     need_nccl(ncclReduce(x, y, 24, ncclFloat, ncclSum, 0, r->comm, r->stream));
-    struct { GpuOp op; size_t bytes, sent; } want[] = {
+    struct {
+        GpuOp op;
+        size_t bytes, sent;
+    } want[] = {
         {GPU_ALL_GATHER, w * n, (w - 1) * n},
         {GPU_REDUCE_SCATTER, w * n, (w - 1) * n},
         {GPU_ALL_REDUCE, n, 2 * (w - 1) * n / w},
@@ -320,9 +335,9 @@ static void traffic(const Rank *r, void *arg)
     int64_t at = log_find(GPU_ALL_GATHER, NULL, 0);
     GpuLogEntry entry;
     check(at >= 0 && gpulog_get((uint64_t)at, &entry), "the all-gather is in the log");
-    check(entry.n_ranges == 2 && entry.range[0].ptr == x && entry.range[0].access == GPU_READ
-              && entry.range[0].bytes == n && entry.range[1].ptr == y
-              && entry.range[1].access == GPU_WRITE && entry.range[1].bytes == w * n,
+    check(entry.n_ranges == 2 && entry.range[0].ptr == x && entry.range[0].access == GPU_READ &&
+              entry.range[0].bytes == n && entry.range[1].ptr == y &&
+              entry.range[1].access == GPU_WRITE && entry.range[1].bytes == w * n,
           "its ranges are those of the call");
     need_cuda(cudaStreamSynchronize(r->stream));
     need_cuda(cudaFree(x));
@@ -335,8 +350,8 @@ static void test_traffic(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_tree_sum),   cmocka_unit_test(test_every_kind),
-    cmocka_unit_test(test_large),      cmocka_unit_test(test_sum_order),
-    cmocka_unit_test(test_rounding),   cmocka_unit_test(test_traffic),
+    cmocka_unit_test(test_tree_sum), cmocka_unit_test(test_every_kind),
+    cmocka_unit_test(test_large),    cmocka_unit_test(test_sum_order),
+    cmocka_unit_test(test_rounding), cmocka_unit_test(test_traffic),
 };
 SUITE_MAIN("collective", tests)

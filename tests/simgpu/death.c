@@ -31,13 +31,17 @@ static void end_now(int how, const Rank *r)
     struct timespec moment = {0, 50000000}; // so that the others are waiting, mostly
     nanosleep(&moment, NULL);
     signal(SIGABRT, SIG_DFL);
-    if (how == KILL) kill(getpid(), SIGKILL);
+    if (how == KILL)
+        kill(getpid(), SIGKILL);
     else if (how == CRASH) {
         signal(SIGSEGV, SIG_DFL);
         kill(getpid(), SIGSEGV);
-    } else if (how == ABORT) abort();
-    else if (how == EXIT) exit(3);
-    else if (how == UNDERSCORE_EXIT) _exit(4);
+    } else if (how == ABORT)
+        abort();
+    else if (how == EXIT)
+        exit(3);
+    else if (how == UNDERSCORE_EXIT)
+        _exit(4);
     else {
         ncclCommDestroy(r->comm);
         nanosleep(&moment, NULL); // still there, and not to come
@@ -75,7 +79,7 @@ static void test_ends(void **state)
 {
     static const char *const words[] = {"was killed by signal 9", "was killed by signal 11",
                                         "was killed by signal 6", "exited with status 3",
-                                        "exited with status 4", "destroyed the communicator"};
+                                        "exited with status 4",   "destroyed the communicator"};
     for (int how = 0; how < ENDS; how++)
         for (int world = 2; world <= 8; world += 3) {
             Shared *shared = shared_alloc(sizeof *shared);
@@ -90,10 +94,10 @@ static void test_ends(void **state)
                 bool second = strstr(heard->title, "ended: see its report") != NULL;
                 assert_true(heard->count > 0);
                 if (second) continue;
-                if (!strstr(heard->title, victim) || !strstr(heard->text, words[how])
-                    || !strstr(heard->text, "without calling ncclAllGather, call 2")
-                    || !strstr(heard->text, "(last_call_of_victim)")
-                    || !strstr(heard->text, "(call_that_waits)"))
+                if (!strstr(heard->title, victim) || !strstr(heard->text, words[how]) ||
+                    !strstr(heard->text, "without calling ncclAllGather, call 2") ||
+                    !strstr(heard->text, "(last_call_of_victim)") ||
+                    !strstr(heard->text, "(call_that_waits)"))
                     fail_msg("rank %d of %d, end %d, says: %s", r, world, how, heard->text);
                 told = true;
             }
@@ -117,8 +121,8 @@ static void test_dies_early(void **state)
     Shared *shared = shared_alloc(sizeof *shared);
     free(run_ranks_message(3, 10, die_early, shared));
     for (int r = 0; r < 3; r += 2)
-        assert_true(strstr(shared->heard[r].title, "rank 1 will never come")
-                    || strstr(shared->heard[r].title, "ended: see its report"));
+        assert_true(strstr(shared->heard[r].title, "rank 1 will never come") ||
+                    strstr(shared->heard[r].title, "ended: see its report"));
 }
 
 // A rank that destroys the communicator in good order and exits disturbs nobody.

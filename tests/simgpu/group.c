@@ -153,7 +153,8 @@ static void one_process(const Rank *r, void *arg)
             need_nccl(ncclCommCuDevice(comm[d], &device));
             need_nccl(ncclCommUserRank(comm[d], &rank));
             need_nccl(ncclCommCount(comm[d], &count));
-            check(device == d && rank == d && count == w, "rank %d of %d on %d", rank, count, device);
+            check(device == d && rank == d && count == w, "rank %d of %d on %d", rank, count,
+                  device);
             need_cuda(cudaSetDevice(d));
             x[d] = filled(N, (float)d, 1);
             y[d] = filled((size_t)w * N, 0, 0);
@@ -248,14 +249,14 @@ static void *work(void *arg)
     Worker *w = arg;
     ncclComm_t comm;
     float *x, host[N];
-    bool ok = cudaSetDevice(w->rank) == cudaSuccess
-              && ncclCommInitRank(&comm, w->world, w->id, w->rank) == ncclSuccess
-              && cudaMalloc((void **)&x, sizeof host) == cudaSuccess;
+    bool ok = cudaSetDevice(w->rank) == cudaSuccess &&
+              ncclCommInitRank(&comm, w->world, w->id, w->rank) == ncclSuccess &&
+              cudaMalloc((void **)&x, sizeof host) == cudaSuccess;
     for (int round = 0; ok && round < 50; round++) {
         for (int i = 0; i < N; i++) host[i] = (float)(w->rank + i + round);
         cudaMemcpy(x, host, sizeof host, cudaMemcpyHostToDevice);
-        ok = ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, NULL) == ncclSuccess
-             && cudaDeviceSynchronize() == cudaSuccess;
+        ok = ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, NULL) == ncclSuccess &&
+             cudaDeviceSynchronize() == cudaSuccess;
         cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost);
         for (int i = 0; i < N; i++)
             ok = ok && host[i] == (float)(w->world * (i + round) + w->world * (w->world - 1) / 2);
@@ -401,8 +402,8 @@ static void test_other_size(void **state)
     Heard *heard = shared_alloc(2 * sizeof *heard);
     free(run_ranks_message(2, 10, other_size, heard));
     for (int r = 0; r < 2; r++)
-        assert_true(strstr(heard[r].title, "the ranks disagree about their number")
-                    || strstr(heard[r].title, "ended: see its report"));
+        assert_true(strstr(heard[r].title, "the ranks disagree about their number") ||
+                    strstr(heard[r].title, "ended: see its report"));
 }
 
 // ---- Leftovers ----

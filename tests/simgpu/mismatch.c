@@ -24,25 +24,39 @@ enum { OPERATION, COUNT, TYPE, REDUCTION, ROOT, MESSAGE, SPLIT, DIFFERENCES };
 // A call site each, so that a report can be asked for both.
 __attribute__((noinline)) static void call_of_rank_zero(int which, float *x, const Rank *r)
 {
-    if (which == OPERATION) ncclAllReduce(x, x, 8, ncclFloat, ncclSum, r->comm, r->stream);
-    else if (which == COUNT) ncclAllReduce(x, x, 8, ncclFloat, ncclSum, r->comm, r->stream);
-    else if (which == TYPE) ncclAllReduce(x, x, 8, ncclFloat, ncclSum, r->comm, r->stream);
-    else if (which == REDUCTION) ncclAllReduce(x, x, 8, ncclFloat, ncclSum, r->comm, r->stream);
-    else if (which == ROOT) ncclBroadcast(x, x, 8, ncclFloat, 0, r->comm, r->stream);
-    else if (which == MESSAGE) ncclSend(x, 8, ncclFloat, 1, r->comm, r->stream);
-    else ncclAllReduce(x, x, 8, ncclFloat, ncclSum, r->comm, r->stream);
+    if (which == OPERATION)
+        ncclAllReduce(x, x, 8, ncclFloat, ncclSum, r->comm, r->stream);
+    else if (which == COUNT)
+        ncclAllReduce(x, x, 8, ncclFloat, ncclSum, r->comm, r->stream);
+    else if (which == TYPE)
+        ncclAllReduce(x, x, 8, ncclFloat, ncclSum, r->comm, r->stream);
+    else if (which == REDUCTION)
+        ncclAllReduce(x, x, 8, ncclFloat, ncclSum, r->comm, r->stream);
+    else if (which == ROOT)
+        ncclBroadcast(x, x, 8, ncclFloat, 0, r->comm, r->stream);
+    else if (which == MESSAGE)
+        ncclSend(x, 8, ncclFloat, 1, r->comm, r->stream);
+    else
+        ncclAllReduce(x, x, 8, ncclFloat, ncclSum, r->comm, r->stream);
 }
 
 __attribute__((noinline)) static void call_of_others(int which, float *x, const Rank *r)
 {
     ncclComm_t part;
-    if (which == OPERATION) ncclAllGather(x + 8 * r->rank, x, 8, ncclFloat, r->comm, r->stream);
-    else if (which == COUNT) ncclAllReduce(x, x, 7, ncclFloat, ncclSum, r->comm, r->stream);
-    else if (which == TYPE) ncclAllReduce(x, x, 8, ncclInt32, ncclSum, r->comm, r->stream);
-    else if (which == REDUCTION) ncclAllReduce(x, x, 8, ncclFloat, ncclAvg, r->comm, r->stream);
-    else if (which == ROOT) ncclBroadcast(x, x, 8, ncclFloat, 1, r->comm, r->stream);
-    else if (which == MESSAGE) ncclRecv(x, 9, ncclFloat, 0, r->comm, r->stream);
-    else ncclCommSplit(r->comm, 0, 0, &part, NULL);
+    if (which == OPERATION)
+        ncclAllGather(x + 8 * r->rank, x, 8, ncclFloat, r->comm, r->stream);
+    else if (which == COUNT)
+        ncclAllReduce(x, x, 7, ncclFloat, ncclSum, r->comm, r->stream);
+    else if (which == TYPE)
+        ncclAllReduce(x, x, 8, ncclInt32, ncclSum, r->comm, r->stream);
+    else if (which == REDUCTION)
+        ncclAllReduce(x, x, 8, ncclFloat, ncclAvg, r->comm, r->stream);
+    else if (which == ROOT)
+        ncclBroadcast(x, x, 8, ncclFloat, 1, r->comm, r->stream);
+    else if (which == MESSAGE)
+        ncclRecv(x, 9, ncclFloat, 0, r->comm, r->stream);
+    else
+        ncclCommSplit(r->comm, 0, 0, &part, NULL);
 }
 
 static void disagree(const Rank *r, void *arg)
@@ -51,8 +65,10 @@ static void disagree(const Rank *r, void *arg)
     float *x = buffer(64);
     need_nccl(ncclAllReduce(x, x, 8, ncclFloat, ncclSum, r->comm, r->stream));
     hear(&shared->heard[r->rank]);
-    if (r->rank == 0) call_of_rank_zero(shared->which, x, r);
-    else call_of_others(shared->which, x, r);
+    if (r->rank == 0)
+        call_of_rank_zero(shared->which, x, r);
+    else
+        call_of_others(shared->which, x, r);
     check(false, "rank %d came back from a call on which the ranks disagree", r->rank);
 }
 
@@ -66,9 +82,9 @@ static void disagreement(int world, int which, const char *title, const char *wo
     free(message);
     for (int r = 0; r < world; r++) {
         const Heard *heard = &shared->heard[r];
-        if (!strstr(heard->title, title) || !strstr(heard->text, words)
-            || !strstr(heard->text, "(call_of_rank_zero)")
-            || !strstr(heard->text, "(call_of_others)") || !strstr(heard->text, "mismatch.c:"))
+        if (!strstr(heard->title, title) || !strstr(heard->text, words) ||
+            !strstr(heard->text, "(call_of_rank_zero)") ||
+            !strstr(heard->text, "(call_of_others)") || !strstr(heard->text, "mismatch.c:"))
             fail_msg("rank %d of %d, difference %d, says: %s", r, world, which, heard->text);
     }
 }
@@ -140,10 +156,12 @@ static void arguments(const Rank *r, void *arg)
     WRONG(REDUCE(x, x, ncclFloat, 99, r->comm), ncclInvalidArgument, "an invalid reduction", "99");
     WRONG(REDUCE(x, x, ncclFloat8e4m3, ncclSum, r->comm), ncclInvalidArgument,
           "a type simgpu does not reduce", "ncclFloat8e4m3");
-    WRONG(REDUCE(NULL, x, ncclFloat, ncclSum, r->comm), ncclInvalidArgument, "a null pointer", "send");
+    WRONG(REDUCE(NULL, x, ncclFloat, ncclSum, r->comm), ncclInvalidArgument, "a null pointer",
+          "send");
     WRONG(REDUCE(x, NULL, ncclFloat, ncclSum, r->comm), ncclInvalidArgument, "a null pointer",
           "receive");
-    WRONG(REDUCE(host, x, ncclFloat, ncclSum, r->comm), ncclInvalidArgument, "a host pointer", "send");
+    WRONG(REDUCE(host, x, ncclFloat, ncclSum, r->comm), ncclInvalidArgument, "a host pointer",
+          "send");
     WRONG(REDUCE(x, x + 1, ncclFloat, ncclSum, r->comm), ncclInvalidArgument,
           "send and receive buffer overlap", "sendbuff == recvbuff");
     WRONG(ncclAllGather(x, x + 1, 8, ncclFloat, r->comm, r->stream), ncclInvalidArgument,
@@ -157,13 +175,14 @@ static void arguments(const Rank *r, void *arg)
     WRONG(ncclSend(x, 8, ncclFloat, 2, r->comm, r->stream), ncclInvalidArgument,
           "a peer outside the communicator", "2");
     WRONG(ncclGroupEnd(), ncclInvalidUsage, "a group's end without its start", "ncclGroupStart");
-    WRONG(ncclRedOpDestroy((ncclRedOp_t)9, r->comm), ncclInvalidArgument, "an invalid reduction", "9");
+    WRONG(ncclRedOpDestroy((ncclRedOp_t)9, r->comm), ncclInvalidArgument, "an invalid reduction",
+          "9");
 
     need_cuda(cudaSetDevice(other));
     float *far = buffer(8);
     need_cuda(cudaSetDevice(r->rank));
-    WRONG(REDUCE(far, x, ncclFloat, ncclSum, r->comm), ncclInvalidArgument, "memory of another device",
-          "on device");
+    WRONG(REDUCE(far, x, ncclFloat, ncclSum, r->comm), ncclInvalidArgument,
+          "memory of another device", "on device");
 
     // A group with a mistake in it runs nothing and returns the mistake.
     need_nccl(ncclGroupStart());
@@ -178,7 +197,8 @@ static void arguments(const Rank *r, void *arg)
     need_nccl(REDUCE(x, x, ncclFloat, ncclSum, r->comm));
     need_cuda(cudaStreamSynchronize(r->stream));
     float *sum = fetch(x, 8);
-    for (int i = 0; i < 8; i++) check(sum[i] == (float)(1 + 2 * i), "sum %d is %g", i, (double)sum[i]);
+    for (int i = 0; i < 8; i++)
+        check(sum[i] == (float)(1 + 2 * i), "sum %d is %g", i, (double)sum[i]);
     check(heard->count == 0, "%s", heard->text);
     free(sum);
     need_cuda(cudaFree(x));
