@@ -55,11 +55,11 @@ static void usage(FILE *out, const char *program)
     fprintf(
         out,
         "usage: %s [options] FILE…     (start it with build/bin/launch -n RANKS for FSDP)\n"
-        "  --steps N      training steps (150)\n"
+        "  --steps N      training steps (700)\n"
         "  --layers N     blocks (6)          --heads N    attention heads (8)\n"
-        "  --dim N        width (256)         --context N  longest sequence of the model (128)\n"
-        "  --batch N      sequences a rank (4) --sequence N tokens in a sequence (the context)\n"
-        "  --lr X         learning rate (1e-3) --clip X     largest gradient norm (1)\n"
+        "  --dim N        width (256)         --context N  longest sequence of the model (64)\n"
+        "  --batch N      sequences a rank (2) --sequence N tokens in a sequence (the context)\n"
+        "  --lr X         learning rate (1.5e-3) --clip X     largest gradient norm (1)\n"
         "  --sample N     bytes of text to generate at the end (240)\n"
         "  --seed N       of weights and data (42)\n"
         "  --keep         keep whole parameters between forward and backward\n"
@@ -94,14 +94,14 @@ static Status parse_options(int argc, char **argv, Options *o)
         {"dim", 1, NULL, 'd'},       {"context", 1, NULL, 'c'}, {"batch", 1, NULL, 'b'},
         {"sequence", 1, NULL, 't'},  {"lr", 1, NULL, 'r'},      {"clip", 1, NULL, 'g'},
         {"sample", 1, NULL, 'n'},    {"seed", 1, NULL, 'e'},    {"keep", 0, NULL, 'k'},
-        {"unsharded", 0, NULL, 'u'}, {"help", 0, NULL, '?'},    {NULL, 0, NULL, 0},
+        {"unsharded", 0, NULL, 'u'}, {"help", 0, NULL, 'p'},    {NULL, 0, NULL, 0},
     };
     int choice, index = 0, seed = 42;
     *o = (Options){
-        .model = {.vocab = 256, .max_T = 128, .layers = 6, .heads = 8, .dim = 256},
-        .adamw = {.lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f},
-        .B = 4,
-        .steps = 150,
+        .model = {.vocab = 256, .max_T = 64, .layers = 6, .heads = 8, .dim = 256},
+        .adamw = {.lr = 1.5e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f},
+        .B = 2,
+        .steps = 700,
         .sample = 240,
         .clip = 1.0f,
     };
@@ -121,13 +121,16 @@ static Status parse_options(int argc, char **argv, Options *o)
         case 'e': TRY(parse_int(name, optarg, 0, &seed)); break;
         case 'k': o->keep = true; break;
         case 'u': o->unsharded = true; break;
-        default: usage(stderr, argv[0]); return ERR_ARGUMENT;
+        case 'p': usage(stdout, argv[0]); exit(0);
+        default: return fail(ERR_ARGUMENT, "%s --help tells the options", argv[0]);
         }
     }
     if (o->T == 0) o->T = o->model.max_T;
     o->seed = (uint64_t)seed;
     o->files = argv + optind;
     o->n_files = argc - optind;
+    if (o->n_files == 0)
+        return fail(ERR_ARGUMENT, "no text file: %s [options] FILE… (--help)", argv[0]);
     return OK;
 }
 
@@ -163,12 +166,22 @@ static Status setup_sharded(Trainer *t)
     return OK;
 }
 
+// What can be wrong with the input: the options, the text, the model's sizes. No device is touched.
+static Status read_input(Trainer *t, int argc, char **argv)
+{
+    Options *o = &t->opt;
+    TRY(parse_options(argc, argv, o));
+    if (o->T > o->model.max_T)
+        return fail(ERR_ARGUMENT, "--sequence %d: the model takes at most %d tokens (--context)",
+                    o->T, o->model.max_T);
+    TRY(text_load(&t->text, o->files, o->n_files, o->T));
+    t->model = gpt2_create(&o->model);
+    return t->model == NULL ? ERR_ARGUMENT : OK;
+}
+
 static Status setup(Trainer *t)
 {
     size_t bytes = (size_t)t->opt.B * (size_t)t->opt.T * sizeof(int32_t);
-    TRY(text_load(&t->text, t->opt.files, t->opt.n_files, t->opt.T));
-    t->model = gpt2_create(&t->opt.model);
-    if (t->model == NULL) return ERR_ARGUMENT;
     if (t->opt.unsharded)
         TRY(setup_unsharded(t));
     else
@@ -508,12 +521,14 @@ int main(int argc, char **argv)
 {
     Trainer trainer;
     memset(&trainer, 0, sizeof trainer);
-    if (parse_options(argc, argv, &trainer.opt) != OK) return 2;
-    if (trainer.opt.n_files == 0) {
-        usage(stderr, argv[0]);
-        return 2;
-    }
     if (world_from_env(&trainer.world) != OK) return 2;
+
+    // Every rank reads the same input: what is wrong with it, rank 0 says for all.
+    check_set_silent(trainer.world.rank != 0);
+    opterr = trainer.world.rank == 0;
+    if (read_input(&trainer, argc, argv) != OK) return 2;
+    check_set_silent(false);
+
     check_set_rank(trainer.world.size > 1 ? trainer.world.rank : -1);
     return run(&trainer) == OK ? 0 : 1;
 }

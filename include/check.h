@@ -18,6 +18,7 @@
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
+#include <stdbool.h>
 
 typedef enum Status {
     OK = 0,
@@ -57,6 +58,10 @@ typedef enum Status {
 
 // The rank printed in front of every line; -1 (nothing printed) until somebody sets it.
 void check_set_rank(int rank);
+
+// Nothing is printed while this is on: for the part of a program that every rank does alike, such
+// as reading its command line, where one rank's line is enough.
+void check_set_silent(bool on);
 
 // The innermost line of the error that this thread saw last, without the rank in front of it: what
 // went wrong itself, not who passed it on. "": nothing has failed yet.

@@ -1,0 +1,174 @@
+/* The example programs, run as their users run them: what they print, and what they say of bad input.
+ */
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+enum { MAX_OUTPUT = 1 << 16 };
+
+static char bin[4096];  // the folder of the programs
+static char folder[64]; // of this run's files
+static char output[MAX_OUTPUT];
+
+// Runs a shell command, $BIN and $DIR in it being the two folders, with a time limit; returns its
+// exit status, with what it printed in output.
+static int run(const char *command)
+{
+    char line[16384];
+    snprintf(line, sizeof line, "exec 2>&1; timeout -k 5 120 sh -c '%s'", command);
+    setenv("BIN", bin, 1);
+    setenv("DIR", folder, 1);
+    FILE *pipe = popen(line, "r");
+    assert_non_null(pipe);
+    size_t n = fread(output, 1, sizeof output - 1, pipe);
+    output[n] = '\0';
+    int status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void expect(int status, int want, const char *words)
+{
+    if (status != want || strstr(output, words) == NULL)
+        fail_msg("exit status %d, want %d, and \"%s\" in what was printed:\n%s", status, want,
+                 words, output);
+}
+
+static int lines(void)
+{
+    int n = 0;
+    for (const char *c = output; *c != '\0'; c++) n += *c == '\n';
+    return n;
+}
+
+// The number behind the last `words` in the output.
+static double number_behind(const char *words)
+{
+    const char *at = NULL;
+    for (const char *c = strstr(output, words); c != NULL; c = strstr(c + 1, words)) at = c;
+    if (at == NULL) fail_msg("no \"%s\" in what was printed:\n%s", words, output);
+    return strtod(at + strlen(words), NULL);
+}
+
+// ---- The pair that is made to be read as a diff ----
+
+static void before_and_after_agree_on_one_rank(void **state)
+{
+    expect(run("$BIN/before_fsdp $DIR/text"), 0, "step 30");
+    char *before = strdup(output);
+    expect(run("$BIN/launch -n 1 $BIN/after_fsdp $DIR/text"), 0, "step 30");
+    if (strcmp(before, output) != 0)
+        fail_msg("without FSDP:\n%s\nwith FSDP on one rank:\n%s", before, output);
+    free(before);
+}
+
+static void after_trains_on_four(void **state)
+{
+    expect(run("$BIN/launch -n 4 $BIN/after_fsdp $DIR/text"), 0, "step 30");
+    if (!(number_behind("step 30  loss") < number_behind("step  5  loss")))
+        fail_msg("the loss did not fall:\n%s", output);
+}
+
+// ---- The demo ----
+
+static void demo_beats_byte_frequencies(void **state)
+{
+    expect(
+        run("$BIN/launch -n 4 $BIN/train_gpt2 --layers 2 --dim 64 --heads 4 --context 32 --batch 4 "
+            "--steps 250 --lr 3e-3 --sample 40 $DIR/text"),
+        0, "a sample");
+    double loss = number_behind("held-out text "), frequency = number_behind("model's ");
+    if (!(loss < frequency - 0.3))
+        fail_msg("the loss on held-out text is %g, that of byte frequencies %g", loss, frequency);
+    assert_non_null(strstr(output, "reduce-scatter"));
+    assert_non_null(strstr(output, "one GPU without FSDP"));
+}
+
+static void too_large_for_one_gpu_alone(void **state)
+{
+    char command[8192];
+    snprintf(command, sizeof command, "sh examples/demo_oom.sh %s/.. $DIR/text", bin);
+    expect(run(command), 0, "out of device memory");
+    expect(0, 0, "step    8 of 8");
+}
+
+// ---- Bad input: one line, and an exit status that is not 0 ----
+
+static void says_what_is_wrong_in_one_line(void **state)
+{
+    static const struct {
+        const char *command;
+        int status;
+        const char *words;
+    } table[] = {
+        {"$BIN/train_gpt2 $DIR/nothing", 2, "No such file"},
+        {"$BIN/train_gpt2 $DIR/empty", 2, "empty"},
+        {"$BIN/train_gpt2 $DIR", 2, "cannot be read"},
+        {"$BIN/train_gpt2 $DIR/short", 2, "too few"},
+        {"$BIN/train_gpt2 --sequence 100 --context 64 $DIR/text", 2, "at most 64"},
+        {"$BIN/train_gpt2 --heads 7 $DIR/text", 2, "7"},
+        {"$BIN/train_gpt2", 2, "no text file"},
+        {"$BIN/train_gpt2 --steps 0 $DIR/text", 2, "at least 1"},
+        {"$BIN/train_gpt2 --lr nan $DIR/text", 2, "above 0"},
+        {"WORLD_SIZE=0 RANK=0 $BIN/train_gpt2 $DIR/text", 2, "WORLD_SIZE"},
+        {"WORLD_SIZE=4 RANK=7 $BIN/train_gpt2 $DIR/text", 2, "RANK"},
+        {"$BIN/launch -n 0 $BIN/train_gpt2 $DIR/text", 2, "0"},
+        {"SIMGPU_DEVICES=2 $BIN/launch -n 3 $BIN/train_gpt2 $DIR/text", 2, "2"},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        expect(run(table[i].command), table[i].status, table[i].words);
+        if (lines() != 1)
+            fail_msg("%s: %d lines, want one:\n%s", table[i].command, lines(), output);
+    }
+}
+
+static void says_it_once_for_all_ranks(void **state)
+{
+    int status = run("$BIN/launch -n 4 $BIN/train_gpt2 $DIR/nothing");
+    expect(status, 2, "No such file");
+    // The program's line, and the launcher's, which says that a rank failed.
+    if (lines() > 2) fail_msg("%d lines, want at most two:\n%s", lines(), output);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(before_and_after_agree_on_one_rank),
+    cmocka_unit_test(after_trains_on_four),
+    cmocka_unit_test(demo_beats_byte_frequencies),
+    cmocka_unit_test(too_large_for_one_gpu_alone),
+    cmocka_unit_test(says_what_is_wrong_in_one_line),
+    cmocka_unit_test(says_it_once_for_all_ranks),
+};
+
+static void write_text(const char *name, int sentences)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    if (file == NULL) return;
+    for (int i = 0; i < sentences; i++)
+        fprintf(file,
+                "Sentence %d says that rank %d of %d gathers its unit, computes, and lets go.\n", i,
+                i % 4, 4 + i % 5);
+    fclose(file);
+}
+
+int main(int argc, char **argv)
+{
+    static char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n < 0) return 2;
+    snprintf(bin, sizeof bin, "%.4000s/../../bin", dirname(self));
+    strcpy(folder, "/tmp/shardlab-examples-XXXXXX");
+    if (mkdtemp(folder) == NULL) return 2;
+    write_text("text", 400);
+    write_text("short", 1);
+    write_text("empty", 0);
+    int status = suite_main(argc, argv, "examples", tests, sizeof tests / sizeof tests[0]);
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command) == 0 ? status : 2;
+}
