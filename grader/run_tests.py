@@ -136,7 +136,7 @@ class Outcome:
     failed: int
     skipped: int
     seconds: float
-    text: str # why and what it printed, where something failed
+    text: str # why and what it printed, where something failed; else the figures it shows
 
 
 def run_suite(path, limit):
@@ -158,7 +158,8 @@ def run_suite(path, limit):
     bad = {name: verdict for name, verdict in verdicts.items()
            if verdict.status not in ("passed", "skipped")}
     skipped = sum(verdict.status == "skipped" for verdict in verdicts.values())
-    text = ""
+    # A suite has figures to show: lines that begin with a bar.
+    text = "".join("  %s\n" % line for line in output.splitlines() if line.startswith("| "))
     if bad:
         text = output if output.endswith("\n") or not output else output + "\n"
         for name, verdict in bad.items():
@@ -203,7 +204,7 @@ def main():
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGHUP, stop)
 
-    passed = failed = 0
+    passed = failed = skipped = 0
     together = [path for path in options.suites if not path.endswith(".py")]
     one_by_one = [path for path in options.suites if path.endswith(".py")]
     try:
@@ -216,6 +217,7 @@ def main():
                         tell(outcome)
                         passed += outcome.passed
                         failed += outcome.failed
+                        skipped += outcome.skipped
                 except BaseException:
                     for future in futures:
                         future.cancel()
@@ -224,7 +226,7 @@ def main():
     except KeyboardInterrupt:
         print("stopped before the end", file=sys.stderr)
         return 1
-    print("%d passed, %d failed" % (passed, failed))
+    print("%d passed, %d failed" % (passed, failed) + (", %d skipped" % skipped if skipped else ""))
     return 1 if failed or not passed else 0
 
 

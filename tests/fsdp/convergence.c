@@ -92,13 +92,13 @@ static void learns_as_one_gpu(void **state)
     run_ranks(WORLD, sharded_body, curves);
     run_ranks(1, plain_body, curves);
 
-    print_message("step   FSDP on %d ranks   one GPU, whole batch\n", WORLD);
+    print_message("| step   FSDP on %d ranks   one GPU, whole batch\n", WORLD);
     for (int step = 0; step < STEPS; step++) {
         float mean = 0.0f;
         for (int rank = 0; rank < WORLD; rank++) mean += curves->sharded[rank][step] / WORLD;
         float want = curves->plain[step];
         if (step % 7 == 0)
-            print_message("%4d   %15.5f   %20.5f\n", step, (double)mean, (double)want);
+            print_message("| %4d   %15.5f   %20.5f\n", step, (double)mean, (double)want);
         if (!(fabsf(mean - want) <= 1e-3f * want))
             fail_msg("step %d: the loss is %.6f on %d ranks and %.6f on one GPU", step,
                      (double)mean, WORLD, (double)want);

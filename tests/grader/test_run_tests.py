@@ -65,7 +65,7 @@ class RunTests(TempFolder):
         cases = {"pass": (0, "2 passed, 0 failed"),
                  "self.fail('so it is')": (1, "1 passed, 1 failed"),
                  "1 / 0": (1, "1 passed, 1 failed"), "os._exit(0)": (1, "1 passed, 1 failed"),
-                 "self.skipTest('no reason')": (0, "1 passed, 0 failed")}
+                 "self.skipTest('no reason')": (0, "1 passed, 0 failed, 1 skipped")}
         for body, want in cases.items():
             with self.subTest(body=body):
                 status, out, last = self.call(self.write("test_it.py", UNITTEST % body))
