@@ -171,13 +171,23 @@ class Builder:
         if status == 0:
             return None
         who = file or "one of the six files"
-        undefined = re.search(r"undefined reference to [`']([^`']+)'", output)
+        undefined = re.findall(r"(?:([^\s:]+:\d+): )?undefined reference to [`']([^`']+)'", output)
+        own = [(place, what) for place, what in undefined
+               if os.path.dirname(os.path.abspath(os.path.join(ROOT, place))) == self.impl]
         double = re.search(r"multiple definition of [`']([^`']+)'", output)
-        if double:
-            text = "%s defines %s, which another file defines already: make yours static." % (
-                who, double.group(1))
-        elif undefined:
-            text = "%s uses or owes %s, and nothing defines it." % (who, undefined.group(1))
+        if double and double.group(1) == "main":
+            text = "%s has a main(), and the tests bring their own: take it out." % who
+        elif double:
+            text = ("%s defines %s, which another file defines already: make yours static, or give "
+                    "it another name." % (who, double.group(1)))
+        elif own:
+            place, what = own[0]
+            place = self.named(place.rpartition(":")[0]) + ":" + place.rpartition(":")[2]
+            text = "%s uses %s, and nothing defines it: is the name right?" % (place, what)
+        elif undefined and undefined[0][0]:
+            text = "%s does not define %s, which others call." % (who, undefined[0][1])
+        elif undefined: # no debug information: who calls it is not known
+            text = "%s uses or should define %s, and nothing defines it." % (who, undefined[0][1])
         else:
             text = "%s cannot be linked with the tests: %s" % (who, first_line(output))
         return Failing("error", text)
@@ -213,6 +223,7 @@ class Grading:
         self.started = time.monotonic()
         self.verdicts = {}            # test name: Verdict
         self.shared = set()           # tests whose message is that of many
+        self.broken = {}              # task name: Failing, where the file cannot be used
         self.alone = None             # the task's number where it is graded alone
 
     # -- results --
@@ -234,6 +245,20 @@ class Grading:
                     "handout": task.handout, "seconds": verdict.seconds,
                     "shared": test.name in self.shared})
         return rows
+
+    def gap(self, task):
+        """The first part in the student's file that is not written yet, as a sentence; or None."""
+        try:
+            with open(os.path.join(self.impl, task.file), encoding="utf-8") as file:
+                for number, line in enumerate(file, 1):
+                    found = re.match(r'\s*NOT_YET\("([\d.]+)"\)', line)
+                    if found:
+                        return "Write part %s, at %s/%s:%d." % (
+                            found.group(1), os.path.basename(os.path.abspath(self.impl)),
+                            task.file, number)
+        except (OSError, ValueError):
+            pass # what is wrong with the file has been said
+        return None
 
     def write(self, status, message=""):
         """The results file: either the old one or the whole new one."""
@@ -289,7 +314,7 @@ class Grading:
                 for task, future in zip(self.tasks, waiting):
                     future.result()
                     if task.together():
-                        self.together_suite(builder, task, failing)
+                        self.together_suite(builder, task, {**failing, **self.broken})
                     report.task(task, [row for row in self.results() if row["task"] == task.number])
             except BaseException:
                 for future in waiting:
@@ -320,6 +345,7 @@ class Grading:
         tests = task.own()
         failing = failing or builder.link(task.name, task.file)
         if failing:
+            self.broken[task.name] = failing
             self.give_all(tests, failing)
         else:
             self.run_suite(builder.suite(task.name), tests)
@@ -398,7 +424,7 @@ def main(arguments=None):
         def again(number):
             same = os.path.abspath(options.impl) == os.path.join(ROOT, "skeleton")
             return "make grade TASK=%d%s" % (number, "" if same else " IMPL=%s" % options.impl)
-        report.next_steps(rows, grading.tasks, again)
+        report.next_steps(rows, grading.tasks, again, grading.gap)
         grading.write("graded")
         report.score(sum(row["score"] for row in rows), sum(row["max_score"] for row in rows),
                      grading.alone)

@@ -2,7 +2,7 @@
 
 Plain text; marks are coloured on a terminal, unless NO_COLOR is set (https://no-color.org).
 
-Interface: Report(stream).task(task, results), .next_steps(results, tasks, impl), .score(...);
+Interface: Report(stream).task(task, results), .next_steps(results, tasks, again, gap), .score(...);
 points(value).
 """
 
@@ -106,17 +106,23 @@ class Report:
             if result["message"]:
                 self.paragraph(short_message(result["message"]), 11)
 
-    def next_steps(self, results, tasks, again):
+    def next_steps(self, results, tasks, again, gap):
         """The first test that did not pass, and what to do about it. `again` makes the command that
-        grades one task."""
+        grades one task, `gap` names the first part of a task that is not written."""
         first = next((result for result in results if result["status"] != "passed"), None)
         if first is None:
             self.say("All tests pass.")
             return
         task = next(task for task in tasks if task.number == first["task"])
-        self.say("What to do next: task %d, %s" % (task.number, first["name"]))
-        self.paragraph(first["title"], 2)
-        self.paragraph("Hint: " + first["hint"], 2)
+        if first["shared"]: # no test ran: a file is missing, or does not compile or link
+            self.say("What to do next: task %d, %s" % (task.number, task.file))
+            self.paragraph(short_message(first["message"]), 2)
+        else:
+            self.say("What to do next: task %d, %s" % (task.number, first["name"]))
+            self.paragraph(first["title"], 2)
+            # A hint is for who has written something; where a part is missing, that is the reason.
+            missing = NOT_YET.search(first["message"]) and gap(task)
+            self.paragraph(missing or "Hint: " + first["hint"], 2)
         self.say("  Read:  %s" % first["handout"])
         self.say("  Then:  %s" % again(task.number))
 

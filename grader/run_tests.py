@@ -198,6 +198,11 @@ def main():
         return 1
 
     os.environ["SHARDLAB_TEST_BUILD"] = os.path.abspath(options.build)
+    # For programs without the harness, in a build with sanitizers; tests/support/sanitize.c has the
+    # same for suites, and the reasons.
+    os.environ.setdefault("ASAN_OPTIONS", "detect_leaks=0")
+    os.environ.setdefault("UBSAN_OPTIONS", "halt_on_error=1:print_stacktrace=1")
+    os.environ.setdefault("TSAN_OPTIONS", "atexit_sleep_ms=0")
 
     def stop(number, frame):
         raise KeyboardInterrupt

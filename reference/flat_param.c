@@ -98,10 +98,10 @@ int64_t flat_real(const FlatParam *flat, int rank)
 
 void flat_slice(const FlatParam *flat, int i, int rank, int64_t *begin, int64_t *end, int64_t *at)
 {
-    //[2.3] The parameter is [offset, offset + its elements) of the flat buffer, the shard is [rank·
-    //  shard_numel, (rank+1)·shard_numel). What they share, counted from the parameter's beginning,
-    //  is [*begin, *end); counted from the shard's beginning it starts at *at. Where they share
-    //  nothing, set all three to 0.
+    //[2.3] The parameter is [offset, offset + its elements) of the flat buffer, the shard is
+    //  [rank·shard_numel, (rank+1)·shard_numel). What they share, counted from the parameter's
+    //  beginning, is [*begin, *end); counted from the shard's beginning it starts at *at. Where
+    //  they share nothing, set all three to 0.
     int64_t param_begin = flat->offset[i];
     int64_t param_end = param_begin + meta_numel(flat->params[i]);
     int64_t shard_begin = rank * flat->shard_numel;

@@ -50,8 +50,7 @@ static Status create_moments(FsdpAdamW *opt)
 
     //[5.1] opt->m[i] and opt->v[i]: buffers of zeros (see zeros above), as long as the shard of
     //  opt->flat[i].
-    //? What are "the moments" of 355 million parameters on 8 ranks, in bytes? And of the whole
-    //? model?
+    //? How many bytes are the moments of 355 million parameters, whole, and on each of 8 ranks?
     for (int i = 0; i < opt->n; i++) {
         TRY(zeros(&opt->m[i], opt->flat[i]->shard_numel, opt->ctx->compute));
         TRY(zeros(&opt->v[i], opt->flat[i]->shard_numel, opt->ctx->compute));

@@ -91,9 +91,9 @@ int64_t flat_real(const FlatParam *flat, int rank)
 void flat_slice(const FlatParam *flat, int i, int rank, int64_t *begin, int64_t *end, int64_t *at)
 {
     // TODO 2.3: The parameter is [offset, offset + its elements) of the flat buffer, the shard is
-    // [rank· shard_numel, (rank+1)·shard_numel). What they share, counted from the parameter's
-    // beginning, is [*begin, *end); counted from the shard's beginning it starts at *at. Where they
-    // share nothing, set all three to 0.
+    // [rank·shard_numel, (rank+1)·shard_numel). What they share, counted from the parameter's
+    // beginning, is [*begin, *end); counted from the shard's beginning it starts at *at. Where
+    // they share nothing, set all three to 0.
     NOT_YET("2.3");
 }
 

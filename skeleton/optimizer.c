@@ -52,8 +52,8 @@ static Status create_moments(FsdpAdamW *opt)
 
     // TODO 5.1: opt->m[i] and opt->v[i]: buffers of zeros (see zeros above), as long as the shard
     // of opt->flat[i].
-    // Hint: What are "the moments" of 355 million parameters on 8 ranks, in bytes? And of the whole
-    // Hint: model?
+    // Hint: How many bytes are the moments of 355 million parameters, whole, and on each of 8
+    // ranks?
     NOT_YET("5.1");
 }
 

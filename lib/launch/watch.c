@@ -65,21 +65,27 @@ static void signal_group(const RankEnd *end, int signal)
     if (kill(-end->pid, signal) != 0) kill(end->pid, signal);
 }
 
-void watch_abandon(const RankEnd *ends, int n)
+static void reap(const RankEnd *ends, int n)
 {
-    for (int i = 0; i < n; i++) signal_group(&ends[i], SIGKILL);
     for (int i = 0; i < n; i++)
         while (waitpid(ends[i].pid, NULL, 0) < 0 && errno == EINTR) continue;
 }
 
-// Takes in rank i, which has ended, and kills what it may have started.
-static void reap(Watch *watch, int i, Ending *ending)
+void watch_abandon(const RankEnd *ends, int n)
+{
+    for (int i = 0; i < n; i++) signal_group(&ends[i], SIGKILL);
+    reap(ends, n);
+}
+
+// Notes how rank i has ended, and kills what it may have started. The rank stays a zombie until all
+// have ended, because the others can read from it how it ended, and say so in their reports.
+static void take_in(Watch *watch, int i, Ending *ending)
 {
     RankEnd *end = &watch->ends[i];
     siginfo_t info = {0};
 
     signal_group(end, SIGKILL);
-    while (waitid(P_PID, (id_t)end->pid, &info, WEXITED) < 0 && errno == EINTR) continue;
+    while (waitid(P_PID, (id_t)end->pid, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) continue;
     end->how = info.si_code == CLD_EXITED ? RANK_EXITED : RANK_SIGNALLED;
     end->code = info.si_status;
 
@@ -170,12 +176,13 @@ Status watch_ranks(Watch *watch)
         if (ready > 0 && fds[watch->size].revents) forward_signal(watch, fds);
         for (int i = 0; ready > 0 && i < watch->size; i++) {
             if (fds[i].fd < 0 || !fds[i].revents) continue;
-            reap(watch, i, &ending);
+            take_in(watch, i, &ending);
             close(fds[i].fd);
             fds[i].fd = -1; // poll() passes over it from here on
             left--;
         }
         send_due(watch, fds, &ending);
     }
+    reap(watch->ends, watch->size);
     return OK;
 }

@@ -1,12 +1,13 @@
 /* Reports: who did not do what the others wait for.
  *
- * Disagreement: ranks make different calls at the same place of a communicator. Missing: a rank will
- * never come, since it ended or destroyed the communicator. Circle: threads wait for each other. All of
- * them end the process; on real GPUs they are hangs without a word. Every rank concerned reports what
- * it sees; a rank whose peer ended by such a report says only that.
+ * Disagreement: ranks make different calls at the same place of a communicator. Missing: a rank
+ * will never come, since it ended or destroyed the communicator. Circle: threads wait for each
+ * other. All of them end the process; on real GPUs they are hangs without a word. Every rank
+ * concerned reports what it sees; a rank whose peer ended by such a report says only that.
  *
  * A call site is an address in its own process. Ranks usually run the same program, so a peer's
- * address less the place where its program is loaded, plus where ours is, has our debug information.
+ * address less the place where its program is loaded, plus where ours is, has our debug
+ * information.
  *
  * Interface: sim_prints_differ, sim_blame_*; sim_describe_waiting, sim_type_name, sim_op_name.
  */

@@ -5,9 +5,10 @@
  * other. Every lane posts its first call before the thread waits for anything, and it goes on as
  * soon as it can. So one thread can serve several ranks, and groups need not be alike on all ranks.
  *
- * A collective goes through two gates: nobody works before all have posted (entered), since what it would
- * read may not be there yet; nobody returns before all have worked (finished), since its buffers are
- * read and written by others until then. Both count over all ranks and calls, so they need no reset.
+ * A collective goes through two gates: nobody works before all have posted (entered), since what it
+ * would read may not be there yet; nobody returns before all have worked (finished), since its
+ * buffers are read and written by others until then. Both count over all ranks and calls, so they
+ * need no reset.
  *
  * Interface: sim_run_calls.
  */
@@ -31,8 +32,8 @@ static Channel *channel_of(const Call *call)
                                          : &call->comm->page->channel[peer][self];
 }
 
-// Tells the stream, the log and the checker; finds where the buffers lie in the arena. All calls of a
-// group do this in program order before the first is posted.
+// Tells the stream, the log and the checker; finds where the buffers lie in the arena. All calls of
+// a group do this in program order before the first is posted.
 static ncclResult_t prepare(Call *call)
 {
     ncclComm_t comm = call->comm;
@@ -118,8 +119,8 @@ static void post(Call *call)
 
 // ---- Going on ----
 
-// A split's work is to read the others' colors: my new rank is the number of those of my color that come
-// before me by (key, rank). The new communicator meets on the page its first rank has offered.
+// A split's work is to read the others' colors: my new rank is the number of those of my color that
+// come before me by (key, rank). The new communicator meets on the page its first rank has offered.
 static void read_colors(Call *call)
 {
     ncclComm_t comm = call->comm;
@@ -130,11 +131,26 @@ static void read_colors(Call *call)
     for (int r = 0; r < comm->size; r++) {
         const Post *other = &comm->page->member[r].post;
         if (other->color != mine->color) continue;
-        call->new_size++;
+        call->mates[call->new_size++] = r;
         if (other->key < mine->key || (other->key == mine->key && r < comm->rank)) call->new_rank++;
         if (!first || other->key < first->key) first = other;
     }
     call->new_id = first->id;
+}
+
+// Whether all ranks have posted or, with `working`, have worked. A rank that was killed between its
+// own mark and the count is missing from the count for ever: then the marks tell.
+static bool gate_is_open(const Call *call, bool working)
+{
+    Page *page = call->comm->page;
+    uint64_t seq = call->post.seq;
+    uint64_t count = atomic_load(working ? &page->finished : &page->entered);
+    if (count >= seq * (uint64_t)call->comm->size) return true;
+    for (int r = 0; r < call->comm->size; r++) {
+        const Member *member = &page->member[r];
+        if (atomic_load(working ? &member->done : &member->arrived) < seq) return false;
+    }
+    return true;
 }
 
 static bool advance_collective(Call *call)
@@ -143,7 +159,7 @@ static bool advance_collective(Call *call)
     Page *page = comm->page;
     uint64_t all = call->post.seq * (uint64_t)comm->size;
     if (call->state == CALL_POSTED) {
-        if (atomic_load(&page->entered) < all) return false;
+        if (!gate_is_open(call, false)) return false;
         compare_with_others(call);
         if (call->print.kind == CALL_SPLIT) read_colors(call);
         sim_do_work(call);
@@ -152,29 +168,31 @@ static bool advance_collective(Call *call)
         if (atomic_fetch_add(&page->finished, 1) + 1 == all) sim_comm_ring(comm);
         return true;
     }
-    if (atomic_load(&page->finished) < all) return false;
+    if (!gate_is_open(call, true)) return false;
     call->state = CALL_DONE;
     return true;
 }
 
-// The receiver copies; the sender only waits.
+// The receiver compares and copies; the sender only waits. It may not look at the receive that
+// matches its own: once the message is there, the receiver is free to post its next.
 static bool advance_message(Call *call)
 {
     ncclComm_t comm = call->comm;
     Channel *channel = channel_of(call);
-    int self = comm->rank, peer = call->print.root;
+    int peer = call->print.root;
     bool sends = call->print.kind == CALL_SEND;
     if (atomic_load(&channel->done) >= call->post.seq) {
         call->state = CALL_DONE;
         return true;
     }
-    if (atomic_load(sends ? &channel->recvs : &channel->sends) < call->post.seq) return false;
+    if (sends && atomic_load(&channel->differs)) sim_blame_message(comm, comm->rank, peer);
+    if (sends || atomic_load(&channel->sends) < call->post.seq) return false;
     const Print *a = &channel->send.print, *b = &channel->recv.print;
     if (a->count != b->count || a->type != b->type) {
+        atomic_store(&channel->differs, call->post.seq);
         sim_ring_rank(comm, peer);
-        sim_blame_message(comm, sends ? self : peer, sends ? peer : self);
+        sim_blame_message(comm, peer, comm->rank);
     }
-    if (sends) return false;
     sim_do_work(call);
     call->state = CALL_DONE;
     atomic_store(&channel->done, call->post.seq);
@@ -258,8 +276,9 @@ static bool waits_for(const Call *call, const WaitRef *ref, int rank)
     return atomic_load(ref->working ? &member->done : &member->arrived) < ref->seq;
 }
 
-// Ends the process if a rank that must come, or must finish its part, never will. A rank may finish,
-// leave and end between two looks: so the call is looked at again after the rank was seen gone.
+// Ends the process if a rank that must come, or must finish its part, never will. A rank may
+// finish, leave and end between two looks: so the call is looked at again after the rank was seen
+// gone.
 static void check_call(const Call *call, const WaitRef *ref)
 {
     ncclComm_t comm = call->comm;

@@ -6,7 +6,7 @@
  *   all-gather       reads every send buffer, writes its own receive buffer
  *   reduce-scatter   reduces its chunk of every send buffer into its own receive buffer
  *   all-reduce       reduces its slice of every send buffer, writes it into every receive buffer
- *   reduce           reduces its slice of every send buffer, writes it into the root's receive buffer
+ *   reduce           reduces its slice of every send buffer, writes it into that of the root
  *   broadcast        reads the root's send buffer, writes its own receive buffer
  *   receive          reads the sender's send buffer, writes its own receive buffer
  *
@@ -67,7 +67,8 @@ size_t sim_recv_bytes(const Call *call)
     }
 }
 
-// Chains begin at the root of a broadcast and end at the root of a reduce; the last of one sends nothing.
+// Chains begin at the root of a broadcast and end at the root of a reduce; the last of one sends
+// nothing.
 void sim_count_traffic(const Call *call, GpuLogEntry *entry)
 {
     size_t bytes = message_bytes(call), others = (size_t)call->comm->size - 1;

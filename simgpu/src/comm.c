@@ -1,13 +1,13 @@
 /* Communicators: joining, connecting to the peers, leaving.
  *
  * A rank joins by filling in its member of the shared page; then it connects to each peer that has
- * joined: maps the peer's device memory and its desk, and has the watcher look after its process. It is
- * done when all ranks have connected to all. Mappings of a peer serve all communicators with it. Ranks
- * in one process need none: the device's own alias is used.
+ * joined: maps the peer's device memory and its desk, and has the watcher look after its process.
+ * It is done when all ranks have connected to all. Mappings of a peer serve all communicators with
+ * it. Ranks in one process need none: the device's own alias is used.
  *
- * Leaving is not collective: a rank that has left is marked so, and only one who then waits for it complains.
- * A process that exits, or is ended by a report, says so in all its pages (sim_comm_goodbye), so
- * that the others' reports can tell an exit from a crash.
+ * Leaving is not collective: a rank that has left is marked so, and only one who then waits for it
+ * complains. A process that exits, or is ended by a report, says so in all its pages
+ * (sim_comm_goodbye), so that the others' reports can tell an exit from a crash.
  *
  * Interface: sim_comm_join, sim_comm_connect, sim_comm_leave, sim_comm_lives, sim_comm_ring,
  * sim_comm_goodbye.
@@ -118,7 +118,8 @@ static void prepare_process(void)
 
 // ---- Joining ----
 
-// The program's file and where it is loaded: a peer that runs the same file can name our call sites.
+// The program's file and where it is loaded: a peer that runs the same file can name our call
+// sites.
 static int note_base(struct dl_phdr_info *info, size_t size, void *member)
 {
     ((Member *)member)->program_base = info->dlpi_addr;
@@ -165,16 +166,23 @@ static void agree_on_size(Page *page, int rank, int size, const void *site)
     sim_blame_size(page, rank, size, site);
 }
 
-ncclResult_t sim_comm_join(ncclComm_t *out, int size, const MeetId *id, int rank, const void *site)
+ncclResult_t sim_comm_join(const Init *init, ncclComm_t *out)
 {
+    int rank = init->rank, size = init->size;
+    const void *site = init->site;
     pthread_once(&once, prepare_process);
     *out = NULL;
     SimDevice *device = sim_device(sim_current_device());
     if (!device) return ncclUnhandledCudaError;
     ncclComm_t comm = calloc(1, sizeof *comm);
     if (!comm) return ncclSystemError;
-    *comm = (struct ncclComm){.rank = rank, .size = size, .device = device->index, .site = site};
-    ncclResult_t result = sim_meet_page(id, rank, size, &comm->map, &comm->server);
+    *comm = (struct ncclComm){.rank = rank,
+                              .size = size,
+                              .device = device->index,
+                              .site = site,
+                              .parent = init->parent,
+                              .mates = init->mates};
+    ncclResult_t result = sim_meet_page(&init->id, comm);
     if (result != ncclSuccess) {
         free(comm);
         return result;
@@ -223,7 +231,8 @@ static Peer *use_peer(int pid, int desk_fd)
     close(fd);
     Peer *peer = desk == MAP_FAILED ? NULL : calloc(1, sizeof *peer);
     if (!peer) return NULL;
-    *peer = (Peer){sim_peers, pid, desk, sim_watch_open(pid), 1};
+    *peer = (Peer){
+        .next = sim_peers, .pid = pid, .desk = desk, .pidfd = sim_watch_open(pid), .refs = 1};
     sim_peers = peer;
     sim_watch_changed();
     return peer;
@@ -274,8 +283,8 @@ static void drop_arena(PeerArena *arena)
     free(arena);
 }
 
-// Connects to every rank that has joined by now; returns how many those are, -1: one cannot be reached,
-// and *failed is it.
+// Connects to every rank that has joined by now; returns how many those are, -1: one cannot be
+// reached, and *failed is it.
 static int connect_joined(ncclComm_t comm, int *failed)
 {
     int n = 0;
@@ -291,6 +300,8 @@ static int connect_joined(ncclComm_t comm, int *failed)
             sim_lock();
             comm->peer[r] = use_peer(member->pid, member->desk_fd);
             comm->peer_arena[r] = comm->peer[r] ? use_arena(member) : NULL;
+            // It may have ended when this communicator was not there to be told.
+            if (comm->peer[r] && comm->peer[r]->ended) sim_watch_mark(comm->peer[r]);
             sim_unlock();
             if (!comm->peer_arena[r]) {
                 *failed = r;
@@ -332,6 +343,22 @@ static void check_peers(ncclComm_t comm)
         if (r != comm->rank && sim_comm_gone(comm, r) &&
             atomic_load(&page->ready) < (uint32_t)comm->size)
             sim_blame_missing(comm, r, NULL, comm->site);
+    // Who ended before it joined is known only to the communicator that is split.
+    for (int i = 0; comm->parent && i < comm->size; i++)
+        if (sim_comm_gone(comm->parent, comm->mates[i]) &&
+            atomic_load(&page->ready) < (uint32_t)comm->size)
+            sim_blame_missing(comm->parent, comm->mates[i], NULL, comm->site);
+}
+
+void sim_comm_await_end(ncclComm_t comm)
+{
+    for (int naps = 0; comm->parent && naps < 50; naps++) {
+        uint32_t ticket = sim_ticket();
+        for (int i = 0; i < comm->size; i++)
+            if (sim_comm_gone(comm->parent, comm->mates[i]))
+                sim_blame_missing(comm->parent, comm->mates[i], NULL, comm->site);
+        sim_nap(ticket, 20);
+    }
 }
 
 // One look at who has come; true when all ranks have connected to all.
@@ -376,6 +403,7 @@ ncclResult_t sim_comm_connect(ncclComm_t *comms, int n)
     for (int i = 0; i < n; i++) {
         sim_meet_served(comms[i]->server);
         comms[i]->server = NULL;
+        comms[i]->parent = NULL;
         sim_meet_release(comms[i]->map, true); // nobody will ask for the id again
         ncclResult_t devices = check_devices(comms[i]);
         if (devices != ncclSuccess) result = devices;

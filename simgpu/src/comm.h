@@ -10,11 +10,11 @@
  *   watch.c     peers that ended, and how
  *   blame.c     the reports: disagreement, missing ranks, deadlock
  *
- * The ranks of a communicator share a *page*: memory in a memfd without a name, gone when its last user
- * is. In it each rank has a *member*: where its device's memory is, how far it has come, and the
- * *post* of its present call. A call is posted, and then nobody is asked again: whoever comes last
- * rings the *bells* of the others. A bell is a futex of one thread, on its process's *desk*, another
- * such memory; a thread waits for all its communicators at one bell.
+ * The ranks of a communicator share a *page*: memory in a memfd without a name, gone when its last
+ * user is. In it each rank has a *member*: where its device's memory is, how far it has come, and
+ * the *post* of its present call. A call is posted, and then nobody is asked again: whoever comes
+ * last rings the *bells* of the others. A bell is a futex of one thread, on its process's *desk*,
+ * another such memory; a thread waits for all its communicators at one bell.
  */
 #ifndef SIMGPU_COMM_H
 #define SIMGPU_COMM_H
@@ -97,7 +97,8 @@ typedef struct Member {
 // Messages from one rank to another, in order.
 typedef struct Channel {
     _Atomic uint64_t sends, recvs, done;
-    Post send, recv; // number `sends`, number `recvs`
+    _Atomic uint64_t differs; // number of a message whose two sides disagree; 0: none
+    Post send, recv;          // number `sends`, number `recvs`
 } Channel;
 
 typedef struct Page {
@@ -121,14 +122,18 @@ typedef struct WaitRef {
     int32_t working; // posted by all: waits for others to do their part
 } WaitRef;
 
+#define SIM_REF_WORDS (sizeof(WaitRef) / sizeof(uint64_t))
+_Static_assert(sizeof(WaitRef) % sizeof(uint64_t) == 0, "a WaitRef is whole words");
+
 typedef struct Bell {
     _Atomic uint32_t value; // the futex
     _Atomic uint32_t sleeping;
     _Atomic uint32_t stamp; // grows when a wait begins and ends
     _Atomic uint32_t taken;
-    uint32_t n_refs;
-    bool all_refs; // not so many that some are left out
-    WaitRef ref[SIM_MAX_REFS];
+    _Atomic uint32_t n_refs;
+    _Atomic uint32_t all_refs; // not so many that some are left out
+    // Written by the thread and read by others at any time: word by word, and checked by the stamp.
+    _Atomic uint64_t ref[SIM_MAX_REFS][SIM_REF_WORDS];
 } Bell;
 
 typedef struct Desk {
@@ -153,6 +158,8 @@ typedef struct Peer { // another process
     Desk *desk;
     int pidfd; // -1: none, or dead
     int refs;
+    bool ended;
+    int status; // of the end, as wait() has it; -1: not known
 } Peer;
 
 typedef struct PeerArena {
@@ -185,6 +192,8 @@ struct ncclComm {
     RedOp *redop;
     int n_redops;
     bool connected;            // to all ranks
+    ncclComm_t parent;         // while a split makes this one: what is split,
+    const int *mates;          // and the ranks of it (size) that come here
     struct MeetServer *server; // rank 0 with NCCL_COMM_ID: tells the others where the page is
     const void *site;
 };
@@ -203,6 +212,7 @@ typedef struct Call {
     Post post;
     MeetId new_id; // split: where the new communicator meets; its size (0: not in one) and my rank
     int new_size, new_rank;
+    int mates[SIM_MAX_RANKS]; // split: the ranks of `comm` that come to it, in no order
 } Call;
 
 // ---- comm.c ----
@@ -213,13 +223,25 @@ extern Peer *sim_peers;
 extern ncclComm_t sim_comms;
 // A communicator that lives; false for NULL and for what was destroyed.
 bool sim_comm_lives(ncclComm_t comm);
-// The rank's process has ended, or it has destroyed the communicator: no more calls of it will come.
+// The rank's process has ended, or it has destroyed the communicator: no more calls of it will
+// come.
 bool sim_comm_gone(ncclComm_t comm, int rank);
+// A communicator to be made.
+typedef struct Init {
+    ncclComm_t *out;
+    int size, rank, device;
+    MeetId id;
+    const void *site;
+    ncclComm_t parent; // of a split, else NULL
+    const int *mates;  // the ranks of `parent` that come (size)
+} Init;
 // Makes a communicator on the current device and joins its page without waiting for others.
 // sim_comm_connect waits for them; it takes all that one thread joins at a time.
-ncclResult_t sim_comm_join(ncclComm_t *comm, int size, const MeetId *id, int rank,
-                           const void *site);
+ncclResult_t sim_comm_join(const Init *init, ncclComm_t *comm);
 ncclResult_t sim_comm_connect(ncclComm_t *comms, int n);
+// Where a split cannot go on: one of the ranks that should come may just have ended. Ends this
+// process, too, as soon as that is known; returns after a second without such news.
+void sim_comm_await_end(ncclComm_t comm);
 void sim_note_program(Member *member); // the fields that say which program runs here, and where
 // Leaves: the others see that no more calls come. Frees it.
 void sim_comm_leave(ncclComm_t comm, const void *site);
@@ -231,8 +253,8 @@ int sim_open_fd(int pid, int fd);
 
 // ---- meet.c ----
 ncclResult_t sim_meet_offer(MeetId *id);
-ncclResult_t sim_meet_page(const MeetId *id, int rank, int size, PageMap **map,
-                           struct MeetServer **server);
+// Finds the page of an id for comm, whose rank and size are set: fills in its map and server.
+ncclResult_t sim_meet_page(const MeetId *id, ncclComm_t comm);
 ncclResult_t sim_meet_served(struct MeetServer *server);
 // Lets a page go; `offered`: takes back the offer of it, if this process made one.
 void sim_meet_release(PageMap *map, bool offered);
@@ -254,6 +276,8 @@ int sim_missing(const Page *page, const WaitRef *ref, int *ranks);
 // ---- watch.c ----
 int sim_watch_open(int pid);
 void sim_watch_changed(void); // sim_peers is another list now
+// Writes into all pages of this process that a peer has ended. Called with the lock held.
+void sim_watch_mark(const Peer *peer);
 void sim_watch_forked(void);
 
 // ---- call.c ----

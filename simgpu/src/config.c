@@ -1,16 +1,25 @@
 /* config.c: the SIMGPU_* variables, read once.
  *
  * They are read on first use and not when the program starts, so that a launcher may set them in a
- * forked rank. A value that makes no sense is reported and the default is used.
+ * forked rank. A value that makes no sense ends the program with one line.
  *
  * Interface: sim_config.
  */
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "internal.h"
+
+// ThreadSanitizer leaves a program some 1.5 TiB of addresses. A rank of eight maps 16 arenas, so in
+// such a build a device is smaller unless SIMGPU_MEMORY says otherwise.
+#ifdef __SANITIZE_THREAD__
+#define DEFAULT_MEMORY ((size_t)8 << 30)
+#else
+#define DEFAULT_MEMORY ((size_t)80 << 30)
+#endif
 
 static SimConfig config;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -49,11 +58,10 @@ static size_t read_number(const char *name, size_t otherwise, size_t least, size
     if (!text || !*text) return otherwise;
     size_t value;
     if (parse_bytes(text, &value) && value >= least && value <= most) return value;
-    sim_report("a setting was ignored",
-               "%s is \"%s\", which is no number from %zu to %zu.\n"
-               "Going on with %zu.",
-               name, text, least, most, otherwise);
-    return otherwise;
+    char title[256];
+    snprintf(title, sizeof title, "%s is \"%.80s\": must be a number from %zu to %zu%s", name, text,
+             least, most, most > (size_t)1 << 20 ? ", with K, M, G or T behind it" : "");
+    sim_fatal(title, "%s", "");
 }
 
 // Ranks on this host, as far as a launcher said so.
@@ -72,7 +80,7 @@ static size_t local_ranks(void)
 static void read_all(void)
 {
     config.devices = (int)read_number("SIMGPU_DEVICES", 8, 1, SIM_MAX_DEVICES);
-    config.memory = read_number("SIMGPU_MEMORY", (size_t)80 << 30, 4096, (size_t)1 << 40);
+    config.memory = read_number("SIMGPU_MEMORY", DEFAULT_MEMORY, 4096, (size_t)1 << 40);
     config.poison = read_number("SIMGPU_POISON", 1, 0, 1) != 0;
     config.log_entries = read_number("SIMGPU_LOG", 262144, 16, (size_t)1 << 26);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);

@@ -13,9 +13,7 @@
  *   report.c   the one way to tell the user something, and fatal ends
  *   error.c    error names and strings, the last error
  *   config.c   the SIMGPU_* variables, read once
- *   comm.c     communicators: rendezvous, the shared page, peers' arenas, dead peers
- *   nccl.c     the NCCL calls: groups, checks of arguments, fingerprints
- *   reduce.c   the arithmetic of the reductions, in a fixed tree order, by type
+ *   nccl.c     the NCCL calls; comm.h lists the other files of NCCL
  *   blas.c     cuBLAS on oneDNN or OpenBLAS
  */
 #ifndef SIMGPU_INTERNAL_H

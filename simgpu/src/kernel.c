@@ -83,6 +83,15 @@ static void add_range(GpuLogEntry *entry, const void *ptr, size_t bytes, GpuAcce
         entry->range[entry->n_ranges++] = (GpuRange){ptr, bytes, access};
 }
 
+// A copy or a memset is refused by its call, which knows all allocations. A kernel faults when it
+// runs; then the device is lost to the program, and the error stays.
+static void refuse(SimgpuOp *op)
+{
+    bool by_call = op->entry.op == GPU_COPY || op->entry.op == GPU_MEMSET;
+    op->error = by_call ? cudaErrorInvalidValue : cudaErrorIllegalAddress;
+    if (!by_call) sim_stick(op->error);
+}
+
 // Copies and collectives reach every device; a kernel reaches another one only when told so.
 static bool reaches(SimgpuOp *op, const SimDevice *device)
 {
@@ -96,8 +105,7 @@ static bool reaches(SimgpuOp *op, const SimDevice *device)
                "cudaMalloc?\n"
                "cudaDeviceEnablePeerAccess allows it where it is meant.",
                op->entry.name, where, op->entry.device, device->index);
-    op->error = cudaErrorIllegalAddress;
-    sim_stick(op->error);
+    refuse(op);
     return false;
 }
 
@@ -106,10 +114,7 @@ static void *touch_device(SimgpuOp *op, const SimDevice *device, const void *ptr
 {
     if (!reaches(op, device)) return NULL;
     void *usable = sim_check_range(ptr, bytes, access, op->entry.name, op->entry.site);
-    if (!usable) {
-        op->error = cudaErrorIllegalAddress;
-        sim_stick(op->error);
-    }
+    if (!usable) refuse(op);
     return usable;
 }
 
@@ -123,8 +128,7 @@ static void *touch_host(SimgpuOp *op, const void *ptr, size_t bytes, bool host_o
     }
     if (ptr && host_ok && !pinned) return (void *)ptr;
     report_host_pointer(op, ptr, bytes, pinned);
-    op->error = cudaErrorIllegalAddress;
-    sim_stick(op->error);
+    refuse(op);
     return NULL;
 }
 

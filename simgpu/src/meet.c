@@ -1,14 +1,16 @@
 /* Meeting: how the ranks of a communicator find the page that they share.
  *
- * A page is a memfd: it has no name in any file system, and is gone with its last user, however that
- * one ends. ncclGetUniqueId makes one, and the id says where: process, descriptor, and a random nonce
- * that the page holds too. The others open /proc/PID/fd/N, which Linux allows to the same user.
+ * A page is a memfd: it has no name in any file system, and is gone with its last user, however
+ * that one ends. ncclGetUniqueId makes one, and the id says where: process, descriptor, and a
+ * random nonce that the page holds too. The others open /proc/PID/fd/N, which Linux allows to the
+ * same user.
  *
- * With NCCL_COMM_ID=host:port in the environment every process makes the same id for itself, without
- * a word to the others, so it cannot name a process. Then rank 0 makes the page and listens on a Unix socket in
- * the abstract namespace (again no file) whose name comes from that text and the user; a thread of rank 0,
- * the *server*, gives the page's descriptor to every peer that connects, and the socket closes when
- * all came. Peers that come first try again, at growing intervals, for a minute.
+ * With NCCL_COMM_ID=host:port in the environment every process makes the same id for itself,
+ * without a word to the others, so it cannot name a process. Then rank 0 makes the page and listens
+ * on a Unix socket in the abstract namespace (again no file) whose name comes from that text and
+ * the user; a thread of rank 0, the *server*, gives the page's descriptor to every peer that
+ * connects, and the socket closes when all came. Peers that come first try again, at growing
+ * intervals, for a minute.
  *
  * Interface: sim_meet_offer makes a page and its id, sim_meet_page finds the page of an id,
  * sim_meet_served waits for the server's end, sim_meet_release lets a page go.
@@ -306,30 +308,31 @@ static int fetch_page(const char *text)
 
 // ---- Either way ----
 
-ncclResult_t sim_meet_page(const MeetId *id, int rank, int size, PageMap **map,
-                           struct MeetServer **server)
+static ncclResult_t meet_by_text(const MeetId *id, ncclComm_t comm)
 {
-    *map = NULL;
-    *server = NULL;
-    if (id->by_text) {
-        if (rank == 0) {
-            *map = make_page();
-            if (!*map) return ncclSystemError;
-            if (size > 1 && !(*server = start_server(id->text, *map, size - 1))) {
-                sim_meet_release(*map, false);
-                return ncclSystemError;
-            }
-            return ncclSuccess;
-        }
+    if (comm->rank != 0) {
         int fd = fetch_page(id->text);
-        if (fd >= 0) *map = keep_page(fd, 0);
-        return *map ? ncclSuccess : ncclSystemError;
+        if (fd >= 0) comm->map = keep_page(fd, 0);
+        return comm->map ? ncclSuccess : ncclSystemError;
     }
-    *map = find_known(id->nonce);
-    if (*map) return ncclSuccess;
+    comm->map = make_page();
+    if (!comm->map) return ncclSystemError;
+    if (comm->size == 1) return ncclSuccess;
+    comm->server = start_server(id->text, comm->map, comm->size - 1);
+    if (comm->server) return ncclSuccess;
+    sim_meet_release(comm->map, false);
+    return ncclSystemError;
+}
+
+ncclResult_t sim_meet_page(const MeetId *id, ncclComm_t comm)
+{
+    if (id->by_text) return meet_by_text(id, comm);
+    comm->map = find_known(id->nonce);
+    if (comm->map) return ncclSuccess;
     int fd = sim_open_fd(id->pid, id->fd);
-    if (fd >= 0) *map = keep_page(fd, id->nonce);
-    if (*map) return ncclSuccess;
+    if (fd >= 0) comm->map = keep_page(fd, id->nonce);
+    if (comm->map) return ncclSuccess;
+    sim_comm_await_end(comm);
     sim_report(
         "ncclCommInitRank: the id leads nowhere",
         "The id was made by process %d, which has ended, or has closed it, or is another user's.\n"

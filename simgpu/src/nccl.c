@@ -1,9 +1,10 @@
 /* The NCCL calls: arguments, groups, names.
  *
- * A collective becomes a Call, which is checked and then run: at once, or with all others of its group
- * at the outermost ncclGroupEnd. New communicators wait for a group's end likewise, so that one thread
- * can make those of several devices. Mistakes are reported with the call site and returned as NCCL
- * returns them; if a call of a group was wrong, its end runs nothing and returns that error.
+ * A collective becomes a Call, which is checked and then run: at once, or with all others of its
+ * group at the outermost ncclGroupEnd. New communicators wait for a group's end likewise, so that
+ * one thread can make those of several devices. Mistakes are reported with the call site and
+ * returned as NCCL returns them; if a call of a group was wrong, its end runs nothing and returns
+ * that error.
  *
  * Interface: nccl.h.
  */
@@ -155,14 +156,6 @@ static ncclResult_t check_call(Call *call)
 
 // ---- Groups ----
 
-// A communicator to be made.
-typedef struct Init {
-    ncclComm_t *out;
-    int size, rank, device;
-    MeetId id;
-    const void *site;
-} Init;
-
 static __thread struct {
     int depth;
     ncclResult_t error; // the first one since the outermost start
@@ -188,12 +181,13 @@ static ncclResult_t join(const Init *init, ncclComm_t *comm)
 {
     int device = sim_current_device();
     if (device != init->device) cudaSetDevice(init->device);
-    ncclResult_t result = sim_comm_join(comm, init->size, &init->id, init->rank, init->site);
+    ncclResult_t result = sim_comm_join(init, comm);
     if (device != init->device) cudaSetDevice(device);
     return result;
 }
 
-// Joins all, then connects all. Rank 0 goes first: with NCCL_COMM_ID others find the page through it.
+// Joins all, then connects all. Rank 0 goes first: with NCCL_COMM_ID others find the page through
+// it.
 static ncclResult_t run_inits(const Init *init, int n)
 {
     ncclComm_t *comm = calloc((size_t)n, sizeof *comm);
@@ -224,8 +218,14 @@ static ncclResult_t finish_splits(Call *calls, int n)
         if (!call->new_size || call->new_rank != 0) sim_meet_withdraw(&call->post.id);
         if (!call->new_size) continue;
         if (!grow((void **)&init, n_inits, &max, sizeof *init)) return ncclSystemError;
-        init[n_inits++] = (Init){call->new_comm,     call->new_size, call->new_rank,
-                                 call->comm->device, call->new_id,   call->site};
+        init[n_inits++] = (Init){.out = call->new_comm,
+                                 .size = call->new_size,
+                                 .rank = call->new_rank,
+                                 .device = call->comm->device,
+                                 .id = call->new_id,
+                                 .site = call->site,
+                                 .parent = call->comm,
+                                 .mates = call->mates};
     }
     ncclResult_t result = n_inits ? run_inits(init, n_inits) : ncclSuccess;
     free(init);
@@ -531,8 +531,8 @@ ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int
     SUBMIT(CALL_RECV, NULL, recvbuff, count, datatype, ncclSum, peer);
 }
 
-// Messages between this rank and all ranks from `first` on, up to `end`: what is sent to or received
-// from rank r lies at element r·count of the buffer, or at its begin where `same`.
+// Messages between this rank and all ranks from `first` on, up to `end`: what is sent to or
+// received from rank r lies at element r·count of the buffer, or at its begin where `same`.
 static void exchange(CallKind kind, const void *buffer, bool same, int first, int end, size_t count,
                      ncclDataType_t type, ncclComm_t comm, cudaStream_t stream, const void *site)
 {

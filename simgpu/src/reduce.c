@@ -1,7 +1,8 @@
 /* Reductions: the arithmetic of ncclAllReduce, ncclReduceScatter and ncclReduce.
  *
- * Floating-point addition is not associative, so a sum depends on its order. Here the order is a fixed
- * tree over the ranks: n inputs split at the largest power of two below n, tree(first p) + tree(rest),
+ * Floating-point addition is not associative, so a sum depends on its order. Here the order is a
+ * fixed tree over the ranks: n inputs split at the largest power of two below n, tree(first p) +
+ * tree(rest),
  *
  *   W = 4: (x0 + x1) + (x2 + x3)          W = 6: ((x0 + x1) + (x2 + x3)) + (x4 + x5)
  *
@@ -9,9 +10,9 @@
  * slices, and W equal inputs sum to exactly W times the input where W is a power of two: every
  * addition doubles. half and bfloat16 become float at the leaves and are rounded once, at the root.
  *
- * ncclAvg of floating-point types multiplies every input by 1/W before the sum, as NCCL does; of integers
- * it divides the sum by W, as NCCL does too (ncclDevPreMulSum and ncclDevSumPostDiv in its sources).
- * Integer sums and products wrap around.
+ * ncclAvg of floating-point types multiplies every input by 1/W before the sum, as NCCL does; of
+ * integers it divides the sum by W, as NCCL does too (ncclDevPreMulSum and ncclDevSumPostDiv in its
+ * sources). Integer sums and products wrap around.
  *
  * Interface: sim_reduce for the collectives, simgpu_tree_sum for tests.
  */
@@ -19,7 +20,8 @@
 
 #include "comm.h"
 
-// Elements worked on at once: a level of the tree needs a buffer of so many, all in the first cache.
+// Elements worked on at once: a level of the tree needs a buffer of so many, all in the first
+// cache.
 #define BLOCK 512
 
 // ---- 16-bit floats, without branches so that the loops become vector code ----
@@ -48,8 +50,8 @@ static inline float float_of_half(uint16_t half)
     return float_of_bits(bits | (uint32_t)(half & 0x8000) << 16);
 }
 
-// Rounds to nearest, ties to even. Below the smallest normal half, adding 0.5 makes the float unit do
-// the rounding: a float near 0.5 has steps of 2^-24, as subnormal halves have.
+// Rounds to nearest, ties to even. Below the smallest normal half, adding 0.5 makes the float unit
+// do the rounding: a float near 0.5 has steps of 2^-24, as subnormal halves have.
 static inline uint16_t half_of_float(float value)
 {
     uint32_t bits = bits_of_float(value);
@@ -83,9 +85,9 @@ static int left_part(int n)
 
 // ---- One tree for every type ----
 //
-// T is the type in memory, ACC the type of the arithmetic, WRAP an ACC in which overflow is defined.
-// tree_NAME returns where the result of inputs [first, first + n) of the block at element `at` is:
-// `room` (BLOCK elements), or the input itself where there is nothing to do to it.
+// T is the type in memory, ACC the type of the arithmetic, WRAP an ACC in which overflow is
+// defined. tree_NAME returns where the result of inputs [first, first + n) of the block at element
+// `at` is: `room` (BLOCK elements), or the input itself where there is nothing to do to it.
 #define DEFINE_TREE(NAME, T, ACC, WRAP, DIRECT, LOAD, STORE)                                       \
     static void load_##NAME(ACC *room, const T *in, size_t len, const ACC *scale)                  \
     {                                                                                              \
@@ -138,7 +140,7 @@ static int left_part(int n)
                                                                                                    \
     /* The result is written when every input of its block has been read: `out` may be one. */     \
     static void reduce_##NAME(T *out, const T *const *in, const ACC *scale, int n, size_t count,   \
-                              int op, unsigned char divide)                                                  \
+                              int op, unsigned char divide)                                        \
     {                                                                                              \
         ACC room[BLOCK];                                                                           \
         for (size_t at = 0; at < count; at += BLOCK) {                                             \
@@ -146,7 +148,8 @@ static int left_part(int n)
             const ACC *result = tree_##NAME(room, in, scale, 0, n, at, len, op);                   \
             if (divide > 1)                                                                        \
                 for (size_t i = 0; i < len; i++) room[i] = (ACC)(result[i] / divide);              \
-            else if (DIRECT && (const void *)result == (const void *)(out + at)) continue;         \
+            else if (DIRECT && (const void *)result == (const void *)(out + at))                   \
+                continue;                                                                          \
             if (divide > 1) result = room;                                                         \
             _Pragma("omp simd") for (size_t i = 0; i < len; i++) out[at + i] = STORE(result[i]);   \
         }                                                                                          \
@@ -194,8 +197,7 @@ void sim_reduce(void *out, const void *const *inputs, const uint64_t *scalars, i
         CASE(ncclFloat64, float64, double, double, SAME, true)
         CASE(ncclFloat16, float16, uint16_t, float, float_of_half, true)
         CASE(ncclBfloat16, bfloat16, uint16_t, float, float_of_bfloat, true)
-    default:
-        sim_fatal("a reduction of a type that has none", "type %d", (int)type);
+    default: sim_fatal("a reduction of a type that has none", "type %d", (int)type);
     }
 }
 

@@ -1,16 +1,16 @@
 /* Waiting: a thread's bell, sleeping on it, and circles of threads that wait for each other.
  *
- * A thread that has to wait reads its bell (sim_ticket), looks whether what it waits for has happened,
- * and sleeps only if the bell has not rung since (sim_sleep). Who makes something happen rings. So
- * nobody spins, nobody polls, and no ring is lost.
+ * A thread that has to wait reads its bell (sim_ticket), looks whether what it waits for has
+ * happened, and sleeps only if the bell has not rung since (sim_sleep). Who makes something happen
+ * rings. So nobody spins, nobody polls, and no ring is lost.
  *
- * [Note: circles] Before it sleeps, a thread writes on its desk what it waits for. If the ranks that
- * have to come belong to threads that sleep too, which wait for ranks of threads that sleep …, and
- * the chain comes back to the first thread, then nobody in it will ever wake: a deadlock, found
+ * [Note: circles] Before it sleeps, a thread writes on its desk what it waits for. If the ranks
+ * that have to come belong to threads that sleep too, which wait for ranks of threads that sleep …,
+ * and the chain comes back to the first thread, then nobody in it will ever wake: a deadlock, found
  * exactly and at once by whoever closes the circle. Every thread waits for *all* that it names,
  * so one circle suffices. What others wrote may be old by the time it is read; therefore what
- * they wait for is looked up anew in the page, and a circle counts only if a second walk finds the same
- * one with no thread having woken in between.
+ * they wait for is looked up anew in the page, and a circle counts only if a second walk finds the
+ * same one with no thread having woken in between.
  *
  * Interface: sim_ticket, sim_sleep, sim_ring, sim_ring_own, sim_thread, sim_desk, sim_missing.
  */
@@ -215,23 +215,47 @@ static bool seen_before(Search *s, int pid, int thread)
     return false;
 }
 
+static void write_refs(Bell *bell, const WaitRef *refs, int n)
+{
+    uint64_t words[SIM_REF_WORDS];
+    for (int i = 0; i < n; i++) {
+        memcpy(words, &refs[i], sizeof words);
+        for (size_t w = 0; w < SIM_REF_WORDS; w++) atomic_store(&bell->ref[i][w], words[w]);
+    }
+    atomic_store(&bell->n_refs, (uint32_t)n);
+}
+
+// What a sleeping thread waits for, refs (SIM_MAX_REFS); -1: it is not asleep, or not with all that
+// it waits for written down, or it woke in between.
+static int read_refs(Bell *bell, uint32_t stamp, WaitRef *refs)
+{
+    uint64_t words[SIM_REF_WORDS];
+    uint32_t n = atomic_load(&bell->n_refs);
+    if (!atomic_load(&bell->sleeping) || !atomic_load(&bell->all_refs) || n > SIM_MAX_REFS)
+        return -1;
+    for (uint32_t i = 0; i < n; i++) {
+        for (size_t w = 0; w < SIM_REF_WORDS; w++) words[w] = atomic_load(&bell->ref[i][w]);
+        memcpy(&refs[i], words, sizeof words);
+    }
+    return atomic_load(&bell->stamp) == stamp ? (int)n : -1;
+}
+
 // Whether a chain of sleeping threads leads from thread `thread` of process `pid` to the goal.
 static bool search_from(Search *s, Desk *desk, int pid, int thread)
 {
     Bell *bell = &desk->bell[thread];
     uint32_t stamp = atomic_load(&bell->stamp);
     int ranks[SIM_MAX_RANKS];
-    if (s->n == MAX_STEPS || !atomic_load(&bell->sleeping) || !bell->all_refs) return false;
-    if (bell->n_refs > SIM_MAX_REFS) return false;
+    WaitRef refs[SIM_MAX_REFS];
+    int n_refs = s->n < MAX_STEPS ? read_refs(bell, stamp, refs) : -1;
 
     // Can it go on with anything? Then it is about to wake.
-    for (uint32_t i = 0; i < bell->n_refs; i++) {
-        WaitRef ref = bell->ref[i];
-        const Page *page = find_page(s, &ref);
-        if (!page || sim_missing(page, &ref, ranks) < 0) return false;
+    for (int i = 0; i < n_refs; i++) {
+        const Page *page = find_page(s, &refs[i]);
+        if (!page || sim_missing(page, &refs[i], ranks) < 0) return false;
     }
-    for (uint32_t i = 0; i < bell->n_refs; i++) {
-        WaitRef ref = bell->ref[i];
+    for (int i = 0; i < n_refs; i++) {
+        WaitRef ref = refs[i];
         const Page *page = find_page(s, &ref);
         int n = sim_missing(page, &ref, ranks);
         for (int k = 0; k < n; k++) {
@@ -281,7 +305,7 @@ void sim_nap(uint32_t ticket, int milliseconds)
 {
     struct timespec limit = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
     Bell *bell = &own_desk->bell[sim_thread()];
-    bell->all_refs = false; // no part of any circle
+    atomic_store(&bell->all_refs, 0); // no part of any circle
     atomic_store(&bell->sleeping, 1);
     syscall(SYS_futex, &bell->value, FUTEX_WAIT, ticket, &limit, NULL, 0);
     atomic_store(&bell->sleeping, 0);
@@ -290,9 +314,8 @@ void sim_nap(uint32_t ticket, int milliseconds)
 void sim_sleep(uint32_t ticket, const WaitRef *refs, int n_refs, bool all_refs)
 {
     Bell *bell = &own_desk->bell[sim_thread()];
-    bell->n_refs = (uint32_t)n_refs;
-    bell->all_refs = all_refs;
-    if (n_refs) memcpy(bell->ref, refs, (size_t)n_refs * sizeof *refs);
+    write_refs(bell, refs, n_refs);
+    atomic_store(&bell->all_refs, all_refs);
     atomic_fetch_add(&bell->stamp, 1);
     atomic_store(&bell->sleeping, 1);
     if (n_refs && atomic_load(&bell->value) == ticket) check_circle();

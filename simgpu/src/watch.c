@@ -2,15 +2,15 @@
  *
  * One thread a process sleeps in poll() on the pidfds of all processes with which it shares a
  * communicator. When one ends, the watcher writes into every common page how it ended, and rings
- * this process's bells; whoever waits for the dead rank finds it there. Each process does so for itself,
- * so nothing depends on the dead one having said anything.
+ * this process's bells; whoever waits for the dead rank finds it there. Each process does so for
+ * itself, so nothing depends on the dead one having said anything.
  *
- * How a process ended that is not a child is told by /proc/PID/stat while it is a zombie, and after that by
- * the ioctl PIDFD_GET_INFO on kernels that have it (6.15); otherwise the report says that it is not known.
- * Where the kernel has no pidfd_open (before 5.3), a rank that is killed without a word is not
- * noticed; those that exit or end with a report say so themselves.
+ * How a process ended that is not a child is told by /proc/PID/stat while it is a zombie, and after
+ * that by the ioctl PIDFD_GET_INFO on kernels that have it (6.15); otherwise the report says that
+ * it is not known. Where the kernel has no pidfd_open (before 5.3), a rank that is killed without a
+ * word is not noticed; those that exit or end with a report say so themselves.
  *
- * Interface: sim_watch_open, sim_watch_changed.
+ * Interface: sim_watch_open, sim_watch_changed, sim_watch_mark.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -72,8 +72,9 @@ static int ended_how(int pid, int pidfd)
     return -1;
 }
 
-static void mark_dead(int pid, int status)
+void sim_watch_mark(const Peer *peer)
 {
+    int pid = peer->pid, status = peer->status;
     for (ncclComm_t comm = sim_comms; comm; comm = comm->next)
         for (int r = 0; r < comm->size; r++) {
             Member *member = &comm->page->member[r];
@@ -111,7 +112,9 @@ static void *watch(void *arg)
             if (!fds[i].revents) continue;
             for (Peer *peer = sim_peers; peer; peer = peer->next)
                 if (peer->pid == pids[i] && peer->pidfd == fds[i].fd) {
-                    mark_dead(peer->pid, ended_how(peer->pid, peer->pidfd));
+                    peer->ended = true;
+                    peer->status = ended_how(peer->pid, peer->pidfd);
+                    sim_watch_mark(peer);
                     close(peer->pidfd);
                     peer->pidfd = -1;
                 }

@@ -1,5 +1,6 @@
-/* The collectives of simgpu's NCCL: every one, every type and reduction, odd counts, 1 to 8 ranks, in place
- * and not, on small whole numbers whose results are exact; and the order of floating-point sums.
+/* The collectives of simgpu's NCCL: every one, every type and reduction, odd counts, 1 to 8 ranks,
+ * in place and not, on small whole numbers whose results are exact; and the order of floating-point
+ * sums.
  */
 #include <stdlib.h>
 
@@ -18,8 +19,8 @@ typedef struct Case {
     bool in_place;
 } Case;
 
-// Small enough that no sum of 8 overflows a type, or leaves what bfloat16 holds exactly; never 0, and no
-// product of 8 exceeds 2^4.
+// Small enough that no sum of 8 overflows a type, or leaves what bfloat16 holds exactly; never 0,
+// and no product of 8 exceeds 2^4.
 static double input(const Case *c, int rank, size_t i)
 {
     if (c->op == ncclProd) return (i + (size_t)rank) % 3 == 0 && rank % 2 ? 2 : 1;
@@ -277,7 +278,8 @@ static void rounding(const Rank *r, void *arg)
     need_nccl(ncclAllReduce(x, x, 3, ncclFloat16, ncclSum, r->comm, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
     need_cuda(cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost));
-    // Halves from 2048 on have steps of 2: 2049 lies between 2048 (even) and 2050, 2051 goes to 2052.
+    // Halves from 2048 on have steps of 2: 2049 lies between 2048 (even) and 2050, 2051 goes to
+    // 2052.
     check(number_get(host, ncclFloat16, 0) == 2048, "2048 + 1 is %g",
           number_get(host, ncclFloat16, 0));
     check(number_get(host, ncclFloat16, 1) == 2052, "2048 + 3 is %g",

@@ -143,6 +143,33 @@ static void test_refuses_wrong_directions(void **state)
     run_ranks(1, refuses_wrong_directions, NULL);
 }
 
+// A copy or a memset outside of what was allocated is refused by its call: nothing is moved, and the
+// error does not stay.
+static void refuses_wrong_ranges(const Rank *r, void *arg)
+{
+    char *device, host[32] = {0};
+    hear(heard);
+    need_cuda(cudaMalloc((void **)&device, 16));
+    need_cuda(cudaMemset(device, 7, 16));
+    check(cudaMemcpy(host, device, 17, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue, "read");
+    heard_is(heard, "an operation runs past the end of an allocation", "1 bytes too many");
+    check(cudaMemcpy(device + 8, host, 9, cudaMemcpyHostToDevice) == cudaErrorInvalidValue,
+          "written");
+    check(cudaMemset(device, 1, 17) == cudaErrorInvalidValue, "filled");
+    check(cudaMemsetAsync(NULL, 0, 4, r->stream) == cudaErrorInvalidValue, "NULL was filled");
+    heard_is(heard, "a null pointer where device memory is due", "cudaMemsetAsync, called at");
+    check(heard->count == 4, "%d reports", heard->count);
+    check(cudaGetLastError() == cudaErrorInvalidValue, "the last error is another");
+    need_cuda(cudaMemcpy(host, device, 16, cudaMemcpyDeviceToHost));
+    for (int i = 0; i < 32; i++)
+        check(host[i] == (i < 16 ? 7 : 0), "byte %d became %d", i, host[i]);
+    need_cuda(cudaFree(device));
+}
+static void test_refuses_wrong_ranges(void **state)
+{
+    run_ranks(1, refuses_wrong_ranges, NULL);
+}
+
 // The device sees what is under way to pinned memory; the host does not until it waits.
 static void devices_see_copies_under_way(const Rank *r, void *arg)
 {
@@ -220,6 +247,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_moves_rows),
         cmocka_unit_test(test_moves_between_devices),
         cmocka_unit_test(test_refuses_wrong_directions),
+        cmocka_unit_test(test_refuses_wrong_ranges),
         cmocka_unit_test(test_devices_see_copies_under_way),
         cmocka_unit_test(test_registers_host_memory),
     };

@@ -1,6 +1,7 @@
-/* Ranks that end while others wait for them: killed, crashed, by exit() or _exit(), or with the communicator
- * destroyed. The others end at once, with a report that names the rank, how it ended, what it should have
- * called and what it called last; nobody hangs. Circles of ranks that wait for each other, too.
+/* Ranks that end while others wait for them: killed, crashed, by exit() or _exit(), or with the
+ * communicator destroyed. The others end at once, with a report that names the rank, how it ended,
+ * what it should have called and what it called last; nobody hangs. Circles of ranks that wait for
+ * each other, too.
  */
 #include <signal.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* Groups, messages, and the ways to make communicators: one process with many devices, a thread for each
- * device, splits, two communicators, ids by NCCL_COMM_ID, and what is left over afterwards (nothing).
+/* Groups, messages, and the ways to make communicators: one process with many devices, a thread for
+ * each device, splits, two communicators, ids by NCCL_COMM_ID, and what is left over afterwards
+ * (nothing).
  */
 #include <dirent.h>
 #include <errno.h>

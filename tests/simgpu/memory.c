@@ -324,7 +324,7 @@ static void finds_misuse(const Rank *r, void *arg)
     case AFTER_FREE_LARGE:
         need_cuda(cudaMalloc((void **)&q, 20 << 20));
         need_cuda(cudaFree(q));
-        error = cudaMemcpy(host, q + (1 << 20), 4, cudaMemcpyDeviceToHost);
+        error = kernel_touch(q + (1 << 20), 4, 0, r->stream);
         heard_is(heard, "use of freed device memory", "byte 1048576 of the 20971520 bytes");
         break;
     case HOST_POINTER:
@@ -332,8 +332,8 @@ static void finds_misuse(const Rank *r, void *arg)
         heard_is(heard, "a host pointer where device memory is due", "kernel_touch, called at");
         break;
     case NULL_POINTER:
-        error = cudaMemsetAsync(NULL, 0, 4, r->stream);
-        heard_is(heard, "a null pointer where device memory is due", "cudaMemsetAsync, called at");
+        error = kernel_touch(NULL, 4, 0, r->stream);
+        heard_is(heard, "a null pointer where device memory is due", "kernel_touch, called at");
         break;
     case FAR_AWAY:
         error = kernel_touch(p + ((size_t)1 << 33), 4, 0, r->stream);

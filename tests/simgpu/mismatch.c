@@ -1,5 +1,5 @@
-/* Ranks that disagree, and wrong arguments: what simgpu's NCCL says of them. A disagreement ends every rank
- * concerned with a report that names both calls and where they were made.
+/* Ranks that disagree, and wrong arguments: what simgpu's NCCL says of them. A disagreement ends
+ * every rank concerned with a report that names both calls and where they were made.
  */
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,7 +1,8 @@
 /* numbers.h: small whole numbers in every data type of NCCL, for tests whose right answer is exact.
  *
- * Interface: number_put and number_get write and read element i of a buffer as a double; number_size.
- * The 16-bit types are coded by arithmetic (ldexp, frexp), not with the bits that simgpu plays with.
+ * Interface: number_put and number_get write and read element i of a buffer as a double;
+ * number_size. The 16-bit types are coded by arithmetic (ldexp, frexp), not with the bits that
+ * simgpu plays with.
  */
 #ifndef SIMGPU_TEST_NUMBERS_H
 #define SIMGPU_TEST_NUMBERS_H

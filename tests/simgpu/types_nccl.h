@@ -1,7 +1,7 @@
 /* types_nccl.h: the type of every NCCL call, and the values of constants, that simgpu declares.
  *
- * headers.c includes it for the functions (CHECK), the constants (VALUE) and the fields (FIELD): the
- * same list must hold with simgpu's headers and with NVIDIA's, of NCCL 2.28.
+ * headers.c includes it for the functions (CHECK), the constants (VALUE) and the fields (FIELD):
+ * the same list must hold with simgpu's headers and with NVIDIA's, of NCCL 2.28.
  */
 #ifdef CHECK
 CHECK(ncclGetVersion, ncclResult_t (*)(int *))
@@ -9,10 +9,10 @@ CHECK(ncclGetErrorString, const char *(*)(ncclResult_t))
 CHECK(ncclGetLastError, const char *(*)(ncclComm_t))
 CHECK(ncclGetUniqueId, ncclResult_t (*)(ncclUniqueId *))
 CHECK(ncclCommInitRank, ncclResult_t (*)(ncclComm_t *, int, ncclUniqueId, int))
-CHECK(ncclCommInitRankConfig, ncclResult_t (*)(ncclComm_t *, int, ncclUniqueId, int,
-      ncclConfig_t *))
-CHECK(ncclCommInitRankScalable, ncclResult_t (*)(ncclComm_t *, int, int, int, ncclUniqueId *,
-      ncclConfig_t *))
+CHECK(ncclCommInitRankConfig,
+      ncclResult_t (*)(ncclComm_t *, int, ncclUniqueId, int, ncclConfig_t *))
+CHECK(ncclCommInitRankScalable,
+      ncclResult_t (*)(ncclComm_t *, int, int, int, ncclUniqueId *, ncclConfig_t *))
 CHECK(ncclCommInitAll, ncclResult_t (*)(ncclComm_t *, int, const int *))
 CHECK(ncclCommSplit, ncclResult_t (*)(ncclComm_t, int, int, ncclComm_t *, ncclConfig_t *))
 CHECK(ncclCommFinalize, ncclResult_t (*)(ncclComm_t))
@@ -26,28 +26,28 @@ CHECK(ncclMemAlloc, ncclResult_t (*)(void **, size_t))
 CHECK(ncclMemFree, ncclResult_t (*)(void *))
 CHECK(ncclCommRegister, ncclResult_t (*)(const ncclComm_t, void *, size_t, void **))
 CHECK(ncclCommDeregister, ncclResult_t (*)(const ncclComm_t, void *))
-CHECK(ncclRedOpCreatePreMulSum, ncclResult_t (*)(ncclRedOp_t *, void *, ncclDataType_t,
-      ncclScalarResidence_t, ncclComm_t))
+CHECK(ncclRedOpCreatePreMulSum,
+      ncclResult_t (*)(ncclRedOp_t *, void *, ncclDataType_t, ncclScalarResidence_t, ncclComm_t))
 CHECK(ncclRedOpDestroy, ncclResult_t (*)(ncclRedOp_t, ncclComm_t))
-CHECK(ncclAllGather, ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, ncclComm_t,
-      cudaStream_t))
-CHECK(ncclReduceScatter, ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t,
-      ncclRedOp_t, ncclComm_t, cudaStream_t))
+CHECK(ncclAllGather,
+      ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t))
+CHECK(ncclReduceScatter, ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, ncclRedOp_t,
+                                          ncclComm_t, cudaStream_t))
 CHECK(ncclAllReduce, ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, ncclRedOp_t,
-      ncclComm_t, cudaStream_t))
+                                      ncclComm_t, cudaStream_t))
 CHECK(ncclReduce, ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, int,
-      ncclComm_t, cudaStream_t))
-CHECK(ncclBroadcast, ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, int,
-      ncclComm_t, cudaStream_t))
+                                   ncclComm_t, cudaStream_t))
+CHECK(ncclBroadcast,
+      ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
 CHECK(ncclBcast, ncclResult_t (*)(void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
-CHECK(ncclAlltoAll, ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, ncclComm_t,
-      cudaStream_t))
-CHECK(ncclGather, ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, int, ncclComm_t,
-      cudaStream_t))
-CHECK(ncclScatter, ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, int, ncclComm_t,
-      cudaStream_t))
-CHECK(ncclSend, ncclResult_t (*)(const void *, size_t, ncclDataType_t, int, ncclComm_t,
-      cudaStream_t))
+CHECK(ncclAlltoAll,
+      ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t))
+CHECK(ncclGather,
+      ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
+CHECK(ncclScatter,
+      ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
+CHECK(ncclSend,
+      ncclResult_t (*)(const void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
 CHECK(ncclRecv, ncclResult_t (*)(void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
 CHECK(ncclGroupStart, ncclResult_t (*)(void))
 CHECK(ncclGroupEnd, ncclResult_t (*)(void))

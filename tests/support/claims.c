@@ -203,6 +203,26 @@ void claim_different_data(Spec spec, int world, int steps)
     run_ranks(world, different_body, &c);
 }
 
+static void first_body(const Rank *r, void *arg)
+{
+    const Claim *c = arg;
+    Sharded s;
+    sharded_create(&s, &c->spec, &TEST_OPTIONS, NULL, r);
+    Batch batch = batch_of(c, r, 0, r->rank);
+    train_batch(&c->spec, &s.run, s.model, &batch);
+    float *first = sharded_grads(&s);
+    batch_destroy(&batch);
+    sharded_destroy(&s);
+    if (r->rank == 0) free(train_micro_batches(c, r, first));
+    free(first);
+}
+
+void claim_first_gradient(Spec spec, int world)
+{
+    Claim c = {.spec = spec, .steps = 1};
+    run_ranks(world, first_body, &c);
+}
+
 // ---- Padding ----
 
 static void padding_body(const Rank *r, void *arg)

@@ -22,6 +22,9 @@ void claim_same_data_sgd(Spec spec, int world, int steps, float bound);
 // order.
 void claim_different_data(Spec spec, int world, int steps);
 
+// Different data on each rank: the first step's gradient alone, within 1e-6 of its norm.
+void claim_first_gradient(Spec spec, int world);
+
 // Padding of parameters, gradients and moments is zero after init, every backward and every step.
 void claim_padding(Spec spec, int world);
 

@@ -138,9 +138,14 @@ static void trim(char *text)
 }
 
 // The last whole line a rank wrote to standard error: assert() and malloc() explain themselves
-// there.
+// there. A sanitizer does so in its summary, and may say more behind it.
 static const char *last_words(char *output)
 {
+    char *summary = strstr(output, "\nSUMMARY: ");
+    if (summary) {
+        summary[1 + strcspn(summary + 1, "\n")] = '\0';
+        return summary + 1;
+    }
     trim(output);
     char *line = strrchr(output, '\n');
     return line ? line + 1 : output;

@@ -5,6 +5,7 @@
  *   crash.c    what a rank says when a signal or exit() ends it, and the place where that was
  *   compare.c  check_equal, check_near, fetch, send_to
  *   suite.c    suite_main and the results for the grader
+ *   sanitize.c what a sanitizer is told in a build that has one
  */
 #ifndef SHARDLAB_RUN_H
 #define SHARDLAB_RUN_H
@@ -69,5 +70,8 @@ void exit_watch(void);
 // ---- suite.c ----
 // The test that runs now has failed: `status` and the whole message for the results.
 void suite_failed(const char *status, const char *message);
+
+// ---- sanitize.c ----
+void sanitize_linked(void);
 
 #endif

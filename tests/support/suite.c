@@ -321,6 +321,7 @@ static bool choose_tests(int argc, char **argv, const struct CMUnitTest *tests, 
 
 int suite_main(int argc, char **argv, const char *name, const struct CMUnitTest *tests, size_t n)
 {
+    sanitize_linked();
     if (argc == 2 && strcmp(argv[1], "--list") == 0) return list_tests(tests, n);
 
     struct CMUnitTest *wrapped = calloc(n + 1, sizeof *wrapped);

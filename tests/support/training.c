@@ -326,16 +326,34 @@ void check_no_race(uint64_t first)
     check(!log_race(first, text, sizeof text), "%s", text);
 }
 
-uint64_t host_waits(uint64_t first)
+void check_no_host_wait(uint64_t first, const char *when)
 {
-    uint64_t waits = 0;
     GpuLogEntry entry;
+    char place[256];
     for (uint64_t i = first; i < gpulog_length(); i++) {
         if (!gpulog_get(i, &entry)) continue;
-        waits += entry.host_waits || entry.op == GPU_STREAM_SYNC || entry.op == GPU_EVENT_SYNC ||
-                 entry.op == GPU_DEVICE_SYNC;
+        if (!entry.host_waits && entry.op != GPU_STREAM_SYNC && entry.op != GPU_EVENT_SYNC &&
+            entry.op != GPU_DEVICE_SYNC)
+            continue;
+        gpulog_where(entry.site, place, sizeof place);
+        check(strncmp(place, "nn/", 3) == 0,
+              "the host waited for the device %s: %s at %s. A stream must wait, not the host "
+              "(cudaStreamWaitEvent), and memory must come and go in a stream's order "
+              "(cudaMallocAsync, cudaFreeAsync)",
+              when, entry.name, place);
     }
-    return waits;
+}
+
+void check_on_stream(uint64_t first, cudaStream_t stream, const char *what, const char *name)
+{
+    GpuLogEntry entry;
+    char place[256];
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        if (!gpulog_get(i, &entry) || entry.op < GPU_COPY || entry.op > GPU_RECV) continue;
+        gpulog_where(entry.site, place, sizeof place);
+        check(entry.stream == stream, "%s belongs on %s, but %s at %s is queued on another stream",
+              what, name, entry.name, place);
+    }
 }
 
 void forward_batch(const Spec *spec, NnRun *run, Module *model, const Batch *batch)

@@ -74,8 +74,11 @@ void check_padding(const Sharded *s, const char *when);
 
 // Fails the rank where two operations from `first` on race with each other (log_race).
 void check_no_race(uint64_t first);
-// How often the host waited for the device since `first`.
-uint64_t host_waits(uint64_t first);
+// Fails the rank where the host waited for the device since `first`, and says in which call. What
+// lib/nn does itself does not count: it reads the loss once a step.
+void check_no_host_wait(uint64_t first, const char *when);
+// Fails the rank where work since `first` was queued on another stream.
+void check_on_stream(uint64_t first, cudaStream_t stream, const char *what, const char *name);
 
 // What the activations of one pass take at their peak, in bytes: measured without FSDP.
 size_t activation_bytes(const Spec *spec, const Rank *r, bool backward);

@@ -140,9 +140,72 @@ static void misuse_body(const Rank *r, void *arg)
     module_destroy(other);
 }
 
+// A parameter of its own, and one that its child's unit has: refused, and the first stays free.
+static void half_body(const Rank *r, void *arg)
+{
+    Param own = {.name = "own", .ndim = 1, .shape = {5}};
+    Param shared = {.name = "shared", .ndim = 1, .shape = {7}};
+    Param *of_child[] = {&shared}, *of_root[] = {&own, &shared};
+    Module child = {.name = "child", .n_params = 1, .params = of_child}, *below[] = {&child};
+    Module root = {.name = "root", .n_params = 2, .params = of_root, .n_children = 1};
+    FsdpContext ctx;
+    root.children = below;
+    need(fsdp_context_create(&ctx, r->comm, r->stream));
+    need(fully_shard(&child, &ctx, &TEST_OPTIONS));
+    size_t live = gpulog_live_bytes(r->rank);
+    check(fully_shard(&root, &ctx, &TEST_OPTIONS) == ERR_ARGUMENT,
+          "a module that uses an inner unit's parameter itself must be refused, also where it has "
+          "others to take");
+    check(fsdp_unit(&root) == NULL && own.owner == NULL && gpulog_live_bytes(r->rank) == live,
+          "a refused fully_shard must leave hooks, owners and memory as they were");
+    fsdp_unwrap(&root);
+    need(fsdp_context_destroy(&ctx));
+}
+
 static void refuses_misuse(void **state)
 {
+    run_ranks(1, half_body, NULL);
+    run_ranks(2, half_body, NULL);
     run_ranks(2, misuse_body, NULL);
+}
+
+// What fully_shard was told is what the unit does.
+static void options_body(const Rank *r, void *arg)
+{
+    for (int bits = 0; bits < 4; bits++) {
+        Spec spec = spec_mlp(3);
+        Sharded s;
+        FlatParam *flat[MAX];
+        FsdpOptions options = TEST_OPTIONS;
+        options.reshard_after_forward = bits & 1;
+        options.align_shards = bits & 2;
+        uint64_t log = gpulog_length();
+        sharded_create(&s, &spec, &options, NULL, r);
+        int n = fsdp_flat_params(s.model, flat, MAX);
+        for (int i = 0; i < n; i++) {
+            const Module *m = i == 0 ? s.model : s.model->children[i - 1];
+            check(strcmp(flat[i]->name, m->name) == 0,
+                  "the flat parameter of module %s is called %s", m->name, flat[i]->name);
+            check(flat[i]->rank == r->rank && flat[i]->world == r->world,
+                  "unit %s is laid out for rank %d of %d, this is rank %d of %d", m->name,
+                  flat[i]->rank, flat[i]->world, r->rank, r->world);
+            check(fsdp_unit(m)->reshard_after_forward == options.reshard_after_forward,
+                  "unit %s does not know what options->reshard_after_forward says", m->name);
+            int64_t multiple = options.align_shards ? 4 : 1;
+            int64_t want = (flat[i]->numel + multiple * r->world - 1) / (multiple * r->world);
+            check(flat[i]->shard_numel == want * multiple,
+                  "unit %s, align_shards %s: %lld elements on %d ranks make shards of %lld, want "
+                  "%lld",
+                  m->name, options.align_shards ? "true" : "false", (long long)flat[i]->numel,
+                  r->world, (long long)flat[i]->shard_numel, (long long)(want * multiple));
+        }
+        Batch batch = batch_create(&spec, 1);
+        train_batch(&spec, &s.run, s.model, &batch);
+        need(fsdp_sgd_step(s.model, &s.ctx, 0.125f, 0.0f));
+        check_no_race(log);
+        batch_destroy(&batch);
+        sharded_destroy(&s);
+    }
 }
 
 static void hooks_body(const Rank *r, void *arg)
@@ -178,6 +241,8 @@ static void hooks_run_in_order(void **state)
 {
     run_ranks(1, hooks_body, NULL);
     run_ranks(3, hooks_body, NULL);
+    run_ranks(1, options_body, NULL);
+    run_ranks(3, options_body, NULL);
 }
 
 static void list_body(const Rank *r, void *arg)
@@ -199,6 +264,20 @@ static void list_body(const Rank *r, void *arg)
               "place %d must be block h.%d's", 1 + i, i);
     check(fsdp_flat_params(s.model->children[2], NULL, 0) == 1, "below one block there is one");
     sharded_destroy(&s);
+
+    // A unit inside a module that is none.
+    Module *model = spec_create(&spec);
+    Module *block = model->children[2], *inner = block->children[block->n_children - 1];
+    FsdpContext ctx;
+    need(fsdp_context_create(&ctx, r->comm, r->stream));
+    need(fully_shard(inner, &ctx, &TEST_OPTIONS));
+    check(fsdp_flat_params(model, flat, MAX) == 1 && flat[0] == &fsdp_unit(inner)->flat,
+          "the list must find a unit below a module that is no unit itself");
+    fsdp_unwrap(model);
+    check(fsdp_unit(inner) == NULL,
+          "fsdp_unwrap of a model must find a unit below a module that is none");
+    need(fsdp_context_destroy(&ctx));
+    module_destroy(model);
 }
 
 static void lists_flat_parameters(void **state)
@@ -291,8 +370,30 @@ static void state_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
+// A unit that is whole stays whole.
+static void kept_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    Seen seen = {.fail_from = -1};
+    FsdpOptions options = TEST_OPTIONS;
+    options.reshard_after_forward = false;
+    sharded_create(&s, &spec, &options, NULL, r);
+    Batch batch = batch_create(&spec, 1);
+    forward_batch(&spec, &s.run, s.model, &batch);
+    need(fsdp_full_state(s.model, sink, &seen));
+    for (int i = 0; i < s.model->n_children - 1; i++)
+        check(fsdp_unit(s.model->children[i])->flat.state == FLAT_UNSHARDED,
+              "unit %s was whole before fsdp_full_state and is not afterwards: a unit must be left "
+              "as it was",
+              s.model->children[i]->name);
+    batch_destroy(&batch);
+    sharded_destroy(&s);
+}
+
 static void full_state_is_the_model(void **state)
 {
+    run_ranks(2, kept_body, NULL);
     run_ranks(1, state_body, NULL);
     run_ranks(3, state_body, NULL);
     run_ranks(4, state_body, NULL);
@@ -310,11 +411,19 @@ static void unwrap_body(const Rank *r, void *arg)
     need(fsdp_context_create(&ctx, r->comm, r->stream));
     FsdpOptions keep = TEST_OPTIONS;
     keep.reshard_after_forward = false;
-    for (int round = 0; round < 2; round++) {
+    size_t bare = gpulog_live_bytes(r->rank);
+    for (int round = 0; round < 3; round++) {
         need(fully_shard(model->children[1], &ctx, &TEST_OPTIONS));
         need(fully_shard(model, &ctx, &keep));
-        forward_batch(&spec, &run, model, &batch); // the root stays whole
+        if (round < 2)
+            forward_batch(&spec, &run, model, &batch); // the root stays whole
+        else
+            need(fsdp_unshard(fsdp_unit(model->children[1]))); // nobody waited for it
         fsdp_unwrap(model);
+        check(gpulog_live_bytes(r->rank) == bare,
+              "fsdp_unwrap of a model whose %s left %zu bytes on the device",
+              round < 2 ? "root is whole" : "block is being gathered",
+              gpulog_live_bytes(r->rank) - bare);
         check(fsdp_unit(model) == NULL && fsdp_unit(model->children[1]) == NULL,
               "after fsdp_unwrap a module still is a unit");
         check(model->pre_forward.fn == NULL && model->post_backward.fn == NULL,

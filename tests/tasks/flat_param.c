@@ -52,6 +52,14 @@ static int64_t sum_sizes(int s)
 
 // ---- Arithmetic ----
 
+// What later tests stand on: shards that hold all elements.
+static void check_room(const FlatParam *flat)
+{
+    check(flat->shard_numel >= 1 && flat->shard_numel * flat->world >= flat->numel,
+          "%lld elements on %d ranks: %d shards of %lld do not hold them", (long long)flat->numel,
+          flat->world, flat->world, (long long)flat->shard_numel);
+}
+
 static void layout_body(const Rank *r, void *arg)
 {
     bool align = *(bool *)arg;
@@ -64,13 +72,6 @@ static void layout_body(const Rank *r, void *arg)
             while (want % (align ? 4 * world : world) != 0) want++;
 
             need(flat_layout(&flat, "unit", set.pointer, set.n, world - 1, world, align));
-            check(flat.numel == numel, "numel is %lld, want %lld", (long long)flat.numel,
-                  (long long)numel);
-            check(flat.padded == want, "%lld elements on %d ranks%s pad to %lld, want %lld",
-                  (long long)numel, world, align ? " (16-byte shards)" : "", (long long)flat.padded,
-                  (long long)want);
-            check(flat.shard_numel * world == want, "%d shards of %lld do not make %lld", world,
-                  (long long)flat.shard_numel, (long long)want);
             check(flat.n == set.n && flat.rank == world - 1 && flat.world == world,
                   "n, rank or world was not written down");
             for (int i = 0; i < set.n; i++) {
@@ -80,6 +81,13 @@ static void layout_body(const Rank *r, void *arg)
                       (long long)flat.offset[i], (long long)at);
                 at += SETS[s].sizes[i];
             }
+            check(flat.numel == numel, "numel of %d parameters is %lld, want %lld", set.n,
+                  (long long)flat.numel, (long long)numel);
+            check(flat.padded == want, "%lld elements on %d ranks%s pad to %lld, want %lld",
+                  (long long)numel, world, align ? " (16-byte shards)" : "", (long long)flat.padded,
+                  (long long)want);
+            check(flat.shard_numel * world == want, "%d shards of %lld do not make %lld", world,
+                  (long long)flat.shard_numel, (long long)want);
             flat_destroy(&flat);
         }
     }
@@ -173,6 +181,7 @@ static void real_body(const Rank *r, void *arg)
             FlatParam flat;
             make_set(&set, SETS[s].n, SETS[s].sizes);
             need(flat_layout(&flat, "unit", set.pointer, set.n, 0, world, false));
+            check_room(&flat);
             for (int rank = 0; rank < world; rank++) {
                 int64_t want = 0;
                 for (int64_t e = 0; e < flat.numel; e++) want += e / flat.shard_numel == rank;
@@ -241,8 +250,13 @@ static void whole_body(const Rank *r, void *arg)
         FlatParam flat;
         make_set(&set, SETS[s].n, SETS[s].sizes);
         need(flat_layout(&flat, "unit", set.pointer, set.n, r->rank, r->world, false));
+        check_room(&flat);
+        uint64_t log = gpulog_length();
         need(flat_create(&flat, 42, r->stream));
+        check_on_stream(log, r->stream, "flat_create's work", "the stream that was given");
         check(set.param[0].owner == &flat, "flat_create did not become the parameters' owner");
+        check(flat.gathered != NULL && cudaEventRecord(flat.gathered, r->stream) == cudaSuccess,
+              "flat_create must create the event flat->gathered: task 3 records it");
 
         float *full = NULL;
         need_cuda(cudaMalloc((void **)&full, (size_t)flat.padded * sizeof *full));
@@ -268,6 +282,26 @@ static void shards_make_the_whole_model(void **state)
     for (int world = 1; world <= 8; world++) run_ranks(world, whole_body, NULL);
 }
 
+// flat_zero_padding of a buffer that is neither shard nor shard_grad.
+static void check_zero_padding(const FlatParam *flat, const Rank *r)
+{
+    size_t n = (size_t)flat->shard_numel;
+    float *host = malloc(n * sizeof *host), *buffer = NULL;
+    for (size_t i = 0; i < n; i++) host[i] = 7.0f;
+    need_cuda(cudaMalloc((void **)&buffer, n * sizeof *host));
+    send_to(buffer, host, n);
+    need(flat_zero_padding(flat, buffer, r->stream));
+    need_cuda(cudaStreamSynchronize(r->stream));
+    float *got = fetch(buffer, n);
+    for (size_t i = 0; i < n; i++)
+        if (r->rank * flat->shard_numel + (int64_t)i >= flat->numel) host[i] = 0.0f;
+    check_equal("a buffer of sevens after flat_zero_padding, which zeroes the padding alone", got,
+                host, n);
+    need_cuda(cudaFree(buffer));
+    free(host);
+    free(got);
+}
+
 static void birth_body(const Rank *r, void *arg)
 {
     for (int s = 0; s < N_SETS; s++) {
@@ -291,6 +325,7 @@ static void birth_body(const Rank *r, void *arg)
             }
             free(shard);
             free(grad);
+            check_zero_padding(&flat, r);
             flat_destroy(&flat);
         }
     }

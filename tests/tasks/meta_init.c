@@ -29,6 +29,7 @@ static void count_body(const Rank *r, void *arg)
         int64_t shape[4];
         int64_t want;
     } table[] = {
+        {0, {0}, 1}, // a single number: the product of nothing
         {1, {7}, 7},
         {2, {3, 5}, 15},
         {4, {2, 3, 5, 7}, 210},
@@ -94,9 +95,41 @@ static void walk_body(const Rank *r, void *arg)
     module_destroy(model);
 }
 
+// A model in which modules have parameters and children: root {a, b} with the children
+// left {c, a} and right {d}, where left has a child {b, e}. a and b are tied.
+static void tree_body(const Rank *r, void *arg)
+{
+    Param p[5] = {{.name = "a"}, {.name = "b"}, {.name = "c"}, {.name = "d"}, {.name = "e"}};
+    Param *of_root[] = {&p[0], &p[1]}, *of_left[] = {&p[2], &p[0]}, *of_right[] = {&p[3]};
+    Param *of_inner[] = {&p[1], &p[4]};
+    Module inner = {.name = "inner", .n_params = 2, .params = of_inner}, *below_left[] = {&inner};
+    Module left = {.name = "left", .n_params = 2, .params = of_left};
+    Module right = {.name = "right", .n_params = 1, .params = of_right};
+    Module *below_root[] = {&left, &right};
+    Module root = {.name = "root", .n_params = 2, .params = of_root};
+    left.n_children = 1;
+    left.children = below_left;
+    root.n_children = 2;
+    root.children = below_root;
+
+    const Param *want[] = {&p[0], &p[1], &p[2], &p[4], &p[3]};
+    Param *got[8] = {NULL};
+    int n = meta_params(&root, got, 8);
+    check(n == 5, "a model of five parameters, two of them tied: meta_params finds %d", n);
+    for (int i = 0; i < 5; i++)
+        check(got[i] == want[i],
+              "place %d holds parameter %s, want %s: a module's own parameters come first, then "
+              "its children's in order",
+              i, got[i] == NULL ? "(none)" : got[i]->name, want[i]->name);
+    n = meta_params(&left, got, 8);
+    check(n == 4 && got[0] == &p[2] && got[1] == &p[0] && got[2] == &p[1] && got[3] == &p[4],
+          "a part of the model has its own first uses: of module left the walk must give c a b e");
+}
+
 static void walks_each_parameter_once(void **state)
 {
     run_ranks(1, walk_body, NULL);
+    run_ranks(1, tree_body, NULL);
 }
 
 // ---- The generator ----
@@ -202,9 +235,13 @@ static void constants_body(const Rank *r, void *arg)
         for (int j = 0; j < 9; j++) out[j] = 77.0f;
         meta_init_slice(all[i], 1, 13, 13, out);
         check(out[0] == 77.0f, "an empty slice wrote an element");
-        meta_init_slice(all[i], 1, 93, 100, out + 1);
-        check(out[0] == 77.0f && out[8] == 77.0f,
-              "a slice of 7 elements wrote outside of its 7 places");
+        for (int64_t begin = 88; begin < 92; begin++) {
+            out[0] = out[8] = 77.0f;
+            meta_init_slice(all[i], 1, begin, begin + 7, out + 1);
+            check(out[0] == 77.0f && out[8] == 77.0f,
+                  "the slice [%lld, %lld) wrote outside of its 7 places", (long long)begin,
+                  (long long)begin + 7);
+        }
     }
     meta_init_slice(&zero, 1, 90, 99, out);
     for (int j = 0; j < 9; j++) check(out[j] == 0.0f, "INIT_ZERO gives %g", (double)out[j]);
@@ -280,7 +317,9 @@ static void materialize_body(const Rank *r, void *arg)
     Spec spec = spec_gpt2(1);
     Module *model = spec_create(&spec);
     size_t before = gpulog_live_bytes(r->rank);
+    uint64_t log = gpulog_length();
     need(meta_materialize(model, 42, r->stream));
+    check_on_stream(log, r->stream, "materialising", "the stream that was given");
     need_cuda(cudaStreamSynchronize(r->stream));
     size_t took = gpulog_live_bytes(r->rank) - before;
     check(took == 8 * (size_t)meta_count(model),
@@ -293,6 +332,22 @@ static void materialize_body(const Rank *r, void *arg)
     meta_release(model);
     check(gpulog_live_bytes(r->rank) == before, "meta_release left %zu bytes on the device",
           gpulog_live_bytes(r->rank) - before);
+
+    // What cannot be materialised is refused before anything is allocated.
+    Param *params[64];
+    int n = meta_params(model, params, 64);
+    log = gpulog_length();
+    params[n - 1]->owner = model;
+    check(meta_materialize(model, 42, r->stream) == ERR_ARGUMENT && params[n - 1]->data == NULL,
+          "a parameter that a flat parameter owns must be refused with ERR_ARGUMENT");
+    params[n - 1]->owner = NULL;
+    params[n - 1]->dtype = DTYPE_BF16;
+    check(meta_materialize(model, 42, r->stream) == ERR_ARGUMENT,
+          "a parameter that is not DTYPE_F32 must be refused with ERR_ARGUMENT");
+    params[n - 1]->dtype = DTYPE_F32;
+    check(log_count(GPU_ALLOC, log) == 0,
+          "a model that is refused was partly allocated first: look at all parameters, then "
+          "allocate");
     module_destroy(model);
 }
 
@@ -312,8 +367,11 @@ static void failure_body(const Rank *r, void *arg)
     need_cuda(cudaMalloc(&ballast, free_bytes - 4 * (size_t)meta_count(model)));
     size_t before = gpulog_live_bytes(r->rank);
 
-    check(meta_materialize(model, 42, r->stream) != OK,
-          "a model larger than the device was materialised without an error");
+    Status status = meta_materialize(model, 42, r->stream);
+    check(status != OK, "a model larger than the device was materialised without an error");
+    check(status == ERR_MEMORY,
+          "running out of memory is ERR_MEMORY, as CUDA_TRY returns it; this came back as Status %d",
+          (int)status);
     check(
         gpulog_live_bytes(r->rank) == before,
         "after running out of memory %zu bytes stay allocated: the device is lost for another try",

@@ -10,14 +10,14 @@
 
 enum { MAX_FLAT = 16 };
 
-// A gradient for every flat parameter of the model: element i of the whole buffer is whole(i), the
-// same on every rank; the padding gets `padding`.
+// A gradient for every flat parameter of the model: element i of the whole buffer is whole(i) times
+// a scale, the same on every rank; the padding gets `padding`.
 static float whole(int64_t i)
 {
     return (float)(i % 11 - 5) / 4.0f;
 }
 
-static void set_gradients(Sharded *s, float padding)
+static void set_scaled_gradients(Sharded *s, float scale, float padding)
 {
     FlatParam *flat[MAX_FLAT];
     int n = fsdp_flat_params(s->model, flat, MAX_FLAT);
@@ -25,12 +25,17 @@ static void set_gradients(Sharded *s, float padding)
         float *host = malloc((size_t)flat[k]->shard_numel * sizeof *host);
         for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
             int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
-            host[i] = place < flat[k]->numel ? whole(place) : padding;
+            host[i] = place < flat[k]->numel ? scale * whole(place) : padding;
         }
         need_cuda(cudaDeviceSynchronize());
         send_to(flat[k]->shard_grad, host, (size_t)flat[k]->shard_numel);
         free(host);
     }
+}
+
+static void set_gradients(Sharded *s, float padding)
+{
+    set_scaled_gradients(s, 1.0f, padding);
 }
 
 static float *fetch_shard(const Sharded *s, const FlatParam *flat)
@@ -40,6 +45,13 @@ static float *fetch_shard(const Sharded *s, const FlatParam *flat)
 }
 
 // ---- AdamW ----
+
+// The gradient of step t is this times whole(i). It must change from step to step: with equal
+// gradients both moments, corrected, are the same for any two betas.
+static float scale_of(int t)
+{
+    return (float)(t * t % 7 - 3) / 2.0f;
+}
 
 static void formula_body(const Rank *r, void *arg)
 {
@@ -54,19 +66,21 @@ static void formula_body(const Rank *r, void *arg)
     float *start[MAX_FLAT];
     for (int k = 0; k < n; k++) start[k] = fetch_shard(&s, flat[k]);
     for (int t = 1; t <= STEPS; t++) {
-        set_gradients(&s, 0.0f);
+        set_scaled_gradients(&s, scale_of(t), 0.0f);
         need(fsdp_adamw_step(&s.adamw));
     }
     check(s.adamw.t == STEPS, "after %d steps the count t is %d", STEPS, s.adamw.t);
 
     // The same in double, element by element (Loshchilov & Hutter 2019, algorithm 2).
     for (int k = 0; k < n; k++) {
+        size_t numel = (size_t)flat[k]->shard_numel;
         float *got = fetch_shard(&s, flat[k]);
+        float *got_m = fetch(s.adamw.m[k], numel), *got_v = fetch(s.adamw.v[k], numel);
         for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
             int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
-            double g = place < flat[k]->numel ? whole(place) : 0.0;
             double p = start[k][i], m = 0.0, v = 0.0;
             for (int t = 1; t <= STEPS; t++) {
+                double g = place < flat[k]->numel ? scale_of(t) * whole(place) : 0.0f;
                 p -= (double)c.lr * (double)c.weight_decay * p;
                 m = (double)c.beta1 * m + (1.0 - (double)c.beta1) * g;
                 v = (double)c.beta2 * v + (1.0 - (double)c.beta2) * g * g;
@@ -79,8 +93,15 @@ static void formula_body(const Rank *r, void *arg)
             check(fabs(got[i] - p) <= 2e-6 * (fabs(p) + (double)c.lr),
                   "unit %s, element %lld of the shard: after %d steps %.9g, the formula gives %.9g",
                   flat[k]->name, (long long)i, STEPS, (double)got[i], p);
+            // No gradient is larger than 2, so rounding moves no moment by more than this.
+            check(fabs(got_m[i] - m) <= 4e-6 && fabs(got_v[i] - v) <= 4e-6,
+                  "unit %s, element %lld of the shard: after %d steps the moments in opt->m and "
+                  "opt->v are %.9g and %.9g, the formula gives %.9g and %.9g",
+                  flat[k]->name, (long long)i, STEPS, (double)got_m[i], (double)got_v[i], m, v);
         }
         free(got);
+        free(got_m);
+        free(got_v);
         free(start[k]);
     }
     sharded_destroy(&s);
@@ -169,7 +190,10 @@ static void zero_body(const Rank *r, void *arg)
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
     set_gradients(&s, 3.0f);
+    need_cuda(cudaDeviceSynchronize());
+    uint64_t log = gpulog_length();
     need(fsdp_zero_grad(s.model, &s.ctx));
+    check_on_stream(log, s.ctx.compute, "zeroing the gradients", "ctx->compute");
     need_cuda(cudaStreamSynchronize(s.ctx.compute));
     for (int k = 0; k < n; k++) {
         float *got = fetch(flat[k]->shard_grad, (size_t)flat[k]->shard_numel);
@@ -207,7 +231,10 @@ static void norm_body(const Rank *r, void *arg)
     size_t live = gpulog_live_bytes(r->rank);
     set_gradients(&s, 0.0f);
     float norm = -1.0f, want = (float)sqrt(squares_of(&s));
+    need_cuda(cudaDeviceSynchronize());
+    uint64_t log = gpulog_length();
     need(fsdp_grad_norm(s.model, &s.ctx, &norm));
+    check_no_race(log);
     // Squares of sixteenths add up exactly in double, in any order: the norm has one right value.
     check(norm == want, "the gradient norm on this rank is %.9g, want %.9g", (double)norm,
           (double)want);
@@ -243,8 +270,10 @@ static void clip_body(const Rank *r, void *arg)
                 double g = place < flat[k]->numel ? whole(place) : 0.0;
                 if (c == 2) g *= (double)limits[c] / (double)want;
                 check(fabs(got[i] - g) <= (c == 2 ? 1e-6 * fabs(g) : 0.0),
-                      "norm %g, limit %g: unit %s element %lld is %.9g, want %.9g", (double)want,
-                      (double)limits[c], flat[k]->name, (long long)i, (double)got[i], g);
+                      "norm %g, limit %g (%s): unit %s element %lld is %.9g, want %.9g",
+                      (double)want, (double)limits[c],
+                      c == 2 ? "every gradient times limit / norm" : "nothing may change",
+                      flat[k]->name, (long long)i, (double)got[i], g);
             }
             free(got);
         }
@@ -279,7 +308,10 @@ static void sgd_body(const Rank *r, void *arg)
         free(host);
     }
     set_gradients(&s, 0.0f);
+    need_cuda(cudaDeviceSynchronize());
+    uint64_t log = gpulog_length();
     need(fsdp_sgd_step(s.model, &s.ctx, 0.5f, 0.25f));
+    check_on_stream(log, s.ctx.compute, "an SGD step", "ctx->compute");
     for (int k = 0; k < n; k++) {
         float *got = fetch_shard(&s, flat[k]);
         for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
@@ -315,21 +347,27 @@ static void every_body(const Rank *r, void *arg)
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     need(fsdp_adamw_step(&s.adamw));
-    check(host_waits(log) == 0, "a step made the host wait for the device");
+    check_no_host_wait(log, "in an optimizer step");
+    check_on_stream(log, s.ctx.compute, "an AdamW step", "ctx->compute");
     check_no_race(log);
     for (int op = GPU_ALL_GATHER; op <= GPU_RECV; op++)
         check(gpulog_traffic((GpuOp)op).calls == 0, "a step needs no communication, but made an %s",
               gpulog_op_name((GpuOp)op));
     for (int k = 0; k < n; k++) {
         float *after = fetch_shard(&s, flat[k]);
+        float *gradient = fetch(flat[k]->shard_grad, (size_t)flat[k]->shard_numel);
         for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
             int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
+            check(place >= flat[k]->numel || gradient[i] == whole(place),
+                  "unit %s: a step changed element %lld of the gradient; only fsdp_zero_grad does",
+                  flat[k]->name, (long long)i);
             bool moves = place < flat[k]->numel && whole(place) != 0.0f;
             check(!moves || after[i] != before[k][i],
                   "unit %s: element %lld of this rank's shard has a gradient and did not move",
                   flat[k]->name, (long long)i);
         }
         free(after);
+        free(gradient);
         free(before[k]);
     }
     sharded_destroy(&s);

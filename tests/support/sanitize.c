@@ -1,0 +1,42 @@
+/* What the sanitizers are told, for every suite: make SANITIZE=address,undefined test, and the same
+ * with thread. Their runtimes ask for these strings before main begins; ASAN_OPTIONS and the like
+ * in the environment still have the last word.
+ *
+ * A finding aborts the rank. Then it is a crash like any other: the harness tells it with its place
+ * and with the sanitizer's summary. Without that it would be a line on a rank's standard error,
+ * which nobody reads of a test that passes.
+ *
+ * Interface: sanitize_linked, which does nothing: a reference to it makes the linker take this file
+ * from the library (suite.c).
+ */
+#include "run.h"
+
+// The names are the runtimes' own: sanitizer/asan_interface.h and its neighbours.
+const char *__asan_default_options(void);
+const char *__ubsan_default_options(void);
+const char *__tsan_default_options(void);
+
+// Leaks are not looked for: simgpu's tables of streams and events are mapped, not allocated, and
+// memory that only they point to would count as lost.
+const char *__asan_default_options(void)
+{
+    return "abort_on_error=1:detect_leaks=0";
+}
+
+const char *__ubsan_default_options(void)
+{
+    return "halt_on_error=1:abort_on_error=1:print_stacktrace=1:print_summary=1";
+}
+
+// Ranks are forked, some of them from a process that has threads already: die_after_fork=0 lets
+// them go on. The handler of the time limit does what no handler may count on, and says so
+// (crash.c): report_signal_unsafe=0.
+const char *__tsan_default_options(void)
+{
+    return "halt_on_error=1:abort_on_error=1:die_after_fork=0:report_signal_unsafe=0:"
+           "atexit_sleep_ms=0";
+}
+
+void sanitize_linked(void)
+{
+}
