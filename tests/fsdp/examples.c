@@ -20,7 +20,9 @@ static char output[MAX_OUTPUT];
 static int run(const char *command)
 {
     char line[16384];
-    snprintf(line, sizeof line, "exec 2>&1; timeout -k 5 120 sh -c '%s'", command);
+    const char *factor = getenv("SHARDLAB_TIME_FACTOR");
+    double limit = 120.0 * (factor != NULL ? strtod(factor, NULL) : 1.0);
+    snprintf(line, sizeof line, "exec 2>&1; timeout -k 5 %.0f sh -c '%s'", limit, command);
     setenv("BIN", bin, 1);
     setenv("DIR", folder, 1);
     FILE *pipe = popen(line, "r");

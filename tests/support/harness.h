@@ -47,10 +47,17 @@ typedef struct Rank {
 } Rank;
 typedef void (*RankBody)(const Rank *rank, void *arg);
 
+// Seconds. A program built with a sanitizer is slow by nature.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define RANKS_LIMIT 40
+#else
+#define RANKS_LIMIT 10
+#endif
+
 // Runs body(rank, arg) on `world` ranks, each on a device of its own, and fails the cmocka test
-// with the first failure of any rank. The limit is 20 s times SHARDLAB_TIME_FACTOR (1), or `limit`
+// with the first failure of any rank. The limit is RANKS_LIMIT times SHARDLAB_TIME_FACTOR (1), or `limit`
 // times it.
-#define run_ranks(world, body, arg) run_ranks_limit(world, 20, body, arg)
+#define run_ranks(world, body, arg) run_ranks_limit(world, RANKS_LIMIT, body, arg)
 #define run_ranks_limit(world, limit, body, arg)                                                   \
     run_ranks_at(__FILE__, __LINE__, world, limit, body, arg)
 void run_ranks_at(const char *file, int line, int world, double limit, RankBody body, void *arg);
