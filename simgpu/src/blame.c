@@ -14,6 +14,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "comm.h"
@@ -209,13 +210,15 @@ void sim_blame_size(Page *page, int rank, int size, const void *site)
 
 static void describe_end(const Member *member, char *text, size_t size)
 {
-    if (member->exit_signal < 0)
+    uint32_t told = atomic_load(&member->exit_told);
+    int status = (int)told - 1; // as wait() has it: a signal below, the exit status above
+    if (told == 0)
         snprintf(text, size, "ended without a word (killed, or _exit)");
-    else if (member->exit_signal > 0)
-        snprintf(text, size, "was killed by signal %d (%s)", member->exit_signal,
-                 strsignal(member->exit_signal));
+    else if (WIFSIGNALED(status))
+        snprintf(text, size, "was killed by signal %d (%s)", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
     else
-        snprintf(text, size, "exited with status %d", member->exit_code);
+        snprintf(text, size, "exited with status %d", WEXITSTATUS(status));
 }
 
 // "without calling ncclAllGather number 7", or in which part of it.

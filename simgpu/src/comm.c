@@ -92,8 +92,7 @@ static void say_goodbye(Gone how, int status)
     bool locked = pthread_mutex_trylock(&lock) == 0;
     for (ncclComm_t comm = sim_comms; comm; comm = comm->next) {
         if (atomic_load(&comm->self->gone) != GONE_NOT) continue;
-        comm->self->exit_signal = 0;
-        comm->self->exit_code = status;
+        atomic_store(&comm->self->exit_told, 1 + ((uint32_t)(status & 0xff) << 8));
         atomic_store(&comm->self->gone, how);
         sim_comm_ring(comm);
     }

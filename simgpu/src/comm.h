@@ -82,7 +82,7 @@ typedef enum Gone {
 typedef struct Member {
     _Atomic uint32_t state;
     _Atomic uint32_t gone;
-    int32_t exit_signal, exit_code; // -1: not known
+    _Atomic uint32_t exit_told; // 1 + what wait() says of the process's end; 0: not known
     int32_t pid, device, device_fd, page_fd, desk_fd;
     uint64_t arena;                                       // bytes of the device's memfd
     uint64_t program_device, program_inode, program_base; // whether call sites of it are ours too

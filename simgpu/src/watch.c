@@ -80,8 +80,8 @@ void sim_watch_mark(const Peer *peer)
             Member *member = &comm->page->member[r];
             if (atomic_load(&member->state) < MEMBER_JOINED || member->pid != pid) continue;
             if (atomic_load(&member->gone) != GONE_NOT) continue;
-            member->exit_signal = status < 0 ? -1 : status & 0x7f;
-            member->exit_code = status < 0 ? -1 : status >> 8 & 0xff;
+            // Several survivors may write this at once: they write the same.
+            if (status >= 0) atomic_store(&member->exit_told, 1 + (uint32_t)status);
             uint32_t not_gone = GONE_NOT;
             atomic_compare_exchange_strong(&member->gone, &not_gone, GONE_DIED);
         }
