@@ -57,8 +57,9 @@ class Report:
 
     def paragraph(self, text, indent):
         for line in text.splitlines() or [""]:
+            inner = line[:len(line) - len(line.lstrip())]
             filled = textwrap.wrap(line, WIDTH - indent, break_long_words=False,
-                                   break_on_hyphens=False) or [""]
+                                   break_on_hyphens=False, subsequent_indent=inner) or [""]
             for part in filled:
                 self.say(" " * indent + part)
 
