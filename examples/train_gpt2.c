@@ -266,8 +266,8 @@ static Status load_batch(Trainer *t, int step, bool held_out)
     return OK;
 }
 
-// The learning rate of a step: up in a line over the first steps, then down along half a cosine to a
-// tenth, as is usual for GPT models.
+// The learning rate of a step: up in a line over the first steps, then down along half a cosine to
+// a tenth, as is usual for GPT models.
 static float rate_of(const Options *o, int step)
 {
     const int warm_up = 20;
@@ -346,7 +346,8 @@ static Status evaluate(Trainer *t, int batches, float *loss)
 
 // ---- What to show at the end ----
 
-// What one GPU without FSDP takes at the peak of a step with the same batch: measured, by doing one.
+// What one GPU without FSDP takes at the peak of a step with the same batch: measured, by doing
+// one.
 static Status unsharded_step(Trainer *t, size_t *peak)
 {
     float *logits, *dlogits, *din;

@@ -84,7 +84,7 @@ typedef struct FlatParam {
     float *shard;        // device (shard_numel): elements [rank·shard_numel, (rank+1)·shard_numel)
     float *shard_grad;   // device (shard_numel): the averaged gradient of the same elements
     float *full;         // device (padded) while unsharded, else NULL; for world 1 it is `shard`
-    float *full_grad;    // device (padded) during the unit's backward, else NULL; world 1: `shard_grad`
+    float *full_grad;    // device (padded) during the unit's backward, else NULL; world 1: alias
     cudaEvent_t gathered; // recorded behind the all-gather
 } FlatParam;
 

@@ -29,8 +29,9 @@ cudaError_t kernel_add_divided(float *dst, const float *src, float divisor, size
 // AdamW (Loshchilov & Hutter 2019), decoupled weight decay, step t = 1, 2, …; m and v are the two
 // moments. p -= lr·wd·p;  m = β1·m + (1-β1)·g;  v = β2·v + (1-β2)·g²;
 // p -= lr · (m/(1-β1ᵗ)) / (√(v/(1-β2ᵗ)) + eps)
-cudaError_t kernel_adamw(float *p, const float *g, float *m, float *v, size_t n, float lr, float beta1,
-                         float beta2, float eps, float weight_decay, int t, cudaStream_t stream);
+cudaError_t kernel_adamw(float *p, const float *g, float *m, float *v, size_t n, float lr,
+                         float beta1, float beta2, float eps, float weight_decay, int t,
+                         cudaStream_t stream);
 // SGD with decay and momentum: g' = g + wd·p;  buf = momentum·buf + g';  p -= lr·buf.
 // buf may be NULL where momentum is 0.
 cudaError_t kernel_sgd(float *p, const float *g, float *buf, size_t n, float lr, float momentum,
@@ -48,7 +49,8 @@ cudaError_t kernel_sum_rows(float *out, const float *x, int rows, int cols, cuda
 // ---- 3. Layers ----
 
 // out[r,c] = bias[c]                out is (rows, cols): what a GEMM with beta = 1 then adds to
-cudaError_t kernel_spread_bias(float *out, const float *bias, int rows, int cols, cudaStream_t stream);
+cudaError_t kernel_spread_bias(float *out, const float *bias, int rows, int cols,
+                               cudaStream_t stream);
 // GELU, tanh form (Hendrycks & Gimpel 2016)
 cudaError_t kernel_gelu_forward(float *out, const float *in, size_t n, cudaStream_t stream);
 // din[i] = dout[i] · gelu'(in[i])
@@ -65,7 +67,8 @@ cudaError_t kernel_layernorm_backward(float *din, float *dweight, float *dbias, 
                                       const float *rstd, int rows, int cols, cudaStream_t stream);
 // Causal softmax in place over the last dimension: att (n, T, T), row t keeps columns 0..t, scaled
 // by `scale` first; the columns behind t become 0.
-cudaError_t kernel_causal_softmax_forward(float *att, int n, int T, float scale, cudaStream_t stream);
+cudaError_t kernel_causal_softmax_forward(float *att, int n, int T, float scale,
+                                          cudaStream_t stream);
 // datt (n,T,T) in: gradient by the softmax's output; out: by its input (before the scale). att:
 // output
 cudaError_t kernel_causal_softmax_backward(float *datt, const float *att, int n, int T, float scale,

@@ -19,7 +19,7 @@ typedef struct World {
     int size;       // W
     int local_rank; // on this host: the device to use
     int local_size; // ranks on this host
-    void *meeting;  // launch_ranks: the page where forked ranks pass the communicator's id; else NULL
+    void *meeting;  // launch_ranks: the page where forked ranks pass the id; else NULL
 } World;
 
 // Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE (torchrun, build/bin/launch), or

@@ -61,7 +61,7 @@ struct Module {
     int in_dim;                // columns of the input; 0: the input is int32 tokens (rows)
     int out_dim;               // columns of the output
     int n_params, n_children;
-    Param **params;            // its own, not its children's; a tied parameter stands in two modules
+    Param **params;            // its own, not its children's; a tied one stands in two modules
     Module **children;
     Hook pre_forward, post_forward, pre_backward, post_backward;
 

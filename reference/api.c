@@ -85,9 +85,9 @@ static Status take(const Module *module, Param **params, int n, int *taken)
             params[(*taken)++] = params[i];
         else if (uses_outside_units(module, params[i]))
             return fail(ERR_ARGUMENT,
-                        "%s is in an inner unit and also used outside of it: put both uses into one "
-                        "unit (do not shard %s's user on its own)",
-                        params[i]->name, params[i]->name);
+                        "%s is in an inner unit and also used outside of it: put both uses into "
+                        "one unit",
+                        params[i]->name);
     }
     return OK;
     //[end 6.1]
@@ -143,8 +143,7 @@ static Status make_flat(FsdpUnit *unit, const FsdpOptions *options)
 
 Status fully_shard(Module *module, FsdpContext *ctx, const FsdpOptions *options)
 {
-    if (fsdp_unit(module) != NULL)
-        return fail(ERR_ARGUMENT, "%s is a unit already", module->name);
+    if (fsdp_unit(module) != NULL) return fail(ERR_ARGUMENT, "%s is a unit already", module->name);
     FsdpUnit *unit = calloc(1, sizeof *unit);
     if (unit == NULL) return fail(ERR_MEMORY, "no host memory for a unit");
 

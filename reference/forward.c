@@ -10,7 +10,7 @@
  *
  * [Note: whose buffer] A buffer is allocated and freed on one stream, `gather`, in that stream's
  * order. The compute stream only reads it, between two events: it waits for `gathered` before the
- * first read, and the gather stream waits for `retired` behind the last.
+ * first read, and the gather stream waits for an event recorded behind the last.
  *
  * [Note: free late] To free unit i's buffer the gather stream must wait for forward i. If that wait
  * stood before all-gather i+1, the two could not overlap. So reshard only *retires* the buffer, and
@@ -56,8 +56,8 @@ Status fsdp_unshard(FsdpUnit *unit)
     } else {
         size_t bytes = (size_t)flat->padded * sizeof(float);
         CUDA_TRY(cudaMallocAsync((void **)&flat->full, bytes, ctx->gather));
-        NCCL_TRY(ncclAllGather(flat->shard, flat->full, (size_t)flat->shard_numel, ncclFloat, ctx->comm,
-                               ctx->gather));
+        NCCL_TRY(ncclAllGather(flat->shard, flat->full, (size_t)flat->shard_numel, ncclFloat,
+                               ctx->comm, ctx->gather));
         CUDA_TRY(cudaEventRecord(flat->gathered, ctx->gather));
     }
     flat_attach(flat, flat->full);

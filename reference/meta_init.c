@@ -65,8 +65,7 @@ static int walk(const Module *root, const Module *module, Param **out, int max, 
         if (n < max) out[n] = module->params[i];
         n++;
     }
-    for (int i = 0; i < module->n_children; i++)
-        n = walk(root, module->children[i], out, max, n);
+    for (int i = 0; i < module->n_children; i++) n = walk(root, module->children[i], out, max, n);
     return n;
     //[end 1.2]
 }
@@ -160,7 +159,8 @@ void meta_init_slice(const Param *param, uint64_t seed, int64_t begin, int64_t e
     //  slice may begin and end in the middle of a block, and an empty slice writes nothing.
     //? What is element 7 when the slice begins at 5? And when it begins at 0?
     if (param->init != INIT_NORMAL) {
-        for (int64_t i = begin; i < end; i++) out[i - begin] = param->init == INIT_ONE ? 1.0f : 0.0f;
+        for (int64_t i = begin; i < end; i++)
+            out[i - begin] = param->init == INIT_ONE ? 1.0f : 0.0f;
         return;
     }
     for (int64_t i = begin; i < end;) {
@@ -240,7 +240,8 @@ Status meta_materialize(Module *module, uint64_t seed, cudaStream_t stream)
         if (params[i]->data != NULL || params[i]->owner != NULL)
             status = fail(ERR_ARGUMENT, "%s has storage already", params[i]->name);
         else if (params[i]->dtype != DTYPE_F32)
-            status = fail(ERR_ARGUMENT, "%s is not float, and only float is trained", params[i]->name);
+            status =
+                fail(ERR_ARGUMENT, "%s is not float, and only float is trained", params[i]->name);
     }
     if (status == OK) {
         for (int i = 0; i < n && status == OK; i++)

@@ -125,8 +125,7 @@ static Status make_flat(FsdpUnit *unit, const FsdpOptions *options)
 
 Status fully_shard(Module *module, FsdpContext *ctx, const FsdpOptions *options)
 {
-    if (fsdp_unit(module) != NULL)
-        return fail(ERR_ARGUMENT, "%s is a unit already", module->name);
+    if (fsdp_unit(module) != NULL) return fail(ERR_ARGUMENT, "%s is a unit already", module->name);
     FsdpUnit *unit = calloc(1, sizeof *unit);
     if (unit == NULL) return fail(ERR_MEMORY, "no host memory for a unit");
 

@@ -36,7 +36,8 @@ Status fsdp_begin_grad(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
-    if (flat->full_grad != NULL) return fail(ERR_ARGUMENT, "%s: has a gradient already", flat->name);
+    if (flat->full_grad != NULL)
+        return fail(ERR_ARGUMENT, "%s: has a gradient already", flat->name);
 
     // TODO 4.1: With one rank the layers add straight into flat->shard_grad: it is the whole
     // gradient. Else cudaMallocAsync of `padded` elements into flat->full_grad and cudaMemsetAsync

@@ -10,7 +10,7 @@
  *
  * [Note: whose buffer] A buffer is allocated and freed on one stream, `gather`, in that stream's
  * order. The compute stream only reads it, between two events: it waits for `gathered` before the
- * first read, and the gather stream waits for `retired` behind the last.
+ * first read, and the gather stream waits for an event recorded behind the last.
  *
  * [Note: free late] To free unit i's buffer the gather stream must wait for forward i. If that wait
  * stood before all-gather i+1, the two could not overlap. So reshard only *retires* the buffer, and

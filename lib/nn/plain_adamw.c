@@ -71,10 +71,11 @@ Status plain_adamw_create(PlainAdamW **opt, Module *model, const AdamWConfig *co
     made->config = *config;
     made->run = run;
     Status filled = fill(made, model);
-    if (filled != OK) plain_adamw_destroy(made);
-    TRY(filled);
-    *opt = made;
-    return OK;
+    if (filled == OK)
+        *opt = made;
+    else
+        plain_adamw_destroy(made);
+    return filled;
 }
 
 Status plain_adamw_step(PlainAdamW *opt)

@@ -61,7 +61,7 @@ typedef struct GpuLogEntry {
                           // which no stream takes part in
     bool host_waits;   // the call returns only when the operation is done (cudaMemcpy, cudaMalloc;
                        // cudaFree, which waits for the whole device first …)
-    size_t bytes;      // collectives: elements × size as in nccl-tests' "size"; copies, allocations: bytes
+    size_t bytes;      // collectives: as nccl-tests' "size"; copies, allocations: bytes
     size_t sent;       // collectives: bytes this rank must send over the wire (see gpulog_traffic)
     const void *site;  // return address of the call
     int n_ranges;

@@ -1,6 +1,7 @@
 /* library_types.h: names of number formats, which cuBLAS takes where a matrix may be of several.
  *
- * Source: CUDA 13 headers (names and values); only those that simgpu's cuBLAS knows how to refuse or do.
+ * Source: CUDA 13 headers (names and values); only those that simgpu's cuBLAS knows how to refuse
+ * or do.
  */
 #ifndef __LIBRARY_TYPES_H__
 #define __LIBRARY_TYPES_H__

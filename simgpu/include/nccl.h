@@ -2,8 +2,8 @@
  *
  * Names, values and layouts are those of NCCL 2.28, so that a program written for NCCL compiles and
  * runs unchanged. What the calls do here is in simgpu/src (nccl.c says which file holds what). The
- * normal way is a process per rank; several devices in one process (ncclCommInitAll and groups) and a
- * thread per device work as well. All ranks are on one host.
+ * normal way is a process per rank; several devices in one process (ncclCommInitAll and groups) and
+ * a thread per device work as well. All ranks are on one host.
  *
  * Interface: communicators (ncclGetUniqueId … ncclCommAbort), collectives (ncclAllReduce …), single
  * messages (ncclSend, ncclRecv), groups, reductions of one's own, memory.
@@ -123,7 +123,8 @@ const char *ncclGetErrorString(ncclResult_t result);
 const char *ncclGetLastError(ncclComm_t comm);
 
 // ---- Communicators ----
-// Rank 0 makes an id and hands it to all; every rank then calls ncclCommInitRank with its device current.
+// Rank 0 makes an id and hands it to all; every rank then calls ncclCommInitRank with its device
+// current.
 ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId);
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank,

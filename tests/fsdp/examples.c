@@ -1,4 +1,5 @@
-/* The example programs, run as their users run them: what they print, and what they say of bad input.
+/* The example programs, run as their users run them: what they print, and what they say of bad
+ * input.
  */
 #include <libgen.h>
 #include <stdio.h>

@@ -143,8 +143,8 @@ static void test_refuses_wrong_directions(void **state)
     run_ranks(1, refuses_wrong_directions, NULL);
 }
 
-// A copy or a memset outside of what was allocated is refused by its call: nothing is moved, and the
-// error does not stay.
+// A copy or a memset outside of what was allocated is refused by its call: nothing is moved, and
+// the error does not stay.
 static void refuses_wrong_ranges(const Rank *r, void *arg)
 {
     char *device, host[32] = {0};
