@@ -15,9 +15,10 @@ ifeq ($(origin CC),default)
 CC := cc
 endif
 
-# A sanitized build lives in a tree of its own: make SANITIZE=address,undefined test
+# A sanitized build lives in a tree of its own: make SANITIZE=address,undefined test. So does one with
+# a BLAS that was asked for: make BLAS=openblas test.
 comma := ,
-BUILD := build$(if $(SANITIZE),/sanitize-$(subst $(comma),-,$(SANITIZE)))
+BUILD := build$(if $(SANITIZE),/sanitize-$(subst $(comma),-,$(SANITIZE)))$(if $(filter command environment,$(firstword $(origin BLAS))),/$(BLAS))
 
 # One spelling of the folder, however it was named: the compiler's dependency files hold it.
 override BUILD := $(patsubst $(CURDIR)/%,%,$(abspath $(BUILD)))
@@ -89,7 +90,7 @@ LAUNCH      := $(BUILD)/bin/launch
 SIMGPU_PC   := $(BUILD)/lib/pkgconfig/simgpu.pc
 
 .PHONY: help deps build grade test demo demo-oom gpt2-medium simgpu skeleton suites own-suites \
-        examples print-key clean compile_commands.json
+        examples clean compile_commands.json
 .DEFAULT_GOAL := help
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -112,7 +113,8 @@ test: deps
 	    $(TASKS:%=$(BUILD)/impl/reference/suite/%) $(BUILD)/impl/reference/suite/together \
 	    $(if $(SANITIZE),,$(wildcard tests/grader/test_*.py))
 
-## make demo                 train GPT-2 (5 M parameters) on 4 simulated GPUs; DATA=file for a text of yours
+## make demo                 train GPT-2 (5 M parameters) on 4 simulated GPUs; DATA=file for a text of yours,
+##                           DEMO_FLAGS='--steps 100 …' for options (build/bin/train_gpt2 --help)
 demo: deps
 	@$(MAKE) --no-print-directory -s -j2 examples
 	@$(LAUNCH) -n 4 $(BUILD)/bin/train_gpt2 $(DEMO_FLAGS) $(DEMO_TEXT)
@@ -164,8 +166,6 @@ clean:
 own-suites: $(OWN_SUITES)
 suites: $(TASK_SUITES) $(TOGETHER)
 examples: $(EXAMPLES) $(LAUNCH)
-print-key:
-	@echo $(IMPL_KEY)
 
 DEMO_TEXT  = $(if $(DATA),'$(DATA)',$(wildcard handouts/*.md))
 DEMO_FLAGS ?=
