@@ -13,6 +13,8 @@ static void live_bytes(void **state)
 static void peak_at_any_depth(void **state)
 {
     for (int world = 2; world <= 8; world += 3) {
+        claim_forward_peak(spec_gpt2(2), world);
+        claim_forward_peak(spec_gpt2(12), world);
         claim_peak(spec_gpt2(2), world);
         claim_peak(spec_gpt2(12), world);
         claim_peak(spec_mlp(12), world);

@@ -130,7 +130,8 @@ class RealSuites(TempFolder):
 
     def test_exit_crash_and_early_return_cost_their_tests_alone(self):
         self.change("optimizer.c", "fsdp_zero_grad", "exit(0);")
-        self.change("optimizer.c", "fsdp_sgd_step", "volatile int *volatile nowhere = (int *)8; *nowhere = 1;")
+        self.change("optimizer.c", "fsdp_sgd_step",
+                    "volatile int *volatile nowhere = (int *)8; *nowhere = 1;")
         self.change("optimizer.c", "fsdp_clip_grad_norm", "*norm = 0; return OK;")
         tests, document, _ = self.grade(task="optimizer")
         wrong = ["zero_grad_zeroes", "sgd_step_with_decay", "clip_scales_only_above",

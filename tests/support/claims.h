@@ -31,7 +31,9 @@ void claim_padding(Spec spec, int world);
 // Live bytes are exactly 16·padded/W, before and after training.
 void claim_live_bytes(Spec spec, int world);
 
-// The peak of a step is bounded by shards, activations, the root's and two units' buffers.
+// The peak of a forward alone, and of a whole step, is bounded by shards, activations, and the root's
+// and two units' buffers, whatever the depth.
+void claim_forward_peak(Spec spec, int world);
 void claim_peak(Spec spec, int world);
 
 // Bytes each rank sends in a step: 4·(2 or 3)·(W-1)/W·padded, for reshard_after_forward off and on.

@@ -1,8 +1,8 @@
 /* Task 4, backward: the average over ranks, in shards, in order, in bounded memory.
  */
+#include "claims.h"
 #include "fsdp.h"
 #include "harness.h"
-#include "training.h"
 
 #include <stdlib.h>
 
@@ -234,10 +234,11 @@ static void check_reduce_overlaps(uint64_t first)
     for (uint64_t i = first; i < gpulog_length(); i++) {
         if (!gpulog_get(i, &entry)) continue;
         if (entry.op == GPU_REDUCE_SCATTER) scatter = (int64_t)i;
-        check(entry.op != GPU_BLAS || scatter < 0 || !log_ordered((uint64_t)scatter, i),
-              "a unit's backward waits for the reduce-scatter of the unit before it: the two cannot "
-              "overlap. The retired gradient must wait for its release until the next one is "
-              "reduced");
+        check(
+            entry.op != GPU_BLAS || scatter < 0 || !log_ordered((uint64_t)scatter, i),
+            "a unit's backward waits for the reduce-scatter of the unit before it: the two cannot "
+            "overlap. The retired gradient must wait for its release until the next one is "
+            "reduced");
     }
 }
 
@@ -347,36 +348,11 @@ static void gathers_again_before_backward(void **state)
     run_ranks(2, ahead_body, NULL);
 }
 
-static void peak_body(const Rank *r, void *arg)
-{
-    const int depths[] = {4, 12};
-    for (int i = 0; i < 2; i++) {
-        Spec spec = spec_mlp(depths[i]);
-        spec.B = 1; // small activations, so that they hide nothing
-        size_t activations = activation_bytes(&spec, r, true);
-        Sharded s;
-        sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-        Batch batch = batch_create(&spec, 1);
-        size_t live = gpulog_live_bytes(r->rank);
-        gpulog_reset_peak(r->rank);
-        train_batch(&spec, &s.run, s.model, &batch);
-        // Parameters and gradients of the root, and of the largest two others.
-        size_t bound = live + activations + 2 * whole_bytes(fsdp_unit(s.model)) +
-                       4 * whole_bytes(fsdp_unit(s.model->children[1]));
-        check(gpulog_peak_bytes(r->rank) <= bound,
-              "a step of %d layers took %zu bytes at its peak, %zu more than shards, activations, "
-              "the "
-              "root and two units",
-              depths[i], gpulog_peak_bytes(r->rank), gpulog_peak_bytes(r->rank) - bound);
-        batch_destroy(&batch);
-        sharded_destroy(&s);
-    }
-}
-
 static void peak_does_not_grow_with_depth(void **state)
 {
-    run_ranks(2, peak_body, NULL);
-    run_ranks(4, peak_body, NULL);
+    claim_peak(spec_mlp(4), 2);
+    claim_peak(spec_mlp(12), 2);
+    claim_peak(spec_mlp(12), 4);
 }
 
 static void behind_body(const Rank *r, void *arg)
