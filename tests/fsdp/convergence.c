@@ -15,11 +15,10 @@
 enum { STEPS = 50, WORLD = 4, B = 2, T = 16, VOCAB = 128 };
 
 static const char TEXT[] = "A unit is gathered before it runs and let go behind it. A shard is "
-                           "what a rank keeps. The optimizer "
-                           "sees shards alone, and the padding at the end of the last of them is "
-                           "zero, always zero. What one "
-                           "rank computes from its data the others do not know until the gradients "
-                           "are summed and cut again. ";
+                           "what a rank keeps. The optimizer sees shards alone, and the padding at "
+                           "the end of the last of them is zero, always zero. What one rank "
+                           "computes from its data the others do not know until the gradients are "
+                           "summed and cut again. ";
 
 typedef struct Curves {
     float sharded[WORLD][STEPS]; // each rank's loss on its own part

@@ -374,8 +374,7 @@ static void traffic_body(const Rank *r, void *arg)
                 other += gpulog_traffic((GpuOp)op).sent;
             check(gathered == part * (uint64_t)(1 + reshard) && reduced == part && other == 0,
                   "step %d, reshard_after_forward %s: this rank sent %llu bytes in all-gathers, "
-                  "%llu in "
-                  "reduce-scatters, %llu otherwise; want %d · %llu, %llu and 0",
+                  "%llu in reduce-scatters, %llu otherwise; want %d · %llu, %llu and 0",
                   step, reshard ? "true" : "false", (unsigned long long)gathered,
                   (unsigned long long)reduced, (unsigned long long)other, 1 + reshard,
                   (unsigned long long)part, (unsigned long long)part);

@@ -125,8 +125,7 @@ static void misuse_body(const Rank *r, void *arg)
     need(fully_shard(head, &ctx, &TEST_OPTIONS));
     check(fully_shard(model, &ctx, &TEST_OPTIONS) == ERR_ARGUMENT,
           "the tied weight is in the head's unit and used by the embedding outside of it: that "
-          "must be "
-          "refused");
+          "must be refused");
     check(fsdp_unit(model) == NULL && model->pre_forward.fn == NULL,
           "a refused fully_shard left hooks");
     fsdp_unwrap(head);

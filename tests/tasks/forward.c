@@ -114,8 +114,7 @@ static void order_body(const Rank *r, void *arg)
           "the all-gather must be queued on ctx->gather");
     check(log_ordered((uint64_t)gather, (uint64_t)kernel),
           "a kernel on the compute stream may run before the all-gather is done: after fsdp_wait "
-          "nothing "
-          "orders the two");
+          "nothing orders the two");
     check_no_host_wait(log, "in unshard or wait");
     need(fsdp_reshard(unit));
     need(fsdp_release_gather(&s.ctx));
@@ -280,8 +279,7 @@ static void check_overlap(uint64_t first)
         check(gathers < 2 || product >= 0, "no layer ran between the all-gathers of two units");
         check(product < 0 || !log_ordered((uint64_t)product, i),
               "all-gather number %d of the forward waits for the compute of the unit before it: "
-              "the two "
-              "cannot overlap",
+              "the two cannot overlap",
               gathers);
         gathers++;
     }
