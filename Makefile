@@ -56,7 +56,7 @@ BASE      := -std=gnu11 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -
              $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all)
 # In a half-written task file much is unused, and that is no mistake yet.
 HALF_DONE := -Wno-unused
-INCLUDES  := -Iinclude -Isimgpu/include
+INCLUDES  := -Iinclude -Igpulog/include -Isimgpu/include
 # Vectorised for this machine; no contraction and no fast-math, so that an element's bits do not depend
 # on where in a vector loop it falls. sqrtf vectorises only where it need not set errno.
 VECTOR    := -O3 -march=native -fopenmp-simd -ffp-contract=off -fno-math-errno
@@ -64,7 +64,7 @@ LDLIBS    := $(BLAS_LIBS) -ldw -lgomp -lm -lpthread
 
 # ---- Objects ----
 
-SIMGPU_SRC := $(wildcard simgpu/src/*.c)
+SIMGPU_SRC := $(wildcard simgpu/src/*.c gpulog/src/*.c)
 LIB_SRC    := $(wildcard lib/*/*.c)
 HARNESS_SRC:= $(wildcard tests/support/*.c)
 SIMGPU_OBJ := $(SIMGPU_SRC:%.c=$(BUILD)/obj/%.o)
@@ -172,7 +172,8 @@ DEMO_FLAGS ?=
 
 # ---- Rules ----
 
-$(BUILD)/obj/simgpu/src/blas.o: DEFS = $(BLAS_DEFS)
+$(SIMGPU_OBJ): DEFS = -Igpulog/src
+$(BUILD)/obj/simgpu/src/blas.o: DEFS = -Igpulog/src $(BLAS_DEFS)
 $(BUILD)/obj/simgpu/src/reduce.o $(BUILD)/obj/lib/kernels/%.o: OPT = $(VECTOR)
 
 $(BUILD)/obj/%.o: %.c
@@ -186,7 +187,7 @@ $(NN_LIB): $(LIB_OBJ)
 $(SIMGPU_PC): Makefile
 	@mkdir -p $(@D)
 	@printf '%s\n' 'Name: simgpu' 'Description: CUDA runtime, NCCL and cuBLAS, simulated on the CPU' \
-	    'Version: 0.1' 'Cflags: -I$(CURDIR)/simgpu/include' \
+	    'Version: 0.1' 'Cflags: -I$(CURDIR)/simgpu/include -I$(CURDIR)/gpulog/include' \
 	    'Libs: -L$(abspath $(BUILD))/lib -lsimgpu $(LDLIBS)' > $@
 $(HARNESS_LIB): $(HARNESS_OBJ)
 $(BUILD)/lib/%.a:

@@ -82,7 +82,7 @@ static void read_all(void)
     config.devices = (int)read_number("SIMGPU_DEVICES", 8, 1, SIM_MAX_DEVICES);
     config.memory = read_number("SIMGPU_MEMORY", DEFAULT_MEMORY, 4096, (size_t)1 << 40);
     config.poison = read_number("SIMGPU_POISON", 1, 0, 1) != 0;
-    config.log_entries = read_number("SIMGPU_LOG", 262144, 16, (size_t)1 << 26);
+    books_reserve(read_number("SIMGPU_LOG", 262144, 16, (size_t)1 << 26));
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     size_t share = (cores > 0 ? (size_t)cores : 1) / local_ranks();
     config.threads = (int)read_number("SIMGPU_THREADS", share ? share : 1, 1, 1024);

@@ -193,7 +193,7 @@ cudaError_t cudaDeviceSynchronize(void)
                          .host_waits = true,
                          .blocking_stream = true,
                          .site = SIM_SITE};
-    sim_log(&entry);
+    books_write(&entry);
     return cudaSuccess;
 }
 

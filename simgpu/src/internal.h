@@ -8,13 +8,13 @@
  *   stream.c   streams, events, and the clocks that say what is ordered before what
  *   copy.c     cudaMemcpy and cudaMemset
  *   kernel.c   simgpu.h's begin … end, used by kernels, copies, BLAS and collectives alike
- *   log.c      gpulog.h: accounting and the operation log
- *   site.c     addresses to file:line (function)
  *   report.c   the one way to tell the user something, and fatal ends
  *   error.c    error names and strings, the last error
  *   config.c   the SIMGPU_* variables, read once
  *   nccl.c     the NCCL calls; comm.h lists the other files of NCCL
  *   blas.c     cuBLAS on oneDNN or OpenBLAS
+ *
+ * The books (gpulog.h: memory, traffic, the log of operations) are kept by ../../gpulog/src.
  */
 #ifndef SIMGPU_INTERNAL_H
 #define SIMGPU_INTERNAL_H
@@ -25,6 +25,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "books.h"
 #include "simgpu.h"
 
 // ---- config.c ----
@@ -34,7 +35,6 @@ typedef struct SimConfig {
     size_t memory;
     bool poison;
     int threads;
-    size_t log_entries;
 } SimConfig;
 const SimConfig *sim_config(void);
 
@@ -49,7 +49,7 @@ typedef struct SimDevice {
     char *alias;
     pthread_mutex_t lock; // of the allocator and the accounting
     struct SimHeap *heap; // memory.c
-    size_t live, peak;    // bytes as requested
+    size_t live;          // bytes as requested
 } SimDevice;
 
 // The device, made on first use; NULL for an index that is none.
@@ -108,11 +108,6 @@ void sim_pinned_deliver_range(const void *ptr, size_t bytes);
 SimgpuOp sim_begin(GpuOp kind, const char *name, cudaStream_t stream, const void *site);
 // As simgpu_read/write/update; `host_ok` lets pageable and pinned host memory through too.
 void *sim_touch(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess access, bool host_ok);
-
-// ---- log.c ----
-void sim_log(const GpuLogEntry *entry);
-// The last entry, without waiting for a lock: for a process that may be dying.
-bool sim_log_last(GpuLogEntry *entry);
 
 // ---- stream.c ---- Finds the operation's stream, fills in device and blocking_stream, and joins
 // its clock with what is ordered before the operation. cudaErrorInvalidResourceHandle, reported:

@@ -174,6 +174,6 @@ cudaError_t simgpu_end(SimgpuOp *op)
 {
     if (op->error != cudaSuccess) return sim_leave(op->error);
     sim_stream_ran(op);
-    sim_log(&op->entry);
+    books_write(&op->entry);
     return cudaSuccess;
 }

@@ -296,7 +296,7 @@ static void *allocate(SimDevice *device, const char *call, size_t bytes, bool fr
     size_t offset = block ? block->offset : 0;
     if (block) {
         device->live += bytes;
-        if (device->live > device->peak) device->peak = device->live;
+        books_allocated(device->index, bytes);
         if (from_pool) count_pool(block, device->index);
     }
     pthread_mutex_unlock(&device->lock);
@@ -328,7 +328,7 @@ cudaError_t cudaMalloc(void **devPtr, size_t size)
                          .site = SIM_SITE,
                          .n_ranges = 1};
     entry.range[0] = (GpuRange){memory, size, GPU_WRITE};
-    sim_log(&entry);
+    books_write(&entry);
     return cudaSuccess;
 }
 
@@ -385,6 +385,7 @@ static void release(SimDevice *device, SimBlock *block, bool keep_pages, const v
 {
     if (!keep_pages && block->size >= PUNCH_FROM) punch(device, block->offset, block->size);
     device->live -= block->asked;
+    books_freed(device->index, block->asked);
     if (block->pool) pool_of(device->index)->used -= block->asked;
     sim_heap_give(device->heap, block, site);
 }
@@ -456,7 +457,7 @@ cudaError_t cudaFree(void *devPtr)
                          .site = SIM_SITE,
                          .n_ranges = 1};
     entry.range[0] = (GpuRange){devPtr, bytes, GPU_WRITE};
-    sim_log(&entry);
+    books_write(&entry);
     return cudaSuccess;
 }
 

@@ -153,7 +153,7 @@ void simgpu_activity(char *text, size_t size)
         return;
     }
     GpuLogEntry last;
-    if (!sim_log_last(&last)) {
+    if (!books_last(&last)) {
         snprintf(text, size, "has done nothing on a device yet");
         return;
     }

@@ -353,7 +353,7 @@ static cudaError_t wait_for_stream(const char *call, cudaStream_t stream, const 
     }
     pthread_mutex_unlock(&lock);
     if (!s) return report_stream(call, stream, site);
-    sim_log(&entry);
+    books_write(&entry);
     return cudaSuccess;
 }
 
@@ -547,7 +547,7 @@ static cudaError_t wait_for_event(const char *call, cudaEvent_t event, const voi
     }
     pthread_mutex_unlock(&lock);
     if (!there) return report_event(call, event, site);
-    sim_log(&entry);
+    books_write(&entry);
     return cudaSuccess;
 }
 

@@ -1,21 +1,23 @@
-/* log.c: gpulog.h: what this process did on its devices.
+/* log.c: the books: what this process did on its devices, whatever the devices are.
  *
  * The log is a ring. Its memory is reserved as a whole on first use and costs only the pages that
  * have been written, so that a short program pays for its own operations alone.
  *
- * Interface: sim_log, sim_log_last; gpulog_length, gpulog_get, gpulog_traffic,
- * gpulog_reset_traffic, gpulog_live_bytes, gpulog_peak_bytes, gpulog_reset_peak, gpulog_op_name.
+ * Interface: books.h to write; gpulog_length, gpulog_get, gpulog_traffic, gpulog_reset_traffic,
+ * gpulog_live_bytes, gpulog_peak_bytes, gpulog_reset_peak, gpulog_op_name to read.
  */
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "internal.h"
+#include "books.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static GpuLogEntry *ring; // (capacity)
-static size_t capacity;
+static size_t capacity = 262144;
 static uint64_t length;
 static GpuTraffic traffic[GPU_OP_KINDS];
+static struct { size_t live, peak; } held[BOOKS_DEVICES];
 
 static const char *const names[GPU_OP_KINDS] = {
     [GPU_ALLOC] = "allocation",
@@ -48,14 +50,19 @@ static bool is_collective(GpuOp op)
     return op >= GPU_ALL_GATHER && op <= GPU_RECV;
 }
 
+void books_reserve(size_t entries)
+{
+    pthread_mutex_lock(&lock);
+    if (!ring && entries > 0) capacity = entries;
+    pthread_mutex_unlock(&lock);
+}
+
 static bool make_ring(void)
 {
-    size_t entries = sim_config()->log_entries;
-    void *memory = mmap(NULL, entries * sizeof *ring, PROT_READ | PROT_WRITE,
+    void *memory = mmap(NULL, capacity * sizeof *ring, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return false;
     ring = memory;
-    capacity = entries;
     return true;
 }
 
@@ -65,7 +72,7 @@ static size_t used_bytes(const GpuLogEntry *entry)
     return offsetof(GpuLogEntry, range) + (size_t)entry->n_ranges * sizeof entry->range[0];
 }
 
-void sim_log(const GpuLogEntry *entry)
+void books_write(const GpuLogEntry *entry)
 {
     pthread_mutex_lock(&lock);
     if (ring || make_ring()) {
@@ -107,7 +114,7 @@ bool gpulog_get(uint64_t index, GpuLogEntry *entry)
     return there;
 }
 
-bool sim_log_last(GpuLogEntry *entry)
+bool books_last(GpuLogEntry *entry)
 {
     if (pthread_mutex_trylock(&lock)) return false;
     bool there = length > 0 && get_locked(length - 1, entry);
@@ -132,31 +139,52 @@ void gpulog_reset_traffic(void)
     pthread_mutex_unlock(&lock);
 }
 
-size_t gpulog_live_bytes(int index)
+// ---- Memory ----
+
+static bool has_books(int device)
 {
-    SimDevice *device = sim_device_made(index);
-    if (!device) return 0;
-    pthread_mutex_lock(&device->lock);
-    size_t bytes = device->live;
-    pthread_mutex_unlock(&device->lock);
+    return device >= 0 && device < BOOKS_DEVICES;
+}
+
+void books_allocated(int device, size_t bytes)
+{
+    if (!has_books(device)) return;
+    pthread_mutex_lock(&lock);
+    held[device].live += bytes;
+    if (held[device].live > held[device].peak) held[device].peak = held[device].live;
+    pthread_mutex_unlock(&lock);
+}
+
+void books_freed(int device, size_t bytes)
+{
+    if (!has_books(device)) return;
+    pthread_mutex_lock(&lock);
+    held[device].live -= bytes;
+    pthread_mutex_unlock(&lock);
+}
+
+size_t gpulog_live_bytes(int device)
+{
+    if (!has_books(device)) return 0;
+    pthread_mutex_lock(&lock);
+    size_t bytes = held[device].live;
+    pthread_mutex_unlock(&lock);
     return bytes;
 }
 
-size_t gpulog_peak_bytes(int index)
+size_t gpulog_peak_bytes(int device)
 {
-    SimDevice *device = sim_device_made(index);
-    if (!device) return 0;
-    pthread_mutex_lock(&device->lock);
-    size_t bytes = device->peak;
-    pthread_mutex_unlock(&device->lock);
+    if (!has_books(device)) return 0;
+    pthread_mutex_lock(&lock);
+    size_t bytes = held[device].peak;
+    pthread_mutex_unlock(&lock);
     return bytes;
 }
 
-void gpulog_reset_peak(int index)
+void gpulog_reset_peak(int device)
 {
-    SimDevice *device = sim_device_made(index);
-    if (!device) return;
-    pthread_mutex_lock(&device->lock);
-    device->peak = device->live;
-    pthread_mutex_unlock(&device->lock);
+    if (!has_books(device)) return;
+    pthread_mutex_lock(&lock);
+    held[device].peak = held[device].live;
+    pthread_mutex_unlock(&lock);
 }
