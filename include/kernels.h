@@ -1,5 +1,5 @@
 /* kernels.h: every kernel the kit runs, declared once. lib/kernels/X.c has them for the simulated
- * GPU.
+ * GPU, lib/kernels/cuda/X.cu in CUDA C.
  *
  * All pointers are device pointers to float unless said otherwise; sizes are in elements; a kernel
  * is queued on `stream` and returns what a launch returns. "+=" means that the kernel adds to what
@@ -12,6 +12,10 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 // ---- 1. Elementwise ----
 
@@ -56,15 +60,28 @@ cudaError_t kernel_gelu_forward(float *out, const float *in, size_t n, cudaStrea
 // din[i] = dout[i] · gelu'(in[i])
 cudaError_t kernel_gelu_backward(float *din, const float *dout, const float *in, size_t n,
                                  cudaStream_t stream);
+// y[r,c] += bias[c], then out[r,c] = gelu(y[r,c]), in one pass; y (rows, cols) is what the backward
+// wants
+cudaError_t kernel_bias_gelu_forward(float *out, float *y, const float *bias, int rows, int cols,
+                                     cudaStream_t stream);
+// din[r,c] = dout[r,c] · gelu'(y[r,c]);  dbias[c] += Σ_r din[r,c]
+cudaError_t kernel_bias_gelu_backward(float *din, float *dbias, const float *dout, const float *y,
+                                      int rows, int cols, cudaStream_t stream);
 // LayerNorm over the columns, eps 1e-5; in, out (rows, cols); weight, bias (cols); mean, rstd
 // (rows)
 cudaError_t kernel_layernorm_forward(float *out, float *mean, float *rstd, const float *in,
                                      const float *weight, const float *bias, int rows, int cols,
                                      cudaStream_t stream);
-// din = …; dweight += …; dbias += …
+// sum[r,c] += residual[r,c], then out = LayerNorm of sum, in one pass; all (rows, cols)
+cudaError_t kernel_residual_layernorm_forward(float *out, float *mean, float *rstd, float *sum,
+                                              const float *residual, const float *weight,
+                                              const float *bias, int rows, int cols,
+                                              cudaStream_t stream);
+// din = … + residual (rows, cols; NULL: nothing is added);  dweight += …;  dbias += …
 cudaError_t kernel_layernorm_backward(float *din, float *dweight, float *dbias, const float *dout,
                                       const float *in, const float *weight, const float *mean,
-                                      const float *rstd, int rows, int cols, cudaStream_t stream);
+                                      const float *rstd, const float *residual, int rows, int cols,
+                                      cudaStream_t stream);
 // Causal softmax in place over the last dimension: att (n, T, T), row t keeps columns 0..t, scaled
 // by `scale` first; the columns behind t become 0.
 cudaError_t kernel_causal_softmax_forward(float *att, int n, int T, float scale,
@@ -87,4 +104,7 @@ cudaError_t kernel_cross_entropy(float *losses, float *dlogits, const float *log
                                  const int32_t *targets, int rows, int vocab, float scale,
                                  cudaStream_t stream);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -93,6 +93,12 @@ bool gpulog_get(uint64_t index, GpuLogEntry *entry);
 // Resolves a call site: "forward.c:88 (fsdp_unshard)", or the address where nothing is known of it.
 void gpulog_where(const void *site, char *text, size_t size);
 
+// For the launcher of a kernel on a real GPU, behind a launch that worked: notes it in the log.
+// `site` is the launcher's return address, `name` lives for ever. (A kernel for the simulated GPU
+// says the same through simgpu.h.)
+void gpulog_kernel(const char *name, cudaStream_t stream, const void *site, int n_ranges,
+                   const GpuRange *ranges);
+
 // The words for an operation kind: "all-gather".
 const char *gpulog_op_name(GpuOp op);
 
