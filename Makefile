@@ -5,6 +5,7 @@
 
 IMPL      ?= skeleton
 TASK      ?=
+BACKEND   ?= simgpu
 DATA      ?=
 WERROR    ?=
 SANITIZE  ?=
@@ -15,10 +16,24 @@ ifeq ($(origin CC),default)
 CC := cc
 endif
 
-# A sanitized build lives in a tree of its own: make SANITIZE=address,undefined test. So does one with
-# a BLAS that was asked for: make BLAS=openblas test.
+ifeq ($(filter simgpu cuda rehearsal,$(BACKEND)),)
+$(error there is no BACKEND=$(BACKEND): it is simgpu (the default), cuda or rehearsal)
+endif
+
+# compute-sanitizer's tools watch a program as it is; the compiler's sanitizers need one of their own.
+WATCHERS := memcheck racecheck initcheck synccheck
+WATCH    := $(filter $(WATCHERS),$(SANITIZE))
+ifneq ($(WATCH),)
+ifneq ($(BACKEND),cuda)
+$(error SANITIZE=$(SANITIZE) is a tool of CUDA's compute-sanitizer: it needs BACKEND=cuda)
+endif
+endif
+COMPILED_IN := $(filter-out $(WATCHERS),$(SANITIZE))
+
+# A build against another backend lives in a tree of its own. So does a sanitized one (make
+# SANITIZE=address,undefined test), and one with a BLAS that was asked for (make BLAS=openblas test).
 comma := ,
-BUILD := build$(if $(SANITIZE),/sanitize-$(subst $(comma),-,$(SANITIZE)))$(if $(filter command environment,$(firstword $(origin BLAS))),/$(BLAS))
+BUILD := build$(if $(filter-out simgpu,$(BACKEND)),/$(BACKEND))$(if $(COMPILED_IN),/sanitize-$(subst $(comma),-,$(COMPILED_IN)))$(if $(filter command environment,$(firstword $(origin BLAS))),/$(BLAS))
 
 # One spelling of the folder, however it was named: the compiler's dependency files hold it.
 override BUILD := $(patsubst $(CURDIR)/%,%,$(abspath $(BUILD)))
@@ -32,6 +47,24 @@ IMPL_KEY  := $(if $(filter $(CURDIR)/reference $(CURDIR)/skeleton,$(IMPL_PATH)),
 # V=1 shows whole command lines; `make -s` says nothing.
 Q   := $(if $(V),,@)
 SAY := @$(if $(or $(V),$(findstring s,$(firstword -$(MAKEFLAGS)))),:,printf '  %-5s %s\n')
+
+# ---- Backends ----
+#
+# simgpu     the simulated GPUs of simgpu/, and the kernels of lib/kernels/*.c
+# cuda       the CUDA toolkit, cuBLAS and NCCL; lib/kernels/cuda/*.cu compiled by nvcc; the interposer of
+#            gpulog/wrap in front of every call it has a __wrap_ function for
+# rehearsal  the same as cuda, with simgpu in place of NVIDIA's libraries and every thread of a CUDA
+#            kernel run on the CPU (tests/emulator): for changing the cuda part without a GPU
+
+ifeq ($(BACKEND),cuda)
+ifneq ($(filter-out help clean skeleton deps,$(or $(MAKECMDGOALS),help)),)
+CUDA_MISSING := $(shell sh grader/find_cuda.sh '$(BUILD)/cuda.mk')
+ifneq ($(CUDA_MISSING),)
+$(error $(CUDA_MISSING))
+endif
+include $(BUILD)/cuda.mk
+endif
+endif
 
 # ---- Libraries ----
 
@@ -53,40 +86,74 @@ WARN      := -Wall -Wextra -Wno-unused-parameter -Wshadow -Wstrict-prototypes -W
 # -fno-optimize-sibling-calls: a call in tail position keeps its own line in reports.
 CFLAGS    ?= -O2
 BASE      := -std=gnu11 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -fPIC -pthread $(WARN) \
-             $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all)
+             $(if $(COMPILED_IN),-fsanitize=$(COMPILED_IN) -fno-sanitize-recover=all) $(BACKEND_DEFS)
 # In a half-written task file much is unused, and that is no mistake yet.
 HALF_DONE := -Wno-unused
-INCLUDES  := -Iinclude -Igpulog/include -Isimgpu/include
+INCLUDES  := -Iinclude -Igpulog/include $(if $(filter cuda,$(BACKEND)),$(CUDA_INCLUDES),-Isimgpu/include)
 # Vectorised for this machine; no contraction and no fast-math, so that an element's bits do not depend
 # on where in a vector loop it falls. sqrtf vectorises only where it need not set errno.
 VECTOR    := -O3 -march=native -fopenmp-simd -ffp-contract=off -fno-math-errno
-LDLIBS    := $(BLAS_LIBS) -ldw -lgomp -lm -lpthread
+# The interposer's functions, and how the linker is told of them.
+WRAPPED   := $(sort $(shell sed -n 's/.*[ *]__wrap_\([A-Za-z0-9_]*\)\x28.*/\1/p' $(wildcard gpulog/wrap/*.c) /dev/null))
+
+ifeq ($(BACKEND),simgpu)
+BACKEND_DEFS :=
+LINK         := $(CC) $(BASE)
+LDLIBS       := $(BLAS_LIBS) -ldw -lgomp -lm -lpthread
+KERNELS      := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard lib/kernels/*.c))
+GPU_LIBS     := $(BUILD)/lib/libsimgpu.a
+HALF         := simgpu
+FOLDERS      := simgpu gpulog nn launch fsdp harness
+else
+# What a test file may ask for: BACKEND_CUDA, the code is that of real GPUs; REHEARSAL, and yet it runs on simgpu.
+BACKEND_DEFS := -DBACKEND_CUDA $(if $(filter rehearsal,$(BACKEND)),-DREHEARSAL)
+KERNELS      := $(patsubst %.cu,$(BUILD)/obj/%.o,$(wildcard lib/kernels/cuda/*.cu))
+HALF         := cuda
+FOLDERS      := gpulog cuda nn launch fsdp harness
+endif
+ifeq ($(BACKEND),cuda)
+# nvcc hands the objects to the host's linker; its own copy of the CUDA runtime is left out, because
+# calls from inside of a static copy would pass through the interposer too.
+LINK         := $(NVCC) -ccbin $(CXX) -cudart none $(CUDA_ARCH_FLAG) -Xcompiler -pthread \
+                $(if $(COMPILED_IN),-Xcompiler -fsanitize=$(subst $(comma),\$(comma),$(COMPILED_IN))) \
+                $(WRAPPED:%=-Xlinker --wrap=%)
+LDLIBS       := $(CUDA_LIB_FILES:%=-Xlinker %) $(CUDA_LIB_FOLDERS:%=-Xlinker -rpath=%) -ldw -lm -lpthread
+GPU_LIBS     := $(BUILD)/lib/libgpulog.a
+endif
+ifeq ($(BACKEND),rehearsal)
+# A reset of the interposer's books resets simgpu's own too: books_agree.c compares the two.
+WRAPPED      += gpulog_reset_peak gpulog_reset_traffic
+LINK         := $(CXX) $(filter-out -std=gnu11,$(BASE)) $(WRAPPED:%=-Wl,--wrap=%)
+LDLIBS       := $(BLAS_LIBS) -ldw -lgomp -lm -lpthread
+KERNELS      += $(BUILD)/obj/tests/emulator/emulator.o
+GPU_LIBS     := $(BUILD)/lib/libgpulog.a $(BUILD)/lib/simgpu.o
+endif
 
 # ---- Objects ----
 
-SIMGPU_SRC := $(wildcard simgpu/src/*.c gpulog/src/*.c)
-LIB_SRC    := $(wildcard lib/*/*.c)
-HARNESS_SRC:= $(wildcard tests/support/*.c)
-SIMGPU_OBJ := $(SIMGPU_SRC:%.c=$(BUILD)/obj/%.o)
-LIB_OBJ    := $(LIB_SRC:%.c=$(BUILD)/obj/%.o)
-HARNESS_OBJ:= $(HARNESS_SRC:%.c=$(BUILD)/obj/%.o)
+objects     = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(1)))
+SIMGPU_OBJ := $(call objects,simgpu/src/*.c gpulog/src/*.c)
+GPULOG_OBJ := $(call objects,gpulog/src/*.c gpulog/wrap/*.c)
+LIB_OBJ    := $(call objects,$(filter-out lib/kernels/%,$(wildcard lib/*/*.c))) $(KERNELS)
+HARNESS_OBJ:= $(call objects,tests/support/*.c tests/support/$(HALF)/*.c $(if $(filter rehearsal,$(BACKEND)),tests/support/rehearsal/*.c))
 
-SIMGPU_LIB := $(BUILD)/lib/libsimgpu.a
 NN_LIB     := $(BUILD)/lib/libshardlab.a
 HARNESS_LIB:= $(BUILD)/lib/libharness.a
-LIBS       := $(NN_LIB) $(SIMGPU_LIB)
+LIBS       := $(NN_LIB) $(GPU_LIBS)
 
 REFERENCE_OBJ := $(TASKS:%=$(BUILD)/impl/reference/%.o)
 IMPL_OBJ      := $(TASKS:%=$(BUILD)/impl/$(IMPL_KEY)/%.o)
 
-# Suites of the kit's own (tests/<folder>/<name>.c), each a program linked with the reference.
-OWN_SUITES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/simgpu/*.c tests/nn/*.c tests/launch/*.c tests/fsdp/*.c tests/harness/*.c))
+# Suites of the kit's own (tests/<folder>/<name>.c), each a program linked with the harness.
+NO_SUITE   := tests/cuda/host_kernels.c
+OWN_SUITES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out $(NO_SUITE),$(wildcard $(FOLDERS:%=tests/%/*.c))))
 # Suites of the tasks: each is linked with the student's file and the reference's other five, so that a
 # mistake costs its own task; `together` is linked with the student's six.
 TASK_SUITES := $(TASKS:%=$(BUILD)/impl/$(IMPL_KEY)/suite/%)
 TOGETHER    := $(BUILD)/impl/$(IMPL_KEY)/suite/together
 EXAMPLES    := $(patsubst examples/%.c,$(BUILD)/bin/%,$(wildcard examples/*.c))
 LAUNCH      := $(BUILD)/bin/launch
+DEVICES     := $(BUILD)/bin/devices
 SIMGPU_PC   := $(BUILD)/lib/pkgconfig/simgpu.pc
 
 .PHONY: help deps build grade test demo demo-oom gpt2-medium simgpu skeleton suites own-suites \
@@ -103,15 +170,16 @@ help:
 ## make grade                score skeleton/ (IMPL=reference, or IMPL=DIR for any folder of the six files;
 ##                           TASK=2 or TASK=flat_param for one task; NO_INSTALL=1 installs nothing)
 grade: deps
-	@$(PYTHON) grader/grade.py --impl '$(IMPL)' $(if $(TASK),--task '$(TASK)') --build '$(BUILD)' \
+	@$(PYTHON) grader/grade.py --impl '$(IMPL)' $(if $(TASK),--task '$(TASK)') --build '$(BUILD)' --backend $(BACKEND) \
 	    --out '$(BUILD)/grade/results.json'
 
 ## make test                 build and run every test of the kit itself
 test: deps
 	@$(MAKE) --no-print-directory -j2 IMPL=reference own-suites suites examples
-	@$(PYTHON) grader/run_tests.py --build '$(BUILD)' $(OWN_SUITES) \
+	@$(if $(filter simgpu,$(BACKEND)),,$(DEVICES))
+	@$(PYTHON) grader/run_tests.py --build '$(BUILD)' $(TEST_FLAGS) $(OWN_SUITES) \
 	    $(TASKS:%=$(BUILD)/impl/reference/suite/%) $(BUILD)/impl/reference/suite/together \
-	    $(if $(SANITIZE),,$(wildcard tests/grader/test_*.py))
+	    $(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),,$(wildcard tests/grader/test_*.py))
 
 ## make demo                 train GPT-2 (5 M parameters) on 4 simulated GPUs; DATA=file for a text of yours,
 ##                           DEMO_FLAGS='--steps 100 …' for options (build/bin/train_gpt2 --help)
@@ -136,7 +204,7 @@ build: deps
 
 ## make simgpu               the simulated GPU alone: build/lib/libsimgpu.a and build/lib/pkgconfig/simgpu.pc
 simgpu: deps
-	@$(MAKE) --no-print-directory -j2 $(SIMGPU_LIB) $(SIMGPU_PC)
+	@$(MAKE) --no-print-directory -j2 $(BUILD)/lib/libsimgpu.a $(SIMGPU_PC)
 
 ## make skeleton             write skeleton/ anew from reference/
 skeleton:
@@ -165,36 +233,77 @@ clean:
 # Parts of the above.
 own-suites: $(OWN_SUITES)
 suites: $(TASK_SUITES) $(TOGETHER)
-examples: $(EXAMPLES) $(LAUNCH)
+examples: $(EXAMPLES) $(LAUNCH) $(DEVICES)
+
+# On real GPUs one suite at a time, because each fills them, and with time; perhaps under a tool.
+ifeq ($(BACKEND),cuda)
+TEST_FLAGS := --jobs 1 --limit 1800 $(if $(WATCH),--prefix 'compute-sanitizer --tool $(WATCH) --target-processes all --error-exitcode 1 --kill no --print-limit 20')
+endif
 
 DEMO_TEXT  = $(if $(DATA),'$(DATA)',$(wildcard handouts/*.md))
 DEMO_FLAGS ?=
 
 # ---- Rules ----
 
-$(SIMGPU_OBJ): DEFS = -Igpulog/src
+$(BUILD)/obj/simgpu/src/%.o $(BUILD)/obj/gpulog/%.o: DEFS = -Igpulog/src
 $(BUILD)/obj/simgpu/src/blas.o: DEFS = -Igpulog/src $(BLAS_DEFS)
-$(BUILD)/obj/simgpu/src/reduce.o $(BUILD)/obj/lib/kernels/%.o: OPT = $(VECTOR)
+$(BUILD)/obj/simgpu/src/reduce.o $(BUILD)/obj/lib/kernels/%.o $(BUILD)/obj/tests/cuda/host_kernels.o: OPT = $(VECTOR)
 
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(SAY) CC $<
-	$(Q)$(CC) $(BASE) $(CFLAGS) $(OPT) $(INCLUDES) $(if $(filter tests/%,$<),-Itests/support) $(DEFS) -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(BASE) $(CFLAGS) $(OPT) $(DEFS) $(INCLUDES) $(if $(filter tests/%,$<),-Itests/support) -MMD -MP -c $< -o $@
 
-$(SIMGPU_LIB): $(SIMGPU_OBJ)
-$(NN_LIB): $(LIB_OBJ)
-# What a program from elsewhere needs: cc -g prog.c $(pkg-config --cflags --libs simgpu)
-$(SIMGPU_PC): Makefile
+# CUDA C. An element of an elementwise kernel has the same bits in every loop and on every backend: no
+# multiply-add is fused. The kernels wait for memory, not for arithmetic, so that costs nothing.
+ifeq ($(BACKEND),cuda)
+$(BUILD)/obj/%.o: %.cu $(BUILD)/cuda.mk
 	@mkdir -p $(@D)
-	@printf '%s\n' 'Name: simgpu' 'Description: CUDA runtime, NCCL and cuBLAS, simulated on the CPU' \
-	    'Version: 0.1' 'Cflags: -I$(CURDIR)/simgpu/include -I$(CURDIR)/gpulog/include' \
-	    'Libs: -L$(abspath $(BUILD))/lib -lsimgpu $(LDLIBS)' > $@
+	$(SAY) NVCC $<
+	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo $(CUDA_ARCH_FLAG) -fmad=false -ccbin $(CXX) \
+	    -Xcompiler -g,-fPIC,-fno-omit-frame-pointer,-fno-optimize-sibling-calls,-Wall,-Wextra,-Wno-unused-parameter \
+	    $(if $(WERROR),-Werror all-warnings -Xcompiler -Werror) -Iinclude -Igpulog/include $(CUDA_INCLUDES) \
+	    -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+else
+EMULATED := -std=c++17 -O2 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -fPIC -pthread \
+            $(if $(COMPILED_IN),-fsanitize=$(COMPILED_IN) -fno-sanitize-recover=all) -ffp-contract=off -fno-math-errno \
+            -Wall -Wextra -Wno-unused-parameter $(if $(WERROR),-Werror) -DEMULATED -Itests/emulator/include -Itests/emulator
+$(BUILD)/obj/%.o: %.cu
+	@mkdir -p $(@D)
+	$(SAY) CXX $<
+	$(Q)$(CXX) $(EMULATED) $(INCLUDES) -MMD -MP -x c++ -c $< -o $@
+$(BUILD)/obj/%.o: %.cpp
+	@mkdir -p $(@D)
+	$(SAY) CXX $<
+	$(Q)$(CXX) $(EMULATED) $(INCLUDES) -MMD -MP -c $< -o $@
+endif
+
+$(BUILD)/lib/libsimgpu.a: $(SIMGPU_OBJ)
+$(BUILD)/lib/libgpulog.a: $(GPULOG_OBJ)
+$(NN_LIB): $(LIB_OBJ)
 $(HARNESS_LIB): $(HARNESS_OBJ)
 $(BUILD)/lib/%.a:
 	@mkdir -p $(@D)
 	@rm -f $@
 	$(SAY) AR $@
 	$(Q)ar rcs $@ $^
+
+# simgpu in the part of NVIDIA's libraries: one object, whose calls among its own files no interposer
+# sees, and whose own books have other names than those that the interposer keeps.
+$(BUILD)/lib/simgpu.o: $(SIMGPU_OBJ)
+	@mkdir -p $(@D)
+	$(SAY) LD $@
+	$(Q)$(LD) -r -o $@.all $^
+	$(Q)nm -g --defined-only -f posix $(filter $(BUILD)/obj/gpulog/src/%,$^) | awk 'NF > 2 {print $$1, "inner_" $$1}' >$@.names
+	$(Q)objcopy --redefine-syms=$@.names $@.all $@
+	@rm -f $@.all
+
+# What a program from elsewhere needs: cc -g prog.c $(pkg-config --cflags --libs simgpu)
+$(SIMGPU_PC): Makefile
+	@mkdir -p $(@D)
+	@printf '%s\n' 'Name: simgpu' 'Description: CUDA runtime, NCCL and cuBLAS, simulated on the CPU' \
+	    'Version: 0.1' 'Cflags: -I$(CURDIR)/simgpu/include -I$(CURDIR)/gpulog/include' \
+	    'Libs: -L$(abspath $(BUILD))/lib -lsimgpu $(LDLIBS)' > $@
 
 # The path in the object's debug information is what a student sees in a message: folder/file.c.
 define impl_rule
@@ -208,29 +317,29 @@ ifneq ($(IMPL_KEY),reference)
 $(eval $(call impl_rule,$(IMPL_KEY),$(IMPL),$(HALF_DONE)))
 endif
 
+# Programs: objects, then libraries, each once.
+define link
+	@mkdir -p $(@D)
+	$(SAY) LD $@
+	$(Q)$(LINK) $(LDFLAGS) $(1) $(filter-out $(GPU_LIBS),$(filter %.a,$^)) $(GPU_LIBS) $(2) $(LDLIBS) -o $@
+endef
+objects_of = $(filter-out $(GPU_LIBS),$(filter %.o,$(1)))
+
 $(BUILD)/impl/$(IMPL_KEY)/suite/together: $(BUILD)/obj/tests/tasks/together.o $(IMPL_OBJ) $(HARNESS_LIB) $(LIBS)
-	@mkdir -p $(@D)
-	$(SAY) LD $@
-	$(Q)$(CC) $(BASE) $(LDFLAGS) $^ -lcmocka $(LDLIBS) -o $@
+	$(call link,$(call objects_of,$^),-lcmocka)
 $(BUILD)/impl/$(IMPL_KEY)/suite/%: $(BUILD)/obj/tests/tasks/%.o $(BUILD)/impl/$(IMPL_KEY)/%.o $(REFERENCE_OBJ) $(HARNESS_LIB) $(LIBS)
-	@mkdir -p $(@D)
-	$(SAY) LD $@
-	$(Q)$(CC) $(BASE) $(LDFLAGS) $(filter-out $(BUILD)/impl/reference/$*.o,$(filter %.o,$^)) $(if $(filter reference,$(IMPL_KEY)),$(BUILD)/impl/reference/$*.o) $(filter %.a,$^) -lcmocka $(LDLIBS) -o $@
+	$(call link,$(filter-out $(BUILD)/impl/reference/$*.o,$(call objects_of,$^)) $(if $(filter reference,$(IMPL_KEY)),$(BUILD)/impl/reference/$*.o),-lcmocka)
 
 # Of the kit's own suites these know of FSDP.
 $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fsdp/*.c tests/harness/*.c tests/large/*.c)): $(REFERENCE_OBJ)
+# And this one has the CPU's kernels to compare the device's with.
+$(BUILD)/tests/cuda/kernels: $(BUILD)/obj/tests/cuda/host_kernels.o
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS_LIB) $(LIBS)
-	@mkdir -p $(@D)
-	$(SAY) LD $@
-	$(Q)$(CC) $(BASE) $(LDFLAGS) $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LDLIBS) -o $@
+	$(call link,$(call objects_of,$^),-lcmocka)
 
-$(LAUNCH): $(BUILD)/obj/lib/launch/main/launch.o $(LIBS)
-	@mkdir -p $(@D)
-	$(SAY) LD $@
-	$(Q)$(CC) $(BASE) $(LDFLAGS) $^ $(LDLIBS) -o $@
+$(LAUNCH) $(DEVICES): $(BUILD)/bin/%: $(BUILD)/obj/lib/launch/main/%.o $(LIBS)
+	$(call link,$(call objects_of,$^))
 $(BUILD)/bin/%: $(BUILD)/obj/examples/%.o $(REFERENCE_OBJ) $(LIBS)
-	@mkdir -p $(@D)
-	$(SAY) LD $@
-	$(Q)$(CC) $(BASE) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(call link,$(call objects_of,$^))
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -78,7 +78,7 @@ static Status train(const Text *text)
     module_destroy(model);
     TRY(nn_run_destroy(&run));
     CUDA_TRY(cudaStreamDestroy(stream));
-    NCCL_TRY(ncclCommDestroy(comm));
+    TRY(world_disconnect(comm));
     return OK;
 }
 

@@ -40,6 +40,7 @@ typedef struct Trainer {
     ncclComm_t comm;
     cudaStream_t stream;
     NnRun run;
+    int device; // that this rank uses
     Module *model;
     PlainAdamW *plain;
     FsdpContext ctx;
@@ -140,7 +141,6 @@ static Status setup_unsharded(Trainer *t)
 {
     if (t->world.size != 1)
         return fail(ERR_ARGUMENT, "--unsharded wants one rank, not %d", t->world.size);
-    CUDA_TRY(cudaSetDevice(t->world.local_rank));
     CUDA_TRY(cudaStreamCreate(&t->stream));
     TRY(nn_run_create(&t->run, t->stream));
     TRY(meta_materialize(t->model, t->opt.seed, t->stream));
@@ -186,6 +186,7 @@ static Status setup(Trainer *t)
         TRY(setup_unsharded(t));
     else
         TRY(setup_sharded(t));
+    CUDA_TRY(cudaGetDevice(&t->device));
     CUDA_TRY(cudaMalloc((void **)&t->tokens, bytes));
     CUDA_TRY(cudaMalloc((void **)&t->targets, bytes));
     return OK;
@@ -202,7 +203,7 @@ static Status tear_down(Trainer *t)
         fsdp_adamw_destroy(&t->adamw);
         fsdp_unwrap(t->model);
         TRY(fsdp_context_destroy(&t->ctx));
-        NCCL_TRY(ncclCommDestroy(t->comm));
+        TRY(world_disconnect(t->comm));
     }
     module_destroy(t->model);
     TRY(nn_run_destroy(&t->run));
@@ -355,8 +356,8 @@ static Status unsharded_step(Trainer *t, size_t *peak)
     Module *model = gpt2_create(&t->opt.model);
     if (model == NULL) return ERR_MEMORY;
     CUDA_TRY(cudaStreamSynchronize(t->stream));
-    size_t before = gpulog_live_bytes(t->world.local_rank);
-    gpulog_reset_peak(t->world.local_rank);
+    size_t before = gpulog_live_bytes(t->device);
+    gpulog_reset_peak(t->device);
     TRY(meta_materialize(model, t->opt.seed, t->stream));
     TRY(plain_adamw_create(&adamw, model, &t->opt.adamw, &t->run));
     TRY(module_forward(model, &t->run, t->tokens, &logits));
@@ -367,7 +368,7 @@ static Status unsharded_step(Trainer *t, size_t *peak)
     plain_adamw_destroy(adamw);
     meta_release(model);
     module_destroy(model);
-    *peak = gpulog_peak_bytes(t->world.local_rank) - before;
+    *peak = gpulog_peak_bytes(t->device) - before;
     return OK;
 }
 
@@ -502,8 +503,8 @@ static Status report(Trainer *t, uint64_t live, uint64_t peak)
 
 static Status run(Trainer *t)
 {
-    int device = t->world.local_rank;
     TRY(setup(t));
+    int device = t->device;
     size_t buffers = 2 * (size_t)t->opt.B * (size_t)t->opt.T * sizeof(int32_t);
     uint64_t live = gpulog_live_bytes(device) - buffers;
     if (t->world.rank == 0)

@@ -61,14 +61,16 @@ class Failing:
 class Builder:
     """Calls make for one implementation folder."""
 
-    def __init__(self, impl, build):
+    def __init__(self, impl, build, backend):
         self.impl = os.path.abspath(impl)
         self.build = build
+        self.backend = backend
         # What the compiler and the messages call the folder.
         inside = os.path.relpath(self.impl, ROOT)
         self.given = self.impl if inside.startswith("..") else inside
         self.shown = os.path.basename(self.impl)
-        self.key = None
+        self.key = self.devices = None
+        self.libraries = []
 
     def make(self, targets, jobs=1, extra=()):
         """Returns (exit status, what make and the compiler printed)."""
@@ -77,7 +79,7 @@ class Builder:
                                        "BUILD", "TASK")}
         environment["LC_ALL"] = "C" # messages in English, quotes in ASCII
         command = ["make", "-s", "-k", "-j%d" % jobs, "--no-print-directory",
-                   "IMPL=" + self.given] + list(extra)
+                   "IMPL=" + self.given, "BACKEND=" + self.backend] + list(extra)
         if self.build:
             command.append("BUILD=" + self.build)
         try:
@@ -97,13 +99,30 @@ class Builder:
         return process.returncode, output.decode("utf-8", "replace")
 
     def find_key(self):
-        """The name under which the Makefile builds this folder, and its build folder."""
-        rule = "grader-print-key: ; @echo '$(IMPL_KEY)' '$(BUILD)'"
+        """What the Makefile calls things: this folder's name in the build tree, the tree, the
+        program that names the devices, the libraries."""
+        rule = "grader-print-key: ; @echo '$(IMPL_KEY)' '$(BUILD)' '$(DEVICES)' $(HARNESS_LIB) $(LIBS)"
         status, output = self.make(["grader-print-key"], extra=["--eval=" + rule])
         words = output.split()
-        if status != 0 or len(words) != 2:
-            raise Infrastructure("the Makefile does not say where it builds: %s" % output.strip())
-        self.key, self.build = words
+        if status != 0 or len(words) < 4:
+            text = re.sub(r"^\S*Makefile:\d+: \*\*\* (.*?)\.?  Stop\.$", r"\1", output.strip())
+            raise Infrastructure(text or "the Makefile does not say where it builds")
+        self.key, self.build, self.devices = words[:3]
+        self.libraries = words[3:]
+
+    def name_devices(self):
+        """What the tests will run on, in a line."""
+        try:
+            done = subprocess.run([os.path.join(ROOT, self.devices)], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  env=runner.clean_environment(), check=False,
+                                  timeout=60 * runner.time_factor())
+        except (OSError, subprocess.TimeoutExpired) as problem:
+            raise Infrastructure("%s: %s" % (self.devices, problem))
+        if done.returncode != 0:
+            raise Infrastructure("%s; without BACKEND=%s the tests run on simulated GPUs"
+                                 % (done.stderr.strip(), self.backend))
+        return done.stdout.strip()
 
     def object(self, name, key=None):
         return "%s/impl/%s/%s.o" % (self.build, key or self.key, name)
@@ -113,8 +132,7 @@ class Builder:
 
     def common(self, all_names, suites):
         """Everything that is not the student's: libraries, the reference, the tests."""
-        targets = ["%s/lib/lib%s.a" % (self.build, name)
-                   for name in ("simgpu", "shardlab", "harness")]
+        targets = self.libraries + [self.devices]
         targets += ["%s/obj/tests/tasks/%s.o" % (self.build, name) for name in suites]
         if self.key != "reference":
             targets += [self.object(name, "reference") for name in all_names]
@@ -225,6 +243,7 @@ class Grading:
         self.shared = set()           # tests whose message is that of many
         self.broken = {}              # task name: Failing, where the file cannot be used
         self.alone = None             # the task's number where it is graded alone
+        self.devices = ""             # what the tests ran on
 
     # -- results --
 
@@ -268,7 +287,7 @@ class Grading:
             "status": status, "message": message,
             "score": round(sum(row["score"] for row in rows), 2),
             "max_score": round(sum(row["max_score"] for row in rows), 2),
-            "impl": self.impl, "backend": "simgpu",
+            "impl": self.impl, "backend": self.options.backend, "devices": self.devices,
             "seconds": round(time.monotonic() - self.started, 3), "tests": rows}
         if self.alone:
             document["task"] = self.alone
@@ -300,11 +319,13 @@ class Grading:
 
     def run(self, report):
         """Grades, and prints each task's part of the table when it is known."""
-        builder = Builder(self.impl, self.options.build)
+        builder = Builder(self.impl, self.options.build, self.options.backend)
         builder.find_key()
         together = any(task.together() for task in self.tasks)
         suites = [task.name for task in self.tasks] + (["together"] if together else [])
         builder.common([task.name for task in self.all_tasks], suites)
+        self.devices = builder.name_devices()
+        report.devices(self.devices)
         failing = self.compile(builder, self.all_tasks if together else self.tasks)
 
         with ThreadPoolExecutor(SUITES_AT_ONCE) as pool:
@@ -374,7 +395,8 @@ class Grading:
     def run_suite(self, program, tests):
         path = os.path.join(ROOT, program)
         names = [test.name for test in tests]
-        verdicts, output = runner.run_tests([path], names, self.options.limit)
+        limit = self.options.limit or (90.0 if self.options.backend == "simgpu" else 900.0)
+        verdicts, output = runner.run_tests([path], names, limit)
         self.verdicts.update(verdicts)
         # What a suite printed, for whoever looks for more than the table says.
         folder = os.path.join(os.path.dirname(os.path.abspath(self.options.out)), "output")
@@ -402,8 +424,11 @@ def parse(arguments):
                         help="build tree (the Makefile's own)")
     parser.add_argument("--out", default=os.path.join(ROOT, "build", "grade", "results.json"),
                         metavar="FILE", help="where the results go")
-    parser.add_argument("--limit", type=float, default=90.0, metavar="SECONDS",
-                        help="how long a test may take, times SHARDLAB_TIME_FACTOR (90)")
+    parser.add_argument("--backend", default="simgpu", choices=("simgpu", "cuda", "rehearsal"),
+                        help="what the files are built against (simgpu)")
+    parser.add_argument("--limit", type=float, default=0.0, metavar="SECONDS",
+                        help="how long a test may take, times SHARDLAB_TIME_FACTOR (90; on real "
+                        "GPUs 900)")
     return parser.parse_args(arguments)
 
 
@@ -423,7 +448,9 @@ def main(arguments=None):
 
         def again(number):
             same = os.path.abspath(options.impl) == os.path.join(ROOT, "skeleton")
-            return "make grade TASK=%d%s" % (number, "" if same else " IMPL=%s" % options.impl)
+            backend = "" if options.backend == "simgpu" else " BACKEND=" + options.backend
+            return "make grade TASK=%d%s%s" % (number, backend,
+                                               "" if same else " IMPL=%s" % options.impl)
         report.next_steps(rows, grading.tasks, again, grading.gap)
         grading.write("graded")
         report.score(sum(row["score"] for row in rows), sum(row["max_score"] for row in rows),

@@ -2,7 +2,7 @@
 
 Plain text; marks are coloured on a terminal, unless NO_COLOR is set (https://no-color.org).
 
-Interface: Report(stream).task(task, results), .next_steps(results, tasks, again, gap), .score(...);
+Interface: Report(stream).devices(line), .task(task, results), .next_steps(results, tasks, again, gap), .score(...);
 points(value).
 """
 
@@ -62,6 +62,11 @@ class Report:
                                    break_on_hyphens=False, subsequent_indent=inner) or [""]
             for part in filled:
                 self.say(" " * indent + part)
+
+    def devices(self, line):
+        """What the tests run on: the first line."""
+        self.say("On %s" % line)
+        self.say()
 
     def task(self, task, results):
         """A task's heading and tests. `results` are dicts as in the results file, in order."""

@@ -8,8 +8,8 @@ test, or dies, has failed: nothing passes by not being there.
 Suites in C share nothing and run two at a time; Python files, which build and grade whole
 implementations, run after them, one by one.
 
-Interface: run_tests.py [--build DIR] [--jobs N] [--limit SECONDS] SUITE|FILE.py …; exit
-status 1 if anything failed.
+Interface: run_tests.py [--build DIR] [--jobs N] [--limit SECONDS] [--prefix WORDS] SUITE|FILE.py …;
+exit status 1 if anything failed.
 run_tests.py --unittest FILE.py makes a suite, as runner.py knows it, of a unittest file.
 """
 
@@ -139,17 +139,17 @@ class Outcome:
     text: str # why and what it printed, where something failed; else the figures it shows
 
 
-def run_suite(path, limit):
-    """Runs one suite to its end."""
+def run_suite(path, limit, prefix):
+    """Runs one suite to its end; a program of C behind the words of `prefix`."""
     began = time.monotonic()
-    command = [os.path.abspath(path)]
+    command = prefix + [os.path.abspath(path)]
     if path.endswith(".py"):
         command = [sys.executable, os.path.abspath(__file__), "--unittest", os.path.abspath(path)]
 
     def outcome(passed, failed, skipped, text):
         return Outcome(path, passed, failed, skipped, time.monotonic() - began, text)
     try:
-        names = runner.list_tests(command)
+        names = runner.list_tests(command[-1:] if prefix and not path.endswith(".py") else command)
         if not names:
             return outcome(0, 1, 0, "  it has no tests\n")
         verdicts, output = runner.run_tests(command, names, limit)
@@ -191,6 +191,8 @@ def main():
                         help="how long a test may take, times SHARDLAB_TIME_FACTOR (300)")
     parser.add_argument("--build", default="build", metavar="DIR",
                         help="where the kit is built, for the tests in Python (build)")
+    parser.add_argument("--prefix", default="", metavar="WORDS",
+                        help="put in front of every program in C, such as a tool that watches it")
     parser.add_argument("suites", nargs="*", metavar="SUITE|FILE.py")
     options = parser.parse_args()
     if not options.suites:
@@ -215,7 +217,8 @@ def main():
     try:
         for paths, jobs in ((together, max(1, options.jobs)), (one_by_one, 1)):
             with ThreadPoolExecutor(jobs) as pool:
-                futures = [pool.submit(run_suite, path, options.limit) for path in paths]
+                futures = [pool.submit(run_suite, path, options.limit, options.prefix.split())
+                           for path in paths]
                 try:
                     for future in futures:
                         outcome = future.result()

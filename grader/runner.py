@@ -32,7 +32,7 @@ MESSAGE_LIMIT = 4000     # characters of a message
 STATUSES = ("passed", "failed", "timeout", "error", "skipped")
 
 # Variables of the user's that would change what a simulated GPU or a program does.
-FOREIGN = ("SIMGPU_", "NCCL_", "CUDA_", "CUBLAS_", "OMP_", "OMPI_", "SLURM_", "MAKE", "MFLAGS",
+FOREIGN = ("SIMGPU_", "GPULOG_", "NCCL_", "CUDA_", "CUBLAS_", "OMP_", "OMPI_", "SLURM_", "MAKE", "MFLAGS",
            "SHARDLAB_RESULTS", "SHARDLAB_NONCE")
 FOREIGN_NAMES = ("LD_PRELOAD", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
                  "MASTER_ADDR", "MASTER_PORT", "CMOCKA_MESSAGE_OUTPUT", "CMOCKA_XML_FILE",
@@ -85,9 +85,12 @@ def time_factor():
 
 
 def clean_environment():
-    """The user's environment without what would change a test's course."""
+    """The user's environment without what would change a test's course. On real GPUs the machine
+    itself may need some of NCCL's and CUDA's variables: which network, which of the GPUs."""
+    needed = ("NCCL_", "CUDA_") if os.environ.get("BACKEND") == "cuda" else ()
     return {name: value for name, value in os.environ.items()
-            if not name.startswith(FOREIGN) and name not in FOREIGN_NAMES}
+            if name.startswith(needed) or not name.startswith(FOREIGN + ("TF32",))
+            and name not in FOREIGN_NAMES}
 
 
 def ending(status):

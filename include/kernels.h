@@ -64,7 +64,7 @@ cudaError_t kernel_gelu_backward(float *din, const float *dout, const float *in,
 // wants
 cudaError_t kernel_bias_gelu_forward(float *out, float *y, const float *bias, int rows, int cols,
                                      cudaStream_t stream);
-// din[r,c] = dout[r,c] · gelu'(y[r,c]);  dbias[c] += Σ_r din[r,c]
+// din[r,c] = dout[r,c] · gelu'(y[r,c]);  dbias[c] += Σ_r din[r,c].  din may be y itself.
 cudaError_t kernel_bias_gelu_backward(float *din, float *dbias, const float *dout, const float *y,
                                       int rows, int cols, cudaStream_t stream);
 // LayerNorm over the columns, eps 1e-5; in, out (rows, cols); weight, bias (cols); mean, rstd

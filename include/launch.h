@@ -4,7 +4,10 @@
  * (build/bin/launch -n 4 PROGRAM …), finds its place in the environment. Tests fork their ranks in
  * the process instead, each test with a time limit.
  *
- * Interface: world_from_env, world_connect for programs; launch_ranks for tests.
+ * How to start ranks on one host and on many, and what each message means: handouts/running_ranks.md.
+ *
+ * Interface: world_from_env, world_connect, world_disconnect for programs (world_unwatch,
+ * world_on_lost where they need more); launch_ranks for tests.
  */
 #ifndef SHARDLAB_LAUNCH_H
 #define SHARDLAB_LAUNCH_H
@@ -28,9 +31,35 @@ typedef struct World {
 Status world_from_env(World *world);
 
 // Takes device local_rank and makes the communicator of all ranks. The id comes from NCCL_COMM_ID
-// (host:port, rank 0's), else from MASTER_ADDR and MASTER_PORT + 1; forked ranks pass it by memory.
-// More local ranks than devices is ERR_ARGUMENT with one line.
+// (host:port, rank 0's), else from MASTER_ADDR and MASTER_PORT + 1, else from the job's own number
+// where Slurm or (on one host) Open MPI started the ranks; forked ranks pass it by memory.
+//
+// More local ranks than devices is ERR_ARGUMENT with one line, unless SHARE_GPU=1 is in the
+// environment: then rank r takes device local_rank % devices, NCCL is told to allow it, and the
+// process ends after SHARE_GPU_LIMIT seconds (600). For checking correctness; slow by nature.
+//
+// From here to world_disconnect the communicator is watched: when NCCL has found an error of it,
+// such as a peer on another host that died, the process says so in one line and ends with
+// WORLD_LOST_EXIT instead of waiting for ever. What NCCL finds, and what it does not, is told in
+// lib/launch/comm_watch.c.
 Status world_connect(const World *world, ncclComm_t *comm);
+
+// Ends the watch of a communicator that world_connect made, and destroys it.
+Status world_disconnect(ncclComm_t comm);
+
+// The exit status of a process that the watch ended.
+#define WORLD_LOST_EXIT 88
+
+// Ends the watch alone, and returns comm. A watched communicator must not be destroyed in another
+// way than by world_disconnect: the watch would ask one that is not there. For programs that call
+// NCCL's own functions all the same, the macros below end the watch first.
+ncclComm_t world_unwatch(ncclComm_t comm);
+#define ncclCommDestroy(comm) ncclCommDestroy(world_unwatch(comm))
+#define ncclCommAbort(comm) ncclCommAbort(world_unwatch(comm))
+
+// What runs with the watch's line, or with that of the time limit of SHARE_GPU, before the process
+// ends; NULL: nothing. It runs on a thread of its own.
+void world_on_lost(void (*hook)(const char *text));
 
 // How a rank ended.
 typedef struct RankEnd {

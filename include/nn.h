@@ -75,7 +75,10 @@ struct Module {
     void (*free_state)(Module *self);               // frees `state`; NULL: plain free()
 };
 
-// Creates a run on `stream` (which the caller made): a cuBLAS handle bound to it.
+// Creates a run on `stream` (which the caller made): a cuBLAS handle bound to it. TF32=1 in the
+// environment lets the products of matrices be computed in TF32 on GPUs that have it: faster, with
+// 10 bits behind the point in place of 23. Unset, empty or 0: in full single precision. Tests of
+// equality need it off. (On a simulated GPU it changes nothing.)
 Status nn_run_create(NnRun *run, cudaStream_t stream);
 Status nn_run_destroy(NnRun *run);
 
@@ -99,13 +102,15 @@ void module_destroy(Module *m);
 // ---- Layers. Each returns NULL, with a line on stderr, for a bad size or without memory. ----
 
 Module *linear_create(const char *name, int in_dim, int out_dim, bool bias, float init_std);
+// Linear with a bias → GELU, as one layer with fewer passes over memory; parameters as linear's.
+Module *linear_gelu_create(const char *name, int in_dim, int out_dim, float init_std);
 Module *layernorm_create(const char *name, int dim);
 Module *gelu_create(const char *name, int dim);
 // Causal self-attention with `heads` heads: qkv (C,3C), softmax(q·kᵀ/√hs)·v, proj (C,C).
 Module *attention_create(const char *name, int dim, int heads, float init_std, float proj_std);
 // Token and position embedding: wte (vocab, dim), wpe (max_T, dim).
 Module *embedding_create(const char *name, int vocab, int max_T, int dim, float init_std);
-// Linear → GELU → Linear.
+// Linear → GELU → Linear: a sequence of a linear_gelu layer "fc" and a linear layer "proj".
 Module *ffn_create(const char *name, int dim, int hidden, float init_std, float proj_std);
 // Runs its children one after the other; it owns them.
 Module *sequence_create(const char *name, int n, Module **children);

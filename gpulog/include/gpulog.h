@@ -5,7 +5,8 @@
  *
  * Interface: gpulog_live_bytes, gpulog_peak_bytes, gpulog_reset_peak: device memory as requested,
  * before any rounding; gpulog_traffic, gpulog_reset_traffic: collectives; gpulog_length,
- * gpulog_get: the operations in program order; gpulog_where: an address as file:line (function).
+ * gpulog_get: the operations in program order; gpulog_where: an address as file:line (function);
+ * gpulog_activity: what the process does now.
  */
 #ifndef GPULOG_H
 #define GPULOG_H
@@ -92,6 +93,11 @@ bool gpulog_get(uint64_t index, GpuLogEntry *entry);
 
 // Resolves a call site: "forward.c:88 (fsdp_unshard)", or the address where nothing is known of it.
 void gpulog_where(const void *site, char *text, size_t size);
+
+// What this process does on its devices now, or did last, in one line: "waiting in
+// cudaStreamSynchronize at forward.c:88 (fsdp_unshard)". For a time limit's message: it waits for no
+// lock, so that a signal handler may call it.
+void gpulog_activity(char *text, size_t size);
 
 // For the launcher of a kernel on a real GPU, behind a launch that worked: notes it in the log.
 // `site` is the launcher's return address, `name` lives for ever. (A kernel for the simulated GPU

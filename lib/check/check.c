@@ -12,7 +12,9 @@
  */
 #include "check.h"
 
+#include <ctype.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,18 +23,19 @@
 
 #define LINE_BYTES 1024
 
-static int line_rank = -1;
-static bool silent;
+// A thread of its own may have something to say (lib/launch): hence atomic.
+static atomic_int line_rank = -1;
+static atomic_bool silent;
 static _Thread_local char last_line[LINE_BYTES];
 
 void check_set_rank(int rank)
 {
-    line_rank = rank;
+    atomic_store(&line_rank, rank);
 }
 
 void check_set_silent(bool on)
 {
-    silent = on;
+    atomic_store(&silent, on);
 }
 
 const char *check_last(void)
@@ -46,9 +49,10 @@ static void print_line(const char *line)
     char whole[LINE_BYTES + 32];
     int length;
 
-    if (silent) return;
-    if (line_rank >= 0)
-        length = snprintf(whole, sizeof whole, "[rank %d] %s\n", line_rank, line);
+    int rank = atomic_load(&line_rank);
+    if (atomic_load(&silent)) return;
+    if (rank >= 0)
+        length = snprintf(whole, sizeof whole, "[rank %d] %s\n", rank, line);
     else
         length = snprintf(whole, sizeof whole, "%s\n", line);
     if (length >= (int)sizeof whole) length = sizeof whole - 1;
@@ -96,16 +100,27 @@ Status check_cuda(cudaError_t error, const char *call, const char *file, int lin
     return error == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_CUDA;
 }
 
+// A library's text on one line: line breaks become blanks, and none is left at the end.
+static void flatten(char *text)
+{
+    size_t n = strlen(text);
+
+    while (n > 0 && isspace((unsigned char)text[n - 1])) text[--n] = '\0';
+    for (; *text; text++)
+        if (*text == '\n' || *text == '\r') *text = ' ';
+}
+
 // NCCL's error codes are few; what really happened is in its last message, where there is one.
 Status check_nccl(ncclResult_t error, const char *call, const char *file, int line)
 {
     char what[LINE_BYTES - 128];
-    const char *detail = ncclGetLastError(NULL);
+    const char *name = ncclGetErrorString(error), *detail = ncclGetLastError(NULL);
 
     if (detail && detail[0])
-        snprintf(what, sizeof what, "%s: %s: %s", call, ncclGetErrorString(error), detail);
+        snprintf(what, sizeof what, "%s: %s: %s", call, name, detail);
     else
-        snprintf(what, sizeof what, "%s: %s", call, ncclGetErrorString(error));
+        snprintf(what, sizeof what, "%s: %s", call, name);
+    flatten(what);
     begin_error(file, line, what);
     return ERR_NCCL;
 }
@@ -114,8 +129,8 @@ Status check_cublas(cublasStatus_t error, const char *call, const char *file, in
 {
     char what[LINE_BYTES - 128];
 
-    snprintf(what, sizeof what, "%s: %s (cuBLAS status %d)", call, cublasGetStatusString(error),
-             (int)error);
+    snprintf(what, sizeof what, "%s: %s (%s)", call, cublasGetStatusString(error),
+             cublasGetStatusName(error));
     begin_error(file, line, what);
     return ERR_CUBLAS;
 }

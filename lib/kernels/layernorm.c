@@ -4,7 +4,11 @@
  * dx = rstd·(g - mean(g) - x̂·mean(g·x̂)), because mean and rstd themselves depend on
  * every x of the row.
  *
- * Interface: kernel_layernorm_forward, kernel_layernorm_backward.
+ * A residual connection is an addition in front of a layer norm in the forward, and behind it in
+ * the backward; it is done here, while the row is still in the nearest cache.
+ *
+ * Interface: kernel_layernorm_forward, kernel_residual_layernorm_forward,
+ * kernel_layernorm_backward.
  */
 #include <math.h>
 
@@ -45,6 +49,29 @@ cudaError_t kernel_layernorm_forward(float *out, float *mean, float *rstd, const
     return simgpu_end(&op);
 }
 
+cudaError_t kernel_residual_layernorm_forward(float *out, float *mean, float *rstd, float *sum,
+                                              const float *residual, const float *weight,
+                                              const float *bias, int rows, int cols,
+                                              cudaStream_t stream)
+{
+    SimgpuOp op = SIMGPU_BEGIN("kernel_residual_layernorm_forward", stream);
+    size_t R = (size_t)rows, C = (size_t)cols;
+    float *y = simgpu_write(&op, out, R * C * sizeof *out);
+    float *m = simgpu_write(&op, mean, R * sizeof *mean);
+    float *r = simgpu_write(&op, rstd, R * sizeof *rstd);
+    float *x = simgpu_update(&op, sum, R * C * sizeof *sum);
+    const float *more = simgpu_read(&op, residual, R * C * sizeof *residual);
+    const float *w = simgpu_read(&op, weight, C * sizeof *weight);
+    const float *b = simgpu_read(&op, bias, C * sizeof *bias);
+    if (simgpu_ready(&op)) {
+        for (size_t i = 0; i < R; i++) {
+            row_add(x + i * C, more + i * C, C);
+            normalise_row(y + i * C, m + i, r + i, x + i * C, w, b, C);
+        }
+    }
+    return simgpu_end(&op);
+}
+
 // One row's share of all three gradients. dx serves as the place for g, then for its own result.
 static void backward_row(float *restrict dx, float *restrict dweight, float *restrict dbias,
                          const float *restrict dy, const float *restrict x,
@@ -79,7 +106,8 @@ static void backward_row(float *restrict dx, float *restrict dweight, float *res
 
 cudaError_t kernel_layernorm_backward(float *din, float *dweight, float *dbias, const float *dout,
                                       const float *in, const float *weight, const float *mean,
-                                      const float *rstd, int rows, int cols, cudaStream_t stream)
+                                      const float *rstd, const float *residual, int rows, int cols,
+                                      cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_layernorm_backward", stream);
     size_t R = (size_t)rows, C = (size_t)cols;
@@ -91,8 +119,13 @@ cudaError_t kernel_layernorm_backward(float *din, float *dweight, float *dbias, 
     const float *w = simgpu_read(&op, weight, C * sizeof *weight);
     const float *m = simgpu_read(&op, mean, R * sizeof *mean);
     const float *r = simgpu_read(&op, rstd, R * sizeof *rstd);
-    if (simgpu_ready(&op))
-        for (size_t i = 0; i < R; i++)
+    const float *more =
+        residual != NULL ? simgpu_read(&op, residual, R * C * sizeof *residual) : NULL;
+    if (simgpu_ready(&op)) {
+        for (size_t i = 0; i < R; i++) {
             backward_row(dx + i * C, dw, db, dy + i * C, x + i * C, w, m[i], r[i], C);
+            if (more != NULL) row_add(dx + i * C, more + i * C, C);
+        }
+    }
     return simgpu_end(&op);
 }

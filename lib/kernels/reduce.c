@@ -4,9 +4,8 @@
  *
  * Interface: kernel_sum_squares, kernel_mean, kernel_sum_rows.
  */
-#include <string.h>
-
 #include "kernels.h"
+#include "rows.h"
 #include "simgpu.h"
 
 // Eight sums side by side, so that one addition need not wait for the one before.
@@ -50,9 +49,6 @@ cudaError_t kernel_mean(float *mean, const float *x, size_t n, cudaStream_t stre
     return simgpu_end(&op);
 }
 
-// Columns summed at a time: few enough that their sums stay in the nearest cache.
-#define BLOCK 256
-
 cudaError_t kernel_sum_rows(float *out, const float *x, int rows, int cols, cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_sum_rows", stream);
@@ -60,15 +56,11 @@ cudaError_t kernel_sum_rows(float *out, const float *x, int rows, int cols, cuda
     float *to = simgpu_update(&op, out, width * sizeof *out);
     const float *from = simgpu_read(&op, x, (size_t)rows * width * sizeof *x);
     if (simgpu_ready(&op)) {
-        for (size_t first = 0; first < width; first += BLOCK) {
-            size_t n = width - first < BLOCK ? width - first : BLOCK;
-            float sum[BLOCK] = {0};
-            for (size_t r = 0; r < (size_t)rows; r++) {
-                const float *row = from + r * width + first;
-#pragma omp simd
-                for (size_t c = 0; c < n; c++) sum[c] += row[c];
-            }
-            for (size_t c = 0; c < n; c++) to[first + c] += sum[c];
+        for (size_t first = 0; first < width; first += ROW_BLOCK) {
+            size_t n = width - first < ROW_BLOCK ? width - first : ROW_BLOCK;
+            float sum[ROW_BLOCK] = {0};
+            for (size_t r = 0; r < (size_t)rows; r++) row_add(sum, from + r * width + first, n);
+            row_add(to + first, sum, n);
         }
     }
     return simgpu_end(&op);

@@ -4,7 +4,7 @@
  * depends neither on the address of the data nor on how wide this machine's vectors are.
  *
  * Interface: row_sum, row_dot, row_max; RowLanes, row_load_tail, row_add_lanes for a sum of
- * one's own.
+ * one's own; row_add, ROW_BLOCK for sums of whole rows.
  */
 #ifndef SHARDLAB_ROWS_H
 #define SHARDLAB_ROWS_H
@@ -79,5 +79,16 @@ static inline float row_max(const float *x, size_t n)
     for (size_t i = 1; i < n; i++) max = x[i] > max ? x[i] : max;
     return max;
 }
+
+// to[i] += x[i]
+static inline void row_add(float *restrict to, const float *restrict x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) to[i] += x[i];
+}
+
+// Columns in which the rows of a matrix are summed at a time: few enough that their sums stay in
+// the nearest cache.
+#define ROW_BLOCK 256
 
 #endif

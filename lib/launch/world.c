@@ -2,16 +2,19 @@
  * are one table here, and the first launcher that left its mark is taken at its word.
  *
  * Interface: world_from_env reads the place; world_connect takes the device and makes the
- * communicator.
+ * communicator; world_disconnect destroys it.
  */
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm_watch.h"
 #include "meeting.h"
+#include "share_gpu.h"
 
 // As TRY, without a line of its own: what is wrong with the environment is said in one.
 #define PASS_ON(call)                                                                              \
@@ -122,56 +125,160 @@ static bool started_by(const Launcher *launcher)
     return getenv(launcher->rank) || (!launcher->size_alone && getenv(launcher->size));
 }
 
+// The launcher that started this process; NULL: none did. One may run inside another, such as mpirun
+// in a Slurm job: the table is in the order in which they count.
+static const Launcher *find_launcher(void)
+{
+    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
+        if (started_by(&launchers[i])) return &launchers[i];
+    return NULL;
+}
+
+static bool launcher_is(const char *name)
+{
+    const Launcher *launcher = find_launcher();
+
+    return launcher && strcmp(launcher->name, name) == 0;
+}
+
 Status world_from_env(World *world)
 {
+    const Launcher *launcher = find_launcher();
+
     if (!world) return fail(ERR_ARGUMENT, "world_from_env without a World to fill in");
     *world = (World){.rank = 0, .size = 1, .local_rank = 0, .local_size = 1};
-    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
-        if (started_by(&launchers[i])) {
-            PASS_ON(read_world(&launchers[i], world));
-            check_set_rank(world->rank);
-            break;
-        }
+    if (!launcher) return OK;
+    PASS_ON(read_world(launcher, world));
+    check_set_rank(world->rank);
     return OK;
 }
 
-static Status take_device(const World *world)
-{
-    int devices = 0;
+// ---- The device ----
 
-    CUDA_TRY(cudaGetDeviceCount(&devices));
-    if (world->local_size > devices)
+// With --gpus-per-task Slurm shows each rank its own devices alone (srun(1): the option implies
+// --gpu-bind=per_task). They are fewer than the ranks of the host, and nobody shares one.
+static bool has_own_devices(const World *world)
+{
+    return !world->meeting && launcher_is("Slurm") && getenv("SLURM_GPUS_PER_TASK");
+}
+
+// Takes the device; *shared says whether others of this host may have taken the same.
+static Status take_device(const World *world, int *devices, bool *shared)
+{
+    bool wanted = false;
+
+    CUDA_TRY(cudaGetDeviceCount(devices));
+    PASS_ON(share_gpu_wanted(&wanted));
+    *shared = world->local_size > *devices && !has_own_devices(world);
+    if (*shared && !wanted)
         return fail(ERR_ARGUMENT,
-                    "%d ranks on this host but %d device%s: start fewer ranks, or with simgpu set "
+                    "%d ranks on this host but %d device%s: start fewer ranks, or set SHARE_GPU=1 "
+                    "to let ranks share (slow: for checking only), or with simgpu "
                     "SIMGPU_DEVICES=%d",
-                    world->local_size, devices, devices == 1 ? "" : "s", world->local_size);
-    CUDA_TRY(cudaSetDevice(world->local_rank));
+                    world->local_size, *devices, *devices == 1 ? "" : "s", world->local_size);
+    CUDA_TRY(cudaSetDevice(world->local_rank % *devices));
     return OK;
 }
 
-// NCCL itself makes one id for all from NCCL_COMM_ID; MASTER_ADDR and MASTER_PORT are what torchrun
-// sets. Its own store listens on MASTER_PORT, so ours is the next one.
-static Status set_comm_id(void)
+// ---- The meeting place ----
+
+// The first host of a Slurm list: "node[07-09,12],login" begins with node07. False: none, or it does
+// not fit.
+static bool first_host(const char *list, char *host, size_t size)
 {
-    const char *host = getenv("MASTER_ADDR"), *port_text = getenv("MASTER_PORT");
+    size_t n = 0;
+    bool inside = false, past = false; // inside brackets; past the first number there
+
+    for (; *list && (*list != ',' || inside); list++) {
+        if (*list == '[' || *list == ']') {
+            inside = *list == '[';
+            past = false;
+        } else if (inside && (*list == ',' || *list == '-')) {
+            past = true;
+        } else if (!past && n + 1 < size) {
+            host[n++] = *list;
+        }
+    }
+    host[n] = '\0';
+    return n > 0 && n + 1 < size;
+}
+
+// A port that a job's number chooses: below those that Linux gives out by itself (32768 and up), so
+// that only another job can have it, and neighbours in number differ.
+static int port_of(uint64_t number)
+{
+    return 20000 + (int)(number % 10000);
+}
+
+// Where Slurm started the ranks, rank 0 is on the first host of the step's list. It is not
+// SLURM_LAUNCH_NODE_IPADDR: that is where srun runs, which may be a login node.
+static bool slurm_meeting(bool one_host, char *host, size_t size, int *port)
+{
+    const char *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
+    const char *list = getenv("SLURM_STEP_NODELIST");
+
+    if (!launcher_is("Slurm") || !job) return false;
+    if (!list) list = getenv("SLURM_JOB_NODELIST");
+    *port = port_of(31 * strtoull(job, NULL, 10) + (step ? strtoull(step, NULL, 10) : 0));
+    if (one_host) return snprintf(host, size, "127.0.0.1") > 0;
+    return list && first_host(list, host, size);
+}
+
+// Open MPI says nowhere on which host rank 0 is, so this is for one host. A job's name there holds
+// mpirun's process (PMIx: PMIX_NAMESPACE), so that two jobs at a time have different ones.
+static bool open_mpi_meeting(bool one_host, char *host, size_t size, int *port)
+{
+    const char *job = getenv("PMIX_NAMESPACE");
+    uint64_t number = 5381;
+
+    if (!launcher_is("Open MPI") || !job || !one_host) return false;
+    for (; *job; job++) number = number * 33 + (unsigned char)*job;
+    *port = port_of(number);
+    return snprintf(host, size, "127.0.0.1") > 0;
+}
+
+static void set_comm_id(const char *host, int port)
+{
     char address[300];
+
+    // An IPv6 address has colons of its own, and NCCL wants it in brackets.
+    snprintf(address, sizeof address, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
+    setenv("NCCL_COMM_ID", address, 1);
+}
+
+// MASTER_ADDR and MASTER_PORT are what torchrun sets. Its own store listens on MASTER_PORT, so ours
+// is the next one.
+static Status master_comm_id(const char *host, const char *port_text)
+{
     int port;
 
-    if (getenv("NCCL_COMM_ID")) return OK;
-    if (!host || !port_text)
-        return fail(ERR_ARGUMENT,
-                    "the ranks cannot find each other: set NCCL_COMM_ID to host:port of "
-                    "rank 0, or MASTER_ADDR and MASTER_PORT");
     PASS_ON(parse_number("MASTER_PORT", port_text, &port));
     if (port < 1 || port > 65534)
         return fail(ERR_ARGUMENT, "MASTER_PORT is %d: must be 1 to 65534", port);
     if (strlen(host) == 0 || strlen(host) > 255)
         return fail(ERR_ARGUMENT,
                     "MASTER_ADDR is \"%s\": must be the name or address of rank 0's host", host);
-    // An IPv6 address has colons of its own, and NCCL wants it in brackets.
-    snprintf(address, sizeof address, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port + 1);
-    setenv("NCCL_COMM_ID", address, 1);
+    set_comm_id(host, port + 1);
     return OK;
+}
+
+// NCCL itself makes one id for all ranks from NCCL_COMM_ID: here that is set where nobody did.
+static Status find_meeting_place(const World *world)
+{
+    const char *master = getenv("MASTER_ADDR"), *port_text = getenv("MASTER_PORT");
+    bool one_host = world->local_size == world->size;
+    char host[256];
+    int port;
+
+    if (getenv("NCCL_COMM_ID")) return OK;
+    if (master && port_text) return master_comm_id(master, port_text);
+    if (!master && !port_text && (slurm_meeting(one_host, host, sizeof host, &port) ||
+                                  open_mpi_meeting(one_host, host, sizeof host, &port))) {
+        set_comm_id(host, port);
+        return OK;
+    }
+    return fail(ERR_ARGUMENT, "the ranks cannot find each other: set NCCL_COMM_ID to host:port of "
+                              "rank 0, or MASTER_ADDR and MASTER_PORT");
 }
 
 static Status find_id(const World *world, ncclUniqueId *id)
@@ -180,7 +287,7 @@ static Status find_id(const World *world, ncclUniqueId *id)
     Meeting *meeting = world->meeting;
 
     if (!meeting) {
-        if (world->size > 1) PASS_ON(set_comm_id());
+        if (world->size > 1) PASS_ON(find_meeting_place(world));
         NCCL_TRY(ncclGetUniqueId(id));
         return OK;
     }
@@ -190,15 +297,35 @@ static Status find_id(const World *world, ncclUniqueId *id)
     return meeting_publish(meeting, which, id);
 }
 
-Status world_connect(const World *world, ncclComm_t *comm)
+static Status connect(const World *world, ncclComm_t *comm)
 {
     ncclUniqueId id;
+
+    PASS_ON(find_id(world, &id));
+    NCCL_TRY(ncclCommInitRank(comm, world->size, id, world->rank));
+    return comm_watch(*comm);
+}
+
+Status world_connect(const World *world, ncclComm_t *comm)
+{
+    int devices = 0;
+    bool shared = false;
 
     if (!world || !comm)
         return fail(ERR_ARGUMENT, "world_connect without a world or without a comm");
     check_set_rank(world->rank);
-    PASS_ON(take_device(world));
-    PASS_ON(find_id(world, &id));
-    NCCL_TRY(ncclCommInitRank(comm, world->size, id, world->rank));
+    PASS_ON(take_device(world, &devices, &shared));
+    if (shared) PASS_ON(share_gpu_begin(world, devices));
+    Status status = connect(world, comm);
+    if (status != OK && shared) share_gpu_end();
+    return status;
+}
+
+Status world_disconnect(ncclComm_t comm)
+{
+    if (!comm) return fail(ERR_ARGUMENT, "world_disconnect without a communicator");
+    world_unwatch(comm);
+    NCCL_TRY((ncclCommDestroy)(comm));
+    share_gpu_end();
     return OK;
 }

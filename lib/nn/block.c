@@ -1,7 +1,8 @@
 /* block.c: one block of GPT-2: r = x + attn(ln_1(x)), then out = r + mlp(ln_2(r)).
  *
  * attn writes its output straight into r, and mlp into the block's own output; the residual is
- * added there. That is allowed because no layer's backward looks at its own output.
+ * added there. That is allowed because no layer's backward looks at its own output. A residual that
+ * stands beside a layer norm is added by that one's kernel; only the last one has none to follow.
  *
  * Interface: block_create.
  */
@@ -29,8 +30,7 @@ static Status block_forward(Module *self, NnRun *run, const void *in, float *out
     TRY(run_alloc(run, &s->middle, numel(self, run)));
     TRY(module_forward(child[LN_1], run, in, &normed));
     TRY(module_forward_into(child[ATTN], run, normed, s->middle));
-    CUDA_TRY(kernel_add(s->middle, in, numel(self, run), run->stream));
-    TRY(module_forward(child[LN_2], run, s->middle, &normed));
+    TRY(layernorm_forward_sum(child[LN_2], run, s->middle, in, &normed));
     TRY(module_forward_into(child[MLP], run, normed, out));
     CUDA_TRY(kernel_add(out, s->middle, numel(self, run), run->stream));
     return OK;
@@ -41,12 +41,11 @@ static Status block_backward(Module *self, NnRun *run, const float *dout, float 
     Block *s = self->state;
     Module **child = self->children;
     TRY(module_backward(child[MLP], run, dout, &s->dnorm));
-    TRY(module_backward(child[LN_2], run, s->dnorm, &s->dmiddle));
+    TRY(run_alloc(run, &s->dmiddle, numel(self, run)));
+    TRY(layernorm_backward_sum(child[LN_2], run, s->dnorm, dout, s->dmiddle));
     TRY(run_free(run, &s->dnorm));
-    CUDA_TRY(kernel_add(s->dmiddle, dout, numel(self, run), run->stream));
     TRY(module_backward(child[ATTN], run, s->dmiddle, &s->dnorm));
-    TRY(module_backward_into(child[LN_1], run, s->dnorm, din));
-    CUDA_TRY(kernel_add(din, s->dmiddle, numel(self, run), run->stream));
+    TRY(layernorm_backward_sum(child[LN_1], run, s->dnorm, s->dmiddle, din));
     return OK;
 }
 

@@ -1,5 +1,5 @@
-/* ffn.c: the feed-forward part of a transformer block: Linear (C → hidden), GELU, Linear (hidden →
- * C).
+/* ffn.c: the feed-forward part of a transformer block: Linear (C → hidden) with a GELU behind it,
+ * then Linear (hidden → C).
  *
  * Interface: ffn_create.
  */
@@ -8,9 +8,8 @@
 Module *ffn_create(const char *name, int dim, int hidden, float init_std, float proj_std)
 {
     Module *children[] = {
-        linear_create("fc", dim, hidden, true, init_std),
-        gelu_create("gelu", hidden),
+        linear_gelu_create("fc", dim, hidden, init_std),
         linear_create("proj", hidden, dim, true, proj_std),
     };
-    return sequence_create(name, 3, children);
+    return sequence_create(name, 2, children);
 }

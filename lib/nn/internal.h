@@ -60,6 +60,15 @@ Status module_backward_into(Module *m, NnRun *run, const float *dout, float *din
 Module *linear_create_bare(const char *name, int in_dim, int out_dim);
 bool linear_tie(Module *m, Param *weight);
 
+// ---- layernorm.c ----
+
+// module_forward and module_backward_into of a layer normalisation, hooks and all, while its kernel
+// also adds a residual (rows, dim): sum += residual, then the forward of sum, which is the input
+// that must stay until the backward; and din = the input's gradient + residual.
+Status layernorm_forward_sum(Module *m, NnRun *run, float *sum, const float *residual, float **out);
+Status layernorm_backward_sum(Module *m, NnRun *run, const float *dout, const float *residual,
+                              float *din);
+
 // ---- block.c ----
 
 // One block of a transformer: x + attn(ln_1(x)), then the same with mlp(ln_2(x)).

@@ -1,25 +1,35 @@
 /* layernorm.c: the layer around the layer normalisation kernels: weight, bias (C), and for the
  * backward each row's mean and 1/deviation.
  *
- * Interface: layernorm_create.
+ * A block may hand it a residual for the time of one pass, which the kernel then adds on its way:
+ * to the input of a forward, to the gradient that a backward hands back.
+ *
+ * Interface: layernorm_create; layernorm_forward_sum, layernorm_backward_sum for the block.
  */
 #include "internal.h"
 #include "kernels.h"
 
 typedef struct LayerNorm {
-    float *mean, *rstd; // device (rows)
+    float *mean, *rstd;    // device (rows)
+    float *sum;            // the pass in progress has a residual: a forward's input, to be added to
+    const float *residual; // …and what is added (rows, C). NULL: there is none
 } LayerNorm;
 
 static Status layernorm_forward(Module *self, NnRun *run, const void *in, float *out)
 {
     LayerNorm *s = self->state;
     const Param *weight = self->params[0], *bias = self->params[1];
+    int rows = (int)run_rows(run), C = self->in_dim;
     TRY(param_has_data(weight));
     TRY(param_has_data(bias));
     TRY(run_alloc(run, &s->mean, run_rows(run)));
     TRY(run_alloc(run, &s->rstd, run_rows(run)));
-    CUDA_TRY(kernel_layernorm_forward(out, s->mean, s->rstd, in, weight->data, bias->data,
-                                      (int)run_rows(run), self->in_dim, run->stream));
+    if (s->residual != NULL)
+        CUDA_TRY(kernel_residual_layernorm_forward(out, s->mean, s->rstd, s->sum, s->residual,
+                                                   weight->data, bias->data, rows, C, run->stream));
+    else
+        CUDA_TRY(kernel_layernorm_forward(out, s->mean, s->rstd, in, weight->data, bias->data, rows,
+                                          C, run->stream));
     return OK;
 }
 
@@ -31,8 +41,31 @@ static Status layernorm_backward(Module *self, NnRun *run, const float *dout, fl
     TRY(param_has_grad(weight));
     TRY(param_has_grad(bias));
     CUDA_TRY(kernel_layernorm_backward(din, weight->grad, bias->grad, dout, self->in, weight->data,
-                                       s->mean, s->rstd, (int)run_rows(run), self->in_dim,
-                                       run->stream));
+                                       s->mean, s->rstd, s->residual, (int)run_rows(run),
+                                       self->in_dim, run->stream));
+    return OK;
+}
+
+Status layernorm_forward_sum(Module *m, NnRun *run, float *sum, const float *residual, float **out)
+{
+    LayerNorm *s = m->state;
+    s->sum = sum;
+    s->residual = residual;
+    Status done = module_forward(m, run, sum, out);
+    s->sum = NULL;
+    s->residual = NULL;
+    TRY(done);
+    return OK;
+}
+
+Status layernorm_backward_sum(Module *m, NnRun *run, const float *dout, const float *residual,
+                              float *din)
+{
+    LayerNorm *s = m->state;
+    s->residual = residual;
+    Status done = module_backward_into(m, run, dout, din);
+    s->residual = NULL;
+    TRY(done);
     return OK;
 }
 

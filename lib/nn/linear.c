@@ -4,7 +4,11 @@
  * below is written down transposed: yᵀ = W·xᵀ, in which W, stored (O, I), looks like (I, O) to
  * cuBLAS and must be turned (CUBLAS_OP_T), while xᵀ and yᵀ are just x and y as they lie in memory.
  *
- * Interface: linear_create; linear_create_bare, linear_tie for a weight of another module's.
+ * With a GELU behind it (linear_gelu_create), the GELU's kernels add the bias and sum its gradient
+ * as well: they read all of y anyway.
+ *
+ * Interface: linear_create, linear_gelu_create; linear_create_bare, linear_tie for a weight of
+ * another module's.
  */
 #include <stdlib.h>
 
@@ -18,45 +22,126 @@ static Param *bias_of(const Module *self)
     return self->n_params > 1 ? self->params[1] : NULL;
 }
 
-static Status linear_forward(Module *self, NnRun *run, const void *in, float *out)
+// y = x·Wᵀ + beta·y
+static Status multiply(const Module *self, NnRun *run, const float *x, float beta, float *y)
+{
+    int I = self->in_dim, O = self->out_dim;
+    CUBLAS_TRY(cublasSgemm(run->blas, CUBLAS_OP_T, CUBLAS_OP_N, O, (int)run_rows(run), I, &ONE,
+                           self->params[0]->data, I, x, I, &beta, y, O));
+    return OK;
+}
+
+// dx = dy·W and dW += dyᵀ·x, x being the module's input
+static Status multiply_back(const Module *self, NnRun *run, const float *dy, float *dx)
 {
     int I = self->in_dim, O = self->out_dim, rows = (int)run_rows(run);
-    const Param *weight = self->params[0], *bias = bias_of(self);
-    TRY(param_has_data(weight));
-    if (bias != NULL) {
-        TRY(param_has_data(bias));
-        CUDA_TRY(kernel_spread_bias(out, bias->data, rows, O, run->stream));
-    }
-    CUBLAS_TRY(cublasSgemm(run->blas, CUBLAS_OP_T, CUBLAS_OP_N, O, rows, I, &ONE, weight->data, I,
-                           in, I, bias != NULL ? &ONE : &ZERO, out, O));
+    const Param *weight = self->params[0];
+    CUBLAS_TRY(cublasSgemm(run->blas, CUBLAS_OP_N, CUBLAS_OP_N, I, rows, O, &ONE, weight->data, I,
+                           dy, O, &ZERO, dx, I));
+    CUBLAS_TRY(cublasSgemm(run->blas, CUBLAS_OP_N, CUBLAS_OP_T, I, O, rows, &ONE, self->in, I, dy,
+                           O, &ONE, weight->grad, I));
+    return OK;
+}
+
+// What a forward and a backward need of the parameters; no bias is fine.
+static Status has_data(const Module *self)
+{
+    TRY(param_has_data(self->params[0]));
+    if (bias_of(self) != NULL) TRY(param_has_data(bias_of(self)));
+    return OK;
+}
+
+static Status has_grad(const Module *self)
+{
+    TRY(param_has_data(self->params[0]));
+    TRY(param_has_grad(self->params[0]));
+    if (bias_of(self) != NULL) TRY(param_has_grad(bias_of(self)));
+    return OK;
+}
+
+// ---- Linear ----
+
+static Status linear_forward(Module *self, NnRun *run, const void *in, float *out)
+{
+    const Param *bias = bias_of(self);
+    TRY(has_data(self));
+    if (bias != NULL)
+        CUDA_TRY(
+            kernel_spread_bias(out, bias->data, (int)run_rows(run), self->out_dim, run->stream));
+    TRY(multiply(self, run, in, bias != NULL ? ONE : ZERO, out));
     return OK;
 }
 
 static Status linear_backward(Module *self, NnRun *run, const float *dout, float *din)
 {
-    int I = self->in_dim, O = self->out_dim, rows = (int)run_rows(run);
-    const Param *weight = self->params[0], *bias = bias_of(self);
-    TRY(param_has_data(weight));
-    TRY(param_has_grad(weight));
-    // dx = dy·W
-    CUBLAS_TRY(cublasSgemm(run->blas, CUBLAS_OP_N, CUBLAS_OP_N, I, rows, O, &ONE, weight->data, I,
-                           dout, O, &ZERO, din, I));
-    // dW += dyᵀ·x
-    CUBLAS_TRY(cublasSgemm(run->blas, CUBLAS_OP_N, CUBLAS_OP_T, I, O, rows, &ONE, self->in, I, dout,
-                           O, &ONE, weight->grad, I));
-    if (bias == NULL) return OK;
-    TRY(param_has_grad(bias));
-    CUDA_TRY(kernel_sum_rows(bias->grad, dout, rows, O, run->stream));
+    const Param *bias = bias_of(self);
+    TRY(has_grad(self));
+    TRY(multiply_back(self, run, dout, din));
+    if (bias != NULL)
+        CUDA_TRY(kernel_sum_rows(bias->grad, dout, (int)run_rows(run), self->out_dim, run->stream));
     return OK;
 }
 
-Module *linear_create_bare(const char *name, int in_dim, int out_dim)
+// ---- Linear with a GELU behind it ----
+
+typedef struct LinearGelu {
+    float *y; // device (rows, O): the GELU's input; its backward puts the gradient by y here
+} LinearGelu;
+
+static Status linear_gelu_forward(Module *self, NnRun *run, const void *in, float *out)
+{
+    LinearGelu *s = self->state;
+    int rows = (int)run_rows(run), O = self->out_dim;
+    TRY(has_data(self));
+    TRY(run_alloc(run, &s->y, (size_t)rows * (size_t)O));
+    TRY(multiply(self, run, in, ZERO, s->y));
+    CUDA_TRY(kernel_bias_gelu_forward(out, s->y, bias_of(self)->data, rows, O, run->stream));
+    return OK;
+}
+
+static Status linear_gelu_backward(Module *self, NnRun *run, const float *dout, float *din)
+{
+    LinearGelu *s = self->state;
+    TRY(has_grad(self));
+    CUDA_TRY(kernel_bias_gelu_backward(s->y, bias_of(self)->grad, dout, s->y, (int)run_rows(run),
+                                       self->out_dim, run->stream));
+    TRY(multiply_back(self, run, s->y, din));
+    return OK;
+}
+
+static Status linear_gelu_drop_saved(Module *self, NnRun *run)
+{
+    LinearGelu *s = self->state;
+    return run_free(run, &s->y);
+}
+
+// ---- Life ----
+
+// A layer with neither weight nor bias yet, whose `state` is state_bytes of zeros.
+static Module *create_bare(const char *name, int in_dim, int out_dim, size_t state_bytes)
 {
     if (in_dim < 1) {
         fail(ERR_ARGUMENT, "linear layer %s would have %d inputs", name, in_dim);
         return NULL;
     }
-    Module *m = module_create(name, in_dim, out_dim, 0);
+    return module_create(name, in_dim, out_dim, state_bytes);
+}
+
+// Gives m, which may be NULL, its weight and its bias. NULL, and m is destroyed, where that fails.
+static Module *add_params(Module *m, bool bias, float init_std)
+{
+    if (m == NULL) return NULL;
+    bool made =
+        module_add_param(m, param_create("weight", m->out_dim, m->in_dim, INIT_NORMAL, init_std)) &&
+        (!bias || module_add_param(m, param_create("bias", m->out_dim, 0, INIT_ZERO, 0.0f)));
+    if (made) return module_named(m);
+    module_destroy(m);
+    return NULL;
+}
+
+Module *linear_create_bare(const char *name, int in_dim, int out_dim)
+{
+    Module *m = create_bare(name, in_dim, out_dim, 0);
     if (m == NULL) return NULL;
     m->forward = linear_forward;
     m->backward = linear_backward;
@@ -76,12 +161,15 @@ bool linear_tie(Module *m, Param *weight)
 
 Module *linear_create(const char *name, int in_dim, int out_dim, bool bias, float init_std)
 {
-    Module *m = linear_create_bare(name, in_dim, out_dim);
+    return add_params(linear_create_bare(name, in_dim, out_dim), bias, init_std);
+}
+
+Module *linear_gelu_create(const char *name, int in_dim, int out_dim, float init_std)
+{
+    Module *m = create_bare(name, in_dim, out_dim, sizeof(LinearGelu));
     if (m == NULL) return NULL;
-    bool made =
-        module_add_param(m, param_create("weight", out_dim, in_dim, INIT_NORMAL, init_std)) &&
-        (!bias || module_add_param(m, param_create("bias", out_dim, 0, INIT_ZERO, 0.0f)));
-    if (made) return module_named(m);
-    module_destroy(m);
-    return NULL;
+    m->forward = linear_gelu_forward;
+    m->backward = linear_gelu_backward;
+    m->drop_saved = linear_gelu_drop_saved;
+    return add_params(m, true, init_std);
 }

@@ -1,20 +1,44 @@
 /* run.c: what a pass needs beside the parameters: a cuBLAS handle, and memory in its stream's
  * order.
  *
+ * With CUBLAS_DEFAULT_MATH a product of floats is computed in float. TF32, the tensor cores' format
+ * with 10 bits behind the point, has to be asked for (cuBLAS documentation, cublasMath_t).
+ *
  * Interface: nn_run_create, nn_run_destroy; run_alloc, run_free, run_rows for the layers.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "internal.h"
 
+// What the environment's TF32 says: unset, empty or 0 for full precision, 1 for TF32.
+static Status read_math_mode(cublasMath_t *mode)
+{
+    const char *text = getenv("TF32");
+    bool wanted = text != NULL && strcmp(text, "1") == 0;
+    if (text != NULL && *text != '\0' && strcmp(text, "0") != 0 && !wanted)
+        return fail(ERR_ARGUMENT, "TF32 is \"%s\" in the environment; it takes 0 or 1", text);
+    *mode = wanted ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH;
+    return OK;
+}
+
+static Status set_up_blas(cublasHandle_t blas, cudaStream_t stream, cublasMath_t mode)
+{
+    CUBLAS_TRY(cublasSetStream(blas, stream));
+    CUBLAS_TRY(cublasSetMathMode(blas, mode));
+    return OK;
+}
+
 Status nn_run_create(NnRun *run, cudaStream_t stream)
 {
+    cublasMath_t mode = CUBLAS_DEFAULT_MATH;
     memset(run, 0, sizeof *run);
+    TRY(read_math_mode(&mode));
     CUBLAS_TRY(cublasCreate(&run->blas));
     run->stream = stream;
-    cublasStatus_t bound = cublasSetStream(run->blas, stream);
-    if (bound != CUBLAS_STATUS_SUCCESS) nn_run_destroy(run);
-    CUBLAS_TRY(bound);
+    Status done = set_up_blas(run->blas, stream, mode);
+    if (done != OK) nn_run_destroy(run);
+    TRY(done);
     return OK;
 }
 

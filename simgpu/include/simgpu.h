@@ -60,10 +60,6 @@ cudaError_t simgpu_end(SimgpuOp *op);
 typedef void (*SimgpuReportHook)(const char *title, const char *text, void *arg);
 void simgpu_on_report(SimgpuReportHook hook, void *arg);
 
-// What this process does in simgpu now, or did last, in one line: "waiting in ncclAllGather (call
-// 12 on the communicator) at forward.c:88 (fsdp_unshard)". For a time limit's message.
-void simgpu_activity(char *text, size_t size);
-
 // The sum that a collective over n ranks makes of inputs[0] … inputs[n-1] (count floats each, host
 // memory), to the bit: out[i] = tree(x0 … xn-1), where a tree of more than one splits at the
 // largest power of two below n. out may be one of the inputs.

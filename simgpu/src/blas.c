@@ -1,9 +1,7 @@
 /* blas.c: cuBLAS on the CPU's own BLAS: oneDNN (SIMGPU_DNNL) or a CBLAS such as OpenBLAS.
  *
  * Every call checks its arguments as cuBLAS does and says which one is wrong, declares the bytes it
- * reads and writes like any other operation on a stream, and then runs. A matrix whose columns lie
- * apart (leading dimension larger than its rows) is declared from its first to its last element,
- * with the gaps: one range an operand is what the log has room for.
+ * reads and writes (gpulog/src/operands.c) like any other operation on a stream, and then runs.
  *
  * Handles live in a table, so that a destroyed or invented handle is told from a good one without a
  * look at what it points to.
@@ -311,17 +309,10 @@ static float *write_scalar(SimgpuOp *op, cublasHandle_t handle, float *scalar)
     return scalar;
 }
 
-// Bytes from the first to the last element of a column-major matrix.
-static size_t matrix_bytes(int rows, int cols, int ld)
+// Declares an operand; hands back where it is to be read or written.
+static float *touch(SimgpuOp *op, GpuRange operand)
 {
-    if (rows == 0 || cols == 0) return 0;
-    return ((size_t)ld * (size_t)(cols - 1) + (size_t)rows) * sizeof(float);
-}
-
-static size_t vector_bytes(int n, int inc)
-{
-    if (n <= 0) return 0;
-    return (1 + (size_t)(n - 1) * (size_t)llabs(inc)) * sizeof(float);
+    return sim_touch(op, operand.ptr, operand.bytes, operand.access, false);
 }
 
 // ---- The product itself ----
@@ -413,23 +404,26 @@ typedef struct Batch {
     int count;
 } Batch;
 
-// Bytes from the first element of the first matrix to the last of the last, and where they begin: a
-// stride may be negative.
-static size_t batch_bytes(size_t one, long long stride, int count, long long *first)
+static BooksProduct in_books(const Product *p, const Batch *batch)
 {
-    long long reach = stride * (count - 1);
-    *first = reach < 0 ? reach : 0;
-    return one + (size_t)llabs(reach) * sizeof(float);
+    return (BooksProduct){.turn_a = p->turn_a != CUBLAS_OP_N,
+                          .turn_b = p->turn_b != CUBLAS_OP_N,
+                          .m = p->m,
+                          .n = p->n,
+                          .k = p->k,
+                          .count = batch->count,
+                          .A = {batch->A, p->lda, batch->stride_a, sizeof(float)},
+                          .B = {batch->B, p->ldb, batch->stride_b, sizeof(float)},
+                          .C = {batch->C, p->ldc, batch->stride_c, sizeof(float)},
+                          .keeps = p->beta != 0.0f};
 }
 
-// Declares the batch of matrices at `from`; hands back where the first one is.
-static float *touch_batch(SimgpuOp *op, const float *from, size_t one, long long stride, int count,
-                          GpuAccess access)
+// Declares the batch of matrices at `from`, which may not be where its bytes begin; hands back
+// where the first one is.
+static float *touch_batch(SimgpuOp *op, const float *from, GpuRange operand)
 {
-    long long first;
-    size_t bytes = batch_bytes(one, stride, count, &first);
-    float *usable = sim_touch(op, from + first, bytes, access, false);
-    return simgpu_ready(op) ? usable - first : NULL;
+    float *usable = touch(op, operand);
+    return simgpu_ready(op) ? usable + (from - (const float *)operand.ptr) : NULL;
 }
 
 static cublasStatus_t run_products(Call call, cublasHandle_t handle, Product *p, const float *alpha,
@@ -439,17 +433,15 @@ static cublasStatus_t run_products(Call call, cublasHandle_t handle, Product *p,
     SimgpuOp op = begin(call, handle);
     p->alpha = read_scalar(&op, handle, alpha);
     p->beta = read_scalar(&op, handle, beta);
-    size_t a = p->turn_a == CUBLAS_OP_N ? matrix_bytes(p->m, p->k, p->lda)
-                                        : matrix_bytes(p->k, p->m, p->lda);
-    size_t b = p->turn_b == CUBLAS_OP_N ? matrix_bytes(p->k, p->n, p->ldb)
-                                        : matrix_bytes(p->n, p->k, p->ldb);
+    BooksProduct product = in_books(p, batch);
+    GpuRange operand[3];
+    books_product(&product, operand);
     const float *A = NULL, *B = NULL;
     if (p->alpha != 0.0f && p->k > 0) {
-        A = touch_batch(&op, batch->A, a, batch->stride_a, batch->count, GPU_READ);
-        B = touch_batch(&op, batch->B, b, batch->stride_b, batch->count, GPU_READ);
+        A = touch_batch(&op, batch->A, operand[0]);
+        B = touch_batch(&op, batch->B, operand[1]);
     }
-    float *C = touch_batch(&op, batch->C, matrix_bytes(p->m, p->n, p->ldc), batch->stride_c,
-                           batch->count, p->beta == 0.0f ? GPU_WRITE : GPU_UPDATE);
+    float *C = touch_batch(&op, batch->C, operand[2]);
     bool done = true;
     for (int i = 0; i < batch->count && done && simgpu_ready(&op); i++)
         done = compute(p, A != NULL ? A + i * batch->stride_a : NULL,
@@ -559,17 +551,18 @@ cublasStatus_t cublasSgemv_v2(cublasHandle_t handle, cublasOperation_t trans, in
     CHECK(check_pointer(call, "alpha", alpha));
     CHECK(check_pointer(call, "beta", beta));
     if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
-    int rows = trans == CUBLAS_OP_N ? m : n, cols = trans == CUBLAS_OP_N ? n : m;
     SimgpuOp op = begin(call, handle);
     p.alpha = read_scalar(&op, handle, alpha);
     p.beta = read_scalar(&op, handle, beta);
+    GpuRange operand[3];
+    books_matrix_vector(trans != CUBLAS_OP_N, m, n, A, lda, x, incx, y, incy, p.beta != 0.0f,
+                        operand);
     const float *from = NULL, *factor = NULL;
     if (p.alpha != 0.0f) {
-        from = sim_touch(&op, A, matrix_bytes(m, n, lda), GPU_READ, false);
-        factor = sim_touch(&op, x, vector_bytes(cols, incx), GPU_READ, false);
+        from = touch(&op, operand[0]);
+        factor = touch(&op, operand[1]);
     }
-    float *to =
-        sim_touch(&op, y, vector_bytes(rows, incy), p.beta == 0.0f ? GPU_WRITE : GPU_UPDATE, false);
+    float *to = touch(&op, operand[2]);
     if (simgpu_ready(&op)) multiply_vector(&p, from, factor, incx, to, incy);
     return end(&op);
 }
@@ -584,7 +577,7 @@ cublasStatus_t cublasSscal_v2(cublasHandle_t handle, int n, const float *alpha, 
     if (n <= 0 || incx <= 0) return CUBLAS_STATUS_SUCCESS;
     SimgpuOp op = begin(call, handle);
     float factor = read_scalar(&op, handle, alpha);
-    float *data = sim_touch(&op, x, vector_bytes(n, incx), GPU_UPDATE, false);
+    float *data = touch(&op, books_vector(x, n, incx, GPU_UPDATE));
     for (int i = 0; i < n && simgpu_ready(&op); i++) data[at(i, n, incx)] *= factor;
     return end(&op);
 }
@@ -600,8 +593,8 @@ cublasStatus_t cublasSaxpy_v2(cublasHandle_t handle, int n, const float *alpha, 
     if (n <= 0) return CUBLAS_STATUS_SUCCESS;
     SimgpuOp op = begin(call, handle);
     float factor = read_scalar(&op, handle, alpha);
-    const float *from = sim_touch(&op, x, vector_bytes(n, incx), GPU_READ, false);
-    float *to = sim_touch(&op, y, vector_bytes(n, incy), GPU_UPDATE, false);
+    const float *from = touch(&op, books_vector(x, n, incx, GPU_READ));
+    float *to = touch(&op, books_vector(y, n, incy, GPU_UPDATE));
     for (int i = 0; i < n && simgpu_ready(&op); i++)
         to[at(i, n, incy)] += factor * from[at(i, n, incx)];
     return end(&op);
@@ -616,10 +609,8 @@ cublasStatus_t cublasScopy_v2(cublasHandle_t handle, int n, const float *x, int 
     CHECK(check_increment(call, "incy", incy));
     if (n <= 0) return CUBLAS_STATUS_SUCCESS;
     SimgpuOp op = begin(call, handle);
-    const float *from = sim_touch(&op, x, vector_bytes(n, incx), GPU_READ, false);
-    // The gaps between the elements written stay as they are: an update, not a plain write.
-    float *to = sim_touch(&op, y, vector_bytes(n, incy),
-                          incy == 1 || incy == -1 ? GPU_WRITE : GPU_UPDATE, false);
+    const float *from = touch(&op, books_vector(x, n, incx, GPU_READ));
+    float *to = touch(&op, books_copied_vector(y, n, incy));
     for (int i = 0; i < n && simgpu_ready(&op); i++) to[at(i, n, incy)] = from[at(i, n, incx)];
     return end(&op);
 }
@@ -648,14 +639,12 @@ static cublasStatus_t run_sum(Call call, cublasHandle_t handle, Sum kind, int n,
     if (kind == SUM_PRODUCTS) {
         CHECK(check_increment(call, "incx", incx));
         CHECK(check_increment(call, "incy", incy));
-    } else if (incx <= 0) {
-        n = 0; // as the reference BLAS has it
     }
-    if (n < 0) n = 0;
+    n = books_sum_length(kind == SUM_PRODUCTS, n, incx);
     SimgpuOp op = begin(call, handle);
-    const float *first = sim_touch(&op, x, vector_bytes(n, incx), GPU_READ, false);
+    const float *first = touch(&op, books_vector(x, n, incx, GPU_READ));
     const float *second = NULL;
-    if (kind == SUM_PRODUCTS) second = sim_touch(&op, y, vector_bytes(n, incy), GPU_READ, false);
+    if (kind == SUM_PRODUCTS) second = touch(&op, books_vector(y, n, incy, GPU_READ));
     float *to = write_scalar(&op, handle, result);
     if (simgpu_ready(&op)) *to = sum_up(kind, n, first, incx, second, incy);
     return end(&op);

@@ -309,9 +309,9 @@ static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket)
     if (!first) return;
     char what[256];
     sim_describe_waiting(first, what, sizeof what);
-    sim_waiting(what, first->site);
+    books_waiting(what, first->site);
     sim_sleep(ticket, refs, n, n == waiting);
-    sim_waiting(NULL, NULL);
+    books_waiting(NULL, NULL);
 }
 
 ncclResult_t sim_run_calls(Call *calls, int n)

@@ -14,7 +14,7 @@
  * rank reads, block by block before it writes: safe.
  *
  * Interface: sim_do_work, sim_send_bytes, sim_recv_bytes, sim_count_traffic, sim_call_facts,
- * sim_type_size.
+ * sim_type_size; how many bytes a call moves is gpulog/src/traffic.c's to say.
  */
 #include <string.h>
 
@@ -36,8 +36,7 @@ const CallFacts sim_call_facts[CALL_KINDS] = {
 
 size_t sim_type_size(ncclDataType_t type)
 {
-    static const unsigned char size[ncclNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
-    return size[type];
+    return books_element_size((int)type);
 }
 
 static size_t message_bytes(const Call *call)
@@ -45,48 +44,28 @@ static size_t message_bytes(const Call *call)
     return (size_t)call->print.count * sim_type_size((ncclDataType_t)call->print.type);
 }
 
+static BooksCollective in_books(const Call *call)
+{
+    return (BooksCollective){sim_call_facts[call->print.kind].op, message_bytes(call),
+                             call->comm->size, call->comm->rank, call->print.root};
+}
+
 size_t sim_send_bytes(const Call *call)
 {
-    size_t bytes = message_bytes(call);
-    switch (call->print.kind) {
-    case CALL_REDUCE_SCATTER: return bytes * (size_t)call->comm->size;
-    case CALL_BROADCAST: return call->comm->rank == call->print.root ? bytes : 0;
-    case CALL_RECV: return 0;
-    default: return bytes;
-    }
+    BooksCollective c = in_books(call);
+    return books_send_bytes(&c);
 }
 
 size_t sim_recv_bytes(const Call *call)
 {
-    size_t bytes = message_bytes(call);
-    switch (call->print.kind) {
-    case CALL_ALL_GATHER: return bytes * (size_t)call->comm->size;
-    case CALL_REDUCE: return call->comm->rank == call->print.root ? bytes : 0;
-    case CALL_SEND: return 0;
-    default: return bytes;
-    }
+    BooksCollective c = in_books(call);
+    return books_recv_bytes(&c);
 }
 
-// Chains begin at the root of a broadcast and end at the root of a reduce; the last of one sends
-// nothing.
 void sim_count_traffic(const Call *call, GpuLogEntry *entry)
 {
-    size_t bytes = message_bytes(call), others = (size_t)call->comm->size - 1;
-    int rank = call->comm->rank, root = call->print.root;
-    entry->bytes = bytes;
-    entry->sent = 0;
-    switch (call->print.kind) {
-    case CALL_ALL_GATHER:
-    case CALL_REDUCE_SCATTER:
-        entry->bytes = bytes * (others + 1);
-        entry->sent = bytes * others;
-        break;
-    case CALL_ALL_REDUCE: entry->sent = 2 * others * bytes / (others + 1); break;
-    case CALL_BROADCAST: entry->sent = (rank + 1) % call->comm->size == root ? 0 : bytes; break;
-    case CALL_REDUCE: entry->sent = rank == root ? 0 : bytes; break;
-    case CALL_SEND: entry->sent = others ? bytes : 0; break;
-    default: break;
-    }
+    BooksCollective c = in_books(call);
+    books_count_traffic(&c, entry);
 }
 
 // ---- The parts ----

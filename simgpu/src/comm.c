@@ -134,6 +134,14 @@ void sim_note_program(Member *member)
     member->program_inode = st.st_ino;
 }
 
+static uint64_t host_of_process(void)
+{
+    const char *id = getenv("NCCL_HOSTID");
+    uint64_t hash = 0;
+    for (; id && *id; id++) hash = (hash ? hash : 5381) * 33 + (unsigned char)*id;
+    return hash;
+}
+
 static void fill_member(Member *member, const PageMap *map, const SimDevice *device)
 {
     sim_note_program(member);
@@ -141,6 +149,7 @@ static void fill_member(Member *member, const PageMap *map, const SimDevice *dev
     member->device = device->index;
     member->device_fd = device->memfd;
     member->arena = device->arena;
+    member->host = host_of_process();
     member->page_fd = map->fd;
     sim_desk(&member->desk_fd);
     atomic_store(&member->thread, sim_thread());
@@ -314,15 +323,22 @@ static int connect_joined(ncclComm_t comm, int *failed)
     return n;
 }
 
-// NCCL refuses two ranks on one device; real ranks would deadlock on it.
+// NCCL refuses two ranks of one host on one device. What is one host, it believes NCCL_HOSTID, and
+// from 2.30 on it can be told to allow it.
 static ncclResult_t check_devices(ncclComm_t comm)
 {
     const Member *self = comm->self;
     for (int r = 0; r < comm->size; r++) {
         const Member *member = &comm->page->member[r];
-        if (r == comm->rank || member->device != self->device) continue;
-        char where[256];
+        if (r == comm->rank || member->device != self->device || member->host != self->host)
+            continue;
+        if (sim_may_share()) continue;
+        char where[256], words[128];
         gpulog_where(comm->site, where, sizeof where);
+        snprintf(words, sizeof words,
+                 "Duplicate GPU detected : rank %d and rank %d both on CUDA device %d", comm->rank,
+                 r, self->device);
+        sim_nccl_error(words);
         sim_report("ncclCommInitRank: duplicate GPU",
                    "Ranks %d and %d both use device %d, at %s.\n"
                    "NCCL refuses this: give each rank a device of its own.\n"
@@ -394,10 +410,10 @@ ncclResult_t sim_comm_connect(ncclComm_t *comms, int n)
         for (int i = 0; i < n; i++) check_peers(comms[i]);
         snprintf(what, sizeof what, "ncclCommInitRank (rank %d of %d, %u ranks came)",
                  waiting->rank, waiting->size, atomic_load(&waiting->page->joined));
-        sim_waiting(what, waiting->site);
+        books_waiting(what, waiting->site);
         sim_sleep(ticket, NULL, 0, false);
     }
-    sim_waiting(NULL, NULL);
+    books_waiting(NULL, NULL);
     ncclResult_t result = ncclSuccess;
     for (int i = 0; i < n; i++) {
         sim_meet_served(comms[i]->server);

@@ -85,6 +85,7 @@ typedef struct Member {
     _Atomic uint32_t exit_told; // 1 + what wait() says of the process's end; 0: not known
     int32_t pid, device, device_fd, page_fd, desk_fd;
     uint64_t arena;                                       // bytes of the device's memfd
+    uint64_t host; // a hash of NCCL_HOSTID, 0 where it is not set: ranks of one host have the same
     uint64_t program_device, program_inode, program_base; // whether call sites of it are ours too
     _Atomic int32_t thread;                               // bell of the thread that called last
     _Atomic uint32_t thread_used;   // 0: that thread has only made the communicator
@@ -214,6 +215,11 @@ typedef struct Call {
     int new_size, new_rank;
     int mates[SIM_MAX_RANKS]; // split: the ranks of `comm` that come to it, in no order
 } Call;
+
+// ---- nccl.c ----
+void sim_nccl_error(const char *text); // what ncclGetLastError gives on this thread
+// NCCL_MULTI_RANK_GPU_ENABLE=1: ranks may share a device.
+bool sim_may_share(void);
 
 // ---- comm.c ----
 void sim_lock(void);

@@ -128,9 +128,6 @@ void sim_report(const char *title, const char *format, ...) __attribute__((forma
 // The same, then ends the process with SIMGPU_FATAL_EXIT.
 _Noreturn void sim_fatal(const char *title, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-// Sets what simgpu_activity says while the thread waits for others; NULL text: it waits no more.
-// `what` lives until the wait ends.
-void sim_waiting(const char *what, const void *site);
 // Rank for the head of reports: the first communicator's, -1 before there is one.
 void sim_set_report_rank(int rank);
 

@@ -19,6 +19,17 @@
 
 static __thread char last_error[512] = "";
 
+void sim_nccl_error(const char *text)
+{
+    snprintf(last_error, sizeof last_error, "%s", text);
+}
+
+bool sim_may_share(void)
+{
+    const char *text = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    return text && strcmp(text, "1") == 0;
+}
+
 // ---- Mistakes ----
 
 // "NAME, at file:line (function): …"
@@ -395,7 +406,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
                             "Rank %d is to be on device %d; there are %d (SIMGPU_DEVICES).", i,
                             device, devices);
         for (int j = 0; j < i; j++)
-            if (init[j].device == device)
+            if (init[j].device == device && !sim_may_share())
                 return complain(ncclInvalidUsage, name, HERE, "duplicate GPU",
                                 "Ranks %d and %d are both to be on device %d; each needs its own.",
                                 j, i, device);

@@ -6,8 +6,7 @@
  *   simgpu: rank 1, device 1: cudaFree of memory that is freed already
  *   simgpu: rank 1 |   called at prog.c:12 (main)
  *
- * Interface: sim_report, sim_fatal, sim_waiting, sim_set_report_rank; simgpu_on_report,
- * simgpu_activity.
+ * Interface: sim_report, sim_fatal, sim_set_report_rank; simgpu_on_report.
  */
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -19,7 +18,6 @@
 
 #define BODY 8192
 #define TEXT 12288
-#define WAITERS 64
 
 static atomic_int rank = -1;
 static struct {
@@ -27,13 +25,6 @@ static struct {
     void *arg;
 } hook;
 static pthread_mutex_t hook_lock = PTHREAD_MUTEX_INITIALIZER;
-
-// What each thread waits for: a slot a thread, taken while it waits.
-static struct Waiter {
-    _Atomic(const char *) what;
-    const void *_Atomic site;
-} waiters[WAITERS];
-static _Thread_local int my_waiter = -1;
 
 void sim_set_report_rank(int r)
 {
@@ -122,41 +113,4 @@ void sim_fatal(const char *title, const char *format, ...)
     // What the program said before is worth having, unless another thread is busy saying something.
     if (ftrylockfile(stdout) == 0) fflush(stdout);
     _exit(SIMGPU_FATAL_EXIT);
-}
-
-static int take_waiter(void)
-{
-    for (int i = 0; i < WAITERS; i++) {
-        const char *none = NULL;
-        if (atomic_compare_exchange_strong(&waiters[i].what, &none, "")) return i;
-    }
-    return -1;
-}
-
-void sim_waiting(const char *what, const void *site)
-{
-    if (what && my_waiter < 0) my_waiter = take_waiter();
-    if (my_waiter < 0) return;
-    atomic_store(&waiters[my_waiter].site, site);
-    atomic_store(&waiters[my_waiter].what, what);
-    if (!what) my_waiter = -1;
-}
-
-void simgpu_activity(char *text, size_t size)
-{
-    char where[256];
-    for (int i = 0; i < WAITERS; i++) {
-        const char *what = atomic_load(&waiters[i].what);
-        if (!what || !*what) continue;
-        gpulog_where(atomic_load(&waiters[i].site), where, sizeof where);
-        snprintf(text, size, "waiting in %s at %s", what, where);
-        return;
-    }
-    GpuLogEntry last;
-    if (!books_last(&last)) {
-        snprintf(text, size, "has done nothing on a device yet");
-        return;
-    }
-    gpulog_where(last.site, where, sizeof where);
-    snprintf(text, size, "last did %s at %s", last.name, where);
 }

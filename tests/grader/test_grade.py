@@ -18,8 +18,9 @@ class Scores(FakeKit):
         self.assertIn("All tests pass.", out)
         self.assertEqual({test["status"] for test in tests.values()}, {"passed"})
         self.assertEqual((document["status"], document["score"], document["max_score"],
-                          document["impl"], document["backend"]),
-                         ("graded", 100, 100, "mine", "simgpu"))
+                          document["impl"], document["backend"], document["devices"]),
+                         ("graded", 100, 100, "mine", "simgpu", "2 made-up devices"))
+        self.assertTrue(out.startswith("On 2 made-up devices\n\nTask 1"), out)
         self.assertEqual(set(tests["a"]), {"name", "task", "title", "status", "score", "max_score",
                                            "message", "hint", "handout", "seconds"})
         self.assertEqual(tests["a"]["seconds"], 0.25)

@@ -63,7 +63,7 @@ static void body(const Rank *r, void *arg)
     Module *model = gpt2_create(&config);
     check(model != NULL && meta_count(model) == PARAMETERS, "this is not GPT-2 medium");
 
-    size_t before = gpulog_live_bytes(r->rank);
+    size_t before = gpulog_live_bytes(r->device);
     need(nn_run_create(&run, r->stream));
     need(fsdp_context_create(&ctx, r->comm, r->stream));
     for (int i = 0; i < model->n_children; i++)
@@ -71,7 +71,7 @@ static void body(const Rank *r, void *arg)
             need(fully_shard(model->children[i], &ctx, &options));
     need(fully_shard(model, &ctx, &options));
     need(fsdp_adamw_create(&adamw, model, &ctx, &adamw_config));
-    report->live[r->rank] = gpulog_live_bytes(r->rank) - before;
+    report->live[r->rank] = gpulog_live_bytes(r->device) - before;
 
     FlatParam *flat[32];
     int n = fsdp_flat_params(model, flat, 32);
@@ -80,12 +80,12 @@ static void body(const Rank *r, void *arg)
     report->padded = padded;
 
     Batch batch = batch_create(&spec, 1 + (uint64_t)r->rank);
-    gpulog_reset_peak(r->rank);
+    gpulog_reset_peak(r->device);
     report->loss[r->rank] = train_batch(&spec, &run, model, &batch);
     need(fsdp_adamw_step(&adamw));
     need(fsdp_zero_grad(model, &ctx));
     need_cuda(cudaStreamSynchronize(r->stream));
-    report->peak[r->rank] = gpulog_peak_bytes(r->rank);
+    report->peak[r->rank] = gpulog_peak_bytes(r->device);
     barrier(r);
     report->real[r->rank] = real_bytes();
     barrier(r);

@@ -58,7 +58,7 @@ static int connect_and_sum(void)
     NCCL_TRY(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, NULL));
     CUDA_TRY(cudaMemcpy(&sum, x, sizeof sum, cudaMemcpyDeviceToHost));
     CUDA_TRY(cudaFree(x));
-    NCCL_TRY(ncclCommDestroy(comm));
+    TRY(world_disconnect(comm));
     printf("sum %g\n", (double)sum);
     return 0;
 }

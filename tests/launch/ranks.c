@@ -224,7 +224,7 @@ static int meet(const World *world, void *arg)
         NCCL_TRY(ncclCommUserRank(comm, &rank));
         NCCL_TRY(ncclCommCount(comm, &count));
         if (rank != world->rank || count != world->size) return 50;
-        NCCL_TRY(ncclCommDestroy(comm));
+        TRY(world_disconnect(comm));
     }
     return 0;
 }

@@ -114,7 +114,7 @@ static void check_case(const Rank *r, void *arg)
     s.w = widen(w, s.n_out);
     s.out = naive_buffer(s.n_out);
 
-    size_t live = gpulog_live_bytes(r->rank);
+    size_t live = gpulog_live_bytes(r->device);
     float *out = NULL, *din = NULL;
     need(module_forward(m, &run, in, &out));
     float *got = fetch(out, s.n_out);
@@ -131,8 +131,8 @@ static void check_case(const Rank *r, void *arg)
     } else {
         check(din == NULL, "a module of tokens handed back an input gradient");
     }
-    check(gpulog_live_bytes(r->rank) == live, "%zd bytes more are alive after the backward",
-          (ssize_t)(gpulog_live_bytes(r->rank) - live));
+    check(gpulog_live_bytes(r->device) == live, "%zd bytes more are alive after the backward",
+          (ssize_t)(gpulog_live_bytes(r->device) - live));
     compare_params(&s, params, n);
 
     take_storage(m);
@@ -165,6 +165,16 @@ static Module *create_linear_without_bias(const Case *c)
 static void run_linear_without_bias(const Case *c, double *out, const double *in, double *const *p)
 {
     naive_product(out, in, p[0], NULL, c->B * c->T, c->in_dim, c->out_dim);
+}
+
+static Module *create_linear_gelu(const Case *c)
+{
+    return linear_gelu_create("fc", c->in_dim, c->out_dim, 0.02f);
+}
+static void run_linear_gelu(const Case *c, double *out, const double *in, double *const *p)
+{
+    naive_linear(out, in, p, c->B * c->T, c->in_dim, c->out_dim);
+    naive_gelu(out, out, c->B * c->T * c->out_dim);
 }
 
 static Module *create_layernorm(const Case *c)
@@ -242,6 +252,10 @@ LAYER_TEST(test_linear, "linear", 3, 3, 5, 7, .create = create_linear, .naive = 
 LAYER_TEST(test_linear_wide, "linear", 1, 1, 37, 19, .create = create_linear, .naive = run_linear)
 LAYER_TEST(test_linear_without_bias, "linear", 2, 3, 4, 9, .create = create_linear_without_bias,
            .naive = run_linear_without_bias)
+LAYER_TEST(test_linear_gelu, "fc", 3, 3, 5, 7, .create = create_linear_gelu,
+           .naive = run_linear_gelu)
+LAYER_TEST(test_linear_gelu_wide, "fc", 1, 3, 19, 261, .create = create_linear_gelu,
+           .naive = run_linear_gelu)
 LAYER_TEST(test_layernorm, "norm", 2, 3, 11, 11, .create = create_layernorm, .naive = run_layernorm)
 LAYER_TEST(test_layernorm_wide, "norm", 1, 3, 67, 67, .create = create_layernorm,
            .naive = run_layernorm)
@@ -257,10 +271,59 @@ LAYER_TEST(test_embedding, "embed", 3, 5, 0, 7, 0, 11, .create = create_embeddin
 LAYER_TEST(test_ffn, "mlp", 2, 3, 5, 5, .create = create_ffn, .naive = run_ffn)
 LAYER_TEST(test_mlp, "mlp", 3, 3, 6, 4, .create = create_mlp, .naive = run_mlp)
 
+// ---- Memory ----
+
+// The most device memory that a pass of m (which is destroyed) holds beside its parameters.
+static size_t peak_of(const Rank *r, Module *m, NnRun *run, const float *in, const float *dout)
+{
+    uint64_t seed = 3;
+    float *out = NULL, *din = NULL;
+    check(m != NULL, "the layers were not made");
+    give_storage(m, 0.5, &seed);
+    size_t live = gpulog_live_bytes(r->device);
+    gpulog_reset_peak(r->device);
+    need(module_forward(m, run, in, &out));
+    need(module_backward(m, run, dout, &din));
+    size_t peak = gpulog_peak_bytes(r->device) - live;
+    need_cuda(cudaFreeAsync(din, run->stream));
+    need_cuda(cudaStreamSynchronize(run->stream));
+    take_storage(m);
+    module_destroy(m);
+    return peak;
+}
+
+// The fused layer puts a gradient where its saved activations were: at its peak it holds one
+// (rows, hidden) less than the same layers one by one.
+static void check_peak(const Rank *r, void *arg)
+{
+    enum { SEQUENCES = 4, T = 16, DIM = 32, HIDDEN = 128, ROWS = SEQUENCES * T };
+    uint64_t seed = 5;
+    NnRun run;
+    need(nn_run_create(&run, r->stream));
+    run.B = SEQUENCES;
+    run.T = T;
+    float *x = draw_floats(ROWS * DIM, 1.0, &seed), *in = on_device(x, ROWS * DIM);
+    Module *parts[] = {linear_create("fc", DIM, HIDDEN, true, 1.0f), gelu_create("gelu", HIDDEN),
+                       linear_create("proj", HIDDEN, DIM, true, 1.0f)};
+    size_t plain = peak_of(r, sequence_create("mlp", 3, parts), &run, in, in);
+    size_t fused = peak_of(r, ffn_create("mlp", DIM, HIDDEN, 1.0f, 1.0f), &run, in, in);
+    check(fused + ROWS * HIDDEN * sizeof(float) <= plain,
+          "the fused layers hold %zu bytes at their peak, the plain ones %zu", fused, plain);
+    need_cuda(cudaFree(in));
+    need(nn_run_destroy(&run));
+    free(x);
+}
+static void test_peak(void **state)
+{
+    run_ranks(1, check_peak, NULL);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_linear),
     cmocka_unit_test(test_linear_wide),
     cmocka_unit_test(test_linear_without_bias),
+    cmocka_unit_test(test_linear_gelu),
+    cmocka_unit_test(test_linear_gelu_wide),
     cmocka_unit_test(test_layernorm),
     cmocka_unit_test(test_layernorm_wide),
     cmocka_unit_test(test_gelu),
@@ -270,5 +333,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_embedding),
     cmocka_unit_test(test_ffn),
     cmocka_unit_test(test_mlp),
+    cmocka_unit_test(test_peak),
 };
 SUITE_MAIN("nn layers", tests)

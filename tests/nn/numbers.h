@@ -1,8 +1,8 @@
 /* numbers.h: what the suites of lib/nn share: numbers drawn from a fixed sequence, device buffers
  * that begin as NaN, parameters with storage, and comparisons by norm.
  *
- * Interface: draw, draw_floats; on_device, nans_on_device, tokens_on_device; give_storage,
- * take_storage, list_params; check_norm.
+ * Interface: draw, draw_floats; on_device, nans_on_device, poison, tokens_on_device, send_tokens;
+ * give_storage, take_storage, list_params; check_norm.
  */
 #ifndef TESTS_NN_NUMBERS_H
 #define TESTS_NN_NUMBERS_H
@@ -31,27 +31,46 @@ static inline float *draw_floats(size_t n, double scale, uint64_t *seed)
     return x;
 }
 
-static inline float *on_device(const float *host, size_t n)
+// Each of the following waits: a rank's stream is in no order with the default stream, and on a real
+// GPU neither a copy of the host's memory nor a memset need be done when its call returns.
+
+static inline void *bytes_on_device(const void *host, size_t bytes)
 {
     void *x = NULL;
-    need_cuda(cudaMalloc(&x, n * sizeof *host));
-    need_cuda(cudaMemcpy(x, host, n * sizeof *host, cudaMemcpyHostToDevice));
+    need_cuda(cudaMalloc(&x, bytes));
+    need_cuda(cudaMemcpy(x, host, bytes, cudaMemcpyHostToDevice));
+    need_cuda(cudaDeviceSynchronize());
     return x;
+}
+
+static inline float *on_device(const float *host, size_t n)
+{
+    return bytes_on_device(host, n * sizeof *host);
+}
+
+static inline int32_t *tokens_on_device(const int32_t *host, size_t n)
+{
+    return bytes_on_device(host, n * sizeof *host);
+}
+
+static inline void send_tokens(int32_t *device, const int32_t *host, size_t n)
+{
+    need_cuda(cudaMemcpy(device, host, n * sizeof *host, cudaMemcpyHostToDevice));
+    need_cuda(cudaDeviceSynchronize());
+}
+
+// Makes all n of them NaN.
+static inline void poison(float *device, size_t n)
+{
+    need_cuda(cudaMemset(device, 0xff, n * sizeof *device));
+    need_cuda(cudaDeviceSynchronize());
 }
 
 static inline float *nans_on_device(size_t n)
 {
     void *x = NULL;
     need_cuda(cudaMalloc(&x, n * sizeof(float)));
-    need_cuda(cudaMemset(x, 0xff, n * sizeof(float)));
-    return x;
-}
-
-static inline int32_t *tokens_on_device(const int32_t *host, size_t n)
-{
-    void *x = NULL;
-    need_cuda(cudaMalloc(&x, n * sizeof *host));
-    need_cuda(cudaMemcpy(x, host, n * sizeof *host, cudaMemcpyHostToDevice));
+    poison(x, n);
     return x;
 }
 

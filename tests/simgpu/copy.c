@@ -229,7 +229,7 @@ static void registers_host_memory(const Rank *r, void *arg)
     need_cuda(cudaMemcpyAsync(memory, device, N, cudaMemcpyDeviceToHost, r->stream));
     check(memory[0] == 8, "a copy into pageable memory waits");
     need_cuda(cudaPointerGetAttributes(&about, device + 1));
-    check(about.type == cudaMemoryTypeDevice && about.device == r->rank, "%d", about.type);
+    check(about.type == cudaMemoryTypeDevice && about.device == r->device, "%d", about.type);
     hear(heard);
     check(cudaFreeHost(memory) == cudaErrorInvalidValue, "malloc's memory was taken");
     heard_is(heard, "this is no pinned host memory", "cudaFreeHost, called at simgpu/copy.c:");

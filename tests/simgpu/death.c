@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "heard.h"
+#include "launch.h" // whose ncclCommDestroy ends the watch of the communicator first
 
 enum { KILL, CRASH, ABORT, EXIT, UNDERSCORE_EXIT, DESTROY, ENDS };
 

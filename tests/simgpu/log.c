@@ -22,7 +22,7 @@ static bool is_range(GpuRange got, const void *ptr, size_t bytes, GpuAccess acce
         char where[256];                                                                           \
         gpulog_where(e.site, where, sizeof where);                                                 \
         check(e.op == (kind) && strcmp(e.name, call) == 0, "%s was logged as %s", call, e.name);   \
-        check(e.stream == (on) && e.device == r->rank, "%s: wrong stream or device", call);        \
+        check(e.stream == (on) && e.device == r->device, "%s: wrong stream or device", call);        \
         check(e.host_waits == (waits), "%s: host_waits is %d", call, e.host_waits);                \
         check(strncmp(where, "simgpu/log.c:", 13) == 0, "%s was called at %s", call, where);       \
         check(condition, "%s: not %s", call, #condition);                                          \

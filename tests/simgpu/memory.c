@@ -14,25 +14,25 @@ static void counts_bytes(const Rank *r, void *arg)
     static const size_t sizes[] = {1, 255, 256, 257, 4097, 1000003};
     enum { N = sizeof sizes / sizeof sizes[0] };
     void *p[N];
-    size_t base = gpulog_live_bytes(r->rank), sum = 0, free_before, free_after, total;
+    size_t base = gpulog_live_bytes(r->device), sum = 0, free_before, free_after, total;
     need_cuda(cudaMemGetInfo(&free_before, &total));
-    gpulog_reset_peak(r->rank);
+    gpulog_reset_peak(r->device);
     for (int i = 0; i < N; i++) {
         need_cuda(cudaMalloc(&p[i], sizes[i]));
         sum += sizes[i];
-        check(gpulog_live_bytes(r->rank) == base + sum, "after %zu bytes the live count is %zu",
-              sizes[i], gpulog_live_bytes(r->rank) - base);
+        check(gpulog_live_bytes(r->device) == base + sum, "after %zu bytes the live count is %zu",
+              sizes[i], gpulog_live_bytes(r->device) - base);
         check((size_t)p[i] % 256 == 0, "%p is not a multiple of 256", p[i]);
     }
     need_cuda(cudaMemGetInfo(&free_after, &total));
     check(free_before - free_after == sum, "cudaMemGetInfo lost %zu bytes",
           free_before - free_after);
     for (int i = 0; i < N; i++) need_cuda(cudaFree(p[i]));
-    check(gpulog_live_bytes(r->rank) == base, "%zu bytes stayed",
-          gpulog_live_bytes(r->rank) - base);
-    check(gpulog_peak_bytes(r->rank) == base + sum, "the peak is %zu", gpulog_peak_bytes(r->rank));
-    gpulog_reset_peak(r->rank);
-    check(gpulog_peak_bytes(r->rank) == base, "the peak was not reset");
+    check(gpulog_live_bytes(r->device) == base, "%zu bytes stayed",
+          gpulog_live_bytes(r->device) - base);
+    check(gpulog_peak_bytes(r->device) == base + sum, "the peak is %zu", gpulog_peak_bytes(r->device));
+    gpulog_reset_peak(r->device);
+    check(gpulog_peak_bytes(r->device) == base, "the peak was not reset");
     for (int other = 0; other < 8; other++)
         check(other == r->rank || gpulog_peak_bytes(other) == 0, "device %d was used", other);
 }
@@ -46,13 +46,13 @@ static void counts_pools(const Rank *r, void *arg)
     void *p, *q;
     cudaMemPool_t pool;
     uint64_t used, high, zero = 0;
-    size_t base = gpulog_live_bytes(r->rank);
+    size_t base = gpulog_live_bytes(r->device);
     need_cuda(cudaDeviceGetDefaultMemPool(&pool, r->rank));
     need_cuda(cudaMallocAsync(&p, 1001, r->stream));
     need_cuda(cudaMallocFromPoolAsync(&q, 77, pool, r->stream));
-    check(gpulog_live_bytes(r->rank) == base + 1078, "the pool's memory is not counted");
+    check(gpulog_live_bytes(r->device) == base + 1078, "the pool's memory is not counted");
     need_cuda(cudaFreeAsync(p, r->stream));
-    check(gpulog_live_bytes(r->rank) == base + 77, "the free is not counted");
+    check(gpulog_live_bytes(r->device) == base + 77, "the free is not counted");
     need_cuda(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used));
     need_cuda(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &high));
     check(used == 77 && high == 1078, "the pool says %zu used, %zu at most", (size_t)used,
@@ -63,7 +63,7 @@ static void counts_pools(const Rank *r, void *arg)
     need_cuda(cudaFree(q)); // either kind of free takes either kind of memory
     need_cuda(cudaMalloc(&q, 10));
     need_cuda(cudaFreeAsync(q, r->stream));
-    check(gpulog_live_bytes(r->rank) == base, "something stayed");
+    check(gpulog_live_bytes(r->device) == base, "something stayed");
 }
 static void test_counts_pools(void **state)
 {
@@ -394,7 +394,7 @@ static void resets(const Rank *r, void *arg)
     void *p;
     for (int i = 0; i < 100; i++) need_cuda(cudaMalloc(&p, 1000));
     need_cuda(cudaDeviceReset());
-    check(gpulog_live_bytes(r->rank) == 0, "%zu bytes stayed", gpulog_live_bytes(r->rank));
+    check(gpulog_live_bytes(r->device) == 0, "%zu bytes stayed", gpulog_live_bytes(r->device));
     need_cuda(cudaMalloc(&p, 1000));
     need_cuda(cudaMemset(p, 0, 1000));
     need_cuda(cudaFree(p));

@@ -143,7 +143,7 @@ static void tells_its_activity(const Rank *r, void *arg)
     char text[512], *p;
     need_cuda(cudaMalloc((void **)&p, 8));
     need_cuda(kernel_touch(p, 8, 0, r->stream));
-    simgpu_activity(text, sizeof text);
+    gpulog_activity(text, sizeof text);
     check(strstr(text, "last did kernel_touch at simgpu/report.c:") == text, "it says %s", text);
     check(strstr(text, "(tells_its_activity)") != NULL, "it says %s", text);
 }

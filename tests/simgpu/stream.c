@@ -262,7 +262,7 @@ static void streams_say_what_they_are(const Rank *r, void *arg)
     need_cuda(cudaStreamGetFlags(s, &flags));
     need_cuda(cudaStreamGetPriority(s, &priority));
     need_cuda(cudaStreamGetDevice(s, &device));
-    check(flags == cudaStreamNonBlocking && priority == -5 && device == r->rank,
+    check(flags == cudaStreamNonBlocking && priority == -5 && device == r->device,
           "flags %u, priority %d, device %d", flags, priority, device);
     need_cuda(cudaStreamGetFlags(NULL, &flags));
     check(flags == cudaStreamDefault, "the default stream has flags %u", flags);

@@ -153,7 +153,7 @@ static void on_limit(int signal, siginfo_t *info, void *context)
     snprintf(note->at_limit, sizeof note->at_limit, "was still running");
     limit_walk();
     text[0] = '\0';
-    simgpu_activity(text, sizeof text);
+    gpulog_activity(text, sizeof text);
     if (strncmp(text, "waiting", 7) == 0) {
         snprintf(note->at_limit, sizeof note->at_limit, "was %.900s", text);
     } else {

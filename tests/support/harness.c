@@ -19,6 +19,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "backend.h"
 #include "run.h"
 
 #define MAX_WORLD 64
@@ -72,7 +73,13 @@ static int finish_rank(Rank *rank)
 {
     ncclResult_t async = ncclSuccess;
 
+    char differs[600];
+
     MUST(cudaDeviceSynchronize(), CUDA_WORDS);
+    if (!backend_agrees(differs, sizeof differs)) {
+        trouble_tell(TROUBLE_CHECK, "%s (%s:%d)", differs, rank_run->file, rank_run->line);
+        return 1;
+    }
     MUST(ncclCommGetAsyncError(rank->comm, &async), NCCL_WORDS);
     if (async != ncclSuccess) {
         trouble_tell(TROUBLE_CHECK, "the communicator has an error after the body: %s (%s:%d)",
@@ -80,8 +87,18 @@ static int finish_rank(Rank *rank)
         return 1;
     }
     MUST(cudaStreamDestroy(rank->stream), CUDA_WORDS);
-    MUST(ncclCommDestroy(rank->comm), NCCL_WORDS);
+    if (world_disconnect(rank->comm) != OK) {
+        trouble_tell(TROUBLE_CHECK, "%s (%s:%d)", last_error(), rank_run->file, rank_run->line);
+        return 1;
+    }
     return 0;
+}
+
+// A peer that died, as the watch of the communicator has it: like a report, it may follow from what
+// happened elsewhere.
+static void hear_lost(const char *text)
+{
+    trouble_tell(TROUBLE_REPORT, "%s", text);
 }
 
 static int rank_main(const World *world, void *arg)
@@ -93,11 +110,13 @@ static int rank_main(const World *world, void *arg)
     redirect_output(rank_run, rank_number);
     crash_watch();
     trouble_listen();
+    world_on_lost(hear_lost);
     if (world_connect(world, &rank.comm) != OK) {
         trouble_tell(TROUBLE_HARNESS, "cannot connect to the other ranks: %s (%s:%d)", last_error(),
                      rank_run->file, rank_run->line);
         return 1;
     }
+    MUST(cudaGetDevice(&rank.device), CUDA_WORDS);
     // Not blocking: nothing may be in order by the grace of the default stream.
     MUST(cudaStreamCreateWithFlags(&rank.stream, cudaStreamNonBlocking), CUDA_WORDS);
     exit_watch();
@@ -348,9 +367,14 @@ static Message run_world(const char *file, int line, int world, double limit, Ra
             line);
         return message;
     }
+    if (world > backend_max_world()) {
+        suite_left_out(world, backend_world_limit());
+        return message;
+    }
+    suite_ran();
     Run *run = shared_alloc(run_bytes(world));
     run->world = world;
-    run->limit = limit * time_factor();
+    run->limit = limit * time_factor() * backend_time_factor(world);
     run->file = file;
     run->line = line;
     run->body = body;

@@ -42,6 +42,7 @@
 
 typedef struct Rank {
     int rank, world;
+    int device;          // the one this rank uses; with SHARE_GPU=1 others may use it too
     ncclComm_t comm;     // of all ranks
     cudaStream_t stream; // a stream of this rank's device, the compute stream
 } Rank;

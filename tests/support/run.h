@@ -1,11 +1,12 @@
 /* run.h: what the harness's own files share: one run of a body on W ranks, and what its ranks say.
  *
  *   harness.c  run_ranks: starts the ranks, and chooses which of their troubles the test tells
- *   trouble.c  how a rank says what went wrong: rank_fails, and the hooks of simgpu and NOT_YET
+ *   trouble.c  how a rank says what went wrong: rank_fails, and the hooks of backend and NOT_YET
  *   crash.c    what a rank says when a signal or exit() ends it, and the place where that was
  *   compare.c  check_equal, check_near, fetch, send_to
  *   suite.c    suite_main and the results for the grader
  *   sanitize.c what a sanitizer is told in a build that has one
+ *   backend.h  what differs between simulated and real GPUs
  */
 #ifndef SHARDLAB_RUN_H
 #define SHARDLAB_RUN_H
@@ -58,7 +59,7 @@ extern bool rank_done;
 // Tells this rank's trouble, unless it has told one. False: it had.
 bool trouble_tell(TroubleKind kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
 RankNote *trouble_note(void);
-// Hooks simgpu's reports and NOT_YET up to this rank's note.
+// Hooks the backend's reports and NOT_YET up to this rank's note.
 void trouble_listen(void);
 
 // ---- crash.c ----
@@ -70,6 +71,10 @@ void exit_watch(void);
 // ---- suite.c ----
 // The test that runs now has failed: `status` and the whole message for the results.
 void suite_failed(const char *status, const char *message);
+// It has run a world, or left one out that is too large for this machine. A test that left all of
+// them out is skipped, and not passed.
+void suite_ran(void);
+void suite_left_out(int world, const char *why);
 
 // ---- sanitize.c ----
 void sanitize_linked(void);

@@ -28,6 +28,8 @@ typedef struct Case {
     bool passed;
     const char *status;
     char *message; // of the first failure; NULL: none told yet
+    int ran;           // worlds run
+    char *left_out;    // which worlds were not, and why; NULL: none
     double began, seconds;
 } Case;
 
@@ -251,6 +253,20 @@ void suite_failed(const char *status, const char *message)
     current->message = strdup(message);
 }
 
+void suite_ran(void)
+{
+    if (current) current->ran++;
+}
+
+void suite_left_out(int world, const char *why)
+{
+    char text[400];
+
+    if (!current || current->left_out) return;
+    snprintf(text, sizeof text, "left out from W = %d on: %s", world, why);
+    current->left_out = strdup(text);
+}
+
 static int begin_case(void **state)
 {
     Case *c = *state;
@@ -275,6 +291,12 @@ static int end_case(void **state)
     int result = c->test->teardown_func ? c->test->teardown_func(&c->state) : 0;
 
     c->seconds = clock_now() - c->began;
+    if (c->passed && c->left_out) print_message("| %s: %s\n", c->test->name, c->left_out);
+    if (c->passed && c->left_out && c->ran == 0) {
+        c->passed = false;
+        c->status = "skipped";
+        c->message = strdup(c->left_out);
+    }
     if (result != 0) {
         c->passed = false;
         c->status = "error";
@@ -343,7 +365,10 @@ int suite_main(int argc, char **argv, const char *name, const struct CMUnitTest 
         settle();
         if (results.fd >= 0) write_end();
     }
-    for (size_t i = 0; i < count; i++) free(cases[i].message);
+    for (size_t i = 0; i < count; i++) {
+        free(cases[i].message);
+        free(cases[i].left_out);
+    }
     free(chosen);
     free(cases);
     free(wrapped);

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "simgpu.h"
-
 const AdamWConfig TEST_ADAMW = {
     .lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
 const FsdpOptions TEST_OPTIONS = {.reshard_after_forward = true, .align_shards = false, .seed = 42};
@@ -370,13 +368,13 @@ size_t activation_bytes(const Spec *spec, const Rank *r, bool backward)
     Plain plain;
     Batch batch = batch_create(spec, 1);
     plain_create(&plain, spec, 42, NULL, r->stream);
-    size_t live = gpulog_live_bytes(r->rank);
-    gpulog_reset_peak(r->rank);
+    size_t live = gpulog_live_bytes(r->device);
+    gpulog_reset_peak(r->device);
     if (backward)
         train_batch(spec, &plain.run, plain.model, &batch);
     else
         forward_batch(spec, &plain.run, plain.model, &batch);
-    size_t bytes = gpulog_peak_bytes(r->rank) - live;
+    size_t bytes = gpulog_peak_bytes(r->device) - live;
     plain_destroy(&plain);
     batch_destroy(&batch);
     return bytes;
@@ -387,8 +385,17 @@ size_t whole_bytes(const FsdpUnit *unit)
     return (size_t)unit->flat.padded * sizeof(float);
 }
 
+// Element i of grads[0] … grads[n-1], added up in a tree that splits at the largest power of two
+// below n.
+static float tree_sum(float *const *grads, int n, size_t i)
+{
+    int half = 1;
+    if (n == 1) return grads[0][i];
+    while (2 * half < n) half *= 2;
+    return tree_sum(grads, half, i) + tree_sum(grads + half, n - half, i);
+}
+
 void tree_average(float *out, float *const *grads, int n, size_t count)
 {
-    simgpu_tree_sum(out, (const float *const *)grads, n, count);
-    for (size_t i = 0; i < count; i++) out[i] /= (float)n;
+    for (size_t i = 0; i < count; i++) out[i] = tree_sum(grads, n, i) / (float)n;
 }

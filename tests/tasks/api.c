@@ -107,7 +107,7 @@ static void misuse_body(const Rank *r, void *arg)
     Spec spec = spec_gpt2(2);
     Module *model = spec_create(&spec);
     FsdpContext ctx;
-    size_t live = gpulog_live_bytes(r->rank);
+    size_t live = gpulog_live_bytes(r->device);
     need(fsdp_context_create(&ctx, r->comm, r->stream));
     Module *block = model->children[1], *head = model->children[model->n_children - 1];
 
@@ -115,7 +115,7 @@ static void misuse_body(const Rank *r, void *arg)
     check(fully_shard(block, &ctx, &TEST_OPTIONS) == ERR_ARGUMENT,
           "a second fully_shard of the same "
           "module must be refused");
-    size_t one = gpulog_live_bytes(r->rank);
+    size_t one = gpulog_live_bytes(r->device);
     // A module without parameters of its own: nothing to take.
     Spec mlp = spec_mlp(2);
     Module *other = spec_create(&mlp), *gelu = other->children[0]->children[1];
@@ -129,12 +129,12 @@ static void misuse_body(const Rank *r, void *arg)
     check(fsdp_unit(model) == NULL && model->pre_forward.fn == NULL,
           "a refused fully_shard left hooks");
     fsdp_unwrap(head);
-    check(gpulog_live_bytes(r->rank) == one, "a refused fully_shard kept %zu bytes",
-          gpulog_live_bytes(r->rank) - one);
+    check(gpulog_live_bytes(r->device) == one, "a refused fully_shard kept %zu bytes",
+          gpulog_live_bytes(r->device) - one);
     need(fully_shard(model, &ctx, &TEST_OPTIONS));
     fsdp_unwrap(model);
     need(fsdp_context_destroy(&ctx));
-    check(gpulog_live_bytes(r->rank) == live, "something is still allocated");
+    check(gpulog_live_bytes(r->device) == live, "something is still allocated");
     module_destroy(model);
     module_destroy(other);
 }
@@ -151,11 +151,11 @@ static void half_body(const Rank *r, void *arg)
     root.children = below;
     need(fsdp_context_create(&ctx, r->comm, r->stream));
     need(fully_shard(&child, &ctx, &TEST_OPTIONS));
-    size_t live = gpulog_live_bytes(r->rank);
+    size_t live = gpulog_live_bytes(r->device);
     check(fully_shard(&root, &ctx, &TEST_OPTIONS) == ERR_ARGUMENT,
           "a module that uses an inner unit's parameter itself must be refused, also where it has "
           "others to take");
-    check(fsdp_unit(&root) == NULL && own.owner == NULL && gpulog_live_bytes(r->rank) == live,
+    check(fsdp_unit(&root) == NULL && own.owner == NULL && gpulog_live_bytes(r->device) == live,
           "a refused fully_shard must leave hooks, owners and memory as they were");
     fsdp_unwrap(&root);
     need(fsdp_context_destroy(&ctx));
@@ -318,8 +318,8 @@ static void state_body(const Rank *r, void *arg)
     Seen seen = {.fail_from = -1};
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     int n = meta_params(s.model, params, MAX);
-    size_t live = gpulog_live_bytes(r->rank);
-    gpulog_reset_peak(r->rank);
+    size_t live = gpulog_live_bytes(r->device);
+    gpulog_reset_peak(r->device);
     need(fsdp_full_state(s.model, sink, &seen));
     if (r->rank == 0) {
         check(seen.n == n, "the sink was called %d times for %d parameters", seen.n, n);
@@ -333,13 +333,13 @@ static void state_body(const Rank *r, void *arg)
     } else {
         check(seen.n == 0, "the sink was called on rank %d: it belongs to rank 0", r->rank);
     }
-    check(gpulog_live_bytes(r->rank) == live, "gathering the state left %zu bytes on the device",
-          gpulog_live_bytes(r->rank) - live);
+    check(gpulog_live_bytes(r->device) == live, "gathering the state left %zu bytes on the device",
+          gpulog_live_bytes(r->device) - live);
     size_t largest = whole_bytes(fsdp_unit(s.model));
     for (int i = 1; i <= 2; i++)
         if (whole_bytes(fsdp_unit(s.model->children[i])) > largest)
             largest = whole_bytes(fsdp_unit(s.model->children[i]));
-    check(gpulog_peak_bytes(r->rank) <= live + 2 * largest,
+    check(gpulog_peak_bytes(r->device) <= live + 2 * largest,
           "gathering the state took more than two units at a time");
 
     // A sink that fails on rank 0: all ranks come through, rank 0 says so.
@@ -403,14 +403,14 @@ static void unwrap_body(const Rank *r, void *arg)
     Spec spec = spec_gpt2(2);
     FsdpContext ctx;
     NnRun run;
-    size_t live = gpulog_live_bytes(r->rank);
+    size_t live = gpulog_live_bytes(r->device);
     Module *model = spec_create(&spec);
     Batch batch = batch_create(&spec, 1);
     need(nn_run_create(&run, r->stream));
     need(fsdp_context_create(&ctx, r->comm, r->stream));
     FsdpOptions keep = TEST_OPTIONS;
     keep.reshard_after_forward = false;
-    size_t bare = gpulog_live_bytes(r->rank);
+    size_t bare = gpulog_live_bytes(r->device);
     for (int round = 0; round < 3; round++) {
         need(fully_shard(model->children[1], &ctx, &TEST_OPTIONS));
         need(fully_shard(model, &ctx, &keep));
@@ -419,10 +419,10 @@ static void unwrap_body(const Rank *r, void *arg)
         else
             need(fsdp_unshard(fsdp_unit(model->children[1]))); // nobody waited for it
         fsdp_unwrap(model);
-        check(gpulog_live_bytes(r->rank) == bare,
+        check(gpulog_live_bytes(r->device) == bare,
               "fsdp_unwrap of a model whose %s left %zu bytes on the device",
               round < 2 ? "root is whole" : "block is being gathered",
-              gpulog_live_bytes(r->rank) - bare);
+              gpulog_live_bytes(r->device) - bare);
         check(fsdp_unit(model) == NULL && fsdp_unit(model->children[1]) == NULL,
               "after fsdp_unwrap a module still is a unit");
         check(model->pre_forward.fn == NULL && model->post_backward.fn == NULL,
@@ -437,8 +437,8 @@ static void unwrap_body(const Rank *r, void *arg)
     need(nn_run_destroy(&run));
     batch_destroy(&batch);
     module_destroy(model);
-    check(gpulog_live_bytes(r->rank) == live, "fsdp_unwrap left %zu bytes on the device",
-          gpulog_live_bytes(r->rank) - live);
+    check(gpulog_live_bytes(r->device) == live, "fsdp_unwrap left %zu bytes on the device",
+          gpulog_live_bytes(r->device) - live);
 }
 
 static void unwrap_gives_everything_back(void **state)

@@ -108,13 +108,13 @@ static void one_body(const Rank *r, void *arg)
     Sharded s;
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     FsdpUnit *unit = fsdp_unit(s.model->children[0]);
-    size_t live = gpulog_live_bytes(r->rank);
+    size_t live = gpulog_live_bytes(r->device);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     need(fsdp_begin_grad(unit));
     check(unit->flat.full_grad == unit->flat.shard_grad,
           "with one rank the whole gradient must be the gradient shard");
-    check(gpulog_live_bytes(r->rank) == live, "with one rank begin_grad allocated memory");
+    check(gpulog_live_bytes(r->device) == live, "with one rank begin_grad allocated memory");
     need(fsdp_reduce_grad(unit));
     need(fsdp_finish_backward(&s.ctx));
     check(log_count(GPU_REDUCE_SCATTER, log) == 0 && log_count(GPU_KERNEL, log) == 0,
@@ -364,12 +364,12 @@ static void behind_body(const Rank *r, void *arg)
         options.reshard_after_forward = reshard;
         sharded_create(&s, &spec, &options, NULL, r);
         Batch batch = batch_create(&spec, 1);
-        size_t live = gpulog_live_bytes(r->rank);
+        size_t live = gpulog_live_bytes(r->device);
         for (int step = 0; step < 3; step++) {
             train_batch(&spec, &s.run, s.model, &batch);
-            check(gpulog_live_bytes(r->rank) == live,
+            check(gpulog_live_bytes(r->device) == live,
                   "after backward %d the device holds %zu bytes more than before the forward", step,
-                  gpulog_live_bytes(r->rank) - live);
+                  gpulog_live_bytes(r->device) - live);
             check(s.ctx.old_gather.buffer == NULL && s.ctx.old_reduce.buffer == NULL,
                   "after the root's backward a buffer is still retired");
         }

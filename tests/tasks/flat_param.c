@@ -344,22 +344,22 @@ static void memory_body(const Rank *r, void *arg)
                        300000}; // a million elements, so that a copy of the model would show
     make_set(&set, 3, sizes);
     need(flat_layout(&flat, "unit", set.pointer, 3, r->rank, r->world, false));
-    size_t before = gpulog_live_bytes(r->rank);
-    gpulog_reset_peak(r->rank);
+    size_t before = gpulog_live_bytes(r->device);
+    gpulog_reset_peak(r->device);
     need(flat_create(&flat, 42, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
     size_t want = 2 * (size_t)flat.shard_numel * sizeof(float);
-    check(gpulog_live_bytes(r->rank) - before == want,
+    check(gpulog_live_bytes(r->device) - before == want,
           "the flat parameter holds %zu bytes, want %zu: "
           "a shard and its gradient",
-          gpulog_live_bytes(r->rank) - before, want);
-    check(gpulog_peak_bytes(r->rank) - before == want,
+          gpulog_live_bytes(r->device) - before, want);
+    check(gpulog_peak_bytes(r->device) - before == want,
           "building it took %zu bytes at the peak, want "
           "%zu: a rank never holds more of the model than its shard",
-          gpulog_peak_bytes(r->rank) - before, want);
+          gpulog_peak_bytes(r->device) - before, want);
     flat_destroy(&flat);
-    check(gpulog_live_bytes(r->rank) == before, "flat_destroy left %zu bytes",
-          gpulog_live_bytes(r->rank) - before);
+    check(gpulog_live_bytes(r->device) == before, "flat_destroy left %zu bytes",
+          gpulog_live_bytes(r->device) - before);
 }
 
 static void memory_is_two_shards(void **state)

@@ -59,14 +59,14 @@ static void alias_body(const Rank *r, void *arg)
     Sharded s;
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     FsdpUnit *unit = first_unit(&s);
-    size_t live = gpulog_live_bytes(r->rank);
+    size_t live = gpulog_live_bytes(r->device);
     uint64_t log = gpulog_length();
     need(fsdp_unshard(unit));
     need(fsdp_wait(unit));
     check(unit->flat.full == unit->flat.shard,
           "with one rank the whole parameter must be the shard");
-    check(gpulog_live_bytes(r->rank) == live, "with one rank unshard allocated %zu bytes",
-          gpulog_live_bytes(r->rank) - live);
+    check(gpulog_live_bytes(r->device) == live, "with one rank unshard allocated %zu bytes",
+          gpulog_live_bytes(r->device) - live);
     need(fsdp_reshard(unit));
     need(fsdp_release_gather(&s.ctx));
     check(log_count(GPU_ALL_GATHER, log) == 0, "with one rank there is nothing to gather");
@@ -134,7 +134,7 @@ static void free_body(const Rank *r, void *arg)
     Sharded s;
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     FsdpUnit *unit = first_unit(&s);
-    size_t live = gpulog_live_bytes(r->rank);
+    size_t live = gpulog_live_bytes(r->device);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
 
@@ -148,10 +148,10 @@ static void free_body(const Rank *r, void *arg)
           "fsdp_release_gather");
     uint64_t released = gpulog_length();
     need(fsdp_release_gather(&s.ctx));
-    check(gpulog_live_bytes(r->rank) == live,
+    check(gpulog_live_bytes(r->device) == live,
           "after reshard and release %zu bytes of the whole parameter "
           "are still there",
-          gpulog_live_bytes(r->rank) - live);
+          gpulog_live_bytes(r->device) - live);
     int64_t freed = log_find(GPU_FREE, NULL, released);
     int64_t kernel = log_find(GPU_KERNEL, "kernel_sum2", log);
     GpuLogEntry entry;
@@ -174,8 +174,8 @@ static void free_body(const Rank *r, void *arg)
     need(fsdp_reshard(unit));
     need(fsdp_reshard(second));
     need(fsdp_release_gather(&s.ctx));
-    check(gpulog_live_bytes(r->rank) == live, "of two resharded buffers %zu bytes are lost",
-          gpulog_live_bytes(r->rank) - live);
+    check(gpulog_live_bytes(r->device) == live, "of two resharded buffers %zu bytes are lost",
+          gpulog_live_bytes(r->device) - live);
     sharded_destroy(&s);
 }
 

@@ -51,7 +51,7 @@ static void count_body(const Rank *r, void *arg)
         {{50257, 1024, 12, 12, 768}, 124439808},
         {{50257, 1024, 24, 16, 1024}, 354823168},
     };
-    size_t before = gpulog_live_bytes(r->rank);
+    size_t before = gpulog_live_bytes(r->device);
     for (size_t i = 0; i < 2; i++) {
         Module *model = gpt2_create(&models[i].config);
         check(model != NULL, "gpt2_create failed");
@@ -62,7 +62,7 @@ static void count_body(const Rank *r, void *arg)
               models[i].config.layers, (long long)meta_bytes(model));
         module_destroy(model);
     }
-    check(gpulog_live_bytes(r->rank) == before, "counting a model on meta took device memory");
+    check(gpulog_live_bytes(r->device) == before, "counting a model on meta took device memory");
 }
 
 static void counts_elements(void **state)
@@ -316,12 +316,12 @@ static void materialize_body(const Rank *r, void *arg)
 {
     Spec spec = spec_gpt2(1);
     Module *model = spec_create(&spec);
-    size_t before = gpulog_live_bytes(r->rank);
+    size_t before = gpulog_live_bytes(r->device);
     uint64_t log = gpulog_length();
     need(meta_materialize(model, 42, r->stream));
     check_on_stream(log, r->stream, "materialising", "the stream that was given");
     need_cuda(cudaStreamSynchronize(r->stream));
-    size_t took = gpulog_live_bytes(r->rank) - before;
+    size_t took = gpulog_live_bytes(r->device) - before;
     check(took == 8 * (size_t)meta_count(model),
           "data and gradients of %lld elements take %zu bytes, want %zu",
           (long long)meta_count(model), took, 8 * (size_t)meta_count(model));
@@ -330,8 +330,8 @@ static void materialize_body(const Rank *r, void *arg)
           "materialising a model twice must be refused: the first storage would be lost");
     check_materialized(model, 42);
     meta_release(model);
-    check(gpulog_live_bytes(r->rank) == before, "meta_release left %zu bytes on the device",
-          gpulog_live_bytes(r->rank) - before);
+    check(gpulog_live_bytes(r->device) == before, "meta_release left %zu bytes on the device",
+          gpulog_live_bytes(r->device) - before);
 
     // What cannot be materialised is refused before anything is allocated.
     Param *params[64];
@@ -365,7 +365,7 @@ static void failure_body(const Rank *r, void *arg)
     // Leave room for half of the model.
     need_cuda(cudaMemGetInfo(&free_bytes, &total));
     need_cuda(cudaMalloc(&ballast, free_bytes - 4 * (size_t)meta_count(model)));
-    size_t before = gpulog_live_bytes(r->rank);
+    size_t before = gpulog_live_bytes(r->device);
 
     Status status = meta_materialize(model, 42, r->stream);
     check(status != OK, "a model larger than the device was materialised without an error");
@@ -373,9 +373,9 @@ static void failure_body(const Rank *r, void *arg)
           "running out of memory is ERR_MEMORY, as CUDA_TRY returns it; this came back as Status %d",
           (int)status);
     check(
-        gpulog_live_bytes(r->rank) == before,
+        gpulog_live_bytes(r->device) == before,
         "after running out of memory %zu bytes stay allocated: the device is lost for another try",
-        gpulog_live_bytes(r->rank) - before);
+        gpulog_live_bytes(r->device) - before);
     Param *params[64];
     int n = meta_params(model, params, 64);
     for (int i = 0; i < n; i++)

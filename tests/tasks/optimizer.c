@@ -118,20 +118,20 @@ static void moments_body(const Rank *r, void *arg)
     Spec spec = spec_mlp(4);
     Sharded s;
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    size_t live = gpulog_live_bytes(r->rank);
+    size_t live = gpulog_live_bytes(r->device);
     size_t want = 8 * (size_t)sharded_padded(&s) / (size_t)r->world;
     need(fsdp_adamw_create(&s.adamw, s.model, &s.ctx, &TEST_ADAMW));
-    check(gpulog_live_bytes(r->rank) - live == want,
+    check(gpulog_live_bytes(r->device) - live == want,
           "AdamW's state takes %zu bytes on this rank, want 8 bytes for each element of its "
           "shards: %zu",
-          gpulog_live_bytes(r->rank) - live, want);
+          gpulog_live_bytes(r->device) - live, want);
     set_gradients(&s, 0.0f);
     need(fsdp_adamw_step(&s.adamw));
-    check(gpulog_live_bytes(r->rank) - live == want, "a step left %zu bytes behind",
-          gpulog_live_bytes(r->rank) - live - want);
+    check(gpulog_live_bytes(r->device) - live == want, "a step left %zu bytes behind",
+          gpulog_live_bytes(r->device) - live - want);
     fsdp_adamw_destroy(&s.adamw);
-    check(gpulog_live_bytes(r->rank) == live, "fsdp_adamw_destroy left %zu bytes behind",
-          gpulog_live_bytes(r->rank) - live);
+    check(gpulog_live_bytes(r->device) == live, "fsdp_adamw_destroy left %zu bytes behind",
+          gpulog_live_bytes(r->device) - live);
     sharded_destroy(&s);
 }
 
@@ -228,7 +228,7 @@ static void norm_body(const Rank *r, void *arg)
     Spec spec = spec_mlp(4);
     Sharded s;
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    size_t live = gpulog_live_bytes(r->rank);
+    size_t live = gpulog_live_bytes(r->device);
     set_gradients(&s, 0.0f);
     float norm = -1.0f, want = (float)sqrt(squares_of(&s));
     need_cuda(cudaDeviceSynchronize());
@@ -238,7 +238,7 @@ static void norm_body(const Rank *r, void *arg)
     // Squares of sixteenths add up exactly in double, in any order: the norm has one right value.
     check(norm == want, "the gradient norm on this rank is %.9g, want %.9g", (double)norm,
           (double)want);
-    check(gpulog_live_bytes(r->rank) == live, "fsdp_grad_norm left memory behind");
+    check(gpulog_live_bytes(r->device) == live, "fsdp_grad_norm left memory behind");
     sharded_destroy(&s);
 }
 

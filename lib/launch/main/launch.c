@@ -1,9 +1,10 @@
 /* launch: runs a program as W ranks on this host.
  *
- *   launch -n 4 [--limit SECONDS] PROGRAM ARGUMENTS…
+ *   launch -n 4 [--limit SECONDS] [--share-gpu] PROGRAM ARGUMENTS…
  *
  * Every rank finds its place in RANK, LOCAL_RANK, WORLD_SIZE and LOCAL_WORLD_SIZE, and its peers by
- * NCCL_COMM_ID. When a rank fails, the others get two seconds and are then ended. The exit status
+ * NCCL_COMM_ID. With --share-gpu, or SHARE_GPU=1 in the environment, there may be more ranks than
+ * devices (launch.h). When a rank fails, the others get two seconds and are then ended. The exit status
  * is the first failing rank's (128 + the signal's number where a signal killed it), 124 when the
  * limit is over, 2 when nothing could be started.
  */
@@ -21,6 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../share_gpu.h"
 #include "../watch.h"
 
 #define GRACE 2.0      // seconds the others get when a rank has failed
@@ -30,13 +32,15 @@
 typedef struct Job {
     int size;
     double limit;   // seconds; 0: none
+    bool share_gpu; // --share-gpu
     char **program; // and its arguments, NULL at the end
     char path[4096];
     int master_port, id_port;
     sigset_t old_mask;
 } Job;
 
-static const char usage[] = "usage: launch -n RANKS [--limit SECONDS] PROGRAM [ARGUMENTS...]";
+static const char usage[] = 
+    "usage: launch -n RANKS [--limit SECONDS] [--share-gpu] PROGRAM [ARGUMENTS...]";
 
 // ---- The command line ----
 
@@ -65,6 +69,11 @@ static int parse_arguments(int argc, char **argv, Job *job)
 
     for (; i < argc && argv[i][0] == '-'; i += 2) {
         const char *option = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
+        if (strcmp(option, "--share-gpu") == 0) {
+            job->share_gpu = true;
+            i--; // no value behind it
+            continue;
+        }
         bool count = strcmp(option, "-n") == 0, limit = strcmp(option, "--limit") == 0;
         if (!count && !limit) {
             fprintf(stderr, "launch: no option %s; %s\n", option, usage);
@@ -135,16 +144,19 @@ static int find_program(Job *job)
 static int check_devices(const Job *job)
 {
     int devices = 0;
+    bool share;
+
+    if (share_gpu_wanted(&share) != OK) return BAD_USE;
     cudaError_t error = cudaGetDeviceCount(&devices);
 
     if (error != cudaSuccess) {
         fprintf(stderr, "launch: no device can be used: %s\n", cudaGetErrorString(error));
         return BAD_USE;
     }
-    if (job->size > devices) {
+    if (job->size > devices && !share) {
         fprintf(stderr,
-                "launch: -n %d, but there %s %d device%s: start fewer ranks, or with simgpu "
-                "set SIMGPU_DEVICES=%d\n",
+                "launch: -n %d, but there %s %d device%s: start fewer ranks, or set SHARE_GPU=1 to "
+                "let ranks share (slow: for checking only), or with simgpu SIMGPU_DEVICES=%d\n",
                 job->size, devices == 1 ? "is" : "are", devices, devices == 1 ? "" : "s",
                 job->size);
         return BAD_USE;
@@ -275,6 +287,7 @@ int main(int argc, char **argv)
 
     int status = parse_arguments(argc, argv, &job);
     if (status == 0) status = find_program(&job);
+    if (job.share_gpu) setenv("SHARE_GPU", "1", 1);
     if (status == 0) status = check_devices(&job);
     if (status != 0) return status;
     job.master_port = reserve_port();

@@ -1,0 +1,42 @@
+/* columns.cuh: sums down the columns of a matrix, in an order that depends on its sizes alone.
+ *
+ * A block owns 8 columns: 32 bytes, the smallest piece that a GPU's memory hands out (a sector), so
+ * nothing is fetched in vain, while a matrix of 768 columns still gives 96 blocks. Its threads are
+ * 8 columns wide and `lanes` rows deep; a lane adds up every lanes-th row, and then the lanes are
+ * added in pairs, in shared memory.
+ *
+ * Interface: COLUMNS, column_grid, column_lanes; column_threads; add_lanes.
+ */
+#ifndef SHARDLAB_COLUMNS_CUH
+#define SHARDLAB_COLUMNS_CUH
+
+#include "launch.cuh"
+
+#define COLUMNS 8
+#define MOST_LANES 128
+
+// More lanes for more rows: more loads in flight.
+static inline dim3 column_threads(int rows)
+{
+    return dim3(COLUMNS, rows >= 1024 ? MOST_LANES : 32);
+}
+
+static inline dim3 column_grid(int cols)
+{
+    return dim3((unsigned)(cols / COLUMNS + (cols % COLUMNS != 0)));
+}
+
+// The sum over threadIdx.y of `mine`, for the threads with threadIdx.y = 0; the others get what is
+// of no use. `lane` (MOST_LANES) is shared memory of this sum alone.
+static inline __device__ float add_lanes(float (*lane)[COLUMNS], float mine)
+{
+    unsigned x = threadIdx.x, y = threadIdx.y;
+    lane[y][x] = mine;
+    for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (y < half) lane[y][x] += lane[y + half][x];
+    }
+    return lane[0][x];
+}
+
+#endif

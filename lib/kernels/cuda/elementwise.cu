@@ -1,0 +1,92 @@
+/* elementwise.cu: kernels that treat every element alike: fill, scale, add.
+ *
+ * Each operation is one that IEEE 754 rounds exactly, and nothing is fused (-fmad=false), so the
+ * bits are those of lib/kernels/elementwise.c.
+ *
+ * Interface: kernel_fill, kernel_scale, kernel_add, kernel_sum2, kernel_add_divided.
+ */
+#include "each.cuh"
+
+struct Fill {
+    float value;
+    __device__ void operator()(float &x) const
+    {
+        x = value;
+    }
+};
+
+struct Scale {
+    float factor;
+    __device__ void operator()(float &x) const
+    {
+        x *= factor;
+    }
+};
+
+struct Add {
+    __device__ void operator()(float &to, const float &from) const
+    {
+        to += from;
+    }
+};
+
+struct Sum2 {
+    __device__ void operator()(float &sum, const float &a, const float &b) const
+    {
+        sum = a + b;
+    }
+};
+
+struct AddDivided {
+    float divisor;
+    __device__ void operator()(float &to, const float &from) const
+    {
+        to += from / divisor;
+    }
+};
+
+extern "C" cudaError_t kernel_fill(float *x, float value, size_t n, cudaStream_t stream)
+{
+    Launch launch = LAUNCH_BEGIN("kernel_fill", stream);
+    launch_write(&launch, x, n * sizeof *x);
+    launch_each(&launch, Fill{value}, n, x);
+    return launch_end(&launch);
+}
+
+extern "C" cudaError_t kernel_scale(float *x, float factor, size_t n, cudaStream_t stream)
+{
+    Launch launch = LAUNCH_BEGIN("kernel_scale", stream);
+    launch_update(&launch, x, n * sizeof *x);
+    launch_each(&launch, Scale{factor}, n, x);
+    return launch_end(&launch);
+}
+
+extern "C" cudaError_t kernel_add(float *dst, const float *src, size_t n, cudaStream_t stream)
+{
+    Launch launch = LAUNCH_BEGIN("kernel_add", stream);
+    launch_update(&launch, dst, n * sizeof *dst);
+    launch_read(&launch, src, n * sizeof *src);
+    launch_each(&launch, Add{}, n, dst, src);
+    return launch_end(&launch);
+}
+
+extern "C" cudaError_t kernel_sum2(float *out, const float *a, const float *b, size_t n,
+                                   cudaStream_t stream)
+{
+    Launch launch = LAUNCH_BEGIN("kernel_sum2", stream);
+    launch_write(&launch, out, n * sizeof *out);
+    launch_read(&launch, a, n * sizeof *a);
+    launch_read(&launch, b, n * sizeof *b);
+    launch_each(&launch, Sum2{}, n, out, a, b);
+    return launch_end(&launch);
+}
+
+extern "C" cudaError_t kernel_add_divided(float *dst, const float *src, float divisor, size_t n,
+                                          cudaStream_t stream)
+{
+    Launch launch = LAUNCH_BEGIN("kernel_add_divided", stream);
+    launch_update(&launch, dst, n * sizeof *dst);
+    launch_read(&launch, src, n * sizeof *src);
+    launch_each(&launch, AddDivided{divisor}, n, dst, src);
+    return launch_end(&launch);
+}

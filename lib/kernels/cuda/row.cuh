@@ -1,0 +1,54 @@
+/* row.cuh: one block a row, with the row kept in registers.
+ *
+ * LayerNorm and softmax need a row several times: for the mean or the maximum, for the sum, for the
+ * result. Read from memory each time, they would take two or three times as long. A thread takes
+ * every blockDim.x-th column, so that a warp's loads stand side by side, and keeps its first KEPT
+ * of them in registers; a column beyond that is read again, from the cache if it is still there.
+ *
+ *   float kept[KEPT], sum = 0.0f;
+ *   each_column(cols, [&](unsigned c, int k) { sum += keep(kept, k, x[c]); });
+ *   each_column(cols, [&](unsigned c, int k) { y[c] = kept_or(kept, k, x + c) / sum; });
+ *
+ * k is a constant wherever each_column is unrolled, which is what lets kept[k] be a register.
+ *
+ * Interface: ROW_THREADS, row_threads; KEPT, each_column, keep, kept_or.
+ */
+#ifndef SHARDLAB_ROW_CUH
+#define SHARDLAB_ROW_CUH
+
+#include "launch.cuh"
+
+#define KEPT 8
+#define ROW_THREADS 1024 // the most of them
+
+// Threads for a row of `cols`: enough to keep all of it (up to 8192 columns), and no more; a short
+// row gets by with one warp and needs no barrier at all.
+static inline unsigned row_threads(size_t cols)
+{
+    return cols <= 32 * KEPT ? 32 : cols <= 256 * KEPT ? 256 : ROW_THREADS;
+}
+
+// body(c, k) for each of this thread's columns; c is unsigned because the last step may go past the
+// largest int.
+template <class Body> static __device__ __forceinline__ void each_column(unsigned cols, Body body)
+{
+#pragma unroll
+    for (int k = 0; k < KEPT; k++) {
+        unsigned c = threadIdx.x + k * blockDim.x;
+        if (c < cols) body(c, k);
+    }
+    for (unsigned c = threadIdx.x + KEPT * blockDim.x; c < cols; c += blockDim.x) body(c, KEPT);
+}
+
+static __device__ __forceinline__ float keep(float *kept, int k, float x)
+{
+    if (k < KEPT) kept[k] = x;
+    return x;
+}
+
+static __device__ __forceinline__ float kept_or(const float *kept, int k, const float *again)
+{
+    return k < KEPT ? kept[k] : *again;
+}
+
+#endif

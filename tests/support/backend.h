@@ -1,0 +1,32 @@
+/* backend.h: what the harness has to ask of the backend it runs on. tests/support/simgpu/backend.c
+ * answers for simulated GPUs, tests/support/cuda/backend.c for real ones.
+ */
+#ifndef SHARDLAB_BACKEND_H
+#define SHARDLAB_BACKEND_H
+
+#include <stdbool.h>
+
+// Hooks the backend's own reports up to this rank's trouble (run.h).
+void backend_listen(void);
+// What the backend said when a device was full, for the message of a check that fails afterwards;
+// "": nothing.
+const char *backend_memory_report(void);
+
+// The largest world a test can have here. Asked in the parent, which must not touch a device itself:
+// on real GPUs a process that has cannot fork ranks any more.
+int backend_max_world(void);
+// Why there can be none larger, for the result of a test that was left out.
+const char *backend_world_limit(void);
+
+// How much longer than on simgpu a run of `world` ranks may take: on real GPUs every rank first
+// makes a context and its share of a communicator.
+double backend_time_factor(int world);
+
+// Whether a collective over `world` ranks adds as tree_average does, to the bit. simgpu always does.
+// NCCL promises no order; the sum of two numbers has but one.
+bool backend_sums_in_tree_order(int world);
+
+// What is to be true of the backend when a rank has done its body; false, with the reason in text.
+bool backend_agrees(char *text, unsigned long size);
+
+#endif
