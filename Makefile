@@ -85,7 +85,7 @@ WARN      := -Wall -Wextra -Wno-unused-parameter -Wshadow -Wstrict-prototypes -W
              -Wpointer-arith -Wformat=2 -Wvla $(if $(WERROR),-Werror)
 # -fno-optimize-sibling-calls: a call in tail position keeps its own line in reports.
 CFLAGS    ?= -O2
-BASE      := -std=gnu11 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -fPIC -pthread $(WARN) \
+BASE       = -std=gnu11 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -fPIC -pthread $(WARN) \
              $(if $(COMPILED_IN),-fsanitize=$(COMPILED_IN) -fno-sanitize-recover=all) $(BACKEND_DEFS)
 # In a half-written task file much is unused, and that is no mistake yet.
 HALF_DONE := -Wno-unused
@@ -126,7 +126,7 @@ WRAPPED      += gpulog_reset_peak gpulog_reset_traffic
 LINK         := $(CXX) $(filter-out -std=gnu11,$(BASE)) $(WRAPPED:%=-Wl,--wrap=%)
 LDLIBS       := $(BLAS_LIBS) -ldw -lgomp -lm -lpthread
 KERNELS      += $(BUILD)/obj/tests/emulator/emulator.o
-GPU_LIBS     := $(BUILD)/lib/libgpulog.a $(BUILD)/lib/simgpu.o
+GPU_LIBS     := $(BUILD)/obj/tests/support/rehearsal/books_agree.o $(BUILD)/lib/libgpulog.a $(BUILD)/lib/simgpu.o
 endif
 
 # ---- Objects ----
@@ -135,7 +135,7 @@ objects     = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(1)))
 SIMGPU_OBJ := $(call objects,simgpu/src/*.c gpulog/src/*.c)
 GPULOG_OBJ := $(call objects,gpulog/src/*.c gpulog/wrap/*.c)
 LIB_OBJ    := $(call objects,$(filter-out lib/kernels/%,$(wildcard lib/*/*.c))) $(KERNELS)
-HARNESS_OBJ:= $(call objects,tests/support/*.c tests/support/$(HALF)/*.c $(if $(filter rehearsal,$(BACKEND)),tests/support/rehearsal/*.c))
+HARNESS_OBJ:= $(call objects,tests/support/*.c tests/support/$(HALF)/*.c $(if $(filter rehearsal,$(BACKEND)),tests/support/simgpu/reports.c))
 
 NN_LIB     := $(BUILD)/lib/libshardlab.a
 HARNESS_LIB:= $(BUILD)/lib/libharness.a
@@ -181,11 +181,11 @@ test: deps
 	    $(TASKS:%=$(BUILD)/impl/reference/suite/%) $(BUILD)/impl/reference/suite/together \
 	    $(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),,$(wildcard tests/grader/test_*.py))
 
-## make demo                 train GPT-2 (5 M parameters) on 4 simulated GPUs; DATA=file for a text of yours,
-##                           DEMO_FLAGS='--steps 100 …' for options (build/bin/train_gpt2 --help)
+## make demo                 train GPT-2 (5 M parameters) on 4 GPUs; DATA=file for a text of yours, RANKS=2 for
+##                           another number, DEMO_FLAGS='--steps 100 …' for options (build/bin/train_gpt2 --help)
 demo: deps
 	@$(MAKE) --no-print-directory -s -j2 examples
-	@$(LAUNCH) -n 4 $(BUILD)/bin/train_gpt2 $(DEMO_FLAGS) $(DEMO_TEXT)
+	@$(LAUNCH) -n $(RANKS) $(BUILD)/bin/train_gpt2 $(DEMO_FLAGS) $(DEMO_TEXT)
 
 ## make demo-oom             a model too large for one GPU of 64 MB: alone it fails, with FSDP it trains
 demo-oom: deps
@@ -212,7 +212,7 @@ skeleton:
 
 ## make deps                 install what is missing, saying what and why (part of every target above)
 deps:
-	@sh grader/setup.sh
+	@BACKEND='$(BACKEND)' sh grader/setup.sh
 
 ## make compile_commands.json   for clangd
 compile_commands.json: deps
@@ -227,8 +227,13 @@ clean:
 
 ## make help                 this list
 ##
-## Variables: SANITIZE=address,undefined or SANITIZE=thread builds and tests in a tree of its own;
-## V=1 shows the commands; WERROR=1 makes warnings errors; BLAS=openblas takes OpenBLAS where oneDNN is there too.
+## Variables, for every target:
+##   BACKEND=cuda         real GPUs, in build/cuda; finds the toolkit by CUDA_HOME, NCCL by NCCL_HOME; CUDA_ARCH=90
+##                        for another machine's GPU; SHARE_GPU=1 lets ranks share one; TF32=1 for faster products
+##   BACKEND=rehearsal    the code of BACKEND=cuda on simulated GPUs, in build/rehearsal
+##   SANITIZE=address,undefined or thread, in a tree of its own; with BACKEND=cuda memcheck, racecheck, initcheck
+##                        or synccheck, which are compute-sanitizer's
+##   V=1 shows the commands; WERROR=1 makes warnings errors; BLAS=openblas takes OpenBLAS where oneDNN is there too
 
 # Parts of the above.
 own-suites: $(OWN_SUITES)
@@ -239,15 +244,22 @@ examples: $(EXAMPLES) $(LAUNCH) $(DEVICES)
 ifeq ($(BACKEND),cuda)
 TEST_FLAGS := --jobs 1 --limit 1800 $(if $(WATCH),--prefix 'compute-sanitizer --tool $(WATCH) --target-processes all --error-exitcode 1 --kill no --print-limit 20')
 endif
+# Memory that the tests fill with NaNs would count as initialised.
+ifeq ($(WATCH),initcheck)
+export GPULOG_POISON := 0
+endif
 
 DEMO_TEXT  = $(if $(DATA),'$(DATA)',$(wildcard handouts/*.md))
 DEMO_FLAGS ?=
+RANKS      ?= 4
 
 # ---- Rules ----
 
 $(BUILD)/obj/simgpu/src/%.o $(BUILD)/obj/gpulog/%.o: DEFS = -Igpulog/src
 $(BUILD)/obj/simgpu/src/blas.o: DEFS = -Igpulog/src $(BLAS_DEFS)
 $(BUILD)/obj/simgpu/src/reduce.o $(BUILD)/obj/lib/kernels/%.o $(BUILD)/obj/tests/cuda/host_kernels.o: OPT = $(VECTOR)
+# The CPU's kernels once more, for host memory and under other names: tests/cuda compares the device's with them.
+$(BUILD)/obj/tests/cuda/host_kernels.o: DEFS = -Itests/cuda/host
 
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
@@ -267,7 +279,7 @@ $(BUILD)/obj/%.o: %.cu $(BUILD)/cuda.mk
 else
 EMULATED := -std=c++17 -O2 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -fPIC -pthread \
             $(if $(COMPILED_IN),-fsanitize=$(COMPILED_IN) -fno-sanitize-recover=all) -ffp-contract=off -fno-math-errno \
-            -Wall -Wextra -Wno-unused-parameter $(if $(WERROR),-Werror) -DEMULATED -Itests/emulator/include -Itests/emulator
+            -Wall -Wextra -Wno-unused-parameter -Wno-unknown-pragmas $(if $(WERROR),-Werror) -DEMULATED -Itests/emulator/include -Itests/emulator
 $(BUILD)/obj/%.o: %.cu
 	@mkdir -p $(@D)
 	$(SAY) CXX $<

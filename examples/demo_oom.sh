@@ -7,7 +7,8 @@
 set -u
 build=$1
 shift
-export SIMGPU_MEMORY=64M
+export SIMGPU_MEMORY=64M # of a simulated GPU
+export GPULOG_MEMORY=64M # a real one is held to it
 
 echo "== One GPU of 64 MB, without FSDP =="
 if "$build/bin/train_gpt2" --unsharded --batch 1 --steps 3 --sample 0 "$@"; then

@@ -87,7 +87,7 @@ def time_factor():
 def clean_environment():
     """The user's environment without what would change a test's course. On real GPUs the machine
     itself may need some of NCCL's and CUDA's variables: which network, which of the GPUs."""
-    needed = ("NCCL_", "CUDA_") if os.environ.get("BACKEND") == "cuda" else ()
+    needed = ("NCCL_", "CUDA_", "GPULOG_") if os.environ.get("BACKEND") == "cuda" else ()
     return {name: value for name, value in os.environ.items()
             if name.startswith(needed) or not name.startswith(FOREIGN + ("TF32",))
             and name not in FOREIGN_NAMES}

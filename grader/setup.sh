@@ -6,8 +6,12 @@
 # by sudo. Where that cannot be, or with NO_INSTALL=1, it says what is missing, what each thing is
 # for and which command installs it, and exits 1.
 #
-# Interface: setup.sh (no arguments). Reads NO_INSTALL, CC, PYTHON, BLAS (dnnl or openblas: only
-# that one will do) and SETUP_INCLUDE_DIRS (where headers are looked for).
+# CUDA, cuBLAS and NCCL, which BACKEND=cuda is built with, are never installed: which of their
+# versions fits is the driver's matter. find_cuda.sh looks for them.
+#
+# Interface: setup.sh (no arguments). Reads NO_INSTALL, CC, CXX, PYTHON, BACKEND (cuda and rehearsal
+# want a C++ compiler, and cuda no BLAS), BLAS (dnnl or openblas: only that one will do) and
+# SETUP_INCLUDE_DIRS (where headers are looked for).
 
 set -u
 
@@ -15,6 +19,7 @@ set -u
 purpose() {
     case $1 in
     gcc)            echo "the C compiler" ;;
+    g++)            echo "the C++ compiler, for kernels in CUDA C" ;;
     libc6-dev)      echo "the headers of the C library" ;;
     make)           echo "builds everything" ;;
     pkg-config)     echo "finds compiler and linker flags of libraries" ;;
@@ -57,12 +62,17 @@ look() {
     missing=
     cc_command=${CC:-cc}
     has_program "${cc_command%% *}" || missing="$missing gcc"
+    cxx_command=${CXX:-g++}
+    case ${BACKEND:-simgpu} in
+    cuda | rehearsal) has_program "${cxx_command%% *}" || missing="$missing g++" ;;
+    esac
     has_header stdio.h || missing="$missing libc6-dev"
     has_program make || missing="$missing make"
     has_program pkg-config || missing="$missing pkg-config"
     has_program "${PYTHON:-python3}" || missing="$missing python3"
     has_header cmocka.h || missing="$missing libcmocka-dev"
     has_header elfutils/libdw.h || missing="$missing libdw-dev"
+    [ "${BACKEND:-}" = cuda ] && return
     case ${BLAS:-} in
     dnnl)     has_dnnl || missing="$missing libdnnl-dev" ;;
     openblas) has_openblas || missing="$missing libopenblas-dev" ;;

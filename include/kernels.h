@@ -51,6 +51,9 @@ cudaError_t kernel_mean(float *mean, const float *x, size_t n, cudaStream_t stre
 cudaError_t kernel_sum_rows(float *out, const float *x, int rows, int cols, cudaStream_t stream);
 
 // ---- 3. Layers ----
+//
+// A kernel that does the work of several (a bias with a GELU, a residual with a layer norm) gives
+// the bits that those give one after the other.
 
 // out[r,c] = bias[c]                out is (rows, cols): what a GEMM with beta = 1 then adds to
 cudaError_t kernel_spread_bias(float *out, const float *bias, int rows, int cols,

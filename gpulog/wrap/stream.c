@@ -33,7 +33,8 @@ static Known ask(cudaStream_t stream, int current)
     return known;
 }
 
-// The default stream is NULL in the log, under whichever name it was used.
+// The default stream is NULL in the log, under whichever name it was used. The streams that
+// cudaStreamPerThread stands for have but this one name: in the log all threads share it.
 void stream_facts(GpuLogEntry *entry, cudaStream_t stream, int current)
 {
     bool is_default = stream == NULL || stream == cudaStreamLegacy;

@@ -18,8 +18,9 @@
  * calling X: what they do for themselves is in no book, and neither is what the interposer does.
  *
  * A call is passed on first. If it worked, an entry is written; what must be known of a pointer or a
- * handle is asked of CUDA, or was noted when it was made. A program compiled for per-thread default
- * streams (CUDA_API_PER_THREAD_DEFAULT_STREAM) calls other names and is not seen.
+ * handle is asked of CUDA, or was noted when it was made. Calls that simgpu does not have are not
+ * seen, nor is a program compiled for per-thread default streams, which calls other names
+ * (CUDA_API_PER_THREAD_DEFAULT_STREAM).
  *
  * Source: simgpu/src, which says what an entry of each call holds; ld's manual (--wrap).
  */

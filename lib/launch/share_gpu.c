@@ -46,18 +46,8 @@ static const Setting everywhere[] = {
 static const Setting on_one_host[] = {
     {"NCCL_SOCKET_IFNAME", "lo"}, {"NCCL_IB_DISABLE", "1"}, {"NCCL_NET", "Socket"}};
 
-static double limit;
+static double limit; // seconds
 static int users; // communicators whose ranks share
-
-Status share_gpu_wanted(bool *wanted)
-{
-    const char *text = getenv("SHARE_GPU");
-
-    *wanted = text && strcmp(text, "1") == 0;
-    if (!*wanted && text && text[0] && strcmp(text, "0") != 0)
-        return fail(ERR_ARGUMENT, "SHARE_GPU is \"%s\": must be 0 or 1", text);
-    return OK;
-}
 
 static Status read_limit(double *seconds)
 {
@@ -71,6 +61,17 @@ static Status read_limit(double *seconds)
         return fail(ERR_ARGUMENT, "SHARE_GPU_LIMIT is \"%s\": must be a number of seconds above 0",
                     text);
     return OK;
+}
+
+Status share_gpu_wanted(bool *wanted)
+{
+    const char *text = getenv("SHARE_GPU");
+    double seconds;
+
+    *wanted = text && strcmp(text, "1") == 0;
+    if (!*wanted && text && text[0] && strcmp(text, "0") != 0)
+        return fail(ERR_ARGUMENT, "SHARE_GPU is \"%s\": must be 0 or 1", text);
+    return *wanted ? read_limit(&seconds) : OK;
 }
 
 static void over(void)

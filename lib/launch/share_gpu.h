@@ -4,7 +4,8 @@
 
 #include "launch.h"
 
-// What SHARE_GPU says: 1 is yes; 0, nothing or not set is no; anything else is ERR_ARGUMENT.
+// What SHARE_GPU says: 1 is yes; 0, nothing or not set is no; anything else is ERR_ARGUMENT, and so
+// is, with 1, a SHARE_GPU_LIMIT that makes no sense.
 Status share_gpu_wanted(bool *wanted);
 
 // Before the first NCCL call of a rank that shares one of `devices` devices with others: tells NCCL

@@ -12,6 +12,9 @@
 #include <string.h>
 #include <time.h>
 
+// There with simgpu alone, which counts the threads that may make a rank's next call.
+void simgpu_helper_threads(int change) __attribute__((weak));
+
 static Ticker *tickers; // all that ever ran in this process
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -98,6 +101,7 @@ Status ticker_start(Ticker *ticker, double period)
         error = pthread_create(&ticker->thread, NULL, run, ticker);
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         if (error) ticker->running = false;
+        if (!error && simgpu_helper_threads) simgpu_helper_threads(1);
     }
     ticker_unlock(ticker);
     return error ? fail(ERR_MEMORY, "cannot start a thread: %s", strerror(error)) : OK;
@@ -110,5 +114,7 @@ void ticker_stop(Ticker *ticker)
     ticker->running = false;
     pthread_cond_signal(&ticker->wake);
     ticker_unlock(ticker);
-    if (was) pthread_join(ticker->thread, NULL);
+    if (!was) return;
+    pthread_join(ticker->thread, NULL);
+    if (simgpu_helper_threads) simgpu_helper_threads(-1);
 }

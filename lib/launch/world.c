@@ -62,24 +62,49 @@ static Status read_number(const Launcher *launcher, const char *name, int *value
     return parse_number(name, text, value);
 }
 
-// Ranks on this host, where the launcher does not say: Slurm leaves its variable out without
-// --ntasks-per-node, and then SLURM_STEP_TASKS_PER_NODE or SLURM_TASKS_PER_NODE has "4(x2),3". Only
-// the plain forms "4" and "4(x2)" say the same for every host; else the local rank is all that is
-// known.
-static Status guess_local_size(const Launcher *launcher, const World *world, int *size)
+// Slurm counts the tasks of each host of a step in a list such as "4(x2),3": host 0 and 1 have 4,
+// host 2 has 3. Returns those of this host; 0: the variable does not tell.
+static int slurm_local_size(const char *name)
 {
-    *size = world->local_rank + 1;
-    if (strcmp(launcher->name, "Slurm") != 0) {
-        // RANK and LOCAL_RANK alone are enough to start one host by hand.
-        if (world->rank == world->local_rank) *size = world->size;
-        return OK;
+    const char *list = getenv(name), *node_text = getenv("SLURM_NODEID");
+    int node = node_text ? atoi(node_text) : 0, count, length;
+
+    if (!list || (!node_text && strchr(list, ','))) return 0;
+    while (sscanf(list, "%d%n", &count, &length) == 1) {
+        int hosts = 1, closed = 0;
+        list += length;
+        if (sscanf(list, "(x%d)%n", &hosts, &closed) == 1 && closed > 0) list += closed;
+        if (*list && *list != ',') return 0;
+        if (node < hosts) return count > 0 ? count : 0;
+        node -= hosts;
+        if (*list == ',') list++;
     }
-    const char *text = getenv("SLURM_STEP_TASKS_PER_NODE");
-    if (!text) text = getenv("SLURM_TASKS_PER_NODE");
-    int count, hosts, length = 0;
-    if (text && ((sscanf(text, "%d(x%d)%n", &count, &hosts, &length) == 2 && !text[length]) ||
-                 (sscanf(text, "%d%n", &count, &length) == 1 && !text[length])))
-        *size = count;
+    return 0;
+}
+
+// Ranks on this host, where no variable says so: the local rank is all that is known.
+static int guess_local_size(const World *world, bool slurm)
+{
+    int size = slurm ? slurm_local_size("SLURM_TASKS_PER_NODE") : 0;
+
+    if (size > 0) return size;
+    // RANK and LOCAL_RANK alone are enough to start one host by hand.
+    return !slurm && world->rank == world->local_rank ? world->size : world->local_rank + 1;
+}
+
+// SLURM_NTASKS_PER_NODE is what was asked of the whole job, and stays as it is in a step of fewer
+// ranks: where Slurm counted those of the step, they go first.
+static Status read_local_size(const Launcher *launcher, World *world)
+{
+    bool slurm = strcmp(launcher->name, "Slurm") == 0;
+
+    if (slurm) {
+        world->local_size = slurm_local_size("SLURM_STEP_TASKS_PER_NODE");
+        if (world->local_size > 0) return OK;
+    }
+    if (getenv(launcher->local_size))
+        return read_number(launcher, launcher->local_size, &world->local_size);
+    world->local_size = guess_local_size(world, slurm);
     return OK;
 }
 
@@ -113,10 +138,7 @@ static Status read_world(const Launcher *launcher, World *world)
         PASS_ON(read_number(launcher, launcher->local_rank, &world->local_rank));
     else
         world->local_rank = world->rank; // one host, started by hand
-    if (getenv(launcher->local_size))
-        PASS_ON(read_number(launcher, launcher->local_size, &world->local_size));
-    else
-        PASS_ON(guess_local_size(launcher, world, &world->local_size));
+    PASS_ON(read_local_size(launcher, world));
     return check_world(launcher, world);
 }
 

@@ -60,6 +60,11 @@ cudaError_t simgpu_end(SimgpuOp *op);
 typedef void (*SimgpuReportHook)(const char *title, const char *text, void *arg);
 void simgpu_on_report(SimgpuReportHook hook, void *arg);
 
+// Tells simgpu of threads of this process that will never call NCCL (+1 when one has begun, -1 when it
+// has ended), such as one that watches for a time limit: a process whose only other thread waits for
+// itself is a deadlock, while one with two such threads may yet go on.
+void simgpu_helper_threads(int change);
+
 // The sum that a collective over n ranks makes of inputs[0] … inputs[n-1] (count floats each, host
 // memory), to the bit: out[i] = tree(x0 … xn-1), where a tree of more than one splits at the
 // largest power of two below n. out may be one of the inputs.

@@ -138,7 +138,7 @@ typedef struct Bell {
 } Bell;
 
 typedef struct Desk {
-    _Atomic uint32_t watching; // the process has a watcher thread
+    _Atomic uint32_t helpers; // threads of the process that never call NCCL: the watcher, and others
     Bell bell[SIM_MAX_THREADS];
 } Desk;
 

@@ -57,6 +57,11 @@ void sim_wait_forked(void)
     generation++;
 }
 
+void simgpu_helper_threads(int change)
+{
+    atomic_fetch_add(&sim_desk(NULL)->helpers, (uint32_t)change);
+}
+
 Desk *sim_desk(int *fd)
 {
     pthread_mutex_lock(&desk_lock);
@@ -202,7 +207,7 @@ static bool knows_thread(const Member *member, const Desk *desk)
     struct stat st;
     snprintf(path, sizeof path, "/proc/%d/task", member->pid);
     if (stat(path, &st) != 0) return false;
-    return st.st_nlink - 2 - (atomic_load(&desk->watching) ? 1 : 0) == 1;
+    return st.st_nlink - 2 - atomic_load(&desk->helpers) == 1;
 }
 
 static bool seen_before(Search *s, int pid, int thread)

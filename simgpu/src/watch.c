@@ -140,7 +140,7 @@ void sim_watch_changed(void)
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_t thread;
     started = kick >= 0 && pthread_create(&thread, &attr, watch, NULL) == 0;
-    if (started) atomic_store(&sim_desk(NULL)->watching, 1);
+    if (started) simgpu_helper_threads(1);
     pthread_attr_destroy(&attr);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }

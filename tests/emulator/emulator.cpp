@@ -8,8 +8,9 @@
  * What a GPU would do undefined things with ends the program here with one line: threads that wait
  * at different barriers, a barrier that some threads left the kernel without, a shuffle of less than
  * a whole warp, a pointer in no range that the launcher declared. A missing barrier shows in another
- * way: EMULATOR_SEED=n (0: in their order) has threads and blocks run in another order, and
- * __shared__ memory begins each block as NaNs.
+ * way: EMULATOR_SEED=n has threads and blocks run in another order (0: in their order; where n is
+ * odd, a warp runs on as far as it can before another one does), and __shared__ memory begins each
+ * block as NaNs.
  *
  * It shows nothing of what needs true concurrency, or a GPU's memory model: a missing fence, lanes
  * of a warp that exchange through memory with no __syncwarp, a wait for another block.
@@ -188,6 +189,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // one grid at a time
 static Thread threads[MOST_THREADS];
 static Warp warps[MOST_THREADS / WARP];
 static int order[MOST_THREADS]; // in which threads run
+static bool warps_hurry;        // order has whole warps, and the running one goes first
 static int n_threads, n_gone, n_runnable, at_block, block_line;
 static int cursor;   // the place in `order` to look from
 static int current;  // the thread that runs
@@ -195,15 +197,22 @@ static bool trapped;
 static void (*thread_body)(void *packed);
 static void *thread_packed;
 
+static bool runnable(int place)
+{
+    State state = threads[order[place]].state;
+    return state == FRESH || state == READY;
+}
+
 // The next thread that can go on, in order, beginning behind the last; -1: there is none.
 static int next_thread(void)
 {
     if (n_runnable == 0) return -1;
-    for (;;) {
-        cursor = cursor + 1 < n_threads ? cursor + 1 : 0;
-        State state = threads[order[cursor]].state;
-        if (state == FRESH || state == READY) return order[cursor];
-    }
+    if (warps_hurry && cursor >= 0)
+        for (int place = cursor / WARP * WARP, end = place + WARP; place < end; place++)
+            if (runnable(place)) return order[cursor = place];
+    do cursor = cursor + 1 < n_threads ? cursor + 1 : 0;
+    while (!runnable(cursor));
+    return order[cursor];
 }
 
 // Makes t the running thread; one that has not begun runs on `fiber`, or on a fresh one.
@@ -322,6 +331,7 @@ static void shuffle(int *out, int n, uint64_t seed)
     }
 }
 
+// The threads' indices, and the order in which they run.
 static void prepare_threads(const dim3 &block, uint64_t seed)
 {
     n_threads = (int)(block.x * block.y * block.z);
@@ -329,7 +339,14 @@ static void prepare_threads(const dim3 &block, uint64_t seed)
     for (unsigned z = 0; z < block.z; z++)
         for (unsigned y = 0; y < block.y; y++)
             for (unsigned x = 0; x < block.x; x++) threads[t++].index = dim3(x, y, z);
+    warps_hurry = seed % 2 == 1;
     shuffle(order, n_threads, seed);
+    if (!warps_hurry) return;
+    int warp_order[MOST_THREADS / WARP], lane_order[WARP];
+    shuffle(warp_order, n_threads / WARP, seed);
+    shuffle(lane_order, WARP, seed);
+    for (int i = 0; i < n_threads; i++)
+        order[i] = warp_order[i / WARP] * WARP + lane_order[i % WARP];
 }
 
 // The linker names the two ends of a section; there is none where no kernel has shared memory.

@@ -50,6 +50,7 @@ static Batch text_batch(int step, int first, int n)
     need_cuda(cudaMalloc((void **)&batch.targets, bytes));
     need_cuda(cudaMemcpy(batch.in, in, bytes, cudaMemcpyHostToDevice));
     need_cuda(cudaMemcpy(batch.targets, targets, bytes, cudaMemcpyHostToDevice));
+    need_cuda(cudaDeviceSynchronize()); // the rank's stream does not wait for the default stream
     return batch;
 }
 

@@ -27,7 +27,7 @@ esac
 for word in "$@"; do
     case $word in
     gcc) cp "$STATE/true" "$BIN/cc" ;;
-    make|pkg-config|python3) cp "$STATE/true" "$BIN/$word" ;;
+    g++|make|pkg-config|python3) cp "$STATE/true" "$BIN/$word" ;;
     libc6-dev) touch "$INC/stdio.h" ;;
     libcmocka-dev) touch "$INC/cmocka.h" ;;
     libdnnl-dev) touch "$INC/dnnl.h" ;;
@@ -136,6 +136,16 @@ class Setup(TempFolder):
         self.write("include/openblas-pthread/cblas.h", "")
         self.assertEqual(self.call().returncode, 0)
         self.assertEqual(self.call(BLAS="dnnl").returncode, 1)
+
+    def test_other_backends_want_other_things(self):
+        self.everything(but=("dnnl.h",))
+        self.apt()
+        done = self.call(BACKEND="cuda")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(self.log(), r"(?m)--no-install-recommends g\+\+$")
+        self.assertEqual(self.call(BACKEND="cuda").stdout, "")
+        self.assertEqual(self.call(BACKEND="rehearsal").returncode, 0)
+        self.assertRegex(self.log(), r"(?m)--no-install-recommends libdnnl-dev$")
 
     def test_no_install_names_the_command(self):
         self.everything(but=("cmocka.h", "elfutils/libdw.h"))

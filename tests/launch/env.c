@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "harness.h"
 #include "launch.h"
@@ -28,6 +29,13 @@ static const char *const all_names[] = {
     "SLURM_NTASKS_PER_NODE",
     "SLURM_STEP_TASKS_PER_NODE",
     "SLURM_TASKS_PER_NODE",
+    "SLURM_NODEID",
+    "SLURM_JOB_ID",
+    "SLURM_STEP_ID",
+    "SLURM_JOB_NODELIST",
+    "SLURM_STEP_NODELIST",
+    "SLURM_GPUS_PER_TASK",
+    "PMIX_NAMESPACE",
 };
 
 typedef struct Row {
@@ -127,7 +135,27 @@ static void test_slurm(void **state)
          "SLURM_TASKS_PER_NODE=8",
          {1, 3, 1, 3, NULL},
          NULL},
-        // Hosts that differ: all that is certain is that local ranks 0 to 2 exist.
+        // A step of two in a job of four a host.
+        {"SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_LOCALID=1 SLURM_NTASKS_PER_NODE=4 "
+         "SLURM_STEP_TASKS_PER_NODE=2",
+         {1, 2, 1, 2, NULL},
+         NULL},
+        // Hosts that differ: host 2 is the first of those with 3, host 4 has 1.
+        {"SLURM_PROCID=10 SLURM_NTASKS=15 SLURM_LOCALID=2 SLURM_NODEID=2 "
+         "SLURM_STEP_TASKS_PER_NODE=4(x2),3(x2),1",
+         {10, 15, 2, 3, NULL},
+         NULL},
+        {"SLURM_PROCID=14 SLURM_NTASKS=15 SLURM_LOCALID=0 SLURM_NODEID=4 "
+         "SLURM_STEP_TASKS_PER_NODE=4(x2),3(x2),1",
+         {14, 15, 0, 1, NULL},
+         NULL},
+        // A list that is none says nothing.
+        {"SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_LOCALID=0 SLURM_NODEID=1 "
+         "SLURM_STEP_TASKS_PER_NODE=1(y2) SLURM_TASKS_PER_NODE=1(x2)",
+         {1, 2, 0, 1, NULL},
+         NULL},
+        // Hosts that differ, and no word of which this is: local ranks 0 to 2 exist, and no more is
+        // certain.
         {"SLURM_PROCID=2 SLURM_NTASKS=7 SLURM_LOCALID=2 SLURM_TASKS_PER_NODE=4,3",
          {2, 7, 2, 3, NULL},
          NULL},
@@ -198,13 +226,117 @@ static void test_connect_complains(void **state)
     expect_line("RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=0", "MASTER_PORT is 0");
     expect_line("RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=65535",
                 "MASTER_PORT is 65535");
+    // Open MPI on two hosts does not say where rank 0 is.
+    expect_line("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0 "
+                "OMPI_COMM_WORLD_LOCAL_SIZE=1 PMIX_NAMESPACE=job",
+                "the ranks cannot find each other");
     expect_line("RANK=0 WORLD_SIZE=100 LOCAL_RANK=0 LOCAL_WORLD_SIZE=100",
                 "100 ranks on this host but ");
 }
+
+// ---- Where ranks meet when nobody says so. With simgpu the place is a name alone, so ranks of one
+// host can play those of several. ----
+
+#ifndef BACKEND_CUDA
+typedef struct Place {
+    const char *environment; // without the rank
+    const char *rank_name;   // the variable for it
+    bool own_host;           // each rank is on a host of its own
+    const char *host;
+} Place;
+
+static void meet_somewhere(const Rank *r, void *arg)
+{
+    const Place *place = arg;
+    char text[256], where[256];
+    int rank = -1, port = 0;
+    World world;
+    ncclComm_t comm;
+
+    set_all(place->environment);
+    snprintf(text, sizeof text, "%d", r->rank);
+    setenv(place->rank_name, text, 1);
+    if (place->own_host) setenv("NCCL_HOSTID", text, 1); // else one device for two is refused
+    setenv(strncmp(place->rank_name, "OMPI", 4) == 0 ? "OMPI_COMM_WORLD_LOCAL_RANK"
+                                                     : "SLURM_LOCALID",
+           place->own_host ? "0" : text, 1);
+    need(world_from_env(&world));
+    check(world.rank == r->rank && world.size == 2, "rank %d of %d", world.rank, world.size);
+    need(world_connect(&world, &comm));
+    need_nccl(ncclCommUserRank(comm, &rank));
+    check(rank == r->rank, "the communicator has it as rank %d", rank);
+    snprintf(where, sizeof where, "%s", getenv("NCCL_COMM_ID"));
+    char *colon = strrchr(where, ':');
+    if (colon) port = atoi(colon + 1);
+    check(colon && strlen(place->host) == (size_t)(colon - where) &&
+              strncmp(where, place->host, strlen(place->host)) == 0 && port >= 20000 &&
+              port < 30000,
+          "they met at %s, and should at %s", where, place->host);
+    need(world_disconnect(comm));
+    need_cuda(cudaSetDevice(r->device));
+}
+
+static void test_default_place(void **state)
+{
+    static const Place places[] = {
+        {"SLURM_NTASKS=2 SLURM_TASKS_PER_NODE=2", "SLURM_PROCID", false,
+         "127.0.0.1"},
+        {"SLURM_NTASKS=2 SLURM_TASKS_PER_NODE=1(x2) SLURM_STEP_ID=3 "
+         "SLURM_STEP_NODELIST=node[07-09,12],login SLURM_JOB_NODELIST=other1",
+         "SLURM_PROCID", true, "node07"},
+        {"SLURM_NTASKS=2 SLURM_TASKS_PER_NODE=1(x2) "
+         "SLURM_JOB_NODELIST=r[2,4]-n[010-020].local,x",
+         "SLURM_PROCID", true, "r2-n010.local"},
+        {"SLURM_NTASKS=2 SLURM_TASKS_PER_NODE=1(x2) "
+         "SLURM_STEP_NODELIST=gpu-a-1,gpu-a-2",
+         "SLURM_PROCID", true, "gpu-a-1"},
+        {"OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 "
+         "SLURM_PROCID=0 SLURM_STEP_NODELIST=elsewhere",
+         "OMPI_COMM_WORLD_RANK", false, "127.0.0.1"},
+    };
+
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        char environment[400];
+        Place place = places[i];
+        // A job's number of this run's own: other suites may run beside it.
+        snprintf(environment, sizeof environment, "%s SLURM_JOB_ID=%d PMIX_NAMESPACE=prterun-h-%d@1",
+                 place.environment, (int)getpid(), (int)getpid());
+        place.environment = environment;
+        run_ranks(2, meet_somewhere, &place);
+    }
+}
+
+// With --gpus-per-task each rank sees one device, its own: not more ranks than devices.
+static void sees_its_own_device(const Rank *r, void *arg)
+{
+    World world;
+    ncclComm_t comm;
+
+    set_all("SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_LOCALID=1 SLURM_TASKS_PER_NODE=2 "
+            "SLURM_GPUS_PER_TASK=1");
+    need(world_from_env(&world));
+    // Past the question of devices there is nobody to meet, and that is said.
+    check(world_connect(&world, &comm) == ERR_ARGUMENT, "it must find nobody");
+    check(strstr(check_last(), "the ranks cannot find each other"), "it says: %s", check_last());
+    unsetenv("SLURM_GPUS_PER_TASK");
+    check(world_connect(&world, &comm) == ERR_ARGUMENT, "two ranks on one device");
+    check(strstr(check_last(), "2 ranks on this host but 1 device:"), "it says: %s", check_last());
+}
+
+static void test_gpus_per_task(void **state)
+{
+    setenv("SIMGPU_DEVICES", "1", 1);
+    run_ranks(1, sees_its_own_device, NULL);
+    unsetenv("SIMGPU_DEVICES");
+}
+#endif
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_no_launcher), cmocka_unit_test(test_torchrun),
     cmocka_unit_test(test_open_mpi),    cmocka_unit_test(test_slurm),
     cmocka_unit_test(test_bad_values),  cmocka_unit_test(test_connect_complains),
+#ifndef BACKEND_CUDA
+    cmocka_unit_test(test_default_place), cmocka_unit_test(test_gpus_per_task),
+#endif
 };
 SUITE_MAIN("launch/env", tests)

@@ -338,10 +338,23 @@ static void test_more_ranks_than_devices(void **state)
     setenv("SIMGPU_DEVICES", "3", 1);
     LAUNCH(&run, "-n", "4", self, "--play", "place");
     expect(&run, 2,
-           "launch: -n 4, but there are 3 devices: start fewer ranks, or with simgpu set "
-           "SIMGPU_DEVICES=4\n");
+           "launch: -n 4, but there are 3 devices: start fewer ranks, or set SHARE_GPU=1 to let "
+           "ranks share (slow: for checking only), or with simgpu SIMGPU_DEVICES=4\n");
     LAUNCH(&run, "-n", "3", self, "--play", "place");
     expect(&run, 0, NULL);
+    // The option stands before or behind the others.
+    LAUNCH(&run, "--share-gpu", "-n", "4", self, "--play", "sum");
+    expect(&run, 0, "SHARE_GPU=1: 4 ranks share 3 devices: for checking correctness, slow by ");
+    assert_string_equal(run.out_text, "sum 10\nsum 10\nsum 10\nsum 10\n");
+    assert_int_equal(lines(run.err_text), 1);
+    LAUNCH(&run, "-n", "3", "--share-gpu", self, "--play", "sum");
+    expect(&run, 0, NULL);
+    assert_string_equal(run.err_text, ""); // nobody shares
+    setenv("SHARE_GPU", "perhaps", 1);
+    LAUNCH(&run, "-n", "2", self, "--play", "sum");
+    expect(&run, 2, "SHARE_GPU is \"perhaps\": must be 0 or 1\n");
+    assert_int_equal(lines(run.err_text), 1);
+    unsetenv("SHARE_GPU");
     unsetenv("SIMGPU_DEVICES");
 }
 

@@ -431,7 +431,8 @@ static void fetch_gradients(Fixture *f, float *out[])
     for (int i = 0; i < f->n; i++) out[i] = fetch(f->params[i]->grad, numel_of(f->params[i]));
 }
 
-// A pass that a hook stopped in the midst of a block leaves no residual behind: the next is as ever.
+// A pass that a hook stopped in the midst of a block leaves no residual behind: the next is as
+// ever.
 static void check_stopped(const Rank *r, void *arg)
 {
     Fixture f;
@@ -609,8 +610,8 @@ static Status pass_within(Fixture *f, const Rank *r, size_t spare)
     return done;
 }
 
-// Memory that runs out at any point of the pass: an error, no leak, and the next pass is fine. (A real
-// GPU hands memory out in pieces far larger than this whole model.)
+// Memory that runs out at any point of the pass: an error, no leak, and the next pass is fine. (A
+// real GPU hands memory out in pieces far larger than this whole model.)
 static void check_out_of_memory(const Rank *r, void *arg)
 {
     Fixture f;

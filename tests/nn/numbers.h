@@ -31,8 +31,8 @@ static inline float *draw_floats(size_t n, double scale, uint64_t *seed)
     return x;
 }
 
-// Each of the following waits: a rank's stream is in no order with the default stream, and on a real
-// GPU neither a copy of the host's memory nor a memset need be done when its call returns.
+// Each of the following waits: a rank's stream is in no order with the default stream, and on a
+// real GPU neither a copy of the host's memory nor a memset need be done when its call returns.
 
 static inline void *bytes_on_device(const void *host, size_t bytes)
 {

@@ -3,8 +3,8 @@
  * Compiling is the test: with one set of headers at a time, every function must have the type that
  * the lists in types_*.h give it, every constant the value, every field the type. What compiles
  * against both is the same in both. The suite itself is the compilation against simgpu; run, it
- * compiles this file against the toolkit's headers ($CUDA_HOME, else /usr/local/cuda), where they
- * are.
+ * compiles this file against the toolkit's headers, where grader/find_cuda.sh finds them, and looks
+ * that no function is missing in the lists.
  *
  *   cc -DHEADERS_ONLY -fsyntax-only -Isimgpu/include tests/simgpu/headers.c
  *   cc -DHEADERS_ONLY -fsyntax-only -I$CUDA_HOME/include tests/simgpu/headers.c
@@ -63,26 +63,66 @@ _Static_assert(SAME(cudaHostFn_t, void (*)(void *)), "cudaHostFn_t");
 #ifndef HEADERS_ONLY
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "harness.h"
 
-static void test_the_toolkit_agrees(void **state)
+// Runs a shell script; what it prints first (a line) goes to text. Returns its exit status.
+static int run_shell(const char *script, char *text, size_t size)
 {
-    const char *home = getenv("CUDA_HOME"), *compiler = getenv("CC");
-    char header[4096], command[8192];
-    if (!home) home = "/usr/local/cuda";
-    snprintf(header, sizeof header, "%s/include/cuda_runtime_api.h", home);
-    if (access(header, R_OK) || access(__FILE__, R_OK)) {
-        print_message("no toolkit at %s, or not run from the kit's folder\n", home);
-        skip();
-    }
-    snprintf(command, sizeof command,
-             "timeout 60 %s -std=gnu11 -DHEADERS_ONLY -fsyntax-only -I%s/include %s",
-             compiler ? compiler : "cc", home, __FILE__);
-    assert_int_equal(system(command), 0);
+    FILE *pipe = popen(script, "r");
+    assert_non_null(pipe);
+    if (!fgets(text, (int)size, pipe)) text[0] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    while (fgetc(pipe) != EOF) continue;
+    return pclose(pipe);
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_toolkit_agrees)};
+static void skip_elsewhere(void)
+{
+    if (access(__FILE__, R_OK) == 0) return;
+    print_message("not run from the kit's folder\n");
+    skip();
+}
+
+static void test_the_toolkit_agrees(void **state)
+{
+    char text[1024];
+    skip_elsewhere();
+    if (run_shell("f=$(mktemp) && sh grader/find_cuda.sh $f; s=$?; rm -f $f; exit $s", text,
+                  sizeof text) != 0) {
+        print_message("no toolkit: %s\n", text);
+        skip();
+    }
+    int status = run_shell("f=$(mktemp) && sh grader/find_cuda.sh $f\n"
+                           "includes=$(sed -n 's/^CUDA_INCLUDES := *//p' $f); rm -f $f\n"
+                           "timeout 60 ${CC:-cc} -std=gnu11 -DHEADERS_ONLY -fsyntax-only $includes "
+                           __FILE__ " 2>&1",
+                           text, sizeof text);
+    if (status != 0) fail_msg("the toolkit's headers declare something else: %s", text);
+}
+
+// A function that simgpu declares and no list compares would be one that nobody compares.
+static void test_the_lists_are_complete(void **state)
+{
+    char text[1024];
+    skip_elsewhere();
+    run_shell("declared=$(mktemp) listed=$(mktemp)\n"
+              "grep -ohE '\\b(cuda|nccl|cublas)[A-Z][A-Za-z0-9_]*\\(' simgpu/include/*.h | "
+              "tr -d '(' | sort -u >$declared\n"
+              "grep -ohE '^ *CHECK\\([A-Za-z0-9_]*' tests/simgpu/types_*.h | sed 's/.*(//' | "
+              "sort -u >$listed\n"
+              "diff $declared $listed | sed -n 's/^[<>]/&/p'\n"
+              "[ -s $declared ] || echo nothing was found\n"
+              "rm -f $declared $listed",
+              text, sizeof text);
+    if (text[0]) fail_msg("declared (<) or listed in types_*.h (>), not both: %s", text);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_the_toolkit_agrees),
+    cmocka_unit_test(test_the_lists_are_complete),
+};
 SUITE_MAIN("simgpu/headers", tests)
 #endif

@@ -338,5 +338,7 @@ FIELD(struct cudaPointerAttributes, type, enum cudaMemoryType)
 FIELD(struct cudaPointerAttributes, device, int)
 FIELD(struct cudaPointerAttributes, devicePointer, void *)
 FIELD(struct cudaPointerAttributes, hostPointer, void *)
+#if CUDART_VERSION == 13000 // what is reserved shrinks as releases use it
 FIELD(struct cudaPointerAttributes, reserved, long[8])
+#endif
 #endif

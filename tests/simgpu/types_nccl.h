@@ -61,7 +61,9 @@ VALUE(ncclInvalidArgument, 4)
 VALUE(ncclInvalidUsage, 5)
 VALUE(ncclRemoteError, 6)
 VALUE(ncclInProgress, 7)
+#if NCCL_MAJOR == 2 && NCCL_MINOR == 28 // a later release has more of them
 VALUE(ncclNumResults, 8)
+#endif
 VALUE(ncclSum, 0)
 VALUE(ncclProd, 1)
 VALUE(ncclMax, 2)
@@ -95,7 +97,9 @@ VALUE(NCCL_CONFIG_UNDEF_INT, INT_MIN)
 VALUE(sizeof(ncclUniqueId), 128)
 VALUE(sizeof(ncclRedOp_t), 4)
 VALUE(sizeof(ncclDataType_t), 4)
+#if NCCL_MAJOR == 2 && NCCL_MINOR == 28 // and more fields at the end
 VALUE(sizeof(ncclConfig_t), 80)
+#endif
 #endif
 #ifdef FIELD
 FIELD(ncclConfig_t, size, size_t)

@@ -6,6 +6,8 @@
 
 #include <stdbool.h>
 
+// Sets, in the parent, what the ranks are to find in their environment.
+void backend_prepare(void);
 // Hooks the backend's own reports up to this rank's trouble (run.h).
 void backend_listen(void);
 // What the backend said when a device was full, for the message of a check that fails afterwards;

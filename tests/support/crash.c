@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "run.h"
-#include "simgpu.h"
 
 #define MAX_FRAMES 64
 #define HANDLER_STACK (256 * 1024)
@@ -50,7 +49,7 @@ static int interest(const char *where)
         "meta_init.c", "flat_param.c", "forward.c", "backward.c", "optimizer.c", "api.c", NULL};
     static const char *const tests[] = {"tasks", "fsdp", "harness", "simgpu", NULL};
     static const char *const library[] = {"kernels", "nn", "check", NULL};
-    static const char *const hidden[] = {"support", "src", NULL};
+    static const char *const hidden[] = {"support", "src", "wrap", NULL};
     static const char *const launch[] = {"launch_ranks.c", "watch.c", "meeting.c", "world.c", NULL};
 
     const char *colon = strchr(where, ':');

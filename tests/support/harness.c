@@ -340,8 +340,7 @@ static void run_them(Message *message, Run *run)
     run->output_in = write_end;
     // Reading the debug information takes longest the first time: here, and not in a dying rank.
     gpulog_where((const char *)(uintptr_t)run_ranks_at + 1, warm, sizeof warm);
-    // One BLAS thread a rank: suites run side by side, and threads that wait for each other spin.
-    setenv("SIMGPU_THREADS", "1", 0);
+    backend_prepare();
     fflush(NULL);
     launch_ranks(run->world, run->limit, rank_main, run, ends);
     for (int i = 0; i < run->world; i++) {

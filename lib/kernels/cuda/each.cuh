@@ -26,8 +26,9 @@
 
 #define EACH_THREADS 256
 
-// Four elements of one array in registers: loaded when made, stored when let go. An array that is
-// only written is not read either, because the compiler drops a load whose value nobody uses.
+// Four elements of one array in registers. An array that is only written is not read either, because
+// the compiler drops a load whose value nobody uses; but having dropped it, it would cut a plain
+// *at = v into four stores. __stwb is an ordinary store that stays whole.
 template <class Float> struct Four {
     float4 *at;
     float4 v;
@@ -37,7 +38,7 @@ template <class Float> struct Four {
     }
     __device__ void store() const
     {
-        if (!std::is_const<Float>::value) *at = v;
+        if (!std::is_const<Float>::value) __stwb(at, v);
     }
 };
 

@@ -7,7 +7,8 @@
  * into a section of its own, which is filled with NaNs before each block.
  *
  * Interface: __global__ and its like; dim3, float2, float4; threadIdx, blockIdx, blockDim, gridDim;
- * barriers, shuffles, ballot, fence, atomicInc, __trap, __ffs; cudaLaunchKernelEx.
+ * barriers, shuffles, ballot, fence, atomicInc, __stwb, __trap,
+ * __ffs; cudaLaunchKernelEx.
  */
 #ifndef EMULATOR_CUDA_RUNTIME_H
 #define EMULATOR_CUDA_RUNTIME_H
@@ -83,6 +84,12 @@ static inline unsigned atomicInc(unsigned *at, unsigned most)
     unsigned old = *at;
     *at = old >= most ? 0 : old + 1;
     return old;
+}
+
+// A store with the cache's usual policy.
+template <class Value> void __stwb(Value *at, Value value)
+{
+    *at = value;
 }
 
 static inline int __ffs(int x)

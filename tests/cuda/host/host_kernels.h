@@ -1,0 +1,41 @@
+/* host_kernels.h: the CPU's kernels under other names, for host memory: cpu_kernel_X beside
+ * kernel_X.
+ *
+ * Interface: cpu_kernel_X for every kernel_X of kernels.h; host_entry: what the last of them noted.
+ */
+#ifndef HOST_KERNELS_H
+#define HOST_KERNELS_H
+
+#include "gpulog.h"
+#include "kernels.h"
+
+extern GpuLogEntry host_entry;
+
+#ifndef HOST_KERNELS_HERE // where they are compiled, kernels.h declares them by these names already
+#define HOST_KERNEL(name) extern __typeof__(kernel_##name) cpu_kernel_##name
+HOST_KERNEL(fill);
+HOST_KERNEL(scale);
+HOST_KERNEL(add);
+HOST_KERNEL(sum2);
+HOST_KERNEL(add_divided);
+HOST_KERNEL(adamw);
+HOST_KERNEL(sgd);
+HOST_KERNEL(sum_squares);
+HOST_KERNEL(mean);
+HOST_KERNEL(sum_rows);
+HOST_KERNEL(spread_bias);
+HOST_KERNEL(gelu_forward);
+HOST_KERNEL(gelu_backward);
+HOST_KERNEL(bias_gelu_forward);
+HOST_KERNEL(bias_gelu_backward);
+HOST_KERNEL(layernorm_forward);
+HOST_KERNEL(residual_layernorm_forward);
+HOST_KERNEL(layernorm_backward);
+HOST_KERNEL(causal_softmax_forward);
+HOST_KERNEL(causal_softmax_backward);
+HOST_KERNEL(embedding_forward);
+HOST_KERNEL(embedding_backward);
+HOST_KERNEL(cross_entropy);
+#endif
+
+#endif

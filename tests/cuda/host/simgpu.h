@@ -1,0 +1,54 @@
+/* simgpu.h: a stand-in for simgpu's header of this name, so that the CPU's kernels work on host
+ * memory: every pointer is usable as it is, and the ranges are noted for a test to compare.
+ *
+ * Interface: SIMGPU_BEGIN, simgpu_read, simgpu_write, simgpu_update, simgpu_ready, simgpu_end.
+ */
+#ifndef HOST_SIMGPU_H
+#define HOST_SIMGPU_H
+
+#include <stdbool.h>
+
+#include "host_kernels.h"
+
+typedef struct SimgpuOp {
+    GpuLogEntry entry;
+    cudaError_t error;
+} SimgpuOp;
+
+#define SIMGPU_BEGIN(name, stream) simgpu_begin((name), (stream))
+static inline SimgpuOp simgpu_begin(const char *name, cudaStream_t stream)
+{
+    return (SimgpuOp){.entry = {.op = GPU_KERNEL, .name = name, .stream = stream}};
+}
+
+static inline void *simgpu_touch(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess access)
+{
+    if (op->entry.n_ranges < GPULOG_RANGES)
+        op->entry.range[op->entry.n_ranges++] = (GpuRange){ptr, bytes, access};
+    return (void *)ptr;
+}
+static inline const void *simgpu_read(SimgpuOp *op, const void *ptr, size_t bytes)
+{
+    return simgpu_touch(op, ptr, bytes, GPU_READ);
+}
+static inline void *simgpu_write(SimgpuOp *op, void *ptr, size_t bytes)
+{
+    return simgpu_touch(op, ptr, bytes, GPU_WRITE);
+}
+static inline void *simgpu_update(SimgpuOp *op, void *ptr, size_t bytes)
+{
+    return simgpu_touch(op, ptr, bytes, GPU_UPDATE);
+}
+
+static inline bool simgpu_ready(const SimgpuOp *op)
+{
+    return op->error == cudaSuccess;
+}
+
+static inline cudaError_t simgpu_end(SimgpuOp *op)
+{
+    host_entry = op->entry;
+    return op->error;
+}
+
+#endif

@@ -1,0 +1,43 @@
+/* host_kernels.c: lib/kernels/X.c a second time, as cpu_kernel_X and for host memory. Compiled with
+ * -Itests/cuda/host in front of all others, where simgpu.h is one that lets every pointer through.
+ *
+ * Interface: host_kernels.h.
+ */
+#define HOST_KERNELS_HERE
+#define kernel_fill cpu_kernel_fill
+#define kernel_scale cpu_kernel_scale
+#define kernel_add cpu_kernel_add
+#define kernel_sum2 cpu_kernel_sum2
+#define kernel_add_divided cpu_kernel_add_divided
+#define kernel_adamw cpu_kernel_adamw
+#define kernel_sgd cpu_kernel_sgd
+#define kernel_sum_squares cpu_kernel_sum_squares
+#define kernel_mean cpu_kernel_mean
+#define kernel_sum_rows cpu_kernel_sum_rows
+#define kernel_spread_bias cpu_kernel_spread_bias
+#define kernel_gelu_forward cpu_kernel_gelu_forward
+#define kernel_gelu_backward cpu_kernel_gelu_backward
+#define kernel_bias_gelu_forward cpu_kernel_bias_gelu_forward
+#define kernel_bias_gelu_backward cpu_kernel_bias_gelu_backward
+#define kernel_layernorm_forward cpu_kernel_layernorm_forward
+#define kernel_residual_layernorm_forward cpu_kernel_residual_layernorm_forward
+#define kernel_layernorm_backward cpu_kernel_layernorm_backward
+#define kernel_causal_softmax_forward cpu_kernel_causal_softmax_forward
+#define kernel_causal_softmax_backward cpu_kernel_causal_softmax_backward
+#define kernel_embedding_forward cpu_kernel_embedding_forward
+#define kernel_embedding_backward cpu_kernel_embedding_backward
+#define kernel_cross_entropy cpu_kernel_cross_entropy
+
+#include "host_kernels.h"
+
+GpuLogEntry host_entry;
+
+#include "../../lib/kernels/bias.c"
+#include "../../lib/kernels/cross_entropy.c"
+#include "../../lib/kernels/elementwise.c"
+#include "../../lib/kernels/embedding.c"
+#include "../../lib/kernels/gelu.c"
+#include "../../lib/kernels/layernorm.c"
+#include "../../lib/kernels/optimizer.c"
+#include "../../lib/kernels/reduce.c"
+#include "../../lib/kernels/softmax.c"

@@ -1,0 +1,53 @@
+/* reports.c: simgpu explains every misuse; its report becomes the rank's trouble. The rehearsal of
+ * the CUDA backend, which runs on simgpu, listens too.
+ *
+ * Interface: backend_listen, backend_memory_report (backend.h).
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "backend.h"
+#include "run.h"
+#include "simgpu.h"
+
+static char memory_report[2000];
+
+const char *backend_memory_report(void)
+{
+    return memory_report;
+}
+
+// A report without what stands in front of every line but its first ("simgpu: rank 1 |   "): in a
+// test's message, which names the rank already, that is noise.
+static void strip(const char *text, char *out, size_t size)
+{
+    size_t used = 0;
+
+    for (const char *line = text; *line && used + 1 < size; line += *line == '\n') {
+        size_t n = strcspn(line, "\n");
+        const char *bar = line == text ? NULL : memchr(line, '|', n);
+        size_t skip = bar ? (size_t)(bar + 1 - line) : 0;
+        used += (size_t)snprintf(out + used, size - used, "%s%.*s", used > 0 ? "\n" : "",
+                                 (int)(n - skip), line + skip);
+        line += n;
+    }
+}
+
+// Every report is a mistake of the program but one: a full device is an error that it is told of
+// and may deal with.
+static void hear_report(const char *title, const char *text, void *arg)
+{
+    char stripped[6000] = "";
+
+    strip(text, stripped, sizeof stripped);
+    if (strcmp(title, "out of device memory") == 0) {
+        snprintf(memory_report, sizeof memory_report, "%s", stripped);
+        return;
+    }
+    trouble_tell(TROUBLE_REPORT, "%s", stripped[0] ? stripped : title);
+}
+
+void backend_listen(void)
+{
+    simgpu_on_report(hear_report, NULL);
+}
