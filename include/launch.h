@@ -4,7 +4,8 @@
  * (build/bin/launch -n 4 PROGRAM …), finds its place in the environment. Tests fork their ranks in
  * the process instead, each test with a time limit.
  *
- * How to start ranks on one host and on many, and what each message means: handouts/running_ranks.md.
+ * How to start ranks on one host and on many, and what each message means:
+ * handouts/running_ranks.md.
  *
  * Interface: world_from_env, world_connect, world_disconnect for programs (world_unwatch,
  * world_on_lost where they need more); launch_ranks for tests.

@@ -96,8 +96,8 @@ bool gpulog_get(uint64_t index, GpuLogEntry *entry);
 void gpulog_where(const void *site, char *text, size_t size);
 
 // What this process does on its devices now, or did last, in one line: "waiting in
-// cudaStreamSynchronize at forward.c:88 (fsdp_unshard)". For a time limit's message: it waits for no
-// lock, so that a signal handler may call it.
+// cudaStreamSynchronize at forward.c:88 (fsdp_unshard)". For a time limit's message: it waits for
+// no lock, so that a signal handler may call it.
 void gpulog_activity(char *text, size_t size);
 
 // For the launcher of a kernel on a real GPU, behind a launch that worked: notes it in the log.

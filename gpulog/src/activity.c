@@ -1,4 +1,4 @@
-/* activity.c: what this process does now, or did last, in one line, for the message of a time limit.
+/* activity.c: what this process does now, or did last, in one line: for a time limit's message.
  *
  * A thread that is about to wait takes a slot and writes there what it waits in; gpulog_activity
  * reads the slots without a lock, because it runs in the signal handler of a process that may be

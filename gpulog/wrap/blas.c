@@ -1,7 +1,7 @@
 /* blas.c: cuBLAS. Which bytes a call touches is said by gpulog/src/operands.c.
  *
- * Where alpha is 0 the factors are not read, and where beta is 0 the result is only written. Scalars
- * in device memory cannot be looked at without waiting for the device; they count as not 0.
+ * Where alpha is 0 the factors are not read, and where beta is 0 the result is only written.
+ * Scalars in device memory cannot be looked at without waiting for the device; they count as not 0.
  *
  * Interface: the wrapped cublasS*, cublasGemmEx, cublasSetVector … cublasGetMatrix.
  */
@@ -115,26 +115,34 @@ cublasStatus_t __wrap_cublasSgemm_v2(cublasHandle_t handle, cublasOperation_t tr
                                      const float *alpha, const float *A, int lda, const float *B,
                                      int ldb, const float *beta, float *C, int ldc)
 {
-    BooksProduct p = {transa != CUBLAS_OP_N, transb != CUBLAS_OP_N, m, n, k, 1,
-                      {A, lda, 0, sizeof *A}, {B, ldb, 0, sizeof *B}, {C, ldc, 0, sizeof *C},
-                      false};
-    cublasStatus_t status = __real_cublasSgemm_v2(handle, transa, transb, m, n, k, alpha, A, lda, B,
-                                                  ldb, beta, C, ldc);
+    BooksProduct p = {
+        transa != CUBLAS_OP_N,  transb != CUBLAS_OP_N,  m,    n, k, 1, {A, lda, 0, sizeof *A},
+        {B, ldb, 0, sizeof *B}, {C, ldc, 0, sizeof *C}, false};
+    cublasStatus_t status =
+        __real_cublasSgemm_v2(handle, transa, transb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc);
     return multiplied(status, "cublasSgemm", handle, &p, alpha, beta, sizeof *alpha, SITE);
 }
 
-cublasStatus_t __wrap_cublasSgemmStridedBatched(
-    cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k,
-    const float *alpha, const float *A, int lda, long long int strideA, const float *B, int ldb,
-    long long int strideB, const float *beta, float *C, int ldc, long long int strideC,
-    int batchCount)
+cublasStatus_t __wrap_cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t transa,
+                                                cublasOperation_t transb, int m, int n, int k,
+                                                const float *alpha, const float *A, int lda,
+                                                long long int strideA, const float *B, int ldb,
+                                                long long int strideB, const float *beta, float *C,
+                                                int ldc, long long int strideC, int batchCount)
 {
-    BooksProduct p = {transa != CUBLAS_OP_N, transb != CUBLAS_OP_N, m, n, k, batchCount,
-                      {A, lda, strideA, sizeof *A}, {B, ldb, strideB, sizeof *B},
-                      {C, ldc, strideC, sizeof *C}, false};
-    cublasStatus_t status = __real_cublasSgemmStridedBatched(
-        handle, transa, transb, m, n, k, alpha, A, lda, strideA, B, ldb, strideB, beta, C, ldc,
-        strideC, batchCount);
+    BooksProduct p = {transa != CUBLAS_OP_N,
+                      transb != CUBLAS_OP_N,
+                      m,
+                      n,
+                      k,
+                      batchCount,
+                      {A, lda, strideA, sizeof *A},
+                      {B, ldb, strideB, sizeof *B},
+                      {C, ldc, strideC, sizeof *C},
+                      false};
+    cublasStatus_t status =
+        __real_cublasSgemmStridedBatched(handle, transa, transb, m, n, k, alpha, A, lda, strideA, B,
+                                         ldb, strideB, beta, C, ldc, strideC, batchCount);
     return multiplied(status, "cublasSgemmStridedBatched", handle, &p, alpha, beta, sizeof *alpha,
                       SITE);
 }
@@ -160,9 +168,16 @@ cublasStatus_t __wrap_cublasGemmEx(cublasHandle_t handle, cublasOperation_t tran
                                    cudaDataType Ctype, int ldc, cublasComputeType_t computeType,
                                    cublasGemmAlgo_t algo)
 {
-    BooksProduct p = {transa != CUBLAS_OP_N, transb != CUBLAS_OP_N, m, n, k, 1,
-                      {A, lda, 0, element_bytes(Atype)}, {B, ldb, 0, element_bytes(Btype)},
-                      {C, ldc, 0, element_bytes(Ctype)}, false};
+    BooksProduct p = {transa != CUBLAS_OP_N,
+                      transb != CUBLAS_OP_N,
+                      m,
+                      n,
+                      k,
+                      1,
+                      {A, lda, 0, element_bytes(Atype)},
+                      {B, ldb, 0, element_bytes(Btype)},
+                      {C, ldc, 0, element_bytes(Ctype)},
+                      false};
     cublasStatus_t status =
         __real_cublasGemmEx(handle, transa, transb, m, n, k, alpha, A, Atype, lda, B, Btype, ldb,
                             beta, C, Ctype, ldc, computeType, algo);
@@ -174,8 +189,8 @@ cublasStatus_t __wrap_cublasSgemv_v2(cublasHandle_t handle, cublasOperation_t tr
                                      const float *alpha, const float *A, int lda, const float *x,
                                      int incx, const float *beta, float *y, int incy)
 {
-    cublasStatus_t status = __real_cublasSgemv_v2(handle, trans, m, n, alpha, A, lda, x, incx, beta,
-                                                  y, incy);
+    cublasStatus_t status =
+        __real_cublasSgemv_v2(handle, trans, m, n, alpha, A, lda, x, incx, beta, y, incy);
     if (status != CUBLAS_STATUS_SUCCESS || m == 0 || n == 0) return status;
     GpuRange operand[3];
     GpuLogEntry entry = begin("cublasSgemv", handle, SITE);
@@ -276,8 +291,9 @@ static cublasStatus_t copied(cublasStatus_t status, int rows, int cols, int elem
                              const void *from, int ldfrom, void *to, int ldto, const void *site)
 {
     size_t bytes = (size_t)elemSize;
-    Copy copy = {to, from, (size_t)ldto * bytes, (size_t)ldfrom * bytes, (size_t)rows * bytes,
-                 (size_t)cols, false};
+    Copy copy = {
+        to,           from, (size_t)ldto * bytes, (size_t)ldfrom * bytes, (size_t)rows * bytes,
+        (size_t)cols, false};
     if (status == CUBLAS_STATUS_SUCCESS) log_copy("cudaMemcpy2D", &copy, NULL, site);
     return status;
 }
@@ -293,8 +309,8 @@ cublasStatus_t __wrap_cublasSetVector(int n, int elemSize, const void *x, int in
 cublasStatus_t __wrap_cublasGetVector(int n, int elemSize, const void *x, int incx, void *y,
                                       int incy)
 {
-    cublasStatus_t status = WAITING("cublasGetVector", SITE,
-                                    __real_cublasGetVector(n, elemSize, x, incx, y, incy));
+    cublasStatus_t status =
+        WAITING("cublasGetVector", SITE, __real_cublasGetVector(n, elemSize, x, incx, y, incy));
     return copied(status, 1, n, elemSize, x, incx, y, incy, SITE);
 }
 

@@ -1,5 +1,5 @@
-/* comm.c: communicators. Making and ending one is in no book, but it waits for other ranks, and then
- * gpulog_activity says so.
+/* comm.c: communicators. Making and ending one is in no book, but it waits for other ranks, and
+ * then gpulog_activity says so.
  *
  * Interface: the wrapped ncclCommInitRank … ncclCommAbort.
  */
@@ -45,8 +45,7 @@ ncclResult_t __wrap_ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devli
 ncclResult_t __wrap_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
                                   ncclConfig_t *config)
 {
-    return WAITING("ncclCommSplit", SITE,
-                   __real_ncclCommSplit(comm, color, key, newcomm, config));
+    return WAITING("ncclCommSplit", SITE, __real_ncclCommSplit(comm, color, key, newcomm, config));
 }
 
 ncclResult_t __wrap_ncclCommFinalize(ncclComm_t comm)

@@ -94,8 +94,9 @@ cudaError_t __wrap_cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, 
 {
     const char *name = "cudaMemcpy2DAsync";
     Copy copy = {dst, src, dpitch, spitch, width, height, true};
-    cudaError_t error = WAITING(
-        name, SITE, __real_cudaMemcpy2DAsync(dst, dpitch, src, spitch, width, height, kind, stream));
+    cudaError_t error =
+        WAITING(name, SITE,
+                __real_cudaMemcpy2DAsync(dst, dpitch, src, spitch, width, height, kind, stream));
     return copied(error, name, copy, stream, SITE);
 }
 

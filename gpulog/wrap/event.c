@@ -17,8 +17,7 @@ static Table events = EMPTY_TABLE;
 
 static cudaError_t note(cudaError_t made, const cudaEvent_t *event)
 {
-    if (made == cudaSuccess)
-        table_put(&events, (Known){.key = *event, .device = current_device()});
+    if (made == cudaSuccess) table_put(&events, (Known){.key = *event, .device = current_device()});
     return made;
 }
 

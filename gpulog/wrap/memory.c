@@ -1,8 +1,8 @@
 /* memory.c: cudaMalloc and friends: who holds how many bytes, a limit to it, and NaNs in fresh
  * memory.
  *
- * Memory is counted as it was asked for, whatever CUDA makes of it. With GPULOG_MEMORY an allocation
- * fails exactly when the bytes in use and the bytes asked for are more than that, without a look at
+ * Memory is counted as it was asked for, whatever CUDA makes of it. With GPULOG_MEMORY an
+ * allocation fails exactly when the bytes in use and the bytes asked for are more than that, without a look at
  * the device: a program can run out of memory on a GPU of any size.
  *
  * Interface: memory_reserve, memory_unreserve, memory_made, memory_leaves, memory_stays,

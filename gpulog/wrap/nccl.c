@@ -115,8 +115,7 @@ static void note_scalar(ncclComm_t comm, ncclRedOp_t op, const void *ptr, size_t
 ncclResult_t __wrap_ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t datatype,
                                              ncclScalarResidence_t residence, ncclComm_t comm)
 {
-    ncclResult_t result =
-        __real_ncclRedOpCreatePreMulSum(op, scalar, datatype, residence, comm);
+    ncclResult_t result = __real_ncclRedOpCreatePreMulSum(op, scalar, datatype, residence, comm);
     if (!worked(result)) return result;
     forget_scalar(comm, *op); // of a communicator that had this address before
     if (residence == ncclScalarDevice)
@@ -180,8 +179,9 @@ static ncclResult_t called(ncclResult_t result, const Call *call)
 ncclResult_t __wrap_ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
                                   ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
 {
-    Call call = {GPU_ALL_GATHER, "ncclAllGather", sendbuff, recvbuff, sendcount, datatype,
-                 ncclSum,        0,               comm,     stream,   SITE};
+    Call call = {GPU_ALL_GATHER, "ncclAllGather", sendbuff, recvbuff,
+                 sendcount,      datatype,        ncclSum,  0,
+                 comm,           stream,          SITE};
     return called(
         WAITING(call.name, SITE,
                 __real_ncclAllGather(sendbuff, recvbuff, sendcount, datatype, comm, stream)),
@@ -192,20 +192,29 @@ ncclResult_t __wrap_ncclReduceScatter(const void *sendbuff, void *recvbuff, size
                                       ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                                       cudaStream_t stream)
 {
-    Call call = {GPU_REDUCE_SCATTER, "ncclReduceScatter", sendbuff, recvbuff, recvcount, datatype,
-                 op,                 0,                   comm,     stream,   SITE};
-    return called(
-        WAITING(call.name, SITE,
-                __real_ncclReduceScatter(sendbuff, recvbuff, recvcount, datatype, op, comm, stream)),
-        &call);
+    Call call = {GPU_REDUCE_SCATTER,
+                 "ncclReduceScatter",
+                 sendbuff,
+                 recvbuff,
+                 recvcount,
+                 datatype,
+                 op,
+                 0,
+                 comm,
+                 stream,
+                 SITE};
+    return called(WAITING(call.name, SITE,
+                          __real_ncclReduceScatter(sendbuff, recvbuff, recvcount, datatype, op,
+                                                   comm, stream)),
+                  &call);
 }
 
 ncclResult_t __wrap_ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
                                   ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                                   cudaStream_t stream)
 {
-    Call call = {GPU_ALL_REDUCE, "ncclAllReduce", sendbuff, recvbuff, count, datatype,
-                 op,             0,               comm,     stream,   SITE};
+    Call call = {GPU_ALL_REDUCE, "ncclAllReduce", sendbuff, recvbuff, count, datatype, op, 0,
+                 comm,           stream,          SITE};
     return called(
         WAITING(call.name, SITE,
                 __real_ncclAllReduce(sendbuff, recvbuff, count, datatype, op, comm, stream)),
@@ -228,8 +237,8 @@ ncclResult_t __wrap_ncclBroadcast(const void *sendbuff, void *recvbuff, size_t c
                                   ncclDataType_t datatype, int root, ncclComm_t comm,
                                   cudaStream_t stream)
 {
-    Call call = {GPU_BROADCAST, "ncclBroadcast", sendbuff, recvbuff, count, datatype,
-                 ncclSum,       root,            comm,     stream,   SITE};
+    Call call = {GPU_BROADCAST, "ncclBroadcast", sendbuff, recvbuff, count, datatype, ncclSum, root,
+                 comm,          stream,          SITE};
     return called(
         WAITING(call.name, SITE,
                 __real_ncclBroadcast(sendbuff, recvbuff, count, datatype, root, comm, stream)),
@@ -239,11 +248,11 @@ ncclResult_t __wrap_ncclBroadcast(const void *sendbuff, void *recvbuff, size_t c
 ncclResult_t __wrap_ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root,
                               ncclComm_t comm, cudaStream_t stream)
 {
-    Call call = {GPU_BROADCAST, "ncclBroadcast", buff, buff,   count, datatype,
-                 ncclSum,       root,            comm, stream, SITE};
-    return called(WAITING("ncclBcast", SITE,
-                          __real_ncclBcast(buff, count, datatype, root, comm, stream)),
-                  &call);
+    Call call = {GPU_BROADCAST, "ncclBroadcast", buff, buff, count, datatype, ncclSum, root,
+                 comm,          stream,          SITE};
+    return called(
+        WAITING("ncclBcast", SITE, __real_ncclBcast(buff, count, datatype, root, comm, stream)),
+        &call);
 }
 
 ncclResult_t __wrap_ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,
@@ -251,9 +260,9 @@ ncclResult_t __wrap_ncclSend(const void *sendbuff, size_t count, ncclDataType_t 
 {
     Call call = {GPU_SEND, "ncclSend", sendbuff, NULL,   count, datatype,
                  ncclSum,  peer,       comm,     stream, SITE};
-    return called(WAITING(call.name, SITE,
-                          __real_ncclSend(sendbuff, count, datatype, peer, comm, stream)),
-                  &call);
+    return called(
+        WAITING(call.name, SITE, __real_ncclSend(sendbuff, count, datatype, peer, comm, stream)),
+        &call);
 }
 
 ncclResult_t __wrap_ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer,
@@ -261,9 +270,9 @@ ncclResult_t __wrap_ncclRecv(void *recvbuff, size_t count, ncclDataType_t dataty
 {
     Call call = {GPU_RECV, "ncclRecv", NULL, recvbuff, count, datatype,
                  ncclSum,  peer,       comm, stream,   SITE};
-    return called(WAITING(call.name, SITE,
-                          __real_ncclRecv(recvbuff, count, datatype, peer, comm, stream)),
-                  &call);
+    return called(
+        WAITING(call.name, SITE, __real_ncclRecv(recvbuff, count, datatype, peer, comm, stream)),
+        &call);
 }
 
 // ---- Calls that are several messages: in the log they are those, all sends first ----
@@ -298,8 +307,8 @@ static bool is_root(ncclComm_t comm, int root)
 ncclResult_t __wrap_ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
                                  ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
 {
-    Call all = {.count = count, .type = datatype, .root = -1, .comm = comm, .stream = stream,
-                .site = SITE};
+    Call all = {
+        .count = count, .type = datatype, .root = -1, .comm = comm, .stream = stream, .site = SITE};
     ncclResult_t result =
         WAITING("ncclAlltoAll", SITE,
                 __real_ncclAlltoAll(sendbuff, recvbuff, count, datatype, comm, stream));
@@ -313,8 +322,8 @@ ncclResult_t __wrap_ncclGather(const void *sendbuff, void *recvbuff, size_t coun
                                ncclDataType_t datatype, int root, ncclComm_t comm,
                                cudaStream_t stream)
 {
-    Call all = {.count = count, .type = datatype, .root = -1, .comm = comm, .stream = stream,
-                .site = SITE};
+    Call all = {
+        .count = count, .type = datatype, .root = -1, .comm = comm, .stream = stream, .site = SITE};
     Call one = all;
     one.root = root;
     ncclResult_t result =
@@ -330,8 +339,8 @@ ncclResult_t __wrap_ncclScatter(const void *sendbuff, void *recvbuff, size_t cou
                                 ncclDataType_t datatype, int root, ncclComm_t comm,
                                 cudaStream_t stream)
 {
-    Call all = {.count = count, .type = datatype, .root = -1, .comm = comm, .stream = stream,
-                .site = SITE};
+    Call all = {
+        .count = count, .type = datatype, .root = -1, .comm = comm, .stream = stream, .site = SITE};
     Call one = all;
     one.root = root;
     ncclResult_t result =

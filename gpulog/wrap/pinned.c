@@ -1,5 +1,5 @@
-/* pinned.c: pinned host memory. It is in no book; but making and freeing it may wait for the device,
- * and then gpulog_activity says so.
+/* pinned.c: pinned host memory. It is in no book; but making and freeing it may wait for the
+ * device, and then gpulog_activity says so.
  *
  * Interface: the wrapped cudaMallocHost, cudaHostAlloc, cudaFreeHost, cudaHostRegister,
  * cudaHostUnregister.

@@ -13,12 +13,12 @@
  *   comm.c     communicators
  *   nccl.c     collectives, messages, groups
  *
- * A function X of the libraries has a __wrap_X here. The linker's --wrap=X leads the program's calls
- * of X to __wrap_X, and calls of __real_X to X itself. Libraries that are shared objects keep
+ * A function X of the libraries has a __wrap_X here. The linker's --wrap=X leads the program's
+ * calls of X to __wrap_X, and calls of __real_X to X itself. Libraries that are shared objects keep
  * calling X: what they do for themselves is in no book, and neither is what the interposer does.
  *
- * A call is passed on first. If it worked, an entry is written; what must be known of a pointer or a
- * handle is asked of CUDA, or was noted when it was made. Calls that simgpu does not have are not
+ * A call is passed on first. If it worked, an entry is written; what must be known of a pointer or
+ * a handle is asked of CUDA, or was noted when it was made. Calls that simgpu does not have are not
  * seen, nor is a program compiled for per-thread default streams, which calls other names
  * (CUDA_API_PER_THREAD_DEFAULT_STREAM).
  *
@@ -62,7 +62,10 @@ typedef struct Table {
     Known *slot; // (room)
     size_t n, room;
 } Table;
-#define EMPTY_TABLE {PTHREAD_MUTEX_INITIALIZER, NULL, 0, 0}
+#define EMPTY_TABLE                                                                                \
+    {                                                                                              \
+        PTHREAD_MUTEX_INITIALIZER, NULL, 0, 0                                                      \
+    }
 
 void table_put(Table *table, Known known); // in place of what is there by that key
 bool table_find(Table *table, const void *key, Known *known);
@@ -88,13 +91,13 @@ int current_device(void);
     })
 
 // ---- memory.c ----
-// An allocation, from the call to the books; ncclMemAlloc makes some, too. `site` and `name` are the
-// call's. memory_reserve says no, in a line on stderr, where GPULOG_MEMORY leaves no room.
+// An allocation, from the call to the books; ncclMemAlloc makes some, too. `site` and `name` are
+// the call's. memory_reserve says no, in a line on stderr, where GPULOG_MEMORY leaves no room.
 bool memory_reserve(const char *name, int device, size_t bytes, const void *site);
 void memory_unreserve(int device, size_t bytes); // it failed
 void memory_made(const char *name, void *ptr, size_t bytes, const void *site);
-// A free: it leaves the books before it is freed, since another thread may be given the same address
-// at once. False: it is in no book.
+// A free: it leaves the books before it is freed, since another thread may be given the same
+// address at once. False: it is in no book.
 bool memory_leaves(const void *ptr, Known *known);
 void memory_stays(const Known *known); // it failed
 void memory_freed(const char *name, const Known *known, const void *site);

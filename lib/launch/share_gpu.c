@@ -5,18 +5,18 @@
  *
  * Why NCCL's variables are set as below (none that the user has set himself is changed):
  *
- *   NCCL_HOSTID          NCCL refuses two ranks of one host on one GPU ("Duplicate GPU detected").
- *                        What is one host, it reads here where it is set (its src/misc/utils.cc), so
- *                        a name for each rank makes them ranks of different hosts, which talk over
- *                        the network and never through memory that they would share.
+ *   NCCL_HOSTID  NCCL refuses two ranks of one host on one GPU ("Duplicate GPU detected"). What is
+ *       one host, it reads here where it is set (its src/misc/utils.cc), so a name for each rank
+ *       makes them ranks of different hosts, which talk over the network and never through memory
+ *       that they would share.
  *   NCCL_MULTI_RANK_GPU_ENABLE  from NCCL 2.30 on allows it outright, as an experiment. Older ones
- *                        do not know the name.
+ *       do not know the name.
  *   NCCL_MAX_CTAS, NCCL_NET_GDR_LEVEL  few blocks a rank, and no network card that writes into the
- *                        GPU: what NCCL's page on its variables advises for several ranks on a GPU.
+ *       GPU: what NCCL's page on its variables advises for several ranks on a GPU.
  *   NCCL_NVLS_ENABLE, NCCL_MNNVL_ENABLE  no multicast between GPUs and no NVLink between "hosts":
- *                        here those are one GPU.
+ *       here those are one GPU.
  *   NCCL_SOCKET_IFNAME, NCCL_IB_DISABLE, NCCL_NET  where all ranks are on one host: the network is
- *                        the loopback interface, by plain sockets.
+ *       the loopback interface, by plain sockets.
  *
  * Interface: share_gpu_wanted, share_gpu_begin, share_gpu_end.
  */

@@ -147,8 +147,8 @@ static bool started_by(const Launcher *launcher)
     return getenv(launcher->rank) || (!launcher->size_alone && getenv(launcher->size));
 }
 
-// The launcher that started this process; NULL: none did. One may run inside another, such as mpirun
-// in a Slurm job: the table is in the order in which they count.
+// The launcher that started this process; NULL: none did. One may run inside another, such as
+// mpirun in a Slurm job: the table is in the order in which they count.
 static const Launcher *find_launcher(void)
 {
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
@@ -204,8 +204,8 @@ static Status take_device(const World *world, int *devices, bool *shared)
 
 // ---- The meeting place ----
 
-// The first host of a Slurm list: "node[07-09,12],login" begins with node07. False: none, or it does
-// not fit.
+// The first host of a Slurm list: "node[07-09,12],login" begins with node07. False: none, or it
+// does not fit.
 static bool first_host(const char *list, char *host, size_t size)
 {
     size_t n = 0;

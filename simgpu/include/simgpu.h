@@ -55,14 +55,43 @@ void *simgpu_update(SimgpuOp *op, void *ptr, size_t bytes);
 bool simgpu_ready(const SimgpuOp *op);
 cudaError_t simgpu_end(SimgpuOp *op);
 
-// Called with every report simgpu prints, before a fatal one ends the process. `title` is one line,
-// `text` the whole block. One hook a process; NULL takes it away.
-typedef void (*SimgpuReportHook)(const char *title, const char *text, void *arg);
+// What kind of mistake a report is about.
+typedef enum SimgpuClass {
+    SIMGPU_MISMATCH,         // ranks disagree about a collective: operation, count, type, root …
+    SIMGPU_COMM_ORDER,       // two communicators used in different orders on two ranks
+    SIMGPU_DEADLOCK,         // a rank that never comes, or ranks that wait for each other
+    SIMGPU_GROUP,            // several devices of one thread without a group; unmatched start, end
+    SIMGPU_POINTER,          // null, host where device is due, wrong device, misaligned, outside
+    SIMGPU_LIFETIME,         // use after free, double free, use before a stream-ordered allocation
+    SIMGPU_UNINITIALISED,    // bytes read that nobody wrote
+    SIMGPU_RACE,             // two operations on the same bytes that no order of streams separates
+    SIMGPU_HOST_RACE,        // host memory touched, or a result read, while a copy is under way
+    SIMGPU_OVERLAP,          // buffers that overlap beyond what an in-place call allows
+    SIMGPU_LEAK,             // memory, streams, events, communicators alive at the end
+    SIMGPU_HOST_DEREFERENCE, // host code that reads or writes a device pointer
+    SIMGPU_CALL,             // a call that its own arguments make wrong
+    SIMGPU_NO_MEMORY,        // no mistake: a device is full
+    SIMGPU_SYSTEM,           // no mistake of the program's: the machine or the settings
+    SIMGPU_CLASSES
+} SimgpuClass;
+// "race between streams": a class in words.
+const char *simgpu_class_name(SimgpuClass kind);
+
+typedef struct SimgpuReport {
+    SimgpuClass kind;
+    const char *title; // one line
+    const char *text;  // the whole block, as it is printed
+    int rank, device;  // rank: -1 where there is no communicator yet
+} SimgpuReport;
+
+// Called with every report simgpu prints, before a fatal one ends the process. One hook a process;
+// NULL takes it away.
+typedef void (*SimgpuReportHook)(const SimgpuReport *report, void *arg);
 void simgpu_on_report(SimgpuReportHook hook, void *arg);
 
-// Tells simgpu of threads of this process that will never call NCCL (+1 when one has begun, -1 when it
-// has ended), such as one that watches for a time limit: a process whose only other thread waits for
-// itself is a deadlock, while one with two such threads may yet go on.
+// Tells simgpu of threads of this process that will never join or call a collective: +1 when one
+// has begun, -1 when it has ended. Where a process has but one other thread, and that one waits for
+// a call of its own process, this is what makes it a deadlock for certain.
 void simgpu_helper_threads(int change);
 
 // The sum that a collective over n ranks makes of inputs[0] … inputs[n-1] (count floats each, host

@@ -178,7 +178,8 @@ void sim_blame_disagreement(ncclComm_t comm, uint64_t seq)
                            (int)(other - page->member), &other->post.print, text, sizeof text);
     snprintf(title, sizeof title, "the ranks disagree about call %llu on the communicator",
              (unsigned long long)seq);
-    sim_fatal(title, "%s\nOn real GPUs this hangs, or mixes up data, without a word.", text);
+    sim_fatal(SIMGPU_MISMATCH, title,
+              "%s\nOn real GPUs this hangs, or mixes up data, without a word.", text);
 }
 
 void sim_blame_message(ncclComm_t comm, int from, int to)
@@ -187,7 +188,7 @@ void sim_blame_message(ncclComm_t comm, int from, int to)
     char send[LINE], recv[LINE];
     describe_post(&comm->page->member[from], &channel->send, send, sizeof send);
     describe_post(&comm->page->member[to], &channel->recv, recv, sizeof recv);
-    sim_fatal("a send and its receive disagree",
+    sim_fatal(SIMGPU_MISMATCH, "a send and its receive disagree",
               "Message %llu from rank %d to rank %d:\nrank %d: %s\nrank %d: %s\n"
               "On real GPUs this hangs, or data are lost, without a word.\n"
               "Do both sides compute the count in the same way? Messages of a pair match in order.",
@@ -199,7 +200,7 @@ void sim_blame_size(Page *page, int rank, int size, const void *site)
     char where[LINE];
     int other = atomic_load(&page->other_rank);
     gpulog_where(site, where, sizeof where);
-    sim_fatal("ncclCommInitRank: the ranks disagree about their number",
+    sim_fatal(SIMGPU_MISMATCH, "ncclCommInitRank: the ranks disagree about their number",
               "The first ranks of this id came with nranks = %d, rank %d came with nranks = %d.\n"
               "This is rank %d with nranks = %d, at %s.\n"
               "On real GPUs this hangs. Does every rank read the same world size?",
@@ -248,7 +249,7 @@ void sim_blame_missing(ncclComm_t comm, int missing, const WaitRef *waiter, cons
     char title[LINE], end[LINE / 2], missed[LINE / 2], last[LINE] = "no call at all", where[LINE];
     if (gone == GONE_FATAL) {
         snprintf(title, sizeof title, "rank %d ended: see its report", missing);
-        sim_fatal(title, "%s", "");
+        sim_fatal(SIMGPU_DEADLOCK, title, "%s", "");
     }
     if (left) {
         char left_at[LINE / 4];
@@ -261,7 +262,7 @@ void sim_blame_missing(ncclComm_t comm, int missing, const WaitRef *waiter, cons
     if (atomic_load(&member->thread_used)) describe_post(member, &member->last, last, sizeof last);
     gpulog_where(site, where, sizeof where);
     snprintf(title, sizeof title, "rank %d will never come", missing);
-    sim_fatal(title,
+    sim_fatal(SIMGPU_DEADLOCK, title,
               "rank %d (process %d) %s\n%s.\nIts last call on this communicator: %s.\n"
               "Rank %d waits for it at %s.\n"
               "On real GPUs the others hang. %s",
@@ -286,21 +287,40 @@ static void describe_step(const CircleStep *step, char *text, size_t size)
            step->ref.rank, (unsigned)(page->nonce & 0xffff), call, step->waits_for);
 }
 
+// Whether the circle goes through collectives of more than one communicator: then each communicator
+// alone is used rightly, and their order is the mistake.
+static bool crosses_communicators(const CircleStep *step, int n)
+{
+    bool crosses = false;
+    for (int i = 0; i < n; i++) {
+        if (step[i].ref.kind == CALL_SEND || step[i].ref.kind == CALL_RECV) return false;
+        crosses = crosses || step[i].page->nonce != step[0].page->nonce;
+    }
+    return crosses;
+}
+
 void sim_blame_circle(const CircleStep *step, int n)
 {
     char text[REPORT] = "";
     for (int i = 0; i < n; i++) describe_step(&step[i], text, sizeof text);
     if (n == 1)
         sim_fatal(
-            "one thread waits for itself",
+            SIMGPU_GROUP, "one thread waits for itself",
             "%sThe rank it waits for belongs to this same thread, which cannot call twice at "
             "once.\n"
             "On real GPUs this hangs. Calls of one thread for several devices, and messages to\n"
             "oneself, belong between ncclGroupStart and ncclGroupEnd. Was the group forgotten?",
             text);
+    if (crosses_communicators(step, n))
+        sim_fatal(
+            SIMGPU_COMM_ORDER, "ranks use two communicators in different orders",
+            "%sEach waits in one communicator for a rank that waits in the other. On real GPUs\n"
+            "this hangs, or does on a slow day. Do all ranks make their calls on both\n"
+            "communicators in one order? Or put calls that belong together into one group.",
+            text);
     sim_fatal(
-        "deadlock: ranks wait for each other in a circle",
-        "%sOn real GPUs this hangs. Do the ranks use their communicators, or send and receive,\n"
-        "in different orders? Calls that must run at the same time belong in one group.",
+        SIMGPU_DEADLOCK, "deadlock: ranks wait for each other in a circle",
+        "%sOn real GPUs this hangs. Do the ranks send and receive in different orders? Calls that\n"
+        "must run at the same time belong in one group.",
         text);
 }

@@ -57,8 +57,9 @@ static cublasStatus_t refuse(Call call, cublasStatus_t status, const char *forma
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
     gpulog_where(call.site, where, sizeof where);
-    sim_report("a cuBLAS call with a wrong argument", "%s, called at %s:\n%s\nIt returns %s.",
-               call.name, where, what, cublasGetStatusName(status));
+    sim_report(SIMGPU_CALL, "a cuBLAS call with a wrong argument",
+               "%s, called at %s:\n%s\nIt returns %s.", call.name, where, what,
+               cublasGetStatusName(status));
     return status;
 }
 

@@ -203,7 +203,7 @@ ncclResult_t sim_comm_join(const Init *init, ncclComm_t *out)
         char where[256];
         gpulog_where(site, where, sizeof where);
         sim_report(
-            "ncclCommInitRank: two ranks of the same number",
+            SIMGPU_MISMATCH, "ncclCommInitRank: two ranks of the same number",
             "Rank %d of %d came twice (now at %s, process %d; before in process %d).\n"
             "Does every process pass its own rank? Is the id used for a second communicator?",
             rank, size, where, getpid(), comm->self->pid);
@@ -339,7 +339,7 @@ static ncclResult_t check_devices(ncclComm_t comm)
                  "Duplicate GPU detected : rank %d and rank %d both on CUDA device %d", comm->rank,
                  r, self->device);
         sim_nccl_error(words);
-        sim_report("ncclCommInitRank: duplicate GPU",
+        sim_report(SIMGPU_CALL, "ncclCommInitRank: duplicate GPU",
                    "Ranks %d and %d both use device %d, at %s.\n"
                    "NCCL refuses this: give each rank a device of its own.\n"
                    "Was cudaSetDevice(local_rank) forgotten before ncclCommInitRank?",
@@ -386,7 +386,7 @@ static bool try_connect(ncclComm_t comm)
     if (n < 0) {
         int reason = errno;
         sim_blame_missing(comm, failed, NULL, comm->site);
-        sim_fatal("ncclCommInitRank: a peer cannot be reached",
+        sim_fatal(SIMGPU_SYSTEM, "ncclCommInitRank: a peer cannot be reached",
                   "The memory of rank %d (process %d) cannot be opened or mapped: %s.\n"
                   "Do all ranks run as the same user, in the same container? Has the rank ended?",
                   failed, page->member[failed].pid, strerror(reason));

@@ -84,8 +84,8 @@ typedef struct Member {
     _Atomic uint32_t gone;
     _Atomic uint32_t exit_told; // 1 + what wait() says of the process's end; 0: not known
     int32_t pid, device, device_fd, page_fd, desk_fd;
-    uint64_t arena;                                       // bytes of the device's memfd
-    uint64_t host; // a hash of NCCL_HOSTID, 0 where it is not set: ranks of one host have the same
+    uint64_t arena; // bytes of the device's memfd
+    uint64_t host;  // a hash of NCCL_HOSTID, 0 where it is not set: ranks of one host have the same
     uint64_t program_device, program_inode, program_base; // whether call sites of it are ours too
     _Atomic int32_t thread;                               // bell of the thread that called last
     _Atomic uint32_t thread_used;   // 0: that thread has only made the communicator
@@ -138,7 +138,7 @@ typedef struct Bell {
 } Bell;
 
 typedef struct Desk {
-    _Atomic uint32_t helpers; // threads of the process that never call NCCL: the watcher, and others
+    _Atomic uint32_t helpers; // threads of the process that never call NCCL, such as the watcher
     Bell bell[SIM_MAX_THREADS];
 } Desk;
 

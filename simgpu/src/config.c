@@ -61,7 +61,7 @@ static size_t read_number(const char *name, size_t otherwise, size_t least, size
     char title[256];
     snprintf(title, sizeof title, "%s is \"%.80s\": must be a number from %zu to %zu%s", name, text,
              least, most, most > (size_t)1 << 20 ? ", with K, M, G or T behind it" : "");
-    sim_fatal(title, "%s", "");
+    sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
 }
 
 // Ranks on this host, as far as a launcher said so.

@@ -61,7 +61,7 @@ static bool kind_fits(SimgpuOp *op, const Copy *c, size_t dbytes, size_t sbytes)
     gpulog_where(op->entry.site, where, sizeof where);
     const char *end = dst_fits ? "source" : "destination";
     bool device_due = dst_fits ? src_device : dst_device;
-    sim_report("a copy's direction does not fit its pointers",
+    sim_report(SIMGPU_POINTER, "a copy's direction does not fit its pointers",
                "%s, called at %s, says %s,\nbut its %s %p is %s memory.\n"
                "Are source and destination the wrong way round? (The destination comes first.)",
                op->entry.name, where, kind_name(c->kind), end, dst_fits ? c->src : c->dst,
@@ -170,7 +170,7 @@ static cudaError_t copy_peer(const char *name, const Copy *c, int dst_device, in
     char where[256];
     gpulog_where(site, where, sizeof where);
     bool dst_wrong = !is_on(c->dst, dst_device);
-    sim_report("a copy between devices names the wrong device",
+    sim_report(SIMGPU_POINTER, "a copy between devices names the wrong device",
                "%s, called at %s:\nits %s %p is not on device %d.", name, where,
                dst_wrong ? "destination" : "source", dst_wrong ? c->dst : c->src,
                dst_wrong ? dst_device : src_device);

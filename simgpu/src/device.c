@@ -40,7 +40,7 @@ static atomic_uint device_flags;
 _Noreturn static void no_memory_for(const char *what)
 {
     sim_fatal(
-        "simgpu could not be set up",
+        SIMGPU_SYSTEM, "simgpu could not be set up",
         "%s failed: %s.\n"
         "simgpu reserves %zu GiB of addresses a device and uses memory only where it is written.\n"
         "Is there a limit on address space (ulimit -v), or SIMGPU_MEMORY larger than it need be?",
@@ -147,7 +147,7 @@ cudaError_t cudaSetDevice(int device)
         char where[256];
         gpulog_where(SIM_SITE, where, sizeof where);
         sim_report(
-            "cudaSetDevice of a device that is not there",
+            SIMGPU_CALL, "cudaSetDevice of a device that is not there",
             "Device %d was asked for at %s; there are %d: 0 to %d.\n"
             "Is it the local rank that chooses the device? SIMGPU_DEVICES sets how many there are.",
             device, where, sim_config()->devices, sim_config()->devices - 1);

@@ -168,7 +168,7 @@ static cudaError_t refuse_forked(void)
     static atomic_bool told;
     if (!atomic_exchange(&told, true))
         sim_report(
-            "CUDA was used before fork() and again in the child",
+            SIMGPU_CALL, "CUDA was used before fork() and again in the child",
             "This process was forked from one that had called CUDA already. CUDA's state does not\n"
             "survive a fork: on a GPU every call fails here, as it does now.\n"
             "Fork the ranks first, and make the first CUDA call in each of them.");

@@ -115,7 +115,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
     sim_describe(device, offset, what, sizeof what);
     fault_place(fault_address(context), where, sizeof where);
     sim_fatal(
-        "host code touches device memory",
+        SIMGPU_HOST_DEREFERENCE, "host code touches device memory",
         "%s\n%s %p, an address of device %d:\n%s.\n"
         "On a machine with a GPU this is a segmentation fault. Copy the data with cudaMemcpy; "
         "free it\nwith cudaFree; in a kernel of your own, use the pointer that simgpu_read, "

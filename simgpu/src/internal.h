@@ -124,10 +124,11 @@ void sim_stream_ran(SimgpuOp *op);
 
 // ---- report.c ---- Prints a report: a one-line title, then the body's lines, on stderr in one
 // write, and runs the hook.
-void sim_report(const char *title, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void sim_report(SimgpuClass kind, const char *title, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 // The same, then ends the process with SIMGPU_FATAL_EXIT.
-_Noreturn void sim_fatal(const char *title, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+_Noreturn void sim_fatal(SimgpuClass kind, const char *title, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 // Rank for the head of reports: the first communicator's, -1 before there is one.
 void sim_set_report_rank(int rank);
 

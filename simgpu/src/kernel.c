@@ -36,7 +36,7 @@ static void check_device(SimgpuOp *op)
     if (op->error != cudaSuccess || op->entry.device == current) return;
     char where[256];
     gpulog_where(op->entry.site, where, sizeof where);
-    sim_report("a kernel on another device's stream",
+    sim_report(SIMGPU_POINTER, "a kernel on another device's stream",
                "%s was launched at %s\n"
                "on a stream of device %d while device %d is current. A GPU refuses this.\n"
                "Call cudaSetDevice(%d) before it, or use a stream made on device %d.",
@@ -58,17 +58,17 @@ static void report_host_pointer(const SimgpuOp *op, const void *ptr, size_t byte
     gpulog_where(op->entry.site, where, sizeof where);
     if (pinned)
         sim_report(
-            "a range runs past the end of pinned host memory",
+            SIMGPU_POINTER, "a range runs past the end of pinned host memory",
             "%s, called at %s,\nuses %zu bytes at %p, more than the pinned memory there holds.",
             op->entry.name, where, bytes, ptr);
     else if (!ptr)
-        sim_report("a null pointer where device memory is due",
+        sim_report(SIMGPU_POINTER, "a null pointer where device memory is due",
                    "%s, called at %s,\nuses %zu bytes at NULL.\n"
                    "Was the buffer never allocated, or already let go (resharded, set to NULL)?",
                    op->entry.name, where, bytes);
     else
         sim_report(
-            "a host pointer where device memory is due",
+            SIMGPU_POINTER, "a host pointer where device memory is due",
             "%s, called at %s,\nuses %zu bytes at %p, which no device allocation holds.\n"
             "On a GPU this is an illegal memory access. Is it from malloc, the stack, or a "
             "pointer\n"
@@ -99,7 +99,7 @@ static bool reaches(SimgpuOp *op, const SimDevice *device)
     if (!kernel || sim_peer_allowed(op->entry.device, device->index)) return true;
     char where[256];
     gpulog_where(op->entry.site, where, sizeof where);
-    sim_report("a kernel uses another device's memory",
+    sim_report(SIMGPU_POINTER, "a kernel uses another device's memory",
                "%s, called at %s,\nruns on device %d and was given memory of device %d.\n"
                "On a GPU this is an illegal memory access. Was cudaSetDevice forgotten before "
                "cudaMalloc?\n"

@@ -138,7 +138,7 @@ ncclResult_t sim_meet_offer(MeetId *id)
 {
     PageMap *map = make_page();
     if (!map) {
-        sim_report("NCCL: no shared memory for a communicator",
+        sim_report(SIMGPU_SYSTEM, "NCCL: no shared memory for a communicator",
                    "memfd_create or mmap failed: %s. Are there file descriptors left (ulimit -n)?",
                    strerror(errno));
         return ncclSystemError;
@@ -230,7 +230,7 @@ static void *serve(void *arg)
         double left = end - now();
         if (left <= 0 || poll(&wait, 1, (int)(left * 1000) + 1) == 0)
             sim_fatal(
-                "ncclCommInitRank: not all ranks came",
+                SIMGPU_DEADLOCK, "ncclCommInitRank: not all ranks came",
                 "Rank 0 waited %d s at NCCL_COMM_ID=%s: %d of the %d other ranks came.\n"
                 "Did the others start, with the same NCCL_COMM_ID and the same number of ranks?",
                 LIMIT_SECONDS, server->text, served, server->peers);
@@ -256,7 +256,7 @@ static struct MeetServer *start_server(const char *text, PageMap *map, int peers
     // Another job of the same name may just be meeting.
     while (bind(server->listener, (struct sockaddr *)&name, size) != 0) {
         if (errno != EADDRINUSE || now() > end) {
-            sim_report("ncclCommInitRank: rank 0 cannot listen",
+            sim_report(SIMGPU_SYSTEM, "ncclCommInitRank: rank 0 cannot listen",
                        "NCCL_COMM_ID=%s: %s. Does another job use the same NCCL_COMM_ID?", text,
                        strerror(errno));
             close(server->listener);
@@ -299,7 +299,7 @@ static int fetch_page(const char *text)
         if (fd >= 0) return fd;
         pause_for(&interval);
     }
-    sim_report("ncclCommInitRank: rank 0 did not come",
+    sim_report(SIMGPU_DEADLOCK, "ncclCommInitRank: rank 0 did not come",
                "Nobody answered at NCCL_COMM_ID=%s for %d s.\n"
                "Did rank 0 start, on this host, with the same NCCL_COMM_ID? Did it end early?",
                text, LIMIT_SECONDS);
@@ -334,7 +334,7 @@ ncclResult_t sim_meet_page(const MeetId *id, ncclComm_t comm)
     if (comm->map) return ncclSuccess;
     sim_comm_await_end(comm);
     sim_report(
-        "ncclCommInitRank: the id leads nowhere",
+        SIMGPU_DEADLOCK, "ncclCommInitRank: the id leads nowhere",
         "The id was made by process %d, which has ended, or has closed it, or is another user's.\n"
         "Is the id of an earlier job, or was it used for a communicator already?",
         id->pid);

@@ -155,7 +155,7 @@ static void report_bad_range(SimDevice *device, size_t offset, size_t bytes, con
     describe_place(place, what, sizeof what);
     if (place->kind == PLACE_LIVE) {
         sim_report(
-            "an operation runs past the end of an allocation",
+            SIMGPU_POINTER, "an operation runs past the end of an allocation",
             "%s, called at %s,\n%s %zu bytes from %s:\n"
             "that is %zu bytes too many. On a GPU this is an illegal memory access, or silently\n"
             "other data. Are the count (elements, not bytes?) and the offset right?",
@@ -168,7 +168,7 @@ static void report_bad_range(SimDevice *device, size_t offset, size_t bytes, con
                              ? "Free it behind its last use, or is this an old pointer that should "
                                "have been renewed?"
                              : "Is the pointer or the offset added to it right?";
-    sim_report(title,
+    sim_report(place->kind == PLACE_FREED ? SIMGPU_LIFETIME : SIMGPU_POINTER, title,
                "%s, called at %s,\n%s %zu bytes at %p on device %d:\n%s.\n"
                "On a GPU this is an illegal memory access, or silently other data.\n%s",
                name, where, verb(access), bytes, (void *)(device->program + offset), device->index,
@@ -254,7 +254,7 @@ static void report_no_memory(SimDevice *device, const char *call, size_t bytes, 
     sized(bytes, asked);
     sized(live, used);
     sized(sim_config()->memory, limit);
-    sim_report("out of device memory",
+    sim_report(SIMGPU_NO_MEMORY, "out of device memory",
                "%s of %s (%zu bytes) at %s\n"
                "on device %d, where %s (%zu bytes) of %s are in use%s\n%s"
                "Must the whole of it be here at once, or would a shard be enough? (SIMGPU_MEMORY "
@@ -397,7 +397,8 @@ static void report_bad_free(const char *call, const void *ptr, SimDevice *device
     gpulog_where(site, where, sizeof where);
     if (!device) {
         bool inside, pinned = sim_pinned(ptr, 1, &inside);
-        sim_report(pinned ? "cudaFree of pinned host memory" : "a free of what is no device memory",
+        sim_report(SIMGPU_POINTER,
+                   pinned ? "cudaFree of pinned host memory" : "a free of what is no device memory",
                    "%s, called at %s,\nwas given %p, which cudaMalloc did not return.\n%s", call,
                    where, ptr,
                    pinned ? "Pinned memory goes back by cudaFreeHost."
@@ -406,7 +407,8 @@ static void report_bad_free(const char *call, const void *ptr, SimDevice *device
     }
     describe_place(place, what, sizeof what);
     bool twice = place->kind == PLACE_FREED && place->byte == 0;
-    sim_report(twice ? "device memory was freed twice"
+    sim_report(twice ? SIMGPU_LIFETIME : SIMGPU_POINTER,
+               twice ? "device memory was freed twice"
                      : "a free of what is no allocation's beginning",
                "%s, called at %s,\nwas given %s.\n%s", call, where, what,
                twice ? "Set a pointer to NULL when its memory is freed: freeing NULL is fine."

@@ -33,11 +33,11 @@ bool sim_may_share(void)
 // ---- Mistakes ----
 
 // "NAME, at file:line (function): …"
-static ncclResult_t complain(ncclResult_t result, const char *name, const void *site,
-                             const char *title, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
-static ncclResult_t complain(ncclResult_t result, const char *name, const void *site,
-                             const char *title, const char *format, ...)
+static ncclResult_t complain(SimgpuClass kind, ncclResult_t result, const char *name,
+                             const void *site, const char *title, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+static ncclResult_t complain(SimgpuClass kind, ncclResult_t result, const char *name,
+                             const void *site, const char *title, const char *format, ...)
 {
     char where[256], text[768];
     va_list args;
@@ -46,7 +46,7 @@ static ncclResult_t complain(ncclResult_t result, const char *name, const void *
     va_end(args);
     gpulog_where(site, where, sizeof where);
     snprintf(last_error, sizeof last_error, "%s at %s: %s", name, where, title);
-    sim_report(title, "%s, called at %s, returns \"%s\".\n%s", name, where,
+    sim_report(kind, title, "%s, called at %s, returns \"%s\".\n%s", name, where,
                ncclGetErrorString(result), text);
     return result;
 }
@@ -54,7 +54,7 @@ static ncclResult_t complain(ncclResult_t result, const char *name, const void *
 static ncclResult_t check_comm(ncclComm_t comm, const char *name, const void *site)
 {
     if (sim_comm_lives(comm)) return ncclSuccess;
-    return complain(ncclInvalidArgument, name, site,
+    return complain(SIMGPU_LIFETIME, ncclInvalidArgument, name, site,
                     comm ? "not a communicator" : "the communicator is NULL", "%s",
                     comm ? "It was destroyed before, or was made by a process that forked this one."
                          : "Did ncclCommInitRank fail, or did it never run?");
@@ -64,7 +64,8 @@ static ncclResult_t check_not_null(const void *ptr, const char *what, const char
                                    const void *site)
 {
     if (ptr) return ncclSuccess;
-    return complain(ncclInvalidArgument, name, site, "a null pointer", "%s is NULL.", what);
+    return complain(SIMGPU_POINTER, ncclInvalidArgument, name, site, "a null pointer",
+                    "%s is NULL.", what);
 }
 
 static ncclResult_t check_buffer(const Call *call, const char *which, const void *ptr, size_t bytes)
@@ -74,19 +75,19 @@ static ncclResult_t check_buffer(const Call *call, const char *which, const void
     if (bytes == 0) return ncclSuccess;
     const SimDevice *device = ptr ? sim_device_of(ptr, &offset) : NULL;
     if (!ptr)
-        return complain(ncclInvalidArgument, name, call->site, "a null pointer",
+        return complain(SIMGPU_POINTER, ncclInvalidArgument, name, call->site, "a null pointer",
                         "The %s buffer is NULL, %zu bytes are due there.\n"
                         "Was it never allocated, or already let go?",
                         which, bytes);
     if (!device)
         return complain(
-            ncclInvalidArgument, name, call->site, "a host pointer",
+            SIMGPU_POINTER, ncclInvalidArgument, name, call->site, "a host pointer",
             "The %s buffer %p (%zu bytes) is host memory; NCCL works on device memory.\n"
             "On a GPU this is an illegal memory access. Was a cudaMalloc meant?",
             which, ptr, bytes);
     if (device->index != call->comm->device)
         return complain(
-            ncclInvalidArgument, name, call->site, "memory of another device",
+            SIMGPU_POINTER, ncclInvalidArgument, name, call->site, "memory of another device",
             "The %s buffer %p is on device %d, the communicator's rank %d is on device %d.\n"
             "Was cudaSetDevice called after the buffer was allocated?",
             which, ptr, device->index, call->comm->rank, call->comm->device);
@@ -111,7 +112,7 @@ static ncclResult_t check_overlap(const Call *call)
     }
     if (in_place) return ncclSuccess;
     return complain(
-        ncclInvalidArgument, sim_call_facts[call->print.kind].name, call->site,
+        SIMGPU_OVERLAP, ncclInvalidArgument, sim_call_facts[call->print.kind].name, call->site,
         "send and receive buffer overlap",
         "send: %p, %zu bytes; receive: %p, %zu bytes; rank %zu. On real GPUs data get mixed up.\n"
         "They may overlap only in place: %s. Was the offset counted in bytes, not elements?",
@@ -123,19 +124,20 @@ static ncclResult_t check_reduction(Call *call)
     const char *name = sim_call_facts[call->print.kind].name;
     int op = (int)call->handle;
     if (call->print.type == ncclFloat8e4m3 || call->print.type == ncclFloat8e5m2)
-        return complain(ncclInvalidArgument, name, call->site, "a type simgpu does not reduce",
-                        "%s can be moved but not reduced here.", sim_type_name(call->print.type));
+        return complain(SIMGPU_CALL, ncclInvalidArgument, name, call->site,
+                        "a type simgpu does not reduce", "%s can be moved but not reduced here.",
+                        sim_type_name(call->print.type));
     if (op >= 0 && op < ncclNumOps) {
         call->print.op = op;
         return ncclSuccess;
     }
     int own = op - ncclNumOps;
     if (own < 0 || own >= call->comm->n_redops || !call->comm->redop[own].used)
-        return complain(ncclInvalidArgument, name, call->site, "an invalid reduction",
+        return complain(SIMGPU_CALL, ncclInvalidArgument, name, call->site, "an invalid reduction",
                         "%d is no ncclRedOp_t of this communicator. Was it destroyed already?", op);
     if ((int)call->comm->redop[own].type != call->print.type)
-        return complain(ncclInvalidArgument, name, call->site, "a reduction for another type",
-                        "It was made for %s and is used with %s.",
+        return complain(SIMGPU_CALL, ncclInvalidArgument, name, call->site,
+                        "a reduction for another type", "It was made for %s and is used with %s.",
                         sim_type_name(call->comm->redop[own].type),
                         sim_type_name(call->print.type));
     call->print.op = SIM_PRE_MUL_SUM;
@@ -148,12 +150,12 @@ static ncclResult_t check_call(Call *call)
     ncclResult_t result = check_comm(call->comm, facts->name, call->site);
     if (result != ncclSuccess || call->print.kind == CALL_SPLIT) return result;
     if (call->print.type < 0 || call->print.type >= ncclNumTypes)
-        return complain(ncclInvalidArgument, facts->name, call->site, "an invalid data type",
-                        "%d is no ncclDataType_t.", call->print.type);
+        return complain(SIMGPU_CALL, ncclInvalidArgument, facts->name, call->site,
+                        "an invalid data type", "%d is no ncclDataType_t.", call->print.type);
     bool message = call->print.kind == CALL_SEND || call->print.kind == CALL_RECV;
     if ((facts->rooted || message) &&
         (call->print.root < 0 || call->print.root >= call->comm->size))
-        return complain(ncclInvalidArgument, facts->name, call->site,
+        return complain(SIMGPU_CALL, ncclInvalidArgument, facts->name, call->site,
                         message ? "a peer outside the communicator"
                                 : "a root outside the communicator",
                         "%d is none of its ranks 0 to %d.", call->print.root, call->comm->size - 1);
@@ -284,7 +286,8 @@ ncclResult_t ncclGroupStart(void)
 ncclResult_t ncclGroupEnd(void)
 {
     if (group.depth == 0)
-        return complain(ncclInvalidUsage, "ncclGroupEnd", HERE, "a group's end without its start",
+        return complain(SIMGPU_GROUP, ncclInvalidUsage, "ncclGroupEnd", HERE,
+                        "a group's end without its start",
                         "Is there one ncclGroupStart for every ncclGroupEnd, on the same thread?");
     if (--group.depth > 0) return ncclSuccess;
     Call *call = group.call;
@@ -314,7 +317,7 @@ static ncclResult_t make_id(MeetId *id)
     if (!place || !*place) return sim_meet_offer(id);
     *id = (MeetId){.magic = "SIMGPU", .by_text = 1};
     if (strlen(place) >= sizeof id->text || !strchr(place, ':'))
-        return complain(ncclInvalidArgument, "ncclGetUniqueId", HERE,
+        return complain(SIMGPU_CALL, ncclInvalidArgument, "ncclGetUniqueId", HERE,
                         "NCCL_COMM_ID is not host:port", "It is \"%s\".", place);
     strcpy(id->text, place);
     return ncclSuccess;
@@ -341,13 +344,13 @@ static ncclResult_t init_rank(ncclComm_t *comm, int size, const ncclUniqueId *id
     if (result != ncclSuccess) return grouped_error(result);
     *comm = NULL;
     if (size < 1 || size > SIM_MAX_RANKS || rank < 0 || rank >= size)
-        return grouped_error(complain(ncclInvalidArgument, name, site, "an invalid rank or size",
-                                      "rank %d of nranks %d; simgpu has room for %d ranks.", rank,
-                                      size, SIM_MAX_RANKS));
+        return grouped_error(complain(
+            SIMGPU_CALL, ncclInvalidArgument, name, site, "an invalid rank or size",
+            "rank %d of nranks %d; simgpu has room for %d ranks.", rank, size, SIM_MAX_RANKS));
     memcpy(&init.id, id, sizeof init.id);
     if (memcmp(init.id.magic, "SIMGPU", 7) != 0)
         return grouped_error(
-            complain(ncclInvalidArgument, name, site, "an invalid id",
+            complain(SIMGPU_CALL, ncclInvalidArgument, name, site, "an invalid id",
                      "It does not come from ncclGetUniqueId. Was it handed over whole,\n"
                      "all %d bytes, to every rank?",
                      NCCL_UNIQUE_ID_BYTES));
@@ -362,7 +365,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId,
 static ncclResult_t check_config(const ncclConfig_t *config, const char *name, const void *site)
 {
     if (!config || config->magic == 0xcafebeef) return ncclSuccess;
-    return grouped_error(complain(ncclInvalidArgument, name, site,
+    return grouped_error(complain(SIMGPU_CALL, ncclInvalidArgument, name, site,
                                   "a configuration without its start values",
                                   "Begin with ncclConfig_t config = NCCL_CONFIG_INITIALIZER."));
 }
@@ -383,7 +386,8 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myran
     if (result == ncclSuccess) result = check_not_null(commIds, "commIds", name, HERE);
     if (result != ncclSuccess) return grouped_error(result);
     if (nId < 1)
-        return grouped_error(complain(ncclInvalidArgument, name, HERE, "no id", "nId is %d.", nId));
+        return grouped_error(
+            complain(SIMGPU_CALL, ncclInvalidArgument, name, HERE, "no id", "nId is %d.", nId));
     return init_rank(newcomm, nranks, &commIds[0], myrank, name, HERE);
 }
 
@@ -395,19 +399,19 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
     cudaGetDeviceCount(&devices);
     if (result != ncclSuccess) return result;
     if (ndev < 1 || ndev > SIM_MAX_RANKS)
-        return complain(ncclInvalidArgument, name, HERE, "an invalid number of devices",
-                        "ndev is %d.", ndev);
+        return complain(SIMGPU_CALL, ncclInvalidArgument, name, HERE,
+                        "an invalid number of devices", "ndev is %d.", ndev);
     Init init[SIM_MAX_RANKS];
     MeetId id;
     for (int i = 0; i < ndev; i++) {
         int device = devlist ? devlist[i] : i;
         if (device < 0 || device >= devices)
-            return complain(ncclInvalidArgument, name, HERE, "a device that is none",
+            return complain(SIMGPU_CALL, ncclInvalidArgument, name, HERE, "a device that is none",
                             "Rank %d is to be on device %d; there are %d (SIMGPU_DEVICES).", i,
                             device, devices);
         for (int j = 0; j < i; j++)
             if (init[j].device == device && !sim_may_share())
-                return complain(ncclInvalidUsage, name, HERE, "duplicate GPU",
+                return complain(SIMGPU_CALL, ncclInvalidUsage, name, HERE, "duplicate GPU",
                                 "Ranks %d and %d are both to be on device %d; each needs its own.",
                                 j, i, device);
         init[i] = (Init){.out = &comm[i], .size = ndev, .rank = i, .device = device, .site = HERE};
@@ -425,7 +429,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
     if (result == ncclSuccess) result = check_config(config, "ncclCommSplit", HERE);
     if (result != ncclSuccess) return grouped_error(result);
     if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
-        return grouped_error(complain(ncclInvalidArgument, "ncclCommSplit", HERE,
+        return grouped_error(complain(SIMGPU_CALL, ncclInvalidArgument, "ncclCommSplit", HERE,
                                       "a negative color",
                                       "%d is neither 0 or more nor NCCL_SPLIT_NOCOLOR.", color));
     Call call = {.comm = comm,
@@ -449,7 +453,8 @@ static ncclResult_t destroy(ncclComm_t comm, const char *name, const void *site)
     if (result != ncclSuccess) return result;
     for (int i = 0; i < group.n_calls; i++)
         if (group.call[i].comm == comm)
-            return complain(ncclInvalidUsage, name, site, "a communicator destroyed inside a group",
+            return complain(SIMGPU_GROUP, ncclInvalidUsage, name, site,
+                            "a communicator destroyed inside a group",
                             "The group holds calls on it, which begin only at ncclGroupEnd.");
     sim_comm_leave(comm, site);
     return ncclSuccess;
@@ -571,8 +576,9 @@ static ncclResult_t check_root(ncclComm_t comm, int root, const char *name, cons
 {
     ncclResult_t result = check_comm(comm, name, site);
     if (result == ncclSuccess && (root < 0 || root >= comm->size))
-        result = complain(ncclInvalidArgument, name, site, "a root outside the communicator",
-                          "%d is none of its ranks 0 to %d.", root, comm->size - 1);
+        result = complain(SIMGPU_CALL, ncclInvalidArgument, name, site,
+                          "a root outside the communicator", "%d is none of its ranks 0 to %d.",
+                          root, comm->size - 1);
     return grouped_error(result);
 }
 
@@ -611,7 +617,7 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
     if (result == ncclSuccess) result = check_not_null(scalar, "scalar", name, HERE);
     if (result != ncclSuccess) return result;
     if ((int)datatype < 0 || datatype >= ncclFloat8e4m3)
-        return complain(ncclInvalidArgument, name, HERE, "an invalid data type",
+        return complain(SIMGPU_CALL, ncclInvalidArgument, name, HERE, "an invalid data type",
                         "%d is no type that simgpu reduces.", (int)datatype);
     int i = 0;
     while (i < comm->n_redops && comm->redop[i].used) i++;
@@ -636,9 +642,9 @@ ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
     if (result != ncclSuccess) return result;
     int i = (int)op - ncclNumOps;
     if (i < 0 || i >= comm->n_redops || !comm->redop[i].used)
-        return complain(ncclInvalidArgument, "ncclRedOpDestroy", HERE, "an invalid reduction",
-                        "%d was not made by ncclRedOpCreatePreMulSum, or was destroyed before.",
-                        (int)op);
+        return complain(
+            SIMGPU_CALL, ncclInvalidArgument, "ncclRedOpDestroy", HERE, "an invalid reduction",
+            "%d was not made by ncclRedOpCreatePreMulSum, or was destroyed before.", (int)op);
     comm->redop[i].used = false;
     return ncclSuccess;
 }

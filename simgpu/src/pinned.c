@@ -193,7 +193,7 @@ static cudaError_t report_unknown(const char *call, const void *ptr, const char 
 {
     char where[256];
     gpulog_where(site, where, sizeof where);
-    sim_report("this is no pinned host memory",
+    sim_report(SIMGPU_LIFETIME, "this is no pinned host memory",
                "%s, called at %s,\nwas given %p, which %s did not return, or which was given back "
                "already.",
                call, where, ptr, maker);

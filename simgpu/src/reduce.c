@@ -197,7 +197,7 @@ void sim_reduce(void *out, const void *const *inputs, const uint64_t *scalars, i
         CASE(ncclFloat64, float64, double, double, SAME, true)
         CASE(ncclFloat16, float16, uint16_t, float, float_of_half, true)
         CASE(ncclBfloat16, bfloat16, uint16_t, float, float_of_bfloat, true)
-    default: sim_fatal("a reduction of a type that has none", "type %d", (int)type);
+    default: sim_fatal(SIMGPU_SYSTEM, "a reduction of a type that has none", "type %d", (int)type);
     }
 }
 

@@ -6,7 +6,8 @@
  *   simgpu: rank 1, device 1: cudaFree of memory that is freed already
  *   simgpu: rank 1 |   called at prog.c:12 (main)
  *
- * Interface: sim_report, sim_fatal, sim_set_report_rank; simgpu_on_report.
+ * Interface: sim_report, sim_fatal, sim_set_report_rank; simgpu_on_report,
+ * simgpu_class_name.
  */
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -80,7 +81,30 @@ static void write_whole(const char *text, size_t size)
     }
 }
 
-static void report(const char *title, const char *format, va_list args)
+static const char *const class_names[SIMGPU_CLASSES] = {
+    [SIMGPU_MISMATCH] = "collective mismatch",
+    [SIMGPU_COMM_ORDER] = "order across communicators",
+    [SIMGPU_DEADLOCK] = "missing rank or deadlock",
+    [SIMGPU_GROUP] = "group misuse",
+    [SIMGPU_POINTER] = "wrong pointer",
+    [SIMGPU_LIFETIME] = "lifetime",
+    [SIMGPU_UNINITIALISED] = "uninitialised read",
+    [SIMGPU_RACE] = "race between streams",
+    [SIMGPU_HOST_RACE] = "race with the host",
+    [SIMGPU_OVERLAP] = "overlap",
+    [SIMGPU_LEAK] = "leak",
+    [SIMGPU_HOST_DEREFERENCE] = "host dereference",
+    [SIMGPU_CALL] = "wrong call",
+    [SIMGPU_NO_MEMORY] = "out of memory",
+    [SIMGPU_SYSTEM] = "system",
+};
+
+const char *simgpu_class_name(SimgpuClass kind)
+{
+    return (unsigned)kind < SIMGPU_CLASSES ? class_names[kind] : "unknown";
+}
+
+static void report(SimgpuClass kind, const char *title, const char *format, va_list args)
 {
     char body[BODY], text[TEXT];
     vsnprintf(body, sizeof body, format, args);
@@ -92,22 +116,23 @@ static void report(const char *title, const char *format, va_list args)
     SimgpuReportHook fn = hook.fn;
     void *arg = hook.arg;
     pthread_mutex_unlock(&hook_lock);
-    if (fn) fn(title, text, arg);
+    SimgpuReport whole = {kind, title, text, atomic_load(&rank), sim_current_device()};
+    if (fn) fn(&whole, arg);
 }
 
-void sim_report(const char *title, const char *format, ...)
+void sim_report(SimgpuClass kind, const char *title, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    report(title, format, args);
+    report(kind, title, format, args);
     va_end(args);
 }
 
-void sim_fatal(const char *title, const char *format, ...)
+void sim_fatal(SimgpuClass kind, const char *title, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    report(title, format, args);
+    report(kind, title, format, args);
     va_end(args);
     if (sim_comm_goodbye) sim_comm_goodbye(title);
     // What the program said before is worth having, unless another thread is busy saying something.

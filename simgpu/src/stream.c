@@ -72,7 +72,9 @@ static _Thread_local struct CUstream_st *per_thread[SIM_MAX_DEVICES];
 static void grow(SimClock *clock, int n)
 {
     uint64_t *t = realloc(clock->t, (size_t)n * sizeof *t);
-    if (!t) sim_fatal("the host ran out of memory", "A clock of %d streams did not fit.", n);
+    if (!t)
+        sim_fatal(SIMGPU_SYSTEM, "the host ran out of memory", "A clock of %d streams did not fit.",
+                  n);
     memset(t + clock->n, 0, (size_t)(n - clock->n) * sizeof *t);
     clock->t = t;
     clock->n = n;
@@ -104,8 +106,8 @@ static void *reserve(size_t bytes)
     void *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (table == MAP_FAILED)
-        sim_fatal("simgpu could not be set up", "%zu bytes for streams and events: no memory.",
-                  bytes);
+        sim_fatal(SIMGPU_SYSTEM, "simgpu could not be set up",
+                  "%zu bytes for streams and events: no memory.", bytes);
     return table;
 }
 
@@ -146,7 +148,7 @@ static struct CUstream_st *null_stream(int device)
     struct CUstream_st *s = devices[device].null;
     if (s) return s;
     s = new_stream(device, cudaStreamDefault, 0);
-    if (!s) sim_fatal("too many streams", "%d streams are alive.", MAX_STREAMS);
+    if (!s) sim_fatal(SIMGPU_SYSTEM, "too many streams", "%d streams are alive.", MAX_STREAMS);
     s->is_default = true;
     devices[device].null = s;
     return s;
@@ -157,7 +159,7 @@ static struct CUstream_st *thread_stream(int device)
     struct CUstream_st *s = per_thread[device];
     if (s && s->alive) return s;
     s = new_stream(device, cudaStreamDefault, 0);
-    if (!s) sim_fatal("too many streams", "%d streams are alive.", MAX_STREAMS);
+    if (!s) sim_fatal(SIMGPU_SYSTEM, "too many streams", "%d streams are alive.", MAX_STREAMS);
     link_stream(s);
     per_thread[device] = s;
     return s;
@@ -185,7 +187,7 @@ static cudaError_t report_stream(const char *call, cudaStream_t stream, const vo
 {
     char where[256];
     gpulog_where(site, where, sizeof where);
-    sim_report("there is no such stream",
+    sim_report(SIMGPU_LIFETIME, "there is no such stream",
                "%s, called at %s,\nwas given the stream %p, which was never made or is destroyed.",
                call, where, (void *)stream);
     return sim_leave(cudaErrorInvalidResourceHandle);
@@ -195,7 +197,7 @@ static cudaError_t report_event(const char *call, cudaEvent_t event, const void 
 {
     char where[256];
     gpulog_where(site, where, sizeof where);
-    sim_report("there is no such event",
+    sim_report(SIMGPU_LIFETIME, "there is no such event",
                "%s, called at %s,\nwas given the event %p, which was never made or is destroyed.",
                call, where, (void *)event);
     return sim_leave(cudaErrorInvalidResourceHandle);
@@ -497,7 +499,7 @@ static cudaError_t record(const char *call, cudaEvent_t event, cudaStream_t stre
     if (device != op.entry.device) {
         char where[256];
         gpulog_where(site, where, sizeof where);
-        sim_report("an event recorded on another device's stream",
+        sim_report(SIMGPU_POINTER, "an event recorded on another device's stream",
                    "%s at %s: the event was made on device %d, the stream on device %d.\n"
                    "Make the event while the stream's device is current.",
                    call, where, device, op.entry.device);

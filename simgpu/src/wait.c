@@ -75,7 +75,7 @@ Desk *sim_desk(int *fd)
     }
     pthread_mutex_unlock(&desk_lock);
     if (!own_desk)
-        sim_fatal("NCCL: no shared memory",
+        sim_fatal(SIMGPU_SYSTEM, "NCCL: no shared memory",
                   "memfd_create or mmap of %zu bytes failed: %s.\n"
                   "Is there memory and are there file descriptors left (ulimit -n)?",
                   sizeof *own_desk, strerror(errno));
@@ -96,7 +96,7 @@ int sim_thread(void)
         pthread_setspecific(bell_key, desk); // anything but NULL, so that put_bell_back runs
         return i;
     }
-    sim_fatal("NCCL: too many threads",
+    sim_fatal(SIMGPU_SYSTEM, "NCCL: too many threads",
               "%d threads of this process use NCCL at the same time; simgpu has no room for more.",
               SIM_MAX_THREADS);
 }

@@ -6,11 +6,11 @@
  * does not wait, and lets the others go.
  *
  * What a GPU would do undefined things with ends the program here with one line: threads that wait
- * at different barriers, a barrier that some threads left the kernel without, a shuffle of less than
- * a whole warp, a pointer in no range that the launcher declared. A missing barrier shows in another
- * way: EMULATOR_SEED=n has threads and blocks run in another order (0: in their order; where n is
- * odd, a warp runs on as far as it can before another one does), and __shared__ memory begins each
- * block as NaNs.
+ * at different barriers, a barrier that some threads left the kernel without, a shuffle of less
+ * than a whole warp, a pointer in no range that the launcher declared. A missing barrier shows in
+ * another way: EMULATOR_SEED=n has threads and blocks run in another order (0: in their own; where
+ * n is odd, a warp runs on as far as it can before another one does), and __shared__ memory begins
+ * each block as NaNs.
  *
  * It shows nothing of what needs true concurrency, or a GPU's memory model: a missing fence, lanes
  * of a warp that exchange through memory with no __syncwarp, a wait for another block.
@@ -181,8 +181,8 @@ struct Thread {
 
 struct Warp {
     int arrived, line;
-    unsigned round;           // how often it has met: even and odd rounds have places of their own,
-    uint64_t bits[2][WARP];   // because a fast lane may be one round ahead of a slow one's reading
+    unsigned round;         // how often it has met: even and odd rounds have places of their own,
+    uint64_t bits[2][WARP]; // because a fast lane may be one round ahead of a slow one's reading
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // one grid at a time
@@ -191,8 +191,8 @@ static Warp warps[MOST_THREADS / WARP];
 static int order[MOST_THREADS]; // in which threads run
 static bool warps_hurry;        // order has whole warps, and the running one goes first
 static int n_threads, n_gone, n_runnable, at_block, block_line;
-static int cursor;   // the place in `order` to look from
-static int current;  // the thread that runs
+static int cursor;  // the place in `order` to look from
+static int current; // the thread that runs
 static bool trapped;
 static void (*thread_body)(void *packed);
 static void *thread_packed;
@@ -225,6 +225,11 @@ static void choose(int t, Fiber *fiber)
     threadIdx = threads[t].index;
 }
 
+[[noreturn]] static void refuse_deadlock(void)
+{
+    refuse("its threads wait at different barriers, or for threads that left the kernel");
+}
+
 // A fiber's life: runs the chosen thread to its end, then the next one that has not begun, on the
 // same stack, until the block is done or a thread that waited can go on.
 static void run_threads(void)
@@ -235,8 +240,7 @@ static void run_threads(void)
         threads[current].state = GONE;
         n_gone++;
         int next = next_thread();
-        if (next < 0 && n_gone < n_threads)
-            refuse("it has threads that left while others wait at a barrier");
+        if (next < 0 && n_gone < n_threads) refuse_deadlock();
         if (next >= 0) choose(next, fiber);
         if (next >= 0 && threads[next].fiber == fiber) continue;
         idle[n_idle++] = fiber;
@@ -252,7 +256,7 @@ static void wait_as(State state)
     int mine = current;
     me->state = state;
     int next = next_thread();
-    if (next < 0) refuse("its threads wait at different barriers, or some have left");
+    if (next < 0) refuse_deadlock();
     choose(next, NULL);
     emulator_switch(&me->fiber->stack_pointer, threads[next].fiber->stack_pointer);
     if (current != mine) refuse("the emulator mixed up its threads");
@@ -403,8 +407,8 @@ cudaError_t emulator_run(const dim3 &grid, const dim3 &block, void (*thread)(voi
 {
     if (!simgpu_ready(&op)) return op.error;
     size_t n = (size_t)block.x * block.y * block.z;
-    if (n == 0 || n > MOST_THREADS || grid.x == 0 || grid.y == 0 || grid.z == 0 ||
-        grid.y > 65535 || grid.z > 65535)
+    if (n == 0 || n > MOST_THREADS || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 ||
+        grid.z > 65535)
         return op.error = cudaErrorInvalidConfiguration;
     if (n % WARP != 0) refuse("its blocks are not whole warps");
     const char *seed = getenv("EMULATOR_SEED");

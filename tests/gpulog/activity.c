@@ -26,8 +26,8 @@ static void test_tells_what_it_did(void **state)
     run_ranks(1, tells_what_it_did, NULL);
 }
 
-// Looks until this process waits, and only then lets what it waits for happen. The test's limit ends
-// a process that never says so.
+// Looks until this process waits, and only then lets what it waits for happen. The test's limit
+// ends a process that never says so.
 typedef struct Look {
     atomic_bool seen;
     char text[512];

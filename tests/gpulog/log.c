@@ -1,5 +1,5 @@
-/* log.c: the operation log, the same on every backend: what an entry holds, the order, the ring, and
- * call sites.
+/* log.c: the operation log, the same on every backend: what an entry holds, the order, the ring,
+ * and call sites.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,8 +35,7 @@ static bool is_range(GpuRange got, const void *ptr, size_t bytes, GpuAccess acce
         check(strncmp(where, "gpulog/log.c:", 13) == 0, "%s was called at %s", call, where);       \
         check(condition, "%s: not %s", call, #condition);                                          \
     } while (0)
-#define logged(kind, call, on, waits, condition)                                                   \
-    is_logged(last(), kind, call, on, waits, condition)
+#define logged(kind, call, on, waits, condition) is_logged(last(), kind, call, on, waits, condition)
 
 static void logs_every_call(const Rank *r, void *arg)
 {
@@ -153,6 +152,21 @@ static void logs_products(const Rank *r, void *arg)
            e.n_ranges == 3 && is_range(e.range[0], x, 40, GPU_READ) &&
                is_range(e.range[1], x + 20, 12, GPU_READ) &&
                is_range(e.range[2], x + 40, 12, GPU_UPDATE));
+    // Two products; the second A lies 8 floats in front of the first, and B is the same for both.
+    check(!cublasSgemmStridedBatched(handle, CUBLAS_OP_N, CUBLAS_OP_T, 2, 2, 1, &one, x + 8, 2, -8,
+                                     x + 20, 2, 0, &one, x + 40, 2, 4, 2),
+          "no product");
+    logged(GPU_BLAS, "cublasSgemmStridedBatched", r->stream, false,
+           e.n_ranges == 3 && is_range(e.range[0], x, 40, GPU_READ) &&
+               is_range(e.range[1], x + 20, 8, GPU_READ) &&
+               is_range(e.range[2], x + 40, 32, GPU_UPDATE));
+    // What lies between the elements stays.
+    check(!cublasScopy(handle, 3, x, 1, x + 20, 2), "no copy");
+    logged(GPU_BLAS, "cublasScopy", r->stream, false,
+           is_range(e.range[0], x, 12, GPU_READ) && is_range(e.range[1], x + 20, 20, GPU_UPDATE));
+    check(!cublasScopy(handle, 3, x, 2, x + 20, 1), "no copy");
+    logged(GPU_BLAS, "cublasScopy", r->stream, false,
+           is_range(e.range[0], x, 20, GPU_READ) && is_range(e.range[1], x + 20, 12, GPU_WRITE));
     check(!cublasSdot(handle, 5, x, 2, x + 20, 1, &sum), "no product");
     logged(GPU_BLAS, "cublasSdot", r->stream, true,
            e.n_ranges == 2 && is_range(e.range[0], x, 36, GPU_READ) &&
@@ -259,11 +273,8 @@ static void test_names_places(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_logs_every_call),
-    cmocka_unit_test(test_logs_nothing),
-    cmocka_unit_test(test_logs_products),
-    cmocka_unit_test(test_logs_collectives),
-    cmocka_unit_test(test_lets_old_entries_go),
-    cmocka_unit_test(test_names_places),
+    cmocka_unit_test(test_logs_every_call),     cmocka_unit_test(test_logs_nothing),
+    cmocka_unit_test(test_logs_products),       cmocka_unit_test(test_logs_collectives),
+    cmocka_unit_test(test_lets_old_entries_go), cmocka_unit_test(test_names_places),
 };
 SUITE_MAIN("gpulog/log", tests)

@@ -194,10 +194,8 @@ static void test_refuses_bad_settings(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_counts_bytes),
 #ifdef BACKEND_CUDA
-    cmocka_unit_test(test_limits_memory),
-    cmocka_unit_test(test_tells_of_its_limit_once),
-    cmocka_unit_test(test_fills_fresh_memory),
-    cmocka_unit_test(test_refuses_bad_settings),
+    cmocka_unit_test(test_limits_memory),      cmocka_unit_test(test_tells_of_its_limit_once),
+    cmocka_unit_test(test_fills_fresh_memory), cmocka_unit_test(test_refuses_bad_settings),
 #endif
 };
 SUITE_MAIN("gpulog/memory", tests)

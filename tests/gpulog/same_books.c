@@ -16,8 +16,9 @@
 #include "harness.h"
 
 #ifdef REHEARSAL
-#include "rehearsal/books_agree.h"
 #include "kernels.h"
+#include "rehearsal/books_agree.h"
+#include "simgpu.h"
 
 #define STEPS 1500
 #define BUFFERS 16
@@ -33,20 +34,20 @@ typedef struct Buffer {
 
 typedef struct Lab {
     const Rank *rank;
-    uint64_t own, common;    // generators
-    int device[2];           // this rank's, and another that no rank has
+    uint64_t own, common; // generators
+    int device[2];        // this rank's, and another that no rank has
     cudaStream_t stream[STREAMS];
     cudaEvent_t event[EVENTS]; // the first half on device[0]
-    cublasHandle_t blas;     // on device[0]
-    Buffer buffer[BUFFERS];  // anywhere
-    Buffer messages[BUFFERS]; // ncclMemAlloc'ed
-    char *pinned, *host;     // (HOST_BYTES)
-    float *matrix;           // (NET_FLOATS) on device[0]
-    float *net;              // (NET_FLOATS) on device[0], for collectives
-    float *two;              // on device[0]: the number 2
-    ncclRedOp_t doubled;     // premulsum, the scalar in device memory
+    cublasHandle_t blas;       // on device[0]
+    Buffer buffer[BUFFERS];    // anywhere
+    Buffer messages[BUFFERS];  // ncclMemAlloc'ed
+    char *pinned, *host;       // (HOST_BYTES)
+    float *matrix;             // (NET_FLOATS) on device[0]
+    float *net;                // (NET_FLOATS) on device[0], for collectives
+    float *two;                // on device[0]: the number 2
+    ncclRedOp_t doubled;       // premulsum, the scalar in device memory
     ncclComm_t comm;
-    int depth;               // of groups
+    int depth; // of groups
 } Lab;
 
 // ---- Chance ----
@@ -155,8 +156,9 @@ static char *any_place(Lab *lab, size_t bytes, bool *device)
 static enum cudaMemcpyKind kind_of(Lab *lab, bool to_device, bool from_device)
 {
     if (OWN(3) == 0) return cudaMemcpyDefault;
-    return to_device ? from_device ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice
-                     : from_device ? cudaMemcpyDeviceToHost : cudaMemcpyHostToHost;
+    return to_device     ? from_device ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice
+           : from_device ? cudaMemcpyDeviceToHost
+                         : cudaMemcpyHostToHost;
 }
 
 static void copy(Lab *lab)
@@ -360,7 +362,7 @@ static void hold_messages(Lab *lab)
     b->ptr = ptr;
 }
 
-// Calls that are refused. simgpu says what is wrong with them on stderr.
+// Calls that are refused.
 static void fail_alone(Lab *lab)
 {
     float alpha = 1.0f, *x = lab->matrix;
@@ -407,7 +409,9 @@ static void communicate(Lab *lab)
     if (type == ncclFloat && COMMON(3) == 0) op = lab->doubled;
     switch (kind) {
     case 0: WORKS(ncclAllGather(place ? (void *)mine : from, to, count, type, comm, s)); break;
-    case 1: WORKS(ncclReduceScatter(to, place ? (void *)mine : from, count, type, op, comm, s)); break;
+    case 1:
+        WORKS(ncclReduceScatter(to, place ? (void *)mine : from, count, type, op, comm, s));
+        break;
     case 2: WORKS(ncclAllReduce(place ? to : from, to, count, type, op, comm, s)); break;
     case 3: WORKS(ncclReduce(place ? to : from, to, count, type, op, root, comm, s)); break;
     case 4: WORKS(ncclBroadcast(place ? to : from, to, count, type, root, comm, s)); break;
@@ -451,11 +455,25 @@ static void split(Lab *lab)
 
 static void step(Lab *lab)
 {
-    static void (*const alone[])(Lab *) = {
-        choose_device, allocate,     allocate,   release,      copy,        copy,
-        copy_between_devices, fill,  use_event,  use_event,    renew_stream, wait_for_device,
-        run_on_host,   run_kernel,   multiply,   use_vectors,  hand_over,   hold_messages,
-        fail_alone};
+    static void (*const alone[])(Lab *) = {choose_device,
+                                           allocate,
+                                           allocate,
+                                           release,
+                                           copy,
+                                           copy,
+                                           copy_between_devices,
+                                           fill,
+                                           use_event,
+                                           use_event,
+                                           renew_stream,
+                                           wait_for_device,
+                                           run_on_host,
+                                           run_kernel,
+                                           multiply,
+                                           use_vectors,
+                                           hand_over,
+                                           hold_messages,
+                                           fail_alone};
     switch (COMMON(20)) {
     case 0:
     case 1: communicate(lab); break;
@@ -488,8 +506,8 @@ static void open_lab(Lab *lab)
     need_cuda(cudaMalloc((void **)&lab->two, sizeof two));
     need_cuda(cudaMemcpy(lab->two, &two, sizeof two, cudaMemcpyHostToDevice));
     check(cublasCreate(&lab->blas) == CUBLAS_STATUS_SUCCESS, "no handle");
-    need_nccl(ncclRedOpCreatePreMulSum(&lab->doubled, lab->two, ncclFloat, ncclScalarDevice,
-                                       lab->comm));
+    need_nccl(
+        ncclRedOpCreatePreMulSum(&lab->doubled, lab->two, ncclFloat, ncclScalarDevice, lab->comm));
 }
 
 static void close_lab(Lab *lab)
@@ -518,6 +536,7 @@ static void lives_at_random(const Rank *r, void *arg)
 {
     uint64_t seed = *(const uint64_t *)arg;
     Lab *lab = calloc(1, sizeof *lab);
+    simgpu_on_report(NULL, NULL); // mistakes are a part of the program
     lab->rank = r;
     lab->comm = r->comm;
     lab->common = seed;
@@ -538,7 +557,8 @@ static void lives_at_random(const Rank *r, void *arg)
 
 static void test_books_of_random_programs(void **state)
 {
-    for (uint64_t seed = 1; seed <= 8; seed++) run_ranks(1 + (int)(seed % 4), lives_at_random, &seed);
+    for (uint64_t seed = 1; seed <= 8; seed++)
+        run_ranks(1 + (int)(seed % 4), lives_at_random, &seed);
 }
 
 // ---- Several devices in one process ----

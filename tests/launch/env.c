@@ -299,8 +299,9 @@ static void test_default_place(void **state)
         char environment[400];
         Place place = places[i];
         // A job's number of this run's own: other suites may run beside it.
-        snprintf(environment, sizeof environment, "%s SLURM_JOB_ID=%d PMIX_NAMESPACE=prterun-h-%d@1",
-                 place.environment, (int)getpid(), (int)getpid());
+        int job = (int)getpid();
+        snprintf(environment, sizeof environment, "%s SLURM_JOB_ID=%d PMIX_NAMESPACE=job-%d@1",
+                 place.environment, job, job);
         place.environment = environment;
         run_ranks(2, meet_somewhere, &place);
     }

@@ -1,6 +1,6 @@
-/* The watch of a communicator, with answers of the test's own in place of NCCL's: what it says of an
- * error, that it leaves the rest of the process alone, and that it ends when it should. And the line
- * of check.h for an error of NCCL or cuBLAS.
+/* The watch of a communicator, with answers of the test's own in place of NCCL's: what it says of
+ * an error, that it leaves the rest of the process alone, and that it ends when it should. And the
+ * line of check.h for an error of NCCL or cuBLAS.
  */
 #include <signal.h>
 #include <stdatomic.h>

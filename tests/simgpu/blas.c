@@ -24,9 +24,9 @@ static const float ZERO = 0.0f, ONE = 1.0f;
 // ---- Reports: kept here instead of failing the test ----
 
 static char report[4096];
-static void keep_report(const char *title, const char *text, void *arg)
+static void keep_report(const SimgpuReport *heard, void *arg)
 {
-    snprintf(report, sizeof report, "%s", text);
+    snprintf(report, sizeof report, "%s", heard->text);
 }
 
 static void expect(cublasStatus_t got, cublasStatus_t want, const char *words)

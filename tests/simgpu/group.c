@@ -331,7 +331,7 @@ static void duplicate(const Rank *r, void *arg)
     check(ncclCommInitRank(&comm, r->world, id, r->rank) == ncclInvalidUsage, "one device for two");
     check(comm == NULL, "no communicator");
     heard_is(&heard[r->rank], "ncclCommInitRank: duplicate GPU", "cudaSetDevice(local_rank)");
-    need_cuda(cudaSetDevice(r->rank));
+    need_cuda(cudaSetDevice(r->device));
 }
 
 static void test_duplicate(void **state)

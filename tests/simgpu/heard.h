@@ -22,11 +22,11 @@ typedef struct Heard {
     char text[16384]; // of the last report
 } Heard;
 
-static inline void hear_one(const char *title, const char *text, void *arg)
+static inline void hear_one(const SimgpuReport *report, void *arg)
 {
     Heard *heard = arg;
-    snprintf(heard->title, sizeof heard->title, "%s", title);
-    snprintf(heard->text, sizeof heard->text, "%s", text);
+    snprintf(heard->title, sizeof heard->title, "%s", report->title);
+    snprintf(heard->text, sizeof heard->text, "%s", report->text);
     heard->count++;
 }
 

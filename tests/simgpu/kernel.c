@@ -131,7 +131,7 @@ static void serves_threads(const Rank *r, void *arg)
     check(gpulog_length() - before == want, "%lu operations were logged, %lu were made",
           (unsigned long)(gpulog_length() - before), (unsigned long)want);
     for (int i = 0; i < THREADS; i++)
-        check(i == r->rank || gpulog_live_bytes(i) == 0, "device %d keeps memory", i);
+        check(i == r->device || gpulog_live_bytes(i) == 0, "device %d keeps memory", i);
 }
 static void test_serves_threads(void **state)
 {

@@ -30,11 +30,12 @@ static void counts_bytes(const Rank *r, void *arg)
     for (int i = 0; i < N; i++) need_cuda(cudaFree(p[i]));
     check(gpulog_live_bytes(r->device) == base, "%zu bytes stayed",
           gpulog_live_bytes(r->device) - base);
-    check(gpulog_peak_bytes(r->device) == base + sum, "the peak is %zu", gpulog_peak_bytes(r->device));
+    check(gpulog_peak_bytes(r->device) == base + sum, "the peak is %zu",
+          gpulog_peak_bytes(r->device));
     gpulog_reset_peak(r->device);
     check(gpulog_peak_bytes(r->device) == base, "the peak was not reset");
     for (int other = 0; other < 8; other++)
-        check(other == r->rank || gpulog_peak_bytes(other) == 0, "device %d was used", other);
+        check(other == r->device || gpulog_peak_bytes(other) == 0, "device %d was used", other);
 }
 static void test_counts_bytes(void **state)
 {
@@ -47,7 +48,7 @@ static void counts_pools(const Rank *r, void *arg)
     cudaMemPool_t pool;
     uint64_t used, high, zero = 0;
     size_t base = gpulog_live_bytes(r->device);
-    need_cuda(cudaDeviceGetDefaultMemPool(&pool, r->rank));
+    need_cuda(cudaDeviceGetDefaultMemPool(&pool, r->device));
     need_cuda(cudaMallocAsync(&p, 1001, r->stream));
     need_cuda(cudaMallocFromPoolAsync(&q, 77, pool, r->stream));
     check(gpulog_live_bytes(r->device) == base + 1078, "the pool's memory is not counted");
@@ -224,7 +225,7 @@ static void gives_pages_back(const Rank *r, void *arg)
     need_cuda(cudaFreeAsync(p, r->stream));
     check(shared_kilobytes() >= full - 1024, "cudaFreeAsync gave the pages back");
     cudaMemPool_t pool;
-    need_cuda(cudaDeviceGetMemPool(&pool, r->rank));
+    need_cuda(cudaDeviceGetMemPool(&pool, r->device));
     need_cuda(cudaMemPoolTrimTo(pool, 0));
     check(shared_kilobytes() <= full - (60 << 10), "the trim kept the pages");
 }

@@ -180,7 +180,7 @@ static void arguments(const Rank *r, void *arg)
 
     need_cuda(cudaSetDevice(other));
     float *far = buffer(8);
-    need_cuda(cudaSetDevice(r->rank));
+    need_cuda(cudaSetDevice(r->device));
     WRONG(REDUCE(far, x, ncclFloat, ncclSum, r->comm), ncclInvalidArgument,
           "memory of another device", "on device");
 
@@ -204,7 +204,7 @@ static void arguments(const Rank *r, void *arg)
     need_cuda(cudaFree(x));
     need_cuda(cudaSetDevice(other));
     need_cuda(cudaFree(far));
-    need_cuda(cudaSetDevice(r->rank));
+    need_cuda(cudaSetDevice(r->device));
 }
 
 static void test_arguments(void **state)

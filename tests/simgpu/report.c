@@ -65,7 +65,7 @@ static void says_the_rank(const Rank *r, void *arg)
     char head[64], line[64];
     hear(heard + r->rank);
     check(cudaFree(&head) == cudaErrorInvalidValue, "the stack was freed");
-    snprintf(head, sizeof head, "simgpu: rank %d, device %d: ", r->rank, r->rank);
+    snprintf(head, sizeof head, "simgpu: rank %d, device %d: ", r->rank, r->device);
     snprintf(line, sizeof line, "\nsimgpu: rank %d |   ", r->rank);
     check(strncmp(heard[r->rank].text, head, strlen(head)) == 0, "it says %s", heard[r->rank].text);
     check(strstr(heard[r->rank].text, line) != NULL, "it says %s", heard[r->rank].text);

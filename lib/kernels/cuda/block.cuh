@@ -34,8 +34,7 @@ static inline __device__ float warp_max(float x)
 // Warps leave their results in `of_warp` (MOST_WARPS), and each warp reduces those once more, so
 // that every thread has the result without a second round trip. The first barrier keeps a fast warp
 // from overwriting what a slow one still reads from the call before.
-template <class Number>
-static __device__ Number sum_of_warps(Number mine, Number *of_warp)
+template <class Number> static __device__ Number sum_of_warps(Number mine, Number *of_warp)
 {
     unsigned lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
     if (warps == 1) return mine;

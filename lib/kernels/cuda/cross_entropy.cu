@@ -70,8 +70,8 @@ static __device__ void check_target(int target, size_t row, int vocab)
     __trap();
 }
 
-// losses (rows), dlogits (rows, vocab) or NULL, logits (rows, vocab), targets (rows). A thread reads
-// and writes its own columns only, so that logits and dlogits may be the same.
+// losses (rows), dlogits (rows, vocab) or NULL, logits (rows, vocab), targets (rows). A thread
+// reads and writes its own columns only, so that logits and dlogits may be the same.
 static __global__ void __launch_bounds__(ROW_THREADS)
     cross_entropy(float *losses, float *dlogits, const float *logits, const int32_t *targets,
                   size_t rows, unsigned vocab, float scale)

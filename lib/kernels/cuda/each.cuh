@@ -26,9 +26,9 @@
 
 #define EACH_THREADS 256
 
-// Four elements of one array in registers. An array that is only written is not read either, because
-// the compiler drops a load whose value nobody uses; but having dropped it, it would cut a plain
-// *at = v into four stores. __stwb is an ordinary store that stays whole.
+// Four elements of one array in registers. An array that is only written is not read either: the
+// compiler drops a load whose value nobody uses. But having dropped it, it would cut a plain
+// *at = v into four stores; __stwb is an ordinary store that stays whole.
 template <class Float> struct Four {
     float4 *at;
     float4 v;
@@ -55,7 +55,7 @@ template <class Op, class... Float> static __device__ void do_four(Op op, Four<F
 // Neighbouring threads take neighbouring elements, so that a warp's loads fall into few sectors.
 template <class Op, class... Float>
 static __global__ void __launch_bounds__(EACH_THREADS)
-    each(Op op, size_t head, size_t n, Float *... x)
+    each(Op op, size_t head, size_t n, Float *...x)
 {
     size_t first = blockIdx.x * (size_t)EACH_THREADS + threadIdx.x;
     size_t stride = gridDim.x * (size_t)EACH_THREADS;
@@ -74,7 +74,7 @@ static inline size_t floats_before_aligned(const void *x)
 
 // Runs op on the elements of x… (n); without any, no grid is launched.
 template <class Op, class First, class... Float>
-static inline void launch_each(Launch *launch, Op op, size_t n, First *first, Float *... x)
+static inline void launch_each(Launch *launch, Op op, size_t n, First *first, Float *...x)
 {
     size_t head = floats_before_aligned(first);
     bool alike = (true && ... && (floats_before_aligned(x) == head));

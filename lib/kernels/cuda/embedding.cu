@@ -113,9 +113,9 @@ static unsigned threads_for(int cols)
     return cols <= 64 ? 64 : EMBEDDING_THREADS;
 }
 
-extern "C" cudaError_t kernel_embedding_forward(float *out, const int32_t *tokens,
-                                                const float *wte, const float *wpe, int B, int T,
-                                                int C, int vocab, cudaStream_t stream)
+extern "C" cudaError_t kernel_embedding_forward(float *out, const int32_t *tokens, const float *wte,
+                                                const float *wpe, int B, int T, int C, int vocab,
+                                                cudaStream_t stream)
 {
     Launch launch = LAUNCH_BEGIN("kernel_embedding_forward", stream);
     size_t rows = (size_t)B * (size_t)T, width = (size_t)C;

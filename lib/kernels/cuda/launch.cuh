@@ -108,8 +108,7 @@ static inline cudaError_t launch_end(Launch *launch)
     if (launch->grids > 0) launch->error = emulator_end();
 #endif
     if (launch->error == cudaSuccess)
-        gpulog_kernel(launch->name, launch->stream, launch->site, launch->n_ranges,
-                      launch->ranges);
+        gpulog_kernel(launch->name, launch->stream, launch->site, launch->n_ranges, launch->ranges);
     return launch->error;
 }
 

@@ -163,7 +163,6 @@ extern "C" cudaError_t kernel_sum_rows(float *out, const float *x, int rows, int
     launch_update(&launch, out, width * sizeof *out);
     launch_read(&launch, x, (size_t)rows * width * sizeof *x);
     if (rows > 0 && cols > 0)
-        launch_grid(&launch, sum_rows, column_grid(cols), column_threads(rows), out, x, rows,
-                    cols);
+        launch_grid(&launch, sum_rows, column_grid(cols), column_threads(rows), out, x, rows, cols);
     return launch_end(&launch);
 }

@@ -42,7 +42,8 @@ static __global__ void __launch_bounds__(ROW_THREADS)
         unsigned seen = (unsigned)(row % T) + 1;
         float kept_d[KEPT], kept_p[KEPT], dot = 0.0f;
         each_column(seen, [&](unsigned c, int k) {
-            dot += keep(kept_d, k, d[c]) * keep(kept_p, k, p[c]);
+            float of_output = keep(kept_d, k, d[c]), output = keep(kept_p, k, p[c]);
+            dot += of_output * output;
         });
         dot = block_sum(dot);
         each_column(T, [&](unsigned c, int k) {

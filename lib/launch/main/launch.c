@@ -4,9 +4,9 @@
  *
  * Every rank finds its place in RANK, LOCAL_RANK, WORLD_SIZE and LOCAL_WORLD_SIZE, and its peers by
  * NCCL_COMM_ID. With --share-gpu, or SHARE_GPU=1 in the environment, there may be more ranks than
- * devices (launch.h). When a rank fails, the others get two seconds and are then ended. The exit status
- * is the first failing rank's (128 + the signal's number where a signal killed it), 124 when the
- * limit is over, 2 when nothing could be started.
+ * devices (launch.h). When a rank fails, the others get two seconds and are then ended. The exit
+ * status is the first failing rank's (128 + the signal's number where a signal killed it), 124 when
+ * the limit is over, 2 when nothing could be started.
  */
 #include <arpa/inet.h>
 #include <errno.h>

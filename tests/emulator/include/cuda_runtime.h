@@ -7,8 +7,7 @@
  * into a section of its own, which is filled with NaNs before each block.
  *
  * Interface: __global__ and its like; dim3, float2, float4; threadIdx, blockIdx, blockDim, gridDim;
- * barriers, shuffles, ballot, fence, atomicInc, __stwb, __trap,
- * __ffs; cudaLaunchKernelEx.
+ * barriers, shuffles, ballot, fence, atomicInc, __stwb, __trap, __ffs; cudaLaunchKernelEx.
  */
 #ifndef EMULATOR_CUDA_RUNTIME_H
 #define EMULATOR_CUDA_RUNTIME_H

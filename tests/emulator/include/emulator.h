@@ -27,8 +27,8 @@ cudaError_t emulator_run(const dim3 &grid, const dim3 &block, void (*thread)(voi
                          void *packed);
 
 unsigned emulator_lane(void);
-// Wait for the rest of the block, or of the warp. `line` must be the same for all who meet. A warp's
-// threads each bring 64 bits, and get those of all 32.
+// Wait for the rest of the block, or of the warp. `line` must be the same for all who meet. The
+// threads of a warp each bring 64 bits, and get those of all 32.
 void emulator_meet_block(int line);
 const uint64_t *emulator_meet_warp(unsigned mask, uint64_t bits, int line);
 // Ends the grid with an error.

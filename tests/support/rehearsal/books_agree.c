@@ -5,7 +5,8 @@
  * fresh memory, which it does not log and simgpu does. And the site: simgpu sees the interposer
  * call, so all that can be asked of the interposer's site is that it is not in the interposer too.
  *
- * Interface: books_agree.h; the wrapped gpulog_reset_peak and gpulog_reset_traffic, which reset both.
+ * Interface: books_agree.h; the wrapped gpulog_reset_peak and gpulog_reset_traffic, which reset
+ * both.
  */
 #include "rehearsal/books_agree.h"
 
@@ -56,8 +57,9 @@ static void say_entry(Text *t, const char *whose, const GpuLogEntry *e)
     static const char *const access[] = {"?", "read", "write", "update"};
     char where[256];
     gpulog_where(e->site, where, sizeof where);
-    say(t, "\n%s %" PRIu64 ": %s (%s), device %d, stream %p (%s), event %p, host %s, %zu bytes, "
-           "%zu sent, at %s",
+    say(t,
+        "\n%s %" PRIu64 ": %s (%s), device %d, stream %p (%s), event %p, host %s, %zu bytes, "
+        "%zu sent, at %s",
         whose, e->index, e->name, gpulog_op_name(e->op), e->device, (void *)e->stream,
         e->blocking_stream ? "blocking" : "not blocking", (void *)e->event,
         e->host_waits ? "waits" : "goes on", e->bytes, e->sent, where);
@@ -176,8 +178,10 @@ static bool logs_agree_in_any_order(Text *t)
     for (uint64_t i = 0; i < n && agree && inner_gpulog_get(i, &inner); i++) {
         uint64_t o = 0;
         while (o < n && (taken[o] || !gpulog_get(o, &outer) || !same_entry(&outer, &inner))) o++;
-        if (o < n) taken[o] = true;
-        else agree = differ(t, NULL, &inner);
+        if (o < n)
+            taken[o] = true;
+        else
+            agree = differ(t, NULL, &inner);
     }
     free(taken);
     return agree;

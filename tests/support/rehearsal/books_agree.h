@@ -1,7 +1,8 @@
 /* books_agree.h: in the rehearsal two parties keep books of the same calls, each by itself: simgpu,
  * in the part of NVIDIA's libraries, and the interposer in front of it. They must agree.
  *
- * Interface: books_agree, books_in_any_order; inner_gpulog_*: simgpu's own books, while gpulog_* are the interposer's.
+ * Interface: books_agree, books_in_any_order; inner_gpulog_*: simgpu's own books, while gpulog_*
+ * are the interposer's.
  */
 #ifndef SHARDLAB_BOOKS_AGREE_H
 #define SHARDLAB_BOOKS_AGREE_H

@@ -35,16 +35,16 @@ static void strip(const char *text, char *out, size_t size)
 
 // Every report is a mistake of the program but one: a full device is an error that it is told of
 // and may deal with.
-static void hear_report(const char *title, const char *text, void *arg)
+static void hear_report(const SimgpuReport *report, void *arg)
 {
     char stripped[6000] = "";
 
-    strip(text, stripped, sizeof stripped);
-    if (strcmp(title, "out of device memory") == 0) {
+    strip(report->text, stripped, sizeof stripped);
+    if (report->kind == SIMGPU_NO_MEMORY) {
         snprintf(memory_report, sizeof memory_report, "%s", stripped);
         return;
     }
-    trouble_tell(TROUBLE_REPORT, "%s", stripped[0] ? stripped : title);
+    trouble_tell(TROUBLE_REPORT, "%s", stripped[0] ? stripped : report->title);
 }
 
 void backend_listen(void)
