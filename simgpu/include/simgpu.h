@@ -14,6 +14,8 @@
  *   }
  *
  * Environment:
+ *   SIMGPU_CHECK     off, fast: what costs next to nothing, full: races and uninitialised
+ *                    reads too                                                 (full)
  *   SIMGPU_DEVICES   how many devices there are                                  (8)
  *   SIMGPU_MEMORY    bytes of a device, with K, M, G behind: 80G, 64M            (80G)
  *   SIMGPU_POISON    1: fresh device memory holds NaNs, as nothing promises 0    (1)

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -64,6 +65,18 @@ static size_t read_number(const char *name, size_t otherwise, size_t least, size
     sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
 }
 
+static SimCheck read_check(void)
+{
+    static const char *const names[] = {"off", "fast", "full"};
+    const char *text = getenv("SIMGPU_CHECK");
+    if (!text || !*text) return CHECK_FULL;
+    for (int i = 0; i < 3; i++)
+        if (strcmp(text, names[i]) == 0) return (SimCheck)i;
+    char title[160];
+    snprintf(title, sizeof title, "SIMGPU_CHECK is \"%.80s\": must be off, fast or full", text);
+    sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
+}
+
 // Ranks on this host, as far as a launcher said so.
 static size_t local_ranks(void)
 {
@@ -81,6 +94,7 @@ static void read_all(void)
 {
     config.devices = (int)read_number("SIMGPU_DEVICES", 8, 1, SIM_MAX_DEVICES);
     config.memory = read_number("SIMGPU_MEMORY", DEFAULT_MEMORY, 4096, (size_t)1 << 40);
+    config.check = read_check();
     config.poison = read_number("SIMGPU_POISON", 1, 0, 1) != 0;
     books_reserve(read_number("SIMGPU_LOG", 262144, 16, (size_t)1 << 26));
     long cores = sysconf(_SC_NPROCESSORS_ONLN);

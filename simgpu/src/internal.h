@@ -30,7 +30,9 @@
 
 // ---- config.c ----
 #define SIM_MAX_DEVICES 64
+typedef enum SimCheck { CHECK_OFF, CHECK_FAST, CHECK_FULL } SimCheck;
 typedef struct SimConfig {
+    SimCheck check;
     int devices;
     size_t memory;
     bool poison;
