@@ -185,6 +185,20 @@ static bool has_own_devices(const World *world)
 }
 
 // Takes the device; *shared says whether others of this host may have taken the same.
+// Memory that cudaFreeAsync lets go stays with the process for its next cudaMallocAsync. By default
+// CUDA gives it back to the system at every synchronisation, and fetches it anew ("Stream Ordered
+// Memory Allocator" in the CUDA programming guide): FSDP allocates and frees the same buffers in
+// every unit of every step.
+static Status keep_freed_memory(int device)
+{
+    cudaMemPool_t pool;
+    uint64_t all = UINT64_MAX;
+
+    CUDA_TRY(cudaDeviceGetDefaultMemPool(&pool, device));
+    CUDA_TRY(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all));
+    return OK;
+}
+
 static Status take_device(const World *world, int *devices, bool *shared)
 {
     bool wanted = false;
@@ -199,7 +213,8 @@ static Status take_device(const World *world, int *devices, bool *shared)
                     "SIMGPU_DEVICES=%d",
                     world->local_size, *devices, *devices == 1 ? "" : "s", world->local_size);
     CUDA_TRY(cudaSetDevice(world->local_rank % *devices));
-    return OK;
+    // Ranks that share a GPU need what the others let go.
+    return *shared ? OK : keep_freed_memory(world->local_rank % *devices);
 }
 
 // ---- The meeting place ----

@@ -174,7 +174,6 @@ enum State { FRESH, READY, RUNNING, AT_BLOCK, AT_WARP, GONE };
 
 struct Thread {
     State state;
-    int line; // of the barrier it waits at
     Fiber *fiber;
     dim3 index;
 };

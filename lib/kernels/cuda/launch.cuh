@@ -32,7 +32,8 @@
 
 // The most blocks of a grid. More work than that is done in a loop: a block that takes the next
 // piece by itself costs less than a fresh one, and a grid has a limit while sizes have 64 bits.
-// A large GPU runs 132 to 160 multiprocessors with at most 32 blocks each, so all of it is busy.
+// A multiprocessor runs at most 32 blocks at a time (CUDA C++ Programming Guide, technical
+// specifications by compute capability), and a GPU of 132 of them (H100) half of these 8192.
 #define MAX_BLOCKS 8192
 
 // One call of a kernel_X, from its begin to its end. Lives on the caller's stack.
