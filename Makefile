@@ -127,6 +127,7 @@ LINK         := $(CXX) $(filter-out -std=gnu11,$(BASE)) $(WRAPPED:%=-Wl,--wrap=%
 LDLIBS       := $(BLAS_LIBS) -ldw -lgomp -lm -lpthread
 KERNELS      += $(BUILD)/obj/tests/emulator/emulator.o
 GPU_LIBS     := $(BUILD)/obj/tests/support/rehearsal/books_agree.o $(BUILD)/lib/libgpulog.a $(BUILD)/lib/simgpu.o
+FOLDERS      += emulator
 endif
 
 # ---- Objects ----
@@ -277,8 +278,11 @@ $(BUILD)/obj/%.o: %.cu $(BUILD)/cuda.mk
 	    $(if $(WERROR),-Werror all-warnings -Xcompiler -Werror) -Iinclude -Igpulog/include $(CUDA_INCLUDES) \
 	    -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 else
+# A GPU faults on a misaligned vector load, which this machine's processor may let pass. The threads
+# of a block are fibers here, which ThreadSanitizer does not know of.
 EMULATED := -std=c++17 -O2 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -fPIC -pthread \
-            $(if $(COMPILED_IN),-fsanitize=$(COMPILED_IN) -fno-sanitize-recover=all) -ffp-contract=off -fno-math-errno \
+            $(if $(filter-out thread,$(COMPILED_IN)),-fsanitize=$(COMPILED_IN) -fno-sanitize-recover=all,-fsanitize=alignment -fsanitize-undefined-trap-on-error) \
+            -ffp-contract=off -fno-math-errno \
             -Wall -Wextra -Wno-unused-parameter -Wno-unknown-pragmas $(if $(WERROR),-Werror) -DEMULATED -Itests/emulator/include -Itests/emulator
 $(BUILD)/obj/%.o: %.cu
 	@mkdir -p $(@D)
@@ -346,6 +350,7 @@ $(BUILD)/impl/$(IMPL_KEY)/suite/%: $(BUILD)/obj/tests/tasks/%.o $(BUILD)/impl/$(
 $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fsdp/*.c tests/harness/*.c tests/large/*.c)): $(REFERENCE_OBJ)
 # And this one has the CPU's kernels to compare the device's with.
 $(BUILD)/tests/cuda/kernels: $(BUILD)/obj/tests/cuda/host_kernels.o
+$(BUILD)/tests/emulator/mistakes: $(BUILD)/obj/tests/emulator/wrong.o
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS_LIB) $(LIBS)
 	$(call link,$(call objects_of,$^),-lcmocka)
 

@@ -133,6 +133,11 @@ _Noreturn void sim_fatal(SimgpuClass kind, const char *title, const char *format
     __attribute__((format(printf, 3, 4)));
 // Rank for the head of reports: the first communicator's, -1 before there is one.
 void sim_set_report_rank(int rank);
+// Facts of this thread's next report, in the order in which it tells them: the calls it names (the
+// first is the one that is wrong; `site` as gpulog_where's; the report puts the source's line below
+// the line that names the place), and the bytes it is about. sim_report takes them and clears them.
+void sim_facts_call(const char *name, const void *site, cudaStream_t stream);
+void sim_facts_range(const void *ptr, size_t bytes);
 
 // ---- comm.c, for what must happen when the process ends ----
 // Marks this process as gone to its peers; runs at exit and in sim_fatal.

@@ -104,6 +104,14 @@ const char *simgpu_class_name(SimgpuClass kind)
     return (unsigned)kind < SIMGPU_CLASSES ? class_names[kind] : "unknown";
 }
 
+void sim_facts_call(const char *name, const void *site, cudaStream_t stream)
+{
+}
+
+void sim_facts_range(const void *ptr, size_t bytes)
+{
+}
+
 static void report(SimgpuClass kind, const char *title, const char *format, va_list args)
 {
     char body[BODY], text[TEXT];
