@@ -351,6 +351,8 @@ $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fsdp/*.c tests/harness/*.
 # And this one has the CPU's kernels to compare the device's with.
 $(BUILD)/tests/cuda/kernels: $(BUILD)/obj/tests/cuda/host_kernels.o
 $(BUILD)/tests/emulator/mistakes: $(BUILD)/obj/tests/emulator/wrong.o
+# The random tester of the race checker is cut into several files.
+$(BUILD)/tests/simgpu/random: $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/simgpu/random/*.c))
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS_LIB) $(LIBS)
 	$(call link,$(call objects_of,$^),-lcmocka)
 

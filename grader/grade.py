@@ -10,18 +10,24 @@ such folder or task); 3 where the kit or the machine is at fault. The results fi
 every case, also when somebody stops the grading: it says so first, and is replaced at the end.
 
 Interface: grade.py --impl DIR [--task N|name] [--build DIR] [--out FILE]; `make grade` calls it.
-Files: manifest.py (what the tests are worth), runner.py (running them), report.py (the table).
+Files: manifest.py (what the tests are worth), submission.py (what a student's file may be made of),
+runner.py (running the tests), report.py (the table).
 """
 
 import argparse
+import contextlib
 import difflib
+import fcntl
+import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -29,12 +35,25 @@ from dataclasses import dataclass
 
 import manifest
 import runner
+import submission
 from report import Report
 from skeleton import write_atomically
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SUITES_AT_ONCE = 2
+MEMORY = 4.0             # GiB that the processes of a test may use together
 BUILD_LIMIT = 900.0      # seconds a call of make may take
+
+# What compiling one student's file may take: seconds of the processor, and of the clock for each of
+# those; memory of a process, in KiB; bytes of a file that is written, in blocks of 512.
+COMPILE_LIMIT, PATIENCE = 60.0, 4
+COMPILE_MEMORY, COMPILE_BLOCKS = 4 << 20, 64 << 11
+LIMITED = 'ulimit -v %d; ulimit -f %d; ulimit -S -t %d; ulimit -H -t %d; exec "$@"'
+OVER_LIMIT = ((r"CPU time limit exceeded|took more than", "takes too long to compile"),
+              (r"out of memory|virtual memory exhausted|Cannot allocate memory|bad_alloc",
+               "needs more than 4 GiB of memory to compile"),
+              (r"File size limit exceeded|File too large", "makes more than 64 MiB when compiled"),
+              (r"Killed signal", "takes too long to compile, or too much memory"))
 
 
 class BadUsage(Exception):
@@ -61,9 +80,10 @@ class Failing:
 class Builder:
     """Calls make for one implementation folder."""
 
-    def __init__(self, impl, build, backend):
+    def __init__(self, impl, build, backend, compile_limit=COMPILE_LIMIT):
         self.impl = os.path.abspath(impl)
         self.build = build
+        self.compile_limit = compile_limit * runner.time_factor()
         self.backend = backend
         # What the compiler and the messages call the folder.
         inside = os.path.relpath(self.impl, ROOT)
@@ -71,8 +91,13 @@ class Builder:
         self.shown = os.path.basename(self.impl)
         self.key = self.devices = None
         self.libraries = []
+        self.compiler = []            # its words, up to the file
+        self.others = set()           # names that the tests, the kit and the reference have
+        self.allowed = submission.declared(ROOT)
+        self.files = {}               # task name: what the result says of its file
+        self.objects = {}             # task name: Elf
 
-    def make(self, targets, jobs=1, extra=()):
+    def make(self, targets, jobs=1, extra=(), capped=False):
         """Returns (exit status, what make and the compiler printed)."""
         environment = {name: value for name, value in os.environ.items()
                        if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "IMPL",
@@ -82,33 +107,78 @@ class Builder:
                    "IMPL=" + self.given, "BACKEND=" + self.backend] + list(extra)
         if self.build:
             command.append("BUILD=" + self.build)
+        return self.call(command + list(targets), environment, capped)
+
+    def call(self, command, environment, capped):
+        """The same for any program; capped: in the limits of a compilation of a student's file."""
+        limit = BUILD_LIMIT * runner.time_factor()
+        if capped:
+            limit = self.compile_limit * PATIENCE
+            seconds = int(self.compile_limit + 0.999)
+            command = ["sh", "-c", LIMITED % (COMPILE_MEMORY, COMPILE_BLOCKS, seconds, seconds + 2),
+                       "sh"] + command
         try:
-            process = subprocess.Popen(command + list(targets), cwd=ROOT, env=environment,
+            process = subprocess.Popen(command, cwd=ROOT, env=environment,
                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                        stderr=subprocess.STDOUT, start_new_session=True)
         except OSError as problem:
             raise Infrastructure("make cannot be started: %s" % problem)
         try:
-            output = process.communicate(timeout=BUILD_LIMIT * runner.time_factor())[0]
+            output = process.communicate(timeout=limit)[0]
         except BaseException as problem:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
             if isinstance(problem, subprocess.TimeoutExpired):
-                return 1, "make %s took more than %g seconds" % (" ".join(targets), BUILD_LIMIT)
+                return 1, "%s took more than %g seconds" % (" ".join(command[-2:]), limit)
             raise
         return process.returncode, output.decode("utf-8", "replace")
+
+    @contextlib.contextmanager
+    def locked(self, name, what, exclusive=True):
+        """Keeps other gradings in the same build tree away from what a lock of this name is for."""
+        path = os.path.join(ROOT, self.build, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        try:
+            waiting = False
+            while True:
+                try:
+                    fcntl.flock(file, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+                                | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if runner.stopping.is_set():
+                        raise Stopped("the end of the grading")
+                    if not waiting and exclusive:
+                        print("Another grading %s: waiting for it …" % what, file=sys.stderr,
+                              flush=True)
+                    waiting = True
+                    time.sleep(0.05)
+            yield
+        finally:
+            os.close(file) # which unlocks it
+
+    def locked_build(self, exclusive):
+        return self.locked("grade.lock", "builds in %s" % self.build, exclusive)
+
+    def locked_folder(self):
+        return self.locked("impl/%s/grade.lock" % self.key, "of the same folder runs")
 
     def find_key(self):
         """What the Makefile calls things: this folder's name in the build tree, the tree, the
         program that names the devices, the libraries."""
-        rule = "grader-print-key: ; @echo '$(IMPL_KEY)' '$(BUILD)' '$(DEVICES)' $(HARNESS_LIB) $(LIBS)"
+        rule = ("grader-print-key: ; $(info $(IMPL_KEY) $(BUILD) $(DEVICES) $(HARNESS_LIB) $(LIBS))"
+                "$(info $(CC) $(BASE) $(HALF_DONE) $(CFLAGS) $(INCLUDES))@:")
         status, output = self.make(["grader-print-key"], extra=["--eval=" + rule])
-        words = output.split()
-        if status != 0 or len(words) < 4:
+        words, compiler = [], []
+        if status == 0 and output.count("\n") >= 2:
+            words, compiler = output.splitlines()[-2].split(), output.splitlines()[-1]
+        if len(words) < 4:
             text = re.sub(r"^\S*Makefile:\d+: \*\*\* (.*?)\.?  Stop\.$", r"\1", output.strip())
             raise Infrastructure(text or "the Makefile does not say where it builds")
         self.key, self.build, self.devices = words[:3]
         self.libraries = words[3:]
+        self.compiler = shlex.split(compiler)
 
     def name_devices(self):
         """What the tests will run on, in a line."""
@@ -138,13 +208,24 @@ class Builder:
             targets += [self.object(name, "reference") for name in all_names]
         late = threading.Timer(2.0, print, ["Building the kit, once …"],
                                {"file": sys.stderr, "flush": True})
-        late.start()
-        try:
-            status, output = self.make(targets, jobs=2)
-        finally:
-            late.cancel()
+        with self.locked_build(True):
+            late.start()
+            try:
+                status, output = self.make(targets, jobs=2)
+            finally:
+                late.cancel()
         if status != 0:
             raise Infrastructure("the kit itself does not build:\n%s" % output.strip()[-4000:])
+        files = [target for target in targets if target.endswith((".a", ".o"))]
+        try:
+            found = subprocess.run(["nm", "-P", "-g"] + files, cwd=ROOT, stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL, text=True, check=False)
+        except OSError as problem:
+            raise Infrastructure("nm, which comes with the compiler, cannot be started: %s"
+                                 % problem)
+        # A line for each file, which ends with a colon; then a line for each name.
+        self.others = {line.split()[0] for line in found.stdout.splitlines()
+                       if len(line.split()) > 1 and not line.endswith(":")}
 
     def named(self, path):
         """A path of the compiler's as messages show it: folder/file.c for the student's."""
@@ -156,18 +237,92 @@ class Builder:
     def compile(self, task):
         """Compiles the student's file. None, or why its tests cannot run; and the warnings."""
         path = os.path.join(self.impl, task.file)
-        if not os.path.isfile(path):
+        self.files.pop(task.name, None)
+        if not os.path.exists(path) or os.path.isdir(path):
             return Failing("error", self.missing(task.file)), ""
+        wrong = submission.look_at_file(path, self.impl)
+        if wrong:
+            return Failing("error", "%s/%s %s." % (self.shown, task.file, wrong)), ""
         if not os.access(path, os.R_OK):
             return Failing("error", "%s/%s cannot be read: look at its permissions."
                            % (self.shown, task.file)), ""
-        status, output = self.make([self.object(task.name)])
-        if status == 0:
-            return None, output
-        return Failing("error", self.first_error(output, task)), ""
+        while True:
+            before = submission.digest(path)
+            failing, output = self.compile_once(task, path)
+            if failing:
+                return failing, ""
+            if submission.digest(path) == before: # nobody wrote it in the meantime
+                break
+        made = os.path.join(ROOT, self.object(task.name))
+        try:
+            self.objects[task.name] = submission.Elf(made)
+        except submission.NotElf as problem:
+            raise Infrastructure("the compiler makes no objects that can be looked at: %s; is there "
+                                 "an odd option in CC or CFLAGS?" % problem)
+        self.files[task.name] = {"task": task.number, "file": task.file, "source_sha256": before,
+                                 "object_sha256": submission.digest(made)}
+        wrong = submission.look_at_object(self.objects[task.name], self.own_names(task),
+                                          self.others, bool(os.environ.get("SANITIZE")))
+        return Failing("error", "%s %s." % (task.file, wrong)) if wrong else None, output
+
+    def compile_once(self, task, path):
+        """The same for the file as it is now. Its time says nothing: an older file may replace a
+        newer one. So the text that the object was made of is remembered by its sum."""
+        made = os.path.join(ROOT, self.object(task.name))
+        text, wrong = self.preprocess(task)
+        if wrong:
+            return Failing("error", "%s %s." % (task.file, wrong)), ""
+        total = hashlib.sha256((text or "").encode("utf-8", "surrogateescape")).hexdigest()
+        try:
+            with open(made + ".of", encoding="ascii") as file:
+                same = file.read() == total
+        except (OSError, ValueError):
+            same = False
+        if not same and os.path.exists(made):
+            os.unlink(made)
+        status, output = self.make([self.object(task.name)], capped=True)
+        if status != 0:
+            return Failing("error", self.first_error(output, task)), ""
+        if text is None:
+            return Failing("error", "%s cannot be looked at by the preprocessor." % task.file), ""
+        write_atomically(made + ".of", total)
+        return None, output
+
+    def preprocess(self, task):
+        """(The file behind the preprocessor, what is wrong with it); None where it does not come
+        so far: the compiler will say why."""
+        with tempfile.TemporaryDirectory(prefix="shardlab-grade-") as folder:
+            out, files = os.path.join(folder, "expanded"), os.path.join(folder, "files")
+            status, output = self.call(
+                self.compiler + ["-E", "-v", "-MD", "-MT", "x", "-MF", files, "-o", out,
+                                 os.path.join(self.given, task.file)],
+                dict(os.environ, LC_ALL="C"), True)
+            if status != 0:
+                return None, over_limit(output)
+            if os.path.getsize(out) > submission.MOST_EXPANDED:
+                return None, ("becomes longer than %d MiB by its macros and headers"
+                              % (submission.MOST_EXPANDED >> 20))
+            with open(out, encoding="utf-8", errors="surrogateescape") as file:
+                text = file.read()
+            with open(files, encoding="utf-8", errors="surrogateescape") as file:
+                names = file.read().partition(":")[2].replace("\\\n", " ")
+        names = [re.sub(r"\\(.)", r"\1", name).replace("$$", "$")
+                 for name in re.findall(r"(?:\\.|\S)+", names)]
+        folders = re.search(r"search starts here:\n(.*?)^End of search list", output,
+                            re.DOTALL | re.MULTILINE)
+        folders = [line.strip() for line in folders.group(1).splitlines()
+                   if line.startswith(" ")] if folders else []
+        return text, submission.look_at_source(self.impl, text, names, folders, ROOT)
+
+    def own_names(self, task):
+        """What the task is to define: what the reference's file does."""
+        path = os.path.join(ROOT, self.object(task.name, "reference"))
+        return submission.Elf(path).defined()
 
     def first_error(self, output, task):
         """The compiler's first error as file:line: text."""
+        if over_limit(output):
+            return "%s %s." % (task.file, over_limit(output))
         found = re.search(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: "
                           r"(?P<text>.*)$", output, re.MULTILINE)
         if found:
@@ -183,12 +338,13 @@ class Builder:
             return "%s. There is %s: is that it? The name must be exactly %s." % (text, alike, file)
         return "%s, and nothing that looks like it." % text
 
-    def link(self, name, file=None):
-        """Links a suite. None, or why it cannot run; `file` is the student's, None for all six."""
-        status, output = self.make([self.suite(name)])
+    def link(self, name, tasks):
+        """Links a suite with the student's files of these tasks. None, or why it cannot run."""
+        with self.locked_build(False):
+            status, output = self.make([self.suite(name)])
         if status == 0:
-            return None
-        who = file or "one of the six files"
+            return self.look_at_suite(name, tasks)
+        who = tasks[0].file if len(tasks) == 1 else "one of the six files"
         undefined = re.findall(r"(?:([^\s:]+:\d+): )?undefined reference to [`']([^`']+)'", output)
         own = [(place, what) for place, what in undefined
                if os.path.dirname(os.path.abspath(os.path.join(ROOT, place))) == self.impl]
@@ -209,6 +365,39 @@ class Builder:
         else:
             text = "%s cannot be linked with the tests: %s" % (who, first_line(output))
         return Failing("error", text)
+
+
+    def look_at_suite(self, name, tasks):
+        """Whether a linked suite may run: it holds these files and no others, nothing in them
+        stands in for a library's function, and they call nothing they should not."""
+        try:
+            program = submission.Elf(os.path.join(ROOT, self.suite(name)))
+        except submission.NotElf:
+            program = None # a script, in tests of the grader
+        for task in tasks:
+            own = self.objects[task.name]
+            if program:
+                linked = submission.is_linked(own, program)
+                if linked is False:
+                    raise Infrastructure("the tests were linked with another %s than the one that "
+                                         "was to be graded: remove %s and grade again"
+                                         % (task.file, self.build))
+                self.files[task.name]["linked"] = linked
+                taken = sorted(own.defined() & program.exported())
+                if taken:
+                    return Failing("error", "%s defines %s, which a library of the program has too: "
+                                   "make it static, or give it another name."
+                                   % (task.file, taken[0]))
+            wrong = submission.look_at_calls(own, self.allowed,
+                                               os.path.join(self.impl, task.file))
+            if wrong:
+                return Failing("error", "%s %s." % (task.file, wrong))
+        return None
+
+
+def over_limit(output):
+    """Which limit of a compilation was passed, from what the compiler says; or ""."""
+    return next((text for pattern, text in OVER_LIMIT if re.search(pattern, output)), "")
 
 
 def first_line(output):
@@ -241,6 +430,7 @@ class Grading:
         self.started = time.monotonic()
         self.verdicts = {}            # test name: Verdict
         self.shared = set()           # tests whose message is that of many
+        self.builder = None
         self.broken = {}              # task name: Failing, where the file cannot be used
         self.alone = None             # the task's number where it is graded alone
         self.devices = ""             # what the tests ran on
@@ -261,7 +451,7 @@ class Grading:
                     "status": verdict.status,
                     "score": test.points if verdict.status == "passed" else 0,
                     "max_score": test.points, "message": verdict.message, "hint": test.hint,
-                    "handout": task.handout, "seconds": verdict.seconds,
+                    "handout": task.handout, "seconds": verdict.seconds, "reports": verdict.reports,
                     "shared": test.name in self.shared})
         return rows
 
@@ -288,12 +478,18 @@ class Grading:
             "score": round(sum(row["score"] for row in rows), 2),
             "max_score": round(sum(row["max_score"] for row in rows), 2),
             "impl": self.impl, "backend": self.options.backend, "devices": self.devices,
-            "seconds": round(time.monotonic() - self.started, 3), "tests": rows}
+            "seconds": round(time.monotonic() - self.started, 3), "files": self.files_graded(),
+            "tests": rows}
         if self.alone:
             document["task"] = self.alone
         os.makedirs(os.path.dirname(os.path.abspath(self.options.out)), exist_ok=True)
         text = json.dumps(document, indent=1, ensure_ascii=False)
         write_atomically(self.options.out, text + "\n")
+
+    def files_graded(self):
+        """Which bytes were graded: of each task's file the sum of the source and of the object."""
+        files = self.builder.files if self.builder else {}
+        return [files[task.name] for task in self.all_tasks if task.name in files]
 
     # -- what is asked for --
 
@@ -319,8 +515,14 @@ class Grading:
 
     def run(self, report):
         """Grades, and prints each task's part of the table when it is known."""
-        builder = Builder(self.impl, self.options.build, self.options.backend)
+        builder = Builder(self.impl, self.options.build, self.options.backend,
+                          self.options.compile_limit)
         builder.find_key()
+        with builder.locked_folder():
+            self.run_locked(builder, report)
+
+    def run_locked(self, builder, report):
+        self.builder = builder
         together = any(task.together() for task in self.tasks)
         suites = [task.name for task in self.tasks] + (["together"] if together else [])
         builder.common([task.name for task in self.all_tasks], suites)
@@ -345,7 +547,7 @@ class Grading:
 
     def compile(self, builder, tasks):
         """Compiles the student's files; {task name: Failing} for those that fail."""
-        with ThreadPoolExecutor(2) as pool:
+        with builder.locked_build(builder.key == "reference"), ThreadPoolExecutor(2) as pool:
             ends = list(pool.map(builder.compile, tasks))
         failing = {}
         for task, (problem, warnings) in zip(tasks, ends):
@@ -364,7 +566,7 @@ class Grading:
     def own_suite(self, builder, task, failing):
         """Runs the tests of one task that need its file alone."""
         tests = task.own()
-        failing = failing or builder.link(task.name, task.file)
+        failing = failing or builder.link(task.name, [task])
         if failing:
             self.broken[task.name] = failing
             self.give_all(tests, failing)
@@ -379,7 +581,7 @@ class Grading:
             self.give_all(tests, Failing("skipped", "Needs all six files, and %s cannot be used."
                                          % " and ".join(files)))
             return
-        problem = builder.link("together")
+        problem = builder.link("together", self.all_tasks)
         if problem:
             self.give_all(tests, problem)
             return
@@ -396,7 +598,8 @@ class Grading:
         path = os.path.join(ROOT, program)
         names = [test.name for test in tests]
         limit = self.options.limit or (90.0 if self.options.backend == "simgpu" else 900.0)
-        verdicts, output = runner.run_tests([path], names, limit)
+        caps = runner.Caps(int(self.options.memory * (1 << 30)))
+        verdicts, output = runner.run_tests([path], names, limit, caps)
         self.verdicts.update(verdicts)
         # What a suite printed, for whoever looks for more than the table says.
         folder = os.path.join(os.path.dirname(os.path.abspath(self.options.out)), "output")
@@ -429,6 +632,12 @@ def parse(arguments):
     parser.add_argument("--limit", type=float, default=0.0, metavar="SECONDS",
                         help="how long a test may take, times SHARDLAB_TIME_FACTOR (90; on real "
                         "GPUs 900)")
+    parser.add_argument("--memory", type=float, default=MEMORY, metavar="GIB",
+                        help="how much memory the processes of a test may use together (%g)"
+                        % MEMORY)
+    parser.add_argument("--compile-limit", type=float, default=COMPILE_LIMIT, metavar="SECONDS",
+                        help="how long compiling a file may take, times SHARDLAB_TIME_FACTOR (%g)"
+                        % COMPILE_LIMIT)
     return parser.parse_args(arguments)
 
 

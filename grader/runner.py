@@ -5,14 +5,17 @@ times; runs these alone). Its verdicts come over a pipe, never from stdout or an
 descriptor's number is in SHARDLAB_RESULTS_FD, and each line is a JSON object with the nonce of
 SHARDLAB_NONCE, drawn anew for each start:
     {"nonce": …, "test": name, "status": "passed|failed|timeout|error|skipped", "message": …,
-     "seconds": …}
+     "seconds": …, "reports": text}
     {"nonce": …, "end": number of verdicts}
-(on one line). A line that is not like this, or has another nonce, counts for nothing. Each start is
-a process group of its own; whoever carries its mark in the environment is killed when it is over,
-also where it left the group.
+(on one line). The reports are lines of JSON that simgpu has written, or the program under test in
+its place: of them only what looks like reports is kept (clean_reports). A line that is not like
+this, or has another nonce, counts for nothing. Each start is a process group of its own; its
+processes are looked at several times a second, by descent, group and the mark in their environment.
+When it is over, all that were seen are killed, also where they left the group; and so is a start
+that has more processes or uses more memory than its Caps allow.
 
-Interface: list_tests(command) -> names; run_tests(command, names, limit) -> ({name: Verdict},
-output); stop() from another thread ends what runs; Verdict, CannotRun.
+Interface: list_tests(command) -> names; run_tests(command, names, limit, caps) -> ({name: Verdict},
+output); stop() from another thread ends what runs; Caps, Verdict, CannotRun.
 """
 
 import json
@@ -20,15 +23,18 @@ import os
 import secrets
 import resource
 import selectors
+import shutil
 import signal
 import subprocess
 import threading
 import time
-from dataclasses import dataclass
+import tempfile
+from dataclasses import dataclass, field
 
 OUTPUT_LIMIT = 1 << 20   # bytes kept of what a program prints
 LINE_LIMIT = 1 << 18     # bytes of one line of results
 MESSAGE_LIMIT = 4000     # characters of a message
+REPORT_LIMIT = 16        # reports of a test, and calls or ranges of a report
 STATUSES = ("passed", "failed", "timeout", "error", "skipped")
 
 # Variables of the user's that would change what a simulated GPU or a program does.
@@ -44,6 +50,14 @@ class Verdict:
     status: str
     message: str = ""
     seconds: float = 0.0
+    reports: list = field(default_factory=list) # simgpu's, as dicts
+
+
+@dataclass
+class Caps:
+    """What the processes of one start may use together."""
+    memory: int = 0          # bytes; 0: as much as there is
+    processes: int = 256     # the largest test has 64 ranks
 
 
 @dataclass
@@ -53,6 +67,7 @@ class Run:
     complete: bool      # the end marker came, and its count is right
     forged: str         # why the verdicts cannot be believed; "" where they can
     timed_out: bool
+    stopped: str        # why it was stopped for using too much; "" where it was not
     how: str            # how the program ended, in words
     output: str
 
@@ -61,7 +76,7 @@ class CannotRun(Exception):
     """The program could not be started, or could not say which tests it has."""
 
 
-# What runs now, so that stop() finds it: process and mark.
+# What runs now, so that stop() finds it: its Family.
 running = set()
 running_lock = threading.Lock()
 stopping = threading.Event()
@@ -71,8 +86,8 @@ def stop():
     """Ends every program that runs, and starts no other."""
     with running_lock:
         stopping.set()
-        for process, mark in running:
-            kill_all(process, mark)
+        for family in running:
+            family.kill()
 
 
 def time_factor():
@@ -148,6 +163,46 @@ class Output:
         return bytes(self.head + gap + self.tail).decode("utf-8", "replace")
 
 
+# What a report holds (simgpu/src/record.c), and of which kind it is.
+REPORT_FIELDS = {"class": str, "title": str, "rank": int, "device": int, "pid": int, "follows": bool,
+                 "calls": list, "ranges": list, "hardware": str, "question": str, "read": str, "text": str}
+PLACE_FIELDS = {"call": str, "file": str, "line": int, "function": str, "stream": str, "rank": int,
+                "allocation": str, "where": str, "begin": int, "end": int}
+
+
+def clean_fields(entry, fields):
+    """Of a dict, what has one of these names and is of the kind that belongs to it."""
+    kept = {}
+    for name, kind in fields.items():
+        value = entry.get(name)
+        if kind is str and isinstance(value, str):
+            kept[name] = value[:MESSAGE_LIMIT]
+        elif kind is list and isinstance(value, list):
+            kept[name] = [clean_fields(place, PLACE_FIELDS) for place in value[:REPORT_LIMIT]
+                          if isinstance(place, dict)]
+        elif kind is not list and type(value) is kind and abs(value) < 1 << 63:
+            kept[name] = value
+        elif value is None and name in entry and kind is not list:
+            kept[name] = None
+    return kept
+
+
+def clean_reports(text):
+    """The reports among the lines of a text that anybody may have written."""
+    reports = []
+    for line in text.split("\n") if isinstance(text, str) else []:
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(entry, dict) and isinstance(entry.get("class"), str) and \
+                isinstance(entry.get("title"), str):
+            reports.append(clean_fields(entry, REPORT_FIELDS))
+        if len(reports) == REPORT_LIMIT:
+            break
+    return reports
+
+
 class Listener:
     """Takes the bytes of the results pipe and makes verdicts of the lines that are to be
     believed."""
@@ -194,7 +249,8 @@ class Listener:
         if not isinstance(seconds, (int, float)) or not 0 <= seconds < 1e9:
             seconds = 0
         self.verdicts[name] = Verdict(status, str(entry.get("message") or "")[:MESSAGE_LIMIT],
-                                      round(float(seconds), 3))
+                                      round(float(seconds), 3),
+                                      clean_reports(entry.get("reports")))
 
 
 def expendable(pid):
@@ -208,52 +264,117 @@ def expendable(pid):
         pass # ended already, or a system that has no such thing
 
 
-def kill_all(process, mark):
-    """Kills the program's group, and whoever of it has left the group."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
-    # A process may fork while we look: look again until nobody is found.
-    for _ in range(10):
-        strays = marked(mark)
-        if not strays:
-            return
-        for pid in strays:
+class Family:
+    """A program that was started and the processes that came of it."""
+
+    LOOK = 0.2 # seconds between two looks at the machine's processes
+
+    def __init__(self, process, mark):
+        self.process = process
+        self.mark = mark.encode()
+        self.seen = {}       # (pid, when it began): whether it belongs here
+        self.next = 0.0
+
+    def members(self):
+        """The living ones: those that descend from the program, are in its group or session, or
+        carry its mark; and those that did when they were seen last."""
+        table = {}
+        for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
+            if not name.isdigit() or int(name) == os.getpid():
+                continue
             try:
-                os.kill(pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                pass
-        time.sleep(0.01)
+                with open("/proc/%s/stat" % name, encoding="utf-8", errors="replace") as file:
+                    words = file.read().rpartition(")")[2].split()
+                table[int(name)] = (words[0], int(words[1]), int(words[2]), int(words[3]),
+                                    words[19])
+            except (OSError, IndexError, ValueError):
+                continue
+        for pid, (_, _, group, session, began) in table.items():
+            if not self.seen.get((pid, began)):
+                # The mark may come a moment after the fork: only a yes is remembered for good.
+                self.seen[pid, began] = (pid == self.process.pid or group == self.process.pid
+                                         or session == self.process.pid
+                                         or self.has_mark(pid))
+        found = {pid for pid, entry in table.items() if self.seen[pid, entry[4]]}
+        grown = True
+        while grown:
+            young = {pid for pid, entry in table.items() if entry[1] in found} - found
+            found |= young
+            grown = bool(young)
+        for pid in found:
+            self.seen[pid, table[pid][4]] = True
+        return [pid for pid in found if table[pid][0] not in "ZX"]
 
-
-def marked(mark):
-    """The living processes that were started with the mark in their environment."""
-    found = []
-    for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
-        if not name.isdigit() or int(name) == os.getpid():
-            continue
+    def has_mark(self, pid):
         try:
-            with open("/proc/%s/environ" % name, "rb") as file:
-                if mark.encode() not in file.read():
-                    continue
-            with open("/proc/%s/stat" % name, encoding="utf-8", errors="replace") as file:
-                state = file.read().rpartition(")")[2].split()[0]
-        except (OSError, IndexError):
+            with open("/proc/%d/environ" % pid, "rb") as file:
+                return self.mark in file.read()
+        except OSError:
+            return False
+
+    def over(self, caps):
+        """Why it is to be stopped, or ""; looks only now and then."""
+        if not caps or time.monotonic() < self.next:
+            return ""
+        self.next = time.monotonic() + self.LOOK
+        members = self.members()
+        if caps.processes and len(members) > caps.processes:
+            return "more than %d processes ran at once" % caps.processes
+        if caps.memory and memory_of(members) > caps.memory:
+            return "its processes used more than %.3g GiB of memory" % (caps.memory / (1 << 30))
+        return ""
+
+    def kill(self):
+        """Ends them all. A process may fork while we look: look again until nobody is found."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+        for _ in range(100):
+            members = self.members()
+            if not members:
+                return
+            for pid in members:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except (ProcessLookupError, PermissionError):
+                    pass
+            time.sleep(0.01)
+
+
+def memory_of(pids):
+    """Bytes that the processes use together. What they share (simulated devices, above all) counts
+    once: as much as the one has that has most of it."""
+    own = shared = 0
+    for pid in pids:
+        try:
+            with open("/proc/%d/status" % pid, encoding="utf-8", errors="replace") as file:
+                text = file.read()
+        except OSError:
             continue
-        if state not in "ZX":
-            found.append(int(name))
-    return found
+        figures = {line.split(":")[0]: int(line.split()[1]) << 10 for line in text.splitlines()
+                   if line.startswith(("RssAnon:", "RssShmem:"))}
+        own += figures.get("RssAnon", 0)
+        shared = max(shared, figures.get("RssShmem", 0))
+    return own + shared
 
 
-def start_once(command, names, limit):
+def start_once(command, names, limit, caps=None):
     """One start of the program for these tests. `limit`: seconds it may go without a verdict."""
     nonce, mark = secrets.token_hex(16), "SHARDLAB_RUN=" + secrets.token_hex(16)
     arguments = [word for name in names for word in ("--only", name)]
+    # The file of reports has a folder of its own: the program may do with it whatever it likes.
+    try:
+        folder = tempfile.mkdtemp(prefix="shardlab-reports-")
+        reports = os.path.join(folder, "reports.jsonl")
+        with open(reports, "wb"):
+            pass
+    except OSError as problem:
+        raise CannotRun("no folder for reports: %s" % problem)
     results, results_in = os.pipe()
     environment = clean_environment()
     environment.update(SHARDLAB_RESULTS_FD=str(results_in), SHARDLAB_NONCE=nonce,
-                       SHARDLAB_RUN=mark.partition("=")[2])
+                       SHARDLAB_RUN=mark.partition("=")[2], SIMGPU_REPORT=reports)
     try:
         # Under the lock, so that stop() sees every process that was started before it.
         with running_lock:
@@ -263,9 +384,11 @@ def start_once(command, names, limit):
                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                        stderr=subprocess.STDOUT, pass_fds=[results_in],
                                        start_new_session=True)
-            running.add((process, mark))
+            family = Family(process, mark)
+            running.add(family)
     except (OSError, CannotRun) as problem:
         os.close(results)
+        shutil.rmtree(folder, True)
         raise CannotRun("%s cannot be started: %s" % (command[0], problem))
     finally:
         os.close(results_in)
@@ -274,25 +397,27 @@ def start_once(command, names, limit):
     listener, output = Listener(nonce, names), Output()
     takers = {results: listener.add, process.stdout.fileno(): output.add}
     try:
-        timed_out = listen(process, takers, listener, limit)
+        timed_out, stopped = listen(family, takers, listener, limit, caps)
     finally:
-        kill_all(process, mark)
+        family.kill()
         process.wait()
         with running_lock:
-            running.discard((process, mark))
+            running.discard(family)
         drain(takers)
         os.close(results)
         process.stdout.close()
+        shutil.rmtree(folder, True)
     if listener.end is not None and listener.end != listener.lines and not listener.forged:
         listener.forged = "%d verdicts came, and the program says that it gave %s" % (
             listener.lines, listener.end)
     return Run(listener.verdicts, listener.end is not None, listener.forged, timed_out,
-               ending(process.returncode), output.text())
+               stopped, ending(process.returncode), output.text())
 
 
-def listen(process, takers, listener, limit):
-    """Takes what comes until the program has ended (False) or gave no verdict for too long
-    (True)."""
+def listen(family, takers, listener, limit, caps):
+    """Takes what comes until the program has ended, gave no verdict for too long, or used too much.
+    Returns (whether it gave no verdict for too long, what it used too much of)."""
+    process = family.process
     heard, deadline = listener.lines, time.monotonic() + limit
     with selectors.DefaultSelector() as selector:
         for descriptor in takers:
@@ -302,19 +427,22 @@ def listen(process, takers, listener, limit):
             if listener.lines != heard:
                 heard, deadline = listener.lines, time.monotonic() + limit
             if time.monotonic() >= deadline:
-                return True
+                return True, ""
+            stopped = family.over(caps)
+            if stopped:
+                return False, stopped
             if not selector.get_map():
-                # Both pipes are closed and the program lives: only its end or the limit is left.
+                # Both pipes are closed and the program lives: only its end or a limit is left.
                 try:
-                    process.wait(timeout=max(0.0, deadline - time.monotonic()))
+                    process.wait(timeout=0.05)
                 except subprocess.TimeoutExpired:
-                    return True
+                    pass
                 continue
             # A stray child can keep the pipes open: look after the program itself now and then.
             for key, _ in selector.select(timeout=0.05):
                 if not take(key.fd, takers):
                     selector.unregister(key.fd)
-    return False
+    return False, ""
 
 
 def take(descriptor, takers):
@@ -340,7 +468,7 @@ def drain(takers):
             taker(data)
 
 
-def run_tests(command, names, limit=90.0):
+def run_tests(command, names, limit=90.0, caps=None):
     """Runs the tests, each to a verdict: where the program dies or hangs in one of them, the others
     run in a fresh one. Returns the verdicts by name, and what the program printed, all starts
     together."""
@@ -348,7 +476,7 @@ def run_tests(command, names, limit=90.0):
     limit *= time_factor()
     left = list(names)
     while left:
-        run = start_once(command, left, limit)
+        run = start_once(command, left, limit, caps)
         outputs.append(run.output)
         if run.forged:
             # Somebody else speaks on the channel, so none of what it said is worth anything.
@@ -367,6 +495,8 @@ def run_tests(command, names, limit=90.0):
         if run.timed_out:
             verdicts[culprit] = Verdict("timeout", "No verdict within %g seconds; the test program "
                                         "was stopped." % limit, limit)
+        elif run.stopped:
+            verdicts[culprit] = Verdict("error", "The test was stopped: %s." % run.stopped)
         elif run.complete:
             # It is done and never ran some: a fresh start would leave them out again.
             for name in missing:

@@ -7,6 +7,7 @@
  * Interface: gpulog_live_bytes, gpulog_peak_bytes, gpulog_reset_peak: device memory as requested,
  * before any rounding; gpulog_traffic, gpulog_reset_traffic: collectives; gpulog_length,
  * gpulog_get: the operations in program order; gpulog_where: an address as file:line (function);
+ * gpulog_source: the text of that line; gpulog_name: what reports call an allocation;
  * gpulog_activity: what the process does now.
  */
 #ifndef GPULOG_H
@@ -94,6 +95,14 @@ bool gpulog_get(uint64_t index, GpuLogEntry *entry);
 
 // Resolves a call site: "forward.c:88 (fsdp_unshard)", or the address where nothing is known of it.
 void gpulog_where(const void *site, char *text, size_t size);
+// The text of that line, without the blanks at its ends: "cudaMalloc((void **)&x, bytes);". False,
+// and "", where the source file cannot be read or was edited since the program was built.
+bool gpulog_source(const void *site, char *text, size_t size);
+
+// Names the allocation that begins at ptr for reports: "gradient of h.3.attn". The name goes when
+// the memory is given to somebody else. Without one, reports use the variable that the line of the
+// allocating call stores it in.
+void gpulog_name(const void *ptr, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // What this process does on its devices now, or did last, in one line: "waiting in
 // cudaStreamSynchronize at forward.c:88 (fsdp_unshard)". For a time limit's message: it waits for

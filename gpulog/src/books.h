@@ -2,7 +2,8 @@
  * (gpulog/wrap) on real ones. Readers include gpulog.h alone.
  *
  * Interface: books_write, books_last, books_reserve: the log; books_allocated, books_freed: the
- * bytes a device holds; books_waiting: what a thread waits in; books_send_bytes, books_recv_bytes,
+ * bytes a device holds; books_waiting: what a thread waits in; books_name,
+ * books_forget_name: allocations by name; books_send_bytes, books_recv_bytes,
  * books_count_traffic, books_element_size: collectives; books_vector, books_copied_vector,
  * books_sum_length, books_product, books_matrix_vector: operands of cuBLAS calls.
  */
@@ -32,6 +33,14 @@ void books_freed(int device, size_t bytes);
 // What gpulog_activity says while the thread waits; NULL: it waits no more. `what` lives until the
 // wait ends.
 void books_waiting(const char *what, const void *site);
+
+// ---- names.c ----
+
+// What to call the allocation at ptr, made at `site`: the name that it was given, else the variable
+// it was stored in. False, and "": neither is known.
+bool books_name(const void *ptr, const void *site, char *text, size_t size);
+// Somebody else has the memory at ptr now.
+void books_forget_name(const void *ptr);
 
 // ---- traffic.c ----
 

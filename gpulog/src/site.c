@@ -5,18 +5,24 @@
  * report is printed, not before; what has been found is kept. A path is shortened to what tells
  * files apart: relative to where it was compiled, its last folder and the file.
  *
+ * The text of the line is shown where the source file can be read and is not newer than the
+ * program: an edited file would show another line.
+ *
  * The lock is taken with a limit, because a dying process may ask while it holds it.
  *
- * Interface: gpulog_where.
+ * Interface: gpulog_where, gpulog_source.
  */
 #define _GNU_SOURCE
+#include <ctype.h>
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,13 +30,19 @@
 
 #define CACHE 1024
 #define CACHED_TEXT 160
+#define CACHED_PATH 512
+
+// What is known of a call site.
+typedef struct Known {
+    const void *site;
+    char text[CACHED_TEXT];
+    char path[CACHED_PATH]; // of the source file, whole; "": not known
+    int line;
+} Known;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Dwfl *dwfl;
-static struct {
-    const void *site;
-    char text[CACHED_TEXT];
-} * cache; // (CACHE), by address
+static Known *cache; // (CACHE), by address
 
 // Reads the list of modules that are mapped now.
 static bool list_modules(void)
@@ -127,15 +139,29 @@ static Source find_source(Dwfl_Module *module, Dwarf_Addr address)
     return source;
 }
 
-static void resolve(const void *site, char *text, size_t size)
+// The whole path of the source file; "" where it does not fit.
+static void keep_path(const Source *source, Known *known)
+{
+    bool whole = source->path[0] == '/' || !source->compiled_in;
+    int n = snprintf(known->path, sizeof known->path, "%s%s%s", whole ? "" : source->compiled_in,
+                     whole ? "" : "/", source->path);
+    if (n < 0 || (size_t)n >= sizeof known->path) known->path[0] = 0;
+    known->line = source->line;
+}
+
+static void resolve(const void *site, Known *known)
 {
     Dwarf_Addr address = (Dwarf_Addr)(uintptr_t)site - 1;
     Dwfl_Module *module = module_of(address);
     Source source = {NULL, NULL, NULL, 0};
+    char *text = known->text;
+    size_t size = sizeof known->text;
+    *known = (Known){.site = site};
     if (module) source = find_source(module, address);
     if (source.path) {
         snprintf(text, size, "%s:%d (%s)", shorten(source.path, source.compiled_in), source.line,
                  source.function ? source.function : "?");
+        keep_path(&source, known);
     } else if (source.function) {
         const char *file = dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
         const char *base = file ? strrchr(file, '/') : NULL;
@@ -148,33 +174,85 @@ static void resolve(const void *site, char *text, size_t size)
     }
 }
 
-static void resolve_cached(const void *site, char *text, size_t size)
+static void resolve_cached(const void *site, Known *known)
 {
     size_t place = ((uintptr_t)site * 0x9e3779b97f4a7c15u) >> 54; // 10 bits: CACHE entries
     if (!cache) cache = calloc(CACHE, sizeof *cache);
     if (cache && cache[place].site == site) {
-        snprintf(text, size, "%s", cache[place].text);
+        *known = cache[place];
         return;
     }
-    resolve(site, text, size);
-    if (!cache) return;
-    cache[place].site = site;
-    snprintf(cache[place].text, sizeof cache[place].text, "%s", text);
+    resolve(site, known);
+    if (cache) cache[place] = *known;
+}
+
+// False: somebody holds the lock for good.
+static bool look_up(const void *site, Known *known)
+{
+    struct timespec limit;
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_sec += 2;
+    if (pthread_mutex_timedlock(&lock, &limit)) return false;
+    resolve_cached(site, known);
+    pthread_mutex_unlock(&lock);
+    return true;
 }
 
 void gpulog_where(const void *site, char *text, size_t size)
 {
-    if (!site) {
+    Known known;
+    if (!site)
         snprintf(text, size, "an unknown place");
-        return;
-    }
-    struct timespec limit;
-    clock_gettime(CLOCK_REALTIME, &limit);
-    limit.tv_sec += 2;
-    if (pthread_mutex_timedlock(&lock, &limit)) {
+    else if (look_up(site, &known))
+        snprintf(text, size, "%s", known.text);
+    else
         snprintf(text, size, "%p", site);
-        return;
-    }
-    resolve_cached(site, text, size);
-    pthread_mutex_unlock(&lock);
+}
+
+// ---- The line itself ----
+
+// Opens the source file; -1: it cannot be read, is no plain file, or is newer than the program.
+static int open_source(const char *path)
+{
+    struct stat file, program;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return -1;
+    bool good = fstat(fd, &file) == 0 && S_ISREG(file.st_mode) &&
+                stat("/proc/self/exe", &program) == 0 && file.st_mtime <= program.st_mtime;
+    if (good) return fd;
+    close(fd);
+    return -1;
+}
+
+// Reads line number `line`, from 1 on, without the blanks at its ends; false: there is none.
+static bool read_line(int fd, int line, char *text, size_t size)
+{
+    char block[4096];
+    size_t used = 0;
+    ssize_t n;
+    int at = 1;
+    while (at <= line && (n = read(fd, block, sizeof block)) > 0)
+        for (ssize_t i = 0; i < n && at <= line; i++) {
+            bool blank = isspace((unsigned char)block[i]);
+            if (block[i] == '\n')
+                at++;
+            else if (at == line && used + 1 < size && (used > 0 || !blank))
+                text[used++] = blank ? ' ' : block[i];
+        }
+    while (used > 0 && text[used - 1] == ' ') used--;
+    text[used] = 0;
+    return used > 0;
+}
+
+bool gpulog_source(const void *site, char *text, size_t size)
+{
+    Known known;
+    if (size == 0) return false;
+    text[0] = 0;
+    if (!site || !look_up(site, &known) || !known.path[0]) return false;
+    int fd = open_source(known.path);
+    if (fd < 0) return false;
+    bool found = read_line(fd, known.line, text, size);
+    close(fd);
+    return found;
 }

@@ -18,6 +18,8 @@
 #define POISON_ENDS ((size_t)64 << 20)
 
 WRAPPED(cudaMalloc);
+WRAPPED(cudaMallocManaged);
+WRAPPED(cudaMallocPitch);
 WRAPPED(cudaMallocAsync);
 WRAPPED(cudaMallocFromPoolAsync);
 WRAPPED(cudaFree);
@@ -151,6 +153,36 @@ cudaError_t __wrap_cudaMalloc(void **devPtr, size_t size)
     else
         memory_unreserve(device, size);
     return error;
+}
+
+// Managed memory counts where it was made, wherever its pages go.
+cudaError_t __wrap_cudaMallocManaged(void **devPtr, size_t size, unsigned int flags)
+{
+    const char *name = "cudaMallocManaged";
+    int device = current_device();
+    if (!devPtr || size == 0) return __real_cudaMallocManaged(devPtr, size, flags);
+    if (!memory_reserve(name, device, size, SITE)) return refuse(devPtr);
+    cudaError_t error = WAITING(name, SITE, __real_cudaMallocManaged(devPtr, size, flags));
+    if (error == cudaSuccess)
+        memory_made(name, *devPtr, size, SITE);
+    else
+        memory_unreserve(device, size);
+    return error;
+}
+
+// How long a row is, and so how much this asks for, is CUDA's to say.
+cudaError_t __wrap_cudaMallocPitch(void **devPtr, size_t *pitch, size_t width, size_t height)
+{
+    const char *name = "cudaMallocPitch";
+    cudaError_t error = WAITING(name, SITE, __real_cudaMallocPitch(devPtr, pitch, width, height));
+    if (error != cudaSuccess || width == 0 || height == 0) return error;
+    size_t bytes = *pitch * height;
+    if (!memory_reserve(name, current_device(), bytes, SITE)) {
+        __real_cudaFree(*devPtr);
+        return refuse(devPtr);
+    }
+    memory_made(name, *devPtr, bytes, SITE);
+    return cudaSuccess;
 }
 
 // The entry begins before the call: it knows the stream's device, whose memory it will be.

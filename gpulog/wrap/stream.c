@@ -4,7 +4,7 @@
  * made, CUDA tells whether it is blocking, and from 12.8 on its device.
  *
  * Interface: stream_facts, stream_reset; the wrapped cudaStream*, cudaDeviceSynchronize,
- * cudaDeviceReset, cudaLaunchHostFunc.
+ * cudaDeviceReset, cudaLaunchHostFunc, cudaStreamAddCallback.
  */
 #include "wrap.h"
 
@@ -18,6 +18,7 @@ WRAPPED(cudaStreamQuery);
 WRAPPED(cudaDeviceSynchronize);
 WRAPPED(cudaDeviceReset);
 WRAPPED(cudaLaunchHostFunc);
+WRAPPED(cudaStreamAddCallback);
 
 static Table streams = EMPTY_TABLE;
 
@@ -136,6 +137,16 @@ cudaError_t __wrap_cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void
     cudaError_t error = __real_cudaLaunchHostFunc(stream, fn, userData);
     if (error != cudaSuccess) return error;
     GpuLogEntry entry = entry_on(GPU_KERNEL, "cudaLaunchHostFunc", stream, SITE);
+    write_entry(&entry);
+    return cudaSuccess;
+}
+
+cudaError_t __wrap_cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback,
+                                         void *userData, unsigned int flags)
+{
+    cudaError_t error = __real_cudaStreamAddCallback(stream, callback, userData, flags);
+    if (error != cudaSuccess) return error;
+    GpuLogEntry entry = entry_on(GPU_KERNEL, "cudaStreamAddCallback", stream, SITE);
     write_entry(&entry);
     return cudaSuccess;
 }

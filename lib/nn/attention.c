@@ -68,8 +68,8 @@ static Status attention_forward(Module *self, NnRun *run, const void *in, float 
     size_t per_att = (size_t)n.heads * n.square;
     float *qkv = NULL;
     TRY(module_forward(self->children[0], run, in, &qkv));
-    TRY(run_alloc(run, &s->att, run->B * per_att));
-    TRY(run_alloc(run, &s->y, run->B * per_y));
+    TRY(module_alloc(self, run, &s->att, run->B * per_att, "weights"));
+    TRY(module_alloc(self, run, &s->y, run->B * per_y, "weighted values"));
     for (int b = 0; b < run->B; b++)
         TRY(multiply_scores(run, n, qkv + b * per_qkv, s->att + b * per_att));
     CUDA_TRY(kernel_causal_softmax_forward(s->att, run->B * n.heads, n.T, 1.0f / sqrtf((float)n.hs),
@@ -113,8 +113,8 @@ static Status attention_backward(Module *self, NnRun *run, const float *dout, fl
     size_t per_att = (size_t)n.heads * n.square;
     const float *qkv = self->children[0]->out;
     TRY(module_backward(self->children[1], run, dout, &s->dy));
-    TRY(run_alloc(run, &s->datt, per_att));
-    TRY(run_alloc(run, &s->dqkv, run->B * per_qkv));
+    TRY(module_alloc(self, run, &s->datt, per_att, "gradient of the weights"));
+    TRY(module_alloc(self, run, &s->dqkv, run->B * per_qkv, "gradient of q, k and v"));
     for (int b = 0; b < run->B; b++) {
         const float *att = s->att + b * per_att;
         TRY(backward_values(run, n, att, qkv + b * per_qkv, s->dy + b * per_y, s->datt,

@@ -27,7 +27,7 @@ static Status block_forward(Module *self, NnRun *run, const void *in, float *out
     Block *s = self->state;
     Module **child = self->children;
     float *normed = NULL;
-    TRY(run_alloc(run, &s->middle, numel(self, run)));
+    TRY(module_alloc(self, run, &s->middle, numel(self, run), "middle"));
     TRY(module_forward(child[LN_1], run, in, &normed));
     TRY(module_forward_into(child[ATTN], run, normed, s->middle));
     TRY(layernorm_forward_sum(child[LN_2], run, s->middle, in, &normed));
@@ -41,7 +41,7 @@ static Status block_backward(Module *self, NnRun *run, const float *dout, float 
     Block *s = self->state;
     Module **child = self->children;
     TRY(module_backward(child[MLP], run, dout, &s->dnorm));
-    TRY(run_alloc(run, &s->dmiddle, numel(self, run)));
+    TRY(module_alloc(self, run, &s->dmiddle, numel(self, run), "gradient of the middle"));
     TRY(layernorm_backward_sum(child[LN_2], run, s->dnorm, dout, s->dmiddle));
     TRY(run_free(run, &s->dnorm));
     TRY(module_backward(child[ATTN], run, s->dmiddle, &s->dnorm));

@@ -2,6 +2,7 @@
  *
  * Interface: cross_entropy.
  */
+#include "gpulog.h"
 #include "internal.h"
 #include "kernels.h"
 
@@ -16,11 +17,14 @@ static Status compute(NnRun *run, Loss *l, const float *logits, const int32_t *t
                       int vocab, float *loss, bool want_grad)
 {
     TRY(run_alloc(run, &l->losses, (size_t)rows));
+    gpulog_name(l->losses, "losses");
     if (want_grad) TRY(run_alloc(run, &l->grad, (size_t)rows * (size_t)vocab));
+    gpulog_name(l->grad, "gradient of the logits");
     CUDA_TRY(kernel_cross_entropy(l->losses, l->grad, logits, targets, rows, vocab,
                                   1.0f / (float)rows, run->stream));
     if (loss == NULL) return OK;
     TRY(run_alloc(run, &l->mean, 1));
+    gpulog_name(l->mean, "mean loss");
     CUDA_TRY(kernel_mean(l->mean, l->losses, (size_t)rows, run->stream));
     CUDA_TRY(cudaMemcpyAsync(loss, l->mean, sizeof *loss, cudaMemcpyDeviceToHost, run->stream));
     CUDA_TRY(cudaStreamSynchronize(run->stream));

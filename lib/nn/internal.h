@@ -51,6 +51,8 @@ Module *module_named(Module *m);
 // caller's; it must not be freed, but may be written to, until the child's backward is done.
 Status module_forward_into(Module *m, NnRun *run, const void *in, float *out);
 Status module_backward_into(Module *m, NnRun *run, const float *dout, float *din);
+// run_alloc for a module's pass; reports call the memory "`what` of h.3.attn".
+Status module_alloc(const Module *m, NnRun *run, float **x, size_t n, const char *what);
 
 // ---- linear.c ----
 

@@ -22,8 +22,8 @@ static Status layernorm_forward(Module *self, NnRun *run, const void *in, float 
     int rows = (int)run_rows(run), C = self->in_dim;
     TRY(param_has_data(weight));
     TRY(param_has_data(bias));
-    TRY(run_alloc(run, &s->mean, run_rows(run)));
-    TRY(run_alloc(run, &s->rstd, run_rows(run)));
+    TRY(module_alloc(self, run, &s->mean, run_rows(run), "means"));
+    TRY(module_alloc(self, run, &s->rstd, run_rows(run), "deviations"));
     if (s->residual != NULL)
         CUDA_TRY(kernel_residual_layernorm_forward(out, s->mean, s->rstd, s->sum, s->residual,
                                                    weight->data, bias->data, rows, C, run->stream));

@@ -93,7 +93,7 @@ static Status linear_gelu_forward(Module *self, NnRun *run, const void *in, floa
     LinearGelu *s = self->state;
     int rows = (int)run_rows(run), O = self->out_dim;
     TRY(has_data(self));
-    TRY(run_alloc(run, &s->y, (size_t)rows * (size_t)O));
+    TRY(module_alloc(self, run, &s->y, (size_t)rows * (size_t)O, "product"));
     TRY(multiply(self, run, in, ZERO, s->y));
     CUDA_TRY(kernel_bias_gelu_forward(out, s->y, bias_of(self)->data, rows, O, run->stream));
     return OK;

@@ -6,12 +6,14 @@
  * and what the layer keeps in its state), where module_discard finds it.
  *
  * Interface: module_forward, module_backward, module_discard, module_destroy for everybody;
- * module_create, module_add_param, module_add_child, module_forward_into, module_backward_into for
- * the layers.
+ * module_create, module_add_param, module_add_child, module_forward_into, module_backward_into,
+ * module_alloc for the layers.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "gpulog.h"
 #include "internal.h"
 
 // ---- Life ----
@@ -137,6 +139,31 @@ static Status check_forward(const Module *m, const NnRun *run, const void *in)
     return OK;
 }
 
+// The module's path in the model, taken from the first parameter at or below it; where there is
+// none, or it is named for another place (tied), the module's own name.
+static void find_path(const Module *m, char *path, size_t size)
+{
+    const Module *holder = m;
+    int parts = 1; // of the parameter's name, behind the module's path
+    for (; holder->n_params == 0 && holder->n_children > 0; parts++) holder = holder->children[0];
+    snprintf(path, size, "%s", holder->n_params > 0 ? holder->params[0]->name : "");
+    for (char *dot = path; parts > 0 && dot != NULL; parts--) {
+        dot = strrchr(path, '.');
+        if (dot != NULL) *dot = '\0';
+    }
+    const char *dot = strrchr(path, '.');
+    if (strcmp(dot != NULL ? dot + 1 : path, m->name) != 0) snprintf(path, size, "%s", m->name);
+}
+
+Status module_alloc(const Module *m, NnRun *run, float **x, size_t n, const char *what)
+{
+    char path[sizeof m->params[0]->name];
+    TRY(run_alloc(run, x, n));
+    find_path(m, path, sizeof path);
+    gpulog_name(*x, "%s of %s", what, path);
+    return OK;
+}
+
 // The forward; `lent` is where the output goes, or NULL for memory of the module's own.
 static Status forward(Module *m, NnRun *run, const void *in, float *lent)
 {
@@ -145,7 +172,7 @@ static Status forward(Module *m, NnRun *run, const void *in, float *lent)
     if (lent != NULL)
         m->out = lent;
     else
-        TRY(run_alloc(run, &m->out, run_rows(run) * (size_t)m->out_dim));
+        TRY(module_alloc(m, run, &m->out, run_rows(run) * (size_t)m->out_dim, "output"));
     m->out_lent = lent != NULL;
     m->in = in;
     TRY(m->forward(m, run, in, m->out));
@@ -189,7 +216,8 @@ Status module_backward(Module *m, NnRun *run, const float *dout, float **din)
     if (din != NULL) *din = NULL;
     TRY(check_backward(m, dout));
     TRY(call_hook(m, &m->pre_backward));
-    if (m->in_dim > 0) TRY(run_alloc(run, &grad, run_rows(run) * (size_t)m->in_dim));
+    size_t in_numel = run_rows(run) * (size_t)m->in_dim;
+    if (in_numel > 0) TRY(module_alloc(m, run, &grad, in_numel, "gradient of the input"));
     Status done = run_backward(m, run, dout, grad);
     if (done != OK || din == NULL) TRY(run_free(run, &grad));
     TRY(done);

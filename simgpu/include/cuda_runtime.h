@@ -1,8 +1,9 @@
 /* cuda_runtime.h: cuda_runtime_api.h and, for C++, the allocation calls that know the pointer's
  * type.
  *
- * Interface: cudaMalloc(&p, bytes), cudaMallocHost, cudaMallocAsync, cudaMallocFromPoolAsync with
- * a T ** where the C call wants a void **.
+ * Interface: cudaMalloc(&p, bytes), cudaMallocManaged, cudaMallocPitch, cudaMallocHost,
+ * cudaMallocAsync, cudaMallocFromPoolAsync, cudaHostGetDevicePointer with a T ** where the C call
+ * wants a void **; cudaStreamAttachMemAsync with a T *; cudaEventCreate with flags.
  */
 #ifndef SIMGPU_CUDA_RUNTIME_H
 #define SIMGPU_CUDA_RUNTIME_H
@@ -16,6 +17,24 @@
 SIMGPU_TYPED cudaError_t cudaMalloc(T **devPtr, size_t size)
 {
     return ::cudaMalloc((void **)(void *)devPtr, size);
+}
+SIMGPU_TYPED cudaError_t cudaMallocManaged(T **devPtr, size_t size,
+                                           unsigned int flags = cudaMemAttachGlobal)
+{
+    return ::cudaMallocManaged((void **)(void *)devPtr, size, flags);
+}
+SIMGPU_TYPED cudaError_t cudaMallocPitch(T **devPtr, size_t *pitch, size_t width, size_t height)
+{
+    return ::cudaMallocPitch((void **)(void *)devPtr, pitch, width, height);
+}
+SIMGPU_TYPED cudaError_t cudaHostGetDevicePointer(T **pDevice, void *pHost, unsigned int flags)
+{
+    return ::cudaHostGetDevicePointer((void **)(void *)pDevice, pHost, flags);
+}
+SIMGPU_TYPED cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, T *devPtr, size_t length = 0,
+                                                  unsigned int flags = cudaMemAttachSingle)
+{
+    return ::cudaStreamAttachMemAsync(stream, (void *)devPtr, length, flags);
 }
 SIMGPU_TYPED cudaError_t cudaMallocHost(T **ptr, size_t size, unsigned int flags = 0)
 {
@@ -40,5 +59,11 @@ SIMGPU_TYPED cudaError_t cudaMallocFromPoolAsync(T **ptr, size_t size, cudaMemPo
     return ::cudaMallocFromPoolAsync((void **)(void *)ptr, size, memPool, stream);
 }
 #undef SIMGPU_TYPED
+
+__attribute__((always_inline, artificial)) static inline cudaError_t
+cudaEventCreate(cudaEvent_t *event, unsigned int flags)
+{
+    return ::cudaEventCreateWithFlags(event, flags);
+}
 #endif
 #endif

@@ -16,6 +16,8 @@
  * Environment:
  *   SIMGPU_CHECK     off, fast: what costs next to nothing, full: races and uninitialised
  *                    reads too                                                 (full)
+ *   SIMGPU_REPORTS   first: one report a process, what follows is counted; all  (first)
+ *   SIMGPU_REPORT    a file to which every report is appended as a line of JSON  (none)
  *   SIMGPU_DEVICES   how many devices there are                                  (8)
  *   SIMGPU_MEMORY    bytes of a device, with K, M, G behind: 80G, 64M            (80G)
  *   SIMGPU_POISON    1: fresh device memory holds NaNs, as nothing promises 0    (1)
@@ -49,10 +51,24 @@ SimgpuOp simgpu_begin(const char *name, cudaStream_t stream, const void *site);
 
 // Declares that the operation reads, writes, or reads and writes `bytes` bytes at the device
 // pointer `ptr`; returns the pointer to use for it. A bad pointer is reported, makes simgpu_ready()
-// false and simgpu_end() return cudaErrorIllegalAddress. Zero bytes are always right.
+// false and simgpu_end() return cudaErrorIllegalAddress. Zero bytes are always right. In C they are
+// macros too, which look at the type of `ptr`: elements must lie at multiples of their alignment,
+// or simgpu_end() returns cudaErrorMisalignedAddress.
 const void *simgpu_read(SimgpuOp *op, const void *ptr, size_t bytes);
 void *simgpu_write(SimgpuOp *op, void *ptr, size_t bytes);
 void *simgpu_update(SimgpuOp *op, void *ptr, size_t bytes);
+
+const void *simgpu_read_as(SimgpuOp *op, const void *ptr, size_t bytes, size_t align);
+void *simgpu_write_as(SimgpuOp *op, void *ptr, size_t bytes, size_t align);
+void *simgpu_update_as(SimgpuOp *op, void *ptr, size_t bytes, size_t align);
+#ifndef __cplusplus
+// The alignment of what ptr points to; of void, 1.
+#define SIMGPU_ALIGN(ptr)                                                                          \
+    __alignof__(_Generic((ptr), void *: (char *)0, const void *: (char *)0, default: (ptr))[0])
+#define simgpu_read(op, ptr, bytes) simgpu_read_as((op), (ptr), (bytes), SIMGPU_ALIGN(ptr))
+#define simgpu_write(op, ptr, bytes) simgpu_write_as((op), (ptr), (bytes), SIMGPU_ALIGN(ptr))
+#define simgpu_update(op, ptr, bytes) simgpu_update_as((op), (ptr), (bytes), SIMGPU_ALIGN(ptr))
+#endif
 
 bool simgpu_ready(const SimgpuOp *op);
 cudaError_t simgpu_end(SimgpuOp *op);
@@ -84,10 +100,12 @@ typedef struct SimgpuReport {
     const char *title; // one line
     const char *text;  // the whole block, as it is printed
     int rank, device;  // rank: -1 where there is no communicator yet
+    bool follows;      // not the process's first: counted, and not printed
+    const char *json;  // the report as an object of one line, as in SIMGPU_REPORT's file
 } SimgpuReport;
 
-// Called with every report simgpu prints, before a fatal one ends the process. One hook a process;
-// NULL takes it away.
+// Called with every report, printed or counted, before a fatal one ends the process. One hook a
+// process; NULL takes it away.
 typedef void (*SimgpuReportHook)(const SimgpuReport *report, void *arg);
 void simgpu_on_report(SimgpuReportHook hook, void *arg);
 

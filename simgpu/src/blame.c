@@ -64,18 +64,31 @@ static void describe_call(const Print *print, char *text, size_t size)
     append(text, size, ")");
 }
 
-static void describe_site(const Member *member, const void *site, char *text, size_t size)
+// The address that a call site of the member's has in this process; NULL: it runs another program.
+static const void *site_here(const Member *member, const void *site)
 {
     Member own = {0};
     sim_note_program(&own);
-    if (member->program_inode != own.program_inode ||
-        member->program_device != own.program_device) {
+    if (member->program_inode != own.program_inode || member->program_device != own.program_device)
+        return NULL;
+    return (const void *)((uintptr_t)site - member->program_base + own.program_base);
+}
+
+static void describe_site(const Member *member, const void *site, char *text, size_t size)
+{
+    const void *here = site_here(member, site);
+    if (here)
+        gpulog_where(here, text, size);
+    else
         snprintf(text, size, "%#llx of its program",
                  (unsigned long long)((uintptr_t)site - member->program_base));
-        return;
-    }
-    uintptr_t here = (uintptr_t)site - member->program_base + own.program_base;
-    gpulog_where((const void *)here, text, size);
+}
+
+// A member's call as a fact of the report to come.
+static void note_post(int rank, const Member *member, const Post *post)
+{
+    sim_facts_rank_call(rank, sim_call_facts[post->print.kind].name,
+                        site_here(member, post->site), SIM_NO_STREAM);
 }
 
 static void describe_post(const Member *member, const Post *post, char *text, size_t size)
@@ -166,6 +179,7 @@ void sim_blame_disagreement(ncclComm_t comm, uint64_t seq)
             continue;
         }
         describe_post(member, &member->post, line, sizeof line);
+        note_post(r, member, &member->post);
         append(text, sizeof text, "rank %d: %s%s\n", r, line,
                r == comm->rank ? " (this rank)" : "");
         if (!reference)
@@ -188,6 +202,8 @@ void sim_blame_message(ncclComm_t comm, int from, int to)
     char send[LINE], recv[LINE];
     describe_post(&comm->page->member[from], &channel->send, send, sizeof send);
     describe_post(&comm->page->member[to], &channel->recv, recv, sizeof recv);
+    note_post(from, &comm->page->member[from], &channel->send);
+    note_post(to, &comm->page->member[to], &channel->recv);
     sim_fatal(SIMGPU_MISMATCH, "a send and its receive disagree",
               "Message %llu from rank %d to rank %d:\nrank %d: %s\nrank %d: %s\n"
               "On real GPUs this hangs, or data are lost, without a word.\n"
@@ -200,26 +216,31 @@ void sim_blame_size(Page *page, int rank, int size, const void *site)
     char where[LINE];
     int other = atomic_load(&page->other_rank);
     gpulog_where(site, where, sizeof where);
+    sim_facts_rank_call(rank, "ncclCommInitRank", site, SIM_NO_STREAM);
     sim_fatal(SIMGPU_MISMATCH, "ncclCommInitRank: the ranks disagree about their number",
               "The first ranks of this id came with nranks = %d, rank %d came with nranks = %d.\n"
               "This is rank %d with nranks = %d, at %s.\n"
-              "On real GPUs this hangs. Does every rank read the same world size?",
+              "On real GPUs this hangs without a word.\nDoes every rank read the same world size?",
               atomic_load(&page->world), other, atomic_load(&page->other_world), rank, size, where);
 }
 
 // ---- Missing ----
 
-static void describe_end(const Member *member, char *text, size_t size)
+// `status` is as wait() has it: a signal below, the exit status above; -1: not known.
+static void describe_status(int status, char *text, size_t size)
 {
-    uint32_t told = atomic_load(&member->exit_told);
-    int status = (int)told - 1; // as wait() has it: a signal below, the exit status above
-    if (told == 0)
+    if (status < 0)
         snprintf(text, size, "ended without a word (killed, or _exit)");
     else if (WIFSIGNALED(status))
         snprintf(text, size, "was killed by signal %d (%s)", WTERMSIG(status),
                  strsignal(WTERMSIG(status)));
     else
         snprintf(text, size, "exited with status %d", WEXITSTATUS(status));
+}
+
+static void describe_end(const Member *member, char *text, size_t size)
+{
+    describe_status((int)atomic_load(&member->exit_told) - 1, text, size);
 }
 
 // "without calling ncclAllGather number 7", or in which part of it.
@@ -259,17 +280,62 @@ void sim_blame_missing(ncclComm_t comm, int missing, const WaitRef *waiter, cons
         describe_end(member, end, sizeof end);
     }
     describe_missed(waiter, member, missed, sizeof missed);
-    if (atomic_load(&member->thread_used)) describe_post(member, &member->last, last, sizeof last);
     gpulog_where(site, where, sizeof where);
+    sim_facts_rank_call(comm->rank, waiter ? sim_call_facts[waiter->kind].name : "ncclCommInitRank",
+                        site, SIM_NO_STREAM);
+    if (atomic_load(&member->thread_used)) {
+        describe_post(member, &member->last, last, sizeof last);
+        note_post(missing, member, &member->last);
+    }
     snprintf(title, sizeof title, "rank %d will never come", missing);
     sim_fatal(SIMGPU_DEADLOCK, title,
               "rank %d (process %d) %s\n%s.\nIts last call on this communicator: %s.\n"
               "Rank %d waits for it at %s.\n"
-              "On real GPUs the others hang. %s",
+              "On real GPUs the others hang.\n%s",
               missing, member->pid, end, missed, last, comm->rank, where,
               gone == GONE_DIED
-                  ? "Look at what that rank printed; did it run out of memory?"
+                  ? "What did that rank print last, and did the machine run out of memory?"
                   : "Does that rank make fewer calls than the others, or return early?");
+}
+
+// "rank 2", "ranks 2, 3".
+static void list_absent(const Page *page, int size, char *text, size_t room)
+{
+    text[0] = '\0';
+    for (int r = 0, n = 0; r < size; r++) {
+        if (page && atomic_load(&page->member[r].state) >= MEMBER_JOINED) continue;
+        append(text, room, "%s%d", n++ ? ", " : "", r);
+    }
+}
+
+// " (rank 2 of another communicator)": what is known of a process; nothing where nothing is.
+static void describe_process(int pid, char *text, size_t size)
+{
+    text[0] = '\0';
+    sim_lock();
+    for (ncclComm_t comm = sim_comms; comm && !text[0]; comm = comm->next)
+        for (int r = 0; r < comm->size; r++)
+            if (atomic_load(&comm->page->member[r].state) >= MEMBER_JOINED &&
+                comm->page->member[r].pid == pid)
+                snprintf(text, size, " (rank %d of another communicator)", r);
+    sim_unlock();
+}
+
+void sim_blame_unborn(const Page *page, int rank, int size, int missing, const void *site)
+{
+    int pid = 0, status = -1;
+    if (!sim_family_lost(page, size, missing, &pid, &status)) return;
+    char end[LINE / 2], where[LINE], absent[LINE] = "0", known[64];
+    if (page) list_absent(page, size, absent, sizeof absent);
+    describe_status(status, end, sizeof end);
+    describe_process(pid, known, sizeof known);
+    gpulog_where(site, where, sizeof where);
+    sim_fatal(SIMGPU_DEADLOCK, "a rank ended before it joined the communicator",
+              "Process %d%s, started by the same parent as this one and of the same program,\n"
+              "%s before it joined.\n"
+              "Rank %d of %d waits at %s.\nStill missing: rank%s %s.\n"
+              "On real GPUs the others wait for ever. Look at what that process printed.",
+              pid, known, end, rank, size, where, strchr(absent, ',') ? "s" : "", absent);
 }
 
 // ---- Circles ----
@@ -283,6 +349,7 @@ static void describe_step(const CircleStep *step, char *text, size_t size)
     if (step->ref.kind == CALL_RECV) post = &page->channel[step->ref.peer][step->ref.rank].recv;
     char call[LINE];
     describe_post(member, post, call, sizeof call);
+    note_post(step->ref.rank, member, post);
     append(text, size, "rank %d of communicator %04x waits in %s\n    for rank %d\n",
            step->ref.rank, (unsigned)(page->nonce & 0xffff), call, step->waits_for);
 }
@@ -308,19 +375,22 @@ void sim_blame_circle(const CircleStep *step, int n)
             SIMGPU_GROUP, "one thread waits for itself",
             "%sThe rank it waits for belongs to this same thread, which cannot call twice at "
             "once.\n"
-            "On real GPUs this hangs. Calls of one thread for several devices, and messages to\n"
-            "oneself, belong between ncclGroupStart and ncclGroupEnd. Was the group forgotten?",
+            "On real GPUs this hangs.\n"
+            "Was the group forgotten? Calls of one thread for several devices, and messages to\n"
+            "oneself, belong between ncclGroupStart and ncclGroupEnd.",
             text);
     if (crosses_communicators(step, n))
         sim_fatal(
             SIMGPU_COMM_ORDER, "ranks use two communicators in different orders",
-            "%sEach waits in one communicator for a rank that waits in the other. On real GPUs\n"
-            "this hangs, or does on a slow day. Do all ranks make their calls on both\n"
-            "communicators in one order? Or put calls that belong together into one group.",
+            "%sEach waits in one communicator for a rank that waits in the other.\n"
+            "On real GPUs this hangs, or does on a slow day.\n"
+            "Do all ranks make their calls on both communicators in one order? Calls that belong\n"
+            "together go into one group.",
             text);
     sim_fatal(
         SIMGPU_DEADLOCK, "deadlock: ranks wait for each other in a circle",
-        "%sOn real GPUs this hangs. Do the ranks send and receive in different orders? Calls that\n"
-        "must run at the same time belong in one group.",
+        "%sOn real GPUs this hangs.\n"
+        "Do the ranks send and receive in orders that do not fit? Calls that must run at the same\n"
+        "time belong in one group.",
         text);
 }

@@ -6,7 +6,7 @@
  * Handles live in a table, so that a destroyed or invented handle is told from a good one without a
  * look at what it points to.
  *
- * Interface: the calls of cublas_v2.h.
+ * Interface: the calls of cublas_v2.h; sim_blas_visit.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -22,12 +22,13 @@
 #endif
 
 #include "cublas_v2.h"
-#include "internal.h"
+#include "shadow.h"
 
 #define SITE __builtin_return_address(0)
 
 struct cublasContext {
     bool alive;
+    const void *site; // cublasCreate's
     int device; // current when it was created; cuBLAS keeps to it
     cudaStream_t stream;
     cublasPointerMode_t pointers;
@@ -57,9 +58,12 @@ static cublasStatus_t refuse(Call call, cublasStatus_t status, const char *forma
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
     gpulog_where(call.site, where, sizeof where);
+    sim_facts_call(call.name, call.site, SIM_NO_STREAM);
     sim_report(SIMGPU_CALL, "a cuBLAS call with a wrong argument",
-               "%s, called at %s:\n%s\nIt returns %s.", call.name, where, what,
-               cublasGetStatusName(status));
+               "%s, called at %s:\n%s\n"
+               "On a GPU nothing is computed, and it returns %s, as now.\n"
+               "Is the status of every cuBLAS call looked at, and is this argument what you meant?",
+               call.name, where, what, cublasGetStatusName(status));
     return status;
 }
 
@@ -166,7 +170,8 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
     pthread_mutex_lock(&handles_lock);
     for (int i = 0; i < MAX_HANDLES && *handle == NULL; i++) {
         if (handles[i].alive) continue;
-        handles[i] = (struct cublasContext){.alive = true, .device = sim_current_device()};
+        handles[i] = (struct cublasContext){
+            .alive = true, .site = SITE, .device = sim_current_device()};
         *handle = &handles[i];
     }
     pthread_mutex_unlock(&handles_lock);
@@ -182,6 +187,14 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle)
     handle->alive = false;
     pthread_mutex_unlock(&handles_lock);
     return CUBLAS_STATUS_SUCCESS;
+}
+
+void sim_blas_visit(SimLeaks *leaks)
+{
+    if (pthread_mutex_trylock(&handles_lock)) return;
+    for (int i = 0; i < MAX_HANDLES; i++)
+        if (handles[i].alive) sim_leak_note(leaks, THING_BLAS, &handles[i], 0, handles[i].site);
+    pthread_mutex_unlock(&handles_lock);
 }
 
 cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int *version)
@@ -310,10 +323,19 @@ static float *write_scalar(SimgpuOp *op, cublasHandle_t handle, float *scalar)
     return scalar;
 }
 
-// Declares an operand; hands back where it is to be read or written.
-static float *touch(SimgpuOp *op, GpuRange operand)
+// Declares an operand and which of its bytes are touched; hands back where it is to be read or
+// written.
+static float *touch(SimgpuOp *op, GpuRange operand, SimShape shape, GpuAccess access)
 {
-    return sim_touch(op, operand.ptr, operand.bytes, operand.access, false);
+    if (!sim_check_aligned(op, operand.ptr, operand.bytes, sizeof(float))) return NULL;
+    return sim_touch_shape(op, operand, &shape, access, false);
+}
+
+// The same for a vector of n elements.
+static float *touch_vector(SimgpuOp *op, const float *x, int n, int inc, GpuAccess access)
+{
+    SimShape shape = sim_shape(sizeof *x, n > 0 ? (size_t)n : 0, (size_t)llabs(inc) * sizeof *x, 1, 0);
+    return touch(op, books_vector(x, n, inc, access), shape, access);
 }
 
 // ---- The product itself ----
@@ -419,12 +441,39 @@ static BooksProduct in_books(const Product *p, const Batch *batch)
                           .keeps = p->beta != 0.0f};
 }
 
-// Declares the batch of matrices at `from`, which may not be where its bytes begin; hands back
+// Declares a batch of matrices, the first of which may not be where its bytes begin; hands back
 // where the first one is.
-static float *touch_batch(SimgpuOp *op, const float *from, GpuRange operand)
+static float *touch_batch(SimgpuOp *op, const BooksMatrix *matrix, int rows, int cols, int count,
+                          GpuRange operand)
 {
-    float *usable = touch(op, operand);
+    const float *from = matrix->ptr;
+    SimShape shape = sim_shape((size_t)rows * sizeof *from, (size_t)cols,
+                               (size_t)matrix->ld * sizeof *from, (size_t)count,
+                               (size_t)llabs(matrix->stride) * sizeof *from);
+    float *usable = touch(op, operand, shape, operand.access);
     return simgpu_ready(op) ? usable + (from - (const float *)operand.ptr) : NULL;
+}
+
+// The matrices that a range spans lie in it without gaps: what overlaps the range overlaps them.
+static bool is_dense(const GpuRange *range, int rows, int cols, int count)
+{
+    size_t one = (size_t)rows * (size_t)cols * sizeof(float);
+    return range->bytes > 0 && (range->bytes == one || range->bytes == one * (size_t)count);
+}
+
+static void check_overlap(const SimgpuOp *op, const Product *p, int count,
+                          const GpuRange operand[3])
+{
+    const GpuRange *C = &operand[2];
+    const char *c = C->ptr;
+    if (sim_config()->check == CHECK_OFF || !is_dense(C, p->m, p->n, count)) return;
+    for (int i = 0; i < 2; i++) {
+        const char *from = operand[i].ptr;
+        if (!is_dense(&operand[i], i ? p->k : p->m, i ? p->n : p->k, count)) continue;
+        if (c >= from + operand[i].bytes || from >= c + C->bytes) continue;
+        sim_report_overlap(op, C, &operand[i], "cuBLAS: C may not overlap A or B.");
+        return;
+    }
 }
 
 static cublasStatus_t run_products(Call call, cublasHandle_t handle, Product *p, const float *alpha,
@@ -439,10 +488,13 @@ static cublasStatus_t run_products(Call call, cublasHandle_t handle, Product *p,
     books_product(&product, operand);
     const float *A = NULL, *B = NULL;
     if (p->alpha != 0.0f && p->k > 0) {
-        A = touch_batch(&op, batch->A, operand[0]);
-        B = touch_batch(&op, batch->B, operand[1]);
+        A = touch_batch(&op, &product.A, product.turn_a ? p->k : p->m,
+                        product.turn_a ? p->m : p->k, batch->count, operand[0]);
+        B = touch_batch(&op, &product.B, product.turn_b ? p->n : p->k,
+                        product.turn_b ? p->k : p->n, batch->count, operand[1]);
     }
-    float *C = touch_batch(&op, batch->C, operand[2]);
+    float *C = touch_batch(&op, &product.C, p->m, p->n, batch->count, operand[2]);
+    if (simgpu_ready(&op) && A != NULL) check_overlap(&op, p, batch->count, operand);
     bool done = true;
     for (int i = 0; i < batch->count && done && simgpu_ready(&op); i++)
         done = compute(p, A != NULL ? A + i * batch->stride_a : NULL,
@@ -560,10 +612,11 @@ cublasStatus_t cublasSgemv_v2(cublasHandle_t handle, cublasOperation_t trans, in
                         operand);
     const float *from = NULL, *factor = NULL;
     if (p.alpha != 0.0f) {
-        from = touch(&op, operand[0]);
-        factor = touch(&op, operand[1]);
+        SimShape shape = sim_shape((size_t)m * sizeof *A, (size_t)n, (size_t)lda * sizeof *A, 1, 0);
+        from = touch(&op, operand[0], shape, GPU_READ);
+        factor = touch_vector(&op, x, trans != CUBLAS_OP_N ? m : n, incx, GPU_READ);
     }
-    float *to = touch(&op, operand[2]);
+    float *to = touch_vector(&op, y, trans != CUBLAS_OP_N ? n : m, incy, operand[2].access);
     if (simgpu_ready(&op)) multiply_vector(&p, from, factor, incx, to, incy);
     return end(&op);
 }
@@ -578,7 +631,7 @@ cublasStatus_t cublasSscal_v2(cublasHandle_t handle, int n, const float *alpha, 
     if (n <= 0 || incx <= 0) return CUBLAS_STATUS_SUCCESS;
     SimgpuOp op = begin(call, handle);
     float factor = read_scalar(&op, handle, alpha);
-    float *data = touch(&op, books_vector(x, n, incx, GPU_UPDATE));
+    float *data = touch_vector(&op, x, n, incx, GPU_UPDATE);
     for (int i = 0; i < n && simgpu_ready(&op); i++) data[at(i, n, incx)] *= factor;
     return end(&op);
 }
@@ -594,8 +647,8 @@ cublasStatus_t cublasSaxpy_v2(cublasHandle_t handle, int n, const float *alpha, 
     if (n <= 0) return CUBLAS_STATUS_SUCCESS;
     SimgpuOp op = begin(call, handle);
     float factor = read_scalar(&op, handle, alpha);
-    const float *from = touch(&op, books_vector(x, n, incx, GPU_READ));
-    float *to = touch(&op, books_vector(y, n, incy, GPU_UPDATE));
+    const float *from = touch_vector(&op, x, n, incx, GPU_READ);
+    float *to = touch_vector(&op, y, n, incy, GPU_UPDATE);
     for (int i = 0; i < n && simgpu_ready(&op); i++)
         to[at(i, n, incy)] += factor * from[at(i, n, incx)];
     return end(&op);
@@ -610,8 +663,9 @@ cublasStatus_t cublasScopy_v2(cublasHandle_t handle, int n, const float *x, int 
     CHECK(check_increment(call, "incy", incy));
     if (n <= 0) return CUBLAS_STATUS_SUCCESS;
     SimgpuOp op = begin(call, handle);
-    const float *from = touch(&op, books_vector(x, n, incx, GPU_READ));
-    float *to = touch(&op, books_copied_vector(y, n, incy));
+    const float *from = touch_vector(&op, x, n, incx, GPU_READ);
+    SimShape shape = sim_shape(sizeof *y, (size_t)n, (size_t)llabs(incy) * sizeof *y, 1, 0);
+    float *to = touch(&op, books_copied_vector(y, n, incy), shape, GPU_WRITE);
     for (int i = 0; i < n && simgpu_ready(&op); i++) to[at(i, n, incy)] = from[at(i, n, incx)];
     return end(&op);
 }
@@ -643,9 +697,9 @@ static cublasStatus_t run_sum(Call call, cublasHandle_t handle, Sum kind, int n,
     }
     n = books_sum_length(kind == SUM_PRODUCTS, n, incx);
     SimgpuOp op = begin(call, handle);
-    const float *first = touch(&op, books_vector(x, n, incx, GPU_READ));
+    const float *first = touch_vector(&op, x, n, incx, GPU_READ);
     const float *second = NULL;
-    if (kind == SUM_PRODUCTS) second = touch(&op, books_vector(y, n, incy, GPU_READ));
+    if (kind == SUM_PRODUCTS) second = touch_vector(&op, y, n, incy, GPU_READ);
     float *to = write_scalar(&op, handle, result);
     if (simgpu_ready(&op)) *to = sum_up(kind, n, first, incx, second, incy);
     return end(&op);

@@ -41,11 +41,13 @@ static ncclResult_t prepare(Call *call)
     call->post.print = call->print;
     call->post.site = call->site;
     call->post.send = call->post.recv = -1;
+    call->start = (SimClock){0, NULL};
     if (call->print.kind == CALL_SPLIT) return sim_meet_offer(&call->post.id);
 
     int device = sim_current_device();
     if (device != comm->device) cudaSetDevice(comm->device);
     SimgpuOp op = sim_begin(facts->op, facts->name, call->stream, call->site);
+    cudaError_t before = op.error; // an error that stays, or no such stream: CUDA's, not NCCL's
     size_t sends = sim_send_bytes(call), recvs = sim_recv_bytes(call);
     const char *alias = sim_device(comm->device)->alias;
     const char *send = sends ? sim_touch(&op, call->send, sends, GPU_READ, false) : NULL;
@@ -61,8 +63,11 @@ static ncclResult_t prepare(Call *call)
     if (send) call->post.send = send - alias;
     if (recv) call->post.recv = recv - alias;
     sim_count_traffic(call, &op.entry);
+    if (op.error == cudaSuccess && sim_config()->check == CHECK_FULL && comm->size > 1)
+        sim_stream_start(&op, &call->start, &call->slot);
     cudaError_t error = simgpu_end(&op);
     if (device != comm->device) cudaSetDevice(device);
+    if (before != cudaSuccess) return ncclUnhandledCudaError;
     return error == cudaSuccess ? ncclSuccess : ncclInvalidArgument;
 }
 
@@ -86,6 +91,7 @@ static void post_collective(Call *call)
 {
     ncclComm_t comm = call->comm;
     call->post.seq = ++comm->number;
+    sim_arrive(call);
     comm->self->post = comm->self->last = call->post;
     atomic_store(&comm->self->arrived, call->post.seq);
     uint64_t all = call->post.seq * (uint64_t)comm->size;
@@ -101,6 +107,7 @@ static void post_message(Call *call)
     bool sends = call->print.kind == CALL_SEND;
     int peer = call->print.root;
     call->post.seq = sends ? ++comm->sends[peer] : ++comm->recvs[peer];
+    sim_arrive(call);
     comm->self->last = call->post;
     *(sends ? &channel->send : &channel->recv) = call->post;
     atomic_store(sends ? &channel->sends : &channel->recvs, call->post.seq);
@@ -314,12 +321,28 @@ static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket)
     books_waiting(NULL, NULL);
 }
 
+// A group is one operation: each of a communicator's streams in it waits for all of them before, and
+// for the whole group behind (NCCL, "Mixing Multiple Streams within the same ncclGroupStart/End()
+// group"). The first round gathers what the streams have to wait for, the second one spreads it.
+static void merge_streams(const Call *calls, int n)
+{
+    for (int round = 0; round < 2; round++)
+        for (int i = 1; i < n; i++) {
+            int first = 0;
+            while (calls[first].comm != calls[i].comm) first++;
+            if (calls[first].stream != calls[i].stream)
+                sim_stream_merge(calls[i].comm->device, calls[first].stream, calls[i].stream);
+        }
+}
+
 ncclResult_t sim_run_calls(Call *calls, int n)
 {
+    merge_streams(calls, n);
     for (int i = 0; i < n; i++) {
         ncclResult_t result = prepare(&calls[i]);
         if (result != ncclSuccess) return result;
     }
+    merge_streams(calls, n);
     Lane one_lane, *lane = &one_lane;
     Call *one_call, **order = &one_call;
     if (n > 1) {
@@ -337,6 +360,7 @@ ncclResult_t sim_run_calls(Call *calls, int n)
         if (!advance_all(lane, n_lanes, &finished) && !finished)
             wait_for_others(lane, n_lanes, ticket);
     }
+    for (int i = 0; i < n; i++) sim_learn_arrivals(&calls[i]);
     if (n > 1) {
         free(lane);
         free(order);

@@ -10,7 +10,7 @@
  * (sim_comm_goodbye), so that the others' reports can tell an exit from a crash.
  *
  * Interface: sim_comm_join, sim_comm_connect, sim_comm_leave, sim_comm_lives, sim_comm_ring,
- * sim_comm_goodbye.
+ * sim_comm_goodbye, sim_comm_visit.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -24,6 +24,8 @@
 #include <unistd.h>
 
 #include "comm.h"
+
+#define LOOK_MILLISECONDS 50 // between two looks at processes that have not joined
 
 Peer *sim_peers;
 ncclComm_t sim_comms;
@@ -84,6 +86,7 @@ static void forget_all(void)
     named = false;
     sim_wait_forked();
     sim_watch_forked();
+    sim_family_forked();
 }
 
 // May run in a signal handler that interrupted a holder of the lock: it does without, then.
@@ -97,6 +100,14 @@ static void say_goodbye(Gone how, int status)
         sim_comm_ring(comm);
     }
     if (locked) pthread_mutex_unlock(&lock);
+}
+
+void sim_comm_visit(SimLeaks *leaks)
+{
+    if (pthread_mutex_trylock(&lock)) return;
+    for (ncclComm_t comm = sim_comms; comm; comm = comm->next)
+        sim_leak_note(leaks, THING_COMM, comm, 0, comm->site);
+    pthread_mutex_unlock(&lock);
 }
 
 static void on_normal_exit(int status, void *arg)
@@ -179,6 +190,7 @@ ncclResult_t sim_comm_join(const Init *init, ncclComm_t *out)
     int rank = init->rank, size = init->size;
     const void *site = init->site;
     pthread_once(&once, prepare_process);
+    if (size > 1 && !init->parent) sim_family_look();
     *out = NULL;
     SimDevice *device = sim_device(sim_current_device());
     if (!device) return ncclUnhandledCudaError;
@@ -202,9 +214,11 @@ ncclResult_t sim_comm_join(const Init *init, ncclComm_t *out)
     if (!atomic_compare_exchange_strong(&comm->self->state, &absent, MEMBER_CLAIMED)) {
         char where[256];
         gpulog_where(site, where, sizeof where);
+        sim_facts_call("ncclCommInitRank", site, SIM_NO_STREAM);
         sim_report(
             SIMGPU_MISMATCH, "ncclCommInitRank: two ranks of the same number",
-            "Rank %d of %d came twice (now at %s, process %d; before in process %d).\n"
+            "Rank %d of %d came twice: now at %s\nin process %d, before in process %d.\n"
+            "On real GPUs this hangs, or fails with an internal error.\n"
             "Does every process pass its own rank? Is the id used for a second communicator?",
             rank, size, where, getpid(), comm->self->pid);
         sim_meet_release(comm->map, false);
@@ -339,9 +353,10 @@ static ncclResult_t check_devices(ncclComm_t comm)
                  "Duplicate GPU detected : rank %d and rank %d both on CUDA device %d", comm->rank,
                  r, self->device);
         sim_nccl_error(words);
+        sim_facts_call("ncclCommInitRank", comm->site, SIM_NO_STREAM);
         sim_report(SIMGPU_CALL, "ncclCommInitRank: duplicate GPU",
                    "Ranks %d and %d both use device %d, at %s.\n"
-                   "NCCL refuses this: give each rank a device of its own.\n"
+                   "On real GPUs NCCL refuses this: each rank needs a device of its own.\n"
                    "Was cudaSetDevice(local_rank) forgotten before ncclCommInitRank?",
                    comm->rank < r ? comm->rank : r, comm->rank < r ? r : comm->rank, self->device,
                    where);
@@ -385,6 +400,8 @@ static bool try_connect(ncclComm_t comm)
     int n = comm->connected ? comm->size : connect_joined(comm, &failed);
     if (n < 0) {
         int reason = errno;
+        if (sim_watch_is_dead(page->member[failed].pid))
+            atomic_store(&page->member[failed].gone, GONE_DIED);
         sim_blame_missing(comm, failed, NULL, comm->site);
         sim_fatal(SIMGPU_SYSTEM, "ncclCommInitRank: a peer cannot be reached",
                   "The memory of rank %d (process %d) cannot be opened or mapped: %s.\n"
@@ -396,6 +413,27 @@ static bool try_connect(ncclComm_t comm)
         if (atomic_fetch_add(&page->ready, 1) + 1 == size) sim_comm_ring(comm);
     }
     return atomic_load(&page->ready) == size;
+}
+
+static int count_missing(ncclComm_t comm)
+{
+    int missing = 0;
+    for (int r = 0; r < comm->size; r++)
+        missing += atomic_load(&comm->page->member[r].state) < MEMBER_JOINED;
+    return missing;
+}
+
+// Sleeps until something happens. While ranks have yet to join, nobody else tells of their end.
+static void await_ranks(ncclComm_t comm, uint32_t ticket)
+{
+    if (!count_missing(comm)) {
+        sim_sleep(ticket, NULL, 0, false);
+        return;
+    }
+    sim_nap(ticket, LOOK_MILLISECONDS);
+    int missing = count_missing(comm);
+    if (missing > 0)
+        sim_blame_unborn(comm->page, comm->rank, comm->size, missing, comm->site);
 }
 
 ncclResult_t sim_comm_connect(ncclComm_t *comms, int n)
@@ -411,7 +449,7 @@ ncclResult_t sim_comm_connect(ncclComm_t *comms, int n)
         snprintf(what, sizeof what, "ncclCommInitRank (rank %d of %d, %u ranks came)",
                  waiting->rank, waiting->size, atomic_load(&waiting->page->joined));
         books_waiting(what, waiting->site);
-        sim_sleep(ticket, NULL, 0, false);
+        await_ranks(waiting, ticket);
     }
     books_waiting(NULL, NULL);
     ncclResult_t result = ncclSuccess;

@@ -1,6 +1,7 @@
 /* comm.h: what the files of simgpu's NCCL share.
  *
  *   nccl.c      the NCCL calls: arguments, groups, names
+ *   arrive.c    what a collective orders, for ranks of one process
  *   call.c      calls that are posted, waited for and worked off, in lanes
  *   collective.c the data movement of each kind of call
  *   reduce.c    the arithmetic of reductions, by type, in a fixed tree order
@@ -8,6 +9,7 @@
  *   meet.c      ids: how the ranks of a communicator find its page
  *   wait.c      a thread's bell, sleeping on it, circles of threads that wait for each other
  *   watch.c     peers that ended, and how
+ *   family.c    processes that may be ranks, and have not joined yet
  *   blame.c     the reports: disagreement, missing ranks, deadlock
  *
  * The ranks of a communicator share a *page*: memory in a memfd without a name, gone when its last
@@ -211,10 +213,17 @@ typedef struct Call {
     ncclComm_t *new_comm; // split
     enum { CALL_NEW, CALL_POSTED, CALL_WORKED, CALL_DONE } state;
     Post post;
+    int slot;       // of its stream
+    SimClock start; // what is ordered before it, until it is posted; where races are looked for
     MeetId new_id; // split: where the new communicator meets; its size (0: not in one) and my rank
     int new_size, new_rank;
     int mates[SIM_MAX_RANKS]; // split: the ranks of `comm` that come to it, in no order
 } Call;
+
+// ---- arrive.c ---- A call is posted: its rank has arrived. A call has ended: what it needed of
+// other ranks of this process is ordered before what follows.
+void sim_arrive(Call *call);
+void sim_learn_arrivals(const Call *call);
 
 // ---- nccl.c ----
 void sim_nccl_error(const char *text); // what ncclGetLastError gives on this thread
@@ -280,11 +289,20 @@ void sim_wait_forked(void);
 int sim_missing(const Page *page, const WaitRef *ref, int *ranks);
 
 // ---- watch.c ----
-int sim_watch_open(int pid);
+int sim_watch_open(int pid); // a pidfd; -1: the kernel has none, or there is no such process
+// The wait status of an ended process; -1 where the kernel does not say.
+int sim_watch_ended_how(int pid, int pidfd);
+bool sim_watch_is_dead(int pid);
 void sim_watch_changed(void); // sim_peers is another list now
 // Writes into all pages of this process that a peer has ended. Called with the lock held.
 void sim_watch_mark(const Peer *peer);
 void sim_watch_forked(void);
+
+// ---- family.c ----
+void sim_family_forked(void);
+// Whether `missing` of the ranks of a page (NULL: not known yet) can never come, as a process that
+// was started like this one has ended badly; then *pid is it, *status the end as wait() has it.
+bool sim_family_lost(const Page *page, int size, int missing, int *pid, int *status);
 
 // ---- call.c ----
 // Posts and works off all calls; the order matters only where they are of one lane.
@@ -318,6 +336,8 @@ _Noreturn void sim_blame_disagreement(ncclComm_t comm, uint64_t seq);
 _Noreturn void sim_blame_message(ncclComm_t comm, int from, int to);
 // Ends the process where rank `missing`, for which `waiter` waits, will never come; else returns.
 void sim_blame_missing(ncclComm_t comm, int missing, const WaitRef *waiter, const void *site);
+// The same for ranks that never joined (`missing` of them, on a page that may not be known yet).
+void sim_blame_unborn(const Page *page, int rank, int size, int missing, const void *site);
 _Noreturn void sim_blame_size(Page *page, int rank, int size, const void *site);
 // A thread that waits, in a circle of such: what it waits in and for whom.
 typedef struct CircleStep {

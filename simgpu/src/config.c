@@ -3,10 +3,11 @@
  * They are read on first use and not when the program starts, so that a launcher may set them in a
  * forked rank. A value that makes no sense ends the program with one line.
  *
- * Interface: sim_config.
+ * Interface: sim_config, sim_config_ready.
  */
 #include <ctype.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@
 
 static SimConfig config;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static atomic_bool ready;
 
 // Reads "80G", "64M", "4096"; false where the text is something else.
 static bool parse_bytes(const char *text, size_t *bytes)
@@ -34,18 +36,10 @@ static bool parse_bytes(const char *text, size_t *bytes)
     if (errno || end == text || !isdigit((unsigned char)*text)) return false;
     int shift = 0;
     switch (toupper((unsigned char)*end)) {
-    case 'K':
-        shift = 10;
-        break;
-    case 'M':
-        shift = 20;
-        break;
-    case 'G':
-        shift = 30;
-        break;
-    case 'T':
-        shift = 40;
-        break;
+    case 'K': shift = 10; break;
+    case 'M': shift = 20; break;
+    case 'G': shift = 30; break;
+    case 'T': shift = 40; break;
     }
     if (shift) end++;
     if (*end || (shift && number >> (64 - shift))) return false;
@@ -65,16 +59,36 @@ static size_t read_number(const char *name, size_t otherwise, size_t least, size
     sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
 }
 
+// The place of the variable's value among n words; `list` says them in the message.
+static int read_word(const char *variable, const char *const *words, int n, int otherwise,
+                     const char *list)
+{
+    const char *text = getenv(variable);
+    if (!text || !*text) return otherwise;
+    for (int i = 0; i < n; i++)
+        if (strcmp(text, words[i]) == 0) return i;
+    char title[160];
+    snprintf(title, sizeof title, "%s is \"%.80s\": must be %s", variable, text, list);
+    sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
+}
+
 static SimCheck read_check(void)
 {
-    static const char *const names[] = {"off", "fast", "full"};
-    const char *text = getenv("SIMGPU_CHECK");
-    if (!text || !*text) return CHECK_FULL;
-    for (int i = 0; i < 3; i++)
-        if (strcmp(text, names[i]) == 0) return (SimCheck)i;
-    char title[160];
-    snprintf(title, sizeof title, "SIMGPU_CHECK is \"%.80s\": must be off, fast or full", text);
-    sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
+    static const char *const words[] = {"off", "fast", "full"};
+    return (SimCheck)read_word("SIMGPU_CHECK", words, 3, CHECK_FULL, "off, fast or full");
+}
+
+static bool read_all_reports(void)
+{
+    static const char *const words[] = {"first", "all"};
+    return read_word("SIMGPU_REPORTS", words, 2, 0, "first or all") == 1;
+}
+
+// A copy: the program may change its environment.
+static const char *read_record(void)
+{
+    const char *text = getenv("SIMGPU_REPORT");
+    return text && *text ? strdup(text) : NULL;
 }
 
 // Ranks on this host, as far as a launcher said so.
@@ -95,15 +109,23 @@ static void read_all(void)
     config.devices = (int)read_number("SIMGPU_DEVICES", 8, 1, SIM_MAX_DEVICES);
     config.memory = read_number("SIMGPU_MEMORY", DEFAULT_MEMORY, 4096, (size_t)1 << 40);
     config.check = read_check();
+    config.all_reports = read_all_reports();
+    config.record = read_record();
     config.poison = read_number("SIMGPU_POISON", 1, 0, 1) != 0;
     books_reserve(read_number("SIMGPU_LOG", 262144, 16, (size_t)1 << 26));
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     size_t share = (cores > 0 ? (size_t)cores : 1) / local_ranks();
     config.threads = (int)read_number("SIMGPU_THREADS", share ? share : 1, 1, 1024);
+    atomic_store(&ready, true);
 }
 
 const SimConfig *sim_config(void)
 {
     pthread_once(&once, read_all);
     return &config;
+}
+
+bool sim_config_ready(void)
+{
+    return atomic_load(&ready);
 }

@@ -96,7 +96,10 @@ SimDevice *sim_device(int index)
     pthread_mutex_lock(&making);
     device = sim_device_made(index);
     if (!device) {
-        if (!cluster.base) reserve_addresses();
+        if (!cluster.base) {
+            reserve_addresses();
+            if (sim_family_look) sim_family_look();
+        }
         device = make_device(index);
         atomic_store_explicit(&cluster.made[index], device, memory_order_release);
     }
@@ -146,11 +149,14 @@ cudaError_t cudaSetDevice(int device)
     if (!is_device(device)) {
         char where[256];
         gpulog_where(SIM_SITE, where, sizeof where);
+        sim_facts_call("cudaSetDevice", SIM_SITE, SIM_NO_STREAM);
         sim_report(
             SIMGPU_CALL, "cudaSetDevice of a device that is not there",
-            "Device %d was asked for at %s; there are %d: 0 to %d.\n"
-            "Is it the local rank that chooses the device? SIMGPU_DEVICES sets how many there are.",
-            device, where, sim_config()->devices, sim_config()->devices - 1);
+            "cudaSetDevice, called at %s,\nasks for device %d; there are %d: 0 to %d.\n"
+            "On a GPU it returns \"invalid device ordinal\", and the device before it stays\n"
+            "current: two ranks may then share one. Is it the local rank that chooses the device?\n"
+            "(SIMGPU_DEVICES sets how many there are.)",
+            where, device, sim_config()->devices, sim_config()->devices - 1);
         return sim_leave(cudaErrorInvalidDevice);
     }
     current = device;
@@ -205,6 +211,7 @@ cudaError_t cudaDeviceReset(void)
     sim_device_wait(current);
     sim_memory_reset(device, SIM_SITE);
     sim_stream_reset(current);
+    sim_leak_reset();
     return cudaSuccess;
 }
 
@@ -243,6 +250,7 @@ static void describe(struct cudaDeviceProp *p, int device)
     p->globalL1CacheSupported = p->localL1CacheSupported = 1;
     p->sharedMemPerMultiprocessor = 164 << 10;
     p->regsPerMultiprocessor = 65536;
+    p->managedMemory = p->concurrentManagedAccess = 1;
     p->computePreemptionSupported = 1;
     p->canUseHostPointerForRegisteredMem = 1;
     p->cooperativeLaunch = 1;
@@ -331,6 +339,10 @@ static int attribute(enum cudaDeviceAttr attr, const struct cudaDeviceProp *p)
         return (int)p->sharedMemPerMultiprocessor;
     case cudaDevAttrMaxRegistersPerMultiprocessor:
         return p->regsPerMultiprocessor;
+    case cudaDevAttrManagedMemory:
+        return p->managedMemory;
+    case cudaDevAttrConcurrentManagedAccess:
+        return p->concurrentManagedAccess;
     case cudaDevAttrComputePreemptionSupported:
         return p->computePreemptionSupported;
     case cudaDevAttrCanUseHostPointerForRegisteredMem:

@@ -5,7 +5,7 @@
  * returns it, and nothing but a new process helps.
  *
  * Interface: cudaGetLastError, cudaPeekAtLastError, cudaGetErrorName, cudaGetErrorString;
- * sim_enter, sim_leave, sim_stick.
+ * sim_enter, sim_leave, sim_stick, sim_is_forked.
  */
 #include <stdatomic.h>
 
@@ -170,9 +170,15 @@ static cudaError_t refuse_forked(void)
         sim_report(
             SIMGPU_CALL, "CUDA was used before fork() and again in the child",
             "This process was forked from one that had called CUDA already. CUDA's state does not\n"
-            "survive a fork: on a GPU every call fails here, as it does now.\n"
-            "Fork the ranks first, and make the first CUDA call in each of them.");
+            "survive a fork.\n"
+            "On a GPU every call fails here with \"initialization error\", as it does now.\n"
+            "Can the ranks be forked first, and make their first CUDA call each for itself?");
     return sim_leave(cudaErrorInitializationError);
+}
+
+bool sim_is_forked(void)
+{
+    return atomic_load(&forked);
 }
 
 cudaError_t sim_enter(void)

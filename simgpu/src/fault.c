@@ -1,13 +1,15 @@
-/* fault.c: host code that touches device memory.
+/* fault.c: host code that touches device memory, or pinned memory in the middle of a copy.
  *
  * The addresses that programs see have no access rights, so reading or writing one raises SIGSEGV.
- * The handler here says which allocation it was and which line did it, and ends the process; a
- * fault anywhere else goes to whoever handled faults before.
+ * The handler here says which allocation it was and which line did it, and ends the process. Pinned
+ * memory that a copy uses has no access rights either (pinned.c); there the program goes on. A fault
+ * anywhere else goes to whoever handled faults before.
  *
  * Interface: sim_fault_install, sim_fault_thread.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <execinfo.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -56,7 +58,7 @@ static bool is_program(const void *address)
 }
 
 // The innermost place in the program: a fault inside memcpy is shown where memcpy was called.
-static void fault_place(const void *at, char *text, size_t size)
+static const void *fault_place(const void *at)
 {
     void *frames[FRAMES];
     int n = backtrace(frames, FRAMES), i = 0;
@@ -65,7 +67,7 @@ static void fault_place(const void *at, char *text, size_t size)
         while (++i < n && !is_program(frames[i])) continue;
     // A frame is a return address, looked up a byte before; the instruction that faulted is not.
     bool elsewhere = i < n && frames[i] != at;
-    gpulog_where(elsewhere ? frames[i] : (const char *)at + 1, text, size);
+    return elsewhere ? frames[i] : (const char *)at + 1;
 }
 
 static void pass_on(int number, siginfo_t *info, void *context)
@@ -106,6 +108,12 @@ static void on_fault(int number, siginfo_t *info, void *context)
 {
     size_t offset;
     SimDevice *device = sim_device_of(info->si_addr, &offset);
+    int error_number = errno;
+    if (!device && sim_pinned_fault(info->si_addr, fault_verb(context), fault_place,
+                                    fault_address(context))) {
+        errno = error_number;
+        return;
+    }
     if (!device) {
         pass_on(number, info, context);
         return;
@@ -113,13 +121,16 @@ static void on_fault(int number, siginfo_t *info, void *context)
     limit_search();
     char what[1024], where[256];
     sim_describe(device, offset, what, sizeof what);
-    fault_place(fault_address(context), where, sizeof where);
+    const void *site = fault_place(fault_address(context));
+    gpulog_where(site, where, sizeof where);
+    sim_facts_call("the host's code", site, SIM_NO_STREAM);
+    sim_facts_range(info->si_addr, 1);
     sim_fatal(
         SIMGPU_HOST_DEREFERENCE, "host code touches device memory",
         "%s\n%s %p, an address of device %d:\n%s.\n"
-        "On a machine with a GPU this is a segmentation fault. Copy the data with cudaMemcpy; "
-        "free it\nwith cudaFree; in a kernel of your own, use the pointer that simgpu_read, "
-        "_write or _update returns.",
+        "On a machine with a GPU this is a segmentation fault.\n"
+        "Was a cudaMemcpy to the host meant, or cudaFree in place of free? In a kernel of your\n"
+        "own, use the pointer that simgpu_read, simgpu_write or simgpu_update returns.",
         where, fault_verb(context), info->si_addr, device->index, what);
 }
 

@@ -4,8 +4,8 @@
  * the device's memory, so a free block is found even where memory is cut into pieces: running out
  * is decided by the bytes in use, in memory.c, and never by where they happen to lie.
  *
- * Interface: sim_heap_create, sim_heap_take, sim_heap_give, sim_heap_find, sim_heap_freed,
- * sim_heap_first.
+ * Interface: sim_heap_create, sim_heap_take, sim_heap_take_whole, sim_heap_give, sim_heap_find,
+ * sim_heap_freed, sim_heap_first.
  */
 #include "heap.h"
 
@@ -109,29 +109,53 @@ static SimBlock *best_fit(SimHeap *heap, size_t size)
     return node ? SIM_TREE_OWNER(node, SimBlock, by_size) : NULL;
 }
 
-SimBlock *sim_heap_take(SimHeap *heap, size_t bytes, const void *site)
+// A free block of `size` bytes or more, taken out of the free ones.
+static SimBlock *find_room(SimHeap *heap, size_t size)
 {
-    if (bytes > SIZE_MAX - SIM_ALIGN) return NULL;
-    size_t size = (bytes + SIM_ALIGN - 1) & ~(SIM_ALIGN - 1);
     SimBlock *block = best_fit(heap, size);
     while (!block && heap->oldest) {
         release_oldest(heap);
         block = best_fit(heap, size);
     }
+    if (block) sim_tree_remove(&heap->sizes, &block->by_size);
+    return block;
+}
+
+// Cuts a block that is in no list after `size` bytes, and hands back the rest; NULL: there is none.
+static SimBlock *cut(SimHeap *heap, SimBlock *block, size_t size)
+{
+    if (block->size == size) return NULL;
+    SimBlock *rest = add_block(heap, block->offset + size, block->size - size, block);
+    if (rest) block->size = size;
+    return rest;
+}
+
+SimBlock *sim_heap_take_whole(SimHeap *heap, size_t bytes, size_t unit, const void *site)
+{
+    if (bytes > SIZE_MAX - 2 * unit) return NULL;
+    size_t size = (bytes + unit - 1) & ~(unit - 1);
+    SimBlock *block = find_room(heap, size + unit - SIM_ALIGN);
     if (!block) return NULL;
-    sim_tree_remove(&heap->sizes, &block->by_size);
-    if (block->size > size) {
-        SimBlock *rest = add_block(heap, block->offset + size, block->size - size, block);
-        if (rest) {
-            block->size = size;
-            mark_free(heap, rest);
-        }
+    size_t front = -block->offset & (unit - 1);
+    if (front) {
+        SimBlock *whole = cut(heap, block, front);
+        mark_free(heap, block);
+        if (!whole) return NULL;
+        block = whole;
     }
+    SimBlock *rest = cut(heap, block, size);
+    if (rest) mark_free(heap, rest);
     block->state = BLOCK_LIVE;
     block->asked = bytes;
     block->site = site;
-    block->pool = false;
+    block->pool = block->managed = false;
+    block->shadow = NULL;
     return block;
+}
+
+SimBlock *sim_heap_take(SimHeap *heap, size_t bytes, const void *site)
+{
+    return sim_heap_take_whole(heap, bytes, SIM_ALIGN, site);
 }
 
 void sim_heap_give(SimHeap *heap, SimBlock *block, const void *site)

@@ -27,7 +27,9 @@ typedef struct SimBlock {
     size_t asked;        // live: the bytes that were asked for
     const void *site;    // live: who asked
     SimBlockState state;
-    bool pool; // from cudaMallocAsync: its pages stay when it is freed
+    bool pool;    // from cudaMallocAsync: its pages stay when it is freed
+    bool managed; // the program may touch it: it has whole pages (managed.c)
+    struct SimShadow *shadow; // live: who touched it (shadow.h); NULL: nobody keeps count
 } SimBlock;
 
 // What is remembered of a freed allocation.
@@ -40,6 +42,8 @@ typedef struct SimHeap SimHeap;
 SimHeap *sim_heap_create(size_t arena);
 // A block for `bytes` bytes; NULL where the address space is used up.
 SimBlock *sim_heap_take(SimHeap *heap, size_t bytes, const void *site);
+// The same in units of `unit` bytes, a power of two: the block begins and ends at multiples of it.
+SimBlock *sim_heap_take_whole(SimHeap *heap, size_t bytes, size_t unit, const void *site);
 // Frees a live block, and remembers it.
 void sim_heap_give(SimHeap *heap, SimBlock *block, const void *site);
 // The block that holds the offset, in use or not.

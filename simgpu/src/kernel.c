@@ -2,13 +2,13 @@
  *
  * Kernels, copies, BLAS calls and collectives all go through here: begin finds the stream and what
  * is ordered before the operation, touch checks one range of bytes and gives the address to use,
- * end moves the clocks on and writes the log. A checker of races belongs in sim_touch: there the
+ * end moves the clocks on and writes the log. Races are looked for in sim_touch (race.c): there the
  * operation's stream holds the clock of all that is ordered before it, and the range is known.
  *
  * Interface: simgpu_begin, sim_begin, simgpu_read, simgpu_write, simgpu_update, sim_touch,
- * simgpu_ready, simgpu_end.
+ * sim_touch_shape, simgpu_ready, simgpu_end, sim_end_begun.
  */
-#include "internal.h"
+#include "shadow.h"
 
 SimgpuOp sim_begin(GpuOp kind, const char *name, cudaStream_t stream, const void *site)
 {
@@ -36,10 +36,12 @@ static void check_device(SimgpuOp *op)
     if (op->error != cudaSuccess || op->entry.device == current) return;
     char where[256];
     gpulog_where(op->entry.site, where, sizeof where);
+    sim_facts_call(op->entry.name, op->entry.site, op->entry.stream);
     sim_report(SIMGPU_POINTER, "a kernel on another device's stream",
-               "%s was launched at %s\n"
-               "on a stream of device %d while device %d is current. A GPU refuses this.\n"
-               "Call cudaSetDevice(%d) before it, or use a stream made on device %d.",
+               "%s, called at %s,\n"
+               "runs on a stream of device %d while device %d is current.\n"
+               "On a GPU the launch fails with \"invalid resource handle\".\n"
+               "Is a cudaSetDevice(%d) missing before it, or was a stream of device %d meant?",
                op->entry.name, where, op->entry.device, current, op->entry.device, current);
     op->error = cudaErrorInvalidResourceHandle;
 }
@@ -56,23 +58,27 @@ static void report_host_pointer(const SimgpuOp *op, const void *ptr, size_t byte
 {
     char where[256];
     gpulog_where(op->entry.site, where, sizeof where);
+    sim_facts_call(op->entry.name, op->entry.site, op->entry.stream);
+    sim_facts_range(ptr, bytes);
     if (pinned)
-        sim_report(
-            SIMGPU_POINTER, "a range runs past the end of pinned host memory",
-            "%s, called at %s,\nuses %zu bytes at %p, more than the pinned memory there holds.",
-            op->entry.name, where, bytes, ptr);
+        sim_report(SIMGPU_POINTER, "a range runs past the end of pinned host memory",
+                   "%s, called at %s,\n"
+                   "uses %zu bytes at %p, more than the pinned memory there holds.\n"
+                   "On a GPU this is an illegal memory access, or silently other data.\n"
+                   "Is the count in bytes, and the offset right?",
+                   op->entry.name, where, bytes, ptr);
     else if (!ptr)
         sim_report(SIMGPU_POINTER, "a null pointer where device memory is due",
                    "%s, called at %s,\nuses %zu bytes at NULL.\n"
+                   "On a GPU this is an illegal memory access, and every call after it fails.\n"
                    "Was the buffer never allocated, or already let go (resharded, set to NULL)?",
                    op->entry.name, where, bytes);
     else
         sim_report(
             SIMGPU_POINTER, "a host pointer where device memory is due",
             "%s, called at %s,\nuses %zu bytes at %p, which no device allocation holds.\n"
-            "On a GPU this is an illegal memory access. Is it from malloc, the stack, or a "
-            "pointer\n"
-            "whose cudaMalloc was never made? Allocate it with cudaMalloc and copy the data there.",
+            "On a GPU this is an illegal memory access, and every call after it fails.\n"
+            "Is it from malloc, the stack, or a pointer whose cudaMalloc was never made?",
             op->entry.name, where, bytes, ptr);
 }
 
@@ -93,17 +99,20 @@ static void refuse(SimgpuOp *op)
 }
 
 // Copies and collectives reach every device; a kernel reaches another one only when told so.
-static bool reaches(SimgpuOp *op, const SimDevice *device)
+static bool reaches(SimgpuOp *op, const SimDevice *device, const void *ptr)
 {
     bool kernel = op->entry.op == GPU_KERNEL || op->entry.op == GPU_BLAS;
     if (!kernel || sim_peer_allowed(op->entry.device, device->index)) return true;
+    if (sim_managed(ptr)) return true; // it goes where it is used
     char where[256];
     gpulog_where(op->entry.site, where, sizeof where);
+    sim_facts_call(op->entry.name, op->entry.site, op->entry.stream);
+    sim_facts_range(ptr, 0);
     sim_report(SIMGPU_POINTER, "a kernel uses another device's memory",
                "%s, called at %s,\nruns on device %d and was given memory of device %d.\n"
-               "On a GPU this is an illegal memory access. Was cudaSetDevice forgotten before "
-               "cudaMalloc?\n"
-               "cudaDeviceEnablePeerAccess allows it where it is meant.",
+               "On a GPU this is an illegal memory access, and every call after it fails.\n"
+               "Was cudaSetDevice forgotten before cudaMalloc? Where it is meant,\n"
+               "cudaDeviceEnablePeerAccess allows it.",
                op->entry.name, where, op->entry.device, device->index);
     refuse(op);
     return false;
@@ -112,7 +121,7 @@ static bool reaches(SimgpuOp *op, const SimDevice *device)
 static void *touch_device(SimgpuOp *op, const SimDevice *device, const void *ptr, size_t bytes,
                           GpuAccess access)
 {
-    if (!reaches(op, device)) return NULL;
+    if (!reaches(op, device, ptr)) return NULL;
     void *usable = sim_check_range(ptr, bytes, access, op->entry.name, op->entry.site);
     if (!usable) refuse(op);
     return usable;
@@ -122,20 +131,19 @@ static void *touch_host(SimgpuOp *op, const void *ptr, size_t bytes, bool host_o
 {
     bool inside = false;
     bool pinned = sim_pinned(ptr, bytes, &inside);
-    if (pinned && inside) {
-        sim_pinned_deliver_range(ptr, bytes);
-        return (void *)ptr;
-    }
+    if (pinned && inside) return sim_pinned_use(ptr, bytes);
     if (ptr && host_ok && !pinned) return (void *)ptr;
     report_host_pointer(op, ptr, bytes, pinned);
     refuse(op);
     return NULL;
 }
 
-void *sim_touch(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess access, bool host_ok)
+void *sim_touch_shape(SimgpuOp *op, GpuRange logged, const SimShape *shape, GpuAccess access,
+                      bool host_ok)
 {
     if (op->error != cudaSuccess) return NULL;
-    size_t offset;
+    const void *ptr = logged.ptr;
+    size_t offset, bytes = logged.bytes;
     void *usable = (void *)ptr;
     SimDevice *device = sim_device_of(ptr, &offset);
     if (device) {
@@ -146,21 +154,29 @@ void *sim_touch(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess access, b
     } else if (bytes > 0) {
         usable = touch_host(op, ptr, bytes, host_ok);
     }
-    if (op->error == cudaSuccess) add_range(&op->entry, ptr, bytes, access);
+    if (op->error != cudaSuccess) return usable;
+    if (bytes > 0 && sim_config()->check == CHECK_FULL) sim_race_touch(op, ptr, shape, access);
+    add_range(&op->entry, ptr, bytes, logged.access);
     return usable;
 }
 
-const void *simgpu_read(SimgpuOp *op, const void *ptr, size_t bytes)
+void *sim_touch(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess access, bool host_ok)
+{
+    SimShape shape = sim_plain_shape(bytes);
+    return sim_touch_shape(op, (GpuRange){ptr, bytes, access}, &shape, access, host_ok);
+}
+
+const void *(simgpu_read)(SimgpuOp *op, const void *ptr, size_t bytes)
 {
     return sim_touch(op, ptr, bytes, GPU_READ, false);
 }
 
-void *simgpu_write(SimgpuOp *op, void *ptr, size_t bytes)
+void *(simgpu_write)(SimgpuOp *op, void *ptr, size_t bytes)
 {
     return sim_touch(op, ptr, bytes, GPU_WRITE, false);
 }
 
-void *simgpu_update(SimgpuOp *op, void *ptr, size_t bytes)
+void *(simgpu_update)(SimgpuOp *op, void *ptr, size_t bytes)
 {
     return sim_touch(op, ptr, bytes, GPU_UPDATE, false);
 }
@@ -170,10 +186,46 @@ bool simgpu_ready(const SimgpuOp *op)
     return op->error == cudaSuccess;
 }
 
+// An operation that failed behind a touch has its place on the stream all the same.
+static cudaError_t give_up(SimgpuOp *op)
+{
+    op->entry.host_waits = false;
+    if (op->entry.n_ranges > 0) sim_stream_ran(op);
+    return sim_leave(op->error);
+}
+
+// A kernel that uses pinned memory is under way for the host, as a copy is.
+static void watch_host(const SimgpuOp *op)
+{
+    bool kernel = op->entry.op == GPU_KERNEL || op->entry.op == GPU_BLAS;
+    if (!kernel || op->entry.host_waits || sim_config()->check != CHECK_FULL) return;
+    for (int i = 0; i < op->entry.n_ranges; i++) {
+        const GpuRange *r = &op->entry.range[i];
+        size_t offset;
+        if (r->bytes > 0 && !sim_device_of(r->ptr, &offset))
+            sim_pinned_watch(op, r->ptr, r->bytes, r->bytes, 1, r->access);
+    }
+}
+
 cudaError_t simgpu_end(SimgpuOp *op)
 {
-    if (op->error != cudaSuccess) return sim_leave(op->error);
+    if (op->error != cudaSuccess) return give_up(op);
+    watch_host(op);
+    sim_check_overlap(op);
     sim_stream_ran(op);
+    books_write(&op->entry);
+    return cudaSuccess;
+}
+
+cudaError_t sim_end_begun(SimgpuOp *op)
+{
+    if (op->error != cudaSuccess) return give_up(op);
+    sim_check_overlap(op);
+    bool waits = op->entry.host_waits;
+    sim_stream_begun(op);
+    op->entry.host_waits = false;
+    sim_stream_ran(op);
+    op->entry.host_waits = waits;
     books_write(&op->entry);
     return cudaSuccess;
 }

@@ -232,6 +232,7 @@ static void *serve(void *arg)
             sim_fatal(
                 SIMGPU_DEADLOCK, "ncclCommInitRank: not all ranks came",
                 "Rank 0 waited %d s at NCCL_COMM_ID=%s: %d of the %d other ranks came.\n"
+                "On real GPUs this hangs.\n"
                 "Did the others start, with the same NCCL_COMM_ID and the same number of ranks?",
                 LIMIT_SECONDS, server->text, served, server->peers);
         int peer = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC);
@@ -285,7 +286,7 @@ ncclResult_t sim_meet_served(struct MeetServer *server)
     return ncclSuccess;
 }
 
-static int fetch_page(const char *text)
+static int fetch_page(const char *text, ncclComm_t comm)
 {
     struct sockaddr_un name;
     socklen_t size = socket_name(&name, text);
@@ -298,9 +299,13 @@ static int fetch_page(const char *text)
         close(to);
         if (fd >= 0) return fd;
         pause_for(&interval);
+        // Nothing is known of who joined: all but this rank may be missing.
+        if (interval > 0.02)
+            sim_blame_unborn(NULL, comm->rank, comm->size, comm->size - 1, comm->site);
     }
     sim_report(SIMGPU_DEADLOCK, "ncclCommInitRank: rank 0 did not come",
                "Nobody answered at NCCL_COMM_ID=%s for %d s.\n"
+               "On real GPUs this hangs, or fails after a time limit.\n"
                "Did rank 0 start, on this host, with the same NCCL_COMM_ID? Did it end early?",
                text, LIMIT_SECONDS);
     return -1;
@@ -311,7 +316,7 @@ static int fetch_page(const char *text)
 static ncclResult_t meet_by_text(const MeetId *id, ncclComm_t comm)
 {
     if (comm->rank != 0) {
-        int fd = fetch_page(id->text);
+        int fd = fetch_page(id->text, comm);
         if (fd >= 0) comm->map = keep_page(fd, 0);
         return comm->map ? ncclSuccess : ncclSystemError;
     }
@@ -336,6 +341,7 @@ ncclResult_t sim_meet_page(const MeetId *id, ncclComm_t comm)
     sim_report(
         SIMGPU_DEADLOCK, "ncclCommInitRank: the id leads nowhere",
         "The id was made by process %d, which has ended, or has closed it, or is another user's.\n"
+        "On real GPUs this hangs, or fails after a time limit.\n"
         "Is the id of an earlier job, or was it used for a communicator already?",
         id->pid);
     return ncclSystemError;

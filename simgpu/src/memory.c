@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "heap.h"
+#include "shadow.h"
 
 #define WHERE 256
 #define POISON_WHOLE ((size_t)1 << 30)
@@ -64,12 +65,23 @@ static void sized(size_t bytes, char text[32])
         snprintf(text, 32, "%.1f GiB", (double)bytes / 1073741824);
 }
 
+// The same with the exact number, where that is another text.
+static void sized_exactly(size_t bytes, char text[80])
+{
+    char size[32], exact[32];
+    sized(bytes, size);
+    snprintf(exact, sizeof exact, "%zu bytes", bytes);
+    bool same = strcmp(size, exact) == 0;
+    snprintf(text, 80, "%s%s%s%s", size, same ? "" : " (", same ? "" : exact, same ? "" : ")");
+}
+
 // What there is to know of an offset, copied while the lock is held.
 typedef struct Place {
     enum { PLACE_LIVE, PLACE_BEHIND, PLACE_AHEAD, PLACE_FREED, PLACE_NEVER } kind;
     size_t byte;  // from the allocation's beginning; PLACE_AHEAD: to it
     size_t asked; // the allocation's size
     const void *made, *freed;
+    const void *begin; // the allocation, as the program sees it
 } Place;
 
 // Whether the offset is a few bytes in front of a live allocation: where free() looks when it is
@@ -82,51 +94,85 @@ static bool is_ahead(const SimBlock *block, size_t offset)
 }
 
 // Called with the device's lock held.
-static Place look(SimDevice *device, size_t offset)
+static Place find_place(SimDevice *device, size_t offset)
 {
     SimBlock *block = sim_heap_find(device->heap, offset);
     if (block && is_ahead(block, offset))
         return (Place){PLACE_AHEAD, block->next->offset - offset, block->next->asked,
-                       block->next->site, NULL};
+                       block->next->site, NULL, NULL};
     if (block && block->state == BLOCK_LIVE) {
         size_t byte = offset - block->offset;
         return (Place){byte < block->asked ? PLACE_LIVE : PLACE_BEHIND, byte, block->asked,
-                       block->site, NULL};
+                       block->site, NULL, NULL};
     }
     const SimFreed *freed = sim_heap_freed(device->heap, offset);
     if (freed)
         return (Place){PLACE_FREED, offset - freed->offset, freed->asked, freed->made,
-                       freed->freed};
+                       freed->freed, NULL};
     SimBlock *before = block ? block->prev : NULL;
     if (before && before->state == BLOCK_LIVE && offset - before->offset < before->size + NEAR)
-        return (Place){PLACE_BEHIND, offset - before->offset, before->asked, before->site, NULL};
-    return (Place){PLACE_NEVER, 0, 0, NULL, NULL};
+        return (Place){PLACE_BEHIND, offset - before->offset, before->asked, before->site, NULL,
+                       NULL};
+    return (Place){PLACE_NEVER, 0, 0, NULL, NULL, NULL};
 }
 
+static Place look(SimDevice *device, size_t offset)
+{
+    Place place = find_place(device, offset);
+    size_t to = place.byte;
+    place.begin = device->program + (place.kind == PLACE_AHEAD ? offset + to : offset - to);
+    return place;
+}
+
+// "byte 16 of flat->shard, the 4096 bytes allocated at flat_param.c:88 (flat_create)"
 static void describe_place(const Place *p, char *text, size_t size)
 {
-    char made[WHERE], freed[WHERE];
+    char made[WHERE], freed[WHERE], name[WHERE / 2] = "", of[2 * WHERE];
     gpulog_where(p->made, made, sizeof made);
+    if (p->made) books_name(p->begin, p->made, name, sizeof name);
+    snprintf(of, sizeof of, "%s%sthe %zu bytes allocated at %s", name, name[0] ? ", " : "",
+             p->asked, made);
     switch (p->kind) {
     case PLACE_LIVE:
-        snprintf(text, size, "byte %zu of the %zu bytes allocated at %s", p->byte, p->asked, made);
+        snprintf(text, size, "byte %zu of %s", p->byte, of);
         break;
     case PLACE_BEHIND:
-        snprintf(text, size, "%zu bytes behind the end of the %zu bytes allocated at %s",
-                 p->byte - p->asked, p->asked, made);
+        snprintf(text, size, "%zu bytes behind the end of %s", p->byte - p->asked, of);
         break;
     case PLACE_AHEAD:
-        snprintf(text, size, "%zu bytes in front of the %zu bytes allocated at %s", p->byte,
-                 p->asked, made);
+        snprintf(text, size, "%zu bytes in front of %s", p->byte, of);
         break;
     case PLACE_FREED:
         gpulog_where(p->freed, freed, sizeof freed);
-        snprintf(text, size, "byte %zu of the %zu bytes allocated at %s\nand freed at %s", p->byte,
-                 p->asked, made, freed);
+        snprintf(text, size, "byte %zu of %s\nand freed at %s", p->byte, of, freed);
         break;
     case PLACE_NEVER:
         snprintf(text, size, "device memory that no allocation holds or is known to have held");
         break;
+    }
+}
+
+bool sim_allocation(SimDevice *device, size_t offset, SimAllocation *found)
+{
+    if (pthread_mutex_trylock(&device->lock)) return false;
+    SimBlock *block = sim_heap_find(device->heap, offset);
+    bool live = block && block->state == BLOCK_LIVE && offset - block->offset <= block->asked;
+    if (live) *found = (SimAllocation){block->offset, block->asked, block->site};
+    const SimFreed *freed = live ? NULL : sim_heap_freed(device->heap, offset);
+    if (freed) *found = (SimAllocation){freed->offset, freed->asked, freed->made};
+    pthread_mutex_unlock(&device->lock);
+    return live || freed;
+}
+
+void sim_memory_visit(SimLeaks *leaks)
+{
+    for (int i = 0; i < SIM_MAX_DEVICES; i++) {
+        SimDevice *device = sim_device_made(i);
+        if (!device || pthread_mutex_trylock(&device->lock)) continue;
+        for (SimBlock *b = sim_heap_first(device->heap); b; b = b->next)
+            if (b->state == BLOCK_LIVE)
+                sim_leak_note(leaks, THING_MEMORY, device->program + b->offset, b->asked, b->site);
+        pthread_mutex_unlock(&device->lock);
     }
 }
 
@@ -153,20 +199,24 @@ static void report_bad_range(SimDevice *device, size_t offset, size_t bytes, con
     char where[WHERE], what[4 * WHERE];
     gpulog_where(site, where, sizeof where);
     describe_place(place, what, sizeof what);
+    sim_facts_call(name, site, SIM_NO_STREAM);
+    if (place->kind == PLACE_FREED) sim_facts_call("cudaFree", place->freed, SIM_NO_STREAM);
+    sim_facts_range(device->program + offset, bytes);
     if (place->kind == PLACE_LIVE) {
         sim_report(
             SIMGPU_POINTER, "an operation runs past the end of an allocation",
             "%s, called at %s,\n%s %zu bytes from %s:\n"
-            "that is %zu bytes too many. On a GPU this is an illegal memory access, or silently\n"
-            "other data. Are the count (elements, not bytes?) and the offset right?",
+            "that is %zu bytes too many.\n"
+            "On a GPU this is an illegal memory access, or silently other data.\n"
+            "Are the count (elements, not bytes?) and the offset right?",
             name, where, verb(access), bytes, what, place->byte + bytes - place->asked);
         return;
     }
     const char *title = place->kind == PLACE_FREED ? "use of freed device memory"
                                                    : "an operation outside every allocation";
     const char *advice = place->kind == PLACE_FREED
-                             ? "Free it behind its last use, or is this an old pointer that should "
-                               "have been renewed?"
+                             ? "Is it freed before its last use, or is this an old pointer that "
+                               "should have been\nrenewed?"
                              : "Is the pointer or the offset added to it right?";
     sim_report(place->kind == PLACE_FREED ? SIMGPU_LIFETIME : SIMGPU_POINTER, title,
                "%s, called at %s,\n%s %zu bytes at %p on device %d:\n%s.\n"
@@ -185,7 +235,7 @@ void *sim_check_range(const void *ptr, size_t bytes, GpuAccess access, const cha
     SimBlock *block = sim_heap_find(device->heap, offset);
     bool good = block && block->state == BLOCK_LIVE && offset - block->offset <= block->asked &&
                 bytes <= block->asked - (offset - block->offset);
-    Place place = {PLACE_LIVE, 0, 0, NULL, NULL};
+    Place place = {PLACE_LIVE, 0, 0, NULL, NULL, NULL};
     if (!good) place = look(device, offset);
     pthread_mutex_unlock(&device->lock);
     if (good) return device->alias + offset;
@@ -239,7 +289,7 @@ static void report_no_memory(SimDevice *device, const char *call, size_t bytes, 
     pthread_mutex_lock(&device->lock);
     size_t n = group_live(device, &groups), live = device->live;
     pthread_mutex_unlock(&device->lock);
-    char where[WHERE], asked[32], used[32], limit[32], list[OOM_LINES * (WHERE + 80)] = "";
+    char where[WHERE], asked[80], used[80], limit[32], list[OOM_LINES * (WHERE + 80)] = "";
     size_t filled = 0;
     for (size_t i = 0; i < n && i < OOM_LINES; i++) {
         char size[32];
@@ -251,16 +301,17 @@ static void report_no_memory(SimDevice *device, const char *call, size_t bytes, 
     }
     free(groups);
     gpulog_where(site, where, sizeof where);
-    sized(bytes, asked);
-    sized(live, used);
+    sized_exactly(bytes, asked);
+    sized_exactly(live, used);
     sized(sim_config()->memory, limit);
+    sim_facts_call(call, site, SIM_NO_STREAM);
     sim_report(SIMGPU_NO_MEMORY, "out of device memory",
-               "%s of %s (%zu bytes) at %s\n"
-               "on device %d, where %s (%zu bytes) of %s are in use%s\n%s"
+               "%s of %s, called at %s,\n"
+               "on device %d, where %s of %s are in use%s\n%s"
                "Must the whole of it be here at once, or would a shard be enough? (SIMGPU_MEMORY "
                "sets the\n"
                "size of a device.)",
-               call, asked, bytes, where, device->index, used, live, limit, n ? ":" : ".", list);
+               call, asked, where, device->index, used, limit, n ? ":" : ".", list);
 }
 
 // Nothing promises what fresh memory holds, so it holds NaNs: a sum that forgets to start from zero
@@ -284,20 +335,28 @@ static void count_pool(SimBlock *block, int device)
     if (pool->used > pool->high) pool->high = pool->used;
 }
 
+typedef enum Kind { PLAIN, FROM_POOL, MANAGED } Kind;
+
 // NULL, reported: the device is full.
-static void *allocate(SimDevice *device, const char *call, size_t bytes, bool from_pool,
+static void *allocate(SimDevice *device, const char *call, size_t bytes, Kind kind,
                       const void *site)
 {
+    size_t unit = kind == MANAGED ? (size_t)sysconf(_SC_PAGESIZE) : SIM_ALIGN;
     pthread_mutex_lock(&device->lock);
     SimBlock *block = NULL;
     size_t limit = sim_config()->memory;
     if (bytes <= limit && device->live <= limit - bytes)
-        block = sim_heap_take(device->heap, bytes, site);
+        block = sim_heap_take_whole(device->heap, bytes, unit, site);
     size_t offset = block ? block->offset : 0;
     if (block) {
         device->live += bytes;
         books_allocated(device->index, bytes);
-        if (from_pool) count_pool(block, device->index);
+        if (kind == FROM_POOL) count_pool(block, device->index);
+        block->managed = kind == MANAGED;
+        // The host may write managed memory, and nobody sees it.
+        if (sim_config()->check == CHECK_FULL)
+            block->shadow = sim_shadow_create(bytes, block->managed);
+        if (block->managed) sim_managed_show(device, offset, block->size);
     }
     pthread_mutex_unlock(&device->lock);
     if (!block) {
@@ -305,31 +364,37 @@ static void *allocate(SimDevice *device, const char *call, size_t bytes, bool fr
         return NULL;
     }
     poison(device->alias + offset, bytes);
+    books_forget_name(device->program + offset);
     return device->program + offset;
 }
 
-// cudaMalloc takes part in no stream: when it returns, the memory is there for all of them.
-cudaError_t cudaMalloc(void **devPtr, size_t size)
+// It takes part in no stream: when it returns, the memory is there for all of them.
+cudaError_t sim_malloc(const char *name, void **ptr, size_t size, bool managed, const void *site)
 {
     SIM_ENTER();
-    if (!devPtr) return sim_leave(cudaErrorInvalidValue);
-    *devPtr = NULL;
+    if (!ptr) return sim_leave(cudaErrorInvalidValue);
+    *ptr = NULL;
     if (size == 0) return cudaSuccess;
     SimDevice *device = sim_device(sim_current_device());
     if (!device) return sim_leave(cudaErrorInvalidDevice);
-    void *memory = allocate(device, "cudaMalloc", size, false, SIM_SITE);
+    void *memory = allocate(device, name, size, managed ? MANAGED : PLAIN, site);
     if (!memory) return sim_leave(cudaErrorMemoryAllocation);
-    *devPtr = memory;
+    *ptr = memory;
     GpuLogEntry entry = {.op = GPU_ALLOC,
-                         .name = "cudaMalloc",
+                         .name = name,
                          .device = device->index,
                          .host_waits = true,
                          .bytes = size,
-                         .site = SIM_SITE,
+                         .site = site,
                          .n_ranges = 1};
     entry.range[0] = (GpuRange){memory, size, GPU_WRITE};
     books_write(&entry);
     return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void **devPtr, size_t size)
+{
+    return sim_malloc("cudaMalloc", devPtr, size, false, SIM_SITE);
 }
 
 static cudaError_t allocate_on_stream(const char *call, void **ptr, size_t size,
@@ -340,11 +405,13 @@ static cudaError_t allocate_on_stream(const char *call, void **ptr, size_t size,
     SimgpuOp op = sim_begin(GPU_ALLOC, call, stream, site);
     if (op.error != cudaSuccess || size == 0) return sim_leave(op.error);
     SimDevice *device = sim_device(pool_device < 0 ? op.entry.device : pool_device);
-    void *memory = device ? allocate(device, call, size, true, site) : NULL;
+    void *memory = device ? allocate(device, call, size, FROM_POOL, site) : NULL;
     if (!memory) return sim_leave(cudaErrorMemoryAllocation);
     *ptr = memory;
     op.entry.bytes = size;
     op.entry.range[op.entry.n_ranges++] = (GpuRange){memory, size, GPU_WRITE};
+    SimShape shape = sim_plain_shape(size);
+    sim_race_touch(&op, memory, &shape, GPU_WRITE);
     return simgpu_end(&op);
 }
 
@@ -383,10 +450,13 @@ static void punch(SimDevice *device, size_t offset, size_t bytes)
 // Called with the lock held. The pages go first, while nobody else can be given the range.
 static void release(SimDevice *device, SimBlock *block, bool keep_pages, const void *site)
 {
+    if (block->managed) sim_managed_hide(device, block->offset, block->size);
     if (!keep_pages && block->size >= PUNCH_FROM) punch(device, block->offset, block->size);
     device->live -= block->asked;
     books_freed(device->index, block->asked);
     if (block->pool) pool_of(device->index)->used -= block->asked;
+    sim_shadow_destroy(block->shadow);
+    block->shadow = NULL;
     sim_heap_give(device->heap, block, site);
 }
 
@@ -395,24 +465,31 @@ static void report_bad_free(const char *call, const void *ptr, SimDevice *device
 {
     char where[WHERE], what[4 * WHERE];
     gpulog_where(site, where, sizeof where);
+    sim_facts_call(call, site, SIM_NO_STREAM);
     if (!device) {
         bool inside, pinned = sim_pinned(ptr, 1, &inside);
         sim_report(SIMGPU_POINTER,
                    pinned ? "cudaFree of pinned host memory" : "a free of what is no device memory",
-                   "%s, called at %s,\nwas given %p, which cudaMalloc did not return.\n%s", call,
-                   where, ptr,
-                   pinned ? "Pinned memory goes back by cudaFreeHost."
-                          : "Host memory? Then use free().");
+                   "%s, called at %s,\nwas given %p, which cudaMalloc did not return.\n"
+                   "On a GPU this is an invalid argument, and nothing is freed.\n%s",
+                   call, where, ptr,
+                   pinned ? "Was cudaFreeHost meant, which frees pinned memory?"
+                          : "Is it host memory, for free()? Or a pointer that was never set?");
         return;
     }
     describe_place(place, what, sizeof what);
+    if (place->kind == PLACE_FREED) sim_facts_call("cudaFree", place->freed, SIM_NO_STREAM);
+    sim_facts_range(ptr, 0);
     bool twice = place->kind == PLACE_FREED && place->byte == 0;
     sim_report(twice ? SIMGPU_LIFETIME : SIMGPU_POINTER,
                twice ? "device memory was freed twice"
                      : "a free of what is no allocation's beginning",
-               "%s, called at %s,\nwas given %s.\n%s", call, where, what,
-               twice ? "Set a pointer to NULL when its memory is freed: freeing NULL is fine."
-                     : "Only the pointer that cudaMalloc returned can be freed.");
+               "%s, called at %s,\nwas given %s.\n"
+               "On a GPU this is an invalid argument; or it frees what has the address by now.\n%s",
+               call, where, what,
+               twice ? "Do two owners free it? A pointer that is set to NULL with its free is\n"
+                       "safe: freeing NULL does nothing."
+                     : "Was an offset added to the pointer that cudaMalloc returned?");
 }
 
 // Frees ptr; false, reported: it is not the beginning of a live allocation. Any device's memory
@@ -422,7 +499,7 @@ static bool free_memory(const char *call, void *ptr, bool keep_pages, size_t *by
 {
     size_t offset;
     SimDevice *device = sim_device_of(ptr, &offset);
-    Place place = {PLACE_NEVER, 0, 0, NULL, NULL};
+    Place place = {PLACE_NEVER, 0, 0, NULL, NULL, NULL};
     bool good = false;
     if (device) {
         pthread_mutex_lock(&device->lock);
@@ -440,15 +517,27 @@ static bool free_memory(const char *call, void *ptr, bool keep_pages, size_t *by
     return good;
 }
 
-// cudaFree waits for the whole device before it frees.
-cudaError_t cudaFree(void *devPtr)
+// Whether ptr is where a live allocation of cudaMallocAsync begins.
+static bool is_from_pool(SimDevice *device, size_t offset)
+{
+    pthread_mutex_lock(&device->lock);
+    const SimBlock *block = sim_heap_find(device->heap, offset);
+    bool pool = block && block->state == BLOCK_LIVE && block->offset == offset && block->pool;
+    pthread_mutex_unlock(&device->lock);
+    return pool;
+}
+
+// cudaFree waits for the whole device before it frees; but not for memory of a pool, of which it
+// assumes that nobody uses it any more (CUDA programming guide, stream ordered memory allocator).
+cudaError_t sim_free(void *devPtr, const void *site)
 {
     SIM_ENTER();
     if (!devPtr) return cudaSuccess;
     size_t offset, bytes = 0;
     SimDevice *device = sim_device_of(devPtr, &offset);
-    if (device) sim_device_wait(device->index);
-    if (!free_memory("cudaFree", devPtr, false, &bytes, SIM_SITE))
+    if (device && !is_from_pool(device, offset)) sim_device_wait(device->index);
+    if (device) sim_race_free(NULL, devPtr, site);
+    if (!free_memory("cudaFree", devPtr, false, &bytes, site))
         return sim_leave(cudaErrorInvalidValue);
     GpuLogEntry entry = {.op = GPU_FREE,
                          .name = "cudaFree",
@@ -456,11 +545,16 @@ cudaError_t cudaFree(void *devPtr)
                          .blocking_stream = true,
                          .host_waits = true,
                          .bytes = bytes,
-                         .site = SIM_SITE,
+                         .site = site,
                          .n_ranges = 1};
     entry.range[0] = (GpuRange){devPtr, bytes, GPU_WRITE};
     books_write(&entry);
     return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *devPtr)
+{
+    return sim_free(devPtr, SIM_SITE);
 }
 
 cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
@@ -468,6 +562,7 @@ cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
     SimgpuOp op = sim_begin(GPU_FREE, "cudaFreeAsync", hStream, SIM_SITE);
     if (op.error != cudaSuccess || !devPtr) return sim_leave(op.error);
     size_t bytes = 0;
+    sim_race_free(&op, devPtr, SIM_SITE);
     if (!free_memory("cudaFreeAsync", devPtr, true, &bytes, SIM_SITE)) {
         op.error = cudaErrorInvalidValue;
         return simgpu_end(&op);
@@ -516,9 +611,11 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
     bool inside;
     SimDevice *device = sim_device_of(ptr, &offset);
     if (device) {
-        attributes->type = cudaMemoryTypeDevice;
+        bool managed = sim_managed(ptr);
+        attributes->type = managed ? cudaMemoryTypeManaged : cudaMemoryTypeDevice;
         attributes->device = device->index;
         attributes->devicePointer = (void *)ptr;
+        if (managed) attributes->hostPointer = (void *)ptr;
     } else if (sim_pinned(ptr, 1, &inside)) {
         attributes->type = cudaMemoryTypeHost;
         attributes->devicePointer = attributes->hostPointer = (void *)ptr;

@@ -6,9 +6,10 @@
  * returned as NCCL returns them; if a call of a group was wrong, its end runs nothing and returns
  * that error.
  *
- * Interface: nccl.h.
+ * Interface: nccl.h; sim_group_check, sim_group_wait.
  */
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "comm.h"
 
 #define HERE __builtin_return_address(0)
+#define MOST_COMPARED 1024 // calls of a group whose buffers are compared, each with each
 
 static __thread char last_error[512] = "";
 
@@ -39,14 +41,15 @@ static ncclResult_t complain(SimgpuClass kind, ncclResult_t result, const char *
 static ncclResult_t complain(SimgpuClass kind, ncclResult_t result, const char *name,
                              const void *site, const char *title, const char *format, ...)
 {
-    char where[256], text[768];
+    char where[256], text[2048];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     gpulog_where(site, where, sizeof where);
     snprintf(last_error, sizeof last_error, "%s at %s: %s", name, where, title);
-    sim_report(kind, title, "%s, called at %s, returns \"%s\".\n%s", name, where,
+    sim_facts_call(name, site, SIM_NO_STREAM);
+    sim_report(kind, title, "%s, called at %s,\nreturns \"%s\".\n%s", name, where,
                ncclGetErrorString(result), text);
     return result;
 }
@@ -54,10 +57,14 @@ static ncclResult_t complain(SimgpuClass kind, ncclResult_t result, const char *
 static ncclResult_t check_comm(ncclComm_t comm, const char *name, const void *site)
 {
     if (sim_comm_lives(comm)) return ncclSuccess;
-    return complain(SIMGPU_LIFETIME, ncclInvalidArgument, name, site,
-                    comm ? "not a communicator" : "the communicator is NULL", "%s",
-                    comm ? "It was destroyed before, or was made by a process that forked this one."
-                         : "Did ncclCommInitRank fail, or did it never run?");
+    return complain(
+        SIMGPU_LIFETIME, ncclInvalidArgument, name, site,
+        comm ? "not a communicator" : "the communicator is NULL", "%s",
+        comm ? "It was destroyed before, or was made by a process that forked this one.\n"
+               "On real GPUs this is a crash, or a hang.\n"
+               "Is there a call behind its ncclCommDestroy?"
+             : "On real GPUs it returns \"invalid argument\", as now.\n"
+               "Did ncclCommInitRank fail, or did it never run?");
 }
 
 static ncclResult_t check_not_null(const void *ptr, const char *what, const char *name,
@@ -65,33 +72,62 @@ static ncclResult_t check_not_null(const void *ptr, const char *what, const char
 {
     if (ptr) return ncclSuccess;
     return complain(SIMGPU_POINTER, ncclInvalidArgument, name, site, "a null pointer",
-                    "%s is NULL.", what);
+                    "%s is NULL.\n"
+                    "On real GPUs it returns \"invalid argument\", as now.\n"
+                    "Is it the address of a variable that is due there?",
+                    what);
+}
+
+// "byte 16 of flat->shard, the 4096 bytes …", or the address of what is no device memory.
+static void describe_buffer(const void *ptr, char *text, size_t size)
+{
+    size_t offset;
+    SimDevice *device = sim_device_of(ptr, &offset);
+    snprintf(text, size, "%p", ptr);
+    if (device) sim_describe(device, offset, text, size);
 }
 
 static ncclResult_t check_buffer(const Call *call, const char *which, const void *ptr, size_t bytes)
 {
     const char *name = sim_call_facts[call->print.kind].name;
+    char what[512];
     size_t offset;
     if (bytes == 0) return ncclSuccess;
     const SimDevice *device = ptr ? sim_device_of(ptr, &offset) : NULL;
     if (!ptr)
-        return complain(SIMGPU_POINTER, ncclInvalidArgument, name, call->site, "a null pointer",
-                        "The %s buffer is NULL, %zu bytes are due there.\n"
-                        "Was it never allocated, or already let go?",
-                        which, bytes);
+        return complain(
+            SIMGPU_POINTER, ncclInvalidArgument, name, call->site, "a null pointer",
+            "The %s buffer is NULL, %zu bytes are due there.\n"
+            "On real GPUs this is an illegal memory access, and every call after it fails.\n"
+            "Was it never allocated, or already let go?",
+            which, bytes);
     if (!device)
         return complain(
             SIMGPU_POINTER, ncclInvalidArgument, name, call->site, "a host pointer",
             "The %s buffer %p (%zu bytes) is host memory; NCCL works on device memory.\n"
-            "On a GPU this is an illegal memory access. Was a cudaMalloc meant?",
+            "On real GPUs this is an illegal memory access, and every call after it fails.\n"
+            "Was the device's copy of it meant?",
             which, ptr, bytes);
-    if (device->index != call->comm->device)
+    if (device->index != call->comm->device) {
+        describe_buffer(ptr, what, sizeof what);
         return complain(
             SIMGPU_POINTER, ncclInvalidArgument, name, call->site, "memory of another device",
-            "The %s buffer %p is on device %d, the communicator's rank %d is on device %d.\n"
+            "The %s buffer (%s)\nis on device %d, the communicator's rank %d is on device %d.\n"
+            "On real GPUs this is an illegal memory access, or slow.\n"
             "Was cudaSetDevice called after the buffer was allocated?",
-            which, ptr, device->index, call->comm->rank, call->comm->device);
-    return ncclSuccess;
+            which, what, device->index, call->comm->rank, call->comm->device);
+    }
+    size_t element = sim_type_size((ncclDataType_t)call->print.type);
+    if ((uintptr_t)ptr % element == 0 || sim_config()->check == CHECK_OFF) return ncclSuccess;
+    sim_stick(cudaErrorMisalignedAddress);
+    sim_facts_range(ptr, bytes);
+    describe_buffer(ptr, what, sizeof what);
+    return complain(
+        SIMGPU_POINTER, ncclInvalidArgument, name, call->site, "a misaligned pointer",
+        "The %s buffer is %s:\nits address is no multiple of %zu, the size of an %s.\n"
+        "On real GPUs the kernel faults (\"misaligned address\"), and every call after it fails.\n"
+        "Was an offset in bytes added, where one in elements is due?",
+        which, what, element, sim_type_name(call->print.type));
 }
 
 // NCCL's rules: the buffers lie apart, or exactly where an in-place call has them.
@@ -111,12 +147,18 @@ static ncclResult_t check_overlap(const Call *call)
         rule = "recvbuff == sendbuff + rank * recvcount";
     }
     if (in_place) return ncclSuccess;
-    return complain(
-        SIMGPU_OVERLAP, ncclInvalidArgument, sim_call_facts[call->print.kind].name, call->site,
-        "send and receive buffer overlap",
-        "send: %p, %zu bytes; receive: %p, %zu bytes; rank %zu. On real GPUs data get mixed up.\n"
-        "They may overlap only in place: %s. Was the offset counted in bytes, not elements?",
-        call->send, sends, call->recv, recvs, rank, rule);
+    char from[512], to[512];
+    describe_buffer(call->send, from, sizeof from);
+    describe_buffer(call->recv, to, sizeof to);
+    sim_facts_range(call->send, sends);
+    sim_facts_range(call->recv, recvs);
+    return complain(SIMGPU_OVERLAP, ncclInvalidArgument, sim_call_facts[call->print.kind].name,
+                    call->site, "send and receive buffer overlap",
+                    "It sends %zu bytes from %s,\nand receives %zu bytes from %s.\n"
+                    "For rank %zu they may overlap only in place: %s.\n"
+                    "On real GPUs data get mixed up without a word.\n"
+                    "Was the offset counted in bytes, not elements, or with another rank's number?",
+                    sends, from, recvs, to, rank, rule);
 }
 
 static ncclResult_t check_reduction(Call *call)
@@ -134,12 +176,17 @@ static ncclResult_t check_reduction(Call *call)
     int own = op - ncclNumOps;
     if (own < 0 || own >= call->comm->n_redops || !call->comm->redop[own].used)
         return complain(SIMGPU_CALL, ncclInvalidArgument, name, call->site, "an invalid reduction",
-                        "%d is no ncclRedOp_t of this communicator. Was it destroyed already?", op);
+                        "%d is no ncclRedOp_t of this communicator.\n"
+                        "On real GPUs it returns \"invalid argument\", as now.\n"
+                        "Was it destroyed already, or made for another communicator?",
+                        op);
     if ((int)call->comm->redop[own].type != call->print.type)
-        return complain(SIMGPU_CALL, ncclInvalidArgument, name, call->site,
-                        "a reduction for another type", "It was made for %s and is used with %s.",
-                        sim_type_name(call->comm->redop[own].type),
-                        sim_type_name(call->print.type));
+        return complain(
+            SIMGPU_CALL, ncclInvalidArgument, name, call->site, "a reduction for another type",
+            "It was made for %s and is used with %s.\n"
+            "On real GPUs it returns \"invalid argument\", as now.\n"
+            "Does every type need a reduction of its own?",
+            sim_type_name(call->comm->redop[own].type), sim_type_name(call->print.type));
     call->print.op = SIM_PRE_MUL_SUM;
     return ncclSuccess;
 }
@@ -151,14 +198,21 @@ static ncclResult_t check_call(Call *call)
     if (result != ncclSuccess || call->print.kind == CALL_SPLIT) return result;
     if (call->print.type < 0 || call->print.type >= ncclNumTypes)
         return complain(SIMGPU_CALL, ncclInvalidArgument, facts->name, call->site,
-                        "an invalid data type", "%d is no ncclDataType_t.", call->print.type);
+                        "an invalid data type",
+                        "%d is no ncclDataType_t.\n"
+                        "On real GPUs it returns \"invalid argument\", as now.\n"
+                        "Are the count and the type the wrong way round?",
+                        call->print.type);
     bool message = call->print.kind == CALL_SEND || call->print.kind == CALL_RECV;
     if ((facts->rooted || message) &&
         (call->print.root < 0 || call->print.root >= call->comm->size))
         return complain(SIMGPU_CALL, ncclInvalidArgument, facts->name, call->site,
                         message ? "a peer outside the communicator"
                                 : "a root outside the communicator",
-                        "%d is none of its ranks 0 to %d.", call->print.root, call->comm->size - 1);
+                        "%d is none of its ranks 0 to %d.\n"
+                        "On real GPUs it returns \"invalid argument\", as now.\n"
+                        "Is it a rank of the whole world, in a communicator of a part of it?",
+                        call->print.root, call->comm->size - 1);
     if (facts->reduces) result = check_reduction(call);
     if (result == ncclSuccess)
         result = check_buffer(call, "send", call->send, sim_send_bytes(call));
@@ -171,6 +225,8 @@ static ncclResult_t check_call(Call *call)
 
 static __thread struct {
     int depth;
+    const void *site;   // of the outermost start
+    bool told;          // of a wait in between: once is enough
     ncclResult_t error; // the first one since the outermost start
     Call *call;
     int n_calls, max_calls;
@@ -277,10 +333,105 @@ static ncclResult_t submit_init(const Init *init)
     return ncclSuccess;
 }
 
+// Of all threads: groups that wait for their end, and where the last of them began.
+static atomic_int open_groups;
+static _Atomic(const void *) open_at;
+
+static void open_group(const void *site)
+{
+    if (group.depth++ > 0) return;
+    group.site = site;
+    atomic_store(&open_at, site);
+    atomic_fetch_add(&open_groups, 1);
+}
+
 ncclResult_t ncclGroupStart(void)
 {
-    group.depth++;
+    open_group(HERE);
     return ncclSuccess;
+}
+
+// Where a call of a group writes (receives) or reads (sends).
+static GpuRange message_range(const Call *call)
+{
+    bool receives = call->print.kind == CALL_RECV;
+    return (GpuRange){receives ? call->recv : call->send,
+                      receives ? sim_recv_bytes(call) : sim_send_bytes(call),
+                      receives ? GPU_WRITE : GPU_READ};
+}
+
+static bool is_message(const Call *call)
+{
+    return call->print.kind == CALL_SEND || call->print.kind == CALL_RECV;
+}
+
+// Two messages of a group move at the same time: what is received may not lie over what another
+// one sends or receives. A message to oneself may stay where it is.
+static bool messages_clash(const Call *into, const Call *other)
+{
+    GpuRange a = message_range(into), b = message_range(other);
+    const char *x = a.ptr, *y = b.ptr;
+    bool to_itself = into->comm == other->comm && into->print.root == into->comm->rank &&
+                     other->print.root == other->comm->rank && x == y && a.bytes == b.bytes &&
+                     other->print.kind == CALL_SEND;
+    return !to_itself && a.bytes && b.bytes && x < y + b.bytes && y < x + a.bytes;
+}
+
+static void report_clash(const Call *into, const Call *other)
+{
+    GpuRange a = message_range(into), b = message_range(other);
+    char where[256], other_where[256], to[512], from[512];
+    const char *name = sim_call_facts[other->print.kind].name;
+    gpulog_where(into->site, where, sizeof where);
+    gpulog_where(other->site, other_where, sizeof other_where);
+    describe_buffer(a.ptr, to, sizeof to);
+    describe_buffer(b.ptr, from, sizeof from);
+    sim_facts_call("ncclRecv", into->site, into->stream);
+    sim_facts_call(name, other->site, other->stream);
+    sim_facts_range(a.ptr, a.bytes);
+    sim_facts_range(b.ptr, b.bytes);
+    sim_report(SIMGPU_OVERLAP, "two messages of a group overlap",
+               "ncclRecv, called at %s,\nwrites %zu bytes from %s.\n"
+               "%s, called at %s,\n%s %zu bytes from %s.\n"
+               "On real GPUs both move at the same time: data get mixed up without a word.\n"
+               "Does the exchange need a buffer to receive into, beside the one that is sent?",
+               where, a.bytes, to, name, other_where, b.access == GPU_READ ? "reads" : "writes",
+               b.bytes, from);
+}
+
+static void check_messages(const Call *call, int n)
+{
+    if (n > MOST_COMPARED || sim_config()->check == CHECK_OFF) return;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n && call[i].print.kind == CALL_RECV; j++) {
+            bool once = call[j].print.kind == CALL_SEND || j > i;
+            if (i == j || !once || !is_message(&call[j])) continue;
+            if (!messages_clash(&call[i], &call[j])) continue;
+            report_clash(&call[i], &call[j]);
+            return;
+        }
+}
+
+void sim_group_wait(const char *name, cudaStream_t stream, const void *site)
+{
+    const Call *held = NULL;
+    for (int i = 0; i < group.n_calls && !held; i++)
+        if (group.call[i].stream == stream && group.call[i].print.kind != CALL_SPLIT)
+            held = &group.call[i];
+    if (!held || group.told || sim_config()->check == CHECK_OFF) return;
+    group.told = true;
+    char where[256], held_where[256];
+    const char *held_name = sim_call_facts[held->print.kind].name;
+    gpulog_where(site, where, sizeof where);
+    gpulog_where(held->site, held_where, sizeof held_where);
+    sim_facts_call(name, site, stream);
+    sim_facts_call(held_name, held->site, stream);
+    sim_report(SIMGPU_GROUP, "a wait for what a group still holds back",
+               "%s, called at %s,\nwaits for a stream that has nothing to do:\n"
+               "%s, called at %s,\nbegins only at the ncclGroupEnd.\n"
+               "On real GPUs this returns at once, and what comes next sees the old data.\n"
+               "Does the wait belong behind the ncclGroupEnd?",
+               name, where, held_name, held_where);
 }
 
 ncclResult_t ncclGroupEnd(void)
@@ -288,6 +439,7 @@ ncclResult_t ncclGroupEnd(void)
     if (group.depth == 0)
         return complain(SIMGPU_GROUP, ncclInvalidUsage, "ncclGroupEnd", HERE,
                         "a group's end without its start",
+                        "On real GPUs it returns \"invalid usage\", as now.\n"
                         "Is there one ncclGroupStart for every ncclGroupEnd, on the same thread?");
     if (--group.depth > 0) return ncclSuccess;
     Call *call = group.call;
@@ -295,11 +447,32 @@ ncclResult_t ncclGroupEnd(void)
     int n_calls = group.n_calls, n_inits = group.n_inits;
     ncclResult_t result = group.error;
     memset(&group, 0, sizeof group);
+    atomic_fetch_sub(&open_groups, 1);
     if (result == ncclSuccess && n_inits) result = run_inits(init, n_inits);
+    if (result == ncclSuccess && n_calls) check_messages(call, n_calls);
     if (result == ncclSuccess && n_calls) result = run(call, n_calls);
     free(call);
     free(init);
     return result;
+}
+
+// At the process's end.
+void sim_group_check(void)
+{
+    char where[256], calls[64] = "calls of it may never have run";
+    const void *site = group.depth ? group.site : atomic_load(&open_at);
+    if (atomic_load(&open_groups) == 0) return;
+    if (group.depth)
+        snprintf(calls, sizeof calls, "%d call%s of it never ran", group.n_calls + group.n_inits,
+                 group.n_calls + group.n_inits == 1 ? "" : "s");
+    gpulog_where(site, where, sizeof where);
+    sim_facts_call("ncclGroupStart", site, SIM_NO_STREAM);
+    sim_report(SIMGPU_GROUP, "a group that was never ended",
+               "ncclGroupStart, called at %s:\n"
+               "the program ends without its ncclGroupEnd; %s.\n"
+               "On real GPUs nothing is sent and nobody says so: the data are what they were.\n"
+               "Does a return or an error in between skip the ncclGroupEnd?",
+               where, calls);
 }
 
 // ---- Communicators ----
@@ -344,16 +517,19 @@ static ncclResult_t init_rank(ncclComm_t *comm, int size, const ncclUniqueId *id
     if (result != ncclSuccess) return grouped_error(result);
     *comm = NULL;
     if (size < 1 || size > SIM_MAX_RANKS || rank < 0 || rank >= size)
-        return grouped_error(complain(
-            SIMGPU_CALL, ncclInvalidArgument, name, site, "an invalid rank or size",
-            "rank %d of nranks %d; simgpu has room for %d ranks.", rank, size, SIM_MAX_RANKS));
+        return grouped_error(
+            complain(SIMGPU_CALL, ncclInvalidArgument, name, site, "an invalid rank or size",
+                     "rank %d of nranks %d; simgpu has room for %d ranks.\n"
+                     "On real GPUs it returns \"invalid argument\", as now.\n"
+                     "Ranks go from 0 to nranks - 1: are the two the wrong way round?",
+                     rank, size, SIM_MAX_RANKS));
     memcpy(&init.id, id, sizeof init.id);
     if (memcmp(init.id.magic, "SIMGPU", 7) != 0)
-        return grouped_error(
-            complain(SIMGPU_CALL, ncclInvalidArgument, name, site, "an invalid id",
-                     "It does not come from ncclGetUniqueId. Was it handed over whole,\n"
-                     "all %d bytes, to every rank?",
-                     NCCL_UNIQUE_ID_BYTES));
+        return grouped_error(complain(SIMGPU_CALL, ncclInvalidArgument, name, site, "an invalid id",
+                                      "It does not come from ncclGetUniqueId.\n"
+                                      "On real GPUs this fails, or hangs until a time limit.\n"
+                                      "Was it handed over whole, all %d bytes, to every rank?",
+                                      NCCL_UNIQUE_ID_BYTES));
     return submit_init(&init);
 }
 
@@ -365,9 +541,10 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId,
 static ncclResult_t check_config(const ncclConfig_t *config, const char *name, const void *site)
 {
     if (!config || config->magic == 0xcafebeef) return ncclSuccess;
-    return grouped_error(complain(SIMGPU_CALL, ncclInvalidArgument, name, site,
-                                  "a configuration without its start values",
-                                  "Begin with ncclConfig_t config = NCCL_CONFIG_INITIALIZER."));
+    return grouped_error(complain(
+        SIMGPU_CALL, ncclInvalidArgument, name, site, "a configuration without its start values",
+        "On real GPUs it returns \"invalid argument\", as now.\n"
+        "Does it begin with ncclConfig_t config = NCCL_CONFIG_INITIALIZER?"));
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank,
@@ -455,7 +632,9 @@ static ncclResult_t destroy(ncclComm_t comm, const char *name, const void *site)
         if (group.call[i].comm == comm)
             return complain(SIMGPU_GROUP, ncclInvalidUsage, name, site,
                             "a communicator destroyed inside a group",
-                            "The group holds calls on it, which begin only at ncclGroupEnd.");
+                            "The group holds calls on it, which begin only at ncclGroupEnd.\n"
+                            "On real GPUs this is a crash, or a hang.\n"
+                            "Does the ncclCommDestroy belong behind the ncclGroupEnd?");
     sim_comm_leave(comm, site);
     return ncclSuccess;
 }
@@ -566,7 +745,7 @@ ncclResult_t ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
 {
     ncclResult_t result = check_comm(comm, "ncclAlltoAll", HERE);
     if (result != ncclSuccess) return grouped_error(result);
-    group.depth++;
+    open_group(HERE);
     exchange(CALL_SEND, sendbuff, false, 0, comm->size, count, datatype, comm, stream, HERE);
     exchange(CALL_RECV, recvbuff, false, 0, comm->size, count, datatype, comm, stream, HERE);
     return ncclGroupEnd();
@@ -577,7 +756,10 @@ static ncclResult_t check_root(ncclComm_t comm, int root, const char *name, cons
     ncclResult_t result = check_comm(comm, name, site);
     if (result == ncclSuccess && (root < 0 || root >= comm->size))
         result = complain(SIMGPU_CALL, ncclInvalidArgument, name, site,
-                          "a root outside the communicator", "%d is none of its ranks 0 to %d.",
+                          "a root outside the communicator",
+                          "%d is none of its ranks 0 to %d.\n"
+                          "On real GPUs it returns \"invalid argument\", as now.\n"
+                          "Is it a rank of the whole world, in a communicator of a part of it?",
                           root, comm->size - 1);
     return grouped_error(result);
 }
@@ -588,7 +770,7 @@ ncclResult_t ncclGather(const void *sendbuff, void *recvbuff, size_t count, nccl
     ncclResult_t result = check_root(comm, root, "ncclGather", HERE);
     if (result != ncclSuccess) return result;
     int receives = comm->rank == root ? comm->size : 0;
-    group.depth++;
+    open_group(HERE);
     exchange(CALL_SEND, sendbuff, true, root, root + 1, count, datatype, comm, stream, HERE);
     exchange(CALL_RECV, recvbuff, false, 0, receives, count, datatype, comm, stream, HERE);
     return ncclGroupEnd();
@@ -600,7 +782,7 @@ ncclResult_t ncclScatter(const void *sendbuff, void *recvbuff, size_t count,
     ncclResult_t result = check_root(comm, root, "ncclScatter", HERE);
     if (result != ncclSuccess) return result;
     int sends = comm->rank == root ? comm->size : 0;
-    group.depth++;
+    open_group(HERE);
     exchange(CALL_SEND, sendbuff, false, 0, sends, count, datatype, comm, stream, HERE);
     exchange(CALL_RECV, recvbuff, true, root, root + 1, count, datatype, comm, stream, HERE);
     return ncclGroupEnd();
@@ -706,12 +888,13 @@ const char *ncclGetLastError(ncclComm_t comm)
 
 ncclResult_t ncclMemAlloc(void **ptr, size_t size)
 {
-    return cudaMalloc(ptr, size) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+    cudaError_t error = sim_malloc("cudaMalloc", ptr, size, false, HERE);
+    return error == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 ncclResult_t ncclMemFree(void *ptr)
 {
-    return cudaFree(ptr) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+    return sim_free(ptr, HERE) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle)
@@ -725,4 +908,21 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, vo
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 {
     return check_comm(comm, "ncclCommDeregister", HERE);
+}
+
+// A window makes calls on its memory faster, and changes nothing else. The handle is the memory.
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win,
+                                    int winFlags)
+{
+    const char *name = "ncclCommWindowRegister";
+    ncclResult_t result = check_comm(comm, name, HERE);
+    if (result == ncclSuccess) result = check_not_null(win, "win", name, HERE);
+    if (result == ncclSuccess) result = check_not_null(buff, "buff", name, HERE);
+    if (result == ncclSuccess) *win = (ncclWindow_t)buff;
+    return grouped_error(result);
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
+{
+    return check_comm(comm, "ncclCommWindowDeregister", HERE);
 }

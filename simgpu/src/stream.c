@@ -9,11 +9,17 @@
  * The default stream (NULL, cudaStreamLegacy) is ordered with every blocking stream of its device
  * both ways; streams made with cudaStreamNonBlocking are left out.
  *
- * A slot is used again after its stream is destroyed and goes on counting, so what follows in it
- * counts as later than what was before.
+ * A slot is used again after its stream is destroyed and goes on counting. So what follows in it
+ * would count as ordered behind what was before: therefore it is used again only when the host has
+ * waited for that, unless there are very many.
  *
- * Interface: sim_stream_begin, sim_stream_place, sim_stream_ran, sim_device_wait,
- * sim_stream_reset; the cudaStream* and cudaEvent* calls.
+ * For the reports of races the last records and waits are kept in mind: they show which order the
+ * program may have wanted.
+ *
+ * Interface: sim_stream_begin, sim_stream_place, sim_stream_ran, sim_stream_begun,
+ * sim_stream_gather, sim_stream_spread, sim_stream_start, sim_stream_learn, sim_stream_merge,
+ * sim_device_wait, sim_stream_reset, sim_stream_visit; sim_moment_hold, sim_moment_hold_host,
+ * sim_moment_let_go, sim_stream_hint; the cudaStream* and cudaEvent* calls.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -25,6 +31,8 @@
 
 #define MAX_STREAMS 65536
 #define MAX_EVENTS (1 << 20)
+#define ENOUGH_STREAMS 1024 // from so many on, slots are used again at once
+#define NOTES 512
 
 // Handles are addresses in a reserved table, so that any wrong one is told from a right one without
 // a look at what it points to.
@@ -35,6 +43,8 @@ struct CUstream_st {
     int device;
     int priority;
     unsigned flags;
+    const void *site; // who made it; NULL: simgpu itself
+    int number;       // 1, 2 … of those that the program made; 0: the default or a thread's own
     SimClock
         clock; // what is done before the stream's next operation; its own slot: its number so far
     struct CUstream_st *next; // of the device, while alive; of the unused ones, after
@@ -44,7 +54,11 @@ struct CUevent_st {
     bool alive, recorded;
     int device;
     unsigned flags;
+    const void *site;
     SimClock clock; // what is done when the event is
+    uint64_t number; // tells events apart that have had the same handle
+    SimStreamId recorded_on;
+    const void *recorded_at; // call site
     struct timespec when;
     struct CUevent_st *next; // of the unused ones
 };
@@ -60,10 +74,14 @@ static struct {
     struct CUevent_st *first, *last;
 } unused_events;
 static SimClock host; // what the program has waited for
+static int streams_made;
+static uint64_t events_made;
+static uint64_t order; // of all moments and notes
 static struct {
     struct CUstream_st *streams; // alive, made by the program or by cudaStreamPerThread
     struct CUstream_st *null;    // the default stream, made when it is first used
     SimClock destroyed;          // what streams that are destroyed had done
+    SimClock fence;              // what every stream waits for, also one that is made later
 } devices[SIM_MAX_DEVICES];
 static _Thread_local struct CUstream_st *per_thread[SIM_MAX_DEVICES];
 
@@ -111,10 +129,18 @@ static void *reserve(size_t bytes)
     return table;
 }
 
+// Whether the host has waited for all that a stream did.
+static bool is_waited_for(const struct CUstream_st *s)
+{
+    int slot = slot_of(s);
+    return s->clock.t[slot] == 0 || (slot < host.n && host.t[slot] >= s->clock.t[slot]);
+}
+
 static struct CUstream_st *new_stream(int device, unsigned flags, int priority)
 {
     if (!streams) streams = reserve(MAX_STREAMS * sizeof *streams);
     struct CUstream_st *s = unused_streams.first;
+    if (s && n_streams < ENOUGH_STREAMS && !is_waited_for(s)) s = NULL;
     if (s) {
         unused_streams.first = s->next;
         if (!s->next) unused_streams.last = NULL;
@@ -128,12 +154,15 @@ static struct CUstream_st *new_stream(int device, unsigned flags, int priority)
     s->blocking = !(flags & cudaStreamNonBlocking);
     s->device = device;
     s->flags = flags;
+    s->site = NULL;
     s->priority = priority;
+    s->number = 0;
     s->next = NULL;
     if (s->clock.n <= slot_of(s)) grow(&s->clock, slot_of(s) + 1);
     uint64_t count = s->clock.t[slot_of(s)];
     memset(s->clock.t, 0, (size_t)s->clock.n * sizeof *s->clock.t);
     s->clock.t[slot_of(s)] = count;
+    join(&s->clock, &devices[device].fence);
     return s;
 }
 
@@ -187,8 +216,12 @@ static cudaError_t report_stream(const char *call, cudaStream_t stream, const vo
 {
     char where[256];
     gpulog_where(site, where, sizeof where);
+    sim_facts_call(call, site, stream);
     sim_report(SIMGPU_LIFETIME, "there is no such stream",
-               "%s, called at %s,\nwas given the stream %p, which was never made or is destroyed.",
+               "%s, called at %s,\nwas given the stream %p, which was never made or is destroyed.\n"
+               "On a GPU this is an invalid resource handle, or a crash inside the driver.\n"
+               "Is it destroyed before its last use, or was its creation skipped, or its error\n"
+               "passed over?",
                call, where, (void *)stream);
     return sim_leave(cudaErrorInvalidResourceHandle);
 }
@@ -197,10 +230,147 @@ static cudaError_t report_event(const char *call, cudaEvent_t event, const void 
 {
     char where[256];
     gpulog_where(site, where, sizeof where);
+    sim_facts_call(call, site, SIM_NO_STREAM);
     sim_report(SIMGPU_LIFETIME, "there is no such event",
-               "%s, called at %s,\nwas given the event %p, which was never made or is destroyed.",
+               "%s, called at %s,\nwas given the event %p, which was never made or is destroyed.\n"
+               "On a GPU this is an invalid resource handle, or a crash inside the driver.\n"
+               "Is it destroyed before its last use, or was its creation skipped, or its error\n"
+               "passed over?",
                call, where, (void *)event);
     return sim_leave(cudaErrorInvalidResourceHandle);
+}
+
+// ---- What the program did about order ----
+
+static SimStreamId id_of(const struct CUstream_st *s)
+{
+    return (SimStreamId){slot_of(s), s->device, s->number, s->is_default, s->blocking, s->site};
+}
+
+// A record or a wait, as it was when it was called.
+typedef struct Note {
+    enum { NOTE_RECORD, NOTE_WAIT, NOTE_HOST_WAIT } kind;
+    uint64_t order;
+    uint64_t event;        // its number
+    SimStreamId stream;    // that recorded, that waited, or that the host waited for
+    bool recorded;         // a wait's event had been recorded:
+    SimStreamId on;        // … on this stream,
+    uint64_t upto;         // … behind so many of its operations
+    const void *site, *at; // of the call; of the record that a wait waited for
+} Note;
+static Note notes[NOTES];
+static uint64_t n_notes;
+
+static void take_note(Note note)
+{
+    if (sim_config()->check != CHECK_FULL) return;
+    note.order = ++order;
+    notes[n_notes++ % NOTES] = note;
+}
+
+// The note that is `back` notes old; NULL: none is so old.
+static const Note *note_of(uint64_t back)
+{
+    return back < n_notes && back < NOTES ? &notes[(n_notes - 1 - back) % NOTES] : NULL;
+}
+
+static void note_wait(const struct CUstream_st *s, cudaEvent_t event, const void *site)
+{
+    int slot = event->recorded_on.slot;
+    bool known = event->recorded && slot < event->clock.n;
+    take_note((Note){.kind = NOTE_WAIT,
+                     .event = event->number,
+                     .stream = id_of(s),
+                     .recorded = event->recorded,
+                     .on = event->recorded_on,
+                     .upto = known ? event->clock.t[slot] : 0,
+                     .site = site,
+                     .at = event->recorded_at});
+}
+
+// The first record after `since` that covers operation `time` of a slot.
+static const Note *covering_record(int slot, uint64_t time, uint64_t since)
+{
+    const Note *first = NULL, *note;
+    for (uint64_t back = 0; (note = note_of(back)) && note->order > since; back++)
+        if (note->kind == NOTE_RECORD && note->stream.slot == slot && note->upto >= time)
+            first = note;
+    return first;
+}
+
+// The record of the wait's event that came next, if it covers operation `time` of a slot: the one
+// that the wait may have been meant for.
+static const Note *next_record(const Note *wait, int slot, uint64_t time)
+{
+    const Note *next = NULL, *note;
+    for (uint64_t back = 0; (note = note_of(back)) && note->order > wait->order; back++)
+        if (note->kind == NOTE_RECORD && note->event == wait->event) next = note;
+    return next && next->stream.slot == slot && next->upto >= time ? next : NULL;
+}
+
+// What the second's stream waited for instead of the first: since then or, not `recent`, before.
+static bool hint_of_waits(SimHint *hint, int slot, uint64_t time, uint64_t since, int second,
+                          bool recent)
+{
+    const Note *w;
+    for (uint64_t back = 0; (w = note_of(back)); back++) {
+        if (w->kind != NOTE_WAIT || w->stream.slot != second || (w->order > since) != recent)
+            continue;
+        const Note *later = next_record(w, slot, time);
+        *hint = (SimHint){HINT_NONE, w->recorded ? w->at : later ? later->site : NULL, w->site,
+                          w->on};
+        if (!w->recorded && (later || recent))
+            hint->kind = HINT_NEVER;
+        else if (w->recorded && w->on.slot == slot && w->upto < time && (later || recent))
+            hint->kind = later ? HINT_RENEWED : HINT_EARLY;
+        else if (w->recorded && w->on.slot != slot && recent)
+            hint->kind = HINT_ELSEWHERE;
+        if (hint->kind == HINT_RENEWED) hint->record = later->site;
+        if (hint->kind != HINT_NONE) return true;
+    }
+    return false;
+}
+
+// What became of the events that were recorded behind the first.
+static bool hint_of_records(SimHint *hint, int slot, uint64_t time, uint64_t since, int second)
+{
+    const Note *record = covering_record(slot, time, since), *w;
+    if (!record) return false;
+    *hint = (SimHint){.kind = HINT_NOT_WAITED, .record = record->site};
+    for (uint64_t back = 0; (w = note_of(back)) && w->order > record->order; back++)
+        if (w->kind == NOTE_WAIT && w->stream.slot != second && w->stream.slot != slot &&
+            w->recorded && w->on.slot == slot && w->upto >= time)
+            *hint = (SimHint){HINT_OTHER_WAITED, w->at, w->site, w->stream};
+    return true;
+}
+
+static bool hint_of_host(SimHint *hint, uint64_t since)
+{
+    const Note *w;
+    for (uint64_t back = 0; (w = note_of(back)) && w->order > since; back++) {
+        if (w->kind != NOTE_HOST_WAIT) continue;
+        *hint = (SimHint){HINT_HOST_ELSEWHERE, NULL, w->site, w->stream};
+        return true;
+    }
+    return false;
+}
+
+SimHint sim_stream_hint(const SimStreamId *first, uint64_t time, uint64_t since,
+                        const SimStreamId *second)
+{
+    SimHint hint = {.kind = HINT_NONE}, before;
+    int slot = first->slot;
+    pthread_mutex_lock(&lock);
+    if (!hint_of_waits(&hint, slot, time, since, second->slot, true)) {
+        bool recorded = hint_of_records(&hint, slot, time, since, second->slot);
+        if ((!recorded || hint.kind == HINT_NOT_WAITED) &&
+            hint_of_waits(&before, slot, time, since, second->slot, false))
+            hint = before;
+        else if (!recorded)
+            hint_of_host(&hint, since);
+    }
+    pthread_mutex_unlock(&lock);
+    return hint;
 }
 
 // ---- Operations ----
@@ -262,6 +432,87 @@ void sim_stream_ran(SimgpuOp *op)
     pthread_mutex_unlock(&lock);
 }
 
+void sim_stream_begun(const SimgpuOp *op)
+{
+    pthread_mutex_lock(&lock);
+    host_joins(&stream_of(op)->clock);
+    pthread_mutex_unlock(&lock);
+}
+
+void sim_moment_hold(const SimgpuOp *op, SimMoment *moment)
+{
+    pthread_mutex_lock(&lock);
+    struct CUstream_st *s = stream_of(op);
+    *moment = (SimMoment){id_of(s), s->clock.t[slot_of(s)] + 1, ++order, &s->clock};
+}
+
+void sim_moment_hold_host(SimMoment *moment)
+{
+    pthread_mutex_lock(&lock);
+    *moment = (SimMoment){{.slot = SIM_HOST_SLOT}, 0, ++order, &host};
+}
+
+void sim_stream_start(const SimgpuOp *op, SimClock *start, int *slot)
+{
+    pthread_mutex_lock(&lock);
+    const struct CUstream_st *s = stream_of(op);
+    *start = (SimClock){0, NULL};
+    assign(start, &s->clock);
+    *slot = slot_of(s);
+    pthread_mutex_unlock(&lock);
+}
+
+void sim_stream_learn(int slot, const SimClock *clock)
+{
+    pthread_mutex_lock(&lock);
+    join(&streams[slot].clock, clock);
+    pthread_mutex_unlock(&lock);
+}
+
+void sim_stream_merge(int device, cudaStream_t a, cudaStream_t b)
+{
+    cudaStream_t handle[2] = {a, b};
+    struct CUstream_st *s[2];
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < 2; i++) {
+        bool is_null = handle[i] == NULL || handle[i] == cudaStreamLegacy;
+        s[i] = is_null                             ? null_stream(device)
+               : handle[i] == cudaStreamPerThread ? thread_stream(device)
+                                                   : find_stream(handle[i]);
+        if (s[i]) catch_up(s[i]);
+    }
+    if (s[0] && s[1]) {
+        join(&s[0]->clock, &s[1]->clock);
+        join(&s[1]->clock, &s[0]->clock);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void sim_stream_gather(const SimgpuOp *op, int device)
+{
+    pthread_mutex_lock(&lock);
+    SimClock *clock = &stream_of(op)->clock;
+    for (struct CUstream_st *s = devices[device].streams; s; s = s->next) join(clock, &s->clock);
+    if (devices[device].null) join(clock, &devices[device].null->clock);
+    join(clock, &devices[device].destroyed);
+    pthread_mutex_unlock(&lock);
+}
+
+void sim_stream_spread(const SimgpuOp *op, int device)
+{
+    pthread_mutex_lock(&lock);
+    const SimClock *clock = &stream_of(op)->clock;
+    for (struct CUstream_st *s = devices[device].streams; s; s = s->next) join(&s->clock, clock);
+    if (devices[device].null) join(&devices[device].null->clock, clock);
+    join(&devices[device].fence, clock);
+    pthread_mutex_unlock(&lock);
+}
+
+void sim_moment_let_go(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
 void sim_device_wait(int device)
 {
     pthread_mutex_lock(&lock);
@@ -274,7 +525,8 @@ void sim_device_wait(int device)
 
 // ---- Streams ----
 
-static cudaError_t create_stream(cudaStream_t *stream, unsigned flags, int priority)
+static cudaError_t create_stream(cudaStream_t *stream, unsigned flags, int priority,
+                                 const void *site)
 {
     if (!stream || (flags & ~(unsigned)cudaStreamNonBlocking))
         return sim_leave(cudaErrorInvalidValue);
@@ -283,6 +535,10 @@ static cudaError_t create_stream(cudaStream_t *stream, unsigned flags, int prior
     pthread_mutex_lock(&lock);
     struct CUstream_st *s = new_stream(device, flags, priority);
     if (s) link_stream(s);
+    if (s) {
+        s->site = site;
+        s->number = ++streams_made;
+    }
     pthread_mutex_unlock(&lock);
     if (!s) return sim_leave(cudaErrorMemoryAllocation);
     *stream = s;
@@ -292,20 +548,21 @@ static cudaError_t create_stream(cudaStream_t *stream, unsigned flags, int prior
 cudaError_t cudaStreamCreate(cudaStream_t *pStream)
 {
     SIM_ENTER();
-    return create_stream(pStream, cudaStreamDefault, 0);
+    return create_stream(pStream, cudaStreamDefault, 0, SIM_SITE);
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *pStream, unsigned int flags)
 {
     SIM_ENTER();
-    return create_stream(pStream, flags, 0);
+    return create_stream(pStream, flags, 0, SIM_SITE);
 }
 
 // As documented, a priority outside the range is brought to its nearest end.
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int flags, int priority)
 {
     SIM_ENTER();
-    return create_stream(pStream, flags, priority > 0 ? 0 : priority < -5 ? -5 : priority);
+    return create_stream(pStream, flags, priority > 0 ? 0 : priority < -5 ? -5 : priority,
+                         SIM_SITE);
 }
 
 // Called with the lock held.
@@ -338,6 +595,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     return own ? cudaSuccess : report_stream("cudaStreamDestroy", stream, SIM_SITE);
 }
 
+// Whether the host has waited already for all that the clock covers.
+static bool host_knows(const SimClock *clock)
+{
+    for (int i = 0; i < clock->n; i++)
+        if (clock->t[i] > (i < host.n ? host.t[i] : 0)) return false;
+    return true;
+}
+
 // The host waits for a stream: cudaStreamSynchronize, and a query that finds it done.
 static cudaError_t wait_for_stream(const char *call, cudaStream_t stream, const void *site)
 {
@@ -346,15 +611,19 @@ static cudaError_t wait_for_stream(const char *call, cudaStream_t stream, const 
     pthread_mutex_lock(&lock);
     struct CUstream_st *s = find_stream(stream);
     GpuLogEntry entry = {.op = GPU_STREAM_SYNC, .name = call, .host_waits = true, .site = site};
+    bool idle = false;
     if (s) {
         catch_up(s);
+        idle = host_knows(&s->clock);
         host_joins(&s->clock);
+        take_note((Note){.kind = NOTE_HOST_WAIT, .stream = id_of(s), .site = site});
         entry.device = s->device;
         entry.stream = s->is_default ? NULL : s;
         entry.blocking_stream = s->blocking;
     }
     pthread_mutex_unlock(&lock);
     if (!s) return report_stream(call, stream, site);
+    if (idle && sim_group_wait) sim_group_wait(call, stream, site);
     books_write(&entry);
     return cudaSuccess;
 }
@@ -409,23 +678,40 @@ cudaError_t cudaStreamGetDevice(cudaStream_t hStream, int *device)
     return cudaSuccess;
 }
 
-// Runs fn now; it sees the pinned memory that the stream has filled before it.
+// A function of the host behind what its stream does. It runs now, and sees the pinned memory that
+// the stream has filled before it.
+static SimgpuOp begin_host_function(const char *name, cudaStream_t stream, const void *site)
+{
+    SimgpuOp op = sim_begin(GPU_KERNEL, name, stream, site);
+    if (op.error != cudaSuccess) return op;
+    pthread_mutex_lock(&lock);
+    sim_pinned_deliver(&stream_of(&op)->clock);
+    pthread_mutex_unlock(&lock);
+    return op;
+}
+
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userData)
 {
     SIM_ENTER();
     if (!fn) return sim_leave(cudaErrorInvalidValue);
-    SimgpuOp op = sim_begin(GPU_KERNEL, "cudaLaunchHostFunc", stream, SIM_SITE);
-    if (op.error != cudaSuccess) return simgpu_end(&op);
-    pthread_mutex_lock(&lock);
-    sim_pinned_deliver(&stream_of(&op)->clock);
-    pthread_mutex_unlock(&lock);
-    fn(userData);
+    SimgpuOp op = begin_host_function("cudaLaunchHostFunc", stream, SIM_SITE);
+    if (op.error == cudaSuccess) fn(userData);
+    return simgpu_end(&op);
+}
+
+cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback,
+                                  void *userData, unsigned int flags)
+{
+    SIM_ENTER();
+    if (!callback || flags) return sim_leave(cudaErrorInvalidValue);
+    SimgpuOp op = begin_host_function("cudaStreamAddCallback", stream, SIM_SITE);
+    if (op.error == cudaSuccess) callback(stream, cudaSuccess, userData);
     return simgpu_end(&op);
 }
 
 // ---- Events ----
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
+static cudaError_t create_event(cudaEvent_t *event, unsigned flags, const void *site)
 {
     SIM_ENTER();
     unsigned known = cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
@@ -442,8 +728,10 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
     if (e) {
         e->alive = true;
         e->recorded = false;
+        e->number = ++events_made;
         e->device = sim_current_device();
         e->flags = flags;
+        e->site = site;
         e->next = NULL;
     }
     pthread_mutex_unlock(&lock);
@@ -452,9 +740,14 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
     return cudaSuccess;
 }
 
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
+{
+    return create_event(event, flags, SIM_SITE);
+}
+
 cudaError_t cudaEventCreate(cudaEvent_t *event)
 {
-    return cudaEventCreateWithFlags(event, cudaEventDefault);
+    return create_event(event, cudaEventDefault, SIM_SITE);
 }
 
 // Called with the lock held. The handle is used again as late as can be: the list is a queue.
@@ -492,6 +785,13 @@ static cudaError_t record(const char *call, cudaEvent_t event, cudaStream_t stre
     if (device == op.entry.device) {
         assign(&event->clock, &stream_of(&op)->clock);
         event->recorded = true;
+        event->recorded_on = id_of(stream_of(&op));
+        event->recorded_at = site;
+        take_note((Note){.kind = NOTE_RECORD,
+                         .event = event->number,
+                         .stream = event->recorded_on,
+                         .upto = event->clock.t[event->recorded_on.slot],
+                         .site = site});
         clock_gettime(CLOCK_MONOTONIC, &event->when);
     }
     pthread_mutex_unlock(&lock);
@@ -499,9 +799,11 @@ static cudaError_t record(const char *call, cudaEvent_t event, cudaStream_t stre
     if (device != op.entry.device) {
         char where[256];
         gpulog_where(site, where, sizeof where);
+        sim_facts_call(call, site, stream);
         sim_report(SIMGPU_POINTER, "an event recorded on another device's stream",
-                   "%s at %s: the event was made on device %d, the stream on device %d.\n"
-                   "Make the event while the stream's device is current.",
+                   "%s, called at %s:\nthe event was made on device %d, the stream on device %d.\n"
+                   "On a GPU this is an invalid resource handle, and nothing is recorded.\n"
+                   "Was the event made while another device than the stream's was current?",
                    call, where, device, op.entry.device);
         op.error = cudaErrorInvalidResourceHandle;
     }
@@ -529,6 +831,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (op.error != cudaSuccess) return simgpu_end(&op);
     pthread_mutex_lock(&lock);
     bool there = is_event(event);
+    if (there) note_wait(stream_of(&op), event, SIM_SITE);
     if (there && event->recorded) join(&stream_of(&op)->clock, &event->clock);
     pthread_mutex_unlock(&lock);
     if (!there) return report_event("cudaStreamWaitEvent", event, SIM_SITE);
@@ -586,5 +889,16 @@ void sim_stream_reset(int device)
     if (devices[device].null) destroy(devices[device].null);
     for (int i = 0; i < n_events; i++)
         if (events[i].alive && events[i].device == device) destroy_event(&events[i]);
+    pthread_mutex_unlock(&lock);
+}
+
+void sim_stream_visit(SimLeaks *leaks)
+{
+    if (pthread_mutex_trylock(&lock)) return;
+    for (int i = 0; i < n_streams; i++)
+        if (streams[i].alive && streams[i].site)
+            sim_leak_note(leaks, THING_STREAM, &streams[i], 0, streams[i].site);
+    for (int i = 0; i < n_events; i++)
+        if (events[i].alive) sim_leak_note(leaks, THING_EVENT, &events[i], 0, events[i].site);
     pthread_mutex_unlock(&lock);
 }

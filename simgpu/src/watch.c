@@ -7,10 +7,11 @@
  *
  * How a process ended that is not a child is told by /proc/PID/stat while it is a zombie, and after
  * that by the ioctl PIDFD_GET_INFO on kernels that have it (6.15); otherwise the report says that
- * it is not known. Where the kernel has no pidfd_open (before 5.3), a rank that is killed without a
- * word is not noticed; those that exit or end with a report say so themselves.
+ * it is not known. Where there is no pidfd (the kernel is older than 5.3, a filter of system calls
+ * forbids it, or the process has just ended), the watcher looks at /proc ten times a second.
  *
- * Interface: sim_watch_open, sim_watch_changed, sim_watch_mark.
+ * Interface: sim_watch_open, sim_watch_changed, sim_watch_mark, sim_watch_is_dead,
+ * sim_watch_ended_how.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -27,6 +28,7 @@
 #include "comm.h"
 
 #define MAX_WATCHED SIM_MAX_RANKS
+#define LOOK_MILLISECONDS 100 // between two looks at processes without a pidfd
 
 static int kick = -1; // an eventfd: the list has changed
 static bool started;
@@ -52,8 +54,9 @@ typedef struct PidfdInfo {
 #define PIDFD_GET_INFO_IOCTL _IOWR(0xFF, 11, PidfdInfo)
 #define PIDFD_INFO_EXIT_BIT (UINT64_C(1) << 3)
 
-// The wait status of an ended process; -1 where the kernel does not say.
-static int ended_how(int pid, int pidfd)
+// The state of a process as /proc tells it: a letter, Z for a zombie; 0: there is no such process.
+// *status: of a zombie, as wait() will have it.
+static char state_of(int pid, int *status)
 {
     char path[32], line[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
@@ -62,12 +65,26 @@ static int ended_how(int pid, int pidfd)
     if (file) fclose(file);
     line[n] = 0;
     char *name_end = strrchr(line, ')'); // a program's name may hold blanks and brackets
-    if (name_end && name_end[1] == ' ' && name_end[2] == 'Z') {
-        char *last = strrchr(line, ' ');
-        if (last) return atoi(last + 1);
-    }
+    if (!name_end || name_end[1] != ' ') return 0;
+    char *last = strrchr(line, ' ');
+    *status = last ? atoi(last + 1) : -1;
+    return name_end[2];
+}
+
+bool sim_watch_is_dead(int pid)
+{
+    int status;
+    char state = state_of(pid, &status);
+    return state == 0 || state == 'Z' || state == 'X';
+}
+
+int sim_watch_ended_how(int pid, int pidfd)
+{
+    int status;
+    if (state_of(pid, &status) == 'Z') return status;
     PidfdInfo info = {.mask = PIDFD_INFO_EXIT_BIT};
-    if (ioctl(pidfd, PIDFD_GET_INFO_IOCTL, &info) == 0 && (info.mask & PIDFD_INFO_EXIT_BIT))
+    if (pidfd >= 0 && ioctl(pidfd, PIDFD_GET_INFO_IOCTL, &info) == 0 &&
+        (info.mask & PIDFD_INFO_EXIT_BIT))
         return info.exit_code;
     return -1;
 }
@@ -87,40 +104,60 @@ void sim_watch_mark(const Peer *peer)
         }
 }
 
+// Called with the lock held.
+static void note_end(Peer *peer)
+{
+    peer->ended = true;
+    peer->status = sim_watch_ended_how(peer->pid, peer->pidfd);
+    sim_watch_mark(peer);
+    if (peer->pidfd >= 0) close(peer->pidfd);
+    peer->pidfd = -1;
+}
+
+// Those without a pidfd; true: one has ended. Called with the lock held.
+static bool look_at_the_others(void)
+{
+    bool ended = false;
+    for (Peer *peer = sim_peers; peer; peer = peer->next) {
+        if (peer->pidfd >= 0 || peer->ended || !sim_watch_is_dead(peer->pid)) continue;
+        note_end(peer);
+        ended = true;
+    }
+    return ended;
+}
+
 static void *watch(void *arg)
 {
     struct pollfd fds[MAX_WATCHED + 1];
     int pids[MAX_WATCHED + 1];
     for (;;) {
-        int n = 1;
+        int n = 1, patience = -1;
         fds[0] = (struct pollfd){kick, POLLIN, 0};
         sim_lock();
         for (Peer *peer = sim_peers; peer && n <= MAX_WATCHED; peer = peer->next) {
+            if (peer->pidfd < 0 && !peer->ended) patience = LOOK_MILLISECONDS;
             if (peer->pidfd < 0) continue;
             pids[n] = peer->pid;
             fds[n++] = (struct pollfd){peer->pidfd, POLLIN, 0};
         }
         sim_unlock();
-        if (poll(fds, (nfds_t)n, -1) < 0) continue;
+        if (poll(fds, (nfds_t)n, patience) < 0) continue;
         if (fds[0].revents) {
             uint64_t count;
             if (read(kick, &count, sizeof count) < 0 && errno == EBADF) return NULL;
             continue; // the list is another: descriptors may be closed or used anew
         }
+        bool ended = false;
         sim_lock();
         for (int i = 1; i < n; i++) {
             if (!fds[i].revents) continue;
+            ended = true;
             for (Peer *peer = sim_peers; peer; peer = peer->next)
-                if (peer->pid == pids[i] && peer->pidfd == fds[i].fd) {
-                    peer->ended = true;
-                    peer->status = ended_how(peer->pid, peer->pidfd);
-                    sim_watch_mark(peer);
-                    close(peer->pidfd);
-                    peer->pidfd = -1;
-                }
+                if (peer->pid == pids[i] && peer->pidfd == fds[i].fd) note_end(peer);
         }
+        ended |= look_at_the_others();
         sim_unlock();
-        sim_ring_own();
+        if (ended) sim_ring_own();
     }
 }
 

@@ -151,13 +151,12 @@ class RealSuites(TempFolder):
         self.assertRegex(out, r"(?m)^  TIME   zero_grad_zeroes +0/1$")
         self.all_pass(tests, [name for name in OWN["optimizer"] if name != "zero_grad_zeroes"])
 
-    def test_whoever_kills_the_test_program_loses_that_test_alone(self):
+    def test_whoever_would_kill_the_test_program_is_not_run(self):
         self.include("optimizer.c", "signal.h", "unistd.h")
         self.change("optimizer.c", "fsdp_zero_grad", "kill(getppid(), SIGKILL);")
-        tests, _, _ = self.grade(task="5")
-        self.all_fail(tests, ["zero_grad_zeroes"], "error",
-                      "The test program ended in this test: SIGKILL")
-        self.all_pass(tests, [name for name in OWN["optimizer"] if name != "zero_grad_zeroes"])
+        tests, document, _ = self.grade(task="5")
+        self.all_fail(tests, OWN["optimizer"], "error", "optimizer.c uses getppid")
+        self.assertEqual(document["score"], 0)
 
     def test_a_printed_pass_is_no_pass(self):
         self.change("meta_init.c", "meta_numel",

@@ -58,7 +58,8 @@ static void body_right(const Rank *rank, void *arg)
     float *x, host[5] = {1, 2, 3, 4, 5}, *back, sum[5];
 
     need_cuda(cudaGetDevice(&device));
-    check(device == rank->device, "rank %d has device %d, not %d", rank->rank, device, rank->device);
+    check(device == rank->device, "rank %d has device %d, not %d", rank->rank, device,
+          rank->device);
     need_cuda(cudaMalloc((void **)&x, sizeof host));
     send_to(x, host, 5);
     need_nccl(ncclAllReduce(x, x, 5, ncclFloat, ncclSum, rank->comm, rank->stream));
@@ -85,7 +86,7 @@ static void meet_all(const Rank *rank)
     float *x;
 
     need_cuda(cudaMalloc((void **)&x, 4));
-    need_cuda(cudaMemset(x, 0, 4));
+    need_cuda(cudaMemsetAsync(x, 0, 4, rank->stream));
     need_nccl(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, rank->comm, rank->stream));
 }
 

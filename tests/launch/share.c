@@ -158,7 +158,7 @@ static ncclUniqueId pass_id(const Rank *r)
     memset(&id, 0, sizeof id);
     if (r->rank == 0) need_nccl(ncclGetUniqueId(&id));
     need_cuda(cudaMalloc((void **)&x, sizeof id));
-    need_cuda(cudaMemcpy(x, &id, sizeof id, cudaMemcpyHostToDevice));
+    need_cuda(cudaMemcpyAsync(x, &id, sizeof id, cudaMemcpyHostToDevice, r->stream));
     need_nccl(ncclBroadcast(x, x, sizeof id, ncclChar, 0, r->comm, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
     need_cuda(cudaMemcpy(&id, x, sizeof id, cudaMemcpyDeviceToHost));
@@ -227,6 +227,7 @@ static int hang(const World *world, void *arg)
     if (world->rank == 1) setenv("SHARE_GPU_LIMIT", "50", 1);
     TRY(world_connect(world, &comm));
     CUDA_TRY(cudaMalloc((void **)&x, sizeof *x));
+    CUDA_TRY(cudaMemset(x, 0, sizeof *x));
     if (world->rank == 1)
         for (;;) pause();
     NCCL_TRY(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, NULL));
@@ -249,6 +250,7 @@ static void waits(const Rank *r, void *arg)
     float *x;
 
     need_cuda(cudaMalloc((void **)&x, sizeof *x));
+    need_cuda(cudaMemsetAsync(x, 0, sizeof *x, r->stream));
     if (r->rank == 1)
         for (;;) pause();
     need_nccl(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, r->comm, r->stream));

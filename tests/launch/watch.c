@@ -50,6 +50,7 @@ static void lose_a_peer(const Rank *r, void *arg)
     float *x;
 
     need_cuda(cudaMalloc((void **)&x, sizeof *x));
+    need_cuda(cudaMemsetAsync(x, 0, sizeof *x, r->stream));
     need_nccl(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, r->comm, r->stream));
     atomic_store(&answer, ncclInProgress); // which is none
     wait_for_questions(2);
@@ -153,7 +154,7 @@ static void keep_busy(const Rank *r, void *arg)
     float *x;
 
     need_cuda(cudaMalloc((void **)&x, sizeof *x));
-    need_cuda(cudaMemset(x, 0, sizeof *x));
+    need_cuda(cudaMemsetAsync(x, 0, sizeof *x, r->stream));
     for (int i = 0; i < 100; i++) {
         need_nccl(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, r->comm, r->stream));
         need_cuda(cudaStreamSynchronize(r->stream));

@@ -64,6 +64,7 @@ static float pass(Fixture *f)
 
 static void set_gradients(Fixture *f, float value)
 {
+    need_cuda(cudaStreamSynchronize(f->run.stream)); // send_to does not wait for it
     for (int i = 0; i < f->n; i++) {
         size_t size = numel_of(f->params[i]);
         float *base = malloc(size * sizeof *base);

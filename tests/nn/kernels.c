@@ -235,6 +235,7 @@ static void check_adamw(const Rank *r, void *arg)
     for (int i = 0; i < N; i++) want[i] = p[i];
     for (int t = 1; t <= STEPS; t++) {
         float *g = draw_floats(N, 0.5, &seed);
+        need_cuda(cudaStreamSynchronize(r->stream)); // the step before still reads dg
         send_to(dg, g, N);
         need_cuda(kernel_adamw(dp, dg, dm, dv, N, 0.01f, 0.9f, 0.95f, 1e-8f, 0.1f, t, r->stream));
         for (int i = 0; i < N; i++) {
@@ -315,7 +316,7 @@ static void check_reductions(const Rank *r, void *arg)
             mean += (double)x[i] / n;
         }
         need_cuda(cudaMalloc((void **)&dsum, sizeof *dsum));
-        need_cuda(cudaMemcpy(dsum, &start, sizeof start, cudaMemcpyHostToDevice));
+        need_cuda(cudaMemcpyAsync(dsum, &start, sizeof start, cudaMemcpyHostToDevice, r->stream));
         need_cuda(kernel_sum_squares(dsum, dx, n, r->stream));
         need_cuda(kernel_mean(dmean, dx, n, r->stream));
         need_cuda(cudaStreamSynchronize(r->stream));

@@ -55,6 +55,7 @@ static float *on_device(const float *host, size_t n)
     void *x = NULL;
     need_cuda(cudaMalloc(&x, n * sizeof *host));
     need_cuda(cudaMemcpy(x, host, n * sizeof *host, cudaMemcpyHostToDevice));
+    need_cuda(cudaDeviceSynchronize()); // cudaMemcpy from pageable memory need not wait
     return x;
 }
 

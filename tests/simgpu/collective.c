@@ -104,7 +104,7 @@ static void run_case(const Case *c, const Rank *r)
         recv += (size_t)r->rank * recvs * width;
 
     for (size_t i = 0; i < sends; i++) number_put(host, c->type, i, input(c, r->rank, i));
-    need_cuda(cudaMemcpy(send, host, sends * width, cudaMemcpyHostToDevice));
+    need_cuda(cudaMemcpyAsync(send, host, sends * width, cudaMemcpyHostToDevice, r->stream));
     ncclRedOp_t op = (ncclRedOp_t)c->op;
     if (c->op == ncclNumOps) {
         double scalar = 0;
@@ -274,7 +274,7 @@ static void rounding(const Rank *r, void *arg)
     double mine[3] = {r->rank ? 1 : 2048, r->rank ? 3 : 2048, r->rank ? 0x1p-24 : 0x1p-24};
     for (int i = 0; i < 2; i++) host[i] = number_code(mine[i], 10, 15);
     host[2] = 1; // the smallest subnormal half
-    need_cuda(cudaMemcpy(x, host, sizeof host, cudaMemcpyHostToDevice));
+    need_cuda(cudaMemcpyAsync(x, host, sizeof host, cudaMemcpyHostToDevice, r->stream));
     need_nccl(ncclAllReduce(x, x, 3, ncclFloat16, ncclSum, r->comm, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
     need_cuda(cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost));
@@ -287,7 +287,7 @@ static void rounding(const Rank *r, void *arg)
     check(host[2] == 2, "twice the smallest half is %#x", host[2]);
     for (int i = 0; i < 2; i++) host[i] = number_code(r->rank ? 2 * i + 1 : 256, 7, 127);
     host[2] = 0x7f80; // infinity
-    need_cuda(cudaMemcpy(x, host, sizeof host, cudaMemcpyHostToDevice));
+    need_cuda(cudaMemcpyAsync(x, host, sizeof host, cudaMemcpyHostToDevice, r->stream));
     need_nccl(ncclAllReduce(x, x, 3, ncclBfloat16, ncclSum, r->comm, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
     need_cuda(cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost));
@@ -310,7 +310,7 @@ static void traffic(const Rank *r, void *arg)
     float *x, *y;
     need_cuda(cudaMalloc((void **)&x, w * n));
     need_cuda(cudaMalloc((void **)&y, w * n));
-    need_cuda(cudaMemset(x, 0, w * n));
+    need_cuda(cudaMemsetAsync(x, 0, w * n, r->stream));
     gpulog_reset_traffic();
     need_nccl(ncclAllGather(x, y, 24, ncclFloat, r->comm, r->stream));
     need_nccl(ncclReduceScatter(x, y, 24, ncclFloat, ncclSum, r->comm, r->stream));

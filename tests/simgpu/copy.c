@@ -65,6 +65,7 @@ static void moves_rows(const Rank *r, void *arg)
 {
     enum { W = 13, H = 7, P = 29, Q = 17 };
     unsigned char in[H * P], out[H * Q], *device, *pinned;
+    hear(heard);
     need_cuda(cudaMalloc((void **)&device, H * P));
     need_cuda(cudaMallocHost((void **)&pinned, H * Q));
     pattern(in, sizeof in, 3);
@@ -74,8 +75,13 @@ static void moves_rows(const Rank *r, void *arg)
     memset(out, 1, sizeof out);
     memset(pinned, 1, sizeof out);
     need_cuda(cudaMemcpy2D(out, Q, device, P, W, H, cudaMemcpyDeviceToHost));
+    need_cuda(cudaDeviceSynchronize());
     need_cuda(cudaMemcpy2DAsync(pinned, Q, device, P, W, H, cudaMemcpyDeviceToHost, r->stream));
-    check(pinned[0] == 0xff && pinned[W] == 1, "the rows and nothing else are under way");
+    check(pinned[W] == 1 && heard->count == 0, "what lies between the rows is under way");
+    need_cuda(cudaMemcpy2DAsync(pinned, Q, device, P, W, H, cudaMemcpyDeviceToHost, r->stream));
+    check(pinned[0] == 0xff, "the rows are not under way");
+    heard_is(heard, "the host reads pinned memory before the write under way to it is done",
+             "byte 0 of the 119 bytes of pinned memory");
     need_cuda(cudaStreamSynchronize(r->stream));
     for (int row = 0; row < H; row++) {
         for (int col = 0; col < Q; col++) {
@@ -88,6 +94,7 @@ static void moves_rows(const Rank *r, void *arg)
     check(cudaMemcpy2D(out, W - 1, device, P, W, H, cudaMemcpyDeviceToHost) ==
               cudaErrorInvalidPitchValue,
           "rows that overlap were copied");
+    check(heard->count == 1, "%d reports", heard->count);
 }
 static void test_moves_rows(void **state)
 {
@@ -175,13 +182,15 @@ static void devices_see_copies_under_way(const Rank *r, void *arg)
 {
     enum { N = 100 };
     unsigned char *a, *b, *pinned, out[N];
+    hear(heard);
     need_cuda(cudaMalloc((void **)&a, N));
     need_cuda(cudaMalloc((void **)&b, N));
     need_cuda(cudaMallocHost((void **)&pinned, N));
     need_cuda(cudaMemsetAsync(a, 5, N, r->stream));
     need_cuda(cudaMemcpyAsync(pinned, a, N, cudaMemcpyDeviceToHost, r->stream));
-    check(pinned[0] == 0xff, "the copy arrived at once");
+    check(pinned[0] == 0xff && heard->count == 1, "the copy arrived at once");
     need_cuda(cudaMemcpyAsync(b, pinned, N, cudaMemcpyHostToDevice, r->stream));
+    need_cuda(cudaStreamSynchronize(r->stream));
     need_cuda(cudaMemcpy(out, b, N, cudaMemcpyDeviceToHost));
     for (int i = 0; i < N; i++) check(out[i] == 5, "byte %d is %d", i, out[i]);
 
@@ -192,6 +201,16 @@ static void devices_see_copies_under_way(const Rank *r, void *arg)
     need_cuda(cudaMemcpyAsync(pinned + 50, a, N - 50, cudaMemcpyDeviceToHost, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
     for (int i = 0; i < N; i++) check(pinned[i] == (i < 50 ? 6 : 7), "byte %d is %d", i, pinned[i]);
+
+    // Also where an operation sees only a part of the later one.
+    need_cuda(cudaMemcpyAsync(pinned, b, N, cudaMemcpyDeviceToHost, r->stream));
+    need_cuda(cudaMemcpyAsync(pinned + 50, a, N - 50, cudaMemcpyDeviceToHost, r->stream));
+    need_cuda(cudaMemcpyAsync(b + 90, pinned + 90, N - 90, cudaMemcpyHostToDevice, r->stream));
+    need_cuda(cudaStreamSynchronize(r->stream));
+    for (int i = 0; i < N; i++) check(pinned[i] == (i < 50 ? 5 : 7), "byte %d is %d", i, pinned[i]);
+    need_cuda(cudaMemcpy(out, b, N, cudaMemcpyDeviceToHost));
+    for (int i = 0; i < N; i++) check(out[i] == (i < 90 ? 5 : 7), "byte %d is %d", i, out[i]);
+    check(heard->count == 1, "%d reports", heard->count);
 }
 static void test_devices_see_copies_under_way(void **state)
 {
@@ -208,7 +227,7 @@ static void registers_host_memory(const Rank *r, void *arg)
     check(memory != NULL, "no memory");
     memset(memory, 0, N);
     need_cuda(cudaMalloc((void **)&device, N));
-    need_cuda(cudaMemset(device, 8, N));
+    need_cuda(cudaMemsetAsync(device, 8, N, r->stream));
     need_cuda(cudaPointerGetAttributes(&about, memory));
     check(about.type == cudaMemoryTypeUnregistered, "type %d", about.type);
     need_cuda(cudaHostRegister(memory, N, cudaHostRegisterPortable));
@@ -220,19 +239,21 @@ static void registers_host_memory(const Rank *r, void *arg)
     check(flags == cudaHostRegisterPortable, "flags %u", flags);
     need_cuda(cudaHostGetDevicePointer(&mapped, memory, 0));
     need_cuda(kernel_touch(mapped, 1, 3, r->stream)); // pinned memory is as good as the device's
+    need_cuda(cudaStreamSynchronize(r->stream));
     check(memory[0] == 3, "the kernel wrote %d", memory[0]);
+    hear(&heard[r->rank]);
     need_cuda(cudaMemcpyAsync(memory, device, N, cudaMemcpyDeviceToHost, r->stream));
-    check(memory[0] == 0xff, "a copy into registered memory arrived at once");
     need_cuda(cudaHostUnregister(memory));
-    check(memory[N - 1] == 8, "the copy was lost");
+    check(memory[0] == 8 && memory[N - 1] == 8, "the copy was lost");
+    heard_is(&heard[r->rank], "pinned memory is given back while a copy is under way",
+             "cudaHostUnregister, called at simgpu/copy.c:");
     check(cudaHostUnregister(memory) == cudaErrorHostMemoryNotRegistered, "twice");
     need_cuda(cudaMemcpyAsync(memory, device, N, cudaMemcpyDeviceToHost, r->stream));
     check(memory[0] == 8, "a copy into pageable memory waits");
     need_cuda(cudaPointerGetAttributes(&about, device + 1));
     check(about.type == cudaMemoryTypeDevice && about.device == r->device, "%d", about.type);
-    hear(heard);
     check(cudaFreeHost(memory) == cudaErrorInvalidValue, "malloc's memory was taken");
-    heard_is(heard, "this is no pinned host memory", "cudaFreeHost, called at simgpu/copy.c:");
+    heard_is(&heard[r->rank], "this is no pinned host memory", "cudaFreeHost, called at simgpu/copy.c:");
     free(memory);
 }
 static void test_registers_host_memory(void **state)
@@ -251,6 +272,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_devices_see_copies_under_way),
         cmocka_unit_test(test_registers_host_memory),
     };
-    heard = shared_alloc(sizeof *heard);
+    heard = shared_alloc(2 * sizeof *heard);
     return suite_main(argc, argv, "simgpu/copy", tests, sizeof tests / sizeof tests[0]);
 }

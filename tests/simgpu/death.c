@@ -56,6 +56,7 @@ static float *buffer(size_t n)
     float *x;
     need_cuda(cudaMalloc((void **)&x, n * sizeof *x));
     need_cuda(cudaMemset(x, 0, n * sizeof *x));
+    need_cuda(cudaDeviceSynchronize());
     return x;
 }
 

@@ -83,7 +83,7 @@ static void gather_scatter(const Rank *r, void *arg)
     need_nccl(ncclGather(one, all, N, ncclFloat, r->world - 1, r->comm, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
     if (r->rank == r->world - 1) is_line("gathered", all, w * N, 0, 1);
-    need_cuda(cudaMemset(one, 0, N * sizeof *one));
+    need_cuda(cudaMemsetAsync(one, 0, N * sizeof *one, r->stream));
     need_nccl(ncclScatter(all, one, N, ncclFloat, r->world - 1, r->comm, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
     is_line("scattered", one, N, (float)(N * r->rank), 1);
@@ -322,6 +322,7 @@ static void duplicate(const Rank *r, void *arg)
     float *x = filled(sizeof id, 0, 0);
     if (r->rank == 0) need_nccl(ncclGetUniqueId(&id));
     if (r->rank == 0) need_cuda(cudaMemcpy(x, &id, sizeof id, cudaMemcpyHostToDevice));
+    need_cuda(cudaDeviceSynchronize());
     need_nccl(ncclBroadcast(x, x, sizeof id, ncclChar, 0, r->comm, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
     need_cuda(cudaMemcpy(&id, x, sizeof id, cudaMemcpyDeviceToHost));

@@ -9,6 +9,7 @@
  *   cc -DHEADERS_ONLY -fsyntax-only -Isimgpu/include tests/simgpu/headers.c
  *   cc -DHEADERS_ONLY -fsyntax-only -I$CUDA_HOME/include tests/simgpu/headers.c
  */
+#include <cuda_profiler_api.h>
 #include <cuda_runtime.h>
 #include <cuda_runtime_api.h>
 
@@ -58,6 +59,10 @@
 _Static_assert(SAME(cudaStream_t, struct CUstream_st *), "cudaStream_t");
 _Static_assert(SAME(cudaEvent_t, struct CUevent_st *), "cudaEvent_t");
 _Static_assert(SAME(cudaMemPool_t, struct CUmemPoolHandle_st *), "cudaMemPool_t");
+_Static_assert(SAME(cudaGraph_t, struct CUgraph_st *), "cudaGraph_t");
+_Static_assert(SAME(cudaGraphExec_t, struct CUgraphExec_st *), "cudaGraphExec_t");
+_Static_assert(SAME(cudaStreamCallback_t, void (*)(cudaStream_t, cudaError_t, void *)),
+               "cudaStreamCallback_t");
 _Static_assert(SAME(cudaHostFn_t, void (*)(void *)), "cudaHostFn_t");
 
 #ifndef HEADERS_ONLY

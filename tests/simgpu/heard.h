@@ -17,7 +17,8 @@
 #include "simgpu.h"
 
 typedef struct Heard {
-    int count;
+    volatile int count; // a touch of memory can report, too
+    SimgpuClass kind;   // of the last report
     char title[256];  // of the last report
     char text[16384]; // of the last report
 } Heard;
@@ -27,6 +28,7 @@ static inline void hear_one(const SimgpuReport *report, void *arg)
     Heard *heard = arg;
     snprintf(heard->title, sizeof heard->title, "%s", report->title);
     snprintf(heard->text, sizeof heard->text, "%s", report->text);
+    heard->kind = report->kind;
     heard->count++;
 }
 

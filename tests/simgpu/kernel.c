@@ -16,6 +16,7 @@ static void gives_usable_addresses(const Rank *r, void *arg)
     need_cuda(kernel_touch(p + 2, 2, 9, r->stream));
     need_cuda(kernel_touch(p + 5, 0, 7, r->stream)); // no bytes are right anywhere
     need_cuda(kernel_touch(NULL, 0, 7, r->stream));
+    need_cuda(cudaStreamSynchronize(r->stream));
     need_cuda(cudaMemcpy(out, p, 5, cudaMemcpyDeviceToHost));
     for (int i = 0; i < 5; i++)
         check(out[i] == (i == 2 || i == 3 ? 9 : 1), "byte %d: %d", i, out[i]);
@@ -27,6 +28,7 @@ static void gives_usable_addresses(const Rank *r, void *arg)
     data[0]++;
     check(simgpu_read(&op, p + 1, 4) == data + 1, "two ranges of one allocation disagree");
     need_cuda(simgpu_end(&op));
+    need_cuda(cudaStreamSynchronize(r->stream));
     need_cuda(cudaMemcpy(out, p, 1, cudaMemcpyDeviceToHost));
     check(out[0] == 2, "the update gave %d", out[0]);
 }
@@ -153,7 +155,7 @@ static void refuses_forked_use(const Rank *r, void *arg)
     check(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0, "the child ended with %d",
           status);
     check(heard->count == 1, "%d reports", heard->count);
-    heard_is(heard, "CUDA was used before fork() and again in the child", "Fork the ranks first");
+    heard_is(heard, "CUDA was used before fork() and again in the child", "be forked first");
     need_cuda(cudaMalloc(&p, 10));
 }
 static void test_refuses_forked_use(void **state)

@@ -74,6 +74,12 @@ static void expect(int status, int want, const char *words)
 static void run_program(const char *settings, const char *name, const char *words)
 {
     expect(run("%s '%s/%s'", settings, scratch, name), 0, words);
+    if (strstr(output, "simgpu:")) fail_msg("%s %s reported: %s", settings, name, output);
+}
+
+static bool have(const char *compiler)
+{
+    return run("sh -c 'command -v %s'", compiler) == 0;
 }
 
 static void test_one_thread(void **state)
@@ -99,9 +105,94 @@ static void test_threads(void **state)
 
 static void test_cplusplus(void **state)
 {
-    if (run("sh -c 'command -v c++'") != 0) skip(); // the kit itself needs no C++ compiler
+    if (!have("c++")) skip(); // the kit itself needs no C++ compiler
     compile("c++", "typed", ".cc");
     run_program("", "typed", "2 devices, 0 wrong\n");
+}
+
+// ---- Programs in the style of samples: how many devices or ranks, and which checks ----
+
+typedef struct Program {
+    const char *name, *ending;
+    bool ranks; // a process each, as many as the first argument says; else all devices there are
+} Program;
+
+static const Program programs[] = {
+    {"grid", ".c", true},        {"regression", ".c", true}, {"asynchronous", ".c", false},
+    {"registered", ".c", false}, {"exchange", ".c", false},  {"pipeline", ".c", false},
+    {"peers", ".c", false},      {"products", ".c", false},  {"pitched", ".c", false},
+    {"unified", ".cc", false},   {"query", ".cc", false},    {"table", ".cc", false},
+    {"halves", ".cc", false},
+};
+enum { PROGRAMS = sizeof programs / sizeof programs[0] };
+
+static const char *compiler_of(const Program *p)
+{
+    return p->ending[2] ? "c++" : "cc";
+}
+
+static void run_on(const Program *p, int n, const char *settings)
+{
+    char words[64], all[PATH];
+    snprintf(words, sizeof words, "%d %s, 0 wrong\n", n, p->ranks ? "ranks" : "devices");
+    snprintf(all, sizeof all, "%s SIMGPU_DEVICES=%d", settings, n);
+    if (!p->ranks) {
+        run_program(all, p->name, words);
+        return;
+    }
+    expect(run("%s '%s/%s' %d '%s/id'", settings, scratch, p->name, n, scratch), 0, words);
+    if (strstr(output, "simgpu:")) fail_msg("%s on %d ranks reported: %s", p->name, n, output);
+}
+
+static void test_samples(void **state)
+{
+    static const int worlds[] = {1, 2, 3, 4, 8};
+    bool cplusplus = have("c++");
+    for (int i = 0; i < PROGRAMS; i++) {
+        const Program *p = &programs[i];
+        if (p->ending[2] && !cplusplus) continue; // the kit itself needs no C++ compiler
+        compile(compiler_of(p), p->name, p->ending);
+        for (int w = 0; w < 5; w++) run_on(p, worlds[w], "SIMGPU_CHECK=full");
+        run_on(p, 3, "SIMGPU_CHECK=fast");
+        run_on(p, 3, "SIMGPU_CHECK=off");
+    }
+}
+
+// The libraries of MPI come without sanitizers and with leaks of their own.
+static void test_mpi(void **state)
+{
+    if (!have("mpicc") || !have("mpirun") || SANITIZE[0]) skip();
+    compile("mpicc", "by_mpi", ".c");
+    for (int n = 1; n <= 4; n += 3) {
+        char words[64];
+        snprintf(words, sizeof words, "%d ranks, 0 wrong\n", n);
+        expect(run("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun "
+                   "--oversubscribe -n %d '%s/by_mpi'",
+                   n, scratch),
+               0, words);
+        if (strstr(output, "simgpu:")) fail_msg("by_mpi reported: %s", output);
+    }
+}
+
+// What compiles here compiles against NVIDIA's headers, too.
+static void test_against_the_toolkit(void **state)
+{
+    char includes[PATH];
+    if (run("sh '%s/../../../grader/find_cuda.sh' '%s/cuda.mk'", sources, scratch) != 0) {
+        print_message("no toolkit: %s\n", output);
+        skip();
+    }
+    run("sed -n 's/^CUDA_INCLUDES := *//p' '%s/cuda.mk'", scratch);
+    output[strcspn(output, "\n")] = '\0';
+    snprintf(includes, sizeof includes, "%.1000s", output);
+    bool cplusplus = have("c++");
+    for (int i = 0; i < PROGRAMS; i++) {
+        const Program *p = &programs[i];
+        if (p->ending[2] && !cplusplus) continue;
+        int status = run("%s -fsyntax-only -Wall -Werror %s '%s/%s%s'", compiler_of(p), includes,
+                         sources, p->name, p->ending);
+        if (status) fail_msg("%s against NVIDIA's headers: %s", p->name, output);
+    }
 }
 
 static void test_bad_settings(void **state)
@@ -130,7 +221,8 @@ static void test_bad_settings(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_one_thread),   cmocka_unit_test(test_processes),
     cmocka_unit_test(test_threads),      cmocka_unit_test(test_cplusplus),
-    cmocka_unit_test(test_bad_settings),
+    cmocka_unit_test(test_samples),      cmocka_unit_test(test_mpi),
+    cmocka_unit_test(test_bad_settings), cmocka_unit_test(test_against_the_toolkit),
 };
 
 // build/tests/simgpu/programs knows build/. The sources are found from the root of the kit, where

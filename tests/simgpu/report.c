@@ -48,7 +48,8 @@ static void test_every_line_has_its_head(void **state)
     int status;
     char *text = stderr_of(free_twice, &status);
     assert_int_equal(status, 0);
-    assert_ptr_equal(strstr(text, "simgpu: device 3: device memory was freed twice\n"), text);
+    assert_ptr_equal(strstr(text, "simgpu: device 3: device memory was freed twice [lifetime]\n"),
+                     text);
     int lines = 0;
     for (char *line = text; *line; lines++) {
         assert_int_equal(strncmp(line, "simgpu: ", 8), 0);
@@ -88,7 +89,7 @@ static void test_a_fatal_report_ends_the_process(void **state)
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), SIMGPU_FATAL_EXIT);
     assert_non_null(strstr(text, "host code touches device memory"));
-    assert_non_null(strstr(text, "byte 12 of the 40 bytes allocated at simgpu/report.c:"));
+    assert_non_null(strstr(text, "byte 12 of p, the 40 bytes allocated at simgpu/report.c:"));
     assert_non_null(strstr(text, "(touch_device_memory)"));
 }
 
@@ -152,6 +153,426 @@ static void test_tells_its_activity(void **state)
     run_ranks(1, tells_its_activity, NULL);
 }
 
+// ---- Layout: the lines of source, names ----
+
+static struct {
+    char *shard;
+} * flat;
+
+static void use_past_the_end(void)
+{
+    static char place[sizeof *flat];
+    flat = (void *)place;
+    cudaMalloc((void **)&flat->shard, 1000);
+    kernel_touch(flat->shard + 990, 16, 0, NULL);
+}
+static void use_a_named_one(void)
+{
+    void *p;
+    cudaMalloc(&p, 1000);
+    gpulog_name(p, "shard of h.%d", 7);
+    kernel_touch(p, 1001, 0, NULL);
+    cudaFree(p);
+}
+static void use_the_next_owner(void)
+{
+    void *p, *first;
+    setenv("SIMGPU_MEMORY", "64M", 1);
+    cudaMalloc(&first, 600);
+    gpulog_name(first, "an old name");
+    cudaFree(first);
+    for (int i = 0; i < 400000; i++) { // until the address comes round again
+        cudaMalloc(&p, 600);
+        if (p == first) break;
+        cudaFree(p);
+    }
+    if (p == first) kernel_touch(p, 601, 0, NULL);
+}
+static void has(const char *text, const char *words)
+{
+    if (!strstr(text, words)) fail_msg("no \"%s\" in:\n%s", words, text);
+}
+static void has_not(const char *text, const char *words)
+{
+    if (strstr(text, words)) fail_msg("\"%s\" in:\n%s", words, text);
+}
+static void test_shows_the_source(void **state)
+{
+    int status;
+    char *text = stderr_of(use_past_the_end, &status);
+    has(text,
+        "simgpu: device 0: an operation runs past the end of an allocation [wrong pointer]\n");
+    has(text, "simgpu: |   kernel_touch, called at simgpu/report.c:");
+    has(text, " | kernel_touch(flat->shard + 990, 16, 0, NULL);\n");
+    has(text, "writes 16 bytes from byte 990 of flat->shard, the 1000 bytes allocated at "
+              "simgpu/report.c:");
+    has(text, "6 bytes too many");
+    has(text, "simgpu: |   On a GPU this is an illegal memory access");
+    has(text, "offset right?\nsimgpu: |   Read: handouts/mistakes.md, \"Wrong pointer\"\n");
+    text = stderr_of(use_a_named_one, &status);
+    has(text, "byte 0 of shard of h.7, the 1000 bytes allocated at");
+    has_not(stderr_of(use_the_next_owner, &status), "an old name");
+}
+
+// ---- First causes ----
+
+static void three_mistakes(void)
+{
+    char host;
+    void *p;
+    cudaMalloc(&p, 8);
+    cudaFree(p);
+    cudaFree(p);
+    cudaFree(&host);
+    cudaFree(&host);
+    exit(0);
+}
+static void three_mistakes_all(void)
+{
+    setenv("SIMGPU_REPORTS", "all", 1);
+    three_mistakes();
+}
+static void two_mistakes(void)
+{
+    char host;
+    cudaFree(&host);
+    cudaFree(&host);
+    exit(7); // the end is told whatever the status
+}
+static void memory_runs_out_between(void)
+{
+    char host;
+    void *p;
+    cudaFree(&host);
+    cudaMalloc(&p, (size_t)1 << 40);
+    exit(0);
+}
+static void memory_runs_out_first(void)
+{
+    char host;
+    void *p;
+    cudaMalloc(&p, (size_t)1 << 40);
+    cudaFree(&host);
+    exit(0);
+}
+static void a_mistake_and_a_fatal_one(void)
+{
+    char host;
+    cudaFree(&host);
+    touch_device_memory();
+}
+static void every_process_has_a_first_one(void)
+{
+    char host;
+    cudaFree(&host);
+    cudaFree(&host);
+    if (fork() == 0) {
+        cudaFree(&host); // CUDA was used before the fork: this process's first report
+        exit(0);
+    }
+    int status;
+    wait(&status);
+    _exit(0);
+}
+static int times(const char *text, const char *words)
+{
+    int n = 0;
+    for (; (text = strstr(text, words)); text += strlen(words)) n++;
+    return n;
+}
+static void test_the_first_cause_is_printed(void **state)
+{
+    static const char more[] = "simgpu: 2 more reports followed from this one or came after it; "
+                               "SIMGPU_REPORTS=all prints them\n";
+    int status;
+    char *text = stderr_of(three_mistakes, &status);
+    has(text, "device memory was freed twice");
+    has_not(text, "a free of what is no device memory");
+    assert_string_equal(text + strlen(text) - strlen(more), more);
+
+    text = stderr_of(three_mistakes_all, &status);
+    has(text, "device memory was freed twice");
+    assert_int_equal(times(text, "a free of what is no device memory"), 2);
+    has_not(text, "more report");
+
+    text = stderr_of(two_mistakes, &status);
+    has(text, "\nsimgpu: 1 more report followed");
+
+    text = stderr_of(memory_runs_out_between, &status);
+    has(text, "[wrong pointer]");
+    has(text, "[out of memory]");
+    has_not(text, "more report");
+    text = stderr_of(memory_runs_out_first, &status);
+    has(text, "[wrong pointer]");
+    has(text, "[out of memory]");
+
+    text = stderr_of(a_mistake_and_a_fatal_one, &status);
+    assert_int_equal(WEXITSTATUS(status), SIMGPU_FATAL_EXIT);
+    has(text, "and then this ended the process: host code touches device memory "
+              "[host dereference]\n");
+    has(text, "1 more report followed");
+    has_not(text, "segmentation fault");
+
+    text = stderr_of(every_process_has_a_first_one, &status);
+    has(text, "a free of what is no device memory");
+    has(text, "CUDA was used before fork()");
+}
+
+static void hears_all(const Rank *r, void *arg)
+{
+    char host;
+    Heard *h = hear(heard);
+    for (int i = 0; i < 5; i++) cudaFree(&host);
+    check(h->count == 5, "%d reports were heard", h->count);
+}
+static void test_the_hook_hears_all(void **state)
+{
+    run_ranks(1, hears_all, NULL);
+}
+
+// ---- Records ----
+
+static char record_path[64];
+
+static void make_records(void)
+{
+    char host, *p;
+    setenv("SIMGPU_REPORT", record_path, 1);
+    cudaSetDevice(2);
+    cudaMalloc((void **)&p, 100);
+    cudaMemset(p + 40, 0, 100);
+    cudaFree(&host);
+    exit(0);
+}
+static char *records(void)
+{
+    static char text[65536];
+    FILE *file = fopen(record_path, "r");
+    size_t n = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file) fclose(file);
+    text[n] = 0;
+    unlink(record_path);
+    return text;
+}
+static void test_records(void **state)
+{
+    int status;
+    snprintf(record_path, sizeof record_path, "/tmp/simgpu-report-%d.jsonl", (int)getpid());
+    unlink(record_path);
+    stderr_of(make_records, &status);
+    char *text = records(), *second = strchr(text, '\n');
+    assert_non_null(second);
+    *second++ = 0;
+    has(text, "{\"class\": \"wrong-pointer\", \"title\": \"an operation runs past the end of an "
+              "allocation\", \"rank\": null, \"device\": 2, \"pid\": ");
+    has(text, "\"follows\": false, \"calls\": [{\"call\": \"cudaMemset\", "
+              "\"file\": \"simgpu/report.c\", \"line\": ");
+    has(text, "\"function\": \"make_records\"");
+    has(text, "\"ranges\": [{\"allocation\": \"p\", \"where\": \"simgpu/report.c:");
+    has(text, "\"begin\": 40, \"end\": 140}]");
+    has(text,
+        "\"hardware\": \"On a GPU this is an illegal memory access, or silently other data.\", "
+        "\"question\": \"Are the count (elements, not bytes?) and the offset right?\", "
+        "\"read\": \"handouts/mistakes.md, \\\"Wrong pointer\\\"\", \"text\": \"simgpu: ");
+    has(second, "{\"class\": \"wrong-pointer\", \"title\": \"a free of what is no device memory\"");
+    has(second, "\"follows\": true");
+    assert_int_equal(times(second, "\n"), 1);
+}
+
+static void unwritable(void)
+{
+    char host;
+    setenv("SIMGPU_REPORT", "/nowhere/to/be/found", 1);
+    cudaFree(&host);
+    cudaFree(&host);
+    if (cudaMalloc((void **)&flat, 8) || cudaFree(flat)) _exit(1); // and the program goes on
+}
+static void test_an_unwritable_file_is_one_line(void **state)
+{
+    int status;
+    char *text = stderr_of(unwritable, &status);
+    assert_int_equal(status, 0);
+    assert_int_equal(times(text, "SIMGPU_REPORT: /nowhere/to/be/found cannot be written: "), 1);
+    has(text, "a free of what is no device memory");
+}
+
+// ---- Alignment and overlap ----
+
+KERNEL kernel_floats(float *out, const float *in, size_t n, cudaStream_t stream)
+{
+    SimgpuOp op = SIMGPU_BEGIN("kernel_floats", stream);
+    float *to = simgpu_write(&op, out, n * sizeof *out);
+    const float *from = simgpu_read(&op, in, n * sizeof *in);
+    if (simgpu_ready(&op)) memmove(to, from, n * sizeof *to);
+    return simgpu_end(&op);
+}
+
+static void misaligned_kernel(const Rank *r, void *arg)
+{
+    char *p;
+    hear(heard);
+    need_cuda(cudaMalloc((void **)&p, 100));
+    need_cuda(cudaMemsetAsync(p, 0, 100, r->stream));
+    need_cuda(kernel_floats((float *)(p + 2), (float *)p, 0, r->stream)); // no bytes: always right
+    need_cuda(kernel_touch(p + 1, 3, 0, r->stream));                      // bytes lie anywhere
+    need_cuda(kernel_floats((float *)p, (float *)(p + 32), 8, r->stream));
+    check(heard->count == 0, "%s", heard->text);
+    check(kernel_floats((float *)p, (float *)(p + 34), 4, r->stream) == cudaErrorMisalignedAddress,
+          "an odd address");
+    heard_is(heard, "a misaligned pointer", "byte 34 of p, the 100 bytes");
+    // The device is lost: the error stays.
+    check(cudaGetLastError() == cudaErrorMisalignedAddress, "it is gone");
+    check(cudaGetLastError() == cudaErrorMisalignedAddress, "it is gone");
+    check(cudaMemset(p, 0, 1) == cudaErrorMisalignedAddress, "it is gone");
+    check(ncclAllReduce(p, p, 4, ncclFloat, ncclSum, r->comm, r->stream) == ncclUnhandledCudaError,
+          "NCCL does not notice");
+    *(int *)arg = 1;
+    _exit(0);
+}
+static void misaligned_nccl(const Rank *r, void *arg)
+{
+    char *p;
+    hear(heard);
+    need_cuda(cudaMalloc((void **)&p, 100));
+    need_cuda(cudaMemsetAsync(p, 0, 100, r->stream));
+    need_nccl(ncclAllReduce(p + 1, p + 1, 4, ncclInt8, ncclSum, r->comm, r->stream));
+    need_nccl(ncclAllReduce(p + 2, p + 2, 4, ncclHalf, ncclSum, r->comm, r->stream));
+    check(heard->count == 0, "%s", heard->text);
+    check(ncclAllReduce(p + 2, p + 2, 4, ncclFloat, ncclSum, r->comm, r->stream) != ncclSuccess,
+          "an odd address");
+    heard_is(heard, "a misaligned pointer", "no multiple of 4, the size of an ncclFloat32");
+    check(cudaDeviceSynchronize() == cudaErrorMisalignedAddress, "it is gone");
+    *(int *)arg = 2;
+    _exit(0);
+}
+static void misaligned_product(const Rank *r, void *arg)
+{
+    char *p;
+    float one = 1;
+    cublasHandle_t handle;
+    hear(heard);
+    need_cuda(cudaMalloc((void **)&p, 100));
+    need_cuda(cudaMemsetAsync(p, 0, 100, r->stream));
+    check(cublasCreate(&handle) == 0 && cublasSetStream(handle, r->stream) == 0, "no handle");
+    check(cublasSscal(handle, 3, &one, (float *)(p + 3), 1) == CUBLAS_STATUS_EXECUTION_FAILED,
+          "an odd address");
+    heard_is(heard, "a misaligned pointer", "cublasSscal, called at");
+    *(int *)arg = 3;
+    _exit(0);
+}
+static void test_misaligned(void **state)
+{
+    static const RankBody bodies[] = {misaligned_kernel, misaligned_nccl, misaligned_product};
+    int *reached = shared_alloc(sizeof *reached);
+    for (int i = 0; i < 3; i++) {
+        char *message = run_ranks_message(1, 20, bodies[i], reached); // it ends by _exit
+        if (*reached != i + 1) fail_msg("%s", message ? message : "not all was tried");
+        free(message);
+    }
+}
+
+static void overlapping(const Rank *r, void *arg)
+{
+    float *x, one = 1;
+    cublasHandle_t handle;
+    hear(heard);
+    need_cuda(cudaMalloc((void **)&x, 400));
+    need_cuda(cudaMemsetAsync(x, 0, 400, r->stream));
+    check(cublasCreate(&handle) == 0 && cublasSetStream(handle, r->stream) == 0, "no handle");
+#define PRODUCT(C, ldc)                                                                            \
+    cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 2, &one, x, 2, x + 8, 2, &one, C, ldc)
+
+    // In place, side by side, and in each other's gaps: fine.
+    need_cuda(kernel_floats(x, x, 10, r->stream));
+    need_cuda(kernel_floats(x, x + 10, 10, r->stream));
+    need_cuda(cudaMemcpyAsync(x, x + 4, 16, cudaMemcpyDeviceToDevice, r->stream));
+    need_cuda(cudaMemcpyAsync(x, x, 16, cudaMemcpyDeviceToDevice, r->stream));
+    need_cuda(cudaMemcpy2DAsync(x, 16, x + 2, 16, 8, 3, cudaMemcpyDeviceToDevice, r->stream));
+    check(PRODUCT(x + 12, 2) == 0, "a product");
+    check(PRODUCT(x + 6, 10) == 0, "a product whose columns lie around B");
+    check(heard->count == 0, "%s", heard->text);
+
+    need_cuda(kernel_floats(x + 1, x, 10, r->stream));
+    heard_is(heard, "what an operation writes overlaps its other operand",
+             "writes 40 bytes from byte 4 of x, the 400 bytes");
+    need_cuda(kernel_floats(x, x + 9, 10, r->stream));
+    check(heard->count == 2, "%d reports", heard->count);
+    need_cuda(cudaMemcpyAsync(x + 3, x, 16, cudaMemcpyDeviceToDevice, r->stream));
+    heard_is(heard, "source and destination of a copy overlap", "memory areas may not overlap");
+    check(PRODUCT(x, 2) == 0, "CUDA's own word is success");
+    heard_is(heard, "what an operation writes overlaps its other operand",
+             "cuBLAS: C may not overlap A or B");
+    check(PRODUCT(x + 11, 2) == 0, "CUDA's own word is success");
+    check(heard->count == 5, "%d reports", heard->count);
+    need_cuda(cudaFreeAsync(x, r->stream));
+    cublasDestroy(handle);
+}
+static void test_overlap(void **state)
+{
+    run_ranks(1, overlapping, NULL);
+}
+
+// Messages of one group move at the same time.
+static void exchanging(const Rank *r, void *arg)
+{
+    int other = 1 - r->rank;
+    float *x;
+    hear(heard + r->rank);
+    need_cuda(cudaMallocAsync((void **)&x, 400, r->stream));
+    need_cuda(cudaMemsetAsync(x, 0, 400, r->stream));
+    need_nccl(ncclGroupStart());
+    need_nccl(ncclSend(x, 10, ncclFloat, other, r->comm, r->stream));
+    need_nccl(ncclRecv(x + 10, 10, ncclFloat, other, r->comm, r->stream));
+    need_nccl(ncclSend(x + 20, 4, ncclFloat, r->rank, r->comm, r->stream)); // to itself, in place
+    need_nccl(ncclRecv(x + 20, 4, ncclFloat, r->rank, r->comm, r->stream));
+    need_nccl(ncclGroupEnd());
+    check(heard[r->rank].count == 0, "%s", heard[r->rank].text);
+    need_cuda(cudaFreeAsync(x, r->stream));
+}
+static void swapping(const Rank *r, void *arg)
+{
+    int other = 1 - r->rank;
+    float *x;
+    Heard *h = hear(heard + r->rank);
+    need_cuda(cudaMallocAsync((void **)&x, 400, r->stream));
+    need_cuda(cudaMemsetAsync(x, 0, 400, r->stream));
+    need_nccl(ncclGroupStart());
+    need_nccl(ncclSend(x, 10, ncclFloat, other, r->comm, r->stream));
+    need_nccl(ncclRecv(x + 9, 10, ncclFloat, other, r->comm, r->stream));
+    need_nccl(ncclGroupEnd());
+    check(h->count == 1, "%d reports", h->count);
+    heard_is(h, "two messages of a group overlap", "reads 40 bytes from byte 0 of x, the 400");
+    need_cuda(cudaFreeAsync(x, r->stream));
+}
+static void waiting_in_a_group(const Rank *r, void *arg)
+{
+    float *x;
+    Heard *h = hear(heard + r->rank);
+    need_cuda(cudaMallocAsync((void **)&x, 400, r->stream));
+    need_cuda(cudaMemsetAsync(x, 0, 400, r->stream));
+    need_nccl(ncclGroupStart());
+    need_nccl(ncclAllReduce(x, x, 10, ncclFloat, ncclSum, r->comm, r->stream));
+    need_cuda(cudaStreamSynchronize(r->stream)); // for what was there before the group
+    need_nccl(ncclGroupEnd());
+    need_cuda(cudaStreamSynchronize(r->stream));
+    check(h->count == 0, "%s", h->text);
+    need_nccl(ncclGroupStart());
+    need_cuda(cudaStreamSynchronize(r->stream)); // nothing is held back yet
+    need_nccl(ncclAllReduce(x, x, 10, ncclFloat, ncclSum, r->comm, r->stream));
+    check(h->count == 0, "%s", h->text);
+    need_cuda(cudaStreamSynchronize(r->stream));
+    heard_is(h, "a wait for what a group still holds back",
+             "ncclAllReduce, called at simgpu/report.c:");
+    need_nccl(ncclGroupEnd());
+    need_cuda(cudaFreeAsync(x, r->stream));
+}
+static void test_groups(void **state)
+{
+    run_ranks(2, exchanging, NULL);
+    run_ranks(2, swapping, NULL);
+    run_ranks(2, waiting_in_a_group, NULL);
+}
+
 static void takes_the_hook_away(const Rank *r, void *arg)
 {
     char host;
@@ -175,6 +596,14 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_bad_settings_are_told),
         cmocka_unit_test(test_tells_its_activity),
         cmocka_unit_test(test_takes_the_hook_away),
+        cmocka_unit_test(test_shows_the_source),
+        cmocka_unit_test(test_the_first_cause_is_printed),
+        cmocka_unit_test(test_the_hook_hears_all),
+        cmocka_unit_test(test_records),
+        cmocka_unit_test(test_an_unwritable_file_is_one_line),
+        cmocka_unit_test(test_misaligned),
+        cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_groups),
     };
     heard = shared_alloc(8 * sizeof *heard);
     return suite_main(argc, argv, "simgpu/report", tests, sizeof tests / sizeof tests[0]);

@@ -381,6 +381,14 @@ void claim_peak(Spec spec, int world)
 
 // ---- Communication ----
 
+// Bytes this rank sent to gather. W broadcasts, or sends to every other rank, are as good as an
+// all-gather and send as much.
+static uint64_t gathered_bytes(void)
+{
+    return gpulog_traffic(GPU_ALL_GATHER).sent + gpulog_traffic(GPU_BROADCAST).sent +
+           gpulog_traffic(GPU_SEND).sent;
+}
+
 static void traffic_body(const Rank *r, void *arg)
 {
     const Claim *c = arg;
@@ -396,11 +404,10 @@ static void traffic_body(const Rank *r, void *arg)
             gpulog_reset_traffic();
             train_batch(&c->spec, &s.run, s.model, &batch);
             step_sharded(c, &s);
-            uint64_t gathered = gpulog_traffic(GPU_ALL_GATHER).sent;
+            uint64_t gathered = gathered_bytes();
             uint64_t reduced = gpulog_traffic(GPU_REDUCE_SCATTER).sent;
-            uint64_t other = 0;
-            for (int op = GPU_ALL_REDUCE; op <= GPU_RECV; op++)
-                other += gpulog_traffic((GpuOp)op).sent;
+            uint64_t other =
+                gpulog_traffic(GPU_ALL_REDUCE).sent + gpulog_traffic(GPU_REDUCE).sent;
             check(gathered == part * (uint64_t)(1 + reshard) && reduced == part && other == 0,
                   "step %d, reshard_after_forward %s: this rank sent %llu bytes in all-gathers, "
                   "%llu in reduce-scatters, %llu otherwise; want %d · %llu, %llu and 0",
@@ -440,7 +447,7 @@ static void reshard_body(const Rank *r, void *arg)
             batch_destroy(&batch);
         }
         peak[reshard] = gpulog_peak_bytes(r->device);
-        sent[reshard] = gpulog_traffic(GPU_ALL_GATHER).sent;
+        sent[reshard] = gathered_bytes();
         params[reshard] = sharded_params(&s);
         sharded_destroy(&s);
     }

@@ -6,6 +6,9 @@
  * results are wanted standard error goes through a file in memory and on to where it belongs after
  * each test.
  *
+ * simgpu appends what it reports to the file that SIMGPU_REPORT names; what a test added there goes
+ * along with its result, as text: the code under test may have written it.
+ *
  * Interface: suite_main (harness.h); suite_failed (run.h).
  */
 #define _GNU_SOURCE // memfd_create
@@ -17,19 +20,22 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "run.h"
+
+#define MOST_REPORTS 32768 // bytes of reports that go along with a result
 
 typedef struct Case {
     const struct CMUnitTest *test;
     void *state; // the test's own
     bool passed;
     const char *status;
-    char *message; // of the first failure; NULL: none told yet
-    int ran;           // worlds run
-    char *left_out;    // which worlds were not, and why; NULL: none
+    char *message;  // of the first failure; NULL: none told yet
+    int ran;        // worlds run
+    char *left_out; // which worlds were not, and why; NULL: none
     double began, seconds;
 } Case;
 
@@ -39,8 +45,10 @@ static struct Results {
     int written;
     int captured; // the file in memory that stands for standard error
     int real_stderr;
+    int reports;   // SIMGPU_REPORT's file, to read; -1: none
+    off_t told;    // how much of it has gone along
     Case *pending; // has failed, and cmocka has yet to print why
-} results = {.fd = -1, .captured = -1, .real_stderr = -1};
+} results = {.fd = -1, .captured = -1, .real_stderr = -1, .reports = -1};
 
 static Case *current;
 
@@ -108,6 +116,25 @@ static void write_all(int fd, const char *data, size_t n)
     }
 }
 
+// The whole lines that came to the file of reports since the last call, as many as one result takes
+// (free it); NULL: none.
+static char *new_reports(void)
+{
+    struct stat file;
+
+    if (results.reports < 0 || fstat(results.reports, &file) != 0) return NULL;
+    char *text = file.st_size > results.told ? malloc(MOST_REPORTS + 1) : NULL;
+    ssize_t n = text ? pread(results.reports, text, MOST_REPORTS, results.told) : 0;
+    results.told = file.st_size;
+    while (n > 0 && text[n - 1] != '\n') n--;
+    if (n > 0) {
+        text[n] = 0;
+        return text;
+    }
+    free(text);
+    return NULL;
+}
+
 static void write_result(const Case *c)
 {
     char *line = NULL;
@@ -115,6 +142,7 @@ static void write_result(const Case *c)
     FILE *out = open_memstream(&line, &length);
 
     if (!out) return;
+    char *reports = new_reports();
     fputs("{\"nonce\": ", out);
     put_string(out, results.nonce);
     fputs(", \"test\": ", out);
@@ -123,10 +151,15 @@ static void write_result(const Case *c)
     put_string(out, c->passed ? "passed" : c->status ? c->status : "failed");
     fputs(", \"message\": ", out);
     put_string(out, c->message ? c->message : "");
+    if (reports) {
+        fputs(", \"reports\": ", out);
+        put_string(out, reports);
+    }
     fprintf(out, ", \"seconds\": %.3f}\n", c->seconds);
     fclose(out);
     write_all(results.fd, line, length);
     free(line);
+    free(reports);
     results.written++;
 }
 
@@ -208,14 +241,16 @@ static void leave_results(void)
     close(results.fd);
     close(results.captured);
     close(results.real_stderr);
+    if (results.reports >= 0) close(results.reports);
     memset(&results, 0, sizeof results);
-    results.fd = -1;
+    results.fd = results.reports = -1;
     prctl(PR_SET_DUMPABLE, 1);
 }
 
 static void open_results(void)
 {
     char *fd_text = getenv("SHARDLAB_RESULTS_FD"), *nonce = getenv("SHARDLAB_NONCE"), *end;
+    const char *reports = getenv("SIMGPU_REPORT");
 
     if (!fd_text) return;
     long fd = strtol(fd_text, &end, 10);
@@ -236,6 +271,7 @@ static void open_results(void)
     pthread_atfork(NULL, NULL, leave_results);
     results.real_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
     results.captured = memfd_create("stderr", MFD_CLOEXEC);
+    if (reports) results.reports = open(reports, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (results.real_stderr < 0 || results.captured < 0) {
         perror("suite: standard error");
         exit(2);

@@ -178,6 +178,8 @@ static void options_body(const Rank *r, void *arg)
         FsdpOptions options = TEST_OPTIONS;
         options.reshard_after_forward = bits & 1;
         options.align_shards = bits & 2;
+        // The batch first: making it waits for the device, and would hide what nothing orders.
+        Batch batch = batch_create(&spec, 1);
         uint64_t log = gpulog_length();
         sharded_create(&s, &spec, &options, NULL, r);
         int n = fsdp_flat_params(s.model, flat, MAX);
@@ -198,7 +200,6 @@ static void options_body(const Rank *r, void *arg)
                   m->name, options.align_shards ? "true" : "false", (long long)flat[i]->numel,
                   r->world, (long long)flat[i]->shard_numel, (long long)(want * multiple));
         }
-        Batch batch = batch_create(&spec, 1);
         train_batch(&spec, &s.run, s.model, &batch);
         need(fsdp_sgd_step(s.model, &s.ctx, 0.125f, 0.0f));
         check_no_race(log);
@@ -352,8 +353,9 @@ static void state_body(const Rank *r, void *arg)
     // What an optimizer wrote is what is saved; and the model can go on.
     Batch batch = batch_create(&spec, 1);
     train_batch(&spec, &s.run, s.model, &batch);
-    need(fsdp_sgd_step(s.model, &s.ctx, 0.5f, 0.0f));
+    need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
+    need(fsdp_sgd_step(s.model, &s.ctx, 0.5f, 0.0f));
     float *after = sharded_params(&s);
     check_no_race(log);
     if (r->rank == 0) {

@@ -29,6 +29,71 @@ static void check_whole(const FsdpUnit *unit)
     free(want);
 }
 
+// ---- Gathers in the log ----
+
+// One gathering of a whole parameter: an all-gather, or what does the same, a group of broadcasts or
+// of receives into one buffer.
+typedef struct Gather {
+    uint64_t first, last; // log entries
+    uint64_t alloc;       // the entry that allocated the buffer
+    const char *begin, *end;
+} Gather;
+
+static const GpuRange *written(const GpuLogEntry *entry)
+{
+    if (entry->op != GPU_ALL_GATHER && entry->op != GPU_BROADCAST && entry->op != GPU_RECV)
+        return NULL;
+    for (int i = 0; i < entry->n_ranges; i++)
+        if (entry->range[i].access & GPU_WRITE && entry->range[i].bytes > 0)
+            return &entry->range[i];
+    return NULL;
+}
+
+// The allocation that the range lies in, the latest before log entry `before`.
+static bool find_buffer(const GpuRange *range, uint64_t before, Gather *g)
+{
+    GpuLogEntry entry;
+    for (uint64_t i = before; i-- > 0;) {
+        if (!gpulog_get(i, &entry) || entry.op != GPU_ALLOC || entry.n_ranges == 0) continue;
+        g->alloc = i;
+        g->begin = entry.range[0].ptr;
+        g->end = g->begin + entry.range[0].bytes;
+        const char *at = range->ptr;
+        if (g->begin <= at && at < g->end) return true;
+    }
+    return false;
+}
+
+// The first gather at or behind log entry `from`.
+static bool next_gather(uint64_t from, Gather *gather)
+{
+    bool found = false;
+    GpuLogEntry entry;
+    for (uint64_t i = from; i < gpulog_length(); i++) {
+        Gather here;
+        const GpuRange *range = gpulog_get(i, &entry) ? written(&entry) : NULL;
+        if (range == NULL || !find_buffer(range, i, &here)) continue;
+        if (found && here.alloc != gather->alloc) break;
+        if (!found) {
+            *gather = here;
+            gather->first = i;
+        }
+        gather->last = i;
+        found = true;
+    }
+    return found;
+}
+
+static int count_gathers(uint64_t from)
+{
+    Gather g;
+    int n = 0;
+    for (; next_gather(from, &g); from = g.last + 1) n++;
+    return n;
+}
+
+// ---- Unshard, wait, reshard ----
+
 static void gather_body(const Rank *r, void *arg)
 {
     Spec spec = spec_mlp(3);
@@ -69,7 +134,7 @@ static void alias_body(const Rank *r, void *arg)
           gpulog_live_bytes(r->device) - live);
     need(fsdp_reshard(unit));
     need(fsdp_release_gather(&s.ctx));
-    check(log_count(GPU_ALL_GATHER, log) == 0, "with one rank there is nothing to gather");
+    check(count_gathers(log) == 0, "with one rank there is nothing to gather");
     check(log_count(GPU_COPY, log) == 0, "with one rank there is nothing to copy");
     check(log_count(GPU_FREE, log) == 0, "reshard freed a buffer that is the shard itself");
     check(unit->flat.shard != NULL && unit->flat.full == NULL,
@@ -106,13 +171,14 @@ static void order_body(const Rank *r, void *arg)
     need(fsdp_unshard(unit));
     need(fsdp_wait(unit));
     read_whole(unit);
-    int64_t gather = log_find(GPU_ALL_GATHER, NULL, log);
-    int64_t kernel = log_find(GPU_KERNEL, "kernel_sum2", log);
+    Gather gather;
     GpuLogEntry entry;
-    check(gather >= 0, "unshard queued no all-gather");
-    check(gpulog_get((uint64_t)gather, &entry) && entry.stream == s.ctx.gather,
-          "the all-gather must be queued on ctx->gather");
-    check(log_ordered((uint64_t)gather, (uint64_t)kernel),
+    int64_t kernel = log_find(GPU_KERNEL, "kernel_sum2", log);
+    check(next_gather(log, &gather), "unshard queued no all-gather");
+    for (uint64_t i = gather.first; i <= gather.last; i++)
+        check(!gpulog_get(i, &entry) || written(&entry) == NULL || entry.stream == s.ctx.gather,
+              "the all-gather must be queued on ctx->gather");
+    check(log_ordered(gather.last, (uint64_t)kernel),
           "a kernel on the compute stream may run before the all-gather is done: after fsdp_wait "
           "nothing orders the two");
     check_no_host_wait(log, "in unshard or wait");
@@ -247,14 +313,13 @@ static void keep_body(const Rank *r, void *arg)
 
         // A second forward gathers again only what is not there.
         uint64_t again = gpulog_length();
-        uint64_t gathers = log_count(GPU_ALL_GATHER, log);
-        check(gathers == (uint64_t)s.model->n_children,
-              "a forward of %d units made %llu all-gathers", s.model->n_children,
-              (unsigned long long)gathers);
+        int gathers = count_gathers(log);
+        check(gathers == s.model->n_children, "a forward of %d units made %d all-gathers",
+              s.model->n_children, gathers);
         forward_batch(&spec, &s.run, s.model, &batch);
-        check(log_count(GPU_ALL_GATHER, again) == (reshard ? gathers : 0),
-              "reshard_after_forward is %s: the second forward made %llu all-gathers",
-              reshard ? "true" : "false", (unsigned long long)log_count(GPU_ALL_GATHER, again));
+        check(count_gathers(again) == (reshard ? gathers : 0),
+              "reshard_after_forward is %s: the second forward made %d all-gathers",
+              reshard ? "true" : "false", count_gathers(again));
         batch_destroy(&batch);
         sharded_destroy(&s);
     }
@@ -265,24 +330,33 @@ static void keeps_when_told_to(void **state)
     run_ranks(2, keep_body, NULL);
 }
 
+// Whether the log entry is a matrix product with a weight from the gathered buffer.
+static bool multiplies(uint64_t i, const Gather *g)
+{
+    GpuLogEntry entry;
+    if (!gpulog_get(i, &entry) || entry.op != GPU_BLAS) return false;
+    for (int r = 0; r < entry.n_ranges; r++) {
+        const char *at = entry.range[r].ptr;
+        if (g->begin <= at && at < g->end) return true;
+    }
+    return false;
+}
+
 // All-gather i+1 must be free to run while the compute of unit i does: its buffer goes later.
-// [Note: free late] The forward began at log entry `first`.
+// [Note: free late] A program may also queue it before that compute; then it cannot wait for it.
+// The forward began at log entry `first`.
 static void check_overlap(uint64_t first)
 {
-    int gathers = 0;
-    int64_t product = -1; // the matrix product queued last: it belongs to the unit before
-    GpuLogEntry entry;
-    for (uint64_t i = first; i < gpulog_length(); i++) {
-        if (!gpulog_get(i, &entry)) continue;
-        if (entry.op == GPU_BLAS) product = (int64_t)i;
-        if (entry.op != GPU_ALL_GATHER) continue;
-        check(gathers < 2 || product >= 0, "no layer ran between the all-gathers of two units");
-        check(product < 0 || !log_ordered((uint64_t)product, i),
-              "all-gather number %d of the forward waits for the compute of the unit before it: "
-              "the two cannot overlap",
-              gathers);
-        gathers++;
-    }
+    Gather before, here;
+    int n = 1;
+    check(next_gather(first, &before), "the forward made no all-gather");
+    check(log_find(GPU_BLAS, NULL, first) >= 0, "no layer ran in the forward");
+    for (; next_gather(before.last + 1, &here); before = here, n++)
+        for (uint64_t i = before.last + 1; i < here.first; i++)
+            check(!multiplies(i, &before) || !log_ordered(i, here.first),
+                  "all-gather number %d of the forward waits for the compute of the unit before "
+                  "it: the two cannot overlap",
+                  n);
 }
 
 // The whole forward through the hooks: order, the shards that the optimizer wrote, overlap.

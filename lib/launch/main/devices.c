@@ -38,7 +38,8 @@ int main(int argc, char **argv)
     }
     error = cudaGetDeviceProperties(&properties, 0);
     if (error != cudaSuccess) return give_up("device 0", cudaGetErrorString(error));
-    if (ncclGetVersion(&nccl) != ncclSuccess) return give_up("NCCL", "it does not tell its version");
+    if (ncclGetVersion(&nccl) != ncclSuccess)
+        return give_up("NCCL", "it does not tell its version");
     cudaRuntimeGetVersion(&runtime);
     const char *plural = devices == 1 ? "" : "s";
     if (strcmp(BACKEND, "CUDA") == 0)

@@ -26,7 +26,7 @@ enum { RANKS = 5 };
 static void pass_around(int rank, int *list, ncclComm_t comm, cudaStream_t stream)
 {
     int last = (rank + RANKS - 1) % RANKS, host[RANKS];
-    CUDA(cudaMemcpy(list, &rank, sizeof rank, cudaMemcpyHostToDevice));
+    CUDA(cudaMemcpyAsync(list, &rank, sizeof rank, cudaMemcpyHostToDevice, stream));
     if (rank > 0) {
         NCCL(ncclRecv(list, (size_t)rank, ncclInt32, last, comm, stream));
         CUDA(cudaMemcpyAsync(list + rank, &rank, sizeof rank, cudaMemcpyHostToDevice, stream));

@@ -90,7 +90,8 @@ static bool same_ranges(const GpuLogEntry *outer, const GpuLogEntry *inner)
 
 static bool is_kernel(const GpuLogEntry *e)
 {
-    return e->op == GPU_KERNEL && strcmp(e->name, "cudaLaunchHostFunc") != 0;
+    return e->op == GPU_KERNEL && strcmp(e->name, "cudaLaunchHostFunc") != 0 &&
+           strcmp(e->name, "cudaStreamAddCallback") != 0;
 }
 
 static bool same_entry(const GpuLogEntry *outer, const GpuLogEntry *inner)

@@ -1,0 +1,19 @@
+/* cuda_profiler_api.h: starting and stopping a profiler from inside of the program. There is none
+ * here; the calls succeed.
+ */
+#ifndef SIMGPU_CUDA_PROFILER_API_H
+#define SIMGPU_CUDA_PROFILER_API_H
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+cudaError_t cudaProfilerStart(void);
+cudaError_t cudaProfilerStop(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

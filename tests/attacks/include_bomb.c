@@ -1,0 +1,10 @@
+/* include_bomb: includes itself twice, two hundred deep.
+ *
+ * Ends: error
+ * Says: takes too long to compile|does not compile|longer than|of memory to compile
+ */
+#if __INCLUDE_LEVEL__ < 180
+#include __FILE__
+#include __FILE__
+#endif
+static void attack(void);

@@ -1,0 +1,31 @@
+/* gather_by_broadcasts.c: The all-gather is a group of W broadcasts, one from each rank.
+ */
+// ==== forward.c
+// Every rank's shard into its place of `full`.
+static Status broadcast_shards(const FlatParam *flat, const FsdpContext *ctx)
+{
+    size_t n = (size_t)flat->shard_numel;
+    NCCL_TRY(ncclGroupStart());
+    for (int root = 0; root < flat->world; root++)
+        NCCL_TRY(ncclBroadcast(flat->shard, flat->full + root * flat->shard_numel, n, ncclFloat,
+                               root, ctx->comm, ctx->gather));
+    NCCL_TRY(ncclGroupEnd());
+    return OK;
+}
+
+Status fsdp_unshard(FsdpUnit *unit)
+{
+    FlatParam *flat = &unit->flat;
+    FsdpContext *ctx = unit->ctx;
+    if (flat->state != FLAT_SHARDED) return OK;
+    flat->full = flat->shard;
+    if (flat->world > 1) {
+        size_t bytes = (size_t)flat->padded * sizeof(float);
+        CUDA_TRY(cudaMallocAsync((void **)&flat->full, bytes, ctx->gather));
+        TRY(broadcast_shards(flat, ctx));
+        CUDA_TRY(cudaEventRecord(flat->gathered, ctx->gather));
+    }
+    flat_attach(flat, flat->full);
+    flat->state = FLAT_UNSHARDING;
+    return OK;
+}

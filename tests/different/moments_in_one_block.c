@@ -1,0 +1,32 @@
+/* moments_in_one_block.c: All moments lie in one allocation of the compute stream.
+ */
+// ==== optimizer.c
+static Status create_moments(FsdpAdamW *opt)
+{
+    int64_t all = 0;
+    float *block = NULL;
+    opt->m = calloc((size_t)opt->n, sizeof *opt->m);
+    opt->v = calloc((size_t)opt->n, sizeof *opt->v);
+    if (opt->m == NULL || opt->v == NULL)
+        return fail(ERR_MEMORY, "no host memory for the moments of %d flat parameters", opt->n);
+    for (int i = 0; i < opt->n; i++) all += 2 * opt->flat[i]->shard_numel;
+    size_t bytes = (size_t)all * sizeof(float);
+    CUDA_TRY(cudaMallocAsync((void **)&block, bytes, opt->ctx->compute));
+    opt->m[0] = block; // what is to be freed, whatever comes next
+    CUDA_TRY(cudaMemsetAsync(block, 0, bytes, opt->ctx->compute));
+    for (int i = 0; i < opt->n; i++) {
+        opt->m[i] = block;
+        opt->v[i] = block + opt->flat[i]->shard_numel;
+        block += 2 * opt->flat[i]->shard_numel;
+    }
+    return OK;
+}
+
+void fsdp_adamw_destroy(FsdpAdamW *opt)
+{
+    if (opt->m != NULL && opt->m[0] != NULL) cudaFreeAsync(opt->m[0], opt->ctx->compute);
+    free(opt->m);
+    free(opt->v);
+    free(opt->flat);
+    memset(opt, 0, sizeof *opt);
+}

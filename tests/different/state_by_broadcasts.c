@@ -1,0 +1,28 @@
+/* state_by_broadcasts.c: The full state is gathered a parameter at a time, by one broadcast for each
+ * rank's part of it.
+ */
+// ==== api.c
+static Status gather_unit(FsdpUnit *unit, StateSink sink, void *arg, Status *sunk)
+{
+    FlatParam *flat = &unit->flat;
+    FsdpContext *ctx = unit->ctx;
+    for (int i = 0; i < flat->n; i++) {
+        Param *param = flat->params[i];
+        float *before = param->data, *whole = NULL;
+        CUDA_TRY(cudaMallocAsync((void **)&whole, (size_t)meta_numel(param) * sizeof *whole,
+                                 ctx->compute));
+        for (int rank = 0; rank < ctx->world; rank++) {
+            int64_t begin, end, at;
+            flat_slice(flat, i, rank, &begin, &end, &at);
+            if (begin < end)
+                NCCL_TRY(ncclBroadcast(rank == ctx->rank ? flat->shard + at : NULL, whole + begin,
+                                       (size_t)(end - begin), ncclFloat, rank, ctx->comm,
+                                       ctx->compute));
+        }
+        param->data = whole;
+        if (ctx->rank == 0 && *sunk == OK) *sunk = sink_param(param, sink, arg, ctx->compute);
+        param->data = before;
+        CUDA_TRY(cudaFreeAsync(whole, ctx->compute));
+    }
+    return OK;
+}

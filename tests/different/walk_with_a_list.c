@@ -1,0 +1,63 @@
+/* walk_with_a_list.c: The walk keeps a list of the parameters met so far instead of searching the
+ * model for an earlier use; the list of flat parameters keeps a stack instead of calling itself.
+ */
+// ==== meta_init.c
+typedef struct Met {
+    Param **params;
+    int n, room;
+} Met;
+
+static void meet(const Module *module, Met *met)
+{
+    for (int i = 0; i < module->n_params; i++) {
+        bool before = false;
+        for (int j = 0; j < met->n && !before; j++) before = met->params[j] == module->params[i];
+        if (before) continue;
+        if (met->n == met->room) {
+            met->room = 2 * met->room + 8;
+            Param **more = realloc(met->params, (size_t)met->room * sizeof *more);
+            if (more == NULL) abort();
+            met->params = more;
+        }
+        met->params[met->n++] = module->params[i];
+    }
+    for (int i = 0; i < module->n_children; i++) meet(module->children[i], met);
+}
+
+int meta_params(const Module *module, Param **out, int max)
+{
+    Met met = {NULL, 0, 0};
+    meet(module, &met);
+    for (int i = 0; i < met.n && i < max; i++) out[i] = met.params[i];
+    free(met.params);
+    return met.n;
+}
+
+// ==== api.c
+typedef struct Waiting {
+    const Module *module;
+    struct Waiting *next;
+} Waiting;
+
+static Waiting *push(const Module *module, Waiting *next)
+{
+    Waiting *top = malloc(sizeof *top);
+    if (top == NULL) abort();
+    *top = (Waiting){module, next};
+    return top;
+}
+
+int fsdp_flat_params(const Module *root, FlatParam **out, int max)
+{
+    Waiting *top = push(root, NULL);
+    int n = 0;
+    while (top != NULL) {
+        Waiting here = *top;
+        free(top);
+        top = here.next;
+        FsdpUnit *unit = fsdp_unit(here.module);
+        if (unit != NULL && n++ < max) out[n - 1] = &unit->flat;
+        for (int i = here.module->n_children; i-- > 0;) top = push(here.module->children[i], top);
+    }
+    return n;
+}

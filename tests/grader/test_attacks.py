@@ -1,0 +1,298 @@
+"""The grader and student files that set out to deceive it, by the files of tests/attacks.
+
+Each attack stands in front of the reference's optimizer.c, whose fsdp_zero_grad calls attack() and
+zeroes nothing. Without the attack that costs what the honest file loses here; with it, nothing may
+be gained, the result must say what happened (Ends: and Says: at the head of the attack), and
+nothing may be left behind. Attacks that are no C code (links, old files, other objects) follow.
+"""
+
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+
+from helpers import GRADER, ROOT, TempFolder, processes_with
+from test_manifest import build_folder
+import runner
+import submission
+
+ATTACKS = sorted(glob.glob(os.path.join(ROOT, "tests", "attacks", "*.c")))
+TARGET = "zero_grad_zeroes"
+HONEST = "static void attack(void)\n{\n}\n"
+# What makes a limit come soon; the others have the usual ones.
+SOON = {"memory_bomb": ["--memory", "0.4"], "device_memory_bomb": ["--memory", "0.4"],
+        "compile_time_bomb": ["--compile-limit", "1"], "include_bomb": ["--compile-limit", "1"],
+        "object_bomb": ["--compile-limit", "4"]}
+HASTY = ("sleep", "hide_the_mark") # these are to meet the time limit
+
+
+def reference(file):
+    with open(os.path.join(ROOT, "reference", file), encoding="utf-8") as source:
+        return source.read()
+
+
+def fields(text):
+    """How an attack must end: the status of the test, and what the message says."""
+    return [re.search(r"^ \* %s: (.*)$" % name, text, re.MULTILINE).group(1)
+            for name in ("Ends", "Says")]
+
+
+class Graded(TempFolder):
+    """A folder that is graded for one task, in the build tree of the kit's tests."""
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.forget_builds)
+
+    def forget_builds(self):
+        for name in os.listdir(self.folder):
+            for path in glob.glob(os.path.join(build_folder(), "impl", name + "-*")):
+                shutil.rmtree(path, ignore_errors=True)
+
+    def name(self, word):
+        """A folder's name that no other test has."""
+        return os.path.basename(self.folder) + "-" + word
+
+    def copy(self, word, file="", text=None):
+        """A copy of the reference, with another text for one of its files."""
+        folder = self.path(self.name(word))
+        os.makedirs(folder)
+        for path in glob.glob(os.path.join(ROOT, "reference", "*.c")):
+            shutil.copy(path, folder)
+        if text is not None:
+            with open(os.path.join(folder, file), "w", encoding="utf-8") as target:
+                target.write(text)
+        return folder
+
+    def start(self, impl, *options, task="5", **more):
+        out = impl + ".json"
+        process = subprocess.Popen(
+            [sys.executable, os.path.join(GRADER, "grade.py"), "--impl", impl, "--build",
+             build_folder(), "--task", task, "--out", out] + list(options), cwd=ROOT,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1", **more))
+        return process, out
+
+    def finish(self, process, out, status=0):
+        printed, errors = process.communicate(timeout=250)
+        self.assertEqual(process.returncode, status, printed + errors)
+        with open(out, encoding="utf-8") as file:
+            document = json.load(file)
+        self.assertLessEqual(document["score"], sum(t["score"] for t in document["tests"]) + 0.01)
+        return {test["name"]: test for test in document["tests"]}, document, errors
+
+    def grade(self, impl, *options, task="5", **more):
+        return self.finish(*self.start(impl, *options, task=task, **more))
+
+
+class Attacks(Graded):
+    def attacked(self, attack):
+        """optimizer.c with the text of an attack in front."""
+        text, count = re.subn(r"(?m)^(Status fsdp_zero_grad\([^;{}]*\)\n\{\n)",
+                              r"\1    attack();\n    return OK;\n", reference("optimizer.c"))
+        self.assertEqual(count, 1)
+        return attack + text
+
+    def run_attack(self, path):
+        """(name, what is wrong with how it ended; "" where nothing is)."""
+        name = os.path.basename(path)[:-2]
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        status, says = fields(text)
+        folder = self.copy(name, "optimizer.c", self.attacked(text))
+        more = {"SHARDLAB_TIME_FACTOR": "0.1"} if name in HASTY else {}
+        began = time.monotonic()
+        tests, document, _ = self.grade(folder, *SOON.get(name, []), **more)
+        print("%-22s %4.1f s  %g  %s: %s" % (
+            name, time.monotonic() - began, document["score"], tests[TARGET]["status"],
+            tests[TARGET]["message"][:150].replace("\n", " ")), flush=True)
+        if document["status"] != "graded" or document["score"] > self.honest:
+            return name, "%g points, %s; honest work has %g" % (
+                document["score"], document["status"], self.honest)
+        if tests[TARGET]["status"] != status or not re.search(says, tests[TARGET]["message"]):
+            return name, "%s: %s" % (tests[TARGET]["status"], tests[TARGET]["message"])
+        if name == "fair" and document["score"] != self.honest:
+            return name, "%g points; honest work has %g" % (document["score"], self.honest)
+        suites = os.path.join(build_folder(), "impl", os.path.basename(folder))
+        return name, "processes are left" if processes_with(suites) else ""
+
+    def test_no_attack_gains_a_point_and_each_is_called_by_its_name(self):
+        self.assertGreater(len(ATTACKS), 14)
+        tests, document, _ = self.grade(self.copy("honest", "optimizer.c", self.attacked(HONEST)))
+        self.assertEqual(tests[TARGET]["status"], "failed")
+        self.honest = document["score"]
+        self.assertGreater(self.honest, 5)
+        with ThreadPoolExecutor(2) as pool:
+            wrong = {name: text for name, text in pool.map(self.run_attack, ATTACKS) if text}
+        self.assertEqual(wrong, {})
+        self.assertEqual(glob.glob("/tmp/shardlab-attack-*"), [])
+
+    def test_the_file_must_be_a_file_of_the_folder(self):
+        elsewhere = self.write("elsewhere.c", reference("optimizer.c"))
+        for word, make, says in (
+                ("link", lambda path: os.symlink(os.path.join(ROOT, "reference", "optimizer.c"),
+                                                 path), "leads out of its folder"),
+                ("other", lambda path: os.symlink(elsewhere, path), "leads out of its folder"),
+                ("device", lambda path: os.symlink("/dev/zero", path), "leads out of its folder"),
+                ("pipe", os.mkfifo, "is no ordinary file"),
+                ("large", lambda path: self.write(path, reference("optimizer.c") + " " * (1 << 20)),
+                 "more than 1048576 are not read")):
+            with self.subTest(word):
+                folder = self.copy(word)
+                os.unlink(os.path.join(folder, "optimizer.c"))
+                make(os.path.join(folder, "optimizer.c"))
+                tests, document, _ = self.grade(folder)
+                self.assertEqual((document["score"], tests[TARGET]["status"]), (0, "error"))
+                self.assertIn(says, tests[TARGET]["message"])
+
+    def test_a_header_beside_the_file_must_not_be_a_link_to_the_solution(self):
+        folder = self.copy("header", "optimizer.c", '#include "solution.h"\n')
+        os.symlink(os.path.join(ROOT, "reference", "optimizer.c"),
+                   os.path.join(folder, "solution.h"))
+        tests, document, _ = self.grade(folder)
+        self.assertEqual(document["score"], 0)
+        self.assertRegex(tests[TARGET]["message"], r"includes .*solution\.h")
+
+
+class Bytes(Graded):
+    """What was graded is the student's file, and the result proves it."""
+
+    def test_the_result_names_the_bytes(self):
+        folder = self.copy("sums")
+        document = self.grade(folder)[1]
+        entry, = [file for file in document["files"] if file["file"] == "optimizer.c"]
+        made, = glob.glob(os.path.join(build_folder(), "impl", self.name("sums") + "-*",
+                                       "optimizer.o"))
+        self.assertEqual(entry["source_sha256"],
+                         submission.digest(os.path.join(folder, "optimizer.c")))
+        self.assertEqual(entry["object_sha256"], submission.digest(made))
+        self.assertEqual((entry["task"], entry["linked"]), (5, True))
+
+    def test_an_older_file_replaces_a_newer_one(self):
+        folder = self.copy("old")
+        path = os.path.join(folder, "optimizer.c")
+        full = self.grade(folder)[1]["score"]
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(reference("optimizer.c").replace("    opt->t++;\n", ""))
+        os.utime(path, (1, 1))
+        self.assertLess(self.grade(folder)[1]["score"], full)
+
+    def test_another_object_is_not_graded(self):
+        wrong = reference("optimizer.c").replace("    opt->t++;\n", "")
+        folder = self.copy("swapped", "optimizer.c", wrong)
+        self.assertLess(self.grade(folder)[1]["score"], self.grade(self.copy("right"))[1]["score"])
+        build, = glob.glob(os.path.join(build_folder(), "impl", self.name("swapped") + "-*"))
+        # A suite with the reference's object, newer than all that it is made of.
+        suite = os.path.join(build, "suite", "optimizer")
+        shutil.copy(os.path.join(build_folder(), "impl", "reference", "suite", "optimizer"), suite)
+        later = time.time() + 5
+        os.utime(suite, (later, later))
+        process, out = self.start(folder)
+        document = self.finish(process, out, status=3)[1]
+        self.assertEqual((document["status"], document["score"]), ("infrastructure", 0))
+        self.assertIn("linked with another optimizer.c", document["message"])
+
+
+class TwoAtOnce(Graded):
+    def test_a_second_grading_of_the_folder_waits_and_says_so(self):
+        folder = self.copy("twice", "optimizer.c", reference("optimizer.c").replace(
+            "    opt->t++;\n", "    opt->t++;\n    for (volatile int i = 0; i < 3000000; i++) "
+            "continue;\n"))
+        one, first = self.start(folder)
+        two, second = self.start(folder, "--out", folder + "-second.json")
+        documents = [self.finish(one, first), self.finish(two, folder + "-second.json")]
+        self.assertEqual(documents[0][1]["score"], documents[1][1]["score"])
+        self.assertEqual(sum(errors.count("Another grading of the same folder runs: waiting")
+                             for _, _, errors in documents), 1)
+
+    def test_gradings_of_two_folders_run_side_by_side(self):
+        runs = [self.start(self.copy(word)) for word in ("left", "right")]
+        scores = [self.finish(*run)[1]["score"] for run in runs]
+        self.assertEqual(scores[0], scores[1])
+
+
+class Source(TempFolder):
+    """What the looks at source and object say of single cases."""
+
+    def look(self, text, expanded=None, files=()):
+        self.write("mine/task.c", text)
+        return submission.look_at_source(self.path("mine"), text if expanded is None else expanded,
+                                         [self.path("mine/task.c")] + list(files),
+                                         ["/usr/include"], self.folder)
+
+    def test_lines_that_hide(self):
+        for text in ("#line 3\n", "  # 7 \"x.h\" 3\n", "%:line 3\n", "#\\\nline 3\n",
+                     "/* a */ # /* b */ line 3\n", "#/*\n*/line 3\n",
+                     "#if __has_include(</*>)\n#endif\n#line 3 \"x\"\n//*/\n",
+                     "char *a = \"/*\";\n#line 3\nchar *b = \"*/\";\n"):
+            self.assertIn("#line", self.look(text), text)
+
+    def test_what_is_no_such_line(self):
+        for text in ("// #line 3\n", "/* # 3 of them\n # line up */\n", "#if 3\n#endif\n",
+                     "char *a = \"\\n#line 3\";\n", "#pragma GCC ivdep\n", "int line = 3;\n"):
+            self.assertEqual(self.look(text), "", text)
+
+    def test_fair_source(self):
+        for text in ("int section(int constructor) { return constructor; }\n",
+                     "int f(void) __attribute__((unused, noinline));\n",
+                     "int plasma, asm_count; // asm\n", "int a[3]; int b[a[1]];\n"):
+            self.assertEqual(self.look(text, submission.bare(text)), "", text)
+
+    def test_attributes_and_assembly(self):
+        for text in ("[[gnu::section(\"x\")]] int a;\n",
+                     "int a __attribute__((__section__(\"x\")));\n",
+                     "int f(void) __asm__(\"write\");\n", "void f(void) { asm(\"nop\"); }\n",
+                     "# 1 \"/usr/include/stdio.h\" 1 3\nint f(void) { __asm__ (\"syscall\"); }\n"):
+            self.assertNotEqual(self.look("", text), "", text)
+        system = ("# 1 \"/usr/include/stdio.h\" 1 3\n"
+                  "extern int f (void) __asm__ (\"\" \"__isoc99_f\");\n")
+        self.assertEqual(self.look("", system), "")
+
+    def test_names_of_the_compilers(self):
+        for name, want in (("__printf_chk", "printf"), ("__isoc23_strtol", "strtol"),
+                           ("malloc", "malloc"), ("__isoc99_sscanf", "sscanf")):
+            self.assertEqual(submission.plain(name), want)
+        for name in ("fork", "write", "syscall", "dprintf", "dlsym", "signal", "environ", "system"):
+            self.assertNotIn(name, submission.LIBRARY)
+
+
+class Strays(TempFolder):
+    """Processes that a test program leaves, by the runner alone."""
+
+    def run_script(self, body, caps=None, limit=20):
+        path = self.write("suite", "#!%s\nimport json, os, subprocess, sys, time\n"
+                          "fd, nonce = int(os.environ['SHARDLAB_RESULTS_FD']), "
+                          "os.environ['SHARDLAB_NONCE']\n%s\n" % (sys.executable, body), 0o755)
+        return runner.run_tests([path], ["a"], limit, caps)[0]["a"]
+
+    def test_a_daemon_without_environment_is_found_by_its_descent(self):
+        marker = self.path("marker-of-this-test")
+        verdict = self.run_script(
+            "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)', %r],\n"
+            "                 start_new_session=True, env={})\ntime.sleep(1)" % marker,
+            runner.Caps())
+        self.assertEqual(verdict.status, "error")
+        self.assertEqual(processes_with(marker), [])
+
+    def test_too_many_processes(self):
+        verdict = self.run_script(
+            "for i in range(40):\n    if os.fork() == 0: time.sleep(600)\ntime.sleep(600)",
+            runner.Caps(processes=20))
+        self.assertEqual((verdict.status, verdict.message),
+                         ("error", "The test was stopped: more than 20 processes ran at once."))
+
+    def test_too_much_memory(self):
+        verdict = self.run_script("b = bytearray(b'x') * (300 << 20)\ntime.sleep(600)",
+                                  runner.Caps(memory=100 << 20))
+        self.assertEqual(verdict.status, "error")
+        self.assertIn("more than 0.0977 GiB of memory", verdict.message)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,342 @@
+"""grader/mutants.py on a kit in miniature: what it says of mutants that are caught, that survive,
+that are caught for another reason, that do not apply or do not compile; of solutions that are
+different; and that it leaves nothing behind."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from helpers import GRADER, ROOT, TempFolder, processes_with
+
+sys.path.insert(0, GRADER)
+import manifest # noqa: E402
+import mutants  # noqa: E402
+
+# What mutants.py asks of the Makefile: five variables, and rules for these objects.
+MAKEFILE = '''BUILD := build
+CC := cc
+BASE := -g
+LINK := $(CC)
+HARNESS_LIB := $(BUILD)/lib/libharness.a
+LIBS := $(BUILD)/lib/libkit.a
+LDLIBS := -lm
+$(BUILD)/lib/%.a:
+	@mkdir -p $(@D) && ar rcs $@
+$(BUILD)/obj/tests/tasks/%.o: suites/%.c
+	@mkdir -p $(@D) && $(CC) -c $< -o $@
+$(BUILD)/impl/reference/%.o: reference/%.c
+	@mkdir -p $(@D) && $(CC) -c $< -o $@
+'''
+
+# A suite of one test, "TEST", that fails with "CALL() is N" where it is not WANT.
+SUITE = '''
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int CALL(void);
+int main(void)
+{
+    int fd = atoi(getenv("SHARDLAB_RESULTS_FD")), got = CALL();
+    const char *nonce = getenv("SHARDLAB_NONCE");
+    dprintf(fd, "{\\"nonce\\": \\"%s\\", \\"test\\": \\"TEST\\", \\"status\\": \\"%s\\", "
+                "\\"message\\": \\"CALL is\\\\n  %d\\"}\\n",
+            nonce, got == WANT ? "passed" : "failed", got);
+    dprintf(fd, "{\\"nonce\\": \\"%s\\", \\"end\\": 1}\\n", nonce);
+    return 0;
+}
+'''
+
+REFERENCE = '''// Task one.
+#include <math.h>
+
+static int half(void)
+{
+    return 3;
+}
+
+int one(void)
+{
+    int n = 0;
+    for (int i = 0; i < 2; i++) n += half();
+    return n;
+}
+'''
+
+
+class Miniature(TempFolder):
+    """A kit of a task `one` (60 points) and a task `two` (40, of which 10 need both)."""
+
+    def setUp(self):
+        super().setUp()
+        shutil.copytree(GRADER, self.path("grader"), ignore=shutil.ignore_patterns("__pycache__"))
+        self.write("Makefile", MAKEFILE)
+        self.write("reference/one.c", REFERENCE)
+        self.write("reference/two.c", "int one(void);\nint two(void)\n{\n    return 2;\n}\n"
+                   "int both(void)\n{\n    return one() * two();\n}\n")
+        self.task(1, "one", [("is_six", 60, False)])
+        self.task(2, "two", [("is_two", 30, False), ("is_twelve", 10, True)])
+        self.suite("one", "one", "is_six", 6)
+        self.suite("two", "two", "is_two", 2)
+        self.suite("together", "both", "is_twelve", 12)
+        self.scratch = self.path("scratch")
+        os.mkdir(self.scratch)
+
+    def task(self, number, name, tests):
+        self.write("tasks/%d_%s/task.json" % (number, name), json.dumps({
+            "number": number, "name": name, "title": name, "file": name + ".c", "points":
+            sum(points for _, points, _ in tests), "handout": "handouts/%s.md" % name,
+            "tests": [{"name": test, "points": points, "title": "%s holds." % test,
+                       "hint": "Why %s?" % test, "together": together}
+                      for test, points, together in tests]}))
+
+    def suite(self, name, call, test, want):
+        self.write("suites/%s.c" % name, SUITE.replace("CALL", call).replace("TEST", test)
+                   .replace("WANT", str(want)))
+
+    def mutant(self, name="wrong_half", old="return 3;", new="return 4;", test="is_six",
+               reason="one is 8", **more):
+        return dict({"name": name, "wrong": "The half is wrong.", "edits": [[old, new]],
+                     "caught_by": {test: reason}}, **more)
+
+    def mutants(self, *entries, task=1):
+        self.write("tests/mutants/%d.json" % task, json.dumps(
+            {"task": task, "mutants": list(entries)}))
+
+    def start(self, *arguments):
+        environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", TMPDIR=self.scratch,
+                           SHARDLAB_TIME_FACTOR="1")
+        return subprocess.Popen([sys.executable, self.path("grader", "mutants.py")] +
+                                list(arguments), cwd=self.folder, env=environment, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def run_it(self, *arguments):
+        """(exit status, what it printed); nothing may be left behind, whatever happened."""
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(os.listdir(self.scratch), [])
+        return process.returncode, out + err
+
+
+class Mutants(Miniature):
+
+    def test_caught(self):
+        self.mutants(self.mutant())
+        status, out = self.run_it()
+        self.assertEqual(status, 0, out)
+        # Its own test and the one of both files together: 60 and 10 points.
+        self.assertRegex(out, r"yes +1 +wrong_half +-70 .* is_six and 1 more")
+        self.assertIn("1 mutants, 1 caught for the stated reason", out)
+
+    def test_the_hint_counts_as_what_it_says(self):
+        self.mutants(self.mutant(reason="Why is_six"))
+        self.assertEqual(self.run_it()[0], 0)
+
+    def test_survivor(self):
+        self.mutants(self.mutant(old="i < 2", new="i <= 1"))
+        status, out = self.run_it()
+        self.assertEqual(status, 1)
+        self.assertRegex(out, r"no +1 +wrong_half +-0 .* nothing")
+        self.assertIn("survives", out)
+
+    def test_another_test_than_stated(self):
+        self.mutants(self.mutant(name="good"),
+                     self.mutant(name="twelve", old="return 3;", new="return 3 + 0;"), task=1)
+        self.mutants(self.mutant(name="other", old="return 2;", new="return 1;", test="is_two",
+                                 reason="two is 1", caught_by={"is_twelve": "both is 7"}), task=2)
+        status, out = self.run_it()
+        self.assertEqual(status, 1)
+        self.assertIn("not as it should be: twelve, other", out)
+        self.assertIn("another reason: is_twelve says: both is 6", out)
+
+    def test_wrong_reason(self):
+        self.mutants(self.mutant(reason="one is 9"))
+        status, out = self.run_it()
+        self.assertEqual(status, 1)
+        self.assertIn("another reason: is_six says: one is 8", out)
+
+    def test_does_not_apply(self):
+        self.mutants(self.mutant(name="gone", old="return 5;"),
+                     self.mutant(name="twice", old="return"))
+        status, out = self.run_it()
+        self.assertEqual(status, 1)
+        self.assertIn("does not apply: `return 5;` is not in the reference", out)
+        self.assertIn("does not apply: `return` is in 2 places of the reference", out)
+
+    def test_white_space_does_not_matter(self):
+        self.mutants(self.mutant(old=["int half(void)", "  {", "return 3;"],
+                                 new=["int half(void)", "{", "    return 4;"]))
+        self.assertEqual(self.run_it()[0], 0)
+
+    def test_does_not_compile(self):
+        self.mutants(self.mutant(new="return four;"))
+        status, out = self.run_it()
+        self.assertEqual(status, 1)
+        self.assertRegex(out, r"does not compile: .*wrong_half/one.c:6:.*four")
+
+    def test_cannot_be_linked(self):
+        self.mutants(self.mutant(old="int one(void)", new="int oen(void)"))
+        status, out = self.run_it()
+        self.assertEqual(status, 1)
+        self.assertIn("cannot be linked", out)
+
+    def test_stopped(self):
+        name = "hangs_%d" % os.getpid()
+        self.mutants(self.mutant(name=name, new="for (;;) ;"))
+        process = self.start()
+        while not processes_with(name + "/suite-one"):
+            self.assertIsNone(process.poll())
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 3, out + err)
+        self.assertIn("stopped by SIGTERM", err)
+        self.assertEqual(os.listdir(self.scratch), [])
+        self.assertEqual(processes_with(self.scratch), [])
+
+    def test_only_and_task(self):
+        self.mutants(self.mutant(name="a"), self.mutant(name="b"))
+        self.mutants(self.mutant(name="c", old="return 2;", new="return 1;", test="is_two",
+                                 reason="two is 1"), task=2)
+        self.assertIn("2 mutants, 2 caught", self.run_it("--only", "a", "--only", "c")[1])
+        self.assertIn("1 mutants, 1 caught", self.run_it("--task", "two")[1])
+        for arguments in (["--only", "d"], ["--task", "3"], ["--only", "a", "--task", "2"]):
+            status, out = self.run_it(*arguments)
+            self.assertEqual(status, 2, out)
+            self.assertIn("there is no", out)
+
+    def test_stopped_while_it_compiles(self):
+        self.mutants(self.mutant(new="return 4; /*%s*/" % ("x" * 100000)))
+        process = self.start()
+        while not processes_with(self.scratch):
+            self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+        self.assertEqual(os.listdir(self.scratch), [])
+
+    def test_two_at_once(self):
+        self.mutants(*[self.mutant(name="m%d" % i) for i in range(6)])
+        both = [self.start(), self.start()]
+        for process in both:
+            out, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 0, out + err)
+        self.assertEqual(os.listdir(self.scratch), [])
+
+    def test_the_reference_stays_as_it_is(self):
+        self.mutants(self.mutant())
+        before = sorted(os.listdir(self.path("reference")))
+        self.run_it()
+        self.assertEqual(self.read("reference/one.c"), REFERENCE)
+        self.assertEqual(sorted(os.listdir(self.path("reference"))), before)
+
+    def test_kit_that_does_not_build(self):
+        self.write("reference/two.c", "int two(void) { return }\n")
+        self.mutants(self.mutant())
+        status, out = self.run_it()
+        self.assertEqual(status, 3)
+        self.assertIn("the kit itself does not build", out)
+
+    def test_files_that_make_no_sense(self):
+        for change, said in (({"caught_by": {"is_seven": "x"}}, "task 1 has no test is_seven"),
+                             ({"caught_by": {}}, "must name the tests"),
+                             ({"caught_by": {"is_six": "("}}, "the reason of is_six"),
+                             ({"edits": [["", "x"]]}, "must name what it replaces"),
+                             ({"edits": []}, "list of pairs"),
+                             ({"wrong": " "}, "in a sentence"),
+                             ({"hint": "x"}, "nobody knows")):
+            self.mutants(dict(self.mutant(), **change))
+            status, out = self.run_it()
+            self.assertEqual(status, 2, out)
+            self.assertIn(said, out)
+        self.mutants(self.mutant(), self.mutant())
+        self.assertIn("a second mutant is named wrong_half", self.run_it()[1])
+        self.write("tests/mutants/1.json", "{")
+        self.assertEqual(self.run_it()[0], 2)
+
+
+DIFFERENT = '''/* sums.c: Adds twice in place of
+ * a loop.
+ */
+// ==== one.c
+static int helper(int n)
+{
+    return n + n;
+}
+
+int one(void)
+{
+    return helper(half());
+}
+'''
+
+
+class Different(Miniature):
+
+    def test_full_marks(self):
+        self.write("tests/different/sums.c", DIFFERENT)
+        status, out = self.run_it("--different")
+        self.assertEqual(status, 0, out)
+        self.assertRegex(out, r"yes +sums +100/100")
+
+    def test_points_lost(self):
+        self.write("tests/different/sums.c", DIFFERENT.replace("n + n", "n"))
+        status, out = self.run_it("--different")
+        self.assertEqual(status, 1)
+        self.assertRegex(out, r"no +sums +30/100")
+        self.assertIn("Adds twice in place of a loop.", out)
+        self.assertIn("is_six says: one is 3", out)
+
+    def test_functions_of_two_files(self):
+        self.write("tests/different/sums.c", DIFFERENT +
+                   "\n// ==== two.c\nint two(void)\n{\n    return 1 + 1;\n}\n")
+        self.assertEqual(self.run_it("--different")[0], 0)
+        self.assertEqual(self.run_it("--different", "--task", "2", "--only", "sums")[0], 0)
+
+    def test_takes_the_place_of_nothing(self):
+        self.write("tests/different/sums.c", DIFFERENT.replace("int one(", "int won("))
+        status, out = self.run_it("--different")
+        self.assertEqual(status, 1)
+        self.assertIn("does not apply: it has none of the reference's functions", out)
+
+    def test_file_without_a_sentence(self):
+        self.write("tests/different/sums.c", DIFFERENT.replace("sums.c:", ""))
+        self.assertEqual(self.run_it("--different")[0], 2)
+
+    def test_what_a_file_turns_into(self):
+        part = DIFFERENT.partition("// ==== one.c\n")[2]
+        text = mutants.put_in(REFERENCE, part)
+        self.assertEqual(text.count("int one(void)"), 1)
+        self.assertLess(text.index("int half(void)"), text.index("int helper(int n)"))
+        self.assertNotIn("n += half();", text)
+
+
+class TheKitsOwn(unittest.TestCase):
+    """What is in tests/mutants and tests/different fits the reference as it is now."""
+
+    def setUp(self):
+        self.tasks = manifest.load(ROOT)
+
+    def test_mutants_apply_and_are_many(self):
+        found = mutants.load_mutants(os.path.join(ROOT, "tests", "mutants"), self.tasks)
+        for task in self.tasks:
+            self.assertGreaterEqual(len([m for m in found if m.task is task]), 8, task.name)
+        for mutant in found:
+            with open(os.path.join(ROOT, "reference", mutant.task.file), encoding="utf-8") as file:
+                text = file.read()
+            self.assertNotEqual(mutants.edit_text(text, mutant.edits), text, mutant.name)
+
+    def test_different_ones_apply(self):
+        found = mutants.load_different(os.path.join(ROOT, "tests", "different"), self.tasks)
+        self.assertGreaterEqual(len(found), 10)
+        for solution in found:
+            for name, part in solution.parts.items():
+                with open(os.path.join(ROOT, "reference", name), encoding="utf-8") as file:
+                    self.assertTrue(mutants.put_in(file.read(), part), solution.name)
+
+
+if __name__ == "__main__":
+    unittest.main()

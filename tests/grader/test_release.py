@@ -1,0 +1,588 @@
+"""What a course hands out and uploads: each archive is unpacked and run as its platform runs it, on
+the reference, the skeleton and a half-done solution; and deliver.py on submissions and graders that
+are broken.
+
+The student archive is built from nothing; the others share its build tree, because they hold the
+same sources.
+"""
+
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import unittest
+import zipfile
+
+import schemas
+from helpers import GRADER, ROOT, FakeKit, TempFolder, processes_with
+
+import course as courses
+import deliver
+import manifest
+import release
+import skeleton
+
+FILES = [name + ".c" for _, name in skeleton.TASKS]
+TASKS = manifest.load(ROOT)
+COURSE = courses.load(ROOT)
+HIDDEN = sum(test["points"] for test in COURSE["hidden"]["tests"])
+FULL = sum(task.points for task in TASKS)
+DONE = ("meta_init", "flat_param", "optimizer") # of the half-done solution
+HALF = sum(test.points for task in TASKS if task.name in DONE for test in task.own())
+
+ENVIRONMENT = dict(os.environ, NO_INSTALL="1", PYTHONDONTWRITEBYTECODE="1",
+                   SOURCE_DATE_EPOCH="1700000000")
+for name in ("IMPL", "BUILD", "TASK", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "WERROR", "BLAS"):
+    ENVIRONMENT.pop(name, None)
+
+
+def run(command, folder, **more):
+    """(exit status, what it printed)"""
+    done = subprocess.run(command, cwd=folder, env=dict(ENVIRONMENT, **more), timeout=280,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def solutions(folder):
+    """Writes the three solutions: {name: folder}."""
+    texts = {}
+    for number, name in skeleton.TASKS:
+        with open(os.path.join(ROOT, "reference", name + ".c"), encoding="utf-8") as file:
+            text = file.read()
+        texts[name] = (text, skeleton.generate(text, name, number))
+    folders = {}
+    for what, done in (("reference", [name for _, name in skeleton.TASKS]), ("skeleton", []),
+                       ("half", DONE)):
+        folders[what] = os.path.join(folder, what)
+        os.mkdir(folders[what])
+        for name, (solved, empty) in texts.items():
+            with open(os.path.join(folders[what], name + ".c"), "w", encoding="utf-8") as file:
+                file.write(solved if name in done else empty)
+    return folders
+
+
+def unzip(path, folder):
+    """Unpacks as unzip does: with permissions and times."""
+    with zipfile.ZipFile(path) as archive:
+        for item in archive.infolist():
+            target = archive.extract(item, folder)
+            os.chmod(target, item.external_attr >> 16 & 0o777)
+            moment = time.mktime(item.date_time + (0, 0, -1))
+            os.utime(target, (moment, moment))
+
+
+@unittest.skipUnless(os.path.isdir(os.path.join(ROOT, "reference")), "there is no reference")
+class Archives(unittest.TestCase):
+    """One release, and one build tree."""
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = os.path.realpath(tempfile.mkdtemp(prefix="shardlab-test-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder, True)
+        cls.out = os.path.join(cls.folder, "out")
+        status, text = run([sys.executable, os.path.join(GRADER, "release.py"), "--out", cls.out,
+                            "--version", "7"], ROOT)
+        if status != 0:
+            raise AssertionError(text)
+        cls.solutions = solutions(cls.folder)
+        with tarfile.open(os.path.join(cls.out, "shardlab-7-student.tar.gz")) as archive:
+            archive.extractall(cls.folder)
+        cls.student = os.path.join(cls.folder, "shardlab")
+        cls.build = os.path.join(cls.student, "build")
+
+    def archives(self):
+        """{archive: {path: bytes}}"""
+        found = {}
+        for folder, _, names in os.walk(self.out):
+            for name in names:
+                path = os.path.join(folder, name)
+                shown = os.path.relpath(path, self.out)
+                if name.endswith((".tar", ".tar.gz")):
+                    with tarfile.open(path) as archive:
+                        found[shown] = {item.name: archive.extractfile(item).read()
+                                        for item in archive}
+                elif name.endswith(".zip"):
+                    with zipfile.ZipFile(path) as archive:
+                        found[shown] = {item: archive.read(item) for item in archive.namelist()}
+                else:
+                    top = shown.partition("/")[0]
+                    with open(path, "rb") as file:
+                        found.setdefault(top, {})[shown.partition("/")[2]] = file.read()
+        return found
+
+    def root(self, *folders):
+        """A platform's root."""
+        root = tempfile.mkdtemp(dir=self.folder, prefix="root-")
+        for folder in folders:
+            os.mkdir(os.path.join(root, folder))
+        return root
+
+    # ---- What is in them ----
+
+    def test_names(self):
+        self.assertEqual(sorted(os.listdir(self.out)),
+                         ["shardlab-7-autolab", "shardlab-7-gradescope.zip",
+                          "shardlab-7-prairielearn", "shardlab-7-student.tar.gz"])
+        self.assertEqual(sorted(os.listdir(os.path.join(self.out, "shardlab-7-autolab"))),
+                         ["autograde-Makefile", "autograde.tar"])
+        archives = self.archives()
+        self.assertEqual({name.partition("/")[0] for name in archives["shardlab-7-gradescope.zip"]},
+                         {"setup.sh", "run_autograder", "kit"})
+        for archive, files in archives.items():
+            for name in files:
+                self.assertNotRegex(name, r"(^|/)(\.git|build|reference|__pycache__|bench|"
+                                    r"platforms)/|\.(old|orig|pyc|swp)$|~$|\.\.|^/", archive)
+                self.assertEqual(name.endswith(".o"), "given/reference-" in name, name)
+
+    def test_no_archive_holds_a_line_of_the_solution(self):
+        """With a search of its own: release.py's could be wrong."""
+        known = []
+        for folder in ("skeleton", "lib"):
+            for at, _, names in os.walk(os.path.join(ROOT, folder)):
+                for name in names:
+                    if name.endswith((".c", ".h", ".cu", ".cuh")):
+                        with open(os.path.join(at, name), encoding="utf-8") as file:
+                            known.append(" ".join(file.read().split()))
+        secrets = set()
+        for file in FILES:
+            with open(os.path.join(ROOT, "reference", file), encoding="utf-8") as source:
+                regions = re.findall(r"(?m)^ *//\[\d+\.\d+\] [\s\S]*?^ *//\[end \d+\.\d+\]",
+                                     source.read())
+            self.assertTrue(regions, file)
+            for line in "\n".join(regions).split("\n"):
+                line = " ".join(line.split())
+                if len(line) >= 24 and not line.startswith("//") and \
+                        not any(line in text for text in known):
+                    secrets.add(line.encode())
+        self.assertGreater(len(secrets), 100)
+        for archive, files in self.archives().items():
+            for name, data in files.items():
+                flat = b" ".join(data.split())
+                for line in secrets:
+                    self.assertNotIn(line, flat, "%s of %s" % (name, archive))
+
+    def test_a_solution_that_would_get_out_is_found(self):
+        secrets = release.Secrets(ROOT)
+        with open(os.path.join(ROOT, "reference", "forward.c"), "rb") as file:
+            text = file.read()
+        self.assertTrue(secrets.leaks(text))
+        patch = b"".join(b"+" + line + b"\n" for line in text.split(b"\n"))
+        self.assertTrue(secrets.leaks(patch))
+        with open(os.path.join(ROOT, "include", "fsdp.h"), "rb") as file:
+            self.assertEqual(secrets.leaks(file.read()), [])
+
+    def test_students_get_no_hidden_test_and_nothing_for_staff(self):
+        files = self.archives()["shardlab-7-student.tar.gz"]
+        for name, data in files.items():
+            self.assertNotIn("hidden/", name)
+            for test in COURSE["hidden"]["tests"]:
+                self.assertNotIn(test["name"].encode(), data, name)
+        for name in ("handouts/instructors.md", "grader/course.json", "grader/release.py",
+                     "grader/deliver.py", "tests/grader/test_release.py"):
+            self.assertNotIn("shardlab/" + name, files)
+        for name in ("Makefile", "README.md", "VERSION", ".github/workflows/grade.yml",
+                     "handouts/1_meta_init.md", "tests/tasks/forward.c", "examples/train_gpt2.c"):
+            self.assertIn("shardlab/" + name, files)
+
+    def test_objects_tell_neither_names_nor_lines(self):
+        folder = os.path.join(self.student, "given")
+        folder = os.path.join(folder, os.listdir(folder)[0])
+        self.assertEqual(sorted(os.listdir(folder)), sorted(file[:-1] + "o" for file in FILES))
+        for name in os.listdir(folder):
+            path = os.path.join(folder, name)
+            self.assertNotIn(".debug", run(["readelf", "-SW", path], folder)[1])
+            symbols = [line.split() for line in run(["nm", path], folder)[1].splitlines()]
+            local = [line[-1] for line in symbols if line[-2].islower()]
+            self.assertEqual([name for name in local if not name.startswith(".L")], [], name)
+
+    def test_the_same_tree_gives_the_same_bytes(self):
+        again = os.path.join(self.folder, "again")
+        status, text = run(["sh", "-c", 'umask 077; exec "$@"', "sh", sys.executable,
+                            os.path.join(GRADER, "release.py"), "--out", again, "--version", "7"],
+                           self.folder, TZ="Asia/Tokyo", CFLAGS="-O0")
+        self.assertEqual(status, 0, text)
+        self.assertEqual(os.listdir(again).sort(), os.listdir(self.out).sort())
+        for folder, _, names in os.walk(self.out):
+            for name in names:
+                path = os.path.join(folder, name)
+                other = os.path.join(again, os.path.relpath(path, self.out))
+                with open(path, "rb") as one, open(other, "rb") as two:
+                    self.assertEqual(one.read(), two.read(), name)
+                self.assertEqual(os.stat(path).st_mode, os.stat(other).st_mode, name)
+        with tarfile.open(os.path.join(self.out, "shardlab-7-student.tar.gz")) as archive:
+            self.assertEqual({(item.uid, item.gid, item.mtime, item.isreg()) for item in archive},
+                             {(0, 0, 1700000000, True)})
+
+    def test_a_release_that_fails_leaves_nothing(self):
+        out = os.path.join(self.folder, "failing")
+        status, text = run([sys.executable, os.path.join(GRADER, "release.py"), "--out", out,
+                            "--version", "7", "--given", self.folder], ROOT)
+        self.assertEqual(status, 1)
+        self.assertIn("no folder reference-", text)
+        self.assertEqual(os.listdir(out), [])
+
+    # ---- Running them ----
+
+    def test_1_student_and_github(self):
+        """The workflow's own lines, in the order of the file, on a tree built from nothing."""
+        with open(os.path.join(self.student, ".github/workflows/grade.yml"),
+                  encoding="utf-8") as file:
+            lines = re.findall(r"(?m)^ +run: (.+)$", file.read())
+        self.assertEqual(len(lines), 2)
+        self.assertEqual(sorted(os.listdir(os.path.join(self.student, "skeleton"))), sorted(FILES))
+        for what, want in (("skeleton", 0), ("half", HALF), ("reference", FULL)):
+            with self.subTest(solution=what):
+                for name in FILES:
+                    if what != "skeleton": # which is how the archive comes
+                        shutil.copy(os.path.join(self.solutions[what], name),
+                                    os.path.join(self.student, "skeleton", name))
+                        os.utime(os.path.join(self.student, "skeleton", name))
+                summary = os.path.join(self.folder, "summary-" + what)
+                status, text = run(["bash", "-ec", lines[0]], self.student)
+                self.assertEqual(status, 0, text)
+                self.assertEqual(text.rstrip().splitlines()[-1], "Score: %d/%d" % (want, FULL))
+                status, text = run(["bash", "-ec", lines[1]], self.student,
+                                   GITHUB_STEP_SUMMARY=summary)
+                self.assertEqual(status, 0 if what == "reference" else 1, text)
+                self.assertEqual(schemas.annotations(text), [])
+                for file, _ in re.findall(r"file=([^,]+),line=(\d+)", text):
+                    self.assertTrue(os.path.exists(os.path.join(self.student, file)), file)
+                self.assertEqual("file=skeleton/" in text, what != "reference")
+                with open(summary, encoding="utf-8") as file:
+                    self.assertIn("Score: %d of %d" % (want, FULL), file.read())
+
+    def test_2_gradescope(self):
+        root = self.root("source", "results")
+        unzip(os.path.join(self.out, "shardlab-7-gradescope.zip"), os.path.join(root, "source"))
+        shutil.copy(os.path.join(root, "source", "run_autograder"), root)
+        status, text = run(["bash", os.path.join(root, "source", "setup.sh")], root,
+                           AUTOGRADER_ROOT=root)
+        self.assertEqual(status, 0, text)
+        for what, want in (("skeleton", 0), ("half", HALF), ("reference", FULL + HIDDEN)):
+            with self.subTest(solution=what):
+                submission = os.path.join(root, "submission")
+                shutil.rmtree(submission, ignore_errors=True)
+                shutil.copytree(self.solutions[what], submission)
+                status, text = run([os.path.join(root, "run_autograder")], root,
+                                   AUTOGRADER_ROOT=root, SHARDLAB_BUILD=self.build)
+                self.assertEqual(status, 0, text)
+                with open(os.path.join(root, "results", "results.json"), encoding="utf-8") as file:
+                    result = file.read()
+                self.assertEqual(schemas.gradescope(result), [])
+                result = json.loads(result)
+                self.assertEqual((result["score"], result["extra_data"]["status"],
+                                  result["extra_data"]["version"]), (want, "graded", "7"), text)
+                self.assertEqual(sum(test["max_score"] for test in result["tests"]),
+                                 FULL + HIDDEN)
+                hidden = [test for test in result["tests"]
+                          if test["visibility"] == COURSE["visibility"]["hidden"]]
+                self.assertEqual([test["name"] for test in hidden],
+                                 [test["name"] for test in COURSE["hidden"]["tests"]])
+
+    def test_3_autolab(self):
+        for what, want in (("skeleton", 0), ("half", HALF), ("reference", FULL + HIDDEN)):
+            with self.subTest(solution=what):
+                root = self.root()
+                for name in ("autograde-Makefile", "autograde.tar"):
+                    shutil.copy(os.path.join(self.out, "shardlab-7-autolab", name), root)
+                os.rename(os.path.join(root, "autograde-Makefile"), os.path.join(root, "Makefile"))
+                with tarfile.open(os.path.join(root, "handin.tar"), "w") as archive:
+                    archive.add(self.solutions[what], "skeleton")
+                status, text = run(["make"], root, SHARDLAB_BUILD=self.build)
+                self.assertEqual(status, 0, text)
+                self.assertEqual(schemas.autolab(text), [], text[-300:])
+                last = json.loads(text.splitlines()[-1])
+                self.assertEqual(sum(last["scores"].values()), want, text)
+                self.assertEqual(list(last["scores"]),
+                                 [task.title for task in TASKS] + ["Hidden tests"])
+                shutil.rmtree(root)
+
+    def test_4_prairielearn(self):
+        root = self.root("student")
+        shutil.copytree(os.path.join(self.out, "shardlab-7-prairielearn", "serverFilesCourse"),
+                        os.path.join(root, "serverFilesCourse"))
+        with open(os.path.join(self.out, "shardlab-7-prairielearn", "questions", "shardlab",
+                               "info.json"), encoding="utf-8") as file:
+            options = json.load(file)["externalGradingOptions"]
+        self.assertTrue(options["enabled"])
+        self.assertLess(COURSE["limit_seconds"], options["timeout"])
+        self.assertEqual(options["serverFilesCourse"], ["shardlab/"])
+        entry = options["entrypoint"].replace("/grade", root, 1)
+        for what, want in (("skeleton", 0), ("half", HALF), ("reference", FULL + HIDDEN)):
+            with self.subTest(solution=what):
+                shutil.rmtree(os.path.join(root, "student"))
+                shutil.copytree(self.solutions[what], os.path.join(root, "student"))
+                status, text = run([entry], root, AUTOGRADER_ROOT=root, SHARDLAB_BUILD=self.build)
+                self.assertEqual(status, 0, text)
+                with open(os.path.join(root, "results", "results.json"), encoding="utf-8") as file:
+                    result = file.read()
+                self.assertEqual(schemas.prairielearn(result), [])
+                result = json.loads(result)
+                self.assertEqual((result["gradable"], result["score"]),
+                                 (True, round(want / (FULL + HIDDEN), 4)), text)
+                self.assertEqual(sum(test["points"] for test in result["tests"]), want)
+                self.assertNotIn(COURSE["hidden"]["tests"][0]["name"], json.dumps(result))
+
+    def test_5_broken_archives_leave_results_that_say_so(self):
+        """The kit is not there, or half of it: each platform's script still leaves a result."""
+        root = self.root("source", "submission")
+        unzip(os.path.join(self.out, "shardlab-7-gradescope.zip"), os.path.join(root, "source"))
+        shutil.rmtree(os.path.join(root, "source", "kit", "grader", "emit"))
+        run([os.path.join(root, "source", "run_autograder")], root, AUTOGRADER_ROOT=root)
+        with open(os.path.join(root, "results", "results.json"), encoding="utf-8") as file:
+            text = file.read()
+        self.assertEqual(schemas.gradescope(text), [])
+        self.assertIn("not your code", text)
+
+        here = os.path.join(root, "serverFilesCourse", "shardlab")
+        os.makedirs(here)
+        shutil.copy(os.path.join(self.out, "shardlab-7-prairielearn", "serverFilesCourse",
+                                 "shardlab", "run.sh"), here)
+        run([os.path.join(here, "run.sh")], root, AUTOGRADER_ROOT=root)
+        with open(os.path.join(root, "results", "results.json"), encoding="utf-8") as file:
+            text = file.read()
+        self.assertEqual(schemas.prairielearn(text), [])
+        self.assertIs(json.loads(text)["gradable"], False)
+
+        shutil.copy(os.path.join(self.out, "shardlab-7-autolab", "autograde-Makefile"),
+                    os.path.join(root, "Makefile"))
+        for data in (b"", b"no tar", None):
+            path = os.path.join(root, "autograde.tar")
+            if data is None:
+                os.unlink(path)
+            else:
+                with open(path, "wb") as file:
+                    file.write(data)
+            status, text = run(["make"], root)
+            self.assertEqual(status, 0, text)
+            self.assertEqual(schemas.autolab(text), [])
+            self.assertEqual(set(json.loads(text.splitlines()[-1])["scores"].values()), {0})
+            self.assertIn("not your code", text)
+
+
+class Walk(TempFolder):
+    def test_only_what_is_of_a_kind_is_taken(self):
+        for name in ("a.c", "deep/b.h", "notes.md", "x.old", "x.c.old", "x.o", ".hidden.c",
+                     "#x.c#", "x.c~", "__pycache__/x.py", ".git/x.c", "build/x.c", "x"):
+            self.write("lib/" + name, "text")
+        self.assertEqual(sorted(release.walk(self.folder, "lib")),
+                         ["lib/a.c", "lib/deep/b.h", "lib/notes.md"])
+        os.symlink("/etc/passwd", self.path("lib/link.c"))
+        with self.assertRaises(release.BadRelease):
+            release.walk(self.folder, "lib")
+
+
+class Submissions(TempFolder):
+    """What deliver.py takes of what was handed in."""
+
+    def take(self, submission):
+        target = tempfile.mkdtemp(dir=self.folder)
+        deliver.take(submission, FILES, target)
+        found = {}
+        for name in os.listdir(target):
+            with open(os.path.join(target, name), "rb") as file:
+                found[name] = file.read()
+        return found
+
+    def test_a_folder(self):
+        self.write("in/forward.c", "1")
+        self.write("in/Backward.C", "2")
+        self.write("in/notes.txt", "3")
+        self.write("in/api.o", "no object")
+        self.write("in/fsdp.h", "no header")
+        os.symlink("/etc/passwd", self.path("in/api.c"))
+        os.mkfifo(self.path("in/optimizer.c"))
+        self.assertEqual(self.take(self.path("in")),
+                         {"forward.c": b"1", "Backward.C": b"2", "notes.txt": b"3"})
+
+    def test_the_files_may_lie_deeper(self):
+        self.write("in/README.md", "")
+        for name in FILES:
+            self.write("in/shardlab/skeleton/" + name, name)
+        self.write("in/shardlab/other/forward.c", "another")
+        self.assertEqual(sorted(self.take(self.path("in"))), sorted(FILES))
+        self.assertEqual(self.take(self.path("in"))["forward.c"], b"forward.c")
+
+    def test_archives(self):
+        for name in FILES:
+            self.write("in/skeleton/" + name, name)
+        for kind, name in (("tar", "x.tar"), ("gztar", "x.tar.gz"), ("zip", "x.zip")):
+            path = shutil.make_archive(self.path("x"), kind, self.path("in"))
+            self.assertEqual(sorted(self.take(path)), sorted(FILES), kind)
+            os.makedirs(self.path("up"), exist_ok=True)
+            os.rename(path, self.path("up", name)) # as the only file of a folder
+            self.assertEqual(sorted(self.take(self.path("up"))), sorted(FILES), kind)
+            os.unlink(self.path("up", name))
+
+    def test_an_archive_reaches_nowhere(self):
+        with tarfile.open(self.path("x.tar"), "w") as archive:
+            for name, kind, to in (("forward.c", tarfile.SYMTYPE, "/etc/passwd"),
+                                   ("api.c", tarfile.LNKTYPE, "/etc/passwd"),
+                                   ("backward.c", tarfile.CHRTYPE, ""),
+                                   ("../../escaped.c", tarfile.REGTYPE, ""),
+                                   ("/absolute.c", tarfile.REGTYPE, ""),
+                                   ("optimizer.c", tarfile.REGTYPE, "")):
+                item = tarfile.TarInfo(name)
+                item.type, item.linkname = kind, to
+                item.size = 2 if kind == tarfile.REGTYPE else 0
+                archive.addfile(item, io.BytesIO(b"ok"))
+        self.assertEqual(self.take(self.path("x.tar")), {"optimizer.c": b"ok"})
+        self.assertFalse(os.path.exists(os.path.join(os.path.dirname(self.folder), "escaped.c")))
+
+    def test_what_is_unusable_is_said(self):
+        self.write("large/forward.c", "x" * (deliver.FILE_LIMIT + 1))
+        self.write("broken.tar", "no tar at all")
+        self.write("cut.zip", "PK\x03\x04 and no more")
+        for path, words in (("large", "larger than"), ("broken.tar", "cannot be unpacked"),
+                            ("cut.zip", "cannot be unpacked"), ("nothing", "Nothing was handed")):
+            with self.assertRaises(deliver.Unusable) as caught:
+                self.take(self.path(path))
+            self.assertIn(words, str(caught.exception))
+
+    def test_lateness(self):
+        course = dict(COURSE, late={"percent_per_day": 10, "taken_by": "grader"},
+                      dates={"due": "2027-03-15T12:00:00+00:00"})
+
+        def share(came, due=None):
+            return deliver.late_share(course, {"created_at": came, "assignment": {"due_date": due}})
+        self.assertEqual(share("2027-03-15T12:00:00+00:00"), (0.0, ""))
+        self.assertEqual(share("2027-03-15T12:00:01+00:00")[0], 0.1)
+        self.assertEqual(share("2027-03-16T12:00:00+00:00")[0], 0.1)
+        self.assertEqual(share("2027-03-16T14:00:01+01:00")[0], 0.2)
+        self.assertEqual(share("2027-05-01T00:00:00+00:00")[0], 1.0)
+        self.assertEqual(share("2027-03-16T12:00:01+00:00", "2027-03-17T00:00:00+00:00")[0], 0.0)
+        self.assertEqual(share("yesterday")[0], 0.0)
+        course["late"]["taken_by"] = "platform"
+        self.assertEqual(share("2027-03-16T12:00:01+00:00")[0], 0.0)
+        self.assertIn("2 days late", share("2027-03-16T12:00:01+00:00")[1])
+        for metadata in ({}, None, [], {"created_at": 3}, {"assignment": 3}):
+            self.assertEqual(deliver.late_share(course, metadata), (0.0, ""))
+
+
+class Deliver(FakeKit):
+    """deliver.py on a kit in miniature whose grader dies in every way."""
+
+    def setUp(self):
+        super().setUp()
+        self.course()
+
+    def course(self, **more):
+        course = dict(courses.DEFAULTS, hidden={"seed": 1, "tests": []}, **more)
+        self.write("grader/course.json", json.dumps(course))
+
+    def start(self, platform="gradescope", **more):
+        return subprocess.Popen(
+            [sys.executable, "-B", self.path("grader", "deliver.py"), "--platform", platform,
+             "--submission", self.path("mine"), "--results", self.path("out/result")] +
+            more.pop("words", []), cwd=self.folder, env=dict(ENVIRONMENT, TMPDIR=self.path("tmp"),
+                                                             **more),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def deliver(self, platform="gradescope", **more):
+        os.makedirs(self.path("tmp"), exist_ok=True)
+        process = self.start(platform, **more)
+        text = process.communicate(timeout=60)[0]
+        self.assertEqual(os.listdir(self.path("tmp")), [], text)
+        return process.returncode, self.result(platform), text
+
+    def result(self, platform="gradescope"):
+        text = self.read("out/result")
+        self.assertEqual(getattr(schemas, platform)(text), [])
+        return json.loads(text) if platform != "autolab" else text
+
+    def infrastructure(self, words, status=3):
+        got, result, text = self.deliver()
+        self.assertEqual(got, status, text)
+        self.assertEqual((result["score"], result["extra_data"]["status"]), (0, "infrastructure"))
+        self.assertIn("not your code", result["output"])
+        self.assertIn(words, result["output"])
+
+    def test_all_is_well(self):
+        status, result, text = self.deliver()
+        self.assertEqual((status, result["score"]), (0, 100), text)
+        status, text, _ = self.deliver("autolab")
+        self.assertEqual(json.loads(text.splitlines()[-1])["scores"], {"One": 60, "Two": 40})
+
+    def test_a_missing_file_costs_its_task(self):
+        os.unlink(self.path("mine/two.c"))
+        result = self.deliver()[1]
+        self.assertEqual(result["score"], 60)
+        self.assertIn("submission has no two.c", result["tests"][3]["output"])
+        self.assertEqual([test["extra_data"]["status"] for test in result["tests"]],
+                         ["passed"] * 3 + ["error", "skipped"])
+
+    def test_a_late_submission(self):
+        self.course(late={"percent_per_day": 10, "taken_by": "grader"})
+        path = self.write("metadata.json", json.dumps({
+            "created_at": "2027-03-16T12:00:01+00:00",
+            "assignment": {"due_date": "2027-03-15T12:00:00+00:00"}}))
+        result = self.deliver(words=["--metadata", path])[1]
+        self.assertEqual(result["score"], 80)
+        self.assertIn("2 days late", result["output"])
+
+    def test_a_grader_that_crashes(self):
+        self.write("grader/grade.py", "raise SystemExit(1)\n")
+        self.infrastructure("No such file")
+        self.write("grader/grade.py", "import sys\nout = sys.argv[sys.argv.index('--out') + 1]\n"
+                   "open(out, 'w').write('{')\n")
+        self.infrastructure("Expecting")
+        self.write("grader/grade.py", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+        self.infrastructure("No such file")
+
+    def test_a_grader_that_hangs(self):
+        self.course(limit_seconds=1)
+        self.suite("one", "abc", "time.sleep(50)")
+        began = time.monotonic()
+        self.infrastructure("longer than")
+        self.assertLess(time.monotonic() - began, 30)
+        self.assertEqual(processes_with(self.path("build")), [])
+
+    def test_a_kit_that_does_not_build(self):
+        self.write("Makefile", "$(error no kit)\n")
+        self.infrastructure("no kit")
+        self.write("grader/course.json", "{")
+        self.infrastructure("course.json cannot be read")
+
+    def test_a_submission_that_is_no_archive(self):
+        shutil.rmtree(self.path("mine"))
+        self.write("mine", "no archive")
+        status, result, _ = self.deliver()
+        self.assertEqual((status, result["score"], result["extra_data"]["status"]),
+                         (0, 0, "error"))
+        self.assertIn("cannot be unpacked", result["output"])
+
+    def test_stopped_and_killed(self):
+        for number, words in ((signal.SIGTERM, "stopped by SIGTERM"),
+                              (signal.SIGKILL, "did not finish")):
+            with self.subTest(signal=number):
+                os.makedirs(self.path("tmp"), exist_ok=True)
+                started = self.path("started%d" % number)
+                self.suite("one", "abc", "open(%r, 'w').close()\n"
+                           "for i in range(100):\n    time.sleep(0.1)\n" % started)
+                process = self.start()
+                while not os.path.exists(started):
+                    self.assertIsNone(process.poll())
+                    time.sleep(0.02)
+                self.assertIn("did not finish", self.result()["output"])
+                process.send_signal(number)
+                process.wait(timeout=30)
+                result = self.result()
+                self.assertEqual(result["extra_data"]["status"], "infrastructure")
+                self.assertIn(words, result["output"])
+                for word in (self.path("grader"), self.path("build")):
+                    for pid in processes_with(word):
+                        os.kill(pid, signal.SIGKILL)
+                process.communicate(timeout=30)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,211 @@
+"""simgpu's reports as JSON: what simgpu writes, what the grader makes of it, and what it makes of
+text that only looks like it."""
+
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+from helpers import FakeKit, GRADER, ROOT, TempFolder
+from test_manifest import build_folder
+import runner
+
+GOOD = {"class": "lifetime", "title": "device memory was freed twice", "rank": 1, "device": 1,
+        "pid": 77, "follows": False,
+        "calls": [{"call": "cudaFree", "file": "a.c", "line": 12, "function": "f",
+                   "stream": "default"}],
+        "ranges": [{"allocation": "x", "where": "a.c:9 (f)", "begin": 0, "end": 8}],
+        "hardware": None, "question": "Do two owners free it?",
+        "read": "handouts/mistakes.md, \"Lifetime\"", "text": "simgpu: …\n"}
+
+
+def lines(*entries):
+    return "".join(json.dumps(entry) + "\n" for entry in entries)
+
+
+class CleanReports(unittest.TestCase):
+    def test_a_report_stays_as_it_is(self):
+        self.assertEqual(runner.clean_reports(lines(GOOD, GOOD)), [GOOD, GOOD])
+
+    def test_what_is_no_report_is_left_out(self):
+        for text in (None, 7, [], "", "\n\n", "{", "[1]\n", "null\n", "{}\n", '{"class": 1}\n',
+                     '{"class": "x"}\n', '{"class": [], "title": "t"}\n', "[" * 100000,
+                     '{"class": "x", "title": "t"', "1" * 5000 + "\n", "NaN\n"):
+            self.assertEqual(runner.clean_reports(text), [], str(text)[:40])
+        self.assertEqual(runner.clean_reports("garbage\n" + lines(GOOD) + "\x00\xff\n"), [GOOD])
+
+    def test_fields_of_another_kind_or_name_are_left_out(self):
+        bad = dict(GOOD, rank="1", device=True, pid=1.5, follows=0, calls={"a": 1}, score=100,
+                   status="passed", ranges=[1, None, {"begin": "0", "end": 10 ** 30, "more": 1}])
+        report, = runner.clean_reports(lines(bad))
+        self.assertEqual(report["ranges"], [{}])
+        for name in ("rank", "device", "pid", "follows", "calls", "score", "status"):
+            self.assertNotIn(name, report)
+
+    def test_there_is_a_limit_to_everything(self):
+        long = dict(GOOD, text="x" * 100000, calls=GOOD["calls"] * 1000)
+        reports = runner.clean_reports(lines(*[long] * 100))
+        self.assertEqual(len(reports), runner.REPORT_LIMIT)
+        self.assertEqual(len(reports[0]["text"]), runner.MESSAGE_LIMIT)
+        self.assertEqual(len(reports[0]["calls"]), runner.REPORT_LIMIT)
+
+
+class InResults(FakeKit):
+    def test_reports_go_with_their_test(self):
+        self.suite("one", "abc", "say('a'); say('b', 'failed', 'x', reports=%r)\n"
+                   "say('c', reports='rubbish'); end()" % lines(GOOD))
+        tests = self.grade()[2]
+        self.assertEqual([tests[name]["reports"] for name in "abcde"], [[], [GOOD], [], [], []])
+
+    def test_a_report_earns_nothing(self):
+        forged = dict(GOOD, status="passed", test="b", score=20, max_score=0, message="well done")
+        self.suite("one", "abc", "say('a'); say('b', 'failed', 'x', reports=%r); rest('ab')"
+                   % lines(forged))
+        status, _, tests, _ = self.grade()
+        self.assertEqual(status, 0)
+        self.assertEqual((tests["b"]["status"], tests["b"]["score"], tests["b"]["message"]),
+                         ("failed", 0, "x"))
+        self.assertEqual(tests["b"]["reports"], [GOOD])
+
+    def test_the_file_may_vanish_or_be_something_else(self):
+        for what in ("os.unlink(path)", "os.unlink(path); os.mkdir(path)",
+                     "os.unlink(path); os.symlink('/etc/passwd', path)",
+                     "open(path, 'wb').write(b'\\xff' * 1000000)"):
+            self.suite("one", "abc", "path = os.environ['SIMGPU_REPORT']\n%s\nrest()" % what)
+            status, out, tests, _ = self.grade()
+            self.assertEqual(status, 0, self.err)
+            self.assertIn("Score: 100/100", out)
+
+
+class FromSimgpu(TempFolder):
+    """A program that makes mistakes, compiled against the built library."""
+
+    PROGRAM = r'''
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <sys/wait.h>
+static void mistakes(int rank)
+{
+    char host, *x; /* "quoted" \ and bytes that are no UTF-8: \xff */
+    cudaSetDevice(rank);
+    cudaMalloc((void **)&x, 64);
+    cudaFree(x); cudaFree(x); /* caf\xe9 "x\y" */
+    for (int i = 0; i < 50; i++) cudaFree(&host);
+    exit(0);
+}
+int main(void)
+{
+    for (int rank = 0; rank < 4; rank++)
+        if (fork() == 0) mistakes(rank);
+    while (wait(NULL) > 0) continue;
+    return 0;
+}
+'''
+
+    def build(self):
+        lib = os.path.join(build_folder(), "lib")
+        if not os.path.exists(os.path.join(lib, "libsimgpu.a")):
+            self.skipTest("simgpu is not built")
+        source = self.path("prog.c")
+        with open(source, "wb") as file:
+            file.write(self.PROGRAM.replace(r"\xe9", "\xe9").encode("latin-1"))
+        flags = subprocess.run(["pkg-config", "--libs", "openblas"], capture_output=True, text=True,
+                               check=False).stdout.split() or ["-lopenblas"]
+        includes = ["-I" + os.path.join(ROOT, "simgpu", "include"),
+                    "-I" + os.path.join(ROOT, "gpulog", "include")]
+        for blas in (["-ldnnl"], flags):
+            done = subprocess.run(["cc", "-g", "-o", self.path("prog"), source] + includes +
+                                  ["-L" + lib, "-lsimgpu"] + blas +
+                                  ["-ldw", "-lgomp", "-lm", "-lpthread"],
+                                  capture_output=True, text=True, timeout=60, check=False)
+            if done.returncode == 0:
+                return
+        self.skipTest("the program does not link: " + done.stderr[-200:]) # a build with sanitizers
+
+    def test_every_line_is_an_object_with_all_that_is_known(self):
+        self.build()
+        records = self.path("records.jsonl")
+        done = subprocess.run([self.path("prog")], timeout=60, capture_output=True, check=False,
+                              env=dict(runner.clean_environment(), SIMGPU_REPORT=records))
+        with open(records, encoding="utf-8") as file:
+            reports = [json.loads(line) for line in file]
+        self.assertEqual(len(reports), 4 * 51)
+        self.assertEqual(len({report["pid"] for report in reports}), 4)
+        firsts = [report for report in reports if not report["follows"]]
+        self.assertEqual(sorted(report["device"] for report in firsts), [0, 1, 2, 3])
+        for report in firsts:
+            self.assertEqual((report["class"], report["title"], report["rank"]),
+                             ("lifetime", "device memory was freed twice", None))
+            call = report["calls"][0]
+            self.assertEqual((call["call"], call["function"]), ("cudaFree", "mistakes"))
+            self.assertTrue(call["file"].endswith("prog.c"), call)
+            self.assertEqual(call["line"], 12)
+            self.assertEqual(report["ranges"][0]["allocation"], "x")
+            self.assertIn('caf? "x\\y"', report["text"])
+            self.assertRegex(report["hardware"], r"^On a GPU ")
+            self.assertTrue(report["question"].endswith("?"))
+            self.assertEqual(report["read"], 'handouts/mistakes.md, "Lifetime"')
+        # What is printed: one report a process, and how many followed.
+        printed = done.stderr.decode("utf-8", "replace")
+        self.assertEqual(printed.count("device memory was freed twice [lifetime]"), 4)
+        self.assertEqual(printed.count("50 more reports followed"), 4)
+
+    def test_every_class_has_its_section(self):
+        with open(os.path.join(ROOT, "simgpu", "src", "report.c"), encoding="utf-8") as file:
+            pages = re.findall(r'\[SIMGPU_\w+\] = \{"[^"]+", "([^"]+)"\}', file.read())
+        with open(os.path.join(ROOT, "handouts", "mistakes.md"), encoding="utf-8") as file:
+            text = file.read()
+        self.assertEqual(len(pages), 14)
+        self.assertEqual(re.findall(r"(?m)^## (.*)$", text), pages)
+        for section in text.split("\n## ")[1:]:
+            for words in ("*What it is.*", "real GPU", "*How to find it.*"):
+                if words == "real GPU" and section.startswith("Host dereference"):
+                    words = "machine with a GPU"
+                self.assertIn(words, section)
+
+
+@unittest.skipUnless(os.path.exists(os.path.join(ROOT, "tests", "tasks", "together.c")),
+                     "the tasks' suites are not there")
+class InAGrading(TempFolder):
+    def forget_builds(self, name):
+        for folder in glob.glob(os.path.join(build_folder(), "impl", name + "-*")):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def test_a_students_mistake_is_told_with_its_report(self):
+        copy = self.path(os.path.basename(self.folder))
+        shutil.copytree(os.path.join(ROOT, "reference"), copy)
+        self.addCleanup(self.forget_builds, os.path.basename(copy))
+        path = os.path.join(copy, "optimizer.c")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        text, count = re.subn(r"(?m)^(Status fsdp_zero_grad\([^;{}]*\)\n\{\n)",
+                              r"\1    char host;\n    cudaFree(&host);\n", text)
+        self.assertEqual(count, 1)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        out = self.path("results.json")
+        subprocess.run([sys.executable, os.path.join(GRADER, "grade.py"), "--impl", copy, "--build",
+                        build_folder(), "--task", "optimizer", "--out", out], cwd=ROOT,
+                       capture_output=True, timeout=280, check=True,
+                       env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
+        with open(out, encoding="utf-8") as file:
+            tests = {test["name"]: test for test in json.load(file)["tests"]}
+        bad = tests["zero_grad_zeroes"]
+        self.assertEqual(bad["status"], "failed")
+        self.assertIn("a free of what is no device memory [wrong pointer]", bad["message"])
+        self.assertIn("| cudaFree(&host);", bad["message"])
+        self.assertIn('Read: handouts/mistakes.md, "Wrong pointer"', bad["message"])
+        report = bad["reports"][0]
+        self.assertEqual((report["class"], report["calls"][0]["function"], report["follows"]),
+                         ("wrong-pointer", "fsdp_zero_grad", False))
+        self.assertEqual(tests["sgd_step_with_decay"]["reports"], [])
+
+
+if __name__ == "__main__":
+    unittest.main()

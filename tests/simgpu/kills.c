@@ -1,0 +1,405 @@
+/* Kill -9 of any rank at any moment: in ncclCommInitRank before and after it joined, in
+ * collectives, messages, groups and splits, while a communicator is taken down. One rank or two,
+ * rank 0 too. The others end within a second, with exit status 86 and a report that names a killed
+ * rank, or its process where it had not joined; who needed it no more ends well. Nothing is left
+ * behind: no process, no shared memory, no socket.
+ *
+ * The ranks are plain forks of this program, so that nobody but simgpu tells them. Before a rank
+ * has used simgpu, only a launcher can know of its end; so all are there before the first one uses
+ * it, and the kill comes after all have.
+ *
+ * Environment: SIMGPU_KILLS=N tries N seeds, SIMGPU_KILLS_SEED=S begins with seed S, and
+ * SIMGPU_KILLS_TIMES=1 prints how long the slowest rank of each lived on. A failure names its seed.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "heard.h"
+
+enum { MOST = 6, COUNT = 257, SEEDS = 60, WORDS = 4096 };
+
+// Seconds. Nothing here takes long; a sanitizer makes it slow, and so may a busy machine.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define BOUND 8.0
+#else
+#define BOUND 1.0
+#endif
+#define OLD_ENOUGH 0.06 // a process that lived shorter may be a fork on its way to another program
+
+typedef struct Rehearsal {
+    uint64_t seed;
+    int world;
+    bool by_text;       // the id is NCCL_COMM_ID's
+    bool without_pidfd; // as on Linux before 5.3
+    _Atomic int all_there, ready, go;
+    ncclUniqueId id;
+    struct {
+        _Atomic int finished;
+        char told[WORDS];
+    } rank[MOST];
+} Rehearsal;
+
+// The finaliser of splitmix64 (Steele, Lea, Flood 2014).
+static uint64_t mix(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+static uint64_t drawn(uint64_t seed, uint64_t what, uint64_t which)
+{
+    return mix(mix(mix(seed) + what) + which);
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void pause_for(double seconds)
+{
+    struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    while (nanosleep(&t, &t) && errno == EINTR) continue;
+}
+
+static double factor(void)
+{
+    const char *text = getenv("SHARDLAB_TIME_FACTOR");
+    return text && atof(text) > 0 ? atof(text) : 1;
+}
+
+// ---- A rank ----
+
+static Rehearsal *rehearsal;
+static int own_rank;
+
+static void keep_words(const SimgpuReport *report, void *arg)
+{
+    char *told = rehearsal->rank[own_rank].told;
+    size_t n = strlen(told);
+    snprintf(told + n, WORDS - n, "%s\n", report->text);
+}
+
+// A call whose partner is gone may also return an error: then the rank has been told already.
+static void must(bool ok)
+{
+    if (!ok) _exit(SIMGPU_FATAL_EXIT);
+}
+#define CUDA(call) must((call) == cudaSuccess)
+#define NCCL(call) must((call) == ncclSuccess)
+
+static void forbid_pidfd(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof code / sizeof code[0], code};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+typedef struct Actor {
+    int rank, world;
+    ncclComm_t comm;
+    cudaStream_t stream;
+    float *x, *y; // (MOST·COUNT)
+    char *id;     // room for an id on the device
+} Actor;
+
+static void swap_in_ring(const Actor *a)
+{
+    int next = (a->rank + 1) % a->world, last = (a->rank + a->world - 1) % a->world;
+    NCCL(ncclGroupStart());
+    NCCL(ncclSend(a->x, COUNT, ncclFloat, next, a->comm, a->stream));
+    NCCL(ncclRecv(a->y, COUNT, ncclFloat, last, a->comm, a->stream));
+    NCCL(ncclGroupEnd());
+}
+
+static void two_at_once(const Actor *a)
+{
+    NCCL(ncclGroupStart());
+    NCCL(ncclAllReduce(a->x, a->x, COUNT, ncclFloat, ncclMax, a->comm, a->stream));
+    NCCL(ncclBroadcast(a->y, a->y, COUNT, ncclFloat, a->world - 1, a->comm, a->stream));
+    NCCL(ncclGroupEnd());
+}
+
+static void split(const Actor *a, uint64_t draw)
+{
+    ncclComm_t part;
+    NCCL(ncclCommSplit(a->comm, (int)(((uint64_t)a->rank + draw) % 2), -a->rank, &part, NULL));
+    NCCL(ncclAllReduce(a->y, a->y, COUNT, ncclFloat, ncclSum, part, a->stream));
+    NCCL(ncclCommDestroy(part));
+}
+
+// A second communicator, whose id goes around by the first.
+static void join_once_more(const Actor *a)
+{
+    ncclUniqueId id;
+    ncclComm_t other;
+    if (a->rank == 0) NCCL(ncclGetUniqueId(&id));
+    if (a->rank == 0) CUDA(cudaMemcpy(a->id, &id, sizeof id, cudaMemcpyHostToDevice));
+    NCCL(ncclBroadcast(a->id, a->id, sizeof id, ncclChar, 0, a->comm, a->stream));
+    CUDA(cudaStreamSynchronize(a->stream));
+    CUDA(cudaMemcpy(&id, a->id, sizeof id, cudaMemcpyDeviceToHost));
+    NCCL(ncclCommInitRank(&other, a->world, id, a->rank));
+    NCCL(ncclAllReduce(a->y, a->y, COUNT, ncclFloat, ncclSum, other, a->stream));
+    NCCL(ncclCommDestroy(other));
+}
+
+static void step(const Actor *a, uint64_t draw)
+{
+    switch (draw % 7) {
+    case 0: NCCL(ncclAllReduce(a->x, a->x, COUNT, ncclFloat, ncclMax, a->comm, a->stream)); break;
+    case 1: NCCL(ncclAllGather(a->x, a->y, COUNT, ncclFloat, a->comm, a->stream)); break;
+    case 2:
+        NCCL(ncclReduceScatter(a->y, a->x, COUNT, ncclFloat, ncclMax, a->comm, a->stream));
+        break;
+    case 3: swap_in_ring(a); break;
+    case 4: two_at_once(a); break;
+    case 5: split(a, draw / 7); break;
+    default: rehearsal->by_text ? swap_in_ring(a) : join_once_more(a); break;
+    }
+}
+
+static void meet(const Rehearsal *r, Actor *a)
+{
+    ncclUniqueId id = r->id;
+    if (r->by_text) NCCL(ncclGetUniqueId(&id));
+    pause_for(1e-6 * (double)(drawn(r->seed, 2, (uint64_t)a->rank) % 6000));
+    NCCL(ncclCommInitRank(&a->comm, a->world, id, a->rank));
+}
+
+_Noreturn static void be_rank(int rank)
+{
+    Rehearsal *r = rehearsal;
+    Actor a = {.rank = rank, .world = r->world};
+    own_rank = rank;
+    if (r->without_pidfd) forbid_pidfd();
+    while (!atomic_load(&r->all_there)) pause_for(0.0002);
+    simgpu_on_report(keep_words, NULL);
+    CUDA(cudaSetDevice(rank));
+    CUDA(cudaStreamCreate(&a.stream));
+    CUDA(cudaMalloc((void **)&a.x, MOST * COUNT * sizeof *a.x));
+    CUDA(cudaMalloc((void **)&a.y, MOST * COUNT * sizeof *a.y));
+    CUDA(cudaMalloc((void **)&a.id, sizeof(ncclUniqueId)));
+    CUDA(cudaMemset(a.x, 0, MOST * COUNT * sizeof *a.x));
+    CUDA(cudaMemset(a.y, 0, MOST * COUNT * sizeof *a.y));
+    if (rank == 0 && !r->by_text) NCCL(ncclGetUniqueId(&r->id));
+    atomic_fetch_add(&r->ready, 1);
+    while (!atomic_load(&r->go)) pause_for(0.0002);
+    meet(r, &a);
+    int steps = (int)(drawn(r->seed, 3, 0) % 400);
+    for (int i = 0; i < steps; i++) step(&a, drawn(r->seed, 4, (uint64_t)i));
+    CUDA(cudaStreamSynchronize(a.stream));
+    NCCL(ncclCommFinalize(a.comm));
+    NCCL(ncclCommDestroy(a.comm));
+    cudaFree(a.x);
+    cudaFree(a.y);
+    cudaFree(a.id);
+    cudaStreamDestroy(a.stream);
+    atomic_store(&r->rank[rank].finished, 1);
+    exit(0);
+}
+
+// ---- The one who kills ----
+
+typedef struct End {
+    pid_t pid;
+    bool over;
+    int status;
+    double when;
+} End;
+
+static double killed; // when
+
+static void fail_seed(const End *end, const char *words)
+{
+    const Rehearsal *r = rehearsal;
+    for (int i = 0; i < r->world; i++)
+        if (!end[i].over) kill(end[i].pid, SIGKILL);
+    for (int i = 0; i < r->world; i++) {
+        if (!end[i].over) waitpid(end[i].pid, NULL, 0);
+        print_error("rank %d (process %d) %s, status %x, %.3f s after the kill: %s\n", i,
+                    end[i].pid, end[i].over ? "ended" : "did not end", (unsigned)end[i].status,
+                    end[i].when - killed, r->rank[i].told);
+    }
+    fail_msg("seed %llu (%d ranks, id by %s, %s pidfd): %s", (unsigned long long)r->seed, r->world,
+             r->by_text ? "text" : "process", r->without_pidfd ? "without" : "with", words);
+}
+
+static void start(End *end)
+{
+    fflush(NULL);
+    for (int i = 0; i < rehearsal->world; i++) {
+        pid_t parent = getpid();
+        end[i] = (End){.pid = fork()};
+        assert_true(end[i].pid >= 0);
+        if (end[i].pid > 0) continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent || !freopen("/dev/null", "w", stderr)) _exit(1);
+        be_rank(i);
+    }
+    double begin = now();
+    atomic_store(&rehearsal->all_there, 1);
+    while (atomic_load(&rehearsal->ready) < rehearsal->world && now() - begin < 30 * factor())
+        pause_for(0.0005);
+    if (now() - begin < OLD_ENOUGH) pause_for(OLD_ENOUGH - (now() - begin));
+    if (atomic_load(&rehearsal->ready) < rehearsal->world) fail_seed(end, "the ranks do not start");
+}
+
+// Waits for all, until the time given.
+static void collect(End *end, double until)
+{
+    for (int left = rehearsal->world; left > 0 && now() < until;) {
+        left = 0;
+        for (int i = 0; i < rehearsal->world; i++) {
+            if (end[i].over) continue;
+            end[i].over = waitpid(end[i].pid, &end[i].status, WNOHANG) == end[i].pid;
+            end[i].when = now();
+            left += !end[i].over;
+        }
+        if (left) pause_for(0.0005);
+    }
+}
+
+static bool names(const char *told, int victim, pid_t pid)
+{
+    char rank[64], process[64], place[64];
+    snprintf(rank, sizeof rank, "rank %d will never come", victim);
+    snprintf(process, sizeof process, "rocess %d", pid); // at a line's begin, or in it
+    snprintf(place, sizeof place, "The memory of rank %d ", victim);
+    return strstr(told, rank) || strstr(told, process) || strstr(told, place);
+}
+
+static int count_entries(const char *path)
+{
+    int n = 0;
+    DIR *folder = opendir(path);
+    while (folder && readdir(folder)) n++;
+    if (folder) closedir(folder);
+    return n;
+}
+
+static bool socket_is_left(const char *text)
+{
+    char line[512];
+    bool found = false;
+    FILE *file = fopen("/proc/net/unix", "r");
+    while (file && !found && fgets(line, sizeof line, file)) found = strstr(line, text) != NULL;
+    if (file) fclose(file);
+    return found;
+}
+
+// Judges how the ranks ended; true: at least one was told of a victim.
+static bool judge(const End *end, int victim, int second)
+{
+    const Rehearsal *r = rehearsal;
+    bool told = false, ended = false;
+    for (int i = 0; i < r->world; i++) {
+        if (i == victim || i == second) continue;
+        if (!end[i].over) fail_seed(end, "a rank lives on after the limit");
+        int status = end[i].status;
+        bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0 && r->rank[i].finished;
+        bool by_report = WIFEXITED(status) && WEXITSTATUS(status) == SIMGPU_FATAL_EXIT;
+        if (!well && !by_report) fail_seed(end, "a rank ended neither well nor by a report");
+        ended |= by_report;
+        told |= names(r->rank[i].told, victim, end[victim].pid) ||
+                (second >= 0 && names(r->rank[i].told, second, end[second].pid));
+    }
+    if (ended && !told) fail_seed(end, "no report names a rank that was killed");
+    return told;
+}
+
+static double slowest(const End *end)
+{
+    double most = 0;
+    for (int i = 0; i < rehearsal->world; i++)
+        if (end[i].when - killed > most) most = end[i].when - killed;
+    return most;
+}
+
+// One seed: true where somebody waited for the dead, and was told.
+static bool run_seed(uint64_t seed, bool without_pidfd)
+{
+    Rehearsal *r = rehearsal;
+    End end[MOST];
+    char text[64];
+    memset((void *)r, 0, sizeof *r);
+    r->seed = seed;
+    r->world = 2 + (int)(drawn(seed, 5, 0) % (MOST - 1));
+    r->by_text = drawn(seed, 5, 1) % 3 == 0;
+    r->without_pidfd = without_pidfd;
+    snprintf(text, sizeof text, "kills-%d-%llu:1", getpid(), (unsigned long long)seed);
+    if (r->by_text) setenv("NCCL_COMM_ID", text, 1);
+    int victim = (int)(drawn(seed, 5, 2) % (uint64_t)r->world), second = -1;
+    if (r->world > 2 && drawn(seed, 5, 3) % 4 == 0) second = (victim + 1) % r->world;
+    bool early = drawn(seed, 5, 4) % 3 == 0; // while the ranks join
+    double delay = 1e-6 * (double)(drawn(seed, 5, 5) % (early ? 8000 : 40000));
+    start(end);
+    atomic_store(&r->go, 1);
+    pause_for(delay);
+    killed = now();
+    kill(end[victim].pid, SIGKILL);
+    if (second >= 0) kill(end[second].pid, SIGKILL);
+    collect(end, killed + BOUND * factor());
+    unsetenv("NCCL_COMM_ID");
+    bool told = judge(end, victim, second);
+    if (getenv("SIMGPU_KILLS_TIMES"))
+        print_message("seed %llu: %.3f s\n", (unsigned long long)seed, slowest(end));
+    if (r->by_text && socket_is_left(text)) fail_seed(end, "a socket is left");
+    return told;
+}
+
+static uint64_t from_environment(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text && *text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+static void run_seeds(uint64_t first, uint64_t seeds, bool without_pidfd)
+{
+    uint64_t told = 0;
+    int files = count_entries("/dev/shm");
+    rehearsal = shared_alloc(sizeof *rehearsal);
+    for (uint64_t seed = first; seed < first + seeds; seed++) told += run_seed(seed, without_pidfd);
+    assert_int_equal(count_entries("/dev/shm"), files);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); // no process is left
+    // Most die while they are waited for, or nothing was tried.
+    if (2 * told < seeds) fail_msg("%d of %d kills were noticed", (int)told, (int)seeds);
+}
+
+static void test_kills(void **state)
+{
+    run_seeds(from_environment("SIMGPU_KILLS_SEED", 1), from_environment("SIMGPU_KILLS", SEEDS),
+              false);
+}
+
+static void test_kills_without_pidfd(void **state)
+{
+    run_seeds(from_environment("SIMGPU_KILLS_SEED", 1) + 1000000,
+              from_environment("SIMGPU_KILLS", SEEDS) / 6, true);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_kills),
+    cmocka_unit_test(test_kills_without_pidfd),
+};
+SUITE_MAIN("kills", tests)

@@ -1,0 +1,277 @@
+/* leak.c: what a program that ends well has left alive, and what is no leak. Each case runs in a
+ * process of its own that ends by exit(0).
+ */
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "heard.h"
+
+static char output[32768];
+
+// Runs fn in a process that then calls exit(status); returns what it wrote to stderr.
+static char *end_of(void (*fn)(void), int status)
+{
+    int ends[2], how;
+    size_t used = 0;
+    ssize_t n;
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(20);
+        signal(SIGSEGV, SIG_DFL); // cmocka has one of its own
+        close(ends[0]);
+        dup2(ends[1], STDERR_FILENO);
+        fn();
+        exit(status);
+    }
+    close(ends[1]);
+    while ((n = read(ends[0], output + used, sizeof output - 1 - used)) > 0) used += (size_t)n;
+    output[used] = 0;
+    close(ends[0]);
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), status);
+    return output;
+}
+
+static void says(const char *text, const char *words)
+{
+    if (!strstr(text, words)) fail_msg("no \"%s\" in:\n%s", words, text);
+}
+
+static void silent(const char *text)
+{
+    if (text[0]) fail_msg("want no report, not:\n%s", text);
+}
+
+// ---- What is left ----
+
+static void leave_memory(void)
+{
+    char *small, *parts[3], *given_back;
+    cudaMalloc((void **)&small, 100);
+    for (int i = 0; i < 3; i++) cudaMallocAsync((void **)&parts[i], 1000, NULL);
+    cudaMalloc((void **)&given_back, 1 << 20);
+    cudaFree(given_back);
+}
+static void test_memory(void **state)
+{
+    char *text = end_of(leave_memory, 0);
+    says(text, "4 things were never given back [leak]");
+    says(text, "3 allocations of device memory (3000 bytes): parts[i], made at simgpu/leak.c:");
+    says(text, "1 allocation of device memory (100 bytes): small, made at simgpu/leak.c:");
+    says(text, "(leave_memory)");
+    says(text, "Is there a cudaFree missing");
+    says(text, "Read: handouts/mistakes.md, \"Leak\"");
+    if (strstr(text, "given_back")) fail_msg("what was freed is accused:\n%s", text);
+    if (strstr(text, "3000 bytes") > strstr(text, "100 bytes")) fail_msg("the order:\n%s", text);
+}
+
+static void leave_others(void)
+{
+    void *pinned;
+    cudaStream_t stream, gone;
+    cudaEvent_t event[2];
+    cublasHandle_t handle;
+    ncclComm_t comm;
+    cudaMallocHost(&pinned, 64);
+    cudaStreamCreate(&stream);
+    cudaStreamCreate(&gone);
+    for (int i = 0; i < 2; i++) cudaEventCreate(&event[i]);
+    cublasCreate(&handle);
+    ncclCommInitAll(&comm, 1, NULL);
+    cudaStreamDestroy(gone);
+}
+static void test_others(void **state)
+{
+    char *text = end_of(leave_others, 0);
+    says(text, "6 things were never given back");
+    says(text, "1 allocation of pinned memory (64 bytes): pinned, made at simgpu/leak.c:");
+    says(text, "  1 stream, made at ");
+    says(text, "  2 events, made at ");
+    says(text, "  1 cuBLAS handle, made at ");
+    says(text, "  1 communicator, made at ");
+}
+
+static void leave_many_places(void)
+{
+    void *p;
+    // clang-format off
+    cudaMalloc(&p, 8);
+    cudaMalloc(&p, 8);
+    cudaMalloc(&p, 8);
+    cudaMalloc(&p, 8);
+    cudaMalloc(&p, 8);
+    cudaMalloc(&p, 8);
+    cudaMalloc(&p, 8);
+    cudaMalloc(&p, 8);
+    cudaMalloc(&p, 8);
+    cudaMalloc(&p, 8);
+    cudaMalloc(&p, 8);
+    cudaMalloc(&p, 8);
+    cudaMalloc(&p, 8);
+    cudaMalloc(&p, 8);
+    for (int i = 0; i < 500; i++) cudaMalloc(&p, 8);
+    // clang-format on
+}
+static void test_many_places(void **state)
+{
+    char *text = end_of(leave_many_places, 0);
+    says(text, "514 things were never given back");
+    says(text, "500 allocations of device memory (4000 bytes)");
+    says(text, "  and more, of 3 other places");
+    if (strlen(text) > 6000) fail_msg("%zu bytes of report", strlen(text));
+}
+
+static void use_a_name(void)
+{
+    void *p;
+    cudaMalloc(&p, 24);
+    gpulog_name(p, "gradient of h.%d", 3);
+}
+static void test_the_given_name_is_used(void **state)
+{
+    says(end_of(use_a_name, 0), "(24 bytes): gradient of h.3, made at ");
+}
+
+static void group_left_open(void)
+{
+    ncclComm_t comm;
+    float *x;
+    ncclCommInitAll(&comm, 1, NULL);
+    cudaMalloc((void **)&x, 32);
+    cudaMemset(x, 0, 32);
+    ncclGroupStart();
+    ncclAllReduce(x, x, 8, ncclFloat, ncclSum, comm, NULL);
+}
+static void test_an_open_group(void **state)
+{
+    char *text = end_of(group_left_open, 0);
+    says(text, "a group that was never ended [group misuse]");
+    says(text, "ncclGroupStart, called at simgpu/leak.c:");
+    says(text, "1 call of it never ran");
+    if (strstr(text, "[leak]")) fail_msg("leaks behind another report:\n%s", text);
+}
+
+// ---- What is no leak ----
+
+static void clean(void)
+{
+    void *p, *pinned;
+    cudaStream_t stream;
+    cudaEvent_t event;
+    cublasHandle_t handle;
+    ncclComm_t comm;
+    char byte = 1;
+    cudaMalloc(&p, 100);
+    cudaMallocHost(&pinned, 100);
+    cudaStreamCreate(&stream);
+    cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    cublasCreate(&handle);
+    ncclCommInitAll(&comm, 1, NULL);
+    cudaMemcpyAsync(p, &byte, 1, cudaMemcpyHostToDevice, NULL); // the default streams stay
+    cudaMemcpyAsync(p, &byte, 1, cudaMemcpyHostToDevice, cudaStreamPerThread);
+    cudaDeviceSynchronize();
+    ncclCommDestroy(comm);
+    cublasDestroy(handle);
+    cudaEventDestroy(event);
+    cudaStreamDestroy(stream);
+    cudaFreeHost(pinned);
+    cudaFreeAsync(p, NULL);
+}
+
+static void reset(void)
+{
+    leave_memory();
+    leave_others();
+    for (int i = 0; i < 8; i++) {
+        cudaSetDevice(i);
+        cudaDeviceReset();
+    }
+}
+
+static void *kept;
+static void free_kept(void)
+{
+    cudaFree(kept);
+}
+static void free_at_exit(void)
+{
+    atexit(free_kept);
+    cudaMalloc(&kept, 8);
+}
+
+static void ask_only(void)
+{
+    int count;
+    cudaGetDeviceCount(&count);
+}
+
+static void leave_by_the_back_door(void)
+{
+    leave_memory();
+    _exit(0);
+}
+
+static void fast(void)
+{
+    setenv("SIMGPU_CHECK", "fast", 1);
+    leave_memory();
+}
+
+static void off(void)
+{
+    setenv("SIMGPU_CHECK", "off", 1);
+    leave_memory();
+    group_left_open();
+}
+
+static void parent_of_ranks(void)
+{
+    leave_memory();
+    pid_t pid = fork();
+    if (pid == 0) exit(0); // has copies of what its parent has, and answers for none of it
+    waitpid(pid, NULL, 0);
+    _exit(0);
+}
+
+static void test_no_leak(void **state)
+{
+    silent(end_of(clean, 0));
+    silent(end_of(reset, 0));
+    silent(end_of(free_at_exit, 0));
+    silent(end_of(ask_only, 0));
+    silent(end_of(leave_by_the_back_door, 0));
+    silent(end_of(leave_memory, 3)); // it failed, and says why elsewhere
+    silent(end_of(off, 0));
+    silent(end_of(parent_of_ranks, 0));
+    says(end_of(fast, 0), "[leak]");
+}
+
+// Another report is the cause; what is left because of it is no news.
+static void another_report(void)
+{
+    char host;
+    leave_memory();
+    cudaFree(&host);
+}
+static void test_another_report_comes_first(void **state)
+{
+    char *text = end_of(another_report, 0);
+    says(text, "a free of what is no device memory [wrong pointer]");
+    if (strstr(text, "[leak]")) fail_msg("%s", text);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_memory),
+    cmocka_unit_test(test_others),
+    cmocka_unit_test(test_many_places),
+    cmocka_unit_test(test_the_given_name_is_used),
+    cmocka_unit_test(test_an_open_group),
+    cmocka_unit_test(test_no_leak),
+    cmocka_unit_test(test_another_report_comes_first),
+};
+SUITE_MAIN("simgpu/leak", tests)

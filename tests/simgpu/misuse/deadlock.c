@@ -1,0 +1,159 @@
+/* deadlock.c: ranks that never come, and ranks that wait for each other in a circle. */
+#include <unistd.h>
+
+#include "program.h"
+
+// Rank 2 has no batch left and goes home.
+WRONG(DEADLOCK, leaves_early, 3, "0 1")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *grad = filled(N, 1);
+    if (rank == 2) {
+        finish(comm);
+        return;
+    }
+    NCCL(ncclAllReduce(grad, grad, N, ncclFloat, ncclSum, comm, NULL)); // HERE
+    finish(comm);
+}
+
+// Nobody cut the data into equal parts: rank 0 has one batch more than the others.
+WRONG(DEADLOCK, one_step_more, 3, "0")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *grad = filled(3 * N, 1), *shard = filled(N, 0);
+    for (int step = 0; step < (rank == 0 ? 4 : 3); step++)
+        NCCL(ncclReduceScatter(grad, shard, N, ncclFloat, ncclAvg, comm, NULL)); // HERE
+    finish(comm);
+}
+
+WRONG(DEADLOCK, crashes, 3, "0 2")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *x = filled(3 * N, 1);
+    if (rank == 1) abort();
+    NCCL(ncclAllGather(x + rank * N, x, N, ncclFloat, comm, NULL)); // HERE
+    finish(comm);
+}
+
+// Rank 1 cannot read its part of the data and gives up, telling nobody.
+WRONG(DEADLOCK, gives_up, 2, "0")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *x = filled(N, 1);
+    if (rank == 1 && access("/nowhere/data.bin", R_OK) != 0) exit(1);
+    NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, NULL)); // HERE
+    finish(comm);
+}
+
+// Rank 2 does not even come to the communicator: it looks for its data for a while, and gives up.
+WRONG(DEADLOCK, ends_before_it_joins, 3, "0 1")
+{
+    ncclUniqueId id;
+    ncclComm_t comm;
+    CUDA(cudaSetDevice(rank));
+    if (rank == 0) NCCL(ncclGetUniqueId(&id));
+    share_id(&id, rank, ranks);
+    if (rank == 2) {
+        usleep(200000);
+        exit(1);
+    }
+    NCCL(ncclCommInitRank(&comm, ranks, id, rank)); // HERE
+    finish(comm);
+}
+
+// Both send first. A send ends when it is received.
+WRONG(DEADLOCK, both_send_first, 2, "0 1")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *out = filled(N, 1), *in = filled(N, 0);
+    NCCL(ncclSend(out, N, ncclFloat, 1 - rank, comm, NULL)); // HERE
+    NCCL(ncclRecv(in, N, ncclFloat, 1 - rank, comm, NULL));
+    finish(comm);
+}
+
+WRONG(DEADLOCK, ring_of_sends, 4, "0 1 2 3")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *out = filled(N, 1), *in = filled(N, 0);
+    NCCL(ncclSend(out, N, ncclFloat, (rank + 1) % ranks, comm, NULL)); // HERE
+    NCCL(ncclRecv(in, N, ncclFloat, (rank + ranks - 1) % ranks, comm, NULL));
+    finish(comm);
+}
+
+// Rank 1 waits for the new weights before the sum that rank 0 makes before it sends them.
+WRONG(DEADLOCK, message_and_sum, 2, "0 1")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *x = filled(N, 1);
+    if (rank == 1) NCCL(ncclRecv(x, N, ncclFloat, 0, comm, NULL)); // HERE
+    NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, NULL));  // HERE
+    if (rank == 0) NCCL(ncclSend(x, N, ncclFloat, 1, comm, NULL));
+    finish(comm);
+}
+
+// Send and receive in one group go on together.
+RIGHT(DEADLOCK, exchange_in_a_group, 2)
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *out = filled(N, (float)rank), *in = filled(N, -1);
+    NCCL(ncclGroupStart());
+    NCCL(ncclSend(out, N, ncclFloat, 1 - rank, comm, NULL));
+    NCCL(ncclRecv(in, N, ncclFloat, 1 - rank, comm, NULL));
+    NCCL(ncclGroupEnd());
+    expect(in, N, (float)(1 - rank));
+    finish(comm);
+}
+
+// Even ranks send first, odd ones receive first.
+RIGHT(DEADLOCK, ring_by_turns, 4)
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *out = filled(N, (float)rank), *in = filled(N, -1);
+    int next = (rank + 1) % ranks, last = (rank + ranks - 1) % ranks;
+    if (rank % 2 == 0) NCCL(ncclSend(out, N, ncclFloat, next, comm, NULL));
+    NCCL(ncclRecv(in, N, ncclFloat, last, comm, NULL));
+    if (rank % 2 == 1) NCCL(ncclSend(out, N, ncclFloat, next, comm, NULL));
+    expect(in, N, (float)last);
+    finish(comm);
+}
+
+// Unequal numbers of batches, but everybody goes on as long as anybody has one.
+RIGHT(DEADLOCK, steps_agreed_upon, 3)
+{
+    ncclComm_t comm = meet(rank, ranks);
+    int batches = 1 + rank, steps = 0;
+    float more = 1, *any = filled(1, 0);
+    for (; more > 0; steps++) {
+        more = steps < batches ? 1 : 0;
+        CUDA(cudaMemcpy(any, &more, sizeof more, cudaMemcpyHostToDevice));
+        NCCL(ncclAllReduce(any, any, 1, ncclFloat, ncclMax, comm, NULL));
+        CUDA(cudaMemcpy(&more, any, sizeof more, cudaMemcpyDeviceToHost));
+    }
+    CHECK(steps == 4);
+    finish(comm);
+}
+
+// Rank 2 leaves, and the others go on in a communicator without it.
+RIGHT(DEADLOCK, leaves_in_order, 3)
+{
+    ncclComm_t comm = meet(rank, ranks), rest;
+    NCCL(ncclCommSplit(comm, rank < 2 ? 0 : NCCL_SPLIT_NOCOLOR, rank, &rest, NULL));
+    float *x = filled(N, 1);
+    if (rank < 2) {
+        NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, rest, NULL));
+        expect(x, N, 2);
+        NCCL(ncclCommDestroy(rest));
+    }
+    finish(comm);
+}
+
+// Late is not lost.
+RIGHT(DEADLOCK, comes_late, 2)
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *x = filled(N, 1);
+    if (rank == 1) usleep(60000);
+    NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, NULL));
+    expect(x, N, 2);
+    finish(comm);
+}

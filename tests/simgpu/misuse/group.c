@@ -1,0 +1,213 @@
+/* group.c: several devices of one thread need a group, and a group a start and an end. */
+#include <pthread.h>
+
+#include "program.h"
+
+enum { DEVICES = 2 };
+
+// One thread, all devices: a communicator, a stream and N ones for each.
+typedef struct Cluster {
+    ncclComm_t comm[DEVICES];
+    cudaStream_t stream[DEVICES];
+    float *x[DEVICES];
+} Cluster;
+
+HELPER Cluster all_devices(void)
+{
+    Cluster c;
+    for (int d = 0; d < DEVICES; d++) {
+        CUDA(cudaSetDevice(d));
+        c.stream[d] = side_stream();
+        c.x[d] = filled(N, 1);
+    }
+    NCCL(ncclCommInitAll(c.comm, DEVICES, NULL));
+    return c;
+}
+
+HELPER void finish_all(Cluster *c)
+{
+    for (int d = 0; d < DEVICES; d++) {
+        CUDA(cudaSetDevice(d));
+        finish(c->comm[d]);
+    }
+}
+
+// The first call waits for the second, which comes after it.
+WRONG(GROUP, loop_without_a_group, 1, "0")
+{
+    Cluster c = all_devices();
+    for (int d = 0; d < DEVICES; d++)
+        NCCL(ncclAllReduce(c.x[d], c.x[d], N, ncclFloat, ncclSum, c.comm[d], c.stream[d])); // HERE
+    finish_all(&c);
+}
+
+WRONG(GROUP, end_without_a_start, 1, "0")
+{
+    Cluster c = all_devices();
+    NCCL(ncclGroupStart());
+    for (int d = 0; d < DEVICES; d++)
+        NCCL(ncclAllReduce(c.x[d], c.x[d], N, ncclFloat, ncclSum, c.comm[d], c.stream[d]));
+    NCCL(ncclGroupEnd());
+    NCCL(ncclGroupEnd()); // HERE
+    finish_all(&c);
+}
+
+// What stands in a group begins at its end. This one has none.
+WRONG(GROUP, start_without_an_end, 1, "0")
+{
+    Cluster c = all_devices();
+    NCCL(ncclGroupStart()); // HERE
+    for (int d = 0; d < DEVICES; d++)
+        NCCL(ncclAllReduce(c.x[d], c.x[d], N, ncclFloat, ncclSum, c.comm[d], c.stream[d]));
+}
+
+// The calls of a group may not be on their streams before its end, so this waits for nothing.
+WRONG(GROUP, waits_inside_the_group, 1, "0")
+{
+    Cluster c = all_devices();
+    NCCL(ncclGroupStart());
+    for (int d = 0; d < DEVICES; d++)
+        NCCL(ncclAllReduce(c.x[d], c.x[d], N, ncclFloat, ncclSum, c.comm[d], c.stream[d]));
+    CUDA(cudaStreamSynchronize(c.stream[0])); // HERE
+    NCCL(ncclGroupEnd());
+    finish_all(&c);
+}
+
+WRONG(GROUP, destroyed_inside_the_group, 1, "0")
+{
+    Cluster c = all_devices();
+    NCCL(ncclGroupStart());
+    for (int d = 0; d < DEVICES; d++) {
+        NCCL(ncclAllReduce(c.x[d], c.x[d], N, ncclFloat, ncclSum, c.comm[d], c.stream[d]));
+        NCCL(ncclCommDestroy(c.comm[d])); // HERE
+    }
+    NCCL(ncclGroupEnd());
+}
+
+// A message to oneself needs a group as well.
+WRONG(GROUP, message_to_oneself, 1, "0")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *out = filled(N, 1), *in = filled(N, 0);
+    NCCL(ncclSend(out, N, ncclFloat, 0, comm, NULL)); // HERE
+    NCCL(ncclRecv(in, N, ncclFloat, 0, comm, NULL));
+    finish(comm);
+}
+
+RIGHT(GROUP, loop_in_a_group, 1)
+{
+    Cluster c = all_devices();
+    NCCL(ncclGroupStart());
+    for (int d = 0; d < DEVICES; d++)
+        NCCL(ncclAllReduce(c.x[d], c.x[d], N, ncclFloat, ncclSum, c.comm[d], c.stream[d]));
+    NCCL(ncclGroupEnd());
+    for (int d = 0; d < DEVICES; d++) {
+        CUDA(cudaSetDevice(d));
+        expect(c.x[d], N, DEVICES);
+    }
+    finish_all(&c);
+}
+
+// Groups inside of groups: all begins at the outermost end.
+RIGHT(GROUP, groups_in_a_group, 1)
+{
+    Cluster c = all_devices();
+    NCCL(ncclGroupStart());
+    for (int d = 0; d < DEVICES; d++) {
+        NCCL(ncclGroupStart());
+        NCCL(ncclAllReduce(c.x[d], c.x[d], N, ncclFloat, ncclSum, c.comm[d], c.stream[d]));
+        NCCL(ncclAllReduce(c.x[d], c.x[d], N, ncclFloat, ncclSum, c.comm[d], c.stream[d]));
+        NCCL(ncclGroupEnd());
+    }
+    NCCL(ncclGroupEnd());
+    for (int d = 0; d < DEVICES; d++) {
+        CUDA(cudaSetDevice(d));
+        expect(c.x[d], N, DEVICES * DEVICES);
+    }
+    finish_all(&c);
+}
+
+RIGHT(GROUP, ranks_made_in_a_group, 1)
+{
+    ncclUniqueId id;
+    Cluster c;
+    NCCL(ncclGetUniqueId(&id));
+    NCCL(ncclGroupStart());
+    for (int d = 0; d < DEVICES; d++) {
+        CUDA(cudaSetDevice(d));
+        NCCL(ncclCommInitRank(&c.comm[d], DEVICES, id, d));
+    }
+    NCCL(ncclGroupEnd());
+    NCCL(ncclGroupStart()); // an empty one does nothing
+    NCCL(ncclGroupEnd());
+    finish_all(&c);
+}
+
+typedef struct Worker {
+    Cluster *c;
+    int device;
+} Worker;
+
+HELPER void *work_alone(void *arg)
+{
+    Worker *w = arg;
+    Cluster *c = w->c;
+    int d = w->device;
+    CUDA(cudaSetDevice(d));
+    NCCL(ncclAllReduce(c->x[d], c->x[d], N, ncclFloat, ncclSum, c->comm[d], c->stream[d]));
+    CUDA(cudaStreamSynchronize(c->stream[d]));
+    return NULL;
+}
+
+// A thread for each device needs no group.
+RIGHT(GROUP, thread_for_each_device, 1)
+{
+    Cluster c = all_devices();
+    pthread_t thread[DEVICES];
+    Worker worker[DEVICES];
+    for (int d = 0; d < DEVICES; d++) {
+        worker[d] = (Worker){&c, d};
+        CHECK(pthread_create(&thread[d], NULL, work_alone, &worker[d]) == 0);
+    }
+    for (int d = 0; d < DEVICES; d++) pthread_join(thread[d], NULL);
+    for (int d = 0; d < DEVICES; d++) {
+        CUDA(cudaSetDevice(d));
+        expect(c.x[d], N, DEVICES);
+    }
+    finish_all(&c);
+}
+
+RIGHT(GROUP, message_to_oneself_in_a_group, 1)
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *out = filled(N, 5), *in = filled(N, 0);
+    NCCL(ncclGroupStart());
+    NCCL(ncclSend(out, N, ncclFloat, 0, comm, NULL));
+    NCCL(ncclRecv(in, N, ncclFloat, 0, comm, NULL));
+    NCCL(ncclGroupEnd());
+    expect(in, N, 5);
+    finish(comm);
+}
+
+// To wait for a stream that the group does not use is fine inside of it.
+RIGHT(GROUP, waits_for_a_copy_inside_the_group, 1)
+{
+    Cluster c = all_devices();
+    CUDA(cudaSetDevice(0));
+    cudaStream_t copies = side_stream();
+    float *host, *y = filled(N, 7);
+    CUDA(cudaMallocHost((void **)&host, N * sizeof *host));
+    NCCL(ncclGroupStart());
+    for (int d = 0; d < DEVICES; d++)
+        NCCL(ncclAllReduce(c.x[d], c.x[d], N, ncclFloat, ncclSum, c.comm[d], c.stream[d]));
+    CUDA(cudaMemcpyAsync(host, y, N * sizeof *host, cudaMemcpyDeviceToHost, copies));
+    CUDA(cudaStreamSynchronize(copies));
+    for (int i = 0; i < N; i++) CHECK(host[i] == 7);
+    NCCL(ncclGroupEnd());
+    for (int d = 0; d < DEVICES; d++) {
+        CUDA(cudaSetDevice(d));
+        expect(c.x[d], N, DEVICES);
+    }
+    CUDA(cudaFreeHost(host));
+    finish_all(&c);
+}

@@ -1,0 +1,89 @@
+/* host_dereference.c: device memory, read or written by the host. */
+#include "program.h"
+
+WRONG(HOST_DEREFERENCE, prints_the_loss, 1, "0")
+{
+    float *loss = filled(1, 2);
+    printf("loss %g\n", (double)*loss); // HERE
+    finish(NULL);
+}
+
+WRONG(HOST_DEREFERENCE, fills_in_a_loop, 1, "0")
+{
+    float *x = filled(N, 1);
+    for (int i = 0; i < N; i++) x[i] = (float)i; // HERE
+    finish(NULL);
+}
+
+WRONG(HOST_DEREFERENCE, memcpy_for_cudaMemcpy, 1, "0")
+{
+    float *x = filled(N, 1), host[N];
+    for (int i = 0; i < N; i++) host[i] = (float)i;
+    memcpy(x, host, sizeof host); // HERE
+    finish(NULL);
+}
+
+// The struct lies on the device, and so do the pointers in it.
+typedef struct Layer {
+    float *weights;
+    int n;
+} Layer;
+
+WRONG(HOST_DEREFERENCE, struct_on_the_device, 1, "0")
+{
+    Layer *layer, host = {filled(N, 1), N};
+    CUDA(cudaMalloc((void **)&layer, sizeof *layer));
+    CUDA(cudaMemcpy(layer, &host, sizeof host, cudaMemcpyHostToDevice));
+    CUDA(kernel_scale(layer->weights, 2, N, NULL)); // HERE
+    finish(NULL);
+}
+
+// Rank 1 of two looks at its shard after the gather.
+WRONG(HOST_DEREFERENCE, looks_at_its_shard, 2, "1")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *full = filled(2 * N, (float)rank);
+    NCCL(ncclAllGather(full + rank * N, full, N, ncclFloat, comm, NULL));
+    CUDA(cudaDeviceSynchronize());
+    if (rank == 1 && full[N] != 1) exit(1); // HERE
+    finish(comm);
+}
+
+// The address of an element is no look at it.
+RIGHT(HOST_DEREFERENCE, addresses_only, 1)
+{
+    float *flat = filled(N, 1), *view[4];
+    for (int i = 0; i < 4; i++) view[i] = &flat[i * N / 4];
+    CHECK(view[3] - view[0] == 3 * N / 4);
+    CUDA(kernel_scale(view[2], 2, N / 4, NULL));
+    expect(view[2], N / 4, 2);
+    expect(view[3], N / 4, 1);
+    finish(NULL);
+}
+
+// Pinned memory is the host's own.
+RIGHT(HOST_DEREFERENCE, pinned_memory, 1)
+{
+    float *host, *device;
+    CUDA(cudaHostAlloc((void **)&host, N * sizeof *host, cudaHostAllocMapped));
+    CUDA(cudaHostGetDevicePointer((void **)&device, host, 0));
+    for (int i = 0; i < N; i++) host[i] = 1;
+    CUDA(kernel_scale(device, 4, N, NULL));
+    CUDA(cudaDeviceSynchronize());
+    for (int i = 0; i < N; i++) CHECK(host[i] == 4);
+    CUDA(cudaFreeHost(host));
+    finish(NULL);
+}
+
+// The struct is on the host, what it points to on the device.
+RIGHT(HOST_DEREFERENCE, struct_on_the_host, 1)
+{
+    Layer layer = {filled(N, 1), N}, copy;
+    Layer *device;
+    CUDA(kernel_scale(layer.weights, 2, (size_t)layer.n, NULL));
+    CUDA(cudaMalloc((void **)&device, sizeof layer));
+    CUDA(cudaMemcpy(device, &layer, sizeof layer, cudaMemcpyHostToDevice));
+    CUDA(cudaMemcpy(&copy, device, sizeof copy, cudaMemcpyDeviceToHost));
+    expect(copy.weights, (size_t)copy.n, 2);
+    finish(NULL);
+}

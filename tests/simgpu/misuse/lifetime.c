@@ -1,0 +1,215 @@
+/* lifetime.c: device memory, streams, events and communicators used before they are there or
+ * after they are gone. Memory of cudaMallocAsync is there for its stream from the allocation to
+ * the free, and for another one only if that has waited.
+ */
+#include "program.h"
+
+// Resharded after forward, and used again in backward without a new gather.
+WRONG(LIFETIME, used_after_reshard, 1, "0")
+{
+    float *full = filled(N, 1), *out = filled(N, 0);
+    CUDA(kernel_gelu_forward(out, full, N, NULL));
+    CUDA(cudaFree(full));                                // HERE
+    CUDA(kernel_gelu_backward(out, out, full, N, NULL)); // HERE
+    finish(NULL);
+}
+
+WRONG(LIFETIME, freed_twice, 1, "0")
+{
+    float *x = filled(N, 1);
+    CUDA(cudaFree(x)); // HERE
+    CUDA(cudaFree(x)); // HERE
+    finish(NULL);
+}
+
+WRONG(LIFETIME, used_after_a_free_on_its_stream, 1, "0")
+{
+    cudaStream_t stream = side_stream();
+    float *x;
+    CUDA(cudaMallocAsync((void **)&x, N * sizeof *x, stream));
+    CUDA(cudaFreeAsync(x, stream));     // HERE
+    CUDA(kernel_fill(x, 1, N, stream)); // HERE
+    finish(NULL);
+}
+
+// Unshard allocates on the stream of the gathers, but the gather runs on another one.
+WRONG(LIFETIME, used_before_its_allocation, 2, "0 1")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    cudaStream_t memory = side_stream(), gather = side_stream();
+    float *shard = filled(N, (float)rank), *full;
+    CUDA(cudaMallocAsync((void **)&full, 2 * N * sizeof *full, memory)); // HERE
+    NCCL(ncclAllGather(shard, full, N, ncclFloat, comm, gather));        // HERE
+    CUDA(cudaStreamSynchronize(gather));
+    CUDA(cudaFreeAsync(full, memory));
+    finish(comm);
+}
+
+// Reshard frees on the stream of the gathers while the compute stream still works with the unit.
+WRONG(LIFETIME, freed_while_in_use, 1, "0")
+{
+    cudaStream_t gather = side_stream(), compute = side_stream();
+    cudaEvent_t ready = new_event();
+    float *full, *out = filled(N, 0);
+    CUDA(cudaMallocAsync((void **)&full, N * sizeof *full, gather));
+    CUDA(kernel_fill(full, 1, N, gather));
+    CUDA(cudaEventRecord(ready, gather));
+    CUDA(cudaStreamWaitEvent(compute, ready, 0));
+    CUDA(kernel_gelu_forward(out, full, N, compute)); // HERE
+    CUDA(cudaFreeAsync(full, gather));                // HERE
+    finish(NULL);
+}
+
+// cudaFree waits for the device with memory of cudaMalloc, and not with memory of a pool: "This
+// API will not perform any implicit synchronization when the pointer was allocated with
+// cudaMallocAsync".
+WRONG(LIFETIME, pool_memory_freed_without_waiting, 1, "0")
+{
+    cudaStream_t stream = side_stream();
+    float *x;
+    CUDA(cudaMallocAsync((void **)&x, N * sizeof *x, stream));
+    CUDA(kernel_fill(x, 1, N, stream)); // HERE
+    CUDA(cudaFree(x));                  // HERE
+    finish(NULL);
+}
+
+// A reset lets go of everything that the device had.
+WRONG(LIFETIME, used_after_a_reset, 1, "0")
+{
+    float *x = filled(N, 1);
+    CUDA(cudaDeviceReset());
+    CUDA(kernel_scale(x, 2, N, NULL)); // HERE
+    finish(NULL);
+}
+
+WRONG(LIFETIME, destroyed_stream, 1, "0")
+{
+    cudaStream_t stream = side_stream();
+    float *x = filled(N, 1);
+    CUDA(cudaStreamDestroy(stream));
+    CUDA(kernel_scale(x, 2, N, stream)); // HERE
+    finish(NULL);
+}
+
+WRONG(LIFETIME, destroyed_event, 1, "0")
+{
+    cudaStream_t stream = side_stream();
+    cudaEvent_t event = new_event();
+    CUDA(cudaEventDestroy(event));
+    CUDA(cudaEventRecord(event, stream)); // HERE
+    finish(NULL);
+}
+
+WRONG(LIFETIME, destroyed_communicator, 1, "0")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *x = filled(N, 1);
+    NCCL(ncclCommDestroy(comm));
+    NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, NULL)); // HERE
+    finish(NULL);
+}
+
+WRONG(LIFETIME, pinned_memory_freed_twice, 1, "0")
+{
+    float *host;
+    CUDA(cudaMallocHost((void **)&host, N * sizeof *host));
+    CUDA(cudaFreeHost(host));
+    CUDA(cudaFreeHost(host)); // HERE
+    finish(NULL);
+}
+
+// cudaFree of memory of cudaMalloc waits for all streams, so a kernel may still be under way.
+RIGHT(LIFETIME, free_waits, 1)
+{
+    cudaStream_t stream = side_stream();
+    float *x = filled(N, 1), *out = filled(N, 0);
+    CUDA(kernel_scale(x, 2, N, stream));
+    CUDA(kernel_add(out, x, N, stream));
+    CUDA(cudaFree(x));
+    expect(out, N, 2);
+    finish(NULL);
+}
+
+// The next allocation on the stream may get the very memory; that is what the order is for.
+RIGHT(LIFETIME, reuse_on_one_stream, 1)
+{
+    cudaStream_t stream = side_stream();
+    float *x, *out = filled(N, 0);
+    for (int unit = 0; unit < 4; unit++) {
+        CUDA(cudaMallocAsync((void **)&x, N * sizeof *x, stream));
+        CUDA(kernel_fill(x, (float)unit, N, stream));
+        CUDA(kernel_add(out, x, N, stream));
+        CUDA(cudaFreeAsync(x, stream));
+    }
+    expect(out, N, 6);
+    finish(NULL);
+}
+
+// FSDP's life of a full parameter: allocated and freed on the stream of the gathers, used on the
+// compute stream between two events.
+RIGHT(LIFETIME, freed_when_the_use_is_over, 2)
+{
+    ncclComm_t comm = meet(rank, ranks);
+    cudaStream_t gather = side_stream(), compute = side_stream();
+    cudaEvent_t ready = new_event(), done = new_event();
+    float *shard = filled(N, (float)(rank + 1)), *out = filled(2 * N, 0), *full;
+    CUDA(cudaMallocAsync((void **)&full, 2 * N * sizeof *full, gather));
+    NCCL(ncclAllGather(shard, full, N, ncclFloat, comm, gather));
+    CUDA(cudaEventRecord(ready, gather));
+    CUDA(cudaStreamWaitEvent(compute, ready, 0));
+    CUDA(kernel_add(out, full, 2 * N, compute));
+    CUDA(cudaEventRecord(done, compute));
+    CUDA(cudaStreamWaitEvent(gather, done, 0));
+    CUDA(cudaFreeAsync(full, gather));
+    expect(out, N, 1);
+    expect(out + N, N, 2);
+    finish(comm);
+}
+
+// Freed on another stream than it was allocated on, which has waited.
+RIGHT(LIFETIME, freed_on_another_stream, 1)
+{
+    cudaStream_t one = side_stream(), other = side_stream();
+    cudaEvent_t done = new_event();
+    float *x, *out = filled(N, 0);
+    CUDA(cudaMallocAsync((void **)&x, N * sizeof *x, one));
+    CUDA(kernel_fill(x, 3, N, one));
+    CUDA(kernel_add(out, x, N, one));
+    CUDA(cudaEventRecord(done, one));
+    CUDA(cudaStreamWaitEvent(other, done, 0));
+    CUDA(cudaFreeAsync(x, other));
+    expect(out, N, 3);
+    finish(NULL);
+}
+
+// A stream's work is done all the same when it is destroyed, and so is a wait for an event.
+RIGHT(LIFETIME, destroyed_with_work_to_do, 1)
+{
+    cudaStream_t one = side_stream(), other = side_stream();
+    cudaEvent_t ready = new_event();
+    float *x = filled(N, 1);
+    CUDA(kernel_scale(x, 3, N, one));
+    CUDA(cudaEventRecord(ready, one));
+    CUDA(cudaStreamWaitEvent(other, ready, 0));
+    CUDA(cudaEventDestroy(ready));
+    CUDA(cudaStreamDestroy(one));
+    CUDA(kernel_scale(x, 5, N, other));
+    expect(x, N, 15);
+    finish(NULL);
+}
+
+// The pool may give one stream what another one has freed: it sees to their order itself.
+RIGHT(LIFETIME, reuse_across_streams, 1)
+{
+    cudaStream_t one = side_stream(), two = side_stream();
+    float *x, *y, *out = filled(N, 0);
+    CUDA(cudaMallocAsync((void **)&x, N * sizeof *x, one));
+    CUDA(kernel_fill(x, 1, N, one));
+    CUDA(cudaFreeAsync(x, one));
+    CUDA(cudaMallocAsync((void **)&y, N * sizeof *y, two));
+    CUDA(kernel_fill(y, 2, N, two));
+    CUDA(kernel_add(out, y, N, two));
+    CUDA(cudaFreeAsync(y, two));
+    expect(out, N, 2);
+    finish(NULL);
+}

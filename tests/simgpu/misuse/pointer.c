@@ -1,0 +1,165 @@
+/* pointer.c: null, host memory where a device's is due, another device's, misaligned, past the
+ * end.
+ */
+#include "program.h"
+
+// The unit was resharded, its full parameter is gone.
+WRONG(POINTER, null_parameter, 1, "0")
+{
+    float *full = NULL, *out = filled(N, 0);
+    CUDA(kernel_gelu_forward(out, full, N, NULL)); // HERE
+    finish(NULL);
+}
+
+WRONG(POINTER, kernel_on_host_memory, 1, "0")
+{
+    static float weights[N];
+    CUDA(kernel_fill(weights, 1, N, NULL)); // HERE
+    finish(NULL);
+}
+
+// The loss is on the host already.
+WRONG(POINTER, sum_of_host_memory, 2, "0 1")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float loss = 2;
+    NCCL(ncclAllReduce(&loss, &loss, 1, ncclFloat, ncclSum, comm, NULL)); // HERE
+    finish(comm);
+}
+
+WRONG(POINTER, kernel_on_another_device, 1, "0")
+{
+    float *x = filled(N, 1);
+    CUDA(cudaSetDevice(1));
+    CUDA(kernel_scale(x, 2, N, NULL)); // HERE
+    finish(NULL);
+}
+
+// Rank 1 allocates before it chooses its device.
+WRONG(POINTER, allocated_too_early, 2, "1")
+{
+    float *x = filled(N, 1);
+    ncclComm_t comm = meet(rank, ranks);
+    NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, NULL)); // HERE
+    finish(comm);
+}
+
+WRONG(POINTER, stream_of_another_device, 1, "0")
+{
+    cudaStream_t stream = side_stream();
+    CUDA(cudaSetDevice(1));
+    float *x = filled(N, 1);
+    CUDA(kernel_scale(x, 2, N, stream)); // HERE
+    finish(NULL);
+}
+
+// The parameter's offset in the flat buffer was counted in halves.
+WRONG(POINTER, misaligned_view, 1, "0")
+{
+    char *flat = (char *)filled(N, 1);
+    CUDA(kernel_scale((float *)(flat + 33 * 2), 2, 10, NULL)); // HERE
+    finish(NULL);
+}
+
+WRONG(POINTER, one_byte_too_many, 1, "0")
+{
+    char *x;
+    CUDA(cudaMalloc((void **)&x, 1001));
+    CUDA(cudaMemset(x, 0, 1002)); // HERE
+    finish(NULL);
+}
+
+WRONG(POINTER, bytes_as_elements, 1, "0")
+{
+    float *x = filled(N, 1);
+    CUDA(kernel_scale(x, 2, N * sizeof *x, NULL)); // HERE
+    finish(NULL);
+}
+
+// All shards are to arrive in a buffer of one shard's size.
+WRONG(POINTER, room_for_one_shard, 2, "0 1")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *shard = filled(N, 1), *full = filled(N, 0);
+    NCCL(ncclAllGather(shard, full, N, ncclFloat, comm, NULL)); // HERE
+    finish(comm);
+}
+
+WRONG(POINTER, copy_the_wrong_way, 1, "0")
+{
+    float *x = filled(N, 1), host[N];
+    CUDA(cudaMemcpy(x, host, sizeof host, cudaMemcpyDeviceToHost)); // HERE
+    finish(NULL);
+}
+
+// The view's memory is the flat buffer's.
+WRONG(POINTER, free_of_a_view, 1, "0")
+{
+    float *flat = filled(N, 1), *bias = flat + 768;
+    CUDA(cudaFree(bias)); // HERE
+    finish(NULL);
+}
+
+// To the last byte; and nothing at all, right behind it.
+RIGHT(POINTER, up_to_the_end, 1)
+{
+    float *x = filled(N, 1);
+    CUDA(kernel_scale(x + N - 1, 2, 1, NULL));
+    CUDA(kernel_scale(x + N, 2, 0, NULL));
+    CUDA(cudaMemset(x + N, 0, 0));
+    expect(x, N - 1, 1);
+    expect(x + N - 1, 1, 2);
+    finish(NULL);
+}
+
+// A float needs 4 bytes of alignment, not 16: an odd offset is slow, and right.
+RIGHT(POINTER, odd_offset, 1)
+{
+    float *flat = filled(N, 1);
+    CUDA(kernel_scale(flat + 33, 2, 10, NULL));
+    expect(flat, 33, 1);
+    expect(flat + 33, 10, 2);
+    expect(flat + 43, N - 43, 1);
+    finish(NULL);
+}
+
+// A kernel reaches pinned host memory by the address that the host has.
+RIGHT(POINTER, kernel_on_pinned_memory, 1)
+{
+    float *x;
+    CUDA(cudaMallocHost((void **)&x, N * sizeof *x));
+    for (int i = 0; i < N; i++) x[i] = (float)i;
+    CUDA(kernel_scale(x, 2, N, NULL));
+    CUDA(cudaDeviceSynchronize());
+    for (int i = 0; i < N; i++) CHECK(x[i] == 2 * (float)i);
+    CUDA(cudaFreeHost(x));
+    finish(NULL);
+}
+
+// Copies reach all devices, and kernels do so once they are allowed to.
+RIGHT(POINTER, another_device_by_permission, 1)
+{
+    float *far = filled(N, 3), *near;
+    CUDA(cudaSetDevice(1));
+    CUDA(cudaDeviceEnablePeerAccess(0, 0));
+    near = filled(N, 1);
+    CUDA(kernel_add(near, far, N, NULL));
+    expect(near, N, 4);
+    CUDA(cudaMemcpyPeer(far, 0, near, 1, N * sizeof *near));
+    CUDA(cudaDeviceSynchronize());
+    CUDA(cudaSetDevice(0));
+    expect(far, N, 4);
+    finish(NULL);
+    CUDA(cudaSetDevice(1));
+    finish(NULL);
+}
+
+// NULL where nothing is used, and freed: both are fine.
+RIGHT(POINTER, nothing_at_null, 1)
+{
+    CUDA(cudaSetDevice(0));
+    CUDA(kernel_fill(NULL, 1, 0, NULL));
+    CUDA(cudaFree(NULL));
+    CUDA(cudaFreeHost(NULL));
+    finish(NULL);
+}

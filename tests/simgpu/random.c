@@ -1,0 +1,539 @@
+/* random.c: the race checker against an oracle that tries all orders, on random small programs.
+ *
+ * A program (random/program.h) is drawn from a seed, judged by the oracle (random/oracle.c), which
+ * enumerates what a real machine may do, and run on simgpu. The checker must report a race, or a
+ * misuse by lifetime, if and only if the oracle finds one, and each report must name two steps that
+ * the oracle calls racing. log_race, by which the suites of the tasks judge, must agree too. Where
+ * they do not, the program is cut down to what the disagreement needs, and printed.
+ *
+ * The tester is tested as well: the oracle has right answers for programs written by hand, and an
+ * oracle that forgets one of its rules is found out soon.
+ *
+ * Environment: RANDOM_PROGRAMS=100000 runs so many programs; RANDOM_SEED=S draws them from S (the
+ * first from S itself). RANDOM_FORGET=n makes the oracle forget rules (enum Forget): the programs
+ * that show one are examples of it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "harness.h"
+#include "random/program.h"
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define SLOWER 8
+#else
+#define SLOWER 1
+#endif
+
+enum {
+    PROGRAMS = 4000 / SLOWER,      // of a run of the suite, from each of two seeds
+    BATCH = 1000,                  // programs of one process
+    RANK_PROGRAMS = 1000 / SLOWER, // with a process for each rank
+    LOG_PROGRAMS = 1500 / SLOWER,
+    LOG_BATCH = 250,   // log_race looks through the whole log of its process
+    FORGETFUL = 20000, // programs within which a forgotten rule must show
+};
+
+typedef struct Tally {
+    uint64_t programs, racing, lifetime, too_large, states, most_states, steps;
+    uint64_t now;     // the seed of the program that is tried
+    int disagreement; // where the batch is to end at the first one
+    char text[16000]; // the program, and what was said of it
+} Tally;
+static Tally *tally;
+
+// One batch of programs.
+typedef struct Batch {
+    uint64_t seed, n;
+    bool log; // asks log_race, and not the checker
+    unsigned forget;
+    bool shrinks; // a disagreement's program is made smaller
+} Batch;
+
+// ---- A batch, in a process of its own ----
+
+static void describe(const Program *p, const Verdict *v, const Heard *h, Disagreement what)
+{
+    FILE *out = fmemopen(tally->text, sizeof tally->text, "w");
+    if (!out) return;
+    fprintf(out, "%s (RANDOM_SEED=%llu RANDOM_PROGRAMS=1)\n", disagreement_names[what],
+            (unsigned long long)p->seed);
+    print_program(out, p);
+    if (v->n)
+        print_witness(out, p, v);
+    else
+        fprintf(out, "the oracle finds no race in %zu states\n", v->states);
+    if (h->text[0])
+        fprintf(out, "the checker (%d races, %d others):\n%s", h->races, h->others, h->text);
+    else
+        fprintf(out, "the checker says nothing\n");
+    if (h->replayed) fprintf(out, "log_race: %s\n", h->log_races ? h->log_text : "nothing");
+    if (h->trouble[0]) fprintf(out, "%s\n", h->trouble);
+    fclose(out);
+    tally->text[sizeof tally->text - 1] = '\0';
+}
+
+// A disagreement that another run of the program alone does not show has to do with what the
+// programs before it have left behind in the checker: then all of them are what it takes.
+static void disagree(const Batch *b, Program *p, uint64_t at, Disagreement what, const Verdict *v,
+                     const Heard *h)
+{
+    Verdict again;
+    Heard heard;
+    tally->disagreement = (int)what;
+    describe(p, v, h, what);
+    if (try_program(p, b->forget, &again, &heard) == what) {
+        if (b->shrinks) shrink(p, b->forget, what);
+        what = try_program(p, b->forget, &again, &heard);
+        describe(p, &again, &heard, what);
+        return;
+    }
+    char note[200];
+    snprintf(note, sizeof note,
+             "alone it does not show; with the programs before it: RANDOM_SEED=%llu "
+             "RANDOM_PROGRAMS=%llu\n",
+             (unsigned long long)b->seed, (unsigned long long)at + 1);
+    strncat(tally->text, note, sizeof tally->text - strlen(tally->text) - 1);
+}
+
+static void count(const Program *p, const Verdict *v)
+{
+    tally->programs++;
+    tally->steps += (uint64_t)p->n;
+    tally->racing += v->n > 0;
+    tally->lifetime += v->n > 0 && v->pair[0].lifetime;
+    tally->too_large += v->too_large;
+    tally->states += v->states;
+    if (v->states > tally->most_states) tally->most_states = v->states;
+}
+
+// The log does not know that a stream was destroyed, and takes another one with its handle for it.
+static void keep_streams(Program *p)
+{
+    for (int i = p->n - 1; i >= 0; i--)
+        if (p->step[i].kind == DESTROY) remove_step(p, i);
+}
+
+static void run_batch(const Rank *r, void *arg)
+{
+    const Batch *b = arg;
+    Program p;
+    Verdict v;
+    Heard h;
+    // The first report of a process is printed; here it is only heard.
+    if (!freopen("/dev/null", "w", stderr)) check(false, "no /dev/null: %s", strerror(errno));
+    machine_start(b->log, ALL_RANKS, NULL);
+    for (uint64_t i = 0; i < b->n && tally->disagreement == AGREE; i++) {
+        tally->now = b->seed + i;
+        generate(&p, tally->now);
+        if (b->log) keep_streams(&p);
+        Disagreement what = try_program(&p, b->forget, &v, &h);
+        count(&p, &v);
+        if (what != AGREE) disagree(b, &p, i, what, &v, &h);
+    }
+    machine_stop();
+}
+
+// cmocka prints no more than a thousand characters at once.
+static void fail_with(char *text)
+{
+    char *rest = text;
+    for (char *line; (line = strsep(&rest, "\n"));) print_error("%s\n", line);
+    _fail(__FILE__, __LINE__);
+}
+
+// A crash, or a call of the tester's own that failed: which program it was.
+static void fail_at(const char *message, const Batch *b)
+{
+    char text[8400];
+    snprintf(text, sizeof text,
+             "%s\nin RANDOM_SEED=%llu RANDOM_PROGRAMS=1, or with those before it: "
+             "RANDOM_SEED=%llu RANDOM_PROGRAMS=%llu",
+             message, (unsigned long long)tally->now, (unsigned long long)b->seed,
+             (unsigned long long)(tally->now - b->seed + 1));
+    fail_with(text);
+}
+
+// Runs programs from the seed on, until oracle and checker disagree; true: they never did.
+static bool run_programs(const Batch *all)
+{
+    uint64_t most = all->log ? LOG_BATCH : BATCH;
+    for (uint64_t done = 0; done < all->n && tally->disagreement == AGREE; done += most) {
+        Batch b = *all;
+        b.seed = all->seed + done;
+        b.n = all->n - done < most ? all->n - done : most;
+        char *message = run_ranks_message(1, 120, run_batch, &b);
+        if (message) fail_at(message, &b);
+    }
+    return tally->disagreement == AGREE;
+}
+
+// A process for each rank, with one device. The program cannot be made smaller: both ranks must
+// come to its collectives.
+static void run_part(const Rank *r, void *arg)
+{
+    const Batch *b = arg;
+    Program whole, part;
+    Verdict v;
+    Heard h;
+    machine_start(false, r->rank, r->comm);
+    for (uint64_t i = 0; i < b->n; i++) {
+        generate(&whole, b->seed + i);
+        take_part(&whole, r->rank, &part);
+        Disagreement what = try_program(&part, b->forget, &v, &h);
+        if (r->rank == 0) count(&part, &v);
+        if (what == AGREE) continue;
+        describe(&part, &v, &h, what);
+        check(false, "%s", tally->text);
+    }
+    machine_stop();
+}
+
+// ---- The oracle itself ----
+
+typedef struct Known {
+    const char *what;
+    bool races;
+    int n;
+    Step step[6];
+} Known;
+
+// Whole spans; byte ranges of a dozen bytes.
+#define SPAN(buffer, begin, bytes)                                                                 \
+    {                                                                                              \
+        {                                                                                          \
+            buffer, begin, bytes, 1, bytes                                                         \
+        }                                                                                          \
+    }
+#define FILLS(on, buffer, begin, bytes)                                                            \
+    {                                                                                              \
+        .kind = MEMSET_ASYNC, .stream = on, .span = SPAN(buffer, begin, bytes)                     \
+    }
+enum {
+    NULL_0 = 0,
+    MINE = 1,
+    BLOCK_A = 2,
+    BLOCK_B = 3,
+    FREE_C = 4,
+    FREE_D = 5,
+    NULL_1 = 6,
+    FREE_F = 8
+};
+
+static const Known known[] = {
+    {"two streams write the same byte", true, 2, {FILLS(FREE_C, 0, 0, 8), FILLS(FREE_D, 0, 7, 8)}},
+    {"two streams write neighbours", false, 2, {FILLS(FREE_C, 0, 0, 8), FILLS(FREE_D, 0, 8, 8)}},
+    {"one stream", false, 2, {FILLS(FREE_C, 0, 0, 8), FILLS(FREE_C, 0, 0, 8)}},
+    {"two blocking streams", true, 2, {FILLS(BLOCK_A, 0, 0, 8), FILLS(BLOCK_B, 0, 0, 8)}},
+    {"the default stream behind a blocking one",
+     false,
+     2,
+     {FILLS(BLOCK_A, 0, 0, 8), FILLS(NULL_0, 0, 0, 8)}},
+    {"a blocking stream behind the default one",
+     false,
+     2,
+     {FILLS(NULL_0, 0, 0, 8), FILLS(MINE, 0, 0, 8)}},
+    {"the default stream and a non-blocking one",
+     true,
+     2,
+     {FILLS(NULL_0, 0, 0, 8), FILLS(FREE_C, 0, 0, 8)}},
+    {"two blocking streams with the default stream between",
+     false,
+     3,
+     {FILLS(BLOCK_A, 0, 0, 8), FILLS(NULL_0, 0, 32, 8), FILLS(BLOCK_B, 0, 0, 8)}},
+    {"default streams of two devices", true, 2, {FILLS(NULL_0, 0, 0, 8), FILLS(NULL_1, 0, 0, 8)}},
+    {"an event",
+     false,
+     4,
+     {FILLS(FREE_C, 0, 0, 8),
+      {.kind = RECORD, .stream = FREE_C},
+      {.kind = WAIT, .stream = FREE_D},
+      FILLS(FREE_D, 0, 0, 8)}},
+    {"an event recorded too early",
+     true,
+     4,
+     {{.kind = RECORD, .stream = FREE_C},
+      FILLS(FREE_C, 0, 0, 8),
+      {.kind = WAIT, .stream = FREE_D},
+      FILLS(FREE_D, 0, 0, 8)}},
+    {"a wait before the record",
+     true,
+     4,
+     {FILLS(FREE_C, 0, 0, 8),
+      {.kind = WAIT, .stream = FREE_D},
+      {.kind = RECORD, .stream = FREE_C},
+      FILLS(FREE_D, 0, 0, 8)}},
+    {"a wait for the event's first record",
+     true,
+     6,
+     {{.kind = RECORD, .stream = FREE_C},
+      {.kind = WAIT, .stream = FREE_D},
+      FILLS(FREE_C, 0, 0, 8),
+      {.kind = RECORD, .stream = FREE_C},
+      FILLS(FREE_D, 0, 0, 8)}},
+    {"a record taken away by another stream's",
+     true,
+     5,
+     {FILLS(FREE_C, 0, 0, 8),
+      {.kind = RECORD, .stream = FREE_C},
+      {.kind = RECORD, .stream = FREE_D},
+      {.kind = WAIT, .stream = FREE_D},
+      FILLS(FREE_D, 0, 0, 8)}},
+    {"the host waits for the stream",
+     false,
+     3,
+     {FILLS(FREE_C, 0, 0, 8), {.kind = STREAM_SYNC, .stream = FREE_C}, FILLS(FREE_D, 0, 0, 8)}},
+    {"the host waits for the wrong stream",
+     true,
+     3,
+     {FILLS(FREE_C, 0, 0, 8), {.kind = STREAM_SYNC, .stream = FREE_D}, FILLS(FREE_D, 0, 0, 8)}},
+    {"the host waits for another device",
+     true,
+     3,
+     {FILLS(FREE_C, 0, 0, 8), {.kind = DEVICE_SYNC, .device = 1}, FILLS(FREE_D, 0, 0, 8)}},
+    {"cudaMemcpy from pageable memory, behind a non-blocking stream",
+     true,
+     2,
+     {FILLS(FREE_C, 0, 0, 8), {.kind = SEND, .stream = NULL_0, .span = SPAN(0, 0, 8)}}},
+    {"cudaMemcpy from pageable memory may still run",
+     true,
+     2,
+     {{.kind = SEND, .stream = NULL_0, .span = SPAN(0, 0, 8)}, FILLS(FREE_C, 0, 0, 8)}},
+    {"cudaMemcpy from pageable memory waits for the default stream",
+     false,
+     3,
+     {FILLS(NULL_0, 0, 0, 8),
+      {.kind = SEND, .stream = NULL_0, .span = SPAN(0, 16, 8)},
+      FILLS(FREE_C, 0, 0, 8)}},
+    {"cudaMemcpy from pinned memory is done",
+     false,
+     2,
+     {{.kind = SEND_PINNED, .stream = NULL_0, .span = SPAN(0, 0, 8)}, FILLS(FREE_C, 0, 0, 8)}},
+    {"columns side by side",
+     false,
+     2,
+     {{.kind = MEMSET_2D_ASYNC, .stream = FREE_C, .span = {{0, 0, 4, 4, 8}}},
+      {.kind = MEMSET_2D_ASYNC, .stream = FREE_D, .span = {{0, 4, 4, 4, 8}}}}},
+    {"columns that share a byte",
+     true,
+     2,
+     {{.kind = MEMSET_2D_ASYNC, .stream = FREE_C, .span = {{0, 0, 5, 4, 8}}},
+      {.kind = MEMSET_2D_ASYNC, .stream = FREE_D, .span = {{0, 4, 4, 4, 8}}}}},
+    {"memory used on another stream than its allocation's",
+     true,
+     2,
+     {{.kind = ALLOC_ASYNC, .stream = FREE_C, .span = SPAN(6, 0, 64)}, FILLS(FREE_D, 6, 0, 8)}},
+    {"memory freed beside its use",
+     true,
+     3,
+     {{.kind = ALLOC_ASYNC, .stream = FREE_C, .span = SPAN(6, 0, 64)},
+      FILLS(FREE_C, 6, 0, 8),
+      {.kind = FREE_ASYNC, .stream = FREE_D, .span = SPAN(6, 0, 64)}}},
+    {"cudaFree waits for the device",
+     false,
+     2,
+     {FILLS(FREE_C, 0, 0, 8), {.kind = FREE, .span = SPAN(0, 0, 64)}}},
+    {"cudaFree of stream-ordered memory does not",
+     true,
+     3,
+     {{.kind = ALLOC_ASYNC, .stream = FREE_C, .span = SPAN(6, 0, 64)},
+      FILLS(FREE_C, 6, 0, 8),
+      {.kind = FREE, .span = SPAN(6, 0, 64)}}},
+    {"cudaFree does not wait for another device",
+     true,
+     2,
+     {{.kind = PEER_ASYNC, .stream = FREE_F, .span = {{4, 0, 8, 1, 8}, {0, 0, 8, 1, 8}}},
+      {.kind = FREE, .span = SPAN(0, 0, 64)}}},
+    {"cudaMemcpyPeer behind all work of both devices",
+     false,
+     2,
+     {FILLS(FREE_C, 0, 0, 8),
+      {.kind = PEER, .stream = NULL_1, .span = {{4, 0, 8, 1, 8}, {0, 0, 8, 1, 8}}}}},
+    {"all work behind cudaMemcpyPeer",
+     false,
+     2,
+     {{.kind = PEER, .stream = NULL_1, .span = {{4, 0, 8, 1, 8}, {0, 0, 8, 1, 8}}},
+      FILLS(FREE_C, 0, 0, 8)}},
+    {"cudaMemcpyPeer lets the host go on",
+     true,
+     4,
+     {{.kind = PEER, .stream = NULL_1, .span = {{4, 0, 8, 1, 8}, {0, 0, 8, 1, 8}}},
+      {.kind = ALLOC_ASYNC, .stream = FREE_C, .span = SPAN(6, 0, 64)},
+      FILLS(FREE_C, 6, 0, 8),
+      {.kind = FREE, .span = SPAN(6, 0, 64)}}},
+    {"a destroyed stream's work goes on",
+     true,
+     3,
+     {FILLS(FREE_C, 0, 0, 8), {.kind = DESTROY, .stream = FREE_C}, FILLS(FREE_D, 0, 0, 8)}},
+    {"the default stream does not know of a destroyed one",
+     true,
+     3,
+     {FILLS(BLOCK_A, 0, 0, 8), {.kind = DESTROY, .stream = BLOCK_A}, FILLS(NULL_0, 0, 0, 8)}},
+    {"to wait for the device is to wait for destroyed streams",
+     false,
+     4,
+     {FILLS(FREE_C, 0, 0, 8),
+      {.kind = DESTROY, .stream = FREE_C},
+      {.kind = DEVICE_SYNC},
+      FILLS(FREE_D, 0, 0, 8)}},
+    {"two copies into the same pinned bytes",
+     true,
+     2,
+     {{.kind = FETCH_PINNED_ASYNC,
+       .stream = FREE_C,
+       .span = {{PINNED, 0, 8, 1, 8}, {0, 0, 8, 1, 8}}},
+      {.kind = FETCH_PINNED_ASYNC,
+       .stream = FREE_D,
+       .span = {{PINNED, 7, 8, 1, 8}, {0, 0, 8, 1, 8}}}}},
+    {"a blocking stream waited for, and with it the default stream",
+     false,
+     3,
+     {FILLS(NULL_0, 0, 0, 8), {.kind = STREAM_SYNC, .stream = BLOCK_A}, FILLS(FREE_D, 0, 0, 8)}},
+    {"memory used behind its free",
+     true,
+     2,
+     {{.kind = FREE_ASYNC, .stream = FREE_C, .span = SPAN(0, 0, 64)}, FILLS(FREE_C, 0, 0, 8)}},
+    {"ranks wait for each other",
+     false,
+     4,
+     {FILLS(FREE_C, 0, 0, 8),
+      {.kind = ALL_REDUCE,
+       .stream = FREE_C,
+       .other_stream = FREE_F,
+       .span = {{0, 32, 4, 1, 4}, {0, 36, 4, 1, 4}, {4, 0, 4, 1, 4}, {4, 4, 4, 1, 4}}},
+      {.kind = STREAM_SYNC, .stream = FREE_F},
+      FILLS(FREE_D, 0, 0, 8)}},
+    {"a broadcast's root waits for nobody",
+     true,
+     4,
+     {FILLS(FREE_F, 4, 16, 8),
+      {.kind = BROADCAST,
+       .stream = FREE_C,
+       .other_stream = FREE_F,
+       .span = {{0, 32, 4, 1, 4}, {0, 36, 4, 1, 4}, {4, 0, 4, 1, 4}, {4, 4, 4, 1, 4}}},
+      {.kind = STREAM_SYNC, .stream = FREE_C},
+      FILLS(FREE_C, 4, 16, 8)}},
+};
+
+static void test_oracle_knows(void **state)
+{
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        Program p = {.n = known[i].n, .rank = ALL_RANKS};
+        Verdict v;
+        memcpy(p.step, known[i].step, sizeof known[i].step);
+        if (!is_valid(&p)) fail_msg("%s: the program makes no sense", known[i].what);
+        judge(&p, FORGET_NOTHING, &v);
+        if (v.too_large) fail_msg("%s: too large", known[i].what);
+        if ((v.n > 0) == known[i].races) continue;
+        print_program(stderr, &p);
+        fail_msg("%s: the oracle finds %d racing pairs", known[i].what, v.n);
+    }
+}
+
+// ---- The tests ----
+
+static uint64_t number_of(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text && *text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+static Batch wanted(uint64_t seed, uint64_t n, bool log)
+{
+    return (Batch){.seed = number_of("RANDOM_SEED", seed),
+                   .n = number_of("RANDOM_PROGRAMS", n),
+                   .log = log,
+                   .forget = (unsigned)number_of("RANDOM_FORGET", FORGET_NOTHING),
+                   .shrinks = true};
+}
+
+static void print_tally(uint64_t seed)
+{
+    double each = (double)(tally->programs ? tally->programs : 1);
+    printf(
+        "%llu programs from RANDOM_SEED=%llu: %llu race (%llu by lifetime), %llu left out as too "
+        "large; %.1f steps and %.0f states each, %llu at most\n",
+        (unsigned long long)tally->programs, (unsigned long long)seed,
+        (unsigned long long)tally->racing, (unsigned long long)tally->lifetime,
+        (unsigned long long)tally->too_large, (double)tally->steps / each,
+        (double)tally->states / each, (unsigned long long)tally->most_states);
+}
+
+static void run_from(uint64_t seed, uint64_t n, bool log)
+{
+    Batch b = wanted(seed, n, log);
+    memset(tally, 0, sizeof *tally);
+    bool agreed = run_programs(&b);
+    print_tally(b.seed);
+    if (!agreed) fail_with(tally->text);
+}
+
+static void test_same_programs(void **state)
+{
+    run_from(1, PROGRAMS, false);
+}
+
+// Other programs every day: what it prints tells which.
+static void test_new_programs(void **state)
+{
+    if (getenv("RANDOM_SEED")) return; // asked for, and run already
+    run_from(mix((uint64_t)time(NULL)) >> 32, PROGRAMS, false);
+}
+
+static void test_ranks(void **state)
+{
+    Batch b = wanted(1, RANK_PROGRAMS, false);
+    memset(tally, 0, sizeof *tally);
+    char *message = run_ranks_message(N_DEVICES, 600, run_part, &b);
+    print_tally(b.seed);
+    if (message) fail_with(message);
+}
+
+static void test_log_race_agrees(void **state)
+{
+    run_from(1, LOG_PROGRAMS, true);
+}
+
+// An oracle that does not know a rule must disagree with the checker, which does.
+static void test_forgotten_rules_show(void **state)
+{
+    static const struct {
+        unsigned rule;
+        const char *what;
+    } rules[] = {
+        {FORGET_LEGACY, "the legacy default stream waits"},
+        {FORGET_RERECORD, "a wait follows the last record"},
+        {FORGET_PAGEABLE, "a copy from pageable memory may run on"},
+        {FORGET_COLLECTIVE, "ranks wait for each other"},
+        {FORGET_ROWS, "a 2D copy leaves the gaps alone"},
+        {FORGET_LAST_BYTE, "the last byte counts"},
+        {FORGET_FREE, "a free is an access"},
+        {FORGET_HOST_FREE, "cudaFree is one, too"},
+        {FORGET_POOL, "cudaFree does not wait for stream-ordered memory"},
+        {FORGET_DESTROY, "a destroyed stream is waited for by nobody but the host"},
+        {FORGET_SYNC, "to wait for a blocking stream is to wait for the default stream"},
+        {FORGET_PINNED, "pinned memory is memory"},
+        {FORGET_SERIAL, "cudaMemcpyPeer waits for both devices"},
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        Batch b = {.seed = 1, .n = FORGETFUL, .forget = rules[i].rule};
+        memset(tally, 0, sizeof *tally);
+        if (run_programs(&b)) fail_msg("no program of %d shows that %s", FORGETFUL, rules[i].what);
+        printf("without \"%s\": program %llu shows it\n", rules[i].what,
+               (unsigned long long)tally->programs);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_oracle_knows),    cmocka_unit_test(test_same_programs),
+        cmocka_unit_test(test_new_programs),    cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_log_race_agrees), cmocka_unit_test(test_forgotten_rules_show),
+    };
+    tally = shared_alloc(sizeof *tally);
+    return suite_main(argc, argv, "simgpu/random", tests, sizeof tests / sizeof tests[0]);
+}
