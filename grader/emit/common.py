@@ -68,6 +68,14 @@ def tidy_test(entry):
         "hidden": entry.get("hidden") is True}
 
 
+def tidy_files(entries):
+    """Which files were graded, with their sums: short texts and yes or no."""
+    return [{clean(name, 40): item if isinstance(item, bool) else clean(item, NAME_LIMIT)
+             for name, item in list(entry.items())[:8]}
+            for entry in (entries if isinstance(entries, list) else [])[:20]
+            if isinstance(entry, dict)]
+
+
 def tidy(value):
     """A document with every field, made of whatever is there."""
     if not isinstance(value, dict) or not isinstance(value.get("tests"), list):
@@ -81,6 +89,7 @@ def tidy(value):
             "score": number(score) if status == "graded" else 0, "max_score": number(most),
             "late": number(value.get("late"), 0, 1), "seconds": number(value.get("seconds")),
             "devices": clean(value.get("devices"), NAME_LIMIT), "tests": tests,
+            "files": tidy_files(value.get("files")),
             "version": clean(value.get("version"), NAME_LIMIT)}
 
 

@@ -37,7 +37,8 @@ def emit(document, course):
             "output": common.summary(document), "output_format": "text", "visibility": "visible",
             "stdout_visibility": visibility.get("stdout", "hidden"),
             "extra_data": {"status": document["status"], "version": document["version"],
-                           "devices": document["devices"], "late": document["late"]},
+                           "devices": document["devices"], "late": document["late"],
+                           "files": document["files"]},
             "tests": tests}
         if course.get("leaderboard"):
             result["leaderboard"] = [{"name": "Score", "value": common.earned(document)}]

@@ -76,6 +76,14 @@ class Fields(Emitted):
         self.assertIn("Read: handouts/1_one.md", result["tests"][1]["output"])
         self.assertEqual(result["leaderboard"], [{"name": "Score", "value": 10}])
 
+    def test_which_files_were_graded(self):
+        files = [{"task": 1, "file": "one.c", "source_sha256": "ab", "linked": True}, "x", {"y": []}]
+        result = json.loads(self.emitted("gradescope", document(test(), files=files)))
+        self.assertEqual(result["extra_data"]["files"],
+                         [{"task": "1", "file": "one.c", "source_sha256": "ab", "linked": True},
+                          {"y": "[]"}])
+        self.everywhere(document(test(), files={"a": 1}))
+
     def test_autolab(self):
         text = self.emitted("autolab", ONE_OF_EACH)
         last = json.loads(text.splitlines()[-1])

@@ -381,6 +381,30 @@ class Walk(TempFolder):
             release.walk(self.folder, "lib")
 
 
+class CourseFile(unittest.TestCase):
+    def test_the_courses_own(self):
+        self.assertEqual(courses.problems(COURSE, ROOT), [])
+
+    def test_what_is_wrong_with_it_is_said(self):
+        hidden = COURSE["hidden"]["tests"][0]
+        for words, change in (
+                ("dates", {"dates": {"due": "tomorrow"}}),
+                ("no offset", {"dates": {"due": "2027-03-15T12:00:00"}}),
+                ("order", {"dates": {"opens": "2027-03-15T12:00:00+00:00",
+                                     "due": "2027-03-14T12:00:00+00:00"}}),
+                ("'seen' is none of", {"visibility": {"tests": "seen"}}),
+                ("taken_by", {"late": {"percent_per_day": 10, "taken_by": "me"}}),
+                ("percent_per_day", {"late": {"percent_per_day": 300, "taken_by": "grader"}}),
+                ("nobody knows a field", {"due": "today"}),
+                ("no task sideways", {"hidden": {"tests": [dict(hidden, suite="sideways")]}}),
+                ("no tests/hidden/api.c", {"hidden": {"tests": [dict(hidden, suite="api")]}}),
+                ("has suite, name", {"hidden": {"tests": [{"suite": "api"}]}})):
+            with self.subTest(words=words):
+                found = courses.problems(dict(COURSE, **change), ROOT)
+                self.assertEqual(len(found), 1, found)
+                self.assertIn(words, found[0])
+
+
 class Submissions(TempFolder):
     """What deliver.py takes of what was handed in."""
 

@@ -110,13 +110,6 @@ static void count(const Program *p, const Verdict *v)
     if (v->states > tally->most_states) tally->most_states = v->states;
 }
 
-// The log does not know that a stream was destroyed, and takes another one with its handle for it.
-static void keep_streams(Program *p)
-{
-    for (int i = p->n - 1; i >= 0; i--)
-        if (p->step[i].kind == DESTROY) remove_step(p, i);
-}
-
 static void run_batch(const Rank *r, void *arg)
 {
     const Batch *b = arg;
@@ -129,7 +122,6 @@ static void run_batch(const Rank *r, void *arg)
     for (uint64_t i = 0; i < b->n && tally->disagreement == AGREE; i++) {
         tally->now = b->seed + i;
         generate(&p, tally->now);
-        if (b->log) keep_streams(&p);
         Disagreement what = try_program(&p, b->forget, &v, &h);
         count(&p, &v);
         if (what != AGREE) disagree(b, &p, i, what, &v, &h);

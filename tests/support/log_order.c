@@ -130,14 +130,17 @@ static uint32_t add_line(cudaStream_t stream, int device, bool blocking, bool le
     return l;
 }
 
-// The line of an entry's stream. The default streams have one handle on every device.
+// The line of an entry's stream. The default streams have one handle on every device, and the handle
+// of a destroyed stream may come again as a stream of the other kind.
 static uint32_t find_line(const GpuLogEntry *entry)
 {
     bool legacy = is_legacy(entry->stream);
 
     for (uint32_t l = 1; l < replay.n_lines; l++) {
         const Line *line = &replay.line[l];
-        bool same = legacy ? line->legacy : !line->legacy && line->stream == entry->stream;
+        bool same = legacy ? line->legacy
+                           : !line->legacy && line->stream == entry->stream &&
+                                 line->blocking == entry->blocking_stream;
         if (same && line->device == entry->device) return l;
     }
     return add_line(entry->stream, entry->device, legacy || entry->blocking_stream, legacy);
@@ -241,8 +244,7 @@ static void replay_host(const GpuLogEntry *entry)
 
     if (entry->op == GPU_STREAM_SYNC) {
         uint32_t l = find_line(entry);
-        if (replay.line[l].legacy)
-            learn_before(l); // to wait for it is to wait for what it waits for
+        learn_before(l); // to wait for it is to wait for what it waits for
         learn_line(HOST, l);
     } else if (entry->op == GPU_EVENT_SYNC) {
         event = find_event(entry->event, false);

@@ -173,11 +173,11 @@ typedef enum Forget {
 } Forget;
 // What the log does not say, so that log_race cannot know it: the rows of a 2D copy, that a copy
 // from pageable memory may run on, whether freed memory was stream ordered, whose pinned memory is,
-// what cudaMemcpyPeer waits for, which ranks are of one process. And log_race's own reading of what
-// a wait for a blocking stream is.
+// what cudaMemcpyPeer waits for, which ranks are of one process,
+// that a stream was destroyed.
 #define LOG_FORGETS                                                                                \
     (FORGET_ROWS | FORGET_PAGEABLE | FORGET_POOL | FORGET_PINNED | FORGET_SERIAL |                 \
-     FORGET_COLLECTIVE | FORGET_SYNC)
+     FORGET_COLLECTIVE | FORGET_DESTROY)
 
 // Two steps that race.
 typedef struct Pair {
