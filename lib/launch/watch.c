@@ -62,6 +62,7 @@ void watch_join(pid_t parent)
 // own.
 static void signal_group(const RankEnd *end, int signal)
 {
+    if (end->pid <= 1) return; // -1 would be every process there is
     if (kill(-end->pid, signal) != 0) kill(end->pid, signal);
 }
 

@@ -334,7 +334,8 @@ static float *touch(SimgpuOp *op, GpuRange operand, SimShape shape, GpuAccess ac
 // The same for a vector of n elements.
 static float *touch_vector(SimgpuOp *op, const float *x, int n, int inc, GpuAccess access)
 {
-    SimShape shape = sim_shape(sizeof *x, n > 0 ? (size_t)n : 0, (size_t)llabs(inc) * sizeof *x, 1, 0);
+    size_t count = n > 0 ? (size_t)n : 0, apart = (size_t)llabs(inc) * sizeof *x;
+    SimShape shape = sim_shape(sizeof *x, count, apart, 1, 0);
     return touch(op, books_vector(x, n, inc, access), shape, access);
 }
 

@@ -8,8 +8,8 @@
  * With SIMGPU_CHECK=full the host is watched, too: while a copy into pinned memory is under way its
  * pages have no access, while one from it is, they cannot be written. A touch of the copy's bytes
  * is a race, and is reported (fault.c brings it here); then it is let through, and the program goes
- * on. A touch of other bytes of such a page is let through without a word, and the page is watched
- * no more until the next copy.
+ * on. A page on which the program has other bytes too stays open: a read(2) into those is right, and
+ * would fail with EFAULT. What the host reads too early there is 0xFF, as without the watch.
  *
  * Pinned memory of simgpu's own is mapped twice then, so that operations go around the closed
  * pages. Registered memory has one address only, and simgpu opens it for its own operations; its
@@ -143,11 +143,27 @@ static bool open_pages(const Piece *piece, const char *at, size_t bytes)
            mprotect(first, length, PROT_READ | PROT_WRITE) == 0;
 }
 
+// The copy's pages on which the piece has no byte that is not the copy's; false: there are none.
+static bool whole_pages(const Piece *piece, const Pending *p, char **first, size_t *length)
+{
+    if (p->height > 1 && p->pitch > p->width) return false; // there are bytes between its rows
+    if (!pages_of(piece, p->at, span(p), first, length)) return false;
+    const char *begin = (const char *)piece->node.key, *end = begin + piece->bytes;
+    if (*first > begin) begin = *first; // where the piece begins on the first page,
+    if (*first + *length < end) end = *first + *length; // and ends on the last one
+    if (p->at > begin) {
+        *first += page_bytes();
+        *length -= page_bytes();
+    }
+    if (*length > 0 && p->at + span(p) < end) *length -= page_bytes();
+    return *length > 0;
+}
+
 static void close_pages(const Piece *piece, const Pending *p)
 {
     char *first;
     size_t length;
-    if (p->told || !can_close(piece) || !pages_of(piece, p->at, span(p), &first, &length)) return;
+    if (p->told || !can_close(piece) || !whole_pages(piece, p, &first, &length)) return;
     mprotect(first, length, p->access == GPU_READ ? PROT_READ : PROT_NONE);
 }
 

@@ -1,13 +1,13 @@
 /* shadow.c: the map of one allocation: which bytes were written, and by whom they were touched.
  *
- * The bytes are cut into pieces, sorted, without gaps. All bytes of a piece have the same past: they
- * were written or not, and the same accesses are remembered of them. A touch cuts pieces at its
+ * The bytes are cut into pieces, sorted, without gaps. All bytes of a piece have the same past:
+ * they were written or not, and the same accesses are remembered of them. A touch cuts pieces at its
  * borders, compares itself with what each piece remembers, is noted there, and joins neighbours
  * that have become equal. That costs the logarithm of the pieces to find the first, and then those
  * that it covers.
  *
- * What must be remembered: of accesses without gaps, the last write and the reads since then, and of
- * these only those that no later read is ordered behind. Whoever waits for the later has waited for
+ * What must be remembered: of accesses without gaps, the last write and the reads since then, and
+ * of these only those that no later read is ordered behind. Whoever waits for the later has waited for
  * the earlier; so nothing is lost by forgetting it (as in FastTrack, Flanagan and Freund 2009).
  * An access with gaps (the columns of a matrix) is noted in every piece from its first byte to its
  * last, and makes none forgotten but those of its own shape; where it meets another, the two shapes
@@ -24,7 +24,7 @@
 
 #include "tree.h"
 
-// Of a piece, at most. Beyond it the oldest is forgotten: something may be missed, nothing invented.
+// Of a piece, at most. Beyond it the oldest is forgotten: something may be missed.
 #define MOST_MARKS 64
 // A write with more rows than this counts as a write of the gaps, too.
 #define ROWS_TOLD_APART 64
@@ -101,8 +101,8 @@ static size_t next_in_block(const SimShape *s, size_t begin, size_t from)
 size_t sim_shape_next(const SimShape *s, size_t begin, size_t from)
 {
     if (s->blocks == 1 || from <= begin) return next_in_block(s, begin, from);
-    // Blocks may reach into one another: ask all from the first that ends behind `from` to the first
-    // that begins there.
+    // Blocks may reach into one another: ask all from the first that ends behind `from` to the
+    // first that begins there.
     size_t ahead = from - begin, length = block_bytes(s), best = SIZE_MAX;
     size_t block = ahead < length ? 0 : (ahead - length) / s->stride + 1;
     for (; block < s->blocks; block++) {

@@ -12,8 +12,8 @@
 
 // ---- Shapes ----
 
-// `blocks` blocks, `stride` bytes apart, of `rows` rows, `pitch` bytes apart, of `width` bytes. What
-// lies between is not touched. Made by sim_shape alone: rows that touch each other are one, the
+// `blocks` blocks, `stride` bytes apart, of `rows` rows, `pitch` bytes apart, of `width` bytes.
+// What lies between is not touched. Made by sim_shape alone: rows that touch each other are one, the
 // larger step is the stride, and where one step is enough there is one block.
 typedef struct SimShape {
     size_t width, rows, pitch, blocks, stride;
@@ -61,7 +61,7 @@ void sim_shadow_touch(SimShadow *shadow, const SimAccess *access, const SimClock
                       SimFinding *finding);
 // From here on the bytes count as written, or as not written.
 void sim_shadow_set_written(SimShadow *shadow, size_t begin, size_t bytes, bool written);
-// The first stretch at or behind `begin`, and before `end`, that nobody wrote; false: there is none.
+// The first stretch at or behind `begin`, and before `end`, that nobody wrote; false: none.
 bool sim_shadow_unwritten(SimShadow *shadow, size_t begin, size_t end, size_t *from, size_t *to);
 // How many pieces the map has.
 size_t sim_shadow_pieces(const SimShadow *shadow);

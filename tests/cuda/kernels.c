@@ -103,6 +103,7 @@ static void send_array(const Array *a)
 {
     need_cuda(cudaMemcpy(a->device + a->place, a->before, all_words(a) * sizeof *a->before,
                          cudaMemcpyHostToDevice));
+    need_cuda(cudaDeviceSynchronize()); // the rank's stream does not wait for the default stream
 }
 
 // ---- Comparisons ----

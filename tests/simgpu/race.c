@@ -63,7 +63,8 @@ static void read_x(const Bench *t, int from, int to, cudaStream_t stream)
 
 #define silent(t) check((t)->heard->count == 0, "a false alarm: %s", (t)->heard->text)
 
-static const char *const RACE = "two operations on the same memory, and neither waits for the other";
+static const char *const RACE =
+    "two operations on the same memory, and neither waits for the other";
 
 // One report, of a race, with these words; then all is forgotten.
 static void race_at(int line, const Bench *t, const char *words)
@@ -326,7 +327,8 @@ static void unwritten(const Rank *r, void *arg)
     need_cuda(kernel_sum_bytes(sum, p, N, t.a));
     check(t.heard->count == 1 && t.heard->kind == SIMGPU_UNINITIALISED, "%d", t.heard->count);
     heard_is(t.heard, "a read of device memory that nothing has written",
-             "reads 3 bytes that nobody wrote, the first of them\nsimgpu: rank 0 |   byte 1000 of p, ");
+             "reads 3 bytes that nobody wrote, the first of them\n"
+             "simgpu: rank 0 |   byte 1000 of p, ");
     need_cuda(kernel_sum_bytes(sum, p, N, t.a));
     check(t.heard->count == 1, "told %d times", t.heard->count);
     need_cuda(cudaFree(p));
@@ -551,7 +553,8 @@ static void host_touches(const Rank *r, void *arg)
     need_cuda(cudaMemcpyAsync(t.pinned, t.x, N, cudaMemcpyDeviceToHost, t.a));
     need_cuda(cudaFreeHost(t.pinned));
     check(t.heard->kind == SIMGPU_HOST_RACE, "kind %d", (int)t.heard->kind);
-    heard_is(t.heard, "pinned memory is given back while a copy is under way", "cudaFreeHost, called");
+    heard_is(t.heard, "pinned memory is given back while a copy is under way",
+             "cudaFreeHost, called");
 }
 static void test_host_touches(void **state)
 {

@@ -96,10 +96,10 @@ WRONG(HOST_RACE, kernel_still_writes, 1, "0")
 WRONG(HOST_RACE, registered_and_overwritten, 1, "0")
 {
     cudaStream_t stream = side_stream();
-    float *batch = aligned_alloc(4096, 4096), *x = filled(N, 0);
+    float *batch = aligned_alloc(4096, 4096), *x = filled(1024, 0);
     memset(batch, 0, 4096);
     CUDA(cudaHostRegister(batch, 4096, cudaHostRegisterDefault));
-    CUDA(cudaMemcpyAsync(x, batch, N * sizeof *x, cudaMemcpyHostToDevice, stream)); // HERE
+    CUDA(cudaMemcpyAsync(x, batch, 4096, cudaMemcpyHostToDevice, stream)); // HERE
     batch[N / 2] = 1;                                                               // HERE
     CUDA(cudaStreamSynchronize(stream));
     CUDA(cudaHostUnregister(batch));
