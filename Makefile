@@ -157,7 +157,7 @@ LAUNCH      := $(BUILD)/bin/launch
 DEVICES     := $(BUILD)/bin/devices
 SIMGPU_PC   := $(BUILD)/lib/pkgconfig/simgpu.pc
 
-.PHONY: help deps build grade test demo demo-oom gpt2-medium simgpu skeleton suites own-suites \
+.PHONY: help deps build grade test demo demo-oom gpt2-medium simgpu release steady skeleton suites own-suites \
         examples clean compile_commands.json
 .DEFAULT_GOAL := help
 .SECONDARY:
@@ -206,6 +206,15 @@ build: deps
 ## make simgpu               the simulated GPU alone: build/lib/libsimgpu.a and build/lib/pkgconfig/simgpu.pc
 simgpu: deps
 	@$(MAKE) --no-print-directory -j2 $(BUILD)/lib/libsimgpu.a $(SIMGPU_PC)
+
+## make release              the archives for students and course platforms, in build/release (handouts/instructors.md);
+##                           OUT=DIR for another folder, AT=COMMIT for the tree of a commit
+release: deps
+	@$(PYTHON) -B grader/release.py --out '$(or $(OUT),$(BUILD)/release)' $(if $(AT),--at '$(AT)')
+
+## make steady               grade the reference and a half-done solution 50 times each while the machine is busy
+steady: deps
+	@$(PYTHON) -B grader/steady.py --build '$(BUILD)'
 
 ## make skeleton             write skeleton/ anew from reference/
 skeleton:
@@ -328,7 +337,19 @@ $(BUILD)/impl/$(1)/%.o: $(2)/%.c
 	$$(SAY) CC $$<
 	$$(Q)$$(CC) $$(BASE) $(3) $$(CFLAGS) $$(INCLUDES) -MMD -MP -c $$< -o $$@
 endef
+# An archive for students has the reference as objects alone (grader/release.py).
+ifneq ($(wildcard reference),)
 $(eval $(call impl_rule,reference,reference,))
+else
+GIVEN := given/reference-$(shell uname -m)
+$(BUILD)/impl/reference/%.o: $(GIVEN)/%.o
+	@mkdir -p $(@D)
+	$(SAY) CP $<
+	$(Q)cp $< $@
+$(GIVEN)/%.o:
+	@echo 'there is no $@: this archive was made for $(patsubst given/reference-%,%,$(wildcard given/*)); ask course staff' >&2
+	@false
+endif
 ifneq ($(IMPL_KEY),reference)
 $(eval $(call impl_rule,$(IMPL_KEY),$(IMPL),$(HALF_DONE)))
 endif
@@ -341,10 +362,16 @@ define link
 endef
 objects_of = $(filter-out $(GPU_LIBS),$(filter %.o,$(1)))
 
-$(BUILD)/impl/$(IMPL_KEY)/suite/together: $(BUILD)/obj/tests/tasks/together.o $(IMPL_OBJ) $(HARNESS_LIB) $(LIBS)
-	$(call link,$(call objects_of,$^),-lcmocka)
-$(BUILD)/impl/$(IMPL_KEY)/suite/%: $(BUILD)/obj/tests/tasks/%.o $(BUILD)/impl/$(IMPL_KEY)/%.o $(REFERENCE_OBJ) $(HARNESS_LIB) $(LIBS)
-	$(call link,$(filter-out $(BUILD)/impl/reference/$*.o,$(call objects_of,$^)) $(if $(filter reference,$(IMPL_KEY)),$(BUILD)/impl/reference/$*.o),-lcmocka)
+# $(1): the folder in the build tree, $(2): of the tests. The hidden suites (grader/hidden.py) are
+# linked as the task's own are.
+define suite_rules
+$(BUILD)/impl/$(IMPL_KEY)/$(1)/together: $(BUILD)/obj/tests/$(2)/together.o $(IMPL_OBJ) $(HARNESS_LIB) $(LIBS)
+	$$(call link,$$(call objects_of,$$^),-lcmocka)
+$(BUILD)/impl/$(IMPL_KEY)/$(1)/%: $(BUILD)/obj/tests/$(2)/%.o $(BUILD)/impl/$(IMPL_KEY)/%.o $(REFERENCE_OBJ) $(HARNESS_LIB) $(LIBS)
+	$$(call link,$$(filter-out $(BUILD)/impl/reference/$$*.o,$$(call objects_of,$$^)) $(if $(filter reference,$(IMPL_KEY)),$(BUILD)/impl/reference/$$*.o),-lcmocka)
+endef
+$(eval $(call suite_rules,suite,tasks))
+$(eval $(call suite_rules,hidden,hidden))
 
 # Of the kit's own suites these know of FSDP.
 $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fsdp/*.c tests/harness/*.c tests/large/*.c)): $(REFERENCE_OBJ)

@@ -3,7 +3,7 @@
  * A program may give it a name (gpulog_name). Without one, the variable serves that the allocating
  * call stores it in, as the source line of that call has it:
  *
- *   cudaMalloc((void **)&flat->shard, bytes);        "flat->shard"
+ *   cudaMalloc((void **)&layer->weight, size);       "layer->weight"
  *
  * The names lie in a table in which a new one may push out an old one: then the variable serves.
  *
