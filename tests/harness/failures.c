@@ -357,7 +357,7 @@ static void test_limits(void **state)
     unsetenv("SHARDLAB_TIME_FACTOR"); // the messages below have limits in them
     EXPECT(2, 1, body_loop,
            over(1, 2), ": rank 0 was still running at harness/failures.c:",
-           "(loop_for_ever)", "\nrank 1 was waiting in ", "(meet_all)",
+           "(loop_for_ever); it ", "\nrank 1 was waiting in ", "(meet_all)",
            "(tests/harness/failures.c:");
     EXPECT(1, 0.3, body_deaf,
            over(0.3, 1), ": rank 0 did not answer when asked where it is");

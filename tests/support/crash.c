@@ -157,7 +157,9 @@ static void on_limit(int signal, siginfo_t *info, void *context)
         snprintf(note->at_limit, sizeof note->at_limit, "was %.900s", text);
     } else {
         find_place(interrupted_at(context), place, sizeof place);
-        snprintf(note->at_limit, sizeof note->at_limit, "was still running at %s", place);
+        // A loop or a read outside of CUDA: the last operation says how far the rank had come.
+        snprintf(note->at_limit, sizeof note->at_limit, "was still running at %.400s; it %.400s",
+                 place, text);
     }
     _exit(128 + signal);
 }
