@@ -157,7 +157,7 @@ LAUNCH      := $(BUILD)/bin/launch
 DEVICES     := $(BUILD)/bin/devices
 SIMGPU_PC   := $(BUILD)/lib/pkgconfig/simgpu.pc
 
-.PHONY: help deps build grade test demo demo-oom gpt2-medium simgpu release steady skeleton suites own-suites \
+.PHONY: help deps build grade test demo demo-oom gpt2-medium simgpu release steady mutants different skeleton suites own-suites \
         examples clean compile_commands.json
 .DEFAULT_GOAL := help
 .SECONDARY:
@@ -211,6 +211,15 @@ simgpu: deps
 ##                           OUT=DIR for another folder, AT=COMMIT for the tree of a commit
 release: deps
 	@$(PYTHON) -B grader/release.py --out '$(or $(OUT),$(BUILD)/release)' $(if $(AT),--at '$(AT)')
+
+## make mutants              grade 180 wrong solutions, each of which must lose the test it is meant to lose (2 minutes;
+##                           TASK=2 for one task's)
+mutants: deps
+	@$(PYTHON) -B grader/mutants.py --build '$(BUILD)' $(if $(TASK),--task '$(TASK)')
+
+## make different            grade right solutions that are unlike the reference: all must score 100
+different: deps
+	@$(PYTHON) -B grader/mutants.py --different --build '$(BUILD)'
 
 ## make steady               grade the reference and a half-done solution 50 times each while the machine is busy
 steady: deps

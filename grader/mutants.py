@@ -127,7 +127,8 @@ def load_mutants(folder, tasks):
                 data = json.load(file)
         except (OSError, ValueError) as problem:
             raise BadFile("%s: %s" % (path, problem))
-        task = [task for task in tasks if isinstance(data, dict) and task.number == data.get("task")]
+        number = data.get("task") if isinstance(data, dict) else None
+        task = [task for task in tasks if task.number == number]
         if not task or not isinstance(data.get("mutants"), list):
             raise BadFile("%s must have a \"task\" that there is, and a list \"mutants\"" % path)
         for entry in data["mutants"]:
@@ -141,7 +142,7 @@ def load_mutants(folder, tasks):
 
 def edit_text(text, edits):
     """The text with each old replaced by its new. White space counts for nothing when old is looked
-    for, so that a line broken elsewhere is still found; but it must be found in exactly one place."""
+    for, so that a line broken elsewhere is still found; but it must be found in just one place."""
     for old, new in edits:
         words = old.split()
         pattern = r"\s+".join(re.escape(word) for word in words)
@@ -399,8 +400,10 @@ def run_solutions(kit, solutions, folder, verbose):
     """Tests all, two at a time; the outcomes in order."""
     outcomes = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        waiting = [pool.submit(try_one, kit, solution, folder) for solution in solutions]
+        waiting = []
         try:
+            for solution in solutions:
+                waiting.append(pool.submit(try_one, kit, solution, folder))
             for future in waiting:
                 outcomes.append(future.result())
                 show(outcomes[-1], verbose)
