@@ -19,6 +19,10 @@ MARKS = {"passed": ("ok", "32"), "failed": ("FAIL", "31"), "timeout": ("TIME", "
 NOT_YET = re.compile(r"(?P<place>[^\s\]]+\.c:\d+): part (?P<part>\d+\.\d+) of (?P<function>\w+) "
                      r"is not written yet")
 
+# What differs where two tests show the same report: the rank, and the line of the test.
+RANK = re.compile(r"\b(?:rank|device) \d+\b(?: of \d+)?")
+PLACE = re.compile(r" \(tests/[\w/.]+:\d+\)$")
+
 # What a terminal would take for a command.
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -41,6 +45,7 @@ class Report:
     def __init__(self, stream):
         self.stream = stream
         self.colours = stream.isatty() and not os.environ.get("NO_COLOR")
+        self.blocks = {} # of the present task: a report without what differs, and who showed it
 
     def say(self, text=""):
         self.stream.write(CONTROL.sub("?", text) + "\n")
@@ -75,6 +80,7 @@ class Report:
         heading = "Task %d  %s" % (task.number, task.title)
         self.say(heading.ljust(TABLE - 8) + ("%s/%s" % (points(earned), points(full))).rjust(8))
         told = set()
+        self.blocks = {}
         for result in results:
             if result["name"] in told:
                 continue
@@ -110,7 +116,19 @@ class Report:
             if not NOT_YET.search(result["message"]):
                 self.paragraph(result["title"], 9)
             if result["message"]:
-                self.paragraph(short_message(result["message"]), 11)
+                self.paragraph(self.told_once(result), 11)
+
+    def told_once(self, result):
+        """The message; of a block that an earlier test of the task has shown already, the head and
+        that test's name."""
+        message = short_message(result["message"])
+        block = RANK.sub("", PLACE.sub("", message))
+        if message.count("\n") < 3:
+            return message
+        first = self.blocks.setdefault(block, result["name"])
+        if first == result["name"]:
+            return message
+        return "%s\n   (the same as in %s)" % (message.partition("\n")[0], first)
 
     def next_steps(self, results, tasks, again, gap):
         """The first test that did not pass, and what to do about it. `again` makes the command that

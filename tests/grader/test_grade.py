@@ -40,6 +40,16 @@ class Scores(FakeKit):
         self.assertIn("make grade TASK=1 IMPL=mine", out)
         self.assertEqual((tests["b"]["status"], tests["b"]["score"]), ("failed", 0))
 
+    def test_a_report_that_many_tests_meet_is_shown_once(self):
+        block = ("rank %d of 2: simgpu: rank %d, device %d: a race\\n   kernel\\n   copy\\n   "
+                 "question (tests/tasks/one.c:%d)")
+        self.suite("one", "abc", "say('a', 'failed', '%s'); say('b', 'failed', '%s'); say('c'); end()"
+                   % (block % (0, 0, 0, 11), block % (1, 1, 1, 22)))
+        _, out, tests, _ = self.grade()
+        self.assertEqual(out.count("question"), 1)
+        self.assertIn("(the same as in a)", out)
+        self.assertIn("question", tests["b"]["message"]) # the results file has all of it
+
     def test_one_task_alone(self):
         for name in ("2", "two"):
             status, out, tests, document = self.grade("--task", name)
