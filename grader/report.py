@@ -2,8 +2,8 @@
 
 Plain text; marks are coloured on a terminal, unless NO_COLOR is set (https://no-color.org).
 
-Interface: Report(stream).devices(line), .task(task, results), .next_steps(results, tasks, again, gap), .score(...);
-points(value).
+Interface: Report(stream).devices(line), .task(task, results), .next_steps(results, tasks, again,
+gap), .score(...); points(value).
 """
 
 import os

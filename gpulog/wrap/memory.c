@@ -2,8 +2,8 @@
  * memory.
  *
  * Memory is counted as it was asked for, whatever CUDA makes of it. With GPULOG_MEMORY an
- * allocation fails exactly when the bytes in use and the bytes asked for are more than that, without a look at
- * the device: a program can run out of memory on a GPU of any size.
+ * allocation fails exactly when the bytes in use and the bytes asked for are more than that,
+ * without a look at the device: a program can run out of memory on a GPU of any size.
  *
  * Interface: memory_reserve, memory_unreserve, memory_made, memory_leaves, memory_stays,
  * memory_freed, memory_reset; the wrapped cudaMalloc*, cudaFree*, cudaMemGetInfo, cudaGetLastError,

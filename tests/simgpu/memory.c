@@ -273,7 +273,8 @@ static void refuses_bad_frees(const Rank *r, void *arg)
     hear(heard);
     need_cuda(cudaMalloc((void **)&p, 1000));
     check(cudaFree(p + 256) == cudaErrorInvalidValue, "an interior pointer was freed");
-    heard_is(heard, "a free of what is no allocation's beginning", "byte 256 of p, the 1000 bytes allocated at");
+    heard_is(heard, "a free of what is no allocation's beginning",
+             "byte 256 of p, the 1000 bytes allocated at");
     check(cudaFree(host) == cudaErrorInvalidValue, "the stack was freed");
     heard_is(heard, "a free of what is no device memory", "simgpu/memory.c:");
     need_cuda(cudaMallocHost((void **)&pinned, 10));
