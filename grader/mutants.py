@@ -232,10 +232,13 @@ class Kit:
         rule = ("grader-print-commands: ; @printf '%s\\n' '$(BUILD)' "
                 "'$(CC) $(BASE) $(HALF_DONE) $(CFLAGS) $(INCLUDES)' '$(LINK) $(LDFLAGS)' "
                 "'$(HARNESS_LIB) $(LIBS)' '-lcmocka $(LDLIBS)'")
-        status, output = builder.make(["grader-print-commands"], extra=["--eval=" + rule])
+        # A mistake may be one that the compiler warns of: the kit's own strictness is not for it.
+        status, output = builder.make(["grader-print-commands"],
+                                      extra=["--eval=" + rule, "WERROR="])
         lines = output.strip().splitlines()
         if status != 0 or len(lines) != 5:
-            raise grade.Infrastructure("the Makefile does not say how it builds:\n%s" % output[-2000:])
+            raise grade.Infrastructure("the Makefile does not say how it builds:\n%s"
+                                       % output[-2000:])
         self.build = lines[0]
         self.compiler, self.linker, self.libraries, self.late = map(shlex.split, lines[1:])
         targets = self.libraries + [self.test_object(task.name) for task in tasks]
@@ -243,7 +246,8 @@ class Kit:
         with self.lock():
             status, output = builder.make(targets, jobs=2)
         if status != 0:
-            raise grade.Infrastructure("the kit itself does not build:\n%s" % output.strip()[-4000:])
+            raise grade.Infrastructure("the kit itself does not build:\n%s"
+                                       % output.strip()[-4000:])
 
     @contextlib.contextmanager
     def lock(self):
@@ -368,7 +372,8 @@ def try_one(kit, solution, folder):
     outcome.lost = [tests[name] for name in tests if name in outcome.verdicts
                     and outcome.verdicts[name].status != "passed"]
     if not outcome.trouble:
-        outcome.trouble = judge_mutant(outcome, tests) if solution.task else judge_different(outcome)
+        outcome.trouble = (judge_mutant(outcome, tests) if solution.task
+                           else judge_different(outcome))
     outcome.seconds = time.monotonic() - began
     return outcome
 
@@ -450,9 +455,11 @@ def parse(arguments):
                                      "and with some that are right in another way.")
     parser.add_argument("--different", action="store_true",
                         help="the right ones of tests/different instead of tests/mutants")
-    parser.add_argument("--only", action="append", metavar="NAME", help="this one (may be repeated)")
+    parser.add_argument("--only", action="append", metavar="NAME",
+                        help="this one (may be repeated)")
     parser.add_argument("--task", default="", metavar="N|name", help="those of one task")
-    parser.add_argument("--build", default="", metavar="DIR", help="build tree (the Makefile's own)")
+    parser.add_argument("--build", default="", metavar="DIR",
+                        help="build tree (the Makefile's own)")
     parser.add_argument("-v", "--verbose", action="store_true",
                         help="what each test that failed says")
     return parser.parse_args(arguments)
