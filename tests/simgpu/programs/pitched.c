@@ -62,7 +62,8 @@ int main(void)
 {
     int devices, wrong = 0;
     OK(cudaGetDeviceCount(&devices));
-    for (int i = 0; i < HEIGHT * WIDTH; i++) host[0][i] = (unsigned char)(i * 7 + i / 256);
+    for (int i = 0; i < HEIGHT * WIDTH; i++)
+        host[i / WIDTH][i % WIDTH] = (unsigned char)(i * 7 + i / 256);
     for (int d = 0; d < devices; d++) {
         cudaStream_t stream;
         OK(cudaSetDevice(d));
