@@ -30,11 +30,12 @@ const char *__ubsan_default_options(void)
 
 // Ranks are forked, some of them from a process that has threads already: die_after_fork=0 lets
 // them go on. The handler of the time limit does what no handler may count on, and says so
-// (crash.c): report_signal_unsafe=0.
+// (crash.c): report_signal_unsafe=0. A process that a fatal report of simgpu ends joins no threads:
+// report_thread_leaks=0.
 const char *__tsan_default_options(void)
 {
     return "halt_on_error=1:abort_on_error=1:die_after_fork=0:report_signal_unsafe=0:"
-           "atexit_sleep_ms=0";
+           "report_thread_leaks=0:atexit_sleep_ms=0";
 }
 
 void sanitize_linked(void)
