@@ -10,414 +10,36 @@ such folder or task); 3 where the kit or the machine is at fault. The results fi
 every case, also when somebody stops the grading: it says so first, and is replaced at the end.
 
 Interface: grade.py --impl DIR [--task N|name] [--build DIR] [--out FILE]; `make grade` calls it.
-Files: manifest.py (what the tests are worth), submission.py (what a student's file may be made of),
-runner.py (running the tests), report.py (the table).
+Files: manifest.py (what the tests are worth), builder.py (building), runner.py (running the tests),
+report.py (the table).
 """
 
 import argparse
-import contextlib
-import difflib
-import fcntl
-import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
-import signal
-import subprocess
 import sys
-import tempfile
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import manifest
 import runner
-import submission
+from builder import COMPILE_LIMIT, Builder, Failing, Infrastructure
 from report import Report
 from skeleton import write_atomically
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SUITES_AT_ONCE = 2
 MEMORY = 4.0             # GiB that the processes of a test may use together
-BUILD_LIMIT = 900.0      # seconds a call of make may take
-
-# What compiling one student's file may take: seconds of the processor, and of the clock for each of
-# those; memory of a process, in KiB; bytes of a file that is written, in blocks of 512.
-COMPILE_LIMIT, PATIENCE = 60.0, 4
-COMPILE_MEMORY, COMPILE_BLOCKS = 4 << 20, 64 << 11
-LIMITED = 'ulimit -v %d; ulimit -f %d; ulimit -S -t %d; ulimit -H -t %d; exec "$@"'
-OVER_LIMIT = ((r"CPU time limit exceeded|took more than", "takes too long to compile"),
-              (r"out of memory|virtual memory exhausted|Cannot allocate memory|bad_alloc",
-               "needs more than 4 GiB of memory to compile"),
-              (r"File size limit exceeded|File too large", "makes more than 64 MiB when compiled"),
-              (r"Killed signal", "takes too long to compile, or too much memory"))
 
 
 class BadUsage(Exception):
     """Asked for something that makes no sense."""
 
 
-class Infrastructure(Exception):
-    """The kit or the machine is at fault, not the student."""
-
-
-class Stopped(Exception):
-    """Somebody stopped the grading."""
-
-
-@dataclass
-class Failing:
-    """Why tests could not run: a status and a sentence."""
-    status: str
-    message: str
-
-
-# ---- Building ----
-
-class Builder:
-    """Calls make for one implementation folder."""
-
-    def __init__(self, impl, build, backend, compile_limit=COMPILE_LIMIT):
-        self.impl = os.path.abspath(impl)
-        self.build = build
-        self.compile_limit = compile_limit * runner.time_factor()
-        self.backend = backend
-        # What the compiler and the messages call the folder.
-        inside = os.path.relpath(self.impl, ROOT)
-        self.given = self.impl if inside.startswith("..") else inside
-        self.shown = os.path.basename(self.impl)
-        self.key = self.devices = None
-        self.libraries = []
-        self.compiler = []            # its words, up to the file
-        self.others = set()           # names that the tests, the kit and the reference have
-        self.allowed = submission.declared(ROOT)
-        self.files = {}               # task name: what the result says of its file
-        self.objects = {}             # task name: Elf
-
-    def make(self, targets, jobs=1, extra=(), capped=False):
-        """Returns (exit status, what make and the compiler printed)."""
-        environment = {name: value for name, value in os.environ.items()
-                       if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "IMPL",
-                                       "BUILD", "TASK")}
-        environment["LC_ALL"] = "C" # messages in English, quotes in ASCII
-        command = ["make", "-s", "-k", "-j%d" % jobs, "--no-print-directory",
-                   "IMPL=" + self.given, "BACKEND=" + self.backend] + list(extra)
-        if self.build:
-            command.append("BUILD=" + self.build)
-        return self.call(command + list(targets), environment, capped)
-
-    def call(self, command, environment, capped):
-        """The same for any program; capped: in the limits of a compilation of a student's file."""
-        limit = BUILD_LIMIT * runner.time_factor()
-        if capped:
-            limit = self.compile_limit * PATIENCE
-            seconds = int(self.compile_limit + 0.999)
-            command = ["sh", "-c", LIMITED % (COMPILE_MEMORY, COMPILE_BLOCKS, seconds, seconds + 2),
-                       "sh"] + command
-        try:
-            process = subprocess.Popen(command, cwd=ROOT, env=environment,
-                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                       stderr=subprocess.STDOUT, start_new_session=True)
-        except OSError as problem:
-            raise Infrastructure("make cannot be started: %s" % problem)
-        try:
-            output = process.communicate(timeout=limit)[0]
-        except BaseException as problem:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            if isinstance(problem, subprocess.TimeoutExpired):
-                return 1, "%s took more than %g seconds" % (" ".join(command[-2:]), limit)
-            raise
-        return process.returncode, output.decode("utf-8", "replace")
-
-    @contextlib.contextmanager
-    def locked(self, name, what, exclusive=True):
-        """Keeps other gradings in the same build tree away from what a lock of this name is for."""
-        path = os.path.join(ROOT, self.build, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        try:
-            waiting = False
-            while True:
-                try:
-                    fcntl.flock(file, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
-                                | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if runner.stopping.is_set():
-                        raise Stopped("the end of the grading")
-                    if not waiting and exclusive:
-                        print("Another grading %s: waiting for it …" % what, file=sys.stderr,
-                              flush=True)
-                    waiting = True
-                    time.sleep(0.05)
-            yield
-        finally:
-            os.close(file) # which unlocks it
-
-    def locked_build(self, exclusive):
-        return self.locked("grade.lock", "builds in %s" % self.build, exclusive)
-
-    def locked_folder(self):
-        return self.locked("impl/%s/grade.lock" % self.key, "of the same folder runs")
-
-    def find_key(self):
-        """What the Makefile calls things: this folder's name in the build tree, the tree, the
-        program that names the devices, the libraries."""
-        rule = ("grader-print-key: ; $(info $(IMPL_KEY) $(BUILD) $(DEVICES) $(HARNESS_LIB) $(LIBS))"
-                "$(info $(CC) $(BASE) $(HALF_DONE) $(CFLAGS) $(INCLUDES))@:")
-        status, output = self.make(["grader-print-key"], extra=["--eval=" + rule])
-        words, compiler = [], []
-        if status == 0 and output.count("\n") >= 2:
-            words, compiler = output.splitlines()[-2].split(), output.splitlines()[-1]
-        if len(words) < 4:
-            text = re.sub(r"^\S*Makefile:\d+: \*\*\* (.*?)\.?  Stop\.$", r"\1", output.strip())
-            raise Infrastructure(text or "the Makefile does not say where it builds")
-        self.key, self.build, self.devices = words[:3]
-        self.libraries = words[3:]
-        self.compiler = shlex.split(compiler)
-
-    def name_devices(self):
-        """What the tests will run on, in a line."""
-        try:
-            done = subprocess.run([os.path.join(ROOT, self.devices)], stdin=subprocess.DEVNULL,
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                  env=runner.clean_environment(), check=False,
-                                  timeout=60 * runner.time_factor())
-        except (OSError, subprocess.TimeoutExpired) as problem:
-            raise Infrastructure("%s: %s" % (self.devices, problem))
-        if done.returncode != 0:
-            raise Infrastructure("%s; without BACKEND=%s the tests run on simulated GPUs"
-                                 % (done.stderr.strip(), self.backend))
-        return done.stdout.strip()
-
-    def object(self, name, key=None):
-        return "%s/impl/%s/%s.o" % (self.build, key or self.key, name)
-
-    def suite(self, name):
-        return "%s/impl/%s/suite/%s" % (self.build, self.key, name)
-
-    def common(self, all_names, suites):
-        """Everything that is not the student's: libraries, the reference, the tests."""
-        targets = self.libraries + [self.devices]
-        targets += ["%s/obj/tests/tasks/%s.o" % (self.build, name) for name in suites]
-        if self.key != "reference":
-            targets += [self.object(name, "reference") for name in all_names]
-        late = threading.Timer(2.0, print, ["Building the kit, once …"],
-                               {"file": sys.stderr, "flush": True})
-        with self.locked_build(True):
-            late.start()
-            try:
-                status, output = self.make(targets, jobs=2)
-            finally:
-                late.cancel()
-        if status != 0:
-            raise Infrastructure("the kit itself does not build:\n%s" % output.strip()[-4000:])
-        files = [target for target in targets if target.endswith((".a", ".o"))]
-        try:
-            found = subprocess.run(["nm", "-P", "-g"] + files, cwd=ROOT, stdout=subprocess.PIPE,
-                                   stderr=subprocess.DEVNULL, text=True, check=False)
-        except OSError as problem:
-            raise Infrastructure("nm, which comes with the compiler, cannot be started: %s"
-                                 % problem)
-        # A line for each file, which ends with a colon; then a line for each name.
-        self.others = {line.split()[0] for line in found.stdout.splitlines()
-                       if len(line.split()) > 1 and not line.endswith(":")}
-
-    def named(self, path):
-        """A path of the compiler's as messages show it: folder/file.c for the student's."""
-        full = os.path.abspath(os.path.join(ROOT, path))
-        if os.path.dirname(full) == self.impl:
-            return os.path.join(self.shown, os.path.basename(full))
-        return path
-
-    def compile(self, task):
-        """Compiles the student's file. None, or why its tests cannot run; and the warnings."""
-        path = os.path.join(self.impl, task.file)
-        self.files.pop(task.name, None)
-        if not os.path.exists(path) or os.path.isdir(path):
-            return Failing("error", self.missing(task.file)), ""
-        wrong = submission.look_at_file(path, self.impl)
-        if wrong:
-            return Failing("error", "%s/%s %s." % (self.shown, task.file, wrong)), ""
-        if not os.access(path, os.R_OK):
-            return Failing("error", "%s/%s cannot be read: look at its permissions."
-                           % (self.shown, task.file)), ""
-        while True:
-            before = submission.digest(path)
-            failing, output = self.compile_once(task, path)
-            if failing:
-                return failing, ""
-            if submission.digest(path) == before: # nobody wrote it in the meantime
-                break
-        made = os.path.join(ROOT, self.object(task.name))
-        try:
-            self.objects[task.name] = submission.Elf(made)
-        except submission.NotElf as problem:
-            raise Infrastructure("the compiler makes no objects that can be looked at: %s; is there "
-                                 "an odd option in CC or CFLAGS?" % problem)
-        self.files[task.name] = {"task": task.number, "file": task.file, "source_sha256": before,
-                                 "object_sha256": submission.digest(made)}
-        wrong = submission.look_at_object(self.objects[task.name], self.own_names(task),
-                                          self.others, bool(os.environ.get("SANITIZE")))
-        return Failing("error", "%s %s." % (task.file, wrong)) if wrong else None, output
-
-    def compile_once(self, task, path):
-        """The same for the file as it is now. Its time says nothing: an older file may replace a
-        newer one. So the text that the object was made of is remembered by its sum."""
-        made = os.path.join(ROOT, self.object(task.name))
-        text, wrong = self.preprocess(task)
-        if wrong:
-            return Failing("error", "%s %s." % (task.file, wrong)), ""
-        total = hashlib.sha256((text or "").encode("utf-8", "surrogateescape")).hexdigest()
-        try:
-            with open(made + ".of", encoding="ascii") as file:
-                same = file.read() == total
-        except (OSError, ValueError):
-            same = False
-        if not same and os.path.exists(made):
-            os.unlink(made)
-        status, output = self.make([self.object(task.name)], capped=True)
-        if status != 0:
-            return Failing("error", self.first_error(output, task)), ""
-        if text is None:
-            return Failing("error", "%s cannot be looked at by the preprocessor." % task.file), ""
-        write_atomically(made + ".of", total)
-        return None, output
-
-    def preprocess(self, task):
-        """(The file behind the preprocessor, what is wrong with it); None where it does not come
-        so far: the compiler will say why."""
-        with tempfile.TemporaryDirectory(prefix="shardlab-grade-") as folder:
-            out, files = os.path.join(folder, "expanded"), os.path.join(folder, "files")
-            status, output = self.call(
-                self.compiler + ["-E", "-v", "-MD", "-MT", "x", "-MF", files, "-o", out,
-                                 os.path.join(self.given, task.file)],
-                dict(os.environ, LC_ALL="C"), True)
-            if status != 0:
-                return None, over_limit(output)
-            if os.path.getsize(out) > submission.MOST_EXPANDED:
-                return None, ("becomes longer than %d MiB by its macros and headers"
-                              % (submission.MOST_EXPANDED >> 20))
-            with open(out, encoding="utf-8", errors="surrogateescape") as file:
-                text = file.read()
-            with open(files, encoding="utf-8", errors="surrogateescape") as file:
-                names = file.read().partition(":")[2].replace("\\\n", " ")
-        names = [re.sub(r"\\(.)", r"\1", name).replace("$$", "$")
-                 for name in re.findall(r"(?:\\.|\S)+", names)]
-        folders = re.search(r"search starts here:\n(.*?)^End of search list", output,
-                            re.DOTALL | re.MULTILINE)
-        folders = [line.strip() for line in folders.group(1).splitlines()
-                   if line.startswith(" ")] if folders else []
-        return text, submission.look_at_source(self.impl, text, names, folders, ROOT)
-
-    def own_names(self, task):
-        """What the task is to define: what the reference's file does."""
-        path = os.path.join(ROOT, self.object(task.name, "reference"))
-        return submission.Elf(path).defined()
-
-    def first_error(self, output, task):
-        """The compiler's first error as file:line: text."""
-        if over_limit(output):
-            return "%s %s." % (task.file, over_limit(output))
-        found = re.search(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: "
-                          r"(?P<text>.*)$", output, re.MULTILINE)
-        if found:
-            return "%s does not compile. %s:%s: %s" % (task.file, self.named(found.group("file")),
-                                                       found.group("line"), found.group("text"))
-        return "%s does not compile. %s" % (task.file, first_line(output))
-
-    def missing(self, file):
-        """A sentence about a file that is not there, with what looks like it."""
-        text = "%s has no %s" % (self.shown, file)
-        alike = look_alike(file, os.listdir(self.impl))
-        if alike:
-            return "%s. There is %s: is that it? The name must be exactly %s." % (text, alike, file)
-        return "%s, and nothing that looks like it." % text
-
-    def link(self, name, tasks):
-        """Links a suite with the student's files of these tasks. None, or why it cannot run."""
-        with self.locked_build(False):
-            status, output = self.make([self.suite(name)])
-        if status == 0:
-            return self.look_at_suite(name, tasks)
-        who = tasks[0].file if len(tasks) == 1 else "one of the six files"
-        undefined = re.findall(r"(?:([^\s:]+:\d+): )?undefined reference to [`']([^`']+)'", output)
-        own = [(place, what) for place, what in undefined
-               if os.path.dirname(os.path.abspath(os.path.join(ROOT, place))) == self.impl]
-        double = re.search(r"multiple definition of [`']([^`']+)'", output)
-        if double and double.group(1) == "main":
-            text = "%s has a main(), and the tests bring their own: take it out." % who
-        elif double:
-            text = ("%s defines %s, which another file defines already: make yours static, or give "
-                    "it another name." % (who, double.group(1)))
-        elif own:
-            place, what = own[0]
-            place = self.named(place.rpartition(":")[0]) + ":" + place.rpartition(":")[2]
-            text = "%s uses %s, and nothing defines it: is the name right?" % (place, what)
-        elif undefined and undefined[0][0]:
-            text = "%s does not define %s, which others call." % (who, undefined[0][1])
-        elif undefined: # no debug information: who calls it is not known
-            text = "%s uses or should define %s, and nothing defines it." % (who, undefined[0][1])
-        else:
-            text = "%s cannot be linked with the tests: %s" % (who, first_line(output))
-        return Failing("error", text)
-
-
-    def look_at_suite(self, name, tasks):
-        """Whether a linked suite may run: it holds these files and no others, nothing in them
-        stands in for a library's function, and they call nothing they should not."""
-        try:
-            program = submission.Elf(os.path.join(ROOT, self.suite(name)))
-        except submission.NotElf:
-            program = None # a script, in tests of the grader
-        for task in tasks:
-            own = self.objects[task.name]
-            if program:
-                linked = submission.is_linked(own, program)
-                if linked is False:
-                    raise Infrastructure("the tests were linked with another %s than the one that "
-                                         "was to be graded: remove %s and grade again"
-                                         % (task.file, self.build))
-                self.files[task.name]["linked"] = linked
-                taken = sorted(own.defined() & program.exported())
-                if taken:
-                    return Failing("error", "%s defines %s, which a library of the program has too: "
-                                   "make it static, or give it another name."
-                                   % (task.file, taken[0]))
-            wrong = submission.look_at_calls(own, self.allowed,
-                                               os.path.join(self.impl, task.file))
-            if wrong:
-                return Failing("error", "%s %s." % (task.file, wrong))
-        return None
-
-
-def over_limit(output):
-    """Which limit of a compilation was passed, from what the compiler says; or ""."""
-    return next((text for pattern, text in OVER_LIMIT if re.search(pattern, output)), "")
-
-
-def first_line(output):
-    """The first line that says something."""
-    lines = [line for line in output.splitlines() if line.strip()]
-    return lines[0] if lines else "make says nothing more."
-
-
-def look_alike(file, names):
-    """Which of the names may have been meant by `file`; what follows the first dot does not count,
-    so that Forward.C and forward.c.txt are found."""
-    def bare(name):
-        return re.sub(r"[^a-z0-9]", "", name.partition(".")[0].lower())
-    scored = [(difflib.SequenceMatcher(None, bare(file), bare(name)).ratio(), name)
-              for name in sorted(names) if not name.endswith((".o", ".h"))]
-    best = max(scored, default=(0, None))
-    return best[1] if best[0] >= 0.7 else None
-
-
 # ---- Running ----
+
 
 class Grading:
     """One grading: what is to be graded, and what is known of it so far."""
@@ -607,18 +229,6 @@ class Grading:
         write_atomically(os.path.join(folder, os.path.basename(program) + ".txt"), output)
 
 
-def stop_on_signals():
-    """Makes the signals that end a program end it in order."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-    def stop(number, frame):
-        for other in numbers:
-            signal.signal(other, signal.SIG_IGN) # once is enough: let the end be an orderly one
-        raise Stopped(signal.Signals(number).name)
-    for number in numbers:
-        signal.signal(number, stop)
-
-
 def parse(arguments):
     parser = argparse.ArgumentParser(description="Grade a folder with the six task files.")
     parser.add_argument("--impl", required=True, metavar="DIR", help="the folder")
@@ -643,7 +253,7 @@ def parse(arguments):
 
 def main(arguments=None):
     options = parse(arguments)
-    stop_on_signals()
+    runner.stop_on_signals()
     report = Report(sys.stdout)
     grading = Grading(options, [])
     try:
@@ -669,7 +279,7 @@ def main(arguments=None):
         return give_up(grading, 2, str(problem))
     except (Infrastructure, manifest.BadManifest, runner.CannotRun) as problem:
         return give_up(grading, 3, "the grading itself failed, not your code: %s" % problem)
-    except (Stopped, KeyboardInterrupt) as problem:
+    except (runner.Stopped, KeyboardInterrupt) as problem:
         return give_up(grading, 3, "stopped by %s before the end" % (problem or "Ctrl-C"))
     except BrokenPipeError:
         # Nobody reads the table any more; the results file still has to be right.

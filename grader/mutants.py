@@ -31,9 +31,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-import grade
 import manifest
 import runner
+from builder import Builder, Infrastructure
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 REFERENCE = os.path.join(ROOT, "reference")
@@ -228,7 +228,7 @@ class Kit:
 
     def __init__(self, build, tasks):
         self.tasks = tasks
-        builder = grade.Builder(REFERENCE, build, "simgpu")
+        builder = Builder(REFERENCE, build, "simgpu")
         rule = ("grader-print-commands: ; @printf '%s\\n' '$(BUILD)' "
                 "'$(CC) $(BASE) $(HALF_DONE) $(CFLAGS) $(INCLUDES)' '$(LINK) $(LDFLAGS)' "
                 "'$(HARNESS_LIB) $(LIBS)' '-lcmocka $(LDLIBS)'")
@@ -237,8 +237,8 @@ class Kit:
                                       extra=["--eval=" + rule, "WERROR="])
         lines = output.strip().splitlines()
         if status != 0 or len(lines) != 5:
-            raise grade.Infrastructure("the Makefile does not say how it builds:\n%s"
-                                       % output[-2000:])
+            raise Infrastructure("the Makefile does not say how it builds:\n%s"
+                                 % output[-2000:])
         self.build = lines[0]
         self.compiler, self.linker, self.libraries, self.late = map(shlex.split, lines[1:])
         targets = self.libraries + [self.test_object(task.name) for task in tasks]
@@ -246,8 +246,8 @@ class Kit:
         with self.lock():
             status, output = builder.make(targets, jobs=2)
         if status != 0:
-            raise grade.Infrastructure("the kit itself does not build:\n%s"
-                                       % output.strip()[-4000:])
+            raise Infrastructure("the kit itself does not build:\n%s"
+                                 % output.strip()[-4000:])
 
     @contextlib.contextmanager
     def lock(self):
@@ -467,7 +467,7 @@ def parse(arguments):
 
 def main(arguments=None):
     options = parse(arguments)
-    grade.stop_on_signals()
+    runner.stop_on_signals()
     began = time.monotonic()
     try:
         tasks = manifest.load(ROOT)
@@ -487,10 +487,10 @@ def main(arguments=None):
     except (BadUsage, BadFile) as problem:
         print("mutants: %s" % problem, file=sys.stderr)
         return 2
-    except (grade.Infrastructure, manifest.BadManifest, runner.CannotRun) as problem:
+    except (Infrastructure, manifest.BadManifest, runner.CannotRun) as problem:
         print("mutants: %s" % problem, file=sys.stderr)
         return 3
-    except (grade.Stopped, KeyboardInterrupt) as problem:
+    except (runner.Stopped, KeyboardInterrupt) as problem:
         print("mutants: stopped by %s" % (problem or "Ctrl-C"), file=sys.stderr)
         return 3
 

@@ -15,7 +15,7 @@ When it is over, all that were seen are killed, also where they left the group; 
 that has more processes or uses more memory than its Caps allow.
 
 Interface: list_tests(command) -> names; run_tests(command, names, limit, caps) -> ({name: Verdict},
-output); stop() from another thread ends what runs; Caps, Verdict, CannotRun.
+output); stop() from another thread ends what runs; stop_on_signals; Caps, Verdict, CannotRun, Stopped.
 """
 
 import json
@@ -76,6 +76,10 @@ class CannotRun(Exception):
     """The program could not be started, or could not say which tests it has."""
 
 
+class Stopped(Exception):
+    """Somebody stopped the grading."""
+
+
 # What runs now, so that stop() finds it: its Family.
 running = set()
 running_lock = threading.Lock()
@@ -88,6 +92,18 @@ def stop():
         stopping.set()
         for family in running:
             family.kill()
+
+
+def stop_on_signals():
+    """Makes the signals that end a program end it in order."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def stop(number, frame):
+        for other in numbers:
+            signal.signal(other, signal.SIG_IGN) # once is enough: let the end be an orderly one
+        raise Stopped(signal.Signals(number).name)
+    for number in numbers:
+        signal.signal(number, stop)
 
 
 def time_factor():
