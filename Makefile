@@ -169,9 +169,11 @@ help:
 	@sed -n 's/^## //p' Makefile
 
 ## make grade                score skeleton/ (IMPL=reference, or IMPL=DIR for any folder of the six files;
-##                           TASK=2 or TASK=flat_param for one task; NO_INSTALL=1 installs nothing)
+##                           TASK=2 or TASK=flat_param for one task; LIMIT=60 for seconds a test may take;
+##                           NO_INSTALL=1 installs nothing)
 grade: deps
-	@$(PYTHON) grader/grade.py --impl '$(IMPL)' $(if $(TASK),--task '$(TASK)') --build '$(BUILD)' --backend $(BACKEND) \
+	@$(PYTHON) grader/grade.py --impl '$(IMPL)' $(if $(TASK),--task '$(TASK)') $(if $(LIMIT),--limit '$(LIMIT)') \
+	    --build '$(BUILD)' --backend $(BACKEND) \
 	    --out '$(BUILD)/grade/results.json'
 
 ## make test                 build and run every test of the kit itself

@@ -7,7 +7,7 @@ with the tests; the sums of its source and object go into the result. Gradings i
 keep out of each other's way by locks.
 
 Interface: Builder(impl, build, backend).find_key(), .common(names, suites), .compile(task),
-.link(suite, tasks), .make(targets); Failing, Infrastructure.
+.link(suite, tasks), .reference_suites(names), .make(targets); Failing, Infrastructure.
 Files: submission.py (what a student's file may be made of).
 """
 
@@ -76,14 +76,14 @@ class Builder:
         self.files = {}               # task name: what the result says of its file
         self.objects = {}             # task name: Elf
 
-    def make(self, targets, jobs=1, extra=(), capped=False):
+    def make(self, targets, jobs=1, extra=(), capped=False, impl=None):
         """Returns (exit status, what make and the compiler printed)."""
         environment = {name: value for name, value in os.environ.items()
                        if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "IMPL",
                                        "BUILD", "TASK")}
         environment["LC_ALL"] = "C" # messages in English, quotes in ASCII
         command = ["make", "-s", "-k", "-j%d" % jobs, "--no-print-directory",
-                   "IMPL=" + self.given, "BACKEND=" + self.backend] + list(extra)
+                   "IMPL=" + (impl or self.given), "BACKEND=" + self.backend] + list(extra)
         if self.build:
             command.append("BUILD=" + self.build)
         return self.call(command + list(targets), environment, capped)
@@ -176,8 +176,18 @@ class Builder:
     def object(self, name, key=None):
         return "%s/impl/%s/%s.o" % (self.build, key or self.key, name)
 
-    def suite(self, name):
-        return "%s/impl/%s/suite/%s" % (self.build, self.key, name)
+    def suite(self, name, key=None):
+        return "%s/impl/%s/suite/%s" % (self.build, key or self.key, name)
+
+    def reference_suites(self, names):
+        """Builds suites that are linked with the reference alone: their paths by name."""
+        targets = {name: self.suite(name, "reference") for name in names}
+        with self.locked_build(True):
+            status, output = self.make(list(targets.values()), jobs=2, impl="reference")
+        if status != 0:
+            raise Infrastructure("the reference's tests do not build:\n%s"
+                                 % output.strip()[-4000:])
+        return {name: os.path.join(ROOT, target) for name, target in targets.items()}
 
     def common(self, all_names, suites):
         """Everything that is not the student's: libraries, the reference, the tests."""

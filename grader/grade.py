@@ -24,6 +24,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import manifest
+import pace
 import runner
 from builder import COMPILE_LIMIT, Builder, Failing, Infrastructure
 from report import Report
@@ -56,6 +57,8 @@ class Grading:
         self.broken = {}              # task name: Failing, where the file cannot be used
         self.alone = None             # the task's number where it is graded alone
         self.devices = ""             # what the tests ran on
+        self.pace = None              # what tests may take
+        self.limits = {}              # test name: seconds
 
     # -- results --
 
@@ -74,6 +77,7 @@ class Grading:
                     "score": test.points if verdict.status == "passed" else 0,
                     "max_score": test.points, "message": verdict.message, "hint": test.hint,
                     "handout": task.handout, "seconds": verdict.seconds, "reports": verdict.reports,
+                    "limit": self.limits.get(test.name),
                     "shared": test.name in self.shared})
         return rows
 
@@ -146,8 +150,9 @@ class Grading:
     def run_locked(self, builder, report):
         self.builder = builder
         together = any(task.together() for task in self.tasks)
-        suites = [task.name for task in self.tasks] + (["together"] if together else [])
+        suites = [task.name for task in self.tasks if task.own()] + ["together"] * together
         builder.common([task.name for task in self.all_tasks], suites)
+        self.pace = pace.Pace(builder, suites, self.options.limit)
         self.devices = builder.name_devices()
         report.devices(self.devices)
         failing = self.compile(builder, self.all_tasks if together else self.tasks)
@@ -193,7 +198,7 @@ class Grading:
             self.broken[task.name] = failing
             self.give_all(tests, failing)
         else:
-            self.run_suite(builder.suite(task.name), tests)
+            self.run_suite(task.name, tests)
 
     def together_suite(self, builder, task, failing):
         """Runs the tests that need all six files."""
@@ -207,7 +212,7 @@ class Grading:
         if problem:
             self.give_all(tests, problem)
             return
-        self.run_suite(builder.suite("together"), tests)
+        self.run_suite("together", tests)
         broken = [str(other.number) for other in self.tasks if any(
             self.verdicts[test.name].status != "passed" for test in other.own())]
         for test in tests:
@@ -216,17 +221,31 @@ class Grading:
                 verdict.message += ("\nTests of task %s fail too: begin there."
                                     % " and ".join(broken))
 
-    def run_suite(self, program, tests):
-        path = os.path.join(ROOT, program)
+    def run_suite(self, name, tests):
+        path = os.path.join(ROOT, self.builder.suite(name))
         names = [test.name for test in tests]
-        limit = self.options.limit or (90.0 if self.options.backend == "simgpu" else 900.0)
         caps = runner.Caps(int(self.options.memory * (1 << 30)))
-        verdicts, output = runner.run_tests([path], names, limit, caps)
+        limit = self.pace.of(name, names, caps)
+        self.limits.update((name, limit.seconds) for name in names)
+        verdicts, output = runner.run_tests(
+            [path], names, limit.seconds, caps, {"SHARDLAB_LIMIT": "%g" % limit.seconds},
+            limit.grace())
+        for name, verdict in verdicts.items():
+            if verdict.status == "timeout":
+                verdict.message += limit.reason(name)
         self.verdicts.update(verdicts)
         # What a suite printed, for whoever looks for more than the table says.
         folder = os.path.join(os.path.dirname(os.path.abspath(self.options.out)), "output")
         os.makedirs(folder, exist_ok=True)
-        write_atomically(os.path.join(folder, os.path.basename(program) + ".txt"), output)
+        write_atomically(os.path.join(folder, os.path.basename(path) + ".txt"), output)
+
+
+def seconds(word):
+    """A limit from the command line."""
+    value = float(word)
+    if not 0 < value < 1e6:
+        raise ValueError
+    return value
 
 
 def parse(arguments):
@@ -239,9 +258,9 @@ def parse(arguments):
                         metavar="FILE", help="where the results go")
     parser.add_argument("--backend", default="simgpu", choices=("simgpu", "cuda", "rehearsal"),
                         help="what the files are built against (simgpu)")
-    parser.add_argument("--limit", type=float, default=0.0, metavar="SECONDS",
-                        help="how long a test may take, times SHARDLAB_TIME_FACTOR (90; on real "
-                        "GPUs 900)")
+    parser.add_argument("--limit", type=seconds, default=0.0, metavar="SECONDS",
+                        help="how long a test may take (%g times what the slowest of the reference's "
+                        "takes on this machine, at least %g)" % (pace.MARGIN, pace.LEAST_ELSEWHERE))
     parser.add_argument("--memory", type=float, default=MEMORY, metavar="GIB",
                         help="how much memory the processes of a test may use together (%g)"
                         % MEMORY)

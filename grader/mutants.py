@@ -327,7 +327,8 @@ def run_all(kit, solution, folder):
         problem = kit.link(name, changed, program)
         if problem:
             return {}, "cannot be linked: %s" % problem
-        verdicts.update(runner.run_tests([program], [test.name for test in tests], TEST_LIMIT)[0])
+        verdicts.update(runner.run_tests([program], [test.name for test in tests],
+                                         TEST_LIMIT * runner.time_factor())[0])
         os.unlink(program)
     return verdicts, ""
 

@@ -152,7 +152,7 @@ def run_suite(path, limit, prefix):
         names = runner.list_tests(command[-1:] if prefix and not path.endswith(".py") else command)
         if not names:
             return outcome(0, 1, 0, "  it has no tests\n")
-        verdicts, output = runner.run_tests(command, names, limit)
+        verdicts, output = runner.run_tests(command, names, limit * runner.time_factor())
     except runner.CannotRun as problem:
         return outcome(0, 1, 0, "  %s\n" % problem)
     bad = {name: verdict for name, verdict in verdicts.items()

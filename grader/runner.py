@@ -14,8 +14,8 @@ processes are looked at several times a second, by descent, group and the mark i
 When it is over, all that were seen are killed, also where they left the group; and so is a start
 that has more processes or uses more memory than its Caps allow.
 
-Interface: list_tests(command) -> names; run_tests(command, names, limit, caps) -> ({name: Verdict},
-output); stop() from another thread ends what runs; stop_on_signals; Caps, Verdict, CannotRun, Stopped.
+Interface: list_tests(command) -> names; run_tests(command, names, limit, caps,
+environment, grace) -> ({name: Verdict}, output); stop() from another thread ends what runs; stop_on_signals; Caps, Verdict, CannotRun, Stopped.
 """
 
 import json
@@ -39,7 +39,7 @@ STATUSES = ("passed", "failed", "timeout", "error", "skipped")
 
 # Variables of the user's that would change what a simulated GPU or a program does.
 FOREIGN = ("SIMGPU_", "GPULOG_", "NCCL_", "CUDA_", "CUBLAS_", "OMP_", "OMPI_", "SLURM_", "MAKE", "MFLAGS",
-           "SHARDLAB_RESULTS", "SHARDLAB_NONCE")
+           "SHARDLAB_RESULTS", "SHARDLAB_NONCE", "SHARDLAB_LIMIT")
 FOREIGN_NAMES = ("LD_PRELOAD", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
                  "MASTER_ADDR", "MASTER_PORT", "CMOCKA_MESSAGE_OUTPUT", "CMOCKA_XML_FILE",
                  "CMOCKA_TEST_FILTER")
@@ -375,8 +375,9 @@ def memory_of(pids):
     return own + shared
 
 
-def start_once(command, names, limit, caps=None):
-    """One start of the program for these tests. `limit`: seconds it may go without a verdict."""
+def start_once(command, names, limit, caps=None, environment=None):
+    """One start of the program for these tests. `limit`: seconds it may go without a verdict;
+    `environment`: what the program is told beside the usual."""
     nonce, mark = secrets.token_hex(16), "SHARDLAB_RUN=" + secrets.token_hex(16)
     arguments = [word for name in names for word in ("--only", name)]
     # The file of reports has a folder of its own: the program may do with it whatever it likes.
@@ -388,7 +389,7 @@ def start_once(command, names, limit, caps=None):
     except OSError as problem:
         raise CannotRun("no folder for reports: %s" % problem)
     results, results_in = os.pipe()
-    environment = clean_environment()
+    environment = dict(clean_environment(), **(environment or {}))
     environment.update(SHARDLAB_RESULTS_FD=str(results_in), SHARDLAB_NONCE=nonce,
                        SHARDLAB_RUN=mark.partition("=")[2], SIMGPU_REPORT=reports)
     try:
@@ -484,15 +485,15 @@ def drain(takers):
             taker(data)
 
 
-def run_tests(command, names, limit=90.0, caps=None):
+def run_tests(command, names, limit, caps=None, environment=None, grace=0.0):
     """Runs the tests, each to a verdict: where the program dies or hangs in one of them, the others
     run in a fresh one. Returns the verdicts by name, and what the program printed, all starts
-    together."""
+    together. `limit`: seconds a test may take; `grace`: how many it may take longer before it is
+    stopped, for one that knows its limit and can say where its time went."""
     verdicts, outputs = {}, []
-    limit *= time_factor()
     left = list(names)
     while left:
-        run = start_once(command, left, limit, caps)
+        run = start_once(command, left, limit + grace, caps, environment)
         outputs.append(run.output)
         if run.forged:
             # Somebody else speaks on the channel, so none of what it said is worth anything.

@@ -106,7 +106,8 @@ $(eval $(call rule,$(IMPL_KEY),$(IMPL)))
 ifneq ($(IMPL_KEY),reference)
 $(eval $(call rule,reference,reference))
 endif
-$(BUILD)/impl/$(IMPL_KEY)/suite/%: suites/%.py $(BUILD)/impl/$(IMPL_KEY)/one.o
+SUITES := suites$(if $(filter reference,$(IMPL_KEY)),/reference)
+$(BUILD)/impl/$(IMPL_KEY)/suite/%: $(SUITES)/%.py $(BUILD)/impl/$(IMPL_KEY)/one.o
 	@mkdir -p $(@D)
 	cc -shared -fPIC $(BUILD)/impl/$(IMPL_KEY)/one.o -Wl,-z,defs -o $@.so
 	@cp $< $@ && chmod +x $@
@@ -115,7 +116,8 @@ $(BUILD)/impl/$(IMPL_KEY)/suite/%: suites/%.py $(BUILD)/impl/$(IMPL_KEY)/one.o
 
 class FakeKit(TempFolder):
     """A kit in miniature: the real grader, a task `one` of 60 and a task `two` of 40 points whose
-    last 10 belong to a test of both files together, and suites that the test writes."""
+    last 10 belong to a test of both files together, and suites that the test writes: those that
+    are run, and those that the reference runs for the limits of time."""
 
     def setUp(self):
         super().setUp()
@@ -126,9 +128,9 @@ class FakeKit(TempFolder):
         for name in ("one", "two"):
             self.write("reference/%s.c" % name, "int %s(void) { return 0; }\n" % name)
             self.write("mine/%s.c" % name, "int %s(void) { return 1; }\n" % name)
-        self.suite("one", "abc", "rest()")
-        self.suite("two", "d", "rest()")
-        self.suite("together", "e", "rest()")
+        for name, tests in (("one", "abc"), ("two", "d"), ("together", "e")):
+            self.suite(name, tests, "rest()")
+            self.suite("reference/" + name, tests, "rest()") # what the reference does in it
 
     def task(self, number, name, own, together):
         def entry(test, points):

@@ -59,12 +59,12 @@ class RealSuites(TempFolder):
         with open(path, "w", encoding="utf-8") as source:
             source.write("".join("#include <%s>\n" % header for header in headers) + text)
 
-    def grade(self, impl=None, task="", limit="90", **more):
+    def grade(self, *options, impl=None, task="", **more):
         """(results by test name, the document, what was printed)."""
         out = self.path("out", "results.json")
         done = subprocess.run(
             [sys.executable, os.path.join(GRADER, "grade.py"), "--impl", impl or self.copy,
-             "--build", build_folder(), "--task", task, "--out", out, "--limit", limit], cwd=ROOT,
+             "--build", build_folder(), "--task", task, "--out", out] + list(options), cwd=ROOT,
             capture_output=True, text=True, timeout=280, check=False,
             env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1", **more))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -87,7 +87,7 @@ class RealSuites(TempFolder):
     # ---- Whole folders ----
 
     def test_the_reference_has_all_points(self):
-        tests, document, out = self.grade("reference")
+        tests, document, out = self.grade(impl="reference")
         self.all_pass(tests, tests)
         self.assertEqual(document["score"], 100)
         self.assertEqual(out.splitlines()[-1], "Score: 100/100")
@@ -103,7 +103,7 @@ class RealSuites(TempFolder):
             [sys.executable, "-B", os.path.join(GRADER, "skeleton.py"), "write", "--skeleton",
              skeleton], cwd=ROOT, capture_output=True, timeout=20, check=False).returncode, 0)
         self.copy = skeleton
-        tests, document, out = self.grade(skeleton)
+        tests, document, out = self.grade(impl=skeleton)
         self.assertEqual(document["score"], 0)
         for test in tests.values():
             self.assertEqual(test["status"], "failed", test["message"])
@@ -146,7 +146,7 @@ class RealSuites(TempFolder):
 
     def test_an_endless_loop_is_a_time_out_of_its_tests_alone(self):
         self.change("optimizer.c", "fsdp_zero_grad", "for (volatile int on = 1; on;) continue;")
-        tests, _, out = self.grade(task="5", SHARDLAB_TIME_FACTOR="0.5")
+        tests, _, out = self.grade("--limit", "5", task="5")
         self.all_fail(tests, ["zero_grad_zeroes"], "timeout", "optimizer.c:")
         self.assertRegex(out, r"(?m)^  TIME   zero_grad_zeroes +0/1$")
         self.all_pass(tests, [name for name in OWN["optimizer"] if name != "zero_grad_zeroes"])

@@ -5,8 +5,8 @@
  */
 #include <math.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -355,26 +355,26 @@ static const char *over(double limit, int world)
 static void test_limits(void **state)
 {
     unsetenv("SHARDLAB_TIME_FACTOR"); // the messages below have limits in them
-    EXPECT(2, 1, body_loop,
-           over(1, 2), ": rank 0 was still running at harness/failures.c:",
-           "(loop_for_ever); it ", "\nrank 1 was waiting in ", "(meet_all)",
-           "(tests/harness/failures.c:");
-    EXPECT(1, 0.3, body_deaf,
-           over(0.3, 1), ": rank 0 did not answer when asked where it is");
+    EXPECT(2, 1, body_loop, over(1, 2),
+           ": rank 0 was still running at harness/failures.c:", "(loop_for_ever); it ",
+           "\nrank 1 was waiting in ", "(meet_all)", "(tests/harness/failures.c:");
+    EXPECT(1, 0.3, body_deaf, over(0.3, 1), ": rank 0 did not answer when asked where it is");
+}
+
+static void body_sleep(const Rank *rank, void *arg)
+{
+    double seconds = *(const double *)arg;
+
+    nanosleep(&(struct timespec){.tv_sec = (time_t)seconds,
+                                 .tv_nsec = (long)((seconds - floor(seconds)) * 1e9)},
+              NULL);
 }
 
 // The factor stretches a limit for slow machines.
-static void body_sleep(const Rank *rank, void *arg)
-{
-    const struct timespec half = {.tv_nsec = 500 * 1000 * 1000};
-
-    nanosleep(&half, NULL);
-}
-
 static void test_time_factor(void **state)
 {
     setenv("SHARDLAB_TIME_FACTOR", "100", 1);
-    char *message = run_ranks_message(1, 0.2, body_sleep, NULL);
+    char *message = run_ranks_message(1, 0.2, body_sleep, &(double){0.5});
     if (message) fail_msg("with SHARDLAB_TIME_FACTOR=100: %s", message);
     setenv("SHARDLAB_TIME_FACTOR", "0.5", 1);
     message = run_ranks_message(1, 0.6, body_deaf, NULL);
@@ -382,6 +382,19 @@ static void test_time_factor(void **state)
     assert_non_null(strstr(message, over(0.3, 1)));
     free(message);
     unsetenv("SHARDLAB_TIME_FACTOR");
+}
+
+// With SHARDLAB_LIMIT a test has its time for all of its runs together, whatever each may take.
+static void test_limit_of_a_whole_test(void **state)
+{
+    setenv("SHARDLAB_LIMIT", "2.5", 1);
+    char *first = run_ranks_message(1, 0.01, body_sleep, &(double){0.6});
+    char *second = run_ranks_message(1, 100, body_sleep, &(double){2.3});
+    unsetenv("SHARDLAB_LIMIT");
+    if (first) fail_msg("0.6 of 2.5 s: %s", first);
+    assert_non_null(second);
+    assert_non_null(strstr(second, "the test's limit of 2.5 s is over"));
+    free(second);
 }
 
 // ---- What a rank leaves to its parent ----
@@ -422,10 +435,13 @@ static void test_bad_world(void **state)
 
 #define TEST(function) cmocka_unit_test_setup(function, share_line)
 static const struct CMUnitTest tests[] = {
-    TEST(test_nothing_wrong), TEST(test_checks),           TEST(test_comparisons),
-    TEST(test_errors_travel), TEST(test_crashes),          TEST(test_early_ends),
-    TEST(test_not_yet),       TEST(test_limits),           TEST(test_time_factor),
-    TEST(test_noise_is_no_hang), TEST(test_shared_memory), TEST(test_bad_world),
+    TEST(test_nothing_wrong),    TEST(test_checks),
+    TEST(test_comparisons),      TEST(test_errors_travel),
+    TEST(test_crashes),          TEST(test_early_ends),
+    TEST(test_not_yet),          TEST(test_limits),
+    TEST(test_time_factor),      TEST(test_limit_of_a_whole_test),
+    TEST(test_noise_is_no_hang), TEST(test_shared_memory),
+    TEST(test_bad_world),
 #ifndef BACKEND_CUDA
     TEST(test_reports),
 #endif

@@ -210,7 +210,7 @@ static void tell_limit(Message *message, const Run *run, const RankEnd *ends)
     const char *between = "";
 
     message->status = "timeout";
-    add(message, "the test's limit of %g s is over: ", run->limit);
+    add(message, "the test's limit of %g s is over: ", run->whole);
     for (int i = 0; i < run->world; i++) {
         const char *at = run->note[i].at_limit;
         if (ends[i].how != RANK_TIMED_OUT) continue;
@@ -279,6 +279,13 @@ static double time_factor(void)
     double factor = text ? strtod(text, &end) : 1;
 
     return text && (end == text || *end || !(factor > 0) || isinf(factor)) ? 1 : factor;
+}
+
+// A run may take its own limit, unless the whole test has one: then what is left of that.
+static void set_limit(Run *run, double own)
+{
+    if (suite_limit(&run->whole, &run->limit)) return;
+    run->limit = run->whole = own * time_factor() * backend_time_factor(run->world);
 }
 
 static bool open_outputs(int world, int *read_end, int *write_end)
@@ -373,7 +380,7 @@ static Message run_world(const char *file, int line, int world, double limit, Ra
     suite_ran();
     Run *run = shared_alloc(run_bytes(world));
     run->world = world;
-    run->limit = limit * time_factor() * backend_time_factor(world);
+    set_limit(run, limit);
     run->file = file;
     run->line = line;
     run->body = body;

@@ -38,7 +38,8 @@ typedef struct RankNote {
 
 typedef struct Run {
     int world;
-    double limit;     // seconds, SHARDLAB_TIME_FACTOR already in it
+    double limit;     // seconds it may take from its start on
+    double whole;     // seconds that the limit is called in messages: the test's own where it has one
     const char *file; // of the call of run_ranks
     int line;
     RankBody body;
@@ -75,6 +76,9 @@ void suite_failed(const char *status, const char *message);
 // them out is skipped, and not passed.
 void suite_ran(void);
 void suite_left_out(int world, const char *why);
+// Seconds that the running test may take in all, from SHARDLAB_LIMIT, and those that are left of
+// them. False: nobody has set a limit for tests.
+bool suite_limit(double *whole, double *left);
 
 // ---- sanitize.c ----
 void sanitize_linked(void);

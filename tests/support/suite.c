@@ -303,6 +303,25 @@ void suite_left_out(int world, const char *why)
     current->left_out = strdup(text);
 }
 
+// A number above zero from the environment.
+static bool read_limit(double *limit)
+{
+    const char *text = getenv("SHARDLAB_LIMIT");
+    char *end;
+
+    if (!text) return false;
+    *limit = strtod(text, &end);
+    return end != text && !*end && *limit > 0 && *limit < 1e9;
+}
+
+bool suite_limit(double *whole, double *left)
+{
+    if (!current || !read_limit(whole)) return false;
+    *left = current->began + *whole - clock_now();
+    if (*left < 0.01) *left = 0.01;
+    return true;
+}
+
 static int begin_case(void **state)
 {
     Case *c = *state;

@@ -1,0 +1,116 @@
+"""How long tests may take: measured, from what the reference takes for them on this machine.
+
+A fixed limit fails slow machines and bores fast ones. So before a suite runs for the first time it
+runs once linked with the reference, and the slowest of its tests gives the limit of all of them:
+MARGIN times that, and at least LEAST seconds, because a machine that is idle now may be crowded
+later. The times are kept beside the reference's suite, and count for this very program on this
+sort of machine. Should the reference fail a test, the kit or the machine is at fault: nobody is
+graded by a test that the solution does not pass.
+
+Interface: Pace(builder, suites, fixed).of(suite, tests, caps) -> Limit(seconds, reference), where
+`reference` holds seconds by test; fixed: seconds that somebody asked for, nothing is measured then.
+"""
+
+import json
+import os
+import platform
+from dataclasses import dataclass, field
+
+import runner
+import submission
+from builder import Infrastructure
+from skeleton import write_atomically
+
+MARGIN = 20.0                # times the reference's own time
+LEAST = {"cuda": 60.0}       # seconds; a GPU's libraries alone take some to start
+LEAST_ELSEWHERE = 10.0
+GRACE = 5.0                  # seconds
+PATIENCE = 300.0             # seconds a test of the reference may take while it is measured
+
+
+@dataclass
+class Limit:
+    """What a test of a suite may take."""
+    seconds: float
+    reference: dict = field(default_factory=dict) # test name: seconds of the reference; may be empty
+
+    def grace(self):
+        """Seconds for a test that can still speak to say itself that its time is over, and where
+        its ranks are."""
+        return min(self.seconds, GRACE)
+
+    def reason(self, test):
+        """Where the limit comes from, as the end of a message."""
+        if test not in self.reference:
+            return ""
+        return ("\nThe reference took %.2g s for this test on this machine. LIMIT=%g allows more."
+                % (self.reference[test], 6 * self.seconds))
+
+
+class Pace:
+    """The limits of one grading."""
+
+    def __init__(self, builder, suites, fixed=0.0):
+        self.fixed = fixed
+        self.paths = {} if fixed else builder.reference_suites(suites)
+        self.least = LEAST.get(builder.backend, LEAST_ELSEWHERE) * runner.time_factor()
+
+    def of(self, suite, tests, caps=None):
+        """The limit for these tests of a suite."""
+        if self.fixed:
+            return Limit(self.fixed)
+        path = self.paths[suite]
+        seconds = recall(path, tests)
+        if seconds is None:
+            seconds = measure(path, tests, caps)
+            remember(path, seconds)
+        return Limit(round(max(self.least, MARGIN * max(seconds.values(), default=0)), 1), seconds)
+
+
+def measure(path, tests, caps):
+    """Seconds that the reference takes for each of the tests."""
+    verdicts, _ = runner.run_tests([path], tests, PATIENCE * runner.time_factor(), caps)
+    for name in tests:
+        if verdicts[name].status not in ("passed", "skipped"):
+            raise Infrastructure("on this machine the reference itself does not pass %s (%s): %s"
+                                 % (name, verdicts[name].status, verdicts[name].message))
+    return {name: verdicts[name].seconds for name in tests}
+
+
+def machine():
+    """What sort of machine this is, in a line."""
+    model = platform.processor()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            model = next((line.partition(":")[2].strip() for line in file
+                          if line.startswith("model name")), model)
+    except OSError:
+        pass # not Linux: what Python knows has to do
+    return "%s, %s, %s cores" % (platform.machine(), model, os.cpu_count())
+
+
+def notes(path):
+    return path + ".pace"
+
+
+def recall(path, tests):
+    """What an earlier measurement of this program found; None where there is none to be used."""
+    try:
+        with open(notes(path), encoding="utf-8") as file:
+            known = json.load(file)
+        if known["program"] != submission.digest(path) or known["machine"] != machine():
+            return None
+        seconds = {name: float(known["seconds"][name]) for name in tests}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None # the next measurement replaces it
+    return seconds if all(0 <= value < 1e6 for value in seconds.values()) else None
+
+
+def remember(path, seconds):
+    """Keeps a measurement. Whatever it says, no limit falls below LEAST."""
+    text = json.dumps({"program": submission.digest(path), "machine": machine(),
+                       "seconds": seconds}, indent=1)
+    try:
+        write_atomically(notes(path), text + "\n")
+    except OSError:
+        pass # measured again the next time
