@@ -7,6 +7,8 @@
     visibility  of tests, hidden (tests) and stdout, in Gradescope's words: visible,
                 after_due_date, after_published, hidden
     leaderboard whether Gradescope shows one
+    run_as      the account whose processes the tests are where the grader runs as root, so that they
+                can neither read nor write what is the grader's; empty: the grader's own
     limit_seconds  how long the grading of one submission may take, all together
     hidden      seed: what the hidden suites draw shapes from; tests: suite
                 (tests/hidden/<suite>.c), name, points, title, hint
@@ -27,7 +29,7 @@ VISIBILITIES = ("visible", "after_due_date", "after_published", "hidden")
 DEFAULTS = {"name": "shardlab", "title": "ShardLab", "course": "", "version": "", "dates": {},
             "late": {"percent_per_day": 0, "taken_by": "platform"},
             "visibility": {"tests": "visible", "hidden": "after_published", "stdout": "hidden"},
-            "leaderboard": False, "limit_seconds": 540, "hidden": {"seed": 1, "tests": []}}
+            "leaderboard": False, "run_as": "nobody", "limit_seconds": 540, "hidden": {"seed": 1, "tests": []}}
 
 
 class BadCourse(Exception):

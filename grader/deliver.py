@@ -26,6 +26,7 @@ import tempfile
 import time
 import zipfile
 
+import account
 import course as courses
 import emit
 import manifest
@@ -190,18 +191,38 @@ def run(program, words, out, deadline, quiet=False):
     return document
 
 
+def keep_apart(options, work, impl):
+    """What the tests' account may see: the kit that students have, and the submission, whose lines
+    simgpu's reports show. Not the grader, the hidden tests, the reference."""
+    os.umask(0o022) # what is built from here on, too
+    os.chmod(work, 0o711)
+    os.chmod(impl, 0o755)
+    build = os.path.join(ROOT, options.build or "build")
+    made = [os.path.join(build, *parts)
+            for parts in (("impl", "reference"), ("obj", "tests", "hidden"))]
+    for folder in made:
+        os.makedirs(folder, exist_ok=True)
+    for folder in made + [os.path.join(ROOT, *parts) for parts in (
+            ("grader",), ("given",), ("reference",), ("tests", "hidden"))]:
+        account.hide(folder)
+
+
 def grade(options, course, work):
     """The document of one grading."""
     began = time.monotonic()
     deadline = began + course["limit_seconds"]
-    impl = os.path.join(work, "submission")
+    impl, out = os.path.join(work, "submission"), os.path.join(work, "out")
     os.mkdir(impl)
+    os.mkdir(out, 0o700)
     take(options.submission, [task["file"] for task in course["tasks"]], impl)
     words = ["--impl", impl] + (["--build", options.build] if options.build else [])
-    document = run("grade.py", words, os.path.join(work, "results.json"), deadline)
+    if os.geteuid() == 0 and course["run_as"]:
+        keep_apart(options, work, impl)
+        words += ["--run-as", course["run_as"]]
+    document = run("grade.py", words, os.path.join(out, "results.json"), deadline)
     if course["hidden"]["tests"]:
         # Quiet: some platforms show students what is printed.
-        unseen = run("hidden.py", words, os.path.join(work, "hidden.json"), deadline, quiet=True)
+        unseen = run("hidden.py", words, os.path.join(out, "hidden.json"), deadline, quiet=True)
         document["tests"] += [dict(test, hidden=True) for test in unseen["tests"]]
     document["seconds"] = time.monotonic() - began
     if options.metadata and os.path.exists(options.metadata):

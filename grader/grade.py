@@ -23,6 +23,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import account
 import manifest
 import pace
 import runner
@@ -59,6 +60,7 @@ class Grading:
         self.devices = ""             # what the tests ran on
         self.pace = None              # what tests may take
         self.limits = {}              # test name: seconds
+        self.account = None           # as whom tests run, where not as the grader
 
     # -- results --
 
@@ -129,6 +131,10 @@ class Grading:
                     "%d %s" % (task.number, task.name) for task in self.all_tasks)))
             self.tasks = chosen
             self.alone = chosen[0].number
+        try:
+            self.account = account.find(self.options.run_as)
+        except account.NoAccount as problem:
+            raise BadUsage(str(problem))
         if not os.path.isdir(self.impl):
             raise BadUsage("%s is not a folder: IMPL must name one with the six task files"
                            % self.impl)
@@ -224,8 +230,9 @@ class Grading:
     def run_suite(self, name, tests):
         path = os.path.join(ROOT, self.builder.suite(name))
         names = [test.name for test in tests]
-        caps = runner.Caps(int(self.options.memory * (1 << 30)))
-        limit = self.pace.of(name, names, caps)
+        memory = int(self.options.memory * (1 << 30))
+        caps = runner.Caps(memory, account=self.account)
+        limit = self.pace.of(name, names, runner.Caps(memory))
         self.limits.update((name, limit.seconds) for name in names)
         verdicts, output = runner.run_tests(
             [path], names, limit.seconds, caps, {"SHARDLAB_LIMIT": "%g" % limit.seconds},
@@ -261,6 +268,9 @@ def parse(arguments):
     parser.add_argument("--limit", type=seconds, default=0.0, metavar="SECONDS",
                         help="how long a test may take (%g times what the slowest of the reference's "
                         "takes on this machine, at least %g)" % (pace.MARGIN, pace.LEAST_ELSEWHERE))
+    parser.add_argument("--run-as", default="", metavar="NAME",
+                        help="the account whose processes the tests are (the grader's own); only "
+                        "root can have another")
     parser.add_argument("--memory", type=float, default=MEMORY, metavar="GIB",
                         help="how much memory the processes of a test may use together (%g)"
                         % MEMORY)

@@ -55,9 +55,10 @@ class Verdict:
 
 @dataclass
 class Caps:
-    """What the processes of one start may use together."""
+    """What the processes of one start may use together, and as whom they run."""
     memory: int = 0          # bytes; 0: as much as there is
     processes: int = 256     # the largest test has 64 ranks
+    account: object = None   # whose they are (account.py); None: the grader's own
 
 
 @dataclass
@@ -380,12 +381,16 @@ def start_once(command, names, limit, caps=None, environment=None):
     `environment`: what the program is told beside the usual."""
     nonce, mark = secrets.token_hex(16), "SHARDLAB_RUN=" + secrets.token_hex(16)
     arguments = [word for name in names for word in ("--only", name)]
+    account = caps.account if caps else None
     # The file of reports has a folder of its own: the program may do with it whatever it likes.
     try:
         folder = tempfile.mkdtemp(prefix="shardlab-reports-")
         reports = os.path.join(folder, "reports.jsonl")
         with open(reports, "wb"):
             pass
+        if account:
+            account.give(reports)
+            account.give(folder)
     except OSError as problem:
         raise CannotRun("no folder for reports: %s" % problem)
     results, results_in = os.pipe()
@@ -400,12 +405,16 @@ def start_once(command, names, limit, caps=None, environment=None):
             process = subprocess.Popen(command + arguments, env=environment,
                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                        stderr=subprocess.STDOUT, pass_fds=[results_in],
-                                       start_new_session=True)
+                                       start_new_session=True,
+                                       **(account.start() if account else {}))
             family = Family(process, mark)
             running.add(family)
     except (OSError, CannotRun) as problem:
         os.close(results)
         shutil.rmtree(folder, True)
+        if account and isinstance(problem, PermissionError):
+            raise CannotRun("the account %s may not run %s: the folders above it must be open to "
+                            "others (chmod o+x)" % (account.name, command[0]))
         raise CannotRun("%s cannot be started: %s" % (command[0], problem))
     finally:
         os.close(results_in)

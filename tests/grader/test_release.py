@@ -88,6 +88,7 @@ class Archives(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = os.path.realpath(tempfile.mkdtemp(prefix="shardlab-test-"))
         cls.addClassCleanup(shutil.rmtree, cls.folder, True)
+        os.chmod(cls.folder, 0o755) # as a platform's folders are: tests have another account there
         cls.out = os.path.join(cls.folder, "out")
         status, text = run([sys.executable, os.path.join(GRADER, "release.py"), "--out", cls.out,
                             "--version", "7"], ROOT)
@@ -122,6 +123,7 @@ class Archives(unittest.TestCase):
     def root(self, *folders):
         """A platform's root."""
         root = tempfile.mkdtemp(dir=self.folder, prefix="root-")
+        os.chmod(root, 0o755)
         for folder in folders:
             os.mkdir(os.path.join(root, folder))
         return root
@@ -287,6 +289,13 @@ class Archives(unittest.TestCase):
                           if test["visibility"] == COURSE["visibility"]["hidden"]]
                 self.assertEqual([test["name"] for test in hidden],
                                  [test["name"] for test in COURSE["hidden"]["tests"]])
+        if os.geteuid() == 0: # the tests' account is another, and these are none of its business
+            kit = os.path.join(root, "source", "kit")
+            for folder in (os.path.join(kit, "grader"), os.path.join(kit, "given"),
+                           os.path.join(kit, "tests", "hidden"),
+                           os.path.join(self.build, "impl", "reference"),
+                           os.path.join(self.build, "obj", "tests", "hidden")):
+                self.assertEqual(os.stat(folder).st_mode & 0o077, 0, folder)
 
     def test_3_autolab(self):
         for what, want in (("skeleton", 0), ("half", HALF), ("reference", FULL + HIDDEN)):
@@ -500,7 +509,8 @@ class Deliver(FakeKit):
         self.course()
 
     def course(self, **more):
-        course = dict(courses.DEFAULTS, hidden={"seed": 1, "tests": []}, **more)
+        course = dict(courses.DEFAULTS, hidden={"seed": 1, "tests": []}, run_as="")
+        course.update(more)
         self.write("grader/course.json", json.dumps(course))
 
     def start(self, platform="gradescope", **more):
