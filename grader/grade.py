@@ -28,7 +28,7 @@ import manifest
 import pace
 import runner
 from builder import COMPILE_LIMIT, Builder, Failing, Infrastructure
-from report import Report
+from report import NOT_YET, Report
 from skeleton import write_atomically
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -219,13 +219,23 @@ class Grading:
             self.give_all(tests, problem)
             return
         self.run_suite("together", tests)
-        broken = [str(other.number) for other in self.tasks if any(
+        broken = [str(other.number) for other in self.tasks if other is not task and any(
             self.verdicts[test.name].status != "passed" for test in other.own())]
         for test in tests:
             verdict = self.verdicts[test.name]
-            if verdict.status != "passed" and broken:
-                verdict.message += ("\nTests of task %s fail too: begin there."
-                                    % " and ".join(broken))
+            if verdict.status in ("passed", "skipped"):
+                continue
+            if broken: # whose fault it is cannot be said
+                ended = "" if NOT_YET.search(verdict.message) else (
+                    " What happened:\n" + verdict.message)
+                verdict.status = "skipped"
+                verdict.message = ("Needs all six files, and cannot be judged while tests of %s fail.%s"
+                                   % (counted("task", broken), ended))
+                if not ended:
+                    self.shared.add(test.name)
+            elif self.alone:
+                verdict.message += ("\nThe other five files are yours, too, and were not tested now: "
+                                    "`make grade` tests all six.")
 
     def run_suite(self, name, tests):
         path = os.path.join(ROOT, self.builder.suite(name))
@@ -245,6 +255,13 @@ class Grading:
         folder = os.path.join(os.path.dirname(os.path.abspath(self.options.out)), "output")
         os.makedirs(folder, exist_ok=True)
         write_atomically(os.path.join(folder, os.path.basename(path) + ".txt"), output)
+
+
+def counted(noun, words):
+    """task 3; tasks 3 and 4; tasks 3, 4 and 5."""
+    if len(words) == 1:
+        return "%s %s" % (noun, words[0])
+    return "%ss %s and %s" % (noun, ", ".join(words[:-1]), words[-1])
 
 
 def seconds(word):

@@ -63,12 +63,24 @@ class Scores(FakeKit):
         self.suite("one", "abc", "say('a'); say('b', 'failed'); say('c', 'failed'); end()")
         self.assertIn("\nScore: 50.5/100\n", self.grade()[1])
 
-    def test_a_failing_together_test_points_at_the_tasks_own(self):
+    def test_a_together_test_is_not_judged_while_another_task_fails(self):
         self.suite("one", "abc", "say('a', 'failed', 'x'); rest('a')")
         self.suite("together", "e", "say('e', 'failed', 'weights differ'); end()")
-        tests = self.grade()[2]
-        self.assertNotIn("Tests of task", tests["a"]["message"])
-        self.assertTrue(tests["e"]["message"].startswith("weights differ\n"))
+        test = self.grade()[2]["e"]
+        self.assertEqual((test["status"], test["score"], test["message"]),
+                         ("skipped", 0, "Needs all six files, and cannot be judged while tests of "
+                          "task 1 fail. What happened:\nweights differ"))
+        self.suite("together", "e", "rest()") # and where it passes it has passed
+        self.assertEqual(self.grade()[2]["e"]["status"], "passed")
+
+    def test_a_together_test_fails_where_no_other_task_does(self):
+        self.suite("two", "d", "say('d', 'failed', 'x'); end()")
+        self.suite("together", "e", "say('e', 'failed', 'weights differ'); end()")
+        test = self.grade()[2]["e"]
+        self.assertEqual((test["status"], test["message"]), ("failed", "weights differ"))
+        test = self.grade("--task", "two")[2]["e"]
+        self.assertEqual(test["status"], "failed")
+        self.assertRegex(test["message"], r"^weights differ\n.*were not tested now: `make grade`")
 
     def test_parts_not_written_are_folded(self):
         self.suite("one", "abc", "\n".join(
