@@ -137,6 +137,7 @@ uint64_t log_count(GpuOp op, uint64_t from);
 // Runs the tests (cmocka's, or those named after --only), or prints their names for --list. With
 // SHARDLAB_RESULTS_FD set, writes one JSON line a test to that descriptor:
 //   {"nonce": …, "test": name, "status": "passed|failed|timeout|error", "message": …, "seconds": …}
+// (of a test that has drawn also "seed": number; draw.h)
 // and {"nonce": …, "end": count} at the end; the nonce is SHARDLAB_NONCE's.
 int suite_main(int argc, char **argv, const char *name, const struct CMUnitTest *tests, size_t n);
 #define SUITE_MAIN(name, tests)                                                                    \

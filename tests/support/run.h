@@ -5,6 +5,7 @@
  *   crash.c    what a rank says when a signal or exit() ends it, and the place where that was
  *   compare.c  check_equal, check_near, fetch, send_to
  *   suite.c    suite_main and the results for the grader
+ *   draw.c     what tests draw at random, by SEED (draw.h)
  *   sanitize.c what a sanitizer is told in a build that has one
  *   backend.h  what differs between simulated and real GPUs
  */

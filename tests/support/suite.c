@@ -6,14 +6,18 @@
  * results are wanted standard error goes through a file in memory and on to where it belongs after
  * each test.
  *
+ * Each test draws a sequence of its own (draw.h). One that fails after it has drawn says what, at the
+ * end of its message however it failed, and its result has the seed.
+ *
  * simgpu appends what it reports to the file that SIMGPU_REPORT names; what a test added there goes
  * along with its result, as text: the code under test may have written it.
  *
  * Interface: suite_main (harness.h); suite_failed (run.h).
  */
-#define _GNU_SOURCE // memfd_create
+#define _GNU_SOURCE // memfd_create, asprintf
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "draw.h"
 #include "run.h"
 
 #define MOST_REPORTS 32768 // bytes of reports that go along with a result
@@ -36,6 +41,7 @@ typedef struct Case {
     char *message;  // of the first failure; NULL: none told yet
     int ran;        // worlds run
     char *left_out; // which worlds were not, and why; NULL: none
+    bool drew;      // has drawn something (draw.h)
     double began, seconds;
 } Case;
 
@@ -155,6 +161,7 @@ static void write_result(const Case *c)
         fputs(", \"reports\": ", out);
         put_string(out, reports);
     }
+    if (c->drew) fprintf(out, ", \"seed\": %" PRIu64, draw_seed());
     fprintf(out, ", \"seconds\": %.3f}\n", c->seconds);
     fclose(out);
     write_all(results.fd, line, length);
@@ -328,6 +335,7 @@ static int begin_case(void **state)
 
     settle();
     current = c;
+    draw_begin(c->test->name);
     c->began = clock_now();
     return c->test->setup_func ? c->test->setup_func(&c->state) : 0;
 }
@@ -338,6 +346,18 @@ static void run_case(void **state)
 
     c->test->test_func(&c->state);
     c->passed = true;
+}
+
+// Completes the message of a test that has failed: what it had drawn, and how to see it again.
+static void tell_draws(Case *c)
+{
+    char *message = NULL;
+
+    if (c->message && asprintf(&message, "%s\n%s", c->message, draw_again()) >= 0) {
+        free(c->message);
+        c->message = message;
+    }
+    print_error("%s\n", draw_again()); // cmocka shows it behind the failure, of which it is a part
 }
 
 static int end_case(void **state)
@@ -356,6 +376,8 @@ static int end_case(void **state)
         c->passed = false;
         c->status = "error";
     }
+    c->drew = draw_used();
+    if (c->drew && !c->passed && (!c->status || strcmp(c->status, "skipped") != 0)) tell_draws(c);
     current = NULL;
     if (results.fd < 0) return result;
     if (c->passed || c->message)
@@ -407,7 +429,8 @@ int suite_main(int argc, char **argv, const char *name, const struct CMUnitTest 
     size_t count = 0;
     int status = 2;
 
-    if (wrapped && cases && chosen && choose_tests(argc, argv, tests, n, chosen)) {
+    if (wrapped && cases && chosen && choose_tests(argc, argv, tests, n, chosen) &&
+        draw_seed_wanted(name)) {
         for (size_t i = 0; i < n; i++) {
             if (!chosen[i]) continue;
             cases[count] = (Case){.test = &tests[i], .state = tests[i].initial_state};

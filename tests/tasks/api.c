@@ -1,5 +1,7 @@
 /* Task 6, API: modules become units in place, nested, and modules again.
  */
+#include "draw_model.h"
+#include "drawn_claims.h"
 #include "fsdp.h"
 #include "harness.h"
 #include "training.h"
@@ -69,11 +71,12 @@ static void takes_what_no_inner_unit_took(void **state)
 {
     run_ranks(1, nested_body, NULL);
     run_ranks(3, nested_body, NULL);
+    for (int i = 0; i < 3; i++) claim_drawn_units(1, 8);
 }
 
 static void tied_body(const Rank *r, void *arg)
 {
-    Spec spec = spec_gpt2(2);
+    const Spec spec = *(const Spec *)arg;
     Sharded s;
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     const FlatParam *flat = &fsdp_unit(s.model)->flat;
@@ -98,8 +101,11 @@ static void tied_body(const Rank *r, void *arg)
 
 static void tied_parameter_is_taken_once(void **state)
 {
-    run_ranks(1, tied_body, NULL);
-    run_ranks(3, tied_body, NULL);
+    Spec spec = spec_gpt2(2);
+    run_ranks(1, tied_body, &spec);
+    run_ranks(3, tied_body, &spec);
+    spec = draw_gpt2(2);
+    run_ranks(drawn_world(&spec, 2, 5), tied_body, &spec);
 }
 
 static void misuse_body(const Rank *r, void *arg)
@@ -171,8 +177,8 @@ static void refuses_misuse(void **state)
 // What fully_shard was told is what the unit does.
 static void options_body(const Rank *r, void *arg)
 {
+    const Spec spec = *(const Spec *)arg;
     for (int bits = 0; bits < 4; bits++) {
-        Spec spec = spec_mlp(3);
         Sharded s;
         FlatParam *flat[MAX];
         FsdpOptions options = TEST_OPTIONS;
@@ -241,8 +247,11 @@ static void hooks_run_in_order(void **state)
 {
     run_ranks(1, hooks_body, NULL);
     run_ranks(3, hooks_body, NULL);
-    run_ranks(1, options_body, NULL);
-    run_ranks(3, options_body, NULL);
+    Spec spec = spec_mlp(3);
+    run_ranks(1, options_body, &spec);
+    run_ranks(3, options_body, &spec);
+    spec = draw_mlp(6);
+    run_ranks(drawn_world(&spec, 2, 8), options_body, &spec);
 }
 
 static void list_body(const Rank *r, void *arg)
@@ -283,6 +292,7 @@ static void list_body(const Rank *r, void *arg)
 static void lists_flat_parameters(void **state)
 {
     run_ranks(2, list_body, NULL);
+    for (int i = 0; i < 3; i++) claim_drawn_list(1, 8);
 }
 
 // ---- The full state ----
@@ -398,6 +408,7 @@ static void full_state_is_the_model(void **state)
     run_ranks(1, state_body, NULL);
     run_ranks(3, state_body, NULL);
     run_ranks(4, state_body, NULL);
+    for (int i = 0; i < 2; i++) claim_drawn_state(2, 8);
 }
 
 static void unwrap_body(const Rank *r, void *arg)
@@ -447,6 +458,7 @@ static void unwrap_gives_everything_back(void **state)
 {
     run_ranks(1, unwrap_body, NULL);
     run_ranks(3, unwrap_body, NULL);
+    claim_drawn_unwrap(1, 8);
 }
 
 static const struct CMUnitTest tests[] = {

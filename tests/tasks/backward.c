@@ -1,10 +1,32 @@
 /* Task 4, backward: the average over ranks, in shards, in order, in bounded memory.
  */
 #include "claims.h"
+#include "draw_model.h"
 #include "fsdp.h"
 #include "harness.h"
 
 #include <stdlib.h>
+
+// A model, the options of its units, and how often each is reduced.
+typedef struct Shape {
+    Spec spec;
+    FsdpOptions options;
+    int rounds;
+} Shape;
+
+static Shape known_shape(int layers)
+{
+    return (Shape){spec_mlp(layers), TEST_OPTIONS, 3};
+}
+
+// At least three layers: two units and the root.
+static Shape draw_shape(int layers)
+{
+    Shape shape = {draw_mlp(layers), TEST_OPTIONS, draw(2, 5)};
+    if (shape.spec.layers < 3) shape.spec.layers = 3;
+    shape.options.align_shards = draw_chance(50);
+    return shape;
+}
 
 // Element i of the whole gradient that `rank` makes in micro-batch `round`: whole numbers, so that
 // every sum is exact; what sets the ranks apart cancels in the sum, which is W times average_of.
@@ -86,9 +108,9 @@ static void reduce_round(FsdpUnit *unit, int round)
 
 static void average_body(const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
+    const Shape *shape = arg;
     Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
     for (int i = 0; i < s.model->n_children - 1; i++) {
         FsdpUnit *unit = fsdp_unit(s.model->children[i]);
         reduce_round(unit, 0);
@@ -99,14 +121,19 @@ static void average_body(const Rank *r, void *arg)
 
 static void gradient_is_the_average(void **state)
 {
-    for (int world = 2; world <= 8; world++) run_ranks(world, average_body, NULL);
+    Shape shape = known_shape(3);
+    for (int world = 2; world <= 8; world++) run_ranks(world, average_body, &shape);
+    for (int i = 0; i < 2; i++) {
+        shape = draw_shape(5);
+        run_ranks(drawn_world(&shape.spec, 2, 8), average_body, &shape);
+    }
 }
 
 static void one_body(const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
+    const Shape *shape = arg;
     Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
     FsdpUnit *unit = fsdp_unit(s.model->children[0]);
     size_t live = gpulog_live_bytes(r->device);
     need_cuda(cudaDeviceSynchronize());
@@ -128,16 +155,20 @@ static void one_body(const Rank *r, void *arg)
 
 static void world_of_one_divides_nothing(void **state)
 {
-    run_ranks(1, one_body, NULL);
+    Shape shape = known_shape(3);
+    run_ranks(1, one_body, &shape);
+    shape = draw_shape(4);
+    drawn_model(&shape.spec, 1);
+    run_ranks(1, one_body, &shape);
 }
 
 static void micro_body(const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
+    const Shape *shape = arg;
     Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
     FsdpUnit *unit = fsdp_unit(s.model->children[1]);
-    for (int round = 0; round < 3; round++) {
+    for (int round = 0; round < shape->rounds; round++) {
         reduce_round(unit, round);
         check_average(unit, round + 1);
     }
@@ -146,19 +177,22 @@ static void micro_body(const Rank *r, void *arg)
 
 static void micro_batches_add_up(void **state)
 {
-    run_ranks(1, micro_body, NULL);
-    run_ranks(2, micro_body, NULL);
-    run_ranks(5, micro_body, NULL);
+    Shape shape = known_shape(3);
+    run_ranks(1, micro_body, &shape);
+    run_ranks(2, micro_body, &shape);
+    run_ranks(5, micro_body, &shape);
+    shape = draw_shape(4);
+    run_ranks(drawn_world(&shape.spec, 2, 8), micro_body, &shape);
 }
 
 static void padding_body(const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
+    const Shape *shape = arg;
     Sharded s;
-    FsdpOptions options = TEST_OPTIONS;
+    FsdpOptions options = shape->options;
     options.align_shards = true;
-    sharded_create(&s, &spec, &options, NULL, r);
-    FsdpUnit *unit = fsdp_unit(s.model->children[1]); // 182 elements: padded in every world
+    sharded_create(&s, &shape->spec, &options, NULL, r);
+    FsdpUnit *unit = fsdp_unit(s.model->children[1]);
     FlatParam *flat = &unit->flat;
     need(fsdp_begin_grad(unit));
     write_gradients(unit, 0);
@@ -177,14 +211,20 @@ static void padding_body(const Rank *r, void *arg)
 
 static void padding_gradient_is_zero(void **state)
 {
-    for (int world = 2; world <= 8; world++) run_ranks(world, padding_body, NULL);
+    Shape shape = known_shape(3); // 182 elements in the unit: padded in every world
+    for (int world = 2; world <= 8; world++) run_ranks(world, padding_body, &shape);
+    for (int i = 0; i < 2; i++) {
+        shape = draw_shape(4);
+        int dim = shape.spec.dim, world = drawn_world(&shape.spec, 2, 8);
+        if (dim * (dim + 1) % (4 * world) != 0) run_ranks(world, padding_body, &shape);
+    }
 }
 
 static void begin_body(const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
+    const Shape *shape = arg;
     Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
     for (int i = 0; i < s.model->n_children - 1; i++) {
         FsdpUnit *unit = fsdp_unit(s.model->children[i]);
         FlatParam *flat = &unit->flat;
@@ -213,9 +253,12 @@ static void begin_body(const Rank *r, void *arg)
 
 static void begin_grad_is_zero_with_padding(void **state)
 {
-    run_ranks(2, begin_body, NULL);
-    run_ranks(3, begin_body, NULL);
-    run_ranks(7, begin_body, NULL);
+    Shape shape = known_shape(3);
+    run_ranks(2, begin_body, &shape);
+    run_ranks(3, begin_body, &shape);
+    run_ranks(7, begin_body, &shape);
+    shape = draw_shape(4);
+    run_ranks(drawn_world(&shape.spec, 2, 8), begin_body, &shape);
 }
 
 // One training step through the hooks, with an optimizer behind it.
@@ -259,10 +302,10 @@ static void check_freed_on_compute(Sharded *s)
 
 static void order_body(const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(5);
+    const Shape *shape = arg;
     Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    Batch batch = batch_create(&spec, 1 + (uint64_t)r->rank);
+    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
+    Batch batch = batch_create(&shape->spec, 1 + (uint64_t)r->rank);
     one_step(&s, &batch); // so that the next step meets an optimizer's writes
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
@@ -290,24 +333,27 @@ static void order_body(const Rank *r, void *arg)
 
 static void streams_are_ordered(void **state)
 {
-    run_ranks(2, order_body, NULL);
-    run_ranks(3, order_body, NULL);
+    Shape shape = known_shape(5);
+    run_ranks(2, order_body, &shape);
+    run_ranks(3, order_body, &shape);
+    shape = draw_shape(7);
+    run_ranks(drawn_world(&shape.spec, 2, 8), order_body, &shape);
 }
 
 // The order of collectives in a backward of n units u(n-1) … u0 below a root, as [Note: gather
 // ahead] has it: each unit's all-gather is queued before the reduce-scatter of the unit behind it.
 static void ahead_body(const Rank *r, void *arg)
 {
+    const Shape *shape = arg;
     for (int reshard = 0; reshard <= 1; reshard++) {
-        Spec spec = spec_mlp(5);
         Sharded s;
-        FsdpOptions options = TEST_OPTIONS;
+        FsdpOptions options = shape->options;
         options.reshard_after_forward = reshard;
-        sharded_create(&s, &spec, &options, NULL, r);
-        Batch batch = batch_create(&spec, 1);
+        sharded_create(&s, &shape->spec, &options, NULL, r);
+        Batch batch = batch_create(&shape->spec, 1);
         int units = s.model->n_children; // four blocks and the root, which holds the last layer
         uint64_t log = gpulog_length();
-        train_batch(&spec, &s.run, s.model, &batch);
+        train_batch(&shape->spec, &s.run, s.model, &batch);
         uint64_t want = (uint64_t)(reshard ? 2 * units : units);
         check(log_count(GPU_ALL_GATHER, log) == want,
               "forward and backward of %d units, reshard_after_forward %s: %llu all-gathers, want "
@@ -345,7 +391,10 @@ static void ahead_body(const Rank *r, void *arg)
 
 static void gathers_again_before_backward(void **state)
 {
-    run_ranks(2, ahead_body, NULL);
+    Shape shape = known_shape(5);
+    run_ranks(2, ahead_body, &shape);
+    shape = draw_shape(8);
+    run_ranks(drawn_world(&shape.spec, 2, 8), ahead_body, &shape);
 }
 
 static void peak_does_not_grow_with_depth(void **state)
@@ -353,20 +402,22 @@ static void peak_does_not_grow_with_depth(void **state)
     claim_peak(spec_mlp(4), 2);
     claim_peak(spec_mlp(12), 2);
     claim_peak(spec_mlp(12), 4);
+    Spec spec = draw_mlp(12);
+    claim_peak(spec, drawn_world(&spec, 2, 8));
 }
 
 static void behind_body(const Rank *r, void *arg)
 {
+    const Shape *shape = arg;
     for (int reshard = 0; reshard <= 1; reshard++) {
-        Spec spec = spec_mlp(4);
         Sharded s;
-        FsdpOptions options = TEST_OPTIONS;
+        FsdpOptions options = shape->options;
         options.reshard_after_forward = reshard;
-        sharded_create(&s, &spec, &options, NULL, r);
-        Batch batch = batch_create(&spec, 1);
+        sharded_create(&s, &shape->spec, &options, NULL, r);
+        Batch batch = batch_create(&shape->spec, 1);
         size_t live = gpulog_live_bytes(r->device);
         for (int step = 0; step < 3; step++) {
-            train_batch(&spec, &s.run, s.model, &batch);
+            train_batch(&shape->spec, &s.run, s.model, &batch);
             check(gpulog_live_bytes(r->device) == live,
                   "after backward %d the device holds %zu bytes more than before the forward", step,
                   gpulog_live_bytes(r->device) - live);
@@ -386,8 +437,11 @@ static void behind_body(const Rank *r, void *arg)
 
 static void nothing_is_left_behind(void **state)
 {
-    run_ranks(1, behind_body, NULL);
-    run_ranks(3, behind_body, NULL);
+    Shape shape = known_shape(4);
+    run_ranks(1, behind_body, &shape);
+    run_ranks(3, behind_body, &shape);
+    shape = draw_shape(6);
+    run_ranks(drawn_world(&shape.spec, 1, 8), behind_body, &shape);
 }
 
 static const struct CMUnitTest tests[] = {

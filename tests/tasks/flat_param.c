@@ -1,5 +1,6 @@
 /* Task 2, flat parameter: what lies where, what is padding, and what a rank holds.
  */
+#include "draw.h"
 #include "fsdp.h"
 #include "harness.h"
 #include "training.h"
@@ -33,21 +34,62 @@ static void make_set(Set *set, int n, const int64_t *sizes)
     }
 }
 
-// Sizes that have bitten somebody: one element, fewer elements than ranks, primes, powers of two.
-static const struct {
+// Parameters' sizes, for a set each.
+typedef struct Sizes {
     int n;
     int64_t sizes[MAX_PARAMS];
-} SETS[] = {
-    {1, {1}}, {1, {3}},           {2, {1, 1}},      {3, {3, 4, 3}},
-    {1, {8}}, {4, {5, 1, 13, 2}}, {3, {16, 1, 15}}, {2, {7, 31}},
-};
-enum { N_SETS = sizeof SETS / sizeof SETS[0] };
+} Sizes;
 
-static int64_t sum_sizes(int s)
+// Sets, in worlds from `low` to `high` where no ranks are needed.
+typedef struct Table {
+    int n;
+    Sizes set[8];
+    int low, high;
+    bool align;
+    uint64_t seed;
+} Table;
+
+// Sizes that have bitten somebody: one element, fewer elements than ranks, primes, powers of two.
+static const Table KNOWN = {
+    .n = 8,
+    .set = {{1, {1}},
+            {1, {3}},
+            {2, {1, 1}},
+            {3, {3, 4, 3}},
+            {1, {8}},
+            {4, {5, 1, 13, 2}},
+            {3, {16, 1, 15}},
+            {2, {7, 31}}},
+    .low = 1,
+    .high = 8,
+    .seed = 42,
+};
+
+static int64_t sum_sizes(const Sizes *sizes)
 {
     int64_t sum = 0;
-    for (int i = 0; i < SETS[s].n; i++) sum += SETS[s].sizes[i];
+    for (int i = 0; i < sizes->n; i++) sum += sizes->sizes[i];
     return sum;
+}
+
+// Others, that nobody knows before: `n` sets for one world.
+static Table draw_table(int n, int low, int high)
+{
+    char words[300];
+    int length = 0;
+    Table t = {.n = n, .low = draw(low, high), .align = draw_chance(50), .seed = draw_word()};
+    t.high = t.low;
+    for (int s = 0; s < n; s++) {
+        Sizes *set = &t.set[s];
+        set->n = draw(1, MAX_PARAMS);
+        for (int i = 0; i < set->n; i++) {
+            set->sizes[i] = draw(1, draw_chance(50) ? 5 : MAX_NUMEL - 1);
+            length += snprintf(words + length, sizeof words - (size_t)length, "%s%lld",
+                               i > 0 ? " " : s > 0 ? ", " : "", (long long)set->sizes[i]);
+        }
+    }
+    drawn("parameters of %s elements; %d ranks", words, t.low);
+    return t;
 }
 
 // ---- Arithmetic ----
@@ -62,16 +104,16 @@ static void check_room(const FlatParam *flat)
 
 static void layout_body(const Rank *r, void *arg)
 {
-    bool align = *(bool *)arg;
-    for (int s = 0; s < N_SETS; s++) {
-        for (int world = 1; world <= 8; world++) {
+    const Table *t = arg;
+    for (const Sizes *in = t->set; in < t->set + t->n; in++) {
+        for (int world = t->low; world <= t->high; world++) {
             Set set;
             FlatParam flat;
-            int64_t numel = sum_sizes(s), at = 0, want = numel;
-            make_set(&set, SETS[s].n, SETS[s].sizes);
-            while (want % (align ? 4 * world : world) != 0) want++;
+            int64_t numel = sum_sizes(in), at = 0, want = numel;
+            make_set(&set, in->n, in->sizes);
+            while (want % (t->align ? 4 * world : world) != 0) want++;
 
-            need(flat_layout(&flat, "unit", set.pointer, set.n, world - 1, world, align));
+            need(flat_layout(&flat, "unit", set.pointer, set.n, world - 1, world, t->align));
             check(flat.n == set.n && flat.rank == world - 1 && flat.world == world,
                   "n, rank or world was not written down");
             for (int i = 0; i < set.n; i++) {
@@ -79,12 +121,12 @@ static void layout_body(const Rank *r, void *arg)
                       "parameter %d is not the one that was given", i);
                 check(flat.offset[i] == at, "parameter %d begins at %lld, want %lld", i,
                       (long long)flat.offset[i], (long long)at);
-                at += SETS[s].sizes[i];
+                at += in->sizes[i];
             }
             check(flat.numel == numel, "numel of %d parameters is %lld, want %lld", set.n,
                   (long long)flat.numel, (long long)numel);
             check(flat.padded == want, "%lld elements on %d ranks%s pad to %lld, want %lld",
-                  (long long)numel, world, align ? " (16-byte shards)" : "", (long long)flat.padded,
+                  (long long)numel, world, t->align ? " (16-byte shards)" : "", (long long)flat.padded,
                   (long long)want);
             check(flat.shard_numel * world == want, "%d shards of %lld do not make %lld", world,
                   (long long)flat.shard_numel, (long long)want);
@@ -95,14 +137,25 @@ static void layout_body(const Rank *r, void *arg)
 
 static void layout_pads_to_world(void **state)
 {
-    bool align = false;
-    run_ranks(1, layout_body, &align);
+    Table table = KNOWN;
+    run_ranks(1, layout_body, &table);
+    for (int i = 0; i < 2; i++) {
+        table = draw_table(6, 1, 40);
+        table.align = false;
+        run_ranks(1, layout_body, &table);
+    }
 }
 
 static void layout_aligns_shards(void **state)
 {
-    bool align = true;
-    run_ranks(1, layout_body, &align);
+    Table table = KNOWN;
+    table.align = true;
+    run_ranks(1, layout_body, &table);
+    for (int i = 0; i < 2; i++) {
+        table = draw_table(6, 1, 40);
+        table.align = true;
+        run_ranks(1, layout_body, &table);
+    }
 }
 
 // The handout's example, written out.
@@ -175,12 +228,13 @@ static void layout_refuses_bad_input(void **state)
 // The two tests below count element by element who owns what, and compare.
 static void real_body(const Rank *r, void *arg)
 {
-    for (int s = 0; s < N_SETS; s++) {
-        for (int world = 1; world <= 8; world++) {
+    const Table *t = arg;
+    for (const Sizes *in = t->set; in < t->set + t->n; in++) {
+        for (int world = t->low; world <= t->high; world++) {
             Set set;
             FlatParam flat;
-            make_set(&set, SETS[s].n, SETS[s].sizes);
-            need(flat_layout(&flat, "unit", set.pointer, set.n, 0, world, false));
+            make_set(&set, in->n, in->sizes);
+            need(flat_layout(&flat, "unit", set.pointer, set.n, 0, world, t->align));
             check_room(&flat);
             for (int rank = 0; rank < world; rank++) {
                 int64_t want = 0;
@@ -197,25 +251,31 @@ static void real_body(const Rank *r, void *arg)
 
 static void real_and_padding_by_rank(void **state)
 {
-    run_ranks(1, real_body, NULL);
+    Table table = KNOWN;
+    run_ranks(1, real_body, &table);
+    for (int i = 0; i < 2; i++) {
+        table = draw_table(6, 1, 40);
+        run_ranks(1, real_body, &table);
+    }
 }
 
 static void cover_body(const Rank *r, void *arg)
 {
-    for (int s = 0; s < N_SETS; s++) {
-        for (int world = 1; world <= 8; world++) {
+    const Table *t = arg;
+    for (const Sizes *in = t->set; in < t->set + t->n; in++) {
+        for (int world = t->low; world <= t->high; world++) {
             Set set;
             FlatParam flat;
-            make_set(&set, SETS[s].n, SETS[s].sizes);
-            need(flat_layout(&flat, "unit", set.pointer, set.n, 0, world, false));
+            make_set(&set, in->n, in->sizes);
+            need(flat_layout(&flat, "unit", set.pointer, set.n, 0, world, t->align));
             for (int i = 0; i < set.n; i++) {
                 int owners[MAX_NUMEL] = {0};
                 for (int rank = 0; rank < world; rank++) {
                     int64_t begin = -1, end = -1, at = -1;
                     flat_slice(&flat, i, rank, &begin, &end, &at);
-                    check(0 <= begin && begin <= end && end <= SETS[s].sizes[i],
+                    check(0 <= begin && begin <= end && end <= in->sizes[i],
                           "parameter %d of %lld elements, rank %d of %d: slice [%lld, %lld)", i,
-                          (long long)SETS[s].sizes[i], rank, world, (long long)begin,
+                          (long long)in->sizes[i], rank, world, (long long)begin,
                           (long long)end);
                     for (int64_t e = begin; e < end; e++) {
                         owners[e]++;
@@ -226,7 +286,7 @@ static void cover_body(const Rank *r, void *arg)
                               (long long)e, i, (long long)place, (long long)(flat.offset[i] + e));
                     }
                 }
-                for (int64_t e = 0; e < SETS[s].sizes[i]; e++)
+                for (int64_t e = 0; e < in->sizes[i]; e++)
                     check(owners[e] == 1,
                           "element %lld of parameter %d has %d owners in a world of %d",
                           (long long)e, i, owners[e], world);
@@ -238,21 +298,27 @@ static void cover_body(const Rank *r, void *arg)
 
 static void slices_cover_every_element_once(void **state)
 {
-    run_ranks(1, cover_body, NULL);
+    Table table = KNOWN;
+    run_ranks(1, cover_body, &table);
+    for (int i = 0; i < 2; i++) {
+        table = draw_table(6, 1, 40);
+        run_ranks(1, cover_body, &table);
+    }
 }
 
 // ---- Storage ----
 
 static void whole_body(const Rank *r, void *arg)
 {
-    for (int s = 0; s < N_SETS; s++) {
+    const Table *t = arg;
+    for (const Sizes *in = t->set; in < t->set + t->n; in++) {
         Set set;
         FlatParam flat;
-        make_set(&set, SETS[s].n, SETS[s].sizes);
-        need(flat_layout(&flat, "unit", set.pointer, set.n, r->rank, r->world, false));
+        make_set(&set, in->n, in->sizes);
+        need(flat_layout(&flat, "unit", set.pointer, set.n, r->rank, r->world, t->align));
         check_room(&flat);
         uint64_t log = gpulog_length();
-        need(flat_create(&flat, 42, r->stream));
+        need(flat_create(&flat, t->seed, r->stream));
         check_on_stream(log, r->stream, "flat_create's work", "the stream that was given");
         check(set.param[0].owner == &flat, "flat_create did not become the parameters' owner");
         check(flat.gathered != NULL && cudaEventRecord(flat.gathered, r->stream) == cudaSuccess,
@@ -266,7 +332,7 @@ static void whole_body(const Rank *r, void *arg)
         float *got = fetch(full, (size_t)flat.padded),
               *want = calloc((size_t)flat.padded, sizeof *want);
         for (int i = 0; i < set.n; i++)
-            meta_init_slice(&set.param[i], 42, 0, SETS[s].sizes[i], want + flat.offset[i]);
+            meta_init_slice(&set.param[i], t->seed, 0, in->sizes[i], want + flat.offset[i]);
         check_equal("the shards side by side, against the whole made at once", got, want,
                     (size_t)flat.padded);
         free(got);
@@ -279,7 +345,10 @@ static void whole_body(const Rank *r, void *arg)
 
 static void shards_make_the_whole_model(void **state)
 {
-    for (int world = 1; world <= 8; world++) run_ranks(world, whole_body, NULL);
+    Table table = KNOWN;
+    for (int world = 1; world <= 8; world++) run_ranks(world, whole_body, &table);
+    table = draw_table(4, 2, 8);
+    run_ranks(table.low, whole_body, &table);
 }
 
 // flat_zero_padding of a buffer that is neither shard nor shard_grad.
@@ -304,13 +373,14 @@ static void check_zero_padding(const FlatParam *flat, const Rank *r)
 
 static void birth_body(const Rank *r, void *arg)
 {
-    for (int s = 0; s < N_SETS; s++) {
+    const Table *t = arg;
+    for (const Sizes *in = t->set; in < t->set + t->n; in++) {
         for (int align = 0; align <= 1; align++) {
             Set set;
             FlatParam flat;
-            make_set(&set, SETS[s].n, SETS[s].sizes);
+            make_set(&set, in->n, in->sizes);
             need(flat_layout(&flat, "unit", set.pointer, set.n, r->rank, r->world, align));
-            need(flat_create(&flat, 42, r->stream));
+            need(flat_create(&flat, t->seed, r->stream));
             need_cuda(cudaStreamSynchronize(r->stream));
             float *shard = fetch(flat.shard, (size_t)flat.shard_numel);
             float *grad = fetch(flat.shard_grad, (size_t)flat.shard_numel);
@@ -333,17 +403,19 @@ static void birth_body(const Rank *r, void *arg)
 
 static void padding_is_zero_at_birth(void **state)
 {
-    for (int world = 1; world <= 8; world++) run_ranks(world, birth_body, NULL);
+    Table table = KNOWN;
+    for (int world = 1; world <= 8; world++) run_ranks(world, birth_body, &table);
+    table = draw_table(4, 2, 8);
+    run_ranks(table.low, birth_body, &table);
 }
 
 static void memory_body(const Rank *r, void *arg)
 {
+    const Table *t = arg;
     Set set;
     FlatParam flat;
-    int64_t sizes[] = {700001, 3,
-                       300000}; // a million elements, so that a copy of the model would show
-    make_set(&set, 3, sizes);
-    need(flat_layout(&flat, "unit", set.pointer, 3, r->rank, r->world, false));
+    make_set(&set, t->set->n, t->set->sizes);
+    need(flat_layout(&flat, "unit", set.pointer, set.n, r->rank, r->world, t->align));
     size_t before = gpulog_live_bytes(r->device);
     gpulog_reset_peak(r->device);
     need(flat_create(&flat, 42, r->stream));
@@ -364,18 +436,27 @@ static void memory_body(const Rank *r, void *arg)
 
 static void memory_is_two_shards(void **state)
 {
-    run_ranks(1, memory_body, NULL);
-    run_ranks(4, memory_body, NULL);
+    // A million elements, so that a copy of the model would show.
+    Table table = {.set = {{3, {700001, 3, 300000}}}};
+    run_ranks(1, memory_body, &table);
+    run_ranks(4, memory_body, &table);
+    int world = draw(2, 8);
+    table = (Table){.set = {{3, {draw(1, 90000), draw(1, 9), draw(1, 90000)}}},
+                    .align = draw_chance(50)};
+    const int64_t *sizes = table.set->sizes;
+    drawn("parameters of %lld, %lld and %lld elements; %d ranks", (long long)sizes[0],
+          (long long)sizes[1], (long long)sizes[2], world);
+    run_ranks(world, memory_body, &table);
 }
 
 static void attach_body(const Rank *r, void *arg)
 {
+    const Table *t = arg;
     Set set;
     FlatParam flat;
-    int64_t sizes[] = {3, 4, 3};
     float *full = NULL;
-    make_set(&set, 3, sizes);
-    need(flat_layout(&flat, "unit", set.pointer, 3, r->rank, r->world, false));
+    make_set(&set, t->set->n, t->set->sizes);
+    need(flat_layout(&flat, "unit", set.pointer, set.n, r->rank, r->world, t->align));
     need(flat_create(&flat, 42, r->stream));
     check(set.param[0].data == NULL && set.param[0].grad == NULL,
           "a parameter has data before anything was gathered");
@@ -383,14 +464,14 @@ static void attach_body(const Rank *r, void *arg)
     uint64_t log = gpulog_length();
     flat_attach(&flat, full);
     flat_attach_grad(&flat, full);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < set.n; i++)
         check(set.param[i].data == full + flat.offset[i] &&
                   set.param[i].grad == full + flat.offset[i],
               "parameter %d is no view of the buffer at its offset %lld", i,
               (long long)flat.offset[i]);
     flat_attach(&flat, NULL);
     flat_attach_grad(&flat, NULL);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < set.n; i++)
         check(set.param[i].data == NULL && set.param[i].grad == NULL,
               "parameter %d keeps a pointer after flat_attach with NULL", i);
     check(gpulog_length() == log, "attaching a view must not allocate or copy anything");
@@ -400,7 +481,10 @@ static void attach_body(const Rank *r, void *arg)
 
 static void attach_gives_views(void **state)
 {
-    run_ranks(3, attach_body, NULL);
+    Table table = {.set = {{3, {3, 4, 3}}}};
+    run_ranks(3, attach_body, &table);
+    table = draw_table(1, 1, 8);
+    run_ranks(table.low, attach_body, &table);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -1,11 +1,30 @@
 /* Task 3, forward: parameters are whole while their unit runs, in order, and no longer.
  */
 #include "claims.h"
+#include "draw_model.h"
 #include "fsdp.h"
 #include "harness.h"
 #include "kernels.h"
 
 #include <stdlib.h>
+
+// A model and the options of its units.
+typedef struct Shape {
+    Spec spec;
+    FsdpOptions options;
+} Shape;
+
+static Shape known_shape(int layers)
+{
+    return (Shape){spec_mlp(layers), TEST_OPTIONS};
+}
+
+static Shape draw_shape(int layers)
+{
+    Shape shape = {draw_mlp(layers), TEST_OPTIONS};
+    shape.options.align_shards = draw_chance(50);
+    return shape;
+}
 
 // The first block of a sharded MLP, and the model around it.
 static FsdpUnit *first_unit(Sharded *s)
@@ -96,9 +115,10 @@ static int count_gathers(uint64_t from)
 
 static void gather_body(const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
+    const Shape *shape = arg;
     Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
+    need_cuda(cudaDeviceSynchronize()); // no hook orders the gathers behind the making of the shards
     for (int i = 0; i < s.model->n_children - 1; i++) {
         FsdpUnit *unit = fsdp_unit(s.model->children[i]);
         need(fsdp_unshard(unit));
@@ -115,14 +135,19 @@ static void gather_body(const Rank *r, void *arg)
 
 static void unshard_gathers_the_whole(void **state)
 {
-    for (int world = 1; world <= 8; world++) run_ranks(world, gather_body, NULL);
+    Shape shape = known_shape(3);
+    for (int world = 1; world <= 8; world++) run_ranks(world, gather_body, &shape);
+    for (int i = 0; i < 2; i++) {
+        shape = draw_shape(5);
+        run_ranks(drawn_world(&shape.spec, 2, 8), gather_body, &shape);
+    }
 }
 
 static void alias_body(const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
+    const Shape *shape = arg;
     Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
     FsdpUnit *unit = first_unit(&s);
     size_t live = gpulog_live_bytes(r->device);
     uint64_t log = gpulog_length();
@@ -145,7 +170,11 @@ static void alias_body(const Rank *r, void *arg)
 
 static void world_of_one_aliases(void **state)
 {
-    run_ranks(1, alias_body, NULL);
+    Shape shape = known_shape(3);
+    run_ranks(1, alias_body, &shape);
+    shape = draw_shape(4);
+    drawn_model(&shape.spec, 1);
+    run_ranks(1, alias_body, &shape);
 }
 
 // A kernel on the compute stream that reads the whole parameter, as a layer would.
@@ -161,9 +190,9 @@ static void read_whole(const FsdpUnit *unit)
 
 static void order_body(const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
+    const Shape *shape = arg;
     Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
     FsdpUnit *unit = first_unit(&s);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
@@ -190,8 +219,11 @@ static void order_body(const Rank *r, void *arg)
 
 static void wait_orders_compute_behind_gather(void **state)
 {
-    run_ranks(2, order_body, NULL);
-    run_ranks(5, order_body, NULL);
+    Shape shape = known_shape(3);
+    run_ranks(2, order_body, &shape);
+    run_ranks(5, order_body, &shape);
+    shape = draw_shape(4);
+    run_ranks(drawn_world(&shape.spec, 2, 8), order_body, &shape);
 }
 
 static void free_body(const Rank *r, void *arg)
@@ -294,15 +326,15 @@ static void states_move_in_order(void **state)
 
 static void keep_body(const Rank *r, void *arg)
 {
+    const Shape *shape = arg;
     for (int reshard = 0; reshard <= 1; reshard++) {
-        Spec spec = spec_mlp(4);
         Sharded s;
-        FsdpOptions options = TEST_OPTIONS;
+        FsdpOptions options = shape->options;
         options.reshard_after_forward = reshard;
-        sharded_create(&s, &spec, &options, NULL, r);
-        Batch batch = batch_create(&spec, 1);
+        sharded_create(&s, &shape->spec, &options, NULL, r);
+        Batch batch = batch_create(&shape->spec, 1);
         uint64_t log = gpulog_length();
-        forward_batch(&spec, &s.run, s.model, &batch);
+        forward_batch(&shape->spec, &s.run, s.model, &batch);
         FlatState want = reshard ? FLAT_SHARDED : FLAT_UNSHARDED;
         for (int i = 0; i < s.model->n_children - 1; i++)
             check(fsdp_unit(s.model->children[i])->flat.state == want,
@@ -316,7 +348,7 @@ static void keep_body(const Rank *r, void *arg)
         int gathers = count_gathers(log);
         check(gathers == s.model->n_children, "a forward of %d units made %d all-gathers",
               s.model->n_children, gathers);
-        forward_batch(&spec, &s.run, s.model, &batch);
+        forward_batch(&shape->spec, &s.run, s.model, &batch);
         check(count_gathers(again) == (reshard ? gathers : 0),
               "reshard_after_forward is %s: the second forward made %d all-gathers",
               reshard ? "true" : "false", count_gathers(again));
@@ -327,7 +359,10 @@ static void keep_body(const Rank *r, void *arg)
 
 static void keeps_when_told_to(void **state)
 {
-    run_ranks(2, keep_body, NULL);
+    Shape shape = known_shape(4);
+    run_ranks(2, keep_body, &shape);
+    shape = draw_shape(6);
+    run_ranks(drawn_world(&shape.spec, 2, 8), keep_body, &shape);
 }
 
 // Whether the log entry is a matrix product with a weight from the gathered buffer.
@@ -362,17 +397,17 @@ static void check_overlap(uint64_t first)
 // The whole forward through the hooks: order, the shards that the optimizer wrote, overlap.
 static void hooks_body(const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(5);
+    const Shape *shape = arg;
     Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    Batch batch = batch_create(&spec, 1);
+    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
+    Batch batch = batch_create(&shape->spec, 1);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length(), last = log;
     for (int step = 0; step < 2; step++) {
         // What an optimizer does: it writes every shard on the compute stream.
         need(fsdp_sgd_step(s.model, &s.ctx, 0.125f, 0.0f));
         last = gpulog_length();
-        forward_batch(&spec, &s.run, s.model, &batch);
+        forward_batch(&shape->spec, &s.run, s.model, &batch);
     }
     check_no_host_wait(log, "in a forward");
     check_no_race(log);
@@ -391,8 +426,11 @@ static void hooks_body(const Rank *r, void *arg)
 
 static void hooks_gather_in_order(void **state)
 {
-    run_ranks(2, hooks_body, NULL);
-    run_ranks(4, hooks_body, NULL);
+    Shape shape = known_shape(5);
+    run_ranks(2, hooks_body, &shape);
+    run_ranks(4, hooks_body, &shape);
+    shape = draw_shape(7);
+    run_ranks(drawn_world(&shape.spec, 2, 8), hooks_body, &shape);
 }
 
 // While a unit runs, the one before it has gone: the hooks of two blocks, called as a model does.
@@ -431,6 +469,8 @@ static void peak_is_two_units(void **state)
     claim_forward_peak(spec_mlp(12), 4);
     run_ranks(2, one_at_a_time_body, NULL);
     run_ranks(4, one_at_a_time_body, NULL);
+    Spec spec = draw_mlp(12);
+    claim_forward_peak(spec, drawn_world(&spec, 2, 8));
 }
 
 static const struct CMUnitTest tests[] = {

@@ -1,5 +1,7 @@
 /* Task 1, meta init: counting without storage, and initial values that any rank can make in part.
  */
+#include "draw_model.h"
+#include "drawn_claims.h"
 #include "fsdp.h"
 #include "harness.h"
 #include "training.h"
@@ -68,6 +70,7 @@ static void count_body(const Rank *r, void *arg)
 static void counts_elements(void **state)
 {
     run_ranks(1, count_body, NULL);
+    claim_drawn_counts();
 }
 
 static void walk_body(const Rank *r, void *arg)
@@ -130,6 +133,7 @@ static void walks_each_parameter_once(void **state)
 {
     run_ranks(1, walk_body, NULL);
     run_ranks(1, tree_body, NULL);
+    for (int i = 0; i < 3; i++) claim_drawn_walk();
 }
 
 // ---- The generator ----
@@ -179,18 +183,7 @@ static void slices_body(const Rank *r, void *arg)
         memset(part, 0xFF, sizeof part);
     }
 
-    // The words behind an element are those the contract names: checked in double, where the
-    // formula is written out again.
-    for (uint32_t i = 0; i < N; i++) {
-        uint32_t counter[4] = {i / 4, 0, 3, 0}, key[2] = {42, 0}, w[4];
-        philox4x32_10(counter, key, w);
-        uint32_t a = w[i % 4 / 2 * 2], b = w[i % 4 / 2 * 2 + 1];
-        double radius = sqrt(-2.0 * log(((a >> 8) + 1) * 0x1p-24));
-        double angle = 2.0 * acos(-1.0) * (b >> 8) * 0x1p-24;
-        double want = 0.5 * radius * (i % 2 == 0 ? cos(angle) : sin(angle));
-        check(fabs(whole[i] - want) < 2e-6, "element %u is %.8g, but its words give %.8g", i,
-              (double)whole[i], want);
-    }
+    check_init_formula(&p, 42, 0, N, whole);
 
     // Another seed, its high word alone, or another parameter: other values.
     const struct {
@@ -220,6 +213,7 @@ static void slices_body(const Rank *r, void *arg)
 static void slices_agree_with_whole(void **state)
 {
     run_ranks(1, slices_body, NULL);
+    for (int i = 0; i < 3; i++) claim_drawn_slices(15);
 }
 
 static void constants_body(const Rank *r, void *arg)
@@ -252,41 +246,59 @@ static void constants_body(const Rank *r, void *arg)
 static void slice_of_nothing_and_constants(void **state)
 {
     run_ranks(1, constants_body, NULL);
+    for (int i = 0; i < 3; i++) claim_drawn_constants();
 }
+
+typedef struct Sample {
+    int n;
+    float std;
+    uint32_t id;
+    uint64_t seed;
+    double errors; // standard errors that a figure may be off by
+} Sample;
 
 static void moments_body(const Rank *r, void *arg)
 {
-    enum { N = 400000 };
-    float *x = malloc(N * sizeof *x);
-    Param p = normal_param(N, 7);
-    double sum = 0.0, squares = 0.0, next = 0.0;
+    const Sample *sample = arg;
+    int n = sample->n;
+    float *x = malloc((size_t)n * sizeof *x);
+    int64_t numel = n;
+    Param p = make_param(1, &numel, INIT_NORMAL, sample->std, sample->id);
+    double sum = 0.0, squares = 0.0, next = 0.0, std = sample->std, variance = std * std;
     int within = 0;
     check(x != NULL, "no memory");
-    meta_init_slice(&p, 5, 0, N, x);
-    for (int i = 0; i < N; i++) {
+    meta_init_slice(&p, sample->seed, 0, n, x);
+    for (int i = 0; i < n; i++) {
         check(isfinite(x[i]), "element %d is %g", i, (double)x[i]);
         sum += x[i];
         squares += (double)x[i] * x[i];
         if (i > 0) next += (double)x[i] * x[i - 1];
-        within += fabsf(x[i]) < 0.5f;
+        within += fabsf(x[i]) < sample->std;
     }
-    // Bounds of five standard errors: chance alone passes them once in a million seeds, and the
-    // seed is fixed.
-    double error = 5.0 / sqrt(N);
-    check(fabs(sum / N) < 0.5 * error, "the mean is %g, want 0", sum / N);
-    check(fabs(squares / N / 0.25 - 1.0) < error * sqrt(2.0), "the variance is %g, want 0.25",
-          squares / N);
-    check(fabs(next / N / 0.25) < error, "neighbours correlate: %g", next / N / 0.25);
-    check(fabs((double)within / N - 0.682689) < error,
+    double error = sample->errors / sqrt(n);
+    check(fabs(sum / n) < std * error, "the mean is %g, want 0", sum / n);
+    check(fabs(squares / n / variance - 1.0) < error * sqrt(2.0), "the variance is %g, want %g",
+          squares / n, variance);
+    check(fabs(next / n / variance) < error, "neighbours correlate: %g", next / n / variance);
+    check(fabs((double)within / n - 0.682689) < error,
           "%g of the values lie within one standard "
           "deviation, want 0.6827",
-          (double)within / N);
+          (double)within / n);
     free(x);
 }
 
 static void normal_has_right_moments(void **state)
 {
-    run_ranks(1, moments_body, NULL);
+    // Bounds of five standard errors: chance alone passes them once in a million seeds, and the
+    // seed is fixed.
+    Sample sample = {.n = 400000, .std = 0.5f, .id = 7, .seed = 5, .errors = 5.0};
+    run_ranks(1, moments_body, &sample);
+    // Where the seed is drawn, of seven: once in 10¹¹.
+    sample = (Sample){.n = draw(50000, 100000), .std = (float)draw(1, 64) / 32.0f,
+                      .id = (uint32_t)draw(0, 100000), .seed = draw_word(), .errors = 7.0};
+    drawn("%d values of parameter %u, seed %llu, std %g", sample.n, sample.id,
+          (unsigned long long)sample.seed, (double)sample.std);
+    run_ranks(1, moments_body, &sample);
 }
 
 // ---- The whole model on one GPU ----
@@ -312,23 +324,28 @@ static void check_materialized(Module *model, uint64_t seed)
     }
 }
 
+typedef struct Made {
+    Spec spec;
+    uint64_t seed;
+} Made;
+
 static void materialize_body(const Rank *r, void *arg)
 {
-    Spec spec = spec_gpt2(1);
-    Module *model = spec_create(&spec);
+    const Made *made = arg;
+    Module *model = spec_create(&made->spec);
     size_t before = gpulog_live_bytes(r->device);
     uint64_t log = gpulog_length();
-    need(meta_materialize(model, 42, r->stream));
+    need(meta_materialize(model, made->seed, r->stream));
     check_on_stream(log, r->stream, "materialising", "the stream that was given");
     need_cuda(cudaStreamSynchronize(r->stream));
     size_t took = gpulog_live_bytes(r->device) - before;
     check(took == 8 * (size_t)meta_count(model),
           "data and gradients of %lld elements take %zu bytes, want %zu",
           (long long)meta_count(model), took, 8 * (size_t)meta_count(model));
-    check_materialized(model, 42);
-    check(meta_materialize(model, 42, r->stream) == ERR_ARGUMENT,
+    check_materialized(model, made->seed);
+    check(meta_materialize(model, made->seed, r->stream) == ERR_ARGUMENT,
           "materialising a model twice must be refused: the first storage would be lost");
-    check_materialized(model, 42);
+    check_materialized(model, made->seed);
     meta_release(model);
     check(gpulog_live_bytes(r->device) == before, "meta_release left %zu bytes on the device",
           gpulog_live_bytes(r->device) - before);
@@ -338,11 +355,11 @@ static void materialize_body(const Rank *r, void *arg)
     int n = meta_params(model, params, 64);
     log = gpulog_length();
     params[n - 1]->owner = model;
-    check(meta_materialize(model, 42, r->stream) == ERR_ARGUMENT && params[n - 1]->data == NULL,
+    check(meta_materialize(model, made->seed, r->stream) == ERR_ARGUMENT && params[n - 1]->data == NULL,
           "a parameter that a flat parameter owns must be refused with ERR_ARGUMENT");
     params[n - 1]->owner = NULL;
     params[n - 1]->dtype = DTYPE_BF16;
-    check(meta_materialize(model, 42, r->stream) == ERR_ARGUMENT,
+    check(meta_materialize(model, made->seed, r->stream) == ERR_ARGUMENT,
           "a parameter that is not DTYPE_F32 must be refused with ERR_ARGUMENT");
     params[n - 1]->dtype = DTYPE_F32;
     check(log_count(GPU_ALLOC, log) == 0,
@@ -353,7 +370,11 @@ static void materialize_body(const Rank *r, void *arg)
 
 static void materialize_allocates_and_fills(void **state)
 {
-    run_ranks(1, materialize_body, NULL);
+    Made made = {spec_gpt2(1), 42};
+    run_ranks(1, materialize_body, &made);
+    made = (Made){draw_mlp(6), draw_word()};
+    drawn_model(&made.spec, 1);
+    run_ranks(1, materialize_body, &made);
 }
 
 static void failure_body(const Rank *r, void *arg)

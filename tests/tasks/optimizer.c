@@ -1,5 +1,6 @@
 /* Task 5, optimizer: each rank steps its shard, padding stays zero, and the norm is everybody's.
  */
+#include "draw_model.h"
 #include "fsdp.h"
 #include "harness.h"
 #include "training.h"
@@ -9,6 +10,65 @@
 #include <string.h>
 
 enum { MAX_FLAT = 16 };
+
+// A model, how its shards are cut, and what an optimizer is told.
+typedef struct Case {
+    Spec spec;
+    FsdpOptions options;
+    AdamWConfig adamw;
+    int steps;
+    float limit;         // of the gradient's norm, as a part of what it is
+    float rate, decay;   // of SGD
+} Case;
+
+static Case known_case(int layers)
+{
+    return (Case){
+        .spec = spec_mlp(layers),
+        .options = TEST_OPTIONS,
+        .adamw = {.lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.5f},
+        .steps = 5,
+        .limit = 0.25f,
+        .rate = 0.5f,
+        .decay = 0.25f,
+    };
+}
+
+// The decay rates of the moments stay where rounding in float keeps the bounds below: both further
+// from 1 than in the known case, or as far. SGD's rates are powers of two, so that nothing is
+// rounded.
+static Case draw_case(int layers)
+{
+    Case c = known_case(layers);
+    c.spec = draw_mlp(layers);
+    c.options.align_shards = draw_chance(50);
+    c.options.seed = draw_word();
+    c.adamw = (AdamWConfig){
+        .lr = (float)draw(1, 20) * 0.001f,
+        .beta1 = (float)draw(50, 90) * 0.01f,
+        .beta2 = (float)draw(60, 95) * 0.01f,
+        .eps = draw_chance(50) ? 1e-8f : 1e-5f,
+        .weight_decay = (float)draw(0, 10) * 0.05f,
+    };
+    c.steps = draw(2, 5);
+    c.limit = (float)draw(1, 15) / 16.0f;
+    c.rate = 1.0f / (float)(1 << draw(0, 4));
+    c.decay = 1.0f / (float)(1 << draw(0, 4));
+    return c;
+}
+
+// So many ranks, from `low` to 8; says with the case what was drawn.
+static int drawn_case(const Case *c, int low)
+{
+    int world = draw(low, 8);
+    drawn("%d layers, %d > %d > %d, %d ranks, aligned: %s; AdamW lr %g, betas %g and %g, eps %g, "
+          "decay %g, %d steps; SGD %g, decay %g; norm to %g of itself",
+          c->spec.layers, c->spec.in_dim, c->spec.dim, c->spec.vocab, world,
+          c->options.align_shards ? "yes" : "no", (double)c->adamw.lr, (double)c->adamw.beta1,
+          (double)c->adamw.beta2, (double)c->adamw.eps, (double)c->adamw.weight_decay, c->steps,
+          (double)c->rate, (double)c->decay, (double)c->limit);
+    return world;
+}
 
 // A gradient for every flat parameter of the model: element i of the whole buffer is whole(i) times
 // a scale, the same on every rank; the padding gets `padding`.
@@ -55,21 +115,19 @@ static float scale_of(int t)
 
 static void formula_body(const Rank *r, void *arg)
 {
-    enum { STEPS = 5 };
-    Spec spec = spec_mlp(3);
+    const Case *in = arg;
     Sharded s;
     FlatParam *flat[MAX_FLAT];
-    AdamWConfig c = {
-        .lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.5f};
-    sharded_create(&s, &spec, &TEST_OPTIONS, &c, r);
+    const AdamWConfig c = in->adamw;
+    sharded_create(&s, &in->spec, &in->options, &c, r);
     int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
     float *start[MAX_FLAT];
     for (int k = 0; k < n; k++) start[k] = fetch_shard(&s, flat[k]);
-    for (int t = 1; t <= STEPS; t++) {
+    for (int t = 1; t <= in->steps; t++) {
         set_scaled_gradients(&s, scale_of(t), 0.0f);
         need(fsdp_adamw_step(&s.adamw));
     }
-    check(s.adamw.t == STEPS, "after %d steps the count t is %d", STEPS, s.adamw.t);
+    check(s.adamw.t == in->steps, "after %d steps the count t is %d", in->steps, s.adamw.t);
 
     // The same in double, element by element (Loshchilov & Hutter 2019, algorithm 2).
     for (int k = 0; k < n; k++) {
@@ -79,7 +137,7 @@ static void formula_body(const Rank *r, void *arg)
         for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
             int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
             double p = start[k][i], m = 0.0, v = 0.0;
-            for (int t = 1; t <= STEPS; t++) {
+            for (int t = 1; t <= in->steps; t++) {
                 double g = place < flat[k]->numel ? scale_of(t) * whole(place) : 0.0f;
                 p -= (double)c.lr * (double)c.weight_decay * p;
                 m = (double)c.beta1 * m + (1.0 - (double)c.beta1) * g;
@@ -92,12 +150,12 @@ static void formula_body(const Rank *r, void *arg)
             // the step.
             check(fabs(got[i] - p) <= 2e-6 * (fabs(p) + (double)c.lr),
                   "unit %s, element %lld of the shard: after %d steps %.9g, the formula gives %.9g",
-                  flat[k]->name, (long long)i, STEPS, (double)got[i], p);
+                  flat[k]->name, (long long)i, in->steps, (double)got[i], p);
             // No gradient is larger than 2, so rounding moves no moment by more than this.
             check(fabs(got_m[i] - m) <= 4e-6 && fabs(got_v[i] - v) <= 4e-6,
                   "unit %s, element %lld of the shard: after %d steps the moments in opt->m and "
                   "opt->v are %.9g and %.9g, the formula gives %.9g and %.9g",
-                  flat[k]->name, (long long)i, STEPS, (double)got_m[i], (double)got_v[i], m, v);
+                  flat[k]->name, (long long)i, in->steps, (double)got_m[i], (double)got_v[i], m, v);
         }
         free(got);
         free(got_m);
@@ -109,15 +167,18 @@ static void formula_body(const Rank *r, void *arg)
 
 static void adamw_follows_the_formula(void **state)
 {
-    run_ranks(1, formula_body, NULL);
-    run_ranks(3, formula_body, NULL);
+    Case in = known_case(3);
+    run_ranks(1, formula_body, &in);
+    run_ranks(3, formula_body, &in);
+    in = draw_case(5);
+    run_ranks(drawn_case(&in, 1), formula_body, &in);
 }
 
 static void moments_body(const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(4);
+    const Case *in = arg;
     Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    sharded_create(&s, &in->spec, &in->options, NULL, r);
     size_t live = gpulog_live_bytes(r->device);
     size_t want = 8 * (size_t)sharded_padded(&s) / (size_t)r->world;
     need(fsdp_adamw_create(&s.adamw, s.model, &s.ctx, &TEST_ADAMW));
@@ -137,19 +198,22 @@ static void moments_body(const Rank *r, void *arg)
 
 static void moments_are_shard_sized(void **state)
 {
-    run_ranks(1, moments_body, NULL);
-    run_ranks(4, moments_body, NULL);
-    run_ranks(7, moments_body, NULL);
+    Case in = known_case(4);
+    run_ranks(1, moments_body, &in);
+    run_ranks(4, moments_body, &in);
+    run_ranks(7, moments_body, &in);
+    in = draw_case(5);
+    run_ranks(drawn_case(&in, 1), moments_body, &in);
 }
 
 static void padding_body(const Rank *r, void *arg)
 {
+    const Case *in = arg;
     for (int align = 0; align <= 1; align++) {
-        Spec spec = spec_mlp(3);
         Sharded s;
-        FsdpOptions options = TEST_OPTIONS;
+        FsdpOptions options = in->options;
         options.align_shards = align;
-        sharded_create(&s, &spec, &options, &TEST_ADAMW, r);
+        sharded_create(&s, &in->spec, &options, &TEST_ADAMW, r);
         FlatParam *flat[MAX_FLAT];
         int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
         for (int step = 0; step < 3; step++) {
@@ -177,17 +241,20 @@ static void padding_body(const Rank *r, void *arg)
 
 static void padding_stays_zero(void **state)
 {
-    for (int world = 2; world <= 8; world++) run_ranks(world, padding_body, NULL);
+    Case in = known_case(3);
+    for (int world = 2; world <= 8; world++) run_ranks(world, padding_body, &in);
+    in = draw_case(5);
+    run_ranks(drawn_case(&in, 2), padding_body, &in);
 }
 
 // ---- Gradients ----
 
 static void zero_body(const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
+    const Case *in = arg;
     Sharded s;
     FlatParam *flat[MAX_FLAT];
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    sharded_create(&s, &in->spec, &in->options, NULL, r);
     int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
     set_gradients(&s, 3.0f);
     need_cuda(cudaDeviceSynchronize());
@@ -208,8 +275,11 @@ static void zero_body(const Rank *r, void *arg)
 
 static void zero_grad_zeroes(void **state)
 {
-    run_ranks(1, zero_body, NULL);
-    run_ranks(3, zero_body, NULL);
+    Case in = known_case(3);
+    run_ranks(1, zero_body, &in);
+    run_ranks(3, zero_body, &in);
+    in = draw_case(5);
+    run_ranks(drawn_case(&in, 1), zero_body, &in);
 }
 
 // Σ of the squares of the whole gradient that set_gradients makes, exact in double.
@@ -225,9 +295,9 @@ static double squares_of(const Sharded *s)
 
 static void norm_body(const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(4);
+    const Case *in = arg;
     Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    sharded_create(&s, &in->spec, &in->options, NULL, r);
     size_t live = gpulog_live_bytes(r->device);
     set_gradients(&s, 0.0f);
     float norm = -1.0f, want = (float)sqrt(squares_of(&s));
@@ -244,18 +314,21 @@ static void norm_body(const Rank *r, void *arg)
 
 static void norm_is_over_all_ranks(void **state)
 {
-    for (int world = 1; world <= 8; world++) run_ranks(world, norm_body, NULL);
+    Case in = known_case(4);
+    for (int world = 1; world <= 8; world++) run_ranks(world, norm_body, &in);
+    in = draw_case(5);
+    run_ranks(drawn_case(&in, 1), norm_body, &in);
 }
 
 static void clip_body(const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
+    const Case *in = arg;
     Sharded s;
     FlatParam *flat[MAX_FLAT];
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    sharded_create(&s, &in->spec, &in->options, NULL, r);
     int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
     float want = (float)sqrt(squares_of(&s)), norm;
-    const float limits[] = {2.0f * want, want, want / 4.0f};
+    const float limits[] = {2.0f * want, want, in->limit * want};
     for (int c = 0; c < 3; c++) {
         set_gradients(&s, 0.0f);
         norm = -1.0f;
@@ -283,18 +356,21 @@ static void clip_body(const Rank *r, void *arg)
 
 static void clip_scales_only_above(void **state)
 {
-    run_ranks(1, clip_body, NULL);
-    run_ranks(3, clip_body, NULL);
+    Case in = known_case(3);
+    run_ranks(1, clip_body, &in);
+    run_ranks(3, clip_body, &in);
+    in = draw_case(5);
+    run_ranks(drawn_case(&in, 1), clip_body, &in);
 }
 
 // ---- SGD, and who steps what ----
 
 static void sgd_body(const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(3);
+    const Case *in = arg;
     Sharded s;
     FlatParam *flat[MAX_FLAT];
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    sharded_create(&s, &in->spec, &in->options, NULL, r);
     int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
     // Whole numbers as parameters and powers of two as rates: every value below is exact.
     for (int k = 0; k < n; k++) {
@@ -310,7 +386,7 @@ static void sgd_body(const Rank *r, void *arg)
     set_gradients(&s, 0.0f);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
-    need(fsdp_sgd_step(s.model, &s.ctx, 0.5f, 0.25f));
+    need(fsdp_sgd_step(s.model, &s.ctx, in->rate, in->decay));
     check_on_stream(log, s.ctx.compute, "an SGD step", "ctx->compute");
     for (int k = 0; k < n; k++) {
         float *got = fetch_shard(&s, flat[k]);
@@ -318,7 +394,7 @@ static void sgd_body(const Rank *r, void *arg)
             int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
             float p = place < flat[k]->numel ? (float)(place % 7) : 0.0f;
             float g = place < flat[k]->numel ? whole(place) : 0.0f;
-            float want = p - 0.5f * (g + 0.25f * p);
+            float want = p - in->rate * (g + in->decay * p);
             check(got[i] == want, "unit %s element %lld: got %g, want p - lr·(g + decay·p) = %g",
                   flat[k]->name, (long long)i, (double)got[i], (double)want);
         }
@@ -329,16 +405,19 @@ static void sgd_body(const Rank *r, void *arg)
 
 static void sgd_step_with_decay(void **state)
 {
-    run_ranks(1, sgd_body, NULL);
-    run_ranks(4, sgd_body, NULL);
+    Case in = known_case(3);
+    run_ranks(1, sgd_body, &in);
+    run_ranks(4, sgd_body, &in);
+    in = draw_case(5);
+    run_ranks(drawn_case(&in, 1), sgd_body, &in);
 }
 
 static void every_body(const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(4);
+    const Case *in = arg;
     Sharded s;
     FlatParam *flat[MAX_FLAT];
-    sharded_create(&s, &spec, &TEST_OPTIONS, &TEST_ADAMW, r);
+    sharded_create(&s, &in->spec, &in->options, &TEST_ADAMW, r);
     int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
     float *before[MAX_FLAT];
     set_gradients(&s, 0.0f);
@@ -375,7 +454,10 @@ static void every_body(const Rank *r, void *arg)
 
 static void every_rank_steps_its_shard(void **state)
 {
-    for (int world = 1; world <= 8; world++) run_ranks(world, every_body, NULL);
+    Case in = known_case(4);
+    for (int world = 1; world <= 8; world++) run_ranks(world, every_body, &in);
+    in = draw_case(5);
+    run_ranks(drawn_case(&in, 1), every_body, &in);
 }
 
 static const struct CMUnitTest tests[] = {
