@@ -10,8 +10,11 @@
     run_as      the account whose processes the tests are where the grader runs as root, so that they
                 can neither read nor write what is the grader's; empty: the grader's own
     limit_seconds  how long the grading of one submission may take, all together
-    hidden      seed: what the hidden suites draw shapes from; tests: suite
-                (tests/hidden/<suite>.c), name, points, title, hint
+    seed        what the visible suites draw shapes and worlds from on a platform: the same for all
+                students, so that the draw costs nobody points that it does not cost the others. Who
+                loses a test reads it there, and can run the same at home
+    hidden      seed: the same for the hidden suites; tests: suite (tests/hidden/<suite>.c), name,
+                points, title, hint
 
 A student archive has no course.json: load() then gives defaults and no hidden tests.
 
@@ -23,13 +26,15 @@ import json
 import os
 
 import manifest
+import seeds
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VISIBILITIES = ("visible", "after_due_date", "after_published", "hidden")
 DEFAULTS = {"name": "shardlab", "title": "ShardLab", "course": "", "version": "", "dates": {},
             "late": {"percent_per_day": 0, "taken_by": "platform"},
             "visibility": {"tests": "visible", "hidden": "after_published", "stdout": "hidden"},
-            "leaderboard": False, "run_as": "nobody", "limit_seconds": 540, "hidden": {"seed": 1, "tests": []}}
+            "leaderboard": False, "run_as": "nobody", "limit_seconds": 540, "seed": 1,
+            "hidden": {"seed": 1, "tests": []}}
 
 
 class BadCourse(Exception):
@@ -82,6 +87,9 @@ def problems(course, root):
         found.append("late: taken_by is platform or grader")
     if not 0 <= course["late"].get("percent_per_day", -1) <= 100:
         found.append("late: percent_per_day is a number from 0 to 100")
+    for name, seed in (("seed", course["seed"]), ("hidden: seed", course["hidden"].get("seed"))):
+        if not seeds.is_seed(seed):
+            found.append("%s is %r: must be a whole number from 0 to %d" % (name, seed, seeds.MOST))
     names = [task["name"] for task in course["tasks"]]
     for test in course["hidden"]["tests"]:
         if set(test) != {"suite", "name", "points", "title", "hint"}:

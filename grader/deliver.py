@@ -162,12 +162,14 @@ def late_share(course, metadata):
 
 # ---- The grading ----
 
-def run(program, words, out, deadline, quiet=False):
-    """Runs a part of the grader in a group of its own, to its end or the deadline; its document."""
+def run(program, words, out, deadline, seed, quiet=False):
+    """Runs a part of the grader in a group of its own, to its end or the deadline; its document.
+    The tests draw from `seed`: from the same for every student, whoever hands in when."""
     command = [sys.executable, os.path.join(ROOT, "grader", program), "--out", out] + words
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, cwd=ROOT,
                                stdout=subprocess.DEVNULL if quiet else None,
-                               env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
+                               env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1",
+                                        SEED=str(seed)))
     try:
         process.wait(timeout=max(1.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
@@ -219,10 +221,11 @@ def grade(options, course, work):
     if os.geteuid() == 0 and course["run_as"]:
         keep_apart(options, work, impl)
         words += ["--run-as", course["run_as"]]
-    document = run("grade.py", words, os.path.join(out, "results.json"), deadline)
+    document = run("grade.py", words, os.path.join(out, "results.json"), deadline, course["seed"])
     if course["hidden"]["tests"]:
         # Quiet: some platforms show students what is printed.
-        unseen = run("hidden.py", words, os.path.join(out, "hidden.json"), deadline, quiet=True)
+        unseen = run("hidden.py", words, os.path.join(out, "hidden.json"), deadline,
+                     course["hidden"]["seed"], quiet=True)
         document["tests"] += [dict(test, hidden=True) for test in unseen["tests"]]
     document["seconds"] = time.monotonic() - began
     if options.metadata and os.path.exists(options.metadata):

@@ -9,6 +9,8 @@ Exit status: 0 when the grading worked, whatever the score; 2 for a question tha
 such folder or task); 3 where the kit or the machine is at fault. The results file is written in
 every case, also when somebody stops the grading: it says so first, and is replaced at the end.
 
+What the tests draw at random (seeds.py) is one seed for the whole grading; the results name it.
+
 Interface: grade.py --impl DIR [--task N|name] [--build DIR] [--out FILE]; `make grade` calls it.
 Files: manifest.py (what the tests are worth), builder.py (building), runner.py (running the tests),
 report.py (the table).
@@ -27,6 +29,7 @@ import account
 import manifest
 import pace
 import runner
+import seeds
 from builder import COMPILE_LIMIT, Builder, Failing, Infrastructure
 from report import NOT_YET, Report
 from skeleton import write_atomically
@@ -61,6 +64,7 @@ class Grading:
         self.pace = None              # what tests may take
         self.limits = {}              # test name: seconds
         self.account = None           # as whom tests run, where not as the grader
+        self.seed = None              # what they drew from
 
     # -- results --
 
@@ -81,6 +85,8 @@ class Grading:
                     "handout": task.handout, "seconds": verdict.seconds, "reports": verdict.reports,
                     "limit": self.limits.get(test.name),
                     "shared": test.name in self.shared})
+                if verdict.seed is not None:
+                    rows[-1]["seed"] = verdict.seed
         return rows
 
     def gap(self, task):
@@ -110,6 +116,8 @@ class Grading:
             "tests": rows}
         if self.alone:
             document["task"] = self.alone
+        if self.seed is not None:
+            document["seed"] = self.seed
         os.makedirs(os.path.dirname(os.path.abspath(self.options.out)), exist_ok=True)
         text = json.dumps(document, indent=1, ensure_ascii=False)
         write_atomically(self.options.out, text + "\n")
@@ -305,6 +313,7 @@ def main(arguments=None):
     try:
         grading.tasks = grading.all_tasks = manifest.load(ROOT)
         grading.choose()
+        grading.seed = seeds.choose()
         if not shutil.which("make"):
             raise Infrastructure("there is no make on this machine: run `sh grader/setup.sh`")
         grading.write("infrastructure", "The grading was started and did not finish.")
@@ -314,14 +323,18 @@ def main(arguments=None):
         def again(number):
             same = os.path.abspath(options.impl) == os.path.join(ROOT, "skeleton")
             backend = "" if options.backend == "simgpu" else " BACKEND=" + options.backend
-            return "make grade TASK=%d%s%s" % (number, backend,
-                                               "" if same else " IMPL=%s" % options.impl)
+            # What failed by a draw may pass by another: the same once more, until it passes.
+            drew = any(row["task"] == number and row["status"] != "passed" and "seed" in row
+                       for row in rows)
+            return "make grade TASK=%d%s%s%s" % (number, backend,
+                                                 "" if same else " IMPL=%s" % options.impl,
+                                                 " SEED=%d" % grading.seed if drew else "")
         report.next_steps(rows, grading.tasks, again, grading.gap)
         grading.write("graded")
         report.score(sum(row["score"] for row in rows), sum(row["max_score"] for row in rows),
                      grading.alone)
         return 0
-    except BadUsage as problem:
+    except (BadUsage, seeds.BadSeed) as problem:
         return give_up(grading, 2, str(problem))
     except (Infrastructure, manifest.BadManifest, runner.CannotRun) as problem:
         return give_up(grading, 3, "the grading itself failed, not your code: %s" % problem)

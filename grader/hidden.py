@@ -3,8 +3,8 @@
 
 tests/hidden/<suite>.c is a suite like tests/tasks/<suite>.c and is linked as that one: with the
 student's file of the task and the reference's other five, or, as `together`, with the student's
-six. What a suite draws its shapes and worlds from is SEED in the environment, the same for
-everybody. The student archive has neither the suites nor course.json.
+six. They draw their shapes and worlds (tests/support/draw.h) from the course's hidden.seed, the
+same for everybody, whatever SEED is. The student archive has neither the suites nor course.json.
 
 The grading is grade.py's own, with these tests in the place of the manifests' and these suites in
 the place of the tasks'.

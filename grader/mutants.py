@@ -7,6 +7,10 @@ the test's message or hint must match: a mistake that is caught for another reas
 thing. A *different* solution (tests/different/*.c) is right, but does its work in another way than
 the reference; it must get all points.
 
+The tests draw shapes and worlds from a seed (seeds.py). For mutants it is always the same: one that
+is caught by some draws alone must not be caught today and survive tomorrow. Different solutions
+must hold whatever is drawn, so theirs is a new one each time, and is told. SEED sets either.
+
 Each is tested as the grader tests a student's: the changed file with the reference's other five
 in its task's own suite, and once more all together. The objects of the kit are built once; of a
 mutant only its own file is compiled, in a temporary folder.
@@ -33,6 +37,7 @@ from dataclasses import dataclass, field
 
 import manifest
 import runner
+import seeds
 from builder import Builder, Infrastructure
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -40,6 +45,7 @@ REFERENCE = os.path.join(ROOT, "reference")
 AT_ONCE = 2
 TEST_LIMIT = 40.0        # seconds a test may take, times SHARDLAB_TIME_FACTOR
 COMPILE_LIMIT = 120.0
+MUTANTS_SEED = "1"
 
 
 class BadUsage(Exception):
@@ -477,6 +483,9 @@ def main(arguments=None):
         else:
             solutions = load_mutants(os.path.join(ROOT, "tests", "mutants"), tasks)
         solutions = choose(options, solutions, tasks)
+        if not options.different and not os.environ.get("SEED"):
+            os.environ["SEED"] = MUTANTS_SEED
+        seed = seeds.choose()
         with tempfile.TemporaryDirectory(prefix="shardlab-mutants-") as folder:
             # What a compiler leaves that was stopped goes with the rest.
             os.environ["TMPDIR"] = folder
@@ -484,8 +493,10 @@ def main(arguments=None):
             print("as it should be, " + ("name, score, time" if options.different else
                                          "task, mutant, points lost, time, tests lost"))
             outcomes = run_solutions(kit, solutions, folder, options.verbose)
+        if any(outcome.trouble for outcome in outcomes):
+            print("The tests drew from SEED=%d." % seed)
         return summary(options, outcomes, time.monotonic() - began)
-    except (BadUsage, BadFile) as problem:
+    except (BadUsage, BadFile, seeds.BadSeed) as problem:
         print("mutants: %s" % problem, file=sys.stderr)
         return 2
     except (Infrastructure, manifest.BadManifest, runner.CannotRun) as problem:

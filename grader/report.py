@@ -19,9 +19,9 @@ MARKS = {"passed": ("ok", "32"), "failed": ("FAIL", "31"), "timeout": ("TIME", "
 NOT_YET = re.compile(r"(?P<place>[^\s\]]+\.c:\d+): part (?P<part>\d+\.\d+) of (?P<function>\w+) "
                      r"is not written yet")
 
-# What differs where two tests show the same report: the rank, and the line of the test.
+# What differs where two tests show the same report: the rank, the line of the test, what it drew.
 RANK = re.compile(r"\b(?:rank|device) \d+\b(?: of \d+)?")
-PLACE = re.compile(r" \(tests/[\w/.]+:\d+\)$")
+PLACE = re.compile(r" \(tests/[\w/.]+:\d+\)(?:\n\(drawn.*\))?$")
 
 # What a terminal would take for a command.
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

@@ -3,7 +3,8 @@
 
 Every suite gets one line: how many tests, how many failed, how long. A suite with a failure shows
 all that it printed. The last line is `N passed, N failed`, counted in tests. A suite that runs no
-test, or dies, has failed: nothing passes by not being there.
+test, or dies, has failed: nothing passes by not being there. All suites draw from one seed
+(seeds.py), which is named where a test failed that had drawn something.
 
 Suites in C share nothing and run two at a time; Python files, which build and grade whole
 implementations, run after them, one by one.
@@ -25,6 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import runner
+import seeds
 
 
 # ---- A unittest file as a suite ----
@@ -137,6 +139,7 @@ class Outcome:
     skipped: int
     seconds: float
     text: str # why and what it printed, where something failed; else the figures it shows
+    drew: bool = False # a test failed that had drawn something
 
 
 def run_suite(path, limit, prefix):
@@ -164,7 +167,9 @@ def run_suite(path, limit, prefix):
         text = output if output.endswith("\n") or not output else output + "\n"
         for name, verdict in bad.items():
             text += "  %s %s: %s\n" % (verdict.status.upper(), name, verdict.message)
-    return outcome(len(verdicts) - len(bad) - skipped, len(bad), skipped, text)
+    done = outcome(len(verdicts) - len(bad) - skipped, len(bad), skipped, text)
+    done.drew = any(verdict.seed is not None for verdict in bad.values())
+    return done
 
 
 def tell(outcome):
@@ -198,6 +203,11 @@ def main():
     if not options.suites:
         print("run_tests: no suites were given", file=sys.stderr)
         return 1
+    try:
+        seed = seeds.choose()
+    except seeds.BadSeed as problem:
+        print("run_tests: %s" % problem, file=sys.stderr)
+        return 2
 
     os.environ["SHARDLAB_TEST_BUILD"] = os.path.abspath(options.build)
     # For programs without the harness, in a build with sanitizers; tests/support/sanitize.c has the
@@ -212,6 +222,7 @@ def main():
     signal.signal(signal.SIGHUP, stop)
 
     passed = failed = skipped = 0
+    drew = False
     together = [path for path in options.suites if not path.endswith(".py")]
     one_by_one = [path for path in options.suites if path.endswith(".py")]
     try:
@@ -226,6 +237,7 @@ def main():
                         passed += outcome.passed
                         failed += outcome.failed
                         skipped += outcome.skipped
+                        drew = drew or outcome.drew
                 except BaseException:
                     for future in futures:
                         future.cancel()
@@ -234,6 +246,9 @@ def main():
     except KeyboardInterrupt:
         print("stopped before the end", file=sys.stderr)
         return 1
+    if drew:
+        print("Some that failed had drawn what they ran on. The same again: make test SEED=%d"
+              % seed)
     print("%d passed, %d failed" % (passed, failed) + (", %d skipped" % skipped if skipped else ""))
     return 1 if failed or not passed else 0
 

@@ -5,14 +5,15 @@ times; runs these alone). Its verdicts come over a pipe, never from stdout or an
 descriptor's number is in SHARDLAB_RESULTS_FD, and each line is a JSON object with the nonce of
 SHARDLAB_NONCE, drawn anew for each start:
     {"nonce": …, "test": name, "status": "passed|failed|timeout|error|skipped", "message": …,
-     "seconds": …, "reports": text}
+     "seconds": …, "reports": text, "seed": number}
     {"nonce": …, "end": number of verdicts}
-(on one line). The reports are lines of JSON that simgpu has written, or the program under test in
-its place: of them only what looks like reports is kept (clean_reports). A line that is not like
-this, or has another nonce, counts for nothing. Each start is a process group of its own; its
-processes are looked at several times a second, by descent, group and the mark in their environment.
-When it is over, all that were seen are killed, also where they left the group; and so is a start
-that has more processes or uses more memory than its Caps allow.
+(on one line). A test that has drawn something tells the seed (draw.h). The reports are lines of
+JSON that simgpu has written, or the program under test in its place: of them only what looks like
+reports is kept (clean_reports). A line that is not like this, or has another nonce, counts for
+nothing. Each start is a process group of its own; its processes are looked at several times a
+second, by descent, group and the mark in their environment. When it is over, all that were seen are
+killed, also where they left the group; and so is a start that has more processes or uses more
+memory than its Caps allow.
 
 Interface: list_tests(command) -> names; run_tests(command, names, limit, caps,
 environment, grace) -> ({name: Verdict}, output); stop() from another thread ends what runs; stop_on_signals; Caps, Verdict, CannotRun, Stopped.
@@ -30,6 +31,8 @@ import threading
 import time
 import tempfile
 from dataclasses import dataclass, field
+
+import seeds
 
 OUTPUT_LIMIT = 1 << 20   # bytes kept of what a program prints
 LINE_LIMIT = 1 << 18     # bytes of one line of results
@@ -51,6 +54,7 @@ class Verdict:
     message: str = ""
     seconds: float = 0.0
     reports: list = field(default_factory=list) # simgpu's, as dicts
+    seed: int = None                            # what it has drawn from; None: it drew nothing
 
 
 @dataclass
@@ -267,7 +271,8 @@ class Listener:
             seconds = 0
         self.verdicts[name] = Verdict(status, str(entry.get("message") or "")[:MESSAGE_LIMIT],
                                       round(float(seconds), 3),
-                                      clean_reports(entry.get("reports")))
+                                      clean_reports(entry.get("reports")),
+                                      entry["seed"] if seeds.is_seed(entry.get("seed")) else None)
 
 
 def expendable(pid):

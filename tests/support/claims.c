@@ -168,7 +168,7 @@ static float *train_micro_batches(const Claim *c, const Rank *r, const float *fi
     float *average = malloc(n * sizeof *average), *accumulated = calloc(n, sizeof *accumulated);
     check(average != NULL && accumulated != NULL, "no memory for gradients");
     for (int step = 0; step < c->steps; step++) {
-        float *grads[8];
+        float *grads[64];
         for (int rank = 0; rank < r->world; rank++) {
             Batch batch = batch_of(c, r, step, rank);
             train_batch(&c->spec, &plain.run, plain.model, &batch);

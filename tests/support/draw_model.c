@@ -3,6 +3,7 @@
 #include "draw_model.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 Spec draw_mlp(int layers)
@@ -37,6 +38,14 @@ void drawn_model(const Spec *spec, int world)
     else
         drawn("%d layers, %d > %d > %d, %d row%s, %d rank%s", spec->layers, spec->in_dim, spec->dim,
               spec->vocab, spec->B, spec->B == 1 ? "" : "s", world, world == 1 ? "" : "s");
+}
+
+void want_devices(int n)
+{
+    char number[16];
+
+    snprintf(number, sizeof number, "%d", n);
+    setenv("SIMGPU_DEVICES", number, 1);
 }
 
 int drawn_world(const Spec *spec, int low, int high)

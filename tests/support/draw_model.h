@@ -1,7 +1,7 @@
 /* draw_model.h: models that a test draws (draw.h): the sizes of an MLP or a GPT-2, and trees of
  * modules that only have parameters.
  *
- * Interface: draw_mlp, draw_gpt2, drawn_world; draw_tree, tree_walk, tree_unit_walk.
+ * Interface: draw_mlp, draw_gpt2, drawn_world, drawn_model, want_devices; draw_tree, tree_walk, tree_unit_walk.
  */
 #ifndef SHARDLAB_DRAW_MODEL_H
 #define SHARDLAB_DRAW_MODEL_H
@@ -13,6 +13,8 @@
 Spec draw_mlp(int layers);
 // A GPT-2 of 1 to `layers` blocks.
 Spec draw_gpt2(int layers);
+// Simulated devices for worlds larger than the usual eight; before any rank runs.
+void want_devices(int n);
 // So many ranks, from low to high; says with the spec what was drawn.
 int drawn_world(const Spec *spec, int low, int high);
 // The same for ranks that are given.
@@ -25,12 +27,12 @@ enum { TREE_MODULES = 24, TREE_PARAMS = 48, TREE_OWN = 3, TREE_CHILDREN = 3 };
 // that was met may be tied into a later module.
 typedef struct Tree {
     int n, n_params;
-    Module module[TREE_MODULES];            // [0] is the root
-    int end[TREE_MODULES];                  // the modules below i are i + 1 … end[i] - 1
-    int unit[TREE_MODULES];                 // of the unit that the module is part of; i: it is one
+    Module module[TREE_MODULES]; // [0] is the root
+    int end[TREE_MODULES];       // the modules below i are i + 1 … end[i] - 1
+    int unit[TREE_MODULES];      // of the unit that the module is part of; i: it is one
     Param param[TREE_PARAMS];
-    int home[TREE_PARAMS];                  // the unit of the module that brought it
-    Param *own[TREE_MODULES][TREE_OWN];     // the modules' own lists
+    int home[TREE_PARAMS];              // the unit of the module that brought it
+    Param *own[TREE_MODULES][TREE_OWN]; // the modules' own lists
     Module *child[TREE_MODULES][TREE_CHILDREN];
 } Tree;
 

@@ -76,7 +76,8 @@ static void drawn_tree_body(const Rank *r, void *arg)
         Param *got[TREE_PARAMS + 1] = {NULL};
         int wanted = tree_walk(tree, m, want);
         int n = meta_params(&tree->module[m], got, TREE_PARAMS + 1);
-        check(n == wanted, "module %s and what is below it: meta_params finds %d parameters, want %d",
+        check(n == wanted,
+              "module %s and what is below it: meta_params finds %d parameters, want %d",
               tree->module[m].name, n, wanted);
         for (int i = 0; i < n; i++)
             check(got[i] == want[i], "module %s: place %d holds parameter %s, want %s",
@@ -120,7 +121,7 @@ typedef struct Cuts {
     uint64_t seed;
     int n;
     int64_t place[MOST_SLICES + 1]; // from 0 to the number of elements
-    int64_t far;       // within a parameter of 2⁴⁰ elements
+    int64_t far;                    // within a parameter of 2⁴⁰ elements
 } Cuts;
 
 static void drawn_slices_body(const Rank *r, void *arg)
@@ -178,7 +179,8 @@ static void drawn_constants_body(const Rank *r, void *arg)
     const Piece *piece = arg;
     int64_t end = piece->begin + piece->length;
     for (int kind = 0; kind < 3; kind++) {
-        Param p = make_param(1, &end, (InitKind[]){INIT_ZERO, INIT_ONE, INIT_NORMAL}[kind], 1.0f, 5);
+        Param p =
+            make_param(1, &end, (InitKind[]){INIT_ZERO, INIT_ONE, INIT_NORMAL}[kind], 1.0f, 5);
         float out[66];
         for (int j = 0; j < 66; j++) out[j] = 77.0f;
         meta_init_slice(&p, piece->seed, piece->begin, end, out + 1);
@@ -257,9 +259,8 @@ static void drawn_nest_body(const Rank *r, void *arg)
               unit->flat.n, n);
         int64_t at = 0;
         for (int i = 0; i < n; at += meta_numel(want[i++])) {
-            check(unit->flat.params[i] == want[i],
-                  "unit %s: place %d holds parameter %s, want %s", tree->module[m].name, i,
-                  unit->flat.params[i]->name, want[i]->name);
+            check(unit->flat.params[i] == want[i], "unit %s: place %d holds parameter %s, want %s",
+                  tree->module[m].name, i, unit->flat.params[i]->name, want[i]->name);
             check(unit->flat.offset[i] == at && want[i]->owner == &unit->flat,
                   "unit %s: parameter %s begins at %lld, want %lld, with the unit as its owner",
                   tree->module[m].name, want[i]->name, (long long)unit->flat.offset[i],
@@ -338,7 +339,8 @@ static void drawn_state_body(const Rank *r, void *arg)
     shard_nest(nest, &ctx, r);
     need(fsdp_full_state(&nest->tree.module[0], sink, &seen));
     int want = r->rank == 0 ? tree->n_params : 0;
-    check(seen.n == want, "the sink was called %d times on rank %d, want %d", seen.n, r->rank, want);
+    check(seen.n == want, "the sink was called %d times on rank %d, want %d", seen.n, r->rank,
+          want);
     check(seen.wrong == 0, "%d parameters came with other values than the model has", seen.wrong);
     for (int m = 0, at = 0; m < tree->n && r->rank == 0; m++) {
         const Param *own[TREE_PARAMS];
@@ -363,7 +365,8 @@ static void drawn_unwrap_body(const Rank *r, void *arg)
     FsdpContext ctx;
     size_t live = gpulog_live_bytes(r->device);
     shard_nest(nest, &ctx, r);
-    need_cuda(cudaDeviceSynchronize()); // no hook orders the gathers behind the making of the shards
+    need_cuda(
+        cudaDeviceSynchronize()); // no hook orders the gathers behind the making of the shards
     for (int m = 0; m < nest->tree.n; m++) // every other unit is whole
         if (nest->tree.unit[m] == m && m % 2 == 0)
             need(fsdp_unshard(fsdp_unit(&nest->tree.module[m])));

@@ -85,7 +85,10 @@ static Table draw_table(int n, int low, int high)
         for (int i = 0; i < set->n; i++) {
             set->sizes[i] = draw(1, draw_chance(50) ? 5 : MAX_NUMEL - 1);
             length += snprintf(words + length, sizeof words - (size_t)length, "%s%lld",
-                               i > 0 ? " " : s > 0 ? ", " : "", (long long)set->sizes[i]);
+                               i > 0   ? " "
+                               : s > 0 ? ", "
+                                       : "",
+                               (long long)set->sizes[i]);
         }
     }
     drawn("parameters of %s elements; %d ranks", words, t.low);
@@ -126,8 +129,8 @@ static void layout_body(const Rank *r, void *arg)
             check(flat.numel == numel, "numel of %d parameters is %lld, want %lld", set.n,
                   (long long)flat.numel, (long long)numel);
             check(flat.padded == want, "%lld elements on %d ranks%s pad to %lld, want %lld",
-                  (long long)numel, world, t->align ? " (16-byte shards)" : "", (long long)flat.padded,
-                  (long long)want);
+                  (long long)numel, world, t->align ? " (16-byte shards)" : "",
+                  (long long)flat.padded, (long long)want);
             check(flat.shard_numel * world == want, "%d shards of %lld do not make %lld", world,
                   (long long)flat.shard_numel, (long long)want);
             flat_destroy(&flat);
@@ -275,8 +278,7 @@ static void cover_body(const Rank *r, void *arg)
                     flat_slice(&flat, i, rank, &begin, &end, &at);
                     check(0 <= begin && begin <= end && end <= in->sizes[i],
                           "parameter %d of %lld elements, rank %d of %d: slice [%lld, %lld)", i,
-                          (long long)in->sizes[i], rank, world, (long long)begin,
-                          (long long)end);
+                          (long long)in->sizes[i], rank, world, (long long)begin, (long long)end);
                     for (int64_t e = begin; e < end; e++) {
                         owners[e]++;
                         int64_t place = rank * flat.shard_numel + at + (e - begin);

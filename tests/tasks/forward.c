@@ -118,7 +118,8 @@ static void gather_body(const Rank *r, void *arg)
     const Shape *shape = arg;
     Sharded s;
     sharded_create(&s, &shape->spec, &shape->options, NULL, r);
-    need_cuda(cudaDeviceSynchronize()); // no hook orders the gathers behind the making of the shards
+    need_cuda(
+        cudaDeviceSynchronize()); // no hook orders the gathers behind the making of the shards
     for (int i = 0; i < s.model->n_children - 1; i++) {
         FsdpUnit *unit = fsdp_unit(s.model->children[i]);
         need(fsdp_unshard(unit));

@@ -294,8 +294,11 @@ static void normal_has_right_moments(void **state)
     Sample sample = {.n = 400000, .std = 0.5f, .id = 7, .seed = 5, .errors = 5.0};
     run_ranks(1, moments_body, &sample);
     // Where the seed is drawn, of seven: once in 10¹¹.
-    sample = (Sample){.n = draw(50000, 100000), .std = (float)draw(1, 64) / 32.0f,
-                      .id = (uint32_t)draw(0, 100000), .seed = draw_word(), .errors = 7.0};
+    sample = (Sample){.n = draw(50000, 100000),
+                      .std = (float)draw(1, 64) / 32.0f,
+                      .id = (uint32_t)draw(0, 100000),
+                      .seed = draw_word(),
+                      .errors = 7.0};
     drawn("%d values of parameter %u, seed %llu, std %g", sample.n, sample.id,
           (unsigned long long)sample.seed, (double)sample.std);
     run_ranks(1, moments_body, &sample);
@@ -355,7 +358,8 @@ static void materialize_body(const Rank *r, void *arg)
     int n = meta_params(model, params, 64);
     log = gpulog_length();
     params[n - 1]->owner = model;
-    check(meta_materialize(model, made->seed, r->stream) == ERR_ARGUMENT && params[n - 1]->data == NULL,
+    check(meta_materialize(model, made->seed, r->stream) == ERR_ARGUMENT &&
+              params[n - 1]->data == NULL,
           "a parameter that a flat parameter owns must be refused with ERR_ARGUMENT");
     params[n - 1]->owner = NULL;
     params[n - 1]->dtype = DTYPE_BF16;
@@ -390,9 +394,10 @@ static void failure_body(const Rank *r, void *arg)
 
     Status status = meta_materialize(model, 42, r->stream);
     check(status != OK, "a model larger than the device was materialised without an error");
-    check(status == ERR_MEMORY,
-          "running out of memory is ERR_MEMORY, as CUDA_TRY returns it; this came back as Status %d",
-          (int)status);
+    check(
+        status == ERR_MEMORY,
+        "running out of memory is ERR_MEMORY, as CUDA_TRY returns it; this came back as Status %d",
+        (int)status);
     check(
         gpulog_live_bytes(r->device) == before,
         "after running out of memory %zu bytes stay allocated: the device is lost for another try",

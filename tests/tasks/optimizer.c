@@ -17,8 +17,8 @@ typedef struct Case {
     FsdpOptions options;
     AdamWConfig adamw;
     int steps;
-    float limit;         // of the gradient's norm, as a part of what it is
-    float rate, decay;   // of SGD
+    float limit;       // of the gradient's norm, as a part of what it is
+    float rate, decay; // of SGD
 } Case;
 
 static Case known_case(int layers)

@@ -1,0 +1,64 @@
+/* Task 3, forward, on deep models and in worlds of more ranks than eight. Drawn from SEED, which is
+ * the course's, and not in the archive that students get; grader/hidden.py runs it.
+ */
+#include "claims.h"
+#include "draw_model.h"
+
+#include <stdlib.h>
+
+typedef struct Shape {
+    Spec spec;
+    FsdpOptions options;
+} Shape;
+
+// Every unit, whole, against what it was made from; the one before it has gone by then.
+static void gather_body(const Rank *r, void *arg)
+{
+    const Shape *shape = arg;
+    Sharded s;
+    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
+    size_t live = gpulog_live_bytes(r->device);
+    need_cuda(cudaDeviceSynchronize());
+    for (int c = 0; c < s.model->n_children; c++) {
+        FsdpUnit *unit = fsdp_unit(s.model->children[c]);
+        if (unit == NULL) continue;
+        need(fsdp_unshard(unit));
+        need(fsdp_wait(unit));
+        const FlatParam *flat = &unit->flat;
+        float *want = calloc((size_t)flat->padded, sizeof *want);
+        check(want != NULL && flat->full != NULL, "unit %s has no whole parameter", flat->name);
+        for (int i = 0; i < flat->n; i++)
+            meta_init_slice(flat->params[i], shape->options.seed, 0, meta_numel(flat->params[i]),
+                            want + flat->offset[i]);
+        need_cuda(cudaDeviceSynchronize());
+        float *got = fetch(flat->full, (size_t)flat->padded);
+        check_equal("the gathered flat parameter", got, want, (size_t)flat->padded);
+        free(got);
+        free(want);
+        need(fsdp_reshard(unit));
+        need(fsdp_release_gather(&s.ctx));
+        check(gpulog_live_bytes(r->device) == live, "unit %s left %zu bytes behind", flat->name,
+              gpulog_live_bytes(r->device) - live);
+    }
+    sharded_destroy(&s);
+}
+
+static void gathers_deep_models_in_odd_worlds(void **state)
+{
+    want_devices(13);
+    for (int i = 0; i < 3; i++) {
+        Shape shape = {i < 2 ? draw_mlp(20) : draw_gpt2(4), TEST_OPTIONS};
+        shape.options.align_shards = draw_chance(50);
+        shape.options.seed = draw_word();
+        int world = 2 * draw(1, 6) + 1;
+        drawn_model(&shape.spec, world);
+        run_ranks(world, gather_body, &shape);
+    }
+    Spec spec = draw_mlp(20);
+    claim_forward_peak(spec, drawn_world(&spec, 3, 11));
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(gathers_deep_models_in_odd_worlds),
+};
+SUITE_MAIN("hidden_forward", tests)

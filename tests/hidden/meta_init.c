@@ -1,0 +1,22 @@
+/* Task 1, meta init, on shapes, ties and cuts that nobody can have written for: drawn from SEED,
+ * which is the course's (grader/course.json), and not in the archive that students get. Linked as
+ * tests/tasks/meta_init.c is; grader/hidden.py runs it.
+ */
+#include "drawn_claims.h"
+#include "harness.h"
+
+static void any_slice_of_any_model(void **state)
+{
+    for (int i = 0; i < 3; i++) {
+        claim_drawn_counts();
+        claim_drawn_walk();
+        claim_drawn_walk();
+        claim_drawn_slices(60);
+        claim_drawn_constants();
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(any_slice_of_any_model),
+};
+SUITE_MAIN("hidden_meta_init", tests)
