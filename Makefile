@@ -254,6 +254,7 @@ clean:
 ##   BACKEND=rehearsal    the code of BACKEND=cuda on simulated GPUs, in build/rehearsal
 ##   SANITIZE=address,undefined or thread, in a tree of its own; with BACKEND=cuda memcheck, racecheck, initcheck
 ##                        or synccheck, which are compute-sanitizer's
+##   SEED=8812            what tests draw their shapes and worlds from, as a failed one says (else drawn anew)
 ##   V=1 shows the commands; WERROR=1 makes warnings errors; BLAS=openblas takes OpenBLAS where oneDNN is there too
 
 # Parts of the above.

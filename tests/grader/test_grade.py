@@ -97,6 +97,75 @@ class Scores(FakeKit):
         self.assertLessEqual(max(map(len, out.splitlines())), 100)
 
 
+class Seeds(FakeKit):
+    """One seed for a whole grading: drawn, or given; told where a test failed that drew."""
+
+    DREW = "say(%r, %r, 'drawn', seed=int(os.environ['SEED']))\n"
+
+    def drawing(self, status="failed"):
+        self.suite("one", "abc", "say('a')\n" + self.DREW % ("b", status) + "rest('ab')")
+        self.suite("two", "d", self.DREW % ("d", status) + "end()")
+
+    def test_a_seed_is_drawn_anew_and_the_same_for_all_suites(self):
+        self.drawing()
+        seen = set()
+        for _ in range(2):
+            status, out, tests, document = self.grade(SEED="")
+            self.assertEqual(status, 0, self.err)
+            self.assertEqual(document["seed"], tests["b"]["seed"])
+            self.assertEqual(document["seed"], tests["d"]["seed"])
+            self.assertNotIn("seed", tests["a"])
+            self.assertIn("\n  Then:  make grade TASK=1 IMPL=mine SEED=%d\n" % document["seed"], out)
+            seen.add(document["seed"])
+        self.assertEqual(len(seen), 2)
+        self.assertLess(max(seen), 10 ** 9)
+
+    def test_a_seed_is_taken_back(self):
+        self.drawing()
+        for seed in ("8812", "0", "18446744073709551615"):
+            _, out, tests, document = self.grade(SEED=seed)
+            self.assertEqual({document["seed"], tests["b"]["seed"], tests["d"]["seed"]},
+                             {int(seed)})
+            self.assertIn(" SEED=%s\n" % seed, out)
+
+    def test_what_did_not_draw_is_advised_without_a_seed(self):
+        self.drawing("passed")
+        self.assertNotIn("SEED", self.grade(SEED="8812")[1])
+        # The first that failed drew nothing, nor did another of its task.
+        self.drawing()
+        self.suite("one", "abc", "say('a', 'failed'); say('b', seed=5); rest('ab')")
+        self.assertIn("TASK=1 IMPL=mine\n", self.grade(SEED="8812")[1])
+
+    def test_a_seed_that_is_none(self):
+        for seed in ("eight", "-1", " 8", "8 ", "+8", "1e3", "0x8", "18446744073709551616",
+                     "9" * 400, "8\n9", "\x1b[2J", "\u0668"):
+            status, out, _, document = self.grade(SEED=seed)
+            self.assertEqual((status, out), (2, ""))
+            self.assertEqual(document["status"], "infrastructure")
+            self.assertTrue(self.err.startswith("grade: SEED is '"), self.err)
+            self.assertEqual(self.err.count("\n"), 1)
+            self.assertTrue(self.err.isascii() and self.err[:-1].isprintable(), self.err)
+            self.assertLess(len(self.err), 250)
+
+    def test_a_suite_cannot_tell_what_is_no_seed(self):
+        for seed in ("'8812'", "-1", "1 << 64", "8.5", "True", "[1]", "{}", "None"):
+            self.suite("one", "abc", "say('a', 'failed', 'x', seed=%s); rest('a')" % seed)
+            status, out, tests, _ = self.grade(SEED="8812")
+            self.assertEqual(status, 0, self.err)
+            self.assertEqual(tests["a"]["status"], "failed")
+            self.assertNotIn("seed", tests["a"])
+            self.assertNotIn("SEED", out)
+
+    def test_a_report_is_shown_once_whatever_the_tests_drew(self):
+        block = "rank 0 of 2: simgpu: a race\\n   kernel\\n   copy\\n   question (tests/tasks/one.c:%d)"
+        drawn = "\\n(drawn: %d ranks. The same again: SEED=8812)"
+        self.suite("one", "abc", "say('a', 'failed', '%s'); say('b', 'failed', '%s'); say('c'); end()"
+                   % ((block + drawn) % (11, 2), (block + drawn) % (22, 5)))
+        out = self.grade()[1]
+        self.assertEqual(out.count("question"), 1)
+        self.assertIn("(the same as in a)", out)
+
+
 class Programs(FakeKit):
     """Suites that do not behave."""
 

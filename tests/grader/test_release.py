@@ -36,6 +36,7 @@ HIDDEN = sum(test["points"] for test in COURSE["hidden"]["tests"])
 FULL = sum(task.points for task in TASKS)
 DONE = ("meta_init", "flat_param", "optimizer") # of the half-done solution
 HALF = sum(test.points for task in TASKS if task.name in DONE for test in task.own())
+HALF_HIDDEN = sum(test["points"] for test in COURSE["hidden"]["tests"] if test["suite"] in DONE)
 
 ENVIRONMENT = dict(os.environ, NO_INSTALL="1", PYTHONDONTWRITEBYTECODE="1",
                    SOURCE_DATE_EPOCH="1700000000")
@@ -269,7 +270,8 @@ class Archives(unittest.TestCase):
         status, text = run(["bash", os.path.join(root, "source", "setup.sh")], root,
                            AUTOGRADER_ROOT=root)
         self.assertEqual(status, 0, text)
-        for what, want in (("skeleton", 0), ("half", HALF), ("reference", FULL + HIDDEN)):
+        for what, want in (("skeleton", 0), ("half", HALF + HALF_HIDDEN),
+                           ("reference", FULL + HIDDEN)):
             with self.subTest(solution=what):
                 submission = os.path.join(root, "submission")
                 shutil.rmtree(submission, ignore_errors=True)
@@ -298,7 +300,8 @@ class Archives(unittest.TestCase):
                 self.assertEqual(os.stat(folder).st_mode & 0o077, 0, folder)
 
     def test_3_autolab(self):
-        for what, want in (("skeleton", 0), ("half", HALF), ("reference", FULL + HIDDEN)):
+        for what, want in (("skeleton", 0), ("half", HALF + HALF_HIDDEN),
+                           ("reference", FULL + HIDDEN)):
             with self.subTest(solution=what):
                 root = self.root()
                 for name in ("autograde-Makefile", "autograde.tar"):
@@ -326,7 +329,8 @@ class Archives(unittest.TestCase):
         self.assertLess(COURSE["limit_seconds"], options["timeout"])
         self.assertEqual(options["serverFilesCourse"], ["shardlab/"])
         entry = options["entrypoint"].replace("/grade", root, 1)
-        for what, want in (("skeleton", 0), ("half", HALF), ("reference", FULL + HIDDEN)):
+        for what, want in (("skeleton", 0), ("half", HALF + HALF_HIDDEN),
+                           ("reference", FULL + HIDDEN)):
             with self.subTest(solution=what):
                 shutil.rmtree(os.path.join(root, "student"))
                 shutil.copytree(self.solutions[what], os.path.join(root, "student"))
@@ -405,13 +409,28 @@ class CourseFile(unittest.TestCase):
                 ("taken_by", {"late": {"percent_per_day": 10, "taken_by": "me"}}),
                 ("percent_per_day", {"late": {"percent_per_day": 300, "taken_by": "grader"}}),
                 ("nobody knows a field", {"due": "today"}),
-                ("no task sideways", {"hidden": {"tests": [dict(hidden, suite="sideways")]}}),
-                ("no tests/hidden/api.c", {"hidden": {"tests": [dict(hidden, suite="api")]}}),
-                ("has suite, name", {"hidden": {"tests": [{"suite": "api"}]}})):
+                ("no task sideways", {"hidden": {"seed": 1, "tests": [dict(hidden, suite="sideways")]}}),
+                ("has suite, name", {"hidden": {"seed": 1, "tests": [{"suite": "api"}]}}),
+                ("seed is '7'", {"seed": "7"}), ("seed is True", {"seed": True}),
+                ("seed is -1", {"seed": -1}),
+                ("seed is 18446744073709551616", {"seed": 1 << 64}),
+                ("hidden: seed is None", {"hidden": {"tests": []}})):
             with self.subTest(words=words):
                 found = courses.problems(dict(COURSE, **change), ROOT)
                 self.assertEqual(len(found), 1, found)
                 self.assertIn(words, found[0])
+        # A suite that was never written: nothing at all is in an empty folder.
+        with tempfile.TemporaryDirectory() as folder:
+            found = courses.problems(dict(COURSE, hidden={"seed": 1, "tests": [hidden]}), folder)
+        self.assertEqual(len(found), 1, found)
+        self.assertIn("there is no tests/hidden/meta_init.c", found[0])
+
+    def test_every_task_has_hidden_tests_and_seeds_differ(self):
+        suites = {test["suite"] for test in COURSE["hidden"]["tests"]}
+        self.assertEqual(suites, {task.name for task in TASKS} | {"together"})
+        self.assertEqual(HIDDEN, 10) # handouts/instructors.md says so
+        # The visible seed stands in every message; the hidden one must not be guessed from it.
+        self.assertNotEqual(COURSE["seed"], COURSE["hidden"]["seed"])
 
 
 class Submissions(TempFolder):
@@ -545,6 +564,18 @@ class Deliver(FakeKit):
         self.assertEqual((status, result["score"]), (0, 100), text)
         status, text, _ = self.deliver("autolab")
         self.assertEqual(json.loads(text.splitlines()[-1])["scores"], {"One": 60, "Two": 40})
+
+    def test_all_students_get_the_same_draws(self):
+        """The course's seed, whatever the machine's environment has."""
+        self.suite("one", "abc", "say('a', 'failed', 'SEED=' + os.environ['SEED'], "
+                   "seed=int(os.environ['SEED'])); rest('a')")
+        self.course(seed=4711)
+        for more in ({}, {"SEED": "5"}, {"SEED": "odd"}):
+            status, result, text = self.deliver(**more)
+            self.assertEqual(status, 0, text)
+            self.assertIn("SEED=4711\n", result["tests"][0]["output"])
+            self.assertIn("make grade TASK=1 IMPL=", text)
+            self.assertIn(" SEED=4711\n", text)
 
     def test_a_missing_file_costs_its_task(self):
         os.unlink(self.path("mine/two.c"))

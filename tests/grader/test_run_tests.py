@@ -1,6 +1,7 @@
 """The runner of `make test`: counts, the closing line, and suites that do not do as they should."""
 
 import os
+import re
 import subprocess
 import sys
 import unittest
@@ -20,14 +21,18 @@ class RunTests(TempFolder):
     def suite(self, name, body, tests=("a", "b", "c")):
         return self.write(name, speak(tests, body + "\n"), 0o755)
 
-    def call(self, *arguments):
+    def start(self, *arguments, **more):
         done = subprocess.run([sys.executable, "-B", os.path.join(GRADER, "run_tests.py")] +
                               list(arguments), cwd=self.folder, capture_output=True, text=True,
                               timeout=60, check=False,
                               env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1",
-                                       SHARDLAB_TIME_FACTOR="1"))
-        self.assertEqual(done.stderr, "")
-        return done.returncode, done.stdout, done.stdout.splitlines()[-1]
+                                       SHARDLAB_TIME_FACTOR="1", **more))
+        return done.returncode, done.stdout, done.stderr
+
+    def call(self, *arguments, **more):
+        status, out, err = self.start(*arguments, **more)
+        self.assertEqual(err, "")
+        return status, out, out.splitlines()[-1]
 
     def test_all_pass(self):
         one, two = self.suite("one", "print('noise'); rest()"), self.suite("two", "rest()", "d")
@@ -43,6 +48,30 @@ class RunTests(TempFolder):
         self.assertEqual((status, last), (1, "2 passed, 1 failed"))
         self.assertIn("noise\n", out)
         self.assertIn("FAILED b: is 2", out)
+
+    def test_the_seed_is_told_where_something_failed_that_drew(self):
+        one = self.suite("one", "say('a', seed=int(os.environ['SEED'])); say('b', 'failed', 'x', "
+                                "seed=int(os.environ['SEED'])); say('c'); end()")
+        two = self.suite("two", "print(os.environ['SEED']); say('a', 'failed'); say('b', seed=8812); "
+                                "rest('ab')")
+        status, out, last = self.call(one, SEED="8812")
+        self.assertEqual((status, last), (1, "2 passed, 1 failed"))
+        self.assertIn("The same again: make test SEED=8812\n", out)
+        self.assertNotIn("The same again", self.call(two, SEED="8812")[1])
+        drawn = [self.call(one, SEED="")[1] for _ in range(2)]
+        seeds = {re.search(r"make test SEED=(\d+)\n", text).group(1) for text in drawn}
+        self.assertEqual(len(seeds), 2)
+        # One for all suites.
+        out = self.call(one, two, SEED="")[1]
+        seed = re.search(r"make test SEED=(\d+)\n", out).group(1)
+        self.assertIn("\n%s\n" % seed, out)
+
+    def test_a_seed_that_is_none(self):
+        one = self.suite("one", "rest()")
+        status, out, err = self.start(one, SEED="eight")
+        self.assertEqual((status, out), (2, ""))
+        self.assertEqual(err, "run_tests: SEED is 'eight': must be a whole number from 0 to "
+                              "18446744073709551615\n")
 
     def test_a_suite_that_dies(self):
         one = self.suite("one", "say('a'); os.kill(os.getpid(), signal.SIGABRT)")

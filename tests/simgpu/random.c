@@ -9,16 +9,17 @@
  * The tester is tested as well: the oracle has right answers for programs written by hand, and an
  * oracle that forgets one of its rules is found out soon.
  *
- * Environment: RANDOM_PROGRAMS=100000 runs so many programs; RANDOM_SEED=S draws them from S (the
- * first from S itself). RANDOM_FORGET=n makes the oracle forget rules (enum Forget): the programs
- * that show one are examples of it.
+ * Environment: RANDOM_PROGRAMS=100000 runs so many programs, and with SEED=S draws them from S (the
+ * first from S itself; RANDOM_SEED=S is an older name). SEED alone says where the new programs of a
+ * usual run begin. RANDOM_FORGET=n makes the oracle forget rules (enum Forget): the programs that
+ * show one are examples of it.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "draw.h"
 #include "harness.h"
 #include "random/program.h"
 
@@ -59,7 +60,7 @@ static void describe(const Program *p, const Verdict *v, const Heard *h, Disagre
 {
     FILE *out = fmemopen(tally->text, sizeof tally->text, "w");
     if (!out) return;
-    fprintf(out, "%s (RANDOM_SEED=%llu RANDOM_PROGRAMS=1)\n", disagreement_names[what],
+    fprintf(out, "%s (SEED=%llu RANDOM_PROGRAMS=1)\n", disagreement_names[what],
             (unsigned long long)p->seed);
     print_program(out, p);
     if (v->n)
@@ -93,7 +94,7 @@ static void disagree(const Batch *b, Program *p, uint64_t at, Disagreement what,
     }
     char note[200];
     snprintf(note, sizeof note,
-             "alone it does not show; with the programs before it: RANDOM_SEED=%llu "
+             "alone it does not show; with the programs before it: SEED=%llu "
              "RANDOM_PROGRAMS=%llu\n",
              (unsigned long long)b->seed, (unsigned long long)at + 1);
     strncat(tally->text, note, sizeof tally->text - strlen(tally->text) - 1);
@@ -142,8 +143,8 @@ static void fail_at(const char *message, const Batch *b)
 {
     char text[8400];
     snprintf(text, sizeof text,
-             "%s\nin RANDOM_SEED=%llu RANDOM_PROGRAMS=1, or with those before it: "
-             "RANDOM_SEED=%llu RANDOM_PROGRAMS=%llu",
+             "%s\nin SEED=%llu RANDOM_PROGRAMS=1, or with those before it: "
+             "SEED=%llu RANDOM_PROGRAMS=%llu",
              message, (unsigned long long)tally->now, (unsigned long long)b->seed,
              (unsigned long long)(tally->now - b->seed + 1));
     fail_with(text);
@@ -433,9 +434,18 @@ static uint64_t number_of(const char *name, uint64_t otherwise)
     return text && *text ? strtoull(text, NULL, 10) : otherwise;
 }
 
+// Whether somebody asked for programs of his own. SEED alone is there in every `make test`, whose
+// programs are the known ones and some new.
+static bool asked_for(void)
+{
+    return getenv("RANDOM_SEED") || (getenv("RANDOM_PROGRAMS") && getenv("SEED"));
+}
+
 static Batch wanted(uint64_t seed, uint64_t n, bool log)
 {
-    return (Batch){.seed = number_of("RANDOM_SEED", seed),
+    uint64_t asked = number_of("RANDOM_SEED", number_of("SEED", seed));
+
+    return (Batch){.seed = asked_for() ? asked : seed,
                    .n = number_of("RANDOM_PROGRAMS", n),
                    .log = log,
                    .forget = (unsigned)number_of("RANDOM_FORGET", FORGET_NOTHING),
@@ -446,7 +456,7 @@ static void print_tally(uint64_t seed)
 {
     double each = (double)(tally->programs ? tally->programs : 1);
     printf(
-        "%llu programs from RANDOM_SEED=%llu: %llu race (%llu by lifetime), %llu left out as too "
+        "%llu programs from SEED=%llu: %llu race (%llu by lifetime), %llu left out as too "
         "large; %.1f steps and %.0f states each, %llu at most\n",
         (unsigned long long)tally->programs, (unsigned long long)seed,
         (unsigned long long)tally->racing, (unsigned long long)tally->lifetime,
@@ -468,11 +478,11 @@ static void test_same_programs(void **state)
     run_from(1, PROGRAMS, false);
 }
 
-// Other programs every day: what it prints tells which.
+// Other programs every time: what it prints tells which.
 static void test_new_programs(void **state)
 {
-    if (getenv("RANDOM_SEED")) return; // asked for, and run already
-    run_from(mix((uint64_t)time(NULL)) >> 32, PROGRAMS, false);
+    if (asked_for()) return; // run already
+    run_from(draw_seed(), PROGRAMS, false);
 }
 
 static void test_ranks(void **state)

@@ -42,6 +42,7 @@ typedef struct Case {
     int ran;        // worlds run
     char *left_out; // which worlds were not, and why; NULL: none
     bool drew;      // has drawn something (draw.h)
+    char *drawn;    // what, where it has failed; NULL: nothing to say
     double began, seconds;
 } Case;
 
@@ -187,14 +188,14 @@ static void write_end(void)
 
 // ---- Standard error while results are wanted ----
 
-// What cmocka prints of a failure, less its own decoration.
+// What cmocka prints of a failure, less its own decoration and its summary behind the last test.
 static char *plain_message(const char *printed)
 {
     static const char *const marks[] = {"[  ERROR   ] --- ", "[   LINE   ] --- "};
     char *text = calloc(1, strlen(printed) + 1), *to = text;
 
     if (!text) return NULL;
-    while (*printed) {
+    while (*printed && strncmp(printed, "[  PASSED  ] ", 13) != 0) {
         size_t length = strcspn(printed, "\n");
         for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
             if (strncmp(printed, marks[i], strlen(marks[i])) == 0) {
@@ -225,6 +226,16 @@ static char *drain_stderr(void)
     return text;
 }
 
+// What the test had drawn, and how to see the same again, at the end of its message.
+static void add_drawn(Case *c)
+{
+    char *whole = NULL;
+
+    if (!c->drawn || !c->message || asprintf(&whole, "%s\n%s", c->message, c->drawn) < 0) return;
+    free(c->message);
+    c->message = whole;
+}
+
 // Completes the test whose failure cmocka has printed in the meantime.
 static void settle(void)
 {
@@ -233,8 +244,11 @@ static void settle(void)
     Case *c = results.pending;
     if (c && printed) {
         // cmocka prints nothing there of a test that has skipped itself.
-        if (!strstr(printed, "[  ERROR   ]")) c->status = "skipped";
+        bool skipped = !strstr(printed, "[  ERROR   ]");
+        if (skipped) c->status = "skipped";
         c->message = plain_message(printed);
+        if (!skipped) add_drawn(c);
+        if (!skipped && c->drawn) dprintf(results.real_stderr, "%s\n", c->drawn);
     }
     if (c) write_result(c);
     results.pending = NULL;
@@ -348,18 +362,6 @@ static void run_case(void **state)
     c->passed = true;
 }
 
-// Completes the message of a test that has failed: what it had drawn, and how to see it again.
-static void tell_draws(Case *c)
-{
-    char *message = NULL;
-
-    if (c->message && asprintf(&message, "%s\n%s", c->message, draw_again()) >= 0) {
-        free(c->message);
-        c->message = message;
-    }
-    print_error("%s\n", draw_again()); // cmocka shows it behind the failure, of which it is a part
-}
-
 static int end_case(void **state)
 {
     Case *c = *state;
@@ -377,7 +379,11 @@ static int end_case(void **state)
         c->status = "error";
     }
     c->drew = draw_used();
-    if (c->drew && !c->passed && (!c->status || strcmp(c->status, "skipped") != 0)) tell_draws(c);
+    if (c->drew && !c->passed && (!c->status || strcmp(c->status, "skipped") != 0)) {
+        c->drawn = strdup(draw_again());
+        if (c->message || results.fd < 0) print_error("%s\n", c->drawn); // for people
+        add_drawn(c);
+    }
     current = NULL;
     if (results.fd < 0) return result;
     if (c->passed || c->message)
@@ -446,6 +452,7 @@ int suite_main(int argc, char **argv, const char *name, const struct CMUnitTest 
     for (size_t i = 0; i < count; i++) {
         free(cases[i].message);
         free(cases[i].left_out);
+        free(cases[i].drawn);
     }
     free(chosen);
     free(cases);
