@@ -115,7 +115,8 @@ class Seeds(FakeKit):
             self.assertEqual(document["seed"], tests["b"]["seed"])
             self.assertEqual(document["seed"], tests["d"]["seed"])
             self.assertNotIn("seed", tests["a"])
-            self.assertIn("\n  Then:  make grade TASK=1 IMPL=mine SEED=%d\n" % document["seed"], out)
+            self.assertIn("\n  Then:  make grade TASK=1 IMPL=mine SEED=%d\n" % document["seed"],
+                          out)
             seen.add(document["seed"])
         self.assertEqual(len(seen), 2)
         self.assertLess(max(seen), 10 ** 9)
@@ -157,9 +158,10 @@ class Seeds(FakeKit):
             self.assertNotIn("SEED", out)
 
     def test_a_report_is_shown_once_whatever_the_tests_drew(self):
-        block = "rank 0 of 2: simgpu: a race\\n   kernel\\n   copy\\n   question (tests/tasks/one.c:%d)"
+        block = ("rank 0 of 2: simgpu: a race\\n   kernel\\n   copy\\n   question "
+                 "(tests/tasks/one.c:%d)")
         drawn = "\\n(drawn: %d ranks. The same again: SEED=8812)"
-        self.suite("one", "abc", "say('a', 'failed', '%s'); say('b', 'failed', '%s'); say('c'); end()"
+        self.suite("one", "abc", "say('a', 'failed', '%s'); say('b', 'failed', '%s'); rest('ab')"
                    % ((block + drawn) % (11, 2), (block + drawn) % (22, 5)))
         out = self.grade()[1]
         self.assertEqual(out.count("question"), 1)

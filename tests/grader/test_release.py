@@ -409,7 +409,8 @@ class CourseFile(unittest.TestCase):
                 ("taken_by", {"late": {"percent_per_day": 10, "taken_by": "me"}}),
                 ("percent_per_day", {"late": {"percent_per_day": 300, "taken_by": "grader"}}),
                 ("nobody knows a field", {"due": "today"}),
-                ("no task sideways", {"hidden": {"seed": 1, "tests": [dict(hidden, suite="sideways")]}}),
+                ("no task sideways", {"hidden": {"seed": 1, "tests": [
+                    dict(hidden, suite="sideways")]}}),
                 ("has suite, name", {"hidden": {"seed": 1, "tests": [{"suite": "api"}]}}),
                 ("seed is '7'", {"seed": "7"}), ("seed is True", {"seed": True}),
                 ("seed is -1", {"seed": -1}),

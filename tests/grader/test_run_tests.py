@@ -52,8 +52,8 @@ class RunTests(TempFolder):
     def test_the_seed_is_told_where_something_failed_that_drew(self):
         one = self.suite("one", "say('a', seed=int(os.environ['SEED'])); say('b', 'failed', 'x', "
                                 "seed=int(os.environ['SEED'])); say('c'); end()")
-        two = self.suite("two", "print(os.environ['SEED']); say('a', 'failed'); say('b', seed=8812); "
-                                "rest('ab')")
+        two = self.suite("two", "print(os.environ['SEED']); say('a', 'failed'); "
+                                "say('b', seed=8812); rest('ab')")
         status, out, last = self.call(one, SEED="8812")
         self.assertEqual((status, last), (1, "2 passed, 1 failed"))
         self.assertIn("The same again: make test SEED=8812\n", out)

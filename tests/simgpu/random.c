@@ -455,13 +455,12 @@ static Batch wanted(uint64_t seed, uint64_t n, bool log)
 static void print_tally(uint64_t seed)
 {
     double each = (double)(tally->programs ? tally->programs : 1);
-    printf(
-        "%llu programs from SEED=%llu: %llu race (%llu by lifetime), %llu left out as too "
-        "large; %.1f steps and %.0f states each, %llu at most\n",
-        (unsigned long long)tally->programs, (unsigned long long)seed,
-        (unsigned long long)tally->racing, (unsigned long long)tally->lifetime,
-        (unsigned long long)tally->too_large, (double)tally->steps / each,
-        (double)tally->states / each, (unsigned long long)tally->most_states);
+    printf("%llu programs from SEED=%llu: %llu race (%llu by lifetime), %llu left out as too "
+           "large; %.1f steps and %.0f states each, %llu at most\n",
+           (unsigned long long)tally->programs, (unsigned long long)seed,
+           (unsigned long long)tally->racing, (unsigned long long)tally->lifetime,
+           (unsigned long long)tally->too_large, (double)tally->steps / each,
+           (double)tally->states / each, (unsigned long long)tally->most_states);
 }
 
 static void run_from(uint64_t seed, uint64_t n, bool log)

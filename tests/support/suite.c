@@ -6,8 +6,8 @@
  * results are wanted standard error goes through a file in memory and on to where it belongs after
  * each test.
  *
- * Each test draws a sequence of its own (draw.h). One that fails after it has drawn says what, at the
- * end of its message however it failed, and its result has the seed.
+ * Each test draws a sequence of its own (draw.h). One that fails after it has drawn says what, at
+ * the end of its message however it failed, and its result has the seed.
  *
  * simgpu appends what it reports to the file that SIMGPU_REPORT names; what a test added there goes
  * along with its result, as text: the code under test may have written it.
