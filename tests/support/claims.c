@@ -3,6 +3,7 @@
 #include "claims.h"
 
 #include "backend.h"
+#include "bytes.h"
 #include "kernels.h"
 
 #include <math.h>
@@ -82,19 +83,58 @@ static void step_sharded(const Claim *c, Sharded *s)
     need(fsdp_zero_grad(s->model, &s->ctx));
 }
 
+// What training begins with, all parameters one behind the other.
+static float *initial_values(const Layout *layout)
+{
+    float *values = malloc((layout->begin[layout->n] + 1) * sizeof *values);
+    check(values != NULL, "no memory for the initial values");
+    for (int i = 0; i < layout->n; i++)
+        meta_init_slice(layout->param[i], TEST_OPTIONS.seed, 0,
+                        (int64_t)(layout->begin[i + 1] - layout->begin[i]),
+                        values + layout->begin[i]);
+    return values;
+}
+
 // By SGD the bound is on the distance relative to the norm, else on every element; 0: equal bits.
 static void check_trained(const Claim *c, const char *what, const float *got, const float *want,
                           size_t n)
 {
+    Layout layout;
+    Module *model = spec_create(&c->spec);
+    Clues clues = {.layout = &layout, .trained = true, .known = model_layout(&layout, model)};
+    float *start = clues.known ? NULL : initial_values(&layout);
+    if (start != NULL && layout.begin[layout.n] == n)
+        clues.clue[clues.n++] = (Clue){
+            start, "every parameter still is what training began with: does the optimizer step?"};
     if (c->sgd) {
         double distance = relative_distance(got, want, n);
         check(distance <= (double)c->bound,
-              "%s: they differ by %g of their norm, want at most %g", what, distance,
-              (double)c->bound);
-    } else if (c->bound == 0.0f)
-        check_equal(what, got, want, n);
-    else
-        check_near(what, got, want, n, c->bound);
+              "%s: they differ by %g of their norm, want at most %g%s", what, distance,
+              (double)c->bound, cause_of(&clues, got, want, n));
+    } else
+        check_near_in(&clues, what, got, want, n, c->bound);
+    free(start);
+    module_destroy(model);
+}
+
+// The losses tell which half of a step is wrong: the first one is made by a forward alone.
+static const char *losses_cause(const float *got, const float *want, int n)
+{
+    if (n < 2 || isnan(want[0])) return "";
+    if (got[0] == want[0])
+        return LIKELY "the first loss is right, and with it the initial values and the forward: what "
+                      "do the backward and the optimizer do, and to which parameters?";
+    return LIKELY "already the first loss is wrong, before any backward: are the initial values "
+                  "right (tasks 1 and 2), and in their places when a layer reads them (task 3)?";
+}
+
+static void check_losses(const float *got, const float *want, int n)
+{
+    int first = 0;
+    while (first < n && got[first] == want[first]) first++;
+    check(first == n,
+          "losses with FSDP, against those without: step %d gives %.9g, must be %.9g%s", first,
+          (double)got[first % n], (double)want[first % n], losses_cause(got, want, n));
 }
 
 static void same_body(const Rank *r, void *arg)
@@ -117,8 +157,7 @@ static void same_body(const Rank *r, void *arg)
 
     float *want = train_plain(c, r, plain_losses);
     if (r->world == 1)
-        check_equal("losses with FSDP, against those without", losses, plain_losses,
-                    (size_t)c->steps);
+        check_losses(losses, plain_losses, c->steps);
     check_trained(c, "parameters trained with FSDP, against those without", got, want, n);
     free(got);
     free(want);
@@ -153,6 +192,23 @@ static void set_plain_grads(Plain *p, const float *values)
     }
 }
 
+// Why the first step's gradient is not the average of the micro-batches', each of which is given.
+static const char *gradient_cause(const Plain *plain, int world, const float *got,
+                                  const float *want, float *const *grads, size_t n)
+{
+    Layout layout;
+    double squares = 0.0;
+    for (size_t i = 0; i < n; i++) squares += (double)want[i] * (double)want[i];
+    Clues clues = {.layout = &layout, .world = world, .average = true,
+                   .slack = 1e-6 * sqrt(squares / (double)n),
+                   .known = model_layout(&layout, plain->model)};
+    clues.clue[clues.n++] = (Clue){grads[0], "this is the gradient of rank 0's batch alone: is it "
+                                             "reduced over the ranks at all?"};
+    clues.clue[clues.n++] = (Clue){grads[world - 1], "this is the gradient of the last rank's batch "
+                                                     "alone: is it summed over the ranks?"};
+    return cause_of(&clues, got, want, n);
+}
+
 static Batch batch_of(const Claim *c, const Rank *r, int step, int rank)
 {
     return batch_create(&c->spec, (uint64_t)(step * r->world + rank));
@@ -183,8 +239,8 @@ static float *train_micro_batches(const Claim *c, const Rank *r, const float *fi
             double distance = relative_distance(first, accumulated, n);
             check(distance <= 1e-6,
                   "the first gradient differs from the accumulated one by %g of its "
-                  "norm, want at most 1e-6",
-                  distance);
+                  "norm, want at most 1e-6%s",
+                  distance, gradient_cause(&plain, r->world, first, accumulated, grads, n));
         }
         tree_average(average, grads, r->world, n);
         set_plain_grads(&plain, average);
@@ -286,30 +342,47 @@ void claim_padding(Spec spec, int world)
 
 // ---- Memory ----
 
+// What is live although everything was taken down.
+static const char *left_cause(size_t left, const Sizes *sizes)
+{
+    size_t shards = 0;
+    for (int i = 0; i < sizes->n; i++) shards += sizes->size[i].bytes / (size_t)sizes->world;
+    if (left == 2 * shards)
+        return LIKELY "that is exactly every unit's shard and gradient shard: does fsdp_unwrap "
+                      "destroy each unit's flat parameter?";
+    return bytes_cause(left, sizes);
+}
+
 static void live_body(const Rank *r, void *arg)
 {
     const Claim *c = arg;
     Sharded s;
+    Sizes sizes;
+    size_t whole = 0;
     size_t before = gpulog_live_bytes(r->device);
     sharded_create(&s, &c->spec, &TEST_OPTIONS, &TEST_ADAMW, r);
     size_t want = 16 * (size_t)sharded_padded(&s) / (size_t)r->world;
     size_t got = gpulog_live_bytes(r->device) - before;
+    sizes_of(&sizes, s.model, r->world);
+    for (int i = 0; i < sizes.n; i++) whole += sizes.size[i].bytes;
     check(got == want,
           "parameters, gradients and Adam's states take %zu bytes on this rank, want "
-          "16 · %lld / %d = %zu",
-          got, (long long)sharded_padded(&s), r->world, want);
+          "16 · %lld / %d = %zu%s",
+          got, (long long)sharded_padded(&s), r->world, want,
+          arrays_cause(got, 4, whole / (size_t)r->world, whole));
     for (int step = 0; step < 2; step++) {
         Batch batch = batch_create(&c->spec, (uint64_t)step);
         train_batch(&c->spec, &s.run, s.model, &batch);
         step_sharded(c, &s);
         batch_destroy(&batch);
         got = gpulog_live_bytes(r->device) - before;
-        check(got == want, "after step %d %zu bytes are live on this rank, want %zu", step, got,
-              want);
+        check(got == want, "after step %d %zu bytes are live on this rank, want %zu%s", step, got,
+              want, bytes_cause(got - want, &sizes));
     }
     sharded_destroy(&s);
-    check(gpulog_live_bytes(r->device) == before, "taking everything down left %zu bytes",
-          gpulog_live_bytes(r->device) - before);
+    check(gpulog_live_bytes(r->device) == before, "taking everything down left %zu bytes%s",
+          gpulog_live_bytes(r->device) - before,
+          left_cause(gpulog_live_bytes(r->device) - before, &sizes));
 }
 
 void claim_live_bytes(Spec spec, int world)
@@ -349,12 +422,15 @@ static void peak_body(const Rank *r, void *arg)
     else
         forward_batch(&c->spec, &s.run, s.model, &batch);
     size_t bound = live + activations + units_bytes(&s, c->backward);
+    Sizes sizes;
+    sizes_of(&sizes, s.model, r->world);
     check(
         gpulog_peak_bytes(r->device) <= bound,
         "a %s of %d layers took %zu bytes at its peak, %zu more than shards, activations, the root "
-        "and two units",
+        "and two units%s",
         c->backward ? "step" : "forward", c->spec.layers, gpulog_peak_bytes(r->device),
-        gpulog_peak_bytes(r->device) - bound);
+        gpulog_peak_bytes(r->device) - bound,
+        bytes_cause(gpulog_peak_bytes(r->device) - bound, &sizes));
     batch_destroy(&batch);
     sharded_destroy(&s);
 }
@@ -389,6 +465,28 @@ static uint64_t gathered_bytes(void)
            gpulog_traffic(GPU_SEND).sent;
 }
 
+// Why a step of one whole model's traffic each way sends something else. part: what it takes to
+// gather, or to reduce, every unit once.
+static const char *traffic_cause(uint64_t gathered, uint64_t reduced, uint64_t other, uint64_t part,
+                                 bool reshard)
+{
+    if (reduced == part && other == 0 && reshard && gathered == part)
+        return LIKELY "every unit is gathered once in a step: is it kept after the forward although "
+                      "it was told to reshard?";
+    if (reduced == part && other == 0 && !reshard && gathered == 2 * part)
+        return LIKELY "every unit is gathered twice in a step: is it let go after the forward "
+                      "although it was told to stay whole?";
+    if (reduced == part && other == 0 && gathered == 0)
+        return LIKELY "nothing is gathered in this step: are the parameters of the step before "
+                      "still there, and used again?";
+    if (reduced == 0 && other == 0)
+        return LIKELY "no gradient is reduced: does the post-backward hook call fsdp_reduce_grad?";
+    if (reduced == 0 && other == 2 * part)
+        return LIKELY "the gradients are all-reduced, which sends twice as much: a rank needs no "
+                      "more than its shard (ncclReduceScatter)?";
+    return "";
+}
+
 static void traffic_body(const Rank *r, void *arg)
 {
     const Claim *c = arg;
@@ -410,10 +508,11 @@ static void traffic_body(const Rank *r, void *arg)
                 gpulog_traffic(GPU_ALL_REDUCE).sent + gpulog_traffic(GPU_REDUCE).sent;
             check(gathered == part * (uint64_t)(1 + reshard) && reduced == part && other == 0,
                   "step %d, reshard_after_forward %s: this rank sent %llu bytes in all-gathers, "
-                  "%llu in reduce-scatters, %llu otherwise; want %d · %llu, %llu and 0",
+                  "%llu in reduce-scatters, %llu otherwise; want %d · %llu, %llu and 0%s",
                   step, reshard ? "true" : "false", (unsigned long long)gathered,
                   (unsigned long long)reduced, (unsigned long long)other, 1 + reshard,
-                  (unsigned long long)part, (unsigned long long)part);
+                  (unsigned long long)part, (unsigned long long)part,
+                  traffic_cause(gathered, reduced, other, part, reshard));
         }
         batch_destroy(&batch);
         sharded_destroy(&s);
@@ -460,8 +559,8 @@ static void reshard_body(const Rank *r, void *arg)
           "take more",
           peak[0], peak[1]);
     if (r->rank == 0)
-        check_equal("parameters with reshard_after_forward, against those without", params[1],
-                    params[0], n);
+        check_trained(c, "parameters with reshard_after_forward, against those without", params[1],
+                      params[0], n);
     free(params[0]);
     free(params[1]);
 }
