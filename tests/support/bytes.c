@@ -87,7 +87,7 @@ const char *bytes_cause(size_t surplus, const Sizes *sizes)
 {
     bool alike;
     text[0] = '\0';
-    unsigned set = sizes->world > 1 && surplus > 0 ? choose(surplus, sizes, &alike) : 0;
+    unsigned set = surplus > 0 ? choose(surplus, sizes, &alike) : 0;
     int n = count_bits(set), named = 0;
     if (n == 0 || n > 6) return text; // six of many units is a choice that fits by chance
     add(LIKELY "that is exactly the whole buffer");
@@ -109,9 +109,9 @@ const char *arrays_cause(size_t got, int arrays, size_t shard, size_t whole)
     for (int k = 1; k <= arrays && whole > shard; k++) {
         if (got != (size_t)k * whole + (size_t)(arrays - k) * shard) continue;
         snprintf(text, sizeof text,
-                 LIKELY "that is %s%d of the %d arrays with the length of the whole, not of a "
-                        "shard: is `padded` where `shard_numel` belongs?",
-                 k == arrays ? "all " : "", k, arrays);
+                 LIKELY "that is what %d array%s of the whole length and %d of a shard's take: is "
+                        "`padded` where `shard_numel` belongs?",
+                 k, k == 1 ? "" : "s", arrays - k);
     }
     return text;
 }

@@ -35,16 +35,17 @@ static bool says(const Case *c, const char *format, ...)
     return true;
 }
 
-static bool is_wrong(const Case *c, size_t i)
-{
-    if (c->clues->slack == 0.0) return !(c->got[i] == c->want[i]);
-    return !(fabs((double)c->got[i] - (double)c->want[i]) <= c->clues->slack);
-}
-
 // Equal but for rounding.
 static bool close_to(const Case *c, double got, double value)
 {
     return fabs(got - value) <= c->clues->slack + ROUNDING * fabs(value);
+}
+
+// Where a test lets something pass, what is off by rounding alone is none of the patterns' business.
+static bool is_wrong(const Case *c, size_t i)
+{
+    if (c->clues->slack == 0.0) return !(c->got[i] == c->want[i]);
+    return !close_to(c, (double)c->got[i], (double)c->want[i]);
 }
 
 // Whether `few` or more different values are among the wanted ones of [begin, end).
@@ -179,8 +180,8 @@ static bool say_factor(const Case *c, double f)
         return says(c, "every element has the other sign: is something added that must be "
                        "subtracted, or the other way round?");
     if (is_factor(f, 2.0))
-        return says(c, "every element is twice what it must be: is it added to itself, or added "
-                       "a second time?");
+        return says(c, "every element is twice what it must be: is it added to itself, added a "
+                       "second time, or is a factor of 1/2 left out?");
     return says(c, "every element is %.6g times what it must be: where does this one factor come "
                    "from?",
                 f);
@@ -390,9 +391,13 @@ static bool one_part(const Case *c)
     size_t part = c->n / (size_t)layout->world;
     if (part < WRONG_FEW || c->n % (size_t)layout->world != 0) return false;
     for (int r = 0; r < layout->world; r++) {
-        size_t bad = 0;
-        for (size_t i = 0; i < part; i++) bad += is_wrong(c, (size_t)r * part + i);
-        if (bad > 0 && 2 * bad < part) return false; // here and there: the border means nothing
+        size_t bad = 0, real = 0;
+        for (size_t i = (size_t)r * part; i < ((size_t)r + 1) * part; i++) {
+            bad += is_wrong(c, i);
+            real += !layout_is_padding(layout, c->n, i);
+        }
+        if (real < WRONG_FEW) return false; // padding is right without anybody's doing
+        if (bad > 0 && 10 * bad < 9 * real) return false; // the border means nothing
         wrong += bad > 0;
         if (bad > 0)
             which_wrong = r;
@@ -404,10 +409,30 @@ static bool one_part(const Case *c)
                        "does that rank do differently?",
                     which_wrong);
     if (wrong == layout->world - 1 && wrong > 0)
-        return says(c, "the part of rank %d alone is right: do the others' values arrive, and "
-                       "does every rank use its own number?",
+        return says(c, "the part of rank %d alone is right: what do the other ranks do that "
+                       "depends on their number, or do their values not arrive?",
                     which_right);
     return false;
+}
+
+// Everything but the first parameter, which is where a forgotten offset is right.
+static bool all_but_first(const Case *c)
+{
+    const Layout *layout = c->clues->layout;
+    if (!layout_fits(layout, c->n) || layout->n < 2 || c->bad < WRONG_FEW) return false;
+    size_t at = layout->begin[1], of_it = 0;
+    if (layout_place(layout, c->n, 0) != 0 || at < WRONG_FEW || c->n <= at) return false;
+    if (layout_place(layout, c->n, c->first) < at) return false;
+    for (int k = 1; k < layout->n && layout->begin[k] < c->n; k++) {
+        size_t end = layout->begin[k + 1] < c->n ? layout->begin[k + 1] : c->n;
+        of_it = 0;
+        for (size_t i = layout->begin[k]; i < end; i++) of_it += is_wrong(c, i);
+        if (2 * of_it < end - layout->begin[k]) return false;
+    }
+    return says(c, "%.79s, the first parameter, is right, and all behind it are wrong: is anything "
+                   "counted from the beginning of the buffer that must be counted from the "
+                   "parameter's, or the other way round?",
+                layout->param[0]->name);
 }
 
 static bool one_parameter(const Case *c)
@@ -448,7 +473,7 @@ bool likely_cause(char *text, size_t size, const float *got, const float *want, 
     static const Clues none;
     static bool (*const patterns[])(const Case *) = {
         is_clue,  wrong_in_padding, all_unchanged, all_zero, one_factor, parts_moved, shifted,
-        repeats, cut_off, all_nan, one_part, one_parameter, rounding,
+        repeats, cut_off, all_nan, one_part, all_but_first, one_parameter, rounding,
     };
     Case c = {.got = got, .want = want, .n = n, .clues = clues ? clues : &none,
               .text = text, .size = size};

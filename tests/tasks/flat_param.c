@@ -1,5 +1,6 @@
 /* Task 2, flat parameter: what lies where, what is padding, and what a rank holds.
  */
+#include "bytes.h"
 #include "fsdp.h"
 #include "harness.h"
 #include "training.h"
@@ -243,9 +244,10 @@ static void slices_cover_every_element_once(void **state)
 
 // ---- Storage ----
 
+// The largest set first: the more elements are wrong, the more they tell of the mistake.
 static void whole_body(const Rank *r, void *arg)
 {
-    for (int s = 0; s < N_SETS; s++) {
+    for (int s = N_SETS - 1; s >= 0; s--) {
         Set set;
         FlatParam flat;
         make_set(&set, SETS[s].n, SETS[s].sizes);
@@ -267,8 +269,11 @@ static void whole_body(const Rank *r, void *arg)
               *want = calloc((size_t)flat.padded, sizeof *want);
         for (int i = 0; i < set.n; i++)
             meta_init_slice(&set.param[i], 42, 0, SETS[s].sizes[i], want + flat.offset[i]);
-        check_equal("the shards side by side, against the whole made at once", got, want,
-                    (size_t)flat.padded);
+        Layout layout;
+        layout_params(&layout, set.pointer, set.n, r->world, LAYOUT_WHOLE);
+        check_equal_in(&((Clues){.layout = &layout, .world = r->world}),
+                       "the shards side by side, against the whole made at once", got, want,
+                       (size_t)flat.padded);
         free(got);
         free(want);
         need_cuda(cudaFree(full));
@@ -283,7 +288,7 @@ static void shards_make_the_whole_model(void **state)
 }
 
 // flat_zero_padding of a buffer that is neither shard nor shard_grad.
-static void check_zero_padding(const FlatParam *flat, const Rank *r)
+static void check_zero_padding(const FlatParam *flat, const Set *set, const Rank *r)
 {
     size_t n = (size_t)flat->shard_numel;
     float *host = malloc(n * sizeof *host), *buffer = NULL;
@@ -295,8 +300,11 @@ static void check_zero_padding(const FlatParam *flat, const Rank *r)
     float *got = fetch(buffer, n);
     for (size_t i = 0; i < n; i++)
         if (r->rank * flat->shard_numel + (int64_t)i >= flat->numel) host[i] = 0.0f;
-    check_equal("a buffer of sevens after flat_zero_padding, which zeroes the padding alone", got,
-                host, n);
+    Layout layout;
+    layout_params(&layout, set->pointer, set->n, r->world, r->rank);
+    check_equal_in(&((Clues){.layout = &layout}),
+                   "a buffer of sevens after flat_zero_padding, which zeroes the padding alone", got,
+                   host, n);
     need_cuda(cudaFree(buffer));
     free(host);
     free(got);
@@ -304,7 +312,7 @@ static void check_zero_padding(const FlatParam *flat, const Rank *r)
 
 static void birth_body(const Rank *r, void *arg)
 {
-    for (int s = 0; s < N_SETS; s++) {
+    for (int s = N_SETS - 1; s >= 0; s--) {
         for (int align = 0; align <= 1; align++) {
             Set set;
             FlatParam flat;
@@ -325,7 +333,7 @@ static void birth_body(const Rank *r, void *arg)
             }
             free(shard);
             free(grad);
-            check_zero_padding(&flat, r);
+            check_zero_padding(&flat, &set, r);
             flat_destroy(&flat);
         }
     }
@@ -334,6 +342,20 @@ static void birth_body(const Rank *r, void *arg)
 static void padding_is_zero_at_birth(void **state)
 {
     for (int world = 1; world <= 8; world++) run_ranks(world, birth_body, NULL);
+}
+
+// Why building it took so much more at its peak than it holds.
+static const char *peak_cause(size_t surplus, const Set *set)
+{
+    static char text[300];
+    text[0] = '\0';
+    for (int i = 0; i < set->n; i++)
+        if (surplus == (size_t)set->param[i].shape[0] * sizeof(float))
+            snprintf(text, sizeof text,
+                     LIKELY "the surplus is exactly parameter %s, whole: is it made whole on the "
+                            "device, and this rank's slice copied out of it?",
+                     set->param[i].name);
+    return text;
 }
 
 static void memory_body(const Rank *r, void *arg)
@@ -351,12 +373,15 @@ static void memory_body(const Rank *r, void *arg)
     size_t want = 2 * (size_t)flat.shard_numel * sizeof(float);
     check(gpulog_live_bytes(r->device) - before == want,
           "the flat parameter holds %zu bytes, want %zu: "
-          "a shard and its gradient",
-          gpulog_live_bytes(r->device) - before, want);
+          "a shard and its gradient%s",
+          gpulog_live_bytes(r->device) - before, want,
+          arrays_cause(gpulog_live_bytes(r->device) - before, 2, want / 2,
+                       want / 2 * (size_t)r->world));
     check(gpulog_peak_bytes(r->device) - before == want,
           "building it took %zu bytes at the peak, want "
-          "%zu: a rank never holds more of the model than its shard",
-          gpulog_peak_bytes(r->device) - before, want);
+          "%zu: a rank never holds more of the model than its shard%s",
+          gpulog_peak_bytes(r->device) - before, want,
+          peak_cause(gpulog_peak_bytes(r->device) - before - want, &set));
     flat_destroy(&flat);
     check(gpulog_live_bytes(r->device) == before, "flat_destroy left %zu bytes",
           gpulog_live_bytes(r->device) - before);
