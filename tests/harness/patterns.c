@@ -289,7 +289,8 @@ static void parts_of_ranks(void **state)
             got[part + i] = want[i];
         }
         got[n - 1] = 0.0f;
-        EXPECT(&clues, n, world == 2 ? "in the place of another" : "in another order (they lie as 1 0");
+        EXPECT(&clues, n,
+               world == 2 ? "in the place of another" : "in another order (they lie as 1 0");
     }
 }
 
@@ -388,8 +389,8 @@ static void numbers(void **state)
 
 static void bytes(void **state)
 {
-    Sizes sizes = {.n = 4, .world = 2,
-                   .size = {{"root", 280}, {"l.0", 416}, {"l.1", 728}, {"l.2", 728}}};
+    Sizes sizes = {
+        .n = 4, .world = 2, .size = {{"root", 280}, {"l.0", 416}, {"l.1", 728}, {"l.2", 728}}};
 
     assert_non_null(strstr(bytes_cause(416, &sizes), "the whole buffer of unit l.0: "));
     assert_non_null(strstr(bytes_cause(728, &sizes), "of unit l.1 (or of others as large): "));
@@ -403,7 +404,8 @@ static void bytes(void **state)
     sizes.size[2].bytes = 228;
     sizes.size[3].bytes = 600;
     assert_string_equal(bytes_cause(828, &sizes), "");
-    assert_non_null(strstr(arrays_cause(1000, 4, 100, 400), "2 arrays of the whole length and 2 of"));
+    assert_non_null(
+        strstr(arrays_cause(1000, 4, 100, 400), "2 arrays of the whole length and 2 of"));
     assert_string_equal(arrays_cause(999, 4, 100, 400), "");
     assert_string_equal(arrays_cause(400, 4, 100, 100), "");
 }

@@ -4,6 +4,7 @@
 
 #include "backend.h"
 #include "bytes.h"
+#include "claim_causes.h"
 #include "kernels.h"
 
 #include <math.h>
@@ -83,25 +84,14 @@ static void step_sharded(const Claim *c, Sharded *s)
     need(fsdp_zero_grad(s->model, &s->ctx));
 }
 
-// What training begins with, all parameters one behind the other.
-static float *initial_values(const Layout *layout)
-{
-    float *values = malloc((layout->begin[layout->n] + 1) * sizeof *values);
-    check(values != NULL, "no memory for the initial values");
-    for (int i = 0; i < layout->n; i++)
-        meta_init_slice(layout->param[i], TEST_OPTIONS.seed, 0,
-                        (int64_t)(layout->begin[i + 1] - layout->begin[i]),
-                        values + layout->begin[i]);
-    return values;
-}
-
 // By SGD the bound is on the distance relative to the norm, else on every element; 0: equal bits.
 static void check_trained(const Claim *c, const char *what, const float *got, const float *want,
-                          size_t n)
+                          size_t n, const char *otherwise)
 {
     Layout layout;
     Module *model = spec_create(&c->spec);
-    Clues clues = {.layout = &layout, .trained = true, .known = model_layout(&layout, model)};
+    Clues clues = {.layout = &layout, .trained = true, .known = model_layout(&layout, model),
+                   .otherwise = otherwise};
     float *start = clues.known ? NULL : initial_values(&layout);
     if (start != NULL && layout.begin[layout.n] == n)
         clues.clue[clues.n++] = (Clue){
@@ -115,17 +105,6 @@ static void check_trained(const Claim *c, const char *what, const float *got, co
         check_near_in(&clues, what, got, want, n, c->bound);
     free(start);
     module_destroy(model);
-}
-
-// The losses tell which half of a step is wrong: the first one is made by a forward alone.
-static const char *losses_cause(const float *got, const float *want, int n)
-{
-    if (n < 2 || isnan(want[0])) return "";
-    if (got[0] == want[0])
-        return LIKELY "the first loss is right, and with it the initial values and the forward: what "
-                      "do the backward and the optimizer do, and to which parameters?";
-    return LIKELY "already the first loss is wrong, before any backward: are the initial values "
-                  "right (tasks 1 and 2), and in their places when a layer reads them (task 3)?";
 }
 
 static void check_losses(const float *got, const float *want, int n)
@@ -158,7 +137,8 @@ static void same_body(const Rank *r, void *arg)
     float *want = train_plain(c, r, plain_losses);
     if (r->world == 1)
         check_losses(losses, plain_losses, c->steps);
-    check_trained(c, "parameters trained with FSDP, against those without", got, want, n);
+    check_trained(c, "parameters trained with FSDP, against those without", got, want, n,
+                  NULL);
     free(got);
     free(want);
 }
@@ -190,23 +170,6 @@ static void set_plain_grads(Plain *p, const float *values)
         send_to(params[i]->grad, values, numel);
         values += numel;
     }
-}
-
-// Why the first step's gradient is not the average of the micro-batches', each of which is given.
-static const char *gradient_cause(const Plain *plain, int world, const float *got,
-                                  const float *want, float *const *grads, size_t n)
-{
-    Layout layout;
-    double squares = 0.0;
-    for (size_t i = 0; i < n; i++) squares += (double)want[i] * (double)want[i];
-    Clues clues = {.layout = &layout, .world = world, .average = true,
-                   .slack = 1e-6 * sqrt(squares / (double)n),
-                   .known = model_layout(&layout, plain->model)};
-    clues.clue[clues.n++] = (Clue){grads[0], "this is the gradient of rank 0's batch alone: is it "
-                                             "reduced over the ranks at all?"};
-    clues.clue[clues.n++] = (Clue){grads[world - 1], "this is the gradient of the last rank's batch "
-                                                     "alone: is it summed over the ranks?"};
-    return cause_of(&clues, got, want, n);
 }
 
 static Batch batch_of(const Claim *c, const Rank *r, int step, int rank)
@@ -275,7 +238,9 @@ static void different_body(const Rank *r, void *arg)
         check_trained(c,
                       "parameters after training on W ranks' data, against one process that did "
                       "the micro-batches one after the other",
-                      got, want, n);
+                      got, want, n,
+                      "the first step's gradient was right: what does the optimizer make of it, and "
+                      "what does a second step find that the first one left?");
         free(got);
         free(want);
     }
@@ -341,17 +306,6 @@ void claim_padding(Spec spec, int world)
 }
 
 // ---- Memory ----
-
-// What is live although everything was taken down.
-static const char *left_cause(size_t left, const Sizes *sizes)
-{
-    size_t shards = 0;
-    for (int i = 0; i < sizes->n; i++) shards += sizes->size[i].bytes / (size_t)sizes->world;
-    if (left == 2 * shards)
-        return LIKELY "that is exactly every unit's shard and gradient shard: does fsdp_unwrap "
-                      "destroy each unit's flat parameter?";
-    return bytes_cause(left, sizes);
-}
 
 static void live_body(const Rank *r, void *arg)
 {
@@ -465,28 +419,6 @@ static uint64_t gathered_bytes(void)
            gpulog_traffic(GPU_SEND).sent;
 }
 
-// Why a step of one whole model's traffic each way sends something else. part: what it takes to
-// gather, or to reduce, every unit once.
-static const char *traffic_cause(uint64_t gathered, uint64_t reduced, uint64_t other, uint64_t part,
-                                 bool reshard)
-{
-    if (reduced == part && other == 0 && reshard && gathered == part)
-        return LIKELY "every unit is gathered once in a step: is it kept after the forward although "
-                      "it was told to reshard?";
-    if (reduced == part && other == 0 && !reshard && gathered == 2 * part)
-        return LIKELY "every unit is gathered twice in a step: is it let go after the forward "
-                      "although it was told to stay whole?";
-    if (reduced == part && other == 0 && gathered == 0)
-        return LIKELY "nothing is gathered in this step: are the parameters of the step before "
-                      "still there, and used again?";
-    if (reduced == 0 && other == 0)
-        return LIKELY "no gradient is reduced: does the post-backward hook call fsdp_reduce_grad?";
-    if (reduced == 0 && other == 2 * part)
-        return LIKELY "the gradients are all-reduced, which sends twice as much: a rank needs no "
-                      "more than its shard (ncclReduceScatter)?";
-    return "";
-}
-
 static void traffic_body(const Rank *r, void *arg)
 {
     const Claim *c = arg;
@@ -560,7 +492,7 @@ static void reshard_body(const Rank *r, void *arg)
           peak[0], peak[1]);
     if (r->rank == 0)
         check_trained(c, "parameters with reshard_after_forward, against those without", params[1],
-                      params[0], n);
+                      params[0], n, NULL);
     free(params[0]);
     free(params[1]);
 }

@@ -32,8 +32,8 @@ void check_in_at(const char *file, int line, const Clues *clues, const char *wha
     Clues all = clues ? *clues : (Clues){0};
 
     for (size_t i = 0; i < n; i++) {
-        bool right = bound > 0.0 ? fabs((double)got[i] - (double)want[i]) <= bound
-                                 : got[i] == want[i];
+        bool right =
+            bound > 0.0 ? fabs((double)got[i] - (double)want[i]) <= bound : got[i] == want[i];
         if (!right && bad++ == 0) first = i;
     }
     if (bad == 0) return;

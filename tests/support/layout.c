@@ -102,12 +102,12 @@ const char *layout_say(const Layout *layout, size_t n, size_t i, char *text, siz
     size_t place = layout_place(layout, n, i);
     int k = find(layout, place);
     if (k < layout->n)
-        snprintf(name, sizeof name, "%.79s[%zu]", layout->param[k]->name,
-                 place - layout->begin[k]);
+        snprintf(name, sizeof name, "%.79s[%zu]", layout->param[k]->name, place - layout->begin[k]);
     if (layout->rank == LAYOUT_WHOLE || layout->world == 1)
         snprintf(text, size, "element %zu (%s)", i, name);
     else
-        snprintf(text, size, "element %zu of rank %d's shard (element %zu of the flat parameter: %s)",
-                 i, layout->rank, place, name);
+        snprintf(text, size,
+                 "element %zu of rank %d's shard (element %zu of the flat parameter: %s)", i,
+                 layout->rank, place, name);
     return text;
 }

@@ -18,11 +18,11 @@
 enum { LAYOUT_MAX = 256, LAYOUT_WHOLE = -1 };
 
 typedef struct Layout {
-    int n;                          // parameters, one behind the other; 0: nothing is known
+    int n; // parameters, one behind the other; 0: nothing is known
     const Param *param[LAYOUT_MAX];
-    size_t begin[LAYOUT_MAX + 1];   // begin[n]: where the padding begins
-    int world;                      // padded to a multiple of it; 1: there is no padding
-    int rank;                       // the array is this rank's shard; LAYOUT_WHOLE: it is the whole
+    size_t begin[LAYOUT_MAX + 1]; // begin[n]: where the padding begins
+    int world;                    // padded to a multiple of it; 1: there is no padding
+    int rank;                     // the array is this rank's shard; LAYOUT_WHOLE: it is the whole
 } Layout;
 
 void layout_params(Layout *layout, Param *const *params, int n, int world, int rank);

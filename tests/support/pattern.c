@@ -126,8 +126,9 @@ static bool all_nan(const Case *c)
                     "or made from what nobody had written?",
                     where);
     if (poison > 0) return false;
-    return says(c, "%s is a NaN that arithmetic made: what is 0/0 here, or the root of a negative "
-                   "number? In AdamW: does the step count begin at 1, and is eps passed on?",
+    return says(c,
+                "%s is a NaN that arithmetic made: what is 0/0 here, or the root of a negative "
+                "number? In AdamW: does the step count begin at 1, and is eps passed on?",
                 where);
 }
 
@@ -172,8 +173,9 @@ static bool say_factor(const Case *c, double f)
                         "ranks: where is divided, and where multiplied, by it?",
                         f > 1 ? "W² times too large, W² times that" : "1/W²");
         if (is_factor(f, -w))
-            return says(c, "every element is -%d times what it must be: neither the sign nor the "
-                           "division by the number of ranks is right?",
+            return says(c,
+                        "every element is -%d times what it must be: neither the sign nor the "
+                        "division by the number of ranks is right?",
                         W);
     }
     if (is_factor(f, -1.0))
@@ -182,8 +184,9 @@ static bool say_factor(const Case *c, double f)
     if (is_factor(f, 2.0))
         return says(c, "every element is twice what it must be: is it added to itself, added a "
                        "second time, or is a factor of 1/2 left out?");
-    return says(c, "every element is %.6g times what it must be: where does this one factor come "
-                   "from?",
+    return says(c,
+                "every element is %.6g times what it must be: where does this one factor come "
+                "from?",
                 f);
 }
 
@@ -251,7 +254,10 @@ static bool repeats(const Case *c)
             return says(c,
                         "from element %zu on the first %s again: is something counted from the "
                         "beginning of a part that must be counted from that of the whole?",
-                        period, period == 1 ? "comes" : period == 2 ? "two come" : "four come");
+                        period,
+                        period == 1   ? "comes"
+                        : period == 2 ? "two come"
+                                      : "four come");
     }
     return false;
 }
@@ -289,15 +295,18 @@ static bool say_parts(const Case *c, const int *of, int world)
         snprintf(list + used, sizeof list - used, "%s%d", r > 0 ? " " : "", of[r]);
     }
     if (same)
-        return says(c, "every rank's part is that of rank %d: is the rank of this process in the "
-                       "arithmetic, or always %d?",
+        return says(c,
+                    "every rank's part is that of rank %d: is the rank of this process in the "
+                    "arithmetic, or always %d?",
                     of[0], of[0]);
     if (next && moved == world)
-        return says(c, "every part lies in the place of another rank, all by the same number of "
-                       "ranks (the parts lie as %s): whose rank is in the offset?",
+        return says(c,
+                    "every part lies in the place of another rank, all by the same number of "
+                    "ranks (the parts lie as %s): whose rank is in the offset?",
                     list);
-    return says(c, "the parts of the ranks are in another order (they lie as %s): which rank's "
-                   "place is written?",
+    return says(c,
+                "the parts of the ranks are in another order (they lie as %s): which rank's "
+                "place is written?",
                 list);
 }
 
@@ -357,8 +366,7 @@ static bool cut_off(const Case *c)
 {
     const Layout *layout = c->clues->layout;
     Tail tail;
-    if (!tail_is(c, &tail, is_before, "as it was before") &&
-        !tail_is(c, &tail, is_zero, "zero") &&
+    if (!tail_is(c, &tail, is_before, "as it was before") && !tail_is(c, &tail, is_zero, "zero") &&
         !tail_is(c, &tail, is_nan, "the NaN of memory that nobody wrote"))
         return false;
     for (size_t cut = c->n / 4; cut <= (c->n + 3) / 4 && c->n >= 3 * WRONG_FEW; cut++)
@@ -376,9 +384,9 @@ static bool cut_off(const Case *c)
                         "count that of fewer ranks?",
                         parts, layout->world, tail.is);
     }
-    return says(c,
-                "right up to element %zu, and from there to the end %s: which count ends too early?",
-                tail.high - 1, tail.is);
+    return says(
+        c, "right up to element %zu, and from there to the end %s: which count ends too early?",
+        tail.high - 1, tail.is);
 }
 
 // The parts of a whole buffer in which something is wrong.
@@ -405,12 +413,14 @@ static bool one_part(const Case *c)
             which_right = r;
     }
     if (wrong == 1 && layout->world > 2)
-        return says(c, "the part of rank %d alone is wrong, those of the others are right: what "
-                       "does that rank do differently?",
+        return says(c,
+                    "the part of rank %d alone is wrong, those of the others are right: what "
+                    "does that rank do differently?",
                     which_wrong);
     if (wrong == layout->world - 1 && wrong > 0)
-        return says(c, "the part of rank %d alone is right: what do the other ranks do that "
-                       "depends on their number, or do their values not arrive?",
+        return says(c,
+                    "the part of rank %d alone is right: what do the other ranks do that "
+                    "depends on their number, or do their values not arrive?",
                     which_right);
     return false;
 }
@@ -429,9 +439,10 @@ static bool all_but_first(const Case *c)
         for (size_t i = layout->begin[k]; i < end; i++) of_it += is_wrong(c, i);
         if (2 * of_it < end - layout->begin[k]) return false;
     }
-    return says(c, "%.79s, the first parameter, is right, and all behind it are wrong: is anything "
-                   "counted from the beginning of the buffer that must be counted from the "
-                   "parameter's, or the other way round?",
+    return says(c,
+                "%.79s, the first parameter, is right, and all behind it are wrong: is anything "
+                "counted from the beginning of the buffer that must be counted from the "
+                "parameter's, or the other way round?",
                 layout->param[0]->name);
 }
 
@@ -448,8 +459,9 @@ static bool one_parameter(const Case *c)
         right += !its;
     }
     if (2 * c->bad < of_it || right < WRONG_FEW) return false;
-    return says(c, "%.79s alone is wrong, every other parameter here is right: what is done to it, "
-                   "or left out, that is not for the others?",
+    return says(c,
+                "%.79s alone is wrong, every other parameter here is right: what is done to it, "
+                "or left out, that is not for the others?",
                 param->name);
 }
 
@@ -459,11 +471,12 @@ static bool rounding(const Case *c)
 {
     if (c->clues->trained || c->bad < WRONG_FEW) return false;
     for (size_t i = 0; i < c->n; i++)
-        if (is_wrong(c, i) && !(fabs((double)c->got[i] - (double)c->want[i]) <=
-                                1e-5 * fabs((double)c->want[i])))
+        if (is_wrong(c, i) &&
+            !(fabs((double)c->got[i] - (double)c->want[i]) <= 1e-5 * fabs((double)c->want[i])))
             return false;
-    return says(c, "no element is off by more than 1/100000 of its size, which is rounding: are "
-                   "the same numbers added or multiplied in another order%s?",
+    return says(c,
+                "no element is off by more than 1/100000 of its size, which is rounding: are "
+                "the same numbers added or multiplied in another order%s?",
                 c->clues->average ? ", and not first the sum, then one division by W" : "");
 }
 
@@ -472,11 +485,15 @@ bool likely_cause(char *text, size_t size, const float *got, const float *want, 
 {
     static const Clues none;
     static bool (*const patterns[])(const Case *) = {
-        is_clue,  wrong_in_padding, all_unchanged, all_zero, one_factor, parts_moved, shifted,
-        repeats, cut_off, all_nan, one_part, all_but_first, one_parameter, rounding,
+        is_clue, wrong_in_padding, all_unchanged, all_zero, one_factor,    parts_moved,   shifted,
+        repeats, cut_off,          all_nan,       one_part, all_but_first, one_parameter, rounding,
     };
-    Case c = {.got = got, .want = want, .n = n, .clues = clues ? clues : &none,
-              .text = text, .size = size};
+    Case c = {.got = got,
+              .want = want,
+              .n = n,
+              .clues = clues ? clues : &none,
+              .text = text,
+              .size = size};
 
     for (size_t i = 0; i < n; i++) {
         if (!is_wrong(&c, i)) continue;
@@ -485,6 +502,7 @@ bool likely_cause(char *text, size_t size, const float *got, const float *want, 
     }
     for (size_t k = 0; c.bad > 0 && k < sizeof patterns / sizeof patterns[0]; k++)
         if (patterns[k](&c)) return true;
+    if (c.bad > 0 && c.clues->otherwise) return says(&c, "%s", c.clues->otherwise);
     if (size > 0) text[0] = '\0';
     return false;
 }
