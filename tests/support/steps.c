@@ -158,6 +158,17 @@ const char *norm_cause(const Sharded *s, float norm)
     return number_cause((double)norm, sqrt(squares), clues, n);
 }
 
+// The first gradient that is not zero of a shard says what all were multiplied by.
+static double factor_of(const FlatParam *flat, const float *got)
+{
+    for (int64_t i = 0; i < flat->shard_numel; i++) {
+        int64_t place = flat->rank * flat->shard_numel + i;
+        if (place < flat->numel && given_gradient(place) != 0.0f)
+            return (double)got[i] / (double)given_gradient(place);
+    }
+    return 1.0;
+}
+
 // Why a gradient shard is not what clipping at `limit` makes of it: another factor for all.
 const char *clip_cause(const Sharded *s, const FlatParam *flat, const float *got, double norm,
                        double limit)
@@ -178,6 +189,9 @@ const char *clip_cause(const Sharded *s, const FlatParam *flat, const float *got
         {limit / sqrt(squares_of_rank(s, s->rank)),
          "the factor is max_norm divided by the norm of this rank's own shards: is it not the same "
          "on every rank?"},
+        {factor_of(flat, got),
+         "all gradients are multiplied by one factor, and it is another than max_norm / norm: is "
+         "it made of the norm over all ranks, the same everywhere?"},
     };
     enum { N = sizeof wrong / sizeof wrong[0] };
     size_t numel = (size_t)flat->shard_numel;
