@@ -98,8 +98,8 @@ const char *bytes_cause(size_t surplus, const Sizes *sizes)
         add(sizes->size[i].name);
     }
     add(alike ? " (or of others as large)" : "");
-    add(n > 1 ? ": are their parameters, or gradients, there too early, or let go too late or never?"
-              : ": is its parameter, or its gradient, there too early, or let go too late or never?");
+    add(n > 1 ? ": are their parameters, or gradients," : ": is its parameter, or its gradient,");
+    add(" there too early, or let go too late or never?");
     return text;
 }
 

@@ -28,8 +28,8 @@ typedef struct Sizes {
 // The units of the model: the root first, then its children that have hooks.
 void sizes_of(Sizes *sizes, const Module *root, int world);
 
-// LIKELY and a sentence, where the surplus is the whole buffers of one or more units, each once, and
-// no other choice of as few units has this size (but units of equal size stand for each other);
+// LIKELY and a sentence, where the surplus is the whole buffers of one or more units, each once,
+// and no other choice of as few units has this size (but units of equal size stand for each other);
 // else "".
 const char *bytes_cause(size_t surplus, const Sizes *sizes);
 

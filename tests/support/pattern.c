@@ -41,7 +41,7 @@ static bool close_to(const Case *c, double got, double value)
     return fabs(got - value) <= c->clues->slack + ROUNDING * fabs(value);
 }
 
-// Where a test lets something pass, what is off by rounding alone is none of the patterns' business.
+// Where a test lets something pass, what is off by rounding alone is no pattern's business.
 static bool is_wrong(const Case *c, size_t i)
 {
     if (c->clues->slack == 0.0) return !(c->got[i] == c->want[i]);

@@ -11,8 +11,6 @@ float given_gradient(int64_t i)
     return (float)(i % 11 - 5) / 4.0f;
 }
 
-// The gradient of step t is this times given_gradient(i). It must change from step to step: with equal
-// gradients both moments, corrected, are the same for any two betas.
 float given_scale(int t)
 {
     return (float)(t * t % 7 - 3) / 2.0f;

@@ -1,8 +1,8 @@
 /* steps.h: what an optimizer must make of the tests' gradients, and the mistakes that its values
  * betray: each *_cause is LIKELY and a sentence, or "" where no known mistake gives these values.
  *
- * Interface: given_gradient, given_scale (the gradients); follow_formula, given_squares (what is right);
- * formula_cause, padding_cause, norm_cause, clip_cause, sgd_cause, still_cause.
+ * Interface: given_gradient, given_scale (the gradients); follow_formula, given_squares (what is
+ * right); formula_cause, padding_cause, norm_cause, clip_cause, sgd_cause, still_cause.
  */
 #ifndef STEPS_H
 #define STEPS_H
@@ -29,8 +29,8 @@ typedef enum Wrong {
     NO_STEP,
     WRONGS
 } Wrong;
-// Parameter and moments after so many steps with gradients given_scale(t) · g, in double (Loshchilov &
-// Hutter 2019, algorithm 2). k: the unit's place in the list of n.
+// Parameter and moments after so many steps with gradients given_scale(t) · g, in double
+// (Loshchilov & Hutter 2019, algorithm 2). k: the unit's place in the list of n.
 void follow_formula(const AdamWConfig *c, Wrong wrong, int steps, int k, int n, double start,
                     double g, double out[3]);
 // got: the unit's shard after these steps, which began with `start`.

@@ -63,8 +63,8 @@ static void suspect(Clues *clues, const FlatParam *flat, int rounds, float *valu
                     "reduction ncclSum?",
         [FIRST_PLACE] = "this is the average of rank 0's shard: is this rank's number in the "
                         "offset at which it receives?",
-        [NEXT_PLACE] = "this is the average of the next rank's shard: whose number is in the offset "
-                       "at which this rank receives?",
+        [NEXT_PLACE] = "this is the average of the next rank's shard: whose number is in the "
+                       "offset at which this rank receives?",
     };
     size_t n = (size_t)flat->shard_numel;
     float w = (float)flat->world;

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A gradient for every flat parameter of the model: element i of the whole buffer is given_gradient(i) times
-// a scale, the same on every rank; the padding gets `padding`.
+// A gradient for every flat parameter of the model: element i of the whole buffer is
+// given_gradient(i) times a scale, the same on every rank; the padding gets `padding`.
 static void set_scaled_gradients(Sharded *s, float scale, float padding)
 {
     FlatParam *flat[MAX_FLAT];
@@ -59,7 +59,7 @@ static void formula_body(const Rank *r, void *arg)
         need(fsdp_adamw_step(&s.adamw));
     }
     check(s.adamw.t == STEPS, "after %d steps the count t is %d%s", STEPS, s.adamw.t,
-          s.adamw.t == STEPS * n ? LIKELY "it went up for every unit: is opt->t++ inside of the loop?"
+          s.adamw.t == STEPS * n ? LIKELY "it went up for every unit: is opt->t++ inside the loop?"
                                  : "");
 
     for (int k = 0; k < n; k++) {
