@@ -1,7 +1,7 @@
 /* own_checks: brings check functions of its own: rank_fails, behind every check(), says nothing.
  *
  * Ends: error
- * Says: defines (check_equal_at|rank_fails|suite_failed|crash_watch)
+ * Says: defines (check_in_at|rank_fails|suite_failed|crash_watch)
  */
 void rank_fails(const char *file, int line, const char *format, ...);
 void rank_fails(const char *file, int line, const char *format, ...)

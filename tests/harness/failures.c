@@ -125,6 +125,42 @@ static void test_checks(void **state)
     EXPECT(3, 20, body_check, "rank 1 of 3: 3 apples, must be 4 (tests/harness/failures.c:@)");
 }
 
+// Rank 1's shard of the 11 elements of p0 and p1, which two ranks pad to 12: never divided.
+static void body_cause(const Rank *rank, void *arg)
+{
+    Param p0 = {.name = "h.0.bias", .ndim = 1, .shape = {7}};
+    Param p1 = {.name = "h.0.weight", .ndim = 2, .shape = {2, 2}};
+    Param *params[] = {&p0, &p1};
+    float got[6] = {2, 4, 6, 8, 0, 0}, want[6] = {1, 2, 3, 4, 0, 0};
+    Layout layout;
+    Clues clues = {.layout = &layout, .world = 2, .average = true};
+
+    layout_params(&layout, params, 2, 2, 1);
+    if (rank->rank == 1) HERE, check_equal_in(&clues, "the gradient shard", got, want, 6);
+    got[0] = 5;
+    if (rank->rank == 0) check_near("the sum", got, want, 1, 5.0);
+    meet_all(rank);
+}
+
+static void body_no_cause(const Rank *rank, void *arg)
+{
+    float got[6] = {2, 4, 6, 9, 1, 7}, want[6] = {1, 2, 3, 4, 0, 0};
+
+    HERE, check_near("the gradient", got, want, 6, 0.5);
+}
+
+static void test_causes(void **state)
+{
+    EXPECT(2, 20, body_cause,
+           "rank 1 of 2: the gradient shard: element 0 of rank 1's shard (element 6 of the flat "
+           "parameter: h.0.bias[6]) is 2, must be 1; 4 of 6 differ (tests/harness/failures.c:@)\n"
+           "Likely cause: every element is 2 times what it must be, and there are 2 ranks: ");
+    char *message = run_ranks_message(1, 20, body_no_cause, NULL);
+    assert_non_null(message);
+    assert_null(strstr(message, "Likely"));
+    free(message);
+}
+
 static void test_comparisons(void **state)
 {
     EXPECT(1, 20, body_equal,
@@ -436,7 +472,7 @@ static void test_bad_world(void **state)
 #define TEST(function) cmocka_unit_test_setup(function, share_line)
 static const struct CMUnitTest tests[] = {
     TEST(test_nothing_wrong),    TEST(test_checks),
-    TEST(test_comparisons),      TEST(test_errors_travel),
+    TEST(test_comparisons), TEST(test_causes),      TEST(test_errors_travel),
     TEST(test_crashes),          TEST(test_early_ends),
     TEST(test_not_yet),          TEST(test_limits),
     TEST(test_time_factor),      TEST(test_limit_of_a_whole_test),

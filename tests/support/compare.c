@@ -1,42 +1,51 @@
 /* Comparing numbers, and moving them between the host and a device. What differs is named by the
- * first index, what was got and wanted there, and how many elements differ in all.
+ * first index (and, where the test knows the array's layout, by the parameter and the index in it),
+ * what was got and wanted there, and how many elements differ in all. Where a pattern explains all
+ * of it (pattern.h), the likely cause follows on a line of its own.
  *
- * Interface: check_equal, check_near, fetch, send_to (harness.h).
+ * Interface: check_equal, check_near, check_equal_in, check_near_in, cause_of, fetch, send_to
+ * (harness.h).
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "harness.h"
 
-static void say_first_bad(const char *file, int line, const char *what, const float *got,
-                          const float *want, size_t n, size_t first, size_t bad)
+// What stands behind a message: LIKELY and a sentence, or nothing.
+const char *cause_of(const Clues *clues, const float *got, const float *want, size_t n)
 {
-    rank_fails(file, line, "%s: element %zu is %.9g, must be %.9g; %zu of %zu differ", what, first,
-               (double)got[first], (double)want[first], bad, n);
+    static char text[900];
+    size_t used = strlen(LIKELY);
+
+    memcpy(text, LIKELY, used);
+    if (!likely_cause(text + used, sizeof text - used, got, want, n, clues)) text[0] = '\0';
+    return text;
 }
 
-void check_equal_at(const char *file, int line, const char *what, const float *got,
-                    const float *want, size_t n)
+void check_in_at(const char *file, int line, const Clues *clues, const char *what, const float *got,
+                 const float *want, size_t n, double bound)
 {
     size_t bad = 0, first = 0;
+    char where[300], wanted[64];
+    Clues all = clues ? *clues : (Clues){0};
 
-    for (size_t i = 0; i < n; i++)
-        if (!(got[i] == want[i]) && bad++ == 0) first = i;
-    if (bad) say_first_bad(file, line, what, got, want, n, first, bad);
-}
-
-void check_near_at(const char *file, int line, const char *what, const float *got,
-                   const float *want, size_t n, double bound)
-{
-    size_t bad = 0, first = 0;
-
-    for (size_t i = 0; i < n; i++)
-        if (!(fabs((double)got[i] - (double)want[i]) <= bound) && bad++ == 0) first = i;
-    if (bad)
-        rank_fails(file, line,
-                   "%s: element %zu is %.9g, must be within %g of %.9g; %zu of %zu are not", what,
-                   first, (double)got[first], bound, (double)want[first], bad, n);
+    for (size_t i = 0; i < n; i++) {
+        bool right =
+            bound > 0.0 ? fabs((double)got[i] - (double)want[i]) <= bound : got[i] == want[i];
+        if (!right && bad++ == 0) first = i;
+    }
+    if (bad == 0) return;
+    all.slack = bound;
+    layout_say(all.layout, n, first, where, sizeof where);
+    if (bound > 0.0)
+        snprintf(wanted, sizeof wanted, "within %g of %.9g", bound, (double)want[first]);
+    else
+        snprintf(wanted, sizeof wanted, "%.9g", (double)want[first]);
+    rank_fails(file, line, "%s: %s is %.9g, must be %s; %zu of %zu %s%s", what, where,
+               (double)got[first], wanted, bad, n, bound > 0.0 ? "are not" : "differ",
+               cause_of(&all, got, want, n));
 }
 
 float *fetch_at(const char *file, int line, const float *device, size_t n)

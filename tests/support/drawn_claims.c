@@ -93,12 +93,8 @@ void claim_drawn_walk(void)
     run_ranks(1, drawn_tree_body, &tree);
 }
 
-// The words behind element `begin` and those after it are those the contract names: checked in
-// double, where the formula is written out again.
-void check_init_formula(const Param *p, uint64_t seed, int64_t begin, int64_t n,
-                        const float *values)
+void init_formula(const Param *p, uint64_t seed, int64_t begin, int64_t n, float *want)
 {
-    double std = p->init_std;
     for (int64_t k = 0; k < n; k++) {
         uint64_t i = (uint64_t)(begin + k);
         uint32_t counter[4] = {(uint32_t)(i / 4), (uint32_t)(i / 4 >> 32), p->id, 0};
@@ -107,10 +103,20 @@ void check_init_formula(const Param *p, uint64_t seed, int64_t begin, int64_t n,
         uint32_t a = w[i % 4 / 2 * 2], b = w[i % 4 / 2 * 2 + 1];
         double radius = sqrt(-2.0 * log(((a >> 8) + 1) * 0x1p-24));
         double angle = 2.0 * acos(-1.0) * (b >> 8) * 0x1p-24;
-        double want = std * radius * (i % 2 == 0 ? cos(angle) : sin(angle));
-        check(fabs(values[k] - want) < 4e-6 * std, "element %llu is %.8g, but its words give %.8g",
-              (unsigned long long)i, (double)values[k], want);
+        want[k] = (float)((double)p->init_std * radius * (i % 2 == 0 ? cos(angle) : sin(angle)));
     }
+}
+
+// Values from element `begin` on, against the formula.
+static void check_init_formula(const Param *p, uint64_t seed, int64_t begin, int64_t n,
+                               const float *values)
+{
+    float *want = malloc((size_t)n * sizeof *want);
+    check(want != NULL, "no memory");
+    init_formula(p, seed, begin, n, want);
+    check_near("a normal parameter, against what its words give", values, want, (size_t)n,
+               4e-6 * (double)p->init_std);
+    free(want);
 }
 
 enum { MOST_SLICES = 64 };

@@ -37,6 +37,7 @@
 
 #include "check.h"
 #include "gpulog.h"
+#include "pattern.h"
 #undef fail // once more, for a file that includes check.h before this one
 #define fail(status, ...) check_fail((status), __FILE__, __LINE__, __VA_ARGS__)
 
@@ -104,13 +105,18 @@ const char *last_error(void);
 
 // Compare n floats in host memory; the message names `what`, the index, got and want. `near` bounds
 // the absolute difference. +0 and -0 are equal; a NaN is neither equal nor near to anything.
-#define check_equal(what, got, want, n) check_equal_at(__FILE__, __LINE__, what, got, want, n)
-#define check_near(what, got, want, n, bound)                                                      \
-    check_near_at(__FILE__, __LINE__, what, got, want, n, bound)
-void check_equal_at(const char *file, int line, const char *what, const float *got,
-                    const float *want, size_t n);
-void check_near_at(const char *file, int line, const char *what, const float *got,
-                   const float *want, size_t n, double bound);
+#define check_equal(what, got, want, n) check_equal_in(NULL, what, got, want, n)
+#define check_near(what, got, want, n, bound) check_near_in(NULL, what, got, want, n, bound)
+// The same where the test knows what the array is of, and what could be wrong with it (pattern.h):
+// the message names the parameter, and the likely cause where there is a plain one.
+#define check_equal_in(clues, what, got, want, n)                                                  \
+    check_in_at(__FILE__, __LINE__, clues, what, got, want, n, 0.0)
+#define check_near_in(clues, what, got, want, n, bound)                                            \
+    check_in_at(__FILE__, __LINE__, clues, what, got, want, n, bound)
+void check_in_at(const char *file, int line, const Clues *clues, const char *what, const float *got,
+                 const float *want, size_t n, double bound);
+// For the end of a check's message: LIKELY and the cause, or "".
+const char *cause_of(const Clues *clues, const float *got, const float *want, size_t n);
 
 // Zeroed memory that the cmocka process and all ranks share; freed when the test program ends.
 void *shared_alloc(size_t bytes);

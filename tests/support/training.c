@@ -164,6 +164,8 @@ void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,
 {
     memset(s, 0, sizeof *s);
     s->spec = *spec;
+    s->rank = r->rank;
+    s->world = r->world;
     s->model = spec_create(spec);
     need(nn_run_create(&s->run, r->stream));
     need(fsdp_context_create(&s->ctx, r->comm, r->stream));
@@ -180,6 +182,31 @@ void sharded_destroy(Sharded *s)
     need(fsdp_context_destroy(&s->ctx));
     module_destroy(s->model);
     need(nn_run_destroy(&s->run));
+}
+
+void unit_layout(Layout *layout, const Sharded *s, const FlatParam *flat, bool whole)
+{
+    layout->n = 0;
+    for (int i = -1; i < s->model->n_children; i++) {
+        const Module *m = i < 0 ? s->model : s->model->children[i];
+        const FsdpUnit *unit = fsdp_unit(m);
+        if (unit == NULL || &unit->flat != flat) continue;
+        layout_module(layout, m, true, s->world, whole ? LAYOUT_WHOLE : s->rank);
+        return;
+    }
+}
+
+const char *model_layout(Layout *layout, const Module *model)
+{
+    Param *params[LAYOUT_MAX] = {NULL};
+    bool same;
+    layout_module(layout, model, false, 1, LAYOUT_WHOLE);
+    same = meta_params(model, params, LAYOUT_MAX) == layout->n;
+    for (int i = 0; i < layout->n; i++) same &= params[i] == layout->param[i];
+    if (same) return NULL;
+    layout->n = 0;
+    return "meta_params does not list the model's parameters as the walk meets them, each once, and "
+           "the rest follows from that: do the tests of task 1 pass?";
 }
 
 // Where each parameter of the model begins when they stand one behind the other.

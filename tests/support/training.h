@@ -6,7 +6,7 @@
  *
  * Interface: spec_mlp, spec_gpt2, spec_create; batch_create; train_batch (forward, loss, backward);
  * plain_* (one GPU), sharded_* (FSDP); tree_average (micro-batch gradients in the collective's
- * order).
+ * order); unit_layout, model_layout (names for the elements of an array).
  */
 #ifndef TRAINING_H
 #define TRAINING_H
@@ -60,6 +60,7 @@ typedef struct Sharded {
     Module *model;
     FsdpContext ctx;
     FsdpAdamW adamw;
+    int rank, world; // as the test has them
 } Sharded;
 void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,
                     const AdamWConfig *adamw, const Rank *r);
@@ -90,6 +91,13 @@ void forward_batch(const Spec *spec, NnRun *run, Module *model, const Batch *bat
 // The gradient, averaged over `n` micro-batches, that a collective over n ranks would make: out[i]
 // = (g[0][i] + g[1][i] + …, in the tree's order) / n. All host memory.
 void tree_average(float *out, float *const *grads, int n, size_t count);
+
+// The layout of a unit's flat parameter, of this rank's shard of it or of the whole: from the
+// module's parameters. Of a flat parameter that no module's unit has, nothing.
+void unit_layout(Layout *layout, const Sharded *s, const FlatParam *flat, bool whole);
+// The layout of all parameters one behind the other, as plain_params has them, and why there is
+// none: the code under test lists them in another way; NULL: there is one.
+const char *model_layout(Layout *layout, const Module *model);
 
 extern const AdamWConfig TEST_ADAMW;   // lr 1e-3, decay 0.1
 extern const FsdpOptions TEST_OPTIONS; // reshard, not aligned, seed 42

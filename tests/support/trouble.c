@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "backend.h"
+#include "pattern.h"
 #include "run.h"
 
 Run *rank_run;
@@ -57,7 +58,11 @@ _Noreturn void rank_fails(const char *file, int line, const char *format, ...)
         abort(); // _fail does not return
     }
     const char *report = backend_memory_report();
-    trouble_tell(TROUBLE_CHECK, "%s%s%s (%s:%d)", text, report[0] ? "\n" : "", report, file, line);
+    // The cause of what a comparison found stands last, on a line of its own.
+    const char *cause = strstr(text, LIKELY);
+    int n = cause ? (int)(cause - text) : (int)strlen(text);
+    trouble_tell(TROUBLE_CHECK, "%.*s%s%s (%s:%d)%s", n, text, report[0] ? "\n" : "", report, file,
+                 line, cause ? cause : "");
     fflush(stdout);
     _exit(1);
 }

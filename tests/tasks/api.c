@@ -1,11 +1,14 @@
 /* Task 6, API: modules become units in place, nested, and modules again.
  */
+#include "bytes.h"
+#include "claim_causes.h"
 #include "draw_model.h"
 #include "drawn_claims.h"
 #include "fsdp.h"
 #include "harness.h"
 #include "training.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -302,8 +305,9 @@ static void lists_flat_parameters(void **state)
 typedef struct Seen {
     int n;
     const Param *param[MAX];
-    int wrong;     // parameters whose values are not the initial ones
-    int fail_from; // the sink fails from this call on; -1: never
+    int wrong;       // parameters whose values are not the initial ones
+    char first[400]; // what is wrong with the first of them
+    int fail_from;   // the sink fails from this call on; -1: never
 } Seen;
 
 static Status sink(const Param *param, const float *values, void *arg)
@@ -317,7 +321,12 @@ static Status sink(const Param *param, const float *values, void *arg)
         return ERR_IO;
     }
     meta_init_slice(param, TEST_OPTIONS.seed, 0, (int64_t)numel, want);
-    seen->wrong += memcmp(values, want, numel * sizeof *want) != 0;
+    if (memcmp(values, want, numel * sizeof *want) != 0 && seen->wrong++ == 0) {
+        size_t i = 0;
+        while (i + 1 < numel && memcmp(&values[i], &want[i], sizeof *want) == 0) i++;
+        snprintf(seen->first, sizeof seen->first, "%s[%zu] is %.9g, must be %.9g%s", param->name, i,
+                 (double)values[i], (double)want[i], cause_of(NULL, values, want, numel));
+    }
     seen->param[seen->n++] = param;
     free(want);
     return OK;
@@ -332,12 +341,14 @@ static void state_body(const Rank *r, void *arg)
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     int n = meta_params(s.model, params, MAX);
     size_t live = gpulog_live_bytes(r->device);
+    Sizes sizes;
+    sizes_of(&sizes, s.model, r->world);
     gpulog_reset_peak(r->device);
     need(fsdp_full_state(s.model, sink, &seen));
     if (r->rank == 0) {
         check(seen.n == n, "the sink was called %d times for %d parameters", seen.n, n);
-        check(seen.wrong == 0, "%d parameters came with other values than the model has",
-              seen.wrong);
+        check(seen.wrong == 0, "%d parameters came with other values than the model has: %s",
+              seen.wrong, seen.first);
         for (int i = 0; i < n; i++) {
             int times = 0;
             for (int j = 0; j < seen.n; j++) times += seen.param[j] == params[i];
@@ -346,8 +357,9 @@ static void state_body(const Rank *r, void *arg)
     } else {
         check(seen.n == 0, "the sink was called on rank %d: it belongs to rank 0", r->rank);
     }
-    check(gpulog_live_bytes(r->device) == live, "gathering the state left %zu bytes on the device",
-          gpulog_live_bytes(r->device) - live);
+    check(gpulog_live_bytes(r->device) == live,
+          "gathering the state left %zu bytes on the device%s", gpulog_live_bytes(r->device) - live,
+          bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
     size_t largest = whole_bytes(fsdp_unit(s.model));
     for (int i = 1; i <= 2; i++)
         if (whole_bytes(fsdp_unit(s.model->children[i])) > largest)
@@ -429,15 +441,18 @@ static void unwrap_body(const Rank *r, void *arg)
     for (int round = 0; round < 3; round++) {
         need(fully_shard(model->children[1], &ctx, &TEST_OPTIONS));
         need(fully_shard(model, &ctx, &keep));
+        Sizes sizes;
+        sizes_of(&sizes, model, r->world);
         if (round < 2)
             forward_batch(&spec, &run, model, &batch); // the root stays whole
         else
             need(fsdp_unshard(fsdp_unit(model->children[1]))); // nobody waited for it
         fsdp_unwrap(model);
         check(gpulog_live_bytes(r->device) == bare,
-              "fsdp_unwrap of a model whose %s left %zu bytes on the device",
+              "fsdp_unwrap of a model whose %s left %zu bytes on the device%s",
               round < 2 ? "root is whole" : "block is being gathered",
-              gpulog_live_bytes(r->device) - bare);
+              gpulog_live_bytes(r->device) - bare,
+              left_cause(gpulog_live_bytes(r->device) - bare, &sizes));
         check(fsdp_unit(model) == NULL && fsdp_unit(model->children[1]) == NULL,
               "after fsdp_unwrap a module still is a unit");
         check(model->pre_forward.fn == NULL && model->post_backward.fn == NULL,

@@ -1,5 +1,6 @@
 /* Task 4, backward: the average over ranks, in shards, in order, in bounded memory.
  */
+#include "bytes.h"
 #include "claims.h"
 #include "draw_model.h"
 #include "fsdp.h"
@@ -70,6 +71,47 @@ static double average_bound(int world, int rounds)
     return rounds * 6 * largest * 0x1p-24;
 }
 
+// What the shard would be by mistakes that somebody has made. values: CLUES_MAX arrays of a shard.
+static void suspect(Clues *clues, const FlatParam *flat, int rounds, float *values)
+{
+    enum { LAST, OWN, OWN_SHARE, LARGEST, FIRST_PLACE, NEXT_PLACE, N };
+    static const char *const cause[N] = {
+        [LAST] = "this is the last micro-batch's average alone: is it written over the gradient of "
+                 "the earlier ones, in place of being added to it?",
+        [OWN] = "this is this rank's own gradient: was it summed over the ranks at all?",
+        [OWN_SHARE] = "this is this rank's own gradient divided by the number of ranks: was it "
+                      "summed over the ranks (ncclSum)?",
+        [LARGEST] = "this is the largest of the ranks' gradients divided by their number: is the "
+                    "reduction ncclSum?",
+        [FIRST_PLACE] = "this is the average of rank 0's shard: is this rank's number in the "
+                        "offset at which it receives?",
+        [NEXT_PLACE] = "this is the average of the next rank's shard: whose number is in the "
+                       "offset at which this rank receives?",
+    };
+    size_t n = (size_t)flat->shard_numel;
+    float w = (float)flat->world;
+    for (size_t k = 0; k < N; k++) {
+        for (size_t i = 0; i < n; i++) {
+            int64_t in_shard = (int64_t)i, place = flat->rank * flat->shard_numel + in_shard;
+            int64_t next = (flat->rank + 1) % flat->world * flat->shard_numel + in_shard;
+            float sum[N] = {0.0f}, *value = &values[k * n + i];
+            *value = 0.0f;
+            for (int round = 0; round < rounds && place < flat->numel; round++) {
+                sum[LAST] = average_of(place, round);
+                sum[OWN] += gradient_of(flat->rank, flat->world, place, round);
+                sum[OWN_SHARE] = sum[OWN] / w;
+                sum[LARGEST] += gradient_of(flat->world - 1, flat->world, place, round) / w;
+                sum[FIRST_PLACE] += average_of(in_shard, round);
+                if (next < flat->numel) sum[NEXT_PLACE] += average_of(next, round);
+            }
+            *value = sum[k];
+        }
+        bool own = k == OWN || k == OWN_SHARE || k == LARGEST || k == NEXT_PLACE;
+        if (!own || flat->world > 1)
+            clues->clue[clues->n++] = (Clue){values + k * n, cause[k]};
+    }
+}
+
 // The gradient shard against the sum of the averages of rounds [0, rounds), padding zero.
 static void check_average(const FsdpUnit *unit, int rounds)
 {
@@ -82,13 +124,15 @@ static void check_average(const FsdpUnit *unit, int rounds)
         for (int round = 0; round < rounds && place < flat->numel; round++)
             want[i] += average_of(place, round);
     }
-    double bound = average_bound(flat->world, rounds);
-    if (bound == 0.0)
-        check_equal("the gradient shard, against the average over the ranks", got, want,
-                    (size_t)flat->shard_numel);
-    else
-        check_near("the gradient shard, against the average over the ranks", got, want,
-                   (size_t)flat->shard_numel, bound);
+    Layout layout;
+    Clues clues = {.layout = &layout, .world = flat->world, .average = true};
+    float *values = malloc(CLUES_MAX * (size_t)flat->shard_numel * sizeof *values);
+    check(values != NULL, "no memory for what could be wrong");
+    layout_module(&layout, unit->module, true, flat->world, flat->rank);
+    suspect(&clues, flat, rounds, values);
+    check_near_in(&clues, "the gradient shard, against the average over the ranks", got, want,
+                  (size_t)flat->shard_numel, average_bound(flat->world, rounds));
+    free(values);
     for (int64_t i = 0; i < flat->shard_numel; i++)
         check(flat->rank * flat->shard_numel + i < flat->numel || got[i] == 0.0f,
               "the padding of the gradient shard is not zero after a backward: element %lld of "
@@ -232,8 +276,11 @@ static void begin_body(const Rank *r, void *arg)
         float *want = calloc((size_t)flat->padded, sizeof *want);
         need_cuda(cudaStreamSynchronize(s.ctx.compute));
         float *got = fetch(flat->full_grad, (size_t)flat->padded);
-        check_equal("the whole gradient before the backward, padding included", got, want,
-                    (size_t)flat->padded);
+        Layout layout;
+        unit_layout(&layout, &s, flat, true);
+        check_equal_in(&((Clues){.layout = &layout}),
+                       "the whole gradient before the backward, padding included", got, want,
+                       (size_t)flat->padded);
         free(got);
         free(want);
         for (int j = 0; j < flat->n; j++)
@@ -416,11 +463,14 @@ static void behind_body(const Rank *r, void *arg)
         sharded_create(&s, &shape->spec, &options, NULL, r);
         Batch batch = batch_create(&shape->spec, 1);
         size_t live = gpulog_live_bytes(r->device);
+        Sizes sizes;
+        sizes_of(&sizes, s.model, r->world);
         for (int step = 0; step < 3; step++) {
             train_batch(&shape->spec, &s.run, s.model, &batch);
             check(gpulog_live_bytes(r->device) == live,
-                  "after backward %d the device holds %zu bytes more than before the forward", step,
-                  gpulog_live_bytes(r->device) - live);
+                  "after backward %d the device holds %zu bytes more than before the forward%s",
+                  step, gpulog_live_bytes(r->device) - live,
+                  bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
             check(s.ctx.old_gather.buffer == NULL && s.ctx.old_reduce.buffer == NULL,
                   "after the root's backward a buffer is still retired");
         }

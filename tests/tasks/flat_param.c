@@ -1,5 +1,6 @@
 /* Task 2, flat parameter: what lies where, what is padding, and what a rank holds.
  */
+#include "bytes.h"
 #include "draw.h"
 #include "fsdp.h"
 #include "harness.h"
@@ -35,15 +36,15 @@ static void make_set(Set *set, int n, const int64_t *sizes)
 }
 
 // Parameters' sizes, for a set each.
-typedef struct Sizes {
+typedef struct Lengths {
     int n;
-    int64_t sizes[MAX_PARAMS];
-} Sizes;
+    int64_t of[MAX_PARAMS];
+} Lengths;
 
 // Sets, in worlds from `low` to `high` where no ranks are needed.
 typedef struct Table {
     int n;
-    Sizes set[8];
+    Lengths set[8];
     int low, high;
     bool align;
     uint64_t seed;
@@ -65,10 +66,10 @@ static const Table KNOWN = {
     .seed = 42,
 };
 
-static int64_t sum_sizes(const Sizes *sizes)
+static int64_t sum_sizes(const Lengths *sizes)
 {
     int64_t sum = 0;
-    for (int i = 0; i < sizes->n; i++) sum += sizes->sizes[i];
+    for (int i = 0; i < sizes->n; i++) sum += sizes->of[i];
     return sum;
 }
 
@@ -80,15 +81,15 @@ static Table draw_table(int n, int low, int high)
     Table t = {.n = n, .low = draw(low, high), .align = draw_chance(50), .seed = draw_word()};
     t.high = t.low;
     for (int s = 0; s < n; s++) {
-        Sizes *set = &t.set[s];
+        Lengths *set = &t.set[s];
         set->n = draw(1, MAX_PARAMS);
         for (int i = 0; i < set->n; i++) {
-            set->sizes[i] = draw(1, draw_chance(50) ? 5 : MAX_NUMEL - 1);
+            set->of[i] = draw(1, draw_chance(50) ? 5 : MAX_NUMEL - 1);
             length += snprintf(words + length, sizeof words - (size_t)length, "%s%lld",
                                i > 0   ? " "
                                : s > 0 ? ", "
                                        : "",
-                               (long long)set->sizes[i]);
+                               (long long)set->of[i]);
         }
     }
     drawn("parameters of %s elements; %d ranks", words, t.low);
@@ -108,12 +109,12 @@ static void check_room(const FlatParam *flat)
 static void layout_body(const Rank *r, void *arg)
 {
     const Table *t = arg;
-    for (const Sizes *in = t->set; in < t->set + t->n; in++) {
+    for (const Lengths *in = t->set; in < t->set + t->n; in++) {
         for (int world = t->low; world <= t->high; world++) {
             Set set;
             FlatParam flat;
             int64_t numel = sum_sizes(in), at = 0, want = numel;
-            make_set(&set, in->n, in->sizes);
+            make_set(&set, in->n, in->of);
             while (want % (t->align ? 4 * world : world) != 0) want++;
 
             need(flat_layout(&flat, "unit", set.pointer, set.n, world - 1, world, t->align));
@@ -124,7 +125,7 @@ static void layout_body(const Rank *r, void *arg)
                       "parameter %d is not the one that was given", i);
                 check(flat.offset[i] == at, "parameter %d begins at %lld, want %lld", i,
                       (long long)flat.offset[i], (long long)at);
-                at += in->sizes[i];
+                at += in->of[i];
             }
             check(flat.numel == numel, "numel of %d parameters is %lld, want %lld", set.n,
                   (long long)flat.numel, (long long)numel);
@@ -232,11 +233,11 @@ static void layout_refuses_bad_input(void **state)
 static void real_body(const Rank *r, void *arg)
 {
     const Table *t = arg;
-    for (const Sizes *in = t->set; in < t->set + t->n; in++) {
+    for (const Lengths *in = t->set; in < t->set + t->n; in++) {
         for (int world = t->low; world <= t->high; world++) {
             Set set;
             FlatParam flat;
-            make_set(&set, in->n, in->sizes);
+            make_set(&set, in->n, in->of);
             need(flat_layout(&flat, "unit", set.pointer, set.n, 0, world, t->align));
             check_room(&flat);
             for (int rank = 0; rank < world; rank++) {
@@ -265,20 +266,20 @@ static void real_and_padding_by_rank(void **state)
 static void cover_body(const Rank *r, void *arg)
 {
     const Table *t = arg;
-    for (const Sizes *in = t->set; in < t->set + t->n; in++) {
+    for (const Lengths *in = t->set; in < t->set + t->n; in++) {
         for (int world = t->low; world <= t->high; world++) {
             Set set;
             FlatParam flat;
-            make_set(&set, in->n, in->sizes);
+            make_set(&set, in->n, in->of);
             need(flat_layout(&flat, "unit", set.pointer, set.n, 0, world, t->align));
             for (int i = 0; i < set.n; i++) {
                 int owners[MAX_NUMEL] = {0};
                 for (int rank = 0; rank < world; rank++) {
                     int64_t begin = -1, end = -1, at = -1;
                     flat_slice(&flat, i, rank, &begin, &end, &at);
-                    check(0 <= begin && begin <= end && end <= in->sizes[i],
+                    check(0 <= begin && begin <= end && end <= in->of[i],
                           "parameter %d of %lld elements, rank %d of %d: slice [%lld, %lld)", i,
-                          (long long)in->sizes[i], rank, world, (long long)begin, (long long)end);
+                          (long long)in->of[i], rank, world, (long long)begin, (long long)end);
                     for (int64_t e = begin; e < end; e++) {
                         owners[e]++;
                         int64_t place = rank * flat.shard_numel + at + (e - begin);
@@ -288,7 +289,7 @@ static void cover_body(const Rank *r, void *arg)
                               (long long)e, i, (long long)place, (long long)(flat.offset[i] + e));
                     }
                 }
-                for (int64_t e = 0; e < in->sizes[i]; e++)
+                for (int64_t e = 0; e < in->of[i]; e++)
                     check(owners[e] == 1,
                           "element %lld of parameter %d has %d owners in a world of %d",
                           (long long)e, i, owners[e], world);
@@ -310,13 +311,14 @@ static void slices_cover_every_element_once(void **state)
 
 // ---- Storage ----
 
+// The largest set first: the more elements are wrong, the more they tell of the mistake.
 static void whole_body(const Rank *r, void *arg)
 {
     const Table *t = arg;
-    for (const Sizes *in = t->set; in < t->set + t->n; in++) {
+    for (const Lengths *in = t->set + t->n; in-- > t->set;) {
         Set set;
         FlatParam flat;
-        make_set(&set, in->n, in->sizes);
+        make_set(&set, in->n, in->of);
         need(flat_layout(&flat, "unit", set.pointer, set.n, r->rank, r->world, t->align));
         check_room(&flat);
         uint64_t log = gpulog_length();
@@ -334,9 +336,12 @@ static void whole_body(const Rank *r, void *arg)
         float *got = fetch(full, (size_t)flat.padded),
               *want = calloc((size_t)flat.padded, sizeof *want);
         for (int i = 0; i < set.n; i++)
-            meta_init_slice(&set.param[i], t->seed, 0, in->sizes[i], want + flat.offset[i]);
-        check_equal("the shards side by side, against the whole made at once", got, want,
-                    (size_t)flat.padded);
+            meta_init_slice(&set.param[i], t->seed, 0, in->of[i], want + flat.offset[i]);
+        Layout layout;
+        layout_params(&layout, set.pointer, set.n, r->world, LAYOUT_WHOLE);
+        check_equal_in(&((Clues){.layout = &layout, .world = r->world}),
+                       "the shards side by side, against the whole made at once", got, want,
+                       (size_t)flat.padded);
         free(got);
         free(want);
         need_cuda(cudaFree(full));
@@ -354,7 +359,7 @@ static void shards_make_the_whole_model(void **state)
 }
 
 // flat_zero_padding of a buffer that is neither shard nor shard_grad.
-static void check_zero_padding(const FlatParam *flat, const Rank *r)
+static void check_zero_padding(const FlatParam *flat, const Set *set, const Rank *r)
 {
     size_t n = (size_t)flat->shard_numel;
     float *host = malloc(n * sizeof *host), *buffer = NULL;
@@ -366,8 +371,11 @@ static void check_zero_padding(const FlatParam *flat, const Rank *r)
     float *got = fetch(buffer, n);
     for (size_t i = 0; i < n; i++)
         if (r->rank * flat->shard_numel + (int64_t)i >= flat->numel) host[i] = 0.0f;
-    check_equal("a buffer of sevens after flat_zero_padding, which zeroes the padding alone", got,
-                host, n);
+    Layout layout;
+    layout_params(&layout, set->pointer, set->n, r->world, r->rank);
+    check_equal_in(&((Clues){.layout = &layout}),
+                   "a buffer of sevens after flat_zero_padding, which zeroes the padding alone",
+                   got, host, n);
     need_cuda(cudaFree(buffer));
     free(host);
     free(got);
@@ -376,11 +384,11 @@ static void check_zero_padding(const FlatParam *flat, const Rank *r)
 static void birth_body(const Rank *r, void *arg)
 {
     const Table *t = arg;
-    for (const Sizes *in = t->set; in < t->set + t->n; in++) {
+    for (const Lengths *in = t->set + t->n; in-- > t->set;) {
         for (int align = 0; align <= 1; align++) {
             Set set;
             FlatParam flat;
-            make_set(&set, in->n, in->sizes);
+            make_set(&set, in->n, in->of);
             need(flat_layout(&flat, "unit", set.pointer, set.n, r->rank, r->world, align));
             need(flat_create(&flat, t->seed, r->stream));
             need_cuda(cudaStreamSynchronize(r->stream));
@@ -397,7 +405,7 @@ static void birth_body(const Rank *r, void *arg)
             }
             free(shard);
             free(grad);
-            check_zero_padding(&flat, r);
+            check_zero_padding(&flat, &set, r);
             flat_destroy(&flat);
         }
     }
@@ -411,12 +419,26 @@ static void padding_is_zero_at_birth(void **state)
     run_ranks(table.low, birth_body, &table);
 }
 
+// Why building it took so much more at its peak than it holds.
+static const char *peak_cause(size_t surplus, const Set *set)
+{
+    static char text[300];
+    text[0] = '\0';
+    for (int i = 0; i < set->n; i++)
+        if (surplus == (size_t)set->param[i].shape[0] * sizeof(float))
+            snprintf(text, sizeof text,
+                     LIKELY "the surplus is exactly parameter %s, whole: is it made whole on the "
+                            "device, and this rank's slice copied out of it?",
+                     set->param[i].name);
+    return text;
+}
+
 static void memory_body(const Rank *r, void *arg)
 {
     const Table *t = arg;
     Set set;
     FlatParam flat;
-    make_set(&set, t->set->n, t->set->sizes);
+    make_set(&set, t->set->n, t->set->of);
     need(flat_layout(&flat, "unit", set.pointer, set.n, r->rank, r->world, t->align));
     size_t before = gpulog_live_bytes(r->device);
     gpulog_reset_peak(r->device);
@@ -425,12 +447,15 @@ static void memory_body(const Rank *r, void *arg)
     size_t want = 2 * (size_t)flat.shard_numel * sizeof(float);
     check(gpulog_live_bytes(r->device) - before == want,
           "the flat parameter holds %zu bytes, want %zu: "
-          "a shard and its gradient",
-          gpulog_live_bytes(r->device) - before, want);
+          "a shard and its gradient%s",
+          gpulog_live_bytes(r->device) - before, want,
+          arrays_cause(gpulog_live_bytes(r->device) - before, 2, want / 2,
+                       want / 2 * (size_t)r->world));
     check(gpulog_peak_bytes(r->device) - before == want,
           "building it took %zu bytes at the peak, want "
-          "%zu: a rank never holds more of the model than its shard",
-          gpulog_peak_bytes(r->device) - before, want);
+          "%zu: a rank never holds more of the model than its shard%s",
+          gpulog_peak_bytes(r->device) - before, want,
+          peak_cause(gpulog_peak_bytes(r->device) - before - want, &set));
     flat_destroy(&flat);
     check(gpulog_live_bytes(r->device) == before, "flat_destroy left %zu bytes",
           gpulog_live_bytes(r->device) - before);
@@ -445,7 +470,7 @@ static void memory_is_two_shards(void **state)
     int world = draw(2, 8);
     table = (Table){.set = {{3, {draw(1, 90000), draw(1, 9), draw(1, 90000)}}},
                     .align = draw_chance(50)};
-    const int64_t *sizes = table.set->sizes;
+    const int64_t *sizes = table.set->of;
     drawn("parameters of %lld, %lld and %lld elements; %d ranks", (long long)sizes[0],
           (long long)sizes[1], (long long)sizes[2], world);
     run_ranks(world, memory_body, &table);
@@ -457,7 +482,7 @@ static void attach_body(const Rank *r, void *arg)
     Set set;
     FlatParam flat;
     float *full = NULL;
-    make_set(&set, t->set->n, t->set->sizes);
+    make_set(&set, t->set->n, t->set->of);
     need(flat_layout(&flat, "unit", set.pointer, set.n, r->rank, r->world, t->align));
     need(flat_create(&flat, 42, r->stream));
     check(set.param[0].data == NULL && set.param[0].grad == NULL,

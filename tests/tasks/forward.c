@@ -1,5 +1,6 @@
 /* Task 3, forward: parameters are whole while their unit runs, in order, and no longer.
  */
+#include "bytes.h"
 #include "claims.h"
 #include "draw_model.h"
 #include "fsdp.h"
@@ -43,7 +44,10 @@ static void check_whole(const FsdpUnit *unit)
     need_cuda(cudaStreamSynchronize(unit->ctx->compute));
     need_cuda(cudaStreamSynchronize(unit->ctx->gather));
     float *got = fetch(flat->full, (size_t)flat->padded);
-    check_equal("the gathered flat parameter", got, want, (size_t)flat->padded);
+    Layout layout;
+    layout_module(&layout, unit->module, true, flat->world, LAYOUT_WHOLE);
+    check_equal_in(&((Clues){.layout = &layout, .world = flat->world}), "the gathered flat parameter",
+                   got, want, (size_t)flat->padded);
     free(got);
     free(want);
 }
@@ -234,6 +238,8 @@ static void free_body(const Rank *r, void *arg)
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     FsdpUnit *unit = first_unit(&s);
     size_t live = gpulog_live_bytes(r->device);
+    Sizes sizes;
+    sizes_of(&sizes, s.model, r->world);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
 
@@ -249,8 +255,9 @@ static void free_body(const Rank *r, void *arg)
     need(fsdp_release_gather(&s.ctx));
     check(gpulog_live_bytes(r->device) == live,
           "after reshard and release %zu bytes of the whole parameter "
-          "are still there",
-          gpulog_live_bytes(r->device) - live);
+          "are still there%s",
+          gpulog_live_bytes(r->device) - live,
+          bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
     int64_t freed = log_find(GPU_FREE, NULL, released);
     int64_t kernel = log_find(GPU_KERNEL, "kernel_sum2", log);
     GpuLogEntry entry;
@@ -273,8 +280,9 @@ static void free_body(const Rank *r, void *arg)
     need(fsdp_reshard(unit));
     need(fsdp_reshard(second));
     need(fsdp_release_gather(&s.ctx));
-    check(gpulog_live_bytes(r->device) == live, "of two resharded buffers %zu bytes are lost",
-          gpulog_live_bytes(r->device) - live);
+    check(gpulog_live_bytes(r->device) == live, "of two resharded buffers %zu bytes are lost%s",
+          gpulog_live_bytes(r->device) - live,
+          bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
     sharded_destroy(&s);
 }
 

@@ -166,6 +166,33 @@ static void philox_known_answers(void **state)
     run_ranks(1, philox_body, NULL);
 }
 
+// The values that a normal parameter would have by mistakes in what its words come from; values has
+// room for WRONG_INITS arrays of n + 1.
+enum { SINE, NO_STD, NO_ID, NO_SEED, WRONG_INITS };
+static void suspect(Clues *clues, const Param *p, uint64_t seed, float *values, int64_t n)
+{
+    static const char *const cause[WRONG_INITS] = {
+        [SINE] =
+            "the sine and the cosine are in each other's place: which of the two does the even "
+            "element take?",
+        [NO_STD] = "these are normals of deviation 1: where is init_std?",
+        [NO_ID] = "these are the values of the parameter with id 0: is param->id in the counter?",
+        [NO_SEED] = "these are the values of seed 0: is the seed the key?",
+    };
+    for (int k = 0; k < WRONG_INITS; k++, values += n + 1) {
+        Param wrong = *p;
+        if (k == NO_STD) wrong.init_std = 1.0f;
+        if (k == NO_ID) wrong.id = 0;
+        init_formula(&wrong, k == NO_SEED ? 0 : seed, 0, n + 1, values);
+        for (int64_t i = 0; i < n && k == SINE; i += 2) {
+            float even = values[i];
+            values[i] = values[i + 1];
+            values[i + 1] = even;
+        }
+        clues->clue[clues->n++] = (Clue){values, cause[k]};
+    }
+}
+
 static void slices_body(const Rank *r, void *arg)
 {
     enum { N = 1003 };
@@ -183,7 +210,11 @@ static void slices_body(const Rank *r, void *arg)
         memset(part, 0xFF, sizeof part);
     }
 
-    check_init_formula(&p, 42, 0, N, whole);
+    static float want[N], wrong[WRONG_INITS * (N + 1)];
+    Clues clues = {.slack = 2e-6};
+    suspect(&clues, &p, 42, wrong, N);
+    init_formula(&p, 42, 0, N, want);
+    check_near_in(&clues, "a normal parameter, against what its words give", whole, want, N, 2e-6);
 
     // Another seed, its high word alone, or another parameter: other values.
     const struct {
@@ -398,10 +429,13 @@ static void failure_body(const Rank *r, void *arg)
         status == ERR_MEMORY,
         "running out of memory is ERR_MEMORY, as CUDA_TRY returns it; this came back as Status %d",
         (int)status);
-    check(
-        gpulog_live_bytes(r->device) == before,
-        "after running out of memory %zu bytes stay allocated: the device is lost for another try",
-        gpulog_live_bytes(r->device) - before);
+    check(gpulog_live_bytes(r->device) == before,
+          "after running out of memory %zu bytes stay allocated: the device is lost for another "
+          "try%s",
+          gpulog_live_bytes(r->device) - before,
+          LIKELY
+          "this test fills the device, so running out of memory is right: is what was allocated "
+          "before that freed on the way out?");
     Param *params[64];
     int n = meta_params(model, params, 64);
     for (int i = 0; i < n; i++)

@@ -1,15 +1,16 @@
 /* Task 5, optimizer: each rank steps its shard, padding stays zero, and the norm is everybody's.
  */
+#include "bytes.h"
 #include "draw_model.h"
 #include "fsdp.h"
 #include "harness.h"
+#include "steps.h"
 #include "training.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { MAX_FLAT = 16 };
 
 // A model, how its shards are cut, and what an optimizer is told.
 typedef struct Case {
@@ -70,13 +71,8 @@ static int drawn_case(const Case *c, int low)
     return world;
 }
 
-// A gradient for every flat parameter of the model: element i of the whole buffer is whole(i) times
-// a scale, the same on every rank; the padding gets `padding`.
-static float whole(int64_t i)
-{
-    return (float)(i % 11 - 5) / 4.0f;
-}
-
+// A gradient for every flat parameter of the model: element i of the whole buffer is
+// given_gradient(i) times a scale, the same on every rank; the padding gets `padding`.
 static void set_scaled_gradients(Sharded *s, float scale, float padding)
 {
     FlatParam *flat[MAX_FLAT];
@@ -85,7 +81,7 @@ static void set_scaled_gradients(Sharded *s, float scale, float padding)
         float *host = malloc((size_t)flat[k]->shard_numel * sizeof *host);
         for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
             int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
-            host[i] = place < flat[k]->numel ? scale * whole(place) : padding;
+            host[i] = place < flat[k]->numel ? scale * given_gradient(place) : padding;
         }
         need_cuda(cudaDeviceSynchronize());
         send_to(flat[k]->shard_grad, host, (size_t)flat[k]->shard_numel);
@@ -106,13 +102,6 @@ static float *fetch_shard(const Sharded *s, const FlatParam *flat)
 
 // ---- AdamW ----
 
-// The gradient of step t is this times whole(i). It must change from step to step: with equal
-// gradients both moments, corrected, are the same for any two betas.
-static float scale_of(int t)
-{
-    return (float)(t * t % 7 - 3) / 2.0f;
-}
-
 static void formula_body(const Rank *r, void *arg)
 {
     const Case *in = arg;
@@ -124,38 +113,38 @@ static void formula_body(const Rank *r, void *arg)
     float *start[MAX_FLAT];
     for (int k = 0; k < n; k++) start[k] = fetch_shard(&s, flat[k]);
     for (int t = 1; t <= in->steps; t++) {
-        set_scaled_gradients(&s, scale_of(t), 0.0f);
+        set_scaled_gradients(&s, given_scale(t), 0.0f);
         need(fsdp_adamw_step(&s.adamw));
     }
-    check(s.adamw.t == in->steps, "after %d steps the count t is %d", in->steps, s.adamw.t);
+    check(s.adamw.t == in->steps, "after %d steps the count t is %d%s", in->steps, s.adamw.t,
+          s.adamw.t == in->steps * n ? LIKELY
+              "it went up for every unit: is opt->t++ inside the loop?"
+                                     : "");
 
-    // The same in double, element by element (Loshchilov & Hutter 2019, algorithm 2).
     for (int k = 0; k < n; k++) {
         size_t numel = (size_t)flat[k]->shard_numel;
         float *got = fetch_shard(&s, flat[k]);
         float *got_m = fetch(s.adamw.m[k], numel), *got_v = fetch(s.adamw.v[k], numel);
         for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
             int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
-            double p = start[k][i], m = 0.0, v = 0.0;
-            for (int t = 1; t <= in->steps; t++) {
-                double g = place < flat[k]->numel ? scale_of(t) * whole(place) : 0.0f;
-                p -= (double)c.lr * (double)c.weight_decay * p;
-                m = (double)c.beta1 * m + (1.0 - (double)c.beta1) * g;
-                v = (double)c.beta2 * v + (1.0 - (double)c.beta2) * g * g;
-                double m_hat = m / (1.0 - pow((double)c.beta1, t));
-                double v_hat = v / (1.0 - pow((double)c.beta2, t));
-                p -= (double)c.lr * m_hat / (sqrt(v_hat) + (double)c.eps);
-            }
+            double g = place < flat[k]->numel ? (double)given_gradient(place) : 0.0, out[3];
+            follow_formula(&c, RIGHT, in->steps, k, n, (double)start[k][i], g, out);
+            double p = out[0], m = out[1], v = out[2];
+            char where[300];
+            Layout layout;
+            unit_layout(&layout, &s, flat[k], false);
+            layout_say(&layout, numel, (size_t)i, where, sizeof where);
             // Five steps of rounding in float: a few units in the last place of the parameter and
             // the step.
             check(fabs(got[i] - p) <= 2e-6 * (fabs(p) + (double)c.lr),
-                  "unit %s, element %lld of the shard: after %d steps %.9g, the formula gives %.9g",
-                  flat[k]->name, (long long)i, in->steps, (double)got[i], p);
+                  "unit %s, %s: after %d steps %.9g, the formula gives %.9g%s", flat[k]->name,
+                  where, in->steps, (double)got[i], p,
+                  formula_cause(&s, &c, in->steps, k, n, flat[k], start[k], got));
             // No gradient is larger than 2, so rounding moves no moment by more than this.
             check(fabs(got_m[i] - m) <= 4e-6 && fabs(got_v[i] - v) <= 4e-6,
-                  "unit %s, element %lld of the shard: after %d steps the moments in opt->m and "
+                  "unit %s, %s: after %d steps the moments in opt->m and "
                   "opt->v are %.9g and %.9g, the formula gives %.9g and %.9g",
-                  flat[k]->name, (long long)i, in->steps, (double)got_m[i], (double)got_v[i], m, v);
+                  flat[k]->name, where, in->steps, (double)got_m[i], (double)got_v[i], m, v);
         }
         free(got);
         free(got_m);
@@ -184,8 +173,10 @@ static void moments_body(const Rank *r, void *arg)
     need(fsdp_adamw_create(&s.adamw, s.model, &s.ctx, &TEST_ADAMW));
     check(gpulog_live_bytes(r->device) - live == want,
           "AdamW's state takes %zu bytes on this rank, want 8 bytes for each element of its "
-          "shards: %zu",
-          gpulog_live_bytes(r->device) - live, want);
+          "shards: %zu%s",
+          gpulog_live_bytes(r->device) - live, want,
+          arrays_cause(gpulog_live_bytes(r->device) - live, 2, want / 2,
+                       want / 2 * (size_t)r->world));
     set_gradients(&s, 0.0f);
     need(fsdp_adamw_step(&s.adamw));
     check(gpulog_live_bytes(r->device) - live == want, "a step left %zu bytes behind",
@@ -217,7 +208,8 @@ static void padding_body(const Rank *r, void *arg)
         FlatParam *flat[MAX_FLAT];
         int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
         for (int step = 0; step < 3; step++) {
-            // Dirt where no gradient should be: the step must not let it into the parameters.
+            // Dirt where no gradient should be: the step must not let it into the parameters. They
+            // were zero there until now: each step is looked at.
             set_gradients(&s, 3.0f);
             if (step == 2)
                 need(fsdp_sgd_step(s.model, &s.ctx, 0.5f, 0.25f));
@@ -228,9 +220,9 @@ static void padding_body(const Rank *r, void *arg)
                 for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
                     bool padding = flat[k]->rank * flat[k]->shard_numel + i >= flat[k]->numel;
                     check(!padding || shard[i] == 0.0f,
-                          "after step %d (%s) padding element %lld of unit %s is %g, not zero",
+                          "after step %d (%s) padding element %lld of unit %s is %g, not zero%s",
                           step, step == 2 ? "SGD" : "AdamW", (long long)i, flat[k]->name,
-                          (double)shard[i]);
+                          (double)shard[i], padding_cause(shard[i], step == 2));
                 }
                 free(shard);
             }
@@ -256,19 +248,26 @@ static void zero_body(const Rank *r, void *arg)
     FlatParam *flat[MAX_FLAT];
     sharded_create(&s, &in->spec, &in->options, NULL, r);
     int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
+    float *before[MAX_FLAT];
     set_gradients(&s, 3.0f);
+    for (int k = 0; k < n; k++)
+        before[k] = fetch(flat[k]->shard_grad, (size_t)flat[k]->shard_numel);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     need(fsdp_zero_grad(s.model, &s.ctx));
     check_on_stream(log, s.ctx.compute, "zeroing the gradients", "ctx->compute");
     need_cuda(cudaStreamSynchronize(s.ctx.compute));
     for (int k = 0; k < n; k++) {
-        float *got = fetch(flat[k]->shard_grad, (size_t)flat[k]->shard_numel);
-        for (int64_t i = 0; i < flat[k]->shard_numel; i++)
-            check(got[i] == 0.0f,
-                  "unit %s: element %lld of the gradient shard is %g after zero_grad",
-                  flat[k]->name, (long long)i, (double)got[i]);
+        size_t numel = (size_t)flat[k]->shard_numel;
+        float *got = fetch(flat[k]->shard_grad, numel), *zero = calloc(numel, sizeof *zero);
+        Layout layout;
+        char what[100];
+        unit_layout(&layout, &s, flat[k], false);
+        snprintf(what, sizeof what, "unit %s, the gradient shard after zero_grad", flat[k]->name);
+        check_equal_in(&((Clues){.layout = &layout, .before = before[k]}), what, got, zero, numel);
         free(got);
+        free(zero);
+        free(before[k]);
     }
     sharded_destroy(&s);
 }
@@ -282,17 +281,6 @@ static void zero_grad_zeroes(void **state)
     run_ranks(drawn_case(&in, 1), zero_body, &in);
 }
 
-// Σ of the squares of the whole gradient that set_gradients makes, exact in double.
-static double squares_of(const Sharded *s)
-{
-    FlatParam *flat[MAX_FLAT];
-    int n = fsdp_flat_params(s->model, flat, MAX_FLAT);
-    double sum = 0.0;
-    for (int k = 0; k < n; k++)
-        for (int64_t i = 0; i < flat[k]->numel; i++) sum += (double)whole(i) * (double)whole(i);
-    return sum;
-}
-
 static void norm_body(const Rank *r, void *arg)
 {
     const Case *in = arg;
@@ -300,14 +288,14 @@ static void norm_body(const Rank *r, void *arg)
     sharded_create(&s, &in->spec, &in->options, NULL, r);
     size_t live = gpulog_live_bytes(r->device);
     set_gradients(&s, 0.0f);
-    float norm = -1.0f, want = (float)sqrt(squares_of(&s));
+    float norm = -1.0f, want = (float)sqrt(given_squares(&s));
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     need(fsdp_grad_norm(s.model, &s.ctx, &norm));
     check_no_race(log);
     // Squares of sixteenths add up exactly in double, in any order: the norm has one right value.
-    check(norm == want, "the gradient norm on this rank is %.9g, want %.9g", (double)norm,
-          (double)want);
+    check(norm == want, "the gradient norm on this rank is %.9g, want %.9g%s", (double)norm,
+          (double)want, norm_cause(&s, norm));
     check(gpulog_live_bytes(r->device) == live, "fsdp_grad_norm left memory behind");
     sharded_destroy(&s);
 }
@@ -327,26 +315,27 @@ static void clip_body(const Rank *r, void *arg)
     FlatParam *flat[MAX_FLAT];
     sharded_create(&s, &in->spec, &in->options, NULL, r);
     int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
-    float want = (float)sqrt(squares_of(&s)), norm;
+    float want = (float)sqrt(given_squares(&s)), norm;
     const float limits[] = {2.0f * want, want, in->limit * want};
     for (int c = 0; c < 3; c++) {
         set_gradients(&s, 0.0f);
         norm = -1.0f;
         need(fsdp_clip_grad_norm(s.model, &s.ctx, limits[c], &norm));
-        check(norm == want, "clip returns the norm %.9g, want that before clipping, %.9g",
-              (double)norm, (double)want);
+        check(norm == want, "clip returns the norm %.9g, want that before clipping, %.9g%s",
+              (double)norm, (double)want, norm_cause(&s, norm));
         need_cuda(cudaStreamSynchronize(s.ctx.compute));
         for (int k = 0; k < n; k++) {
             float *got = fetch(flat[k]->shard_grad, (size_t)flat[k]->shard_numel);
             for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
                 int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
-                double g = place < flat[k]->numel ? whole(place) : 0.0;
+                double g = place < flat[k]->numel ? given_gradient(place) : 0.0;
                 if (c == 2) g *= (double)limits[c] / (double)want;
                 check(fabs(got[i] - g) <= (c == 2 ? 1e-6 * fabs(g) : 0.0),
-                      "norm %g, limit %g (%s): unit %s element %lld is %.9g, want %.9g",
+                      "norm %g, limit %g (%s): unit %s element %lld is %.9g, want %.9g%s",
                       (double)want, (double)limits[c],
                       c == 2 ? "every gradient times limit / norm" : "nothing may change",
-                      flat[k]->name, (long long)i, (double)got[i], g);
+                      flat[k]->name, (long long)i, (double)got[i], g,
+                      clip_cause(&s, flat[k], got, (double)want, (double)limits[c]));
             }
             free(got);
         }
@@ -393,10 +382,11 @@ static void sgd_body(const Rank *r, void *arg)
         for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
             int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
             float p = place < flat[k]->numel ? (float)(place % 7) : 0.0f;
-            float g = place < flat[k]->numel ? whole(place) : 0.0f;
+            float g = place < flat[k]->numel ? given_gradient(place) : 0.0f;
             float want = p - in->rate * (g + in->decay * p);
-            check(got[i] == want, "unit %s element %lld: got %g, want p - lr·(g + decay·p) = %g",
-                  flat[k]->name, (long long)i, (double)got[i], (double)want);
+            check(got[i] == want, "unit %s element %lld: got %g, want p - lr·(g + decay·p) = %g%s",
+                  flat[k]->name, (long long)i, (double)got[i], (double)want,
+                  sgd_cause(flat[k], got, in->rate, in->decay));
         }
         free(got);
     }
@@ -437,13 +427,14 @@ static void every_body(const Rank *r, void *arg)
         float *gradient = fetch(flat[k]->shard_grad, (size_t)flat[k]->shard_numel);
         for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
             int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
-            check(place >= flat[k]->numel || gradient[i] == whole(place),
+            check(place >= flat[k]->numel || gradient[i] == given_gradient(place),
                   "unit %s: a step changed element %lld of the gradient; only fsdp_zero_grad does",
                   flat[k]->name, (long long)i);
-            bool moves = place < flat[k]->numel && whole(place) != 0.0f;
+            bool moves = place < flat[k]->numel && given_gradient(place) != 0.0f;
             check(!moves || after[i] != before[k][i],
-                  "unit %s: element %lld of this rank's shard has a gradient and did not move",
-                  flat[k]->name, (long long)i);
+                  "unit %s: element %lld of this rank's shard has a gradient and did not move%s",
+                  flat[k]->name, (long long)i,
+                  still_cause(before[k], after, flat[k]->shard_numel, k, n));
         }
         free(after);
         free(gradient);
