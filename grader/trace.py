@@ -15,8 +15,8 @@ peak, and rows in program order:
                  +, -: memory comes or goes, `what` for (KEPT …); c: a collective (COLLECTIVES);
                  k: `bytes` kernels and copies; r, w: the record of an event, a wait for it
 
-Interface: take(builder, own, tasks, run, account) -> Outcome; parse(text) -> Trace; BadTrace; Trace.levels,
-.sent, .rows, .theory_kept, .theory_sent.
+Interface: take(builder, own, tasks, run, account) -> Outcome; parse(text) -> Trace; BadTrace;
+Trace.levels, .sent, .rows, .theory_kept, .theory_whole, .theory_sent.
 """
 
 import json
