@@ -7,6 +7,7 @@ IMPL      ?= skeleton
 TASK      ?=
 BACKEND   ?= simgpu
 DATA      ?=
+HTML      ?=
 WERROR    ?=
 SANITIZE  ?=
 CC        ?= cc
@@ -170,10 +171,12 @@ help:
 
 ## make grade                score skeleton/ (IMPL=reference, or IMPL=DIR for any folder of the six files;
 ##                           TASK=2 or TASK=flat_param for one task; LIMIT=60 for seconds a test may take;
-##                           NO_INSTALL=1 installs nothing)
+##                           NO_INSTALL=1 installs nothing; HTML=1 writes a page with plots to
+##                           build/grade/results.html, HTML=FILE elsewhere)
 grade: deps
 	@$(PYTHON) grader/grade.py --impl '$(IMPL)' $(if $(TASK),--task '$(TASK)') $(if $(LIMIT),--limit '$(LIMIT)') \
 	    --build '$(BUILD)' --backend $(BACKEND) \
+	    $(if $(HTML),--html '$(if $(filter 1,$(HTML)),$(BUILD)/grade/results.html,$(HTML))') \
 	    --out '$(BUILD)/grade/results.json'
 
 ## make test                 build and run every test of the kit itself
@@ -384,6 +387,13 @@ $(BUILD)/impl/$(IMPL_KEY)/$(1)/%: $(BUILD)/obj/tests/$(2)/%.o $(BUILD)/impl/$(IM
 endef
 $(eval $(call suite_rules,suite,tasks))
 $(eval $(call suite_rules,hidden,hidden))
+
+# What the results page draws: three steps of training, with the student's files of the tasks in OWN
+# and the reference's other files. grader/trace.py removes the program first: OWN has no time stamp.
+OWN ?=
+$(BUILD)/impl/$(IMPL_KEY)/trace/steps: $(BUILD)/obj/tests/trace/steps.o $(OWN:%=$(BUILD)/impl/$(IMPL_KEY)/%.o) \
+        $(patsubst %,$(BUILD)/impl/reference/%.o,$(filter-out $(OWN),$(TASKS))) $(HARNESS_LIB) $(LIBS)
+	$(call link,$(call objects_of,$^),-lcmocka)
 
 # Of the kit's own suites these know of FSDP.
 $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fsdp/*.c tests/harness/*.c tests/large/*.c)): $(REFERENCE_OBJ)

@@ -32,6 +32,7 @@ import runner
 import seeds
 from builder import COMPILE_LIMIT, Builder, Failing, Infrastructure
 from report import NOT_YET, Report
+from show import Show
 from skeleton import write_atomically
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -65,6 +66,7 @@ class Grading:
         self.limits = {}              # test name: seconds
         self.account = None           # as whom tests run, where not as the grader
         self.seed = None              # what they drew from
+        self.show = Show(self, options.html)
 
     # -- results --
 
@@ -105,6 +107,12 @@ class Grading:
 
     def write(self, status, message=""):
         """The results file: either the old one or the whole new one."""
+        os.makedirs(os.path.dirname(os.path.abspath(self.options.out)), exist_ok=True)
+        text = json.dumps(self.document(status, message), indent=1, ensure_ascii=False)
+        write_atomically(self.options.out, text + "\n")
+
+    def document(self, status, message=""):
+        """What the results file holds."""
         rows = [{name: value for name, value in row.items() if name != "shared"}
                 for row in self.results()]
         document = {
@@ -118,9 +126,7 @@ class Grading:
             document["task"] = self.alone
         if self.seed is not None:
             document["seed"] = self.seed
-        os.makedirs(os.path.dirname(os.path.abspath(self.options.out)), exist_ok=True)
-        text = json.dumps(document, indent=1, ensure_ascii=False)
-        write_atomically(self.options.out, text + "\n")
+        return document
 
     def files_graded(self):
         """Which bytes were graded: of each task's file the sum of the source and of the object."""
@@ -185,6 +191,7 @@ class Grading:
                     future.cancel()
                 runner.stop()
                 raise
+        self.show.trace()
 
     def compile(self, builder, tasks):
         """Compiles the student's files; {task name: Failing} for those that fail."""
@@ -259,10 +266,13 @@ class Grading:
             if verdict.status == "timeout":
                 verdict.message += limit.reason(name)
         self.verdicts.update(verdicts)
-        # What a suite printed, for whoever looks for more than the table says.
+        self.keep_output(path, output)
+
+    def keep_output(self, program, output):
+        """What a suite printed, for whoever looks for more than the table says."""
         folder = os.path.join(os.path.dirname(os.path.abspath(self.options.out)), "output")
         os.makedirs(folder, exist_ok=True)
-        write_atomically(os.path.join(folder, os.path.basename(path) + ".txt"), output)
+        write_atomically(os.path.join(folder, os.path.basename(program) + ".txt"), output)
 
 
 def counted(noun, words):
@@ -288,6 +298,8 @@ def parse(arguments):
                         help="build tree (the Makefile's own)")
     parser.add_argument("--out", default=os.path.join(ROOT, "build", "grade", "results.json"),
                         metavar="FILE", help="where the results go")
+    parser.add_argument("--html", default="", metavar="FILE",
+                        help="where a page with results and plots goes (none is made)")
     parser.add_argument("--backend", default="simgpu", choices=("simgpu", "cuda", "rehearsal"),
                         help="what the files are built against (simgpu)")
     parser.add_argument("--limit", type=seconds, default=0.0, metavar="SECONDS",
@@ -314,6 +326,10 @@ def main(arguments=None):
         grading.tasks = grading.all_tasks = manifest.load(ROOT)
         grading.choose()
         grading.seed = seeds.choose()
+        try:
+            grading.show.drop()
+        except OSError as problem:
+            raise BadUsage("the page cannot be written: %s" % problem)
         if not shutil.which("make"):
             raise Infrastructure("there is no make on this machine: run `sh grader/setup.sh`")
         grading.write("infrastructure", "The grading was started and did not finish.")
@@ -332,7 +348,7 @@ def main(arguments=None):
         report.next_steps(rows, grading.tasks, again, grading.gap)
         grading.write("graded")
         report.score(sum(row["score"] for row in rows), sum(row["max_score"] for row in rows),
-                     grading.alone)
+                     grading.alone, grading.show.write())
         return 0
     except (BadUsage, seeds.BadSeed) as problem:
         return give_up(grading, 2, str(problem))

@@ -52,7 +52,7 @@ KIT_FILES = ("Makefile",)
 # What students get beside it.
 STUDENT_FOLDERS = ("examples", "handouts", "tests/cuda", "tests/emulator", "tests/fsdp",
                    "tests/gpulog", "tests/harness", "tests/large", "tests/launch", "tests/nn",
-                   "tests/simgpu")
+                   "tests/simgpu", "tests/trace")
 STUDENT_FILES = (".clang-format", ".gitignore")
 # Of handouts/, what is for staff.
 FOR_STAFF = ("handouts/instructors.md",)

@@ -150,8 +150,10 @@ class Report:
         self.say("  Read:  %s" % first["handout"])
         self.say("  Then:  %s" % again(task.number))
 
-    def score(self, earned, full, alone=None):
-        """The last line."""
+    def score(self, earned, full, alone=None, page=""):
+        """The last line, and in front of it the path of the page, where there is one."""
         self.say()
+        if page:
+            self.say("Page:  %s" % page)
         self.say("Score: %s/%s%s" % (points(earned), points(full),
                                      " (task %d alone)" % alone if alone else ""))

@@ -193,7 +193,8 @@ class Archives(unittest.TestCase):
                      "grader/deliver.py", "tests/grader/test_release.py"):
             self.assertNotIn("shardlab/" + name, files)
         for name in ("Makefile", "README.md", "VERSION", ".github/workflows/grade.yml",
-                     "handouts/1_meta_init.md", "tests/tasks/forward.c", "examples/train_gpt2.c"):
+                     "handouts/1_meta_init.md", "tests/tasks/forward.c", "examples/train_gpt2.c",
+                     "tests/trace/steps.c", "grader/page.py", "grader/plot.py", "grader/trace.py"):
             self.assertIn("shardlab/" + name, files)
 
     def test_objects_tell_neither_names_nor_lines(self):
@@ -257,11 +258,28 @@ class Archives(unittest.TestCase):
                                    GITHUB_STEP_SUMMARY=summary)
                 self.assertEqual(status, 0 if what == "reference" else 1, text)
                 self.assertEqual(schemas.annotations(text), [])
+                self.check_page(what, want)
                 for file, _ in re.findall(r"file=([^,]+),line=(\d+)", text):
                     self.assertTrue(os.path.exists(os.path.join(self.student, file)), file)
                 self.assertEqual("file=skeleton/" in text, what != "reference")
                 with open(summary, encoding="utf-8") as file:
                     self.assertIn("Score: %d of %d" % (want, FULL), file.read())
+
+    def check_page(self, what, want):
+        """The page of a solution that lies in the archive's skeleton/."""
+        status, text = run(["make", "grade", "HTML=1"], self.student)
+        self.assertEqual(status, 0, text)
+        self.assertEqual(text.splitlines()[-2:], ["Page:  build/grade/results.html",
+                                                  "Score: %d/%d" % (want, FULL)])
+        with open(os.path.join(self.student, "build/grade/results.html"),
+                  encoding="utf-8") as file:
+            page = file.read()
+        self.assertEqual(page.count("<svg "), 5)
+        whose = {"skeleton": "None of your files is complete yet",
+                 "half": "<code>optimizer.c</code> are yours; <code>forward.c</code>, "
+                         "<code>backward.c</code> and <code>api.c</code> are the reference’s.",
+                 "reference": "<code>api.c</code> are yours."}
+        self.assertIn(whose[what], page)
 
     def test_2_gradescope(self):
         root = self.root("source", "results")
