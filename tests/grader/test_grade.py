@@ -22,7 +22,8 @@ class Scores(FakeKit):
                          ("graded", 100, 100, "mine", "simgpu", "2 made-up devices"))
         self.assertTrue(out.startswith("On 2 made-up devices\n\nTask 1"), out)
         self.assertEqual(set(tests["a"]), {"name", "task", "title", "status", "score", "max_score",
-                                           "message", "hint", "handout", "seconds", "reports", "limit"})
+                                           "message", "hint", "handout", "section", "seconds",
+                                           "reports", "limit"})
         self.assertEqual(tests["a"]["seconds"], 0.25)
 
     def test_a_failure_costs_its_points_and_comes_with_advice(self):
@@ -36,9 +37,19 @@ class Scores(FakeKit):
         self.assertIn("rank 1: w[3] is 2, want 3", out)
         self.assertIn("What to do next: task 1, b\n", out)
         self.assertIn("Hint: Why b?", out)
-        self.assertIn("handouts/1_one.md", out)
+        self.assertIn("  Read:  handouts/1_one.md\n", out)
         self.assertIn("make grade TASK=1 IMPL=mine", out)
         self.assertEqual((tests["b"]["status"], tests["b"]["score"]), ("failed", 0))
+
+    def test_the_section_to_read(self):
+        path = "tasks/1_one/task.json"
+        data = json.loads(self.read(path))
+        data["tests"][0]["section"] = "The plan"
+        self.write(path, json.dumps(data))
+        self.suite("one", "abc", "say('a', 'failed', 'x'); rest('a')")
+        _, out, tests, _ = self.grade()
+        self.assertIn('  Read:  handouts/1_one.md, section "The plan"\n', out)
+        self.assertEqual((tests["a"]["section"], tests["b"]["section"]), ("The plan", ""))
 
     def test_a_report_that_many_tests_meet_is_shown_once(self):
         block = ("rank %d of 2: simgpu: rank %d, device %d: a race\\n   kernel\\n   copy\\n   "
