@@ -327,6 +327,17 @@ class Files(FakeKit):
                 self.assertIn("There is %s: is that it?" % wrong, self.grade()[2]["d"]["message"])
                 os.rename(self.path("mine", wrong), self.path("mine/two.c"))
 
+    def test_an_object_left_by_a_compilation_that_was_stopped_is_not_taken_for_another(self):
+        first = self.grade("--task", "1")[3]["files"][0]
+        text, rules = self.read("mine/one.c"), self.read("Makefile")
+        self.write("mine/one.c", "int one(void) { return 2; }\n")
+        self.write("Makefile", rules.replace("cc -c $$< -o $$@", "cc -c $$< -o $$@ && false"))
+        self.assertEqual(self.grade("--task", "1")[2]["a"]["status"], "error")
+        self.write("Makefile", rules)
+        self.write("mine/one.c", text)
+        os.utime(self.path("mine/one.c"), (1, 1)) # saved before that object was written
+        self.assertEqual(self.grade("--task", "1")[3]["files"], [first])
+
     def test_a_folder_in_the_files_place(self):
         os.unlink(self.path("mine/two.c"))
         os.makedirs(self.path("mine/two.c"))
