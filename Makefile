@@ -158,8 +158,8 @@ LAUNCH      := $(BUILD)/bin/launch
 DEVICES     := $(BUILD)/bin/devices
 SIMGPU_PC   := $(BUILD)/lib/pkgconfig/simgpu.pc
 
-.PHONY: help deps build grade test demo demo-oom gpt2-medium simgpu release steady mutants different skeleton suites own-suites \
-        examples clean compile_commands.json
+.PHONY: help deps build grade hint watch test demo demo-oom gpt2-medium simgpu release steady mutants different skeleton \
+        suites own-suites examples clean compile_commands.json
 .DEFAULT_GOAL := help
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -178,6 +178,17 @@ grade: deps
 	    --build '$(BUILD)' --backend $(BACKEND) \
 	    $(if $(HTML),--html '$(if $(filter 1,$(HTML)),$(BUILD)/grade/results.html,$(HTML))') \
 	    --out '$(BUILD)/grade/results.json'
+
+## make hint                 a hint for the first thing that is missing or wrong; again: one more (TASK=2 for one task,
+##                           TEST=name for a test, LEVEL=2 for the hints up to a level)
+hint: deps
+	@$(PYTHON) grader/hint.py --impl '$(IMPL)' $(if $(TASK),--task '$(TASK)') $(if $(TEST),--test '$(TEST)') \
+	    $(if $(LEVEL),--level '$(LEVEL)') $(if $(LIMIT),--limit '$(LIMIT)') --build '$(BUILD)' --backend $(BACKEND)
+
+## make watch                grade again whenever a file is saved, and say what has changed; TASK=2 for one task
+watch: deps
+	@$(PYTHON) grader/watch.py --impl '$(IMPL)' $(if $(TASK),--task '$(TASK)') $(if $(LIMIT),--limit '$(LIMIT)') \
+	    --build '$(BUILD)' --backend $(BACKEND)
 
 ## make test                 build and run every test of the kit itself
 test: deps

@@ -267,8 +267,11 @@ class Builder:
                 same = file.read() == total
         except (OSError, ValueError):
             same = False
-        if not same and os.path.exists(made):
-            os.unlink(made)
+        if not same:
+            # The sum goes first: if this is stopped half-way it must not vouch for what is left.
+            for stale in (made + ".of", made):
+                if os.path.exists(stale):
+                    os.unlink(stale)
         status, output = self.make([self.object(task.name)], capped=True)
         if status != 0:
             return Failing("error", self.first_error(output, task)), ""

@@ -14,7 +14,7 @@
                 students, so that the draw costs nobody points that it does not cost the others. Who
                 loses a test reads it there, and can run the same at home
     hidden      seed: the same for the hidden suites; tests: suite (tests/hidden/<suite>.c), name,
-                points, title, hint
+                points, title, hint, and if you like more and section, as in manifest.py
 
 A student archive has no course.json: load() then gives defaults and no hidden tests.
 
@@ -92,7 +92,7 @@ def problems(course, root):
             found.append("%s is %r: must be a whole number from 0 to %d" % (name, seed, seeds.MOST))
     names = [task["name"] for task in course["tasks"]]
     for test in course["hidden"]["tests"]:
-        if set(test) != {"suite", "name", "points", "title", "hint"}:
+        if set(test) - {"more", "section"} != {"suite", "name", "points", "title", "hint"}:
             found.append("a hidden test has suite, name, points, title and hint")
         elif test["suite"] not in names + ["together"]:
             found.append("hidden test %s: there is no task %s" % (test["name"], test["suite"]))

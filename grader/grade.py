@@ -84,7 +84,8 @@ class Grading:
                     "status": verdict.status,
                     "score": test.points if verdict.status == "passed" else 0,
                     "max_score": test.points, "message": verdict.message, "hint": test.hint,
-                    "handout": task.handout, "seconds": verdict.seconds, "reports": verdict.reports,
+                    "handout": task.handout, "section": test.section,
+                    "seconds": verdict.seconds, "reports": verdict.reports,
                     "limit": self.limits.get(test.name),
                     "shared": test.name in self.shared})
                 if verdict.seed is not None:

@@ -52,7 +52,7 @@ def tasks_of(course, root):
 
 def made(test):
     return manifest.Test(test["name"], test["points"], test["title"], test["hint"],
-                         test["suite"] == "together")
+                         test["suite"] == "together", section=test.get("section", ""))
 
 
 def main():

@@ -6,15 +6,31 @@ sentence: what must hold) and a hint (a question). A test marked "together" runs
 `together`, which is linked with all six of the student's files; the others run in the suite named
 after the task.
 
+Hints come in levels, for `make hint`. The first asks, each further one tells more: a test's `hint`,
+then those of its list `more`; and in `parts`, an object by part number ("3.1"), a list of hints for
+each part of the file while it is not written. `section` is the heading in the handout to read. To
+grade, none of `more`, `section` and `parts` is needed (hidden tests may have none of them).
+
 Interface: load(root) returns the Tasks in order; problems(tasks, root) returns what is wrong with
-them, a line each; BadManifest.
+them, a line each; Test.hints(); headings(text) and section_of_part(text, part) of a handout;
+BadManifest.
 """
 
 import json
 import os
+import re
 from dataclasses import dataclass, field
 
+import skeleton
+
 FULL_SCORE = 100
+FURTHER = 2          # hints of a test behind the first
+PART_LEVELS = 2      # hints of a part, at least
+LONGEST_HINT = 450   # characters
+
+HEADING = re.compile(r"#{1,6} +(\S.*?) *#*$")
+PARAGRAPH = re.compile(r"\*\*([\d., ]+)\*\*") # **1.6, 1.7** opens what a handout says of parts
+FENCE = re.compile(r" {0,3}(```|~~~)")
 
 
 class BadManifest(Exception):
@@ -28,6 +44,12 @@ class Test:
     title: str
     hint: str
     together: bool = False
+    more: list = field(default_factory=list)
+    section: str = ""
+
+    def hints(self):
+        """The hints in levels: the first asks, the last tells."""
+        return [self.hint] + self.more
 
 
 @dataclass
@@ -40,6 +62,7 @@ class Task:
     handout: str
     tests: list = field(default_factory=list)
     path: str = ""
+    parts: dict = field(default_factory=dict)
 
     def own(self):
         """The tests of the task's own suite."""
@@ -55,28 +78,42 @@ def is_number(value):
 
 
 # What a manifest's fields are, with the sort of value each must be.
-TASK_FIELDS = {"number": "whole", "name": "text", "title": "text", "points": "number",
-               "file": "text", "handout": "text", "tests": "list"}
-TEST_FIELDS = {"name": "text", "points": "number", "title": "text", "hint": "text"}
-SORTS = {"whole": lambda v: isinstance(v, int) and not isinstance(v, bool),
-         "number": is_number,
-         "text": lambda v: isinstance(v, str) and v.strip() != "",
-         "list": lambda v: isinstance(v, list)}
+TASK_FIELDS = {"number": "a whole number", "name": "a text", "title": "a text",
+               "points": "a number", "file": "a text", "handout": "a text", "tests": "a list"}
+TASK_OPTIONS = {"parts": "an object of lists of texts"}
+TEST_FIELDS = {"name": "a text", "points": "a number", "title": "a text", "hint": "a text"}
+TEST_OPTIONS = {"together": "true or false", "more": "a list of texts", "section": "a text"}
 
 
-def take(data, fields, where, optional=()):
-    """The fields of a JSON object, checked: each there, of its sort, and nothing else."""
+def is_texts(value):
+    return isinstance(value, list) and all(isinstance(item, str) and item.strip() for item in value)
+
+
+SORTS = {"a whole number": lambda v: isinstance(v, int) and not isinstance(v, bool),
+         "a number": is_number,
+         "a text": lambda v: isinstance(v, str) and v.strip() != "",
+         "a list": lambda v: isinstance(v, list),
+         "a list of texts": is_texts,
+         "an object of lists of texts": lambda v: isinstance(v, dict) and all(map(is_texts,
+                                                                               v.values())),
+         "true or false": lambda v: isinstance(v, bool)}
+
+
+def take(data, fields, where, optional):
+    """The fields of a JSON object, checked: each there unless it is optional, of its sort, and
+    nothing else."""
     if not isinstance(data, dict):
         raise BadManifest("%s is not a JSON object" % where)
-    for name, sort in fields.items():
+    for name in fields:
         if name not in data:
             raise BadManifest("%s has no \"%s\"" % (where, name))
-        if not SORTS[sort](data[name]):
-            raise BadManifest("%s: \"%s\" must be a %s, not %r" % (where, name, sort, data[name]))
-    for name in data:
-        if name not in fields and name not in optional:
+    known = {**fields, **optional}
+    for name, value in data.items():
+        if name not in known:
             raise BadManifest("%s: nobody knows a field \"%s\"" % (where, name))
-    return {name: data[name] for name in fields}
+        if not SORTS[known[name]](value):
+            raise BadManifest("%s: \"%s\" must be %s, not %r" % (where, name, known[name], value))
+    return data
 
 
 def load_task(path, shown):
@@ -86,16 +123,9 @@ def load_task(path, shown):
             data = json.load(file)
     except (OSError, ValueError) as problem:
         raise BadManifest("%s cannot be read: %s" % (shown, problem))
-    task = Task(**take(data, TASK_FIELDS, shown), path=shown)
-    tests = []
-    for i, entry in enumerate(task.tests):
-        where = "%s, test %d" % (shown, i + 1)
-        test = Test(**take(entry, TEST_FIELDS, where, optional=("together",)))
-        test.together = entry.get("together", False)
-        if not isinstance(test.together, bool):
-            raise BadManifest("%s: \"together\" must be true or false" % where)
-        tests.append(test)
-    task.tests = tests
+    task = Task(**take(data, TASK_FIELDS, shown, TASK_OPTIONS), path=shown)
+    task.tests = [Test(**take(entry, TEST_FIELDS, "%s, test %d" % (shown, i + 1), TEST_OPTIONS))
+                  for i, entry in enumerate(task.tests)]
     return task
 
 
@@ -114,6 +144,78 @@ def load(root):
     if not tasks:
         raise BadManifest("tasks holds no task.json")
     return sorted(tasks, key=lambda task: task.number)
+
+
+def outline(text):
+    """The lines of a Markdown text that are not fenced, each with the heading above it."""
+    heading, fence = "", None
+    for line in text.splitlines():
+        mark = FENCE.match(line)
+        if mark and fence in (None, mark.group(1)):
+            fence = None if fence else mark.group(1)
+        elif not fence:
+            found = HEADING.match(line)
+            heading = found.group(1) if found else heading
+            yield heading, line
+
+
+def headings(text):
+    """The headings of a Markdown text, in order."""
+    return [heading for heading, line in outline(text) if HEADING.match(line)]
+
+
+def section_of_part(text, part):
+    """The heading in a handout under which the paragraph of a part ("3.1") stands, or ""."""
+    for heading, line in outline(text):
+        paragraph = PARAGRAPH.match(line)
+        if paragraph and part in paragraph.group(1).replace(",", " ").split():
+            return heading
+    return ""
+
+
+def text_of(root, path):
+    """The text of a file of the kit; empty where it is not there, which is said elsewhere."""
+    try:
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def bad_hints(task, root):
+    """What is wrong with the hints of a task and with what it says to read."""
+    handout = text_of(root, task.handout)
+    known = headings(handout)
+    for test in task.tests:
+        if len(test.more) != FURTHER:
+            yield "%s has %d hints in \"more\", not %d" % (test.name, len(test.more), FURTHER)
+        if not test.section:
+            yield "%s has no \"section\"" % test.name
+        elif test.section not in known:
+            yield "%s has no heading \"%s\", which %s names" % (task.handout, test.section,
+                                                               test.name)
+    source = text_of(root, os.path.join("reference", task.file)).splitlines()
+    regions = [begin.group(2) for begin in map(skeleton.BEGIN.match, source) if begin]
+    for part in regions:
+        if part not in task.parts:
+            yield "part %s has no hints" % part
+    for part, hints in task.parts.items():
+        if not section_of_part(handout, part):
+            yield "%s has no paragraph **%s** under a heading" % (task.handout, part)
+        if part not in regions:
+            yield "hints for part %s, which reference/%s does not have" % (part, task.file)
+        if len(hints) < PART_LEVELS:
+            yield "part %s has %d hints, not %d or more" % (part, len(hints), PART_LEVELS)
+    for name, levels in ([(test.name, test.hints()) for test in task.tests]
+                         + [("part " + part, hints) for part, hints in task.parts.items()]):
+        if levels and not levels[0].strip().endswith("?"):
+            yield "the hint of %s asks nothing" % name
+        for level, text in enumerate(levels, 1):
+            if len(text) > LONGEST_HINT:
+                yield "hint %d of %s has %d characters, more than %d" % (level, name, len(text),
+                                                                         LONGEST_HINT)
+        if len(set(levels)) != len(levels):
+            yield "two hints of %s are the same" % name
 
 
 def problems(tasks, root):
@@ -140,9 +242,9 @@ def problems(tasks, root):
                 wrong("test %s is worth %g" % (test.name, test.points))
             if test.name in seen:
                 wrong("a second test is named %s" % test.name)
-            if not test.hint.strip().endswith("?"):
-                wrong("the hint of %s asks nothing" % test.name)
             seen.add(test.name)
+        for text in bad_hints(task, root):
+            wrong(text)
     total = sum(task.points for task in tasks)
     if total != FULL_SCORE:
         found.append("tasks: all tasks together have %g points, not %d" % (total, FULL_SCORE))

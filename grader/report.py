@@ -3,7 +3,7 @@
 Plain text; marks are coloured on a terminal, unless NO_COLOR is set (https://no-color.org).
 
 Interface: Report(stream).devices(line), .task(task, results), .next_steps(results, tasks, again,
-gap), .score(...); points(value).
+gap), .score(...); points(value); to_read(handout, section).
 """
 
 import os
@@ -39,6 +39,11 @@ def short_message(message):
         return "part %s is not written yet: %s, in %s" % (found.group("part"), found.group("place"),
                                                           found.group("function"))
     return message
+
+
+def to_read(handout, section):
+    """What to read, as one line."""
+    return '%s, section "%s"' % (handout, section) if section else handout
 
 
 class Report:
@@ -147,7 +152,7 @@ class Report:
             # A hint is for who has written something; where a part is missing, that is the reason.
             missing = NOT_YET.search(first["message"]) and gap(task)
             self.paragraph(missing or "Hint: " + first["hint"], 2)
-        self.say("  Read:  %s" % first["handout"])
+        self.say("  Read:  %s" % to_read(first["handout"], first.get("section")))
         self.say("  Then:  %s" % again(task.number))
 
     def score(self, earned, full, alone=None, page=""):

@@ -60,6 +60,7 @@ def tidy_test(entry):
         "task": number(entry.get("task"), 0, 1000),
         "title": clean(entry.get("title"), 500), "hint": clean(entry.get("hint"), 500),
         "handout": clean(entry.get("handout"), NAME_LIMIT).replace("\n", " "),
+        "section": clean(entry.get("section"), NAME_LIMIT).replace("\n", " "),
         "status": status if known else "infrastructure",
         "message": clean(entry.get("message")) if known else "The result has an unknown status.",
         # Points come with a pass and with nothing else.
@@ -148,7 +149,8 @@ def verdict(test, cap=MESSAGE_LIMIT):
     if test["hint"] and cap:
         lines.append("Ask yourself: " + test["hint"])
     if test["handout"]:
-        lines.append("Read: " + test["handout"])
+        section = ', section "%s"' % test["section"] if test["section"] else ""
+        lines.append("Read: " + test["handout"] + section)
     return "\n".join(lines)
 
 
@@ -161,7 +163,7 @@ def shown(document, course):
     score = number(sum(test["score"] for test in hidden))
     most = number(sum(test["max_score"] for test in hidden))
     row = dict(hidden[0], name="hidden tests", task=0, title="Tests that are not shown.", hint="",
-               handout="", message="", score=score, max_score=most,
+               handout="", section="", message="", score=score, max_score=most,
                status="passed" if score == most else "failed",
                seconds=number(sum(test["seconds"] for test in hidden)))
     return [test for test in document["tests"] if not test["hidden"]] + [row]

@@ -74,6 +74,9 @@ class Fields(Emitted):
                          ["visible"] * 6 + ["after_published"])
         self.assertTrue(result["tests"][4]["output"].startswith("Not judged (skipped): "))
         self.assertIn("Read: handouts/1_one.md", result["tests"][1]["output"])
+        with_section = document(test("f", 1, "failed", 4, "x", section="The plan\n"))
+        output = json.loads(self.emitted("gradescope", with_section))["tests"][0]["output"]
+        self.assertTrue(output.endswith('Read: handouts/1_one.md, section "The plan "'), output)
         self.assertEqual(result["leaderboard"], [{"name": "Score", "value": 10}])
 
     def test_which_files_were_graded(self):

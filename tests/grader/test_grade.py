@@ -22,7 +22,8 @@ class Scores(FakeKit):
                          ("graded", 100, 100, "mine", "simgpu", "2 made-up devices"))
         self.assertTrue(out.startswith("On 2 made-up devices\n\nTask 1"), out)
         self.assertEqual(set(tests["a"]), {"name", "task", "title", "status", "score", "max_score",
-                                           "message", "hint", "handout", "seconds", "reports", "limit"})
+                                           "message", "hint", "handout", "section", "seconds",
+                                           "reports", "limit"})
         self.assertEqual(tests["a"]["seconds"], 0.25)
 
     def test_a_failure_costs_its_points_and_comes_with_advice(self):
@@ -36,9 +37,19 @@ class Scores(FakeKit):
         self.assertIn("rank 1: w[3] is 2, want 3", out)
         self.assertIn("What to do next: task 1, b\n", out)
         self.assertIn("Hint: Why b?", out)
-        self.assertIn("handouts/1_one.md", out)
+        self.assertIn("  Read:  handouts/1_one.md\n", out)
         self.assertIn("make grade TASK=1 IMPL=mine", out)
         self.assertEqual((tests["b"]["status"], tests["b"]["score"]), ("failed", 0))
+
+    def test_the_section_to_read(self):
+        path = "tasks/1_one/task.json"
+        data = json.loads(self.read(path))
+        data["tests"][0]["section"] = "The plan"
+        self.write(path, json.dumps(data))
+        self.suite("one", "abc", "say('a', 'failed', 'x'); rest('a')")
+        _, out, tests, _ = self.grade()
+        self.assertIn('  Read:  handouts/1_one.md, section "The plan"\n', out)
+        self.assertEqual((tests["a"]["section"], tests["b"]["section"]), ("The plan", ""))
 
     def test_a_report_that_many_tests_meet_is_shown_once(self):
         block = ("rank %d of 2: simgpu: rank %d, device %d: a race\\n   kernel\\n   copy\\n   "
@@ -315,6 +326,17 @@ class Files(FakeKit):
                 os.rename(self.path("mine/two.c"), self.path("mine", wrong))
                 self.assertIn("There is %s: is that it?" % wrong, self.grade()[2]["d"]["message"])
                 os.rename(self.path("mine", wrong), self.path("mine/two.c"))
+
+    def test_an_object_left_by_a_compilation_that_was_stopped_is_not_taken_for_another(self):
+        first = self.grade("--task", "1")[3]["files"][0]
+        text, rules = self.read("mine/one.c"), self.read("Makefile")
+        self.write("mine/one.c", "int one(void) { return 2; }\n")
+        self.write("Makefile", rules.replace("cc -c $$< -o $$@", "cc -c $$< -o $$@ && false"))
+        self.assertEqual(self.grade("--task", "1")[2]["a"]["status"], "error")
+        self.write("Makefile", rules)
+        self.write("mine/one.c", text)
+        os.utime(self.path("mine/one.c"), (1, 1)) # saved before that object was written
+        self.assertEqual(self.grade("--task", "1")[3]["files"], [first])
 
     def test_a_folder_in_the_files_place(self):
         os.unlink(self.path("mine/two.c"))

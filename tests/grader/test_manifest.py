@@ -40,12 +40,17 @@ class Wrong(TempFolder):
     def setUp(self):
         super().setUp()
         self.data = {"number": 1, "name": "one", "title": "One", "points": 100, "file": "one.c",
-                     "handout": "handouts/1_one.md", "tests": [
-                         {"name": "a", "points": 40, "title": "A holds.", "hint": "Why a?"},
+                     "handout": "handouts/1_one.md",
+                     "parts": {"1.1": ["Which?", "That."], "1.2": ["Where?", "Here.", "There."]},
+                     "tests": [
+                         {"name": "a", "points": 40, "title": "A holds.", "hint": "Why a?",
+                          "more": ["Look at a.", "Call a."], "section": "The plan"},
                          {"name": "b", "points": 60, "title": "B holds.", "hint": "Why b?",
-                          "together": True}]}
-        self.write("reference/one.c", "")
-        self.write("handouts/1_one.md", "")
+                          "more": ["Look at b.", "Call b."], "section": "Deep", "together": True}]}
+        self.write("reference/one.c", "/* One. */\n//[1.1] Write this.\nf();\n//[end 1.1]\n"
+                   "  //[1.2] And this.\n  g();\n  //[end 1.2]\n")
+        self.write("handouts/1_one.md", "# One\n\n## The plan\n\n```\n# no heading\n```\n"
+                   "    # nor this\n**1.1, 1.2** Begin.\n### Deep ##\n#nor this\n")
 
     def problems(self):
         self.write("tasks/1_one/task.json", json.dumps(self.data))
@@ -76,7 +81,7 @@ class Wrong(TempFolder):
 
     def test_a_file_that_is_not_there(self):
         os.unlink(self.path("handouts/1_one.md"))
-        self.one("there is no handouts/1_one.md")
+        self.assertIn("tasks/1_one/task.json: there is no handouts/1_one.md", self.problems())
 
     def test_a_test_twice(self):
         self.data["tests"][1]["name"] = "a"
@@ -85,6 +90,53 @@ class Wrong(TempFolder):
     def test_a_hint_that_tells(self):
         self.data["tests"][1]["hint"] = "Use malloc."
         self.one("asks nothing")
+
+    def test_levels_of_hints(self):
+        self.data["tests"][0]["more"] = ["Look at a."]
+        self.one('a has 1 hints in "more", not 2')
+        self.data["tests"][0]["more"] = ["Look at a.", "Why a?"]
+        self.one("two hints of a are the same")
+        self.data["tests"][0]["more"] = ["Look at a.", "long " * 100]
+        self.one("hint 3 of a has 500 characters")
+        del self.data["tests"][0]["more"]
+        self.one('a has 0 hints in "more", not 2')
+
+    def test_a_section_that_the_handout_does_not_have(self):
+        for heading in ("no heading", "nor this", "The", "the plan", "Deep ##"):
+            self.data["tests"][1]["section"] = heading
+            self.one('handouts/1_one.md has no heading "%s", which b names' % heading)
+        self.data["tests"][1]["section"] = "One"
+        self.assertEqual(self.problems(), [])
+        del self.data["tests"][1]["section"]
+        self.one('b has no "section"')
+
+    def test_parts_are_those_of_the_reference(self):
+        self.data["parts"]["1.3"] = ["When?", "Then."]
+        self.assertEqual([text.partition(": ")[2] for text in self.problems()],
+                         ["handouts/1_one.md has no paragraph **1.3** under a heading",
+                          "hints for part 1.3, which reference/one.c does not have"])
+        del self.data["parts"]["1.3"], self.data["parts"]["1.2"]
+        self.one("part 1.2 has no hints")
+        self.data["parts"]["1.2"] = ["Where?"]
+        self.one("part 1.2 has 1 hints, not 2 or more")
+        self.data["parts"]["1.2"] = ["There.", "Here."]
+        self.one("the hint of part 1.2 asks nothing")
+        del self.data["parts"]
+        self.assertEqual(len(self.problems()), 2)
+
+    def test_the_section_of_a_part(self):
+        text = self.read("handouts/1_one.md")
+        self.assertEqual([manifest.section_of_part(text, part) for part in ("1.1", "1.2", "1")],
+                         ["The plan", "The plan", ""])
+
+    def test_what_grading_can_do_without(self):
+        for test in self.data["tests"]:
+            del test["more"], test["section"]
+        del self.data["parts"]
+        self.write("tasks/1_one/task.json", json.dumps(self.data))
+        task = manifest.load(self.folder)[0]
+        self.assertEqual((task.parts, task.tests[0].hints(), task.tests[0].section),
+                         ({}, ["Why a?"], ""))
 
     def test_a_wrong_number(self):
         self.data["number"] = 2
@@ -102,6 +154,14 @@ class Wrong(TempFolder):
         self.data["tests"][1]["pionts"] = 1
         self.unreadable('nobody knows a field "pionts"')
         del self.data["tests"][1]["pionts"]
+        for more in ("Why?", ["Why?", 7], [""], {"1": "Why?"}):
+            self.data["tests"][1]["more"] = more
+            self.unreadable('"more" must be a list of texts')
+        del self.data["tests"][1]["more"]
+        for parts in ([], {"1.1": "Why?"}, {"1.1": [None]}):
+            self.data["parts"] = parts
+            self.unreadable('"parts" must be an object of lists of texts')
+        del self.data["parts"]
         self.data["points"] = True
         self.unreadable('"points" must be a number')
 

@@ -194,7 +194,9 @@ class Archives(unittest.TestCase):
             self.assertNotIn("shardlab/" + name, files)
         for name in ("Makefile", "README.md", "VERSION", ".github/workflows/grade.yml",
                      "handouts/1_meta_init.md", "tests/tasks/forward.c", "examples/train_gpt2.c",
-                     "tests/trace/steps.c", "grader/page.py", "grader/plot.py", "grader/trace.py"):
+                     "tests/trace/steps.c", "grader/page.py", "grader/plot.py", "grader/trace.py",
+                     "grader/hint.py", "grader/watch.py", "grader/regrade.py",
+                     "tasks/3_forward/task.json"):
             self.assertIn("shardlab/" + name, files)
 
     def test_objects_tell_neither_names_nor_lines(self):
@@ -415,6 +417,11 @@ class Walk(TempFolder):
 class CourseFile(unittest.TestCase):
     def test_the_courses_own(self):
         self.assertEqual(courses.problems(COURSE, ROOT), [])
+
+    def test_a_hidden_test_may_have_more_hints_and_a_section(self):
+        hidden = [dict(test, more=["Look."], section="The streams")
+                  for test in COURSE["hidden"]["tests"]]
+        self.assertEqual(courses.problems(dict(COURSE, hidden={"tests": hidden}), ROOT), [])
 
     def test_what_is_wrong_with_it_is_said(self):
         hidden = COURSE["hidden"]["tests"][0]

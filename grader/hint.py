@@ -1,0 +1,322 @@
+#!/usr/bin/env python3
+"""Gives a hint for the first thing that is missing or wrong: it asks before it tells.
+
+The problem is the first part of the task's file that is not written (a NOT_YET), which takes no
+build to find; else the first test that does not pass, found by grading that task. Without a task it
+is the first task that is not finished. Its hints come in levels, written in tasks/*/task.json.
+
+Which level: the first call for a problem shows hint 1, each further call with the same file one
+more. Where the file has changed since, what was seen is shown again and nothing new: whoever has
+tried something gets time to think about it, and the next call, with that file, gives one more.
+--level asks for a level outright; those below it are shown too. What was seen is remembered in the
+build tree (hints.json, by folder and problem). Without that file, or with a broken one, the hints
+begin anew.
+
+A file that does not compile gets the compiler's message and no hint. Exit status: 0 with or without
+a hint; 2 for a question that makes no sense; 3 where the kit or the machine is at fault.
+
+Interface: hint.py --impl DIR [--task N|name] [--test NAME] [--level N] [--build DIR]; `make hint`.
+Files: regrade.py (the grading), manifest.py (the hints), report.py (the lines).
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import stat
+import sys
+from dataclasses import dataclass
+
+import grade
+import manifest
+import runner
+from regrade import ROOT, Regrading, ask, choose, no_test_ran
+from report import NOT_YET, Report, short_message, to_read
+from skeleton import write_atomically
+
+GAP = re.compile(r'\s*NOT_YET\("(\d+\.\d+)"\)')
+LONGEST_FILE = 1 << 22  # bytes of a task file that are looked at
+MESSAGE_LINES = 8       # lines of a test's message that are shown
+MOST_LEVELS = 1000      # what a state file may say
+
+
+class Infrastructure(Exception):
+    """The kit or the machine is at fault; the text says how."""
+
+
+@dataclass
+class Problem:
+    """What is missing or wrong, and what there is to say about it."""
+    task: object
+    key: str          # the part or the test
+    hints: list
+    section: str
+    show: object      # show(report) prints what it is
+    files: list       # whose contents say whether something was tried since
+
+
+# ---- What the problem is ----
+
+
+def read(path):
+    """A task file as bytes; empty where there is none to be read."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return b""
+        with open(path, "rb") as file:
+            return file.read(LONGEST_FILE)
+    except OSError:
+        return b""
+
+
+def first_gap(path):
+    """The first part that is not written: (part, line); or None."""
+    for number, line in enumerate(read(path).decode("utf-8", "replace").splitlines(), 1):
+        found = GAP.match(line)
+        if found:
+            return found.group(1), number
+    return None
+
+
+def gap_problem(task, options, gap):
+    """A part that is not written yet."""
+    part, line = gap
+    path = os.path.join(options.impl, task.file)
+    shown = "%s/%s:%d" % (os.path.basename(os.path.abspath(options.impl)), task.file, line)
+
+    def show(report):
+        report.say("Task %d  %s: part %s is not written yet" % (task.number, task.title, part))
+        report.paragraph("%s: the comment above says what belongs there." % shown, 2)
+    section = manifest.section_of_part(manifest.text_of(ROOT, task.handout), part)
+    return Problem(task, part, task.parts.get(part, []), section, show, [path])
+
+
+def test_problem(task, options, row):
+    """A test that does not pass."""
+    test = next(test for test in task.tests if test.name == row["name"])
+    files = sorted(os.listdir(options.impl)) if test.together else [task.file]
+
+    def show(report):
+        report.say("Task %d  %s" % (task.number, task.title))
+        lines = short_message(row["message"]).splitlines()
+        if len(lines) > MESSAGE_LINES:
+            lines[MESSAGE_LINES:] = ["… (make grade TASK=%d shows all of it)" % task.number]
+        report.test(dict(row, message="\n".join(lines)))
+    return Problem(task, test.name, test.hints(), test.section, show,
+                   [os.path.join(options.impl, name) for name in files if name.endswith(".c")])
+
+
+def graded(task, options):
+    """The rows of a fresh grading of the task."""
+    def relay(line):
+        if not line.startswith(("Building", "Another")):
+            return # the compiler's warnings are for who grades
+        print(line, file=sys.stderr, flush=True)
+    grading = Regrading(options, "hint", task.number, relay)
+    try:
+        grading.done()
+    finally:
+        grading.stop()
+    document = grading.document()
+    if document["status"] != "graded":
+        raise Infrastructure(document["message"])
+    return document["tests"]
+
+
+def look_at(task, options, report):
+    """The task's Problem; None where it is finished, False where no hint helps: what is to be said
+    then has been."""
+    gap = None if options.test else first_gap(os.path.join(options.impl, task.file))
+    if gap:
+        return gap_problem(task, options, gap)
+    rows = graded(task, options)
+    broken = no_test_ran(task, rows)
+    if broken:
+        report.say("Task %d  %s: no test could run, and no hint helps with that" %
+                   (task.number, task.title))
+        report.paragraph(broken, 2)
+        return False
+    rows = [row for row in rows if row["status"] != "passed"
+            and options.test in ("", row["name"])]
+    if not rows:
+        return None
+    if rows[0]["status"] == "infrastructure":
+        raise Infrastructure(rows[0]["message"])
+    problem = test_problem(task, options, rows[0])
+    if rows[0]["status"] == "skipped" or (problem.key in [test.name for test in task.together()]
+                                          and NOT_YET.search(rows[0]["message"])):
+        problem.show(report) # another file is the reason, and has hints of its own
+        report.say("  Next:  %s" % command("hint", options))
+        return False
+    return problem
+
+
+# ---- What has been seen ----
+
+
+def load_state(path):
+    """{folder: {problem: {"sum": text, "seen": number}}}, as far as the file says so."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            data = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+    def right(entry):
+        return (isinstance(entry, dict) and isinstance(entry.get("sum"), str)
+                and type(entry.get("seen")) is int and 0 < entry["seen"] <= MOST_LEVELS)
+    return {folder: {key: {"sum": entry["sum"], "seen": entry["seen"]}
+                     for key, entry in problems.items() if right(entry)}
+            for folder, problems in (data.items() if isinstance(data, dict) else [])
+            if isinstance(problems, dict) and os.path.isdir(folder)}
+
+
+def content(files):
+    """A sum of the files' contents."""
+    total = hashlib.sha256()
+    for path in files:
+        total.update(hashlib.sha256(read(path)).digest())
+    return total.hexdigest()
+
+
+def choose_level(entry, total, now, asked):
+    """(how many hints to show, whether a file changed since the last were)."""
+    seen = min(entry["seen"], total) if entry else 0
+    if asked:
+        return min(asked, total), False
+    if seen and entry["sum"] != now:
+        return seen, True
+    return min(seen + 1, total), False
+
+
+# ---- What is said ----
+
+
+def command(word, options, number=None, test=""):
+    """The command line for something."""
+    text = "make " + word
+    if number:
+        text += " TASK=%d" % number
+    if test:
+        text += " TEST=%s" % test
+    if options.backend != "simgpu":
+        text += " BACKEND=" + options.backend
+    if os.path.abspath(options.impl) != os.path.join(ROOT, "skeleton"):
+        text += " IMPL=" + options.impl
+    return text
+
+
+def give(problem, options, report):
+    """Shows the problem and its hints up to the level that is due, and remembers it."""
+    path = os.path.join(ROOT, options.build, "hints.json")
+    state, folder = load_state(path), os.path.abspath(options.impl)
+    seen = state.setdefault(folder, {})
+    now, total = content(problem.files), len(problem.hints)
+    level, changed = choose_level(seen.get(problem.key), total, now, options.level)
+    problem.show(report)
+    report.say()
+    if changed and level < total:
+        report.paragraph("%s changed since your last hint. What you have seen, once more:" % (
+            "Your files have" if len(problem.files) > 1 else problem.task.file + " has"), 2)
+        report.say()
+    for number, text in enumerate(problem.hints[:level], 1):
+        report.paragraph("Hint %d of %d: %s" % (number, total, text), 2)
+        report.say()
+    report.say("  Read:  %s" % to_read(problem.task.handout, problem.section))
+    again = command("hint", options, problem.task.number if options.task else None, options.test)
+    if level < total:
+        report.say("  Next:  %s   gives hint %d" % (again, level + 1))
+    elif total:
+        report.paragraph("That is the last hint. If it does not help, show course staff what you "
+                         "have tried.", 2)
+    else:
+        report.say("  There is no hint for this one.")
+    report.say("  Then:  %s" % command("grade", options, problem.task.number))
+    if level:
+        before = seen.get(problem.key, {"seen": 0})["seen"]
+        seen[problem.key] = {"sum": now, "seen": max(level, before)}
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            write_atomically(path, json.dumps(state, indent=1) + "\n")
+        except OSError as wrong:
+            print("hint: which hints you saw cannot be remembered: %s" % wrong, file=sys.stderr)
+
+
+def finished(tasks, everything, options, report):
+    """Nothing is wrong: says so, and what comes next."""
+    if options.test:
+        report.say("%s passes." % options.test)
+        return
+    for task in tasks:
+        count = len(task.tests)
+        report.say("Task %d  %s: %s" % (task.number, task.title, "all %d tests pass" % count
+                                        if count > 1 else "its test passes"))
+    following = [task for task in everything if task.number == tasks[-1].number + 1]
+    if following:
+        report.say("  Next:  task %d, %s: %s" % (following[0].number, following[0].title,
+                                                 following[0].handout))
+        report.say("  Then:  %s" % command("hint", options, following[0].number))
+    else:
+        report.say("  Next:  %s" % command("grade", options))
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description="Give a hint for what is missing or wrong.")
+    ask(parser)
+    parser.add_argument("--test", default="", metavar="NAME", help="a hint for this test")
+    parser.add_argument("--level", default="", metavar="N", help="the hints 1 to N")
+    return parser.parse_args(arguments)
+
+
+def check(options, everything):
+    """Checks what is asked for; the tasks to look at."""
+    options.test = options.test.strip()
+    if options.test:
+        owner = [task for task in everything if any(test.name == options.test
+                                                    for test in task.tests)]
+        if not owner:
+            raise grade.BadUsage("there is no test %s; `make grade` lists them" % options.test)
+        if options.task.strip() not in ("", str(owner[0].number), owner[0].name):
+            raise grade.BadUsage("%s is a test of task %d, not of task %s"
+                                 % (options.test, owner[0].number, options.task.strip()))
+    if options.level and not re.fullmatch(r"[1-9][0-9]{0,2}", options.level):
+        raise grade.BadUsage("a level is a number from 1 on, not %s" % options.level)
+    options.level = int(options.level or 0)
+    tasks = choose(options, everything)
+    return owner if options.test else tasks
+
+
+def run(options, report):
+    everything = manifest.load(ROOT)
+    tasks = check(options, everything)
+    for task in tasks:
+        problem = look_at(task, options, report)
+        if problem:
+            give(problem, options, report)
+        if problem is not None:
+            return
+    finished(tasks, everything, options, report)
+
+
+def main(arguments=None):
+    options = parse(arguments)
+    runner.stop_on_signals()
+    try:
+        run(options, Report(sys.stdout))
+        return 0
+    except grade.BadUsage as problem:
+        status, message = 2, str(problem)
+    except (Infrastructure, manifest.BadManifest) as problem:
+        status, message = 3, "the grading itself failed, not your code: %s" % problem
+    except (runner.Stopped, KeyboardInterrupt) as problem:
+        status, message = 3, "stopped by %s before the end" % (problem or "Ctrl-C")
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    print("hint: %s" % message, file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
