@@ -84,6 +84,7 @@ class Grading:
                     "status": verdict.status,
                     "score": test.points if verdict.status == "passed" else 0,
                     "max_score": test.points, "message": verdict.message, "hint": test.hint,
+                    "more": test.more,
                     "handout": task.handout, "section": test.section,
                     "seconds": verdict.seconds, "reports": verdict.reports,
                     "limit": self.limits.get(test.name),
