@@ -31,6 +31,7 @@ from dataclasses import dataclass
 import grade
 import manifest
 import runner
+import seeds
 from regrade import ROOT, Regrading, ask, choose, no_test_ran
 from report import NOT_YET, Report, short_message, to_read
 from skeleton import write_atomically
@@ -54,6 +55,7 @@ class Problem:
     section: str
     show: object      # show(report) prints what it is
     files: list       # whose contents say whether something was tried since
+    drawn: bool = False # the test drew at random: another draw may pass
 
 
 # ---- What the problem is ----
@@ -104,7 +106,8 @@ def test_problem(task, options, row):
             lines[MESSAGE_LINES:] = ["… (make grade TASK=%d shows all of it)" % task.number]
         report.test(dict(row, message="\n".join(lines)))
     return Problem(task, test.name, test.hints(), test.section, show,
-                   [os.path.join(options.impl, name) for name in files if name.endswith(".c")])
+                   [os.path.join(options.impl, name) for name in files if name.endswith(".c")],
+                   "SEED=" in row["message"])
 
 
 def graded(task, options):
@@ -193,7 +196,7 @@ def choose_level(entry, total, now, asked):
 # ---- What is said ----
 
 
-def command(word, options, number=None, test=""):
+def command(word, options, number=None, test="", drawn=False):
     """The command line for something."""
     text = "make " + word
     if number:
@@ -204,6 +207,8 @@ def command(word, options, number=None, test=""):
         text += " BACKEND=" + options.backend
     if os.path.abspath(options.impl) != os.path.join(ROOT, "skeleton"):
         text += " IMPL=" + options.impl
+    if drawn:
+        text += " SEED=%d" % options.seed
     return text
 
 
@@ -224,7 +229,8 @@ def give(problem, options, report):
         report.paragraph("Hint %d of %d: %s" % (number, total, text), 2)
         report.say()
     report.say("  Read:  %s" % to_read(problem.task.handout, problem.section))
-    again = command("hint", options, problem.task.number if options.task else None, options.test)
+    again = command("hint", options, problem.task.number if options.task else None, options.test,
+                    problem.drawn)
     if level < total:
         report.say("  Next:  %s   gives hint %d" % (again, level + 1))
     elif total:
@@ -232,7 +238,8 @@ def give(problem, options, report):
                          "have tried.", 2)
     else:
         report.say("  There is no hint for this one.")
-    report.say("  Then:  %s" % command("grade", options, problem.task.number))
+    report.say("  Then:  %s" % command("grade", options, problem.task.number,
+                                       drawn=problem.drawn))
     if level:
         before = seen.get(problem.key, {"seen": 0})["seen"]
         seen[problem.key] = {"sum": now, "seen": max(level, before)}
@@ -284,6 +291,7 @@ def check(options, everything):
         raise grade.BadUsage("a level is a number from 1 on, not %s" % options.level)
     options.level = int(options.level or 0)
     tasks = choose(options, everything)
+    options.seed = seeds.choose()
     return owner if options.test else tasks
 
 
@@ -305,7 +313,7 @@ def main(arguments=None):
     try:
         run(options, Report(sys.stdout))
         return 0
-    except grade.BadUsage as problem:
+    except (grade.BadUsage, seeds.BadSeed) as problem:
         status, message = 2, str(problem)
     except (Infrastructure, manifest.BadManifest) as problem:
         status, message = 3, "the grading itself failed, not your code: %s" % problem

@@ -28,6 +28,7 @@ import time
 
 import grade
 import manifest
+import seeds
 from regrade import ROOT, Regrading, ask, choose, no_test_ran
 from report import Report, points
 
@@ -299,7 +300,8 @@ def main(arguments=None):
     options = parse(arguments)
     try:
         tasks = choose(options, manifest.load(ROOT))
-    except grade.BadUsage as problem:
+        seeds.choose() # one for all gradings: what changes is then the student's doing
+    except (grade.BadUsage, seeds.BadSeed) as problem:
         print("watch: %s" % problem, file=sys.stderr)
         return 2
     except manifest.BadManifest as problem:

@@ -122,6 +122,12 @@ class Levels(Hints):
         self.assertEqual(self.given("--task", "1", impl="other"), self.B[:1])
         self.assertEqual(self.given(), self.B[:2])
 
+    def test_what_failed_by_a_draw_is_looked_at_again(self):
+        self.failing("b", "w[3] is 2, want 3 (SEED=7)")
+        lines = self.hint().splitlines()
+        self.assertRegex(lines[-2], r"^  Next:  make hint IMPL=mine SEED=\d+   gives hint 2$")
+        self.assertRegex(lines[-1], r"^  Then:  make grade TASK=1 IMPL=mine SEED=\d+$")
+
     def test_a_long_message_is_cut_and_cannot_command_the_terminal(self):
         self.failing("b", "\x1b[2Jred\n" + "\n".join("line %d" % i for i in range(50)))
         out = self.hint()

@@ -421,7 +421,8 @@ class CourseFile(unittest.TestCase):
     def test_a_hidden_test_may_have_more_hints_and_a_section(self):
         hidden = [dict(test, more=["Look."], section="The streams")
                   for test in COURSE["hidden"]["tests"]]
-        self.assertEqual(courses.problems(dict(COURSE, hidden={"tests": hidden}), ROOT), [])
+        course = dict(COURSE, hidden=dict(COURSE["hidden"], tests=hidden))
+        self.assertEqual(courses.problems(course, ROOT), [])
 
     def test_what_is_wrong_with_it_is_said(self):
         hidden = COURSE["hidden"]["tests"][0]
