@@ -2,7 +2,7 @@
  * lose nothing by it.
  *
  * Ends: failed
- * Says: is .* after zero_grad
+ * Says: after zero_grad: element
  */
 #define _GNU_SOURCE
 #include <assert.h>
