@@ -33,7 +33,7 @@ import seeds
 from builder import COMPILE_LIMIT, Builder, Failing, Infrastructure
 from report import NOT_YET, Report
 from show import Show
-from skeleton import write_atomically
+from skeleton import first_gap, write_atomically
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SUITES_AT_ONCE = 2
@@ -95,17 +95,11 @@ class Grading:
 
     def gap(self, task):
         """The first part in the student's file that is not written yet, as a sentence; or None."""
-        try:
-            with open(os.path.join(self.impl, task.file), encoding="utf-8") as file:
-                for number, line in enumerate(file, 1):
-                    found = re.match(r'\s*NOT_YET\("([\d.]+)"\)', line)
-                    if found:
-                        return "Write part %s, at %s/%s:%d." % (
-                            found.group(1), os.path.basename(os.path.abspath(self.impl)),
-                            task.file, number)
-        except (OSError, ValueError):
-            pass # what is wrong with the file has been said
-        return None
+        found = first_gap(os.path.join(self.impl, task.file))
+        if not found:
+            return None
+        return "Write part %s, at %s/%s:%d." % (
+            found[0], os.path.basename(os.path.abspath(self.impl)), task.file, found[1])
 
     def write(self, status, message=""):
         """The results file: either the old one or the whole new one."""

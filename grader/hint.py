@@ -34,10 +34,8 @@ import runner
 import seeds
 from regrade import ROOT, Regrading, ask, choose, no_test_ran
 from report import NOT_YET, Report, short_message, to_read
-from skeleton import write_atomically
+from skeleton import LONGEST_FILE, first_gap, write_atomically
 
-GAP = re.compile(r'\s*NOT_YET\("(\d+\.\d+)"\)')
-LONGEST_FILE = 1 << 22  # bytes of a task file that are looked at
 MESSAGE_LINES = 8       # lines of a test's message that are shown
 MOST_LEVELS = 1000      # what a state file may say
 
@@ -70,15 +68,6 @@ def read(path):
             return file.read(LONGEST_FILE)
     except OSError:
         return b""
-
-
-def first_gap(path):
-    """The first part that is not written: (part, line); or None."""
-    for number, line in enumerate(read(path).decode("utf-8", "replace").splitlines(), 1):
-        found = GAP.match(line)
-        if found:
-            return found.group(1), number
-    return None
 
 
 def gap_problem(task, options, gap):

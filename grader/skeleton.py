@@ -23,12 +23,14 @@ that stands in the skeleton instead of the solution. A variable that only the so
 inside the region, or the skeleton compiles with a warning. Everything outside regions is copied as
 it is, and behind the comment that opens the file come two lines that say which task it is.
 
-Interface: skeleton.py write | check [--reference DIR] [--skeleton DIR]; generate() for tests.
+Interface: skeleton.py write | check [--reference DIR] [--skeleton DIR]; generate() for tests; first_gap(path),
+write_atomically(path, text) for the grader.
 """
 
 import argparse
 import os
 import re
+import stat
 import sys
 import tempfile
 
@@ -45,6 +47,8 @@ INSTEAD = re.compile(r"\s*//\[skeleton\](?: (.*))?$")
 MORE_TEXT = re.compile(r"\s*//  (\s*\S.*)$")
 HINT = re.compile(r"\s*//\? (\S.*)$")
 MARK = re.compile(r"\s*//[\[?]")
+GAP = re.compile(r'\s*NOT_YET\("(\d+\.\d+)"\)')
+LONGEST_FILE = 1 << 22 # bytes of a file that are looked at for gaps
 
 
 class Malformed(Exception):
@@ -192,6 +196,23 @@ def write_atomically(path, text):
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def first_gap(path):
+    """The first part that is not written in a student's file: (part, line); None where there is
+    none, or no file that can be read."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return None
+        with open(path, "rb") as file:
+            text = file.read(LONGEST_FILE).decode("utf-8", "replace")
+    except OSError:
+        return None # what is wrong with the file, others say
+    for number, line in enumerate(text.splitlines(), 1):
+        found = GAP.match(line)
+        if found:
+            return found.group(1), number
+    return None
 
 
 def holds_work(old, new):

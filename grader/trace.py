@@ -25,6 +25,7 @@ import re
 from dataclasses import dataclass, field
 
 import runner
+from report import NOT_YET
 from skeleton import write_atomically
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -36,8 +37,6 @@ MARKS = "FfBbOo"
 MOST_RANKS, MOST_STEPS, MOST_UNITS, MOST_ROWS = 8, 8, 32, 20000
 MOST_BYTES = 1 << 46
 FLOAT = 4
-
-NOT_YET = re.compile(r"(\S+\.c:\d+): part (\d+\.\d+) of \w+ is not written yet")
 
 
 class BadTrace(Exception):
@@ -248,8 +247,8 @@ def no_trace(verdict):
     """Why a run that did not pass left no trace, as sentences."""
     gap = NOT_YET.search(verdict.message)
     if gap:
-        return "Part %s is not written yet (%s), and the training needs it." % (gap.group(2),
-                                                                               gap.group(1))
+        return "Part %s is not written yet (%s), and the training needs it." % (
+            gap.group("part"), gap.group("place"))
     if verdict.status == "skipped":
         return "The training cannot run here: %s" % verdict.message
     return "The training did not come to its end.\n%s" % verdict.message
