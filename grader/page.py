@@ -236,18 +236,26 @@ def report(entry):
                    "".join(parts))
 
 
-def test_rows(test):
-    """A row for the verdict and, where there is more to say, one below it."""
+def test_rows(test, first):
+    """A row for the verdict and, where there is more to say, one below it. first: the tests of the
+    task that have its message, which is told once; one that several have is no test's own (a file
+    that does not compile), and no hint of theirs helps."""
     row = ('<tr><td class="status %s">%s</td><th scope="row">%s<br><span class="quiet">%s</span>'
            '</th><td class="number">%s</td></tr>' % (
                test["status"], WORDS[test["status"]], text(test["name"]), text(test["title"]),
                points(test["score"], test["max_score"])))
     if test["status"] == "passed":
         return row
+    if test["message"] and first[0] is not test:
+        return row
+    more = message(test)
     if NOT_YET.search(test["message"]): # a hint is for who has written something
         more = tag("p", text(short_message(test["message"])))
-    else:
-        more = message(test) + hints(test) + "".join(map(report, test["reports"]))
+    elif len(first) == 1:
+        more += hints(test) + "".join(map(report, test["reports"]))
+    if len(first) > 1:
+        names = ", ".join(other["name"] for other in first[1:])
+        more += tag("p", "The same for %s." % text(names), "quiet")
     if test["section"]:
         more += tag("p", "Read <code>%s</code>, “%s”" % (text(test["handout"]),
                                                         text(test["section"])))
@@ -260,7 +268,9 @@ def task_part(number, tests, titles):
                                                             sum(t["max_score"] for t in tests)))
     table = ('<table><thead><tr><th scope="col">Status</th><th scope="col">Test</th>'
              '<th scope="col" class="number">Points</th></tr></thead><tbody>%s</tbody></table>'
-             % "".join(map(test_rows, tests)))
+             % "".join(test_rows(test, [other for other in tests if other["message"] ==
+                                        test["message"] and other["status"] == test["status"]])
+                       for test in tests))
     if all(test["status"] == "passed" for test in tests):
         table = details("All %d tests pass" % len(tests), table)
     return '<section id="task-%d"><h2>%s</h2>%s%s</section>' % (

@@ -205,6 +205,15 @@ class Pages(unittest.TestCase):
         value["impl"], value["backend"] = "../mine", "rehearsal"
         self.assertIn("make grade TASK=1 BACKEND=rehearsal IMPL=../mine.", self.page(value).text)
 
+    def test_what_several_tests_say_is_told_once_and_without_hints(self):
+        value = document(PLAIN, "error", "one.c does not compile. one.c:3: no semicolon")
+        value["tests"] = [dict(value["tests"][0], name=name) for name in ("a", "b", "c")]
+        text = self.page(value).text
+        self.assertIn("The same for b, c.", text)
+        self.assertNotIn("Hint 2", text)
+        # Once with the tests, and once in what to do next.
+        self.assertEqual(text.count("no semicolon"), 1 + ("no semicolon" in text.split("Tasks")[0]))
+
     def test_all_passed(self):
         text = self.page(document(PLAIN, "passed")).text
         self.assertIn("All tests pass.", text)

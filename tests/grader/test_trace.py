@@ -237,7 +237,8 @@ class Graded(TempFolder):
 
     def test_a_crash_costs_the_plots_and_nothing_else(self):
         self.replace("forward.c", "    if (unit->reshard_after_forward) TRY(fsdp_reshard(unit));\n",
-                     "    if (unit->place == 5) *(volatile int *)8 = 1;\n"
+                     "    int *volatile nowhere = NULL;\n"
+                     "    if (unit->place == 5) *nowhere = 1;\n"
                      "    if (unit->reshard_after_forward) TRY(fsdp_reshard(unit));\n")
         out, page, document = self.grade()
         self.assertEqual(document["status"], "graded")
