@@ -6,8 +6,8 @@ all that it printed. The last line is `N passed, N failed`, counted in tests. A 
 test, or dies, has failed: nothing passes by not being there. All suites draw from one seed
 (seeds.py), which is named where a test failed that had drawn something.
 
-Suites in C share nothing and run two at a time; Python files, which build and grade whole
-implementations, run after them, one by one.
+Two run at a time: first the suites in C, which share nothing, then the Python files, which build
+and grade whole implementations and keep out of each other's way by the grader's own locks.
 
 Interface: run_tests.py [--build DIR] [--jobs N] [--limit SECONDS] [--prefix WORDS] SUITE|FILE.py …;
 exit status 1 if anything failed.
@@ -191,7 +191,7 @@ def main():
         return run_unittest(sys.argv[2], sys.argv[3:])
     parser = argparse.ArgumentParser(description="Run the kit's own tests.")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), metavar="N",
-                        help="suites in C that run at the same time (2)")
+                        help="suites that run at the same time (2)")
     parser.add_argument("--limit", type=float, default=300.0, metavar="SECONDS",
                         help="how long a test may take, times SHARDLAB_TIME_FACTOR (300)")
     parser.add_argument("--build", default="build", metavar="DIR",
@@ -223,11 +223,11 @@ def main():
 
     passed = failed = skipped = 0
     drew = False
-    together = [path for path in options.suites if not path.endswith(".py")]
-    one_by_one = [path for path in options.suites if path.endswith(".py")]
+    programs = [path for path in options.suites if not path.endswith(".py")]
+    files = [path for path in options.suites if path.endswith(".py")]
     try:
-        for paths, jobs in ((together, max(1, options.jobs)), (one_by_one, 1)):
-            with ThreadPoolExecutor(jobs) as pool:
+        for paths in (programs, files):
+            with ThreadPoolExecutor(max(1, options.jobs)) as pool:
                 futures = [pool.submit(run_suite, path, options.limit, options.prefix.split())
                            for path in paths]
                 try:
