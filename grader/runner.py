@@ -15,8 +15,9 @@ second, by descent, group and the mark in their environment. When it is over, al
 killed, also where they left the group; and so is a start that has more processes or uses more
 memory than its Caps allow.
 
-Interface: list_tests(command) -> names; run_tests(command, names, limit, caps,
-environment, grace) -> ({name: Verdict}, output); stop() from another thread ends what runs; stop_on_signals; Caps, Verdict, CannotRun, Stopped.
+Interface: list_tests(command) -> names; run_tests(command, names, limit, caps, environment, grace) ->
+({name: Verdict}, output); stop() from another thread ends what runs; stop_on_signals(); Caps, Verdict,
+CannotRun, Stopped.
 """
 
 import json

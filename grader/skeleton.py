@@ -23,8 +23,8 @@ that stands in the skeleton instead of the solution. A variable that only the so
 inside the region, or the skeleton compiles with a warning. Everything outside regions is copied as
 it is, and behind the comment that opens the file come two lines that say which task it is.
 
-Interface: skeleton.py write | check [--reference DIR] [--skeleton DIR]; generate() for tests; first_gap(path),
-write_atomically(path, text) for the grader.
+Interface: skeleton.py write | check [--reference DIR] [--skeleton DIR]; generate() for tests;
+first_gap(path) and write_atomically(path, text) for the grader.
 """
 
 import argparse

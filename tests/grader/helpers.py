@@ -1,9 +1,10 @@
 """What the grader's tests share: where the kit is, folders that go away, and a kit with made-up
 suites.
 
-Interface: ROOT, GRADER, TempFolder, FakeKit, speak().
+Interface: ROOT, GRADER, build_folder(), TempFolder, ReferenceCopy, FakeKit, speak().
 """
 
+import glob
 import json
 import os
 import shutil
@@ -16,6 +17,11 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 GRADER = os.path.join(ROOT, "grader")
 if GRADER not in sys.path:
     sys.path.insert(0, GRADER)
+
+
+def build_folder():
+    """Where the kit's suites are built; SHARDLAB_TEST_BUILD where that is not the usual place."""
+    return os.path.join(ROOT, os.environ.get("SHARDLAB_TEST_BUILD", "build"))
 
 
 class TempFolder(unittest.TestCase):
@@ -39,6 +45,22 @@ class TempFolder(unittest.TestCase):
     def read(self, name):
         with open(self.path(name), encoding="utf-8") as file:
             return file.read()
+
+
+class ReferenceCopy(TempFolder):
+    """A test with a copy of the reference, to be spoiled and graded in the kit's own build tree."""
+
+    def setUp(self):
+        super().setUp()
+        self.copy = self.path(os.path.basename(self.folder))
+        shutil.copytree(os.path.join(ROOT, "reference"), self.copy)
+        self.addCleanup(self.forget_builds)
+
+    def forget_builds(self):
+        """Removes what the copy left in the build tree."""
+        name = os.path.basename(self.copy) + "-*"
+        for folder in glob.glob(os.path.join(build_folder(), "impl", name)):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 # The beginning of every made-up suite: the protocol, and what it does is up to the test.

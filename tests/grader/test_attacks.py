@@ -17,8 +17,7 @@ import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 
-from helpers import GRADER, ROOT, TempFolder, processes_with
-from test_manifest import build_folder
+from helpers import GRADER, ROOT, TempFolder, build_folder, processes_with
 import runner
 import submission
 

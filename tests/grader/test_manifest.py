@@ -6,14 +6,9 @@ import subprocess
 import sys
 import unittest
 
-from helpers import GRADER, ROOT, TempFolder, speak
+from helpers import GRADER, ROOT, TempFolder, build_folder, speak
 import check_tasks
 import manifest
-
-
-def build_folder():
-    """Where the kit's suites are built; SHARDLAB_TEST_BUILD where that is not the usual place."""
-    return os.path.join(ROOT, os.environ.get("SHARDLAB_TEST_BUILD", "build"))
 
 
 class Kit(unittest.TestCase):

@@ -5,7 +5,6 @@ Each copy has one fault, or several that must not touch each other's tests. What
 which tests fail, with which status and sentence, and that all the others pass.
 """
 
-import glob
 import json
 import os
 import re
@@ -14,8 +13,7 @@ import subprocess
 import sys
 import unittest
 
-from helpers import GRADER, ROOT, TempFolder, processes_with
-from test_manifest import build_folder
+from helpers import GRADER, ROOT, ReferenceCopy, build_folder, processes_with
 import manifest
 
 FILES = ["meta_init.c", "flat_param.c", "forward.c", "backward.c", "optimizer.c", "api.c"]
@@ -25,20 +23,8 @@ TOGETHER = [test.name for task in manifest.load(ROOT) for test in task.together(
 
 @unittest.skipUnless(os.path.exists(os.path.join(ROOT, "tests", "tasks", "together.c")),
                      "the tasks' suites are not there")
-class RealSuites(TempFolder):
+class RealSuites(ReferenceCopy):
     maxDiff = None
-
-    def setUp(self):
-        super().setUp()
-        self.copy = self.path(os.path.basename(self.folder))
-        shutil.copytree(os.path.join(ROOT, "reference"), self.copy)
-        self.addCleanup(self.forget_builds)
-
-    def forget_builds(self):
-        """What the copy left in the build tree."""
-        name = os.path.basename(self.copy) + "-*"
-        for folder in glob.glob(os.path.join(build_folder(), "impl", name)):
-            shutil.rmtree(folder, ignore_errors=True)
 
     def change(self, file, function, code):
         """Puts code at the beginning of a function."""

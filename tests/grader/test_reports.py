@@ -10,8 +10,7 @@ import subprocess
 import sys
 import unittest
 
-from helpers import FakeKit, GRADER, ROOT, TempFolder
-from test_manifest import build_folder
+from helpers import FakeKit, GRADER, ROOT, TempFolder, build_folder
 import runner
 
 GOOD = {"class": "lifetime", "title": "device memory was freed twice", "rank": 1, "device": 1,

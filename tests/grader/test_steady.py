@@ -6,8 +6,7 @@ import subprocess
 import sys
 import unittest
 
-from helpers import GRADER, ROOT, TempFolder
-from test_manifest import build_folder
+from helpers import GRADER, ROOT, TempFolder, build_folder
 
 
 class Steady(TempFolder):

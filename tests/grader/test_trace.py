@@ -2,17 +2,14 @@
 grading with a page is the grading that it would be without one.
 """
 
-import glob
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import unittest
 
-from helpers import GRADER, ROOT, TempFolder, processes_with
-from test_manifest import build_folder
+from helpers import GRADER, ROOT, ReferenceCopy, build_folder, processes_with
 import runner
 import trace
 
@@ -173,19 +170,8 @@ class Reference(unittest.TestCase):
 
 
 @unittest.skipUnless(os.path.exists(REFERENCE), "the reference is not here")
-class Graded(TempFolder):
+class Graded(ReferenceCopy):
     """grade.py --html with copies of the reference."""
-
-    def setUp(self):
-        super().setUp()
-        self.copy = self.path(os.path.basename(self.folder))
-        shutil.copytree(os.path.join(ROOT, "reference"), self.copy)
-        self.addCleanup(self.forget_builds)
-
-    def forget_builds(self):
-        name = os.path.basename(self.copy) + "-*"
-        for folder in glob.glob(os.path.join(build_folder(), "impl", name)):
-            shutil.rmtree(folder, ignore_errors=True)
 
     def replace(self, file, old, new):
         path = os.path.join(self.copy, file)

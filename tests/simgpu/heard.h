@@ -4,14 +4,17 @@
  * A body that provokes a report calls hear(heard) first; from then on the reports go into `heard`,
  * which lies in shared memory, instead of failing the rank.
  *
- * Interface: hear, heard_is, kernel_touch, kernel_sum_bytes, run_to_illegal_access.
+ * Interface: hear, heard_is, stderr_of, kernel_touch, kernel_sum_bytes, run_to_illegal_access.
  */
 #ifndef SHARDLAB_HEARD_H
 #define SHARDLAB_HEARD_H
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "harness.h"
 #include "simgpu.h"
@@ -46,6 +49,34 @@ static inline Heard *hear(Heard *heard)
         check(strcmp((heard)->title, head) == 0, "the report is \"%s\"", (heard)->title);          \
         check(strstr((heard)->text, words), "no \"%s\" in: %s", words, (heard)->text);             \
     } while (0)
+
+// Runs fn in a process of its own, which ends by _exit(0) behind it unless fn ends it itself. Returns
+// what it wrote to standard error, until the next call; *status is waitpid's.
+static inline char *stderr_of(void (*fn)(void), int *status)
+{
+    static char text[32768];
+    int ends[2];
+    size_t used = 0;
+    ssize_t n;
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(20);
+        signal(SIGSEGV, SIG_DFL); // cmocka has one of its own
+        close(ends[0]);
+        dup2(ends[1], STDERR_FILENO);
+        fn();
+        _exit(0);
+    }
+    close(ends[1]);
+    while ((n = read(ends[0], text + used, sizeof text - 1 - used)) > 0) used += (size_t)n;
+    text[used] = 0;
+    close(ends[0]);
+    assert_int_equal(waitpid(pid, status, 0), pid);
+    return text;
+}
 
 // A kernel must not melt into its caller, which is its call site.
 #define KERNEL __attribute__((noinline, unused)) static cudaError_t

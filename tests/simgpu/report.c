@@ -1,40 +1,8 @@
 /* report.c: what a report looks like, what a process says of itself, faults that are not simgpu's.
  * */
-#include <signal.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "heard.h"
 
 static Heard *heard;
-
-// Runs fn in a process of its own and returns what it wrote to stderr; *status is waitpid's.
-static char *stderr_of(void (*fn)(void), int *status)
-{
-    static char text[16384];
-    int ends[2];
-    size_t used = 0;
-    ssize_t n;
-    assert_int_equal(pipe(ends), 0);
-    fflush(NULL);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        alarm(20);
-        signal(SIGSEGV, SIG_DFL); // cmocka has one of its own
-        close(ends[0]);
-        dup2(ends[1], STDERR_FILENO);
-        fn();
-        _exit(0);
-    }
-    close(ends[1]);
-    while ((n = read(ends[0], text + used, sizeof text - 1 - used)) > 0) used += (size_t)n;
-    text[used] = 0;
-    close(ends[0]);
-    assert_int_equal(waitpid(pid, status, 0), pid);
-    return text;
-}
 
 static void free_twice(void)
 {
