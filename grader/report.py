@@ -152,7 +152,9 @@ class Report:
             # A hint is for who has written something; where a part is missing, that is the reason.
             missing = NOT_YET.search(first["message"]) and gap(task)
             self.paragraph(missing or "Hint: " + first["hint"], 2)
-        self.say("  Read:  %s" % to_read(first["handout"], first.get("section")))
+        # Where no test ran, the section of the first of them has nothing to do with it.
+        self.say("  Read:  %s" % to_read(first["handout"],
+                                         "" if first["shared"] else first.get("section")))
         self.say("  Then:  %s" % again(task.number))
 
     def score(self, earned, full, alone=None, page=""):

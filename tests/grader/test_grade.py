@@ -50,6 +50,8 @@ class Scores(FakeKit):
         _, out, tests, _ = self.grade()
         self.assertIn('  Read:  handouts/1_one.md, section "The plan"\n', out)
         self.assertEqual((tests["a"]["section"], tests["b"]["section"]), ("The plan", ""))
+        self.write("mine/one.c", "int one(\n") # no test runs: the section of none of them is meant
+        self.assertIn("\n  Read:  handouts/1_one.md\n", self.grade()[1])
 
     def test_a_report_that_many_tests_meet_is_shown_once(self):
         block = ("rank %d of 2: simgpu: rank %d, device %d: a race\\n   kernel\\n   copy\\n   "
