@@ -111,6 +111,8 @@ def processes_with(word):
 
 FAKE_MAKEFILE = '''BUILD := build
 IMPL_KEY := $(notdir $(IMPL))
+IMPL_DIR := $(IMPL)
+deps:
 HARNESS_LIB := $(BUILD)/lib/libharness.a
 LIBS := $(BUILD)/lib/libshardlab.a
 DEVICES := $(BUILD)/bin/devices
