@@ -284,7 +284,7 @@ deps:
 
 ## make compile_commands.json   for clangd
 compile_commands.json: deps
-	@$(MAKE) --no-print-directory -Bn V=1 own-suites suites examples | $(PYTHON) grader/devtools/compile_commands.py $@
+	@$(MAKE) --no-print-directory -Bn V=1 own-suites suites examples | $(PYTHON) grader/compile_commands.py $@
 
 ## make clean                remove build/
 clean:

@@ -20,6 +20,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 import time
@@ -338,7 +339,7 @@ def main(arguments=None):
             drew = any(row["task"] == number and row["status"] != "passed" and "seed" in row
                        for row in rows)
             return "make grade TASK=%d%s%s%s" % (number, backend,
-                                                 "" if same else " IMPL=%s" % options.impl,
+                                                 "" if same else " IMPL=" + shlex.quote(options.impl),
                                                  " SEED=%d" % grading.seed if drew else "")
         report.next_steps(rows, grading.tasks, again, grading.gap)
         grading.write("graded")

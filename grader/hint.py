@@ -24,6 +24,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import stat
 import sys
 from dataclasses import dataclass
@@ -195,7 +196,7 @@ def command(word, options, number=None, test="", drawn=False):
     if options.backend != "simgpu":
         text += " BACKEND=" + options.backend
     if os.path.abspath(options.impl) != os.path.join(ROOT, "skeleton"):
-        text += " IMPL=" + options.impl
+        text += " IMPL=" + shlex.quote(options.impl)
     if drawn:
         text += " SEED=%d" % options.seed
     return text

@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import sys
 import time
 from html import escape
@@ -138,7 +139,7 @@ def next_steps(document):
     if document["backend"] not in ("", "simgpu"):
         again += " BACKEND=" + document["backend"]
     if os.path.basename(os.path.abspath(document["impl"])) != "skeleton":
-        again += " IMPL=" + document["impl"]
+        again += " IMPL=" + shlex.quote(document["impl"])
     parts.append(tag("p", "Read <code>%s</code>%s, then <code>%s</code>." % (
         text(first["handout"]), ", “%s”" % text(first["section"]) if first["section"] else "",
         text(again))))
