@@ -147,7 +147,8 @@ try_blas() {
     dnnl) flags=-DSIMGPU_DNNL libs=-ldnnl with=-DWITH_DNNL ;;
     openblas)
         flags=$(pkg-config --cflags openblas 2>/dev/null)
-        libs=$(pkg-config --libs openblas 2>/dev/null) || libs=-lopenblas
+        libs=$(pkg-config --libs openblas 2>/dev/null)
+        [ -n "$libs" ] || libs=-lopenblas
         with=-DWITH_OPENBLAS
         ;;
     esac
@@ -225,13 +226,11 @@ check_python() {
 
 # The files behind what was linked: where one is gone, all is looked for anew.
 linked_files() {
-    list=$(command -v "${cc_command%% *}")
-    # shellcheck disable=SC2086 # words
-    list=$list:$($cc_command -print-libgcc-file-name)
     library=${blas_libs##*-l}
-    for library in cmocka dw ${blas:+"${library%% *}"}; do
-        # shellcheck disable=SC2086
-        file=$($cc_command ${LDFLAGS:-} -print-file-name="lib$library.so")
+    list=$(command -v "${cc_command%% *}")
+    for name in libgcc.a libcmocka.so libdw.so ${blas:+"lib${library%% *}.so"}; do
+        # shellcheck disable=SC2086 # words
+        file=$($cc_command ${LDFLAGS:-} -print-file-name="$name")
         case $file in /*) list=$list:$file ;; esac
     done
     case $list in *"$newline"*) list=/nowhere ;; esac
@@ -328,7 +327,8 @@ if [ -n "${CONFIG:-}" ]; then
     while [ ! -d "$folder" ]; do
         case $folder in */*) folder=${folder%/*} ;; *) folder=. ;; esac
     done
-    [ -w "$folder" ] || stop "the folder ${PWD}${folder:+/$folder} cannot be written, and ShardLab" \
+    case $folder in /*) ;; .) folder=$PWD ;; *) folder=$PWD/$folder ;; esac
+    [ -w "$folder" ] || stop "the folder $folder cannot be written, and ShardLab" \
         "builds there: copy the project to a folder of your own"
     still_holds && exit 0
 fi
