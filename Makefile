@@ -60,6 +60,9 @@ quote = '$(subst $(newline),' ',$(subst ','\'',$(1)))'
 # The folder as make can name it, and what it is called in the build tree. `value`, because a '$' in
 # a folder's name is none of make's.
 IMPL_GIVEN := $(value IMPL)
+ifneq ($(findstring $(newline),$(IMPL_GIVEN)),)
+$(error the name of the folder that IMPL names has a line break in it: rename it)
+endif
 ifneq ($(and $(filter 1,$(words $(IMPL_GIVEN))),$(filter reference skeleton,$(IMPL_GIVEN))),)
 IMPL_KEY := $(IMPL_GIVEN)
 IMPL_DIR := $(IMPL_GIVEN)
@@ -337,7 +340,7 @@ $(1): $(if $(call same,$(file <$(1)),$($(2))),,FORCE)
 	@mkdir -p $$(@D)
 	@printf '%s\n' $$(call quote,$$($(2))) >$$@
 endef
-FORCE:
+.PHONY: FORCE
 
 WITH_C       = $(strip $(COMPILER): $(CC) $(BASE) $(CFLAGS) $(INCLUDES) $(SIMGPU_DEFS) $(SUPPORT_DEFS))
 WITH_BLAS    = $(strip $(BLAS_DEFS))

@@ -25,12 +25,7 @@ escaped() {
     printf '%s' "$1" | LC_ALL=C sed 's/[^A-Za-z0-9_./+@,-]/\\&/g'
 }
 
-newline='
-'
-case $impl in
-'') give_up "no folder is named: IMPL=DIR, the folder with the six task files" ;;
-*"$newline"*) give_up "the folder's name has a line break in it: rename it" ;;
-esac
+[ -n "$impl" ] || give_up "no folder is named: IMPL=DIR, the folder with the six task files"
 
 kit=$(pwd -L)
 # A folder that is not there keeps its name: whoever needs it says that it is missing.
