@@ -239,7 +239,7 @@ class Builder:
         link."""
         folder = os.path.join(ROOT, os.path.dirname(path))
         return os.path.abspath(folder) in (self.impl, os.path.join(ROOT, self.folder),
-                                           os.path.join(ROOT, self.shown))
+                                           os.path.join(ROOT, self.shown.replace("=", "_")))
 
     def compile(self, task):
         """Compiles the student's file. None, or why its tests cannot run; and the warnings."""
