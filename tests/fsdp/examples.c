@@ -17,14 +17,14 @@ static char bin[4096];  // the folder of the programs
 static char folder[64]; // of this run's files
 static char output[MAX_OUTPUT];
 
-// Runs a shell command, $BIN and $DIR in it being the two folders, with a time limit; returns its
-// exit status, with what it printed in output.
+// Runs a shell command, $BIN and $DIR in it being the two folders (which may have spaces in them:
+// hence no IFS), with a time limit; returns its exit status, with what it printed in output.
 static int run(const char *command)
 {
     char line[16384];
     const char *factor = getenv("SHARDLAB_TIME_FACTOR");
     double limit = 120.0 * (factor != NULL ? strtod(factor, NULL) : 1.0);
-    snprintf(line, sizeof line, "exec 2>&1; timeout -k 5 %.0f sh -c '%s'", limit, command);
+    snprintf(line, sizeof line, "exec 2>&1; timeout -k 5 %.0f sh -c 'IFS=; %s'", limit, command);
     setenv("BIN", bin, 1);
     setenv("DIR", folder, 1);
     FILE *pipe = popen(line, "r");
