@@ -27,6 +27,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -172,10 +173,15 @@ def collect(root, folders, files):
     return {path: entry(root, path) for path in paths}
 
 
-def objects(root, work):
-    """The reference as objects of this machine: {path: Entry}."""
+def objects(root):
+    """The reference as objects of this machine: {path: Entry}. They are built in a folder of their
+    own, because make cannot build in one whose path has spaces, which the release's may have."""
+    with tempfile.TemporaryDirectory(prefix="shardlab-release-") as build:
+        return objects_built_in(build, root)
+
+
+def objects_built_in(build, root):
     machine = os.uname().machine
-    build = os.path.join(work, "build")
     names = [name for _, name in skeleton.TASKS]
     paths = [os.path.join(build, "impl", "reference", name + ".o") for name in names]
     environment = {name: value for name, value in os.environ.items()
@@ -183,7 +189,8 @@ def objects(root, work):
                    ("IMPL", "BUILD", "CFLAGS", "TASK", "BACKEND", "SANITIZE")}
     quiet = os.path.join(ROOT, "grader", "platforms", "quiet.h")
     command = ["make", "-s", "-j2", "--no-print-directory", "-C", root, "BUILD=" + build,
-               "IMPL=reference", "CFLAGS=-O2 -include " + quiet] + paths
+               "IMPL=reference", "CFLAGS=-O2 -Iinclude -Isimgpu/include -Igpulog/include -include "
+               + shlex.quote(quiet)] + paths
     done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=False,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode != 0:
@@ -245,7 +252,7 @@ class Contents:
         self.version = version
         self.course = courses.load(root)
         self.secrets = Secrets(root)
-        self.given = {**objects(root, work), **other_objects(given)}
+        self.given = {**objects(root), **other_objects(given)}
         self.version_file = {"VERSION": Entry((version + "\n").encode())}
 
     def student(self):

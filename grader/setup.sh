@@ -131,11 +131,17 @@ int main(void)
 END
 }
 
+# compiler FLAGS [-o PROGRAM SOURCE FLAGS]: runs it. CC and flags are text for the shell, which may
+# quote in it, as they are in make's recipes.
+compiler() {
+    # shellcheck disable=SC2294 # on purpose
+    if [ $# -eq 1 ]; then eval "$cc_command $1"; else eval "$cc_command $1 \"\$2\" \"\$3\" \"\$4\" $5"; fi
+}
+
 # links DEFINES LIBRARIES: whether the program can be built so. `why` has the compiler's error.
 links() {
-    # shellcheck disable=SC2086 # words
-    LC_ALL=C $cc_command ${CFLAGS:-} -Werror=implicit-function-declaration $1 -o "$work/program" \
-        "$work/program.c" ${LDFLAGS:-} $2 >"$work/said" 2>&1 && return 0
+    LC_ALL=C compiler "${CFLAGS:-} -Werror=implicit-function-declaration $1" \
+        -o "$work/program" "$work/program.c" "${LDFLAGS:-} $2" >"$work/said" 2>&1 && return 0
     why=$(grep -m 1 -E 'error|cannot|undefined' "$work/said" || head -n 1 "$work/said")
     why=${why##*"$work/"}
     return 1
@@ -229,8 +235,7 @@ linked_files() {
     library=${blas_libs##*-l}
     list=$(command -v "${cc_command%% *}")
     for name in libgcc.a libcmocka.so libdw.so ${blas:+"lib${library%% *}.so"}; do
-        # shellcheck disable=SC2086 # words
-        file=$($cc_command ${LDFLAGS:-} -print-file-name="$name")
+        file=$(compiler "${LDFLAGS:-} -print-file-name=$name")
         case $file in /*) list=$list:$file ;; esac
     done
     case $list in *"$newline"*) list=/nowhere ;; esac
@@ -238,7 +243,7 @@ linked_files() {
 }
 
 write_config() {
-    version=$($cc_command --version | head -n 1 | tr -d "'#\$")
+    version=$(compiler --version | head -n 1 | tr -d "'#\$")
     processor=$(printf '%s' "$features" | cksum)
     {
         echo "# setup.sh wrote this: what this machine has. Without it, make looks anew."
