@@ -77,6 +77,7 @@ cudaError_t __wrap_cudaStreamDestroy(cudaStream_t stream)
 {
     Known known;
     bool ours = table_take(&streams, stream, &known);
+    books_forget_stream(stream);
     cudaError_t error = __real_cudaStreamDestroy(stream);
     if (ours && error != cudaSuccess) table_put(&streams, known);
     return error;
@@ -85,7 +86,8 @@ cudaError_t __wrap_cudaStreamDestroy(cudaStream_t stream)
 void stream_reset(int device)
 {
     Known known;
-    while (table_take_device(&streams, device, &known)) continue;
+    while (table_take_device(&streams, device, &known))
+        books_forget_stream((cudaStream_t)(uintptr_t)known.key);
 }
 
 static cudaError_t waited(cudaError_t error, const char *name, cudaStream_t stream,

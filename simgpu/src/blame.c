@@ -64,38 +64,42 @@ static void describe_call(const Print *print, char *text, size_t size)
     append(text, size, ")");
 }
 
-// The address that a call site of the member's has in this process; NULL: it runs another program.
-static const void *site_here(const Member *member, const void *site)
+// A call site of the member's as one of this process; NULL: it runs another program.
+static const void *site_here(const Member *member, const SharedSite *site)
 {
     Member own = {0};
+    const void *frame[BOOKS_FRAMES];
     sim_note_program(&own);
     if (member->program_inode != own.program_inode || member->program_device != own.program_device)
         return NULL;
-    return (const void *)((uintptr_t)site - member->program_base + own.program_base);
+    for (int i = 0; i < site->n; i++)
+        frame[i] = (const void *)((uintptr_t)site->frame[i] - member->program_base +
+                                  own.program_base);
+    return books_stack(frame, site->n);
 }
 
-static void describe_site(const Member *member, const void *site, char *text, size_t size)
+static void describe_site(const Member *member, const SharedSite *site, char *text, size_t size)
 {
     const void *here = site_here(member, site);
     if (here)
         gpulog_where(here, text, size);
     else
         snprintf(text, size, "%#llx of its program",
-                 (unsigned long long)((uintptr_t)site - member->program_base));
+                 (unsigned long long)((uintptr_t)site->frame[0] - member->program_base));
 }
 
 // A member's call as a fact of the report to come.
 static void note_post(int rank, const Member *member, const Post *post)
 {
     sim_facts_rank_call(rank, sim_call_facts[post->print.kind].name,
-                        site_here(member, post->site), SIM_NO_STREAM);
+                        site_here(member, &post->site), SIM_NO_STREAM);
 }
 
 static void describe_post(const Member *member, const Post *post, char *text, size_t size)
 {
     char call[LINE / 4], where[LINE / 2];
     describe_call(&post->print, call, sizeof call);
-    describe_site(member, post->site, where, sizeof where);
+    describe_site(member, &post->site, where, sizeof where);
     snprintf(text, size, "%s at %s", call, where);
 }
 
@@ -274,7 +278,7 @@ void sim_blame_missing(ncclComm_t comm, int missing, const WaitRef *waiter, cons
     }
     if (left) {
         char left_at[LINE / 4];
-        describe_site(member, member->left_site, left_at, sizeof left_at);
+        describe_site(member, &member->left_site, left_at, sizeof left_at);
         snprintf(end, sizeof end, "destroyed the communicator at %s,", left_at);
     } else {
         describe_end(member, end, sizeof end);

@@ -63,9 +63,15 @@ typedef struct MeetId {
 
 // ---- The shared memory ----
 
+// A call site for other processes, where a pointer to its stack (gpulog/src/stack.c) says nothing.
+typedef struct SharedSite {
+    int n;
+    const void *frame[BOOKS_FRAMES];
+} SharedSite;
+
 typedef struct Post {
     Print print;
-    const void *site;
+    SharedSite site;
     uint64_t seq;
     int64_t send, recv; // offsets in the arena, -1: none
     uint64_t scalar;    // premulsum: this rank's, in the type of the call
@@ -94,7 +100,7 @@ typedef struct Member {
     _Atomic uint64_t arrived, done; // collectives posted, worked off
     Post post;                      // of collective number `arrived`
     Post last;                      // the last call of any kind
-    const void *left_site;          // ncclCommDestroy's
+    SharedSite left_site;           // ncclCommDestroy's
 } Member;
 
 // Messages from one rank to another, in order.
