@@ -4,8 +4,8 @@
  *    "calls": [{"call": "cudaFree", "file": "prog.c", "line": 12, "function": "main",
  *               "path": "in drop (lib/drop.c:7)", "stream": "default", "stream_name": null,
  *               "rank": 0}],
- *    "ranges": [{"allocation": "x", "where": "prog.c:9 (main)", "begin": 0, "end": 8,
- *                "elements": "elements 0 to 1 of x"}],
+ *    "ranges": [{"allocation": "x", "where": "prog.c:9 (main)", "elements": "element 0 of x",
+ *                "begin": 0, "end": 4}],
  *    "hardware": …, "question": …, "read": …, "text": …}
  *
  * What is not known is left out, or null. `rank` of a call is there where the call is another
@@ -216,9 +216,8 @@ static void put_range(Json *j, const SimFactRange *range)
     put(j, "{\"allocation\": ");
     put_string(j, !known ? "" : name[0] ? name : "unnamed");
     put_member(j, "where", known ? where : NULL);
-    put(j, ", \"begin\": %zu, \"end\": %zu", begin, begin + range->bytes);
     put_member(j, "elements", elements);
-    put(j, "}");
+    put(j, ", \"begin\": %zu, \"end\": %zu}", begin, begin + range->bytes);
 }
 
 static void put_ranges(Json *j, const SimFacts *facts)
