@@ -90,6 +90,8 @@ static void find_function(Dwfl_Module *module, Dwarf_Addr address, Source *sourc
     Dwarf_Addr bias;
     Dwarf_Die *unit = dwfl_module_addrdie(module, address, &bias);
     Dwarf_Die *scopes = NULL;
+    // For code without debug information libdwfl gives the unit that lies before it.
+    if (unit && dwarf_haspc(unit, address - bias) <= 0) unit = NULL;
     int n = unit ? dwarf_getscopes(unit, address - bias, &scopes) : 0;
     if (unit) source->unit = bias + dwarf_dieoffset(unit);
     for (int i = 0; i < n && !source->function; i++) {

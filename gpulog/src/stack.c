@@ -29,9 +29,9 @@ typedef struct Stack {
     const void *frame[BOOKS_FRAMES];
 } Stack;
 
-static Stack *_Atomic stacks;        // (STACKS), reserved on first use
-static int n_stacks;                 // under the lock
-static Stack *_Atomic table[SLOTS];  // open addressing
+static Stack *_Atomic stacks;       // (STACKS), reserved on first use
+static int n_stacks;                // under the lock
+static Stack *_Atomic table[SLOTS]; // open addressing
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 // ---- Keeping ----

@@ -24,12 +24,9 @@ bool report_own_code(const char *task)
         const char *task;
         const void *function;
     } files[] = {
-        {"meta_init", (const void *)meta_numel},
-        {"flat_param", (const void *)flat_layout},
-        {"forward", (const void *)fsdp_unshard},
-        {"backward", (const void *)fsdp_begin_grad},
-        {"optimizer", (const void *)fsdp_adamw_step},
-        {"api", (const void *)fully_shard},
+        {"meta_init", (const void *)meta_numel},      {"flat_param", (const void *)flat_layout},
+        {"forward", (const void *)fsdp_unshard},      {"backward", (const void *)fsdp_begin_grad},
+        {"optimizer", (const void *)fsdp_adamw_step}, {"api", (const void *)fully_shard},
     };
     bool found = false;
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {

@@ -93,6 +93,7 @@ static void post_collective(Call *call)
     call->post.seq = ++comm->number;
     sim_arrive(call);
     comm->self->post = comm->self->last = call->post;
+    sim_remember_call(call);
     atomic_store(&comm->self->arrived, call->post.seq);
     uint64_t all = call->post.seq * (uint64_t)comm->size;
     bool last = atomic_fetch_add(&comm->page->entered, 1) + 1 == all;

@@ -197,8 +197,9 @@ static void ask(const SimAccess *first, const SimAccess *second, char *text, siz
                  one, two);
     } else {
         snprintf(text, size,
-                 "Is there an event missing, recorded on %s behind the first, for which %s\n"
-                 "waits (cudaEventRecord, cudaStreamWaitEvent)? Or were both meant for one stream?",
+                 "Is there an event missing, recorded on %s behind the first, for which\n"
+                 "%s waits (cudaEventRecord, cudaStreamWaitEvent)?\n"
+                 "Or were both meant for one stream?",
                  one, two);
     }
 }
