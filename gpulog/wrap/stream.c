@@ -49,10 +49,11 @@ void stream_facts(GpuLogEntry *entry, cudaStream_t stream, int current)
 
 static cudaError_t note(cudaError_t made, const cudaStream_t *stream, unsigned int flags)
 {
-    if (made == cudaSuccess)
-        table_put(&streams, (Known){.key = *stream,
-                                    .device = current_device(),
-                                    .blocking = !(flags & cudaStreamNonBlocking)});
+    if (made != cudaSuccess) return made;
+    books_forget_stream(*stream); // a name that was given to the handle while it was nobody's
+    table_put(&streams, (Known){.key = *stream,
+                                .device = current_device(),
+                                .blocking = !(flags & cudaStreamNonBlocking)});
     return made;
 }
 

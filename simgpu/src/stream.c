@@ -542,6 +542,7 @@ static cudaError_t create_stream(cudaStream_t *stream, unsigned flags, int prior
     struct CUstream_st *s = new_stream(device, flags, priority);
     if (s) link_stream(s);
     if (s) {
+        books_forget_stream(s); // a name that was given to the handle while it was nobody's
         s->site = site;
         s->number = ++streams_made;
     }

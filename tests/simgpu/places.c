@@ -147,6 +147,7 @@ static void names_streams(const Rank *r, void *arg)
     old = two;
     need_cuda(cudaStreamSynchronize(two));
     need_cuda(cudaStreamDestroy(two));
+    gpulog_name_stream(old, "side[2], too late");
     need_cuda(cudaStreamCreate(&three));
     check(three == old, "the handle was not used again: this test tests nothing");
     race_of(one, three);
