@@ -16,7 +16,8 @@ extern "C" {
 #endif
 
 // A call that comes from the file of this task ("forward": forward.c; NULL: any of the six) is
-// reported with that file's line, whatever given code it went through. False: there is no such task.
+// reported with that file's line, whatever given code it went through. False: there is no such
+// task.
 bool report_own_code(const char *task);
 
 // Names the context's streams as the source does. Call it after fsdp_context_create.

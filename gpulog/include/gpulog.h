@@ -8,8 +8,8 @@
  * before any rounding; gpulog_traffic, gpulog_reset_traffic: collectives; gpulog_length,
  * gpulog_get: the operations in program order; gpulog_where: a call site as file:line (function);
  * gpulog_source: the text of that line; gpulog_own_code: whose lines reports name; gpulog_name,
- * gpulog_name_stream, gpulog_name_elements: what reports call an allocation, a stream, and the bytes
- * of an allocation; gpulog_activity: what the process does now.
+ * gpulog_name_stream, gpulog_name_elements: what reports call an allocation, a stream, and the
+ * bytes of an allocation; gpulog_activity: what the process does now.
  */
 #ifndef GPULOG_H
 #define GPULOG_H
@@ -96,8 +96,8 @@ bool gpulog_get(uint64_t index, GpuLogEntry *entry);
 
 // Resolves a call site, which is an entry's or a return address: "forward.c:88 (fsdp_unshard)", or
 // the address where nothing is known of it. An entry's knows what called the caller, too: named is
-// the nearest line of the program's own code (gpulog_own_code), else the nearest line that the debug
-// information has.
+// the nearest line of the program's own code (gpulog_own_code), else the nearest line that the
+// debug information has.
 void gpulog_where(const void *site, char *text, size_t size);
 // The text of that line, without the blanks at its ends: "cudaMalloc((void **)&x, bytes);". False,
 // and "", where the source file cannot be read or was edited since the program was built.

@@ -5,9 +5,10 @@
  * bytes a device holds; books_waiting: what a thread waits in; BOOKS_SITE, books_site,
  * books_site_above, books_stack, books_frames: call sites; books_line, books_is_own,
  * books_call_path: their lines; books_name, books_forget_name: allocations by name;
- * books_stream_name, books_forget_stream: streams by name; books_elements: bytes by element; books_send_bytes, books_recv_bytes,
- * books_count_traffic, books_element_size: collectives; books_vector, books_copied_vector,
- * books_sum_length, books_product, books_matrix_vector: operands of cuBLAS calls.
+ * books_stream_name, books_forget_stream: streams by name; books_elements: bytes by element;
+ * books_send_bytes, books_recv_bytes, books_count_traffic, books_element_size: collectives;
+ * books_vector, books_copied_vector, books_sum_length, books_product, books_matrix_vector: operands
+ * of cuBLAS calls.
  */
 #ifndef GPULOG_BOOKS_H
 #define GPULOG_BOOKS_H
@@ -36,8 +37,8 @@ void books_freed(int device, size_t bytes);
 // wait ends.
 void books_waiting(const char *what, const void *site);
 
-// ---- stack.c ---- A call site is a short stack of return addresses, innermost first, kept once and
-// handed around as one pointer. Any return address is a call site too, of one frame.
+// ---- stack.c ---- A call site is a short stack of return addresses, innermost first, kept once
+// and handed around as one pointer. Any return address is a call site too, of one frame.
 
 #define BOOKS_FRAMES 16
 // The call site of the function that says it: where it was called, and what called that.

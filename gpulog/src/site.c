@@ -1,8 +1,9 @@
 /* site.c: return addresses to "file.c:88 (function)".
  *
- * The line of a return address is that of the call, so the address before it is looked up. libdw reads the debug information of the program and its libraries when the first
- * report is printed, not before; what has been found is kept. A path is shortened to what tells
- * files apart: relative to where it was compiled, its last folder and the file.
+ * The line of a return address is that of the call, so the address before it is looked up. libdw
+ * reads the debug information of the program and its libraries when the first report is printed,
+ * not before; what has been found is kept. A path is shortened to what tells files apart: relative
+ * to where it was compiled, its last folder and the file.
  *
  * The lock is taken with a limit, because a dying process may ask while it holds it.
  *

@@ -3,9 +3,9 @@
  * An operation's caller is often given code that a program's own line called, so a return address
  * alone does not lead to that line. A call site is therefore a short stack of return addresses,
  * innermost first, found by following frame pointers (-fno-omit-frame-pointer), which takes a few
- * nanoseconds a frame. Equal stacks are kept once, and what is handed around is their address. Where
- * there is no room for another one, the innermost return address itself is the call site; so is any
- * return address from elsewhere.
+ * nanoseconds a frame. Equal stacks are kept once, and what is handed around is their address.
+ * Where there is no room for another one, the innermost return address itself is the call site; so
+ * is any return address from elsewhere.
  *
  * The walk reads nothing outside of the thread's own stack, because code that was compiled without
  * frame pointers leaves anything in that register. What it finds may then be wrong: where.c checks
@@ -128,7 +128,8 @@ static uintptr_t stack_end(void)
     return end;
 }
 
-// A frame begins with the caller's frame pointer and the return address: so have x86-64 and AArch64.
+// A frame begins with the caller's frame pointer and the return address: so have x86-64 and
+// AArch64.
 typedef struct Frame {
     const struct Frame *caller;
     const void *return_address;

@@ -59,8 +59,8 @@ static bool is_own_unit(uint64_t unit)
 
 // ---- Frames ----
 
-// Whether an address is where a call returns to: the instruction before it is one. Code that keeps no
-// frame pointer can make the walk take other addresses for it.
+// Whether an address is where a call returns to: the instruction before it is one. Code that keeps
+// no frame pointer can make the walk take other addresses for it.
 static bool follows_call(const void *address)
 {
 #if defined(__x86_64__)

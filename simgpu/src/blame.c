@@ -170,8 +170,8 @@ static void await_arrivals(ncclComm_t comm, uint64_t seq)
     }
 }
 
-// Where the ranks' ways parted before call `seq`, which may be long before they disagree; false: they
-// did not, as far as is known.
+// Where the ranks' ways parted before call `seq`, which may be long before they disagree; false:
+// they did not, as far as is known.
 static bool append_parting(const Page *page, int size, uint64_t seq, char *text, size_t room)
 {
     uint64_t parted;

@@ -16,8 +16,8 @@
 // that a program that relies on more shows it here.
 #define SIM_ALIGN ((size_t)256)
 
-// The first bytes of an arena, which nobody gets: an address a little before the first allocation is
-// the device's all the same, and not host memory.
+// The first bytes of an arena, which nobody gets: an address a little before the first allocation
+// is the device's all the same, and not host memory.
 #define SIM_GUARD ((size_t)2 << 20)
 
 typedef enum SimBlockState { BLOCK_FREE, BLOCK_LIVE, BLOCK_WAITING, BLOCK_GUARD } SimBlockState;

@@ -103,8 +103,8 @@ static Place near_place(const SimBlock *before, const SimBlock *after, size_t of
     return (Place){PLACE_NEVER, 0, 0, NULL, NULL, NULL};
 }
 
-// Called with the device's lock held. A few bytes before an allocation is where free() looks when it
-// is given a device pointer: that is told before all but the bytes of another allocation.
+// Called with the device's lock held. A few bytes before an allocation is where free() looks when
+// it is given a device pointer: that is told before all but the bytes of another allocation.
 static Place find_place(SimDevice *device, size_t offset)
 {
     SimBlock *block = sim_heap_find(device->heap, offset);

@@ -249,8 +249,8 @@ static const char *consequence(const SimAccess *first, const SimAccess *second)
            "a mixture.";
 }
 
-// Of the two operations the one that the program's own line asked for comes first; of two such, or of
-// none, the later, whose call has found the conflict.
+// Of the two operations the one that the program's own line asked for comes first; of two such, or
+// of none, the later, whose call has found the conflict.
 static void report_conflict(const SimAccess *second, const SimFinding *found, const void *base)
 {
     const SimAccess *first = &found->first;
@@ -282,12 +282,12 @@ static void report_conflict(const SimAccess *second, const SimFinding *found, co
 }
 
 #define UNWRITTEN_ADVICE                                                                           \
-    "On a GPU it reads whatever was left there, and another thing each time.\n"                     \
+    "On a GPU it reads whatever was left there, and another thing each time.\n"                    \
     "Was the padding not set to zero, a shard never gathered, or zeros expected from "             \
     "cudaMalloc?\nA cudaMemset behind the allocation gives zeros."
 
-// The call site of the allocation at base, where it is the program's own and the access is not; else
-// NULL.
+// The call site of the allocation at base, where it is the program's own and the access is not;
+// else NULL.
 static const void *own_maker(const void *base, const SimAccess *access)
 {
     size_t offset;

@@ -225,8 +225,8 @@ static void test_the_programs_operation_comes_first(void **state)
     has_both(text, "kernel_touch, called at", "which writes the same bytes.\n");
 }
 
-// Memory that the program allocated and nobody wrote comes first, too, where somebody else reads it.
-// Here lib/nn/run.c plays the program.
+// Memory that the program allocated and nobody wrote comes first, too, where somebody else reads
+// it. Here lib/nn/run.c plays the program.
 Status run_alloc(NnRun *run, float **x, size_t n);
 static void reads_unwritten(bool own)
 {

@@ -1,8 +1,8 @@
 /* unit_names.c: what reports call the bytes of the units' buffers. See unit_names.h.
  *
  * A buffer is known by its address, which the unit holds while the report is written; which element
- * is which parameter's, by the model alone (layout.h), so that a wrong offset in the code under test
- * cannot make a report lie.
+ * is which parameter's, by the model alone (layout.h), so that a wrong offset in the code under
+ * test cannot make a report lie.
  */
 #include "unit_names.h"
 

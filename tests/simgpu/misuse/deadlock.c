@@ -26,8 +26,8 @@ WRONG(DEADLOCK, one_step_more, 3, "0")
     finish(comm);
 }
 
-// Every layer has the same count, so what follows fits: rank 1 leaves a layer out, and only at the end
-// a call is missing.
+// Every layer has the same count, so what follows fits: rank 1 leaves a layer out, and only at the
+// end a call is missing.
 WRONG(DEADLOCK, skips_a_layer, 2, "0")
 {
     ncclComm_t comm = meet(rank, ranks);
