@@ -158,8 +158,9 @@ LDLIBS       := $(CUDA_LIB_FILES:%=-Xlinker %) $(CUDA_LIB_FOLDERS:%=-Xlinker -rp
 GPU_LIBS     := $(BUILD)/lib/libgpulog.a
 endif
 ifeq ($(BACKEND),rehearsal)
-# A reset of the interposer's books resets simgpu's own too: books_agree.c compares the two.
-WRAPPED      += gpulog_reset_peak gpulog_reset_traffic
+# A reset of the interposer's books resets simgpu's own too: books_agree.c compares the two. What a
+# program calls its code, streams and elements both are told.
+WRAPPED      += gpulog_reset_peak gpulog_reset_traffic gpulog_own_code gpulog_name_stream gpulog_name_elements
 LINK         := $(CXX) $(filter-out -std=gnu11,$(BASE)) $(WRAPPED:%=-Wl,--wrap=%)
 LDLIBS       := $(BLAS_LIBS) -ldw -lgomp -lm -lpthread
 KERNELS      += $(BUILD)/obj/tests/emulator/emulator.o

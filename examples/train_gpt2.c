@@ -17,6 +17,7 @@
 #include "gpulog.h"
 #include "launch.h"
 #include "nn.h"
+#include "report.h"
 #include "text.h"
 
 typedef struct Options {
@@ -158,6 +159,8 @@ static Status setup_sharded(Trainer *t)
     CUDA_TRY(cudaStreamCreate(&t->stream));
     TRY(nn_run_create(&t->run, t->stream));
     TRY(fsdp_context_create(&t->ctx, t->comm, t->stream));
+    report_own_code(NULL);
+    report_streams(&t->ctx);
     for (int i = 0; i < t->model->n_children; i++)
         if (strncmp(t->model->children[i]->name, "h.", 2) == 0)
             TRY(fully_shard(t->model->children[i], &t->ctx, &block));

@@ -4,6 +4,7 @@
 
 #include "draw_model.h"
 #include "fsdp.h"
+#include "report.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -234,6 +235,7 @@ static Nest *draw_nest(int low, int high, int *world)
 static void shard_nest(Nest *nest, FsdpContext *ctx, const Rank *r)
 {
     need(fsdp_context_create(ctx, r->comm, r->stream));
+    report_streams(ctx);
     for (int m = nest->tree.n - 1; m >= 0; m--)
         if (nest->tree.unit[m] == m) need(fully_shard(&nest->tree.module[m], ctx, &nest->options));
 }

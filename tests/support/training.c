@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report.h"
+#include "unit_names.h"
+
 const AdamWConfig TEST_ADAMW = {
     .lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
 const FsdpOptions TEST_OPTIONS = {.reshard_after_forward = true, .align_shards = false, .seed = 42};
@@ -169,15 +172,18 @@ void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,
     s->model = spec_create(spec);
     need(nn_run_create(&s->run, r->stream));
     need(fsdp_context_create(&s->ctx, r->comm, r->stream));
+    report_streams(&s->ctx);
     for (int i = 0; i < s->model->n_children; i++)
         if (is_block(spec, s->model, i)) need(fully_shard(s->model->children[i], &s->ctx, options));
     need(fully_shard(s->model, &s->ctx, options));
+    unit_names_of(s);
     if (adamw != NULL) need(fsdp_adamw_create(&s->adamw, s->model, &s->ctx, adamw));
 }
 
 void sharded_destroy(Sharded *s)
 {
     if (s->adamw.ctx != NULL) fsdp_adamw_destroy(&s->adamw);
+    unit_names_end();
     fsdp_unwrap(s->model);
     need(fsdp_context_destroy(&s->ctx));
     module_destroy(s->model);
