@@ -4,11 +4,12 @@ A mistake in one line makes many tests fail. Each shows the same report with its
 and numbers; a person needs it once. Two tests have the same cause where they meet the same part
 that is not written, where no test of the file can run for the same reason, where simgpu's reports
 are of one class and name the same lines of the student's file, where the same likely cause is
-printed, where their ranks run in the same functions when the time is over, or where they say the
-same apart from ranks, addresses and the test's own line.
+printed, where the same line of a file refuses to go on, where their ranks run in the same functions
+when the time is over, or where they say the same apart from ranks, addresses and the test's own
+line.
 
-Interface: cause(result, own) -> something to compare, None where there is no cause to tell; NOT_YET,
-short_message(message), is_todo(result), what_happened(message).
+Interface: cause(result, own) -> something to compare, None where there is no cause to tell;
+NOT_YET, RUNNING, short_message(message), is_todo(result), not_judged(message).
 """
 
 import re
@@ -18,10 +19,11 @@ NOT_YET = re.compile(r"(?P<place>[^\s\]]+\.c:\d+): part (?P<part>\d+\.\d+) of (?
                      r"is not written yet")
 
 # How a test says that it is not judged, in front of what happened in it (grade.py).
-NOT_JUDGED = re.compile(r"Needs all six files, [^\n]*? What happened:\n")
+NOT_JUDGED = re.compile(r"(Needs all six files, [^\n]*?) What happened:\n")
 
 LIKELY = re.compile(r"^Likely cause: (.*)", re.MULTILINE)
 RUNNING = re.compile(r"was still running at [^\s:]+:\d+ \((\w+)\)")
+REFUSED = re.compile(r" failed\s\((?:[^\s:()]*/)?([^\s:/()]+:\d+): ") # the file's place and reason
 
 # What differs where two tests show the same: the rank, addresses, the test's line and draw.
 RANK = re.compile(r"\b(?:rank|device) \d+\b(?: of \d+)?|\b0x[0-9a-f]+\b|\(nil\)")
@@ -44,9 +46,10 @@ def is_todo(result):
     return result["status"] == "failed" and bool(NOT_YET.search(result["message"]))
 
 
-def what_happened(message):
-    """The message without the sentence that the test is not judged."""
-    return NOT_JUDGED.sub("", message, count=1)
+def not_judged(message):
+    """Of a message that says that the test is not judged, this sentence alone; or ""."""
+    found = NOT_JUDGED.match(message)
+    return found.group(1) if found else ""
 
 
 def report_of(result, own):
@@ -72,10 +75,13 @@ def cause(result, own=""):
     report = report_of(result, own)
     if report:
         return ("report",) + report
-    message = RANK.sub("", TEST.sub("", what_happened(result["message"])))
+    message = RANK.sub("", TEST.sub("", NOT_JUDGED.sub("", result["message"], count=1)))
     likely = LIKELY.search(message)
     if likely:
         return "likely", NUMBER.sub("#", likely.group(1))
+    refused = REFUSED.search(message)
+    if refused:
+        return "refused", refused.group(1)
     if RUNNING.search(message):
         return "running", frozenset(RUNNING.findall(message))
     if message.count("\n") >= LONG:

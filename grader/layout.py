@@ -1,12 +1,12 @@
 """Texts for a terminal: nothing in them commands it, and no line is wider than it.
 
 A message is prose, source lines and tables. Prose is filled to the width; simgpu breaks its
-sentences where it names a place, so indented lines that go on in the middle of a sentence are joined
-first. A source line ("   64 | free(x);") keeps its shape and is cut at the width. So do lines with
+sentences where it names a place, so indented lines that go on in the middle of a sentence are
+joined first. A source line ("   64 | free(x);") keeps its shape and is cut at the width. So do lines with
 gaps in them, which are tables, as long as they fit.
 
-Interface: width_of(stream); safe(text, encoding); fill(text, width, indent) -> lines; cut(text,
-width).
+Interface: width_of(stream); safe(text, encoding); fill(text, width, indent, close) -> lines;
+cut(text, width).
 """
 
 import re
@@ -51,25 +51,38 @@ def keeps_its_shape(line):
     return bool(SOURCE.match(line) or TABLE.search(line))
 
 
-def joined(text):
-    """The lines of the text; where an indented one goes on with a sentence it is joined to it."""
+def goes_on(line, before, close):
+    """Whether a line belongs to the paragraph of the line before it: it goes on with its sentence;
+    or, in a close paragraph, it is a sentence that neither asks nor says what to read."""
+    if keeps_its_shape(line) or keeps_its_shape(before):
+        return False
+    if not before.endswith((".", "?", "!", ":")):
+        return bool(GOES_ON.match(line.strip()))
+    return close and before.endswith(".") and not line.endswith("?") \
+        and not line.strip().startswith("Read: ")
+
+
+def joined(text, close):
+    """The lines of the text, those joined that belong to one paragraph. Lines that are not indented
+    stay as they are. What comes after the last source line may be one close paragraph."""
     lines = []
-    for line in text.expandtabs(4).splitlines():
+    given = text.expandtabs(4).splitlines()
+    facts = max((i for i, line in enumerate(given) if SOURCE.match(line)), default=len(given))
+    for i, line in enumerate(given):
         before = lines[-1] if lines else ""
-        if (margin(line) and margin(line) == margin(before)
-                and GOES_ON.match(line.strip()) and not before.endswith((".", "?", "!", ":"))
-                and not keeps_its_shape(line) and not keeps_its_shape(before)):
+        indented = margin(line) and margin(line) == margin(before)
+        if indented and goes_on(line, before, close and i > facts):
             lines[-1] = "%s %s" % (before, line.strip())
         else:
             lines.append(line.rstrip())
     return lines or [""]
 
 
-def fill(text, width, indent=0):
+def fill(text, width, indent=0, close=False):
     """The text as lines of at most `width` columns, `indent` of them empty. A word that is longer,
-    such as a path, is not broken."""
+    such as a path, is not broken. `close`: in fewer lines, with longer paragraphs."""
     filled, room = [], width - indent
-    for line in joined(text):
+    for line in joined(text, close):
         if SOURCE.match(line):
             parts = [cut(line, room)]
         elif len(line) <= room:

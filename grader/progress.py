@@ -5,8 +5,8 @@ same one: whoever prints something there calls clear() first (report.py does). A
 is written, apart from one plain line when the kit is built.
 
 Interface: Progress().during(text) as a context, text() -> what is going on; .clear(); .begin(text),
-.end(). Building(progress, dry_run).start(), .cancel(): the kit is being built; dry_run() -> (status,
-the commands that make would run).
+.end(). Building(progress, dry_run).start(), .cancel(): the kit is being built; dry_run() ->
+(status, the commands that make would run).
 """
 
 import contextlib

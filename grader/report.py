@@ -15,15 +15,21 @@ tasks, again, gap, after), .score(...); for one test .test(result), .message(res
 """
 
 import os
+import re
 
 import layout
-from alike import NOT_YET, cause, is_todo, short_message
+from alike import NOT_YET, cause, is_todo, not_judged, short_message
 
 TABLE = 68   # where the column of points ends
 NAMES = 60   # columns of names in a row for many tests
 MARKS = {"passed": ("ok", "32"), "failed": ("FAIL", "31"), "todo": ("todo", "36"),
          "timeout": ("TIME", "31"), "error": ("ERROR", "31"), "skipped": ("skip", "33"),
          "infrastructure": ("????", "33")}
+
+
+# How a report of simgpu's begins in a test's message, which names the rank already.
+SIMGPU = re.compile(r"^(rank \d+ of \d+: )simgpu: rank \d+(?:, device \d+)?: ")
+LONG = 9     # a message of more lines on a terminal stands without the test's title
 
 
 def points(value):
@@ -101,8 +107,7 @@ class Report:
         self.put(layout.safe(text, self.encoding))
 
     def paragraph(self, text, indent):
-        for line in layout.fill(text, self.width, indent):
-            self.say(line)
+        self.lines(layout.fill(text, self.width, indent))
 
     def marked(self, mark):
         """A status as its word of five columns, coloured where that is wanted."""
@@ -155,15 +160,16 @@ class Report:
     def alike(self, result, results):
         """The tests that are shown in one row with this one. Anywhere: those that miss the same
         part, or whose file does not compile. On a terminal: all that pass, all that miss some
-        part, and all that have a cause which an earlier test has shown."""
+        part, all that are not judged, and all whose cause an earlier test has shown."""
         if self.brief and mark_of(result) in ("passed", "todo"):
             return [other for other in results if mark_of(other) == mark_of(result)]
-        reason = cause(result, self.own)
+        reason = self.cause(result)
+        told = self.causes.get(reason, result["name"]) != result["name"]
         if reason is None or not (is_todo(result) or result.get("shared") or self.brief
-                                  and self.causes.get(reason, result["name"]) != result["name"]):
+                                  and (told or not_judged(result["message"]))):
             return [result]
         return [other for other in results if other["status"] == result["status"]
-                and cause(other, self.own) == reason
+                and self.cause(other) == reason
                 and self.causes.get(reason, "") != other["name"]]
 
     def several(self, alike):
@@ -194,12 +200,29 @@ class Report:
         if result["status"] == "passed":
             return
         self.waits(result)
-        known = self.brief and cause(result, self.own) in self.causes
+        known = self.brief and self.cause(result) in self.causes
         if not is_todo(result) and not known and self.below is not result:
             self.paragraph(result["title"], 9)
         self.message(result, 11)
 
     # -- messages --
+
+    def cause(self, result):
+        """What tests must have in common to be shown as one. On a terminal it is all the same what
+        happened in tests that are not judged."""
+        aside = self.brief and not_judged(result["message"])
+        return aside or cause(result, self.own)
+
+    def laid_out(self, result, indent):
+        """A test's message as the lines that show it."""
+        text = short_message(result["message"])
+        if self.brief:
+            text = not_judged(text) or SIMGPU.sub(r"\1", text)
+        return layout.fill(text, self.width, indent, self.brief)
+
+    def lines(self, lines):
+        for line in lines:
+            self.say(line)
 
     def waits(self, result):
         """On a terminal the first test of the table that did not pass waits until the table is
@@ -211,12 +234,12 @@ class Report:
         """Why a test did not pass: in full the first time, after that the first test's name."""
         if not result["message"]:
             return
-        reason = cause(result, self.own)
+        reason = self.cause(result)
         first = self.causes.setdefault(reason, result["name"])
         if self.below is result:
             return
         if first == result["name"]:
-            self.paragraph(short_message(result["message"]), indent)
+            self.lines(self.laid_out(result, indent))
         elif self.brief:
             self.paragraph("the same cause as in %s" % first, indent)
         elif is_todo(result) or result["message"].count("\n") < 3:
@@ -249,11 +272,13 @@ class Report:
             self.paragraph(short_message(first["message"]), 2)
         else:
             self.say("What to do next: task %d, %s" % (task.number, first["name"]))
-            self.paragraph(first["title"], 2)
             # A hint is for who has written something; where a part is missing, that is the reason.
             missing = NOT_YET.search(first["message"]) and gap(task)
-            if self.below and self.below["name"] == first["name"] and not missing:
-                self.paragraph(first["message"], 2)
+            waits = self.below and self.below["name"] == first["name"] and not missing
+            message = self.laid_out(first, 2) if waits else []
+            if len(message) <= LONG:
+                self.paragraph(first["title"], 2)
+            self.lines(message)
             if missing or first["hint"]:
                 self.paragraph(missing or "Hint: " + first["hint"], 2)
         # Where no test ran, the section of the first of them has nothing to do with it.

@@ -16,8 +16,8 @@ killed, also where they left the group; and so is a start that has more processe
 memory than its Caps allow.
 
 Interface: list_tests(command) -> names; run_tests(command, names, limit, caps, environment, grace,
-heard, first_timeout) -> ({name: Verdict}, output); stop() from another thread ends what runs; stop_on_signals(); Caps, Verdict,
-CannotRun, Stopped.
+heard, first_timeout) -> ({name: Verdict}, output); stop() from another thread ends what runs;
+stop_on_signals(); Caps, Verdict, CannotRun, Stopped.
 """
 
 import json
@@ -388,7 +388,7 @@ def memory_of(pids):
 def start_once(command, names, limit, caps=None, environment=None, heard=None, first_timeout=False):
     """One start of the program for these tests. `limit`: seconds it may go without a verdict;
     `environment`: what the program is told beside the usual; `heard`: called with each test's name
-    when its verdict came; `first_timeout`: ends it as soon as it says that a test's time is over."""
+    when its verdict came; `first_timeout`: ends it as soon as a test says that its time is over."""
     nonce, mark = secrets.token_hex(16), "SHARDLAB_RUN=" + secrets.token_hex(16)
     arguments = [word for name in names for word in ("--only", name)]
     account = caps.account if caps else None
