@@ -192,13 +192,18 @@ PLACE_FIELDS = {"call": str, "file": str, "line": int, "function": str, "stream"
                 "allocation": str, "where": str, "begin": int, "end": int}
 
 
+def carried(text):
+    """The text with nothing that UTF-8 cannot carry: JSON can name half of a surrogate pair."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def clean_fields(entry, fields):
     """Of a dict, what has one of these names and is of the kind that belongs to it."""
     kept = {}
     for name, kind in fields.items():
         value = entry.get(name)
         if kind is str and isinstance(value, str):
-            kept[name] = value[:MESSAGE_LIMIT]
+            kept[name] = carried(value[:MESSAGE_LIMIT])
         elif kind is list and isinstance(value, list):
             kept[name] = [clean_fields(place, PLACE_FIELDS) for place in value[:REPORT_LIMIT]
                           if isinstance(place, dict)]
@@ -271,7 +276,7 @@ class Listener:
         self.lines += 1
         if not isinstance(seconds, (int, float)) or not 0 <= seconds < 1e9:
             seconds = 0
-        self.verdicts[name] = Verdict(status, str(entry.get("message") or "")[:MESSAGE_LIMIT],
+        self.verdicts[name] = Verdict(status, carried(str(entry.get("message") or ""))[:MESSAGE_LIMIT],
                                       round(float(seconds), 3),
                                       clean_reports(entry.get("reports")),
                                       entry["seed"] if seeds.is_seed(entry.get("seed")) else None)
