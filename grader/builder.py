@@ -22,12 +22,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from dataclasses import dataclass
 
 import runner
 import submission
+from progress import Building, Progress
 from skeleton import write_atomically
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -75,6 +75,7 @@ class Builder:
         self.folder = self.given
         self.jobs = jobs_asked_for()
         self.key = self.devices = None
+        self.progress = Progress()
         self.libraries = []
         self.compiler = []            # its words, up to the file
         self.others = set()           # names that the tests, the kit and the reference have
@@ -208,8 +209,7 @@ class Builder:
         targets += ["%s/obj/tests/tasks/%s.o" % (self.build, name) for name in suites]
         if self.key != "reference":
             targets += [self.object(name, "reference") for name in all_names]
-        late = threading.Timer(2.0, print, ["Building the kit, once …"],
-                               {"file": sys.stderr, "flush": True})
+        late = Building(self.progress, lambda: self.make(targets, extra=["-n"]))
         with self.locked_build(True):
             late.start()
             try:

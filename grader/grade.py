@@ -32,9 +32,12 @@ import pace
 import runner
 import seeds
 from builder import COMPILE_LIMIT, Builder, Failing, Infrastructure
+from layout import safe
+from progress import Progress
 from report import NOT_YET, Report
 from show import Show
 from skeleton import first_gap, write_atomically
+from timeouts import Timeouts
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SUITES_AT_ONCE = 2
@@ -65,6 +68,10 @@ class Grading:
         self.devices = ""             # what the tests ran on
         self.pace = None              # what tests may take
         self.limits = {}              # test name: seconds
+        quick = options.quick if options.quick is not None else sys.stdout.isatty()
+        self.timeouts = Timeouts(quick)
+        self.heard = set()            # tests whose verdict has come
+        self.progress = Progress()
         self.account = None           # as whom tests run, where not as the grader
         self.seed = None              # what they drew from
         self.show = Show(self, options.html)
@@ -132,6 +139,27 @@ class Grading:
 
     # -- what is asked for --
 
+    def after(self):
+        """What comes when all tests pass: the next task that has something to write, or the
+        demonstration of the six files."""
+        if not self.alone:
+            return self.command("demo") + "   (trains a model with your six files)"
+        others = sorted((task for task in self.all_tasks if task not in self.tasks),
+                        key=lambda task: (task.number < self.alone, task.number))
+        for task in others:
+            if self.gap(task):
+                return "task %d, %s: %s, then %s" % (task.number, task.title, task.handout,
+                                                     self.command("grade", task.number))
+        return self.command("grade") + "   (all six tasks)"
+
+    def command(self, word, number=None):
+        """The command line for something with these files."""
+        same = os.path.abspath(self.options.impl) == os.path.join(ROOT, "skeleton")
+        return "make %s%s%s%s" % (
+            word, " TASK=%d" % number if number else "",
+            "" if self.options.backend == "simgpu" else " BACKEND=" + self.options.backend,
+            "" if same else " IMPL=%s" % shlex.quote(self.options.impl))
+
     def choose(self):
         """Checks the folder and the task that were asked for."""
         wanted = (self.options.task or "").strip()
@@ -159,6 +187,7 @@ class Grading:
         """Grades, and prints each task's part of the table when it is known."""
         builder = Builder(self.impl, self.options.build, self.options.backend,
                           self.options.compile_limit)
+        builder.progress = self.progress
         builder.find_key()
         with builder.locked_folder():
             self.run_locked(builder, report)
@@ -171,8 +200,20 @@ class Grading:
         self.pace = pace.Pace(builder, suites, self.options.limit)
         self.devices = builder.name_devices()
         report.devices(self.devices)
-        failing = self.compile(builder, self.all_tasks if together else self.tasks)
+        with self.progress.during(lambda: "Compiling the files in %s …" % builder.shown):
+            failing = self.compile(builder, self.all_tasks if together else self.tasks)
+        with self.progress.during(self.standing):
+            self.run_all(builder, report, failing)
+        self.show.trace()
 
+    def standing(self):
+        """How far the tests have come, in a line."""
+        return "Testing: %d of %d tests done, %d s …" % (
+            len(self.heard), sum(len(task.tests) for task in self.tasks),
+            time.monotonic() - self.started)
+
+    def run_all(self, builder, report, failing):
+        """Runs all tests, and prints each task's part of the table when it is known."""
         with ThreadPoolExecutor(SUITES_AT_ONCE) as pool:
             waiting = [pool.submit(self.own_suite, builder, task, failing.get(task.name))
                        for task in self.tasks]
@@ -187,7 +228,6 @@ class Grading:
                     future.cancel()
                 runner.stop()
                 raise
-        self.show.trace()
 
     def compile(self, builder, tasks):
         """Compiles the student's files; {task name: Failing} for those that fail."""
@@ -198,8 +238,9 @@ class Grading:
             if problem:
                 failing[task.name] = problem
             elif "warning:" in warnings:
-                print("The compiler has warnings about %s:\n%s"
-                      % (task.file, warnings.strip()[:4000]), file=sys.stderr, flush=True)
+                self.progress.clear()
+                complain("The compiler has warnings about %s:\n%s"
+                         % (task.file, warnings.strip()[:4000]))
         return failing
 
     def give_all(self, tests, failing):
@@ -229,7 +270,8 @@ class Grading:
         if problem:
             self.give_all(tests, problem)
             return
-        self.run_suite("together", tests)
+        self.run_suite("together", tests, any(
+            verdict.status == "timeout" for verdict in self.verdicts.values()))
         broken = [str(other.number) for other in self.tasks if other is not task and any(
             self.verdicts[test.name].status != "passed" for test in other.own())]
         for test in tests:
@@ -248,16 +290,20 @@ class Grading:
                 verdict.message += ("\nThe other five files are yours, too, and were not tested now: "
                                     "`make grade` tests all six.")
 
-    def run_suite(self, name, tests):
+    def run_suite(self, name, tests, late=False):
+        """`late`: tests have had a time-out that may be the same mistake's."""
         path = os.path.join(ROOT, self.builder.suite(name))
         names = [test.name for test in tests]
         memory = int(self.options.memory * (1 << 30))
         caps = runner.Caps(memory, account=self.account)
         limit = self.pace.of(name, names, runner.Caps(memory))
-        self.limits.update((name, limit.seconds) for name in names)
-        verdicts, output = runner.run_tests(
-            [path], names, limit.seconds, caps, {"SHARDLAB_LIMIT": "%g" % limit.seconds},
-            limit.grace())
+
+        def start(some, seconds, first_timeout):
+            return runner.run_tests(
+                [path], some, seconds, caps, {"SHARDLAB_LIMIT": "%g" % seconds},
+                pace.grace(seconds), self.heard.add, first_timeout)
+        verdicts, output, limits = self.timeouts.run(start, names, limit, late)
+        self.limits.update(limits)
         for name, verdict in verdicts.items():
             if verdict.status == "timeout":
                 verdict.message += limit.reason(name)
@@ -301,6 +347,12 @@ def parse(arguments):
     parser.add_argument("--limit", type=seconds, default=0.0, metavar="SECONDS",
                         help="how long a test may take (%g times what the slowest of the reference's "
                         "takes on this machine, at least %g)" % (pace.MARGIN, pace.LEAST_ELSEWHERE))
+    patience = parser.add_mutually_exclusive_group()
+    patience.add_argument("--quick", action="store_true", default=None,
+                          help="after a time-out other tests of the task get less time at first "
+                          "(so it is where stdout is a terminal)")
+    patience.add_argument("--patient", action="store_false", dest="quick",
+                          help="every test gets the full limit (so it is elsewhere)")
     parser.add_argument("--run-as", default="", metavar="NAME",
                         help="the account whose processes the tests are (the grader's own); only "
                         "root can have another")
@@ -316,8 +368,11 @@ def parse(arguments):
 def main(arguments=None):
     options = parse(arguments)
     runner.stop_on_signals()
-    report = Report(sys.stdout)
+    progress = Progress()
+    shown = os.path.basename(os.path.abspath(options.impl))
+    report = Report(sys.stdout, shown, progress)
     grading = Grading(options, [])
+    grading.progress = progress
     try:
         grading.tasks = grading.all_tasks = manifest.load(ROOT)
         grading.choose()
@@ -333,15 +388,11 @@ def main(arguments=None):
         rows = grading.results()
 
         def again(number):
-            same = os.path.abspath(options.impl) == os.path.join(ROOT, "skeleton")
-            backend = "" if options.backend == "simgpu" else " BACKEND=" + options.backend
             # What failed by a draw may pass by another: the same once more, until it passes.
             drew = any(row["task"] == number and row["status"] != "passed" and "seed" in row
                        for row in rows)
-            return "make grade TASK=%d%s%s%s" % (number, backend,
-                                                 "" if same else " IMPL=" + shlex.quote(options.impl),
-                                                 " SEED=%d" % grading.seed if drew else "")
-        report.next_steps(rows, grading.tasks, again, grading.gap)
+            return grading.command("grade", number) + (" SEED=%d" % grading.seed if drew else "")
+        report.next_steps(rows, grading.tasks, again, grading.gap, grading.after())
         grading.write("graded")
         report.score(sum(row["score"] for row in rows), sum(row["max_score"] for row in rows),
                      grading.alone, grading.show.write())
@@ -363,14 +414,19 @@ def main(arguments=None):
                        % (type(problem).__name__, problem))
 
 
+def complain(text):
+    """Says something on stderr; a compiler quotes what a file says, whatever is in it."""
+    print(safe(text, sys.stderr.encoding), file=sys.stderr, flush=True)
+
+
 def give_up(grading, status, message):
     """Says why there is no score, on stderr and in the results file."""
-    print("grade: %s" % message, file=sys.stderr, flush=True)
+    complain("grade: %s" % message)
     grading.verdicts = {}
     try:
         grading.write("infrastructure", message)
     except OSError as problem:
-        print("grade: %s cannot be written: %s" % (grading.options.out, problem), file=sys.stderr)
+        complain("grade: %s cannot be written: %s" % (grading.options.out, problem))
     return status
 
 
