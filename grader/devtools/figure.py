@@ -20,6 +20,7 @@ sys.path.insert(0, os.path.join(ROOT, "grader"))
 import plot
 import skeleton
 import trace
+from builder import Builder, Infrastructure
 
 OUT = os.path.join("handouts", "figures", "memory.svg")
 WORLD = 4
@@ -73,10 +74,12 @@ def run(command, **more):
 
 def measure(build):
     """The reference's traces: (on four ranks, on one)."""
-    program = "%s/impl/reference/trace/%s" % (build, trace.TEST)
-    run(["make", "-s", "--no-print-directory", "IMPL=reference", "BUILD=" + build, program])
-    return [trace.parse(run([os.path.join(ROOT, program)], SHARDLAB_TRACE_WORLD=str(world)))
-            for world in (WORLD, 1)]
+    builder = Builder(os.path.join(ROOT, "reference"), build, "simgpu")
+    wrong = trace.link(builder, "reference", [])
+    if wrong:
+        raise Failed("%s does not build:\n%s" % (trace.program_of(builder, "reference"), wrong))
+    program = os.path.join(ROOT, trace.program_of(builder, "reference"))
+    return [trace.parse(run([program], SHARDLAB_TRACE_WORLD=str(world))) for world in (WORLD, 1)]
 
 
 # ---- Drawing ----
@@ -142,7 +145,7 @@ def main():
     try:
         skeleton.write_atomically(options.out, draw(*measure(options.build)))
         return 0
-    except (Failed, trace.BadTrace, OSError) as problem:
+    except (Failed, Infrastructure, trace.BadTrace, OSError) as problem:
         print("figure: %s" % problem, file=sys.stderr)
         return 1
 
