@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Which commands the pages print, and what runs each of them: a command that nothing runs goes stale.
+"""Which commands the pages print, and what runs each of them: what nothing runs goes stale.
 
-A command is a line of an indented or fenced block, or a code span (those of tables too), whose first
-word, after settings such as SEED=8812, is one of PROGRAMS or a program of build/bin. A block with a
-loop, and a script, are one command. CHECKS says of each command how it is checked:
+A command is a line of an indented or fenced block, or a code span (those of tables too), whose
+first word, after settings such as SEED=8812, is one of PROGRAMS or a program of build/bin. A block
+with a loop, and a script, are one command. CHECKS says of each command how it is checked:
 
     QUICK      tests/grader/test_documented.py runs it, as part of `make test`
     PROOF      a test of `make test` runs it already: which one
@@ -30,7 +30,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 PAGES = ("README.md", "CONTRIBUTING.md", "handouts/*.md", "simgpu/README.md",
          "grader/platforms/student/README.md")
 PROGRAMS = {"make", "python3", "sh", "bash", "cc", "export", "for", "rm", "cd", "git", "apt-get",
-            "launch", "mpirun", "torchrun", "srun", "sbatch", "nvidia-smi", "rsvg-convert", ".ci/run"}
+            "launch", "mpirun", "torchrun", "srun", "sbatch", "nvidia-smi", ".ci/run"}
 QUICK, PROOF, LONG, ELSEWHERE = "quick", "proof", "long", "elsewhere"
 LIMITS = {QUICK: 120, LONG: 3600} # seconds
 
@@ -82,8 +82,8 @@ REAL = test("grader/test_real_suites.py", "RealSuites.test_the_reference_has_all
 SEEDS = test("grader/test_grade.py", "Seeds.test_a_seed_is_taken_back")
 AFTER = test("fsdp/examples.c", "after_trains_on_four")
 NO_GPU = "no GPU is at hand"
-NO_LAUNCHER = ("needs that launcher, for several hosts those too; tests/launch/env.c sets its variables, "
-               "tests/simgpu/programs.c runs mpirun where there is one")
+NO_LAUNCHER = ("needs that launcher, for several hosts those too; tests/launch/env.c sets its "
+               "variables, tests/simgpu/programs.c runs mpirun where there is one")
 HOSTS = "needs several hosts"
 STAND_INS = "stands for a program of the reader's"
 
@@ -112,11 +112,11 @@ CHECKS = (
               "--out \"$TMP/results/$(basename \"$folder\").json\" | tail -n 1; done; "
               "ls $TMP/results; rm -rf build/impl/one-* build/impl/two-*",
           want=r"Score: 100/100\nScore: \d+/100\none.json\ntwo.json"),
-    Check(r"rm -r build/impl", ELSEWHERE, "it is the shell's, and takes from the builder its files"),
+    Check(r"rm -r build/impl", ELSEWHERE, "it would remove what other tests use"),
 
     # What the kit builds and shows.
     Check(r"make help", QUICK, want="(?m)^make grade"),
-    Check(r"make build", PROOF, ARCHIVE),
+    Check(r"make build( IMPL=reference)?", PROOF, ARCHIVE),
     Check(r"make clean", PROOF, ARCHIVE),
     Check(r"make compile_commands\.json", PROOF, ARCHIVE),
     Check(r"make demo-oom", PROOF, ARCHIVE),
@@ -158,7 +158,7 @@ CHECKS = (
 
     # Real GPUs.
     Check(r"make BACKEND=cuda …", ELSEWHERE, NO_GPU),
-    Check(r"make BACKEND=cuda build \| grade \| test \| demo", ELSEWHERE, NO_GPU),
+    Check(r"make BACKEND=cuda (build \| grade \| test \| demo|grade|demo)", ELSEWHERE, NO_GPU),
     Check(r"make BACKEND=cuda SANITIZE=memcheck test", ELSEWHERE, NO_GPU),
     Check(r"make BACKEND=rehearsal( …| test)", LONG, run="make BACKEND=rehearsal test",
           want=r"(?m)^\d+ passed, 0 failed"),
@@ -359,7 +359,8 @@ def problems(texts, checks=CHECKS):
             place = "%s:%d: `%s`" % (page, number, command)
             matching = [check for check in checks if re.fullmatch(check.command, command)]
             if not matching:
-                found.append("%s: nothing checks it (CHECKS in grader/devtools/documented.py)" % place)
+                found.append("%s: nothing checks it (CHECKS in grader/devtools/documented.py)"
+                             % place)
             used.update(id(check) for check in matching)
             found += ["%s: %s" % (place, what) for what in unknown(command)]
     for check in checks:

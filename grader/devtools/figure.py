@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Draws the README's picture, handouts/figures/memory.svg: what one GPU holds during a training step
-of the model of `make demo-oom`, with FSDP on four ranks and without it.
+"""Draws the README's picture, handouts/figures/memory.svg: what one GPU holds during a training
+step of the model of `make demo-oom`, with FSDP on four ranks and without it.
 
 Both are measured: tests/trace/steps.c trains the model on four ranks and on one, where nothing is
 sharded, and prints every allocation. The drawing is grader/plot.py's, with a style sheet within, so
@@ -106,8 +106,8 @@ def draw(sharded, alone):
     numel = sum(unit.numel for unit in sharded.units)
     peak, whole = sharded.table[0, step].peak, alone.table[0, step].peak
     svg = plot.Svg(HEIGHT, "Memory of one GPU during a training step, with FSDP and without",
-                   "With FSDP on %d GPUs each holds at most %s; one GPU without it %s, which is more "
-                   "than the 64 MiB that it has." % (WORLD, plot.exact(peak), plot.exact(whole)))
+                   "With FSDP on %d GPUs each holds at most %s; one GPU without it %s, which is "
+                   "more than the 64 MiB that it has." % (WORLD, plot.exact(peak), plot.exact(whole)))
     svg.parts[0] = svg.parts[0].replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ')
     svg.parts.append("<style>%s</style>" % STYLE)
     svg.rect(0, 0, plot.WIDTH, HEIGHT, "ground")

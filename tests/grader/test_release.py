@@ -44,7 +44,7 @@ OFFERED = {
     "grade": (["TASK=1"], r"(?m)^Score: \d+/14 "),
     "hint": (["TASK=1"], r"\S"),
     "watch": ([], r"Ctrl-C ends this"),
-    "demo": (["DEMO_FLAGS=--steps 4 --sample 0"], r"step +4 of 4"),
+    "demo": (["DEMO_FLAGS=--steps 4"], r"reduce-scatter"),
     "demo-oom": ([], r"(?i)out of device memory[\s\S]*with FSDP"),
     "build": ([], r"\A"),
     "simgpu": ([], r"\A"),
@@ -209,8 +209,8 @@ class Archives(unittest.TestCase):
                      "grader/deliver.py", "tests/grader/test_release.py"):
             self.assertNotIn("shardlab/" + name, files)
         # Of the tests those that grade, what they share, and what the results page draws.
-        self.assertEqual({name.split("/")[2] for name in files if name.startswith("shardlab/tests/")},
-                         {"support", "tasks", "trace"})
+        tests = [name for name in files if name.startswith("shardlab/tests/")]
+        self.assertEqual({name.split("/")[2] for name in tests}, {"support", "tasks", "trace"})
         for name in ("Makefile", "README.md", "VERSION", ".github/workflows/grade.yml",
                      "handouts/1_meta_init.md", "tests/tasks/forward.c", "examples/train_gpt2.c",
                      "tests/trace/steps.c", "grader/page.py", "grader/plot.py", "grader/trace.py",
