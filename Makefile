@@ -21,10 +21,6 @@ ifeq ($(filter simgpu cuda rehearsal,$(BACKEND)),)
 $(error there is no BACKEND=$(BACKEND): it is simgpu (the default), cuda or rehearsal)
 endif
 
-# An archive for students (grader/release.py) has the reference as objects alone and only the tests that grade.
-KIT_ONLY := $(if $(wildcard reference),,test test-all gpt2-medium release mutants different steady skeleton BACKEND=rehearsal)
-$(foreach word,$(filter $(KIT_ONLY),$(MAKECMDGOALS) BACKEND=$(BACKEND)),$(error make $(word) belongs to the full kit, which this archive is not: `make help` lists what works here))
-
 # compute-sanitizer's tools watch a program as it is; the compiler's sanitizers need one of their own.
 WATCHERS := memcheck racecheck initcheck synccheck
 WATCH    := $(filter $(WATCHERS),$(SANITIZE))
@@ -167,6 +163,10 @@ SIMGPU_PC   := $(BUILD)/lib/pkgconfig/simgpu.pc
 .DEFAULT_GOAL := help
 .SECONDARY:
 .DELETE_ON_ERROR:
+
+# An archive for students (grader/release.py) has the reference as objects alone and only the tests that grade.
+KIT_ONLY := $(if $(wildcard reference),,test test-all gpt2-medium release mutants different steady skeleton BACKEND=rehearsal)
+$(foreach word,$(filter $(KIT_ONLY),$(MAKECMDGOALS) BACKEND=$(BACKEND)),$(error make $(word) belongs to the full kit, which this archive is not: `make help` lists what works here))
 
 # ---- Targets: a line "## name: text" is what `make help` prints ----
 

@@ -107,7 +107,8 @@ def draw(sharded, alone):
     peak, whole = sharded.table[0, step].peak, alone.table[0, step].peak
     svg = plot.Svg(HEIGHT, "Memory of one GPU during a training step, with FSDP and without",
                    "With FSDP on %d GPUs each holds at most %s; one GPU without it %s, which is "
-                   "more than the 64 MiB that it has." % (WORLD, plot.exact(peak), plot.exact(whole)))
+                   "more than the 64 MiB that it has."
+                   % (WORLD, plot.exact(peak), plot.exact(whole)))
     svg.parts[0] = svg.parts[0].replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ')
     svg.parts.append("<style>%s</style>" % STYLE)
     svg.rect(0, 0, plot.WIDTH, HEIGHT, "ground")
