@@ -49,18 +49,17 @@ KINDS = (".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".md", ".svg", ".sh", ".py", 
 
 # What every kit needs to grade: folders, taken whole, and single files.
 KIT_FOLDERS = ("gpulog", "include", "lib", "simgpu", "tasks", "tests/support", "tests/tasks")
-KIT_FILES = ("Makefile",)
-# What students get beside it.
-STUDENT_FOLDERS = ("examples", "handouts", "tests/cuda", "tests/emulator", "tests/fsdp",
-                   "tests/gpulog", "tests/harness", "tests/large", "tests/launch", "tests/nn",
-                   "tests/simgpu", "tests/trace")
+KIT_FILES = ("LICENSE", "Makefile")
+# What students get in addition: no test of the kit itself, only those that grade (tests/tasks, above)
+# and the program that the results page draws.
+STUDENT_FOLDERS = ("examples", "handouts", "tests/trace")
 STUDENT_FILES = (".clang-format", ".gitignore")
 # Of handouts/, what is for staff.
 FOR_STAFF = ("handouts/instructors.md",)
 # Of grader/*, what no archive needs (releasing, testing the grader itself), and what only those for
 # platforms need.
 GRADER_FOR_NOBODY = ("release.py", "check_tasks.py", "mutants.py", "attacks.py", "steady.py")
-GRADER_FOR_STAFF = GRADER_FOR_NOBODY + ("deliver.py", "hidden.py")
+GRADER_FOR_STAFF = GRADER_FOR_NOBODY + ("deliver.py", "hidden.py", "run_tests.py")
 
 
 class BadRelease(Exception):
