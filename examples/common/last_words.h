@@ -1,0 +1,18 @@
+/* last_words.h: what a rank of an example says when it crashes, or comes no further.
+ *
+ * Interface: last_words_watch, last_words_step.
+ */
+#ifndef EXAMPLES_LAST_WORDS_H
+#define EXAMPLES_LAST_WORDS_H
+
+// From here on a crash ends the process with one line that names the place in the program's own
+// source, and so does a step that takes longer than LAST_WORDS_SECONDS (times
+// SHARDLAB_TIME_FACTOR) once last_words_step has been called.
+void last_words_watch(int rank);
+
+// A step begins: the time for it starts anew.
+void last_words_step(void);
+
+enum { LAST_WORDS_SECONDS = 30, LAST_WORDS_LIMIT_EXIT = 124 };
+
+#endif
