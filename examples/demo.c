@@ -1,37 +1,233 @@
+/* demo.c: what FSDP is for, to be watched: ranks that train one small GPT-2 together.
+ *
+ * Without a file it learns to add numbers of two digits, and shows how many of the sums that were
+ * kept out of the training it gets right (include/sums.h). With files it learns their text, as
+ * train_gpt2 does, and writes some at the end. Then it compares what FSDP did with what it should
+ * have: the loss with an unsharded run's, memory and traffic with the formulas (demo/compare.h).
+ * Where something differs the exit status is 1.
+ *
+ * Usage: build/bin/launch -n 4 build/bin/demo [options] [FILE…]. Every rank runs it. The same seed
+ * gives the same training; `make demo` links it with the student's files.
+ */
+#include <getopt.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <getopt.h>
-#include "demo/source.h"
+
 #include "common/last_words.h"
-int main(int argc, char **argv)
+#include "common/options.h"
+#include "common/sample.h"
+#include "common/trainer.h"
+#include "demo/compare.h"
+#include "demo/screen.h"
+#include "demo/source.h"
+
+enum { SUMS_BATCH = 256, TEXT_BATCH = 8 }; // sequences per step, of all ranks together
+enum { SCORES = 20, SAMPLE = 240 };
+
+typedef struct Demo {
+    Trainer trainer;
+    Source source;
+    Screen screen;
+    Measured measured;
+    int batch;             // sequences per step, of all ranks
+    uint64_t seed;         // of weights and data
+    int32_t *in, *targets; // host: (B·T) each
+    char **files;
+    int n_files;
+} Demo;
+
+// ---- Command line ----
+
+static void usage(FILE *out, const char *program)
 {
-    Trainer t; Source source;
-    memset(&t, 0, sizeof t);
-    int c; int layers=2, dim=64, heads=4, B=64, steps=1000, every=50; float lr=3e-3f, wd=0.01f; int seed=42;
-    while ((c = getopt(argc, argv, "l:d:h:b:s:r:w:e:v:")) != -1) switch (c) {
-        case 'l': layers=atoi(optarg); break; case 'd': dim=atoi(optarg); break; case 'h': heads=atoi(optarg); break;
-        case 'b': B=atoi(optarg); break; case 's': steps=atoi(optarg); break; case 'r': lr=atof(optarg); break; case 'w': wd=atof(optarg); break; case 'e': seed=atoi(optarg); break; case 'v': every=atoi(optarg); break;
-    }
-    if (world_from_env(&t.world)) return 2;
-    last_words_watch(t.world.rank);
-    if (source_sums(&source)) return 2;
-    t.opt = (TrainerOptions){.model={.vocab=SUMS_VOCAB,.max_T=SUMS_T,.layers=layers,.heads=heads,.dim=dim},.adamw={.lr=lr,.beta1=.9f,.beta2=.98f,.eps=1e-8f,.weight_decay=wd},.B=B,.T=SUMS_T,.steps=steps,.clip=1,.seed=seed};
-    t.model = gpt2_create(&t.opt.model);
-    if (world_connect(&t.world, &t.comm)) return 1;
-    if (trainer_create(&t)) return 1;
-    int32_t *in = malloc(B*SUMS_T*4), *targets = malloc(B*SUMS_T*4);
-    for (int step = 1; step <= steps; step++) {
-        float loss;
-        source_batch(&source, seed, step, t.world.rank*B, B, SUMS_T, in, targets);
-        if (trainer_step(&t, step, in, targets, &loss)) return 1;
-        if (step % every == 0) {
-            Score s;
-            if (source_score(&source, &t, &s)) return 1;
-            mean_over_ranks(&t,&loss);
-            if (t.world.rank==0) {printf("%d loss %.4f right %d/%d %s %s %s\n", step, loss, s.right, s.n, s.example[0], s.example[1], s.example[2]); fflush(stdout);}
+    fprintf(out,
+            "usage: %s [options] [FILE…]   (start it with build/bin/launch -n RANKS)\n"
+            "  --steps N   training steps (600 for sums, 700 for text)\n"
+            "  --batch N   sequences per step, of all ranks together (256 for sums, 8 for text)\n"
+            "  --lr X      largest learning rate (1e-3 for sums, 1.5e-3 for text)\n"
+            "  --layers N  blocks (4, 6)      --heads N  attention heads (4, 8)\n"
+            "  --dim N     width (128, 256)   --seed N   of weights and data (42)\n",
+            program);
+}
+
+// The models: a small one for sums; for text that of train_gpt2.
+static void set_defaults(Demo *d, bool sums)
+{
+    d->trainer.opt = (TrainerOptions){
+        .model = sums
+                     ? (Gpt2Config){SUMS_VOCAB, SUMS_T, 4, 4, 128}
+                     : (Gpt2Config){.vocab = 256, .max_T = 64, .layers = 6, .heads = 8, .dim = 256},
+        .adamw = {.lr = sums ? 1e-3f : 1.5e-3f,
+                  .beta1 = 0.9f,
+                  .beta2 = sums ? 0.98f : 0.95f,
+                  .eps = 1e-8f,
+                  .weight_decay = sums ? 0.01f : 0.1f},
+        .T = sums ? SUMS_T : 64,
+        .steps = sums ? 600 : 700,
+        .clip = 1.0f,
+    };
+    d->batch = sums ? SUMS_BATCH : TEXT_BATCH;
+}
+
+static Status parse_options(int argc, char **argv, Demo *d)
+{
+    static const struct option names[] = {
+        {"steps", 1, NULL, 's'},  {"batch", 1, NULL, 'b'}, {"lr", 1, NULL, 'r'},
+        {"layers", 1, NULL, 'l'}, {"heads", 1, NULL, 'h'}, {"dim", 1, NULL, 'd'},
+        {"seed", 1, NULL, 'e'},   {"help", 0, NULL, 'p'},  {NULL, 0, NULL, 0},
+    };
+    int choice, index = 0, seed = 42;
+    TrainerOptions *o = &d->trainer.opt;
+    // What the defaults are is known when all options have been passed over: getopt puts the files
+    // last.
+    while ((choice = getopt_long(argc, argv, "", names, &index)) != -1)
+        if (choice == '?') return fail(ERR_ARGUMENT, "%s --help tells the options", argv[0]);
+    d->files = argv + optind;
+    d->n_files = argc - optind;
+    set_defaults(d, d->n_files == 0);
+    optind = 0; // once more, from the start
+    while ((choice = getopt_long(argc, argv, "", names, &index)) != -1) {
+        const char *name = names[index].name;
+        switch (choice) {
+        case 's': TRY(parse_int(name, optarg, 1, &o->steps)); break;
+        case 'b': TRY(parse_int(name, optarg, 1, &d->batch)); break;
+        case 'r': TRY(parse_float(name, optarg, &o->adamw.lr)); break;
+        case 'l': TRY(parse_int(name, optarg, 1, &o->model.layers)); break;
+        case 'h': TRY(parse_int(name, optarg, 1, &o->model.heads)); break;
+        case 'd': TRY(parse_int(name, optarg, 1, &o->model.dim)); break;
+        case 'e': TRY(parse_int(name, optarg, 0, &seed)); break;
+        case 'p': usage(stdout, argv[0]); exit(0);
+        default: break;
         }
     }
-    trainer_destroy(&t); world_disconnect(t.comm);
-    return 0;
+    d->seed = o->seed = (uint64_t)seed;
+    return OK;
+}
+
+// What can be wrong with the input: the options, the text, the model's sizes. No device is touched.
+static Status read_input(Demo *d, int argc, char **argv)
+{
+    Trainer *t = &d->trainer;
+    TRY(parse_options(argc, argv, d));
+    // Every rank has as many sequences; with 3 ranks the batch is a little larger.
+    t->opt.B = (d->batch + t->world.size - 1) / t->world.size;
+    TRY(d->n_files == 0 ? source_sums(&d->source)
+                        : source_text(&d->source, d->files, d->n_files, t->opt.T));
+    size_t rows = (size_t)t->opt.B * (size_t)t->opt.T;
+    d->in = malloc(2 * rows * sizeof *d->in);
+    d->targets = d->in + rows;
+    if (d->in == NULL) return fail(ERR_MEMORY, "no host memory for a batch of %zu tokens", rows);
+    t->model = gpt2_create(&t->opt.model);
+    return t->model == NULL ? ERR_ARGUMENT : OK;
+}
+
+// ---- Training ----
+
+static Status show_score(Demo *d, int step, float loss)
+{
+    const Source *source = &d->source;
+    Score score;
+    char note[128];
+    TRY(source_score(source, &d->trainer, &score));
+    if (d->trainer.world.rank != 0) return OK;
+    if (!source->sums) {
+        snprintf(note, sizeof note, "held-out text: loss %.4f; byte frequencies alone %.4f",
+                 (double)score.loss, text_frequency_loss(&source->text));
+        screen_score(&d->screen, step, loss, (double)score.loss, note);
+        return OK;
+    }
+    snprintf(note, sizeof note, "%d of %d right   %s   %s   %s", score.right, score.n,
+             score.example[0], score.example[1], score.example[2]);
+    screen_score(&d->screen, step, loss, (double)score.right / score.n, note);
+    return OK;
+}
+
+static Status train_step(Demo *d, int step, float *loss)
+{
+    Trainer *t = &d->trainer;
+    source_batch(&d->source, d->seed, step, t->world.rank * t->opt.B, t->opt.B, t->opt.T, d->in,
+                 d->targets);
+    measure_begin(t);
+    TRY(trainer_step(t, step, d->in, d->targets, loss));
+    measure_end(&d->measured, t);
+    return OK;
+}
+
+static Status train(Demo *d)
+{
+    Trainer *t = &d->trainer;
+    int steps = t->opt.steps, every = steps < SCORES ? 1 : steps / SCORES;
+    float loss = 0.0f;
+    if (t->world.rank == 0)
+        screen_open(&d->screen,
+                    d->source.sums
+                        ? "share of right answers to sums that were kept out of the training"
+                        : "loss on held-out text, in nats per byte",
+                    d->source.sums ? 0.0 : 6.0, steps);
+    TRY(show_score(d, 0, loss));
+    for (int step = 1; step <= steps; step++) {
+        TRY(train_step(d, step, &loss));
+        bool score = step % every == 0 || step == steps;
+        // The mean costs a message, and is of use in the first steps and where it is shown.
+        if (step <= COMPARE_STEPS || score) TRY(mean_over_ranks(t, &loss));
+        if (step <= COMPARE_STEPS) d->measured.loss[step - 1] = loss;
+        if (score)
+            TRY(show_score(d, step, loss));
+        else if (t->world.rank == 0)
+            screen_step(&d->screen, step, loss);
+    }
+    return OK;
+}
+
+static void introduce(const Demo *d)
+{
+    const Trainer *t = &d->trainer;
+    int W = t->world.size;
+    printf("FSDP on %d GPU%s: a GPT-2 of %lld parameters, %d layers, width %d. ", W,
+           W == 1 ? "" : "s", (long long)meta_count(t->model), t->opt.model.layers,
+           t->opt.model.dim);
+    if (d->source.sums)
+        printf("It learns to add\nnumbers of two digits, %d sums per step, %d per GPU; %d sums are "
+               "never shown.\n\n",
+               t->opt.B * W, t->opt.B, d->source.n_held);
+    else
+        printf("It learns\n%zu bytes of text, %d sequences of %d per step; the last tenth is never "
+               "shown.\n\n",
+               d->source.text.length, t->opt.B * W, t->opt.T);
+    fflush(stdout);
+}
+
+static Status run(Demo *d)
+{
+    Trainer *t = &d->trainer;
+    TRY(world_connect(&t->world, &t->comm));
+    TRY(trainer_create(t));
+    if (t->world.rank == 0) introduce(d);
+    TRY(train(d));
+    if (!d->source.sums) TRY(sample_text(t, SAMPLE));
+    TRY(compare_all(t, &d->source, d->seed, &d->measured));
+    TRY(trainer_destroy(t));
+    return world_disconnect(t->comm);
+}
+
+int main(int argc, char **argv)
+{
+    static Demo demo;
+    World *world = &demo.trainer.world;
+    if (world_from_env(world) != OK) return 2;
+
+    // Every rank reads the same input: what is wrong with it, rank 0 says for all.
+    check_set_silent(world->rank != 0);
+    opterr = world->rank == 0;
+    if (read_input(&demo, argc, argv) != OK) return 2;
+    check_set_silent(false);
+
+    check_set_rank(world->size > 1 ? world->rank : -1);
+    last_words_watch(world->rank);
+    Status status = run(&demo);
+    free(demo.in);
+    source_free(&demo.source);
+    return status == OK ? 0 : 1;
 }

@@ -1,9 +1,9 @@
 /* sums.h: sums of two numbers of two digits as training data. Given code.
  *
- * A sum is nine characters, "23+58=081": two numbers from 10 to 99, and their sum with three digits
- * whatever it is, the hundreds first. A model reads the first eight. After each of "23+58" it is to
- * say a blank, since nobody can know what comes next, and then the answer's digits one by one. Every
- * rank makes its data for itself.
+ * A sum is nine characters, "23+58=180": two numbers from 10 to 99, and their sum with three digits,
+ * the units first, which is the order in which one adds on paper. A model reads the first eight.
+ * After each of "23+58" it is to say a blank, since nobody can know what comes next, and then the
+ * answer's digits one by one. Every rank makes its data for itself.
  *
  * About one pair of numbers in eight is held out, the same on every rank and whatever the seed:
  * 23+58 and 58+23 both, or neither. No batch ever holds such a sum, so a right answer to one has
@@ -18,9 +18,10 @@
 #include <stdint.h>
 
 enum {
-    SUMS_T = 8,      // tokens of a sequence: the characters but the last
-    SUMS_ANSWER = 5, // the position of '=', whose target is the answer's first digit; two more follow
-    SUMS_VOCAB = 13  // ten digits, '+', '=' and the blank
+    SUMS_T = 8, // tokens of a sequence: the characters but the last
+    SUMS_ANSWER =
+        5, // the position of '=', whose target is the answer's first digit; two more follow
+    SUMS_VOCAB = 13 // ten digits, '+', '=' and the blank
 };
 
 // The character of a token.

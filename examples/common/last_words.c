@@ -157,3 +157,8 @@ void last_words_step(void)
 {
     if (step_seconds > 0) alarm(step_seconds);
 }
+
+void last_words_pause(void)
+{
+    alarm(0);
+}

@@ -1,6 +1,6 @@
 /* last_words.h: what a rank of an example says when it crashes, or comes no further.
  *
- * Interface: last_words_watch, last_words_step.
+ * Interface: last_words_watch, last_words_step, last_words_pause.
  */
 #ifndef EXAMPLES_LAST_WORDS_H
 #define EXAMPLES_LAST_WORDS_H
@@ -12,6 +12,8 @@ void last_words_watch(int rank);
 
 // A step begins: the time for it starts anew.
 void last_words_step(void);
+// No step for a while: this rank waits for another, whose steps are watched.
+void last_words_pause(void);
 
 enum { LAST_WORDS_SECONDS = 30, LAST_WORDS_LIMIT_EXIT = 124 };
 

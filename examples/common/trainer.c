@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpulog.h"
 #include "kernels.h"
 #include "last_words.h"
 
@@ -108,8 +109,7 @@ static Status load_batch(Trainer *t, const int32_t *in, const int32_t *targets, 
 {
     size_t bytes = (size_t)B * (size_t)T * sizeof *in;
     CUDA_TRY(cudaMemcpy(t->tokens, in, bytes, cudaMemcpyHostToDevice));
-    if (targets != NULL)
-        CUDA_TRY(cudaMemcpy(t->targets, targets, bytes, cudaMemcpyHostToDevice));
+    if (targets != NULL) CUDA_TRY(cudaMemcpy(t->targets, targets, bytes, cudaMemcpyHostToDevice));
     t->run.B = B;
     t->run.T = T;
     return OK;
@@ -134,8 +134,10 @@ static cudaError_t walk_grads(const Trainer *t, const Module *m, double *sum, fl
     for (int i = 0; i < m->n_params && !tied && error == cudaSuccess; i++) {
         size_t n = 1;
         for (int d = 0; d < m->params[i]->ndim; d++) n *= (size_t)m->params[i]->shape[d];
-        if (sum != NULL) error = kernel_sum_squares(sum, m->params[i]->grad, n, t->stream);
-        else error = kernel_scale(m->params[i]->grad, factor, n, t->stream);
+        if (sum != NULL)
+            error = kernel_sum_squares(sum, m->params[i]->grad, n, t->stream);
+        else
+            error = kernel_scale(m->params[i]->grad, factor, n, t->stream);
     }
     for (int i = 0; i < m->n_children && error == cudaSuccess; i++)
         error = walk_grads(t, m->children[i], sum, factor);
@@ -188,6 +190,17 @@ Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targ
     return OK;
 }
 
+// What a forward without a backward leaves unsharded: at least the root.
+static Status reshard_all(Trainer *t)
+{
+    TRY(fsdp_reshard(fsdp_unit(t->model)));
+    for (int i = 0; i < t->model->n_children; i++) {
+        FsdpUnit *unit = fsdp_unit(t->model->children[i]);
+        if (unit != NULL) TRY(fsdp_reshard(unit));
+    }
+    return OK;
+}
+
 Status trainer_forward(Trainer *t, const int32_t *in, const int32_t *targets, int B, int T,
                        float *loss, float *logits)
 {
@@ -196,13 +209,41 @@ Status trainer_forward(Trainer *t, const int32_t *in, const int32_t *targets, in
     last_words_step();
     TRY(load_batch(t, in, targets, B, T));
     TRY(module_forward(t->model, &t->run, t->tokens, &out));
-    if (targets != NULL)
-        TRY(cross_entropy(&t->run, out, t->targets, B * T, vocab, loss, NULL));
+    if (targets != NULL) TRY(cross_entropy(&t->run, out, t->targets, B * T, vocab, loss, NULL));
     if (logits != NULL) {
         size_t bytes = (size_t)B * (size_t)T * (size_t)vocab * sizeof *logits;
         CUDA_TRY(cudaMemcpyAsync(logits, out, bytes, cudaMemcpyDeviceToHost, t->stream));
         CUDA_TRY(cudaStreamSynchronize(t->stream));
     }
     TRY(module_discard(t->model, &t->run));
+    if (!t->opt.unsharded) TRY(reshard_all(t));
+    return OK;
+}
+
+Status trainer_unsharded_peak(Trainer *t, size_t *peak)
+{
+    float *logits, *dlogits, *din;
+    PlainAdamW *adamw;
+    int B = t->opt.B, T = t->opt.T;
+    Module *model = gpt2_create(&t->opt.model);
+    if (model == NULL) return ERR_MEMORY;
+    last_words_step();
+    CUDA_TRY(cudaStreamSynchronize(t->stream));
+    size_t before = gpulog_live_bytes(t->device);
+    gpulog_reset_peak(t->device);
+    CUDA_TRY(cudaMemset(t->tokens, 0, (size_t)B * (size_t)T * sizeof *t->tokens));
+    CUDA_TRY(cudaMemset(t->targets, 0, (size_t)B * (size_t)T * sizeof *t->targets));
+    t->run.B = B;
+    t->run.T = T;
+    TRY(meta_materialize(model, t->opt.seed, t->stream));
+    TRY(plain_adamw_create(&adamw, model, &t->opt.adamw, &t->run));
+    TRY(module_forward(model, &t->run, t->tokens, &logits));
+    TRY(cross_entropy(&t->run, logits, t->targets, B * T, t->opt.model.vocab, NULL, &dlogits));
+    TRY(module_backward(model, &t->run, dlogits, &din));
+    CUDA_TRY(cudaFreeAsync(dlogits, t->stream));
+    plain_adamw_destroy(adamw);
+    meta_release(model);
+    module_destroy(model);
+    *peak = gpulog_peak_bytes(t->device) - before;
     return OK;
 }

@@ -5,7 +5,8 @@
  * one GPU, in plain modules, and no other rank takes part; the rest is the same: the gradient is
  * clipped, the learning rate follows the same schedule. So the two can be compared step by step.
  *
- * Interface: trainer_create, trainer_step, trainer_forward, trainer_destroy;
+ * Interface: trainer_create, trainer_step, trainer_forward,
+ * trainer_unsharded_peak, trainer_destroy;
  * mean_over_ranks, gather_over_ranks.
  */
 #ifndef EXAMPLES_TRAINER_H
@@ -53,6 +54,10 @@ Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targ
 // vocab) in host memory, where it is not NULL. With FSDP all ranks must call it.
 Status trainer_forward(Trainer *t, const int32_t *in, const int32_t *targets, int B, int T,
                        float *loss, float *logits);
+
+// What one GPU without FSDP takes at the peak of a step with as large a batch: measured, by doing one
+// on this rank alone. Bytes; the batch itself is not counted.
+Status trainer_unsharded_peak(Trainer *t, size_t *peak);
 
 // *value = its mean over the ranks.
 Status mean_over_ranks(Trainer *t, float *value);

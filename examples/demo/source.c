@@ -50,15 +50,15 @@ static int argmax(const float *x, int n)
     return best;
 }
 
-// The number that the model answers: it reads the right digits, so its answer is right in all three
-// exactly where it would have been, had it read its own.
+// The number that the model answers, -1 for none. It reads the right digits, so its answer is right
+// in all three exactly where it would have been, had it read its own.
 static int answer(const float *logits)
 {
-    int number = 0;
-    for (int t = SUMS_ANSWER; t < SUMS_T; t++) {
+    int number = 0, place = 1;
+    for (int t = SUMS_ANSWER; t < SUMS_T; t++, place *= 10) {
         int token = argmax(logits + t * SUMS_VOCAB, SUMS_VOCAB);
         if (token > 9) return -1;
-        number = 10 * number + token;
+        number += place * token;
     }
     return number;
 }
@@ -67,9 +67,12 @@ static int answer(const float *logits)
 static void note_example(char *text, size_t size, SumsPair pair, int number)
 {
     int n = snprintf(text, size, "%d+%d=", pair.a, pair.b);
-    if (number < 0) snprintf(text + n, size - (size_t)n, "?");
-    else if (number == pair.a + pair.b) snprintf(text + n, size - (size_t)n, "%d", number);
-    else snprintf(text + n, size - (size_t)n, "%d (%d)", number, pair.a + pair.b);
+    if (number < 0)
+        snprintf(text + n, size - (size_t)n, "?");
+    else if (number == pair.a + pair.b)
+        snprintf(text + n, size - (size_t)n, "%d", number);
+    else
+        snprintf(text + n, size - (size_t)n, "%d (%d)", number, pair.a + pair.b);
 }
 
 typedef struct Sheet { // host memory for a batch of held-out sums

@@ -1,0 +1,213 @@
+/* compare.c: what FSDP has cost and spared, at the end of the demo. See compare.h.
+ */
+#include "compare.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../common/last_words.h"
+#include "gpulog.h"
+
+// ---- Measuring ----
+
+static uint64_t sent_so_far(void)
+{
+    return gpulog_traffic(GPU_ALL_GATHER).sent + gpulog_traffic(GPU_REDUCE_SCATTER).sent;
+}
+
+// Bytes of the batch on the device, which are the data's and not the model's.
+static uint64_t batch_bytes(const Trainer *t)
+{
+    return 2 * (uint64_t)t->opt.B * (uint64_t)t->opt.T * sizeof(int32_t);
+}
+
+void measure_begin(const Trainer *t)
+{
+    gpulog_reset_traffic();
+    gpulog_reset_peak(t->device);
+}
+
+void measure_end(Measured *m, const Trainer *t)
+{
+    uint64_t sent = sent_so_far(), peak = gpulog_peak_bytes(t->device) - batch_bytes(t);
+    if (m->steps > 0 && sent != m->sent) m->uneven++;
+    if (peak > m->peak) m->peak = peak;
+    m->sent = sent;
+    m->held = gpulog_live_bytes(t->device) - batch_bytes(t);
+    m->steps++;
+}
+
+// ---- The formulas ----
+
+// Elements of the model's units: a block's and the root's (both embeddings and the last layer norm;
+// the head is tied to one of them), as they are and padded to a multiple of the world.
+typedef struct Sizes {
+    uint64_t numel, padded, root_padded;
+} Sizes;
+
+static Sizes sizes_of(const Gpt2Config *c, int world)
+{
+    uint64_t C = (uint64_t)c->dim, L = (uint64_t)c->layers, W = (uint64_t)world;
+    uint64_t block = 12 * C * C + 13 * C, root = (uint64_t)(c->vocab + c->max_T + 2) * C;
+    Sizes s = {.numel = L * block + root, .root_padded = (root + W - 1) / W * W};
+    s.padded = L * ((block + W - 1) / W * W) + s.root_padded;
+    return s;
+}
+
+// ---- Loss ----
+
+// The same steps on rank 0 alone, without FSDP, on the batches of all ranks together.
+static Status train_unsharded(const Trainer *t, const Source *source, uint64_t seed, int steps,
+                              float *loss)
+{
+    Trainer alone = {.opt = t->opt, .world = {.size = 1, .local_size = 1}};
+    alone.opt.unsharded = true;
+    alone.opt.B = t->opt.B * t->world.size;
+    size_t rows = (size_t)alone.opt.B * (size_t)alone.opt.T;
+    int32_t *in = malloc(2 * rows * sizeof *in);
+    if (in == NULL) return fail(ERR_MEMORY, "no host memory for a batch of %zu tokens", rows);
+    alone.model = gpt2_create(&alone.opt.model);
+    Status status = alone.model == NULL ? ERR_MEMORY : trainer_create(&alone);
+    for (int step = 1; step <= steps && status == OK; step++) {
+        source_batch(source, seed, step, 0, alone.opt.B, alone.opt.T, in, in + rows);
+        status = trainer_step(&alone, step, in, in + rows, &loss[step - 1]);
+    }
+    free(in);
+    TRY(status);
+    return trainer_destroy(&alone);
+}
+
+static void print_losses(const float *sharded, const float *alone, int n)
+{
+    int half = (n + 1) / 2;
+    for (int column = 0; column < (n > 1 ? 2 : 1); column++)
+        printf("  step      FSDP   unsharded%s", column == 0 && n > 1 ? "      " : "\n");
+    if (n == 1) printf("\n");
+    for (int row = 0; row < half; row++) {
+        printf("  %4d  %8.6f  %9.6f ", row + 1, (double)sharded[row], (double)alone[row]);
+        if (row + half < n)
+            printf("       %4d  %8.6f  %9.6f", row + half + 1, (double)sharded[row + half],
+                   (double)alone[row + half]);
+        printf("\n");
+    }
+}
+
+// *equal: whether every step's losses are.
+static Status compare_losses(const Trainer *t, const Source *source, uint64_t seed,
+                             const Measured *m, bool *equal)
+{
+    float alone[COMPARE_STEPS];
+    int n = m->steps < COMPARE_STEPS ? m->steps : COMPARE_STEPS;
+    double largest = 0.0;
+    TRY(train_unsharded(t, source, seed, n, alone));
+    for (int i = 0; i < n; i++) {
+        double difference = fabs((double)m->loss[i] - (double)alone[i]);
+        if (!(difference <= largest)) largest = difference; // a NaN too
+    }
+    *equal = largest <= COMPARE_TOLERANCE;
+    printf("\nLoss of the first %d step%s, and of the same steps unsharded: one process, plain\n"
+           "modules, plain AdamW, the batches of all %d rank%s together\n",
+           n, n == 1 ? "" : "s", t->world.size, t->world.size == 1 ? "" : "s");
+    print_losses(m->loss, alone, n);
+    printf("  largest difference %.1e, allowed %.0e: %s\n", largest, COMPARE_TOLERANCE,
+           *equal ? "equal" : "NOT EQUAL");
+    return OK;
+}
+
+// ---- Memory and traffic ----
+
+enum { HELD, PEAK, SENT, UNEVEN, FIGURES };
+
+// A row of figures that should be equal on every rank; whether they are.
+static bool print_row(const char *what, const uint64_t *all, int figure, int world, uint64_t want)
+{
+    int bad = -1;
+    for (int rank = world - 1; rank >= 0; rank--)
+        if (all[rank * FIGURES + figure] != want) bad = rank;
+    printf("  %-44s %12" PRIu64 " %12" PRIu64 "   %s\n", what,
+           all[(bad < 0 ? 0 : bad) * FIGURES + figure], want, bad < 0 ? "equal" : "NOT EQUAL");
+    if (bad >= 0 && world > 1) printf("  (measured on rank %d)\n", bad);
+    return bad < 0;
+}
+
+static uint64_t highest(const uint64_t *all, int figure, int world)
+{
+    uint64_t most = 0;
+    for (int rank = 0; rank < world; rank++)
+        if (all[rank * FIGURES + figure] > most) most = all[rank * FIGURES + figure];
+    return most;
+}
+
+static Status compare_bytes(Trainer *t, const uint64_t *all, bool *equal)
+{
+    int world = t->world.size;
+    uint64_t W = (uint64_t)world;
+    size_t peak = 0;
+    Sizes s = sizes_of(&t->opt.model, world);
+    uint64_t kept = t->opt.keep ? 2 * s.padded : 3 * s.padded - s.root_padded;
+    TRY(trainer_unsharded_peak(t, &peak));
+
+    printf("\nMemory per rank, in bytes                          measured   by formula\n");
+    *equal = print_row("FSDP: parameters, gradients, moments", all, HELD, world, 16 * s.padded / W);
+    printf("  %-44s %12s %12" PRIu64 "   %.1f times as much\n",
+           "DDP: the same, unsharded on every rank", "", 16 * s.numel,
+           (double)(16 * s.numel) / (double)(16 * s.padded / W));
+    printf("  %-44s %12" PRIu64 "\n", "FSDP: peak of a step, activations included",
+           highest(all, PEAK, world));
+    printf("  %-44s %12zu\n", "DDP: the same (one step unsharded)", peak);
+    printf("  N = %" PRIu64 " parameters, padded %" PRIu64 "; FSDP 16·padded/%d, DDP 16·N\n",
+           s.numel, s.padded, world);
+
+    printf("\nSent per rank and step, in bytes                   measured   by formula\n");
+    if (!print_row("FSDP: all-gathers and reduce-scatters", all, SENT, world,
+                   sizeof(float) * kept / W * (W - 1)))
+        *equal = false;
+    printf("  %-44s %12s %12" PRIu64 "\n", "DDP: all-reduce of the gradients", "",
+           sizeof(float) * 2 * s.numel * (W - 1) / W);
+    printf("  4·(3·padded - root)·(W-1)/W, W = %d, root = %" PRIu64
+           ": the root stays unsharded\n  after its forward, which spares one of its all-gathers\n",
+           world, s.root_padded);
+    for (int rank = 0; rank < world; rank++)
+        if (all[rank * FIGURES + UNEVEN] > 0) {
+            printf("  NOT EQUAL: rank %d did not send the same in every step\n", rank);
+            *equal = false;
+            break;
+        }
+    return OK;
+}
+
+// ---- All of it ----
+
+static Status print_all(Trainer *t, const Source *source, uint64_t seed, const Measured *m,
+                        const uint64_t *all)
+{
+    bool losses = false, bytes = false;
+    TRY(compare_losses(t, source, seed, m, &losses));
+    TRY(compare_bytes(t, all, &bytes));
+    fflush(stdout);
+    if (!losses)
+        return fail(ERR_ARGUMENT,
+                    "the loss with FSDP is not that of the unsharded run (see above)");
+    if (!bytes)
+        return fail(ERR_ARGUMENT, "memory or traffic is not what the formula says (see above)");
+    return OK;
+}
+
+Status compare_all(Trainer *t, const Source *source, uint64_t seed, const Measured *m)
+{
+    const uint64_t mine[FIGURES] = {m->held, m->peak, m->sent, m->uneven};
+    uint64_t outcome = 0, *all = malloc((size_t)t->world.size * sizeof mine), first = 0;
+    if (all == NULL) return fail(ERR_MEMORY, "no host memory for %d ranks", t->world.size);
+    Status status = gather_over_ranks(t, mine, FIGURES, all);
+    if (status == OK && t->world.rank == 0) outcome = (uint64_t)print_all(t, source, seed, m, all);
+    // The others wait for rank 0 here, and learn what came of it.
+    if (t->world.rank != 0) last_words_pause();
+    if (status == OK) status = gather_over_ranks(t, &outcome, 1, all);
+    if (status == OK) first = all[0];
+    free(all);
+    TRY(status);
+    return (Status)first;
+}
