@@ -129,18 +129,20 @@ static Status show_score(Demo *d, int step, float loss)
 {
     const Source *source = &d->source;
     Score score;
-    char note[128];
+    char summary[40], more[104];
     TRY(source_score(source, &d->trainer, &score));
     if (d->trainer.world.rank != 0) return OK;
-    if (!source->sums) {
-        snprintf(note, sizeof note, "held-out text: loss %.4f; byte frequencies alone %.4f",
-                 (double)score.loss, text_frequency_loss(&source->text));
-        screen_score(&d->screen, step, loss, (double)score.loss, note);
-        return OK;
+    double value = source->sums ? (double)score.right / score.n : (double)score.loss;
+    if (source->sums) {
+        snprintf(summary, sizeof summary, "%4d of %d right", score.right, score.n);
+        snprintf(more, sizeof more, "%s   %s   %s", score.example[0], score.example[1],
+                 score.example[2]);
+    } else {
+        snprintf(summary, sizeof summary, "held-out loss %.4f", value);
+        snprintf(more, sizeof more, "(of byte frequencies alone: %.4f)",
+                 text_frequency_loss(&source->text));
     }
-    snprintf(note, sizeof note, "%d of %d right   %s   %s   %s", score.right, score.n,
-             score.example[0], score.example[1], score.example[2]);
-    screen_score(&d->screen, step, loss, (double)score.right / score.n, note);
+    screen_score(&d->screen, step, loss, value, summary, more);
     return OK;
 }
 
@@ -162,9 +164,8 @@ static Status train(Demo *d)
     float loss = 0.0f;
     if (t->world.rank == 0)
         screen_open(&d->screen,
-                    d->source.sums
-                        ? "share of right answers to sums that were kept out of the training"
-                        : "loss on held-out text, in nats per byte",
+                    d->source.sums ? "right answers to the sums that were kept out of the training"
+                                   : "loss on held-out text, in nats per byte",
                     d->source.sums ? 0.0 : 6.0, steps);
     TRY(show_score(d, 0, loss));
     for (int step = 1; step <= steps; step++) {
@@ -185,17 +186,20 @@ static void introduce(const Demo *d)
 {
     const Trainer *t = &d->trainer;
     int W = t->world.size;
-    printf("FSDP on %d GPU%s: a GPT-2 of %lld parameters, %d layers, width %d. ", W,
+    printf("FSDP on %d GPU%s: a GPT-2 of %lld parameters, %d layers, width %d.\n", W,
            W == 1 ? "" : "s", (long long)meta_count(t->model), t->opt.model.layers,
            t->opt.model.dim);
     if (d->source.sums)
-        printf("It learns to add\nnumbers of two digits, %d sums per step, %d per GPU; %d sums are "
-               "never shown.\n\n",
-               t->opt.B * W, t->opt.B, d->source.n_held);
+        printf(
+            "It learns to add two numbers of two digits, and answers the units first, as one adds\n"
+            "on paper. %d sums per step, %d per GPU. %d sums are kept out of the training: how\n"
+            "many of them does it get right? (In brackets: what would have been right.)\n\n",
+            t->opt.B * W, t->opt.B, d->source.n_held);
     else
-        printf("It learns\n%zu bytes of text, %d sequences of %d per step; the last tenth is never "
-               "shown.\n\n",
-               d->source.text.length, t->opt.B * W, t->opt.T);
+        printf(
+            "It learns %zu bytes of text, of which the last tenth is held out; %d sequences of %d\n"
+            "bytes per step, %d per GPU.\n\n",
+            d->source.text.length, t->opt.B * W, t->opt.T, t->opt.B);
     fflush(stdout);
 }
 

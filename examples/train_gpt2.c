@@ -254,18 +254,27 @@ static Status report(Program *p, uint64_t live, uint64_t peak)
     return OK;
 }
 
+static void introduce(const Program *p)
+{
+    const Trainer *t = &p->trainer;
+    long long n = (long long)meta_count(t->model);
+    printf("GPT-2 of %lld parameters on %d rank%s, %s, %d · %d tokens a rank, %zu bytes of text\n",
+           n, t->world.size, t->world.size == 1 ? "" : "s",
+           t->opt.unsharded ? "without FSDP" : "FSDP", t->opt.B, t->opt.T, p->text.length);
+    if (p->opt.brief)
+        printf("%.1f MB with the gradients and Adam's two moments: 16 bytes each\n",
+               16e-6 * (double)n);
+    fflush(stdout);
+}
+
 static Status run(Program *p)
 {
     Trainer *t = &p->trainer;
     if (!t->opt.unsharded) TRY(world_connect(&t->world, &t->comm));
+    if (t->world.rank == 0) introduce(p);
     TRY(trainer_create(t));
     size_t buffers = 2 * (size_t)t->opt.B * (size_t)t->opt.T * sizeof(int32_t);
     uint64_t live = gpulog_live_bytes(t->device) - buffers;
-    if (t->world.rank == 0)
-        printf(
-            "GPT-2 of %lld parameters on %d rank%s, %s, %d · %d tokens a rank, %zu bytes of text\n",
-            (long long)meta_count(t->model), t->world.size, t->world.size == 1 ? "" : "s",
-            t->opt.unsharded ? "without FSDP" : "FSDP", t->opt.B, t->opt.T, p->text.length);
     gpulog_reset_peak(t->device);
     gpulog_reset_traffic();
     TRY(train(p));

@@ -45,8 +45,8 @@ GRACE = 3.0           # seconds that the ranks get to end by themselves
 LIMIT = 1800.0        # seconds that a program may take
 OOM_BYTES = "64M"
 OOM_FLAGS = ["--batch", "1", "--brief", "--sample", "0"]
-# Reports that are no mistake of the program by themselves.
-HARMLESS = ("out of memory",)
+# Classes of reports that are no mistake of the program by themselves.
+HARMLESS = ("out-of-memory",)
 
 
 class BadUsage(Exception):
@@ -201,13 +201,17 @@ def lead_to(builder, name):
 
 # ---- Running ----
 
+def mistakes(reports):
+    """The reports that are a program's mistakes."""
+    return [report for report in reports if report["class"] not in HARMLESS]
+
+
 @dataclass
 class Ending:
     """How a program ended."""
     status: int
     said: str        # on standard error, as far as it was kept
     reports: list    # simgpu's
-    slow: bool = False
 
 
 class Run:
@@ -243,10 +247,6 @@ class Run:
                 sys.stderr.write(text)
                 sys.stderr.flush()
 
-    def mistakes(self):
-        """The reports so far that are a program's mistakes."""
-        return [report for report in self.reports() if report["class"] not in HARMLESS]
-
     def reports(self):
         try:
             with open(self.reports_file, encoding="utf-8", errors="replace") as file:
@@ -275,7 +275,7 @@ class Run:
                     self.process.wait(0.2)
                     break
                 except subprocess.TimeoutExpired:
-                    if self.mistakes():
+                    if mistakes(self.reports()):
                         try:
                             self.process.wait(GRACE / 2) # what else it has to say
                         except subprocess.TimeoutExpired:
@@ -320,14 +320,13 @@ def place_of_report(report, files):
 
 def what_happened(ending, files):
     """(A clause, the place or None)"""
-    mistakes = [report for report in ending.reports if report["class"] not in HARMLESS]
-    for report in mistakes:
+    wrong = mistakes(ending.reports)
+    for report in wrong:
         place = place_of_report(report, files)
         if place:
-            return "simgpu reports: %s [%s]" % (report["title"], report["class"]), place
-    if mistakes:
-        report = mistakes[0]
-        return "simgpu reports: %s [%s]" % (report["title"], report["class"]), None
+            return "simgpu reports: %s" % report["title"], place
+    if wrong:
+        return "simgpu reports: %s" % wrong[0]["title"], None
     # A rank that still runs is the cause of those that wait for it.
     lines = [line for line in ending.said.splitlines() if re.match(r"\[rank \d+\]|[\w./-]+\.c:", line)]
     for word in ("crashed", "still running", ""):
@@ -338,12 +337,12 @@ def what_happened(ending, files):
     return (lines[0] if lines else "it ended with status %d" % ending.status), None
 
 
-def tell_failure(ending, files, tasks, out):
+def tell_failure(ending, files, out):
     """What happened, where, and what to do, below what the program and simgpu have said."""
     text, place = what_happened(ending, files)
     print("\nThe training failed: %s" % text, file=out)
     if place:
-        task = next(task for task in tasks if task.file == place[1])
+        task = next(task for task in files.own if task.file == place[1])
         print("  Your line: %s\n  To test this file alone: make grade TASK=%d"
               % (place[0], task.number), file=out)
     elif files and files.own:
@@ -358,13 +357,18 @@ def demo(options):
     if options.data:
         arguments.append(os.path.abspath(options.data))
     builder, files = prepare(options, ["demo"])
-    ending = Run(builder, options.ranks, [program_of(builder, "demo")] + arguments).wait()
-    if ending.status == 0 and not [r for r in ending.reports if r["class"] not in HARMLESS]:
+    return conclude(Run(builder, options.ranks, [program_of(builder, "demo")] + arguments).wait(),
+                    files)
+
+
+def conclude(ending, files):
+    """The last words about a run; the exit status."""
+    if ending.status == 0 and not mistakes(ending.reports):
         print("\nThis ran with %s." % whose(files), flush=True)
         return 0
     if ending.status == 2: # it has said in a line what is wrong with the question
         return 2
-    tell_failure(ending, files, manifest.load(ROOT), sys.stderr)
+    tell_failure(ending, files, sys.stderr)
     return 1
 
 
@@ -386,28 +390,29 @@ def oom(options):
     text = [options.data] if options.data else sorted(
         os.path.relpath(path, ROOT) for path in glob.glob(os.path.join(ROOT, "handouts", "*.md")))
     memory = {"SIMGPU_MEMORY": OOM_BYTES, "GPULOG_MEMORY": OOM_BYTES}
-    print("1. Alone on one GPU of 64 MB, without FSDP", flush=True)
+    print("== Alone on one GPU of 64 MB, without FSDP ==", flush=True)
     ending = Run(builder, 1, [program] + OOM_FLAGS + ["--unsharded", "--steps", "1"] + text, memory,
                  quiet=True).wait()
-    full = next((line for line in ending.said.splitlines() if "out of memory" in line), None)
-    if ending.status == 0 or full is None or \
-            [report for report in ending.reports if report["class"] not in HARMLESS]:
+    full = out_of_memory(ending)
+    if ending.status == 0 or not full or mistakes(ending.reports):
         sys.stderr.write(ending.said)
-        print("demo-oom: it was expected to run out of memory, and did not", file=sys.stderr)
+        if ending.status == 0:
+            print("\nThe training failed: it was to run out of memory, and did not. Does "
+                  "meta_materialize allocate every parameter and its gradient?", file=sys.stderr)
+        else:
+            tell_failure(ending, files, sys.stderr)
         return 1
-    print("     %s\n" % out_of_memory(ending, full))
-    print("2. On four such GPUs, with FSDP", flush=True)
-    ending = Run(builder, 4, [program] + OOM_FLAGS + ["--steps", "8"] + text, memory).wait()
-    if ending.status == 0 and not ending.reports:
-        print("\nThis ran with %s." % whose(files), flush=True)
-        return 0
-    tell_failure(ending, files, manifest.load(ROOT), sys.stderr)
-    return 1
+    print("%s\n\n== On four GPUs of 64 MB, with FSDP ==" % full, flush=True)
+    return conclude(Run(builder, 4, [program] + OOM_FLAGS + ["--steps", "30"] + text,
+                        memory).wait(), files)
 
 
-def out_of_memory(ending, line):
-    """How the first part ended, in a line."""
-    return line
+def out_of_memory(ending):
+    """What was said of a full device: simgpu's report, or the line of the call that failed; ""."""
+    for report in ending.reports:
+        if report["class"] in HARMLESS:
+            return (report.get("text") or report["title"]).rstrip()
+    return next((line for line in ending.said.splitlines() if "out of memory" in line), "")
 
 
 def examples(options):

@@ -112,7 +112,7 @@ static void draw(Screen *s)
     printf("         +%s\033[K\n", axis);
     printf("          step 0%*d\033[K\n", COLUMNS - 6, s->steps);
     draw_bar(s);
-    printf("  %.*s\033[K\n", WIDTH - 2, s->note);
+    printf("  %s   %.*s\033[K\n", s->summary, WIDTH - 5 - (int)strlen(s->summary), s->more);
     fflush(stdout);
     s->drawn = true;
     s->shown = seconds_now();
@@ -131,13 +131,13 @@ static void print_line(const Screen *s)
 {
     char left[32];
     time_left(s, left, sizeof left);
-    printf("  step %*d of %d   loss %.4f   %5.1f s   %s\n", s->steps < 1000 ? 3 : 5, s->step,
-           s->steps, (double)s->loss, seconds_now() - s->started, left);
-    printf("      %s\n", s->note);
+    printf("  step %3d of %d   loss %.4f   %s   %s\n", s->step, s->steps, (double)s->loss,
+           s->summary, left);
     fflush(stdout);
 }
 
-void screen_score(Screen *s, int step, float loss, double value, const char *note)
+void screen_score(Screen *s, int step, float loss, double value, const char *summary,
+                  const char *more)
 {
     if (s->n < SCREEN_POINTS) {
         s->at[s->n] = step;
@@ -145,7 +145,8 @@ void screen_score(Screen *s, int step, float loss, double value, const char *not
     }
     s->step = step;
     s->loss = loss;
-    snprintf(s->note, sizeof s->note, "%s", note);
+    snprintf(s->summary, sizeof s->summary, "%s", summary);
+    snprintf(s->more, sizeof s->more, "%s", more);
     if (s->live)
         draw(s);
     else if (step > 0)

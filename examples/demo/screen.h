@@ -23,14 +23,16 @@ typedef struct Screen {
     int n; // scores so far
     int at[SCREEN_POINTS];
     double value[SCREEN_POINTS];
-    char note[128]; // a line about the last score
+    char summary[40], more[104]; // on the last score: "988 of 1053 right", and examples
 } Screen;
 
 // Begins on standard output. top: the largest value of the curve; 0: it is a share, in percent.
 void screen_open(Screen *screen, const char *title, double top, int steps);
 // After a step; draws not more than a few times a second.
 void screen_step(Screen *screen, int step, float loss);
-// A score after a step (0: before the first), with a line about it.
-void screen_score(Screen *screen, int step, float loss, double value, const char *note);
+// A score after a step (0: before the first), with words about it: short ones, and what there is room
+// for in a terminal alone.
+void screen_score(Screen *screen, int step, float loss, double value, const char *summary,
+                  const char *more);
 
 #endif
