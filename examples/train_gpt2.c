@@ -21,7 +21,7 @@
 
 typedef struct Options {
     int sample; // bytes to generate at the end
-    bool brief; // neither held-out text nor what each rank sent
+    bool brief; // few lines: neither held-out text nor what each rank sent
     int n_files;
     char **files;
 } Options;
@@ -49,7 +49,7 @@ static void usage(FILE *out, const char *program)
         "  --seed N       of weights and data (42)\n"
         "  --keep         keep whole parameters between forward and backward\n"
         "  --unsharded    one GPU, without FSDP\n"
-        "  --brief        at the end only the memory of each rank\n",
+        "  --brief        few lines, and at the end only the memory\n",
         program);
 }
 
@@ -144,7 +144,7 @@ static Status train(Program *p)
 {
     Trainer *t = &p->trainer;
     const TrainerOptions *o = &t->opt;
-    int every = o->steps < 15 ? 1 : o->steps / 15;
+    int lines = p->opt.brief ? 3 : 15, every = o->steps < lines ? 1 : o->steps / lines;
     double tokens = (double)o->B * o->T * t->world.size, start = seconds_now(), last = start;
     int last_step = 0;
     for (int step = 1; step <= o->steps; step++) {
@@ -217,13 +217,32 @@ static Status print_memory(Trainer *t, const uint64_t *all)
     return OK;
 }
 
-static Status report_memory(Trainer *t, uint64_t live, uint64_t peak)
+// The same in two lines.
+static void print_memory_briefly(const Trainer *t, const uint64_t *all)
 {
+    uint64_t held = 0, peak = 0;
+    for (int rank = 0; rank < t->world.size; rank++) {
+        if (all[2 * rank] > held) held = all[2 * rank];
+        if (all[2 * rank + 1] > peak) peak = all[2 * rank + 1];
+    }
+    printf("Each GPU holds %.1f MB of parameters, gradients and moments, not %.1f MB; with the\n"
+           "activations and what is unsharded at a time, %.1f MB at the peak of a step.\n",
+           1e-6 * (double)held, 16e-6 * (double)meta_count(t->model), 1e-6 * (double)peak);
+}
+
+static Status report_memory(Program *p, uint64_t live, uint64_t peak)
+{
+    Trainer *t = &p->trainer;
     const uint64_t mine[2] = {live, peak};
     uint64_t *all = malloc((size_t)t->world.size * sizeof mine);
     if (all == NULL) return fail(ERR_MEMORY, "no host memory for %d ranks", t->world.size);
     Status status = gather_over_ranks(t, mine, 2, all);
-    if (status == OK && t->world.rank == 0) status = print_memory(t, all);
+    if (status == OK && t->world.rank == 0) {
+        if (p->opt.brief)
+            print_memory_briefly(t, all);
+        else
+            status = print_memory(t, all);
+    }
     free(all);
     return status;
 }
@@ -244,7 +263,7 @@ static Status report(Program *p, uint64_t live, uint64_t peak)
     Trainer *t = &p->trainer;
     float loss;
     if (t->world.rank == 0 && !p->opt.brief) report_traffic(t);
-    TRY(report_memory(t, live, peak));
+    TRY(report_memory(p, live, peak));
     if (p->opt.brief) return OK;
     TRY(evaluate(p, 8, &loss));
     if (t->world.rank == 0)
@@ -261,7 +280,7 @@ static void introduce(const Program *p)
     printf("GPT-2 of %lld parameters on %d rank%s, %s, %d · %d tokens a rank, %zu bytes of text\n",
            n, t->world.size, t->world.size == 1 ? "" : "s",
            t->opt.unsharded ? "without FSDP" : "FSDP", t->opt.B, t->opt.T, p->text.length);
-    if (p->opt.brief)
+    if (p->opt.brief && t->opt.unsharded)
         printf("%.1f MB with the gradients and Adam's two moments: 16 bytes each\n",
                16e-6 * (double)n);
     fflush(stdout);

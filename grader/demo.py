@@ -60,6 +60,7 @@ class Files:
     """Of the six files, those of the student's that run, and why the others do not."""
     tasks: list
     shown: str                                # what messages call the folder
+    again: str                                # what names it on a command line: " IMPL=DIR", or ""
     own: list = field(default_factory=list)   # tasks
     why: dict = field(default_factory=dict)   # task name: why the reference's runs
 
@@ -88,7 +89,8 @@ class Files:
 
 def choose_files(builder, tasks):
     """Compiles what is complete."""
-    files = Files(tasks, builder.shown)
+    usual = builder.impl == os.path.join(ROOT, "skeleton")
+    files = Files(tasks, builder.shown, "" if usual else " IMPL=%s" % shlex.quote(builder.impl))
     for task in tasks:
         gap = first_gap(os.path.join(builder.impl, task.file))
         if gap:
@@ -238,14 +240,22 @@ class Run:
         self.reader.start()
 
     def read(self):
+        """Passes on what the first rank that speaks has to say; four ranks with one mistake would
+        say it four times."""
+        speaker = None
         for line in self.process.stderr:
             text = line.decode("utf-8", "replace")
             if self.kept < self.KEPT:
                 self.said.append(text)
                 self.kept += len(text)
-            if not (self.quiet or self.stopping or self.NOISE.match(text)):
-                sys.stderr.write(text)
-                sys.stderr.flush()
+            rank = re.match(r"(?:simgpu: |\[)rank (\d+)", text)
+            if rank and speaker is None:
+                speaker = rank.group(1)
+            if self.quiet or self.stopping or self.NOISE.match(text) or \
+                    rank and rank.group(1) != speaker:
+                continue
+            sys.stderr.write(text)
+            sys.stderr.flush()
 
     def reports(self):
         try:
@@ -343,10 +353,11 @@ def tell_failure(ending, files, out):
     print("\nThe training failed: %s" % text, file=out)
     if place:
         task = next(task for task in files.own if task.file == place[1])
-        print("  Your line: %s\n  To test this file alone: make grade TASK=%d"
-              % (place[0], task.number), file=out)
+        print("  Your line: %s\n  To test this file alone: make grade TASK=%d%s"
+              % (place[0], task.number, files.again), file=out)
     elif files and files.own:
-        print("  No line of yours is named. Which file is wrong: make grade", file=out)
+        print("  No line of yours is named. To find the file that is wrong: make grade%s"
+              % files.again, file=out)
     out.flush()
 
 
@@ -408,10 +419,13 @@ def oom(options):
 
 
 def out_of_memory(ending):
-    """What was said of a full device: simgpu's report, or the line of the call that failed; ""."""
+    """What was said of a full device: simgpu's report but for its question, or the line of the call
+    that failed; ""."""
     for report in ending.reports:
         if report["class"] in HARMLESS:
-            return (report.get("text") or report["title"]).rstrip()
+            text, question = report.get("text") or report["title"], report.get("question")
+            end = text.find(question) if question else -1
+            return (text[:text.rfind("\n", 0, end)] if end > 0 else text).rstrip()
     return next((line for line in ending.said.splitlines() if "out of memory" in line), "")
 
 

@@ -2,8 +2,8 @@
  * last_words.h.
  *
  * A place is found by walking the stack and resolving addresses, which takes locks and memory; in a
- * process that has just crashed either can be broken. So what happened is written first and the
- * place after it, with an alarm against a walk that never ends.
+ * process that has just crashed either can be broken. Where the walk crashes or does not end, the
+ * line is said without the place.
  */
 #define _GNU_SOURCE // REG_RIP
 #include "last_words.h"
@@ -94,47 +94,63 @@ static const char *interrupted_at(const void *context)
 #endif
 }
 
-// A walk that hangs is cut off; what has been said stays.
-static void limit_walk(void)
+static void watch(int signal, void (*handler)(int, siginfo_t *, void *))
 {
-    signal(SIGALRM, SIG_DFL);
+    // SA_NODEFER: a crash within a handler has its own.
+    struct sigaction action = {.sa_sigaction = handler,
+                               .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+    sigemptyset(&action.sa_mask);
+    sigaction(signal, &action, NULL);
+}
+
+static char unplaced[256]; // what to say where the walk fails
+static int exit_status;
+
+static void on_lost_walk(int signal, siginfo_t *info, void *context)
+{
+    say("[rank %d] %s\n", own_rank, unplaced);
+    _exit(exit_status);
+}
+
+static void begin_walk(int status, const char *text)
+{
+    snprintf(unplaced, sizeof unplaced, "%s", text);
+    exit_status = status;
+    watch(SIGSEGV, on_lost_walk);
+    watch(SIGBUS, on_lost_walk);
+    watch(SIGABRT, on_lost_walk);
+    watch(SIGALRM, on_lost_walk);
     alarm(WALK_SECONDS);
 }
 
 static void on_crash(int signal, siginfo_t *info, void *context)
 {
-    char place[512];
-    say("[rank %d] crashed (%s)", own_rank,
-        signal == SIGSEGV   ? "segmentation fault"
-        : signal == SIGBUS  ? "bus error"
-        : signal == SIGFPE  ? "arithmetic error, such as a division by zero"
-        : signal == SIGABRT ? "abort"
-                            : "illegal instruction");
-    limit_walk();
+    char place[512], text[128];
+    snprintf(text, sizeof text, "crashed (%s)",
+             signal == SIGSEGV   ? "segmentation fault"
+             : signal == SIGBUS  ? "bus error"
+             : signal == SIGFPE  ? "arithmetic error, such as a division by zero"
+             : signal == SIGABRT ? "abort"
+                                 : "illegal instruction");
+    begin_walk(128 + signal, text);
     find_place(interrupted_at(context), place, sizeof place);
-    say(" at %s\n", place);
+    say("[rank %d] %s at %s\n", own_rank, text, place);
     _exit(128 + signal);
 }
 
 static void on_alarm(int signal, siginfo_t *info, void *context)
 {
-    char text[1024] = "", place[512];
-    limit_walk();
-    say("[rank %d] no step ended for %u seconds; ", own_rank, step_seconds);
-    gpulog_activity(text, sizeof text);
+    char doing[1024] = "", place[512], text[128];
+    snprintf(text, sizeof text, "no step ended for %u seconds", step_seconds);
+    begin_walk(LAST_WORDS_LIMIT_EXIT, text);
+    gpulog_activity(doing, sizeof doing);
     find_place(interrupted_at(context), place, sizeof place);
-    if (strncmp(text, "waiting", 7) == 0)
-        say("the rank was %s, called from %s\n", text, place);
+    if (strncmp(doing, "waiting", 7) != 0)
+        say("[rank %d] %s; the rank was still running at %s\n", own_rank, text, place);
     else
-        say("the rank was still running at %s\n", place);
+        say("[rank %d] %s; the rank was %s%s%s\n", own_rank, text, doing,
+            is_task_file(doing) ? "" : ", called from ", is_task_file(doing) ? "" : place);
     _exit(LAST_WORDS_LIMIT_EXIT);
-}
-
-static void watch(int signal, void (*handler)(int, siginfo_t *, void *))
-{
-    struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_ONSTACK};
-    sigemptyset(&action.sa_mask);
-    sigaction(signal, &action, NULL);
 }
 
 void last_words_watch(int rank)

@@ -154,21 +154,20 @@ static Status clip_unsharded(Trainer *t)
     CUDA_TRY(cudaMemcpyAsync(&host, sum, sizeof host, cudaMemcpyDeviceToHost, t->stream));
     CUDA_TRY(cudaStreamSynchronize(t->stream));
     CUDA_TRY(cudaFreeAsync(sum, t->stream));
-    float norm = (float)sqrt(host);
-    if (norm > t->opt.clip) CUDA_TRY(walk_grads(t, t->model, NULL, t->opt.clip / norm));
+    t->norm = (float)sqrt(host);
+    if (t->norm > t->opt.clip) CUDA_TRY(walk_grads(t, t->model, NULL, t->opt.clip / t->norm));
     return OK;
 }
 
 static Status update(Trainer *t, int step)
 {
-    float norm;
     if (t->opt.unsharded) {
         TRY(clip_unsharded(t));
         plain_adamw_set_lr(t->plain, rate_of(&t->opt, step));
         TRY(plain_adamw_step(t->plain));
         TRY(plain_adamw_zero_grad(t->plain));
     } else {
-        TRY(fsdp_clip_grad_norm(t->model, &t->ctx, t->opt.clip, &norm));
+        TRY(fsdp_clip_grad_norm(t->model, &t->ctx, t->opt.clip, &t->norm));
         t->adamw.config.lr = rate_of(&t->opt, step);
         TRY(fsdp_adamw_step(&t->adamw));
         TRY(fsdp_zero_grad(t->model, &t->ctx));

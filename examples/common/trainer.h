@@ -39,6 +39,7 @@ typedef struct Trainer {
     FsdpContext ctx;   // with FSDP, as adamw
     FsdpAdamW adamw;
     int32_t *tokens, *targets; // device: (B·T) each
+    float norm;                // of the last step's gradient, before it was clipped
 } Trainer;
 
 // Makes the trainer on this rank. opt, world and model (gpt2_create) are set, the rest is zero; comm

@@ -34,6 +34,7 @@ void measure_end(Measured *m, const Trainer *t)
 {
     uint64_t sent = sent_so_far(), peak = gpulog_peak_bytes(t->device) - batch_bytes(t);
     if (m->steps > 0 && sent != m->sent) m->uneven++;
+    if (m->steps < COMPARE_STEPS) m->norm[m->steps] = t->norm;
     if (peak > m->peak) m->peak = peak;
     m->sent = sent;
     m->held = gpulog_live_bytes(t->device) - batch_bytes(t);
@@ -59,9 +60,10 @@ static Sizes sizes_of(const Gpt2Config *c, int world)
 
 // ---- Loss ----
 
-// The same steps on rank 0 alone, without FSDP, on the batches of all ranks together.
+// The same steps on rank 0 alone, without FSDP, on the batches of all ranks together; loss and norm
+// (steps) of each.
 static Status train_unsharded(const Trainer *t, const Source *source, uint64_t seed, int steps,
-                              float *loss)
+                              float *loss, float *norm)
 {
     Trainer alone = {.opt = t->opt, .world = {.size = 1, .local_size = 1}};
     alone.opt.unsharded = true;
@@ -71,49 +73,75 @@ static Status train_unsharded(const Trainer *t, const Source *source, uint64_t s
     if (in == NULL) return fail(ERR_MEMORY, "no host memory for a batch of %zu tokens", rows);
     alone.model = gpt2_create(&alone.opt.model);
     Status status = alone.model == NULL ? ERR_MEMORY : trainer_create(&alone);
-    for (int step = 1; step <= steps && status == OK; step++) {
-        source_batch(source, seed, step, 0, alone.opt.B, alone.opt.T, in, in + rows);
-        status = trainer_step(&alone, step, in, in + rows, &loss[step - 1]);
+    for (int i = 0; i < steps && status == OK; i++) {
+        source_batch(source, seed, i + 1, 0, alone.opt.B, alone.opt.T, in, in + rows);
+        status = trainer_step(&alone, i + 1, in, in + rows, &loss[i]);
+        norm[i] = alone.norm;
     }
     free(in);
     TRY(status);
     return trainer_destroy(&alone);
 }
 
-static void print_losses(const float *sharded, const float *alone, int n)
+static void print_step(const Measured *m, const float *loss, const float *norm, int i)
 {
-    int half = (n + 1) / 2;
-    for (int column = 0; column < (n > 1 ? 2 : 1); column++)
-        printf("  step      FSDP   unsharded%s", column == 0 && n > 1 ? "      " : "\n");
-    if (n == 1) printf("\n");
+    printf("  %4d %8.6f %8.6f %7.4f %7.4f", i + 1, (double)m->loss[i], (double)loss[i],
+           (double)m->norm[i], (double)norm[i]);
+}
+
+// In two columns, where there is more than one step.
+static void print_steps(const Measured *m, const float *loss, const float *norm, int n)
+{
+    int half = (n + 1) / 2, columns = n > 1 ? 2 : 1;
+    for (int i = 0; i < columns; i++) printf("  %4s %17s %15s", "", "loss", "gradient norm");
+    printf("\n");
+    for (int i = 0; i < columns; i++)
+        printf("  %4s %8s %8s %7s %7s", "step", "FSDP", "plain", "FSDP", "plain");
+    printf("\n");
     for (int row = 0; row < half; row++) {
-        printf("  %4d  %8.6f  %9.6f ", row + 1, (double)sharded[row], (double)alone[row]);
-        if (row + half < n)
-            printf("       %4d  %8.6f  %9.6f", row + half + 1, (double)sharded[row + half],
-                   (double)alone[row + half]);
+        print_step(m, loss, norm, row);
+        if (row + half < n) print_step(m, loss, norm, row + half);
         printf("\n");
     }
 }
 
-// *equal: whether every step's losses are.
-static Status compare_losses(const Trainer *t, const Source *source, uint64_t seed,
-                             const Measured *m, bool *equal)
+// The largest difference of two lists, of each value or of its share; a NaN counts, too.
+static double largest_difference(const float *a, const float *b, int n, bool share)
 {
-    float alone[COMPARE_STEPS];
-    int n = m->steps < COMPARE_STEPS ? m->steps : COMPARE_STEPS;
     double largest = 0.0;
-    TRY(train_unsharded(t, source, seed, n, alone));
     for (int i = 0; i < n; i++) {
-        double difference = fabs((double)m->loss[i] - (double)alone[i]);
-        if (!(difference <= largest)) largest = difference; // a NaN too
+        double difference = fabs((double)a[i] - (double)b[i]);
+        if (share && b[i] != 0.0f) difference /= fabs((double)b[i]);
+        if (!(difference <= largest)) largest = difference;
     }
-    *equal = largest <= COMPARE_TOLERANCE;
-    printf("\nLoss of the first %d step%s, and of the same steps unsharded: one process, plain\n"
-           "modules, plain AdamW, the batches of all %d rank%s together\n",
-           n, n == 1 ? "" : "s", t->world.size, t->world.size == 1 ? "" : "s");
-    print_losses(m->loss, alone, n);
-    printf("  largest difference %.1e, allowed %.0e: %s\n", largest, COMPARE_TOLERANCE,
-           *equal ? "equal" : "NOT EQUAL");
+    return largest;
+}
+
+static bool print_verdict(const char *what, double difference, double allowed)
+{
+    bool equal = difference <= allowed;
+    printf("  %s %.1e, allowed %.0e: %s\n", what, difference, allowed,
+           equal ? "equal" : "NOT EQUAL");
+    return equal;
+}
+
+// *equal: whether every step is.
+static Status compare_steps(const Trainer *t, const Source *source, uint64_t seed,
+                            const Measured *m, bool *equal)
+{
+    float loss[COMPARE_STEPS], norm[COMPARE_STEPS];
+    int n = m->steps < COMPARE_STEPS ? m->steps : COMPARE_STEPS;
+    TRY(train_unsharded(t, source, seed, n, loss, norm));
+    printf(
+        "\nLoss and gradient's norm of the first %d step%s with FSDP, and of the same unsharded:\n"
+        "one process, plain modules, plain AdamW, the batches of all ranks (%d) together\n",
+        n, n == 1 ? "" : "s", t->world.size);
+    print_steps(m, loss, norm, n);
+    *equal = print_verdict("losses differ by at most", largest_difference(m->loss, loss, n, false),
+                           COMPARE_TOLERANCE);
+    if (!print_verdict("norms differ by a share of at most",
+                       largest_difference(m->norm, norm, n, true), COMPARE_NORM_TOLERANCE))
+        *equal = false;
     return OK;
 }
 
@@ -184,13 +212,13 @@ static Status compare_bytes(Trainer *t, const uint64_t *all, bool *equal)
 static Status print_all(Trainer *t, const Source *source, uint64_t seed, const Measured *m,
                         const uint64_t *all)
 {
-    bool losses = false, bytes = false;
-    TRY(compare_losses(t, source, seed, m, &losses));
+    bool steps = false, bytes = false;
+    TRY(compare_steps(t, source, seed, m, &steps));
     TRY(compare_bytes(t, all, &bytes));
     fflush(stdout);
-    if (!losses)
+    if (!steps)
         return fail(ERR_ARGUMENT,
-                    "the loss with FSDP is not that of the unsharded run (see above)");
+                    "with FSDP the first steps are not those of the unsharded run (see above)");
     if (!bytes)
         return fail(ERR_ARGUMENT, "memory or traffic is not what the formula says (see above)");
     return OK;
