@@ -191,9 +191,9 @@ static void introduce(const Demo *d)
            t->opt.model.dim);
     if (d->source.sums)
         printf(
-            "It learns to add two numbers of two digits, and answers the units first, as one adds\n"
-            "on paper. %d sums per step, %d per GPU. %d sums are kept out of the training: how\n"
-            "many of them does it get right? (In brackets: what would have been right.)\n\n",
+            "It learns to add two numbers of two digits. Its answers begin with the units, as\n"
+            "one adds on paper. %d sums per step, %d per GPU; %d sums are kept out of the\n"
+            "training. How many of those does it get right? (In brackets: the right answer.)\n\n",
             t->opt.B * W, t->opt.B, d->source.n_held);
     else
         printf(

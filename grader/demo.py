@@ -30,8 +30,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import threading
-import time
 from dataclasses import dataclass, field
 
 import manifest
@@ -41,6 +41,7 @@ from skeleton import first_gap
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MOST_RANKS = 64
+WIDTH = 79             # of what is printed
 GRACE = 3.0           # seconds that the ranks get to end by themselves
 LIMIT = 1800.0        # seconds that a program may take
 OOM_BYTES = "64M"
@@ -83,7 +84,9 @@ class Files:
             print("From %s/: %s. The reference's run instead of:"
                   % (self.shown, ", ".join(task.file for task in self.own)), file=out)
         for task in given:
-            print("  %-14s%s" % (task.file, self.why[task.name]), file=out)
+            print(textwrap.fill(self.why[task.name], WIDTH, break_on_hyphens=False,
+                                initial_indent="  %-14s" % task.file,
+                                subsequent_indent=" " * 16), file=out)
         print(file=out, flush=True)
 
 
@@ -350,14 +353,14 @@ def what_happened(ending, files):
 def tell_failure(ending, files, out):
     """What happened, where, and what to do, below what the program and simgpu have said."""
     text, place = what_happened(ending, files)
-    print("\nThe training failed: %s" % text, file=out)
+    print("\n" + textwrap.fill("The training failed: " + text, WIDTH, break_on_hyphens=False),
+          file=out)
     if place:
         task = next(task for task in files.own if task.file == place[1])
         print("  Your line: %s\n  To test this file alone: make grade TASK=%d%s"
               % (place[0], task.number, files.again), file=out)
     elif files and files.own:
-        print("  No line of yours is named. To find the file that is wrong: make grade%s"
-              % files.again, file=out)
+        print("  No line of yours is named. To find the file: make grade%s" % files.again, file=out)
     out.flush()
 
 

@@ -132,10 +132,9 @@ static Status compare_steps(const Trainer *t, const Source *source, uint64_t see
     float loss[COMPARE_STEPS], norm[COMPARE_STEPS];
     int n = m->steps < COMPARE_STEPS ? m->steps : COMPARE_STEPS;
     TRY(train_unsharded(t, source, seed, n, loss, norm));
-    printf(
-        "\nLoss and gradient's norm of the first %d step%s with FSDP, and of the same unsharded:\n"
-        "one process, plain modules, plain AdamW, the batches of all ranks (%d) together\n",
-        n, n == 1 ? "" : "s", t->world.size);
+    printf("\nThe first %d step%s with FSDP, and the same without: one process, plain modules,\n"
+           "plain AdamW, the batches of all ranks (%d) together\n",
+           n, n == 1 ? "" : "s", t->world.size);
     print_steps(m, loss, norm, n);
     *equal = print_verdict("losses differ by at most", largest_difference(m->loss, loss, n, false),
                            COMPARE_TOLERANCE);
@@ -180,9 +179,8 @@ static Status compare_bytes(Trainer *t, const uint64_t *all, bool *equal)
 
     printf("\nMemory per rank, in bytes                          measured   by formula\n");
     *equal = print_row("FSDP: parameters, gradients, moments", all, HELD, world, 16 * s.padded / W);
-    printf("  %-44s %12s %12" PRIu64 "   %.1f times as much\n",
-           "DDP: the same, unsharded on every rank", "", 16 * s.numel,
-           (double)(16 * s.numel) / (double)(16 * s.padded / W));
+    printf("  %-44s %12s %12" PRIu64 "   %.1f-fold\n", "DDP: the same, unsharded on every rank", "",
+           16 * s.numel, (double)(16 * s.numel) / (double)(16 * s.padded / W));
     printf("  %-44s %12" PRIu64 "\n", "FSDP: peak of a step, activations included",
            highest(all, PEAK, world));
     printf("  %-44s %12zu\n", "DDP: the same (one step unsharded)", peak);
