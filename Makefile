@@ -295,8 +295,8 @@ endif
 
 RANKS      ?= 4
 DEMO_FLAGS ?=
-DEMO        = $(PYTHON) grader/demo.py --impl '$(IMPL)' --build '$(BUILD)' --backend $(BACKEND) --ranks '$(RANKS)' \
-              $(if $(DATA),--data '$(DATA)') --flags='$(DEMO_FLAGS)'
+DEMO        = $(PYTHON) grader/demo.py --impl '$(IMPL)' --build '$(BUILD)' --backend $(BACKEND) --ranks='$(RANKS)' \
+              $(if $(DATA),--data='$(DATA)') --flags='$(DEMO_FLAGS)'
 
 # ---- Rules ----
 

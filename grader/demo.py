@@ -367,7 +367,7 @@ def tell_failure(ending, files, out):
 # ---- The three things to do ----
 
 def demo(options):
-    arguments = shlex.split(options.flags)
+    arguments = options.flags
     if options.data:
         arguments.append(os.path.abspath(options.data))
     builder, files = prepare(options, ["demo"])
@@ -447,6 +447,14 @@ def count(text):
     return int(text)
 
 
+def split_flags(text):
+    """DEMO_FLAGS as words."""
+    try:
+        return shlex.split(text)
+    except ValueError as problem:
+        raise BadUsage("DEMO_FLAGS=%s: %s" % (text, problem))
+
+
 def check_data(path):
     """DATA, before anything is built."""
     try:
@@ -474,6 +482,7 @@ def main(arguments=None):
         signal.signal(number, lambda number, frame: sys.exit(128 + number))
     try:
         options.ranks = count(options.ranks)
+        options.flags = split_flags(options.flags)
         if options.data:
             check_data(options.data)
         return {"demo": demo, "oom": oom, "examples": examples}[options.action](options)

@@ -153,16 +153,23 @@ static void on_alarm(int signal, siginfo_t *info, void *context)
     _exit(LAST_WORDS_LIMIT_EXIT);
 }
 
+static unsigned limit_of_a_step(void)
+{
+    const char *limit = getenv("SHARDLAB_STEP_LIMIT"), *factor = getenv("SHARDLAB_TIME_FACTOR");
+    double seconds = limit != NULL ? strtod(limit, NULL) : LAST_WORDS_SECONDS;
+    double times = factor != NULL ? strtod(factor, NULL) : 1.0;
+    if (!(seconds >= 1.0 && seconds < 1e6)) seconds = LAST_WORDS_SECONDS;
+    return (unsigned)(seconds * (times > 1.0 && times < 1e3 ? times : 1.0));
+}
+
 void last_words_watch(int rank)
 {
     static char handler_stack[HANDLER_STACK]; // a stack that overflowed is no place for a handler
     static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
     stack_t stack = {.ss_sp = handler_stack, .ss_size = sizeof handler_stack};
-    const char *factor = getenv("SHARDLAB_TIME_FACTOR");
-    double times = factor != NULL ? strtod(factor, NULL) : 1.0;
     void *frame[1];
     own_rank = rank;
-    step_seconds = (unsigned)(LAST_WORDS_SECONDS * (times > 1.0 ? times : 1.0));
+    step_seconds = limit_of_a_step();
     sigaltstack(&stack, NULL);
     backtrace(frame, 1); // its first call loads a library, which a handler must not
     for (size_t i = 0; i < sizeof crashes / sizeof crashes[0]; i++) watch(crashes[i], on_crash);

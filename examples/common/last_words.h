@@ -6,8 +6,8 @@
 #define EXAMPLES_LAST_WORDS_H
 
 // From here on a crash ends the process with one line that names the place in the program's own
-// source, and so does a step that takes longer than LAST_WORDS_SECONDS (times
-// SHARDLAB_TIME_FACTOR) once last_words_step has been called.
+// source, and so does a step that takes longer than LAST_WORDS_SECONDS (SHARDLAB_STEP_LIMIT in the
+// environment is another limit; times SHARDLAB_TIME_FACTOR) once last_words_step has been called.
 void last_words_watch(int rank);
 
 // A step begins: the time for it starts anew.

@@ -105,14 +105,15 @@ static void print_steps(const Measured *m, const float *loss, const float *norm,
     }
 }
 
-// The largest difference of two lists, of each value or of its share; a NaN counts, too.
+// The largest difference of two lists, of each value or of its share; NaN where there is one.
 static double largest_difference(const float *a, const float *b, int n, bool share)
 {
     double largest = 0.0;
     for (int i = 0; i < n; i++) {
         double difference = fabs((double)a[i] - (double)b[i]);
         if (share && b[i] != 0.0f) difference /= fabs((double)b[i]);
-        if (!(difference <= largest)) largest = difference;
+        if (isnan(difference)) return difference;
+        if (difference > largest) largest = difference;
     }
     return largest;
 }
