@@ -24,7 +24,7 @@
 #include "demo/source.h"
 
 enum { SUMS_BATCH = 256, TEXT_BATCH = 8 }; // sequences per step, of all ranks together
-enum { SCORES = 20, SAMPLE = 240 };
+enum { SCORES = 20 };
 
 typedef struct Demo {
     Trainer trainer;
@@ -32,6 +32,7 @@ typedef struct Demo {
     Screen screen;
     Measured measured;
     int batch;             // sequences per step, of all ranks
+    int sample;            // bytes of text to write at the end
     uint64_t seed;         // of weights and data
     int32_t *in, *targets; // host: (B·T) each
     char **files;
@@ -48,7 +49,8 @@ static void usage(FILE *out, const char *program)
             "  --batch N   sequences per step, of all ranks together (256 for sums, 8 for text)\n"
             "  --lr X      largest learning rate (1e-3 for sums, 1.5e-3 for text)\n"
             "  --layers N  blocks (4, 6)      --heads N  attention heads (4, 8)\n"
-            "  --dim N     width (128, 256)   --seed N   of weights and data (42)\n",
+            "  --dim N     width (128, 256)   --seed N   of weights and data (42)\n"
+            "  --sample N  bytes to write at the end, where it learns text (240)\n",
             program);
 }
 
@@ -69,14 +71,16 @@ static void set_defaults(Demo *d, bool sums)
         .clip = 1.0f,
     };
     d->batch = sums ? SUMS_BATCH : TEXT_BATCH;
+    d->sample = 240;
 }
 
 static Status parse_options(int argc, char **argv, Demo *d)
 {
     static const struct option names[] = {
-        {"steps", 1, NULL, 's'},  {"batch", 1, NULL, 'b'}, {"lr", 1, NULL, 'r'},
-        {"layers", 1, NULL, 'l'}, {"heads", 1, NULL, 'h'}, {"dim", 1, NULL, 'd'},
-        {"seed", 1, NULL, 'e'},   {"help", 0, NULL, 'p'},  {NULL, 0, NULL, 0},
+        {"steps", 1, NULL, 's'},  {"batch", 1, NULL, 'b'},  {"lr", 1, NULL, 'r'},
+        {"layers", 1, NULL, 'l'}, {"heads", 1, NULL, 'h'},  {"dim", 1, NULL, 'd'},
+        {"seed", 1, NULL, 'e'},   {"sample", 1, NULL, 'n'}, {"help", 0, NULL, 'p'},
+        {NULL, 0, NULL, 0},
     };
     int choice, index = 0, seed = 42;
     TrainerOptions *o = &d->trainer.opt;
@@ -98,6 +102,7 @@ static Status parse_options(int argc, char **argv, Demo *d)
         case 'h': TRY(parse_int(name, optarg, 1, &o->model.heads)); break;
         case 'd': TRY(parse_int(name, optarg, 1, &o->model.dim)); break;
         case 'e': TRY(parse_int(name, optarg, 0, &seed)); break;
+        case 'n': TRY(parse_int(name, optarg, 0, &d->sample)); break;
         case 'p': usage(stdout, argv[0]); exit(0);
         default: break;
         }
@@ -210,7 +215,7 @@ static Status run(Demo *d)
     TRY(trainer_create(t));
     if (t->world.rank == 0) introduce(d);
     TRY(train(d));
-    if (!d->source.sums) TRY(sample_text(t, SAMPLE));
+    if (!d->source.sums && d->sample > 0) TRY(sample_text(t, d->sample));
     TRY(compare_all(t, &d->source, d->seed, &d->measured));
     TRY(trainer_destroy(t));
     return world_disconnect(t->comm);

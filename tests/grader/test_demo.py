@@ -105,7 +105,8 @@ class Demo(ReferenceCopy):
 
     def test_a_file_that_changes_is_linked_anew(self):
         """The same folder, complete, then with a gap, then complete again."""
-        text = open(os.path.join(self.copy, "forward.c"), encoding="utf-8").read()
+        with open(os.path.join(self.copy, "forward.c"), encoding="utf-8") as file:
+            text = file.read()
         for gap in (False, True, False):
             with open(os.path.join(self.copy, "forward.c"), "w", encoding="utf-8") as file:
                 file.write(text + '\nvoid gap(void);\nvoid gap(void)\n{\n    NOT_YET("3.1");\n}\n'
