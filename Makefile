@@ -281,7 +281,7 @@ examples: $(LAUNCH) $(DEVICES) $(EXAMPLES_LIB)
 example-programs: $(EXAMPLES) $(LAUNCH) $(DEVICES)
 
 # The longest first, so that none is left over at the end.
-GRADER_TESTS := $(patsubst %,tests/grader/test_%.py,release attacks grade steady real_suites watch hint)
+GRADER_TESTS := $(patsubst %,tests/grader/test_%.py,release attacks grade steady demo real_suites watch hint)
 GRADER_TESTS := $(wildcard $(GRADER_TESTS)) $(filter-out $(GRADER_TESTS),$(wildcard tests/grader/test_*.py))
 
 # On real GPUs one suite at a time, because each fills them, and with time; perhaps under a tool.

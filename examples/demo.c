@@ -191,9 +191,9 @@ static void introduce(const Demo *d)
 {
     const Trainer *t = &d->trainer;
     int W = t->world.size;
-    printf("FSDP on %d GPU%s: a GPT-2 of %lld parameters, %d layers, width %d.\n", W,
+    printf("FSDP on %d GPU%s: a GPT-2 of %lld parameters, %d layer%s, width %d.\n", W,
            W == 1 ? "" : "s", (long long)meta_count(t->model), t->opt.model.layers,
-           t->opt.model.dim);
+           t->opt.model.layers == 1 ? "" : "s", t->opt.model.dim);
     if (d->source.sums)
         printf(
             "It learns to add two numbers of two digits. Its answers begin with the units, as\n"
@@ -235,7 +235,9 @@ int main(int argc, char **argv)
 
     check_set_rank(world->size > 1 ? world->rank : -1);
     last_words_watch(world->rank);
+    if (world->rank == 0) last_words_mark("started");
     Status status = run(&demo);
+    if (world->rank == 0 && status == OK) last_words_mark("done");
     free(demo.in);
     source_free(&demo.source);
     return status == OK ? 0 : 1;

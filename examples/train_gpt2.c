@@ -317,7 +317,9 @@ int main(int argc, char **argv)
 
     check_set_rank(world->size > 1 ? world->rank : -1);
     last_words_watch(world->rank);
+    if (world->rank == 0) last_words_mark("started");
     Status status = run(&program);
+    if (world->rank == 0 && status == OK) last_words_mark("done");
     free(program.in);
     text_free(&program.text);
     return status == OK ? 0 : 1;

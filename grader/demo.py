@@ -217,6 +217,7 @@ class Ending:
     status: int
     said: str        # on standard error, as far as it was kept
     reports: list    # simgpu's
+    marks: list      # "started" and "done", as far as it came
 
 
 class Run:
@@ -232,12 +233,14 @@ class Run:
         self.stopping = False
         self.folder = tempfile.TemporaryDirectory(prefix="shardlab-demo-")
         self.reports_file = os.path.join(self.folder.name, "reports.jsonl")
+        self.marks_file = os.path.join(self.folder.name, "progress")
         launch = os.path.join(ROOT, builder.build, "bin", "launch")
         limit = LIMIT * runner.time_factor()
         # Work done by the ranks is in process groups of their own: the launcher ends them.
         self.process = subprocess.Popen(
             [launch, "-n", str(ranks), "--limit", "%g" % limit] + arguments, cwd=ROOT,
-            env=dict(os.environ, SIMGPU_REPORT=self.reports_file, **(environment or {})),
+            env=dict(os.environ, SIMGPU_REPORT=self.reports_file,
+                     SHARDLAB_PROGRESS=self.marks_file, **(environment or {})),
             stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
@@ -264,6 +267,13 @@ class Run:
         try:
             with open(self.reports_file, encoding="utf-8", errors="replace") as file:
                 return runner.clean_reports(file.read(runner.OUTPUT_LIMIT))
+        except OSError:
+            return []
+
+    def marks(self):
+        try:
+            with open(self.marks_file, encoding="utf-8", errors="replace") as file:
+                return file.read(1000).split()
         except OSError:
             return []
 
@@ -295,7 +305,8 @@ class Run:
                             self.end()
                         break
             self.reader.join(GRACE)
-            return Ending(self.process.returncode, "".join(self.said), self.reports())
+            return Ending(self.process.returncode, "".join(self.said), self.reports(),
+                          self.marks())
         finally:
             if self.process.poll() is None:
                 self.end()
@@ -347,7 +358,8 @@ def what_happened(ending, files):
             place = own_place(line, files)
             if word in line and place:
                 return line, place
-    return (lines[0] if lines else "it ended with status %d" % ending.status), None
+    return (lines[0] if lines else "it ended before its last line, with status %d; does a file "
+            "call exit?" % ending.status), None
 
 
 def tell_failure(ending, files, out):
@@ -377,10 +389,10 @@ def demo(options):
 
 def conclude(ending, files):
     """The last words about a run; the exit status."""
-    if ending.status == 0 and not mistakes(ending.reports):
+    if ending.status == 0 and "done" in ending.marks and not mistakes(ending.reports):
         print("\nThis ran with %s." % whose(files), flush=True)
         return 0
-    if ending.status == 2: # it has said in a line what is wrong with the question
+    if ending.status == 2 and not ending.marks: # it has said in a line what is wrong with the question
         return 2
     tell_failure(ending, files, sys.stderr)
     return 1

@@ -1,6 +1,6 @@
 /* last_words.h: what a rank of an example says when it crashes, or comes no further.
  *
- * Interface: last_words_watch, last_words_step, last_words_pause.
+ * Interface: last_words_watch, last_words_step, last_words_pause, last_words_mark.
  */
 #ifndef EXAMPLES_LAST_WORDS_H
 #define EXAMPLES_LAST_WORDS_H
@@ -14,6 +14,10 @@ void last_words_watch(int rank);
 void last_words_step(void);
 // No step for a while: this rank waits for another, whose steps are watched.
 void last_words_pause(void);
+
+// Appends a line to the file that SHARDLAB_PROGRESS names, where it is set: that the program has
+// "started" its work, or is "done". An exit status alone could be anybody's.
+void last_words_mark(const char *word);
 
 enum { LAST_WORDS_SECONDS = 30, LAST_WORDS_LIMIT_EXIT = 124 };
 

@@ -194,8 +194,8 @@ static Status reshard_all(Trainer *t)
 {
     TRY(fsdp_reshard(fsdp_unit(t->model)));
     for (int i = 0; i < t->model->n_children; i++) {
-        FsdpUnit *unit = fsdp_unit(t->model->children[i]);
-        if (unit != NULL) TRY(fsdp_reshard(unit));
+        FsdpUnit *block = fsdp_unit(t->model->children[i]);
+        if (block != NULL) TRY(fsdp_reshard(block));
     }
     return OK;
 }

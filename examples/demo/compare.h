@@ -1,4 +1,4 @@
-/* compare.h: what FSDP has cost and spared, at the end of the demo: the first steps' loss and
+/* compare.h: what FSDP costs and what it saves, at the end of the demo: the first steps' loss and
  * gradient compared with a run that is not sharded, memory with that of DDP, traffic with the formula. What should be
  * equal and is not is an error.
  *

@@ -95,7 +95,7 @@ class Demo(ReferenceCopy):
         for name in FILES:
             if name != "optimizer.c":
                 shutil.copy(os.path.join(SKELETON, name), self.copy)
-        self.spoil("optimizer.c", "opt->config.lr", "0.0f * opt->config.lr")
+        self.spoil("optimizer.c", "c->lr, c->beta1", "0.0f * c->lr, c->beta1")
         status, out, err = self.run_demo()
         self.assertIn("optimizer.c. The reference's run instead of:", out)
         self.assertEqual(status, 1, out + err)
@@ -181,6 +181,17 @@ class Demo(ReferenceCopy):
         status, out, err = self.run_demo()
         self.assertEqual(status, 1, out + err)
         self.assertIn("The training failed: simgpu reports", err)
+
+    def test_an_exit_in_the_middle_is_no_success(self):
+        for status in (0, 2):
+            shutil.copy(os.path.join(ROOT, "reference", "optimizer.c"), self.copy)
+            self.spoil("optimizer.c", "Status fsdp_adamw_step(FsdpAdamW *opt)\n{\n",
+                       "Status fsdp_adamw_step(FsdpAdamW *opt)\n{\n"
+                       "    if (opt->t == 1) _exit(%d);\n" % status)
+            self.spoil("optimizer.c", "#include <math.h>", "#include <math.h>\n#include <unistd.h>")
+            ended, out, err = self.run_demo()
+            self.assertEqual(ended, 1, out + err)
+            self.assertIn("The training failed", err)
 
     # ---- Out of memory ----
 
@@ -277,7 +288,7 @@ class Places(unittest.TestCase):
             {"file": "nn/linear.c", "line": 7}, {"file": "mine/api.c", "line": 3},
             {"file": "mine/forward.c", "line": 60, "function": "fsdp_unshard"},
             {"file": "mine/backward.c", "line": 9}]}
-        ending = demo.Ending(0, "", [report])
+        ending = demo.Ending(0, "", [report], [])
         self.assertEqual(demo.what_happened(ending, self.files),
                          ("simgpu reports: a race", ("mine/forward.c:60 (fsdp_unshard)",
                                                      "forward.c")))
@@ -285,7 +296,7 @@ class Places(unittest.TestCase):
     def test_a_rank_that_runs_comes_before_those_that_wait(self):
         said = ("[rank 0] no step; the rank was waiting in x at mine/forward.c:5 (f)\n"
                 "[rank 1] no step; the rank was still running at mine/backward.c:6 (b)\n")
-        text, place = demo.what_happened(demo.Ending(124, said, []), self.files)
+        text, place = demo.what_happened(demo.Ending(124, said, [], []), self.files)
         self.assertEqual(place, ("mine/backward.c:6 (b)", "backward.c"))
         self.assertIn("rank 1", text)
 
