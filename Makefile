@@ -190,13 +190,15 @@ OWN_SUITES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out $(NO_SUITE),$(w
 # mistake costs its own task; `together` is linked with the student's six.
 TASK_SUITES := $(TASKS:%=$(BUILD)/impl/$(IMPL_KEY)/suite/%)
 TOGETHER    := $(BUILD)/impl/$(IMPL_KEY)/suite/together
-EXAMPLES    := $(patsubst examples/%.c,$(BUILD)/bin/%,$(wildcard examples/*.c))
+EXAMPLES    := $(patsubst examples/%.c,$(BUILD)/impl/$(IMPL_KEY)/bin/%,$(wildcard examples/*.c))
+EXAMPLES_LIB:= $(BUILD)/lib/libexamples.a
+EXAMPLES_OBJ:= $(call objects,examples/*/*.c)
 LAUNCH      := $(BUILD)/bin/launch
 DEVICES     := $(BUILD)/bin/devices
 SIMGPU_PC   := $(BUILD)/lib/pkgconfig/simgpu.pc
 
-.PHONY: help deps build grade hint watch test demo demo-oom gpt2-medium simgpu release steady mutants different skeleton test-all \
-        suites own-suites examples clean compile_commands.json
+.PHONY: help deps build grade hint watch test test-all demo demo-oom gpt2-medium simgpu release steady mutants different \
+        skeleton suites own-suites examples example-programs clean compile_commands.json
 .DEFAULT_GOAL := help
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -234,22 +236,21 @@ watch: deps
 
 ## make test                 build and run every test of the kit itself
 test: deps
-	@$(MAKE) $(JOBS) IMPL=reference own-suites suites examples
+	@$(MAKE) $(JOBS) IMPL=reference own-suites suites example-programs
 	@$(if $(filter simgpu,$(BACKEND)),,$(DEVICES))
 	@$(PYTHON) grader/run_tests.py --build '$(BUILD)' $(TEST_FLAGS) $(OWN_SUITES) \
 	    $(TASKS:%=$(BUILD)/impl/reference/suite/%) $(BUILD)/impl/reference/suite/together \
 	    $(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),,$(GRADER_TESTS))
 
-## make demo                 train GPT-2 (5 M parameters) on 4 GPUs; DATA=file for a text of yours, RANKS=2 for
-##                           another number, DEMO_FLAGS='--steps 100 …' for options (build/bin/train_gpt2 --help)
+## make demo                 your six files train a small GPT-2 to add, on 4 GPUs (a part not written yet is the
+##                           reference's); DATA=file for a text of yours, RANKS=2 for another number,
+##                           IMPL=reference or IMPL=DIR, DEMO_FLAGS='--steps 100 …' for options of the program
 demo: deps
-	@$(MAKE) $(JOBS) -s examples
-	@$(LAUNCH) -n $(RANKS) $(BUILD)/bin/train_gpt2 $(DEMO_FLAGS) $(DEMO_TEXT)
+	@$(DEMO) demo
 
 ## make demo-oom             a model too large for one GPU of 64 MB: alone it fails, with FSDP it trains
 demo-oom: deps
-	@$(MAKE) $(JOBS) -s examples
-	@sh examples/demo_oom.sh '$(BUILD)' $(DEMO_TEXT)
+	@$(DEMO) oom
 
 ## make gpt2-medium          one step of GPT-2 medium (355 M parameters) on 8 simulated GPUs, in 12 GiB
 gpt2-medium: deps
@@ -258,8 +259,9 @@ gpt2-medium: deps
 
 ## make build                build everything, run nothing
 build: deps
-	@$(MAKE) $(JOBS) own-suites suites examples $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/large/*.c))
+	@$(MAKE) $(JOBS) own-suites suites $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/large/*.c))
 	@$(MAKE) $(JOBS) IMPL=reference suites
+	@$(MAKE) --no-print-directory examples
 
 ## make simgpu               the simulated GPU alone: build/lib/libsimgpu.a and build/lib/pkgconfig/simgpu.pc
 simgpu: deps
@@ -297,7 +299,7 @@ deps:
 
 ## make compile_commands.json   for clangd
 compile_commands.json: deps
-	@$(MAKE) --no-print-directory -Bn V=1 own-suites suites examples | $(PYTHON) grader/compile_commands.py $@
+	@$(MAKE) --no-print-directory -Bn V=1 own-suites suites example-programs | $(PYTHON) grader/compile_commands.py $@
 
 ## make clean                remove build/
 clean:
@@ -317,10 +319,13 @@ clean:
 # Parts of the above.
 own-suites: $(OWN_SUITES)
 suites: $(TASK_SUITES) $(TOGETHER)
-examples: $(EXAMPLES) $(LAUNCH) $(DEVICES)
+# The programs of examples/ with the files of IMPL that are complete (OWN), and the reference's other ones.
+examples: $(LAUNCH) $(DEVICES) $(EXAMPLES_LIB)
+	@$(DEMO) examples
+example-programs: $(EXAMPLES) $(LAUNCH) $(DEVICES)
 
 # The longest first, so that none is left over at the end.
-GRADER_TESTS := $(patsubst %,tests/grader/test_%.py,release attacks grade steady real_suites watch hint)
+GRADER_TESTS := $(patsubst %,tests/grader/test_%.py,release attacks grade steady demo real_suites watch hint)
 GRADER_TESTS := $(wildcard $(GRADER_TESTS)) $(filter-out $(GRADER_TESTS),$(wildcard tests/grader/test_*.py))
 
 # On real GPUs one suite at a time, because each fills them, and with time; perhaps under a tool.
@@ -332,9 +337,10 @@ ifeq ($(WATCH),initcheck)
 export GPULOG_POISON := 0
 endif
 
-DEMO_TEXT  = $(if $(DATA),'$(DATA)',$(wildcard handouts/*.md))
-DEMO_FLAGS ?=
 RANKS      ?= 4
+DEMO_FLAGS ?=
+DEMO        = $(PYTHON) grader/demo.py --impl $(call quote,$(IMPL_GIVEN)) --build '$(BUILD)' --backend $(BACKEND) --ranks='$(RANKS)' \
+              $(if $(DATA),--data='$(DATA)') --flags='$(DEMO_FLAGS)'
 
 # ---- Rules ----
 
@@ -408,6 +414,7 @@ $(BUILD)/lib/libsimgpu.a: $(SIMGPU_OBJ) $(MADE_WITH)/libsimgpu
 $(BUILD)/lib/libgpulog.a: $(GPULOG_OBJ) $(MADE_WITH)/libgpulog
 $(NN_LIB): $(LIB_OBJ) $(MADE_WITH)/libshardlab
 $(HARNESS_LIB): $(HARNESS_OBJ) $(MADE_WITH)/libharness
+$(EXAMPLES_LIB): $(EXAMPLES_OBJ) $(MADE_WITH)/libexamples
 $(BUILD)/lib/%.a:
 	@mkdir -p $(@D)
 	@rm -f $@
@@ -500,7 +507,11 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS_LIB) $(LIBS) $(MADE_WITH)/lin
 
 $(LAUNCH) $(DEVICES): $(BUILD)/bin/%: $(BUILD)/obj/lib/launch/main/%.o $(LIBS) $(MADE_WITH)/link
 	$(call link,$(call objects_of,$^))
-$(BUILD)/bin/%: $(BUILD)/obj/examples/%.o $(REFERENCE_OBJ) $(LIBS) $(MADE_WITH)/link
+# Programs of examples/, each with the student's files of the tasks in OWN. Which those are has no
+# time stamp: a file remembers them.
+OWN_LIST := $(BUILD)/impl/$(IMPL_KEY)/bin/own.txt
+$(EXAMPLES): $(BUILD)/impl/$(IMPL_KEY)/bin/%: $(BUILD)/obj/examples/%.o $(OWN:%=$(BUILD)/impl/$(IMPL_KEY)/%.o) \
+        $(patsubst %,$(BUILD)/impl/reference/%.o,$(filter-out $(OWN),$(TASKS))) $(OWN_LIST) $(EXAMPLES_LIB) $(LIBS) $(MADE_WITH)/link
 	$(call link,$(call objects_of,$^))
 
 $(eval $(call holds,$(MADE_WITH)/c,WITH_C))
@@ -513,6 +524,8 @@ $(eval $(call holds,$(MADE_WITH)/libsimgpu,SIMGPU_OBJ))
 $(eval $(call holds,$(MADE_WITH)/libgpulog,GPULOG_OBJ))
 $(eval $(call holds,$(MADE_WITH)/libshardlab,LIB_OBJ))
 $(eval $(call holds,$(MADE_WITH)/libharness,HARNESS_OBJ))
+$(eval $(call holds,$(MADE_WITH)/libexamples,EXAMPLES_OBJ))
+$(eval $(call holds,$(OWN_LIST),OWN))
 $(eval $(call holds,$(SIMGPU_PC),PC_TEXT))
 
 -include $(shell find $(BUILD)/obj $(BUILD)/impl/reference $(BUILD)/impl/$(IMPL_KEY) -name '*.d' 2>/dev/null)

@@ -281,11 +281,25 @@ class Archives(unittest.TestCase):
                 self.assertEqual(status, 0 if what == "reference" else 1, text)
                 self.assertEqual(schemas.annotations(text), [])
                 self.check_page(what, want)
+                self.check_demo(what)
                 for file, _ in re.findall(r"file=([^,]+),line=(\d+)", text):
                     self.assertTrue(os.path.exists(os.path.join(self.student, file)), file)
                 self.assertEqual("file=skeleton/" in text, what != "reference")
                 with open(summary, encoding="utf-8") as file:
                     self.assertIn("Score: %d of %d" % (want, FULL), file.read())
+
+    def check_demo(self, what):
+        """The demo of a solution that lies in the archive's skeleton/: the reference is there as
+        objects alone."""
+        flags = "DEMO_FLAGS=--steps 3 --layers 1 --dim 16 --heads 2 --batch 8"
+        status, text = run(["make", "-s", "demo", "RANKS=2", flags], self.student)
+        self.assertEqual(status, 0, text)
+        whose = {"skeleton": "This ran with the reference's six files, since none of yours",
+                 "half": "and the reference's other files.",
+                 "reference": "This ran with your six files."}
+        self.assertIn(whose[what], text)
+        self.assertEqual(text.count("is not written yet"),
+                         {"skeleton": 6, "half": 3, "reference": 0}[what])
 
     def check_page(self, what, want):
         """The page of a solution that lies in the archive's skeleton/."""
