@@ -444,11 +444,87 @@ static void gathers_again_before_backward(void **state)
     run_ranks(drawn_world(&shape.spec, 2, 8), ahead_body, &shape);
 }
 
+// Whether the allocation of this log entry becomes a whole parameter: an all-gather receives in it,
+// or what does the same.
+static bool is_gathered(const GpuLogEntry *alloc)
+{
+    const char *begin = alloc->range[0].ptr, *end = begin + alloc->range[0].bytes;
+    GpuLogEntry entry;
+    for (uint64_t i = alloc->index + 1; gpulog_get(i, &entry); i++) {
+        if (entry.op == GPU_FREE && entry.range[0].ptr == begin) return false;
+        if (entry.op != GPU_ALL_GATHER && entry.op != GPU_BROADCAST && entry.op != GPU_RECV)
+            continue;
+        for (int k = 0; k < entry.n_ranges; k++) {
+            const char *at = entry.range[k].ptr;
+            if (entry.range[k].access & GPU_WRITE && begin <= at && at < end) return true;
+        }
+    }
+    return false;
+}
+
+// Bytes of whole parameters that are there at once, at most, from log entry `backward` on: a buffer
+// is there from its allocation to its release. The forward begins at `step`.
+static size_t most_gathered_bytes(uint64_t step, uint64_t backward)
+{
+    enum { MOST = 64 };
+    const void *there[MOST];
+    size_t bytes[MOST], sum = 0, most = 0;
+    int n = 0;
+    GpuLogEntry entry;
+    for (uint64_t i = step; gpulog_get(i, &entry); i++) {
+        if (entry.op == GPU_ALLOC && n < MOST && is_gathered(&entry)) {
+            there[n] = entry.range[0].ptr;
+            bytes[n++] = entry.bytes;
+            sum += entry.bytes;
+        }
+        if (entry.op == GPU_ALLOC && i >= backward && sum > most) most = sum;
+        for (int k = 0; k < n && entry.op == GPU_FREE; k++) {
+            if (there[k] != entry.range[0].ptr) continue;
+            sum -= bytes[k];
+            there[k] = there[--n];
+            bytes[k] = bytes[n];
+        }
+    }
+    return most;
+}
+
+// Whole parameters of the root and two other units at a time, whatever the gradients take: before a
+// unit's hook gathers, what was resharded last must go.
+static void whole_body(const Rank *r, void *arg)
+{
+    const Spec *spec = arg;
+    Sharded s;
+    Sizes sizes;
+    sharded_create(&s, spec, &TEST_OPTIONS, NULL, r);
+    Batch batch = batch_create(spec, 1);
+    sizes_of(&sizes, s.model, r->world);
+    size_t block = 0;
+    for (int i = 1; i < sizes.n; i++)
+        if (sizes.size[i].bytes > block) block = sizes.size[i].bytes;
+    size_t bound = sizes.size[0].bytes + 2 * block;
+    uint64_t log = gpulog_length();
+    train_batch(spec, &s.run, s.model, &batch);
+    int64_t loss = log_find(GPU_KERNEL, "kernel_cross_entropy", log);
+    check(loss >= 0, "the log has no loss since the forward began");
+    size_t most = most_gathered_bytes(log, (uint64_t)loss);
+    check(most <= bound,
+          "in the backward %zu bytes of whole parameters are there at a time, want at most the "
+          "root's and two other units', %zu: does fsdp_pre_backward release what was resharded last "
+          "before it gathers?",
+          most, bound);
+    batch_destroy(&batch);
+    sharded_destroy(&s);
+}
+
 static void peak_does_not_grow_with_depth(void **state)
 {
     claim_peak(spec_mlp(4), 2);
     claim_peak(spec_mlp(12), 2);
     claim_peak(spec_mlp(12), 4);
+    Spec deep = spec_mlp(6), heavy_root = spec_mlp(4);
+    heavy_root.vocab = 61; // the root's 854 elements are more than four units of 182
+    run_ranks(2, whole_body, &deep);
+    run_ranks(3, whole_body, &heavy_root);
     Spec spec = draw_mlp(12);
     claim_peak(spec, drawn_world(&spec, 2, 8));
 }
