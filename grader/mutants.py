@@ -68,6 +68,7 @@ class Solution:
     about: str                       # one sentence
     edits: list = field(default_factory=list)      # (old, new), for a mutant
     caught_by: dict = field(default_factory=dict)  # test: regular expression
+    also: dict = field(default_factory=dict)       # part that is right, too: the reason
     parts: dict = field(default_factory=dict)      # file: text of functions, for a different one
 
 
@@ -96,7 +97,7 @@ def read_mutant(entry, task, path):
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         raise BadFile("%s: a mutant without a name" % path)
     where = "%s, %s" % (path, entry["name"])
-    unknown = set(entry) - {"name", "wrong", "edits", "caught_by"}
+    unknown = set(entry) - {"name", "wrong", "edits", "caught_by", "also"}
     if unknown:
         raise BadFile("%s: nobody knows a field \"%s\"" % (where, sorted(unknown)[0]))
     if not isinstance(entry.get("wrong"), str) or not entry["wrong"].strip():
@@ -118,7 +119,14 @@ def read_mutant(entry, task, path):
             re.compile(reason)
         except (re.error, TypeError) as problem:
             raise BadFile("%s: the reason of %s: %s" % (where, test, problem))
-    return Solution(entry["name"], task, entry["wrong"], edits, caught_by)
+    also = entry.get("also", {})
+    if not isinstance(also, dict) or not all(isinstance(reason, str) and reason.strip()
+                                             for reason in also.values()):
+        raise BadFile("%s: \"also\" must give a reason for each part" % where)
+    for part in also:
+        if part not in task.parts:
+            raise BadFile("%s: task %d has no part %s" % (where, task.number, part))
+    return Solution(entry["name"], task, entry["wrong"], edits, caught_by, also)
 
 
 def load_mutants(folder, tasks):

@@ -1,0 +1,218 @@
+"""What a failed test points at, and the hints that belong to that.
+
+A test's own hints ask about the parts that it is meant for, but a mistake in any other part can
+fail it too, and then they mislead. So hints are chosen by the cause, as far as it is told, in this
+order:
+
+  1. the part that is not written yet (NOT_YET);
+  2. the part whose function the test's own words name, where it is one part alone;
+  3. the part in whose function simgpu's report has its place. A report of two operations that do not
+     wait for each other names those that clash, not the wait that is missing: it points at a part
+     only where both are in it. A read of what nobody wrote points at who allocated it;
+  4. the part that an earlier test of the task points at by 1 to 3: the rest mostly follows;
+  5. the only part that the test is meant for.
+
+Where none of these says anything, the test's own hints are given; beside a report those of a test
+that is meant for reports of its class (the manifest's "reports"). Where the message has a likely
+cause, or a report's question, the first hint is left out: one thing to think about at a time. `make
+hint` gives the others.
+
+A function of the student's own belongs to the parts whose functions call it.
+
+Interface: fill(rows, task, source) chooses a task's rows' hints, in order: their fields hint, more,
+section, part and hints_of; point(row, task, source) -> Pointer; told(message); split(message).
+"""
+
+import os
+import re
+from dataclasses import dataclass
+
+from report import NOT_YET
+
+LIKELY = re.compile(r"^ *Likely cause: ", re.MULTILINE)
+REPORT = "simgpu: "
+# A place in a message: folder/backward.c:88 (fsdp_reduce_grad).
+PLACE = re.compile(r"(?P<file>[\w.+-]+\.c):(?P<line>\d+) \((?P<function>\w+)\)")
+RECORDED = re.compile(r"an event that was recorded at\s+\S+ \(\w+\)")
+NO_HINT = ("skipped", "infrastructure")
+# Reports about two operations: neither of their places is where the mistake is.
+TWO = ("race-between-streams", "race-with-host", "lifetime")
+UNWRITTEN = "uninitialised-read"
+
+
+@dataclass
+class Pointer:
+    """The part that a message points at; "": none. sure: the message says it itself."""
+    part: str = ""
+    sure: bool = False
+
+
+# ---- Whose function it is ----
+
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
+DEFINITION = re.compile(r"(\w+)\s*\([^;{}]*\)\s*$")
+
+
+def blank(match):
+    """As many blanks as the text has characters, its line ends kept."""
+    return re.sub(r"[^\n]", " ", match.group())
+
+
+def places_of(source):
+    """The functions of a C file, as far as it can be read: [(name, begin, end)]."""
+    found, depth, begin, head = [], 0, 0, 0
+    text = COMMENT.sub(blank, source)
+    for match in re.finditer(r"[{};]", text):
+        if match.group() == "{":
+            if depth == 0:
+                begin = match.start()
+            depth += 1
+        elif match.group() == "}" and depth > 0:
+            depth -= 1
+            if depth == 0:
+                name = DEFINITION.search(text, head, begin)
+                if name:
+                    found.append((name.group(1), head, match.end()))
+                head = match.end()
+        elif depth == 0:
+            head = match.end()
+    return found
+
+
+def bodies(source):
+    """{name: text} of the functions of a C file."""
+    text = COMMENT.sub(blank, source)
+    return {name: text[text.index("{", begin):end] for name, begin, end in places_of(source)}
+
+
+def parts_of(function, task, source):
+    """The parts of the task that a function belongs to, its own or those that call it."""
+    own = {part for part, names in task.functions.items() if function in names}
+    if own or function not in source:
+        return own
+    text = bodies(source)
+    seen, ahead, parts = {function}, [function], set()
+    while ahead:
+        call = re.compile(r"\b%s\s*\(" % re.escape(ahead.pop()))
+        for name in [name for name, body in text.items() if call.search(body)]:
+            held = {part for part, names in task.functions.items() if name in names}
+            parts |= held
+            if not held and name not in seen:
+                ahead.append(name)
+            seen.add(name)
+    return parts
+
+
+def only(parts):
+    """The one element of a set, or ""."""
+    return next(iter(parts)) if len(parts) == 1 else ""
+
+
+# ---- What a message says ----
+
+def split(message):
+    """(the test's words, the likely cause, simgpu's report), each perhaps empty."""
+    likely = LIKELY.search(message)
+    words, cause = (message[:likely.start()], message[likely.end():]) if likely else (message, "")
+    at = words.find(REPORT)
+    return (words[:at], cause, words[at:]) if at >= 0 else (words, cause, "")
+
+
+def told(message):
+    """Whether the message itself asks what to think about: a likely cause, or a report's question."""
+    words, cause, report = split(message)
+    return bool(cause or report)
+
+
+def named(text, task, source):
+    """The parts whose functions a text names, those at a place in the student's file included."""
+    known = {name: part for part, names in task.functions.items() for name in names}
+    # `list` and `take` are words, too: names without _ count where they are called or at a place.
+    parts = {known[word] for word in re.findall(r"\b\w+_\w+\b", text) if word in known}
+    parts |= {known[word] for word in re.findall(r"\b(\w+)\(\)", text) if word in known}
+    for place in PLACE.finditer(text):
+        if place.group("file") == task.file:
+            parts |= parts_of(place.group("function"), task, source)
+    return parts
+
+
+def places(entries, task, source):
+    """The parts that the places of a report's calls are in; {None} where one is elsewhere."""
+    parts = set()
+    for entry in entries:
+        here = os.path.basename(entry.get("file") or "") == task.file
+        parts |= parts_of(entry.get("function") or "", task, source) if here else {None}
+    return parts
+
+
+def of_report(report, text, task, source):
+    """The part that simgpu's report points at, or ""."""
+    recorded = RECORDED.search(text) # an event that covers the wrong work
+    if recorded:
+        return only(named(recorded.group(), task, source))
+    calls = report.get("calls") or []
+    if report.get("class") == UNWRITTEN:
+        return only(named(" ".join(entry.get("where") or "" for entry in report.get("ranges") or []),
+                          task, source))
+    return only(places(calls if report.get("class") in TWO else calls[:1], task, source)) or ""
+
+
+def first_report(row):
+    """The report that the message shows: the first that is no consequence of another."""
+    return next((entry for entry in row.get("reports") or [] if not entry.get("follows")), {})
+
+
+def point(row, task, source):
+    """What a row's message points at, by itself."""
+    gap = NOT_YET.search(row["message"])
+    if gap:
+        return Pointer(gap.group("part") if gap.group("part") in task.parts else "", True)
+    words, cause, text = split(row["message"])
+    part = only(named(words, task, source)) or only(named(cause, task, source))
+    if part or not text:
+        return Pointer(part, bool(part))
+    report = first_report(row)
+    part = of_report(report, text, task, source)
+    return Pointer(part, bool(part) and report.get("class") != UNWRITTEN)
+
+
+# ---- The hints of a task's rows ----
+
+def chosen(row, test, pointer, task):
+    """The levels that a test which did not pass gets, and where they are from: a part or a test."""
+    if pointer.part:
+        return task.parts.get(pointer.part, []), "part " + pointer.part
+    kind = first_report(row).get("class")
+    if not split(row["message"])[2]:
+        return test.hints(), test.name
+    for other in [test] + task.tests:
+        if kind in other.reports:
+            return other.hints(), other.name
+    return [], ""
+
+
+def fill(rows, task, source):
+    """Gives each row of the task that did not pass what it points at: the part or "", and the hints
+    that belong to it; `hint` is empty where the message itself asks. `source` is the student's file."""
+    tests = {test.name: test for test in task.tests}
+    before = Pointer()
+    for row in rows:
+        test = tests[row["name"]]
+        if row["status"] == "passed":
+            continue
+        if row["status"] in NO_HINT or row.get("shared"):
+            row.update(part="", hint="", more=[], hints_of="")
+            continue
+        pointer = point(row, task, source)
+        if not pointer.sure and before.sure and not test.together:
+            pointer = before
+        if not pointer.part and len(test.parts) == 1 and not split(row["message"])[2]:
+            pointer = Pointer(test.parts[0])
+        levels, origin = chosen(row, test, pointer, task)
+        row.update(part=pointer.part, hints_of=origin)
+        row["hint"] = "" if told(row["message"]) else (levels[:1] + [""])[0]
+        row["more"] = levels if told(row["message"]) else levels[1:]
+        if pointer.part and pointer.part not in test.parts:
+            row["section"] = task.sections.get(pointer.part, row["section"])
+        if pointer.sure and not before.sure:
+            before = pointer
