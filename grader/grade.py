@@ -85,8 +85,12 @@ class Grading:
                 if verdict.seed is not None:
                     rows[-1]["seed"] = verdict.seed
             cause.fill([row for row in rows if row["task"] == task.number], task,
-                       self.source(task))
+                       self.source(task), self.shown(task))
         return rows
+
+    def shown(self, task):
+        """What messages call the student's file."""
+        return "%s/%s" % (os.path.basename(os.path.abspath(self.impl)), task.file)
 
     def source(self, task):
         """The student's file, for a look at its functions; "" where it cannot be read."""

@@ -12,7 +12,8 @@ each part of the file while it is not written. `section` is the heading in the h
 grade, none of `more`, `section` and `parts` is needed (hidden tests may have none of them).
 
 Which hints a failed test gets is chosen by its cause (cause.py). For that the task has `functions`:
-for each part the function that holds it, and given ones that do nothing but call it; a test has
+for each part the function that holds it, and given ones that do nothing but call it, and `errors`:
+what given code says when a part has been done wrong, and which; a test has
 `parts`, those that it is meant for and its hints ask about, and `reports`, the classes of simgpu's
 reports that its hints help with, whatever test they come in.
 
@@ -72,6 +73,7 @@ class Task:
     path: str = ""
     parts: dict = field(default_factory=dict)
     functions: dict = field(default_factory=dict)
+    errors: dict = field(default_factory=dict)
     sections: dict = field(default_factory=dict) # from the handout: the heading above each part
 
     def own(self):
@@ -91,7 +93,7 @@ def is_number(value):
 TASK_FIELDS = {"number": "a whole number", "name": "a text", "title": "a text",
                "points": "a number", "file": "a text", "handout": "a text", "tests": "a list"}
 TASK_OPTIONS = {"parts": "an object of lists of texts",
-                "functions": "an object of lists of texts"}
+                "functions": "an object of lists of texts", "errors": "an object of texts"}
 TEST_FIELDS = {"name": "a text", "points": "a number", "title": "a text", "hint": "a text"}
 TEST_OPTIONS = {"together": "true or false", "more": "a list of texts", "section": "a text",
                 "parts": "a list of texts", "reports": "a list of texts"}
@@ -108,6 +110,7 @@ SORTS = {"a whole number": lambda v: isinstance(v, int) and not isinstance(v, bo
          "a list of texts": is_texts,
          "an object of lists of texts": lambda v: isinstance(v, dict) and all(map(is_texts,
                                                                                v.values())),
+         "an object of texts": lambda v: isinstance(v, dict) and is_texts(list(v.values())),
          "true or false": lambda v: isinstance(v, bool)}
 
 
@@ -231,6 +234,9 @@ def bad_hints(task, root):
         if part not in task.parts:
             yield "part %s has no hints" % part
     holder = skeleton_functions(task, root)
+    for error, part in task.errors.items():
+        if part not in task.parts:
+            yield "the error \"%s\" is of part %s, which the task does not have" % (error, part)
     for part, hints in task.parts.items():
         if task.functions.get(part, [""])[0] != holder.get(part):
             yield "part %s is in %s, which must be the first of its \"functions\"" % (

@@ -13,8 +13,8 @@ It names the cause where it has the name of a right function, or where the messa
 likely cause or simgpu's report that says the reason for which the mutant must be caught; and where
 no hint on it is a wrong part's.
 
-Interface: Right(solution, reference); rows_of(task, tasks, verdicts, source); wrong(row, right) -> ""
-or what is wrong; screen(rows, task) -> text; names_cause(text, rows, right).
+Interface: Right(solution, reference); rows_of(task, verdicts, source, path); wrong(row, right) -> ""
+or what is wrong; named(rows, right) -> {"screen", "message": whether it names the cause}.
 """
 
 import io
@@ -52,18 +52,18 @@ class Right:
         return any(re.search(reason, text) for reason in self.solution.caught_by.values())
 
 
-def rows_of(task, verdicts, source):
+def rows_of(task, verdicts, source, path):
     """The rows of `make grade TASK=n`, with the hints that a student would get."""
     rows = []
     broken = any(verdicts[test.name].status != "passed" for test in task.own())
     for test in task.tests:
-        verdict = verdicts[test.name]
+        verdict = verdicts[test.name] # a suite gives each of its tests one
         row = grade.row_of(test, task, verdict)
         if test.together and broken and verdict.status not in ("passed", "skipped"):
             row["status"] = "skipped"
             row["message"], row["shared"] = grade.unjudged(verdict.message, [str(task.number)])
         rows.append(row)
-    cause.fill(rows, task, source)
+    cause.fill(rows, task, source, path)
     return rows
 
 
@@ -113,6 +113,9 @@ def names_cause(text, rows, right):
     if any(re.search(r"\b%s\b" % name, text) for name in right.functions):
         return True
     flat = " ".join(text.split())
+    if any(row.get("ask") and row["ask"] in flat and right.says_reason(row["message"])
+           for row in rows):
+        return True
     for row in rows:
         words, likely, report = cause.split(row["message"])
         for told in (likely, report):
@@ -120,3 +123,11 @@ def names_cause(text, rows, right):
             if told[:60] and told[:60] in flat and right.says_reason(row["message"]):
                 return True
     return False
+
+
+def named(rows, right):
+    """Whether the last screen, and the message of the first test that failed, name the cause."""
+    first = [row for row in rows if row["status"] != "passed"][:1]
+    text = "\n".join(row["message"] + "\n" + row["hint"] for row in first)
+    return {"screen": names_cause(screen(rows, right.task), rows, right),
+            "message": names_cause(text, first, right)}

@@ -151,7 +151,11 @@ class Report:
             self.paragraph(first["title"], 2)
             # A hint is for who has written something; where a part is missing, that is the reason.
             missing = NOT_YET.search(first["message"]) and gap(task)
-            self.paragraph(missing or "Hint: " + first["hint"], 2)
+            hint = "Hint: " + first["hint"] if first["hint"] else first.get("ask", "")
+            if missing or hint:
+                self.paragraph(missing or hint, 2)
+            if first.get("look") and not missing:
+                self.say("  Look:  %s" % first["look"])
         # Where no test ran, the section of the first of them has nothing to do with it.
         self.say("  Read:  %s" % to_read(first["handout"],
                                          "" if first["shared"] else first.get("section")))
