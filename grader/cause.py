@@ -47,9 +47,9 @@ UNWRITTEN = "uninitialised-read"
 
 @dataclass
 class Pointer:
-    """The part that a message points at; "": none. sure: the message says it itself."""
+    """The part that a message points at; "": none."""
     part: str = ""
-    sure: bool = False
+    sure: int = 0 # 2: the message names its function; 1: a report's place is in it; 0: a guess
 
 
 # ---- Whose function it is ----
@@ -202,18 +202,18 @@ def point(row, task, source, likely=()):
     """What a row's message points at, by itself."""
     gap = NOT_YET.search(row["message"])
     if gap:
-        return Pointer(gap.group("part") if gap.group("part") in task.parts else "", True)
+        return Pointer(gap.group("part") if gap.group("part") in task.parts else "", 2)
     words, cause, text = split(row["message"])
     for error, part in task.errors.items():
         if error in words:
-            return Pointer(part, True)
+            return Pointer(part, 2)
     both = named(words, task, source) | named(cause, task, source)
     part = only(named(words, task, source)) or only(both)
     if part or not text:
-        return Pointer(part, bool(part))
+        return Pointer(part, 2 if part else 0)
     report = first_report(row)
     part = of_report(report, text, task, source, likely)
-    return Pointer(part, bool(part) and report.get("class") != UNWRITTEN)
+    return Pointer(part, 1 if part and report.get("class") != UNWRITTEN else 0)
 
 
 # ---- The hints of a task's rows ----
@@ -227,7 +227,7 @@ def chosen(row, test, pointer, task, failed):
         return [], "" # given code found something wrong, and the test is not about that
     if not split(row["message"])[2]:
         return test.hints(), test.name
-    for other in [test] + task.tests:
+    for other in task.tests:
         if kind in other.reports and other.name in failed:
             return other.hints(), other.name
     return [], ""
@@ -268,7 +268,7 @@ def fill(rows, task, source, path=""):
             row.update(hint="", more=[], hints_of="")
             continue
         pointer = point(row, task, source, test.parts)
-        if not pointer.sure and before.sure and not test.together:
+        if pointer.sure < 2 and before.sure >= max(1, pointer.sure) and not test.together:
             pointer = before
         if not pointer.part and len(test.parts) == 1 and not split(row["message"])[2] \
                 and not CALL_FAILED.search(row["message"]):

@@ -38,6 +38,7 @@ from skeleton import LONGEST_FILE, first_gap, write_atomically
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SUITES_AT_ONCE = 2
+INTERNAL = ("shared", "hints_of") # of a row, what is not in the results file
 MEMORY = 4.0             # GiB that the processes of a test may use together
 
 
@@ -117,7 +118,7 @@ class Grading:
 
     def document(self, status, message=""):
         """What the results file holds."""
-        rows = [{name: value for name, value in row.items() if name != "shared"}
+        rows = [{name: value for name, value in row.items() if name not in INTERNAL}
                 for row in self.results()]
         document = {
             "status": status, "message": message,

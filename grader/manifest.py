@@ -238,9 +238,9 @@ def bad_hints(task, root):
         if part not in task.parts:
             yield "the error \"%s\" is of part %s, which the task does not have" % (error, part)
     for part, hints in task.parts.items():
-        if task.functions.get(part, [""])[0] != holder.get(part):
+        if part in holder and task.functions.get(part, [""])[0] != holder[part]:
             yield "part %s is in %s, which must be the first of its \"functions\"" % (
-                part, holder.get(part))
+                part, holder[part])
         if not section_of_part(handout, part):
             yield "%s has no paragraph **%s** under a heading" % (task.handout, part)
         if part not in regions:

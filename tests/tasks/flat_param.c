@@ -172,6 +172,10 @@ static void example_body(const Rank *r, void *arg)
     check(flat.numel == 10 && flat.padded == 12 && flat.shard_numel == 4,
           "flat_layout of 10 elements on 3 ranks: numel %lld, padded %lld, shard %lld; want 10, 12, 4",
           (long long)flat.numel, (long long)flat.padded, (long long)flat.shard_numel);
+    check(flat.offset[0] == 0 && flat.offset[1] == 3 && flat.offset[2] == 7,
+          "flat_layout: parameters of 3, 4 and 3 elements begin at %lld, %lld and %lld; want 0, 3 "
+          "and 7",
+          (long long)flat.offset[0], (long long)flat.offset[1], (long long)flat.offset[2]);
     check(flat_real(&flat, 0) == 4 && flat_real(&flat, 1) == 4 && flat_real(&flat, 2) == 2,
           "flat_real by rank: %lld, %lld, %lld; want 4, 4, 2", (long long)flat_real(&flat, 0),
           (long long)flat_real(&flat, 1), (long long)flat_real(&flat, 2));

@@ -354,7 +354,7 @@ static void check_materialized(Module *model, uint64_t seed)
     for (int i = 0; i < n; i++) {
         size_t numel = (size_t)meta_numel(params[i]);
         float *want = malloc(numel * sizeof *want);
-        check(params[i]->data != NULL && params[i]->grad != NULL, "%s has no storage after meta_materialize",
+        check(params[i]->data != NULL && params[i]->grad != NULL, "%s has no storage",
               params[i]->name);
         float *data = fetch(params[i]->data, numel), *grad = fetch(params[i]->grad, numel);
         meta_init_slice(params[i], seed, 0, (int64_t)numel, want);
@@ -433,7 +433,7 @@ static void failure_body(const Rank *r, void *arg)
     size_t before = gpulog_live_bytes(r->device);
 
     Status status = meta_materialize(model, 42, r->stream);
-    check(status != OK, "meta_materialize of a model larger than the device gave no error");
+    check(status != OK, "a model larger than the device was materialised without an error");
     check(
         status == ERR_MEMORY,
         "running out of memory is ERR_MEMORY, as CUDA_TRY returns it; this came back as Status %d",
