@@ -44,7 +44,7 @@ class Right:
         for function in self.functions:
             self.parts |= cause.parts_of(function, self.task, reference)
         for part in self.parts:
-            self.functions |= set(self.task.functions[part])
+            self.functions |= set(self.task.functions.get(part, []))
 
     def says_reason(self, message):
         """Whether a message says why the mutant must be caught."""
@@ -76,7 +76,7 @@ def wrong(row, right):
         return "points at part %s" % row["part"]
     if row["hint"] or row["more"]:
         test = [test for test in task.tests if test.name == row["hints_of"]]
-        if test and not right.parts & set(test[0].parts or right.parts):
+        if test and test[0].parts and not right.parts & set(test[0].parts):
             return "has the hints of %s" % row["hints_of"]
     likely = cause.split(row["message"])[1]
     named = {name for names in task.functions.values() for name in names

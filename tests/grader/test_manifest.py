@@ -120,7 +120,9 @@ class Wrong(TempFolder):
         self.data["parts"]["1.2"] = ["There.", "Here."]
         self.one("the hint of part 1.2 asks nothing")
         del self.data["parts"]
-        self.assertEqual(len(self.problems()), 2)
+        self.assertEqual([text.partition(": ")[2] for text in self.problems()],
+                         ["a is meant for part 1.1, which the task does not have",
+                          "part 1.1 has no hints", "part 1.2 has no hints"])
 
     def test_the_section_of_a_part(self):
         text = self.read("handouts/1_one.md")
