@@ -42,7 +42,7 @@ from regrade import ROOT, Regrading, ask, choose, no_test_ran
 from report import NOT_YET, Report, short_message, to_read
 from skeleton import LONGEST_FILE, first_gap, write_atomically
 
-WORDS_LINES = 4         # lines of a test's own words that are shown
+WORDS_LINES = 8         # lines of a test's own words that are shown
 COLUMNS = 69            # of a message, which stands 11 columns in: together 80
 MOST_LEVELS = 1000      # what a state file may say
 
@@ -117,6 +117,7 @@ def essence(row, task):
         told = [line for line in text.splitlines() if not line.startswith("(drawn: ")]
         calls = [line for line in told[1:] if cause.PLACE.search(line) and cause.is_students(
             cause.PLACE.search(line).group("file"), task)] or told[1:2]
+        calls.sort(key=lambda line: " called at " not in line) # a call before an allocation
         # A report stands behind the head "rank 0 of 2: ", on its line.
         shown = shown[:-1] + [" ".join((shown[-1:] or [""]) + told[:1])]
         shown += calls[:1] + diagnosis(cause.first_report(row), told)
