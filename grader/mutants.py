@@ -358,9 +358,9 @@ def run_all(kit, solution, folder):
     return verdicts, ""
 
 
-def said(row):
+def said(verdict, row):
     """What a student reads of a test that failed, on one line."""
-    return " ".join((row["message"] + "\n" + row["hint"]).split())
+    return " ".join((verdict.message + "\n" + row["hint"]).split())
 
 
 def look_at_messages(outcome, task, sources):
@@ -385,8 +385,9 @@ def judge_mutant(outcome):
         row = [row for row in outcome.rows if row["name"] == name]
         if name not in lost or not row:
             return "%s passes" % name
-        if not re.search(reason, said(row[0])):
-            return "another reason: %s says: %s" % (name, " ".join(row[0]["message"].split())[:300])
+        verdict = outcome.verdicts[name]
+        if not re.search(reason, said(verdict, row[0])):
+            return "another reason: %s says: %s" % (name, " ".join(verdict.message.split())[:300])
     return ""
 
 

@@ -168,7 +168,7 @@ static void alias_body(const Rank *r, void *arg)
     check(log_count(GPU_COPY, log) == 0, "with one rank fsdp_unshard has nothing to copy");
     check(log_count(GPU_FREE, log) == 0, "fsdp_reshard freed a buffer that is the shard itself");
     check(unit->flat.shard != NULL && unit->flat.full == NULL,
-          "fsdp_reshard must let go of full, not of shard");
+          "fsdp_reshard must set full to NULL, and leave shard");
     sharded_destroy(&s);
 }
 
