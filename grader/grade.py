@@ -27,6 +27,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import account
+import cause
 import manifest
 import pace
 import runner
@@ -36,11 +37,12 @@ from layout import safe
 from progress import Progress
 from report import NOT_YET, Report
 from show import Show
-from skeleton import first_gap, write_atomically
+from skeleton import LONGEST_FILE, first_gap, write_atomically
 from timeouts import Timeouts
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SUITES_AT_ONCE = 2
+INTERNAL = ("shared", "hints_of") # of a row, what is not in the results file
 MEMORY = 4.0             # GiB that the processes of a test may use together
 
 
@@ -87,19 +89,26 @@ class Grading:
                 if verdict is None:
                     verdict = runner.Verdict("infrastructure",
                                              "The grading did not come to this test.")
-                rows.append({
-                    "name": test.name, "task": task.number, "title": test.title,
-                    "status": verdict.status,
-                    "score": test.points if verdict.status == "passed" else 0,
-                    "max_score": test.points, "message": verdict.message, "hint": test.hint,
-                    "more": test.more,
-                    "handout": task.handout, "section": test.section,
-                    "seconds": verdict.seconds, "reports": verdict.reports,
-                    "limit": self.limits.get(test.name),
-                    "shared": test.name in self.shared})
+                rows.append(row_of(test, task, verdict))
+                rows[-1].update(limit=self.limits.get(test.name), shared=test.name in self.shared)
                 if verdict.seed is not None:
                     rows[-1]["seed"] = verdict.seed
+            cause.fill([row for row in rows if row["task"] == task.number], task,
+                       self.source(task), self.shown(task))
         return rows
+
+    def shown(self, task):
+        """What messages call the student's file."""
+        return "%s/%s" % (os.path.basename(os.path.abspath(self.impl)), task.file)
+
+    def source(self, task):
+        """The student's file, for a look at its functions; "" where it cannot be read."""
+        try:
+            with open(os.path.join(self.impl, task.file), encoding="utf-8",
+                      errors="replace") as file:
+                return file.read(LONGEST_FILE)
+        except OSError:
+            return ""
 
     def gap(self, task):
         """The first part in the student's file that is not written yet, as a sentence; or None."""
@@ -117,7 +126,7 @@ class Grading:
 
     def document(self, status, message=""):
         """What the results file holds."""
-        rows = [{name: value for name, value in row.items() if name != "shared"}
+        rows = [{name: value for name, value in row.items() if name not in INTERNAL}
                 for row in self.results()]
         document = {
             "status": status, "message": message,
@@ -279,12 +288,9 @@ class Grading:
             if verdict.status in ("passed", "skipped"):
                 continue
             if broken: # whose fault it is cannot be said
-                ended = "" if NOT_YET.search(verdict.message) else (
-                    " What happened:\n" + verdict.message)
                 verdict.status = "skipped"
-                verdict.message = ("Needs all six files, and cannot be judged while tests of %s fail.%s"
-                                   % (counted("task", broken), ended))
-                if not ended:
+                verdict.message, shared = unjudged(verdict.message, broken)
+                if shared:
                     self.shared.add(test.name)
             elif self.alone:
                 verdict.message += ("\nThe other five files are yours, too, and were not tested now: "
@@ -315,6 +321,23 @@ class Grading:
         folder = os.path.join(os.path.dirname(os.path.abspath(self.options.out)), "output")
         os.makedirs(folder, exist_ok=True)
         write_atomically(os.path.join(folder, os.path.basename(program) + ".txt"), output)
+
+
+def row_of(test, task, verdict):
+    """A test as the results file has it."""
+    return {"name": test.name, "task": task.number, "title": test.title, "status": verdict.status,
+            "score": test.points if verdict.status == "passed" else 0, "max_score": test.points,
+            "message": verdict.message, "hint": test.hint, "more": test.more,
+            "handout": task.handout, "section": test.section, "seconds": verdict.seconds,
+            "reports": verdict.reports, "shared": False}
+
+
+def unjudged(message, broken):
+    """The message of a test of all six files that fails while tests of these tasks do, and whether
+    it is the same for all such tests."""
+    ended = "" if NOT_YET.search(message) else " What happened:\n" + message
+    return ("Needs all six files, and cannot be judged while tests of %s fail.%s"
+            % (counted("task", broken), ended)), not ended
 
 
 def counted(noun, words):

@@ -58,7 +58,8 @@ STUDENT_FILES = (".clang-format", ".gitignore")
 FOR_STAFF = ("handouts/instructors.md",)
 # Of grader/*, what no archive needs (releasing, testing the grader itself), and what only those for
 # platforms need.
-GRADER_FOR_NOBODY = ("release.py", "check_tasks.py", "mutants.py", "attacks.py", "steady.py")
+GRADER_FOR_NOBODY = ("release.py", "check_tasks.py", "mutants.py", "messages.py", "attacks.py",
+                     "steady.py")
 GRADER_FOR_STAFF = GRADER_FOR_NOBODY + ("deliver.py", "hidden.py", "run_tests.py")
 
 

@@ -279,8 +279,11 @@ class Report:
             if len(message) <= LONG:
                 self.paragraph(first["title"], 2)
             self.lines(message)
-            if missing or first["hint"]:
-                self.paragraph(missing or "Hint: " + first["hint"], 2)
+            hint = "Hint: " + first["hint"] if first["hint"] else first.get("ask", "")
+            if missing or hint:
+                self.paragraph(missing or hint, 2)
+            if first.get("look") and not missing:
+                self.paragraph("Look:  %s" % first["look"], 2)
         # Where no test ran, the section of the first of them has nothing to do with it.
         self.paragraph("Read:  %s" % to_read(first["handout"],
                                              "" if first["shared"] else first.get("section")), 2)

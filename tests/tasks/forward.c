@@ -159,17 +159,16 @@ static void alias_body(const Rank *r, void *arg)
     need(fsdp_unshard(unit));
     need(fsdp_wait(unit));
     check(unit->flat.full == unit->flat.shard,
-          "with one rank the whole parameter must be the shard");
-    check(gpulog_live_bytes(r->device) == live, "with one rank unshard allocated %zu bytes",
+          "with one rank fsdp_unshard must make the shard the whole parameter");
+    check(gpulog_live_bytes(r->device) == live, "with one rank fsdp_unshard allocated %zu bytes",
           gpulog_live_bytes(r->device) - live);
     need(fsdp_reshard(unit));
     need(fsdp_release_gather(&s.ctx));
-    check(count_gathers(log) == 0, "with one rank there is nothing to gather");
-    check(log_count(GPU_COPY, log) == 0, "with one rank there is nothing to copy");
-    check(log_count(GPU_FREE, log) == 0, "reshard freed a buffer that is the shard itself");
+    check(count_gathers(log) == 0, "with one rank fsdp_unshard has nothing to gather");
+    check(log_count(GPU_COPY, log) == 0, "with one rank fsdp_unshard has nothing to copy");
+    check(log_count(GPU_FREE, log) == 0, "fsdp_reshard freed a buffer that is the shard itself");
     check(unit->flat.shard != NULL && unit->flat.full == NULL,
-          "reshard must let go of full, not of "
-          "shard");
+          "fsdp_reshard must set full to NULL, and leave shard");
     sharded_destroy(&s);
 }
 
@@ -249,8 +248,8 @@ static void free_body(const Rank *r, void *arg)
     const float *whole = unit->flat.full;
     need(fsdp_reshard(unit));
     check(s.ctx.old_gather.buffer == whole && log_count(GPU_FREE, log) == 1, // read_whole's own
-          "fsdp_reshard must not free the buffer, but leave it in ctx->old_gather for "
-          "fsdp_release_gather");
+          "fsdp_reshard must not free the buffer, but leave it in ctx->old_gather until it is "
+          "released");
     uint64_t released = gpulog_length();
     need(fsdp_release_gather(&s.ctx));
     check(gpulog_live_bytes(r->device) == live,
@@ -263,7 +262,7 @@ static void free_body(const Rank *r, void *arg)
     GpuLogEntry entry;
     check(freed >= 0, "fsdp_release_gather freed nothing");
     check(gpulog_get((uint64_t)freed, &entry) && entry.stream == s.ctx.gather,
-          "the buffer must be freed on the stream that allocated it, ctx->gather");
+          "fsdp_release_gather must free the buffer on the stream that allocated it, ctx->gather");
     check(log_ordered((uint64_t)kernel, (uint64_t)freed),
           "the buffer may be freed while a kernel on the compute stream still reads it");
     check_no_host_wait(log, "in unshard, wait, reshard or release");
@@ -280,7 +279,7 @@ static void free_body(const Rank *r, void *arg)
     need(fsdp_reshard(unit));
     need(fsdp_reshard(second));
     need(fsdp_release_gather(&s.ctx));
-    check(gpulog_live_bytes(r->device) == live, "of two resharded buffers %zu bytes are lost%s",
+    check(gpulog_live_bytes(r->device) == live, "of two buffers that fsdp_reshard retired %zu bytes are lost%s",
           gpulog_live_bytes(r->device) - live,
           bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
     sharded_destroy(&s);
@@ -309,21 +308,21 @@ static void states_body(const Rank *r, void *arg)
     check(gpulog_length() == log, "resharding a sharded unit must do nothing");
 
     need(fsdp_unshard(unit));
-    check(flat->state == FLAT_UNSHARDING, "after unshard the state must be FLAT_UNSHARDING");
+    check(flat->state == FLAT_UNSHARDING, "after fsdp_unshard the state must be FLAT_UNSHARDING");
     log = gpulog_length();
     need(fsdp_unshard(unit));
-    check(gpulog_length() == log, "unsharding a second time must do nothing");
+    check(gpulog_length() == log, "a second fsdp_unshard must do nothing");
     need(fsdp_reshard(unit));
     check(flat->state == FLAT_UNSHARDING, "reshard must do nothing before anybody waited");
     need(fsdp_wait(unit));
-    check(flat->state == FLAT_UNSHARDED, "after wait the state must be FLAT_UNSHARDED");
+    check(flat->state == FLAT_UNSHARDED, "after fsdp_wait the state must be FLAT_UNSHARDED");
     log = gpulog_length();
     need(fsdp_wait(unit));
-    check(gpulog_length() == log, "waiting a second time must do nothing");
+    check(gpulog_length() == log, "a second fsdp_wait must do nothing");
     need(fsdp_reshard(unit));
-    check(flat->state == FLAT_SHARDED, "after reshard the state must be FLAT_SHARDED");
+    check(flat->state == FLAT_SHARDED, "after fsdp_reshard the state must be FLAT_SHARDED");
     check(flat->full == NULL && flat->params[0]->data == NULL,
-          "after reshard the parameters still point into the buffer");
+          "after fsdp_reshard the parameters still point into the buffer");
     sharded_destroy(&s);
 }
 
@@ -347,10 +346,11 @@ static void keep_body(const Rank *r, void *arg)
         FlatState want = reshard ? FLAT_SHARDED : FLAT_UNSHARDED;
         for (int i = 0; i < s.model->n_children - 1; i++)
             check(fsdp_unit(s.model->children[i])->flat.state == want,
-                  "reshard_after_forward is %s, but unit %s is %s after the forward",
+                  "reshard_after_forward is %s, but unit %s is %s after the forward: does "
+                  "fsdp_post_forward go by it?",
                   reshard ? "true" : "false", s.model->children[i]->name,
                   reshard ? "still whole" : "not whole");
-        check(fsdp_unit(s.model)->flat.state == want, "the root does not follow its options");
+        check(fsdp_unit(s.model)->flat.state == want, "fsdp_post_forward of the root does not go by its options");
 
         // A second forward gathers again only what is not there.
         uint64_t again = gpulog_length();
@@ -399,7 +399,7 @@ static void check_overlap(uint64_t first)
         for (uint64_t i = before.last + 1; i < here.first; i++)
             check(!multiplies(i, &before) || !log_ordered(i, here.first),
                   "all-gather number %d of the forward waits for the compute of the unit before "
-                  "it: the two cannot overlap",
+                  "it: the two cannot overlap. What does fsdp_pre_forward queue before it?",
                   n);
 }
 
@@ -421,12 +421,13 @@ static void hooks_body(const Rank *r, void *arg)
     check_no_host_wait(log, "in a forward");
     check_no_race(log);
     check(s.ctx.n_order == s.model->n_children,
-          "a forward of %d units wrote down %d of them in ctx->order", s.model->n_children,
+          "a forward of %d units wrote down %d of them in ctx->order: does fsdp_pre_forward begin "
+          "it anew in the root, and note every unit?", s.model->n_children,
           s.ctx.n_order);
-    check(s.ctx.order[0] == fsdp_unit(s.model), "the root must be the first of ctx->order");
+    check(s.ctx.order[0] == fsdp_unit(s.model), "fsdp_pre_forward must note the root as the first of ctx->order");
     for (int i = 1; i < s.ctx.n_order; i++)
         check(s.ctx.order[i] == fsdp_unit(s.model->children[i - 1]) && s.ctx.order[i]->place == i,
-              "place %d of ctx->order is not the unit that the forward met there", i);
+              "place %d of ctx->order is not the unit that fsdp_pre_forward met there", i);
 
     check_overlap(last);
     batch_destroy(&batch);
@@ -454,8 +455,8 @@ static void check_one_at_a_time(Sharded *s)
     check(unit->flat.state == FLAT_UNSHARDED, "after its pre-forward hook unit %s is not whole",
           second->name);
     check(s->ctx.old_gather.buffer == NULL,
-          "while unit %s runs, the buffer of unit %s is still there: the pre-forward hook must "
-          "release it behind its own all-gather",
+          "while unit %s runs, the buffer of unit %s is still there: fsdp_pre_forward must release "
+          "it behind its own all-gather",
           second->name, first->name);
     need(fsdp_post_forward(second, unit));
     need(fsdp_post_forward(root, fsdp_unit(root)));
