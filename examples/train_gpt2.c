@@ -153,7 +153,7 @@ static Status setup_sharded(Trainer *t)
     FsdpOptions block = {.reshard_after_forward = !t->opt.keep, .seed = t->opt.seed};
     // The root's parameters are used at both ends of the forward: what is let go there is
     // gathered again at once. PyTorch keeps them too.
-    FsdpOptions root = {.reshard_after_forward = false, .seed = t->opt.seed};
+    FsdpOptions root = {.reshard_after_forward = FSDP_RESHARD_NEVER, .seed = t->opt.seed};
     TRY(world_connect(&t->world, &t->comm));
     CUDA_TRY(cudaStreamCreate(&t->stream));
     TRY(nn_run_create(&t->run, t->stream));
