@@ -46,7 +46,7 @@ static Status train(const Text *text)
     World world;
     ncclComm_t comm;
     FsdpContext ctx;
-    FsdpOptions options = {.reshard_after_forward = true, .seed = SEED};
+    FsdpOptions options = {.reshard_after_forward = FSDP_RESHARD_ALWAYS, .seed = SEED};
     FsdpAdamW adamw;
     Module *model = gpt2_create(&MODEL);
     if (model == NULL) return ERR_MEMORY;

@@ -27,7 +27,7 @@ static Status create_sharded(Trainer *t)
     FsdpOptions block = {.reshard_after_forward = !t->opt.keep, .seed = t->opt.seed};
     // The root's parameters are used at both ends of the forward: what is resharded there is
     // gathered again at once. PyTorch keeps them too.
-    FsdpOptions root = {.reshard_after_forward = false, .seed = t->opt.seed};
+    FsdpOptions root = {.reshard_after_forward = FSDP_RESHARD_NEVER, .seed = t->opt.seed};
     TRY(fsdp_context_create(&t->ctx, t->comm, t->stream));
     report_own_code(NULL);
     report_streams(&t->ctx);
@@ -138,9 +138,9 @@ static cudaError_t walk_grads(const Trainer *t, const Module *m, double *sum, fl
         size_t n = 1;
         for (int d = 0; d < m->params[i]->ndim; d++) n *= (size_t)m->params[i]->shape[d];
         if (sum != NULL)
-            error = kernel_sum_squares(sum, m->params[i]->grad, n, t->stream);
+            error = kernel_sum_squares(sum, m->params[i]->grad.data, n, t->stream);
         else
-            error = kernel_scale(m->params[i]->grad, factor, n, t->stream);
+            error = kernel_scale(m->params[i]->grad.data, factor, n, t->stream);
     }
     for (int i = 0; i < m->n_children && error == cudaSuccess; i++)
         error = walk_grads(t, m->children[i], sum, factor);

@@ -113,7 +113,7 @@ void gpulog_own_code(const void *function);
 // allocating call stores it in.
 void gpulog_name(const void *ptr, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// Names a stream for reports, as the program's source does: "ctx->gather". The name goes when the
+// Names a stream for reports, as the program's source does: "ctx->all_gather_stream". The name goes when the
 // stream is destroyed. The default stream keeps its own.
 void gpulog_name_stream(cudaStream_t stream, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

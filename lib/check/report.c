@@ -40,7 +40,7 @@ bool report_own_code(const char *task)
 // Where a program has one stream for several uses, the compute stream's name is the one that stays.
 void report_streams(const FsdpContext *ctx)
 {
-    gpulog_name_stream(ctx->reduce, "ctx->reduce");
-    gpulog_name_stream(ctx->gather, "ctx->gather");
-    gpulog_name_stream(ctx->compute, "ctx->compute");
+    gpulog_name_stream(ctx->reduce_scatter_stream, "ctx->reduce_scatter_stream");
+    gpulog_name_stream(ctx->all_gather_stream, "ctx->all_gather_stream");
+    gpulog_name_stream(ctx->compute_stream, "ctx->compute_stream");
 }

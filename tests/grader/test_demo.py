@@ -126,7 +126,7 @@ class Demo(ReferenceCopy):
     def test_a_file_that_cannot_be_linked_is_named(self):
         self.spoil("api.c", "Status fsdp_full_state(", "Status fsdp_full_states(")
         self.spoil("api.c", "Status fsdp_full_states(",
-                   "Status fsdp_full_states(Module *root, StateSink sink, void *arg);\n"
+                   "Status fsdp_full_states(Module *root, StateVisitor sink, void *arg);\n"
                    "Status fsdp_full_states(")
         self.spoil("forward.c", "cudaStreamWaitEvent(", "cudaStreamAwaitEvent(")
         status, out, err = self.run_demo("examples")
@@ -137,7 +137,7 @@ class Demo(ReferenceCopy):
     # ---- What goes wrong while it runs ----
 
     def test_a_missing_wait_is_reported_with_the_students_line(self):
-        self.spoil("forward.c", "cudaStreamWaitEvent(unit->ctx->compute, flat->gathered, 0)",
+        self.spoil("forward.c", "cudaStreamWaitEvent(unit->ctx->compute_stream, flat->all_gather_done, 0)",
                    "cudaGetLastError()")
         status, out, err = self.run_demo(flags=SMALL.replace("--steps 4", "--steps 100000"))
         self.assertEqual(status, 1, out + err)
@@ -169,7 +169,7 @@ class Demo(ReferenceCopy):
     def test_a_step_that_does_not_end_is_reported_with_the_students_line(self):
         line = self.spoil("backward.c", "Status fsdp_finish_backward(FsdpContext *ctx)\n{\n",
                           "Status fsdp_finish_backward(FsdpContext *ctx)\n{\n"
-                          "    while (ctx->rank == 1) {}\n")
+                          "    while (ctx->mesh.shard.rank == 1) {}\n")
         status, out, err = self.run_demo(SHARDLAB_STEP_LIMIT="3")
         self.assertEqual(status, 1, out + err)
         self.assertIn("was still running at", err)
@@ -177,7 +177,7 @@ class Demo(ReferenceCopy):
                       % self.shown("backward.c", line + 2), err)
 
     def test_what_is_never_freed_is_an_error(self):
-        self.spoil("api.c", "    CUDA_TRY(cudaStreamDestroy(ctx->gather));\n", "")
+        self.spoil("api.c", "    CUDA_TRY(cudaStreamDestroy(ctx->all_gather_stream));\n", "")
         status, out, err = self.run_demo()
         self.assertEqual(status, 1, out + err)
         self.assertIn("The training failed: simgpu reports", err)

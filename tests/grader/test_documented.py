@@ -138,7 +138,7 @@ class Report(ReferenceCopy):
         path = os.path.join(mine, "forward.c")
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        right = "cudaStreamWaitEvent(unit->ctx->compute, flat->gathered, 0)"
+        right = "cudaStreamWaitEvent(unit->ctx->compute_stream, flat->all_gather_done, 0)"
         self.assertEqual(text.count(right), 1)
         with open(path, "w", encoding="utf-8") as file:
             file.write(text.replace(right, right.replace("compute", "gather")))

@@ -46,33 +46,33 @@ static void places_body(const Rank *r, void *arg)
     int64_t numel = 0, step = set->align ? 4 * set->world : set->world;
     for (int i = 0; i < set->n; i++) numel += set->size[i];
     need(flat_layout(&flat, "unit", set->params, set->n, 0, set->world, set->align));
-    check(flat.numel == numel && flat.padded % step == 0 && flat.padded >= numel &&
-              flat.padded - step < numel && flat.shard_numel * set->world == flat.padded,
+    check(flat.layout.numel == numel && flat.layout.padded % step == 0 && flat.layout.padded >= numel &&
+              flat.layout.padded - step < numel && flat.layout.shard_numel * set->world == flat.layout.padded,
           "%lld elements on %d ranks: numel %lld, padded %lld, shard %lld", (long long)numel,
-          set->world, (long long)flat.numel, (long long)flat.padded, (long long)flat.shard_numel);
-    int *owners = calloc((size_t)flat.padded, sizeof *owners);
+          set->world, (long long)flat.layout.numel, (long long)flat.layout.padded, (long long)flat.layout.shard_numel);
+    int *owners = calloc((size_t)flat.layout.padded, sizeof *owners);
     check(owners != NULL, "no memory");
     int64_t all = 0;
     for (int rank = 0; rank < set->world; rank++) {
         int64_t real = 0;
         for (int i = 0; i < set->n; i++) {
             int64_t begin = -1, end = -1, at = -1;
-            flat_slice(&flat, i, rank, &begin, &end, &at);
+            flat_param_range_in_shard(&flat, i, rank, &begin, &end, &at);
             check(0 <= begin && begin <= end && end <= set->size[i],
                   "rank %d of %d, parameter %d of %lld elements: slice [%lld, %lld)", rank,
                   set->world, i, (long long)set->size[i], (long long)begin, (long long)end);
             real += end - begin;
             for (int64_t e = begin; e < end; e++) {
-                int64_t place = rank * flat.shard_numel + at + e - begin;
-                check(place == flat.offset[i] + e && at + e - begin < flat.shard_numel,
+                int64_t place = rank * flat.layout.shard_numel + at + e - begin;
+                check(place == flat.layout.offset[i] + e && at + e - begin < flat.layout.shard_numel,
                       "rank %d of %d: element %lld of parameter %d is at place %lld, want %lld",
                       rank, set->world, (long long)e, i, (long long)place,
-                      (long long)(flat.offset[i] + e));
+                      (long long)(flat.layout.offset[i] + e));
                 owners[place]++;
             }
         }
-        check(flat_real(&flat, rank) == real, "rank %d of %d holds %lld real elements, want %lld",
-              rank, set->world, (long long)flat_real(&flat, rank), (long long)real);
+        check(flat_valid_numel(&flat, rank) == real, "rank %d of %d holds %lld real elements, want %lld",
+              rank, set->world, (long long)flat_valid_numel(&flat, rank), (long long)real);
         all += real;
     }
     check(all == numel, "the ranks hold %lld elements, there are %lld", (long long)all,
@@ -91,13 +91,13 @@ static void shard_body(const Rank *r, void *arg)
     need(flat_layout(&flat, "unit", set->params, set->n, r->rank, r->world, set->align));
     need(flat_create(&flat, set->seed, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
-    float *whole = calloc((size_t)flat.padded, sizeof *whole);
+    float *whole = calloc((size_t)flat.layout.padded, sizeof *whole);
     check(whole != NULL, "no memory");
     for (int i = 0, at = 0; i < set->n; at += (int)set->size[i++])
         meta_init_slice(set->params[i], set->seed, 0, set->size[i], whole + at);
-    float *got = fetch(flat.shard, (size_t)flat.shard_numel);
+    float *got = fetch(flat.sharded_param.data, (size_t)flat.layout.shard_numel);
     check_equal("this rank's shard, against its part of the whole made at once", got,
-                whole + r->rank * flat.shard_numel, (size_t)flat.shard_numel);
+                whole + r->rank * flat.layout.shard_numel, (size_t)flat.layout.shard_numel);
     free(got);
     free(whole);
     flat_destroy(&flat);

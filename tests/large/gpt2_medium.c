@@ -55,7 +55,7 @@ static void body(const Rank *r, void *arg)
     Spec spec = {
         .gpt2 = true, .layers = 24, .B = 1, .T = 64, .dim = 1024, .heads = 16, .vocab = 50257};
     Gpt2Config config = {.vocab = 50257, .max_T = 1024, .layers = 24, .heads = 16, .dim = 1024};
-    FsdpOptions options = {.reshard_after_forward = true, .align_shards = true, .seed = 42};
+    FsdpOptions options = {.reshard_after_forward = FSDP_RESHARD_ALWAYS, .align_shards = true, .seed = 42};
     AdamWConfig adamw_config = TEST_ADAMW;
     FsdpContext ctx;
     FsdpAdamW adamw;
@@ -76,7 +76,7 @@ static void body(const Rank *r, void *arg)
     FlatParam *flat[32];
     int n = fsdp_flat_params(model, flat, 32);
     int64_t padded = 0;
-    for (int i = 0; i < n; i++) padded += flat[i]->padded;
+    for (int i = 0; i < n; i++) padded += flat[i]->layout.padded;
     report->padded = padded;
 
     Batch batch = batch_create(&spec, 1 + (uint64_t)r->rank);

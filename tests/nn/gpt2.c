@@ -69,7 +69,7 @@ static void set_gradients(Fixture *f, float value)
         size_t size = numel_of(f->params[i]);
         float *base = malloc(size * sizeof *base);
         for (size_t j = 0; j < size; j++) base[j] = value;
-        send_to(f->params[i]->grad, base, size);
+        send_to(f->params[i]->grad.data, base, size);
         free(base);
     }
 }
@@ -106,7 +106,7 @@ static void check_gradients(const Rank *r, void *arg)
     open_fixture(&f, r, 0.4);
     for (int i = 0; i < f.n; i++) {
         size_t size = numel_of(f.params[i]);
-        float *values = fetch(f.params[i]->data, size);
+        float *values = fetch(f.params[i]->data.data, size);
         p[i] = naive_buffer(size);
         for (size_t j = 0; j < size; j++) p[i][j] = values[j];
         free(values);
@@ -116,7 +116,7 @@ static void check_gradients(const Rank *r, void *arg)
     check(fabs(loss - want_loss) < 2e-6 * want_loss, "the loss is %.8g, not %.8g", loss, want_loss);
     for (int i = 0; i < f.n; i++) {
         size_t size = numel_of(f.params[i]);
-        float *got = fetch(f.params[i]->grad, size);
+        float *got = fetch(f.params[i]->grad.data, size);
         double *want = differentiate(&f, p, i, size);
         // The keys' bias changes nothing (softmax does not see a shift), so of qkv's bias the norm
         // is that of the queries' and values' part alone: the bound is the same.
@@ -141,7 +141,7 @@ static void check_tied(const Rank *r, void *arg)
     check(head->params[0] == embed->params[0], "the head's weight is not the embedding's");
     set_gradients(&f, 0.0f);
     pass(&f);
-    float *grad = fetch(embed->params[0]->grad, numel_of(embed->params[0]));
+    float *grad = fetch(embed->params[0]->grad.data, numel_of(embed->params[0]));
     for (int c = 0; c < SMALL.dim; c++)
         check(grad[10 * SMALL.dim + c] != 0.0f,
               "token 10 is in no input, but is scored by the head; its gradient %d is 0", c);
@@ -258,19 +258,19 @@ static void check_micro_batches(const Rank *r, void *arg)
     open_fixture(&f, r, 0.4);
     set_gradients(&f, 0.0f);
     pass(&f);
-    for (int i = 0; i < f.n; i++) first[i] = fetch(f.params[i]->grad, numel_of(f.params[i]));
+    for (int i = 0; i < f.n; i++) first[i] = fetch(f.params[i]->grad.data, numel_of(f.params[i]));
     for (int i = 0; i < ROWS; i++) f.host_tokens[i] = (7 * i + 2) % 11;
     send_tokens(f.tokens, f.host_tokens, ROWS);
     set_gradients(&f, 0.0f);
     pass(&f);
     for (int i = 0; i < f.n; i++) {
-        second[i] = fetch(f.params[i]->grad, numel_of(f.params[i]));
-        send_to(f.params[i]->grad, first[i], numel_of(f.params[i]));
+        second[i] = fetch(f.params[i]->grad.data, numel_of(f.params[i]));
+        send_to(f.params[i]->grad.data, first[i], numel_of(f.params[i]));
     }
     pass(&f);
     for (int i = 0; i < f.n; i++) {
         size_t n = numel_of(f.params[i]);
-        float *both = fetch(f.params[i]->grad, n);
+        float *both = fetch(f.params[i]->grad.data, n);
         double *want = naive_buffer(n);
         for (size_t j = 0; j < n; j++) want[j] = (double)first[i][j] + second[i][j];
         check_norm(f.params[i]->name, both, 0.0f, want, n, 2e-6);
@@ -429,7 +429,7 @@ static void fetch_gradients(Fixture *f, float *out[])
 {
     set_gradients(f, 0.0f);
     pass(f);
-    for (int i = 0; i < f->n; i++) out[i] = fetch(f->params[i]->grad, numel_of(f->params[i]));
+    for (int i = 0; i < f->n; i++) out[i] = fetch(f->params[i]->grad.data, numel_of(f->params[i]));
 }
 
 // A pass that a hook stopped in the midst of a block leaves no residual behind: the next is as

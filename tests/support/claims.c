@@ -53,7 +53,7 @@ static void step_plain(const Claim *c, Plain *plain)
     Param *params[256];
     int n = meta_params(plain->model, params, 256);
     for (int i = 0; i < n && c->sgd; i++)
-        need_cuda(kernel_sgd(params[i]->data, params[i]->grad, NULL, (size_t)meta_numel(params[i]),
+        need_cuda(kernel_sgd(params[i]->data.data, params[i]->grad.data, NULL, (size_t)meta_numel(params[i]),
                              SGD_LR, 0.0f, 0.0f, plain->run.stream));
     if (!c->sgd) need(plain_adamw_step(plain->adamw));
     need(plain_adamw_zero_grad(plain->adamw));
@@ -167,7 +167,7 @@ static void set_plain_grads(Plain *p, const float *values)
     need_cuda(cudaStreamSynchronize(p->run.stream));
     for (int i = 0; i < n; i++) {
         size_t numel = (size_t)meta_numel(params[i]);
-        send_to(params[i]->grad, values, numel);
+        send_to(params[i]->grad.data, values, numel);
         values += numel;
     }
 }

@@ -263,19 +263,19 @@ static void drawn_nest_body(const Rank *r, void *arg)
         int n = tree_unit_walk(tree, m, want);
         check(unit != NULL && unit->is_root == (m == 0), "unit %s: is_root must be %s",
               tree->module[m].name, m == 0 ? "true" : "false");
-        check(unit->flat.n == n, "unit %s holds %d parameters, want %d", tree->module[m].name,
-              unit->flat.n, n);
+        check(unit->flat.layout.n == n, "unit %s holds %d parameters, want %d", tree->module[m].name,
+              unit->flat.layout.n, n);
         int64_t at = 0;
         for (int i = 0; i < n; at += meta_numel(want[i++])) {
-            check(unit->flat.params[i] == want[i], "unit %s: place %d holds parameter %s, want %s",
-                  tree->module[m].name, i, unit->flat.params[i]->name, want[i]->name);
-            check(unit->flat.offset[i] == at && want[i]->owner == &unit->flat,
+            check(unit->flat.layout.params[i] == want[i], "unit %s: place %d holds parameter %s, want %s",
+                  tree->module[m].name, i, unit->flat.layout.params[i]->name, want[i]->name);
+            check(unit->flat.layout.offset[i] == at && want[i]->owner == &unit->flat,
                   "unit %s: parameter %s begins at %lld, want %lld, with the unit as its owner",
-                  tree->module[m].name, want[i]->name, (long long)unit->flat.offset[i],
+                  tree->module[m].name, want[i]->name, (long long)unit->flat.layout.offset[i],
                   (long long)at);
         }
-        check(unit->flat.numel == at, "unit %s holds %lld elements, want %lld",
-              tree->module[m].name, (long long)unit->flat.numel, (long long)at);
+        check(unit->flat.layout.numel == at, "unit %s holds %lld elements, want %lld",
+              tree->module[m].name, (long long)unit->flat.layout.numel, (long long)at);
     }
     unwrap_nest(nest, &ctx);
 }

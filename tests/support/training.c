@@ -12,7 +12,7 @@
 
 const AdamWConfig TEST_ADAMW = {
     .lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
-const FsdpOptions TEST_OPTIONS = {.reshard_after_forward = true, .align_shards = false, .seed = 42};
+const FsdpOptions TEST_OPTIONS = {.reshard_after_forward = FSDP_RESHARD_ALWAYS, .align_shards = false, .seed = 42};
 
 Spec spec_mlp(int layers)
 {
@@ -135,7 +135,7 @@ static float *gather_plain(const Plain *p, bool grads)
     need_cuda(cudaStreamSynchronize(p->run.stream));
     for (int i = 0; i < n; i++) {
         int64_t numel = meta_numel(params[i]);
-        need_cuda(cudaMemcpy(at, grads ? params[i]->grad : params[i]->data,
+        need_cuda(cudaMemcpy(at, grads ? params[i]->grad.data : params[i]->data.data,
                              (size_t)numel * sizeof *at, cudaMemcpyDeviceToHost));
         at += numel;
     }
@@ -266,7 +266,7 @@ float *sharded_params(Sharded *s)
     Places p = places_of(s->model);
     need(fsdp_full_state(s->model, keep, &p));
     float *values = take_values(&p);
-    if (s->ctx.rank == 0) return values;
+    if (s->ctx.mesh.shard.rank == 0) return values;
     free(values);
     return NULL;
 }
@@ -288,14 +288,14 @@ float *sharded_grads(Sharded *s)
     FlatParam **flat = flat_of(s, &n);
     for (int i = 0; i < n; i++) {
         float *full = NULL;
-        need_cuda(cudaMalloc((void **)&full, (size_t)flat[i]->padded * sizeof *full));
-        need_nccl(ncclAllGather(flat[i]->shard_grad, full, (size_t)flat[i]->shard_numel, ncclFloat,
-                                s->ctx.comm, s->ctx.compute));
-        need_cuda(cudaStreamSynchronize(s->ctx.compute));
-        float *host = fetch(full, (size_t)flat[i]->padded);
-        for (int j = 0; j < flat[i]->n; j++)
-            memcpy(place(&p, flat[i]->params[j]), host + flat[i]->offset[j],
-                   (size_t)meta_numel(flat[i]->params[j]) * sizeof *host);
+        need_cuda(cudaMalloc((void **)&full, (size_t)flat[i]->layout.padded * sizeof *full));
+        need_nccl(ncclAllGather(flat[i]->sharded_grad.data, full, (size_t)flat[i]->layout.shard_numel, ncclFloat,
+                                s->ctx.mesh.shard.comm, s->ctx.compute_stream));
+        need_cuda(cudaStreamSynchronize(s->ctx.compute_stream));
+        float *host = fetch(full, (size_t)flat[i]->layout.padded);
+        for (int j = 0; j < flat[i]->layout.n; j++)
+            memcpy(place(&p, flat[i]->layout.params[j]), host + flat[i]->layout.offset[j],
+                   (size_t)meta_numel(flat[i]->layout.params[j]) * sizeof *host);
         free(host);
         need_cuda(cudaFree(full));
     }
@@ -308,7 +308,7 @@ static int64_t sum_flat(const Sharded *s, bool padded)
     int n;
     FlatParam **flat = flat_of(s, &n);
     int64_t sum = 0;
-    for (int i = 0; i < n; i++) sum += padded ? flat[i]->padded : flat[i]->numel;
+    for (int i = 0; i < n; i++) sum += padded ? flat[i]->layout.padded : flat[i]->layout.numel;
     free(flat);
     return sum;
 }
@@ -328,13 +328,13 @@ static void check_tail(const FlatParam *flat, const float *buffer, const char *w
                        const char *when)
 {
     // Counted here without the code under test: what lies at or behind numel is padding.
-    float *host = fetch(buffer, (size_t)flat->shard_numel);
-    for (int64_t i = 0; i < flat->shard_numel; i++) {
-        bool padding = flat->rank * flat->shard_numel + i >= flat->numel;
+    float *host = fetch(buffer, (size_t)flat->layout.shard_numel);
+    for (int64_t i = 0; i < flat->layout.shard_numel; i++) {
+        bool padding = flat->layout.rank * flat->layout.shard_numel + i >= flat->layout.numel;
         check(!padding || host[i] == 0.0f,
               "%s: the padding of %s in unit %s is not zero: element %lld of the shard of %lld "
               "holds %g",
-              when, what, flat->name, (long long)i, (long long)flat->shard_numel, (double)host[i]);
+              when, what, flat->name, (long long)i, (long long)flat->layout.shard_numel, (double)host[i]);
     }
     free(host);
 }
@@ -343,10 +343,10 @@ void check_padding(const Sharded *s, const char *when)
 {
     int n;
     FlatParam **flat = flat_of(s, &n);
-    need_cuda(cudaStreamSynchronize(s->ctx.compute));
+    need_cuda(cudaStreamSynchronize(s->ctx.compute_stream));
     for (int i = 0; i < n; i++) {
-        check_tail(flat[i], flat[i]->shard, "the parameters", when);
-        check_tail(flat[i], flat[i]->shard_grad, "the gradients", when);
+        check_tail(flat[i], flat[i]->sharded_param.data, "the parameters", when);
+        check_tail(flat[i], flat[i]->sharded_grad.data, "the gradients", when);
         if (s->adamw.ctx == NULL) continue;
         check_tail(flat[i], s->adamw.m[i], "the first moments", when);
         check_tail(flat[i], s->adamw.v[i], "the second moments", when);
@@ -418,7 +418,7 @@ size_t activation_bytes(const Spec *spec, const Rank *r, bool backward)
 
 size_t whole_bytes(const FsdpUnit *unit)
 {
-    return (size_t)unit->flat.padded * sizeof(float);
+    return (size_t)unit->flat.layout.padded * sizeof(float);
 }
 
 // Element i of grads[0] … grads[n-1], added up in a tree that splits at the largest power of two

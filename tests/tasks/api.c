@@ -16,8 +16,8 @@ enum { MAX = 64 };
 
 static bool takes(const FsdpUnit *unit, const Param *param)
 {
-    for (int i = 0; i < unit->flat.n; i++)
-        if (unit->flat.params[i] == param) return true;
+    for (int i = 0; i < unit->flat.layout.n; i++)
+        if (unit->flat.layout.params[i] == param) return true;
     return false;
 }
 
@@ -60,8 +60,8 @@ static void nested_body(const Rank *r, void *arg)
     need(fully_shard(block, &ctx, &TEST_OPTIONS));
     need(fully_shard(model, &ctx, &TEST_OPTIONS));
     int64_t sum =
-        fsdp_unit(inner)->flat.numel + fsdp_unit(block)->flat.numel + fsdp_unit(model)->flat.numel;
-    check(fsdp_unit(inner)->flat.numel == meta_count(inner),
+        fsdp_unit(inner)->flat.layout.numel + fsdp_unit(block)->flat.layout.numel + fsdp_unit(model)->flat.layout.numel;
+    check(fsdp_unit(inner)->flat.layout.numel == meta_count(inner),
           "the innermost unit does not hold its own");
     check(sum == meta_count(model), "three nested units hold %lld elements, the model has %lld",
           (long long)sum, (long long)meta_count(model));
@@ -86,17 +86,17 @@ static void tied_body(const Rank *r, void *arg)
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     const FlatParam *flat = &fsdp_unit(s.model)->flat;
     int found = 0;
-    for (int i = 0; i < flat->n; i++) found += strstr(flat->params[i]->name, "wte") != NULL;
+    for (int i = 0; i < flat->layout.n; i++) found += strstr(flat->layout.params[i]->name, "wte") != NULL;
     check(found == 1, "the tied embedding is %d times in the root unit", found);
     // The last rank's part of it, too, moves when it is trained.
     Batch batch = batch_create(&spec, 1);
     need_cuda(cudaStreamSynchronize(r->stream));
-    float *before = fetch(flat->shard, (size_t)flat->shard_numel);
+    float *before = fetch(flat->sharded_param.data, (size_t)flat->layout.shard_numel);
     train_batch(&spec, &s.run, s.model, &batch);
     need(fsdp_sgd_step(s.model, &s.ctx, 1.0f, 0.0f));
     need_cuda(cudaStreamSynchronize(r->stream));
-    float *after = fetch(flat->shard, (size_t)flat->shard_numel);
-    check(memcmp(before, after, (size_t)flat->shard_numel * sizeof *after) != 0,
+    float *after = fetch(flat->sharded_param.data, (size_t)flat->layout.shard_numel);
+    check(memcmp(before, after, (size_t)flat->layout.shard_numel * sizeof *after) != 0,
           "this rank's shard of the root unit did not move in a step");
     free(before);
     free(after);
@@ -205,20 +205,20 @@ static void options_body(const Rank *r, void *arg)
             check(strcmp(flat[i]->name, m->name) == 0,
                   "fsdp_flat_params lists the flat parameter of %s in the place of module %s",
                   flat[i]->name, m->name);
-            check(flat[i]->rank == r->rank && flat[i]->world == r->world,
+            check(flat[i]->layout.rank == r->rank && flat[i]->layout.world == r->world,
                   "make_flat: unit %s is laid out for rank %d of %d, this is rank %d of %d", m->name,
-                  flat[i]->rank, flat[i]->world, r->rank, r->world);
+                  flat[i]->layout.rank, flat[i]->layout.world, r->rank, r->world);
             check(fsdp_unit(m)->reshard_after_forward == options.reshard_after_forward,
                   "unit %s does not know what options->reshard_after_forward says: fully_shard must "
                   "tell it",
                   m->name);
             int64_t multiple = options.align_shards ? 4 : 1;
-            int64_t want = (flat[i]->numel + multiple * r->world - 1) / (multiple * r->world);
-            check(flat[i]->shard_numel == want * multiple,
+            int64_t want = (flat[i]->layout.numel + multiple * r->world - 1) / (multiple * r->world);
+            check(flat[i]->layout.shard_numel == want * multiple,
                   "make_flat: unit %s, align_shards %s: %lld elements on %d ranks make shards of "
                   "%lld, want %lld",
-                  m->name, options.align_shards ? "true" : "false", (long long)flat[i]->numel,
-                  r->world, (long long)flat[i]->shard_numel, (long long)(want * multiple));
+                  m->name, options.align_shards ? "true" : "false", (long long)flat[i]->layout.numel,
+                  r->world, (long long)flat[i]->layout.shard_numel, (long long)(want * multiple));
         }
         train_batch(&spec, &s.run, s.model, &batch);
         need(fsdp_sgd_step(s.model, &s.ctx, 0.125f, 0.0f));
@@ -416,7 +416,7 @@ static void kept_body(const Rank *r, void *arg)
     Sharded s;
     Seen seen = {.fail_from = -1};
     FsdpOptions options = TEST_OPTIONS;
-    options.reshard_after_forward = false;
+    options.reshard_after_forward = FSDP_RESHARD_NEVER;
     sharded_create(&s, &spec, &options, NULL, r);
     Batch batch = batch_create(&spec, 1);
     forward_batch(&spec, &s.run, s.model, &batch);
@@ -455,7 +455,7 @@ static void unwrap_body(const Rank *r, void *arg)
     need(nn_run_create(&run, r->stream));
     need(fsdp_context_create(&ctx, r->comm, r->stream));
     FsdpOptions keep = TEST_OPTIONS;
-    keep.reshard_after_forward = false;
+    keep.reshard_after_forward = FSDP_RESHARD_NEVER;
     size_t bare = gpulog_live_bytes(r->device);
     for (int round = 0; round < 3; round++) {
         need(fully_shard(model->children[1], &ctx, &TEST_OPTIONS));
@@ -479,7 +479,7 @@ static void unwrap_body(const Rank *r, void *arg)
         Param *params[MAX];
         int n = meta_params(model, params, MAX);
         for (int i = 0; i < n; i++)
-            check(params[i]->owner == NULL && params[i]->data == NULL,
+            check(params[i]->owner == NULL && params[i]->data.data == NULL,
                   "after fsdp_unwrap %s is not on meta", params[i]->name);
     }
     need(fsdp_context_destroy(&ctx));

@@ -101,9 +101,9 @@ static Table draw_table(int n, int low, int high)
 // What later tests stand on: shards that hold all elements.
 static void check_room(const FlatParam *flat)
 {
-    check(flat->shard_numel >= 1 && flat->shard_numel * flat->world >= flat->numel,
-          "flat_layout: %lld elements on %d ranks: %d shards of %lld do not hold them", (long long)flat->numel,
-          flat->world, flat->world, (long long)flat->shard_numel);
+    check(flat->layout.shard_numel >= 1 && flat->layout.shard_numel * flat->layout.world >= flat->layout.numel,
+          "flat_layout: %lld elements on %d ranks: %d shards of %lld do not hold them", (long long)flat->layout.numel,
+          flat->layout.world, flat->layout.world, (long long)flat->layout.shard_numel);
 }
 
 static void layout_body(const Rank *r, void *arg)
@@ -118,22 +118,22 @@ static void layout_body(const Rank *r, void *arg)
             while (want % (t->align ? 4 * world : world) != 0) want++;
 
             need(flat_layout(&flat, "unit", set.pointer, set.n, world - 1, world, t->align));
-            check(flat.n == set.n && flat.rank == world - 1 && flat.world == world,
+            check(flat.layout.n == set.n && flat.layout.rank == world - 1 && flat.layout.world == world,
                   "flat_layout did not write down n, rank or world");
             for (int i = 0; i < set.n; i++) {
-                check(flat.params[i] == set.pointer[i],
+                check(flat.layout.params[i] == set.pointer[i],
                       "flat_layout: parameter %d is not the one that was given", i);
-                check(flat.offset[i] == at, "flat_layout: parameter %d begins at %lld, want %lld", i,
-                      (long long)flat.offset[i], (long long)at);
+                check(flat.layout.offset[i] == at, "flat_layout: parameter %d begins at %lld, want %lld", i,
+                      (long long)flat.layout.offset[i], (long long)at);
                 at += in->of[i];
             }
-            check(flat.numel == numel, "flat_layout: numel of %d parameters is %lld, want %lld", set.n,
-                  (long long)flat.numel, (long long)numel);
-            check(flat.padded == want, "flat_layout: %lld elements on %d ranks%s pad to %lld, want %lld",
+            check(flat.layout.numel == numel, "flat_layout: numel of %d parameters is %lld, want %lld", set.n,
+                  (long long)flat.layout.numel, (long long)numel);
+            check(flat.layout.padded == want, "flat_layout: %lld elements on %d ranks%s pad to %lld, want %lld",
                   (long long)numel, world, t->align ? " (16-byte shards)" : "",
-                  (long long)flat.padded, (long long)want);
-            check(flat.shard_numel * world == want, "%d shards of %lld do not make %lld", world,
-                  (long long)flat.shard_numel, (long long)want);
+                  (long long)flat.layout.padded, (long long)want);
+            check(flat.layout.shard_numel * world == want, "%d shards of %lld do not make %lld", world,
+                  (long long)flat.layout.shard_numel, (long long)want);
             flat_destroy(&flat);
         }
     }
@@ -169,25 +169,25 @@ static void example_body(const Rank *r, void *arg)
     FlatParam flat;
     make_set(&set, 3, (int64_t[]){3, 4, 3});
     need(flat_layout(&flat, "unit", set.pointer, 3, 2, 3, false));
-    check(flat.numel == 10 && flat.padded == 12 && flat.shard_numel == 4,
+    check(flat.layout.numel == 10 && flat.layout.padded == 12 && flat.layout.shard_numel == 4,
           "flat_layout of 10 elements on 3 ranks: numel %lld, padded %lld, shard %lld; want 10, 12, 4",
-          (long long)flat.numel, (long long)flat.padded, (long long)flat.shard_numel);
-    check(flat.offset[0] == 0 && flat.offset[1] == 3 && flat.offset[2] == 7,
+          (long long)flat.layout.numel, (long long)flat.layout.padded, (long long)flat.layout.shard_numel);
+    check(flat.layout.offset[0] == 0 && flat.layout.offset[1] == 3 && flat.layout.offset[2] == 7,
           "flat_layout: parameters of 3, 4 and 3 elements begin at %lld, %lld and %lld; want 0, 3 "
           "and 7",
-          (long long)flat.offset[0], (long long)flat.offset[1], (long long)flat.offset[2]);
-    check(flat_real(&flat, 0) == 4 && flat_real(&flat, 1) == 4 && flat_real(&flat, 2) == 2,
-          "flat_real by rank: %lld, %lld, %lld; want 4, 4, 2", (long long)flat_real(&flat, 0),
-          (long long)flat_real(&flat, 1), (long long)flat_real(&flat, 2));
+          (long long)flat.layout.offset[0], (long long)flat.layout.offset[1], (long long)flat.layout.offset[2]);
+    check(flat_valid_numel(&flat, 0) == 4 && flat_valid_numel(&flat, 1) == 4 && flat_valid_numel(&flat, 2) == 2,
+          "flat_valid_numel by rank: %lld, %lld, %lld; want 4, 4, 2", (long long)flat_valid_numel(&flat, 0),
+          (long long)flat_valid_numel(&flat, 1), (long long)flat_valid_numel(&flat, 2));
     int64_t begin, end, at;
-    flat_slice(&flat, 1, 0, &begin, &end,
+    flat_param_range_in_shard(&flat, 1, 0, &begin, &end,
                &at); // parameter 1 is [3, 7): rank 0 has its first element
     check(begin == 0 && end == 1 && at == 3,
-          "flat_slice: rank 0 holds [%lld, %lld) of parameter 1 at %lld; want [0, 1) at 3",
+          "flat_param_range_in_shard: rank 0 holds [%lld, %lld) of parameter 1 at %lld; want [0, 1) at 3",
           (long long)begin, (long long)end, (long long)at);
-    flat_slice(&flat, 1, 1, &begin, &end, &at);
+    flat_param_range_in_shard(&flat, 1, 1, &begin, &end, &at);
     check(begin == 1 && end == 4 && at == 0,
-          "flat_slice: rank 1 holds [%lld, %lld) of parameter 1 at %lld; want [1, 4) at 0",
+          "flat_param_range_in_shard: rank 1 holds [%lld, %lld) of parameter 1 at %lld; want [1, 4) at 0",
           (long long)begin, (long long)end, (long long)at);
     flat_destroy(&flat);
 }
@@ -244,10 +244,10 @@ static void real_body(const Rank *r, void *arg)
             check_room(&flat);
             for (int rank = 0; rank < world; rank++) {
                 int64_t want = 0;
-                for (int64_t e = 0; e < flat.numel; e++) want += e / flat.shard_numel == rank;
-                check(flat_real(&flat, rank) == want,
-                      "flat_real: %lld elements on %d ranks: rank %d holds %lld real ones, want %lld",
-                      (long long)flat.numel, world, rank, (long long)flat_real(&flat, rank),
+                for (int64_t e = 0; e < flat.layout.numel; e++) want += e / flat.layout.shard_numel == rank;
+                check(flat_valid_numel(&flat, rank) == want,
+                      "flat_valid_numel: %lld elements on %d ranks: rank %d holds %lld real ones, want %lld",
+                      (long long)flat.layout.numel, world, rank, (long long)flat_valid_numel(&flat, rank),
                       (long long)want);
             }
             flat_destroy(&flat);
@@ -279,22 +279,22 @@ static void cover_body(const Rank *r, void *arg)
                 int owners[MAX_NUMEL] = {0};
                 for (int rank = 0; rank < world; rank++) {
                     int64_t begin = -1, end = -1, at = -1;
-                    flat_slice(&flat, i, rank, &begin, &end, &at);
+                    flat_param_range_in_shard(&flat, i, rank, &begin, &end, &at);
                     check(0 <= begin && begin <= end && end <= in->of[i],
-                          "flat_slice: parameter %d of %lld elements, rank %d of %d: slice [%lld, %lld)", i,
+                          "flat_param_range_in_shard: parameter %d of %lld elements, rank %d of %d: slice [%lld, %lld)", i,
                           (long long)in->of[i], rank, world, (long long)begin, (long long)end);
                     for (int64_t e = begin; e < end; e++) {
                         owners[e]++;
-                        int64_t place = rank * flat.shard_numel + at + (e - begin);
-                        check(place == flat.offset[i] + e,
-                              "flat_slice: element %lld of parameter %d lands at %lld of the flat "
+                        int64_t place = rank * flat.layout.shard_numel + at + (e - begin);
+                        check(place == flat.layout.offset[i] + e,
+                              "flat_param_range_in_shard: element %lld of parameter %d lands at %lld of the flat "
                               "buffer, not at %lld",
-                              (long long)e, i, (long long)place, (long long)(flat.offset[i] + e));
+                              (long long)e, i, (long long)place, (long long)(flat.layout.offset[i] + e));
                     }
                 }
                 for (int64_t e = 0; e < in->of[i]; e++)
                     check(owners[e] == 1,
-                          "flat_slice: element %lld of parameter %d has %d owners in a world of %d",
+                          "flat_param_range_in_shard: element %lld of parameter %d has %d owners in a world of %d",
                           (long long)e, i, owners[e], world);
             }
             flat_destroy(&flat);
@@ -328,23 +328,23 @@ static void whole_body(const Rank *r, void *arg)
         need(flat_create(&flat, t->seed, r->stream));
         check_on_stream(log, r->stream, "flat_create's work", "the stream that was given");
         check(set.param[0].owner == &flat, "flat_create did not become the parameters' owner");
-        check(flat.gathered != NULL && cudaEventRecord(flat.gathered, r->stream) == cudaSuccess,
-              "flat_create must create the event flat->gathered: task 3 records it");
+        check(flat.all_gather_done != NULL && cudaEventRecord(flat.all_gather_done, r->stream) == cudaSuccess,
+              "flat_create must create the event flat->all_gather_done: task 3 records it");
 
         float *full = NULL;
-        need_cuda(cudaMalloc((void **)&full, (size_t)flat.padded * sizeof *full));
-        need_nccl(ncclAllGather(flat.shard, full, (size_t)flat.shard_numel, ncclFloat, r->comm,
+        need_cuda(cudaMalloc((void **)&full, (size_t)flat.layout.padded * sizeof *full));
+        need_nccl(ncclAllGather(flat.sharded_param.data, full, (size_t)flat.layout.shard_numel, ncclFloat, r->comm,
                                 r->stream));
         need_cuda(cudaStreamSynchronize(r->stream));
-        float *got = fetch(full, (size_t)flat.padded),
-              *want = calloc((size_t)flat.padded, sizeof *want);
+        float *got = fetch(full, (size_t)flat.layout.padded),
+              *want = calloc((size_t)flat.layout.padded, sizeof *want);
         for (int i = 0; i < set.n; i++)
-            meta_init_slice(&set.param[i], t->seed, 0, in->of[i], want + flat.offset[i]);
+            meta_init_slice(&set.param[i], t->seed, 0, in->of[i], want + flat.layout.offset[i]);
         Layout layout;
         layout_params(&layout, set.pointer, set.n, r->world, LAYOUT_WHOLE);
         check_equal_in(&((Clues){.layout = &layout, .world = r->world}),
                        "the shards side by side, against the whole made at once", got, want,
-                       (size_t)flat.padded);
+                       (size_t)flat.layout.padded);
         free(got);
         free(want);
         need_cuda(cudaFree(full));
@@ -361,10 +361,10 @@ static void shards_make_the_whole_model(void **state)
     run_ranks(table.low, whole_body, &table);
 }
 
-// flat_zero_padding of a buffer that is neither shard nor shard_grad.
+// flat_zero_padding of a buffer that is neither shard nor sharded_grad.
 static void check_zero_padding(const FlatParam *flat, const Set *set, const Rank *r)
 {
-    size_t n = (size_t)flat->shard_numel;
+    size_t n = (size_t)flat->layout.shard_numel;
     float *host = malloc(n * sizeof *host), *buffer = NULL;
     for (size_t i = 0; i < n; i++) host[i] = 7.0f;
     need_cuda(cudaMalloc((void **)&buffer, n * sizeof *host));
@@ -373,7 +373,7 @@ static void check_zero_padding(const FlatParam *flat, const Set *set, const Rank
     need_cuda(cudaStreamSynchronize(r->stream));
     float *got = fetch(buffer, n);
     for (size_t i = 0; i < n; i++)
-        if (r->rank * flat->shard_numel + (int64_t)i >= flat->numel) host[i] = 0.0f;
+        if (r->rank * flat->layout.shard_numel + (int64_t)i >= flat->layout.numel) host[i] = 0.0f;
     Layout layout;
     layout_params(&layout, set->pointer, set->n, r->world, r->rank);
     check_equal_in(&((Clues){.layout = &layout}),
@@ -395,13 +395,13 @@ static void birth_body(const Rank *r, void *arg)
             need(flat_layout(&flat, "unit", set.pointer, set.n, r->rank, r->world, align));
             need(flat_create(&flat, t->seed, r->stream));
             need_cuda(cudaStreamSynchronize(r->stream));
-            float *shard = fetch(flat.shard, (size_t)flat.shard_numel);
-            float *grad = fetch(flat.shard_grad, (size_t)flat.shard_numel);
-            for (int64_t i = 0; i < flat.shard_numel; i++) {
-                bool padding = r->rank * flat.shard_numel + i >= flat.numel;
+            float *shard = fetch(flat.sharded_param.data, (size_t)flat.layout.shard_numel);
+            float *grad = fetch(flat.sharded_grad.data, (size_t)flat.layout.shard_numel);
+            for (int64_t i = 0; i < flat.layout.shard_numel; i++) {
+                bool padding = r->rank * flat.layout.shard_numel + i >= flat.layout.numel;
                 check(!padding || shard[i] == 0.0f,
                       "%lld elements: padding element %lld of the shard of %lld is %g, not zero",
-                      (long long)flat.numel, (long long)i, (long long)flat.shard_numel,
+                      (long long)flat.layout.numel, (long long)i, (long long)flat.layout.shard_numel,
                       (double)shard[i]);
                 check(grad[i] == 0.0f, "element %lld of the fresh gradient shard is %g, not zero",
                       (long long)i, (double)grad[i]);
@@ -447,7 +447,7 @@ static void memory_body(const Rank *r, void *arg)
     gpulog_reset_peak(r->device);
     need(flat_create(&flat, 42, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
-    size_t want = 2 * (size_t)flat.shard_numel * sizeof(float);
+    size_t want = 2 * (size_t)flat.layout.shard_numel * sizeof(float);
     check(gpulog_live_bytes(r->device) - before == want,
           "the flat parameter holds %zu bytes, want %zu: "
           "a shard and its gradient%s",
@@ -490,20 +490,20 @@ static void attach_body(const Rank *r, void *arg)
     need(flat_create(&flat, 42, r->stream));
     check(set.param[0].data == NULL && set.param[0].grad == NULL,
           "a parameter has data before anything was gathered");
-    need_cuda(cudaMalloc((void **)&full, (size_t)flat.padded * sizeof *full));
+    need_cuda(cudaMalloc((void **)&full, (size_t)flat.layout.padded * sizeof *full));
     uint64_t log = gpulog_length();
-    flat_attach(&flat, full);
-    flat_attach_grad(&flat, full);
+    flat_set_views(&flat, full);
+    flat_set_grad_views(&flat, full);
     for (int i = 0; i < set.n; i++)
-        check(set.param[i].data == full + flat.offset[i] &&
-                  set.param[i].grad == full + flat.offset[i],
-              "flat_attach: parameter %d is no view of the buffer at its offset %lld", i,
-              (long long)flat.offset[i]);
-    flat_attach(&flat, NULL);
-    flat_attach_grad(&flat, NULL);
+        check(set.param[i].data == full + flat.layout.offset[i] &&
+                  set.param[i].grad == full + flat.layout.offset[i],
+              "flat_set_views: parameter %d is no view of the buffer at its offset %lld", i,
+              (long long)flat.layout.offset[i]);
+    flat_set_views(&flat, NULL);
+    flat_set_grad_views(&flat, NULL);
     for (int i = 0; i < set.n; i++)
         check(set.param[i].data == NULL && set.param[i].grad == NULL,
-              "parameter %d keeps a pointer after flat_attach with NULL", i);
+              "parameter %d keeps a pointer after flat_set_views with NULL", i);
     check(gpulog_length() == log, "attaching a view must not allocate or copy anything");
     need_cuda(cudaFree(full));
     flat_destroy(&flat);

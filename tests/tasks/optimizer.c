@@ -78,13 +78,13 @@ static void set_scaled_gradients(Sharded *s, float scale, float padding)
     FlatParam *flat[MAX_FLAT];
     int n = fsdp_flat_params(s->model, flat, MAX_FLAT);
     for (int k = 0; k < n; k++) {
-        float *host = malloc((size_t)flat[k]->shard_numel * sizeof *host);
-        for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
-            int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
-            host[i] = place < flat[k]->numel ? scale * given_gradient(place) : padding;
+        float *host = malloc((size_t)flat[k]->layout.shard_numel * sizeof *host);
+        for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
+            int64_t place = flat[k]->layout.rank * flat[k]->layout.shard_numel + i;
+            host[i] = place < flat[k]->layout.numel ? scale * given_gradient(place) : padding;
         }
         need_cuda(cudaDeviceSynchronize());
-        send_to(flat[k]->shard_grad, host, (size_t)flat[k]->shard_numel);
+        send_to(flat[k]->sharded_grad.data, host, (size_t)flat[k]->layout.shard_numel);
         free(host);
     }
 }
@@ -96,8 +96,8 @@ static void set_gradients(Sharded *s, float padding)
 
 static float *fetch_shard(const Sharded *s, const FlatParam *flat)
 {
-    need_cuda(cudaStreamSynchronize(s->ctx.compute));
-    return fetch(flat->shard, (size_t)flat->shard_numel);
+    need_cuda(cudaStreamSynchronize(s->ctx.compute_stream));
+    return fetch(flat->sharded_param.data, (size_t)flat->layout.shard_numel);
 }
 
 // ---- AdamW ----
@@ -122,12 +122,12 @@ static void formula_body(const Rank *r, void *arg)
                                      : "");
 
     for (int k = 0; k < n; k++) {
-        size_t numel = (size_t)flat[k]->shard_numel;
+        size_t numel = (size_t)flat[k]->layout.shard_numel;
         float *got = fetch_shard(&s, flat[k]);
         float *got_m = fetch(s.adamw.m[k], numel), *got_v = fetch(s.adamw.v[k], numel);
-        for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
-            int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
-            double g = place < flat[k]->numel ? (double)given_gradient(place) : 0.0, out[3];
+        for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
+            int64_t place = flat[k]->layout.rank * flat[k]->layout.shard_numel + i;
+            double g = place < flat[k]->layout.numel ? (double)given_gradient(place) : 0.0, out[3];
             follow_formula(&c, RIGHT, in->steps, k, n, (double)start[k][i], g, out);
             double p = out[0], m = out[1], v = out[2];
             char where[300];
@@ -217,8 +217,8 @@ static void padding_body(const Rank *r, void *arg)
                 need(fsdp_adamw_step(&s.adamw));
             for (int k = 0; k < n; k++) {
                 float *shard = fetch_shard(&s, flat[k]);
-                for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
-                    bool padding = flat[k]->rank * flat[k]->shard_numel + i >= flat[k]->numel;
+                for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
+                    bool padding = flat[k]->layout.rank * flat[k]->layout.shard_numel + i >= flat[k]->layout.numel;
                     check(!padding || shard[i] == 0.0f,
                           "after step %d (%s) padding element %lld of unit %s is %g, not zero%s",
                           step, step == 2 ? "SGD" : "AdamW", (long long)i, flat[k]->name,
@@ -251,15 +251,15 @@ static void zero_body(const Rank *r, void *arg)
     float *before[MAX_FLAT];
     set_gradients(&s, 3.0f);
     for (int k = 0; k < n; k++)
-        before[k] = fetch(flat[k]->shard_grad, (size_t)flat[k]->shard_numel);
+        before[k] = fetch(flat[k]->sharded_grad.data, (size_t)flat[k]->layout.shard_numel);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     need(fsdp_zero_grad(s.model, &s.ctx));
-    check_on_stream(log, s.ctx.compute, "zeroing the gradients", "ctx->compute");
-    need_cuda(cudaStreamSynchronize(s.ctx.compute));
+    check_on_stream(log, s.ctx.compute_stream, "zeroing the gradients", "ctx->compute_stream");
+    need_cuda(cudaStreamSynchronize(s.ctx.compute_stream));
     for (int k = 0; k < n; k++) {
-        size_t numel = (size_t)flat[k]->shard_numel;
-        float *got = fetch(flat[k]->shard_grad, numel), *zero = calloc(numel, sizeof *zero);
+        size_t numel = (size_t)flat[k]->layout.shard_numel;
+        float *got = fetch(flat[k]->sharded_grad.data, numel), *zero = calloc(numel, sizeof *zero);
         Layout layout;
         char what[100];
         unit_layout(&layout, &s, flat[k], false);
@@ -323,12 +323,12 @@ static void clip_body(const Rank *r, void *arg)
         need(fsdp_clip_grad_norm(s.model, &s.ctx, limits[c], &norm));
         check(norm == want, "clip returns the norm %.9g, want that before clipping, %.9g%s",
               (double)norm, (double)want, norm_cause(&s, norm));
-        need_cuda(cudaStreamSynchronize(s.ctx.compute));
+        need_cuda(cudaStreamSynchronize(s.ctx.compute_stream));
         for (int k = 0; k < n; k++) {
-            float *got = fetch(flat[k]->shard_grad, (size_t)flat[k]->shard_numel);
-            for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
-                int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
-                double g = place < flat[k]->numel ? given_gradient(place) : 0.0;
+            float *got = fetch(flat[k]->sharded_grad.data, (size_t)flat[k]->layout.shard_numel);
+            for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
+                int64_t place = flat[k]->layout.rank * flat[k]->layout.shard_numel + i;
+                double g = place < flat[k]->layout.numel ? given_gradient(place) : 0.0;
                 if (c == 2) g *= (double)limits[c] / (double)want;
                 check(fabs(got[i] - g) <= (c == 2 ? 1e-6 * fabs(g) : 0.0),
                       "norm %g, limit %g (%s): unit %s element %lld is %.9g, want %.9g%s",
@@ -363,26 +363,26 @@ static void sgd_body(const Rank *r, void *arg)
     int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
     // Whole numbers as parameters and powers of two as rates: every value below is exact.
     for (int k = 0; k < n; k++) {
-        float *host = malloc((size_t)flat[k]->shard_numel * sizeof *host);
-        for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
-            int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
-            host[i] = place < flat[k]->numel ? (float)(place % 7) : 0.0f;
+        float *host = malloc((size_t)flat[k]->layout.shard_numel * sizeof *host);
+        for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
+            int64_t place = flat[k]->layout.rank * flat[k]->layout.shard_numel + i;
+            host[i] = place < flat[k]->layout.numel ? (float)(place % 7) : 0.0f;
         }
         need_cuda(cudaDeviceSynchronize());
-        send_to(flat[k]->shard, host, (size_t)flat[k]->shard_numel);
+        send_to(flat[k]->sharded_param.data, host, (size_t)flat[k]->layout.shard_numel);
         free(host);
     }
     set_gradients(&s, 0.0f);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     need(fsdp_sgd_step(s.model, &s.ctx, in->rate, in->decay));
-    check_on_stream(log, s.ctx.compute, "an SGD step", "ctx->compute");
+    check_on_stream(log, s.ctx.compute_stream, "an SGD step", "ctx->compute_stream");
     for (int k = 0; k < n; k++) {
         float *got = fetch_shard(&s, flat[k]);
-        for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
-            int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
-            float p = place < flat[k]->numel ? (float)(place % 7) : 0.0f;
-            float g = place < flat[k]->numel ? given_gradient(place) : 0.0f;
+        for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
+            int64_t place = flat[k]->layout.rank * flat[k]->layout.shard_numel + i;
+            float p = place < flat[k]->layout.numel ? (float)(place % 7) : 0.0f;
+            float g = place < flat[k]->layout.numel ? given_gradient(place) : 0.0f;
             float want = p - in->rate * (g + in->decay * p);
             check(got[i] == want, "fsdp_sgd_step, unit %s element %lld: got %g, want p - lr·(g + decay·p) = %g%s",
                   flat[k]->name, (long long)i, (double)got[i], (double)want,
@@ -417,25 +417,25 @@ static void every_body(const Rank *r, void *arg)
     uint64_t log = gpulog_length();
     need(fsdp_adamw_step(&s.adamw));
     check_no_host_wait(log, "in an optimizer step");
-    check_on_stream(log, s.ctx.compute, "an AdamW step", "ctx->compute");
+    check_on_stream(log, s.ctx.compute_stream, "an AdamW step", "ctx->compute_stream");
     check_no_race(log);
     for (int op = GPU_ALL_GATHER; op <= GPU_RECV; op++)
         check(gpulog_traffic((GpuOp)op).calls == 0, "fsdp_adamw_step needs no communication, but made an %s",
               gpulog_op_name((GpuOp)op));
     for (int k = 0; k < n; k++) {
         float *after = fetch_shard(&s, flat[k]);
-        float *gradient = fetch(flat[k]->shard_grad, (size_t)flat[k]->shard_numel);
-        for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
-            int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
-            check(place >= flat[k]->numel || gradient[i] == given_gradient(place),
+        float *gradient = fetch(flat[k]->sharded_grad.data, (size_t)flat[k]->layout.shard_numel);
+        for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
+            int64_t place = flat[k]->layout.rank * flat[k]->layout.shard_numel + i;
+            check(place >= flat[k]->layout.numel || gradient[i] == given_gradient(place),
                   "unit %s: fsdp_adamw_step changed element %lld of the gradient, which it only reads",
                   flat[k]->name, (long long)i);
-            bool moves = place < flat[k]->numel && given_gradient(place) != 0.0f;
+            bool moves = place < flat[k]->layout.numel && given_gradient(place) != 0.0f;
             check(!moves || after[i] != before[k][i],
                   "unit %s: element %lld of this rank's shard has a gradient and fsdp_adamw_step did not move "
                   "it%s",
                   flat[k]->name, (long long)i,
-                  still_cause(before[k], after, flat[k]->shard_numel, k, n));
+                  still_cause(before[k], after, flat[k]->layout.shard_numel, k, n));
         }
         free(after);
         free(gradient);
