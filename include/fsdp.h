@@ -8,8 +8,8 @@
  *
  *   file           task                    main functions
  *   meta_init.c    1 meta init             meta_params, meta_init_slice, meta_materialize
- *   flat_param.c   2 flat parameter        flat_layout, flat_create, flat_attach
- *   forward.c      3 forward               fsdp_unshard, fsdp_wait, fsdp_reshard
+ *   flat_param.c   2 flat parameter        flat_layout, flat_create, flat_set_views
+ *   forward.c      3 forward               fsdp_unshard, fsdp_wait_for_unshard, fsdp_reshard
  *   backward.c     4 backward              fsdp_begin_grad, fsdp_reduce_grad, fsdp_finish_backward
  *   optimizer.c    5 optimizer             fsdp_adamw_step, fsdp_grad_norm
  *   api.c          6 API                   fully_shard, fsdp_full_state
@@ -82,9 +82,9 @@ typedef struct FlatParam {
     int rank, world;
     FlatState state;
     float *shard;        // device (shard_numel): elements [rank·shard_numel, (rank+1)·shard_numel)
-    float *shard_grad;   // device (shard_numel): the averaged gradient of the same elements
+    float *sharded_grad;   // device (shard_numel): the averaged gradient of the same elements
     float *full;         // device (padded) while unsharded, else NULL; for world 1 it is `shard`
-    float *full_grad;    // device (padded) during the unit's backward, else NULL; world 1: alias
+    float *unsharded_grad;    // device (padded) during the unit's backward, else NULL; world 1: alias
     cudaEvent_t gathered; // recorded behind the all-gather
 } FlatParam;
 
@@ -98,11 +98,11 @@ Status flat_layout(FlatParam *flat, const char *name, Param **params, int n, int
 
 // How many of the shard_numel elements of `rank`'s shard are real; the rest, at its end, is
 // padding.
-int64_t flat_real(const FlatParam *flat, int rank);
+int64_t flat_valid_numel(const FlatParam *flat, int rank);
 
 // Which part of parameter i lies in `rank`'s shard: elements [*begin, *end) of the parameter (begin
 // = end where none does), starting at element *at of the shard.
-void flat_slice(const FlatParam *flat, int i, int rank, int64_t *begin, int64_t *end, int64_t *at);
+void flat_param_range_in_shard(const FlatParam *flat, int i, int rank, int64_t *begin, int64_t *end, int64_t *at);
 
 // Makes and initialises this rank's shard (each parameter's slice by meta_init_slice, the padding
 // 0) and a gradient shard of zeros, and becomes the parameters' owner. Holds no more host memory
@@ -110,10 +110,10 @@ void flat_slice(const FlatParam *flat, int i, int rank, int64_t *begin, int64_t 
 Status flat_create(FlatParam *flat, uint64_t seed, cudaStream_t stream);
 
 // Points every parameter's data (and grad) at its place in the whole buffer; NULL takes them away.
-void flat_attach(FlatParam *flat, float *full);
-void flat_attach_grad(FlatParam *flat, float *full_grad);
+void flat_set_views(FlatParam *flat, float *full);
+void flat_set_grad_views(FlatParam *flat, float *unsharded_grad);
 
-// Zeroes the padding at the end of a shard-sized buffer of this rank (shard, shard_grad …).
+// Zeroes the padding at the end of a shard-sized buffer of this rank (shard, sharded_grad …).
 Status flat_zero_padding(const FlatParam *flat, float *shard_buffer, cudaStream_t stream);
 
 // Frees the shards and the tables, lets the parameters go. A zeroed FlatParam is fine.
@@ -135,8 +135,8 @@ typedef struct FsdpContext {
     cudaStream_t compute;  // where the modules' kernels run; the caller's
     cudaStream_t gather;   // all-gathers; owns the whole parameters
     cudaStream_t reduce;   // reduce-scatters
-    Retired old_gather;    // the whole parameter resharded last, freed on `gather`
-    Retired old_reduce;    // the whole gradient reduced last, freed on `compute`
+    Retired all_gather_state;    // the whole parameter resharded last, freed on `gather`
+    Retired reduce_scatter_state;    // the whole gradient reduced last, freed on `compute`
     cudaEvent_t computed;  // recorded on `compute` where another stream must wait for it
     FsdpUnit **order;      // units in the order in which this iteration's forward met them
     int n_order, max_order;
@@ -159,17 +159,17 @@ struct FsdpUnit {
 
 // ---------------------------------------------------------------- Task 3: forward.c
 
-// Queues the all-gather of the unit's shards into a new buffer, both on ctx->gather, records
-// flat.gathered, attaches the parameters; FLAT_UNSHARDING. Nothing where it is not FLAT_SHARDED.
+// Queues the all-gather of the unit's shards into a new buffer, both on ctx->all_gather_stream, records
+// flat.all_gather_done, attaches the parameters; FLAT_UNSHARDING. Nothing where it is not FLAT_SHARDED.
 // World size 1: the whole parameter is the shard, nothing is allocated or moved.
 Status fsdp_unshard(FsdpUnit *unit);
 // Makes the compute stream wait for the all-gather; FLAT_UNSHARDED.
-Status fsdp_wait(FsdpUnit *unit);
+Status fsdp_wait_for_unshard(FsdpUnit *unit);
 // Lets the whole parameter go: detaches the parameters, retires the buffer behind what the compute
 // stream has queued so far; FLAT_SHARDED. Nothing where it is not FLAT_UNSHARDED.
 Status fsdp_reshard(FsdpUnit *unit);
-// Frees, on ctx->gather, the buffer that was resharded last, once the compute stream has passed it.
-Status fsdp_release_gather(FsdpContext *ctx);
+// Frees, on ctx->all_gather_stream, the buffer that was resharded last, once the compute stream has passed it.
+Status fsdp_free_all_gather(FsdpContext *ctx);
 
 // The hooks. ctx is the FsdpUnit.
 Status fsdp_pre_forward(Module *module, void *unit);
@@ -177,16 +177,16 @@ Status fsdp_post_forward(Module *module, void *unit);
 
 // ---------------------------------------------------------------- Task 4: backward.c
 
-// Allocates the unit's whole gradient on ctx->compute, zero with its padding, and attaches it.
+// Allocates the unit's whole gradient on ctx->compute_stream, zero with its padding, and attaches it.
 // World size 1: the gradient shard itself.
 Status fsdp_begin_grad(FsdpUnit *unit);
-// Queues, on ctx->reduce, behind what the compute stream has queued: reduce-scatter (sum) of the
-// whole gradient, shard_grad += sum / W, padding zeroed; retires the whole gradient. World size 1:
+// Queues, on ctx->reduce_scatter_stream, behind what the compute stream has queued: reduce-scatter (sum) of the
+// whole gradient, sharded_grad += sum / W, padding zeroed; retires the whole gradient. World size 1:
 // nothing to move and nothing to divide.
 Status fsdp_reduce_grad(FsdpUnit *unit);
-// Frees, on ctx->compute, the whole gradient that was reduced last, once its reduce-scatter is
+// Frees, on ctx->compute_stream, the whole gradient that was reduced last, once its reduce-scatter is
 // done.
-Status fsdp_release_reduce(FsdpContext *ctx);
+Status fsdp_free_reduce_scatter(FsdpContext *ctx);
 // The end of a backward: the compute stream waits for the last reduce-scatter; nothing stays
 // retired.
 Status fsdp_finish_backward(FsdpContext *ctx);
@@ -207,7 +207,7 @@ typedef struct FsdpAdamW {
 
 // AdamW over every flat parameter below `root`: moments for the shards alone, zero.
 Status fsdp_adamw_create(FsdpAdamW *opt, Module *root, FsdpContext *ctx, const AdamWConfig *config);
-// One step on every shard, on ctx->compute; the padding of the shard is zero afterwards.
+// One step on every shard, on ctx->compute_stream; the padding of the shard is zero afterwards.
 Status fsdp_adamw_step(FsdpAdamW *opt);
 void fsdp_adamw_destroy(FsdpAdamW *opt);
 
@@ -245,12 +245,12 @@ FsdpUnit *fsdp_unit(const Module *module);
 // module before its children. Returns how many; writes at most `max`.
 int fsdp_flat_params(const Module *root, FlatParam **out, int max);
 
-// Gathers the model, a unit at a time, and calls sink on rank 0 with every parameter, whole, in
+// Gathers the model, a unit at a time, and calls visit on rank 0 with every parameter, whole, in
 // host memory (row-major, param->shape), in the order of meta_params within each unit. Collective:
-// all ranks call it. A sink that returns anything but OK ends it on rank 0 after the collectives
+// all ranks call it. A visit that returns anything but OK ends it on rank 0 after the collectives
 // are done.
-typedef Status (*StateSink)(const Param *param, const float *values, void *arg);
-Status fsdp_full_state(Module *root, StateSink sink, void *arg);
+typedef Status (*StateVisitor)(const Param *param, const float *values, void *arg);
+Status fsdp_full_state(Module *root, StateVisitor visit, void *arg);
 
 // Takes the units off the module and all below it: hooks, flat parameters, memory. The modules
 // stay.

@@ -26,7 +26,7 @@ cudaError_t kernel_scale(float *x, float factor, size_t n, cudaStream_t stream);
 // dst[i] += src[i]
 cudaError_t kernel_add(float *dst, const float *src, size_t n, cudaStream_t stream);
 // out[i] = a[i] + b[i]
-cudaError_t kernel_sum2(float *out, const float *a, const float *b, size_t n, cudaStream_t stream);
+cudaError_t kernel_add_out(float *out, const float *a, const float *b, size_t n, cudaStream_t stream);
 // dst[i] += src[i] / divisor      (a true division, not a product with 1/divisor)
 cudaError_t kernel_add_divided(float *dst, const float *src, float divisor, size_t n,
                                cudaStream_t stream);
@@ -56,7 +56,7 @@ cudaError_t kernel_sum_rows(float *out, const float *x, int rows, int cols, cuda
 // the bits that those give one after the other.
 
 // out[r,c] = bias[c]                out is (rows, cols): what a GEMM with beta = 1 then adds to
-cudaError_t kernel_spread_bias(float *out, const float *bias, int rows, int cols,
+cudaError_t kernel_broadcast_bias(float *out, const float *bias, int rows, int cols,
                                cudaStream_t stream);
 // GELU, tanh form (Hendrycks & Gimpel 2016)
 cudaError_t kernel_gelu_forward(float *out, const float *in, size_t n, cudaStream_t stream);

@@ -67,11 +67,11 @@ struct Module {
 
     const void *in;            // between forward and backward: the borrowed input (rows, in_dim)
     float *out;                // …and the module's own output (rows, out_dim)
-    bool out_lent;             // out is memory of the module above, which frees it
+    bool out_is_borrowed;             // out is memory of the module above, which frees it
     void *state;               // the layer's own numbers and saved activations
     Status (*forward)(Module *self, NnRun *run, const void *in, float *out);
     Status (*backward)(Module *self, NnRun *run, const float *dout, float *din);
-    Status (*drop_saved)(Module *self, NnRun *run); // frees what forward saved; NULL: nothing
+    Status (*free_saved)(Module *self, NnRun *run); // frees what forward saved; NULL: nothing
     void (*free_state)(Module *self);               // frees `state`; NULL: plain free()
 };
 

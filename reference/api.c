@@ -25,29 +25,29 @@ Status fsdp_context_create(FsdpContext *ctx, ncclComm_t comm, cudaStream_t compu
 {
     memset(ctx, 0, sizeof *ctx);
     ctx->comm = comm;
-    ctx->compute = compute;
+    ctx->compute_stream = compute;
     NCCL_TRY(ncclCommUserRank(comm, &ctx->rank));
     NCCL_TRY(ncclCommCount(comm, &ctx->world));
-    CUDA_TRY(cudaStreamCreateWithFlags(&ctx->gather, cudaStreamNonBlocking));
-    CUDA_TRY(cudaStreamCreateWithFlags(&ctx->reduce, cudaStreamNonBlocking));
-    CUDA_TRY(cudaEventCreateWithFlags(&ctx->computed, cudaEventDisableTiming));
-    CUDA_TRY(cudaEventCreateWithFlags(&ctx->old_gather.event, cudaEventDisableTiming));
-    CUDA_TRY(cudaEventCreateWithFlags(&ctx->old_reduce.event, cudaEventDisableTiming));
+    CUDA_TRY(cudaStreamCreateWithFlags(&ctx->all_gather_stream, cudaStreamNonBlocking));
+    CUDA_TRY(cudaStreamCreateWithFlags(&ctx->reduce_scatter_stream, cudaStreamNonBlocking));
+    CUDA_TRY(cudaEventCreateWithFlags(&ctx->compute_done, cudaEventDisableTiming));
+    CUDA_TRY(cudaEventCreateWithFlags(&ctx->all_gather_state.event, cudaEventDisableTiming));
+    CUDA_TRY(cudaEventCreateWithFlags(&ctx->reduce_scatter_state.event, cudaEventDisableTiming));
     return OK;
 }
 
 Status fsdp_context_destroy(FsdpContext *ctx)
 {
-    TRY(fsdp_release_gather(ctx));
-    TRY(fsdp_release_reduce(ctx));
-    CUDA_TRY(cudaStreamSynchronize(ctx->gather));
-    CUDA_TRY(cudaStreamSynchronize(ctx->reduce));
-    CUDA_TRY(cudaStreamSynchronize(ctx->compute));
-    CUDA_TRY(cudaEventDestroy(ctx->computed));
-    CUDA_TRY(cudaEventDestroy(ctx->old_gather.event));
-    CUDA_TRY(cudaEventDestroy(ctx->old_reduce.event));
-    CUDA_TRY(cudaStreamDestroy(ctx->gather));
-    CUDA_TRY(cudaStreamDestroy(ctx->reduce));
+    TRY(fsdp_free_all_gather(ctx));
+    TRY(fsdp_free_reduce_scatter(ctx));
+    CUDA_TRY(cudaStreamSynchronize(ctx->all_gather_stream));
+    CUDA_TRY(cudaStreamSynchronize(ctx->reduce_scatter_stream));
+    CUDA_TRY(cudaStreamSynchronize(ctx->compute_stream));
+    CUDA_TRY(cudaEventDestroy(ctx->compute_done));
+    CUDA_TRY(cudaEventDestroy(ctx->all_gather_state.event));
+    CUDA_TRY(cudaEventDestroy(ctx->reduce_scatter_state.event));
+    CUDA_TRY(cudaStreamDestroy(ctx->all_gather_stream));
+    CUDA_TRY(cudaStreamDestroy(ctx->reduce_scatter_stream));
     free(ctx->order);
     memset(ctx, 0, sizeof *ctx);
     return OK;
@@ -73,7 +73,7 @@ static bool uses_outside_units(const Module *module, const Param *param)
 
 // Of the module's `n` parameters (meta_params), keeps those that this unit takes, in their order;
 // *taken is how many.
-static Status take(const Module *module, Param **params, int n, int *taken)
+static Status collect_unowned_params(const Module *module, Param **params, int n, int *taken)
 {
     *taken = 0;
     //[6.1] A parameter without an owner is taken: it moves to params[*taken]. One with an owner is
@@ -94,17 +94,17 @@ static Status take(const Module *module, Param **params, int n, int *taken)
 }
 
 // The units below the module are no roots any more: this one is above them.
-static void adopt(const Module *module)
+static void clear_descendant_roots(const Module *module)
 {
     for (int i = 0; i < module->n_children; i++) {
         FsdpUnit *inner = fsdp_unit(module->children[i]);
         if (inner != NULL) inner->is_root = false;
-        adopt(module->children[i]);
+        clear_descendant_roots(module->children[i]);
     }
 }
 
 // Puts the four hooks into the module's slots.
-static void hook(FsdpUnit *unit)
+static void install_hooks(FsdpUnit *unit)
 {
     //[6.2] Each of pre_forward, post_forward, pre_backward, post_backward gets the function of that
     //  name from tasks 3 and 4, with the unit as its ctx.
@@ -129,13 +129,13 @@ static Status make_flat(FsdpUnit *unit, const FsdpOptions *options)
     meta_params(module, params, n);
 
     //[6.3] take, then flat_layout of what was taken (under the module's name, with the context's
-    //  rank and world and options->align_shards), then flat_create on ctx->compute with
+    //  rank and world and options->align_shards), then flat_create on ctx->compute_stream with
     //  options->seed. Each only where the one before it went well: keep the status in `status`.
-    status = take(module, params, n, &taken);
+    status = collect_unowned_params(module, params, n, &taken);
     if (status == OK)
         status = flat_layout(&unit->flat, module->name, params, taken, ctx->rank, ctx->world,
                              options->align_shards);
-    if (status == OK) status = flat_create(&unit->flat, options->seed, ctx->compute);
+    if (status == OK) status = flat_create(&unit->flat, options->seed, ctx->compute_stream);
     //[end 6.3]
     free(params);
     return status;
@@ -160,8 +160,8 @@ Status fully_shard(Module *module, FsdpContext *ctx, const FsdpOptions *options)
         free(unit);
         return status;
     }
-    adopt(module);
-    hook(unit);
+    clear_descendant_roots(module);
+    install_hooks(unit);
     return OK;
     //[end 6.4]
 }
@@ -187,77 +187,77 @@ int fsdp_flat_params(const Module *root, FlatParam **out, int max)
     return list(root, out, max, 0);
 }
 
-// Hands one parameter, whole on the device, to the sink in host memory.
-static Status sink_param(const Param *param, StateSink sink, void *arg, cudaStream_t stream)
+// Hands one parameter, whole on the device, to the visit in host memory.
+static Status visit_param(const Param *param, StateVisitor visit, void *arg, cudaStream_t stream)
 {
     size_t bytes = (size_t)meta_numel(param) * sizeof(float);
     float *values = malloc(bytes);
     if (values == NULL) return fail(ERR_MEMORY, "%s: no host memory for it", param->name);
     cudaError_t error = cudaMemcpyAsync(values, param->data, bytes, cudaMemcpyDeviceToHost, stream);
     if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
-    Status status = error == cudaSuccess ? sink(param, values, arg) : ERR_CUDA;
+    Status status = error == cudaSuccess ? visit(param, values, arg) : ERR_CUDA;
     free(values);
     CUDA_TRY(error);
     return status;
 }
 
-// Gathers one unit, hands its parameters to the sink on rank 0, and leaves the unit as it was.
-// *sunk is what the sink has said so far: after an error it is not called again, but every rank
+// Gathers one unit, hands its parameters to the visit on rank 0, and leaves the unit as it was.
+// *visit_status is what the visit has said so far: after an error it is not called again, but every rank
 // goes on gathering.
-static Status gather_unit(FsdpUnit *unit, StateSink sink, void *arg, Status *sunk)
+static Status gather_unit(FsdpUnit *unit, StateVisitor visit, void *arg, Status *visit_status)
 {
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
     bool was_sharded = flat->state == FLAT_SHARDED;
 
-    //[6.6] Unshard and wait. On rank 0, sink_param for each parameter on ctx->compute, while *sunk
-    //  is OK; *sunk keeps the first error. Then reshard where the unit was sharded before.
+    //[6.6] Unshard and wait. On rank 0, visit_param for each parameter on ctx->compute_stream, while *visit_status
+    //  is OK; *visit_status keeps the first error. Then reshard where the unit was sharded before.
     //? Rank 0 must not return early. What do the other ranks do in the next all-gather if it does?
     TRY(fsdp_unshard(unit));
-    TRY(fsdp_wait(unit));
-    for (int i = 0; i < flat->n && ctx->rank == 0 && *sunk == OK; i++)
-        *sunk = sink_param(flat->params[i], sink, arg, ctx->compute);
+    TRY(fsdp_wait_for_unshard(unit));
+    for (int i = 0; i < flat->n && ctx->rank == 0 && *visit_status == OK; i++)
+        *visit_status = visit_param(flat->params[i], visit, arg, ctx->compute_stream);
     if (was_sharded) TRY(fsdp_reshard(unit));
     return OK;
     //[end 6.6]
 }
 
 // gather_unit for the module, if it is a unit, and for all below it.
-static Status gather_below(Module *module, StateSink sink, void *arg, Status *sunk)
+static Status gather_below(Module *module, StateVisitor visit, void *arg, Status *visit_status)
 {
     FsdpUnit *unit = fsdp_unit(module);
     if (unit != NULL) {
         // The optimizer may just have written the shards, on the compute stream.
-        CUDA_TRY(cudaEventRecord(unit->ctx->computed, unit->ctx->compute));
-        CUDA_TRY(cudaStreamWaitEvent(unit->ctx->gather, unit->ctx->computed, 0));
-        TRY(gather_unit(unit, sink, arg, sunk));
-        TRY(fsdp_release_gather(unit->ctx));
+        CUDA_TRY(cudaEventRecord(unit->ctx->compute_done, unit->ctx->compute_stream));
+        CUDA_TRY(cudaStreamWaitEvent(unit->ctx->all_gather_stream, unit->ctx->compute_done, 0));
+        TRY(gather_unit(unit, visit, arg, visit_status));
+        TRY(fsdp_free_all_gather(unit->ctx));
     }
     for (int i = 0; i < module->n_children; i++)
-        TRY(gather_below(module->children[i], sink, arg, sunk));
+        TRY(gather_below(module->children[i], visit, arg, visit_status));
     return OK;
 }
 
-Status fsdp_full_state(Module *root, StateSink sink, void *arg)
+Status fsdp_full_state(Module *root, StateVisitor visit, void *arg)
 {
-    Status sunk = OK;
-    TRY(gather_below(root, sink, arg, &sunk));
-    return sunk;
+    Status visit_status = OK;
+    TRY(gather_below(root, visit, arg, &visit_status));
+    return visit_status;
 }
 
 void fsdp_unwrap(Module *root)
 {
     FsdpUnit *unit = fsdp_unit(root);
     if (unit != NULL) {
-        //[6.7] Undo fully_shard: what is still gathered goes (fsdp_wait and fsdp_reshard where the
-        //  state is not FLAT_SHARDED, then fsdp_release_gather), the four hook slots are empty
+        //[6.7] Undo fully_shard: what is still gathered goes (fsdp_wait_for_unshard and fsdp_reshard where the
+        //  state is not FLAT_SHARDED, then fsdp_free_all_gather), the four hook slots are empty
         //  again, flat_destroy, and the unit itself is freed. Errors have no way out of here; go
         //  on.
         if (unit->flat.state != FLAT_SHARDED) {
-            fsdp_wait(unit);
+            fsdp_wait_for_unshard(unit);
             fsdp_reshard(unit);
         }
-        fsdp_release_gather(unit->ctx);
+        fsdp_free_all_gather(unit->ctx);
         root->pre_forward = root->post_forward = (Hook){NULL, NULL};
         root->pre_backward = root->post_backward = (Hook){NULL, NULL};
         flat_destroy(&unit->flat);

@@ -24,7 +24,7 @@
  * no power of two.
  *
  * Interface:
- *   fsdp_begin_grad, fsdp_reduce_grad, fsdp_release_reduce, fsdp_finish_backward
+ *   fsdp_begin_grad, fsdp_reduce_grad, fsdp_free_reduce_scatter, fsdp_finish_backward
  *   fsdp_pre_backward, fsdp_post_backward     the hooks
  */
 #include "fsdp.h"
@@ -34,34 +34,34 @@ Status fsdp_begin_grad(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
-    if (flat->full_grad != NULL)
+    if (flat->unsharded_grad != NULL)
         return fail(ERR_ARGUMENT, "%s: has a gradient already", flat->name);
 
-    //[4.1] With one rank the layers add straight into flat->shard_grad: it is the whole gradient.
-    //  Else cudaMallocAsync of `padded` elements into flat->full_grad and cudaMemsetAsync to zero,
-    //  both on ctx->compute: the layers add to what is there, and the padding is reduced with the
-    //  rest. flat_attach_grad in both cases.
+    //[4.1] With one rank the layers add straight into flat->sharded_grad: it is the whole gradient.
+    //  Else cudaMallocAsync of `padded` elements into flat->unsharded_grad and cudaMemsetAsync to zero,
+    //  both on ctx->compute_stream: the layers add to what is there, and the padding is reduced with the
+    //  rest. flat_set_grad_views in both cases.
     //? What would the ranks sum in the padding if only numel elements were zeroed?
     if (flat->world == 1) {
-        flat->full_grad = flat->shard_grad;
+        flat->unsharded_grad = flat->sharded_grad;
     } else {
         size_t bytes = (size_t)flat->padded * sizeof(float);
-        CUDA_TRY(cudaMallocAsync((void **)&flat->full_grad, bytes, ctx->compute));
-        CUDA_TRY(cudaMemsetAsync(flat->full_grad, 0, bytes, ctx->compute));
+        CUDA_TRY(cudaMallocAsync((void **)&flat->unsharded_grad, bytes, ctx->compute_stream));
+        CUDA_TRY(cudaMemsetAsync(flat->unsharded_grad, 0, bytes, ctx->compute_stream));
     }
-    flat_attach_grad(flat, flat->full_grad);
+    flat_set_grad_views(flat, flat->unsharded_grad);
     return OK;
     //[end 4.1]
 }
 
-Status fsdp_release_reduce(FsdpContext *ctx)
+Status fsdp_free_reduce_scatter(FsdpContext *ctx)
 {
-    Retired *old = &ctx->old_reduce;
+    Retired *old = &ctx->reduce_scatter_state;
     if (old->buffer == NULL) return OK;
 
-    //[4.2] On ctx->compute: wait for old->event, then cudaFreeAsync; the slot is empty afterwards.
-    CUDA_TRY(cudaStreamWaitEvent(ctx->compute, old->event, 0));
-    CUDA_TRY(cudaFreeAsync(old->buffer, ctx->compute));
+    //[4.2] On ctx->compute_stream: wait for old->event, then cudaFreeAsync; the slot is empty afterwards.
+    CUDA_TRY(cudaStreamWaitEvent(ctx->compute_stream, old->event, 0));
+    CUDA_TRY(cudaFreeAsync(old->buffer, ctx->compute_stream));
     old->buffer = NULL;
     return OK;
     //[end 4.2]
@@ -73,17 +73,17 @@ static Status reduce_average(FsdpUnit *unit)
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
 
-    //[4.3] All on ctx->reduce. ncclReduceScatter (ncclSum) of flat->full_grad, in place: this
+    //[4.3] All on ctx->reduce_scatter_stream. ncclReduceScatter (ncclSum) of flat->unsharded_grad, in place: this
     //  rank's sum lands where its shard lies in the buffer, which nobody needs any more. Then
-    //  kernel_add_divided adds sum / W to flat->shard_grad, which may hold an earlier micro-batch,
-    //  and flat_zero_padding zeroes the padding of shard_grad.
+    //  kernel_add_divided adds sum / W to flat->sharded_grad, which may hold an earlier micro-batch,
+    //  and flat_zero_padding zeroes the padding of sharded_grad.
     //? In place: where in the buffer does NCCL want rank r to receive?
-    float *mine = flat->full_grad + flat->rank * flat->shard_numel;
-    NCCL_TRY(ncclReduceScatter(flat->full_grad, mine, (size_t)flat->shard_numel, ncclFloat, ncclSum,
-                               ctx->comm, ctx->reduce));
-    CUDA_TRY(kernel_add_divided(flat->shard_grad, mine, (float)flat->world,
-                                (size_t)flat->shard_numel, ctx->reduce));
-    TRY(flat_zero_padding(flat, flat->shard_grad, ctx->reduce));
+    float *mine = flat->unsharded_grad + flat->rank * flat->shard_numel;
+    NCCL_TRY(ncclReduceScatter(flat->unsharded_grad, mine, (size_t)flat->shard_numel, ncclFloat, ncclSum,
+                               ctx->comm, ctx->reduce_scatter_stream));
+    CUDA_TRY(kernel_add_divided(flat->sharded_grad, mine, (float)flat->world,
+                                (size_t)flat->shard_numel, ctx->reduce_scatter_stream));
+    TRY(flat_zero_padding(flat, flat->sharded_grad, ctx->reduce_scatter_stream));
     return OK;
     //[end 4.3]
 }
@@ -92,24 +92,24 @@ Status fsdp_reduce_grad(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
-    if (flat->full_grad == NULL) return fail(ERR_ARGUMENT, "%s: no gradient to reduce", flat->name);
+    if (flat->unsharded_grad == NULL) return fail(ERR_ARGUMENT, "%s: no gradient to reduce", flat->name);
 
-    //[4.4] The parameters lose their gradients (flat_attach_grad), flat->full_grad becomes NULL at
-    //  the end. With one rank that is all: shard_grad has everything, and nothing is divided. Else:
+    //[4.4] The parameters lose their gradients (flat_set_grad_views), flat->unsharded_grad becomes NULL at
+    //  the end. With one rank that is all: sharded_grad has everything, and nothing is divided. Else:
     //  release the gradient reduced before this one; let the reduce stream wait for the compute
-    //  stream (ctx->computed), whose kernels write the gradient; reduce_average; retire the buffer,
-    //  its event recorded on ctx->reduce behind the last use.
+    //  stream (ctx->compute_done), whose kernels write the gradient; reduce_average; retire the buffer,
+    //  its event recorded on ctx->reduce_scatter_stream behind the last use.
     //? What does dividing by W do to a world of one? And averaging with W = 1 by ncclAvg?
-    flat_attach_grad(flat, NULL);
+    flat_set_grad_views(flat, NULL);
     if (flat->world > 1) {
-        TRY(fsdp_release_reduce(ctx));
-        CUDA_TRY(cudaEventRecord(ctx->computed, ctx->compute));
-        CUDA_TRY(cudaStreamWaitEvent(ctx->reduce, ctx->computed, 0));
+        TRY(fsdp_free_reduce_scatter(ctx));
+        CUDA_TRY(cudaEventRecord(ctx->compute_done, ctx->compute_stream));
+        CUDA_TRY(cudaStreamWaitEvent(ctx->reduce_scatter_stream, ctx->compute_done, 0));
         TRY(reduce_average(unit));
-        CUDA_TRY(cudaEventRecord(ctx->old_reduce.event, ctx->reduce));
-        ctx->old_reduce.buffer = flat->full_grad;
+        CUDA_TRY(cudaEventRecord(ctx->reduce_scatter_state.event, ctx->reduce_scatter_stream));
+        ctx->reduce_scatter_state.buffer = flat->unsharded_grad;
     }
-    flat->full_grad = NULL;
+    flat->unsharded_grad = NULL;
     return OK;
     //[end 4.4]
 }
@@ -119,8 +119,8 @@ Status fsdp_finish_backward(FsdpContext *ctx)
     //[4.5] Release both retired buffers. The compute stream, on which the optimizer is about to
     //  run, has then waited for the last reduce-scatter and, one stream after the other, for all
     //  before it.
-    TRY(fsdp_release_gather(ctx));
-    TRY(fsdp_release_reduce(ctx));
+    TRY(fsdp_free_all_gather(ctx));
+    TRY(fsdp_free_reduce_scatter(ctx));
     return OK;
     //[end 4.5]
 }
@@ -136,9 +136,9 @@ Status fsdp_pre_backward(Module *module, void *arg)
     //  is one (see [Note: gather ahead]). The root is a special case: its backward holds all the
     //  others, so the next to run is the last of the order. Then fsdp_begin_grad.
     //? Two units' parameters may be whole at a time. Why does the release stand first here?
-    TRY(fsdp_release_gather(ctx));
+    TRY(fsdp_free_all_gather(ctx));
     TRY(fsdp_unshard(unit));
-    TRY(fsdp_wait(unit));
+    TRY(fsdp_wait_for_unshard(unit));
     int next = unit->is_root ? ctx->n_order - 1 : unit->place - 1;
     if (next >= 0) TRY(fsdp_unshard(ctx->order[next]));
     TRY(fsdp_begin_grad(unit));

@@ -14,9 +14,9 @@
  *
  * Interface:
  *   flat_layout                              the arithmetic: offsets, padding, shard length
- *   flat_real, flat_slice                    which elements a rank owns
+ *   flat_valid_numel, flat_param_range_in_shard                    which elements a rank owns
  *   flat_create, flat_destroy                the shard of this rank and its gradient
- *   flat_attach, flat_attach_grad            the parameters as views into the gathered buffer
+ *   flat_set_views, flat_set_grad_views            the parameters as views into the gathered buffer
  *   flat_zero_padding
  */
 #include "fsdp.h"
@@ -85,7 +85,7 @@ Status flat_layout(FlatParam *flat, const char *name, Param **params, int n, int
     return OK;
 }
 
-int64_t flat_real(const FlatParam *flat, int rank)
+int64_t flat_valid_numel(const FlatParam *flat, int rank)
 {
     //[2.2] Rank's shard is [rank·shard_numel, (rank+1)·shard_numel) of the flat buffer, of which
     //  only what lies below numel is real. Mind a unit with fewer elements than there are ranks: a
@@ -96,7 +96,7 @@ int64_t flat_real(const FlatParam *flat, int rank)
     //[end 2.2]
 }
 
-void flat_slice(const FlatParam *flat, int i, int rank, int64_t *begin, int64_t *end, int64_t *at)
+void flat_param_range_in_shard(const FlatParam *flat, int i, int rank, int64_t *begin, int64_t *end, int64_t *at)
 {
     //[2.3] The parameter is [offset, offset + its elements) of the flat buffer, the shard is
     //  [rank·shard_numel, (rank+1)·shard_numel). What they share, counted from the parameter's
@@ -121,7 +121,7 @@ Status flat_zero_padding(const FlatParam *flat, float *shard_buffer, cudaStream_
 {
     //[2.4] cudaMemsetAsync from the first element of this rank's shard that is not real to its end.
     //  There is nothing to do where all are real.
-    int64_t real = flat_real(flat, flat->rank);
+    int64_t real = flat_valid_numel(flat, flat->rank);
     int64_t padding = flat->shard_numel - real;
     if (padding == 0) return OK;
     CUDA_TRY(cudaMemsetAsync(shard_buffer + real, 0, (size_t)padding * sizeof(float), stream));
@@ -132,24 +132,24 @@ Status flat_zero_padding(const FlatParam *flat, float *shard_buffer, cudaStream_
 // Allocates the two shards and gives them their values.
 static Status fill_shards(FlatParam *flat, uint64_t seed, cudaStream_t stream)
 {
-    //[2.5] cudaMalloc shard and shard_grad, shard_numel elements each. The gradient is zero. Of
-    //  every parameter, the slice that lies in this rank's shard (flat_slice) is made by
+    //[2.5] cudaMalloc shard and sharded_grad, shard_numel elements each. The gradient is zero. Of
+    //  every parameter, the slice that lies in this rank's shard (flat_param_range_in_shard) is made by
     //  meta_init_device where it belongs; the padding behind the last is zeroed. Fresh device
-    //  memory holds anything, even NaN. Create the event flat->gathered too
+    //  memory holds anything, even NaN. Create the event flat->all_gather_done too
     //  (cudaEventDisableTiming), which task 3 records.
     //? How much of the model may be on this device while you build it?
     size_t bytes = (size_t)flat->shard_numel * sizeof(float);
-    CUDA_TRY(cudaEventCreateWithFlags(&flat->gathered, cudaEventDisableTiming));
-    CUDA_TRY(cudaMalloc((void **)&flat->shard, bytes));
-    CUDA_TRY(cudaMalloc((void **)&flat->shard_grad, bytes));
-    CUDA_TRY(cudaMemsetAsync(flat->shard_grad, 0, bytes, stream));
+    CUDA_TRY(cudaEventCreateWithFlags(&flat->all_gather_done, cudaEventDisableTiming));
+    CUDA_TRY(cudaMalloc((void **)&flat->sharded_param, bytes));
+    CUDA_TRY(cudaMalloc((void **)&flat->sharded_grad, bytes));
+    CUDA_TRY(cudaMemsetAsync(flat->sharded_grad, 0, bytes, stream));
     for (int i = 0; i < flat->n; i++) {
         int64_t begin, end, at;
-        flat_slice(flat, i, flat->rank, &begin, &end, &at);
+        flat_param_range_in_shard(flat, i, flat->rank, &begin, &end, &at);
         if (begin < end)
-            TRY(meta_init_device(flat->params[i], seed, begin, end, flat->shard + at, stream));
+            TRY(meta_init_device(flat->params[i], seed, begin, end, flat->sharded_param + at, stream));
     }
-    TRY(flat_zero_padding(flat, flat->shard, stream));
+    TRY(flat_zero_padding(flat, flat->sharded_param, stream));
     return OK;
     //[end 2.5]
 }
@@ -167,7 +167,7 @@ Status flat_create(FlatParam *flat, uint64_t seed, cudaStream_t stream)
     return status;
 }
 
-void flat_attach(FlatParam *flat, float *full)
+void flat_set_views(FlatParam *flat, float *full)
 {
     //[2.6] params[i]->data is `full` plus the parameter's offset; all NULL where full is NULL. No
     //  byte is copied: the parameters become views.
@@ -176,10 +176,10 @@ void flat_attach(FlatParam *flat, float *full)
     //[end 2.6]
 }
 
-void flat_attach_grad(FlatParam *flat, float *full_grad)
+void flat_set_grad_views(FlatParam *flat, float *unsharded_grad)
 {
     for (int i = 0; i < flat->n; i++)
-        flat->params[i]->grad = full_grad == NULL ? NULL : full_grad + flat->offset[i];
+        flat->params[i]->grad = unsharded_grad == NULL ? NULL : unsharded_grad + flat->offset[i];
 }
 
 void flat_destroy(FlatParam *flat)
@@ -190,9 +190,9 @@ void flat_destroy(FlatParam *flat)
         flat->params[i]->data = NULL;
         flat->params[i]->grad = NULL;
     }
-    cudaFree(flat->shard);
-    cudaFree(flat->shard_grad);
-    if (flat->gathered != NULL) cudaEventDestroy(flat->gathered);
+    cudaFree(flat->sharded_param);
+    cudaFree(flat->sharded_grad);
+    if (flat->all_gather_done != NULL) cudaEventDestroy(flat->all_gather_done);
     free(flat->params);
     free(flat->offset);
     memset(flat, 0, sizeof *flat);

@@ -21,8 +21,8 @@
  * all-gather of an iteration must wait for it, once; the root's hook sees to that.
  *
  * Interface:
- *   fsdp_unshard, fsdp_wait, fsdp_reshard     FLAT_SHARDED → UNSHARDING → UNSHARDED → SHARDED
- *   fsdp_release_gather                       frees the retired buffer
+ *   fsdp_unshard, fsdp_wait_for_unshard, fsdp_reshard     FLAT_SHARDED → UNSHARDING → UNSHARDED → SHARDED
+ *   fsdp_free_all_gather                       frees the retired buffer
  *   fsdp_pre_forward, fsdp_post_forward       the hooks
  *
  * Source of the schedule: PyTorch FSDP2 (torch/distributed/fsdp/_fully_shard), which copies into
@@ -33,10 +33,10 @@
 #include <stdlib.h>
 
 // Makes stream `waiter` wait for everything that `worker` has queued so far.
-static Status wait_for(FsdpContext *ctx, cudaStream_t waiter, cudaStream_t worker)
+static Status stream_wait_stream(FsdpContext *ctx, cudaStream_t waiter, cudaStream_t worker)
 {
-    CUDA_TRY(cudaEventRecord(ctx->computed, worker));
-    CUDA_TRY(cudaStreamWaitEvent(waiter, ctx->computed, 0));
+    CUDA_TRY(cudaEventRecord(ctx->compute_done, worker));
+    CUDA_TRY(cudaStreamWaitEvent(waiter, ctx->compute_done, 0));
     return OK;
 }
 
@@ -46,53 +46,53 @@ Status fsdp_unshard(FsdpUnit *unit)
     FsdpContext *ctx = unit->ctx;
     if (flat->state != FLAT_SHARDED) return OK;
 
-    //[3.1] With one rank the whole parameter is the shard: flat->full = flat->shard, no call at
-    //  all. Else, on ctx->gather: cudaMallocAsync of `padded` elements into flat->full,
-    //  ncclAllGather of the shard into it, cudaEventRecord of flat->gathered. Then flat_attach, and
+    //[3.1] With one rank the whole parameter is the shard: flat->unsharded_param = flat->sharded_param, no call at
+    //  all. Else, on ctx->all_gather_stream: cudaMallocAsync of `padded` elements into flat->unsharded_param,
+    //  ncclAllGather of the shard into it, cudaEventRecord of flat->all_gather_done. Then flat_set_views, and
     //  the state is FLAT_UNSHARDING.
     //? The count of ncclAllGather: what one rank sends, or what it receives?
     if (flat->world == 1) {
-        flat->full = flat->shard;
+        flat->unsharded_param = flat->sharded_param;
     } else {
         size_t bytes = (size_t)flat->padded * sizeof(float);
-        CUDA_TRY(cudaMallocAsync((void **)&flat->full, bytes, ctx->gather));
-        NCCL_TRY(ncclAllGather(flat->shard, flat->full, (size_t)flat->shard_numel, ncclFloat,
-                               ctx->comm, ctx->gather));
-        CUDA_TRY(cudaEventRecord(flat->gathered, ctx->gather));
+        CUDA_TRY(cudaMallocAsync((void **)&flat->unsharded_param, bytes, ctx->all_gather_stream));
+        NCCL_TRY(ncclAllGather(flat->sharded_param, flat->unsharded_param, (size_t)flat->shard_numel, ncclFloat,
+                               ctx->comm, ctx->all_gather_stream));
+        CUDA_TRY(cudaEventRecord(flat->all_gather_done, ctx->all_gather_stream));
     }
-    flat_attach(flat, flat->full);
+    flat_set_views(flat, flat->unsharded_param);
     flat->state = FLAT_UNSHARDING;
     return OK;
     //[end 3.1]
 }
 
-Status fsdp_wait(FsdpUnit *unit)
+Status fsdp_wait_for_unshard(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     if (flat->state == FLAT_SHARDED)
         return fail(ERR_ARGUMENT, "%s: nothing to wait for: it is sharded", flat->name);
 
     //[3.2] The compute stream must not read the parameters before they are there:
-    //  cudaStreamWaitEvent for flat->gathered (not with one rank, where nothing was recorded). Once
+    //  cudaStreamWaitEvent for flat->all_gather_done (not with one rank, where nothing was recorded). Once
     //  is enough: not where the state is FLAT_UNSHARDED already. The host waits for nothing.
     //? Which stream waits, and which one recorded?
     if (flat->state == FLAT_UNSHARDING && flat->world > 1)
-        CUDA_TRY(cudaStreamWaitEvent(unit->ctx->compute, flat->gathered, 0));
+        CUDA_TRY(cudaStreamWaitEvent(unit->ctx->compute_stream, flat->all_gather_done, 0));
     flat->state = FLAT_UNSHARDED;
     return OK;
     //[end 3.2]
 }
 
-Status fsdp_release_gather(FsdpContext *ctx)
+Status fsdp_free_all_gather(FsdpContext *ctx)
 {
-    Retired *old = &ctx->old_gather;
+    Retired *old = &ctx->all_gather_state;
     if (old->buffer == NULL) return OK;
 
-    //[3.3] On ctx->gather: wait for old->event, then cudaFreeAsync. The slot is empty afterwards
+    //[3.3] On ctx->all_gather_stream: wait for old->event, then cudaFreeAsync. The slot is empty afterwards
     //  (old->buffer NULL); the event stays, for the next.
     //? What could be allocated in the same place if the wait were left out?
-    CUDA_TRY(cudaStreamWaitEvent(ctx->gather, old->event, 0));
-    CUDA_TRY(cudaFreeAsync(old->buffer, ctx->gather));
+    CUDA_TRY(cudaStreamWaitEvent(ctx->all_gather_stream, old->event, 0));
+    CUDA_TRY(cudaFreeAsync(old->buffer, ctx->all_gather_stream));
     old->buffer = NULL;
     return OK;
     //[end 3.3]
@@ -104,24 +104,24 @@ Status fsdp_reshard(FsdpUnit *unit)
     FsdpContext *ctx = unit->ctx;
     if (flat->state != FLAT_UNSHARDED) return OK;
 
-    //[3.4] Nobody may use the parameters any more: flat_attach with NULL, flat->full NULL,
-    //  FLAT_SHARDED. The buffer goes to ctx->old_gather, with its event recorded on ctx->compute
+    //[3.4] Nobody may use the parameters any more: flat_set_views with NULL, flat->unsharded_param NULL,
+    //  FLAT_SHARDED. The buffer goes to ctx->all_gather_state, with its event recorded on ctx->compute_stream
     //  behind the unit's kernels (see [Note: free late]). There is one slot: release what is in it
     //  first. With one rank there is no buffer to let go, only the state and the views change.
-    float *buffer = flat->full;
-    flat_attach(flat, NULL);
-    flat->full = NULL;
+    float *buffer = flat->unsharded_param;
+    flat_set_views(flat, NULL);
+    flat->unsharded_param = NULL;
     flat->state = FLAT_SHARDED;
     if (flat->world == 1) return OK;
-    TRY(fsdp_release_gather(ctx));
-    CUDA_TRY(cudaEventRecord(ctx->old_gather.event, ctx->compute));
-    ctx->old_gather.buffer = buffer;
+    TRY(fsdp_free_all_gather(ctx));
+    CUDA_TRY(cudaEventRecord(ctx->all_gather_state.event, ctx->compute_stream));
+    ctx->all_gather_state.buffer = buffer;
     return OK;
     //[end 3.4]
 }
 
 // Writes down that this iteration's forward met the unit now: task 4 goes back in this order.
-static Status note_order(FsdpUnit *unit)
+static Status record_post_forward(FsdpUnit *unit)
 {
     FsdpContext *ctx = unit->ctx;
     if (ctx->n_order == ctx->max_order) {
@@ -143,16 +143,16 @@ Status fsdp_pre_forward(Module *module, void *arg)
 
     //[3.5] The root begins an iteration: ctx->n_order is 0 again, and the gather stream waits for
     //  the compute stream (wait_for), where the optimizer has written the shards. Every unit then:
-    //  note_order, unshard, release what the unit before it retired, wait.
+    //  record_post_forward, unshard, release what the unit before it retired, wait.
     //? Why does the release stand behind the unshard here? (See [Note: free late].)
     if (unit->is_root) {
         ctx->n_order = 0;
-        TRY(wait_for(ctx, ctx->gather, ctx->compute));
+        TRY(stream_wait_stream(ctx, ctx->all_gather_stream, ctx->compute_stream));
     }
-    TRY(note_order(unit));
+    TRY(record_post_forward(unit));
     TRY(fsdp_unshard(unit));
-    TRY(fsdp_release_gather(ctx));
-    TRY(fsdp_wait(unit));
+    TRY(fsdp_free_all_gather(ctx));
+    TRY(fsdp_wait_for_unshard(unit));
     return OK;
     //[end 3.5]
 }

@@ -13,7 +13,7 @@
  *   fsdp_sgd_step
  *   fsdp_zero_grad, fsdp_grad_norm, fsdp_clip_grad_norm
  *
- * Everything runs on ctx->compute, which at the end of a backward has waited for the gradients.
+ * Everything runs on ctx->compute_stream, which at the end of a backward has waited for the gradients.
  */
 #include "fsdp.h"
 #include "kernels.h"
@@ -52,8 +52,8 @@ static Status create_moments(FsdpAdamW *opt)
     //  opt->flat[i].
     //? How many bytes are the moments of 355 million parameters, whole, and on each of 8 ranks?
     for (int i = 0; i < opt->n; i++) {
-        TRY(zeros(&opt->m[i], opt->flat[i]->shard_numel, opt->ctx->compute));
-        TRY(zeros(&opt->v[i], opt->flat[i]->shard_numel, opt->ctx->compute));
+        TRY(zeros(&opt->m[i], opt->flat[i]->shard_numel, opt->ctx->compute_stream));
+        TRY(zeros(&opt->v[i], opt->flat[i]->shard_numel, opt->ctx->compute_stream));
     }
     return OK;
     //[end 5.1]
@@ -73,7 +73,7 @@ Status fsdp_adamw_create(FsdpAdamW *opt, Module *root, FsdpContext *ctx, const A
 Status fsdp_adamw_step(FsdpAdamW *opt)
 {
     const AdamWConfig *c = &opt->config;
-    cudaStream_t stream = opt->ctx->compute;
+    cudaStream_t stream = opt->ctx->compute_stream;
 
     //[5.2] The step count goes up first: the formula counts from 1. For each flat parameter one
     //  kernel_adamw over the whole shard, then flat_zero_padding: padding must be zero after every
@@ -82,10 +82,10 @@ Status fsdp_adamw_step(FsdpAdamW *opt)
     opt->t++;
     for (int i = 0; i < opt->n; i++) {
         FlatParam *flat = opt->flat[i];
-        CUDA_TRY(kernel_adamw(flat->shard, flat->shard_grad, opt->m[i], opt->v[i],
+        CUDA_TRY(kernel_adamw(flat->sharded_param, flat->sharded_grad, opt->m[i], opt->v[i],
                               (size_t)flat->shard_numel, c->lr, c->beta1, c->beta2, c->eps,
                               c->weight_decay, opt->t, stream));
-        TRY(flat_zero_padding(flat, flat->shard, stream));
+        TRY(flat_zero_padding(flat, flat->sharded_param, stream));
     }
     return OK;
     //[end 5.2]
@@ -127,9 +127,9 @@ static Status sgd_one(FlatParam *flat, FsdpContext *ctx, void *arg)
     const SgdConfig *c = arg;
     //[5.3] One kernel_sgd over the shard, without momentum (buf NULL, momentum 0), then
     //  flat_zero_padding.
-    CUDA_TRY(kernel_sgd(flat->shard, flat->shard_grad, NULL, (size_t)flat->shard_numel, c->lr, 0.0f,
-                        c->weight_decay, ctx->compute));
-    TRY(flat_zero_padding(flat, flat->shard, ctx->compute));
+    CUDA_TRY(kernel_sgd(flat->sharded_param, flat->sharded_grad, NULL, (size_t)flat->shard_numel, c->lr, 0.0f,
+                        c->weight_decay, ctx->compute_stream));
+    TRY(flat_zero_padding(flat, flat->sharded_param, ctx->compute_stream));
     return OK;
     //[end 5.3]
 }
@@ -142,9 +142,9 @@ Status fsdp_sgd_step(Module *root, FsdpContext *ctx, float lr, float weight_deca
 
 static Status zero_one(FlatParam *flat, FsdpContext *ctx, void *arg)
 {
-    //[5.4] The whole gradient shard is zero, on ctx->compute.
+    //[5.4] The whole gradient shard is zero, on ctx->compute_stream.
     size_t bytes = (size_t)flat->shard_numel * sizeof(float);
-    CUDA_TRY(cudaMemsetAsync(flat->shard_grad, 0, bytes, ctx->compute));
+    CUDA_TRY(cudaMemsetAsync(flat->sharded_grad, 0, bytes, ctx->compute_stream));
     return OK;
     //[end 5.4]
 }
@@ -158,7 +158,7 @@ Status fsdp_zero_grad(Module *root, FsdpContext *ctx)
 static Status sum_one(FlatParam *flat, FsdpContext *ctx, void *sum)
 {
     size_t n = (size_t)flat->shard_numel;
-    CUDA_TRY(kernel_sum_squares(sum, flat->shard_grad, n, ctx->compute));
+    CUDA_TRY(kernel_sum_squares(sum, flat->sharded_grad, n, ctx->compute_stream));
     return OK;
 }
 
@@ -166,16 +166,16 @@ static Status sum_one(FlatParam *flat, FsdpContext *ctx, void *sum)
 // device.
 static Status sum_all(Module *root, FsdpContext *ctx, double *sum, double *squares)
 {
-    CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, ctx->compute));
+    CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, ctx->compute_stream));
     //[5.5] sum_one for every flat parameter (for_each_flat) adds this rank's squares to *sum. Then
     //  ncclAllReduce (one ncclDouble, ncclSum, in place), and the result to the host:
     //  cudaMemcpyAsync to squares, and a cudaStreamSynchronize before anybody reads it. All on
-    //  ctx->compute.
+    //  ctx->compute_stream.
     //? The root of a sum is not the sum of the roots: on which side of the all-reduce belongs sqrt?
     TRY(for_each_flat(root, ctx, sum_one, sum));
-    NCCL_TRY(ncclAllReduce(sum, sum, 1, ncclDouble, ncclSum, ctx->comm, ctx->compute));
-    CUDA_TRY(cudaMemcpyAsync(squares, sum, sizeof *sum, cudaMemcpyDeviceToHost, ctx->compute));
-    CUDA_TRY(cudaStreamSynchronize(ctx->compute));
+    NCCL_TRY(ncclAllReduce(sum, sum, 1, ncclDouble, ncclSum, ctx->comm, ctx->compute_stream));
+    CUDA_TRY(cudaMemcpyAsync(squares, sum, sizeof *sum, cudaMemcpyDeviceToHost, ctx->compute_stream));
+    CUDA_TRY(cudaStreamSynchronize(ctx->compute_stream));
     return OK;
     //[end 5.5]
 }
@@ -183,9 +183,9 @@ static Status sum_all(Module *root, FsdpContext *ctx, double *sum, double *squar
 Status fsdp_grad_norm(Module *root, FsdpContext *ctx, float *norm)
 {
     double *sum = NULL, squares = 0.0;
-    CUDA_TRY(cudaMallocAsync((void **)&sum, sizeof *sum, ctx->compute));
+    CUDA_TRY(cudaMallocAsync((void **)&sum, sizeof *sum, ctx->compute_stream));
     Status status = sum_all(root, ctx, sum, &squares);
-    CUDA_TRY(cudaFreeAsync(sum, ctx->compute));
+    CUDA_TRY(cudaFreeAsync(sum, ctx->compute_stream));
     *norm = (float)sqrt(squares);
     return status;
 }
@@ -193,7 +193,7 @@ Status fsdp_grad_norm(Module *root, FsdpContext *ctx, float *norm)
 static Status scale_one(FlatParam *flat, FsdpContext *ctx, void *factor)
 {
     size_t n = (size_t)flat->shard_numel;
-    CUDA_TRY(kernel_scale(flat->shard_grad, *(const float *)factor, n, ctx->compute));
+    CUDA_TRY(kernel_scale(flat->sharded_grad, *(const float *)factor, n, ctx->compute_stream));
     return OK;
 }
 

@@ -4,7 +4,7 @@
  * multiply-add; so an element gets the same bits in a vector and in the tail of a loop, and a
  * result does not depend on how a parameter was cut into shards.
  *
- * Interface: kernel_fill, kernel_scale, kernel_add, kernel_sum2, kernel_add_divided.
+ * Interface: kernel_fill, kernel_scale, kernel_add, kernel_add_out, kernel_add_divided.
  */
 #include "kernels.h"
 #include "simgpu.h"
@@ -43,9 +43,9 @@ cudaError_t kernel_add(float *dst, const float *src, size_t n, cudaStream_t stre
     return simgpu_end(&op);
 }
 
-cudaError_t kernel_sum2(float *out, const float *a, const float *b, size_t n, cudaStream_t stream)
+cudaError_t kernel_add_out(float *out, const float *a, const float *b, size_t n, cudaStream_t stream)
 {
-    SimgpuOp op = SIMGPU_BEGIN("kernel_sum2", stream);
+    SimgpuOp op = SIMGPU_BEGIN("kernel_add_out", stream);
     float *sum = simgpu_write(&op, out, n * sizeof *out);
     const float *x = simgpu_read(&op, a, n * sizeof *a);
     const float *y = simgpu_read(&op, b, n * sizeof *b);

@@ -127,7 +127,7 @@ static Status attention_backward(Module *self, NnRun *run, const float *dout, fl
     return OK;
 }
 
-static Status attention_drop_saved(Module *self, NnRun *run)
+static Status attention_free_saved(Module *self, NnRun *run)
 {
     Attention *s = self->state;
     TRY(run_free(run, &s->att));
@@ -150,7 +150,7 @@ Module *attention_create(const char *name, int dim, int heads, float init_std, f
     ((Attention *)m->state)->heads = heads;
     m->forward = attention_forward;
     m->backward = attention_backward;
-    m->drop_saved = attention_drop_saved;
+    m->free_saved = attention_free_saved;
     if (module_add_child(m, linear_create("qkv", dim, 3 * dim, true, init_std)) &&
         module_add_child(m, linear_create("proj", dim, dim, true, proj_std)))
         return module_named(m);

@@ -49,7 +49,7 @@ static Status block_backward(Module *self, NnRun *run, const float *dout, float 
     return OK;
 }
 
-static Status block_drop_saved(Module *self, NnRun *run)
+static Status block_free_saved(Module *self, NnRun *run)
 {
     Block *s = self->state;
     TRY(run_free(run, &s->middle));
@@ -64,7 +64,7 @@ Module *block_create(const char *name, int dim, int heads, float init_std, float
     if (m == NULL) return NULL;
     m->forward = block_forward;
     m->backward = block_backward;
-    m->drop_saved = block_drop_saved;
+    m->free_saved = block_free_saved;
     if (module_add_child(m, layernorm_create("ln_1", dim)) &&
         module_add_child(m, attention_create("attn", dim, heads, init_std, proj_std)) &&
         module_add_child(m, layernorm_create("ln_2", dim)) &&

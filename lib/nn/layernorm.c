@@ -69,7 +69,7 @@ Status layernorm_backward_sum(Module *m, NnRun *run, const float *dout, const fl
     return OK;
 }
 
-static Status layernorm_drop_saved(Module *self, NnRun *run)
+static Status layernorm_free_saved(Module *self, NnRun *run)
 {
     LayerNorm *s = self->state;
     TRY(run_free(run, &s->mean));
@@ -87,7 +87,7 @@ Module *layernorm_create(const char *name, int dim)
     if (m == NULL) return NULL;
     m->forward = layernorm_forward;
     m->backward = layernorm_backward;
-    m->drop_saved = layernorm_drop_saved;
+    m->free_saved = layernorm_free_saved;
     if (module_add_param(m, param_create("weight", dim, 0, INIT_ONE, 0.0f)) &&
         module_add_param(m, param_create("bias", dim, 0, INIT_ZERO, 0.0f)))
         return module_named(m);

@@ -67,7 +67,7 @@ static Status linear_forward(Module *self, NnRun *run, const void *in, float *ou
     TRY(has_data(self));
     if (bias != NULL)
         CUDA_TRY(
-            kernel_spread_bias(out, bias->data, (int)run_rows(run), self->out_dim, run->stream));
+            kernel_broadcast_bias(out, bias->data, (int)run_rows(run), self->out_dim, run->stream));
     TRY(multiply(self, run, in, bias != NULL ? ONE : ZERO, out));
     return OK;
 }
@@ -109,7 +109,7 @@ static Status linear_gelu_backward(Module *self, NnRun *run, const float *dout, 
     return OK;
 }
 
-static Status linear_gelu_drop_saved(Module *self, NnRun *run)
+static Status linear_gelu_free_saved(Module *self, NnRun *run)
 {
     LinearGelu *s = self->state;
     return run_free(run, &s->y);
@@ -170,6 +170,6 @@ Module *linear_gelu_create(const char *name, int in_dim, int out_dim, float init
     if (m == NULL) return NULL;
     m->forward = linear_gelu_forward;
     m->backward = linear_gelu_backward;
-    m->drop_saved = linear_gelu_drop_saved;
+    m->free_saved = linear_gelu_free_saved;
     return add_params(m, true, init_std);
 }

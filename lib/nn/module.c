@@ -116,11 +116,11 @@ static Status call_hook(Module *m, const Hook *hook)
 // Frees the output, the saved activations and the memory of the input.
 static Status let_go(Module *m, NnRun *run)
 {
-    Status dropped = m->drop_saved != NULL ? m->drop_saved(m, run) : OK;
-    float *own = m->out_lent ? NULL : m->out;
+    Status dropped = m->free_saved != NULL ? m->free_saved(m, run) : OK;
+    float *own = m->out_is_borrowed ? NULL : m->out;
     m->in = NULL;
     m->out = NULL;
-    m->out_lent = false;
+    m->out_is_borrowed = false;
     TRY(run_free(run, &own));
     TRY(dropped);
     return OK;
@@ -173,7 +173,7 @@ static Status forward(Module *m, NnRun *run, const void *in, float *lent)
         m->out = lent;
     else
         TRY(module_alloc(m, run, &m->out, run_rows(run) * (size_t)m->out_dim, "output"));
-    m->out_lent = lent != NULL;
+    m->out_is_borrowed = lent != NULL;
     m->in = in;
     TRY(m->forward(m, run, in, m->out));
     TRY(call_hook(m, &m->post_forward));

@@ -40,7 +40,7 @@ static Status sequence_backward(Module *self, NnRun *run, const float *dout, flo
     return OK;
 }
 
-static Status sequence_drop_saved(Module *self, NnRun *run)
+static Status sequence_free_saved(Module *self, NnRun *run)
 {
     Sequence *s = self->state;
     return run_free(run, &s->grad);
@@ -73,7 +73,7 @@ static Module *create_bare(const char *name, int n, Module **children)
     if (m == NULL) return NULL;
     m->forward = sequence_forward;
     m->backward = sequence_backward;
-    m->drop_saved = sequence_drop_saved;
+    m->free_saved = sequence_free_saved;
     return m;
 }
 

@@ -28,7 +28,7 @@ Status flat_layout(FlatParam *flat, const char *name, Param **params, int n, int
     return OK;
 }
 
-int64_t flat_real(const FlatParam *flat, int rank)
+int64_t flat_valid_numel(const FlatParam *flat, int rank)
 {
     int64_t left = flat->numel - rank * flat->shard_numel;
     if (left < 0) return 0;
@@ -40,7 +40,7 @@ static int64_t clamp(int64_t x, int64_t low, int64_t high)
     return x < low ? low : x > high ? high : x;
 }
 
-void flat_slice(const FlatParam *flat, int i, int rank, int64_t *begin, int64_t *end, int64_t *at)
+void flat_param_range_in_shard(const FlatParam *flat, int i, int rank, int64_t *begin, int64_t *end, int64_t *at)
 {
     int64_t shift = rank * flat->shard_numel - flat->offset[i]; // of the shard, in the parameter
     int64_t numel = meta_numel(flat->params[i]);
@@ -51,7 +51,7 @@ void flat_slice(const FlatParam *flat, int i, int rank, int64_t *begin, int64_t 
 
 Status flat_zero_padding(const FlatParam *flat, float *shard_buffer, cudaStream_t stream)
 {
-    int64_t real = flat_real(flat, flat->rank);
+    int64_t real = flat_valid_numel(flat, flat->rank);
     if (real < flat->shard_numel)
         CUDA_TRY(kernel_fill(shard_buffer + real, 0.0f, (size_t)(flat->shard_numel - real),
                              stream));

@@ -7,10 +7,10 @@ static Status reduce_average(FsdpUnit *unit)
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
     size_t n = (size_t)flat->shard_numel;
-    float *mine = flat->full_grad + flat->rank * flat->shard_numel;
-    NCCL_TRY(ncclReduceScatter(flat->full_grad, mine, n, ncclFloat, ncclAvg, ctx->comm,
-                               ctx->reduce));
-    CUDA_TRY(kernel_add(flat->shard_grad, mine, n, ctx->reduce));
-    TRY(flat_zero_padding(flat, flat->shard_grad, ctx->reduce));
+    float *mine = flat->unsharded_grad + flat->rank * flat->shard_numel;
+    NCCL_TRY(ncclReduceScatter(flat->unsharded_grad, mine, n, ncclFloat, ncclAvg, ctx->comm,
+                               ctx->reduce_scatter_stream));
+    CUDA_TRY(kernel_add(flat->sharded_grad, mine, n, ctx->reduce_scatter_stream));
+    TRY(flat_zero_padding(flat, flat->sharded_grad, ctx->reduce_scatter_stream));
     return OK;
 }

@@ -2,7 +2,7 @@
  * at once; a device keeps what a wait still needs.
  */
 // ==== forward.c
-static Status wait_for(FsdpContext *ctx, cudaStream_t waiter, cudaStream_t worker)
+static Status stream_wait_stream(FsdpContext *ctx, cudaStream_t waiter, cudaStream_t worker)
 {
     cudaEvent_t event;
     CUDA_TRY(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
@@ -12,14 +12,14 @@ static Status wait_for(FsdpContext *ctx, cudaStream_t waiter, cudaStream_t worke
     return OK;
 }
 
-Status fsdp_wait(FsdpUnit *unit)
+Status fsdp_wait_for_unshard(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     if (flat->state == FLAT_SHARDED)
         return fail(ERR_ARGUMENT, "%s: nothing to wait for: it is sharded", flat->name);
     // Behind the all-gather stands nothing on the gather stream that would take long.
     if (flat->state == FLAT_UNSHARDING && flat->world > 1)
-        TRY(wait_for(unit->ctx, unit->ctx->compute, unit->ctx->gather));
+        TRY(stream_wait_stream(unit->ctx, unit->ctx->compute_stream, unit->ctx->all_gather_stream));
     flat->state = FLAT_UNSHARDED;
     return OK;
 }
@@ -30,12 +30,12 @@ Status fsdp_pre_forward(Module *module, void *arg)
     FsdpContext *ctx = unit->ctx;
     if (unit->is_root) {
         ctx->n_order = 0;
-        TRY(wait_for(ctx, ctx->gather, ctx->compute));
+        TRY(stream_wait_stream(ctx, ctx->all_gather_stream, ctx->compute_stream));
     }
-    TRY(note_order(unit));
+    TRY(record_post_forward(unit));
     TRY(fsdp_unshard(unit));
-    TRY(fsdp_wait(unit)); // before the release, which makes the gather stream wait for compute
-    TRY(fsdp_release_gather(ctx));
+    TRY(fsdp_wait_for_unshard(unit)); // before the release, which makes the gather stream wait for compute
+    TRY(fsdp_free_all_gather(ctx));
     return OK;
 }
 
@@ -44,20 +44,20 @@ Status fsdp_reduce_grad(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
-    if (flat->full_grad == NULL) return fail(ERR_ARGUMENT, "%s: no gradient to reduce", flat->name);
-    float *whole = flat->full_grad;
-    flat_attach_grad(flat, NULL);
+    if (flat->unsharded_grad == NULL) return fail(ERR_ARGUMENT, "%s: no gradient to reduce", flat->name);
+    float *whole = flat->unsharded_grad;
+    flat_set_grad_views(flat, NULL);
     if (flat->world > 1) {
         cudaEvent_t written;
         CUDA_TRY(cudaEventCreateWithFlags(&written, cudaEventDisableTiming));
-        CUDA_TRY(cudaEventRecord(written, ctx->compute));
-        CUDA_TRY(cudaStreamWaitEvent(ctx->reduce, written, 0));
+        CUDA_TRY(cudaEventRecord(written, ctx->compute_stream));
+        CUDA_TRY(cudaStreamWaitEvent(ctx->reduce_scatter_stream, written, 0));
         CUDA_TRY(cudaEventDestroy(written));
-        TRY(fsdp_release_reduce(ctx));
+        TRY(fsdp_free_reduce_scatter(ctx));
         TRY(reduce_average(unit));
-        CUDA_TRY(cudaEventRecord(ctx->old_reduce.event, ctx->reduce));
-        ctx->old_reduce.buffer = whole;
+        CUDA_TRY(cudaEventRecord(ctx->reduce_scatter_state.event, ctx->reduce_scatter_stream));
+        ctx->reduce_scatter_state.buffer = whole;
     }
-    flat->full_grad = NULL;
+    flat->unsharded_grad = NULL;
     return OK;
 }

@@ -7,8 +7,8 @@ static Status broadcast_shards(const FlatParam *flat, const FsdpContext *ctx)
     size_t n = (size_t)flat->shard_numel;
     NCCL_TRY(ncclGroupStart());
     for (int root = 0; root < flat->world; root++)
-        NCCL_TRY(ncclBroadcast(flat->shard, flat->full + root * flat->shard_numel, n, ncclFloat,
-                               root, ctx->comm, ctx->gather));
+        NCCL_TRY(ncclBroadcast(flat->sharded_param, flat->unsharded_param + root * flat->shard_numel, n, ncclFloat,
+                               root, ctx->comm, ctx->all_gather_stream));
     NCCL_TRY(ncclGroupEnd());
     return OK;
 }
@@ -18,14 +18,14 @@ Status fsdp_unshard(FsdpUnit *unit)
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
     if (flat->state != FLAT_SHARDED) return OK;
-    flat->full = flat->shard;
+    flat->unsharded_param = flat->sharded_param;
     if (flat->world > 1) {
         size_t bytes = (size_t)flat->padded * sizeof(float);
-        CUDA_TRY(cudaMallocAsync((void **)&flat->full, bytes, ctx->gather));
+        CUDA_TRY(cudaMallocAsync((void **)&flat->unsharded_param, bytes, ctx->all_gather_stream));
         TRY(broadcast_shards(flat, ctx));
-        CUDA_TRY(cudaEventRecord(flat->gathered, ctx->gather));
+        CUDA_TRY(cudaEventRecord(flat->all_gather_done, ctx->all_gather_stream));
     }
-    flat_attach(flat, flat->full);
+    flat_set_views(flat, flat->unsharded_param);
     flat->state = FLAT_UNSHARDING;
     return OK;
 }

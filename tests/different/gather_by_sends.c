@@ -7,13 +7,13 @@ static Status exchange_shards(const FlatParam *flat, const FsdpContext *ctx)
     NCCL_TRY(ncclGroupStart());
     for (int peer = 0; peer < flat->world; peer++) {
         if (peer == flat->rank) continue;
-        NCCL_TRY(ncclSend(flat->shard, n, ncclFloat, peer, ctx->comm, ctx->gather));
-        NCCL_TRY(ncclRecv(flat->full + peer * flat->shard_numel, n, ncclFloat, peer, ctx->comm,
-                          ctx->gather));
+        NCCL_TRY(ncclSend(flat->sharded_param, n, ncclFloat, peer, ctx->comm, ctx->all_gather_stream));
+        NCCL_TRY(ncclRecv(flat->unsharded_param + peer * flat->shard_numel, n, ncclFloat, peer, ctx->comm,
+                          ctx->all_gather_stream));
     }
     NCCL_TRY(ncclGroupEnd());
-    CUDA_TRY(cudaMemcpyAsync(flat->full + flat->rank * flat->shard_numel, flat->shard,
-                             n * sizeof(float), cudaMemcpyDeviceToDevice, ctx->gather));
+    CUDA_TRY(cudaMemcpyAsync(flat->unsharded_param + flat->rank * flat->shard_numel, flat->sharded_param,
+                             n * sizeof(float), cudaMemcpyDeviceToDevice, ctx->all_gather_stream));
     return OK;
 }
 
@@ -22,14 +22,14 @@ Status fsdp_unshard(FsdpUnit *unit)
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
     if (flat->state != FLAT_SHARDED) return OK;
-    flat->full = flat->shard;
+    flat->unsharded_param = flat->sharded_param;
     if (flat->world > 1) {
         size_t bytes = (size_t)flat->padded * sizeof(float);
-        CUDA_TRY(cudaMallocAsync((void **)&flat->full, bytes, ctx->gather));
+        CUDA_TRY(cudaMallocAsync((void **)&flat->unsharded_param, bytes, ctx->all_gather_stream));
         TRY(exchange_shards(flat, ctx));
-        CUDA_TRY(cudaEventRecord(flat->gathered, ctx->gather));
+        CUDA_TRY(cudaEventRecord(flat->all_gather_done, ctx->all_gather_stream));
     }
-    flat_attach(flat, flat->full);
+    flat_set_views(flat, flat->unsharded_param);
     flat->state = FLAT_UNSHARDING;
     return OK;
 }

@@ -8,18 +8,18 @@ Status fsdp_unshard(FsdpUnit *unit)
     FsdpContext *ctx = unit->ctx;
     if (flat->state != FLAT_SHARDED) return OK;
     if (flat->world == 1) {
-        flat->full = flat->shard;
+        flat->unsharded_param = flat->sharded_param;
     } else {
         size_t n = (size_t)flat->shard_numel;
-        CUDA_TRY(cudaMallocAsync((void **)&flat->full, n * (size_t)flat->world * sizeof(float),
-                                 ctx->gather));
-        float *mine = flat->full + flat->rank * flat->shard_numel;
-        CUDA_TRY(cudaMemcpyAsync(mine, flat->shard, n * sizeof(float), cudaMemcpyDeviceToDevice,
-                                 ctx->gather));
-        NCCL_TRY(ncclAllGather(mine, flat->full, n, ncclFloat, ctx->comm, ctx->gather));
-        CUDA_TRY(cudaEventRecord(flat->gathered, ctx->gather));
+        CUDA_TRY(cudaMallocAsync((void **)&flat->unsharded_param, n * (size_t)flat->world * sizeof(float),
+                                 ctx->all_gather_stream));
+        float *mine = flat->unsharded_param + flat->rank * flat->shard_numel;
+        CUDA_TRY(cudaMemcpyAsync(mine, flat->sharded_param, n * sizeof(float), cudaMemcpyDeviceToDevice,
+                                 ctx->all_gather_stream));
+        NCCL_TRY(ncclAllGather(mine, flat->unsharded_param, n, ncclFloat, ctx->comm, ctx->all_gather_stream));
+        CUDA_TRY(cudaEventRecord(flat->all_gather_done, ctx->all_gather_stream));
     }
-    flat_attach(flat, flat->full);
+    flat_set_views(flat, flat->unsharded_param);
     flat->state = FLAT_UNSHARDING;
     return OK;
 }

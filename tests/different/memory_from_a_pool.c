@@ -18,14 +18,14 @@ Status fsdp_unshard(FsdpUnit *unit)
     FsdpContext *ctx = unit->ctx;
     if (flat->state != FLAT_SHARDED) return OK;
     if (flat->world == 1) {
-        flat->full = flat->shard;
+        flat->unsharded_param = flat->sharded_param;
     } else {
-        TRY(from_pool(&flat->full, (size_t)flat->padded * sizeof(float), ctx->gather));
-        NCCL_TRY(ncclAllGather(flat->shard, flat->full, (size_t)flat->shard_numel, ncclFloat,
-                               ctx->comm, ctx->gather));
-        CUDA_TRY(cudaEventRecord(flat->gathered, ctx->gather));
+        TRY(from_pool(&flat->unsharded_param, (size_t)flat->padded * sizeof(float), ctx->all_gather_stream));
+        NCCL_TRY(ncclAllGather(flat->sharded_param, flat->unsharded_param, (size_t)flat->shard_numel, ncclFloat,
+                               ctx->comm, ctx->all_gather_stream));
+        CUDA_TRY(cudaEventRecord(flat->all_gather_done, ctx->all_gather_stream));
     }
-    flat_attach(flat, flat->full);
+    flat_set_views(flat, flat->unsharded_param);
     flat->state = FLAT_UNSHARDING;
     return OK;
 }
@@ -35,19 +35,19 @@ Status fsdp_begin_grad(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
-    if (flat->full_grad != NULL)
+    if (flat->unsharded_grad != NULL)
         return fail(ERR_ARGUMENT, "%s: has a gradient already", flat->name);
-    flat->full_grad = flat->shard_grad;
+    flat->unsharded_grad = flat->sharded_grad;
     if (flat->world > 1) {
         cudaMemPool_t pool;
         int device;
         CUDA_TRY(cudaGetDevice(&device));
         CUDA_TRY(cudaDeviceGetMemPool(&pool, device));
-        CUDA_TRY(cudaMallocFromPoolAsync((void **)&flat->full_grad,
+        CUDA_TRY(cudaMallocFromPoolAsync((void **)&flat->unsharded_grad,
                                          (size_t)flat->padded * sizeof(float), pool,
-                                         ctx->compute));
-        CUDA_TRY(kernel_fill(flat->full_grad, 0.0f, (size_t)flat->padded, ctx->compute));
+                                         ctx->compute_stream));
+        CUDA_TRY(kernel_fill(flat->unsharded_grad, 0.0f, (size_t)flat->padded, ctx->compute_stream));
     }
-    flat_attach_grad(flat, flat->full_grad);
+    flat_set_grad_views(flat, flat->unsharded_grad);
     return OK;
 }

@@ -11,9 +11,9 @@ static Status create_moments(FsdpAdamW *opt)
         return fail(ERR_MEMORY, "no host memory for the moments of %d flat parameters", opt->n);
     for (int i = 0; i < opt->n; i++) all += 2 * opt->flat[i]->shard_numel;
     size_t bytes = (size_t)all * sizeof(float);
-    CUDA_TRY(cudaMallocAsync((void **)&block, bytes, opt->ctx->compute));
+    CUDA_TRY(cudaMallocAsync((void **)&block, bytes, opt->ctx->compute_stream));
     opt->m[0] = block; // what is to be freed, whatever comes next
-    CUDA_TRY(cudaMemsetAsync(block, 0, bytes, opt->ctx->compute));
+    CUDA_TRY(cudaMemsetAsync(block, 0, bytes, opt->ctx->compute_stream));
     for (int i = 0; i < opt->n; i++) {
         opt->m[i] = block;
         opt->v[i] = block + opt->flat[i]->shard_numel;
@@ -24,7 +24,7 @@ static Status create_moments(FsdpAdamW *opt)
 
 void fsdp_adamw_destroy(FsdpAdamW *opt)
 {
-    if (opt->m != NULL && opt->m[0] != NULL) cudaFreeAsync(opt->m[0], opt->ctx->compute);
+    if (opt->m != NULL && opt->m[0] != NULL) cudaFreeAsync(opt->m[0], opt->ctx->compute_stream);
     free(opt->m);
     free(opt->v);
     free(opt->flat);

@@ -5,23 +5,23 @@ Status fsdp_context_create(FsdpContext *ctx, ncclComm_t comm, cudaStream_t compu
 {
     memset(ctx, 0, sizeof *ctx);
     ctx->comm = comm;
-    ctx->compute = ctx->gather = ctx->reduce = compute;
+    ctx->compute_stream = ctx->all_gather_stream = ctx->reduce_scatter_stream = compute;
     NCCL_TRY(ncclCommUserRank(comm, &ctx->rank));
     NCCL_TRY(ncclCommCount(comm, &ctx->world));
-    CUDA_TRY(cudaEventCreateWithFlags(&ctx->computed, cudaEventDisableTiming));
-    CUDA_TRY(cudaEventCreateWithFlags(&ctx->old_gather.event, cudaEventDisableTiming));
-    CUDA_TRY(cudaEventCreateWithFlags(&ctx->old_reduce.event, cudaEventDisableTiming));
+    CUDA_TRY(cudaEventCreateWithFlags(&ctx->compute_done, cudaEventDisableTiming));
+    CUDA_TRY(cudaEventCreateWithFlags(&ctx->all_gather_state.event, cudaEventDisableTiming));
+    CUDA_TRY(cudaEventCreateWithFlags(&ctx->reduce_scatter_state.event, cudaEventDisableTiming));
     return OK;
 }
 
 Status fsdp_context_destroy(FsdpContext *ctx)
 {
-    TRY(fsdp_release_gather(ctx));
-    TRY(fsdp_release_reduce(ctx));
-    CUDA_TRY(cudaStreamSynchronize(ctx->compute));
-    CUDA_TRY(cudaEventDestroy(ctx->computed));
-    CUDA_TRY(cudaEventDestroy(ctx->old_gather.event));
-    CUDA_TRY(cudaEventDestroy(ctx->old_reduce.event));
+    TRY(fsdp_free_all_gather(ctx));
+    TRY(fsdp_free_reduce_scatter(ctx));
+    CUDA_TRY(cudaStreamSynchronize(ctx->compute_stream));
+    CUDA_TRY(cudaEventDestroy(ctx->compute_done));
+    CUDA_TRY(cudaEventDestroy(ctx->all_gather_state.event));
+    CUDA_TRY(cudaEventDestroy(ctx->reduce_scatter_state.event));
     free(ctx->order);
     memset(ctx, 0, sizeof *ctx);
     return OK;

@@ -21,12 +21,12 @@ Status fsdp_pre_forward(Module *module, void *arg)
     if (unit->is_root) {
         ctx->n_order = n_ahead = 0;
         list_units(module);
-        TRY(wait_for(ctx, ctx->gather, ctx->compute));
+        TRY(stream_wait_stream(ctx, ctx->all_gather_stream, ctx->compute_stream));
     }
-    TRY(note_order(unit));
+    TRY(record_post_forward(unit));
     TRY(fsdp_unshard(unit)); // it is under way already, but for the root
-    TRY(fsdp_release_gather(ctx));
-    TRY(fsdp_wait(unit));
+    TRY(fsdp_free_all_gather(ctx));
+    TRY(fsdp_wait_for_unshard(unit));
     for (int i = 0; i + 1 < n_ahead; i++)
         if (ahead[i] == unit) TRY(fsdp_unshard(ahead[i + 1]));
     return OK;

@@ -8,12 +8,12 @@ static Status reduce_average(FsdpUnit *unit)
     FsdpContext *ctx = unit->ctx;
     size_t n = (size_t)flat->shard_numel;
     float *sum = NULL;
-    CUDA_TRY(cudaMallocAsync((void **)&sum, n * sizeof *sum, ctx->reduce));
-    NCCL_TRY(ncclReduceScatter(flat->full_grad, sum, n, ncclFloat, ncclSum, ctx->comm,
-                               ctx->reduce));
-    CUDA_TRY(kernel_scale(sum, 1.0f / (float)flat->world, n, ctx->reduce));
-    CUDA_TRY(kernel_add(flat->shard_grad, sum, n, ctx->reduce));
-    CUDA_TRY(cudaFreeAsync(sum, ctx->reduce));
-    TRY(flat_zero_padding(flat, flat->shard_grad, ctx->reduce));
+    CUDA_TRY(cudaMallocAsync((void **)&sum, n * sizeof *sum, ctx->reduce_scatter_stream));
+    NCCL_TRY(ncclReduceScatter(flat->unsharded_grad, sum, n, ncclFloat, ncclSum, ctx->comm,
+                               ctx->reduce_scatter_stream));
+    CUDA_TRY(kernel_scale(sum, 1.0f / (float)flat->world, n, ctx->reduce_scatter_stream));
+    CUDA_TRY(kernel_add(flat->sharded_grad, sum, n, ctx->reduce_scatter_stream));
+    CUDA_TRY(cudaFreeAsync(sum, ctx->reduce_scatter_stream));
+    TRY(flat_zero_padding(flat, flat->sharded_grad, ctx->reduce_scatter_stream));
     return OK;
 }

@@ -2,7 +2,7 @@
  * rank's part of it.
  */
 // ==== api.c
-static Status gather_unit(FsdpUnit *unit, StateSink sink, void *arg, Status *sunk)
+static Status gather_unit(FsdpUnit *unit, StateVisitor visit, void *arg, Status *visit_status)
 {
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
@@ -10,19 +10,19 @@ static Status gather_unit(FsdpUnit *unit, StateSink sink, void *arg, Status *sun
         Param *param = flat->params[i];
         float *before = param->data, *whole = NULL;
         CUDA_TRY(cudaMallocAsync((void **)&whole, (size_t)meta_numel(param) * sizeof *whole,
-                                 ctx->compute));
+                                 ctx->compute_stream));
         for (int rank = 0; rank < ctx->world; rank++) {
             int64_t begin, end, at;
-            flat_slice(flat, i, rank, &begin, &end, &at);
+            flat_param_range_in_shard(flat, i, rank, &begin, &end, &at);
             if (begin < end)
-                NCCL_TRY(ncclBroadcast(rank == ctx->rank ? flat->shard + at : NULL, whole + begin,
+                NCCL_TRY(ncclBroadcast(rank == ctx->rank ? flat->sharded_param + at : NULL, whole + begin,
                                        (size_t)(end - begin), ncclFloat, rank, ctx->comm,
-                                       ctx->compute));
+                                       ctx->compute_stream));
         }
         param->data = whole;
-        if (ctx->rank == 0 && *sunk == OK) *sunk = sink_param(param, sink, arg, ctx->compute);
+        if (ctx->rank == 0 && *visit_status == OK) *visit_status = visit_param(param, visit, arg, ctx->compute_stream);
         param->data = before;
-        CUDA_TRY(cudaFreeAsync(whole, ctx->compute));
+        CUDA_TRY(cudaFreeAsync(whole, ctx->compute_stream));
     }
     return OK;
 }

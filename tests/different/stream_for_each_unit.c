@@ -1,30 +1,30 @@
 /* stream_for_each_unit.c: In the forward each unit is gathered on a stream of its own, which is in
- * ctx->gather's place while the unit's hook runs, and goes when its work is done.
+ * ctx->all_gather_stream's place while the unit's hook runs, and goes when its work is done.
  */
 // ==== forward.c
 // What the gather stream has waited for, the optimizer's writes, `own` has to wait for too.
 static Status begin_stream(FsdpContext *ctx, cudaStream_t *own)
 {
     CUDA_TRY(cudaStreamCreateWithFlags(own, cudaStreamNonBlocking));
-    return wait_for(ctx, *own, ctx->gather);
+    return stream_wait_stream(ctx, *own, ctx->all_gather_stream);
 }
 
 Status fsdp_pre_forward(Module *module, void *arg)
 {
     FsdpUnit *unit = arg;
     FsdpContext *ctx = unit->ctx;
-    cudaStream_t shared = ctx->gather, own;
+    cudaStream_t shared = ctx->all_gather_stream, own;
     if (unit->is_root) {
         ctx->n_order = 0;
-        TRY(wait_for(ctx, ctx->gather, ctx->compute));
+        TRY(stream_wait_stream(ctx, ctx->all_gather_stream, ctx->compute_stream));
     }
-    TRY(note_order(unit));
+    TRY(record_post_forward(unit));
     TRY(begin_stream(ctx, &own));
-    ctx->gather = own;
+    ctx->all_gather_stream = own;
     Status status = fsdp_unshard(unit);
-    if (status == OK) status = fsdp_release_gather(ctx);
-    ctx->gather = shared;
-    if (status == OK) status = fsdp_wait(unit);
+    if (status == OK) status = fsdp_free_all_gather(ctx);
+    ctx->all_gather_stream = shared;
+    if (status == OK) status = fsdp_wait_for_unshard(unit);
     CUDA_TRY(cudaStreamDestroy(own));
     return status;
 }

@@ -57,7 +57,7 @@ static void places_body(const Rank *r, void *arg)
         int64_t real = 0;
         for (int i = 0; i < set->n; i++) {
             int64_t begin = -1, end = -1, at = -1;
-            flat_slice(&flat, i, rank, &begin, &end, &at);
+            flat_param_range_in_shard(&flat, i, rank, &begin, &end, &at);
             check(0 <= begin && begin <= end && end <= set->size[i],
                   "rank %d of %d, parameter %d of %lld elements: slice [%lld, %lld)", rank,
                   set->world, i, (long long)set->size[i], (long long)begin, (long long)end);
@@ -71,8 +71,8 @@ static void places_body(const Rank *r, void *arg)
                 owners[place]++;
             }
         }
-        check(flat_real(&flat, rank) == real, "rank %d of %d holds %lld real elements, want %lld",
-              rank, set->world, (long long)flat_real(&flat, rank), (long long)real);
+        check(flat_valid_numel(&flat, rank) == real, "rank %d of %d holds %lld real elements, want %lld",
+              rank, set->world, (long long)flat_valid_numel(&flat, rank), (long long)real);
         all += real;
     }
     check(all == numel, "the ranks hold %lld elements, there are %lld", (long long)all,
@@ -95,7 +95,7 @@ static void shard_body(const Rank *r, void *arg)
     check(whole != NULL, "no memory");
     for (int i = 0, at = 0; i < set->n; at += (int)set->size[i++])
         meta_init_slice(set->params[i], set->seed, 0, set->size[i], whole + at);
-    float *got = fetch(flat.shard, (size_t)flat.shard_numel);
+    float *got = fetch(flat.sharded_param, (size_t)flat.shard_numel);
     check_equal("this rank's shard, against its part of the whole made at once", got,
                 whole + r->rank * flat.shard_numel, (size_t)flat.shard_numel);
     free(got);

@@ -23,20 +23,20 @@ static void gather_body(const Rank *r, void *arg)
         FsdpUnit *unit = fsdp_unit(s.model->children[c]);
         if (unit == NULL) continue;
         need(fsdp_unshard(unit));
-        need(fsdp_wait(unit));
+        need(fsdp_wait_for_unshard(unit));
         const FlatParam *flat = &unit->flat;
         float *want = calloc((size_t)flat->padded, sizeof *want);
-        check(want != NULL && flat->full != NULL, "unit %s has no whole parameter", flat->name);
+        check(want != NULL && flat->unsharded_param != NULL, "unit %s has no whole parameter", flat->name);
         for (int i = 0; i < flat->n; i++)
             meta_init_slice(flat->params[i], shape->options.seed, 0, meta_numel(flat->params[i]),
                             want + flat->offset[i]);
         need_cuda(cudaDeviceSynchronize());
-        float *got = fetch(flat->full, (size_t)flat->padded);
+        float *got = fetch(flat->unsharded_param, (size_t)flat->padded);
         check_equal("the gathered flat parameter", got, want, (size_t)flat->padded);
         free(got);
         free(want);
         need(fsdp_reshard(unit));
-        need(fsdp_release_gather(&s.ctx));
+        need(fsdp_free_all_gather(&s.ctx));
         check(gpulog_live_bytes(r->device) == live, "unit %s left %zu bytes behind", flat->name,
               gpulog_live_bytes(r->device) - live);
     }

@@ -39,7 +39,7 @@ static double set_gradients(const Case *c, FlatParam **flat, int n, float dirt)
             host[i] = place < flat[k]->numel ? (float)gradient_at(c, place) : dirt;
         }
         need_cuda(cudaDeviceSynchronize());
-        send_to(flat[k]->shard_grad, host, (size_t)flat[k]->shard_numel);
+        send_to(flat[k]->sharded_grad, host, (size_t)flat[k]->shard_numel);
         free(host);
     }
     return sqrt(squares);
@@ -49,7 +49,7 @@ static double set_gradients(const Case *c, FlatParam **flat, int n, float dirt)
 // whatever the betas: element by element p = p - lr·decay·p - lr·g / (|g| + eps).
 static void check_steps(const Case *c, const FlatParam *flat, const float *start)
 {
-    float *got = fetch(flat->shard, (size_t)flat->shard_numel);
+    float *got = fetch(flat->sharded_param, (size_t)flat->shard_numel);
     double lr = c->adamw.lr, decay = c->adamw.weight_decay, eps = c->adamw.eps;
     for (int64_t i = 0; i < flat->shard_numel; i++) {
         int64_t place = flat->rank * flat->shard_numel + i;
@@ -73,7 +73,7 @@ static void steps_body(const Rank *r, void *arg)
     sharded_create(&s, &c->spec, &c->options, &c->adamw, r);
     int n = fsdp_flat_params(s.model, flat, MOST_UNITS);
     need_cuda(cudaDeviceSynchronize());
-    for (int k = 0; k < n; k++) start[k] = fetch(flat[k]->shard, (size_t)flat[k]->shard_numel);
+    for (int k = 0; k < n; k++) start[k] = fetch(flat[k]->sharded_param, (size_t)flat[k]->shard_numel);
     set_gradients(c, flat, n, 5.0f);
     for (int t = 0; t < c->steps; t++) need(fsdp_adamw_step(&s.adamw));
     need_cuda(cudaDeviceSynchronize());
@@ -87,7 +87,7 @@ static void steps_body(const Rank *r, void *arg)
     check(norm == want, "the norm on this rank is %.9g, want %.9g", (double)norm, (double)want);
     need_cuda(cudaDeviceSynchronize());
     for (int k = 0; k < n; k++) {
-        float *got = fetch(flat[k]->shard_grad, (size_t)flat[k]->shard_numel);
+        float *got = fetch(flat[k]->sharded_grad, (size_t)flat[k]->shard_numel);
         for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
             int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
             double g = place < flat[k]->numel ? gradient_at(c, place) : 0.0;

@@ -80,7 +80,7 @@ static void check_elementwise(const Rank *r, void *arg)
         for (size_t i = 0; i < n; i++) want[i] = 1.5f;
         check_equal("fill", got = fetch(out, n), want, n);
         free(got);
-        need_cuda(kernel_sum2(out, da, db, n, r->stream));
+        need_cuda(kernel_add_out(out, da, db, n, r->stream));
         for (size_t i = 0; i < n; i++) want[i] = a[i] + b[i];
         check_equal("sum2", got = fetch(out, n), want, n);
         free(got);
@@ -348,7 +348,7 @@ static void check_rows(const Rank *r, void *arg)
         float *dx = on_device(x, n), *dsum = on_device(base, cols), *spread = nans_on_device(n),
               *got;
         double *want = naive_buffer(cols);
-        need_cuda(kernel_spread_bias(spread, dsum, rows, cols, r->stream));
+        need_cuda(kernel_broadcast_bias(spread, dsum, rows, cols, r->stream));
         got = fetch(spread, n);
         for (int i = 0; i < rows; i++) check_equal("a row of the bias", got + i * cols, base, cols);
         free(got);
@@ -573,7 +573,7 @@ static void check_fused(const Rank *r, void *arg)
     }
     need_cuda(kernel_bias_gelu_forward(x[0], x[1], x[2], ROWS, C, r->stream));
     need_cuda(kernel_bias_gelu_backward(x[4], x[5], x[6], x[1], ROWS, C, r->stream));
-    need_cuda(kernel_spread_bias(y[3], y[2], ROWS, C, r->stream));
+    need_cuda(kernel_broadcast_bias(y[3], y[2], ROWS, C, r->stream));
     need_cuda(kernel_add(y[1], y[3], N, r->stream));
     need_cuda(kernel_gelu_forward(y[0], y[1], N, r->stream));
     need_cuda(kernel_gelu_backward(y[4], y[6], y[1], N, r->stream));

@@ -283,9 +283,9 @@ float *sharded_grads(Sharded *s)
     for (int i = 0; i < n; i++) {
         float *full = NULL;
         need_cuda(cudaMalloc((void **)&full, (size_t)flat[i]->padded * sizeof *full));
-        need_nccl(ncclAllGather(flat[i]->shard_grad, full, (size_t)flat[i]->shard_numel, ncclFloat,
-                                s->ctx.comm, s->ctx.compute));
-        need_cuda(cudaStreamSynchronize(s->ctx.compute));
+        need_nccl(ncclAllGather(flat[i]->sharded_grad, full, (size_t)flat[i]->shard_numel, ncclFloat,
+                                s->ctx.comm, s->ctx.compute_stream));
+        need_cuda(cudaStreamSynchronize(s->ctx.compute_stream));
         float *host = fetch(full, (size_t)flat[i]->padded);
         for (int j = 0; j < flat[i]->n; j++)
             memcpy(place(&p, flat[i]->params[j]), host + flat[i]->offset[j],
@@ -337,10 +337,10 @@ void check_padding(const Sharded *s, const char *when)
 {
     int n;
     FlatParam **flat = flat_of(s, &n);
-    need_cuda(cudaStreamSynchronize(s->ctx.compute));
+    need_cuda(cudaStreamSynchronize(s->ctx.compute_stream));
     for (int i = 0; i < n; i++) {
-        check_tail(flat[i], flat[i]->shard, "the parameters", when);
-        check_tail(flat[i], flat[i]->shard_grad, "the gradients", when);
+        check_tail(flat[i], flat[i]->sharded_param, "the parameters", when);
+        check_tail(flat[i], flat[i]->sharded_grad, "the gradients", when);
         if (s->adamw.ctx == NULL) continue;
         check_tail(flat[i], s->adamw.m[i], "the first moments", when);
         check_tail(flat[i], s->adamw.v[i], "the second moments", when);

@@ -89,11 +89,11 @@ static void tied_body(const Rank *r, void *arg)
     // The last rank's part of it, too, moves when it is trained.
     Batch batch = batch_create(&spec, 1);
     need_cuda(cudaStreamSynchronize(r->stream));
-    float *before = fetch(flat->shard, (size_t)flat->shard_numel);
+    float *before = fetch(flat->sharded_param, (size_t)flat->shard_numel);
     train_batch(&spec, &s.run, s.model, &batch);
     need(fsdp_sgd_step(s.model, &s.ctx, 1.0f, 0.0f));
     need_cuda(cudaStreamSynchronize(r->stream));
-    float *after = fetch(flat->shard, (size_t)flat->shard_numel);
+    float *after = fetch(flat->sharded_param, (size_t)flat->shard_numel);
     check(memcmp(before, after, (size_t)flat->shard_numel * sizeof *after) != 0,
           "this rank's shard of the root unit did not move in a step");
     free(before);

@@ -45,7 +45,7 @@ static float average_of(int64_t i, int round)
 static void write_gradients(const FsdpUnit *unit, int round)
 {
     const FlatParam *flat = &unit->flat;
-    need_cuda(cudaStreamSynchronize(unit->ctx->compute));
+    need_cuda(cudaStreamSynchronize(unit->ctx->compute_stream));
     for (int j = 0; j < flat->n; j++) {
         const Param *param = flat->params[j];
         int64_t numel = meta_numel(param);
@@ -54,8 +54,8 @@ static void write_gradients(const FsdpUnit *unit, int round)
         for (int64_t i = 0; i < numel; i++)
             host[i] += gradient_of(flat->rank, flat->world, flat->offset[j] + i, round);
         need_cuda(cudaMemcpyAsync(param->grad, host, (size_t)numel * sizeof *host,
-                                  cudaMemcpyHostToDevice, unit->ctx->compute));
-        need_cuda(cudaStreamSynchronize(unit->ctx->compute));
+                                  cudaMemcpyHostToDevice, unit->ctx->compute_stream));
+        need_cuda(cudaStreamSynchronize(unit->ctx->compute_stream));
         free(host);
     }
 }
@@ -118,7 +118,7 @@ static void check_average(const FsdpUnit *unit, int rounds)
     const FlatParam *flat = &unit->flat;
     float *want = calloc((size_t)flat->shard_numel, sizeof *want);
     need_cuda(cudaDeviceSynchronize());
-    float *got = fetch(flat->shard_grad, (size_t)flat->shard_numel);
+    float *got = fetch(flat->sharded_grad, (size_t)flat->shard_numel);
     for (int64_t i = 0; i < flat->shard_numel; i++) {
         int64_t place = flat->rank * flat->shard_numel + i;
         for (int round = 0; round < rounds && place < flat->numel; round++)
@@ -183,7 +183,7 @@ static void one_body(const Rank *r, void *arg)
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     need(fsdp_begin_grad(unit));
-    check(unit->flat.full_grad == unit->flat.shard_grad,
+    check(unit->flat.unsharded_grad == unit->flat.sharded_grad,
           "with one rank the whole gradient must be the gradient shard");
     check(gpulog_live_bytes(r->device) == live, "with one rank begin_grad allocated memory");
     need(fsdp_reduce_grad(unit));
@@ -245,7 +245,7 @@ static void padding_body(const Rank *r, void *arg)
     check(padding > 0, "the test needs a unit with padding");
     float *dirt = malloc((size_t)padding * sizeof *dirt);
     for (int64_t i = 0; i < padding; i++) dirt[i] = 7.0f;
-    if (flat->world > 1) send_to(flat->full_grad + flat->numel, dirt, (size_t)padding);
+    if (flat->world > 1) send_to(flat->unsharded_grad + flat->numel, dirt, (size_t)padding);
     free(dirt);
     need(fsdp_reduce_grad(unit));
     need(fsdp_finish_backward(&s.ctx));
@@ -274,8 +274,8 @@ static void begin_body(const Rank *r, void *arg)
         FlatParam *flat = &unit->flat;
         need(fsdp_begin_grad(unit));
         float *want = calloc((size_t)flat->padded, sizeof *want);
-        need_cuda(cudaStreamSynchronize(s.ctx.compute));
-        float *got = fetch(flat->full_grad, (size_t)flat->padded);
+        need_cuda(cudaStreamSynchronize(s.ctx.compute_stream));
+        float *got = fetch(flat->unsharded_grad, (size_t)flat->padded);
         Layout layout;
         unit_layout(&layout, &s, flat, true);
         check_equal_in(&((Clues){.layout = &layout}),
@@ -284,11 +284,11 @@ static void begin_body(const Rank *r, void *arg)
         free(got);
         free(want);
         for (int j = 0; j < flat->n; j++)
-            check(flat->params[j]->grad == flat->full_grad + flat->offset[j],
+            check(flat->params[j]->grad == flat->unsharded_grad + flat->offset[j],
                   "%s: its gradient does not point into the whole gradient", flat->params[j]->name);
         check(fsdp_begin_grad(unit) == ERR_ARGUMENT, "a second begin_grad must be an error");
         need(fsdp_reduce_grad(unit));
-        check(flat->full_grad == NULL && flat->params[0]->grad == NULL,
+        check(flat->unsharded_grad == NULL && flat->params[0]->grad == NULL,
               "after reduce_grad the parameters still point into the whole gradient");
         check(fsdp_reduce_grad(unit) == ERR_ARGUMENT,
               "reducing a gradient that is not there must be an "
@@ -340,11 +340,11 @@ static void check_freed_on_compute(Sharded *s)
     need(fsdp_begin_grad(unit));
     need(fsdp_reduce_grad(unit));
     uint64_t log = gpulog_length();
-    need(fsdp_release_reduce(&s->ctx));
+    need(fsdp_free_reduce_scatter(&s->ctx));
     int64_t freed = log_find(GPU_FREE, NULL, log);
-    check(freed >= 0, "fsdp_release_reduce freed nothing");
-    check(gpulog_get((uint64_t)freed, &entry) && entry.stream == s->ctx.compute,
-          "the whole gradient must be freed on the stream that allocated it, ctx->compute");
+    check(freed >= 0, "fsdp_free_reduce_scatter freed nothing");
+    check(gpulog_get((uint64_t)freed, &entry) && entry.stream == s->ctx.compute_stream,
+          "the whole gradient must be freed on the stream that allocated it, ctx->compute_stream");
 }
 
 static void order_body(const Rank *r, void *arg)
@@ -363,8 +363,8 @@ static void order_body(const Rank *r, void *arg)
     GpuLogEntry entry;
     for (uint64_t i = log; i < gpulog_length(); i++)
         if (gpulog_get(i, &entry) && entry.op == GPU_REDUCE_SCATTER)
-            check(entry.stream == s.ctx.reduce,
-                  "a reduce-scatter runs on another stream than ctx->reduce");
+            check(entry.stream == s.ctx.reduce_scatter_stream,
+                  "a reduce-scatter runs on another stream than ctx->reduce_scatter_stream");
 
     // The optimizer comes behind every reduce-scatter.
     int64_t sgd = log_find(GPU_KERNEL, "kernel_sgd", log);
@@ -471,13 +471,13 @@ static void behind_body(const Rank *r, void *arg)
                   "after backward %d the device holds %zu bytes more than before the forward%s",
                   step, gpulog_live_bytes(r->device) - live,
                   bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
-            check(s.ctx.old_gather.buffer == NULL && s.ctx.old_reduce.buffer == NULL,
+            check(s.ctx.all_gather_state.buffer == NULL && s.ctx.reduce_scatter_state.buffer == NULL,
                   "after the root's backward a buffer is still retired");
         }
         FlatParam *flat[16];
         int n = fsdp_flat_params(s.model, flat, 16);
         for (int i = 0; i < n; i++)
-            check(flat[i]->state == FLAT_SHARDED && flat[i]->full_grad == NULL &&
+            check(flat[i]->state == FLAT_SHARDED && flat[i]->unsharded_grad == NULL &&
                       flat[i]->params[0]->data == NULL && flat[i]->params[0]->grad == NULL,
                   "after the backward unit %s still has something whole", flat[i]->name);
         batch_destroy(&batch);

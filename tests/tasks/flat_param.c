@@ -172,17 +172,17 @@ static void example_body(const Rank *r, void *arg)
     check(flat.numel == 10 && flat.padded == 12 && flat.shard_numel == 4,
           "10 elements on 3 ranks: numel %lld, padded %lld, shard %lld; want 10, 12, 4",
           (long long)flat.numel, (long long)flat.padded, (long long)flat.shard_numel);
-    check(flat_real(&flat, 0) == 4 && flat_real(&flat, 1) == 4 && flat_real(&flat, 2) == 2,
-          "real elements by rank: %lld, %lld, %lld; want 4, 4, 2", (long long)flat_real(&flat, 0),
-          (long long)flat_real(&flat, 1), (long long)flat_real(&flat, 2));
+    check(flat_valid_numel(&flat, 0) == 4 && flat_valid_numel(&flat, 1) == 4 && flat_valid_numel(&flat, 2) == 2,
+          "real elements by rank: %lld, %lld, %lld; want 4, 4, 2", (long long)flat_valid_numel(&flat, 0),
+          (long long)flat_valid_numel(&flat, 1), (long long)flat_valid_numel(&flat, 2));
     int64_t begin, end, at;
-    flat_slice(&flat, 1, 0, &begin, &end,
+    flat_param_range_in_shard(&flat, 1, 0, &begin, &end,
                &at); // parameter 1 is [3, 7): rank 0 has its first element
     check(begin == 0 && end == 1 && at == 3,
           "rank 0 holds [%lld, %lld) of parameter 1 at %lld; want "
           "[0, 1) at 3",
           (long long)begin, (long long)end, (long long)at);
-    flat_slice(&flat, 1, 1, &begin, &end, &at);
+    flat_param_range_in_shard(&flat, 1, 1, &begin, &end, &at);
     check(begin == 1 && end == 4 && at == 0,
           "rank 1 holds [%lld, %lld) of parameter 1 at %lld; want "
           "[1, 4) at 0",
@@ -243,9 +243,9 @@ static void real_body(const Rank *r, void *arg)
             for (int rank = 0; rank < world; rank++) {
                 int64_t want = 0;
                 for (int64_t e = 0; e < flat.numel; e++) want += e / flat.shard_numel == rank;
-                check(flat_real(&flat, rank) == want,
+                check(flat_valid_numel(&flat, rank) == want,
                       "%lld elements on %d ranks: rank %d holds %lld real ones, want %lld",
-                      (long long)flat.numel, world, rank, (long long)flat_real(&flat, rank),
+                      (long long)flat.numel, world, rank, (long long)flat_valid_numel(&flat, rank),
                       (long long)want);
             }
             flat_destroy(&flat);
@@ -276,7 +276,7 @@ static void cover_body(const Rank *r, void *arg)
                 int owners[MAX_NUMEL] = {0};
                 for (int rank = 0; rank < world; rank++) {
                     int64_t begin = -1, end = -1, at = -1;
-                    flat_slice(&flat, i, rank, &begin, &end, &at);
+                    flat_param_range_in_shard(&flat, i, rank, &begin, &end, &at);
                     check(0 <= begin && begin <= end && end <= in->of[i],
                           "parameter %d of %lld elements, rank %d of %d: slice [%lld, %lld)", i,
                           (long long)in->of[i], rank, world, (long long)begin, (long long)end);
@@ -325,12 +325,12 @@ static void whole_body(const Rank *r, void *arg)
         need(flat_create(&flat, t->seed, r->stream));
         check_on_stream(log, r->stream, "flat_create's work", "the stream that was given");
         check(set.param[0].owner == &flat, "flat_create did not become the parameters' owner");
-        check(flat.gathered != NULL && cudaEventRecord(flat.gathered, r->stream) == cudaSuccess,
-              "flat_create must create the event flat->gathered: task 3 records it");
+        check(flat.all_gather_done != NULL && cudaEventRecord(flat.all_gather_done, r->stream) == cudaSuccess,
+              "flat_create must create the event flat->all_gather_done: task 3 records it");
 
         float *full = NULL;
         need_cuda(cudaMalloc((void **)&full, (size_t)flat.padded * sizeof *full));
-        need_nccl(ncclAllGather(flat.shard, full, (size_t)flat.shard_numel, ncclFloat, r->comm,
+        need_nccl(ncclAllGather(flat.sharded_param, full, (size_t)flat.shard_numel, ncclFloat, r->comm,
                                 r->stream));
         need_cuda(cudaStreamSynchronize(r->stream));
         float *got = fetch(full, (size_t)flat.padded),
@@ -358,7 +358,7 @@ static void shards_make_the_whole_model(void **state)
     run_ranks(table.low, whole_body, &table);
 }
 
-// flat_zero_padding of a buffer that is neither shard nor shard_grad.
+// flat_zero_padding of a buffer that is neither shard nor sharded_grad.
 static void check_zero_padding(const FlatParam *flat, const Set *set, const Rank *r)
 {
     size_t n = (size_t)flat->shard_numel;
@@ -392,8 +392,8 @@ static void birth_body(const Rank *r, void *arg)
             need(flat_layout(&flat, "unit", set.pointer, set.n, r->rank, r->world, align));
             need(flat_create(&flat, t->seed, r->stream));
             need_cuda(cudaStreamSynchronize(r->stream));
-            float *shard = fetch(flat.shard, (size_t)flat.shard_numel);
-            float *grad = fetch(flat.shard_grad, (size_t)flat.shard_numel);
+            float *shard = fetch(flat.sharded_param, (size_t)flat.shard_numel);
+            float *grad = fetch(flat.sharded_grad, (size_t)flat.shard_numel);
             for (int64_t i = 0; i < flat.shard_numel; i++) {
                 bool padding = r->rank * flat.shard_numel + i >= flat.numel;
                 check(!padding || shard[i] == 0.0f,
@@ -489,18 +489,18 @@ static void attach_body(const Rank *r, void *arg)
           "a parameter has data before anything was gathered");
     need_cuda(cudaMalloc((void **)&full, (size_t)flat.padded * sizeof *full));
     uint64_t log = gpulog_length();
-    flat_attach(&flat, full);
-    flat_attach_grad(&flat, full);
+    flat_set_views(&flat, full);
+    flat_set_grad_views(&flat, full);
     for (int i = 0; i < set.n; i++)
         check(set.param[i].data == full + flat.offset[i] &&
                   set.param[i].grad == full + flat.offset[i],
               "parameter %d is no view of the buffer at its offset %lld", i,
               (long long)flat.offset[i]);
-    flat_attach(&flat, NULL);
-    flat_attach_grad(&flat, NULL);
+    flat_set_views(&flat, NULL);
+    flat_set_grad_views(&flat, NULL);
     for (int i = 0; i < set.n; i++)
         check(set.param[i].data == NULL && set.param[i].grad == NULL,
-              "parameter %d keeps a pointer after flat_attach with NULL", i);
+              "parameter %d keeps a pointer after flat_set_views with NULL", i);
     check(gpulog_length() == log, "attaching a view must not allocate or copy anything");
     need_cuda(cudaFree(full));
     flat_destroy(&flat);

@@ -41,9 +41,9 @@ static void check_whole(const FsdpUnit *unit)
     for (int i = 0; i < flat->n; i++)
         meta_init_slice(flat->params[i], TEST_OPTIONS.seed, 0, meta_numel(flat->params[i]),
                         want + flat->offset[i]);
-    need_cuda(cudaStreamSynchronize(unit->ctx->compute));
-    need_cuda(cudaStreamSynchronize(unit->ctx->gather));
-    float *got = fetch(flat->full, (size_t)flat->padded);
+    need_cuda(cudaStreamSynchronize(unit->ctx->compute_stream));
+    need_cuda(cudaStreamSynchronize(unit->ctx->all_gather_stream));
+    float *got = fetch(flat->unsharded_param, (size_t)flat->padded);
     Layout layout;
     layout_module(&layout, unit->module, true, flat->world, LAYOUT_WHOLE);
     check_equal_in(&((Clues){.layout = &layout, .world = flat->world}), "the gathered flat parameter",
@@ -127,11 +127,11 @@ static void gather_body(const Rank *r, void *arg)
     for (int i = 0; i < s.model->n_children - 1; i++) {
         FsdpUnit *unit = fsdp_unit(s.model->children[i]);
         need(fsdp_unshard(unit));
-        need(fsdp_wait(unit));
-        check(unit->flat.full != NULL, "the unit has no whole parameter after unshard and wait");
+        need(fsdp_wait_for_unshard(unit));
+        check(unit->flat.unsharded_param != NULL, "the unit has no whole parameter after unshard and wait");
         check_whole(unit);
         for (int j = 0; j < unit->flat.n; j++)
-            check(unit->flat.params[j]->data == unit->flat.full + unit->flat.offset[j],
+            check(unit->flat.params[j]->data == unit->flat.unsharded_param + unit->flat.offset[j],
                   "%s does not point into the gathered buffer", unit->flat.params[j]->name);
         need(fsdp_reshard(unit));
     }
@@ -157,17 +157,17 @@ static void alias_body(const Rank *r, void *arg)
     size_t live = gpulog_live_bytes(r->device);
     uint64_t log = gpulog_length();
     need(fsdp_unshard(unit));
-    need(fsdp_wait(unit));
-    check(unit->flat.full == unit->flat.shard,
+    need(fsdp_wait_for_unshard(unit));
+    check(unit->flat.unsharded_param == unit->flat.sharded_param,
           "with one rank the whole parameter must be the shard");
     check(gpulog_live_bytes(r->device) == live, "with one rank unshard allocated %zu bytes",
           gpulog_live_bytes(r->device) - live);
     need(fsdp_reshard(unit));
-    need(fsdp_release_gather(&s.ctx));
+    need(fsdp_free_all_gather(&s.ctx));
     check(count_gathers(log) == 0, "with one rank there is nothing to gather");
     check(log_count(GPU_COPY, log) == 0, "with one rank there is nothing to copy");
     check(log_count(GPU_FREE, log) == 0, "reshard freed a buffer that is the shard itself");
-    check(unit->flat.shard != NULL && unit->flat.full == NULL,
+    check(unit->flat.sharded_param != NULL && unit->flat.unsharded_param == NULL,
           "reshard must let go of full, not of "
           "shard");
     sharded_destroy(&s);
@@ -187,9 +187,9 @@ static void read_whole(const FsdpUnit *unit)
 {
     float *out = NULL;
     size_t n = (size_t)unit->flat.numel;
-    cudaStream_t compute = unit->ctx->compute;
+    cudaStream_t compute = unit->ctx->compute_stream;
     need_cuda(cudaMallocAsync((void **)&out, n * sizeof *out, compute));
-    need_cuda(kernel_sum2(out, unit->flat.full, unit->flat.full, n, compute));
+    need_cuda(kernel_add_out(out, unit->flat.unsharded_param, unit->flat.unsharded_param, n, compute));
     need_cuda(cudaFreeAsync(out, compute));
 }
 
@@ -203,21 +203,21 @@ static void order_body(const Rank *r, void *arg)
     uint64_t log = gpulog_length();
 
     need(fsdp_unshard(unit));
-    need(fsdp_wait(unit));
+    need(fsdp_wait_for_unshard(unit));
     read_whole(unit);
     Gather gather;
     GpuLogEntry entry;
-    int64_t kernel = log_find(GPU_KERNEL, "kernel_sum2", log);
+    int64_t kernel = log_find(GPU_KERNEL, "kernel_add_out", log);
     check(next_gather(log, &gather), "unshard queued no all-gather");
     for (uint64_t i = gather.first; i <= gather.last; i++)
-        check(!gpulog_get(i, &entry) || written(&entry) == NULL || entry.stream == s.ctx.gather,
-              "the all-gather must be queued on ctx->gather");
+        check(!gpulog_get(i, &entry) || written(&entry) == NULL || entry.stream == s.ctx.all_gather_stream,
+              "the all-gather must be queued on ctx->all_gather_stream");
     check(log_ordered(gather.last, (uint64_t)kernel),
-          "a kernel on the compute stream may run before the all-gather is done: after fsdp_wait "
+          "a kernel on the compute stream may run before the all-gather is done: after fsdp_wait_for_unshard "
           "nothing orders the two");
     check_no_host_wait(log, "in unshard or wait");
     need(fsdp_reshard(unit));
-    need(fsdp_release_gather(&s.ctx));
+    need(fsdp_free_all_gather(&s.ctx));
     check_no_race(log);
     sharded_destroy(&s);
 }
@@ -244,42 +244,42 @@ static void free_body(const Rank *r, void *arg)
     uint64_t log = gpulog_length();
 
     need(fsdp_unshard(unit));
-    need(fsdp_wait(unit));
+    need(fsdp_wait_for_unshard(unit));
     read_whole(unit);
-    const float *whole = unit->flat.full;
+    const float *whole = unit->flat.unsharded_param;
     need(fsdp_reshard(unit));
-    check(s.ctx.old_gather.buffer == whole && log_count(GPU_FREE, log) == 1, // read_whole's own
-          "fsdp_reshard must not free the buffer, but leave it in ctx->old_gather for "
-          "fsdp_release_gather");
+    check(s.ctx.all_gather_state.buffer == whole && log_count(GPU_FREE, log) == 1, // read_whole's own
+          "fsdp_reshard must not free the buffer, but leave it in ctx->all_gather_state for "
+          "fsdp_free_all_gather");
     uint64_t released = gpulog_length();
-    need(fsdp_release_gather(&s.ctx));
+    need(fsdp_free_all_gather(&s.ctx));
     check(gpulog_live_bytes(r->device) == live,
           "after reshard and release %zu bytes of the whole parameter "
           "are still there%s",
           gpulog_live_bytes(r->device) - live,
           bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
     int64_t freed = log_find(GPU_FREE, NULL, released);
-    int64_t kernel = log_find(GPU_KERNEL, "kernel_sum2", log);
+    int64_t kernel = log_find(GPU_KERNEL, "kernel_add_out", log);
     GpuLogEntry entry;
-    check(freed >= 0, "fsdp_release_gather freed nothing");
-    check(gpulog_get((uint64_t)freed, &entry) && entry.stream == s.ctx.gather,
-          "the buffer must be freed on the stream that allocated it, ctx->gather");
+    check(freed >= 0, "fsdp_free_all_gather freed nothing");
+    check(gpulog_get((uint64_t)freed, &entry) && entry.stream == s.ctx.all_gather_stream,
+          "the buffer must be freed on the stream that allocated it, ctx->all_gather_stream");
     check(log_ordered((uint64_t)kernel, (uint64_t)freed),
           "the buffer may be freed while a kernel on the compute stream still reads it");
     check_no_host_wait(log, "in unshard, wait, reshard or release");
     check_no_race(log);
-    need(fsdp_release_gather(&s.ctx));
+    need(fsdp_free_all_gather(&s.ctx));
     check(log_count(GPU_FREE, (uint64_t)freed + 1) == 0, "a second release freed something again");
 
     // One slot: retiring a second buffer lets the first one go.
     FsdpUnit *second = fsdp_unit(s.model->children[1]);
     need(fsdp_unshard(unit));
-    need(fsdp_wait(unit));
+    need(fsdp_wait_for_unshard(unit));
     need(fsdp_unshard(second));
-    need(fsdp_wait(second));
+    need(fsdp_wait_for_unshard(second));
     need(fsdp_reshard(unit));
     need(fsdp_reshard(second));
-    need(fsdp_release_gather(&s.ctx));
+    need(fsdp_free_all_gather(&s.ctx));
     check(gpulog_live_bytes(r->device) == live, "of two resharded buffers %zu bytes are lost%s",
           gpulog_live_bytes(r->device) - live,
           bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
@@ -302,7 +302,7 @@ static void states_body(const Rank *r, void *arg)
 
     check(flat->state == FLAT_SHARDED && flat->params[0]->data == NULL,
           "a new unit must be sharded");
-    check(fsdp_wait(unit) == ERR_ARGUMENT,
+    check(fsdp_wait_for_unshard(unit) == ERR_ARGUMENT,
           "waiting for a unit that nobody unshards must be an error");
     uint64_t log = gpulog_length();
     need(fsdp_reshard(unit));
@@ -315,14 +315,14 @@ static void states_body(const Rank *r, void *arg)
     check(gpulog_length() == log, "unsharding a second time must do nothing");
     need(fsdp_reshard(unit));
     check(flat->state == FLAT_UNSHARDING, "reshard must do nothing before anybody waited");
-    need(fsdp_wait(unit));
+    need(fsdp_wait_for_unshard(unit));
     check(flat->state == FLAT_UNSHARDED, "after wait the state must be FLAT_UNSHARDED");
     log = gpulog_length();
-    need(fsdp_wait(unit));
+    need(fsdp_wait_for_unshard(unit));
     check(gpulog_length() == log, "waiting a second time must do nothing");
     need(fsdp_reshard(unit));
     check(flat->state == FLAT_SHARDED, "after reshard the state must be FLAT_SHARDED");
-    check(flat->full == NULL && flat->params[0]->data == NULL,
+    check(flat->unsharded_param == NULL && flat->params[0]->data == NULL,
           "after reshard the parameters still point into the buffer");
     sharded_destroy(&s);
 }
@@ -453,13 +453,13 @@ static void check_one_at_a_time(Sharded *s)
     need(fsdp_pre_forward(second, unit));
     check(unit->flat.state == FLAT_UNSHARDED, "after its pre-forward hook unit %s is not whole",
           second->name);
-    check(s->ctx.old_gather.buffer == NULL,
+    check(s->ctx.all_gather_state.buffer == NULL,
           "while unit %s runs, the buffer of unit %s is still there: the pre-forward hook must "
           "release it behind its own all-gather",
           second->name, first->name);
     need(fsdp_post_forward(second, unit));
     need(fsdp_post_forward(root, fsdp_unit(root)));
-    need(fsdp_release_gather(&s->ctx));
+    need(fsdp_free_all_gather(&s->ctx));
 }
 
 static void one_at_a_time_body(const Rank *r, void *arg)

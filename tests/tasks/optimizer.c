@@ -84,7 +84,7 @@ static void set_scaled_gradients(Sharded *s, float scale, float padding)
             host[i] = place < flat[k]->numel ? scale * given_gradient(place) : padding;
         }
         need_cuda(cudaDeviceSynchronize());
-        send_to(flat[k]->shard_grad, host, (size_t)flat[k]->shard_numel);
+        send_to(flat[k]->sharded_grad, host, (size_t)flat[k]->shard_numel);
         free(host);
     }
 }
@@ -96,8 +96,8 @@ static void set_gradients(Sharded *s, float padding)
 
 static float *fetch_shard(const Sharded *s, const FlatParam *flat)
 {
-    need_cuda(cudaStreamSynchronize(s->ctx.compute));
-    return fetch(flat->shard, (size_t)flat->shard_numel);
+    need_cuda(cudaStreamSynchronize(s->ctx.compute_stream));
+    return fetch(flat->sharded_param, (size_t)flat->shard_numel);
 }
 
 // ---- AdamW ----
@@ -251,15 +251,15 @@ static void zero_body(const Rank *r, void *arg)
     float *before[MAX_FLAT];
     set_gradients(&s, 3.0f);
     for (int k = 0; k < n; k++)
-        before[k] = fetch(flat[k]->shard_grad, (size_t)flat[k]->shard_numel);
+        before[k] = fetch(flat[k]->sharded_grad, (size_t)flat[k]->shard_numel);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     need(fsdp_zero_grad(s.model, &s.ctx));
-    check_on_stream(log, s.ctx.compute, "zeroing the gradients", "ctx->compute");
-    need_cuda(cudaStreamSynchronize(s.ctx.compute));
+    check_on_stream(log, s.ctx.compute_stream, "zeroing the gradients", "ctx->compute_stream");
+    need_cuda(cudaStreamSynchronize(s.ctx.compute_stream));
     for (int k = 0; k < n; k++) {
         size_t numel = (size_t)flat[k]->shard_numel;
-        float *got = fetch(flat[k]->shard_grad, numel), *zero = calloc(numel, sizeof *zero);
+        float *got = fetch(flat[k]->sharded_grad, numel), *zero = calloc(numel, sizeof *zero);
         Layout layout;
         char what[100];
         unit_layout(&layout, &s, flat[k], false);
@@ -323,9 +323,9 @@ static void clip_body(const Rank *r, void *arg)
         need(fsdp_clip_grad_norm(s.model, &s.ctx, limits[c], &norm));
         check(norm == want, "clip returns the norm %.9g, want that before clipping, %.9g%s",
               (double)norm, (double)want, norm_cause(&s, norm));
-        need_cuda(cudaStreamSynchronize(s.ctx.compute));
+        need_cuda(cudaStreamSynchronize(s.ctx.compute_stream));
         for (int k = 0; k < n; k++) {
-            float *got = fetch(flat[k]->shard_grad, (size_t)flat[k]->shard_numel);
+            float *got = fetch(flat[k]->sharded_grad, (size_t)flat[k]->shard_numel);
             for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
                 int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
                 double g = place < flat[k]->numel ? given_gradient(place) : 0.0;
@@ -369,14 +369,14 @@ static void sgd_body(const Rank *r, void *arg)
             host[i] = place < flat[k]->numel ? (float)(place % 7) : 0.0f;
         }
         need_cuda(cudaDeviceSynchronize());
-        send_to(flat[k]->shard, host, (size_t)flat[k]->shard_numel);
+        send_to(flat[k]->sharded_param, host, (size_t)flat[k]->shard_numel);
         free(host);
     }
     set_gradients(&s, 0.0f);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     need(fsdp_sgd_step(s.model, &s.ctx, in->rate, in->decay));
-    check_on_stream(log, s.ctx.compute, "an SGD step", "ctx->compute");
+    check_on_stream(log, s.ctx.compute_stream, "an SGD step", "ctx->compute_stream");
     for (int k = 0; k < n; k++) {
         float *got = fetch_shard(&s, flat[k]);
         for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
@@ -417,14 +417,14 @@ static void every_body(const Rank *r, void *arg)
     uint64_t log = gpulog_length();
     need(fsdp_adamw_step(&s.adamw));
     check_no_host_wait(log, "in an optimizer step");
-    check_on_stream(log, s.ctx.compute, "an AdamW step", "ctx->compute");
+    check_on_stream(log, s.ctx.compute_stream, "an AdamW step", "ctx->compute_stream");
     check_no_race(log);
     for (int op = GPU_ALL_GATHER; op <= GPU_RECV; op++)
         check(gpulog_traffic((GpuOp)op).calls == 0, "a step needs no communication, but made an %s",
               gpulog_op_name((GpuOp)op));
     for (int k = 0; k < n; k++) {
         float *after = fetch_shard(&s, flat[k]);
-        float *gradient = fetch(flat[k]->shard_grad, (size_t)flat[k]->shard_numel);
+        float *gradient = fetch(flat[k]->sharded_grad, (size_t)flat[k]->shard_numel);
         for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
             int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
             check(place >= flat[k]->numel || gradient[i] == given_gradient(place),

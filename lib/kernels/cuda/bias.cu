@@ -4,7 +4,7 @@
  * in one kernel the sum is still in a register when GELU wants it. Compiled with -fmad=false, so
  * that the bits are those of the separate kernels.
  *
- * Interface: kernel_spread_bias, kernel_bias_gelu_forward, kernel_bias_gelu_backward.
+ * Interface: kernel_broadcast_bias, kernel_bias_gelu_forward, kernel_bias_gelu_backward.
  */
 #include <stdint.h>
 
@@ -88,10 +88,10 @@ static __global__ void __launch_bounds__(COLUMNS *MOST_LANES)
     if (threadIdx.y == 0 && c < cols) dbias[c] += sum;
 }
 
-extern "C" cudaError_t kernel_spread_bias(float *out, const float *bias, int rows, int cols,
+extern "C" cudaError_t kernel_broadcast_bias(float *out, const float *bias, int rows, int cols,
                                           cudaStream_t stream)
 {
-    Launch launch = LAUNCH_BEGIN("kernel_spread_bias", stream);
+    Launch launch = LAUNCH_BEGIN("kernel_broadcast_bias", stream);
     size_t width = (size_t)cols;
     launch_write(&launch, out, (size_t)rows * width * sizeof *out);
     launch_read(&launch, bias, width * sizeof *bias);

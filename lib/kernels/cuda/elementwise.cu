@@ -3,7 +3,7 @@
  * Each operation is one that IEEE 754 rounds exactly, and nothing is fused (-fmad=false), so the
  * bits are those of lib/kernels/elementwise.c.
  *
- * Interface: kernel_fill, kernel_scale, kernel_add, kernel_sum2, kernel_add_divided.
+ * Interface: kernel_fill, kernel_scale, kernel_add, kernel_add_out, kernel_add_divided.
  */
 #include "each.cuh"
 
@@ -70,10 +70,10 @@ extern "C" cudaError_t kernel_add(float *dst, const float *src, size_t n, cudaSt
     return launch_end(&launch);
 }
 
-extern "C" cudaError_t kernel_sum2(float *out, const float *a, const float *b, size_t n,
+extern "C" cudaError_t kernel_add_out(float *out, const float *a, const float *b, size_t n,
                                    cudaStream_t stream)
 {
-    Launch launch = LAUNCH_BEGIN("kernel_sum2", stream);
+    Launch launch = LAUNCH_BEGIN("kernel_add_out", stream);
     launch_write(&launch, out, n * sizeof *out);
     launch_read(&launch, a, n * sizeof *a);
     launch_read(&launch, b, n * sizeof *b);

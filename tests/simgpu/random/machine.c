@@ -52,7 +52,7 @@ IN_ITS_CALLER cudaError_t call_kernel(const Step *s)
     case FILL: return kernel_fill(floats(s, 0), 1, n, stream);
     case SCALE: return kernel_scale(floats(s, 0), 1, n, stream);
     case ADD: return kernel_add(floats(s, 0), floats(s, 1), n, stream);
-    default: return kernel_sum2(floats(s, 0), floats(s, 1), floats(s, 2), n, stream);
+    default: return kernel_add_out(floats(s, 0), floats(s, 1), floats(s, 2), n, stream);
     }
 }
 

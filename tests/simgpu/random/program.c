@@ -27,7 +27,7 @@ const KindFact kind_facts[KINDS] = {
     [FILL] = {"kernel_fill", 1, 1, 0, 4, .on_stream = true, .weight = 10},
     [SCALE] = {"kernel_scale", 1, 1, 1, 4, .on_stream = true, .weight = 8},
     [ADD] = {"kernel_add", 2, 1, 3, 4, .on_stream = true, .weight = 10},
-    [SUM2] = {"kernel_sum2", 3, 1, 6, 4, .on_stream = true, .weight = 8},
+    [SUM2] = {"kernel_add_out", 3, 1, 6, 4, .on_stream = true, .weight = 8},
     [MEMSET_ASYNC] = {"cudaMemsetAsync", 1, 1, 0, 1, .on_stream = true, .weight = 10},
     [MEMSET_2D_ASYNC] = {"cudaMemset2DAsync", 1, 1, 0, 1, .on_stream = true, .weight = 4},
     [MEMSET] = {"cudaMemset", 1, 1, 0, 1, .on_stream = true, .legacy_only = true, .weight = 3},
