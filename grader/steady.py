@@ -36,9 +36,9 @@ def make_half(folder):
     path = os.path.join(folder, "backward.c")
     with open(path, encoding="utf-8") as file:
         text = file.read()
-    faulty = text.replace("(float)flat->world", "1.0f")
+    faulty = text.replace("(float)flat->layout.world", "1.0f")
     if faulty == text:
-        sys.exit("steady: reference/backward.c does not divide by (float)flat->world: look at "
+        sys.exit("steady: reference/backward.c does not divide by (float)flat->layout.world: look at "
                  "make_half")
     with open(path, "w", encoding="utf-8") as file:
         file.write(faulty)

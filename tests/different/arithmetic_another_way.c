@@ -10,29 +10,29 @@ Status flat_layout(FlatParam *flat, const char *name, Param **params, int n, int
     memset(flat, 0, sizeof *flat);
     TRY(check_layout(name, params, n, rank, world));
     snprintf(flat->name, sizeof flat->name, "%s", name);
-    flat->params = calloc((size_t)n, sizeof *flat->params);
-    flat->offset = calloc((size_t)n, sizeof *flat->offset);
-    if (flat->params == NULL || flat->offset == NULL) {
+    flat->layout.params = calloc((size_t)n, sizeof *flat->layout.params);
+    flat->layout.offset = calloc((size_t)n, sizeof *flat->layout.offset);
+    if (flat->layout.params == NULL || flat->layout.offset == NULL) {
         flat_destroy(flat);
         return fail(ERR_MEMORY, "%s: no host memory for %d parameters", name, n);
     }
-    flat->n = n;
-    flat->rank = rank;
-    flat->world = world;
-    for (int i = 0; i < n; i++) flat->params[i] = params[i];
-    for (int i = 1; i < n; i++) flat->offset[i] = flat->offset[i - 1] + meta_numel(params[i - 1]);
-    flat->numel = flat->offset[n - 1] + meta_numel(params[n - 1]);
-    flat->shard_numel = flat->numel / world + (flat->numel % world != 0);
-    if (align && flat->shard_numel % 4 != 0) flat->shard_numel += 4 - flat->shard_numel % 4;
-    flat->padded = flat->shard_numel * world;
+    flat->layout.n = n;
+    flat->layout.rank = rank;
+    flat->layout.world = world;
+    for (int i = 0; i < n; i++) flat->layout.params[i] = params[i];
+    for (int i = 1; i < n; i++) flat->layout.offset[i] = flat->layout.offset[i - 1] + meta_numel(params[i - 1]);
+    flat->layout.numel = flat->layout.offset[n - 1] + meta_numel(params[n - 1]);
+    flat->layout.shard_numel = flat->layout.numel / world + (flat->layout.numel % world != 0);
+    if (align && flat->layout.shard_numel % 4 != 0) flat->layout.shard_numel += 4 - flat->layout.shard_numel % 4;
+    flat->layout.padded = flat->layout.shard_numel * world;
     return OK;
 }
 
 int64_t flat_valid_numel(const FlatParam *flat, int rank)
 {
-    int64_t left = flat->numel - rank * flat->shard_numel;
+    int64_t left = flat->layout.numel - rank * flat->layout.shard_numel;
     if (left < 0) return 0;
-    return left < flat->shard_numel ? left : flat->shard_numel;
+    return left < flat->layout.shard_numel ? left : flat->layout.shard_numel;
 }
 
 static int64_t clamp(int64_t x, int64_t low, int64_t high)
@@ -42,18 +42,18 @@ static int64_t clamp(int64_t x, int64_t low, int64_t high)
 
 void flat_param_range_in_shard(const FlatParam *flat, int i, int rank, int64_t *begin, int64_t *end, int64_t *at)
 {
-    int64_t shift = rank * flat->shard_numel - flat->offset[i]; // of the shard, in the parameter
-    int64_t numel = meta_numel(flat->params[i]);
+    int64_t shift = rank * flat->layout.shard_numel - flat->layout.offset[i]; // of the shard, in the parameter
+    int64_t numel = meta_numel(flat->layout.params[i]);
     *begin = clamp(shift, 0, numel);
-    *end = clamp(shift + flat->shard_numel, 0, numel);
+    *end = clamp(shift + flat->layout.shard_numel, 0, numel);
     *at = *begin < *end ? *begin - shift : 0;
 }
 
 Status flat_zero_padding(const FlatParam *flat, float *shard_buffer, cudaStream_t stream)
 {
-    int64_t real = flat_valid_numel(flat, flat->rank);
-    if (real < flat->shard_numel)
-        CUDA_TRY(kernel_fill(shard_buffer + real, 0.0f, (size_t)(flat->shard_numel - real),
+    int64_t real = flat_valid_numel(flat, flat->layout.rank);
+    if (real < flat->layout.shard_numel)
+        CUDA_TRY(kernel_fill(shard_buffer + real, 0.0f, (size_t)(flat->layout.shard_numel - real),
                              stream));
     return OK;
 }

@@ -18,7 +18,7 @@ Status fsdp_wait_for_unshard(FsdpUnit *unit)
     if (flat->state == FLAT_SHARDED)
         return fail(ERR_ARGUMENT, "%s: nothing to wait for: it is sharded", flat->name);
     // Behind the all-gather stands nothing on the gather stream that would take long.
-    if (flat->state == FLAT_UNSHARDING && flat->world > 1)
+    if (flat->state == FLAT_UNSHARDING && flat->layout.world > 1)
         TRY(stream_wait_stream(unit->ctx, unit->ctx->compute_stream, unit->ctx->all_gather_stream));
     flat->state = FLAT_UNSHARDED;
     return OK;
@@ -44,10 +44,10 @@ Status fsdp_reduce_grad(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
-    if (flat->unsharded_grad == NULL) return fail(ERR_ARGUMENT, "%s: no gradient to reduce", flat->name);
-    float *whole = flat->unsharded_grad;
-    flat_set_grad_views(flat, NULL);
-    if (flat->world > 1) {
+    if (flat->unsharded_grad.data == NULL) return fail(ERR_ARGUMENT, "%s: no gradient to reduce", flat->name);
+    float *whole = flat->unsharded_grad.data;
+    flat_set_grad_views(flat);
+    if (flat->layout.world > 1) {
         cudaEvent_t written;
         CUDA_TRY(cudaEventCreateWithFlags(&written, cudaEventDisableTiming));
         CUDA_TRY(cudaEventRecord(written, ctx->compute_stream));
@@ -58,6 +58,6 @@ Status fsdp_reduce_grad(FsdpUnit *unit)
         CUDA_TRY(cudaEventRecord(ctx->reduce_scatter_state.event, ctx->reduce_scatter_stream));
         ctx->reduce_scatter_state.buffer = whole;
     }
-    flat->unsharded_grad = NULL;
+    flat->unsharded_grad.data = NULL;
     return OK;
 }

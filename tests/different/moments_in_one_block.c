@@ -9,15 +9,15 @@ static Status create_moments(FsdpAdamW *opt)
     opt->v = calloc((size_t)opt->n, sizeof *opt->v);
     if (opt->m == NULL || opt->v == NULL)
         return fail(ERR_MEMORY, "no host memory for the moments of %d flat parameters", opt->n);
-    for (int i = 0; i < opt->n; i++) all += 2 * opt->flat[i]->shard_numel;
+    for (int i = 0; i < opt->n; i++) all += 2 * opt->flat[i]->layout.shard_numel;
     size_t bytes = (size_t)all * sizeof(float);
     CUDA_TRY(cudaMallocAsync((void **)&block, bytes, opt->ctx->compute_stream));
     opt->m[0] = block; // what is to be freed, whatever comes next
     CUDA_TRY(cudaMemsetAsync(block, 0, bytes, opt->ctx->compute_stream));
     for (int i = 0; i < opt->n; i++) {
         opt->m[i] = block;
-        opt->v[i] = block + opt->flat[i]->shard_numel;
-        block += 2 * opt->flat[i]->shard_numel;
+        opt->v[i] = block + opt->flat[i]->layout.shard_numel;
+        block += 2 * opt->flat[i]->layout.shard_numel;
     }
     return OK;
 }

@@ -8,8 +8,8 @@ static Status sum_all(Module *root, FsdpContext *ctx, double *sum, double *squar
     cudaEvent_t there;
     CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, ctx->compute_stream));
     TRY(for_each_flat(root, ctx, sum_one, sum));
-    NCCL_TRY(ncclReduce(sum, sum, 1, ncclDouble, ncclSum, 0, ctx->comm, ctx->compute_stream));
-    NCCL_TRY(ncclBroadcast(sum, sum, 1, ncclDouble, 0, ctx->comm, ctx->compute_stream));
+    NCCL_TRY(ncclReduce(sum, sum, 1, ncclDouble, ncclSum, 0, ctx->mesh.shard.comm, ctx->compute_stream));
+    NCCL_TRY(ncclBroadcast(sum, sum, 1, ncclDouble, 0, ctx->mesh.shard.comm, ctx->compute_stream));
     CUDA_TRY(cudaMallocHost((void **)&pinned, sizeof *pinned));
     CUDA_TRY(cudaEventCreateWithFlags(&there, cudaEventDisableTiming));
     CUDA_TRY(cudaMemcpyAsync(pinned, sum, sizeof *sum, cudaMemcpyDeviceToHost, ctx->compute_stream));

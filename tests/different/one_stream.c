@@ -4,10 +4,10 @@
 Status fsdp_context_create(FsdpContext *ctx, ncclComm_t comm, cudaStream_t compute)
 {
     memset(ctx, 0, sizeof *ctx);
-    ctx->comm = comm;
+    ctx->mesh.shard.comm = comm;
     ctx->compute_stream = ctx->all_gather_stream = ctx->reduce_scatter_stream = compute;
-    NCCL_TRY(ncclCommUserRank(comm, &ctx->rank));
-    NCCL_TRY(ncclCommCount(comm, &ctx->world));
+    NCCL_TRY(ncclCommUserRank(comm, &ctx->mesh.shard.rank));
+    NCCL_TRY(ncclCommCount(comm, &ctx->mesh.shard.size));
     CUDA_TRY(cudaEventCreateWithFlags(&ctx->compute_done, cudaEventDisableTiming));
     CUDA_TRY(cudaEventCreateWithFlags(&ctx->all_gather_state.event, cudaEventDisableTiming));
     CUDA_TRY(cudaEventCreateWithFlags(&ctx->reduce_scatter_state.event, cudaEventDisableTiming));

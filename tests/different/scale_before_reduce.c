@@ -6,15 +6,15 @@ static Status reduce_average(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
-    size_t n = (size_t)flat->shard_numel, padding = (size_t)(flat->padded - flat->numel);
-    float *mine = flat->unsharded_grad + flat->rank * flat->shard_numel;
+    size_t n = (size_t)flat->layout.shard_numel, padding = (size_t)(flat->layout.padded - flat->layout.numel);
+    float *mine = flat->unsharded_grad.data + flat->layout.rank * flat->layout.shard_numel;
     if (padding > 0)
-        CUDA_TRY(cudaMemsetAsync(flat->unsharded_grad + flat->numel, 0, padding * sizeof(float),
+        CUDA_TRY(cudaMemsetAsync(flat->unsharded_grad.data + flat->layout.numel, 0, padding * sizeof(float),
                                  ctx->reduce_scatter_stream));
-    CUDA_TRY(kernel_scale(flat->unsharded_grad, 1.0f / (float)flat->world, (size_t)flat->numel,
+    CUDA_TRY(kernel_scale(flat->unsharded_grad.data, 1.0f / (float)flat->layout.world, (size_t)flat->layout.numel,
                           ctx->reduce_scatter_stream));
-    NCCL_TRY(ncclReduceScatter(flat->unsharded_grad, mine, n, ncclFloat, ncclSum, ctx->comm,
+    NCCL_TRY(ncclReduceScatter(flat->unsharded_grad.data, mine, n, ncclFloat, ncclSum, ctx->mesh.shard.comm,
                                ctx->reduce_scatter_stream));
-    CUDA_TRY(kernel_add(flat->sharded_grad, mine, n, ctx->reduce_scatter_stream));
+    CUDA_TRY(kernel_add(flat->sharded_grad.data, mine, n, ctx->reduce_scatter_stream));
     return OK;
 }

@@ -213,8 +213,8 @@ class Graded(ReferenceCopy):
         self.assertIn("step 3: at most {:,} bytes".format(peaks[2]), page)
 
     def test_half_done_is_traced_with_the_references_other_files(self):
-        self.replace("backward.c", "    flat_set_grad_views(flat, NULL);\n    if (flat->world > 1) {",
-                     '    NOT_YET("4.4");\n    if (flat->world > 1) {')
+        self.replace("backward.c", "    flat_set_grad_views(flat, NULL);\n    if (flat->layout.world > 1) {",
+                     '    NOT_YET("4.4");\n    if (flat->layout.world > 1) {')
         _, page, _ = self.grade(task="")
         self.assertIn("<code>meta_init.c</code>, <code>flat_param.c</code>, <code>forward.c</code>"
                       ", <code>optimizer.c</code> and <code>api.c</code> are yours; <code>"

@@ -42,7 +42,7 @@ static void draw_set(Set *set, int most, int low, int high)
 static void places_body(const Rank *r, void *arg)
 {
     Set *set = arg;
-    FlatParam flat;
+    FlatLayout flat;
     int64_t numel = 0, step = set->align ? 4 * set->world : set->world;
     for (int i = 0; i < set->n; i++) numel += set->size[i];
     need(flat_layout(&flat, "unit", set->params, set->n, 0, set->world, set->align));
@@ -80,7 +80,7 @@ static void places_body(const Rank *r, void *arg)
     for (int64_t place = 0; place < numel; place++)
         check(owners[place] == 1, "place %lld has %d owners", (long long)place, owners[place]);
     free(owners);
-    flat_destroy(&flat);
+    flat_layout_destroy(&flat);
 }
 
 // The shard of a large world, made on the device: its slices, and zeros behind them.
@@ -88,16 +88,17 @@ static void shard_body(const Rank *r, void *arg)
 {
     Set *set = arg;
     FlatParam flat;
-    need(flat_layout(&flat, "unit", set->params, set->n, r->rank, r->world, set->align));
-    need(flat_create(&flat, set->seed, r->stream));
+    FlatLayout made;
+    need(flat_layout(&made, "unit", set->params, set->n, r->rank, r->world, set->align));
+    need(flat_create(&flat, "unit", &made, set->seed, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
-    float *whole = calloc((size_t)flat.padded, sizeof *whole);
+    float *whole = calloc((size_t)flat.layout.padded, sizeof *whole);
     check(whole != NULL, "no memory");
     for (int i = 0, at = 0; i < set->n; at += (int)set->size[i++])
         meta_init_slice(set->params[i], set->seed, 0, set->size[i], whole + at);
-    float *got = fetch(flat.sharded_param, (size_t)flat.shard_numel);
+    float *got = fetch(flat.sharded_param.data, (size_t)flat.layout.shard_numel);
     check_equal("this rank's shard, against its part of the whole made at once", got,
-                whole + r->rank * flat.shard_numel, (size_t)flat.shard_numel);
+                whole + r->rank * flat.layout.shard_numel, (size_t)flat.layout.shard_numel);
     free(got);
     free(whole);
     flat_destroy(&flat);

@@ -25,18 +25,18 @@ static void gather_body(const Rank *r, void *arg)
         need(fsdp_unshard(unit));
         need(fsdp_wait_for_unshard(unit));
         const FlatParam *flat = &unit->flat;
-        float *want = calloc((size_t)flat->padded, sizeof *want);
-        check(want != NULL && flat->unsharded_param != NULL, "unit %s has no whole parameter", flat->name);
-        for (int i = 0; i < flat->n; i++)
-            meta_init_slice(flat->params[i], shape->options.seed, 0, meta_numel(flat->params[i]),
-                            want + flat->offset[i]);
+        float *want = calloc((size_t)flat->layout.padded, sizeof *want);
+        check(want != NULL && flat->unsharded_param.data != NULL, "unit %s has no whole parameter", flat->name);
+        for (int i = 0; i < flat->layout.n; i++)
+            meta_init_slice(flat->layout.params[i], shape->options.seed, 0, meta_numel(flat->layout.params[i]),
+                            want + flat->layout.offset[i]);
         need_cuda(cudaDeviceSynchronize());
-        float *got = fetch(flat->unsharded_param, (size_t)flat->padded);
-        check_equal("the gathered flat parameter", got, want, (size_t)flat->padded);
+        float *got = fetch(flat->unsharded_param.data, (size_t)flat->layout.padded);
+        check_equal("the gathered flat parameter", got, want, (size_t)flat->layout.padded);
         free(got);
         free(want);
         need(fsdp_reshard(unit));
-        need(fsdp_free_all_gather(&s.ctx));
+        need(fsdp_free_all_gather(s.root));
         check(gpulog_live_bytes(r->device) == live, "unit %s left %zu bytes behind", flat->name,
               gpulog_live_bytes(r->device) - live);
     }

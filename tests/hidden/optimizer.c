@@ -30,16 +30,16 @@ static double set_gradients(const Case *c, FlatParam **flat, int n, float dirt)
 {
     double squares = 0.0;
     for (int k = 0; k < n; k++) {
-        float *host = malloc((size_t)flat[k]->shard_numel * sizeof *host);
+        float *host = malloc((size_t)flat[k]->layout.shard_numel * sizeof *host);
         check(host != NULL, "no memory");
-        for (int64_t i = 0; i < flat[k]->numel; i++)
+        for (int64_t i = 0; i < flat[k]->layout.numel; i++)
             squares += gradient_at(c, i) * gradient_at(c, i);
-        for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
-            int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
-            host[i] = place < flat[k]->numel ? (float)gradient_at(c, place) : dirt;
+        for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
+            int64_t place = flat[k]->layout.rank * flat[k]->layout.shard_numel + i;
+            host[i] = place < flat[k]->layout.numel ? (float)gradient_at(c, place) : dirt;
         }
         need_cuda(cudaDeviceSynchronize());
-        send_to(flat[k]->sharded_grad, host, (size_t)flat[k]->shard_numel);
+        send_to(flat[k]->sharded_grad.data, host, (size_t)flat[k]->layout.shard_numel);
         free(host);
     }
     return sqrt(squares);
@@ -49,11 +49,11 @@ static double set_gradients(const Case *c, FlatParam **flat, int n, float dirt)
 // whatever the betas: element by element p = p - lr·decay·p - lr·g / (|g| + eps).
 static void check_steps(const Case *c, const FlatParam *flat, const float *start)
 {
-    float *got = fetch(flat->sharded_param, (size_t)flat->shard_numel);
+    float *got = fetch(flat->sharded_param.data, (size_t)flat->layout.shard_numel);
     double lr = c->adamw.lr, decay = c->adamw.weight_decay, eps = c->adamw.eps;
-    for (int64_t i = 0; i < flat->shard_numel; i++) {
-        int64_t place = flat->rank * flat->shard_numel + i;
-        bool real = place < flat->numel;
+    for (int64_t i = 0; i < flat->layout.shard_numel; i++) {
+        int64_t place = flat->layout.rank * flat->layout.shard_numel + i;
+        bool real = place < flat->layout.numel;
         double g = real ? gradient_at(c, place) : 0.0, want = real ? start[i] : 0.0;
         for (int t = 0; t < c->steps; t++)
             want = want - lr * decay * want - lr * g / (fabs(g) + eps);
@@ -71,9 +71,9 @@ static void steps_body(const Rank *r, void *arg)
     FlatParam *flat[MOST_UNITS];
     float *start[MOST_UNITS], norm = -1.0f;
     sharded_create(&s, &c->spec, &c->options, &c->adamw, r);
-    int n = fsdp_flat_params(s.model, flat, MOST_UNITS);
+    int n = flat_params(s.model, flat, MOST_UNITS);
     need_cuda(cudaDeviceSynchronize());
-    for (int k = 0; k < n; k++) start[k] = fetch(flat[k]->sharded_param, (size_t)flat[k]->shard_numel);
+    for (int k = 0; k < n; k++) start[k] = fetch(flat[k]->sharded_param.data, (size_t)flat[k]->layout.shard_numel);
     set_gradients(c, flat, n, 5.0f);
     for (int t = 0; t < c->steps; t++) need(fsdp_adamw_step(&s.adamw));
     need_cuda(cudaDeviceSynchronize());
@@ -87,10 +87,10 @@ static void steps_body(const Rank *r, void *arg)
     check(norm == want, "the norm on this rank is %.9g, want %.9g", (double)norm, (double)want);
     need_cuda(cudaDeviceSynchronize());
     for (int k = 0; k < n; k++) {
-        float *got = fetch(flat[k]->sharded_grad, (size_t)flat[k]->shard_numel);
-        for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
-            int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
-            double g = place < flat[k]->numel ? gradient_at(c, place) : 0.0;
+        float *got = fetch(flat[k]->sharded_grad.data, (size_t)flat[k]->layout.shard_numel);
+        for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
+            int64_t place = flat[k]->layout.rank * flat[k]->layout.shard_numel + i;
+            double g = place < flat[k]->layout.numel ? gradient_at(c, place) : 0.0;
             if (limit < want) g *= (double)limit / (double)want;
             check(fabs(got[i] - g) <= (limit < want ? 1e-6 * fabs(g) : 0.0),
                   "norm %g, limit %g: unit %s element %lld is %.9g, want %.9g", (double)want,

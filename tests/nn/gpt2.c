@@ -69,7 +69,7 @@ static void set_gradients(Fixture *f, float value)
         size_t size = numel_of(f->params[i]);
         float *base = malloc(size * sizeof *base);
         for (size_t j = 0; j < size; j++) base[j] = value;
-        send_to(f->params[i]->grad, base, size);
+        send_to(f->params[i]->grad.data, base, size);
         free(base);
     }
 }
@@ -106,7 +106,7 @@ static void check_gradients(const Rank *r, void *arg)
     open_fixture(&f, r, 0.4);
     for (int i = 0; i < f.n; i++) {
         size_t size = numel_of(f.params[i]);
-        float *values = fetch(f.params[i]->data, size);
+        float *values = fetch(f.params[i]->data.data, size);
         p[i] = naive_buffer(size);
         for (size_t j = 0; j < size; j++) p[i][j] = values[j];
         free(values);
@@ -116,7 +116,7 @@ static void check_gradients(const Rank *r, void *arg)
     check(fabs(loss - want_loss) < 2e-6 * want_loss, "the loss is %.8g, not %.8g", loss, want_loss);
     for (int i = 0; i < f.n; i++) {
         size_t size = numel_of(f.params[i]);
-        float *got = fetch(f.params[i]->grad, size);
+        float *got = fetch(f.params[i]->grad.data, size);
         double *want = differentiate(&f, p, i, size);
         // The keys' bias changes nothing (softmax does not see a shift), so of qkv's bias the norm
         // is that of the queries' and values' part alone: the bound is the same.
@@ -141,7 +141,7 @@ static void check_tied(const Rank *r, void *arg)
     check(head->params[0] == embed->params[0], "the head's weight is not the embedding's");
     set_gradients(&f, 0.0f);
     pass(&f);
-    float *grad = fetch(embed->params[0]->grad, numel_of(embed->params[0]));
+    float *grad = fetch(embed->params[0]->grad.data, numel_of(embed->params[0]));
     for (int c = 0; c < SMALL.dim; c++)
         check(grad[10 * SMALL.dim + c] != 0.0f,
               "token 10 is in no input, but is scored by the head; its gradient %d is 0", c);
@@ -258,19 +258,19 @@ static void check_micro_batches(const Rank *r, void *arg)
     open_fixture(&f, r, 0.4);
     set_gradients(&f, 0.0f);
     pass(&f);
-    for (int i = 0; i < f.n; i++) first[i] = fetch(f.params[i]->grad, numel_of(f.params[i]));
+    for (int i = 0; i < f.n; i++) first[i] = fetch(f.params[i]->grad.data, numel_of(f.params[i]));
     for (int i = 0; i < ROWS; i++) f.host_tokens[i] = (7 * i + 2) % 11;
     send_tokens(f.tokens, f.host_tokens, ROWS);
     set_gradients(&f, 0.0f);
     pass(&f);
     for (int i = 0; i < f.n; i++) {
-        second[i] = fetch(f.params[i]->grad, numel_of(f.params[i]));
-        send_to(f.params[i]->grad, first[i], numel_of(f.params[i]));
+        second[i] = fetch(f.params[i]->grad.data, numel_of(f.params[i]));
+        send_to(f.params[i]->grad.data, first[i], numel_of(f.params[i]));
     }
     pass(&f);
     for (int i = 0; i < f.n; i++) {
         size_t n = numel_of(f.params[i]);
-        float *both = fetch(f.params[i]->grad, n);
+        float *both = fetch(f.params[i]->grad.data, n);
         double *want = naive_buffer(n);
         for (size_t j = 0; j < n; j++) want[j] = (double)first[i][j] + second[i][j];
         check_norm(f.params[i]->name, both, 0.0f, want, n, 2e-6);
@@ -377,10 +377,8 @@ static Status refuse_hook(Module *m, void *ctx)
 
 static void hook_up(Module *m, Writer writers[4])
 {
-    m->pre_forward = (Hook){write_diary, &writers[0]};
-    m->post_forward = (Hook){write_diary, &writers[1]};
-    m->pre_backward = (Hook){write_diary, &writers[2]};
-    m->post_backward = (Hook){write_diary, &writers[3]};
+    for (int point = 0; point < HOOK_POINTS; point++)
+        check(module_add_hook(m, point, write_diary, &writers[point]) != NULL, "no hook");
 }
 
 static void check_hooks(const Rank *r, void *arg)
@@ -409,7 +407,7 @@ static void check_hooks(const Rank *r, void *arg)
     check(strcmp(diary.text, want) == 0, "the hooks ran as\n  %s\nnot as\n  %s", diary.text, want);
 
     size_t live = gpulog_live_bytes(r->device);
-    m->children[1]->pre_forward.fn = refuse_hook;
+    module_add_hook(m->children[1], HOOK_PRE_FORWARD, refuse_hook, NULL);
     check(module_forward(m, &run, in, &out) == ERR_IO, "a hook's failure is lost");
     need(module_discard(m, &run));
     check(gpulog_live_bytes(r->device) == live, "a forward stopped by a hook left memory behind");
@@ -429,7 +427,7 @@ static void fetch_gradients(Fixture *f, float *out[])
 {
     set_gradients(f, 0.0f);
     pass(f);
-    for (int i = 0; i < f->n; i++) out[i] = fetch(f->params[i]->grad, numel_of(f->params[i]));
+    for (int i = 0; i < f->n; i++) out[i] = fetch(f->params[i]->grad.data, numel_of(f->params[i]));
 }
 
 // A pass that a hook stopped in the midst of a block leaves no residual behind: the next is as
@@ -444,9 +442,7 @@ static void check_stopped(const Rank *r, void *arg)
     for (int child = 0; child < 4; child++) {
         Module *m = block->children[child];
         for (int when = 0; when < 4; when++) {
-            Hook *hook = (Hook *[]){&m->pre_forward, &m->post_forward, &m->pre_backward,
-                                    &m->post_backward}[when];
-            *hook = (Hook){refuse_hook, NULL};
+            Hook *hook = module_add_hook(m, when, refuse_hook, NULL);
             Status done = module_forward(f.m, &f.run, f.tokens, &logits);
             check(done == (when < 2 ? ERR_IO : OK), "the forward returned %d", done);
             if (done == OK) {
@@ -455,7 +451,7 @@ static void check_stopped(const Rank *r, void *arg)
                 check(done == ERR_IO, "the backward returned %d", done);
                 need_cuda(cudaFreeAsync(dlogits, r->stream));
             }
-            *hook = (Hook){NULL, NULL};
+            module_remove_hook(m, hook);
             need(module_discard(f.m, &f.run));
             check(gpulog_live_bytes(r->device) == f.live, "%s left memory behind", m->name);
             fetch_gradients(&f, got);
@@ -501,8 +497,8 @@ static void check_mistakes(const Rank *r, void *arg)
     need(module_discard(f.m, &f.run));
 
     Param *weight = f.params[10]; // h.0.mlp.fc.weight
-    float *data = weight->data, *grad = weight->grad;
-    weight->data = NULL;
+    Buffer data = weight->data, grad = weight->grad;
+    weight->data.data = NULL;
     expect(module_forward(f.m, &f.run, f.tokens, &logits), ERR_ARGUMENT,
            "h.0.mlp.fc.weight has no data");
     weight->data = data;
@@ -512,7 +508,7 @@ static void check_mistakes(const Rank *r, void *arg)
     need(module_forward(f.m, &f.run, f.tokens, &logits));
     float *dlogits = NULL;
     need(cross_entropy(&f.run, logits, f.targets, ROWS, SMALL.vocab, NULL, &dlogits));
-    weight->grad = NULL;
+    weight->grad.data = NULL;
     expect(module_backward(f.m, &f.run, dlogits, NULL), ERR_ARGUMENT,
            "h.0.mlp.fc.weight has no gradient");
     weight->grad = grad;

@@ -80,7 +80,7 @@ static void compare_params(Setting *s, Param **params, int n)
 {
     for (int i = 0; i < n; i++) {
         size_t size = numel_of(params[i]);
-        float *got = fetch(params[i]->grad, size);
+        float *got = fetch(params[i]->grad.data, size);
         double *want = differentiate(s, s->p[i], size);
         check_norm(params[i]->name, got, GRAD_BASE, want, size, BOUND);
         free(want);
@@ -105,7 +105,7 @@ static void check_case(const Rank *r, void *arg)
     Param *params[MAX_PARAMS];
     int n = list_params(m, params, 0);
     for (int i = 0; i < n; i++) {
-        float *values = fetch(params[i]->data, numel_of(params[i]));
+        float *values = fetch(params[i]->data.data, numel_of(params[i]));
         s.p[i] = widen(values, numel_of(params[i]));
         free(values);
     }

@@ -112,8 +112,8 @@ static inline void give_storage(const Module *m, double scale, uint64_t *seed)
             if (params[i]->init == INIT_ONE) values[j] += 1.0f;
             base[j] = GRAD_BASE;
         }
-        params[i]->data = on_device(values, size);
-        params[i]->grad = on_device(base, size);
+        params[i]->data.data = on_device(values, size);
+        params[i]->grad.data = on_device(base, size);
         free(values);
         free(base);
     }
@@ -124,9 +124,9 @@ static inline void take_storage(const Module *m)
     Param *params[MAX_PARAMS];
     int n = list_params(m, params, 0);
     for (int i = 0; i < n; i++) {
-        need_cuda(cudaFree(params[i]->data));
-        need_cuda(cudaFree(params[i]->grad));
-        params[i]->data = params[i]->grad = NULL;
+        need_cuda(cudaFree(params[i]->data.data));
+        need_cuda(cudaFree(params[i]->grad.data));
+        params[i]->data.data = params[i]->grad.data = NULL;
     }
 }
 

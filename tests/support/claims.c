@@ -53,7 +53,7 @@ static void step_plain(const Claim *c, Plain *plain)
     Param *params[256];
     int n = meta_params(plain->model, params, 256);
     for (int i = 0; i < n && c->sgd; i++)
-        need_cuda(kernel_sgd(params[i]->data, params[i]->grad, NULL, (size_t)meta_numel(params[i]),
+        need_cuda(kernel_sgd(params[i]->data.data, params[i]->grad.data, NULL, (size_t)meta_numel(params[i]),
                              SGD_LR, 0.0f, 0.0f, plain->run.stream));
     if (!c->sgd) need(plain_adamw_step(plain->adamw));
     need(plain_adamw_zero_grad(plain->adamw));
@@ -167,7 +167,7 @@ static void set_plain_grads(Plain *p, const float *values)
     need_cuda(cudaStreamSynchronize(p->run.stream));
     for (int i = 0; i < n; i++) {
         size_t numel = (size_t)meta_numel(params[i]);
-        send_to(params[i]->grad, values, numel);
+        send_to(params[i]->grad.data, values, numel);
         values += numel;
     }
 }
@@ -425,7 +425,7 @@ static void traffic_body(const Rank *r, void *arg)
     for (int reshard = 0; reshard <= 1; reshard++) {
         Sharded s;
         FsdpOptions options = TEST_OPTIONS;
-        options.reshard_after_forward = reshard;
+        options.reshard_after_forward = reshard ? FSDP_RESHARD_ALWAYS : FSDP_RESHARD_NEVER;
         sharded_create(&s, &c->spec, &options, &TEST_ADAMW, r);
         Batch batch = batch_create(&c->spec, 1);
         uint64_t part =
@@ -466,7 +466,7 @@ static void reshard_body(const Rank *r, void *arg)
     for (int reshard = 0; reshard <= 1; reshard++) {
         Sharded s;
         FsdpOptions options = TEST_OPTIONS;
-        options.reshard_after_forward = reshard;
+        options.reshard_after_forward = reshard ? FSDP_RESHARD_ALWAYS : FSDP_RESHARD_NEVER;
         sharded_create(&s, &c->spec, &options, &TEST_ADAMW, r);
         n = (size_t)meta_count(s.model);
         gpulog_reset_traffic();

@@ -69,15 +69,15 @@ void follow_formula(const AdamWConfig *c, Wrong wrong, int steps, int k, int n, 
 const char *formula_cause(const Sharded *s, const AdamWConfig *c, int steps, int k, int n,
                           const FlatParam *flat, const float *start, const float *got)
 {
-    size_t numel = (size_t)flat->shard_numel;
+    size_t numel = (size_t)flat->layout.shard_numel;
     float *values = malloc(WRONGS * numel * sizeof *values);
     Clues clues = {.trained = true, .slack = 4e-6 * (double)c->lr};
     if (values == NULL) return "";
     for (int wrong = RIGHT; wrong < WRONGS; wrong++) {
         float *of = values + (size_t)wrong * numel;
         for (size_t i = 0; i < numel; i++) {
-            int64_t place = flat->rank * flat->shard_numel + (int64_t)i;
-            double g = place < flat->numel ? (double)given_gradient(place) : 0.0, out[3];
+            int64_t place = flat->layout.rank * flat->layout.shard_numel + (int64_t)i;
+            double g = place < flat->layout.numel ? (double)given_gradient(place) : 0.0, out[3];
             follow_formula(c, (Wrong)wrong, steps, k, n, (double)start[i], g, out);
             of[i] = (float)out[0];
         }
@@ -104,10 +104,10 @@ const char *padding_cause(float value, bool sgd)
 double given_squares(const Sharded *s)
 {
     FlatParam *flat[MAX_FLAT];
-    int n = fsdp_flat_params(s->model, flat, MAX_FLAT);
+    int n = flat_params(s->model, flat, MAX_FLAT);
     double sum = 0.0;
     for (int k = 0; k < n; k++)
-        for (int64_t i = 0; i < flat[k]->numel; i++)
+        for (int64_t i = 0; i < flat[k]->layout.numel; i++)
             sum += (double)given_gradient(i) * (double)given_gradient(i);
     return sum;
 }
@@ -116,12 +116,12 @@ double given_squares(const Sharded *s)
 static double squares_of_rank(const Sharded *s, int rank)
 {
     FlatParam *flat[MAX_FLAT];
-    int n = fsdp_flat_params(s->model, flat, MAX_FLAT);
+    int n = flat_params(s->model, flat, MAX_FLAT);
     double sum = 0.0;
     for (int k = 0; k < n; k++)
-        for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
-            int64_t place = rank * flat[k]->shard_numel + i;
-            if (place < flat[k]->numel)
+        for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
+            int64_t place = rank * flat[k]->layout.shard_numel + i;
+            if (place < flat[k]->layout.numel)
                 sum += (double)given_gradient(place) * (double)given_gradient(place);
         }
     return sum;
@@ -159,9 +159,9 @@ const char *norm_cause(const Sharded *s, float norm)
 // The first gradient that is not zero of a shard says what all were multiplied by.
 static double factor_of(const FlatParam *flat, const float *got)
 {
-    for (int64_t i = 0; i < flat->shard_numel; i++) {
-        int64_t place = flat->rank * flat->shard_numel + i;
-        if (place < flat->numel && given_gradient(place) != 0.0f)
+    for (int64_t i = 0; i < flat->layout.shard_numel; i++) {
+        int64_t place = flat->layout.rank * flat->layout.shard_numel + i;
+        if (place < flat->layout.numel && given_gradient(place) != 0.0f)
             return (double)got[i] / (double)given_gradient(place);
     }
     return 1.0;
@@ -192,14 +192,14 @@ const char *clip_cause(const Sharded *s, const FlatParam *flat, const float *got
          "it made of the norm over all ranks, the same everywhere?"},
     };
     enum { N = sizeof wrong / sizeof wrong[0] };
-    size_t numel = (size_t)flat->shard_numel;
+    size_t numel = (size_t)flat->layout.shard_numel;
     float *values = malloc(N * numel * sizeof *values);
     Clues clues = {.slack = 1e-6 * fabs(wrong[0].factor)};
     if (values == NULL) return "";
     for (size_t k = 0; k < N; k++) {
         for (size_t i = 0; i < numel; i++) {
-            int64_t place = flat->rank * flat->shard_numel + (int64_t)i;
-            double g = place < flat->numel ? (double)given_gradient(place) : 0.0;
+            int64_t place = flat->layout.rank * flat->layout.shard_numel + (int64_t)i;
+            double g = place < flat->layout.numel ? (double)given_gradient(place) : 0.0;
             values[k * numel + i] = (float)(g * wrong[k].factor);
         }
         if (k > 0) clues.clue[clues.n++] = (Clue){values + k * numel, wrong[k].cause};
@@ -222,14 +222,14 @@ const char *sgd_cause(const FlatParam *flat, const float *got, float lr, float d
         "the decay is not multiplied by the rate: p - lr·g - decay·p?",
     };
     enum { N = sizeof cause / sizeof cause[0] };
-    size_t numel = (size_t)flat->shard_numel;
+    size_t numel = (size_t)flat->layout.shard_numel;
     float *values = malloc(N * numel * sizeof *values);
     Clues clues = {.n = 0};
     if (values == NULL) return "";
     for (size_t i = 0; i < numel; i++) {
-        int64_t place = flat->rank * flat->shard_numel + (int64_t)i;
-        float p = place < flat->numel ? (float)(place % 7) : 0.0f;
-        float g = place < flat->numel ? given_gradient(place) : 0.0f;
+        int64_t place = flat->layout.rank * flat->layout.shard_numel + (int64_t)i;
+        float p = place < flat->layout.numel ? (float)(place % 7) : 0.0f;
+        float g = place < flat->layout.numel ? given_gradient(place) : 0.0f;
         values[i] = p - lr * (g + decay * p);
         values[numel + i] = p - lr * g;
         values[2 * numel + i] = p + lr * (g + decay * p);

@@ -9,7 +9,7 @@
 
 const AdamWConfig TEST_ADAMW = {
     .lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
-const FsdpOptions TEST_OPTIONS = {.reshard_after_forward = true, .align_shards = false, .seed = 42};
+const FsdpOptions TEST_OPTIONS = {.reshard_after_forward = FSDP_RESHARD_ALWAYS, .align_shards = false, .seed = 42};
 
 Spec spec_mlp(int layers)
 {
@@ -132,7 +132,7 @@ static float *gather_plain(const Plain *p, bool grads)
     need_cuda(cudaStreamSynchronize(p->run.stream));
     for (int i = 0; i < n; i++) {
         int64_t numel = meta_numel(params[i]);
-        need_cuda(cudaMemcpy(at, grads ? params[i]->grad : params[i]->data,
+        need_cuda(cudaMemcpy(at, grads ? params[i]->grad.data : params[i]->data.data,
                              (size_t)numel * sizeof *at, cudaMemcpyDeviceToHost));
         at += numel;
     }
@@ -152,6 +152,25 @@ float *plain_grads(const Plain *p)
 
 // ---- FSDP ----
 
+void make_context(FsdpContext *ctx, const Rank *r)
+{
+    Mesh mesh;
+    need(mesh_1d(&mesh, r->comm));
+    need(fsdp_context_create(ctx, &mesh, r->stream));
+}
+
+int flat_params(const Module *root, FlatParam **out, int max)
+{
+    int n = 0;
+    FsdpUnit *unit = root->unit;
+    if (unit != NULL && n++ < max) out[0] = &unit->flat;
+    for (int i = 0; i < root->n_children; i++) {
+        int room = n < max ? max - n : 0;
+        n += flat_params(root->children[i], room > 0 ? out + n : NULL, room);
+    }
+    return n;
+}
+
 // Blocks become units first. GPT-2: the children "h.i"; the MLP: every child but the last.
 static bool is_block(const Spec *spec, const Module *model, int i)
 {
@@ -168,10 +187,11 @@ void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,
     s->world = r->world;
     s->model = spec_create(spec);
     need(nn_run_create(&s->run, r->stream));
-    need(fsdp_context_create(&s->ctx, r->comm, r->stream));
+    make_context(&s->ctx, r);
     for (int i = 0; i < s->model->n_children; i++)
         if (is_block(spec, s->model, i)) need(fully_shard(s->model->children[i], &s->ctx, options));
     need(fully_shard(s->model, &s->ctx, options));
+    s->root = fsdp_unit(s->model)->root;
     if (adamw != NULL) need(fsdp_adamw_create(&s->adamw, s->model, &s->ctx, adamw));
 }
 
@@ -260,7 +280,7 @@ float *sharded_params(Sharded *s)
     Places p = places_of(s->model);
     need(fsdp_full_state(s->model, keep, &p));
     float *values = take_values(&p);
-    if (s->ctx.rank == 0) return values;
+    if (s->ctx.mesh.shard.rank == 0) return values;
     free(values);
     return NULL;
 }
@@ -268,10 +288,10 @@ float *sharded_params(Sharded *s)
 // The flat parameters of the model, malloc'ed.
 static FlatParam **flat_of(const Sharded *s, int *n)
 {
-    *n = fsdp_flat_params(s->model, NULL, 0);
+    *n = flat_params(s->model, NULL, 0);
     FlatParam **flat = malloc((size_t)(*n + 1) * sizeof *flat);
     check(flat != NULL, "no memory for %d flat parameters", *n);
-    fsdp_flat_params(s->model, flat, *n);
+    flat_params(s->model, flat, *n);
     return flat;
 }
 
@@ -282,14 +302,14 @@ float *sharded_grads(Sharded *s)
     FlatParam **flat = flat_of(s, &n);
     for (int i = 0; i < n; i++) {
         float *full = NULL;
-        need_cuda(cudaMalloc((void **)&full, (size_t)flat[i]->padded * sizeof *full));
-        need_nccl(ncclAllGather(flat[i]->sharded_grad, full, (size_t)flat[i]->shard_numel, ncclFloat,
-                                s->ctx.comm, s->ctx.compute_stream));
+        need_cuda(cudaMalloc((void **)&full, (size_t)flat[i]->layout.padded * sizeof *full));
+        need_nccl(ncclAllGather(flat[i]->sharded_grad.data, full, (size_t)flat[i]->layout.shard_numel, ncclFloat,
+                                s->ctx.mesh.shard.comm, s->ctx.compute_stream));
         need_cuda(cudaStreamSynchronize(s->ctx.compute_stream));
-        float *host = fetch(full, (size_t)flat[i]->padded);
-        for (int j = 0; j < flat[i]->n; j++)
-            memcpy(place(&p, flat[i]->params[j]), host + flat[i]->offset[j],
-                   (size_t)meta_numel(flat[i]->params[j]) * sizeof *host);
+        float *host = fetch(full, (size_t)flat[i]->layout.padded);
+        for (int j = 0; j < flat[i]->layout.n; j++)
+            memcpy(place(&p, flat[i]->layout.params[j]), host + flat[i]->layout.offset[j],
+                   (size_t)meta_numel(flat[i]->layout.params[j]) * sizeof *host);
         free(host);
         need_cuda(cudaFree(full));
     }
@@ -302,7 +322,7 @@ static int64_t sum_flat(const Sharded *s, bool padded)
     int n;
     FlatParam **flat = flat_of(s, &n);
     int64_t sum = 0;
-    for (int i = 0; i < n; i++) sum += padded ? flat[i]->padded : flat[i]->numel;
+    for (int i = 0; i < n; i++) sum += padded ? flat[i]->layout.padded : flat[i]->layout.numel;
     free(flat);
     return sum;
 }
@@ -322,13 +342,13 @@ static void check_tail(const FlatParam *flat, const float *buffer, const char *w
                        const char *when)
 {
     // Counted here without the code under test: what lies at or behind numel is padding.
-    float *host = fetch(buffer, (size_t)flat->shard_numel);
-    for (int64_t i = 0; i < flat->shard_numel; i++) {
-        bool padding = flat->rank * flat->shard_numel + i >= flat->numel;
+    float *host = fetch(buffer, (size_t)flat->layout.shard_numel);
+    for (int64_t i = 0; i < flat->layout.shard_numel; i++) {
+        bool padding = flat->layout.rank * flat->layout.shard_numel + i >= flat->layout.numel;
         check(!padding || host[i] == 0.0f,
               "%s: the padding of %s in unit %s is not zero: element %lld of the shard of %lld "
               "holds %g",
-              when, what, flat->name, (long long)i, (long long)flat->shard_numel, (double)host[i]);
+              when, what, flat->name, (long long)i, (long long)flat->layout.shard_numel, (double)host[i]);
     }
     free(host);
 }
@@ -339,8 +359,8 @@ void check_padding(const Sharded *s, const char *when)
     FlatParam **flat = flat_of(s, &n);
     need_cuda(cudaStreamSynchronize(s->ctx.compute_stream));
     for (int i = 0; i < n; i++) {
-        check_tail(flat[i], flat[i]->sharded_param, "the parameters", when);
-        check_tail(flat[i], flat[i]->sharded_grad, "the gradients", when);
+        check_tail(flat[i], flat[i]->sharded_param.data, "the parameters", when);
+        check_tail(flat[i], flat[i]->sharded_grad.data, "the gradients", when);
         if (s->adamw.ctx == NULL) continue;
         check_tail(flat[i], s->adamw.m[i], "the first moments", when);
         check_tail(flat[i], s->adamw.v[i], "the second moments", when);
@@ -412,7 +432,7 @@ size_t activation_bytes(const Spec *spec, const Rank *r, bool backward)
 
 size_t whole_bytes(const FsdpUnit *unit)
 {
-    return (size_t)unit->flat.padded * sizeof(float);
+    return (size_t)unit->flat.layout.padded * sizeof(float);
 }
 
 // Element i of grads[0] … grads[n-1], added up in a tree that splits at the largest power of two

@@ -41,19 +41,19 @@ static float average_of(int64_t i, int round)
     return (float)(1 + i % 19 + 3 * round);
 }
 
-// What a layer does: adds to the gradient through param->grad, on the compute stream.
+// What a layer does: adds to the gradient through param->grad.data, on the compute stream.
 static void write_gradients(const FsdpUnit *unit, int round)
 {
     const FlatParam *flat = &unit->flat;
     need_cuda(cudaStreamSynchronize(unit->ctx->compute_stream));
-    for (int j = 0; j < flat->n; j++) {
-        const Param *param = flat->params[j];
+    for (int j = 0; j < flat->layout.n; j++) {
+        const Param *param = flat->layout.params[j];
         int64_t numel = meta_numel(param);
-        check(param->grad != NULL, "%s has no gradient to write to", param->name);
-        float *host = fetch(param->grad, (size_t)numel);
+        check(param->grad.data != NULL, "%s has no gradient to write to", param->name);
+        float *host = fetch(param->grad.data, (size_t)numel);
         for (int64_t i = 0; i < numel; i++)
-            host[i] += gradient_of(flat->rank, flat->world, flat->offset[j] + i, round);
-        need_cuda(cudaMemcpyAsync(param->grad, host, (size_t)numel * sizeof *host,
+            host[i] += gradient_of(flat->layout.rank, flat->layout.world, flat->layout.offset[j] + i, round);
+        need_cuda(cudaMemcpyAsync(param->grad.data, host, (size_t)numel * sizeof *host,
                                   cudaMemcpyHostToDevice, unit->ctx->compute_stream));
         need_cuda(cudaStreamSynchronize(unit->ctx->compute_stream));
         free(host);
@@ -88,26 +88,26 @@ static void suspect(Clues *clues, const FlatParam *flat, int rounds, float *valu
         [NEXT_PLACE] = "this is the average of the next rank's shard: whose number is in the "
                        "offset at which this rank receives?",
     };
-    size_t n = (size_t)flat->shard_numel;
-    float w = (float)flat->world;
+    size_t n = (size_t)flat->layout.shard_numel;
+    float w = (float)flat->layout.world;
     for (size_t k = 0; k < N; k++) {
         for (size_t i = 0; i < n; i++) {
-            int64_t in_shard = (int64_t)i, place = flat->rank * flat->shard_numel + in_shard;
-            int64_t next = (flat->rank + 1) % flat->world * flat->shard_numel + in_shard;
+            int64_t in_shard = (int64_t)i, place = flat->layout.rank * flat->layout.shard_numel + in_shard;
+            int64_t next = (flat->layout.rank + 1) % flat->layout.world * flat->layout.shard_numel + in_shard;
             float sum[N] = {0.0f}, *value = &values[k * n + i];
             *value = 0.0f;
-            for (int round = 0; round < rounds && place < flat->numel; round++) {
+            for (int round = 0; round < rounds && place < flat->layout.numel; round++) {
                 sum[LAST] = average_of(place, round);
-                sum[OWN] += gradient_of(flat->rank, flat->world, place, round);
+                sum[OWN] += gradient_of(flat->layout.rank, flat->layout.world, place, round);
                 sum[OWN_SHARE] = sum[OWN] / w;
-                sum[LARGEST] += gradient_of(flat->world - 1, flat->world, place, round) / w;
+                sum[LARGEST] += gradient_of(flat->layout.world - 1, flat->layout.world, place, round) / w;
                 sum[FIRST_PLACE] += average_of(in_shard, round);
-                if (next < flat->numel) sum[NEXT_PLACE] += average_of(next, round);
+                if (next < flat->layout.numel) sum[NEXT_PLACE] += average_of(next, round);
             }
             *value = sum[k];
         }
         bool own = k == OWN || k == OWN_SHARE || k == LARGEST || k == NEXT_PLACE;
-        if (!own || flat->world > 1)
+        if (!own || flat->layout.world > 1)
             clues->clue[clues->n++] = (Clue){values + k * n, cause[k]};
     }
 }
@@ -116,28 +116,28 @@ static void suspect(Clues *clues, const FlatParam *flat, int rounds, float *valu
 static void check_average(const FsdpUnit *unit, int rounds)
 {
     const FlatParam *flat = &unit->flat;
-    float *want = calloc((size_t)flat->shard_numel, sizeof *want);
+    float *want = calloc((size_t)flat->layout.shard_numel, sizeof *want);
     need_cuda(cudaDeviceSynchronize());
-    float *got = fetch(flat->sharded_grad, (size_t)flat->shard_numel);
-    for (int64_t i = 0; i < flat->shard_numel; i++) {
-        int64_t place = flat->rank * flat->shard_numel + i;
-        for (int round = 0; round < rounds && place < flat->numel; round++)
+    float *got = fetch(flat->sharded_grad.data, (size_t)flat->layout.shard_numel);
+    for (int64_t i = 0; i < flat->layout.shard_numel; i++) {
+        int64_t place = flat->layout.rank * flat->layout.shard_numel + i;
+        for (int round = 0; round < rounds && place < flat->layout.numel; round++)
             want[i] += average_of(place, round);
     }
     Layout layout;
-    Clues clues = {.layout = &layout, .world = flat->world, .average = true};
-    float *values = malloc(CLUES_MAX * (size_t)flat->shard_numel * sizeof *values);
+    Clues clues = {.layout = &layout, .world = flat->layout.world, .average = true};
+    float *values = malloc(CLUES_MAX * (size_t)flat->layout.shard_numel * sizeof *values);
     check(values != NULL, "no memory for what could be wrong");
-    layout_module(&layout, unit->module, true, flat->world, flat->rank);
+    layout_module(&layout, unit->module, true, flat->layout.world, flat->layout.rank);
     suspect(&clues, flat, rounds, values);
     check_near_in(&clues, "the gradient shard, against the average over the ranks", got, want,
-                  (size_t)flat->shard_numel, average_bound(flat->world, rounds));
+                  (size_t)flat->layout.shard_numel, average_bound(flat->layout.world, rounds));
     free(values);
-    for (int64_t i = 0; i < flat->shard_numel; i++)
-        check(flat->rank * flat->shard_numel + i < flat->numel || got[i] == 0.0f,
+    for (int64_t i = 0; i < flat->layout.shard_numel; i++)
+        check(flat->layout.rank * flat->layout.shard_numel + i < flat->layout.numel || got[i] == 0.0f,
               "the padding of the gradient shard is not zero after a backward: element %lld of "
               "%lld is %g",
-              (long long)i, (long long)flat->shard_numel, (double)got[i]);
+              (long long)i, (long long)flat->layout.shard_numel, (double)got[i]);
     free(got);
     free(want);
 }
@@ -147,7 +147,7 @@ static void reduce_round(FsdpUnit *unit, int round)
     need(fsdp_begin_grad(unit));
     write_gradients(unit, round);
     need(fsdp_reduce_grad(unit));
-    need(fsdp_finish_backward(unit->ctx));
+    need(fsdp_finish_backward(unit->root));
 }
 
 static void average_body(const Rank *r, void *arg)
@@ -183,11 +183,11 @@ static void one_body(const Rank *r, void *arg)
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     need(fsdp_begin_grad(unit));
-    check(unit->flat.unsharded_grad == unit->flat.sharded_grad,
+    check(unit->flat.unsharded_grad.data == unit->flat.sharded_grad.data,
           "with one rank the whole gradient must be the gradient shard");
     check(gpulog_live_bytes(r->device) == live, "with one rank begin_grad allocated memory");
     need(fsdp_reduce_grad(unit));
-    need(fsdp_finish_backward(&s.ctx));
+    need(fsdp_finish_backward(s.root));
     check(log_count(GPU_REDUCE_SCATTER, log) == 0 && log_count(GPU_KERNEL, log) == 0,
           "with one rank there is nothing to reduce and nothing to divide");
     reduce_round(unit, 0);
@@ -241,14 +241,15 @@ static void padding_body(const Rank *r, void *arg)
     need(fsdp_begin_grad(unit));
     write_gradients(unit, 0);
     // A kernel that wrote past the last parameter.
-    int64_t padding = flat->padded - flat->numel;
+    int64_t padding = flat->layout.padded - flat->layout.numel;
     check(padding > 0, "the test needs a unit with padding");
     float *dirt = malloc((size_t)padding * sizeof *dirt);
     for (int64_t i = 0; i < padding; i++) dirt[i] = 7.0f;
-    if (flat->world > 1) send_to(flat->unsharded_grad + flat->numel, dirt, (size_t)padding);
+    if (flat->layout.world > 1) send_to(buffer_range(&flat->unsharded_grad, flat->layout.numel, padding).data, dirt,
+                (size_t)padding);
     free(dirt);
     need(fsdp_reduce_grad(unit));
-    need(fsdp_finish_backward(&s.ctx));
+    need(fsdp_finish_backward(s.root));
     check_average(unit, 1); // wants zero in the padding
     sharded_destroy(&s);
 }
@@ -273,28 +274,29 @@ static void begin_body(const Rank *r, void *arg)
         FsdpUnit *unit = fsdp_unit(s.model->children[i]);
         FlatParam *flat = &unit->flat;
         need(fsdp_begin_grad(unit));
-        float *want = calloc((size_t)flat->padded, sizeof *want);
+        float *want = calloc((size_t)flat->layout.padded, sizeof *want);
         need_cuda(cudaStreamSynchronize(s.ctx.compute_stream));
-        float *got = fetch(flat->unsharded_grad, (size_t)flat->padded);
+        float *got = fetch(flat->unsharded_grad.data, (size_t)flat->layout.padded);
         Layout layout;
         unit_layout(&layout, &s, flat, true);
         check_equal_in(&((Clues){.layout = &layout}),
                        "the whole gradient before the backward, padding included", got, want,
-                       (size_t)flat->padded);
+                       (size_t)flat->layout.padded);
         free(got);
         free(want);
-        for (int j = 0; j < flat->n; j++)
-            check(flat->params[j]->grad == flat->unsharded_grad + flat->offset[j],
-                  "%s: its gradient does not point into the whole gradient", flat->params[j]->name);
+        const float *whole = flat->unsharded_grad.data;
+        for (int j = 0; j < flat->layout.n; j++)
+            check(flat->layout.params[j]->grad.data == whole + flat->layout.offset[j],
+                  "%s: its gradient does not point into the whole gradient", flat->layout.params[j]->name);
         check(fsdp_begin_grad(unit) == ERR_ARGUMENT, "a second begin_grad must be an error");
         need(fsdp_reduce_grad(unit));
-        check(flat->unsharded_grad == NULL && flat->params[0]->grad == NULL,
+        check(flat->unsharded_grad.data == NULL && flat->layout.params[0]->grad.data == NULL,
               "after reduce_grad the parameters still point into the whole gradient");
         check(fsdp_reduce_grad(unit) == ERR_ARGUMENT,
               "reducing a gradient that is not there must be an "
               "error");
     }
-    need(fsdp_finish_backward(&s.ctx));
+    need(fsdp_finish_backward(s.root));
     sharded_destroy(&s);
 }
 
@@ -340,7 +342,7 @@ static void check_freed_on_compute(Sharded *s)
     need(fsdp_begin_grad(unit));
     need(fsdp_reduce_grad(unit));
     uint64_t log = gpulog_length();
-    need(fsdp_free_reduce_scatter(&s->ctx));
+    need(fsdp_free_reduce_scatter(s->root));
     int64_t freed = log_find(GPU_FREE, NULL, log);
     check(freed >= 0, "fsdp_free_reduce_scatter freed nothing");
     check(gpulog_get((uint64_t)freed, &entry) && entry.stream == s->ctx.compute_stream,
@@ -395,7 +397,7 @@ static void ahead_body(const Rank *r, void *arg)
     for (int reshard = 0; reshard <= 1; reshard++) {
         Sharded s;
         FsdpOptions options = shape->options;
-        options.reshard_after_forward = reshard;
+        options.reshard_after_forward = reshard ? FSDP_RESHARD_ALWAYS : FSDP_RESHARD_NEVER;
         sharded_create(&s, &shape->spec, &options, NULL, r);
         Batch batch = batch_create(&shape->spec, 1);
         int units = s.model->n_children; // four blocks and the root, which holds the last layer
@@ -459,7 +461,7 @@ static void behind_body(const Rank *r, void *arg)
     for (int reshard = 0; reshard <= 1; reshard++) {
         Sharded s;
         FsdpOptions options = shape->options;
-        options.reshard_after_forward = reshard;
+        options.reshard_after_forward = reshard ? FSDP_RESHARD_ALWAYS : FSDP_RESHARD_NEVER;
         sharded_create(&s, &shape->spec, &options, NULL, r);
         Batch batch = batch_create(&shape->spec, 1);
         size_t live = gpulog_live_bytes(r->device);
@@ -471,14 +473,14 @@ static void behind_body(const Rank *r, void *arg)
                   "after backward %d the device holds %zu bytes more than before the forward%s",
                   step, gpulog_live_bytes(r->device) - live,
                   bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
-            check(s.ctx.all_gather_state.buffer == NULL && s.ctx.reduce_scatter_state.buffer == NULL,
+            check(s.root->all_gather_state.buffer == NULL && s.root->reduce_scatter_state.buffer == NULL,
                   "after the root's backward a buffer is still retired");
         }
         FlatParam *flat[16];
-        int n = fsdp_flat_params(s.model, flat, 16);
+        int n = flat_params(s.model, flat, 16);
         for (int i = 0; i < n; i++)
-            check(flat[i]->state == FLAT_SHARDED && flat[i]->unsharded_grad == NULL &&
-                      flat[i]->params[0]->data == NULL && flat[i]->params[0]->grad == NULL,
+            check(flat[i]->state == FLAT_SHARDED && flat[i]->unsharded_grad.data == NULL &&
+                      flat[i]->layout.params[0]->data.data == NULL && flat[i]->layout.params[0]->grad.data == NULL,
                   "after the backward unit %s still has something whole", flat[i]->name);
         batch_destroy(&batch);
         sharded_destroy(&s);

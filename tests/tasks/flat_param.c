@@ -99,7 +99,7 @@ static Table draw_table(int n, int low, int high)
 // ---- Arithmetic ----
 
 // What later tests stand on: shards that hold all elements.
-static void check_room(const FlatParam *flat)
+static void check_room(const FlatLayout *flat)
 {
     check(flat->shard_numel >= 1 && flat->shard_numel * flat->world >= flat->numel,
           "%lld elements on %d ranks: %d shards of %lld do not hold them", (long long)flat->numel,
@@ -112,7 +112,7 @@ static void layout_body(const Rank *r, void *arg)
     for (const Lengths *in = t->set; in < t->set + t->n; in++) {
         for (int world = t->low; world <= t->high; world++) {
             Set set;
-            FlatParam flat;
+            FlatLayout flat;
             int64_t numel = sum_sizes(in), at = 0, want = numel;
             make_set(&set, in->n, in->of);
             while (want % (t->align ? 4 * world : world) != 0) want++;
@@ -134,7 +134,7 @@ static void layout_body(const Rank *r, void *arg)
                   (long long)flat.padded, (long long)want);
             check(flat.shard_numel * world == want, "%d shards of %lld do not make %lld", world,
                   (long long)flat.shard_numel, (long long)want);
-            flat_destroy(&flat);
+            flat_layout_destroy(&flat);
         }
     }
 }
@@ -166,18 +166,20 @@ static void layout_aligns_shards(void **state)
 static void example_body(const Rank *r, void *arg)
 {
     Set set;
-    FlatParam flat;
+    FlatLayout flat;
     make_set(&set, 3, (int64_t[]){3, 4, 3});
     need(flat_layout(&flat, "unit", set.pointer, 3, 2, 3, false));
     check(flat.numel == 10 && flat.padded == 12 && flat.shard_numel == 4,
           "10 elements on 3 ranks: numel %lld, padded %lld, shard %lld; want 10, 12, 4",
           (long long)flat.numel, (long long)flat.padded, (long long)flat.shard_numel);
-    check(flat_valid_numel(&flat, 0) == 4 && flat_valid_numel(&flat, 1) == 4 && flat_valid_numel(&flat, 2) == 2,
-          "real elements by rank: %lld, %lld, %lld; want 4, 4, 2", (long long)flat_valid_numel(&flat, 0),
-          (long long)flat_valid_numel(&flat, 1), (long long)flat_valid_numel(&flat, 2));
+    check(flat_valid_numel(&flat, 0) == 4 && flat_valid_numel(&flat, 1) == 4 &&
+              flat_valid_numel(&flat, 2) == 2,
+          "real elements by rank: %lld, %lld, %lld; want 4, 4, 2",
+          (long long)flat_valid_numel(&flat, 0), (long long)flat_valid_numel(&flat, 1),
+          (long long)flat_valid_numel(&flat, 2));
     int64_t begin, end, at;
     flat_param_range_in_shard(&flat, 1, 0, &begin, &end,
-               &at); // parameter 1 is [3, 7): rank 0 has its first element
+                              &at); // parameter 1 is [3, 7): rank 0 has its first element
     check(begin == 0 && end == 1 && at == 3,
           "rank 0 holds [%lld, %lld) of parameter 1 at %lld; want "
           "[0, 1) at 3",
@@ -187,7 +189,7 @@ static void example_body(const Rank *r, void *arg)
           "rank 1 holds [%lld, %lld) of parameter 1 at %lld; want "
           "[1, 4) at 0",
           (long long)begin, (long long)end, (long long)at);
-    flat_destroy(&flat);
+    flat_layout_destroy(&flat);
 }
 
 static void layout_worked_example(void **state)
@@ -198,7 +200,7 @@ static void layout_worked_example(void **state)
 static void refuse_body(const Rank *r, void *arg)
 {
     Set set;
-    FlatParam flat;
+    FlatLayout flat;
     int64_t sizes[] = {3, 4};
     make_set(&set, 2, sizes);
     const struct {
@@ -221,7 +223,7 @@ static void refuse_body(const Rank *r, void *arg)
           "a parameter that another unit owns is not refused");
     set.param[0].owner = NULL;
     need(flat_layout(&flat, "unit", set.pointer, 2, 1, 2, false));
-    flat_destroy(&flat);
+    flat_layout_destroy(&flat);
 }
 
 static void layout_refuses_bad_input(void **state)
@@ -236,7 +238,7 @@ static void real_body(const Rank *r, void *arg)
     for (const Lengths *in = t->set; in < t->set + t->n; in++) {
         for (int world = t->low; world <= t->high; world++) {
             Set set;
-            FlatParam flat;
+            FlatLayout flat;
             make_set(&set, in->n, in->of);
             need(flat_layout(&flat, "unit", set.pointer, set.n, 0, world, t->align));
             check_room(&flat);
@@ -248,7 +250,7 @@ static void real_body(const Rank *r, void *arg)
                       (long long)flat.numel, world, rank, (long long)flat_valid_numel(&flat, rank),
                       (long long)want);
             }
-            flat_destroy(&flat);
+            flat_layout_destroy(&flat);
         }
     }
 }
@@ -269,7 +271,7 @@ static void cover_body(const Rank *r, void *arg)
     for (const Lengths *in = t->set; in < t->set + t->n; in++) {
         for (int world = t->low; world <= t->high; world++) {
             Set set;
-            FlatParam flat;
+            FlatLayout flat;
             make_set(&set, in->n, in->of);
             need(flat_layout(&flat, "unit", set.pointer, set.n, 0, world, t->align));
             for (int i = 0; i < set.n; i++) {
@@ -294,7 +296,7 @@ static void cover_body(const Rank *r, void *arg)
                           "element %lld of parameter %d has %d owners in a world of %d",
                           (long long)e, i, owners[e], world);
             }
-            flat_destroy(&flat);
+            flat_layout_destroy(&flat);
         }
     }
 }
@@ -318,30 +320,32 @@ static void whole_body(const Rank *r, void *arg)
     for (const Lengths *in = t->set + t->n; in-- > t->set;) {
         Set set;
         FlatParam flat;
+        FlatLayout made;
         make_set(&set, in->n, in->of);
-        need(flat_layout(&flat, "unit", set.pointer, set.n, r->rank, r->world, t->align));
-        check_room(&flat);
+        need(flat_layout(&made, "unit", set.pointer, set.n, r->rank, r->world, t->align));
+        check_room(&made);
         uint64_t log = gpulog_length();
-        need(flat_create(&flat, t->seed, r->stream));
+        need(flat_create(&flat, "unit", &made, t->seed, r->stream));
         check_on_stream(log, r->stream, "flat_create's work", "the stream that was given");
         check(set.param[0].owner == &flat, "flat_create did not become the parameters' owner");
-        check(flat.all_gather_done != NULL && cudaEventRecord(flat.all_gather_done, r->stream) == cudaSuccess,
+        check(flat.all_gather_done != NULL &&
+                  cudaEventRecord(flat.all_gather_done, r->stream) == cudaSuccess,
               "flat_create must create the event flat->all_gather_done: task 3 records it");
 
         float *full = NULL;
-        need_cuda(cudaMalloc((void **)&full, (size_t)flat.padded * sizeof *full));
-        need_nccl(ncclAllGather(flat.sharded_param, full, (size_t)flat.shard_numel, ncclFloat, r->comm,
-                                r->stream));
+        need_cuda(cudaMalloc((void **)&full, (size_t)flat.layout.padded * sizeof *full));
+        need_nccl(ncclAllGather(flat.sharded_param.data, full, (size_t)flat.layout.shard_numel,
+                                ncclFloat, r->comm, r->stream));
         need_cuda(cudaStreamSynchronize(r->stream));
-        float *got = fetch(full, (size_t)flat.padded),
-              *want = calloc((size_t)flat.padded, sizeof *want);
+        float *got = fetch(full, (size_t)flat.layout.padded),
+              *want = calloc((size_t)flat.layout.padded, sizeof *want);
         for (int i = 0; i < set.n; i++)
-            meta_init_slice(&set.param[i], t->seed, 0, in->of[i], want + flat.offset[i]);
+            meta_init_slice(&set.param[i], t->seed, 0, in->of[i], want + flat.layout.offset[i]);
         Layout layout;
         layout_params(&layout, set.pointer, set.n, r->world, LAYOUT_WHOLE);
         check_equal_in(&((Clues){.layout = &layout, .world = r->world}),
                        "the shards side by side, against the whole made at once", got, want,
-                       (size_t)flat.padded);
+                       (size_t)flat.layout.padded);
         free(got);
         free(want);
         need_cuda(cudaFree(full));
@@ -361,16 +365,17 @@ static void shards_make_the_whole_model(void **state)
 // flat_zero_padding of a buffer that is neither shard nor sharded_grad.
 static void check_zero_padding(const FlatParam *flat, const Set *set, const Rank *r)
 {
-    size_t n = (size_t)flat->shard_numel;
+    size_t n = (size_t)flat->layout.shard_numel;
     float *host = malloc(n * sizeof *host), *buffer = NULL;
     for (size_t i = 0; i < n; i++) host[i] = 7.0f;
     need_cuda(cudaMalloc((void **)&buffer, n * sizeof *host));
     send_to(buffer, host, n);
-    need(flat_zero_padding(flat, buffer, r->stream));
+    Buffer sharded = {buffer, DTYPE_F32, flat->layout.shard_numel};
+    need(flat_zero_padding(flat, &sharded, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
     float *got = fetch(buffer, n);
     for (size_t i = 0; i < n; i++)
-        if (r->rank * flat->shard_numel + (int64_t)i >= flat->numel) host[i] = 0.0f;
+        if (r->rank * flat->layout.shard_numel + (int64_t)i >= flat->layout.numel) host[i] = 0.0f;
     Layout layout;
     layout_params(&layout, set->pointer, set->n, r->world, r->rank);
     check_equal_in(&((Clues){.layout = &layout}),
@@ -388,18 +393,19 @@ static void birth_body(const Rank *r, void *arg)
         for (int align = 0; align <= 1; align++) {
             Set set;
             FlatParam flat;
+            FlatLayout made;
             make_set(&set, in->n, in->of);
-            need(flat_layout(&flat, "unit", set.pointer, set.n, r->rank, r->world, align));
-            need(flat_create(&flat, t->seed, r->stream));
+            need(flat_layout(&made, "unit", set.pointer, set.n, r->rank, r->world, align));
+            need(flat_create(&flat, "unit", &made, t->seed, r->stream));
             need_cuda(cudaStreamSynchronize(r->stream));
-            float *shard = fetch(flat.sharded_param, (size_t)flat.shard_numel);
-            float *grad = fetch(flat.sharded_grad, (size_t)flat.shard_numel);
-            for (int64_t i = 0; i < flat.shard_numel; i++) {
-                bool padding = r->rank * flat.shard_numel + i >= flat.numel;
+            float *shard = fetch(flat.sharded_param.data, (size_t)flat.layout.shard_numel);
+            float *grad = fetch(flat.sharded_grad.data, (size_t)flat.layout.shard_numel);
+            for (int64_t i = 0; i < flat.layout.shard_numel; i++) {
+                bool padding = r->rank * flat.layout.shard_numel + i >= flat.layout.numel;
                 check(!padding || shard[i] == 0.0f,
                       "%lld elements: padding element %lld of the shard of %lld is %g, not zero",
-                      (long long)flat.numel, (long long)i, (long long)flat.shard_numel,
-                      (double)shard[i]);
+                      (long long)flat.layout.numel, (long long)i,
+                      (long long)flat.layout.shard_numel, (double)shard[i]);
                 check(grad[i] == 0.0f, "element %lld of the fresh gradient shard is %g, not zero",
                       (long long)i, (double)grad[i]);
             }
@@ -438,13 +444,14 @@ static void memory_body(const Rank *r, void *arg)
     const Table *t = arg;
     Set set;
     FlatParam flat;
+    FlatLayout made;
     make_set(&set, t->set->n, t->set->of);
-    need(flat_layout(&flat, "unit", set.pointer, set.n, r->rank, r->world, t->align));
+    need(flat_layout(&made, "unit", set.pointer, set.n, r->rank, r->world, t->align));
     size_t before = gpulog_live_bytes(r->device);
     gpulog_reset_peak(r->device);
-    need(flat_create(&flat, 42, r->stream));
+    need(flat_create(&flat, "unit", &made, 42, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
-    size_t want = 2 * (size_t)flat.shard_numel * sizeof(float);
+    size_t want = 2 * (size_t)flat.layout.shard_numel * sizeof(float);
     check(gpulog_live_bytes(r->device) - before == want,
           "the flat parameter holds %zu bytes, want %zu: "
           "a shard and its gradient%s",
@@ -481,26 +488,31 @@ static void attach_body(const Rank *r, void *arg)
     const Table *t = arg;
     Set set;
     FlatParam flat;
+    FlatLayout made;
     float *full = NULL;
     make_set(&set, t->set->n, t->set->of);
-    need(flat_layout(&flat, "unit", set.pointer, set.n, r->rank, r->world, t->align));
-    need(flat_create(&flat, 42, r->stream));
-    check(set.param[0].data == NULL && set.param[0].grad == NULL,
+    need(flat_layout(&made, "unit", set.pointer, set.n, r->rank, r->world, t->align));
+    need(flat_create(&flat, "unit", &made, 42, r->stream));
+    check(set.param[0].data.data == NULL && set.param[0].grad.data == NULL,
           "a parameter has data before anything was gathered");
-    need_cuda(cudaMalloc((void **)&full, (size_t)flat.padded * sizeof *full));
+    need_cuda(cudaMalloc((void **)&full, (size_t)flat.layout.padded * sizeof *full));
     uint64_t log = gpulog_length();
-    flat_set_views(&flat, full);
-    flat_set_grad_views(&flat, full);
+    flat.unsharded_param = (Buffer){full, DTYPE_F32, flat.layout.padded};
+    flat.unsharded_grad = (Buffer){full + 1, DTYPE_F32, flat.layout.padded - 1}; // elsewhere
+    flat_set_views(&flat);
+    flat_set_grad_views(&flat);
     for (int i = 0; i < set.n; i++)
-        check(set.param[i].data == full + flat.offset[i] &&
-                  set.param[i].grad == full + flat.offset[i],
+        check(set.param[i].data.data == full + flat.layout.offset[i] &&
+                  set.param[i].grad.data == full + 1 + flat.layout.offset[i] &&
+                  set.param[i].data.numel == set.param[i].shape[0],
               "parameter %d is no view of the buffer at its offset %lld", i,
-              (long long)flat.offset[i]);
-    flat_set_views(&flat, NULL);
-    flat_set_grad_views(&flat, NULL);
+              (long long)flat.layout.offset[i]);
+    flat.unsharded_param.data = flat.unsharded_grad.data = NULL;
+    flat_set_views(&flat);
+    flat_set_grad_views(&flat);
     for (int i = 0; i < set.n; i++)
-        check(set.param[i].data == NULL && set.param[i].grad == NULL,
-              "parameter %d keeps a pointer after flat_set_views with NULL", i);
+        check(set.param[i].data.data == NULL && set.param[i].grad.data == NULL,
+              "parameter %d keeps a pointer after flat_set_views without a buffer", i);
     check(gpulog_length() == log, "attaching a view must not allocate or copy anything");
     need_cuda(cudaFree(full));
     flat_destroy(&flat);
@@ -514,6 +526,33 @@ static void attach_gives_views(void **state)
     run_ranks(table.low, attach_body, &table);
 }
 
+static void state_body(const Rank *r, void *arg)
+{
+    static const FlatState NEXT[] = {FLAT_UNSHARDING, FLAT_UNSHARDED, FLAT_SHARDED};
+    static const char *const NAME[] = {"sharded", "unsharding", "unsharded"};
+    for (FlatState from = FLAT_SHARDED; from <= FLAT_UNSHARDED; from++) {
+        for (FlatState to = FLAT_SHARDED; to <= FLAT_UNSHARDED; to++) {
+            FlatParam flat = {.name = "h.7", .state = from};
+            Status status = flat_set_state(&flat, to);
+            if (to == NEXT[from]) {
+                check(status == OK && flat.state == to, "from %s to %s is legal", NAME[from],
+                      NAME[to]);
+                continue;
+            }
+            check(status == ERR_ARGUMENT && flat.state == from,
+                  "from %s to %s must be refused, and the state must stay", NAME[from], NAME[to]);
+            const char *said = check_last();
+            check(strstr(said, "h.7") && strstr(said, NAME[from]) && strstr(said, NAME[to]),
+                  "the refusal must name the unit, its state and the wish: %s", said);
+        }
+    }
+}
+
+static void states_have_one_order(void **state)
+{
+    run_ranks(1, state_body, NULL);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(layout_pads_to_world),
     cmocka_unit_test(layout_worked_example),
@@ -525,5 +564,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(padding_is_zero_at_birth),
     cmocka_unit_test(memory_is_two_shards),
     cmocka_unit_test(attach_gives_views),
+    cmocka_unit_test(states_have_one_order),
 };
 SUITE_MAIN("flat_param", tests)

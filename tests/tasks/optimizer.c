@@ -76,15 +76,15 @@ static int drawn_case(const Case *c, int low)
 static void set_scaled_gradients(Sharded *s, float scale, float padding)
 {
     FlatParam *flat[MAX_FLAT];
-    int n = fsdp_flat_params(s->model, flat, MAX_FLAT);
+    int n = flat_params(s->model, flat, MAX_FLAT);
     for (int k = 0; k < n; k++) {
-        float *host = malloc((size_t)flat[k]->shard_numel * sizeof *host);
-        for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
-            int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
-            host[i] = place < flat[k]->numel ? scale * given_gradient(place) : padding;
+        float *host = malloc((size_t)flat[k]->layout.shard_numel * sizeof *host);
+        for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
+            int64_t place = flat[k]->layout.rank * flat[k]->layout.shard_numel + i;
+            host[i] = place < flat[k]->layout.numel ? scale * given_gradient(place) : padding;
         }
         need_cuda(cudaDeviceSynchronize());
-        send_to(flat[k]->sharded_grad, host, (size_t)flat[k]->shard_numel);
+        send_to(flat[k]->sharded_grad.data, host, (size_t)flat[k]->layout.shard_numel);
         free(host);
     }
 }
@@ -97,7 +97,7 @@ static void set_gradients(Sharded *s, float padding)
 static float *fetch_shard(const Sharded *s, const FlatParam *flat)
 {
     need_cuda(cudaStreamSynchronize(s->ctx.compute_stream));
-    return fetch(flat->sharded_param, (size_t)flat->shard_numel);
+    return fetch(flat->sharded_param.data, (size_t)flat->layout.shard_numel);
 }
 
 // ---- AdamW ----
@@ -109,7 +109,7 @@ static void formula_body(const Rank *r, void *arg)
     FlatParam *flat[MAX_FLAT];
     const AdamWConfig c = in->adamw;
     sharded_create(&s, &in->spec, &in->options, &c, r);
-    int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
+    int n = flat_params(s.model, flat, MAX_FLAT);
     float *start[MAX_FLAT];
     for (int k = 0; k < n; k++) start[k] = fetch_shard(&s, flat[k]);
     for (int t = 1; t <= in->steps; t++) {
@@ -122,12 +122,12 @@ static void formula_body(const Rank *r, void *arg)
                                      : "");
 
     for (int k = 0; k < n; k++) {
-        size_t numel = (size_t)flat[k]->shard_numel;
+        size_t numel = (size_t)flat[k]->layout.shard_numel;
         float *got = fetch_shard(&s, flat[k]);
         float *got_m = fetch(s.adamw.m[k], numel), *got_v = fetch(s.adamw.v[k], numel);
-        for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
-            int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
-            double g = place < flat[k]->numel ? (double)given_gradient(place) : 0.0, out[3];
+        for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
+            int64_t place = flat[k]->layout.rank * flat[k]->layout.shard_numel + i;
+            double g = place < flat[k]->layout.numel ? (double)given_gradient(place) : 0.0, out[3];
             follow_formula(&c, RIGHT, in->steps, k, n, (double)start[k][i], g, out);
             double p = out[0], m = out[1], v = out[2];
             char where[300];
@@ -206,7 +206,7 @@ static void padding_body(const Rank *r, void *arg)
         options.align_shards = align;
         sharded_create(&s, &in->spec, &options, &TEST_ADAMW, r);
         FlatParam *flat[MAX_FLAT];
-        int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
+        int n = flat_params(s.model, flat, MAX_FLAT);
         for (int step = 0; step < 3; step++) {
             // Dirt where no gradient should be: the step must not let it into the parameters. They
             // were zero there until now: each step is looked at.
@@ -217,8 +217,9 @@ static void padding_body(const Rank *r, void *arg)
                 need(fsdp_adamw_step(&s.adamw));
             for (int k = 0; k < n; k++) {
                 float *shard = fetch_shard(&s, flat[k]);
-                for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
-                    bool padding = flat[k]->rank * flat[k]->shard_numel + i >= flat[k]->numel;
+                for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
+                    bool padding = flat[k]->layout.rank * flat[k]->layout.shard_numel + i >=
+                                   flat[k]->layout.numel;
                     check(!padding || shard[i] == 0.0f,
                           "after step %d (%s) padding element %lld of unit %s is %g, not zero%s",
                           step, step == 2 ? "SGD" : "AdamW", (long long)i, flat[k]->name,
@@ -247,19 +248,19 @@ static void zero_body(const Rank *r, void *arg)
     Sharded s;
     FlatParam *flat[MAX_FLAT];
     sharded_create(&s, &in->spec, &in->options, NULL, r);
-    int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
+    int n = flat_params(s.model, flat, MAX_FLAT);
     float *before[MAX_FLAT];
     set_gradients(&s, 3.0f);
     for (int k = 0; k < n; k++)
-        before[k] = fetch(flat[k]->sharded_grad, (size_t)flat[k]->shard_numel);
+        before[k] = fetch(flat[k]->sharded_grad.data, (size_t)flat[k]->layout.shard_numel);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     need(fsdp_zero_grad(s.model, &s.ctx));
     check_on_stream(log, s.ctx.compute_stream, "zeroing the gradients", "ctx->compute_stream");
     need_cuda(cudaStreamSynchronize(s.ctx.compute_stream));
     for (int k = 0; k < n; k++) {
-        size_t numel = (size_t)flat[k]->shard_numel;
-        float *got = fetch(flat[k]->sharded_grad, numel), *zero = calloc(numel, sizeof *zero);
+        size_t numel = (size_t)flat[k]->layout.shard_numel;
+        float *got = fetch(flat[k]->sharded_grad.data, numel), *zero = calloc(numel, sizeof *zero);
         Layout layout;
         char what[100];
         unit_layout(&layout, &s, flat[k], false);
@@ -314,7 +315,7 @@ static void clip_body(const Rank *r, void *arg)
     Sharded s;
     FlatParam *flat[MAX_FLAT];
     sharded_create(&s, &in->spec, &in->options, NULL, r);
-    int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
+    int n = flat_params(s.model, flat, MAX_FLAT);
     float want = (float)sqrt(given_squares(&s)), norm;
     const float limits[] = {2.0f * want, want, in->limit * want};
     for (int c = 0; c < 3; c++) {
@@ -325,10 +326,10 @@ static void clip_body(const Rank *r, void *arg)
               (double)norm, (double)want, norm_cause(&s, norm));
         need_cuda(cudaStreamSynchronize(s.ctx.compute_stream));
         for (int k = 0; k < n; k++) {
-            float *got = fetch(flat[k]->sharded_grad, (size_t)flat[k]->shard_numel);
-            for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
-                int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
-                double g = place < flat[k]->numel ? given_gradient(place) : 0.0;
+            float *got = fetch(flat[k]->sharded_grad.data, (size_t)flat[k]->layout.shard_numel);
+            for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
+                int64_t place = flat[k]->layout.rank * flat[k]->layout.shard_numel + i;
+                double g = place < flat[k]->layout.numel ? given_gradient(place) : 0.0;
                 if (c == 2) g *= (double)limits[c] / (double)want;
                 check(fabs(got[i] - g) <= (c == 2 ? 1e-6 * fabs(g) : 0.0),
                       "norm %g, limit %g (%s): unit %s element %lld is %.9g, want %.9g%s",
@@ -360,16 +361,16 @@ static void sgd_body(const Rank *r, void *arg)
     Sharded s;
     FlatParam *flat[MAX_FLAT];
     sharded_create(&s, &in->spec, &in->options, NULL, r);
-    int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
+    int n = flat_params(s.model, flat, MAX_FLAT);
     // Whole numbers as parameters and powers of two as rates: every value below is exact.
     for (int k = 0; k < n; k++) {
-        float *host = malloc((size_t)flat[k]->shard_numel * sizeof *host);
-        for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
-            int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
-            host[i] = place < flat[k]->numel ? (float)(place % 7) : 0.0f;
+        float *host = malloc((size_t)flat[k]->layout.shard_numel * sizeof *host);
+        for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
+            int64_t place = flat[k]->layout.rank * flat[k]->layout.shard_numel + i;
+            host[i] = place < flat[k]->layout.numel ? (float)(place % 7) : 0.0f;
         }
         need_cuda(cudaDeviceSynchronize());
-        send_to(flat[k]->sharded_param, host, (size_t)flat[k]->shard_numel);
+        send_to(flat[k]->sharded_param.data, host, (size_t)flat[k]->layout.shard_numel);
         free(host);
     }
     set_gradients(&s, 0.0f);
@@ -379,10 +380,10 @@ static void sgd_body(const Rank *r, void *arg)
     check_on_stream(log, s.ctx.compute_stream, "an SGD step", "ctx->compute_stream");
     for (int k = 0; k < n; k++) {
         float *got = fetch_shard(&s, flat[k]);
-        for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
-            int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
-            float p = place < flat[k]->numel ? (float)(place % 7) : 0.0f;
-            float g = place < flat[k]->numel ? given_gradient(place) : 0.0f;
+        for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
+            int64_t place = flat[k]->layout.rank * flat[k]->layout.shard_numel + i;
+            float p = place < flat[k]->layout.numel ? (float)(place % 7) : 0.0f;
+            float g = place < flat[k]->layout.numel ? given_gradient(place) : 0.0f;
             float want = p - in->rate * (g + in->decay * p);
             check(got[i] == want, "unit %s element %lld: got %g, want p - lr·(g + decay·p) = %g%s",
                   flat[k]->name, (long long)i, (double)got[i], (double)want,
@@ -408,7 +409,7 @@ static void every_body(const Rank *r, void *arg)
     Sharded s;
     FlatParam *flat[MAX_FLAT];
     sharded_create(&s, &in->spec, &in->options, &TEST_ADAMW, r);
-    int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
+    int n = flat_params(s.model, flat, MAX_FLAT);
     float *before[MAX_FLAT];
     set_gradients(&s, 0.0f);
     for (int k = 0; k < n; k++) before[k] = fetch_shard(&s, flat[k]);
@@ -424,17 +425,17 @@ static void every_body(const Rank *r, void *arg)
               gpulog_op_name((GpuOp)op));
     for (int k = 0; k < n; k++) {
         float *after = fetch_shard(&s, flat[k]);
-        float *gradient = fetch(flat[k]->sharded_grad, (size_t)flat[k]->shard_numel);
-        for (int64_t i = 0; i < flat[k]->shard_numel; i++) {
-            int64_t place = flat[k]->rank * flat[k]->shard_numel + i;
-            check(place >= flat[k]->numel || gradient[i] == given_gradient(place),
+        float *gradient = fetch(flat[k]->sharded_grad.data, (size_t)flat[k]->layout.shard_numel);
+        for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
+            int64_t place = flat[k]->layout.rank * flat[k]->layout.shard_numel + i;
+            check(place >= flat[k]->layout.numel || gradient[i] == given_gradient(place),
                   "unit %s: a step changed element %lld of the gradient; only fsdp_zero_grad does",
                   flat[k]->name, (long long)i);
-            bool moves = place < flat[k]->numel && given_gradient(place) != 0.0f;
+            bool moves = place < flat[k]->layout.numel && given_gradient(place) != 0.0f;
             check(!moves || after[i] != before[k][i],
                   "unit %s: element %lld of this rank's shard has a gradient and did not move%s",
                   flat[k]->name, (long long)i,
-                  still_cause(before[k], after, flat[k]->shard_numel, k, n));
+                  still_cause(before[k], after, flat[k]->layout.shard_numel, k, n));
         }
         free(after);
         free(gradient);
