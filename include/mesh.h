@@ -5,7 +5,7 @@
  * one replica; data parallelism (DDP) is a mesh of one shard. A group of size 1 needs no
  * communicator: nothing is ever sent in it.
  *
- * Interface: mesh_1d.
+ * Interface: mesh_1d, mesh_size.
  */
 #ifndef SHARDLAB_MESH_H
 #define SHARDLAB_MESH_H
@@ -23,6 +23,12 @@ typedef struct Mesh {
     ProcessGroup shard;     // who shares the parameters of one replica
     ProcessGroup replicate; // who holds the same shard
 } Mesh;
+
+// Ranks in all.
+static inline int mesh_size(const Mesh *mesh)
+{
+    return mesh->shard.size * mesh->replicate.size;
+}
 
 // All ranks of the communicator shard together; one replica. ERR_NCCL.
 Status mesh_1d(Mesh *mesh, ncclComm_t comm);

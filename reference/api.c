@@ -221,14 +221,15 @@ static Status gather_unit(FsdpUnit *unit, StateVisitor visit, void *arg, Status 
     const FlatLayout *layout = &unit->flat.layout;
     FsdpContext *ctx = unit->ctx;
     bool was_sharded = unit->flat.state == FLAT_SHARDED;
+    bool visits = layout->rank == 0 && ctx->mesh.replicate.rank == 0;
 
-    //[6.6] Unshard and wait. On rank 0, visit_param for each parameter on the compute stream, while
-    //  *visit_status is OK; *visit_status keeps the first error. Then reshard where the unit was
-    //  sharded before.
+    //[6.6] Unshard and wait. On rank 0 (visits), visit_param for each parameter on the compute
+    //  stream, while *visit_status is OK; *visit_status keeps the first error. Then reshard where the
+    //  unit was sharded before.
     //? Rank 0 must not return early. What do the other ranks do in the next all-gather if it does?
     TRY(fsdp_unshard(unit));
     TRY(fsdp_wait_for_unshard(unit));
-    for (int i = 0; i < layout->n && layout->rank == 0 && *visit_status == OK; i++)
+    for (int i = 0; i < layout->n && visits && *visit_status == OK; i++)
         *visit_status = visit_param(layout->params[i], visit, arg, ctx->compute_stream);
     if (was_sharded) TRY(fsdp_reshard(unit));
     return OK;

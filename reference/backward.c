@@ -40,12 +40,12 @@ Status fsdp_begin_grad(FsdpUnit *unit)
     if (flat->unsharded_grad.data != NULL)
         return fail(ERR_ARGUMENT, "%s has an unsharded gradient already", flat->name);
 
-    //[4.1] With one rank the layers add straight into sharded_grad: its memory is the unsharded
-    //  gradient's. Else cudaMallocAsync of unsharded_grad and cudaMemsetAsync to zero, both on the
+    //[4.1] With one rank in all (mesh_size) the layers add straight into sharded_grad: its memory is
+    //  the unsharded gradient's. Else cudaMallocAsync of unsharded_grad and cudaMemsetAsync to zero, both on the
     //  compute stream: the layers add to what is there, and the padding is reduced with the rest.
     //  The views in both cases.
     //? What would the ranks sum in the padding if only numel elements were zeroed?
-    if (flat->layout.world == 1) {
+    if (mesh_size(&ctx->mesh) == 1) {
         flat->unsharded_grad.data = flat->sharded_grad.data;
     } else {
         size_t bytes = buffer_bytes(&flat->unsharded_grad);
@@ -108,7 +108,7 @@ Status fsdp_reduce_grad(FsdpUnit *unit)
     //  of sharded_grad; leave the buffer in root->reduce_scatter_state, its event recorded after the
     //  last use.
     //? What does dividing by W do to a world of one? And averaging with W = 1 by ncclAvg?
-    if (flat->layout.world > 1) {
+    if (mesh_size(&ctx->mesh) > 1) {
         TRY(fsdp_free_reduce_scatter(unit->root));
         CUDA_TRY(cudaEventRecord(ctx->compute_done, ctx->compute_stream));
         CUDA_TRY(cudaStreamWaitEvent(ctx->reduce_scatter_stream, ctx->compute_done, 0));

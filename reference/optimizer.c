@@ -153,17 +153,18 @@ static Status sum_all(FsdpRoot *root, FsdpContext *ctx, double *sum, double *squ
 {
     CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, ctx->compute_stream));
     //[5.5] kernel_sum_squares of each unit's gradient shard adds this rank's squares to *sum. Then
-    //  ncclAllReduce (one ncclDouble, ncclSum, in place), and the result to the host:
-    //  cudaMemcpyAsync to ctx->host_scalar, which is pinned, so that the copy does not wait; and a
-    //  cudaStreamSynchronize before anybody reads it. All on the compute stream.
+    //  ncclAllReduce (one ncclDouble, ncclSum, in place; not with one rank), and the result to the
+    //  host: cudaMemcpyAsync to ctx->host_scalar, which is pinned, so that the copy does not wait;
+    //  and a cudaStreamSynchronize before anybody reads it. All on the compute stream.
     //? The root of a sum is not the sum of the roots: on which side of the all-reduce belongs sqrt?
     for (int i = 0; i < root->n_units; i++) {
         const FlatParam *flat = &root->units[i]->flat;
         CUDA_TRY(kernel_sum_squares(sum, flat->sharded_grad.data, (size_t)flat->layout.shard_numel,
                                     ctx->compute_stream));
     }
-    NCCL_TRY(
-        ncclAllReduce(sum, sum, 1, ncclDouble, ncclSum, ctx->mesh.shard.comm, ctx->compute_stream));
+    if (ctx->mesh.shard.size > 1)
+        NCCL_TRY(ncclAllReduce(sum, sum, 1, ncclDouble, ncclSum, ctx->mesh.shard.comm,
+                               ctx->compute_stream));
     CUDA_TRY(cudaMemcpyAsync(ctx->host_scalar, sum, sizeof *sum, cudaMemcpyDeviceToHost,
                              ctx->compute_stream));
     CUDA_TRY(cudaStreamSynchronize(ctx->compute_stream));

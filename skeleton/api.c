@@ -183,10 +183,11 @@ static Status gather_unit(FsdpUnit *unit, StateVisitor visit, void *arg, Status 
     const FlatLayout *layout = &unit->flat.layout;
     FsdpContext *ctx = unit->ctx;
     bool was_sharded = unit->flat.state == FLAT_SHARDED;
+    bool visits = layout->rank == 0 && ctx->mesh.replicate.rank == 0;
 
-    // TODO 6.6: Unshard and wait. On rank 0, visit_param for each parameter on the compute stream,
-    // while *visit_status is OK; *visit_status keeps the first error. Then reshard where the unit
-    // was sharded before.
+    // TODO 6.6: Unshard and wait. On rank 0 (visits), visit_param for each parameter on the compute
+    // stream, while *visit_status is OK; *visit_status keeps the first error. Then reshard where
+    // the unit was sharded before.
     // Hint: Rank 0 must not return early. What do the other ranks do in the next all-gather if it
     // does?
     NOT_YET("6.6");

@@ -42,10 +42,10 @@ Status fsdp_begin_grad(FsdpUnit *unit)
     if (flat->unsharded_grad.data != NULL)
         return fail(ERR_ARGUMENT, "%s has an unsharded gradient already", flat->name);
 
-    // TODO 4.1: With one rank the layers add straight into sharded_grad: its memory is the
-    // unsharded gradient's. Else cudaMallocAsync of unsharded_grad and cudaMemsetAsync to zero,
-    // both on the compute stream: the layers add to what is there, and the padding is reduced with
-    // the rest. The views in both cases.
+    // TODO 4.1: With one rank in all (mesh_size) the layers add straight into sharded_grad: its
+    // memory is the unsharded gradient's. Else cudaMallocAsync of unsharded_grad and
+    // cudaMemsetAsync to zero, both on the compute stream: the layers add to what is there, and the
+    // padding is reduced with the rest. The views in both cases.
     // Hint: What would the ranks sum in the padding if only numel elements were zeroed?
     NOT_YET("4.1");
 }

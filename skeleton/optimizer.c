@@ -128,9 +128,9 @@ static Status sum_all(FsdpRoot *root, FsdpContext *ctx, double *sum, double *squ
 {
     CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, ctx->compute_stream));
     // TODO 5.5: kernel_sum_squares of each unit's gradient shard adds this rank's squares to *sum.
-    // Then ncclAllReduce (one ncclDouble, ncclSum, in place), and the result to the host:
-    // cudaMemcpyAsync to ctx->host_scalar, which is pinned, so that the copy does not wait; and a
-    // cudaStreamSynchronize before anybody reads it. All on the compute stream.
+    // Then ncclAllReduce (one ncclDouble, ncclSum, in place; not with one rank), and the result to
+    // the host: cudaMemcpyAsync to ctx->host_scalar, which is pinned, so that the copy does not
+    // wait; and a cudaStreamSynchronize before anybody reads it. All on the compute stream.
     // Hint: The root of a sum is not the sum of the roots: on which side of the all-reduce belongs
     // sqrt?
     NOT_YET("5.5");

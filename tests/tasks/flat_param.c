@@ -526,33 +526,6 @@ static void attach_gives_views(void **state)
     run_ranks(table.low, attach_body, &table);
 }
 
-static void state_body(const Rank *r, void *arg)
-{
-    static const FlatState NEXT[] = {FLAT_UNSHARDING, FLAT_UNSHARDED, FLAT_SHARDED};
-    static const char *const NAME[] = {"sharded", "unsharding", "unsharded"};
-    for (FlatState from = FLAT_SHARDED; from <= FLAT_UNSHARDED; from++) {
-        for (FlatState to = FLAT_SHARDED; to <= FLAT_UNSHARDED; to++) {
-            FlatParam flat = {.name = "h.7", .state = from};
-            Status status = flat_set_state(&flat, to);
-            if (to == NEXT[from]) {
-                check(status == OK && flat.state == to, "from %s to %s is legal", NAME[from],
-                      NAME[to]);
-                continue;
-            }
-            check(status == ERR_ARGUMENT && flat.state == from,
-                  "from %s to %s must be refused, and the state must stay", NAME[from], NAME[to]);
-            const char *said = check_last();
-            check(strstr(said, "h.7") && strstr(said, NAME[from]) && strstr(said, NAME[to]),
-                  "the refusal must name the unit, its state and the wish: %s", said);
-        }
-    }
-}
-
-static void states_have_one_order(void **state)
-{
-    run_ranks(1, state_body, NULL);
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(layout_pads_to_world),
     cmocka_unit_test(layout_worked_example),
@@ -564,6 +537,5 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(padding_is_zero_at_birth),
     cmocka_unit_test(memory_is_two_shards),
     cmocka_unit_test(attach_gives_views),
-    cmocka_unit_test(states_have_one_order),
 };
 SUITE_MAIN("flat_param", tests)
