@@ -45,8 +45,9 @@ static Status train(const Text *text)
     cudaStream_t stream;
     World world;
     ncclComm_t comm;
+    Mesh mesh;
     FsdpContext ctx;
-    FsdpOptions options = {.reshard_after_forward = FSDP_RESHARD_ALWAYS, .seed = SEED};
+    FsdpOptions options = {.seed = SEED};
     FsdpAdamW adamw;
     Module *model = gpt2_create(&MODEL);
     if (model == NULL) return ERR_MEMORY;
@@ -58,7 +59,8 @@ static Status train(const Text *text)
     run.B = B;
     run.T = T;
 
-    TRY(fsdp_context_create(&ctx, comm, stream));
+    TRY(mesh_1d(&mesh, comm));
+    TRY(fsdp_context_create(&ctx, &mesh, stream));
     for (int i = 1; i <= MODEL.layers; i++) TRY(fully_shard(model->children[i], &ctx, &options));
     TRY(fully_shard(model, &ctx, &options));
     TRY(fsdp_adamw_create(&adamw, model, &ctx, &ADAMW));

@@ -1,10 +1,10 @@
 /* fsdp.h: Fully Sharded Data Parallel, the contract that the six tasks implement.
  *
- * The words are PyTorch's. A *unit* is a module whose parameters are gathered and let go together.
- * Its *flat parameter* is one buffer in which they lie one behind the other, *padded* to a multiple
- * of the world size W, so that each of the W ranks holds an equal *shard*. To *unshard* is to
- * all-gather the shards into the whole buffer; to *reshard* is to let the whole buffer go again.
- * Gradients travel the other way by reduce-scatter, and the optimizer only ever sees shards.
+ * The words are PyTorch's. A *unit* is a module whose parameters are gathered and freed together. Its
+ * *flat parameter* is one buffer that holds them back to back, *padded* to a multiple of the number
+ * of ranks W, so that each rank owns an equal *shard*. To *unshard* is to all-gather the shards into
+ * the full buffer; to *reshard* is to free that buffer. Gradients travel the other way by
+ * reduce-scatter, and the optimizer only ever sees shards.
  *
  *   file           task                    main functions
  *   meta_init.c    1 meta init             meta_params, meta_init_slice, meta_materialize
@@ -14,8 +14,8 @@
  *   optimizer.c    5 optimizer             fsdp_adamw_step, fsdp_grad_norm
  *   api.c          6 API                   fully_shard, fsdp_full_state
  *
- * Sizes are in elements (float) unless a name says bytes. Every function that returns a Status
- * prints one line where it fails.
+ * Sizes are in elements unless a name says bytes. Every function that returns a Status prints one
+ * line where it fails.
  */
 #ifndef SHARDLAB_FSDP_H
 #define SHARDLAB_FSDP_H
@@ -23,7 +23,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "buffer.h"
 #include "check.h"
+#include "mesh.h"
 #include "nn.h"
 
 // ---------------------------------------------------------------- Task 1: meta_init.c
@@ -31,10 +33,10 @@
 // Elements of a parameter: the product of its shape.
 int64_t meta_numel(const Param *param);
 
-// Every parameter of the module and of what is below it, each once although it may stand in two
-// modules (tied), in the order in which a walk (own parameters first, then the children in order)
-// meets them. Returns how many there are; writes at most `max` of them to out (which may be NULL
-// for max = 0).
+// Every parameter of the module and of what is below it, each once although two modules may share
+// it (tied), in the order in which a walk (own parameters first, then the children in order) meets
+// them. Returns how many there are; writes at most `max` of them to out (which may be NULL for
+// max = 0).
 int meta_params(const Module *module, Param **out, int max);
 
 // Elements and bytes of all parameters, tied ones once. No storage is needed or made.
@@ -46,7 +48,8 @@ int64_t meta_bytes(const Module *module);
 void philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
 // Writes elements [begin, end) of the parameter's initial value to host memory out (end-begin).
-// Element i depends on (seed, param->id, i) alone: any cut into slices gives the same bits.
+// Element i depends on (seed, param->id, i) alone: however the parameter is cut into slices, the
+// values are bitwise equal.
 // INIT_NORMAL: block i/4 of four words, counter (low and high word of i/4, id, 0), key (low and
 // high word of the seed); words 0,1 and 2,3 each make two normals by Box and Muller: the even
 // element takes the cosine.
@@ -57,169 +60,264 @@ void meta_init_slice(const Param *param, uint64_t seed, int64_t begin, int64_t e
 Status meta_init_device(const Param *param, uint64_t seed, int64_t begin, int64_t end, float *dst,
                         cudaStream_t stream);
 
-// What one GPU without FSDP does: allocates data and grad for every parameter, whole, initialises
-// the data and zeroes the gradient. On failure nothing stays allocated.
+// What one GPU without FSDP does: allocates data and grad for every parameter, unsharded,
+// initialises the data and zeroes the gradient. On failure nothing stays allocated.
 Status meta_materialize(Module *module, uint64_t seed, cudaStream_t stream);
 // Frees what meta_materialize made.
 void meta_release(Module *module);
 
 // ---------------------------------------------------------------- Task 2: flat_param.c
 
+// Who owns which element: arithmetic alone, without memory. Checkpoints and other storage need no
+// more of a flat parameter than this.
+typedef struct FlatLayout {
+    int n;               // parameters
+    Param **params;      // (n)
+    int64_t *offset;     // (n) where each begins in the flat buffer
+    int64_t numel;       // elements of all of them
+    int64_t padded;      // numel and padding: a multiple of world (of 4·world where aligned)
+    int64_t shard_numel; // padded / world
+    int rank, world;     // in the group that shards
+} FlatLayout;
+
+// Legal transitions: sharded → unsharding → unsharded → sharded.
 typedef enum FlatState {
-    FLAT_SHARDED,    // only the shard is there; the parameters' data is NULL
+    FLAT_SHARDED,    // only the shard is there; the parameters have no data
     FLAT_UNSHARDING, // the all-gather is queued, nobody has waited for it
     FLAT_UNSHARDED,  // the compute stream may read the parameters
 } FlatState;
 
 typedef struct FlatParam {
     char name[48];
-    int n;               // parameters in it
-    Param **params;      // (n)
-    int64_t *offset;     // (n) where each begins in the flat buffer
-    int64_t numel;       // elements of all of them
-    int64_t padded;      // numel and padding: a multiple of world (of 4·world where aligned)
-    int64_t shard_numel; // padded / world
-    int rank, world;
-    FlatState state;
-    float *shard;        // device (shard_numel): elements [rank·shard_numel, (rank+1)·shard_numel)
-    float *sharded_grad;   // device (shard_numel): the averaged gradient of the same elements
-    float *full;         // device (padded) while unsharded, else NULL; for world 1 it is `shard`
-    float *unsharded_grad;    // device (padded) during the unit's backward, else NULL; world 1: alias
-    cudaEvent_t gathered; // recorded behind the all-gather
+    FlatLayout layout;
+    FlatState state;              // changed by flat_set_state alone
+    Buffer sharded_param;         // (shard_numel) elements [rank·shard_numel, (rank+1)·shard_numel)
+    Buffer sharded_grad;          // (shard_numel) the averaged gradient of the same elements
+    Buffer unsharded_param;       // (padded), else no memory; world 1: the same memory as the shard
+    Buffer unsharded_grad;        // (padded) during the unit's backward; world 1: as above
+    cudaEvent_t all_gather_done;  // recorded after the all-gather
 } FlatParam;
 
-// Fills in everything that is arithmetic: n, params, offset, numel, padded, shard_numel, rank,
-// world; pointers to device memory are NULL and the state is FLAT_SHARDED. `align` asks for shards
-// of a multiple of 16 bytes (4 elements), which NCCL and vector loads want. ERR_ARGUMENT for no
-// parameters, W < 1, a rank outside, or a parameter that is not DTYPE_F32 or that another flat
-// parameter owns.
-Status flat_layout(FlatParam *flat, const char *name, Param **params, int n, int rank, int world,
+// Fills in the whole layout. `align` asks for shards of a multiple of 16 bytes (4 elements), which
+// NCCL and vector loads want. `name` is for messages. ERR_ARGUMENT for no parameters, W < 1, a rank
+// outside, or a parameter that is not DTYPE_F32 or that another flat parameter owns.
+Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, int rank, int world,
                    bool align);
+// Frees the layout's tables. A zeroed layout is fine.
+void flat_layout_destroy(FlatLayout *layout);
 
-// How many of the shard_numel elements of `rank`'s shard are real; the rest, at its end, is
-// padding.
-int64_t flat_valid_numel(const FlatParam *flat, int rank);
+// How many of the shard_numel elements of `rank`'s shard are valid, that is no padding; the
+// padding is at its end.
+int64_t flat_valid_numel(const FlatLayout *layout, int rank);
 
 // Which part of parameter i lies in `rank`'s shard: elements [*begin, *end) of the parameter (begin
 // = end where none does), starting at element *at of the shard.
-void flat_param_range_in_shard(const FlatParam *flat, int i, int rank, int64_t *begin, int64_t *end, int64_t *at);
+void flat_param_range_in_shard(const FlatLayout *layout, int i, int rank, int64_t *begin,
+                               int64_t *end, int64_t *at);
 
-// Makes and initialises this rank's shard (each parameter's slice by meta_init_slice, the padding
-// 0) and a gradient shard of zeros, and becomes the parameters' owner. Holds no more host memory
-// than a small buffer and no device memory but the two shards. On failure nothing stays allocated.
-Status flat_create(FlatParam *flat, uint64_t seed, cudaStream_t stream);
+// From a layout, which it takes over: makes and initialises this rank's shard (each parameter's
+// slice by meta_init_slice, the padding 0) and a gradient shard of zeros, and becomes the owner of
+// the parameters. Uses no more host memory than a small buffer and no device memory but the two
+// shards. On failure nothing stays allocated, the layout's tables included.
+Status flat_create(FlatParam *flat, const char *name, const FlatLayout *layout, uint64_t seed,
+                   cudaStream_t stream);
 
-// Points every parameter's data (and grad) at its place in the whole buffer; NULL takes them away.
-void flat_set_views(FlatParam *flat, float *full);
-void flat_set_grad_views(FlatParam *flat, float *unsharded_grad);
+// Makes the transition to `to`. ERR_ARGUMENT, with a line that names the unit, its state and the
+// wish, where it is not legal; the state then stays.
+Status flat_set_state(FlatParam *flat, FlatState to);
 
-// Zeroes the padding at the end of a shard-sized buffer of this rank (shard, sharded_grad …).
-Status flat_zero_padding(const FlatParam *flat, float *shard_buffer, cudaStream_t stream);
+// Points every parameter's data (or grad) at its place in the unsharded buffer; where that has no
+// memory, they have none either.
+void flat_set_views(FlatParam *flat);
+void flat_set_grad_views(FlatParam *flat);
 
-// Frees the shards and the tables, lets the parameters go. A zeroed FlatParam is fine.
+// Zeroes the padding at the end of a buffer of this rank that is laid out as its shard.
+Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream);
+
+// Frees the shards and the tables; the parameters have no owner any more. A zeroed FlatParam is
+// fine.
 void flat_destroy(FlatParam *flat);
 
-// ---------------------------------------------------------------- What all units of a rank share
+// ---------------------------------------------------------------- What units share
 
 typedef struct FsdpUnit FsdpUnit;
 
-// A buffer that its stream may not free yet: somebody on another stream still uses it.
-typedef struct Retired {
-    float *buffer;     // NULL: none
-    cudaEvent_t event; // recorded behind the last use
-} Retired;
-
+// The streams of one rank, and its place in the mesh.
 typedef struct FsdpContext {
-    ncclComm_t comm;
-    int rank, world;
-    cudaStream_t compute;  // where the modules' kernels run; the caller's
-    cudaStream_t gather;   // all-gathers; owns the whole parameters
-    cudaStream_t reduce;   // reduce-scatters
-    Retired all_gather_state;    // the whole parameter resharded last, freed on `gather`
-    Retired reduce_scatter_state;    // the whole gradient reduced last, freed on `compute`
-    cudaEvent_t computed;  // recorded on `compute` where another stream must wait for it
-    FsdpUnit **order;      // units in the order in which this iteration's forward met them
-    int n_order, max_order;
+    Mesh mesh;
+    cudaStream_t compute_stream;        // where the modules' kernels run; the caller's
+    cudaStream_t all_gather_stream;     // all-gathers; owns the unsharded parameters
+    cudaStream_t reduce_scatter_stream; // reduce-scatters
+    cudaEvent_t compute_done;           // recorded where another stream must wait for compute
+    double *host_scalar;                // pinned host memory: where a norm arrives
 } FsdpContext;
 
+// The unsharded parameter that was resharded last: the all-gather stream may free it only after the
+// compute stream has read it.
+typedef struct AllGatherState {
+    void *buffer;      // NULL: none
+    cudaEvent_t event; // recorded after the last use
+} AllGatherState;
+
+// The unsharded gradient that was reduced last: the compute stream may free it only after the
+// reduce-scatter stream has read it.
+typedef struct ReduceScatterState {
+    void *buffer;
+    cudaEvent_t event;
+} ReduceScatterState;
+
+// What the units of one root share during an iteration. (PyTorch: FSDPStateContext and
+// FSDPCommContext.)
+typedef struct FsdpRoot {
+    FsdpContext *ctx;
+    int n_units;
+    FsdpUnit **units;              // (n_units) the root first, then those below, as a walk meets them
+    FsdpUnit *iter_forward_root;   // the unit whose forward is the outermost now; NULL: no forward
+    FsdpUnit *iter_backward_root;  // the same for the backward
+    FsdpUnit **post_forward_order; // units in the order in which their forwards ended: a unit that
+                                   // ran twice is in it twice
+    int n_post_forward, max_post_forward;
+    AllGatherState all_gather_state;
+    ReduceScatterState reduce_scatter_state;
+} FsdpRoot;
+
+// Whether a unit frees its parameters between its forward and its backward.
+typedef enum FsdpReshard {
+    FSDP_RESHARD_AUTO,   // all units but the root, whose backward comes at once
+    FSDP_RESHARD_ALWAYS, // ZeRO-3
+    FSDP_RESHARD_NEVER,  // ZeRO-2: more memory, one all-gather less
+} FsdpReshard;
+
 typedef struct FsdpOptions {
-    bool reshard_after_forward; // false: keep the whole parameters for the backward
-    bool align_shards;          // shards of a multiple of 16 bytes
-    uint64_t seed;              // of the initial values; the same on every rank
+    FsdpReshard reshard_after_forward;
+    bool align_shards; // shards of a multiple of 16 bytes
+    uint64_t seed;     // of the initial values; the same on every rank
 } FsdpOptions;
+
+// What the unit is doing. (PyTorch: TrainingState.)
+typedef enum FsdpPhase {
+    FSDP_IDLE,
+    FSDP_FORWARD,
+    FSDP_PRE_BACKWARD, // until its gradients are complete
+    FSDP_POST_BACKWARD,
+} FsdpPhase;
 
 struct FsdpUnit {
     Module *module;
     FsdpContext *ctx;
+    FsdpRoot *root; // shared by all units of the same root
     FlatParam flat;
-    bool reshard_after_forward;
-    bool is_root;          // no unit above it: it begins and ends an iteration
-    int place;             // in ctx->order
+    FsdpReshard reshard_after_forward;
+    FsdpPhase phase;
+    int *post_forward_indices; // a stack: where the unit is in root->post_forward_order
+    int n_indices, max_indices;
+    Status (*all_gather)(FsdpUnit *unit);     // fsdp_all_gather, or another way
+    Status (*reduce_scatter)(FsdpUnit *unit); // fsdp_reduce_scatter, or another way
+    Hook *hooks[HOOK_POINTS];                 // the handles of the unit's own hooks
 };
+
+// Given code (lib/fsdp/root.c).
+
+// Makes a root of the n units, the outermost first; they leave the roots that they had. ERR_ARGUMENT
+// where one has another context; then, or where another call fails, they stay as they were.
+Status fsdp_root_create(FsdpContext *ctx, FsdpUnit **units, int n);
+// Takes the unit off its root's registry; with the last one the root is freed.
+void fsdp_root_remove(FsdpUnit *unit);
+// The unit that a module is, or NULL; and whether it is the outermost one.
+FsdpUnit *fsdp_unit(const Module *module);
+bool fsdp_is_root(const FsdpUnit *unit);
+// The root that the module is: ERR_ARGUMENT for a module that is no unit, or not the outermost one.
+Status fsdp_find_root(const Module *module, FsdpRoot **root);
+
+// The unit's forward is the outermost: root->iter_forward_root. Forgets forwards that have no
+// backward any more (module_discard), such as an evaluation's.
+void fsdp_begin_forward(FsdpUnit *unit);
+// Appends the unit to the order in which forwards ended, and pushes its index there.
+Status fsdp_record_post_forward(FsdpUnit *unit);
+// Pops the index that the unit's latest forward pushed. The unit whose forward ended just before
+// that one; NULL where there is none.
+FsdpUnit *fsdp_pop_post_forward(FsdpUnit *unit);
+// Empties the order and every unit's stack.
+void fsdp_clear_post_forward(FsdpRoot *root);
 
 // ---------------------------------------------------------------- Task 3: forward.c
 
-// Queues the all-gather of the unit's shards into a new buffer, both on ctx->all_gather_stream, records
-// flat.all_gather_done, attaches the parameters; FLAT_UNSHARDING. Nothing where it is not FLAT_SHARDED.
-// World size 1: the whole parameter is the shard, nothing is allocated or moved.
+// The collective of an unshard: queues, on the all-gather stream, the all-gather of the shards into
+// unsharded_param, which is allocated. The default of unit->all_gather.
+Status fsdp_all_gather(FsdpUnit *unit);
+// Queues the all-gather of the unit's shards into a new buffer, both on the all-gather stream,
+// records all_gather_done, sets the views; FLAT_UNSHARDING. Nothing where it is not FLAT_SHARDED.
+// World size 1: the unsharded parameter is the shard, nothing is allocated or moved.
 Status fsdp_unshard(FsdpUnit *unit);
-// Makes the compute stream wait for the all-gather; FLAT_UNSHARDED.
+// Makes the compute stream wait for the all-gather; FLAT_UNSHARDED. Nothing where it is
+// FLAT_UNSHARDED. ERR_ARGUMENT where it is FLAT_SHARDED.
 Status fsdp_wait_for_unshard(FsdpUnit *unit);
-// Lets the whole parameter go: detaches the parameters, retires the buffer behind what the compute
-// stream has queued so far; FLAT_SHARDED. Nothing where it is not FLAT_UNSHARDED.
+// Takes the parameters' views away and leaves the buffer to fsdp_free_all_gather, behind what the
+// compute stream has queued so far; FLAT_SHARDED. Nothing where it is FLAT_SHARDED. ERR_ARGUMENT
+// where it is FLAT_UNSHARDING: nobody has waited for the all-gather.
 Status fsdp_reshard(FsdpUnit *unit);
-// Frees, on ctx->all_gather_stream, the buffer that was resharded last, once the compute stream has passed it.
-Status fsdp_free_all_gather(FsdpContext *ctx);
+// Frees, on the all-gather stream, the buffer that was resharded last, once the compute stream has
+// passed it.
+Status fsdp_free_all_gather(FsdpRoot *root);
+// Reshards every unit of the root that is not sharded, also one whose all-gather nobody has waited
+// for. Needed before an optimizer step where a forward without a backward (an evaluation) has left
+// units unsharded. Outside of a forward or backward alone.
+Status fsdp_reshard_all(Module *root);
 
-// The hooks. ctx is the FsdpUnit.
+// The hooks. arg is the FsdpUnit.
 Status fsdp_pre_forward(Module *module, void *unit);
 Status fsdp_post_forward(Module *module, void *unit);
 
 // ---------------------------------------------------------------- Task 4: backward.c
 
-// Allocates the unit's whole gradient on ctx->compute_stream, zero with its padding, and attaches it.
-// World size 1: the gradient shard itself.
+// Allocates the unit's unsharded gradient on the compute stream, zero with its padding, and sets
+// the views. World size 1: the gradient shard itself. ERR_ARGUMENT where there is one already.
 Status fsdp_begin_grad(FsdpUnit *unit);
-// Queues, on ctx->reduce_scatter_stream, behind what the compute stream has queued: reduce-scatter (sum) of the
-// whole gradient, sharded_grad += sum / W, padding zeroed; retires the whole gradient. World size 1:
-// nothing to move and nothing to divide.
+// The collective of a reduction: queues, on the reduce-scatter stream, the reduce-scatter (sum) of
+// unsharded_grad and sharded_grad += sum / W. The default of unit->reduce_scatter.
+Status fsdp_reduce_scatter(FsdpUnit *unit);
+// Queues, behind what the compute stream has queued, the reduction of the unsharded gradient into
+// the shard, and zeroes the padding; leaves the buffer to fsdp_free_reduce_scatter. World size 1:
+// nothing to move and nothing to divide. ERR_ARGUMENT without a gradient.
 Status fsdp_reduce_grad(FsdpUnit *unit);
-// Frees, on ctx->compute_stream, the whole gradient that was reduced last, once its reduce-scatter is
-// done.
-Status fsdp_free_reduce_scatter(FsdpContext *ctx);
-// The end of a backward: the compute stream waits for the last reduce-scatter; nothing stays
-// retired.
-Status fsdp_finish_backward(FsdpContext *ctx);
+// Frees, on the compute stream, the unsharded gradient that was reduced last, once its
+// reduce-scatter is done.
+Status fsdp_free_reduce_scatter(FsdpRoot *root);
+// The end of a backward: the compute stream waits for the last reduce-scatter; every unit is
+// sharded, prefetches that nobody used included; no buffer is left to free; the order is empty.
+Status fsdp_finish_backward(FsdpRoot *root);
 
 Status fsdp_pre_backward(Module *module, void *unit);
 Status fsdp_post_backward(Module *module, void *unit);
 
 // ---------------------------------------------------------------- Task 5: optimizer.c
+//
+// `root` is the module that fully_shard was called on last. A step is ERR_ARGUMENT where a unit is
+// not sharded: the next forward would read the parameters from before the step.
 
 typedef struct FsdpAdamW {
     FsdpContext *ctx;
+    FsdpRoot *root;
     AdamWConfig config;
-    int t;               // steps done
-    int n;
-    FlatParam **flat;    // (n)
-    float **m, **v;      // (n) device (shard_numel): the two moments of each shard
+    int t;          // steps done
+    int n;          // units
+    float **m, **v; // (n) device (shard_numel): the two moments of each unit's shard
 } FsdpAdamW;
 
-// AdamW over every flat parameter below `root`: moments for the shards alone, zero.
+// AdamW over every unit of `root`: moments for the shards alone, zero.
 Status fsdp_adamw_create(FsdpAdamW *opt, Module *root, FsdpContext *ctx, const AdamWConfig *config);
-// One step on every shard, on ctx->compute_stream; the padding of the shard is zero afterwards.
+// One step on every shard, on the compute stream; the padding of the shard is zero afterwards.
 Status fsdp_adamw_step(FsdpAdamW *opt);
 void fsdp_adamw_destroy(FsdpAdamW *opt);
 
-// Plain SGD on every shard below root: p -= lr·(g + weight_decay·p); the padding is zero
-// afterwards.
+// Plain SGD on every shard: p -= lr·(g + weight_decay·p); the padding is zero afterwards.
 Status fsdp_sgd_step(Module *root, FsdpContext *ctx, float lr, float weight_decay);
 
-// Zeroes every gradient shard below root.
+// Zeroes every gradient shard.
 Status fsdp_zero_grad(Module *root, FsdpContext *ctx);
 
-// *norm = the 2-norm of the whole gradient, over all parameters and all ranks: the same number on
-// every rank. Waits for the stream.
+// *norm = the 2-norm of the unsharded gradient, over all parameters and all ranks: the same number
+// on every rank. Waits for the stream.
 Status fsdp_grad_norm(Module *root, FsdpContext *ctx, float *norm);
 // Scales all gradients by max_norm / *norm where *norm is larger than max_norm. *norm is as above,
 // before.
@@ -227,33 +325,32 @@ Status fsdp_clip_grad_norm(Module *root, FsdpContext *ctx, float max_norm, float
 
 // ---------------------------------------------------------------- Task 6: api.c
 
-// Streams and events for the units of one rank. `compute` is the stream the modules run on.
-Status fsdp_context_create(FsdpContext *ctx, ncclComm_t comm, cudaStream_t compute);
+// Streams and events for the units of one rank. compute_stream is the one the modules run on. The
+// communication streams have the highest priority: a collective that waits behind kernels delays
+// every rank.
+Status fsdp_context_create(FsdpContext *ctx, const Mesh *mesh, cudaStream_t compute_stream);
 Status fsdp_context_destroy(FsdpContext *ctx);
 
 // Makes the module a unit, in place: a flat parameter of every parameter in it and below it that no
-// inner unit has taken, and the four hooks. Call it for the inner modules first and for the model
-// last, as PyTorch's fully_shard. ERR_ARGUMENT where the module is a unit already, where nothing is
-// left to take, or where an inner unit holds a parameter that this module also uses outside that
-// unit.
+// inner unit has taken, and a hook at each of the four points. Call it for the inner modules first and for
+// the model last, as PyTorch's fully_shard. ERR_ARGUMENT where the module is a unit already, where
+// nothing is left to take, where an inner unit has another context, or where it holds a parameter
+// that this module also uses outside that unit; the module is then as it was.
 Status fully_shard(Module *module, FsdpContext *ctx, const FsdpOptions *options);
 
-// The unit that a module is, or NULL.
-FsdpUnit *fsdp_unit(const Module *module);
+// The units of the module and of what is below it, in the order of a walk that takes a module before
+// its children. Returns how many; writes at most `max` to out (which may be NULL for max = 0).
+int fsdp_units(const Module *root, FsdpUnit **out, int max);
 
-// The flat parameters of the module and of what is below it, in the order of a walk that takes a
-// module before its children. Returns how many; writes at most `max`.
-int fsdp_flat_params(const Module *root, FlatParam **out, int max);
-
-// Gathers the model, a unit at a time, and calls visit on rank 0 with every parameter, whole, in
+// Gathers the model, a unit at a time, and calls visit on rank 0 with every parameter, unsharded, in
 // host memory (row-major, param->shape), in the order of meta_params within each unit. Collective:
-// all ranks call it. A visit that returns anything but OK ends it on rank 0 after the collectives
+// all ranks call it. A visitor that returns anything but OK ends it on rank 0 after the collectives
 // are done.
 typedef Status (*StateVisitor)(const Param *param, const float *values, void *arg);
 Status fsdp_full_state(Module *root, StateVisitor visit, void *arg);
 
-// Takes the units off the module and all below it: hooks, flat parameters, memory. The modules
-// stay.
+// Makes the module and all below it plain modules again: no hooks, flat parameters or memory of
+// FSDP's. Units above it stay.
 void fsdp_unwrap(Module *root);
 
 // ---------------------------------------------------------------- For the skeleton

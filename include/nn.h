@@ -1,21 +1,20 @@
 /* nn.h: modules with a forward and a backward written by hand. Given code: no task changes it.
  *
  * A Module maps rows to rows: (rows, in_dim) to (rows, out_dim), where rows = B·T (B sequences of T
- * tokens). It has parameters, children, and four hook slots. The hooks are all that this library
- * knows of FSDP: somebody may want to run before and after the forward and the backward of a
- * module.
+ * tokens). It has parameters, children and hooks. The hooks are all that this library knows of
+ * FSDP: somebody may want to run before and after the forward and the backward of a module.
  *
  * Memory: a module allocates its output in its forward, stream-ordered on run->stream, and frees it
  * at the end of its backward; its input is borrowed and must stay until then. A gradient that
  * module_backward returns belongs to the caller.
  *
- * Parameters start on "meta": shape and no storage. Whoever trains must point param->data (and,
- * before a backward, param->grad) at device memory while the module runs. A backward adds to
+ * Parameters start on "meta": shape and no storage. Whoever trains must give param->data (and, before
+ * a backward, param->grad) device memory while the module runs. A backward adds to
  * param->grad, so a parameter used twice (tied embeddings) and several micro-batches both come out
  * right.
  *
  * Interface: gpt2_create, mlp_create and the layers below; module_forward, module_backward,
- * module_discard, module_destroy; cross_entropy; adamw_* (the optimizer of one GPU without FSDP).
+ * module_discard, module_destroy; module_add_hook, module_remove_hook; cross_entropy; adamw_* (the optimizer of one GPU without FSDP).
  */
 #ifndef SHARDLAB_NN_H
 #define SHARDLAB_NN_H
@@ -23,9 +22,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "buffer.h"
 #include "check.h"
 
-typedef enum DType { DTYPE_F32, DTYPE_BF16, DTYPE_F16 } DType;
 typedef enum InitKind { INIT_ZERO, INIT_ONE, INIT_NORMAL } InitKind;
 
 #define PARAM_MAX_DIMS 4
@@ -37,8 +36,8 @@ typedef struct Param {
     int64_t shape[PARAM_MAX_DIMS]; // row-major
     InitKind init;
     float init_std;                // INIT_NORMAL: standard deviation, mean 0
-    float *data;                   // device, whole parameter; NULL while on meta or resharded
-    float *grad;                   // device, whole gradient; NULL while there is none
+    Buffer data;                   // the unsharded parameter; no memory while on meta or resharded
+    Buffer grad;                   // the unsharded gradient; no memory while there is none
     void *owner;                   // who manages the storage (a flat parameter); NULL: nobody yet
 } Param;
 
@@ -50,10 +49,22 @@ typedef struct NnRun {
     int T;                 // tokens in a sequence
 } NnRun;
 
+// When a hook runs: before or after a module's forward or backward.
+typedef enum HookPoint {
+    HOOK_PRE_FORWARD,
+    HOOK_POST_FORWARD,
+    HOOK_PRE_BACKWARD,
+    HOOK_POST_BACKWARD,
+    HOOK_POINTS
+} HookPoint;
+
 typedef struct Module Module;
+typedef Status (*HookFn)(Module *module, void *arg);
+// A hook that is installed; its address is the handle by which it is removed.
 typedef struct Hook {
-    Status (*fn)(Module *module, void *ctx); // NULL: nothing to run
-    void *ctx;
+    HookFn fn;
+    void *arg;
+    struct Hook *next;
 } Hook;
 
 struct Module {
@@ -63,7 +74,8 @@ struct Module {
     int n_params, n_children;
     Param **params;            // its own, not its children's; a tied one stands in two modules
     Module **children;
-    Hook pre_forward, post_forward, pre_backward, post_backward;
+    Hook *hooks[HOOK_POINTS];  // of each point a chain, in the order in which they run
+    void *unit;                // who shards it (fsdp.h's FsdpUnit); NULL: nobody
 
     const void *in;            // between forward and backward: the borrowed input (rows, in_dim)
     float *out;                // …and the module's own output (rows, out_dim)
@@ -91,6 +103,14 @@ Status module_forward(Module *m, NnRun *run, const void *in, float **out);
 // to free with cudaFreeAsync on run->stream; NULL for a module of tokens. Adds to every
 // param->grad.
 Status module_backward(Module *m, NnRun *run, const float *dout, float **din);
+
+// Installs a hook behind those that the point has already; they run in the order in which they were
+// installed, and the first that fails ends the pass. Returns the handle to remove it by; NULL, with
+// a line on stderr, without memory. module_destroy removes what is left.
+Hook *module_add_hook(Module *m, HookPoint point, HookFn fn, void *arg);
+// Removes the hook wherever it is installed in m; nothing where it is not (or NULL). A hook may
+// remove itself while it runs.
+void module_remove_hook(Module *m, Hook *hook);
 
 // Frees what a forward without a backward left behind, in the module and below it.
 Status module_discard(Module *m, NnRun *run);

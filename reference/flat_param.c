@@ -1,22 +1,23 @@
 /* Task 2: flat parameter. Many parameters in one buffer, cut into equal shards.
  *
  * One all-gather of a megabyte is far quicker than twenty of fifty kilobytes, and a collective
- * wants the same count from every rank. So the parameters of a unit are laid one behind the other
- * in a flat buffer, in float elements, and zeros are put behind the last until the length is a
- * multiple of the world size W. Every rank then owns one W-th of the buffer. A shard's border pays
- * no heed to where a parameter ends: ten elements on three ranks are
+ * wants the same count from every rank. So the parameters of a unit are laid back to back in a flat
+ * buffer, and zeros follow the last until the length is a multiple of the world size W. Every rank
+ * then owns one W-th of the buffer. A shard's border ignores where a parameter ends: ten elements on
+ * three ranks are
  *
  *      rank 0           rank 1           rank 2
  *     [0 1 2 3]        [4 5 6 7]        [8 9 . .]         shard 4, padded 12, 2 of padding
  *
- * The padding must be zero always: it is summed into gradient norms, it goes through the optimizer
+ * The padding must always be zero: it is summed into gradient norms, it goes through the optimizer
  * like everything else, and a NaN in it is a NaN in the norm.
  *
  * Interface:
- *   flat_layout                              the arithmetic: offsets, padding, shard length
- *   flat_valid_numel, flat_param_range_in_shard                    which elements a rank owns
+ *   flat_layout, flat_layout_destroy         the arithmetic: offsets, padding, shard length
+ *   flat_valid_numel, flat_param_range_in_shard   which elements a rank owns
  *   flat_create, flat_destroy                the shard of this rank and its gradient
- *   flat_set_views, flat_set_grad_views            the parameters as views into the gathered buffer
+ *   flat_set_state                           sharded → unsharding → unsharded → sharded
+ *   flat_set_views, flat_set_grad_views      the parameters as views into the unsharded buffer
  *   flat_zero_padding
  */
 #include "fsdp.h"
@@ -51,61 +52,66 @@ static Status check_layout(const char *name, Param **params, int n, int rank, in
     return OK;
 }
 
-Status flat_layout(FlatParam *flat, const char *name, Param **params, int n, int rank, int world,
+void flat_layout_destroy(FlatLayout *layout)
+{
+    free(layout->params);
+    free(layout->offset);
+    memset(layout, 0, sizeof *layout);
+}
+
+Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, int rank, int world,
                    bool align)
 {
-    memset(flat, 0, sizeof *flat);
-    snprintf(flat->name, sizeof flat->name, "%s", name);
+    memset(layout, 0, sizeof *layout);
     TRY(check_layout(name, params, n, rank, world));
-    flat->rank = rank;
-    flat->world = world;
-    flat->state = FLAT_SHARDED;
-    flat->params = malloc((size_t)n * sizeof(Param *));
-    flat->offset = malloc((size_t)n * sizeof(int64_t));
-    if (flat->params == NULL || flat->offset == NULL) {
-        flat_destroy(flat);
+    layout->rank = rank;
+    layout->world = world;
+    layout->params = malloc((size_t)n * sizeof(Param *));
+    layout->offset = malloc((size_t)n * sizeof(int64_t));
+    if (layout->params == NULL || layout->offset == NULL) {
+        flat_layout_destroy(layout);
         return fail(ERR_MEMORY, "%s: no host memory for %d parameters", name, n);
     }
 
-    //[2.1] flat->n, params and offset: each parameter begins where the one before it ends, with no
-    //  gap. flat->numel: where the last one ends. flat->padded: numel rounded up to a multiple of
-    //  world, or of 4·world when `align` asks for shards of whole 16 bytes. flat->shard_numel:
-    //  padded / world.
+    //[2.1] n, params and offset: each parameter begins where the one before it ends, with no gap.
+    //  numel: where the last one ends. padded: numel rounded up to a multiple of world, or of
+    //  4·world when `align` asks for shards of whole 16 bytes. shard_numel: padded / world.
     //? 10 elements on 3 ranks pad to 12. To what do 10 aligned elements pad? And 12, not aligned?
-    flat->n = n;
+    layout->n = n;
     for (int i = 0; i < n; i++) {
-        flat->params[i] = params[i];
-        flat->offset[i] = flat->numel;
-        flat->numel += meta_numel(params[i]);
+        layout->params[i] = params[i];
+        layout->offset[i] = layout->numel;
+        layout->numel += meta_numel(params[i]);
     }
     int64_t multiple = align ? 4 * (int64_t)world : world;
-    flat->padded = (flat->numel + multiple - 1) / multiple * multiple;
-    flat->shard_numel = flat->padded / world;
+    layout->padded = (layout->numel + multiple - 1) / multiple * multiple;
+    layout->shard_numel = layout->padded / world;
     //[end 2.1]
     return OK;
 }
 
-int64_t flat_valid_numel(const FlatParam *flat, int rank)
+int64_t flat_valid_numel(const FlatLayout *layout, int rank)
 {
     //[2.2] Rank's shard is [rank·shard_numel, (rank+1)·shard_numel) of the flat buffer, of which
-    //  only what lies below numel is real. Mind a unit with fewer elements than there are ranks: a
+    //  only what lies below numel is valid. Mind a unit with fewer elements than there are ranks: a
     //  shard may hold nothing but padding.
     //? 5 elements on 4 ranks: shards of 2. What does rank 3 hold?
-    int64_t begin = rank * flat->shard_numel;
-    return max64(0, min64(flat->numel - begin, flat->shard_numel));
+    int64_t begin = rank * layout->shard_numel;
+    return max64(0, min64(layout->numel - begin, layout->shard_numel));
     //[end 2.2]
 }
 
-void flat_param_range_in_shard(const FlatParam *flat, int i, int rank, int64_t *begin, int64_t *end, int64_t *at)
+void flat_param_range_in_shard(const FlatLayout *layout, int i, int rank, int64_t *begin,
+                               int64_t *end, int64_t *at)
 {
     //[2.3] The parameter is [offset, offset + its elements) of the flat buffer, the shard is
     //  [rank·shard_numel, (rank+1)·shard_numel). What they share, counted from the parameter's
     //  beginning, is [*begin, *end); counted from the shard's beginning it starts at *at. Where
     //  they share nothing, set all three to 0.
-    int64_t param_begin = flat->offset[i];
-    int64_t param_end = param_begin + meta_numel(flat->params[i]);
-    int64_t shard_begin = rank * flat->shard_numel;
-    int64_t shard_end = shard_begin + flat->shard_numel;
+    int64_t param_begin = layout->offset[i];
+    int64_t param_end = param_begin + meta_numel(layout->params[i]);
+    int64_t shard_begin = rank * layout->shard_numel;
+    int64_t shard_end = shard_begin + layout->shard_numel;
 
     int64_t both_begin = max64(param_begin, shard_begin);
     int64_t both_end = min64(param_end, shard_end);
@@ -117,14 +123,14 @@ void flat_param_range_in_shard(const FlatParam *flat, int i, int rank, int64_t *
     //[end 2.3]
 }
 
-Status flat_zero_padding(const FlatParam *flat, float *shard_buffer, cudaStream_t stream)
+Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream)
 {
-    //[2.4] cudaMemsetAsync from the first element of this rank's shard that is not real to its end.
-    //  There is nothing to do where all are real.
-    int64_t real = flat_valid_numel(flat, flat->rank);
-    int64_t padding = flat->shard_numel - real;
-    if (padding == 0) return OK;
-    CUDA_TRY(cudaMemsetAsync(shard_buffer + real, 0, (size_t)padding * sizeof(float), stream));
+    //[2.4] cudaMemsetAsync from the first element of this rank's shard that is padding to its end.
+    //  There is nothing to do where all are valid.
+    int64_t valid = flat_valid_numel(&flat->layout, flat->layout.rank);
+    Buffer padding = buffer_range(sharded, valid, flat->layout.shard_numel - valid);
+    if (padding.numel == 0) return OK;
+    CUDA_TRY(cudaMemsetAsync(padding.data, 0, buffer_bytes(&padding), stream));
     return OK;
     //[end 2.4]
 }
@@ -132,68 +138,97 @@ Status flat_zero_padding(const FlatParam *flat, float *shard_buffer, cudaStream_
 // Allocates the two shards and gives them their values.
 static Status fill_shards(FlatParam *flat, uint64_t seed, cudaStream_t stream)
 {
-    //[2.5] cudaMalloc shard and sharded_grad, shard_numel elements each. The gradient is zero. Of
-    //  every parameter, the slice that lies in this rank's shard (flat_param_range_in_shard) is made by
-    //  meta_init_device where it belongs; the padding behind the last is zeroed. Fresh device
+    FlatLayout *layout = &flat->layout;
+    flat->sharded_param = flat->sharded_grad = (Buffer){NULL, DTYPE_F32, layout->shard_numel};
+    flat->unsharded_param = flat->unsharded_grad = (Buffer){NULL, DTYPE_F32, layout->padded};
+
+    //[2.5] cudaMalloc the memory (data) of sharded_param and sharded_grad. The gradient is zero. Of
+    //  every parameter, the slice that lies in this rank's shard (flat_param_range_in_shard) is made
+    //  by meta_init_device where it belongs; the padding after the last is zeroed. Fresh device
     //  memory holds anything, even NaN. Create the event flat->all_gather_done too
     //  (cudaEventDisableTiming), which task 3 records.
     //? How much of the model may be on this device while you build it?
-    size_t bytes = (size_t)flat->shard_numel * sizeof(float);
+    size_t bytes = buffer_bytes(&flat->sharded_param);
     CUDA_TRY(cudaEventCreateWithFlags(&flat->all_gather_done, cudaEventDisableTiming));
-    CUDA_TRY(cudaMalloc((void **)&flat->sharded_param, bytes));
-    CUDA_TRY(cudaMalloc((void **)&flat->sharded_grad, bytes));
-    CUDA_TRY(cudaMemsetAsync(flat->sharded_grad, 0, bytes, stream));
-    for (int i = 0; i < flat->n; i++) {
+    CUDA_TRY(cudaMalloc(&flat->sharded_param.data, bytes));
+    CUDA_TRY(cudaMalloc(&flat->sharded_grad.data, bytes));
+    CUDA_TRY(cudaMemsetAsync(flat->sharded_grad.data, 0, bytes, stream));
+    for (int i = 0; i < layout->n; i++) {
         int64_t begin, end, at;
-        flat_param_range_in_shard(flat, i, flat->rank, &begin, &end, &at);
+        flat_param_range_in_shard(layout, i, layout->rank, &begin, &end, &at);
+        Buffer slice = buffer_range(&flat->sharded_param, at, end - begin);
         if (begin < end)
-            TRY(meta_init_device(flat->params[i], seed, begin, end, flat->sharded_param + at, stream));
+            TRY(meta_init_device(layout->params[i], seed, begin, end, slice.data, stream));
     }
-    TRY(flat_zero_padding(flat, flat->sharded_param, stream));
+    TRY(flat_zero_padding(flat, &flat->sharded_param, stream));
     return OK;
     //[end 2.5]
 }
 
-Status flat_create(FlatParam *flat, uint64_t seed, cudaStream_t stream)
+Status flat_create(FlatParam *flat, const char *name, const FlatLayout *layout, uint64_t seed,
+                   cudaStream_t stream)
 {
     Status status = OK;
-    for (int i = 0; i < flat->n && status == OK; i++)
-        if (flat->params[i]->data != NULL)
-            status = fail(ERR_ARGUMENT, "%s: %s is not on meta: it has storage of its own",
-                          flat->name, flat->params[i]->name);
+    memset(flat, 0, sizeof *flat);
+    snprintf(flat->name, sizeof flat->name, "%s", name);
+    flat->layout = *layout;
+    for (int i = 0; i < layout->n && status == OK; i++)
+        if (layout->params[i]->data.data != NULL)
+            status = fail(ERR_ARGUMENT, "%s: %s is not on meta: it has storage of its own", name,
+                          layout->params[i]->name);
     if (status == OK) status = fill_shards(flat, seed, stream);
-    for (int i = 0; i < flat->n && status == OK; i++) flat->params[i]->owner = flat;
+    for (int i = 0; i < layout->n && status == OK; i++) layout->params[i]->owner = flat;
     if (status != OK) flat_destroy(flat);
     return status;
 }
 
-void flat_set_views(FlatParam *flat, float *full)
+Status flat_set_state(FlatParam *flat, FlatState to)
 {
-    //[2.6] params[i]->data is `full` plus the parameter's offset; all NULL where full is NULL. No
-    //  byte is copied: the parameters become views.
-    for (int i = 0; i < flat->n; i++)
-        flat->params[i]->data = full == NULL ? NULL : full + flat->offset[i];
+    static const char *const NAMES[] = {"sharded", "unsharding", "unsharded"};
+    static const FlatState NEXT[] = {FLAT_UNSHARDING, FLAT_UNSHARDED, FLAT_SHARDED};
+    if (to != NEXT[flat->state])
+        return fail(ERR_ARGUMENT,
+                    "%s is %s and cannot become %s: the order is unshard, wait for "
+                    "it, reshard",
+                    flat->name, NAMES[flat->state], NAMES[to]);
+    flat->state = to;
+    return OK;
+}
+
+void flat_set_views(FlatParam *flat)
+{
+    //[2.6] Of every parameter i, data is the range of flat->unsharded_param that begins at the
+    //  parameter's offset (buffer_range). No byte is copied: the parameters become views. Where
+    //  there is no memory, the range has none either.
+    for (int i = 0; i < flat->layout.n; i++) {
+        Param *param = flat->layout.params[i];
+        param->data =
+            buffer_range(&flat->unsharded_param, flat->layout.offset[i], meta_numel(param));
+    }
     //[end 2.6]
 }
 
-void flat_set_grad_views(FlatParam *flat, float *unsharded_grad)
+void flat_set_grad_views(FlatParam *flat)
 {
-    for (int i = 0; i < flat->n; i++)
-        flat->params[i]->grad = unsharded_grad == NULL ? NULL : unsharded_grad + flat->offset[i];
+    for (int i = 0; i < flat->layout.n; i++) {
+        Param *param = flat->layout.params[i];
+        param->grad =
+            buffer_range(&flat->unsharded_grad, flat->layout.offset[i], meta_numel(param));
+    }
 }
 
 void flat_destroy(FlatParam *flat)
 {
-    for (int i = 0; i < flat->n; i++) {
-        if (flat->params[i]->owner != flat) continue;
-        flat->params[i]->owner = NULL;
-        flat->params[i]->data = NULL;
-        flat->params[i]->grad = NULL;
+    for (int i = 0; i < flat->layout.n; i++) {
+        Param *param = flat->layout.params[i];
+        if (param->owner != flat) continue;
+        param->owner = NULL;
+        param->data.data = NULL;
+        param->grad.data = NULL;
     }
-    cudaFree(flat->sharded_param);
-    cudaFree(flat->sharded_grad);
+    cudaFree(flat->sharded_param.data);
+    cudaFree(flat->sharded_grad.data);
     if (flat->all_gather_done != NULL) cudaEventDestroy(flat->all_gather_done);
-    free(flat->params);
-    free(flat->offset);
+    flat_layout_destroy(&flat->layout);
     memset(flat, 0, sizeof *flat);
 }

@@ -5,7 +5,7 @@
  * built on "meta": every parameter has a shape and no storage. Later each rank fills in its own
  * shard, and nothing else. For that the initial values must not come from a generator that has to
  * be run from the start: element i is a function of (seed, parameter, i) and of nothing else. Then
- * the shards of W ranks, laid side by side, are bit for bit what a single GPU would have made.
+ * the shards of W ranks, laid side by side, are bitwise equal to what a single GPU would have made.
  *
  * Interface:
  *   meta_numel, meta_params, meta_count, meta_bytes   what a model consists of
@@ -17,11 +17,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-
-static int64_t dtype_bytes(DType dtype)
-{
-    return dtype == DTYPE_F32 ? 4 : 2;
-}
 
 int64_t meta_numel(const Param *param)
 {
@@ -202,23 +197,24 @@ Status meta_init_device(const Param *param, uint64_t seed, int64_t begin, int64_
 static void release_param(Param *param)
 {
     if (param->owner != NULL) return;
-    cudaFree(param->data);
-    cudaFree(param->grad);
-    param->data = NULL;
-    param->grad = NULL;
+    cudaFree(param->data.data);
+    cudaFree(param->grad.data);
+    param->data.data = NULL;
+    param->grad.data = NULL;
 }
 
-// Allocates and fills one parameter, whole, with a zero gradient.
+// Allocates and fills one parameter, unsharded, with a zero gradient.
 static Status materialize_param(Param *param, uint64_t seed, cudaStream_t stream)
 {
-    //[1.6] cudaMalloc for param->data and param->grad, meta_numel elements each; meta_init_device
-    //  for the data, cudaMemsetAsync on `stream` for the gradient. What is allocated stays in param
-    //  when a later call fails: meta_materialize cleans up.
-    size_t bytes = (size_t)meta_numel(param) * sizeof(float);
-    CUDA_TRY(cudaMalloc((void **)&param->data, bytes));
-    CUDA_TRY(cudaMalloc((void **)&param->grad, bytes));
-    CUDA_TRY(cudaMemsetAsync(param->grad, 0, bytes, stream));
-    TRY(meta_init_device(param, seed, 0, meta_numel(param), param->data, stream));
+    param->data = param->grad = (Buffer){NULL, param->dtype, meta_numel(param)};
+    size_t bytes = buffer_bytes(&param->data);
+    //[1.6] cudaMalloc the memory (data) of param->data and param->grad; meta_init_device for the
+    //  data, cudaMemsetAsync on `stream` for the gradient. What is allocated stays in param when a
+    //  later call fails: meta_materialize cleans up.
+    CUDA_TRY(cudaMalloc(&param->data.data, bytes));
+    CUDA_TRY(cudaMalloc(&param->grad.data, bytes));
+    CUDA_TRY(cudaMemsetAsync(param->grad.data, 0, bytes, stream));
+    TRY(meta_init_device(param, seed, 0, param->data.numel, param->data.data, stream));
     return OK;
     //[end 1.6]
 }
@@ -237,7 +233,7 @@ Status meta_materialize(Module *module, uint64_t seed, cudaStream_t stream)
     //? Why would a second attempt after "out of memory" fail if the first left its half behind?
     meta_params(module, params, n);
     for (int i = 0; i < n && status == OK; i++) {
-        if (params[i]->data != NULL || params[i]->owner != NULL)
+        if (params[i]->data.data != NULL || params[i]->owner != NULL)
             status = fail(ERR_ARGUMENT, "%s has storage already", params[i]->name);
         else if (params[i]->dtype != DTYPE_F32)
             status =

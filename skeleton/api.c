@@ -3,18 +3,21 @@
  * fully_shard changes a module in place: its parameters move into a flat parameter, and four hooks
  * do the rest when the module runs. Called for every block of a model and then for the model, it
  * makes nested units: the outermost takes what no inner unit took, in GPT-2 the embeddings, the
- * last layer norm and the head. Each block is then gathered and let go on its own.
+ * last layer norm and the head. Each block is then gathered and freed on its own.
  *
- * [Note: one owner] A parameter belongs to one unit (param->owner is its flat parameter). A
- * parameter that an inner unit has taken is whole only while that unit runs. If the model used it
- * anywhere else, it would read freed memory there; fully_shard refuses that. Tied parameters must
- * meet in one unit.
+ * [Note: one owner] A parameter belongs to one unit (param->owner is its flat parameter), and is
+ * unsharded only while that unit runs. If the model used it anywhere else, it would read freed
+ * memory there; fully_shard refuses that. Tied parameters must be in one unit.
+ *
+ * [Note: one root] What an iteration must remember (the order of the forwards, buffers to free)
+ * belongs to the outermost unit, so that two models can share the streams of one context. Every
+ * unit starts as a root of its own; one that is wrapped later takes over the units below it.
  *
  * Interface:
  *   fsdp_context_create, fsdp_context_destroy    streams and events of a rank
  *   fully_shard, fsdp_unwrap                     a module becomes a unit, and a module again
- *   fsdp_unit, fsdp_flat_params                  what there is
- *   fsdp_full_state                              the whole model, for saving
+ *   fsdp_units                                   what there is
+ *   fsdp_full_state                              the unsharded model, for saving
  */
 // Task 6 of 6: write what the places marked TODO ask for. The handout is
 // handouts/6_api.md; `make grade TASK=6` says how far you are.
@@ -23,41 +26,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-Status fsdp_context_create(FsdpContext *ctx, ncclComm_t comm, cudaStream_t compute)
+Status fsdp_context_create(FsdpContext *ctx, const Mesh *mesh, cudaStream_t compute_stream)
 {
+    int least, greatest;
     memset(ctx, 0, sizeof *ctx);
-    ctx->comm = comm;
-    ctx->compute = compute;
-    NCCL_TRY(ncclCommUserRank(comm, &ctx->rank));
-    NCCL_TRY(ncclCommCount(comm, &ctx->world));
-    CUDA_TRY(cudaStreamCreateWithFlags(&ctx->gather, cudaStreamNonBlocking));
-    CUDA_TRY(cudaStreamCreateWithFlags(&ctx->reduce, cudaStreamNonBlocking));
-    CUDA_TRY(cudaEventCreateWithFlags(&ctx->computed, cudaEventDisableTiming));
-    CUDA_TRY(cudaEventCreateWithFlags(&ctx->old_gather.event, cudaEventDisableTiming));
-    CUDA_TRY(cudaEventCreateWithFlags(&ctx->old_reduce.event, cudaEventDisableTiming));
+    ctx->mesh = *mesh;
+    ctx->compute_stream = compute_stream;
+    CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    CUDA_TRY(
+        cudaStreamCreateWithPriority(&ctx->all_gather_stream, cudaStreamNonBlocking, greatest));
+    CUDA_TRY(
+        cudaStreamCreateWithPriority(&ctx->reduce_scatter_stream, cudaStreamNonBlocking, greatest));
+    CUDA_TRY(cudaEventCreateWithFlags(&ctx->compute_done, cudaEventDisableTiming));
+    CUDA_TRY(cudaMallocHost((void **)&ctx->host_scalar, sizeof *ctx->host_scalar));
     return OK;
 }
 
 Status fsdp_context_destroy(FsdpContext *ctx)
 {
-    TRY(fsdp_release_gather(ctx));
-    TRY(fsdp_release_reduce(ctx));
-    CUDA_TRY(cudaStreamSynchronize(ctx->gather));
-    CUDA_TRY(cudaStreamSynchronize(ctx->reduce));
-    CUDA_TRY(cudaStreamSynchronize(ctx->compute));
-    CUDA_TRY(cudaEventDestroy(ctx->computed));
-    CUDA_TRY(cudaEventDestroy(ctx->old_gather.event));
-    CUDA_TRY(cudaEventDestroy(ctx->old_reduce.event));
-    CUDA_TRY(cudaStreamDestroy(ctx->gather));
-    CUDA_TRY(cudaStreamDestroy(ctx->reduce));
-    free(ctx->order);
+    CUDA_TRY(cudaStreamSynchronize(ctx->all_gather_stream));
+    CUDA_TRY(cudaStreamSynchronize(ctx->reduce_scatter_stream));
+    CUDA_TRY(cudaStreamSynchronize(ctx->compute_stream));
+    CUDA_TRY(cudaEventDestroy(ctx->compute_done));
+    CUDA_TRY(cudaStreamDestroy(ctx->all_gather_stream));
+    CUDA_TRY(cudaStreamDestroy(ctx->reduce_scatter_stream));
+    CUDA_TRY(cudaFreeHost(ctx->host_scalar));
     memset(ctx, 0, sizeof *ctx);
     return OK;
-}
-
-FsdpUnit *fsdp_unit(const Module *module)
-{
-    return module->pre_forward.fn == fsdp_pre_forward ? module->pre_forward.ctx : NULL;
 }
 
 // Whether the module has the parameter itself, or has below it, outside of any unit, somebody who
@@ -75,7 +70,7 @@ static bool uses_outside_units(const Module *module, const Param *param)
 
 // Of the module's `n` parameters (meta_params), keeps those that this unit takes, in their order;
 // *taken is how many.
-static Status take(const Module *module, Param **params, int n, int *taken)
+static Status collect_unowned_params(const Module *module, Param **params, int n, int *taken)
 {
     *taken = 0;
     // TODO 6.1: A parameter without an owner is taken: it moves to params[*taken]. One with an
@@ -85,21 +80,12 @@ static Status take(const Module *module, Param **params, int n, int *taken)
     NOT_YET("6.1");
 }
 
-// The units below the module are no roots any more: this one is above them.
-static void adopt(const Module *module)
+// The unit's hooks, at all four points; their handles are unit->hooks.
+static Status install_hooks(FsdpUnit *unit)
 {
-    for (int i = 0; i < module->n_children; i++) {
-        FsdpUnit *inner = fsdp_unit(module->children[i]);
-        if (inner != NULL) inner->is_root = false;
-        adopt(module->children[i]);
-    }
-}
-
-// Puts the four hooks into the module's slots.
-static void hook(FsdpUnit *unit)
-{
-    // TODO 6.2: Each of pre_forward, post_forward, pre_backward, post_backward gets the function of
-    // that name from tasks 3 and 4, with the unit as its ctx.
+    // TODO 6.2: For each HookPoint module_add_hook the function of that name from tasks 3 and 4,
+    // with the unit as its argument, and keep the handle in unit->hooks. Without memory there is no
+    // handle: ERR_MEMORY.
     NOT_YET("6.2");
 }
 
@@ -107,7 +93,8 @@ static void hook(FsdpUnit *unit)
 static Status make_flat(FsdpUnit *unit, const FsdpOptions *options)
 {
     Module *module = unit->module;
-    FsdpContext *ctx = unit->ctx;
+    const ProcessGroup *group = &unit->ctx->mesh.shard;
+    FlatLayout layout = {0};
     int n = meta_params(module, NULL, 0);
     int taken = 0;
     Status status = OK;
@@ -115,12 +102,37 @@ static Status make_flat(FsdpUnit *unit, const FsdpOptions *options)
     if (params == NULL) return fail(ERR_MEMORY, "no host memory for %d parameters", n);
     meta_params(module, params, n);
 
-    // TODO 6.3: take, then flat_layout of what was taken (under the module's name, with the
-    // context's rank and world and options->align_shards), then flat_create on ctx->compute with
-    // options->seed. Each only where the one before it went well: keep the status in `status`.
+    // TODO 6.3: collect_unowned_params, then flat_layout of what was taken (under the module's
+    // name, with the rank and the size of the group that shards, and options->align_shards), then
+    // flat_create on the compute stream with options->seed. Each only where the one before it went
+    // well: keep the status in `status`.
     NOT_YET("6.3");
     free(params);
     return status;
+}
+
+// The units below become units of the new one's root, and are roots no more.
+static Status clear_descendant_roots(FsdpUnit *unit)
+{
+    int n = 1 + fsdp_units(unit->module, NULL, 0);
+    FsdpUnit **units = malloc((size_t)n * sizeof *units);
+    if (units == NULL) return fail(ERR_MEMORY, "no host memory for %d units", n);
+    units[0] = unit;
+    fsdp_units(unit->module, units + 1, n - 1);
+    Status status = fsdp_root_create(unit->ctx, units, n);
+    free(units);
+    return status;
+}
+
+// Takes off what fully_shard gave the unit, as far as it came, and frees it.
+static void destroy_unit(FsdpUnit *unit)
+{
+    for (int point = 0; point < HOOK_POINTS; point++)
+        module_remove_hook(unit->module, unit->hooks[point]);
+    if (unit->root != NULL) fsdp_root_remove(unit);
+    flat_destroy(&unit->flat);
+    free(unit->post_forward_indices);
+    free(unit);
 }
 
 Status fully_shard(Module *module, FsdpContext *ctx, const FsdpOptions *options)
@@ -128,89 +140,89 @@ Status fully_shard(Module *module, FsdpContext *ctx, const FsdpOptions *options)
     if (fsdp_unit(module) != NULL) return fail(ERR_ARGUMENT, "%s is a unit already", module->name);
     FsdpUnit *unit = calloc(1, sizeof *unit);
     if (unit == NULL) return fail(ERR_MEMORY, "no host memory for a unit");
+    *unit = (FsdpUnit){.module = module,
+                       .ctx = ctx,
+                       .all_gather = fsdp_all_gather,
+                       .reduce_scatter = fsdp_reduce_scatter,
+                       .reshard_after_forward = options->reshard_after_forward};
 
-    // TODO 6.4: Fill in the unit: module, ctx, reshard_after_forward; it is a root until a unit
-    // above it says otherwise. make_flat; where that fails, free the unit and return its status:
-    // the module is as it was. Else adopt the units below and hook.
-    // Hint: Why must the hooks be last?
+    // TODO 6.4: make_flat, install_hooks, clear_descendant_roots, each where the one before it went
+    // well; then the module points to its unit. Where one fails, destroy_unit, and its status: the
+    // module is as it was.
+    // Hint: Why must the module's pointer be last?
     NOT_YET("6.4");
 }
 
-// Writes the flat parameters of the module and below it to out from place n on; returns the next
-// place.
-static int list(const Module *module, FlatParam **out, int max, int n)
+int fsdp_units(const Module *root, FsdpUnit **out, int max)
 {
     // TODO 6.5: The module's own, if it is a unit, then the children's in order. Write only below
     // max; count always.
     NOT_YET("6.5");
 }
 
-int fsdp_flat_params(const Module *root, FlatParam **out, int max)
+// Hands one parameter, unsharded on the device, to the visitor in host memory.
+static Status visit_param(const Param *param, StateVisitor visit, void *arg, cudaStream_t stream)
 {
-    return list(root, out, max, 0);
-}
-
-// Hands one parameter, whole on the device, to the sink in host memory.
-static Status sink_param(const Param *param, StateSink sink, void *arg, cudaStream_t stream)
-{
-    size_t bytes = (size_t)meta_numel(param) * sizeof(float);
+    size_t bytes = buffer_bytes(&param->data);
     float *values = malloc(bytes);
     if (values == NULL) return fail(ERR_MEMORY, "%s: no host memory for it", param->name);
-    cudaError_t error = cudaMemcpyAsync(values, param->data, bytes, cudaMemcpyDeviceToHost, stream);
+    cudaError_t error =
+        cudaMemcpyAsync(values, param->data.data, bytes, cudaMemcpyDeviceToHost, stream);
     if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
-    Status status = error == cudaSuccess ? sink(param, values, arg) : ERR_CUDA;
+    Status status = error == cudaSuccess ? visit(param, values, arg) : ERR_CUDA;
     free(values);
     CUDA_TRY(error);
     return status;
 }
 
-// Gathers one unit, hands its parameters to the sink on rank 0, and leaves the unit as it was.
-// *sunk is what the sink has said so far: after an error it is not called again, but every rank
-// goes on gathering.
-static Status gather_unit(FsdpUnit *unit, StateSink sink, void *arg, Status *sunk)
+// Gathers one unit, hands its parameters to the visitor on rank 0, and leaves the unit as it was.
+// *visit_status is what the visitor has said so far: after an error it is not called again, but
+// every rank goes on gathering.
+static Status gather_unit(FsdpUnit *unit, StateVisitor visit, void *arg, Status *visit_status)
 {
-    FlatParam *flat = &unit->flat;
+    const FlatLayout *layout = &unit->flat.layout;
     FsdpContext *ctx = unit->ctx;
-    bool was_sharded = flat->state == FLAT_SHARDED;
+    bool was_sharded = unit->flat.state == FLAT_SHARDED;
+    bool visits = layout->rank == 0 && ctx->mesh.replicate.rank == 0;
 
-    // TODO 6.6: Unshard and wait. On rank 0, sink_param for each parameter on ctx->compute, while
-    // *sunk is OK; *sunk keeps the first error. Then reshard where the unit was sharded before.
+    // TODO 6.6: Unshard and wait. On rank 0 (visits), visit_param for each parameter on the compute
+    // stream, while *visit_status is OK; *visit_status keeps the first error. Then reshard where
+    // the unit was sharded before.
     // Hint: Rank 0 must not return early. What do the other ranks do in the next all-gather if it
     // does?
     NOT_YET("6.6");
 }
 
 // gather_unit for the module, if it is a unit, and for all below it.
-static Status gather_below(Module *module, StateSink sink, void *arg, Status *sunk)
+static Status gather_below(Module *module, StateVisitor visit, void *arg, Status *visit_status)
 {
     FsdpUnit *unit = fsdp_unit(module);
     if (unit != NULL) {
         // The optimizer may just have written the shards, on the compute stream.
-        CUDA_TRY(cudaEventRecord(unit->ctx->computed, unit->ctx->compute));
-        CUDA_TRY(cudaStreamWaitEvent(unit->ctx->gather, unit->ctx->computed, 0));
-        TRY(gather_unit(unit, sink, arg, sunk));
-        TRY(fsdp_release_gather(unit->ctx));
+        CUDA_TRY(cudaEventRecord(unit->ctx->compute_done, unit->ctx->compute_stream));
+        CUDA_TRY(cudaStreamWaitEvent(unit->ctx->all_gather_stream, unit->ctx->compute_done, 0));
+        TRY(gather_unit(unit, visit, arg, visit_status));
+        TRY(fsdp_free_all_gather(unit->root));
     }
     for (int i = 0; i < module->n_children; i++)
-        TRY(gather_below(module->children[i], sink, arg, sunk));
+        TRY(gather_below(module->children[i], visit, arg, visit_status));
     return OK;
 }
 
-Status fsdp_full_state(Module *root, StateSink sink, void *arg)
+Status fsdp_full_state(Module *root, StateVisitor visit, void *arg)
 {
-    Status sunk = OK;
-    TRY(gather_below(root, sink, arg, &sunk));
-    return sunk;
+    Status visit_status = OK;
+    TRY(gather_below(root, visit, arg, &visit_status));
+    return visit_status;
 }
 
 void fsdp_unwrap(Module *root)
 {
     FsdpUnit *unit = fsdp_unit(root);
     if (unit != NULL) {
-        // TODO 6.7: Undo fully_shard: what is still gathered goes (fsdp_wait and fsdp_reshard where
-        // the state is not FLAT_SHARDED, then fsdp_release_gather), the four hook slots are empty
-        // again, flat_destroy, and the unit itself is freed. Errors have no way out of here; go
-        // on.
+        // TODO 6.7: Undo fully_shard: what is still gathered is freed (fsdp_wait_for_unshard and
+        // fsdp_reshard where the state is not FLAT_SHARDED, then fsdp_free_all_gather), the module
+        // has no unit, destroy_unit. Errors have no way out of here; go on.
         NOT_YET("6.7");
     }
     for (int i = 0; i < root->n_children; i++) fsdp_unwrap(root->children[i]);

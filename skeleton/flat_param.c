@@ -1,22 +1,23 @@
 /* Task 2: flat parameter. Many parameters in one buffer, cut into equal shards.
  *
  * One all-gather of a megabyte is far quicker than twenty of fifty kilobytes, and a collective
- * wants the same count from every rank. So the parameters of a unit are laid one behind the other
- * in a flat buffer, in float elements, and zeros are put behind the last until the length is a
- * multiple of the world size W. Every rank then owns one W-th of the buffer. A shard's border pays
- * no heed to where a parameter ends: ten elements on three ranks are
+ * wants the same count from every rank. So the parameters of a unit are laid back to back in a flat
+ * buffer, and zeros follow the last until the length is a multiple of the world size W. Every rank
+ * then owns one W-th of the buffer. A shard's border ignores where a parameter ends: ten elements on
+ * three ranks are
  *
  *      rank 0           rank 1           rank 2
  *     [0 1 2 3]        [4 5 6 7]        [8 9 . .]         shard 4, padded 12, 2 of padding
  *
- * The padding must be zero always: it is summed into gradient norms, it goes through the optimizer
+ * The padding must always be zero: it is summed into gradient norms, it goes through the optimizer
  * like everything else, and a NaN in it is a NaN in the norm.
  *
  * Interface:
- *   flat_layout                              the arithmetic: offsets, padding, shard length
- *   flat_real, flat_slice                    which elements a rank owns
+ *   flat_layout, flat_layout_destroy         the arithmetic: offsets, padding, shard length
+ *   flat_valid_numel, flat_param_range_in_shard   which elements a rank owns
  *   flat_create, flat_destroy                the shard of this rank and its gradient
- *   flat_attach, flat_attach_grad            the parameters as views into the gathered buffer
+ *   flat_set_state                           sharded → unsharding → unsharded → sharded
+ *   flat_set_views, flat_set_grad_views      the parameters as views into the unsharded buffer
  *   flat_zero_padding
  */
 // Task 2 of 6: write what the places marked TODO ask for. The handout is
@@ -53,42 +54,47 @@ static Status check_layout(const char *name, Param **params, int n, int rank, in
     return OK;
 }
 
-Status flat_layout(FlatParam *flat, const char *name, Param **params, int n, int rank, int world,
+void flat_layout_destroy(FlatLayout *layout)
+{
+    free(layout->params);
+    free(layout->offset);
+    memset(layout, 0, sizeof *layout);
+}
+
+Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, int rank, int world,
                    bool align)
 {
-    memset(flat, 0, sizeof *flat);
-    snprintf(flat->name, sizeof flat->name, "%s", name);
+    memset(layout, 0, sizeof *layout);
     TRY(check_layout(name, params, n, rank, world));
-    flat->rank = rank;
-    flat->world = world;
-    flat->state = FLAT_SHARDED;
-    flat->params = malloc((size_t)n * sizeof(Param *));
-    flat->offset = malloc((size_t)n * sizeof(int64_t));
-    if (flat->params == NULL || flat->offset == NULL) {
-        flat_destroy(flat);
+    layout->rank = rank;
+    layout->world = world;
+    layout->params = malloc((size_t)n * sizeof(Param *));
+    layout->offset = malloc((size_t)n * sizeof(int64_t));
+    if (layout->params == NULL || layout->offset == NULL) {
+        flat_layout_destroy(layout);
         return fail(ERR_MEMORY, "%s: no host memory for %d parameters", name, n);
     }
 
-    // TODO 2.1: flat->n, params and offset: each parameter begins where the one before it ends,
-    // with no gap. flat->numel: where the last one ends. flat->padded: numel rounded up to a
-    // multiple of world, or of 4·world when `align` asks for shards of whole 16 bytes.
-    // flat->shard_numel: padded / world.
+    // TODO 2.1: n, params and offset: each parameter begins where the one before it ends, with no
+    // gap. numel: where the last one ends. padded: numel rounded up to a multiple of world, or of
+    // 4·world when `align` asks for shards of whole 16 bytes. shard_numel: padded / world.
     // Hint: 10 elements on 3 ranks pad to 12. To what do 10 aligned elements pad? And 12, not
     // aligned?
     NOT_YET("2.1");
     return OK;
 }
 
-int64_t flat_real(const FlatParam *flat, int rank)
+int64_t flat_valid_numel(const FlatLayout *layout, int rank)
 {
     // TODO 2.2: Rank's shard is [rank·shard_numel, (rank+1)·shard_numel) of the flat buffer, of
-    // which only what lies below numel is real. Mind a unit with fewer elements than there are
+    // which only what lies below numel is valid. Mind a unit with fewer elements than there are
     // ranks: a shard may hold nothing but padding.
     // Hint: 5 elements on 4 ranks: shards of 2. What does rank 3 hold?
     NOT_YET("2.2");
 }
 
-void flat_slice(const FlatParam *flat, int i, int rank, int64_t *begin, int64_t *end, int64_t *at)
+void flat_param_range_in_shard(const FlatLayout *layout, int i, int rank, int64_t *begin,
+                               int64_t *end, int64_t *at)
 {
     // TODO 2.3: The parameter is [offset, offset + its elements) of the flat buffer, the shard is
     // [rank·shard_numel, (rank+1)·shard_numel). What they share, counted from the parameter's
@@ -97,63 +103,88 @@ void flat_slice(const FlatParam *flat, int i, int rank, int64_t *begin, int64_t 
     NOT_YET("2.3");
 }
 
-Status flat_zero_padding(const FlatParam *flat, float *shard_buffer, cudaStream_t stream)
+Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream)
 {
-    // TODO 2.4: cudaMemsetAsync from the first element of this rank's shard that is not real to its
-    // end. There is nothing to do where all are real.
+    // TODO 2.4: cudaMemsetAsync from the first element of this rank's shard that is padding to its
+    // end. There is nothing to do where all are valid.
     NOT_YET("2.4");
 }
 
 // Allocates the two shards and gives them their values.
 static Status fill_shards(FlatParam *flat, uint64_t seed, cudaStream_t stream)
 {
-    // TODO 2.5: cudaMalloc shard and shard_grad, shard_numel elements each. The gradient is zero.
-    // Of every parameter, the slice that lies in this rank's shard (flat_slice) is made by
-    // meta_init_device where it belongs; the padding behind the last is zeroed. Fresh device
-    // memory holds anything, even NaN. Create the event flat->gathered too
-    // (cudaEventDisableTiming), which task 3 records.
+    FlatLayout *layout = &flat->layout;
+    flat->sharded_param = flat->sharded_grad = (Buffer){NULL, DTYPE_F32, layout->shard_numel};
+    flat->unsharded_param = flat->unsharded_grad = (Buffer){NULL, DTYPE_F32, layout->padded};
+
+    // TODO 2.5: cudaMalloc the memory (data) of sharded_param and sharded_grad. The gradient is
+    // zero. Of every parameter, the slice that lies in this rank's shard
+    // (flat_param_range_in_shard) is made by meta_init_device where it belongs; the padding after
+    // the last is zeroed. Fresh device memory holds anything, even NaN. Create the event
+    // flat->all_gather_done too (cudaEventDisableTiming), which task 3 records.
     // Hint: How much of the model may be on this device while you build it?
     NOT_YET("2.5");
 }
 
-Status flat_create(FlatParam *flat, uint64_t seed, cudaStream_t stream)
+Status flat_create(FlatParam *flat, const char *name, const FlatLayout *layout, uint64_t seed,
+                   cudaStream_t stream)
 {
     Status status = OK;
-    for (int i = 0; i < flat->n && status == OK; i++)
-        if (flat->params[i]->data != NULL)
-            status = fail(ERR_ARGUMENT, "%s: %s is not on meta: it has storage of its own",
-                          flat->name, flat->params[i]->name);
+    memset(flat, 0, sizeof *flat);
+    snprintf(flat->name, sizeof flat->name, "%s", name);
+    flat->layout = *layout;
+    for (int i = 0; i < layout->n && status == OK; i++)
+        if (layout->params[i]->data.data != NULL)
+            status = fail(ERR_ARGUMENT, "%s: %s is not on meta: it has storage of its own", name,
+                          layout->params[i]->name);
     if (status == OK) status = fill_shards(flat, seed, stream);
-    for (int i = 0; i < flat->n && status == OK; i++) flat->params[i]->owner = flat;
+    for (int i = 0; i < layout->n && status == OK; i++) layout->params[i]->owner = flat;
     if (status != OK) flat_destroy(flat);
     return status;
 }
 
-void flat_attach(FlatParam *flat, float *full)
+Status flat_set_state(FlatParam *flat, FlatState to)
 {
-    // TODO 2.6: params[i]->data is `full` plus the parameter's offset; all NULL where full is NULL.
-    // No byte is copied: the parameters become views.
+    static const char *const NAMES[] = {"sharded", "unsharding", "unsharded"};
+    static const FlatState NEXT[] = {FLAT_UNSHARDING, FLAT_UNSHARDED, FLAT_SHARDED};
+    if (to != NEXT[flat->state])
+        return fail(ERR_ARGUMENT,
+                    "%s is %s and cannot become %s: the order is unshard, wait for "
+                    "it, reshard",
+                    flat->name, NAMES[flat->state], NAMES[to]);
+    flat->state = to;
+    return OK;
+}
+
+void flat_set_views(FlatParam *flat)
+{
+    // TODO 2.6: Of every parameter i, data is the range of flat->unsharded_param that begins at the
+    // parameter's offset (buffer_range). No byte is copied: the parameters become views. Where
+    // there is no memory, the range has none either.
     NOT_YET("2.6");
 }
 
-void flat_attach_grad(FlatParam *flat, float *full_grad)
+void flat_set_grad_views(FlatParam *flat)
 {
-    for (int i = 0; i < flat->n; i++)
-        flat->params[i]->grad = full_grad == NULL ? NULL : full_grad + flat->offset[i];
+    for (int i = 0; i < flat->layout.n; i++) {
+        Param *param = flat->layout.params[i];
+        param->grad =
+            buffer_range(&flat->unsharded_grad, flat->layout.offset[i], meta_numel(param));
+    }
 }
 
 void flat_destroy(FlatParam *flat)
 {
-    for (int i = 0; i < flat->n; i++) {
-        if (flat->params[i]->owner != flat) continue;
-        flat->params[i]->owner = NULL;
-        flat->params[i]->data = NULL;
-        flat->params[i]->grad = NULL;
+    for (int i = 0; i < flat->layout.n; i++) {
+        Param *param = flat->layout.params[i];
+        if (param->owner != flat) continue;
+        param->owner = NULL;
+        param->data.data = NULL;
+        param->grad.data = NULL;
     }
-    cudaFree(flat->shard);
-    cudaFree(flat->shard_grad);
-    if (flat->gathered != NULL) cudaEventDestroy(flat->gathered);
-    free(flat->params);
-    free(flat->offset);
+    cudaFree(flat->sharded_param.data);
+    cudaFree(flat->sharded_grad.data);
+    if (flat->all_gather_done != NULL) cudaEventDestroy(flat->all_gather_done);
+    flat_layout_destroy(&flat->layout);
     memset(flat, 0, sizeof *flat);
 }

@@ -21,8 +21,8 @@ static Status embedding_forward(Module *self, NnRun *run, const void *in, float 
     TRY(check_length(self, run));
     TRY(param_has_data(wte));
     TRY(param_has_data(wpe));
-    CUDA_TRY(kernel_embedding_forward(out, in, wte->data, wpe->data, run->B, run->T, self->out_dim,
-                                      (int)wte->shape[0], run->stream));
+    CUDA_TRY(kernel_embedding_forward(out, in, wte->data.data, wpe->data.data, run->B, run->T,
+                                      self->out_dim, (int)wte->shape[0], run->stream));
     return OK;
 }
 
@@ -31,8 +31,8 @@ static Status embedding_backward(Module *self, NnRun *run, const float *dout, fl
     const Param *wte = self->params[0], *wpe = self->params[1];
     TRY(param_has_grad(wte));
     TRY(param_has_grad(wpe));
-    CUDA_TRY(kernel_embedding_backward(wte->grad, wpe->grad, dout, self->in, run->B, run->T,
-                                       self->out_dim, (int)wte->shape[0], run->stream));
+    CUDA_TRY(kernel_embedding_backward(wte->grad.data, wpe->grad.data, dout, self->in, run->B,
+                                       run->T, self->out_dim, (int)wte->shape[0], run->stream));
     return OK;
 }
 

@@ -26,10 +26,11 @@ static Status layernorm_forward(Module *self, NnRun *run, const void *in, float 
     TRY(module_alloc(self, run, &s->rstd, run_rows(run), "deviations"));
     if (s->residual != NULL)
         CUDA_TRY(kernel_residual_layernorm_forward(out, s->mean, s->rstd, s->sum, s->residual,
-                                                   weight->data, bias->data, rows, C, run->stream));
+                                                   weight->data.data, bias->data.data, rows, C,
+                                                   run->stream));
     else
-        CUDA_TRY(kernel_layernorm_forward(out, s->mean, s->rstd, in, weight->data, bias->data, rows,
-                                          C, run->stream));
+        CUDA_TRY(kernel_layernorm_forward(out, s->mean, s->rstd, in, weight->data.data,
+                                          bias->data.data, rows, C, run->stream));
     return OK;
 }
 
@@ -40,9 +41,9 @@ static Status layernorm_backward(Module *self, NnRun *run, const float *dout, fl
     TRY(param_has_data(weight));
     TRY(param_has_grad(weight));
     TRY(param_has_grad(bias));
-    CUDA_TRY(kernel_layernorm_backward(din, weight->grad, bias->grad, dout, self->in, weight->data,
-                                       s->mean, s->rstd, s->residual, (int)run_rows(run),
-                                       self->in_dim, run->stream));
+    CUDA_TRY(kernel_layernorm_backward(din, weight->grad.data, bias->grad.data, dout, self->in,
+                                       weight->data.data, s->mean, s->rstd, s->residual,
+                                       (int)run_rows(run), self->in_dim, run->stream));
     return OK;
 }
 

@@ -27,7 +27,7 @@ static Status multiply(const Module *self, NnRun *run, const float *x, float bet
 {
     int I = self->in_dim, O = self->out_dim;
     CUBLAS_TRY(cublasSgemm(run->blas, CUBLAS_OP_T, CUBLAS_OP_N, O, (int)run_rows(run), I, &ONE,
-                           self->params[0]->data, I, x, I, &beta, y, O));
+                           self->params[0]->data.data, I, x, I, &beta, y, O));
     return OK;
 }
 
@@ -36,10 +36,10 @@ static Status multiply_back(const Module *self, NnRun *run, const float *dy, flo
 {
     int I = self->in_dim, O = self->out_dim, rows = (int)run_rows(run);
     const Param *weight = self->params[0];
-    CUBLAS_TRY(cublasSgemm(run->blas, CUBLAS_OP_N, CUBLAS_OP_N, I, rows, O, &ONE, weight->data, I,
-                           dy, O, &ZERO, dx, I));
+    CUBLAS_TRY(cublasSgemm(run->blas, CUBLAS_OP_N, CUBLAS_OP_N, I, rows, O, &ONE, weight->data.data,
+                           I, dy, O, &ZERO, dx, I));
     CUBLAS_TRY(cublasSgemm(run->blas, CUBLAS_OP_N, CUBLAS_OP_T, I, O, rows, &ONE, self->in, I, dy,
-                           O, &ONE, weight->grad, I));
+                           O, &ONE, weight->grad.data, I));
     return OK;
 }
 
@@ -66,8 +66,8 @@ static Status linear_forward(Module *self, NnRun *run, const void *in, float *ou
     const Param *bias = bias_of(self);
     TRY(has_data(self));
     if (bias != NULL)
-        CUDA_TRY(
-            kernel_broadcast_bias(out, bias->data, (int)run_rows(run), self->out_dim, run->stream));
+        CUDA_TRY(kernel_broadcast_bias(out, bias->data.data, (int)run_rows(run), self->out_dim,
+                                       run->stream));
     TRY(multiply(self, run, in, bias != NULL ? ONE : ZERO, out));
     return OK;
 }
@@ -78,7 +78,8 @@ static Status linear_backward(Module *self, NnRun *run, const float *dout, float
     TRY(has_grad(self));
     TRY(multiply_back(self, run, dout, din));
     if (bias != NULL)
-        CUDA_TRY(kernel_sum_rows(bias->grad, dout, (int)run_rows(run), self->out_dim, run->stream));
+        CUDA_TRY(
+            kernel_sum_rows(bias->grad.data, dout, (int)run_rows(run), self->out_dim, run->stream));
     return OK;
 }
 
@@ -95,7 +96,7 @@ static Status linear_gelu_forward(Module *self, NnRun *run, const void *in, floa
     TRY(has_data(self));
     TRY(module_alloc(self, run, &s->y, (size_t)rows * (size_t)O, "product"));
     TRY(multiply(self, run, in, ZERO, s->y));
-    CUDA_TRY(kernel_bias_gelu_forward(out, s->y, bias_of(self)->data, rows, O, run->stream));
+    CUDA_TRY(kernel_bias_gelu_forward(out, s->y, bias_of(self)->data.data, rows, O, run->stream));
     return OK;
 }
 
@@ -103,8 +104,8 @@ static Status linear_gelu_backward(Module *self, NnRun *run, const float *dout, 
 {
     LinearGelu *s = self->state;
     TRY(has_grad(self));
-    CUDA_TRY(kernel_bias_gelu_backward(s->y, bias_of(self)->grad, dout, s->y, (int)run_rows(run),
-                                       self->out_dim, run->stream));
+    CUDA_TRY(kernel_bias_gelu_backward(s->y, bias_of(self)->grad.data, dout, s->y,
+                                       (int)run_rows(run), self->out_dim, run->stream));
     TRY(multiply_back(self, run, s->y, din));
     return OK;
 }

@@ -1,11 +1,12 @@
 /* module.c: what happens around every layer's forward and backward, and a module's life.
  *
- * Forward: pre_forward hook, the output is allocated, the layer runs, post_forward hook. Backward:
- * pre_backward hook, the input's gradient is allocated, the layer runs, what the forward kept is
- * freed, post_backward hook. What a pass that failed leaves behind hangs on the module (its output,
+ * Forward: pre-forward hooks, the output is allocated, the layer runs, post-forward hooks. Backward:
+ * pre-backward hooks, the input's gradient is allocated, the layer runs, what the forward kept is
+ * freed, post-backward hooks. What a pass that failed leaves behind hangs on the module (its output,
  * and what the layer keeps in its state), where module_discard finds it.
  *
- * Interface: module_forward, module_backward, module_discard, module_destroy for everybody;
+ * Interface: module_forward, module_backward, module_discard, module_add_hook, module_remove_hook,
+ * module_destroy for everybody;
  * module_create, module_add_param, module_add_child, module_forward_into, module_backward_into,
  * module_alloc for the layers.
  */
@@ -90,6 +91,8 @@ static void free_params(Module *m, Module *root)
 static void free_modules(Module *m)
 {
     for (int i = 0; i < m->n_children; i++) free_modules(m->children[i]);
+    for (int point = 0; point < HOOK_POINTS; point++)
+        while (m->hooks[point] != NULL) module_remove_hook(m, m->hooks[point]);
     if (m->free_state != NULL)
         m->free_state(m);
     else
@@ -106,15 +109,47 @@ void module_destroy(Module *m)
     free_modules(m);
 }
 
-// ---- Passes ----
+// ---- Hooks ----
 
-static Status call_hook(Module *m, const Hook *hook)
+Hook *module_add_hook(Module *m, HookPoint point, HookFn fn, void *arg)
 {
-    return hook->fn != NULL ? hook->fn(m, hook->ctx) : OK;
+    Hook *hook = malloc(sizeof *hook);
+    if (hook == NULL) {
+        fail(ERR_MEMORY, "no host memory for a hook of module %s", m->name);
+        return NULL;
+    }
+    *hook = (Hook){fn, arg, NULL};
+    Hook **end = &m->hooks[point];
+    while (*end != NULL) end = &(*end)->next;
+    *end = hook;
+    return hook;
 }
 
+void module_remove_hook(Module *m, Hook *hook)
+{
+    for (int point = 0; point < HOOK_POINTS && hook != NULL; point++) {
+        for (Hook **at = &m->hooks[point]; *at != NULL; at = &(*at)->next) {
+            if (*at != hook) continue;
+            *at = hook->next;
+            free(hook);
+            return;
+        }
+    }
+}
+
+static Status run_hooks(Module *m, HookPoint point)
+{
+    for (Hook *hook = m->hooks[point], *next; hook != NULL; hook = next) {
+        next = hook->next; // the hook may remove itself
+        TRY(hook->fn(m, hook->arg));
+    }
+    return OK;
+}
+
+// ---- Passes ----
+
 // Frees the output, the saved activations and the memory of the input.
-static Status let_go(Module *m, NnRun *run)
+static Status free_pass(Module *m, NnRun *run)
 {
     Status dropped = m->free_saved != NULL ? m->free_saved(m, run) : OK;
     float *own = m->out_is_borrowed ? NULL : m->out;
@@ -168,7 +203,7 @@ Status module_alloc(const Module *m, NnRun *run, float **x, size_t n, const char
 static Status forward(Module *m, NnRun *run, const void *in, float *lent)
 {
     TRY(check_forward(m, run, in));
-    TRY(call_hook(m, &m->pre_forward));
+    TRY(run_hooks(m, HOOK_PRE_FORWARD));
     if (lent != NULL)
         m->out = lent;
     else
@@ -176,7 +211,7 @@ static Status forward(Module *m, NnRun *run, const void *in, float *lent)
     m->out_is_borrowed = lent != NULL;
     m->in = in;
     TRY(m->forward(m, run, in, m->out));
-    TRY(call_hook(m, &m->post_forward));
+    TRY(run_hooks(m, HOOK_POST_FORWARD));
     return OK;
 }
 
@@ -205,8 +240,8 @@ static Status check_backward(const Module *m, const float *dout)
 static Status run_backward(Module *m, NnRun *run, const float *dout, float *din)
 {
     TRY(m->backward(m, run, dout, din));
-    TRY(let_go(m, run));
-    TRY(call_hook(m, &m->post_backward));
+    TRY(free_pass(m, run));
+    TRY(run_hooks(m, HOOK_POST_BACKWARD));
     return OK;
 }
 
@@ -215,7 +250,7 @@ Status module_backward(Module *m, NnRun *run, const float *dout, float **din)
     float *grad = NULL;
     if (din != NULL) *din = NULL;
     TRY(check_backward(m, dout));
-    TRY(call_hook(m, &m->pre_backward));
+    TRY(run_hooks(m, HOOK_PRE_BACKWARD));
     size_t in_numel = run_rows(run) * (size_t)m->in_dim;
     if (in_numel > 0) TRY(module_alloc(m, run, &grad, in_numel, "gradient of the input"));
     Status done = run_backward(m, run, dout, grad);
@@ -228,13 +263,13 @@ Status module_backward(Module *m, NnRun *run, const float *dout, float **din)
 Status module_backward_into(Module *m, NnRun *run, const float *dout, float *din)
 {
     TRY(check_backward(m, dout));
-    TRY(call_hook(m, &m->pre_backward));
+    TRY(run_hooks(m, HOOK_PRE_BACKWARD));
     return run_backward(m, run, dout, din);
 }
 
 Status module_discard(Module *m, NnRun *run)
 {
-    Status first = let_go(m, run);
+    Status first = free_pass(m, run);
     for (int i = 0; i < m->n_children; i++) {
         Status below = module_discard(m->children[i], run);
         if (first == OK) first = below;

@@ -24,7 +24,7 @@ Param *param_create(const char *name, int64_t dim0, int64_t dim1, InitKind init,
         return NULL;
     }
     snprintf(param->name, sizeof param->name, "%s", name);
-    param->dtype = DTYPE_F32;
+    param->dtype = DTYPE_F32; // as in param->data and param->grad: 0
     param->ndim = dim1 > 0 ? 2 : 1;
     param->shape[0] = dim0;
     param->shape[1] = dim1;
@@ -40,9 +40,16 @@ int64_t param_numel(const Param *param)
     return n;
 }
 
+// The layers compute in float; a buffer of another type is a caller's mistake.
+static Status check_type(const Param *param, const Buffer *buffer)
+{
+    if (buffer->dtype == DTYPE_F32) return OK;
+    return fail(ERR_ARGUMENT, "%s is not float, and the layers compute in float", param->name);
+}
+
 Status param_has_data(const Param *param)
 {
-    if (param->data != NULL) return OK;
+    if (param->data.data != NULL) return check_type(param, &param->data);
     return fail(ERR_ARGUMENT,
                 "%s has no data: it was never materialised, or its unit is not unsharded",
                 param->name);
@@ -50,7 +57,7 @@ Status param_has_data(const Param *param)
 
 Status param_has_grad(const Param *param)
 {
-    if (param->grad != NULL) return OK;
+    if (param->grad.data != NULL) return check_type(param, &param->grad);
     return fail(ERR_ARGUMENT, "%s has no gradient: nobody allocated one before this backward",
                 param->name);
 }

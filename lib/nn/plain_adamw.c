@@ -88,9 +88,9 @@ Status plain_adamw_step(PlainAdamW *opt)
     }
     opt->t++;
     for (int i = 0; i < opt->n; i++)
-        CUDA_TRY(kernel_adamw(opt->param[i]->data, opt->param[i]->grad, opt->m[i], opt->v[i],
-                              (size_t)param_numel(opt->param[i]), c->lr, c->beta1, c->beta2, c->eps,
-                              c->weight_decay, opt->t, opt->run->stream));
+        CUDA_TRY(kernel_adamw(opt->param[i]->data.data, opt->param[i]->grad.data, opt->m[i],
+                              opt->v[i], (size_t)param_numel(opt->param[i]), c->lr, c->beta1,
+                              c->beta2, c->eps, c->weight_decay, opt->t, opt->run->stream));
     return OK;
 }
 
@@ -104,7 +104,7 @@ Status plain_adamw_zero_grad(PlainAdamW *opt)
     for (int i = 0; i < opt->n; i++) {
         Param *param = opt->param[i];
         TRY(param_has_grad(param));
-        CUDA_TRY(cudaMemsetAsync(param->grad, 0, (size_t)param_numel(param) * sizeof *param->grad,
+        CUDA_TRY(cudaMemsetAsync(param->grad.data, 0, (size_t)param_numel(param) * sizeof(float),
                                  opt->run->stream));
     }
     return OK;

@@ -11,6 +11,6 @@ static Status reduce_average(FsdpUnit *unit)
     NCCL_TRY(ncclReduceScatter(flat->unsharded_grad.data, mine, n, ncclFloat, ncclAvg, ctx->mesh.shard.comm,
                                ctx->reduce_scatter_stream));
     CUDA_TRY(kernel_add(flat->sharded_grad.data, mine, n, ctx->reduce_scatter_stream));
-    TRY(flat_zero_padding(flat, flat->sharded_grad.data, ctx->reduce_scatter_stream));
+    TRY(flat_zero_padding(flat, &flat->sharded_grad, ctx->reduce_scatter_stream));
     return OK;
 }

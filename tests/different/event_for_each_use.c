@@ -46,7 +46,7 @@ Status fsdp_reduce_grad(FsdpUnit *unit)
     FsdpContext *ctx = unit->ctx;
     if (flat->unsharded_grad.data == NULL) return fail(ERR_ARGUMENT, "%s: no gradient to reduce", flat->name);
     float *whole = flat->unsharded_grad.data;
-    flat_set_grad_views(flat, NULL);
+    flat_set_grad_views(flat);
     if (flat->layout.world > 1) {
         cudaEvent_t written;
         CUDA_TRY(cudaEventCreateWithFlags(&written, cudaEventDisableTiming));

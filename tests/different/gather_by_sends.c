@@ -29,7 +29,7 @@ Status fsdp_unshard(FsdpUnit *unit)
         TRY(exchange_shards(flat, ctx));
         CUDA_TRY(cudaEventRecord(flat->all_gather_done, ctx->all_gather_stream));
     }
-    flat_set_views(flat, flat->unsharded_param.data);
+    flat_set_views(flat);
     flat->state = FLAT_UNSHARDING;
     return OK;
 }

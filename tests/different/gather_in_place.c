@@ -19,7 +19,7 @@ Status fsdp_unshard(FsdpUnit *unit)
         NCCL_TRY(ncclAllGather(mine, flat->unsharded_param.data, n, ncclFloat, ctx->mesh.shard.comm, ctx->all_gather_stream));
         CUDA_TRY(cudaEventRecord(flat->all_gather_done, ctx->all_gather_stream));
     }
-    flat_set_views(flat, flat->unsharded_param.data);
+    flat_set_views(flat);
     flat->state = FLAT_UNSHARDING;
     return OK;
 }

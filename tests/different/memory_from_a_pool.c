@@ -25,7 +25,7 @@ Status fsdp_unshard(FsdpUnit *unit)
                                ctx->mesh.shard.comm, ctx->all_gather_stream));
         CUDA_TRY(cudaEventRecord(flat->all_gather_done, ctx->all_gather_stream));
     }
-    flat_set_views(flat, flat->unsharded_param.data);
+    flat_set_views(flat);
     flat->state = FLAT_UNSHARDING;
     return OK;
 }
@@ -48,6 +48,6 @@ Status fsdp_begin_grad(FsdpUnit *unit)
                                          ctx->compute_stream));
         CUDA_TRY(kernel_fill(flat->unsharded_grad.data, 0.0f, (size_t)flat->layout.padded, ctx->compute_stream));
     }
-    flat_set_grad_views(flat, flat->unsharded_grad.data);
+    flat_set_grad_views(flat);
     return OK;
 }

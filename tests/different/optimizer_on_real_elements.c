@@ -10,7 +10,7 @@ Status fsdp_adamw_step(FsdpAdamW *opt)
     for (int i = opt->n; i-- > 0;) {
         FlatParam *flat = opt->flat[i];
         size_t real = (size_t)flat_valid_numel(flat, flat->layout.rank);
-        TRY(flat_zero_padding(flat, flat->sharded_param.data, stream));
+        TRY(flat_zero_padding(flat, &flat->sharded_param, stream));
         if (real == 0) continue;
         CUDA_TRY(kernel_adamw(flat->sharded_param.data, flat->sharded_grad.data, opt->m[i], opt->v[i], real, c->lr,
                               c->beta1, c->beta2, c->eps, c->weight_decay, t, stream));
@@ -22,7 +22,7 @@ static Status sgd_one(FlatParam *flat, FsdpContext *ctx, void *arg)
 {
     const SgdConfig *c = arg;
     size_t real = (size_t)flat_valid_numel(flat, flat->layout.rank);
-    TRY(flat_zero_padding(flat, flat->sharded_param.data, ctx->compute_stream));
+    TRY(flat_zero_padding(flat, &flat->sharded_param, ctx->compute_stream));
     if (real > 0)
         CUDA_TRY(kernel_sgd(flat->sharded_param.data, flat->sharded_grad.data, NULL, real, c->lr, 0.0f,
                             c->weight_decay, ctx->compute_stream));

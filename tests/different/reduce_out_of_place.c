@@ -14,6 +14,6 @@ static Status reduce_average(FsdpUnit *unit)
     CUDA_TRY(kernel_scale(sum, 1.0f / (float)flat->layout.world, n, ctx->reduce_scatter_stream));
     CUDA_TRY(kernel_add(flat->sharded_grad.data, sum, n, ctx->reduce_scatter_stream));
     CUDA_TRY(cudaFreeAsync(sum, ctx->reduce_scatter_stream));
-    TRY(flat_zero_padding(flat, flat->sharded_grad.data, ctx->reduce_scatter_stream));
+    TRY(flat_zero_padding(flat, &flat->sharded_grad, ctx->reduce_scatter_stream));
     return OK;
 }

@@ -103,7 +103,7 @@ static void walks_modules(void **state)
     layout_module(&layout, &units[0], true, 1, LAYOUT_WHOLE);
     assert_int_equal(layout.n, 3);
     assert_int_equal(layout.begin[3], 40);
-    units[1].post_forward.fn = (Status(*)(Module *, void *))(uintptr_t)1;
+    units[1].hooks[HOOK_POST_FORWARD] = &(Hook){NULL, NULL, NULL};
     layout_module(&layout, &units[0], true, 1, LAYOUT_WHOLE);
     assert_int_equal(layout.n, 2);
     layout_module(&layout, &units[0], false, 1, LAYOUT_WHOLE);

@@ -42,15 +42,15 @@ static void draw_set(Set *set, int most, int low, int high)
 static void places_body(const Rank *r, void *arg)
 {
     Set *set = arg;
-    FlatParam flat;
+    FlatLayout flat;
     int64_t numel = 0, step = set->align ? 4 * set->world : set->world;
     for (int i = 0; i < set->n; i++) numel += set->size[i];
     need(flat_layout(&flat, "unit", set->params, set->n, 0, set->world, set->align));
-    check(flat.layout.numel == numel && flat.layout.padded % step == 0 && flat.layout.padded >= numel &&
-              flat.layout.padded - step < numel && flat.layout.shard_numel * set->world == flat.layout.padded,
+    check(flat.numel == numel && flat.padded % step == 0 && flat.padded >= numel &&
+              flat.padded - step < numel && flat.shard_numel * set->world == flat.padded,
           "%lld elements on %d ranks: numel %lld, padded %lld, shard %lld", (long long)numel,
-          set->world, (long long)flat.layout.numel, (long long)flat.layout.padded, (long long)flat.layout.shard_numel);
-    int *owners = calloc((size_t)flat.layout.padded, sizeof *owners);
+          set->world, (long long)flat.numel, (long long)flat.padded, (long long)flat.shard_numel);
+    int *owners = calloc((size_t)flat.padded, sizeof *owners);
     check(owners != NULL, "no memory");
     int64_t all = 0;
     for (int rank = 0; rank < set->world; rank++) {
@@ -63,11 +63,11 @@ static void places_body(const Rank *r, void *arg)
                   set->world, i, (long long)set->size[i], (long long)begin, (long long)end);
             real += end - begin;
             for (int64_t e = begin; e < end; e++) {
-                int64_t place = rank * flat.layout.shard_numel + at + e - begin;
-                check(place == flat.layout.offset[i] + e && at + e - begin < flat.layout.shard_numel,
+                int64_t place = rank * flat.shard_numel + at + e - begin;
+                check(place == flat.offset[i] + e && at + e - begin < flat.shard_numel,
                       "rank %d of %d: element %lld of parameter %d is at place %lld, want %lld",
                       rank, set->world, (long long)e, i, (long long)place,
-                      (long long)(flat.layout.offset[i] + e));
+                      (long long)(flat.offset[i] + e));
                 owners[place]++;
             }
         }
@@ -80,7 +80,7 @@ static void places_body(const Rank *r, void *arg)
     for (int64_t place = 0; place < numel; place++)
         check(owners[place] == 1, "place %lld has %d owners", (long long)place, owners[place]);
     free(owners);
-    flat_destroy(&flat);
+    flat_layout_destroy(&flat);
 }
 
 // The shard of a large world, made on the device: its slices, and zeros behind them.
@@ -88,8 +88,9 @@ static void shard_body(const Rank *r, void *arg)
 {
     Set *set = arg;
     FlatParam flat;
-    need(flat_layout(&flat, "unit", set->params, set->n, r->rank, r->world, set->align));
-    need(flat_create(&flat, set->seed, r->stream));
+    FlatLayout made;
+    need(flat_layout(&made, "unit", set->params, set->n, r->rank, r->world, set->align));
+    need(flat_create(&flat, "unit", &made, set->seed, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
     float *whole = calloc((size_t)flat.layout.padded, sizeof *whole);
     check(whole != NULL, "no memory");

@@ -71,7 +71,7 @@ static void steps_body(const Rank *r, void *arg)
     FlatParam *flat[MOST_UNITS];
     float *start[MOST_UNITS], norm = -1.0f;
     sharded_create(&s, &c->spec, &c->options, &c->adamw, r);
-    int n = fsdp_flat_params(s.model, flat, MOST_UNITS);
+    int n = flat_params(s.model, flat, MOST_UNITS);
     need_cuda(cudaDeviceSynchronize());
     for (int k = 0; k < n; k++) start[k] = fetch(flat[k]->sharded_param.data, (size_t)flat[k]->layout.shard_numel);
     set_gradients(c, flat, n, 5.0f);

@@ -55,7 +55,8 @@ static void body(const Rank *r, void *arg)
     Spec spec = {
         .gpt2 = true, .layers = 24, .B = 1, .T = 64, .dim = 1024, .heads = 16, .vocab = 50257};
     Gpt2Config config = {.vocab = 50257, .max_T = 1024, .layers = 24, .heads = 16, .dim = 1024};
-    FsdpOptions options = {.reshard_after_forward = FSDP_RESHARD_ALWAYS, .align_shards = true, .seed = 42};
+    FsdpOptions options = {
+        .reshard_after_forward = FSDP_RESHARD_ALWAYS, .align_shards = true, .seed = 42};
     AdamWConfig adamw_config = TEST_ADAMW;
     FsdpContext ctx;
     FsdpAdamW adamw;
@@ -65,7 +66,7 @@ static void body(const Rank *r, void *arg)
 
     size_t before = gpulog_live_bytes(r->device);
     need(nn_run_create(&run, r->stream));
-    need(fsdp_context_create(&ctx, r->comm, r->stream));
+    make_context(&ctx, r);
     for (int i = 0; i < model->n_children; i++)
         if (strncmp(model->children[i]->name, "h.", 2) == 0)
             need(fully_shard(model->children[i], &ctx, &options));
@@ -74,7 +75,7 @@ static void body(const Rank *r, void *arg)
     report->live[r->rank] = gpulog_live_bytes(r->device) - before;
 
     FlatParam *flat[32];
-    int n = fsdp_flat_params(model, flat, 32);
+    int n = flat_params(model, flat, 32);
     int64_t padded = 0;
     for (int i = 0; i < n; i++) padded += flat[i]->layout.padded;
     report->padded = padded;

@@ -377,10 +377,8 @@ static Status refuse_hook(Module *m, void *ctx)
 
 static void hook_up(Module *m, Writer writers[4])
 {
-    m->pre_forward = (Hook){write_diary, &writers[0]};
-    m->post_forward = (Hook){write_diary, &writers[1]};
-    m->pre_backward = (Hook){write_diary, &writers[2]};
-    m->post_backward = (Hook){write_diary, &writers[3]};
+    for (int point = 0; point < HOOK_POINTS; point++)
+        check(module_add_hook(m, point, write_diary, &writers[point]) != NULL, "no hook");
 }
 
 static void check_hooks(const Rank *r, void *arg)
@@ -409,7 +407,7 @@ static void check_hooks(const Rank *r, void *arg)
     check(strcmp(diary.text, want) == 0, "the hooks ran as\n  %s\nnot as\n  %s", diary.text, want);
 
     size_t live = gpulog_live_bytes(r->device);
-    m->children[1]->pre_forward.fn = refuse_hook;
+    module_add_hook(m->children[1], HOOK_PRE_FORWARD, refuse_hook, NULL);
     check(module_forward(m, &run, in, &out) == ERR_IO, "a hook's failure is lost");
     need(module_discard(m, &run));
     check(gpulog_live_bytes(r->device) == live, "a forward stopped by a hook left memory behind");
@@ -444,9 +442,7 @@ static void check_stopped(const Rank *r, void *arg)
     for (int child = 0; child < 4; child++) {
         Module *m = block->children[child];
         for (int when = 0; when < 4; when++) {
-            Hook *hook = (Hook *[]){&m->pre_forward, &m->post_forward, &m->pre_backward,
-                                    &m->post_backward}[when];
-            *hook = (Hook){refuse_hook, NULL};
+            Hook *hook = module_add_hook(m, when, refuse_hook, NULL);
             Status done = module_forward(f.m, &f.run, f.tokens, &logits);
             check(done == (when < 2 ? ERR_IO : OK), "the forward returned %d", done);
             if (done == OK) {
@@ -455,7 +451,7 @@ static void check_stopped(const Rank *r, void *arg)
                 check(done == ERR_IO, "the backward returned %d", done);
                 need_cuda(cudaFreeAsync(dlogits, r->stream));
             }
-            *hook = (Hook){NULL, NULL};
+            module_remove_hook(m, hook);
             need(module_discard(f.m, &f.run));
             check(gpulog_live_bytes(r->device) == f.live, "%s left memory behind", m->name);
             fetch_gradients(&f, got);
@@ -501,8 +497,8 @@ static void check_mistakes(const Rank *r, void *arg)
     need(module_discard(f.m, &f.run));
 
     Param *weight = f.params[10]; // h.0.mlp.fc.weight
-    float *data = weight->data, *grad = weight->grad;
-    weight->data = NULL;
+    Buffer data = weight->data, grad = weight->grad;
+    weight->data.data = NULL;
     expect(module_forward(f.m, &f.run, f.tokens, &logits), ERR_ARGUMENT,
            "h.0.mlp.fc.weight has no data");
     weight->data = data;
@@ -512,7 +508,7 @@ static void check_mistakes(const Rank *r, void *arg)
     need(module_forward(f.m, &f.run, f.tokens, &logits));
     float *dlogits = NULL;
     need(cross_entropy(&f.run, logits, f.targets, ROWS, SMALL.vocab, NULL, &dlogits));
-    weight->grad = NULL;
+    weight->grad.data = NULL;
     expect(module_backward(f.m, &f.run, dlogits, NULL), ERR_ARGUMENT,
            "h.0.mlp.fc.weight has no gradient");
     weight->grad = grad;

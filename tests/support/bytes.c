@@ -29,8 +29,7 @@ void sizes_of(Sizes *sizes, const Module *root, int world)
     add_unit(sizes, root);
     for (int i = 0; i < root->n_children; i++) {
         const Module *m = root->children[i];
-        if (m->pre_forward.fn || m->post_forward.fn || m->pre_backward.fn || m->post_backward.fn)
-            add_unit(sizes, m);
+        if (module_has_hooks(m)) add_unit(sizes, m);
     }
 }
 

@@ -53,8 +53,8 @@ static void step_plain(const Claim *c, Plain *plain)
     Param *params[256];
     int n = meta_params(plain->model, params, 256);
     for (int i = 0; i < n && c->sgd; i++)
-        need_cuda(kernel_sgd(params[i]->data.data, params[i]->grad.data, NULL, (size_t)meta_numel(params[i]),
-                             SGD_LR, 0.0f, 0.0f, plain->run.stream));
+        need_cuda(kernel_sgd(params[i]->data.data, params[i]->grad.data, NULL,
+                             (size_t)meta_numel(params[i]), SGD_LR, 0.0f, 0.0f, plain->run.stream));
     if (!c->sgd) need(plain_adamw_step(plain->adamw));
     need(plain_adamw_zero_grad(plain->adamw));
 }
@@ -90,7 +90,9 @@ static void check_trained(const Claim *c, const char *what, const float *got, co
 {
     Layout layout;
     Module *model = spec_create(&c->spec);
-    Clues clues = {.layout = &layout, .trained = true, .known = model_layout(&layout, model),
+    Clues clues = {.layout = &layout,
+                   .trained = true,
+                   .known = model_layout(&layout, model),
                    .otherwise = otherwise};
     float *start = clues.known ? NULL : initial_values(&layout);
     if (start != NULL && layout.begin[layout.n] == n)
@@ -111,9 +113,8 @@ static void check_losses(const float *got, const float *want, int n)
 {
     int first = 0;
     while (first < n && got[first] == want[first]) first++;
-    check(first == n,
-          "losses with FSDP, against those without: step %d gives %.9g, must be %.9g%s", first,
-          (double)got[first % n], (double)want[first % n], losses_cause(got, want, n));
+    check(first == n, "losses with FSDP, against those without: step %d gives %.9g, must be %.9g%s",
+          first, (double)got[first % n], (double)want[first % n], losses_cause(got, want, n));
 }
 
 static void same_body(const Rank *r, void *arg)
@@ -135,10 +136,8 @@ static void same_body(const Rank *r, void *arg)
     if (r->rank != 0) return;
 
     float *want = train_plain(c, r, plain_losses);
-    if (r->world == 1)
-        check_losses(losses, plain_losses, c->steps);
-    check_trained(c, "parameters trained with FSDP, against those without", got, want, n,
-                  NULL);
+    if (r->world == 1) check_losses(losses, plain_losses, c->steps);
+    check_trained(c, "parameters trained with FSDP, against those without", got, want, n, NULL);
     free(got);
     free(want);
 }
@@ -235,12 +234,13 @@ static void different_body(const Rank *r, void *arg)
     sharded_destroy(&s);
     if (r->rank == 0) {
         float *want = train_micro_batches(c, r, first);
-        check_trained(c,
-                      "parameters after training on W ranks' data, against one process that did "
-                      "the micro-batches one after the other",
-                      got, want, n,
-                      "the first step's gradient was right: what does the optimizer make of it, and "
-                      "what does a second step find that the first one left?");
+        check_trained(
+            c,
+            "parameters after training on W ranks' data, against one process that did "
+            "the micro-batches one after the other",
+            got, want, n,
+            "the first step's gradient was right: what does the optimizer make of it, and "
+            "what does a second step find that the first one left?");
         free(got);
         free(want);
     }
@@ -419,32 +419,48 @@ static uint64_t gathered_bytes(void)
            gpulog_traffic(GPU_SEND).sent;
 }
 
+// The unit's elements with padding, counted from its parameters.
+static int64_t padded_of(const FsdpUnit *unit, int world)
+{
+    int64_t numel = 0;
+    for (int i = 0; i < unit->flat.layout.n; i++) numel += meta_numel(unit->flat.layout.params[i]);
+    return (numel + world - 1) / world * world;
+}
+
 static void traffic_body(const Rank *r, void *arg)
 {
     const Claim *c = arg;
-    for (int reshard = 0; reshard <= 1; reshard++) {
+    static const char *const NAME[] = {"auto", "always", "never"};
+    for (FsdpReshard reshard = FSDP_RESHARD_AUTO; reshard <= FSDP_RESHARD_NEVER; reshard++) {
         Sharded s;
         FsdpOptions options = TEST_OPTIONS;
         options.reshard_after_forward = reshard;
         sharded_create(&s, &c->spec, &options, &TEST_ADAMW, r);
         Batch batch = batch_create(&c->spec, 1);
-        uint64_t part =
-            4 * (uint64_t)sharded_padded(&s) / (uint64_t)r->world * (uint64_t)(r->world - 1);
+        uint64_t others =
+            4 * (uint64_t)(r->world - 1); // bytes of an element, times whom it goes to
+        uint64_t part = others * (uint64_t)(sharded_padded(&s) / r->world);
+        // What is gathered a second time: all, all but the root, nothing.
+        uint64_t root = others * (uint64_t)(padded_of(fsdp_unit(s.model), r->world) / r->world);
+        uint64_t again = reshard == FSDP_RESHARD_ALWAYS ? part
+                         : reshard == FSDP_RESHARD_AUTO ? part - root
+                                                        : 0;
         for (int step = 0; step < 2; step++) {
             gpulog_reset_traffic();
             train_batch(&c->spec, &s.run, s.model, &batch);
             step_sharded(c, &s);
             uint64_t gathered = gathered_bytes();
             uint64_t reduced = gpulog_traffic(GPU_REDUCE_SCATTER).sent;
-            uint64_t other =
-                gpulog_traffic(GPU_ALL_REDUCE).sent + gpulog_traffic(GPU_REDUCE).sent;
-            check(gathered == part * (uint64_t)(1 + reshard) && reduced == part && other == 0,
+            uint64_t other = gpulog_traffic(GPU_ALL_REDUCE).sent + gpulog_traffic(GPU_REDUCE).sent;
+            check(gathered == part + again && reduced == part && other == 0,
                   "step %d, reshard_after_forward %s: this rank sent %llu bytes in all-gathers, "
-                  "%llu in reduce-scatters, %llu otherwise; want %d · %llu, %llu and 0%s",
-                  step, reshard ? "true" : "false", (unsigned long long)gathered,
-                  (unsigned long long)reduced, (unsigned long long)other, 1 + reshard,
-                  (unsigned long long)part, (unsigned long long)part,
-                  traffic_cause(gathered, reduced, other, part, reshard));
+                  "%llu in reduce-scatters, %llu otherwise; want %llu + %llu, %llu and 0%s",
+                  step, NAME[reshard], (unsigned long long)gathered, (unsigned long long)reduced,
+                  (unsigned long long)other, (unsigned long long)part, (unsigned long long)again,
+                  (unsigned long long)part,
+                  reshard == FSDP_RESHARD_AUTO ? ""
+                                               : traffic_cause(gathered, reduced, other, part,
+                                                               reshard == FSDP_RESHARD_ALWAYS));
         }
         batch_destroy(&batch);
         sharded_destroy(&s);
@@ -466,7 +482,7 @@ static void reshard_body(const Rank *r, void *arg)
     for (int reshard = 0; reshard <= 1; reshard++) {
         Sharded s;
         FsdpOptions options = TEST_OPTIONS;
-        options.reshard_after_forward = reshard;
+        options.reshard_after_forward = reshard ? FSDP_RESHARD_ALWAYS : FSDP_RESHARD_NEVER;
         sharded_create(&s, &c->spec, &options, &TEST_ADAMW, r);
         n = (size_t)meta_count(s.model);
         gpulog_reset_traffic();

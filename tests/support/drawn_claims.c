@@ -224,7 +224,8 @@ static Nest *draw_nest(int low, int high, int *world)
     draw_tree(&nest.tree, false);
     for (int m = 0; m < nest.tree.n; m++) units += nest.tree.unit[m] == m;
     *world = draw(low, high);
-    nest.options = (FsdpOptions){draw_chance(50), draw_chance(50), draw_word()};
+    nest.options =
+        (FsdpOptions){draw(FSDP_RESHARD_AUTO, FSDP_RESHARD_NEVER), draw_chance(50), draw_word()};
     drawn("a tree of %d modules with %d parameters, %d units, aligned: %s, %d rank%s", nest.tree.n,
           nest.tree.n_params, units, nest.options.align_shards ? "yes" : "no", *world,
           *world == 1 ? "" : "s");
@@ -234,8 +235,7 @@ static Nest *draw_nest(int low, int high, int *world)
 // Makes the units, the inner ones first, as a caller must.
 static void shard_nest(Nest *nest, FsdpContext *ctx, const Rank *r)
 {
-    need(fsdp_context_create(ctx, r->comm, r->stream));
-    report_streams(ctx);
+    make_context(ctx, r);
     for (int m = nest->tree.n - 1; m >= 0; m--)
         if (nest->tree.unit[m] == m) need(fully_shard(&nest->tree.module[m], ctx, &nest->options));
 }
@@ -261,14 +261,15 @@ static void drawn_nest_body(const Rank *r, void *arg)
             continue;
         }
         int n = tree_unit_walk(tree, m, want);
-        check(unit != NULL && unit->is_root == (m == 0), "unit %s: is_root must be %s",
+        check(unit != NULL && fsdp_is_root(unit) == (m == 0), "unit %s: is_root must be %s",
               tree->module[m].name, m == 0 ? "true" : "false");
-        check(unit->flat.layout.n == n, "unit %s holds %d parameters, want %d", tree->module[m].name,
-              unit->flat.layout.n, n);
+        check(unit->flat.layout.n == n, "unit %s holds %d parameters, want %d",
+              tree->module[m].name, unit->flat.layout.n, n);
         int64_t at = 0;
         for (int i = 0; i < n; at += meta_numel(want[i++])) {
-            check(unit->flat.layout.params[i] == want[i], "unit %s: place %d holds parameter %s, want %s",
-                  tree->module[m].name, i, unit->flat.layout.params[i]->name, want[i]->name);
+            check(unit->flat.layout.params[i] == want[i],
+                  "unit %s: place %d holds parameter %s, want %s", tree->module[m].name, i,
+                  unit->flat.layout.params[i]->name, want[i]->name);
             check(unit->flat.layout.offset[i] == at && want[i]->owner == &unit->flat,
                   "unit %s: parameter %s begins at %lld, want %lld, with the unit as its owner",
                   tree->module[m].name, want[i]->name, (long long)unit->flat.layout.offset[i],
@@ -295,16 +296,16 @@ static void drawn_list_body(const Rank *r, void *arg)
     FsdpContext ctx;
     shard_nest(nest, &ctx, r);
     for (int m = 0; m < tree->n; m++) {
-        FlatParam *got[TREE_MODULES] = {NULL};
-        int n = fsdp_flat_params(&tree->module[m], got, TREE_MODULES), place = 0;
+        FsdpUnit *got[TREE_MODULES] = {NULL};
+        int n = fsdp_units(&tree->module[m], got, TREE_MODULES), place = 0;
         for (int k = m; k < tree->end[m]; k++) {
             if (tree->unit[k] != k) continue;
-            check(place < n && got[place] == &fsdp_unit(&tree->module[k])->flat,
-                  "the flat parameters of module %s: place %d of %d must be unit %s's",
-                  tree->module[m].name, place, n, tree->module[k].name);
+            check(place < n && got[place] == fsdp_unit(&tree->module[k]),
+                  "the units of module %s: place %d of %d must be unit %s", tree->module[m].name,
+                  place, n, tree->module[k].name);
             place++;
         }
-        check(n == place, "module %s: fsdp_flat_params counts %d, want %d", tree->module[m].name, n,
+        check(n == place, "module %s: fsdp_units counts %d, want %d", tree->module[m].name, n,
               place);
     }
     unwrap_nest(nest, &ctx);
@@ -380,7 +381,7 @@ static void drawn_unwrap_body(const Rank *r, void *arg)
             need(fsdp_unshard(fsdp_unit(&nest->tree.module[m])));
     unwrap_nest(nest, &ctx);
     for (int i = 0; i < nest->tree.n_params; i++)
-        check(nest->tree.param[i].owner == NULL && nest->tree.param[i].data == NULL,
+        check(nest->tree.param[i].owner == NULL && nest->tree.param[i].data.data == NULL,
               "after fsdp_unwrap %s is not on meta", nest->tree.param[i].name);
     for (int m = 0; m < nest->tree.n; m++)
         check(fsdp_unit(&nest->tree.module[m]) == NULL,

@@ -26,7 +26,7 @@ void init_formula(const Param *p, uint64_t seed, int64_t begin, int64_t n, float
 
 // Which unit gets which parameters, in which order; who is the root.
 void claim_drawn_units(int low, int high);
-// fsdp_flat_params of every module.
+// fsdp_units of every module.
 void claim_drawn_list(int low, int high);
 // fsdp_full_state: every parameter once, unit by unit, with its initial values.
 void claim_drawn_state(int low, int high);

@@ -34,16 +34,19 @@ void layout_params(Layout *layout, Param *const *params, int n, int world, int r
     for (int i = 0; i < n; i++) take(layout, params[i]);
 }
 
-static bool has_hooks(const Module *m)
+bool module_has_hooks(const Module *m)
 {
-    return m->pre_forward.fn || m->post_forward.fn || m->pre_backward.fn || m->post_backward.fn;
+    for (int point = 0; point < HOOK_POINTS; point++)
+        if (m->hooks[point] != NULL) return true;
+    return false;
 }
 
 static void walk(Layout *layout, const Module *module, bool units)
 {
     for (int i = 0; i < module->n_params; i++) take(layout, module->params[i]);
     for (int i = 0; i < module->n_children; i++)
-        if (!units || !has_hooks(module->children[i])) walk(layout, module->children[i], units);
+        if (!units || !module_has_hooks(module->children[i]))
+            walk(layout, module->children[i], units);
 }
 
 void layout_module(Layout *layout, const Module *module, bool units, int world, int rank)

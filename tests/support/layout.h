@@ -42,4 +42,7 @@ const Param *layout_param(const Layout *layout, size_t n, size_t i);
 // h.0.bias[1])"; without a layout that fits "element 3".
 const char *layout_say(const Layout *layout, size_t n, size_t i, char *text, size_t size);
 
+// Whether the module has hooks: what makes it a unit to a test, whatever the code under test says.
+bool module_has_hooks(const Module *m);
+
 #endif

@@ -104,7 +104,7 @@ const char *padding_cause(float value, bool sgd)
 double given_squares(const Sharded *s)
 {
     FlatParam *flat[MAX_FLAT];
-    int n = fsdp_flat_params(s->model, flat, MAX_FLAT);
+    int n = flat_params(s->model, flat, MAX_FLAT);
     double sum = 0.0;
     for (int k = 0; k < n; k++)
         for (int64_t i = 0; i < flat[k]->layout.numel; i++)
@@ -116,7 +116,7 @@ double given_squares(const Sharded *s)
 static double squares_of_rank(const Sharded *s, int rank)
 {
     FlatParam *flat[MAX_FLAT];
-    int n = fsdp_flat_params(s->model, flat, MAX_FLAT);
+    int n = flat_params(s->model, flat, MAX_FLAT);
     double sum = 0.0;
     for (int k = 0; k < n; k++)
         for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {

@@ -155,6 +155,26 @@ float *plain_grads(const Plain *p)
 
 // ---- FSDP ----
 
+void make_context(FsdpContext *ctx, const Rank *r)
+{
+    Mesh mesh;
+    need(mesh_1d(&mesh, r->comm));
+    need(fsdp_context_create(ctx, &mesh, r->stream));
+    report_streams(ctx);
+}
+
+int flat_params(const Module *root, FlatParam **out, int max)
+{
+    int n = 0;
+    FsdpUnit *unit = root->unit;
+    if (unit != NULL && n++ < max) out[0] = &unit->flat;
+    for (int i = 0; i < root->n_children; i++) {
+        int room = n < max ? max - n : 0;
+        n += flat_params(root->children[i], room > 0 ? out + n : NULL, room);
+    }
+    return n;
+}
+
 // Blocks become units first. GPT-2: the children "h.i"; the MLP: every child but the last.
 static bool is_block(const Spec *spec, const Module *model, int i)
 {
@@ -171,12 +191,12 @@ void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,
     s->world = r->world;
     s->model = spec_create(spec);
     need(nn_run_create(&s->run, r->stream));
-    need(fsdp_context_create(&s->ctx, r->comm, r->stream));
-    report_streams(&s->ctx);
+    make_context(&s->ctx, r);
     for (int i = 0; i < s->model->n_children; i++)
         if (is_block(spec, s->model, i)) need(fully_shard(s->model->children[i], &s->ctx, options));
     need(fully_shard(s->model, &s->ctx, options));
     unit_names_of(s);
+    s->root = fsdp_unit(s->model)->root;
     if (adamw != NULL) need(fsdp_adamw_create(&s->adamw, s->model, &s->ctx, adamw));
 }
 
@@ -274,10 +294,10 @@ float *sharded_params(Sharded *s)
 // The flat parameters of the model, malloc'ed.
 static FlatParam **flat_of(const Sharded *s, int *n)
 {
-    *n = fsdp_flat_params(s->model, NULL, 0);
+    *n = flat_params(s->model, NULL, 0);
     FlatParam **flat = malloc((size_t)(*n + 1) * sizeof *flat);
     check(flat != NULL, "no memory for %d flat parameters", *n);
-    fsdp_flat_params(s->model, flat, *n);
+    flat_params(s->model, flat, *n);
     return flat;
 }
 

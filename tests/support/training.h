@@ -59,9 +59,15 @@ typedef struct Sharded {
     NnRun run;
     Module *model;
     FsdpContext ctx;
+    FsdpRoot *root; // of the model's units
     FsdpAdamW adamw;
     int rank, world; // as the test has them
 } Sharded;
+// A context of all ranks on the rank's stream.
+void make_context(FsdpContext *ctx, const Rank *r);
+// The flat parameters of the module and below, as a walk that takes a module before its children
+// meets them; counts all and writes at most max. The modules are asked, not the code under test.
+int flat_params(const Module *root, FlatParam **out, int max);
 void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,
                     const AdamWConfig *adamw, const Rank *r);
 void sharded_destroy(Sharded *s);

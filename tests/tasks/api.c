@@ -29,7 +29,7 @@ static void nested_body(const Rank *r, void *arg)
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     int n = meta_params(s.model, params, MAX);
     FsdpUnit *root = fsdp_unit(s.model);
-    check(root != NULL && root->is_root, "the model is no root unit");
+    check(root != NULL && fsdp_is_root(root), "the model is no root unit");
     for (int i = 0; i < n; i++) {
         int owners = takes(root, params[i]);
         bool in_block = strncmp(params[i]->name, "h.", 2) == 0;
@@ -38,7 +38,7 @@ static void nested_body(const Rank *r, void *arg)
         for (int c = 0; c < s.model->n_children; c++) {
             FsdpUnit *unit = fsdp_unit(s.model->children[c]);
             if (unit == NULL) continue;
-            check(!unit->is_root, "block %s still takes itself for a root: fully_shard must say which unit is one, and adopt "
+            check(!fsdp_is_root(unit), "block %s still takes itself for a root: fully_shard must say which unit is one, and adopt "
                   "those below it",
                   s.model->children[c]->name);
             owners += takes(unit, params[i]);
@@ -54,18 +54,19 @@ static void nested_body(const Rank *r, void *arg)
     // Three deep: a linear layer inside a block inside the model.
     Module *model = spec_create(&spec);
     FsdpContext ctx;
-    need(fsdp_context_create(&ctx, r->comm, r->stream));
+    make_context(&ctx, r);
     Module *block = model->children[1], *inner = block->children[block->n_children - 1];
     need(fully_shard(inner, &ctx, &TEST_OPTIONS));
     need(fully_shard(block, &ctx, &TEST_OPTIONS));
     need(fully_shard(model, &ctx, &TEST_OPTIONS));
-    int64_t sum =
-        fsdp_unit(inner)->flat.layout.numel + fsdp_unit(block)->flat.layout.numel + fsdp_unit(model)->flat.layout.numel;
+    int64_t sum = fsdp_unit(inner)->flat.layout.numel + fsdp_unit(block)->flat.layout.numel +
+                  fsdp_unit(model)->flat.layout.numel;
     check(fsdp_unit(inner)->flat.layout.numel == meta_count(inner),
           "the innermost unit does not hold its own");
     check(sum == meta_count(model), "three nested units hold %lld elements, the model has %lld",
           (long long)sum, (long long)meta_count(model));
-    check(!fsdp_unit(inner)->is_root && !fsdp_unit(block)->is_root && fsdp_unit(model)->is_root,
+    check(!fsdp_is_root(fsdp_unit(inner)) && !fsdp_is_root(fsdp_unit(block)) &&
+              fsdp_is_root(fsdp_unit(model)),
           "of three nested units the outermost alone is the root");
     fsdp_unwrap(model);
     need(fsdp_context_destroy(&ctx));
@@ -86,7 +87,8 @@ static void tied_body(const Rank *r, void *arg)
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     const FlatParam *flat = &fsdp_unit(s.model)->flat;
     int found = 0;
-    for (int i = 0; i < flat->layout.n; i++) found += strstr(flat->layout.params[i]->name, "wte") != NULL;
+    for (int i = 0; i < flat->layout.n; i++)
+        found += strstr(flat->layout.params[i]->name, "wte") != NULL;
     check(found == 1, "the tied embedding is %d times in the root unit", found);
     // The last rank's part of it, too, moves when it is trained.
     Batch batch = batch_create(&spec, 1);
@@ -121,7 +123,7 @@ static void misuse_body(const Rank *r, void *arg)
     Module *model = spec_create(&spec);
     FsdpContext ctx;
     size_t live = gpulog_live_bytes(r->device);
-    need(fsdp_context_create(&ctx, r->comm, r->stream));
+    make_context(&ctx, r);
     Module *block = model->children[1], *head = model->children[model->n_children - 1];
 
     need(fully_shard(block, &ctx, &TEST_OPTIONS));
@@ -140,7 +142,7 @@ static void misuse_body(const Rank *r, void *arg)
     check(fully_shard(model, &ctx, &TEST_OPTIONS) == ERR_ARGUMENT,
           "the tied weight is in the head's unit and used by the embedding outside of it: that "
           "must be refused");
-    check(fsdp_unit(model) == NULL && model->pre_forward.fn == NULL,
+    check(fsdp_unit(model) == NULL && !module_has_hooks(model),
           "a refused fully_shard left hooks");
     check(gpulog_live_bytes(r->device) == two, "a refused fully_shard kept %zu bytes",
           gpulog_live_bytes(r->device) - two);
@@ -166,7 +168,7 @@ static void half_body(const Rank *r, void *arg)
     Module root = {.name = "root", .n_params = 2, .params = of_root, .n_children = 1};
     FsdpContext ctx;
     root.children = below;
-    need(fsdp_context_create(&ctx, r->comm, r->stream));
+    make_context(&ctx, r);
     need(fully_shard(&child, &ctx, &TEST_OPTIONS));
     size_t live = gpulog_live_bytes(r->device);
     check(fully_shard(&root, &ctx, &TEST_OPTIONS) == ERR_ARGUMENT,
@@ -189,22 +191,21 @@ static void refuses_misuse(void **state)
 static void options_body(const Rank *r, void *arg)
 {
     const Spec spec = *(const Spec *)arg;
-    for (int bits = 0; bits < 4; bits++) {
+    for (int bits = 0; bits < 6; bits++) {
         Sharded s;
         FlatParam *flat[MAX];
         FsdpOptions options = TEST_OPTIONS;
-        options.reshard_after_forward = bits & 1;
-        options.align_shards = bits & 2;
+        options.reshard_after_forward = bits / 2;
+        options.align_shards = bits & 1;
         // The batch first: making it waits for the device, and would hide what nothing orders.
         Batch batch = batch_create(&spec, 1);
         uint64_t log = gpulog_length();
         sharded_create(&s, &spec, &options, NULL, r);
-        int n = fsdp_flat_params(s.model, flat, MAX);
+        int n = flat_params(s.model, flat, MAX);
         for (int i = 0; i < n; i++) {
             const Module *m = i == 0 ? s.model : s.model->children[i - 1];
             check(strcmp(flat[i]->name, m->name) == 0,
-                  "fsdp_flat_params lists the flat parameter of %s in the place of module %s",
-                  flat[i]->name, m->name);
+                  "the flat parameter of module %s is called %s", m->name, flat[i]->name);
             check(flat[i]->layout.rank == r->rank && flat[i]->layout.world == r->world,
                   "make_flat: unit %s is laid out for rank %d of %d, this is rank %d of %d", m->name,
                   flat[i]->layout.rank, flat[i]->layout.world, r->rank, r->world);
@@ -213,7 +214,8 @@ static void options_body(const Rank *r, void *arg)
                   "tell it",
                   m->name);
             int64_t multiple = options.align_shards ? 4 : 1;
-            int64_t want = (flat[i]->layout.numel + multiple * r->world - 1) / (multiple * r->world);
+            int64_t want =
+                (flat[i]->layout.numel + multiple * r->world - 1) / (multiple * r->world);
             check(flat[i]->layout.shard_numel == want * multiple,
                   "make_flat: unit %s, align_shards %s: %lld elements on %d ranks make shards of "
                   "%lld, want %lld",
@@ -237,13 +239,14 @@ static void hooks_body(const Rank *r, void *arg)
         Module *m = c < 0 ? s.model : s.model->children[c];
         FsdpUnit *unit = fsdp_unit(m);
         if (unit == NULL) continue;
-        check(m->pre_forward.fn == fsdp_pre_forward && m->post_forward.fn == fsdp_post_forward &&
-                  m->pre_backward.fn == fsdp_pre_backward &&
-                  m->post_backward.fn == fsdp_post_backward,
-              "%s: hook() leaves a hook out, or puts it into the wrong slot", m->name);
-        check(m->pre_forward.ctx == unit && m->post_forward.ctx == unit &&
-                  m->pre_backward.ctx == unit && m->post_backward.ctx == unit,
-              "%s: hook() gives a hook something else than its unit", m->name);
+        static const HookFn WANT[HOOK_POINTS] = {fsdp_pre_forward, fsdp_post_forward,
+                                                 fsdp_pre_backward, fsdp_post_backward};
+        for (int point = 0; point < HOOK_POINTS; point++) {
+            const Hook *hook = m->hooks[point];
+            check(hook != NULL && hook->next == NULL && hook->fn == WANT[point],
+                  "%s: install_hooks leaves a hook out, or puts it at the wrong point", m->name);
+            check(hook->arg == unit, "%s: install_hooks gives a hook something else than its unit", m->name);
+        }
         check(unit->module == m && unit->ctx == &s.ctx, "%s: the unit does not know its module",
               m->name);
     }
@@ -272,29 +275,28 @@ static void list_body(const Rank *r, void *arg)
 {
     Spec spec = spec_gpt2(3);
     Sharded s;
-    FlatParam *flat[MAX] = {NULL};
+    FsdpUnit *units[MAX] = {NULL};
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    check(fsdp_flat_params(s.model, NULL, 0) == 4,
-          "fsdp_flat_params of a model of three blocks and a root counts %d, want 4",
-          fsdp_flat_params(s.model, NULL, 0));
-    check(fsdp_flat_params(s.model, flat, 2) == 4 && flat[1] != NULL && flat[2] == NULL,
-          "fsdp_flat_params must count all and write no more than max");
-    fsdp_flat_params(s.model, flat, MAX);
-    check(flat[0] == &fsdp_unit(s.model)->flat, "fsdp_flat_params must list the root's flat parameter first");
+    check(fsdp_units(s.model, NULL, 0) == 4, "fsdp_units of a model of three blocks and a root counts %d, want 4",
+          fsdp_units(s.model, NULL, 0));
+    check(fsdp_units(s.model, units, 2) == 4 && units[1] != NULL && units[2] == NULL,
+          "fsdp_units must count all and write no more than max");
+    fsdp_units(s.model, units, MAX);
+    check(units[0] == fsdp_unit(s.model), "fsdp_units must list the root first");
     for (int i = 0; i < 3; i++)
-        check(flat[1 + i] == &fsdp_unit(s.model->children[1 + i])->flat,
-              "fsdp_flat_params: place %d must be block h.%d's", 1 + i, i);
-    check(fsdp_flat_params(s.model->children[2], NULL, 0) == 1, "below one block there is one");
+        check(units[1 + i] == fsdp_unit(s.model->children[1 + i]), "fsdp_units: place %d must be block h.%d",
+              1 + i, i);
+    check(fsdp_units(s.model->children[2], NULL, 0) == 1, "below one block there is one");
     sharded_destroy(&s);
 
     // A unit inside a module that is none.
     Module *model = spec_create(&spec);
     Module *block = model->children[2], *inner = block->children[block->n_children - 1];
     FsdpContext ctx;
-    need(fsdp_context_create(&ctx, r->comm, r->stream));
+    make_context(&ctx, r);
     need(fully_shard(inner, &ctx, &TEST_OPTIONS));
-    check(fsdp_flat_params(model, flat, MAX) == 1 && flat[0] == &fsdp_unit(inner)->flat,
-          "fsdp_flat_params must find a unit below a module that is no unit itself");
+    check(fsdp_units(model, units, MAX) == 1 && units[0] == fsdp_unit(inner),
+          "fsdp_units must find a unit below a module that is no unit itself");
     fsdp_unwrap(model);
     check(fsdp_unit(inner) == NULL,
           "fsdp_unwrap of a model must find a unit below a module that is none");
@@ -453,7 +455,7 @@ static void unwrap_body(const Rank *r, void *arg)
     Module *model = spec_create(&spec);
     Batch batch = batch_create(&spec, 1);
     need(nn_run_create(&run, r->stream));
-    need(fsdp_context_create(&ctx, r->comm, r->stream));
+    make_context(&ctx, r);
     FsdpOptions keep = TEST_OPTIONS;
     keep.reshard_after_forward = FSDP_RESHARD_NEVER;
     size_t bare = gpulog_live_bytes(r->device);
@@ -474,8 +476,7 @@ static void unwrap_body(const Rank *r, void *arg)
               left_cause(gpulog_live_bytes(r->device) - bare, &sizes));
         check(fsdp_unit(model) == NULL && fsdp_unit(model->children[1]) == NULL,
               "after fsdp_unwrap a module still is a unit");
-        check(model->pre_forward.fn == NULL && model->post_backward.fn == NULL,
-              "after fsdp_unwrap a hook is still there");
+        check(!module_has_hooks(model), "after fsdp_unwrap a hook is still there");
         Param *params[MAX];
         int n = meta_params(model, params, MAX);
         for (int i = 0; i < n; i++)

@@ -148,7 +148,7 @@ static void reduce_round(FsdpUnit *unit, int round)
     need(fsdp_begin_grad(unit));
     write_gradients(unit, round);
     need(fsdp_reduce_grad(unit));
-    need(fsdp_finish_backward(unit->ctx));
+    need(fsdp_finish_backward(unit->root));
 }
 
 static void average_body(const Rank *r, void *arg)
@@ -188,7 +188,7 @@ static void one_body(const Rank *r, void *arg)
           "with one rank fsdp_begin_grad must make the gradient shard the whole gradient");
     check(gpulog_live_bytes(r->device) == live, "with one rank fsdp_begin_grad allocated memory");
     need(fsdp_reduce_grad(unit));
-    need(fsdp_finish_backward(&s.ctx));
+    need(fsdp_finish_backward(s.root));
     check(log_count(GPU_REDUCE_SCATTER, log) == 0 && log_count(GPU_KERNEL, log) == 0,
           "with one rank fsdp_reduce_grad has nothing to reduce and nothing to divide");
     reduce_round(unit, 0);
@@ -198,7 +198,7 @@ static void one_body(const Rank *r, void *arg)
                            "has added: does it zero the gradient shard?");
     write_gradients(unit, 1);
     need(fsdp_reduce_grad(unit));
-    need(fsdp_finish_backward(unit->ctx));
+    need(fsdp_finish_backward(unit->root));
     check_average(unit, 2, NULL);
     sharded_destroy(&s);
 }
@@ -251,10 +251,11 @@ static void padding_body(const Rank *r, void *arg)
     check(padding > 0, "the test needs a unit with padding");
     float *dirt = malloc((size_t)padding * sizeof *dirt);
     for (int64_t i = 0; i < padding; i++) dirt[i] = 7.0f;
-    if (flat->layout.world > 1) send_to(flat->unsharded_grad.data + flat->layout.numel, dirt, (size_t)padding);
+    if (flat->layout.world > 1) send_to(buffer_range(&flat->unsharded_grad, flat->layout.numel, padding).data, dirt,
+                (size_t)padding);
     free(dirt);
     need(fsdp_reduce_grad(unit));
-    need(fsdp_finish_backward(&s.ctx));
+    need(fsdp_finish_backward(s.root));
     check_average(unit, 1, NULL); // wants zero in the padding
     sharded_destroy(&s);
 }
@@ -289,8 +290,9 @@ static void begin_body(const Rank *r, void *arg)
                        (size_t)flat->layout.padded);
         free(got);
         free(want);
+        const float *whole = flat->unsharded_grad.data;
         for (int j = 0; j < flat->layout.n; j++)
-            check(flat->layout.params[j]->grad.data == flat->unsharded_grad.data + flat->layout.offset[j],
+            check(flat->layout.params[j]->grad.data == whole + flat->layout.offset[j],
                   "%s: after fsdp_begin_grad its gradient does not point into the whole gradient", flat->layout.params[j]->name);
         check(fsdp_begin_grad(unit) == ERR_ARGUMENT, "a second fsdp_begin_grad must be an error");
         need(fsdp_reduce_grad(unit));
@@ -300,7 +302,7 @@ static void begin_body(const Rank *r, void *arg)
               "reducing a gradient that is not there must be an "
               "error");
     }
-    need(fsdp_finish_backward(&s.ctx));
+    need(fsdp_finish_backward(s.root));
     sharded_destroy(&s);
 }
 
@@ -370,7 +372,7 @@ static void check_freed_on_compute(Sharded *s)
     need(fsdp_begin_grad(unit));
     need(fsdp_reduce_grad(unit));
     uint64_t log = gpulog_length();
-    need(fsdp_free_reduce_scatter(&s->ctx));
+    need(fsdp_free_reduce_scatter(s->root));
     int64_t freed = log_find(GPU_FREE, NULL, log);
     check(freed >= 0, "fsdp_free_reduce_scatter freed nothing");
     check(gpulog_get((uint64_t)freed, &entry) && entry.stream == s->ctx.compute_stream,
@@ -426,7 +428,7 @@ static void ahead_body(const Rank *r, void *arg)
     for (int reshard = 0; reshard <= 1; reshard++) {
         Sharded s;
         FsdpOptions options = shape->options;
-        options.reshard_after_forward = reshard;
+        options.reshard_after_forward = reshard ? FSDP_RESHARD_ALWAYS : FSDP_RESHARD_NEVER;
         sharded_create(&s, &shape->spec, &options, NULL, r);
         Batch batch = batch_create(&shape->spec, 1);
         int units = s.model->n_children; // four blocks and the root, which holds the last layer
@@ -563,7 +565,7 @@ static void slot_body(const Rank *r, void *arg)
         need(fsdp_begin_grad(unit));
         need(fsdp_reduce_grad(unit));
     }
-    need(fsdp_free_reduce_scatter(&s.ctx));
+    need(fsdp_free_reduce_scatter(s.root));
     check(gpulog_live_bytes(r->device) == live,
           "of two gradients that fsdp_reduce_grad retired %zu bytes are lost: is the slot empty when "
           "the second one comes?",
@@ -591,7 +593,7 @@ static void behind_body(const Rank *r, void *arg)
     for (int reshard = 0; reshard <= 1; reshard++) {
         Sharded s;
         FsdpOptions options = shape->options;
-        options.reshard_after_forward = reshard;
+        options.reshard_after_forward = reshard ? FSDP_RESHARD_ALWAYS : FSDP_RESHARD_NEVER;
         sharded_create(&s, &shape->spec, &options, NULL, r);
         Batch batch = batch_create(&shape->spec, 1);
         size_t live = gpulog_live_bytes(r->device);
@@ -604,7 +606,7 @@ static void behind_body(const Rank *r, void *arg)
                   "after backward %d the device holds %zu bytes more than before the forward%s",
                   step, gpulog_live_bytes(r->device) - live,
                   bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
-            check(s.ctx.all_gather_state.buffer == NULL && s.ctx.reduce_scatter_state.buffer == NULL,
+            check(s.root->all_gather_state.buffer == NULL && s.root->reduce_scatter_state.buffer == NULL,
                   "after the root's backward a buffer is still retired");
         }
         batch_destroy(&batch);

@@ -99,11 +99,11 @@ static Table draw_table(int n, int low, int high)
 // ---- Arithmetic ----
 
 // What later tests stand on: shards that hold all elements.
-static void check_room(const FlatParam *flat)
+static void check_room(const FlatLayout *flat)
 {
-    check(flat->layout.shard_numel >= 1 && flat->layout.shard_numel * flat->layout.world >= flat->layout.numel,
-          "flat_layout: %lld elements on %d ranks: %d shards of %lld do not hold them", (long long)flat->layout.numel,
-          flat->layout.world, flat->layout.world, (long long)flat->layout.shard_numel);
+    check(flat->shard_numel >= 1 && flat->shard_numel * flat->world >= flat->numel,
+          "flat_layout: %lld elements on %d ranks: %d shards of %lld do not hold them", (long long)flat->numel,
+          flat->world, flat->world, (long long)flat->shard_numel);
 }
 
 static void layout_body(const Rank *r, void *arg)
@@ -112,29 +112,29 @@ static void layout_body(const Rank *r, void *arg)
     for (const Lengths *in = t->set; in < t->set + t->n; in++) {
         for (int world = t->low; world <= t->high; world++) {
             Set set;
-            FlatParam flat;
+            FlatLayout flat;
             int64_t numel = sum_sizes(in), at = 0, want = numel;
             make_set(&set, in->n, in->of);
             while (want % (t->align ? 4 * world : world) != 0) want++;
 
             need(flat_layout(&flat, "unit", set.pointer, set.n, world - 1, world, t->align));
-            check(flat.layout.n == set.n && flat.layout.rank == world - 1 && flat.layout.world == world,
+            check(flat.n == set.n && flat.rank == world - 1 && flat.world == world,
                   "flat_layout did not write down n, rank or world");
             for (int i = 0; i < set.n; i++) {
-                check(flat.layout.params[i] == set.pointer[i],
+                check(flat.params[i] == set.pointer[i],
                       "flat_layout: parameter %d is not the one that was given", i);
-                check(flat.layout.offset[i] == at, "flat_layout: parameter %d begins at %lld, want %lld", i,
-                      (long long)flat.layout.offset[i], (long long)at);
+                check(flat.offset[i] == at, "flat_layout: parameter %d begins at %lld, want %lld", i,
+                      (long long)flat.offset[i], (long long)at);
                 at += in->of[i];
             }
-            check(flat.layout.numel == numel, "flat_layout: numel of %d parameters is %lld, want %lld", set.n,
-                  (long long)flat.layout.numel, (long long)numel);
-            check(flat.layout.padded == want, "flat_layout: %lld elements on %d ranks%s pad to %lld, want %lld",
+            check(flat.numel == numel, "flat_layout: numel of %d parameters is %lld, want %lld", set.n,
+                  (long long)flat.numel, (long long)numel);
+            check(flat.padded == want, "flat_layout: %lld elements on %d ranks%s pad to %lld, want %lld",
                   (long long)numel, world, t->align ? " (16-byte shards)" : "",
-                  (long long)flat.layout.padded, (long long)want);
-            check(flat.layout.shard_numel * world == want, "%d shards of %lld do not make %lld", world,
-                  (long long)flat.layout.shard_numel, (long long)want);
-            flat_destroy(&flat);
+                  (long long)flat.padded, (long long)want);
+            check(flat.shard_numel * world == want, "%d shards of %lld do not make %lld", world,
+                  (long long)flat.shard_numel, (long long)want);
+            flat_layout_destroy(&flat);
         }
     }
 }
@@ -166,22 +166,22 @@ static void layout_aligns_shards(void **state)
 static void example_body(const Rank *r, void *arg)
 {
     Set set;
-    FlatParam flat;
+    FlatLayout flat;
     make_set(&set, 3, (int64_t[]){3, 4, 3});
     need(flat_layout(&flat, "unit", set.pointer, 3, 2, 3, false));
-    check(flat.layout.numel == 10 && flat.layout.padded == 12 && flat.layout.shard_numel == 4,
+    check(flat.numel == 10 && flat.padded == 12 && flat.shard_numel == 4,
           "flat_layout of 10 elements on 3 ranks: numel %lld, padded %lld, shard %lld; want 10, 12, 4",
-          (long long)flat.layout.numel, (long long)flat.layout.padded, (long long)flat.layout.shard_numel);
-    check(flat.layout.offset[0] == 0 && flat.layout.offset[1] == 3 && flat.layout.offset[2] == 7,
+          (long long)flat.numel, (long long)flat.padded, (long long)flat.shard_numel);
+    check(flat.offset[0] == 0 && flat.offset[1] == 3 && flat.offset[2] == 7,
           "flat_layout: parameters of 3, 4 and 3 elements begin at %lld, %lld and %lld; want 0, 3 "
           "and 7",
-          (long long)flat.layout.offset[0], (long long)flat.layout.offset[1], (long long)flat.layout.offset[2]);
+          (long long)flat.offset[0], (long long)flat.offset[1], (long long)flat.offset[2]);
     check(flat_valid_numel(&flat, 0) == 4 && flat_valid_numel(&flat, 1) == 4 && flat_valid_numel(&flat, 2) == 2,
           "flat_valid_numel by rank: %lld, %lld, %lld; want 4, 4, 2", (long long)flat_valid_numel(&flat, 0),
           (long long)flat_valid_numel(&flat, 1), (long long)flat_valid_numel(&flat, 2));
     int64_t begin, end, at;
     flat_param_range_in_shard(&flat, 1, 0, &begin, &end,
-               &at); // parameter 1 is [3, 7): rank 0 has its first element
+                              &at); // parameter 1 is [3, 7): rank 0 has its first element
     check(begin == 0 && end == 1 && at == 3,
           "flat_param_range_in_shard: rank 0 holds [%lld, %lld) of parameter 1 at %lld; want [0, 1) at 3",
           (long long)begin, (long long)end, (long long)at);
@@ -189,7 +189,7 @@ static void example_body(const Rank *r, void *arg)
     check(begin == 1 && end == 4 && at == 0,
           "flat_param_range_in_shard: rank 1 holds [%lld, %lld) of parameter 1 at %lld; want [1, 4) at 0",
           (long long)begin, (long long)end, (long long)at);
-    flat_destroy(&flat);
+    flat_layout_destroy(&flat);
 }
 
 static void layout_worked_example(void **state)
@@ -200,7 +200,7 @@ static void layout_worked_example(void **state)
 static void refuse_body(const Rank *r, void *arg)
 {
     Set set;
-    FlatParam flat;
+    FlatLayout flat;
     int64_t sizes[] = {3, 4};
     make_set(&set, 2, sizes);
     const struct {
@@ -223,7 +223,7 @@ static void refuse_body(const Rank *r, void *arg)
           "a parameter that another unit owns is not refused");
     set.param[0].owner = NULL;
     need(flat_layout(&flat, "unit", set.pointer, 2, 1, 2, false));
-    flat_destroy(&flat);
+    flat_layout_destroy(&flat);
 }
 
 static void layout_refuses_bad_input(void **state)
@@ -238,19 +238,19 @@ static void real_body(const Rank *r, void *arg)
     for (const Lengths *in = t->set; in < t->set + t->n; in++) {
         for (int world = t->low; world <= t->high; world++) {
             Set set;
-            FlatParam flat;
+            FlatLayout flat;
             make_set(&set, in->n, in->of);
             need(flat_layout(&flat, "unit", set.pointer, set.n, 0, world, t->align));
             check_room(&flat);
             for (int rank = 0; rank < world; rank++) {
                 int64_t want = 0;
-                for (int64_t e = 0; e < flat.layout.numel; e++) want += e / flat.layout.shard_numel == rank;
+                for (int64_t e = 0; e < flat.numel; e++) want += e / flat.shard_numel == rank;
                 check(flat_valid_numel(&flat, rank) == want,
                       "flat_valid_numel: %lld elements on %d ranks: rank %d holds %lld real ones, want %lld",
-                      (long long)flat.layout.numel, world, rank, (long long)flat_valid_numel(&flat, rank),
+                      (long long)flat.numel, world, rank, (long long)flat_valid_numel(&flat, rank),
                       (long long)want);
             }
-            flat_destroy(&flat);
+            flat_layout_destroy(&flat);
         }
     }
 }
@@ -271,7 +271,7 @@ static void cover_body(const Rank *r, void *arg)
     for (const Lengths *in = t->set; in < t->set + t->n; in++) {
         for (int world = t->low; world <= t->high; world++) {
             Set set;
-            FlatParam flat;
+            FlatLayout flat;
             make_set(&set, in->n, in->of);
             need(flat_layout(&flat, "unit", set.pointer, set.n, 0, world, t->align));
             check_room(&flat);
@@ -285,11 +285,11 @@ static void cover_body(const Rank *r, void *arg)
                           (long long)in->of[i], rank, world, (long long)begin, (long long)end);
                     for (int64_t e = begin; e < end; e++) {
                         owners[e]++;
-                        int64_t place = rank * flat.layout.shard_numel + at + (e - begin);
-                        check(place == flat.layout.offset[i] + e,
+                        int64_t place = rank * flat.shard_numel + at + (e - begin);
+                        check(place == flat.offset[i] + e,
                               "flat_param_range_in_shard: element %lld of parameter %d lands at %lld of the flat "
                               "buffer, not at %lld",
-                              (long long)e, i, (long long)place, (long long)(flat.layout.offset[i] + e));
+                              (long long)e, i, (long long)place, (long long)(flat.offset[i] + e));
                     }
                 }
                 for (int64_t e = 0; e < in->of[i]; e++)
@@ -297,7 +297,7 @@ static void cover_body(const Rank *r, void *arg)
                           "flat_param_range_in_shard: element %lld of parameter %d has %d owners in a world of %d",
                           (long long)e, i, owners[e], world);
             }
-            flat_destroy(&flat);
+            flat_layout_destroy(&flat);
         }
     }
 }
@@ -321,20 +321,22 @@ static void whole_body(const Rank *r, void *arg)
     for (const Lengths *in = t->set + t->n; in-- > t->set;) {
         Set set;
         FlatParam flat;
+        FlatLayout made;
         make_set(&set, in->n, in->of);
-        need(flat_layout(&flat, "unit", set.pointer, set.n, r->rank, r->world, t->align));
-        check_room(&flat);
+        need(flat_layout(&made, "unit", set.pointer, set.n, r->rank, r->world, t->align));
+        check_room(&made);
         uint64_t log = gpulog_length();
-        need(flat_create(&flat, t->seed, r->stream));
+        need(flat_create(&flat, "unit", &made, t->seed, r->stream));
         check_on_stream(log, r->stream, "flat_create's work", "the stream that was given");
         check(set.param[0].owner == &flat, "flat_create did not become the parameters' owner");
-        check(flat.all_gather_done != NULL && cudaEventRecord(flat.all_gather_done, r->stream) == cudaSuccess,
+        check(flat.all_gather_done != NULL &&
+                  cudaEventRecord(flat.all_gather_done, r->stream) == cudaSuccess,
               "flat_create must create the event flat->all_gather_done: task 3 records it");
 
         float *full = NULL;
         need_cuda(cudaMalloc((void **)&full, (size_t)flat.layout.padded * sizeof *full));
-        need_nccl(ncclAllGather(flat.sharded_param.data, full, (size_t)flat.layout.shard_numel, ncclFloat, r->comm,
-                                r->stream));
+        need_nccl(ncclAllGather(flat.sharded_param.data, full, (size_t)flat.layout.shard_numel,
+                                ncclFloat, r->comm, r->stream));
         need_cuda(cudaStreamSynchronize(r->stream));
         float *got = fetch(full, (size_t)flat.layout.padded),
               *want = calloc((size_t)flat.layout.padded, sizeof *want);
@@ -369,7 +371,8 @@ static void check_zero_padding(const FlatParam *flat, const Set *set, const Rank
     for (size_t i = 0; i < n; i++) host[i] = 7.0f;
     need_cuda(cudaMalloc((void **)&buffer, n * sizeof *host));
     send_to(buffer, host, n);
-    need(flat_zero_padding(flat, buffer, r->stream));
+    Buffer sharded = {buffer, DTYPE_F32, flat->layout.shard_numel};
+    need(flat_zero_padding(flat, &sharded, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
     float *got = fetch(buffer, n);
     for (size_t i = 0; i < n; i++)
@@ -391,9 +394,10 @@ static void birth_body(const Rank *r, void *arg)
         for (int align = 0; align <= 1; align++) {
             Set set;
             FlatParam flat;
+            FlatLayout made;
             make_set(&set, in->n, in->of);
-            need(flat_layout(&flat, "unit", set.pointer, set.n, r->rank, r->world, align));
-            need(flat_create(&flat, t->seed, r->stream));
+            need(flat_layout(&made, "unit", set.pointer, set.n, r->rank, r->world, align));
+            need(flat_create(&flat, "unit", &made, t->seed, r->stream));
             need_cuda(cudaStreamSynchronize(r->stream));
             float *shard = fetch(flat.sharded_param.data, (size_t)flat.layout.shard_numel);
             float *grad = fetch(flat.sharded_grad.data, (size_t)flat.layout.shard_numel);
@@ -401,8 +405,8 @@ static void birth_body(const Rank *r, void *arg)
                 bool padding = r->rank * flat.layout.shard_numel + i >= flat.layout.numel;
                 check(!padding || shard[i] == 0.0f,
                       "%lld elements: padding element %lld of the shard of %lld is %g, not zero",
-                      (long long)flat.layout.numel, (long long)i, (long long)flat.layout.shard_numel,
-                      (double)shard[i]);
+                      (long long)flat.layout.numel, (long long)i,
+                      (long long)flat.layout.shard_numel, (double)shard[i]);
                 check(grad[i] == 0.0f, "element %lld of the fresh gradient shard is %g, not zero",
                       (long long)i, (double)grad[i]);
             }
@@ -441,11 +445,12 @@ static void memory_body(const Rank *r, void *arg)
     const Table *t = arg;
     Set set;
     FlatParam flat;
+    FlatLayout made;
     make_set(&set, t->set->n, t->set->of);
-    need(flat_layout(&flat, "unit", set.pointer, set.n, r->rank, r->world, t->align));
+    need(flat_layout(&made, "unit", set.pointer, set.n, r->rank, r->world, t->align));
     size_t before = gpulog_live_bytes(r->device);
     gpulog_reset_peak(r->device);
-    need(flat_create(&flat, 42, r->stream));
+    need(flat_create(&flat, "unit", &made, 42, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
     size_t want = 2 * (size_t)flat.layout.shard_numel * sizeof(float);
     check(gpulog_live_bytes(r->device) - before == want,
@@ -484,26 +489,31 @@ static void attach_body(const Rank *r, void *arg)
     const Table *t = arg;
     Set set;
     FlatParam flat;
+    FlatLayout made;
     float *full = NULL;
     make_set(&set, t->set->n, t->set->of);
-    need(flat_layout(&flat, "unit", set.pointer, set.n, r->rank, r->world, t->align));
-    need(flat_create(&flat, 42, r->stream));
-    check(set.param[0].data == NULL && set.param[0].grad == NULL,
+    need(flat_layout(&made, "unit", set.pointer, set.n, r->rank, r->world, t->align));
+    need(flat_create(&flat, "unit", &made, 42, r->stream));
+    check(set.param[0].data.data == NULL && set.param[0].grad.data == NULL,
           "a parameter has data before anything was gathered");
     need_cuda(cudaMalloc((void **)&full, (size_t)flat.layout.padded * sizeof *full));
     uint64_t log = gpulog_length();
-    flat_set_views(&flat, full);
-    flat_set_grad_views(&flat, full);
+    flat.unsharded_param = (Buffer){full, DTYPE_F32, flat.layout.padded};
+    flat.unsharded_grad = (Buffer){full + 1, DTYPE_F32, flat.layout.padded - 1}; // elsewhere
+    flat_set_views(&flat);
+    flat_set_grad_views(&flat);
     for (int i = 0; i < set.n; i++)
-        check(set.param[i].data == full + flat.layout.offset[i] &&
-                  set.param[i].grad == full + flat.layout.offset[i],
+        check(set.param[i].data.data == full + flat.layout.offset[i] &&
+                  set.param[i].grad.data == full + 1 + flat.layout.offset[i] &&
+                  set.param[i].data.numel == set.param[i].shape[0],
               "flat_set_views: parameter %d is no view of the buffer at its offset %lld", i,
               (long long)flat.layout.offset[i]);
-    flat_set_views(&flat, NULL);
-    flat_set_grad_views(&flat, NULL);
+    flat.unsharded_param.data = flat.unsharded_grad.data = NULL;
+    flat_set_views(&flat);
+    flat_set_grad_views(&flat);
     for (int i = 0; i < set.n; i++)
-        check(set.param[i].data == NULL && set.param[i].grad == NULL,
-              "parameter %d keeps a pointer after flat_set_views with NULL", i);
+        check(set.param[i].data.data == NULL && set.param[i].grad.data == NULL,
+              "parameter %d keeps a pointer after flat_set_views without a buffer", i);
     check(gpulog_length() == log, "attaching a view must not allocate or copy anything");
     need_cuda(cudaFree(full));
     flat_destroy(&flat);

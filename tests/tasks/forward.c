@@ -130,8 +130,9 @@ static void gather_body(const Rank *r, void *arg)
         need(fsdp_wait_for_unshard(unit));
         check(unit->flat.unsharded_param.data != NULL, "the unit has no whole parameter after unshard and wait");
         check_whole(unit);
+        const float *whole = unit->flat.unsharded_param.data;
         for (int j = 0; j < unit->flat.layout.n; j++)
-            check(unit->flat.layout.params[j]->data.data == unit->flat.unsharded_param.data + unit->flat.layout.offset[j],
+            check(unit->flat.layout.params[j]->data.data == whole + unit->flat.layout.offset[j],
                   "%s does not point into the gathered buffer", unit->flat.layout.params[j]->name);
         need(fsdp_reshard(unit));
     }
@@ -163,7 +164,7 @@ static void alias_body(const Rank *r, void *arg)
     check(gpulog_live_bytes(r->device) == live, "with one rank fsdp_unshard allocated %zu bytes",
           gpulog_live_bytes(r->device) - live);
     need(fsdp_reshard(unit));
-    need(fsdp_free_all_gather(&s.ctx));
+    need(fsdp_free_all_gather(s.root));
     check(count_gathers(log) == 0, "with one rank fsdp_unshard has nothing to gather");
     check(log_count(GPU_COPY, log) == 0, "with one rank fsdp_unshard has nothing to copy");
     check(log_count(GPU_FREE, log) == 0, "fsdp_reshard freed a buffer that is the shard itself");
@@ -216,7 +217,7 @@ static void order_body(const Rank *r, void *arg)
           "nothing orders the two");
     check_no_host_wait(log, "in unshard or wait");
     need(fsdp_reshard(unit));
-    need(fsdp_free_all_gather(&s.ctx));
+    need(fsdp_free_all_gather(s.root));
     check_no_race(log);
     sharded_destroy(&s);
 }
@@ -247,11 +248,11 @@ static void free_body(const Rank *r, void *arg)
     read_whole(unit);
     const float *whole = unit->flat.unsharded_param.data;
     need(fsdp_reshard(unit));
-    check(s.ctx.all_gather_state.buffer == whole && log_count(GPU_FREE, log) == 1, // read_whole's own
-          "fsdp_reshard must not free the buffer, but leave it in ctx->all_gather_state until it is "
+    check(s.root->all_gather_state.buffer == whole && log_count(GPU_FREE, log) == 1, // read_whole's own
+          "fsdp_reshard must not free the buffer, but leave it in root->all_gather_state until it is "
           "released");
     uint64_t released = gpulog_length();
-    need(fsdp_free_all_gather(&s.ctx));
+    need(fsdp_free_all_gather(s.root));
     check(gpulog_live_bytes(r->device) == live,
           "after reshard and release %zu bytes of the whole parameter "
           "are still there%s",
@@ -267,7 +268,7 @@ static void free_body(const Rank *r, void *arg)
           "the buffer may be freed while a kernel on the compute stream still reads it");
     check_no_host_wait(log, "in unshard, wait, reshard or release");
     check_no_race(log);
-    need(fsdp_free_all_gather(&s.ctx));
+    need(fsdp_free_all_gather(s.root));
     check(log_count(GPU_FREE, (uint64_t)freed + 1) == 0, "a second release freed something again");
 
     // One slot: retiring a second buffer lets the first one go.
@@ -278,7 +279,7 @@ static void free_body(const Rank *r, void *arg)
     need(fsdp_wait_for_unshard(second));
     need(fsdp_reshard(unit));
     need(fsdp_reshard(second));
-    need(fsdp_free_all_gather(&s.ctx));
+    need(fsdp_free_all_gather(s.root));
     check(gpulog_live_bytes(r->device) == live, "of two buffers that fsdp_reshard retired %zu bytes are lost%s",
           gpulog_live_bytes(r->device) - live,
           bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
@@ -312,8 +313,9 @@ static void states_body(const Rank *r, void *arg)
     log = gpulog_length();
     need(fsdp_unshard(unit));
     check(gpulog_length() == log, "a second fsdp_unshard must do nothing");
-    need(fsdp_reshard(unit));
-    check(flat->state == FLAT_UNSHARDING, "reshard must do nothing before anybody waited");
+    check(fsdp_reshard(unit) == ERR_ARGUMENT && flat->state == FLAT_UNSHARDING,
+          "fsdp_reshard of a unit whose all-gather nobody has waited for must be an error, and "
+          "change nothing");
     need(fsdp_wait_for_unshard(unit));
     check(flat->state == FLAT_UNSHARDED, "after fsdp_wait_for_unshard the state must be FLAT_UNSHARDED");
     log = gpulog_length();
@@ -338,7 +340,7 @@ static void keep_body(const Rank *r, void *arg)
     for (int reshard = 0; reshard <= 1; reshard++) {
         Sharded s;
         FsdpOptions options = shape->options;
-        options.reshard_after_forward = reshard;
+        options.reshard_after_forward = reshard ? FSDP_RESHARD_ALWAYS : FSDP_RESHARD_NEVER;
         sharded_create(&s, &shape->spec, &options, NULL, r);
         Batch batch = batch_create(&shape->spec, 1);
         uint64_t log = gpulog_length();
@@ -420,14 +422,17 @@ static void hooks_body(const Rank *r, void *arg)
     }
     check_no_host_wait(log, "in a forward");
     check_no_race(log);
-    check(s.ctx.n_order == s.model->n_children,
-          "a forward of %d units wrote down %d of them in ctx->order: does fsdp_pre_forward begin "
-          "it anew in the root, and note every unit?", s.model->n_children,
-          s.ctx.n_order);
-    check(s.ctx.order[0] == fsdp_unit(s.model), "fsdp_pre_forward must note the root as the first of ctx->order");
-    for (int i = 1; i < s.ctx.n_order; i++)
-        check(s.ctx.order[i] == fsdp_unit(s.model->children[i - 1]) && s.ctx.order[i]->place == i,
-              "place %d of ctx->order is not the unit that fsdp_pre_forward met there", i);
+    // The root's forward ends last.
+    int n = s.model->n_children;
+    check(s.root->n_post_forward == n, "a forward of %d units recorded %d of them: does fsdp_post_forward call "
+          "fsdp_record_post_forward for every unit, once?", n,
+          s.root->n_post_forward);
+    for (int i = 0; i < n; i++) {
+        const FsdpUnit *unit = fsdp_unit(i < n - 1 ? s.model->children[i] : s.model);
+        check(s.root->post_forward_order[i] == unit && unit->n_indices == 1 &&
+                  unit->post_forward_indices[0] == i,
+              "fsdp_post_forward: place %d of post_forward_order is not the unit whose forward ended there", i);
+    }
 
     check_overlap(last);
     batch_destroy(&batch);
@@ -454,13 +459,13 @@ static void check_one_at_a_time(Sharded *s)
     need(fsdp_pre_forward(second, unit));
     check(unit->flat.state == FLAT_UNSHARDED, "after its pre-forward hook unit %s is not whole",
           second->name);
-    check(s->ctx.all_gather_state.buffer == NULL,
+    check(s->root->all_gather_state.buffer == NULL,
           "while unit %s runs, the buffer of unit %s is still there: fsdp_pre_forward must release "
           "it behind its own all-gather",
           second->name, first->name);
     need(fsdp_post_forward(second, unit));
     need(fsdp_post_forward(root, fsdp_unit(root)));
-    need(fsdp_free_all_gather(&s->ctx));
+    need(fsdp_free_all_gather(s->root));
 }
 
 static void one_at_a_time_body(const Rank *r, void *arg)

@@ -356,7 +356,8 @@ static void check_materialized(Module *model, uint64_t seed)
         float *want = malloc(numel * sizeof *want);
         check(params[i]->data.data != NULL && params[i]->grad.data != NULL, "%s has no storage",
               params[i]->name);
-        float *data = fetch(params[i]->data.data, numel), *grad = fetch(params[i]->grad.data, numel);
+        float *data = fetch(params[i]->data.data, numel),
+              *grad = fetch(params[i]->grad.data, numel);
         meta_init_slice(params[i], seed, 0, (int64_t)numel, want);
         check_equal(params[i]->name, data, want, numel);
         memset(want, 0, numel * sizeof *want);
@@ -399,7 +400,7 @@ static void materialize_body(const Rank *r, void *arg)
     log = gpulog_length();
     params[n - 1]->owner = model;
     check(meta_materialize(model, made->seed, r->stream) == ERR_ARGUMENT &&
-              params[n - 1]->data == NULL,
+              params[n - 1]->data.data == NULL,
           "a parameter that a flat parameter owns must be refused with ERR_ARGUMENT");
     params[n - 1]->owner = NULL;
     params[n - 1]->dtype = DTYPE_BF16;

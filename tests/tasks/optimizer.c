@@ -76,7 +76,7 @@ static int drawn_case(const Case *c, int low)
 static void set_scaled_gradients(Sharded *s, float scale, float padding)
 {
     FlatParam *flat[MAX_FLAT];
-    int n = fsdp_flat_params(s->model, flat, MAX_FLAT);
+    int n = flat_params(s->model, flat, MAX_FLAT);
     for (int k = 0; k < n; k++) {
         float *host = malloc((size_t)flat[k]->layout.shard_numel * sizeof *host);
         for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
@@ -109,7 +109,7 @@ static void formula_body(const Rank *r, void *arg)
     FlatParam *flat[MAX_FLAT];
     const AdamWConfig c = in->adamw;
     sharded_create(&s, &in->spec, &in->options, &c, r);
-    int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
+    int n = flat_params(s.model, flat, MAX_FLAT);
     float *start[MAX_FLAT];
     for (int k = 0; k < n; k++) start[k] = fetch_shard(&s, flat[k]);
     for (int t = 1; t <= in->steps; t++) {
@@ -206,7 +206,7 @@ static void padding_body(const Rank *r, void *arg)
         options.align_shards = align;
         sharded_create(&s, &in->spec, &options, &TEST_ADAMW, r);
         FlatParam *flat[MAX_FLAT];
-        int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
+        int n = flat_params(s.model, flat, MAX_FLAT);
         for (int step = 0; step < 3; step++) {
             // Dirt where no gradient should be: the step must not let it into the parameters. They
             // were zero there until now: each step is looked at.
@@ -218,7 +218,8 @@ static void padding_body(const Rank *r, void *arg)
             for (int k = 0; k < n; k++) {
                 float *shard = fetch_shard(&s, flat[k]);
                 for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
-                    bool padding = flat[k]->layout.rank * flat[k]->layout.shard_numel + i >= flat[k]->layout.numel;
+                    bool padding = flat[k]->layout.rank * flat[k]->layout.shard_numel + i >=
+                                   flat[k]->layout.numel;
                     check(!padding || shard[i] == 0.0f,
                           "after step %d (%s) padding element %lld of unit %s is %g, not zero%s",
                           step, step == 2 ? "SGD" : "AdamW", (long long)i, flat[k]->name,
@@ -247,7 +248,7 @@ static void zero_body(const Rank *r, void *arg)
     Sharded s;
     FlatParam *flat[MAX_FLAT];
     sharded_create(&s, &in->spec, &in->options, NULL, r);
-    int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
+    int n = flat_params(s.model, flat, MAX_FLAT);
     float *before[MAX_FLAT];
     set_gradients(&s, 3.0f);
     for (int k = 0; k < n; k++)
@@ -314,7 +315,7 @@ static void clip_body(const Rank *r, void *arg)
     Sharded s;
     FlatParam *flat[MAX_FLAT];
     sharded_create(&s, &in->spec, &in->options, NULL, r);
-    int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
+    int n = flat_params(s.model, flat, MAX_FLAT);
     float want = (float)sqrt(given_squares(&s)), norm;
     const float limits[] = {2.0f * want, want, in->limit * want};
     for (int c = 0; c < 3; c++) {
@@ -360,7 +361,7 @@ static void sgd_body(const Rank *r, void *arg)
     Sharded s;
     FlatParam *flat[MAX_FLAT];
     sharded_create(&s, &in->spec, &in->options, NULL, r);
-    int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
+    int n = flat_params(s.model, flat, MAX_FLAT);
     // Whole numbers as parameters and powers of two as rates: every value below is exact.
     for (int k = 0; k < n; k++) {
         float *host = malloc((size_t)flat[k]->layout.shard_numel * sizeof *host);
@@ -408,7 +409,7 @@ static void every_body(const Rank *r, void *arg)
     Sharded s;
     FlatParam *flat[MAX_FLAT];
     sharded_create(&s, &in->spec, &in->options, &TEST_ADAMW, r);
-    int n = fsdp_flat_params(s.model, flat, MAX_FLAT);
+    int n = flat_params(s.model, flat, MAX_FLAT);
     float *before[MAX_FLAT];
     set_gradients(&s, 0.0f);
     for (int k = 0; k < n; k++) before[k] = fetch_shard(&s, flat[k]);

@@ -1,0 +1,36 @@
+/* mesh.h: which ranks shard together, and which ones hold replicas. Given code.
+ *
+ * The words are PyTorch's (DeviceMesh). Ranks that *shard* together hold one W-th of the parameters
+ * each; ranks that *replicate* hold the same shard and average its gradient. FSDP alone is a mesh of
+ * one replica; data parallelism (DDP) is a mesh of one shard. A group of size 1 needs no
+ * communicator: nothing is ever sent in it.
+ *
+ * Interface: mesh_1d, mesh_size.
+ */
+#ifndef SHARDLAB_MESH_H
+#define SHARDLAB_MESH_H
+
+#include "check.h"
+
+// Ranks that take part in one collective.
+typedef struct ProcessGroup {
+    ncclComm_t comm; // NULL where size is 1 and nobody made one
+    int rank;        // this process's, 0 … size-1
+    int size;
+} ProcessGroup;
+
+typedef struct Mesh {
+    ProcessGroup shard;     // who shares the parameters of one replica
+    ProcessGroup replicate; // who holds the same shard
+} Mesh;
+
+// Ranks in all.
+static inline int mesh_size(const Mesh *mesh)
+{
+    return mesh->shard.size * mesh->replicate.size;
+}
+
+// All ranks of the communicator shard together; one replica. ERR_NCCL.
+Status mesh_1d(Mesh *mesh, ncclComm_t comm);
+
+#endif

@@ -1,0 +1,167 @@
+/* root.c: what the units of one root share: who they are, and in which order their forwards ended.
+ *
+ * The outermost unit is the root. It keeps a registry of all units below it, so that whoever wants
+ * to do something to each of them (the optimizer, say) goes through a list, not through the modules.
+ *
+ * The backward prefetches in the order of the forward, backwards: the unit whose forward ended just
+ * before this one's is the next to run. So each forward appends its unit when it has ended, and
+ * pushes the place on the unit's own stack: a unit that ran twice is in the order twice, and its
+ * backwards meet the places in reverse. (PyTorch: post_forward_order, _post_forward_indices.)
+ *
+ * Interface: fsdp_root_create, fsdp_root_remove, fsdp_unit, fsdp_is_root, fsdp_find_root;
+ * fsdp_begin_forward, fsdp_record_post_forward, fsdp_pop_post_forward, fsdp_clear_post_forward.
+ */
+#include <stdlib.h>
+
+#include "fsdp.h"
+
+static Status create_events(FsdpRoot *root)
+{
+    CUDA_TRY(cudaEventCreateWithFlags(&root->all_gather_state.event, cudaEventDisableTiming));
+    CUDA_TRY(cudaEventCreateWithFlags(&root->reduce_scatter_state.event, cudaEventDisableTiming));
+    return OK;
+}
+
+// Frees a buffer that was left to free, once its event has passed.
+static void free_late(void *buffer, cudaEvent_t event, cudaStream_t stream)
+{
+    if (buffer == NULL) return;
+    cudaStreamWaitEvent(stream, event, 0);
+    cudaFreeAsync(buffer, stream);
+}
+
+static void destroy(FsdpRoot *root)
+{
+    free_late(root->all_gather_state.buffer, root->all_gather_state.event,
+              root->ctx->all_gather_stream);
+    free_late(root->reduce_scatter_state.buffer, root->reduce_scatter_state.event,
+              root->ctx->compute_stream);
+    if (root->all_gather_state.event != NULL) cudaEventDestroy(root->all_gather_state.event);
+    if (root->reduce_scatter_state.event != NULL)
+        cudaEventDestroy(root->reduce_scatter_state.event);
+    free(root->post_forward_order);
+    free(root->units);
+    free(root);
+}
+
+void fsdp_root_remove(FsdpUnit *unit)
+{
+    FsdpRoot *root = unit->root;
+    int n = 0;
+    fsdp_clear_post_forward(root);
+    for (int i = 0; i < root->n_units; i++)
+        if (root->units[i] != unit) root->units[n++] = root->units[i];
+    root->n_units = n;
+    if (root->iter_forward_root == unit) root->iter_forward_root = NULL;
+    if (root->iter_backward_root == unit) root->iter_backward_root = NULL;
+    unit->root = NULL;
+    if (n == 0) destroy(root);
+}
+
+Status fsdp_root_create(FsdpContext *ctx, FsdpUnit **units, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (units[i]->ctx != ctx)
+            return fail(ERR_ARGUMENT, "%s has another context than %s above it",
+                        units[i]->flat.name, units[0]->flat.name);
+    FsdpRoot *root = calloc(1, sizeof *root);
+    if (root == NULL) return fail(ERR_MEMORY, "no host memory for a root");
+    root->ctx = ctx;
+    root->units = calloc((size_t)n, sizeof *root->units);
+    Status status = create_events(root);
+    if (root->units == NULL) status = fail(ERR_MEMORY, "no host memory for %d units", n);
+    if (status != OK) {
+        destroy(root);
+        return status;
+    }
+    for (int i = 0; i < n; i++) {
+        if (units[i]->root != NULL) fsdp_root_remove(units[i]);
+        units[i]->root = root;
+        root->units[root->n_units++] = units[i];
+    }
+    return OK;
+}
+
+FsdpUnit *fsdp_unit(const Module *module)
+{
+    return module->unit;
+}
+
+bool fsdp_is_root(const FsdpUnit *unit)
+{
+    return unit->root->units[0] == unit;
+}
+
+Status fsdp_find_root(const Module *module, FsdpRoot **root)
+{
+    FsdpUnit *unit = module->unit;
+    *root = NULL;
+    if (unit == NULL)
+        return fail(ERR_ARGUMENT, "%s is not sharded: call fully_shard on it, last of all",
+                    module->name);
+    if (!fsdp_is_root(unit))
+        return fail(ERR_ARGUMENT,
+                    "%s is below the root: pass %s, the module that fully_shard was "
+                    "called on last",
+                    module->name, unit->root->units[0]->module->name);
+    *root = unit->root;
+    return OK;
+}
+
+// ---- The order in which forwards ended ----
+
+// Whether a module's forward waits for its backward.
+static bool awaits_backward(const FsdpUnit *unit)
+{
+    return unit->module->out != NULL;
+}
+
+void fsdp_begin_forward(FsdpUnit *unit)
+{
+    FsdpRoot *root = unit->root;
+    bool pending = false;
+    for (int i = 0; i < root->n_units; i++) pending |= awaits_backward(root->units[i]);
+    // What is recorded is of forwards that were discarded: an evaluation's.
+    if (!pending) fsdp_clear_post_forward(root);
+    root->iter_forward_root = unit;
+}
+
+// The array of *max elements, n of which are used, with room for one more; NULL without memory.
+static void *with_room(void *array, int n, int *max, size_t bytes)
+{
+    if (n < *max) return array;
+    int longer = *max == 0 ? 16 : 2 * *max;
+    void *moved = realloc(array, (size_t)longer * bytes);
+    if (moved != NULL) *max = longer;
+    return moved;
+}
+
+Status fsdp_record_post_forward(FsdpUnit *unit)
+{
+    FsdpRoot *root = unit->root;
+    FsdpUnit **order = with_room(root->post_forward_order, root->n_post_forward,
+                                 &root->max_post_forward, sizeof(FsdpUnit *));
+    if (order != NULL) root->post_forward_order = order;
+    int *indices =
+        with_room(unit->post_forward_indices, unit->n_indices, &unit->max_indices, sizeof(int));
+    if (indices != NULL) unit->post_forward_indices = indices;
+    if (order == NULL || indices == NULL)
+        return fail(ERR_MEMORY, "%s: no host memory for the order of %d forwards", unit->flat.name,
+                    root->n_post_forward + 1);
+    indices[unit->n_indices++] = root->n_post_forward;
+    order[root->n_post_forward++] = unit;
+    return OK;
+}
+
+FsdpUnit *fsdp_pop_post_forward(FsdpUnit *unit)
+{
+    if (unit->n_indices == 0) return NULL; // a second backward of the same forward
+    int index = unit->post_forward_indices[--unit->n_indices];
+    return index > 0 ? unit->root->post_forward_order[index - 1] : NULL;
+}
+
+void fsdp_clear_post_forward(FsdpRoot *root)
+{
+    for (int i = 0; i < root->n_units; i++) root->units[i]->n_indices = 0;
+    root->n_post_forward = 0;
+}

@@ -1,0 +1,293 @@
+/* The seams of the core: places where part two hangs something in without a change to the six files.
+ * Each test fills one with something small.
+ */
+#include "harness.h"
+#include "kernels.h"
+#include "training.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- Mesh and reduction: data parallelism is one shard and many replicas ----
+
+// Averages the gradients of the replicas into the accumulated one: what DDP does.
+static Status average_replicas(FsdpUnit *unit)
+{
+    FsdpContext *ctx = unit->ctx;
+    const Buffer *grad = &unit->flat.unsharded_grad;
+    NCCL_TRY(ncclAllReduce(grad->data, grad->data, (size_t)grad->numel, dtype_nccl(grad->dtype),
+                           ncclSum, ctx->mesh.replicate.comm, ctx->reduce_scatter_stream));
+    CUDA_TRY(kernel_add_divided(unit->flat.sharded_grad.data, grad->data,
+                                (float)ctx->mesh.replicate.size, (size_t)grad->numel,
+                                ctx->reduce_scatter_stream));
+    return OK;
+}
+
+static void replicate_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Mesh mesh = {.shard = {.rank = 0, .size = 1},
+                 .replicate = {.comm = r->comm, .rank = r->rank, .size = r->world}};
+    Module *model = spec_create(&spec);
+    FsdpUnit *units[8];
+    FsdpContext ctx;
+    NnRun run;
+    need(nn_run_create(&run, r->stream));
+    need(fsdp_context_create(&ctx, &mesh, r->stream));
+    for (int i = 0; i < model->n_children - 1; i++)
+        need(fully_shard(model->children[i], &ctx, &TEST_OPTIONS));
+    need(fully_shard(model, &ctx, &TEST_OPTIONS));
+    int n = fsdp_units(model, units, 8);
+    for (int i = 0; i < n; i++) units[i]->reduce_scatter = average_replicas;
+    Batch batch = batch_create(&spec, 1 + (uint64_t)r->rank);
+    uint64_t log = gpulog_length();
+    for (int micro = 0; micro < 2; micro++) train_batch(&spec, &run, model, &batch);
+    check_no_race(log);
+    check(log_count(GPU_ALL_GATHER, log) == 0, "one shard gathers nothing");
+
+    // The oracle: the same data through one process each, summed in the collective's order.
+    float *each[8];
+    size_t numel = 0;
+    for (int rank = 0; rank < r->world; rank++) {
+        Plain plain;
+        Batch other = batch_create(&spec, 1 + (uint64_t)rank);
+        plain_create(&plain, &spec, TEST_OPTIONS.seed, NULL, r->stream);
+        train_batch(&spec, &plain.run, plain.model, &other);
+        each[rank] = plain_grads(&plain);
+        numel = (size_t)meta_count(plain.model);
+        plain_destroy(&plain);
+        batch_destroy(&other);
+    }
+    float *want = malloc(numel * sizeof *want);
+    tree_average(want, each, r->world, numel);
+    need_cuda(cudaStreamSynchronize(r->stream));
+    size_t at = 0; // plain_grads has the blocks first and the root's own last, as the units have
+    for (int i = 1; i <= n; i++) {
+        const FlatParam *flat = &units[i % n]->flat;
+        float *got = fetch(flat->sharded_grad.data, (size_t)flat->layout.numel);
+        for (int64_t e = 0; e < flat->layout.numel; e++)
+            check(got[e] == want[at + (size_t)e] + want[at + (size_t)e],
+                  "unit %s, gradient %lld after two micro-batches: %g, want twice %g", flat->name,
+                  (long long)e, (double)got[e], (double)want[at + (size_t)e]);
+        at += (size_t)flat->layout.numel;
+        free(got);
+    }
+    for (int rank = 0; rank < r->world; rank++) free(each[rank]);
+    free(want);
+    float norm;
+    need(fsdp_grad_norm(model, &ctx, &norm)); // nobody else to ask
+    check(norm > 0.0f, "the norm is %g", (double)norm);
+    need(fsdp_sgd_step(model, &ctx, 0.125f, 0.0f));
+    batch_destroy(&batch);
+    fsdp_unwrap(model);
+    need(fsdp_context_destroy(&ctx));
+    module_destroy(model);
+    need(nn_run_destroy(&run));
+}
+
+static void replicas_without_shards(void **state)
+{
+    run_ranks(2, replicate_body, NULL);
+    run_ranks(4, replicate_body, NULL);
+}
+
+// ---- Gather ----
+
+static int gathers;
+
+// Broadcasts in place of an all-gather.
+static Status gather_by_broadcasts(FsdpUnit *unit)
+{
+    const FlatLayout *layout = &unit->flat.layout;
+    FsdpContext *ctx = unit->ctx;
+    gathers++;
+    NCCL_TRY(ncclGroupStart());
+    for (int rank = 0; rank < layout->world; rank++) {
+        Buffer part = buffer_range(&unit->flat.unsharded_param, rank * layout->shard_numel,
+                                   layout->shard_numel);
+        NCCL_TRY(ncclBroadcast(unit->flat.sharded_param.data, part.data, (size_t)part.numel,
+                               dtype_nccl(part.dtype), rank, ctx->mesh.shard.comm,
+                               ctx->all_gather_stream));
+    }
+    NCCL_TRY(ncclGroupEnd());
+    return OK;
+}
+
+static void gather_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    float loss[2];
+    for (int own = 0; own <= 1; own++) {
+        Sharded s;
+        FsdpUnit *units[8];
+        sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+        int n = fsdp_units(s.model, units, 8);
+        for (int i = 0; i < n && own; i++) units[i]->all_gather = gather_by_broadcasts;
+        Batch batch = batch_create(&spec, 1);
+        gathers = 0;
+        uint64_t log = gpulog_length();
+        loss[own] = train_batch(&spec, &s.run, s.model, &batch);
+        check(gathers == (own ? 2 * n : 0), "the unit's own all-gather ran %d times, want %d",
+              gathers, own ? 2 * n : 0);
+        check(log_count(GPU_ALL_GATHER, log) == (own ? 0 : 2 * (uint64_t)n),
+              "the plain all-gather ran where another was hung in");
+        check_no_race(log);
+        batch_destroy(&batch);
+        sharded_destroy(&s);
+    }
+    check(loss[0] == loss[1], "the loss depends on how parameters are gathered: %g and %g",
+          (double)loss[0], (double)loss[1]);
+}
+
+static void another_all_gather(void **state)
+{
+    run_ranks(2, gather_body, NULL);
+    run_ranks(3, gather_body, NULL);
+}
+
+// ---- Hooks ----
+
+typedef struct Diary {
+    char text[400];
+    Hook *mine;
+} Diary;
+
+static Status write_state(Module *m, void *arg)
+{
+    Diary *diary = arg;
+    static const char *const NAME[] = {"sharded", "unsharding", "unsharded"};
+    size_t used = strlen(diary->text);
+    snprintf(diary->text + used, sizeof diary->text - used, "%s %s; ", m->name,
+             NAME[fsdp_unit(m)->flat.state]);
+    return OK;
+}
+
+// Removes itself while it runs.
+static Status write_once(Module *m, void *arg)
+{
+    Diary *diary = arg;
+    module_remove_hook(m, diary->mine);
+    return write_state(m, arg);
+}
+
+static void hooks_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    Diary before = {.text = ""}, after = {.text = ""}, once = {.text = ""};
+    s.model = spec_create(&spec);
+    Module *block = s.model->children[1];
+    // One that was there before FSDP's own, and runs first; one that comes after.
+    Hook *first = module_add_hook(block, HOOK_PRE_FORWARD, write_state, &before);
+    need(nn_run_create(&s.run, r->stream));
+    make_context(&s.ctx, r);
+    need(fully_shard(block, &s.ctx, &TEST_OPTIONS));
+    need(fully_shard(s.model, &s.ctx, &TEST_OPTIONS));
+    Hook *second = module_add_hook(block, HOOK_PRE_FORWARD, write_state, &after);
+    once.mine = module_add_hook(block, HOOK_PRE_FORWARD, write_once, &once);
+    check(first != NULL && second != NULL && once.mine != NULL, "no memory for hooks");
+    Batch batch = batch_create(&spec, 1);
+    for (int i = 0; i < 2; i++) forward_batch(&spec, &s.run, s.model, &batch);
+    check(strcmp(before.text, "l.1 sharded; l.1 sharded; ") == 0 &&
+              strcmp(after.text, "l.1 unsharded; l.1 unsharded; ") == 0 &&
+              strcmp(once.text, "l.1 unsharded; ") == 0,
+          "hooks ran as \"%s\", \"%s\", \"%s\"", before.text, after.text, once.text);
+
+    module_remove_hook(block, second);
+    fsdp_unwrap(s.model); // takes its own hooks, and no others
+    check(block->hooks[HOOK_PRE_FORWARD] == first && first->next == NULL,
+          "of the hooks the one that was there before must be left");
+    check(block->hooks[HOOK_POST_BACKWARD] == NULL, "fsdp_unwrap left a hook");
+    batch_destroy(&batch);
+    need(fsdp_context_destroy(&s.ctx));
+    need(nn_run_destroy(&s.run));
+    module_destroy(s.model); // frees the hook that is left
+}
+
+static void hooks_chain(void **state)
+{
+    run_ranks(2, hooks_body, NULL);
+}
+
+// ---- Layout apart from storage ----
+
+// A checkpoint for another number of ranks needs no device: who has which range is arithmetic.
+static void other_world_has_a_layout(void **state)
+{
+    Param param[2] = {{.name = "a", .ndim = 1, .shape = {7}},
+                      {.name = "b", .ndim = 1, .shape = {6}}};
+    Param *params[] = {&param[0], &param[1]};
+    int owner[2][7] = {{0}};
+    for (int rank = 0; rank < 5; rank++) {
+        FlatLayout layout;
+        assert_int_equal(flat_layout(&layout, "unit", params, 2, rank, 5, false), OK);
+        assert_int_equal(layout.shard_numel, 3);
+        for (int i = 0; i < 2; i++) {
+            int64_t begin, end, at;
+            flat_param_range_in_shard(&layout, i, rank, &begin, &end, &at);
+            for (int64_t e = begin; e < end; e++) {
+                assert_int_equal(rank * 3 + at + e - begin, 7 * i + e);
+                owner[i][e]++;
+            }
+        }
+        flat_layout_destroy(&layout);
+    }
+    for (int e = 0; e < 7; e++) assert_int_equal(owner[0][e], 1);
+    for (int e = 0; e < 6; e++) assert_int_equal(owner[1][e], 1);
+}
+
+// ---- Typed buffers ----
+
+static void buffers_have_a_type(void **state)
+{
+    char memory[64];
+    Buffer half = {memory, DTYPE_BF16, 32};
+    Buffer range = buffer_range(&half, 5, 3);
+    assert_int_equal(buffer_bytes(&half), 64);
+    assert_ptr_equal(range.data, memory + 10);
+    assert_int_equal(buffer_bytes(&range), 6);
+    assert_int_equal(dtype_nccl(range.dtype), ncclBfloat16);
+    assert_int_equal(dtype_nccl(DTYPE_F32), ncclFloat);
+    assert_int_equal(dtype_nccl(DTYPE_F16), ncclHalf);
+    half.data = NULL;
+    range = buffer_range(&half, 5, 3);
+    assert_null(range.data);
+    assert_int_equal(range.numel, 3);
+}
+
+// A layer that gets a buffer of another type says so, and reads nothing.
+static void type_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(2);
+    Sharded s;
+    float *logits;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    Batch batch = batch_create(&spec, 1);
+    FsdpUnit *unit = fsdp_unit(s.model);
+    unit->flat.unsharded_param.dtype = DTYPE_BF16;
+    s.run.B = spec.B;
+    s.run.T = spec.T;
+    check(module_forward(s.model, &s.run, batch.in, &logits) == ERR_ARGUMENT &&
+              strstr(check_last(), "last.weight is not float") != NULL,
+          "a layer that computes in float took bf16: %s", check_last());
+    need(module_discard(s.model, &s.run));
+    need(fsdp_reshard_all(s.model));
+    batch_destroy(&batch);
+    sharded_destroy(&s);
+}
+
+static void layers_check_the_type(void **state)
+{
+    run_ranks(1, type_body, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(replicas_without_shards),
+    cmocka_unit_test(another_all_gather),
+    cmocka_unit_test(hooks_chain),
+    cmocka_unit_test(other_world_has_a_layout),
+    cmocka_unit_test(buffers_have_a_type),
+    cmocka_unit_test(layers_check_the_type),
+};
+SUITE_MAIN("seams", tests)

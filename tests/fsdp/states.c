@@ -1,0 +1,165 @@
+/* The states of a unit: one order of them, and no optimizer step on parameters that the next forward
+ * would not gather again.
+ */
+#include "harness.h"
+#include "training.h"
+
+#include <string.h>
+
+static void transitions_body(const Rank *r, void *arg)
+{
+    static const FlatState NEXT[] = {FLAT_UNSHARDING, FLAT_UNSHARDED, FLAT_SHARDED};
+    static const char *const NAME[] = {"sharded", "unsharding", "unsharded"};
+    for (FlatState from = FLAT_SHARDED; from <= FLAT_UNSHARDED; from++) {
+        for (FlatState to = FLAT_SHARDED; to <= FLAT_UNSHARDED; to++) {
+            FlatParam flat = {.name = "h.7", .state = from};
+            Status status = flat_set_state(&flat, to);
+            if (to == NEXT[from]) {
+                check(status == OK && flat.state == to, "from %s to %s is legal", NAME[from],
+                      NAME[to]);
+                continue;
+            }
+            check(status == ERR_ARGUMENT && flat.state == from,
+                  "from %s to %s must be refused, and the state must stay", NAME[from], NAME[to]);
+            const char *said = check_last();
+            check(strstr(said, "h.7") && strstr(said, NAME[from]) && strstr(said, NAME[to]),
+                  "the refusal must name the unit, its state and the wish: %s", said);
+        }
+    }
+}
+
+static void transitions_have_one_order(void **state)
+{
+    run_ranks(1, transitions_body, NULL);
+}
+
+// What is refused changes nothing.
+static void refusals_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    FsdpUnit *unit = fsdp_unit(s.model->children[0]);
+    check(fsdp_wait_for_unshard(unit) == ERR_ARGUMENT && strstr(check_last(), "l.0") != NULL,
+          "waiting for what is sharded must be refused, with the unit's name");
+    check(fsdp_reduce_grad(unit) == ERR_ARGUMENT && strstr(check_last(), "l.0") != NULL,
+          "reducing without a gradient must be refused, with the unit's name");
+    need(fsdp_reshard(unit)); // of what is sharded: nothing
+    need(fsdp_unshard(unit));
+    need(fsdp_unshard(unit)); // of what is unsharding: nothing
+    const void *buffer = unit->flat.unsharded_param.data;
+    check(fsdp_reshard(unit) == ERR_ARGUMENT && unit->flat.unsharded_param.data == buffer &&
+              unit->flat.layout.params[0]->data.data != NULL,
+          "resharding what is unsharding must be refused, and change nothing");
+    need(fsdp_wait_for_unshard(unit));
+    need(fsdp_unshard(unit));
+    need(fsdp_wait_for_unshard(unit)); // of what is unsharded: nothing
+    check(unit->flat.unsharded_param.data == buffer, "a second unshard made a second buffer");
+    need(fsdp_reshard_all(s.model));
+    check(unit->flat.state == FLAT_SHARDED, "fsdp_reshard_all left a unit unsharded");
+    sharded_destroy(&s);
+}
+
+static void illegal_calls_are_refused(void **state)
+{
+    for (int world = 1; world <= 3; world++) run_ranks(world, refusals_body, NULL);
+}
+
+// The loss after a step, with or without an evaluation before the step.
+static float loss_after_step(const Rank *r, FsdpReshard reshard, bool evaluates, bool adamw)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    FsdpOptions options = {.reshard_after_forward = reshard, .seed = 42};
+    sharded_create(&s, &spec, &options, &TEST_ADAMW, r);
+    Batch batch = batch_create(&spec, 1);
+    float before = train_batch(&spec, &s.run, s.model, &batch);
+    if (evaluates) {
+        forward_batch(&spec, &s.run, s.model, &batch);
+        if (reshard != FSDP_RESHARD_ALWAYS) {
+            int t = s.adamw.t;
+            check((adamw ? fsdp_adamw_step(&s.adamw)
+                         : fsdp_sgd_step(s.model, &s.ctx, 0.5f, 0.0f)) == ERR_ARGUMENT,
+                  "a step on unsharded parameters must be refused");
+            check(strstr(check_last(), reshard == FSDP_RESHARD_AUTO ? s.model->name : "l.0") ||
+                      strstr(check_last(), s.model->name),
+                  "the refusal must name a unit: %s", check_last());
+            check(strstr(check_last(), "fsdp_reshard_all(root)") != NULL && s.adamw.t == t,
+                  "the refusal must name the remedy, and not count as a step: %s", check_last());
+        }
+        need(fsdp_reshard_all(s.model));
+    }
+    if (adamw)
+        need(fsdp_adamw_step(&s.adamw));
+    else
+        need(fsdp_sgd_step(s.model, &s.ctx, 0.5f, 0.0f));
+    need(fsdp_zero_grad(s.model, &s.ctx));
+    float after = train_batch(&spec, &s.run, s.model, &batch);
+    check(after != before, "the loss after the step is the one before it");
+    batch_destroy(&batch);
+    sharded_destroy(&s);
+    return after;
+}
+
+static void stale_body(const Rank *r, void *arg)
+{
+    for (FsdpReshard reshard = FSDP_RESHARD_AUTO; reshard <= FSDP_RESHARD_NEVER; reshard++) {
+        for (int adamw = 0; adamw <= 1; adamw++) {
+            float want = loss_after_step(r, reshard, false, adamw);
+            float got = loss_after_step(r, reshard, true, adamw);
+            check(got == want, "with an evaluation before the step the next loss is %g, without %g",
+                  (double)got, (double)want);
+        }
+    }
+}
+
+static void no_step_on_stale_parameters(void **state)
+{
+    for (int world = 1; world <= 3; world++) run_ranks(world, stale_body, NULL);
+}
+
+// The functions for a root refuse what is none, by name.
+static void roots_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    float norm;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    Module *block = s.model->children[0], *plain = block->children[0];
+    check(fsdp_zero_grad(block, &s.ctx) == ERR_ARGUMENT && strstr(check_last(), s.model->name),
+          "of a unit below the root the refusal names the root: %s", check_last());
+    check(fsdp_grad_norm(plain, &s.ctx, &norm) == ERR_ARGUMENT &&
+              strstr(check_last(), "fully_shard"),
+          "of a module that is no unit the refusal says what to call: %s", check_last());
+    sharded_destroy(&s);
+
+    // Another context below: two sets of streams cannot order one iteration.
+    Module *model = spec_create(&spec);
+    FsdpContext one, two;
+    make_context(&one, r);
+    make_context(&two, r);
+    need(fully_shard(model->children[0], &one, &TEST_OPTIONS));
+    size_t live = gpulog_live_bytes(r->device);
+    check(fully_shard(model, &two, &TEST_OPTIONS) == ERR_ARGUMENT && fsdp_unit(model) == NULL &&
+              !module_has_hooks(model) && gpulog_live_bytes(r->device) == live,
+          "units of one root with two contexts must be refused, and the module stay as it was");
+    need(fully_shard(model, &one, &TEST_OPTIONS));
+    fsdp_unwrap(model);
+    module_destroy(model);
+    need(fsdp_context_destroy(&one));
+    need(fsdp_context_destroy(&two));
+}
+
+static void roots_are_asked_for(void **state)
+{
+    run_ranks(1, roots_body, NULL);
+    run_ranks(2, roots_body, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(transitions_have_one_order),
+    cmocka_unit_test(illegal_calls_are_refused),
+    cmocka_unit_test(no_step_on_stale_parameters),
+    cmocka_unit_test(roots_are_asked_for),
+};
+SUITE_MAIN("states", tests)
