@@ -24,17 +24,18 @@ static Status create_unsharded(Trainer *t)
 
 static Status create_sharded(Trainer *t)
 {
-    FsdpOptions block = {.reshard_after_forward = !t->opt.keep, .seed = t->opt.seed};
-    // The root's parameters are used at both ends of the forward: what is resharded there is
-    // gathered again at once. PyTorch keeps them too.
-    FsdpOptions root = {.reshard_after_forward = FSDP_RESHARD_NEVER, .seed = t->opt.seed};
-    TRY(fsdp_context_create(&t->ctx, t->comm, t->stream));
+    FsdpOptions options = {
+        .reshard_after_forward = t->opt.keep ? FSDP_RESHARD_NEVER : FSDP_RESHARD_AUTO,
+        .seed = t->opt.seed};
+    Mesh mesh;
+    TRY(mesh_1d(&mesh, t->comm));
+    TRY(fsdp_context_create(&t->ctx, &mesh, t->stream));
     report_own_code(NULL);
     report_streams(&t->ctx);
     for (int i = 0; i < t->model->n_children; i++)
         if (strncmp(t->model->children[i]->name, "h.", 2) == 0)
-            TRY(fully_shard(t->model->children[i], &t->ctx, &block));
-    TRY(fully_shard(t->model, &t->ctx, &root));
+            TRY(fully_shard(t->model->children[i], &t->ctx, &options));
+    TRY(fully_shard(t->model, &t->ctx, &options));
     TRY(fsdp_adamw_create(&t->adamw, t->model, &t->ctx, &t->opt.adamw));
     return OK;
 }

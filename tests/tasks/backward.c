@@ -320,7 +320,7 @@ static void begin_grad_is_zero_with_padding(void **state)
 static void check_all_sharded(const Sharded *s)
 {
     FlatParam *flat[16];
-    int n = fsdp_flat_params(s->model, flat, 16);
+    int n = flat_params(s->model, flat, 16);
     for (int i = 0; i < n; i++) {
         check(flat[i]->state != FLAT_UNSHARDING,
               "after the backward unit %s is still being gathered, and nobody waited for it: which "
