@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the example programs with the student's files: `make demo`, `make demo-oom`, `make examples`.
+"""Runs the example programs with the student's files: `make demo`, `demo-oom`, `examples`.
 
 A file that is not complete yet (a part is not written) or that cannot be used (it does not compile)
 is replaced by the reference's object, and named with the reason. What is linked so lies in
@@ -352,7 +352,8 @@ def what_happened(ending, files):
     if wrong:
         return "simgpu reports: %s" % wrong[0]["title"], None
     # A rank that still runs is the cause of those that wait for it.
-    lines = [line for line in ending.said.splitlines() if re.match(r"\[rank \d+\]|[\w./-]+\.c:", line)]
+    lines = [line for line in ending.said.splitlines()
+             if re.match(r"\[rank \d+\]|[\w./-]+\.c:", line)]
     for word in ("crashed", "still running", ""):
         for line in lines:
             place = own_place(line, files)
@@ -392,7 +393,7 @@ def conclude(ending, files):
     if ending.status == 0 and "done" in ending.marks and not mistakes(ending.reports):
         print("\nThis ran with %s." % whose(files), flush=True)
         return 0
-    if ending.status == 2 and not ending.marks: # it has said in a line what is wrong with the question
+    if ending.status == 2 and not ending.marks: # it has said what is wrong with the question
         return 2
     tell_failure(ending, files, sys.stderr)
     return 1
@@ -480,7 +481,8 @@ def parse(arguments):
     parser = argparse.ArgumentParser(description="Run an example with the student's files.")
     parser.add_argument("action", choices=["demo", "oom", "examples"])
     parser.add_argument("--impl", required=True, metavar="DIR", help="the folder of the six files")
-    parser.add_argument("--build", default="", metavar="DIR", help="build tree (the Makefile's own)")
+    parser.add_argument("--build", default="", metavar="DIR",
+                        help="build tree (the Makefile's own)")
     parser.add_argument("--backend", default="simgpu", choices=("simgpu", "cuda", "rehearsal"))
     parser.add_argument("--ranks", default="4", metavar="N", help="GPUs (4)")
     parser.add_argument("--data", default="", metavar="FILE", help="a text to learn (sums)")

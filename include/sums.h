@@ -1,9 +1,9 @@
 /* sums.h: sums of two numbers of two digits as training data. Given code.
  *
- * A sum is nine characters, "23+58=180": two numbers from 10 to 99, and their sum with three digits,
- * the units first, which is the order in which one adds on paper. A model reads the first eight.
- * After each of "23+58" it is to say a blank, since nobody can know what comes next, and then the
- * answer's digits one by one. Every rank makes its data for itself.
+ * A sum is nine characters, "23+58=180": two numbers from 10 to 99, and their sum with three
+ * digits, the units first, which is the order in which one adds on paper. A model reads the first
+ * eight. After each of "23+58" it is to say a blank, since nobody can know what comes next, and
+ * then the answer's digits one by one. Every rank makes its data for itself.
  *
  * About one pair of numbers in eight is held out, the same on every rank and whatever the seed:
  * 23+58 and 58+23 both, or neither. No batch ever holds such a sum, so a right answer to one has

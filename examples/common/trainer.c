@@ -107,8 +107,8 @@ Status gather_over_ranks(Trainer *t, const uint64_t *mine, int n, uint64_t *all)
 
 // ---- Training ----
 
-// Copies a batch to the device. cudaMemcpy from pageable memory: the compute stream, a blocking one,
-// comes after it.
+// Copies a batch to the device. cudaMemcpy from pageable memory: the compute stream, a blocking
+// one, comes after it.
 static Status load_batch(Trainer *t, const int32_t *in, const int32_t *targets, int B, int T)
 {
     size_t bytes = (size_t)B * (size_t)T * sizeof *in;
@@ -129,8 +129,9 @@ static float rate_of(const TrainerOptions *o, int step)
     return most * (0.1f + 0.45f * (1.0f + cosf(3.14159265f * done)));
 }
 
-// Adds the squares of every gradient of the module to *sum (NULL: nothing), then scales the gradients
-// by `factor` (1: not). A tied parameter is the head's, which stands last, and the embedding's.
+// Adds the squares of every gradient of the module to *sum (NULL: nothing), then scales the
+// gradients by `factor` (1: not). A tied parameter is the head's, which stands last, and the
+// embedding's.
 static cudaError_t walk_grads(const Trainer *t, const Module *m, double *sum, float factor)
 {
     cudaError_t error = cudaSuccess;

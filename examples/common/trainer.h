@@ -42,13 +42,13 @@ typedef struct Trainer {
     float norm;                // of the last step's gradient, before it was clipped
 } Trainer;
 
-// Makes the trainer on this rank. opt, world and model (gpt2_create) are set, the rest is zero; comm
-// is that of world_connect, NULL where unsharded.
+// Makes the trainer on this rank. opt, world and model (gpt2_create) are set, the rest is zero;
+// comm is that of world_connect, NULL where unsharded.
 Status trainer_create(Trainer *t);
 Status trainer_destroy(Trainer *t); // and the model
 
-// One step on this rank's part of the batch, in and targets (B·T) in host memory: forward, backward,
-// optimizer. step is 1, 2, … *loss is that of this rank's part.
+// One step on this rank's part of the batch, in and targets (B·T) in host memory: forward,
+// backward, optimizer. step is 1, 2, … *loss is that of this rank's part.
 Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targets, float *loss);
 
 // The forward alone, of B sequences of T tokens. *loss where targets is not NULL; logits (B·T,
@@ -56,8 +56,8 @@ Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targ
 Status trainer_forward(Trainer *t, const int32_t *in, const int32_t *targets, int B, int T,
                        float *loss, float *logits);
 
-// What one GPU without FSDP takes at the peak of a step with as large a batch: measured, by doing one
-// on this rank alone. Bytes; the batch itself is not counted.
+// What one GPU without FSDP takes at the peak of a step with as large a batch: measured, by doing
+// one on this rank alone. Bytes; the batch itself is not counted.
 Status trainer_unsharded_peak(Trainer *t, size_t *peak);
 
 // *value = its mean over the ranks.

@@ -1,6 +1,6 @@
 /* compare.h: what FSDP costs and what it saves, at the end of the demo: the first steps' loss and
- * gradient compared with a run that is not sharded, memory with that of DDP, traffic with the formula. What should be
- * equal and is not is an error.
+ * gradient compared with a run that is not sharded, memory with that of DDP, traffic with the
+ * formula. What should be equal and is not is an error.
  *
  * The formulas are computed here from the model's sizes alone. What is measured is the log's
  * (gpulog.h).
@@ -26,8 +26,8 @@ typedef struct Measured {
     uint64_t uneven;           // steps that sent other than the one before
 } Measured;
 
-// Before and after a step of training. (The first losses are the caller's to note: their mean over the
-// ranks takes a message.)
+// Before and after a step of training. (The first losses are the caller's to note: their mean over
+// the ranks takes a message.)
 void measure_begin(const Trainer *t);
 void measure_end(Measured *measured, const Trainer *t);
 

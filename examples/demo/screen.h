@@ -30,8 +30,8 @@ typedef struct Screen {
 void screen_open(Screen *screen, const char *title, double top, int steps);
 // After a step; draws not more than a few times a second.
 void screen_step(Screen *screen, int step, float loss);
-// A score after a step (0: before the first), with words about it: short ones, and what there is room
-// for in a terminal alone.
+// A score after a step (0: before the first), with words about it: short ones, and what there is
+// room for in a terminal alone.
 void screen_score(Screen *screen, int step, float loss, double value, const char *summary,
                   const char *more);
 

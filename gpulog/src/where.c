@@ -91,19 +91,25 @@ static void look_up(const void *site, Frames *f)
 {
     const void *frame[BOOKS_FRAMES];
     int n = books_frames(site, frame);
+    bool has_line = false, done = false;
     f->n = f->named = 0;
     f->is_own = false;
-    for (; f->n < n && books_line(frame[f->n], &f->line[f->n]); f->n++) {
+    while (!done && f->n < n && books_line(frame[f->n], &f->line[f->n])) {
+        const BooksLine *line = &f->line[f->n];
         // Outside of every function there is no code to look at either.
-        if (f->n > 0 && (!f->line[f->n].function[0] || !follows_call(frame[f->n]))) break;
-    }
-    for (int i = f->n - 1; i >= 0; i--)
-        if (f->line[i].path[0]) f->named = i;
-    for (int i = f->n - 1; i >= 0; i--)
-        if (is_own_unit(f->line[i].unit)) {
-            f->named = i;
+        if (f->n > 0 && (!line->function[0] || !follows_call(frame[f->n]))) break;
+        if (f->is_own) {
+            done = true; // who called the named one is known, too
+        } else if (is_own_unit(line->unit)) {
+            f->named = f->n;
             f->is_own = true;
+        } else if (!has_line && line->path[0]) {
+            f->named = f->n;
+            has_line = true;
+            done = atomic_load(&n_own) == 0;
         }
+        f->n++;
+    }
 }
 
 void gpulog_where(const void *site, char *text, size_t size)

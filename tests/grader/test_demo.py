@@ -72,9 +72,10 @@ class Demo(ReferenceCopy):
             shutil.copy(os.path.join(SKELETON, name), self.copy)
         status, out, err = self.run_demo()
         self.assertEqual((status, err), (0, ""))
+        shown = re.escape(os.path.basename(self.copy))
         for number, name in TASKS:
-            self.assertRegex(out, r"(?m)^  %s\.c +part %d\.\d+ is not written yet\s+\(%s/%s\.c:\d+\)$"
-                             % (name, number, re.escape(os.path.basename(self.copy)), name))
+            self.assertRegex(out, r"(?m)^  %s\.c +part %d\.\d+ is not written yet\s+"
+                             r"\(%s/%s\.c:\d+\)$" % (name, number, shown, name))
         self.assertIn("None of the six files", out)
         self.assertIn("This ran with the reference's six files", out)
 
@@ -121,7 +122,8 @@ class Demo(ReferenceCopy):
         status, out, err = self.run_demo("examples")
         self.assertEqual(status, 0, err)
         self.assertIn("instead of:\n  backward.c", out)
-        self.assertIn("does not compile. %s" % self.shown("backward.c", line), " ".join(out.split()))
+        self.assertIn("does not compile. %s" % self.shown("backward.c", line),
+                      " ".join(out.split()))
 
     def test_a_file_that_cannot_be_linked_is_named(self):
         self.spoil("api.c", "Status fsdp_full_state(", "Status fsdp_full_states(")

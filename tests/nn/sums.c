@@ -67,7 +67,8 @@ static void batches_are_right_and_hold_nothing_held_out(void **state)
     assert_true(others > (8100 - n) * 9 / 10);
 }
 
-// Whoever makes which part of a batch, the batch is the same; another step or seed is another batch.
+// Whoever makes which part of a batch, the batch is the same; another step or seed is another
+// batch.
 static void a_sequence_depends_on_seed_step_and_number(void **state)
 {
     int32_t in[B * SUMS_T], targets[B * SUMS_T], part[B * SUMS_T], part_targets[B * SUMS_T];

@@ -62,7 +62,7 @@ static bool name_elements(const void *ptr, size_t bytes, size_t begin, size_t en
         const FlatParam *flat = names.unit[i].flat;
         bool shard = ptr == flat->sharded_param.data || ptr == flat->sharded_grad.data;
         if (!shard && ptr != flat->unsharded_param.data && ptr != flat->unsharded_grad.data) continue;
-        const Layout *layout = shard ? &names.unit[i].sharded_param.data : &names.unit[i].whole;
+        const Layout *layout = shard ? &names.unit[i].shard : &names.unit[i].whole;
         return say_elements(layout, names.unit[i].name, n, first, last, text, size);
     }
     return false;
@@ -75,7 +75,7 @@ static void add_unit(const Sharded *s, const Module *module)
     names.unit[names.n].flat = &unit->flat;
     names.unit[names.n].name = module->name;
     layout_module(&names.unit[names.n].whole, module, true, s->world, LAYOUT_WHOLE);
-    layout_module(&names.unit[names.n].sharded_param.data, module, true, s->world, s->rank);
+    layout_module(&names.unit[names.n].shard, module, true, s->world, s->rank);
     names.n++;
 }
 
