@@ -378,10 +378,10 @@ class Trouble(FakeKit):
         self.assertIn("the tasks are 1 one, 2 two", self.err)
 
     def test_a_path_that_make_cannot_take(self):
-        os.rename(self.path("mine"), self.path("my work"))
-        status, _, _, document = self.grade(impl="my work")
+        os.rename(self.path("mine"), self.path("my\nwork"))
+        status, _, _, document = self.grade(impl="my\nwork")
         self.infrastructure(status, 2, document)
-        self.assertIn("copy the folder", self.err)
+        self.assertIn("rename the folder", self.err)
 
     def test_the_kit_does_not_build(self):
         self.write("reference/one.c", "int one(void) {\n")
