@@ -345,6 +345,7 @@ static void check_all_sharded(const Sharded *s)
 static void one_step(Sharded *s, const Batch *batch)
 {
     train_batch(&s->spec, &s->run, s->model, batch);
+    check_all_sharded(s);
     need(fsdp_sgd_step(s->model, &s->ctx, 0.125f, 0.0f));
     need(fsdp_zero_grad(s->model, &s->ctx));
 }
@@ -388,7 +389,6 @@ static void order_body(const Rank *r, void *arg)
     sharded_create(&s, &shape->spec, &shape->options, NULL, r);
     Batch batch = batch_create(&shape->spec, 1 + (uint64_t)r->rank);
     one_step(&s, &batch); // so that the next step meets an optimizer's writes
-    check_all_sharded(&s);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     one_step(&s, &batch);
