@@ -102,8 +102,8 @@ static Table draw_table(int n, int low, int high)
 static void check_room(const FlatParam *flat)
 {
     check(flat->shard_numel >= 1 && flat->shard_numel * flat->world >= flat->numel,
-          "flat_layout: %lld elements on %d ranks: %d shards of %lld do not hold them", (long long)flat->numel,
-          flat->world, flat->world, (long long)flat->shard_numel);
+          "flat_layout: %lld elements on %d ranks: %d shards of %lld do not hold them",
+          (long long)flat->numel, flat->world, flat->world, (long long)flat->shard_numel);
 }
 
 static void layout_body(const Rank *r, void *arg)
@@ -123,13 +123,14 @@ static void layout_body(const Rank *r, void *arg)
             for (int i = 0; i < set.n; i++) {
                 check(flat.params[i] == set.pointer[i],
                       "flat_layout: parameter %d is not the one that was given", i);
-                check(flat.offset[i] == at, "flat_layout: parameter %d begins at %lld, want %lld", i,
-                      (long long)flat.offset[i], (long long)at);
+                check(flat.offset[i] == at, "flat_layout: parameter %d begins at %lld, want %lld",
+                      i, (long long)flat.offset[i], (long long)at);
                 at += in->of[i];
             }
-            check(flat.numel == numel, "flat_layout: numel of %d parameters is %lld, want %lld", set.n,
-                  (long long)flat.numel, (long long)numel);
-            check(flat.padded == want, "flat_layout: %lld elements on %d ranks%s pad to %lld, want %lld",
+            check(flat.numel == numel, "flat_layout: numel of %d parameters is %lld, want %lld",
+                  set.n, (long long)flat.numel, (long long)numel);
+            check(flat.padded == want,
+                  "flat_layout: %lld elements on %d ranks%s pad to %lld, want %lld",
                   (long long)numel, world, t->align ? " (16-byte shards)" : "",
                   (long long)flat.padded, (long long)want);
             check(flat.shard_numel * world == want, "%d shards of %lld do not make %lld", world,
@@ -170,7 +171,8 @@ static void example_body(const Rank *r, void *arg)
     make_set(&set, 3, (int64_t[]){3, 4, 3});
     need(flat_layout(&flat, "unit", set.pointer, 3, 2, 3, false));
     check(flat.numel == 10 && flat.padded == 12 && flat.shard_numel == 4,
-          "flat_layout of 10 elements on 3 ranks: numel %lld, padded %lld, shard %lld; want 10, 12, 4",
+          "flat_layout of 10 elements on 3 ranks: numel %lld, padded %lld, shard %lld; want 10, "
+          "12, 4",
           (long long)flat.numel, (long long)flat.padded, (long long)flat.shard_numel);
     check(flat.offset[0] == 0 && flat.offset[1] == 3 && flat.offset[2] == 7,
           "flat_layout: parameters of 3, 4 and 3 elements begin at %lld, %lld and %lld; want 0, 3 "
@@ -245,10 +247,11 @@ static void real_body(const Rank *r, void *arg)
             for (int rank = 0; rank < world; rank++) {
                 int64_t want = 0;
                 for (int64_t e = 0; e < flat.numel; e++) want += e / flat.shard_numel == rank;
-                check(flat_real(&flat, rank) == want,
-                      "flat_real: %lld elements on %d ranks: rank %d holds %lld real ones, want %lld",
-                      (long long)flat.numel, world, rank, (long long)flat_real(&flat, rank),
-                      (long long)want);
+                check(
+                    flat_real(&flat, rank) == want,
+                    "flat_real: %lld elements on %d ranks: rank %d holds %lld real ones, want %lld",
+                    (long long)flat.numel, world, rank, (long long)flat_real(&flat, rank),
+                    (long long)want);
             }
             flat_destroy(&flat);
         }
@@ -281,8 +284,9 @@ static void cover_body(const Rank *r, void *arg)
                     int64_t begin = -1, end = -1, at = -1;
                     flat_slice(&flat, i, rank, &begin, &end, &at);
                     check(0 <= begin && begin <= end && end <= in->of[i],
-                          "flat_slice: parameter %d of %lld elements, rank %d of %d: slice [%lld, %lld)", i,
-                          (long long)in->of[i], rank, world, (long long)begin, (long long)end);
+                          "flat_slice: parameter %d of %lld elements, rank %d of %d: slice [%lld, "
+                          "%lld)",
+                          i, (long long)in->of[i], rank, world, (long long)begin, (long long)end);
                     for (int64_t e = begin; e < end; e++) {
                         owners[e]++;
                         int64_t place = rank * flat.shard_numel + at + (e - begin);
