@@ -19,7 +19,6 @@ report.py (the table).
 import argparse
 import json
 import os
-import re
 import shlex
 import shutil
 import sys
