@@ -38,17 +38,21 @@ static void nested_body(const Rank *r, void *arg)
         for (int c = 0; c < s.model->n_children; c++) {
             FsdpUnit *unit = fsdp_unit(s.model->children[c]);
             if (unit == NULL) continue;
-            check(!unit->is_root, "block %s still takes itself for a root: fully_shard must say which unit is one, and adopt "
+            check(!unit->is_root,
+                  "block %s still takes itself for a root: fully_shard must say which unit is one, "
+                  "and adopt "
                   "those below it",
                   s.model->children[c]->name);
             owners += takes(unit, params[i]);
         }
         check(owners == 1,
-              "%s is in %d units: which parameters does make_flat give to take, and which does that leave?", params[i]->name, owners);
+              "%s is in %d units: which parameters does make_flat give to take, and which does "
+              "that leave?",
+              params[i]->name, owners);
     }
     check(sharded_numel(&s) == meta_count(s.model),
-          "the units of fsdp_flat_params hold %lld elements, the model has %lld", (long long)sharded_numel(&s),
-          (long long)meta_count(s.model));
+          "the units of fsdp_flat_params hold %lld elements, the model has %lld",
+          (long long)sharded_numel(&s), (long long)meta_count(s.model));
     sharded_destroy(&s);
 
     // Three deep: a linear layer inside a block inside the model.
@@ -206,12 +210,13 @@ static void options_body(const Rank *r, void *arg)
                   "fsdp_flat_params lists the flat parameter of %s in the place of module %s",
                   flat[i]->name, m->name);
             check(flat[i]->layout.rank == r->rank && flat[i]->layout.world == r->world,
-                  "make_flat: unit %s is laid out for rank %d of %d, this is rank %d of %d", m->name,
-                  flat[i]->layout.rank, flat[i]->layout.world, r->rank, r->world);
-            check(fsdp_unit(m)->reshard_after_forward == options.reshard_after_forward,
-                  "unit %s does not know what options->reshard_after_forward says: fully_shard must "
-                  "tell it",
-                  m->name);
+                  "make_flat: unit %s is laid out for rank %d of %d, this is rank %d of %d",
+                  m->name, flat[i]->layout.rank, flat[i]->layout.world, r->rank, r->world);
+            check(
+                fsdp_unit(m)->reshard_after_forward == options.reshard_after_forward,
+                "unit %s does not know what options->reshard_after_forward says: fully_shard must "
+                "tell it",
+                m->name);
             int64_t multiple = options.align_shards ? 4 : 1;
             int64_t want = (flat[i]->layout.numel + multiple * r->world - 1) / (multiple * r->world);
             check(flat[i]->layout.shard_numel == want * multiple,
@@ -280,7 +285,8 @@ static void list_body(const Rank *r, void *arg)
     check(fsdp_flat_params(s.model, flat, 2) == 4 && flat[1] != NULL && flat[2] == NULL,
           "fsdp_flat_params must count all and write no more than max");
     fsdp_flat_params(s.model, flat, MAX);
-    check(flat[0] == &fsdp_unit(s.model)->flat, "fsdp_flat_params must list the root's flat parameter first");
+    check(flat[0] == &fsdp_unit(s.model)->flat,
+          "fsdp_flat_params must list the root's flat parameter first");
     for (int i = 0; i < 3; i++)
         check(flat[1 + i] == &fsdp_unit(s.model->children[1 + i])->flat,
               "fsdp_flat_params: place %d must be block h.%d's", 1 + i, i);
@@ -369,10 +375,11 @@ static void state_body(const Rank *r, void *arg)
             check(times == 1, "fsdp_full_state: %s came %d times", params[i]->name, times);
         }
     } else {
-        check(seen.n == 0, "fsdp_full_state called the sink on rank %d: it belongs to rank 0", r->rank);
+        check(seen.n == 0, "fsdp_full_state called the sink on rank %d: it belongs to rank 0",
+              r->rank);
     }
-    check(gpulog_live_bytes(r->device) == live,
-          "fsdp_full_state left %zu bytes on the device%s", gpulog_live_bytes(r->device) - live,
+    check(gpulog_live_bytes(r->device) == live, "fsdp_full_state left %zu bytes on the device%s",
+          gpulog_live_bytes(r->device) - live,
           bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
     size_t largest = whole_bytes(fsdp_unit(s.model));
     for (int i = 1; i <= 2; i++)
@@ -428,7 +435,8 @@ static void kept_body(const Rank *r, void *arg)
     need(fsdp_full_state(s.model, sink, &seen));
     for (int i = 0; i < s.model->n_children - 1; i++)
         check(fsdp_unit(s.model->children[i])->flat.state == FLAT_UNSHARDED,
-              "unit %s was whole before fsdp_full_state and is not afterwards: gather_unit must leave "
+              "unit %s was whole before fsdp_full_state and is not afterwards: gather_unit must "
+              "leave "
               "a unit as it was",
               s.model->children[i]->name);
     batch_destroy(&batch);

@@ -102,8 +102,8 @@ static Table draw_table(int n, int low, int high)
 static void check_room(const FlatParam *flat)
 {
     check(flat->layout.shard_numel >= 1 && flat->layout.shard_numel * flat->layout.world >= flat->layout.numel,
-          "flat_layout: %lld elements on %d ranks: %d shards of %lld do not hold them", (long long)flat->layout.numel,
-          flat->layout.world, flat->layout.world, (long long)flat->layout.shard_numel);
+          "flat_layout: %lld elements on %d ranks: %d shards of %lld do not hold them",
+          (long long)flat->layout.numel, flat->layout.world, flat->layout.world, (long long)flat->layout.shard_numel);
 }
 
 static void layout_body(const Rank *r, void *arg)
@@ -123,13 +123,14 @@ static void layout_body(const Rank *r, void *arg)
             for (int i = 0; i < set.n; i++) {
                 check(flat.layout.params[i] == set.pointer[i],
                       "flat_layout: parameter %d is not the one that was given", i);
-                check(flat.layout.offset[i] == at, "flat_layout: parameter %d begins at %lld, want %lld", i,
-                      (long long)flat.layout.offset[i], (long long)at);
+                check(flat.layout.offset[i] == at, "flat_layout: parameter %d begins at %lld, want %lld",
+                      i, (long long)flat.layout.offset[i], (long long)at);
                 at += in->of[i];
             }
-            check(flat.layout.numel == numel, "flat_layout: numel of %d parameters is %lld, want %lld", set.n,
-                  (long long)flat.layout.numel, (long long)numel);
-            check(flat.layout.padded == want, "flat_layout: %lld elements on %d ranks%s pad to %lld, want %lld",
+            check(flat.layout.numel == numel, "flat_layout: numel of %d parameters is %lld, want %lld",
+                  set.n, (long long)flat.layout.numel, (long long)numel);
+            check(flat.layout.padded == want,
+                  "flat_layout: %lld elements on %d ranks%s pad to %lld, want %lld",
                   (long long)numel, world, t->align ? " (16-byte shards)" : "",
                   (long long)flat.layout.padded, (long long)want);
             check(flat.layout.shard_numel * world == want, "%d shards of %lld do not make %lld", world,
@@ -170,7 +171,8 @@ static void example_body(const Rank *r, void *arg)
     make_set(&set, 3, (int64_t[]){3, 4, 3});
     need(flat_layout(&flat, "unit", set.pointer, 3, 2, 3, false));
     check(flat.layout.numel == 10 && flat.layout.padded == 12 && flat.layout.shard_numel == 4,
-          "flat_layout of 10 elements on 3 ranks: numel %lld, padded %lld, shard %lld; want 10, 12, 4",
+          "flat_layout of 10 elements on 3 ranks: numel %lld, padded %lld, shard %lld; want 10, "
+          "12, 4",
           (long long)flat.layout.numel, (long long)flat.layout.padded, (long long)flat.layout.shard_numel);
     check(flat.layout.offset[0] == 0 && flat.layout.offset[1] == 3 && flat.layout.offset[2] == 7,
           "flat_layout: parameters of 3, 4 and 3 elements begin at %lld, %lld and %lld; want 0, 3 "
@@ -245,10 +247,11 @@ static void real_body(const Rank *r, void *arg)
             for (int rank = 0; rank < world; rank++) {
                 int64_t want = 0;
                 for (int64_t e = 0; e < flat.layout.numel; e++) want += e / flat.layout.shard_numel == rank;
-                check(flat_valid_numel(&flat, rank) == want,
-                      "flat_valid_numel: %lld elements on %d ranks: rank %d holds %lld real ones, want %lld",
-                      (long long)flat.layout.numel, world, rank, (long long)flat_valid_numel(&flat, rank),
-                      (long long)want);
+                check(
+                    flat_valid_numel(&flat, rank) == want,
+                    "flat_valid_numel: %lld elements on %d ranks: rank %d holds %lld real ones, want %lld",
+                    (long long)flat.layout.numel, world, rank, (long long)flat_valid_numel(&flat, rank),
+                    (long long)want);
             }
             flat_destroy(&flat);
         }
@@ -281,8 +284,9 @@ static void cover_body(const Rank *r, void *arg)
                     int64_t begin = -1, end = -1, at = -1;
                     flat_param_range_in_shard(&flat, i, rank, &begin, &end, &at);
                     check(0 <= begin && begin <= end && end <= in->of[i],
-                          "flat_param_range_in_shard: parameter %d of %lld elements, rank %d of %d: slice [%lld, %lld)", i,
-                          (long long)in->of[i], rank, world, (long long)begin, (long long)end);
+                          "flat_param_range_in_shard: parameter %d of %lld elements, rank %d of %d: slice [%lld, "
+                          "%lld)",
+                          i, (long long)in->of[i], rank, world, (long long)begin, (long long)end);
                     for (int64_t e = begin; e < end; e++) {
                         owners[e]++;
                         int64_t place = rank * flat.layout.shard_numel + at + (e - begin);

@@ -279,7 +279,8 @@ static void free_body(const Rank *r, void *arg)
     need(fsdp_reshard(unit));
     need(fsdp_reshard(second));
     need(fsdp_free_all_gather(&s.ctx));
-    check(gpulog_live_bytes(r->device) == live, "of two buffers that fsdp_reshard retired %zu bytes are lost%s",
+    check(gpulog_live_bytes(r->device) == live,
+          "of two buffers that fsdp_reshard retired %zu bytes are lost%s",
           gpulog_live_bytes(r->device) - live,
           bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
     sharded_destroy(&s);
@@ -350,7 +351,8 @@ static void keep_body(const Rank *r, void *arg)
                   "fsdp_post_forward go by it?",
                   reshard ? "true" : "false", s.model->children[i]->name,
                   reshard ? "still whole" : "not whole");
-        check(fsdp_unit(s.model)->flat.state == want, "fsdp_post_forward of the root does not go by its options");
+        check(fsdp_unit(s.model)->flat.state == want,
+              "fsdp_post_forward of the root does not go by its options");
 
         // A second forward gathers again only what is not there.
         uint64_t again = gpulog_length();
@@ -422,9 +424,10 @@ static void hooks_body(const Rank *r, void *arg)
     check_no_race(log);
     check(s.ctx.n_order == s.model->n_children,
           "a forward of %d units wrote down %d of them in ctx->order: does fsdp_pre_forward begin "
-          "it anew in the root, and note every unit?", s.model->n_children,
-          s.ctx.n_order);
-    check(s.ctx.order[0] == fsdp_unit(s.model), "fsdp_pre_forward must note the root as the first of ctx->order");
+          "it anew in the root, and note every unit?",
+          s.model->n_children, s.ctx.n_order);
+    check(s.ctx.order[0] == fsdp_unit(s.model),
+          "fsdp_pre_forward must note the root as the first of ctx->order");
     for (int i = 1; i < s.ctx.n_order; i++)
         check(s.ctx.order[i] == fsdp_unit(s.model->children[i - 1]) && s.ctx.order[i]->place == i,
               "place %d of ctx->order is not the unit that fsdp_pre_forward met there", i);
