@@ -19,7 +19,6 @@ report.py (the table).
 import argparse
 import json
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -28,12 +27,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import account
 import cause
+import layout
 import manifest
 import pace
 import runner
 import seeds
 from builder import COMPILE_LIMIT, Builder, Failing, Infrastructure
-from layout import safe
 from progress import Progress
 from report import NOT_YET, Report
 from show import Show
@@ -149,17 +148,17 @@ class Grading:
     # -- what is asked for --
 
     def after(self):
-        """What comes when all tests pass: the next task that has something to write, or the
-        demonstration of the six files."""
+        """What comes when all tests pass, as lines: the next task that has something to write, or
+        the demonstration of the six files."""
         if not self.alone:
-            return self.command("demo") + "   (trains a model with your six files)"
+            return [self.command("demo"), "  It trains a model with your six files."]
         others = sorted((task for task in self.all_tasks if task not in self.tasks),
                         key=lambda task: (task.number < self.alone, task.number))
         for task in others:
             if self.gap(task):
-                return "task %d, %s: %s, then %s" % (task.number, task.title, task.handout,
-                                                     self.command("grade", task.number))
-        return self.command("grade") + "   (all six tasks)"
+                return ["task %d, %s" % (task.number, task.title), "  Read:  " + task.handout,
+                        "  Then:  " + self.command("grade", task.number)]
+        return [self.command("grade"), "  It grades all tasks."]
 
     def command(self, word, number=None):
         """The command line for something with these files."""
@@ -439,7 +438,9 @@ def main(arguments=None):
 
 def complain(text):
     """Says something on stderr; a compiler quotes what a file says, whatever is in it."""
-    print(safe(text, sys.stderr.encoding), file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        text = "\n".join(layout.fill(text, layout.width_of(sys.stderr)))
+    print(layout.safe(text, sys.stderr.encoding), file=sys.stderr, flush=True)
 
 
 def give_up(grading, status, message):

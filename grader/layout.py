@@ -2,8 +2,8 @@
 
 A message is prose, source lines and tables. Prose is filled to the width; simgpu breaks its
 sentences where it names a place, so indented lines that go on in the middle of a sentence are
-joined first. A source line ("   64 | free(x);") keeps its shape and is cut at the width. So do lines with
-gaps in them, which are tables, as long as they fit.
+joined first. A source line ("   64 | free(x);") keeps its shape and is cut at the width. Lines with
+gaps in them, which are tables, keep theirs as long as they fit.
 
 Interface: width_of(stream); safe(text, encoding); fill(text, width, indent, close) -> lines;
 cut(text, width).

@@ -254,17 +254,17 @@ class Report:
 
     # -- the end --
 
-    def next_steps(self, results, tasks, again, gap, after=""):
+    def next_steps(self, results, tasks, again, gap, after=()):
         """The first test that did not pass, and what to do about it. `again` makes the command that
         grades one task, `gap` names the first part of a task that is not written, `after` is what
-        comes when all tests pass."""
+        comes when all tests pass, as lines. A command is never broken: it is to be copied."""
         if self.brief:
             self.say()
         first = next((result for result in results if result["status"] != "passed"), None)
         if first is None:
             self.say("All tests pass.")
-            if after:
-                self.paragraph("What to do next: " + after, 0)
+            self.lines(["What to do next: " + line if i == 0 else line
+                        for i, line in enumerate(after)])
             return
         task = next(task for task in tasks if task.number == first["task"])
         if first["shared"]: # no test ran: a file is missing, or does not compile or link
@@ -287,7 +287,7 @@ class Report:
         # Where no test ran, the section of the first of them has nothing to do with it.
         self.paragraph("Read:  %s" % to_read(first["handout"],
                                              "" if first["shared"] else first.get("section")), 2)
-        self.paragraph("Then:  %s" % again(task.number), 2)
+        self.say("  Then:  %s" % again(task.number))
 
     def score(self, earned, full, alone=None, page=""):
         """The last line, and in front of it the path of the page, where there is one."""

@@ -742,6 +742,12 @@ class Deliver(FakeKit):
         self.write("grader/grade.py", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
         self.infrastructure("No such file")
 
+    def test_every_test_has_its_full_limit(self):
+        self.write("grader/grade.py", "import sys\nopen(%r, 'w').write(' '.join(sys.argv))\n"
+                   % self.path("words"))
+        self.infrastructure("No such file")
+        self.assertIn(" --patient", self.read("words"))
+
     def test_a_grader_that_hangs(self):
         self.course(limit_seconds=1)
         self.suite("one", "abc", "time.sleep(50)")

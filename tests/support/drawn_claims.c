@@ -81,7 +81,8 @@ static void drawn_tree_body(const Rank *r, void *arg)
               "module %s and what is below it: meta_params finds %d parameters, want %d",
               tree->module[m].name, n, wanted);
         for (int i = 0; i < n; i++)
-            check(got[i] == want[i], "meta_params of module %s: place %d holds parameter %s, want %s",
+            check(got[i] == want[i],
+                  "meta_params of module %s: place %d holds parameter %s, want %s",
                   tree->module[m].name, i, got[i] == NULL ? "(none)" : got[i]->name, want[i]->name);
     }
 }
@@ -115,8 +116,8 @@ static void check_init_formula(const Param *p, uint64_t seed, int64_t begin, int
     float *want = malloc((size_t)n * sizeof *want);
     check(want != NULL, "no memory");
     init_formula(p, seed, begin, n, want);
-    check_near("a normal parameter of meta_init_slice, against what normal_block's words give", values, want, (size_t)n,
-               4e-6 * (double)p->init_std);
+    check_near("a normal parameter of meta_init_slice, against what normal_block's words give",
+               values, want, (size_t)n, 4e-6 * (double)p->init_std);
     free(want);
 }
 

@@ -38,17 +38,21 @@ static void nested_body(const Rank *r, void *arg)
         for (int c = 0; c < s.model->n_children; c++) {
             FsdpUnit *unit = fsdp_unit(s.model->children[c]);
             if (unit == NULL) continue;
-            check(!fsdp_is_root(unit), "block %s still takes itself for a root: fully_shard must say which unit is one, and adopt "
+            check(!fsdp_is_root(unit),
+                  "block %s still takes itself for a root: fully_shard must say which unit is one, "
+                  "and adopt "
                   "those below it",
                   s.model->children[c]->name);
             owners += takes(unit, params[i]);
         }
         check(owners == 1,
-              "%s is in %d units: which parameters does make_flat give to take, and which does that leave?", params[i]->name, owners);
+              "%s is in %d units: which parameters does make_flat give to take, and which does "
+              "that leave?",
+              params[i]->name, owners);
     }
     check(sharded_numel(&s) == meta_count(s.model),
-          "the units of fsdp_flat_params hold %lld elements, the model has %lld", (long long)sharded_numel(&s),
-          (long long)meta_count(s.model));
+          "the units of fsdp_flat_params hold %lld elements, the model has %lld",
+          (long long)sharded_numel(&s), (long long)meta_count(s.model));
     sharded_destroy(&s);
 
     // Three deep: a linear layer inside a block inside the model.
@@ -142,8 +146,7 @@ static void misuse_body(const Rank *r, void *arg)
     check(fully_shard(model, &ctx, &TEST_OPTIONS) == ERR_ARGUMENT,
           "the tied weight is in the head's unit and used by the embedding outside of it: that "
           "must be refused");
-    check(fsdp_unit(model) == NULL && !module_has_hooks(model),
-          "a refused fully_shard left hooks");
+    check(fsdp_unit(model) == NULL && !module_has_hooks(model), "a refused fully_shard left hooks");
     check(gpulog_live_bytes(r->device) == two, "a refused fully_shard kept %zu bytes",
           gpulog_live_bytes(r->device) - two);
     fsdp_unwrap(head);
@@ -207,20 +210,22 @@ static void options_body(const Rank *r, void *arg)
             check(strcmp(flat[i]->name, m->name) == 0,
                   "the flat parameter of module %s is called %s", m->name, flat[i]->name);
             check(flat[i]->layout.rank == r->rank && flat[i]->layout.world == r->world,
-                  "make_flat: unit %s is laid out for rank %d of %d, this is rank %d of %d", m->name,
-                  flat[i]->layout.rank, flat[i]->layout.world, r->rank, r->world);
-            check(fsdp_unit(m)->reshard_after_forward == options.reshard_after_forward,
-                  "unit %s does not know what options->reshard_after_forward says: fully_shard must "
-                  "tell it",
-                  m->name);
+                  "make_flat: unit %s is laid out for rank %d of %d, this is rank %d of %d",
+                  m->name, flat[i]->layout.rank, flat[i]->layout.world, r->rank, r->world);
+            check(
+                fsdp_unit(m)->reshard_after_forward == options.reshard_after_forward,
+                "unit %s does not know what options->reshard_after_forward says: fully_shard must "
+                "tell it",
+                m->name);
             int64_t multiple = options.align_shards ? 4 : 1;
             int64_t want =
                 (flat[i]->layout.numel + multiple * r->world - 1) / (multiple * r->world);
             check(flat[i]->layout.shard_numel == want * multiple,
                   "make_flat: unit %s, align_shards %s: %lld elements on %d ranks make shards of "
                   "%lld, want %lld",
-                  m->name, options.align_shards ? "true" : "false", (long long)flat[i]->layout.numel,
-                  r->world, (long long)flat[i]->layout.shard_numel, (long long)(want * multiple));
+                  m->name, options.align_shards ? "true" : "false",
+                  (long long)flat[i]->layout.numel, r->world,
+                  (long long)flat[i]->layout.shard_numel, (long long)(want * multiple));
         }
         train_batch(&spec, &s.run, s.model, &batch);
         need(fsdp_sgd_step(s.model, &s.ctx, 0.125f, 0.0f));
@@ -245,7 +250,8 @@ static void hooks_body(const Rank *r, void *arg)
             const Hook *hook = m->hooks[point];
             check(hook != NULL && hook->next == NULL && hook->fn == WANT[point],
                   "%s: install_hooks leaves a hook out, or puts it at the wrong point", m->name);
-            check(hook->arg == unit, "%s: install_hooks gives a hook something else than its unit", m->name);
+            check(hook->arg == unit, "%s: install_hooks gives a hook something else than its unit",
+                  m->name);
         }
         check(unit->module == m && unit->ctx == &s.ctx, "%s: the unit does not know its module",
               m->name);
@@ -277,15 +283,16 @@ static void list_body(const Rank *r, void *arg)
     Sharded s;
     FsdpUnit *units[MAX] = {NULL};
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    check(fsdp_units(s.model, NULL, 0) == 4, "fsdp_units of a model of three blocks and a root counts %d, want 4",
+    check(fsdp_units(s.model, NULL, 0) == 4,
+          "fsdp_units of a model of three blocks and a root counts %d, want 4",
           fsdp_units(s.model, NULL, 0));
     check(fsdp_units(s.model, units, 2) == 4 && units[1] != NULL && units[2] == NULL,
           "fsdp_units must count all and write no more than max");
     fsdp_units(s.model, units, MAX);
     check(units[0] == fsdp_unit(s.model), "fsdp_units must list the root first");
     for (int i = 0; i < 3; i++)
-        check(units[1 + i] == fsdp_unit(s.model->children[1 + i]), "fsdp_units: place %d must be block h.%d",
-              1 + i, i);
+        check(units[1 + i] == fsdp_unit(s.model->children[1 + i]),
+              "fsdp_units: place %d must be block h.%d", 1 + i, i);
     check(fsdp_units(s.model->children[2], NULL, 0) == 1, "below one block there is one");
     sharded_destroy(&s);
 
@@ -371,10 +378,11 @@ static void state_body(const Rank *r, void *arg)
             check(times == 1, "fsdp_full_state: %s came %d times", params[i]->name, times);
         }
     } else {
-        check(seen.n == 0, "fsdp_full_state called the sink on rank %d: it belongs to rank 0", r->rank);
+        check(seen.n == 0, "fsdp_full_state called the sink on rank %d: it belongs to rank 0",
+              r->rank);
     }
-    check(gpulog_live_bytes(r->device) == live,
-          "fsdp_full_state left %zu bytes on the device%s", gpulog_live_bytes(r->device) - live,
+    check(gpulog_live_bytes(r->device) == live, "fsdp_full_state left %zu bytes on the device%s",
+          gpulog_live_bytes(r->device) - live,
           bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
     size_t largest = whole_bytes(fsdp_unit(s.model));
     for (int i = 1; i <= 2; i++)
@@ -430,7 +438,8 @@ static void kept_body(const Rank *r, void *arg)
     need(fsdp_full_state(s.model, sink, &seen));
     for (int i = 0; i < s.model->n_children - 1; i++)
         check(fsdp_unit(s.model->children[i])->flat.state == FLAT_UNSHARDED,
-              "unit %s was whole before fsdp_full_state and is not afterwards: gather_unit must leave "
+              "unit %s was whole before fsdp_full_state and is not afterwards: gather_unit must "
+              "leave "
               "a unit as it was",
               s.model->children[i]->name);
     batch_destroy(&batch);

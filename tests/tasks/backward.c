@@ -52,7 +52,8 @@ static void write_gradients(const FsdpUnit *unit, int round)
         check(param->grad.data != NULL, "%s has no gradient to write to", param->name);
         float *host = fetch(param->grad.data, (size_t)numel);
         for (int64_t i = 0; i < numel; i++)
-            host[i] += gradient_of(flat->layout.rank, flat->layout.world, flat->layout.offset[j] + i, round);
+            host[i] += gradient_of(flat->layout.rank, flat->layout.world,
+                                   flat->layout.offset[j] + i, round);
         need_cuda(cudaMemcpyAsync(param->grad.data, host, (size_t)numel * sizeof *host,
                                   cudaMemcpyHostToDevice, unit->ctx->compute_stream));
         need_cuda(cudaStreamSynchronize(unit->ctx->compute_stream));
@@ -92,15 +93,18 @@ static void suspect(Clues *clues, const FlatParam *flat, int rounds, float *valu
     float w = (float)flat->layout.world;
     for (size_t k = 0; k < N; k++) {
         for (size_t i = 0; i < n; i++) {
-            int64_t in_shard = (int64_t)i, place = flat->layout.rank * flat->layout.shard_numel + in_shard;
-            int64_t next = (flat->layout.rank + 1) % flat->layout.world * flat->layout.shard_numel + in_shard;
+            int64_t in_shard = (int64_t)i,
+                    place = flat->layout.rank * flat->layout.shard_numel + in_shard;
+            int64_t next =
+                (flat->layout.rank + 1) % flat->layout.world * flat->layout.shard_numel + in_shard;
             float sum[N] = {0.0f}, *value = &values[k * n + i];
             *value = 0.0f;
             for (int round = 0; round < rounds && place < flat->layout.numel; round++) {
                 sum[LAST] = average_of(place, round);
                 sum[OWN] += gradient_of(flat->layout.rank, flat->layout.world, place, round);
                 sum[OWN_SHARE] = sum[OWN] / w;
-                sum[LARGEST] += gradient_of(flat->layout.world - 1, flat->layout.world, place, round) / w;
+                sum[LARGEST] +=
+                    gradient_of(flat->layout.world - 1, flat->layout.world, place, round) / w;
                 sum[FIRST_PLACE] += average_of(in_shard, round);
                 if (next < flat->layout.numel) sum[NEXT_PLACE] += average_of(next, round);
             }
@@ -112,8 +116,8 @@ static void suspect(Clues *clues, const FlatParam *flat, int rounds, float *valu
     }
 }
 
-// The gradient shard against the sum of the averages of rounds [0, rounds), padding zero. known: the
-// cause where it differs now; NULL: not known.
+// The gradient shard against the sum of the averages of rounds [0, rounds), padding zero. known:
+// the cause where it differs; NULL: not known.
 static void check_average(const FsdpUnit *unit, int rounds, const char *known)
 {
     const FlatParam *flat = &unit->flat;
@@ -135,7 +139,8 @@ static void check_average(const FsdpUnit *unit, int rounds, const char *known)
                   (size_t)flat->layout.shard_numel, average_bound(flat->layout.world, rounds));
     free(values);
     for (int64_t i = 0; i < flat->layout.shard_numel; i++)
-        check(flat->layout.rank * flat->layout.shard_numel + i < flat->layout.numel || got[i] == 0.0f,
+        check(flat->layout.rank * flat->layout.shard_numel + i < flat->layout.numel ||
+                  got[i] == 0.0f,
               "the padding of the gradient shard is not zero after a backward: element %lld of "
               "%lld is %g",
               (long long)i, (long long)flat->layout.shard_numel, (double)got[i]);
@@ -194,8 +199,9 @@ static void one_body(const Rank *r, void *arg)
     reduce_round(unit, 0);
     check_average(unit, 1, NULL);
     need(fsdp_begin_grad(unit));
-    check_average(unit, 1, "fsdp_begin_grad with one rank must leave what an earlier micro-batch "
-                           "has added: does it zero the gradient shard?");
+    check_average(unit, 1,
+                  "fsdp_begin_grad with one rank must leave what an earlier micro-batch "
+                  "has added: does it zero the gradient shard?");
     write_gradients(unit, 1);
     need(fsdp_reduce_grad(unit));
     need(fsdp_finish_backward(unit->root));
@@ -251,7 +257,8 @@ static void padding_body(const Rank *r, void *arg)
     check(padding > 0, "the test needs a unit with padding");
     float *dirt = malloc((size_t)padding * sizeof *dirt);
     for (int64_t i = 0; i < padding; i++) dirt[i] = 7.0f;
-    if (flat->layout.world > 1) send_to(buffer_range(&flat->unsharded_grad, flat->layout.numel, padding).data, dirt,
+    if (flat->layout.world > 1)
+        send_to(buffer_range(&flat->unsharded_grad, flat->layout.numel, padding).data, dirt,
                 (size_t)padding);
     free(dirt);
     need(fsdp_reduce_grad(unit));
@@ -293,7 +300,8 @@ static void begin_body(const Rank *r, void *arg)
         const float *whole = flat->unsharded_grad.data;
         for (int j = 0; j < flat->layout.n; j++)
             check(flat->layout.params[j]->grad.data == whole + flat->layout.offset[j],
-                  "%s: after fsdp_begin_grad its gradient does not point into the whole gradient", flat->layout.params[j]->name);
+                  "%s: after fsdp_begin_grad its gradient does not point into the whole gradient",
+                  flat->layout.params[j]->name);
         check(fsdp_begin_grad(unit) == ERR_ARGUMENT, "a second fsdp_begin_grad must be an error");
         need(fsdp_reduce_grad(unit));
         check(flat->unsharded_grad.data == NULL && flat->layout.params[0]->grad.data == NULL,
@@ -345,6 +353,7 @@ static void check_all_sharded(const Sharded *s)
 static void one_step(Sharded *s, const Batch *batch)
 {
     train_batch(&s->spec, &s->run, s->model, batch);
+    check_all_sharded(s);
     need(fsdp_sgd_step(s->model, &s->ctx, 0.125f, 0.0f));
     need(fsdp_zero_grad(s->model, &s->ctx));
 }
@@ -360,7 +369,8 @@ static void check_reduce_overlaps(uint64_t first)
         check(
             entry.op != GPU_BLAS || scatter < 0 || !log_ordered((uint64_t)scatter, i),
             "a unit's backward waits for the reduce-scatter of the unit before it: the two cannot "
-            "overlap. fsdp_reduce_grad must leave the gradient retired until the next one is reduced");
+            "overlap. fsdp_reduce_grad must leave the gradient retired until the next one is "
+            "reduced");
     }
 }
 
@@ -376,7 +386,8 @@ static void check_freed_on_compute(Sharded *s)
     int64_t freed = log_find(GPU_FREE, NULL, log);
     check(freed >= 0, "fsdp_free_reduce_scatter freed nothing");
     check(gpulog_get((uint64_t)freed, &entry) && entry.stream == s->ctx.compute_stream,
-          "fsdp_free_reduce_scatter must free the gradient on the stream that allocated it, ctx->compute_stream");
+          "fsdp_free_reduce_scatter must free the gradient on the stream that allocated it, "
+          "ctx->compute_stream");
 }
 
 static void order_body(const Rank *r, void *arg)
@@ -386,7 +397,6 @@ static void order_body(const Rank *r, void *arg)
     sharded_create(&s, &shape->spec, &shape->options, NULL, r);
     Batch batch = batch_create(&shape->spec, 1 + (uint64_t)r->rank);
     one_step(&s, &batch); // so that the next step meets an optimizer's writes
-    check_all_sharded(&s);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     one_step(&s, &batch);
@@ -440,11 +450,11 @@ static void ahead_body(const Rank *r, void *arg)
               "%llu",
               units, reshard ? "true" : "false", (unsigned long long)log_count(GPU_ALL_GATHER, log),
               (unsigned long long)want);
-        check(log_count(GPU_REDUCE_SCATTER, log) == (uint64_t)units,
-              "a backward of %d units made %llu reduce-scatters: does fsdp_post_backward reduce each "
-              "unit's gradient?",
-              units,
-              (unsigned long long)log_count(GPU_REDUCE_SCATTER, log));
+        check(
+            log_count(GPU_REDUCE_SCATTER, log) == (uint64_t)units,
+            "a backward of %d units made %llu reduce-scatters: does fsdp_post_backward reduce each "
+            "unit's gradient?",
+            units, (unsigned long long)log_count(GPU_REDUCE_SCATTER, log));
 
         int gathers = 0, scatters = 0;
         int64_t loss = log_find(GPU_KERNEL, "kernel_cross_entropy", log);
@@ -544,11 +554,12 @@ static void whole_body(const Rank *r, void *arg)
     int64_t loss = log_find(GPU_KERNEL, "kernel_cross_entropy", log);
     check(loss >= 0, "the log has no loss since the forward began");
     size_t most = most_gathered_bytes(log, (uint64_t)loss);
-    check(most <= bound,
-          "in the backward %zu bytes of whole parameters are there at a time, want at most the "
-          "root's and two other units', %zu: does fsdp_pre_backward release what was resharded last "
-          "before it gathers, and gather no unit but this one and the next?",
-          most, bound);
+    check(
+        most <= bound,
+        "in the backward %zu bytes of whole parameters are there at a time, want at most the "
+        "root's and two other units', %zu: does fsdp_pre_backward release what was resharded last "
+        "before it gathers, and gather no unit but this one and the next?",
+        most, bound);
     batch_destroy(&batch);
     sharded_destroy(&s);
 }
@@ -566,10 +577,11 @@ static void slot_body(const Rank *r, void *arg)
         need(fsdp_reduce_grad(unit));
     }
     need(fsdp_free_reduce_scatter(s.root));
-    check(gpulog_live_bytes(r->device) == live,
-          "of two gradients that fsdp_reduce_grad retired %zu bytes are lost: is the slot empty when "
-          "the second one comes?",
-          gpulog_live_bytes(r->device) - live);
+    check(
+        gpulog_live_bytes(r->device) == live,
+        "of two gradients that fsdp_reduce_grad retired %zu bytes are lost: is the slot empty when "
+        "the second one comes?",
+        gpulog_live_bytes(r->device) - live);
     sharded_destroy(&s);
 }
 
@@ -606,7 +618,8 @@ static void behind_body(const Rank *r, void *arg)
                   "after backward %d the device holds %zu bytes more than before the forward%s",
                   step, gpulog_live_bytes(r->device) - live,
                   bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
-            check(s.root->all_gather_state.buffer == NULL && s.root->reduce_scatter_state.buffer == NULL,
+            check(s.root->all_gather_state.buffer == NULL &&
+                      s.root->reduce_scatter_state.buffer == NULL,
                   "after the root's backward a buffer is still retired");
         }
         batch_destroy(&batch);

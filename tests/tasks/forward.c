@@ -39,15 +39,15 @@ static void check_whole(const FsdpUnit *unit)
     const FlatParam *flat = &unit->flat;
     float *want = calloc((size_t)flat->layout.padded, sizeof *want);
     for (int i = 0; i < flat->layout.n; i++)
-        meta_init_slice(flat->layout.params[i], TEST_OPTIONS.seed, 0, meta_numel(flat->layout.params[i]),
-                        want + flat->layout.offset[i]);
+        meta_init_slice(flat->layout.params[i], TEST_OPTIONS.seed, 0,
+                        meta_numel(flat->layout.params[i]), want + flat->layout.offset[i]);
     need_cuda(cudaStreamSynchronize(unit->ctx->compute_stream));
     need_cuda(cudaStreamSynchronize(unit->ctx->all_gather_stream));
     float *got = fetch(flat->unsharded_param.data, (size_t)flat->layout.padded);
     Layout layout;
     layout_module(&layout, unit->module, true, flat->layout.world, LAYOUT_WHOLE);
-    check_equal_in(&((Clues){.layout = &layout, .world = flat->layout.world}), "the gathered flat parameter",
-                   got, want, (size_t)flat->layout.padded);
+    check_equal_in(&((Clues){.layout = &layout, .world = flat->layout.world}),
+                   "the gathered flat parameter", got, want, (size_t)flat->layout.padded);
     free(got);
     free(want);
 }
@@ -128,7 +128,8 @@ static void gather_body(const Rank *r, void *arg)
         FsdpUnit *unit = fsdp_unit(s.model->children[i]);
         need(fsdp_unshard(unit));
         need(fsdp_wait_for_unshard(unit));
-        check(unit->flat.unsharded_param.data != NULL, "the unit has no whole parameter after unshard and wait");
+        check(unit->flat.unsharded_param.data != NULL,
+              "the unit has no whole parameter after unshard and wait");
         check_whole(unit);
         const float *whole = unit->flat.unsharded_param.data;
         for (int j = 0; j < unit->flat.layout.n; j++)
@@ -189,7 +190,8 @@ static void read_whole(const FsdpUnit *unit)
     size_t n = (size_t)unit->flat.layout.numel;
     cudaStream_t compute = unit->ctx->compute_stream;
     need_cuda(cudaMallocAsync((void **)&out, n * sizeof *out, compute));
-    need_cuda(kernel_add_out(out, unit->flat.unsharded_param.data, unit->flat.unsharded_param.data, n, compute));
+    need_cuda(kernel_add_out(out, unit->flat.unsharded_param.data, unit->flat.unsharded_param.data,
+                             n, compute));
     need_cuda(cudaFreeAsync(out, compute));
 }
 
@@ -210,10 +212,12 @@ static void order_body(const Rank *r, void *arg)
     int64_t kernel = log_find(GPU_KERNEL, "kernel_add_out", log);
     check(next_gather(log, &gather), "unshard queued no all-gather");
     for (uint64_t i = gather.first; i <= gather.last; i++)
-        check(!gpulog_get(i, &entry) || written(&entry) == NULL || entry.stream == s.ctx.all_gather_stream,
+        check(!gpulog_get(i, &entry) || written(&entry) == NULL ||
+                  entry.stream == s.ctx.all_gather_stream,
               "the all-gather must be queued on ctx->all_gather_stream");
     check(log_ordered(gather.last, (uint64_t)kernel),
-          "a kernel on the compute stream may run before the all-gather is done: after fsdp_wait_for_unshard "
+          "a kernel on the compute stream may run before the all-gather is done: after "
+          "fsdp_wait_for_unshard "
           "nothing orders the two");
     check_no_host_wait(log, "in unshard or wait");
     need(fsdp_reshard(unit));
@@ -248,9 +252,11 @@ static void free_body(const Rank *r, void *arg)
     read_whole(unit);
     const float *whole = unit->flat.unsharded_param.data;
     need(fsdp_reshard(unit));
-    check(s.root->all_gather_state.buffer == whole && log_count(GPU_FREE, log) == 1, // read_whole's own
-          "fsdp_reshard must not free the buffer, but leave it in root->all_gather_state until it is "
-          "released");
+    check(
+        s.root->all_gather_state.buffer == whole &&
+            log_count(GPU_FREE, log) == 1, // read_whole's own
+        "fsdp_reshard must not free the buffer, but leave it in root->all_gather_state until it is "
+        "released");
     uint64_t released = gpulog_length();
     need(fsdp_free_all_gather(s.root));
     check(gpulog_live_bytes(r->device) == live,
@@ -263,7 +269,8 @@ static void free_body(const Rank *r, void *arg)
     GpuLogEntry entry;
     check(freed >= 0, "fsdp_free_all_gather freed nothing");
     check(gpulog_get((uint64_t)freed, &entry) && entry.stream == s.ctx.all_gather_stream,
-          "fsdp_free_all_gather must free the buffer on the stream that allocated it, ctx->all_gather_stream");
+          "fsdp_free_all_gather must free the buffer on the stream that allocated it, "
+          "ctx->all_gather_stream");
     check(log_ordered((uint64_t)kernel, (uint64_t)freed),
           "the buffer may be freed while a kernel on the compute stream still reads it");
     check_no_host_wait(log, "in unshard, wait, reshard or release");
@@ -280,7 +287,8 @@ static void free_body(const Rank *r, void *arg)
     need(fsdp_reshard(unit));
     need(fsdp_reshard(second));
     need(fsdp_free_all_gather(s.root));
-    check(gpulog_live_bytes(r->device) == live, "of two buffers that fsdp_reshard retired %zu bytes are lost%s",
+    check(gpulog_live_bytes(r->device) == live,
+          "of two buffers that fsdp_reshard retired %zu bytes are lost%s",
           gpulog_live_bytes(r->device) - live,
           bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
     sharded_destroy(&s);
@@ -317,7 +325,8 @@ static void states_body(const Rank *r, void *arg)
           "fsdp_reshard of a unit whose all-gather nobody has waited for must be an error, and "
           "change nothing");
     need(fsdp_wait_for_unshard(unit));
-    check(flat->state == FLAT_UNSHARDED, "after fsdp_wait_for_unshard the state must be FLAT_UNSHARDED");
+    check(flat->state == FLAT_UNSHARDED,
+          "after fsdp_wait_for_unshard the state must be FLAT_UNSHARDED");
     log = gpulog_length();
     need(fsdp_wait_for_unshard(unit));
     check(gpulog_length() == log, "a second fsdp_wait_for_unshard must do nothing");
@@ -352,7 +361,8 @@ static void keep_body(const Rank *r, void *arg)
                   "fsdp_post_forward go by it?",
                   reshard ? "true" : "false", s.model->children[i]->name,
                   reshard ? "still whole" : "not whole");
-        check(fsdp_unit(s.model)->flat.state == want, "fsdp_post_forward of the root does not go by its options");
+        check(fsdp_unit(s.model)->flat.state == want,
+              "fsdp_post_forward of the root does not go by its options");
 
         // A second forward gathers again only what is not there.
         uint64_t again = gpulog_length();
@@ -424,14 +434,17 @@ static void hooks_body(const Rank *r, void *arg)
     check_no_race(log);
     // The root's forward ends last.
     int n = s.model->n_children;
-    check(s.root->n_post_forward == n, "a forward of %d units recorded %d of them: does fsdp_post_forward call "
-          "fsdp_record_post_forward for every unit, once?", n,
-          s.root->n_post_forward);
+    check(s.root->n_post_forward == n,
+          "a forward of %d units recorded %d of them: does fsdp_post_forward call "
+          "fsdp_record_post_forward for every unit, once?",
+          n, s.root->n_post_forward);
     for (int i = 0; i < n; i++) {
         const FsdpUnit *unit = fsdp_unit(i < n - 1 ? s.model->children[i] : s.model);
         check(s.root->post_forward_order[i] == unit && unit->n_indices == 1 &&
                   unit->post_forward_indices[0] == i,
-              "fsdp_post_forward: place %d of post_forward_order is not the unit whose forward ended there", i);
+              "fsdp_post_forward: place %d of post_forward_order is not the unit whose forward "
+              "ended there",
+              i);
     }
 
     check_overlap(last);

@@ -156,8 +156,9 @@ static void philox_body(const Rank *r, void *arg)
         uint32_t out[4];
         philox4x32_10(table[i].counter, table[i].key, out);
         for (int j = 0; j < 4; j++)
-            check(out[j] == table[i].want[j], "philox4x32_10, known answer %zu, word %d: got %08x, want %08x",
-                  i, j, out[j], table[i].want[j]);
+            check(out[j] == table[i].want[j],
+                  "philox4x32_10, known answer %zu, word %d: got %08x, want %08x", i, j, out[j],
+                  table[i].want[j]);
     }
 }
 
@@ -212,7 +213,9 @@ static void slices_body(const Rank *r, void *arg)
         check(memcmp(part + N, untouched, sizeof untouched) == 0,
               "meta_init_slice in slices of %lld wrote past the end of the last one",
               (long long)length);
-        check_equal("a parameter that meta_init_slice made in slices, against the same made at once", part, whole, N);
+        check_equal(
+            "a parameter that meta_init_slice made in slices, against the same made at once", part,
+            whole, N);
         memset(part, 0xFF, sizeof part);
     }
 
