@@ -368,8 +368,8 @@ static Status fails(Module *m, void *arg)
     return ERR_ARGUMENT;
 }
 
-// A forward that fails half-way leaves units unsharded; fsdp_reshard_all makes an end of it, and the
-// next iteration finds nothing of it.
+// A forward that fails half-way leaves units unsharded; fsdp_reshard_all makes an end of it, and
+// the next iteration finds nothing of it.
 static void failed_body(const Rank *r, void *arg)
 {
     Spec spec = spec_mlp(4);

@@ -1,5 +1,5 @@
-/* The states of a unit: one order of them, and no optimizer step on parameters that the next forward
- * would not gather again.
+/* The states of a unit: one order of them, and no optimizer step on parameters that the next
+ * forward would not gather again.
  */
 #include "harness.h"
 #include "training.h"
