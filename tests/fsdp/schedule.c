@@ -82,7 +82,11 @@ static void nested_body(const Rank *r, void *arg)
     nested_create(&t, &spec, &TEST_OPTIONS, r);
     Batch batch = batch_create(&spec, 1 + (uint64_t)r->rank);
     const FsdpRoot *root = t.unit[UNITS - 1]->root;
+    static const int WALK[UNITS] = {6, 2, 0, 1, 5, 3, 4}; // a module before its children
     check(root->n_units == UNITS, "the root's registry has %d units", root->n_units);
+    for (int i = 0; i < UNITS; i++)
+        check(root->units[i] == t.unit[WALK[i]], "place %d of the root's registry is not %s", i,
+              ENDS[WALK[i]]);
     for (int i = 0; i < UNITS; i++)
         check(module_add_hook(t.unit[i]->module, HOOK_PRE_BACKWARD, expect_prefetch, &t) != NULL,
               "no hook");
