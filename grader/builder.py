@@ -22,12 +22,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from dataclasses import dataclass
 
 import runner
 import submission
+from progress import Building, Progress
 from skeleton import write_atomically
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -43,6 +43,10 @@ OVER_LIMIT = ((r"CPU time limit exceeded|took more than", "takes too long to com
                "needs more than 4 GiB of memory to compile"),
               (r"File size limit exceeded|File too large", "makes more than 64 MiB when compiled"),
               (r"Killed signal", "takes too long to compile, or too much memory"))
+
+
+# What gcc and clang say where a function may end without a value.
+NO_RETURN = re.compile(r"control reaches end of non-void|does not return a value")
 
 
 class Infrastructure(Exception):
@@ -64,11 +68,14 @@ class Builder:
         self.build = build
         self.compile_limit = compile_limit * runner.time_factor()
         self.backend = backend
-        # What the compiler and the messages call the folder.
+        # What make is given, what messages call the folder, and what the compiler does (find_key).
         inside = os.path.relpath(self.impl, ROOT)
         self.given = self.impl if inside.startswith("..") else inside
         self.shown = os.path.basename(self.impl)
+        self.folder = self.given
+        self.jobs = jobs_asked_for()
         self.key = self.devices = None
+        self.progress = Progress()
         self.libraries = []
         self.compiler = []            # its words, up to the file
         self.others = set()           # names that the tests, the kit and the reference have
@@ -76,14 +83,15 @@ class Builder:
         self.files = {}               # task name: what the result says of its file
         self.objects = {}             # task name: Elf
 
-    def make(self, targets, jobs=1, extra=(), capped=False, impl=None):
-        """Returns (exit status, what make and the compiler printed)."""
+    def make(self, targets, jobs=None, extra=(), capped=False, impl=None):
+        """Returns (exit status, what make and the compiler printed); as many jobs at a time as the
+        make that called the grader was allowed, or as there are processors."""
         environment = {name: value for name, value in os.environ.items()
                        if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "IMPL",
                                        "BUILD", "TASK")}
         environment["LC_ALL"] = "C" # messages in English, quotes in ASCII
-        command = ["make", "-s", "-k", "-j%d" % jobs, "--no-print-directory",
-                   "IMPL=" + (impl or self.given), "BACKEND=" + self.backend] + list(extra)
+        command = ["make", "-s", "-k", "-j%d" % (jobs or self.jobs),
+                   "--no-print-directory", "IMPL=" + (impl or self.given), "BACKEND=" + self.backend] + list(extra)
         if self.build:
             command.append("BUILD=" + self.build)
         return self.call(command + list(targets), environment, capped)
@@ -116,8 +124,11 @@ class Builder:
     def locked(self, name, what, exclusive=True):
         """Keeps other gradings in the same build tree away from what a lock of this name is for."""
         path = os.path.join(ROOT, self.build, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        except OSError as problem:
+            raise Infrastructure("%s cannot be written: %s" % (path, problem.strerror))
         try:
             waiting = False
             while True:
@@ -144,19 +155,22 @@ class Builder:
         return self.locked("impl/%s/grade.lock" % self.key, "of the same folder runs")
 
     def find_key(self):
-        """What the Makefile calls things: this folder's name in the build tree, the tree, the
-        program that names the devices, the libraries."""
-        rule = ("grader-print-key: ; $(info $(IMPL_KEY) $(BUILD) $(DEVICES) $(HARNESS_LIB) $(LIBS))"
-                "$(info $(CC) $(BASE) $(HALF_DONE) $(CFLAGS) $(INCLUDES))@:")
-        status, output = self.make(["grader-print-key"], extra=["--eval=" + rule])
+        """What the Makefile calls things: this folder's name in the build tree, its path, the tree,
+        the program that names the devices, the libraries. Also sees whether what the machine had
+        when the tree was built is still so: `deps`, which installs nothing while it is graded."""
+        rule = ("grader-print-key: deps; $(info $(IMPL_KEY) $(IMPL_DIR) $(BUILD) $(DEVICES) "
+                "$(HARNESS_LIB) $(LIBS))"
+                "$(info $(CC) $(BASE) $(HALF_DONE) $(IMPL_NAMES) $(CFLAGS) $(INCLUDES))@:")
+        status, output = self.make(["grader-print-key"], extra=["NO_INSTALL=1", "--eval=" + rule])
         words, compiler = [], []
         if status == 0 and output.count("\n") >= 2:
             words, compiler = output.splitlines()[-2].split(), output.splitlines()[-1]
-        if len(words) < 4:
+        if len(words) < 5:
             text = re.sub(r"^\S*Makefile:\d+: \*\*\* (.*?)\.?  Stop\.$", r"\1", output.strip())
+            text = re.sub(r"\n?^make: \*\*\* .*$", "", text, flags=re.MULTILINE)
             raise Infrastructure(text or "the Makefile does not say where it builds")
-        self.key, self.build, self.devices = words[:3]
-        self.libraries = words[3:]
+        self.key, self.folder, self.build, self.devices = words[:4]
+        self.libraries = words[4:]
         self.compiler = shlex.split(compiler)
 
     def name_devices(self):
@@ -183,7 +197,7 @@ class Builder:
         """Builds suites that are linked with the reference alone: their paths by name."""
         targets = {name: self.suite(name, "reference") for name in names}
         with self.locked_build(True):
-            status, output = self.make(list(targets.values()), jobs=2, impl="reference")
+            status, output = self.make(list(targets.values()), impl="reference")
         if status != 0:
             raise Infrastructure("the reference's tests do not build:\n%s"
                                  % output.strip()[-4000:])
@@ -195,12 +209,11 @@ class Builder:
         targets += ["%s/obj/tests/tasks/%s.o" % (self.build, name) for name in suites]
         if self.key != "reference":
             targets += [self.object(name, "reference") for name in all_names]
-        late = threading.Timer(2.0, print, ["Building the kit, once …"],
-                               {"file": sys.stderr, "flush": True})
+        late = Building(self.progress, lambda: self.make(targets, extra=["-n"]))
         with self.locked_build(True):
             late.start()
             try:
-                status, output = self.make(targets, jobs=2)
+                status, output = self.make(targets)
             finally:
                 late.cancel()
         if status != 0:
@@ -218,10 +231,15 @@ class Builder:
 
     def named(self, path):
         """A path of the compiler's as messages show it: folder/file.c for the student's."""
-        full = os.path.abspath(os.path.join(ROOT, path))
-        if os.path.dirname(full) == self.impl:
-            return os.path.join(self.shown, os.path.basename(full))
-        return path
+        return os.path.join(self.shown, os.path.basename(path)) if self.is_own(path) else path
+
+    def is_own(self, path):
+        """Whether a path that the compiler or the linker names is in the student's folder: as make
+        calls it, as it is, or by its name alone, which debug information has where make's is a
+        link."""
+        folder = os.path.join(ROOT, os.path.dirname(path))
+        return os.path.abspath(folder) in (self.impl, os.path.join(ROOT, self.folder),
+                                           os.path.join(ROOT, self.shown.replace("=", "_")))
 
     def compile(self, task):
         """Compiles the student's file. None, or why its tests cannot run; and the warnings."""
@@ -272,7 +290,7 @@ class Builder:
             for stale in (made + ".of", made):
                 if os.path.exists(stale):
                     os.unlink(stale)
-        status, output = self.make([self.object(task.name)], capped=True)
+        status, output = self.make([self.object(task.name)], jobs=1, capped=True)
         if status != 0:
             return Failing("error", self.first_error(output, task)), ""
         if text is None:
@@ -287,7 +305,7 @@ class Builder:
             out, files = os.path.join(folder, "expanded"), os.path.join(folder, "files")
             status, output = self.call(
                 self.compiler + ["-E", "-v", "-MD", "-MT", "x", "-MF", files, "-o", out,
-                                 os.path.join(self.given, task.file)],
+                                 os.path.join(self.folder, task.file)],
                 dict(os.environ, LC_ALL="C"), True)
             if status != 0:
                 return None, over_limit(output)
@@ -318,8 +336,13 @@ class Builder:
         found = re.search(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: "
                           r"(?P<text>.*)$", output, re.MULTILINE)
         if found:
+            text = found.group("text")
+            if NO_RETURN.search(text):
+                inside = re.findall(r"In function '(\w+)'", output[:found.start()])
+                text += (": a way through %s ends without a return. Is `return OK;` missing?"
+                         % (inside[-1] if inside else "the function"))
             return "%s does not compile. %s:%s: %s" % (task.file, self.named(found.group("file")),
-                                                       found.group("line"), found.group("text"))
+                                                       found.group("line"), text)
         return "%s does not compile. %s" % (task.file, first_line(output))
 
     def missing(self, file):
@@ -333,13 +356,13 @@ class Builder:
     def link(self, name, tasks):
         """Links a suite with the student's files of these tasks. None, or why it cannot run."""
         with self.locked_build(False):
-            status, output = self.make([self.suite(name)])
+            status, output = self.make([self.suite(name)], jobs=1)
         if status == 0:
             return self.look_at_suite(name, tasks)
         who = tasks[0].file if len(tasks) == 1 else "one of the six files"
-        undefined = re.findall(r"(?:([^\s:]+:\d+): )?undefined reference to [`']([^`']+)'", output)
-        own = [(place, what) for place, what in undefined
-               if os.path.dirname(os.path.abspath(os.path.join(ROOT, place))) == self.impl]
+        undefined = re.findall(r"(?:^|: )(?:([^:\n]+:\d+): )?undefined reference to [`']([^`']+)'",
+                               output, re.MULTILINE)
+        own = [(place, what) for place, what in undefined if place and self.is_own(place)]
         double = re.search(r"multiple definition of [`']([^`']+)'", output)
         if double and double.group(1) == "main":
             text = "%s has a main(), and the tests bring their own: take it out." % who
@@ -384,6 +407,13 @@ class Builder:
             if wrong:
                 return Failing("error", "%s %s." % (task.file, wrong))
         return None
+
+
+def jobs_asked_for():
+    """How many jobs at a time the make that called the grader was allowed, by its -j; else as many
+    as there are processors."""
+    asked = re.search(r"(?:^|\s)-j(\d+)", os.environ.get("MAKEFLAGS", "").partition(" -- ")[0])
+    return max(1, int(asked.group(1)) if asked else len(os.sched_getaffinity(0)))
 
 
 def over_limit(output):

@@ -20,23 +20,29 @@ import argparse
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import account
+import cause
 import manifest
 import pace
 import runner
 import seeds
 from builder import COMPILE_LIMIT, Builder, Failing, Infrastructure
+from layout import safe
+from progress import Progress
 from report import NOT_YET, Report
 from show import Show
-from skeleton import first_gap, write_atomically
+from skeleton import LONGEST_FILE, first_gap, write_atomically
+from timeouts import Timeouts
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SUITES_AT_ONCE = 2
+INTERNAL = ("shared", "hints_of") # of a row, what is not in the results file
 MEMORY = 4.0             # GiB that the processes of a test may use together
 
 
@@ -64,6 +70,10 @@ class Grading:
         self.devices = ""             # what the tests ran on
         self.pace = None              # what tests may take
         self.limits = {}              # test name: seconds
+        quick = options.quick if options.quick is not None else sys.stdout.isatty()
+        self.timeouts = Timeouts(quick)
+        self.heard = set()            # tests whose verdict has come
+        self.progress = Progress()
         self.account = None           # as whom tests run, where not as the grader
         self.seed = None              # what they drew from
         self.show = Show(self, options.html)
@@ -79,19 +89,26 @@ class Grading:
                 if verdict is None:
                     verdict = runner.Verdict("infrastructure",
                                              "The grading did not come to this test.")
-                rows.append({
-                    "name": test.name, "task": task.number, "title": test.title,
-                    "status": verdict.status,
-                    "score": test.points if verdict.status == "passed" else 0,
-                    "max_score": test.points, "message": verdict.message, "hint": test.hint,
-                    "more": test.more,
-                    "handout": task.handout, "section": test.section,
-                    "seconds": verdict.seconds, "reports": verdict.reports,
-                    "limit": self.limits.get(test.name),
-                    "shared": test.name in self.shared})
+                rows.append(row_of(test, task, verdict))
+                rows[-1].update(limit=self.limits.get(test.name), shared=test.name in self.shared)
                 if verdict.seed is not None:
                     rows[-1]["seed"] = verdict.seed
+            cause.fill([row for row in rows if row["task"] == task.number], task,
+                       self.source(task), self.shown(task))
         return rows
+
+    def shown(self, task):
+        """What messages call the student's file."""
+        return "%s/%s" % (os.path.basename(os.path.abspath(self.impl)), task.file)
+
+    def source(self, task):
+        """The student's file, for a look at its functions; "" where it cannot be read."""
+        try:
+            with open(os.path.join(self.impl, task.file), encoding="utf-8",
+                      errors="replace") as file:
+                return file.read(LONGEST_FILE)
+        except OSError:
+            return ""
 
     def gap(self, task):
         """The first part in the student's file that is not written yet, as a sentence; or None."""
@@ -109,7 +126,7 @@ class Grading:
 
     def document(self, status, message=""):
         """What the results file holds."""
-        rows = [{name: value for name, value in row.items() if name != "shared"}
+        rows = [{name: value for name, value in row.items() if name not in INTERNAL}
                 for row in self.results()]
         document = {
             "status": status, "message": message,
@@ -131,6 +148,27 @@ class Grading:
 
     # -- what is asked for --
 
+    def after(self):
+        """What comes when all tests pass: the next task that has something to write, or the
+        demonstration of the six files."""
+        if not self.alone:
+            return self.command("demo") + "   (trains a model with your six files)"
+        others = sorted((task for task in self.all_tasks if task not in self.tasks),
+                        key=lambda task: (task.number < self.alone, task.number))
+        for task in others:
+            if self.gap(task):
+                return "task %d, %s: %s, then %s" % (task.number, task.title, task.handout,
+                                                     self.command("grade", task.number))
+        return self.command("grade") + "   (all six tasks)"
+
+    def command(self, word, number=None):
+        """The command line for something with these files."""
+        same = os.path.abspath(self.options.impl) == os.path.join(ROOT, "skeleton")
+        return "make %s%s%s%s" % (
+            word, " TASK=%d" % number if number else "",
+            "" if self.options.backend == "simgpu" else " BACKEND=" + self.options.backend,
+            "" if same else " IMPL=%s" % shlex.quote(self.options.impl))
+
     def choose(self):
         """Checks the folder and the task that were asked for."""
         wanted = (self.options.task or "").strip()
@@ -148,10 +186,9 @@ class Grading:
         if not os.path.isdir(self.impl):
             raise BadUsage("%s is not a folder: IMPL must name one with the six task files"
                            % self.impl)
-        odd = re.search(r"[^\w./+@,=-]", os.path.abspath(self.impl))
-        if odd:
-            raise BadUsage("the path %s has %r in it, which make cannot take: copy the folder to a "
-                           "path of plain letters" % (os.path.abspath(self.impl), odd.group()))
+        if "\n" in os.path.abspath(self.impl):
+            raise BadUsage("the path %r has a line break in it: rename the folder"
+                           % os.path.abspath(self.impl))
 
     # -- the work --
 
@@ -159,6 +196,7 @@ class Grading:
         """Grades, and prints each task's part of the table when it is known."""
         builder = Builder(self.impl, self.options.build, self.options.backend,
                           self.options.compile_limit)
+        builder.progress = self.progress
         builder.find_key()
         with builder.locked_folder():
             self.run_locked(builder, report)
@@ -171,8 +209,20 @@ class Grading:
         self.pace = pace.Pace(builder, suites, self.options.limit)
         self.devices = builder.name_devices()
         report.devices(self.devices)
-        failing = self.compile(builder, self.all_tasks if together else self.tasks)
+        with self.progress.during(lambda: "Compiling the files in %s …" % builder.shown):
+            failing = self.compile(builder, self.all_tasks if together else self.tasks)
+        with self.progress.during(self.standing):
+            self.run_all(builder, report, failing)
+        self.show.trace()
 
+    def standing(self):
+        """How far the tests have come, in a line."""
+        return "Testing: %d of %d tests done, %d s …" % (
+            len(self.heard), sum(len(task.tests) for task in self.tasks),
+            time.monotonic() - self.started)
+
+    def run_all(self, builder, report, failing):
+        """Runs all tests, and prints each task's part of the table when it is known."""
         with ThreadPoolExecutor(SUITES_AT_ONCE) as pool:
             waiting = [pool.submit(self.own_suite, builder, task, failing.get(task.name))
                        for task in self.tasks]
@@ -187,7 +237,6 @@ class Grading:
                     future.cancel()
                 runner.stop()
                 raise
-        self.show.trace()
 
     def compile(self, builder, tasks):
         """Compiles the student's files; {task name: Failing} for those that fail."""
@@ -198,8 +247,9 @@ class Grading:
             if problem:
                 failing[task.name] = problem
             elif "warning:" in warnings:
-                print("The compiler has warnings about %s:\n%s"
-                      % (task.file, warnings.strip()[:4000]), file=sys.stderr, flush=True)
+                self.progress.clear()
+                complain("The compiler has warnings about %s:\n%s"
+                         % (task.file, warnings.strip()[:4000]))
         return failing
 
     def give_all(self, tests, failing):
@@ -229,7 +279,8 @@ class Grading:
         if problem:
             self.give_all(tests, problem)
             return
-        self.run_suite("together", tests)
+        self.run_suite("together", tests, any(
+            verdict.status == "timeout" for verdict in self.verdicts.values()))
         broken = [str(other.number) for other in self.tasks if other is not task and any(
             self.verdicts[test.name].status != "passed" for test in other.own())]
         for test in tests:
@@ -237,27 +288,28 @@ class Grading:
             if verdict.status in ("passed", "skipped"):
                 continue
             if broken: # whose fault it is cannot be said
-                ended = "" if NOT_YET.search(verdict.message) else (
-                    " What happened:\n" + verdict.message)
                 verdict.status = "skipped"
-                verdict.message = ("Needs all six files, and cannot be judged while tests of %s fail.%s"
-                                   % (counted("task", broken), ended))
-                if not ended:
+                verdict.message, shared = unjudged(verdict.message, broken)
+                if shared:
                     self.shared.add(test.name)
             elif self.alone:
                 verdict.message += ("\nThe other five files are yours, too, and were not tested now: "
                                     "`make grade` tests all six.")
 
-    def run_suite(self, name, tests):
+    def run_suite(self, name, tests, late=False):
+        """`late`: tests have had a time-out that may be the same mistake's."""
         path = os.path.join(ROOT, self.builder.suite(name))
         names = [test.name for test in tests]
         memory = int(self.options.memory * (1 << 30))
         caps = runner.Caps(memory, account=self.account)
         limit = self.pace.of(name, names, runner.Caps(memory))
-        self.limits.update((name, limit.seconds) for name in names)
-        verdicts, output = runner.run_tests(
-            [path], names, limit.seconds, caps, {"SHARDLAB_LIMIT": "%g" % limit.seconds},
-            limit.grace())
+
+        def start(some, seconds, first_timeout):
+            return runner.run_tests(
+                [path], some, seconds, caps, {"SHARDLAB_LIMIT": "%g" % seconds},
+                pace.grace(seconds), self.heard.add, first_timeout)
+        verdicts, output, limits = self.timeouts.run(start, names, limit, late)
+        self.limits.update(limits)
         for name, verdict in verdicts.items():
             if verdict.status == "timeout":
                 verdict.message += limit.reason(name)
@@ -269,6 +321,23 @@ class Grading:
         folder = os.path.join(os.path.dirname(os.path.abspath(self.options.out)), "output")
         os.makedirs(folder, exist_ok=True)
         write_atomically(os.path.join(folder, os.path.basename(program) + ".txt"), output)
+
+
+def row_of(test, task, verdict):
+    """A test as the results file has it."""
+    return {"name": test.name, "task": task.number, "title": test.title, "status": verdict.status,
+            "score": test.points if verdict.status == "passed" else 0, "max_score": test.points,
+            "message": verdict.message, "hint": test.hint, "more": test.more,
+            "handout": task.handout, "section": test.section, "seconds": verdict.seconds,
+            "reports": verdict.reports, "shared": False}
+
+
+def unjudged(message, broken):
+    """The message of a test of all six files that fails while tests of these tasks do, and whether
+    it is the same for all such tests."""
+    ended = "" if NOT_YET.search(message) else " What happened:\n" + message
+    return ("Needs all six files, and cannot be judged while tests of %s fail.%s"
+            % (counted("task", broken), ended)), not ended
 
 
 def counted(noun, words):
@@ -301,6 +370,12 @@ def parse(arguments):
     parser.add_argument("--limit", type=seconds, default=0.0, metavar="SECONDS",
                         help="how long a test may take (%g times what the slowest of the reference's "
                         "takes on this machine, at least %g)" % (pace.MARGIN, pace.LEAST_ELSEWHERE))
+    patience = parser.add_mutually_exclusive_group()
+    patience.add_argument("--quick", action="store_true", default=None,
+                          help="after a time-out other tests of the task get less time at first "
+                          "(so it is where stdout is a terminal)")
+    patience.add_argument("--patient", action="store_false", dest="quick",
+                          help="every test gets the full limit (so it is elsewhere)")
     parser.add_argument("--run-as", default="", metavar="NAME",
                         help="the account whose processes the tests are (the grader's own); only "
                         "root can have another")
@@ -316,8 +391,11 @@ def parse(arguments):
 def main(arguments=None):
     options = parse(arguments)
     runner.stop_on_signals()
-    report = Report(sys.stdout)
+    progress = Progress()
+    shown = os.path.basename(os.path.abspath(options.impl))
+    report = Report(sys.stdout, shown, progress)
     grading = Grading(options, [])
+    grading.progress = progress
     try:
         grading.tasks = grading.all_tasks = manifest.load(ROOT)
         grading.choose()
@@ -333,15 +411,11 @@ def main(arguments=None):
         rows = grading.results()
 
         def again(number):
-            same = os.path.abspath(options.impl) == os.path.join(ROOT, "skeleton")
-            backend = "" if options.backend == "simgpu" else " BACKEND=" + options.backend
             # What failed by a draw may pass by another: the same once more, until it passes.
             drew = any(row["task"] == number and row["status"] != "passed" and "seed" in row
                        for row in rows)
-            return "make grade TASK=%d%s%s%s" % (number, backend,
-                                                 "" if same else " IMPL=%s" % options.impl,
-                                                 " SEED=%d" % grading.seed if drew else "")
-        report.next_steps(rows, grading.tasks, again, grading.gap)
+            return grading.command("grade", number) + (" SEED=%d" % grading.seed if drew else "")
+        report.next_steps(rows, grading.tasks, again, grading.gap, grading.after())
         grading.write("graded")
         report.score(sum(row["score"] for row in rows), sum(row["max_score"] for row in rows),
                      grading.alone, grading.show.write())
@@ -363,14 +437,19 @@ def main(arguments=None):
                        % (type(problem).__name__, problem))
 
 
+def complain(text):
+    """Says something on stderr; a compiler quotes what a file says, whatever is in it."""
+    print(safe(text, sys.stderr.encoding), file=sys.stderr, flush=True)
+
+
 def give_up(grading, status, message):
     """Says why there is no score, on stderr and in the results file."""
-    print("grade: %s" % message, file=sys.stderr, flush=True)
+    complain("grade: %s" % message)
     grading.verdicts = {}
     try:
         grading.write("infrastructure", message)
     except OSError as problem:
-        print("grade: %s cannot be written: %s" % (grading.options.out, problem), file=sys.stderr)
+        complain("grade: %s cannot be written: %s" % (grading.options.out, problem))
     return status
 
 

@@ -5,6 +5,9 @@ The problem is the first part of the task's file that is not written (a NOT_YET)
 build to find; else the first test that does not pass, found by grading that task. Without a task it
 is the first task that is not finished. Its hints come in levels, written in tasks/*/task.json.
 
+A test's hints are those of the part that its failure points at (cause.py), and of its message that is
+shown which matters: the first lines, the place in the file, what is wrong, the likely cause.
+
 Which level: the first call for a problem shows hint 1, each further call with the same file one
 more. Where the file has changed since, what was seen is shown again and nothing new: whoever has
 tried something gets time to think about it, and the next call, with that file, gives one more.
@@ -24,19 +27,24 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import stat
 import sys
+import textwrap
 from dataclasses import dataclass
 
+import cause
 import grade
 import manifest
+import page
 import runner
 import seeds
 from regrade import ROOT, Regrading, ask, choose, no_test_ran
 from report import NOT_YET, Report, short_message, to_read
 from skeleton import LONGEST_FILE, first_gap, write_atomically
 
-MESSAGE_LINES = 8       # lines of a test's message that are shown
+WORDS_LINES = 8         # lines of a test's own words that are shown
+COLUMNS = 69            # of a message, which stands 11 columns in: together 80
 MOST_LEVELS = 1000      # what a state file may say
 
 
@@ -83,6 +91,47 @@ def gap_problem(task, options, gap):
     return Problem(task, part, task.parts.get(part, []), section, show, [path])
 
 
+def diagnosis(report, lines):
+    """Of a report's lines those that say what is wrong: they follow what a GPU would do, up to what
+    is to be read."""
+    def part_of(line, field):
+        return line.strip() and " ".join(line.split()) in " ".join((report.get(field) or "").split())
+    hardware = [at for at, line in enumerate(lines) if part_of(line, "hardware")]
+    asked = [at for at, line in enumerate(lines) if any(
+        part_of(sentence, "question") for sentence in re.split(r"(?<=[.?]) ", line))]
+    end = next((at for at, line in enumerate(lines) if line.strip().startswith("Read:")),
+               len(lines))
+    if not asked:
+        return []
+    begin = hardware[-1] + 1 if hardware and hardware[-1] < asked[0] else asked[0]
+    return lines[begin:max(end, asked[-1] + 1)]
+
+
+def essence(row, task):
+    """What matters of a message: its first lines; of a report also the first call in the student's
+    file and what is wrong there; and the likely cause."""
+    words, likely, text = cause.split(short_message(row["message"]))
+    lines = words.strip().splitlines()
+    cut = len(lines) > WORDS_LINES
+    shown = lines[:WORDS_LINES]
+    if text:
+        told = [line for line in text.splitlines() if not line.startswith("(drawn: ")]
+        calls = [line for line in told[1:] if cause.PLACE.search(line) and cause.is_students(
+            cause.PLACE.search(line).group("file"), task)] or told[1:2]
+        calls.sort(key=lambda line: " called at " not in line) # a call before an allocation
+        # A report stands behind the head "rank 0 of 2: ", on its line.
+        shown = shown[:-1] + [" ".join((shown[-1:] or [""]) + told[:1])]
+        shown += calls[:1] + diagnosis(cause.first_report(row), told)
+        cut = True
+    if likely:
+        shown.append("Likely cause: " + likely.partition("\n")[0].strip())
+    if cut:
+        shown.append("… (make grade TASK=%d shows all of it)" % task.number)
+    return "\n".join(part for line in shown for part in textwrap.wrap(
+        line, COLUMNS, break_long_words=False, break_on_hyphens=False,
+        subsequent_indent=line[:len(line) - len(line.lstrip())]))
+
+
 def test_problem(task, options, row):
     """A test that does not pass."""
     test = next(test for test in task.tests if test.name == row["name"])
@@ -90,11 +139,10 @@ def test_problem(task, options, row):
 
     def show(report):
         report.say("Task %d  %s" % (task.number, task.title))
-        lines = short_message(row["message"]).splitlines()
-        if len(lines) > MESSAGE_LINES:
-            lines[MESSAGE_LINES:] = ["… (make grade TASK=%d shows all of it)" % task.number]
-        report.test(dict(row, message="\n".join(lines)))
-    return Problem(task, test.name, test.hints(), test.section, show,
+        report.test(dict(row, message=essence(row, task)))
+        if row.get("look"):
+            report.say("  Look:  %s" % row["look"])
+    return Problem(task, test.name, row["hints"], row["section"], show,
                    [os.path.join(options.impl, name) for name in files if name.endswith(".c")],
                    "SEED=" in row["message"])
 
@@ -113,7 +161,7 @@ def graded(task, options):
     document = grading.document()
     if document["status"] != "graded":
         raise Infrastructure(document["message"])
-    return document["tests"]
+    return page.tidy(json.loads(read(grading.out).decode("utf-8")))["tests"]
 
 
 def look_at(task, options, report):
@@ -195,7 +243,7 @@ def command(word, options, number=None, test="", drawn=False):
     if options.backend != "simgpu":
         text += " BACKEND=" + options.backend
     if os.path.abspath(options.impl) != os.path.join(ROOT, "skeleton"):
-        text += " IMPL=" + options.impl
+        text += " IMPL=" + shlex.quote(options.impl)
     if drawn:
         text += " SEED=%d" % options.seed
     return text

@@ -11,6 +11,12 @@ then those of its list `more`; and in `parts`, an object by part number ("3.1"),
 each part of the file while it is not written. `section` is the heading in the handout to read. To
 grade, none of `more`, `section` and `parts` is needed (hidden tests may have none of them).
 
+Which hints a failed test gets is chosen by its cause (cause.py). For that the task has `functions`:
+for each part the function that holds it, and given ones that do nothing but call it, and `errors`:
+what given code says when a part has been done wrong, and which; a test has
+`parts`, those that it is meant for and its hints ask about, and `reports`, the classes of simgpu's
+reports that its hints help with, whatever test they come in.
+
 Interface: load(root) returns the Tasks in order; problems(tasks, root) returns what is wrong with
 them, a line each; Test.hints(); headings(text) and section_of_part(text, part) of a handout;
 BadManifest.
@@ -30,6 +36,7 @@ LONGEST_HINT = 450   # characters
 
 HEADING = re.compile(r"#{1,6} +(\S.*?) *#*$")
 PARAGRAPH = re.compile(r"\*\*([\d., ]+)\*\*") # **1.6, 1.7** opens what a handout says of parts
+FUNCTION = re.compile(r"[A-Za-z_][\w *]*?\b(\w+)\([^;]*$") # a definition's head, at the margin
 FENCE = re.compile(r" {0,3}(```|~~~)")
 
 
@@ -46,6 +53,8 @@ class Test:
     together: bool = False
     more: list = field(default_factory=list)
     section: str = ""
+    parts: list = field(default_factory=list)
+    reports: list = field(default_factory=list)
 
     def hints(self):
         """The hints in levels: the first asks, the last tells."""
@@ -63,6 +72,9 @@ class Task:
     tests: list = field(default_factory=list)
     path: str = ""
     parts: dict = field(default_factory=dict)
+    functions: dict = field(default_factory=dict)
+    errors: dict = field(default_factory=dict)
+    sections: dict = field(default_factory=dict) # from the handout: the heading above each part
 
     def own(self):
         """The tests of the task's own suite."""
@@ -80,9 +92,11 @@ def is_number(value):
 # What a manifest's fields are, with the sort of value each must be.
 TASK_FIELDS = {"number": "a whole number", "name": "a text", "title": "a text",
                "points": "a number", "file": "a text", "handout": "a text", "tests": "a list"}
-TASK_OPTIONS = {"parts": "an object of lists of texts"}
+TASK_OPTIONS = {"parts": "an object of lists of texts",
+                "functions": "an object of lists of texts", "errors": "an object of texts"}
 TEST_FIELDS = {"name": "a text", "points": "a number", "title": "a text", "hint": "a text"}
-TEST_OPTIONS = {"together": "true or false", "more": "a list of texts", "section": "a text"}
+TEST_OPTIONS = {"together": "true or false", "more": "a list of texts", "section": "a text",
+                "parts": "a list of texts", "reports": "a list of texts"}
 
 
 def is_texts(value):
@@ -96,6 +110,7 @@ SORTS = {"a whole number": lambda v: isinstance(v, int) and not isinstance(v, bo
          "a list of texts": is_texts,
          "an object of lists of texts": lambda v: isinstance(v, dict) and all(map(is_texts,
                                                                                v.values())),
+         "an object of texts": lambda v: isinstance(v, dict) and is_texts(list(v.values())),
          "true or false": lambda v: isinstance(v, bool)}
 
 
@@ -141,6 +156,8 @@ def load(root):
         path = os.path.join(folder, name, "task.json")
         if os.path.exists(path):
             tasks.append(load_task(path, os.path.join("tasks", name, "task.json")))
+            handout = text_of(root, tasks[-1].handout)
+            tasks[-1].sections = {part: section_of_part(handout, part) for part in tasks[-1].parts}
     if not tasks:
         raise BadManifest("tasks holds no task.json")
     return sorted(tasks, key=lambda task: task.number)
@@ -182,6 +199,18 @@ def text_of(root, path):
         return ""
 
 
+def skeleton_functions(task, root):
+    """{part: the function of the reference that it is in}."""
+    found, function = {}, ""
+    for line in text_of(root, os.path.join("reference", task.file)).splitlines():
+        head = FUNCTION.match(line)
+        begin = skeleton.BEGIN.match(line)
+        function = head.group(1) if head else function
+        if begin:
+            found[begin.group(2)] = function
+    return found
+
+
 def bad_hints(task, root):
     """What is wrong with the hints of a task and with what it says to read."""
     handout = text_of(root, task.handout)
@@ -189,6 +218,11 @@ def bad_hints(task, root):
     for test in task.tests:
         if len(test.more) != FURTHER:
             yield "%s has %d hints in \"more\", not %d" % (test.name, len(test.more), FURTHER)
+        if not test.parts and not test.together:
+            yield "%s has no \"parts\"" % test.name
+        for part in test.parts:
+            if part not in task.parts:
+                yield "%s is meant for part %s, which the task does not have" % (test.name, part)
         if not test.section:
             yield "%s has no \"section\"" % test.name
         elif test.section not in known:
@@ -199,7 +233,14 @@ def bad_hints(task, root):
     for part in regions:
         if part not in task.parts:
             yield "part %s has no hints" % part
+    holder = skeleton_functions(task, root)
+    for error, part in task.errors.items():
+        if part not in task.parts:
+            yield "the error \"%s\" is of part %s, which the task does not have" % (error, part)
     for part, hints in task.parts.items():
+        if part in holder and task.functions.get(part, [""])[0] != holder[part]:
+            yield "part %s is in %s, which must be the first of its \"functions\"" % (
+                part, holder[part])
         if not section_of_part(handout, part):
             yield "%s has no paragraph **%s** under a heading" % (task.handout, part)
         if part not in regions:

@@ -15,9 +15,13 @@ Each is tested as the grader tests a student's: the changed file with the refere
 in its task's own suite, and once more all together. The objects of the kit are built once; of a
 mutant only its own file is compiled, in a temporary folder.
 
-Interface: mutants.py [--only NAME] [--task N] [--different] [--build DIR]; exit status 0 when all
-went as it should, 1 where a mutant survives, is caught for another reason, does not apply or does
-not compile, or where a different solution loses points; 2 for a question that makes no sense; 3
+The messages of a mutant are held to it as well, those of its side tests included: what they point at
+must not be a wrong cause (messages.py). Which functions are right is known from where the edits lie;
+"also" in a mutant gives further parts of the task, each with the reason why it is right, too.
+
+Interface: mutants.py [--only NAME] [--task N] [--different] [--messages] [--build DIR]; exit status 0 when all
+went as it should, 1 where a mutant survives, is caught for another reason, names a wrong cause, does
+not apply or does not compile, or where a different solution loses points; 2 for a question that makes no sense; 3
 where the kit or the machine is at fault.
 """
 
@@ -36,6 +40,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import manifest
+import messages
 import runner
 import seeds
 from builder import Builder, Infrastructure
@@ -68,6 +73,7 @@ class Solution:
     about: str                       # one sentence
     edits: list = field(default_factory=list)      # (old, new), for a mutant
     caught_by: dict = field(default_factory=dict)  # test: regular expression
+    also: dict = field(default_factory=dict)       # part that is right, too: the reason
     parts: dict = field(default_factory=dict)      # file: text of functions, for a different one
 
 
@@ -77,6 +83,8 @@ class Outcome:
     trouble: str = ""      # "": it went as it should
     lost: list = field(default_factory=list)       # the manifest's Tests that did not pass
     verdicts: dict = field(default_factory=dict)
+    rows: list = field(default_factory=list)       # of a mutant's task, as it would be graded
+    named: dict = field(default_factory=dict)      # "screen", "message": it names the cause
     seconds: float = 0.0
 
 
@@ -96,7 +104,7 @@ def read_mutant(entry, task, path):
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         raise BadFile("%s: a mutant without a name" % path)
     where = "%s, %s" % (path, entry["name"])
-    unknown = set(entry) - {"name", "wrong", "edits", "caught_by"}
+    unknown = set(entry) - {"name", "wrong", "edits", "caught_by", "also"}
     if unknown:
         raise BadFile("%s: nobody knows a field \"%s\"" % (where, sorted(unknown)[0]))
     if not isinstance(entry.get("wrong"), str) or not entry["wrong"].strip():
@@ -118,7 +126,14 @@ def read_mutant(entry, task, path):
             re.compile(reason)
         except (re.error, TypeError) as problem:
             raise BadFile("%s: the reason of %s: %s" % (where, test, problem))
-    return Solution(entry["name"], task, entry["wrong"], edits, caught_by)
+    also = entry.get("also", {})
+    if not isinstance(also, dict) or not all(isinstance(reason, str) and reason.strip()
+                                             for reason in also.values()):
+        raise BadFile("%s: \"also\" must give a reason for each part" % where)
+    for part in also:
+        if part not in task.parts:
+            raise BadFile("%s: task %d has no part %s" % (where, task.number, part))
+    return Solution(entry["name"], task, entry["wrong"], edits, caught_by, also)
 
 
 def load_mutants(folder, tasks):
@@ -296,14 +311,18 @@ class Kit:
                             self.late + ["-o", target])
 
 
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
 def write_sources(solution, tasks, folder):
     """Writes the changed files; {task name: path}."""
     written = {}
     for task in tasks:
         if task is not solution.task and task.file not in solution.parts:
             continue
-        with open(os.path.join(REFERENCE, task.file), encoding="utf-8") as file:
-            text = file.read()
+        text = read(os.path.join(REFERENCE, task.file))
         text = edit_text(text, solution.edits) if solution.task else put_in(
             text, solution.parts[task.file])
         written[task.name] = os.path.join(folder, task.file)
@@ -339,21 +358,35 @@ def run_all(kit, solution, folder):
     return verdicts, ""
 
 
-def said(test, verdict):
+def said(verdict, row):
     """What a student reads of a test that failed, on one line."""
-    return " ".join((verdict.message + "\n" + test.hint).split())
+    return " ".join((verdict.message + "\n" + row["hint"]).split())
 
 
-def judge_mutant(outcome, tests):
+def look_at_messages(outcome, task, sources):
+    """What a student would read of a mutant; "" or the test that names a wrong cause."""
+    original, source = sources
+    right = messages.Right(outcome.solution, original)
+    outcome.rows = messages.rows_of(task, outcome.verdicts, source,
+                                    "%s/%s" % (outcome.solution.name, task.file))
+    outcome.named = messages.named(outcome.rows, right)
+    found = ["%s %s" % (row["name"], messages.wrong(row, right)) for row in outcome.rows
+             if messages.wrong(row, right)]
+    return "a wrong cause: %s, and the mistake is in %s" % (
+        "; ".join(found), ", ".join(sorted(right.functions))) if found else ""
+
+
+def judge_mutant(outcome):
     """Why the mutant is not caught as it should be, or ""."""
     lost = {test.name for test in outcome.lost}
     if not lost:
         return "survives: every test passes"
     for name, reason in outcome.solution.caught_by.items():
-        verdict = outcome.verdicts.get(name)
-        if name not in lost or verdict is None:
+        row = [row for row in outcome.rows if row["name"] == name]
+        if name not in lost or not row:
             return "%s passes" % name
-        if not re.search(reason, said(tests[name], verdict)):
+        verdict = outcome.verdicts[name]
+        if not re.search(reason, said(verdict, row[0])):
             return "another reason: %s says: %s" % (name, " ".join(verdict.message.split())[:300])
     return ""
 
@@ -368,18 +401,22 @@ def try_one(kit, solution, folder):
     """Builds and tests one solution in a folder of its own."""
     outcome, began = Outcome(solution), time.monotonic()
     tests = {test.name: test for task in kit.tasks for test in task.tests}
+    misled = ""
     with tempfile.TemporaryDirectory(dir=folder) as above:
         # Messages show a file's folder: let it be the solution's name.
         own = os.path.join(above, solution.name)
         os.mkdir(own)
         try:
             outcome.verdicts, outcome.trouble = run_all(kit, solution, own)
+            if solution.task and not outcome.trouble:
+                misled = look_at_messages(outcome, solution.task, [
+                    read(os.path.join(folder, solution.task.file)) for folder in (REFERENCE, own)])
         except DoesNotApply as problem:
             outcome.trouble = "does not apply: %s" % problem
     outcome.lost = [tests[name] for name in tests if name in outcome.verdicts
                     and outcome.verdicts[name].status != "passed"]
     if not outcome.trouble:
-        outcome.trouble = (judge_mutant(outcome, tests) if solution.task
+        outcome.trouble = (judge_mutant(outcome) or misled if solution.task
                            else judge_different(outcome))
     outcome.seconds = time.monotonic() - began
     return outcome
@@ -444,6 +481,20 @@ def choose(options, solutions, tasks):
     return solutions
 
 
+def show_messages(outcomes):
+    """How many mutants' messages name their cause (messages.py), and which do not."""
+    for what, sentence in (("screen", "last screen"), ("message", "first failed test's message")):
+        names = [outcome.solution.name for outcome in outcomes if outcome.named[what]]
+        print("of %d mutants' messages, the %s names the right function or rule: %d, %.1f %%"
+              % (len(outcomes), sentence, len(names), 100.0 * len(names) / max(1, len(outcomes))))
+        for outcome in outcomes:
+            if not outcome.named[what]:
+                first = next(row for row in outcome.rows if row["status"] != "passed")
+                print("     no  %d  %-32s %s: %s" % (
+                    outcome.solution.task.number, outcome.solution.name, first["name"],
+                    " ".join(first["message"].split())[:200]))
+
+
 def summary(options, outcomes, seconds):
     bad = [outcome.solution.name for outcome in outcomes if outcome.trouble]
     if options.different:
@@ -454,6 +505,8 @@ def summary(options, outcomes, seconds):
               % (len(outcomes), len(outcomes) - len(bad), seconds))
     if bad:
         print("not as it should be: %s" % ", ".join(bad))
+    if options.messages:
+        show_messages([outcome for outcome in outcomes if outcome.rows])
     return 1 if bad else 0
 
 
@@ -465,6 +518,8 @@ def parse(arguments):
     parser.add_argument("--only", action="append", metavar="NAME",
                         help="this one (may be repeated)")
     parser.add_argument("--task", default="", metavar="N|name", help="those of one task")
+    parser.add_argument("--messages", action="store_true",
+                        help="say whose messages name the cause of the mistake, and whose do not")
     parser.add_argument("--build", default="", metavar="DIR",
                         help="build tree (the Makefile's own)")
     parser.add_argument("-v", "--verbose", action="store_true",

@@ -7,8 +7,12 @@ later. The times are kept beside the reference's suite, and count for this very 
 sort of machine. Should the reference fail a test, the kit or the machine is at fault: nobody is
 graded by a test that the solution does not pass.
 
+Where somebody waits, a test may have less after a time-out (timeouts.py): SHORT seconds, or MARGIN
+times what it takes the reference itself, whichever is more.
+
 Interface: Pace(builder, suites, fixed).of(suite, tests, caps) -> Limit(seconds, reference), where
-`reference` holds seconds by test; fixed: seconds that somebody asked for, nothing is measured then.
+`reference` holds seconds by test; fixed: seconds that somebody asked for, nothing is measured then;
+Limit.short(test).
 """
 
 import json
@@ -24,6 +28,7 @@ from skeleton import write_atomically
 MARGIN = 20.0                # times the reference's own time
 LEAST = {"cuda": 60.0}       # seconds; a GPU's libraries alone take some to start
 LEAST_ELSEWHERE = 10.0
+SHORT = 2.0                  # seconds, times SHARDLAB_TIME_FACTOR
 GRACE = 5.0                  # seconds
 PATIENCE = 300.0             # seconds a test of the reference may take while it is measured
 
@@ -34,10 +39,10 @@ class Limit:
     seconds: float
     reference: dict = field(default_factory=dict) # test name: seconds of the reference; may be empty
 
-    def grace(self):
-        """Seconds for a test that can still speak to say itself that its time is over, and where
-        its ranks are."""
-        return min(self.seconds, GRACE)
+    def short(self, test):
+        """Seconds for a test of a task that has had a time-out already."""
+        own = MARGIN * self.reference.get(test, 0)
+        return min(self.seconds, round(max(SHORT * runner.time_factor(), own), 1))
 
     def reason(self, test):
         """Where the limit comes from, as the end of a message."""
@@ -45,6 +50,12 @@ class Limit:
             return ""
         return ("\nThe reference took %.2g s for this test on this machine. LIMIT=%g allows more."
                 % (self.reference[test], 6 * self.seconds))
+
+
+def grace(seconds):
+    """Seconds for a test with this limit, if it can still speak, to say itself that its time is
+    over, and where its ranks are."""
+    return min(seconds, GRACE)
 
 
 class Pace:

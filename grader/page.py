@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import sys
 import time
 from html import escape
@@ -71,7 +72,8 @@ def tidy(value):
         if not test:
             continue
         test["hints"] = (words_of(entry.get("hint")) + words_of(entry.get("more")))[:MOST_HINTS]
-        test["section"] = common.clean(entry.get("section"), 200)
+        for name in ("section", "ask", "look"):
+            test[name] = common.clean(entry.get(name), 200 if name == "section" else 500)
         reports = entry.get("reports") if isinstance(entry.get("reports"), list) else []
         test["reports"] = [runner.clean_fields(report, runner.REPORT_FIELDS)
                            for report in reports[:runner.REPORT_LIMIT] if isinstance(report, dict)]
@@ -132,13 +134,17 @@ def next_steps(document):
     if gap:
         parts.append(tag("p", "Write part %s, at <code>%s</code>." % (text(gap.group("part")),
                                                                     text(gap.group("place")))))
+    elif first["ask"]: # the message asks itself: no hint beside it
+        parts.append(tag("p", text(first["ask"])))
     elif first["hints"]:
         parts.append(tag("p", "Ask yourself: %s" % text(first["hints"][0])))
+    if first["look"] and not gap:
+        parts.append(tag("p", "Look at %s." % text(first["look"])))
     again = "make grade TASK=%d" % first["task"]
     if document["backend"] not in ("", "simgpu"):
         again += " BACKEND=" + document["backend"]
     if os.path.basename(os.path.abspath(document["impl"])) != "skeleton":
-        again += " IMPL=" + document["impl"]
+        again += " IMPL=" + shlex.quote(document["impl"])
     parts.append(tag("p", "Read <code>%s</code>%s, then <code>%s</code>." % (
         text(first["handout"]), ", “%s”" % text(first["section"]) if first["section"] else "",
         text(again))))
@@ -398,7 +404,7 @@ def make(value, outcome=None, now="", titles=None, staff=False):
         hidden = common.shown(document, {"visibility": {"hidden": "hidden"}})
         for test in hidden:
             if test["hidden"]:
-                test.update(hints=[], section="", reports=[])
+                test.update(hints=[], section="", ask="", look="", reports=[])
         document["tests"] = hidden
     title, top = header(document, now)
     parts = [HEAD % (base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode(),

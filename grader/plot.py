@@ -33,6 +33,24 @@ def short(value):
     return ("%.1f" % value).rstrip("0").rstrip(".")
 
 
+def between(first, middle, last):
+    """Whether the middle point of three lies on a horizontal or vertical line from first to last."""
+    return any(first[axis] == middle[axis] == last[axis] and
+               min(first[1 - axis], last[1 - axis]) <= middle[1 - axis] <=
+               max(first[1 - axis], last[1 - axis]) for axis in (0, 1))
+
+
+def corners(points):
+    """Points as they are drawn, rounded, without those in the middle of a straight line."""
+    found = []
+    for x, y in points:
+        here = (round(x, 1), round(y, 1))
+        if len(found) > 1 and between(found[-2], found[-1], here):
+            found.pop()
+        found.append(here)
+    return found
+
+
 class Svg:
     """A drawing as it grows."""
 
@@ -69,7 +87,7 @@ class Svg:
                  **({"class_": kind} if kind else {}))
 
     def path(self, points, kind, title="", close=False):
-        words = "M" + "L".join("%s %s" % (short(x), short(y)) for x, y in points)
+        words = "M" + "L".join("%s %s" % (short(x), short(y)) for x, y in corners(points))
         self.add("path", title=title, d=words + ("Z" if close else ""), class_=kind)
 
     def done(self):

@@ -67,6 +67,8 @@ class Regrading:
             pass
         command = [sys.executable, os.path.join(GRADER, "grade.py"), "--impl=" + options.impl,
                    "--build", options.build, "--backend", options.backend, "--out", self.out]
+        if sys.stdout.isatty(): # somebody waits for it, though its own stdout is no terminal
+            command.append("--quick")
         if number:
             command += ["--task", str(number)]
         if options.limit:

@@ -27,6 +27,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -48,18 +49,18 @@ KINDS = (".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".md", ".svg", ".sh", ".py", 
 
 # What every kit needs to grade: folders, taken whole, and single files.
 KIT_FOLDERS = ("gpulog", "include", "lib", "simgpu", "tasks", "tests/support", "tests/tasks")
-KIT_FILES = ("Makefile",)
-# What students get beside it.
-STUDENT_FOLDERS = ("examples", "handouts", "tests/cuda", "tests/emulator", "tests/fsdp",
-                   "tests/gpulog", "tests/harness", "tests/large", "tests/launch", "tests/nn",
-                   "tests/simgpu", "tests/trace")
+KIT_FILES = ("LICENSE", "Makefile")
+# What students get in addition: no test of the kit itself, only those that grade (tests/tasks, above)
+# and the program that the results page draws.
+STUDENT_FOLDERS = ("examples", "handouts", "tests/trace")
 STUDENT_FILES = (".clang-format", ".gitignore")
 # Of handouts/, what is for staff.
 FOR_STAFF = ("handouts/instructors.md",)
 # Of grader/*, what no archive needs (releasing, testing the grader itself), and what only those for
 # platforms need.
-GRADER_FOR_NOBODY = ("release.py", "check_tasks.py", "mutants.py", "attacks.py", "steady.py")
-GRADER_FOR_STAFF = GRADER_FOR_NOBODY + ("deliver.py", "hidden.py")
+GRADER_FOR_NOBODY = ("release.py", "check_tasks.py", "mutants.py", "messages.py", "attacks.py",
+                     "steady.py")
+GRADER_FOR_STAFF = GRADER_FOR_NOBODY + ("deliver.py", "hidden.py", "run_tests.py")
 
 
 class BadRelease(Exception):
@@ -172,10 +173,15 @@ def collect(root, folders, files):
     return {path: entry(root, path) for path in paths}
 
 
-def objects(root, work):
-    """The reference as objects of this machine: {path: Entry}."""
+def objects(root):
+    """The reference as objects of this machine: {path: Entry}. They are built in a folder of their
+    own, because make cannot build in one whose path has spaces, which the release's may have."""
+    with tempfile.TemporaryDirectory(prefix="shardlab-release-") as build:
+        return objects_built_in(build, root)
+
+
+def objects_built_in(build, root):
     machine = os.uname().machine
-    build = os.path.join(work, "build")
     names = [name for _, name in skeleton.TASKS]
     paths = [os.path.join(build, "impl", "reference", name + ".o") for name in names]
     environment = {name: value for name, value in os.environ.items()
@@ -183,7 +189,8 @@ def objects(root, work):
                    ("IMPL", "BUILD", "CFLAGS", "TASK", "BACKEND", "SANITIZE")}
     quiet = os.path.join(ROOT, "grader", "platforms", "quiet.h")
     command = ["make", "-s", "-j2", "--no-print-directory", "-C", root, "BUILD=" + build,
-               "IMPL=reference", "CFLAGS=-O2 -include " + quiet] + paths
+               "IMPL=reference", "CFLAGS=-O2 -Iinclude -Isimgpu/include -Igpulog/include -include "
+               + shlex.quote(quiet)] + paths
     done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=False,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode != 0:
@@ -245,7 +252,7 @@ class Contents:
         self.version = version
         self.course = courses.load(root)
         self.secrets = Secrets(root)
-        self.given = {**objects(root, work), **other_objects(given)}
+        self.given = {**objects(root), **other_objects(given)}
         self.version_file = {"VERSION": Entry((version + "\n").encode())}
 
     def student(self):

@@ -1,30 +1,35 @@
-"""What a person reads of a grading: a table on the terminal.
+"""What a person reads of a grading: a table, then one thing to do next, then the score.
 
-Plain text; marks are coloured on a terminal, unless NO_COLOR is set (https://no-color.org).
+The message of a test that did not pass is shown in full once for each cause (alike.py), over all
+tasks; later tests with that cause name the first. On a terminal the table is brief: what passes is
+counted, a task with nothing but parts to write is one line, and the full message of the first
+cause, the one to look at next, stands below the table, so that it is on the last screen. Anywhere
+else each test that ran has a row of its own, and every message stands at its test.
 
-Interface: Report(stream).devices(line), .task(task, results), .next_steps(results, tasks, again,
-gap), .score(...); points(value); to_read(handout, section).
+Plain text, filled to the terminal's width (layout.py); marks are coloured on a terminal, unless
+NO_COLOR is set (https://no-color.org).
+
+Interface: Report(stream, own, progress).devices(line), .task(task, results), .next_steps(results,
+tasks, again, gap, after), .score(...); for one test .test(result), .message(result, indent) and
+.forget(); say(text), paragraph(text, indent); points(value); to_read(handout, section).
 """
 
 import os
 import re
-import textwrap
 
-WIDTH = 100  # where sentences wrap
+import layout
+from alike import NOT_YET, cause, is_todo, not_judged, short_message
+
 TABLE = 68   # where the column of points ends
-MARKS = {"passed": ("ok", "32"), "failed": ("FAIL", "31"), "timeout": ("TIME", "31"),
-         "error": ("ERROR", "31"), "skipped": ("skip", "33"), "infrastructure": ("????", "33")}
+NAMES = 60   # columns of names in a row for many tests
+MARKS = {"passed": ("ok", "32"), "failed": ("FAIL", "31"), "todo": ("todo", "36"),
+         "timeout": ("TIME", "31"), "error": ("ERROR", "31"), "skipped": ("skip", "33"),
+         "infrastructure": ("????", "33")}
 
-# What fsdp_not_yet says: path:line: part 3.2 of function is not written yet (NOT_YET).
-NOT_YET = re.compile(r"(?P<place>[^\s\]]+\.c:\d+): part (?P<part>\d+\.\d+) of (?P<function>\w+) "
-                     r"is not written yet")
 
-# What differs where two tests show the same report: the rank, the line of the test, what it drew.
-RANK = re.compile(r"\b(?:rank|device) \d+\b(?: of \d+)?")
-PLACE = re.compile(r" \(tests/[\w/.]+:\d+\)(?:\n\(drawn.*\))?$")
-
-# What a terminal would take for a command.
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# How a report of simgpu's begins in a test's message, which names the rank already.
+SIMGPU = re.compile(r"^(rank \d+ of \d+: )simgpu: rank \d+(?:, device \d+)?: ")
+LONG = 9     # a message of more lines on a terminal stands without the test's title
 
 
 def points(value):
@@ -32,115 +37,234 @@ def points(value):
     return ("%.2f" % value).rstrip("0").rstrip(".")
 
 
-def short_message(message):
-    """The message, or of a NOT_YET only which part is not written."""
-    found = NOT_YET.search(message)
-    if found:
-        return "part %s is not written yet: %s, in %s" % (found.group("part"), found.group("place"),
-                                                          found.group("function"))
-    return message
-
-
 def to_read(handout, section):
     """What to read, as one line."""
     return '%s, section "%s"' % (handout, section) if section else handout
 
 
+def mark_of(result):
+    """The word for a test's status; a part that is not written yet is no failure to a reader."""
+    return "todo" if is_todo(result) else result["status"]
+
+
+def counted(results):
+    """1 test; 8 tests."""
+    return "%d test%s" % (len(results), "" if len(results) == 1 else "s")
+
+
+def sum_of(results):
+    """The points of several tests: earned and possible."""
+    return "%s/%s" % (points(sum(result["score"] for result in results)),
+                      points(sum(result["max_score"] for result in results)))
+
+
+def some_names(results):
+    """The names, or as many as a line takes and how many there are besides."""
+    names = [result["name"] for result in results]
+    shown = names[:1]
+    while len(shown) < len(names) and len(", ".join(shown + [names[len(shown)]])) <= NAMES:
+        shown.append(names[len(shown)])
+    left = len(names) - len(shown)
+    return ", ".join(shown) + (" and %d more" % left if left else "")
+
+
+def to_write(results):
+    """How many tests miss a part, and the first of these parts."""
+    parts = {NOT_YET.search(result["message"]).group("part") for result in results}
+    first = min(parts, key=lambda part: [int(number) for number in part.split(".")])
+    return "%s: part %s%s" % (counted(results), first, " …" if len(parts) > 1 else "")
+
+
+class Silent:
+    """No line of progress stands where the report is printed."""
+
+    def clear(self):
+        pass
+
+
 class Report:
-    def __init__(self, stream):
+    def __init__(self, stream, own="", progress=None):
         self.stream = stream
-        self.colours = stream.isatty() and not os.environ.get("NO_COLOR")
-        self.blocks = {} # of the present task: a report without what differs, and who showed it
+        self.own = own               # what messages call the student's folder
+        self.progress = progress or Silent()
+        self.brief = stream.isatty()
+        self.colours = self.brief and not os.environ.get("NO_COLOR")
+        self.width = layout.width_of(stream)
+        self.encoding = getattr(stream, "encoding", None)
+        self.table = min(TABLE, self.width)
+        self.causes = {}             # cause: the first test that showed it
+        self.in_table = False
+        self.below = None            # the test whose message stands below the table
+
+    # -- lines --
+
+    def put(self, text):
+        self.progress.clear()
+        self.stream.write(text + "\n")
+        self.stream.flush()
 
     def say(self, text=""):
-        self.stream.write(CONTROL.sub("?", text) + "\n")
-        self.stream.flush()
+        self.put(layout.safe(text, self.encoding))
+
+    def paragraph(self, text, indent):
+        self.lines(layout.fill(text, self.width, indent))
+
+    def marked(self, mark):
+        """A status as its word of five columns, coloured where that is wanted."""
+        word, colour = MARKS[mark]
+        return "\033[%sm%s\033[0m" % (colour, word.ljust(5)) if self.colours else word.ljust(5)
 
     def row(self, mark, text, earned):
         """A line of the table: mark, text, points at its right edge."""
-        word, colour = MARKS[mark]
-        shown = CONTROL.sub("?", "%s%s" % (text.ljust(TABLE - 9 - 8), earned.rjust(8)))
-        word = word.ljust(5)
-        if self.colours:
-            word = "\033[%sm%s\033[0m" % (colour, word)
-        self.stream.write("  %s  %s\n" % (word, shown))
-
-    def paragraph(self, text, indent):
-        for line in text.splitlines() or [""]:
-            inner = line[:len(line) - len(line.lstrip())]
-            filled = textwrap.wrap(line, WIDTH - indent, break_long_words=False,
-                                   break_on_hyphens=False, subsequent_indent=inner) or [""]
-            for part in filled:
-                self.say(" " * indent + part)
+        shown = "%s%s" % (text.ljust(self.table - 9 - 8), earned.rjust(8))
+        self.put("  %s  %s" % (self.marked(mark), layout.safe(shown, self.encoding)))
 
     def devices(self, line):
         """What the tests run on: the first line."""
         self.say("On %s" % line)
         self.say()
 
+    # -- the table --
+
     def task(self, task, results):
         """A task's heading and tests. `results` are dicts as in the results file, in order."""
-        earned = sum(result["score"] for result in results)
-        full = sum(result["max_score"] for result in results)
         heading = "Task %d  %s" % (task.number, task.title)
-        self.say(heading.ljust(TABLE - 8) + ("%s/%s" % (points(earned), points(full))).rjust(8))
-        told = set()
-        self.blocks = {}
+        self.in_table = True
+        if self.brief and self.one_line(heading, results):
+            return
+        self.say(heading.ljust(self.table - 8) + sum_of(results).rjust(8))
+        done = set()
         for result in results:
-            if result["name"] in told:
-                continue
-            alike = self.same_gap(result, results)
-            if len(alike) > 1:
-                told.update(other["name"] for other in alike)
-                self.folded(alike)
-            else:
-                self.test(result)
-        self.say()
+            if result["name"] not in done:
+                alike = self.alike(result, results)
+                done.update(other["name"] for other in alike)
+                (self.several if len(alike) > 1 else self.test_or_mark)(alike)
+        self.in_table = False
+        if not self.brief:
+            self.say()
 
-    @staticmethod
-    def same_gap(result, results):
-        """The tests that fail for the same reason as this one, where that reason is the same for
-        many: a part not written yet, a file that does not compile."""
-        gap = NOT_YET.search(result["message"]) or result["shared"]
-        if result["status"] == "passed" or not gap:
+    def one_line(self, heading, results):
+        """A task of which there is one thing to say, in a line; False where there is more."""
+        marks = {mark_of(result) for result in results}
+        mark = marks.pop() if len(marks) == 1 else ""
+        if mark not in ("passed", "todo"):
+            return False
+        text = to_write(results) if mark == "todo" else counted(results)
+        if mark == "todo":
+            self.waits(results[0])
+        earned = sum_of(results)
+        self.put("%s%s  %s" % (layout.safe(heading.ljust(24), self.encoding), self.marked(mark),
+                               text.ljust(self.table - 24 - 7 - 8) + earned.rjust(8)))
+        return True
+
+    def alike(self, result, results):
+        """The tests that are shown in one row with this one. Anywhere: those that miss the same
+        part, or whose file does not compile. On a terminal: all that pass, all that miss some
+        part, all that are not judged, and all whose cause an earlier test has shown."""
+        if self.brief and mark_of(result) in ("passed", "todo"):
+            return [other for other in results if mark_of(other) == mark_of(result)]
+        reason = self.cause(result)
+        told = self.causes.get(reason, result["name"]) != result["name"]
+        if reason is None or not (is_todo(result) or result.get("shared") or self.brief
+                                  and (told or not_judged(result["message"]))):
             return [result]
-        message = short_message(result["message"])
         return [other for other in results if other["status"] == result["status"]
-                and short_message(other["message"]) == message]
+                and self.cause(other) == reason
+                and self.causes.get(reason, "") != other["name"]]
 
-    def folded(self, alike):
-        full = sum(result["max_score"] for result in alike)
-        self.row(alike[0]["status"], "%d tests" % len(alike), "0/%s" % points(full))
-        self.paragraph(", ".join(result["name"] for result in alike), 9)
-        self.paragraph(short_message(alike[0]["message"]), 11)
+    def several(self, alike):
+        """One row for several tests."""
+        first, mark = alike[0], mark_of(alike[0])
+        if self.brief and mark in ("passed", "todo"):
+            if mark == "todo":
+                self.waits(first)
+            self.row(mark, to_write(alike) if mark == "todo" else counted(alike), sum_of(alike))
+            return
+        self.row(mark, counted(alike), sum_of(alike))
+        self.paragraph(some_names(alike) if self.brief else
+                       ", ".join(result["name"] for result in alike), 9)
+        self.waits(first)
+        self.message(first, 9 if self.brief else 11)
+
+    def test_or_mark(self, alike):
+        """One row for one test."""
+        result, = alike
+        if self.brief and is_todo(result):
+            self.several(alike)
+        else:
+            self.test(result)
 
     def test(self, result):
-        self.row(result["status"], result["name"],
-                 "%s/%s" % (points(result["score"]), points(result["max_score"])))
-        if result["status"] != "passed":
-            if not NOT_YET.search(result["message"]):
-                self.paragraph(result["title"], 9)
-            if result["message"]:
-                self.paragraph(self.told_once(result), 11)
+        """A test's row and, where it did not pass, what should hold and what was found."""
+        self.row(mark_of(result), result["name"], sum_of([result]))
+        if result["status"] == "passed":
+            return
+        self.waits(result)
+        known = self.brief and self.cause(result) in self.causes
+        if not is_todo(result) and not known and self.below is not result:
+            self.paragraph(result["title"], 9)
+        self.message(result, 11)
 
-    def told_once(self, result):
-        """The message; of a block that an earlier test of the task has shown already, the head and
-        that test's name."""
-        message = short_message(result["message"])
-        block = RANK.sub("", PLACE.sub("", message))
-        if message.count("\n") < 3:
-            return message
-        first = self.blocks.setdefault(block, result["name"])
+    # -- messages --
+
+    def cause(self, result):
+        """What tests must have in common to be shown as one. On a terminal it is all the same what
+        happened in tests that are not judged."""
+        aside = self.brief and not_judged(result["message"])
+        return aside or cause(result, self.own)
+
+    def laid_out(self, result, indent):
+        """A test's message as the lines that show it."""
+        text = short_message(result["message"])
+        if self.brief:
+            text = not_judged(text) or SIMGPU.sub(r"\1", text)
+        return layout.fill(text, self.width, indent, self.brief)
+
+    def lines(self, lines):
+        for line in lines:
+            self.say(line)
+
+    def waits(self, result):
+        """On a terminal the first test of the table that did not pass waits until the table is
+        done: next_steps() shows its message."""
+        if self.brief and self.in_table and self.below is None:
+            self.below = result
+
+    def message(self, result, indent):
+        """Why a test did not pass: in full the first time, after that the first test's name."""
+        if not result["message"]:
+            return
+        reason = self.cause(result)
+        first = self.causes.setdefault(reason, result["name"])
+        if self.below is result:
+            return
         if first == result["name"]:
-            return message
-        return "%s\n   (the same as in %s)" % (message.partition("\n")[0], first)
+            self.lines(self.laid_out(result, indent))
+        elif self.brief:
+            self.paragraph("the same cause as in %s" % first, indent)
+        elif is_todo(result) or result["message"].count("\n") < 3:
+            self.paragraph(short_message(result["message"]), indent)
+        else:
+            head = result["message"].partition("\n")[0]
+            self.paragraph("%s\n   (the same cause as in %s)" % (head, first), indent)
 
-    def next_steps(self, results, tasks, again, gap):
+    def forget(self):
+        """What was shown is not on the screen any more."""
+        self.causes = {}
+
+    # -- the end --
+
+    def next_steps(self, results, tasks, again, gap, after=""):
         """The first test that did not pass, and what to do about it. `again` makes the command that
-        grades one task, `gap` names the first part of a task that is not written."""
+        grades one task, `gap` names the first part of a task that is not written, `after` is what
+        comes when all tests pass."""
+        if self.brief:
+            self.say()
         first = next((result for result in results if result["status"] != "passed"), None)
         if first is None:
             self.say("All tests pass.")
+            if after:
+                self.paragraph("What to do next: " + after, 0)
             return
         task = next(task for task in tasks if task.number == first["task"])
         if first["shared"]: # no test ran: a file is missing, or does not compile or link
@@ -148,14 +272,22 @@ class Report:
             self.paragraph(short_message(first["message"]), 2)
         else:
             self.say("What to do next: task %d, %s" % (task.number, first["name"]))
-            self.paragraph(first["title"], 2)
             # A hint is for who has written something; where a part is missing, that is the reason.
             missing = NOT_YET.search(first["message"]) and gap(task)
-            self.paragraph(missing or "Hint: " + first["hint"], 2)
+            waits = self.below and self.below["name"] == first["name"] and not missing
+            message = self.laid_out(first, 2) if waits else []
+            if len(message) <= LONG:
+                self.paragraph(first["title"], 2)
+            self.lines(message)
+            hint = "Hint: " + first["hint"] if first["hint"] else first.get("ask", "")
+            if missing or hint:
+                self.paragraph(missing or hint, 2)
+            if first.get("look") and not missing:
+                self.paragraph("Look:  %s" % first["look"], 2)
         # Where no test ran, the section of the first of them has nothing to do with it.
-        self.say("  Read:  %s" % to_read(first["handout"],
-                                         "" if first["shared"] else first.get("section")))
-        self.say("  Then:  %s" % again(task.number))
+        self.paragraph("Read:  %s" % to_read(first["handout"],
+                                             "" if first["shared"] else first.get("section")), 2)
+        self.paragraph("Then:  %s" % again(task.number), 2)
 
     def score(self, earned, full, alone=None, page=""):
         """The last line, and in front of it the path of the page, where there is one."""

@@ -15,9 +15,9 @@ second, by descent, group and the mark in their environment. When it is over, al
 killed, also where they left the group; and so is a start that has more processes or uses more
 memory than its Caps allow.
 
-Interface: list_tests(command) -> names; run_tests(command, names, limit, caps, environment, grace) ->
-({name: Verdict}, output); stop() from another thread ends what runs; stop_on_signals(); Caps, Verdict,
-CannotRun, Stopped.
+Interface: list_tests(command) -> names; run_tests(command, names, limit, caps, environment, grace,
+heard, first_timeout) -> ({name: Verdict}, output); stop() from another thread ends what runs;
+stop_on_signals(); Caps, Verdict, CannotRun, Stopped.
 """
 
 import json
@@ -192,13 +192,18 @@ PLACE_FIELDS = {"call": str, "file": str, "line": int, "function": str, "stream"
                 "allocation": str, "where": str, "begin": int, "end": int}
 
 
+def carried(text):
+    """The text with nothing that UTF-8 cannot carry: JSON can name half of a surrogate pair."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def clean_fields(entry, fields):
     """Of a dict, what has one of these names and is of the kind that belongs to it."""
     kept = {}
     for name, kind in fields.items():
         value = entry.get(name)
         if kind is str and isinstance(value, str):
-            kept[name] = value[:MESSAGE_LIMIT]
+            kept[name] = carried(value[:MESSAGE_LIMIT])
         elif kind is list and isinstance(value, list):
             kept[name] = [clean_fields(place, PLACE_FIELDS) for place in value[:REPORT_LIMIT]
                           if isinstance(place, dict)]
@@ -229,8 +234,9 @@ class Listener:
     """Takes the bytes of the results pipe and makes verdicts of the lines that are to be
     believed."""
 
-    def __init__(self, nonce, names):
+    def __init__(self, nonce, names, heard=None):
         self.nonce = nonce
+        self.heard = heard   # called with the name of a test whose verdict came
         self.names = set(names)
         self.verdicts = {}
         self.lines = 0       # verdicts heard
@@ -270,10 +276,12 @@ class Listener:
         self.lines += 1
         if not isinstance(seconds, (int, float)) or not 0 <= seconds < 1e9:
             seconds = 0
-        self.verdicts[name] = Verdict(status, str(entry.get("message") or "")[:MESSAGE_LIMIT],
+        self.verdicts[name] = Verdict(status, carried(str(entry.get("message") or ""))[:MESSAGE_LIMIT],
                                       round(float(seconds), 3),
                                       clean_reports(entry.get("reports")),
                                       entry["seed"] if seeds.is_seed(entry.get("seed")) else None)
+        if self.heard:
+            self.heard(name)
 
 
 def expendable(pid):
@@ -382,9 +390,10 @@ def memory_of(pids):
     return own + shared
 
 
-def start_once(command, names, limit, caps=None, environment=None):
+def start_once(command, names, limit, caps=None, environment=None, heard=None, first_timeout=False):
     """One start of the program for these tests. `limit`: seconds it may go without a verdict;
-    `environment`: what the program is told beside the usual."""
+    `environment`: what the program is told beside the usual; `heard`: called with each test's name
+    when its verdict came; `first_timeout`: ends it as soon as a test says that its time is over."""
     nonce, mark = secrets.token_hex(16), "SHARDLAB_RUN=" + secrets.token_hex(16)
     arguments = [word for name in names for word in ("--only", name)]
     account = caps.account if caps else None
@@ -426,10 +435,10 @@ def start_once(command, names, limit, caps=None, environment=None):
         os.close(results_in)
 
     expendable(process.pid)
-    listener, output = Listener(nonce, names), Output()
+    listener, output = Listener(nonce, names, heard), Output()
     takers = {results: listener.add, process.stdout.fileno(): output.add}
     try:
-        timed_out, stopped = listen(family, takers, listener, limit, caps)
+        timed_out, stopped = listen(family, takers, listener, limit, caps, first_timeout)
     finally:
         family.kill()
         process.wait()
@@ -446,8 +455,9 @@ def start_once(command, names, limit, caps=None, environment=None):
                stopped, ending(process.returncode), output.text())
 
 
-def listen(family, takers, listener, limit, caps):
-    """Takes what comes until the program has ended, gave no verdict for too long, or used too much.
+def listen(family, takers, listener, limit, caps, first_timeout=False):
+    """Takes what comes until the program has ended, gave no verdict for too long, used too much, or
+    has told a time-out where the first is enough.
     Returns (whether it gave no verdict for too long, what it used too much of)."""
     process = family.process
     heard, deadline = listener.lines, time.monotonic() + limit
@@ -458,6 +468,8 @@ def listen(family, takers, listener, limit, caps):
         while process.poll() is None:
             if listener.lines != heard:
                 heard, deadline = listener.lines, time.monotonic() + limit
+                if first_timeout and any_timeout(listener.verdicts):
+                    return False, ""
             if time.monotonic() >= deadline:
                 return True, ""
             stopped = family.over(caps)
@@ -500,15 +512,22 @@ def drain(takers):
             taker(data)
 
 
-def run_tests(command, names, limit, caps=None, environment=None, grace=0.0):
+def any_timeout(verdicts):
+    return any(verdict.status == "timeout" for verdict in verdicts.values())
+
+
+def run_tests(command, names, limit, caps=None, environment=None, grace=0.0, heard=None,
+              first_timeout=False):
     """Runs the tests, each to a verdict: where the program dies or hangs in one of them, the others
     run in a fresh one. Returns the verdicts by name, and what the program printed, all starts
     together. `limit`: seconds a test may take; `grace`: how many it may take longer before it is
-    stopped, for one that knows its limit and can say where its time went."""
+    stopped, for one that knows its limit and can say where its time went. `heard`: called with each
+    name when its verdict came from the program. `first_timeout`: no test runs after the first that
+    takes too long; those have no verdict then."""
     verdicts, outputs = {}, []
     left = list(names)
     while left:
-        run = start_once(command, left, limit + grace, caps, environment)
+        run = start_once(command, left, limit + grace, caps, environment, heard, first_timeout)
         outputs.append(run.output)
         if run.forged:
             # Somebody else speaks on the channel, so none of what it said is worth anything.
@@ -518,6 +537,8 @@ def run_tests(command, names, limit, caps=None, environment=None, grace=0.0):
             break
         verdicts.update(run.verdicts)
         missing = [name for name in left if name not in run.verdicts]
+        if first_timeout and any_timeout(run.verdicts):
+            break
         if not missing:
             if not run.complete:
                 verdicts[left[-1]] = Verdict("error", "The test program ended before it was done: "
@@ -527,6 +548,8 @@ def run_tests(command, names, limit, caps=None, environment=None, grace=0.0):
         if run.timed_out:
             verdicts[culprit] = Verdict("timeout", "No verdict within %g seconds; the test program "
                                         "was stopped." % limit, limit)
+            if first_timeout:
+                break
         elif run.stopped:
             verdicts[culprit] = Verdict("error", "The test was stopped: %s." % run.stopped)
         elif run.complete:

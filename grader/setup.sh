@@ -1,17 +1,27 @@
 #!/bin/sh
-# setup.sh: sees that the machine has what ShardLab is built with, and installs what is missing.
+# setup.sh: ensures that the machine has what ShardLab is built with, and installs what is missing.
 #
-# `make deps` runs this before every build, so when all is there it only looks: shell built-ins and
-# file names, no other program. What is missing comes from apt-get on Debian and Ubuntu, as root or
+# Whether a library is there is found out as the build will: a small program that calls it is
+# compiled and linked. (A header proves little: the cblas.h of a reference BLAS looks like
+# OpenBLAS's.) What comes of it is written to a file, build/config.mk, which make includes; so there
+# is one answer to "which BLAS?", and this is the only place that looks.
+#
+# `make deps` runs this before every build. As long as the file's first lines still hold (same
+# tools, same processor, the files that were linked still there) it does nothing else: shell
+# built-ins, no other program. What is missing comes from apt-get on Debian and Ubuntu, as root or
 # by sudo. Where that cannot be, or with NO_INSTALL=1, it says what is missing, what each thing is
 # for and which command installs it, and exits 1.
 #
 # CUDA, cuBLAS and NCCL, which BACKEND=cuda is built with, are never installed: which of their
 # versions fits is the driver's matter. find_cuda.sh looks for them.
 #
-# Interface: setup.sh (no arguments). Reads NO_INSTALL, CC, CXX, PYTHON, BACKEND (cuda and rehearsal
-# want a C++ compiler, and cuda no BLAS), BLAS (dnnl or openblas: only that one will do) and
-# SETUP_INCLUDE_DIRS (where headers are looked for).
+# Interface: setup.sh (no arguments). Reads NO_INSTALL, CC, CFLAGS, LDFLAGS, CXX, PYTHON, BACKEND
+# (cuda and rehearsal want a C++ compiler, and cuda no BLAS), BLAS (dnnl or openblas: only that one
+# will do) and CONFIG, the file to write; without CONFIG it looks anew and writes nothing.
+#
+# The file holds, as Make variables: BLAS (dnnl or openblas), BLAS_DEFS and BLAS_LIBS (its compiler
+# and linker flags), COMPILER (the C compiler's version) and PROCESSOR (a sum of what this machine's
+# processor can do, for code compiled with -march=native).
 
 set -u
 
@@ -31,53 +41,220 @@ purpose() {
     esac
 }
 
-# ---- Looking ----
+# ---- What was found before ----
 
-dirs=${SETUP_INCLUDE_DIRS:-"/usr/include /usr/local/include /usr/include/*-linux-gnu*"}
+cc_command=${CC:-cc}
+cxx_command=${CXX:-g++}
+python_command=${PYTHON:-python3}
+newline='
+'
 
-# Whether one of the names (or patterns) is a file below one of the include directories.
-has_header() {
-    for name in "$@"; do
-        for found in $(for d in $dirs; do echo "$d/$name"; done); do
-            [ -f "$found" ] && return 0
-        done
-    done
-    return 1
+# Sets `features`: what the processor can do, as the kernel lists it.
+list_features() {
+    features=
+    while read -r name rest; do
+        case $name in flags | Features) features=$rest; return ;; esac
+    done </proc/cpuinfo
 }
+
+# Sets `asked`: all that the answer depends on, in one line. oneDNN's headers are in it because it
+# replaces OpenBLAS when it is installed later.
+describe() {
+    list_features
+    asked="$cc_command|$cxx_command|$python_command|${CFLAGS:-}|${LDFLAGS:-}|${BACKEND:-}|${BLAS:-}"
+    asked="$asked|$PATH|${CPATH:-}|${C_INCLUDE_PATH:-}|${LIBRARY_PATH:-}|${PKG_CONFIG_PATH:-}"
+    for header in /usr/include/dnnl.h /usr/include/oneapi/dnnl/dnnl.h /usr/local/include/dnnl.h; do
+        [ -f "$header" ] && asked="$asked|$header"
+    done
+    asked="$asked|$features"
+    case $asked in *"$newline"*) asked= ;; esac
+}
+
+# Whether the file still holds. Its first line has what it is, the second what was asked, the third
+# the files that a program was linked with, separated by ':'.
+still_holds() {
+    [ -n "$asked" ] && [ -f "$CONFIG" ] || return 1
+    { IFS= read -r _ && IFS= read -r before && IFS= read -r files; } <"$CONFIG" || return 1
+    [ "$before" = "# $asked" ] || return 1
+    rest=${files#"# "}:
+    while [ -n "$rest" ]; do
+        [ -e "${rest%%:*}" ] || return 1
+        rest=${rest#*:}
+    done
+}
+
+# ---- Looking ----
 
 has_program() {
     command -v "$1" >/dev/null 2>&1
 }
 
-has_dnnl() {
-    has_header dnnl.h oneapi/dnnl/dnnl.h
+# A program that calls each library it is told to.
+write_program() {
+    cat >"$work/program.c" <<'END'
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#ifdef WITH_CMOCKA
+#include <cmocka.h>
+#endif
+#ifdef WITH_LIBDW
+#include <elfutils/libdwfl.h>
+#endif
+#ifdef WITH_DNNL
+#include <dnnl.h>
+#endif
+#ifdef WITH_OPENBLAS
+#include <cblas.h>
+#endif
+
+int main(void)
+{
+    float a = 1, b = 1, c = 0;
+#ifdef WITH_CMOCKA
+    mock_assert(1, "", "", 1);
+#endif
+#ifdef WITH_LIBDW
+    dwfl_end(NULL);
+#endif
+#ifdef WITH_DNNL
+    if (dnnl_sgemm('N', 'N', 1, 1, 1, 1, &a, 1, &b, 1, 0, &c, 1) != dnnl_success) return 1;
+#endif
+#ifdef WITH_OPENBLAS
+    openblas_set_num_threads(1);
+    cblas_sgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, 1, 1, 1, 1, &a, 1, &b, 1, 0, &c, 1);
+#endif
+    return printf("%g\n", (double)(a + b + c)) < 0;
+}
+END
 }
 
-has_openblas() {
-    has_header cblas.h 'openblas*/cblas.h'
+# compiler FLAGS [-o PROGRAM SOURCE FLAGS]: runs it. CC and flags are text for the shell, which may
+# quote in it, as they are in make's recipes.
+compiler() {
+    # shellcheck disable=SC2294 # on purpose
+    if [ $# -eq 1 ]; then eval "$cc_command $1"; else eval "$cc_command $1 \"\$2\" \"\$3\" \"\$4\" $5"; fi
+}
+
+# links DEFINES LIBRARIES: whether the program can be built so. `why` has the compiler's error.
+links() {
+    LC_ALL=C compiler "${CFLAGS:-} -Werror=implicit-function-declaration $1" \
+        -o "$work/program" "$work/program.c" "${LDFLAGS:-} $2" >"$work/said" 2>&1 && return 0
+    why=$(grep -m 1 -E 'error|cannot|undefined' "$work/said" || head -n 1 "$work/said")
+    why=${why##*"$work/"}
+    return 1
+}
+
+# Whether this BLAS can be linked; sets blas, blas_defs, blas_libs.
+try_blas() {
+    case $1 in
+    dnnl) flags=-DSIMGPU_DNNL libs=-ldnnl with=-DWITH_DNNL ;;
+    openblas)
+        flags=$(pkg-config --cflags openblas 2>/dev/null)
+        libs=$(pkg-config --libs openblas 2>/dev/null)
+        [ -n "$libs" ] || libs=-lopenblas
+        with=-DWITH_OPENBLAS
+        ;;
+    esac
+    links "$with $flags" "$libs" || return 1
+    blas=$1 blas_defs=$flags blas_libs=$libs
+}
+
+find_blas() {
+    case ${BLAS:-} in
+    dnnl | openblas) try_blas "$BLAS" ;;
+    *) try_blas dnnl || try_blas openblas ;;
+    esac
 }
 
 # Sets `missing` to the packages that are not there; `blas` stands for either BLAS.
 look() {
     missing=
-    cc_command=${CC:-cc}
+    why=
+    blas=
+    blas_defs=
+    blas_libs=
     has_program "${cc_command%% *}" || missing="$missing gcc"
-    cxx_command=${CXX:-g++}
     case ${BACKEND:-simgpu} in
     cuda | rehearsal) has_program "${cxx_command%% *}" || missing="$missing g++" ;;
     esac
-    has_header stdio.h || missing="$missing libc6-dev"
     has_program make || missing="$missing make"
     has_program pkg-config || missing="$missing pkg-config"
-    has_program "${PYTHON:-python3}" || missing="$missing python3"
-    has_header cmocka.h || missing="$missing libcmocka-dev"
-    has_header elfutils/libdw.h || missing="$missing libdw-dev"
+    has_program "$python_command" || missing="$missing python3"
+    # Nothing can be linked before there is a compiler with a C library: what lacks then is known
+    # only where that has been installed.
+    if ! has_program "${cc_command%% *}" || ! links "" ""; then
+        has_program "${cc_command%% *}" && is_no_library
+        missing="$missing libc6-dev libcmocka-dev libdw-dev"
+        case ${BACKEND:-}:${BLAS:-} in
+        cuda:*) ;;
+        *:dnnl) missing="$missing libdnnl-dev" ;;
+        *:openblas) missing="$missing libopenblas-dev" ;;
+        *) missing="$missing blas" ;;
+        esac
+        return
+    fi
+    links -DWITH_CMOCKA -lcmocka || missing="$missing libcmocka-dev"
+    links -DWITH_LIBDW -ldw || missing="$missing libdw-dev"
     [ "${BACKEND:-}" = cuda ] && return
-    case ${BLAS:-} in
-    dnnl)     has_dnnl || missing="$missing libdnnl-dev" ;;
-    openblas) has_openblas || missing="$missing libopenblas-dev" ;;
-    *)        has_dnnl || has_openblas || missing="$missing blas" ;;
+    find_blas || case ${BLAS:-} in
+    dnnl) missing="$missing libdnnl-dev" ;;
+    openblas) missing="$missing libopenblas-dev" ;;
+    *) missing="$missing blas" ;;
     esac
+}
+
+# Ends where the compiler cannot build the plainest program for another reason than that the C
+# library's files are not there.
+is_no_library() {
+    grep -qE 'stdio\.h|setjmp\.h|crt1\.o|Scrt1\.o|cannot find -lc\b' "$work/said" && return
+    stop "${CC:-cc} cannot build the plainest program: $why"
+}
+
+# Python is asked for its version once, and only when all is looked for anew.
+checked=no
+check_python() {
+    [ "$checked" = no ] && has_program "$python_command" || return 0
+    checked=yes
+    version=$("$python_command" -c \
+        'import sys; print("%d.%d.%d" % sys.version_info[:3]); sys.exit(sys.version_info < (3, 9))' \
+        2>&1) && return
+    case $version in
+    [0-9]*.[0-9]*) stop "$python_command is Python $version, and the grader needs 3.9 or later:" \
+        "install a newer one and name it, as in: make grade PYTHON=python3.11" ;;
+    esac
+    stop "$python_command cannot be started: ${version%%"$newline"*}"
+}
+
+# ---- Telling make ----
+
+# The files behind what was linked: where one is gone, all is looked for anew.
+linked_files() {
+    library=${blas_libs##*-l}
+    list=$(command -v "${cc_command%% *}")
+    for name in libgcc.a libcmocka.so libdw.so ${blas:+"lib${library%% *}.so"}; do
+        file=$(compiler "${LDFLAGS:-} -print-file-name=$name")
+        case $file in /*) list=$list:$file ;; esac
+    done
+    case $list in *"$newline"*) list=/nowhere ;; esac
+    echo "$list"
+}
+
+write_config() {
+    version=$(compiler --version | head -n 1 | tr -d "'#\$")
+    processor=$(printf '%s' "$features" | cksum)
+    {
+        echo "# setup.sh wrote this: what this machine has. Without it, make looks anew."
+        echo "# $asked"
+        echo "# $(linked_files)"
+        [ -z "$blas" ] || echo "BLAS := $blas"
+        echo "BLAS_DEFS := $blas_defs"
+        echo "BLAS_LIBS := $blas_libs"
+        echo "COMPILER := $version"
+        echo "PROCESSOR := ${processor%% *}"
+    } >"$CONFIG.$$" && mv "$CONFIG.$$" "$CONFIG" || stop "$CONFIG cannot be written"
 }
 
 # ---- Installing ----
@@ -112,6 +289,7 @@ give_up() {
     choose_blas
     echo "setup: some things that ShardLab is built with are missing on this machine:" >&2
     list_missing >&2
+    [ -z "$why" ] || echo "setup: the compiler says: $why" >&2
     echo "setup: $1" >&2
     prefix=
     [ "$user" = 0 ] || prefix="sudo "
@@ -139,8 +317,46 @@ update_lists() {
     apt update || echo "setup: apt-get update had trouble; going on with the old lists" >&2
 }
 
+# ---- The work ----
+
+# One line, and the end: what is wrong is nothing that could be installed.
+stop() {
+    echo "setup: $*" >&2
+    exit 1
+}
+
+describe
+if [ -n "${CONFIG:-}" ]; then
+    # The nearest folder that is there: is this tree to be built in at all?
+    folder=$CONFIG
+    while [ ! -d "$folder" ]; do
+        case $folder in */*) folder=${folder%/*} ;; *) folder=. ;; esac
+    done
+    case $folder in /*) ;; .) folder=$PWD ;; *) folder=$PWD/$folder ;; esac
+    [ -w "$folder" ] || stop "the folder $folder cannot be written, and ShardLab" \
+        "builds there: copy the project to a folder of your own"
+    still_holds && exit 0
+fi
+
+work=$(mktemp -d) || exit 1
+log=$work/log
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+write_program
+
+# Ends well, with the file written.
+finish() {
+    check_python
+    if [ -n "${CONFIG:-}" ]; then
+        mkdir -p "${CONFIG%/*}" && write_config
+    fi
+    [ $# -eq 0 ] || echo "$@"
+    exit 0
+}
+
+check_python
 look
-[ -z "$missing" ] && exit 0
+[ -z "$missing" ] && finish
 
 user=$(id -u)
 as_root=
@@ -152,10 +368,6 @@ if [ "$user" != 0 ]; then
     if [ -t 0 ]; then as_root=sudo; else as_root="sudo -n"; fi
     $as_root true || give_up "Installing needs root, and sudo refused."
 fi
-
-log=$(mktemp) || exit 1
-trap 'rm -f "$log"' EXIT
-trap 'exit 1' HUP INT TERM
 
 for package in $missing; do
     [ "$package" = blas ] && package=libdnnl-dev
@@ -174,5 +386,5 @@ apt install --no-install-recommends $missing || {
 }
 
 look
-[ -z "$missing" ] || give_up "apt-get installed everything, but these are still not found."
-echo "setup: done"
+[ -z "$missing" ] || give_up "apt-get installed everything, but these still cannot be used."
+finish "setup: done"

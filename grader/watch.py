@@ -273,7 +273,7 @@ class Watch:
                                                else ", ".join(names)), 4)
         failing = [row for row in score.rows if row["status"] != "passed"]
         if failing:
-            self.report.blocks = {} # what an earlier save has shown is not on the screen now
+            self.report.forget()
             self.report.test(failing[0])
         if len(failing) > 1:
             self.report.paragraph("not ok either: %s"
@@ -307,7 +307,8 @@ def main(arguments=None):
     except manifest.BadManifest as problem:
         print("watch: %s" % problem, file=sys.stderr)
         return 3
-    watch = Watch(options, tasks, Report(sys.stdout))
+    shown = os.path.basename(os.path.abspath(options.impl))
+    watch = Watch(options, tasks, Report(sys.stdout, shown))
 
     def end(number, frame):
         watch.ended = True

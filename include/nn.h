@@ -171,6 +171,7 @@ typedef struct AdamWConfig {
 typedef struct PlainAdamW PlainAdamW;
 Status plain_adamw_create(PlainAdamW **opt, Module *model, const AdamWConfig *config, NnRun *run);
 Status plain_adamw_step(PlainAdamW *opt);
+void plain_adamw_set_lr(PlainAdamW *opt, float lr); // for the steps from here on
 Status plain_adamw_zero_grad(PlainAdamW *opt);
 void plain_adamw_destroy(PlainAdamW *opt);
 

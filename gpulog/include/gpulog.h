@@ -6,9 +6,10 @@
  *
  * Interface: gpulog_live_bytes, gpulog_peak_bytes, gpulog_reset_peak: device memory as requested,
  * before any rounding; gpulog_traffic, gpulog_reset_traffic: collectives; gpulog_length,
- * gpulog_get: the operations in program order; gpulog_where: an address as file:line (function);
- * gpulog_source: the text of that line; gpulog_name: what reports call an allocation;
- * gpulog_activity: what the process does now.
+ * gpulog_get: the operations in program order; gpulog_where: a call site as file:line (function);
+ * gpulog_source: the text of that line; gpulog_own_code: whose lines reports name; gpulog_name,
+ * gpulog_name_stream, gpulog_name_elements: what reports call an allocation, a stream, and the
+ * bytes of an allocation; gpulog_activity: what the process does now.
  */
 #ifndef GPULOG_H
 #define GPULOG_H
@@ -66,7 +67,7 @@ typedef struct GpuLogEntry {
                        // cudaFree, which waits for the whole device first …)
     size_t bytes;      // collectives: as nccl-tests' "size"; copies, allocations: bytes
     size_t sent;       // collectives: bytes this rank must send over the wire (see gpulog_traffic)
-    const void *site;  // return address of the call
+    const void *site;  // call site, for gpulog_where
     int n_ranges;
     GpuRange range[GPULOG_RANGES];
 } GpuLogEntry;
@@ -93,16 +94,37 @@ void gpulog_reset_traffic(void);
 uint64_t gpulog_length(void);
 bool gpulog_get(uint64_t index, GpuLogEntry *entry);
 
-// Resolves a call site: "forward.c:88 (fsdp_unshard)", or the address where nothing is known of it.
+// Resolves a call site, which is an entry's or a return address: "forward.c:88 (fsdp_unshard)", or
+// the address where nothing is known of it. An entry's knows what called the caller, too: named is
+// the nearest line of the program's own code (gpulog_own_code), else the nearest line that the
+// debug information has.
 void gpulog_where(const void *site, char *text, size_t size);
 // The text of that line, without the blanks at its ends: "cudaMalloc((void **)&x, bytes);". False,
 // and "", where the source file cannot be read or was edited since the program was built.
 bool gpulog_source(const void *site, char *text, size_t size);
 
+// Says that the source file which holds `function` is the program's own, as opposed to a library
+// that it calls: (const void *)main. Where an operation was asked for by a call from that file,
+// however indirectly, reports name its line. Up to 32 files; NULL is ignored.
+void gpulog_own_code(const void *function);
+
 // Names the allocation that begins at ptr for reports: "gradient of h.3.attn". The name goes when
 // the memory is given to somebody else. Without one, reports use the variable that the line of the
 // allocating call stores it in.
 void gpulog_name(const void *ptr, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// Names a stream for reports, as the program's source does: "ctx->all_gather_stream". The name goes when the
+// stream is destroyed. The default stream keeps its own.
+void gpulog_name_stream(cudaStream_t stream, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// What the program knows of bytes [begin, end) of the allocation of `bytes` bytes at ptr, for a
+// report: "element 10 of h.0, padding"; false: nothing. It is called while a report is written,
+// perhaps in a signal handler: it may compare and print, and must not allocate, wait or make calls
+// of a device. One per process; NULL takes it away.
+typedef bool (*GpuElements)(const void *ptr, size_t bytes, size_t begin, size_t end, char *text,
+                            size_t size, void *arg);
+void gpulog_name_elements(GpuElements elements, void *arg);
 
 // What this process does on its devices now, or did last, in one line: "waiting in
 // cudaStreamSynchronize at forward.c:88 (fsdp_unshard)". For a time limit's message: it waits for

@@ -2,10 +2,13 @@
  * (gpulog/wrap) on real ones. Readers include gpulog.h alone.
  *
  * Interface: books_write, books_last, books_reserve: the log; books_allocated, books_freed: the
- * bytes a device holds; books_waiting: what a thread waits in; books_name,
- * books_forget_name: allocations by name; books_send_bytes, books_recv_bytes,
- * books_count_traffic, books_element_size: collectives; books_vector, books_copied_vector,
- * books_sum_length, books_product, books_matrix_vector: operands of cuBLAS calls.
+ * bytes a device holds; books_waiting: what a thread waits in; BOOKS_SITE, books_site,
+ * books_site_above, books_stack, books_frames: call sites; books_line, books_is_own,
+ * books_call_path: their lines; books_name, books_forget_name: allocations by name;
+ * books_stream_name, books_forget_stream: streams by name; books_elements: bytes by element;
+ * books_send_bytes, books_recv_bytes, books_count_traffic, books_element_size: collectives;
+ * books_vector, books_copied_vector, books_sum_length, books_product, books_matrix_vector: operands
+ * of cuBLAS calls.
  */
 #ifndef GPULOG_BOOKS_H
 #define GPULOG_BOOKS_H
@@ -34,6 +37,42 @@ void books_freed(int device, size_t bytes);
 // wait ends.
 void books_waiting(const char *what, const void *site);
 
+// ---- stack.c ---- A call site is a short stack of return addresses, innermost first, kept once
+// and handed around as one pointer. Any return address is a call site too, of one frame.
+
+#define BOOKS_FRAMES 16
+// The call site of the function that says it: where it was called, and what called that.
+#define BOOKS_SITE() books_site(__builtin_return_address(0), __builtin_frame_address(0))
+const void *books_site(const void *return_address, const void *frame);
+// The call site whose innermost frame is a return address of a call that is still under way.
+const void *books_site_above(const void *site);
+// The call site of these frames; of what are their addresses.
+const void *books_stack(const void *const *frames, int n);
+int books_frames(const void *site, const void *frames[BOOKS_FRAMES]);
+
+// ---- site.c ----
+
+// What is known of a return address: the line of the call.
+typedef struct BooksLine {
+    const void *address;
+    char text[160];    // "forward.c:88 (fsdp_unshard)", or what there is in place of it
+    char path[512];    // of the source file, whole; "": not known
+    char function[64]; // "": not known
+    int line;
+    uint64_t unit; // the same number for all code of one source file; 0: not known
+} BooksLine;
+// False: somebody holds the lock for good.
+bool books_line(const void *address, BooksLine *line);
+
+// ---- where.c ----
+
+// Whether the call came from the program's own code (gpulog_own_code), however indirectly.
+bool books_is_own(const void *site);
+// How the call that gpulog_where names went on to the operation, and who called its function where
+// that is the program's own too: "in flat_zero_padding (reference/flat_param.c:127)", "called by
+// fsdp_reshard (forward.c:128)"; false, and "": there is nothing to say.
+bool books_call_path(const void *site, char *text, size_t size);
+
 // ---- names.c ----
 
 // What to call the allocation at ptr, made at `site`: the name that it was given, else the variable
@@ -41,6 +80,14 @@ void books_waiting(const char *what, const void *site);
 bool books_name(const void *ptr, const void *site, char *text, size_t size);
 // Somebody else has the memory at ptr now.
 void books_forget_name(const void *ptr);
+// The name that a stream was given; NULL: none. It lives on when the stream is destroyed.
+const char *books_stream_name(cudaStream_t stream);
+// The stream is destroyed: another one may get its handle.
+void books_forget_stream(cudaStream_t stream);
+// What the program knows of bytes [begin, end) of the allocation of `bytes` bytes at ptr: "element
+// 10 of h.0, padding"; false, and "": nothing.
+bool books_elements(const void *ptr, size_t bytes, size_t begin, size_t end, char *text,
+                    size_t size);
 
 // ---- traffic.c ----
 

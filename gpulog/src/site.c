@@ -1,48 +1,32 @@
-/* site.c: addresses to "file.c:88 (function)".
+/* site.c: return addresses to "file.c:88 (function)".
  *
- * A call site is a return address. Its line is that of the call, so the address before it is
- * looked up. libdw reads the debug information of the program and its libraries when the first
- * report is printed, not before; what has been found is kept. A path is shortened to what tells
- * files apart: relative to where it was compiled, its last folder and the file.
- *
- * The text of the line is shown where the source file can be read and is not newer than the
- * program: an edited file would show another line.
+ * The line of a return address is that of the call, so the address before it is looked up. libdw
+ * reads the debug information of the program and its libraries when the first report is printed,
+ * not before; what has been found is kept. A path is shortened to what tells files apart: relative
+ * to where it was compiled, its last folder and the file.
  *
  * The lock is taken with a limit, because a dying process may ask while it holds it.
  *
- * Interface: gpulog_where, gpulog_source.
+ * Interface: books_line (books.h).
  */
 #define _GNU_SOURCE
-#include <ctype.h>
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "gpulog.h"
+#include "books.h"
 
 #define CACHE 1024
-#define CACHED_TEXT 160
-#define CACHED_PATH 512
-
-// What is known of a call site.
-typedef struct Known {
-    const void *site;
-    char text[CACHED_TEXT];
-    char path[CACHED_PATH]; // of the source file, whole; "": not known
-    int line;
-} Known;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Dwfl *dwfl;
-static Known *cache; // (CACHE), by address
+static BooksLine *cache; // (CACHE), by address
 
 // Reads the list of modules that are mapped now.
 static bool list_modules(void)
@@ -74,6 +58,7 @@ static const char *shorten(const char *path, const char *compiled_in)
 typedef struct Source {
     const char *function, *path, *compiled_in;
     int line;
+    uint64_t unit;
 } Source;
 
 static bool is_artificial(Dwarf_Die *die)
@@ -106,7 +91,10 @@ static void find_function(Dwfl_Module *module, Dwarf_Addr address, Source *sourc
     Dwarf_Addr bias;
     Dwarf_Die *unit = dwfl_module_addrdie(module, address, &bias);
     Dwarf_Die *scopes = NULL;
+    // For code without debug information libdwfl gives the unit that lies before it.
+    if (unit && dwarf_haspc(unit, address - bias) <= 0) unit = NULL;
     int n = unit ? dwarf_getscopes(unit, address - bias, &scopes) : 0;
+    if (unit) source->unit = bias + dwarf_dieoffset(unit);
     for (int i = 0; i < n && !source->function; i++) {
         int tag = dwarf_tag(&scopes[i]);
         if (tag == DW_TAG_inlined_subroutine && is_artificial(&scopes[i]))
@@ -129,7 +117,7 @@ static Dwfl_Module *module_of(Dwarf_Addr address)
 
 static Source find_source(Dwfl_Module *module, Dwarf_Addr address)
 {
-    Source source = {NULL, NULL, NULL, 0};
+    Source source = {NULL, NULL, NULL, 0, 0};
     Dwfl_Line *line = dwfl_module_getsrc(module, address);
     if (line) {
         source.path = dwfl_lineinfo(line, NULL, &source.line, NULL, NULL, NULL);
@@ -140,28 +128,31 @@ static Source find_source(Dwfl_Module *module, Dwarf_Addr address)
 }
 
 // The whole path of the source file; "" where it does not fit.
-static void keep_path(const Source *source, Known *known)
+static void keep_path(const Source *source, BooksLine *line)
 {
     bool whole = source->path[0] == '/' || !source->compiled_in;
-    int n = snprintf(known->path, sizeof known->path, "%s%s%s", whole ? "" : source->compiled_in,
+    int n = snprintf(line->path, sizeof line->path, "%s%s%s", whole ? "" : source->compiled_in,
                      whole ? "" : "/", source->path);
-    if (n < 0 || (size_t)n >= sizeof known->path) known->path[0] = 0;
-    known->line = source->line;
+    if (n < 0 || (size_t)n >= sizeof line->path) line->path[0] = 0;
+    line->line = source->line;
 }
 
-static void resolve(const void *site, Known *known)
+static void resolve(const void *site, BooksLine *line)
 {
     Dwarf_Addr address = (Dwarf_Addr)(uintptr_t)site - 1;
     Dwfl_Module *module = module_of(address);
-    Source source = {NULL, NULL, NULL, 0};
-    char *text = known->text;
-    size_t size = sizeof known->text;
-    *known = (Known){.site = site};
+    Source source = {NULL, NULL, NULL, 0, 0};
+    char *text = line->text;
+    size_t size = sizeof line->text;
+    *line = (BooksLine){.address = site};
     if (module) source = find_source(module, address);
+    line->unit = source.unit;
+    if (source.function)
+        snprintf(line->function, sizeof line->function, "%s", source.function);
     if (source.path) {
         snprintf(text, size, "%s:%d (%s)", shorten(source.path, source.compiled_in), source.line,
                  source.function ? source.function : "?");
-        keep_path(&source, known);
+        keep_path(&source, line);
     } else if (source.function) {
         const char *file = dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
         const char *base = file ? strrchr(file, '/') : NULL;
@@ -174,85 +165,25 @@ static void resolve(const void *site, Known *known)
     }
 }
 
-static void resolve_cached(const void *site, Known *known)
+static void resolve_cached(const void *site, BooksLine *line)
 {
     size_t place = ((uintptr_t)site * 0x9e3779b97f4a7c15u) >> 54; // 10 bits: CACHE entries
     if (!cache) cache = calloc(CACHE, sizeof *cache);
-    if (cache && cache[place].site == site) {
-        *known = cache[place];
+    if (cache && cache[place].address == site) {
+        *line = cache[place];
         return;
     }
-    resolve(site, known);
-    if (cache) cache[place] = *known;
+    resolve(site, line);
+    if (cache) cache[place] = *line;
 }
 
-// False: somebody holds the lock for good.
-static bool look_up(const void *site, Known *known)
+bool books_line(const void *address, BooksLine *line)
 {
     struct timespec limit;
     clock_gettime(CLOCK_REALTIME, &limit);
     limit.tv_sec += 2;
     if (pthread_mutex_timedlock(&lock, &limit)) return false;
-    resolve_cached(site, known);
+    resolve_cached(address, line);
     pthread_mutex_unlock(&lock);
     return true;
-}
-
-void gpulog_where(const void *site, char *text, size_t size)
-{
-    Known known;
-    if (!site)
-        snprintf(text, size, "an unknown place");
-    else if (look_up(site, &known))
-        snprintf(text, size, "%s", known.text);
-    else
-        snprintf(text, size, "%p", site);
-}
-
-// ---- The line itself ----
-
-// Opens the source file; -1: it cannot be read, is no plain file, or is newer than the program.
-static int open_source(const char *path)
-{
-    struct stat file, program;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return -1;
-    bool good = fstat(fd, &file) == 0 && S_ISREG(file.st_mode) &&
-                stat("/proc/self/exe", &program) == 0 && file.st_mtime <= program.st_mtime;
-    if (good) return fd;
-    close(fd);
-    return -1;
-}
-
-// Reads line number `line`, from 1 on, without the blanks at its ends; false: there is none.
-static bool read_line(int fd, int line, char *text, size_t size)
-{
-    char block[4096];
-    size_t used = 0;
-    ssize_t n;
-    int at = 1;
-    while (at <= line && (n = read(fd, block, sizeof block)) > 0)
-        for (ssize_t i = 0; i < n && at <= line; i++) {
-            bool blank = isspace((unsigned char)block[i]);
-            if (block[i] == '\n')
-                at++;
-            else if (at == line && used + 1 < size && (used > 0 || !blank))
-                text[used++] = blank ? ' ' : block[i];
-        }
-    while (used > 0 && text[used - 1] == ' ') used--;
-    text[used] = 0;
-    return used > 0;
-}
-
-bool gpulog_source(const void *site, char *text, size_t size)
-{
-    Known known;
-    if (size == 0) return false;
-    text[0] = 0;
-    if (!site || !look_up(site, &known) || !known.path[0]) return false;
-    int fd = open_source(known.path);
-    if (fd < 0) return false;
-    bool found = read_line(fd, known.line, text, size);
-    close(fd);
-    return found;
 }

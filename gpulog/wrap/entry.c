@@ -46,7 +46,7 @@ void write_entry(const GpuLogEntry *entry)
 void gpulog_kernel(const char *name, cudaStream_t stream, const void *site, int n_ranges,
                    const GpuRange *ranges)
 {
-    GpuLogEntry entry = entry_on(GPU_KERNEL, name, stream, site);
+    GpuLogEntry entry = entry_on(GPU_KERNEL, name, stream, books_site_above(site));
     for (int i = 0; i < n_ranges; i++)
         add_range(&entry, ranges[i].ptr, ranges[i].bytes, ranges[i].access);
     write_entry(&entry);

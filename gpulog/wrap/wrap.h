@@ -37,7 +37,7 @@
 // Declares both names with the type that the library's header gives to the function.
 #define WRAPPED(name) __typeof__(name) __wrap_##name, __real_##name
 // The place that called the wrapped function.
-#define SITE __builtin_return_address(0)
+#define SITE BOOKS_SITE()
 
 // ---- config.c ----
 typedef struct Settings {

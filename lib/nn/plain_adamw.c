@@ -4,7 +4,8 @@
  * It is what the sharded optimizer is measured against: the same kernel, so the same bits.
  * It keeps the run it is created with, which must outlive it.
  *
- * Interface: plain_adamw_create, plain_adamw_step, plain_adamw_zero_grad, plain_adamw_destroy.
+ * Interface: plain_adamw_create, plain_adamw_step, plain_adamw_set_lr, plain_adamw_zero_grad,
+ * plain_adamw_destroy.
  */
 #include <stdlib.h>
 
@@ -91,6 +92,11 @@ Status plain_adamw_step(PlainAdamW *opt)
                               opt->v[i], (size_t)param_numel(opt->param[i]), c->lr, c->beta1,
                               c->beta2, c->eps, c->weight_decay, opt->t, opt->run->stream));
     return OK;
+}
+
+void plain_adamw_set_lr(PlainAdamW *opt, float lr)
+{
+    opt->config.lr = lr;
 }
 
 Status plain_adamw_zero_grad(PlainAdamW *opt)

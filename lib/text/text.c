@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "random.h"
+
 // Appends the file's bytes.
 static Status append_file(Text *text, const char *path)
 {
@@ -57,15 +59,6 @@ void text_free(Text *text)
     memset(text, 0, sizeof *text);
 }
 
-// A number of 64 bits that looks random: the finalizer of SplitMix64 (Steele et al. 2014).
-static uint64_t mix(uint64_t z)
-{
-    z += 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
 // One sequence, somewhere in bytes[0, length).
 static void cut(const unsigned char *bytes, size_t length, uint64_t random, int T, int32_t *in,
                 int32_t *targets)
@@ -82,7 +75,7 @@ static void cut_batch(const unsigned char *bytes, size_t length, uint64_t seed, 
                       int B, int T, int32_t *in, int32_t *targets)
 {
     for (int b = 0; b < B; b++) {
-        uint64_t random = mix(seed ^ mix((uint64_t)step << 32 | (uint32_t)(first + b)));
+        uint64_t random = mix_sequence(seed, step, first + b);
         cut(bytes, length, random, T, in + (size_t)b * (size_t)T, targets + (size_t)b * (size_t)T);
     }
 }

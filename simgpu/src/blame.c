@@ -64,38 +64,42 @@ static void describe_call(const Print *print, char *text, size_t size)
     append(text, size, ")");
 }
 
-// The address that a call site of the member's has in this process; NULL: it runs another program.
-static const void *site_here(const Member *member, const void *site)
+// A call site of the member's as one of this process; NULL: it runs another program.
+static const void *site_here(const Member *member, const SharedSite *site)
 {
     Member own = {0};
+    const void *frame[BOOKS_FRAMES];
     sim_note_program(&own);
     if (member->program_inode != own.program_inode || member->program_device != own.program_device)
         return NULL;
-    return (const void *)((uintptr_t)site - member->program_base + own.program_base);
+    for (int i = 0; i < site->n; i++)
+        frame[i] =
+            (const void *)((uintptr_t)site->frame[i] - member->program_base + own.program_base);
+    return books_stack(frame, site->n);
 }
 
-static void describe_site(const Member *member, const void *site, char *text, size_t size)
+static void describe_site(const Member *member, const SharedSite *site, char *text, size_t size)
 {
     const void *here = site_here(member, site);
     if (here)
         gpulog_where(here, text, size);
     else
         snprintf(text, size, "%#llx of its program",
-                 (unsigned long long)((uintptr_t)site - member->program_base));
+                 (unsigned long long)((uintptr_t)site->frame[0] - member->program_base));
 }
 
 // A member's call as a fact of the report to come.
 static void note_post(int rank, const Member *member, const Post *post)
 {
-    sim_facts_rank_call(rank, sim_call_facts[post->print.kind].name,
-                        site_here(member, post->site), SIM_NO_STREAM);
+    sim_facts_rank_call(rank, sim_call_facts[post->print.kind].name, site_here(member, &post->site),
+                        SIM_NO_STREAM);
 }
 
 static void describe_post(const Member *member, const Post *post, char *text, size_t size)
 {
     char call[LINE / 4], where[LINE / 2];
     describe_call(&post->print, call, sizeof call);
-    describe_site(member, post->site, where, sizeof where);
+    describe_site(member, &post->site, where, sizeof where);
     snprintf(text, size, "%s at %s", call, where);
 }
 
@@ -166,12 +170,62 @@ static void await_arrivals(ncclComm_t comm, uint64_t seq)
     }
 }
 
+// Where the ranks' ways parted before call `seq`, which may be long before they disagree; false:
+// they did not, as far as is known.
+static bool append_parting(const Page *page, int size, uint64_t seq, char *text, size_t room)
+{
+    uint64_t parted;
+    int other;
+    char where[LINE / 2];
+    if (!sim_find_parting(page, size, seq, &parted, &other)) return false;
+    append(text, room,
+           "The ranks' ways parted at call %llu, which they made from different places:\n",
+           (unsigned long long)parted);
+    for (int i = 0; i < 2; i++) {
+        int rank = i ? other : 0;
+        const Member *member = &page->member[rank];
+        const PastCall *past = &member->past[parted % SIM_HISTORY];
+        const char *name = sim_call_facts[past->kind].name;
+        describe_site(member, &past->site, where, sizeof where);
+        sim_facts_rank_call(rank, name, site_here(member, &past->site), SIM_NO_STREAM);
+        append(text, room, "rank %d: %s at %s\n", rank, name, where);
+    }
+    append(text, room,
+           "Did rank 0 or rank %d skip a call there, by an if (rank == …) or an early return?\n",
+           other);
+    return true;
+}
+
+// Where all ranks but one make the same call: that one did not come to it.
+static void append_absent(const Page *page, int size, uint64_t seq, char *text, size_t room)
+{
+    char where[LINE / 2];
+    for (int odd = 0; odd < size && size > 2; odd++) {
+        const Member *one = &page->member[odd], *first = &page->member[odd ? 0 : 1];
+        const Print *all = &first->post.print;
+        bool alone = atomic_load(&one->arrived) == seq && one->post.print.kind != all->kind;
+        for (int r = 0; r < size && alone; r++) {
+            const Member *member = &page->member[r];
+            alone = r == odd || (atomic_load(&member->arrived) == seq &&
+                                 !sim_prints_differ(&member->post.print, all));
+        }
+        if (!alone) continue;
+        describe_site(first, &first->post.site, where, sizeof where);
+        append(text, room, "Rank %d did not come to the %s that all others make at %s.\n", odd,
+               sim_call_facts[first->post.print.kind].name, where);
+        return;
+    }
+}
+
 void sim_blame_disagreement(ncclComm_t comm, uint64_t seq)
 {
     await_arrivals(comm, seq);
     char text[REPORT] = "", line[LINE], title[LINE];
     const Page *page = comm->page;
     const Member *reference = NULL, *other = NULL;
+    bool parted = append_parting(page, comm->size, seq, text, sizeof text);
+    if (parted)
+        append(text, sizeof text, "Call %llu does not fit any more:\n", (unsigned long long)seq);
     for (int r = 0; r < comm->size; r++) {
         const Member *member = &page->member[r];
         if (atomic_load(&member->arrived) != seq) {
@@ -187,6 +241,7 @@ void sim_blame_disagreement(ncclComm_t comm, uint64_t seq)
         else if (!other && sim_prints_differ(&reference->post.print, &member->post.print))
             other = member;
     }
+    if (!parted) append_absent(page, comm->size, seq, text, sizeof text);
     if (other)
         explain_difference((int)(reference - page->member), &reference->post.print,
                            (int)(other - page->member), &other->post.print, text, sizeof text);
@@ -268,13 +323,14 @@ void sim_blame_missing(ncclComm_t comm, int missing, const WaitRef *waiter, cons
     bool left = atomic_load(&member->state) == MEMBER_LEFT;
     if (gone == GONE_NOT && !left) return;
     char title[LINE], end[LINE / 2], missed[LINE / 2], last[LINE] = "no call at all", where[LINE];
+    char parting[REPORT / 2] = "";
     if (gone == GONE_FATAL) {
         snprintf(title, sizeof title, "rank %d ended: see its report", missing);
         sim_fatal(SIMGPU_DEADLOCK, title, "%s", "");
     }
     if (left) {
         char left_at[LINE / 4];
-        describe_site(member, member->left_site, left_at, sizeof left_at);
+        describe_site(member, &member->left_site, left_at, sizeof left_at);
         snprintf(end, sizeof end, "destroyed the communicator at %s,", left_at);
     } else {
         describe_end(member, end, sizeof end);
@@ -287,12 +343,15 @@ void sim_blame_missing(ncclComm_t comm, int missing, const WaitRef *waiter, cons
         describe_post(member, &member->last, last, sizeof last);
         note_post(missing, member, &member->last);
     }
+    if (waiter && waiter->kind < CALL_SEND)
+        append_parting(comm->page, comm->size, atomic_load(&member->arrived) + 1, parting,
+                       sizeof parting);
     snprintf(title, sizeof title, "rank %d will never come", missing);
     sim_fatal(SIMGPU_DEADLOCK, title,
-              "rank %d (process %d) %s\n%s.\nIts last call on this communicator: %s.\n"
+              "%srank %d (process %d) %s\n%s.\nIts last call on this communicator: %s.\n"
               "Rank %d waits for it at %s.\n"
               "On real GPUs the others hang.\n%s",
-              missing, member->pid, end, missed, last, comm->rank, where,
+              parting, missing, member->pid, end, missed, last, comm->rank, where,
               gone == GONE_DIED
                   ? "What did that rank print last, and did the machine run out of memory?"
                   : "Does that rank make fewer calls than the others, or return early?");

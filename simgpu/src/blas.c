@@ -24,7 +24,7 @@
 #include "cublas_v2.h"
 #include "shadow.h"
 
-#define SITE __builtin_return_address(0)
+#define SITE SIM_SITE
 
 struct cublasContext {
     bool alive;

@@ -39,7 +39,7 @@ static ncclResult_t prepare(Call *call)
     ncclComm_t comm = call->comm;
     const CallFacts *facts = &sim_call_facts[call->print.kind];
     call->post.print = call->print;
-    call->post.site = call->site;
+    call->post.site.n = books_frames(call->site, call->post.site.frame);
     call->post.send = call->post.recv = -1;
     call->start = (SimClock){0, NULL};
     if (call->print.kind == CALL_SPLIT) return sim_meet_offer(&call->post.id);
@@ -93,6 +93,7 @@ static void post_collective(Call *call)
     call->post.seq = ++comm->number;
     sim_arrive(call);
     comm->self->post = comm->self->last = call->post;
+    sim_remember_call(call);
     atomic_store(&comm->self->arrived, call->post.seq);
     uint64_t all = call->post.seq * (uint64_t)comm->size;
     bool last = atomic_fetch_add(&comm->page->entered, 1) + 1 == all;

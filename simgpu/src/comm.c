@@ -494,7 +494,7 @@ bool sim_comm_lives(ncclComm_t comm)
 
 void sim_comm_leave(ncclComm_t comm, const void *site)
 {
-    comm->self->left_site = site;
+    comm->self->left_site.n = books_frames(site, comm->self->left_site.frame);
     atomic_store(&comm->self->state, MEMBER_LEFT);
     sim_comm_ring(comm);
     sim_lock();

@@ -10,6 +10,7 @@
  *   wait.c      a thread's bell, sleeping on it, circles of threads that wait for each other
  *   watch.c     peers that ended, and how
  *   family.c    processes that may be ranks, and have not joined yet
+ *   history.c   from where the ranks made their last collectives
  *   blame.c     the reports: disagreement, missing ranks, deadlock
  *
  * The ranks of a communicator share a *page*: memory in a memfd without a name, gone when its last
@@ -63,15 +64,29 @@ typedef struct MeetId {
 
 // ---- The shared memory ----
 
+// A call site for other processes, where a pointer to its stack (gpulog/src/stack.c) says nothing.
+typedef struct SharedSite {
+    int n;
+    const void *frame[BOOKS_FRAMES];
+} SharedSite;
+
 typedef struct Post {
     Print print;
-    const void *site;
+    SharedSite site;
     uint64_t seq;
     int64_t send, recv; // offsets in the arena, -1: none
     uint64_t scalar;    // premulsum: this rank's, in the type of the call
     int32_t color, key; // split
     MeetId id;          // split: a page this rank offers
 } Post;
+
+// Where a collective came from: history.c.
+#define SIM_HISTORY 64
+typedef struct PastCall {
+    uint64_t seq;
+    int32_t kind;
+    SharedSite site;
+} PastCall;
 
 typedef enum MemberState { MEMBER_ABSENT, MEMBER_CLAIMED, MEMBER_JOINED, MEMBER_LEFT } MemberState;
 typedef enum Gone {
@@ -94,7 +109,8 @@ typedef struct Member {
     _Atomic uint64_t arrived, done; // collectives posted, worked off
     Post post;                      // of collective number `arrived`
     Post last;                      // the last call of any kind
-    const void *left_site;          // ncclCommDestroy's
+    PastCall past[SIM_HISTORY];     // collectives, by number modulo SIM_HISTORY
+    SharedSite left_site;           // ncclCommDestroy's
 } Member;
 
 // Messages from one rank to another, in order.
@@ -328,6 +344,13 @@ void sim_do_work(Call *call);
 // SIM_PRE_MUL_SUM with scalars (n). `out` may be one of the inputs.
 void sim_reduce(void *out, const void *const *inputs, const uint64_t *scalars, int n, size_t count,
                 ncclDataType_t type, int op);
+
+// ---- history.c ----
+// Notes where this rank's collective comes from, before it is posted.
+void sim_remember_call(const Call *call);
+// The first call before number `before` that rank 0 and another one, *rank, made from different
+// places; false: there is none, or it is not known.
+bool sim_find_parting(const Page *page, int size, uint64_t before, uint64_t *seq, int *rank);
 
 // ---- blame.c ----
 // Whether two ranks' calls disagree; then all is lost.

@@ -57,17 +57,20 @@ static bool is_program(const void *address)
     return strncmp(info.dli_fname, "/lib", 4) != 0 && strncmp(info.dli_fname, "/usr/lib", 8) != 0;
 }
 
-// The innermost place in the program: a fault inside memcpy is shown where memcpy was called.
+// The call site of the innermost place in the program: a fault inside memcpy is shown where memcpy
+// was called.
 static const void *fault_place(const void *at)
 {
     void *frames[FRAMES];
+    const void *instruction = (const char *)at + 1;
     int n = backtrace(frames, FRAMES), i = 0;
     while (i < n && frames[i] != at) i++;
     if (!is_program(at))
         while (++i < n && !is_program(frames[i])) continue;
     // A frame is a return address, looked up a byte before; the instruction that faulted is not.
-    bool elsewhere = i < n && frames[i] != at;
-    return elsewhere ? frames[i] : (const char *)at + 1;
+    if (i >= n) return instruction;
+    if (frames[i] == at) frames[i] = (void *)(uintptr_t)instruction;
+    return books_stack((const void *const *)&frames[i], n - i);
 }
 
 static void pass_on(int number, siginfo_t *info, void *context)

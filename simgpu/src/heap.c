@@ -58,12 +58,15 @@ static SimBlock *add_block(SimHeap *heap, size_t offset, size_t size, SimBlock *
 SimHeap *sim_heap_create(size_t arena)
 {
     SimHeap *heap = calloc(1, sizeof *heap);
-    SimBlock *all = heap ? add_block(heap, 0, arena, NULL) : NULL;
-    if (!all) {
+    SimBlock *guard = heap ? add_block(heap, 0, SIM_GUARD, NULL) : NULL;
+    SimBlock *rest = guard ? add_block(heap, SIM_GUARD, arena - SIM_GUARD, guard) : NULL;
+    if (!rest) {
+        free(guard);
         free(heap);
         return NULL;
     }
-    mark_free(heap, all);
+    guard->state = BLOCK_GUARD;
+    mark_free(heap, rest);
     return heap;
 }
 

@@ -16,7 +16,11 @@
 // that a program that relies on more shows it here.
 #define SIM_ALIGN ((size_t)256)
 
-typedef enum SimBlockState { BLOCK_FREE, BLOCK_LIVE, BLOCK_WAITING } SimBlockState;
+// The first bytes of an arena, which nobody gets: an address a little before the first allocation
+// is the device's all the same, and not host memory.
+#define SIM_GUARD ((size_t)2 << 20)
+
+typedef enum SimBlockState { BLOCK_FREE, BLOCK_LIVE, BLOCK_WAITING, BLOCK_GUARD } SimBlockState;
 
 typedef struct SimBlock {
     SimTreeNode by_place;         // key: offset
@@ -39,7 +43,7 @@ typedef struct SimFreed {
 } SimFreed;
 
 typedef struct SimHeap SimHeap;
-SimHeap *sim_heap_create(size_t arena);
+SimHeap *sim_heap_create(size_t arena); // larger than SIM_GUARD
 // A block for `bytes` bytes; NULL where the address space is used up.
 SimBlock *sim_heap_take(SimHeap *heap, size_t bytes, const void *site);
 // The same in units of `unit` bytes, a power of two: the block begins and ends at multiples of it.

@@ -84,7 +84,7 @@ cudaError_t sim_enter(void);
 cudaError_t sim_leave(cudaError_t error); // remembers it for cudaGetLastError
 void sim_stick(cudaError_t error);        // from here on every call returns it
 bool sim_is_forked(void); // from a process that had used simgpu
-#define SIM_SITE __builtin_return_address(0)
+#define SIM_SITE BOOKS_SITE()
 #define SIM_ENTER()                                                                                \
     do {                                                                                           \
         cudaError_t refused_ = sim_enter();                                                        \
@@ -104,8 +104,10 @@ void sim_fault_thread(void); // gives this thread a stack for its signals
 // `name` and `site` are the operation's.
 void *sim_check_range(const void *ptr, size_t bytes, GpuAccess access, const char *name,
                       const void *site);
-// "byte 16 of the 4096 bytes allocated at flat_param.c:88 (flat_create)".
+// "byte 16 of the 4096 bytes allocated at flat_param.c:88 (flat_create)"; of `bytes` bytes, which
+// end in the same allocation, "bytes 16 to 31 of …".
 void sim_describe(SimDevice *device, size_t offset, char *text, size_t size);
+void sim_describe_bytes(SimDevice *device, size_t offset, size_t bytes, char *text, size_t size);
 // The allocation that holds the offset or held it last; false: none is known, or the device is
 // locked.
 typedef struct SimAllocation {
@@ -183,6 +185,7 @@ typedef struct SimStreamId {
     bool is_default;  // a device's NULL stream
     bool blocking;    // else made with cudaStreamNonBlocking
     const void *made; // call site
+    const char *name; // what the program calls it (gpulog_name_stream); NULL: nothing
 } SimStreamId;
 // An operation between its begin and its end: who it is, what is ordered before it.
 typedef struct SimMoment {
@@ -255,6 +258,7 @@ const char *sim_report_page(SimgpuClass kind);
 // takes them and clears them. A name lives until then; SIM_NO_STREAM: the stream is not known.
 #define SIM_NO_STREAM ((cudaStream_t)-1)
 void sim_facts_call(const char *name, const void *site, cudaStream_t stream);
+void sim_facts_named_call(const char *name, const void *site, const char *stream_name);
 void sim_facts_rank_call(int rank, const char *name, const void *site, cudaStream_t stream);
 void sim_facts_range(const void *ptr, size_t bytes);
 
@@ -265,6 +269,7 @@ typedef struct SimFactCall {
     const char *name;
     const void *site;
     cudaStream_t stream;
+    const char *stream_name; // NULL: none, or not known
 } SimFactCall;
 typedef struct SimFactRange {
     const void *ptr;

@@ -25,7 +25,8 @@
 #define POISON_ENDS ((size_t)64 << 20)
 #define PUNCH_FROM ((size_t)1 << 20) // smaller ranges keep their pages
 #define OOM_LINES 6
-#define NEAR ((size_t)1 << 20) // so far behind its end, an address may be an allocation's
+#define NEAR ((size_t)1 << 20) // so far from it, an address may be meant to be an allocation's
+#define FREE_LOOKS 16          // bytes in front of what free() is given
 
 // A device's pool: the default one, and the only one.
 struct CUmemPoolHandle_st {
@@ -84,36 +85,39 @@ typedef struct Place {
     const void *begin; // the allocation, as the program sees it
 } Place;
 
-// Whether the offset is a few bytes in front of a live allocation: where free() looks when it is
-// given a device pointer.
-static bool is_ahead(const SimBlock *block, size_t offset)
+static bool is_live(const SimBlock *block)
 {
-    const SimBlock *next = block->next;
-    bool inside = block->state == BLOCK_LIVE && offset - block->offset < block->asked;
-    return !inside && next && next->state == BLOCK_LIVE && next->offset - offset <= 16;
+    return block && block->state == BLOCK_LIVE;
 }
 
-// Called with the device's lock held.
+// The offset lies outside of every allocation, with a live one before it, or behind it, or both: it
+// is of the nearer, if that is near.
+static Place near_place(const SimBlock *before, const SimBlock *after, size_t offset)
+{
+    size_t past = is_live(before) ? offset - before->offset - before->asked : SIZE_MAX;
+    size_t ahead = is_live(after) ? after->offset - offset : SIZE_MAX;
+    if (past <= ahead && past < NEAR)
+        return (Place){PLACE_BEHIND, past + before->asked, before->asked, before->site, NULL, NULL};
+    if (ahead < NEAR)
+        return (Place){PLACE_AHEAD, ahead, after->asked, after->site, NULL, NULL};
+    return (Place){PLACE_NEVER, 0, 0, NULL, NULL, NULL};
+}
+
+// Called with the device's lock held. A few bytes before an allocation is where free() looks when
+// it is given a device pointer: that is told before all but the bytes of another allocation.
 static Place find_place(SimDevice *device, size_t offset)
 {
     SimBlock *block = sim_heap_find(device->heap, offset);
-    if (block && is_ahead(block, offset))
-        return (Place){PLACE_AHEAD, block->next->offset - offset, block->next->asked,
-                       block->next->site, NULL, NULL};
-    if (block && block->state == BLOCK_LIVE) {
-        size_t byte = offset - block->offset;
-        return (Place){byte < block->asked ? PLACE_LIVE : PLACE_BEHIND, byte, block->asked,
-                       block->site, NULL, NULL};
-    }
-    const SimFreed *freed = sim_heap_freed(device->heap, offset);
+    if (!block) return (Place){PLACE_NEVER, 0, 0, NULL, NULL, NULL};
+    if (is_live(block) && offset - block->offset < block->asked)
+        return (Place){PLACE_LIVE, offset - block->offset, block->asked, block->site, NULL, NULL};
+    if (is_live(block->next) && block->next->offset - offset <= FREE_LOOKS)
+        return near_place(NULL, block->next, offset);
+    const SimFreed *freed = is_live(block) ? NULL : sim_heap_freed(device->heap, offset);
     if (freed)
         return (Place){PLACE_FREED, offset - freed->offset, freed->asked, freed->made,
                        freed->freed, NULL};
-    SimBlock *before = block ? block->prev : NULL;
-    if (before && before->state == BLOCK_LIVE && offset - before->offset < before->size + NEAR)
-        return (Place){PLACE_BEHIND, offset - before->offset, before->asked, before->site, NULL,
-                       NULL};
-    return (Place){PLACE_NEVER, 0, 0, NULL, NULL, NULL};
+    return near_place(is_live(block) ? block : block->prev, block->next, offset);
 }
 
 static Place look(SimDevice *device, size_t offset)
@@ -124,23 +128,39 @@ static Place look(SimDevice *device, size_t offset)
     return place;
 }
 
-// "byte 16 of flat->shard, the 4096 bytes allocated at flat_param.c:88 (flat_create)"
-static void describe_place(const Place *p, char *text, size_t size)
+// "byte 16", "bytes 16 to 31 (element 4 of h.0: h.0.weight[4])"
+static void describe_bytes(const Place *p, size_t bytes, char *text, size_t size)
 {
-    char made[WHERE], freed[WHERE], name[WHERE / 2] = "", of[2 * WHERE];
+    char elements[WHERE] = "", range[64];
+    size_t last = p->byte + (bytes ? bytes - 1 : 0);
+    books_elements(p->begin, p->asked, p->byte, last + 1, elements, sizeof elements);
+    if (last > p->byte)
+        snprintf(range, sizeof range, "bytes %zu to %zu", p->byte, last);
+    else
+        snprintf(range, sizeof range, "byte %zu", p->byte);
+    snprintf(text, size, "%s%s%s%s", range, elements[0] ? " (" : "", elements,
+             elements[0] ? ")" : "");
+}
+
+// "byte 16 of flat->shard, the 4096 bytes allocated at flat_param.c:88 (flat_create)"
+static void describe_place(const Place *p, size_t bytes, char *text, size_t size)
+{
+    char made[WHERE], freed[WHERE], name[WHERE / 2] = "", of[2 * WHERE], range[2 * WHERE];
     gpulog_where(p->made, made, sizeof made);
     if (p->made) books_name(p->begin, p->made, name, sizeof name);
     snprintf(of, sizeof of, "%s%sthe %zu bytes allocated at %s", name, name[0] ? ", " : "",
              p->asked, made);
     switch (p->kind) {
     case PLACE_LIVE:
-        snprintf(text, size, "byte %zu of %s", p->byte, of);
+        describe_bytes(p, bytes, range, sizeof range);
+        snprintf(text, size, "%s of %s", range, of);
         break;
     case PLACE_BEHIND:
-        snprintf(text, size, "%zu bytes behind the end of %s", p->byte - p->asked, of);
+        snprintf(text, size, "%zu bytes past the end of %s", p->byte - p->asked, of);
         break;
     case PLACE_AHEAD:
-        snprintf(text, size, "%zu bytes in front of %s", p->byte, of);
+        snprintf(text, size, "%zu byte%s before the beginning of %s", p->byte,
+                 p->byte == 1 ? "" : "s", of);
         break;
     case PLACE_FREED:
         gpulog_where(p->freed, freed, sizeof freed);
@@ -177,13 +197,18 @@ void sim_memory_visit(SimLeaks *leaks)
 }
 
 // A dying process may hold the lock already; then there is nothing to say.
-void sim_describe(SimDevice *device, size_t offset, char *text, size_t size)
+void sim_describe_bytes(SimDevice *device, size_t offset, size_t bytes, char *text, size_t size)
 {
     snprintf(text, size, "device memory");
     if (pthread_mutex_trylock(&device->lock)) return;
     Place place = look(device, offset);
     pthread_mutex_unlock(&device->lock);
-    describe_place(&place, text, size);
+    describe_place(&place, bytes, text, size);
+}
+
+void sim_describe(SimDevice *device, size_t offset, char *text, size_t size)
+{
+    sim_describe_bytes(device, offset, 1, text, size);
 }
 
 // ---- The check of a range ----
@@ -198,7 +223,7 @@ static void report_bad_range(SimDevice *device, size_t offset, size_t bytes, con
 {
     char where[WHERE], what[4 * WHERE];
     gpulog_where(site, where, sizeof where);
-    describe_place(place, what, sizeof what);
+    describe_place(place, 1, what, sizeof what);
     sim_facts_call(name, site, SIM_NO_STREAM);
     if (place->kind == PLACE_FREED) sim_facts_call("cudaFree", place->freed, SIM_NO_STREAM);
     sim_facts_range(device->program + offset, bytes);
@@ -217,6 +242,9 @@ static void report_bad_range(SimDevice *device, size_t offset, size_t bytes, con
     const char *advice = place->kind == PLACE_FREED
                              ? "Is it freed before its last use, or is this an old pointer that "
                                "should have been\nrenewed?"
+                         : place->kind == PLACE_AHEAD
+                             ? "Is an index or an offset negative, or too much subtracted from the "
+                               "pointer?"
                              : "Is the pointer or the offset added to it right?";
     sim_report(place->kind == PLACE_FREED ? SIMGPU_LIFETIME : SIMGPU_POINTER, title,
                "%s, called at %s,\n%s %zu bytes at %p on device %d:\n%s.\n"
@@ -256,7 +284,7 @@ static int by_bytes(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-// The live allocations by the place that made them, the largest first. Called with the lock held.
+// The live allocations by the call site that made them. Called with the lock held.
 static size_t group_live(SimDevice *device, Group **groups)
 {
     size_t n = 0, room = 0;
@@ -276,8 +304,30 @@ static size_t group_live(SimDevice *device, Group **groups)
         (*groups)[i].bytes += b->asked;
         (*groups)[i].count++;
     }
-    if (n) qsort(*groups, n, sizeof **groups, by_bytes);
     return n;
+}
+
+// Calls of one place under another caller are other call sites: in the report they are one.
+static size_t join_places(Group *groups, size_t n)
+{
+    char where[WHERE], other[WHERE];
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t same = 0;
+        gpulog_where(groups[i].site, where, sizeof where);
+        for (; same < kept; same++) {
+            gpulog_where(groups[same].site, other, sizeof other);
+            if (strcmp(where, other) == 0) break;
+        }
+        if (same == kept) {
+            groups[kept++] = groups[i];
+        } else {
+            groups[same].bytes += groups[i].bytes;
+            groups[same].count += groups[i].count;
+        }
+    }
+    if (kept) qsort(groups, kept, sizeof *groups, by_bytes);
+    return kept;
 }
 
 // Once a process: a program that tries again in a loop need not be told each time.
@@ -289,6 +339,7 @@ static void report_no_memory(SimDevice *device, const char *call, size_t bytes, 
     pthread_mutex_lock(&device->lock);
     size_t n = group_live(device, &groups), live = device->live;
     pthread_mutex_unlock(&device->lock);
+    n = join_places(groups, n);
     char where[WHERE], asked[80], used[80], limit[32], list[OOM_LINES * (WHERE + 80)] = "";
     size_t filled = 0;
     for (size_t i = 0; i < n && i < OOM_LINES; i++) {
@@ -477,7 +528,7 @@ static void report_bad_free(const char *call, const void *ptr, SimDevice *device
                           : "Is it host memory, for free()? Or a pointer that was never set?");
         return;
     }
-    describe_place(place, what, sizeof what);
+    describe_place(place, 1, what, sizeof what);
     if (place->kind == PLACE_FREED) sim_facts_call("cudaFree", place->freed, SIM_NO_STREAM);
     sim_facts_range(ptr, 0);
     bool twice = place->kind == PLACE_FREED && place->byte == 0;

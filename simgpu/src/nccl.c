@@ -16,7 +16,7 @@
 
 #include "comm.h"
 
-#define HERE __builtin_return_address(0)
+#define HERE SIM_SITE
 #define MOST_COMPARED 1024 // calls of a group whose buffers are compared, each with each
 
 static __thread char last_error[512] = "";

@@ -26,7 +26,7 @@
 
 void sim_stream_name(const SimStreamId *s, char *text, size_t size)
 {
-    char made[WHERE], name[32];
+    char made[WHERE], name[WHERE / 2];
     if (s->slot == SIM_HOST_SLOT) {
         snprintf(text, size, "no stream");
         return;
@@ -39,7 +39,9 @@ void sim_stream_name(const SimStreamId *s, char *text, size_t size)
         snprintf(text, size, "the thread's own stream of device %d", s->device);
         return;
     }
-    if (s->number <= 26)
+    if (s->name)
+        snprintf(name, sizeof name, "%s", s->name);
+    else if (s->number <= 26)
         snprintf(name, sizeof name, "stream %c", 'A' + s->number - 1);
     else
         snprintf(name, sizeof name, "stream %d", s->number);
@@ -50,6 +52,10 @@ void sim_stream_name(const SimStreamId *s, char *text, size_t size)
 // The same, without the place.
 static void short_name(const SimStreamId *s, char *text, size_t size)
 {
+    if (s->name && s->slot != SIM_HOST_SLOT) {
+        snprintf(text, size, "%s", s->name);
+        return;
+    }
     sim_stream_name(s, text, size);
     text[strcspn(text, ",(")] = 0;
     size_t n = strlen(text);
@@ -71,10 +77,11 @@ static void describe_bytes(const void *ptr, size_t begin, size_t end, char *text
     char place[4 * WHERE];
     size_t offset;
     SimDevice *device = sim_device_of(ptr, &offset);
-    if (device)
-        sim_describe(device, offset, place, sizeof place);
-    else
-        sim_pinned_describe(ptr, place, sizeof place);
+    if (device) {
+        sim_describe_bytes(device, offset, end - begin, text, size);
+        return;
+    }
+    sim_pinned_describe(ptr, place, sizeof place);
     const char *of = strstr(place, " of ");
     if (end - begin == 1)
         snprintf(text, size, "byte %zu%s", begin, of ? of : "");
@@ -190,8 +197,9 @@ static void ask(const SimAccess *first, const SimAccess *second, char *text, siz
                  one, two);
     } else {
         snprintf(text, size,
-                 "Is there an event missing, recorded on %s behind the first, for which %s\n"
-                 "waits (cudaEventRecord, cudaStreamWaitEvent)? Or were both meant for one stream?",
+                 "Is there an event missing, recorded on %s behind the first, for which\n"
+                 "%s waits (cudaEventRecord, cudaStreamWaitEvent)?\n"
+                 "Or were both meant for one stream?",
                  one, two);
     }
 }
@@ -241,34 +249,59 @@ static const char *consequence(const SimAccess *first, const SimAccess *second)
            "a mixture.";
 }
 
+// Of the two operations the one that the program's own line asked for comes first; of two such, or
+// of none, the later, whose call has found the conflict.
 static void report_conflict(const SimAccess *second, const SimFinding *found, const void *base)
 {
     const SimAccess *first = &found->first;
-    char here[WHERE], there[WHERE], on[WHERE], other[WHERE], what[4 * WHERE], question[QUESTION];
+    char here[WHERE], there[WHERE], on[2 * WHERE], other[2 * WHERE], what[4 * WHERE];
+    char question[QUESTION];
     if (is_known_pair(first, second)) return;
     bool late = second->op == GPU_FREE, early = first->op == GPU_ALLOC;
-    gpulog_where(second->site, here, sizeof here);
-    gpulog_where(first->site, there, sizeof there);
-    sim_stream_name(&second->stream, on, sizeof on);
-    sim_stream_name(&first->stream, other, sizeof other);
+    bool turned = books_is_own(first->site) && !books_is_own(second->site);
+    const SimAccess *one = turned ? first : second, *two = turned ? second : first;
+    gpulog_where(one->site, here, sizeof here);
+    gpulog_where(two->site, there, sizeof there);
+    sim_stream_name(&one->stream, on, sizeof on);
+    sim_stream_name(&two->stream, other, sizeof other);
     describe_bytes((const char *)base + found->begin, found->begin, found->end, what, sizeof what);
     ask(first, second, question, sizeof question);
-    sim_facts_call(second->name, second->site, SIM_NO_STREAM);
-    sim_facts_call(first->name, first->site, SIM_NO_STREAM);
+    sim_facts_named_call(one->name, one->site, one->stream.name);
+    sim_facts_named_call(two->name, two->site, two->stream.name);
     sim_facts_range((const char *)base + found->begin, found->end - found->begin);
     sim_report(late || early ? SIMGPU_LIFETIME : SIMGPU_RACE,
                late    ? "memory is freed while another stream may still use it"
                : early ? "memory is used on a stream that does not wait for its allocation"
                        : "two operations on the same memory, and neither waits for the other",
-               "%s, called at %s,\non %s,\n%s %s.\nIt does not wait for\n%s, called at %s,\n"
+               "%s, called at %s,\non %s,\n%s %s.\n%s\n%s, called at %s,\n"
                "on %s,\nwhich %s %s.\n%s\n%s",
-               second->name, here, on, verb(second), what, first->name, there, other, verb(first),
-               late ? "them" : "the same bytes", consequence(first, second), question);
+               one->name, here, on, verb(one), what,
+               turned ? "After it, and without waiting for it, comes" : "It does not wait for",
+               two->name, there, other, verb(two), late && !turned ? "them" : "the same bytes",
+               consequence(first, second), question);
 }
 
+#define UNWRITTEN_ADVICE                                                                           \
+    "On a GPU it reads whatever was left there, and another thing each time.\n"                    \
+    "Was the padding not set to zero, a shard never gathered, or zeros expected from "             \
+    "cudaMalloc?\nA cudaMemset behind the allocation gives zeros."
+
+// The call site of the allocation at base, where it is the program's own and the access is not;
+// else NULL.
+static const void *own_maker(const void *base, const SimAccess *access)
+{
+    size_t offset;
+    SimAllocation found;
+    SimDevice *device = sim_device_of(base, &offset);
+    if (!device || books_is_own(access->site) || !sim_allocation(device, offset, &found))
+        return NULL;
+    return books_is_own(found.site) ? found.site : NULL;
+}
+
+// Where the program's own line allocated what given code reads, the memory comes first.
 static void report_unwritten(const SimAccess *access, const SimFinding *found, const void *base)
 {
-    char here[WHERE], on[WHERE], what[4 * WHERE], count[64] = "";
+    char here[WHERE], on[2 * WHERE], what[4 * WHERE], count[64] = "";
     size_t begin = found->unwritten_from;
     bool gaps = sim_shape_has_gaps(&access->shape);
     gpulog_where(access->site, here, sizeof here);
@@ -277,14 +310,19 @@ static void report_unwritten(const SimAccess *access, const SimFinding *found, c
     if (!gaps)
         snprintf(count, sizeof count, "%zu bytes that nobody wrote, the first of them\n",
                  found->unwritten);
-    sim_facts_call(access->name, access->site, SIM_NO_STREAM);
+    const void *maker = own_maker(base, access);
+    if (maker) sim_facts_call("allocation", maker, SIM_NO_STREAM);
+    sim_facts_named_call(access->name, access->site, access->stream.name);
     sim_facts_range((const char *)base + begin, gaps ? 1 : found->unwritten);
-    sim_report(SIMGPU_UNINITIALISED, "a read of device memory that nothing has written",
-               "%s, called at %s,\non %s,\nreads %s%s%s.\n"
-               "On a GPU it reads whatever was left there, and another thing each time.\n"
-               "Was the padding not set to zero, a shard never gathered, or zeros expected from "
-               "cudaMalloc?\nA cudaMemset behind the allocation gives zeros.",
-               access->name, here, on, count, what, gaps ? ", which nobody wrote" : "");
+    static const char title[] = "a read of device memory that nothing has written";
+    if (maker)
+        sim_report(SIMGPU_UNINITIALISED, title,
+                   "%s%s,\n%s read by\n%s, called at %s,\non %s.\n" UNWRITTEN_ADVICE, count, what,
+                   gaps ? "which nobody wrote, is" : "are", access->name, here, on);
+    else
+        sim_report(SIMGPU_UNINITIALISED, title,
+                   "%s, called at %s,\non %s,\nreads %s%s%s.\n" UNWRITTEN_ADVICE, access->name,
+                   here, on, count, what, gaps ? ", which nobody wrote" : "");
 }
 
 // ---- Accesses ----

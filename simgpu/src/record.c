@@ -2,8 +2,10 @@
  *
  *   {"class": "lifetime", "title": …, "rank": 1, "device": 1, "pid": 77, "follows": false,
  *    "calls": [{"call": "cudaFree", "file": "prog.c", "line": 12, "function": "main",
- *               "stream": "default", "rank": 0}],
- *    "ranges": [{"allocation": "x", "where": "prog.c:9 (main)", "begin": 0, "end": 8}],
+ *               "path": "in drop (lib/drop.c:7)", "stream": "default", "stream_name": null,
+ *               "rank": 0}],
+ *    "ranges": [{"allocation": "x", "where": "prog.c:9 (main)", "elements": "element 0 of x",
+ *                "begin": 0, "end": 4}],
  *    "hardware": …, "question": …, "read": …, "text": …}
  *
  * What is not known is left out, or null. `rank` of a call is there where the call is another
@@ -173,13 +175,15 @@ static void put_place(Json *j, const void *site)
 
 static void put_calls(Json *j, const SimFacts *facts)
 {
-    char stream[32];
+    char stream[32], path[512];
     put(j, ", \"calls\": [");
     for (int i = 0; i < facts->n_calls; i++) {
         const SimFactCall *call = &facts->call[i];
         put(j, "%s{\"call\": ", i ? ", " : "");
         put_string(j, call->name ? call->name : "");
         put_place(j, call->site);
+        books_call_path(call->site, path, sizeof path);
+        put_member(j, "path", path);
         snprintf(stream, sizeof stream, "%p", (void *)call->stream);
         bool is_default = !call->stream || call->stream == cudaStreamLegacy;
         if (call->stream != SIM_NO_STREAM)
@@ -187,6 +191,7 @@ static void put_calls(Json *j, const SimFacts *facts)
                        is_default                            ? "default"
                        : call->stream == cudaStreamPerThread ? "per thread"
                                                              : stream);
+        put_member(j, "stream_name", call->stream_name);
         if (call->rank >= 0) put(j, ", \"rank\": %d", call->rank);
         put(j, "}");
     }
@@ -195,7 +200,7 @@ static void put_calls(Json *j, const SimFacts *facts)
 
 static void put_range(Json *j, const SimFactRange *range)
 {
-    char name[128], where[256];
+    char name[128], where[256], elements[256] = "";
     size_t offset, begin = (size_t)range->ptr;
     SimAllocation found;
     SimDevice *device = sim_device_of(range->ptr, &offset);
@@ -204,10 +209,14 @@ static void put_range(Json *j, const SimFactRange *range)
         begin = offset - found.offset;
         books_name(device->program + found.offset, found.site, name, sizeof name);
         gpulog_where(found.site, where, sizeof where);
+        if (range->bytes)
+            books_elements(device->program + found.offset, found.bytes, begin, begin + range->bytes,
+                           elements, sizeof elements);
     }
     put(j, "{\"allocation\": ");
     put_string(j, !known ? "" : name[0] ? name : "unnamed");
     put_member(j, "where", known ? where : NULL);
+    put_member(j, "elements", elements);
     put(j, ", \"begin\": %zu, \"end\": %zu}", begin, begin + range->bytes);
 }
 

@@ -6,6 +6,7 @@
  *   simgpu: rank 1, device 1: device memory was freed twice [lifetime]
  *   simgpu: rank 1 |   cudaFree, called at prog.c:12 (main),
  *   simgpu: rank 1 |     12 | cudaFree(x);
+ *   simgpu: rank 1 |          in drop (lib/drop.c:7)
  *   simgpu: rank 1 |   was given byte 0 of x, the 8 bytes allocated at prog.c:9 (main)
  *   simgpu: rank 1 |   …
  *   simgpu: rank 1 |   Read: handouts/mistakes.md, "Lifetime"
@@ -13,14 +14,15 @@
  * A caller writes the body as prose; a sentence that begins with "On a GPU" or "On real GPUs" says
  * what real hardware would do, one that ends in a question mark asks for the likely mistake. What
  * it gives as facts (sim_facts_*) puts source lines below the lines that name their places, and
- * goes into the record (record.c).
+ * goes into the record (record.c). The place of a call is the nearest line of the program's own
+ * code (gpulog_own_code); which given code it called is said below its source line.
  *
  * A mistake seldom comes alone. The first report of a process is printed, the others are counted,
  * and a line at the process's end says how many there were; SIMGPU_REPORTS=all prints them all. A
  * full device and a fault of the machine's are always told.
  *
  * Interface: sim_report, sim_fatal, sim_set_report_rank, sim_reported, sim_facts_call,
- * sim_facts_rank_call, sim_facts_range; simgpu_on_report, simgpu_class_name.
+ * sim_facts_named_call, sim_facts_rank_call, sim_facts_range; simgpu_on_report, simgpu_class_name.
  */
 #define _GNU_SOURCE
 #include <stdarg.h>
@@ -97,8 +99,16 @@ static _Thread_local SimFacts facts;
 
 void sim_facts_rank_call(int of_rank, const char *name, const void *site, cudaStream_t stream)
 {
+    if (facts.n_calls == SIM_FACTS) return;
+    const char *stream_name = stream == SIM_NO_STREAM ? NULL : books_stream_name(stream);
+    facts.call[facts.n_calls++] = (SimFactCall){of_rank, name, site, stream, stream_name};
+}
+
+// For a stream that may be gone.
+void sim_facts_named_call(const char *name, const void *site, const char *stream_name)
+{
     if (facts.n_calls < SIM_FACTS)
-        facts.call[facts.n_calls++] = (SimFactCall){of_rank, name, site, stream};
+        facts.call[facts.n_calls++] = (SimFactCall){-1, name, site, SIM_NO_STREAM, stream_name};
 }
 
 void sim_facts_call(const char *name, const void *site, cudaStream_t stream)
@@ -129,11 +139,11 @@ static void add(Buffer *b, const char *format, ...)
     if (n > 0) b->used += (size_t)n < b->size - b->used ? (size_t)n : b->size - b->used - 1;
 }
 
-// The line of source of the place that this line of the body names, if it names one. `shown` keeps
-// which are shown already.
+// The line of source of the place that this line of the body names, if it names one, and the given
+// code that the call went through. `shown` keeps which are shown already.
 static void add_source(Buffer *out, const char *head, const char *line, size_t n, unsigned *shown)
 {
-    char where[256], other[256], source[SOURCE_COLUMNS + 1];
+    char where[256], other[256], source[SOURCE_COLUMNS + 1], path[512];
     for (int i = 0; i < facts.n_calls; i++) {
         const void *site = facts.call[i].site;
         if (!site || (*shown & 1u << i)) continue;
@@ -146,6 +156,8 @@ static void add_source(Buffer *out, const char *head, const char *line, size_t n
         const char *colon = strchr(where, ':');
         if (colon && gpulog_source(site, source, sizeof source))
             add(out, "%s|   %6d | %s\n", head, atoi(colon + 1), source);
+        if (books_call_path(site, path, sizeof path))
+            add(out, "%s|            %s\n", head, path);
     }
 }
 

@@ -244,7 +244,13 @@ static cudaError_t report_event(const char *call, cudaEvent_t event, const void 
 
 static SimStreamId id_of(const struct CUstream_st *s)
 {
-    return (SimStreamId){slot_of(s), s->device, s->number, s->is_default, s->blocking, s->site};
+    return (SimStreamId){.slot = slot_of(s),
+                         .device = s->device,
+                         .number = s->number,
+                         .is_default = s->is_default,
+                         .blocking = s->blocking,
+                         .made = s->site,
+                         .name = books_stream_name((cudaStream_t)s)};
 }
 
 // A record or a wait, as it was when it was called.
@@ -536,6 +542,7 @@ static cudaError_t create_stream(cudaStream_t *stream, unsigned flags, int prior
     struct CUstream_st *s = new_stream(device, flags, priority);
     if (s) link_stream(s);
     if (s) {
+        books_forget_stream(s); // a name that was given to the handle while it was nobody's
         s->site = site;
         s->number = ++streams_made;
     }
@@ -575,6 +582,7 @@ static void destroy(struct CUstream_st *s)
     join(&devices[s->device].destroyed, &s->clock);
     s->alive = false;
     s->next = NULL;
+    books_forget_stream(s);
     if (unused_streams.last)
         unused_streams.last->next = s;
     else

@@ -13,19 +13,23 @@
 
 enum { MAX_OUTPUT = 1 << 16 };
 
-static char bin[4096];  // the folder of the programs
-static char folder[64]; // of this run's files
+static char bin[4096];    // the folder of the programs, which are linked with the reference
+static char launch[4096]; // the launcher
+static char folder[64];   // of this run's files
 static char output[MAX_OUTPUT];
 
-// Runs a shell command, $BIN and $DIR in it being the two folders, with a time limit; returns its
-// exit status, with what it printed in output.
+// Runs a shell command, $BIN and $DIR in it being the two folders (which may have spaces in them:
+// hence no IFS) and $LAUNCH the launcher, with a time limit; returns its exit status, with what it
+// printed in output.
 static int run(const char *command)
 {
     char line[16384];
     const char *factor = getenv("SHARDLAB_TIME_FACTOR");
     double limit = 120.0 * (factor != NULL ? strtod(factor, NULL) : 1.0);
-    snprintf(line, sizeof line, "exec 2>&1; timeout -k 5 %.0f sh -c '%s'", limit, command);
+    snprintf(line, sizeof line, "exec 2>&1; timeout -k 5 %.0f sh -c 'IFS=; %s'", limit, command);
     setenv("BIN", bin, 1);
+    setenv("LAUNCH", launch, 1);
+    setenv("SIMGPU_THREADS", "1", 1); // threads that wait for each other spin
     setenv("DIR", folder, 1);
     FILE *pipe = popen(line, "r");
     assert_non_null(pipe);
@@ -64,7 +68,7 @@ static void before_and_after_agree_on_one_rank(void **state)
 {
     expect(run("$BIN/before_fsdp $DIR/text"), 0, "step 30");
     char *before = strdup(output);
-    expect(run("$BIN/launch -n 1 $BIN/after_fsdp $DIR/text"), 0, "step 30");
+    expect(run("$LAUNCH -n 1 $BIN/after_fsdp $DIR/text"), 0, "step 30");
     if (strcmp(before, output) != 0)
         fail_msg("without FSDP:\n%s\nwith FSDP on one rank:\n%s", before, output);
     free(before);
@@ -81,7 +85,7 @@ static void needs_ranks(int n)
 static void after_trains_on_four(void **state)
 {
     needs_ranks(4);
-    expect(run("$BIN/launch -n 4 $BIN/after_fsdp $DIR/text"), 0, "step 30");
+    expect(run("$LAUNCH -n 4 $BIN/after_fsdp $DIR/text"), 0, "step 30");
     if (!(number_behind("step 30  loss") < number_behind("step  5  loss")))
         fail_msg("the loss did not fall:\n%s", output);
 }
@@ -92,10 +96,9 @@ static void after_trains_on_four(void **state)
 static void demo_beats_byte_frequencies(void **state)
 {
     needs_ranks(4);
-    expect(
-        run("$BIN/launch -n 4 $BIN/train_gpt2 --layers 2 --dim 64 --heads 4 --context 32 --batch 4 "
-            "--steps 250 --lr 3e-3 --sample 40 $DIR/text"),
-        0, "a sample");
+    expect(run("$LAUNCH -n 4 $BIN/train_gpt2 --layers 2 --dim 64 --heads 4 --context 32 --batch 4 "
+               "--steps 250 --lr 3e-3 --sample 40 $DIR/text"),
+           0, "a sample");
     double loss = number_behind("held-out text "), frequency = number_behind("model's ");
     if (!(loss < frequency - 0.3))
         fail_msg("the loss on held-out text is %g, that of byte frequencies %g", loss, frequency);
@@ -106,12 +109,89 @@ static void demo_beats_byte_frequencies(void **state)
 
 static void too_large_for_one_gpu_alone(void **state)
 {
-    char command[8192];
+    static const char limit[] = "export SIMGPU_MEMORY=64M GPULOG_MEMORY=64M; ";
+    char command[512];
     needs_ranks(4);
-    snprintf(command, sizeof command, "sh examples/demo_oom.sh %s/.. $DIR/text", bin);
-    expect(run(command), 0, "out of device memory");
-    expect(0, 0, "step    8 of 8");
+    snprintf(command, sizeof command,
+             "%s$BIN/train_gpt2 --brief --unsharded --batch 1 --steps 1 $DIR/text", limit);
+    expect(run(command), 1, "out of memory");
+    snprintf(command, sizeof command,
+             "%s$LAUNCH -n 4 $BIN/train_gpt2 --brief --batch 1 --steps 8 $DIR/text", limit);
+    expect(run(command), 0, "step    8 of 8");
+    // A quarter of 16 bytes for each of 4,820,992 parameters.
+    expect(0, 0, "holds 19.3 MB");
 }
+
+static int count(const char *words)
+{
+    int n = 0;
+    for (const char *c = strstr(output, words); c != NULL; c = strstr(c + 1, words)) n++;
+    return n;
+}
+
+// Losses, norms, memory and traffic, on worlds that need padding and worlds that do not. The sizes
+// are those that a pencil gives: 12·34² + 13·34 for a block, (13 + 8 + 2)·34 for the root.
+static void demo_compares_with_what_should_be(void **state)
+{
+    static const struct {
+        int world;
+        const char *held, *sent;
+    } table[] = {
+        {1, "470560       470560   equal", "0            0   equal"},
+        {2, "235280       235280   equal", "174896       174896   equal"},
+        {3, "156880       156880   equal", "233232       233232   equal"},
+        {5, "94128        94128   equal", "279872       279872   equal"},
+        {8, "58848        58848   equal", "306208       306208   equal"},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        char command[512];
+        needs_ranks(table[i].world);
+        snprintf(command, sizeof command,
+                 "$LAUNCH -n %d $BIN/demo --steps 22 --layers 2 --dim 34 --heads 2 --batch 24",
+                 table[i].world);
+        expect(run(command), 0, "step  22 of 22");
+        expect(0, 0, "    20 ");
+        if (count("equal") != 4 || count("NOT EQUAL") != 0)
+            fail_msg("want \"equal\" four times:\n%s", output);
+        expect(0, 0, table[i].held);
+        expect(0, 0, table[i].sent);
+    }
+}
+
+static void demo_learns_a_text(void **state)
+{
+    needs_ranks(2);
+    expect(run("$LAUNCH -n 2 $BIN/demo --steps 60 --layers 1 --dim 32 --heads 2 $DIR/text"), 0,
+           "a sample");
+    if (!(number_behind("step  60 of 60   loss") < 3.5) || count("equal") != 4)
+        fail_msg("the loss did not fall, or something differs:\n%s", output);
+}
+
+#ifndef REHEARSAL
+// Twice the same: what differs is time alone, which stands at the ends of lines.
+static void demo_is_the_same_for_a_seed(void **state)
+{
+    static const char command[] = "$LAUNCH -n 2 $BIN/demo --steps 30 --layers 1 --dim 32 | "
+                                  "sed -e \"s/ *[0-9]* s left$//\" -e \"s/ *[0-9]* s$//\"";
+    needs_ranks(2);
+    expect(run(command), 0, "step  30 of 30");
+    char *before = strdup(output);
+    expect(run(command), 0, "step  30 of 30");
+    if (strcmp(before, output) != 0) fail_msg("first:\n%s\nthen:\n%s", before, output);
+    free(before);
+}
+
+static void demo_learns_to_add(void **state)
+{
+    needs_ranks(2);
+    expect(run("$LAUNCH -n 2 $BIN/demo --steps 300 --layers 2 --dim 64 --heads 4 --lr 3e-3"), 0,
+           "step 300 of 300");
+    double right = 0.0;
+    const char *at = strstr(output, "step 300 of 300");
+    if (sscanf(at, "step 300 of 300 loss %*f %lf of 1053 right", &right) != 1 || right < 1000)
+        fail_msg("%g of 1053 sums right after 300 steps, want 1000:\n%s", right, output);
+}
+#endif
 
 // ---- Bad input: one line, and an exit status that is not 0 ----
 
@@ -130,12 +210,15 @@ static void says_what_is_wrong_in_one_line(void **state)
         {"$BIN/train_gpt2 --heads 7 $DIR/text", 2, "7"},
         {"$BIN/train_gpt2", 2, "no text file"},
         {"$BIN/train_gpt2 --steps 0 $DIR/text", 2, "at least 1"},
+        {"$BIN/demo --steps 0", 2, "at least 1"},
+        {"$BIN/demo --heads 7", 2, "7"},
+        {"$BIN/demo $DIR/nothing", 2, "No such file"},
         {"$BIN/train_gpt2 --lr nan $DIR/text", 2, "above 0"},
         {"WORLD_SIZE=0 RANK=0 $BIN/train_gpt2 $DIR/text", 2, "WORLD_SIZE"},
         {"WORLD_SIZE=4 RANK=7 $BIN/train_gpt2 $DIR/text", 2, "RANK"},
-        {"$BIN/launch -n 0 $BIN/train_gpt2 $DIR/text", 2, "0"},
+        {"$LAUNCH -n 0 $BIN/train_gpt2 $DIR/text", 2, "0"},
 #ifndef BACKEND_CUDA
-        {"SIMGPU_DEVICES=2 $BIN/launch -n 3 $BIN/train_gpt2 $DIR/text", 2, "2"},
+        {"SIMGPU_DEVICES=2 $LAUNCH -n 3 $BIN/train_gpt2 $DIR/text", 2, "2"},
 #endif
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
@@ -148,7 +231,7 @@ static void says_what_is_wrong_in_one_line(void **state)
 static void says_it_once_for_all_ranks(void **state)
 {
     needs_ranks(4);
-    int status = run("$BIN/launch -n 4 $BIN/train_gpt2 $DIR/nothing");
+    int status = run("$LAUNCH -n 4 $BIN/train_gpt2 $DIR/nothing");
     expect(status, 2, "No such file");
     // The program's line, and the launcher's, which says that a rank failed.
     if (lines() > 2) fail_msg("%d lines, want at most two:\n%s", lines(), output);
@@ -161,6 +244,12 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(demo_beats_byte_frequencies),
 #endif
     cmocka_unit_test(too_large_for_one_gpu_alone),
+    cmocka_unit_test(demo_compares_with_what_should_be),
+    cmocka_unit_test(demo_learns_a_text),
+#ifndef REHEARSAL
+    cmocka_unit_test(demo_is_the_same_for_a_seed),
+    cmocka_unit_test(demo_learns_to_add),
+#endif
     cmocka_unit_test(says_what_is_wrong_in_one_line),
     cmocka_unit_test(says_it_once_for_all_ranks),
 };
@@ -183,7 +272,9 @@ int main(int argc, char **argv)
     static char self[4096];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n < 0) return 2;
-    snprintf(bin, sizeof bin, "%.4000s/../../bin", dirname(self));
+    dirname(self); // which cuts the name off
+    snprintf(bin, sizeof bin, "%.4000s/../../impl/reference/bin", self);
+    snprintf(launch, sizeof launch, "%.4000s/../../bin/launch", self);
     strcpy(folder, "/tmp/shardlab-examples-XXXXXX");
     if (mkdtemp(folder) == NULL) return 2;
     write_text("text", 400);

@@ -10,6 +10,9 @@
 
 #include "harness.h"
 #include "kernels.h"
+#include "nn.h"
+
+int main(int argc, char **argv);
 
 static GpuLogEntry last(void)
 {
@@ -272,10 +275,70 @@ static void test_names_places(void **state)
     run_ranks(1, names_places, NULL);
 }
 
+// A call that given code makes is the given code's own, until this file is the program's.
+Status run_alloc(NnRun *run, float **x, size_t n);
+static void names_the_programs_places(const Rank *r, void *arg)
+{
+    NnRun run;
+    float *x, *y;
+    char where[256], want[256];
+    need(nn_run_create(&run, r->stream));
+    need(run_alloc(&run, &x, 4));
+    gpulog_where(last().site, where, sizeof where);
+    check(strstr(where, "nn/run.c:") == where, "the call is at %s", where);
+    gpulog_own_code((const void *)main);
+    gpulog_own_code(NULL);
+    gpulog_where(last().site, where, sizeof where);
+    check(strstr(where, "gpulog/log.c:") == where, "the call is at %s", where);
+    snprintf(want, sizeof want, "gpulog/log.c:%d (names_the_programs_places)", __LINE__ + 1);
+    need(run_alloc(&run, &y, 4));
+    gpulog_where(last().site, where, sizeof where);
+    check(strcmp(where, want) == 0, "the call is at %s, not %s", want, where);
+    need_cuda(cudaFreeAsync(x, r->stream));
+    need_cuda(cudaFreeAsync(y, r->stream));
+    need(nn_run_destroy(&run));
+}
+static void test_names_the_programs_places(void **state)
+{
+    run_ranks(1, names_the_programs_places, NULL);
+}
+
+// Names are for reports: the log is the same, whichever streams have one, had one, or cannot.
+static void names_change_nothing(const Rank *r, void *arg)
+{
+    cudaStream_t stream;
+    void *p;
+    need_cuda(cudaMalloc(&p, 4));
+    for (int i = 0; i < 600; i++) { // more than have a name at a time
+        need_cuda(cudaStreamCreate(&stream));
+        gpulog_name_stream(stream, "streams[%d]", i);
+        need_cuda(cudaMemsetAsync(p, 0, 4, stream));
+        logged(GPU_MEMSET, "cudaMemsetAsync", stream, false, e.blocking_stream);
+        need_cuda(cudaStreamSynchronize(stream));
+        need_cuda(cudaStreamDestroy(stream));
+        gpulog_name_stream(stream, "gone"); // a handle that is none any more
+    }
+    gpulog_name_stream(NULL, "the default stream");
+    gpulog_name_stream(cudaStreamPerThread, "the thread's stream");
+    gpulog_name_elements(NULL, NULL);
+    need_cuda(cudaMemset(p, 0, 4));
+    check(last().stream == NULL && last().op == GPU_MEMSET, "the default stream has another name");
+    need_cuda(cudaFree(p));
+}
+static void test_names_change_nothing(void **state)
+{
+    run_ranks(1, names_change_nothing, NULL);
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_logs_every_call),     cmocka_unit_test(test_logs_nothing),
-    cmocka_unit_test(test_logs_products),       cmocka_unit_test(test_logs_collectives),
-    cmocka_unit_test(test_lets_old_entries_go), cmocka_unit_test(test_names_places),
+    cmocka_unit_test(test_logs_every_call),
+    cmocka_unit_test(test_logs_nothing),
+    cmocka_unit_test(test_logs_products),
+    cmocka_unit_test(test_logs_collectives),
+    cmocka_unit_test(test_lets_old_entries_go),
+    cmocka_unit_test(test_names_places),
+    cmocka_unit_test(test_names_the_programs_places),
+    cmocka_unit_test(test_names_change_nothing),
 };
 
 // What is logged need not be ordered: simgpu is not to look for races.

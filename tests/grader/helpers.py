@@ -1,16 +1,22 @@
 """What the grader's tests share: where the kit is, folders that go away, and a kit with made-up
 suites.
 
-Interface: ROOT, GRADER, build_folder(), TempFolder, ReferenceCopy, FakeKit, speak().
+Interface: ROOT, GRADER, build_folder(), TempFolder, ReferenceCopy, FakeKit, speak(),
+in_terminal(command, folder, columns, **environment), processes_with(word).
 """
 
+import fcntl
 import glob
 import json
 import os
+import pty
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
+import threading
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -109,8 +115,43 @@ def processes_with(word):
     return found
 
 
+def in_terminal(command, folder, columns=80, **more):
+    """Runs a command in a terminal of so many columns: (exit status, what it printed there)."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = {name: value for name, value in os.environ.items()
+                   if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+    environment.update(dict({"PYTHONDONTWRITEBYTECODE": "1", "SHARDLAB_TIME_FACTOR": "1"}, **more))
+    process = subprocess.Popen(command, cwd=folder, env=environment, stdin=theirs, stdout=theirs,
+                               stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    taken = bytearray()
+
+    def take():
+        while True:
+            try:
+                data = os.read(ours, 1 << 16)
+            except OSError: # the last of them has closed it
+                return
+            if not data:
+                return
+            taken.extend(data)
+    reader = threading.Thread(target=take, daemon=True)
+    reader.start()
+    try:
+        status = process.wait(timeout=120)
+        reader.join(30)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    return status, taken.decode("utf-8", "replace").replace("\r\n", "\n")
+
+
 FAKE_MAKEFILE = '''BUILD := build
 IMPL_KEY := $(notdir $(IMPL))
+IMPL_DIR := $(IMPL)
+deps:
 HARNESS_LIB := $(BUILD)/lib/libharness.a
 LIBS := $(BUILD)/lib/libshardlab.a
 DEVICES := $(BUILD)/bin/devices
@@ -168,15 +209,18 @@ class FakeKit(TempFolder):
     def suite(self, name, tests, body):
         self.write("suites/%s.py" % name, speak(tests, body + "\n"))
 
+    def command(self, *arguments, impl="mine"):
+        """The command that grades."""
+        return [sys.executable, self.path("grader", "grade.py"), "--impl", impl, "--out",
+                self.path("out", "results.json")] + list(arguments)
+
     def start(self, *arguments, impl="mine", **more):
         """Starts the grader."""
         environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", SHARDLAB_TIME_FACTOR="1")
         environment.update(more)
         return subprocess.Popen(
-            [sys.executable, self.path("grader", "grade.py"), "--impl", impl, "--out",
-             self.path("out", "results.json")] + list(arguments),
-            cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True)
+            self.command(*arguments, impl=impl), cwd=self.folder, env=environment,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def grade(self, *arguments, **more):
         """Grades to the end: (exit status, what it printed, the results by test name, the

@@ -54,13 +54,13 @@ class Scores(FakeKit):
         self.assertIn("\n  Read:  handouts/1_one.md\n", self.grade()[1])
 
     def test_a_report_that_many_tests_meet_is_shown_once(self):
-        block = ("rank %d of 2: simgpu: rank %d, device %d: a race\\n   kernel\\n   copy\\n   "
+        block = ("rank %d of 2: simgpu: rank %d, device %d: a race\\n   kernel.\\n   copy.\\n   "
                  "question (tests/tasks/one.c:%d)")
         self.suite("one", "abc", "say('a', 'failed', '%s'); say('b', 'failed', '%s'); say('c'); end()"
                    % (block % (0, 0, 0, 11), block % (1, 1, 1, 22)))
         _, out, tests, _ = self.grade()
         self.assertEqual(out.count("question"), 1)
-        self.assertIn("(the same as in a)", out)
+        self.assertIn("(the same cause as in a)", out)
         self.assertIn("question", tests["b"]["message"]) # the results file has all of it
 
     def test_one_task_alone(self):
@@ -101,13 +101,13 @@ class Scores(FakeKit):
             % (name, rank) for rank, name in enumerate("abc")) + "\nend()")
         out = self.grade()[1]
         self.assertEqual(out.count("part 1.2 is not written yet"), 1)
-        self.assertRegex(out, r"(?m)^  FAIL   3 tests +0/60\n +a, b, c$")
+        self.assertRegex(out, r"(?m)^  todo   3 tests +0/60\n +a, b, c$")
 
     def test_messages_are_wrapped_and_cannot_command_the_terminal(self):
         self.suite("one", "abc", "say('a', 'failed', '\\x1b[2J' + 'word ' * 90); rest('a')")
         out = self.grade()[1]
         self.assertNotIn("\x1b", out)
-        self.assertLessEqual(max(map(len, out.splitlines())), 100)
+        self.assertLessEqual(max(map(len, out.splitlines())), 80)
 
 
 class Seeds(FakeKit):
@@ -178,7 +178,7 @@ class Seeds(FakeKit):
                    % ((block + drawn) % (11, 2), (block + drawn) % (22, 5)))
         out = self.grade()[1]
         self.assertEqual(out.count("question"), 1)
-        self.assertIn("(the same as in a)", out)
+        self.assertIn("(the same cause as in a)", out)
 
 
 class Programs(FakeKit):
@@ -378,10 +378,10 @@ class Trouble(FakeKit):
         self.assertIn("the tasks are 1 one, 2 two", self.err)
 
     def test_a_path_that_make_cannot_take(self):
-        os.rename(self.path("mine"), self.path("my work"))
-        status, _, _, document = self.grade(impl="my work")
+        os.rename(self.path("mine"), self.path("my\nwork"))
+        status, _, _, document = self.grade(impl="my\nwork")
         self.infrastructure(status, 2, document)
-        self.assertIn("copy the folder", self.err)
+        self.assertIn("rename the folder", self.err)
 
     def test_the_kit_does_not_build(self):
         self.write("reference/one.c", "int one(void) {\n")

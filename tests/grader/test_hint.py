@@ -137,6 +137,91 @@ class Levels(Hints):
         self.assertIn("make grade TASK=1 shows all of it", out)
 
 
+RACE = """rank 1 of 2: simgpu: rank 1, device 1: two operations on the same memory, and neither \
+waits for the other [race between streams]
+   kernel_add_out, called at tasks/one.c:192 (read_whole),
+      192 | need_cuda(kernel_add_out(out, unit->flat.unsharded_param.data, unit->flat.unsharded_param.data, n, compute)
+   on stream A, non-blocking, (made at support/harness.c:121 (rank_main)),
+   reads bytes 0 to 415 of flat->unsharded_param.data, the 416 bytes allocated at mine/one.c:58 (fsdp_unshard).
+   It does not wait for
+   ncclAllGather, called at mine/one.c:59 (fsdp_unshard),
+       59 | NCCL_TRY(ncclAllGather(flat->sharded_param.data, flat->unsharded_param.data, (size_t)flat->shard_nume
+   which writes the same bytes.
+   On a GPU they run in either order or at once: it may read what was there before, or half of the new.
+   An event was recorded behind that work (at mine/one.c:61 (fsdp_unshard)),
+   and stream A did not wait for it.
+   Is there a cudaStreamWaitEvent missing?
+   Read: handouts/mistakes.md, "Race between streams" (tests/tasks/one.c:228)
+(drawn: 3 layers. The same again: SEED=1)"""
+RACE_REPORT = {"class": "race-between-streams", "title": "two operations", "follows": False,
+               "hardware": "On a GPU they run in either order or at once: it may read what was "
+                           "there before, or half of the new.",
+               "question": "Is there a cudaStreamWaitEvent missing?",
+               "calls": [{"file": "tasks/one.c", "function": "read_whole"},
+                         {"file": "mine/one.c", "function": "fsdp_unshard"}]}
+
+
+class Essence(unittest.TestCase):
+    """What is shown of a message: what matters, in 80 columns."""
+
+    def essence(self, message, *reports):
+        task = manifest.Task(1, "one", "One", 1, "one.c", "handouts/1_one.md")
+        text = hint.essence({"message": message, "reports": list(reports)}, task)
+        for line in text.splitlines():
+            self.assertLessEqual(len(line), 69, line)
+        return text
+
+    def test_a_report_shows_its_diagnosis(self):
+        lines = self.essence(RACE, RACE_REPORT).splitlines()
+        self.assertEqual(lines, [
+            "rank 1 of 2: simgpu: rank 1, device 1: two operations on the same",
+            "memory, and neither waits for the other [race between streams]",
+            "   ncclAllGather, called at mine/one.c:59 (fsdp_unshard),",
+            "   An event was recorded behind that work (at mine/one.c:61",
+            "   (fsdp_unshard)),",
+            "   and stream A did not wait for it.",
+            "   Is there a cudaStreamWaitEvent missing?",
+            "… (make grade TASK=1 shows all of it)"])
+
+    def test_a_report_without_its_fields(self):
+        text = self.essence(RACE)
+        self.assertIn("two operations on the same", text)
+        self.assertIn("shows all of it", text)
+
+    def test_a_likely_cause_is_shown_behind_many_lines(self):
+        text = self.essence("\n".join("line %d" % i for i in range(50))
+                            + "\nLikely cause: " + "is it divided twice, " * 8 + "or not at all?\n"
+                            + "(drawn: 3 layers. The same again: SEED=1)")
+        self.assertTrue(text.startswith("line 0\n"))
+        self.assertNotIn("line 8\n", text)
+        self.assertIn("\nLikely cause: is it divided twice,", text)
+        self.assertIn("or not at all?\n… (make grade TASK=1 shows all of it)", text)
+
+    def test_a_short_message_is_shown_as_it_is(self):
+        self.assertEqual(self.essence("w[3] is 2, want 3"), "w[3] is 2, want 3")
+
+
+class ByCause(Hints):
+    """The hints of a failed test are those of the part that its message points at."""
+
+    def setUp(self):
+        super().setUp()
+        path = "tasks/1_one/task.json"
+        data = json.loads(self.read(path))
+        data["parts"] = {"1.1": ["Which?", "That."], "1.2": ["Sum?", "A sum."]}
+        data["functions"] = {"1.1": ["one"], "1.2": ["add_up"]}
+        self.write(path, json.dumps(data))
+
+    def test_hints_of_the_part(self):
+        self.failing("b", "add_up gives 3, want 4")
+        self.assertEqual(self.given("--level", "9"), ["Hint 1 of 2: Sum?", "Hint 2 of 2: A sum."])
+
+    def test_where_to_look(self):
+        self.write("mine/one.c", "int add_up(int x)\n{\n    return x;\n}\n")
+        self.failing("b", "add_up gives 3, want 4")
+        self.assertIn("  Look:  part 1.2, add_up, mine/one.c:1\n", self.hint())
+
+
 class Gapped(Hints):
     """A file whose first part is not written: no grading is needed."""
 

@@ -37,13 +37,16 @@ class Wrong(TempFolder):
         self.data = {"number": 1, "name": "one", "title": "One", "points": 100, "file": "one.c",
                      "handout": "handouts/1_one.md",
                      "parts": {"1.1": ["Which?", "That."], "1.2": ["Where?", "Here.", "There."]},
+                     "functions": {"1.1": ["f", "given"], "1.2": ["g"]},
                      "tests": [
                          {"name": "a", "points": 40, "title": "A holds.", "hint": "Why a?",
-                          "more": ["Look at a.", "Call a."], "section": "The plan"},
+                          "more": ["Look at a.", "Call a."], "section": "The plan",
+                          "parts": ["1.1"]},
                          {"name": "b", "points": 60, "title": "B holds.", "hint": "Why b?",
                           "more": ["Look at b.", "Call b."], "section": "Deep", "together": True}]}
-        self.write("reference/one.c", "/* One. */\n//[1.1] Write this.\nf();\n//[end 1.1]\n"
-                   "  //[1.2] And this.\n  g();\n  //[end 1.2]\n")
+        self.write("reference/one.c", "/* One. */\nint f(int x)\n{\n//[1.1] Write this.\nh();\n"
+                   "//[end 1.1]\n}\nstatic int *g(void)\n{\n  //[1.2] And this.\n  h();\n"
+                   "  //[end 1.2]\n}\n")
         self.write("handouts/1_one.md", "# One\n\n## The plan\n\n```\n# no heading\n```\n"
                    "    # nor this\n**1.1, 1.2** Begin.\n### Deep ##\n#nor this\n")
 
@@ -117,7 +120,9 @@ class Wrong(TempFolder):
         self.data["parts"]["1.2"] = ["There.", "Here."]
         self.one("the hint of part 1.2 asks nothing")
         del self.data["parts"]
-        self.assertEqual(len(self.problems()), 2)
+        self.assertEqual([text.partition(": ")[2] for text in self.problems()],
+                         ["a is meant for part 1.1, which the task does not have",
+                          "part 1.1 has no hints", "part 1.2 has no hints"])
 
     def test_the_section_of_a_part(self):
         text = self.read("handouts/1_one.md")
@@ -127,11 +132,27 @@ class Wrong(TempFolder):
     def test_what_grading_can_do_without(self):
         for test in self.data["tests"]:
             del test["more"], test["section"]
-        del self.data["parts"]
+        del self.data["parts"], self.data["functions"], self.data["tests"][0]["parts"]
         self.write("tasks/1_one/task.json", json.dumps(self.data))
         task = manifest.load(self.folder)[0]
         self.assertEqual((task.parts, task.tests[0].hints(), task.tests[0].section),
                          ({}, ["Why a?"], ""))
+
+    def test_functions_and_parts(self):
+        self.data["functions"]["1.1"] = ["given", "f"]
+        self.one('part 1.1 is in f, which must be the first of its "functions"')
+        del self.data["functions"]["1.1"]
+        self.one('part 1.1 is in f')
+        self.data["functions"]["1.1"] = ["f"]
+        self.data["tests"][0]["parts"] = ["1.3"]
+        self.one("a is meant for part 1.3, which the task does not have")
+        self.data["tests"][0]["parts"] = []
+        self.one('a has no "parts"')
+        self.data["tests"][0]["parts"] = ["1.2"]
+        self.data["errors"] = {"no room": "1.9"}
+        self.one('the error "no room" is of part 1.9, which the task does not have')
+        self.data["errors"] = {"no room": "1.2"}
+        self.assertEqual(self.problems(), [])
 
     def test_a_wrong_number(self):
         self.data["number"] = 2

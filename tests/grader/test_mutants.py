@@ -86,13 +86,14 @@ class Miniature(TempFolder):
         self.scratch = self.path("scratch")
         os.mkdir(self.scratch)
 
-    def task(self, number, name, tests):
-        self.write("tasks/%d_%s/task.json" % (number, name), json.dumps({
+    def task(self, number, name, tests, **more):
+        self.write("tasks/%d_%s/task.json" % (number, name), json.dumps(dict({
             "number": number, "name": name, "title": name, "file": name + ".c", "points":
             sum(points for _, points, _ in tests), "handout": "handouts/%s.md" % name,
             "tests": [{"name": test, "points": points, "title": "%s holds." % test,
-                       "hint": "Why %s?" % test, "together": together}
-                      for test, points, together in tests]}))
+                       "hint": "Why %s?" % test, "together": together,
+                       **({"parts": ["1.1"]} if more else {})}
+                      for test, points, together in tests]}, **more)))
 
     def suite(self, name, call, test, want):
         self.write("suites/%s.c" % name, SUITE.replace("CALL", call).replace("TEST", test)
@@ -120,6 +121,49 @@ class Miniature(TempFolder):
         out, err = process.communicate(timeout=60)
         self.assertEqual(os.listdir(self.scratch), [])
         return process.returncode, out + err
+
+
+class Messages(Miniature):
+    """What the messages point at: the test is meant for part 1.1, one(); half() is part 1.2."""
+
+    def setUp(self):
+        super().setUp()
+        self.task(1, "one", [("is_six", 60, False)],
+                  parts={"1.1": ["One?", "one"], "1.2": ["Half?", "half"]},
+                  functions={"1.1": ["one"], "1.2": ["half"]})
+
+    def test_a_wrong_cause(self):
+        self.mutants(self.mutant())
+        status, out = self.run_it()
+        self.assertEqual(status, 1, out)
+        self.assertIn("a wrong cause: is_six points at part 1.1, and the mistake is in half", out)
+
+    def test_a_part_that_is_right_too(self):
+        self.mutants(self.mutant(also={"1.1": "one() makes it of half()"}))
+        status, out = self.run_it()
+        self.assertEqual(status, 0, out)
+
+    def test_the_part_of_the_edit(self):
+        self.mutants(self.mutant(old="i < 2", new="i < 3", reason="one is 9"))
+        status, out = self.run_it("--messages")
+        self.assertEqual(status, 0, out)
+        self.assertIn("of 1 mutants' messages, the last screen names the right function or rule: 1, "
+                      "100.0 %", out)
+
+    def test_the_share_and_who_is_missing(self):
+        self.mutants(self.mutant())
+        status, out = self.run_it("--messages")
+        self.assertEqual(status, 1, out)
+        self.assertIn("first failed test's message names the right function or rule: 0, 0.0 %", out)
+        self.assertRegex(out, r"no +1 +wrong_half +is_six: one is 8")
+
+    def test_reasons_that_are_none(self):
+        for also, words in ((["1.1"], "must give a reason"), ({"1.1": " "}, "must give a reason"),
+                            ({"1.7": "why"}, "task 1 has no part 1.7")):
+            self.mutants(self.mutant(also=also))
+            status, out = self.run_it()
+            self.assertEqual(status, 2, out)
+            self.assertIn(words, out)
 
 
 class Mutants(Miniature):

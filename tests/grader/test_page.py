@@ -285,6 +285,12 @@ class Plots(unittest.TestCase):
         for drawing in self.draw(reference=False)[:2]:
             self.assertNotIn('class="line-ref"', drawing)
 
+    def test_corners_on_a_straight_line_are_left_out_and_no_other(self):
+        self.assertEqual(plot.corners([(0, 1), (1, 1), (2, 1), (2, 3), (2, 5), (3, 6)]),
+                         [(0, 1), (2, 1), (2, 5), (3, 6)])
+        spike = [(0, 1), (1, 1), (1, 9), (1, 1), (2, 1)]
+        self.assertEqual(plot.corners(spike), spike)
+
     def test_figures_can_be_pointed_at(self):
         memory, peaks, traffic, forward, _ = self.draw(leak=10)
         kept = small_trace().theory_kept()

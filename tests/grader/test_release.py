@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import time
 import unittest
 import zipfile
@@ -37,6 +38,22 @@ FULL = sum(task.points for task in TASKS)
 DONE = ("meta_init", "flat_param", "optimizer") # of the half-done solution
 HALF = sum(test.points for task in TASKS if task.name in DONE for test in task.own())
 HALF_HIDDEN = sum(test["points"] for test in COURSE["hidden"]["tests"] if test["suite"] in DONE)
+
+# What the student's archive offers: the words to try each target with, and what it then prints.
+OFFERED = {
+    "grade": (["TASK=1"], r"(?m)^Score: \d+/14 "),
+    "hint": (["TASK=1"], r"\S"),
+    "watch": ([], r"Ctrl-C ends this"),
+    "demo": (["DEMO_FLAGS=--steps 3 --layers 1 --dim 16 --heads 2 --batch 8"],
+             r"reduce-scatter"),
+    "demo-oom": ([], r"(?i)out of device memory[\s\S]*with FSDP"),
+    "build": ([], r"\A"),
+    "simgpu": ([], r"\A"),
+    "deps": ([], r"^$"),
+    "compile_commands.json": ([], r"\A"),
+    "clean": ([], r"\A"),
+    "help": ([], r"^make grade"),
+}
 
 ENVIRONMENT = dict(os.environ, NO_INSTALL="1", PYTHONDONTWRITEBYTECODE="1",
                    SOURCE_DATE_EPOCH="1700000000")
@@ -142,7 +159,7 @@ class Archives(unittest.TestCase):
                          {"setup.sh", "run_autograder", "kit"})
         for archive, files in archives.items():
             for name in files:
-                self.assertNotRegex(name, r"(^|/)(\.git|build|reference|__pycache__|bench|"
+                self.assertNotRegex(name, r"(^|/)(\.git|build|reference|__pycache__|bench|devtools|"
                                     r"platforms)/|\.(old|orig|pyc|swp)$|~$|\.\.|^/", archive)
                 self.assertEqual(name.endswith(".o"), "given/reference-" in name, name)
 
@@ -192,11 +209,14 @@ class Archives(unittest.TestCase):
         for name in ("handouts/instructors.md", "grader/course.json", "grader/release.py",
                      "grader/deliver.py", "tests/grader/test_release.py"):
             self.assertNotIn("shardlab/" + name, files)
+        # Of the tests those that grade, what they share, and what the results page draws.
+        tests = [name for name in files if name.startswith("shardlab/tests/")]
+        self.assertEqual({name.split("/")[2] for name in tests}, {"support", "tasks", "trace"})
         for name in ("Makefile", "README.md", "VERSION", ".github/workflows/grade.yml",
                      "handouts/1_meta_init.md", "tests/tasks/forward.c", "examples/train_gpt2.c",
                      "tests/trace/steps.c", "grader/page.py", "grader/plot.py", "grader/trace.py",
                      "grader/hint.py", "grader/watch.py", "grader/regrade.py",
-                     "tasks/3_forward/task.json"):
+                     "tasks/3_forward/task.json", "LICENSE"):
             self.assertIn("shardlab/" + name, files)
 
     def test_objects_tell_neither_names_nor_lines(self):
@@ -261,11 +281,25 @@ class Archives(unittest.TestCase):
                 self.assertEqual(status, 0 if what == "reference" else 1, text)
                 self.assertEqual(schemas.annotations(text), [])
                 self.check_page(what, want)
+                self.check_demo(what)
                 for file, _ in re.findall(r"file=([^,]+),line=(\d+)", text):
                     self.assertTrue(os.path.exists(os.path.join(self.student, file)), file)
                 self.assertEqual("file=skeleton/" in text, what != "reference")
                 with open(summary, encoding="utf-8") as file:
                     self.assertIn("Score: %d of %d" % (want, FULL), file.read())
+
+    def check_demo(self, what):
+        """The demo of a solution that lies in the archive's skeleton/: the reference is there as
+        objects alone."""
+        flags = "DEMO_FLAGS=--steps 3 --layers 1 --dim 16 --heads 2 --batch 8"
+        status, text = run(["make", "-s", "demo", "RANKS=2", flags], self.student)
+        self.assertEqual(status, 0, text)
+        whose = {"skeleton": "This ran with the reference's six files, since none of yours",
+                 "half": "and the reference's other files.",
+                 "reference": "This ran with your six files."}
+        self.assertIn(whose[what], text)
+        self.assertEqual(text.count("is not written yet"),
+                         {"skeleton": 6, "half": 3, "reference": 0}[what])
 
     def check_page(self, what, want):
         """The page of a solution that lies in the archive's skeleton/."""
@@ -400,6 +434,84 @@ class Archives(unittest.TestCase):
             self.assertEqual(schemas.autolab(text), [])
             self.assertEqual(set(json.loads(text.splitlines()[-1])["scores"].values()), {0})
             self.assertIn("not your code", text)
+
+
+    # ---- What the student's archive offers ----
+
+    def offered(self):
+        """The targets of the archive's `make help`, in its order, and all that it prints."""
+        status, text = run(["make", "help"], self.student)
+        self.assertEqual(status, 0, text)
+        return re.findall(r"(?m)^make (\S+)", text), text
+
+    def test_6_every_target_of_make_help_works(self):
+        targets, _ = self.offered()
+        self.assertEqual(sorted(targets), sorted(OFFERED))
+        self.assertEqual(targets[0], "grade")
+        targets.sort(key=lambda target: target == "clean") # last
+        for target in targets:
+            words, printed = OFFERED[target]
+            with self.subTest(target=target):
+                if target == "watch":
+                    status, text = self.watch()
+                else:
+                    status, text = run(["make", target] + words, self.student)
+                self.assertEqual(status, 0, text)
+                self.assertRegex(text, printed)
+        self.assertFalse(os.path.exists(self.build))
+
+    def watch(self):
+        """make watch until its first grading is done, and then Ctrl-C."""
+        process = subprocess.Popen(["make", "-s", "watch", "TASK=1"], cwd=self.student,
+                                   env=ENVIRONMENT, stdin=subprocess.DEVNULL, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   start_new_session=True)
+        alarm = threading.Timer(280, os.killpg, (process.pid, signal.SIGKILL))
+        alarm.start()
+        try:
+            text = ""
+            for line in process.stdout:
+                text += line
+                if "Ctrl-C ends this" in line:
+                    os.killpg(process.pid, signal.SIGINT)
+            process.wait()
+            self.assertNotIn("Traceback", text)
+            # make itself is ended by the signal, as every program of the terminal is.
+            return 0 if "Ctrl-C" in text else 1, text
+        finally:
+            alarm.cancel()
+            process.stdout.close()
+
+    def test_6_what_is_the_full_kits_says_so_in_a_line(self):
+        targets, text = self.offered()
+        with open(os.path.join(ROOT, "Makefile"), encoding="utf-8") as file:
+            kits = set(re.findall(r"(?m)^## make (\S+)", file.read())) - set(targets)
+        self.assertIn("mutants", kits)
+        self.assertNotIn("rehearsal", text)
+        for words in [[name] for name in sorted(kits)] + [["grade", "BACKEND=rehearsal"]]:
+            status, text = run(["make"] + words, self.student)
+            self.assertEqual(status, 2, text)
+            self.assertEqual(len(text.splitlines()), 1, text)
+            self.assertIn("make %s belongs to the full kit" % words[-1], text)
+
+    def test_6_pages_name_nothing_that_is_not_there(self):
+        """Links, files in code spans, and `make` targets of the archive's pages."""
+        targets, _ = self.offered()
+        for folder, folders, names in os.walk(self.student):
+            folders[:] = [name for name in folders if name != "build"]
+            for name in names:
+                if not name.endswith(".md"):
+                    continue
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    text = file.read()
+                where = os.path.relpath(os.path.join(folder, name), self.student)
+                for link in re.findall(r"\]\(([^)#:]+)\)", text):
+                    self.assertTrue(os.path.exists(os.path.join(folder, link)), (where, link))
+                for path in re.findall(r"`((?:tests|grader|tasks|lib|include|skeleton|examples)/"
+                                       r"[\w./]+\.\w+)`", text):
+                    self.assertTrue(os.path.exists(os.path.join(self.student, path)), (where, path))
+                for target in re.findall(r"`make (?:\w+=\S+ )*([a-z][\w.-]*)", text):
+                    self.assertIn(target, targets, where)
 
 
 class Walk(TempFolder):

@@ -1,11 +1,14 @@
-"""setup.sh on machines made of a PATH and a folder of headers: what it looks for, installs and
-says.
+"""setup.sh on machines made of a PATH, a compiler and a folder of headers: what it looks for,
+installs, says and writes for make.
 
 apt-get, apt-cache, sudo and id are small scripts that write down how they were called; apt-get
-"installs" by making the files that setup.sh looks for.
+"installs" by making the files that the compiler looks for. The compiler is a script, too: it knows
+a library where its file is there, and a function where the file names it. The last class asks this
+machine's own.
 """
 
 import os
+import shutil
 import subprocess
 import unittest
 
@@ -14,8 +17,33 @@ from helpers import GRADER, TempFolder
 PROGRAMS = {"cc": "gcc", "make": "make", "pkg-config": "pkg-config", "python3": "python3"}
 HEADERS = {"stdio.h": "libc6-dev", "cmocka.h": "libcmocka-dev", "dnnl.h": "libdnnl-dev",
            "elfutils/libdw.h": "libdw-dev"}
-TOOLS = ("cat", "env", "mktemp", "rm", "tail", "touch", "mkdir", "chmod", "cp", "dirname", "grep")
+TOOLS = ("cat", "cksum", "env", "head", "mktemp", "mv", "rm", "tail", "touch", "tr", "mkdir",
+         "chmod", "cp", "dirname", "grep", "sh")
 
+# Links what is there: of the BLAS that a cblas.h belongs to it knows by what the file says.
+COMPILER = '''#!/bin/sh
+echo "cc $*" >>"$LOG.cc"
+[ -e "$STATE/old_cc" ] && { echo "cc: error: unrecognized option" >&2; exit 1; }
+fail() { echo "program.c:1:1: $1" >&2; exit 1; }
+for word in "$@"; do
+    case $word in
+    --version) echo "cc (made up) 1.0"; exit 0 ;;
+    -print-file-name=libdnnl.so) echo "$INC/dnnl.h"; exit 0 ;;
+    -print-file-name=*) echo "${word#*=}"; exit 0 ;;
+    esac
+done
+[ -f "$INC/stdio.h" ] || fail "fatal error: stdio.h: No such file or directory"
+for word in "$@"; do
+    case $word in
+    -lcmocka) [ -f "$INC/cmocka.h" ] || fail "fatal error: cmocka.h: No such file or directory" ;;
+    -ldw) [ -f "$INC/elfutils/libdw.h" ] || fail "error: cannot find -ldw" ;;
+    -ldnnl) [ -f "$INC/dnnl.h" ] || fail "fatal error: dnnl.h: No such file or directory" ;;
+    -lopenblas) grep -q openblas_set_num_threads "$INC/cblas.h" 2>/dev/null ||
+        fail "error: cannot find -lopenblas" ;;
+    esac
+done
+exit 0
+'''
 APT_GET = '''#!/bin/sh
 echo "apt-get $*" >>"$LOG"
 case " $* " in
@@ -26,12 +54,12 @@ esac
 [ -e "$STATE/broken" ] && { echo "E: the mirror is on fire"; exit 100; }
 for word in "$@"; do
     case $word in
-    gcc) cp "$STATE/true" "$BIN/cc" ;;
+    gcc) cp "$STATE/cc" "$BIN/cc" ;;
     g++|make|pkg-config|python3) cp "$STATE/true" "$BIN/$word" ;;
     libc6-dev) touch "$INC/stdio.h" ;;
     libcmocka-dev) touch "$INC/cmocka.h" ;;
     libdnnl-dev) touch "$INC/dnnl.h" ;;
-    libopenblas-dev) touch "$INC/cblas.h" ;;
+    libopenblas-dev) echo openblas_set_num_threads >"$INC/cblas.h" ;;
     libdw-dev) mkdir -p "$INC/elfutils"; touch "$INC/elfutils/libdw.h" ;;
     esac
 done
@@ -43,12 +71,15 @@ exit 0
 '''
 
 
-class Setup(TempFolder):
+class Machine(TempFolder):
+    """A machine that is made up, to which setup.sh is called."""
+
     def setUp(self):
         super().setUp()
         for folder in ("bin", "include/elfutils", "state"):
             os.makedirs(self.path(folder))
         self.program("true", "#!/bin/sh\nexit 0\n", "state")
+        self.program("cc", COMPILER, "state")
         for tool in TOOLS:
             real = next(os.path.join(d, tool) for d in ("/usr/bin", "/bin")
                         if os.path.exists(os.path.join(d, tool)))
@@ -64,7 +95,7 @@ class Setup(TempFolder):
     def everything(self, but=()):
         for name in PROGRAMS:
             if name not in but:
-                self.program(name, "#!/bin/sh\nexit 0\n")
+                self.program(name, COMPILER if name == "cc" else "#!/bin/sh\nexit 0\n")
         for name in HEADERS:
             if name not in but:
                 self.write("include/" + name, "")
@@ -77,9 +108,9 @@ class Setup(TempFolder):
         self.write("state/" + name, "")
 
     def call(self, **more):
-        environment = {"PATH": self.path("bin"), "SETUP_INCLUDE_DIRS": self.path("include"),
-                       "LOG": self.path("log"), "STATE": self.path("state"),
-                       "BIN": self.path("bin"), "INC": self.path("include")}
+        environment = {"PATH": self.path("bin"), "LOG": self.path("log"),
+                       "STATE": self.path("state"), "BIN": self.path("bin"),
+                       "INC": self.path("include")}
         environment.update(more)
         return subprocess.run(["/bin/sh", os.path.join(GRADER, "setup.sh")], env=environment,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20,
@@ -88,6 +119,8 @@ class Setup(TempFolder):
     def log(self):
         return self.read("log") if os.path.exists(self.path("log")) else ""
 
+
+class Setup(Machine):
     def test_nothing_is_missing(self):
         self.everything()
         self.apt()
@@ -105,8 +138,11 @@ class Setup(TempFolder):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 installs = [line for line in self.log().splitlines() if " install " in line]
                 self.assertEqual(len(installs), 1)
-                self.assertTrue(installs[0].endswith("--no-install-recommends " + package),
-                                installs[0])
+                if package in ("gcc", "libc6-dev"): # without it nothing can be linked to look
+                    self.assertIn(" --no-install-recommends %s " % package, installs[0])
+                else:
+                    self.assertTrue(installs[0].endswith("--no-install-recommends " + package),
+                                    installs[0])
                 self.assertRegex(done.stdout, r"(?m)^  %s +\w.*" % package)
 
     def test_a_fresh_machine(self):
@@ -133,7 +169,7 @@ class Setup(TempFolder):
 
     def test_openblas_that_is_there_will_do(self):
         self.everything(but=("dnnl.h",))
-        self.write("include/openblas-pthread/cblas.h", "")
+        self.write("include/cblas.h", "openblas_set_num_threads")
         self.assertEqual(self.call().returncode, 0)
         self.assertEqual(self.call(BLAS="dnnl").returncode, 1)
 
@@ -218,6 +254,195 @@ class Setup(TempFolder):
         os.makedirs(self.path("tmp"))
         self.assertEqual(self.call(TMPDIR=self.path("tmp")).returncode, 0)
         self.assertEqual(os.listdir(self.path("tmp")), [])
+
+
+    def test_the_header_of_a_reference_blas_is_not_openblas(self):
+        self.everything(but=("dnnl.h",))
+        self.write("include/cblas.h", "cblas_sgemm")
+        self.apt()
+        done = self.call()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(self.log().endswith("--no-install-recommends libdnnl-dev\n"), self.log())
+        self.assertEqual(self.call().stdout, "")
+        self.assertEqual(self.call(BLAS="openblas", NO_INSTALL="1").returncode, 1)
+
+    def test_a_compiler_that_fails_for_a_reason_of_its_own(self):
+        self.everything()
+        self.apt()
+        self.state("old_cc")
+        done = self.call()
+        self.assertEqual((done.returncode, done.stdout, self.log()), (1, "", ""))
+        self.assertEqual(done.stderr, "setup: cc cannot build the plainest program: cc: error: "
+                         "unrecognized option\n")
+
+    OLD = "#!/bin/sh\n[ -e \"$STATE/new\" ] && exit 0\necho %s\nexit %d\n"
+
+    def test_an_old_python_is_named_in_one_line(self):
+        self.everything()
+        self.apt()
+        self.program("python3", self.OLD % ("3.8.10", 1))
+        done = self.call(CONFIG=self.path("build/config.mk"))
+        self.assertEqual((done.returncode, done.stdout, self.log()), (1, "", ""))
+        self.assertEqual(done.stderr, "setup: python3 is Python 3.8.10, and the grader needs 3.9 or "
+                         "later: install a newer one and name it, as in: make grade "
+                         "PYTHON=python3.11\n")
+        self.assertFalse(os.path.exists(self.path("build")))
+        self.program("python3.12", "#!/bin/sh\nexit 0\n")
+        self.assertEqual(self.call(PYTHON="python3.12").returncode, 0)
+        self.state("new")
+        self.assertEqual(self.call().returncode, 0)
+
+    def test_a_python_that_does_not_start(self):
+        self.everything()
+        self.program("python3", self.OLD % ("'no such file: libpython'", 127))
+        done = self.call()
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr, "setup: python3 cannot be started: no such file: libpython\n")
+
+
+class Config(Machine):
+    """The file that make includes."""
+
+    def setUp(self):
+        super().setUp()
+        self.everything()
+        self.config = self.path("build/config.mk")
+
+    def values(self):
+        with open(self.config, encoding="utf-8") as file:
+            return dict(line.rstrip("\n").split(" := ") if " := " in line
+                        else (line.rstrip("\n").split(" :=")[0], "")
+                        for line in file if not line.startswith("#"))
+
+    def call(self, **more):
+        return super().call(**dict({"CONFIG": self.path("build/config.mk")}, **more))
+
+    def compiled(self):
+        """How often the compiler was called since the last time."""
+        path = self.path("log.cc")
+        count = len(self.read("log.cc").splitlines()) if os.path.exists(path) else 0
+        if count:
+            os.unlink(path)
+        return count
+
+    def test_what_it_says(self):
+        self.assertEqual(self.call().returncode, 0)
+        values = self.values()
+        self.assertEqual(sorted(values), ["BLAS", "BLAS_DEFS", "BLAS_LIBS", "COMPILER", "PROCESSOR"])
+        self.assertEqual((values["BLAS"], values["BLAS_DEFS"], values["BLAS_LIBS"],
+                          values["COMPILER"]),
+                         ("dnnl", "-DSIMGPU_DNNL", "-ldnnl", "cc (made up) 1.0"))
+        self.assertRegex(values["PROCESSOR"], r"^\d+$")
+        self.assertEqual(os.listdir(self.path("build")), ["config.mk"])
+
+    def test_openblas(self):
+        self.write("include/cblas.h", "openblas_set_num_threads")
+        self.program("pkg-config", "#!/bin/sh\n[ \"$1\" = --libs ] && echo '-L/opt/o -lopenblas ' ||"
+                                   " echo -I/opt/o/include\n")
+        self.assertEqual(self.call(BLAS="openblas").returncode, 0)
+        values = self.values()
+        self.assertEqual((values["BLAS"], values["BLAS_DEFS"], values["BLAS_LIBS"].strip()),
+                         ("openblas", "-I/opt/o/include", "-L/opt/o -lopenblas"))
+
+    def test_it_looks_again_only_where_something_changed(self):
+        self.assertEqual(self.call().returncode, 0)
+        self.assertGreater(self.compiled(), 0)
+        before = self.values()
+        self.assertEqual(self.call().returncode, 0)
+        self.assertEqual(self.compiled(), 0)
+        self.program("gcc-99", COMPILER)
+        for change in ({"CC": "gcc-99"}, {"CFLAGS": "-Og"}, {"LDFLAGS": "-s"}, {"BLAS": "dnnl"},
+                       {"LIBRARY_PATH": "/opt/lib"}):
+            with self.subTest(change):
+                self.assertEqual(self.call(**change).returncode, 0)
+                self.assertGreater(self.compiled(), 0)
+                self.assertEqual(self.call(**change).returncode, 0)
+                self.assertEqual(self.compiled(), 0)
+                self.assertEqual(self.values()["BLAS"], "dnnl")
+        self.assertEqual(self.call().returncode, 0)
+        self.assertEqual(self.values(), before)
+
+    def test_a_library_that_is_gone_is_missed(self):
+        self.assertEqual(self.call().returncode, 0)
+        os.unlink(self.path("include/dnnl.h"))
+        done = self.call(NO_INSTALL="1")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("libdnnl-dev", done.stderr)
+        self.assertIn("the compiler says: ", done.stderr)
+        self.write("include/cblas.h", "openblas_set_num_threads")
+        self.assertEqual(self.call().returncode, 0)
+        self.assertEqual(self.values()["BLAS"], "openblas")
+
+    def test_another_processor(self):
+        self.assertEqual(self.call().returncode, 0)
+        old = self.values()["PROCESSOR"]
+        lines = self.read("build/config.mk").splitlines(True)
+        lines[1] = lines[1].rstrip("\n") + " amx_tile\n" # as another machine would have written it
+        lines[-1] = "PROCESSOR := 1\n"
+        self.write("build/config.mk", "".join(lines))
+        self.assertEqual(self.call().returncode, 0)
+        self.assertEqual(self.values()["PROCESSOR"], old)
+
+    def test_a_damaged_file_is_written_anew(self):
+        for text in ("", "BLAS := ", "#\n#\n#\n"):
+            self.write("build/config.mk", text)
+            self.assertEqual(self.call().returncode, 0)
+            self.assertEqual(self.values()["BLAS"], "dnnl")
+
+    def test_a_tree_that_cannot_be_written(self):
+        os.makedirs(self.path("build"))
+        os.chmod(self.path("build"), 0o555)
+        os.chmod(self.folder, 0o755)
+        self.addCleanup(os.chmod, self.path("build"), 0o755)
+        program = [shutil.which("setpriv"), "--reuid", "65534", "--regid", "65534",
+                   "--clear-groups"] if os.getuid() == 0 else []
+        done = subprocess.run(
+            program + ["/bin/sh", os.path.join(GRADER, "setup.sh")], stdin=subprocess.DEVNULL,
+            env={"PATH": self.path("bin"), "CONFIG": self.path("build/config.mk")}, timeout=20,
+            capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertRegex(done.stderr, r"^setup: the folder %s cannot be written, .*\n\Z"
+                         % self.path("build"))
+
+
+@unittest.skipUnless(shutil.which("cc"), "there is no cc")
+class RealCompiler(TempFolder):
+    """With this machine's compiler and a BLAS of our own making."""
+
+    HEADER = ("enum { CblasColMajor = 102, CblasNoTrans = 111 };\n"
+              "void cblas_sgemm(int, int, int, int, int, int, float, const float *, int,\n"
+              "                 const float *, int, float, float *, int);\n")
+    SOURCE = ("void openblas_set_num_threads(int n) { (void)n; }\n"
+              "void cblas_sgemm(void) {}\n")
+
+    def look(self, **more):
+        environment = dict(os.environ, BLAS="openblas", NO_INSTALL="1",
+                           CPATH=self.path("include"), LIBRARY_PATH=self.path("lib"),
+                           CONFIG=self.path("build/config.mk"),
+                           PKG_CONFIG_LIBDIR=self.path("none"), **more)
+        for name in ("CC", "CFLAGS", "LDFLAGS", "BACKEND", "PKG_CONFIG_PATH"):
+            environment.pop(name, None)
+        return subprocess.run(["sh", os.path.join(GRADER, "setup.sh")], env=environment,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+                              check=False)
+
+    def test_a_blas_counts_when_a_call_of_it_links(self):
+        os.makedirs(self.path("lib"))
+        self.write("include/cblas.h", self.HEADER)
+        self.assertIn("libopenblas-dev", self.look().stderr) # the header of a reference BLAS
+        self.write("include/cblas.h", self.HEADER + "void openblas_set_num_threads(int);\n")
+        done = self.look()                                   # OpenBLAS's, and no library
+        if done.returncode == 0:
+            self.skipTest("OpenBLAS is installed on this machine")
+        self.assertIn("libopenblas-dev", done.stderr)
+        self.write("blas.c", self.SOURCE)
+        subprocess.run(["cc", "-shared", "-fPIC", self.path("blas.c"), "-o",
+                        self.path("lib/libopenblas.so")], check=True, timeout=60)
+        done = self.look()
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("\nBLAS := openblas\n", self.read("build/config.mk"))
+        os.unlink(self.path("lib/libopenblas.so"))
+        self.assertIn("libopenblas-dev", self.look().stderr)
 
 
 if __name__ == "__main__":

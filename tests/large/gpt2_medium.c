@@ -43,7 +43,7 @@ static void barrier(const Rank *r)
 {
     float *one = NULL;
     need_cuda(cudaMalloc((void **)&one, sizeof *one));
-    need_cuda(cudaMemset(one, 0, sizeof *one));
+    need_cuda(cudaMemsetAsync(one, 0, sizeof *one, r->stream));
     need_nccl(ncclAllReduce(one, one, 1, ncclFloat, ncclSum, r->comm, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
     need_cuda(cudaFree(one));

@@ -318,7 +318,7 @@ static void finds_misuse(const Rank *r, void *arg)
     case BEFORE_NEXT: // 1000 is no multiple of 256: the gap belongs to nobody
         error = kernel_touch(p + 1004, 4, 0, r->stream);
         heard_is(heard, "an operation outside every allocation",
-                 "4 bytes behind the end of p, the 1000");
+                 "4 bytes past the end of p, the 1000");
         break;
     case AFTER_FREE:
         need_cuda(cudaFreeAsync(p, r->stream));

@@ -4,6 +4,7 @@
 
 #include "draw_model.h"
 #include "fsdp.h"
+#include "report.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -80,7 +81,7 @@ static void drawn_tree_body(const Rank *r, void *arg)
               "module %s and what is below it: meta_params finds %d parameters, want %d",
               tree->module[m].name, n, wanted);
         for (int i = 0; i < n; i++)
-            check(got[i] == want[i], "module %s: place %d holds parameter %s, want %s",
+            check(got[i] == want[i], "meta_params of module %s: place %d holds parameter %s, want %s",
                   tree->module[m].name, i, got[i] == NULL ? "(none)" : got[i]->name, want[i]->name);
     }
 }
@@ -114,7 +115,7 @@ static void check_init_formula(const Param *p, uint64_t seed, int64_t begin, int
     float *want = malloc((size_t)n * sizeof *want);
     check(want != NULL, "no memory");
     init_formula(p, seed, begin, n, want);
-    check_near("a normal parameter, against what its words give", values, want, (size_t)n,
+    check_near("a normal parameter of meta_init_slice, against what normal_block's words give", values, want, (size_t)n,
                4e-6 * (double)p->init_std);
     free(want);
 }
@@ -193,7 +194,7 @@ static void drawn_constants_body(const Rank *r, void *arg)
         for (int j = 0; j < 66; j++) {
             bool inside = 1 <= j && j <= piece->length;
             check(inside ? p.init == INIT_NORMAL || out[j] == (float)kind : out[j] == 77.0f,
-                  "the slice [%lld, %lld) of a parameter of kind %s: place %d holds %g",
+                  "meta_init_slice [%lld, %lld) of a parameter of kind %s: place %d holds %g",
                   (long long)piece->begin, (long long)end,
                   (const char *[]){"INIT_ZERO", "INIT_ONE", "INIT_NORMAL"}[kind], j - 1,
                   (double)out[j]);

@@ -4,7 +4,7 @@
  *   trouble.c  how a rank says what went wrong: rank_fails, and the hooks of backend and NOT_YET
  *   crash.c    what a rank says when a signal or exit() ends it, and the place where that was
  *   compare.c  check_equal, check_near, fetch, send_to
- *   layout.c   which element of an array is which of which parameter
+ *   layout.c   which element of an array is which of which parameter; unit_names.c: for reports
  *   pattern.c  the likely cause, from how an array differs; bytes.c: from a number of bytes
  *   suite.c    suite_main and the results for the grader
  *   draw.c     what tests draw at random, by SEED (draw.h)

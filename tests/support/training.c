@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report.h"
+#include "unit_names.h"
+
 const AdamWConfig TEST_ADAMW = {
     .lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
 const FsdpOptions TEST_OPTIONS = {.reshard_after_forward = FSDP_RESHARD_ALWAYS, .align_shards = false, .seed = 42};
@@ -157,6 +160,7 @@ void make_context(FsdpContext *ctx, const Rank *r)
     Mesh mesh;
     need(mesh_1d(&mesh, r->comm));
     need(fsdp_context_create(ctx, &mesh, r->stream));
+    report_streams(ctx);
 }
 
 int flat_params(const Module *root, FlatParam **out, int max)
@@ -191,6 +195,7 @@ void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,
     for (int i = 0; i < s->model->n_children; i++)
         if (is_block(spec, s->model, i)) need(fully_shard(s->model->children[i], &s->ctx, options));
     need(fully_shard(s->model, &s->ctx, options));
+    unit_names_of(s);
     s->root = fsdp_unit(s->model)->root;
     if (adamw != NULL) need(fsdp_adamw_create(&s->adamw, s->model, &s->ctx, adamw));
 }
@@ -198,6 +203,7 @@ void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,
 void sharded_destroy(Sharded *s)
 {
     if (s->adamw.ctx != NULL) fsdp_adamw_destroy(&s->adamw);
+    unit_names_end();
     fsdp_unwrap(s->model);
     need(fsdp_context_destroy(&s->ctx));
     module_destroy(s->model);

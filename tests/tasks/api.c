@@ -38,14 +38,16 @@ static void nested_body(const Rank *r, void *arg)
         for (int c = 0; c < s.model->n_children; c++) {
             FsdpUnit *unit = fsdp_unit(s.model->children[c]);
             if (unit == NULL) continue;
-            check(!fsdp_is_root(unit), "block %s still takes itself for a root",
+            check(!fsdp_is_root(unit), "block %s still takes itself for a root: fully_shard must say which unit is one, and adopt "
+                  "those below it",
                   s.model->children[c]->name);
             owners += takes(unit, params[i]);
         }
-        check(owners == 1, "%s is in %d units", params[i]->name, owners);
+        check(owners == 1,
+              "%s is in %d units: which parameters does make_flat give to take, and which does that leave?", params[i]->name, owners);
     }
     check(sharded_numel(&s) == meta_count(s.model),
-          "the units hold %lld elements, the model has %lld", (long long)sharded_numel(&s),
+          "the units of fsdp_flat_params hold %lld elements, the model has %lld", (long long)sharded_numel(&s),
           (long long)meta_count(s.model));
     sharded_destroy(&s);
 
@@ -136,17 +138,22 @@ static void misuse_body(const Rank *r, void *arg)
           "a module that has no parameters must be refused, and stay a plain module");
     // The head's weight is the embedding's: a unit of the head alone breaks the embedding.
     need(fully_shard(head, &ctx, &TEST_OPTIONS));
+    size_t two = gpulog_live_bytes(r->device);
     check(fully_shard(model, &ctx, &TEST_OPTIONS) == ERR_ARGUMENT,
           "the tied weight is in the head's unit and used by the embedding outside of it: that "
           "must be refused");
-    check(fsdp_unit(model) == NULL && !module_has_hooks(model), "a refused fully_shard left hooks");
+    check(fsdp_unit(model) == NULL && !module_has_hooks(model),
+          "a refused fully_shard left hooks");
+    check(gpulog_live_bytes(r->device) == two, "a refused fully_shard kept %zu bytes",
+          gpulog_live_bytes(r->device) - two);
     fsdp_unwrap(head);
-    check(gpulog_live_bytes(r->device) == one, "a refused fully_shard kept %zu bytes",
+    check(gpulog_live_bytes(r->device) == one, "fsdp_unwrap of a unit kept %zu bytes",
           gpulog_live_bytes(r->device) - one);
     need(fully_shard(model, &ctx, &TEST_OPTIONS));
     fsdp_unwrap(model);
     need(fsdp_context_destroy(&ctx));
-    check(gpulog_live_bytes(r->device) == live, "something is still allocated");
+    check(gpulog_live_bytes(r->device) == live, "fsdp_unwrap left %zu bytes allocated",
+          gpulog_live_bytes(r->device) - live);
     module_destroy(model);
     module_destroy(other);
 }
@@ -165,10 +172,10 @@ static void half_body(const Rank *r, void *arg)
     need(fully_shard(&child, &ctx, &TEST_OPTIONS));
     size_t live = gpulog_live_bytes(r->device);
     check(fully_shard(&root, &ctx, &TEST_OPTIONS) == ERR_ARGUMENT,
-          "a module that uses an inner unit's parameter itself must be refused, also where it has "
-          "others to take");
+          "a module that uses an inner unit's parameter itself must be refused by take, also where "
+          "it has others to take");
     check(fsdp_unit(&root) == NULL && own.owner == NULL && gpulog_live_bytes(r->device) == live,
-          "a refused fully_shard must leave hooks, owners and memory as they were");
+          "a fully_shard that is refused must leave hooks, owners and memory as they were");
     fsdp_unwrap(&root);
     need(fsdp_context_destroy(&ctx));
 }
@@ -200,19 +207,20 @@ static void options_body(const Rank *r, void *arg)
             check(strcmp(flat[i]->name, m->name) == 0,
                   "the flat parameter of module %s is called %s", m->name, flat[i]->name);
             check(flat[i]->layout.rank == r->rank && flat[i]->layout.world == r->world,
-                  "unit %s is laid out for rank %d of %d, this is rank %d of %d", m->name,
+                  "make_flat: unit %s is laid out for rank %d of %d, this is rank %d of %d", m->name,
                   flat[i]->layout.rank, flat[i]->layout.world, r->rank, r->world);
             check(fsdp_unit(m)->reshard_after_forward == options.reshard_after_forward,
-                  "unit %s does not know what options->reshard_after_forward says", m->name);
+                  "unit %s does not know what options->reshard_after_forward says: fully_shard must "
+                  "tell it",
+                  m->name);
             int64_t multiple = options.align_shards ? 4 : 1;
             int64_t want =
                 (flat[i]->layout.numel + multiple * r->world - 1) / (multiple * r->world);
             check(flat[i]->layout.shard_numel == want * multiple,
-                  "unit %s, align_shards %s: %lld elements on %d ranks make shards of %lld, want "
-                  "%lld",
-                  m->name, options.align_shards ? "true" : "false",
-                  (long long)flat[i]->layout.numel, r->world,
-                  (long long)flat[i]->layout.shard_numel, (long long)(want * multiple));
+                  "make_flat: unit %s, align_shards %s: %lld elements on %d ranks make shards of "
+                  "%lld, want %lld",
+                  m->name, options.align_shards ? "true" : "false", (long long)flat[i]->layout.numel,
+                  r->world, (long long)flat[i]->layout.shard_numel, (long long)(want * multiple));
         }
         train_batch(&spec, &s.run, s.model, &batch);
         need(fsdp_sgd_step(s.model, &s.ctx, 0.125f, 0.0f));
@@ -236,8 +244,8 @@ static void hooks_body(const Rank *r, void *arg)
         for (int point = 0; point < HOOK_POINTS; point++) {
             const Hook *hook = m->hooks[point];
             check(hook != NULL && hook->next == NULL && hook->fn == WANT[point],
-                  "%s: a hook is missing, twice there or at the wrong point", m->name);
-            check(hook->arg == unit, "%s: a hook does not get its unit", m->name);
+                  "%s: install_hooks leaves a hook out, or puts it at the wrong point", m->name);
+            check(hook->arg == unit, "%s: install_hooks gives a hook something else than its unit", m->name);
         }
         check(unit->module == m && unit->ctx == &s.ctx, "%s: the unit does not know its module",
               m->name);
@@ -269,14 +277,14 @@ static void list_body(const Rank *r, void *arg)
     Sharded s;
     FsdpUnit *units[MAX] = {NULL};
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    check(fsdp_units(s.model, NULL, 0) == 4, "a model of three blocks and a root has %d units",
+    check(fsdp_units(s.model, NULL, 0) == 4, "fsdp_units of a model of three blocks and a root counts %d, want 4",
           fsdp_units(s.model, NULL, 0));
     check(fsdp_units(s.model, units, 2) == 4 && units[1] != NULL && units[2] == NULL,
           "fsdp_units must count all and write no more than max");
     fsdp_units(s.model, units, MAX);
-    check(units[0] == fsdp_unit(s.model), "the root must come first");
+    check(units[0] == fsdp_unit(s.model), "fsdp_units must list the root first");
     for (int i = 0; i < 3; i++)
-        check(units[1 + i] == fsdp_unit(s.model->children[1 + i]), "place %d must be block h.%d",
+        check(units[1 + i] == fsdp_unit(s.model->children[1 + i]), "fsdp_units: place %d must be block h.%d",
               1 + i, i);
     check(fsdp_units(s.model->children[2], NULL, 0) == 1, "below one block there is one");
     sharded_destroy(&s);
@@ -288,7 +296,7 @@ static void list_body(const Rank *r, void *arg)
     make_context(&ctx, r);
     need(fully_shard(inner, &ctx, &TEST_OPTIONS));
     check(fsdp_units(model, units, MAX) == 1 && units[0] == fsdp_unit(inner),
-          "the list must find a unit below a module that is no unit itself");
+          "fsdp_units must find a unit below a module that is no unit itself");
     fsdp_unwrap(model);
     check(fsdp_unit(inner) == NULL,
           "fsdp_unwrap of a model must find a unit below a module that is none");
@@ -326,8 +334,14 @@ static Status sink(const Param *param, const float *values, void *arg)
     if (memcmp(values, want, numel * sizeof *want) != 0 && seen->wrong++ == 0) {
         size_t i = 0;
         while (i + 1 < numel && memcmp(&values[i], &want[i], sizeof *want) == 0) i++;
+        float *unseeded = malloc(numel * sizeof *unseeded);
+        meta_init_slice(param, 0, 0, (int64_t)numel, unseeded);
+        Clues clues = {.n = 1,
+                       .clue = {{unseeded, "these are the initial values of seed 0: does make_flat "
+                                           "give options->seed to flat_create?"}}};
         snprintf(seen->first, sizeof seen->first, "%s[%zu] is %.9g, must be %.9g%s", param->name, i,
-                 (double)values[i], (double)want[i], cause_of(NULL, values, want, numel));
+                 (double)values[i], (double)want[i], cause_of(&clues, values, want, numel));
+        free(unseeded);
     }
     seen->param[seen->n++] = param;
     free(want);
@@ -348,33 +362,33 @@ static void state_body(const Rank *r, void *arg)
     gpulog_reset_peak(r->device);
     need(fsdp_full_state(s.model, sink, &seen));
     if (r->rank == 0) {
-        check(seen.n == n, "the sink was called %d times for %d parameters", seen.n, n);
+        check(seen.n == n, "fsdp_full_state called the sink %d times for %d parameters", seen.n, n);
         check(seen.wrong == 0, "%d parameters came with other values than the model has: %s",
               seen.wrong, seen.first);
         for (int i = 0; i < n; i++) {
             int times = 0;
             for (int j = 0; j < seen.n; j++) times += seen.param[j] == params[i];
-            check(times == 1, "%s came %d times", params[i]->name, times);
+            check(times == 1, "fsdp_full_state: %s came %d times", params[i]->name, times);
         }
     } else {
-        check(seen.n == 0, "the sink was called on rank %d: it belongs to rank 0", r->rank);
+        check(seen.n == 0, "fsdp_full_state called the sink on rank %d: it belongs to rank 0", r->rank);
     }
     check(gpulog_live_bytes(r->device) == live,
-          "gathering the state left %zu bytes on the device%s", gpulog_live_bytes(r->device) - live,
+          "fsdp_full_state left %zu bytes on the device%s", gpulog_live_bytes(r->device) - live,
           bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
     size_t largest = whole_bytes(fsdp_unit(s.model));
     for (int i = 1; i <= 2; i++)
         if (whole_bytes(fsdp_unit(s.model->children[i])) > largest)
             largest = whole_bytes(fsdp_unit(s.model->children[i]));
     check(gpulog_peak_bytes(r->device) <= live + 2 * largest,
-          "gathering the state took more than two units at a time");
+          "fsdp_full_state took more than two units at a time");
 
     // A sink that fails on rank 0: all ranks come through, rank 0 says so.
     Seen failing = {.fail_from = 3};
     Status status = fsdp_full_state(s.model, sink, &failing);
     check(status == (r->rank == 0 ? ERR_IO : OK),
           "the sink failed on rank 0, and this rank got status %d", (int)status);
-    check(failing.n <= 4, "the sink was called again after it had failed");
+    check(failing.n <= 4, "fsdp_full_state called the sink again after it had failed");
 
     // What an optimizer wrote is what is saved; and the model can go on.
     Batch batch = batch_create(&spec, 1);
@@ -408,11 +422,16 @@ static void kept_body(const Rank *r, void *arg)
     sharded_create(&s, &spec, &options, NULL, r);
     Batch batch = batch_create(&spec, 1);
     forward_batch(&spec, &s.run, s.model, &batch);
+    for (int i = 0; i < s.model->n_children - 1; i++)
+        check(fsdp_unit(s.model->children[i])->flat.state == FLAT_UNSHARDED,
+              "unit %s is not whole after a forward, with reshard_after_forward off: does "
+              "fully_shard tell it?",
+              s.model->children[i]->name);
     need(fsdp_full_state(s.model, sink, &seen));
     for (int i = 0; i < s.model->n_children - 1; i++)
         check(fsdp_unit(s.model->children[i])->flat.state == FLAT_UNSHARDED,
-              "unit %s was whole before fsdp_full_state and is not afterwards: a unit must be left "
-              "as it was",
+              "unit %s was whole before fsdp_full_state and is not afterwards: gather_unit must leave "
+              "a unit as it was",
               s.model->children[i]->name);
     batch_destroy(&batch);
     sharded_destroy(&s);

@@ -112,8 +112,9 @@ static void suspect(Clues *clues, const FlatParam *flat, int rounds, float *valu
     }
 }
 
-// The gradient shard against the sum of the averages of rounds [0, rounds), padding zero.
-static void check_average(const FsdpUnit *unit, int rounds)
+// The gradient shard against the sum of the averages of rounds [0, rounds), padding zero. known: the
+// cause where it differs now; NULL: not known.
+static void check_average(const FsdpUnit *unit, int rounds, const char *known)
 {
     const FlatParam *flat = &unit->flat;
     float *want = calloc((size_t)flat->layout.shard_numel, sizeof *want);
@@ -125,7 +126,7 @@ static void check_average(const FsdpUnit *unit, int rounds)
             want[i] += average_of(place, round);
     }
     Layout layout;
-    Clues clues = {.layout = &layout, .world = flat->layout.world, .average = true};
+    Clues clues = {.layout = &layout, .world = flat->layout.world, .average = true, .known = known};
     float *values = malloc(CLUES_MAX * (size_t)flat->layout.shard_numel * sizeof *values);
     check(values != NULL, "no memory for what could be wrong");
     layout_module(&layout, unit->module, true, flat->layout.world, flat->layout.rank);
@@ -158,7 +159,7 @@ static void average_body(const Rank *r, void *arg)
     for (int i = 0; i < s.model->n_children - 1; i++) {
         FsdpUnit *unit = fsdp_unit(s.model->children[i]);
         reduce_round(unit, 0);
-        check_average(unit, 1);
+        check_average(unit, 1, NULL);
     }
     sharded_destroy(&s);
 }
@@ -184,16 +185,21 @@ static void one_body(const Rank *r, void *arg)
     uint64_t log = gpulog_length();
     need(fsdp_begin_grad(unit));
     check(unit->flat.unsharded_grad.data == unit->flat.sharded_grad.data,
-          "with one rank the whole gradient must be the gradient shard");
-    check(gpulog_live_bytes(r->device) == live, "with one rank begin_grad allocated memory");
+          "with one rank fsdp_begin_grad must make the gradient shard the whole gradient");
+    check(gpulog_live_bytes(r->device) == live, "with one rank fsdp_begin_grad allocated memory");
     need(fsdp_reduce_grad(unit));
     need(fsdp_finish_backward(s.root));
     check(log_count(GPU_REDUCE_SCATTER, log) == 0 && log_count(GPU_KERNEL, log) == 0,
-          "with one rank there is nothing to reduce and nothing to divide");
+          "with one rank fsdp_reduce_grad has nothing to reduce and nothing to divide");
     reduce_round(unit, 0);
-    check_average(unit, 1);
-    reduce_round(unit, 1); // begin_grad must not zero what is there
-    check_average(unit, 2);
+    check_average(unit, 1, NULL);
+    need(fsdp_begin_grad(unit));
+    check_average(unit, 1, "fsdp_begin_grad with one rank must leave what an earlier micro-batch "
+                           "has added: does it zero the gradient shard?");
+    write_gradients(unit, 1);
+    need(fsdp_reduce_grad(unit));
+    need(fsdp_finish_backward(unit->root));
+    check_average(unit, 2, NULL);
     sharded_destroy(&s);
 }
 
@@ -214,7 +220,7 @@ static void micro_body(const Rank *r, void *arg)
     FsdpUnit *unit = fsdp_unit(s.model->children[1]);
     for (int round = 0; round < shape->rounds; round++) {
         reduce_round(unit, round);
-        check_average(unit, round + 1);
+        check_average(unit, round + 1, NULL);
     }
     sharded_destroy(&s);
 }
@@ -250,7 +256,7 @@ static void padding_body(const Rank *r, void *arg)
     free(dirt);
     need(fsdp_reduce_grad(unit));
     need(fsdp_finish_backward(s.root));
-    check_average(unit, 1); // wants zero in the padding
+    check_average(unit, 1, NULL); // wants zero in the padding
     sharded_destroy(&s);
 }
 
@@ -287,11 +293,11 @@ static void begin_body(const Rank *r, void *arg)
         const float *whole = flat->unsharded_grad.data;
         for (int j = 0; j < flat->layout.n; j++)
             check(flat->layout.params[j]->grad.data == whole + flat->layout.offset[j],
-                  "%s: its gradient does not point into the whole gradient", flat->layout.params[j]->name);
-        check(fsdp_begin_grad(unit) == ERR_ARGUMENT, "a second begin_grad must be an error");
+                  "%s: after fsdp_begin_grad its gradient does not point into the whole gradient", flat->layout.params[j]->name);
+        check(fsdp_begin_grad(unit) == ERR_ARGUMENT, "a second fsdp_begin_grad must be an error");
         need(fsdp_reduce_grad(unit));
         check(flat->unsharded_grad.data == NULL && flat->layout.params[0]->grad.data == NULL,
-              "after reduce_grad the parameters still point into the whole gradient");
+              "after fsdp_reduce_grad the parameters still point into the whole gradient");
         check(fsdp_reduce_grad(unit) == ERR_ARGUMENT,
               "reducing a gradient that is not there must be an "
               "error");
@@ -308,6 +314,31 @@ static void begin_grad_is_zero_with_padding(void **state)
     run_ranks(7, begin_body, &shape);
     shape = draw_shape(4);
     run_ranks(drawn_world(&shape.spec, 2, 8), begin_body, &shape);
+}
+
+// After a backward every unit is sharded, and has no gradient but its shard.
+static void check_all_sharded(const Sharded *s)
+{
+    FlatParam *flat[16];
+    int n = flat_params(s->model, flat, 16);
+    for (int i = 0; i < n; i++) {
+        check(flat[i]->state != FLAT_UNSHARDING,
+              "after the backward unit %s is still being gathered, and nobody waited for it: which "
+              "unit does fsdp_pre_backward gather ahead?",
+              flat[i]->name);
+        check(flat[i]->state == FLAT_SHARDED && flat[i]->layout.params[0]->data.data == NULL,
+              "after the backward unit %s still has its parameters whole: fsdp_post_backward must "
+              "reshard it, whatever the options say",
+              flat[i]->name);
+        check(flat[i]->unsharded_grad.data == NULL,
+              "after the backward unit %s still has its gradient whole: does fsdp_post_backward "
+              "reduce it?",
+              flat[i]->name);
+        check(flat[i]->layout.params[0]->grad.data == NULL,
+              "after the backward the parameters of unit %s still point to a gradient: "
+              "fsdp_reduce_grad must take it from them",
+              flat[i]->name);
+    }
 }
 
 // One training step through the hooks, with an optimizer behind it.
@@ -329,8 +360,7 @@ static void check_reduce_overlaps(uint64_t first)
         check(
             entry.op != GPU_BLAS || scatter < 0 || !log_ordered((uint64_t)scatter, i),
             "a unit's backward waits for the reduce-scatter of the unit before it: the two cannot "
-            "overlap. The retired gradient must wait for its release until the next one is "
-            "reduced");
+            "overlap. fsdp_reduce_grad must leave the gradient retired until the next one is reduced");
     }
 }
 
@@ -346,7 +376,7 @@ static void check_freed_on_compute(Sharded *s)
     int64_t freed = log_find(GPU_FREE, NULL, log);
     check(freed >= 0, "fsdp_free_reduce_scatter freed nothing");
     check(gpulog_get((uint64_t)freed, &entry) && entry.stream == s->ctx.compute_stream,
-          "the whole gradient must be freed on the stream that allocated it, ctx->compute_stream");
+          "fsdp_free_reduce_scatter must free the gradient on the stream that allocated it, ctx->compute_stream");
 }
 
 static void order_body(const Rank *r, void *arg)
@@ -356,6 +386,7 @@ static void order_body(const Rank *r, void *arg)
     sharded_create(&s, &shape->spec, &shape->options, NULL, r);
     Batch batch = batch_create(&shape->spec, 1 + (uint64_t)r->rank);
     one_step(&s, &batch); // so that the next step meets an optimizer's writes
+    check_all_sharded(&s);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     one_step(&s, &batch);
@@ -410,7 +441,9 @@ static void ahead_body(const Rank *r, void *arg)
               units, reshard ? "true" : "false", (unsigned long long)log_count(GPU_ALL_GATHER, log),
               (unsigned long long)want);
         check(log_count(GPU_REDUCE_SCATTER, log) == (uint64_t)units,
-              "a backward of %d units made %llu reduce-scatters", units,
+              "a backward of %d units made %llu reduce-scatters: does fsdp_post_backward reduce each "
+              "unit's gradient?",
+              units,
               (unsigned long long)log_count(GPU_REDUCE_SCATTER, log));
 
         int gathers = 0, scatters = 0;
@@ -422,14 +455,15 @@ static void ahead_body(const Rank *r, void *arg)
             gathers += entry.op == GPU_ALL_GATHER;
             check((int64_t)i != product || gathers >= units + 2,
                   "when the root's own backward begins, %d all-gathers of the backward are queued, "
-                  "want 2: its own and that of the last unit of ctx->order, which runs next",
+                  "want 2: its own and that of the last unit of ctx->order, which runs next: which "
+                  "one does fsdp_pre_backward gather ahead in the root?",
                   gathers - units);
             if (entry.op != GPU_REDUCE_SCATTER) continue;
             // Before reduce-scatter k: the forward's, the root's, and those of k + 2 blocks.
             int ahead = units + 1 + (scatters + 2 < units - 1 ? scatters + 2 : units - 1);
             check(gathers >= ahead,
                   "before reduce-scatter %d only %d all-gathers were queued, want %d: "
-                  "the next unit's must come first",
+                  "the next unit's must come first, in fsdp_pre_backward",
                   scatters, gathers, ahead);
             scatters++;
         }
@@ -446,8 +480,106 @@ static void gathers_again_before_backward(void **state)
     run_ranks(drawn_world(&shape.spec, 2, 8), ahead_body, &shape);
 }
 
+// Whether the allocation of this log entry becomes a whole parameter: an all-gather receives in it,
+// or what does the same.
+static bool is_gathered(const GpuLogEntry *alloc)
+{
+    const char *begin = alloc->range[0].ptr, *end = begin + alloc->range[0].bytes;
+    GpuLogEntry entry;
+    for (uint64_t i = alloc->index + 1; gpulog_get(i, &entry); i++) {
+        if (entry.op == GPU_FREE && entry.range[0].ptr == begin) return false;
+        if (entry.op != GPU_ALL_GATHER && entry.op != GPU_BROADCAST && entry.op != GPU_RECV)
+            continue;
+        for (int k = 0; k < entry.n_ranges; k++) {
+            const char *at = entry.range[k].ptr;
+            if (entry.range[k].access & GPU_WRITE && begin <= at && at < end) return true;
+        }
+    }
+    return false;
+}
+
+// Bytes of whole parameters that are there at once, at most, from log entry `backward` on: a buffer
+// is there from its allocation to its release. The forward begins at `step`.
+static size_t most_gathered_bytes(uint64_t step, uint64_t backward)
+{
+    enum { MOST = 64 };
+    const void *there[MOST];
+    size_t bytes[MOST], sum = 0, most = 0;
+    int n = 0;
+    GpuLogEntry entry;
+    for (uint64_t i = step; gpulog_get(i, &entry); i++) {
+        if (entry.op == GPU_ALLOC && n < MOST && is_gathered(&entry)) {
+            there[n] = entry.range[0].ptr;
+            bytes[n++] = entry.bytes;
+            sum += entry.bytes;
+        }
+        if (entry.op == GPU_ALLOC && i >= backward && sum > most) most = sum;
+        for (int k = 0; k < n && entry.op == GPU_FREE; k++) {
+            if (there[k] != entry.range[0].ptr) continue;
+            sum -= bytes[k];
+            there[k] = there[--n];
+            bytes[k] = bytes[n];
+        }
+    }
+    return most;
+}
+
+// Whole parameters of the root and two other units at a time, whatever the gradients take: before a
+// unit's hook gathers, what was resharded last must go.
+static void whole_body(const Rank *r, void *arg)
+{
+    const Spec *spec = arg;
+    Sharded s;
+    Sizes sizes;
+    sharded_create(&s, spec, &TEST_OPTIONS, NULL, r);
+    Batch batch = batch_create(spec, 1);
+    sizes_of(&sizes, s.model, r->world);
+    size_t block = 0;
+    for (int i = 1; i < sizes.n; i++)
+        if (sizes.size[i].bytes > block) block = sizes.size[i].bytes;
+    size_t bound = sizes.size[0].bytes + 2 * block;
+    uint64_t log = gpulog_length();
+    train_batch(spec, &s.run, s.model, &batch);
+    check_all_sharded(&s);
+    int64_t loss = log_find(GPU_KERNEL, "kernel_cross_entropy", log);
+    check(loss >= 0, "the log has no loss since the forward began");
+    size_t most = most_gathered_bytes(log, (uint64_t)loss);
+    check(most <= bound,
+          "in the backward %zu bytes of whole parameters are there at a time, want at most the "
+          "root's and two other units', %zu: does fsdp_pre_backward release what was resharded last "
+          "before it gathers, and gather no unit but this one and the next?",
+          most, bound);
+    batch_destroy(&batch);
+    sharded_destroy(&s);
+}
+
+// Two gradients, one after the other, into the one slot.
+static void slot_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    size_t live = gpulog_live_bytes(r->device);
+    for (int i = 0; i < 2; i++) {
+        FsdpUnit *unit = fsdp_unit(s.model->children[i]);
+        need(fsdp_begin_grad(unit));
+        need(fsdp_reduce_grad(unit));
+    }
+    need(fsdp_free_reduce_scatter(s.root));
+    check(gpulog_live_bytes(r->device) == live,
+          "of two gradients that fsdp_reduce_grad retired %zu bytes are lost: is the slot empty when "
+          "the second one comes?",
+          gpulog_live_bytes(r->device) - live);
+    sharded_destroy(&s);
+}
+
 static void peak_does_not_grow_with_depth(void **state)
 {
+    Spec deep = spec_mlp(6), heavy_root = spec_mlp(4);
+    heavy_root.vocab = 61; // the root's 854 elements are more than four units of 182
+    run_ranks(2, slot_body, NULL);
+    run_ranks(2, whole_body, &deep);
+    run_ranks(3, whole_body, &heavy_root);
     claim_peak(spec_mlp(4), 2);
     claim_peak(spec_mlp(12), 2);
     claim_peak(spec_mlp(12), 4);
@@ -469,6 +601,7 @@ static void behind_body(const Rank *r, void *arg)
         sizes_of(&sizes, s.model, r->world);
         for (int step = 0; step < 3; step++) {
             train_batch(&shape->spec, &s.run, s.model, &batch);
+            check_all_sharded(&s);
             check(gpulog_live_bytes(r->device) == live,
                   "after backward %d the device holds %zu bytes more than before the forward%s",
                   step, gpulog_live_bytes(r->device) - live,
@@ -476,12 +609,6 @@ static void behind_body(const Rank *r, void *arg)
             check(s.root->all_gather_state.buffer == NULL && s.root->reduce_scatter_state.buffer == NULL,
                   "after the root's backward a buffer is still retired");
         }
-        FlatParam *flat[16];
-        int n = flat_params(s.model, flat, 16);
-        for (int i = 0; i < n; i++)
-            check(flat[i]->state == FLAT_SHARDED && flat[i]->unsharded_grad.data == NULL &&
-                      flat[i]->layout.params[0]->data.data == NULL && flat[i]->layout.params[0]->grad.data == NULL,
-                  "after the backward unit %s still has something whole", flat[i]->name);
         batch_destroy(&batch);
         sharded_destroy(&s);
     }

@@ -102,7 +102,7 @@ static Table draw_table(int n, int low, int high)
 static void check_room(const FlatLayout *flat)
 {
     check(flat->shard_numel >= 1 && flat->shard_numel * flat->world >= flat->numel,
-          "%lld elements on %d ranks: %d shards of %lld do not hold them", (long long)flat->numel,
+          "flat_layout: %lld elements on %d ranks: %d shards of %lld do not hold them", (long long)flat->numel,
           flat->world, flat->world, (long long)flat->shard_numel);
 }
 
@@ -119,17 +119,17 @@ static void layout_body(const Rank *r, void *arg)
 
             need(flat_layout(&flat, "unit", set.pointer, set.n, world - 1, world, t->align));
             check(flat.n == set.n && flat.rank == world - 1 && flat.world == world,
-                  "n, rank or world was not written down");
+                  "flat_layout did not write down n, rank or world");
             for (int i = 0; i < set.n; i++) {
                 check(flat.params[i] == set.pointer[i],
-                      "parameter %d is not the one that was given", i);
-                check(flat.offset[i] == at, "parameter %d begins at %lld, want %lld", i,
+                      "flat_layout: parameter %d is not the one that was given", i);
+                check(flat.offset[i] == at, "flat_layout: parameter %d begins at %lld, want %lld", i,
                       (long long)flat.offset[i], (long long)at);
                 at += in->of[i];
             }
-            check(flat.numel == numel, "numel of %d parameters is %lld, want %lld", set.n,
+            check(flat.numel == numel, "flat_layout: numel of %d parameters is %lld, want %lld", set.n,
                   (long long)flat.numel, (long long)numel);
-            check(flat.padded == want, "%lld elements on %d ranks%s pad to %lld, want %lld",
+            check(flat.padded == want, "flat_layout: %lld elements on %d ranks%s pad to %lld, want %lld",
                   (long long)numel, world, t->align ? " (16-byte shards)" : "",
                   (long long)flat.padded, (long long)want);
             check(flat.shard_numel * world == want, "%d shards of %lld do not make %lld", world,
@@ -170,24 +170,24 @@ static void example_body(const Rank *r, void *arg)
     make_set(&set, 3, (int64_t[]){3, 4, 3});
     need(flat_layout(&flat, "unit", set.pointer, 3, 2, 3, false));
     check(flat.numel == 10 && flat.padded == 12 && flat.shard_numel == 4,
-          "10 elements on 3 ranks: numel %lld, padded %lld, shard %lld; want 10, 12, 4",
+          "flat_layout of 10 elements on 3 ranks: numel %lld, padded %lld, shard %lld; want 10, 12, 4",
           (long long)flat.numel, (long long)flat.padded, (long long)flat.shard_numel);
-    check(flat_valid_numel(&flat, 0) == 4 && flat_valid_numel(&flat, 1) == 4 &&
-              flat_valid_numel(&flat, 2) == 2,
-          "real elements by rank: %lld, %lld, %lld; want 4, 4, 2",
-          (long long)flat_valid_numel(&flat, 0), (long long)flat_valid_numel(&flat, 1),
-          (long long)flat_valid_numel(&flat, 2));
+    check(flat.offset[0] == 0 && flat.offset[1] == 3 && flat.offset[2] == 7,
+          "flat_layout: parameters of 3, 4 and 3 elements begin at %lld, %lld and %lld; want 0, 3 "
+          "and 7",
+          (long long)flat.offset[0], (long long)flat.offset[1], (long long)flat.offset[2]);
+    check(flat_valid_numel(&flat, 0) == 4 && flat_valid_numel(&flat, 1) == 4 && flat_valid_numel(&flat, 2) == 2,
+          "flat_valid_numel by rank: %lld, %lld, %lld; want 4, 4, 2", (long long)flat_valid_numel(&flat, 0),
+          (long long)flat_valid_numel(&flat, 1), (long long)flat_valid_numel(&flat, 2));
     int64_t begin, end, at;
     flat_param_range_in_shard(&flat, 1, 0, &begin, &end,
                               &at); // parameter 1 is [3, 7): rank 0 has its first element
     check(begin == 0 && end == 1 && at == 3,
-          "rank 0 holds [%lld, %lld) of parameter 1 at %lld; want "
-          "[0, 1) at 3",
+          "flat_param_range_in_shard: rank 0 holds [%lld, %lld) of parameter 1 at %lld; want [0, 1) at 3",
           (long long)begin, (long long)end, (long long)at);
     flat_param_range_in_shard(&flat, 1, 1, &begin, &end, &at);
     check(begin == 1 && end == 4 && at == 0,
-          "rank 1 holds [%lld, %lld) of parameter 1 at %lld; want "
-          "[1, 4) at 0",
+          "flat_param_range_in_shard: rank 1 holds [%lld, %lld) of parameter 1 at %lld; want [1, 4) at 0",
           (long long)begin, (long long)end, (long long)at);
     flat_layout_destroy(&flat);
 }
@@ -246,7 +246,7 @@ static void real_body(const Rank *r, void *arg)
                 int64_t want = 0;
                 for (int64_t e = 0; e < flat.numel; e++) want += e / flat.shard_numel == rank;
                 check(flat_valid_numel(&flat, rank) == want,
-                      "%lld elements on %d ranks: rank %d holds %lld real ones, want %lld",
+                      "flat_valid_numel: %lld elements on %d ranks: rank %d holds %lld real ones, want %lld",
                       (long long)flat.numel, world, rank, (long long)flat_valid_numel(&flat, rank),
                       (long long)want);
             }
@@ -274,26 +274,27 @@ static void cover_body(const Rank *r, void *arg)
             FlatLayout flat;
             make_set(&set, in->n, in->of);
             need(flat_layout(&flat, "unit", set.pointer, set.n, 0, world, t->align));
+            check_room(&flat);
             for (int i = 0; i < set.n; i++) {
                 int owners[MAX_NUMEL] = {0};
                 for (int rank = 0; rank < world; rank++) {
                     int64_t begin = -1, end = -1, at = -1;
                     flat_param_range_in_shard(&flat, i, rank, &begin, &end, &at);
                     check(0 <= begin && begin <= end && end <= in->of[i],
-                          "parameter %d of %lld elements, rank %d of %d: slice [%lld, %lld)", i,
+                          "flat_param_range_in_shard: parameter %d of %lld elements, rank %d of %d: slice [%lld, %lld)", i,
                           (long long)in->of[i], rank, world, (long long)begin, (long long)end);
                     for (int64_t e = begin; e < end; e++) {
                         owners[e]++;
                         int64_t place = rank * flat.shard_numel + at + (e - begin);
                         check(place == flat.offset[i] + e,
-                              "element %lld of parameter %d lands at %lld of the flat buffer, not "
-                              "at %lld",
+                              "flat_param_range_in_shard: element %lld of parameter %d lands at %lld of the flat "
+                              "buffer, not at %lld",
                               (long long)e, i, (long long)place, (long long)(flat.offset[i] + e));
                     }
                 }
                 for (int64_t e = 0; e < in->of[i]; e++)
                     check(owners[e] == 1,
-                          "element %lld of parameter %d has %d owners in a world of %d",
+                          "flat_param_range_in_shard: element %lld of parameter %d has %d owners in a world of %d",
                           (long long)e, i, owners[e], world);
             }
             flat_layout_destroy(&flat);
@@ -505,7 +506,7 @@ static void attach_body(const Rank *r, void *arg)
         check(set.param[i].data.data == full + flat.layout.offset[i] &&
                   set.param[i].grad.data == full + 1 + flat.layout.offset[i] &&
                   set.param[i].data.numel == set.param[i].shape[0],
-              "parameter %d is no view of the buffer at its offset %lld", i,
+              "flat_set_views: parameter %d is no view of the buffer at its offset %lld", i,
               (long long)flat.layout.offset[i]);
     flat.unsharded_param.data = flat.unsharded_grad.data = NULL;
     flat_set_views(&flat);

@@ -160,17 +160,16 @@ static void alias_body(const Rank *r, void *arg)
     need(fsdp_unshard(unit));
     need(fsdp_wait_for_unshard(unit));
     check(unit->flat.unsharded_param.data == unit->flat.sharded_param.data,
-          "with one rank the whole parameter must be the shard");
-    check(gpulog_live_bytes(r->device) == live, "with one rank unshard allocated %zu bytes",
+          "with one rank fsdp_unshard must make the shard the whole parameter");
+    check(gpulog_live_bytes(r->device) == live, "with one rank fsdp_unshard allocated %zu bytes",
           gpulog_live_bytes(r->device) - live);
     need(fsdp_reshard(unit));
     need(fsdp_free_all_gather(s.root));
-    check(count_gathers(log) == 0, "with one rank there is nothing to gather");
-    check(log_count(GPU_COPY, log) == 0, "with one rank there is nothing to copy");
-    check(log_count(GPU_FREE, log) == 0, "reshard freed a buffer that is the shard itself");
+    check(count_gathers(log) == 0, "with one rank fsdp_unshard has nothing to gather");
+    check(log_count(GPU_COPY, log) == 0, "with one rank fsdp_unshard has nothing to copy");
+    check(log_count(GPU_FREE, log) == 0, "fsdp_reshard freed a buffer that is the shard itself");
     check(unit->flat.sharded_param.data != NULL && unit->flat.unsharded_param.data == NULL,
-          "reshard must let go of full, not of "
-          "shard");
+          "fsdp_reshard must set full to NULL, and leave shard");
     sharded_destroy(&s);
 }
 
@@ -250,8 +249,8 @@ static void free_body(const Rank *r, void *arg)
     const float *whole = unit->flat.unsharded_param.data;
     need(fsdp_reshard(unit));
     check(s.root->all_gather_state.buffer == whole && log_count(GPU_FREE, log) == 1, // read_whole's own
-          "fsdp_reshard must not free the buffer, but leave it in root->all_gather_state for "
-          "fsdp_free_all_gather");
+          "fsdp_reshard must not free the buffer, but leave it in root->all_gather_state until it is "
+          "released");
     uint64_t released = gpulog_length();
     need(fsdp_free_all_gather(s.root));
     check(gpulog_live_bytes(r->device) == live,
@@ -264,7 +263,7 @@ static void free_body(const Rank *r, void *arg)
     GpuLogEntry entry;
     check(freed >= 0, "fsdp_free_all_gather freed nothing");
     check(gpulog_get((uint64_t)freed, &entry) && entry.stream == s.ctx.all_gather_stream,
-          "the buffer must be freed on the stream that allocated it, ctx->all_gather_stream");
+          "fsdp_free_all_gather must free the buffer on the stream that allocated it, ctx->all_gather_stream");
     check(log_ordered((uint64_t)kernel, (uint64_t)freed),
           "the buffer may be freed while a kernel on the compute stream still reads it");
     check_no_host_wait(log, "in unshard, wait, reshard or release");
@@ -281,7 +280,7 @@ static void free_body(const Rank *r, void *arg)
     need(fsdp_reshard(unit));
     need(fsdp_reshard(second));
     need(fsdp_free_all_gather(s.root));
-    check(gpulog_live_bytes(r->device) == live, "of two resharded buffers %zu bytes are lost%s",
+    check(gpulog_live_bytes(r->device) == live, "of two buffers that fsdp_reshard retired %zu bytes are lost%s",
           gpulog_live_bytes(r->device) - live,
           bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
     sharded_destroy(&s);
@@ -310,22 +309,22 @@ static void states_body(const Rank *r, void *arg)
     check(gpulog_length() == log, "resharding a sharded unit must do nothing");
 
     need(fsdp_unshard(unit));
-    check(flat->state == FLAT_UNSHARDING, "after unshard the state must be FLAT_UNSHARDING");
+    check(flat->state == FLAT_UNSHARDING, "after fsdp_unshard the state must be FLAT_UNSHARDING");
     log = gpulog_length();
     need(fsdp_unshard(unit));
-    check(gpulog_length() == log, "unsharding a second time must do nothing");
+    check(gpulog_length() == log, "a second fsdp_unshard must do nothing");
     check(fsdp_reshard(unit) == ERR_ARGUMENT && flat->state == FLAT_UNSHARDING,
-          "resharding a unit whose all-gather nobody has waited for must be an error, and change "
-          "nothing");
+          "fsdp_reshard of a unit whose all-gather nobody has waited for must be an error, and "
+          "change nothing");
     need(fsdp_wait_for_unshard(unit));
-    check(flat->state == FLAT_UNSHARDED, "after wait the state must be FLAT_UNSHARDED");
+    check(flat->state == FLAT_UNSHARDED, "after fsdp_wait_for_unshard the state must be FLAT_UNSHARDED");
     log = gpulog_length();
     need(fsdp_wait_for_unshard(unit));
-    check(gpulog_length() == log, "waiting a second time must do nothing");
+    check(gpulog_length() == log, "a second fsdp_wait_for_unshard must do nothing");
     need(fsdp_reshard(unit));
-    check(flat->state == FLAT_SHARDED, "after reshard the state must be FLAT_SHARDED");
+    check(flat->state == FLAT_SHARDED, "after fsdp_reshard the state must be FLAT_SHARDED");
     check(flat->unsharded_param.data == NULL && flat->layout.params[0]->data.data == NULL,
-          "after reshard the parameters still point into the buffer");
+          "after fsdp_reshard the parameters still point into the buffer");
     sharded_destroy(&s);
 }
 
@@ -349,10 +348,11 @@ static void keep_body(const Rank *r, void *arg)
         FlatState want = reshard ? FLAT_SHARDED : FLAT_UNSHARDED;
         for (int i = 0; i < s.model->n_children - 1; i++)
             check(fsdp_unit(s.model->children[i])->flat.state == want,
-                  "reshard_after_forward is %s, but unit %s is %s after the forward",
+                  "reshard_after_forward is %s, but unit %s is %s after the forward: does "
+                  "fsdp_post_forward go by it?",
                   reshard ? "true" : "false", s.model->children[i]->name,
                   reshard ? "still whole" : "not whole");
-        check(fsdp_unit(s.model)->flat.state == want, "the root does not follow its options");
+        check(fsdp_unit(s.model)->flat.state == want, "fsdp_post_forward of the root does not go by its options");
 
         // A second forward gathers again only what is not there.
         uint64_t again = gpulog_length();
@@ -401,7 +401,7 @@ static void check_overlap(uint64_t first)
         for (uint64_t i = before.last + 1; i < here.first; i++)
             check(!multiplies(i, &before) || !log_ordered(i, here.first),
                   "all-gather number %d of the forward waits for the compute of the unit before "
-                  "it: the two cannot overlap",
+                  "it: the two cannot overlap. What does fsdp_pre_forward queue before it?",
                   n);
 }
 
@@ -424,13 +424,14 @@ static void hooks_body(const Rank *r, void *arg)
     check_no_race(log);
     // The root's forward ends last.
     int n = s.model->n_children;
-    check(s.root->n_post_forward == n, "a forward of %d units recorded %d of them", n,
+    check(s.root->n_post_forward == n, "a forward of %d units recorded %d of them: does fsdp_post_forward call "
+          "fsdp_record_post_forward for every unit, once?", n,
           s.root->n_post_forward);
     for (int i = 0; i < n; i++) {
         const FsdpUnit *unit = fsdp_unit(i < n - 1 ? s.model->children[i] : s.model);
         check(s.root->post_forward_order[i] == unit && unit->n_indices == 1 &&
                   unit->post_forward_indices[0] == i,
-              "place %d of post_forward_order is not the unit whose forward ended there", i);
+              "fsdp_post_forward: place %d of post_forward_order is not the unit whose forward ended there", i);
     }
 
     check_overlap(last);
@@ -459,8 +460,8 @@ static void check_one_at_a_time(Sharded *s)
     check(unit->flat.state == FLAT_UNSHARDED, "after its pre-forward hook unit %s is not whole",
           second->name);
     check(s->root->all_gather_state.buffer == NULL,
-          "while unit %s runs, the buffer of unit %s is still there: the pre-forward hook must "
-          "release it behind its own all-gather",
+          "while unit %s runs, the buffer of unit %s is still there: fsdp_pre_forward must release "
+          "it behind its own all-gather",
           second->name, first->name);
     need(fsdp_post_forward(second, unit));
     need(fsdp_post_forward(root, fsdp_unit(root)));

@@ -121,8 +121,8 @@ static void tree_body(const Rank *r, void *arg)
     check(n == 5, "a model of five parameters, two of them tied: meta_params finds %d", n);
     for (int i = 0; i < 5; i++)
         check(got[i] == want[i],
-              "place %d holds parameter %s, want %s: a module's own parameters come first, then "
-              "its children's in order",
+              "meta_params: place %d holds parameter %s, want %s: a module's own parameters come "
+              "first, then its children's in order",
               i, got[i] == NULL ? "(none)" : got[i]->name, want[i]->name);
     n = meta_params(&left, got, 8);
     check(n == 4 && got[0] == &p[2] && got[1] == &p[0] && got[2] == &p[1] && got[3] == &p[4],
@@ -156,8 +156,8 @@ static void philox_body(const Rank *r, void *arg)
         uint32_t out[4];
         philox4x32_10(table[i].counter, table[i].key, out);
         for (int j = 0; j < 4; j++)
-            check(out[j] == table[i].want[j], "known answer %zu, word %d: got %08x, want %08x", i,
-                  j, out[j], table[i].want[j]);
+            check(out[j] == table[i].want[j], "philox4x32_10, known answer %zu, word %d: got %08x, want %08x",
+                  i, j, out[j], table[i].want[j]);
     }
 }
 
@@ -196,8 +196,11 @@ static void suspect(Clues *clues, const Param *p, uint64_t seed, float *values, 
 static void slices_body(const Rank *r, void *arg)
 {
     enum { N = 1003 };
-    static float whole[N], part[N];
+    enum { BEHIND = 8 }; // places behind the last element, which no slice may touch
+    static float whole[N], part[N + BEHIND], untouched[BEHIND];
     Param p = normal_param(N, 3);
+    memset(part, 0xFF, sizeof part);
+    memset(untouched, 0xFF, sizeof untouched);
     meta_init_slice(&p, 42, 0, N, whole);
 
     // Every cut into equal slices, and slices that begin and end at every place of a block.
@@ -206,7 +209,10 @@ static void slices_body(const Rank *r, void *arg)
             int64_t end = begin + length < N ? begin + length : N;
             meta_init_slice(&p, 42, begin, end, part + begin);
         }
-        check_equal("a parameter made in slices, against the same made at once", part, whole, N);
+        check(memcmp(part + N, untouched, sizeof untouched) == 0,
+              "meta_init_slice in slices of %lld wrote past the end of the last one",
+              (long long)length);
+        check_equal("a parameter that meta_init_slice made in slices, against the same made at once", part, whole, N);
         memset(part, 0xFF, sizeof part);
     }
 
@@ -214,7 +220,9 @@ static void slices_body(const Rank *r, void *arg)
     Clues clues = {.slack = 2e-6};
     suspect(&clues, &p, 42, wrong, N);
     init_formula(&p, 42, 0, N, want);
-    check_near_in(&clues, "a normal parameter, against what its words give", whole, want, N, 2e-6);
+    check_near_in(&clues,
+                  "a normal parameter of meta_init_slice, against what normal_block's words give",
+                  whole, want, N, 2e-6);
 
     // Another seed, its high word alone, or another parameter: other values.
     const struct {
@@ -227,8 +235,8 @@ static void slices_body(const Rank *r, void *arg)
         meta_init_slice(&q, others[i].seed, 0, N, part);
         for (int j = 0; j < N; j++) same += part[j] == whole[j];
         check(same < N / 100,
-              "seed %llu, parameter %u: %d of %d values are those of seed 42, "
-              "parameter 3",
+              "seed %llu, parameter %u: %d of %d values are those of seed 42, parameter 3: which "
+              "bits of the seed and of the id does normal_block leave out?",
               (unsigned long long)others[i].seed, others[i].id, same, N);
     }
 
@@ -238,7 +246,8 @@ static void slices_body(const Rank *r, void *arg)
     meta_init_slice(&huge, 42, 0, 4, near);
     meta_init_slice(&huge, 42, (int64_t)1 << 36, ((int64_t)1 << 36) + 4, far);
     check(memcmp(near, far, sizeof near) != 0,
-          "element 2^36 repeats element 0: the block number lost its high word");
+          "element 2^36 repeats element 0: the block number lost its high word. Is it 64 bits "
+          "in meta_init_slice, and are both halves in normal_block's counter?");
 }
 
 static void slices_agree_with_whole(void **state)
@@ -399,8 +408,8 @@ static void materialize_body(const Rank *r, void *arg)
           "a parameter that is not DTYPE_F32 must be refused with ERR_ARGUMENT");
     params[n - 1]->dtype = DTYPE_F32;
     check(log_count(GPU_ALLOC, log) == 0,
-          "a model that is refused was partly allocated first: look at all parameters, then "
-          "allocate");
+          "meta_materialize allocated a part of a model that it refused: look at all parameters, "
+          "then allocate");
     module_destroy(model);
 }
 
@@ -431,8 +440,8 @@ static void failure_body(const Rank *r, void *arg)
         "running out of memory is ERR_MEMORY, as CUDA_TRY returns it; this came back as Status %d",
         (int)status);
     check(gpulog_live_bytes(r->device) == before,
-          "after running out of memory %zu bytes stay allocated: the device is lost for another "
-          "try%s",
+          "meta_materialize ran out of memory and left %zu bytes allocated: the device is lost for "
+          "another try%s",
           gpulog_live_bytes(r->device) - before,
           LIKELY
           "this test fills the device, so running out of memory is right: is what was allocated "

@@ -116,7 +116,7 @@ static void formula_body(const Rank *r, void *arg)
         set_scaled_gradients(&s, given_scale(t), 0.0f);
         need(fsdp_adamw_step(&s.adamw));
     }
-    check(s.adamw.t == in->steps, "after %d steps the count t is %d%s", in->steps, s.adamw.t,
+    check(s.adamw.t == in->steps, "after %d steps of fsdp_adamw_step the count t is %d%s", in->steps, s.adamw.t,
           s.adamw.t == in->steps * n ? LIKELY
               "it went up for every unit: is opt->t++ inside the loop?"
                                      : "");
@@ -137,7 +137,7 @@ static void formula_body(const Rank *r, void *arg)
             // Five steps of rounding in float: a few units in the last place of the parameter and
             // the step.
             check(fabs(got[i] - p) <= 2e-6 * (fabs(p) + (double)c.lr),
-                  "unit %s, %s: after %d steps %.9g, the formula gives %.9g%s", flat[k]->name,
+                  "unit %s, %s: after %d steps of fsdp_adamw_step %.9g, the formula gives %.9g%s", flat[k]->name,
                   where, in->steps, (double)got[i], p,
                   formula_cause(&s, &c, in->steps, k, n, flat[k], start[k], got));
             // No gradient is larger than 2, so rounding moves no moment by more than this.
@@ -295,7 +295,7 @@ static void norm_body(const Rank *r, void *arg)
     need(fsdp_grad_norm(s.model, &s.ctx, &norm));
     check_no_race(log);
     // Squares of sixteenths add up exactly in double, in any order: the norm has one right value.
-    check(norm == want, "the gradient norm on this rank is %.9g, want %.9g%s", (double)norm,
+    check(norm == want, "fsdp_grad_norm gives %.9g on this rank, want %.9g%s", (double)norm,
           (double)want, norm_cause(&s, norm));
     check(gpulog_live_bytes(r->device) == live, "fsdp_grad_norm left memory behind");
     sharded_destroy(&s);
@@ -385,7 +385,7 @@ static void sgd_body(const Rank *r, void *arg)
             float p = place < flat[k]->layout.numel ? (float)(place % 7) : 0.0f;
             float g = place < flat[k]->layout.numel ? given_gradient(place) : 0.0f;
             float want = p - in->rate * (g + in->decay * p);
-            check(got[i] == want, "unit %s element %lld: got %g, want p - lr·(g + decay·p) = %g%s",
+            check(got[i] == want, "fsdp_sgd_step, unit %s element %lld: got %g, want p - lr·(g + decay·p) = %g%s",
                   flat[k]->name, (long long)i, (double)got[i], (double)want,
                   sgd_cause(flat[k], got, in->rate, in->decay));
         }
@@ -421,7 +421,7 @@ static void every_body(const Rank *r, void *arg)
     check_on_stream(log, s.ctx.compute_stream, "an AdamW step", "ctx->compute_stream");
     check_no_race(log);
     for (int op = GPU_ALL_GATHER; op <= GPU_RECV; op++)
-        check(gpulog_traffic((GpuOp)op).calls == 0, "a step needs no communication, but made an %s",
+        check(gpulog_traffic((GpuOp)op).calls == 0, "fsdp_adamw_step needs no communication, but made an %s",
               gpulog_op_name((GpuOp)op));
     for (int k = 0; k < n; k++) {
         float *after = fetch_shard(&s, flat[k]);
@@ -429,11 +429,12 @@ static void every_body(const Rank *r, void *arg)
         for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
             int64_t place = flat[k]->layout.rank * flat[k]->layout.shard_numel + i;
             check(place >= flat[k]->layout.numel || gradient[i] == given_gradient(place),
-                  "unit %s: a step changed element %lld of the gradient; only fsdp_zero_grad does",
+                  "unit %s: fsdp_adamw_step changed element %lld of the gradient, which it only reads",
                   flat[k]->name, (long long)i);
             bool moves = place < flat[k]->layout.numel && given_gradient(place) != 0.0f;
             check(!moves || after[i] != before[k][i],
-                  "unit %s: element %lld of this rank's shard has a gradient and did not move%s",
+                  "unit %s: element %lld of this rank's shard has a gradient and fsdp_adamw_step did not move "
+                  "it%s",
                   flat[k]->name, (long long)i,
                   still_cause(before[k], after, flat[k]->layout.shard_numel, k, n));
         }

@@ -26,6 +26,19 @@ WRONG(DEADLOCK, one_step_more, 3, "0")
     finish(comm);
 }
 
+// Every layer has the same count, so what follows fits: rank 1 leaves a layer out, and only at the
+// end a call is missing.
+WRONG(DEADLOCK, skips_a_layer, 2, "0")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *x = filled(2 * N, 1);
+    for (int layer = 0; layer < 2; layer++)
+        NCCL(ncclAllGather(x + rank * N, x, N, ncclFloat, comm, NULL));
+    if (rank == 0) NCCL(ncclAllGather(x, x, N, ncclFloat, comm, NULL)); // HERE
+    NCCL(ncclAllGather(x + rank * N, x, N, ncclFloat, comm, NULL)); // HERE
+    finish(comm);
+}
+
 WRONG(DEADLOCK, crashes, 3, "0 2")
 {
     ncclComm_t comm = meet(rank, ranks);
@@ -134,6 +147,21 @@ RIGHT(DEADLOCK, steps_agreed_upon, 3)
 }
 
 // Rank 2 leaves, and the others go on in a communicator without it.
+// Ranks may make one call from different places.
+RIGHT(DEADLOCK, layers_by_rank, 2)
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *x = filled(2 * N, 1);
+    for (int layer = 0; layer < 3; layer++) {
+        if (rank == 0)
+            NCCL(ncclAllGather(x, x, N, ncclFloat, comm, NULL));
+        else
+            NCCL(ncclAllGather(x + N, x, N, ncclFloat, comm, NULL));
+    }
+    expect(x, 2 * N, 1);
+    finish(comm);
+}
+
 RIGHT(DEADLOCK, leaves_in_order, 3)
 {
     ncclComm_t comm = meet(rank, ranks), rest;

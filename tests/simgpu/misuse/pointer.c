@@ -92,6 +92,28 @@ WRONG(POINTER, copy_the_wrong_way, 1, "0")
     finish(NULL);
 }
 
+// An index that is one too small: the address lies before the first allocation of the device.
+WRONG(POINTER, before_the_beginning, 1, "0")
+{
+    float *x;
+    CUDA(cudaMalloc((void **)&x, N * sizeof *x));
+    CUDA(kernel_fill(x - 1, 1, N, NULL)); // HERE
+    finish(NULL);
+}
+
+// The same in what is sent.
+WRONG(POINTER, sends_from_before, 2, "0 1")
+{
+    float *shard;
+    CUDA(cudaSetDevice(rank));
+    CUDA(cudaMalloc((void **)&shard, N * sizeof *shard));
+    ncclComm_t comm = meet(rank, ranks);
+    float *full = filled(2 * N, 0);
+    CUDA(cudaMemset(shard, 0, N * sizeof *shard));
+    NCCL(ncclAllGather(shard - 2, full, N, ncclFloat, comm, NULL)); // HERE
+    finish(comm);
+}
+
 // The view's memory is the flat buffer's.
 WRONG(POINTER, free_of_a_view, 1, "0")
 {
@@ -109,6 +131,17 @@ RIGHT(POINTER, up_to_the_end, 1)
     CUDA(cudaMemset(x + N, 0, 0));
     expect(x, N - 1, 1);
     expect(x + N - 1, 1, 2);
+    finish(NULL);
+}
+
+// Back and forth again.
+RIGHT(POINTER, from_the_beginning, 1)
+{
+    float *x;
+    CUDA(cudaMalloc((void **)&x, N * sizeof *x));
+    float *end = x + N;
+    CUDA(kernel_fill(end - N, 1, N, NULL));
+    expect(x, N, 1);
     finish(NULL);
 }
 

@@ -6,9 +6,11 @@
  * call, so all that can be asked of the interposer's site is that it is not in the interposer too.
  *
  * Interface: books_agree.h; the wrapped gpulog_reset_peak and gpulog_reset_traffic, which reset
- * both.
+ * both; the wrapped gpulog_own_code, gpulog_name_stream and gpulog_name_elements, which both hear.
  */
 #include "rehearsal/books_agree.h"
+
+#include "../../../gpulog/src/books.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -17,6 +19,8 @@
 #include <string.h>
 
 #define DEVICES 64
+
+__typeof__(books_frames) inner_books_frames;
 
 // ---- Resets are meant for both ----
 
@@ -33,6 +37,35 @@ void __wrap_gpulog_reset_traffic(void)
 {
     __real_gpulog_reset_traffic();
     inner_gpulog_reset_traffic();
+}
+
+// ---- What reports should name is for both: the reports here are simgpu's ----
+
+__typeof__(gpulog_own_code) __wrap_gpulog_own_code, __real_gpulog_own_code;
+__typeof__(gpulog_name_stream) __wrap_gpulog_name_stream, __real_gpulog_name_stream;
+__typeof__(gpulog_name_elements) __wrap_gpulog_name_elements, __real_gpulog_name_elements;
+
+void __wrap_gpulog_own_code(const void *function)
+{
+    __real_gpulog_own_code(function);
+    inner_gpulog_own_code(function);
+}
+
+void __wrap_gpulog_name_stream(cudaStream_t stream, const char *format, ...)
+{
+    char name[128];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    __real_gpulog_name_stream(stream, "%s", name);
+    inner_gpulog_name_stream(stream, "%s", name);
+}
+
+void __wrap_gpulog_name_elements(GpuElements elements, void *arg)
+{
+    __real_gpulog_name_elements(elements, arg);
+    inner_gpulog_name_elements(elements, arg);
 }
 
 // ---- What an entry says ----
@@ -110,7 +143,12 @@ static bool site_is_right(const GpuLogEntry *outer, const GpuLogEntry *inner)
     static const void *right[256];
     const void **known = &right[((uintptr_t)outer->site * 0x9e3779b97f4a7c15u) >> 56];
     char where[256];
-    if (is_kernel(outer)) return outer->site == inner->site;
+    if (is_kernel(outer)) {
+        // Both keep a stack of their own, with the same innermost frame.
+        const void *one[BOOKS_FRAMES], *other[BOOKS_FRAMES];
+        return books_frames(outer->site, one) > 0 && inner_books_frames(inner->site, other) > 0 &&
+               one[0] == other[0];
+    }
     if (*known == outer->site) return true;
     gpulog_where(outer->site, where, sizeof where);
     if (strstr(where, "(__wrap_")) return false;

@@ -16,6 +16,9 @@ __typeof__(gpulog_reset_traffic) inner_gpulog_reset_traffic;
 __typeof__(gpulog_live_bytes) inner_gpulog_live_bytes;
 __typeof__(gpulog_peak_bytes) inner_gpulog_peak_bytes;
 __typeof__(gpulog_reset_peak) inner_gpulog_reset_peak;
+__typeof__(gpulog_own_code) inner_gpulog_own_code;
+__typeof__(gpulog_name_stream) inner_gpulog_name_stream;
+__typeof__(gpulog_name_elements) inner_gpulog_name_elements;
 
 // Whether both books of this process hold the same: every entry, traffic, live and peak bytes.
 // False: text holds the first difference.

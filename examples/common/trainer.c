@@ -1,0 +1,253 @@
+/* trainer.c: a GPT-2, the ranks that train it, and one step of the training. See trainer.h.
+ */
+#include "trainer.h"
+#include "report.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpulog.h"
+#include "kernels.h"
+#include "last_words.h"
+
+enum { WARM_UP = 20 }; // steps in which the learning rate rises
+
+// ---- Setting up ----
+
+static Status create_unsharded(Trainer *t)
+{
+    TRY(meta_materialize(t->model, t->opt.seed, t->stream));
+    TRY(plain_adamw_create(&t->plain, t->model, &t->opt.adamw, &t->run));
+    return OK;
+}
+
+static Status create_sharded(Trainer *t)
+{
+    FsdpOptions options = {
+        .reshard_after_forward = t->opt.keep ? FSDP_RESHARD_NEVER : FSDP_RESHARD_AUTO,
+        .seed = t->opt.seed};
+    Mesh mesh;
+    TRY(mesh_1d(&mesh, t->comm));
+    TRY(fsdp_context_create(&t->ctx, &mesh, t->stream));
+    report_own_code(NULL);
+    report_streams(&t->ctx);
+    for (int i = 0; i < t->model->n_children; i++)
+        if (strncmp(t->model->children[i]->name, "h.", 2) == 0)
+            TRY(fully_shard(t->model->children[i], &t->ctx, &options));
+    TRY(fully_shard(t->model, &t->ctx, &options));
+    TRY(fsdp_adamw_create(&t->adamw, t->model, &t->ctx, &t->opt.adamw));
+    return OK;
+}
+
+Status trainer_create(Trainer *t)
+{
+    size_t bytes = (size_t)t->opt.B * (size_t)t->opt.T * sizeof(int32_t);
+    last_words_step();
+    CUDA_TRY(cudaStreamCreate(&t->stream));
+    TRY(nn_run_create(&t->run, t->stream));
+    TRY(t->opt.unsharded ? create_unsharded(t) : create_sharded(t));
+    CUDA_TRY(cudaGetDevice(&t->device));
+    CUDA_TRY(cudaMalloc((void **)&t->tokens, bytes));
+    CUDA_TRY(cudaMalloc((void **)&t->targets, bytes));
+    return OK;
+}
+
+Status trainer_destroy(Trainer *t)
+{
+    CUDA_TRY(cudaFree(t->tokens));
+    CUDA_TRY(cudaFree(t->targets));
+    if (t->opt.unsharded) {
+        plain_adamw_destroy(t->plain);
+        meta_release(t->model);
+    } else {
+        fsdp_adamw_destroy(&t->adamw);
+        fsdp_unwrap(t->model);
+        TRY(fsdp_context_destroy(&t->ctx));
+    }
+    module_destroy(t->model);
+    TRY(nn_run_destroy(&t->run));
+    CUDA_TRY(cudaStreamDestroy(t->stream));
+    return OK;
+}
+
+// ---- What ranks tell each other ----
+
+Status mean_over_ranks(Trainer *t, float *value)
+{
+    float *device = NULL;
+    if (t->world.size == 1) return OK;
+    CUDA_TRY(cudaMalloc((void **)&device, sizeof *value));
+    CUDA_TRY(cudaMemcpyAsync(device, value, sizeof *value, cudaMemcpyHostToDevice, t->stream));
+    NCCL_TRY(ncclAllReduce(device, device, 1, ncclFloat, ncclSum, t->comm, t->stream));
+    CUDA_TRY(cudaMemcpyAsync(value, device, sizeof *value, cudaMemcpyDeviceToHost, t->stream));
+    CUDA_TRY(cudaStreamSynchronize(t->stream));
+    CUDA_TRY(cudaFree(device));
+    *value /= (float)t->world.size;
+    return OK;
+}
+
+Status gather_over_ranks(Trainer *t, const uint64_t *mine, int n, uint64_t *all)
+{
+    uint64_t *device = NULL, *own;
+    size_t size = (size_t)t->world.size, count = (size_t)n, bytes = count * sizeof *mine;
+    if (size == 1) {
+        memcpy(all, mine, bytes);
+        return OK;
+    }
+    CUDA_TRY(cudaMalloc((void **)&device, size * bytes));
+    own = device + (size_t)t->world.rank * count;
+    CUDA_TRY(cudaMemcpyAsync(own, mine, bytes, cudaMemcpyHostToDevice, t->stream));
+    NCCL_TRY(ncclAllGather(own, device, count, ncclUint64, t->comm, t->stream));
+    CUDA_TRY(cudaMemcpyAsync(all, device, size * bytes, cudaMemcpyDeviceToHost, t->stream));
+    CUDA_TRY(cudaStreamSynchronize(t->stream));
+    CUDA_TRY(cudaFree(device));
+    return OK;
+}
+
+// ---- Training ----
+
+// Copies a batch to the device. cudaMemcpy from pageable memory: the compute stream, a blocking
+// one, comes after it.
+static Status load_batch(Trainer *t, const int32_t *in, const int32_t *targets, int B, int T)
+{
+    size_t bytes = (size_t)B * (size_t)T * sizeof *in;
+    CUDA_TRY(cudaMemcpy(t->tokens, in, bytes, cudaMemcpyHostToDevice));
+    if (targets != NULL) CUDA_TRY(cudaMemcpy(t->targets, targets, bytes, cudaMemcpyHostToDevice));
+    t->run.B = B;
+    t->run.T = T;
+    return OK;
+}
+
+// The learning rate of a step: up in a line over the first steps, then down along half a cosine to
+// a tenth, as is usual for GPT models.
+static float rate_of(const TrainerOptions *o, int step)
+{
+    float most = o->adamw.lr;
+    if (step < WARM_UP) return most * (float)step / (float)WARM_UP;
+    float done = (float)(step - WARM_UP) / (float)(o->steps > WARM_UP ? o->steps - WARM_UP : 1);
+    return most * (0.1f + 0.45f * (1.0f + cosf(3.14159265f * done)));
+}
+
+// Adds the squares of every gradient of the module to *sum (NULL: nothing), then scales the
+// gradients by `factor` (1: not). A tied parameter is the head's, which stands last, and the
+// embedding's.
+static cudaError_t walk_grads(const Trainer *t, const Module *m, double *sum, float factor)
+{
+    cudaError_t error = cudaSuccess;
+    bool tied = m != t->model && m == t->model->children[t->model->n_children - 1];
+    for (int i = 0; i < m->n_params && !tied && error == cudaSuccess; i++) {
+        size_t n = 1;
+        for (int d = 0; d < m->params[i]->ndim; d++) n *= (size_t)m->params[i]->shape[d];
+        if (sum != NULL)
+            error = kernel_sum_squares(sum, m->params[i]->grad.data, n, t->stream);
+        else
+            error = kernel_scale(m->params[i]->grad.data, factor, n, t->stream);
+    }
+    for (int i = 0; i < m->n_children && error == cudaSuccess; i++)
+        error = walk_grads(t, m->children[i], sum, factor);
+    return error;
+}
+
+// What fsdp_clip_grad_norm does, where every gradient is here.
+static Status clip_unsharded(Trainer *t)
+{
+    double *sum = NULL, host = 0.0;
+    CUDA_TRY(cudaMallocAsync((void **)&sum, sizeof *sum, t->stream));
+    CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, t->stream));
+    CUDA_TRY(walk_grads(t, t->model, sum, 1.0f));
+    CUDA_TRY(cudaMemcpyAsync(&host, sum, sizeof host, cudaMemcpyDeviceToHost, t->stream));
+    CUDA_TRY(cudaStreamSynchronize(t->stream));
+    CUDA_TRY(cudaFreeAsync(sum, t->stream));
+    t->norm = (float)sqrt(host);
+    if (t->norm > t->opt.clip) CUDA_TRY(walk_grads(t, t->model, NULL, t->opt.clip / t->norm));
+    return OK;
+}
+
+static Status update(Trainer *t, int step)
+{
+    if (t->opt.unsharded) {
+        TRY(clip_unsharded(t));
+        plain_adamw_set_lr(t->plain, rate_of(&t->opt, step));
+        TRY(plain_adamw_step(t->plain));
+        TRY(plain_adamw_zero_grad(t->plain));
+    } else {
+        TRY(fsdp_clip_grad_norm(t->model, &t->ctx, t->opt.clip, &t->norm));
+        t->adamw.config.lr = rate_of(&t->opt, step);
+        TRY(fsdp_adamw_step(&t->adamw));
+        TRY(fsdp_zero_grad(t->model, &t->ctx));
+    }
+    return OK;
+}
+
+Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targets, float *loss)
+{
+    const TrainerOptions *o = &t->opt;
+    float *logits, *dlogits, *din;
+    last_words_step();
+    TRY(load_batch(t, in, targets, o->B, o->T));
+    TRY(module_forward(t->model, &t->run, t->tokens, &logits));
+    TRY(cross_entropy(&t->run, logits, t->targets, o->B * o->T, o->model.vocab, loss, &dlogits));
+    TRY(module_backward(t->model, &t->run, dlogits, &din));
+    CUDA_TRY(cudaFreeAsync(dlogits, t->stream));
+    TRY(update(t, step));
+    return OK;
+}
+
+// What a forward without a backward leaves unsharded: at least the root.
+static Status reshard_all(Trainer *t)
+{
+    TRY(fsdp_reshard(fsdp_unit(t->model)));
+    for (int i = 0; i < t->model->n_children; i++) {
+        FsdpUnit *block = fsdp_unit(t->model->children[i]);
+        if (block != NULL) TRY(fsdp_reshard(block));
+    }
+    return OK;
+}
+
+Status trainer_forward(Trainer *t, const int32_t *in, const int32_t *targets, int B, int T,
+                       float *loss, float *logits)
+{
+    int vocab = t->opt.model.vocab;
+    float *out;
+    last_words_step();
+    TRY(load_batch(t, in, targets, B, T));
+    TRY(module_forward(t->model, &t->run, t->tokens, &out));
+    if (targets != NULL) TRY(cross_entropy(&t->run, out, t->targets, B * T, vocab, loss, NULL));
+    if (logits != NULL) {
+        size_t bytes = (size_t)B * (size_t)T * (size_t)vocab * sizeof *logits;
+        CUDA_TRY(cudaMemcpyAsync(logits, out, bytes, cudaMemcpyDeviceToHost, t->stream));
+        CUDA_TRY(cudaStreamSynchronize(t->stream));
+    }
+    TRY(module_discard(t->model, &t->run));
+    if (!t->opt.unsharded) TRY(reshard_all(t));
+    return OK;
+}
+
+Status trainer_unsharded_peak(Trainer *t, size_t *peak)
+{
+    float *logits, *dlogits, *din;
+    PlainAdamW *adamw;
+    int B = t->opt.B, T = t->opt.T;
+    Module *model = gpt2_create(&t->opt.model);
+    if (model == NULL) return ERR_MEMORY;
+    last_words_step();
+    CUDA_TRY(cudaStreamSynchronize(t->stream));
+    size_t before = gpulog_live_bytes(t->device);
+    gpulog_reset_peak(t->device);
+    CUDA_TRY(cudaMemset(t->tokens, 0, (size_t)B * (size_t)T * sizeof *t->tokens));
+    CUDA_TRY(cudaMemset(t->targets, 0, (size_t)B * (size_t)T * sizeof *t->targets));
+    t->run.B = B;
+    t->run.T = T;
+    TRY(meta_materialize(model, t->opt.seed, t->stream));
+    TRY(plain_adamw_create(&adamw, model, &t->opt.adamw, &t->run));
+    TRY(module_forward(model, &t->run, t->tokens, &logits));
+    TRY(cross_entropy(&t->run, logits, t->targets, B * T, t->opt.model.vocab, NULL, &dlogits));
+    TRY(module_backward(model, &t->run, dlogits, &din));
+    CUDA_TRY(cudaFreeAsync(dlogits, t->stream));
+    plain_adamw_destroy(adamw);
+    meta_release(model);
+    module_destroy(model);
+    *peak = gpulog_peak_bytes(t->device) - before;
+    return OK;
+}

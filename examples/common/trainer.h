@@ -1,0 +1,68 @@
+/* trainer.h: a GPT-2, the ranks that train it, and one step of the training: what the example
+ * programs share.
+ *
+ * With FSDP every block is a unit and the model is the root. Without (unsharded) the model is on
+ * one GPU, in plain modules, and no other rank takes part; the rest is the same: the gradient is
+ * clipped, the learning rate follows the same schedule. So the two can be compared step by step.
+ *
+ * Interface: trainer_create, trainer_step, trainer_forward,
+ * trainer_unsharded_peak, trainer_destroy;
+ * mean_over_ranks, gather_over_ranks.
+ */
+#ifndef EXAMPLES_TRAINER_H
+#define EXAMPLES_TRAINER_H
+
+#include "fsdp.h"
+#include "launch.h"
+#include "nn.h"
+
+typedef struct TrainerOptions {
+    Gpt2Config model;
+    AdamWConfig adamw; // lr: the largest learning rate, after the warm-up
+    int B, T;          // sequences per rank and step, tokens in a sequence
+    int steps;         // that the schedule of the learning rate is made for
+    float clip;        // largest gradient norm
+    bool unsharded;    // one GPU, no FSDP
+    bool keep;         // keep unsharded parameters from forward to backward
+    uint64_t seed;     // of the weights
+} TrainerOptions;
+
+typedef struct Trainer {
+    TrainerOptions opt;
+    World world;
+    ncclComm_t comm;
+    cudaStream_t stream;
+    NnRun run;
+    int device; // that this rank uses
+    Module *model;
+    PlainAdamW *plain; // unsharded
+    FsdpContext ctx;   // with FSDP, as adamw
+    FsdpAdamW adamw;
+    int32_t *tokens, *targets; // device: (B·T) each
+    float norm;                // of the last step's gradient, before it was clipped
+} Trainer;
+
+// Makes the trainer on this rank. opt, world and model (gpt2_create) are set, the rest is zero;
+// comm is that of world_connect, NULL where unsharded.
+Status trainer_create(Trainer *t);
+Status trainer_destroy(Trainer *t); // and the model
+
+// One step on this rank's part of the batch, in and targets (B·T) in host memory: forward,
+// backward, optimizer. step is 1, 2, … *loss is that of this rank's part.
+Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targets, float *loss);
+
+// The forward alone, of B sequences of T tokens. *loss where targets is not NULL; logits (B·T,
+// vocab) in host memory, where it is not NULL. With FSDP all ranks must call it.
+Status trainer_forward(Trainer *t, const int32_t *in, const int32_t *targets, int B, int T,
+                       float *loss, float *logits);
+
+// What one GPU without FSDP takes at the peak of a step with as large a batch: measured, by doing
+// one on this rank alone. Bytes; the batch itself is not counted.
+Status trainer_unsharded_peak(Trainer *t, size_t *peak);
+
+// *value = its mean over the ranks.
+Status mean_over_ranks(Trainer *t, float *value);
+// all (world, n) = everybody's mine (n).
+Status gather_over_ranks(Trainer *t, const uint64_t *mine, int n, uint64_t *all);
+
+#endif

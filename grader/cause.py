@@ -1,0 +1,285 @@
+"""What a failed test points at, and the hints that belong to that.
+
+A test's own hints ask about the parts that it is meant for, but a mistake in any other part can
+fail it too, and then they mislead. So hints are chosen by the cause, as far as it is told, in this
+order:
+
+  1. the part that is not written yet (NOT_YET);
+  2. the part whose function the test's own words name, where it is one part alone, or that the
+     manifest's "errors" gives for what given code says;
+  3. the part in whose function simgpu's report has its place. A report of two operations that do not
+     wait for each other names those that clash, not the wait that is missing: it points at a part
+     only where both are in it. A read of what nobody wrote points at who allocated it;
+  4. the part that an earlier test of the task points at by 1 to 3: the rest mostly follows;
+  5. the only part that the test is meant for.
+
+Where none of these says anything, the test's own hints are given; beside a report those of a test
+that is meant for reports of its class (the manifest's "reports"). Where the message has a likely
+cause, or a report's question, the first hint is left out: one thing to think about at a time. `make
+hint` gives the others.
+
+A function of the student's own belongs to the parts whose functions call it.
+
+Interface: fill(rows, task, source, path) fills in the fields of a task's rows, in order: hint, more,
+section, part, look (where the part is), ask (what the message asks), hints_of (a part or a test);
+point(row, task, source) -> Pointer; told(message); split(message).
+"""
+
+import os
+import re
+from dataclasses import dataclass
+
+from report import NOT_YET
+
+LIKELY = re.compile(r"^ *Likely cause: ", re.MULTILINE)
+REPORT = "simgpu: "
+# A place in a message: folder/backward.c:88 (fsdp_reduce_grad).
+PLACE = re.compile(r"(?P<file>(?:[\w.+-]+/)*[\w.+-]+\.c):(?P<line>\d+) \((?P<function>\w+)\)")
+RECORDED = re.compile(r"an event that was recorded at\s+\S+ \(\w+\)")
+# What given code says of a call that did not work: the call is the test's, and no cause.
+CALL_FAILED = re.compile(r"\b\w+\([^\n]*?\) failed(?= \()")
+NO_PLACE = ("out-of-memory", "leak", "deadlock") # their places are not where the mistake is
+NO_HINT = ("skipped", "infrastructure")
+# Reports about two operations: neither of their places is where the mistake is.
+TWO = ("race-between-streams", "race-with-the-host", "lifetime")
+UNWRITTEN = "uninitialised-read"
+
+
+@dataclass
+class Pointer:
+    """The part that a message points at; "": none."""
+    part: str = ""
+    sure: int = 0 # 2: the message names its function; 1: a report's place is in it; 0: a guess
+
+
+# ---- Whose function it is ----
+
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
+DEFINITION = re.compile(r"(\w+)\s*\([^;{}]*\)\s*$")
+
+
+def blank(match):
+    """As many blanks as the text has characters, its line ends kept."""
+    return re.sub(r"[^\n]", " ", match.group())
+
+
+def places_of(source):
+    """The functions of a C file, as far as it can be read: [(name, begin, end)]."""
+    found, depth, begin, head = [], 0, 0, 0
+    text = COMMENT.sub(blank, source)
+    for match in re.finditer(r"[{};]", text):
+        if match.group() == "{":
+            if depth == 0:
+                begin = match.start()
+            depth += 1
+        elif match.group() == "}" and depth > 0:
+            depth -= 1
+            if depth == 0:
+                name = DEFINITION.search(text, head, begin)
+                if name:
+                    found.append((name.group(1), head, match.end()))
+                head = match.end()
+        elif depth == 0:
+            head = match.end()
+    return found
+
+
+def bodies(source):
+    """{name: text} of the functions of a C file."""
+    text = COMMENT.sub(blank, source)
+    return {name: text[text.index("{", begin):end] for name, begin, end in places_of(source)}
+
+
+def parts_of(function, task, source):
+    """The parts of the task that a function belongs to, its own or those that call it."""
+    own = {part for part, names in task.functions.items() if function in names}
+    if own or function not in source:
+        return own
+    text = bodies(source)
+    seen, ahead, parts = {function}, [function], set()
+    while ahead:
+        call = re.compile(r"\b%s\s*\(" % re.escape(ahead.pop()))
+        for name in [name for name, body in text.items() if call.search(body)]:
+            held = {part for part, names in task.functions.items() if name in names}
+            parts |= held
+            if not held and name not in seen:
+                ahead.append(name)
+            seen.add(name)
+    return parts
+
+
+def only(parts):
+    """The one element of a set, or ""."""
+    return next(iter(parts)) if len(parts) == 1 else ""
+
+
+# ---- What a message says ----
+
+def split(message):
+    """(the test's words, the likely cause, simgpu's report), each perhaps empty."""
+    likely = LIKELY.search(message)
+    words, cause = (message[:likely.start()], message[likely.end():]) if likely else (message, "")
+    at = words.find(REPORT)
+    return (words[:at], cause, words[at:]) if at >= 0 else (words, cause, "")
+
+
+def told(message):
+    """Whether the message itself asks what to think about: a likely cause, or a report's question."""
+    words, cause, report = split(message)
+    return bool(cause or report)
+
+
+def named(text, task, source):
+    """The parts whose functions a text names, those at a place in the student's file included."""
+    known = {name: part for part, names in task.functions.items() for name in names}
+    text = CALL_FAILED.sub("", text)
+    # `list`, `take` and `hook` are words, too: they count where they are called or asked about.
+    parts = {known[word] for word in re.findall(r"\b\w+_\w+\b|\b\w+(?=\(\))|(?<= to )take\b", text)
+             if word in known}
+    for place in PLACE.finditer(text):
+        if is_students(place.group("file"), task):
+            parts |= parts_of(place.group("function"), task, source)
+    return parts
+
+
+def is_students(path, task):
+    """Whether a place is in the student's file, and not in the suite of the same name."""
+    folder, _, name = path.rpartition("/")
+    return name == task.file and os.path.basename(folder) != "tasks"
+
+
+def called_by(function, task, source):
+    """The parts whose functions a function calls, and its own."""
+    body = bodies(source).get(function, "")
+    return parts_of(function, task, source) | {
+        part for part, names in task.functions.items()
+        if any(re.search(r"\b%s\s*\(" % re.escape(name), body) for name in names)}
+
+
+def of_calls(calls, task, source):
+    """The parts that calls of a report are made in; {None} where one is not the student's."""
+    parts = set()
+    for entry in calls:
+        here = is_students(entry.get("file") or "", task)
+        parts |= parts_of(entry.get("function") or "", task, source) if here else {None}
+    return parts
+
+
+def of_allocations(report, task, source, whose):
+    """The parts that the memory of a report was allocated in; whose(function, …): the parts."""
+    parts = set()
+    for entry in report.get("ranges") or []:
+        place = PLACE.match(entry.get("where") or "")
+        if place and is_students(place.group("file"), task):
+            parts |= whose(place.group("function"), task, source)
+    return parts
+
+
+def of_report(report, text, task, source, likely):
+    """The part that simgpu's report points at, or "". likely: the parts that the test is meant
+    for."""
+    kind, calls = report.get("class"), report.get("calls") or []
+    recorded = RECORDED.search(text) # an event that covers the wrong work
+    if recorded:
+        return only(named(recorded.group(), task, source))
+    if kind == UNWRITTEN: # who allocated it, where it has nobody else fill it
+        return only(of_allocations(report, task, source, called_by))
+    if kind in TWO:
+        return only(of_calls(calls, task, source)) or ""
+    if kind in NO_PLACE:
+        return ""
+    parts = of_calls(calls[:1], task, source) | of_allocations(report, task, source, parts_of)
+    parts.discard(None)
+    return only(parts) or only(parts & set(likely))
+
+
+def first_report(row):
+    """The report that the message shows: the first that is no consequence of another."""
+    return next((entry for entry in row.get("reports") or [] if not entry.get("follows")), {})
+
+
+def point(row, task, source, likely=()):
+    """What a row's message points at, by itself."""
+    gap = NOT_YET.search(row["message"])
+    if gap:
+        return Pointer(gap.group("part") if gap.group("part") in task.parts else "", 2)
+    words, cause, text = split(row["message"])
+    for error, part in task.errors.items():
+        if error in words:
+            return Pointer(part, 2)
+    both = named(words, task, source) | named(cause, task, source)
+    part = only(named(words, task, source)) or only(both)
+    if part or not text:
+        return Pointer(part, 2 if part else 0)
+    report = first_report(row)
+    part = of_report(report, text, task, source, likely)
+    return Pointer(part, 1 if part and report.get("class") != UNWRITTEN else 0)
+
+
+# ---- The hints of a task's rows ----
+
+def chosen(row, test, pointer, task, failed):
+    """The levels that a test which did not pass gets, and where they are from: a part or a test."""
+    if pointer.part:
+        return task.parts.get(pointer.part, []), "part " + pointer.part
+    kind = first_report(row).get("class")
+    if CALL_FAILED.search(row["message"]) and not pointer.part:
+        return [], "" # given code found something wrong, and the test is not about that
+    if not split(row["message"])[2]:
+        return test.hints(), test.name
+    for other in task.tests:
+        if kind in other.reports and other.name in failed:
+            return other.hints(), other.name
+    return [], ""
+
+
+def look(part, task, source, path):
+    """Where the part is: "part 4.6, fsdp_pre_backward, skeleton/backward.c:126"."""
+    name = task.functions.get(part, [""])[0]
+    begin = next((at for function, at, _ in places_of(source) if function == name), None)
+    if begin is None:
+        return "part %s, %s" % (part, name) if name else ""
+    line = source[:source.index(name + "(", begin)].count("\n") + 1
+    return "part %s, %s, %s:%d" % (part, name, path, line)
+
+
+def ask(message, report):
+    """What the message itself asks, in a sentence or two, or ""."""
+    _, likely, text = split(message)
+    if likely:
+        return "Likely cause: " + likely.partition("\n")[0].strip()
+    if text and report.get("title") and report.get("question"):
+        return "simgpu: %s. %s" % (report["title"], report["question"])
+    return ""
+
+
+def fill(rows, task, source, path=""):
+    """Gives each row of the task that did not pass what it points at and the hints that belong to
+    that. `source` is the student's file, `path` what messages call it."""
+    tests = {test.name: test for test in task.tests}
+    failed = {row["name"] for row in rows if row["status"] != "passed"}
+    before = Pointer()
+    for row in rows:
+        test = tests[row["name"]]
+        row.update(part="", look="", ask="", hints_of=test.name)
+        if row["status"] == "passed":
+            continue
+        if row["status"] in NO_HINT or row.get("shared"):
+            row.update(hint="", more=[], hints_of="")
+            continue
+        pointer = point(row, task, source, test.parts)
+        if pointer.sure < 2 and before.sure >= max(1, pointer.sure) and not test.together:
+            pointer = before
+        if not pointer.part and len(test.parts) == 1 and not split(row["message"])[2] \
+                and not CALL_FAILED.search(row["message"]):
+            pointer = Pointer(test.parts[0])
+        levels, origin = chosen(row, test, pointer, task, failed)
+        asks = told(row["message"])
+        row.update(part=pointer.part, hints_of=origin, ask=ask(row["message"], first_report(row)),
+                   look=look(pointer.part, task, source, path) if pointer.part else "",
+                   hint="" if asks or not levels else levels[0],
+                   more=levels if asks else levels[1:])
+        if pointer.part and pointer.part not in test.parts:
+            row["section"] = task.sections.get(pointer.part) or row["section"]
+        if pointer.sure and not before.sure:
+            before = pointer

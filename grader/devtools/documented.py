@@ -1,0 +1,414 @@
+#!/usr/bin/env python3
+"""Which commands the pages print, and what runs each of them: what nothing runs goes stale.
+
+A command is a line of an indented or fenced block, or a code span (those of tables too), whose
+first word, after settings such as SEED=8812, is one of PROGRAMS or a program of build/bin. A block
+with a loop, and a script, are one command. CHECKS says of each command how it is checked:
+
+    QUICK      tests/grader/test_documented.py runs it, as part of `make test`
+    PROOF      a test of `make test` runs it already: which one
+    LONG       `make test-all` runs it
+    ELSEWHERE  it cannot be run here: why. The targets, variables, files and options that it names
+               must exist, as those of all others
+
+Interface: documented.py [--long] checks the table, and with --long runs the LONG ones, a line each;
+exit status 1 if anything is wrong. problems(pages), commands(text), quick(), Check.run(folder).
+"""
+
+import argparse
+import glob
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PAGES = ("README.md", "CONTRIBUTING.md", "handouts/*.md", "simgpu/README.md",
+         "grader/platforms/student/README.md")
+PROGRAMS = {"make", "python3", "sh", "bash", "cc", "export", "for", "rm", "cd", "git", "apt-get",
+            "launch", "mpirun", "torchrun", "srun", "sbatch", "nvidia-smi", ".ci/run"}
+QUICK, PROOF, LONG, ELSEWHERE = "quick", "proof", "long", "elsewhere"
+LIMITS = {QUICK: 120, LONG: 3600} # seconds
+
+
+@dataclass
+class Check:
+    """How a command is checked. command: an expression that it matches from end to end; why: of
+    PROOF the tests, of ELSEWHERE the reason; run: what is run where it is not the command itself
+    ($TMP is an empty folder); want: an expression that is then printed."""
+    command: str
+    how: str
+    why: str = ""
+    run: str = ""
+    want: str = ""
+
+    def script(self):
+        return self.run or self.command.replace("\\", "")
+
+    def execute(self, folder):
+        """Runs it in the kit; ("" or what went wrong, what it printed)."""
+        factor = float(os.environ.get("SHARDLAB_TIME_FACTOR", "1"))
+        unwanted = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "IMPL", "TASK", "BUILD")
+        environment = {name: value for name, value in os.environ.items() if name not in unwanted}
+        process = subprocess.Popen(["sh", "-c", self.script()], cwd=ROOT, text=True,
+                                   env=dict(environment, TMP=folder), stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   start_new_session=True)
+        try:
+            text, _ = process.communicate(timeout=LIMITS[self.how] * factor)
+        except BaseException as problem:
+            os.killpg(process.pid, signal.SIGKILL)
+            text, _ = process.communicate()
+            if isinstance(problem, subprocess.TimeoutExpired):
+                return "it took longer than %g s" % (LIMITS[self.how] * factor), text
+            raise
+        if process.returncode != 0:
+            return "exit status %d" % process.returncode, text
+        if not re.search(self.want, text):
+            return "it did not print %r" % self.want, text
+        return "", text
+
+
+def test(file, *names):
+    return "tests/%s::%s" % (file, ",".join(names))
+
+
+ARCHIVE = test("grader/test_release.py", "Archives.test_6_every_target_of_make_help_works")
+REAL = test("grader/test_real_suites.py", "RealSuites.test_the_reference_has_all_points")
+SEEDS = test("grader/test_grade.py", "Seeds.test_a_seed_is_taken_back")
+AFTER = test("fsdp/examples.c", "after_trains_on_four")
+NO_GPU = "no GPU is at hand"
+NO_LAUNCHER = ("needs that launcher, for several hosts those too; tests/launch/env.c sets its "
+               "variables, tests/simgpu/programs.c runs mpirun where there is one")
+HOSTS = "needs several hosts"
+STAND_INS = "stands for a program of the reader's"
+
+CHECKS = (
+    # Grading and what belongs to it.
+    Check(r"make grade", PROOF, test("grader/test_release.py",
+                                     "Archives.test_1_student_and_github")),
+    Check(r"make grade TASK=[1-6n]", PROOF, ARCHIVE),
+    Check(r"make grade TASK=4 SEED=8812", PROOF, SEEDS),
+    Check(r"make grade IMPL=DIR", PROOF, test("grader/test_real_suites.py",
+                                              "RealSuites.test_a_copy_elsewhere_has_all_points")),
+    Check(r"make grade IMPL=reference", PROOF, REAL),
+    Check(r"make grade HTML=1", PROOF, test("grader/test_release.py",
+                                            "Archives.test_1_student_and_github")),
+    Check(r"make grade HTML=1 IMPL=reference", LONG, want="Score: 100/100"),
+    Check(r"make grade NO_INSTALL=1", PROOF, test("grader/test_setup.py",
+                                                  "Setup.test_no_install_names_the_command")),
+    Check(r"make hint( TASK=[2n])?", PROOF, ARCHIVE),
+    Check(r"make watch", PROOF, ARCHIVE),
+    Check(r"python3 grader/page\.py results\.json > page\.html", PROOF,
+          test("grader/test_page.py", "CommandLine.test_a_page_of_results")),
+    Check(r"export SEED=8812 for folder in submissions/.* done", LONG,
+          run="mkdir $TMP/submissions $TMP/results && cp -r reference $TMP/submissions/one && "
+              "cp -r skeleton $TMP/submissions/two && export SEED=8812 && "
+              "for folder in $TMP/submissions/*/; do python3 grader/grade.py --impl \"$folder\" "
+              "--out \"$TMP/results/$(basename \"$folder\").json\" | tail -n 1; done; "
+              "ls $TMP/results; rm -rf build/impl/one-* build/impl/two-*",
+          want=r"Score: 100/100\nScore: \d+/100\none\.json\n[\s\S]*two\.json"),
+    Check(r"rm -r build/impl", ELSEWHERE, "it would remove what other tests use"),
+
+    # What the kit builds and shows.
+    Check(r"make help", QUICK, want="(?m)^make grade"),
+    Check(r"make build( IMPL=reference)?", PROOF, ARCHIVE),
+    Check(r"make clean", PROOF, ARCHIVE),
+    Check(r"make compile_commands\.json", PROOF, ARCHIVE),
+    Check(r"make demo-oom", PROOF, ARCHIVE),
+    Check(r"make demo", LONG),
+    Check(r"make gpt2-medium", LONG, want=r"PASSED  \] 1 test"),
+    Check(r"python3 grader/devtools/figure\.py", QUICK,
+          run="python3 -B grader/devtools/figure.py --out $TMP/memory.svg && "
+              "cmp $TMP/memory.svg handouts/figures/memory.svg && echo the same",
+          want="the same"),
+
+    # simgpu alone.
+    Check(r"make simgpu", PROOF, ARCHIVE),
+    Check(r"export PKG_CONFIG_PATH=\$PWD/build/lib/pkgconfig", QUICK,
+          run="export PKG_CONFIG_PATH=$PWD/build/lib/pkgconfig && make -s simgpu && "
+              "pkg-config --libs simgpu", want="-lsimgpu"),
+    Check(r"cc -g prog\.c \$\(pkg-config --cflags --libs simgpu\) -o prog", QUICK,
+          run="export PKG_CONFIG_PATH=$PWD/build/lib/pkgconfig && make -s simgpu && cd $TMP && "
+              "printf '%s\\n' '#include <cuda_runtime.h>' '#include <stdio.h>' 'int main(void) {' "
+              "'int n; return cudaGetDeviceCount(&n) || printf(\"%d devices\\n\", n) < 0; }' "
+              ">prog.c && cc -g prog.c $(pkg-config --cflags --libs simgpu) -o prog && ./prog",
+          want=r"\d+ devices"),
+    Check(r"SIMGPU_CHECK=… build/bin/launch -n 4 build/bin/train_gpt2 --steps 60 --sample 0 "
+          r"handouts/\*\.md", LONG,
+          run="make -s build IMPL=reference && for check in off fast full; do SIMGPU_CHECK=$check build/bin/launch -n 4 "
+              "build/bin/train_gpt2 --steps 60 --sample 0 handouts/*.md || exit 1; done",
+          want=r"(step +60 of 60[\s\S]*){3}"),
+
+    # Starting ranks.
+    Check(r"build/bin/launch -n 4 build/bin/after_fsdp README\.md", PROOF, AFTER),
+    Check(r"build/bin/launch -n 4 (PROGRAM ARGUMENTS|\./prog)", ELSEWHERE, STAND_INS),
+    Check(r"launch --limit( 60)?", PROOF, test("launch/program.c", "test_limit")),
+    Check(r"SHARE_GPU=1 build/bin/launch -n 4 build/bin/after_fsdp README\.md", PROOF,
+          test("launch/share.c", "test_training_is_the_same")),
+    Check(r"build/bin/launch -n 4 --share-gpu build/bin/after_fsdp README\.md", PROOF,
+          test("launch/program.c", "test_more_ranks_than_devices")),
+    Check(r"(torchrun|mpirun|srun) .*(PROGRAM|after_fsdp README\.md)", ELSEWHERE, NO_LAUNCHER),
+    Check(r"#!/bin/bash #SBATCH .*", ELSEWHERE, HOSTS),
+    Check(r"nvidia-smi -q -d COMPUTE", ELSEWHERE, NO_GPU),
+
+    # Real GPUs.
+    Check(r"make BACKEND=cuda …", ELSEWHERE, NO_GPU),
+    Check(r"make BACKEND=cuda (build \| grade \| test \| demo|grade|demo)", ELSEWHERE, NO_GPU),
+    Check(r"make BACKEND=cuda SANITIZE=memcheck test", ELSEWHERE, NO_GPU),
+    Check(r"make BACKEND=rehearsal( …| test)", LONG, run="make BACKEND=rehearsal test",
+          want=r"(?m)^\d+ passed, 0 failed"),
+
+    # The kit's own tests, and what course staff run.
+    Check(r"make test", ELSEWHERE, "it is what runs this check"),
+    Check(r"make test-all", ELSEWHERE, "it is what runs this check"),
+    Check(r"make mutants", LONG),
+    Check(r"make mutants TASK=2", LONG),
+    Check(r"make different", LONG),
+    Check(r"make steady", LONG),
+    Check(r"make skeleton", PROOF, test("grader/test_skeleton.py",
+                                        "Program.test_write_then_check",
+                                        "Program.test_a_students_work_is_kept")),
+    Check(r"make release", LONG, run="make release OUT=$TMP/release && ls $TMP/release",
+          want="student.tar.gz"),
+    Check(r"make release AT=TAG", LONG, run="make release AT=HEAD OUT=$TMP/release",
+          want="student.tar.gz"),
+    Check(r"python3 grader/release\.py --out DIR --given shardlab/given", LONG,
+          run="make release OUT=$TMP/release && tar xzf $TMP/release/*student.tar.gz -C $TMP && "
+              "mv $TMP/shardlab/given/reference-* $TMP/shardlab/given/reference-elsewhere && "
+              "python3 grader/release.py --out $TMP/both --given $TMP/shardlab/given && "
+              "tar tzf $TMP/both/*student.tar.gz",
+          want="given/reference-elsewhere/api.o"),
+    Check(r"for s in \$\(seq 300\); do .* done", LONG,
+          run="make -s IMPL=reference build/impl/reference/suite/backward && for s in $(seq 30); "
+              "do SEED=$s build/impl/reference/suite/backward >$TMP/out 2>&1 || exit 1; done; "
+              "echo thirty seeds passed", want="thirty seeds passed"),
+)
+
+
+# ---- The commands of a page ----
+
+SETTING = re.compile(r"[A-Z_]+=\S*")
+MARK = re.compile(r" {0,3}(```|~~~)")
+
+
+def is_command(text):
+    """Whether a line or span is a command: its first word that sets no variable, and one more."""
+    words = text.split()
+    while words and SETTING.fullmatch(words[0]):
+        words.pop(0)
+    if words[:1] == ["for"]:
+        return words[2:3] == ["in"] # not C's
+    return len(words) > 1 and (words[0] in PROGRAMS or words[0].startswith("build/bin/"))
+
+
+def split(text):
+    """(blocks, prose): the blocks as (number of the first line, lines), and the lines that are in
+    none, with empty ones in the place of the others."""
+    blocks, prose, block, fence, before = [], [], None, None, ""
+    for number, line in enumerate(text.split("\n"), 1):
+        mark = MARK.match(line)
+        if mark and fence in (None, mark.group(1)):
+            fence = None if fence else mark.group(1)
+            block = [] if fence else None
+            if fence:
+                blocks.append((number + 1, block))
+        elif fence:
+            block.append(line)
+        elif line.startswith("    ") and (block is not None or not before.strip()):
+            if block is None:
+                block = []
+                blocks.append((number, block))
+            block.append(line[4:])
+        elif not line.strip() and block is not None:
+            block.append("")
+        else:
+            block = None
+            prose.append((number, line))
+            before = line
+            continue
+        prose.append((number, ""))
+        before = line
+    return blocks, prose
+
+
+def flat(text):
+    return " ".join(text.split())
+
+
+def of_block(number, lines):
+    """[(line number, command)] of a block."""
+    if lines[0].startswith("#!") or any(re.match(r"\s*done\b", line) for line in lines):
+        return [(number, flat(" ".join(lines)))]
+    found, i = [], 0
+    while i < len(lines):
+        first, line = i, lines[i]
+        while line.endswith("\\") and i + 1 < len(lines):
+            i += 1
+            line = line[:-1].rstrip() + " " + lines[i].strip()
+        line = re.split(r" {2,}", line.strip())[0] # what follows explains it
+        if is_command(line):
+            found.append((number + first, flat(line)))
+        i += 1
+    return found
+
+
+def paragraphs(prose):
+    """[(number of the first line, text)]: a code span ends where its paragraph does."""
+    found = []
+    for number, line in prose:
+        if not line.strip():
+            found.append((number + 1, ""))
+        elif found:
+            found[-1] = (found[-1][0], found[-1][1] + line + "\n")
+        else:
+            found.append((number, line + "\n"))
+    return found
+
+
+def commands(text):
+    """[(line number, command)] of a page."""
+    blocks, prose = split(text)
+    found = [place for number, lines in blocks for place in of_block(number, lines)]
+    for number, paragraph in paragraphs(prose):
+        for span in re.finditer(r"`([^`]+)`", paragraph):
+            command = flat(span.group(1).replace("\\|", "|"))
+            if is_command(command):
+                found.append((number + paragraph.count("\n", 0, span.start()), command))
+    return sorted(found)
+
+
+# ---- What is wrong ----
+
+def read(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        return file.read()
+
+
+def pages():
+    """{page: text}"""
+    paths = [path for pattern in PAGES for path in sorted(glob.glob(os.path.join(ROOT, pattern)))]
+    return {os.path.relpath(path, ROOT): read(path) for path in paths}
+
+
+def source_of(program):
+    """The source of a program of the kit that a command names, or None where it names none."""
+    name = os.path.basename(program)
+    if program.startswith(("build/bin/", "build/cuda/bin/")) or program == "launch":
+        found = [path for path in ("examples/%s.c" % name, "lib/launch/main/%s.c" % name)
+                 if os.path.exists(os.path.join(ROOT, path))]
+        return found[0] if found else ""
+    if program.startswith("grader/") and program.endswith(".py"):
+        return program if os.path.exists(os.path.join(ROOT, program)) else ""
+    return None
+
+
+def unknown(command):
+    """What a command names that does not exist, as sentences."""
+    words = command.split()
+    makefile = read("Makefile")
+    targets = re.findall(r"(?m)^## make (\S+)", makefile)
+    said, source = [], None
+    for i, word in enumerate(words):
+        if word == "make":
+            source = "Makefile"
+        elif source == "Makefile" and re.fullmatch(r"[a-z][\w.-]*", word):
+            if word not in targets:
+                said.append("there is no target %s" % word)
+        elif source == "Makefile" and SETTING.fullmatch(word):
+            if not re.search(r"\b%s\b" % word.split("=")[0], makefile):
+                said.append("the Makefile knows no %s" % word.split("=")[0])
+        elif source_of(word) is not None:
+            source = source_of(word)
+            if not source:
+                said.append("there is no program %s" % word)
+        elif source and re.fullmatch(r"--[a-z-]+", word):
+            if not re.search(r'"(--)?%s["=]' % word[2:], read(source)):
+                said.append("%s knows no %s" % (source, word))
+        elif word in ("mpirun", "torchrun", "srun"):
+            source = None
+    return said
+
+
+def missing_tests(why):
+    """The tests of a PROOF that are not there."""
+    path, _, names = why.partition("::")
+    if not os.path.exists(os.path.join(ROOT, path)):
+        return [path]
+    text = read(path)
+    missing = []
+    for name in names.split(","):
+        wanted = [r"(?m)^class %s\b", r"(?m)^    def %s\("] if path.endswith(".py") else \
+                 [r"(?m)^static void %s\("]
+        for part, pattern in zip(name.split(".") if len(wanted) == 2 else [name], wanted):
+            if not re.search(pattern % re.escape(part), text):
+                missing.append("%s::%s" % (path, name))
+                break
+    return missing
+
+
+def problems(texts, checks=CHECKS):
+    """What is wrong with pages and table, a line each."""
+    found, used = [], set()
+    for page, text in texts.items():
+        for number, command in commands(text):
+            place = "%s:%d: `%s`" % (page, number, command)
+            matching = [check for check in checks if re.fullmatch(check.command, command)]
+            if not matching:
+                found.append("%s: nothing checks it (CHECKS in grader/devtools/documented.py)"
+                             % place)
+            used.update(id(check) for check in matching)
+            found += ["%s: %s" % (place, what) for what in unknown(command)]
+    for check in checks:
+        if id(check) not in used:
+            found.append("documented.py: no page has a command that matches `%s`" % check.command)
+        if check.how == PROOF:
+            found += ["documented.py: `%s`: there is no test %s" % (check.command, test)
+                      for test in missing_tests(check.why)]
+        if check.how == ELSEWHERE and not check.why:
+            found.append("documented.py: `%s`: no reason is given" % check.command)
+    return found
+
+
+def quick():
+    return [check for check in CHECKS if check.how == QUICK]
+
+
+# ---- The long tier ----
+
+def run_long():
+    """Runs the LONG ones; how many failed."""
+    failed, long_ones = 0, [check for check in CHECKS if check.how == LONG]
+    for check in long_ones:
+        began = time.monotonic()
+        print("%s" % check.script()[:90], flush=True)
+        with tempfile.TemporaryDirectory(prefix="shardlab-documented-") as folder:
+            wrong, text = check.execute(folder)
+        print("    %-40s %6.0f s" % (wrong or "works", time.monotonic() - began), flush=True)
+        if wrong:
+            failed += 1
+            print("".join("    | %s\n" % line for line in text.splitlines()[-40:]), flush=True)
+    print("%d documented commands work, %d do not" % (len(long_ones) - failed, failed))
+    return failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Check the commands that the pages print.")
+    parser.add_argument("--long", action="store_true", help="run those that `make test` does not")
+    options = parser.parse_args()
+    found = problems(pages())
+    for line in found:
+        print(line)
+    if options.long:
+        return 1 if run_long() + len(found) else 0
+    print("%d commands of %d pages are checked" % (
+        sum(len(commands(text)) for text in pages().values()), len(pages())))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Draws the README's picture, handouts/figures/memory.svg: what one GPU holds during a training
+step of the model of `make demo-oom`, with FSDP on four ranks and without it.
+
+Both are measured: tests/trace/steps.c trains the model on four ranks and on one, where nothing is
+sharded, and prints every allocation. The drawing is grader/plot.py's, with a style sheet within, so
+that the picture has its own ground and reads in light and in dark pages.
+
+Interface: figure.py [--build DIR] [--out FILE]; draw(sharded, alone) -> SVG as text.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "grader"))
+
+import plot
+import skeleton
+import trace
+from builder import Builder, Infrastructure
+
+OUT = os.path.join("handouts", "figures", "memory.svg")
+WORLD = 4
+DEVICE = 64 << 20 # bytes of a GPU of `make demo-oom`
+LIMIT = 300       # seconds that a training may take
+TOP, BOTTOM, HEIGHT = 66, 366, 458
+WORDS = {"kept": "its shards: parameters, gradients, moments", "params": "unsharded parameters",
+         "grads": "unsharded gradients", "rest": "activations and the rest"}
+
+STYLE = """
+text { fill: #1b1f24; font: 15px system-ui, "Segoe UI", Roboto, Helvetica, Arial, sans-serif; }
+.title { font-size: 17px; font-weight: 600; } .tick { fill: #57606a; font-size: 14px; }
+.strong { font-weight: 600; } .ground { fill: #ffffff; }
+.grid { stroke: #d0d7de; stroke-width: 0.8; } .axis { stroke: #57606a; }
+.phase0 { fill: #eef3fa; } .phase1 { fill: #f8f1ea; }
+.k-kept { fill: #8c959f; } .k-params { fill: #0072b2; } .k-grads { fill: #d55e00; }
+.k-rest { fill: #e9c46a; }
+.halo { fill: none; stroke: #ffffff; stroke-width: 4; stroke-opacity: 0.75; }
+.line-alone { fill: none; stroke: #1b1f24; stroke-width: 2.2; }
+.line-device { fill: none; stroke: #a40e26; stroke-width: 2; stroke-dasharray: 7 4; }
+.device { fill: #a40e26; }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6e9ed; } .tick { fill: #9da7b3; } .ground { fill: #0f1419; }
+.grid { stroke: #38414c; } .axis { stroke: #9da7b3; }
+.phase0 { fill: #17212e; } .phase1 { fill: #271f19; }
+.k-kept { fill: #6b7683; } .k-params { fill: #3d9edb; } .k-grads { fill: #f08337; }
+.k-rest { fill: #cfae57; }
+.halo { stroke: #0f1419; } .line-alone { stroke: #e6e9ed; }
+.line-device { stroke: #ff8a93; } .device { fill: #ff8a93; } }
+"""
+
+
+class Failed(Exception):
+    """There is no picture; the text says why."""
+
+
+# ---- Measuring ----
+
+def run(command, **more):
+    """What a command printed."""
+    try:
+        done = subprocess.run(command, cwd=ROOT, env=dict(os.environ, **more), text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=LIMIT, check=False)
+    except subprocess.TimeoutExpired:
+        raise Failed("%s took longer than %d s" % (command[0], LIMIT))
+    if done.returncode != 0:
+        raise Failed("%s failed:\n%s" % (" ".join(command), done.stdout[-2000:]))
+    return done.stdout
+
+
+def measure(build):
+    """The reference's traces: (on four ranks, on one)."""
+    builder = Builder(os.path.join(ROOT, "reference"), build, "simgpu")
+    wrong = trace.link(builder, "reference", [])
+    if wrong:
+        raise Failed("%s does not build:\n%s" % (trace.program_of(builder, "reference"), wrong))
+    program = os.path.join(ROOT, trace.program_of(builder, "reference"))
+    return [trace.parse(run([program], SHARDLAB_TRACE_WORLD=str(world))) for world in (WORLD, 1)]
+
+
+# ---- Drawing ----
+
+def mega(count):
+    return "%.1f MB" % (count / 1e6)
+
+
+def swatches(svg, y, kinds):
+    """A row of the legend."""
+    x = float(plot.LEFT)
+    for kind in kinds:
+        svg.rect(x, y - 12, 22, 14, "k-" + kind)
+        svg.text(x + 29, y, WORDS[kind])
+        x += 420
+
+
+def draw(sharded, alone):
+    """The picture of the last step."""
+    step = sharded.steps - 1
+    course, other = plot.Course(sharded, 0, step), plot.Course(alone, 0, step)
+    if course.marks != other.marks:
+        raise Failed("the two trainings do not have the same forwards and backwards")
+    numel = sum(unit.numel for unit in sharded.units)
+    peak, whole = sharded.table[0, step].peak, alone.table[0, step].peak
+    svg = plot.Svg(HEIGHT, "Memory of one GPU during a training step, with FSDP and without",
+                   "With FSDP on %d GPUs each holds at most %s; one GPU without it %s, which is "
+                   "more than the 64 MiB that it has."
+                   % (WORLD, plot.exact(peak), plot.exact(whole)))
+    svg.parts[0] = svg.parts[0].replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ')
+    svg.parts.append("<style>%s</style>" % STYLE)
+    svg.rect(0, 0, plot.WIDTH, HEIGHT, "ground")
+    edges = plot.edges_of(course, other, plot.LEFT, plot.WIDTH - plot.RIGHT)
+    areas = plot.phases(course, edges)
+    for i, (_, left, right) in enumerate(areas):
+        svg.rect(left, TOP, right - left, BOTTOM - TOP, "phase%d" % (i % 2))
+    scale = plot.Scale(svg, TOP, BOTTOM, whole)
+    plot.stacked(svg, course.place(edges), scale)
+    svg.marked([(x, scale.y(sum(level))) for x, level in other.place(edges)], "line-alone")
+    svg.marked([(plot.LEFT, scale.y(DEVICE)), (plot.WIDTH - plot.RIGHT, scale.y(DEVICE))],
+               "line-device")
+    svg.text(plot.LEFT, 24, "Memory of one GPU during a training step of GPT-2 with %.1f million "
+             "parameters" % (numel / 1e6), "title")
+    for words, left, right in areas:
+        svg.text((left + right) / 2, TOP - 9, words, anchor="middle")
+    middle = plot.LEFT + 14
+    svg.text(middle, scale.y(whole * 0.85), "without FSDP: %s at its peak" % mega(whole), "strong")
+    svg.text(middle, scale.y(DEVICE) + 19, "what the GPU has: 64 MiB", "device")
+    svg.text(middle, scale.y(peak) - 24, "with FSDP, on each of %d GPUs: %s at its peak"
+             % (WORLD, mega(peak)), "strong")
+    svg.text((plot.LEFT + plot.WIDTH) / 2, BOTTOM + 20,
+             "operations, in the order in which they were queued", "tick", "middle")
+    swatches(svg, BOTTOM + 52, ("kept", "params"))
+    swatches(svg, BOTTOM + 78, ("rest", "grads"))
+    return svg.done() + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Draw the README's picture.")
+    parser.add_argument("--build", default="build", metavar="DIR", help="the build tree (build)")
+    parser.add_argument("--out", default=os.path.join(ROOT, OUT), metavar="FILE",
+                        help="where it goes (%s)" % OUT)
+    options = parser.parse_args()
+    try:
+        skeleton.write_atomically(options.out, draw(*measure(options.build)))
+        return 0
+    except (Failed, Infrastructure, trace.BadTrace, OSError) as problem:
+        print("figure: %s" % problem, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""What a time-out costs whoever waits for it: one in full, the others in short.
+
+A loop that never ends is met by most tests of a task, and each may take the full limit of seconds.
+On a terminal, after the first time-out of a task its other tests have a short limit (pace.py). One
+that this ends has no verdict yet: it runs once more with the full limit, alone, while no other test
+of the grading runs; the quickest with the reference comes first. It need not run again where it was
+in a function in which a test that takes the reference no longer has used up the full limit: then it
+is a time-out by its own short run, and says so. A verdict of another kind counts at once, whatever
+the limit. On a platform, and with a limit that somebody asked for, all tests have the full one.
+
+Interface: Timeouts(quick).run(start, names, limit, late) -> ({name: Verdict}, output, {name:
+seconds}); start(names, seconds, first_timeout) runs tests of a suite; late: a test of the same task
+has had a time-out already.
+"""
+
+import contextlib
+import threading
+
+from alike import RUNNING
+
+
+class Turns:
+    """Any number of suites at once, or a test alone."""
+
+    def __init__(self):
+        self.changed = threading.Condition()
+        self.running = 0
+        self.alone = 0       # how many run alone (one) or wait to
+
+    @contextlib.contextmanager
+    def beside_others(self):
+        with self.changed:
+            self.changed.wait_for(lambda: not self.alone)
+            self.running += 1
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.running -= 1
+                self.changed.notify_all()
+
+    @contextlib.contextmanager
+    def by_itself(self):
+        with self.changed:
+            self.alone += 1
+            self.changed.wait_for(lambda: not self.running)
+            self.running += 1
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.running -= 1
+                self.alone -= 1
+                self.changed.notify_all()
+
+
+class Endless:
+    """In which functions tests have used up the full limit."""
+
+    def __init__(self):
+        self.known = {}      # function: (seconds of the reference, test)
+        self.lock = threading.Lock()
+
+    def note(self, name, verdict, limit):
+        """A test that had the full limit."""
+        own = limit.reference.get(name)
+        with self.lock:
+            for function in RUNNING.findall(verdict.message) if own is not None else []:
+                self.known[function] = min(self.known.get(function, (own, name)), (own, name))
+
+    def explains(self, name, verdict, limit):
+        """(function, test) where a test that takes the reference no longer than this one has used
+        up the full limit in a function in which this one was; or None."""
+        own = limit.reference.get(name)
+        with self.lock:
+            for function in RUNNING.findall(verdict.message) if own is not None else []:
+                if function in self.known and self.known[function][0] <= own:
+                    return function, self.known[function][1]
+        return None
+
+
+class Timeouts:
+    """How tests are run, in one grading."""
+
+    def __init__(self, quick):
+        self.quick = quick
+        self.turns = Turns()
+        self.endless = Endless()
+
+    def run(self, start, names, limit, late=False):
+        """Runs the tests of a suite, each to a verdict."""
+        if not self.quick or not limit.reference:
+            verdicts, output = start(names, limit.seconds, False)
+            return verdicts, output, {name: limit.seconds for name in names}
+        return Quick(self, start, limit).run(names, late)
+
+
+class Quick:
+    """One suite, run for somebody who waits."""
+
+    def __init__(self, timeouts, start, limit):
+        self.turns, self.endless = timeouts.turns, timeouts.endless
+        self.start = start
+        self.limit = limit
+        self.verdicts = {}
+        self.limits = {}
+        self.outputs = []
+
+    def run(self, names, late):
+        with self.turns.beside_others():
+            if not late:
+                self.some(names, self.limit.seconds, True)
+                self.note(names)
+            self.rest([name for name in names if name not in self.verdicts])
+        ended = [name for name in names if self.verdicts[name].status == "timeout"
+                 and self.limits[name] < self.limit.seconds]
+        for name in sorted(ended, key=self.limit.reference.get):
+            self.once_more(name)
+        return self.verdicts, "".join(self.outputs), self.limits
+
+    def some(self, names, seconds, first_timeout=False):
+        """Runs tests with a limit."""
+        verdicts, output = self.start(names, seconds, first_timeout)
+        self.verdicts.update(verdicts)
+        self.limits.update((name, seconds) for name in verdicts)
+        self.outputs.append(output)
+
+    def rest(self, names):
+        """The tests after a time-out, those with the same limit together."""
+        for seconds in sorted({self.limit.short(name) for name in names}):
+            self.some([name for name in names if self.limit.short(name) == seconds], seconds)
+        self.note(names)
+
+    def note(self, names):
+        for name in names:
+            verdict = self.verdicts.get(name)
+            if verdict and verdict.status == "timeout" and \
+                    self.limits[name] >= self.limit.seconds:
+                self.endless.note(name, verdict, self.limit)
+
+    def once_more(self, name):
+        """A test that the short limit has ended."""
+        explained = self.endless.explains(name, self.verdicts[name], self.limit)
+        if explained:
+            self.verdicts[name].message += (
+                "\n%s, which takes the reference no longer, was in %s for %g s: this test did not "
+                "get as many." % (explained[1], explained[0], self.limit.seconds))
+            return
+        with self.turns.by_itself():
+            self.some([name], self.limit.seconds)
+        self.note([name])

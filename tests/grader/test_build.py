@@ -1,0 +1,419 @@
+"""The Makefile on a kit in miniature: the real Makefile, setup.sh and impl_folder.sh, and sources of
+a line each. What is made anew after a change and what is not, jobs, paths that make cannot name.
+
+The last class has the real kit: folders with odd names and mistakes that the compiler finds.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+from helpers import GRADER, ROOT, ReferenceCopy, TempFolder, build_folder
+
+TASKS = ("meta_init", "flat_param", "forward", "backward", "optimizer", "api")
+KIT = ("Makefile", "grader/setup.sh", "grader/impl_folder.sh", "grader/compile_commands.py",
+       "grader/skeleton.py")
+TOLD = re.compile(r"^  (CC|AR|LD|CP) +(\S+)$", re.MULTILINE)
+ODD = ("a=b", "two  words", "a:b;c", "it's $HOME #1 100% \"x\"", "(a) [b] *?", "back\\slash", "-d",
+       "~", "é")
+
+
+def clean(**more):
+    """An environment that no make has written to."""
+    environment = {name: value for name, value in os.environ.items()
+                   if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "CC",
+                                   "CFLAGS", "LDFLAGS", "WERROR", "BLAS", "BACKEND", "SANITIZE",
+                                   "IMPL", "BUILD", "TASK", "V", "PYTHON")}
+    environment.update(more)
+    return environment
+
+
+@unittest.skipUnless(os.path.exists(os.path.join(ROOT, "reference")), "the reference is not here")
+class Miniature(TempFolder):
+    FOLDER = "kit"
+    config = ""
+
+    def setUp(self):
+        super().setUp()
+        self.kit = self.path(self.FOLDER)
+        for name in KIT:
+            os.makedirs(os.path.dirname(os.path.join(self.kit, name)), exist_ok=True)
+            shutil.copy(os.path.join(ROOT, name), os.path.join(self.kit, name))
+        for name in ("simgpu/src/blas", "simgpu/src/reduce", "simgpu/src/one", "gpulog/src/log",
+                     "lib/nn/layer", "lib/kernels/add", "tests/support/harness"):
+            self.source(name, "int %s(void);\nint %s(void) { return 1; }\n"
+                        % ((name.replace("/", "_"),) * 2))
+        for name in ("lib/launch/main/launch", "tests/nn/suite"):
+            self.source(name, "int main(void) { return 0; }\n")
+        for folder in ("reference", "mine"):
+            for task in TASKS:
+                self.source("%s/%s" % (folder, task),
+                            "extern const char *%s;\nconst char *%s = __FILE__;\n" % (task, task))
+        for name in TASKS + ("together",):
+            self.source("tests/tasks/" + name, "int main(void) { return 0; }\n")
+        for folder in ("include", "simgpu/include", "gpulog/include", "build"):
+            os.makedirs(os.path.join(self.kit, folder))
+        # What this machine has is looked for once.
+        if not Miniature.config:
+            self.make("deps")
+            Miniature.config = self.read(os.path.join(self.FOLDER, "build/config.mk"))
+        self.write(os.path.join(self.FOLDER, "build/config.mk"), Miniature.config)
+
+    def source(self, name, text):
+        self.write(os.path.join(self.FOLDER, name + ".c"), text)
+
+    def make(self, *words, status=0, **more):
+        """What make prints."""
+        done = subprocess.run(["make"] + list(words), cwd=self.kit, env=clean(**more), check=False,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=120)
+        self.assertEqual(done.returncode, status, done.stdout)
+        return done.stdout
+
+    ALL = ("build/lib/libsimgpu.a", "build/lib/libshardlab.a", "build/lib/libharness.a",
+           "build/bin/launch", "build/impl/reference/api.o")
+
+    def made(self, *words, goals=ALL):
+        """What was made, by its name in make's output: sources of objects, paths of the others."""
+        return {name for _, name in TOLD.findall(self.make(*(words + goals)))}
+
+
+class Changes(Miniature):
+    EVERY_C = {"simgpu/src/blas.c", "simgpu/src/reduce.c", "simgpu/src/one.c", "gpulog/src/log.c",
+               "lib/nn/layer.c", "lib/kernels/add.c", "tests/support/harness.c",
+               "lib/launch/main/launch.c", "reference/api.c"}
+    VECTOR = {"simgpu/src/reduce.c", "lib/kernels/add.c"}
+
+    def edit(self, name, old, new):
+        text = self.read(os.path.join(self.FOLDER, name))
+        self.assertIn(old, text)
+        self.write(os.path.join(self.FOLDER, name), text.replace(old, new))
+
+    def sources(self, *words):
+        return {name for name in self.made(*words) if name.endswith(".c")}
+
+    def test_a_flag_or_a_compiler_makes_every_object_anew_and_once(self):
+        self.assertEqual(self.sources(), self.EVERY_C)
+        self.assertEqual(self.made(), set())
+        self.program_gcc()
+        for words in (("CFLAGS=-O1",), ("WERROR=1",), ("CC=" + self.path("bin/gcc-99"),), ()):
+            with self.subTest(words):
+                self.assertEqual(self.sources(*words), self.EVERY_C)
+                self.assertEqual(self.made(*words), set())
+
+    def program_gcc(self):
+        self.write("bin/gcc-99", '#!/bin/sh\nexec cc "$@"\n', 0o755)
+
+    def test_a_flag_in_the_makefile(self):
+        self.made()
+        self.edit("Makefile", "VECTOR    := -O3", "VECTOR    := -O2")
+        self.assertEqual(self.sources(), self.VECTOR)
+        self.edit("Makefile", "\n.PHONY:", "\n# A sentence.\n.PHONY:")
+        self.assertEqual(self.made(), set())
+        self.edit("Makefile", "-fno-omit-frame-pointer", "-fomit-frame-pointer")
+        self.assertEqual(self.sources(), self.EVERY_C)
+
+    def test_another_blas(self):
+        self.made()
+        self.edit("build/config.mk", "BLAS_DEFS := ", "BLAS_DEFS := -DANOTHER ")
+        self.assertEqual(self.made(), {"simgpu/src/blas.c", "build/lib/libsimgpu.a",
+                                       "build/bin/launch"})
+        self.edit("build/config.mk", "BLAS_LIBS := ", "BLAS_LIBS := -L. ")
+        self.assertEqual(self.made(), {"build/bin/launch"})
+        self.assertEqual(self.made(), set())
+
+    def test_another_processor(self):
+        self.made()
+        config = self.read("kit/build/config.mk")
+        self.write("kit/build/config.mk", re.sub(r"PROCESSOR := \d+", "PROCESSOR := 1", config))
+        self.assertEqual(self.sources(), self.VECTOR)
+        # And the file of another processor does not hold here.
+        self.write("kit/build/config.mk", re.sub(r"(?m)^# cc\|.*$", "# cc|another", config))
+        self.make("deps")
+        self.assertEqual(self.read("kit/build/config.mk"), config)
+
+    def test_a_source_that_is_gone_leaves_its_library(self):
+        self.made()
+
+        def members(name):
+            done = subprocess.run(["ar", "t", os.path.join(self.kit, "build/lib", name)],
+                                  capture_output=True, text=True, check=True, timeout=60)
+            return done.stdout.split()
+        self.assertIn("one.o", members("libsimgpu.a"))
+        os.unlink(os.path.join(self.kit, "simgpu/src/one.c"))
+        self.assertEqual(self.made(), {"build/lib/libsimgpu.a", "build/bin/launch"})
+        self.assertEqual(sorted(members("libsimgpu.a")), ["blas.o", "log.o", "reduce.o"])
+        self.assertEqual(self.made(), set())
+        self.source("simgpu/src/one", "extern int one;\nint one = 1;\n")
+        self.made()
+        self.assertIn("one.o", members("libsimgpu.a"))
+
+    def test_objects_of_a_folder(self):
+        for folder in ("reference", "mine"):
+            key = self.make("IMPL=" + folder, "print-key", "--eval=print-key:;@echo $(IMPL_KEY)")
+            target = ("IMPL=" + folder, "build/impl/%s/api.o" % key.split()[-1])
+            self.assertEqual(self.made(*target, goals=()), {folder + "/api.c"})
+            self.assertEqual(self.made(*target, goals=()), set())
+            self.assertEqual(self.made("CFLAGS=-O1", *target, goals=()), {folder + "/api.c"})
+
+    def test_a_dry_run_changes_nothing(self):
+        self.made()
+        self.make("-n", "CFLAGS=-O1", *self.ALL)
+        self.assertEqual(self.made(), set())
+
+    def test_words_that_are_no_backend_or_blas(self):
+        for word in ("BLAS=mkl", "BACKEND=tpu"):
+            self.assertRegex(self.make(word, "build", status=2),
+                             r"^Makefile:\d+: \*\*\* there is no %s: it is .*\n\Z" % word)
+
+
+# A compiler that waits, while it makes an object, until as many as MEET are at it, and writes down
+# the most that were at it together.
+MEETING = '''#!%s
+import fcntl, os, subprocess, sys, time
+words = sys.argv[1:]
+if "-c" not in words:
+    sys.exit(subprocess.call(["cc"] + words))
+folder = os.environ["MEETING"]
+mine = os.path.join(folder, "at-%%d" %% os.getpid())
+open(mine, "w").close()
+until = time.monotonic() + 20
+most = 0
+while time.monotonic() < until and not os.path.exists(os.path.join(folder, "met")):
+    most = max(most, len([name for name in os.listdir(folder) if name.startswith("at-")]))
+    if most >= int(os.environ["MEET"]):
+        open(os.path.join(folder, "met"), "w").close()
+    time.sleep(0.01)
+status = subprocess.call(["cc"] + words)
+os.unlink(mine)
+with open(os.path.join(folder, "most"), "a") as file:
+    file.write("%%d\\n" %% most)
+sys.exit(status)
+''' % sys.executable
+
+
+class Jobs(Miniature):
+    def setUp(self):
+        super().setUp()
+        os.makedirs(self.path("meeting"))
+        self.write("bin/meeting", MEETING, 0o755)
+
+    def together(self, meet, *words):
+        """Whether `meet` compilers were at work at a time in `make simgpu`."""
+        shutil.rmtree(self.path("kit", "build"), ignore_errors=True)
+        shutil.rmtree(self.path("meeting"))
+        os.makedirs(self.path("meeting"))
+        out = self.make("simgpu", "CC=" + self.path("bin/meeting"), *words,
+                        MEETING=self.path("meeting"), MEET=str(meet))
+        self.assertNotIn("jobserver", out)
+        return os.path.exists(self.path("meeting", "met"))
+
+    def test_jobs_that_were_asked_for(self):
+        self.assertTrue(self.together(3, "-j3"))
+        # One at a time: nobody is met, which the compilers wait for in vain. Only one of them.
+        for name in ("one", "reduce"):
+            os.unlink(self.path("kit", "simgpu/src", name + ".c"))
+        self.assertFalse(self.together(2, "-j1"))
+
+    @unittest.skipUnless(len(os.sched_getaffinity(0)) > 1, "there is one processor")
+    def test_by_itself_as_many_as_there_are_processors(self):
+        self.assertTrue(self.together(2))
+
+    def test_no_rule_says_how_many(self):
+        for line in self.read("kit/Makefile").splitlines():
+            if line.startswith("\t"):
+                self.assertNotRegex(line, r"\s-j ?\d")
+
+
+class Spaces(Miniature):
+    """The kit in a folder whose path make would cut."""
+
+    FOLDER = "my lab é"
+
+    def test_everything_is_made(self):
+        made = self.made()
+        self.assertIn("simgpu/src/one.c", made)
+        self.assertIn("build/bin/launch", made)
+        self.assertEqual(self.made(), set())
+        absolute = os.path.join(self.kit, "build")
+        self.assertEqual(self.made("BUILD=" + absolute), set())
+        self.assertIn("has a space", self.make("BUILD=/tmp/a b", "build", status=2))
+
+    def test_pkg_config(self):
+        self.make("simgpu")
+        self.source("simgpu/src/one", "int one(void);\nint one(void) { return 42; }\n")
+        self.write("my lab é/simgpu/include/one.h", "int one(void);\n")
+        self.make("simgpu")
+        self.write("prog.c", "#include <one.h>\nint main(void) { return one(); }\n")
+        done = subprocess.run(
+            ["sh", "-c", 'eval "cc -g prog.c $(pkg-config --cflags --libs simgpu) -o prog" && ./prog'],
+            cwd=self.folder, check=False, capture_output=True, text=True, timeout=60,
+            env=clean(PKG_CONFIG_PATH=os.path.join(self.kit, "build/lib/pkgconfig")))
+        self.assertEqual((done.returncode, done.stderr), (42, ""))
+
+    def test_compile_commands(self):
+        self.make("IMPL=mine", "compile_commands.json")
+        with open(os.path.join(self.kit, "compile_commands.json"), encoding="utf-8") as file:
+            commands = {entry["file"]: entry for entry in json.load(file)}
+        for name in ("simgpu/src/one.c", "mine/api.c", "tests/nn/suite.c"):
+            entry = commands[name]
+            self.assertEqual(entry["directory"], self.kit)
+            self.assertEqual(entry["arguments"][entry["arguments"].index("-c") + 1], name)
+            subprocess.run(entry["arguments"][:-1] + [self.path("x.o")], cwd=entry["directory"],
+                           check=True, timeout=60)
+        self.made("IMPL=mine")
+        self.make("IMPL=mine", "compile_commands.json") # which makes nothing anew
+        self.assertEqual(self.made("IMPL=mine"), set())
+
+
+class Folders(Miniature):
+    """IMPL in folders of any name."""
+
+    def test_an_object_knows_its_file_by_the_folders_name(self):
+        for name in ODD:
+            for folder in (self.path("elsewhere", name), self.path("kit", name)):
+                with self.subTest(folder):
+                    shutil.copytree(self.path("kit", "mine"), folder)
+                    key = self.make("show", "IMPL=" + folder, "--eval=show:;@echo $(IMPL_KEY)")
+                    made = "build/impl/%s/meta_init.o" % key.strip()
+                    self.make(made, "IMPL=" + folder)
+                    with open(os.path.join(self.kit, made), "rb") as file:
+                        told = os.path.join(name.replace("=", "_"), "meta_init.c").encode() + b"\0"
+                        self.assertTrue(told in file.read(), told)
+                    self.assertIn("up to date", self.make(made, "IMPL=" + folder))
+                    # Recursive makes and the environment carry the name, too.
+                    for words in (("IMPL=" + folder,), ()):
+                        self.assertIn("up to date", self.make(
+                            "again", "--eval=again:;@$(MAKE) " + made, *words, IMPL=folder))
+
+    def test_two_folders_of_one_name(self):
+        keys = set()
+        for folder in ("a b", "c d"):
+            shutil.copytree(self.path("kit", "mine"), self.path(folder, "x y"))
+            keys.add(self.make("show", "IMPL=" + self.path(folder, "x y"),
+                               "--eval=show:;@echo $(IMPL_KEY)"))
+        self.assertEqual(len(keys), 2)
+
+    def test_a_folder_that_cannot_be_used(self):
+        for name, words in (("a\nb", "line break"), ("", "no folder is named")):
+            out = self.make("IMPL=" + name, "suites", status=2)
+            self.assertIn(words, out)
+            self.assertNotIn("recipe commences", out)
+
+    def test_spellings_of_the_two_that_come_with_the_kit(self):
+        for name in ("reference", "./reference", "reference/", self.path("kit", "reference")):
+            self.assertEqual(self.make("show", "IMPL=" + name,
+                                       "--eval=show:;@echo $(IMPL_KEY) $(IMPL_DIR)").split(),
+                             ["reference", "reference"])
+
+
+@unittest.skipUnless(os.path.exists(os.path.join(ROOT, "tests", "tasks", "together.c")),
+                     "the tasks' suites are not there")
+class RealKit(ReferenceCopy):
+    def grade(self, *options, impl=None):
+        out = self.path("out", "results.json")
+        done = subprocess.run(
+            [sys.executable, os.path.join(GRADER, "grade.py"), "--impl", impl or self.copy,
+             "--build", build_folder(), "--out", out] + list(options), cwd=ROOT,
+            capture_output=True, text=True, timeout=280, check=False,
+            env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        with open(out, encoding="utf-8") as file:
+            return json.load(file), done.stdout
+
+    def rewrite(self, file, old, new):
+        path = os.path.join(self.copy, file)
+        with open(path, encoding="utf-8") as source:
+            text = source.read()
+        self.assertIn(old, text)
+        with open(path, "w", encoding="utf-8") as source:
+            source.write(text.replace(old, new, 1))
+
+    def line_of(self, file, text):
+        with open(os.path.join(self.copy, file), encoding="utf-8") as source:
+            return next(n for n, line in enumerate(source, 1) if text in line)
+
+    def message(self, *options):
+        document, _ = self.grade(*options)
+        self.assertEqual(document["score"], 0)
+        messages = {test["message"] for test in document["tests"]}
+        self.assertEqual(len(messages), 1, messages)
+        return messages.pop()
+
+    def test_a_forgotten_return_costs_the_task(self):
+        path = os.path.join(self.copy, "meta_init.c")
+        with open(path, "a", encoding="utf-8") as source:
+            source.write("Status forgetful(int x);\nStatus forgetful(int x)\n{\n"
+                         "    if (x) return OK;\n}\n")
+        line = self.line_of("meta_init.c", "if (x) return OK;") + 1
+        self.assertRegex(
+            self.message("--task", "1"),
+            r"^meta_init\.c does not compile\. %s/meta_init\.c:%d: control reaches end of non-void "
+            r"function \[-Werror=return-type\]: a way through forgetful ends without a return\. Is "
+            r"`return OK;` missing\?$" % (re.escape(os.path.basename(self.copy)), line))
+
+    def test_other_mistakes_that_are_more_than_warnings(self):
+        for code, word in (("nobody_declares_this(1);", "implicit"),
+                           ("float f = 0; int *p = &f; (void)p;", "incompatible"),
+                           ("int *p = 5; (void)p;", "pointer from integer")):
+            with self.subTest(code):
+                shutil.copy(os.path.join(ROOT, "reference", "optimizer.c"), self.copy)
+                with open(os.path.join(self.copy, "optimizer.c"), "a", encoding="utf-8") as source:
+                    source.write("void wrong(void);\nvoid wrong(void)\n{\n    %s\n}\n" % code)
+                message = self.message("--task", "5")
+                self.assertIn(word, message)
+                self.assertIn("optimizer.c:%d: " % self.line_of("optimizer.c", code), message)
+
+    def test_a_folder_with_an_odd_name(self):
+        name = "it's $HOME: #1, 100%"
+        odd = self.path(name)
+        shutil.copytree(self.copy, odd)
+        self.copy = odd
+        document, _ = self.grade("--task", "5", impl=odd)
+        self.assertEqual(document["score"], document["max_score"])
+        self.assertEqual(document["impl"], odd)
+        # A part that is not written, an error of the compiler, a report, each with the folder's name.
+        shutil.copy(os.path.join(ROOT, "skeleton", "optimizer.c"), odd)
+        _, out = self.grade("--task", "5", impl=odd)
+        self.assertIn("at %s/optimizer.c:" % name, out)
+        self.assertIn("make grade TASK=5 IMPL='", out)
+        with open(os.path.join(odd, "optimizer.c"), "a", encoding="utf-8") as source:
+            source.write("int wrong = ;\n")
+        self.assertIn("%s/optimizer.c:%d: expected expression"
+                      % (name, self.line_of("optimizer.c", "wrong")), self.message("--task", "5"))
+
+    def forget_builds(self):
+        super().forget_builds()
+        import glob
+        for folder in glob.glob(os.path.join(build_folder(), "impl", "it_s_*")):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@unittest.skipUnless(shutil.which("setpriv") or os.getuid() != 0, "nobody to write as")
+class Unwritable(Miniature):
+    def test_one_line(self):
+        self.make("deps")
+        for folder in (self.folder, self.kit, os.path.join(self.kit, "build")):
+            os.chmod(folder, 0o755)
+        for folder in (self.kit, os.path.join(self.kit, "build")):
+            os.chmod(folder, 0o555)
+            self.addCleanup(os.chmod, folder, 0o755)
+        words = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"] \
+            if os.getuid() == 0 else []
+        done = subprocess.run(words + ["make", "grade"], cwd=self.kit, env=clean(HOME="/"),
+                              capture_output=True, text=True, timeout=60, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(done.stdout, "")
+        lines = done.stderr.splitlines()
+        self.assertEqual(len(lines), 2, done.stderr)
+        self.assertRegex(lines[0], r"^setup: the folder .*/kit/build cannot be written, and .*: copy "
+                         "the project to a folder of your own$")
+        self.assertRegex(lines[1], r"^make: \*\*\* ")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,216 @@
+"""grader/cause.py: which part a failed test points at, and which hints it gets."""
+
+import json
+import os
+import unittest
+
+from helpers import ROOT
+import cause
+import manifest
+from manifest import Task, Test
+
+SOURCE = '''/* one.c: a { in a comment, and "begin(" in it */
+static int helper(const char *text)
+{
+    return text[0] == '{' ? twice(1) : 0;
+}
+
+int begin(int x) // begin(
+{
+    return helper("}") + x;
+}
+
+int end_all(int x)
+{
+    if (x) {
+        return 1;
+    }
+    return both(x);
+}
+
+static int both(int x)
+{
+    return x;
+}
+
+static int lonely(void)
+{
+    return both(1);
+}
+'''
+
+
+def task_of(**more):
+    """A task of three parts, and tests that are meant for one, for two and for the order."""
+    tests = [Test("first", 1, "t", "First?", more=["f2", "f3"], section="S", parts=["1.1"]),
+             Test("both", 1, "t", "Both?", more=["b2", "b3"], section="S", parts=["1.1", "1.2"]),
+             Test("order", 1, "t", "Order?", more=["o2", "o3"], section="S", parts=["1.2", "1.3"],
+                  reports=["race-between-streams"])]
+    return Task(1, "one", "One", 3, "one.c", "handouts/1_one.md", tests,
+                parts={"1.1": ["P1?", "p1"], "1.2": ["P2?", "p2"], "1.3": ["P3?", "p3"]},
+                functions={"1.1": ["begin_one", "begin"], "1.2": ["end_all"], "1.3": ["take_it"]},
+                sections={"1.1": "Begin", "1.2": "End", "1.3": "Take"}, **more)
+
+
+def row(name, message, status="failed", reports=(), **more):
+    return dict({"name": name, "status": status, "message": message, "reports": list(reports),
+                 "hint": "old", "more": ["old"], "section": "S", "shared": False}, **more)
+
+
+def report(kind, *places, where=""):
+    calls = [{"call": "call", "file": file, "line": 1, "function": function}
+             for file, function in places]
+    return {"class": kind, "title": "a title", "question": "What is it?", "calls": calls,
+            "ranges": [{"allocation": "x", "where": where}], "follows": False}
+
+
+REPORT = "rank 0 of 2: simgpu: rank 0, device 0: a title [kind]\n   called\n   What is it?"
+
+
+def filled(*rows, task=None, source=SOURCE):
+    cause.fill(list(rows), task or task_of(), source, "mine/one.c")
+    return rows
+
+
+class Functions(unittest.TestCase):
+    def test_places(self):
+        names = [name for name, _, _ in cause.places_of(SOURCE)]
+        self.assertEqual(names, ["helper", "begin", "end_all", "both", "lonely"])
+
+    def test_a_helper_belongs_to_whom_it_is_called_by(self):
+        task = task_of()
+        self.assertEqual(cause.parts_of("helper", task, SOURCE), {"1.1"})
+        self.assertEqual(cause.parts_of("both", task, SOURCE), {"1.2"})
+        self.assertEqual(cause.parts_of("nowhere", task, SOURCE), set())
+        self.assertEqual(cause.parts_of("end_all", task, ""), {"1.2"})
+
+    def test_files_that_are_no_c(self):
+        for text in ("", "}}}", "{{{", "int f(", '"', "/*", "int f(void) {"):
+            self.assertEqual(cause.parts_of("helper", task_of(), text + " helper"), set())
+
+
+class Pointing(unittest.TestCase):
+    def part(self, message, *reports, name="both", source=SOURCE):
+        return filled(row(name, message, reports=reports), source=source)[0]["part"]
+
+    def test_a_part_that_is_not_written(self):
+        self.assertEqual(self.part("x/one.c:3: part 1.3 of take_it is not written yet"), "1.3")
+
+    def test_a_function_that_the_message_names(self):
+        self.assertEqual(self.part("end_all gives 3, want 4"), "1.2")
+        self.assertEqual(self.part("begin_one and end_all differ"), "") # which of the two?
+        self.assertEqual(self.part("it is 3 at mine/one.c:9 (helper)"), "1.1")
+        self.assertEqual(self.part("a beginning, not end_allx"), "")
+
+    def test_the_likely_cause_names_it(self):
+        self.assertEqual(self.part("x is 3\nLikely cause: does take_it do it?"), "1.3")
+
+    def test_the_call_that_failed_is_the_tests(self):
+        self.assertEqual(self.part("end_all(x, &y) failed (reference/b.c:3: no room)"), "")
+
+    def test_what_given_code_says(self):
+        task = task_of(errors={"no room": "1.3"})
+        self.assertEqual(filled(row("first", "end_all(x) failed (reference/b.c:3: no room)"),
+                                task=task)[0]["part"], "1.3")
+
+    def test_a_call_in_the_students_file(self):
+        self.assertEqual(self.part(REPORT, report("wrong-pointer", ("mine/one.c", "both"))), "1.2")
+        self.assertEqual(self.part(REPORT, report("wrong-pointer", ("nn/x.c", "end_all"))), "")
+
+    def test_a_suite_of_the_same_name_is_not_the_students_file(self):
+        self.assertEqual(self.part(REPORT, report("wrong-pointer", ("tasks/one.c", "begin"))), "")
+
+    def test_a_pointer_allocated_elsewhere_may_be_either(self):
+        two = report("wrong-pointer", ("mine/one.c", "begin"), where="mine/one.c:7 (take_it)")
+        self.assertEqual(self.part(REPORT, two), "1.1") # the test is meant for one of the two
+        self.assertEqual(self.part(REPORT, two, name="order"), "1.3")
+
+    def test_two_operations_point_at_a_part_only_where_both_are_in_it(self):
+        race = "race-between-streams"
+        self.assertEqual(self.part(REPORT, report(race, ("m/one.c", "begin"), ("m/one.c", "helper"))),
+                         "1.1")
+        self.assertEqual(self.part(REPORT, report(race, ("m/one.c", "begin"), ("m/one.c", "both"))),
+                         "")
+        self.assertEqual(self.part(REPORT, report(race, ("m/one.c", "begin"), ("nn/x.c", "f"))), "")
+
+    def test_an_event_recorded_in_the_wrong_place(self):
+        text = REPORT + "\n   is for an event that was recorded at mine/one.c:9 (end_all)"
+        self.assertEqual(self.part(text, report("lifetime", ("m/one.c", "begin"))), "1.2")
+
+    def test_a_read_of_what_nobody_wrote_is_who_allocated_it(self):
+        read = report("uninitialised-read", ("m/one.c", "begin"), where="m/one.c:3 (take_it)")
+        self.assertEqual(self.part(REPORT, read), "1.3")
+        whole = SOURCE + "int take_it(void)\n{\n    return end_all(3);\n}\n"
+        self.assertEqual(self.part(REPORT, read, source=whole), "") # or whom that left it to
+
+    def test_out_of_memory_has_no_place(self):
+        self.assertEqual(self.part(REPORT, report("out-of-memory", ("m/one.c", "begin"))), "")
+
+
+class Hints(unittest.TestCase):
+    def test_those_of_the_part(self):
+        one, = filled(row("both", "end_all gives 3"))
+        self.assertEqual((one["hint"], one["more"], one["hints_of"]), ("P2?", ["p2"], "part 1.2"))
+        self.assertEqual(one["look"], "part 1.2, end_all, mine/one.c:12")
+        self.assertEqual(one["section"], "S") # the test is meant for that part
+
+    def test_the_section_of_another_part(self):
+        one, = filled(row("first", "end_all gives 3"))
+        self.assertEqual(one["section"], "End")
+
+    def test_the_tests_own_where_nothing_points(self):
+        one, = filled(row("both", "x is 3"))
+        self.assertEqual((one["hint"], one["more"], one["part"]), ("Both?", ["b2", "b3"], ""))
+
+    def test_the_only_part_that_a_test_is_meant_for(self):
+        self.assertEqual(filled(row("first", "x is 3"))[0]["hint"], "P1?")
+
+    def test_no_hint_beside_a_likely_cause(self):
+        one, = filled(row("first", "x is 3\nLikely cause: a sum?"))
+        self.assertEqual((one["hint"], one["more"]), ("", ["P1?", "p1"]))
+        self.assertEqual(one["ask"], "Likely cause: a sum?")
+
+    def test_no_hint_beside_a_report(self):
+        one, = filled(row("both", REPORT, reports=[report("wrong-pointer", ("m/one.c", "begin"))]))
+        self.assertEqual((one["hint"], one["more"]), ("", ["P1?", "p1"]))
+        self.assertEqual(one["ask"], "simgpu: a title. What is it?")
+
+    def test_a_report_that_points_nowhere_has_the_hints_of_a_test_about_such_reports(self):
+        race = report("race-between-streams", ("nn/x.c", "f"))
+        one, two = filled(row("first", REPORT, reports=[race]), row("order", REPORT, reports=[race]))
+        self.assertEqual(one["more"], ["Order?", "o2", "o3"])
+        one, = filled(row("first", REPORT, reports=[race])) # the order's own test passes
+        self.assertEqual((one["hint"], one["more"]), ("", []))
+
+    def test_what_follows_has_the_hints_of_the_first(self):
+        one, two, three = filled(row("first", "end_all gives 3"), row("both", "x is 3"),
+                                 row("order", "take_it gives 3"))
+        self.assertEqual((two["hint"], two["part"]), ("P2?", "1.2"))
+        self.assertEqual(three["part"], "1.3") # says so itself
+
+    def test_no_hints_for_what_was_not_judged(self):
+        for status, shared in (("skipped", False), ("infrastructure", False), ("failed", True)):
+            one, = filled(row("both", "end_all gives 3", status, shared=shared))
+            self.assertEqual((one["hint"], one["more"], one["part"]), ("", [], ""))
+
+    def test_what_passed_is_left_alone(self):
+        self.assertEqual(filled(row("both", "", "passed"))[0]["hint"], "old")
+
+
+class TheKit(unittest.TestCase):
+    """The tasks' own functions, parts and files."""
+
+    def test_every_part_is_found_in_the_reference(self):
+        for task in manifest.load(ROOT):
+            path = os.path.join(ROOT, "reference", task.file)
+            if not os.path.exists(path):
+                self.skipTest("no reference here")
+            with open(path, encoding="utf-8") as file:
+                source = file.read()
+            for part, names in task.functions.items():
+                self.assertEqual(cause.parts_of(names[0], task, source), {part})
+                self.assertRegex(cause.look(part, task, source, task.file), r"\.c:\d+$")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,311 @@
+"""`make demo`, `demo-oom` and `examples`: they run the student's files, say which are replaced and
+why, and where a run that fails comes from.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from helpers import GRADER, ROOT, ReferenceCopy, build_folder, processes_with
+from skeleton import TASKS
+import demo
+import runner
+
+FILES = [name + ".c" for _, name in TASKS]
+SKELETON = os.path.join(ROOT, "skeleton")
+SMALL = "--steps 4 --layers 1 --dim 16 --heads 2 --batch 8"
+LIMIT = 120
+
+
+def clean():
+    """The environment without what `make test` leaves in it."""
+    kept = {name: value for name, value in os.environ.items()
+            if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "SIMGPU_REPORT", "TERM", "SEED")}
+    return dict(kept, SIMGPU_THREADS="1") # threads that wait for each other spin
+
+
+@unittest.skipUnless(os.path.isdir(os.path.join(ROOT, "reference")), "the reference is not here")
+class Demo(ReferenceCopy):
+    """The real program, with a copy of the reference in which files can be spoiled."""
+
+    def start(self, action="demo", *more, flags=SMALL, impl=None, **environment):
+        build = os.path.relpath(os.path.join(ROOT, build_folder()), ROOT)
+        build = os.path.join(ROOT, build) if build.startswith("..") else build
+        return subprocess.Popen(
+            [sys.executable, os.path.join(GRADER, "demo.py"), action, "--impl", impl or self.copy,
+             "--build", build, "--ranks", "2", "--flags=" + flags] + list(more),
+            cwd=ROOT, env=dict(clean(), **environment), stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+    def run_demo(self, *arguments, **more):
+        """(exit status, standard output, standard error)"""
+        process = self.start(*arguments, **more)
+        try:
+            out, err = process.communicate(timeout=LIMIT * runner.time_factor())
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            raise
+        return process.returncode, out, err
+
+    def spoil(self, name, old, new):
+        with open(os.path.join(self.copy, name), encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn(old, text)
+        text = text.replace(old, new, 1)
+        with open(os.path.join(self.copy, name), "w", encoding="utf-8") as file:
+            file.write(text)
+        return 1 + text[:text.index(new)].count("\n")
+
+    def shown(self, name, line):
+        return "%s/%s:%d" % (os.path.basename(self.copy), name, line)
+
+    # ---- Which files run ----
+
+    def test_an_empty_skeleton_trains_with_all_six_replaced_and_named(self):
+        for name in FILES: # the student's folder may hold work by now: the one that is generated
+            shutil.copy(os.path.join(SKELETON, name), self.copy)
+        status, out, err = self.run_demo()
+        self.assertEqual((status, err), (0, ""))
+        shown = re.escape(os.path.basename(self.copy))
+        for number, name in TASKS:
+            self.assertRegex(out, r"(?m)^  %s\.c +part %d\.\d+ is not written yet\s+"
+                             r"\(%s/%s\.c:\d+\)$" % (name, number, shown, name))
+        self.assertIn("None of the six files", out)
+        self.assertIn("This ran with the reference's six files", out)
+
+    def test_all_six_are_the_students(self):
+        status, out, err = self.run_demo()
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("All six files are yours", out)
+        self.assertIn("This ran with your six files.", out)
+        self.assertEqual(out.count(": equal") + out.count("   equal"), 4)
+
+    def test_the_reference_needs_no_folder_of_sources(self):
+        status, out, err = self.run_demo(impl=os.path.join(ROOT, "reference"))
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("All six files are the reference's.", out)
+
+    def test_one_complete_file_runs_and_its_mistake_shows(self):
+        """Five files of the skeleton and an optimizer that does not move the weights."""
+        for name in FILES:
+            if name != "optimizer.c":
+                shutil.copy(os.path.join(SKELETON, name), self.copy)
+        self.spoil("optimizer.c", "c->lr, c->beta1", "0.0f * c->lr, c->beta1")
+        status, out, err = self.run_demo()
+        self.assertIn("optimizer.c. The reference's run instead of:", out)
+        self.assertEqual(status, 1, out + err)
+        self.assertIn("NOT EQUAL", out)
+        self.assertIn("with FSDP the first steps are not those of the unsharded run", err)
+        self.assertIn("make grade IMPL=%s" % self.copy, err)
+
+    def test_a_file_that_changes_is_linked_anew(self):
+        """The same folder, complete, then with a gap, then complete again."""
+        with open(os.path.join(self.copy, "forward.c"), encoding="utf-8") as file:
+            text = file.read()
+        for gap in (False, True, False):
+            with open(os.path.join(self.copy, "forward.c"), "w", encoding="utf-8") as file:
+                file.write(text + '\nvoid gap(void);\nvoid gap(void)\n{\n    NOT_YET("3.1");\n}\n'
+                           if gap else text)
+            status, out, err = self.run_demo("examples")
+            self.assertEqual(status, 0, err)
+            self.assertEqual("forward.c     part 3.1 is not written yet" in out, gap)
+            self.assertEqual("your six files" in out, not gap)
+
+    def test_a_file_that_does_not_compile_is_named_with_its_line(self):
+        line = self.spoil("backward.c", "Status fsdp_finish_backward(", "Status 7finish(")
+        status, out, err = self.run_demo("examples")
+        self.assertEqual(status, 0, err)
+        self.assertIn("instead of:\n  backward.c", out)
+        self.assertIn("does not compile. %s" % self.shown("backward.c", line),
+                      " ".join(out.split()))
+
+    def test_a_file_that_cannot_be_linked_is_named(self):
+        self.spoil("api.c", "Status fsdp_full_state(", "Status fsdp_full_states(")
+        self.spoil("api.c", "Status fsdp_full_states(",
+                   "Status fsdp_full_states(Module *root, StateVisitor sink, void *arg);\n"
+                   "Status fsdp_full_states(")
+        self.spoil("forward.c", "cudaStreamWaitEvent(", "cudaStreamAwaitEvent(")
+        status, out, err = self.run_demo("examples")
+        self.assertEqual(status, 0, err)
+        out = " ".join(out.split())
+        self.assertRegex(out, r"forward\.c (does not compile|it cannot be linked: undefined)")
+
+    # ---- What goes wrong while it runs ----
+
+    def test_a_missing_wait_is_reported_with_the_students_line(self):
+        self.spoil("forward.c", "cudaStreamWaitEvent(unit->ctx->compute_stream, flat->all_gather_done, 0)",
+                   "cudaGetLastError()")
+        status, out, err = self.run_demo(flags=SMALL.replace("--steps 4", "--steps 100000"))
+        self.assertEqual(status, 1, out + err)
+        self.assertIn("[race between streams]", err)
+        self.assertEqual(len(set(re.findall(r"simgpu: rank (\d+)", err))), 1) # not once a rank
+        last = err[err.rindex("The training failed"):]
+        self.assertIn("two operations on the same memory", last)
+        self.assertRegex(last, r"Your line: %s/forward\.c:\d+ \(fsdp_unshard\)"
+                         % re.escape(os.path.basename(self.copy)))
+        self.assertIn("make grade TASK=3 IMPL=%s" % self.copy, last)
+
+    def test_a_crash_is_reported_with_the_students_line(self):
+        line = self.spoil("forward.c", "    if (unit->reshard_after_forward)",
+                          "    *(volatile int *)8 = 1;\n    if (unit->reshard_after_forward)")
+        status, out, err = self.run_demo()
+        self.assertEqual(status, 1, out + err)
+        self.assertIn("crashed (segmentation fault)", err)
+        self.assertIn("Your line: %s (fsdp_post_forward)" % self.shown("forward.c", line), err)
+
+    def test_an_error_passed_on_is_reported_with_the_students_line(self):
+        line = self.spoil("optimizer.c", "Status fsdp_adamw_step(FsdpAdamW *opt)\n{\n",
+                          "Status fsdp_adamw_step(FsdpAdamW *opt)\n{\n"
+                          "    if (opt->t == 1) return fail(ERR_CUDA, \"of the second step\");\n")
+        status, out, err = self.run_demo()
+        self.assertEqual(status, 1, out + err)
+        self.assertIn("Your line: %s" % self.shown("optimizer.c", line + 2), err)
+        self.assertIn("make grade TASK=5", err)
+
+    def test_a_step_that_does_not_end_is_reported_with_the_students_line(self):
+        line = self.spoil("backward.c", "Status fsdp_finish_backward(FsdpContext *ctx)\n{\n",
+                          "Status fsdp_finish_backward(FsdpContext *ctx)\n{\n"
+                          "    while (ctx->mesh.shard.rank == 1) {}\n")
+        status, out, err = self.run_demo(SHARDLAB_STEP_LIMIT="3")
+        self.assertEqual(status, 1, out + err)
+        self.assertIn("was still running at", err)
+        self.assertIn("Your line: %s (fsdp_finish_backward)"
+                      % self.shown("backward.c", line + 2), err)
+
+    def test_what_is_never_freed_is_an_error(self):
+        self.spoil("api.c", "    CUDA_TRY(cudaStreamDestroy(ctx->all_gather_stream));\n", "")
+        status, out, err = self.run_demo()
+        self.assertEqual(status, 1, out + err)
+        self.assertIn("The training failed: simgpu reports", err)
+
+    def test_an_exit_in_the_middle_is_no_success(self):
+        for status in (0, 2):
+            shutil.copy(os.path.join(ROOT, "reference", "optimizer.c"), self.copy)
+            self.spoil("optimizer.c", "Status fsdp_adamw_step(FsdpAdamW *opt)\n{\n",
+                       "Status fsdp_adamw_step(FsdpAdamW *opt)\n{\n"
+                       "    if (opt->t == 1) _exit(%d);\n" % status)
+            self.spoil("optimizer.c", "#include <math.h>", "#include <math.h>\n#include <unistd.h>")
+            ended, out, err = self.run_demo()
+            self.assertEqual(ended, 1, out + err)
+            self.assertIn("The training failed", err)
+
+    # ---- Out of memory ----
+
+    def test_alone_it_runs_out_of_memory_and_on_four_it_trains(self):
+        status, out, err = self.run_demo("oom")
+        self.assertEqual((status, err), (0, ""))
+        alone, _, four = out.partition("== On four GPUs of 64 MB, with FSDP ==")
+        self.assertIn("out of device memory", alone)
+        self.assertIn("%s/meta_init.c:" % os.path.basename(self.copy), alone)
+        self.assertNotIn("step", alone)
+        losses = [float(text) for text in re.findall(r"loss (\d\.\d+)", four)]
+        self.assertLess(losses[-1], losses[0])
+        self.assertIn("Each GPU holds 19.3 MB", four)
+
+    def test_a_bug_in_the_first_part_is_no_success(self):
+        with open(os.path.join(self.copy, "meta_init.c"), encoding="utf-8") as file:
+            text = file.read()
+        at = text.index("{\n", text.index("Status meta_materialize(")) + 2
+        with open(os.path.join(self.copy, "meta_init.c"), "w", encoding="utf-8") as file:
+            file.write(text[:at] + "    *(volatile int *)8 = 1;\n" + text[at:])
+        line = 1 + text[:at].count("\n")
+        status, out, err = self.run_demo("oom")
+        self.assertEqual(status, 1, out + err)
+        self.assertIn("Your line: %s (meta_materialize)" % self.shown("meta_init.c", line), err)
+        self.assertNotIn("On four GPUs", out)
+
+    # ---- Being stopped ----
+
+    def test_ctrl_c_leaves_no_process(self):
+        process = self.start(flags=SMALL.replace("--steps 4", "--steps 1000000"))
+        try:
+            self.assertIn("All six", process.stdout.readline())
+            deadline = time.monotonic() + LIMIT * runner.time_factor()
+            program = "/%s" % os.path.basename(self.copy) # of the build tree's folder
+            while len(processes_with(program + "-")) < 3 and time.monotonic() < deadline:
+                time.sleep(0.05) # the launcher and two ranks
+            os.killpg(process.pid, signal.SIGINT)
+            out, err = process.communicate(timeout=30 * runner.time_factor())
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+        self.assertEqual(process.returncode, 130, err)
+        self.assertEqual(err.strip(), "demo: stopped")
+        self.assertEqual(processes_with(program + "-"), [])
+
+
+class Questions(unittest.TestCase):
+    """Questions that make no sense: one line, before anything is built."""
+
+    def ask(self, *arguments):
+        done = subprocess.run(
+            [sys.executable, os.path.join(GRADER, "demo.py"), "demo", "--impl", SKELETON]
+            + list(arguments), cwd=ROOT, env=clean(), capture_output=True, text=True, check=False,
+            timeout=60 * runner.time_factor())
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        return done.returncode, done.stderr
+
+    def test_ranks(self):
+        for ranks in ("0", "abc", "-1", "65", "4.0", ""):
+            status, err = self.ask("--ranks=" + ranks)
+            self.assertEqual(status, 2)
+            self.assertIn("RANKS=%s:" % ranks, err)
+
+    def test_data(self):
+        for path, why in (("/nowhere/text", "No such file"), (ROOT, "Is a directory")):
+            status, err = self.ask("--data", path)
+            self.assertEqual(status, 2)
+            self.assertIn("DATA=%s: %s" % (path, why), err)
+
+    def test_flags(self):
+        self.assertEqual(self.ask("--flags=--steps '3")[0], 2)
+
+    def test_folder(self):
+        status, err = self.ask("--impl", "/nowhere/mine")
+        self.assertEqual(status, 2)
+        self.assertIn("/nowhere/mine is not a folder", err)
+
+
+class Places(unittest.TestCase):
+    """Which line is the student's."""
+
+    class Task:
+        def __init__(self, number, name):
+            self.number, self.name, self.file = number, name, name + ".c"
+
+    def setUp(self):
+        tasks = [self.Task(*task) for task in TASKS]
+        self.files = demo.Files(tasks, "mine", "", own=[tasks[2], tasks[3]])
+
+    def test_of_a_report_the_innermost_own_call(self):
+        report = {"class": "race", "title": "a race", "text": "", "calls": [
+            {"file": "nn/linear.c", "line": 7}, {"file": "mine/api.c", "line": 3},
+            {"file": "mine/forward.c", "line": 60, "function": "fsdp_unshard"},
+            {"file": "mine/backward.c", "line": 9}]}
+        ending = demo.Ending(0, "", [report], [])
+        self.assertEqual(demo.what_happened(ending, self.files),
+                         ("simgpu reports: a race", ("mine/forward.c:60 (fsdp_unshard)",
+                                                     "forward.c")))
+
+    def test_a_rank_that_runs_comes_before_those_that_wait(self):
+        said = ("[rank 0] no step; the rank was waiting in x at mine/forward.c:5 (f)\n"
+                "[rank 1] no step; the rank was still running at mine/backward.c:6 (b)\n")
+        text, place = demo.what_happened(demo.Ending(124, said, [], []), self.files)
+        self.assertEqual(place, ("mine/backward.c:6 (b)", "backward.c"))
+        self.assertIn("rank 1", text)
+
+    def test_a_full_device_is_no_mistake_and_other_reports_are(self):
+        self.assertEqual(demo.mistakes([{"class": "out-of-memory"}, {"class": "leak"}]),
+                         [{"class": "leak"}])
+
+
+if __name__ == "__main__":
+    unittest.main()

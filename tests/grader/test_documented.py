@@ -1,0 +1,165 @@
+"""What the pages print: every command is run by something (grader/devtools/documented.py), the
+README's picture is what is measured, and its report is what simgpu prints.
+
+Those that take longer are the business of `make test-all`.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+from helpers import GRADER, ROOT, ReferenceCopy, TempFolder, build_folder
+
+sys.path.insert(0, os.path.join(GRADER, "devtools"))
+import documented
+from documented import ELSEWHERE, PROOF, QUICK, Check
+
+PAGE = """Run `make grade` and then `make grade
+TASK=2`; `make` alone is none, nor is `grade`.
+
+    make help       lists
+    make different \\
+        IMPL=reference
+    offsets         a 0, b 3
+
+| Command | |
+|---|---|
+| `make test`, `build/bin/launch -n 2 x` | |
+
+```
+make hint
+```
+
+    for x in 1 2; do
+        make steady
+    done
+"""
+
+
+class Extraction(unittest.TestCase):
+    def test_blocks_fences_spans_and_tables(self):
+        self.assertEqual(documented.commands(PAGE), [
+            (1, "make grade"), (1, "make grade TASK=2"), (4, "make help"),
+            (5, "make different IMPL=reference"), (11, "build/bin/launch -n 2 x"),
+            (11, "make test"), (14, "make hint"), (17, "for x in 1 2; do make steady done")])
+
+    def test_code_is_no_command(self):
+        for line in ("for (int i = 0; i < n; i++)", "gcc libc6-dev make", "sum  1 2", "make",
+                     "SEED=1", "make_flat 1"):
+            self.assertFalse(documented.is_command(line), line)
+
+
+class Table(unittest.TestCase):
+    maxDiff = None
+
+    def found(self, text, *checks):
+        return documented.problems({"page.md": text}, checks)
+
+    def test_the_pages_own(self):
+        self.assertEqual(documented.problems(documented.pages()), [])
+
+    def test_a_command_that_nothing_checks(self):
+        self.assertEqual(len(self.found("`make test`")), 1)
+        self.assertIn("page.md:1: `make test`: nothing checks it", self.found("`make test`")[0])
+        self.assertEqual(self.found("`make test`", Check("make test", QUICK)), [])
+
+    def test_a_check_that_no_page_needs(self):
+        found = self.found("nothing", Check("make test", QUICK))
+        self.assertEqual(len(found), 1)
+        self.assertIn("no page has a command that matches `make test`", found[0])
+
+    def test_what_is_named_must_exist(self):
+        for command, words in (
+                ("make gpt2-huge", "no target gpt2-huge"),
+                ("make grade GRADES=2", "the Makefile knows no GRADES"),
+                ("build/bin/trian_gpt2 x", "no program build/bin/trian_gpt2"),
+                ("build/bin/launch -n 4 --share-gpus x", "lib/launch/main/launch.c knows no "),
+                ("python3 grader/released.py --out DIR", "no program grader/released.py"),
+                ("python3 grader/release.py --into DIR", "grader/release.py knows no --into")):
+            found = self.found("`%s`" % command, Check(re.escape(command), ELSEWHERE, "a reason"))
+            self.assertEqual(len(found), 1, found)
+            self.assertIn(words, found[0])
+
+    def test_a_proof_must_exist(self):
+        for why in ("tests/grader/test_nothing.py::A.b", "tests/grader/test_documented.py::Table.b",
+                    "tests/grader/test_documented.py::Tables.test_the_pages_own",
+                    "tests/fsdp/examples.c::nothing"):
+            found = self.found("`make test`", Check("make test", PROOF, why))
+            self.assertEqual(len(found), 1, found)
+            self.assertIn("there is no test tests/", found[0])
+        for why in ("tests/grader/test_documented.py::Table.test_a_proof_must_exist",
+                    "tests/fsdp/examples.c::too_large_for_one_gpu_alone"):
+            self.assertEqual(self.found("`make test`", Check("make test", PROOF, why)), [])
+
+
+class Running(TempFolder):
+    def test_the_quick_ones_work(self):
+        self.assertGreater(len(documented.quick()), 2)
+        for number, check in enumerate(documented.quick()):
+            with self.subTest(command=check.command):
+                os.mkdir(self.path(str(number)))
+                wrong, text = check.execute(self.path(str(number)))
+                self.assertEqual(wrong, "", text)
+
+    def test_what_fails_is_told(self):
+        for run, want, words in (("exit 3", "", "exit status 3"),
+                                 ("echo one", "two", "it did not print 'two'"),
+                                 ("echo one", "one", "")):
+            self.assertEqual(Check("x", QUICK, run=run, want=want).execute(self.folder)[0], words)
+
+
+class Picture(unittest.TestCase):
+    def test_it_stands_alone_and_is_small(self):
+        with open(os.path.join(ROOT, "handouts/figures/memory.svg"), encoding="utf-8") as file:
+            text = file.read()
+        self.assertLess(len(text), 60000)
+        self.assertIn('xmlns="http://www.w3.org/2000/svg"', text)
+        self.assertIn("prefers-color-scheme: dark", text)
+        self.assertNotRegex(text, r"<script|href=|url\(|@import")
+        for kind in set(re.findall(r'class="([\w-]+)"', text)) - {"plot"}:
+            self.assertRegex(text, r"\.%s\b[^{}]*{" % kind)
+
+
+class Report(ReferenceCopy):
+    """The report of the README's first screen, made anew."""
+
+    def test_simgpu_prints_it(self):
+        with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+            blocks = [lines for _, lines in documented.split(file.read())[0]]
+        report = next(lines for lines in blocks if "race between streams" in " ".join(lines))
+        report = [line for line in report if line.strip()]
+        self.assertLessEqual(len(report), 15)
+        mine = self.path("skeleton") # as the report calls it
+        os.rename(self.copy, mine)
+        self.copy = mine
+        path = os.path.join(mine, "forward.c")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        right = "cudaStreamWaitEvent(unit->ctx->compute_stream, flat->all_gather_done, 0)"
+        self.assertEqual(text.count(right), 1)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text.replace(right, right.replace("compute", "gather")))
+        done = subprocess.run(
+            [sys.executable, os.path.join(GRADER, "grade.py"), "--impl", mine, "--build",
+             build_folder(), "--task", "3", "--out", self.path("out", "results.json")], cwd=ROOT,
+            capture_output=True, text=True, timeout=280, check=False,
+            env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        with open(self.path("out", "results.json"), encoding="utf-8") as file:
+            results = json.load(file)
+        printed = self.settled("\n".join(test["message"] for test in results["tests"]))
+        for sentence in re.split(r"(?<=[.,?:;)\]]) ", self.settled("\n".join(report))):
+            self.assertTrue(sentence in printed, "simgpu does not print %r, as README.md has it. "
+                            "It prints: %s" % (sentence, printed[:1400]))
+
+    def settled(self, text):
+        """A report without what may differ: which rank tells it, numbers of lines, line breaks."""
+        text = re.sub(r"\b(rank|device) \d", r"\1 N", " ".join(text.split()))
+        return re.sub(r"\.c:\d+", ".c:N", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
