@@ -1,38 +1,31 @@
-/* arithmetic_another_way.c: Padding by a remainder, slices by clamping both ends, views set one by
- * one, and the padding filled by a kernel.
+/* arithmetic_another_way.c: Padding by a remainder, slices by clamping both ends, views by pointer
+ * arithmetic, and the padding filled by a kernel.
  */
 // ==== flat_param.c
 #include "kernels.h"
 
-Status flat_layout(FlatParam *flat, const char *name, Param **params, int n, int rank, int world,
+Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, int rank, int world,
                    bool align)
 {
-    memset(flat, 0, sizeof *flat);
+    memset(layout, 0, sizeof *layout);
     TRY(check_layout(name, params, n, rank, world));
-    snprintf(flat->name, sizeof flat->name, "%s", name);
-    flat->layout.params = calloc((size_t)n, sizeof *flat->layout.params);
-    flat->layout.offset = calloc((size_t)n, sizeof *flat->layout.offset);
-    if (flat->layout.params == NULL || flat->layout.offset == NULL) {
-        flat_destroy(flat);
+    *layout = (FlatLayout){.n = n,
+                           .params = calloc((size_t)n, sizeof *layout->params),
+                           .offset = calloc((size_t)n, sizeof *layout->offset),
+                           .rank = rank,
+                           .world = world};
+    if (layout->params == NULL || layout->offset == NULL) {
+        flat_layout_destroy(layout);
         return fail(ERR_MEMORY, "%s: no host memory for %d parameters", name, n);
     }
-    flat->layout.n = n;
-    flat->layout.rank = rank;
-    flat->layout.world = world;
-    for (int i = 0; i < n; i++) flat->layout.params[i] = params[i];
-    for (int i = 1; i < n; i++) flat->layout.offset[i] = flat->layout.offset[i - 1] + meta_numel(params[i - 1]);
-    flat->layout.numel = flat->layout.offset[n - 1] + meta_numel(params[n - 1]);
-    flat->layout.shard_numel = flat->layout.numel / world + (flat->layout.numel % world != 0);
-    if (align && flat->layout.shard_numel % 4 != 0) flat->layout.shard_numel += 4 - flat->layout.shard_numel % 4;
-    flat->layout.padded = flat->layout.shard_numel * world;
+    memcpy(layout->params, params, (size_t)n * sizeof *params);
+    for (int i = 1; i < n; i++)
+        layout->offset[i] = layout->offset[i - 1] + meta_numel(params[i - 1]);
+    layout->numel = layout->offset[n - 1] + meta_numel(params[n - 1]);
+    layout->shard_numel = layout->numel / world + (layout->numel % world != 0);
+    if (align && layout->shard_numel % 4 != 0) layout->shard_numel += 4 - layout->shard_numel % 4;
+    layout->padded = layout->shard_numel * world;
     return OK;
-}
-
-int64_t flat_valid_numel(const FlatParam *flat, int rank)
-{
-    int64_t left = flat->layout.numel - rank * flat->layout.shard_numel;
-    if (left < 0) return 0;
-    return left < flat->layout.shard_numel ? left : flat->layout.shard_numel;
 }
 
 static int64_t clamp(int64_t x, int64_t low, int64_t high)
@@ -40,20 +33,39 @@ static int64_t clamp(int64_t x, int64_t low, int64_t high)
     return x < low ? low : x > high ? high : x;
 }
 
-void flat_param_range_in_shard(const FlatParam *flat, int i, int rank, int64_t *begin, int64_t *end, int64_t *at)
+int64_t flat_valid_numel(const FlatLayout *layout, int rank)
 {
-    int64_t shift = rank * flat->layout.shard_numel - flat->layout.offset[i]; // of the shard, in the parameter
-    int64_t numel = meta_numel(flat->layout.params[i]);
+    return clamp(layout->numel - rank * layout->shard_numel, 0, layout->shard_numel);
+}
+
+void flat_param_range_in_shard(const FlatLayout *layout, int i, int rank, int64_t *begin,
+                               int64_t *end, int64_t *at)
+{
+    int64_t shift =
+        rank * layout->shard_numel - layout->offset[i]; // of the shard, in the parameter
+    int64_t numel = meta_numel(layout->params[i]);
     *begin = clamp(shift, 0, numel);
-    *end = clamp(shift + flat->layout.shard_numel, 0, numel);
+    *end = clamp(shift + layout->shard_numel, 0, numel);
     *at = *begin < *end ? *begin - shift : 0;
 }
 
-Status flat_zero_padding(const FlatParam *flat, float *shard_buffer, cudaStream_t stream)
+Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream)
 {
-    int64_t real = flat_valid_numel(flat, flat->layout.rank);
-    if (real < flat->layout.shard_numel)
-        CUDA_TRY(kernel_fill(shard_buffer + real, 0.0f, (size_t)(flat->layout.shard_numel - real),
-                             stream));
+    const FlatLayout *layout = &flat->layout;
+    int64_t valid = flat_valid_numel(layout, layout->rank);
+    if (valid < layout->shard_numel)
+        CUDA_TRY(kernel_fill((float *)sharded->data + valid, 0.0f,
+                             (size_t)(layout->shard_numel - valid), stream));
     return OK;
+}
+
+void flat_set_views(FlatParam *flat)
+{
+    float *unsharded = flat->unsharded_param.data;
+    for (int i = flat->layout.n; i-- > 0;) {
+        Param *param = flat->layout.params[i];
+        param->data.dtype = flat->unsharded_param.dtype;
+        param->data.numel = meta_numel(param);
+        param->data.data = unsharded == NULL ? NULL : unsharded + flat->layout.offset[i];
+    }
 }

@@ -15,27 +15,28 @@ static Status stream_wait_stream(FsdpContext *ctx, cudaStream_t waiter, cudaStre
 Status fsdp_wait_for_unshard(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
-    if (flat->state == FLAT_SHARDED)
-        return fail(ERR_ARGUMENT, "%s: nothing to wait for: it is sharded", flat->name);
-    // Behind the all-gather stands nothing on the gather stream that would take long.
-    if (flat->state == FLAT_UNSHARDING && flat->layout.world > 1)
-        TRY(stream_wait_stream(unit->ctx, unit->ctx->compute_stream, unit->ctx->all_gather_stream));
-    flat->state = FLAT_UNSHARDED;
+    FsdpContext *ctx = unit->ctx;
+    if (flat->state == FLAT_UNSHARDED) return OK;
+    TRY(flat_set_state(flat, FLAT_UNSHARDED));
+    // After the all-gather nothing is queued on its stream that would take long.
+    if (flat->layout.world > 1)
+        TRY(stream_wait_stream(ctx, ctx->compute_stream, ctx->all_gather_stream));
     return OK;
 }
 
 Status fsdp_pre_forward(Module *module, void *arg)
 {
     FsdpUnit *unit = arg;
+    FsdpRoot *root = unit->root;
     FsdpContext *ctx = unit->ctx;
-    if (unit->is_root) {
-        ctx->n_order = 0;
+    unit->phase = FSDP_FORWARD;
+    if (root->iter_forward_root == NULL) {
+        fsdp_begin_forward(unit);
         TRY(stream_wait_stream(ctx, ctx->all_gather_stream, ctx->compute_stream));
     }
-    TRY(record_post_forward(unit));
     TRY(fsdp_unshard(unit));
-    TRY(fsdp_wait_for_unshard(unit)); // before the release, which makes the gather stream wait for compute
-    TRY(fsdp_free_all_gather(ctx));
+    TRY(fsdp_wait_for_unshard(unit)); // before the free, for which the all-gather stream waits
+    TRY(fsdp_free_all_gather(root));
     return OK;
 }
 
@@ -44,20 +45,22 @@ Status fsdp_reduce_grad(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
-    if (flat->unsharded_grad.data == NULL) return fail(ERR_ARGUMENT, "%s: no gradient to reduce", flat->name);
-    float *whole = flat->unsharded_grad.data;
-    flat_set_grad_views(flat);
-    if (flat->layout.world > 1) {
+    ReduceScatterState *state = &unit->root->reduce_scatter_state;
+    void *buffer = flat->unsharded_grad.data;
+    if (buffer == NULL) return fail(ERR_ARGUMENT, "%s: no gradient to reduce", flat->name);
+    if (mesh_size(&ctx->mesh) > 1) {
         cudaEvent_t written;
         CUDA_TRY(cudaEventCreateWithFlags(&written, cudaEventDisableTiming));
         CUDA_TRY(cudaEventRecord(written, ctx->compute_stream));
         CUDA_TRY(cudaStreamWaitEvent(ctx->reduce_scatter_stream, written, 0));
         CUDA_TRY(cudaEventDestroy(written));
-        TRY(fsdp_free_reduce_scatter(ctx));
-        TRY(reduce_average(unit));
-        CUDA_TRY(cudaEventRecord(ctx->reduce_scatter_state.event, ctx->reduce_scatter_stream));
-        ctx->reduce_scatter_state.buffer = whole;
+        TRY(fsdp_free_reduce_scatter(unit->root));
+        TRY(unit->reduce_scatter(unit));
+        TRY(flat_zero_padding(flat, &flat->sharded_grad, ctx->reduce_scatter_stream));
+        CUDA_TRY(cudaEventRecord(state->event, ctx->reduce_scatter_stream));
+        state->buffer = buffer;
     }
     flat->unsharded_grad.data = NULL;
+    flat_set_grad_views(flat);
     return OK;
 }

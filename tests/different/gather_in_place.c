@@ -1,25 +1,16 @@
-/* gather_in_place.c: The shard is copied to its place in the whole buffer, and the all-gather is in
- * place.
+/* gather_in_place.c: The shard is copied to its place in the unsharded buffer, and the all-gather
+ * is in place.
  */
 // ==== forward.c
-Status fsdp_unshard(FsdpUnit *unit)
+Status fsdp_all_gather(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
-    if (flat->state != FLAT_SHARDED) return OK;
-    if (flat->layout.world == 1) {
-        flat->unsharded_param.data = flat->sharded_param.data;
-    } else {
-        size_t n = (size_t)flat->layout.shard_numel;
-        CUDA_TRY(cudaMallocAsync((void **)&flat->unsharded_param.data, n * (size_t)flat->layout.world * sizeof(float),
-                                 ctx->all_gather_stream));
-        float *mine = flat->unsharded_param.data + flat->layout.rank * flat->layout.shard_numel;
-        CUDA_TRY(cudaMemcpyAsync(mine, flat->sharded_param.data, n * sizeof(float), cudaMemcpyDeviceToDevice,
-                                 ctx->all_gather_stream));
-        NCCL_TRY(ncclAllGather(mine, flat->unsharded_param.data, n, ncclFloat, ctx->mesh.shard.comm, ctx->all_gather_stream));
-        CUDA_TRY(cudaEventRecord(flat->all_gather_done, ctx->all_gather_stream));
-    }
-    flat_set_views(flat);
-    flat->state = FLAT_UNSHARDING;
+    int64_t n = flat->layout.shard_numel;
+    Buffer own = buffer_range(&flat->unsharded_param, ctx->mesh.shard.rank * n, n);
+    CUDA_TRY(cudaMemcpyAsync(own.data, flat->sharded_param.data, buffer_bytes(&own),
+                             cudaMemcpyDeviceToDevice, ctx->all_gather_stream));
+    NCCL_TRY(ncclAllGather(own.data, flat->unsharded_param.data, (size_t)n, dtype_nccl(own.dtype),
+                           ctx->mesh.shard.comm, ctx->all_gather_stream));
     return OK;
 }

@@ -1,29 +1,35 @@
-/* norm_by_reduce_and_broadcast.c: The squares are summed on rank 0 and sent back, read through
- * pinned memory behind an event; clipping multiplies by min(1, max_norm / norm), whichever it is.
+/* norm_by_reduce_and_broadcast.c: The squares are summed on rank 0 and sent back, and the host
+ * waits for an event recorded after their copy; clipping multiplies by min(1, max_norm / norm),
+ * whichever it is.
  */
 // ==== optimizer.c
-static Status sum_all(Module *root, FsdpContext *ctx, double *sum, double *squares)
+static Status sum_all(FsdpRoot *root, FsdpContext *ctx, double *sum, double *squares)
 {
-    double *pinned = NULL;
+    const ProcessGroup *group = &ctx->mesh.shard;
+    cudaStream_t stream = ctx->compute_stream;
     cudaEvent_t there;
-    CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, ctx->compute_stream));
-    TRY(for_each_flat(root, ctx, sum_one, sum));
-    NCCL_TRY(ncclReduce(sum, sum, 1, ncclDouble, ncclSum, 0, ctx->mesh.shard.comm, ctx->compute_stream));
-    NCCL_TRY(ncclBroadcast(sum, sum, 1, ncclDouble, 0, ctx->mesh.shard.comm, ctx->compute_stream));
-    CUDA_TRY(cudaMallocHost((void **)&pinned, sizeof *pinned));
+    CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, stream));
+    for (int i = root->n_units; i-- > 0;) {
+        const Buffer *grad = &root->units[i]->flat.sharded_grad;
+        CUDA_TRY(kernel_sum_squares(sum, grad->data, (size_t)grad->numel, stream));
+    }
+    if (group->size > 1) {
+        NCCL_TRY(ncclReduce(sum, sum, 1, ncclDouble, ncclSum, 0, group->comm, stream));
+        NCCL_TRY(ncclBroadcast(sum, sum, 1, ncclDouble, 0, group->comm, stream));
+    }
     CUDA_TRY(cudaEventCreateWithFlags(&there, cudaEventDisableTiming));
-    CUDA_TRY(cudaMemcpyAsync(pinned, sum, sizeof *sum, cudaMemcpyDeviceToHost, ctx->compute_stream));
-    CUDA_TRY(cudaEventRecord(there, ctx->compute_stream));
+    CUDA_TRY(cudaMemcpyAsync(ctx->host_scalar, sum, sizeof *sum, cudaMemcpyDeviceToHost, stream));
+    CUDA_TRY(cudaEventRecord(there, stream));
     CUDA_TRY(cudaEventSynchronize(there));
-    *squares = *pinned;
+    *squares = *ctx->host_scalar;
     CUDA_TRY(cudaEventDestroy(there));
-    CUDA_TRY(cudaFreeHost(pinned));
     return OK;
 }
 
-Status fsdp_clip_grad_norm(Module *root, FsdpContext *ctx, float max_norm, float *norm)
+Status fsdp_clip_grad_norm(Module *module, FsdpContext *ctx, float max_norm, float *norm)
 {
-    TRY(fsdp_grad_norm(root, ctx, norm));
-    float factor = *norm > 0.0f ? fminf(1.0f, max_norm / *norm) : 1.0f;
-    return for_each_flat(root, ctx, scale_one, &factor);
+    FsdpRoot *root = NULL;
+    TRY(fsdp_find_root(module, &root));
+    TRY(fsdp_grad_norm(module, ctx, norm));
+    return scale_all(root, ctx, *norm > 0.0f ? fminf(1.0f, max_norm / *norm) : 1.0f);
 }

@@ -2,32 +2,30 @@
  * comes next, before the unit's own layers run.
  */
 // ==== forward.c
-// The units below the root in the order of a walk, which is the order in which they run.
-enum { MAX_AHEAD = 256 };
-static FsdpUnit *ahead[MAX_AHEAD];
-static int n_ahead;
-
-static void list_units(const Module *module)
+// The unit that comes after this one in a walk, which is the order in which forwards begin; NULL
+// where there is none, or where not the root runs but a part of it.
+static FsdpUnit *unit_after(const FsdpUnit *unit)
 {
-    FsdpUnit *unit = fsdp_unit(module);
-    if (unit != NULL && n_ahead < MAX_AHEAD) ahead[n_ahead++] = unit;
-    for (int i = 0; i < module->n_children; i++) list_units(module->children[i]);
+    const FsdpRoot *root = unit->root;
+    if (root->iter_forward_root != root->units[0]) return NULL;
+    for (int i = 0; i + 1 < root->n_units; i++)
+        if (root->units[i] == unit) return root->units[i + 1];
+    return NULL;
 }
 
 Status fsdp_pre_forward(Module *module, void *arg)
 {
     FsdpUnit *unit = arg;
+    FsdpRoot *root = unit->root;
     FsdpContext *ctx = unit->ctx;
-    if (unit->is_root) {
-        ctx->n_order = n_ahead = 0;
-        list_units(module);
+    unit->phase = FSDP_FORWARD;
+    if (root->iter_forward_root == NULL) {
+        fsdp_begin_forward(unit);
         TRY(stream_wait_stream(ctx, ctx->all_gather_stream, ctx->compute_stream));
     }
-    TRY(record_post_forward(unit));
-    TRY(fsdp_unshard(unit)); // it is under way already, but for the root
-    TRY(fsdp_free_all_gather(ctx));
+    TRY(fsdp_unshard(unit)); // queued already, apart from the root's
+    TRY(fsdp_free_all_gather(root));
     TRY(fsdp_wait_for_unshard(unit));
-    for (int i = 0; i + 1 < n_ahead; i++)
-        if (ahead[i] == unit) TRY(fsdp_unshard(ahead[i + 1]));
-    return OK;
+    FsdpUnit *next = unit_after(unit);
+    return next == NULL ? OK : fsdp_unshard(next);
 }

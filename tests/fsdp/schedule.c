@@ -82,7 +82,11 @@ static void nested_body(const Rank *r, void *arg)
     nested_create(&t, &spec, &TEST_OPTIONS, r);
     Batch batch = batch_create(&spec, 1 + (uint64_t)r->rank);
     const FsdpRoot *root = t.unit[UNITS - 1]->root;
+    static const int WALK[UNITS] = {6, 2, 0, 1, 5, 3, 4}; // a module before its children
     check(root->n_units == UNITS, "the root's registry has %d units", root->n_units);
+    for (int i = 0; i < UNITS; i++)
+        check(root->units[i] == t.unit[WALK[i]], "place %d of the root's registry is not %s", i,
+              ENDS[WALK[i]]);
     for (int i = 0; i < UNITS; i++)
         check(module_add_hook(t.unit[i]->module, HOOK_PRE_BACKWARD, expect_prefetch, &t) != NULL,
               "no hook");
@@ -116,34 +120,38 @@ static void prefetches_the_unit_that_ended_before(void **state)
 
 // ---- A unit that runs twice ----
 
+// u, v, u, v, with the root around them: every backward but the last prefetches the one before it.
 static void twice_body(const Rank *r, void *arg)
 {
+    enum { RUNS = 4 };
     Spec spec = spec_mlp(3);
     Sharded s;
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     Module *u = s.model->children[0], *v = s.model->children[1], *root = s.model;
-    Module *const runs[] = {u, v, u};
-    const FsdpUnit *want[] = {fsdp_unit(u), fsdp_unit(v), fsdp_unit(u), fsdp_unit(root)};
+    Module *const runs[RUNS + 1] = {u, v, u, v, root};
     need(fsdp_pre_forward(root, root->unit));
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < RUNS; i++) {
         need(fsdp_pre_forward(runs[i], runs[i]->unit));
         need(fsdp_post_forward(runs[i], runs[i]->unit));
     }
     need(fsdp_post_forward(root, root->unit));
-    for (int i = 0; i < 4; i++)
-        check(s.root->n_post_forward == 4 && s.root->post_forward_order[i] == want[i],
+    for (int i = 0; i <= RUNS; i++)
+        check(s.root->n_post_forward == RUNS + 1 &&
+                  s.root->post_forward_order[i] == fsdp_unit(runs[i]),
               "place %d of post_forward_order: a unit that ran twice must be in it twice", i);
 
-    need(fsdp_pre_backward(root, root->unit)); // prefetches u, the last to end
-    check(want[0]->flat.state == FLAT_UNSHARDING, "the root prefetches the unit that ended last");
-    for (int i = 2; i >= 0; i--) {
+    need(fsdp_pre_backward(root, root->unit));
+    check(fsdp_unit(v)->flat.state == FLAT_UNSHARDING,
+          "the root prefetches the unit that ended last");
+    for (int i = RUNS - 1; i >= 0; i--) {
         need(fsdp_pre_backward(runs[i], runs[i]->unit));
-        for (int other = 0; other < 2 && i > 0; other++)
-            check(runs[i - 1]->unit != want[other] || want[other]->flat.state != FLAT_SHARDED,
-                  "backward %d does not prefetch the unit whose forward ended before it", 2 - i);
+        if (i > 0)
+            check(fsdp_unit(runs[i - 1])->flat.state == FLAT_UNSHARDING,
+                  "backward %d does not prefetch the unit whose forward ended before it",
+                  RUNS - 1 - i);
         need(fsdp_post_backward(runs[i], runs[i]->unit));
     }
-    check(want[0]->flat.state == FLAT_SHARDED && want[1]->flat.state == FLAT_SHARDED,
+    check(fsdp_unit(u)->flat.state == FLAT_SHARDED && fsdp_unit(v)->flat.state == FLAT_SHARDED,
           "after the last backward nothing is prefetched");
     need(fsdp_post_backward(root, root->unit));
     sharded_destroy(&s);
@@ -215,7 +223,9 @@ static void two_models_body(const Rank *r, void *arg)
         need(module_backward(model[m], &run, dlogits, &din));
         need_cuda(cudaFreeAsync(dlogits, r->stream));
         need_cuda(cudaFreeAsync(din, r->stream));
-        check_all_sharded(model[m], "after its backward");
+        // Nor may the backward of one gather what the other will need.
+        for (int other = 0; other < 2; other++)
+            check_all_sharded(model[other], "after the backward of one of two models");
     }
     for (int m = 0; m < 2; m++) need(fsdp_sgd_step(model[m], &ctx, 0.0f, 0.0f));
     check_no_race(log);
@@ -260,10 +270,9 @@ static void part_body(const Rank *r, void *arg)
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     Batch batch = batch_create(&spec, 1);
     Module *part = s.model->children[0];
-    size_t live = gpulog_live_bytes(r->device);
     float *out, *din;
-    s.run.B = spec.B;
-    s.run.T = spec.T;
+    train_batch(&spec, &s.run, s.model, &batch); // an iteration of the root's is over
+    size_t live = gpulog_live_bytes(r->device);
     uint64_t log = gpulog_length();
     for (int step = 0; step < 2; step++) {
         need(module_forward(part, &s.run, batch.in, &out));
@@ -283,6 +292,43 @@ static void a_part_is_an_iteration_of_its_own(void **state)
 {
     run_ranks(2, part_body, NULL);
     run_ranks(3, part_body, NULL);
+}
+
+// Two blocks run alone: while one awaits its backward, the forward of the other forgets nothing.
+static void pending_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    Batch batch = batch_create(&spec, 1);
+    Module *first = s.model->children[0], *second = s.model->children[1];
+    float *out, *din;
+    s.run.B = spec.B;
+    s.run.T = spec.T;
+    need(module_forward(first, &s.run, batch.in, &out));
+    need(module_forward(second, &s.run, out, &out));
+    check(s.root->n_post_forward == 2 && s.root->post_forward_order[0] == fsdp_unit(first) &&
+              s.root->post_forward_order[1] == fsdp_unit(second),
+          "a forward that awaits its backward is forgotten when another begins: %d are recorded",
+          s.root->n_post_forward);
+    need(fsdp_pre_backward(second, second->unit));
+    check(fsdp_unit(first)->flat.state == FLAT_UNSHARDING,
+          "the backward of the second block does not prefetch the first");
+    need(fsdp_post_backward(second, second->unit));
+    need(module_backward(first, &s.run, out, &din));
+    need_cuda(cudaFreeAsync(din, r->stream));
+    need(module_discard(s.model, &s.run));
+    need(module_forward(first, &s.run, batch.in, &out));
+    check(s.root->n_post_forward == 1, "of the forwards that are over %d are still recorded",
+          s.root->n_post_forward - 1);
+    need(module_discard(s.model, &s.run));
+    batch_destroy(&batch);
+    sharded_destroy(&s);
+}
+
+static void forwards_await_their_backward(void **state)
+{
+    run_ranks(2, pending_body, NULL);
 }
 
 // The whole forward, and the backward of one block alone: what it prefetches nobody uses.
@@ -321,6 +367,54 @@ static void unused_prefetches_are_cleared(void **state)
     run_ranks(3, stray_body, NULL);
 }
 
+static Status fails(Module *m, void *arg)
+{
+    return ERR_ARGUMENT;
+}
+
+// A forward that fails half-way leaves units unsharded; fsdp_reshard_all makes an end of it, and
+// the next iteration finds nothing of it.
+static void failed_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(4);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    Batch batch = batch_create(&spec, 1);
+    Module *block = s.model->children[1];
+    float want = train_batch(&spec, &s.run, s.model, &batch), got, *logits;
+    size_t live = gpulog_live_bytes(r->device);
+    Hook *hook = module_add_hook(block, HOOK_PRE_FORWARD, fails, NULL);
+    check(hook != NULL, "no hook");
+    uint64_t log = gpulog_length();
+    check(module_forward(s.model, &s.run, batch.in, &logits) == ERR_ARGUMENT,
+          "a forward with a hook that fails must fail");
+    need(module_discard(s.model, &s.run));
+    need(fsdp_reshard_all(s.model));
+    check_all_sharded(s.model, "after fsdp_reshard_all");
+    check(gpulog_live_bytes(r->device) == live, "fsdp_reshard_all left %zu bytes",
+          gpulog_live_bytes(r->device) - live);
+    for (int i = 0; i < s.root->n_units; i++)
+        check(s.root->units[i]->phase == FSDP_IDLE && s.root->units[i]->n_indices == 0,
+              "after fsdp_reshard_all unit %s is not idle", s.root->units[i]->module->name);
+    check(s.root->n_post_forward == 0, "after fsdp_reshard_all %d forwards are recorded",
+          s.root->n_post_forward);
+    module_remove_hook(block, hook);
+
+    need(fsdp_sgd_step(s.model, &s.ctx, 0.0f, 0.0f)); // changes nothing, but writes
+    got = train_batch(&spec, &s.run, s.model, &batch);
+    check(got == want, "after a forward that failed the loss is %g, before it %g", (double)got,
+          (double)want);
+    check_no_race(log); // with the step, for which the next forward must wait
+    batch_destroy(&batch);
+    sharded_destroy(&s);
+}
+
+static void a_failed_forward_can_be_ended(void **state)
+{
+    run_ranks(1, failed_body, NULL);
+    run_ranks(2, failed_body, NULL);
+}
+
 // Forwards without a backward do not pile up in the order.
 static void evaluation_body(const Rank *r, void *arg)
 {
@@ -342,6 +436,94 @@ static void evaluations_are_forgotten(void **state)
 {
     run_ranks(2, evaluation_body, NULL);
 }
+
+// ---- Phases ----
+
+// Where in an iteration a unit is asked for its phase: the order of the tables below.
+enum { IN_FORWARD, IN_BACKWARD, IN_GATHER, IN_REDUCE, PLACES };
+static int seen[PLACES]; // how often
+
+static void expect_phase(const FsdpUnit *unit, int place, FsdpPhase want)
+{
+    static const char *const PLACE[PLACES] = {"in its forward", "in its backward",
+                                              "where it is gathered for its backward",
+                                              "where its gradient is reduced"};
+    seen[place]++;
+    check(unit->phase == want, "%s unit %s is in phase %d, want %d", PLACE[place],
+          unit->module->name, (int)unit->phase, (int)want);
+}
+
+// Run after FSDP's own hooks.
+static Status in_forward(Module *m, void *arg)
+{
+    expect_phase(fsdp_unit(m), IN_FORWARD, FSDP_FORWARD);
+    return OK;
+}
+
+static Status after_forward(Module *m, void *arg)
+{
+    check(fsdp_unit(m)->phase == FSDP_IDLE, "after its forward unit %s is not idle", m->name);
+    return OK;
+}
+
+static Status in_backward(Module *m, void *arg)
+{
+    expect_phase(fsdp_unit(m), IN_BACKWARD, FSDP_PRE_BACKWARD);
+    return OK;
+}
+
+static Status after_backward(Module *m, void *arg)
+{
+    check(fsdp_unit(m)->phase == FSDP_IDLE, "after its backward unit %s is not idle", m->name);
+    return OK;
+}
+
+static Status reduce_in_phase(FsdpUnit *unit)
+{
+    expect_phase(unit, IN_REDUCE, FSDP_POST_BACKWARD);
+    return fsdp_reduce_scatter(unit);
+}
+
+// A prefetch is queued while the unit itself is idle: the phase is that of the unit which runs.
+static Status gather_in_phase(FsdpUnit *unit)
+{
+    const FsdpUnit *runs = unit->root->iter_backward_root;
+    if (runs == unit && unit->root->iter_forward_root == NULL)
+        expect_phase(unit, IN_GATHER, FSDP_PRE_BACKWARD);
+    return fsdp_all_gather(unit);
+}
+
+static void phase_body(const Rank *r, void *arg)
+{
+    static const HookFn HOOKS[HOOK_POINTS] = {in_forward, after_forward, in_backward,
+                                              after_backward};
+    Spec spec = spec_gpt2(2);
+    Nested t;
+    nested_create(&t, &spec, &TEST_OPTIONS, r);
+    for (int i = 0; i < UNITS; i++) {
+        for (int point = 0; point < HOOK_POINTS; point++)
+            check(module_add_hook(t.unit[i]->module, point, HOOKS[point], NULL) != NULL, "no hook");
+        t.unit[i]->reduce_scatter = reduce_in_phase;
+        t.unit[i]->all_gather = gather_in_phase;
+    }
+    Batch batch = batch_create(&spec, 1);
+    train_batch(&spec, &t.run, t.model, &batch);
+    check(seen[IN_FORWARD] == UNITS && seen[IN_BACKWARD] == UNITS &&
+              seen[IN_REDUCE] == (r->world > 1 ? UNITS : 0) &&
+              seen[IN_GATHER] == (r->world > 1 ? 1 : 0),
+          "of %d units %d ran forward, %d backward, %d were reduced, %d gathered first", UNITS,
+          seen[IN_FORWARD], seen[IN_BACKWARD], seen[IN_REDUCE], seen[IN_GATHER]);
+    batch_destroy(&batch);
+    nested_destroy(&t);
+}
+
+static void phases_follow_the_iteration(void **state)
+{
+    run_ranks(1, phase_body, NULL);
+    run_ranks(2, phase_body, NULL);
+}
+
+// ---- Streams ----
 
 static void priority_body(const Rank *r, void *arg)
 {
@@ -367,8 +549,11 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_unit_that_runs_twice_is_recorded_twice),
     cmocka_unit_test(two_models_share_a_context),
     cmocka_unit_test(a_part_is_an_iteration_of_its_own),
+    cmocka_unit_test(forwards_await_their_backward),
     cmocka_unit_test(unused_prefetches_are_cleared),
+    cmocka_unit_test(a_failed_forward_can_be_ended),
     cmocka_unit_test(evaluations_are_forgotten),
+    cmocka_unit_test(phases_follow_the_iteration),
     cmocka_unit_test(communication_has_priority),
 };
 SUITE_MAIN("schedule", tests)

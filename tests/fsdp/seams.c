@@ -1,38 +1,104 @@
-/* The seams of the core: places where part two hangs something in without a change to the six files.
- * Each test fills one with something small.
+/* The seams of the core: places where part two hangs something in without a change to the six
+ * files. Each test fills one with something small.
  */
 #include "harness.h"
 #include "kernels.h"
 #include "training.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// ---- Mesh and reduction: data parallelism is one shard and many replicas ----
+// ---- Mesh and reduction: replicas of one shard (DDP) or of several (HSDP) ----
 
-// Averages the gradients of the replicas into the accumulated one: what DDP does.
+// The sum over the shards' group, then over the replicas', then the average: what HSDP does, and
+// where the shard is all of the parameter, DDP.
 static Status average_replicas(FsdpUnit *unit)
 {
-    FsdpContext *ctx = unit->ctx;
-    const Buffer *grad = &unit->flat.unsharded_grad;
-    NCCL_TRY(ncclAllReduce(grad->data, grad->data, (size_t)grad->numel, dtype_nccl(grad->dtype),
-                           ncclSum, ctx->mesh.replicate.comm, ctx->reduce_scatter_stream));
-    CUDA_TRY(kernel_add_divided(unit->flat.sharded_grad.data, grad->data,
-                                (float)ctx->mesh.replicate.size, (size_t)grad->numel,
-                                ctx->reduce_scatter_stream));
+    FlatParam *flat = &unit->flat;
+    const Mesh *mesh = &unit->ctx->mesh;
+    cudaStream_t stream = unit->ctx->reduce_scatter_stream;
+    int64_t n = flat->layout.shard_numel;
+    Buffer sum = buffer_range(&flat->unsharded_grad, flat->layout.rank * n, n);
+    if (mesh->shard.size > 1)
+        NCCL_TRY(ncclReduceScatter(flat->unsharded_grad.data, sum.data, (size_t)n,
+                                   dtype_nccl(sum.dtype), ncclSum, mesh->shard.comm, stream));
+    NCCL_TRY(ncclAllReduce(sum.data, sum.data, (size_t)n, dtype_nccl(sum.dtype), ncclSum,
+                           mesh->replicate.comm, stream));
+    CUDA_TRY(kernel_add_divided(flat->sharded_grad.data, sum.data, (float)mesh_size(mesh),
+                                (size_t)n, stream));
+    return OK;
+}
+
+// A mesh of `shards` times the rest: ranks that follow each other shard together.
+static void mesh_2d(Mesh *mesh, const Rank *r, int shards)
+{
+    *mesh = (Mesh){.shard = {.rank = r->rank % shards, .size = shards},
+                   .replicate = {.rank = r->rank / shards, .size = r->world / shards}};
+    if (shards > 1)
+        need_nccl(ncclCommSplit(r->comm, mesh->replicate.rank, r->rank, &mesh->shard.comm, NULL));
+    need_nccl(ncclCommSplit(r->comm, mesh->shard.rank, r->rank, &mesh->replicate.comm, NULL));
+}
+
+// The average of all ranks' gradients, by one process for each, summed in the collectives' order.
+static float *average_alone(const Spec *spec, const Rank *r)
+{
+    float *each[8];
+    size_t numel = 0;
+    for (int rank = 0; rank < r->world; rank++) {
+        Plain plain;
+        Batch batch = batch_create(spec, 1 + (uint64_t)rank);
+        plain_create(&plain, spec, TEST_OPTIONS.seed, NULL, r->stream);
+        train_batch(spec, &plain.run, plain.model, &batch);
+        each[rank] = plain_grads(&plain);
+        numel = (size_t)meta_count(plain.model);
+        plain_destroy(&plain);
+        batch_destroy(&batch);
+    }
+    float *average = malloc(numel * sizeof *average);
+    tree_average(average, each, r->world, numel);
+    for (int rank = 0; rank < r->world; rank++) free(each[rank]);
+    return average;
+}
+
+// The gradient shards of n units after two micro-batches.
+static void check_twice(FsdpUnit **units, int n, const float *average)
+{
+    need_cuda(cudaDeviceSynchronize());
+    for (int i = 1; i <= n; i++) { // `average` has the blocks first and the root's own last
+        const FlatParam *flat = &units[i % n]->flat;
+        const FlatLayout *layout = &flat->layout;
+        int64_t begin = layout->rank * layout->shard_numel;
+        float *got = fetch(flat->sharded_grad.data, (size_t)layout->shard_numel);
+        for (int64_t e = 0; e < layout->shard_numel; e++) {
+            float want = begin + e < layout->numel ? 2.0f * average[begin + e] : 0.0f;
+            check(got[e] == want,
+                  "unit %s, gradient %lld after two micro-batches: %g, want twice the average, %g",
+                  flat->name, (long long)(begin + e), (double)got[e], (double)want);
+        }
+        average += layout->numel;
+        free(got);
+    }
+}
+
+static Status count_visit(const Param *param, const float *values, void *arg)
+{
+    ++*(int *)arg;
     return OK;
 }
 
 static void replicate_body(const Rank *r, void *arg)
 {
+    int shards = *(const int *)arg, visits = 0;
     Spec spec = spec_mlp(3);
-    Mesh mesh = {.shard = {.rank = 0, .size = 1},
-                 .replicate = {.comm = r->comm, .rank = r->rank, .size = r->world}};
+    Mesh mesh;
     Module *model = spec_create(&spec);
     FsdpUnit *units[8];
     FsdpContext ctx;
     NnRun run;
+    float norm;
+    mesh_2d(&mesh, r, shards);
     need(nn_run_create(&run, r->stream));
     need(fsdp_context_create(&ctx, &mesh, r->stream));
     for (int i = 0; i < model->n_children - 1; i++)
@@ -44,52 +110,45 @@ static void replicate_body(const Rank *r, void *arg)
     uint64_t log = gpulog_length();
     for (int micro = 0; micro < 2; micro++) train_batch(&spec, &run, model, &batch);
     check_no_race(log);
-    check(log_count(GPU_ALL_GATHER, log) == 0, "one shard gathers nothing");
+    check(log_count(GPU_ALL_GATHER, log) == (shards == 1 ? 0 : 4 * (uint64_t)n),
+          "two micro-batches of %d units in %d shards made %llu all-gathers", n, shards,
+          (unsigned long long)log_count(GPU_ALL_GATHER, log));
+    float *average = average_alone(&spec, r);
+    check_twice(units, n, average);
+    double squares = 0.0;
+    for (int64_t e = 0; e < meta_count(model); e++)
+        squares += 4.0 * (double)average[e] * (double)average[e];
+    float want = (float)sqrt(squares);
+    free(average);
 
-    // The oracle: the same data through one process each, summed in the collective's order.
-    float *each[8];
-    size_t numel = 0;
-    for (int rank = 0; rank < r->world; rank++) {
-        Plain plain;
-        Batch other = batch_create(&spec, 1 + (uint64_t)rank);
-        plain_create(&plain, &spec, TEST_OPTIONS.seed, NULL, r->stream);
-        train_batch(&spec, &plain.run, plain.model, &other);
-        each[rank] = plain_grads(&plain);
-        numel = (size_t)meta_count(plain.model);
-        plain_destroy(&plain);
-        batch_destroy(&other);
-    }
-    float *want = malloc(numel * sizeof *want);
-    tree_average(want, each, r->world, numel);
-    need_cuda(cudaStreamSynchronize(r->stream));
-    size_t at = 0; // plain_grads has the blocks first and the root's own last, as the units have
-    for (int i = 1; i <= n; i++) {
-        const FlatParam *flat = &units[i % n]->flat;
-        float *got = fetch(flat->sharded_grad.data, (size_t)flat->layout.numel);
-        for (int64_t e = 0; e < flat->layout.numel; e++)
-            check(got[e] == want[at + (size_t)e] + want[at + (size_t)e],
-                  "unit %s, gradient %lld after two micro-batches: %g, want twice %g", flat->name,
-                  (long long)e, (double)got[e], (double)want[at + (size_t)e]);
-        at += (size_t)flat->layout.numel;
-        free(got);
-    }
-    for (int rank = 0; rank < r->world; rank++) free(each[rank]);
-    free(want);
-    float norm;
-    need(fsdp_grad_norm(model, &ctx, &norm)); // nobody else to ask
-    check(norm > 0.0f, "the norm is %g", (double)norm);
+    need(fsdp_full_state(model, count_visit, &visits));
+    check(visits == (r->rank == 0 ? meta_params(model, NULL, 0) : 0),
+          "rank %d was shown %d parameters: the first of all ranks is shown each once", r->rank,
+          visits);
+    need(fsdp_grad_norm(model, &ctx, &norm));
+    check(fabsf(norm - want) <= 1e-6f * want, "the norm is %g, want %g", (double)norm,
+          (double)want);
     need(fsdp_sgd_step(model, &ctx, 0.125f, 0.0f));
     batch_destroy(&batch);
     fsdp_unwrap(model);
     need(fsdp_context_destroy(&ctx));
     module_destroy(model);
     need(nn_run_destroy(&run));
+    if (shards > 1) need_nccl(ncclCommDestroy(mesh.shard.comm));
+    need_nccl(ncclCommDestroy(mesh.replicate.comm));
 }
 
 static void replicas_without_shards(void **state)
 {
-    run_ranks(2, replicate_body, NULL);
-    run_ranks(4, replicate_body, NULL);
+    int shards = 1;
+    run_ranks(2, replicate_body, &shards);
+    run_ranks(4, replicate_body, &shards);
+}
+
+static void replicas_of_shards(void **state)
+{
+    int shards = 2;
+    run_ranks(4, replicate_body, &shards);
 }
 
 // ---- Gather ----
@@ -284,6 +343,7 @@ static void layers_check_the_type(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(replicas_without_shards),
+    cmocka_unit_test(replicas_of_shards),
     cmocka_unit_test(another_all_gather),
     cmocka_unit_test(hooks_chain),
     cmocka_unit_test(other_world_has_a_layout),

@@ -169,10 +169,35 @@ static void average_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
+// A rank needs the sum of its own shard and of no other: a reduce-scatter sends the other ranks
+// theirs, W-1 shards, and an all-reduce twice as much.
+static void own_shard_body(const Rank *r, void *arg)
+{
+    const Shape *shape = arg;
+    static const GpuOp REDUCE[] = {GPU_REDUCE_SCATTER, GPU_ALL_REDUCE, GPU_REDUCE, GPU_BROADCAST,
+                                   GPU_SEND, GPU_ALL_GATHER};
+    Sharded s;
+    sharded_create(&s, &shape->spec, &shape->options, NULL, r);
+    FsdpUnit *unit = fsdp_unit(s.model->children[0]);
+    uint64_t sent = 0, want = (uint64_t)(4 * (r->world - 1) * unit->flat.layout.shard_numel);
+    gpulog_reset_traffic();
+    reduce_round(unit, 0);
+    for (size_t i = 0; i < sizeof REDUCE / sizeof REDUCE[0]; i++)
+        sent += gpulog_traffic(REDUCE[i]).sent;
+    check(sent <= want,
+          "to reduce unit %s this rank sent %llu bytes (%llu of them in all-reduces), want %llu, "
+          "the other ranks' shards: each rank needs the sum of its own shard alone, which is what "
+          "a reduce-scatter brings",
+          unit->module->name, (unsigned long long)sent,
+          (unsigned long long)gpulog_traffic(GPU_ALL_REDUCE).sent, (unsigned long long)want);
+    sharded_destroy(&s);
+}
+
 static void gradient_is_the_average(void **state)
 {
     Shape shape = known_shape(3);
     for (int world = 2; world <= 8; world++) run_ranks(world, average_body, &shape);
+    run_ranks(3, own_shard_body, &shape);
     for (int i = 0; i < 2; i++) {
         shape = draw_shape(5);
         run_ranks(drawn_world(&shape.spec, 2, 8), average_body, &shape);
@@ -450,11 +475,12 @@ static void ahead_body(const Rank *r, void *arg)
               "%llu",
               units, reshard ? "true" : "false", (unsigned long long)log_count(GPU_ALL_GATHER, log),
               (unsigned long long)want);
-        check(
-            log_count(GPU_REDUCE_SCATTER, log) == (uint64_t)units,
-            "a backward of %d units made %llu reduce-scatters: does fsdp_post_backward reduce each "
-            "unit's gradient?",
-            units, (unsigned long long)log_count(GPU_REDUCE_SCATTER, log));
+        // By which collective, gradient_is_the_average asks.
+        uint64_t reduced = log_count(GPU_REDUCE_SCATTER, log) + log_count(GPU_ALL_REDUCE, log);
+        check(reduced == (uint64_t)units,
+              "a backward of %d units made %llu reduce-scatters: does fsdp_post_backward reduce each "
+              "unit's gradient?",
+              units, (unsigned long long)reduced);
 
         int gathers = 0, scatters = 0;
         int64_t loss = log_find(GPU_KERNEL, "kernel_cross_entropy", log);
@@ -468,7 +494,7 @@ static void ahead_body(const Rank *r, void *arg)
                   "want 2: its own and that of the last unit of ctx->order, which runs next: which "
                   "one does fsdp_pre_backward gather ahead in the root?",
                   gathers - units);
-            if (entry.op != GPU_REDUCE_SCATTER) continue;
+            if (entry.op != GPU_REDUCE_SCATTER && entry.op != GPU_ALL_REDUCE) continue;
             // Before reduce-scatter k: the forward's, the root's, and those of k + 2 blocks.
             int ahead = units + 1 + (scatters + 2 < units - 1 ? scatters + 2 : units - 1);
             check(gathers >= ahead,
