@@ -16,7 +16,7 @@ MARKS = {"passed": ("ok", "32"), "failed": ("FAIL", "31"), "timeout": ("TIME", "
          "error": ("ERROR", "31"), "skipped": ("skip", "33"), "infrastructure": ("????", "33")}
 
 # What fsdp_not_yet says: path:line: part 3.2 of function is not written yet (NOT_YET).
-NOT_YET = re.compile(r"(?P<place>[^\s\]]+\.c:\d+): part (?P<part>\d+\.\d+) of (?P<function>\w+) "
+NOT_YET = re.compile(r"(?P<place>[^\s\]]+\.c:\d+): part (?P<part>\d+\.\d+[a-z]?) of (?P<function>\w+) "
                      r"is not written yet")
 
 # What differs where two tests show the same report: the rank, the line of the test, what it drew.
