@@ -185,7 +185,7 @@ int fsdp_units(const Module *root, FsdpUnit **out, int max)
 {
     //[6.5] out[0 … max) are the first units of the walk: the module itself, if it is one, then what
     //  is below it, child by child. The result counts all of them.
-    //? How many are there, and how many fit? Which of the two does the recursion return?
+    //? Where do the units of the second child go in out, and how many may there be?
     int n = 0;
     if (fsdp_unit(root) != NULL && n++ < max) out[0] = fsdp_unit(root);
     for (int i = 0; i < root->n_children; i++) {

@@ -83,7 +83,7 @@ Status fsdp_reduce_scatter(FsdpUnit *unit)
     //[4.3] After what the reduce-scatter stream has queued, sharded_grad has grown by this rank's
     //  shard of the average over the ranks: their sum, divided by W. Nothing was allocated: the sum
     //  is in unsharded_grad, which nobody needs any more.
-    //? In place: where in the buffer does NCCL want rank r to receive?
+    //? In place: at which element of the buffer does rank r receive?
     Buffer sum = buffer_range(&flat->unsharded_grad, flat->layout.rank * shard_numel, shard_numel);
     NCCL_TRY(ncclReduceScatter(flat->unsharded_grad.data, sum.data, (size_t)shard_numel,
                                dtype_nccl(sum.dtype), ncclSum, ctx->mesh.shard.comm,

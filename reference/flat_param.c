@@ -207,7 +207,7 @@ void flat_set_views(FlatParam *flat)
 {
     //[2.6] The data of every parameter is its range of unsharded_param: a view, and no byte was
     //  copied. Where unsharded_param has no memory, no parameter has.
-    //? What is NULL plus an offset of 3 floats? Who takes care of that here?
+    //? An offset added to NULL is not NULL. Who takes care of that here?
     for (int i = 0; i < flat->layout.n; i++) {
         Param *param = flat->layout.params[i];
         param->data =

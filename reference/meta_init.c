@@ -21,7 +21,7 @@
 int64_t meta_numel(const Param *param)
 {
     //[1.1] The result is the number of elements that the shape describes, exact beyond 2³¹ too.
-    //? Which type does the product have while it grows? And what is the product of no entries?
+    //? Of which type is what you multiply? And what is the product of no entries?
     int64_t numel = 1;
     for (int i = 0; i < param->ndim; i++) numel *= param->shape[i];
     return numel;
@@ -103,7 +103,7 @@ int64_t meta_bytes(const Module *module)
 void philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
     //[1.3] out holds the four words that ten rounds of Philox make of the counter and the key.
-    //? Is the product of two uint32_t 64 bits wide in C? And when does the key grow?
+    //? How wide is the product of two uint32_t in C? And when does the key grow?
     uint32_t x0 = counter[0], x1 = counter[1], x2 = counter[2], x3 = counter[3];
     uint32_t k0 = key[0], k1 = key[1];
     for (int round = 0; round < 10; round++) {
@@ -156,7 +156,7 @@ void meta_init_slice(const Param *param, uint64_t seed, int64_t begin, int64_t e
 {
     //[1.5] out[i - begin] is the initial value of element i, for every i in [begin, end), bitwise
     //  the same wherever the slice begins and ends. An empty slice writes nothing.
-    //? What is element 7 when the slice begins at 5? And when it begins at 0?
+    //? Element 7 of a slice that begins at 5, and of one that begins at 0: is it the same?
     if (param->init != INIT_NORMAL) {
         for (int64_t i = begin; i < end; i++)
             out[i - begin] = param->init == INIT_ONE ? 1.0f : 0.0f;

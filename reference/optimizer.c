@@ -164,7 +164,7 @@ static Status sum_all(FsdpRoot *root, FsdpContext *ctx, double *sum, double *squ
     //  it. On the way *sum has this rank's squares and then everybody's, and *ctx->host_scalar,
     //  which is pinned so that no copy waits, has the same number.
     //? The root of a sum is not the sum of the roots: on which side of the all-reduce belongs sqrt?
-    //? A copy to pinned memory does not wait. So who does, and for what?
+    //? Who waits for the copy, if not the copy itself?
     for (int i = 0; i < root->n_units; i++) {
         const FlatParam *flat = &root->units[i]->flat;
         CUDA_TRY(kernel_sum_squares(sum, flat->sharded_grad.data, (size_t)flat->layout.shard_numel,
@@ -199,8 +199,7 @@ Status fsdp_grad_norm(Module *module, FsdpContext *ctx, float *norm)
 // Every gradient shard of the root times the factor.
 static Status scale_all(FsdpRoot *root, FsdpContext *ctx, float factor)
 {
-    //[[5.6a] After what the compute stream has queued, every gradient shard is `factor` times as
-    //  large.
+    //[[5.6a] Every gradient shard is `factor` times as large, padding and all.
     for (int i = 0; i < root->n_units; i++) {
         FlatParam *flat = &root->units[i]->flat;
         CUDA_TRY(kernel_scale(flat->sharded_grad.data, factor, (size_t)flat->layout.shard_numel,

@@ -149,7 +149,7 @@ int fsdp_units(const Module *root, FsdpUnit **out, int max)
 {
     // TODO 6.5: out[0 … max) are the first units of the walk: the module itself, if it is one, then
     // what is below it, child by child. The result counts all of them.
-    // Hint: How many are there, and how many fit? Which of the two does the recursion return?
+    // Hint: Where do the units of the second child go in out, and how many may there be?
     NOT_YET("6.5");
 }
 

@@ -70,7 +70,7 @@ Status fsdp_reduce_scatter(FsdpUnit *unit)
     // TODO 4.3: After what the reduce-scatter stream has queued, sharded_grad has grown by this
     // rank's shard of the average over the ranks: their sum, divided by W. Nothing was allocated:
     // the sum is in unsharded_grad, which nobody needs any more.
-    // Hint: In place: where in the buffer does NCCL want rank r to receive?
+    // Hint: In place: at which element of the buffer does rank r receive?
     NOT_YET("4.3");
 }
 

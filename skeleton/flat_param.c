@@ -155,7 +155,7 @@ void flat_set_views(FlatParam *flat)
 {
     // TODO 2.6: The data of every parameter is its range of unsharded_param: a view, and no byte
     // was copied. Where unsharded_param has no memory, no parameter has.
-    // Hint: What is NULL plus an offset of 3 floats? Who takes care of that here?
+    // Hint: An offset added to NULL is not NULL. Who takes care of that here?
     NOT_YET("2.6");
 }
 

@@ -24,7 +24,7 @@ int64_t meta_numel(const Param *param)
 {
     // TODO 1.1: The result is the number of elements that the shape describes, exact beyond 2³¹
     // too.
-    // Hint: Which type does the product have while it grows? And what is the product of no entries?
+    // Hint: Of which type is what you multiply? And what is the product of no entries?
     NOT_YET("1.1");
 }
 
@@ -89,7 +89,7 @@ int64_t meta_bytes(const Module *module)
 void philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
     // TODO 1.3: out holds the four words that ten rounds of Philox make of the counter and the key.
-    // Hint: Is the product of two uint32_t 64 bits wide in C? And when does the key grow?
+    // Hint: How wide is the product of two uint32_t in C? And when does the key grow?
     NOT_YET("1.3");
 }
 
@@ -117,7 +117,7 @@ void meta_init_slice(const Param *param, uint64_t seed, int64_t begin, int64_t e
 {
     // TODO 1.5: out[i - begin] is the initial value of element i, for every i in [begin, end),
     // bitwise the same wherever the slice begins and ends. An empty slice writes nothing.
-    // Hint: What is element 7 when the slice begins at 5? And when it begins at 0?
+    // Hint: Element 7 of a slice that begins at 5, and of one that begins at 0: is it the same?
     NOT_YET("1.5");
 }
 

@@ -134,7 +134,7 @@ static Status sum_all(FsdpRoot *root, FsdpContext *ctx, double *sum, double *squ
     // which is pinned so that no copy waits, has the same number.
     // Hint: The root of a sum is not the sum of the roots: on which side of the all-reduce belongs
     // sqrt?
-    // Hint: A copy to pinned memory does not wait. So who does, and for what?
+    // Hint: Who waits for the copy, if not the copy itself?
     NOT_YET("5.5");
 }
 
