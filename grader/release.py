@@ -83,9 +83,11 @@ def flat(text):
 class Secrets:
     """The lines of the solution: those that the skeleton leaves out of reference/, and calls in
     them without the macro around them. A line that is as short as `return OK;` says nothing, and
-    one that the skeleton or lib/ has too is no secret."""
+    one that the skeleton, lib/ or simgpu/ has too is no secret; nor is the call of a function with
+    one name, as every test has it."""
 
     SHORTEST = 24 # characters
+    BARE_CALL = re.compile(r"\w+\(\w+\);?$")
     MACRO = re.compile(r"^(?:CUDA_|NCCL_|CUBLAS_)?TRY\((.*)\);$")
 
     def __init__(self, root, gaps=1):
@@ -97,7 +99,7 @@ class Secrets:
             text = read(path).decode("utf-8")
             self.lines.update(self.solution(text))
             given.append(skeleton.generate(text, path, number, gaps))
-        for path in sorted(walk(root, "lib")):
+        for path in sorted(walk(root, "lib") + walk(root, "simgpu")):
             given.append(read(os.path.join(root, path)).decode("utf-8"))
         known = "\n".join(flat(line) for text in given for line in text.split("\n"))
         self.lines = {line for line in self.lines if line not in known}
@@ -119,7 +121,7 @@ class Secrets:
                 line = flat(line)
                 call = self.MACRO.match(line)
                 for secret in [line] + ([call.group(1)] if call else []):
-                    if len(secret) >= self.SHORTEST:
+                    if len(secret) >= self.SHORTEST and not self.BARE_CALL.match(secret):
                         yield secret
 
     def leaks(self, data):

@@ -233,9 +233,9 @@ static void hooks_body(const Rank *r, void *arg)
         if (unit == NULL) continue;
         static const HookFn WANT[HOOK_POINTS] = {fsdp_pre_forward, fsdp_post_forward,
                                                  fsdp_pre_backward, fsdp_post_backward};
-        for (int point = 0; point < HOOK_POINTS; point++) {
-            const Hook *hook = m->hooks[point];
-            check(hook != NULL && hook->next == NULL && hook->fn == WANT[point],
+        for (int at = 0; at < HOOK_POINTS; at++) {
+            const Hook *hook = m->hooks[at];
+            check(hook != NULL && hook->next == NULL && hook->fn == WANT[at],
                   "%s: a hook is missing, twice there or at the wrong point", m->name);
             check(hook->arg == unit, "%s: a hook does not get its unit", m->name);
         }
