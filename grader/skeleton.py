@@ -30,8 +30,8 @@ A course may want more to be written: a region of the second level, such as the 
     the solution
     //[end 3.2a]
 
-is a region with GAPS=2 alone; else its solution is copied and its marks are not. The letter is added
-to the part that the helper belongs to, and letters of one part are in order.
+is a region with GAPS=2 alone; else its solution is copied and its marks are not. The letter is
+added to the part that the helper belongs to, and letters of one part are in order.
 
 Interface: skeleton.py write | check [--reference DIR] [--skeleton DIR] [--gaps 1|2]; generate() for
 tests; begins(line, gaps), parts(source, gaps), first_gap(path) and write_atomically(path, text) for

@@ -14,14 +14,14 @@
  * wait for both. So the pre-backward hook of unit i queues the all-gather of unit i-1: the unit
  * whose forward ended just before unit i's.
  *
- * [Note: two gradients] The unsharded gradient is allocated, zeroed and freed on the compute stream,
- * which may free it only when the reduce-scatter has read it. To wait at once would idle the
- * compute stream. So the buffer is left in root->reduce_scatter_state, and freed when the next
+ * [Note: two gradients] The unsharded gradient is allocated, zeroed and freed on the compute
+ * stream, which may free it only when the reduce-scatter has read it. To wait at once would idle
+ * the compute stream. So the buffer is left in root->reduce_scatter_state, and freed when the next
  * unit's backward is done: two unsharded gradients at most, whatever the depth.
  *
- * [Note: sum, then divide] The sum of W equal gradients divided by W is bitwise equal to the gradient
- * for W = 2, 4, 8. Multiplying every input by 1/W first (ncclAvg) rounds differently where W is no
- * power of two.
+ * [Note: sum, then divide] The sum of W equal gradients divided by W is bitwise equal to the
+ * gradient for W = 2, 4, 8. Multiplying every input by 1/W first (ncclAvg) rounds differently where
+ * W is no power of two.
  *
  * Interface:
  *   fsdp_begin_grad, fsdp_reduce_grad         the unsharded gradient, there and back

@@ -11,7 +11,7 @@
  *   meta_numel, meta_params, meta_count, meta_bytes   what a model consists of
  *   philox4x32_10                                     random words from a counter and a key
  *   meta_init_slice, meta_init_device                 elements [begin, end) of a parameter
- *   meta_materialize, meta_release                    the whole model on one GPU
+ *   meta_materialize, meta_release                    the unsharded model on one GPU
  */
 #include "fsdp.h"
 
@@ -48,8 +48,8 @@ static int first_use(const Module *module, const Param *param, const Module **wh
     //[end 1.2a]
 }
 
-// Walks `module`, which lies in `root`, and writes down the parameters met for the first time. `n`
-// have been met before; returns how many have been met then.
+// Walks `module`, which is in `root`, and lists the parameters met for the first time. `n` were met
+// before; returns how many have been met after it.
 static int walk(const Module *root, const Module *module, Param **out, int max, int n)
 {
     //[1.2] The parameters of `module` and of all below it are in out, from out[n] on, in the order

@@ -6,7 +6,7 @@
  * communication is needed: the next forward gathers what the ranks have written.
  *
  * What does need all ranks is the norm of the gradient, since each rank sees only a part of it: the
- * squares are summed locally, then over the ranks, and only then comes the root.
+ * squares are summed locally, then over the ranks, and the square root comes last.
  *
  * [Note: stale weights] A step writes the shards. Where a unit is still unsharded, the next forward
  * would not gather it again, and would run with the parameters from before the step. So a step

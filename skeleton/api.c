@@ -65,7 +65,7 @@ static bool uses_outside_units(const Module *module, const Param *param)
     return false;
 }
 
-// Of the module's n parameters (meta_params), keeps the *taken that this unit takes, in their order.
+// Which of the module's n parameters (meta_params) this unit takes: *taken of them, in order.
 static Status collect_unowned_params(const Module *module, Param **params, int n, int *taken)
 {
     *taken = 0;
@@ -168,8 +168,8 @@ static Status visit_param(const Param *param, StateVisitor visit, void *arg, cud
     return status;
 }
 
-// Gathers one unit and leaves it as it was. *visit_status is what the visitor has said so far: after
-// an error it is not called again, but every rank goes on gathering.
+// Gathers one unit and leaves it as it was. *visit_status is what the visitor has said so far:
+// after an error it is not called again, but every rank goes on gathering.
 static Status gather_unit(FsdpUnit *unit, StateVisitor visit, void *arg, Status *visit_status)
 {
     const FlatLayout *layout = &unit->flat.layout;

@@ -3,8 +3,8 @@
  * One all-gather of a megabyte is far quicker than twenty of fifty kilobytes, and a collective
  * wants the same count from every rank. So the parameters of a unit are laid back to back in a flat
  * buffer, and zeros follow the last until the length is a multiple of the world size W. Every rank
- * then owns one W-th of the buffer. A shard's border ignores where a parameter ends: ten elements on
- * three ranks are
+ * then owns one W-th of the buffer. A shard's border ignores where a parameter ends: ten elements
+ * on three ranks are
  *
  *      rank 0           rank 1           rank 2
  *     [0 1 2 3]        [4 5 6 7]        [8 9 . .]         shard 4, padded 12, 2 of padding

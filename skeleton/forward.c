@@ -8,9 +8,10 @@
  *
  * Three rules make this right and quick.
  *
- * [Note: whose buffer] A buffer is allocated and freed on one stream, the all-gather stream, in that
- * stream's order. The compute stream only reads it, between two events: it waits for all_gather_done
- * before the first read, and the all-gather stream waits for an event recorded after the last.
+ * [Note: whose buffer] A buffer is allocated and freed on one stream, the all-gather stream, in
+ * that stream's order. The compute stream only reads it, between two events: it waits for
+ * all_gather_done before the first read, and the all-gather stream waits for an event recorded
+ * after the last.
  *
  * [Note: free late] To free unit i's buffer the all-gather stream must wait for forward i. If that
  * wait came before all-gather i+1, the two could not overlap. So reshard only leaves the buffer in
