@@ -1,5 +1,5 @@
 /* walk_with_a_list.c: The walk keeps a list of the parameters met so far instead of searching the
- * model for an earlier use; the list of flat parameters keeps a stack instead of calling itself.
+ * model for an earlier use; the list of units keeps a stack instead of calling itself.
  */
 // ==== meta_init.c
 typedef struct Met {
@@ -47,7 +47,7 @@ static Waiting *push(const Module *module, Waiting *next)
     return top;
 }
 
-int fsdp_flat_params(const Module *root, FlatParam **out, int max)
+int fsdp_units(const Module *root, FsdpUnit **out, int max)
 {
     Waiting *top = push(root, NULL);
     int n = 0;
@@ -56,7 +56,7 @@ int fsdp_flat_params(const Module *root, FlatParam **out, int max)
         free(top);
         top = here.next;
         FsdpUnit *unit = fsdp_unit(here.module);
-        if (unit != NULL && n++ < max) out[n - 1] = &unit->flat;
+        if (unit != NULL && n++ < max) out[n - 1] = unit;
         for (int i = here.module->n_children; i-- > 0;) top = push(here.module->children[i], top);
     }
     return n;
