@@ -227,9 +227,9 @@ def with_note(lines, shown_name, number):
     if close is None:
         raise Malformed("%s:1: the comment that opens the file has no end" % shown_name)
     name = dict(TASKS)[number]
-    note = ["// Task %d of %d: write what the places marked TODO ask for. The handout is" %
-            (number, len(TASKS)),
-            "// handouts/%d_%s.md; `make grade TASK=%d` says how far you are."
+    note = ["// Task %d of %d: a TODO says what must be true after it, and asks; write what makes it true."
+            % (number, len(TASKS)),
+            "// The handout is handouts/%d_%s.md; `make grade TASK=%d` says how far you are."
             % (number, name, number)]
     return lines[:close + 1] + note + lines[close + 1:]
 

@@ -253,8 +253,8 @@ Status fsdp_unshard(FsdpUnit *unit);
 // Makes the compute stream wait for the all-gather; FLAT_UNSHARDED. Nothing where it is
 // FLAT_UNSHARDED. ERR_ARGUMENT where it is FLAT_SHARDED.
 Status fsdp_wait_for_unshard(FsdpUnit *unit);
-// Takes the parameters' views away and leaves the buffer to fsdp_free_all_gather, after what the
-// compute stream has queued so far; FLAT_SHARDED. Nothing where it is FLAT_SHARDED. ERR_ARGUMENT
+// Takes the parameters' views away and leaves the buffer to fsdp_free_all_gather, after what is
+// queued on the compute stream so far; FLAT_SHARDED. Nothing where it is FLAT_SHARDED. ERR_ARGUMENT
 // where it is FLAT_UNSHARDING: nobody has waited for the all-gather.
 Status fsdp_reshard(FsdpUnit *unit);
 // Frees, on the all-gather stream, the buffer that was resharded last, once the compute stream has
@@ -277,7 +277,7 @@ Status fsdp_begin_grad(FsdpUnit *unit);
 // The collective of a reduction: queues, on the reduce-scatter stream, the reduce-scatter (sum) of
 // unsharded_grad and sharded_grad += sum / W. The default of unit->reduce_scatter.
 Status fsdp_reduce_scatter(FsdpUnit *unit);
-// Queues, after what the compute stream has queued, the reduction of the unsharded gradient into
+// Queues, after what is queued on the compute stream, the reduction of the unsharded gradient into
 // the shard, and zeroes the padding; leaves the buffer to fsdp_free_reduce_scatter. World size 1:
 // nothing to move and nothing to divide. ERR_ARGUMENT without a gradient.
 Status fsdp_reduce_grad(FsdpUnit *unit);

@@ -80,9 +80,9 @@ Status fsdp_reduce_scatter(FsdpUnit *unit)
     FsdpContext *ctx = unit->ctx;
     int64_t shard_numel = flat->layout.shard_numel;
 
-    //[4.3] After what the reduce-scatter stream has queued, sharded_grad has grown by this rank's
-    //  shard of the average over the ranks: their sum, divided by W. Nothing was allocated: the sum
-    //  is in unsharded_grad, which nobody needs any more.
+    //[4.3] Once the reduce-scatter stream has run what is queued, sharded_grad has grown by this
+    //  rank's shard of the average over the ranks: their sum, divided by W. Nothing was allocated:
+    //  the sum is in unsharded_grad, which nobody needs any more.
     //? In place: at which element of the buffer does rank r receive?
     Buffer sum = buffer_range(&flat->unsharded_grad, flat->layout.rank * shard_numel, shard_numel);
     NCCL_TRY(ncclReduceScatter(flat->unsharded_grad.data, sum.data, (size_t)shard_numel,
@@ -130,7 +130,7 @@ Status fsdp_finish_backward(FsdpRoot *root)
 {
     //[4.5] Every unit of the root is sharded, prefetches that nobody used included; no buffer is
     //  left to free; and what the compute stream runs from now on sees every gradient reduced.
-    //? The compute stream need wait for one reduce-scatter only. Which, and why is that enough?
+    //? The compute stream waits for one reduce-scatter only. Which, and why is that enough?
     TRY(fsdp_reshard_all(root->units[0]->module));
     TRY(fsdp_free_reduce_scatter(root));
     return OK;

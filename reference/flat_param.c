@@ -129,8 +129,8 @@ void flat_param_range_in_shard(const FlatLayout *layout, int i, int rank, int64_
 
 Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream)
 {
-    //[2.4] After what `stream` has queued, the elements of this rank's shard that belong to no
-    //  parameter are zero; no other byte was touched.
+    //[2.4] Once `stream` has run what is queued, the elements of this rank's shard that belong to
+    //  no parameter are zero; no other byte was touched.
     //? Which element is the first of the padding, and what if there is none?
     int64_t valid = flat_valid_numel(&flat->layout, flat->layout.rank);
     Buffer padding = buffer_range(sharded, valid, flat->layout.shard_numel - valid);

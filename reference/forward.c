@@ -35,10 +35,10 @@
  */
 #include "fsdp.h"
 
-// Makes stream `waiter` wait for everything that `worker` has queued so far.
+// Makes stream `waiter` wait for everything that is queued on `worker` so far.
 static Status stream_wait_stream(FsdpContext *ctx, cudaStream_t waiter, cudaStream_t worker)
 {
-    //[[3.6a] What `waiter` runs from now on, it runs after all that `worker` has queued so far.
+    //[[3.6a] What `waiter` runs from now on, it runs after all that is queued on `worker`.
     //? Does the host have to wait for that?
     CUDA_TRY(cudaEventRecord(ctx->compute_done, worker));
     CUDA_TRY(cudaStreamWaitEvent(waiter, ctx->compute_done, 0));
@@ -51,8 +51,8 @@ Status fsdp_all_gather(FsdpUnit *unit)
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
 
-    //[3.1] After what the all-gather stream has queued, unsharded_param holds the shards of all
-    //  ranks, in rank order.
+    //[3.1] Once the all-gather stream has run what is queued, unsharded_param holds the shards of
+    //  all ranks, in rank order.
     //? The count of an all-gather: what one rank sends, or what it receives?
     NCCL_TRY(ncclAllGather(flat->sharded_param.data, flat->unsharded_param.data,
                            (size_t)flat->layout.shard_numel, dtype_nccl(flat->sharded_param.dtype),

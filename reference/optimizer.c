@@ -48,7 +48,7 @@ static Status check_sharded(const FsdpRoot *root)
 // A device buffer of n zeros.
 static Status zeros(float **buffer, int64_t n, cudaStream_t stream)
 {
-    //[[5.1a] *buffer has n zeros on the device, after what `stream` has queued.
+    //[[5.1a] *buffer has n zeros on the device once `stream` has run what is queued.
     CUDA_TRY(cudaMalloc((void **)buffer, (size_t)n * sizeof(float)));
     CUDA_TRY(cudaMemsetAsync(*buffer, 0, (size_t)n * sizeof(float), stream));
     return OK;
@@ -145,7 +145,8 @@ Status fsdp_zero_grad(Module *module, FsdpContext *ctx)
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
 
-    //[5.4] After what the compute stream has queued, every gradient shard of the root is zero.
+    //[5.4] Once the compute stream has run what is queued, every gradient shard of the root is
+    //  zero.
     //? Does the padding count as a part of it?
     for (int i = 0; i < root->n_units; i++) {
         const Buffer *grad = &root->units[i]->flat.sharded_grad;

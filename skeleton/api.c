@@ -17,8 +17,8 @@
  *   fully_shard, fsdp_unwrap                     a module becomes a unit, and a module again
  *   fsdp_units, fsdp_full_state                  all units; the unsharded model, for saving
  */
-// Task 6 of 6: write what the places marked TODO ask for. The handout is
-// handouts/6_api.md; `make grade TASK=6` says how far you are.
+// Task 6 of 6: a TODO says what must be true after it, and asks; write what makes it true.
+// The handout is handouts/6_api.md; `make grade TASK=6` says how far you are.
 #include "fsdp.h"
 
 #include <stdlib.h>

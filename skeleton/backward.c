@@ -30,8 +30,8 @@
  *   fsdp_finish_backward                      the end of an iteration
  *   fsdp_pre_backward, fsdp_post_backward     the hooks
  */
-// Task 4 of 6: write what the places marked TODO ask for. The handout is
-// handouts/4_backward.md; `make grade TASK=4` says how far you are.
+// Task 4 of 6: a TODO says what must be true after it, and asks; write what makes it true.
+// The handout is handouts/4_backward.md; `make grade TASK=4` says how far you are.
 #include "fsdp.h"
 #include "kernels.h"
 
@@ -67,9 +67,9 @@ Status fsdp_reduce_scatter(FsdpUnit *unit)
     FsdpContext *ctx = unit->ctx;
     int64_t shard_numel = flat->layout.shard_numel;
 
-    // TODO 4.3: After what the reduce-scatter stream has queued, sharded_grad has grown by this
-    // rank's shard of the average over the ranks: their sum, divided by W. Nothing was allocated:
-    // the sum is in unsharded_grad, which nobody needs any more.
+    // TODO 4.3: Once the reduce-scatter stream has run what is queued, sharded_grad has grown by
+    // this rank's shard of the average over the ranks: their sum, divided by W. Nothing was
+    // allocated: the sum is in unsharded_grad, which nobody needs any more.
     // Hint: In place: at which element of the buffer does rank r receive?
     NOT_YET("4.3");
 }
@@ -96,8 +96,7 @@ Status fsdp_finish_backward(FsdpRoot *root)
 {
     // TODO 4.5: Every unit of the root is sharded, prefetches that nobody used included; no buffer
     // is left to free; and what the compute stream runs from now on sees every gradient reduced.
-    // Hint: The compute stream need wait for one reduce-scatter only. Which, and why is that
-    // enough?
+    // Hint: The compute stream waits for one reduce-scatter only. Which, and why is that enough?
     NOT_YET("4.5");
 }
 

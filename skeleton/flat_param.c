@@ -20,8 +20,8 @@
  *   flat_set_views, flat_set_grad_views      the parameters as views into the unsharded buffer
  *   flat_zero_padding
  */
-// Task 2 of 6: write what the places marked TODO ask for. The handout is
-// handouts/2_flat_param.md; `make grade TASK=2` says how far you are.
+// Task 2 of 6: a TODO says what must be true after it, and asks; write what makes it true.
+// The handout is handouts/2_flat_param.md; `make grade TASK=2` says how far you are.
 #include "fsdp.h"
 
 #include <stdio.h>
@@ -102,8 +102,8 @@ void flat_param_range_in_shard(const FlatLayout *layout, int i, int rank, int64_
 
 Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream)
 {
-    // TODO 2.4: After what `stream` has queued, the elements of this rank's shard that belong to no
-    // parameter are zero; no other byte was touched.
+    // TODO 2.4: Once `stream` has run what is queued, the elements of this rank's shard that belong
+    // to no parameter are zero; no other byte was touched.
     // Hint: Which element is the first of the padding, and what if there is none?
     NOT_YET("2.4");
 }

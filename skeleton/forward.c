@@ -33,11 +33,11 @@
  * Source of the schedule: PyTorch FSDP2 (torch/distributed/fsdp/_fully_shard), which copies into
  * and out of its gather buffers; a flat parameter is gathered in place.
  */
-// Task 3 of 6: write what the places marked TODO ask for. The handout is
-// handouts/3_forward.md; `make grade TASK=3` says how far you are.
+// Task 3 of 6: a TODO says what must be true after it, and asks; write what makes it true.
+// The handout is handouts/3_forward.md; `make grade TASK=3` says how far you are.
 #include "fsdp.h"
 
-// Makes stream `waiter` wait for everything that `worker` has queued so far.
+// Makes stream `waiter` wait for everything that is queued on `worker` so far.
 static Status stream_wait_stream(FsdpContext *ctx, cudaStream_t waiter, cudaStream_t worker)
 {
     CUDA_TRY(cudaEventRecord(ctx->compute_done, worker));
@@ -50,8 +50,8 @@ Status fsdp_all_gather(FsdpUnit *unit)
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
 
-    // TODO 3.1: After what the all-gather stream has queued, unsharded_param holds the shards of
-    // all ranks, in rank order.
+    // TODO 3.1: Once the all-gather stream has run what is queued, unsharded_param holds the shards
+    // of all ranks, in rank order.
     // Hint: The count of an all-gather: what one rank sends, or what it receives?
     NOT_YET("3.1");
 }

@@ -13,8 +13,8 @@
  *   meta_init_slice, meta_init_device                 elements [begin, end) of a parameter
  *   meta_materialize, meta_release                    the unsharded model on one GPU
  */
-// Task 1 of 6: write what the places marked TODO ask for. The handout is
-// handouts/1_meta_init.md; `make grade TASK=1` says how far you are.
+// Task 1 of 6: a TODO says what must be true after it, and asks; write what makes it true.
+// The handout is handouts/1_meta_init.md; `make grade TASK=1` says how far you are.
 #include "fsdp.h"
 
 #include <math.h>

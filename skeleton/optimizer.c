@@ -21,8 +21,8 @@
  * Everything runs on the compute stream, which at the end of a backward has waited for the
  * gradients.
  */
-// Task 5 of 6: write what the places marked TODO ask for. The handout is
-// handouts/5_optimizer.md; `make grade TASK=5` says how far you are.
+// Task 5 of 6: a TODO says what must be true after it, and asks; write what makes it true.
+// The handout is handouts/5_optimizer.md; `make grade TASK=5` says how far you are.
 #include "fsdp.h"
 #include "kernels.h"
 
@@ -119,7 +119,8 @@ Status fsdp_zero_grad(Module *module, FsdpContext *ctx)
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
 
-    // TODO 5.4: After what the compute stream has queued, every gradient shard of the root is zero.
+    // TODO 5.4: Once the compute stream has run what is queued, every gradient shard of the root is
+    // zero.
     // Hint: Does the padding count as a part of it?
     NOT_YET("5.4");
 }
