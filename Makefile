@@ -268,9 +268,9 @@ simgpu: deps
 	@$(MAKE) $(JOBS) $(BUILD)/lib/libsimgpu.a $(SIMGPU_PC)
 
 ## make release              the archives for students and course platforms, in build/release (handouts/instructors.md);
-##                           OUT=DIR for another folder, AT=COMMIT for the tree of a commit
+##                           OUT=DIR for another folder, AT=COMMIT for the tree of a commit, GAPS=2 as below
 release: deps
-	@$(PYTHON) -B grader/release.py --out '$(or $(OUT),$(BUILD)/release)' $(if $(AT),--at '$(AT)')
+	@$(PYTHON) -B grader/release.py --out '$(or $(OUT),$(BUILD)/release)' $(if $(AT),--at '$(AT)') $(if $(GAPS),--gaps '$(GAPS)')
 
 ## make mutants              grade 180 wrong solutions, each of which must lose the test it is meant to lose (2 minutes;
 ##                           TASK=2 for one task's)
@@ -289,9 +289,10 @@ steady: deps
 test-all: test
 	@$(PYTHON) -B grader/devtools/documented.py --long
 
-## make skeleton             write skeleton/ anew from reference/
+## make skeleton             write skeleton/ anew from reference/; GAPS=2 OUT=DIR leaves function bodies and given
+##                           helpers to be written too, in another folder
 skeleton:
-	@$(PYTHON) grader/skeleton.py write
+	@$(PYTHON) -B grader/skeleton.py write $(if $(GAPS),--gaps '$(GAPS)') $(if $(OUT),--skeleton '$(OUT)')
 
 ## make deps                 install what is missing, saying what and why (part of every target above)
 deps:

@@ -35,7 +35,7 @@ PART_LEVELS = 2      # hints of a part, at least
 LONGEST_HINT = 450   # characters
 
 HEADING = re.compile(r"#{1,6} +(\S.*?) *#*$")
-PARAGRAPH = re.compile(r"\*\*([\d., ]+)\*\*") # **1.6, 1.7** opens what a handout says of parts
+PARAGRAPH = re.compile(r"\*\*([\d.a-z, ]+)\*\*") # **1.6, 1.7** opens what a handout says of parts
 FUNCTION = re.compile(r"[A-Za-z_][\w *]*?\b(\w+)\([^;]*$") # a definition's head, at the margin
 FENCE = re.compile(r" {0,3}(```|~~~)")
 
@@ -182,12 +182,13 @@ def headings(text):
 
 
 def section_of_part(text, part):
-    """The heading in a handout under which the paragraph of a part ("3.1") stands, or ""."""
+    """The heading in a handout under which the paragraph of a part ("3.1") is, or "". A part with a
+    letter that has no paragraph of its own is explained with the part."""
     for heading, line in outline(text):
         paragraph = PARAGRAPH.match(line)
         if paragraph and part in paragraph.group(1).replace(",", " ").split():
             return heading
-    return ""
+    return section_of_part(text, part[:-1]) if part[-1:].isalpha() else ""
 
 
 def text_of(root, path):
@@ -228,8 +229,7 @@ def bad_hints(task, root):
         elif test.section not in known:
             yield "%s has no heading \"%s\", which %s names" % (task.handout, test.section,
                                                                test.name)
-    source = text_of(root, os.path.join("reference", task.file)).splitlines()
-    regions = [begin.group(2) for begin in map(skeleton.BEGIN.match, source) if begin]
+    regions = skeleton.parts(text_of(root, os.path.join("reference", task.file)))
     for part in regions:
         if part not in task.parts:
             yield "part %s has no hints" % part

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes what a course hands out and uploads, from this one tree.
 
-    release.py --out DIR        (make release)
+    release.py --out DIR        (make release; --gaps 2 leaves more of the skeleton to be written)
 
     shardlab-V-student.tar.gz      for students: skeleton, given code, handouts, tests to be seen
     shardlab-V-gradescope.zip      for Gradescope: setup.sh, run_autograder, kit/
@@ -17,7 +17,7 @@ Files are taken by folder and kind from lists in this file, the skeleton is gene
 are the same to the byte for the same tree: sorted, with one owner and one time. Everything is made
 in a temporary folder within DIR and moved to its name at the end.
 
-Interface: release.py --out DIR [--at COMMIT] [--version V] [--given DIR …]
+Interface: release.py --out DIR [--at COMMIT] [--version V] [--gaps 1|2] [--given DIR …]
 Files: platforms/ (what is particular to each), course.py (course.json), deliver.py (what grades).
 """
 
@@ -82,22 +82,25 @@ def flat(text):
 
 
 class Secrets:
-    """The lines of the solution: those between //[n.m] and //[end n.m] of reference/, and calls in
+    """The lines of the solution: those that the skeleton leaves out of reference/, and calls in
     them without the macro around them. A line that is as short as `return OK;` says nothing, and
-    one that the skeleton or lib/ has too is no secret."""
+    one that the skeleton, lib/ or simgpu/ has too is no secret; nor is the call of a function with
+    one name, as every test has it."""
 
     SHORTEST = 24 # characters
+    BARE_CALL = re.compile(r"\w+\(\w+\);?$")
     MACRO = re.compile(r"^(?:CUDA_|NCCL_|CUBLAS_)?TRY\((.*)\);$")
 
-    def __init__(self, root):
+    def __init__(self, root, gaps=1):
+        self.gaps = gaps
         self.lines = set()
         given = []
         for number, name in skeleton.TASKS:
             path = os.path.join(root, "reference", name + ".c")
             text = read(path).decode("utf-8")
             self.lines.update(self.solution(text))
-            given.append(skeleton.generate(text, path, number))
-        for path in sorted(walk(root, "lib")):
+            given.append(skeleton.generate(text, path, number, gaps))
+        for path in sorted(walk(root, "lib") + walk(root, "simgpu")):
             given.append(read(os.path.join(root, path)).decode("utf-8"))
         known = "\n".join(flat(line) for text in given for line in text.split("\n"))
         self.lines = {line for line in self.lines if line not in known}
@@ -107,7 +110,7 @@ class Secrets:
         """Lines of regions, flattened."""
         inside = in_head = False
         for line in text.split("\n"):
-            if skeleton.BEGIN.match(line):
+            if skeleton.begins(line, self.gaps):
                 inside = in_head = True
             elif skeleton.END.match(line):
                 inside = False
@@ -119,7 +122,7 @@ class Secrets:
                 line = flat(line)
                 call = self.MACRO.match(line)
                 for secret in [line] + ([call.group(1)] if call else []):
-                    if len(secret) >= self.SHORTEST:
+                    if len(secret) >= self.SHORTEST and not self.BARE_CALL.match(secret):
                         yield secret
 
     def leaks(self, data):
@@ -247,11 +250,12 @@ def filled(path, **values):
 class Contents:
     """What goes into the archives: a dict of path: Entry each."""
 
-    def __init__(self, root, version, work, given=()):
+    def __init__(self, root, version, given=(), gaps=1):
         self.root = root
         self.version = version
         self.course = courses.load(root)
-        self.secrets = Secrets(root)
+        self.gaps = gaps
+        self.secrets = Secrets(root, gaps)
         self.given = {**objects(root), **other_objects(given)}
         self.version_file = {"VERSION": Entry((version + "\n").encode())}
 
@@ -267,7 +271,7 @@ class Contents:
         for number, name in skeleton.TASKS:
             path = os.path.join("reference", name + ".c")
             text = skeleton.generate(read(os.path.join(self.root, path)).decode("utf-8"), path,
-                                     number)
+                                     number, self.gaps)
             files["skeleton/%s.c" % name] = Entry(text.encode("utf-8"))
         files["README.md"] = filled("student/README.md", title=self.course["title"],
                                     course=course + "\n" if course else "",
@@ -446,7 +450,7 @@ def release(options):
             version = "-".join(word for word in words if word) or "unnamed"
         if not re.fullmatch(r"[\w.+-]+", version):
             raise BadRelease("%s is no version that a file name can have" % version)
-        contents = Contents(root, version, work, options.given)
+        contents = Contents(root, version, options.given, int(options.gaps))
         done = os.path.join(work, "done")
         os.mkdir(done)
         base = "%s-%s" % (contents.course["name"], version)
@@ -465,6 +469,8 @@ def main():
                         help="release the tree of this commit (the working tree)")
     parser.add_argument("--version", default="", metavar="V",
                         help="the version (course.json's and the commit)")
+    parser.add_argument("--gaps", choices=tuple(map(str, skeleton.GAPS)), default="1",
+                        help="2: leave out function bodies and given helpers too")
     parser.add_argument("--given", action="append", default=[], metavar="DIR",
                         help="given/ of a release made on another sort of machine, to be included")
     options = parser.parse_args()

@@ -1,30 +1,41 @@
 #!/usr/bin/env python3
 """Generates the files that students edit: skeleton/X.c from reference/X.c.
 
-The reference is the source of truth. What a student is to write stands in it as a region:
+The reference is the source of truth. What a student is to write is a region of it:
 
-    //[3.2] What belongs here, in words. In the reference the same words explain the solution;
-    //  further lines begin with two spaces.
-    //? A hint, as a question (any number of these lines, behind the text)
+    //[3.2] What must be true afterwards, not how. In the reference the same words explain the
+    //  solution; further lines begin with two spaces.
+    //? A hint, as a question (any number of these lines, after the text)
     //[skeleton] int n = 0;
     the solution, on as many lines as it takes
     //[end 3.2]
 
 and becomes in the skeleton
 
-    // TODO 3.2: What belongs here, in words. In the reference the same words explain the solution;
-    // further lines begin with two spaces.
-    // Hint: A hint, as a question (any number of these lines, behind the text)
+    // TODO 3.2: What must be true afterwards, not how. In the reference the same words explain the
+    // solution; further lines begin with two spaces.
+    // Hint: A hint, as a question (any number of these lines, after the text)
     int n = 0;
     NOT_YET("3.2");
 
 at the region's indentation. A `//[skeleton] code` line, of which there are usually none, is code
-that stands in the skeleton instead of the solution. A variable that only the solution needs belongs
-inside the region, or the skeleton compiles with a warning. Everything outside regions is copied as
-it is, and behind the comment that opens the file come two lines that say which task it is.
+that is in the skeleton instead of the solution. A variable that only the solution needs belongs
+inside the region, or the skeleton compiles with a warning. A comment within the solution, with one
+space, is removed with it. Everything outside regions is copied as it is, and after the comment that
+opens the file come two lines that say which task it is.
 
-Interface: skeleton.py write | check [--reference DIR] [--skeleton DIR]; generate() for tests;
-first_gap(path) and write_atomically(path, text) for the grader.
+A course may want more to be written: a region of the second level, such as the body of a helper,
+
+    //[[3.2a] What must be true afterwards.
+    the solution
+    //[end 3.2a]
+
+is a region with GAPS=2 alone; else its solution is copied and its marks are not. The letter is
+added to the part that the helper belongs to, and letters of one part are in order.
+
+Interface: skeleton.py write | check [--reference DIR] [--skeleton DIR] [--gaps 1|2]; generate() for
+tests; begins(line, gaps), parts(source, gaps), first_gap(path) and write_atomically(path, text) for
+the grader.
 """
 
 import argparse
@@ -41,14 +52,17 @@ WIDTH = 100
 TASKS = [(1, "meta_init"), (2, "flat_param"), (3, "forward"), (4, "backward"), (5, "optimizer"),
          (6, "api")]
 
+PART = r"\d+\.\d+[a-z]?" # as messages, hints and NOT_YET name it
 BEGIN = re.compile(r"(\s*)//\[(\d+\.\d+)\] (\S.*)$")
-END = re.compile(r"\s*//\[end (\d+\.\d+)\]\s*$")
+BEGIN_SECOND = re.compile(r"(\s*)//\[\[(\d+\.\d+[a-z])\] (\S.*)$")
+END = re.compile(r"\s*//\[end (%s)\]\s*$" % PART)
 INSTEAD = re.compile(r"\s*//\[skeleton\](?: (.*))?$")
 MORE_TEXT = re.compile(r"\s*//  (\s*\S.*)$")
 HINT = re.compile(r"\s*//\? (\S.*)$")
 MARK = re.compile(r"\s*//[\[?]")
-GAP = re.compile(r'\s*NOT_YET\("(\d+\.\d+)"\)')
+GAP = re.compile(r'\s*NOT_YET\("(%s)"\)' % PART)
 LONGEST_FILE = 1 << 22 # bytes of a file that are looked at for gaps
+GAPS = (1, 2)          # the levels
 
 
 class Malformed(Exception):
@@ -58,23 +72,63 @@ class Malformed(Exception):
 class Region:
     """One region while it is read: where it began, and what the skeleton will show."""
 
-    def __init__(self, line, indent, name, text):
+    def __init__(self, line, indent, name, text, given=False):
         self.line = line
         self.indent = indent
         self.name = name
         self.text = [text]
         self.hints = []
         self.instead = []
-        self.solution = 0  # lines of code that are not blank
+        self.code = []      # the solution
+        self.given = given  # the skeleton has the solution
 
     def lines(self):
         """The region as the skeleton has it."""
+        if self.given:
+            return self.code
         shown = comment(self.indent, ["TODO %s: %s" % (self.name, self.text[0])] + self.text[1:])
         for hint in self.hints:
             shown += comment(self.indent, ["Hint: " + hint])
         shown += [(self.indent + code).rstrip() for code in self.instead]
         shown.append('%sNOT_YET("%s");' % (self.indent, self.name))
         return shown
+
+
+def begins(line, gaps=max(GAPS)):
+    """Whether a region of one of the first `gaps` levels begins in the line: a match with its
+    indentation, name and text, or None."""
+    return BEGIN.match(line) or (BEGIN_SECOND.match(line) if gaps > 1 else None)
+
+
+def parts(source, gaps=max(GAPS)):
+    """The parts of a reference, in the order of the file."""
+    return [found.group(2) for found in (begins(line, gaps) for line in source.splitlines())
+            if found]
+
+
+class Order:
+    """Whether regions are numbered in order: those of the first level from 1 on, and the letters of
+    each part from a on."""
+
+    def __init__(self, number):
+        self.number = number
+        self.regions = 0
+        self.letters = {} # of a part: how many regions of the second level, and the line of one
+
+    def due(self, name, line):
+        """The name that is due where the region `name` begins."""
+        if not name[-1].isalpha():
+            self.regions += 1
+            return "%d.%d" % (self.number, self.regions)
+        many = self.letters.get(name[:-1], (0, line))[0]
+        self.letters[name[:-1]] = (many + 1, line)
+        return name[:-1] + chr(ord("a") + many)
+
+    def orphan(self):
+        """(line, part) of a lettered region whose part is not in the file, or None."""
+        known = {"%d.%d" % (self.number, i) for i in range(1, self.regions + 1)}
+        return next(((line, part) for part, (_, line) in self.letters.items()
+                     if part not in known), None)
 
 
 def comment(indent, text):
@@ -100,19 +154,20 @@ def comment(indent, text):
     return lines
 
 
-def generate(source, shown_name, number):
-    """The skeleton's text for a reference's. `shown_name` is what messages call the reference;
-    regions must be numbered `number`.1, `number`.2 …, in order. Raises Malformed."""
+def generate(source, shown_name, number, gaps=1):
+    """The skeleton's text for a reference's, with the regions of the first `gaps` levels left to be
+    written. `shown_name` is what messages call the reference; regions must be numbered `number`.1,
+    `number`.2 …, in order. Raises Malformed."""
 
     def wrong(line, what):
         raise Malformed("%s:%d: %s" % (shown_name, line, what))
 
     out = []
     region = None
-    regions = 0
+    order = Order(number)
     in_head = False  # only text and hints so far
     for at, line in enumerate(source.splitlines(), 1):
-        begin = BEGIN.match(line)
+        begin = begins(line)
         end = END.match(line)
         instead = INSTEAD.match(line)
         hint = HINT.match(line)
@@ -120,11 +175,10 @@ def generate(source, shown_name, number):
             if region:
                 wrong(at, "region %s begins inside region %s, which began in line %d"
                       % (begin.group(2), region.name, region.line))
-            regions += 1
-            want = "%d.%d" % (number, regions)
+            want = order.due(begin.group(2), at)
             if begin.group(2) != want:
-                wrong(at, "region %s stands where region %s is due" % (begin.group(2), want))
-            region = Region(at, *begin.groups())
+                wrong(at, "region %s begins where region %s is due" % (begin.group(2), want))
+            region = Region(at, *begin.groups(), given=not begins(line, gaps))
             in_head = True
         elif end:
             if region is None:
@@ -132,7 +186,7 @@ def generate(source, shown_name, number):
             if end.group(1) != region.name:
                 wrong(at, "the end of region %s, but region %s is open"
                       % (end.group(1), region.name))
-            if region.solution == 0:
+            if not any(code.strip() for code in region.code):
                 wrong(region.line, "region %s holds no solution" % region.name)
             out += region.lines()
             region = None
@@ -143,7 +197,7 @@ def generate(source, shown_name, number):
             in_head = False
         elif hint:
             if region is None or not in_head:
-                wrong(at, "a hint that does not stand behind the text of a region")
+                wrong(at, "a hint that does not follow the text of a region")
             region.hints.append(hint.group(1))
         elif MARK.match(line):
             wrong(at, "not understood: %s" % line.strip())
@@ -153,16 +207,19 @@ def generate(source, shown_name, number):
             region.text.append(MORE_TEXT.match(line).group(1))
         else:
             in_head = False
-            region.solution += 1 if line.strip() else 0
+            region.code.append(line)
     if region:
         wrong(region.line, "region %s has no end" % region.name)
-    if regions == 0:
+    if order.regions == 0:
         wrong(1, "there is no region in this file, so nothing is left for a student to write")
+    if order.orphan():
+        wrong(order.orphan()[0], "a region with a letter of part %s, which this file does not have"
+              % order.orphan()[1])
     return "\n".join(with_note(out, shown_name, number)) + "\n"
 
 
 def with_note(lines, shown_name, number):
-    """Puts the two lines about the task behind the comment that opens the file."""
+    """Puts the two lines about the task after the comment that opens the file."""
     if not lines or not lines[0].startswith("/*"):
         raise Malformed("%s:1: the file does not open with a comment that says what it is"
                         % shown_name)
@@ -170,9 +227,9 @@ def with_note(lines, shown_name, number):
     if close is None:
         raise Malformed("%s:1: the comment that opens the file has no end" % shown_name)
     name = dict(TASKS)[number]
-    note = ["// Task %d of %d: write what the places marked TODO ask for. The handout is" %
-            (number, len(TASKS)),
-            "// handouts/%d_%s.md; `make grade TASK=%d` says how far you are."
+    note = ["// Task %d of %d: a TODO says what must be true after it, and asks; write what makes it true."
+            % (number, len(TASKS)),
+            "// The handout is handouts/%d_%s.md; `make grade TASK=%d` says how far you are."
             % (number, name, number)]
     return lines[:close + 1] + note + lines[close + 1:]
 
@@ -218,7 +275,7 @@ def first_gap(path):
 def holds_work(old, new):
     """Whether somebody may have written a solution into `old`: a place that `new` leaves to be
     written is no longer marked in it."""
-    marks = re.compile(r'NOT_YET\("(\d+\.\d+)"\)')
+    marks = re.compile(r'NOT_YET\("(%s)"\)' % PART)
     return not set(marks.findall(new)) <= set(marks.findall(old))
 
 
@@ -256,14 +313,25 @@ def main():
     parser = argparse.ArgumentParser(description="Make the skeleton, or compare it.")
     parser.add_argument("action", choices=["write", "check"])
     parser.add_argument("--reference", default=os.path.join(ROOT, "reference"), metavar="DIR")
-    parser.add_argument("--skeleton", default=os.path.join(ROOT, "skeleton"), metavar="DIR")
+    parser.add_argument("--skeleton", default="", metavar="DIR")
+    parser.add_argument("--gaps", default="1", metavar="LEVEL",
+                        help="1, or 2 to leave out function bodies and given helpers too")
     arguments = parser.parse_args()
+    if arguments.gaps not in map(str, GAPS):
+        print("skeleton: GAPS is 1 or 2, not %s" % arguments.gaps, file=sys.stderr)
+        return 2
+    kit = os.path.join(ROOT, "skeleton")
+    folder = arguments.skeleton or kit
+    if arguments.gaps != "1" and os.path.realpath(folder) == os.path.realpath(kit):
+        print("skeleton: skeleton/ itself is GAPS=1: name another folder, OUT=DIR", file=sys.stderr)
+        return 2
     wanted = {}
     problems = []
     for number, name in TASKS:
         path = os.path.join(arguments.reference, name + ".c")
         try:
-            wanted[name + ".c"] = generate(read(path), os.path.relpath(path), number)
+            wanted[name + ".c"] = generate(read(path), os.path.relpath(path), number,
+                                           int(arguments.gaps))
         except Malformed as problem:
             problems.append(str(problem))
         except (OSError, UnicodeDecodeError) as problem:
@@ -273,8 +341,8 @@ def main():
         print("\n".join(problems), file=sys.stderr)
         return 1
     if arguments.action == "write":
-        return write(wanted, arguments.skeleton)
-    return check(wanted, arguments.skeleton, arguments.reference)
+        return write(wanted, folder)
+    return check(wanted, folder, arguments.reference)
 
 
 if __name__ == "__main__":

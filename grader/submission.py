@@ -258,7 +258,7 @@ LIBRARY = set("""
 COMPILERS = re.compile(r"__(asan|ubsan|tsan|lsan|sanitizer|gcov|aarch64|atomic|sync|cyg_profile)_\w+|"
                        r"__[a-z]+[sdtx][fi](2|3|4|[sdtx][fi]2?)")
 GPU = re.compile(r"(cuda|nccl|cublas)[A-Z]\w*")
-# These hand out functions of the driver, past everything that keeps the books.
+# These hand out functions of the driver, past everything that keeps the log.
 PAST_THE_BOOKS = re.compile(r"cudaGetDriverEntryPoint\w*|cudaGetExportTable")
 HEADERS = ("fsdp.h", "nn.h", "kernels.h", "check.h")
 

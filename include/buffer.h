@@ -38,8 +38,8 @@ static inline size_t buffer_bytes(const Buffer *buffer)
     return (size_t)(buffer->numel * dtype_bytes(buffer->dtype));
 }
 
-// Elements [begin, begin + numel) of a buffer, as a view: no byte is copied. A range of no memory is
-// no memory.
+// Elements [begin, begin + numel) of a buffer, as a view: no byte is copied. A range of no memory
+// is no memory.
 static inline Buffer buffer_range(const Buffer *buffer, int64_t begin, int64_t numel)
 {
     if (buffer->data == NULL) return (Buffer){NULL, buffer->dtype, numel};

@@ -1,10 +1,10 @@
 /* fsdp.h: Fully Sharded Data Parallel, the contract that the six tasks implement.
  *
- * The words are PyTorch's. A *unit* is a module whose parameters are gathered and freed together. Its
- * *flat parameter* is one buffer that holds them back to back, *padded* to a multiple of the number
- * of ranks W, so that each rank owns an equal *shard*. To *unshard* is to all-gather the shards into
- * the full buffer; to *reshard* is to free that buffer. Gradients travel the other way by
- * reduce-scatter, and the optimizer only ever sees shards.
+ * The words are PyTorch's. A *unit* is a module whose parameters are gathered and freed together.
+ * Its *flat parameter* is one buffer that holds them back to back, *padded* to a multiple of the
+ * number of ranks W, so that each rank owns an equal *shard*. To *unshard* is to all-gather the
+ * shards into the unsharded buffer; to *reshard* is to free it. Gradients travel the other way by
+ * reduce-scatter, and the optimizer sees shards alone.
  *
  *   file           task                    main functions
  *   meta_init.c    1 meta init             meta_params, meta_init_slice, meta_materialize
@@ -98,7 +98,7 @@ typedef struct FlatParam {
     cudaEvent_t all_gather_done;  // recorded after the all-gather
 } FlatParam;
 
-// Fills in the whole layout. `align` asks for shards of a multiple of 16 bytes (4 elements), which
+// Fills in the layout. `align` asks for shards of a multiple of 16 bytes (4 elements), which
 // NCCL and vector loads want. `name` is for messages. ERR_ARGUMENT for no parameters, W < 1, a rank
 // outside, or a parameter that is not DTYPE_F32 or that another flat parameter owns.
 Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, int rank, int world,
@@ -106,7 +106,7 @@ Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, 
 // Frees the layout's tables. A zeroed layout is fine.
 void flat_layout_destroy(FlatLayout *layout);
 
-// How many of the shard_numel elements of `rank`'s shard are valid, that is no padding; the
+// How many of the shard_numel elements of `rank`'s shard are valid, that is, not padding; the
 // padding is at its end.
 int64_t flat_valid_numel(const FlatLayout *layout, int rank);
 
@@ -171,7 +171,7 @@ typedef struct ReduceScatterState {
 typedef struct FsdpRoot {
     FsdpContext *ctx;
     int n_units;
-    FsdpUnit **units;              // (n_units) the root first, then those below, as a walk meets them
+    FsdpUnit **units;              // (n_units) the root first, then those below, in walk order
     FsdpUnit *iter_forward_root;   // the unit whose forward is the outermost now; NULL: no forward
     FsdpUnit *iter_backward_root;  // the same for the backward
     FsdpUnit **post_forward_order; // units in the order in which their forwards ended: a unit that
@@ -218,8 +218,9 @@ struct FsdpUnit {
 
 // Given code (lib/fsdp/root.c).
 
-// Makes a root of the n units, the outermost first; they leave the roots that they had. ERR_ARGUMENT
-// where one has another context; then, or where another call fails, they stay as they were.
+// Makes a root of the n units, the outermost first; they leave the roots that they had.
+// ERR_ARGUMENT where one has another context; then, or where another call fails, they stay as they
+// were.
 Status fsdp_root_create(FsdpContext *ctx, FsdpUnit **units, int n);
 // Takes the unit off its root's registry; with the last one the root is freed.
 void fsdp_root_remove(FsdpUnit *unit);
@@ -252,8 +253,8 @@ Status fsdp_unshard(FsdpUnit *unit);
 // Makes the compute stream wait for the all-gather; FLAT_UNSHARDED. Nothing where it is
 // FLAT_UNSHARDED. ERR_ARGUMENT where it is FLAT_SHARDED.
 Status fsdp_wait_for_unshard(FsdpUnit *unit);
-// Takes the parameters' views away and leaves the buffer to fsdp_free_all_gather, behind what the
-// compute stream has queued so far; FLAT_SHARDED. Nothing where it is FLAT_SHARDED. ERR_ARGUMENT
+// Takes the parameters' views away and leaves the buffer to fsdp_free_all_gather, after what is
+// queued on the compute stream so far; FLAT_SHARDED. Nothing where it is FLAT_SHARDED. ERR_ARGUMENT
 // where it is FLAT_UNSHARDING: nobody has waited for the all-gather.
 Status fsdp_reshard(FsdpUnit *unit);
 // Frees, on the all-gather stream, the buffer that was resharded last, once the compute stream has
@@ -261,7 +262,7 @@ Status fsdp_reshard(FsdpUnit *unit);
 Status fsdp_free_all_gather(FsdpRoot *root);
 // Reshards every unit of the root that is not sharded, also one whose all-gather nobody has waited
 // for. Needed before an optimizer step where a forward without a backward (an evaluation) has left
-// units unsharded. Outside of a forward or backward alone.
+// units unsharded. Not to be called during a forward or backward.
 Status fsdp_reshard_all(Module *root);
 
 // The hooks. arg is the FsdpUnit.
@@ -276,7 +277,7 @@ Status fsdp_begin_grad(FsdpUnit *unit);
 // The collective of a reduction: queues, on the reduce-scatter stream, the reduce-scatter (sum) of
 // unsharded_grad and sharded_grad += sum / W. The default of unit->reduce_scatter.
 Status fsdp_reduce_scatter(FsdpUnit *unit);
-// Queues, behind what the compute stream has queued, the reduction of the unsharded gradient into
+// Queues, after what is queued on the compute stream, the reduction of the unsharded gradient into
 // the shard, and zeroes the padding; leaves the buffer to fsdp_free_reduce_scatter. World size 1:
 // nothing to move and nothing to divide. ERR_ARGUMENT without a gradient.
 Status fsdp_reduce_grad(FsdpUnit *unit);
@@ -326,26 +327,27 @@ Status fsdp_clip_grad_norm(Module *root, FsdpContext *ctx, float max_norm, float
 // ---------------------------------------------------------------- Task 6: api.c
 
 // Streams and events for the units of one rank. compute_stream is the one the modules run on. The
-// communication streams have the highest priority: a collective that waits behind kernels delays
+// communication streams have the highest priority: a collective that waits for kernels delays
 // every rank.
 Status fsdp_context_create(FsdpContext *ctx, const Mesh *mesh, cudaStream_t compute_stream);
 Status fsdp_context_destroy(FsdpContext *ctx);
 
 // Makes the module a unit, in place: a flat parameter of every parameter in it and below it that no
-// inner unit has taken, and a hook at each of the four points. Call it for the inner modules first and for
-// the model last, as PyTorch's fully_shard. ERR_ARGUMENT where the module is a unit already, where
-// nothing is left to take, where an inner unit has another context, or where it holds a parameter
-// that this module also uses outside that unit; the module is then as it was.
+// inner unit has taken, and a hook at each of the four points. Call it for the inner modules first
+// and for the model last, as PyTorch's fully_shard. ERR_ARGUMENT where the module is a unit
+// already, where nothing is left to take, where an inner unit has another context, or where it
+// holds a parameter that this module also uses outside that unit; the module is then as it was.
 Status fully_shard(Module *module, FsdpContext *ctx, const FsdpOptions *options);
 
-// The units of the module and of what is below it, in the order of a walk that takes a module before
-// its children. Returns how many; writes at most `max` to out (which may be NULL for max = 0).
+// The units of the module and of what is below it, in the order of a walk that takes a module
+// before its children. Returns how many; writes at most `max` to out (which may be NULL for max =
+// 0).
 int fsdp_units(const Module *root, FsdpUnit **out, int max);
 
-// Gathers the model, a unit at a time, and calls visit on rank 0 with every parameter, unsharded, in
-// host memory (row-major, param->shape), in the order of meta_params within each unit. Collective:
-// all ranks call it. A visitor that returns anything but OK ends it on rank 0 after the collectives
-// are done.
+// Gathers the model, a unit at a time, and calls visit on rank 0 with every parameter, unsharded,
+// in host memory (row-major, param->shape), in the order of meta_params within each unit.
+// Collective: all ranks call it. A visitor that returns anything but OK ends it on rank 0 after the
+// collectives are done.
 typedef Status (*StateVisitor)(const Param *param, const float *values, void *arg);
 Status fsdp_full_state(Module *root, StateVisitor visit, void *arg);
 

@@ -3,7 +3,7 @@
  *
  * All pointers are device pointers to float unless said otherwise; sizes are in elements; a kernel
  * is queued on `stream` and returns what a launch returns. "+=" means that the kernel adds to what
- * is there. Elementwise kernels (group 1) give an element the same bits wherever it stands in the
+ * is there. Elementwise kernels (group 1) compute an element in the same way wherever it is in the
  * array, so that results do not depend on how a parameter is cut into shards.
  */
 #ifndef SHARDLAB_KERNELS_H
@@ -26,7 +26,8 @@ cudaError_t kernel_scale(float *x, float factor, size_t n, cudaStream_t stream);
 // dst[i] += src[i]
 cudaError_t kernel_add(float *dst, const float *src, size_t n, cudaStream_t stream);
 // out[i] = a[i] + b[i]
-cudaError_t kernel_add_out(float *out, const float *a, const float *b, size_t n, cudaStream_t stream);
+cudaError_t kernel_add_out(float *out, const float *a, const float *b, size_t n,
+                           cudaStream_t stream);
 // dst[i] += src[i] / divisor      (a true division, not a product with 1/divisor)
 cudaError_t kernel_add_divided(float *dst, const float *src, float divisor, size_t n,
                                cudaStream_t stream);
@@ -52,8 +53,8 @@ cudaError_t kernel_sum_rows(float *out, const float *x, int rows, int cols, cuda
 
 // ---- 3. Layers ----
 //
-// A kernel that does the work of several (a bias with a GELU, a residual with a layer norm) gives
-// the bits that those give one after the other.
+// A kernel that does the work of several (a bias with a GELU, a residual with a layer norm) is
+// bitwise equal to those run one after another.
 
 // out[r,c] = bias[c]                out is (rows, cols): what a GEMM with beta = 1 then adds to
 cudaError_t kernel_broadcast_bias(float *out, const float *bias, int rows, int cols,
@@ -86,7 +87,7 @@ cudaError_t kernel_layernorm_backward(float *din, float *dweight, float *dbias, 
                                       const float *rstd, const float *residual, int rows, int cols,
                                       cudaStream_t stream);
 // Causal softmax in place over the last dimension: att (n, T, T), row t keeps columns 0..t, scaled
-// by `scale` first; the columns behind t become 0.
+// by `scale` first; the columns after t become 0.
 cudaError_t kernel_causal_softmax_forward(float *att, int n, int T, float scale,
                                           cudaStream_t stream);
 // datt (n,T,T) in: gradient by the softmax's output; out: by its input (before the scale). att:

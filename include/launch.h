@@ -36,13 +36,13 @@ Status world_from_env(World *world);
 // where Slurm or (on one host) Open MPI started the ranks; forked ranks pass it by memory.
 //
 // More local ranks than devices is ERR_ARGUMENT with one line, unless SHARE_GPU=1 is in the
-// environment: then rank r takes device local_rank % devices, NCCL is told to allow it, and the
+// environment: then rank r takes device local_rank % devices, NCCL is set to allow it, and the
 // process ends after SHARE_GPU_LIMIT seconds (600). For checking correctness; slow by nature.
 //
 // From here to world_disconnect the communicator is watched: when NCCL has found an error of it,
 // such as a peer on another host that died, the process says so in one line and ends with
-// WORLD_LOST_EXIT instead of waiting for ever. What NCCL finds, and what it does not, is told in
-// lib/launch/comm_watch.c.
+// WORLD_LOST_EXIT instead of waiting forever. lib/launch/comm_watch.c says what NCCL finds and what
+// it does not.
 Status world_connect(const World *world, ncclComm_t *comm);
 
 // Ends the watch of a communicator that world_connect made, and destroys it.
@@ -77,7 +77,7 @@ typedef struct RankEnd {
 
 // Runs fn(world, arg) in `size` forked processes and waits for all; fills ends[size]. After `limit`
 // seconds, or 2 seconds after some rank ended badly, the ranks still there get SIGTERM (so that
-// they can say where they are) and after one more second SIGKILL. No process is left behind. OK
+// they can say where they are) and after one more second SIGKILL. No process is left. OK
 // when every rank returned 0; ERR_IO where a fork failed.
 typedef int (*RankFn)(const World *world, void *arg);
 Status launch_ranks(int size, double limit, RankFn fn, void *arg, RankEnd *ends);

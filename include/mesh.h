@@ -1,8 +1,8 @@
 /* mesh.h: which ranks shard together, and which ones hold replicas. Given code.
  *
  * The words are PyTorch's (DeviceMesh). Ranks that *shard* together hold one W-th of the parameters
- * each; ranks that *replicate* hold the same shard and average its gradient. FSDP alone is a mesh of
- * one replica; data parallelism (DDP) is a mesh of one shard. A group of size 1 needs no
+ * each; ranks that *replicate* hold the same shard and average its gradient. FSDP alone is a mesh
+ * of one replica; data parallelism (DDP) is a mesh of one shard. A group of size 1 needs no
  * communicator: nothing is ever sent in it.
  *
  * Interface: mesh_1d, mesh_size.

@@ -2,19 +2,20 @@
  *
  * A Module maps rows to rows: (rows, in_dim) to (rows, out_dim), where rows = B·T (B sequences of T
  * tokens). It has parameters, children and hooks. The hooks are all that this library knows of
- * FSDP: somebody may want to run before and after the forward and the backward of a module.
+ * FSDP: a function may run before and after the forward and the backward of a module.
  *
  * Memory: a module allocates its output in its forward, stream-ordered on run->stream, and frees it
  * at the end of its backward; its input is borrowed and must stay until then. A gradient that
  * module_backward returns belongs to the caller.
  *
- * Parameters start on "meta": shape and no storage. Whoever trains must give param->data (and, before
- * a backward, param->grad) device memory while the module runs. A backward adds to
+ * Parameters start on "meta": shape and no storage. Whoever trains must give param->data (and,
+ * before a backward, param->grad) device memory while the module runs. A backward adds to
  * param->grad, so a parameter used twice (tied embeddings) and several micro-batches both come out
  * right.
  *
  * Interface: gpt2_create, mlp_create and the layers below; module_forward, module_backward,
- * module_discard, module_destroy; module_add_hook, module_remove_hook; cross_entropy; adamw_* (the optimizer of one GPU without FSDP).
+ * module_discard, module_destroy; module_add_hook, module_remove_hook; cross_entropy; plain_adamw_*
+ * (the optimizer of one GPU without FSDP).
  */
 #ifndef SHARDLAB_NN_H
 #define SHARDLAB_NN_H
@@ -30,7 +31,7 @@ typedef enum InitKind { INIT_ZERO, INIT_ONE, INIT_NORMAL } InitKind;
 #define PARAM_MAX_DIMS 4
 typedef struct Param {
     char name[80];                 // path in the model: "h.3.attn.qkv.weight"
-    uint32_t id;                   // place among the model's parameters: the generator's key
+    uint32_t id;                   // place among the model's parameters, for the generator
     DType dtype;
     int ndim;
     int64_t shape[PARAM_MAX_DIMS]; // row-major
@@ -41,7 +42,7 @@ typedef struct Param {
     void *owner;                   // who manages the storage (a flat parameter); NULL: nobody yet
 } Param;
 
-// What a pass needs beside the parameters. One a rank.
+// What a pass needs apart from the parameters. One per rank.
 typedef struct NnRun {
     cudaStream_t stream;   // the compute stream: every kernel of a pass runs here
     cublasHandle_t blas;   // bound to `stream`
@@ -72,14 +73,14 @@ struct Module {
     int in_dim;                // columns of the input; 0: the input is int32 tokens (rows)
     int out_dim;               // columns of the output
     int n_params, n_children;
-    Param **params;            // its own, not its children's; a tied one stands in two modules
+    Param **params;            // its own, not its children's; a tied one is in two modules
     Module **children;
     Hook *hooks[HOOK_POINTS];  // of each point a chain, in the order in which they run
     void *unit;                // who shards it (fsdp.h's FsdpUnit); NULL: nobody
 
     const void *in;            // between forward and backward: the borrowed input (rows, in_dim)
     float *out;                // …and the module's own output (rows, out_dim)
-    bool out_is_borrowed;             // out is memory of the module above, which frees it
+    bool out_is_borrowed;      // out is memory of the module above, which frees it
     void *state;               // the layer's own numbers and saved activations
     Status (*forward)(Module *self, NnRun *run, const void *in, float *out);
     Status (*backward)(Module *self, NnRun *run, const float *dout, float *din);
@@ -89,7 +90,7 @@ struct Module {
 
 // Creates a run on `stream` (which the caller made): a cuBLAS handle bound to it. TF32=1 in the
 // environment lets the products of matrices be computed in TF32 on GPUs that have it: faster, with
-// 10 bits behind the point in place of 23. Unset, empty or 0: in full single precision. Tests of
+// 10 bits after the point in place of 23. Unset, empty or 0: in full single precision. Tests of
 // equality need it off. (On a simulated GPU it changes nothing.)
 Status nn_run_create(NnRun *run, cudaStream_t stream);
 Status nn_run_destroy(NnRun *run);
@@ -104,7 +105,7 @@ Status module_forward(Module *m, NnRun *run, const void *in, float **out);
 // param->grad.
 Status module_backward(Module *m, NnRun *run, const float *dout, float **din);
 
-// Installs a hook behind those that the point has already; they run in the order in which they were
+// Appends a hook to those that the point has already; they run in the order in which they were
 // installed, and the first that fails ends the pass. Returns the handle to remove it by; NULL, with
 // a line on stderr, without memory. module_destroy removes what is left.
 Hook *module_add_hook(Module *m, HookPoint point, HookFn fn, void *arg);
@@ -112,7 +113,7 @@ Hook *module_add_hook(Module *m, HookPoint point, HookFn fn, void *arg);
 // remove itself while it runs.
 void module_remove_hook(Module *m, Hook *hook);
 
-// Frees what a forward without a backward left behind, in the module and below it.
+// Frees what a forward without a backward has saved, in the module and below it.
 Status module_discard(Module *m, NnRun *run);
 
 // Frees the module, its children and its parameters' descriptions (not their device memory). A tied
@@ -132,7 +133,7 @@ Module *attention_create(const char *name, int dim, int heads, float init_std, f
 Module *embedding_create(const char *name, int vocab, int max_T, int dim, float init_std);
 // Linear → GELU → Linear: a sequence of a linear_gelu layer "fc" and a linear layer "proj".
 Module *ffn_create(const char *name, int dim, int hidden, float init_std, float proj_std);
-// Runs its children one after the other; it owns them.
+// Runs its children in order; it owns them.
 Module *sequence_create(const char *name, int n, Module **children);
 
 // ---- Models ----

@@ -1,6 +1,6 @@
 /* text.h: bytes of text files as training data. Given code.
  *
- * The files are read one behind the other; the last tenth is held out. A batch is made of sequences
+ * The files are read back to back; the last tenth is held out. A batch is made of sequences
  * at places that depend on (seed, step, number of the sequence) alone: rank r of W takes sequences
  * r·B … r·B+B-1 of the step's W·B, and no rank has to tell another what it took.
  *
@@ -25,8 +25,8 @@ typedef struct Text {
 Status text_load(Text *text, char *const *paths, int n_paths, int T);
 void text_free(Text *text);
 
-// B sequences of T tokens and, as targets, the token behind each: both (B,T) int32 in host memory.
-// They are number first … first+B-1 of the step's sequences.
+// B sequences of T tokens and, as targets, the token that follows each: both (B,T) int32 in host
+// memory. They are number first … first+B-1 of the step's sequences.
 void text_batch(const Text *text, uint64_t seed, int step, int first, int B, int T, int32_t *in,
                 int32_t *targets);
 // The same from the held-out part.
@@ -34,7 +34,7 @@ void text_held_out(const Text *text, uint64_t seed, int step, int first, int B, 
                    int32_t *targets);
 
 // Mean cross entropy on the held-out bytes, in nats, of a model that knows how often each byte
-// stands in the training part (plus one, so that none is impossible) and nothing else.
+// occurs in the training part (plus one, so that none is impossible) and nothing else.
 double text_frequency_loss(const Text *text);
 
 #endif

@@ -2,22 +2,20 @@
  *
  * fully_shard changes a module in place: its parameters move into a flat parameter, and four hooks
  * do the rest when the module runs. Called for every block of a model and then for the model, it
- * makes nested units: the outermost takes what no inner unit took, in GPT-2 the embeddings, the
- * last layer norm and the head. Each block is then gathered and freed on its own.
+ * makes nested units: the outermost takes what no inner unit took.
  *
- * [Note: one owner] A parameter belongs to one unit (param->owner is its flat parameter), and is
- * unsharded only while that unit runs. If the model used it anywhere else, it would read freed
- * memory there; fully_shard refuses that. Tied parameters must be in one unit.
+ * [Note: one owner] A parameter belongs to one unit (param->owner is its flat parameter) and is
+ * unsharded only while that unit runs. Used anywhere else, it would be read after it was freed;
+ * fully_shard refuses that. Tied parameters must be in one unit.
  *
  * [Note: one root] What an iteration must remember (the order of the forwards, buffers to free)
- * belongs to the outermost unit, so that two models can share the streams of one context. Every
- * unit starts as a root of its own; one that is wrapped later takes over the units below it.
+ * belongs to the outermost unit, so that two models can share one context. Every unit starts as a
+ * root of its own; one that is wrapped later takes over the units below it.
  *
  * Interface:
  *   fsdp_context_create, fsdp_context_destroy    streams and events of a rank
  *   fully_shard, fsdp_unwrap                     a module becomes a unit, and a module again
- *   fsdp_units                                   what there is
- *   fsdp_full_state                              the unsharded model, for saving
+ *   fsdp_units, fsdp_full_state                  all units; the unsharded model, for saving
  */
 #include "fsdp.h"
 
@@ -53,10 +51,10 @@ Status fsdp_context_destroy(FsdpContext *ctx)
     return OK;
 }
 
-// Whether the module has the parameter itself, or has below it, outside of any unit, somebody who
-// has.
+// Whether the module, or one below it that is outside of any unit, has the parameter.
 static bool uses_outside_units(const Module *module, const Param *param)
 {
+    //[[6.1a] True where the comment above says so. Does a child that is a unit count?
     for (int i = 0; i < module->n_params; i++)
         if (module->params[i] == param) return true;
     for (int i = 0; i < module->n_children; i++) {
@@ -64,36 +62,34 @@ static bool uses_outside_units(const Module *module, const Param *param)
         if (fsdp_unit(child) == NULL && uses_outside_units(child, param)) return true;
     }
     return false;
+    //[end 6.1a]
 }
 
-// Of the module's `n` parameters (meta_params), keeps those that this unit takes, in their order;
-// *taken is how many.
+// Which of the module's n parameters (meta_params) this unit takes: *taken of them, in order.
 static Status collect_unowned_params(const Module *module, Param **params, int n, int *taken)
 {
     *taken = 0;
-    //[6.1] A parameter without an owner is taken: it moves to params[*taken]. One with an owner is
-    //  an inner unit's and left alone; but where this module uses it outside that unit too
-    //  (uses_outside_units), that is ERR_ARGUMENT with a line that names the parameter.
+    //[6.1] params[0 … *taken) are those without an owner. One that an inner unit owns and that is
+    //  used outside of it too (uses_outside_units) is ERR_ARGUMENT, with a line that names it.
     //? The embedding is tied to the head. What goes wrong if the head alone is made a unit?
     for (int i = 0; i < n; i++) {
         if (params[i]->owner == NULL)
             params[(*taken)++] = params[i];
         else if (uses_outside_units(module, params[i]))
             return fail(ERR_ARGUMENT,
-                        "%s is in an inner unit and also used outside of it: put both uses into "
-                        "one unit",
+                        "%s is in an inner unit and also used outside of it: make both one unit",
                         params[i]->name);
     }
     return OK;
     //[end 6.1]
 }
 
-// The unit's hooks, at all four points; their handles are unit->hooks.
+// Installs the unit's hooks, at all four points.
 static Status install_hooks(FsdpUnit *unit)
 {
-    //[6.2] For each HookPoint module_add_hook the function of that name from tasks 3 and 4, with the
-    //  unit as its argument, and keep the handle in unit->hooks. Without memory there is no handle:
-    //  ERR_MEMORY.
+    //[6.2] At every HookPoint the module calls the function of that name from tasks 3 and 4 with
+    //  the unit, and unit->hooks has the handle. ERR_MEMORY where there is none.
+    //? Who will want the handles?
     static const HookFn AT[HOOK_POINTS] = {fsdp_pre_forward, fsdp_post_forward, fsdp_pre_backward,
                                            fsdp_post_backward}; // as HookPoint has them
     for (int point = 0; point < HOOK_POINTS; point++) {
@@ -107,20 +103,18 @@ static Status install_hooks(FsdpUnit *unit)
 // The unit's flat parameter, from the parameters that no inner unit has.
 static Status make_flat(FsdpUnit *unit, const FsdpOptions *options)
 {
-    Module *module = unit->module;
+    const Module *module = unit->module;
     const ProcessGroup *group = &unit->ctx->mesh.shard;
     FlatLayout layout = {0};
-    int n = meta_params(module, NULL, 0);
-    int taken = 0;
+    int n = meta_params(module, NULL, 0), taken = 0;
     Status status = OK;
     Param **params = malloc((size_t)(n + 1) * sizeof *params);
     if (params == NULL) return fail(ERR_MEMORY, "no host memory for %d parameters", n);
     meta_params(module, params, n);
 
-    //[6.3] collect_unowned_params, then flat_layout of what was taken (under the module's name, with
-    //  the rank and the size of the group that shards, and options->align_shards), then flat_create
-    //  on the compute stream with options->seed. Each only where the one before it went well: keep
-    //  the status in `status`.
+    //[6.3] Where `status` is OK, unit->flat is the flat parameter of what this unit takes, laid out
+    //  over the ranks that shard; else `status` is the first failure.
+    //? Which of the mesh's two groups shards? What would flat_create do with a failed layout?
     status = collect_unowned_params(module, params, n, &taken);
     if (status == OK)
         status = flat_layout(&layout, module->name, params, taken, group->rank, group->size,
@@ -136,6 +130,7 @@ static Status make_flat(FsdpUnit *unit, const FsdpOptions *options)
 // The units below become units of the new one's root, and are roots no more.
 static Status clear_descendant_roots(FsdpUnit *unit)
 {
+    //[[6.4a] The unit and all below it have one root, the unit first (fsdp_root_create).
     int n = 1 + fsdp_units(unit->module, NULL, 0);
     FsdpUnit **units = malloc((size_t)n * sizeof *units);
     if (units == NULL) return fail(ERR_MEMORY, "no host memory for %d units", n);
@@ -144,17 +139,20 @@ static Status clear_descendant_roots(FsdpUnit *unit)
     Status status = fsdp_root_create(unit->ctx, units, n);
     free(units);
     return status;
+    //[end 6.4a]
 }
 
 // Takes off what fully_shard gave the unit, as far as it came, and frees it.
 static void destroy_unit(FsdpUnit *unit)
 {
+    //[[6.4b] The unit's hooks are removed, its root does not list it, and its memory is freed.
     for (int point = 0; point < HOOK_POINTS; point++)
         module_remove_hook(unit->module, unit->hooks[point]);
     if (unit->root != NULL) fsdp_root_remove(unit);
     flat_destroy(&unit->flat);
     free(unit->post_forward_indices);
     free(unit);
+    //[end 6.4b]
 }
 
 Status fully_shard(Module *module, FsdpContext *ctx, const FsdpOptions *options)
@@ -168,9 +166,8 @@ Status fully_shard(Module *module, FsdpContext *ctx, const FsdpOptions *options)
                        .reduce_scatter = fsdp_reduce_scatter,
                        .reshard_after_forward = options->reshard_after_forward};
 
-    //[6.4] make_flat, install_hooks, clear_descendant_roots, each where the one before it went well;
-    //  then the module points to its unit. Where one fails, destroy_unit, and its status: the module
-    //  is as it was.
+    //[6.4] Either the module is a unit: flat parameter, hooks, the root of the units below it, and
+    //  last module->unit. Or the status says why not and the module is as it was (destroy_unit).
     //? Why must the module's pointer be last?
     Status status = make_flat(unit, options);
     if (status == OK) status = install_hooks(unit);
@@ -186,8 +183,9 @@ Status fully_shard(Module *module, FsdpContext *ctx, const FsdpOptions *options)
 
 int fsdp_units(const Module *root, FsdpUnit **out, int max)
 {
-    //[6.5] The module's own, if it is a unit, then the children's in order. Write only below max;
-    //  count always.
+    //[6.5] out[0 … max) are the first units of the walk: the module itself, if it is one, then what
+    //  is below it, child by child. The result counts all of them.
+    //? Where do the units of the second child go in out, and how many may there be?
     int n = 0;
     if (fsdp_unit(root) != NULL && n++ < max) out[0] = fsdp_unit(root);
     for (int i = 0; i < root->n_children; i++) {
@@ -201,6 +199,7 @@ int fsdp_units(const Module *root, FsdpUnit **out, int max)
 // Hands one parameter, unsharded on the device, to the visitor in host memory.
 static Status visit_param(const Param *param, StateVisitor visit, void *arg, cudaStream_t stream)
 {
+    //[[6.6a] The visitor has had the values, or the status is what failed; no host memory is left.
     size_t bytes = buffer_bytes(&param->data);
     float *values = malloc(bytes);
     if (values == NULL) return fail(ERR_MEMORY, "%s: no host memory for it", param->name);
@@ -211,11 +210,11 @@ static Status visit_param(const Param *param, StateVisitor visit, void *arg, cud
     free(values);
     CUDA_TRY(error);
     return status;
+    //[end 6.6a]
 }
 
-// Gathers one unit, hands its parameters to the visitor on rank 0, and leaves the unit as it was.
-// *visit_status is what the visitor has said so far: after an error it is not called again, but
-// every rank goes on gathering.
+// Gathers one unit and leaves it as it was. *visit_status is what the visitor has said so far:
+// after an error it is not called again, but every rank goes on gathering.
 static Status gather_unit(FsdpUnit *unit, StateVisitor visit, void *arg, Status *visit_status)
 {
     const FlatLayout *layout = &unit->flat.layout;
@@ -223,10 +222,10 @@ static Status gather_unit(FsdpUnit *unit, StateVisitor visit, void *arg, Status 
     bool was_sharded = unit->flat.state == FLAT_SHARDED;
     bool visits = layout->rank == 0 && ctx->mesh.replicate.rank == 0;
 
-    //[6.6] Unshard and wait. On rank 0 (visits), visit_param for each parameter on the compute
-    //  stream, while *visit_status is OK; *visit_status keeps the first error. Then reshard where the
-    //  unit was sharded before.
-    //? Rank 0 must not return early. What do the other ranks do in the next all-gather if it does?
+    //[6.6] Where this rank `visits`, the visitor has had every parameter of the unit, unsharded, or
+    //  *visit_status is its first error. Every rank has made the same collective calls, whatever
+    //  the visitor said. A unit that was sharded is sharded again.
+    //? Rank 0 must not return early. What do the others do in the next all-gather if it does?
     TRY(fsdp_unshard(unit));
     TRY(fsdp_wait_for_unshard(unit));
     for (int i = 0; i < layout->n && visits && *visit_status == OK; i++)
@@ -239,6 +238,7 @@ static Status gather_unit(FsdpUnit *unit, StateVisitor visit, void *arg, Status 
 // gather_unit for the module, if it is a unit, and for all below it.
 static Status gather_below(Module *module, StateVisitor visit, void *arg, Status *visit_status)
 {
+    //[[6.6b] Every unit here and below is gathered in turn, after what the optimizer wrote.
     FsdpUnit *unit = fsdp_unit(module);
     if (unit != NULL) {
         // The optimizer may just have written the shards, on the compute stream.
@@ -250,6 +250,7 @@ static Status gather_below(Module *module, StateVisitor visit, void *arg, Status
     for (int i = 0; i < module->n_children; i++)
         TRY(gather_below(module->children[i], visit, arg, visit_status));
     return OK;
+    //[end 6.6b]
 }
 
 Status fsdp_full_state(Module *root, StateVisitor visit, void *arg)
@@ -263,9 +264,9 @@ void fsdp_unwrap(Module *root)
 {
     FsdpUnit *unit = fsdp_unit(root);
     if (unit != NULL) {
-        //[6.7] Undo fully_shard: what is still gathered is freed (fsdp_wait_for_unshard and
-        //  fsdp_reshard where the state is not FLAT_SHARDED, then fsdp_free_all_gather), the module
-        //  has no unit, destroy_unit. Errors have no way out of here; go on.
+        //[6.7] The module is no unit: no hook, no flat parameter, no memory of it, not even where
+        //  the unit was unsharded or unsharding. Errors have no way out of here; go on.
+        //? Each step needs what the next takes away. In which order?
         if (unit->flat.state != FLAT_SHARDED) {
             fsdp_wait_for_unshard(unit);
             fsdp_reshard(unit);

@@ -3,8 +3,8 @@
  * One all-gather of a megabyte is far quicker than twenty of fifty kilobytes, and a collective
  * wants the same count from every rank. So the parameters of a unit are laid back to back in a flat
  * buffer, and zeros follow the last until the length is a multiple of the world size W. Every rank
- * then owns one W-th of the buffer. A shard's border ignores where a parameter ends: ten elements on
- * three ranks are
+ * then owns one W-th of the buffer. A shard's border ignores where a parameter ends: ten elements
+ * on three ranks are
  *
  *      rank 0           rank 1           rank 2
  *     [0 1 2 3]        [4 5 6 7]        [8 9 . .]         shard 4, padded 12, 2 of padding
@@ -28,17 +28,23 @@
 
 static int64_t min64(int64_t a, int64_t b)
 {
+    //[[2.2a] The smaller of the two.
     return a < b ? a : b;
+    //[end 2.2a]
 }
 
 static int64_t max64(int64_t a, int64_t b)
 {
+    //[[2.2b] The larger of the two.
     return a > b ? a : b;
+    //[end 2.2b]
 }
 
 // Whether the arguments of flat_layout make sense.
 static Status check_layout(const char *name, Param **params, int n, int rank, int world)
 {
+    //[[2.1a] OK where flat_layout can go on; else ERR_ARGUMENT, with a line that says why not
+    //  (fsdp.h).
     if (world < 1) return fail(ERR_ARGUMENT, "%s: a world of %d ranks", name, world);
     if (rank < 0 || rank >= world)
         return fail(ERR_ARGUMENT, "%s: rank %d is none of 0 to %d", name, rank, world - 1);
@@ -50,6 +56,7 @@ static Status check_layout(const char *name, Param **params, int n, int rank, in
             return fail(ERR_ARGUMENT, "%s: %s belongs to another unit", name, params[i]->name);
     }
     return OK;
+    //[end 2.1a]
 }
 
 void flat_layout_destroy(FlatLayout *layout)
@@ -73,9 +80,8 @@ Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, 
         return fail(ERR_MEMORY, "%s: no host memory for %d parameters", name, n);
     }
 
-    //[2.1] n, params and offset: each parameter begins where the one before it ends, with no gap.
-    //  numel: where the last one ends. padded: numel rounded up to a multiple of world, or of
-    //  4·world when `align` asks for shards of whole 16 bytes. shard_numel: padded / world.
+    //[2.1] The layout has the n parameters back to back, with no gap, and no more padding than
+    //  equal shards need: shards of a multiple of 4 elements where `align` is set.
     //? 10 elements on 3 ranks pad to 12. To what do 10 aligned elements pad? And 12, not aligned?
     layout->n = n;
     for (int i = 0; i < n; i++) {
@@ -92,9 +98,8 @@ Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, 
 
 int64_t flat_valid_numel(const FlatLayout *layout, int rank)
 {
-    //[2.2] Rank's shard is [rank·shard_numel, (rank+1)·shard_numel) of the flat buffer, of which
-    //  only what lies below numel is valid. Mind a unit with fewer elements than there are ranks: a
-    //  shard may hold nothing but padding.
+    //[2.2] The result is how many elements of the rank's shard belong to parameters: all, some or
+    //  none.
     //? 5 elements on 4 ranks: shards of 2. What does rank 3 hold?
     int64_t begin = rank * layout->shard_numel;
     return max64(0, min64(layout->numel - begin, layout->shard_numel));
@@ -104,10 +109,9 @@ int64_t flat_valid_numel(const FlatLayout *layout, int rank)
 void flat_param_range_in_shard(const FlatLayout *layout, int i, int rank, int64_t *begin,
                                int64_t *end, int64_t *at)
 {
-    //[2.3] The parameter is [offset, offset + its elements) of the flat buffer, the shard is
-    //  [rank·shard_numel, (rank+1)·shard_numel). What they share, counted from the parameter's
-    //  beginning, is [*begin, *end); counted from the shard's beginning it starts at *at. Where
-    //  they share nothing, set all three to 0.
+    //[2.3] Elements [*begin, *end) of the parameter are what the rank's shard holds of it, from
+    //  element *at of the shard on. All three are 0 where it holds none.
+    //? In how many ways can two ranges overlap? Draw them before you write.
     int64_t param_begin = layout->offset[i];
     int64_t param_end = param_begin + meta_numel(layout->params[i]);
     int64_t shard_begin = rank * layout->shard_numel;
@@ -125,8 +129,9 @@ void flat_param_range_in_shard(const FlatLayout *layout, int i, int rank, int64_
 
 Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream)
 {
-    //[2.4] cudaMemsetAsync from the first element of this rank's shard that is padding to its end.
-    //  There is nothing to do where all are valid.
+    //[2.4] Once `stream` has run what is queued, the elements of this rank's shard that belong to
+    //  no parameter are zero; no other byte was touched.
+    //? Which element is the first of the padding, and what if there is none?
     int64_t valid = flat_valid_numel(&flat->layout, flat->layout.rank);
     Buffer padding = buffer_range(sharded, valid, flat->layout.shard_numel - valid);
     if (padding.numel == 0) return OK;
@@ -142,11 +147,8 @@ static Status fill_shards(FlatParam *flat, uint64_t seed, cudaStream_t stream)
     flat->sharded_param = flat->sharded_grad = (Buffer){NULL, DTYPE_F32, layout->shard_numel};
     flat->unsharded_param = flat->unsharded_grad = (Buffer){NULL, DTYPE_F32, layout->padded};
 
-    //[2.5] cudaMalloc the memory (data) of sharded_param and sharded_grad. The gradient is zero. Of
-    //  every parameter, the slice that lies in this rank's shard (flat_param_range_in_shard) is made
-    //  by meta_init_device where it belongs; the padding after the last is zeroed. Fresh device
-    //  memory holds anything, even NaN. Create the event flat->all_gather_done too
-    //  (cudaEventDisableTiming), which task 3 records.
+    //[2.5] The rank has its two shards and the event (without timing). Every initial value is where
+    //  it belongs, and all else is zero: the padding, and the whole gradient.
     //? How much of the model may be on this device while you build it?
     size_t bytes = buffer_bytes(&flat->sharded_param);
     CUDA_TRY(cudaEventCreateWithFlags(&flat->all_gather_done, cudaEventDisableTiming));
@@ -168,6 +170,9 @@ static Status fill_shards(FlatParam *flat, uint64_t seed, cudaStream_t stream)
 Status flat_create(FlatParam *flat, const char *name, const FlatLayout *layout, uint64_t seed,
                    cudaStream_t stream)
 {
+    //[[2.5a] The flat parameter is as fsdp.h says and owns its parameters; or ERR_ARGUMENT for one
+    //  that has storage, or what fill_shards says, and nothing stays allocated.
+    //? Who frees the layout's tables after a failure?
     Status status = OK;
     memset(flat, 0, sizeof *flat);
     snprintf(flat->name, sizeof flat->name, "%s", name);
@@ -180,10 +185,12 @@ Status flat_create(FlatParam *flat, const char *name, const FlatLayout *layout, 
     for (int i = 0; i < layout->n && status == OK; i++) layout->params[i]->owner = flat;
     if (status != OK) flat_destroy(flat);
     return status;
+    //[end 2.5a]
 }
 
 Status flat_set_state(FlatParam *flat, FlatState to)
 {
+    //[[2.5b] The state is `to`; or, where that is not the next one, as it was, and a line says so.
     static const char *const NAMES[] = {"sharded", "unsharding", "unsharded"};
     static const FlatState NEXT[] = {FLAT_UNSHARDING, FLAT_UNSHARDED, FLAT_SHARDED};
     if (to != NEXT[flat->state])
@@ -193,13 +200,14 @@ Status flat_set_state(FlatParam *flat, FlatState to)
                     flat->name, NAMES[flat->state], NAMES[to]);
     flat->state = to;
     return OK;
+    //[end 2.5b]
 }
 
 void flat_set_views(FlatParam *flat)
 {
-    //[2.6] Of every parameter i, data is the range of flat->unsharded_param that begins at the
-    //  parameter's offset (buffer_range). No byte is copied: the parameters become views. Where
-    //  there is no memory, the range has none either.
+    //[2.6] The data of every parameter is its range of unsharded_param: a view, and no byte was
+    //  copied. Where unsharded_param has no memory, no parameter has.
+    //? An offset added to NULL is not NULL. Who takes care of that here?
     for (int i = 0; i < flat->layout.n; i++) {
         Param *param = flat->layout.params[i];
         param->data =
@@ -210,15 +218,20 @@ void flat_set_views(FlatParam *flat)
 
 void flat_set_grad_views(FlatParam *flat)
 {
+    //[[2.6a] The same of grad and unsharded_grad.
     for (int i = 0; i < flat->layout.n; i++) {
         Param *param = flat->layout.params[i];
         param->grad =
             buffer_range(&flat->unsharded_grad, flat->layout.offset[i], meta_numel(param));
     }
+    //[end 2.6a]
 }
 
 void flat_destroy(FlatParam *flat)
 {
+    //[[2.6b] No parameter is owned by this flat parameter or is a view of it, and nothing of it is
+    //  left.
+    //? A parameter may belong to another flat parameter. How do you tell?
     for (int i = 0; i < flat->layout.n; i++) {
         Param *param = flat->layout.params[i];
         if (param->owner != flat) continue;
@@ -231,4 +244,5 @@ void flat_destroy(FlatParam *flat)
     if (flat->all_gather_done != NULL) cudaEventDestroy(flat->all_gather_done);
     flat_layout_destroy(&flat->layout);
     memset(flat, 0, sizeof *flat);
+    //[end 2.6b]
 }

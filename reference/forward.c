@@ -8,9 +8,10 @@
  *
  * Three rules make this right and quick.
  *
- * [Note: whose buffer] A buffer is allocated and freed on one stream, the all-gather stream, in that
- * stream's order. The compute stream only reads it, between two events: it waits for all_gather_done
- * before the first read, and the all-gather stream waits for an event recorded after the last.
+ * [Note: whose buffer] A buffer is allocated and freed on one stream, the all-gather stream, in
+ * that stream's order. The compute stream only reads it, between two events: it waits for
+ * all_gather_done before the first read, and the all-gather stream waits for an event recorded
+ * after the last.
  *
  * [Note: free late] To free unit i's buffer the all-gather stream must wait for forward i. If that
  * wait came before all-gather i+1, the two could not overlap. So reshard only leaves the buffer in
@@ -34,12 +35,15 @@
  */
 #include "fsdp.h"
 
-// Makes stream `waiter` wait for everything that `worker` has queued so far.
+// Makes stream `waiter` wait for everything that is queued on `worker` so far.
 static Status stream_wait_stream(FsdpContext *ctx, cudaStream_t waiter, cudaStream_t worker)
 {
+    //[[3.6a] What `waiter` runs from now on, it runs after all that is queued on `worker`.
+    //? Does the host have to wait for that?
     CUDA_TRY(cudaEventRecord(ctx->compute_done, worker));
     CUDA_TRY(cudaStreamWaitEvent(waiter, ctx->compute_done, 0));
     return OK;
+    //[end 3.6a]
 }
 
 Status fsdp_all_gather(FsdpUnit *unit)
@@ -47,9 +51,9 @@ Status fsdp_all_gather(FsdpUnit *unit)
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
 
-    //[3.1] Queue, on the all-gather stream, the ncclAllGather of sharded_param into
-    //  unsharded_param. dtype_nccl is NCCL's name for the type.
-    //? The count of ncclAllGather: what one rank sends, or what it receives?
+    //[3.1] Once the all-gather stream has run what is queued, unsharded_param holds the shards of
+    //  all ranks, in rank order.
+    //? The count of an all-gather: what one rank sends, or what it receives?
     NCCL_TRY(ncclAllGather(flat->sharded_param.data, flat->unsharded_param.data,
                            (size_t)flat->layout.shard_numel, dtype_nccl(flat->sharded_param.dtype),
                            ctx->mesh.shard.comm, ctx->all_gather_stream));
@@ -63,9 +67,10 @@ Status fsdp_unshard(FsdpUnit *unit)
     FsdpContext *ctx = unit->ctx;
     if (flat->state != FLAT_SHARDED) return OK;
 
-    //[3.2] With one rank unsharded_param is the memory of sharded_param, no call at all. Else, on
-    //  the all-gather stream: cudaMallocAsync of the memory, unit->all_gather, cudaEventRecord of
-    //  all_gather_done. Then the views, and the state is FLAT_UNSHARDING.
+    //[3.2] The unit is FLAT_UNSHARDING. Its buffer and the collective (unit->all_gather) are queued
+    //  on the stream that owns the buffer, all_gather_done tells when they are done, and the
+    //  parameters are views. With one rank the unsharded parameter is the shard, and nothing was
+    //  queued.
     //? Which stream will free this memory, and whose order does its life follow?
     if (flat->layout.world == 1) {
         flat->unsharded_param.data = flat->sharded_param.data;
@@ -85,10 +90,10 @@ Status fsdp_wait_for_unshard(FsdpUnit *unit)
     FlatParam *flat = &unit->flat;
     if (flat->state == FLAT_UNSHARDED) return OK;
 
-    //[3.3] The compute stream must not read the parameters before they are there:
-    //  cudaStreamWaitEvent for all_gather_done (not with one rank, where nothing was recorded). The
-    //  host waits for nothing. The state is FLAT_UNSHARDED; where that is not legal, nothing waits.
-    //? Which stream waits, and which one recorded?
+    //[3.3] The unit is FLAT_UNSHARDED: from now on the compute stream reads no parameter before the
+    //  all-gather of it is done. The host has not waited. Where the transition is not legal, no
+    //  stream waits either.
+    //? Which stream waits, and which one recorded? What is there to wait for with one rank?
     TRY(flat_set_state(flat, FLAT_UNSHARDED));
     if (flat->layout.world > 1)
         CUDA_TRY(cudaStreamWaitEvent(unit->ctx->compute_stream, flat->all_gather_done, 0));
@@ -102,9 +107,9 @@ Status fsdp_free_all_gather(FsdpRoot *root)
     cudaStream_t stream = root->ctx->all_gather_stream;
     if (state->buffer == NULL) return OK;
 
-    //[3.4] On the all-gather stream: wait for state->event, then cudaFreeAsync. Nothing is left to
-    //  free afterwards (state->buffer NULL); the event stays, for the next.
-    //? What could be allocated in the same place if the wait were left out?
+    //[3.4] The buffer is freed on the stream that owns it, after the last kernel that reads it, and
+    //  the state holds none. Its event is kept for the next.
+    //? What could be allocated in the same place if nobody waited?
     CUDA_TRY(cudaStreamWaitEvent(stream, state->event, 0));
     CUDA_TRY(cudaFreeAsync(state->buffer, stream));
     state->buffer = NULL;
@@ -119,11 +124,11 @@ Status fsdp_reshard(FsdpUnit *unit)
     AllGatherState *state = &unit->root->all_gather_state;
     if (flat->state == FLAT_SHARDED) return OK;
 
-    //[3.5] Nobody may use the parameters any more: FLAT_SHARDED (first: where that is not legal,
-    //  nothing changes), unsharded_param has no memory, and so the views have none. The buffer goes
-    //  to root->all_gather_state, with its event recorded on the compute stream after the unit's
-    //  kernels (see [Note: free late]). It has room for one buffer: free the one before. With one
-    //  rank there is no buffer to free, only the state and the views change.
+    //[3.5] The unit is FLAT_SHARDED and its parameters have no memory. root->all_gather_state holds
+    //  the buffer, and its event is recorded after the unit's kernels; a buffer that it held before
+    //  is freed. Where the transition is not legal, nothing has changed. With one rank the shard is
+    //  as it was.
+    //? There is room for one buffer. What does it hold when two units reshard back to back?
     void *buffer = flat->unsharded_param.data;
     TRY(flat_set_state(flat, FLAT_SHARDED));
     flat->unsharded_param.data = NULL;
@@ -138,6 +143,9 @@ Status fsdp_reshard(FsdpUnit *unit)
 
 Status fsdp_reshard_all(Module *module)
 {
+    //[[3.5a] Every unit of the root is sharded and idle, also one whose all-gather nobody has
+    //  waited for; no buffer is left to free, no forward is recorded and no pass is running.
+    //? What is reshard's answer for a unit that is FLAT_UNSHARDING?
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
     for (int i = 0; i < root->n_units; i++) {
@@ -150,6 +158,7 @@ Status fsdp_reshard_all(Module *module)
     fsdp_clear_post_forward(root);
     root->iter_forward_root = root->iter_backward_root = NULL;
     return OK;
+    //[end 3.5a]
 }
 
 Status fsdp_pre_forward(Module *module, void *arg)
@@ -159,10 +168,10 @@ Status fsdp_pre_forward(Module *module, void *arg)
     FsdpContext *ctx = unit->ctx;
     unit->phase = FSDP_FORWARD;
 
-    //[3.6] The outermost forward begins an iteration (root->iter_forward_root is NULL):
-    //  fsdp_begin_forward, and the all-gather stream waits for the compute stream
-    //  (stream_wait_stream), where the optimizer has written the shards. Every unit then: unshard,
-    //  free what the unit before it resharded, wait.
+    //[3.6] The unit is FLAT_UNSHARDED, and the buffer that was resharded last is freed, which this
+    //  unit's all-gather did not have to wait for. Where no forward was running, this one is the
+    //  outermost (fsdp_begin_forward), and its all-gathers read no shard before the optimizer has
+    //  written it.
     //? Why does the free come after the unshard here? (See [Note: free late].)
     if (root->iter_forward_root == NULL) {
         fsdp_begin_forward(unit);
@@ -178,8 +187,11 @@ Status fsdp_pre_forward(Module *module, void *arg)
 // Whether the unit frees its parameters between its forward and its backward.
 static bool reshards_after_forward(const FsdpUnit *unit)
 {
+    //[[3.7a] True where the unit's parameters are to be freed after its forward.
+    //? AUTO is for whom: the root, or all the others?
     if (unit->reshard_after_forward == FSDP_RESHARD_AUTO) return !fsdp_is_root(unit);
     return unit->reshard_after_forward == FSDP_RESHARD_ALWAYS;
+    //[end 3.7a]
 }
 
 Status fsdp_post_forward(Module *module, void *arg)
@@ -187,9 +199,9 @@ Status fsdp_post_forward(Module *module, void *arg)
     FsdpUnit *unit = arg;
     FsdpRoot *root = unit->root;
 
-    //[3.7] Reshard where the unit is to (reshards_after_forward), and record that its forward has
-    //  ended (fsdp_record_post_forward). The outermost forward frees the last buffer, and is over:
-    //  root->iter_forward_root is NULL again.
+    //[3.7] The unit is resharded where it is to be (reshards_after_forward), and recorded as the
+    //  forward that ended last. If it was the outermost, no buffer is left to free and no forward
+    //  is running.
     //? h.0 holds attn and mlp, units too. In which order do the three forwards end?
     if (reshards_after_forward(unit)) TRY(fsdp_reshard(unit));
     TRY(fsdp_record_post_forward(unit));

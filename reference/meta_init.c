@@ -11,7 +11,7 @@
  *   meta_numel, meta_params, meta_count, meta_bytes   what a model consists of
  *   philox4x32_10                                     random words from a counter and a key
  *   meta_init_slice, meta_init_device                 elements [begin, end) of a parameter
- *   meta_materialize, meta_release                    the whole model on one GPU
+ *   meta_materialize, meta_release                    the unsharded model on one GPU
  */
 #include "fsdp.h"
 
@@ -20,8 +20,8 @@
 
 int64_t meta_numel(const Param *param)
 {
-    //[1.1] The product of the ndim entries of the shape, in 64 bits: GPT-2's embedding alone has
-    //  38 million elements, and the models that need FSDP pass 2³¹ easily.
+    //[1.1] The result is the number of elements that the shape describes, exact beyond 2³¹ too.
+    //? Of which type is what you multiply? And what is the product of no entries?
     int64_t numel = 1;
     for (int i = 0; i < param->ndim; i++) numel *= param->shape[i];
     return numel;
@@ -32,6 +32,8 @@ int64_t meta_numel(const Param *param)
 // that module's parameters is returned; -1 where the walk never meets it.
 static int first_use(const Module *module, const Param *param, const Module **where)
 {
+    //[[1.2a] The result and *where name the first place at which a walk meets param.
+    //? Which comes first, a module's own parameters or its children's?
     for (int i = 0; i < module->n_params; i++) {
         if (module->params[i] == param) {
             *where = module;
@@ -43,15 +45,17 @@ static int first_use(const Module *module, const Param *param, const Module **wh
         if (found >= 0) return found;
     }
     return -1;
+    //[end 1.2a]
 }
 
-// Walks `module`, which lies in `root`, and writes down the parameters met for the first time. `n`
-// have been met before; returns how many have been met then.
+// Walks `module`, which is in `root`, and lists the parameters met for the first time. `n` were met
+// before; returns how many have been met after it.
 static int walk(const Module *root, const Module *module, Param **out, int max, int n)
 {
-    //[1.2] Own parameters first, then the children in order. A parameter counts where the walk from
-    //  the root meets it first (first_use tells); write it to out[n] only while n < max, but count
-    //  it always.
+    //[1.2] The parameters of `module` and of all below it are in out, from out[n] on, in the order
+    //  of the walk (own first, then the children in order), apart from those that a walk from
+    //  `root` meets earlier. The result is n and how many there are; nothing is written from
+    //  out[max] on.
     //? GPT-2's output head uses the embedding's weight. How often would you train it?
     for (int i = 0; i < module->n_params; i++) {
         const Module *where = NULL;
@@ -73,6 +77,7 @@ int meta_params(const Module *module, Param **out, int max)
 // Σ over the module's parameters of elements × (bytes of an element, or 1).
 static int64_t total(const Module *module, bool in_bytes)
 {
+    //[[1.2b] The result is the sum over every parameter, a tied one once; nothing stays allocated.
     int n = meta_params(module, NULL, 0);
     Param **params = malloc((size_t)n * sizeof *params);
     int64_t sum = 0;
@@ -82,6 +87,7 @@ static int64_t total(const Module *module, bool in_bytes)
         sum += meta_numel(params[i]) * (in_bytes ? dtype_bytes(params[i]->dtype) : 1);
     free(params);
     return sum;
+    //[end 1.2b]
 }
 
 int64_t meta_count(const Module *module)
@@ -96,11 +102,8 @@ int64_t meta_bytes(const Module *module)
 
 void philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
-    //[1.3] Ten rounds (Salmon et al. 2011, section 3.3). A round takes (x0,x1,x2,x3) and the
-    //  round's key (k0,k1), with the 64-bit products  p0 = 0xD2511F53 · x0  and  p1 = 0xCD9E8D57 ·
-    //  x2,  to (hi(p1)^x1^k0, lo(p1), hi(p0)^x3^k1, lo(p0)).  From one round to the next k0 grows
-    //  by 0x9E3779B9 and k1 by 0xBB67AE85. Round 1 uses the key as given.
-    //? Is the product of two uint32_t 64 bits wide in C?
+    //[1.3] out holds the four words that ten rounds of Philox make of the counter and the key.
+    //? How wide is the product of two uint32_t in C? And when does the key grow?
     uint32_t x0 = counter[0], x1 = counter[1], x2 = counter[2], x3 = counter[3];
     uint32_t k0 = key[0], k1 = key[1];
     for (int round = 0; round < 10; round++) {
@@ -124,19 +127,21 @@ void philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t ou
 // logarithm must not see 0, hence the + 1: u is in (0, 1].
 static void two_normals(uint32_t a, uint32_t b, float *even, float *odd)
 {
+    //[[1.4a] *even and *odd are two independent normals, made of the upper 24 bits of each word.
+    //? For which u has logf no value?
     float u = (float)((a >> 8) + 1) * 0x1p-24f;
     float angle = (float)(b >> 8) * (0x1p-24f * 6.283185307f);
     float radius = sqrtf(-2.0f * logf(u));
     *even = radius * cosf(angle);
     *odd = radius * sinf(angle);
+    //[end 1.4a]
 }
 
 // The four normals of block `block`: elements 4·block … 4·block+3 of the parameter, before scaling.
 static void normal_block(const Param *param, uint64_t seed, uint64_t block, float out[4])
 {
-    //[1.4] Counter: low word of the block, high word of the block, param->id, 0. Key: low and high
-    //  word of the seed. Words 0 and 1 make elements 0 and 1, words 2 and 3 elements 2 and 3
-    //  (two_normals).
+    //[1.4] out holds the block's four normals. They depend on the seed, param->id and the block
+    //  alone.
     //? Which two parameters would start with the same values if the id were left out?
     const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), param->id, 0};
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
@@ -149,10 +154,9 @@ static void normal_block(const Param *param, uint64_t seed, uint64_t block, floa
 
 void meta_init_slice(const Param *param, uint64_t seed, int64_t begin, int64_t end, float *out)
 {
-    //[1.5] out[i - begin] for i in [begin, end): 0 for INIT_ZERO, 1 for INIT_ONE, and for
-    //  INIT_NORMAL init_std times element i % 4 of normal_block i / 4. Make each block once. A
-    //  slice may begin and end in the middle of a block, and an empty slice writes nothing.
-    //? What is element 7 when the slice begins at 5? And when it begins at 0?
+    //[1.5] out[i - begin] is the initial value of element i, for every i in [begin, end), bitwise
+    //  the same wherever the slice begins and ends. An empty slice writes nothing.
+    //? Element 7 of a slice that begins at 5, and of one that begins at 0: is it the same?
     if (param->init != INIT_NORMAL) {
         for (int64_t i = begin; i < end; i++)
             out[i - begin] = param->init == INIT_ONE ? 1.0f : 0.0f;
@@ -175,6 +179,8 @@ enum { CHUNK = 256 * 1024 };
 Status meta_init_device(const Param *param, uint64_t seed, int64_t begin, int64_t end, float *dst,
                         cudaStream_t stream)
 {
+    //[[1.6a] dst holds the elements, the host waits for nothing more, and no host memory is left.
+    //? The chunk is written again for the next part. When may it be?
     float *chunk = malloc(CHUNK * sizeof *chunk);
     cudaError_t error = cudaSuccess;
     if (chunk == NULL) return fail(ERR_MEMORY, "no host memory for a chunk of %s", param->name);
@@ -190,17 +196,20 @@ Status meta_init_device(const Param *param, uint64_t seed, int64_t begin, int64_
     free(chunk);
     CUDA_TRY(error);
     return OK;
+    //[end 1.6a]
 }
 
 // Frees what materialize_param made, as far as it came. A flat parameter's views are not ours to
 // free.
 static void release_param(Param *param)
 {
+    //[[1.6b] The parameter is on meta; a flat parameter's view is as it was.
     if (param->owner != NULL) return;
     cudaFree(param->data.data);
     cudaFree(param->grad.data);
     param->data.data = NULL;
     param->grad.data = NULL;
+    //[end 1.6b]
 }
 
 // Allocates and fills one parameter, unsharded, with a zero gradient.
@@ -208,9 +217,9 @@ static Status materialize_param(Param *param, uint64_t seed, cudaStream_t stream
 {
     param->data = param->grad = (Buffer){NULL, param->dtype, meta_numel(param)};
     size_t bytes = buffer_bytes(&param->data);
-    //[1.6] cudaMalloc the memory (data) of param->data and param->grad; meta_init_device for the
-    //  data, cudaMemsetAsync on `stream` for the gradient. What is allocated stays in param when a
-    //  later call fails: meta_materialize cleans up.
+    //[1.6] The parameter has device memory for its data, initialised, and for its gradient, zero.
+    //  After a failure what was allocated is still in param, where meta_materialize finds it.
+    //? What does fresh device memory hold, and which of your calls writes all of it?
     CUDA_TRY(cudaMalloc(&param->data.data, bytes));
     CUDA_TRY(cudaMalloc(&param->grad.data, bytes));
     CUDA_TRY(cudaMemsetAsync(param->grad.data, 0, bytes, stream));
@@ -226,10 +235,9 @@ Status meta_materialize(Module *module, uint64_t seed, cudaStream_t stream)
     Status status = OK;
     if (params == NULL) return fail(ERR_MEMORY, "no host memory for %d parameters", n);
 
-    //[1.7] First look at all of them: a parameter that has storage or an owner already, or that is
-    //  not DTYPE_F32, is ERR_ARGUMENT, before anything is allocated. Then materialize_param for
-    //  each. Where one fails, release_param for all, so that the model is on meta again; the status
-    //  is the failing one's.
+    //[1.7] Either every parameter has storage and values, or none has: the model is on meta, as
+    //  before, and the status is that of what failed. A parameter with storage or an owner, or of
+    //  another type than DTYPE_F32, is ERR_ARGUMENT before anything is allocated.
     //? Why would a second attempt after "out of memory" fail if the first left its half behind?
     meta_params(module, params, n);
     for (int i = 0; i < n && status == OK; i++) {

@@ -6,7 +6,7 @@
  * communication is needed: the next forward gathers what the ranks have written.
  *
  * What does need all ranks is the norm of the gradient, since each rank sees only a part of it: the
- * squares are summed locally, then over the ranks, and only then comes the root.
+ * squares are summed locally, then over the ranks, and the square root comes last.
  *
  * [Note: stale weights] A step writes the shards. Where a unit is still unsharded, the next forward
  * would not gather it again, and would run with the parameters from before the step. So a step
@@ -31,6 +31,8 @@
 // ERR_ARGUMENT where a unit of the root is not sharded. [Note: stale weights]
 static Status check_sharded(const FsdpRoot *root)
 {
+    //[[5.2a] OK where every unit is FLAT_SHARDED; else ERR_ARGUMENT, and the line names the remedy.
+    //? With one rank shard and unsharded parameter are one memory. Why refuse there too?
     for (int i = 0; i < root->n_units; i++) {
         const FlatParam *flat = &root->units[i]->flat;
         if (flat->state != FLAT_SHARDED)
@@ -40,14 +42,17 @@ static Status check_sharded(const FsdpRoot *root)
                         flat->name);
     }
     return OK;
+    //[end 5.2a]
 }
 
 // A device buffer of n zeros.
 static Status zeros(float **buffer, int64_t n, cudaStream_t stream)
 {
+    //[[5.1a] *buffer has n zeros on the device once `stream` has run what is queued.
     CUDA_TRY(cudaMalloc((void **)buffer, (size_t)n * sizeof(float)));
     CUDA_TRY(cudaMemsetAsync(*buffer, 0, (size_t)n * sizeof(float), stream));
     return OK;
+    //[end 5.1a]
 }
 
 static Status create_moments(FsdpAdamW *opt)
@@ -57,9 +62,9 @@ static Status create_moments(FsdpAdamW *opt)
     if (opt->m == NULL || opt->v == NULL)
         return fail(ERR_MEMORY, "no host memory for the moments of %d units", opt->n);
 
-    //[5.1] opt->m[i] and opt->v[i]: buffers of zeros (see zeros above), as long as the shard of
+    //[5.1] opt->m[i] and opt->v[i] are zeros on the device, one for each element of the shard of
     //  opt->root->units[i].
-    //? How many bytes are the moments of 355 million parameters, whole, and on each of 8 ranks?
+    //? How many bytes are the moments of 355 million parameters, in all and on each of 8 ranks?
     for (int i = 0; i < opt->n; i++) {
         int64_t shard_numel = opt->root->units[i]->flat.layout.shard_numel;
         TRY(zeros(&opt->m[i], shard_numel, opt->ctx->compute_stream));
@@ -87,9 +92,8 @@ Status fsdp_adamw_step(FsdpAdamW *opt)
     cudaStream_t stream = opt->ctx->compute_stream;
     TRY(check_sharded(opt->root));
 
-    //[5.2] The step count goes up first: the formula counts from 1. For each unit one kernel_adamw
-    //  over the whole shard, then flat_zero_padding: padding must be zero after every step,
-    //  whatever was in its gradient or its moments.
+    //[5.2] Every shard has made one step of AdamW. opt->t has counted it, and the formula counts
+    //  from 1. The padding of every shard is zero, whatever was in its gradient or its moments.
     //? Weight decay alone keeps a zero zero. What moves a padding element then?
     opt->t++;
     for (int i = 0; i < opt->n; i++) {
@@ -105,6 +109,7 @@ Status fsdp_adamw_step(FsdpAdamW *opt)
 
 void fsdp_adamw_destroy(FsdpAdamW *opt)
 {
+    //[[5.2b] Nothing is left of it, however far fsdp_adamw_create came, and *opt is zero.
     for (int i = 0; i < opt->n; i++) {
         if (opt->m != NULL) cudaFree(opt->m[i]);
         if (opt->v != NULL) cudaFree(opt->v[i]);
@@ -112,6 +117,7 @@ void fsdp_adamw_destroy(FsdpAdamW *opt)
     free(opt->m);
     free(opt->v);
     memset(opt, 0, sizeof *opt);
+    //[end 5.2b]
 }
 
 Status fsdp_sgd_step(Module *module, FsdpContext *ctx, float lr, float weight_decay)
@@ -120,8 +126,9 @@ Status fsdp_sgd_step(Module *module, FsdpContext *ctx, float lr, float weight_de
     TRY(fsdp_find_root(module, &root));
     TRY(check_sharded(root));
 
-    //[5.3] For each unit of the root one kernel_sgd over the shard, without momentum (buf NULL,
-    //  momentum 0), then flat_zero_padding.
+    //[5.3] Every shard of the root has made one step of SGD, without momentum, and its padding is
+    //  zero.
+    //? What does kernel_sgd take for a momentum that is not there?
     for (int i = 0; i < root->n_units; i++) {
         FlatParam *flat = &root->units[i]->flat;
         CUDA_TRY(kernel_sgd(flat->sharded_param.data, flat->sharded_grad.data, NULL,
@@ -138,7 +145,9 @@ Status fsdp_zero_grad(Module *module, FsdpContext *ctx)
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
 
-    //[5.4] The whole gradient shard of each unit is zero, on the compute stream.
+    //[5.4] Once the compute stream has run what is queued, every gradient shard of the root is
+    //  zero.
+    //? Does the padding count as a part of it?
     for (int i = 0; i < root->n_units; i++) {
         const Buffer *grad = &root->units[i]->flat.sharded_grad;
         CUDA_TRY(cudaMemsetAsync(grad->data, 0, buffer_bytes(grad), ctx->compute_stream));
@@ -152,11 +161,11 @@ Status fsdp_zero_grad(Module *module, FsdpContext *ctx)
 static Status sum_all(FsdpRoot *root, FsdpContext *ctx, double *sum, double *squares)
 {
     CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, ctx->compute_stream));
-    //[5.5] kernel_sum_squares of each unit's gradient shard adds this rank's squares to *sum. Then
-    //  ncclAllReduce (one ncclDouble, ncclSum, in place; not with one rank), and the result to the
-    //  host: cudaMemcpyAsync to ctx->host_scalar, which is pinned, so that the copy does not wait;
-    //  and a cudaStreamSynchronize before anybody reads it. All on the compute stream.
+    //[5.5] *squares is the sum over all units and all ranks, on every rank, and the host may read
+    //  it. On the way *sum has this rank's squares and then everybody's, and *ctx->host_scalar,
+    //  which is pinned so that no copy waits, has the same number.
     //? The root of a sum is not the sum of the roots: on which side of the all-reduce belongs sqrt?
+    //? Who waits for the copy, if not the copy itself?
     for (int i = 0; i < root->n_units; i++) {
         const FlatParam *flat = &root->units[i]->flat;
         CUDA_TRY(kernel_sum_squares(sum, flat->sharded_grad.data, (size_t)flat->layout.shard_numel,
@@ -175,6 +184,8 @@ static Status sum_all(FsdpRoot *root, FsdpContext *ctx, double *sum, double *squ
 
 Status fsdp_grad_norm(Module *module, FsdpContext *ctx, float *norm)
 {
+    //[[5.5a] *norm is the root of what sum_all gives, and nothing stays allocated, failed or not.
+    //? Which stream should allocate the double, and which free it?
     FsdpRoot *root = NULL;
     double *sum = NULL, squares = 0.0;
     TRY(fsdp_find_root(module, &root));
@@ -183,17 +194,20 @@ Status fsdp_grad_norm(Module *module, FsdpContext *ctx, float *norm)
     CUDA_TRY(cudaFreeAsync(sum, ctx->compute_stream));
     *norm = (float)sqrt(squares);
     return status;
+    //[end 5.5a]
 }
 
 // Every gradient shard of the root times the factor.
 static Status scale_all(FsdpRoot *root, FsdpContext *ctx, float factor)
 {
+    //[[5.6a] Every gradient shard is `factor` times as large, padding and all.
     for (int i = 0; i < root->n_units; i++) {
         FlatParam *flat = &root->units[i]->flat;
         CUDA_TRY(kernel_scale(flat->sharded_grad.data, factor, (size_t)flat->layout.shard_numel,
                               ctx->compute_stream));
     }
     return OK;
+    //[end 5.6a]
 }
 
 Status fsdp_clip_grad_norm(Module *module, FsdpContext *ctx, float max_norm, float *norm)
@@ -201,8 +215,8 @@ Status fsdp_clip_grad_norm(Module *module, FsdpContext *ctx, float max_norm, flo
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
     TRY(fsdp_grad_norm(module, ctx, norm));
-    //[5.6] Where the norm is larger than max_norm, scale_all by max_norm / *norm; else the
-    //  gradients keep their bits.
+    //[5.6] Where the norm was larger than max_norm, every gradient is scaled by max_norm / *norm;
+    //  else every gradient is bitwise what it was.
     //? Every rank must decide the same. Do they all see the same norm?
     if (*norm > max_norm) TRY(scale_all(root, ctx, max_norm / *norm));
     return OK;

@@ -3,8 +3,8 @@
  * One all-gather of a megabyte is far quicker than twenty of fifty kilobytes, and a collective
  * wants the same count from every rank. So the parameters of a unit are laid back to back in a flat
  * buffer, and zeros follow the last until the length is a multiple of the world size W. Every rank
- * then owns one W-th of the buffer. A shard's border ignores where a parameter ends: ten elements on
- * three ranks are
+ * then owns one W-th of the buffer. A shard's border ignores where a parameter ends: ten elements
+ * on three ranks are
  *
  *      rank 0           rank 1           rank 2
  *     [0 1 2 3]        [4 5 6 7]        [8 9 . .]         shard 4, padded 12, 2 of padding
@@ -20,8 +20,8 @@
  *   flat_set_views, flat_set_grad_views      the parameters as views into the unsharded buffer
  *   flat_zero_padding
  */
-// Task 2 of 6: write what the places marked TODO ask for. The handout is
-// handouts/2_flat_param.md; `make grade TASK=2` says how far you are.
+// Task 2 of 6: a TODO says what must be true after it, and asks; write what makes it true.
+// The handout is handouts/2_flat_param.md; `make grade TASK=2` says how far you are.
 #include "fsdp.h"
 
 #include <stdio.h>
@@ -75,9 +75,8 @@ Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, 
         return fail(ERR_MEMORY, "%s: no host memory for %d parameters", name, n);
     }
 
-    // TODO 2.1: n, params and offset: each parameter begins where the one before it ends, with no
-    // gap. numel: where the last one ends. padded: numel rounded up to a multiple of world, or of
-    // 4·world when `align` asks for shards of whole 16 bytes. shard_numel: padded / world.
+    // TODO 2.1: The layout has the n parameters back to back, with no gap, and no more padding than
+    // equal shards need: shards of a multiple of 4 elements where `align` is set.
     // Hint: 10 elements on 3 ranks pad to 12. To what do 10 aligned elements pad? And 12, not
     // aligned?
     NOT_YET("2.1");
@@ -86,9 +85,8 @@ Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, 
 
 int64_t flat_valid_numel(const FlatLayout *layout, int rank)
 {
-    // TODO 2.2: Rank's shard is [rank·shard_numel, (rank+1)·shard_numel) of the flat buffer, of
-    // which only what lies below numel is valid. Mind a unit with fewer elements than there are
-    // ranks: a shard may hold nothing but padding.
+    // TODO 2.2: The result is how many elements of the rank's shard belong to parameters: all, some
+    // or none.
     // Hint: 5 elements on 4 ranks: shards of 2. What does rank 3 hold?
     NOT_YET("2.2");
 }
@@ -96,17 +94,17 @@ int64_t flat_valid_numel(const FlatLayout *layout, int rank)
 void flat_param_range_in_shard(const FlatLayout *layout, int i, int rank, int64_t *begin,
                                int64_t *end, int64_t *at)
 {
-    // TODO 2.3: The parameter is [offset, offset + its elements) of the flat buffer, the shard is
-    // [rank·shard_numel, (rank+1)·shard_numel). What they share, counted from the parameter's
-    // beginning, is [*begin, *end); counted from the shard's beginning it starts at *at. Where
-    // they share nothing, set all three to 0.
+    // TODO 2.3: Elements [*begin, *end) of the parameter are what the rank's shard holds of it,
+    // from element *at of the shard on. All three are 0 where it holds none.
+    // Hint: In how many ways can two ranges overlap? Draw them before you write.
     NOT_YET("2.3");
 }
 
 Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream)
 {
-    // TODO 2.4: cudaMemsetAsync from the first element of this rank's shard that is padding to its
-    // end. There is nothing to do where all are valid.
+    // TODO 2.4: Once `stream` has run what is queued, the elements of this rank's shard that belong
+    // to no parameter are zero; no other byte was touched.
+    // Hint: Which element is the first of the padding, and what if there is none?
     NOT_YET("2.4");
 }
 
@@ -117,11 +115,8 @@ static Status fill_shards(FlatParam *flat, uint64_t seed, cudaStream_t stream)
     flat->sharded_param = flat->sharded_grad = (Buffer){NULL, DTYPE_F32, layout->shard_numel};
     flat->unsharded_param = flat->unsharded_grad = (Buffer){NULL, DTYPE_F32, layout->padded};
 
-    // TODO 2.5: cudaMalloc the memory (data) of sharded_param and sharded_grad. The gradient is
-    // zero. Of every parameter, the slice that lies in this rank's shard
-    // (flat_param_range_in_shard) is made by meta_init_device where it belongs; the padding after
-    // the last is zeroed. Fresh device memory holds anything, even NaN. Create the event
-    // flat->all_gather_done too (cudaEventDisableTiming), which task 3 records.
+    // TODO 2.5: The rank has its two shards and the event (without timing). Every initial value is
+    // where it belongs, and all else is zero: the padding, and the whole gradient.
     // Hint: How much of the model may be on this device while you build it?
     NOT_YET("2.5");
 }
@@ -158,9 +153,9 @@ Status flat_set_state(FlatParam *flat, FlatState to)
 
 void flat_set_views(FlatParam *flat)
 {
-    // TODO 2.6: Of every parameter i, data is the range of flat->unsharded_param that begins at the
-    // parameter's offset (buffer_range). No byte is copied: the parameters become views. Where
-    // there is no memory, the range has none either.
+    // TODO 2.6: The data of every parameter is its range of unsharded_param: a view, and no byte
+    // was copied. Where unsharded_param has no memory, no parameter has.
+    // Hint: An offset added to NULL is not NULL. Who takes care of that here?
     NOT_YET("2.6");
 }
 

@@ -8,9 +8,10 @@
  *
  * Three rules make this right and quick.
  *
- * [Note: whose buffer] A buffer is allocated and freed on one stream, the all-gather stream, in that
- * stream's order. The compute stream only reads it, between two events: it waits for all_gather_done
- * before the first read, and the all-gather stream waits for an event recorded after the last.
+ * [Note: whose buffer] A buffer is allocated and freed on one stream, the all-gather stream, in
+ * that stream's order. The compute stream only reads it, between two events: it waits for
+ * all_gather_done before the first read, and the all-gather stream waits for an event recorded
+ * after the last.
  *
  * [Note: free late] To free unit i's buffer the all-gather stream must wait for forward i. If that
  * wait came before all-gather i+1, the two could not overlap. So reshard only leaves the buffer in
@@ -32,11 +33,11 @@
  * Source of the schedule: PyTorch FSDP2 (torch/distributed/fsdp/_fully_shard), which copies into
  * and out of its gather buffers; a flat parameter is gathered in place.
  */
-// Task 3 of 6: write what the places marked TODO ask for. The handout is
-// handouts/3_forward.md; `make grade TASK=3` says how far you are.
+// Task 3 of 6: a TODO says what must be true after it, and asks; write what makes it true.
+// The handout is handouts/3_forward.md; `make grade TASK=3` says how far you are.
 #include "fsdp.h"
 
-// Makes stream `waiter` wait for everything that `worker` has queued so far.
+// Makes stream `waiter` wait for everything that is queued on `worker` so far.
 static Status stream_wait_stream(FsdpContext *ctx, cudaStream_t waiter, cudaStream_t worker)
 {
     CUDA_TRY(cudaEventRecord(ctx->compute_done, worker));
@@ -49,9 +50,9 @@ Status fsdp_all_gather(FsdpUnit *unit)
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
 
-    // TODO 3.1: Queue, on the all-gather stream, the ncclAllGather of sharded_param into
-    // unsharded_param. dtype_nccl is NCCL's name for the type.
-    // Hint: The count of ncclAllGather: what one rank sends, or what it receives?
+    // TODO 3.1: Once the all-gather stream has run what is queued, unsharded_param holds the shards
+    // of all ranks, in rank order.
+    // Hint: The count of an all-gather: what one rank sends, or what it receives?
     NOT_YET("3.1");
 }
 
@@ -61,9 +62,10 @@ Status fsdp_unshard(FsdpUnit *unit)
     FsdpContext *ctx = unit->ctx;
     if (flat->state != FLAT_SHARDED) return OK;
 
-    // TODO 3.2: With one rank unsharded_param is the memory of sharded_param, no call at all. Else,
-    // on the all-gather stream: cudaMallocAsync of the memory, unit->all_gather, cudaEventRecord of
-    // all_gather_done. Then the views, and the state is FLAT_UNSHARDING.
+    // TODO 3.2: The unit is FLAT_UNSHARDING. Its buffer and the collective (unit->all_gather) are
+    // queued on the stream that owns the buffer, all_gather_done tells when they are done, and the
+    // parameters are views. With one rank the unsharded parameter is the shard, and nothing was
+    // queued.
     // Hint: Which stream will free this memory, and whose order does its life follow?
     NOT_YET("3.2");
 }
@@ -73,10 +75,10 @@ Status fsdp_wait_for_unshard(FsdpUnit *unit)
     FlatParam *flat = &unit->flat;
     if (flat->state == FLAT_UNSHARDED) return OK;
 
-    // TODO 3.3: The compute stream must not read the parameters before they are there:
-    // cudaStreamWaitEvent for all_gather_done (not with one rank, where nothing was recorded). The
-    // host waits for nothing. The state is FLAT_UNSHARDED; where that is not legal, nothing waits.
-    // Hint: Which stream waits, and which one recorded?
+    // TODO 3.3: The unit is FLAT_UNSHARDED: from now on the compute stream reads no parameter
+    // before the all-gather of it is done. The host has not waited. Where the transition is not
+    // legal, no stream waits either.
+    // Hint: Which stream waits, and which one recorded? What is there to wait for with one rank?
     NOT_YET("3.3");
 }
 
@@ -86,9 +88,9 @@ Status fsdp_free_all_gather(FsdpRoot *root)
     cudaStream_t stream = root->ctx->all_gather_stream;
     if (state->buffer == NULL) return OK;
 
-    // TODO 3.4: On the all-gather stream: wait for state->event, then cudaFreeAsync. Nothing is
-    // left to free afterwards (state->buffer NULL); the event stays, for the next.
-    // Hint: What could be allocated in the same place if the wait were left out?
+    // TODO 3.4: The buffer is freed on the stream that owns it, after the last kernel that reads
+    // it, and the state holds none. Its event is kept for the next.
+    // Hint: What could be allocated in the same place if nobody waited?
     NOT_YET("3.4");
 }
 
@@ -99,11 +101,11 @@ Status fsdp_reshard(FsdpUnit *unit)
     AllGatherState *state = &unit->root->all_gather_state;
     if (flat->state == FLAT_SHARDED) return OK;
 
-    // TODO 3.5: Nobody may use the parameters any more: FLAT_SHARDED (first: where that is not
-    // legal, nothing changes), unsharded_param has no memory, and so the views have none. The
-    // buffer goes to root->all_gather_state, with its event recorded on the compute stream after
-    // the unit's kernels (see [Note: free late]). It has room for one buffer: free the one before.
-    // With one rank there is no buffer to free, only the state and the views change.
+    // TODO 3.5: The unit is FLAT_SHARDED and its parameters have no memory. root->all_gather_state
+    // holds the buffer, and its event is recorded after the unit's kernels; a buffer that it held
+    // before is freed. Where the transition is not legal, nothing has changed. With one rank the
+    // shard is as it was.
+    // Hint: There is room for one buffer. What does it hold when two units reshard back to back?
     NOT_YET("3.5");
 }
 
@@ -130,10 +132,10 @@ Status fsdp_pre_forward(Module *module, void *arg)
     FsdpContext *ctx = unit->ctx;
     unit->phase = FSDP_FORWARD;
 
-    // TODO 3.6: The outermost forward begins an iteration (root->iter_forward_root is NULL):
-    // fsdp_begin_forward, and the all-gather stream waits for the compute stream
-    // (stream_wait_stream), where the optimizer has written the shards. Every unit then: unshard,
-    // free what the unit before it resharded, wait.
+    // TODO 3.6: The unit is FLAT_UNSHARDED, and the buffer that was resharded last is freed, which
+    // this unit's all-gather did not have to wait for. Where no forward was running, this one is
+    // the outermost (fsdp_begin_forward), and its all-gathers read no shard before the optimizer
+    // has written it.
     // Hint: Why does the free come after the unshard here? (See [Note: free late].)
     NOT_YET("3.6");
 }
@@ -150,9 +152,9 @@ Status fsdp_post_forward(Module *module, void *arg)
     FsdpUnit *unit = arg;
     FsdpRoot *root = unit->root;
 
-    // TODO 3.7: Reshard where the unit is to (reshards_after_forward), and record that its forward
-    // has ended (fsdp_record_post_forward). The outermost forward frees the last buffer, and is
-    // over: root->iter_forward_root is NULL again.
+    // TODO 3.7: The unit is resharded where it is to be (reshards_after_forward), and recorded as
+    // the forward that ended last. If it was the outermost, no buffer is left to free and no
+    // forward is running.
     // Hint: h.0 holds attn and mlp, units too. In which order do the three forwards end?
     NOT_YET("3.7");
     unit->phase = FSDP_IDLE;

@@ -11,10 +11,10 @@
  *   meta_numel, meta_params, meta_count, meta_bytes   what a model consists of
  *   philox4x32_10                                     random words from a counter and a key
  *   meta_init_slice, meta_init_device                 elements [begin, end) of a parameter
- *   meta_materialize, meta_release                    the whole model on one GPU
+ *   meta_materialize, meta_release                    the unsharded model on one GPU
  */
-// Task 1 of 6: write what the places marked TODO ask for. The handout is
-// handouts/1_meta_init.md; `make grade TASK=1` says how far you are.
+// Task 1 of 6: a TODO says what must be true after it, and asks; write what makes it true.
+// The handout is handouts/1_meta_init.md; `make grade TASK=1` says how far you are.
 #include "fsdp.h"
 
 #include <math.h>
@@ -22,8 +22,9 @@
 
 int64_t meta_numel(const Param *param)
 {
-    // TODO 1.1: The product of the ndim entries of the shape, in 64 bits: GPT-2's embedding alone
-    // has 38 million elements, and the models that need FSDP pass 2³¹ easily.
+    // TODO 1.1: The result is the number of elements that the shape describes, exact beyond 2³¹
+    // too.
+    // Hint: Of which type is what you multiply? And what is the product of no entries?
     NOT_YET("1.1");
 }
 
@@ -44,13 +45,14 @@ static int first_use(const Module *module, const Param *param, const Module **wh
     return -1;
 }
 
-// Walks `module`, which lies in `root`, and writes down the parameters met for the first time. `n`
-// have been met before; returns how many have been met then.
+// Walks `module`, which is in `root`, and lists the parameters met for the first time. `n` were met
+// before; returns how many have been met after it.
 static int walk(const Module *root, const Module *module, Param **out, int max, int n)
 {
-    // TODO 1.2: Own parameters first, then the children in order. A parameter counts where the walk
-    // from the root meets it first (first_use tells); write it to out[n] only while n < max, but
-    // count it always.
+    // TODO 1.2: The parameters of `module` and of all below it are in out, from out[n] on, in the
+    // order of the walk (own first, then the children in order), apart from those that a walk from
+    // `root` meets earlier. The result is n and how many there are; nothing is written from
+    // out[max] on.
     // Hint: GPT-2's output head uses the embedding's weight. How often would you train it?
     NOT_YET("1.2");
 }
@@ -86,11 +88,8 @@ int64_t meta_bytes(const Module *module)
 
 void philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
-    // TODO 1.3: Ten rounds (Salmon et al. 2011, section 3.3). A round takes (x0,x1,x2,x3) and the
-    // round's key (k0,k1), with the 64-bit products  p0 = 0xD2511F53 · x0  and  p1 = 0xCD9E8D57 ·
-    // x2,  to (hi(p1)^x1^k0, lo(p1), hi(p0)^x3^k1, lo(p0)).  From one round to the next k0 grows
-    // by 0x9E3779B9 and k1 by 0xBB67AE85. Round 1 uses the key as given.
-    // Hint: Is the product of two uint32_t 64 bits wide in C?
+    // TODO 1.3: out holds the four words that ten rounds of Philox make of the counter and the key.
+    // Hint: How wide is the product of two uint32_t in C? And when does the key grow?
     NOT_YET("1.3");
 }
 
@@ -108,19 +107,17 @@ static void two_normals(uint32_t a, uint32_t b, float *even, float *odd)
 // The four normals of block `block`: elements 4·block … 4·block+3 of the parameter, before scaling.
 static void normal_block(const Param *param, uint64_t seed, uint64_t block, float out[4])
 {
-    // TODO 1.4: Counter: low word of the block, high word of the block, param->id, 0. Key: low and
-    // high word of the seed. Words 0 and 1 make elements 0 and 1, words 2 and 3 elements 2 and 3
-    // (two_normals).
+    // TODO 1.4: out holds the block's four normals. They depend on the seed, param->id and the
+    // block alone.
     // Hint: Which two parameters would start with the same values if the id were left out?
     NOT_YET("1.4");
 }
 
 void meta_init_slice(const Param *param, uint64_t seed, int64_t begin, int64_t end, float *out)
 {
-    // TODO 1.5: out[i - begin] for i in [begin, end): 0 for INIT_ZERO, 1 for INIT_ONE, and for
-    // INIT_NORMAL init_std times element i % 4 of normal_block i / 4. Make each block once. A
-    // slice may begin and end in the middle of a block, and an empty slice writes nothing.
-    // Hint: What is element 7 when the slice begins at 5? And when it begins at 0?
+    // TODO 1.5: out[i - begin] is the initial value of element i, for every i in [begin, end),
+    // bitwise the same wherever the slice begins and ends. An empty slice writes nothing.
+    // Hint: Element 7 of a slice that begins at 5, and of one that begins at 0: is it the same?
     NOT_YET("1.5");
 }
 
@@ -163,9 +160,9 @@ static Status materialize_param(Param *param, uint64_t seed, cudaStream_t stream
 {
     param->data = param->grad = (Buffer){NULL, param->dtype, meta_numel(param)};
     size_t bytes = buffer_bytes(&param->data);
-    // TODO 1.6: cudaMalloc the memory (data) of param->data and param->grad; meta_init_device for
-    // the data, cudaMemsetAsync on `stream` for the gradient. What is allocated stays in param when
-    // a later call fails: meta_materialize cleans up.
+    // TODO 1.6: The parameter has device memory for its data, initialised, and for its gradient,
+    // zero. After a failure what was allocated is still in param, where meta_materialize finds it.
+    // Hint: What does fresh device memory hold, and which of your calls writes all of it?
     NOT_YET("1.6");
 }
 
@@ -176,10 +173,9 @@ Status meta_materialize(Module *module, uint64_t seed, cudaStream_t stream)
     Status status = OK;
     if (params == NULL) return fail(ERR_MEMORY, "no host memory for %d parameters", n);
 
-    // TODO 1.7: First look at all of them: a parameter that has storage or an owner already, or
-    // that is not DTYPE_F32, is ERR_ARGUMENT, before anything is allocated. Then materialize_param
-    // for each. Where one fails, release_param for all, so that the model is on meta again; the
-    // status is the failing one's.
+    // TODO 1.7: Either every parameter has storage and values, or none has: the model is on meta,
+    // as before, and the status is that of what failed. A parameter with storage or an owner, or of
+    // another type than DTYPE_F32, is ERR_ARGUMENT before anything is allocated.
     // Hint: Why would a second attempt after "out of memory" fail if the first left its half
     // behind?
     NOT_YET("1.7");

@@ -6,7 +6,7 @@
  * communication is needed: the next forward gathers what the ranks have written.
  *
  * What does need all ranks is the norm of the gradient, since each rank sees only a part of it: the
- * squares are summed locally, then over the ranks, and only then comes the root.
+ * squares are summed locally, then over the ranks, and the square root comes last.
  *
  * [Note: stale weights] A step writes the shards. Where a unit is still unsharded, the next forward
  * would not gather it again, and would run with the parameters from before the step. So a step
@@ -21,8 +21,8 @@
  * Everything runs on the compute stream, which at the end of a backward has waited for the
  * gradients.
  */
-// Task 5 of 6: write what the places marked TODO ask for. The handout is
-// handouts/5_optimizer.md; `make grade TASK=5` says how far you are.
+// Task 5 of 6: a TODO says what must be true after it, and asks; write what makes it true.
+// The handout is handouts/5_optimizer.md; `make grade TASK=5` says how far you are.
 #include "fsdp.h"
 #include "kernels.h"
 
@@ -59,9 +59,9 @@ static Status create_moments(FsdpAdamW *opt)
     if (opt->m == NULL || opt->v == NULL)
         return fail(ERR_MEMORY, "no host memory for the moments of %d units", opt->n);
 
-    // TODO 5.1: opt->m[i] and opt->v[i]: buffers of zeros (see zeros above), as long as the shard
+    // TODO 5.1: opt->m[i] and opt->v[i] are zeros on the device, one for each element of the shard
     // of opt->root->units[i].
-    // Hint: How many bytes are the moments of 355 million parameters, whole, and on each of 8
+    // Hint: How many bytes are the moments of 355 million parameters, in all and on each of 8
     // ranks?
     NOT_YET("5.1");
 }
@@ -84,9 +84,9 @@ Status fsdp_adamw_step(FsdpAdamW *opt)
     cudaStream_t stream = opt->ctx->compute_stream;
     TRY(check_sharded(opt->root));
 
-    // TODO 5.2: The step count goes up first: the formula counts from 1. For each unit one
-    // kernel_adamw over the whole shard, then flat_zero_padding: padding must be zero after every
-    // step, whatever was in its gradient or its moments.
+    // TODO 5.2: Every shard has made one step of AdamW. opt->t has counted it, and the formula
+    // counts from 1. The padding of every shard is zero, whatever was in its gradient or its
+    // moments.
     // Hint: Weight decay alone keeps a zero zero. What moves a padding element then?
     NOT_YET("5.2");
 }
@@ -108,8 +108,9 @@ Status fsdp_sgd_step(Module *module, FsdpContext *ctx, float lr, float weight_de
     TRY(fsdp_find_root(module, &root));
     TRY(check_sharded(root));
 
-    // TODO 5.3: For each unit of the root one kernel_sgd over the shard, without momentum (buf
-    // NULL, momentum 0), then flat_zero_padding.
+    // TODO 5.3: Every shard of the root has made one step of SGD, without momentum, and its padding
+    // is zero.
+    // Hint: What does kernel_sgd take for a momentum that is not there?
     NOT_YET("5.3");
 }
 
@@ -118,7 +119,9 @@ Status fsdp_zero_grad(Module *module, FsdpContext *ctx)
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
 
-    // TODO 5.4: The whole gradient shard of each unit is zero, on the compute stream.
+    // TODO 5.4: Once the compute stream has run what is queued, every gradient shard of the root is
+    // zero.
+    // Hint: Does the padding count as a part of it?
     NOT_YET("5.4");
 }
 
@@ -127,12 +130,12 @@ Status fsdp_zero_grad(Module *module, FsdpContext *ctx)
 static Status sum_all(FsdpRoot *root, FsdpContext *ctx, double *sum, double *squares)
 {
     CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, ctx->compute_stream));
-    // TODO 5.5: kernel_sum_squares of each unit's gradient shard adds this rank's squares to *sum.
-    // Then ncclAllReduce (one ncclDouble, ncclSum, in place; not with one rank), and the result to
-    // the host: cudaMemcpyAsync to ctx->host_scalar, which is pinned, so that the copy does not
-    // wait; and a cudaStreamSynchronize before anybody reads it. All on the compute stream.
+    // TODO 5.5: *squares is the sum over all units and all ranks, on every rank, and the host may
+    // read it. On the way *sum has this rank's squares and then everybody's, and *ctx->host_scalar,
+    // which is pinned so that no copy waits, has the same number.
     // Hint: The root of a sum is not the sum of the roots: on which side of the all-reduce belongs
     // sqrt?
+    // Hint: Who waits for the copy, if not the copy itself?
     NOT_YET("5.5");
 }
 
@@ -164,8 +167,8 @@ Status fsdp_clip_grad_norm(Module *module, FsdpContext *ctx, float max_norm, flo
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
     TRY(fsdp_grad_norm(module, ctx, norm));
-    // TODO 5.6: Where the norm is larger than max_norm, scale_all by max_norm / *norm; else the
-    // gradients keep their bits.
+    // TODO 5.6: Where the norm was larger than max_norm, every gradient is scaled by max_norm /
+    // *norm; else every gradient is bitwise what it was.
     // Hint: Every rank must decide the same. Do they all see the same norm?
     NOT_YET("5.6");
 }

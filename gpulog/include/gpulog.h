@@ -57,7 +57,7 @@ typedef struct GpuRange {
 typedef struct GpuLogEntry {
     uint64_t index;    // 0, 1, 2 … since the process began
     GpuOp op;
-    const char *name;  // "cudaMallocAsync", "kernel_gelu_forward" …: a string that lives for ever
+    const char *name;  // "cudaMallocAsync", "kernel_gelu_forward" …: a string that lives forever
     int device;
     cudaStream_t stream;
     cudaEvent_t event; // GPU_EVENT_*, GPU_STREAM_WAIT
@@ -132,7 +132,7 @@ void gpulog_name_elements(GpuElements elements, void *arg);
 void gpulog_activity(char *text, size_t size);
 
 // For the launcher of a kernel on a real GPU, behind a launch that worked: notes it in the log.
-// `site` is the launcher's return address, `name` lives for ever. (A kernel for the simulated GPU
+// `site` is the launcher's return address, `name` lives forever. (A kernel for the simulated GPU
 // says the same through simgpu.h.)
 void gpulog_kernel(const char *name, cudaStream_t stream, const void *site, int n_ranges,
                    const GpuRange *ranges);

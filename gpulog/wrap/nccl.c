@@ -20,7 +20,7 @@ WRAPPED(ncclBroadcast);
 WRAPPED(ncclBcast);
 WRAPPED(ncclSend);
 WRAPPED(ncclRecv);
-// NCCL's header declares these two without a word on their arguments.
+// NCCL's header declares these two and says nothing of their arguments.
 ncclResult_t __wrap_ncclGroupStart(void), __real_ncclGroupStart(void);
 ncclResult_t __wrap_ncclGroupEnd(void), __real_ncclGroupEnd(void);
 WRAPPED(ncclRedOpCreatePreMulSum);

@@ -1,5 +1,5 @@
 /* wrap.h: what the files of the interposer share. The interposer stands between a program and
- * NVIDIA's libraries and keeps the books of gpulog.h, as simgpu does for simulated GPUs.
+ * NVIDIA's libraries and keeps the log of gpulog.h, as simgpu does for simulated GPUs.
  *
  *   config.c   the GPULOG_* variables, read once
  *   table.c    pointers and what is known of them

@@ -1,5 +1,5 @@
 /* The watch of communicators. When a peer dies, a collective on the others does not return an
- * error: the call has returned long ago, and its kernel waits on the GPU for ever. NCCL keeps such
+ * error: the call has returned long ago, and its kernel waits on the GPU forever. NCCL keeps such
  * an error with the communicator, for whoever asks. So a thread asks, five times a second, and when
  * there is one it says so in one line and ends the process.
  *

@@ -185,7 +185,7 @@ static bool has_own_devices(const World *world)
 }
 
 // Takes the device; *shared says whether others of this host may have taken the same.
-// Memory that cudaFreeAsync lets go stays with the process for its next cudaMallocAsync. By default
+// Memory that cudaFreeAsync frees stays with the process for its next cudaMallocAsync. By default
 // CUDA gives it back to the system at every synchronisation, and fetches it anew ("Stream Ordered
 // Memory Allocator" in the CUDA programming guide): FSDP allocates and frees the same buffers in
 // every unit of every step.
@@ -213,7 +213,7 @@ static Status take_device(const World *world, int *devices, bool *shared)
                     "SIMGPU_DEVICES=%d",
                     world->local_size, *devices, *devices == 1 ? "" : "s", world->local_size);
     CUDA_TRY(cudaSetDevice(world->local_rank % *devices));
-    // Ranks that share a GPU need what the others let go.
+    // Ranks that share a GPU need what the others have freed.
     return *shared ? OK : keep_freed_memory(world->local_rank % *devices);
 }
 

@@ -159,15 +159,15 @@ static int gathers;
 static Status gather_by_broadcasts(FsdpUnit *unit)
 {
     const FlatLayout *layout = &unit->flat.layout;
-    FsdpContext *ctx = unit->ctx;
+    cudaStream_t stream = unit->ctx->all_gather_stream;
     gathers++;
     NCCL_TRY(ncclGroupStart());
     for (int rank = 0; rank < layout->world; rank++) {
         Buffer part = buffer_range(&unit->flat.unsharded_param, rank * layout->shard_numel,
                                    layout->shard_numel);
         NCCL_TRY(ncclBroadcast(unit->flat.sharded_param.data, part.data, (size_t)part.numel,
-                               dtype_nccl(part.dtype), rank, ctx->mesh.shard.comm,
-                               ctx->all_gather_stream));
+                               dtype_nccl(part.dtype), rank,
+                               unit->ctx->mesh.shard.comm, stream));
     }
     NCCL_TRY(ncclGroupEnd());
     return OK;

@@ -8,13 +8,13 @@
 
 static void transitions_body(const Rank *r, void *arg)
 {
-    static const FlatState NEXT[] = {FLAT_UNSHARDING, FLAT_UNSHARDED, FLAT_SHARDED};
+    static const FlatState LEGAL[] = {FLAT_UNSHARDING, FLAT_UNSHARDED, FLAT_SHARDED};
     static const char *const NAME[] = {"sharded", "unsharding", "unsharded"};
     for (FlatState from = FLAT_SHARDED; from <= FLAT_UNSHARDED; from++) {
         for (FlatState to = FLAT_SHARDED; to <= FLAT_UNSHARDED; to++) {
             FlatParam flat = {.name = "h.7", .state = from};
             Status status = flat_set_state(&flat, to);
-            if (to == NEXT[from]) {
+            if (to == LEGAL[from]) {
                 check(status == OK && flat.state == to, "from %s to %s is legal", NAME[from],
                       NAME[to]);
                 continue;

@@ -124,10 +124,18 @@ class Wrong(TempFolder):
                          ["a is meant for part 1.1, which the task does not have",
                           "part 1.1 has no hints", "part 1.2 has no hints"])
 
+    def test_a_part_with_a_letter_has_hints_of_its_own(self):
+        self.write("reference/one.c", self.read("reference/one.c")
+                   + "//[[1.2a] And that.\nh();\n//[end 1.2a]\n")
+        self.one("part 1.2a has no hints")
+        self.data["parts"]["1.2a"] = ["Who?", "He."]
+        self.assertEqual(self.problems(), [])
+
     def test_the_section_of_a_part(self):
         text = self.read("handouts/1_one.md")
-        self.assertEqual([manifest.section_of_part(text, part) for part in ("1.1", "1.2", "1")],
-                         ["The plan", "The plan", ""])
+        parts = ("1.1", "1.2", "1", "1.2a", "1.3a", "a")
+        self.assertEqual([manifest.section_of_part(text, part) for part in parts],
+                         ["The plan", "The plan", "", "The plan", "", ""])
 
     def test_what_grading_can_do_without(self):
         for test in self.data["tests"]:

@@ -99,6 +99,32 @@ class RealSuites(ReferenceCopy):
         self.assertIn("What to do next: task 1, %s" % OWN["meta_init"][0], out)
         self.assertEqual(out.splitlines()[-1], "Score: 0/100")
 
+    def test_the_skeleton_with_gaps_2_has_none_and_its_first_gap_is_named(self):
+        self.copy = self.path(os.path.basename(self.folder) + "g")
+        self.assertEqual(subprocess.run(
+            [sys.executable, "-B", os.path.join(GRADER, "skeleton.py"), "write", "--gaps", "2",
+             "--skeleton", self.copy], cwd=ROOT, capture_output=True, timeout=20,
+            check=False).returncode, 0)
+        tests, document, out = self.grade()
+        self.assertEqual(document["score"], 0)
+        letters = set()
+        for name in set(tests) - set(TOGETHER):
+            message = tests[name]["message"]
+            found = re.search(r"\.c:\d+: part ([1-6]\.\d+[a-z]?) of \w+ is not written yet", message)
+            self.assertTrue(found, message)
+            letters.add(found.group(1)[-1])
+        self.assertIn("a", letters)
+        self.assertRegex(out, r"Write part 1\.1, at .*/meta_init\.c:\d+")
+        self.assertRegex(self.grade(task="2")[2], r"Write part 2\.2a, at .*/flat_param\.c:\d+")
+        done = subprocess.run(
+            [sys.executable, "-B", os.path.join(GRADER, "hint.py"), "--impl", self.copy, "--build",
+             build_folder(), "--task", "2"], cwd=ROOT, capture_output=True, text=True, timeout=60,
+            check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("part 2.2a is not written yet", done.stdout)
+        self.assertRegex(done.stdout, r"Hint 1 of \d: ")
+        self.assertIn('section "What to implement"', done.stdout)
+
     # ---- Files ----
 
     def test_missing_misnamed_and_broken_files_cost_their_tasks_alone(self):
@@ -159,7 +185,7 @@ class RealSuites(ReferenceCopy):
         for file, function, code, task, caught in (
                 ("meta_init.c", "meta_numel", "return 1;", "1", "counts_elements"),
                 ("flat_param.c", "flat_valid_numel", "return 0;", "2", "real_and_padding_by_rank"),
-                ("api.c", "fsdp_flat_params", "return 0;", "6", "lists_flat_parameters")):
+                ("api.c", "fsdp_units", "return 0;", "6", "lists_flat_parameters")):
             with self.subTest(file=file):
                 shutil.copy(os.path.join(ROOT, "reference", file), self.copy)
                 self.change(file, function, code)

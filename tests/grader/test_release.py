@@ -200,6 +200,22 @@ class Archives(unittest.TestCase):
         with open(os.path.join(ROOT, "include", "fsdp.h"), "rb") as file:
             self.assertEqual(secrets.leaks(file.read()), [])
 
+    def test_with_gaps_2_more_is_left_to_be_written_and_is_secret(self):
+        out = os.path.join(self.folder, "gaps")
+        status, text = run(["make", "-s", "release", "GAPS=2", "OUT=" + out], ROOT)
+        self.assertEqual(status, 0, text)
+        name = next(name for name in os.listdir(out) if name.endswith("-student.tar.gz"))
+        with tarfile.open(os.path.join(out, name)) as archive:
+            files = {item.name: archive.extractfile(item).read() for item in archive}
+        helper = b"cudaStreamWaitEvent(waiter, ctx->compute_done, 0)"
+        self.assertIn(b'NOT_YET("3.6a");', files["shardlab/skeleton/forward.c"])
+        self.assertEqual([path for path, data in files.items() if helper in data], [])
+        plain = self.archives()["shardlab-7-student.tar.gz"]
+        self.assertNotIn(b"3.6a", plain["shardlab/skeleton/forward.c"])
+        self.assertIn(helper, plain["shardlab/skeleton/forward.c"])
+        self.assertEqual(release.Secrets(ROOT).leaks(helper + b";"), [])
+        self.assertTrue(release.Secrets(ROOT, 2).leaks(b"    CUDA_TRY(" + helper + b");"))
+
     def test_students_get_no_hidden_test_and_nothing_for_staff(self):
         files = self.archives()["shardlab-7-student.tar.gz"]
         for name, data in files.items():

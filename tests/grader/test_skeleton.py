@@ -8,13 +8,14 @@ import sys
 import unittest
 
 from helpers import GRADER, ROOT, TempFolder
+import manifest
 import skeleton
 
 HEAD = "/* Task 3: something.\n *\n * More.\n */\n#include \"fsdp.h\"\n"
 
 
-def make(body, number=3):
-    return skeleton.generate(HEAD + body, "reference/x.c", number)
+def make(body, number=3, gaps=1):
+    return skeleton.generate(HEAD + body, "reference/x.c", number, gaps)
 
 
 class Regions(unittest.TestCase):
@@ -62,6 +63,24 @@ class Regions(unittest.TestCase):
         self.assertIn(code, make(code + "//[3.1] T\nx;\n//[end 3.1]\n"))
 
 
+class SecondLevel(unittest.TestCase):
+    BODY = ("f()\n{\n    //[[3.1a] Helps.\n    //? How?\n    // why\n    help();\n"
+            "    //[end 3.1a]\n}\n//[3.1] T\nx;\n//[end 3.1]\n")
+
+    def test_it_is_given_with_gaps_1(self):
+        self.assertEqual(make(self.BODY).split("fsdp.h\"\n")[1],
+                         "f()\n{\n    // why\n    help();\n}\n// TODO 3.1: T\nNOT_YET(\"3.1\");\n")
+
+    def test_it_is_left_to_be_written_with_gaps_2(self):
+        self.assertEqual(make(self.BODY, gaps=2).split("fsdp.h\"\n")[1],
+                         "f()\n{\n    // TODO 3.1a: Helps.\n    // Hint: How?\n"
+                         "    NOT_YET(\"3.1a\");\n}\n// TODO 3.1: T\nNOT_YET(\"3.1\");\n")
+
+    def test_parts_in_the_order_of_the_file(self):
+        self.assertEqual(skeleton.parts(self.BODY), ["3.1a", "3.1"])
+        self.assertEqual(skeleton.parts(self.BODY, 1), ["3.1"])
+
+
 class Malformed(unittest.TestCase):
     def wrong(self, body, line, words):
         with self.assertRaises(skeleton.Malformed) as caught:
@@ -87,6 +106,13 @@ class Malformed(unittest.TestCase):
             ("//[given] x\n" + good, 6, "not understood"),
             ("//[3.1]\nx;\n//[end 3.1]\n", 6, "not understood"),
             ("int x;\n", 1, "no region"),
+            ("//[3.1a] T\nx;\n//[end 3.1a]\n", 6, "not understood"),
+            ("//[[3.1] T\nx;\n//[end 3.1]\n", 6, "not understood"),
+            ("//[[3.1a] T\nx;\n//[end 3.1]\n", 8, "region 3.1a is open"),
+            ("//[[3.1a] T\n" + good, 7, "inside"),
+            (good + "//[[3.1b] T\nx;\n//[end 3.1b]\n", 9, "3.1a is due"),
+            (good + "//[[3.2a] T\nx;\n//[end 3.2a]\n", 9, "part 3.2, which this file does not"),
+            ("//[[3.1a] T\nx;\n//[end 3.1a]\n", 1, "no region"),
         ]
         for body, line, words in cases:
             with self.subTest(body=body):
@@ -109,9 +135,9 @@ class Program(TempFolder):
         self.write("reference/%s.c" % name, "/* Task. */\n//[%d.1] Do it.\n%s\n//[end %d.1]\n%s"
                    % (number, solution, number, more))
 
-    def call(self, action):
+    def call(self, action, *more, folder="skeleton"):
         return subprocess.run([sys.executable, "-B", os.path.join(GRADER, "skeleton.py"), action,
-                               "--reference", "reference", "--skeleton", "skeleton"],
+                               "--reference", "reference", "--skeleton", folder] + list(more),
                               cwd=self.folder, capture_output=True, text=True, timeout=20,
                               check=False)
 
@@ -130,6 +156,28 @@ class Program(TempFolder):
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stdout, "skeleton/forward.c is not what reference/forward.c gives: "
                                       "run make skeleton\n")
+
+    def test_gaps_2_goes_to_another_folder(self):
+        self.reference(3, "forward", "return 9;", "//[[3.1a] Help.\nhelp();\n//[end 3.1a]\n")
+        self.assertEqual(self.call("write", "--gaps", "2", folder="more").returncode, 0)
+        self.assertIn('NOT_YET("3.1a");', self.read("more/forward.c"))
+        self.assertEqual(skeleton.first_gap(self.path("more/forward.c"))[0], "3.1")
+        self.write("more/forward.c", self.read("more/forward.c").replace('NOT_YET("3.1");', "f();"))
+        self.assertEqual(skeleton.first_gap(self.path("more/forward.c"))[0], "3.1a")
+        self.assertEqual(self.call("check", "--gaps", "2", folder="more").returncode, 1)
+        self.call("write")
+        self.assertNotIn("3.1a", self.read("skeleton/forward.c"))
+
+    def test_gaps_that_make_no_sense(self):
+        kit = os.path.join(ROOT, "skeleton")
+        for gaps, folder, words in (("3", "more", "GAPS is 1 or 2, not 3"), ("", "more", "not "),
+                                    ("2", kit, "name another folder, OUT=DIR"),
+                                    ("2", "", "name another folder, OUT=DIR")):
+            done = self.call("write", "--gaps", gaps, folder=folder)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(words, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1)
+        self.assertFalse(os.path.exists(self.path("more")))
 
     def test_another_solution_is_no_drift(self):
         self.call("write")
@@ -158,6 +206,135 @@ class Kit(unittest.TestCase):
         done = subprocess.run([sys.executable, "-B", os.path.join(GRADER, "skeleton.py"), "check"],
                               cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
         self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+
+
+# What a TODO may not name: the calls are for the student to find.
+CALLS = re.compile(r"\b(?:cuda|nccl|cublas)[A-Z]\w*|\bkernel_\w+|\bmem(?:set|cpy)\b")
+SAME_WORDS = 9 # a run of so many words in two texts is one text in two places
+
+
+def reference(name):
+    return skeleton.read(os.path.join(ROOT, "reference", name + ".c"))
+
+
+def code(text):
+    """The lines of a C source without // comments and blank lines: what is compiled."""
+    lines = (re.sub(r"\s*//.*", "", line).rstrip() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+def regions(name, gaps=2):
+    """Of a reference's regions, by part: (text, questions, solution's lines)."""
+    found, part = {}, None
+    for line in reference(name).splitlines():
+        begin = skeleton.begins(line, gaps)
+        if begin:
+            part, head = begin.group(2), True
+            found[part] = ([begin.group(3)], [], [])
+        elif skeleton.END.match(line):
+            part = None
+        elif part and head and skeleton.HINT.match(line):
+            found[part][1].append(skeleton.HINT.match(line).group(1))
+        elif part and head and skeleton.MORE_TEXT.match(line):
+            found[part][0].append(skeleton.MORE_TEXT.match(line).group(1).strip())
+        elif part:
+            head = False
+            found[part][2].append(line)
+    return {part: (" ".join(text), asked, lines) for part, (text, asked, lines) in found.items()}
+
+
+def runs(text):
+    """Every run of SAME_WORDS words."""
+    words = re.findall(r"[\w']+", text.lower())
+    return {" ".join(words[i:i + SAME_WORDS]) for i in range(len(words) - SAME_WORDS + 1)}
+
+
+@unittest.skipUnless(os.path.isdir(os.path.join(ROOT, "reference")), "there is no reference")
+class Texts(unittest.TestCase):
+    """What a TODO says: the state to reach and a question, and nothing twice."""
+
+    def test_every_todo_asks_and_names_no_call(self):
+        for _, name in skeleton.TASKS:
+            for part, (text, asked, _) in regions(name).items():
+                with self.subTest(part=part):
+                    self.assertEqual(CALLS.findall(text), [], text)
+                    if not part[-1].isalpha():
+                        self.assertTrue(asked, "part %s asks nothing" % part)
+                    for question in asked:
+                        self.assertIn("?", question)
+
+    def test_each_text_is_in_one_place(self):
+        """The reference's TODOs, the handout, and the hints of `make hint`."""
+        for task in manifest.load(ROOT):
+            seen = {}
+            places = [("TODO %s" % part, " ".join([text] + asked))
+                      for part, (text, asked, _) in regions(task.name).items()]
+            places += [("hint of %s" % part, text) for part, hints in task.parts.items()
+                       for text in hints]
+            places.append((task.handout, manifest.text_of(ROOT, task.handout)))
+            for place, text in places:
+                for words in runs(text):
+                    self.assertEqual(seen.setdefault(words, place), place, words)
+
+    def test_the_recipe_is_the_last_hint(self):
+        """A function that a solution calls and the TODO does not name is in the last hint."""
+        for task in manifest.load(ROOT):
+            for part, (text, _, lines) in regions(task.name).items():
+                calls = set(re.findall(r"\b((?:cuda|nccl)[A-Z]\w+|kernel_\w+)\(", "\n".join(lines)))
+                for call in calls:
+                    self.assertIn(call, task.parts[part][-1], part)
+
+    def test_no_file_is_longer_than_280_lines(self):
+        for _, name in skeleton.TASKS:
+            self.assertLessEqual(len(reference(name).splitlines()), 280, name)
+
+
+@unittest.skipUnless(os.path.isdir(os.path.join(ROOT, "reference")), "there is no reference")
+class KitGaps2(TempFolder):
+    """What `make skeleton GAPS=2` leaves to be written in the kit."""
+
+    def test_it_compiles_as_task_files_do_with_no_warning(self):
+        for number, name in skeleton.TASKS:
+            self.write(name + ".c", skeleton.generate(reference(name), name, number, 2))
+        done = subprocess.run(
+            ["make", "-s", "--no-print-directory", "WERROR=1", "BUILD=" + self.path("build"),
+             "IMPL=" + self.folder]
+            + ["%s/impl/%s/%s.o" % (self.path("build"), self.key(), name)
+               for _, name in skeleton.TASKS],
+            cwd=ROOT, capture_output=True, text=True, timeout=240, check=False,
+            env={key: value for key, value in os.environ.items()
+                 if key not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "IMPL", "BUILD")})
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def key(self):
+        """What the Makefile calls the folder in its build tree."""
+        total = subprocess.run(["cksum"], input=self.folder.encode(), capture_output=True,
+                               timeout=20, check=True).stdout.split()[0].decode()
+        return "%s-%s" % (os.path.basename(self.folder), total)
+
+    def test_the_solutions_put_back_give_the_reference(self):
+        for number, name in skeleton.TASKS:
+            solved = regions(name)
+            lines = []
+            for line in skeleton.generate(reference(name), name, number, 2).splitlines():
+                gap = skeleton.GAP.match(line)
+                lines += solved.pop(gap.group(1))[2] if gap else [line]
+            self.assertEqual(solved, {}, "parts that the skeleton of %s does not have" % name)
+            self.assertEqual(code("\n".join(lines)), code(reference(name)))
+
+    def test_each_letter_has_hints_and_is_a_gap_with_gaps_2_alone(self):
+        letters = 0
+        for task in manifest.load(ROOT):
+            text = reference(task.name)
+            more = set(skeleton.parts(text)) - set(skeleton.parts(text, 1))
+            letters += len(more)
+            for part in more:
+                self.assertGreaterEqual(len(task.parts.get(part, [])), manifest.PART_LEVELS, part)
+                for gaps in skeleton.GAPS:
+                    self.assertEqual(
+                        'NOT_YET("%s")' % part
+                        in skeleton.generate(text, task.file, task.number, gaps), gaps == 2)
+        self.assertGreater(letters, 20)
 
 
 if __name__ == "__main__":

@@ -27,8 +27,8 @@ void sizes_of(Sizes *sizes, const Module *root, int world)
     sizes->n = 0;
     sizes->world = world;
     add_unit(sizes, root);
-    for (int i = 0; i < root->n_children; i++) {
-        const Module *m = root->children[i];
+    for (int c = 0; c < root->n_children; c++) {
+        const Module *m = root->children[c];
         if (module_has_hooks(m)) add_unit(sizes, m);
     }
 }

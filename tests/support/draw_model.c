@@ -61,7 +61,7 @@ int drawn_world(const Spec *spec, int low, int high)
 static bool has(const Module *module, const Param *param)
 {
     for (int i = 0; i < module->n_params; i++)
-        if (module->params[i] == param) return true;
+        if (param == module->params[i]) return true;
     return false;
 }
 

@@ -128,7 +128,7 @@ void plain_destroy(Plain *p)
 static float *gather_plain(const Plain *p, bool grads)
 {
     int n = meta_params(p->model, NULL, 0);
-    Param **params = malloc((size_t)n * sizeof *params);
+    Param **params = calloc((size_t)n, sizeof *params);
     float *all = malloc((size_t)meta_count(p->model) * sizeof *all), *at = all;
     check(params != NULL && all != NULL, "no memory for the model's values");
     meta_params(p->model, params, n);
@@ -163,15 +163,19 @@ void make_context(FsdpContext *ctx, const Rank *r)
     report_streams(ctx);
 }
 
+// Walks the modules; *n counts the flat parameters met so far.
+static void collect_flat(const Module *m, FlatParam **out, int max, int *n)
+{
+    FsdpUnit *unit = m->unit;
+    if (unit != NULL && *n < max) out[*n] = &unit->flat;
+    *n += unit != NULL;
+    for (int c = 0; c < m->n_children; c++) collect_flat(m->children[c], out, max, n);
+}
+
 int flat_params(const Module *root, FlatParam **out, int max)
 {
     int n = 0;
-    FsdpUnit *unit = root->unit;
-    if (unit != NULL && n++ < max) out[0] = &unit->flat;
-    for (int i = 0; i < root->n_children; i++) {
-        int room = n < max ? max - n : 0;
-        n += flat_params(root->children[i], room > 0 ? out + n : NULL, room);
-    }
+    collect_flat(root, out, max, &n);
     return n;
 }
 

@@ -246,9 +246,9 @@ static void hooks_body(const Rank *r, void *arg)
         if (unit == NULL) continue;
         static const HookFn WANT[HOOK_POINTS] = {fsdp_pre_forward, fsdp_post_forward,
                                                  fsdp_pre_backward, fsdp_post_backward};
-        for (int point = 0; point < HOOK_POINTS; point++) {
-            const Hook *hook = m->hooks[point];
-            check(hook != NULL && hook->next == NULL && hook->fn == WANT[point],
+        for (int at = 0; at < HOOK_POINTS; at++) {
+            const Hook *hook = m->hooks[at];
+            check(hook != NULL && hook->next == NULL && hook->fn == WANT[at],
                   "%s: install_hooks leaves a hook out, or puts it at the wrong point", m->name);
             check(hook->arg == unit, "%s: install_hooks gives a hook something else than its unit",
                   m->name);

@@ -282,9 +282,8 @@ static void padding_body(const Rank *r, void *arg)
     check(padding > 0, "the test needs a unit with padding");
     float *dirt = malloc((size_t)padding * sizeof *dirt);
     for (int64_t i = 0; i < padding; i++) dirt[i] = 7.0f;
-    if (flat->layout.world > 1)
-        send_to(buffer_range(&flat->unsharded_grad, flat->layout.numel, padding).data, dirt,
-                (size_t)padding);
+    Buffer unsharded = buffer_range(&flat->unsharded_grad, flat->layout.numel, padding);
+    if (flat->layout.world != 1) send_to(unsharded.data, dirt, (size_t)padding);
     free(dirt);
     need(fsdp_reduce_grad(unit));
     need(fsdp_finish_backward(s.root));

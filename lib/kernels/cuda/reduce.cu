@@ -64,7 +64,7 @@ static __global__ void __launch_bounds__(SUM_THREADS)
     if (threadIdx.x == 0) *sum += all;
 }
 
-// The same sum, to the bit, by one block that needs no slot.
+// Bitwise the same sum, by one block that needs no slot.
 static __global__ void __launch_bounds__(SUM_THREADS)
     sum_squares_alone(double *sum, const float *x, size_t n, unsigned parts)
 {

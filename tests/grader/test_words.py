@@ -1,0 +1,141 @@
+"""The words of the code and the pages: phrases that are not the field's, and names that have been
+replaced. A phrase is found across the end of a line too. Where a better word exists for a phrase,
+it is beside it in PHRASES."""
+
+import os
+import re
+import unittest
+
+from helpers import ROOT
+
+KINDS = (".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".py", ".sh", ".md", ".svg", ".json", ".mk")
+ITSELF = os.path.join("tests", "grader", "test_words.py")
+
+# Where no phrase may be; to be widened (README.md, simgpu, tasks, tests).
+CLEAN = ("Makefile", "include", "reference", "skeleton", "handouts", "lib", "gpulog", "grader",
+         "examples")
+
+PHRASES = {
+    r"let(s|ting)? go": "free, reshard",
+    r"goes again": "is freed",
+    r"to the bit": "bitwise equal",
+    r"by turns": "interleaved",
+    r"without a word": "silently",
+    r"at birth": "at initialisation",
+    r"pay(s|ing)? no heed": "ignore",
+    r"see(s|ing)? to that": "ensure this",
+    r"ke(ep|eps|pt) the books": "keep the log, record",
+    r"for ever": "forever",
+    r"one behind the other": "contiguous, back to back",
+}
+
+# Replaced names, anywhere in the tree: the name, and what it is called now.
+NAMES = {
+    r"\bflat_real\b": "flat_valid_numel",
+    r"\bflat_slice\b": "flat_param_range_in_shard",
+    r"\bflat_attach\b": "flat_set_views, flat_set_grad_views",
+    r"\bfsdp_wait\(": "fsdp_wait_for_unshard",
+    r"\bfsdp_release_(gather|reduce)\b": "fsdp_free_all_gather, fsdp_free_reduce_scatter",
+    r"\bnote_order\b": "fsdp_record_post_forward",
+    r"\bold_(gather|reduce)\b": "all_gather_state, reduce_scatter_state",
+    r"\bRetired\b": "AllGatherState, ReduceScatterState",
+    r"\b(full|shard)_grad\b": "unsharded_grad, sharded_grad",
+    r"\bfsdp_(flat_params|list_flat)\b|\blist_flat\b": "fsdp_units, root->units",
+    r"\bStateSink\b": "StateVisitor",
+    r"\bdrop_saved\b": "free_saved",
+    r"\bout_lent\b": "out_is_borrowed",
+    r"\bkernel_spread_bias\b": "kernel_broadcast_bias",
+    r"\bkernel_sum2\b": "kernel_add_out",
+}
+
+
+def sources(root, places):
+    """The text files at and below the places, as paths within the tree."""
+    for place in places:
+        if os.path.isfile(os.path.join(root, place)):
+            yield place
+        for at, folders, names in os.walk(os.path.join(root, place)):
+            folders[:] = sorted(name for name in folders
+                                if not name.startswith((".", "__")) and name != "build")
+            for name in sorted(names):
+                path = os.path.relpath(os.path.join(at, name), root)
+                if (name.endswith(KINDS) or name == "Makefile") and path != ITSELF:
+                    yield path
+
+
+def read(root, path):
+    with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def joined(text):
+    """The text as one line, without comment marks and the quotes between two parts of a string, and
+    of each character the number of its line."""
+    out, lines = [], []
+    for number, line in enumerate(text.split("\n"), 1):
+        line = re.sub(r"^\s*(//|\*|#+|>)?\s*", "", line).rstrip() + " "
+        if out and line.startswith('"') and "".join(out[-2:]).rstrip().endswith('"'):
+            while out[-1] in ' "':
+                out.pop()
+                lines.pop()
+            out.append(" ")
+            lines.append(number - 1)
+            line = line[1:]
+        out.extend(line)
+        lines.extend([number] * len(line))
+    return "".join(out), lines
+
+
+def phrases(text):
+    """[(line, what was found, what to write)]"""
+    flat, lines = joined(text)
+    return [(lines[found.start()], found.group(), better) for phrase, better in PHRASES.items()
+            for found in re.finditer(r"\b%s\b" % phrase.replace(" ", r"\s+"), flat, re.IGNORECASE)]
+
+
+def names(text):
+    """The same of replaced names."""
+    return [(number, found.group(), better)
+            for number, line in enumerate(text.split("\n"), 1)
+            for name, better in NAMES.items() for found in re.finditer(name, line)]
+
+
+def report(path, found):
+    return ["%s:%d: \"%s\": write %s" % ((path,) + one) for one in sorted(found)]
+
+
+class Words(unittest.TestCase):
+    maxDiff = None
+
+    def test_no_fixed_phrase(self):
+        wrong = [line for path in sources(ROOT, CLEAN)
+                 for line in report(path, phrases(read(ROOT, path)))]
+        self.assertEqual(wrong, [])
+
+    def test_no_replaced_name(self):
+        wrong = [line for path in sources(ROOT, ["."])
+                 for line in report(path, names(read(ROOT, path)))]
+        self.assertEqual(wrong, [])
+
+    def test_what_the_check_finds(self):
+        for text, line, what in (
+                ("It is let go.\n", 1, "let go"),
+                (" * said without\n * a word, and\n", 1, "without a word"),
+                ("a\n// equal To the\n  // bit\n", 2, "To the bit"),
+                ('f("waits for "\n  "ever");\n', 1, "for ever"),
+                ("# pays no\n# heed\n", 1, "pays no heed")):
+            self.assertEqual([found[:2] for found in phrases(text)], [(line, what)], text)
+        for text in ("for every rank", "add it to the bitmap", "let it go", "by turnstile",
+                     "a letter goes"):
+            self.assertEqual(phrases(text), [], text)
+        self.assertEqual([found[1] for found in names("x = fsdp_wait(unit) + shard_grad;")],
+                         ["fsdp_wait(", "shard_grad"])
+        self.assertEqual(names("fsdp_wait_for_unshard(unit); unsharded_grad; sharded_grad;"), [])
+
+    def test_every_place_is_there(self):
+        there = [place for place in CLEAN if os.path.exists(os.path.join(ROOT, place))]
+        self.assertGreaterEqual(len(there), len(CLEAN) - 1, there) # an archive has no reference
+
+
+if __name__ == "__main__":
+    unittest.main()
