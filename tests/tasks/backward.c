@@ -174,8 +174,8 @@ static void average_body(const Rank *r, void *arg)
 static void own_shard_body(const Rank *r, void *arg)
 {
     const Shape *shape = arg;
-    static const GpuOp REDUCE[] = {GPU_REDUCE_SCATTER, GPU_ALL_REDUCE, GPU_REDUCE, GPU_BROADCAST,
-                                   GPU_SEND, GPU_ALL_GATHER};
+    static const GpuOp REDUCE[] = {GPU_REDUCE_SCATTER, GPU_ALL_REDUCE, GPU_REDUCE,
+                                   GPU_BROADCAST,      GPU_SEND,       GPU_ALL_GATHER};
     Sharded s;
     sharded_create(&s, &shape->spec, &shape->options, NULL, r);
     FsdpUnit *unit = fsdp_unit(s.model->children[0]);
@@ -476,10 +476,11 @@ static void ahead_body(const Rank *r, void *arg)
               (unsigned long long)want);
         // By which collective, gradient_is_the_average asks.
         uint64_t reduced = log_count(GPU_REDUCE_SCATTER, log) + log_count(GPU_ALL_REDUCE, log);
-        check(reduced == (uint64_t)units,
-              "a backward of %d units made %llu reduce-scatters: does fsdp_post_backward reduce each "
-              "unit's gradient?",
-              units, (unsigned long long)reduced);
+        check(
+            reduced == (uint64_t)units,
+            "a backward of %d units made %llu reduce-scatters: does fsdp_post_backward reduce each "
+            "unit's gradient?",
+            units, (unsigned long long)reduced);
 
         int gathers = 0, scatters = 0;
         int64_t loss = log_find(GPU_KERNEL, "kernel_cross_entropy", log);
@@ -652,8 +653,33 @@ static void behind_body(const Rank *r, void *arg)
     }
 }
 
+// A block that runs on its own, forward and backward, is an iteration of its own.
+static void alone_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    float *out, *din;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    Batch batch = batch_create(&spec, 1);
+    Module *block = s.model->children[0];
+    size_t live = gpulog_live_bytes(r->device);
+    s.run.B = spec.B;
+    s.run.T = spec.T;
+    need(module_forward(block, &s.run, batch.in, &out));
+    need(module_backward(block, &s.run, out, &din));
+    need_cuda(cudaFreeAsync(din, r->stream));
+    check(s.root->all_gather_state.buffer == NULL && s.root->reduce_scatter_state.buffer == NULL &&
+              s.root->iter_backward_root == NULL && gpulog_live_bytes(r->device) == live,
+          "after the backward of a block on its own %zu bytes are left: does fsdp_post_backward "
+          "end the iteration of the unit that began it, root or not?",
+          gpulog_live_bytes(r->device) - live);
+    batch_destroy(&batch);
+    sharded_destroy(&s);
+}
+
 static void nothing_is_left_behind(void **state)
 {
+    run_ranks(2, alone_body, NULL);
     Shape shape = known_shape(4);
     run_ranks(1, behind_body, &shape);
     run_ranks(3, behind_body, &shape);

@@ -345,34 +345,38 @@ static void states_move_in_order(void **state)
 
 static void keep_body(const Rank *r, void *arg)
 {
+    static const char *const NAME[] = {"FSDP_RESHARD_AUTO", "FSDP_RESHARD_ALWAYS",
+                                       "FSDP_RESHARD_NEVER"};
     const Shape *shape = arg;
-    for (int reshard = 0; reshard <= 1; reshard++) {
+    for (FsdpReshard reshard = FSDP_RESHARD_AUTO; reshard <= FSDP_RESHARD_NEVER; reshard++) {
         Sharded s;
         FsdpOptions options = shape->options;
-        options.reshard_after_forward = reshard ? FSDP_RESHARD_ALWAYS : FSDP_RESHARD_NEVER;
+        options.reshard_after_forward = reshard;
         sharded_create(&s, &shape->spec, &options, NULL, r);
         Batch batch = batch_create(&shape->spec, 1);
         uint64_t log = gpulog_length();
         forward_batch(&shape->spec, &s.run, s.model, &batch);
-        FlatState want = reshard ? FLAT_SHARDED : FLAT_UNSHARDED;
-        for (int i = 0; i < s.model->n_children - 1; i++)
-            check(fsdp_unit(s.model->children[i])->flat.state == want,
-                  "reshard_after_forward is %s, but unit %s is %s after the forward: does "
+        int n = s.model->n_children, again = 0; // how many must be gathered once more
+        for (int i = 0; i < n; i++) {           // the blocks, and the root
+            const FsdpUnit *unit = fsdp_unit(i < n - 1 ? s.model->children[i] : s.model);
+            bool reshards =
+                reshard == FSDP_RESHARD_ALWAYS || (reshard == FSDP_RESHARD_AUTO && i < n - 1);
+            again += reshards;
+            check(unit->flat.state == (reshards ? FLAT_SHARDED : FLAT_UNSHARDED),
+                  "reshard_after_forward is %s, but %s %s is %s after the forward: does "
                   "fsdp_post_forward go by it?",
-                  reshard ? "true" : "false", s.model->children[i]->name,
-                  reshard ? "still whole" : "not whole");
-        check(fsdp_unit(s.model)->flat.state == want,
-              "fsdp_post_forward of the root does not go by its options");
+                  NAME[reshard], i < n - 1 ? "unit" : "the root", unit->flat.name,
+                  reshards ? "still unsharded" : "not unsharded");
+        }
 
         // A second forward gathers again only what is not there.
-        uint64_t again = gpulog_length();
+        uint64_t second = gpulog_length();
         int gathers = count_gathers(log);
-        check(gathers == s.model->n_children, "a forward of %d units made %d all-gathers",
-              s.model->n_children, gathers);
+        check(gathers == n, "a forward of %d units made %d all-gathers", n, gathers);
         forward_batch(&shape->spec, &s.run, s.model, &batch);
-        check(count_gathers(again) == (reshard ? gathers : 0),
-              "reshard_after_forward is %s: the second forward made %d all-gathers",
-              reshard ? "true" : "false", count_gathers(again));
+        check(count_gathers(second) == again,
+              "reshard_after_forward is %s: the second forward made %d all-gathers, want %d",
+              NAME[reshard], count_gathers(second), again);
         batch_destroy(&batch);
         sharded_destroy(&s);
     }
