@@ -358,6 +358,15 @@ $(1): $(if $(call same,$(file <$(1)),$($(2))),,FORCE)
 	@printf '%s\n' $$(call quote,$$($(2))) >$$@
 endef
 .PHONY: FORCE
+# The same for flags. Objects that were made with warnings as errors are as good without, so that only
+# the way to WERROR=1 makes them anew: a warning that was let pass must show.
+without_strict = $(filter-out -Werror all-warnings -Xcompiler=-Werror,$($(1)))
+recorded       = $(strip $(without_strict) $(if $(WERROR),warnings-are-errors))
+define holds_flags
+$(1): $(if $(or $(call same,$(file <$(1)),$(call recorded,$(2))),$(call same,$(file <$(1)),$(strip $(call recorded,$(2)) warnings-are-errors))),,FORCE)
+	@mkdir -p $$(@D)
+	@printf '%s\n' $$(call quote,$$(call recorded,$(2))) >$$@
+endef
 
 WITH_C       = $(strip $(COMPILER): $(CC) $(BASE) $(CFLAGS) $(INCLUDES) $(SIMGPU_DEFS) $(SUPPORT_DEFS))
 WITH_BLAS    = $(strip $(BLAS_DEFS))
@@ -389,7 +398,7 @@ $(BUILD)/obj/%.o: %.c $(MADE_WITH)/c
 ifeq ($(BACKEND),cuda)
 NVCC_FLAGS := -std=c++17 -O3 -lineinfo $(CUDA_ARCH_FLAG) -fmad=false -ccbin $(CXX) \
               -Xcompiler -g,-fPIC,-fno-omit-frame-pointer,-fno-optimize-sibling-calls,-Wall,-Wextra,-Wno-unused-parameter \
-              $(if $(WERROR),-Werror all-warnings -Xcompiler -Werror)
+              $(if $(WERROR),-Werror all-warnings -Xcompiler=-Werror)
 $(BUILD)/obj/%.o: %.cu $(MADE_WITH)/kernels
 	@mkdir -p $(@D)
 	$(SAY) NVCC $<
@@ -515,12 +524,12 @@ $(EXAMPLES): $(BUILD)/impl/$(IMPL_KEY)/bin/%: $(BUILD)/obj/examples/%.o $(OWN:%=
         $(patsubst %,$(BUILD)/impl/reference/%.o,$(filter-out $(OWN),$(TASKS))) $(OWN_LIST) $(EXAMPLES_LIB) $(LIBS) $(MADE_WITH)/link
 	$(call link,$(call objects_of,$^))
 
-$(eval $(call holds,$(MADE_WITH)/c,WITH_C))
-$(eval $(call holds,$(MADE_WITH)/blas,WITH_BLAS))
-$(eval $(call holds,$(MADE_WITH)/vector,WITH_VECTOR))
-$(eval $(call holds,$(MADE_WITH)/task,WITH_TASK))
-$(eval $(call holds,$(MADE_WITH)/kernels,WITH_KERNELS))
-$(eval $(call holds,$(MADE_WITH)/link,WITH_LINK))
+$(eval $(call holds_flags,$(MADE_WITH)/c,WITH_C))
+$(eval $(call holds_flags,$(MADE_WITH)/blas,WITH_BLAS))
+$(eval $(call holds_flags,$(MADE_WITH)/vector,WITH_VECTOR))
+$(eval $(call holds_flags,$(MADE_WITH)/task,WITH_TASK))
+$(eval $(call holds_flags,$(MADE_WITH)/kernels,WITH_KERNELS))
+$(eval $(call holds_flags,$(MADE_WITH)/link,WITH_LINK))
 $(eval $(call holds,$(MADE_WITH)/libsimgpu,SIMGPU_OBJ))
 $(eval $(call holds,$(MADE_WITH)/libgpulog,GPULOG_OBJ))
 $(eval $(call holds,$(MADE_WITH)/libshardlab,LIB_OBJ))

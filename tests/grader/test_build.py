@@ -105,6 +105,12 @@ class Changes(Miniature):
                 self.assertEqual(self.sources(*words), self.EVERY_C)
                 self.assertEqual(self.made(*words), set())
 
+    def test_what_passed_as_strict_is_as_good_without(self):
+        self.made("WERROR=1")
+        self.assertEqual(self.made(), set())
+        self.assertEqual(self.sources("CFLAGS=-O1"), self.EVERY_C)
+        self.assertEqual(self.sources("CFLAGS=-O1", "WERROR=1"), self.EVERY_C)
+
     def program_gcc(self):
         self.write("bin/gcc-99", '#!/bin/sh\nexec cc "$@"\n', 0o755)
 

@@ -298,8 +298,9 @@ static char *train(int world, const char *settings)
     char *out = calloc(1, 8192);
 
     snprintf(command, sizeof command,
-             "env %s timeout -k 5 300 '%s/launch' -n %d '%s/after_fsdp' %s 2>/dev/null", settings,
-             bin, world, bin, text_file);
+             "env %s timeout -k 5 300 '%s/launch' -n %d '%s/../impl/reference/bin/after_fsdp' %s "
+             "2>/dev/null",
+             settings, bin, world, bin, text_file);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
     assert_non_null(out);
