@@ -102,7 +102,7 @@ static struct {
 static void note(char mark, const void *ptr, int what, int unit)
 {
     if (t.notes == MAX_NOTES) {
-        t.book->unsharded_param.data = true;
+        t.book->full = true;
         return;
     }
     t.note[t.notes++] = (Note){gpulog_length(), ptr, what, unit, mark};
@@ -170,7 +170,7 @@ static int add_row(Row row)
 {
     Book *book = t.book;
     if (book->rows >= MAX_ROWS) {
-        book->unsharded_param.data = true;
+        book->full = true;
         return -1;
     }
     book->row[book->rows] = row;
@@ -212,7 +212,7 @@ static void read_alloc(const GpuLogEntry *e, int stream, bool training)
     Live live = {e->range[0].ptr, e->range[0].bytes, -1, training ? REST : KEPT, -1};
     if (training) live.row = add_row((Row){'+', stream, REST, -1, (int64_t)live.bytes, 0});
     if (t.lives == MAX_LIVE)
-        t.book->unsharded_param.data = true;
+        t.book->full = true;
     else
         t.live[t.lives++] = live;
 }
@@ -298,7 +298,7 @@ static void read_log(bool training)
         if (gpulog_get(t.next, &entry))
             read_entry(&entry, training);
         else
-            t.book->unsharded_param.data = true;
+            t.book->full = true;
     }
     read_notes(end);
 }
@@ -403,7 +403,7 @@ static void print_step(const Book *book, int rank, int step)
     int begin = within(book->begin[step], MAX_ROWS), end = within(book->begin[step + 1], MAX_ROWS);
     printf("TRACE {\"rank\": %d, \"step\": %d, \"full\": %s, \"live\": [%" PRId64 ", %" PRId64
            "], \"peak\": %" PRId64 ", \"rows\": [",
-           rank, step, book->unsharded_param.data ? "true" : "false", book->live[step], book->live[step + 1],
+           rank, step, book->full ? "true" : "false", book->live[step], book->live[step + 1],
            book->peak[step]);
     const char *comma = "";
     for (int i = begin; i < end; i++) {
