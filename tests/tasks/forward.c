@@ -456,9 +456,33 @@ static void hooks_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
+// A block that runs alone: its forward is the outermost, waits for the optimizer and is over.
+static void part_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    float *out;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    Batch batch = batch_create(&spec, 1);
+    s.run.B = spec.B;
+    s.run.T = spec.T;
+    need_cuda(cudaDeviceSynchronize());
+    uint64_t log = gpulog_length();
+    need(fsdp_sgd_step(s.model, &s.ctx, 0.125f, 0.0f));
+    need(module_forward(s.model->children[0], &s.run, batch.in, &out));
+    check_no_race(log);
+    check(s.root->iter_forward_root == NULL && s.root->all_gather_state.buffer == NULL,
+          "after the forward of a block alone the outermost forward is not over: it is that of the "
+          "unit which found root->iter_forward_root NULL, whichever unit it is");
+    need(module_discard(s.model, &s.run));
+    batch_destroy(&batch);
+    sharded_destroy(&s);
+}
+
 static void hooks_gather_in_order(void **state)
 {
     Shape shape = known_shape(5);
+    run_ranks(2, part_body, NULL);
     run_ranks(2, hooks_body, &shape);
     run_ranks(4, hooks_body, &shape);
     shape = draw_shape(7);
