@@ -362,8 +362,9 @@ endef
 # the way to WERROR=1 makes them anew: a warning that was let pass must show.
 without_strict = $(filter-out -Werror all-warnings -Xcompiler=-Werror,$($(1)))
 recorded       = $(strip $(without_strict) $(if $(WERROR),warnings-are-errors))
+made_so        = $(if $(call same,$(1),$(2)),yes,$(if $(call same,$(1),$(2) warnings-are-errors),yes))
 define holds_flags
-$(1): $(if $(or $(call same,$(file <$(1)),$(call recorded,$(2))),$(call same,$(file <$(1)),$(strip $(call recorded,$(2)) warnings-are-errors))),,FORCE)
+$(1): $(if $(filter yes,$(call made_so,$(file <$(1)),$(call recorded,$(2)))),,FORCE)
 	@mkdir -p $$(@D)
 	@printf '%s\n' $$(call quote,$$(call recorded,$(2))) >$$@
 endef
