@@ -51,7 +51,7 @@ static void nested_body(const Rank *r, void *arg)
               params[i]->name, owners);
     }
     check(sharded_numel(&s) == meta_count(s.model),
-          "the units of fsdp_flat_params hold %lld elements, the model has %lld",
+          "the units of fsdp_units hold %lld elements, the model has %lld",
           (long long)sharded_numel(&s), (long long)meta_count(s.model));
     sharded_destroy(&s);
 
