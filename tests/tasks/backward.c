@@ -491,7 +491,7 @@ static void ahead_body(const Rank *r, void *arg)
             gathers += entry.op == GPU_ALL_GATHER;
             check((int64_t)i != product || gathers >= units + 2,
                   "when the root's own backward begins, %d all-gathers of the backward are queued, "
-                  "want 2: its own and that of the last unit of ctx->order, which runs next: which "
+                  "want 2: its own and that of the unit whose forward ended before the root's, which runs next: which "
                   "one does fsdp_pre_backward gather ahead in the root?",
                   gathers - units);
             if (entry.op != GPU_REDUCE_SCATTER && entry.op != GPU_ALL_REDUCE) continue;
@@ -683,11 +683,11 @@ static void part_body(const Rank *r, void *arg)
 static void nothing_is_left_behind(void **state)
 {
     Shape shape = known_shape(4);
-    run_ranks(2, part_body, NULL);
     run_ranks(1, behind_body, &shape);
     run_ranks(3, behind_body, &shape);
     shape = draw_shape(6);
     run_ranks(drawn_world(&shape.spec, 1, 8), behind_body, &shape);
+    run_ranks(2, part_body, NULL);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -482,11 +482,11 @@ static void part_body(const Rank *r, void *arg)
 static void hooks_gather_in_order(void **state)
 {
     Shape shape = known_shape(5);
-    run_ranks(2, part_body, NULL);
     run_ranks(2, hooks_body, &shape);
     run_ranks(4, hooks_body, &shape);
     shape = draw_shape(7);
     run_ranks(drawn_world(&shape.spec, 2, 8), hooks_body, &shape);
+    run_ranks(2, part_body, NULL);
 }
 
 // While a unit runs, the one before it has gone: the hooks of two blocks, called as a model does.
