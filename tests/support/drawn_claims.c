@@ -326,7 +326,7 @@ typedef struct Seen {
     int wrong; // parameters whose values are not the initial ones
 } Seen;
 
-static Status sink(const Param *param, const float *values, void *arg)
+static Status visitor(const Param *param, const float *values, void *arg)
 {
     Seen *seen = arg;
     size_t numel = (size_t)meta_numel(param);
@@ -347,16 +347,16 @@ static void drawn_state_body(const Rank *r, void *arg)
     Seen seen = {.seed = nest->options.seed};
     FsdpContext ctx;
     shard_nest(nest, &ctx, r);
-    need(fsdp_full_state(&nest->tree.module[0], sink, &seen));
+    need(fsdp_full_state(&nest->tree.module[0], visitor, &seen));
     int want = r->rank == 0 ? tree->n_params : 0;
-    check(seen.n == want, "the sink was called %d times on rank %d, want %d", seen.n, r->rank,
+    check(seen.n == want, "the visitor was called %d times on rank %d, want %d", seen.n, r->rank,
           want);
     check(seen.wrong == 0, "%d parameters came with other values than the model has", seen.wrong);
     for (int m = 0, at = 0; m < tree->n && r->rank == 0; m++) {
         const Param *own[TREE_PARAMS];
         int n = tree->unit[m] == m ? tree_unit_walk(tree, m, own) : 0;
         for (int i = 0; i < n; i++, at++)
-            check(seen.param[at] == own[i], "call %d of the sink brought %s, want %s of unit %s",
+            check(seen.param[at] == own[i], "call %d of the visitor brought %s, want %s of unit %s",
                   at, seen.param[at]->name, own[i]->name, tree->module[m].name);
     }
     unwrap_nest(nest, &ctx);

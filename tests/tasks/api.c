@@ -39,9 +39,9 @@ static void nested_body(const Rank *r, void *arg)
             FsdpUnit *unit = fsdp_unit(s.model->children[c]);
             if (unit == NULL) continue;
             check(!fsdp_is_root(unit),
-                  "block %s still takes itself for a root: fully_shard must say which unit is one, "
-                  "and adopt "
-                  "those below it",
+                  "block %s still takes itself for a root: fully_shard must make one root of the "
+                  "module "
+                  "and of what fsdp_units lists below it",
                   s.model->children[c]->name);
             owners += takes(unit, params[i]);
         }
@@ -324,10 +324,10 @@ typedef struct Seen {
     const Param *param[MAX];
     int wrong;       // parameters whose values are not the initial ones
     char first[400]; // what is wrong with the first of them
-    int fail_from;   // the sink fails from this call on; -1: never
+    int fail_from;   // the visitor fails from this call on; -1: never
 } Seen;
 
-static Status sink(const Param *param, const float *values, void *arg)
+static Status visitor(const Param *param, const float *values, void *arg)
 {
     Seen *seen = arg;
     size_t numel = (size_t)meta_numel(param);
@@ -367,9 +367,10 @@ static void state_body(const Rank *r, void *arg)
     Sizes sizes;
     sizes_of(&sizes, s.model, r->world);
     gpulog_reset_peak(r->device);
-    need(fsdp_full_state(s.model, sink, &seen));
+    need(fsdp_full_state(s.model, visitor, &seen));
     if (r->rank == 0) {
-        check(seen.n == n, "fsdp_full_state called the sink %d times for %d parameters", seen.n, n);
+        check(seen.n == n, "fsdp_full_state called the visitor %d times for %d parameters", seen.n,
+              n);
         check(seen.wrong == 0, "%d parameters came with other values than the model has: %s",
               seen.wrong, seen.first);
         for (int i = 0; i < n; i++) {
@@ -378,7 +379,7 @@ static void state_body(const Rank *r, void *arg)
             check(times == 1, "fsdp_full_state: %s came %d times", params[i]->name, times);
         }
     } else {
-        check(seen.n == 0, "fsdp_full_state called the sink on rank %d: it belongs to rank 0",
+        check(seen.n == 0, "fsdp_full_state called the visitor on rank %d: it belongs to rank 0",
               r->rank);
     }
     check(gpulog_live_bytes(r->device) == live, "fsdp_full_state left %zu bytes on the device%s",
@@ -391,12 +392,12 @@ static void state_body(const Rank *r, void *arg)
     check(gpulog_peak_bytes(r->device) <= live + 2 * largest,
           "fsdp_full_state took more than two units at a time");
 
-    // A sink that fails on rank 0: all ranks come through, rank 0 says so.
+    // A visitor that fails on rank 0: all ranks come through, rank 0 says so.
     Seen failing = {.fail_from = 3};
-    Status status = fsdp_full_state(s.model, sink, &failing);
+    Status status = fsdp_full_state(s.model, visitor, &failing);
     check(status == (r->rank == 0 ? ERR_IO : OK),
-          "the sink failed on rank 0, and this rank got status %d", (int)status);
-    check(failing.n <= 4, "fsdp_full_state called the sink again after it had failed");
+          "the visitor failed on rank 0, and this rank got status %d", (int)status);
+    check(failing.n <= 4, "fsdp_full_state called the visitor again after it had failed");
 
     // What an optimizer wrote is what is saved; and the model can go on.
     Batch batch = batch_create(&spec, 1);
@@ -435,7 +436,7 @@ static void kept_body(const Rank *r, void *arg)
               "unit %s is not whole after a forward, with reshard_after_forward off: does "
               "fully_shard tell it?",
               s.model->children[i]->name);
-    need(fsdp_full_state(s.model, sink, &seen));
+    need(fsdp_full_state(s.model, visitor, &seen));
     for (int i = 0; i < s.model->n_children - 1; i++)
         check(fsdp_unit(s.model->children[i])->flat.state == FLAT_UNSHARDED,
               "unit %s was whole before fsdp_full_state and is not afterwards: gather_unit must "

@@ -491,7 +491,8 @@ static void ahead_body(const Rank *r, void *arg)
             gathers += entry.op == GPU_ALL_GATHER;
             check((int64_t)i != product || gathers >= units + 2,
                   "when the root's own backward begins, %d all-gathers of the backward are queued, "
-                  "want 2: its own and that of the unit whose forward ended before the root's, which runs next: which "
+                  "want 2: its own and that of the unit whose forward ended before the root's, "
+                  "which runs next: which "
                   "one does fsdp_pre_backward gather ahead in the root?",
                   gathers - units);
             if (entry.op != GPU_REDUCE_SCATTER && entry.op != GPU_ALL_REDUCE) continue;
@@ -625,6 +626,17 @@ static void peak_does_not_grow_with_depth(void **state)
     claim_peak(spec, drawn_world(&spec, 2, 8));
 }
 
+// Runs after a unit's post-backward hook.
+static Status check_resharded(Module *m, void *arg)
+{
+    const FsdpUnit *unit = fsdp_unit(m);
+    check(unit->flat.state == FLAT_SHARDED,
+          "after its own backward unit %s still has its parameters whole: fsdp_post_backward must "
+          "reshard it, whatever the options say",
+          m->name);
+    return OK;
+}
+
 static void behind_body(const Rank *r, void *arg)
 {
     const Shape *shape = arg;
@@ -637,6 +649,9 @@ static void behind_body(const Rank *r, void *arg)
         size_t live = gpulog_live_bytes(r->device);
         Sizes sizes;
         sizes_of(&sizes, s.model, r->world);
+        for (int i = 0; i < s.model->n_children - 1; i++)
+            check(module_add_hook(s.model->children[i], HOOK_POST_BACKWARD, check_resharded, NULL),
+                  "no memory for a hook");
         for (int step = 0; step < 3; step++) {
             train_batch(&shape->spec, &s.run, s.model, &batch);
             check_all_sharded(&s);
