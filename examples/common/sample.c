@@ -54,7 +54,7 @@ Status sample_text(Trainer *t, int bytes)
     float *logits = malloc((size_t)t->opt.T * (size_t)t->opt.model.vocab * sizeof *logits);
     Status status = OK;
     if (tokens == NULL || logits == NULL) status = fail(ERR_MEMORY, "no host memory for a sample");
-    for (int i = 0; i < n && status == OK; i++) tokens[i] = prompt[i];
+    for (int i = 0; status == OK && i < n; i++) tokens[i] = prompt[i];
     // All ranks have the same parameters and draw with the same random numbers: the same text.
     for (int i = n; i < end && status == OK; i++)
         status = next_byte(t, tokens, i, logits, &tokens[i]);

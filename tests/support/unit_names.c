@@ -70,9 +70,9 @@ static bool name_elements(const void *ptr, size_t bytes, size_t begin, size_t en
 
 static void add_unit(const Sharded *s, const Module *module)
 {
-    const FsdpUnit *unit = fsdp_unit(module);
-    if (unit == NULL || names.n == UNITS) return;
-    names.unit[names.n].flat = &unit->flat;
+    const FsdpUnit *own = fsdp_unit(module);
+    if (own == NULL || names.n == UNITS) return;
+    names.unit[names.n].flat = &own->flat;
     names.unit[names.n].name = module->name;
     layout_module(&names.unit[names.n].whole, module, true, s->world, LAYOUT_WHOLE);
     layout_module(&names.unit[names.n].shard, module, true, s->world, s->rank);
