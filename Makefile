@@ -272,7 +272,7 @@ simgpu: deps
 release: deps
 	@$(PYTHON) -B grader/release.py --out '$(or $(OUT),$(BUILD)/release)' $(if $(AT),--at '$(AT)') $(if $(GAPS),--gaps '$(GAPS)')
 
-## make mutants              grade 180 wrong solutions, each of which must lose the test it is meant to lose (2 minutes;
+## make mutants              grade 193 wrong solutions, each of which must lose the test it is meant to lose (2 minutes;
 ##                           TASK=2 for one task's)
 mutants: deps
 	@$(PYTHON) -B grader/mutants.py --build '$(BUILD)' $(if $(TASK),--task '$(TASK)')

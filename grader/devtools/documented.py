@@ -175,6 +175,9 @@ CHECKS = (
                                         "Program.test_a_students_work_is_kept")),
     Check(r"make release", LONG, run="make release OUT=$TMP/release && ls $TMP/release",
           want="student.tar.gz"),
+    Check(r"make release GAPS=2", PROOF, test(
+        "grader/test_release.py",
+        "Archives.test_with_gaps_2_more_is_left_to_be_written_and_is_secret")),
     Check(r"make release AT=TAG", LONG, run="make release AT=HEAD OUT=$TMP/release",
           want="student.tar.gz"),
     Check(r"python3 grader/release\.py --out DIR --given shardlab/given", LONG,
