@@ -36,7 +36,7 @@ from builder import COMPILE_LIMIT, Builder, Failing, Infrastructure
 from progress import Progress
 from report import NOT_YET, Report
 from show import Show
-from skeleton import LONGEST_FILE, first_gap, write_atomically
+from skeleton import first_gap, read_regular_file, write_atomically
 from timeouts import Timeouts
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -102,12 +102,7 @@ class Grading:
 
     def source(self, task):
         """The student's file, for a look at its functions; "" where it cannot be read."""
-        try:
-            with open(os.path.join(self.impl, task.file), encoding="utf-8",
-                      errors="replace") as file:
-                return file.read(LONGEST_FILE)
-        except OSError:
-            return ""
+        return read_regular_file(os.path.join(self.impl, task.file)).decode("utf-8", "replace")
 
     def gap(self, task):
         """The first part in the student's file that is not written yet, as a sentence; or None."""

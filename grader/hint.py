@@ -28,7 +28,6 @@ import json
 import os
 import re
 import shlex
-import stat
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -41,7 +40,7 @@ import runner
 import seeds
 from regrade import ROOT, Regrading, ask, choose, no_test_ran
 from report import NOT_YET, Report, short_message, to_read
-from skeleton import LONGEST_FILE, first_gap, write_atomically
+from skeleton import first_gap, read_regular_file, write_atomically
 
 WORDS_LINES = 8         # lines of a test's own words that are shown
 COLUMNS = 69            # of a message, which stands 11 columns in: together 80
@@ -65,17 +64,6 @@ class Problem:
 
 
 # ---- What the problem is ----
-
-
-def read(path):
-    """A task file as bytes; empty where there is none to be read."""
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return b""
-        with open(path, "rb") as file:
-            return file.read(LONGEST_FILE)
-    except OSError:
-        return b""
 
 
 def gap_problem(task, options, gap):
@@ -161,7 +149,7 @@ def graded(task, options):
     document = grading.document()
     if document["status"] != "graded":
         raise Infrastructure(document["message"])
-    return page.tidy(json.loads(read(grading.out).decode("utf-8")))["tests"]
+    return page.tidy(json.loads(read_regular_file(grading.out).decode("utf-8")))["tests"]
 
 
 def look_at(task, options, report):
@@ -216,7 +204,7 @@ def content(files):
     """A sum of the files' contents."""
     total = hashlib.sha256()
     for path in files:
-        total.update(hashlib.sha256(read(path)).digest())
+        total.update(hashlib.sha256(read_regular_file(path)).digest())
     return total.hexdigest()
 
 

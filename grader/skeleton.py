@@ -255,16 +255,22 @@ def write_atomically(path, text):
         raise
 
 
+def read_regular_file(path):
+    """A student's file as bytes; empty where there is none that can be read. A pipe or a device would
+    keep its reader waiting: what is wrong with the file, others say."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return b""
+        with open(path, "rb") as file:
+            return file.read(LONGEST_FILE)
+    except OSError:
+        return b""
+
+
 def first_gap(path):
     """The first part that is not written in a student's file: (part, line); None where there is
     none, or no file that can be read."""
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return None
-        with open(path, "rb") as file:
-            text = file.read(LONGEST_FILE).decode("utf-8", "replace")
-    except OSError:
-        return None # what is wrong with the file, others say
+    text = read_regular_file(path).decode("utf-8", "replace")
     for number, line in enumerate(text.splitlines(), 1):
         found = GAP.match(line)
         if found:

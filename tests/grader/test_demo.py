@@ -151,13 +151,13 @@ class Demo(ReferenceCopy):
         self.assertEqual(len(set(re.findall(r"simgpu: rank (\d+)", err))), 1) # not once a rank
         last = err[err.rindex("The training failed"):]
         self.assertIn("two operations on the same memory", last)
-        self.assertRegex(last, r"Your line: %s/forward\.c:\d+ \(fsdp_unshard\)"
+        self.assertRegex(last, r"Your line: %s/forward\.c:\d+ \(fsdp_all_gather\)"
                          % re.escape(os.path.basename(self.copy)))
         self.assertIn("make grade TASK=3 IMPL=%s" % self.copy, last)
 
     def test_a_crash_is_reported_with_the_students_line(self):
-        line = self.spoil("forward.c", "    if (unit->reshard_after_forward)",
-                          "    *(volatile int *)8 = 1;\n    if (unit->reshard_after_forward)")
+        line = self.spoil("forward.c", "    if (reshards_after_forward(unit))",
+                          "    *(volatile int *)8 = 1;\n    if (reshards_after_forward(unit))")
         status, out, err = self.run_demo()
         self.assertEqual(status, 1, out + err)
         self.assertIn("crashed (segmentation fault)", err)
@@ -173,9 +173,9 @@ class Demo(ReferenceCopy):
         self.assertIn("make grade TASK=5", err)
 
     def test_a_step_that_does_not_end_is_reported_with_the_students_line(self):
-        line = self.spoil("backward.c", "Status fsdp_finish_backward(FsdpContext *ctx)\n{\n",
-                          "Status fsdp_finish_backward(FsdpContext *ctx)\n{\n"
-                          "    while (ctx->mesh.shard.rank == 1) {}\n")
+        line = self.spoil("backward.c", "Status fsdp_finish_backward(FsdpRoot *root)\n{\n",
+                          "Status fsdp_finish_backward(FsdpRoot *root)\n{\n"
+                          "    while (root->ctx->mesh.shard.rank == 1) {}\n")
         status, out, err = self.run_demo(SHARDLAB_STEP_LIMIT="3")
         self.assertEqual(status, 1, out + err)
         self.assertIn("was still running at", err)
