@@ -7,14 +7,14 @@
 #define kernel_fill cpu_kernel_fill
 #define kernel_scale cpu_kernel_scale
 #define kernel_add cpu_kernel_add
-#define kernel_add_out cpu_kernel_sum2
+#define kernel_add_out cpu_kernel_add_out
 #define kernel_add_divided cpu_kernel_add_divided
 #define kernel_adamw cpu_kernel_adamw
 #define kernel_sgd cpu_kernel_sgd
 #define kernel_sum_squares cpu_kernel_sum_squares
 #define kernel_mean cpu_kernel_mean
 #define kernel_sum_rows cpu_kernel_sum_rows
-#define kernel_broadcast_bias cpu_kernel_spread_bias
+#define kernel_broadcast_bias cpu_kernel_broadcast_bias
 #define kernel_gelu_forward cpu_kernel_gelu_forward
 #define kernel_gelu_backward cpu_kernel_gelu_backward
 #define kernel_bias_gelu_forward cpu_kernel_bias_gelu_forward

@@ -102,7 +102,7 @@ typedef struct Kernel {
 RUN(run_fill) { return CALL(fill, x[0], 1.5f, s->n, stream); }
 RUN(run_scale) { return CALL(scale, x[0], 0.3f, s->n, stream); }
 RUN(run_add) { return CALL(add, x[0], x[1], s->n, stream); }
-RUN(run_sum2) { return CALL(sum2, x[0], x[1], x[2], s->n, stream); }
+RUN(run_add_out) { return CALL(add_out, x[0], x[1], x[2], s->n, stream); }
 RUN(run_add_divided) { return CALL(add_divided, x[0], x[1], 3.0f, s->n, stream); }
 RUN(run_adamw)
 {
@@ -115,7 +115,7 @@ RUN(run_gelu_backward) { return CALL(gelu_backward, x[0], x[1], x[2], s->n, stre
 RUN(run_sum_squares) { return CALL(sum_squares, (double *)(void *)x[0], x[1], s->n, stream); }
 RUN(run_mean) { return CALL(mean, x[0], x[1], s->n, stream); }
 RUN(run_sum_rows) { return CALL(sum_rows, x[0], x[1], s->rows, s->cols, stream); }
-RUN(run_spread_bias) { return CALL(spread_bias, x[0], x[1], s->rows, s->cols, stream); }
+RUN(run_broadcast_bias) { return CALL(broadcast_bias, x[0], x[1], s->rows, s->cols, stream); }
 RUN(run_bias_gelu_forward)
 {
     return CALL(bias_gelu_forward, x[0], x[1], x[2], s->rows, s->cols, stream);
@@ -189,7 +189,7 @@ static const Kernel elementwise[] = {
     {"fill", run_fill, {OUT("x", N, NANS, EXACT)}},
     {"scale", run_scale, {OUT("x", N, DRAWN, EXACT)}},
     {"add", run_add, {OUT("dst", N, DRAWN, EXACT), IN("src", N, DRAWN)}},
-    {"sum2", run_sum2, {OUT("out", N, NANS, EXACT), IN("a", N, DRAWN), IN("b", N, DRAWN)}},
+    {"add_out", run_add_out, {OUT("out", N, NANS, EXACT), IN("a", N, DRAWN), IN("b", N, DRAWN)}},
     {"add_divided", run_add_divided, {OUT("dst", N, DRAWN, EXACT), IN("src", N, DRAWN)}},
     {"adamw", run_adamw, {OUT("p", N, DRAWN, EXACT), IN("g", N, DRAWN), OUT("m", N, DRAWN, EXACT),
                       OUT("v", N, POSITIVE, EXACT)}},
@@ -211,7 +211,7 @@ static const Kernel sums[] = {
 // dout in eighths: Σ dout is exact too.
 static const Kernel matrices[] = {
     {"sum_rows", run_sum_rows, {OUT("out", COLS, EIGHTHS, EXACT), IN("x", MATRIX, EIGHTHS)}},
-    {"spread_bias", run_spread_bias, {OUT("out", MATRIX, NANS, EXACT), IN("bias", COLS, DRAWN)}},
+    {"broadcast_bias", run_broadcast_bias, {OUT("out", MATRIX, NANS, EXACT), IN("bias", COLS, DRAWN)}},
     {"bias_gelu_forward", run_bias_gelu_forward,
      {OUT("out", MATRIX, NANS, 12), OUT("y", MATRIX, LARGE, EXACT), IN("bias", COLS, DRAWN)}},
     {"bias_gelu_backward", run_bias_gelu_backward,

@@ -27,26 +27,26 @@
 #define HOST_BYTES 65536
 #define NET_FLOATS 65536
 
-typedef struct Buffer {
+typedef struct LabBuffer {
     char *ptr; // NULL: none here
     size_t bytes;
     bool managed;
-} Buffer;
+} LabBuffer;
 
 typedef struct Lab {
     const Rank *rank;
     uint64_t own, common; // generators
     int device[2];        // this rank's, and another that no rank has
     cudaStream_t stream[STREAMS];
-    cudaEvent_t event[EVENTS]; // the first half on device[0]
-    cublasHandle_t blas;       // on device[0]
-    Buffer buffer[BUFFERS];    // anywhere
-    Buffer messages[BUFFERS];  // ncclMemAlloc'ed
-    char *pinned, *host;       // (HOST_BYTES)
-    float *matrix;             // (NET_FLOATS) on device[0]
-    float *net;                // (NET_FLOATS) on device[0], for collectives
-    float *two;                // on device[0]: the number 2
-    ncclRedOp_t doubled;       // premulsum, the scalar in device memory
+    cudaEvent_t event[EVENTS];   // the first half on device[0]
+    cublasHandle_t blas;         // on device[0]
+    LabBuffer buffer[BUFFERS];   // anywhere
+    LabBuffer messages[BUFFERS]; // ncclMemAlloc'ed
+    char *pinned, *host;         // (HOST_BYTES)
+    float *matrix;               // (NET_FLOATS) on device[0]
+    float *net;                  // (NET_FLOATS) on device[0], for collectives
+    float *two;                  // on device[0]: the number 2
+    ncclRedOp_t doubled;         // premulsum, the scalar in device memory
     ncclComm_t comm;
     int depth; // of groups
 } Lab;
@@ -98,10 +98,10 @@ static void check_places(uint64_t first, const char *function, const char *call)
 
 // ---- Steps of one rank ----
 
-static Buffer *any_buffer(Lab *lab)
+static LabBuffer *any_buffer(Lab *lab)
 {
     for (int tries = 0; tries < 8; tries++) {
-        Buffer *b = &lab->buffer[OWN(BUFFERS)];
+        LabBuffer *b = &lab->buffer[OWN(BUFFERS)];
         if (b->ptr) return b;
     }
     return NULL;
@@ -119,7 +119,7 @@ static void choose_device(Lab *lab)
 
 static void allocate(Lab *lab)
 {
-    Buffer *b = &lab->buffer[OWN(BUFFERS)];
+    LabBuffer *b = &lab->buffer[OWN(BUFFERS)];
     cudaMemPool_t pool;
     void *ptr = NULL;
     if (b->ptr) return;
@@ -133,12 +133,12 @@ static void allocate(Lab *lab)
     case 3: WORKS(cudaMallocManaged(&ptr, bytes ? bytes : 1, cudaMemAttachGlobal)); break;
     case 4: WORKS(cudaMallocPitch(&ptr, &pitch, bytes / 8, 8)); break;
     }
-    *b = (Buffer){ptr, bytes, call == 3};
+    *b = (LabBuffer){ptr, bytes, call == 3};
 }
 
 static void release(Lab *lab)
 {
-    Buffer *b = any_buffer(lab);
+    LabBuffer *b = any_buffer(lab);
     void *ptr = b && OWN(8) ? b->ptr : NULL;
     if (OWN(2) || (ptr && b->managed)) // managed memory is in no pool
         WORKS(cudaFree(ptr));
@@ -150,7 +150,7 @@ static void release(Lab *lab)
 // A place with room for `bytes` bytes: on a device, in pinned or in pageable memory.
 static char *any_place(Lab *lab, size_t bytes, bool *device)
 {
-    Buffer *b = any_buffer(lab);
+    LabBuffer *b = any_buffer(lab);
     size_t kind = OWN(4);
     *device = kind > 1 && b && b->bytes >= bytes;
     if (*device) return b->ptr + OWN(b->bytes - bytes + 1);
@@ -190,7 +190,7 @@ static int device_of(const void *ptr)
 
 static void copy_between_devices(Lab *lab)
 {
-    Buffer *to = any_buffer(lab), *from = any_buffer(lab);
+    LabBuffer *to = any_buffer(lab), *from = any_buffer(lab);
     if (!to || !from) return;
     int d = device_of(to->ptr), s = device_of(from->ptr);
     size_t bytes = OWN((to->bytes < from->bytes ? to->bytes : from->bytes) + 1);
@@ -202,7 +202,7 @@ static void copy_between_devices(Lab *lab)
 
 static void fill(Lab *lab)
 {
-    Buffer *b = any_buffer(lab);
+    LabBuffer *b = any_buffer(lab);
     if (!b || b->bytes < 16) return;
     size_t bytes = OWN(b->bytes + 1), height = OWN(4), pitch = b->bytes / 4, width = OWN(pitch);
     switch (OWN(4)) {
@@ -363,7 +363,7 @@ static void hand_over(Lab *lab)
 
 static void hold_messages(Lab *lab)
 {
-    Buffer *b = &lab->messages[OWN(BUFFERS)];
+    LabBuffer *b = &lab->messages[OWN(BUFFERS)];
     void *ptr = NULL;
     if (b->ptr) {
         WORKS(ncclMemFree(b->ptr));
