@@ -115,7 +115,7 @@ void simgpu_on_report(SimgpuReportHook hook, void *arg);
 void simgpu_helper_threads(int change);
 
 // The sum that a collective over n ranks makes of inputs[0] … inputs[n-1] (count floats each, host
-// memory), to the bit: out[i] = tree(x0 … xn-1), where a tree of more than one splits at the
+// memory), bitwise: out[i] = tree(x0 … xn-1), where a tree of more than one splits at the
 // largest power of two below n. out may be one of the inputs.
 void simgpu_tree_sum(float *out, const float *const *inputs, int n, size_t count);
 

@@ -2,7 +2,7 @@
  *
  * Disagreement: ranks make different calls at the same place of a communicator. Missing: a rank
  * will never come, since it ended or destroyed the communicator. Circle: threads wait for each
- * other. All of them end the process; on real GPUs they are hangs without a word. Every rank
+ * other. All of them end the process; on real GPUs they are silent hangs. Every rank
  * concerned reports what it sees; a rank whose peer ended by such a report says only that.
  *
  * A call site is an address in its own process. Ranks usually run the same program, so a peer's
@@ -248,7 +248,7 @@ void sim_blame_disagreement(ncclComm_t comm, uint64_t seq)
     snprintf(title, sizeof title, "the ranks disagree about call %llu on the communicator",
              (unsigned long long)seq);
     sim_fatal(SIMGPU_MISMATCH, title,
-              "%s\nOn real GPUs this hangs, or mixes up data, without a word.", text);
+              "%s\nOn real GPUs this silently hangs, or mixes up data.", text);
 }
 
 void sim_blame_message(ncclComm_t comm, int from, int to)
@@ -261,7 +261,7 @@ void sim_blame_message(ncclComm_t comm, int from, int to)
     note_post(to, &comm->page->member[to], &channel->recv);
     sim_fatal(SIMGPU_MISMATCH, "a send and its receive disagree",
               "Message %llu from rank %d to rank %d:\nrank %d: %s\nrank %d: %s\n"
-              "On real GPUs this hangs, or data are lost, without a word.\n"
+              "On real GPUs this silently hangs, or data are lost.\n"
               "Do both sides compute the count in the same way? Messages of a pair match in order.",
               (unsigned long long)channel->send.seq, from, to, from, send, to, recv);
 }
@@ -275,7 +275,7 @@ void sim_blame_size(Page *page, int rank, int size, const void *site)
     sim_fatal(SIMGPU_MISMATCH, "ncclCommInitRank: the ranks disagree about their number",
               "The first ranks of this id came with nranks = %d, rank %d came with nranks = %d.\n"
               "This is rank %d with nranks = %d, at %s.\n"
-              "On real GPUs this hangs without a word.\nDoes every rank read the same world size?",
+              "On real GPUs this hangs silently.\nDoes every rank read the same world size?",
               atomic_load(&page->world), other, atomic_load(&page->other_world), rank, size, where);
 }
 
@@ -285,7 +285,7 @@ void sim_blame_size(Page *page, int rank, int size, const void *site)
 static void describe_status(int status, char *text, size_t size)
 {
     if (status < 0)
-        snprintf(text, size, "ended without a word (killed, or _exit)");
+        snprintf(text, size, "ended silently (killed, or _exit)");
     else if (WIFSIGNALED(status))
         snprintf(text, size, "was killed by signal %d (%s)", WTERMSIG(status),
                  strsignal(WTERMSIG(status)));
@@ -393,7 +393,7 @@ void sim_blame_unborn(const Page *page, int rank, int size, int missing, const v
               "Process %d%s, started by the same parent as this one and of the same program,\n"
               "%s before it joined.\n"
               "Rank %d of %d waits at %s.\nStill missing: rank%s %s.\n"
-              "On real GPUs the others wait for ever. Look at what that process printed.",
+              "On real GPUs the others wait forever. Look at what that process printed.",
               pid, known, end, rank, size, where, strchr(absent, ',') ? "s" : "", absent);
 }
 

@@ -147,7 +147,7 @@ static void read_colors(Call *call)
 }
 
 // Whether all ranks have posted or, with `working`, have worked. A rank that was killed between its
-// own mark and the count is missing from the count for ever: then the marks tell.
+// own mark and the count is missing from the count forever: then the marks tell.
 static bool gate_is_open(const Call *call, bool working)
 {
     Page *page = call->comm->page;

@@ -1,8 +1,8 @@
 /* family.c: processes that may be ranks, and have not joined yet.
  *
  * A rank that ends after it joined is seen by the watcher of every other (watch.c). One that ends
- * before has said nothing to anybody, and the others would wait for it in ncclCommInitRank for
- * ever. So a process that makes devices looks who is started like itself: its parent, the parent's
+ * before has said nothing to anybody, and the others would wait for it in ncclCommInitRank
+ * forever. So a process that makes devices looks who is started like itself: its parent, the parent's
  * other children and its own children, as far as they run the same program. These are its
  * *relatives*, and it keeps a pidfd of each.
  *

@@ -154,7 +154,7 @@ void sim_pinned_deliver(const SimClock *clock);
 bool sim_pinned_fault(const void *address, const char *verb,
                       const void *(*find_site)(const void *instruction), const void *instruction);
 // The shadow (shadow.h) of the piece at ptr, NULL where there is none, and ptr's offset in it. The
-// piece stays as it is until it is let go.
+// piece stays as it is until it is freed.
 struct SimShadow *sim_pinned_shadow_hold(const void *ptr, size_t *offset);
 void sim_pinned_shadow_let_go(void);
 // "the 4096 bytes of pinned memory allocated at flat_param.c:88 (flat_create)".

@@ -71,7 +71,7 @@ static void report_host_pointer(const SimgpuOp *op, const void *ptr, size_t byte
         sim_report(SIMGPU_POINTER, "a null pointer where device memory is due",
                    "%s, called at %s,\nuses %zu bytes at NULL.\n"
                    "On a GPU this is an illegal memory access, and every call after it fails.\n"
-                   "Was the buffer never allocated, or already let go (resharded, set to NULL)?",
+                   "Was the buffer never allocated, or already freed (resharded, set to NULL)?",
                    op->entry.name, where, bytes);
     else
         sim_report(

@@ -6,7 +6,7 @@
  * same user.
  *
  * With NCCL_COMM_ID=host:port in the environment every process makes the same id for itself,
- * without a word to the others, so it cannot name a process. Then rank 0 makes the page and listens
+ * silently, so it cannot name a process. Then rank 0 makes the page and listens
  * on a Unix socket in the abstract namespace (again no file) whose name comes from that text and
  * the user; a thread of rank 0, the *server*, gives the page's descriptor to every peer that
  * connects, and the socket closes when all came. Peers that come first try again, at growing

@@ -2,7 +2,7 @@
  *
  * Memory is counted as it was asked for, before any rounding: an allocation fails exactly when the
  * bytes in use and the bytes asked for are more than the device has. Physical memory follows use:
- * large ranges that cudaFree lets go return their pages, those of cudaFreeAsync keep them for the
+ * large ranges that cudaFree frees return their pages, those of cudaFreeAsync keep them for the
  * next allocation, as CUDA's memory pools do.
  *
  * Interface: cudaMalloc, cudaFree, cudaMallocAsync, cudaFreeAsync, cudaMallocFromPoolAsync,

@@ -99,7 +99,7 @@ static ncclResult_t check_buffer(const Call *call, const char *which, const void
             SIMGPU_POINTER, ncclInvalidArgument, name, call->site, "a null pointer",
             "The %s buffer is NULL, %zu bytes are due there.\n"
             "On real GPUs this is an illegal memory access, and every call after it fails.\n"
-            "Was it never allocated, or already let go?",
+            "Was it never allocated, or already freed?",
             which, bytes);
     if (!device)
         return complain(
@@ -156,7 +156,7 @@ static ncclResult_t check_overlap(const Call *call)
                     call->site, "send and receive buffer overlap",
                     "It sends %zu bytes from %s,\nand receives %zu bytes from %s.\n"
                     "For rank %zu they may overlap only in place: %s.\n"
-                    "On real GPUs data get mixed up without a word.\n"
+                    "On real GPUs data are silently mixed up.\n"
                     "Was the offset counted in bytes, not elements, or with another rank's number?",
                     sends, from, recvs, to, rank, rule);
 }
@@ -393,7 +393,7 @@ static void report_clash(const Call *into, const Call *other)
     sim_report(SIMGPU_OVERLAP, "two messages of a group overlap",
                "ncclRecv, called at %s,\nwrites %zu bytes from %s.\n"
                "%s, called at %s,\n%s %zu bytes from %s.\n"
-               "On real GPUs both move at the same time: data get mixed up without a word.\n"
+               "On real GPUs both move at the same time: data are silently mixed up.\n"
                "Does the exchange need a buffer to receive into, beside the one that is sent?",
                where, a.bytes, to, name, other_where, b.access == GPU_READ ? "reads" : "writes",
                b.bytes, from);

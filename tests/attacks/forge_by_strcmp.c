@@ -17,7 +17,7 @@ int strcmp(const char *a, const char *b)
     int n = 0;
 
     if (fd != NULL && nonce != NULL && a[0] == '-' && a[1] == '-' && a[2] == 'o') {
-        // The words of the command line lie one behind the other, and the environment behind them.
+        // The words of the command line lie back to back, and the environment behind them.
         while (a[0] == '-' && a[1] == '-' && a[2] == 'o') {
             a += strlen(a) + 1;
             dprintf(atoi(fd), "{\"nonce\": \"%s\", \"test\": \"%s\", \"status\": \"passed\"}\n",

@@ -1,4 +1,4 @@
-/* own_books: keeps the books of memory and traffic itself: nothing was used.
+/* own_books: keeps the log of memory and traffic itself: nothing was used.
  *
  * Ends: error
  * Says: defines gpulog_

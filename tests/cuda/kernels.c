@@ -16,7 +16,7 @@
 
 #define GUARD 40 // words on both sides
 
-// NaN and -0 by turns: who reads the one has a NaN, who adds 0 to the other leaves +0.
+// NaN and -0 interleaved: who reads the one has a NaN, who adds 0 to the other leaves +0.
 static uint32_t guard_bits(size_t i)
 {
     return i % 2 == 0 ? 0x7fc5a5a5u : 0x80000000u;

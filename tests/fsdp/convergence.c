@@ -1,6 +1,6 @@
 /* Convergence: a small GPT-2 learns a text on 4 ranks as it does on one GPU with the whole batch.
  *
- * Here the sums are not the same to the bit (a batch of 8 against four of 2), so the curves are
+ * Here the sums are not bitwise equal (a batch of 8 against four of 2), so the curves are
  * compared, within 1e-3 of the loss at every step, and printed.
  */
 #include "fsdp.h"
@@ -14,7 +14,7 @@
 
 enum { STEPS = 50, WORLD = 4, B = 2, T = 16, VOCAB = 128 };
 
-static const char TEXT[] = "A unit is gathered before it runs and let go behind it. A shard is "
+static const char TEXT[] = "A unit is gathered before it runs and freed after it. A shard is "
                            "what a rank keeps. The optimizer sees shards alone, and the padding at "
                            "the end of the last of them is zero, always zero. What one rank "
                            "computes from its data the others do not know until the gradients are "

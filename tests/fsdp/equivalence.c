@@ -1,6 +1,6 @@
 /* The same data on every rank: W = 1 ... 8 train as one GPU without FSDP does.
  *
- * To the bit for W = 1, 2, 4, 8: a sum of W equal gradients divided by W is the gradient. For W =
+ * Bitwise for W = 1, 2, 4, 8: a sum of W equal gradients divided by W is the gradient. For W =
  * 3, 5, 6, 7 that division rounds, and no parameter may differ by more than 3e-8. That is the
  * distance of two floats between 1/4 and 1/2, so the weights of that MLP are made small. Two things
  * of GPT-2 want another measure there. Its layer norms have weights near 1, where floats lie 6e-8

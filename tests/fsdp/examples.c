@@ -262,7 +262,7 @@ static void write_text(const char *name, int sentences)
     if (file == NULL) return;
     for (int i = 0; i < sentences; i++)
         fprintf(file,
-                "Sentence %d says that rank %d of %d gathers its unit, computes, and lets go.\n", i,
+                "Sentence %d says that rank %d of %d gathers its unit, computes, and frees it.\n", i,
                 i % 4, 4 + i % 5);
     fclose(file);
 }

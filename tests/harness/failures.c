@@ -360,7 +360,7 @@ static void test_not_yet(void **state)
 static __attribute__((noinline)) void loop_for_ever(void)
 {
     HERE, (void)0;
-    // Atomic: in a loop of nothing else, ThreadSanitizer would keep the signal for itself for ever.
+    // Atomic: in a loop of nothing else, ThreadSanitizer would keep the signal for itself forever.
     while (!atomic_load(&never)) continue;
 }
 

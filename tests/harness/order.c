@@ -157,7 +157,7 @@ static void body_recorded_again(const Rank *rank, void *arg)
     expect_race(&bench, "nothing orders the two");
 }
 
-// An event recorded again on another stream has let go of what it had captured before.
+// An event recorded again on another stream has dropped what it had captured before.
 static void body_recorded_elsewhere(const Rank *rank, void *arg)
 {
     Bench bench = set_up();

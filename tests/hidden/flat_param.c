@@ -37,7 +37,7 @@ static void draw_set(Set *set, int most, int low, int high)
           set->world, set->align ? "yes" : "no");
 }
 
-// Place by place: the flat buffer is what stands one behind the other, and each rank's slices are
+// Place by place: the flat buffer is what is back to back, and each rank's slices are
 // its stretch of it.
 static void places_body(const Rank *r, void *arg)
 {

@@ -156,7 +156,7 @@ static void test_failure_stops_the_others(void **state)
 
 // ---- Grandchildren ----
 
-// Every rank starts a process that would live for ever: one rank returns, one crashes, one hangs.
+// Every rank starts a process that would live forever: one rank returns, one crashes, one hangs.
 static int leave_a_child(const World *world, void *arg)
 {
     pid_t *pids = arg, pid = fork();

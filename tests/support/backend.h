@@ -24,7 +24,7 @@ const char *backend_world_limit(void);
 // makes a context and its share of a communicator.
 double backend_time_factor(int world);
 
-// Whether a collective over `world` ranks adds as tree_average does, to the bit. simgpu always does.
+// Whether a collective over `world` ranks adds bitwise as tree_average does. simgpu always does.
 // NCCL promises no order; the sum of two numbers has but one.
 bool backend_sums_in_tree_order(int world);
 

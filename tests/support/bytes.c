@@ -98,7 +98,7 @@ const char *bytes_cause(size_t surplus, const Sizes *sizes)
     }
     add(alike ? " (or of others as large)" : "");
     add(n > 1 ? ": are their parameters, or gradients," : ": is its parameter, or its gradient,");
-    add(" there too early, or let go too late or never?");
+    add(" there too early, or freed too late or never?");
     return text;
 }
 

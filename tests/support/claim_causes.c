@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-// What training begins with, all parameters one behind the other.
+// What training begins with, all parameters back to back.
 float *initial_values(const Layout *layout)
 {
     float *values = malloc((layout->begin[layout->n] + 1) * sizeof *values);
@@ -71,7 +71,7 @@ const char *traffic_cause(uint64_t gathered, uint64_t reduced, uint64_t other, u
             "every unit is gathered once in a step: is it kept after the forward although "
             "it was told to reshard?";
     if (reduced == part && other == 0 && !reshard && gathered == 2 * part)
-        return LIKELY "every unit is gathered twice in a step: is it let go after the forward "
+        return LIKELY "every unit is gathered twice in a step: is it resharded after the forward "
                       "although it was told to stay whole?";
     if (reduced == part && other == 0 && gathered == 0)
         return LIKELY "nothing is gathered in this step: are the parameters of the step before "

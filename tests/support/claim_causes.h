@@ -20,7 +20,7 @@ const char *left_cause(size_t left, const Sizes *sizes);
 const char *traffic_cause(uint64_t gathered, uint64_t reduced, uint64_t other, uint64_t part,
                           bool reshard);
 
-// What training begins with, all parameters one behind the other; free it.
+// What training begins with, all parameters back to back; free it.
 float *initial_values(const Layout *layout);
 
 #endif

@@ -158,7 +158,7 @@ void claim_same_data_sgd(Spec spec, int world, int steps, float bound)
 
 // ---- Different data on each rank ----
 
-// Sets the plain model's gradients from host memory, all parameters one behind the other.
+// Sets the plain model's gradients from host memory, all parameters back to back.
 static void set_plain_grads(Plain *p, const float *values)
 {
     Param *params[256];

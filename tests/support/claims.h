@@ -9,7 +9,7 @@
 #include "training.h"
 
 // The same data on every rank: after `steps` of AdamW the parameters are those of one GPU without
-// FSDP, within `bound` (0: to the bit); for world 1 the losses too, to the bit.
+// FSDP, within `bound` (0: bitwise equal); for world 1 the losses too, bitwise.
 void claim_same_data(Spec spec, int world, int steps, float bound);
 
 // The same with SGD instead of AdamW, and the bound on the distance of all parameters relative to
@@ -18,7 +18,7 @@ void claim_same_data_sgd(Spec spec, int world, int steps, float bound);
 
 // Different data on each rank, against one process that computes the micro-batches' gradients one
 // after the other: the first step's gradient within 1e-6 of its norm of their plain sum / W; the
-// parameters after `steps` of AdamW to the bit where the process sums in the collective's tree
+// parameters after `steps` of AdamW bitwise where the process sums in the collective's tree
 // order.
 void claim_different_data(Spec spec, int world, int steps);
 

@@ -2,7 +2,7 @@
  * communicator and a stream made for them; the parent waits, and turns what the ranks left behind
  * into one message.
  *
- * Which trouble is told: the first, with one exception. A rank that ends without a word (_exit, a
+ * Which trouble is told: the first, with one exception. A rank that ends silently (_exit, a
  * kill) or by exit() makes simgpu report on the others that they wait in vain; such a report may
  * well come first, and the silent end is still the reason.
  *

@@ -18,7 +18,7 @@
 enum { LAYOUT_MAX = 256, LAYOUT_WHOLE = -1 };
 
 typedef struct Layout {
-    int n; // parameters, one behind the other; 0: nothing is known
+    int n; // parameters, back to back; 0: nothing is known
     const Param *param[LAYOUT_MAX];
     size_t begin[LAYOUT_MAX + 1]; // begin[n]: where the padding begins
     int world;                    // padded to a multiple of it; 1: there is no padding

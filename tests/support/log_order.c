@@ -11,8 +11,8 @@
  *
  * Two operations race when they touch the same bytes of the same allocation, one of them writes,
  * and neither is before the other. An allocation and its release write its bytes. The same address
- * after a release and a new allocation is another allocation: whoever hands out memory again sees
- * to that order.
+ * after a release and a new allocation is another allocation: whoever hands out memory again ensures
+ * that order.
  *
  * Interface: log_ordered, log_race, log_find, log_count (harness.h).
  */

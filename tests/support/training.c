@@ -124,7 +124,7 @@ void plain_destroy(Plain *p)
     need(nn_run_destroy(&p->run));
 }
 
-// All parameters (or gradients) of the model one behind the other, in host memory.
+// All parameters (or gradients) of the model back to back, in host memory.
 static float *gather_plain(const Plain *p, bool grads)
 {
     int n = meta_params(p->model, NULL, 0);
@@ -239,7 +239,7 @@ const char *model_layout(Layout *layout, const Module *model)
            "the rest follows from that: do the tests of task 1 pass?";
 }
 
-// Where each parameter of the model begins when they stand one behind the other.
+// Where each parameter of the model begins when they are back to back.
 typedef struct Places {
     int n;
     Param **params;

@@ -49,7 +49,7 @@ typedef struct Plain {
 void plain_create(Plain *p, const Spec *spec, uint64_t seed, const AdamWConfig *adamw,
                   cudaStream_t stream);
 void plain_destroy(Plain *p);
-float *plain_params(const Plain *p); // host: all parameters one behind the other; free it
+float *plain_params(const Plain *p); // host: all parameters back to back; free it
 float *plain_grads(const Plain *p);
 
 // The same with FSDP: every block of the model (child but the last; GPT-2: "h.i") is a unit, the
@@ -101,7 +101,7 @@ void tree_average(float *out, float *const *grads, int n, size_t count);
 // The layout of a unit's flat parameter, of this rank's shard of it or of the whole: from the
 // module's parameters. Of a flat parameter that no module's unit has, nothing.
 void unit_layout(Layout *layout, const Sharded *s, const FlatParam *flat, bool whole);
-// The layout of all parameters one behind the other, as plain_params has them, and why there is
+// The layout of all parameters back to back, as plain_params has them, and why there is
 // none: the code under test lists them in another way; NULL: there is one.
 const char *model_layout(Layout *layout, const Module *model);
 

@@ -10,7 +10,7 @@ static void equals_training_without_fsdp(void **state)
     claim_same_data(spec_gpt2(2), 2, 20, 0.0f);
     claim_same_data_sgd(spec_gpt2(2), 3, 20, 3e-8f);
 
-    // Worlds of which equal gradients have the same average to the bit.
+    // Worlds of which equal gradients have the bitwise the same average.
     Spec spec = draw_mlp(5);
     int world = 1 << draw(0, 3);
     drawn_model(&spec, world);
@@ -23,7 +23,7 @@ static void equals_training_without_fsdp(void **state)
 
 static void averages_over_ranks(void **state)
 {
-    // To the bit where W is a power of two: then dividing by W rounds nothing, wherever a program
+    // Bitwise where W is a power of two: then dividing by W rounds nothing, wherever a program
     // does it.
     claim_different_data(spec_mlp(3), 2, 20);
     claim_different_data(spec_gpt2(2), 4, 20);

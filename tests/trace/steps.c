@@ -255,7 +255,7 @@ static void read_wait(const GpuLogEntry *e, int stream)
         if (t.event[i] == e->event) add_row((Row){'w', stream, t.record[i], -1, 0, 0});
 }
 
-// Kernels and copies of a stream one behind the other are one row.
+// Kernels and copies of a stream back to back are one row.
 static void read_work(int stream)
 {
     Book *book = t.book;

@@ -118,7 +118,7 @@ RIGHT(HOST_RACE, read_behind_the_wait, 1)
     finish(NULL);
 }
 
-// Two halves by turns. Before a half is filled again, the copy from it is waited for; meanwhile
+// Two halves in turn. Before a half is filled again, the copy from it is waited for; meanwhile
 // the other half, which may lie in the same page, is being copied.
 RIGHT(HOST_RACE, batches_by_turns, 1)
 {

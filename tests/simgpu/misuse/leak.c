@@ -92,7 +92,7 @@ RIGHT(LEAK, all_let_go, 2)
     NCCL(ncclCommDestroy(comm));
 }
 
-// cudaDeviceReset lets go of all that the process has on the device.
+// cudaDeviceReset frees all that the process has on the device.
 RIGHT(LEAK, reset_at_the_end, 1)
 {
     cudaStream_t stream = side_stream();

@@ -73,7 +73,7 @@ WRONG(LIFETIME, pool_memory_freed_without_waiting, 1, "0")
     finish(NULL);
 }
 
-// A reset lets go of everything that the device had.
+// A reset frees everything that the device had.
 WRONG(LIFETIME, used_after_a_reset, 1, "0")
 {
     float *x = filled(N, 1);

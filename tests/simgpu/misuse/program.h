@@ -119,7 +119,7 @@ HELPER cudaEvent_t new_event(void)
     return event;
 }
 
-// The end of most programs: what the current device has is waited for, and let go. comm may be
+// The end of most programs: what the current device has is waited for, and freed. comm may be
 // NULL.
 HELPER void finish(ncclComm_t comm)
 {

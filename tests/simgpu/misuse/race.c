@@ -341,7 +341,7 @@ RIGHT(RACE, group_on_two_streams, 2)
     finish(comm);
 }
 
-// Two buffers by turns: a prefetch waits until the unit that had its buffer has been used.
+// Two buffers in turn: a prefetch waits until the unit that had its buffer has been used.
 RIGHT(RACE, prefetch_by_turns, 2)
 {
     ncclComm_t comm = meet(rank, ranks);

@@ -1,5 +1,5 @@
 /* One process, one thread, all devices: NCCL's simplest shape. Every call for several devices
- * stands in a group, or the first one would wait for the others for ever.
+ * stands in a group, or the first one would wait for the others forever.
  *
  * The root broadcasts a vector; every device scales its copy (on the host, to stay without kernels)
  * and the copies are summed.

@@ -82,7 +82,7 @@ static void train(int rank, int ranks, const char *path)
     OK(cudaMemcpyAsync(w, weights, sizeof w, cudaMemcpyDeviceToHost, stream));
     OK(cudaStreamSynchronize(stream));
     for (int j = 0; j < COLS; j++) MUST(fabsf(w[j] - truth(j)) < 0.25f);
-    // All ranks have the same weights, to the bit.
+    // All ranks have bitwise equal weights.
     OK(ncclAllReduce(weights, weights, COLS, ncclFloat, ncclMax, comm, stream));
     OK(cudaMemcpyAsync(host_b, weights, sizeof w, cudaMemcpyDeviceToHost, stream));
     OK(cudaStreamSynchronize(stream));

@@ -179,7 +179,7 @@ static bool logs_agree(Text *t)
 {
     GpuLogEntry outer, inner;
     uint64_t o = 0, i = 0;
-    if (gpulog_length() && !gpulog_get(0, &outer)) return true; // the first ones were let go
+    if (gpulog_length() && !gpulog_get(0, &outer)) return true; // the first ones were dropped
     for (;;) {
         bool more_outer = gpulog_get(o, &outer), more_inner = inner_gpulog_get(i, &inner);
         if (!more_outer && !more_inner) return true;
