@@ -199,7 +199,7 @@ class Programs(FakeKit):
         self.assertIn("SIGSEGV ended it", tests["b"]["message"])
 
     def test_exit_0_in_the_middle_passes_nothing(self):
-        self.suite("one", "abc", "say('a')\nprint('all tests passed')\nos._exit(0)")
+        self.suite("one", "abc", "say('a')\nprint('all tests passed', flush=True)\nos._exit(0)")
         statuses, tests = self.statuses()
         self.assertEqual([statuses[name] for name in "abc"], ["passed", "error", "error"])
         self.assertIn("exited with status 0", tests["b"]["message"])
@@ -276,7 +276,7 @@ class Programs(FakeKit):
         self.assertEqual(processes_with(marker), [])
 
     def test_a_flood_of_output(self):
-        self.suite("one", "abc", "print('beginning')\nfor i in range(300):\n"
+        self.suite("one", "abc", "print('beginning', flush=True)\nfor i in range(300):\n"
                    "    os.write(1, b'x' * 65536)\nprint('the end', flush=True)\nrest()")
         self.assertEqual(self.statuses()[0]["c"], "passed")
         kept = self.read("out/output/one.txt")
