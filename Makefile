@@ -350,10 +350,12 @@ DEMO        = $(PYTHON) grader/demo.py --impl $(call quote,$(IMPL_GIVEN)) --buil
 # file is compared while make reads this Makefile, which costs no process, and written only where it
 # differs, so that nothing else is made anew.
 MADE_WITH := $(BUILD)/made_with
+# What a file holds, as words: make 4.3 sometimes leaves the line break at a file's end.
+held = $(strip $(file <$(1)))
 same = $(and $(findstring |$(1)|,|$(2)|),$(findstring |$(2)|,|$(1)|))
 # $(1): the file, $(2): the variable that it holds.
 define holds
-$(1): $(if $(call same,$(file <$(1)),$($(2))),,FORCE)
+$(1): $(if $(call same,$(call held,$(1)),$(strip $($(2)))),,FORCE)
 	@mkdir -p $$(@D)
 	@printf '%s\n' $$(call quote,$$($(2))) >$$@
 endef
@@ -364,7 +366,7 @@ without_strict = $(filter-out -Werror all-warnings -Xcompiler=-Werror,$($(1)))
 recorded       = $(strip $(without_strict) $(if $(WERROR),warnings-are-errors))
 made_so        = $(if $(call same,$(1),$(2)),yes,$(if $(call same,$(1),$(2) warnings-are-errors),yes))
 define holds_flags
-$(1): $(if $(filter yes,$(call made_so,$(file <$(1)),$(call recorded,$(2)))),,FORCE)
+$(1): $(if $(filter yes,$(call made_so,$(call held,$(1)),$(call recorded,$(2)))),,FORCE)
 	@mkdir -p $$(@D)
 	@printf '%s\n' $$(call quote,$$(call recorded,$(2))) >$$@
 endef
