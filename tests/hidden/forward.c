@@ -26,10 +26,11 @@ static void gather_body(const Rank *r, void *arg)
         need(fsdp_wait_for_unshard(unit));
         const FlatParam *flat = &unit->flat;
         float *want = calloc((size_t)flat->layout.padded, sizeof *want);
-        check(want != NULL && flat->unsharded_param.data != NULL, "unit %s has no whole parameter", flat->name);
+        check(want != NULL && flat->unsharded_param.data != NULL, "unit %s has no whole parameter",
+              flat->name);
         for (int i = 0; i < flat->layout.n; i++)
-            meta_init_slice(flat->layout.params[i], shape->options.seed, 0, meta_numel(flat->layout.params[i]),
-                            want + flat->layout.offset[i]);
+            meta_init_slice(flat->layout.params[i], shape->options.seed, 0,
+                            meta_numel(flat->layout.params[i]), want + flat->layout.offset[i]);
         need_cuda(cudaDeviceSynchronize());
         float *got = fetch(flat->unsharded_param.data, (size_t)flat->layout.padded);
         check_equal("the gathered flat parameter", got, want, (size_t)flat->layout.padded);

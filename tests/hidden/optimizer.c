@@ -73,7 +73,8 @@ static void steps_body(const Rank *r, void *arg)
     sharded_create(&s, &c->spec, &c->options, &c->adamw, r);
     int n = flat_params(s.model, flat, MOST_UNITS);
     need_cuda(cudaDeviceSynchronize());
-    for (int k = 0; k < n; k++) start[k] = fetch(flat[k]->sharded_param.data, (size_t)flat[k]->layout.shard_numel);
+    for (int k = 0; k < n; k++)
+        start[k] = fetch(flat[k]->sharded_param.data, (size_t)flat[k]->layout.shard_numel);
     set_gradients(c, flat, n, 5.0f);
     for (int t = 0; t < c->steps; t++) need(fsdp_adamw_step(&s.adamw));
     need_cuda(cudaDeviceSynchronize());

@@ -12,7 +12,8 @@
 
 const AdamWConfig TEST_ADAMW = {
     .lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
-const FsdpOptions TEST_OPTIONS = {.reshard_after_forward = FSDP_RESHARD_ALWAYS, .align_shards = false, .seed = 42};
+const FsdpOptions TEST_OPTIONS = {
+    .reshard_after_forward = FSDP_RESHARD_ALWAYS, .align_shards = false, .seed = 42};
 
 Spec spec_mlp(int layers)
 {
@@ -235,7 +236,8 @@ const char *model_layout(Layout *layout, const Module *model)
     for (int i = 0; i < layout->n; i++) same &= params[i] == layout->param[i];
     if (same) return NULL;
     layout->n = 0;
-    return "meta_params does not list the model's parameters as the walk meets them, each once, and "
+    return "meta_params does not list the model's parameters as the walk meets them, each once, "
+           "and "
            "the rest follows from that: do the tests of task 1 pass?";
 }
 
@@ -313,7 +315,8 @@ float *sharded_grads(Sharded *s)
     for (int i = 0; i < n; i++) {
         float *full = NULL;
         need_cuda(cudaMalloc((void **)&full, (size_t)flat[i]->layout.padded * sizeof *full));
-        need_nccl(ncclAllGather(flat[i]->sharded_grad.data, full, (size_t)flat[i]->layout.shard_numel, ncclFloat,
+        need_nccl(ncclAllGather(flat[i]->sharded_grad.data, full,
+                                (size_t)flat[i]->layout.shard_numel, ncclFloat,
                                 s->ctx.mesh.shard.comm, s->ctx.compute_stream));
         need_cuda(cudaStreamSynchronize(s->ctx.compute_stream));
         float *host = fetch(full, (size_t)flat[i]->layout.padded);
@@ -358,7 +361,8 @@ static void check_tail(const FlatParam *flat, const float *buffer, const char *w
         check(!padding || host[i] == 0.0f,
               "%s: the padding of %s in unit %s is not zero: element %lld of the shard of %lld "
               "holds %g",
-              when, what, flat->name, (long long)i, (long long)flat->layout.shard_numel, (double)host[i]);
+              when, what, flat->name, (long long)i, (long long)flat->layout.shard_numel,
+              (double)host[i]);
     }
     free(host);
 }
