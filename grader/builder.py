@@ -91,7 +91,8 @@ class Builder:
                                        "BUILD", "TASK")}
         environment["LC_ALL"] = "C" # messages in English, quotes in ASCII
         command = ["make", "-s", "-k", "-j%d" % (jobs or self.jobs),
-                   "--no-print-directory", "IMPL=" + (impl or self.given), "BACKEND=" + self.backend] + list(extra)
+                   "--no-print-directory", "IMPL=" + (impl or self.given),
+                   "BACKEND=" + self.backend] + list(extra)
         if self.build:
             command.append("BUILD=" + self.build)
         return self.call(command + list(targets), environment, capped)

@@ -19,10 +19,10 @@ The messages of a mutant are held to it as well, those of its side tests include
 must not be a wrong cause (messages.py). Which functions are right is known from where the edits lie;
 "also" in a mutant gives further parts of the task, each with the reason why it is right, too.
 
-Interface: mutants.py [--only NAME] [--task N] [--different] [--messages] [--build DIR]; exit status 0 when all
-went as it should, 1 where a mutant survives, is caught for another reason, names a wrong cause, does
-not apply or does not compile, or where a different solution loses points; 2 for a question that makes no sense; 3
-where the kit or the machine is at fault.
+Interface: mutants.py [--only NAME] [--task N] [--different] [--messages] [--build DIR]; exit status 0
+when all went as it should, 1 where a mutant survives, is caught for another reason, names a wrong
+cause, does not apply or does not compile, or where a different solution loses points; 2 for a
+question that makes no sense; 3 where the kit or the machine is at fault.
 """
 
 import argparse

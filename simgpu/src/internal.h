@@ -208,7 +208,7 @@ typedef struct SimHint {
         HINT_RENEWED,    // … and the event was recorded again behind the first, after the wait
         HINT_NEVER,      // … for an event that had not been recorded yet
         HINT_ELSEWHERE,  // … for an event recorded on `other`
-        HINT_OTHER_WAITED, // an event was recorded behind the first, and `other` waited for it
+        HINT_OTHER_WAITED, // an event was recorded after the first, and `other` waited for it
         HINT_NOT_WAITED, // … and nobody did
         HINT_HOST_ELSEWHERE, // the host waited for `other`
     } kind;

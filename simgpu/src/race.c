@@ -103,12 +103,12 @@ static bool ask_by_hint(const SimHint *hint, const char *first, const char *seco
     case HINT_EARLY:
         snprintf(text, size,
                  "The wait at %s\nis for an event that was recorded at %s,\n"
-                 "before the work it should cover. Should the record come behind that work?",
+                 "before the work it should cover. Should the record come after that work?",
                  wait, record);
         return true;
     case HINT_RENEWED:
         snprintf(text, size,
-                 "The event was recorded behind that work at %s,\n"
+                 "The event was recorded after that work at %s,\n"
                  "but the wait at %s\ncame before: a wait is for the record that is there when it "
                  "is called.\nShould the wait come behind the record?",
                  record, wait);
@@ -127,13 +127,13 @@ static bool ask_by_hint(const SimHint *hint, const char *first, const char *seco
         return true;
     case HINT_OTHER_WAITED:
         snprintf(text, size,
-                 "An event was recorded behind that work (at %s),\n"
+                 "An event was recorded after that work (at %s),\n"
                  "but it is %s that waits for it (at %s).\nShould %s wait for it, too?",
                  record, other, wait, second);
         return true;
     case HINT_NOT_WAITED:
         snprintf(text, size,
-                 "An event was recorded behind that work (at %s),\nand %s did not wait for it.\n"
+                 "An event was recorded after that work (at %s),\nand %s did not wait for it.\n"
                  "Is there a cudaStreamWaitEvent missing?",
                  record, second);
         return true;

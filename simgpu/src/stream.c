@@ -337,7 +337,7 @@ static bool hint_of_waits(SimHint *hint, int slot, uint64_t time, uint64_t since
     return false;
 }
 
-// What became of the events that were recorded behind the first.
+// What became of the events that were recorded after the first.
 static bool hint_of_records(SimHint *hint, int slot, uint64_t time, uint64_t since, int second)
 {
     const Note *record = covering_record(slot, time, since), *w;

@@ -148,7 +148,7 @@ waits for the other [race between streams]
        59 | NCCL_TRY(ncclAllGather(flat->sharded_param.data, flat->unsharded_param.data, (size_t)flat->shard_nume
    which writes the same bytes.
    On a GPU they run in either order or at once: it may read what was there before, or half of the new.
-   An event was recorded behind that work (at mine/one.c:61 (fsdp_unshard)),
+   An event was recorded after that work (at mine/one.c:61 (fsdp_unshard)),
    and stream A did not wait for it.
    Is there a cudaStreamWaitEvent missing?
    Read: handouts/mistakes.md, "Race between streams" (tests/tasks/one.c:228)
@@ -177,7 +177,7 @@ class Essence(unittest.TestCase):
             "rank 1 of 2: simgpu: rank 1, device 1: two operations on the same",
             "memory, and neither waits for the other [race between streams]",
             "   ncclAllGather, called at mine/one.c:59 (fsdp_unshard),",
-            "   An event was recorded behind that work (at mine/one.c:61",
+            "   An event was recorded after that work (at mine/one.c:61",
             "   (fsdp_unshard)),",
             "   and stream A did not wait for it.",
             "   Is there a cudaStreamWaitEvent missing?",
