@@ -10,6 +10,9 @@
 void backend_prepare(void);
 // Hooks the backend's own reports up to this rank's trouble (run.h).
 void backend_listen(void);
+// From here on what this process still holds at its end (memory, events, streams) is its trouble,
+// where the backend can tell.
+void backend_count_leaks(void);
 // What the backend said when a device was full, for the message of a check that fails afterwards;
 // "": nothing.
 const char *backend_memory_report(void);

@@ -12,7 +12,8 @@
  *   }
  *   static void test_something(void **state) { run_ranks(3, body, NULL); }
  *
- * Interface: run_ranks, run_ranks_limit; check, need, need_cuda, need_nccl (inside a body);
+ * Interface: run_ranks, run_ranks_limit; check, need, need_cuda, need_nccl, check_leaks (inside a
+ * body);
  * shared_alloc for what ranks hand back; fetch, send_to; log_race and friends (log_order.c);
  * suite_main.
  */
@@ -73,6 +74,10 @@ char *run_ranks_message_at(const char *file, int line, int world, double limit, 
                            void *arg);
 
 // ---- Inside a body. A failed check ends the rank; its message has rank, file and line. ----
+
+// For the beginning of a body that frees all that it makes: an event, a stream or memory that is
+// there when the rank ends is its failure, on simulated GPUs.
+void check_leaks(void);
 
 // What the code under test got wrong, in a sentence.
 #define check(ok, ...)                                                                             \

@@ -81,8 +81,8 @@ void check_padding(const Sharded *s, const char *when);
 
 // Fails the rank where two operations from `first` on race with each other (log_race).
 void check_no_race(uint64_t first);
-// Fails the rank where the host waited for the device since `first`, and says in which call. What
-// lib/nn does itself does not count: it reads the loss once a step.
+// Fails the rank where the host waited for the device since `first`, and says in which call. That
+// lib/nn reads the loss, once a step, does not count.
 void check_no_host_wait(uint64_t first, const char *when);
 // Fails the rank where work since `first` was queued on another stream.
 void check_on_stream(uint64_t first, cudaStream_t stream, const char *what, const char *name);

@@ -79,6 +79,11 @@ static void hear_not_yet(const char *text)
     trouble_tell(TROUBLE_NOT_YET, "%s", text);
 }
 
+void check_leaks(void)
+{
+    backend_count_leaks();
+}
+
 void trouble_listen(void)
 {
     backend_listen();

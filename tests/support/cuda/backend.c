@@ -42,6 +42,10 @@ void backend_listen(void)
 {
 }
 
+void backend_count_leaks(void)
+{
+}
+
 const char *backend_memory_report(void)
 {
     return "";

@@ -1,0 +1,53 @@
+/* host_memory.c: the memory of the host that a process has. See host_memory.h.
+ */
+#include "host_memory.h"
+
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define OWN_MALLOC 0 // a sanitizer's takes its place
+#else
+#define OWN_MALLOC 1
+#endif
+
+size_t host_bytes(void)
+{
+#if OWN_MALLOC && defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+#else
+    return 0;
+#endif
+}
+
+// Private writable memory of the process, which is what RLIMIT_DATA counts, in bytes; 0: unknown.
+static size_t data_bytes(void)
+{
+    char line[200];
+    unsigned long kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "VmData: %lu kB", &kib) == 1) break;
+    if (file != NULL) fclose(file);
+    return (size_t)kib * 1024;
+}
+
+void host_limit(size_t more)
+{
+    static struct rlimit usual;
+    static int known;
+    struct rlimit limit;
+    size_t now = data_bytes();
+
+    if (!known) known = getrlimit(RLIMIT_DATA, &usual) == 0;
+    if (!OWN_MALLOC || !known || now == 0) return;
+    limit = usual;
+    if (more > 0 && (usual.rlim_cur == RLIM_INFINITY || now + more < usual.rlim_cur))
+        limit.rlim_cur = now + more;
+    setrlimit(RLIMIT_DATA, &limit);
+}

@@ -1,0 +1,18 @@
+/* host_memory.h: how much memory of the host the code under test takes.
+ *
+ * Interface: host_bytes, host_limit.
+ */
+#ifndef SHARDLAB_HOST_MEMORY_H
+#define SHARDLAB_HOST_MEMORY_H
+
+#include <stddef.h>
+
+// Bytes that this process has from malloc now. Where nobody counts them (an old libc, a build with
+// a sanitizer) 0, always.
+size_t host_bytes(void);
+
+// From here on this process gets no more than so many bytes of memory of its own, where the system
+// can hold it to that: malloc of more returns NULL. host_limit(0) takes the limit away.
+void host_limit(size_t more);
+
+#endif
