@@ -4,9 +4,9 @@
 
 #include "draw_model.h"
 #include "fsdp.h"
+#include "oracle.h"
 #include "report.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,27 +95,13 @@ void claim_drawn_walk(void)
     run_ranks(1, drawn_tree_body, &tree);
 }
 
-void init_formula(const Param *p, uint64_t seed, int64_t begin, int64_t n, float *want)
-{
-    for (int64_t k = 0; k < n; k++) {
-        uint64_t i = (uint64_t)(begin + k);
-        uint32_t counter[4] = {(uint32_t)(i / 4), (uint32_t)(i / 4 >> 32), p->id, 0};
-        uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)}, w[4];
-        philox4x32_10(counter, key, w);
-        uint32_t a = w[i % 4 / 2 * 2], b = w[i % 4 / 2 * 2 + 1];
-        double radius = sqrt(-2.0 * log(((a >> 8) + 1) * 0x1p-24));
-        double angle = 2.0 * acos(-1.0) * (b >> 8) * 0x1p-24;
-        want[k] = (float)((double)p->init_std * radius * (i % 2 == 0 ? cos(angle) : sin(angle)));
-    }
-}
-
 // Values from element `begin` on, against the formula.
-static void check_init_formula(const Param *p, uint64_t seed, int64_t begin, int64_t n,
+static void check_oracle_init(const Param *p, uint64_t seed, int64_t begin, int64_t n,
                                const float *values)
 {
     float *want = malloc((size_t)n * sizeof *want);
     check(want != NULL, "no memory");
-    init_formula(p, seed, begin, n, want);
+    oracle_init(p, seed, begin, n, want);
     check_near("a normal parameter of meta_init_slice, against what normal_block's words give",
                values, want, (size_t)n, 4e-6 * (double)p->init_std);
     free(want);
@@ -140,7 +126,7 @@ static void drawn_slices_body(const Rank *r, void *arg)
     float *part = malloc((size_t)numel * sizeof *part), far[9];
     check(whole != NULL && part != NULL, "no memory");
     meta_init_slice(&c->param, c->seed, 0, numel, whole);
-    check_init_formula(&c->param, c->seed, 0, numel, whole);
+    check_oracle_init(&c->param, c->seed, 0, numel, whole);
     for (int i = 0; i + 1 < c->n; i++)
         meta_init_slice(&c->param, c->seed, c->place[i], c->place[i + 1], part + c->place[i]);
     check_equal("a parameter made in slices, against the same made at once", part, whole,
@@ -148,7 +134,7 @@ static void drawn_slices_body(const Rank *r, void *arg)
     int64_t large = (int64_t)1 << 40;
     Param huge = make_param(1, &large, INIT_NORMAL, 0.5f, c->param.id);
     meta_init_slice(&huge, c->seed, c->far, c->far + 9, far);
-    check_init_formula(&huge, c->seed, c->far, 9, far);
+    check_oracle_init(&huge, c->seed, c->far, 9, far);
     free(whole);
     free(part);
 }

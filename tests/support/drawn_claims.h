@@ -2,7 +2,7 @@
  * them draws a case (draw.h), says what it drew, and runs it; call it as often as you want rounds.
  * tests/tasks and tests/hidden share them.
  *
- * Interface: claim_drawn_* fail the cmocka test; init_formula is for a body.
+ * Interface: claim_drawn_* fail the cmocka test.
  */
 #ifndef SHARDLAB_DRAWN_CLAIMS_H
 #define SHARDLAB_DRAWN_CLAIMS_H
@@ -19,8 +19,6 @@ void claim_drawn_walk(void);
 void claim_drawn_slices(int slices);
 // A drawn slice of each kind of parameter: constants, and nothing written outside.
 void claim_drawn_constants(void);
-// Elements [begin, begin + n) of a normal parameter by the formula of fsdp.h, in double.
-void init_formula(const Param *p, uint64_t seed, int64_t begin, int64_t n, float *want);
 
 // ---- Task 6: drawn trees in a drawn world from low to high ----
 

@@ -4,6 +4,7 @@
 #include "draw.h"
 #include "fsdp.h"
 #include "harness.h"
+#include "rules.h"
 #include "training.h"
 
 #include <stdio.h>
@@ -98,12 +99,46 @@ static Table draw_table(int n, int low, int high)
 
 // ---- Arithmetic ----
 
-// What later tests stand on: shards that hold all elements.
-static void check_room(const FlatLayout *flat)
+// The layout of a set as it must be, made here, for tests of what reads one: they must not loop to
+// figures that the code under test has written.
+typedef struct Known {
+    FlatLayout layout;
+    Param *params[MAX_PARAMS];
+    int64_t offset[MAX_PARAMS];
+} Known;
+
+static void make_known(Known *known, const Set *set, int rank, int world, bool align)
 {
-    check(flat->shard_numel >= 1 && flat->shard_numel * flat->world >= flat->numel,
-          "flat_layout: %lld elements on %d ranks: %d shards of %lld do not hold them",
-          (long long)flat->numel, flat->world, flat->world, (long long)flat->shard_numel);
+    int64_t multiple = world * (align ? 4 : 1);
+    FlatLayout *layout = &known->layout;
+    *layout = (FlatLayout){set->n, known->params, known->offset, 0, 0, 0, rank, world};
+    for (int i = 0; i < set->n; i++) {
+        known->params[i] = set->pointer[i];
+        known->offset[i] = layout->numel;
+        layout->numel += set->param[i].shape[0];
+    }
+    while (layout->padded < layout->numel) layout->padded += multiple;
+    layout->shard_numel = layout->padded / world;
+}
+
+// That a layout is what it must be: what else is to be compared with it can rely on that.
+static void check_known(const FlatLayout *got, const Set *set, const Rank *r, bool align)
+{
+    Known known;
+    make_known(&known, set, r->rank, r->world, align);
+    check(got->n == set->n && got->numel == known.layout.numel &&
+              got->padded == known.layout.padded &&
+              got->shard_numel == known.layout.shard_numel && got->rank == r->rank &&
+              got->world == r->world,
+          "flat_layout: %lld elements on %d ranks: numel %lld, padded %lld, shards of %lld for rank "
+          "%d of %d; want %lld, %lld and %lld for rank %d of %d",
+          (long long)known.layout.numel, r->world, (long long)got->numel, (long long)got->padded,
+          (long long)got->shard_numel, got->rank, got->world, (long long)known.layout.numel,
+          (long long)known.layout.padded, (long long)known.layout.shard_numel, r->rank, r->world);
+    for (int i = 0; i < set->n; i++)
+        check(got->offset[i] == known.offset[i] && got->params[i] == set->pointer[i],
+              "flat_layout: parameter %d begins at %lld, want %lld", i, (long long)got->offset[i],
+              (long long)known.offset[i]);
 }
 
 static void layout_body(const Rank *r, void *arg)
@@ -149,6 +184,7 @@ static void layout_pads_to_world(void **state)
         table.align = false;
         run_ranks(1, layout_body, &table);
     }
+    rule_layout_beyond_32_bits();
 }
 
 static void layout_aligns_shards(void **state)
@@ -244,20 +280,19 @@ static void real_body(const Rank *r, void *arg)
     for (const Lengths *in = t->set; in < t->set + t->n; in++) {
         for (int world = t->low; world <= t->high; world++) {
             Set set;
-            FlatLayout flat;
+            Known known;
             make_set(&set, in->n, in->of);
-            need(flat_layout(&flat, "unit", set.pointer, set.n, 0, world, t->align));
-            check_room(&flat);
+            make_known(&known, &set, 0, world, t->align);
+            const FlatLayout flat = known.layout;
             for (int rank = 0; rank < world; rank++) {
                 int64_t want = 0;
                 for (int64_t e = 0; e < flat.numel; e++) want += e / flat.shard_numel == rank;
-                check(flat_valid_numel(&flat, rank) == want,
+                check(flat_valid_numel(&known.layout, rank) == want,
                       "flat_valid_numel: %lld elements on %d ranks: rank %d holds %lld real ones, "
                       "want %lld",
-                      (long long)flat.numel, world, rank, (long long)flat_valid_numel(&flat, rank),
+                      (long long)flat.numel, world, rank, (long long)flat_valid_numel(&known.layout, rank),
                       (long long)want);
             }
-            flat_layout_destroy(&flat);
         }
     }
 }
@@ -278,15 +313,15 @@ static void cover_body(const Rank *r, void *arg)
     for (const Lengths *in = t->set; in < t->set + t->n; in++) {
         for (int world = t->low; world <= t->high; world++) {
             Set set;
-            FlatLayout flat;
+            Known known;
             make_set(&set, in->n, in->of);
-            need(flat_layout(&flat, "unit", set.pointer, set.n, 0, world, t->align));
-            check_room(&flat);
+            make_known(&known, &set, 0, world, t->align);
+            const int64_t shard_numel = known.layout.shard_numel;
             for (int i = 0; i < set.n; i++) {
                 int owners[MAX_NUMEL] = {0};
                 for (int rank = 0; rank < world; rank++) {
                     int64_t begin = -1, end = -1, at = -1;
-                    flat_param_range_in_shard(&flat, i, rank, &begin, &end, &at);
+                    flat_param_range_in_shard(&known.layout, i, rank, &begin, &end, &at);
                     check(0 <= begin && begin <= end && end <= in->of[i],
                           "flat_param_range_in_shard: parameter %d of %lld elements, rank %d of "
                           "%d: slice [%lld, "
@@ -294,12 +329,12 @@ static void cover_body(const Rank *r, void *arg)
                           i, (long long)in->of[i], rank, world, (long long)begin, (long long)end);
                     for (int64_t e = begin; e < end; e++) {
                         owners[e]++;
-                        int64_t place = rank * flat.shard_numel + at + (e - begin);
-                        check(place == flat.offset[i] + e,
+                        int64_t place = rank * shard_numel + at + (e - begin);
+                        check(place == known.offset[i] + e,
                               "flat_param_range_in_shard: element %lld of parameter %d lands at "
                               "%lld of the flat "
                               "buffer, not at %lld",
-                              (long long)e, i, (long long)place, (long long)(flat.offset[i] + e));
+                              (long long)e, i, (long long)place, (long long)(known.offset[i] + e));
                     }
                 }
                 for (int64_t e = 0; e < in->of[i]; e++)
@@ -308,7 +343,6 @@ static void cover_body(const Rank *r, void *arg)
                           "in a world of %d",
                           (long long)e, i, owners[e], world);
             }
-            flat_layout_destroy(&flat);
         }
     }
 }
@@ -335,9 +369,10 @@ static void whole_body(const Rank *r, void *arg)
         FlatLayout made;
         make_set(&set, in->n, in->of);
         need(flat_layout(&made, "unit", set.pointer, set.n, r->rank, r->world, t->align));
-        check_room(&made);
+        check_known(&made, &set, r, t->align);
         uint64_t log = gpulog_length();
         need(flat_create(&flat, "unit", &made, t->seed, r->stream));
+        check_known(&flat.layout, &set, r, t->align);
         check_on_stream(log, r->stream, "flat_create's work", "the stream that was given");
         check(set.param[0].owner == &flat, "flat_create did not become the parameters' owner");
         check(flat.all_gather_done != NULL &&
@@ -409,6 +444,7 @@ static void birth_body(const Rank *r, void *arg)
             make_set(&set, in->n, in->of);
             need(flat_layout(&made, "unit", set.pointer, set.n, r->rank, r->world, align));
             need(flat_create(&flat, "unit", &made, t->seed, r->stream));
+            check_known(&flat.layout, &set, r, align);
             need_cuda(cudaStreamSynchronize(r->stream));
             float *shard = fetch(flat.sharded_param.data, (size_t)flat.layout.shard_numel);
             float *grad = fetch(flat.sharded_grad.data, (size_t)flat.layout.shard_numel);
@@ -459,10 +495,12 @@ static void memory_body(const Rank *r, void *arg)
     FlatLayout made;
     make_set(&set, t->set->n, t->set->of);
     need(flat_layout(&made, "unit", set.pointer, set.n, r->rank, r->world, t->align));
+    check_known(&made, &set, r, t->align);
     size_t before = gpulog_live_bytes(r->device);
     gpulog_reset_peak(r->device);
     need(flat_create(&flat, "unit", &made, 42, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
+    check_known(&flat.layout, &set, r, t->align);
     size_t want = 2 * (size_t)flat.layout.shard_numel * sizeof(float);
     check(gpulog_live_bytes(r->device) - before == want,
           "the flat parameter holds %zu bytes, want %zu: "
@@ -493,6 +531,8 @@ static void memory_is_two_shards(void **state)
     drawn("parameters of %lld, %lld and %lld elements; %d ranks", (long long)sizes[0],
           (long long)sizes[1], (long long)sizes[2], world);
     run_ranks(world, memory_body, &table);
+    rule_failed_create_keeps_nothing();
+    rule_flat_keeps_within_its_places();
 }
 
 static void attach_body(const Rank *r, void *arg)
@@ -505,6 +545,7 @@ static void attach_body(const Rank *r, void *arg)
     make_set(&set, t->set->n, t->set->of);
     need(flat_layout(&made, "unit", set.pointer, set.n, r->rank, r->world, t->align));
     need(flat_create(&flat, "unit", &made, 42, r->stream));
+    check_known(&flat.layout, &set, r, t->align);
     check(set.param[0].data.data == NULL && set.param[0].grad.data == NULL,
           "a parameter has data before anything was gathered");
     need_cuda(cudaMalloc((void **)&full, (size_t)flat.layout.padded * sizeof *full));
@@ -536,6 +577,7 @@ static void attach_gives_views(void **state)
     run_ranks(3, attach_body, &table);
     table = draw_table(1, 1, 8);
     run_ranks(table.low, attach_body, &table);
+    rule_states_follow_each_other();
 }
 
 static const struct CMUnitTest tests[] = {

@@ -4,6 +4,8 @@
 #include "drawn_claims.h"
 #include "fsdp.h"
 #include "harness.h"
+#include "oracle.h"
+#include "rules.h"
 #include "training.h"
 
 #include <math.h>
@@ -71,6 +73,7 @@ static void counts_elements(void **state)
 {
     run_ranks(1, count_body, NULL);
     claim_drawn_counts();
+    rule_counts_large_and_small_types();
 }
 
 static void walk_body(const Rank *r, void *arg)
@@ -134,6 +137,7 @@ static void walks_each_parameter_once(void **state)
     run_ranks(1, walk_body, NULL);
     run_ranks(1, tree_body, NULL);
     for (int i = 0; i < 3; i++) claim_drawn_walk();
+    rule_walks_every_tie_once();
 }
 
 // ---- The generator ----
@@ -154,6 +158,10 @@ static void philox_body(const Rank *r, void *arg)
     };
     for (size_t i = 0; i < 3; i++) {
         uint32_t out[4];
+        oracle_philox(table[i].counter, table[i].key, out);
+        check(memcmp(out, table[i].want, sizeof out) == 0,
+              "the tests' own generator does not give known answer %zu: that is the kit's mistake",
+              i);
         philox4x32_10(table[i].counter, table[i].key, out);
         for (int j = 0; j < 4; j++)
             check(out[j] == table[i].want[j],
@@ -165,6 +173,7 @@ static void philox_body(const Rank *r, void *arg)
 static void philox_known_answers(void **state)
 {
     run_ranks(1, philox_body, NULL);
+    rule_philox_of_any_words();
 }
 
 // The values that a normal parameter would have by mistakes in what its words come from; values has
@@ -184,7 +193,7 @@ static void suspect(Clues *clues, const Param *p, uint64_t seed, float *values, 
         Param wrong = *p;
         if (k == NO_STD) wrong.init_std = 1.0f;
         if (k == NO_ID) wrong.id = 0;
-        init_formula(&wrong, k == NO_SEED ? 0 : seed, 0, n + 1, values);
+        oracle_init(&wrong, k == NO_SEED ? 0 : seed, 0, n + 1, values);
         for (int64_t i = 0; i < n && k == SINE; i += 2) {
             float even = values[i];
             values[i] = values[i + 1];
@@ -222,7 +231,7 @@ static void slices_body(const Rank *r, void *arg)
     static float want[N], wrong[WRONG_INITS * (N + 1)];
     Clues clues = {.slack = 2e-6};
     suspect(&clues, &p, 42, wrong, N);
-    init_formula(&p, 42, 0, N, want);
+    oracle_init(&p, 42, 0, N, want);
     check_near_in(&clues,
                   "a normal parameter of meta_init_slice, against what normal_block's words give",
                   whole, want, N, 2e-6);
@@ -349,23 +358,28 @@ static void normal_has_right_moments(void **state)
 
 // ---- The whole model on one GPU ----
 
-// Every parameter of the model holds its initial values, and a zero gradient.
+// Every parameter of the model holds its initial values, and a zero gradient. What the values are is
+// known here without meta_init_slice.
 static void check_materialized(Module *model, uint64_t seed)
 {
-    Param *params[64];
-    int n = meta_params(model, params, 64);
-    for (int i = 0; i < n; i++) {
-        size_t numel = (size_t)meta_numel(params[i]);
-        float *want = malloc(numel * sizeof *want);
-        check(params[i]->data.data != NULL && params[i]->grad.data != NULL, "%s has no storage",
-              params[i]->name);
-        float *data = fetch(params[i]->data.data, numel),
-              *grad = fetch(params[i]->grad.data, numel);
-        meta_init_slice(params[i], seed, 0, (int64_t)numel, want);
-        check_equal(params[i]->name, data, want, numel);
+    Layout layout;
+    layout_module(&layout, model, false, 1, LAYOUT_WHOLE);
+    for (int i = 0; i < layout.n; i++) {
+        const Param *p = layout.param[i];
+        size_t numel = (size_t)oracle_numel(p);
+        float *want = malloc(numel * sizeof *want), *made = malloc(numel * sizeof *made);
+        check(want != NULL && made != NULL, "no memory");
+        check(p->data.data != NULL && p->grad.data != NULL, "%s has no storage", p->name);
+        float *data = fetch(p->data.data, numel), *grad = fetch(p->grad.data, numel);
+        meta_init_slice(p, seed, 0, (int64_t)numel, made);
+        check_equal(p->name, data, made, numel);
+        oracle_init(p, seed, 0, (int64_t)numel, want);
+        check_near(p->name, data, want, numel,
+                   p->init == INIT_NORMAL ? 5e-6 * (double)p->init_std : 0.0);
         memset(want, 0, numel * sizeof *want);
         check_equal("a fresh gradient", grad, want, numel);
         free(want);
+        free(made);
         free(data);
         free(grad);
     }
@@ -423,6 +437,9 @@ static void materialize_allocates_and_fills(void **state)
     made = (Made){draw_mlp(6), draw_word()};
     drawn_model(&made.spec, 1);
     run_ranks(1, materialize_body, &made);
+    rule_device_slice_of_any_length();
+    rule_host_buffer_has_fixed_size();
+    rule_release_frees_what_is_its_own();
 }
 
 static void failure_body(const Rank *r, void *arg)

@@ -1,0 +1,25 @@
+/* rules.h: sentences of fsdp.h that nobody would write a test of when writing the tests of a task:
+ * sizes beyond 2³¹, what stays allocated after a failure, the seventeenth unit, the second
+ * iteration. Each is a function that runs ranks and fails the cmocka test; the suites of
+ * tests/tasks call them after their own bodies. tests/claims.txt says which sentence is whose.
+ *
+ * Interface: rule_*.
+ */
+#ifndef SHARDLAB_RULES_H
+#define SHARDLAB_RULES_H
+
+// ---- Task 1: rules_meta.c ----
+void rule_philox_of_any_words(void);
+void rule_counts_large_and_small_types(void);
+void rule_walks_every_tie_once(void);
+void rule_device_slice_of_any_length(void);
+void rule_host_buffer_has_fixed_size(void);
+void rule_release_frees_what_is_its_own(void);
+
+// ---- Task 2: rules_flat.c ----
+void rule_layout_beyond_32_bits(void);
+void rule_flat_keeps_within_its_places(void);
+void rule_failed_create_keeps_nothing(void);
+void rule_states_follow_each_other(void);
+
+#endif

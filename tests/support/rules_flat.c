@@ -1,0 +1,267 @@
+/* rules_flat.c: sentences of fsdp.h on flat_param.c that no other body of its suite reads. See rules.h.
+ */
+#include "rules.h"
+
+#include "draw.h"
+#include "fsdp.h"
+#include "harness.h"
+#include "host_memory.h"
+#include "oracle.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SETS = 4 };
+
+static Param make_param(const char *name, uint32_t id, int64_t numel, InitKind init)
+{
+    Param p = {.id = id, .ndim = 1, .shape = {numel}, .init = init, .init_std = 1.0f};
+    snprintf(p.name, sizeof p.name, "%s", name);
+    return p;
+}
+
+// ---- Sizes beyond 2³¹: arithmetic alone ----
+
+typedef struct Large {
+    int64_t numel[SETS];
+    int world;
+    bool align;
+} Large;
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void large_body(const Rank *r, void *arg)
+{
+    const Large *large = arg;
+    Param param[SETS], *params[SETS];
+    int64_t offset[SETS], numel = 0, multiple = large->world * (large->align ? 4 : 1);
+    for (int i = 0; i < SETS; i++) {
+        param[i] = make_param("large", (uint32_t)i, large->numel[i], INIT_ZERO);
+        params[i] = &param[i];
+        offset[i] = numel;
+        numel += large->numel[i];
+    }
+    int64_t shard = (numel + multiple - 1) / multiple * multiple / large->world;
+    FlatLayout made;
+    need(flat_layout(&made, "large", params, SETS, 0, large->world, large->align));
+    check(made.numel == numel && made.shard_numel == shard && made.padded == shard * large->world,
+          "flat_layout of %lld elements on %d ranks: numel %lld, padded %lld, shards of %lld, want "
+          "%lld, %lld and %lld",
+          (long long)numel, large->world, (long long)made.numel, (long long)made.padded,
+          (long long)made.shard_numel, (long long)numel, (long long)(shard * large->world),
+          (long long)shard);
+    for (int i = 0; i < SETS; i++) {
+        check(made.offset[i] == offset[i], "flat_layout: parameter %d begins at %lld, want %lld", i,
+              (long long)made.offset[i], (long long)offset[i]);
+        for (int rank = 0; rank < large->world; rank++) {
+            int64_t from = larger(offset[i], rank * shard), begin = -1, end = -1, at = -1;
+            int64_t to = smaller(offset[i] + large->numel[i], (rank + 1) * shard);
+            flat_param_range_in_shard(&made, i, rank, &begin, &end, &at);
+            if (from >= to)
+                check(begin == end, "flat_param_range_in_shard: rank %d of %d holds [%lld, %lld) of "
+                      "parameter %d, want nothing",
+                      rank, large->world, (long long)begin, (long long)end, i);
+            else
+                check(begin == from - offset[i] && end == to - offset[i] &&
+                          at == from - rank * shard,
+                      "flat_param_range_in_shard: rank %d of %d holds [%lld, %lld) of parameter %d "
+                      "at %lld, want [%lld, %lld) at %lld",
+                      rank, large->world, (long long)begin, (long long)end, i, (long long)at,
+                      (long long)(from - offset[i]), (long long)(to - offset[i]),
+                      (long long)(from - rank * shard));
+        }
+    }
+    for (int rank = 0; rank < large->world; rank++) {
+        int64_t want = larger(0, smaller(shard, numel - rank * shard));
+        check(flat_valid_numel(&made, rank) == want,
+              "flat_valid_numel: %lld elements on %d ranks: rank %d holds %lld, want %lld",
+              (long long)numel, large->world, rank, (long long)flat_valid_numel(&made, rank),
+              (long long)want);
+    }
+    flat_layout_destroy(&made);
+    check(made.params == NULL && made.offset == NULL, "flat_layout_destroy left its tables");
+    flat_layout_destroy(&made); // zeroed by now: fine
+}
+
+void rule_layout_beyond_32_bits(void)
+{
+    Large large = {.world = draw(2, 9), .align = draw_chance(50)};
+    for (int i = 0; i < SETS; i++) large.numel[i] = ((int64_t)draw(1, 1 << 20) << 13) + draw(1, 99);
+    large.numel[0] += (int64_t)3 << 31;
+    drawn("parameters of %lld, %lld, %lld and %lld elements; %d ranks", (long long)large.numel[0],
+          (long long)large.numel[1], (long long)large.numel[2], (long long)large.numel[3],
+          large.world);
+    run_ranks(1, large_body, &large);
+}
+
+// ---- Names, tables, host memory ----
+
+static void name_body(const Rank *r, void *arg)
+{
+    static const char NAME[] = "a.module.whose.name.is.longer.than.the.place.that.a.flat.parameter."
+                               "has.for.it.and.a.little.more";
+    Param p = make_param("weight", 3, 10, INIT_ONE), *list[] = {&p};
+    FlatLayout made;
+    struct {
+        FlatParam flat;
+        char behind[200];
+    } place;
+    memset(&place, 0x5A, sizeof place);
+    need(flat_layout(&made, NAME, list, 1, r->rank, r->world, false));
+    list[0] = NULL; // the layout has a list of its own
+    need(flat_create(&place.flat, NAME, &made, 42, r->stream));
+    check(strncmp(place.flat.name, NAME, sizeof place.flat.name - 1) == 0 &&
+              strlen(place.flat.name) == sizeof place.flat.name - 1,
+          "a name of %zu characters has %zu places: flat_create must cut it there, with a zero at "
+          "the end",
+          strlen(NAME), sizeof place.flat.name);
+    check(place.flat.layout.n == 1 && place.flat.layout.params[0] == &p &&
+              place.flat.state == FLAT_SHARDED && place.behind[0] == 0x5A,
+          "flat_create wrote the name over what comes after it");
+    flat_destroy(&place.flat);
+}
+
+// Units made again and again, and one of 8 MiB per rank where the host may take 4.
+static void host_body(const Rank *r, void *arg)
+{
+    Param p = make_param("ones", 3, (int64_t)r->world * (2 << 20), INIT_ONE), *list[] = {&p};
+    FlatLayout made;
+    FlatParam flat;
+    size_t before = 0;
+    Param small[2000], *all[2000];
+    for (int i = 0; i < 2000; i++) {
+        small[i] = make_param("small", (uint32_t)i, 1, INIT_ONE);
+        all[i] = &small[i];
+    }
+    for (int round = 0; round < 4; round++) { // tables of 32 000 bytes
+        need(flat_layout(&made, "unit", all, 2000, r->rank, r->world, false));
+        if (round % 2 == 0) need(flat_create(&flat, "unit", &made, 42, r->stream));
+        if (round % 2 == 0) flat_destroy(&flat);
+        else flat_layout_destroy(&made);
+        if (round == 1) before = host_bytes();
+    }
+    check(host_bytes() <= before + 16000,
+          "to make a flat parameter and a layout of 2000 parameters and to destroy both leaves %zu "
+          "bytes of host memory: what frees the layout's tables?",
+          host_bytes() - before);
+
+    // simgpu has by now what it allocates once.
+    host_limit((size_t)4 << 20);
+    need(flat_layout(&made, "unit", list, 1, r->rank, r->world, false));
+    Status status = flat_create(&flat, "unit", &made, 42, r->stream);
+    host_limit(0);
+    check(status == OK,
+          "flat_create of a shard of 8 MiB failed where the host may take 4 MiB for it (%s): it "
+          "uses no more host memory than a small buffer",
+          last_error());
+    flat_destroy(&flat);
+    check(flat.layout.params == NULL && flat.sharded_param.data == NULL, "flat_destroy left tables");
+    flat_destroy(&flat); // zeroed by now: fine
+}
+
+void rule_flat_keeps_within_its_places(void)
+{
+    run_ranks(2, name_body, NULL);
+    run_ranks(2, host_body, NULL);
+}
+
+// ---- Failure ----
+
+// A device with room for one shard of the two; and a parameter that has storage.
+static void failure_body(const Rank *r, void *arg)
+{
+    enum { N = 1 << 18 };
+    Param param[2] = {make_param("first", 0, N, INIT_ONE), make_param("second", 1, 3, INIT_ONE)};
+    Param *list[] = {&param[0], &param[1]};
+    FlatLayout made;
+    FlatParam flat;
+    size_t free_bytes = 0, total = 0;
+    void *ballast = NULL;
+    check_leaks();
+    need_cuda(cudaMemGetInfo(&free_bytes, &total));
+    need_cuda(cudaMalloc(&ballast, free_bytes - (size_t)N * 6));
+    size_t live = gpulog_live_bytes(r->device);
+    need(flat_layout(&made, "unit", list, 2, r->rank, r->world, false));
+    check(flat_create(&flat, "unit", &made, 42, r->stream) == ERR_MEMORY,
+          "flat_create on a device with room for one of its two shards must be ERR_MEMORY");
+    check(gpulog_live_bytes(r->device) == live,
+          "flat_create ran out of memory and left %zu bytes allocated%s",
+          gpulog_live_bytes(r->device) - live,
+          LIKELY "this test fills the device, so running out of memory is right: is what was "
+                 "allocated before that freed on the way out?");
+    check(param[0].owner == NULL && param[1].owner == NULL,
+          "flat_create failed, and the parameters have an owner all the same");
+    need_cuda(cudaFree(ballast));
+
+    param[1].data.data = &flat;
+    need(flat_layout(&made, "unit", list, 2, r->rank, r->world, false));
+    live = gpulog_live_bytes(r->device);
+    check(flat_create(&flat, "unit", &made, 42, r->stream) == ERR_ARGUMENT &&
+              strstr(last_error(), "second") != NULL,
+          "flat_create of a parameter that has storage of its own must be ERR_ARGUMENT, and name "
+          "it");
+    check(gpulog_live_bytes(r->device) == live && param[0].owner == NULL &&
+              param[1].data.data == &flat,
+          "flat_create refused, and left %zu bytes or an owner behind",
+          gpulog_live_bytes(r->device) - live);
+    param[1].data.data = NULL;
+    need(flat_layout(&made, "unit", list, 2, r->rank, r->world, false));
+    need(flat_create(&flat, "unit", &made, 42, r->stream));
+    check(param[0].owner == &flat && param[1].owner == &flat,
+          "flat_create did not become the owner of every parameter");
+    Param *other = &param[1];
+    other->owner = &other; // another's by now
+    other->data.data = &flat;
+    flat_destroy(&flat);
+    check(param[0].owner == NULL && other->owner == &other && other->data.data == &flat,
+          "flat_destroy takes its own parameters back, and no other's");
+    check(gpulog_live_bytes(r->device) == live, "flat_destroy left %zu bytes",
+          gpulog_live_bytes(r->device) - live);
+}
+
+void rule_failed_create_keeps_nothing(void)
+{
+    run_ranks(1, failure_body, NULL);
+}
+
+// ---- States, and views of padding ----
+
+static void state_body(const Rank *r, void *arg)
+{
+    static const char *const NAME[] = {"sharded", "unsharding", "unsharded"};
+    static const FlatState NEXT[] = {FLAT_UNSHARDING, FLAT_UNSHARDED, FLAT_SHARDED};
+    FlatParam flat = {.name = "h.7"};
+    for (FlatState from = FLAT_SHARDED; from <= FLAT_UNSHARDED; from++)
+        for (FlatState to = FLAT_SHARDED; to <= FLAT_UNSHARDED; to++) {
+            flat.state = from;
+            Status status = flat_set_state(&flat, to);
+            if (to == NEXT[from]) {
+                check(status == OK && flat.state == to,
+                      "flat_set_state from %s to %s is legal and must be made", NAME[from],
+                      NAME[to]);
+                continue;
+            }
+            check(status == ERR_ARGUMENT && flat.state == from,
+                  "flat_set_state from %s to %s must be ERR_ARGUMENT, and leave the state",
+                  NAME[from], NAME[to]);
+            check(strstr(last_error(), "h.7") != NULL && strstr(last_error(), NAME[from]) != NULL &&
+                      strstr(last_error(), NAME[to]) != NULL,
+                  "flat_set_state from %s to %s: the line must name the unit, its state and the "
+                  "wish: %s",
+                  NAME[from], NAME[to], last_error());
+        }
+}
+
+void rule_states_follow_each_other(void)
+{
+    run_ranks(1, state_body, NULL);
+}

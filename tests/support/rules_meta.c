@@ -1,0 +1,225 @@
+/* rules_meta.c: sentences of fsdp.h on meta_init.c that no other body of its suite reads. See rules.h.
+ */
+#include "rules.h"
+
+#include "draw.h"
+#include "fsdp.h"
+#include "harness.h"
+#include "host_memory.h"
+#include "oracle.h"
+#include "training.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// ---- Philox ----
+
+typedef struct Words {
+    uint32_t counter[4], key[2];
+} Words;
+
+static void philox_body(const Rank *r, void *arg)
+{
+    const Words *words = arg;
+    for (int i = 0; i < 8; i++) {
+        uint32_t got[4] = {0}, want[4];
+        Words mine = words[i];
+        oracle_philox(words[i].counter, words[i].key, want);
+        philox4x32_10(mine.counter, mine.key, got);
+        for (int j = 0; j < 4; j++)
+            check(got[j] == want[j],
+                  "philox4x32_10 of counter %08x %08x %08x %08x, key %08x %08x, word %d: got %08x, "
+                  "want %08x",
+                  words[i].counter[0], words[i].counter[1], words[i].counter[2],
+                  words[i].counter[3], words[i].key[0], words[i].key[1], j, got[j], want[j]);
+        check(memcmp(&mine, &words[i], sizeof mine) == 0,
+              "philox4x32_10 changed the counter or the key, which it only reads");
+    }
+}
+
+void rule_philox_of_any_words(void)
+{
+    Words words[8];
+    for (int i = 0; i < 8; i++) {
+        uint64_t drawn[3] = {draw_word(), draw_word(), draw_word()};
+        memcpy(&words[i], drawn, sizeof words[i]);
+    }
+    drawn("eight counters and keys");
+    run_ranks(1, philox_body, words);
+}
+
+// ---- Counting ----
+
+// A module with a child: parameters of more than 2³¹ elements, and some of two bytes.
+static void large_body(const Rank *r, void *arg)
+{
+    Param huge = {.name = "huge", .ndim = 3, .shape = {4096, 4096, 1000}};
+    Param half = {.name = "half", .dtype = DTYPE_BF16, .ndim = 2, .shape = {65536, 65537}};
+    Param third = {.name = "third", .dtype = DTYPE_F16, .ndim = 1, .shape = {3}};
+    Param *own[] = {&huge, &half}, *below[] = {&third, &huge};
+    Module child = {.name = "child", .n_params = 2, .params = below}, *children[] = {&child};
+    Module root = {.name = "root", .n_params = 2, .params = own, .n_children = 1};
+    root.children = children;
+    int64_t f32 = 16777216000, b16 = 4295032832 + 3;
+    check(meta_count(&root) == f32 + b16, "meta_count of %lld elements gives %lld",
+          (long long)(f32 + b16), (long long)meta_count(&root));
+    check(meta_bytes(&root) == 4 * f32 + 2 * b16,
+          "meta_bytes of %lld float elements and %lld of two bytes gives %lld, want %lld",
+          (long long)f32, (long long)b16, (long long)meta_bytes(&root),
+          (long long)(4 * f32 + 2 * b16));
+    Module empty = {.name = "empty"};
+    check(meta_count(&empty) == 0 && meta_bytes(&empty) == 0,
+          "a module without parameters has %lld elements in %lld bytes",
+          (long long)meta_count(&empty), (long long)meta_bytes(&empty));
+
+    size_t before = host_bytes();
+    for (int i = 0; i < 100; i++) meta_count(&root);
+    check(host_bytes() <= before + 1024, "100 calls of meta_count left %zu bytes of host memory",
+          host_bytes() - before);
+}
+
+void rule_counts_large_and_small_types(void)
+{
+    run_ranks(1, large_body, NULL);
+}
+
+// Ties that a walk can miss: twice in one module, and in modules two levels below two others.
+static void ties_body(const Rank *r, void *arg)
+{
+    Param p[3] = {{.name = "a"}, {.name = "b"}, {.name = "c"}};
+    Param *of_deep[] = {&p[1]}, *of_other[] = {&p[1], &p[2], &p[2], &p[0]}, *of_root[] = {&p[0]};
+    Module deep = {.name = "deep", .n_params = 1, .params = of_deep}, *below_left[] = {&deep};
+    Module other = {.name = "other", .n_params = 4, .params = of_other}, *below_right[] = {&other};
+    Module left = {.name = "left", .n_children = 1, .children = below_left};
+    Module right = {.name = "right", .n_children = 1, .children = below_right};
+    Module *below_root[] = {&left, &right};
+    Module root = {.name = "root", .n_params = 1, .params = of_root, .n_children = 2};
+    root.children = below_root;
+    Param *got[6] = {NULL};
+    int n = meta_params(&root, got, 6);
+    check(n == 3 && got[0] == &p[0] && got[1] == &p[1] && got[2] == &p[2] && got[3] == NULL,
+          "three parameters, one of them twice in a module and one tied between two modules that "
+          "are two levels below the root: meta_params finds %d, want a b c",
+          n);
+    n = meta_params(&right, got, 6);
+    check(n == 3 && got[0] == &p[1] && got[1] == &p[2] && got[2] == &p[0],
+          "the right half of that model alone: meta_params finds %d, want b c a", n);
+}
+
+void rule_walks_every_tie_once(void)
+{
+    run_ranks(1, ties_body, NULL);
+}
+
+// ---- Slices on the device ----
+
+typedef struct Far {
+    int64_t begin, n;
+    uint64_t seed;
+} Far;
+
+// A slice far out, longer than any host buffer ought to be, by the task's own host function.
+static void device_body(const Rank *r, void *arg)
+{
+    const Far *far = arg;
+    enum { WINDOW = 64 };
+    Param p = {.name = "far.weight", .id = 9, .ndim = 1, .init = INIT_NORMAL, .init_std = 0.5f};
+    float *dst = NULL, *want = malloc((size_t)far->n * sizeof *want), formula[WINDOW];
+    p.shape[0] = (int64_t)1 << 40;
+    check(want != NULL, "no memory");
+    need_cuda(cudaMalloc((void **)&dst, (size_t)(far->n + 2) * sizeof *dst));
+    need_cuda(cudaMemset(dst, 0xFF, (size_t)(far->n + 2) * sizeof *dst));
+    need_cuda(cudaDeviceSynchronize());
+    uint64_t log = gpulog_length();
+    size_t host = host_bytes();
+    need(meta_init_device(&p, far->seed, far->begin, far->begin + far->n, dst + 1, r->stream));
+    check(host_bytes() <= host + 4096, "meta_init_device left %zu bytes of host memory",
+          host_bytes() - host);
+    check_on_stream(log, r->stream, "meta_init_device's copies", "the stream that was given");
+    float *got = fetch(dst, (size_t)far->n + 2);
+    meta_init_slice(&p, far->seed, far->begin, far->begin + far->n, want);
+    check_equal("a long slice of meta_init_device, against the same on the host", got + 1, want,
+                (size_t)far->n);
+    check(got[0] != got[0] && got[far->n + 1] != got[far->n + 1],
+          "meta_init_device wrote outside of the slice");
+    for (int64_t at = 0; at + WINDOW <= far->n; at += far->n / 7) {
+        oracle_init(&p, far->seed, far->begin + at, WINDOW, formula);
+        check_near("a long slice of meta_init_device, against the formula of fsdp.h", got + 1 + at,
+                   formula, WINDOW, 2e-6);
+    }
+    need_cuda(cudaFree(dst));
+    free(got);
+    free(want);
+}
+
+void rule_device_slice_of_any_length(void)
+{
+    Far far = {((int64_t)1 << 33) + draw(0, 1 << 20), 600000 + draw(0, 9999), draw_word()};
+    drawn("elements from %lld on, %lld of them", (long long)far.begin, (long long)far.n);
+    run_ranks(1, device_body, &far);
+}
+
+// 12 MiB of ones, where the host may take 4.
+static void fixed_body(const Rank *r, void *arg)
+{
+    enum { N = 3 << 20 };
+    Param p = {.name = "ones", .ndim = 1, .shape = {N}, .init = INIT_ONE};
+    float *dst = NULL;
+    need_cuda(cudaMalloc((void **)&dst, N * sizeof *dst));
+    host_limit((size_t)4 << 20);
+    Status status = meta_init_device(&p, 1, 0, N, dst, r->stream);
+    host_limit(0);
+    check(status == OK,
+          "meta_init_device of a parameter of 12 MiB failed where the host may take 4 MiB for it "
+          "(%s): its buffer must have a fixed size",
+          last_error());
+    need_cuda(cudaFree(dst));
+}
+
+void rule_host_buffer_has_fixed_size(void)
+{
+    run_ranks(1, fixed_body, NULL);
+}
+
+// ---- The whole model ----
+
+// What meta_release leaves, and what a refusal says.
+static void release_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    check_leaks();
+    Module *model = spec_create(&spec);
+    Param *params[16];
+    int n = meta_params(model, params, 16), made = 0;
+    size_t host = 0, live = gpulog_live_bytes(r->device);
+    for (int round = 0; round < 3; round++) {
+        need(meta_materialize(model, 7, r->stream));
+        // A view of a flat parameter's is not meta_materialize's to free.
+        void *own = params[0]->data.data;
+        params[0]->owner = model;
+        meta_release(model);
+        check(params[0]->data.data == own && gpulog_live_bytes(r->device) > live,
+              "meta_release took away what belongs to a flat parameter");
+        params[0]->owner = NULL;
+        meta_release(model);
+        check(gpulog_live_bytes(r->device) == live, "meta_release left %zu bytes on the device",
+              gpulog_live_bytes(r->device) - live);
+        if (round == 0) host = host_bytes();
+        made = round;
+    }
+    check(host_bytes() <= host + 65536, "%d rounds of materialising a model and releasing it left %zu "
+          "bytes of host memory",
+          made, host_bytes() - host);
+    params[n - 1]->owner = model;
+    check(meta_materialize(model, 7, r->stream) == ERR_ARGUMENT &&
+              strstr(last_error(), params[n - 1]->name) != NULL,
+          "meta_materialize's line on a parameter that it refuses does not name it: %s",
+          last_error());
+    params[n - 1]->owner = NULL;
+    module_destroy(model);
+}
+
+void rule_release_frees_what_is_its_own(void)
+{
+    run_ranks(1, release_body, NULL);
+}
