@@ -22,4 +22,10 @@ void rule_flat_keeps_within_its_places(void);
 void rule_failed_create_keeps_nothing(void);
 void rule_states_follow_each_other(void);
 
+// ---- Task 3: rules_forward.c ----
+void rule_unshard_is_one_gather_ahead(void);
+void rule_each_unit_has_its_own_option(void);
+void rule_order_is_of_this_iteration(void);
+void rule_reshard_all_reaches_every_unit(void);
+
 #endif

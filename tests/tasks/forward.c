@@ -6,6 +6,7 @@
 #include "fsdp.h"
 #include "harness.h"
 #include "kernels.h"
+#include "rules.h"
 
 #include <stdlib.h>
 
@@ -233,6 +234,7 @@ static void wait_orders_compute_behind_gather(void **state)
     run_ranks(5, order_body, &shape);
     shape = draw_shape(4);
     run_ranks(drawn_world(&shape.spec, 2, 8), order_body, &shape);
+    rule_unshard_is_one_gather_ahead();
 }
 
 static void free_body(const Rank *r, void *arg)
@@ -341,6 +343,7 @@ static void states_move_in_order(void **state)
 {
     run_ranks(1, states_body, NULL);
     run_ranks(3, states_body, NULL);
+    rule_reshard_all_reaches_every_unit();
 }
 
 static void keep_body(const Rank *r, void *arg)
@@ -388,6 +391,7 @@ static void keeps_when_told_to(void **state)
     run_ranks(2, keep_body, &shape);
     shape = draw_shape(6);
     run_ranks(drawn_world(&shape.spec, 2, 8), keep_body, &shape);
+    rule_each_unit_has_its_own_option();
 }
 
 // Whether the log entry is a matrix product with a weight from the gathered buffer.
@@ -487,6 +491,7 @@ static void hooks_gather_in_order(void **state)
     shape = draw_shape(7);
     run_ranks(drawn_world(&shape.spec, 2, 8), hooks_body, &shape);
     run_ranks(2, part_body, NULL);
+    rule_order_is_of_this_iteration();
 }
 
 // While a unit runs, the one before it has gone: the hooks of two blocks, called as a model does.

@@ -1,0 +1,260 @@
+/* rules_forward.c: sentences of fsdp.h on forward.c that no other body of its suite reads. See rules.h.
+ */
+#include "rules.h"
+
+#include "draw.h"
+#include "fsdp.h"
+#include "harness.h"
+#include "kernels.h"
+#include "training.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static FsdpUnit *unit_of(const Sharded *s, int child)
+{
+    return fsdp_unit(s->model->children[child]);
+}
+
+// A forward of the units `order`, by their hooks, in the root's.
+static void forward_by_hooks(Sharded *s, const int *order, int n)
+{
+    need(fsdp_pre_forward(s->model, fsdp_unit(s->model)));
+    for (int i = 0; i < n; i++) {
+        Module *m = s->model->children[order[i]];
+        need(fsdp_pre_forward(m, fsdp_unit(m)));
+        need(fsdp_post_forward(m, fsdp_unit(m)));
+    }
+    need(fsdp_post_forward(s->model, fsdp_unit(s->model)));
+}
+
+// ---- One unit ----
+
+// Between unshard and wait the compute stream is free: what it runs there runs beside the all-gather.
+static void beside_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    float *own = NULL;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    FsdpUnit *unit = unit_of(&s, 0);
+    uint64_t sent = 4 * (uint64_t)(r->world - 1) * (uint64_t)unit->flat.layout.shard_numel;
+    need_cuda(cudaMalloc((void **)&own, 4 * sizeof *own));
+    need_cuda(cudaDeviceSynchronize());
+    gpulog_reset_traffic();
+    uint64_t log = gpulog_length();
+    need(fsdp_unshard(unit));
+    int64_t gather = -1; // the last operation of it that moves data
+    GpuLogEntry entry;
+    uint64_t total = 0;
+    for (uint64_t i = log; i < gpulog_length(); i++)
+        if (gpulog_get(i, &entry) && entry.op >= GPU_ALL_GATHER && entry.op <= GPU_RECV)
+            gather = (int64_t)i;
+    for (int op = GPU_ALL_GATHER; op <= GPU_RECV; op++) total += gpulog_traffic((GpuOp)op).sent;
+    check(gather >= 0, "fsdp_unshard queued no collective");
+    check(total <= sent,
+          "to unshard unit %s this rank sent %llu bytes, want %llu: its shard, once, to each of the "
+          "other ranks",
+          unit->flat.name, (unsigned long long)total, (unsigned long long)sent);
+    need_cuda(kernel_fill(own, 1.0f, 4, s.ctx.compute_stream));
+    int64_t kernel = log_find(GPU_KERNEL, "kernel_fill", log);
+    check(kernel >= 0 && !log_ordered((uint64_t)gather, (uint64_t)kernel),
+          "after fsdp_unshard alone the compute stream waits for the all-gather: a unit that is "
+          "gathered ahead would stop the one that computes. The wait belongs to "
+          "fsdp_wait_for_unshard");
+    need(fsdp_wait_for_unshard(unit));
+    need(fsdp_reshard(unit));
+    need_cuda(cudaDeviceSynchronize());
+    need_cuda(cudaFree(own));
+    sharded_destroy(&s);
+}
+
+static int gathers_of_test;
+static Status gather_for_test(FsdpUnit *unit)
+{
+    gathers_of_test++;
+    return fsdp_all_gather(unit);
+}
+
+static void pointer_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    FsdpUnit *unit = unit_of(&s, 1);
+    need_cuda(cudaDeviceSynchronize());
+    unit->all_gather = gather_for_test;
+    need(fsdp_unshard(unit));
+    check(gathers_of_test == (r->world > 1),
+          "with %d ranks fsdp_unshard called unit->all_gather %d times, want %d", r->world,
+          gathers_of_test, r->world > 1);
+    need(fsdp_wait_for_unshard(unit));
+    need(fsdp_reshard(unit));
+    sharded_destroy(&s);
+}
+
+void rule_unshard_is_one_gather_ahead(void)
+{
+    run_ranks(2, beside_body, NULL);
+    run_ranks(3, beside_body, NULL);
+    run_ranks(1, pointer_body, NULL);
+    run_ranks(2, pointer_body, NULL);
+}
+
+// ---- Options ----
+
+static void options_body(const Rank *r, void *arg)
+{
+    static const char *const NAME[] = {"AUTO", "ALWAYS", "NEVER"};
+    static const FsdpReshard OF[] = {FSDP_RESHARD_NEVER, FSDP_RESHARD_ALWAYS, FSDP_RESHARD_AUTO};
+    Spec spec = spec_mlp(4); // three units and the root
+    for (FsdpReshard outer = FSDP_RESHARD_AUTO; outer <= FSDP_RESHARD_NEVER; outer++) {
+        Sharded s;
+        sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+        for (int i = 0; i < 3; i++) unit_of(&s, i)->reshard_after_forward = OF[i];
+        fsdp_unit(s.model)->reshard_after_forward = outer;
+        forward_by_hooks(&s, (int[]){0, 1, 2}, 3);
+        for (int i = 0; i < 4; i++) {
+            const FsdpUnit *unit = i < 3 ? unit_of(&s, i) : fsdp_unit(s.model);
+            FsdpReshard own = i < 3 ? OF[i] : outer;
+            bool stays = own == FSDP_RESHARD_NEVER || (own == FSDP_RESHARD_AUTO && i == 3);
+            check(unit->flat.state == (stays ? FLAT_UNSHARDED : FLAT_SHARDED),
+                  "unit %s was told FSDP_RESHARD_%s, the root FSDP_RESHARD_%s: after the forward "
+                  "it %s. Each unit goes by its own option",
+                  unit->flat.name, NAME[own], NAME[outer],
+                  stays ? "is not unsharded" : "still is unsharded");
+        }
+        need(fsdp_reshard_all(s.model));
+        sharded_destroy(&s);
+    }
+}
+
+void rule_each_unit_has_its_own_option(void)
+{
+    run_ranks(1, options_body, NULL);
+    run_ranks(2, options_body, NULL);
+}
+
+// ---- Iterations ----
+
+static void check_order(const Sharded *s, const int *order, int n, const char *what)
+{
+    const FsdpRoot *root = s->root;
+    check(root->n_post_forward == n + 1,
+          "%s: fsdp_post_forward recorded %d forwards, %d have ended", what, root->n_post_forward,
+          n + 1);
+    for (int i = 0; i <= n; i++) {
+        const FsdpUnit *want = i < n ? unit_of(s, order[i]) : fsdp_unit(s->model);
+        check(root->post_forward_order[i] == want,
+              "%s: place %d of post_forward_order is unit %s, want %s, whose forward ended there",
+              what, i, root->post_forward_order[i]->flat.name, want->flat.name);
+    }
+}
+
+// Other units in another order in each iteration, one of them twice.
+static void orders_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(4);
+    Sharded s;
+    check_leaks();
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    forward_by_hooks(&s, (int[]){0, 1, 2}, 3);
+    check_order(&s, (int[]){0, 1, 2}, 3, "first iteration");
+    need(fsdp_reshard_all(s.model));
+    forward_by_hooks(&s, (int[]){2, 0}, 2);
+    check_order(&s, (int[]){2, 0}, 2, "second iteration, of other units");
+    need(fsdp_reshard_all(s.model));
+    forward_by_hooks(&s, (int[]){1, 0, 1}, 3);
+    check_order(&s, (int[]){1, 0, 1}, 3, "an iteration in which a unit runs twice");
+    check(unit_of(&s, 1)->n_indices == 2 && unit_of(&s, 1)->post_forward_indices[0] == 0 &&
+              unit_of(&s, 1)->post_forward_indices[1] == 2,
+          "a unit that ran twice must be recorded twice by fsdp_post_forward");
+    need(fsdp_reshard_all(s.model));
+    sharded_destroy(&s);
+}
+
+// Two models on one context, the second running inside the first one's forward.
+static void two_models_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    FsdpContext ctx;
+    Module *model[2];
+    FsdpUnit *root[2], *inner[2];
+    make_context(&ctx, r);
+    for (int i = 0; i < 2; i++) {
+        model[i] = spec_create(&spec);
+        need(fully_shard(model[i]->children[0], &ctx, &TEST_OPTIONS));
+        need(fully_shard(model[i], &ctx, &TEST_OPTIONS));
+        root[i] = fsdp_unit(model[i]);
+        inner[i] = fsdp_unit(model[i]->children[0]);
+    }
+    for (int i = 0; i < 2; i++) need(fsdp_pre_forward(model[i], root[i]));
+    for (int i = 0; i < 2; i++) need(fsdp_pre_forward(model[i]->children[0], inner[i]));
+    for (int i = 0; i < 2; i++) need(fsdp_post_forward(model[i]->children[0], inner[i]));
+    for (int i = 0; i < 2; i++)
+        check(root[i]->root->iter_forward_root == root[i] &&
+                  root[i]->root->n_post_forward == 1 &&
+                  root[i]->root->post_forward_order[0] == inner[i],
+              "two models run on one context, one inside the other's forward: what an iteration "
+              "must remember belongs to the root of each");
+    need(fsdp_post_forward(model[0], root[0]));
+    check(root[0]->root->iter_forward_root == NULL && root[1]->root->iter_forward_root == root[1],
+          "the end of one model's forward is not that of the other's on the same context");
+    need(fsdp_post_forward(model[1], root[1]));
+    for (int i = 0; i < 2; i++) {
+        check(root[i]->root->iter_forward_root == NULL &&
+                  root[i]->root->all_gather_state.buffer == NULL,
+              "after both forwards model %d has a buffer that is still to be freed", i);
+        fsdp_unwrap(model[i]);
+        module_destroy(model[i]);
+    }
+    need(fsdp_context_destroy(&ctx));
+}
+
+void rule_order_is_of_this_iteration(void)
+{
+    run_ranks(2, orders_body, NULL);
+    run_ranks(2, two_models_body, NULL);
+}
+
+// ---- fsdp_reshard_all ----
+
+// Twenty units and the root, in all three states.
+static void all_body(const Rank *r, void *arg)
+{
+    enum { UNITS = 20 };
+    Spec spec = spec_mlp(UNITS + 1);
+    Sharded s;
+    FsdpOptions keep = TEST_OPTIONS;
+    keep.reshard_after_forward = FSDP_RESHARD_NEVER;
+    sharded_create(&s, &spec, &keep, NULL, r);
+    Batch batch = batch_create(&spec, 1);
+    size_t live = gpulog_live_bytes(r->device);
+    forward_batch(&spec, &s.run, s.model, &batch); // an evaluation
+    for (int i = 0; i < UNITS; i += 3) need(fsdp_reshard(unit_of(&s, i)));
+    for (int i = 0; i < UNITS; i += 6) need(fsdp_unshard(unit_of(&s, i))); // nobody waits for it
+    need(fsdp_reshard_all(s.model));
+    for (int i = 0; i <= UNITS; i++) {
+        const FsdpUnit *unit = i < UNITS ? unit_of(&s, i) : fsdp_unit(s.model);
+        check(unit->flat.state == FLAT_SHARDED && unit->flat.layout.params[0]->data.data == NULL &&
+                  unit->phase == FSDP_IDLE,
+              "after fsdp_reshard_all unit %s, one of %d, is not sharded and idle",
+              unit->flat.name, UNITS + 1);
+    }
+    check(gpulog_live_bytes(r->device) == live,
+          "after fsdp_reshard_all the device holds %zu bytes more than before the evaluation",
+          gpulog_live_bytes(r->device) - live);
+    check(s.root->n_post_forward == 0 && s.root->iter_forward_root == NULL &&
+              s.root->all_gather_state.buffer == NULL && unit_of(&s, 1)->n_indices == 0,
+          "after fsdp_reshard_all forwards are still recorded, or a buffer is left to free");
+    check(fsdp_reshard_all(s.model->children[0]) == ERR_ARGUMENT,
+          "fsdp_reshard_all of a unit that is not the root must be ERR_ARGUMENT");
+    batch_destroy(&batch);
+    sharded_destroy(&s);
+}
+
+void rule_reshard_all_reaches_every_unit(void)
+{
+    run_ranks(1, all_body, NULL);
+    run_ranks(2, all_body, NULL);
+}
