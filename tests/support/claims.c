@@ -450,8 +450,10 @@ static void traffic_body(const Rank *r, void *arg)
             train_batch(&c->spec, &s.run, s.model, &batch);
             step_sharded(c, &s);
             uint64_t gathered = gathered_bytes();
-            uint64_t reduced = gpulog_traffic(GPU_REDUCE_SCATTER).sent;
-            uint64_t other = gpulog_traffic(GPU_ALL_REDUCE).sent + gpulog_traffic(GPU_REDUCE).sent;
+            // A reduce for each rank's shard sends as much as a reduce-scatter.
+            uint64_t reduced =
+                gpulog_traffic(GPU_REDUCE_SCATTER).sent + gpulog_traffic(GPU_REDUCE).sent;
+            uint64_t other = gpulog_traffic(GPU_ALL_REDUCE).sent;
             check(gathered == part + again && reduced == part && other == 0,
                   "step %d, reshard_after_forward %s: this rank sent %llu bytes in all-gathers, "
                   "%llu in reduce-scatters, %llu otherwise; want %llu + %llu, %llu and 0%s",

@@ -28,4 +28,9 @@ void rule_each_unit_has_its_own_option(void);
 void rule_order_is_of_this_iteration(void);
 void rule_reshard_all_reaches_every_unit(void);
 
+// ---- Task 4: rules_backward.c ----
+void rule_micro_batches_with_kept_parameters(void);
+void rule_order_of_each_backward(void);
+void rule_reduces_by_the_units_own_function(void);
+
 #endif

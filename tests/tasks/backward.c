@@ -4,7 +4,9 @@
 #include "claims.h"
 #include "draw_model.h"
 #include "fsdp.h"
+#include "figures.h"
 #include "harness.h"
+#include "rules.h"
 
 #include <stdlib.h>
 
@@ -29,16 +31,32 @@ static Shape draw_shape(int layers)
     return shape;
 }
 
-// Element i of the whole gradient that `rank` makes in micro-batch `round`: whole numbers, so that
-// every sum is exact; what sets the ranks apart cancels in the sum, which is W times average_of.
-static float gradient_of(int rank, int world, int64_t i, int round)
+// What the gradients are made of, drawn for each test: nobody can know an average without the
+// gradients of all ranks.
+static struct {
+    int step, modulus, round, apart, apart_modulus;
+} made_of = {1, 19, 3, 1, 5};
+
+static void draw_gradients(void)
 {
-    return (float)(1 + i % 19 + 3 * round + (2 * rank - (world - 1)) * (i % 5));
+    made_of.step = draw(1, 12);
+    made_of.modulus = 13 + 2 * draw(0, 6);
+    made_of.round = draw(1, 5);
+    made_of.apart = draw(1, 3);
+    made_of.apart_modulus = draw(3, 7);
 }
 
 static float average_of(int64_t i, int round)
 {
-    return (float)(1 + i % 19 + 3 * round);
+    return (float)(1 + i * made_of.step % made_of.modulus + made_of.round * round);
+}
+
+// Element i of the whole gradient that `rank` makes in micro-batch `round`: whole numbers, so that
+// every sum is exact; what sets the ranks apart cancels in the sum, which is W times average_of.
+static float gradient_of(int rank, int world, int64_t i, int round)
+{
+    int64_t apart = (2 * rank - (world - 1)) * (1 + i % made_of.apart_modulus) * made_of.apart;
+    return average_of(i, round) + (float)apart;
 }
 
 // What a layer does: adds to the gradient through param->grad.data, on the compute stream.
@@ -68,7 +86,8 @@ static void write_gradients(const FsdpUnit *unit, int round)
 static double average_bound(int world, int rounds)
 {
     if ((world & (world - 1)) == 0) return 0.0;
-    double largest = 19 + 3 * rounds + 4 * (world - 1); // of |gradient_of|
+    double largest = made_of.modulus + made_of.round * rounds + // of |gradient_of|
+                     made_of.apart * made_of.apart_modulus * (world - 1);
     return rounds * 6 * largest * 0x1p-24;
 }
 
@@ -121,6 +140,7 @@ static void suspect(Clues *clues, const FlatParam *flat, int rounds, float *valu
 static void check_average(const FsdpUnit *unit, int rounds, const char *known)
 {
     const FlatParam *flat = &unit->flat;
+    check_figures();
     float *want = calloc((size_t)flat->layout.shard_numel, sizeof *want);
     need_cuda(cudaDeviceSynchronize());
     float *got = fetch(flat->sharded_grad.data, (size_t)flat->layout.shard_numel);
@@ -195,9 +215,11 @@ static void own_shard_body(const Rank *r, void *arg)
 
 static void gradient_is_the_average(void **state)
 {
+    draw_gradients();
     Shape shape = known_shape(3);
     for (int world = 2; world <= 8; world++) run_ranks(world, average_body, &shape);
     run_ranks(3, own_shard_body, &shape);
+    run_ranks(4, own_shard_body, &shape);
     for (int i = 0; i < 2; i++) {
         shape = draw_shape(5);
         run_ranks(drawn_world(&shape.spec, 2, 8), average_body, &shape);
@@ -236,6 +258,7 @@ static void one_body(const Rank *r, void *arg)
 
 static void world_of_one_divides_nothing(void **state)
 {
+    draw_gradients();
     Shape shape = known_shape(3);
     run_ranks(1, one_body, &shape);
     shape = draw_shape(4);
@@ -258,12 +281,15 @@ static void micro_body(const Rank *r, void *arg)
 
 static void micro_batches_add_up(void **state)
 {
+    draw_gradients();
     Shape shape = known_shape(3);
     run_ranks(1, micro_body, &shape);
     run_ranks(2, micro_body, &shape);
     run_ranks(5, micro_body, &shape);
     shape = draw_shape(4);
     run_ranks(drawn_world(&shape.spec, 2, 8), micro_body, &shape);
+    rule_micro_batches_with_kept_parameters();
+    rule_reduces_by_the_units_own_function();
 }
 
 static void padding_body(const Rank *r, void *arg)
@@ -293,6 +319,7 @@ static void padding_body(const Rank *r, void *arg)
 
 static void padding_gradient_is_zero(void **state)
 {
+    draw_gradients();
     Shape shape = known_shape(3); // 182 elements in the unit: padded in every world
     for (int world = 2; world <= 8; world++) run_ranks(world, padding_body, &shape);
     for (int i = 0; i < 2; i++) {
@@ -351,8 +378,8 @@ static void begin_grad_is_zero_with_padding(void **state)
 // After a backward every unit is sharded, and has no gradient but its shard.
 static void check_all_sharded(const Sharded *s)
 {
-    FlatParam *flat[16];
-    int n = flat_params(s->model, flat, 16);
+    FlatParam *flat[64];
+    int n = flat_params(s->model, flat, 64);
     for (int i = 0; i < n; i++) {
         check(flat[i]->state != FLAT_UNSHARDING,
               "after the backward unit %s is still being gathered, and nobody waited for it: which "
@@ -389,7 +416,7 @@ static void check_reduce_overlaps(uint64_t first)
     GpuLogEntry entry;
     for (uint64_t i = first; i < gpulog_length(); i++) {
         if (!gpulog_get(i, &entry)) continue;
-        if (entry.op == GPU_REDUCE_SCATTER) scatter = (int64_t)i;
+        if (entry.op == GPU_REDUCE_SCATTER || entry.op == GPU_REDUCE) scatter = (int64_t)i;
         check(
             entry.op != GPU_BLAS || scatter < 0 || !log_ordered((uint64_t)scatter, i),
             "a unit's backward waits for the reduce-scatter of the unit before it: the two cannot "
@@ -429,15 +456,17 @@ static void order_body(const Rank *r, void *arg)
     check_reduce_overlaps(log);
     GpuLogEntry entry;
     for (uint64_t i = log; i < gpulog_length(); i++)
-        if (gpulog_get(i, &entry) && entry.op == GPU_REDUCE_SCATTER)
+        if (gpulog_get(i, &entry) &&
+            (entry.op == GPU_REDUCE_SCATTER || entry.op == GPU_REDUCE))
             check(entry.stream == s.ctx.reduce_scatter_stream,
                   "a reduce-scatter runs on another stream than ctx->reduce_scatter_stream");
 
     // The optimizer comes behind every reduce-scatter.
     int64_t sgd = log_find(GPU_KERNEL, "kernel_sgd", log);
-    for (int64_t i = log_find(GPU_REDUCE_SCATTER, NULL, log); i >= 0;
-         i = log_find(GPU_REDUCE_SCATTER, NULL, (uint64_t)i + 1))
-        check(log_ordered((uint64_t)i, (uint64_t)sgd),
+    for (uint64_t i = log; i < (uint64_t)sgd; i++)
+        check(!gpulog_get(i, &entry) ||
+                  (entry.op != GPU_REDUCE_SCATTER && entry.op != GPU_REDUCE) ||
+                  log_ordered(i, (uint64_t)sgd),
               "the optimizer may start before the reduce-scatter of log entry %lld is done",
               (long long)i);
     check_freed_on_compute(&s);
@@ -474,15 +503,17 @@ static void ahead_body(const Rank *r, void *arg)
               "%llu",
               units, reshard ? "true" : "false", (unsigned long long)log_count(GPU_ALL_GATHER, log),
               (unsigned long long)want);
-        // By which collective, gradient_is_the_average asks.
-        uint64_t reduced = log_count(GPU_REDUCE_SCATTER, log) + log_count(GPU_ALL_REDUCE, log);
+        // By which collective, gradient_is_the_average asks: a reduce for each rank is as good.
+        uint64_t reduces = log_count(GPU_REDUCE, log);
+        uint64_t reduced = log_count(GPU_REDUCE_SCATTER, log) + log_count(GPU_ALL_REDUCE, log) +
+                           reduces / (uint64_t)r->world;
         check(
             reduced == (uint64_t)units,
             "a backward of %d units made %llu reduce-scatters: does fsdp_post_backward reduce each "
             "unit's gradient?",
             units, (unsigned long long)reduced);
 
-        int gathers = 0, scatters = 0;
+        int gathers = 0, scatters = 0, parts = 0;
         int64_t loss = log_find(GPU_KERNEL, "kernel_cross_entropy", log);
         int64_t product = log_find(GPU_BLAS, NULL, (uint64_t)loss); // the head's, the first of all
         GpuLogEntry entry;
@@ -495,7 +526,8 @@ static void ahead_body(const Rank *r, void *arg)
                   "which runs next: which "
                   "one does fsdp_pre_backward gather ahead in the root?",
                   gathers - units);
-            if (entry.op != GPU_REDUCE_SCATTER && entry.op != GPU_ALL_REDUCE) continue;
+            bool first = entry.op == GPU_REDUCE && parts++ % r->world == 0;
+            if (entry.op != GPU_REDUCE_SCATTER && entry.op != GPU_ALL_REDUCE && !first) continue;
             // Before reduce-scatter k: the forward's, the root's, and those of k + 2 blocks.
             int ahead = units + 1 + (scatters + 2 < units - 1 ? scatters + 2 : units - 1);
             check(gathers >= ahead,
@@ -515,6 +547,7 @@ static void gathers_again_before_backward(void **state)
     run_ranks(2, ahead_body, &shape);
     shape = draw_shape(8);
     run_ranks(drawn_world(&shape.spec, 2, 8), ahead_body, &shape);
+    rule_order_of_each_backward();
 }
 
 // Whether the allocation of this log entry becomes a whole parameter: an all-gather receives in it,

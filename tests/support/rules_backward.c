@@ -1,0 +1,187 @@
+/* rules_backward.c: sentences of fsdp.h on backward.c that no other body of its suite reads. See
+ * rules.h.
+ */
+#include "rules.h"
+
+#include "draw.h"
+#include "draw_model.h"
+#include "fsdp.h"
+#include "harness.h"
+#include "training.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static FsdpUnit *unit_of(const Sharded *s, int child)
+{
+    return fsdp_unit(s->model->children[child]);
+}
+
+// ---- Micro-batches through the hooks ----
+
+typedef struct Micro {
+    Spec spec;
+    int batches;
+} Micro;
+
+// Several forwards and backwards before a step, whether the units keep their parameters or not: the
+// gradient is the sum of what each of them gives alone.
+static void micro_body(const Rank *r, void *arg)
+{
+    static const char *const NAME[] = {"AUTO", "ALWAYS", "NEVER"};
+    const Micro *micro = arg;
+    float *sum = NULL;
+    size_t n = 0;
+    for (int b = 0; b < micro->batches; b++) { // each alone, of a fresh model
+        Sharded s;
+        sharded_create(&s, &micro->spec, &TEST_OPTIONS, NULL, r);
+        n = (size_t)sharded_numel(&s);
+        Batch batch = batch_create(&micro->spec, (uint64_t)(b * r->world + r->rank));
+        train_batch(&micro->spec, &s.run, s.model, &batch);
+        float *grad = sharded_grads(&s);
+        for (size_t i = 0; i < n && b > 0; i++) sum[i] += grad[i];
+        if (b > 0)
+            free(grad);
+        else
+            sum = grad;
+        batch_destroy(&batch);
+        sharded_destroy(&s);
+    }
+    for (FsdpReshard reshard = FSDP_RESHARD_AUTO; reshard <= FSDP_RESHARD_NEVER; reshard++) {
+        Sharded s;
+        FsdpOptions options = TEST_OPTIONS;
+        char what[200];
+        options.reshard_after_forward = reshard;
+        sharded_create(&s, &micro->spec, &options, NULL, r);
+        for (int b = 0; b < micro->batches; b++) {
+            Batch batch = batch_create(&micro->spec, (uint64_t)(b * r->world + r->rank));
+            train_batch(&micro->spec, &s.run, s.model, &batch);
+            batch_destroy(&batch);
+        }
+        float *got = sharded_grads(&s);
+        snprintf(what, sizeof what,
+                 "the gradient of %d micro-batches, FSDP_RESHARD_%s, against the sum of those that "
+                 "each gives alone",
+                 micro->batches, NAME[reshard]);
+        // One rank adds a layer's parts to what is there, in another order.
+        check_near(what, got, sum, n, r->world == 1 ? 2e-6 : 0.0);
+        free(got);
+        sharded_destroy(&s);
+    }
+    free(sum);
+}
+
+void rule_micro_batches_with_kept_parameters(void)
+{
+    Micro micro = {draw_mlp(4), draw(2, 3)};
+    int world = drawn_world(&micro.spec, 2, 4);
+    run_ranks(world, micro_body, &micro);
+    run_ranks(1, micro_body, &micro);
+}
+
+// ---- The order, the seventeenth unit, what is left ----
+
+// The hooks of units `order` in a forward, then of the backward in reverse: which unit each gathers
+// ahead. Nobody runs a layer.
+static void check_iteration(Sharded *s, const int *order, int n, const char *what)
+{
+    Module *root = s->model;
+    need(fsdp_pre_forward(root, fsdp_unit(root)));
+    for (int i = 0; i < n; i++) {
+        Module *m = root->children[order[i]];
+        need(fsdp_pre_forward(m, fsdp_unit(m)));
+        need(fsdp_post_forward(m, fsdp_unit(m)));
+    }
+    need(fsdp_post_forward(root, fsdp_unit(root)));
+    need(fsdp_pre_backward(root, fsdp_unit(root)));
+    for (int i = n - 1; i >= 0; i--) {
+        Module *m = root->children[order[i]];
+        check(fsdp_unit(m)->flat.state == FLAT_UNSHARDING,
+              "%s: when unit %s is next, its all-gather is not queued: fsdp_pre_backward gathers "
+              "the unit whose forward ended just before in this iteration",
+              what, m->name);
+        need(fsdp_pre_backward(m, fsdp_unit(m)));
+        for (int k = 0; k < root->n_children - 1; k++) {
+            bool here = k == order[i], next = i > 0 && k == order[i - 1];
+            check(here || next || unit_of(s, k)->flat.state == FLAT_SHARDED,
+                  "%s: in the backward of unit %s unit %s is gathered too, whose turn is another",
+                  what, m->name, root->children[k]->name);
+        }
+        need(fsdp_post_backward(m, fsdp_unit(m)));
+        check(fsdp_unit(m)->phase == FSDP_IDLE, "%s: after its backward unit %s is not idle", what,
+              m->name);
+    }
+    need(fsdp_post_backward(root, fsdp_unit(root)));
+    check(s->root->n_post_forward == 0 && s->root->iter_backward_root == NULL,
+          "%s: after the backward the order is not empty: does fsdp_finish_backward end it?", what);
+}
+
+static void orders_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(5);
+    Sharded s;
+    check_leaks();
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    check_iteration(&s, (int[]){0, 1, 2, 3}, 4, "first iteration");
+    check_iteration(&s, (int[]){2, 0, 3}, 3, "second iteration, in another order");
+    check_iteration(&s, (int[]){3, 1}, 2, "third iteration, in yet another order");
+    sharded_destroy(&s);
+}
+
+// A shard that the optimizer has just written is what the next iteration gathers, and twenty units.
+static void many_body(const Rank *r, void *arg)
+{
+    enum { UNITS = 20 };
+    Spec spec = spec_mlp(UNITS + 1);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    for (int i = 0; i < UNITS; i++) {
+        need(fsdp_pre_forward(s.model->children[i], unit_of(&s, i)));
+        need(fsdp_post_forward(s.model->children[i], unit_of(&s, i)));
+        if (i % 2 == 0) need(fsdp_unshard(unit_of(&s, i)));
+    }
+    need(fsdp_finish_backward(s.root));
+    for (int i = 0; i < UNITS; i++)
+        check(unit_of(&s, i)->flat.state == FLAT_SHARDED,
+              "after fsdp_finish_backward unit %s, one of %d, is not sharded", //
+              unit_of(&s, i)->flat.name, UNITS + 1);
+    sharded_destroy(&s);
+}
+
+void rule_order_of_each_backward(void)
+{
+    run_ranks(2, orders_body, NULL);
+    run_ranks(2, many_body, NULL);
+}
+
+// ---- Another reduction ----
+
+static int reductions_of_test;
+static Status reduce_for_test(FsdpUnit *unit)
+{
+    reductions_of_test++;
+    return fsdp_reduce_scatter(unit);
+}
+
+static void pointer_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    FsdpUnit *unit = unit_of(&s, 1);
+    unit->reduce_scatter = reduce_for_test;
+    need(fsdp_begin_grad(unit));
+    need(fsdp_reduce_grad(unit));
+    need(fsdp_finish_backward(s.root));
+    check(reductions_of_test == (r->world > 1),
+          "with %d ranks fsdp_reduce_grad called unit->reduce_scatter %d times, want %d", r->world,
+          reductions_of_test, r->world > 1);
+    sharded_destroy(&s);
+}
+
+void rule_reduces_by_the_units_own_function(void)
+{
+    run_ranks(1, pointer_body, NULL);
+    run_ranks(2, pointer_body, NULL);
+}
