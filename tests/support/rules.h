@@ -33,4 +33,12 @@ void rule_micro_batches_with_kept_parameters(void);
 void rule_order_of_each_backward(void);
 void rule_reduces_by_the_units_own_function(void);
 
+// ---- Task 5: rules_optimizer.c ----
+void rule_clips_at_any_norm(void);
+void rule_norm_has_the_same_bits_everywhere(void);
+void rule_each_optimizer_counts_its_steps(void);
+void rule_optimizer_reaches_every_unit(void);
+void rule_no_step_while_unsharded(void);
+void rule_failed_optimizer_keeps_nothing(void);
+
 #endif

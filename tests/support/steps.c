@@ -3,12 +3,26 @@
  */
 #include "steps.h"
 
+#include "draw.h"
+
 #include <math.h>
 #include <stdlib.h>
 
+// Eighths from -1 to 1.
+static struct {
+    int step, shift, modulus;
+} given = {1, 0, 11};
+
+void draw_given(void)
+{
+    given.modulus = 11 + 2 * draw(0, 3);
+    given.step = draw(1, 10);
+    given.shift = draw(0, 10);
+}
+
 float given_gradient(int64_t i)
 {
-    return (float)(i % 11 - 5) / 4.0f;
+    return (float)((i * given.step + given.shift) % given.modulus - given.modulus / 2) / 8.0f;
 }
 
 float given_scale(int t)

@@ -1,7 +1,7 @@
 /* steps.h: what an optimizer must make of the tests' gradients, and the mistakes that its values
  * betray: each *_cause is LIKELY and a sentence, or "" where no known mistake gives these values.
  *
- * Interface: given_gradient, given_scale (the gradients); follow_formula, given_squares (what is
+ * Interface: draw_given, given_gradient, given_scale (the gradients); follow_formula, given_squares (what is
  * right); formula_cause, padding_cause, norm_cause, clip_cause, sgd_cause, still_cause.
  */
 #ifndef STEPS_H
@@ -9,8 +9,11 @@
 
 #include "training.h"
 
-enum { MAX_FLAT = 16 };
+enum { MAX_FLAT = 32 };
 
+// Draws what given_gradient gives from here on: nobody can know a norm, or where a step leads,
+// without reading the gradients. In the test's function, like draw.
+void draw_given(void);
 // Element i of a whole flat parameter's gradient, the same on every rank, and what it is multiplied
 // by in step t. The factor must change from step to step: with equal gradients both moments,
 // corrected, are the same for any two betas.

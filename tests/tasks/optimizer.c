@@ -3,7 +3,9 @@
 #include "bytes.h"
 #include "draw_model.h"
 #include "fsdp.h"
+#include "figures.h"
 #include "harness.h"
+#include "rules.h"
 #include "steps.h"
 #include "training.h"
 
@@ -115,6 +117,7 @@ static void formula_body(const Rank *r, void *arg)
     for (int t = 1; t <= in->steps; t++) {
         set_scaled_gradients(&s, given_scale(t), 0.0f);
         need(fsdp_adamw_step(&s.adamw));
+        check_figures();
     }
     check(s.adamw.t == in->steps, "after %d steps of fsdp_adamw_step the count t is %d%s",
           in->steps, s.adamw.t,
@@ -157,11 +160,13 @@ static void formula_body(const Rank *r, void *arg)
 
 static void adamw_follows_the_formula(void **state)
 {
+    draw_given();
     Case in = known_case(3);
     run_ranks(1, formula_body, &in);
     run_ranks(3, formula_body, &in);
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), formula_body, &in);
+    rule_each_optimizer_counts_its_steps();
 }
 
 static void moments_body(const Rank *r, void *arg)
@@ -180,6 +185,7 @@ static void moments_body(const Rank *r, void *arg)
                        want / 2 * (size_t)r->world));
     set_gradients(&s, 0.0f);
     need(fsdp_adamw_step(&s.adamw));
+    check_figures();
     check(gpulog_live_bytes(r->device) - live == want, "a step left %zu bytes behind",
           gpulog_live_bytes(r->device) - live - want);
     fsdp_adamw_destroy(&s.adamw);
@@ -190,12 +196,14 @@ static void moments_body(const Rank *r, void *arg)
 
 static void moments_are_shard_sized(void **state)
 {
+    draw_given();
     Case in = known_case(4);
     run_ranks(1, moments_body, &in);
     run_ranks(4, moments_body, &in);
     run_ranks(7, moments_body, &in);
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), moments_body, &in);
+    rule_failed_optimizer_keeps_nothing();
 }
 
 static void padding_body(const Rank *r, void *arg)
@@ -235,6 +243,7 @@ static void padding_body(const Rank *r, void *arg)
 
 static void padding_stays_zero(void **state)
 {
+    draw_given();
     Case in = known_case(3);
     for (int world = 2; world <= 8; world++) run_ranks(world, padding_body, &in);
     in = draw_case(5);
@@ -257,6 +266,7 @@ static void zero_body(const Rank *r, void *arg)
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     need(fsdp_zero_grad(s.model, &s.ctx));
+    check_figures();
     check_on_stream(log, s.ctx.compute_stream, "zeroing the gradients", "ctx->compute_stream");
     need_cuda(cudaStreamSynchronize(s.ctx.compute_stream));
     for (int k = 0; k < n; k++) {
@@ -276,6 +286,7 @@ static void zero_body(const Rank *r, void *arg)
 
 static void zero_grad_zeroes(void **state)
 {
+    draw_given();
     Case in = known_case(3);
     run_ranks(1, zero_body, &in);
     run_ranks(3, zero_body, &in);
@@ -294,6 +305,7 @@ static void norm_body(const Rank *r, void *arg)
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     need(fsdp_grad_norm(s.model, &s.ctx, &norm));
+    check_figures();
     check_no_race(log);
     // Squares of sixteenths add up exactly in double, in any order: the norm has one right value.
     check(norm == want, "fsdp_grad_norm gives %.9g on this rank, want %.9g%s", (double)norm,
@@ -304,10 +316,12 @@ static void norm_body(const Rank *r, void *arg)
 
 static void norm_is_over_all_ranks(void **state)
 {
+    draw_given();
     Case in = known_case(4);
     for (int world = 1; world <= 8; world++) run_ranks(world, norm_body, &in);
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), norm_body, &in);
+    rule_norm_has_the_same_bits_everywhere();
 }
 
 static void clip_body(const Rank *r, void *arg)
@@ -323,6 +337,7 @@ static void clip_body(const Rank *r, void *arg)
         set_gradients(&s, 0.0f);
         norm = -1.0f;
         need(fsdp_clip_grad_norm(s.model, &s.ctx, limits[c], &norm));
+        check_figures();
         check(norm == want, "clip returns the norm %.9g, want that before clipping, %.9g%s",
               (double)norm, (double)want, norm_cause(&s, norm));
         need_cuda(cudaStreamSynchronize(s.ctx.compute_stream));
@@ -347,11 +362,13 @@ static void clip_body(const Rank *r, void *arg)
 
 static void clip_scales_only_above(void **state)
 {
+    draw_given();
     Case in = known_case(3);
     run_ranks(1, clip_body, &in);
     run_ranks(3, clip_body, &in);
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), clip_body, &in);
+    rule_clips_at_any_norm();
 }
 
 // ---- SGD, and who steps what ----
@@ -378,6 +395,7 @@ static void sgd_body(const Rank *r, void *arg)
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     need(fsdp_sgd_step(s.model, &s.ctx, in->rate, in->decay));
+    check_figures();
     check_on_stream(log, s.ctx.compute_stream, "an SGD step", "ctx->compute_stream");
     for (int k = 0; k < n; k++) {
         float *got = fetch_shard(&s, flat[k]);
@@ -398,6 +416,7 @@ static void sgd_body(const Rank *r, void *arg)
 
 static void sgd_step_with_decay(void **state)
 {
+    draw_given();
     Case in = known_case(3);
     run_ranks(1, sgd_body, &in);
     run_ranks(4, sgd_body, &in);
@@ -419,6 +438,7 @@ static void every_body(const Rank *r, void *arg)
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
     need(fsdp_adamw_step(&s.adamw));
+    check_figures();
     check_no_host_wait(log, "in an optimizer step");
     check_on_stream(log, s.ctx.compute_stream, "an AdamW step", "ctx->compute_stream");
     check_no_race(log);
@@ -451,10 +471,13 @@ static void every_body(const Rank *r, void *arg)
 
 static void every_rank_steps_its_shard(void **state)
 {
+    draw_given();
     Case in = known_case(4);
     for (int world = 1; world <= 8; world++) run_ranks(world, every_body, &in);
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), every_body, &in);
+    rule_no_step_while_unsharded();
+    rule_optimizer_reaches_every_unit();
 }
 
 static const struct CMUnitTest tests[] = {

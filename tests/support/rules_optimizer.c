@@ -1,0 +1,383 @@
+/* rules_optimizer.c: sentences of fsdp.h on optimizer.c that no other body of its suite reads. See
+ * rules.h.
+ */
+#include "rules.h"
+
+#include "draw.h"
+#include "figures.h"
+#include "fsdp.h"
+#include "harness.h"
+#include "steps.h"
+#include "training.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MANY = 20 }; // units below the root, more than anybody's array of sixteen
+
+// This rank's shard of a gradient whose element `place` is value(place, unit); padding 0.
+typedef double (*GradientOf)(int64_t place, int unit);
+
+static float *shard_of(const FlatParam *flat, int unit, GradientOf value)
+{
+    float *host = malloc((size_t)flat->layout.shard_numel * sizeof *host);
+    check(host != NULL, "no memory");
+    for (int64_t i = 0; i < flat->layout.shard_numel; i++) {
+        int64_t place = flat->layout.rank * flat->layout.shard_numel + i;
+        host[i] = place < flat->layout.numel ? (float)value(place, unit) : 0.0f;
+    }
+    return host;
+}
+
+// Gives every unit the gradient; returns its norm over all ranks, in double.
+static double give(const Sharded *s, GradientOf value)
+{
+    FlatParam *flat[MAX_FLAT];
+    int n = flat_params(s->model, flat, MAX_FLAT);
+    double squares = 0.0;
+    need_cuda(cudaDeviceSynchronize());
+    for (int k = 0; k < n; k++) {
+        float *host = shard_of(flat[k], k, value);
+        send_to(flat[k]->sharded_grad.data, host, (size_t)flat[k]->layout.shard_numel);
+        free(host);
+        for (int64_t i = 0; i < flat[k]->layout.numel; i++) {
+            double g = (double)(float)value(i, k);
+            squares += g * g;
+        }
+    }
+    return sqrt(squares);
+}
+
+// Whether every unit's gradient is the given one times a factor; 1: bitwise.
+static void check_given(const Sharded *s, GradientOf value, double factor, const char *when)
+{
+    FlatParam *flat[MAX_FLAT];
+    int n = flat_params(s->model, flat, MAX_FLAT);
+    need_cuda(cudaStreamSynchronize(s->ctx.compute_stream));
+    for (int k = 0; k < n; k++) {
+        float *want = shard_of(flat[k], k, value);
+        float *got = fetch(flat[k]->sharded_grad.data, (size_t)flat[k]->layout.shard_numel);
+        for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
+            double g = (double)want[i] * factor;
+            bool same = factor == 1.0 ? memcmp(&got[i], &want[i], sizeof *got) == 0
+                                      : fabs((double)got[i] - g) <= 1e-6 * fabs(g);
+            check(same, "%s: element %lld of the gradient of unit %s is %.9g, want %.9g", when,
+                  (long long)i, flat[k]->name, (double)got[i], g);
+        }
+        free(want);
+        free(got);
+    }
+}
+
+// ---- Clipping at norms that are no ordinary numbers ----
+
+static double zero_at(int64_t place, int unit)
+{
+    return 0.0;
+}
+
+static double huge_at(int64_t place, int unit)
+{
+    return (double)given_gradient(place + unit) * 1e30;
+}
+
+static double tiny_at(int64_t place, int unit)
+{
+    return (double)given_gradient(place + unit) * 1e-9;
+}
+
+static double nan_at(int64_t place, int unit)
+{
+    return place == 5 && unit == 1 ? (double)NAN : (double)given_gradient(place + unit);
+}
+
+static void special_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    float norm = -1.0f;
+    check_leaks();
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    for (int limit = 0; limit <= 1; limit++) {
+        give(&s, zero_at);
+        need(fsdp_clip_grad_norm(s.model, &s.ctx, (float)limit, &norm));
+        check(norm == 0.0f, "fsdp_clip_grad_norm of gradients of zero gives the norm %g",
+              (double)norm);
+        check_given(&s, zero_at, 1.0, "a norm of 0 is larger than no limit, and nothing may change");
+    }
+    static const struct {
+        GradientOf value;
+        const char *what;
+    } sizes[] = {{huge_at, "gradients of about 1e30"}, {tiny_at, "gradients of about 1e-9"}};
+    for (int k = 0; k < 2; k++) {
+        double want = give(&s, sizes[k].value);
+        need(fsdp_grad_norm(s.model, &s.ctx, &norm));
+        check(fabs((double)norm - want) <= 1e-6 * want,
+              "fsdp_grad_norm of %s gives %.9g, want %.9g: the squares are summed in double",
+              sizes[k].what, (double)norm, want);
+        check_given(&s, sizes[k].value, 1.0, "fsdp_grad_norm only reads the gradients");
+        float limit = (float)(want / 4.0);
+        need(fsdp_clip_grad_norm(s.model, &s.ctx, limit, &norm));
+        check_given(&s, sizes[k].value, (double)limit / (double)norm,
+                    "clipped to a quarter of the norm, by max_norm / norm alone");
+    }
+    give(&s, nan_at);
+    need(fsdp_clip_grad_norm(s.model, &s.ctx, 0.5f, &norm));
+    check(norm != norm, "one gradient is NaN, and fsdp_clip_grad_norm gives the norm %g",
+          (double)norm);
+    check_given(&s, nan_at, 1.0, "a norm that is NaN is not larger than the limit: nothing changes");
+    sharded_destroy(&s);
+}
+
+// Gradients whose squares do not add up exactly: every rank has the same bits all the same.
+static double rough_at(int64_t place, int unit)
+{
+    uint64_t z = (uint64_t)(place + 1) * 0x9E3779B97F4A7C15u + (uint64_t)unit * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    return ((double)(z >> 40) + 0.5) / 3e6 * (z & 1 ? 1.0 : -1.0);
+}
+
+static void same_body(const Rank *r, void *arg)
+{
+    const Spec *spec = arg;
+    Sharded s;
+    float norm[3], *device = NULL;
+    check_leaks();
+    sharded_create(&s, spec, &TEST_OPTIONS, NULL, r);
+    double want = give(&s, rough_at);
+    need(fsdp_grad_norm(s.model, &s.ctx, &norm[0]));
+    need(fsdp_clip_grad_norm(s.model, &s.ctx, 0.75f * norm[0], &norm[1]));
+    need(fsdp_grad_norm(s.model, &s.ctx, &norm[2]));
+    check(fabs((double)norm[0] - want) <= 1e-6 * want,
+          "fsdp_grad_norm gives %.9g on this rank, want %.9g", (double)norm[0], want);
+    need_cuda(cudaMalloc((void **)&device, (size_t)r->world * sizeof norm));
+    send_to(device + 3 * r->rank, norm, 3);
+    need_nccl(ncclAllGather(device + 3 * r->rank, device, 3, ncclFloat, r->comm, r->stream));
+    need_cuda(cudaStreamSynchronize(r->stream));
+    float *all = fetch(device, 3 * (size_t)r->world);
+    for (int rank = 0; rank < r->world; rank++)
+        for (int k = 0; k < 3; k++)
+            check(memcmp(&all[3 * rank + k], &norm[k], sizeof norm[k]) == 0,
+                  "fsdp_grad_norm gives %.9g on rank %d and %.9g here: it must be the same number "
+                  "on every rank, to the last bit, or ranks clip by different factors",
+                  (double)all[3 * rank + k], rank, (double)norm[k]);
+    free(all);
+    need_cuda(cudaFree(device));
+    sharded_destroy(&s);
+}
+
+void rule_clips_at_any_norm(void)
+{
+    draw_given();
+    run_ranks(1, special_body, NULL);
+    run_ranks(3, special_body, NULL);
+}
+
+void rule_norm_has_the_same_bits_everywhere(void)
+{
+    Spec spec = spec_mlp(draw(3, 5));
+    int world = draw(3, 8);
+    drawn("%d layers, %d ranks", spec.layers, world);
+    run_ranks(world, same_body, &spec);
+}
+
+// ---- Optimizers and their steps ----
+
+// Two models, each with an optimizer of its own, whose steps are interleaved.
+static void two_body(const Rank *r, void *arg)
+{
+    static const int STEPS[] = {3, 1};
+    Spec spec = spec_mlp(3);
+    const AdamWConfig c = {0.01f, 0.8f, 0.9f, 1e-8f, 0.5f};
+    Sharded s[2];
+    FlatParam *flat[2][MAX_FLAT];
+    float *start[2][MAX_FLAT];
+    int n = 0;
+    for (int i = 0; i < 2; i++) {
+        sharded_create(&s[i], &spec, &TEST_OPTIONS, &c, r);
+        n = flat_params(s[i].model, flat[i], MAX_FLAT);
+        need_cuda(cudaDeviceSynchronize());
+        for (int k = 0; k < n; k++)
+            start[i][k] = fetch(flat[i][k]->sharded_param.data,
+                                (size_t)flat[i][k]->layout.shard_numel);
+    }
+    for (int t = 1; t <= STEPS[0]; t++)
+        for (int i = 0; i < 2; i++) {
+            if (t > STEPS[i]) continue;
+            for (int k = 0; k < n; k++) {
+                const FlatLayout *layout = &flat[i][k]->layout;
+                float *host = malloc((size_t)layout->shard_numel * sizeof *host);
+                for (int64_t e = 0; e < layout->shard_numel; e++) {
+                    int64_t place = layout->rank * layout->shard_numel + e;
+                    host[e] =
+                        place < layout->numel ? given_scale(t) * given_gradient(place) : 0.0f;
+                }
+                need_cuda(cudaDeviceSynchronize());
+                send_to(flat[i][k]->sharded_grad.data, host, (size_t)layout->shard_numel);
+                free(host);
+            }
+            need(fsdp_adamw_step(&s[i].adamw));
+        }
+    need_cuda(cudaDeviceSynchronize());
+    check_figures();
+    for (int i = 0; i < 2; i++) {
+        check(s[i].adamw.t == STEPS[i],
+              "two optimizers: the one that made %d steps of fsdp_adamw_step counts %d. Each has a "
+              "count of its own",
+              STEPS[i], s[i].adamw.t);
+        for (int k = 0; k < n; k++) {
+            const FlatLayout *layout = &flat[i][k]->layout;
+            float *got = fetch(flat[i][k]->sharded_param.data, (size_t)layout->shard_numel);
+            for (int64_t e = 0; e < layout->shard_numel; e++) {
+                int64_t place = layout->rank * layout->shard_numel + e;
+                double g = place < layout->numel ? (double)given_gradient(place) : 0.0, out[3];
+                follow_formula(&c, RIGHT, STEPS[i], k, n, (double)start[i][k][e], g, out);
+                check(fabs((double)got[e] - out[0]) <= 2e-6 * (fabs(out[0]) + (double)c.lr),
+                      "two optimizers: after %d steps of fsdp_adamw_step element %lld of unit %s is "
+                      "%.9g, the formula gives %.9g",
+                      STEPS[i], (long long)e, flat[i][k]->name, (double)got[e], out[0]);
+            }
+            free(got);
+            free(start[i][k]);
+        }
+    }
+    for (int i = 0; i < 2; i++) sharded_destroy(&s[i]);
+}
+
+void rule_each_optimizer_counts_its_steps(void)
+{
+    draw_given();
+    run_ranks(1, two_body, NULL);
+    run_ranks(2, two_body, NULL);
+}
+
+// Twenty-one units: all of them are stepped, zeroed, counted and scaled.
+static void many_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(MANY + 1);
+    Sharded s;
+    FlatParam *flat[MAX_FLAT];
+    float *before[MAX_FLAT], norm = 0.0f;
+    check_leaks();
+    sharded_create(&s, &spec, &TEST_OPTIONS, &TEST_ADAMW, r);
+    int n = flat_params(s.model, flat, MAX_FLAT);
+    check(n == MANY + 1, "the test's model has %d units", n);
+    double want = give(&s, rough_at);
+    need(fsdp_grad_norm(s.model, &s.ctx, &norm));
+    check(fabs((double)norm - want) <= 1e-6 * want,
+          "fsdp_grad_norm of %d units gives %.9g, want %.9g: are all of them in it?", n,
+          (double)norm, want);
+    need(fsdp_clip_grad_norm(s.model, &s.ctx, 0.5f * norm, &norm));
+    check_given(&s, rough_at, 0.5, "clipped to half of the norm, of 21 units");
+    for (int step = 0; step < 2; step++) {
+        need_cuda(cudaDeviceSynchronize());
+        for (int k = 0; k < n; k++)
+            before[k] =
+                fetch(flat[k]->sharded_param.data, (size_t)flat[k]->layout.shard_numel);
+        if (step == 0)
+            need(fsdp_adamw_step(&s.adamw));
+        else
+            need(fsdp_sgd_step(s.model, &s.ctx, 0.5f, 0.0f));
+        need_cuda(cudaDeviceSynchronize());
+        check_figures();
+        for (int k = 0; k < n; k++) {
+            const FlatLayout *layout = &flat[k]->layout;
+            float *after = fetch(flat[k]->sharded_param.data, (size_t)layout->shard_numel);
+            for (int64_t i = 0; i < layout->shard_numel; i++)
+                check(layout->rank * layout->shard_numel + i >= layout->numel ||
+                          after[i] != before[k][i],
+                      "%s did not move element %lld of unit %s, number %d of %d",
+                      step == 0 ? "fsdp_adamw_step" : "fsdp_sgd_step", (long long)i, flat[k]->name,
+                      k, n);
+            free(after);
+            free(before[k]);
+        }
+    }
+    need(fsdp_zero_grad(s.model, &s.ctx));
+    check_given(&s, zero_at, 1.0, "after fsdp_zero_grad of 21 units");
+    sharded_destroy(&s);
+}
+
+void rule_optimizer_reaches_every_unit(void)
+{
+    run_ranks(2, many_body, NULL);
+}
+
+// A unit that is unsharded, or about to be: no step, and nothing of one.
+static void stale_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, &TEST_ADAMW, r);
+    FsdpUnit *unit = fsdp_unit(s.model->children[1]);
+    size_t numel = (size_t)unit->flat.layout.shard_numel;
+    give(&s, rough_at);
+    need_cuda(cudaDeviceSynchronize());
+    float *before = fetch(unit->flat.sharded_param.data, numel);
+    need(fsdp_unshard(unit));
+    for (int waited = 0; waited < 2; waited++) {
+        const char *state = waited ? "unsharded" : "unsharding";
+        for (int sgd = 0; sgd < 2; sgd++) {
+            Status status = sgd ? fsdp_sgd_step(s.model, &s.ctx, 0.5f, 0.0f)
+                                : fsdp_adamw_step(&s.adamw);
+            check(status == ERR_ARGUMENT && s.adamw.t == 0 &&
+                      strstr(last_error(), unit->flat.name) != NULL,
+                  "%s with a unit that is %s must be ERR_ARGUMENT with a line that names it, and "
+                  "count no step: the next forward would read the parameters from before",
+                  sgd ? "fsdp_sgd_step" : "fsdp_adamw_step", state);
+        }
+        need_cuda(cudaDeviceSynchronize());
+        float *after = fetch(unit->flat.sharded_param.data, numel);
+        check(memcmp(before, after, numel * sizeof *after) == 0,
+              "a step that was refused has changed unit %s", unit->flat.name);
+        free(after);
+        if (!waited) need(fsdp_wait_for_unshard(unit));
+    }
+    free(before);
+    need(fsdp_reshard_all(s.model));
+    need(fsdp_adamw_step(&s.adamw));
+    sharded_destroy(&s);
+}
+
+void rule_no_step_while_unsharded(void)
+{
+    run_ranks(1, stale_body, NULL);
+    run_ranks(2, stale_body, NULL);
+}
+
+// ---- Making an optimizer ----
+
+static void failure_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(6);
+    Sharded s;
+    size_t free_bytes = 0, total = 0;
+    void *ballast = NULL;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    need_cuda(cudaDeviceSynchronize());
+    need_cuda(cudaMemGetInfo(&free_bytes, &total));
+    size_t moments = 8 * (size_t)sharded_padded(&s) / (size_t)r->world;
+    need_cuda(cudaMalloc(&ballast, free_bytes - moments / 2));
+    size_t live = gpulog_live_bytes(r->device);
+    check(fsdp_adamw_create(&s.adamw, s.model, &s.ctx, &TEST_ADAMW) == ERR_MEMORY,
+          "fsdp_adamw_create on a device with room for half of the moments must be ERR_MEMORY");
+    check(gpulog_live_bytes(r->device) == live,
+          "fsdp_adamw_create ran out of memory and left %zu bytes allocated%s",
+          gpulog_live_bytes(r->device) - live,
+          LIKELY "this test fills the device, so running out of memory is right: is what was "
+                 "allocated before that freed on the way out?");
+    check(s.adamw.m == NULL && s.adamw.v == NULL && s.adamw.ctx == NULL,
+          "a failed fsdp_adamw_create leaves pointers to what is gone");
+    need_cuda(cudaFree(ballast));
+    check(fsdp_adamw_create(&s.adamw, s.model->children[0], &s.ctx, &TEST_ADAMW) == ERR_ARGUMENT,
+          "fsdp_adamw_create of a unit that is not the root must be ERR_ARGUMENT");
+    s.adamw.ctx = NULL;
+    sharded_destroy(&s);
+}
+
+void rule_failed_optimizer_keeps_nothing(void)
+{
+    run_ranks(1, failure_body, NULL);
+    run_ranks(2, failure_body, NULL);
+}
