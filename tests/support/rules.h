@@ -41,4 +41,11 @@ void rule_optimizer_reaches_every_unit(void);
 void rule_no_step_while_unsharded(void);
 void rule_failed_optimizer_keeps_nothing(void);
 
+// ---- Task 6: rules_api.c ----
+void rule_options_are_the_units_own(void);
+void rule_unwrap_leaves_what_is_not_its_own(void);
+void rule_any_number_of_units(void);
+void rule_a_refused_module_is_as_it_was(void);
+void rule_full_state_leaves_units_as_they_were(void);
+
 #endif

@@ -6,6 +6,7 @@
 #include "drawn_claims.h"
 #include "fsdp.h"
 #include "harness.h"
+#include "rules.h"
 #include "training.h"
 
 #include <stdio.h>
@@ -188,6 +189,7 @@ static void refuses_misuse(void **state)
     run_ranks(1, half_body, NULL);
     run_ranks(2, half_body, NULL);
     run_ranks(2, misuse_body, NULL);
+    rule_a_refused_module_is_as_it_was();
 }
 
 // What fully_shard was told is what the unit does.
@@ -275,6 +277,7 @@ static void hooks_run_in_order(void **state)
     run_ranks(3, options_body, &spec);
     spec = draw_mlp(6);
     run_ranks(drawn_world(&spec, 2, 8), options_body, &spec);
+    rule_options_are_the_units_own();
 }
 
 static void list_body(const Rank *r, void *arg)
@@ -315,6 +318,7 @@ static void lists_flat_parameters(void **state)
 {
     run_ranks(2, list_body, NULL);
     for (int i = 0; i < 3; i++) claim_drawn_list(1, 8);
+    rule_any_number_of_units();
 }
 
 // ---- The full state ----
@@ -454,6 +458,7 @@ static void full_state_is_the_model(void **state)
     run_ranks(3, state_body, NULL);
     run_ranks(4, state_body, NULL);
     for (int i = 0; i < 2; i++) claim_drawn_state(2, 8);
+    rule_full_state_leaves_units_as_they_were();
 }
 
 static void unwrap_body(const Rank *r, void *arg)
@@ -506,6 +511,7 @@ static void unwrap_gives_everything_back(void **state)
     run_ranks(1, unwrap_body, NULL);
     run_ranks(3, unwrap_body, NULL);
     claim_drawn_unwrap(1, 8);
+    rule_unwrap_leaves_what_is_not_its_own();
 }
 
 static const struct CMUnitTest tests[] = {

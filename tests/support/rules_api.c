@@ -1,0 +1,323 @@
+/* rules_api.c: sentences of fsdp.h on api.c that no other body of its suite reads. See rules.h.
+ */
+#include "rules.h"
+
+#include "draw.h"
+#include "fsdp.h"
+#include "harness.h"
+#include "host_memory.h"
+#include "layout.h"
+#include "oracle.h"
+#include "training.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MANY = 20, MOST_PARAMS = 64 };
+
+static bool any_hooks(const Module *m)
+{
+    bool any = module_has_hooks(m);
+    for (int i = 0; i < m->n_children; i++) any |= any_hooks(m->children[i]);
+    return any;
+}
+
+// ---- The context ----
+
+static void context_body(const Rank *r, void *arg)
+{
+    FsdpContext ctx;
+    Mesh mesh;
+    int least, greatest, priority;
+    check_leaks();
+    need(mesh_1d(&mesh, r->comm));
+    need(fsdp_context_create(&ctx, &mesh, r->stream));
+    need_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    const cudaStream_t streams[] = {ctx.all_gather_stream, ctx.reduce_scatter_stream};
+    for (int i = 0; i < 2; i++) {
+        need_cuda(cudaStreamGetPriority(streams[i], &priority));
+        check(priority == greatest,
+              "fsdp_context_create: the %s stream has priority %d, want the highest, %d",
+              i == 0 ? "all-gather" : "reduce-scatter", priority, greatest);
+    }
+    check(ctx.compute_stream == r->stream && streams[0] != streams[1] && streams[0] != r->stream &&
+              streams[1] != r->stream,
+          "fsdp_context_create: three streams, and the compute stream is the caller's");
+    need(fsdp_context_destroy(&ctx));
+}
+
+// ---- Options ----
+
+static void options_body(const Rank *r, void *arg)
+{
+    static const FsdpReshard OF[] = {FSDP_RESHARD_NEVER, FSDP_RESHARD_ALWAYS, FSDP_RESHARD_AUTO};
+    Spec spec = spec_mlp(4);
+    Module *model = spec_create(&spec);
+    FsdpContext ctx;
+    make_context(&ctx, r);
+    for (int i = 0; i < 4; i++) { // the root last
+        FsdpOptions options = {OF[i % 3], i % 2 == 0, 100 + (uint64_t)i};
+        need(fully_shard(i < 3 ? model->children[i] : model, &ctx, &options));
+    }
+    for (int i = 0; i < 4; i++) {
+        const Module *m = i < 3 ? model->children[i] : model;
+        const FsdpUnit *unit = fsdp_unit(m);
+        int64_t multiple = i % 2 == 0 ? 4 : 1, numel = 0;
+        Layout layout;
+        layout_module(&layout, m, true, 1, LAYOUT_WHOLE);
+        numel = (int64_t)layout.begin[layout.n];
+        int64_t want = (numel + multiple * r->world - 1) / (multiple * r->world) * multiple;
+        check(unit->reshard_after_forward == OF[i % 3] && unit->flat.layout.shard_numel == want,
+              "fully_shard: unit %s does not go by the options of its own call, but by those of "
+              "another unit",
+              m->name);
+        // The first elements of the shard, by the unit's own seed.
+        need_cuda(cudaDeviceSynchronize());
+        int64_t begin = 0, end = 0, at = 0;
+        flat_param_range_in_shard(&unit->flat.layout, 0, r->rank, &begin, &end, &at);
+        if (begin == end) continue;
+        float *got = fetch(unit->flat.sharded_param.data, (size_t)want);
+        float *values = malloc((size_t)(end - begin) * sizeof *values);
+        oracle_init(layout.param[0], 100 + (uint64_t)i, begin, end - begin, values);
+        check_near("the first parameter of a unit, by the seed of its own options", got + at,
+                   values, (size_t)(end - begin), 2e-6);
+        free(values);
+        free(got);
+    }
+    fsdp_unwrap(model);
+    need(fsdp_context_destroy(&ctx));
+    module_destroy(model);
+}
+
+void rule_options_are_the_units_own(void)
+{
+    run_ranks(1, context_body, NULL);
+    run_ranks(1, options_body, NULL);
+    run_ranks(2, options_body, NULL);
+}
+
+// ---- Other people's hooks, and what is left of ours ----
+
+static int foreign_calls;
+static Status foreign(Module *m, void *arg)
+{
+    foreign_calls++;
+    return OK;
+}
+
+// A unit in the middle is unwrapped, the others stay; hooks that somebody else installed stay too.
+static void hooks_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_gpt2(3);
+    Module *model = spec_create(&spec);
+    FsdpContext ctx;
+    FsdpUnit *units[8] = {NULL};
+    check_leaks();
+    make_context(&ctx, r);
+    Module *block = model->children[2], *inner = block->children[block->n_children - 1];
+    Hook *own = module_add_hook(block, HOOK_PRE_FORWARD, foreign, NULL);
+    need(fully_shard(inner, &ctx, &TEST_OPTIONS));
+    need(fully_shard(block, &ctx, &TEST_OPTIONS));
+    need(fully_shard(model->children[1], &ctx, &TEST_OPTIONS));
+    need(fully_shard(model, &ctx, &TEST_OPTIONS));
+    check(block->hooks[HOOK_PRE_FORWARD] == own && own->next != NULL &&
+              own->next->fn == fsdp_pre_forward && own->next == fsdp_unit(block)->hooks[0],
+          "install_hooks must append to the hooks that a module has already, and keep the handle");
+    FsdpUnit *root = fsdp_unit(model);
+    check(root->root->n_units == 4 && root->root->units[0] == root &&
+              fsdp_unit(inner)->root == root->root && fsdp_unit(block)->root == root->root,
+          "the units below share the root of the last fully_shard, which lists all four");
+    check(root->all_gather == fsdp_all_gather && root->reduce_scatter == fsdp_reduce_scatter,
+          "fully_shard sets a unit's two functions to fsdp_all_gather and fsdp_reduce_scatter");
+    fsdp_unwrap(block);
+    check(fsdp_unit(block) == NULL && fsdp_unit(inner) == NULL && fsdp_unit(model) == root &&
+              fsdp_units(model, units, 8) == 2 && root->root->n_units == 2,
+          "fsdp_unwrap of a module takes the units at and below it away, and leaves those above");
+    check(block->hooks[HOOK_PRE_FORWARD] == own && own->next == NULL && !any_hooks(inner),
+          "after fsdp_unwrap of block %s a hook of FSDP's is left in it or below it, or another's "
+          "is gone",
+          block->name);
+    check(model->hooks[HOOK_PRE_FORWARD] != NULL, "fsdp_unwrap took the hooks of the unit above");
+    module_remove_hook(block, own);
+    fsdp_unwrap(model);
+    check(!any_hooks(model), "after fsdp_unwrap a module below the root still has a hook");
+    need(fsdp_context_destroy(&ctx));
+    module_destroy(model);
+}
+
+void rule_unwrap_leaves_what_is_not_its_own(void)
+{
+    run_ranks(2, hooks_body, NULL);
+}
+
+// ---- Many units, again and again ----
+
+// Twenty units in an MLP, wrapped and unwrapped several times: nothing grows.
+static void many_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(MANY + 1);
+    spec.in_dim = spec.dim = spec.vocab = 2;
+    Module *model = spec_create(&spec);
+    FsdpContext ctx;
+    FsdpUnit *units[MANY + 2] = {NULL};
+    size_t host = 0, live = 0;
+    check_leaks();
+    make_context(&ctx, r);
+    for (int round = 0; round < 6; round++) {
+        for (int i = 0; i < MANY; i++) need(fully_shard(model->children[i], &ctx, &TEST_OPTIONS));
+        need(fully_shard(model, &ctx, &TEST_OPTIONS));
+        FsdpRoot *root = fsdp_unit(model)->root;
+        check(root->n_units == MANY + 1 && fsdp_units(model, units, MANY + 2) == MANY + 1,
+              "a model of %d units: the root lists %d, fsdp_units gives %d", MANY + 1,
+              root->n_units, fsdp_units(model, NULL, 0));
+        for (int i = 0; i < MANY; i++)
+            check(units[1 + i] == fsdp_unit(model->children[i]) && units[1 + i]->root == root &&
+                      !fsdp_is_root(units[1 + i]),
+                  "unit %s, number %d of %d, is not below the root", model->children[i]->name,
+                  1 + i, MANY + 1);
+        // A forward records every unit, in memory that fsdp_unwrap must free.
+        for (int i = 0; i < MANY && round > 0; i++) need(fsdp_record_post_forward(units[1 + i]));
+        fsdp_unwrap(model);
+        if (round == 1) {
+            host = host_bytes();
+            live = gpulog_live_bytes(r->device);
+        }
+    }
+    check(gpulog_live_bytes(r->device) == live, "wrapping and unwrapping left %zu device bytes",
+          gpulog_live_bytes(r->device) - live);
+    // A unit takes about 500 bytes; simgpu keeps some of every allocation.
+    size_t simgpus = 4 * (MANY + 1) * 2 * 400;
+    check(host_bytes() <= host + simgpus,
+          "fully_shard and fsdp_unwrap of %d units, four times, leave %zu bytes of host memory: "
+          "what frees a unit, and its stack of indices?",
+          MANY + 1, host_bytes() - host);
+    need(fsdp_context_destroy(&ctx));
+    module_destroy(model);
+}
+
+void rule_any_number_of_units(void)
+{
+    run_ranks(1, many_body, NULL);
+    run_ranks(2, many_body, NULL);
+}
+
+// ---- Refusals and failures ----
+
+static void refuse_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(4);
+    Module *model = spec_create(&spec), *block = model->children[1];
+    FsdpContext ctx, other;
+    FsdpRoot *found = NULL;
+    size_t free_bytes = 0, total = 0;
+    void *ballast = NULL;
+    check_leaks();
+    make_context(&ctx, r);
+    make_context(&other, r);
+    need(fully_shard(block, &other, &TEST_OPTIONS));
+    size_t live = gpulog_live_bytes(r->device);
+    check(fully_shard(model, &ctx, &TEST_OPTIONS) == ERR_ARGUMENT,
+          "fully_shard of a model whose inner unit has another context must be ERR_ARGUMENT");
+    check(fsdp_unit(model) == NULL && !module_has_hooks(model) &&
+              gpulog_live_bytes(r->device) == live &&
+              model->children[0]->children[0]->params[0]->owner == NULL &&
+              fsdp_is_root(fsdp_unit(block)) && fsdp_find_root(block, &found) == OK,
+          "a fully_shard that was refused for its context must leave the model and its inner unit "
+          "as they were");
+    need(fully_shard(model, &other, &TEST_OPTIONS));
+    fsdp_unwrap(model);
+
+    need_cuda(cudaMemGetInfo(&free_bytes, &total));
+    need_cuda(cudaMalloc(&ballast, free_bytes - 256));
+    live = gpulog_live_bytes(r->device);
+    check(fully_shard(model, &ctx, &TEST_OPTIONS) == ERR_MEMORY,
+          "fully_shard on a full device must be ERR_MEMORY");
+    check(gpulog_live_bytes(r->device) == live && fsdp_unit(model) == NULL && !any_hooks(model) &&
+              model->children[0]->children[0]->params[0]->owner == NULL,
+          "fully_shard ran out of memory and left hooks, an owner or %zu bytes behind%s",
+          gpulog_live_bytes(r->device) - live,
+          LIKELY "this test fills the device, so running out of memory is right: is what was made "
+                 "before that taken back on the way out?");
+    need_cuda(cudaFree(ballast));
+    need(fully_shard(model, &ctx, &TEST_OPTIONS));
+    fsdp_unwrap(model);
+    need(fsdp_context_destroy(&ctx));
+    need(fsdp_context_destroy(&other));
+    module_destroy(model);
+}
+
+void rule_a_refused_module_is_as_it_was(void)
+{
+    run_ranks(1, refuse_body, NULL);
+}
+
+// ---- The full state ----
+
+typedef struct Seen {
+    int n;
+    double off; // the largest difference from the initial values
+} Seen;
+
+static Status look(const Param *param, const float *values, void *arg)
+{
+    Seen *seen = arg;
+    int64_t numel = oracle_numel(param);
+    float *want = malloc((size_t)numel * sizeof *want);
+    if (want == NULL) return ERR_MEMORY;
+    oracle_init(param, TEST_OPTIONS.seed, 0, numel, want);
+    for (int64_t i = 0; i < numel; i++) {
+        double off = (double)values[i] - (double)want[i];
+        if (!(off <= seen->off && -off <= seen->off)) seen->off = off < 0 ? -off : off;
+    }
+    seen->n++;
+    free(want);
+    return OK;
+}
+
+// Two units unsharded, one about to be, two not: each is left as it was, and nothing is gathered
+// twice. Several times, because what a call leaves adds up.
+static void state_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(5);
+    Sharded s;
+    size_t host = 0;
+    check_leaks();
+    spec.dim = 40; // parameters of 6400 bytes
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    need_cuda(cudaDeviceSynchronize());
+    for (int i = 0; i < 3; i++) need(fsdp_unshard(fsdp_unit(s.model->children[i])));
+    for (int i = 0; i < 2; i++) need(fsdp_wait_for_unshard(fsdp_unit(s.model->children[i])));
+    need_cuda(cudaDeviceSynchronize());
+    size_t live = gpulog_live_bytes(r->device);
+    for (int round = 0; round < 8; round++) {
+        Seen seen = {0, 0.0};
+        need(fsdp_full_state(s.model, look, &seen));
+        check(seen.n == (r->rank == 0 ? 10 : 0) && seen.off < 5e-6,
+              "fsdp_full_state with three units unsharded: %d parameters, and values that differ by "
+              "%g from the initial ones",
+              seen.n, seen.off);
+        for (int i = 0; i < 5; i++) {
+            const FsdpUnit *unit = fsdp_unit(i < 4 ? s.model->children[i] : s.model);
+            check((unit->flat.state == FLAT_SHARDED) == (i >= 3),
+                  "unit %s was %s before fsdp_full_state, and is %s after it: gather_unit must "
+                  "leave each unit as it was, whatever the others are",
+                  unit->flat.name, i < 3 ? "unsharded" : "sharded",
+                  i < 3 ? "sharded" : "unsharded");
+        }
+        check(gpulog_live_bytes(r->device) == live, "fsdp_full_state left %zu bytes on the device",
+              gpulog_live_bytes(r->device) - live);
+        if (round == 1) host = host_bytes();
+    }
+    check(host_bytes() <= host + 20000,
+          "six calls of fsdp_full_state left %zu bytes of host memory: what frees the values when "
+          "the visitor has had them?",
+          host_bytes() - host);
+    need(fsdp_reshard_all(s.model));
+    sharded_destroy(&s);
+}
+
+void rule_full_state_leaves_units_as_they_were(void)
+{
+    run_ranks(1, state_body, NULL);
+    run_ranks(2, state_body, NULL);
+}
