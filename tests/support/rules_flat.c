@@ -147,11 +147,17 @@ static void host_body(const Rank *r, void *arg)
         if (round % 2 == 0) need(flat_create(&flat, "unit", &made, 42, r->stream));
         if (round % 2 == 0) flat_destroy(&flat);
         else flat_layout_destroy(&made);
+        static float storage;
+        small[1999].data.data = &storage; // refused: takes the layout over all the same
+        need(flat_layout(&made, "unit", all, 2000, r->rank, r->world, false));
+        check(flat_create(&flat, "unit", &made, 42, r->stream) == ERR_ARGUMENT,
+              "flat_create of a parameter that has storage of its own must be ERR_ARGUMENT");
+        small[1999].data.data = NULL;
         if (round == 1) before = host_bytes();
     }
     check(host_bytes() <= before + 16000,
-          "to make a flat parameter and a layout of 2000 parameters and to destroy both leaves %zu "
-          "bytes of host memory: what frees the layout's tables?",
+          "a flat parameter and a layout of 2000 parameters that were destroyed, and two that were "
+          "refused, leave %zu bytes of host memory: what frees the layout's tables?",
           host_bytes() - before);
 
     // simgpu has by now what it allocates once.

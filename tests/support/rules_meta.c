@@ -136,6 +136,15 @@ static void device_body(const Rank *r, void *arg)
     check(host_bytes() <= host + 4096, "meta_init_device left %zu bytes of host memory",
           host_bytes() - host);
     check_on_stream(log, r->stream, "meta_init_device's copies", "the stream that was given");
+    GpuLogEntry entry;
+    bool done = false; // the host has waited after the last copy
+    for (uint64_t i = log; i < gpulog_length(); i++) {
+        if (!gpulog_get(i, &entry)) continue;
+        if (entry.op == GPU_COPY || entry.op == GPU_KERNEL) done = entry.host_waits;
+        done |= entry.op >= GPU_STREAM_SYNC && entry.op <= GPU_DEVICE_SYNC;
+    }
+    check(done, "meta_init_device returned before the values were on the device: who waits for the "
+          "last copy?");
     float *got = fetch(dst, (size_t)far->n + 2);
     meta_init_slice(&p, far->seed, far->begin, far->begin + far->n, want);
     check_equal("a long slice of meta_init_device, against the same on the host", got + 1, want,

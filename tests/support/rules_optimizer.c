@@ -131,37 +131,47 @@ static void special_body(const Rank *r, void *arg)
 }
 
 // Gradients whose squares do not add up exactly: every rank has the same bits all the same.
+static uint64_t rough_seed;
 static double rough_at(int64_t place, int unit)
 {
     uint64_t z = (uint64_t)(place + 1) * 0x9E3779B97F4A7C15u + (uint64_t)unit * 0xBF58476D1CE4E5B9u;
+    z += rough_seed;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     return ((double)(z >> 40) + 0.5) / 3e6 * (z & 1 ? 1.0 : -1.0);
 }
+
+enum { ROUNDS = 8 };
 
 static void same_body(const Rank *r, void *arg)
 {
     const Spec *spec = arg;
     Sharded s;
-    float norm[3], *device = NULL;
+    float norm[ROUNDS], clipped = 0.0f, *device = NULL;
     check_leaks();
     sharded_create(&s, spec, &TEST_OPTIONS, NULL, r);
-    double want = give(&s, rough_at);
-    need(fsdp_grad_norm(s.model, &s.ctx, &norm[0]));
-    need(fsdp_clip_grad_norm(s.model, &s.ctx, 0.75f * norm[0], &norm[1]));
-    need(fsdp_grad_norm(s.model, &s.ctx, &norm[2]));
-    check(fabs((double)norm[0] - want) <= 1e-6 * want,
-          "fsdp_grad_norm gives %.9g on this rank, want %.9g", (double)norm[0], want);
+    for (int k = 0; k < ROUNDS; k++) {
+        rough_seed = (uint64_t)k << 20;
+        double want = give(&s, rough_at);
+        need(fsdp_grad_norm(s.model, &s.ctx, &norm[k]));
+        check(fabs((double)norm[k] - want) <= 1e-6 * want,
+              "fsdp_grad_norm gives %.9g on this rank, want %.9g", (double)norm[k], want);
+        need(fsdp_clip_grad_norm(s.model, &s.ctx, 0.75f * norm[k], &clipped));
+        check(memcmp(&clipped, &norm[k], sizeof clipped) == 0,
+              "fsdp_clip_grad_norm gives %.9g, and fsdp_grad_norm gave %.9g", (double)clipped,
+              (double)norm[k]);
+    }
     need_cuda(cudaMalloc((void **)&device, (size_t)r->world * sizeof norm));
-    send_to(device + 3 * r->rank, norm, 3);
-    need_nccl(ncclAllGather(device + 3 * r->rank, device, 3, ncclFloat, r->comm, r->stream));
+    send_to(device + ROUNDS * r->rank, norm, ROUNDS);
+    need_nccl(ncclAllGather(device + ROUNDS * r->rank, device, ROUNDS, ncclFloat, r->comm,
+                            r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
-    float *all = fetch(device, 3 * (size_t)r->world);
+    float *all = fetch(device, ROUNDS * (size_t)r->world);
     for (int rank = 0; rank < r->world; rank++)
-        for (int k = 0; k < 3; k++)
-            check(memcmp(&all[3 * rank + k], &norm[k], sizeof norm[k]) == 0,
+        for (int k = 0; k < ROUNDS; k++)
+            check(memcmp(&all[ROUNDS * rank + k], &norm[k], sizeof norm[k]) == 0,
                   "fsdp_grad_norm gives %.9g on rank %d and %.9g here: it must be the same number "
                   "on every rank, to the last bit, or ranks clip by different factors",
-                  (double)all[3 * rank + k], rank, (double)norm[k]);
+                  (double)all[ROUNDS * rank + k], rank, (double)norm[k]);
     free(all);
     need_cuda(cudaFree(device));
     sharded_destroy(&s);
@@ -177,7 +187,7 @@ void rule_clips_at_any_norm(void)
 void rule_norm_has_the_same_bits_everywhere(void)
 {
     Spec spec = spec_mlp(draw(3, 5));
-    int world = draw(3, 8);
+    int world = draw(5, 8);
     drawn("%d layers, %d ranks", spec.layers, world);
     run_ranks(world, same_body, &spec);
 }
