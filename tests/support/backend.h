@@ -23,6 +23,9 @@ int backend_max_world(void);
 // Why there can be none larger, for the result of a test that was left out.
 const char *backend_world_limit(void);
 
+// Whether the memory of the host that a process has is its own: a library may take what it likes.
+bool backend_counts_host_memory(void);
+
 // How much longer than on simgpu a run of `world` ranks may take: on real GPUs every rank first
 // makes a context and its share of a communicator.
 double backend_time_factor(int world);

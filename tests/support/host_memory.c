@@ -2,6 +2,8 @@
  */
 #include "host_memory.h"
 
+#include "backend.h"
+
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +19,7 @@
 size_t host_bytes(void)
 {
 #if OWN_MALLOC && defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+    if (!backend_counts_host_memory()) return 0;
     struct mallinfo2 info = mallinfo2();
     return info.uordblks + info.hblkhd;
 #else
@@ -45,7 +48,7 @@ void host_limit(size_t more)
     size_t now = data_bytes();
 
     if (!known) known = getrlimit(RLIMIT_DATA, &usual) == 0;
-    if (!OWN_MALLOC || !known || now == 0) return;
+    if (!OWN_MALLOC || !backend_counts_host_memory() || !known || now == 0) return;
     limit = usual;
     if (more > 0 && (usual.rlim_cur == RLIM_INFINITY || now + more < usual.rlim_cur))
         limit.rlim_cur = now + more;

@@ -9,7 +9,7 @@
 
 // Bytes that this process has from malloc now. A few that were freed may still count (the libc keeps
 // them at hand), and simgpu keeps records of its own: allow for that. Where nobody counts them (an
-// old libc, a build with a sanitizer) 0, always.
+// old libc, a build with a sanitizer, real GPUs) 0, always.
 size_t host_bytes(void);
 
 // From here on this process gets no more than so many bytes of memory of its own, where the system

@@ -109,6 +109,11 @@ double backend_time_factor(int world)
 #endif
 }
 
+bool backend_counts_host_memory(void)
+{
+    return false;
+}
+
 bool backend_sums_in_tree_order(int world)
 {
 #ifdef REHEARSAL

@@ -27,6 +27,11 @@ double backend_time_factor(int world)
     return 1.0;
 }
 
+bool backend_counts_host_memory(void)
+{
+    return true;
+}
+
 bool backend_sums_in_tree_order(int world)
 {
     return true;
