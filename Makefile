@@ -197,14 +197,14 @@ LAUNCH      := $(BUILD)/bin/launch
 DEVICES     := $(BUILD)/bin/devices
 SIMGPU_PC   := $(BUILD)/lib/pkgconfig/simgpu.pc
 
-.PHONY: help deps build grade hint watch test test-all demo demo-oom gpt2-medium simgpu release steady mutants different \
+.PHONY: help deps build grade hint watch test test-all demo demo-oom gpt2-medium simgpu release steady mutants different claims \
         skeleton suites own-suites examples example-programs clean compile_commands.json
 .DEFAULT_GOAL := help
 .SECONDARY:
 .DELETE_ON_ERROR:
 
 # An archive for students (grader/release.py) has the reference as objects alone and only the tests that grade.
-KIT_ONLY := $(if $(wildcard reference),,test test-all gpt2-medium release mutants different steady skeleton BACKEND=rehearsal)
+KIT_ONLY := $(if $(wildcard reference),,test test-all gpt2-medium release mutants different claims steady skeleton BACKEND=rehearsal)
 $(foreach word,$(filter $(KIT_ONLY),$(MAKECMDGOALS) BACKEND=$(BACKEND)),$(error make $(word) belongs to the full kit, which this archive is not: `make help` lists what works here))
 
 # ---- Targets: a line "## name: text" is what `make help` prints ----
@@ -272,10 +272,15 @@ simgpu: deps
 release: deps
 	@$(PYTHON) -B grader/release.py --out '$(or $(OUT),$(BUILD)/release)' $(if $(AT),--at '$(AT)') $(if $(GAPS),--gaps '$(GAPS)')
 
-## make mutants              grade 193 wrong solutions, each of which must lose the test it is meant to lose (2 minutes;
+## make mutants              grade 316 wrong solutions, each of which must lose the test it is meant to lose (5 minutes;
 ##                           TASK=2 for one task's)
 mutants: deps
 	@$(PYTHON) -B grader/mutants.py --build '$(BUILD)' $(if $(TASK),--task '$(TASK)')
+
+## make claims               what include/fsdp.h and the handouts claim, with the tests that prove each claim and the
+##                           wrong solutions that break it (TASK=2 for one task's)
+claims:
+	@$(PYTHON) -B grader/devtools/claims.py $(if $(TASK),--task '$(TASK)')
 
 ## make different            grade right solutions that are unlike the reference: all must score 100
 different: deps

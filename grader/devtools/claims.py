@@ -11,15 +11,15 @@ broken, and the wrong solutions of tests/mutants that break it:
       mutants  numel_in_32_bits number_without_shape
 
   as N        instead of tests and mutants: what claim N has
-  given       instead of mutants: given code does it, which no student writes, and tests are those of
-              a suite of the kit (tests/fsdp: seams/NAME)
+  given       instead of mutants: given code does it, which no student writes; a test may be one of
+              the kit's own suites (tests/fsdp: seams/NAME)
   definition  in place of a number, with "says" alone: it says what a thing is, or asks, and nothing
               can break it
 
-A long text goes on in lines that are indented further. The check fails for a text that is not in its
-document (any more), for a sentence of which a part is in no entry, for a claim without a test or
-without a mutant, and for a mutant that loses none of the claim's tests. The sentences are those of
-every comment of fsdp.h, and of a handout those of its numbered parts and rules ("**2.1** …",
+A long text goes on in lines that are indented further. The check fails for a text that is not in
+its document (any more), for a sentence of which a part is in no entry, for a claim without a test or
+without a mutant, for a mutant that loses none of the claim's tests, and for one that breaks no
+claim. The sentences are those of every comment of fsdp.h, and of a handout those of its numbered parts and rules ("**2.1** …",
 "1. *One owner.* …") that are no questions.
 
 Interface: claims.py [--task N] prints the table and checks it; exit status 0, or 1 with a line for
@@ -69,7 +69,7 @@ def sentences(paragraph):
 
 
 def header_paragraphs(text):
-    """The comments of a C header: what stands in lines of comment one after another is a paragraph."""
+    """The comments of a C header: lines of comment one after another are a paragraph."""
     found, current, inside = [], [], False
     for line in text.splitlines() + [""]:
         block = inside or line.startswith("/*")
@@ -197,7 +197,7 @@ def check_proofs(entries, root):
         if entry.same:
             other = claims.get(entry.same)
             if other is None or other.same:
-                wrong.append("%s: there is no claim %s with tests of its own" % (number, entry.same))
+                wrong.append("%s: no claim %s has tests of its own" % (number, entry.same))
                 continue
             entry.tests, entry.mutants, entry.given = other.tests, other.mutants, other.given
         if not entry.tests:
@@ -212,6 +212,8 @@ def check_proofs(entries, root):
             elif not mutants[name] & set(entry.tests):
                 wrong.append("%s: mutant %s need not lose any of its tests, but %s" % (
                     number, name, ", ".join(sorted(mutants[name]))))
+    broken = {name for entry in claims.values() for name in entry.mutants}
+    wrong += ["mutant %s breaks no claim" % name for name in mutants if name not in broken]
     return wrong
 
 
@@ -232,7 +234,8 @@ def check_texts(entries, texts):
                                                                            one_line(left)))
     for entry in entries:
         if (entry.document, entry.says) not in found:
-            wrong.append("%s:%d: not in %s: \"%s\"" % (TABLE, entry.line, entry.document, entry.says))
+            wrong.append("%s:%d: not in %s: \"%s\"" % (TABLE, entry.line, entry.document,
+                                                        entry.says))
     return wrong
 
 

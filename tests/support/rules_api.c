@@ -293,8 +293,8 @@ static void state_body(const Rank *r, void *arg)
         Seen seen = {0, 0.0};
         need(fsdp_full_state(s.model, look, &seen));
         check(seen.n == (r->rank == 0 ? 10 : 0) && seen.off < 5e-6,
-              "fsdp_full_state with three units unsharded: %d parameters, and values that differ by "
-              "%g from the initial ones",
+              "fsdp_full_state with three units unsharded: %d parameters, and values that differ "
+              "by %g from the initial ones",
               seen.n, seen.off);
         for (int i = 0; i < 5; i++) {
             const FsdpUnit *unit = fsdp_unit(i < 4 ? s.model->children[i] : s.model);

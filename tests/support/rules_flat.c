@@ -1,4 +1,5 @@
-/* rules_flat.c: sentences of fsdp.h on flat_param.c that no other body of its suite reads. See rules.h.
+/* rules_flat.c: sentences of fsdp.h on flat_param.c that no other body of its suite reads. See
+ * rules.h.
  */
 #include "rules.h"
 
@@ -67,9 +68,11 @@ static void large_body(const Rank *r, void *arg)
             int64_t to = smaller(offset[i] + large->numel[i], (rank + 1) * shard);
             flat_param_range_in_shard(&made, i, rank, &begin, &end, &at);
             if (from >= to)
-                check(begin == end, "flat_param_range_in_shard: rank %d of %d holds [%lld, %lld) of "
-                      "parameter %d, want nothing",
-                      rank, large->world, (long long)begin, (long long)end, i);
+                check(
+                    begin == end,
+                    "flat_param_range_in_shard: rank %d of %d holds [%lld, %lld) of parameter %d, "
+                    "want nothing",
+                    rank, large->world, (long long)begin, (long long)end, i);
             else
                 check(begin == from - offset[i] && end == to - offset[i] &&
                           at == from - rank * shard,
@@ -145,8 +148,10 @@ static void host_body(const Rank *r, void *arg)
     for (int round = 0; round < 4; round++) { // tables of 32 000 bytes
         need(flat_layout(&made, "unit", all, 2000, r->rank, r->world, false));
         if (round % 2 == 0) need(flat_create(&flat, "unit", &made, 42, r->stream));
-        if (round % 2 == 0) flat_destroy(&flat);
-        else flat_layout_destroy(&made);
+        if (round % 2 == 0)
+            flat_destroy(&flat);
+        else
+            flat_layout_destroy(&made);
         static float storage;
         small[1999].data.data = &storage; // refused: takes the layout over all the same
         need(flat_layout(&made, "unit", all, 2000, r->rank, r->world, false));
@@ -170,7 +175,8 @@ static void host_body(const Rank *r, void *arg)
           "uses no more host memory than a small buffer",
           last_error());
     flat_destroy(&flat);
-    check(flat.layout.params == NULL && flat.sharded_param.data == NULL, "flat_destroy left tables");
+    check(flat.layout.params == NULL && flat.sharded_param.data == NULL,
+          "flat_destroy left pointers to what is gone");
     flat_destroy(&flat); // zeroed by now: fine
 }
 

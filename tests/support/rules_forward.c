@@ -1,4 +1,5 @@
-/* rules_forward.c: sentences of fsdp.h on forward.c that no other body of its suite reads. See rules.h.
+/* rules_forward.c: sentences of fsdp.h on forward.c that no other body of its suite reads. See
+ * rules.h.
  */
 #include "rules.h"
 
@@ -52,10 +53,11 @@ static void beside_body(const Rank *r, void *arg)
             gather = (int64_t)i;
     for (int op = GPU_ALL_GATHER; op <= GPU_RECV; op++) total += gpulog_traffic((GpuOp)op).sent;
     check(gather >= 0, "fsdp_unshard queued no collective");
-    check(total <= sent,
-          "to unshard unit %s this rank sent %llu bytes, want %llu: its shard, once, to each of the "
-          "other ranks",
-          unit->flat.name, (unsigned long long)total, (unsigned long long)sent);
+    check(
+        total <= sent,
+        "to unshard unit %s this rank sent %llu bytes, want %llu: its shard, once, to each of the "
+        "other ranks",
+        unit->flat.name, (unsigned long long)total, (unsigned long long)sent);
     need_cuda(kernel_fill(own, 1.0f, 4, s.ctx.compute_stream));
     int64_t kernel = log_find(GPU_KERNEL, "kernel_fill", log);
     check(kernel >= 0 && !log_ordered((uint64_t)gather, (uint64_t)kernel),
@@ -192,8 +194,7 @@ static void two_models_body(const Rank *r, void *arg)
     for (int i = 0; i < 2; i++) need(fsdp_pre_forward(model[i]->children[0], inner[i]));
     for (int i = 0; i < 2; i++) need(fsdp_post_forward(model[i]->children[0], inner[i]));
     for (int i = 0; i < 2; i++)
-        check(root[i]->root->iter_forward_root == root[i] &&
-                  root[i]->root->n_post_forward == 1 &&
+        check(root[i]->root->iter_forward_root == root[i] && root[i]->root->n_post_forward == 1 &&
                   root[i]->root->post_forward_order[0] == inner[i],
               "two models run on one context, one inside the other's forward: what an iteration "
               "must remember belongs to the root of each");
@@ -238,8 +239,8 @@ static void all_body(const Rank *r, void *arg)
         const FsdpUnit *unit = i < UNITS ? unit_of(&s, i) : fsdp_unit(s.model);
         check(unit->flat.state == FLAT_SHARDED && unit->flat.layout.params[0]->data.data == NULL &&
                   unit->phase == FSDP_IDLE,
-              "after fsdp_reshard_all unit %s, one of %d, is not sharded and idle",
-              unit->flat.name, UNITS + 1);
+              "after fsdp_reshard_all unit %s, one of %d, is not sharded and idle", unit->flat.name,
+              UNITS + 1);
     }
     check(gpulog_live_bytes(r->device) == live,
           "after fsdp_reshard_all the device holds %zu bytes more than before the evaluation",

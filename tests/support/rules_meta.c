@@ -144,7 +144,7 @@ static void device_body(const Rank *r, void *arg)
         done |= entry.op >= GPU_STREAM_SYNC && entry.op <= GPU_DEVICE_SYNC;
     }
     check(done, "meta_init_device returned before the values were on the device: who waits for the "
-          "last copy?");
+                "last copy?");
     float *got = fetch(dst, (size_t)far->n + 2);
     meta_init_slice(&p, far->seed, far->begin, far->begin + far->n, want);
     check_equal("a long slice of meta_init_device, against the same on the host", got + 1, want,
@@ -216,7 +216,8 @@ static void release_body(const Rank *r, void *arg)
         if (round == 0) host = host_bytes();
         made = round;
     }
-    check(host_bytes() <= host + 65536, "%d rounds of materialising a model and releasing it left %zu "
+    check(host_bytes() <= host + 65536,
+          "%d rounds of materialising a model and releasing it left %zu "
           "bytes of host memory",
           made, host_bytes() - host);
     params[n - 1]->owner = model;

@@ -104,7 +104,8 @@ static void special_body(const Rank *r, void *arg)
         need(fsdp_clip_grad_norm(s.model, &s.ctx, (float)limit, &norm));
         check(norm == 0.0f, "fsdp_clip_grad_norm of gradients of zero gives the norm %g",
               (double)norm);
-        check_given(&s, zero_at, 1.0, "a norm of 0 is larger than no limit, and nothing may change");
+        check_given(&s, zero_at, 1.0,
+                    "a norm of 0 is larger than no limit, and nothing may change");
     }
     static const struct {
         GradientOf value;
@@ -126,7 +127,8 @@ static void special_body(const Rank *r, void *arg)
     need(fsdp_clip_grad_norm(s.model, &s.ctx, 0.5f, &norm));
     check(norm != norm, "one gradient is NaN, and fsdp_clip_grad_norm gives the norm %g",
           (double)norm);
-    check_given(&s, nan_at, 1.0, "a norm that is NaN is not larger than the limit: nothing changes");
+    check_given(&s, nan_at, 1.0,
+                "a norm that is NaN is not larger than the limit: nothing changes");
     sharded_destroy(&s);
 }
 
@@ -162,8 +164,8 @@ static void same_body(const Rank *r, void *arg)
     }
     need_cuda(cudaMalloc((void **)&device, (size_t)r->world * sizeof norm));
     send_to(device + ROUNDS * r->rank, norm, ROUNDS);
-    need_nccl(ncclAllGather(device + ROUNDS * r->rank, device, ROUNDS, ncclFloat, r->comm,
-                            r->stream));
+    need_nccl(
+        ncclAllGather(device + ROUNDS * r->rank, device, ROUNDS, ncclFloat, r->comm, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
     float *all = fetch(device, ROUNDS * (size_t)r->world);
     for (int rank = 0; rank < r->world; rank++)
@@ -209,8 +211,8 @@ static void two_body(const Rank *r, void *arg)
         n = flat_params(s[i].model, flat[i], MAX_FLAT);
         need_cuda(cudaDeviceSynchronize());
         for (int k = 0; k < n; k++)
-            start[i][k] = fetch(flat[i][k]->sharded_param.data,
-                                (size_t)flat[i][k]->layout.shard_numel);
+            start[i][k] =
+                fetch(flat[i][k]->sharded_param.data, (size_t)flat[i][k]->layout.shard_numel);
     }
     for (int t = 1; t <= STEPS[0]; t++)
         for (int i = 0; i < 2; i++) {
@@ -220,8 +222,7 @@ static void two_body(const Rank *r, void *arg)
                 float *host = malloc((size_t)layout->shard_numel * sizeof *host);
                 for (int64_t e = 0; e < layout->shard_numel; e++) {
                     int64_t place = layout->rank * layout->shard_numel + e;
-                    host[e] =
-                        place < layout->numel ? given_scale(t) * given_gradient(place) : 0.0f;
+                    host[e] = place < layout->numel ? given_scale(t) * given_gradient(place) : 0.0f;
                 }
                 need_cuda(cudaDeviceSynchronize());
                 send_to(flat[i][k]->sharded_grad.data, host, (size_t)layout->shard_numel);
@@ -243,10 +244,11 @@ static void two_body(const Rank *r, void *arg)
                 int64_t place = layout->rank * layout->shard_numel + e;
                 double g = place < layout->numel ? (double)given_gradient(place) : 0.0, out[3];
                 follow_formula(&c, RIGHT, STEPS[i], k, n, (double)start[i][k][e], g, out);
-                check(fabs((double)got[e] - out[0]) <= 2e-6 * (fabs(out[0]) + (double)c.lr),
-                      "two optimizers: after %d steps of fsdp_adamw_step element %lld of unit %s is "
-                      "%.9g, the formula gives %.9g",
-                      STEPS[i], (long long)e, flat[i][k]->name, (double)got[e], out[0]);
+                check(
+                    fabs((double)got[e] - out[0]) <= 2e-6 * (fabs(out[0]) + (double)c.lr),
+                    "two optimizers: after %d steps of fsdp_adamw_step element %lld of unit %s is "
+                    "%.9g, the formula gives %.9g",
+                    STEPS[i], (long long)e, flat[i][k]->name, (double)got[e], out[0]);
             }
             free(got);
             free(start[i][k]);
@@ -283,8 +285,7 @@ static void many_body(const Rank *r, void *arg)
     for (int step = 0; step < 2; step++) {
         need_cuda(cudaDeviceSynchronize());
         for (int k = 0; k < n; k++)
-            before[k] =
-                fetch(flat[k]->sharded_param.data, (size_t)flat[k]->layout.shard_numel);
+            before[k] = fetch(flat[k]->sharded_param.data, (size_t)flat[k]->layout.shard_numel);
         if (step == 0)
             need(fsdp_adamw_step(&s.adamw));
         else
@@ -329,8 +330,8 @@ static void stale_body(const Rank *r, void *arg)
     for (int waited = 0; waited < 2; waited++) {
         const char *state = waited ? "unsharded" : "unsharding";
         for (int sgd = 0; sgd < 2; sgd++) {
-            Status status = sgd ? fsdp_sgd_step(s.model, &s.ctx, 0.5f, 0.0f)
-                                : fsdp_adamw_step(&s.adamw);
+            Status status =
+                sgd ? fsdp_sgd_step(s.model, &s.ctx, 0.5f, 0.0f) : fsdp_adamw_step(&s.adamw);
             check(status == ERR_ARGUMENT && s.adamw.t == 0 &&
                       strstr(last_error(), unit->flat.name) != NULL,
                   "%s with a unit that is %s must be ERR_ARGUMENT with a line that names it, and "
