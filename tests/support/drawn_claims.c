@@ -97,7 +97,7 @@ void claim_drawn_walk(void)
 
 // Values from element `begin` on, against the formula.
 static void check_oracle_init(const Param *p, uint64_t seed, int64_t begin, int64_t n,
-                               const float *values)
+                              const float *values)
 {
     float *want = malloc((size_t)n * sizeof *want);
     check(want != NULL, "no memory");

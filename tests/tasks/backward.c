@@ -3,8 +3,8 @@
 #include "bytes.h"
 #include "claims.h"
 #include "draw_model.h"
-#include "fsdp.h"
 #include "figures.h"
+#include "fsdp.h"
 #include "harness.h"
 #include "rules.h"
 
@@ -456,8 +456,7 @@ static void order_body(const Rank *r, void *arg)
     check_reduce_overlaps(log);
     GpuLogEntry entry;
     for (uint64_t i = log; i < gpulog_length(); i++)
-        if (gpulog_get(i, &entry) &&
-            (entry.op == GPU_REDUCE_SCATTER || entry.op == GPU_REDUCE))
+        if (gpulog_get(i, &entry) && (entry.op == GPU_REDUCE_SCATTER || entry.op == GPU_REDUCE))
             check(entry.stream == s.ctx.reduce_scatter_stream,
                   "a reduce-scatter runs on another stream than ctx->reduce_scatter_stream");
 

@@ -126,15 +126,15 @@ static void check_known(const FlatLayout *got, const Set *set, const Rank *r, bo
 {
     Known known;
     make_known(&known, set, r->rank, r->world, align);
-    check(got->n == set->n && got->numel == known.layout.numel &&
-              got->padded == known.layout.padded &&
-              got->shard_numel == known.layout.shard_numel && got->rank == r->rank &&
-              got->world == r->world,
-          "flat_layout: %lld elements on %d ranks: numel %lld, padded %lld, shards of %lld for rank "
-          "%d of %d; want %lld, %lld and %lld for rank %d of %d",
-          (long long)known.layout.numel, r->world, (long long)got->numel, (long long)got->padded,
-          (long long)got->shard_numel, got->rank, got->world, (long long)known.layout.numel,
-          (long long)known.layout.padded, (long long)known.layout.shard_numel, r->rank, r->world);
+    check(
+        got->n == set->n && got->numel == known.layout.numel &&
+            got->padded == known.layout.padded && got->shard_numel == known.layout.shard_numel &&
+            got->rank == r->rank && got->world == r->world,
+        "flat_layout: %lld elements on %d ranks: numel %lld, padded %lld, shards of %lld for rank "
+        "%d of %d; want %lld, %lld and %lld for rank %d of %d",
+        (long long)known.layout.numel, r->world, (long long)got->numel, (long long)got->padded,
+        (long long)got->shard_numel, got->rank, got->world, (long long)known.layout.numel,
+        (long long)known.layout.padded, (long long)known.layout.shard_numel, r->rank, r->world);
     for (int i = 0; i < set->n; i++)
         check(got->offset[i] == known.offset[i] && got->params[i] == set->pointer[i],
               "flat_layout: parameter %d begins at %lld, want %lld", i, (long long)got->offset[i],
@@ -290,8 +290,8 @@ static void real_body(const Rank *r, void *arg)
                 check(flat_valid_numel(&known.layout, rank) == want,
                       "flat_valid_numel: %lld elements on %d ranks: rank %d holds %lld real ones, "
                       "want %lld",
-                      (long long)flat.numel, world, rank, (long long)flat_valid_numel(&known.layout, rank),
-                      (long long)want);
+                      (long long)flat.numel, world, rank,
+                      (long long)flat_valid_numel(&known.layout, rank), (long long)want);
             }
         }
     }
