@@ -26,6 +26,10 @@ const char *backend_world_limit(void);
 // Whether the memory of the host that a process has is its own: a library may take what it likes.
 bool backend_counts_host_memory(void);
 
+// For tests that fill a device: those of ranks that start from here on are small, where a backend
+// has devices to its measure; false: as large as before.
+void backend_small_devices(bool small);
+
 // How much longer than on simgpu a run of `world` ranks may take: on real GPUs every rank first
 // makes a context and its share of a communicator.
 double backend_time_factor(int world);

@@ -6,7 +6,8 @@
  * kill) or by exit() makes simgpu report on the others that they wait in vain; such a report may
  * well come first, and the silent end is still the reason.
  *
- * Interface: run_ranks, run_ranks_limit, run_ranks_message, shared_alloc (harness.h).
+ * Interface: run_ranks, run_ranks_limit, run_ranks_small, run_ranks_message, shared_alloc
+ * (harness.h).
  */
 #define _GNU_SOURCE // pipe2, F_SETPIPE_SZ
 #include <errno.h>
@@ -407,10 +408,8 @@ static void print_failure(const char *text)
     print_error("\n");
 }
 
-void run_ranks_at(const char *file, int line, int world, double limit, RankBody body, void *arg)
+static void tell_failure(Message message, const char *file, int line)
 {
-    Message message = run_world(file, line, world, limit, body, arg);
-
     if (message.text[0]) {
         suite_failed(message.status, message.text);
         print_failure(message.text);
@@ -418,4 +417,17 @@ void run_ranks_at(const char *file, int line, int world, double limit, RankBody 
         _fail(file, line);
     }
     free(message.text);
+}
+
+void run_ranks_at(const char *file, int line, int world, double limit, RankBody body, void *arg)
+{
+    tell_failure(run_world(file, line, world, limit, body, arg), file, line);
+}
+
+void run_ranks_small_at(const char *file, int line, int world, RankBody body, void *arg)
+{
+    backend_small_devices(true);
+    Message message = run_world(file, line, world, RANKS_LIMIT, body, arg);
+    backend_small_devices(false);
+    tell_failure(message, file, line);
 }

@@ -12,10 +12,9 @@
  *   }
  *   static void test_something(void **state) { run_ranks(3, body, NULL); }
  *
- * Interface: run_ranks, run_ranks_limit; check, need, need_cuda, need_nccl, check_leaks (inside a
- * body);
- * shared_alloc for what ranks hand back; fetch, send_to; log_race and friends (log_order.c);
- * suite_main.
+ * Interface: run_ranks, run_ranks_limit, run_ranks_small; check, need, need_cuda, need_nccl,
+ * check_leaks (inside a body); shared_alloc for what ranks hand back; fetch, send_to; log_race and
+ * friends (log_order.c); suite_main.
  */
 #ifndef SHARDLAB_HARNESS_H
 #define SHARDLAB_HARNESS_H
@@ -65,6 +64,10 @@ typedef void (*RankBody)(const Rank *rank, void *arg);
 #define run_ranks_limit(world, limit, body, arg)                                                   \
     run_ranks_at(__FILE__, __LINE__, world, limit, body, arg)
 void run_ranks_at(const char *file, int line, int world, double limit, RankBody body, void *arg);
+
+// As run_ranks, for a body that fills its device: on small devices, where there are any.
+void run_ranks_small_at(const char *file, int line, int world, RankBody body, void *arg);
+#define run_ranks_small(world, body, arg) run_ranks_small_at(__FILE__, __LINE__, world, body, arg)
 
 // As run_ranks, but returns the first failure's text (free it; NULL: no failure) instead of failing
 // the test: for tests of what a failure says.

@@ -248,7 +248,7 @@ static void refuse_body(const Rank *r, void *arg)
 
 void rule_a_refused_module_is_as_it_was(void)
 {
-    run_ranks(1, refuse_body, NULL);
+    run_ranks_small(1, refuse_body, NULL);
 }
 
 // ---- The full state ----

@@ -242,7 +242,7 @@ static void failure_body(const Rank *r, void *arg)
 
 void rule_failed_create_keeps_nothing(void)
 {
-    run_ranks(1, failure_body, NULL);
+    run_ranks_small(1, failure_body, NULL);
 }
 
 // ---- States, and views of padding ----

@@ -481,7 +481,7 @@ static void failure_body(const Rank *r, void *arg)
 
 static void materialize_frees_on_failure(void **state)
 {
-    run_ranks(1, failure_body, NULL);
+    run_ranks_small(1, failure_body, NULL);
 }
 
 static const struct CMUnitTest tests[] = {

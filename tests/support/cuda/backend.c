@@ -109,6 +109,10 @@ double backend_time_factor(int world)
 #endif
 }
 
+void backend_small_devices(bool small)
+{
+}
+
 bool backend_counts_host_memory(void)
 {
     return false;

@@ -5,6 +5,7 @@
 #include "backend.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 // One BLAS thread a rank: suites run side by side, and threads that wait for each other spin.
 void backend_prepare(void)
@@ -25,6 +26,24 @@ const char *backend_world_limit(void)
 double backend_time_factor(int world)
 {
     return 1.0;
+}
+
+void backend_small_devices(bool small)
+{
+    static char *before;
+
+    if (small) {
+        const char *set = getenv("SIMGPU_MEMORY");
+        before = set != NULL ? strdup(set) : NULL;
+        setenv("SIMGPU_MEMORY", "32M", 1);
+        return;
+    }
+    if (before != NULL)
+        setenv("SIMGPU_MEMORY", before, 1);
+    else
+        unsetenv("SIMGPU_MEMORY");
+    free(before);
+    before = NULL;
 }
 
 bool backend_counts_host_memory(void)
