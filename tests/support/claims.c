@@ -5,6 +5,7 @@
 #include "backend.h"
 #include "bytes.h"
 #include "claim_causes.h"
+#include "figures.h"
 #include "kernels.h"
 
 #include <math.h>
@@ -131,7 +132,7 @@ static void same_body(const Rank *r, void *arg)
         batch_destroy(&batch);
     }
     float *got = sharded_params(&s);
-    size_t n = (size_t)meta_count(s.model);
+    size_t n = (size_t)model_numel(s.model);
     sharded_destroy(&s);
     if (r->rank != 0) return;
 
@@ -182,7 +183,7 @@ static float *train_micro_batches(const Claim *c, const Rank *r, const float *fi
 {
     Plain plain;
     plain_create(&plain, &c->spec, TEST_OPTIONS.seed, &TEST_ADAMW, r->stream);
-    size_t n = (size_t)meta_count(plain.model);
+    size_t n = (size_t)model_numel(plain.model);
     float *average = malloc(n * sizeof *average), *accumulated = calloc(n, sizeof *accumulated);
     check(average != NULL && accumulated != NULL, "no memory for gradients");
     for (int step = 0; step < c->steps; step++) {
@@ -230,7 +231,7 @@ static void different_body(const Rank *r, void *arg)
         batch_destroy(&batch);
     }
     float *got = sharded_params(&s);
-    size_t n = (size_t)meta_count(s.model);
+    size_t n = (size_t)model_numel(s.model);
     sharded_destroy(&s);
     if (r->rank == 0) {
         float *want = train_micro_batches(c, r, first);
@@ -375,6 +376,7 @@ static void peak_body(const Rank *r, void *arg)
         train_batch(&c->spec, &s.run, s.model, &batch);
     else
         forward_batch(&c->spec, &s.run, s.model, &batch);
+    check_figures();
     size_t bound = live + activations + units_bytes(&s, c->backward);
     Sizes sizes;
     sizes_of(&sizes, s.model, r->world);
@@ -486,7 +488,7 @@ static void reshard_body(const Rank *r, void *arg)
         FsdpOptions options = TEST_OPTIONS;
         options.reshard_after_forward = reshard ? FSDP_RESHARD_ALWAYS : FSDP_RESHARD_NEVER;
         sharded_create(&s, &c->spec, &options, &TEST_ADAMW, r);
-        n = (size_t)meta_count(s.model);
+        n = (size_t)model_numel(s.model);
         gpulog_reset_traffic();
         gpulog_reset_peak(r->device);
         for (int step = 0; step < c->steps; step++) {

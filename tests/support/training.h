@@ -71,6 +71,8 @@ int flat_params(const Module *root, FlatParam **out, int max);
 void sharded_create(Sharded *s, const Spec *spec, const FsdpOptions *options,
                     const AdamWConfig *adamw, const Rank *r);
 void sharded_destroy(Sharded *s);
+// Elements of all parameters, by their shapes.
+int64_t model_numel(const Module *model);
 float *sharded_params(Sharded *s);        // host, on rank 0; NULL on the others. Collective
 float *sharded_grads(Sharded *s);         // host, on every rank. Collective
 int64_t sharded_padded(const Sharded *s); // Σ padded of all flat parameters

@@ -3,6 +3,7 @@
 #include "bytes.h"
 #include "claims.h"
 #include "draw_model.h"
+#include "figures.h"
 #include "fsdp.h"
 #include "harness.h"
 #include "kernels.h"
@@ -38,6 +39,7 @@ static FsdpUnit *first_unit(Sharded *s)
 static void check_whole(const FsdpUnit *unit)
 {
     const FlatParam *flat = &unit->flat;
+    check_figures();
     float *want = calloc((size_t)flat->layout.padded, sizeof *want);
     for (int i = 0; i < flat->layout.n; i++)
         meta_init_slice(flat->layout.params[i], TEST_OPTIONS.seed, 0,

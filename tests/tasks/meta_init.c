@@ -400,9 +400,9 @@ static void materialize_body(const Rank *r, void *arg)
     check_on_stream(log, r->stream, "materialising", "the stream that was given");
     need_cuda(cudaStreamSynchronize(r->stream));
     size_t took = gpulog_live_bytes(r->device) - before;
-    check(took == 8 * (size_t)meta_count(model),
-          "data and gradients of %lld elements take %zu bytes, want %zu",
-          (long long)meta_count(model), took, 8 * (size_t)meta_count(model));
+    size_t numel = (size_t)model_numel(model);
+    check(took == 8 * numel, "data and gradients of %zu elements take %zu bytes, want %zu", numel,
+          took, 8 * numel);
     check_materialized(model, made->seed);
     check(meta_materialize(model, made->seed, r->stream) == ERR_ARGUMENT,
           "materialising a model twice must be refused: the first storage would be lost");
@@ -450,7 +450,7 @@ static void failure_body(const Rank *r, void *arg)
     void *ballast = NULL;
     // Leave room for half of the model.
     need_cuda(cudaMemGetInfo(&free_bytes, &total));
-    need_cuda(cudaMalloc(&ballast, free_bytes - 4 * (size_t)meta_count(model)));
+    need_cuda(cudaMalloc(&ballast, free_bytes - 4 * (size_t)model_numel(model)));
     size_t before = gpulog_live_bytes(r->device);
 
     Status status = meta_materialize(model, 42, r->stream);
@@ -466,11 +466,11 @@ static void failure_body(const Rank *r, void *arg)
           LIKELY
           "this test fills the device, so running out of memory is right: is what was allocated "
           "before that freed on the way out?");
-    Param *params[64];
-    int n = meta_params(model, params, 64);
-    for (int i = 0; i < n; i++)
-        check(params[i]->data.data == NULL && params[i]->grad.data == NULL,
-              "%s keeps a pointer to memory that is gone", params[i]->name);
+    Layout layout;
+    layout_module(&layout, model, false, 1, LAYOUT_WHOLE);
+    for (int i = 0; i < layout.n; i++)
+        check(layout.param[i]->data.data == NULL && layout.param[i]->grad.data == NULL,
+              "%s keeps a pointer to memory that is gone", layout.param[i]->name);
 
     need_cuda(cudaFree(ballast));
     need(meta_materialize(model, 42, r->stream));
