@@ -71,8 +71,9 @@ static void places_body(const Rank *r, void *arg)
                 owners[place]++;
             }
         }
-        check(flat_valid_numel(&flat, rank) == real, "rank %d of %d holds %lld real elements, want %lld",
-              rank, set->world, (long long)flat_valid_numel(&flat, rank), (long long)real);
+        check(flat_valid_numel(&flat, rank) == real,
+              "rank %d of %d holds %lld real elements, want %lld", rank, set->world,
+              (long long)flat_valid_numel(&flat, rank), (long long)real);
         all += real;
     }
     check(all == numel, "the ranks hold %lld elements, there are %lld", (long long)all,
@@ -92,13 +93,19 @@ static void shard_body(const Rank *r, void *arg)
     need(flat_layout(&made, "unit", set->params, set->n, r->rank, r->world, set->align));
     need(flat_create(&flat, "unit", &made, set->seed, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
-    float *whole = calloc((size_t)flat.layout.padded, sizeof *whole);
+    int64_t numel = 0, step = set->align ? 4 * r->world : r->world;
+    for (int i = 0; i < set->n; i++) numel += set->size[i];
+    int64_t shard_numel = (numel + step - 1) / step * step / r->world;
+    check(flat.layout.shard_numel == shard_numel,
+          "%lld elements on %d ranks: shards of %lld, want %lld", (long long)numel, r->world,
+          (long long)flat.layout.shard_numel, (long long)shard_numel);
+    float *whole = calloc((size_t)(shard_numel * r->world), sizeof *whole);
     check(whole != NULL, "no memory");
     for (int i = 0, at = 0; i < set->n; at += (int)set->size[i++])
         meta_init_slice(set->params[i], set->seed, 0, set->size[i], whole + at);
-    float *got = fetch(flat.sharded_param.data, (size_t)flat.layout.shard_numel);
+    float *got = fetch(flat.sharded_param.data, (size_t)shard_numel);
     check_equal("this rank's shard, against its part of the whole made at once", got,
-                whole + r->rank * flat.layout.shard_numel, (size_t)flat.layout.shard_numel);
+                whole + r->rank * shard_numel, (size_t)shard_numel);
     free(got);
     free(whole);
     flat_destroy(&flat);

@@ -3,6 +3,7 @@
  */
 #include "claims.h"
 #include "draw_model.h"
+#include "figures.h"
 
 #include <stdlib.h>
 
@@ -24,6 +25,7 @@ static void gather_body(const Rank *r, void *arg)
         if (unit == NULL) continue;
         need(fsdp_unshard(unit));
         need(fsdp_wait_for_unshard(unit));
+        check_figures();
         const FlatParam *flat = &unit->flat;
         float *want = calloc((size_t)flat->layout.padded, sizeof *want);
         check(want != NULL && flat->unsharded_param.data != NULL, "unit %s has no whole parameter",

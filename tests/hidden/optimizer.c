@@ -3,6 +3,7 @@
  * grader/hidden.py runs it.
  */
 #include "draw_model.h"
+#include "figures.h"
 #include "fsdp.h"
 #include "harness.h"
 
@@ -77,6 +78,7 @@ static void steps_body(const Rank *r, void *arg)
         start[k] = fetch(flat[k]->sharded_param.data, (size_t)flat[k]->layout.shard_numel);
     set_gradients(c, flat, n, 5.0f);
     for (int t = 0; t < c->steps; t++) need(fsdp_adamw_step(&s.adamw));
+    check_figures();
     need_cuda(cudaDeviceSynchronize());
     for (int k = 0; k < n; k++) {
         check_steps(c, flat[k], start[k]);
@@ -85,6 +87,7 @@ static void steps_body(const Rank *r, void *arg)
 
     float want = (float)set_gradients(c, flat, n, 0.0f), limit = c->limit * want;
     need(fsdp_clip_grad_norm(s.model, &s.ctx, limit, &norm));
+    check_figures();
     check(norm == want, "the norm on this rank is %.9g, want %.9g", (double)norm, (double)want);
     need_cuda(cudaDeviceSynchronize());
     for (int k = 0; k < n; k++) {
