@@ -157,19 +157,21 @@ static void many_body(const Rank *r, void *arg)
 {
     Spec spec = spec_mlp(MANY + 1);
     spec.in_dim = spec.dim = spec.vocab = 2;
-    Module *model = spec_create(&spec);
     FsdpContext ctx;
     FsdpUnit *units[MANY + 2] = {NULL};
     size_t host = 0, live = 0;
     check_leaks();
     make_context(&ctx, r);
     for (int round = 0; round < 6; round++) {
+        Module *model = spec_create(&spec);
         for (int i = 0; i < MANY; i++) need(fully_shard(model->children[i], &ctx, &TEST_OPTIONS));
         need(fully_shard(model, &ctx, &TEST_OPTIONS));
         FsdpRoot *root = fsdp_unit(model)->root;
-        check(root->n_units == MANY + 1 && fsdp_units(model, units, MANY + 2) == MANY + 1,
-              "a model of %d units: the root lists %d, fsdp_units gives %d", MANY + 1,
-              root->n_units, fsdp_units(model, NULL, 0));
+        check(fsdp_units(model, units, MANY + 2) == MANY + 1,
+              "of a model of %d units fsdp_units gives %d", MANY + 1, fsdp_units(model, NULL, 0));
+        check(root->n_units == MANY + 1,
+              "fully_shard of a model of %d units: the root lists %d of them", MANY + 1,
+              root->n_units);
         for (int i = 0; i < MANY; i++)
             check(units[1 + i] == fsdp_unit(model->children[i]) && units[1 + i]->root == root &&
                       !fsdp_is_root(units[1 + i]),
@@ -178,21 +180,21 @@ static void many_body(const Rank *r, void *arg)
         // A forward records every unit, in memory that fsdp_unwrap must free.
         for (int i = 0; i < MANY * 100; i++) need(fsdp_record_post_forward(units[1 + i % MANY]));
         fsdp_unwrap(model);
+        module_destroy(model);
         if (round == 1) {
             host = host_bytes();
             live = gpulog_live_bytes(r->device);
         }
     }
-    check(gpulog_live_bytes(r->device) == live, "wrapping and unwrapping left %zu device bytes",
+    check(gpulog_live_bytes(r->device) == live, "fsdp_unwrap left %zu bytes on the device",
           gpulog_live_bytes(r->device) - live);
     // A unit takes about 500 bytes and its stack as many; simgpu keeps less than 100 of each.
     size_t simgpus = 4 * (MANY + 1) * 200;
     check(host_bytes() <= host + simgpus,
-          "fully_shard and fsdp_unwrap of %d units, four times, leave %zu bytes of host memory: "
-          "what frees a unit, and its stack of indices?",
+          "fsdp_unwrap of %d units, four times, leaves %zu bytes of host memory: what frees a "
+          "unit, and its stack of indices?",
           MANY + 1, host_bytes() - host);
     need(fsdp_context_destroy(&ctx));
-    module_destroy(model);
 }
 
 void rule_any_number_of_units(void)
@@ -226,7 +228,9 @@ static void refuse_body(const Rank *r, void *arg)
           "as they were");
     need(fully_shard(model, &other, &TEST_OPTIONS));
     fsdp_unwrap(model);
+    module_destroy(model);
 
+    model = spec_create(&spec);
     need_cuda(cudaMemGetInfo(&free_bytes, &total));
     need_cuda(cudaMalloc(&ballast, free_bytes - 256));
     live = gpulog_live_bytes(r->device);
