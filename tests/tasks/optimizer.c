@@ -292,6 +292,7 @@ static void zero_grad_zeroes(void **state)
     run_ranks(3, zero_body, &in);
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), zero_body, &in);
+    rule_zero_grad_reaches_every_unit();
 }
 
 static void norm_body(const Rank *r, void *arg)
@@ -422,6 +423,7 @@ static void sgd_step_with_decay(void **state)
     run_ranks(4, sgd_body, &in);
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), sgd_body, &in);
+    rule_sgd_steps_all_or_nothing();
 }
 
 static void every_body(const Rank *r, void *arg)
@@ -476,8 +478,7 @@ static void every_rank_steps_its_shard(void **state)
     for (int world = 1; world <= 8; world++) run_ranks(world, every_body, &in);
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), every_body, &in);
-    rule_no_step_while_unsharded();
-    rule_optimizer_reaches_every_unit();
+    rule_adamw_steps_all_or_nothing();
 }
 
 static const struct CMUnitTest tests[] = {
