@@ -89,7 +89,7 @@ SAY := @$(if $(or $(V),$(findstring s,$(firstword -$(MAKEFLAGS)))),:,printf '  %
 #
 # simgpu     the simulated GPUs of simgpu/, and the kernels of lib/kernels/*.c
 # cuda       the CUDA toolkit, cuBLAS and NCCL; lib/kernels/cuda/*.cu compiled by nvcc; the interposer of
-#            gpulog/wrap in front of every call it has a __wrap_ function for
+#            gpulog/interpose in front of every call it has a __wrap_ function for
 # rehearsal  the same as cuda, with simgpu in place of NVIDIA's libraries and every thread of a CUDA
 #            kernel run on the CPU (tests/emulator): for changing the cuda part without a GPU
 
@@ -131,7 +131,7 @@ INCLUDES  := -Iinclude -Igpulog/include $(if $(filter cuda,$(BACKEND)),$(CUDA_IN
 # on where in a vector loop it falls. sqrtf vectorises only where it need not set errno.
 VECTOR    := -O3 -march=native -fopenmp-simd -ffp-contract=off -fno-math-errno
 # The interposer's functions, and how the linker is told of them.
-WRAPPED   := $(sort $(shell sed -n 's/.*[ *]__wrap_\([A-Za-z0-9_]*\)\x28.*/\1/p' $(wildcard gpulog/wrap/*.c) /dev/null))
+WRAPPED   := $(sort $(shell sed -n 's/.*[ *]__wrap_\([A-Za-z0-9_]*\)\x28.*/\1/p' $(wildcard gpulog/interpose/*.c) /dev/null))
 
 ifeq ($(BACKEND),simgpu)
 BACKEND_DEFS :=
@@ -171,8 +171,8 @@ endif
 # ---- Objects ----
 
 objects     = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(1)))
-SIMGPU_OBJ := $(call objects,simgpu/src/*.c gpulog/src/*.c)
-GPULOG_OBJ := $(call objects,gpulog/src/*.c gpulog/wrap/*.c)
+SIMGPU_OBJ := $(call objects,simgpu/src/*.c gpulog/log/*.c)
+GPULOG_OBJ := $(call objects,gpulog/log/*.c gpulog/interpose/*.c)
 LIB_OBJ    := $(call objects,$(filter-out lib/kernels/%,$(wildcard lib/*/*.c))) $(KERNELS)
 HARNESS_OBJ:= $(call objects,tests/support/*.c tests/support/$(HALF)/*.c $(if $(filter rehearsal,$(BACKEND)),tests/support/simgpu/reports.c))
 
@@ -378,7 +378,7 @@ WITH_TASK    = $(strip $(MISTAKES) $(HALF_DONE))
 WITH_KERNELS = $(strip $(if $(filter cuda,$(BACKEND)),$(NVCC) $(NVCC_FLAGS),$(CXX) $(EMULATED)) $(INCLUDES))
 WITH_LINK    = $(strip $(LINK) $(LDFLAGS) $(LDLIBS))
 
-SIMGPU_DEFS  := -Igpulog/src
+SIMGPU_DEFS  := -Igpulog/log
 SUPPORT_DEFS := -Itests/support
 VECTOR_OBJ   := $(call objects,simgpu/src/reduce.c lib/kernels/*.c tests/cuda/host_kernels.c)
 
@@ -440,7 +440,7 @@ $(BUILD)/lib/simgpu.o: $(SIMGPU_OBJ) $(MADE_WITH)/libsimgpu
 	@mkdir -p $(@D)
 	$(SAY) LD $@
 	$(Q)$(LD) -r -o $@.all $(filter %.o,$^)
-	$(Q)nm -g --defined-only -f posix $(filter $(BUILD)/obj/gpulog/src/%,$^) | awk 'NF > 2 {print $$1, "inner_" $$1}' >$@.names
+	$(Q)nm -g --defined-only -f posix $(filter $(BUILD)/obj/gpulog/log/%,$^) | awk 'NF > 2 {print $$1, "inner_" $$1}' >$@.names
 	$(Q)objcopy --redefine-syms=$@.names $@.all $@
 	@rm -f $@.all
 

@@ -2,7 +2,7 @@
  *
  * simgpu keeps it for itself; on real GPUs an interposer keeps the same books, so that one test
  * suite asserts the same figures on both. Everything here is about the calling process alone. The
- * interposer's settings (GPULOG_MEMORY and others) are listed in gpulog/wrap/config.c.
+ * interposer's settings (GPULOG_MEMORY and others) are listed in gpulog/interpose/config.c.
  *
  * Interface: gpulog_live_bytes, gpulog_peak_bytes, gpulog_reset_peak: device memory as requested,
  * before any rounding; gpulog_traffic, gpulog_reset_traffic: collectives; gpulog_length,

@@ -1,7 +1,7 @@
 /* blas.c: cuBLAS on the CPU's own BLAS: oneDNN (SIMGPU_DNNL) or a CBLAS such as OpenBLAS.
  *
  * Every call checks its arguments as cuBLAS does and says which one is wrong, declares the bytes it
- * reads and writes (gpulog/src/operands.c) like any other operation on a stream, and then runs.
+ * reads and writes (gpulog/log/operands.c) like any other operation on a stream, and then runs.
  *
  * Handles live in a table, so that a destroyed or invented handle is told from a good one without a
  * look at what it points to.

@@ -14,7 +14,7 @@
  * rank reads, block by block before it writes: safe.
  *
  * Interface: sim_do_work, sim_send_bytes, sim_recv_bytes, sim_count_traffic, sim_call_facts,
- * sim_type_size; how many bytes a call moves is gpulog/src/traffic.c's to say.
+ * sim_type_size; how many bytes a call moves is gpulog/log/traffic.c's to say.
  */
 #include <string.h>
 

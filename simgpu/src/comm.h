@@ -64,7 +64,7 @@ typedef struct MeetId {
 
 // ---- The shared memory ----
 
-// A call site for other processes, where a pointer to its stack (gpulog/src/stack.c) says nothing.
+// A call site for other processes, where a pointer to its stack (gpulog/log/stack.c) says nothing.
 typedef struct SharedSite {
     int n;
     const void *frame[BOOKS_FRAMES];

@@ -21,7 +21,7 @@
  *   nccl.c     the NCCL calls; comm.h lists the other files of NCCL
  *   blas.c     cuBLAS on oneDNN or OpenBLAS
  *
- * The books (gpulog.h: memory, traffic, the log of operations) are kept by ../../gpulog/src.
+ * The books (gpulog.h: memory, traffic, the log of operations) are kept by ../../gpulog/log.
  */
 #ifndef SIMGPU_INTERNAL_H
 #define SIMGPU_INTERNAL_H

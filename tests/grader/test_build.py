@@ -43,7 +43,7 @@ class Miniature(TempFolder):
         for name in KIT:
             os.makedirs(os.path.dirname(os.path.join(self.kit, name)), exist_ok=True)
             shutil.copy(os.path.join(ROOT, name), os.path.join(self.kit, name))
-        for name in ("simgpu/src/blas", "simgpu/src/reduce", "simgpu/src/one", "gpulog/src/log",
+        for name in ("simgpu/src/blas", "simgpu/src/reduce", "simgpu/src/one", "gpulog/log/log",
                      "lib/nn/layer", "lib/kernels/add", "tests/support/harness"):
             self.source(name, "int %s(void);\nint %s(void) { return 1; }\n"
                         % ((name.replace("/", "_"),) * 2))
@@ -83,7 +83,7 @@ class Miniature(TempFolder):
 
 
 class Changes(Miniature):
-    EVERY_C = {"simgpu/src/blas.c", "simgpu/src/reduce.c", "simgpu/src/one.c", "gpulog/src/log.c",
+    EVERY_C = {"simgpu/src/blas.c", "simgpu/src/reduce.c", "simgpu/src/one.c", "gpulog/log/log.c",
                "lib/nn/layer.c", "lib/kernels/add.c", "tests/support/harness.c",
                "lib/launch/main/launch.c", "reference/api.c"}
     VECTOR = {"simgpu/src/reduce.c", "lib/kernels/add.c"}

@@ -10,7 +10,7 @@
  */
 #include "rehearsal/books_agree.h"
 
-#include "../../../gpulog/src/books.h"
+#include "../../../gpulog/log/books.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

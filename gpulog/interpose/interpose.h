@@ -1,4 +1,4 @@
-/* wrap.h: what the files of the interposer share. The interposer stands between a program and
+/* interpose.h: what the files of the interposer share. The interposer stands between a program and
  * NVIDIA's libraries and keeps the log of gpulog.h, as simgpu does for simulated GPUs.
  *
  *   config.c   the GPULOG_* variables, read once
@@ -24,8 +24,8 @@
  *
  * Source: simgpu/src, which says what an entry of each call holds; ld's manual (--wrap).
  */
-#ifndef GPULOG_WRAP_H
-#define GPULOG_WRAP_H
+#ifndef GPULOG_INTERPOSE_H
+#define GPULOG_INTERPOSE_H
 
 #include <cuda_runtime_api.h>
 #include <pthread.h>

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "wrap.h"
+#include "interpose.h"
 
 #define FATAL_EXIT 86 // as where simgpu ends a program
 

@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#include "wrap.h"
+#include "interpose.h"
 
 #define POISON_WHOLE ((size_t)1 << 30)
 #define POISON_ENDS ((size_t)64 << 20)

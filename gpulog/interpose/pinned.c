@@ -4,7 +4,7 @@
  * Interface: the wrapped cudaMallocHost, cudaHostAlloc, cudaFreeHost, cudaHostRegister,
  * cudaHostUnregister.
  */
-#include "wrap.h"
+#include "interpose.h"
 
 WRAPPED(cudaMallocHost);
 WRAPPED(cudaHostAlloc);

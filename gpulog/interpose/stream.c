@@ -6,7 +6,7 @@
  * Interface: stream_facts, stream_reset; the wrapped cudaStream*, cudaDeviceSynchronize,
  * cudaDeviceReset, cudaLaunchHostFunc, cudaStreamAddCallback.
  */
-#include "wrap.h"
+#include "interpose.h"
 
 __typeof__(cudaGetLastError) __real_cudaGetLastError;
 WRAPPED(cudaStreamCreate);

@@ -6,7 +6,7 @@
  *
  * Interface: log_copy; the wrapped cudaMemcpy* and cudaMemset*.
  */
-#include "wrap.h"
+#include "interpose.h"
 
 __typeof__(cudaGetLastError) __real_cudaGetLastError;
 WRAPPED(cudaMemcpy);

@@ -2,7 +2,7 @@
  *
  * Interface: entry_on, entry_on_device, add_range, write_entry, current_device; gpulog_kernel.
  */
-#include "wrap.h"
+#include "interpose.h"
 
 int current_device(void)
 {

@@ -1,5 +1,5 @@
 /* books.h: how the books of gpulog.h are written: by simgpu on simulated GPUs, by the interposer
- * (gpulog/wrap) on real ones. Readers include gpulog.h alone.
+ * (gpulog/interpose) on real ones. Readers include gpulog.h alone.
  *
  * Interface: books_write, books_last, books_reserve: the log; books_allocated, books_freed: the
  * bytes a device holds; books_waiting: what a thread waits in; BOOKS_SITE, books_site,

@@ -1,4 +1,4 @@
-/* blas.c: cuBLAS. Which bytes a call touches is said by gpulog/src/operands.c.
+/* blas.c: cuBLAS. Which bytes a call touches is said by gpulog/log/operands.c.
  *
  * Where alpha is 0 the factors are not read, and where beta is 0 the result is only written.
  * Scalars in device memory cannot be looked at without waiting for the device; they count as not 0.
@@ -8,7 +8,7 @@
 #include <cublas_v2.h>
 #include <string.h>
 
-#include "wrap.h"
+#include "interpose.h"
 
 WRAPPED(cublasCreate_v2);
 WRAPPED(cublasDestroy_v2);

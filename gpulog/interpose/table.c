@@ -7,7 +7,7 @@
  */
 #include <stdlib.h>
 
-#include "wrap.h"
+#include "interpose.h"
 
 #define FIRST_ROOM 64 // slots; always a power of two
 

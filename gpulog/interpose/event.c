@@ -2,7 +2,7 @@
  *
  * Interface: event_reset; the wrapped cudaEvent*, cudaStreamWaitEvent.
  */
-#include "wrap.h"
+#include "interpose.h"
 
 WRAPPED(cudaEventCreate);
 WRAPPED(cudaEventCreateWithFlags);

@@ -10,7 +10,7 @@
 #include <nccl.h>
 #include <stdlib.h>
 
-#include "wrap.h"
+#include "interpose.h"
 
 WRAPPED(ncclAllGather);
 WRAPPED(ncclReduceScatter);

@@ -5,7 +5,7 @@
  */
 #include <nccl.h>
 
-#include "wrap.h"
+#include "interpose.h"
 
 WRAPPED(ncclCommInitRank);
 WRAPPED(ncclCommInitRankConfig);
