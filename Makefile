@@ -173,7 +173,7 @@ endif
 objects     = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(1)))
 SIMGPU_OBJ := $(call objects,simgpu/src/*.c gpulog/log/*.c)
 GPULOG_OBJ := $(call objects,gpulog/log/*.c gpulog/interpose/*.c)
-LIB_OBJ    := $(call objects,$(filter-out lib/kernels/%,$(wildcard lib/*/*.c))) $(KERNELS)
+LIB_OBJ    := $(call objects,$(filter-out lib/kernels/%,$(wildcard lib/*/*.c)) lib/launch/cuda/*.c) $(KERNELS)
 HARNESS_OBJ:= $(call objects,tests/support/*.c tests/support/$(HALF)/*.c $(if $(filter rehearsal,$(BACKEND)),tests/support/simgpu/reports.c))
 
 NN_LIB     := $(BUILD)/lib/libshardlab.a

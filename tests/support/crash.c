@@ -49,8 +49,9 @@ static int interest(const char *where)
         "meta_init.c", "flat_param.c", "forward.c", "backward.c", "optimizer.c", "api.c", NULL};
     static const char *const tests[] = {"tasks", "fsdp", "harness", "simgpu", NULL};
     static const char *const library[] = {"kernels", "nn", "check", NULL};
-    static const char *const hidden[] = {"support", "src", "wrap", NULL};
-    static const char *const launch[] = {"launch_ranks.c", "watch.c", "meeting.c", "world.c", NULL};
+    static const char *const hidden[] = {"support", "src", "log", "interpose", NULL};
+    static const char *const launch[] = {"launch_ranks.c", "watch.c", "rendezvous.c", "world.c",
+                                         NULL};
 
     const char *colon = strchr(where, ':');
     if (!colon || !isdigit((unsigned char)colon[1])) return -1;

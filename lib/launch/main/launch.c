@@ -22,7 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../share_gpu.h"
+#include "../cuda/share_gpu.h"
 #include "../watch.h"
 
 #define GRACE 2.0      // seconds the others get when a rank has failed
