@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "rendezvous.h"
+#include "roster.h"
 #include "watch.h"
 
 // The others get this many seconds when one rank has ended badly: simgpu tells them at once that
@@ -18,11 +19,12 @@
 #define GRACE 2.0
 
 // The child: never returns.
-static _Noreturn void be_rank(const World *world, RankFn fn, void *arg, pid_t parent)
+static _Noreturn void be_rank(const World *world, int roster, RankFn fn, void *arg, pid_t parent)
 {
     Rendezvous *rendezvous = world->rendezvous;
 
     watch_join(parent);
+    roster_join(roster, world->rank, false);
     watch_share_cores(world->size);
     check_set_rank(world->rank);
     int code = fn(world, arg);
@@ -45,7 +47,8 @@ static bool ended_badly(int rank, RankEnd *end, void *arg)
     return end->how != RANK_RETURNED || end->code != 0;
 }
 
-static Status fork_ranks(int size, Rendezvous *shared, RankFn fn, void *arg, RankEnd *ends)
+static Status fork_ranks(int size, Rendezvous *shared, int roster, RankFn fn, void *arg,
+                         RankEnd *ends)
 {
     pid_t parent = getpid();
 
@@ -54,12 +57,13 @@ static Status fork_ranks(int size, Rendezvous *shared, RankFn fn, void *arg, Ran
         World world = {
             .rank = i, .size = size, .local_rank = i, .local_size = size, .rendezvous = shared};
         pid_t pid = fork();
-        if (pid == 0) be_rank(&world, fn, arg, parent);
+        if (pid == 0) be_rank(&world, roster, fn, arg, parent);
         if (pid < 0) {
             int error = errno;
             watch_abandon(ends, i);
             return fail(ERR_IO, "cannot start rank %d of %d: fork: %s", i, size, strerror(error));
         }
+        roster_started(roster, i, pid);
         setpgid(pid, pid); // here too: the child may not have come to it when it must be killed
         ends[i] = (RankEnd){.pid = pid};
     }
@@ -76,17 +80,20 @@ Status launch_ranks(int size, double limit, RankFn fn, void *arg, RankEnd *ends)
     if (!rendezvous)
         return fail(ERR_MEMORY, "no shared memory for %d ranks: %s", size, strerror(errno));
 
-    Status status = fork_ranks(size, rendezvous, fn, arg, ends);
+    int roster = roster_open(size);
+    Status status = fork_ranks(size, rendezvous, roster, fn, arg, ends);
     if (status == OK) {
         Watch watch = {.size = size,
                        .ends = ends,
                        .limit = limit,
                        .grace = GRACE,
+                       .roster = roster,
                        .signals = -1,
                        .ended = ended_badly,
                        .arg = rendezvous};
         status = watch_ranks(&watch);
     }
+    roster_close(roster);
     rendezvous_close(rendezvous, size);
     if (status != OK) {
         memset(ends, 0, (size_t)size * sizeof *ends);

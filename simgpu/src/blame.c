@@ -282,7 +282,7 @@ void sim_blame_size(Page *page, int rank, int size, const void *site)
 // ---- Missing ----
 
 // `status` is as wait() has it: a signal below, the exit status above; -1: not known.
-static void describe_status(int status, char *text, size_t size)
+void sim_describe_status(int status, char *text, size_t size)
 {
     if (status < 0)
         snprintf(text, size, "ended silently (killed, or _exit)");
@@ -295,7 +295,7 @@ static void describe_status(int status, char *text, size_t size)
 
 static void describe_end(const Member *member, char *text, size_t size)
 {
-    describe_status((int)atomic_load(&member->exit_told) - 1, text, size);
+    sim_describe_status((int)atomic_load(&member->exit_told) - 1, text, size);
 }
 
 // "without calling ncclAllGather number 7", or in which part of it.
@@ -367,34 +367,27 @@ static void list_absent(const Page *page, int size, char *text, size_t room)
     }
 }
 
-// " (rank 2 of another communicator)": what is known of a process; nothing where nothing is.
-static void describe_process(int pid, char *text, size_t size)
+bool sim_blame_unborn(ncclComm_t comm, const Page *page)
 {
-    text[0] = '\0';
-    sim_lock();
-    for (ncclComm_t comm = sim_comms; comm && !text[0]; comm = comm->next)
-        for (int r = 0; r < comm->size; r++)
-            if (atomic_load(&comm->page->member[r].state) >= MEMBER_JOINED &&
-                comm->page->member[r].pid == pid)
-                snprintf(text, size, " (rank %d of another communicator)", r);
-    sim_unlock();
-}
-
-void sim_blame_unborn(const Page *page, int rank, int size, int missing, const void *site)
-{
-    int pid = 0, status = -1;
-    if (!sim_family_lost(page, size, missing, &pid, &status)) return;
-    char end[LINE / 2], where[LINE], absent[LINE] = "0", known[64];
-    if (page) list_absent(page, size, absent, sizeof absent);
-    describe_status(status, end, sizeof end);
-    describe_process(pid, known, sizeof known);
-    gpulog_where(site, where, sizeof where);
+    int rank = 0, pid = 0, status = -1;
+    SimWorldLoss loss = sim_world_lost(comm, page, &rank);
+    if (loss != LOSS_CERTAIN) return loss == LOSS_POSSIBLE;
+    char end[LINE / 2], where[LINE], absent[LINE] = "0";
+    sim_world_end_of(rank, &pid, &status);
+    if (status == SIMGPU_FATAL_EXIT << 8) {
+        snprintf(where, sizeof where, "rank %d ended: see its report", rank);
+        sim_fatal(SIMGPU_DEADLOCK, where, "%s", "");
+    }
+    if (page) list_absent(page, comm->size, absent, sizeof absent);
+    sim_describe_status(status, end, sizeof end);
+    gpulog_where(comm->site, where, sizeof where);
+    sim_facts_rank_call(comm->rank, "ncclCommInitRank", comm->site, SIM_NO_STREAM);
     sim_fatal(SIMGPU_DEADLOCK, "a rank ended before it joined the communicator",
-              "Process %d%s, started by the same parent as this one and of the same program,\n"
-              "%s before it joined.\n"
+              "Rank %d of the launcher's world (process %d) %s\nbefore it joined.\n"
               "Rank %d of %d waits at %s.\nStill missing: rank%s %s.\n"
               "On real GPUs the others wait forever. Look at what that process printed.",
-              pid, known, end, rank, size, where, strchr(absent, ',') ? "s" : "", absent);
+              rank, pid, end, comm->rank, comm->size, where, strchr(absent, ',') ? "s" : "",
+              absent);
 }
 
 // ---- Circles ----

@@ -25,7 +25,7 @@
 
 #include "comm.h"
 
-#define LOOK_MILLISECONDS 50 // between two looks at processes that have not joined
+#define LOOK_MILLISECONDS 500 // between two looks at what nobody rings for
 
 Peer *sim_peers;
 ncclComm_t sim_comms;
@@ -86,7 +86,7 @@ static void forget_all(void)
     named = false;
     sim_wait_forked();
     sim_watch_forked();
-    sim_family_forked();
+    sim_world_forked();
 }
 
 // May run in a signal handler that interrupted a holder of the lock: it does without, then.
@@ -163,6 +163,9 @@ static void fill_member(Member *member, const PageMap *map, const SimDevice *dev
     member->host = host_of_process();
     member->page_fd = map->fd;
     sim_desk(&member->desk_fd);
+    sim_lock();
+    member->world_rank = sim_world_self(&member->world);
+    sim_unlock();
     atomic_store(&member->thread, sim_thread());
 }
 
@@ -190,7 +193,11 @@ ncclResult_t sim_comm_join(const Init *init, ncclComm_t *out)
     int rank = init->rank, size = init->size;
     const void *site = init->site;
     pthread_once(&once, prepare_process);
-    if (size > 1 && !init->parent) sim_family_look();
+    if (size > 1 && !init->parent) {
+        sim_lock();
+        sim_world_open();
+        sim_unlock();
+    }
     *out = NULL;
     SimDevice *device = sim_device(sim_current_device());
     if (!device) return ncclUnhandledCudaError;
@@ -400,8 +407,9 @@ static bool try_connect(ncclComm_t comm)
     int n = comm->connected ? comm->size : connect_joined(comm, &failed);
     if (n < 0) {
         int reason = errno;
+        uint32_t not_gone = GONE_NOT; // or it has said how it ended
         if (sim_watch_is_dead(page->member[failed].pid))
-            atomic_store(&page->member[failed].gone, GONE_DIED);
+            atomic_compare_exchange_strong(&page->member[failed].gone, &not_gone, GONE_DIED);
         sim_blame_missing(comm, failed, NULL, comm->site);
         sim_fatal(SIMGPU_SYSTEM, "ncclCommInitRank: a peer cannot be reached",
                   "The memory of rank %d (process %d) cannot be opened or mapped: %s.\n"
@@ -423,22 +431,25 @@ static int count_missing(ncclComm_t comm)
     return missing;
 }
 
-// Sleeps until something happens. While ranks have yet to join, nobody else tells of their end.
-static void await_ranks(ncclComm_t comm, uint32_t ticket)
+// Sleeps until something happens. Ranks that have yet to join ring when they do; of the end of one
+// the launcher tells, where there is one that does.
+static void await_ranks(ncclComm_t comm, uint32_t ticket, Notice *notice)
 {
-    if (!count_missing(comm)) {
+    if (comm->parent || !count_missing(comm)) {
         sim_sleep(ticket, NULL, 0, false);
         return;
     }
-    sim_nap(ticket, LOOK_MILLISECONDS);
-    int missing = count_missing(comm);
-    if (missing > 0)
-        sim_blame_unborn(comm->page, comm->rank, comm->size, missing, comm->site);
+    bool look = sim_blame_unborn(comm, comm->page);
+    int left = sim_notice_left(notice);
+    sim_nap(ticket, look && left > LOOK_MILLISECONDS ? LOOK_MILLISECONDS : left);
+    if (sim_notice_due(notice) && count_missing(comm)) sim_say_absent(comm, comm->page, notice);
 }
 
 ncclResult_t sim_comm_connect(ncclComm_t *comms, int n)
 {
     char what[96];
+    Notice notice;
+    sim_notice_begin(&notice);
     for (;;) {
         uint32_t ticket = sim_ticket();
         ncclComm_t waiting = NULL;
@@ -449,7 +460,7 @@ ncclResult_t sim_comm_connect(ncclComm_t *comms, int n)
         snprintf(what, sizeof what, "ncclCommInitRank (rank %d of %d, %u ranks came)",
                  waiting->rank, waiting->size, atomic_load(&waiting->page->joined));
         books_waiting(what, waiting->site);
-        await_ranks(waiting, ticket);
+        await_ranks(waiting, ticket, &notice);
     }
     books_waiting(NULL, NULL);
     ncclResult_t result = ncclSuccess;

@@ -9,7 +9,8 @@
  *   meet.c      ids: how the ranks of a communicator find its page
  *   wait.c      a thread's bell, sleeping on it, circles of threads that wait for each other
  *   watch.c     peers that ended, and how
- *   family.c    processes that may be ranks, and have not joined yet
+ *   world.c     the processes of a world, as its launcher says
+ *   notice.c    what ranks that wait for others to join say now and then
  *   history.c   from where the ranks made their last collectives
  *   blame.c     the reports: disagreement, missing ranks, deadlock
  *
@@ -23,6 +24,7 @@
 #define SIMGPU_COMM_H
 
 #include <nccl.h>
+#include <poll.h>
 #include <stdatomic.h>
 
 #include "internal.h"
@@ -101,6 +103,8 @@ typedef struct Member {
     _Atomic uint32_t gone;
     _Atomic uint32_t exit_told; // 1 + what wait() says of the process's end; 0: not known
     int32_t pid, device, device_fd, page_fd, desk_fd;
+    int32_t world_rank; // of the process in its launcher's world (world.c); -1: not known
+    uint64_t world;     // which world
     uint64_t arena; // bytes of the device's memfd
     uint64_t host;  // a hash of NCCL_HOSTID, 0 where it is not set: ranks of one host have the same
     uint64_t program_device, program_inode, program_base; // whether call sites of it are ours too
@@ -214,6 +218,7 @@ struct ncclComm {
     ncclComm_t parent;         // while a split makes this one: what is split,
     const int *mates;          // and the ranks of it (size) that come here
     struct MeetServer *server; // rank 0 with NCCL_COMM_ID: tells the others where the page is
+    char meets_at[128];        // what its id is, in words
     const void *site;
 };
 
@@ -314,11 +319,34 @@ void sim_watch_changed(void); // sim_peers is another list now
 void sim_watch_mark(const Peer *peer);
 void sim_watch_forked(void);
 
-// ---- family.c ----
-void sim_family_forked(void);
-// Whether `missing` of the ranks of a page (NULL: not known yet) can never come, as a process that
-// was started like this one has ended badly; then *pid is it, *status the end as wait() has it.
-bool sim_family_lost(const Page *page, int size, int missing, int *pid, int *status);
+// ---- world.c ----
+// Reads SIMGPU_WORLD, once. Called with the lock held, as the next four.
+void sim_world_open(void);
+bool sim_world_known(void);
+// This process's rank in the world of its launcher, and which world that is; -1: not known.
+int sim_world_self(uint64_t *id);
+// The descriptors to poll for ends, at most SIM_MAX_RANKS; *look: some have none, or are not known.
+int sim_world_poll(struct pollfd *fds, bool *look);
+bool sim_world_look(void); // for ends and news from the launcher; true: there may be some
+void sim_world_forked(void);
+// Whether a launched process has ended that was to bring a rank to the communicator (its page, NULL
+// where that is not known yet); then *rank is its number.
+typedef enum SimWorldLoss { LOSS_NONE, LOSS_POSSIBLE, LOSS_CERTAIN } SimWorldLoss;
+SimWorldLoss sim_world_lost(ncclComm_t comm, const Page *page, int *rank);
+// How a launched rank has ended; false: it has not, or nothing is known of it.
+bool sim_world_end_of(int rank, int *pid, int *status);
+
+// ---- notice.c ----
+typedef struct Notice { // of one wait
+    double began, due;
+    int said, waited; // how often, and seconds when it was due last
+} Notice;
+void sim_notice_begin(Notice *notice);
+int sim_notice_left(const Notice *notice); // milliseconds until it is due
+bool sim_notice_due(Notice *notice);       // true: now, and not again until it is due once more
+// Who has not joined, on stderr. The page: NULL where it is not known yet.
+void sim_say_absent(ncclComm_t comm, const Page *page, const Notice *notice);
+void sim_say_taken(const char *id, const Notice *notice); // others meet at this NCCL_COMM_ID
 
 // ---- call.c ----
 // Posts and works off all calls; the order matters only where they are of one lane.
@@ -359,8 +387,11 @@ _Noreturn void sim_blame_disagreement(ncclComm_t comm, uint64_t seq);
 _Noreturn void sim_blame_message(ncclComm_t comm, int from, int to);
 // Ends the process where rank `missing`, for which `waiter` waits, will never come; else returns.
 void sim_blame_missing(ncclComm_t comm, int missing, const WaitRef *waiter, const void *site);
-// The same for ranks that never joined (`missing` of them, on a page that may not be known yet).
-void sim_blame_unborn(const Page *page, int rank, int size, int missing, const void *site);
+// The same for ranks that never joined, on a page that may not be known yet (NULL). True: one may be
+// lost, and whether it is can change without anybody saying so.
+bool sim_blame_unborn(ncclComm_t comm, const Page *page);
+// "exited with status 3", of a status as wait() has it; -1: not known.
+void sim_describe_status(int status, char *text, size_t size);
 _Noreturn void sim_blame_size(Page *page, int rank, int size, const void *site);
 // A thread that waits, in a circle of such: what it waits in and for whom.
 typedef struct CircleStep {

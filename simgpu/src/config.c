@@ -112,6 +112,7 @@ static void read_all(void)
     config.all_reports = read_all_reports();
     config.record = read_record();
     config.poison = read_number("SIMGPU_POISON", 1, 0, 1) != 0;
+    config.notice_seconds = (double)read_number("SIMGPU_NOTICE_SECONDS", 10, 1, 86400);
     books_reserve(read_number("SIMGPU_LOG", 262144, 16, (size_t)1 << 26));
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     size_t share = (cores > 0 ? (size_t)cores : 1) / local_ranks();

@@ -96,10 +96,7 @@ SimDevice *sim_device(int index)
     pthread_mutex_lock(&making);
     device = sim_device_made(index);
     if (!device) {
-        if (!cluster.base) {
-            reserve_addresses();
-            if (sim_family_look) sim_family_look();
-        }
+        if (!cluster.base) reserve_addresses();
         device = make_device(index);
         atomic_store_explicit(&cluster.made[index], device, memory_order_release);
     }

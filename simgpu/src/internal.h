@@ -49,6 +49,7 @@ typedef struct SimConfig {
     bool all_reports; // SIMGPU_REPORTS: not only the first
     const char *record; // SIMGPU_REPORT: the file of reports, NULL: none
     int threads;
+    double notice_seconds; // SIMGPU_NOTICE_SECONDS
 } SimConfig;
 const SimConfig *sim_config(void);
 bool sim_config_ready(void); // it has been read
@@ -90,10 +91,6 @@ bool sim_is_forked(void); // from a process that had used simgpu
         cudaError_t refused_ = sim_enter();                                                        \
         if (refused_ != cudaSuccess) return refused_;                                              \
     } while (0)
-
-// ---- family.c ----
-// Notes which processes were started like this one: some may be ranks that never join.
-void sim_family_look(void) __attribute__((weak));
 
 // ---- fault.c ----
 void sim_fault_install(void);

@@ -10,7 +10,7 @@
  * on a Unix socket in the abstract namespace (again no file) whose name comes from that text and
  * the user; a thread of rank 0, the *server*, gives the page's descriptor to every peer that
  * connects, and the socket closes when all came. Peers that come first try again, at growing
- * intervals, for a minute.
+ * intervals, for as long as it takes: a rank may have much to do before it comes (notice.c).
  *
  * Interface: sim_meet_offer makes a page and its id, sim_meet_page finds the page of an id,
  * sim_meet_served waits for the server's end, sim_meet_release lets a page go.
@@ -33,12 +33,9 @@
 
 #include "comm.h"
 
-#define LIMIT_SECONDS 60
-
 struct MeetServer {
     pthread_t thread;
     int listener, page_fd, peers;
-    char text[96];
 };
 
 PageMap *sim_pages;
@@ -159,13 +156,6 @@ static socklen_t socket_name(struct sockaddr_un *name, const char *text)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void pause_for(double *seconds)
 {
     struct timespec t = {0, (long)(*seconds * 1e9)};
@@ -223,20 +213,14 @@ static bool same_user(int socket)
 static void *serve(void *arg)
 {
     struct MeetServer *server = arg;
-    double end = now() + LIMIT_SECONDS;
+    double interval = 0.001;
     int served = 0;
     while (served < server->peers) {
-        struct pollfd wait = {server->listener, POLLIN, 0};
-        double left = end - now();
-        if (left <= 0 || poll(&wait, 1, (int)(left * 1000) + 1) == 0)
-            sim_fatal(
-                SIMGPU_DEADLOCK, "ncclCommInitRank: not all ranks came",
-                "Rank 0 waited %d s at NCCL_COMM_ID=%s: %d of the %d other ranks came.\n"
-                "On real GPUs this hangs.\n"
-                "Did the others start, with the same NCCL_COMM_ID and the same number of ranks?",
-                LIMIT_SECONDS, server->text, served, server->peers);
         int peer = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC);
-        if (peer < 0) continue;
+        if (peer < 0) { // no descriptor left, say
+            pause_for(&interval);
+            continue;
+        }
         if (same_user(peer) && give_fd(peer, server->page_fd)) served++;
         close(peer);
     }
@@ -249,21 +233,22 @@ static struct MeetServer *start_server(const char *text, PageMap *map, int peers
     struct MeetServer *server = calloc(1, sizeof *server);
     if (!server) return NULL;
     *server = (struct MeetServer){.page_fd = map->fd, .peers = peers};
-    snprintf(server->text, sizeof server->text, "%s", text);
     server->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_un name;
     socklen_t size = socket_name(&name, text);
-    double end = now() + LIMIT_SECONDS, interval = 0.001;
+    double interval = 0.001;
+    Notice notice;
+    sim_notice_begin(&notice);
     // Another job of the same name may just be meeting.
     while (bind(server->listener, (struct sockaddr *)&name, size) != 0) {
-        if (errno != EADDRINUSE || now() > end) {
+        if (errno != EADDRINUSE) {
             sim_report(SIMGPU_SYSTEM, "ncclCommInitRank: rank 0 cannot listen",
-                       "NCCL_COMM_ID=%s: %s. Does another job use the same NCCL_COMM_ID?", text,
-                       strerror(errno));
+                       "NCCL_COMM_ID=%s: %s.", text, strerror(errno));
             close(server->listener);
             free(server);
             return NULL;
         }
+        if (sim_notice_due(&notice)) sim_say_taken(text, &notice);
         pause_for(&interval);
     }
     listen(server->listener, SIM_MAX_RANKS);
@@ -272,7 +257,10 @@ static struct MeetServer *start_server(const char *text, PageMap *map, int peers
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = pthread_create(&server->thread, NULL, serve, server);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!failed) return server;
+    if (!failed) {
+        simgpu_helper_threads(1);
+        return server;
+    }
     close(server->listener);
     free(server);
     return NULL;
@@ -282,6 +270,7 @@ ncclResult_t sim_meet_served(struct MeetServer *server)
 {
     if (!server) return ncclSuccess;
     pthread_join(server->thread, NULL);
+    simgpu_helper_threads(-1);
     free(server);
     return ncclSuccess;
 }
@@ -290,8 +279,10 @@ static int fetch_page(const char *text, ncclComm_t comm)
 {
     struct sockaddr_un name;
     socklen_t size = socket_name(&name, text);
-    double end = now() + LIMIT_SECONDS, interval = 0.001;
-    while (now() < end) {
+    double interval = 0.001;
+    Notice notice;
+    sim_notice_begin(&notice);
+    for (;;) {
         int to = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (to < 0) return -1;
         int fd = -1;
@@ -299,16 +290,9 @@ static int fetch_page(const char *text, ncclComm_t comm)
         close(to);
         if (fd >= 0) return fd;
         pause_for(&interval);
-        // Nothing is known of who joined: all but this rank may be missing.
-        if (interval > 0.02)
-            sim_blame_unborn(NULL, comm->rank, comm->size, comm->size - 1, comm->site);
+        sim_blame_unborn(comm, NULL);
+        if (sim_notice_due(&notice)) sim_say_absent(comm, NULL, &notice);
     }
-    sim_report(SIMGPU_DEADLOCK, "ncclCommInitRank: rank 0 did not come",
-               "Nobody answered at NCCL_COMM_ID=%s for %d s.\n"
-               "On real GPUs this hangs, or fails after a time limit.\n"
-               "Did rank 0 start, on this host, with the same NCCL_COMM_ID? Did it end early?",
-               text, LIMIT_SECONDS);
-    return -1;
 }
 
 // ---- Either way ----
@@ -331,13 +315,18 @@ static ncclResult_t meet_by_text(const MeetId *id, ncclComm_t comm)
 
 ncclResult_t sim_meet_page(const MeetId *id, ncclComm_t comm)
 {
-    if (id->by_text) return meet_by_text(id, comm);
+    if (id->by_text) {
+        snprintf(comm->meets_at, sizeof comm->meets_at, "NCCL_COMM_ID=%s", id->text);
+        return meet_by_text(id, comm);
+    }
+    snprintf(comm->meets_at, sizeof comm->meets_at, "the id that process %d made", id->pid);
     comm->map = find_known(id->nonce);
     if (comm->map) return ncclSuccess;
     int fd = sim_open_fd(id->pid, id->fd);
     if (fd >= 0) comm->map = keep_page(fd, id->nonce);
     if (comm->map) return ncclSuccess;
     sim_comm_await_end(comm);
+    sim_blame_unborn(comm, NULL);
     sim_report(
         SIMGPU_DEADLOCK, "ncclCommInitRank: the id leads nowhere",
         "The id was made by process %d, which has ended, or has closed it, or is another user's.\n"

@@ -10,6 +10,8 @@
  * it is not known. Where there is no pidfd (the kernel is older than 5.3, a filter of system calls
  * forbids it, or the process has just ended), the watcher looks at /proc ten times a second.
  *
+ * It does the same for the processes of the launcher's world that have not joined (world.c).
+ *
  * Interface: sim_watch_open, sim_watch_changed, sim_watch_mark, sim_watch_is_dead,
  * sim_watch_ended_how.
  */
@@ -128,7 +130,7 @@ static bool look_at_the_others(void)
 
 static void *watch(void *arg)
 {
-    struct pollfd fds[MAX_WATCHED + 1];
+    struct pollfd fds[2 * MAX_WATCHED + 1];
     int pids[MAX_WATCHED + 1];
     for (;;) {
         int n = 1, patience = -1;
@@ -140,8 +142,11 @@ static void *watch(void *arg)
             pids[n] = peer->pid;
             fds[n++] = (struct pollfd){peer->pidfd, POLLIN, 0};
         }
+        bool look = false;
+        int launched = sim_world_poll(&fds[n], &look);
+        if (look) patience = LOOK_MILLISECONDS;
         sim_unlock();
-        if (poll(fds, (nfds_t)n, patience) < 0) continue;
+        if (poll(fds, (nfds_t)(n + launched), patience) < 0) continue;
         if (fds[0].revents) {
             uint64_t count;
             if (read(kick, &count, sizeof count) < 0 && errno == EBADF) return NULL;
@@ -155,7 +160,7 @@ static void *watch(void *arg)
             for (Peer *peer = sim_peers; peer; peer = peer->next)
                 if (peer->pid == pids[i] && peer->pidfd == fds[i].fd) note_end(peer);
         }
-        ended |= look_at_the_others();
+        ended |= look_at_the_others() | sim_world_look();
         sim_unlock();
         if (ended) sim_ring_own();
     }
@@ -166,7 +171,7 @@ void sim_watch_changed(void)
 {
     uint64_t one = 1;
     if (started && write(kick, &one, sizeof one) < 0) return;
-    if (started || !sim_peers) return;
+    if (started || (!sim_peers && !sim_world_known())) return;
     kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     sigset_t all, before;
     sigfillset(&all);
