@@ -1,6 +1,5 @@
-/* log_order.c on short programs of real stream calls whose order is known: with the event that
- * makes them safe and without it. Each program runs on one
- * rank and asks about itself.
+/* gpulog_order.h on short programs of real stream calls whose order is known: with the event that
+ * makes them safe and without it. Each program runs on one rank and asks about itself.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,17 +52,18 @@ static void wait_for(cudaStream_t from, cudaEvent_t event, cudaStream_t to)
 }
 
 #define expect_order(before, after, want)                                                          \
-    check(log_ordered(before, after) == (want), "%s before %s is %s", #before, #after,             \
-          (want) ? "certain, and log_ordered says no" : "not certain, and log_ordered says yes")
+    check(gpulog_ordered(before, after) == (want), "%s before %s is %s", #before, #after,          \
+          (want) ? "certain, and gpulog_ordered says no"                                           \
+                 : "not certain, and gpulog_ordered says yes")
 
 static void expect_race_at(int line, const Bench *bench, const char *words)
 {
     char text[1000];
-    bool found = log_race(bench->first, text, sizeof text);
+    bool found = gpulog_race(bench->first, text, sizeof text);
 
     if (found != (words != NULL) || (words && !strstr(text, words)))
-        rank_fails(__FILE__, line, "log_race says \"%s\", must say \"%s\"", found ? text : "none",
-                   words ? words : "none");
+        rank_fails(__FILE__, line, "gpulog_race says \"%s\", must say \"%s\"",
+                   found ? text : "none", words ? words : "none");
 }
 #define expect_race(bench, words) expect_race_at(__LINE__, bench, words)
 
@@ -99,7 +99,7 @@ static void body_no_event(const Rank *rank, void *arg)
     expect_order(r, w, false);
     expect_race(&bench, "reads 4096 bytes that ");
     expect_race(&bench, "on stream A writes: nothing orders the two");
-    expect_race(&bench, "harness/order.c:");
+    expect_race(&bench, "gpulog/order.c:");
 }
 
 static void body_event(const Rank *rank, void *arg)
@@ -369,7 +369,7 @@ static void body_free_too_early(const Rank *rank, void *arg)
     wait_for(bench.a, bench.event, bench.b);
     need_cuda(cudaMemsetAsync(p, 0, BYTES, bench.b));
     need_cuda(cudaFreeAsync(p, bench.a));
-    expect_race(&bench, "cudaFreeAsync at harness/order.c:");
+    expect_race(&bench, "cudaFreeAsync at gpulog/order.c:");
     expect_race(&bench, "frees 4096 bytes that ");
 }
 
@@ -418,16 +418,16 @@ static void body_collective(const Rank *rank, void *arg)
     need_cuda(cudaMalloc((void **)&all, BYTES * (size_t)rank->world));
     need_nccl(ncclAllGather(bench.x, all, N, ncclFloat, rank->comm, bench.a));
     expect_race(&bench, NULL);
-    int64_t gather = log_find(GPU_ALL_GATHER, NULL, before);
+    int64_t gather = gpulog_find(GPU_ALL_GATHER, NULL, before);
     check(gather >= (int64_t)before, "no all-gather in the log");
-    check(log_find(GPU_ALL_GATHER, "ncclAllGather", before) == gather, "not found by its name");
-    check(log_find(GPU_ALL_GATHER, "ncclAllReduce", before) == -1, "found by a wrong name");
-    check(log_find(GPU_ALL_GATHER, NULL, (uint64_t)gather + 1) == -1, "found behind itself");
-    check(log_count(GPU_ALL_GATHER, before) == 1, "counted %d",
-          (int)log_count(GPU_ALL_GATHER, before));
-    check(log_count(GPU_ALL_GATHER, (uint64_t)gather + 1) == 0, "counted behind itself");
+    check(gpulog_find(GPU_ALL_GATHER, "ncclAllGather", before) == gather, "not found by its name");
+    check(gpulog_find(GPU_ALL_GATHER, "ncclAllReduce", before) == -1, "found by a wrong name");
+    check(gpulog_find(GPU_ALL_GATHER, NULL, (uint64_t)gather + 1) == -1, "found behind itself");
+    check(gpulog_count(GPU_ALL_GATHER, before) == 1, "counted %d",
+          (int)gpulog_count(GPU_ALL_GATHER, before));
+    check(gpulog_count(GPU_ALL_GATHER, (uint64_t)gather + 1) == 0, "counted behind itself");
     need_cuda(cudaMemsetAsync(all, 0, 4, rank->stream));
-    expect_race(&bench, "writes 4 bytes that ncclAllGather at harness/order.c:");
+    expect_race(&bench, "writes 4 bytes that ncclAllGather at gpulog/order.c:");
 }
 
 static void test_collective(void **state)
@@ -452,6 +452,40 @@ static void body_long_log(const Rank *rank, void *arg)
     need_cuda(cudaMemsetAsync(bench.x + 15, 0, 8, bench.a));
     need_cuda(cudaMemsetAsync(bench.x + 16, 0, 8, bench.b));
     expect_race(&bench, "writes 4 bytes that ");
+}
+
+// What the log has not got is ordered with nothing, and found nowhere.
+static void body_not_in_the_log(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, bench.a), next = gpulog_length();
+
+    check(gpulog_has_order(w) && !gpulog_has_order(next), "it knows %d of the last, %d of the next",
+          gpulog_has_order(w), gpulog_has_order(next));
+    expect_order(w, next, false);
+    expect_order(next, w, false);
+    expect_order(UINT64_MAX, w, false);
+    check(gpulog_find(GPU_MEMSET, NULL, next) == -1, "a memset is found that is yet to come");
+    write_x(&bench, bench.a);
+    check(gpulog_has_order(next), "the next operation has come, and it does not know");
+    expect_order(w, next, true);
+}
+
+static void body_looking_up(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, bench.a), r = read_x(&bench, bench.a);
+    uint64_t again = write_x(&bench, bench.b);
+
+    check(gpulog_find(GPU_MEMSET, NULL, bench.first) == (int64_t)w, "the first memset is another");
+    check(gpulog_find(GPU_MEMSET, NULL, w + 1) == (int64_t)again, "the second memset is another");
+    check(gpulog_find(GPU_COPY, "cudaMemcpyAsync", bench.first) == (int64_t)r,
+          "the copy is not there");
+    check(gpulog_find(GPU_COPY, "cudaMemcpy", bench.first) == -1, "a copy has another's name");
+    check(gpulog_count(GPU_MEMSET, bench.first) == 2, "%llu memsets",
+          (unsigned long long)gpulog_count(GPU_MEMSET, bench.first));
+    check(gpulog_count(GPU_MEMSET, again) == 1 && gpulog_count(GPU_FREE, bench.first) == 0,
+          "what came before is counted, or what never was");
 }
 
 static const struct CMUnitTest tests[] = {
@@ -481,11 +515,13 @@ static const struct CMUnitTest tests[] = {
     ALONE(address_used_again),
     cmocka_unit_test(test_collective),
     ALONE(long_log),
+    ALONE(not_in_the_log),
+    ALONE(looking_up),
 };
 
 // simgpu looks for races, too, and would end most of these programs.
 int main(int argc, char **argv)
 {
     setenv("SIMGPU_CHECK", "fast", 1);
-    return suite_main(argc, argv, "harness/order", tests, sizeof tests / sizeof tests[0]);
+    return suite_main(argc, argv, "gpulog/order", tests, sizeof tests / sizeof tests[0]);
 }
