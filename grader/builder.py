@@ -27,8 +27,8 @@ from dataclasses import dataclass
 
 import runner
 import submission
+from files import write_atomically
 from progress import Building, Progress
-from skeleton import write_atomically
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD_LIMIT = 900.0      # seconds a call of make may take
@@ -167,7 +167,7 @@ class Builder:
         if status == 0 and output.count("\n") >= 2:
             words, compiler = output.splitlines()[-2].split(), output.splitlines()[-1]
         if len(words) < 5:
-            text = re.sub(r"^\S*Makefile:\d+: \*\*\* (.*?)\.?  Stop\.$", r"\1", output.strip())
+            text = re.sub(r"^\S+:\d+: \*\*\* (.*?)\.?  Stop\.$", r"\1", output.strip())
             text = re.sub(r"\n?^make: \*\*\* .*$", "", text, flags=re.MULTILINE)
             raise Infrastructure(text or "the Makefile does not say where it builds")
         self.key, self.folder, self.build, self.devices = words[:4]

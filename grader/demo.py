@@ -18,7 +18,7 @@ sense; 3 where the kit or the machine is at fault; 130 when somebody stopped it.
 
 Interface: demo.py ACTION --impl DIR --build DIR --backend NAME [--ranks N] [--data FILE]
 [--flags TEXT].
-Files: builder.py (compiling), runner.py (reports), skeleton.py (gaps), manifest.py (tasks).
+Files: builder.py (compiling), runner.py (reports), gaps.py, manifest.py (tasks).
 """
 
 import argparse
@@ -37,7 +37,7 @@ from dataclasses import dataclass, field
 import manifest
 import runner
 from builder import Builder, Infrastructure
-from skeleton import first_gap
+from gaps import first_gap
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MOST_RANKS = 64

@@ -33,10 +33,11 @@ import pace
 import runner
 import seeds
 from builder import COMPILE_LIMIT, Builder, Failing, Infrastructure
+from files import read_regular_file, write_atomically
+from gaps import first_gap
 from progress import Progress
 from report import NOT_YET, Report
 from show import Show
-from skeleton import first_gap, read_regular_file, write_atomically
 from timeouts import Timeouts
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -38,9 +38,10 @@ import manifest
 import page
 import runner
 import seeds
+from files import read_regular_file, write_atomically
+from gaps import first_gap
 from regrade import ROOT, Regrading, ask, choose, no_test_ran
 from report import NOT_YET, Report, short_message, to_read
-from skeleton import first_gap, read_regular_file, write_atomically
 
 WORDS_LINES = 8         # lines of a test's own words that are shown
 COLUMNS = 69            # of a message, which stands 11 columns in: together 80

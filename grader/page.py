@@ -26,9 +26,9 @@ import plot
 import runner
 import trace
 from emit import common
+from files import write_atomically
 from page_style import STYLE
 from report import NOT_YET, short_message
-from skeleton import write_atomically
 
 WORDS = {"passed": "✓ passed", "failed": "✗ failed", "error": "✗ error",
          "timeout": "✗ time-out", "skipped": "– skipped",

@@ -25,8 +25,8 @@ import re
 from dataclasses import dataclass, field
 
 import runner
+from files import write_atomically
 from report import NOT_YET
-from skeleton import write_atomically
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TEST = "steps"

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PAGES = ("README.md", "CONTRIBUTING.md", "handouts/*.md", "simgpu/README.md",
-         "grader/platforms/student/README.md")
+         "grader/course/platforms/student/README.md")
 PROGRAMS = {"make", "python3", "sh", "bash", "cc", "export", "for", "rm", "cd", "git", "apt-get",
             "launch", "mpirun", "torchrun", "srun", "sbatch", "nvidia-smi", ".ci/run"}
 QUICK, PROOF, LONG, ELSEWHERE = "quick", "proof", "long", "elsewhere"
@@ -180,10 +180,10 @@ CHECKS = (
         "Archives.test_with_gaps_2_more_is_left_to_be_written_and_is_secret")),
     Check(r"make release AT=TAG", LONG, run="make release AT=HEAD OUT=$TMP/release",
           want="student.tar.gz"),
-    Check(r"python3 grader/release\.py --out DIR --given shardlab/given", LONG,
+    Check(r"python3 grader/course/release\.py --out DIR --given shardlab/given", LONG,
           run="make release OUT=$TMP/release && tar xzf $TMP/release/*student.tar.gz -C $TMP && "
               "mv $TMP/shardlab/given/reference-* $TMP/shardlab/given/reference-elsewhere && "
-              "python3 grader/release.py --out $TMP/both --given $TMP/shardlab/given && "
+              "python3 grader/course/release.py --out $TMP/both --given $TMP/shardlab/given && "
               "tar tzf $TMP/both/*student.tar.gz",
           want="given/reference-elsewhere/api.o"),
     Check(r"for s in \$\(seq 300\); do .* done", LONG,
@@ -298,6 +298,12 @@ def pages():
     return {os.path.relpath(path, ROOT): read(path) for path in paths}
 
 
+def makefile_text():
+    """The Makefile and its parts, one after the other."""
+    parts = sorted(glob.glob(os.path.join(ROOT, "make", "*.mk")))
+    return "".join(read(path) for path in ["Makefile"] + parts)
+
+
 def source_of(program):
     """The source of a program of the kit that a command names, or None where it names none."""
     name = os.path.basename(program)
@@ -313,7 +319,7 @@ def source_of(program):
 def unknown(command):
     """What a command names that does not exist, as sentences."""
     words = command.split()
-    makefile = read("Makefile")
+    makefile = makefile_text()
     targets = re.findall(r"(?m)^## make (\S+)", makefile)
     said, source = [], None
     for i, word in enumerate(words):

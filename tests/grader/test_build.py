@@ -15,8 +15,8 @@ import unittest
 from helpers import GRADER, ROOT, ReferenceCopy, TempFolder, build_folder
 
 TASKS = ("meta_init", "flat_param", "forward", "backward", "optimizer", "api")
-KIT = ("Makefile", "grader/setup.sh", "grader/impl_folder.sh", "grader/compile_commands.py",
-       "grader/skeleton.py")
+KIT = ("Makefile", "make", "grader/setup.sh", "grader/impl_folder.sh", "grader/compile_commands.py",
+       "grader/files.py")
 TOLD = re.compile(r"^  (CC|AR|LD|CP) +(\S+)$", re.MULTILINE)
 ODD = ("a=b", "two  words", "a:b;c", "it's $HOME #1 100% \"x\"", "(a) [b] *?", "back\\slash", "-d",
        "~", "é")
@@ -42,7 +42,8 @@ class Miniature(TempFolder):
         self.kit = self.path(self.FOLDER)
         for name in KIT:
             os.makedirs(os.path.dirname(os.path.join(self.kit, name)), exist_ok=True)
-            shutil.copy(os.path.join(ROOT, name), os.path.join(self.kit, name))
+            copy = shutil.copytree if os.path.isdir(os.path.join(ROOT, name)) else shutil.copy
+            copy(os.path.join(ROOT, name), os.path.join(self.kit, name))
         for name in ("simgpu/src/blas", "simgpu/src/reduce", "simgpu/src/one", "gpulog/src/log",
                      "lib/nn/layer", "lib/kernels/add", "tests/support/harness"):
             self.source(name, "int %s(void);\nint %s(void) { return 1; }\n"
@@ -116,11 +117,11 @@ class Changes(Miniature):
 
     def test_a_flag_in_the_makefile(self):
         self.made()
-        self.edit("Makefile", "VECTOR    := -O3", "VECTOR    := -O2")
+        self.edit("make/flags.mk", "VECTOR    := -O3", "VECTOR    := -O2")
         self.assertEqual(self.sources(), self.VECTOR)
         self.edit("Makefile", "\n.PHONY:", "\n# A sentence.\n.PHONY:")
         self.assertEqual(self.made(), set())
-        self.edit("Makefile", "-fno-omit-frame-pointer", "-fomit-frame-pointer")
+        self.edit("make/flags.mk", "-fno-omit-frame-pointer", "-fomit-frame-pointer")
         self.assertEqual(self.sources(), self.EVERY_C)
 
     def test_another_blas(self):
@@ -174,7 +175,7 @@ class Changes(Miniature):
     def test_words_that_are_no_backend_or_blas(self):
         for word in ("BLAS=mkl", "BACKEND=tpu"):
             self.assertRegex(self.make(word, "build", status=2),
-                             r"^Makefile:\d+: \*\*\* there is no %s: it is .*\n\Z" % word)
+                             r"^make/options.mk:\d+: \*\*\* there is no %s: it is .*\n\Z" % word)
 
 
 # A compiler that waits, while it makes an object, until as many as MEET are at it, and writes down
@@ -230,9 +231,12 @@ class Jobs(Miniature):
         self.assertTrue(self.together(2))
 
     def test_no_rule_says_how_many(self):
-        for line in self.read("kit/Makefile").splitlines():
-            if line.startswith("\t"):
-                self.assertNotRegex(line, r"\s-j ?\d")
+        parts = os.listdir(self.path("kit", "make"))
+        self.assertGreater(len(parts), 5)
+        for name in ["Makefile"] + ["make/" + part for part in parts]:
+            for line in self.read("kit/" + name).splitlines():
+                if line.startswith("\t"):
+                    self.assertNotRegex(line, r"\s-j ?\d", name)
 
 
 class Spaces(Miniature):

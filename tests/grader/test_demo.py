@@ -12,7 +12,7 @@ import time
 import unittest
 
 from helpers import GRADER, ROOT, ReferenceCopy, build_folder, processes_with
-from skeleton import TASKS
+from gaps import TASKS
 import demo
 import runner
 

@@ -11,11 +11,11 @@ import xml.etree.ElementTree
 import schemas
 from helpers import GRADER, TempFolder
 
-import course as courses
 import emit
+import settings
 from emit import common
 
-COURSE = dict(courses.DEFAULTS, tasks=[
+COURSE = dict(settings.DEFAULTS, tasks=[
     {"number": 1, "name": "one", "title": "Task one", "points": 10},
     {"number": 2, "name": "two", "title": "Task two", "points": 20}], leaderboard=True,
     hidden={"seed": 1, "tests": [{"suite": "two", "name": "unseen", "points": 5, "title": "Unseen.",

@@ -1,4 +1,4 @@
-"""grader/mutants.py on a kit in miniature: what it says of mutants that are caught, that survive,
+"""grader/devtools/mutants.py on a kit in miniature: what it says of mutants that are caught, that survive,
 that are caught for another reason, that do not apply or do not compile; of solutions that are
 different; and that it leaves nothing behind."""
 
@@ -13,9 +13,8 @@ import unittest
 
 from helpers import GRADER, ROOT, TempFolder, processes_with
 
-sys.path.insert(0, GRADER)
-import manifest # noqa: E402
-import mutants  # noqa: E402
+import manifest
+import mutants
 
 # What mutants.py asks of the Makefile: five variables, and rules for these objects.
 MAKEFILE = '''BUILD := build
@@ -111,7 +110,7 @@ class Miniature(TempFolder):
     def start(self, *arguments):
         environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", TMPDIR=self.scratch,
                            SHARDLAB_TIME_FACTOR="1")
-        return subprocess.Popen([sys.executable, self.path("grader", "mutants.py")] +
+        return subprocess.Popen([sys.executable, self.path("grader", "devtools", "mutants.py")] +
                                 list(arguments), cwd=self.folder, env=environment, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 

@@ -12,7 +12,7 @@ KINDS = (".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".py", ".sh", ".md", ".svg", 
 ITSELF = os.path.join("tests", "grader", "test_words.py")
 
 # Where no phrase may be.
-CLEAN = ("Makefile", "README.md", "CONTRIBUTING.md", "include", "reference", "skeleton", "handouts",
+CLEAN = ("Makefile", "make", "README.md", "CONTRIBUTING.md", "include", "reference", "skeleton", "handouts",
          "lib", "gpulog", "simgpu", "grader", "tasks", "examples", "bench", "tests")
 
 PHRASES = {

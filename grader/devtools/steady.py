@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HALF = (("reference", "meta_init.c"), ("reference", "flat_param.c"), ("reference", "forward.c"),
         ("reference", "backward.c"), ("skeleton", "optimizer.c"), ("skeleton", "api.c"))
 

@@ -9,7 +9,7 @@ whatever kills it. The submission is copied to a folder of its own: regular file
 of a size that source code has. An archive may come in their place (tar or zip).
 
 Exit status 0 where the grading worked, whatever the score; 3 where it did not.
-Files: grade.py (the tests), hidden.py (the hidden ones), emit/ (the formats), course.py.
+Files: grade.py (the tests), hidden.py (the hidden ones), emit/ (the formats), settings.py.
 """
 
 import argparse
@@ -26,13 +26,15 @@ import tempfile
 import time
 import zipfile
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(1, os.path.join(ROOT, "grader"))
+
 import account
-import course as courses
 import emit
 import manifest
+import settings
 from emit import common
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FILE_LIMIT = 1 << 20  # bytes of a file that is taken
 MOST_FILES = 64
 PLAIN = re.compile(r"[\w+-][\w.+-]{0,80}$")
@@ -145,8 +147,8 @@ def late_share(course, metadata):
     (https://gradescope-autograders.readthedocs.io/en/latest/submission_metadata/), whose due date
     counts before the course's, because it knows of extensions."""
     try:
-        came = courses.when(metadata["created_at"])
-        due = courses.when((metadata.get("assignment") or {}).get("due_date")
+        came = settings.when(metadata["created_at"])
+        due = settings.when((metadata.get("assignment") or {}).get("due_date")
                            or course["dates"]["due"])
     except (KeyError, TypeError, ValueError, AttributeError):
         return 0.0, ""
@@ -163,9 +165,10 @@ def late_share(course, metadata):
 # ---- The grading ----
 
 def run(program, words, out, deadline, seed, quiet=False):
-    """Runs a part of the grader in a group of its own, to its end or the deadline; its document.
+    """Runs a part of the grader, by its path there, in a group of its own, to its end or the
+    deadline; its document.
     The tests draw from `seed`: from the same for every student, whoever hands in when."""
-    command = [sys.executable, os.path.join(ROOT, "grader", program), "--out", out] + words
+    command = [sys.executable, os.path.join(ROOT, "grader", *program), "--out", out] + words
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, cwd=ROOT,
                                stdout=subprocess.DEVNULL if quiet else None,
                                env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1",
@@ -189,7 +192,7 @@ def run(program, words, out, deadline, seed, quiet=False):
         document = json.load(file)
     if process.returncode != 0:
         raise Trouble(document.get("message") or "%s ended with status %d"
-                      % (program, process.returncode))
+                      % (program[-1], process.returncode))
     return document
 
 
@@ -221,10 +224,10 @@ def grade(options, course, work):
     if os.geteuid() == 0 and course["run_as"]:
         keep_apart(options, work, impl)
         words += ["--run-as", course["run_as"]]
-    document = run("grade.py", words, os.path.join(out, "results.json"), deadline, course["seed"])
+    document = run(("grade.py",), words, os.path.join(out, "results.json"), deadline, course["seed"])
     if course["hidden"]["tests"]:
         # Quiet: some platforms show students what is printed.
-        unseen = run("hidden.py", words, os.path.join(out, "hidden.json"), deadline,
+        unseen = run(("course", "hidden.py"), words, os.path.join(out, "hidden.json"), deadline,
                      course["hidden"]["seed"], quiet=True)
         document["tests"] += [dict(test, hidden=True) for test in unseen["tests"]]
     document["seconds"] = time.monotonic() - began
@@ -257,7 +260,7 @@ def parse():
 
 def main():
     options = parse()
-    course = dict(courses.DEFAULTS, tasks=[])
+    course = dict(settings.DEFAULTS, tasks=[])
 
     def tell(document):
         document["version"] = version()
@@ -274,7 +277,7 @@ def main():
         tell(common.infrastructure(UNFINISHED))
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, stop)
-        course = courses.load()
+        course = settings.load()
         tell(common.infrastructure(UNFINISHED))
         work = os.path.realpath(tempfile.mkdtemp(prefix="shardlab-"))
         tell(grade(options, course, work))
@@ -282,7 +285,7 @@ def main():
     except Unusable as problem:
         tell({"status": "error", "message": str(problem), "tests": []})
         return 0
-    except (Trouble, courses.BadCourse, manifest.BadManifest) as problem:
+    except (Trouble, settings.BadCourse, manifest.BadManifest) as problem:
         message = str(problem)
     except Exception as problem: # whatever it is, there is a result, and it says so
         import traceback

@@ -16,9 +16,12 @@ are as grade.py's, and so is the exit status.
 import os
 import sys
 
-import course as courses
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(1, os.path.join(ROOT, "grader"))
+
 import grade
 import manifest
+import settings
 
 SUITES = "hidden" # where they are in the build tree, beside suite/
 
@@ -56,8 +59,8 @@ def made(test):
 
 
 def main():
-    course = courses.load()
-    tasks = tasks_of(course, courses.ROOT)
+    course = settings.load()
+    tasks = tasks_of(course, ROOT)
     os.environ["SEED"] = str(course["hidden"]["seed"])
     grade.manifest.load = lambda root: tasks
     grade.Builder = Builder

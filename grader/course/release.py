@@ -18,7 +18,8 @@ are the same to the byte for the same tree: sorted, with one owner and one time.
 in a temporary folder within DIR and moved to its name at the end.
 
 Interface: release.py --out DIR [--at COMMIT] [--version V] [--gaps 1|2] [--given DIR …]
-Files: platforms/ (what is particular to each), course.py (course.json), deliver.py (what grades).
+Files: platforms/ (what is particular to each), course.json (settings.py reads it), deliver.py (what
+grades).
 """
 
 import argparse
@@ -39,28 +40,30 @@ import uuid
 import zipfile
 from dataclasses import dataclass
 
-import course as courses
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(1, os.path.join(ROOT, "grader"))
+
 import manifest
+import settings
 import skeleton
 from emit import autolab
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-KINDS = (".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".md", ".svg", ".sh", ".py", ".json")
+KINDS = (".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".md", ".svg", ".sh", ".py", ".json", ".mk")
 
 # What every kit needs to grade: folders, taken whole, and single files.
 KIT_FOLDERS = ("gpulog", "include", "lib", "simgpu", "tasks", "tests/support", "tests/tasks")
-KIT_FILES = ("LICENSE", "Makefile")
+KIT_FILES = ("LICENSE",)
 # What students get in addition: no test of the kit itself, only those that grade (tests/tasks, above)
 # and the program that the results page draws.
 STUDENT_FOLDERS = ("examples", "handouts", "tests/trace")
 STUDENT_FILES = (".clang-format", ".gitignore")
 # Of handouts/, what is for staff.
 FOR_STAFF = ("handouts/instructors.md",)
-# Of grader/*, what no archive needs (releasing, testing the grader itself), and what only those for
-# platforms need.
-GRADER_FOR_NOBODY = ("release.py", "check_tasks.py", "mutants.py", "messages.py", "attacks.py",
-                     "steady.py")
-GRADER_FOR_STAFF = GRADER_FOR_NOBODY + ("deliver.py", "hidden.py", "run_tests.py")
+# Of grader/course/, what those for platforms grade with. Of grader/ itself and of its emit/ every
+# archive has all, of grader/devtools/ none has any.
+COURSE_FILES = ("course.json", "deliver.py", "hidden.py")
+# Rules of make for what no archive holds.
+KIT_RULES = ("make/devtools.mk", "make/emulated_cuda.mk", "make/release.mk")
 
 
 class BadRelease(Exception):
@@ -163,11 +166,16 @@ def entry(root, path):
     return Entry(data, data.startswith(b"#!"))
 
 
-def grader_files(root, without):
-    """The grader's own files: what lies in grader/ itself, and the emitters."""
-    paths = [path for path in walk(root, "grader") if os.path.dirname(path) == "grader"]
-    paths += walk(root, "grader/emit")
-    return [path for path in paths if os.path.basename(path) not in without + ("course.json",)]
+def grader_files(root, of_course=()):
+    """The grader: what is in grader/ itself, the emitters, and these files of grader/course/."""
+    return [path for path in walk(root, "grader")
+            if not path.startswith(("grader/course/", "grader/devtools/"))] + \
+        ["grader/course/" + name for name in of_course]
+
+
+def make_files(root):
+    """The Makefile and its parts."""
+    return ["Makefile"] + [path for path in walk(root, "make") if path not in KIT_RULES]
 
 
 def collect(root, folders, files):
@@ -190,7 +198,7 @@ def objects_built_in(build, root):
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith(("MAKE", "MFLAGS")) and name not in
                    ("IMPL", "BUILD", "CFLAGS", "TASK", "BACKEND", "SANITIZE")}
-    quiet = os.path.join(ROOT, "grader", "platforms", "quiet.h")
+    quiet = os.path.join(ROOT, "grader", "course", "platforms", "quiet.h")
     command = ["make", "-s", "-j2", "--no-print-directory", "-C", root, "BUILD=" + build,
                "IMPL=reference", "CFLAGS=-O2 -Iinclude -Isimgpu/include -Igpulog/include -include "
                + shlex.quote(quiet)] + paths
@@ -228,7 +236,7 @@ def dates(course):
     """The dates as students read them."""
     names = (("opens", "Opens"), ("due", "Due"), ("late_until", "Last day, late"))
     form = "%A %-d %B %Y, %H:%M %Z"
-    lines = ["%s: %s" % (label, courses.when(course["dates"][name]).strftime(form))
+    lines = ["%s: %s" % (label, settings.when(course["dates"][name]).strftime(form))
              for name, label in names if course["dates"].get(name)]
     percent = course["late"]["percent_per_day"]
     if percent and course["dates"].get("late_until"):
@@ -238,7 +246,7 @@ def dates(course):
 
 def filled(path, **values):
     """A template of platforms/ with its @NAME@s replaced."""
-    text = read(os.path.join(ROOT, "grader", "platforms", path)).decode("utf-8")
+    text = read(os.path.join(ROOT, "grader", "course", "platforms", path)).decode("utf-8")
     for name, value in values.items():
         text = text.replace("@%s@" % name.upper(), value)
     left = re.search(r"@[A-Z]+@", text)
@@ -253,7 +261,7 @@ class Contents:
     def __init__(self, root, version, given=(), gaps=1):
         self.root = root
         self.version = version
-        self.course = courses.load(root)
+        self.course = settings.load(root)
         self.gaps = gaps
         self.secrets = Secrets(root, gaps)
         self.given = {**objects(root), **other_objects(given)}
@@ -265,7 +273,7 @@ class Contents:
         course = self.course["course"]
         files = collect(self.root, KIT_FOLDERS + STUDENT_FOLDERS, KIT_FILES + STUDENT_FILES)
         files = {path: file for path, file in files.items() if path not in FOR_STAFF}
-        files.update(collect(self.root, (), grader_files(self.root, GRADER_FOR_STAFF)))
+        files.update(collect(self.root, (), grader_files(self.root) + make_files(self.root)))
         files.update(self.given)
         files.update(self.version_file)
         for number, name in skeleton.TASKS:
@@ -288,8 +296,8 @@ class Contents:
     def kit(self):
         """The part of every archive for graders."""
         files = collect(self.root, KIT_FOLDERS + ("tests/hidden",), KIT_FILES)
-        files.update(collect(self.root, (), grader_files(self.root, GRADER_FOR_NOBODY)))
-        files["grader/course.json"] = entry(self.root, "grader/course.json")
+        files.update(collect(self.root, (), grader_files(self.root, COURSE_FILES) +
+                             make_files(self.root)))
         files.update(self.given)
         files.update(self.version_file)
         self.check(files)
@@ -446,7 +454,7 @@ def release(options):
             export(options.at, root)
         version = options.version
         if not version:
-            words = [courses.load(root)["version"], describe(ROOT, commit)]
+            words = [settings.load(root)["version"], describe(ROOT, commit)]
             version = "-".join(word for word in words if word) or "unnamed"
         if not re.fullmatch(r"[\w.+-]+", version):
             raise BadRelease("%s is no version that a file name can have" % version)
@@ -485,7 +493,7 @@ def main():
             size = os.path.getsize(path) if os.path.isfile(path) else None
             print("%s%s" % (os.path.relpath(path), "  %d kB" % (size / 1000) if size else "/"))
         return 0
-    except (BadRelease, courses.BadCourse, manifest.BadManifest, skeleton.Malformed,
+    except (BadRelease, settings.BadCourse, manifest.BadManifest, skeleton.Malformed,
             OSError) as problem:
         print("release: %s" % problem, file=sys.stderr)
     except KeyboardInterrupt:

@@ -39,13 +39,15 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(1, os.path.join(ROOT, "grader"))
+
 import manifest
 import messages
 import runner
 import seeds
 from builder import Builder, Infrastructure
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 REFERENCE = os.path.join(ROOT, "reference")
 AT_ONCE = 2
 TEST_LIMIT = 40.0        # seconds a test may take, times SHARDLAB_TIME_FACTOR

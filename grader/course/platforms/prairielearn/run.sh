@@ -10,6 +10,6 @@ cat >"$results.new" <<'END'
  "output": "", "images": [], "tests": []}
 END
 mv -f "$results.new" "$results"
-python3 -B "$(dirname "$0")/kit/grader/deliver.py" --platform prairielearn \
+python3 -B "$(dirname "$0")/kit/grader/course/deliver.py" --platform prairielearn \
     --submission "$root/student" --results "$results"
 exit 0

@@ -34,35 +34,27 @@ is a region with GAPS=2 alone; else its solution is copied and its marks are not
 added to the part that the helper belongs to, and letters of one part are in order.
 
 Interface: skeleton.py write | check [--reference DIR] [--skeleton DIR] [--gaps 1|2]; generate() for
-tests; begins(line, gaps), parts(source, gaps), first_gap(path) and write_atomically(path, text) for
-the grader.
+release.py. What the grader knows of regions and gaps is in gaps.py.
 """
 
 import argparse
 import os
 import re
-import stat
 import sys
-import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(1, os.path.join(ROOT, "grader"))
+
+from files import write_atomically
+from gaps import GAPS, PART, TASKS, begins
+
 WIDTH = 100
 
-# The tasks in order: (number, name). The number is the first part of a region's id.
-TASKS = [(1, "meta_init"), (2, "flat_param"), (3, "forward"), (4, "backward"), (5, "optimizer"),
-         (6, "api")]
-
-PART = r"\d+\.\d+[a-z]?" # as messages, hints and NOT_YET name it
-BEGIN = re.compile(r"(\s*)//\[(\d+\.\d+)\] (\S.*)$")
-BEGIN_SECOND = re.compile(r"(\s*)//\[\[(\d+\.\d+[a-z])\] (\S.*)$")
 END = re.compile(r"\s*//\[end (%s)\]\s*$" % PART)
 INSTEAD = re.compile(r"\s*//\[skeleton\](?: (.*))?$")
 MORE_TEXT = re.compile(r"\s*//  (\s*\S.*)$")
 HINT = re.compile(r"\s*//\? (\S.*)$")
 MARK = re.compile(r"\s*//[\[?]")
-GAP = re.compile(r'\s*NOT_YET\("(%s)"\)' % PART)
-LONGEST_FILE = 1 << 22 # bytes of a file that are looked at for gaps
-GAPS = (1, 2)          # the levels
 
 
 class Malformed(Exception):
@@ -92,18 +84,6 @@ class Region:
         shown += [(self.indent + code).rstrip() for code in self.instead]
         shown.append('%sNOT_YET("%s");' % (self.indent, self.name))
         return shown
-
-
-def begins(line, gaps=max(GAPS)):
-    """Whether a region of one of the first `gaps` levels begins in the line: a match with its
-    indentation, name and text, or None."""
-    return BEGIN.match(line) or (BEGIN_SECOND.match(line) if gaps > 1 else None)
-
-
-def parts(source, gaps=max(GAPS)):
-    """The parts of a reference, in the order of the file."""
-    return [found.group(2) for found in (begins(line, gaps) for line in source.splitlines())
-            if found]
 
 
 class Order:
@@ -237,45 +217,6 @@ def with_note(lines, shown_name, number):
 def read(path):
     with open(path, encoding="utf-8") as file:
         return file.read()
-
-
-def write_atomically(path, text):
-    """The file is either the old one or the new one, never half of it."""
-    folder = os.path.dirname(path) or "."
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix="." + os.path.basename(path) + ".")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def read_regular_file(path):
-    """A student's file as bytes; empty where there is none that can be read. A pipe or a device would
-    keep its reader waiting: what is wrong with the file, others say."""
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return b""
-        with open(path, "rb") as file:
-            return file.read(LONGEST_FILE)
-    except OSError:
-        return b""
-
-
-def first_gap(path):
-    """The first part that is not written in a student's file: (part, line); None where there is
-    none, or no file that can be read."""
-    text = read_regular_file(path).decode("utf-8", "replace")
-    for number, line in enumerate(text.splitlines(), 1):
-        found = GAP.match(line)
-        if found:
-            return found.group(1), number
-    return None
 
 
 def holds_work(old, new):

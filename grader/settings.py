@@ -1,4 +1,4 @@
-"""What a course decides: grader/course.json, and the points of tasks/*/task.json beside it.
+"""What a course decides: grader/course/course.json, and the points of tasks/*/task.json beside it.
 
     name, title, course, version  what it is called
     dates       opens, due, late_until: ISO 8601 with an offset; late_until may be null
@@ -51,20 +51,20 @@ def when(text):
 
 def load(root=ROOT):
     """The course, checked."""
-    path = os.path.join(root, "grader", "course.json")
+    path = os.path.join(root, "grader", "course", "course.json")
     course = dict(DEFAULTS)
     if os.path.exists(path):
         try:
             with open(path, encoding="utf-8") as file:
                 course.update(json.load(file))
         except (OSError, ValueError) as problem:
-            raise BadCourse("grader/course.json cannot be read: %s" % problem)
+            raise BadCourse("grader/course/course.json cannot be read: %s" % problem)
     course["tasks"] = [{"number": task.number, "name": task.name, "title": task.title,
                         "points": task.points, "file": task.file, "handout": task.handout}
                        for task in manifest.load(root)]
     found = problems(course, root)
     if found:
-        raise BadCourse("grader/course.json: " + "; ".join(found))
+        raise BadCourse("grader/course/course.json: " + "; ".join(found))
     return course
 
 

@@ -1,0 +1,40 @@
+# BACKEND=rehearsal: the same as BACKEND=cuda, with simgpu in place of NVIDIA's libraries and every
+# thread of a CUDA kernel run on the CPU (tests/emulator): for changing the cuda part without a GPU. No
+# archive has this file.
+##   BACKEND=rehearsal    the code of BACKEND=cuda on simulated GPUs, in build/rehearsal
+
+ifeq ($(BACKEND),rehearsal)
+# A reset of the interposer's books resets simgpu's own too: books_agree.c compares the two. What a
+# program calls its code, streams and elements both are told.
+WRAPPED      += gpulog_reset_peak gpulog_reset_traffic gpulog_own_code gpulog_name_stream gpulog_name_elements
+LINK         := $(CXX) $(filter-out -std=gnu11,$(BASE)) $(WRAPPED:%=-Wl,--wrap=%)
+LDLIBS       := $(BLAS_LIBS) -ldw -lgomp -lm -lpthread
+KERNELS      += $(BUILD)/obj/tests/emulator/emulator.o
+GPU_LIBS     := $(BUILD)/obj/tests/support/rehearsal/books_agree.o $(BUILD)/lib/libgpulog.a $(BUILD)/lib/simgpu.o
+FOLDERS      += emulator
+
+# A GPU faults on a misaligned vector load, which this machine's processor may let pass. The threads
+# of a block are fibers here, which ThreadSanitizer does not know of.
+EMULATED := -std=c++17 -O2 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -fPIC -pthread \
+            $(if $(filter-out thread,$(COMPILED_IN)),-fsanitize=$(COMPILED_IN) -fno-sanitize-recover=all,-fsanitize=alignment -fsanitize-undefined-trap-on-error) \
+            -ffp-contract=off -fno-math-errno \
+            -Wall -Wextra -Wno-unused-parameter -Wno-unknown-pragmas $(if $(WERROR),-Werror) -DEMULATED -Itests/emulator/include -Itests/emulator
+$(BUILD)/obj/%.o: %.cu $(MADE_WITH)/kernels
+	@mkdir -p $(@D)
+	$(SAY) CXX $<
+	$(Q)$(CXX) $(EMULATED) $(INCLUDES) -MMD -MP -x c++ -c $< -o $@
+$(BUILD)/obj/%.o: %.cpp $(MADE_WITH)/kernels
+	@mkdir -p $(@D)
+	$(SAY) CXX $<
+	$(Q)$(CXX) $(EMULATED) $(INCLUDES) -MMD -MP -c $< -o $@
+
+# simgpu in the part of NVIDIA's libraries: one object, whose calls among its own files no interposer
+# sees, and whose own books have other names than those that the interposer keeps.
+$(BUILD)/lib/simgpu.o: $(SIMGPU_OBJ) $(MADE_WITH)/libsimgpu
+	@mkdir -p $(@D)
+	$(SAY) LD $@
+	$(Q)$(LD) -r -o $@.all $(filter %.o,$^)
+	$(Q)nm -g --defined-only -f posix $(filter $(BUILD)/obj/gpulog/src/%,$^) | awk 'NF > 2 {print $$1, "inner_" $$1}' >$@.names
+	$(Q)objcopy --redefine-syms=$@.names $@.all $@
+	@rm -f $@.all
+endif
