@@ -57,7 +57,7 @@ class Check:
         process = subprocess.Popen(["sh", "-c", self.script()], cwd=ROOT, text=True,
                                    env=dict(environment, TMP=folder), stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   start_new_session=True)
+                                   errors="replace", start_new_session=True)
         try:
             text, _ = process.communicate(timeout=LIMITS[self.how] * factor)
         except BaseException as problem:
@@ -129,14 +129,16 @@ CHECKS = (
 
     # simgpu alone.
     Check(r"make simgpu", PROOF, ARCHIVE),
-    Check(r"export PKG_CONFIG_PATH=\$PWD/build/lib/pkgconfig", QUICK,
-          run="export PKG_CONFIG_PATH=$PWD/build/lib/pkgconfig && make -s simgpu && "
+    Check(r'export PKG_CONFIG_PATH="\$PWD/build/lib/pkgconfig"', QUICK,
+          run='export PKG_CONFIG_PATH="$PWD/build/lib/pkgconfig" && make -s simgpu && '
               "pkg-config --libs simgpu", want="-lsimgpu"),
     Check(r"cc -g prog\.c \$\(pkg-config --cflags --libs simgpu\) -o prog", QUICK,
-          run="export PKG_CONFIG_PATH=$PWD/build/lib/pkgconfig && make -s simgpu && cd $TMP && "
+          run='export PKG_CONFIG_PATH="$PWD/build/lib/pkgconfig" && make -s simgpu && cd $TMP && '
               "printf '%s\\n' '#include <cuda_runtime.h>' '#include <stdio.h>' 'int main(void) {' "
               "'int n; return cudaGetDeviceCount(&n) || printf(\"%d devices\\n\", n) < 0; }' "
-              ">prog.c && cc -g prog.c $(pkg-config --cflags --libs simgpu) -o prog && ./prog",
+              ">prog.c && case $PKG_CONFIG_PATH in "
+              "*' '*) eval \"cc -g prog.c $(pkg-config --cflags --libs simgpu) -o prog\" ;; "
+              "*) cc -g prog.c $(pkg-config --cflags --libs simgpu) -o prog ;; esac && ./prog",
           want=r"\d+ devices"),
     Check(r"SIMGPU_CHECK=… build/bin/launch -n 4 build/bin/train_gpt2 --steps 60 --sample 0 "
           r"handouts/\*\.md", LONG,
