@@ -1,7 +1,7 @@
 """A trace: what every rank did in a few steps of training, for the plots of the results page.
 
 tests/trace/steps.c is run like any suite, with those of the student's files that are complete and
-the reference's other ones. Its books come as lines "TRACE {…}" of what it prints, where the code
+the reference's other ones. Its log comes as lines "TRACE {…}" of what it prints, where the code
 under test may print too. So every field is checked, and figures that do not agree with each other
 are no trace. A trace is for looking at: no points hang on it, and without one there is a sentence
 that says why.

@@ -4,13 +4,13 @@
 ##   BACKEND=rehearsal    the code of BACKEND=cuda on simulated GPUs, in build/rehearsal
 
 ifeq ($(BACKEND),rehearsal)
-# A reset of the interposer's books resets simgpu's own too: books_agree.c compares the two. What a
+# A reset of the interposer's log resets simgpu's own too: logs_agree.c compares the two. What a
 # program calls its code, streams and elements both are told.
 WRAPPED      += gpulog_reset_peak gpulog_reset_traffic gpulog_own_code gpulog_name_stream gpulog_name_elements
 LINK         := $(CXX) $(filter-out -std=gnu11,$(BASE)) $(WRAPPED:%=-Wl,--wrap=%)
 LDLIBS       := $(BLAS_LIBS) -ldw -lgomp -lm -lpthread
 KERNELS      += $(BUILD)/obj/tests/emulator/emulator.o
-GPU_LIBS     := $(BUILD)/obj/tests/support/rehearsal/books_agree.o $(BUILD)/lib/libgpulog.a $(BUILD)/lib/simgpu.o
+GPU_LIBS     := $(BUILD)/obj/tests/support/rehearsal/logs_agree.o $(BUILD)/lib/libgpulog.a $(BUILD)/lib/simgpu.o
 FOLDERS      += emulator
 
 # A GPU faults on a misaligned vector load, which this machine's processor may let pass. The threads
@@ -29,7 +29,7 @@ $(BUILD)/obj/%.o: %.cpp $(MADE_WITH)/kernels
 	$(Q)$(CXX) $(EMULATED) $(INCLUDES) -MMD -MP -c $< -o $@
 
 # simgpu in the part of NVIDIA's libraries: one object, whose calls among its own files no interposer
-# sees, and whose own books have other names than those that the interposer keeps.
+# sees, and whose own log has other names than the interposer's.
 $(BUILD)/lib/simgpu.o: $(SIMGPU_OBJ) $(MADE_WITH)/libsimgpu
 	@mkdir -p $(@D)
 	$(SAY) LD $@

@@ -1,12 +1,13 @@
 # From sources to objects, from objects to libraries.
 
-SIMGPU_DEFS  := -Igpulog/src
+SIMGPU_DEFS  := -Isimgpu/src -Igpulog/src
 SUPPORT_DEFS := -Itests/support
-VECTOR_OBJ   := $(call objects,simgpu/src/reduce.c lib/kernels/*.c tests/cuda/host_kernels.c)
+BLAS_OBJ     := $(call objects,simgpu/src/blas/*.c)
+VECTOR_OBJ   := $(call objects,simgpu/src/nccl/reduce.c lib/kernels/*.c tests/cuda/host_kernels.c)
 
 $(BUILD)/obj/simgpu/src/%.o $(BUILD)/obj/gpulog/%.o: DEFS = $(SIMGPU_DEFS)
-$(BUILD)/obj/simgpu/src/blas.o: DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)
-$(BUILD)/obj/simgpu/src/blas.o: $(MADE_WITH)/blas
+$(BLAS_OBJ): DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)
+$(BLAS_OBJ): $(MADE_WITH)/blas
 $(VECTOR_OBJ): OPT = $(VECTOR)
 $(VECTOR_OBJ): $(MADE_WITH)/vector
 $(BUILD)/obj/tests/%.o: DEFS = $(SUPPORT_DEFS)

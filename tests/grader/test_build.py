@@ -44,8 +44,8 @@ class Miniature(TempFolder):
             os.makedirs(os.path.dirname(os.path.join(self.kit, name)), exist_ok=True)
             copy = shutil.copytree if os.path.isdir(os.path.join(ROOT, name)) else shutil.copy
             copy(os.path.join(ROOT, name), os.path.join(self.kit, name))
-        for name in ("simgpu/src/blas", "simgpu/src/reduce", "simgpu/src/one", "gpulog/src/log",
-                     "lib/nn/layer", "lib/kernels/add", "tests/support/harness"):
+        for name in ("simgpu/src/blas/blas", "simgpu/src/nccl/reduce", "simgpu/src/memory/one",
+                     "gpulog/src/log", "lib/nn/layer", "lib/kernels/add", "tests/support/harness"):
             self.source(name, "int %s(void);\nint %s(void) { return 1; }\n"
                         % ((name.replace("/", "_"),) * 2))
         for name in ("lib/launch/main/launch", "tests/nn/suite"):
@@ -84,10 +84,11 @@ class Miniature(TempFolder):
 
 
 class Changes(Miniature):
-    EVERY_C = {"simgpu/src/blas.c", "simgpu/src/reduce.c", "simgpu/src/one.c", "gpulog/src/log.c",
+    EVERY_C = {"simgpu/src/blas/blas.c", "simgpu/src/nccl/reduce.c", "simgpu/src/memory/one.c",
+               "gpulog/src/log.c",
                "lib/nn/layer.c", "lib/kernels/add.c", "tests/support/harness.c",
                "lib/launch/main/launch.c", "reference/api.c"}
-    VECTOR = {"simgpu/src/reduce.c", "lib/kernels/add.c"}
+    VECTOR = {"simgpu/src/nccl/reduce.c", "lib/kernels/add.c"}
 
     def edit(self, name, old, new):
         text = self.read(os.path.join(self.FOLDER, name))
@@ -127,7 +128,7 @@ class Changes(Miniature):
     def test_another_blas(self):
         self.made()
         self.edit("build/config.mk", "BLAS_DEFS := ", "BLAS_DEFS := -DANOTHER ")
-        self.assertEqual(self.made(), {"simgpu/src/blas.c", "build/lib/libsimgpu.a",
+        self.assertEqual(self.made(), {"simgpu/src/blas/blas.c", "build/lib/libsimgpu.a",
                                        "build/bin/launch"})
         self.edit("build/config.mk", "BLAS_LIBS := ", "BLAS_LIBS := -L. ")
         self.assertEqual(self.made(), {"build/bin/launch"})
@@ -151,11 +152,11 @@ class Changes(Miniature):
                                   capture_output=True, text=True, check=True, timeout=60)
             return done.stdout.split()
         self.assertIn("one.o", members("libsimgpu.a"))
-        os.unlink(os.path.join(self.kit, "simgpu/src/one.c"))
+        os.unlink(os.path.join(self.kit, "simgpu/src/memory/one.c"))
         self.assertEqual(self.made(), {"build/lib/libsimgpu.a", "build/bin/launch"})
         self.assertEqual(sorted(members("libsimgpu.a")), ["blas.o", "log.o", "reduce.o"])
         self.assertEqual(self.made(), set())
-        self.source("simgpu/src/one", "extern int one;\nint one = 1;\n")
+        self.source("simgpu/src/memory/one", "extern int one;\nint one = 1;\n")
         self.made()
         self.assertIn("one.o", members("libsimgpu.a"))
 
@@ -222,7 +223,7 @@ class Jobs(Miniature):
     def test_jobs_that_were_asked_for(self):
         self.assertTrue(self.together(3, "-j3"))
         # One at a time: nobody is met, which the compilers wait for in vain. Only one of them.
-        for name in ("one", "reduce"):
+        for name in ("memory/one", "nccl/reduce"):
             os.unlink(self.path("kit", "simgpu/src", name + ".c"))
         self.assertFalse(self.together(2, "-j1"))
 
@@ -246,7 +247,7 @@ class Spaces(Miniature):
 
     def test_everything_is_made(self):
         made = self.made()
-        self.assertIn("simgpu/src/one.c", made)
+        self.assertIn("simgpu/src/memory/one.c", made)
         self.assertIn("build/bin/launch", made)
         self.assertEqual(self.made(), set())
         absolute = os.path.join(self.kit, "build")
@@ -255,7 +256,7 @@ class Spaces(Miniature):
 
     def test_pkg_config(self):
         self.make("simgpu")
-        self.source("simgpu/src/one", "int one(void);\nint one(void) { return 42; }\n")
+        self.source("simgpu/src/memory/one", "int one(void);\nint one(void) { return 42; }\n")
         self.write("my lab é/simgpu/include/one.h", "int one(void);\n")
         self.make("simgpu")
         self.write("prog.c", "#include <one.h>\nint main(void) { return one(); }\n")
@@ -269,7 +270,7 @@ class Spaces(Miniature):
         self.make("IMPL=mine", "compile_commands.json")
         with open(os.path.join(self.kit, "compile_commands.json"), encoding="utf-8") as file:
             commands = {entry["file"]: entry for entry in json.load(file)}
-        for name in ("simgpu/src/one.c", "mine/api.c", "tests/nn/suite.c"):
+        for name in ("simgpu/src/memory/one.c", "mine/api.c", "tests/nn/suite.c"):
             entry = commands[name]
             self.assertEqual(entry["directory"], self.kit)
             self.assertEqual(entry["arguments"][entry["arguments"].index("-c") + 1], name)

@@ -17,7 +17,7 @@
 #include <cuda_runtime_api.h>
 
 #ifdef REHEARSAL
-#include "rehearsal/books_agree.h"
+#include "rehearsal/logs_agree.h"
 #endif
 
 #define SHARED_WORLD 4 // ranks on shared GPUs: each has a context and NCCL's buffers
@@ -117,7 +117,7 @@ bool backend_sums_in_tree_order(int world)
 bool backend_agrees(char *text, unsigned long size)
 {
 #ifdef REHEARSAL
-    return books_agree(text, size);
+    return logs_agree(text, size);
 #else
     return true;
 #endif
