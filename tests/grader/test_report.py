@@ -337,7 +337,7 @@ class Progress(unittest.TestCase):
             "cc -O2 -c a.c -o %s\ncc -c b.c -MMD -o /nowhere/b.o\nar rcs lib.a\n"
             % (made[:-3] + ".o"))))
         building.objects = {made, "/nowhere/b.o"}
-        building.began = os.stat(made).st_mtime + 60
+        building.began = os.stat(os.path.join(ROOT, made)).st_mtime + 60
         self.assertRegex(building.text(), r"^Building the kit, once: 0 of 2 files, ")
         building.began -= 120
         self.assertRegex(building.text(), r"^Building the kit, once: 1 of 2 files, ")
