@@ -1,5 +1,5 @@
 # What developers of the kit run: its own tests, and tests of those tests. No archive has this file.
-.PHONY: test test-all gpt2-medium mutants different steady
+.PHONY: test test-all gpt2-medium mutants alternatives steady
 
 ## make test                 build and run every test of the kit itself
 test: deps
@@ -27,9 +27,9 @@ test-all: test
 mutants: deps
 	@$(PYTHON) -B grader/devtools/mutants.py --build '$(BUILD)' $(if $(TASK),--task '$(TASK)')
 
-## make different            grade right solutions that are unlike the reference: all must score 100
-different: deps
-	@$(PYTHON) -B grader/devtools/mutants.py --different --build '$(BUILD)'
+## make alternatives         grade right solutions that are unlike the reference: all must score 100
+alternatives: deps
+	@$(PYTHON) -B grader/devtools/mutants.py --alternatives --build '$(BUILD)'
 
 ## make steady               grade the reference and a half-done solution 50 times each while the machine is busy
 steady: deps

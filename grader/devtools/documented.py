@@ -168,7 +168,7 @@ CHECKS = (
     Check(r"make test-all", ELSEWHERE, "it is what runs this check"),
     Check(r"make mutants", LONG),
     Check(r"make mutants TASK=2", LONG),
-    Check(r"make different", LONG),
+    Check(r"make alternatives", LONG),
     Check(r"make steady", LONG),
     Check(r"make skeleton", PROOF, test("grader/test_skeleton.py",
                                         "Program.test_write_then_check",
