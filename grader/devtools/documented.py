@@ -169,7 +169,7 @@ CHECKS = (
     Check(r"make mutants", LONG),
     Check(r"make mutants TASK=2", LONG),
     Check(r"make alternatives", LONG),
-    Check(r"make steady", LONG),
+    Check(r"make flakiness", LONG),
     Check(r"make skeleton", PROOF, test("grader/test_skeleton.py",
                                         "Program.test_write_then_check",
                                         "Program.test_a_students_work_is_kept")),

@@ -33,7 +33,7 @@ make hint
 ```
 
     for x in 1 2; do
-        make steady
+        make flakiness
     done
 """
 
@@ -43,7 +43,7 @@ class Extraction(unittest.TestCase):
         self.assertEqual(documented.commands(PAGE), [
             (1, "make grade"), (1, "make grade TASK=2"), (4, "make help"),
             (5, "make alternatives IMPL=reference"), (11, "build/bin/launch -n 2 x"),
-            (11, "make test"), (14, "make hint"), (17, "for x in 1 2; do make steady done")])
+            (11, "make test"), (14, "make hint"), (17, "for x in 1 2; do make flakiness done")])
 
     def test_code_is_no_command(self):
         for line in ("for (int i = 0; i < n; i++)", "gcc libc6-dev make", "sum  1 2", "make",
