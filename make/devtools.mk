@@ -1,5 +1,5 @@
 # What developers of the kit run: its own tests, and tests of those tests. No archive has this file.
-.PHONY: test test-all gpt2-medium mutants different steady
+.PHONY: test test-all gpt2-medium mutants alternatives flakiness
 
 ## make test                 build and run every test of the kit itself
 test: deps
@@ -10,7 +10,7 @@ test: deps
 	    $(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),,$(GRADER_TESTS))
 
 # The longest first, so that none is left over at the end.
-GRADER_TESTS := $(patsubst %,tests/grader/test_%.py,release attacks grade steady demo real_suites watch hint)
+GRADER_TESTS := $(patsubst %,tests/grader/test_%.py,release attacks grade flakiness demo real_suites watch hint)
 GRADER_TESTS := $(wildcard $(GRADER_TESTS)) $(filter-out $(GRADER_TESTS),$(wildcard tests/grader/test_*.py))
 
 # On real GPUs one suite at a time, because each fills them, and with time; perhaps under a tool.
@@ -27,13 +27,13 @@ test-all: test
 mutants: deps
 	@$(PYTHON) -B grader/devtools/mutants.py --build '$(BUILD)' $(if $(TASK),--task '$(TASK)')
 
-## make different            grade right solutions that are unlike the reference: all must score 100
-different: deps
-	@$(PYTHON) -B grader/devtools/mutants.py --different --build '$(BUILD)'
+## make alternatives         grade right solutions that are unlike the reference: all must score 100
+alternatives: deps
+	@$(PYTHON) -B grader/devtools/mutants.py --alternatives --build '$(BUILD)'
 
-## make steady               grade the reference and a half-done solution 50 times each while the machine is busy
-steady: deps
-	@$(PYTHON) -B grader/devtools/steady.py --build '$(BUILD)'
+## make flakiness            grade the reference and a half-done solution 50 times each while the machine is busy
+flakiness: deps
+	@$(PYTHON) -B grader/devtools/flakiness.py --build '$(BUILD)'
 
 ## make gpt2-medium          one step of GPT-2 medium (355 M parameters) on 8 simulated GPUs, in 12 GiB
 gpt2-medium: deps

@@ -4,12 +4,12 @@
 A *mutant* is the reference with one mistake in one file, such as students make. It stands in
 tests/mutants/*.json with the tests that must fail and, for each of them, a regular expression that
 the test's message or hint must match: a mistake that is caught for another reason teaches the wrong
-thing. A *different* solution (tests/different/*.c) is right, but does its work in another way than
+thing. An *alternative* (tests/alternatives/*.c) is right, but does its work in another way than
 the reference; it must get all points.
 
 The tests draw shapes and worlds from a seed (seeds.py). For mutants it is always the same: one that
-is caught by some draws alone must not be caught today and survive tomorrow. Different solutions
-must hold whatever is drawn, so theirs is a new one each time, and is told. SEED sets either.
+is caught by some draws alone must not be caught today and survive tomorrow. Alternatives must
+hold whatever is drawn, so theirs is a new one each time, and is told. SEED sets either.
 
 Each is tested as the grader tests a student's: the changed file with the reference's other five
 in its task's own suite, and once more all together. The objects of the kit are built once; of a
@@ -19,9 +19,9 @@ The messages of a mutant are held to it as well, those of its side tests include
 must not be a wrong cause (messages.py). Which functions are right is known from where the edits lie;
 "also" in a mutant gives further parts of the task, each with the reason why it is right, too.
 
-Interface: mutants.py [--only NAME] [--task N] [--different] [--messages] [--build DIR]; exit status 0
-when all went as it should, 1 where a mutant survives, is caught for another reason, names a wrong
-cause, does not apply or does not compile, or where a different solution loses points; 2 for a
+Interface: mutants.py [--only NAME] [--task N] [--alternatives] [--messages] [--build DIR]; exit
+status 0 when all went as it should, 1 where a mutant survives, is caught for another reason, names
+a wrong cause, does not apply or does not compile, or where an alternative loses points; 2 for a
 question that makes no sense; 3 where the kit or the machine is at fault.
 """
 
@@ -60,7 +60,7 @@ class BadUsage(Exception):
 
 
 class BadFile(Exception):
-    """A file of mutants or a different solution that cannot be understood."""
+    """A file of mutants or an alternative that cannot be understood."""
 
 
 class DoesNotApply(Exception):
@@ -69,14 +69,14 @@ class DoesNotApply(Exception):
 
 @dataclass
 class Solution:
-    """What is to be tested: a mutant or a different solution."""
+    """What is to be tested: a mutant or an alternative."""
     name: str
     task: object                     # the manifest's Task; None: several files
     about: str                       # one sentence
     edits: list = field(default_factory=list)      # (old, new), for a mutant
     caught_by: dict = field(default_factory=dict)  # test: regular expression
     also: dict = field(default_factory=dict)       # part that is right, too: the reason
-    parts: dict = field(default_factory=dict)      # file: text of functions, for a different one
+    parts: dict = field(default_factory=dict)      # file: text of functions, for an alternative
 
 
 @dataclass
@@ -177,7 +177,7 @@ def edit_text(text, edits):
     return text
 
 
-# ---- Different solutions: functions that take the place of the reference's ----
+# ---- Alternatives: functions that take the place of the reference's ----
 
 def functions(text):
     """The function definitions of a C file in the kit's layout: [(name, begin, end)]. A head at the
@@ -222,8 +222,8 @@ def put_in(text, part):
     return text + part[done:]
 
 
-def load_different(folder, tasks):
-    """All different solutions, by name. A file begins with a comment "name: what is different", and
+def load_alternatives(folder, tasks):
+    """All alternatives, by name. A file begins with a comment "name: what is done another way", and
     has a line "// ==== file.c" in front of the functions for that file."""
     found = []
     files = {task.file for task in tasks}
@@ -393,7 +393,7 @@ def judge_mutant(outcome):
     return ""
 
 
-def judge_different(outcome):
+def judge_alternative(outcome):
     """Which tests a right solution loses, or ""."""
     return "; ".join("%s says: %s" % (test.name, " ".join(
         outcome.verdicts[test.name].message.split())[:300]) for test in outcome.lost)
@@ -419,7 +419,7 @@ def try_one(kit, solution, folder):
                     and outcome.verdicts[name].status != "passed"]
     if not outcome.trouble:
         outcome.trouble = (judge_mutant(outcome) or misled if solution.task
-                           else judge_different(outcome))
+                           else judge_alternative(outcome))
     outcome.seconds = time.monotonic() - began
     return outcome
 
@@ -499,8 +499,8 @@ def show_messages(outcomes):
 
 def summary(options, outcomes, seconds):
     bad = [outcome.solution.name for outcome in outcomes if outcome.trouble]
-    if options.different:
-        print("%d different solutions, %d with full marks, %.0f s"
+    if options.alternatives:
+        print("%d alternatives, %d with full marks, %.0f s"
               % (len(outcomes), len(outcomes) - len(bad), seconds))
     else:
         print("%d mutants, %d caught for the stated reason, %.0f s"
@@ -515,8 +515,8 @@ def summary(options, outcomes, seconds):
 def parse(arguments):
     parser = argparse.ArgumentParser(description="Test the tests: with solutions that are wrong, "
                                      "and with some that are right in another way.")
-    parser.add_argument("--different", action="store_true",
-                        help="the right ones of tests/different instead of tests/mutants")
+    parser.add_argument("--alternatives", action="store_true",
+                        help="the right ones of tests/alternatives instead of tests/mutants")
     parser.add_argument("--only", action="append", metavar="NAME",
                         help="this one (may be repeated)")
     parser.add_argument("--task", default="", metavar="N|name", help="those of one task")
@@ -535,19 +535,19 @@ def main(arguments=None):
     began = time.monotonic()
     try:
         tasks = manifest.load(ROOT)
-        if options.different:
-            solutions = load_different(os.path.join(ROOT, "tests", "different"), tasks)
+        if options.alternatives:
+            solutions = load_alternatives(os.path.join(ROOT, "tests", "alternatives"), tasks)
         else:
             solutions = load_mutants(os.path.join(ROOT, "tests", "mutants"), tasks)
         solutions = choose(options, solutions, tasks)
-        if not options.different and not os.environ.get("SEED"):
+        if not options.alternatives and not os.environ.get("SEED"):
             os.environ["SEED"] = MUTANTS_SEED
         seed = seeds.choose()
         with tempfile.TemporaryDirectory(prefix="shardlab-mutants-") as folder:
             # What a compiler leaves that was stopped goes with the rest.
             os.environ["TMPDIR"] = folder
             kit = Kit(options.build, tasks)
-            print("as it should be, " + ("name, score, time" if options.different else
+            print("as it should be, " + ("name, score, time" if options.alternatives else
                                          "task, mutant, points lost, time, tests lost"))
             outcomes = run_solutions(kit, solutions, folder, options.verbose)
         if any(outcome.trouble for outcome in outcomes):

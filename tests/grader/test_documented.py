@@ -20,7 +20,7 @@ PAGE = """Run `make grade` and then `make grade
 TASK=2`; `make` alone is none, nor is `grade`.
 
     make help       lists
-    make different \\
+    make alternatives \\
         IMPL=reference
     offsets         a 0, b 3
 
@@ -33,7 +33,7 @@ make hint
 ```
 
     for x in 1 2; do
-        make steady
+        make flakiness
     done
 """
 
@@ -42,8 +42,8 @@ class Extraction(unittest.TestCase):
     def test_blocks_fences_spans_and_tables(self):
         self.assertEqual(documented.commands(PAGE), [
             (1, "make grade"), (1, "make grade TASK=2"), (4, "make help"),
-            (5, "make different IMPL=reference"), (11, "build/bin/launch -n 2 x"),
-            (11, "make test"), (14, "make hint"), (17, "for x in 1 2; do make steady done")])
+            (5, "make alternatives IMPL=reference"), (11, "build/bin/launch -n 2 x"),
+            (11, "make test"), (14, "make hint"), (17, "for x in 1 2; do make flakiness done")])
 
     def test_code_is_no_command(self):
         for line in ("for (int i = 0; i < n; i++)", "gcc libc6-dev make", "sum  1 2", "make",

@@ -22,7 +22,7 @@ import unittest
 import zipfile
 
 import schemas
-from helpers import COURSE, ROOT, FakeKit, TempFolder, processes_with
+from helpers import GRADER, ROOT, FakeKit, TempFolder, processes_with
 
 import deliver
 import manifest
@@ -108,7 +108,7 @@ class Archives(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.folder, True)
         os.chmod(cls.folder, 0o755) # as a platform's folders are: tests have another account there
         cls.out = os.path.join(cls.folder, "out")
-        status, text = run([sys.executable, os.path.join(COURSE, "release.py"), "--out", cls.out,
+        status, text = run([sys.executable, os.path.join(GRADER, "course", "release.py"), "--out", cls.out,
                             "--version", "7"], ROOT)
         if status != 0:
             raise AssertionError(text)
@@ -249,7 +249,7 @@ class Archives(unittest.TestCase):
     def test_the_same_tree_gives_the_same_bytes(self):
         again = os.path.join(self.folder, "again")
         status, text = run(["sh", "-c", 'umask 077; exec "$@"', "sh", sys.executable,
-                            os.path.join(COURSE, "release.py"), "--out", again, "--version", "7"],
+                            os.path.join(GRADER, "course", "release.py"), "--out", again, "--version", "7"],
                            self.folder, TZ="Asia/Tokyo", CFLAGS="-O0")
         self.assertEqual(status, 0, text)
         self.assertEqual(os.listdir(again).sort(), os.listdir(self.out).sort())
@@ -266,7 +266,7 @@ class Archives(unittest.TestCase):
 
     def test_a_release_that_fails_leaves_nothing(self):
         out = os.path.join(self.folder, "failing")
-        status, text = run([sys.executable, os.path.join(COURSE, "release.py"), "--out", out,
+        status, text = run([sys.executable, os.path.join(GRADER, "course", "release.py"), "--out", out,
                             "--version", "7", "--given", self.folder], ROOT)
         self.assertEqual(status, 1)
         self.assertIn("no folder reference-", text)

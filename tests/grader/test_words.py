@@ -46,6 +46,8 @@ NAMES = {
     r"\bout_lent\b": "out_is_borrowed",
     r"\bkernel_spread_bias\b": "kernel_broadcast_bias",
     r"\bkernel_sum2\b": "kernel_add_out",
+    r"`make different\b|\btests/different\b|--different\b": "make alternatives, tests/alternatives",
+    r"\bmake steady\b|\bsteady\.py\b": "make flakiness, flakiness.py",
 }
 
 

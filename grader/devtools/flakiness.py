@@ -8,7 +8,7 @@ number of ranks), and the skeleton's last two. What must stay is the score and t
 test, not the time; and not what the tests draw, which is something else in each grading (seeds.py):
 a score must not hang on it. SEED in the environment gives all gradings the same.
 
-Interface: steady.py [--times N] [--build DIR] [--load N] [--out DIR]; exit status 1 where a
+Interface: flakiness.py [--times N] [--build DIR] [--load N] [--out DIR]; exit status 1 where a
 grading came out differently, and the results are kept.
 """
 
@@ -38,7 +38,7 @@ def make_half(folder):
         text = file.read()
     faulty = text.replace("(float)flat->layout.world", "1.0f")
     if faulty == text:
-        sys.exit("steady: reference/backward.c does not divide by (float)flat->layout.world: look at "
+        sys.exit("flakiness: reference/backward.c does not divide by (float)flat->layout.world: look at "
                  "make_half")
     with open(path, "w", encoding="utf-8") as file:
         file.write(faulty)
@@ -105,7 +105,7 @@ def main():
     parser.add_argument("--build", default="", metavar="DIR", help="build tree")
     parser.add_argument("--out", default="", metavar="DIR", help="where results are kept")
     options = parser.parse_args()
-    folder = tempfile.mkdtemp(prefix="shardlab-steady-")
+    folder = tempfile.mkdtemp(prefix="shardlab-flakiness-")
     options.out = os.path.abspath(options.out or os.path.join(folder, "results"))
     os.makedirs(options.out, exist_ok=True)
     half = os.path.join(folder, "half-done-%d" % os.getpid())

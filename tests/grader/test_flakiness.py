@@ -1,5 +1,5 @@
-"""A few gradings of the same solutions with every core busy come out the same: steady.py, which
-makes many of them when asked to (grader/devtools/steady.py --times 50)."""
+"""A few gradings of the same solutions with every core busy come out the same: flakiness.py, which
+makes many of them when asked to (grader/devtools/flakiness.py --times 50)."""
 
 import os
 import subprocess
@@ -9,10 +9,10 @@ import unittest
 from helpers import DEVTOOLS, ROOT, TempFolder, build_folder
 
 
-class Steady(TempFolder):
+class Flakiness(TempFolder):
     def test_three_gradings_under_load_give_the_same_scores(self):
         done = subprocess.run(
-            [sys.executable, "-B", os.path.join(DEVTOOLS, "steady.py"), "--times", "3", "--build",
+            [sys.executable, "-B", os.path.join(DEVTOOLS, "flakiness.py"), "--times", "3", "--build",
              build_folder(), "--out", self.path("out")], cwd=ROOT, capture_output=True, text=True,
             timeout=280, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
