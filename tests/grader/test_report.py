@@ -7,7 +7,7 @@ import os
 import re
 import unittest
 
-from helpers import FakeKit, in_terminal
+from helpers import FakeKit, ROOT, in_terminal
 
 import alike
 import layout
