@@ -483,7 +483,7 @@ def parse(arguments):
     parser.add_argument("--impl", required=True, metavar="DIR", help="the folder of the six files")
     parser.add_argument("--build", default="", metavar="DIR",
                         help="build tree (the Makefile's own)")
-    parser.add_argument("--backend", default="simgpu", choices=("simgpu", "cuda", "rehearsal"))
+    parser.add_argument("--backend", default="simgpu", choices=("simgpu", "cuda", "emulated-cuda"))
     parser.add_argument("--ranks", default="4", metavar="N", help="GPUs (4)")
     parser.add_argument("--data", default="", metavar="FILE", help="a text to learn (sums)")
     parser.add_argument("--flags", default="", metavar="TEXT", help="options of the program")

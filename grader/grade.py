@@ -360,7 +360,7 @@ def parse(arguments):
                         metavar="FILE", help="where the results go")
     parser.add_argument("--html", default="", metavar="FILE",
                         help="where a page with results and plots goes (none is made)")
-    parser.add_argument("--backend", default="simgpu", choices=("simgpu", "cuda", "rehearsal"),
+    parser.add_argument("--backend", default="simgpu", choices=("simgpu", "cuda", "emulated-cuda"),
                         help="what the files are built against (simgpu)")
     parser.add_argument("--limit", type=seconds, default=0.0, metavar="SECONDS",
                         help="how long a test may take (%g times what the slowest of the reference's "

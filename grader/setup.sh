@@ -16,7 +16,7 @@
 # versions fits is the driver's matter. find_cuda.sh looks for them.
 #
 # Interface: setup.sh (no arguments). Reads NO_INSTALL, CC, CFLAGS, LDFLAGS, CXX, PYTHON, BACKEND
-# (cuda and rehearsal want a C++ compiler, and cuda no BLAS), BLAS (dnnl or openblas: only that one
+# (cuda and emulated-cuda want a C++ compiler, and cuda no BLAS), BLAS (dnnl or openblas: only that one
 # will do) and CONFIG, the file to write; without CONFIG it looks anew and writes nothing.
 #
 # The file holds, as Make variables: BLAS (dnnl or openblas), BLAS_DEFS and BLAS_LIBS (its compiler
@@ -178,7 +178,7 @@ look() {
     blas_libs=
     has_program "${cc_command%% *}" || missing="$missing gcc"
     case ${BACKEND:-simgpu} in
-    cuda | rehearsal) has_program "${cxx_command%% *}" || missing="$missing g++" ;;
+    cuda | emulated-cuda) has_program "${cxx_command%% *}" || missing="$missing g++" ;;
     esac
     has_program make || missing="$missing make"
     has_program pkg-config || missing="$missing pkg-config"

@@ -3,7 +3,7 @@
 # simgpu     the simulated GPUs of simgpu/, and the kernels of lib/kernels/*.c
 # cuda       the CUDA toolkit, cuBLAS and NCCL; lib/kernels/cuda/*.cu compiled by nvcc; the interposer of
 #            gpulog/wrap in front of every call it has a __wrap_ function for
-# rehearsal  emulated_cuda.mk
+# emulated-cuda: make/emulated_cuda.mk
 #
 ##   BACKEND=cuda         real GPUs, in build/cuda; finds the toolkit by CUDA_HOME, NCCL by NCCL_HOME; CUDA_ARCH=90
 ##                        for another machine's GPU; SHARE_GPU=1 lets ranks share one; TF32=1 for faster products
@@ -17,8 +17,8 @@ GPU_LIBS     := $(BUILD)/lib/libsimgpu.a
 HALF         := simgpu
 FOLDERS      := simgpu gpulog nn launch fsdp harness
 else
-# What a test file may ask for: BACKEND_CUDA, the code is that of real GPUs; REHEARSAL, and yet it runs on simgpu.
-BACKEND_DEFS := -DBACKEND_CUDA $(if $(filter rehearsal,$(BACKEND)),-DREHEARSAL)
+# What a test file may ask for: BACKEND_CUDA, the code is that of real GPUs; EMULATED_CUDA, and it runs on simgpu.
+BACKEND_DEFS := -DBACKEND_CUDA $(if $(filter emulated-cuda,$(BACKEND)),-DEMULATED_CUDA)
 KERNELS      := $(patsubst %.cu,$(BUILD)/obj/%.o,$(wildcard lib/kernels/cuda/*.cu))
 HALF         := cuda
 FOLDERS      := gpulog cuda nn launch fsdp harness

@@ -1,16 +1,16 @@
-# BACKEND=rehearsal: the same as BACKEND=cuda, with simgpu in place of NVIDIA's libraries and every
+# BACKEND=emulated-cuda: the same as BACKEND=cuda, with simgpu in place of NVIDIA's libraries and every
 # thread of a CUDA kernel run on the CPU (tests/emulator): for changing the cuda part without a GPU. No
 # archive has this file.
-##   BACKEND=rehearsal    the code of BACKEND=cuda on simulated GPUs, in build/rehearsal
+##   BACKEND=emulated-cuda  the code of BACKEND=cuda on simulated GPUs, in build/emulated-cuda
 
-ifeq ($(BACKEND),rehearsal)
+ifeq ($(BACKEND),emulated-cuda)
 # A reset of the interposer's log resets simgpu's own too: logs_agree.c compares the two. What a
 # program calls its code, streams and elements both are told.
 WRAPPED      += gpulog_reset_peak gpulog_reset_traffic gpulog_own_code gpulog_name_stream gpulog_name_elements
 LINK         := $(CXX) $(filter-out -std=gnu11,$(BASE)) $(WRAPPED:%=-Wl,--wrap=%)
 LDLIBS       := $(BLAS_LIBS) -ldw -lgomp -lm -lpthread
 KERNELS      += $(BUILD)/obj/tests/emulator/emulator.o
-GPU_LIBS     := $(BUILD)/obj/tests/support/rehearsal/logs_agree.o $(BUILD)/lib/libgpulog.a $(BUILD)/lib/simgpu.o
+GPU_LIBS     := $(BUILD)/obj/tests/support/emulated_cuda/logs_agree.o $(BUILD)/lib/libgpulog.a $(BUILD)/lib/simgpu.o
 FOLDERS      += emulator
 
 # A GPU faults on a misaligned vector load, which this machine's processor may let pass. The threads
@@ -27,14 +27,4 @@ $(BUILD)/obj/%.o: %.cpp $(MADE_WITH)/kernels
 	@mkdir -p $(@D)
 	$(SAY) CXX $<
 	$(Q)$(CXX) $(EMULATED) $(INCLUDES) -MMD -MP -c $< -o $@
-
-# simgpu in the part of NVIDIA's libraries: one object, whose calls among its own files no interposer
-# sees, and whose own log has other names than the interposer's.
-$(BUILD)/lib/simgpu.o: $(SIMGPU_OBJ) $(MADE_WITH)/libsimgpu
-	@mkdir -p $(@D)
-	$(SAY) LD $@
-	$(Q)$(LD) -r -o $@.all $(filter %.o,$^)
-	$(Q)nm -g --defined-only -f posix $(filter $(BUILD)/obj/gpulog/src/%,$^) | awk 'NF > 2 {print $$1, "inner_" $$1}' >$@.names
-	$(Q)objcopy --redefine-syms=$@.names $@.all $@
-	@rm -f $@.all
 endif

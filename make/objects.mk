@@ -4,7 +4,7 @@ objects     = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(1)))
 SIMGPU_OBJ := $(call objects,simgpu/src/*/*.c gpulog/src/*.c)
 GPULOG_OBJ := $(call objects,gpulog/src/*.c gpulog/wrap/*.c)
 LIB_OBJ    := $(call objects,$(filter-out lib/kernels/%,$(wildcard lib/*/*.c))) $(KERNELS)
-HARNESS_OBJ:= $(call objects,tests/support/*.c tests/support/$(HALF)/*.c $(if $(filter rehearsal,$(BACKEND)),tests/support/simgpu/reports.c))
+HARNESS_OBJ:= $(call objects,tests/support/*.c tests/support/$(HALF)/*.c $(if $(filter emulated-cuda,$(BACKEND)),tests/support/simgpu/reports.c))
 
 NN_LIB     := $(BUILD)/lib/libshardlab.a
 HARNESS_LIB:= $(BUILD)/lib/libharness.a

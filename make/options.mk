@@ -21,13 +21,13 @@ ifeq ($(origin CC),default)
 CC := cc
 endif
 
-ifeq ($(filter simgpu cuda rehearsal,$(BACKEND)),)
-$(error there is no BACKEND=$(BACKEND): it is simgpu (the default), cuda or rehearsal)
+ifeq ($(filter simgpu cuda emulated-cuda,$(BACKEND)),)
+$(error there is no BACKEND=$(BACKEND): it is simgpu (the default), cuda or emulated-cuda)
 endif
 
 # What is the full kit's says so where it is asked for in an archive (grader/course/release.py), which
 # has neither these rules (devtools.mk, release.mk, emulated_cuda.mk) nor what they work on.
-KIT_ONLY := $(if $(wildcard make/devtools.mk),,test test-all gpt2-medium release mutants alternatives flakiness skeleton BACKEND=rehearsal)
+KIT_ONLY := $(if $(wildcard make/devtools.mk),,test test-all gpt2-medium release mutants alternatives flakiness skeleton BACKEND=emulated-cuda)
 $(foreach word,$(filter $(KIT_ONLY),$(MAKECMDGOALS) BACKEND=$(BACKEND)),$(error make $(word) belongs to the full kit, which this archive is not: `make help` lists what works here))
 
 ifneq ($(filter-out dnnl openblas,$(BLAS)),)

@@ -162,7 +162,7 @@ CHECKS = (
     Check(r"make BACKEND=cuda …", ELSEWHERE, NO_GPU),
     Check(r"make BACKEND=cuda (build \| grade \| test \| demo|grade|demo)", ELSEWHERE, NO_GPU),
     Check(r"make BACKEND=cuda SANITIZE=memcheck test", ELSEWHERE, NO_GPU),
-    Check(r"make BACKEND=rehearsal( …| test)", LONG, run="make BACKEND=rehearsal test",
+    Check(r"make BACKEND=emulated-cuda( …| test)", LONG, run="make BACKEND=emulated-cuda test",
           want=r"(?m)^\d+ passed, 0 failed"),
 
     # The kit's own tests, and what course staff run.

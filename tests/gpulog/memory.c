@@ -124,7 +124,7 @@ static void gets_nans(const Rank *r, void *arg)
 static void test_fills_fresh_memory(void **state)
 {
     setenv("GPULOG_POISON", "1", 1);
-    setenv("SIMGPU_POISON", "0", 1); // in the rehearsal, or nothing would be seen
+    setenv("SIMGPU_POISON", "0", 1); // on emulated CUDA, or nothing would be seen
     run_ranks(1, gets_nans, NULL);
     unsetenv("GPULOG_POISON");
     unsetenv("SIMGPU_POISON");

@@ -1,4 +1,4 @@
-/* same_log.c: in the rehearsal, simgpu and the interposer in front of it keep the same log of a
+/* same_log.c: on emulated CUDA, simgpu and the interposer in front of it keep the same log of a
  * long random program. On other backends there is nobody to compare with.
  *
  * A program is a list of steps drawn from a seed. What the ranks do together is drawn from a
@@ -15,9 +15,9 @@
 
 #include "harness.h"
 
-#ifdef REHEARSAL
+#ifdef EMULATED_CUDA
 #include "kernels.h"
-#include "rehearsal/logs_agree.h"
+#include "emulated_cuda/logs_agree.h"
 #include "simgpu.h"
 
 #define STEPS 1500

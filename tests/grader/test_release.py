@@ -503,8 +503,8 @@ class Archives(unittest.TestCase):
         _, text_of_kit = run(["make", "help"], ROOT)
         kits = set(re.findall(r"(?m)^make (\S+)", text_of_kit)) - set(targets)
         self.assertIn("mutants", kits)
-        self.assertNotIn("rehearsal", text)
-        for words in [[name] for name in sorted(kits)] + [["grade", "BACKEND=rehearsal"]]:
+        self.assertNotIn("emulated-cuda", text)
+        for words in [[name] for name in sorted(kits)] + [["grade", "BACKEND=emulated-cuda"]]:
             status, text = run(["make"] + words, self.student)
             self.assertEqual(status, 2, text)
             self.assertEqual(len(text.splitlines()), 1, text)

@@ -47,6 +47,8 @@ NAMES = {
     r"\bkernel_spread_bias\b": "kernel_broadcast_bias",
     r"\bkernel_sum2\b": "kernel_add_out",
     r"`make different\b|\btests/different\b|--different\b": "make alternatives, tests/alternatives",
+    r"BACKEND=rehearsal|\bREHEARSAL\b|\b(support|build)/rehearsal\b|\bin the rehearsal\b|\brehearsed\b":
+        "BACKEND=emulated-cuda, EMULATED_CUDA, support/emulated_cuda, on emulated CUDA",
     r"\bmake steady\b|\bsteady\.py\b": "make flakiness, flakiness.py",
 }
 

@@ -8,7 +8,7 @@
  * Interface: logs_agree.h; the wrapped gpulog_reset_peak and gpulog_reset_traffic, which reset
  * both; the wrapped gpulog_own_code, gpulog_name_stream and gpulog_name_elements, which both hear.
  */
-#include "rehearsal/logs_agree.h"
+#include "emulated_cuda/logs_agree.h"
 
 #include "../../../gpulog/src/log_writer.h"
 
