@@ -147,7 +147,7 @@ def link(builder, files, targets):
 def why_not_linked(builder, task, output):
     missing = sorted(builder.own_names(task) - builder.objects[task.name].defined())
     if missing:
-        return "it does not define %s, which others call" % missing[0]
+        return "it does not define %s, which other files call" % missing[0]
     return "it cannot be linked: %s" % first_error(output)
 
 
@@ -158,7 +158,7 @@ def first_error(output):
         found = re.search(r"(undefined reference to|multiple definition of) .*", line)
         if found:
             return found.group()
-    return lines[0] if lines else "make says nothing more"
+    return lines[0] if lines else "make gave no further output"
 
 
 def prepare(options, names):
@@ -424,7 +424,7 @@ def oom(options):
     if ending.status == 0 or not full or mistakes(ending.reports):
         sys.stderr.write(ending.said)
         if ending.status == 0:
-            print("\nThe training failed: it was to run out of memory, and did not. Does "
+            print("\nThe training failed: it was meant to run out of memory and did not. Does "
                   "meta_materialize allocate every parameter and its gradient?", file=sys.stderr)
         else:
             tell_failure(ending, files, sys.stderr)

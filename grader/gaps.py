@@ -1,5 +1,5 @@
-"""Where something is left for a student to write: the six tasks, the regions of the reference that a
-skeleton leaves out (course/skeleton.py has their format), and the gaps of a student's file.
+"""Where something is left for a student to write: the six tasks, the regions of the reference that
+a skeleton leaves out (course/skeleton.py has their format), and the gaps of a student's file.
 
 Interface: TASKS; begins(line, gaps); parts(source, gaps); first_gap(path) -> (part, line) or None.
 """

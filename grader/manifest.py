@@ -125,7 +125,7 @@ def take(data, fields, where, optional):
     known = {**fields, **optional}
     for name, value in data.items():
         if name not in known:
-            raise BadManifest("%s: nobody knows a field \"%s\"" % (where, name))
+            raise BadManifest("%s: unknown field \"%s\"" % (where, name))
         if not SORTS[known[name]](value):
             raise BadManifest("%s: \"%s\" must be %s, not %r" % (where, name, known[name], value))
     return data

@@ -45,7 +45,7 @@ def when(text):
     """A date of course.json."""
     date = datetime.datetime.fromisoformat(text)
     if date.tzinfo is None:
-        raise ValueError("%s has no offset, such as +01:00" % text)
+        raise ValueError("%s has no UTC offset, such as +01:00" % text)
     return date
 
 
@@ -70,7 +70,7 @@ def load(root=ROOT):
 
 def problems(course, root):
     """What is wrong with it, a line each."""
-    found = ["nobody knows a field \"%s\"" % name for name in course
+    found = ["unknown field \"%s\"" % name for name in course
              if name not in DEFAULTS and name != "tasks"]
     try:
         dates = [when(course["dates"][name]) for name in ("opens", "due", "late_until")

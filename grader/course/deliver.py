@@ -38,7 +38,7 @@ from emit import common
 FILE_LIMIT = 1 << 20  # bytes of a file that is taken
 MOST_FILES = 64
 PLAIN = re.compile(r"[\w+-][\w.+-]{0,80}$")
-UNFINISHED = "The grading was started and did not finish."
+UNFINISHED = "The grading was started but did not finish."
 
 
 class Unusable(Exception):
@@ -158,8 +158,8 @@ def late_share(course, metadata):
     share = min(1.0, days * course["late"]["percent_per_day"] / 100)
     text = "Handed in %d day%s late" % (days, "" if days == 1 else "s")
     if course["late"]["taken_by"] != "grader":
-        return 0.0, text + "; the score is without what that takes."
-    return share, "%s: %g %% of the score are taken off." % (text, 100 * share)
+        return 0.0, text + "; the score does not include the late penalty."
+    return share, "%s: %g %% of the score is deducted." % (text, 100 * share)
 
 
 # ---- The grading ----
@@ -181,7 +181,7 @@ def run(program, words, out, deadline, seed, quiet=False):
             process.wait(timeout=20)
         except subprocess.TimeoutExpired:
             pass
-        raise Trouble("the grading took longer than that of a submission may")
+        raise Trouble("the grading took longer than a submission's may")
     finally:
         try:
             os.killpg(process.pid, signal.SIGKILL)
@@ -224,7 +224,8 @@ def grade(options, course, work):
     if os.geteuid() == 0 and course["run_as"]:
         keep_apart(options, work, impl)
         words += ["--run-as", course["run_as"]]
-    document = run(("grade.py",), words, os.path.join(out, "results.json"), deadline, course["seed"])
+    document = run(("grade.py",), words, os.path.join(out, "results.json"), deadline,
+                   course["seed"])
     if course["hidden"]["tests"]:
         # Quiet: some platforms show students what is printed.
         unseen = run(("course", "hidden.py"), words, os.path.join(out, "hidden.json"), deadline,

@@ -38,8 +38,8 @@ def make_half(folder):
         text = file.read()
     faulty = text.replace("(float)flat->layout.world", "1.0f")
     if faulty == text:
-        sys.exit("flakiness: reference/backward.c does not divide by (float)flat->layout.world: look at "
-                 "make_half")
+        sys.exit("flakiness: reference/backward.c does not divide by (float)flat->layout.world: "
+                 "look at make_half")
     with open(path, "w", encoding="utf-8") as file:
         file.write(faulty)
 

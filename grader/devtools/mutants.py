@@ -108,7 +108,7 @@ def read_mutant(entry, task, path):
     where = "%s, %s" % (path, entry["name"])
     unknown = set(entry) - {"name", "wrong", "edits", "caught_by", "also"}
     if unknown:
-        raise BadFile("%s: nobody knows a field \"%s\"" % (where, sorted(unknown)[0]))
+        raise BadFile("%s: unknown field \"%s\"" % (where, sorted(unknown)[0]))
     if not isinstance(entry.get("wrong"), str) or not entry["wrong"].strip():
         raise BadFile("%s: \"wrong\" must say in a sentence what is wrong" % where)
     edits, caught_by = entry.get("edits"), entry.get("caught_by")

@@ -364,7 +364,7 @@ class RealKit(ReferenceCopy):
         self.assertRegex(
             self.message("--task", "1"),
             r"^meta_init\.c does not compile\. %s/meta_init\.c:%d: control reaches end of non-void "
-            r"function \[-Werror=return-type\]: a way through forgetful ends without a return\. Is "
+            r"function \[-Werror=return-type\]: a path through forgetful ends without a return\. Is "
             r"`return OK;` missing\?$" % (re.escape(os.path.basename(self.copy)), line))
 
     def test_other_mistakes_that_are_more_than_warnings(self):

@@ -76,8 +76,10 @@ class Table(unittest.TestCase):
                 ("make grade GRADES=2", "the Makefile knows no GRADES"),
                 ("build/bin/trian_gpt2 x", "no program build/bin/trian_gpt2"),
                 ("build/bin/launch -n 4 --share-gpus x", "lib/launch/main/launch.c knows no "),
-                ("python3 grader/course/released.py --out DIR", "no program grader/course/released.py"),
-                ("python3 grader/course/release.py --into DIR", "grader/course/release.py knows no --into")):
+                ("python3 grader/course/released.py --out DIR",
+                 "no program grader/course/released.py"),
+                ("python3 grader/course/release.py --into DIR",
+                 "grader/course/release.py knows no --into")):
             found = self.found("`%s`" % command, Check(re.escape(command), ELSEWHERE, "a reason"))
             self.assertEqual(len(found), 1, found)
             self.assertIn(words, found[0])

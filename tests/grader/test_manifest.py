@@ -176,7 +176,7 @@ class Wrong(TempFolder):
         self.unreadable("must be true or false")
         self.data["tests"][1]["together"] = True
         self.data["tests"][1]["pionts"] = 1
-        self.unreadable('nobody knows a field "pionts"')
+        self.unreadable('unknown field "pionts"')
         del self.data["tests"][1]["pionts"]
         for more in ("Why?", ["Why?", 7], [""], {"1": "Why?"}):
             self.data["tests"][1]["more"] = more

@@ -1,4 +1,4 @@
-"""grader/devtools/mutants.py on a kit in miniature: what it says of mutants that are caught, that survive,
+"""mutants.py on a kit in miniature: what it says of mutants that are caught, that survive,
 that are caught for another reason, that do not apply or do not compile; of solutions that are
 different; and that it leaves nothing behind."""
 
@@ -290,7 +290,7 @@ class Mutants(Miniature):
                              ({"edits": [["", "x"]]}, "must name what it replaces"),
                              ({"edits": []}, "list of pairs"),
                              ({"wrong": " "}, "in a sentence"),
-                             ({"hint": "x"}, "nobody knows")):
+                             ({"hint": "x"}, "unknown field")):
             self.mutants(dict(self.mutant(), **change))
             status, out = self.run_it()
             self.assertEqual(status, 2, out)

@@ -296,7 +296,7 @@ class Plots(unittest.TestCase):
         kept = small_trace().theory_kept()
         self.assertIn("16 · padded / W = %d bytes" % kept, memory)
         self.assertIn("forward of h.0: at most %d bytes" % (kept + 10 + 32), memory)
-        self.assertIn("rank 1, step 2, whole gradients: 32 bytes of %d bytes" % (kept + 74),
+        self.assertIn("rank 1, step 2, unsharded gradients: 32 bytes of %d bytes" % (kept + 74),
                       peaks)
         self.assertIn("3 · (W-1)/W · padded = %d bytes" % small_trace().theory_sent(3), traffic)
         self.assertIn("yours: all-gather in 1 calls, 16 bytes", traffic)

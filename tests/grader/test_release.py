@@ -30,6 +30,7 @@ import release
 import settings
 import skeleton
 
+RELEASE = os.path.join(GRADER, "course", "release.py")
 FILES = [name + ".c" for _, name in skeleton.TASKS]
 TASKS = manifest.load(ROOT)
 COURSE = settings.load(ROOT)
@@ -108,7 +109,7 @@ class Archives(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.folder, True)
         os.chmod(cls.folder, 0o755) # as a platform's folders are: tests have another account there
         cls.out = os.path.join(cls.folder, "out")
-        status, text = run([sys.executable, os.path.join(GRADER, "course", "release.py"), "--out", cls.out,
+        status, text = run([sys.executable, RELEASE, "--out", cls.out,
                             "--version", "7"], ROOT)
         if status != 0:
             raise AssertionError(text)
@@ -249,7 +250,7 @@ class Archives(unittest.TestCase):
     def test_the_same_tree_gives_the_same_bytes(self):
         again = os.path.join(self.folder, "again")
         status, text = run(["sh", "-c", 'umask 077; exec "$@"', "sh", sys.executable,
-                            os.path.join(GRADER, "course", "release.py"), "--out", again, "--version", "7"],
+                            RELEASE, "--out", again, "--version", "7"],
                            self.folder, TZ="Asia/Tokyo", CFLAGS="-O0")
         self.assertEqual(status, 0, text)
         self.assertEqual(os.listdir(again).sort(), os.listdir(self.out).sort())
@@ -266,7 +267,7 @@ class Archives(unittest.TestCase):
 
     def test_a_release_that_fails_leaves_nothing(self):
         out = os.path.join(self.folder, "failing")
-        status, text = run([sys.executable, os.path.join(GRADER, "course", "release.py"), "--out", out,
+        status, text = run([sys.executable, RELEASE, "--out", out,
                             "--version", "7", "--given", self.folder], ROOT)
         self.assertEqual(status, 1)
         self.assertIn("no folder reference-", text)
@@ -562,7 +563,7 @@ class CourseFile(unittest.TestCase):
                 ("'seen' is none of", {"visibility": {"tests": "seen"}}),
                 ("taken_by", {"late": {"percent_per_day": 10, "taken_by": "me"}}),
                 ("percent_per_day", {"late": {"percent_per_day": 300, "taken_by": "grader"}}),
-                ("nobody knows a field", {"due": "today"}),
+                ("unknown field", {"due": "today"}),
                 ("no task sideways", {"hidden": {"seed": 1, "tests": [
                     dict(hidden, suite="sideways")]}}),
                 ("has suite, name", {"hidden": {"seed": 1, "tests": [{"suite": "api"}]}}),
@@ -689,7 +690,7 @@ class Deliver(FakeKit):
 
     def start(self, platform="gradescope", **more):
         return subprocess.Popen(
-            [sys.executable, "-B", self.path("grader", "course", "deliver.py"), "--platform", platform,
+            [sys.executable, "-B", self.path("grader/course/deliver.py"), "--platform", platform,
              "--submission", self.path("mine"), "--results", self.path("out/result")] +
             more.pop("words", []), cwd=self.folder, env=dict(ENVIRONMENT, TMPDIR=self.path("tmp"),
                                                              **more),

@@ -13,7 +13,7 @@ from helpers import COURSE, DEVTOOLS, GRADER, ROOT, TempFolder
 
 ROOMS = {"grader": GRADER, "course": COURSE, "devtools": DEVTOOLS}
 MAY_USE = {"grader": {"grader"}, "course": {"course", "grader"}, "devtools": {"devtools", "grader"}}
-# How a program of course/ and devtools/ finds the modules of grader/: the same two lines everywhere.
+# How a program of course/ and devtools/ finds the modules of grader/: the same lines everywhere.
 PATH = '''ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(1, os.path.join(ROOT, "grader"))
 '''

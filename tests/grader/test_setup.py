@@ -272,7 +272,7 @@ class Setup(Machine):
         self.state("old_cc")
         done = self.call()
         self.assertEqual((done.returncode, done.stdout, self.log()), (1, "", ""))
-        self.assertEqual(done.stderr, "setup: cc cannot build the plainest program: cc: error: "
+        self.assertEqual(done.stderr, "setup: cc cannot build the simplest program: cc: error: "
                          "unrecognized option\n")
 
     OLD = "#!/bin/sh\n[ -e \"$STATE/new\" ] && exit 0\necho %s\nexit %d\n"
