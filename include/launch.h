@@ -19,10 +19,10 @@
 #include "check.h"
 
 typedef struct World {
-    int rank;       // 0 … size-1
-    int size;       // W
-    int local_rank; // on this host: the device to use
-    int local_size; // ranks on this host
+    int rank;         // 0 … size-1
+    int size;         // W
+    int local_rank;   // on this host: the device to use
+    int local_size;   // ranks on this host
     void *rendezvous; // launch_ranks: the page where forked ranks pass the id; else NULL
 } World;
 

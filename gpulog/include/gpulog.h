@@ -1,6 +1,6 @@
 /* gpulog.h: what a process did on its GPUs: memory held, traffic, and a log of every operation.
  *
- * simgpu keeps it for itself; on real GPUs an interposer keeps the same books, so that one test
+ * simgpu keeps it for itself; on real GPUs an interposer keeps the same log, so that one test
  * suite asserts the same figures on both. Everything here is about the calling process alone. The
  * interposer's settings (GPULOG_MEMORY and others) are listed in gpulog/interpose/config.c.
  *
@@ -113,8 +113,8 @@ void gpulog_own_code(const void *function);
 // allocating call stores it in.
 void gpulog_name(const void *ptr, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// Names a stream for reports, as the program's source does: "ctx->all_gather_stream". The name goes when the
-// stream is destroyed. The default stream keeps its own.
+// Names a stream for reports, as the program's source does: "ctx->all_gather_stream". The name goes
+// when the stream is destroyed. The default stream keeps its own.
 void gpulog_name_stream(cudaStream_t stream, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

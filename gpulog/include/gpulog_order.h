@@ -1,8 +1,8 @@
 /* gpulog_order.h: what the log says about order.
  *
  * Operations on different streams run in any order that events, the default stream and the host's
- * waits allow. From the log follows which orders those are, on simulated GPUs as on real ones, where
- * a missing wait shows in no result but on a bad day. Order comes from
+ * waits allow. From the log follows which orders those are, on simulated GPUs as on real ones,
+ * where a missing wait shows in no result but on a bad day. Order comes from
  *
  *   - a stream: its operations follow each other;
  *   - an event: what a wait follows is what the event had captured when the wait was queued, so a
@@ -11,10 +11,11 @@
  *     streams, and everything queued on those later follows them;
  *   - the host: what it has waited for is before everything that it queues afterwards.
  *
- * Two operations race when they touch the same bytes of the same allocation, one of them writes, and
- * neither is before the other. An allocation and its release write its bytes. The same address after
- * a release and a new allocation is another allocation: whoever hands out memory again ensures that
- * order. Host memory is not looked at, as its addresses come and go without a trace in the log.
+ * Two operations race when they touch the same bytes of the same allocation, one of them writes,
+ * and neither is before the other. An allocation and its release write its bytes. The same address
+ * after a release and a new allocation is another allocation: whoever hands out memory again
+ * ensures that order. Host memory is not looked at, as its addresses come and go without a trace in
+ * the log.
  *
  * simgpu's checker knows the same rules and finds races while a program runs. This is a second
  * engine, which shares no code with it, so that each can be held against the other.

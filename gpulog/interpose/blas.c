@@ -94,7 +94,7 @@ cublasStatus_t __wrap_cublasDestroy_v2(cublasHandle_t handle)
 // ---- Products ----
 
 static cublasStatus_t multiplied(cublasStatus_t status, const char *name, cublasHandle_t handle,
-                                 BooksProduct *product, const void *alpha, const void *beta,
+                                 SimLogProduct *product, const void *alpha, const void *beta,
                                  size_t scalar, const void *site)
 {
     if (status != CUBLAS_STATUS_SUCCESS || product->m == 0 || product->n == 0 ||
@@ -104,7 +104,7 @@ static cublasStatus_t multiplied(cublasStatus_t status, const char *name, cublas
     GpuLogEntry entry = begin(name, handle, site);
     bool adds = add_scalar(&entry, handle, alpha, scalar) && product->k > 0;
     product->keeps = add_scalar(&entry, handle, beta, scalar);
-    books_product(product, operand);
+    sim_log_product(product, operand);
     for (int i = adds ? 0 : 2; i < 3; i++) add(&entry, operand[i]);
     write_entry(&entry);
     return status;
@@ -115,7 +115,7 @@ cublasStatus_t __wrap_cublasSgemm_v2(cublasHandle_t handle, cublasOperation_t tr
                                      const float *alpha, const float *A, int lda, const float *B,
                                      int ldb, const float *beta, float *C, int ldc)
 {
-    BooksProduct p = {
+    SimLogProduct p = {
         transa != CUBLAS_OP_N,  transb != CUBLAS_OP_N,  m,    n, k, 1, {A, lda, 0, sizeof *A},
         {B, ldb, 0, sizeof *B}, {C, ldc, 0, sizeof *C}, false};
     cublasStatus_t status =
@@ -130,7 +130,7 @@ cublasStatus_t __wrap_cublasSgemmStridedBatched(cublasHandle_t handle, cublasOpe
                                                 long long int strideB, const float *beta, float *C,
                                                 int ldc, long long int strideC, int batchCount)
 {
-    BooksProduct p = {transa != CUBLAS_OP_N,
+    SimLogProduct p = {transa != CUBLAS_OP_N,
                       transb != CUBLAS_OP_N,
                       m,
                       n,
@@ -168,7 +168,7 @@ cublasStatus_t __wrap_cublasGemmEx(cublasHandle_t handle, cublasOperation_t tran
                                    cudaDataType Ctype, int ldc, cublasComputeType_t computeType,
                                    cublasGemmAlgo_t algo)
 {
-    BooksProduct p = {transa != CUBLAS_OP_N,
+    SimLogProduct p = {transa != CUBLAS_OP_N,
                       transb != CUBLAS_OP_N,
                       m,
                       n,
@@ -196,7 +196,7 @@ cublasStatus_t __wrap_cublasSgemv_v2(cublasHandle_t handle, cublasOperation_t tr
     GpuLogEntry entry = begin("cublasSgemv", handle, SITE);
     bool adds = add_scalar(&entry, handle, alpha, sizeof *alpha);
     bool keeps = add_scalar(&entry, handle, beta, sizeof *beta);
-    books_matrix_vector(trans != CUBLAS_OP_N, m, n, A, lda, x, incx, y, incy, keeps, operand);
+    sim_log_matrix_vector(trans != CUBLAS_OP_N, m, n, A, lda, x, incx, y, incy, keeps, operand);
     for (int i = adds ? 0 : 2; i < 3; i++) add(&entry, operand[i]);
     write_entry(&entry);
     return status;
@@ -211,7 +211,7 @@ cublasStatus_t __wrap_cublasSscal_v2(cublasHandle_t handle, int n, const float *
     if (status != CUBLAS_STATUS_SUCCESS || n <= 0 || incx <= 0) return status;
     GpuLogEntry entry = begin("cublasSscal", handle, SITE);
     add_scalar(&entry, handle, alpha, sizeof *alpha);
-    add(&entry, books_vector(x, n, incx, GPU_UPDATE));
+    add(&entry, sim_log_vector(x, n, incx, GPU_UPDATE));
     write_entry(&entry);
     return status;
 }
@@ -223,8 +223,8 @@ cublasStatus_t __wrap_cublasSaxpy_v2(cublasHandle_t handle, int n, const float *
     if (status != CUBLAS_STATUS_SUCCESS || n <= 0) return status;
     GpuLogEntry entry = begin("cublasSaxpy", handle, SITE);
     add_scalar(&entry, handle, alpha, sizeof *alpha);
-    add(&entry, books_vector(x, n, incx, GPU_READ));
-    add(&entry, books_vector(y, n, incy, GPU_UPDATE));
+    add(&entry, sim_log_vector(x, n, incx, GPU_READ));
+    add(&entry, sim_log_vector(y, n, incy, GPU_UPDATE));
     write_entry(&entry);
     return status;
 }
@@ -235,8 +235,8 @@ cublasStatus_t __wrap_cublasScopy_v2(cublasHandle_t handle, int n, const float *
     cublasStatus_t status = __real_cublasScopy_v2(handle, n, x, incx, y, incy);
     if (status != CUBLAS_STATUS_SUCCESS || n <= 0) return status;
     GpuLogEntry entry = begin("cublasScopy", handle, SITE);
-    add(&entry, books_vector(x, n, incx, GPU_READ));
-    add(&entry, books_copied_vector(y, n, incy));
+    add(&entry, sim_log_vector(x, n, incx, GPU_READ));
+    add(&entry, sim_log_copied_vector(y, n, incy));
     write_entry(&entry);
     return status;
 }
@@ -249,9 +249,9 @@ static cublasStatus_t summed(cublasStatus_t status, const char *name, cublasHand
 {
     if (status != CUBLAS_STATUS_SUCCESS) return status;
     GpuLogEntry entry = begin(name, handle, site);
-    n = books_sum_length(pair, n, incx);
-    add(&entry, books_vector(x, n, incx, GPU_READ));
-    if (pair) add(&entry, books_vector(y, n, incy, GPU_READ));
+    n = sim_log_sum_length(pair, n, incx);
+    add(&entry, sim_log_vector(x, n, incx, GPU_READ));
+    if (pair) add(&entry, sim_log_vector(y, n, incy, GPU_READ));
     if (scalars_on_device(handle))
         add_range(&entry, result, sizeof *result, GPU_WRITE);
     else

@@ -1,4 +1,4 @@
-/* comm.c: communicators. Making and ending one is in no book, but it waits for other ranks, and
+/* comm.c: communicators. Making and ending one is not in the log, but it waits for other ranks, and
  * then gpulog_activity says so.
  *
  * Interface: the wrapped ncclCommInitRank … ncclCommAbort.

@@ -1,4 +1,4 @@
-/* entry.c: an entry of the log, from the call that it tells of to the books; kernels.
+/* entry.c: an entry of the log, from the call that it tells of to the log; kernels.
  *
  * Interface: entry_on, entry_on_device, add_range, write_entry, current_device; gpulog_kernel.
  */
@@ -40,13 +40,13 @@ void add_range(GpuLogEntry *entry, const void *ptr, size_t bytes, GpuAccess acce
 void write_entry(const GpuLogEntry *entry)
 {
     settings(); // how many entries the log keeps is settled before the first
-    books_write(entry);
+    sim_log_write(entry);
 }
 
 void gpulog_kernel(const char *name, cudaStream_t stream, const void *site, int n_ranges,
                    const GpuRange *ranges)
 {
-    GpuLogEntry entry = entry_on(GPU_KERNEL, name, stream, books_site_above(site));
+    GpuLogEntry entry = entry_on(GPU_KERNEL, name, stream, sim_log_site_above(site));
     for (int i = 0; i < n_ranges; i++)
         add_range(&entry, ranges[i].ptr, ranges[i].bytes, ranges[i].access);
     write_entry(&entry);

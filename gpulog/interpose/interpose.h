@@ -3,7 +3,7 @@
  *
  *   config.c   the GPULOG_* variables, read once
  *   table.c    pointers and what is known of them
- *   entry.c    an entry of the log, from its call to the books; kernels
+ *   entry.c    an entry of the log, from its call to the log; kernels
  *   memory.c   cudaMalloc and friends; the limit, and NaNs in fresh memory
  *   pinned.c   pinned host memory
  *   copy.c     cudaMemcpy and cudaMemset
@@ -15,7 +15,7 @@
  *
  * A function X of the libraries has a __wrap_X here. The linker's --wrap=X leads the program's
  * calls of X to __wrap_X, and calls of __real_X to X itself. Libraries that are shared objects keep
- * calling X: what they do for themselves is in no book, and neither is what the interposer does.
+ * calling X: what they do for themselves is not logged, and neither is what the interposer does.
  *
  * A call is passed on first. If it worked, an entry is written; what must be known of a pointer or
  * a handle is asked of CUDA, or was noted when it was made. Calls that simgpu does not have are not
@@ -32,12 +32,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "books.h"
+#include "log_writer.h"
 
 // Declares both names with the type that the library's header gives to the function.
 #define WRAPPED(name) __typeof__(name) __wrap_##name, __real_##name
 // The place that called the wrapped function.
-#define SITE BOOKS_SITE()
+#define SITE SIM_LOG_SITE()
 
 // ---- config.c ----
 typedef struct Settings {
@@ -84,20 +84,20 @@ int current_device(void);
 // Calls a function that may wait for a device or for other ranks, and says so meanwhile.
 #define WAITING(name, site, call)                                                                  \
     __extension__({                                                                                \
-        books_waiting(name, site);                                                                 \
+        sim_log_waiting(name, site);                                                               \
         __typeof__(call) waited_ = (call);                                                         \
-        books_waiting(NULL, NULL);                                                                 \
+        sim_log_waiting(NULL, NULL);                                                               \
         waited_;                                                                                   \
     })
 
 // ---- memory.c ----
-// An allocation, from the call to the books; ncclMemAlloc makes some, too. `site` and `name` are
+// An allocation, from the call to the log; ncclMemAlloc makes some, too. `site` and `name` are
 // the call's. memory_reserve says no, in a line on stderr, where GPULOG_MEMORY leaves no room.
 bool memory_reserve(const char *name, int device, size_t bytes, const void *site);
 void memory_unreserve(int device, size_t bytes); // it failed
 void memory_made(const char *name, void *ptr, size_t bytes, const void *site);
-// A free: it leaves the books before it is freed, since another thread may be given the same
-// address at once. False: it is in no book.
+// A free: it is logged before it is freed, since another thread may be given the same
+// address at once. False: nothing is known of it.
 bool memory_leaves(const void *ptr, Known *known);
 void memory_stays(const Known *known); // it failed
 void memory_freed(const char *name, const Known *known, const void *site);

@@ -32,7 +32,7 @@ __typeof__(cudaMemsetAsync) __real_cudaMemsetAsync;
 __typeof__(cudaStreamSynchronize) __real_cudaStreamSynchronize;
 
 static Table allocations = EMPTY_TABLE;
-static _Atomic size_t reserved[BOOKS_DEVICES]; // bytes in use or asked for right now
+static _Atomic size_t reserved[SIM_LOG_DEVICES]; // bytes in use or asked for right now
 
 // ---- The limit ----
 
@@ -74,7 +74,7 @@ static void report_no_memory(const char *name, int device, size_t bytes, size_t 
 
 bool memory_reserve(const char *name, int device, size_t bytes, const void *site)
 {
-    if (device < 0 || device >= BOOKS_DEVICES) return true;
+    if (device < 0 || device >= SIM_LOG_DEVICES) return true;
     size_t limit = settings()->memory, used = atomic_load(&reserved[device]);
     do {
         if (bytes > limit || used > limit - bytes) {
@@ -87,7 +87,7 @@ bool memory_reserve(const char *name, int device, size_t bytes, const void *site
 
 void memory_unreserve(int device, size_t bytes)
 {
-    if (device >= 0 && device < BOOKS_DEVICES) atomic_fetch_sub(&reserved[device], bytes);
+    if (device >= 0 && device < SIM_LOG_DEVICES) atomic_fetch_sub(&reserved[device], bytes);
 }
 
 static size_t smaller(size_t a, size_t b)
@@ -101,7 +101,7 @@ cudaError_t __wrap_cudaMemGetInfo(size_t *free, size_t *total)
     cudaError_t error = __real_cudaMemGetInfo(free, total);
     int device = current_device();
     size_t limit = settings()->memory;
-    if (error != cudaSuccess || limit == SIZE_MAX || device >= BOOKS_DEVICES) return error;
+    if (error != cudaSuccess || limit == SIZE_MAX || device >= SIM_LOG_DEVICES) return error;
     *total = smaller(*total, limit);
     *free = smaller(*free, limit - atomic_load(&reserved[device]));
     return cudaSuccess;
@@ -130,7 +130,7 @@ void memory_made(const char *name, void *ptr, size_t bytes, const void *site)
     poison(ptr, bytes, NULL);
     if (settings()->poison) __real_cudaStreamSynchronize(NULL);
     table_put(&allocations, (Known){.key = ptr, .bytes = bytes, .device = device});
-    books_allocated(device, bytes);
+    sim_log_allocated(device, bytes);
     GpuLogEntry entry = {.op = GPU_ALLOC,
                          .name = name,
                          .device = device,
@@ -196,7 +196,7 @@ static cudaError_t made_on_stream(cudaError_t error, GpuLogEntry *entry, void **
     }
     poison(*ptr, size, stream);
     table_put(&allocations, (Known){.key = *ptr, .bytes = size, .device = device});
-    books_allocated(device, size);
+    sim_log_allocated(device, size);
     add_range(entry, *ptr, size, GPU_WRITE);
     write_entry(entry);
     return cudaSuccess;
@@ -246,7 +246,7 @@ void memory_stays(const Known *known)
 
 static void let_go(const Known *known)
 {
-    books_freed(known->device, known->bytes);
+    sim_log_freed(known->device, known->bytes);
     memory_unreserve(known->device, known->bytes);
 }
 

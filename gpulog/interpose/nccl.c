@@ -119,7 +119,7 @@ ncclResult_t __wrap_ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, nccl
     if (!worked(result)) return result;
     forget_scalar(comm, *op); // of a communicator that had this address before
     if (residence == ncclScalarDevice)
-        note_scalar(comm, *op, scalar, books_element_size((int)datatype));
+        note_scalar(comm, *op, scalar, sim_log_element_size((int)datatype));
     return result;
 }
 
@@ -159,14 +159,14 @@ static void log_call(const Call *call)
     ncclCommCount(call->comm, &world);
     ncclCommUserRank(call->comm, &rank);
     ncclCommCuDevice(call->comm, &device);
-    BooksCollective c = {call->op, call->count * books_element_size((int)call->type), world, rank,
-                         call->root};
+    SimLogCollective c = {call->op, call->count * sim_log_element_size((int)call->type), world,
+                          rank, call->root};
     GpuLogEntry entry = entry_on_device(call->op, call->name, device, call->stream, call->site);
-    size_t sends = books_send_bytes(&c), recvs = books_recv_bytes(&c);
+    size_t sends = sim_log_send_bytes(&c), recvs = sim_log_recv_bytes(&c);
     if (sends) add_range(&entry, call->send, sends, GPU_READ);
     if (recvs) add_range(&entry, call->recv, recvs, GPU_WRITE);
     if (call->reduction >= ncclNumOps) add_scalar(&entry, call->comm, call->reduction);
-    books_count_traffic(&c, &entry);
+    sim_log_count_traffic(&c, &entry);
     write_or_keep(&entry);
 }
 
@@ -287,7 +287,7 @@ WRAPPED(ncclScatter);
 static void log_messages(Call call, GpuOp op, const void *buffer, bool same)
 {
     int world = 0;
-    size_t bytes = call.count * books_element_size((int)call.type);
+    size_t bytes = call.count * sim_log_element_size((int)call.type);
     ncclCommCount(call.comm, &world);
     call.op = op;
     call.name = op == GPU_SEND ? "ncclSend" : "ncclRecv";
@@ -353,7 +353,7 @@ ncclResult_t __wrap_ncclScatter(const void *sendbuff, void *recvbuff, size_t cou
 }
 #endif
 
-// ---- Memory: cudaMalloc and cudaFree in the books, as in simgpu ----
+// ---- Memory: cudaMalloc and cudaFree in the log, as in simgpu ----
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
 WRAPPED(ncclMemAlloc);

@@ -1,4 +1,4 @@
-/* pinned.c: pinned host memory. It is in no book; but making and freeing it may wait for the
+/* pinned.c: pinned host memory. It is not in the log; but making and freeing it may wait for the
  * device, and then gpulog_activity says so.
  *
  * Interface: the wrapped cudaMallocHost, cudaHostAlloc, cudaFreeHost, cudaHostRegister,

@@ -50,7 +50,7 @@ void stream_facts(GpuLogEntry *entry, cudaStream_t stream, int current)
 static cudaError_t note(cudaError_t made, const cudaStream_t *stream, unsigned int flags)
 {
     if (made != cudaSuccess) return made;
-    books_forget_stream(*stream); // a name that was given to the handle while it was nobody's
+    sim_log_forget_stream(*stream); // a name that was given to the handle while it was nobody's
     table_put(&streams, (Known){.key = *stream,
                                 .device = current_device(),
                                 .blocking = !(flags & cudaStreamNonBlocking)});
@@ -78,7 +78,7 @@ cudaError_t __wrap_cudaStreamDestroy(cudaStream_t stream)
 {
     Known known;
     bool ours = table_take(&streams, stream, &known);
-    books_forget_stream(stream);
+    sim_log_forget_stream(stream);
     cudaError_t error = __real_cudaStreamDestroy(stream);
     if (ours && error != cudaSuccess) table_put(&streams, known);
     return error;
@@ -88,7 +88,7 @@ void stream_reset(int device)
 {
     Known known;
     while (table_take_device(&streams, device, &known))
-        books_forget_stream((cudaStream_t)(uintptr_t)known.key);
+        sim_log_forget_stream((cudaStream_t)(uintptr_t)known.key);
 }
 
 static cudaError_t waited(cudaError_t error, const char *name, cudaStream_t stream,

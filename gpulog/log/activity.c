@@ -4,12 +4,12 @@
  * reads the slots without a lock, because it runs in the signal handler of a process that may be
  * dying in the middle of anything.
  *
- * Interface: books_waiting; gpulog_activity.
+ * Interface: sim_log_waiting; gpulog_activity.
  */
 #include <stdatomic.h>
 #include <stdio.h>
 
-#include "books.h"
+#include "log_writer.h"
 
 #define WAITERS 64
 
@@ -28,7 +28,7 @@ static int take_waiter(void)
     return -1;
 }
 
-void books_waiting(const char *what, const void *site)
+void sim_log_waiting(const char *what, const void *site)
 {
     if (what && my_waiter < 0) my_waiter = take_waiter();
     if (my_waiter < 0) return;
@@ -48,7 +48,7 @@ void gpulog_activity(char *text, size_t size)
         return;
     }
     GpuLogEntry last;
-    if (!books_last(&last)) {
+    if (!sim_log_last(&last)) {
         snprintf(text, size, "has done nothing on a device yet");
         return;
     }

@@ -1,23 +1,24 @@
-/* log.c: the books: what this process did on its devices, whatever the devices are.
+/* log.c: the log: what this process did on its devices, whatever the devices are.
  *
  * The log is a ring. Its memory is reserved as a whole on first use and costs only the pages that
  * have been written, so that a short program pays for its own operations alone.
  *
- * Interface: books.h to write; gpulog_length, gpulog_get, gpulog_traffic, gpulog_reset_traffic,
- * gpulog_live_bytes, gpulog_peak_bytes, gpulog_reset_peak, gpulog_op_name to read.
+ * Interface: log_writer.h to write; gpulog_length, gpulog_get, gpulog_traffic,
+ * gpulog_reset_traffic, gpulog_live_bytes, gpulog_peak_bytes, gpulog_reset_peak, gpulog_op_name to
+ * read.
  */
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "books.h"
+#include "log_writer.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static GpuLogEntry *ring; // (capacity)
 static size_t capacity = 262144;
 static uint64_t length;
 static GpuTraffic traffic[GPU_OP_KINDS];
-static struct { size_t live, peak; } held[BOOKS_DEVICES];
+static struct { size_t live, peak; } held[SIM_LOG_DEVICES];
 
 static const char *const names[GPU_OP_KINDS] = {
     [GPU_ALLOC] = "allocation",
@@ -50,7 +51,7 @@ static bool is_collective(GpuOp op)
     return op >= GPU_ALL_GATHER && op <= GPU_RECV;
 }
 
-void books_reserve(size_t entries)
+void sim_log_reserve(size_t entries)
 {
     pthread_mutex_lock(&lock);
     if (!ring && entries > 0) capacity = entries;
@@ -72,7 +73,7 @@ static size_t used_bytes(const GpuLogEntry *entry)
     return offsetof(GpuLogEntry, range) + (size_t)entry->n_ranges * sizeof entry->range[0];
 }
 
-void books_write(const GpuLogEntry *entry)
+void sim_log_write(const GpuLogEntry *entry)
 {
     pthread_mutex_lock(&lock);
     if (ring || make_ring()) {
@@ -114,7 +115,7 @@ bool gpulog_get(uint64_t index, GpuLogEntry *entry)
     return there;
 }
 
-bool books_last(GpuLogEntry *entry)
+bool sim_log_last(GpuLogEntry *entry)
 {
     if (pthread_mutex_trylock(&lock)) return false;
     bool there = length > 0 && get_locked(length - 1, entry);
@@ -141,23 +142,23 @@ void gpulog_reset_traffic(void)
 
 // ---- Memory ----
 
-static bool has_books(int device)
+static bool is_counted(int device)
 {
-    return device >= 0 && device < BOOKS_DEVICES;
+    return device >= 0 && device < SIM_LOG_DEVICES;
 }
 
-void books_allocated(int device, size_t bytes)
+void sim_log_allocated(int device, size_t bytes)
 {
-    if (!has_books(device)) return;
+    if (!is_counted(device)) return;
     pthread_mutex_lock(&lock);
     held[device].live += bytes;
     if (held[device].live > held[device].peak) held[device].peak = held[device].live;
     pthread_mutex_unlock(&lock);
 }
 
-void books_freed(int device, size_t bytes)
+void sim_log_freed(int device, size_t bytes)
 {
-    if (!has_books(device)) return;
+    if (!is_counted(device)) return;
     pthread_mutex_lock(&lock);
     held[device].live -= bytes;
     pthread_mutex_unlock(&lock);
@@ -165,7 +166,7 @@ void books_freed(int device, size_t bytes)
 
 size_t gpulog_live_bytes(int device)
 {
-    if (!has_books(device)) return 0;
+    if (!is_counted(device)) return 0;
     pthread_mutex_lock(&lock);
     size_t bytes = held[device].live;
     pthread_mutex_unlock(&lock);
@@ -174,7 +175,7 @@ size_t gpulog_live_bytes(int device)
 
 size_t gpulog_peak_bytes(int device)
 {
-    if (!has_books(device)) return 0;
+    if (!is_counted(device)) return 0;
     pthread_mutex_lock(&lock);
     size_t bytes = held[device].peak;
     pthread_mutex_unlock(&lock);
@@ -183,7 +184,7 @@ size_t gpulog_peak_bytes(int device)
 
 void gpulog_reset_peak(int device)
 {
-    if (!has_books(device)) return;
+    if (!is_counted(device)) return;
     pthread_mutex_lock(&lock);
     held[device].peak = held[device].live;
     pthread_mutex_unlock(&lock);

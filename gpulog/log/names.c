@@ -10,8 +10,8 @@
  * A stream's name is kept for as long as the process lives, because a report may be about a stream
  * that is destroyed; its handle leads to it only until then.
  *
- * Interface: gpulog_name, gpulog_name_stream, gpulog_name_elements; books_name, books_forget_name,
- * books_stream_name, books_forget_stream, books_elements (books.h).
+ * Interface: gpulog_name, gpulog_name_stream, gpulog_name_elements; sim_log_name,
+ * sim_log_forget_name, sim_log_stream_name, sim_log_forget_stream, sim_log_elements (log_writer.h).
  */
 #include <ctype.h>
 #include <pthread.h>
@@ -20,7 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "books.h"
+#include "log_writer.h"
 
 #define NAMES 4096
 #define NAME 88
@@ -57,7 +57,7 @@ void gpulog_name(const void *ptr, const char *format, ...)
     atomic_store(&any, true);
 }
 
-void books_forget_name(const void *ptr)
+void sim_log_forget_name(const void *ptr)
 {
     if (!atomic_load_explicit(&any, memory_order_relaxed)) return;
     pthread_mutex_lock(&lock);
@@ -124,7 +124,7 @@ static bool stored_in(const char *line, char *text, size_t size)
     return true;
 }
 
-bool books_name(const void *ptr, const void *site, char *text, size_t size)
+bool sim_log_name(const void *ptr, const void *site, char *text, size_t size)
 {
     char line[SOURCE];
     if (size == 0) return false;
@@ -189,7 +189,7 @@ void gpulog_name_stream(cudaStream_t stream, const char *format, ...)
     pthread_mutex_unlock(&lock);
 }
 
-const char *books_stream_name(cudaStream_t stream)
+const char *sim_log_stream_name(cudaStream_t stream)
 {
     int n = atomic_load_explicit(&n_named, memory_order_acquire);
     if (!stream) return NULL;
@@ -199,7 +199,7 @@ const char *books_stream_name(cudaStream_t stream)
     return NULL;
 }
 
-void books_forget_stream(cudaStream_t stream)
+void sim_log_forget_stream(cudaStream_t stream)
 {
     if (atomic_load_explicit(&n_named, memory_order_relaxed) == 0) return;
     pthread_mutex_lock(&lock);
@@ -224,8 +224,8 @@ void gpulog_name_elements(GpuElements fn, void *arg)
     pthread_mutex_unlock(&lock);
 }
 
-bool books_elements(const void *ptr, size_t bytes, size_t begin, size_t end, char *text,
-                    size_t size)
+bool sim_log_elements(const void *ptr, size_t bytes, size_t begin, size_t end, char *text,
+                      size_t size)
 {
     if (size == 0) return false;
     text[0] = 0;

@@ -3,12 +3,12 @@
  * A matrix whose columns lie apart (leading dimension larger than its rows) counts from its first
  * to its last element, with the gaps: one range an operand is what the log has room for.
  *
- * Interface: books_vector, books_copied_vector, books_sum_length, books_product,
- * books_matrix_vector.
+ * Interface: sim_log_vector, sim_log_copied_vector, sim_log_sum_length, sim_log_product,
+ * sim_log_matrix_vector.
  */
 #include <stdlib.h>
 
-#include "books.h"
+#include "log_writer.h"
 
 static size_t matrix_bytes(int rows, int cols, int ld, size_t element)
 {
@@ -16,26 +16,26 @@ static size_t matrix_bytes(int rows, int cols, int ld, size_t element)
     return ((size_t)ld * (size_t)(cols - 1) + (size_t)rows) * element;
 }
 
-GpuRange books_vector(const void *x, int n, int inc, GpuAccess access)
+GpuRange sim_log_vector(const void *x, int n, int inc, GpuAccess access)
 {
     size_t elements = n > 0 ? 1 + (size_t)(n - 1) * (size_t)llabs(inc) : 0;
     return (GpuRange){x, elements * sizeof(float), access};
 }
 
 // The gaps between the elements written stay as they are: an update, not a plain write.
-GpuRange books_copied_vector(const void *y, int n, int inc)
+GpuRange sim_log_copied_vector(const void *y, int n, int inc)
 {
-    return books_vector(y, n, inc, inc == 1 || inc == -1 ? GPU_WRITE : GPU_UPDATE);
+    return sim_log_vector(y, n, inc, inc == 1 || inc == -1 ? GPU_WRITE : GPU_UPDATE);
 }
 
-int books_sum_length(bool of_products, int n, int incx)
+int sim_log_sum_length(bool of_products, int n, int incx)
 {
     if (!of_products && incx <= 0) return 0; // as the reference BLAS has it
     return n > 0 ? n : 0;
 }
 
 // From the first element of the first matrix to the last of the last; a stride may be negative.
-static GpuRange batch(const BooksMatrix *matrix, int rows, int cols, int count, GpuAccess access)
+static GpuRange batch(const SimLogMatrix *matrix, int rows, int cols, int count, GpuAccess access)
 {
     long long reach = matrix->stride * (count - 1), element = (long long)matrix->element;
     const char *first = matrix->ptr;
@@ -44,7 +44,7 @@ static GpuRange batch(const BooksMatrix *matrix, int rows, int cols, int count, 
     return (GpuRange){first, bytes + (size_t)(llabs(reach) * element), access};
 }
 
-void books_product(const BooksProduct *p, GpuRange operand[3])
+void sim_log_product(const SimLogProduct *p, GpuRange operand[3])
 {
     int a_rows = p->turn_a ? p->k : p->m, a_cols = p->turn_a ? p->m : p->k;
     int b_rows = p->turn_b ? p->n : p->k, b_cols = p->turn_b ? p->k : p->n;
@@ -53,10 +53,10 @@ void books_product(const BooksProduct *p, GpuRange operand[3])
     operand[2] = batch(&p->C, p->m, p->n, p->count, p->keeps ? GPU_UPDATE : GPU_WRITE);
 }
 
-void books_matrix_vector(bool turn, int m, int n, const float *A, int lda, const float *x, int incx,
-                         const float *y, int incy, bool keeps, GpuRange operand[3])
+void sim_log_matrix_vector(bool turn, int m, int n, const float *A, int lda, const float *x,
+                           int incx, const float *y, int incy, bool keeps, GpuRange operand[3])
 {
     operand[0] = (GpuRange){A, matrix_bytes(m, n, lda, sizeof *A), GPU_READ};
-    operand[1] = books_vector(x, turn ? m : n, incx, GPU_READ);
-    operand[2] = books_vector(y, turn ? n : m, incy, keeps ? GPU_UPDATE : GPU_WRITE);
+    operand[1] = sim_log_vector(x, turn ? m : n, incx, GPU_READ);
+    operand[2] = sim_log_vector(y, turn ? n : m, incy, keeps ? GPU_UPDATE : GPU_WRITE);
 }

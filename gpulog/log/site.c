@@ -7,7 +7,7 @@
  *
  * The lock is taken with a limit, because a dying process may ask while it holds it.
  *
- * Interface: books_line (books.h).
+ * Interface: sim_log_line (log_writer.h).
  */
 #define _GNU_SOURCE
 #include <dwarf.h>
@@ -20,13 +20,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "books.h"
+#include "log_writer.h"
 
 #define CACHE 1024
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Dwfl *dwfl;
-static BooksLine *cache; // (CACHE), by address
+static SimLogLine *cache; // (CACHE), by address
 
 // Reads the list of modules that are mapped now.
 static bool list_modules(void)
@@ -128,7 +128,7 @@ static Source find_source(Dwfl_Module *module, Dwarf_Addr address)
 }
 
 // The whole path of the source file; "" where it does not fit.
-static void keep_path(const Source *source, BooksLine *line)
+static void keep_path(const Source *source, SimLogLine *line)
 {
     bool whole = source->path[0] == '/' || !source->compiled_in;
     int n = snprintf(line->path, sizeof line->path, "%s%s%s", whole ? "" : source->compiled_in,
@@ -137,14 +137,14 @@ static void keep_path(const Source *source, BooksLine *line)
     line->line = source->line;
 }
 
-static void resolve(const void *site, BooksLine *line)
+static void resolve(const void *site, SimLogLine *line)
 {
     Dwarf_Addr address = (Dwarf_Addr)(uintptr_t)site - 1;
     Dwfl_Module *module = module_of(address);
     Source source = {NULL, NULL, NULL, 0, 0};
     char *text = line->text;
     size_t size = sizeof line->text;
-    *line = (BooksLine){.address = site};
+    *line = (SimLogLine){.address = site};
     if (module) source = find_source(module, address);
     line->unit = source.unit;
     if (source.function)
@@ -165,7 +165,7 @@ static void resolve(const void *site, BooksLine *line)
     }
 }
 
-static void resolve_cached(const void *site, BooksLine *line)
+static void resolve_cached(const void *site, SimLogLine *line)
 {
     size_t place = ((uintptr_t)site * 0x9e3779b97f4a7c15u) >> 54; // 10 bits: CACHE entries
     if (!cache) cache = calloc(CACHE, sizeof *cache);
@@ -177,7 +177,7 @@ static void resolve_cached(const void *site, BooksLine *line)
     if (cache) cache[place] = *line;
 }
 
-bool books_line(const void *address, BooksLine *line)
+bool sim_log_line(const void *address, SimLogLine *line)
 {
     struct timespec limit;
     clock_gettime(CLOCK_REALTIME, &limit);

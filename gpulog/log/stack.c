@@ -11,7 +11,7 @@
  * frame pointers leaves anything in that register. What it finds may then be wrong: where.c checks
  * that an address follows a call.
  *
- * Interface: books_site, books_site_above, books_stack, books_frames (books.h).
+ * Interface: sim_log_site, sim_log_site_above, sim_log_stack, sim_log_frames (log_writer.h).
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -19,14 +19,14 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "books.h"
+#include "log_writer.h"
 
 #define STACKS 32768
 #define SLOTS 65536 // of the hash table: twice as many
 
 typedef struct Stack {
     int n;
-    const void *frame[BOOKS_FRAMES];
+    const void *frame[SIM_LOG_FRAMES];
 } Stack;
 
 static Stack *_Atomic stacks;       // (STACKS), reserved on first use
@@ -87,9 +87,9 @@ static const Stack *keep(const void *const *frames, int n)
     return stack;
 }
 
-const void *books_stack(const void *const *frames, int n)
+const void *sim_log_stack(const void *const *frames, int n)
 {
-    if (n > BOOKS_FRAMES) n = BOOKS_FRAMES;
+    if (n > SIM_LOG_FRAMES) n = SIM_LOG_FRAMES;
     if (n <= 0) return NULL;
     Stack *_Atomic *slot = find(frames, n);
     const Stack *stack = slot ? atomic_load_explicit(slot, memory_order_acquire) : NULL;
@@ -97,7 +97,7 @@ const void *books_stack(const void *const *frames, int n)
     return stack ? (const void *)stack : frames[0];
 }
 
-int books_frames(const void *site, const void *frames[BOOKS_FRAMES])
+int sim_log_frames(const void *site, const void *frames[SIM_LOG_FRAMES])
 {
     uintptr_t first = (uintptr_t)atomic_load(&stacks), at = (uintptr_t)site;
     if (!site) return 0;
@@ -150,24 +150,24 @@ static const Frame *caller_of(const Frame *frame, uintptr_t end)
 }
 #endif
 
-const void *books_site(const void *return_address, const void *frame)
+const void *sim_log_site(const void *return_address, const void *frame)
 {
-    const void *found[BOOKS_FRAMES] = {return_address};
+    const void *found[SIM_LOG_FRAMES] = {return_address};
     const Frame *at = frame;
     uintptr_t end = stack_end();
     int n = 1;
-    while (n < BOOKS_FRAMES && (at = caller_of(at, end)) && at->return_address)
+    while (n < SIM_LOG_FRAMES && (at = caller_of(at, end)) && at->return_address)
         found[n++] = at->return_address;
-    return books_stack(found, n);
+    return sim_log_stack(found, n);
 }
 
-const void *books_site_above(const void *site)
+const void *sim_log_site_above(const void *site)
 {
     const Frame *at = __builtin_frame_address(0);
     uintptr_t end = stack_end();
-    const void *frames[BOOKS_FRAMES];
-    if (books_frames(site, frames) != 1) return site; // it is a stack already
-    for (int i = 0; at && i < BOOKS_FRAMES; i++, at = caller_of(at, end))
-        if (at->return_address == site) return books_site(site, at);
+    const void *frames[SIM_LOG_FRAMES];
+    if (sim_log_frames(site, frames) != 1) return site; // it is a stack already
+    for (int i = 0; at && i < SIM_LOG_FRAMES; i++, at = caller_of(at, end))
+        if (at->return_address == site) return sim_log_site(site, at);
     return site;
 }

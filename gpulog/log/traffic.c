@@ -1,12 +1,12 @@
 /* traffic.c: what a collective reads, writes and sends, from its arguments alone.
  *
- * Interface: books_send_bytes, books_recv_bytes, books_count_traffic, books_element_size.
+ * Interface: sim_log_send_bytes, sim_log_recv_bytes, sim_log_count_traffic, sim_log_element_size.
  */
 #include <nccl.h>
 
-#include "books.h"
+#include "log_writer.h"
 
-size_t books_element_size(int type)
+size_t sim_log_element_size(int type)
 {
     static const unsigned char size[ncclNumTypes] = {
         [ncclInt8] = 1,    [ncclUint8] = 1,    [ncclInt32] = 4,      [ncclUint32] = 4,
@@ -15,7 +15,7 @@ size_t books_element_size(int type)
     return type >= 0 && type < ncclNumTypes ? size[type] : 0;
 }
 
-size_t books_send_bytes(const BooksCollective *c)
+size_t sim_log_send_bytes(const SimLogCollective *c)
 {
     switch (c->op) {
     case GPU_REDUCE_SCATTER: return c->bytes * (size_t)c->world;
@@ -25,7 +25,7 @@ size_t books_send_bytes(const BooksCollective *c)
     }
 }
 
-size_t books_recv_bytes(const BooksCollective *c)
+size_t sim_log_recv_bytes(const SimLogCollective *c)
 {
     switch (c->op) {
     case GPU_ALL_GATHER: return c->bytes * (size_t)c->world;
@@ -37,7 +37,7 @@ size_t books_recv_bytes(const BooksCollective *c)
 
 // Chains begin at the root of a broadcast and end at the root of a reduce; the last of one sends
 // nothing.
-void books_count_traffic(const BooksCollective *c, GpuLogEntry *entry)
+void sim_log_count_traffic(const SimLogCollective *c, GpuLogEntry *entry)
 {
     size_t others = (size_t)c->world - 1;
     entry->bytes = c->bytes;

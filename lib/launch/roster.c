@@ -1,8 +1,8 @@
 /* Which process is which rank, for simgpu: where a rank ends before it has made a communicator, the
  * others know of it by this alone. The roster is a file in memory, in lines; simgpu/README.md, "For
- * launchers", says which. Parent and child both write that the child has been started, so that it is
- * there before the child looks and also where the child dies at once. NCCL knows of no such thing,
- * and on real GPUs nobody reads it.
+ * launchers", says which. Parent and child both write that the child has been started, so that it
+ * is there before the child looks and also where the child dies at once. NCCL knows of no such
+ * thing, and on real GPUs nobody reads it.
  *
  * Interface: roster_open, roster_close, roster_started, roster_ended in the parent; roster_join in
  * the child.

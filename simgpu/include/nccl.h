@@ -1,9 +1,9 @@
 /* nccl.h: the part of NCCL's interface that simgpu offers.
  *
  * Names, values and layouts are those of NCCL 2.28, so that a program written for NCCL compiles and
- * runs unchanged. What the calls do here is in simgpu/src (nccl.c says which file holds what). The
- * normal way is a process per rank; several devices in one process (ncclCommInitAll and groups) and
- * a thread per device work as well. All ranks are on one host.
+ * runs unchanged. What the calls do here is in simgpu/src/nccl (comm.h says which file holds what).
+ * The normal way is a process per rank; several devices in one process (ncclCommInitAll and groups)
+ * and a thread per device work as well. All ranks are on one host.
  *
  * Interface: communicators (ncclGetUniqueId … ncclCommAbort), collectives (ncclAllReduce …), single
  * messages (ncclSend, ncclRecv), groups, reductions of one's own, memory.

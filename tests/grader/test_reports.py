@@ -156,7 +156,8 @@ int main(void)
         self.assertEqual(printed.count("50 more reports followed"), 4)
 
     def test_every_class_has_its_section(self):
-        with open(os.path.join(ROOT, "simgpu", "src", "report.c"), encoding="utf-8") as file:
+        with open(os.path.join(ROOT, "simgpu", "src", "report", "report.c"),
+                  encoding="utf-8") as file:
             pages = re.findall(r'\[SIMGPU_\w+\] = \{"[^"]+", "([^"]+)"\}', file.read())
         with open(os.path.join(ROOT, "handouts", "mistakes.md"), encoding="utf-8") as file:
             text = file.read()

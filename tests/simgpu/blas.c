@@ -455,7 +455,7 @@ static void test_out_of_bounds(void **state)
     free(message);
 }
 
-// ---- The books ----
+// ---- The log ----
 
 // One log entry a call, on the handle's stream, with the bytes of each operand from first to last.
 static void check_log(const Rank *r, void *arg)

@@ -302,7 +302,7 @@ static void test_rounding(void **state)
     run_ranks(2, rounding, NULL);
 }
 
-// ---- Books ----
+// ---- The log ----
 
 static void traffic(const Rank *r, void *arg)
 {

@@ -324,7 +324,7 @@ static void test_a_late_rank(void **state)
     wait_for_late(true, 1);
 }
 
-// A process of the same program, started by the same parent, is nobody's rank: its end ends nothing.
+// A process of the same program and parent is nobody's rank: its end ends nothing.
 static void test_no_guess(void **state)
 {
     Shared *shared = shared_alloc(sizeof *shared);

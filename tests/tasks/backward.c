@@ -472,10 +472,11 @@ static void ahead_body(const Rank *r, void *arg)
         check(gpulog_count(GPU_ALL_GATHER, log) == want,
               "forward and backward of %d units, reshard_after_forward %s: %llu all-gathers, want "
               "%llu",
-              units, reshard ? "true" : "false", (unsigned long long)gpulog_count(GPU_ALL_GATHER, log),
-              (unsigned long long)want);
+              units, reshard ? "true" : "false",
+              (unsigned long long)gpulog_count(GPU_ALL_GATHER, log), (unsigned long long)want);
         // By which collective, gradient_is_the_average asks.
-        uint64_t reduced = gpulog_count(GPU_REDUCE_SCATTER, log) + gpulog_count(GPU_ALL_REDUCE, log);
+        uint64_t reduced =
+            gpulog_count(GPU_REDUCE_SCATTER, log) + gpulog_count(GPU_ALL_REDUCE, log);
         check(
             reduced == (uint64_t)units,
             "a backward of %d units made %llu reduce-scatters: does fsdp_post_backward reduce each "
@@ -484,7 +485,8 @@ static void ahead_body(const Rank *r, void *arg)
 
         int gathers = 0, scatters = 0;
         int64_t loss = gpulog_find(GPU_KERNEL, "kernel_cross_entropy", log);
-        int64_t product = gpulog_find(GPU_BLAS, NULL, (uint64_t)loss); // the head's, the first of all
+        int64_t product =
+            gpulog_find(GPU_BLAS, NULL, (uint64_t)loss); // the head's, the first of all
         GpuLogEntry entry;
         for (uint64_t i = log; i < gpulog_length() && reshard; i++) {
             if (!gpulog_get(i, &entry)) continue;

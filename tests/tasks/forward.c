@@ -276,7 +276,8 @@ static void free_body(const Rank *r, void *arg)
     check_no_host_wait(log, "in unshard, wait, reshard or release");
     check_no_race(log);
     need(fsdp_free_all_gather(s.root));
-    check(gpulog_count(GPU_FREE, (uint64_t)freed + 1) == 0, "a second release freed something again");
+    check(gpulog_count(GPU_FREE, (uint64_t)freed + 1) == 0,
+          "a second release freed something again");
 
     // One slot: retiring a second buffer lets the first one go.
     FsdpUnit *second = fsdp_unit(s.model->children[1]);
