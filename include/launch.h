@@ -41,8 +41,8 @@ Status world_from_env(World *world);
 //
 // From here to world_disconnect the communicator is watched: when NCCL has found an error of it,
 // such as a peer on another host that died, the process says so in one line and ends with
-// WORLD_LOST_EXIT instead of waiting forever. lib/launch/cuda/comm_watch.c says what NCCL finds and what
-// it does not.
+// WORLD_LOST_EXIT instead of waiting forever. lib/launch/cuda/comm_watch.c says what NCCL finds and
+// what it does not.
 Status world_connect(const World *world, ncclComm_t *comm);
 
 // Ends the watch of a communicator that world_connect made, and destroys it.

@@ -125,8 +125,8 @@ static uint32_t add_line(cudaStream_t stream, int device, bool blocking, bool le
     return l;
 }
 
-// The line of an entry's stream. The default streams have one handle on every device, and the handle
-// of a destroyed stream may come again as a stream of the other kind.
+// The line of an entry's stream. The default streams have one handle on every device, and the
+// handle of a destroyed stream may come again as a stream of the other kind.
 static uint32_t find_line(const GpuLogEntry *entry)
 {
     bool legacy = is_legacy(entry->stream);

@@ -3,8 +3,8 @@
  * A program (random/program.h) is drawn from a seed, judged by the oracle (random/oracle.c), which
  * enumerates what a real machine may do, and run on simgpu. The checker must report a race, or a
  * misuse by lifetime, if and only if the oracle finds one, and each report must name two steps that
- * the oracle calls racing. gpulog_race, by which the suites of the tasks judge, must agree too. Where
- * they do not, the program is cut down to what the disagreement needs, and printed.
+ * the oracle calls racing. gpulog_race, by which the suites of the tasks judge, must agree too.
+ * Where they do not, the program is cut down to what the disagreement needs, and printed.
  *
  * The tester is tested as well: the oracle has right answers for programs written by hand, and an
  * oracle that forgets one of its rules is found out soon.
