@@ -557,7 +557,7 @@ class CourseFile(unittest.TestCase):
         hidden = COURSE["hidden"]["tests"][0]
         for words, change in (
                 ("dates", {"dates": {"due": "tomorrow"}}),
-                ("no offset", {"dates": {"due": "2027-03-15T12:00:00"}}),
+                ("no UTC offset", {"dates": {"due": "2027-03-15T12:00:00"}}),
                 ("order", {"dates": {"opens": "2027-03-15T12:00:00+00:00",
                                      "due": "2027-03-14T12:00:00+00:00"}}),
                 ("'seen' is none of", {"visibility": {"tests": "seen"}}),

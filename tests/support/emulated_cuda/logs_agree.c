@@ -175,7 +175,7 @@ static bool differ(Text *t, const GpuLogEntry *outer, const GpuLogEntry *inner)
     return false;
 }
 
-static bool logs_agree(Text *t)
+static bool entries_agree(Text *t)
 {
     GpuLogEntry outer, inner;
     uint64_t o = 0, i = 0;
@@ -263,6 +263,6 @@ bool logs_agree(char *text, size_t size)
 {
     Text t = {text, size, 0};
     if (size > 0) text[0] = '\0';
-    bool logs = any_order ? logs_agree_in_any_order(&t) : logs_agree(&t);
+    bool logs = any_order ? logs_agree_in_any_order(&t) : entries_agree(&t);
     return logs && traffic_agrees(&t) && memory_agrees(&t);
 }
