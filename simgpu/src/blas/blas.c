@@ -6,7 +6,7 @@
  * Handles live in a table, so that a destroyed or invented handle is told from a good one without a
  * look at what it points to.
  *
- * Interface: the calls of cublas_v2.h; sim_blas_visit.
+ * Interface: the calls of cublas_v2.h.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -165,10 +165,20 @@ const char *cublasGetStatusString(cublasStatus_t status)
 
 // ---- Handles ----
 
+static void visit_handles(SimLeaks *leaks)
+{
+    if (pthread_mutex_trylock(&handles_lock)) return;
+    for (int i = 0; i < MAX_HANDLES; i++)
+        if (handles[i].alive) sim_leak_note(leaks, THING_BLAS, &handles[i], 0, handles[i].site);
+    pthread_mutex_unlock(&handles_lock);
+}
+
 cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
 {
+    static SimHooks hooks = {.visit = visit_handles};
     Call call = {"cublasCreate", SITE};
     CHECK(check_pointer(call, "handle", handle));
+    sim_hooks_add(&hooks);
     *handle = NULL;
     pthread_mutex_lock(&handles_lock);
     for (int i = 0; i < MAX_HANDLES && *handle == NULL; i++) {
@@ -190,14 +200,6 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle)
     handle->alive = false;
     pthread_mutex_unlock(&handles_lock);
     return CUBLAS_STATUS_SUCCESS;
-}
-
-void sim_blas_visit(SimLeaks *leaks)
-{
-    if (pthread_mutex_trylock(&handles_lock)) return;
-    for (int i = 0; i < MAX_HANDLES; i++)
-        if (handles[i].alive) sim_leak_note(leaks, THING_BLAS, &handles[i], 0, handles[i].site);
-    pthread_mutex_unlock(&handles_lock);
 }
 
 cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int *version)

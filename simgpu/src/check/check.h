@@ -41,10 +41,5 @@ typedef struct SimLeaks SimLeaks;
 void sim_leak_note(SimLeaks *leaks, SimThing thing, const void *ptr, size_t bytes,
                    const void *site);
 void sim_leak_reset(void); // a cudaDeviceReset took things away
-void sim_memory_visit(SimLeaks *leaks);
-void sim_pinned_visit(SimLeaks *leaks);
-void sim_stream_visit(SimLeaks *leaks);
-void sim_comm_visit(SimLeaks *leaks) __attribute__((weak));
-void sim_blas_visit(SimLeaks *leaks) __attribute__((weak));
 
 #endif

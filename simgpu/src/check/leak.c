@@ -8,7 +8,7 @@
  * The end is looked after from the start of the program, so that whatever the program itself does
  * at its end comes first.
  *
- * Interface: sim_leak_note (for the visits of memory.c, pinned.c, stream.c, comm.c, blas.c),
+ * Interface: sim_leak_note (for the visits of memory.c, pinned.c, stream.c, and of SimHooks),
  * sim_leak_reset.
  */
 #define _GNU_SOURCE
@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "check/check.h"
+#include "memory/memory.h"
 #include "report/report.h"
 #include "streams/streams.h"
 
@@ -161,8 +162,8 @@ static void look_for_leaks(void)
     sim_stream_visit(&leaks);
     if (!atomic_load(&was_reset)) { // it took their devices from under them
         sim_pinned_visit(&leaks);
-        if (sim_comm_visit) sim_comm_visit(&leaks);
-        if (sim_blas_visit) sim_blas_visit(&leaks);
+        for (const SimHooks *hooks = sim_hooks(); hooks; hooks = hooks->next)
+            if (hooks->visit) hooks->visit(&leaks);
     }
     if (leaks.n) {
         join_lines(&leaks);
@@ -174,7 +175,8 @@ static void look_for_leaks(void)
 
 static void on_end(int status, void *arg)
 {
-    if (status == 0 && is_ours() && sim_group_check) sim_group_check();
+    for (const SimHooks *hooks = sim_hooks(); hooks && status == 0; hooks = hooks->next)
+        if (hooks->end && is_ours()) hooks->end();
     if (status == 0 && is_ours()) look_for_leaks();
     if (sim_config_ready()) sim_report_summary();
 }

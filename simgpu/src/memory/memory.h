@@ -15,6 +15,7 @@
 
 #include "streams/streams.h"
 
+struct SimLeaks;  // check/check.h
 struct SimShadow; // check/shadow.h
 
 // ---- memory.c ---- The usable address of `bytes` bytes of device memory at ptr, which lies in
@@ -38,6 +39,7 @@ cudaError_t sim_malloc(const char *name, void **ptr, size_t size, bool managed, 
 cudaError_t sim_free(void *ptr, const void *site); // cudaFree
 // Frees everything on a device: cudaDeviceReset.
 void sim_memory_reset(SimDevice *device, const void *site);
+void sim_memory_visit(struct SimLeaks *leaks);
 
 // ---- managed.c ----
 // Opens whole pages of a device's program range to the host, and closes them again.
@@ -72,5 +74,6 @@ struct SimShadow *sim_pinned_shadow_hold(const void *ptr, size_t *offset);
 void sim_pinned_shadow_let_go(void);
 // "the 4096 bytes of pinned memory allocated at flat_param.c:88 (flat_create)".
 void sim_pinned_describe(const void *ptr, char *text, size_t size);
+void sim_pinned_visit(struct SimLeaks *leaks);
 
 #endif

@@ -44,7 +44,7 @@ static size_t message_bytes(const Call *call)
     return (size_t)call->signature.count * sim_type_size((ncclDataType_t)call->signature.type);
 }
 
-static SimLogCollective in_books(const Call *call)
+static SimLogCollective in_log(const Call *call)
 {
     return (SimLogCollective){sim_call_facts[call->signature.kind].op, message_bytes(call),
                               call->comm->size, call->comm->rank, call->signature.root};
@@ -52,19 +52,19 @@ static SimLogCollective in_books(const Call *call)
 
 size_t sim_send_bytes(const Call *call)
 {
-    SimLogCollective c = in_books(call);
+    SimLogCollective c = in_log(call);
     return sim_log_send_bytes(&c);
 }
 
 size_t sim_recv_bytes(const Call *call)
 {
-    SimLogCollective c = in_books(call);
+    SimLogCollective c = in_log(call);
     return sim_log_recv_bytes(&c);
 }
 
 void sim_count_traffic(const Call *call, GpuLogEntry *entry)
 {
-    SimLogCollective c = in_books(call);
+    SimLogCollective c = in_log(call);
     sim_log_count_traffic(&c, entry);
 }
 

@@ -118,7 +118,7 @@ static void on_normal_exit(int status, void *arg)
     say_goodbye(GONE_EXIT, status & 0xff);
 }
 
-void sim_comm_goodbye(const char *why)
+void sim_comm_goodbye(void)
 {
     say_goodbye(GONE_FATAL, SIMGPU_FATAL_EXIT);
 }

@@ -18,9 +18,9 @@
  * The ranks of a communicator share memory (CommShared): a memfd without a name, gone when its last
  * user is. In it each rank has a slot (RankSlot): where its device's memory is, how far it has
  * come, and the description of its present call (CallDesc). A call is posted, and then nobody is
- * asked again: whoever comes last wakes the others. Each thread sleeps in a slot of its own (WaitSlot, a
- * futex) of its process's table of them (ProcessWaitTable), another such memory; a thread waits for
- * all its communicators in one slot.
+ * asked again: whoever comes last wakes the others. Each thread sleeps in a slot of its own
+ * (WaitSlot, a futex) of its process's table of them (ProcessWaitTable), another such memory; a
+ * thread waits for all its communicators in one slot.
  */
 #ifndef SIMGPU_COMM_H
 #define SIMGPU_COMM_H
@@ -287,6 +287,10 @@ void sim_comm_leave(ncclComm_t comm, const void *site);
 // Wakes everybody else in the communicator.
 void sim_comm_wake(ncclComm_t comm);
 void sim_wake_rank(ncclComm_t comm, int rank);
+// Hooks: communicators alive at the process's end; this process ends by a report, which its peers
+// must know.
+void sim_comm_visit(struct SimLeaks *leaks);
+void sim_comm_goodbye(void);
 // A descriptor of another process; -1: it is gone or not ours to open.
 int sim_open_fd(int pid, int fd);
 

@@ -6,7 +6,7 @@
  * returned as NCCL returns them; if a call of a group was wrong, its end runs nothing and returns
  * that error.
  *
- * Interface: nccl.h; sim_group_check, sim_group_wait.
+ * Interface: nccl.h; sim_nccl_error, sim_may_share.
  */
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -237,6 +237,13 @@ static __thread struct {
     int n_inits, max_inits;
 } group;
 
+static void check_end(void);
+static void check_wait(const char *name, cudaStream_t stream, const void *site);
+static SimHooks hooks = {.visit = sim_comm_visit,
+                         .end = check_end,
+                         .idle_wait = check_wait,
+                         .fatal = sim_comm_goodbye};
+
 // Room for one more; false where there is none.
 static bool grow(void **items, int n, int *max, size_t size)
 {
@@ -251,6 +258,7 @@ static bool grow(void **items, int n, int *max, size_t size)
 
 static ncclResult_t join(const Init *init, ncclComm_t *comm)
 {
+    sim_hooks_add(&hooks);
     int device = sim_current_device();
     if (device != init->device) cudaSetDevice(init->device);
     ncclResult_t result = sim_comm_join(init, comm);
@@ -343,6 +351,7 @@ static _Atomic(const void *) open_at;
 static void open_group(const void *site)
 {
     if (group.depth++ > 0) return;
+    sim_hooks_add(&hooks);
     group.site = site;
     atomic_store(&open_at, site);
     atomic_fetch_add(&open_groups, 1);
@@ -415,7 +424,8 @@ static void check_messages(const Call *call, int n)
         }
 }
 
-void sim_group_wait(const char *name, cudaStream_t stream, const void *site)
+// The host waits for a stream with nothing on it yet but the calls of a group that is still open.
+static void check_wait(const char *name, cudaStream_t stream, const void *site)
 {
     const Call *held = NULL;
     for (int i = 0; i < group.n_calls && !held; i++)
@@ -459,8 +469,8 @@ ncclResult_t ncclGroupEnd(void)
     return result;
 }
 
-// At the process's end.
-void sim_group_check(void)
+// At the process's end: a group that was never ended.
+static void check_end(void)
 {
     char where[256], calls[64] = "calls of it may never have run";
     const void *site = group.depth ? group.site : atomic_load(&open_at);

@@ -315,7 +315,8 @@ void sim_fatal(SimgpuClass kind, const char *title, const char *format, ...)
     report(kind, true, title, format, args);
     va_end(args);
     if (sim_config_ready()) sim_report_summary();
-    if (sim_comm_goodbye) sim_comm_goodbye(title);
+    for (const SimHooks *hooks = sim_hooks(); hooks; hooks = hooks->next)
+        if (hooks->fatal) hooks->fatal();
     // What the program said before is worth having, unless another thread is busy saying something.
     if (ftrylockfile(stdout) == 0) fflush(stdout);
     _exit(SIMGPU_FATAL_EXIT);

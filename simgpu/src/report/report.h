@@ -63,8 +63,4 @@ void sim_record(const SimgpuReport *report, const char *body, const SimFacts *fa
                 size_t size);
 void sim_record_write(const char *record);
 
-// ---- nccl/comm.c, for what must happen when the process ends ----
-// Marks this process as gone to its peers; runs at exit and in sim_fatal.
-void sim_comm_goodbye(const char *why) __attribute__((weak));
-
 #endif

@@ -634,7 +634,8 @@ static cudaError_t wait_for_stream(const char *call, cudaStream_t stream, const 
     }
     pthread_mutex_unlock(&lock);
     if (!s) return report_stream(call, stream, site);
-    if (idle && sim_group_wait) sim_group_wait(call, stream, site);
+    for (const SimHooks *hooks = sim_hooks(); idle && hooks; hooks = hooks->next)
+        if (hooks->idle_wait) hooks->idle_wait(call, stream, site);
     sim_log_write(&entry);
     return cudaSuccess;
 }

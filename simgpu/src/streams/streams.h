@@ -3,6 +3,7 @@
  *   device.c   the devices of this process: arenas mapped twice, which pointer is whose
  *   stream.c   streams, events, and the clocks that say what is ordered before what
  *   kernel.c   simgpu.h's begin … end, used by kernels, copies, BLAS and collectives alike
+ *   hooks.c    what the parts are told that a program need not link
  *   error.c    error names and strings, the last error
  *   config.c   the SIMGPU_* variables, read once
  *
@@ -13,6 +14,7 @@
 #define SIMGPU_STREAMS_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,6 +22,7 @@
 #include "log_writer.h"
 #include "simgpu.h"
 
+struct SimLeaks; // check/check.h
 struct SimShape; // check/shadow.h
 
 // ---- config.c ----
@@ -146,6 +149,7 @@ void sim_device_wait(int device);
 void sim_stream_reset(int device);
 // Ends the operation on its stream: the clocks move on. Called by simgpu_end.
 void sim_stream_ran(SimgpuOp *op);
+void sim_stream_visit(struct SimLeaks *leaks);
 
 // ---- kernel.c: beyond simgpu.h ----
 // Begins an operation of another kind than a kernel.
@@ -159,10 +163,18 @@ void *sim_touch_shape(SimgpuOp *op, GpuRange logged, const struct SimShape *shap
 // As simgpu_end for an operation that the call waited to begin, and not to end.
 cudaError_t sim_end_begun(SimgpuOp *op);
 
-// ---- nccl/nccl.c, for who asks about groups ----
-// Reports a group that was never ended; a wait for a stream with nothing on it yet but the calls of
-// a group that is still open.
-void sim_group_check(void) __attribute__((weak));
-void sim_group_wait(const char *call, cudaStream_t stream, const void *site) __attribute__((weak));
+// ---- hooks.c ---- What a part is told that a program need not link: nccl/, blas/. It adds its
+// hooks when it is first used. A hook that is NULL is not called.
+typedef struct SimHooks {
+    void (*visit)(struct SimLeaks *leaks); // notes what is alive when the process ends
+    void (*end)(void);                     // the program ends well, with no report before
+    // The host waits for a stream that has nothing to do.
+    void (*idle_wait)(const char *call, cudaStream_t stream, const void *site);
+    void (*fatal)(void); // a report ends the process
+    atomic_bool added;
+    struct SimHooks *next;
+} SimHooks;
+void sim_hooks_add(SimHooks *hooks); // does nothing from the second time on
+const SimHooks *sim_hooks(void);     // the first of them
 
 #endif
