@@ -20,6 +20,7 @@ include make/objects.mk
 include make/grade.mk
 include make/demo.mk
 include make/build.mk
+include make/install.mk
 include $(wildcard make/release.mk)
 include $(wildcard make/devtools.mk)
 
@@ -29,7 +30,7 @@ include make/programs.mk
 include make/made_with.mk
 
 # The parts that `make help` shows, in its order: what students run, what others run, variables.
-HELP_FILES := $(wildcard $(patsubst %,make/%.mk,grade demo build setup release devtools) Makefile \
+HELP_FILES := $(wildcard $(patsubst %,make/%.mk,grade demo build install setup release devtools) Makefile \
                          $(patsubst %,make/%.mk,backends emulated_cuda options))
 
 ## make help                 this list

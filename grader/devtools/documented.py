@@ -27,7 +27,7 @@ import time
 from dataclasses import dataclass
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PAGES = ("README.md", "CONTRIBUTING.md", "handouts/*.md", "simgpu/README.md",
+PAGES = ("README.md", "CONTRIBUTING.md", "handouts/*.md", "simgpu/README.md", "simgpu/pages/*.md",
          "grader/course/platforms/student/README.md")
 PROGRAMS = {"make", "python3", "sh", "bash", "cc", "export", "for", "rm", "cd", "git", "apt-get",
             "launch", "mpirun", "torchrun", "srun", "sbatch", "nvidia-smi", ".ci/run"}
@@ -129,6 +129,8 @@ CHECKS = (
 
     # simgpu alone.
     Check(r"make simgpu", PROOF, ARCHIVE),
+    Check(r"make install PREFIX=(DIR|\$HOME/simgpu)", PROOF,
+          test("grader/test_install.py", "Installed.test_a_program_elsewhere")),
     Check(r'export PKG_CONFIG_PATH="\$PWD/build/lib/pkgconfig"', QUICK,
           run='export PKG_CONFIG_PATH="$PWD/build/lib/pkgconfig" && make -s simgpu && '
               "pkg-config --libs simgpu", want="-lsimgpu"),

@@ -151,7 +151,7 @@ waits for the other [race between streams]
    An event was recorded after that work (at mine/one.c:61 (fsdp_unshard)),
    and stream A did not wait for it.
    Is there a cudaStreamWaitEvent missing?
-   Read: handouts/mistakes.md, "Race between streams" (tests/tasks/one.c:228)
+   Read: simgpu/pages/mistakes.md, "Race between streams" (tests/tasks/one.c:228)
 (drawn: 3 layers. The same again: SEED=1)"""
 RACE_REPORT = {"class": "race-between-streams", "title": "two operations", "follows": False,
                "hardware": "On a GPU they run in either order or at once: it may read what was "

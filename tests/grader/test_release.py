@@ -50,6 +50,7 @@ OFFERED = {
     "demo-oom": ([], r"(?i)out of device memory[\s\S]*with FSDP"),
     "build": ([], r"\A"),
     "simgpu": ([], r"\A"),
+    "install": (["DESTDIR=build/package"], r"\A"),
     "deps": ([], r"^$"),
     "compile_commands.json": ([], r"\A"),
     "clean": ([], r"\A"),

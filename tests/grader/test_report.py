@@ -32,7 +32,7 @@ RACE = ("rank %d of 2: simgpu: rank %d, device %d: two operations race [race]\n"
         "   by somebody.\n"
         "   On a GPU it reads what was there before.\n"
         "   Is there a wait missing?\n"
-        "   Read: handouts/mistakes.md, \"Race\" (tests/tasks/one.c:%d)")
+        "   Read: simgpu/pages/mistakes.md, \"Race\" (tests/tasks/one.c:%d)")
 
 
 def race(test, line=7):

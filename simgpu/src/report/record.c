@@ -252,7 +252,7 @@ void sim_record(const SimgpuReport *report, const char *body, const SimFacts *fa
     put_member(&j, "hardware", said);
     gather(body, true, said, sizeof said);
     put_member(&j, "question", said);
-    if (section) snprintf(page, sizeof page, "handouts/mistakes.md, \"%s\"", section);
+    if (section) snprintf(page, sizeof page, "simgpu/pages/mistakes.md, \"%s\"", section);
     put_member(&j, "read", page);
     Json whole = j;
     put_member(&j, "text", report->text);

@@ -9,7 +9,7 @@
  *   simgpu: rank 1 |          in drop (lib/drop.c:7)
  *   simgpu: rank 1 |   was given byte 0 of x, the 8 bytes allocated at prog.c:9 (main)
  *   simgpu: rank 1 |   …
- *   simgpu: rank 1 |   Read: handouts/mistakes.md, "Lifetime"
+ *   simgpu: rank 1 |   Read: simgpu/pages/mistakes.md, "Lifetime"
  *
  * A caller writes the body as prose; a sentence that begins with "On a GPU" or "On real GPUs" says
  * what real hardware would do, one that ends in a question mark asks for the likely mistake. What
@@ -63,7 +63,7 @@ void simgpu_on_report(SimgpuReportHook fn, void *arg)
 
 // ---- Classes ----
 
-// `page`: the section of handouts/mistakes.md; NULL: no mistake of the program's.
+// `page`: the section of simgpu/pages/mistakes.md; NULL: no mistake of the program's.
 static const struct {
     const char *name, *page;
 } classes[SIMGPU_CLASSES] = {
@@ -186,7 +186,7 @@ static void lay_out(Buffer *out, SimgpuClass kind, const char *title, const char
         line += n + (line[n] == '\n');
     }
     const char *page = sim_report_page(kind);
-    if (page && *body) add(out, "%s|   Read: handouts/mistakes.md, \"%s\"\n", head, page);
+    if (page && *body) add(out, "%s|   Read: simgpu/pages/mistakes.md, \"%s\"\n", head, page);
 }
 
 static void write_whole(const char *text, size_t size)

@@ -27,7 +27,7 @@ void sim_set_report_rank(int rank);
 int sim_reported(void);
 // Says on stderr how many reports were counted and not printed.
 void sim_report_summary(void);
-// The section of handouts/mistakes.md about a class; NULL: there is none.
+// The section of simgpu/pages/mistakes.md about a class; NULL: there is none.
 const char *sim_report_page(SimgpuClass kind);
 
 // Facts of this thread's next report, in the order in which it tells them: the calls it names (the
