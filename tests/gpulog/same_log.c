@@ -622,7 +622,7 @@ static void serves_many_devices(const Rank *r, void *arg)
     WORKS(cudaSetDevice(r->device));
 }
 
-static void test_books_of_many_devices(void **state)
+static void test_log_of_many_devices(void **state)
 {
     without_races();
     run_ranks(1, serves_many_devices, NULL);
@@ -665,7 +665,7 @@ static void lets_threads_run(const Rank *r, void *arg)
     must_agree();
 }
 
-static void test_books_of_threads(void **state)
+static void test_log_of_threads(void **state)
 {
     without_races();
     run_ranks(1, lets_threads_run, NULL);
@@ -673,8 +673,8 @@ static void test_books_of_threads(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_log_of_random_programs),
-    cmocka_unit_test(test_books_of_many_devices),
-    cmocka_unit_test(test_books_of_threads),
+    cmocka_unit_test(test_log_of_many_devices),
+    cmocka_unit_test(test_log_of_threads),
 };
 #else
 static void test_log_of_random_programs(void **state)

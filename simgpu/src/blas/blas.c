@@ -433,7 +433,7 @@ typedef struct Batch {
     int count;
 } Batch;
 
-static SimLogProduct in_books(const Product *p, const Batch *batch)
+static SimLogProduct in_log(const Product *p, const Batch *batch)
 {
     return (SimLogProduct){.turn_a = p->turn_a != CUBLAS_OP_N,
                           .turn_b = p->turn_b != CUBLAS_OP_N,
@@ -489,7 +489,7 @@ static cublasStatus_t run_products(Call call, cublasHandle_t handle, Product *p,
     SimgpuOp op = begin(call, handle);
     p->alpha = read_scalar(&op, handle, alpha);
     p->beta = read_scalar(&op, handle, beta);
-    SimLogProduct product = in_books(p, batch);
+    SimLogProduct product = in_log(p, batch);
     GpuRange operand[3];
     sim_log_product(&product, operand);
     const float *A = NULL, *B = NULL;

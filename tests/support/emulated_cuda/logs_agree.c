@@ -205,7 +205,7 @@ void logs_in_any_order(void)
 }
 
 // Whether every entry of simgpu's has a partner of its own in the interposer's.
-static bool logs_agree_in_any_order(Text *t)
+static bool entries_agree_in_any_order(Text *t)
 {
     GpuLogEntry outer, inner;
     uint64_t n = gpulog_length();
@@ -263,6 +263,6 @@ bool logs_agree(char *text, size_t size)
 {
     Text t = {text, size, 0};
     if (size > 0) text[0] = '\0';
-    bool logs = any_order ? logs_agree_in_any_order(&t) : entries_agree(&t);
+    bool logs = any_order ? entries_agree_in_any_order(&t) : entries_agree(&t);
     return logs && traffic_agrees(&t) && memory_agrees(&t);
 }
