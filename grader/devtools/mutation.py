@@ -22,7 +22,7 @@ Results go to build/mutation/results.jsonl as they come. RESUME=1 takes those ov
 with the same programs and seed, RESUME=kills every kill, also with other tests: tests only grow stricter.
 
 Interface: mutation.py [--task N] [--only ID] [--sample N] [--resume 1|kills] [--seeds N] [--jobs N]
-[--list] [--build DIR]; exit status 0: none alive without a reason; 1: some are; 2: a question or a
+[--own] [--list] [--build DIR]; exit status 0: none alive without a reason; 1: some are; 2: a question or a
 list that makes no sense; 3: the kit or the machine is at fault.
 """
 
@@ -63,6 +63,7 @@ MARGIN, LEAST = 25.0, 2.0    # a test's limit: times the reference's own time, a
 AGAIN = 3.0                  # times the limit, for a test that has timed out
 MEMORY = 3 << 30             # bytes that a mutant's processes may use together
 KILLED = ("fixed", "seeds")
+OWN = "by its own suite"     # how a mutant is alive that `together` has not been run on
 
 
 class BadList(Exception):
@@ -206,13 +207,12 @@ class Bench:
                 return case, how
         return None
 
-    def suites(self):
-        return list(dict.fromkeys(case.suite for case in self.cases))
-
-    def judge(self, programs, more_seeds):
-        """(outcome, case, how, seeds with which it lives) of a mutant that compiles."""
-        drawn = None
-        for suite in self.suites():
+    def judge(self, programs, more_seeds, own):
+        """(outcome, case, how, seeds with which it lives) of a mutant that compiles. own: the
+        task's suite alone."""
+        drawn, suites = None, [self.task.name] if own else list(
+            dict.fromkeys(case.suite for case in self.cases))
+        for suite in suites:
             # Once a drawn case has killed it, only a fixed one is still of interest.
             for draws in (False,) if drawn else (False, True):
                 found = self.first_kill(programs, suite, draws, self.seed)
@@ -220,11 +220,11 @@ class Bench:
                     return ("fixed",) + found + ([],)
                 drawn = drawn or found
         if not drawn:
-            return "alive", None, "", []
+            return "alive", None, OWN if own else "", []
         for seed in range(self.seed + 1, self.seed + more_seeds):
             if self.run(programs(drawn[0].suite), drawn[0], seed):
                 continue
-            if not any(self.first_kill(programs, suite, True, seed) for suite in self.suites()):
+            if not any(self.first_kill(programs, suite, True, seed) for suite in suites):
                 return ("some seeds",) + drawn + ([seed],)
         return ("seeds",) + drawn + ([],)
 
@@ -235,7 +235,7 @@ class Bench:
         return known and Result(mutant.id, known.outcome, known.by, known.how, code, self.key, 0.0,
                                 known.lives)
 
-    def try_one(self, mutant, folder, more_seeds):
+    def try_one(self, mutant, folder, options):
         began = time.monotonic()
         made, code = self.shop.object(mutant.file, mutant.text, folder)
         if not made:
@@ -251,7 +251,7 @@ class Bench:
             if suite not in linked:
                 linked[suite] = self.shop.program(suite, self.task, made, folder)
             return linked[suite]
-        outcome, case, how, lives = self.judge(programs, more_seeds)
+        outcome, case, how, lives = self.judge(programs, options.seeds, options.own)
         result = Result(mutant.id, outcome, "%s: %s" % (case.suite, case.name) if case else "", how,
                         code, self.key, round(time.monotonic() - began, 2), lives)
         with self.lock:
@@ -290,8 +290,9 @@ def load_judged(path, mutants_by_id):
     return judged
 
 
-def load_results(path, keys, mode):
-    """Earlier results that still count, by id. `keys`: {file: key}."""
+def load_results(path, keys, mode, own):
+    """Earlier results that still count, by id. `keys`: {file: key}; own: also of those that are
+    alive after their own suite alone."""
     found = {}
     try:
         with open(path, encoding="utf-8") as file:
@@ -304,6 +305,8 @@ def load_results(path, keys, mode):
         except (ValueError, TypeError):
             continue # a line that Ctrl-C has cut
         same = result.key == keys.get(result.id.partition(":")[0])
+        if result.how == OWN and not own:
+            continue
         if same or (mode == "kills" and result.outcome in KILLED):
             found[result.id] = result
     return found
@@ -337,7 +340,7 @@ def run_all(benches, chosen, done, options, folder, record):
         try:
             if runner.stopping.is_set():
                 return None
-            result = benches[mutant.file].try_one(mutant, own, options.seeds)
+            result = benches[mutant.file].try_one(mutant, own, options)
             if runner.stopping.is_set():
                 return None # what ended it was not a test
             record.add(result)
@@ -461,6 +464,9 @@ def parse(arguments):
     parser.add_argument("--seeds", type=int, default=SEEDS, metavar="N",
                         help="seeds for one that drawn cases alone kill (%d)" % SEEDS)
     parser.add_argument("--jobs", type=int, default=JOBS, metavar="N")
+    parser.add_argument("--own", action="store_true",
+                        help="run the task's own suite alone: quicker; a later --resume 1 runs "
+                        "`together` on what that leaves alive")
     parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
     parser.add_argument("--build", default="", metavar="DIR", help="build tree")
     return parser.parse_args(arguments)
@@ -487,7 +493,8 @@ def run(options):
                    if any(mutant.file == task.file for mutant in chosen)}
         path = os.path.join(shop.folder, "results.jsonl")
         keys = {file: bench.key for file, bench in benches.items()}
-        known = load_results(path, keys, options.resume) if options.resume else {}
+        known = (load_results(path, keys, options.resume, options.own)
+                 if options.resume else {})
         done = {mutant.id: known[mutant.id] for mutant in chosen if mutant.id in known}
         if done:
             print("%d have a result already" % len(done))
