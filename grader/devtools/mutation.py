@@ -2,9 +2,9 @@
 """Mutation by machine: is there a line of the reference that may be wrong and no test sees it?
 
 Every statement and expression of reference/*.c is changed in every way of mutation_operators.py,
-one at a time, and the tests that grade are run on the result: its own task's suite, then `together`.
-The hand-written mutants (mutants.py) are mistakes that students make, with the reason for which they
-must be caught; these here only have to be caught. What becomes of a mutant:
+one at a time, and the tests that grade are run on the result: its own task's suite, then
+`together`. The hand-written mutants (mutants.py) are mistakes that students make, with the reason
+for which they must be caught; these here only have to be caught. What becomes of a mutant:
 
   not valid    it does not compile as a task file must (the Makefile's flags)
   same code    its object code is the original's: equivalent, nothing is run
@@ -15,21 +15,19 @@ must be caught; these here only have to be caught. What becomes of a mutant:
   alive        every test passes. It is equivalent, and tests/mutants/machine/equivalent.json has
                the reason, or the tests have a hole.
 
-equivalent.json: {"equivalent": [{"reason": …, "mutants": {id: change, …}}]}; `change` as this
-program prints it. An entry whose mutant is not there any more, or is killed, is an error.
-
 Results go to build/mutation/results.jsonl as they come. RESUME=1 takes those over that were found
-with the same programs and seed, RESUME=kills every kill, also with other tests: tests only grow stricter.
+with the same programs and seed, RESUME=kills every kill, also of other tests: they only grow
+stricter.
 
 Interface: mutation.py [--task N] [--only ID] [--sample N] [--resume 1|kills] [--seeds N] [--jobs N]
-[--own] [--list] [--build DIR]; exit status 0: none alive without a reason; 1: some are; 2: a question or a
-list that makes no sense; 3: the kit or the machine is at fault.
+[--own] [--list] [--build DIR]; exit status 0: none alive without a reason; 1: some are; 2: a
+question or a list that makes no sense; 3: the kit or the machine is at fault.
+Files: mutation_source.py, mutation_operators.py, mutation_results.py (the list of reasons).
 """
 
 import argparse
 import collections
 import hashlib
-import json
 import os
 import queue
 import random
@@ -40,34 +38,27 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-GRADER = os.path.dirname(HERE)
-ROOT = os.path.dirname(GRADER)
-sys.path[:0] = [HERE, GRADER]
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(1, os.path.join(ROOT, "grader"))
 
-import manifest  # noqa: E402
-import mutants  # noqa: E402
-import runner  # noqa: E402
-import seeds  # noqa: E402
-from builder import Builder, Infrastructure  # noqa: E402
-from mutation_operators import mutants_of  # noqa: E402
-from mutation_source import BadSource  # noqa: E402
+import manifest
+import mutants
+import runner
+import seeds
+from builder import Builder, Infrastructure
+from mutation_operators import mutants_of
+from mutation_results import (JUDGED, KILLED, OWN, BadList, Record, Result, load_judged,
+                              load_results)
+from mutation_source import BadSource
 
 REFERENCE = os.path.join(ROOT, "reference")
-JUDGED = os.path.join(ROOT, "tests", "mutants", "machine", "equivalent.json")
 SEEDS = 20
 JOBS = 2
 MARGIN, LEAST = 25.0, 2.0    # a test's limit: times the reference's own time, and seconds at least
 AGAIN = 3.0                  # times the limit, for a test that has timed out
 MEMORY = 3 << 30             # bytes that a mutant's processes may use together
-KILLED = ("fixed", "seeds")
-OWN = "by its own suite"     # how a mutant is alive that `together` has not been run on
-
-
-class BadList(Exception):
-    """The list of those judged equivalent is wrong."""
 
 
 @dataclass
@@ -79,18 +70,6 @@ class Case:
     draws: bool
     reports: bool            # simgpu reports something with the reference too: it is meant to
     kills: int = 0
-
-
-@dataclass
-class Result:
-    id: str
-    outcome: str
-    by: str = ""             # the suite and the test, or what the compiler says
-    how: str = ""            # failed, error, timeout, report
-    code: str = ""           # sum of the object code
-    key: str = ""            # sum of the programs without a mutant
-    seconds: float = 0.0
-    lives: list = field(default_factory=list) # seeds with which no test kills it
 
 
 # ---- Building ----
@@ -154,7 +133,7 @@ class Bench:
         self.cases = []
         sums = [str(seed)]
         for suite, tests in ((task.name, task.own()),
-                             ("together", [test for each in shop.tasks for test in each.together()])):
+                             ("together", [t for each in shop.tasks for t in each.together()])):
             if tests:
                 program = shop.program(suite, None, None, folder)
                 sums.append(file_sum(program))
@@ -257,72 +236,6 @@ class Bench:
         with self.lock:
             self.known[code] = result
         return result
-
-
-# ---- Results and the list of reasons ----
-
-def load_judged(path, mutants_by_id):
-    """{id: reason}; an entry that fits no mutant is an error."""
-    if not os.path.exists(path):
-        return {}
-    try:
-        with open(path, encoding="utf-8") as file:
-            entries = json.load(file)["equivalent"]
-        pairs = [(name, change, entry["reason"]) for entry in entries
-                 for name, change in entry["mutants"].items()]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise BadList("%s: must hold {\"equivalent\": [{\"reason\": …, \"mutants\": {id: change}}]}"
-                      ": %r" % (path, problem))
-    judged, wrong = {}, []
-    for name, change, reason in pairs:
-        mutant = mutants_by_id.get(name)
-        if not isinstance(reason, str) or len(reason.split()) < 3:
-            wrong.append("%s: its reason must be a sentence" % name)
-        elif name in judged:
-            wrong.append("%s is there twice" % name)
-        elif not mutant:
-            wrong.append("%s: there is no such mutant any more" % name)
-        elif mutant.change() != change:
-            wrong.append("%s makes another change: %s" % (name, mutant.change()))
-        judged[name] = reason
-    if wrong:
-        raise BadList("%s:\n  %s" % (path, "\n  ".join(wrong)))
-    return judged
-
-
-def load_results(path, keys, mode, own):
-    """Earlier results that still count, by id. `keys`: {file: key}; own: also of those that are
-    alive after their own suite alone."""
-    found = {}
-    try:
-        with open(path, encoding="utf-8") as file:
-            lines = file.readlines()
-    except OSError:
-        return {}
-    for line in lines:
-        try:
-            result = Result(**json.loads(line))
-        except (ValueError, TypeError):
-            continue # a line that Ctrl-C has cut
-        same = result.key == keys.get(result.id.partition(":")[0])
-        if result.how == OWN and not own:
-            continue
-        if same or (mode == "kills" and result.outcome in KILLED):
-            found[result.id] = result
-    return found
-
-
-class Record:
-    """The file of results: a line for each, as they come."""
-
-    def __init__(self, path):
-        self.file = open(path, "a", encoding="utf-8")
-        self.lock = threading.Lock()
-
-    def add(self, result):
-        with self.lock:
-            self.file.write(json.dumps(result.__dict__) + "\n")
-            self.file.flush()
 
 
 # ---- All of them ----

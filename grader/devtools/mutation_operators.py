@@ -197,8 +197,8 @@ def early_return(source, statement):
 
 def keep(source, statement):
     """A value is kept across calls: what it was at first stays, for every object."""
-    kept = ("({ static int set_; static __typeof__(%s) kept_; if (!set_) { set_ = 1; kept_ = (%s); } "
-            "kept_; })")
+    kept = ("({ static int set_; static __typeof__(%s) kept_; if (!set_) { set_ = 1; kept_ = (%s);"
+            " } kept_; })")
     if statement.kind == "declaration":
         value = initialiser(source, statement)
         if value:
@@ -222,8 +222,8 @@ def shared(source, statement):
     if statement.kind == "simple" and found:
         member, grow = found.groups()
         member = member.replace(" ", "")
-        yield [swapped(source, statement.first, statement.last + 1,
-                       "{ static __typeof__(%s) all_; all_ %s; %s = all_; }" % (member, grow, member))]
+        new = "{ static __typeof__(%s) all_; all_ %s; %s = all_; }" % (member, grow, member)
+        yield [swapped(source, statement.first, statement.last + 1, new)]
 
 
 # ---- Operators on expressions ----

@@ -8,12 +8,12 @@ import subprocess
 import sys
 import unittest
 
-from helpers import GRADER
-
-sys.path[:0] = [GRADER, os.path.join(GRADER, "devtools")]
-import mutation_operators as operators # noqa: E402
-import mutation_source                 # noqa: E402
-from test_mutants import MAKEFILE, SUITE, Miniature # noqa: E402
+from helpers import ROOT # which puts the folders of the grader on the path
+import manifest
+import mutation_operators as operators
+import mutation_results
+import mutation_source
+from test_mutants import MAKEFILE, SUITE, Miniature
 
 
 def changed(body, operator, head="int f(int a, int b)"):
@@ -48,8 +48,8 @@ class Operators(unittest.TestCase):
         self.check("early-return", "int c = a;", "int c = a; return NULL;", head="char *f(int a)")
 
     def test_keep(self):
-        kept = ("({ static int set_; static __typeof__(a) kept_; if (!set_) { set_ = 1; kept_ = (a);"
-                " } kept_; });")
+        kept = ("({ static int set_; static __typeof__(a) kept_; "
+                "if (!set_) { set_ = 1; kept_ = (a); } kept_; });")
         self.check("keep", "b = a;", "b = " + kept)
         self.check("keep", "int c = a;", "int c = " + kept, "static int c = a;")
 
@@ -125,7 +125,8 @@ class Operators(unittest.TestCase):
 
     def test_ids(self):
         """They outlive other edits, and there are no two of them."""
-        text = "int f(int a)\n{\n    g(a, 1);\n    if (a < 3) {\n        h(a);\n    }\n    h(a);\n}\n"
+        text = ("int f(int a)\n{\n    g(a, 1);\n    if (a < 3) {\n        h(a);\n    }\n"
+                "    h(a);\n}\n")
         edited = ("// More.\n" + text.replace("g(a, 1);\n", "g(a,\n      1); // wide\n    k(a);\n")
                   .replace("int f", "int e(void)\n{\n    return 1;\n}\n\nint f"))
         before = [mutant.id for mutant in operators.mutants_of("x.c", text)]
@@ -138,6 +139,17 @@ class Operators(unittest.TestCase):
              if mutant.operator == "relation"},
             {mutant.id for mutant in operators.mutants_of("x.c", text)
              if mutant.operator == "relation"})
+
+
+class Reference(unittest.TestCase):
+    def test_the_list_of_reasons_fits_the_six_files(self):
+        found = {}
+        for task in manifest.load(ROOT):
+            with open(os.path.join(ROOT, "reference", task.file), encoding="utf-8") as file:
+                made = operators.mutants_of(task.file, file.read())
+            self.assertGreater(len(made), 200, task.file)
+            found.update((mutant.id, mutant) for mutant in made)
+        mutation_results.load_judged(mutation_results.JUDGED, found)
 
 
 REFERENCE = '''// Task one.
