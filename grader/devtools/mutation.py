@@ -58,6 +58,7 @@ SEEDS = 20
 JOBS = 2
 MARGIN, LEAST = 25.0, 2.0    # a test's limit: times the reference's own time, and seconds at least
 AGAIN = 3.0                  # times the limit, for a test that has timed out
+HANGS = 3                    # seeds for a mutant that a test times out with: each takes its limit
 MEMORY = 3 << 30             # bytes that a mutant's processes may use together
 
 
@@ -168,7 +169,7 @@ class Bench:
         verdict = runner.run_tests([program], [case.name], limit, runner.Caps(memory=MEMORY),
                                    {"SHARDLAB_LIMIT": "%g" % limit, "SEED": str(seed)},
                                    grace=5.0)[0][case.name]
-        if verdict.status == "timeout" and times == 1.0:
+        if verdict.status == "timeout" and times == 1.0 and seed == self.seed:
             return self.run(program, case, seed, AGAIN) # the machine may have been busy
         if verdict.status in ("passed", "skipped"):
             return "report" if verdict.reports and not case.reports else ""
@@ -200,6 +201,8 @@ class Bench:
                 drawn = drawn or found
         if not drawn:
             return "alive", None, OWN if own else "", []
+        if drawn[1] == "timeout":
+            more_seeds = min(more_seeds, HANGS)
         for seed in range(self.seed + 1, self.seed + more_seeds):
             if self.run(programs(drawn[0].suite), drawn[0], seed):
                 continue
