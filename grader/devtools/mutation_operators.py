@@ -437,7 +437,8 @@ def make(source, file, operator, statement, change):
     text = apply(source.text, change)
     old, new = source.text.splitlines(), text.splitlines()
     lines = [i for i in range(len(old)) if old[i] != new[i]]
-    before, after = (" ".join(" ".join(side[i].split()) for i in lines) for side in (old, new))
+    before, after = (" ".join(word for i in lines for word in side[i].split())
+                     for side in (old, new))
     what = "".join("%d %s\0" % (0 if statement.head and begin >= source.tokens[statement.last].end
                                 else place_of(source, statement, begin), " ".join(new_text.split()))
                    for begin, _, new_text in change)
