@@ -155,6 +155,12 @@ def is_whole(source, begin, end):
     return bool(flat) and bool(WHOLE.match(flat[-1])) and words[-1] not in (")", "]")
 
 
+def is_constant(source, begin, end):
+    """Whether tokens [begin, end) are numbers and names in capitals alone."""
+    return all(token.kind in ("integer", "float", "mark") or token.text.isupper()
+               for token in source.tokens[begin:end])
+
+
 def by_one(source, begin, end):
     """The two changes of an expression by one."""
     text = source.cut(begin, end)
@@ -199,20 +205,17 @@ def keep(source, statement):
     """A value is kept across calls: what it was at first stays, for every object."""
     kept = ("({ static int set_; static __typeof__(%s) kept_; if (!set_) { set_ = 1; kept_ = (%s);"
             " } kept_; })")
-    if statement.kind == "declaration":
-        value = initialiser(source, statement)
-        if value:
-            text = source.cut(*value)
-            yield [swapped(source, value[0], value[1], kept % (text, text))]
-            if source.tokens[statement.first].text != "static":
-                place = source.tokens[statement.first].begin
-                yield [(place, place, "static ")]
-    if statement.kind != "simple":
-        return
-    sides = source.split(statement.first, statement.last, "=")
-    if len(sides) == 2:
-        text = source.cut(*sides[1])
-        yield [swapped(source, sides[1][0], sides[1][1], kept % (text, text))]
+    value = initialiser(source, statement)
+    if statement.kind == "simple":
+        sides = source.split(statement.first, statement.last, "=")
+        value = sides[1] if len(sides) == 2 else None
+    if value and is_constant(source, *value):
+        place = source.tokens[statement.first].begin
+        if statement.kind == "declaration" and source.tokens[statement.first].text != "static":
+            yield [(place, place, "static ")]
+    elif value:
+        text = source.cut(*value)
+        yield [swapped(source, value[0], value[1], kept % (text, text))]
 
 
 def shared(source, statement):

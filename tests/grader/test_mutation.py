@@ -51,7 +51,9 @@ class Operators(unittest.TestCase):
         kept = ("({ static int set_; static __typeof__(a) kept_; "
                 "if (!set_) { set_ = 1; kept_ = (a); } kept_; });")
         self.check("keep", "b = a;", "b = " + kept)
-        self.check("keep", "int c = a;", "int c = " + kept, "static int c = a;")
+        self.check("keep", "int c = a;", "int c = " + kept)
+        self.check("keep", "int c = 0;", "static int c = 0;")
+        self.check("keep", "b = NULL;")
 
     def test_shared(self):
         self.check("shared", "o->t++;",
