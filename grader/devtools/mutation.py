@@ -215,7 +215,7 @@ class Bench:
         with self.lock:
             known = self.known.get(code)
         return known and Result(mutant.id, known.outcome, known.by, known.how, code, self.key, 0.0,
-                                known.lives)
+                                known.lives, known.seeds)
 
     def try_one(self, mutant, folder, options):
         began = time.monotonic()
@@ -235,7 +235,7 @@ class Bench:
             return linked[suite]
         outcome, case, how, lives = self.judge(programs, options.seeds, options.own)
         result = Result(mutant.id, outcome, "%s: %s" % (case.suite, case.name) if case else "", how,
-                        code, self.key, round(time.monotonic() - began, 2), lives)
+                        code, self.key, round(time.monotonic() - began, 2), lives, options.seeds)
         with self.lock:
             self.known[code] = result
         return result
@@ -409,8 +409,7 @@ def run(options):
                    if any(mutant.file == task.file for mutant in chosen)}
         path = os.path.join(shop.folder, "results.jsonl")
         keys = {file: bench.key for file, bench in benches.items()}
-        known = (load_results(path, keys, options.resume, options.own)
-                 if options.resume else {})
+        known = load_results(path, keys, options) if options.resume else {}
         done = {mutant.id: known[mutant.id] for mutant in chosen if mutant.id in known}
         if done:
             print("%d have a result already" % len(done))

@@ -5,7 +5,7 @@ tests/mutants/machine/equivalent.json: {"equivalent": [{"reason": …, "mutants"
 
 A result is a line of build/mutation/results.jsonl, of one mutant; the last one counts.
 
-Interface: Result, Record(path).add(result), load_results(path, keys, mode, own), load_judged(path,
+Interface: Result, Record(path).add(result), load_results(path, keys, options), load_judged(path,
 mutants_by_id); JUDGED, KILLED, OWN; BadList.
 """
 
@@ -34,6 +34,7 @@ class Result:
     key: str = ""            # sum of the programs without a mutant
     seconds: float = 0.0
     lives: list = field(default_factory=list) # seeds with which no test kills it
+    seeds: int = 0           # how many a mutant was tried with that drawn cases alone kill
 
 
 def load_judged(path, mutants_by_id):
@@ -65,9 +66,10 @@ def load_judged(path, mutants_by_id):
     return judged
 
 
-def load_results(path, keys, mode, own):
-    """Earlier results that still count, by id. `keys`: {file: key}; own: also of those that are
-    alive after their own suite alone."""
+def load_results(path, keys, options):
+    """Earlier results that still count, by id. `keys`: {file: key}. Those that are alive after
+    their own suite alone count for options.own, and a kill by drawn cases where it was tried with
+    as many seeds as options.seeds."""
     found = {}
     try:
         with open(path, encoding="utf-8") as file:
@@ -80,9 +82,11 @@ def load_results(path, keys, mode, own):
         except (ValueError, TypeError):
             continue # a line that Ctrl-C has cut
         same = result.key == keys.get(result.id.partition(":")[0])
-        if result.how == OWN and not own:
+        if result.how == OWN and not options.own:
             continue
-        if same or (mode == "kills" and result.outcome in KILLED):
+        if result.outcome == "seeds" and result.seeds < options.seeds:
+            continue
+        if same or (options.resume == "kills" and result.outcome in KILLED):
             found[result.id] = result
     return found
 
