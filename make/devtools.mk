@@ -1,5 +1,5 @@
 # What developers of the kit run: its own tests, and tests of those tests. No archive has this file.
-.PHONY: test test-all gpt2-medium mutants alternatives flakiness
+.PHONY: test test-all gpt2-medium mutants mutation alternatives flakiness
 
 ## make test                 build and run every test of the kit itself
 test: deps
@@ -26,6 +26,13 @@ test-all: test
 ##                           TASK=2 for one task's)
 mutants: deps
 	@$(PYTHON) -B grader/devtools/mutants.py --build '$(BUILD)' $(if $(TASK),--task '$(TASK)')
+
+## make mutation             change every line of the reference by machine and run the tests on each (hours; TASK=2;
+##                           SAMPLE=50 for so many, drawn by SEED=8812; RESUME=1 goes on where a run was stopped,
+##                           RESUME=kills after the tests have changed; ONLY=ID for one)
+mutation: deps
+	@$(PYTHON) -B grader/devtools/mutation.py --build '$(BUILD)' $(if $(TASK),--task '$(TASK)') \
+	    $(if $(SAMPLE),--sample '$(SAMPLE)') $(if $(RESUME),--resume '$(RESUME)') $(if $(ONLY),--only '$(ONLY)')
 
 ## make alternatives         grade right solutions that are unlike the reference: all must score 100
 alternatives: deps

@@ -172,6 +172,8 @@ CHECKS = (
     Check(r"make test-all", ELSEWHERE, "it is what runs this check"),
     Check(r"make mutants", LONG),
     Check(r"make mutants TASK=2", LONG),
+    Check(r"make mutation( TASK=2)?", PROOF, test("grader/test_mutation.py",
+                                               "Machine.test_what_becomes_of_them")),
     Check(r"make alternatives", LONG),
     Check(r"make flakiness", LONG),
     Check(r"make skeleton", PROOF, test("grader/test_skeleton.py",
