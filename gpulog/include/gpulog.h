@@ -131,7 +131,7 @@ void gpulog_name_elements(GpuElements elements, void *arg);
 // no lock, so that a signal handler may call it.
 void gpulog_activity(char *text, size_t size);
 
-// For the launcher of a kernel on a real GPU, behind a launch that worked: notes it in the log.
+// For the launcher of a kernel on a real GPU, after a launch that worked: notes it in the log.
 // `site` is the launcher's return address, `name` lives forever. (A kernel for the simulated GPU
 // says the same through simgpu.h.)
 void gpulog_kernel(const char *name, cudaStream_t stream, const void *site, int n_ranges,

@@ -2,7 +2,7 @@
  *
  *   GPULOG_POISON    1: fresh device memory holds NaNs, as nothing promises 0    (0)
  *                    (of an allocation above 1 GiB, the first and the last 64 MiB)
- *   GPULOG_MEMORY    bytes that a device holds at most, with K, M, G, T behind   (what it has)
+ *   GPULOG_MEMORY    bytes that a device holds at most, with K, M, G, T after it   (what it has)
  *   GPULOG_ENTRIES   how many operations the log keeps                           (262144)
  *
  * A value that makes no sense ends the program with one line.
@@ -59,7 +59,7 @@ static size_t read_number(const char *name, size_t otherwise, size_t least, size
     if (!text || !*text) return otherwise;
     if (parse_bytes(text, &value) && value >= least && value <= most) return value;
     give_up("%s is \"%.80s\": must be a number from %zu to %zu%s", name, text, least, most,
-            most > (size_t)1 << 20 ? ", with K, M, G or T behind it" : "");
+            most > (size_t)1 << 20 ? ", with K, M, G or T after it" : "");
 }
 
 static void read_all(void)

@@ -114,7 +114,7 @@ GpuRange sim_log_vector(const void *x, int n, int inc, GpuAccess access);
 GpuRange sim_log_copied_vector(const void *y, int n, int inc);
 int sim_log_sum_length(bool of_products, int n, int incx);
 
-// One matrix, or the first of a batch, each `stride` elements behind the one before.
+// One matrix, or the first of a batch, each `stride` elements after the one before.
 typedef struct SimLogMatrix {
     const void *ptr;
     int ld;

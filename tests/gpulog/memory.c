@@ -179,15 +179,15 @@ static void test_refuses_bad_settings(void **state)
 {
     must_refuse("GPULOG_MEMORY", "many",
                 "gpulog: GPULOG_MEMORY is \"many\": must be a number from 4096 to "
-                "1125899906842624, with K, M, G or T behind it\n");
+                "1125899906842624, with K, M, G or T after it\n");
     must_refuse("GPULOG_MEMORY", "64Q",
                 "gpulog: GPULOG_MEMORY is \"64Q\": must be a number from 4096 to "
-                "1125899906842624, with K, M, G or T behind it\n");
+                "1125899906842624, with K, M, G or T after it\n");
     must_refuse("GPULOG_POISON", "yes",
                 "gpulog: GPULOG_POISON is \"yes\": must be a number from 0 to 1\n");
     must_refuse("GPULOG_ENTRIES", "-1",
                 "gpulog: GPULOG_ENTRIES is \"-1\": must be a number from 16 to 67108864, with K, "
-                "M, G or T behind it\n");
+                "M, G or T after it\n");
 }
 #endif
 

@@ -38,7 +38,7 @@ static void gather_body(const Rank *r, void *arg)
         free(want);
         need(fsdp_reshard(unit));
         need(fsdp_free_all_gather(s.root));
-        check(gpulog_live_bytes(r->device) == live, "unit %s left %zu bytes behind", flat->name,
+        check(gpulog_live_bytes(r->device) == live, "unit %s left %zu bytes allocated", flat->name,
               gpulog_live_bytes(r->device) - live);
     }
     sharded_destroy(&s);

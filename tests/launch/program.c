@@ -338,7 +338,7 @@ static void test_bad_use(void **state)
         {{"-n", "-2", "true"}, "launch: -n -2: must be a number of ranks"},
         {{"-n", "4x", "true"}, "launch: -n 4x: must be a number of ranks"},
         {{"-n", ""}, "launch: -n : must be a number of ranks"},
-        {{"-n"}, "launch: -n needs a number behind it"},
+        {{"-n"}, "launch: -n needs a number after it"},
         {{"-n", "2"}, "launch: the program is missing"},
         {{"true"}, "launch: -n RANKS is missing"},
         {{"-n", "2", "--limit", "never", "true"},

@@ -340,7 +340,7 @@ static const Known known[] = {
      2,
      {{.kind = PEER_ASYNC, .stream = FREE_F, .span = {{4, 0, 8, 1, 8}, {0, 0, 8, 1, 8}}},
       {.kind = FREE, .span = SPAN(0, 0, 64)}}},
-    {"cudaMemcpyPeer behind all work of both devices",
+    {"cudaMemcpyPeer after all work of both devices",
      false,
      2,
      {FILLS(FREE_C, 0, 0, 8),

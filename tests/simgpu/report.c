@@ -529,7 +529,7 @@ static void waiting_in_a_group(const Rank *r, void *arg)
     need_nccl(ncclAllReduce(x, x, 10, ncclFloat, ncclSum, r->comm, r->stream));
     check(h->count == 0, "%s", h->text);
     need_cuda(cudaStreamSynchronize(r->stream));
-    heard_is(h, "a wait for what a group still holds back",
+    heard_is(h, "a wait for calls that an open group still holds",
              "ncclAllReduce, called at simgpu/report.c:");
     need_nccl(ncclGroupEnd());
     need_cuda(cudaFreeAsync(x, r->stream));

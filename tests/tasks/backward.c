@@ -433,7 +433,7 @@ static void order_body(const Rank *r, void *arg)
             check(entry.stream == s.ctx.reduce_scatter_stream,
                   "a reduce-scatter runs on another stream than ctx->reduce_scatter_stream");
 
-    // The optimizer comes behind every reduce-scatter.
+    // The optimizer comes after every reduce-scatter.
     int64_t sgd = gpulog_find(GPU_KERNEL, "kernel_sgd", log);
     for (int64_t i = gpulog_find(GPU_REDUCE_SCATTER, NULL, log); i >= 0;
          i = gpulog_find(GPU_REDUCE_SCATTER, NULL, (uint64_t)i + 1))
@@ -455,7 +455,7 @@ static void streams_are_ordered(void **state)
 }
 
 // The order of collectives in a backward of n units u(n-1) … u0 below a root, as [Note: gather
-// ahead] has it: each unit's all-gather is queued before the reduce-scatter of the unit behind it.
+// ahead] has it: each unit's all-gather is queued before the reduce-scatter of the unit after it.
 static void ahead_body(const Rank *r, void *arg)
 {
     const Shape *shape = arg;

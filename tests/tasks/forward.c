@@ -503,7 +503,7 @@ static void check_one_at_a_time(Sharded *s)
           second->name);
     check(s->root->all_gather_state.buffer == NULL,
           "while unit %s runs, the buffer of unit %s is still there: fsdp_pre_forward must release "
-          "it behind its own all-gather",
+          "it after its own all-gather",
           second->name, first->name);
     need(fsdp_post_forward(second, unit));
     need(fsdp_post_forward(root, fsdp_unit(root)));

@@ -82,7 +82,7 @@ static int parse_arguments(int argc, char **argv, Job *job)
             return BAD_USE;
         }
         if (!value) {
-            fprintf(stderr, "launch: %s needs a number behind it; %s\n", option, usage);
+            fprintf(stderr, "launch: %s needs a number after it; %s\n", option, usage);
             return BAD_USE;
         }
         if (count && !parse_count(value, &job->size)) {

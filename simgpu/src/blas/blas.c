@@ -425,7 +425,7 @@ static cublasStatus_t check_product(Call call, cublasHandle_t handle, const Prod
     return CUBLAS_STATUS_SUCCESS;
 }
 
-// The matrices of a batch: each `stride` elements behind the one before.
+// The matrices of a batch: each `stride` elements after the one before.
 typedef struct Batch {
     const float *A, *B;
     float *C;

@@ -88,7 +88,7 @@ void sim_report_overlap(const SimgpuOp *op, const GpuRange *written, const GpuRa
                entry->op == GPU_COPY ? "source and destination of a copy overlap"
                                      : "what an operation writes overlaps its other operand",
                "%s, called at %s,\nwrites %zu bytes from %s\nand %s %zu bytes from %s.\n%s\n"
-               "On a GPU the order of the bytes is open: some are read before they are written\n"
+               "On a GPU the order of the bytes is undefined: some are read before they are written\n"
                "over, others after.\nIs the offset of one of them too small?",
                entry->name, where, written->bytes, to,
                other->access == GPU_WRITE ? "writes" : "reads", other->bytes, from, rule);

@@ -113,7 +113,7 @@ static bool ask_by_hint(const SimHint *hint, const char *first, const char *seco
         snprintf(text, size,
                  "The event was recorded after that work at %s,\n"
                  "but the wait at %s\ncame before: a wait is for the record that is there when it "
-                 "is called.\nShould the wait come behind the record?",
+                 "is called.\nShould the wait come after the record?",
                  record, wait);
         return true;
     case HINT_NEVER:
@@ -195,12 +195,12 @@ static void ask(const SimAccess *first, const SimAccess *second, char *text, siz
                  "waited for\nbefore the free?");
     } else if (first->op == GPU_ALLOC) {
         snprintf(text, size,
-                 "Is there an event missing, recorded on %s behind the allocation, for which\n"
+                 "Is there an event missing, recorded on %s after the allocation, for which\n"
                  "%s waits?",
                  one, two);
     } else {
         snprintf(text, size,
-                 "Is there an event missing, recorded on %s behind the first, for which\n"
+                 "Is there an event missing, recorded on %s after the first, for which\n"
                  "%s waits (cudaEventRecord, cudaStreamWaitEvent)?\n"
                  "Or were both meant for one stream?",
                  one, two);
@@ -287,7 +287,7 @@ static void report_conflict(const SimAccess *second, const SimFinding *found, co
 #define UNWRITTEN_ADVICE                                                                           \
     "On a GPU it reads whatever was left there, and another thing each time.\n"                    \
     "Was the padding not set to zero, a shard never gathered, or zeros expected from "             \
-    "cudaMalloc?\nA cudaMemset behind the allocation gives zeros."
+    "cudaMalloc?\nA cudaMemset after the allocation gives zeros."
 
 // The call site of the allocation at base, where it is the program's own and the access is not;
 // else NULL.
@@ -317,7 +317,7 @@ static void report_unwritten(const SimAccess *access, const SimFinding *found, c
     if (maker) sim_facts_call("allocation", maker, SIM_NO_STREAM);
     sim_facts_named_call(access->name, access->site, access->stream.name);
     sim_facts_range((const char *)base + begin, gaps ? 1 : found->unwritten);
-    static const char title[] = "a read of device memory that nothing has written";
+    static const char title[] = "an uninitialised read of device memory";
     if (maker)
         sim_report(SIMGPU_UNINITIALISED, title,
                    "%s%s,\n%s read by\n%s, called at %s,\non %s.\n" UNWRITTEN_ADVICE, count, what,

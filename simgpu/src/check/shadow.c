@@ -7,7 +7,7 @@
  * that it covers.
  *
  * What must be remembered: of accesses without gaps, the last write and the reads since then, and
- * of these only those that no later read is ordered behind. Whoever waits for the later has waited for
+ * of these only those that no later read is ordered after. Whoever waits for the later has waited for
  * the earlier; so nothing is lost by forgetting it (as in FastTrack, Flanagan and Freund 2009).
  * An access with gaps (the columns of a matrix) is noted in every piece from its first byte to its
  * last, and makes none forgotten but those of its own shape; where it meets another, the two shapes

@@ -3,7 +3,7 @@
  * Who waits, as CUDA documents it ("API synchronization behavior"): a copy that is not Async
  * waits, but between two places on devices; an Async copy into pageable memory waits, one into
  * pinned memory does not (pinned.c delivers it), one from pageable memory has taken the bytes when
- * it returns. A memset does not wait. cudaMemcpyPeer does not either, but comes behind all work
+ * it returns. A memset does not wait. cudaMemcpyPeer does not either, but comes after all work
  * on the devices it is about, and before all that comes later.
  *
  * CUDA lets a plain cudaMemcpy from pageable memory return when the bytes are staged and not yet
@@ -26,7 +26,7 @@ typedef struct Copy {
     size_t dpitch, spitch, width, height;
     enum cudaMemcpyKind kind;
     bool async;
-    bool serial; // behind all work on the devices it is about, and before all that comes later
+    bool serial; // after all work on the devices it is about, and before all that comes later
 } Copy;
 
 static bool on_device(const void *ptr)

@@ -242,7 +242,7 @@ static void report_bad_range(SimDevice *device, size_t offset, size_t bytes, con
         return;
     }
     const char *title = place->kind == PLACE_FREED ? "use of freed device memory"
-                                                   : "an operation outside every allocation";
+                                                   : "an operation outside any allocation";
     const char *advice = place->kind == PLACE_FREED
                              ? "Is it freed before its last use, or is this an old pointer that "
                                "should have been\nrenewed?"

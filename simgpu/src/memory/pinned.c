@@ -2,8 +2,8 @@
  *
  * A copy from the device into pinned memory is under way when the call returns. Here its bytes
  * wait in a buffer of their own, and the destination holds 0xFF (NaN) until the host waits for the
- * copy or for something behind it: a program that reads its result without waiting reads NaN every
- * time, and not only on a slow day.
+ * copy or for something after it: a program that reads its result without waiting reads NaN every
+ * time, and not only with unlucky timing.
  *
  * With SIMGPU_CHECK=full the host is watched, too: while a copy into pinned memory is under way its
  * pages have no access, while one from it is, they cannot be written. A touch of the copy's bytes
@@ -54,7 +54,7 @@ typedef struct Piece {
 typedef struct Pending {
     char *at; // as the program sees it
     size_t pitch, width, height;
-    char *data; // what is still to be delivered, row behind row; NULL: nothing
+    char *data; // what is still to be delivered, row by row; NULL: nothing
     GpuAccess access;
     int slot; // of its stream
     uint64_t time;
@@ -517,7 +517,7 @@ static void report_early_end(const char *call, const void *site, const Piece *pi
     sim_facts_call(call, site, SIM_NO_STREAM);
     sim_facts_call(p->name, p->site, SIM_NO_STREAM);
     sim_facts_range(p->at, span(p));
-    sim_report(SIMGPU_HOST_RACE, "pinned memory is given back while a copy is under way",
+    sim_report(SIMGPU_HOST_RACE, "pinned memory is freed while a copy is in flight",
                "%s, called at %s,\ngives back the %zu bytes of pinned memory %s there.\n"
                "%s, called at %s,\non %s,\n%s %zu bytes from %s,\n"
                "and the host has not waited for that.\n"

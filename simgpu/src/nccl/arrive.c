@@ -3,7 +3,7 @@
  * A rank's part of a collective ends only when every rank has arrived whose data it needs. So what
  * such a rank had done before on its stream comes before whatever waits for this part. Ranks of
  * other processes have memory of their own; where two ranks are in one process, one may use the
- * other's memory behind a collective, and that is no race. Only the checker of races asks.
+ * other's memory after a collective, and that is no race. Only the checker of races asks.
  *
  * A rank that posts a call leaves the clock of its stream here; those that need its data take it
  * along when their own part has ended, and the last one throws it away.

@@ -233,7 +233,7 @@ static bool same_lane(const Call *a, const Call *b)
            (a->signature.kind == b->signature.kind && a->signature.root == b->signature.root);
 }
 
-// Sorts the calls into lanes; order (n) holds the lanes' calls one lane behind the other.
+// Sorts the calls into lanes; order (n) holds the lanes' calls lane by lane.
 static int make_lanes(Call *calls, int n, Lane *lane, Call **order)
 {
     int n_lanes = 0, placed = 0;

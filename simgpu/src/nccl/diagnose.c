@@ -125,7 +125,7 @@ bool sim_signatures_differ(const CallSignature *a, const CallSignature *b)
     return memcmp(a, b, sizeof *a) != 0;
 }
 
-// What differs first, and what is most likely behind it.
+// What differs first, and what most likely caused it.
 static void explain_difference(int rank_a, const CallSignature *a, int rank_b,
                                const CallSignature *b, char *text, size_t size)
 {
@@ -183,7 +183,7 @@ static bool append_parting(const CommShared *shared, int size, uint64_t seq, cha
     char where[LINE / 2];
     if (!sim_find_parting(shared, size, seq, &parted, &other)) return false;
     append(text, room,
-           "The ranks' ways parted at call %llu, which they made from different places:\n",
+           "The ranks diverge at call %llu, which they made from different places:\n",
            (unsigned long long)parted);
     for (int i = 0; i < 2; i++) {
         int rank = i ? other : 0;
@@ -229,7 +229,7 @@ void sim_diagnose_disagreement(ncclComm_t comm, uint64_t seq)
     const RankSlot *reference = NULL, *other = NULL;
     bool parted = append_parting(shared, comm->size, seq, text, sizeof text);
     if (parted)
-        append(text, sizeof text, "Call %llu does not fit any more:\n", (unsigned long long)seq);
+        append(text, sizeof text, "Call %llu no longer matches:\n", (unsigned long long)seq);
     for (int r = 0; r < comm->size; r++) {
         const RankSlot *slot = &shared->slot[r];
         if (atomic_load(&slot->arrived) != seq) {
@@ -440,12 +440,12 @@ void sim_diagnose_circle(const CircleStep *step, int n)
         sim_fatal(
             SIMGPU_COMM_ORDER, "ranks use two communicators in different orders",
             "%sEach waits in one communicator for a rank that waits in the other.\n"
-            "On real GPUs this hangs, or does on a slow day.\n"
+            "On real GPUs this hangs, or only sometimes, depending on timing.\n"
             "Do all ranks make their calls on both communicators in one order? Calls that belong\n"
             "together go into one group.",
             text);
     sim_fatal(
-        SIMGPU_DEADLOCK, "deadlock: ranks wait for each other in a circle",
+        SIMGPU_DEADLOCK, "deadlock: ranks wait for each other in a cycle",
         "%sOn real GPUs this hangs.\n"
         "Do the ranks send and receive in orders that do not fit? Calls that must run at the same\n"
         "time belong in one group.",

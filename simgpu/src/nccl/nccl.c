@@ -65,7 +65,7 @@ static ncclResult_t check_comm(ncclComm_t comm, const char *name, const void *si
         comm ? "not a communicator" : "the communicator is NULL", "%s",
         comm ? "It was destroyed before, or was made by a process that forked this one.\n"
                "On real GPUs this is a crash, or a hang.\n"
-               "Is there a call behind its ncclCommDestroy?"
+               "Is there a call after its ncclCommDestroy?"
              : "On real GPUs it returns \"invalid argument\", as now.\n"
                "Did ncclCommInitRank fail, or did it never run?");
 }
@@ -439,11 +439,11 @@ static void check_wait(const char *name, cudaStream_t stream, const void *site)
     gpulog_where(held->site, held_where, sizeof held_where);
     sim_facts_call(name, site, stream);
     sim_facts_call(held_name, held->site, stream);
-    sim_report(SIMGPU_GROUP, "a wait for what a group still holds back",
+    sim_report(SIMGPU_GROUP, "a wait for calls that an open group still holds",
                "%s, called at %s,\nwaits for a stream that has nothing to do:\n"
                "%s, called at %s,\nbegins only at the ncclGroupEnd.\n"
                "On real GPUs this returns at once, and what comes next sees the old data.\n"
-               "Does the wait belong behind the ncclGroupEnd?",
+               "Does the wait belong after the ncclGroupEnd?",
                name, where, held_name, held_where);
 }
 
@@ -596,7 +596,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
     for (int i = 0; i < ndev; i++) {
         int device = devlist ? devlist[i] : i;
         if (device < 0 || device >= devices)
-            return complain(SIMGPU_CALL, ncclInvalidArgument, name, HERE, "a device that is none",
+            return complain(SIMGPU_CALL, ncclInvalidArgument, name, HERE, "no such device",
                             "Rank %d is to be on device %d; there are %d (SIMGPU_DEVICES).", i,
                             device, devices);
         for (int j = 0; j < i; j++)
@@ -647,7 +647,7 @@ static ncclResult_t destroy(ncclComm_t comm, const char *name, const void *site)
                             "a communicator destroyed inside a group",
                             "The group holds calls on it, which begin only at ncclGroupEnd.\n"
                             "On real GPUs this is a crash, or a hang.\n"
-                            "Does the ncclCommDestroy belong behind the ncclGroupEnd?");
+                            "Does the ncclCommDestroy belong after the ncclGroupEnd?");
     sim_comm_leave(comm, site);
     return ncclSuccess;
 }

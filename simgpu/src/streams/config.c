@@ -56,7 +56,7 @@ static size_t read_number(const char *name, size_t otherwise, size_t least, size
     if (parse_bytes(text, &value) && value >= least && value <= most) return value;
     char title[256];
     snprintf(title, sizeof title, "%s is \"%.80s\": must be a number from %zu to %zu%s", name, text,
-             least, most, most > (size_t)1 << 20 ? ", with K, M, G or T behind it" : "");
+             least, most, most > (size_t)1 << 20 ? ", with K, M, G or T after it" : "");
     sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
 }
 

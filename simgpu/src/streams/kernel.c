@@ -190,7 +190,7 @@ bool simgpu_ready(const SimgpuOp *op)
     return op->error == cudaSuccess;
 }
 
-// An operation that failed behind a touch has its place on the stream all the same.
+// An operation that failed after a touch has its place on the stream all the same.
 static cudaError_t give_up(SimgpuOp *op)
 {
     op->entry.host_waits = false;

@@ -10,7 +10,7 @@
  * both ways; streams made with cudaStreamNonBlocking are left out.
  *
  * A slot is used again after its stream is destroyed and goes on counting. So what follows in it
- * would count as ordered behind what was before: therefore it is used again only when the host has
+ * would count as ordered after what was before: therefore it is used again only when the host has
  * waited for that, unless there are very many.
  *
  * For the reports of races the last records and waits are kept in mind: they show which order the
@@ -264,7 +264,7 @@ typedef struct Note {
     SimStreamId stream;    // that recorded, that waited, or that the host waited for
     bool recorded;         // a wait's event had been recorded:
     SimStreamId on;        // … on this stream,
-    uint64_t upto;         // … behind so many of its operations
+    uint64_t upto;         // … after so many of its operations
     const void *site, *at; // of the call; of the record that a wait waited for
 } Note;
 static Note notes[NOTES];
@@ -690,7 +690,7 @@ cudaError_t cudaStreamGetDevice(cudaStream_t hStream, int *device)
     return cudaSuccess;
 }
 
-// A function of the host behind what its stream does. It runs now, and sees the pinned memory that
+// A function of the host after what its stream does. It runs now, and sees the pinned memory that
 // the stream has filled before it.
 static SimgpuOp begin_host_function(const char *name, cudaStream_t stream, const void *site)
 {

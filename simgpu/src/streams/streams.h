@@ -119,7 +119,7 @@ typedef struct SimHint {
     enum {
         HINT_NONE,
         HINT_EARLY,      // the second's stream waited for an event recorded before the first
-        HINT_RENEWED,    // … and the event was recorded again behind the first, after the wait
+        HINT_RENEWED,    // … and the event was recorded again after the first, after the wait
         HINT_NEVER,      // … for an event that had not been recorded yet
         HINT_ELSEWHERE,  // … for an event recorded on `other`
         HINT_OTHER_WAITED, // an event was recorded after the first, and `other` waited for it
