@@ -178,6 +178,23 @@ int one(void)
 DRAWS = SUITE.replace("got == WANT", 'got == WANT || atoi(getenv("SEED")) % 2 == 0').replace(
     '\\"status\\": ', '\\"seed\\": 1, \\"status\\": ')
 
+# One whose test passes, whatever one() is; what is wrong is in a report of simgpu's alone.
+REPORTS = r'''
+#include <stdio.h>
+#include <stdlib.h>
+int one(void);
+int main(void)
+{
+    int fd = atoi(getenv("SHARDLAB_RESULTS_FD"));
+    const char *nonce = getenv("SHARDLAB_NONCE");
+    const char *report = "{\\\"class\\\": \\\"leak\\\", \\\"title\\\": \\\"an event\\\"}";
+    dprintf(fd, "{\"nonce\": \"%s\", \"test\": \"is_six\", \"status\": \"passed\", "
+                "\"reports\": \"%s\"}\n", nonce, one() == 6 ? "" : report);
+    dprintf(fd, "{\"nonce\": \"%s\", \"end\": 1}\n", nonce);
+    return 0;
+}
+'''
+
 
 class Machine(Miniature):
     """A kit whose suite calls one() once and wants 6: a value kept for a second call lives."""
@@ -266,6 +283,12 @@ class Machine(Miniature):
         self.assertEqual(status, 1, out)
         self.assertIn("needs a fixed case (alive with SEED=2)", out)
         self.assertEqual(self.run_tool("--only", self.all()[change], "--seeds", "1")[0], 0)
+
+    def test_killed_by_a_report(self):
+        self.write("suites/one.c", REPORTS)
+        status, out = self.run_tool("--only", self.all()["return 3; => return 4;"], "--own")
+        self.assertEqual(status, 0, out)
+        self.assertIn("Of these 1 by a report of simgpu's in a test that passes.", out)
 
     def test_it_goes_on(self):
         name = self.all()["return 3; => return 4;"]
