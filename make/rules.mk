@@ -3,7 +3,7 @@
 SIMGPU_DEFS  := -Isimgpu/src -Igpulog/log
 SUPPORT_DEFS := -Itests/support
 BLAS_OBJ     := $(call objects,simgpu/src/blas/*.c)
-VECTOR_OBJ   := $(call objects,simgpu/src/nccl/reduce.c lib/kernels/*.c tests/cuda/host_kernels.c)
+VECTOR_OBJ   := $(call objects,simgpu/src/nccl/reduce.c simgpu/src/blas/multiply.c lib/kernels/*.c tests/cuda/host_kernels.c)
 
 $(BUILD)/obj/simgpu/src/%.o $(BUILD)/obj/gpulog/%.o: DEFS = $(SIMGPU_DEFS)
 $(BLAS_OBJ): DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)

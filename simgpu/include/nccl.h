@@ -8,9 +8,18 @@
  * Interface: communicators (ncclGetUniqueId … ncclCommAbort), collectives (ncclAllReduce …), single
  * messages (ncclSend, ncclRecv), groups, reductions of one's own, memory.
  */
-#ifndef SIMGPU_NCCL_H
-#define SIMGPU_NCCL_H
+#if defined(NCCL_H_) && !defined(SIMGPU_NCCL)
+#error "NVIDIA's nccl.h comes before simgpu's: put simgpu/include first, or leave the toolkit's folder out"
+#endif
+#ifndef NCCL_H_
+#define NCCL_H_
+#define SIMGPU_NCCL
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#ifdef __cplusplus
+#include <cuda_fp8.h>
+#endif
 #include <cuda_runtime.h>
 #include <limits.h>
 #include <stddef.h>
