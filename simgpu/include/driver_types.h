@@ -321,9 +321,12 @@ enum cudaDeviceAttr {
     cudaDevAttrHostNumaId = 134,
 };
 
+#ifndef CU_UUID_HAS_BEEN_DEFINED // cuda.h has it, too
+#define CU_UUID_HAS_BEEN_DEFINED
 struct CUuuid_st {
     char bytes[16];
 };
+#endif
 typedef struct CUuuid_st cudaUUID_t;
 
 // In the order of CUDA 13, so that a program that was compiled against NVIDIA's header reads the same.

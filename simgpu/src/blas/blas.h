@@ -5,7 +5,7 @@
  *   transfer.c  cublasSetVector … cublasGetMatrixAsync
  *   number.c    the formats of numbers, from 8 bits to double complex
  *   operand.c   vectors and matrices as they lie in device memory: full, banded, packed, triangular
- *   pool.c      threads that share the blocks of a product
+ *   share.c     threads that share the blocks of a product
  *   multiply.c  the products themselves: the CPU's BLAS for floats, plain loops for the rest
  *   gemm.c      cublasSgemm … cublasGemmEx;  batched.c: many of them in one call
  *   level1.c    vectors;  rotate.c: rotations of vectors
@@ -184,7 +184,7 @@ Number simblas_element(const Matrix *m, cublasOperation_t turn, int row, int col
 Number simblas_load(const Matrix *m, int row, int col);          // a stored element
 void simblas_store(const Matrix *m, int row, int col, Number x); // the same
 
-// ---- pool.c ----
+// ---- share.c ----
 // Calls work(arg, 0) … work(arg, pieces - 1) on up to `threads` threads, this one among them.
 void simblas_share(int threads, int pieces, void (*work)(void *arg, int piece), void *arg);
 

@@ -1,7 +1,7 @@
 /* multiply.c: products of matrices: the CPU's BLAS for floats, plain loops in double for the rest.
  *
  * [Note: blocks] A product is cut into blocks of its output, by its shape alone, and the BLAS makes
- * each block with one thread. The threads of the pool share the blocks, so a result does not depend
+ * each block with one thread. Threads share the blocks (share.c), so a result does not depend
  * on how many there are. A BLAS with threads of its own may also split the sum over k, and then adds
  * in another order for another number of threads.
  *
@@ -23,8 +23,9 @@
 
 // ---- Blocks ----
 
-// Multiplications that are worth a block of their own, the most blocks, and their smallest sides.
-enum { BLOCK_WORK = 1 << 21, MOST_BLOCKS = 16, LEAST_ROWS = 64, LEAST_COLS = 16 };
+// Multiplications that are worth a block of their own, the most blocks, and their smallest sides: for
+// smaller ones the BLAS spends too long on packing its factors.
+enum { BLOCK_WORK = 1 << 23, MOST_BLOCKS = 16, LEAST_SIDE = 128, LEAST_HALF = 32 };
 
 typedef struct Blocks {
     int rows, cols;     // of a block
@@ -36,16 +37,17 @@ static int pieces(int n, int size)
     return (n + size - 1) / size;
 }
 
-// Halves the longer side until there are enough blocks, or they are small.
+// Halves the longer side until there are enough blocks, or they are small. Half of a small
+// product is worth a thread, too.
 static Blocks cut(int m, int n, int k)
 {
     double work = (double)m * n * k;
     Blocks b = {m, n, 1, 1};
     while (b.blocks < MOST_BLOCKS && work > (double)BLOCK_WORK * b.blocks) {
-        bool by_rows = b.rows >= 2 * LEAST_ROWS && b.rows >= b.cols;
-        if (!by_rows && b.cols < 2 * LEAST_COLS) break;
-        int *side = by_rows ? &b.rows : &b.cols, least = by_rows ? LEAST_ROWS : LEAST_COLS;
-        *side = pieces(pieces(*side, 2), least) * least;
+        int *side = b.rows >= b.cols ? &b.rows : &b.cols;
+        int least = b.blocks == 1 ? LEAST_HALF : LEAST_SIDE, half = pieces(*side, 2);
+        if (half < least) break;
+        *side = pieces(half, LEAST_HALF) * LEAST_HALF;
         b.across = pieces(n, b.cols);
         b.blocks = pieces(m, b.rows) * b.across;
     }
