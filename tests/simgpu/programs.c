@@ -122,7 +122,7 @@ static const Program programs[] = {
     {"registered", ".c", false}, {"exchange", ".c", false},  {"pipeline", ".c", false},
     {"peers", ".c", false},      {"products", ".c", false},  {"pitched", ".c", false},
     {"unified", ".cc", false},   {"query", ".cc", false},    {"table", ".cc", false},
-    {"halves", ".cc", false},
+    {"halves", ".cc", false},   {"libraries", ".cc", false},
 };
 enum { PROGRAMS = sizeof programs / sizeof programs[0] };
 

@@ -25,7 +25,7 @@
 
 // Multiplications that are worth a block of their own, the most blocks, and their smallest sides: for
 // smaller ones the BLAS spends too long on packing its factors.
-enum { BLOCK_WORK = 1 << 23, MOST_BLOCKS = 16, LEAST_SIDE = 128, LEAST_HALF = 32 };
+enum { BLOCK_WORK = 1 << 23, MOST_BLOCKS = 8, LEAST_SIDE = 128, LEAST_HALF = 32 };
 
 typedef struct Blocks {
     int rows, cols;     // of a block
@@ -43,7 +43,7 @@ static Blocks cut(int m, int n, int k)
 {
     double work = (double)m * n * k;
     Blocks b = {m, n, 1, 1};
-    while (b.blocks < MOST_BLOCKS && work > (double)BLOCK_WORK * b.blocks) {
+    while (b.blocks < MOST_BLOCKS && work >= (double)BLOCK_WORK * b.blocks) {
         int *side = b.rows >= b.cols ? &b.rows : &b.cols;
         int least = b.blocks == 1 ? LEAST_HALF : LEAST_SIDE, half = pieces(*side, 2);
         if (half < least) break;

@@ -220,6 +220,20 @@ cudaError_t cudaDeviceReset(void)
 
 // Figures that are neither measured nor used, only plausible: a program may print them, or divide
 // by them. The name says that this is no hardware.
+// Nobody can use a texture here; programs print what a device would allow.
+static void describe_textures(struct cudaDeviceProp *p)
+{
+    p->textureAlignment = p->surfaceAlignment = 512;
+    p->texturePitchAlignment = 32;
+    p->maxTexture1D = p->maxTexture2D[0] = 131072;
+    p->maxTexture2D[1] = 65536;
+    for (int i = 0; i < 3; i++) p->maxTexture3D[i] = p->maxSurface3D[i] = 16384;
+    for (int i = 0; i < 2; i++) p->maxTexture2DLayered[i] = p->maxTexture2DGather[i] = 32768;
+    p->maxTexture1DLayered[0] = 32768;
+    p->maxTexture1DLayered[1] = p->maxTexture2DLayered[2] = 2048;
+    p->maxTextureCubemap = 32768;
+}
+
 static void describe(struct cudaDeviceProp *p, int device)
 {
     memset(p, 0, sizeof *p);
@@ -260,6 +274,7 @@ static void describe(struct cudaDeviceProp *p, int device)
     p->reservedSharedMemPerBlock = 1 << 10;
     p->hostRegisterSupported = 1;
     p->memoryPoolsSupported = 1;
+    describe_textures(p);
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
