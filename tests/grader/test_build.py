@@ -44,7 +44,7 @@ class Miniature(TempFolder):
             os.makedirs(os.path.dirname(os.path.join(self.kit, name)), exist_ok=True)
             copy = shutil.copytree if os.path.isdir(os.path.join(ROOT, name)) else shutil.copy
             copy(os.path.join(ROOT, name), os.path.join(self.kit, name))
-        for name in ("simgpu/src/blas/blas", "simgpu/src/nccl/reduce", "simgpu/src/memory/one",
+        for name in ("simgpu/src/blas/multiply", "simgpu/src/nccl/reduce", "simgpu/src/memory/one",
                      "gpulog/log/log", "lib/nn/layer", "lib/kernels/add", "tests/support/harness"):
             self.source(name, "int %s(void);\nint %s(void) { return 1; }\n"
                         % ((name.replace("/", "_"),) * 2))
@@ -84,11 +84,11 @@ class Miniature(TempFolder):
 
 
 class Changes(Miniature):
-    EVERY_C = {"simgpu/src/blas/blas.c", "simgpu/src/nccl/reduce.c", "simgpu/src/memory/one.c",
+    EVERY_C = {"simgpu/src/blas/multiply.c", "simgpu/src/nccl/reduce.c", "simgpu/src/memory/one.c",
                "gpulog/log/log.c",
                "lib/nn/layer.c", "lib/kernels/add.c", "tests/support/harness.c",
                "lib/launch/main/launch.c", "reference/api.c"}
-    VECTOR = {"simgpu/src/nccl/reduce.c", "lib/kernels/add.c"}
+    VECTOR = {"simgpu/src/nccl/reduce.c", "simgpu/src/blas/multiply.c", "lib/kernels/add.c"}
 
     def edit(self, name, old, new):
         text = self.read(os.path.join(self.FOLDER, name))
@@ -128,7 +128,7 @@ class Changes(Miniature):
     def test_another_blas(self):
         self.made()
         self.edit("build/config.mk", "BLAS_DEFS := ", "BLAS_DEFS := -DANOTHER ")
-        self.assertEqual(self.made(), {"simgpu/src/blas/blas.c", "build/lib/libsimgpu.a",
+        self.assertEqual(self.made(), {"simgpu/src/blas/multiply.c", "build/lib/libsimgpu.a",
                                        "build/bin/launch"})
         self.edit("build/config.mk", "BLAS_LIBS := ", "BLAS_LIBS := -L. ")
         self.assertEqual(self.made(), {"build/bin/launch"})
@@ -154,7 +154,7 @@ class Changes(Miniature):
         self.assertIn("one.o", members("libsimgpu.a"))
         os.unlink(os.path.join(self.kit, "simgpu/src/memory/one.c"))
         self.assertEqual(self.made(), {"build/lib/libsimgpu.a", "build/bin/launch"})
-        self.assertEqual(sorted(members("libsimgpu.a")), ["blas.o", "log.o", "reduce.o"])
+        self.assertEqual(sorted(members("libsimgpu.a")), ["log.o", "multiply.o", "reduce.o"])
         self.assertEqual(self.made(), set())
         self.source("simgpu/src/memory/one", "extern int one;\nint one = 1;\n")
         self.made()

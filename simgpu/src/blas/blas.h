@@ -22,8 +22,11 @@
 
 #include <stdlib.h>
 
+#include "check/check.h"
+#include "check/shadow.h"
 #include "cublas_api.h"
-#include "shadow.h"
+#include "report/report.h"
+#include "streams/streams.h"
 
 // The headers have these types, and the calls that take them, for C++ alone.
 typedef struct __half {

@@ -182,9 +182,9 @@ bool simblas_compute_gemm(const Gemm *p, const void *A, const void *B, void *C)
 
 // ---- A batch at equal strides ----
 
-static BooksProduct in_books(const Gemm *p, const Batch *batch)
+static SimLogProduct as_logged(const Gemm *p, const Batch *batch)
 {
-    return (BooksProduct){.turn_a = p->turn_a != CUBLAS_OP_N,
+    return (SimLogProduct){.turn_a = p->turn_a != CUBLAS_OP_N,
                           .turn_b = p->turn_b != CUBLAS_OP_N,
                           .m = p->m,
                           .n = p->n,
@@ -198,7 +198,7 @@ static BooksProduct in_books(const Gemm *p, const Batch *batch)
 
 // Declares a batch of matrices, the first of which may not be where its bytes begin; hands back
 // where the first one is.
-static char *touch_batch(SimgpuOp *op, const BooksMatrix *matrix, int rows, int cols, int count,
+static char *touch_batch(SimgpuOp *op, const SimLogMatrix *matrix, int rows, int cols, int count,
                          size_t align, GpuRange operand)
 {
     size_t one = matrix->element;
@@ -240,9 +240,9 @@ cublasStatus_t simblas_run_gemm(Call call, cublasHandle_t handle, Gemm *p, const
     SimgpuOp op = simblas_begin(call, handle);
     p->alpha = simblas_scalar(&op, handle, alpha, p->scale);
     p->beta = simblas_scalar(&op, handle, beta, p->scale);
-    BooksProduct product = in_books(p, batch);
+    SimLogProduct product = as_logged(p, batch);
     GpuRange operand[3];
-    books_product(&product, operand);
+    sim_log_product(&product, operand);
     const char *A = NULL, *B = NULL;
     if (!is_zero(p->alpha) && p->k > 0) {
         A = touch_batch(&op, &product.A, product.turn_a ? p->k : p->m, product.turn_a ? p->m : p->k,

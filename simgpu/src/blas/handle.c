@@ -3,7 +3,7 @@
  * Handles live in a table, so that a destroyed or invented handle is told from a good one without a
  * look at what it points to.
  *
- * Interface: cublasCreate … cublasXerbla; simblas_is_handle; sim_blas_visit.
+ * Interface: cublasCreate … cublasXerbla; simblas_is_handle.
  */
 #include <stdio.h>
 
@@ -20,11 +20,21 @@ bool simblas_is_handle(const struct cublasContext *handle)
     return handle >= handles && handle < handles + MAX_HANDLES && handle->alive;
 }
 
+static void visit_handles(SimLeaks *leaks)
+{
+    if (pthread_mutex_trylock(&handles_lock)) return;
+    for (int i = 0; i < MAX_HANDLES; i++)
+        if (handles[i].alive) sim_leak_note(leaks, THING_BLAS, &handles[i], 0, handles[i].site);
+    pthread_mutex_unlock(&handles_lock);
+}
+
 cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
 {
     Call call = {"cublasCreate", SITE};
+    static SimHooks hooks = {.visit = visit_handles};
     CHECK(simblas_check_pointer(call, "handle", handle));
     *handle = NULL;
+    sim_hooks_add(&hooks);
     pthread_mutex_lock(&handles_lock);
     for (int i = 0; i < MAX_HANDLES && *handle == NULL; i++) {
         if (handles[i].alive) continue;
@@ -46,14 +56,6 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle)
     handle->alive = false;
     pthread_mutex_unlock(&handles_lock);
     return CUBLAS_STATUS_SUCCESS;
-}
-
-void sim_blas_visit(SimLeaks *leaks)
-{
-    if (pthread_mutex_trylock(&handles_lock)) return;
-    for (int i = 0; i < MAX_HANDLES; i++)
-        if (handles[i].alive) sim_leak_note(leaks, THING_BLAS, &handles[i], 0, handles[i].site);
-    pthread_mutex_unlock(&handles_lock);
 }
 
 cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int *version)
