@@ -24,7 +24,7 @@ esac
 
 # The debug information is of the kit's sources, which are not there; reports name the program's.
 to=${DESTDIR:-}$PREFIX
-mkdir -p "$to/lib/pkgconfig" "$to/include/simgpu" "$to/share/doc/simgpu/pages"
+mkdir -p "$to/lib/pkgconfig" "$to/include/simgpu/crt" "$to/include/simgpu/simgpu_cublas" "$to/share/doc/simgpu/pages"
 "${STRIP:-strip}" -g -o "$to/lib/libsimgpu.a.new" "$LIBRARY"
 chmod 644 "$to/lib/libsimgpu.a.new"
 mv -f "$to/lib/libsimgpu.a.new" "$to/lib/libsimgpu.a"
@@ -39,6 +39,8 @@ copy() {
     done
 }
 copy "$to/include/simgpu" simgpu/include/*.h gpulog/include/gpulog.h
+copy "$to/include/simgpu/crt" simgpu/include/crt/*.h
+copy "$to/include/simgpu/simgpu_cublas" simgpu/include/simgpu_cublas/*.h
 copy "$to/share/doc/simgpu" simgpu/README.md LICENSE
 copy "$to/share/doc/simgpu/pages" simgpu/pages/*.md
 
