@@ -234,7 +234,7 @@ cublasStatus_t simblas_check_gemm(Call call, cublasHandle_t handle, const Gemm *
 // The formats of a product by the types that cublasGemmEx takes; refuses what cuBLAS does not do.
 cublasStatus_t simblas_gemm_types(Call call, cudaDataType a, cudaDataType b, cudaDataType c,
                                   cublasComputeType_t compute, Gemm *p);
-// The matrices of a batch: each `stride` elements behind the one before.
+// The matrices of a batch: each `stride` elements after the one before.
 typedef struct Batch {
     const void *A, *B;
     void *C;
