@@ -27,8 +27,8 @@ from dataclasses import dataclass
 
 import runner
 import submission
+from files import write_atomically
 from progress import Building, Progress
-from skeleton import write_atomically
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD_LIMIT = 900.0      # seconds a call of make may take
@@ -41,7 +41,8 @@ LIMITED = 'ulimit -v %d; ulimit -f %d; ulimit -S -t %d; ulimit -H -t %d; exec "$
 OVER_LIMIT = ((r"CPU time limit exceeded|took more than", "takes too long to compile"),
               (r"out of memory|virtual memory exhausted|Cannot allocate memory|bad_alloc",
                "needs more than 4 GiB of memory to compile"),
-              (r"File size limit exceeded|File too large", "makes more than 64 MiB when compiled"),
+              (r"File size limit exceeded|File too large",
+               "becomes more than 64 MiB when compiled"),
               (r"Killed signal", "takes too long to compile, or too much memory"))
 
 
@@ -150,10 +151,10 @@ class Builder:
             os.close(file) # which unlocks it
 
     def locked_build(self, exclusive):
-        return self.locked("grade.lock", "builds in %s" % self.build, exclusive)
+        return self.locked("grade.lock", "is building in %s" % self.build, exclusive)
 
     def locked_folder(self):
-        return self.locked("impl/%s/grade.lock" % self.key, "of the same folder runs")
+        return self.locked("impl/%s/grade.lock" % self.key, "of the same folder is running")
 
     def find_key(self):
         """What the Makefile calls things: this folder's name in the build tree, its path, the tree,
@@ -167,7 +168,7 @@ class Builder:
         if status == 0 and output.count("\n") >= 2:
             words, compiler = output.splitlines()[-2].split(), output.splitlines()[-1]
         if len(words) < 5:
-            text = re.sub(r"^\S*Makefile:\d+: \*\*\* (.*?)\.?  Stop\.$", r"\1", output.strip())
+            text = re.sub(r"^\S+:\d+: \*\*\* (.*?)\.?  Stop\.$", r"\1", output.strip())
             text = re.sub(r"\n?^make: \*\*\* .*$", "", text, flags=re.MULTILINE)
             raise Infrastructure(text or "the Makefile does not say where it builds")
         self.key, self.folder, self.build, self.devices = words[:4]
@@ -252,7 +253,7 @@ class Builder:
         if wrong:
             return Failing("error", "%s/%s %s." % (self.shown, task.file, wrong)), ""
         if not os.access(path, os.R_OK):
-            return Failing("error", "%s/%s cannot be read: look at its permissions."
+            return Failing("error", "%s/%s cannot be read: check its permissions."
                            % (self.shown, task.file)), ""
         while True:
             before = submission.digest(path)
@@ -265,8 +266,8 @@ class Builder:
         try:
             self.objects[task.name] = submission.Elf(made)
         except submission.NotElf as problem:
-            raise Infrastructure("the compiler makes no objects that can be looked at: %s; is there "
-                                 "an odd option in CC or CFLAGS?" % problem)
+            raise Infrastructure("the compiler makes no objects that can be inspected: %s; is "
+                                 "there an unusual option in CC or CFLAGS?" % problem)
         self.files[task.name] = {"task": task.number, "file": task.file, "source_sha256": before,
                                  "object_sha256": submission.digest(made)}
         wrong = submission.look_at_object(self.objects[task.name], self.own_names(task),
@@ -295,7 +296,7 @@ class Builder:
         if status != 0:
             return Failing("error", self.first_error(output, task)), ""
         if text is None:
-            return Failing("error", "%s cannot be looked at by the preprocessor." % task.file), ""
+            return Failing("error", "%s cannot be preprocessed." % task.file), ""
         write_atomically(made + ".of", total)
         return None, output
 
@@ -311,7 +312,7 @@ class Builder:
             if status != 0:
                 return None, over_limit(output)
             if os.path.getsize(out) > submission.MOST_EXPANDED:
-                return None, ("becomes longer than %d MiB by its macros and headers"
+                return None, ("becomes longer than %d MiB once its macros and headers are expanded"
                               % (submission.MOST_EXPANDED >> 20))
             with open(out, encoding="utf-8", errors="surrogateescape") as file:
                 text = file.read()
@@ -340,7 +341,7 @@ class Builder:
             text = found.group("text")
             if NO_RETURN.search(text):
                 inside = re.findall(r"In function '(\w+)'", output[:found.start()])
-                text += (": a way through %s ends without a return. Is `return OK;` missing?"
+                text += (": a path through %s ends without a return. Is `return OK;` missing?"
                          % (inside[-1] if inside else "the function"))
             return "%s does not compile. %s:%s: %s" % (task.file, self.named(found.group("file")),
                                                        found.group("line"), text)
@@ -366,16 +367,16 @@ class Builder:
         own = [(place, what) for place, what in undefined if place and self.is_own(place)]
         double = re.search(r"multiple definition of [`']([^`']+)'", output)
         if double and double.group(1) == "main":
-            text = "%s has a main(), and the tests bring their own: take it out." % who
+            text = "%s has a main(), and the tests have their own: remove it." % who
         elif double:
-            text = ("%s defines %s, which another file defines already: make yours static, or give "
+            text = ("%s defines %s, which another file already defines: make yours static, or give "
                     "it another name." % (who, double.group(1)))
         elif own:
             place, what = own[0]
             place = self.named(place.rpartition(":")[0]) + ":" + place.rpartition(":")[2]
             text = "%s uses %s, and nothing defines it: is the name right?" % (place, what)
         elif undefined and undefined[0][0]:
-            text = "%s does not define %s, which others call." % (who, undefined[0][1])
+            text = "%s does not define %s, which other files call." % (who, undefined[0][1])
         elif undefined: # no debug information: who calls it is not known
             text = "%s uses or should define %s, and nothing defines it." % (who, undefined[0][1])
         else:
@@ -425,7 +426,7 @@ def over_limit(output):
 def first_line(output):
     """The first line that says something."""
     lines = [line for line in output.splitlines() if line.strip()]
-    return lines[0] if lines else "make says nothing more."
+    return lines[0] if lines else "make gave no further output."
 
 
 def look_alike(file, names):

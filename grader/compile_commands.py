@@ -12,7 +12,7 @@ import os
 import shlex
 import sys
 
-from skeleton import write_atomically
+from files import write_atomically
 
 
 def entries(lines, folder):

@@ -18,7 +18,7 @@ sense; 3 where the kit or the machine is at fault; 130 when somebody stopped it.
 
 Interface: demo.py ACTION --impl DIR --build DIR --backend NAME [--ranks N] [--data FILE]
 [--flags TEXT].
-Files: builder.py (compiling), runner.py (reports), skeleton.py (gaps), manifest.py (tasks).
+Files: builder.py (compiling), runner.py (reports), gaps.py, manifest.py (tasks).
 """
 
 import argparse
@@ -37,7 +37,7 @@ from dataclasses import dataclass, field
 import manifest
 import runner
 from builder import Builder, Infrastructure
-from skeleton import first_gap
+from gaps import first_gap
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MOST_RANKS = 64
@@ -147,7 +147,7 @@ def link(builder, files, targets):
 def why_not_linked(builder, task, output):
     missing = sorted(builder.own_names(task) - builder.objects[task.name].defined())
     if missing:
-        return "it does not define %s, which others call" % missing[0]
+        return "it does not define %s, which other files call" % missing[0]
     return "it cannot be linked: %s" % first_error(output)
 
 
@@ -158,7 +158,7 @@ def first_error(output):
         found = re.search(r"(undefined reference to|multiple definition of) .*", line)
         if found:
             return found.group()
-    return lines[0] if lines else "make says nothing more"
+    return lines[0] if lines else "make gave no further output"
 
 
 def prepare(options, names):
@@ -424,7 +424,7 @@ def oom(options):
     if ending.status == 0 or not full or mistakes(ending.reports):
         sys.stderr.write(ending.said)
         if ending.status == 0:
-            print("\nThe training failed: it was to run out of memory, and did not. Does "
+            print("\nThe training failed: it was meant to run out of memory and did not. Does "
                   "meta_materialize allocate every parameter and its gradient?", file=sys.stderr)
         else:
             tell_failure(ending, files, sys.stderr)
@@ -483,7 +483,7 @@ def parse(arguments):
     parser.add_argument("--impl", required=True, metavar="DIR", help="the folder of the six files")
     parser.add_argument("--build", default="", metavar="DIR",
                         help="build tree (the Makefile's own)")
-    parser.add_argument("--backend", default="simgpu", choices=("simgpu", "cuda", "rehearsal"))
+    parser.add_argument("--backend", default="simgpu", choices=("simgpu", "cuda", "emulated-cuda"))
     parser.add_argument("--ranks", default="4", metavar="N", help="GPUs (4)")
     parser.add_argument("--data", default="", metavar="FILE", help="a text to learn (sums)")
     parser.add_argument("--flags", default="", metavar="TEXT", help="options of the program")

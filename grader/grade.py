@@ -33,10 +33,11 @@ import pace
 import runner
 import seeds
 from builder import COMPILE_LIMIT, Builder, Failing, Infrastructure
+from files import read_regular_file, write_atomically
+from gaps import first_gap
 from progress import Progress
 from report import NOT_YET, Report
 from show import Show
-from skeleton import first_gap, read_regular_file, write_atomically
 from timeouts import Timeouts
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -87,7 +88,7 @@ class Grading:
                 verdict = self.verdicts.get(test.name)
                 if verdict is None:
                     verdict = runner.Verdict("infrastructure",
-                                             "The grading did not come to this test.")
+                                             "The grading did not reach this test.")
                 rows.append(row_of(test, task, verdict))
                 rows[-1].update(limit=self.limits.get(test.name), shared=test.name in self.shared)
                 if verdict.seed is not None:
@@ -287,7 +288,7 @@ class Grading:
                 if shared:
                     self.shared.add(test.name)
             elif self.alone:
-                verdict.message += ("\nThe other five files are yours, too, and were not tested now: "
+                verdict.message += ("\nThe other five files are yours too, and were not tested: "
                                     "`make grade` tests all six.")
 
     def run_suite(self, name, tests, late=False):
@@ -359,7 +360,7 @@ def parse(arguments):
                         metavar="FILE", help="where the results go")
     parser.add_argument("--html", default="", metavar="FILE",
                         help="where a page with results and plots goes (none is made)")
-    parser.add_argument("--backend", default="simgpu", choices=("simgpu", "cuda", "rehearsal"),
+    parser.add_argument("--backend", default="simgpu", choices=("simgpu", "cuda", "emulated-cuda"),
                         help="what the files are built against (simgpu)")
     parser.add_argument("--limit", type=seconds, default=0.0, metavar="SECONDS",
                         help="how long a test may take (%g times what the slowest of the reference's "
@@ -367,11 +368,11 @@ def parse(arguments):
     patience = parser.add_mutually_exclusive_group()
     patience.add_argument("--quick", action="store_true", default=None,
                           help="after a time-out other tests of the task get less time at first "
-                          "(so it is where stdout is a terminal)")
+                          "(the default where stdout is a terminal)")
     patience.add_argument("--patient", action="store_false", dest="quick",
-                          help="every test gets the full limit (so it is elsewhere)")
+                          help="every test gets the full limit (the default elsewhere)")
     parser.add_argument("--run-as", default="", metavar="NAME",
-                        help="the account whose processes the tests are (the grader's own); only "
+                        help="the account that the tests run as (the grader's own); only "
                         "root can have another")
     parser.add_argument("--memory", type=float, default=MEMORY, metavar="GIB",
                         help="how much memory the processes of a test may use together (%g)"
@@ -400,7 +401,7 @@ def main(arguments=None):
             raise BadUsage("the page cannot be written: %s" % problem)
         if not shutil.which("make"):
             raise Infrastructure("there is no make on this machine: run `sh grader/setup.sh`")
-        grading.write("infrastructure", "The grading was started and did not finish.")
+        grading.write("infrastructure", "The grading was started but did not finish.")
         grading.run(report)
         rows = grading.results()
 
@@ -427,7 +428,7 @@ def main(arguments=None):
     except Exception as problem: # whatever it is, there are results, and they say so
         import traceback
         traceback.print_exc()
-        return give_up(grading, 3, "the grader has a fault: %s: %s"
+        return give_up(grading, 3, "the grader has a bug: %s: %s"
                        % (type(problem).__name__, problem))
 
 

@@ -38,9 +38,10 @@ import manifest
 import page
 import runner
 import seeds
+from files import read_regular_file, write_atomically
+from gaps import first_gap
 from regrade import ROOT, Regrading, ask, choose, no_test_ran
 from report import NOT_YET, Report, short_message, to_read
-from skeleton import first_gap, read_regular_file, write_atomically
 
 WORDS_LINES = 8         # lines of a test's own words that are shown
 COLUMNS = 69            # of a message, which stands 11 columns in: together 80
@@ -257,7 +258,7 @@ def give(problem, options, report):
     again = command("hint", options, problem.task.number if options.task else None, options.test,
                     problem.drawn)
     if level < total:
-        report.say("  Next:  %s   gives hint %d" % (again, level + 1))
+        report.say("  Next:  %s   for hint %d" % (again, level + 1))
     elif total:
         report.paragraph("That is the last hint. If it does not help, show course staff what you "
                          "have tried.", 2)
@@ -272,7 +273,7 @@ def give(problem, options, report):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             write_atomically(path, json.dumps(state, indent=1) + "\n")
         except OSError as wrong:
-            print("hint: which hints you saw cannot be remembered: %s" % wrong, file=sys.stderr)
+            print("hint: cannot record which hints you have seen: %s" % wrong, file=sys.stderr)
 
 
 def finished(tasks, everything, options, report):
@@ -313,7 +314,7 @@ def check(options, everything):
             raise grade.BadUsage("%s is a test of task %d, not of task %s"
                                  % (options.test, owner[0].number, options.task.strip()))
     if options.level and not re.fullmatch(r"[1-9][0-9]{0,2}", options.level):
-        raise grade.BadUsage("a level is a number from 1 on, not %s" % options.level)
+        raise grade.BadUsage("a level is a whole number, 1 or more, not %s" % options.level)
     options.level = int(options.level or 0)
     tasks = choose(options, everything)
     options.seed = seeds.choose()

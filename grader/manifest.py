@@ -27,7 +27,7 @@ import os
 import re
 from dataclasses import dataclass, field
 
-import skeleton
+import gaps
 
 FULL_SCORE = 100
 FURTHER = 2          # hints of a test behind the first
@@ -125,7 +125,7 @@ def take(data, fields, where, optional):
     known = {**fields, **optional}
     for name, value in data.items():
         if name not in known:
-            raise BadManifest("%s: nobody knows a field \"%s\"" % (where, name))
+            raise BadManifest("%s: unknown field \"%s\"" % (where, name))
         if not SORTS[known[name]](value):
             raise BadManifest("%s: \"%s\" must be %s, not %r" % (where, name, known[name], value))
     return data
@@ -205,7 +205,7 @@ def skeleton_functions(task, root):
     found, function = {}, ""
     for line in text_of(root, os.path.join("reference", task.file)).splitlines():
         head = FUNCTION.match(line)
-        begin = skeleton.BEGIN.match(line)
+        begin = gaps.BEGIN.match(line)
         function = head.group(1) if head else function
         if begin:
             found[begin.group(2)] = function
@@ -229,7 +229,7 @@ def bad_hints(task, root):
         elif test.section not in known:
             yield "%s has no heading \"%s\", which %s names" % (task.handout, test.section,
                                                                test.name)
-    regions = skeleton.parts(text_of(root, os.path.join("reference", task.file)))
+    regions = gaps.parts(text_of(root, os.path.join("reference", task.file)))
     for part in regions:
         if part not in task.parts:
             yield "part %s has no hints" % part

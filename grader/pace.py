@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import runner
 import submission
 from builder import Infrastructure
-from skeleton import write_atomically
+from files import write_atomically
 
 MARGIN = 20.0                # times the reference's own time
 LEAST = {"cuda": 60.0}       # seconds; a GPU's libraries alone take some to start

@@ -26,9 +26,9 @@ import plot
 import runner
 import trace
 from emit import common
+from files import write_atomically
 from page_style import STYLE
 from report import NOT_YET, short_message
-from skeleton import write_atomically
 
 WORDS = {"passed": "✓ passed", "failed": "✗ failed", "error": "✗ error",
          "timeout": "✗ time-out", "skipped": "– skipped",
@@ -350,36 +350,37 @@ def plots(outcome):
         whose(outcome, shown), tag("h3", "Memory of one rank over a step"),
         figure(plot.memory(shown, other),
                "Look at the blue and orange areas: at most two blocks’ parameters and gradients "
-               "are whole at a time, beside the root’s, so they stay below the green line, "
-               "whatever the depth. If they climb like stairs, somebody keeps buffers: "
+               "are unsharded at a time, apart from the root’s, so they stay below the green "
+               "line, whatever the depth. If they climb like stairs, something keeps buffers: "
                "<code>handouts/3_forward.md</code> and <code>handouts/4_backward.md</code>, “The "
                "streams”. The dotted line is what a rank keeps between steps, 16 · padded / W = "
                "%s: <code>handouts/2_flat_param.md</code>, “The memory that this saves”. "
-               "Activations, on top, are no part of the bound." % kept),
-        tag("h3", "Peak of memory for each step and rank"),
+               "Activations, on top, are not part of the bound." % kept),
+        tag("h3", "Peak memory per step and rank"),
         figure(plot.peaks(shown, other),
-               "All bars should be equally high: a step that peaks higher than the one before it "
-               "has left something behind, and a rank that peaks higher than another holds what "
-               "it does not own. See <code>handouts/4_backward.md</code>, “Common mistakes”."),
-        tag("h3", "Bytes that a rank sends in a step"),
+               "All bars should have the same height: a step that peaks higher than the one "
+               "before it has not freed something, and a rank that peaks higher than another "
+               "holds what it does not own. See <code>handouts/4_backward.md</code>, “Common "
+               "mistakes”."),
+        tag("h3", "Bytes that a rank sends per step"),
         figure(plot.traffic(shown, other),
                "With <code>reshard_after_forward</code>, as here, every parameter is gathered "
-               "twice and its gradient scattered once: three times (W-1)/W of the model. Two "
-               "times would be without it. More means that something is gathered or reduced "
-               "twice: <code>handouts/4_backward.md</code>, “Accounting”."),
+               "twice and its gradient reduce-scattered once: 3 · (W-1)/W of the model; without "
+               "it, 2 · (W-1)/W. More means that something is gathered or reduced twice: "
+               "<code>handouts/4_backward.md</code>, “Accounting”."),
         sums(shown, other),
         tag("h3", "Streams of rank 0 in the forward"),
         figure(plot.streams(shown, "forward"),
-               "Operations stand in the order in which the program queued them: kernels (grey), "
+               "Operations are in the order in which the program queued them: kernels (grey), "
                "all-gathers (AG; BC and S/R are broadcasts, and sends and receives, in their "
                "place). An arrow leads from where an event was recorded to the stream that waits "
-               "for it. On <i>gather</i>, AG of a block should stand before the arrow that comes "
-               "from the kernels of the block before it; behind that arrow the two cannot "
-               "overlap: <code>handouts/3_forward.md</code>, “The streams”."),
+               "for it. On <i>gather</i>, AG of a block should come before the arrow from the "
+               "kernels of the previous block; after that arrow the two cannot overlap: "
+               "<code>handouts/3_forward.md</code>, “The streams”."),
         tag("h3", "Streams of rank 0 in the backward"),
         figure(plot.streams(shown, "backward"),
-               "AG of the block that comes next should be queued before RS, the reduce-scatter, "
-               "of the block at hand, and the last RS must be waited for before the optimizer: "
+               "AG of the next block should be queued before RS, the reduce-scatter, of the "
+               "current block, and the last RS must be waited for before the optimizer: "
                "<code>handouts/4_backward.md</code>, “The streams”.")]
     return tag("section", "".join(parts))
 

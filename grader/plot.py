@@ -18,8 +18,8 @@ from trace import COLLECTIVES
 WIDTH = 920
 LEFT, RIGHT = 70, 12
 MARGIN = 140 # on the right, where lines are labelled
-KINDS = (("kept", "shards, gradients, moments"), ("params", "whole parameters"),
-         ("grads", "whole gradients"), ("rest", "activations and the rest"))
+KINDS = (("kept", "shards, gradients, moments"), ("params", "unsharded parameters"),
+         ("grads", "unsharded gradients"), ("rest", "activations and the rest"))
 STREAMS = ("compute", "gather", "reduce", "another")
 
 
@@ -293,7 +293,7 @@ def memory(trace, reference=None, rank=0):
 def peaks(trace, reference=None):
     """The highest level of every rank in every step."""
     top, bottom = 30, 230
-    svg = Svg(300, "Peak of memory for each step and rank",
+    svg = Svg(300, "Peak memory per step and rank",
               "; ".join("step %d: at most %s" % (step + 1, exact(max(
                   trace.table[rank, step].peak for rank in range(trace.world))))
                   for step in range(trace.steps)))
@@ -335,7 +335,7 @@ def draw_peak(svg, scale, trace, place, x, width):
 def traffic(trace, reference=None, rank=0):
     """Bytes that a rank sends in each step, by collective."""
     top, bottom = 30, 250
-    svg = Svg(316, "Bytes that rank %d sends in each step" % rank,
+    svg = Svg(316, "Bytes that rank %d sends per step" % rank,
               "; ".join("step %d: %s" % (step + 1, exact(sum(
                   sent for _, sent in trace.sent(rank, step).values())))
                   for step in range(trace.steps)))

@@ -28,7 +28,7 @@ def ask(parser):
     parser.add_argument("--impl", required=True, metavar="DIR", help="folder of the six task files")
     parser.add_argument("--task", default="", metavar="N|name", help="this task alone")
     parser.add_argument("--build", default="build", metavar="DIR", help="build tree (build)")
-    parser.add_argument("--backend", default="simgpu", choices=("simgpu", "cuda", "rehearsal"),
+    parser.add_argument("--backend", default="simgpu", choices=("simgpu", "cuda", "emulated-cuda"),
                         help="what the files are built against (simgpu)")
     parser.add_argument("--limit", type=grade.seconds, default=0.0, metavar="SECONDS",
                         help="how long a test may take, as grade.py has it")

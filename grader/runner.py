@@ -139,9 +139,9 @@ def ending(status):
     except ValueError:
         name = "signal %d" % -status
     meaning = {"SIGSEGV": ", a bad memory access", "SIGBUS": ", a bad memory access",
-               "SIGABRT": ", it gave itself up", "SIGFPE": ", a division by zero or the like",
-               "SIGKILL": ", from outside or for want of memory"}
-    return "%s ended it%s" % (name, meaning.get(name, ""))
+               "SIGABRT": ", it aborted", "SIGFPE": ", a division by zero or similar",
+               "SIGKILL": ", from outside or because memory ran out"}
+    return "%s killed it%s" % (name, meaning.get(name, ""))
 
 
 def list_tests(command, limit=20):
@@ -185,7 +185,7 @@ class Output:
         return bytes(self.head + gap + self.tail).decode("utf-8", "replace")
 
 
-# What a report holds (simgpu/src/record.c), and of which kind it is.
+# What a report holds (simgpu/src/report/record.c), and of which kind it is.
 REPORT_FIELDS = {"class": str, "title": str, "rank": int, "device": int, "pid": int, "follows": bool,
                  "calls": list, "ranges": list, "hardware": str, "question": str, "read": str, "text": str}
 PLACE_FIELDS = {"call": str, "file": str, "line": int, "function": str, "stream": str, "rank": int,
@@ -270,7 +270,7 @@ class Listener:
             self.forged = "a verdict came for a test that was not to be run (%s)" % str(name)[:60]
             return
         if self.end is not None:
-            self.forged = "a verdict came behind the end of the results"
+            self.forged = "a verdict came after the end of the results"
         if name in self.verdicts:
             self.forged = "two verdicts came for %s" % name
         self.lines += 1
@@ -449,7 +449,7 @@ def start_once(command, names, limit, caps=None, environment=None, heard=None, f
         process.stdout.close()
         shutil.rmtree(folder, True)
     if listener.end is not None and listener.end != listener.lines and not listener.forged:
-        listener.forged = "%d verdicts came, and the program says that it gave %s" % (
+        listener.forged = "%d verdicts came, but the program says that it sent %s" % (
             listener.lines, listener.end)
     return Run(listener.verdicts, listener.end is not None, listener.forged, timed_out,
                stopped, ending(process.returncode), output.text())
@@ -532,7 +532,7 @@ def run_tests(command, names, limit, caps=None, environment=None, grace=0.0, hea
         if run.forged:
             # Somebody else speaks on the channel, so none of what it said is worth anything.
             for name in left:
-                verdicts[name] = Verdict("error", "The results cannot be believed: %s."
+                verdicts[name] = Verdict("error", "The results cannot be trusted: %s."
                                          % run.forged)
             break
         verdicts.update(run.verdicts)
@@ -558,7 +558,7 @@ def run_tests(command, names, limit, caps=None, environment=None, grace=0.0, hea
                 verdicts[name] = Verdict("error", "The test program did not run this test.")
             break
         else:
-            verdicts[culprit] = Verdict("error", "The test program ended in this test: %s.%s"
+            verdicts[culprit] = Verdict("error", "The test program ended during this test: %s.%s"
                                         % (run.how, last_words(run.output)))
         left = missing[1:]
     return verdicts, "".join(outputs)
@@ -567,4 +567,4 @@ def run_tests(command, names, limit, caps=None, environment=None, grace=0.0, hea
 def last_words(output):
     """The last line that a program printed, as the end of a message."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return " Its last words: %s" % lines[-1][:300] if lines else ""
+    return " Its last output: %s" % lines[-1][:300] if lines else ""

@@ -16,7 +16,7 @@
 # versions fits is the driver's matter. find_cuda.sh looks for them.
 #
 # Interface: setup.sh (no arguments). Reads NO_INSTALL, CC, CFLAGS, LDFLAGS, CXX, PYTHON, BACKEND
-# (cuda and rehearsal want a C++ compiler, and cuda no BLAS), BLAS (dnnl or openblas: only that one
+# (cuda and emulated-cuda want a C++ compiler, and cuda no BLAS), BLAS (dnnl or openblas: only that one
 # will do) and CONFIG, the file to write; without CONFIG it looks anew and writes nothing.
 #
 # The file holds, as Make variables: BLAS (dnnl or openblas), BLAS_DEFS and BLAS_LIBS (its compiler
@@ -178,7 +178,7 @@ look() {
     blas_libs=
     has_program "${cc_command%% *}" || missing="$missing gcc"
     case ${BACKEND:-simgpu} in
-    cuda | rehearsal) has_program "${cxx_command%% *}" || missing="$missing g++" ;;
+    cuda | emulated-cuda) has_program "${cxx_command%% *}" || missing="$missing g++" ;;
     esac
     has_program make || missing="$missing make"
     has_program pkg-config || missing="$missing pkg-config"
@@ -206,11 +206,11 @@ look() {
     esac
 }
 
-# Ends where the compiler cannot build the plainest program for another reason than that the C
+# Ends where the compiler cannot build the simplest program for another reason than that the C
 # library's files are not there.
 is_no_library() {
     grep -qE 'stdio\.h|setjmp\.h|crt1\.o|Scrt1\.o|cannot find -lc\b' "$work/said" && return
-    stop "${CC:-cc} cannot build the plainest program: $why"
+    stop "${CC:-cc} cannot build the simplest program: $why"
 }
 
 # Python is asked for its version once, and only when all is looked for anew.
@@ -314,7 +314,7 @@ updated=no
 update_lists() {
     [ "$updated" = no ] || return 0
     updated=yes
-    apt update || echo "setup: apt-get update had trouble; going on with the old lists" >&2
+    apt update || echo "setup: apt-get update failed; continuing with the old lists" >&2
 }
 
 # ---- The work ----
@@ -381,7 +381,7 @@ apt install --no-install-recommends $missing || {
     update_lists
     apt install --no-install-recommends $missing || {
         tail -n 20 "$log" >&2
-        give_up "apt-get could not install them (its last words stand above)."
+        give_up "apt-get could not install them (its last output is above)."
     }
 }
 

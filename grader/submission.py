@@ -38,10 +38,10 @@ def digest(path):
 def look_at_file(path, folder):
     """Whether it is an ordinary file of this folder."""
     if os.path.dirname(os.path.realpath(path)) != os.path.realpath(folder):
-        return "is a link that leads out of its folder: put the file itself there"
+        return "is a link that points out of its folder: put the file itself there"
     info = os.stat(path)
     if not stat.S_ISREG(info.st_mode):
-        return "is no ordinary file"
+        return "is not a regular file"
     if info.st_size > MOST_SOURCE:
         return "has %d bytes: more than %d are not read" % (info.st_size, MOST_SOURCE)
     return ""
@@ -112,21 +112,21 @@ def look_at_source(folder, expanded, files, headers, root):
         elif "asm" in line and ASSEMBLY.search(line if ours else RENAMED.sub("", line)):
             if not ours and re.match(r"\s*#", line):
                 continue
-            return "has assembly in it, which no task needs"
+            return "has inline assembly, which no task needs"
     found = CALLERS.search(expanded)
     if found:
-        return "reaches for its callers by %s, which no task needs" % found.group()
+        return "reaches its callers through %s, which no task needs" % found.group()
     for text in attributes(expanded):
         found = FORBIDDEN.search(text)
         if found:
-            return "gives something the attribute %s, which no task needs" % found.group(1)
+            return "uses the attribute %s, which no task needs" % found.group(1)
     return ""
 
 
 # ---- The object ----
 
 class NotElf(Exception):
-    """The file is no ELF file of 64 bits that we can read."""
+    """The file is not a 64-bit ELF file that we can read."""
 
 
 class Elf:
@@ -141,7 +141,7 @@ class Elf:
         with open(path, "rb") as file:
             self.data = data = file.read()
         if data[:5] != b"\x7fELF\x02" or len(data) < 64:
-            raise NotElf("%s is no ELF file of 64 bits" % path)
+            raise NotElf("%s is not a 64-bit ELF file" % path)
         self.end = "<" if data[5] == 1 else ">"
         try:
             self.machine, = self.unpack("H", 18)
@@ -211,15 +211,15 @@ def look_at_object(elf, ours, others, sanitized=False):
             return ("makes the stack executable: a function inside of a function whose address is "
                     "taken does that; put it outside")
         if not SECTIONS.fullmatch(name):
-            return "has a section %s, which no compiler makes of a task" % name
+            return "has a section %s, which no compiler emits for a task" % name
         if flags & SHF_EXEC and (flags & SHF_WRITE or not name.startswith(".text")):
             return "has code in the section %s" % name
     for name, kind, *_ in elf.symbols:
         if kind == STT_IFUNC:
-            return "lets code run when %s is looked up, before main" % name
+            return "runs code when %s is resolved, before main" % name
     for name in sorted(elf.defined() - ours):
         if name == "main":
-            return "has a main(), and the tests bring their own: take it out"
+            return "has a main(), and the tests have their own: remove it"
         if name in others or name.startswith("_") and not sanitized:
             return ("defines %s, which belongs to another part of the program: make it static, or "
                     "give it another name" % name)
@@ -260,7 +260,7 @@ COMPILERS = re.compile(r"__(asan|ubsan|tsan|lsan|sanitizer|gcov|aarch64|atomic|s
 GPU = re.compile(r"(cuda|nccl|cublas)[A-Z]\w*")
 # These hand out functions of the driver, past everything that keeps the log.
 PAST_THE_BOOKS = re.compile(r"cudaGetDriverEntryPoint\w*|cudaGetExportTable")
-HEADERS = ("fsdp.h", "nn.h", "kernels.h", "check.h")
+HEADERS = ("fsdp.h", "nn.h", "kernels.h", "check.h", "not_yet.h")
 
 
 def declared(root):

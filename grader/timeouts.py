@@ -28,29 +28,19 @@ class Turns:
         self.alone = 0       # how many run alone (one) or wait to
 
     @contextlib.contextmanager
-    def beside_others(self):
+    def turn(self, alone=False):
+        """While this lasts, a suite runs among others or a test runs alone. Who waits to run alone
+        comes before every suite that has not begun."""
         with self.changed:
-            self.changed.wait_for(lambda: not self.alone)
+            self.alone += alone
+            self.changed.wait_for(lambda: not (self.running if alone else self.alone))
             self.running += 1
         try:
             yield
         finally:
             with self.changed:
                 self.running -= 1
-                self.changed.notify_all()
-
-    @contextlib.contextmanager
-    def by_itself(self):
-        with self.changed:
-            self.alone += 1
-            self.changed.wait_for(lambda: not self.running)
-            self.running += 1
-        try:
-            yield
-        finally:
-            with self.changed:
-                self.running -= 1
-                self.alone -= 1
+                self.alone -= alone
                 self.changed.notify_all()
 
 
@@ -107,7 +97,7 @@ class Quick:
         self.outputs = []
 
     def run(self, names, late):
-        with self.turns.beside_others():
+        with self.turns.turn():
             if not late:
                 self.some(names, self.limit.seconds, True)
                 self.note(names)
@@ -143,9 +133,10 @@ class Quick:
         explained = self.endless.explains(name, self.verdicts[name], self.limit)
         if explained:
             self.verdicts[name].message += (
-                "\n%s, which takes the reference no longer, was in %s for %g s: this test did not "
-                "get as many." % (explained[1], explained[0], self.limit.seconds))
+                "\n%s, which takes the reference no longer than this test, was still in %s after "
+                "%g s, so this test was stopped earlier."
+                % (explained[1], explained[0], self.limit.seconds))
             return
-        with self.turns.by_itself():
+        with self.turns.turn(alone=True):
             self.some([name], self.limit.seconds)
         self.note([name])

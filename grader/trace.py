@@ -1,7 +1,7 @@
 """A trace: what every rank did in a few steps of training, for the plots of the results page.
 
 tests/trace/steps.c is run like any suite, with those of the student's files that are complete and
-the reference's other ones. Its books come as lines "TRACE {…}" of what it prints, where the code
+the reference's other ones. Its log comes as lines "TRACE {…}" of what it prints, where the code
 under test may print too. So every field is checked, and figures that do not agree with each other
 are no trace. A trace is for looking at: no points hang on it, and without one there is a sentence
 that says why.
@@ -25,8 +25,8 @@ import re
 from dataclasses import dataclass, field
 
 import runner
+from files import write_atomically
 from report import NOT_YET
-from skeleton import write_atomically
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TEST = "steps"
@@ -69,8 +69,8 @@ class Trace:
         return self.table[rank, step].rows
 
     def levels(self, rank, step):
-        """Bytes kept, of whole parameters, of whole gradients, and the rest: in the beginning, and
-        after each row."""
+        """Bytes kept, of unsharded parameters, of unsharded gradients, and the rest: in the
+        beginning, and after each row."""
         now = [self.table[rank, 0].live[0], 0, 0, 0]
         for before in range(step):
             for row in self.rows(rank, before):
@@ -118,7 +118,7 @@ def add(now, row):
 def whole(value, low, high, what):
     """The value, if it is a whole number within the bounds."""
     if type(value) is not int or not low <= value <= high:
-        raise BadTrace("%s is no number between %d and %d" % (what, low, high))
+        raise BadTrace("%s is not a number between %d and %d" % (what, low, high))
     return value
 
 
@@ -130,7 +130,7 @@ def known(entry, names, what):
 
 def items(value, low, high, what):
     if not isinstance(value, list) or not low <= len(value) <= high:
-        raise BadTrace("%s is no list of %d to %d" % (what, low, high))
+        raise BadTrace("%s is not a list of %d to %d" % (what, low, high))
     return value
 
 
@@ -159,7 +159,7 @@ def parse_row(row, units):
     if isinstance(kind, str) and len(kind) == 1 and kind in MARKS and len(row) == 2:
         return kind, whole(row[1], -1, units - 1, "a mark's unit")
     if not isinstance(kind, str) or kind not in LIMITS or len(row) != 6:
-        raise BadTrace("a row is of no known kind")
+        raise BadTrace("a row is of an unknown kind")
     streams, whats, most = LIMITS[kind]
     return (kind, whole(row[1], 0, streams, "a stream"), whole(row[2], 0, whats, "a row's what"),
             whole(row[3], -1, units - 1, "a row's unit"), whole(row[4], 0, most, "a row's bytes"),
@@ -171,7 +171,7 @@ def parse_step(entry, trace):
         entry, ("rank", "step", "full", "live", "peak", "rows"), "a line of a step")
     place = (whole(rank, 0, trace.world - 1, "a rank"), whole(step, 0, trace.steps - 1, "a step"))
     if place in trace.table:
-        raise BadTrace("rank %d, step %d is there twice" % place)
+        raise BadTrace("rank %d, step %d appears twice" % place)
     if full is not False:
         raise BadTrace("there were more operations than can be drawn")
     live = [whole(value, 0, MOST_BYTES, "the live bytes") for value in items(live, 2, 2, "live")]
@@ -203,7 +203,7 @@ def parse(text):
         try:
             entry = json.loads(line[len("TRACE "):])
         except (ValueError, RecursionError):
-            raise BadTrace("a line of it is no JSON")
+            raise BadTrace("one of its lines is not JSON")
         if trace is None:
             trace = parse_head(entry)
         elif len(trace.table) >= MOST_RANKS * MOST_STEPS:
@@ -240,7 +240,7 @@ def link(builder, key, own):
     with builder.locked_build(True):
         status, output = builder.make([program], jobs=2, extra=["OWN=" + " ".join(own)],
                                       impl="reference" if key == "reference" else None)
-    return "" if status == 0 else output.strip()[-2000:] or "make says nothing"
+    return "" if status == 0 else output.strip()[-2000:] or "make gave no output"
 
 
 def no_trace(verdict):
@@ -251,7 +251,7 @@ def no_trace(verdict):
             gap.group("part"), gap.group("place"))
     if verdict.status == "skipped":
         return "The training cannot run here: %s" % verdict.message
-    return "The training did not come to its end.\n%s" % verdict.message
+    return "The training did not finish.\n%s" % verdict.message
 
 
 def reference_trace(builder, run):

@@ -237,12 +237,13 @@ class Watch:
         task = self.together()
         count = len(task.together())
         if all(score.finished() for score in self.scores.values()):
-            self.add(task, "all other tests pass: now those of all files together")
+            self.add(task, "all other tests pass: now those that use all files")
         else:
-            self.report.paragraph("Not run: %d test%s of task %d that use%s all files; to be run "
-                                  "when all others pass, or when %s is saved."
+            self.report.paragraph("Not run: %d test%s of task %d that use%s all files; %s when all "
+                                  "others pass, or when %s is saved."
                                   % (count, "" if count == 1 else "s", task.number,
-                                     "s" if count == 1 else "", task.file), 2)
+                                     "s" if count == 1 else "",
+                                     "it runs" if count == 1 else "they run", task.file), 2)
 
     # -- what is said --
 
@@ -276,7 +277,7 @@ class Watch:
             self.report.forget()
             self.report.test(failing[0])
         if len(failing) > 1:
-            self.report.paragraph("not ok either: %s"
+            self.report.paragraph("also not ok: %s"
                                   % ", ".join(row["name"] for row in failing[1:]), 4)
 
     def total(self):

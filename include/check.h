@@ -67,11 +67,6 @@ void check_set_silent(bool on);
 // went wrong itself, not who passed it on. "": nothing has failed yet.
 const char *check_last(void);
 
-// What runs with the sentence of a NOT_YET (fsdp.h) before the rank ends; NULL: nothing.
-void check_on_not_yet(void (*hook)(const char *text));
-// The exit status of a program that met a NOT_YET.
-#define CHECK_NOT_YET_EXIT 87
-
 Status check_fail(Status status, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 Status check_trace(Status status, const char *call, const char *file, int line);

@@ -27,6 +27,7 @@
 #include "check.h"
 #include "mesh.h"
 #include "nn.h"
+#include "not_yet.h" // NOT_YET, for the skeleton
 
 // ---------------------------------------------------------------- Task 1: meta_init.c
 
@@ -354,11 +355,5 @@ Status fsdp_full_state(Module *root, StateVisitor visit, void *arg);
 // Makes the module and all below it plain modules again: no hooks, flat parameters or memory of
 // FSDP's. Units above it stay.
 void fsdp_unwrap(Module *root);
-
-// ---------------------------------------------------------------- For the skeleton
-
-// Says that a part of a task is not written yet, and ends the rank.
-#define NOT_YET(part) fsdp_not_yet((part), __FILE__, __LINE__, __func__)
-_Noreturn void fsdp_not_yet(const char *part, const char *file, int line, const char *function);
 
 #endif

@@ -19,11 +19,11 @@
 #include "check.h"
 
 typedef struct World {
-    int rank;       // 0 … size-1
-    int size;       // W
-    int local_rank; // on this host: the device to use
-    int local_size; // ranks on this host
-    void *meeting;  // launch_ranks: the page where forked ranks pass the id; else NULL
+    int rank;         // 0 … size-1
+    int size;         // W
+    int local_rank;   // on this host: the device to use
+    int local_size;   // ranks on this host
+    void *rendezvous; // launch_ranks: the page where forked ranks pass the id; else NULL
 } World;
 
 // Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE (torchrun, build/bin/launch), or
@@ -41,8 +41,8 @@ Status world_from_env(World *world);
 //
 // From here to world_disconnect the communicator is watched: when NCCL has found an error of it,
 // such as a peer on another host that died, the process says so in one line and ends with
-// WORLD_LOST_EXIT instead of waiting forever. lib/launch/comm_watch.c says what NCCL finds and what
-// it does not.
+// WORLD_LOST_EXIT instead of waiting forever. lib/launch/cuda/comm_watch.c says what NCCL finds and
+// what it does not.
 Status world_connect(const World *world, ncclComm_t *comm);
 
 // Ends the watch of a communicator that world_connect made, and destroys it.

@@ -4,7 +4,13 @@
  * gpulog.h, which source files are the student's and what the streams are called. On real GPUs they
  * do the same for the log.
  *
- * Interface: report_own_code, report_streams.
+ * A source file is known by a function that it defines. Whoever is linked with the six files hands
+ * them in, so that lib/ refers to none of them:
+ *
+ *   static const TaskFile files[] = TASK_FILES;
+ *   report_own_code(files, NULL);
+ *
+ * Interface: TaskFile, TASK_FILES, report_own_code, report_streams.
  */
 #ifndef REPORT_H
 #define REPORT_H
@@ -15,10 +21,24 @@
 extern "C" {
 #endif
 
+typedef struct TaskFile {
+    const char *task;
+    const void *function; // NULL: the program is linked without the file
+} TaskFile;
+
+#define TASK_FILE_COUNT 6
+// Of each of the six files a function that it must define.
+#define TASK_FILES                                                                                 \
+    {                                                                                              \
+        {"meta_init", (const void *)meta_numel}, {"flat_param", (const void *)flat_layout},        \
+            {"forward", (const void *)fsdp_unshard}, {"backward", (const void *)fsdp_begin_grad},  \
+            {"optimizer", (const void *)fsdp_adamw_step}, {"api", (const void *)fully_shard},      \
+    }
+
 // A call that comes from the file of this task ("forward": forward.c; NULL: any of the six) is
 // reported with that file's line, whatever given code it went through. False: there is no such
 // task.
-bool report_own_code(const char *task);
+bool report_own_code(const TaskFile files[TASK_FILE_COUNT], const char *task);
 
 // Names the context's streams as the source does. Call it after fsdp_context_create.
 void report_streams(const FsdpContext *ctx);

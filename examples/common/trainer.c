@@ -24,13 +24,14 @@ static Status create_unsharded(Trainer *t)
 
 static Status create_sharded(Trainer *t)
 {
+    static const TaskFile files[] = TASK_FILES;
     FsdpOptions options = {
         .reshard_after_forward = t->opt.keep ? FSDP_RESHARD_NEVER : FSDP_RESHARD_AUTO,
         .seed = t->opt.seed};
     Mesh mesh;
     TRY(mesh_1d(&mesh, t->comm));
     TRY(fsdp_context_create(&t->ctx, &mesh, t->stream));
-    report_own_code(NULL);
+    report_own_code(files, NULL);
     report_streams(&t->ctx);
     for (int i = 0; i < t->model->n_children; i++)
         if (strncmp(t->model->children[i]->name, "h.", 2) == 0)

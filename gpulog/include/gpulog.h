@@ -1,8 +1,8 @@
 /* gpulog.h: what a process did on its GPUs: memory held, traffic, and a log of every operation.
  *
- * simgpu keeps it for itself; on real GPUs an interposer keeps the same books, so that one test
+ * simgpu keeps it for itself; on real GPUs an interposer keeps the same log, so that one test
  * suite asserts the same figures on both. Everything here is about the calling process alone. The
- * interposer's settings (GPULOG_MEMORY and others) are listed in gpulog/wrap/config.c.
+ * interposer's settings (GPULOG_MEMORY and others) are listed in gpulog/interpose/config.c.
  *
  * Interface: gpulog_live_bytes, gpulog_peak_bytes, gpulog_reset_peak: device memory as requested,
  * before any rounding; gpulog_traffic, gpulog_reset_traffic: collectives; gpulog_length,
@@ -113,8 +113,8 @@ void gpulog_own_code(const void *function);
 // allocating call stores it in.
 void gpulog_name(const void *ptr, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// Names a stream for reports, as the program's source does: "ctx->all_gather_stream". The name goes when the
-// stream is destroyed. The default stream keeps its own.
+// Names a stream for reports, as the program's source does: "ctx->all_gather_stream". The name goes
+// when the stream is destroyed. The default stream keeps its own.
 void gpulog_name_stream(cudaStream_t stream, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -131,7 +131,7 @@ void gpulog_name_elements(GpuElements elements, void *arg);
 // no lock, so that a signal handler may call it.
 void gpulog_activity(char *text, size_t size);
 
-// For the launcher of a kernel on a real GPU, behind a launch that worked: notes it in the log.
+// For the launcher of a kernel on a real GPU, after a launch that worked: notes it in the log.
 // `site` is the launcher's return address, `name` lives forever. (A kernel for the simulated GPU
 // says the same through simgpu.h.)
 void gpulog_kernel(const char *name, cudaStream_t stream, const void *site, int n_ranges,

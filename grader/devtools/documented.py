@@ -27,8 +27,8 @@ import time
 from dataclasses import dataclass
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PAGES = ("README.md", "CONTRIBUTING.md", "handouts/*.md", "simgpu/README.md",
-         "grader/platforms/student/README.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "handouts/*.md", "simgpu/README.md", "simgpu/pages/*.md",
+         "grader/course/platforms/student/README.md")
 PROGRAMS = {"make", "python3", "sh", "bash", "cc", "export", "for", "rm", "cd", "git", "apt-get",
             "launch", "mpirun", "torchrun", "srun", "sbatch", "nvidia-smi", ".ci/run"}
 QUICK, PROOF, LONG, ELSEWHERE = "quick", "proof", "long", "elsewhere"
@@ -57,7 +57,7 @@ class Check:
         process = subprocess.Popen(["sh", "-c", self.script()], cwd=ROOT, text=True,
                                    env=dict(environment, TMP=folder), stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   start_new_session=True)
+                                   errors="replace", start_new_session=True)
         try:
             text, _ = process.communicate(timeout=LIMITS[self.how] * factor)
         except BaseException as problem:
@@ -129,14 +129,18 @@ CHECKS = (
 
     # simgpu alone.
     Check(r"make simgpu", PROOF, ARCHIVE),
-    Check(r"export PKG_CONFIG_PATH=\$PWD/build/lib/pkgconfig", QUICK,
-          run="export PKG_CONFIG_PATH=$PWD/build/lib/pkgconfig && make -s simgpu && "
+    Check(r"make install PREFIX=(DIR|\$HOME/simgpu)", PROOF,
+          test("grader/test_install.py", "Installed.test_a_program_elsewhere")),
+    Check(r'export PKG_CONFIG_PATH="\$PWD/build/lib/pkgconfig"', QUICK,
+          run='export PKG_CONFIG_PATH="$PWD/build/lib/pkgconfig" && make -s simgpu && '
               "pkg-config --libs simgpu", want="-lsimgpu"),
     Check(r"cc -g prog\.c \$\(pkg-config --cflags --libs simgpu\) -o prog", QUICK,
-          run="export PKG_CONFIG_PATH=$PWD/build/lib/pkgconfig && make -s simgpu && cd $TMP && "
+          run='export PKG_CONFIG_PATH="$PWD/build/lib/pkgconfig" && make -s simgpu && cd $TMP && '
               "printf '%s\\n' '#include <cuda_runtime.h>' '#include <stdio.h>' 'int main(void) {' "
               "'int n; return cudaGetDeviceCount(&n) || printf(\"%d devices\\n\", n) < 0; }' "
-              ">prog.c && cc -g prog.c $(pkg-config --cflags --libs simgpu) -o prog && ./prog",
+              ">prog.c && case $PKG_CONFIG_PATH in "
+              "*' '*) eval \"cc -g prog.c $(pkg-config --cflags --libs simgpu) -o prog\" ;; "
+              "*) cc -g prog.c $(pkg-config --cflags --libs simgpu) -o prog ;; esac && ./prog",
           want=r"\d+ devices"),
     Check(r"SIMGPU_CHECK=… build/bin/launch -n 4 build/bin/train_gpt2 --steps 60 --sample 0 "
           r"handouts/\*\.md", LONG,
@@ -160,7 +164,7 @@ CHECKS = (
     Check(r"make BACKEND=cuda …", ELSEWHERE, NO_GPU),
     Check(r"make BACKEND=cuda (build \| grade \| test \| demo|grade|demo)", ELSEWHERE, NO_GPU),
     Check(r"make BACKEND=cuda SANITIZE=memcheck test", ELSEWHERE, NO_GPU),
-    Check(r"make BACKEND=rehearsal( …| test)", LONG, run="make BACKEND=rehearsal test",
+    Check(r"make BACKEND=emulated-cuda( …| test)", LONG, run="make BACKEND=emulated-cuda test",
           want=r"(?m)^\d+ passed, 0 failed"),
 
     # The kit's own tests, and what course staff run.
@@ -168,9 +172,11 @@ CHECKS = (
     Check(r"make test-all", ELSEWHERE, "it is what runs this check"),
     Check(r"make mutants", LONG),
     Check(r"make mutants TASK=2", LONG),
-    Check(r"make different", LONG),
+    Check(r"make mutation( TASK=2)?", PROOF, test("grader/test_mutation.py",
+                                               "Machine.test_what_becomes_of_them")),
+    Check(r"make alternatives", LONG),
     Check(r"make claims", QUICK, want=r"\d+ claims"),
-    Check(r"make steady", LONG),
+    Check(r"make flakiness", LONG),
     Check(r"make skeleton", PROOF, test("grader/test_skeleton.py",
                                         "Program.test_write_then_check",
                                         "Program.test_a_students_work_is_kept")),
@@ -181,10 +187,10 @@ CHECKS = (
         "Archives.test_with_gaps_2_more_is_left_to_be_written_and_is_secret")),
     Check(r"make release AT=TAG", LONG, run="make release AT=HEAD OUT=$TMP/release",
           want="student.tar.gz"),
-    Check(r"python3 grader/release\.py --out DIR --given shardlab/given", LONG,
+    Check(r"python3 grader/course/release\.py --out DIR --given shardlab/given", LONG,
           run="make release OUT=$TMP/release && tar xzf $TMP/release/*student.tar.gz -C $TMP && "
               "mv $TMP/shardlab/given/reference-* $TMP/shardlab/given/reference-elsewhere && "
-              "python3 grader/release.py --out $TMP/both --given $TMP/shardlab/given && "
+              "python3 grader/course/release.py --out $TMP/both --given $TMP/shardlab/given && "
               "tar tzf $TMP/both/*student.tar.gz",
           want="given/reference-elsewhere/api.o"),
     Check(r"for s in \$\(seq 300\); do .* done", LONG,
@@ -299,6 +305,12 @@ def pages():
     return {os.path.relpath(path, ROOT): read(path) for path in paths}
 
 
+def makefile_text():
+    """The Makefile and its parts, one after the other."""
+    parts = sorted(glob.glob(os.path.join(ROOT, "make", "*.mk")))
+    return "".join(read(path) for path in ["Makefile"] + parts)
+
+
 def source_of(program):
     """The source of a program of the kit that a command names, or None where it names none."""
     name = os.path.basename(program)
@@ -314,7 +326,7 @@ def source_of(program):
 def unknown(command):
     """What a command names that does not exist, as sentences."""
     words = command.split()
-    makefile = read("Makefile")
+    makefile = makefile_text()
     targets = re.findall(r"(?m)^## make (\S+)", makefile)
     said, source = [], None
     for i, word in enumerate(words):

@@ -15,12 +15,12 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "grader"))
+sys.path.insert(1, os.path.join(ROOT, "grader"))
 
 import plot
-import skeleton
 import trace
 from builder import Builder, Infrastructure
+from files import write_atomically
 
 OUT = os.path.join("handouts", "figures", "memory.svg")
 WORLD = 4
@@ -144,7 +144,7 @@ def main():
                         help="where it goes (%s)" % OUT)
     options = parser.parse_args()
     try:
-        skeleton.write_atomically(options.out, draw(*measure(options.build)))
+        write_atomically(options.out, draw(*measure(options.build)))
         return 0
     except (Failed, Infrastructure, trace.BadTrace, OSError) as problem:
         print("figure: %s" % problem, file=sys.stderr)

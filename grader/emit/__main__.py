@@ -16,7 +16,7 @@ sys.path[0] = os.path.dirname(HERE)
 
 import emit # behind the line that says where it is
 from emit import common
-import course as courses
+import settings
 
 
 def main():
@@ -29,7 +29,7 @@ def main():
     parser.add_argument("--strict", action="store_true",
                         help="exit status 1 unless every test passed")
     options = parser.parse_args()
-    course = courses.load()
+    course = settings.load()
     document = common.load(options.results)
     text = emit.emit(options.format, document, course)
     if options.out:

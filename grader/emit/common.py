@@ -21,7 +21,7 @@ MOST_TESTS = 1000
 # In front of a message, for who sees only passed and failed.
 MEANING = {"passed": "", "failed": "", "error": "Error: ", "timeout": "Time-out: ",
            "skipped": "Not judged (skipped): ",
-           "infrastructure": "Not judged (the grading itself had trouble): "}
+           "infrastructure": "Not judged (the grading itself failed): "}
 
 # Neither XML 1.0 (section 2.2, Char) nor a terminal wants these; lone halves of surrogate pairs
 # cannot be written as UTF-8 at all.
@@ -80,7 +80,7 @@ def tidy_files(entries):
 def tidy(value):
     """A document with every field, made of whatever is there."""
     if not isinstance(value, dict) or not isinstance(value.get("tests"), list):
-        return infrastructure("The grader's results are not in the form that they should have.")
+        return infrastructure("The grader's results are malformed.")
     tests = [test for test in map(tidy_test, value["tests"][:MOST_TESTS]) if test]
     status = value.get("status")
     status = status if status in ("graded", "error") else "infrastructure"

@@ -16,7 +16,7 @@ LIMIT = 4 << 20 # bytes; the page names none
 
 
 def emit(document, course):
-    """The file's text. course: grader/course.json's "visibility" and "leaderboard" are used."""
+    """The file's text. course: course.json's "visibility" and "leaderboard" are used."""
     visibility = course.get("visibility", {})
 
     def make(cap):

@@ -1,13 +1,11 @@
-/* The end of a rank that reaches a part of a task that nobody has written. NOT_YET("2.1") in a
- * skeleton file says so in one sentence and ends the process with a status of its own, so that an
- * unwritten part is never mistaken for a wrong one.
+/* The end of a rank that reaches a part of a task that nobody has written. See not_yet.h.
  *
- * Interface: fsdp_not_yet (fsdp.h), check_on_not_yet (check.h).
+ * Interface: check_not_yet, check_on_not_yet.
  */
+#include "not_yet.h"
+
 #include <stdio.h>
 #include <unistd.h>
-
-#include "fsdp.h"
 
 static void (*not_yet_hook)(const char *text);
 
@@ -16,7 +14,7 @@ void check_on_not_yet(void (*hook)(const char *text))
     not_yet_hook = hook;
 }
 
-_Noreturn void fsdp_not_yet(const char *part, const char *file, int line, const char *function)
+_Noreturn void check_not_yet(const char *part, const char *file, int line, const char *function)
 {
     char text[512];
 

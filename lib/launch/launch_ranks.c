@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "meeting.h"
+#include "rendezvous.h"
+#include "roster.h"
 #include "watch.h"
 
 // The others get this many seconds when one rank has ended badly: simgpu tells them at once that
@@ -18,48 +19,51 @@
 #define GRACE 2.0
 
 // The child: never returns.
-static _Noreturn void be_rank(const World *world, RankFn fn, void *arg, pid_t parent)
+static _Noreturn void be_rank(const World *world, int roster, RankFn fn, void *arg, pid_t parent)
 {
-    Meeting *meeting = world->meeting;
+    Rendezvous *rendezvous = world->rendezvous;
 
     watch_join(parent);
+    roster_join(roster, world->rank, false);
     watch_share_cores(world->size);
     check_set_rank(world->rank);
     int code = fn(world, arg);
 
-    meeting->rank[world->rank].code = code;
-    atomic_store(&meeting->rank[world->rank].returned, true);
+    rendezvous->rank[world->rank].code = code;
+    atomic_store(&rendezvous->rank[world->rank].returned, true);
     exit(code & 0xff ? code & 0xff : code != 0);
 }
 
 // A rank that ended by returning is known by the flag it left; exit(0) from the inside leaves none.
 static bool ended_badly(int rank, RankEnd *end, void *arg)
 {
-    Meeting *meeting = arg;
+    Rendezvous *rendezvous = arg;
 
-    if (rank == 0) meeting_abandon(meeting);
-    if (end->how == RANK_EXITED && atomic_load(&meeting->rank[rank].returned)) {
+    if (rank == 0) rendezvous_abandon(rendezvous);
+    if (end->how == RANK_EXITED && atomic_load(&rendezvous->rank[rank].returned)) {
         end->how = RANK_RETURNED;
-        end->code = meeting->rank[rank].code;
+        end->code = rendezvous->rank[rank].code;
     }
     return end->how != RANK_RETURNED || end->code != 0;
 }
 
-static Status fork_ranks(int size, Meeting *meeting, RankFn fn, void *arg, RankEnd *ends)
+static Status fork_ranks(int size, Rendezvous *shared, int roster, RankFn fn, void *arg,
+                         RankEnd *ends)
 {
     pid_t parent = getpid();
 
     fflush(NULL); // or every rank would print what is still in the buffers once more
     for (int i = 0; i < size; i++) {
         World world = {
-            .rank = i, .size = size, .local_rank = i, .local_size = size, .meeting = meeting};
+            .rank = i, .size = size, .local_rank = i, .local_size = size, .rendezvous = shared};
         pid_t pid = fork();
-        if (pid == 0) be_rank(&world, fn, arg, parent);
+        if (pid == 0) be_rank(&world, roster, fn, arg, parent);
         if (pid < 0) {
             int error = errno;
             watch_abandon(ends, i);
             return fail(ERR_IO, "cannot start rank %d of %d: fork: %s", i, size, strerror(error));
         }
+        roster_started(roster, i, pid);
         setpgid(pid, pid); // here too: the child may not have come to it when it must be killed
         ends[i] = (RankEnd){.pid = pid};
     }
@@ -72,22 +76,25 @@ Status launch_ranks(int size, double limit, RankFn fn, void *arg, RankEnd *ends)
         return fail(ERR_ARGUMENT, "a world of %d ranks: must be 1 to %d", size, MAX_RANKS);
     if (!fn || !ends) return fail(ERR_ARGUMENT, "launch_ranks without a function or without ends");
 
-    Meeting *meeting = meeting_open(size);
-    if (!meeting)
+    Rendezvous *rendezvous = rendezvous_open(size);
+    if (!rendezvous)
         return fail(ERR_MEMORY, "no shared memory for %d ranks: %s", size, strerror(errno));
 
-    Status status = fork_ranks(size, meeting, fn, arg, ends);
+    int roster = roster_open(size);
+    Status status = fork_ranks(size, rendezvous, roster, fn, arg, ends);
     if (status == OK) {
         Watch watch = {.size = size,
                        .ends = ends,
                        .limit = limit,
                        .grace = GRACE,
+                       .roster = roster,
                        .signals = -1,
                        .ended = ended_badly,
-                       .arg = meeting};
+                       .arg = rendezvous};
         status = watch_ranks(&watch);
     }
-    meeting_close(meeting, size);
+    roster_close(roster);
+    rendezvous_close(rendezvous, size);
     if (status != OK) {
         memset(ends, 0, (size_t)size * sizeof *ends);
         return status;

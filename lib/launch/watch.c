@@ -23,6 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "roster.h"
+
 #define STUBBORN 1.0 // seconds between SIGTERM and SIGKILL
 
 // What the watch itself does to the ranks, and why.
@@ -89,6 +91,7 @@ static void take_in(Watch *watch, int i, Ending *ending)
     while (waitid(P_PID, (id_t)end->pid, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) continue;
     end->how = info.si_code == CLD_EXITED ? RANK_EXITED : RANK_SIGNALLED;
     end->code = info.si_status;
+    roster_ended(watch->roster, i, end->how == RANK_SIGNALLED, end->code);
 
     bool bad = watch->ended(i, end, watch->arg);
     if (bad && ending->asked)

@@ -13,6 +13,7 @@ typedef struct Watch {
     RankEnd *ends; // (size) pid filled in; how and code are filled in as ranks end
     double limit;  // seconds; 0: none
     double grace;  // seconds that the others get when a rank has ended badly
+    int roster;    // of the ranks (roster.h)
     int signals;   // a signalfd whose signals go on to the ranks; -1: none
     int first_bad; // out: the rank that ended badly first; -1: none did
     // Looks at a rank that has ended; may correct how and code; returns whether it ended badly.

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm_watch.h"
-#include "meeting.h"
-#include "share_gpu.h"
+#include "cuda/comm_watch.h"
+#include "cuda/share_gpu.h"
+#include "rendezvous.h"
 
 // As TRY, without a line of its own: what is wrong with the environment is said in one.
 #define PASS_ON(call)                                                                              \
@@ -181,7 +181,7 @@ Status world_from_env(World *world)
 // --gpu-bind=per_task). They are fewer than the ranks of the host, and nobody shares one.
 static bool has_own_devices(const World *world)
 {
-    return !world->meeting && launcher_is("Slurm") && getenv("SLURM_GPUS_PER_TASK");
+    return !world->rendezvous && launcher_is("Slurm") && getenv("SLURM_GPUS_PER_TASK");
 }
 
 // Takes the device; *shared says whether others of this host may have taken the same.
@@ -217,7 +217,7 @@ static Status take_device(const World *world, int *devices, bool *shared)
     return *shared ? OK : keep_freed_memory(world->local_rank % *devices);
 }
 
-// ---- The meeting place ----
+// ---- Where the ranks meet ----
 
 // The first host of a Slurm list: "node[07-09,12],login" begins with node07. False: none, or it
 // does not fit.
@@ -249,7 +249,7 @@ static int port_of(uint64_t number)
 
 // Where Slurm started the ranks, rank 0 is on the first host of the step's list. It is not
 // SLURM_LAUNCH_NODE_IPADDR: that is where srun runs, which may be a login node.
-static bool slurm_meeting(bool one_host, char *host, size_t size, int *port)
+static bool slurm_rendezvous(bool one_host, char *host, size_t size, int *port)
 {
     const char *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
     const char *list = getenv("SLURM_STEP_NODELIST");
@@ -263,7 +263,7 @@ static bool slurm_meeting(bool one_host, char *host, size_t size, int *port)
 
 // Open MPI says nowhere on which host rank 0 is, so this is for one host. A job's name there holds
 // mpirun's process (PMIx: PMIX_NAMESPACE), so that two jobs at a time have different ones.
-static bool open_mpi_meeting(bool one_host, char *host, size_t size, int *port)
+static bool open_mpi_rendezvous(bool one_host, char *host, size_t size, int *port)
 {
     const char *job = getenv("PMIX_NAMESPACE");
     uint64_t number = 5381;
@@ -300,7 +300,7 @@ static Status master_comm_id(const char *host, const char *port_text)
 }
 
 // NCCL itself makes one id for all ranks from NCCL_COMM_ID: here that is set where nobody did.
-static Status find_meeting_place(const World *world)
+static Status find_rendezvous(const World *world)
 {
     const char *master = getenv("MASTER_ADDR"), *port_text = getenv("MASTER_PORT");
     bool one_host = world->local_size == world->size;
@@ -309,8 +309,9 @@ static Status find_meeting_place(const World *world)
 
     if (getenv("NCCL_COMM_ID")) return OK;
     if (master && port_text) return master_comm_id(master, port_text);
-    if (!master && !port_text && (slurm_meeting(one_host, host, sizeof host, &port) ||
-                                  open_mpi_meeting(one_host, host, sizeof host, &port))) {
+    if (!master && !port_text &&
+        (slurm_rendezvous(one_host, host, sizeof host, &port) ||
+         open_mpi_rendezvous(one_host, host, sizeof host, &port))) {
         set_comm_id(host, port);
         return OK;
     }
@@ -321,17 +322,17 @@ static Status find_meeting_place(const World *world)
 static Status find_id(const World *world, ncclUniqueId *id)
 {
     static int connected; // communicators this process has made, the same on every rank
-    Meeting *meeting = world->meeting;
+    Rendezvous *rendezvous = world->rendezvous;
 
-    if (!meeting) {
-        if (world->size > 1) PASS_ON(find_meeting_place(world));
+    if (!rendezvous) {
+        if (world->size > 1) PASS_ON(find_rendezvous(world));
         NCCL_TRY(ncclGetUniqueId(id));
         return OK;
     }
     int which = connected++;
-    if (world->rank != 0) return meeting_wait(meeting, which, id);
+    if (world->rank != 0) return rendezvous_wait(rendezvous, which, id);
     NCCL_TRY(ncclGetUniqueId(id));
-    return meeting_publish(meeting, which, id);
+    return rendezvous_publish(rendezvous, which, id);
 }
 
 static Status connect(const World *world, ncclComm_t *comm)

@@ -1,4 +1,4 @@
-/* ffn.c: the feed-forward part of a transformer block: Linear (C → hidden) with a GELU behind it,
+/* ffn.c: the feed-forward part of a transformer block: Linear (C → hidden) followed by a GELU,
  * then Linear (hidden → C).
  *
  * Interface: ffn_create.

@@ -4,7 +4,7 @@
  * below is written down transposed: yᵀ = W·xᵀ, in which W, stored (O, I), looks like (I, O) to
  * cuBLAS and must be turned (CUBLAS_OP_T), while xᵀ and yᵀ are just x and y as they lie in memory.
  *
- * With a GELU behind it (linear_gelu_create), the GELU's kernels add the bias and sum its gradient
+ * With a GELU after it (linear_gelu_create), the GELU's kernels add the bias and sum its gradient
  * as well: they read all of y anyway.
  *
  * Interface: linear_create, linear_gelu_create; linear_create_bare, linear_tie for a weight of
@@ -83,7 +83,7 @@ static Status linear_backward(Module *self, NnRun *run, const float *dout, float
     return OK;
 }
 
-// ---- Linear with a GELU behind it ----
+// ---- Linear followed by a GELU ----
 
 typedef struct LinearGelu {
     float *y; // device (rows, O): the GELU's input; its backward puts the gradient by y here

@@ -5,8 +5,14 @@
  * Names as in CUDA 13's header of the same name; what is left out is arithmetic of its own (a
  * __nv_bfloat16 computes as the float it converts to) and everything for device code.
  */
-#ifndef SIMGPU_CUDA_BF16_H
-#define SIMGPU_CUDA_BF16_H
+#if defined(__CUDA_BF16_H__) && !defined(SIMGPU_CUDA_BF16)
+#error "NVIDIA's cuda_bf16.h comes before simgpu's: put simgpu/include first, or leave the toolkit's folder out"
+#endif
+#ifndef __CUDA_BF16_H__
+#define __CUDA_BF16_H__
+#define SIMGPU_CUDA_BF16
+
+#include "vector_types.h"
 
 #ifdef __cplusplus
 #include <cstring>

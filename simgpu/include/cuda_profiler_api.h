@@ -1,8 +1,8 @@
 /* cuda_profiler_api.h: starting and stopping a profiler from inside of the program. There is none
  * here; the calls succeed.
  */
-#ifndef SIMGPU_CUDA_PROFILER_API_H
-#define SIMGPU_CUDA_PROFILER_API_H
+#ifndef __CUDA_PROFILER_API_H__
+#define __CUDA_PROFILER_API_H__
 
 #include <cuda_runtime_api.h>
 

@@ -5,10 +5,16 @@
  * cudaMallocAsync, cudaMallocFromPoolAsync, cudaHostGetDevicePointer with a T ** where the C call
  * wants a void **; cudaStreamAttachMemAsync with a T *; cudaEventCreate with flags.
  */
-#ifndef SIMGPU_CUDA_RUNTIME_H
-#define SIMGPU_CUDA_RUNTIME_H
+#if defined(__CUDA_RUNTIME_H__) && !defined(SIMGPU_CUDA_RUNTIME)
+#error "NVIDIA's cuda_runtime.h comes before simgpu's: put simgpu/include first, or leave the toolkit's folder out"
+#endif
+#ifndef __CUDA_RUNTIME_H__
+#define __CUDA_RUNTIME_H__
+#define SIMGPU_CUDA_RUNTIME
 
-#include <cuda_runtime_api.h>
+#include "cuda_runtime_api.h"
+#include "library_types.h"
+#include "vector_functions.h"
 
 #ifdef __cplusplus
 // Inlined and artificial: the call site is the program's line, not the one here.

@@ -1,16 +1,25 @@
 /* nccl.h: the part of NCCL's interface that simgpu offers.
  *
  * Names, values and layouts are those of NCCL 2.28, so that a program written for NCCL compiles and
- * runs unchanged. What the calls do here is in simgpu/src (nccl.c says which file holds what). The
- * normal way is a process per rank; several devices in one process (ncclCommInitAll and groups) and
- * a thread per device work as well. All ranks are on one host.
+ * runs unchanged. What the calls do here is in simgpu/src/nccl (comm.h says which file holds what).
+ * The normal way is a process per rank; several devices in one process (ncclCommInitAll and groups)
+ * and a thread per device work as well. All ranks are on one host.
  *
  * Interface: communicators (ncclGetUniqueId … ncclCommAbort), collectives (ncclAllReduce …), single
  * messages (ncclSend, ncclRecv), groups, reductions of one's own, memory.
  */
-#ifndef SIMGPU_NCCL_H
-#define SIMGPU_NCCL_H
+#if defined(NCCL_H_) && !defined(SIMGPU_NCCL)
+#error "NVIDIA's nccl.h comes before simgpu's: put simgpu/include first, or leave the toolkit's folder out"
+#endif
+#ifndef NCCL_H_
+#define NCCL_H_
+#define SIMGPU_NCCL
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#ifdef __cplusplus
+#include <cuda_fp8.h>
+#endif
 #include <cuda_runtime.h>
 #include <limits.h>
 #include <stddef.h>

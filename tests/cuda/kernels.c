@@ -445,7 +445,7 @@ static void test_masked(void **state)
     run_ranks(1, check_masked, NULL);
 }
 
-#ifndef REHEARSAL // the emulator takes a quarter of a minute for it
+#ifndef EMULATED_CUDA // the emulator takes a quarter of a minute for it
 // A row longer than the registers of a block hold.
 static void check_long_attention(const Rank *r, void *arg)
 {
@@ -464,7 +464,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_matrices),       cmocka_unit_test(test_large_matrices),
     cmocka_unit_test(test_attention),      cmocka_unit_test(test_embedding),
     cmocka_unit_test(test_loss),           cmocka_unit_test(test_masked),
-#ifndef REHEARSAL
+#ifndef EMULATED_CUDA
     cmocka_unit_test(test_long_attention),
 #endif
 };

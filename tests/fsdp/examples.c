@@ -92,7 +92,7 @@ static void after_trains_on_four(void **state)
 
 // ---- The demo ----
 
-#ifndef REHEARSAL
+#ifndef EMULATED_CUDA
 static void demo_beats_byte_frequencies(void **state)
 {
     needs_ranks(4);
@@ -167,7 +167,7 @@ static void demo_learns_a_text(void **state)
         fail_msg("the loss did not fall, or something differs:\n%s", output);
 }
 
-#ifndef REHEARSAL
+#ifndef EMULATED_CUDA
 // Twice the same: what differs is time alone, which stands at the ends of lines.
 static void demo_is_the_same_for_a_seed(void **state)
 {
@@ -240,13 +240,13 @@ static void says_it_once_for_all_ranks(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(before_and_after_agree_on_one_rank),
     cmocka_unit_test(after_trains_on_four),
-#ifndef REHEARSAL // where the threads of 250 steps take minutes on the CPU
+#ifndef EMULATED_CUDA // where the threads of 250 steps take minutes on the CPU
     cmocka_unit_test(demo_beats_byte_frequencies),
 #endif
     cmocka_unit_test(too_large_for_one_gpu_alone),
     cmocka_unit_test(demo_compares_with_what_should_be),
     cmocka_unit_test(demo_learns_a_text),
-#ifndef REHEARSAL
+#ifndef EMULATED_CUDA
     cmocka_unit_test(demo_is_the_same_for_a_seed),
     cmocka_unit_test(demo_learns_to_add),
 #endif

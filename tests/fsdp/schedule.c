@@ -348,7 +348,7 @@ static void stray_body(const Rank *r, void *arg)
           "with FSDP_RESHARD_AUTO the root stays unsharded after its forward");
     uint64_t log = gpulog_length();
     need(module_backward(block, &s.run, block->out, &din));
-    check(log_count(GPU_ALL_GATHER, log) == (r->world > 1 ? 2u : 0u),
+    check(gpulog_count(GPU_ALL_GATHER, log) == (r->world > 1 ? 2u : 0u),
           "the block and the one before it are gathered");
     need_cuda(cudaFreeAsync(din, r->stream));
     check_all_sharded(s.model, "after a backward that used no prefetch");

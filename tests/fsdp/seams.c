@@ -112,9 +112,9 @@ static void replicate_body(const Rank *r, void *arg)
     uint64_t log = gpulog_length();
     for (int micro = 0; micro < 2; micro++) train_batch(&spec, &run, model, &batch);
     check_no_race(log);
-    check(log_count(GPU_ALL_GATHER, log) == (shards == 1 ? 0 : 4 * (uint64_t)n),
+    check(gpulog_count(GPU_ALL_GATHER, log) == (shards == 1 ? 0 : 4 * (uint64_t)n),
           "two micro-batches of %d units in %d shards made %llu all-gathers", n, shards,
-          (unsigned long long)log_count(GPU_ALL_GATHER, log));
+          (unsigned long long)gpulog_count(GPU_ALL_GATHER, log));
     float *average = average_alone(&spec, r);
     check_twice(units, n, r->world, average);
     double squares = 0.0;
@@ -191,7 +191,7 @@ static void gather_body(const Rank *r, void *arg)
         loss[own] = train_batch(&spec, &s.run, s.model, &batch);
         check(gathers == (own ? 2 * n : 0), "the unit's own all-gather ran %d times, want %d",
               gathers, own ? 2 * n : 0);
-        check(log_count(GPU_ALL_GATHER, log) == (own ? 0 : 2 * (uint64_t)n),
+        check(gpulog_count(GPU_ALL_GATHER, log) == (own ? 0 : 2 * (uint64_t)n),
               "the plain all-gather ran where another was hung in");
         check_no_race(log);
         batch_destroy(&batch);

@@ -83,7 +83,7 @@ static void test_tells_what_it_waits_for(void **state)
     run_ranks(2, waits_for_rank_1, look);
 }
 
-#if defined(BACKEND_CUDA) && !defined(REHEARSAL)
+#if defined(BACKEND_CUDA) && !defined(EMULATED_CUDA)
 static void hold_the_stream(void *arg)
 {
     sleep_until_seen(arg);
@@ -112,7 +112,7 @@ static void test_tells_that_it_waits_for_a_stream(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_tells_what_it_did),
     cmocka_unit_test(test_tells_what_it_waits_for),
-#if defined(BACKEND_CUDA) && !defined(REHEARSAL)
+#if defined(BACKEND_CUDA) && !defined(EMULATED_CUDA)
     cmocka_unit_test(test_tells_that_it_waits_for_a_stream),
 #endif
 };

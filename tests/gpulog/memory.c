@@ -81,7 +81,7 @@ static void stays_within_its_limit(const Rank *r, void *arg)
           "70000 bytes fit into 65536 on a stream");
     check(ncclMemAlloc((void **)&b, 30000) != ncclSuccess, "70000 bytes fit by way of NCCL");
     check(gpulog_length() == before && gpulog_live_bytes(r->device) == 40000,
-          "an allocation that failed is in the books");
+          "an allocation that failed is in the log");
     need_cuda(cudaMemGetInfo(&left, &total));
     check(total == 65536 && left <= 25536, "%zu of %zu bytes are said to be free", left, total);
     need_cuda(cudaMallocAsync((void **)&b, 25536, r->stream));
@@ -114,7 +114,7 @@ static void gets_nans(const Rank *r, void *arg)
     need_cuda(cudaMalloc((void **)&a, 1001));
     need_cuda(cudaMallocAsync((void **)&b, 2003, r->stream));
     need_nccl(ncclMemAlloc((void **)&c, 4001));
-    check(gpulog_length() == before + 3, "the filling of fresh memory is in the books");
+    check(gpulog_length() == before + 3, "the filling of fresh memory is in the log");
     need_cuda(cudaStreamSynchronize(r->stream));
     check(all_nan(a, 1001) && all_nan(b, 2003) && all_nan(c, 4001), "fresh memory is no NaN");
     need_cuda(cudaFree(a));
@@ -124,7 +124,7 @@ static void gets_nans(const Rank *r, void *arg)
 static void test_fills_fresh_memory(void **state)
 {
     setenv("GPULOG_POISON", "1", 1);
-    setenv("SIMGPU_POISON", "0", 1); // in the rehearsal, or nothing would be seen
+    setenv("SIMGPU_POISON", "0", 1); // on emulated CUDA, or nothing would be seen
     run_ranks(1, gets_nans, NULL);
     unsetenv("GPULOG_POISON");
     unsetenv("SIMGPU_POISON");
@@ -179,15 +179,15 @@ static void test_refuses_bad_settings(void **state)
 {
     must_refuse("GPULOG_MEMORY", "many",
                 "gpulog: GPULOG_MEMORY is \"many\": must be a number from 4096 to "
-                "1125899906842624, with K, M, G or T behind it\n");
+                "1125899906842624, with K, M, G or T after it\n");
     must_refuse("GPULOG_MEMORY", "64Q",
                 "gpulog: GPULOG_MEMORY is \"64Q\": must be a number from 4096 to "
-                "1125899906842624, with K, M, G or T behind it\n");
+                "1125899906842624, with K, M, G or T after it\n");
     must_refuse("GPULOG_POISON", "yes",
                 "gpulog: GPULOG_POISON is \"yes\": must be a number from 0 to 1\n");
     must_refuse("GPULOG_ENTRIES", "-1",
                 "gpulog: GPULOG_ENTRIES is \"-1\": must be a number from 16 to 67108864, with K, "
-                "M, G or T behind it\n");
+                "M, G or T after it\n");
 }
 #endif
 

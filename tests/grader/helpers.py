@@ -1,8 +1,8 @@
 """What the grader's tests share: where the kit is, folders that go away, and a kit with made-up
 suites.
 
-Interface: ROOT, GRADER, build_folder(), TempFolder, ReferenceCopy, FakeKit, speak(),
-in_terminal(command, folder, columns, **environment), processes_with(word).
+Interface: ROOT, GRADER, COURSE, DEVTOOLS, build_folder(), TempFolder, ReferenceCopy, FakeKit,
+speak(), in_terminal(command, folder, columns, **environment), processes_with(word).
 """
 
 import fcntl
@@ -21,8 +21,8 @@ import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 GRADER = os.path.join(ROOT, "grader")
-if GRADER not in sys.path:
-    sys.path.insert(0, GRADER)
+COURSE, DEVTOOLS = os.path.join(GRADER, "course"), os.path.join(GRADER, "devtools")
+sys.path[:0] = [folder for folder in (GRADER, COURSE, DEVTOOLS) if folder not in sys.path]
 
 
 def build_folder():

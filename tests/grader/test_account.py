@@ -10,7 +10,7 @@ import unittest
 from helpers import FakeKit, TempFolder, processes_with
 
 import account
-import course as courses
+import settings
 
 ROOT_ONLY = unittest.skipUnless(os.geteuid() == 0, "needs root, who alone has accounts to give")
 # An interpreter that everybody may start: sys.executable may lie in somebody's home.
@@ -107,18 +107,18 @@ class Apart(FakeKit):
 
     def test_a_platform_keeps_its_secrets(self):
         """What deliver.py lets the tests of a submission see."""
-        self.write("grader/course.json", json.dumps(dict(
-            courses.DEFAULTS, hidden={"seed": 1, "tests": []}, run_as="nobody")))
+        self.write("grader/course/course.json", json.dumps(dict(
+            settings.DEFAULTS, hidden={"seed": 1, "tests": []}, run_as="nobody")))
         self.write("tests/hidden/one.c", "what is asked")
         self.suite("one", "abc", "found = []\nfor path in %r:\n    try:\n"
                    "        os.stat(path)\n        found.append(path)\n"
                    "    except OSError:\n        pass\n"
                    "say('a', 'failed', ' '.join(found))\nrest('a')" % [
                        self.path(name) for name in (
-                           "grader/course.json", "tests/hidden/one.c", "reference/one.c",
+                           "grader/course/course.json", "tests/hidden/one.c", "reference/one.c",
                            "build/impl/reference/one.o", "Makefile")])
         done = subprocess.run(
-            [sys.executable, "-B", self.path("grader", "deliver.py"), "--platform", "gradescope",
+            [sys.executable, "-B", self.path("grader/course/deliver.py"), "--platform", "gradescope",
              "--submission", self.path("mine"), "--results", self.path("out", "result")],
             cwd=self.folder, capture_output=True, text=True, check=False, timeout=60)
         self.assertEqual(done.returncode, 0, done.stderr)

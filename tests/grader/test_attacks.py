@@ -139,7 +139,7 @@ class Attacks(Graded):
                                                  path), "leads out of its folder"),
                 ("other", lambda path: os.symlink(elsewhere, path), "leads out of its folder"),
                 ("device", lambda path: os.symlink("/dev/zero", path), "leads out of its folder"),
-                ("pipe", os.mkfifo, "is no ordinary file"),
+                ("pipe", os.mkfifo, "is not a regular file"),
                 ("large", lambda path: self.write(path, reference("optimizer.c") + " " * (1 << 20)),
                  "more than 1048576 are not read")):
             with self.subTest(word):
@@ -207,7 +207,7 @@ class TwoAtOnce(Graded):
         two, second = self.start(folder, "--out", folder + "-second.json")
         documents = [self.finish(one, first), self.finish(two, folder + "-second.json")]
         self.assertEqual(documents[0][1]["score"], documents[1][1]["score"])
-        self.assertEqual(sum(errors.count("Another grading of the same folder runs: waiting")
+        self.assertEqual(sum(errors.count("Another grading of the same folder is running: waiting")
                              for _, _, errors in documents), 1)
 
     def test_gradings_of_two_folders_run_side_by_side(self):

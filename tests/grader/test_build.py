@@ -15,8 +15,8 @@ import unittest
 from helpers import GRADER, ROOT, ReferenceCopy, TempFolder, build_folder
 
 TASKS = ("meta_init", "flat_param", "forward", "backward", "optimizer", "api")
-KIT = ("Makefile", "grader/setup.sh", "grader/impl_folder.sh", "grader/compile_commands.py",
-       "grader/skeleton.py")
+KIT = ("Makefile", "make", "grader/setup.sh", "grader/impl_folder.sh", "grader/compile_commands.py",
+       "grader/files.py")
 TOLD = re.compile(r"^  (CC|AR|LD|CP) +(\S+)$", re.MULTILINE)
 ODD = ("a=b", "two  words", "a:b;c", "it's $HOME #1 100% \"x\"", "(a) [b] *?", "back\\slash", "-d",
        "~", "é")
@@ -42,9 +42,10 @@ class Miniature(TempFolder):
         self.kit = self.path(self.FOLDER)
         for name in KIT:
             os.makedirs(os.path.dirname(os.path.join(self.kit, name)), exist_ok=True)
-            shutil.copy(os.path.join(ROOT, name), os.path.join(self.kit, name))
-        for name in ("simgpu/src/blas", "simgpu/src/reduce", "simgpu/src/one", "gpulog/src/log",
-                     "lib/nn/layer", "lib/kernels/add", "tests/support/harness"):
+            copy = shutil.copytree if os.path.isdir(os.path.join(ROOT, name)) else shutil.copy
+            copy(os.path.join(ROOT, name), os.path.join(self.kit, name))
+        for name in ("simgpu/src/blas/multiply", "simgpu/src/nccl/reduce", "simgpu/src/memory/one",
+                     "gpulog/log/log", "lib/nn/layer", "lib/kernels/add", "tests/support/harness"):
             self.source(name, "int %s(void);\nint %s(void) { return 1; }\n"
                         % ((name.replace("/", "_"),) * 2))
         for name in ("lib/launch/main/launch", "tests/nn/suite"):
@@ -83,10 +84,11 @@ class Miniature(TempFolder):
 
 
 class Changes(Miniature):
-    EVERY_C = {"simgpu/src/blas.c", "simgpu/src/reduce.c", "simgpu/src/one.c", "gpulog/src/log.c",
+    EVERY_C = {"simgpu/src/blas/multiply.c", "simgpu/src/nccl/reduce.c", "simgpu/src/memory/one.c",
+               "gpulog/log/log.c",
                "lib/nn/layer.c", "lib/kernels/add.c", "tests/support/harness.c",
                "lib/launch/main/launch.c", "reference/api.c"}
-    VECTOR = {"simgpu/src/reduce.c", "lib/kernels/add.c"}
+    VECTOR = {"simgpu/src/nccl/reduce.c", "simgpu/src/blas/multiply.c", "lib/kernels/add.c"}
 
     def edit(self, name, old, new):
         text = self.read(os.path.join(self.FOLDER, name))
@@ -116,17 +118,17 @@ class Changes(Miniature):
 
     def test_a_flag_in_the_makefile(self):
         self.made()
-        self.edit("Makefile", "VECTOR    := -O3", "VECTOR    := -O2")
+        self.edit("make/flags.mk", "VECTOR    := -O3", "VECTOR    := -O2")
         self.assertEqual(self.sources(), self.VECTOR)
         self.edit("Makefile", "\n.PHONY:", "\n# A sentence.\n.PHONY:")
         self.assertEqual(self.made(), set())
-        self.edit("Makefile", "-fno-omit-frame-pointer", "-fomit-frame-pointer")
+        self.edit("make/flags.mk", "-fno-omit-frame-pointer", "-fomit-frame-pointer")
         self.assertEqual(self.sources(), self.EVERY_C)
 
     def test_another_blas(self):
         self.made()
         self.edit("build/config.mk", "BLAS_DEFS := ", "BLAS_DEFS := -DANOTHER ")
-        self.assertEqual(self.made(), {"simgpu/src/blas.c", "build/lib/libsimgpu.a",
+        self.assertEqual(self.made(), {"simgpu/src/blas/multiply.c", "build/lib/libsimgpu.a",
                                        "build/bin/launch"})
         self.edit("build/config.mk", "BLAS_LIBS := ", "BLAS_LIBS := -L. ")
         self.assertEqual(self.made(), {"build/bin/launch"})
@@ -150,11 +152,11 @@ class Changes(Miniature):
                                   capture_output=True, text=True, check=True, timeout=60)
             return done.stdout.split()
         self.assertIn("one.o", members("libsimgpu.a"))
-        os.unlink(os.path.join(self.kit, "simgpu/src/one.c"))
+        os.unlink(os.path.join(self.kit, "simgpu/src/memory/one.c"))
         self.assertEqual(self.made(), {"build/lib/libsimgpu.a", "build/bin/launch"})
-        self.assertEqual(sorted(members("libsimgpu.a")), ["blas.o", "log.o", "reduce.o"])
+        self.assertEqual(sorted(members("libsimgpu.a")), ["log.o", "multiply.o", "reduce.o"])
         self.assertEqual(self.made(), set())
-        self.source("simgpu/src/one", "extern int one;\nint one = 1;\n")
+        self.source("simgpu/src/memory/one", "extern int one;\nint one = 1;\n")
         self.made()
         self.assertIn("one.o", members("libsimgpu.a"))
 
@@ -174,7 +176,7 @@ class Changes(Miniature):
     def test_words_that_are_no_backend_or_blas(self):
         for word in ("BLAS=mkl", "BACKEND=tpu"):
             self.assertRegex(self.make(word, "build", status=2),
-                             r"^Makefile:\d+: \*\*\* there is no %s: it is .*\n\Z" % word)
+                             r"^make/options.mk:\d+: \*\*\* there is no %s: it is .*\n\Z" % word)
 
 
 # A compiler that waits, while it makes an object, until as many as MEET are at it, and writes down
@@ -221,7 +223,7 @@ class Jobs(Miniature):
     def test_jobs_that_were_asked_for(self):
         self.assertTrue(self.together(3, "-j3"))
         # One at a time: nobody is met, which the compilers wait for in vain. Only one of them.
-        for name in ("one", "reduce"):
+        for name in ("memory/one", "nccl/reduce"):
             os.unlink(self.path("kit", "simgpu/src", name + ".c"))
         self.assertFalse(self.together(2, "-j1"))
 
@@ -230,9 +232,12 @@ class Jobs(Miniature):
         self.assertTrue(self.together(2))
 
     def test_no_rule_says_how_many(self):
-        for line in self.read("kit/Makefile").splitlines():
-            if line.startswith("\t"):
-                self.assertNotRegex(line, r"\s-j ?\d")
+        parts = os.listdir(self.path("kit", "make"))
+        self.assertGreater(len(parts), 5)
+        for name in ["Makefile"] + ["make/" + part for part in parts]:
+            for line in self.read("kit/" + name).splitlines():
+                if line.startswith("\t"):
+                    self.assertNotRegex(line, r"\s-j ?\d", name)
 
 
 class Spaces(Miniature):
@@ -242,7 +247,7 @@ class Spaces(Miniature):
 
     def test_everything_is_made(self):
         made = self.made()
-        self.assertIn("simgpu/src/one.c", made)
+        self.assertIn("simgpu/src/memory/one.c", made)
         self.assertIn("build/bin/launch", made)
         self.assertEqual(self.made(), set())
         absolute = os.path.join(self.kit, "build")
@@ -251,7 +256,7 @@ class Spaces(Miniature):
 
     def test_pkg_config(self):
         self.make("simgpu")
-        self.source("simgpu/src/one", "int one(void);\nint one(void) { return 42; }\n")
+        self.source("simgpu/src/memory/one", "int one(void);\nint one(void) { return 42; }\n")
         self.write("my lab é/simgpu/include/one.h", "int one(void);\n")
         self.make("simgpu")
         self.write("prog.c", "#include <one.h>\nint main(void) { return one(); }\n")
@@ -265,7 +270,7 @@ class Spaces(Miniature):
         self.make("IMPL=mine", "compile_commands.json")
         with open(os.path.join(self.kit, "compile_commands.json"), encoding="utf-8") as file:
             commands = {entry["file"]: entry for entry in json.load(file)}
-        for name in ("simgpu/src/one.c", "mine/api.c", "tests/nn/suite.c"):
+        for name in ("simgpu/src/memory/one.c", "mine/api.c", "tests/nn/suite.c"):
             entry = commands[name]
             self.assertEqual(entry["directory"], self.kit)
             self.assertEqual(entry["arguments"][entry["arguments"].index("-c") + 1], name)
@@ -359,7 +364,7 @@ class RealKit(ReferenceCopy):
         self.assertRegex(
             self.message("--task", "1"),
             r"^meta_init\.c does not compile\. %s/meta_init\.c:%d: control reaches end of non-void "
-            r"function \[-Werror=return-type\]: a way through forgetful ends without a return\. Is "
+            r"function \[-Werror=return-type\]: a path through forgetful ends without a return\. Is "
             r"`return OK;` missing\?$" % (re.escape(os.path.basename(self.copy)), line))
 
     def test_other_mistakes_that_are_more_than_warnings(self):

@@ -13,7 +13,6 @@ import unittest
 
 from helpers import GRADER, ROOT, ReferenceCopy, TempFolder, build_folder
 
-sys.path.insert(0, os.path.join(GRADER, "devtools"))
 import documented
 from documented import ELSEWHERE, PROOF, QUICK, Check
 
@@ -21,7 +20,7 @@ PAGE = """Run `make grade` and then `make grade
 TASK=2`; `make` alone is none, nor is `grade`.
 
     make help       lists
-    make different \\
+    make alternatives \\
         IMPL=reference
     offsets         a 0, b 3
 
@@ -34,7 +33,7 @@ make hint
 ```
 
     for x in 1 2; do
-        make steady
+        make flakiness
     done
 """
 
@@ -43,8 +42,8 @@ class Extraction(unittest.TestCase):
     def test_blocks_fences_spans_and_tables(self):
         self.assertEqual(documented.commands(PAGE), [
             (1, "make grade"), (1, "make grade TASK=2"), (4, "make help"),
-            (5, "make different IMPL=reference"), (11, "build/bin/launch -n 2 x"),
-            (11, "make test"), (14, "make hint"), (17, "for x in 1 2; do make steady done")])
+            (5, "make alternatives IMPL=reference"), (11, "build/bin/launch -n 2 x"),
+            (11, "make test"), (14, "make hint"), (17, "for x in 1 2; do make flakiness done")])
 
     def test_code_is_no_command(self):
         for line in ("for (int i = 0; i < n; i++)", "gcc libc6-dev make", "sum  1 2", "make",
@@ -77,8 +76,10 @@ class Table(unittest.TestCase):
                 ("make grade GRADES=2", "the Makefile knows no GRADES"),
                 ("build/bin/trian_gpt2 x", "no program build/bin/trian_gpt2"),
                 ("build/bin/launch -n 4 --share-gpus x", "lib/launch/main/launch.c knows no "),
-                ("python3 grader/released.py --out DIR", "no program grader/released.py"),
-                ("python3 grader/release.py --into DIR", "grader/release.py knows no --into")):
+                ("python3 grader/course/released.py --out DIR",
+                 "no program grader/course/released.py"),
+                ("python3 grader/course/release.py --into DIR",
+                 "grader/course/release.py knows no --into")):
             found = self.found("`%s`" % command, Check(re.escape(command), ELSEWHERE, "a reason"))
             self.assertEqual(len(found), 1, found)
             self.assertIn(words, found[0])

@@ -11,11 +11,11 @@ import xml.etree.ElementTree
 import schemas
 from helpers import GRADER, TempFolder
 
-import course as courses
 import emit
+import settings
 from emit import common
 
-COURSE = dict(courses.DEFAULTS, tasks=[
+COURSE = dict(settings.DEFAULTS, tasks=[
     {"number": 1, "name": "one", "title": "Task one", "points": 10},
     {"number": 2, "name": "two", "title": "Task two", "points": 20}], leaderboard=True,
     hidden={"seed": 1, "tests": [{"suite": "two", "name": "unseen", "points": 5, "title": "Unseen.",
@@ -42,7 +42,7 @@ ONE_OF_EACH = document(
     test("p", 1), test("f", 1, "failed", 4, "rank 1: mine/one.c:7: w[3] is 2, want 3"),
     test("e", 2, "error", 3, "mine/two.c:9: crashed"), test("t", 2, "timeout", 2, "too long"),
     test("s", 2, "skipped", 1, "Needs all six files."),
-    test("i", 2, "infrastructure", 1, "The grading did not come to this test."),
+    test("i", 2, "infrastructure", 1, "The grading did not reach this test."),
     test("unseen", 2, "failed", 5, "secret words", hidden=True))
 
 

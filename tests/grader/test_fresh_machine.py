@@ -12,9 +12,9 @@ import subprocess
 import time
 import unittest
 
-from helpers import GRADER, ROOT, TempFolder, processes_with
+from helpers import DEVTOOLS, ROOT, TempFolder, processes_with
 
-PROGRAM = os.path.join(GRADER, "devtools", "fresh-machine")
+PROGRAM = os.path.join(DEVTOOLS, "fresh-machine")
 HERE = os.path.exists(PROGRAM) and os.path.exists(os.path.join(ROOT, ".git"))
 
 

@@ -77,10 +77,10 @@ class Levels(Hints):
             "         b holds.", "           rank 1: w[3] is 2, want 3", "",
             "  Hint 1 of 3: Why b?", "",
             '  Read:  handouts/1_one.md, section "The plan"',
-            "  Next:  make hint IMPL=mine   gives hint 2",
+            "  Next:  make hint IMPL=mine   for hint 2",
             "  Then:  make grade TASK=1 IMPL=mine"])
         self.assertEqual(self.err, "")
-        self.assertIn("  Next:  make hint TASK=1 IMPL=mine   gives hint 3\n",
+        self.assertIn("  Next:  make hint TASK=1 IMPL=mine   for hint 3\n",
                       self.hint("--task", "one"))
         out = self.hint()
         self.assertIn("That is the last hint.", out)
@@ -125,7 +125,7 @@ class Levels(Hints):
     def test_what_failed_by_a_draw_is_looked_at_again(self):
         self.failing("b", "w[3] is 2, want 3 (SEED=7)")
         lines = self.hint().splitlines()
-        self.assertRegex(lines[-2], r"^  Next:  make hint IMPL=mine SEED=\d+   gives hint 2$")
+        self.assertRegex(lines[-2], r"^  Next:  make hint IMPL=mine SEED=\d+   for hint 2$")
         self.assertRegex(lines[-1], r"^  Then:  make grade TASK=1 IMPL=mine SEED=\d+$")
 
     def test_a_long_message_is_cut_and_cannot_command_the_terminal(self):
@@ -151,7 +151,7 @@ waits for the other [race between streams]
    An event was recorded after that work (at mine/one.c:61 (fsdp_unshard)),
    and stream A did not wait for it.
    Is there a cudaStreamWaitEvent missing?
-   Read: handouts/mistakes.md, "Race between streams" (tests/tasks/one.c:228)
+   Read: simgpu/pages/mistakes.md, "Race between streams" (tests/tasks/one.c:228)
 (drawn: 3 layers. The same again: SEED=1)"""
 RACE_REPORT = {"class": "race-between-streams", "title": "two operations", "follows": False,
                "hardware": "On a GPU they run in either order or at once: it may read what was "
@@ -237,7 +237,7 @@ class Gaps(Gapped):
             "Task 1  One: part 1.1 is not written yet",
             "  mine/one.c:4: the comment above says what belongs there.", "",
             "  Hint 1 of 2: Which?", "", '  Read:  handouts/1_one.md, section "Parts"',
-            "  Next:  make hint IMPL=mine   gives hint 2", "  Then:  make grade TASK=1 IMPL=mine"])
+            "  Next:  make hint IMPL=mine   for hint 2", "  Then:  make grade TASK=1 IMPL=mine"])
         self.assertEqual(self.given(), ["Hint 1 of 2: Which?", "Hint 2 of 2: That."])
         self.assertEqual(os.listdir(self.path("build")), ["hints.json"])
 
@@ -313,7 +313,7 @@ class WithoutAHint(Hints):
                 (["--task", "7"], "there is no task 7; the tasks are 1 one, 2 two"),
                 (["--test", "zz"], "there is no test zz"),
                 (["--test", "d", "--task", "1"], "d is a test of task 2, not of task 1"),
-                (["--level", "0"], "a level is a number from 1 on, not 0"),
+                (["--level", "0"], "a level is a whole number, 1 or more, not 0"),
                 (["--level", "two"], "not two")):
             self.assertEqual(self.hint(*arguments, status=2), "")
             self.assertIn(words, self.err)
@@ -365,7 +365,7 @@ class State(Gapped):
     def test_a_state_that_cannot_be_written(self):
         os.makedirs(self.path("build/hints.json"))
         self.assertEqual(self.given(), ["Hint 1 of 2: Which?"])
-        self.assertIn("hint: which hints you saw cannot be remembered", self.err)
+        self.assertIn("hint: cannot record which hints you have seen", self.err)
         self.assertEqual([name for name in os.listdir(self.path("build")) if "hints" in name],
                          ["hints.json"])
 

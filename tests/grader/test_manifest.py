@@ -6,7 +6,7 @@ import subprocess
 import sys
 import unittest
 
-from helpers import GRADER, ROOT, TempFolder, build_folder, speak
+from helpers import DEVTOOLS, ROOT, TempFolder, build_folder, speak
 import check_tasks
 import manifest
 
@@ -25,7 +25,7 @@ class Kit(unittest.TestCase):
         folder = os.path.join(build_folder(), "impl", "reference", "suite")
         if not os.path.exists(os.path.join(folder, "together")):
             self.skipTest("the suites of the reference are not built")
-        done = subprocess.run([sys.executable, "-B", os.path.join(GRADER, "check_tasks.py"),
+        done = subprocess.run([sys.executable, "-B", os.path.join(DEVTOOLS, "check_tasks.py"),
                                "--suites", folder], capture_output=True, text=True,
                               timeout=60, check=False)
         self.assertEqual((done.returncode, done.stdout), (0, ""))
@@ -176,7 +176,7 @@ class Wrong(TempFolder):
         self.unreadable("must be true or false")
         self.data["tests"][1]["together"] = True
         self.data["tests"][1]["pionts"] = 1
-        self.unreadable('nobody knows a field "pionts"')
+        self.unreadable('unknown field "pionts"')
         del self.data["tests"][1]["pionts"]
         for more in ("Why?", ["Why?", 7], [""], {"1": "Why?"}):
             self.data["tests"][1]["more"] = more

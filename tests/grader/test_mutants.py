@@ -1,4 +1,4 @@
-"""grader/mutants.py on a kit in miniature: what it says of mutants that are caught, that survive,
+"""mutants.py on a kit in miniature: what it says of mutants that are caught, that survive,
 that are caught for another reason, that do not apply or do not compile; of solutions that are
 different; and that it leaves nothing behind."""
 
@@ -13,9 +13,8 @@ import unittest
 
 from helpers import GRADER, ROOT, TempFolder, processes_with
 
-sys.path.insert(0, GRADER)
-import manifest # noqa: E402
-import mutants  # noqa: E402
+import manifest
+import mutants
 
 # What mutants.py asks of the Makefile: five variables, and rules for these objects.
 MAKEFILE = '''BUILD := build
@@ -111,7 +110,7 @@ class Miniature(TempFolder):
     def start(self, *arguments):
         environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", TMPDIR=self.scratch,
                            SHARDLAB_TIME_FACTOR="1")
-        return subprocess.Popen([sys.executable, self.path("grader", "mutants.py")] +
+        return subprocess.Popen([sys.executable, self.path("grader", "devtools", "mutants.py")] +
                                 list(arguments), cwd=self.folder, env=environment, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
@@ -291,7 +290,7 @@ class Mutants(Miniature):
                              ({"edits": [["", "x"]]}, "must name what it replaces"),
                              ({"edits": []}, "list of pairs"),
                              ({"wrong": " "}, "in a sentence"),
-                             ({"hint": "x"}, "nobody knows")):
+                             ({"hint": "x"}, "unknown field")):
             self.mutants(dict(self.mutant(), **change))
             status, out = self.run_it()
             self.assertEqual(status, 2, out)
@@ -302,7 +301,7 @@ class Mutants(Miniature):
         self.assertEqual(self.run_it()[0], 2)
 
 
-DIFFERENT = '''/* sums.c: Adds twice in place of
+ALTERNATIVE = '''/* sums.c: Adds twice in place of
  * a loop.
  */
 // ==== one.c
@@ -318,40 +317,40 @@ int one(void)
 '''
 
 
-class Different(Miniature):
+class Alternatives(Miniature):
 
     def test_full_marks(self):
-        self.write("tests/different/sums.c", DIFFERENT)
-        status, out = self.run_it("--different")
+        self.write("tests/alternatives/sums.c", ALTERNATIVE)
+        status, out = self.run_it("--alternatives")
         self.assertEqual(status, 0, out)
         self.assertRegex(out, r"yes +sums +100/100")
 
     def test_points_lost(self):
-        self.write("tests/different/sums.c", DIFFERENT.replace("n + n", "n"))
-        status, out = self.run_it("--different")
+        self.write("tests/alternatives/sums.c", ALTERNATIVE.replace("n + n", "n"))
+        status, out = self.run_it("--alternatives")
         self.assertEqual(status, 1)
         self.assertRegex(out, r"no +sums +30/100")
         self.assertIn("Adds twice in place of a loop.", out)
         self.assertIn("is_six says: one is 3", out)
 
     def test_functions_of_two_files(self):
-        self.write("tests/different/sums.c", DIFFERENT +
+        self.write("tests/alternatives/sums.c", ALTERNATIVE +
                    "\n// ==== two.c\nint two(void)\n{\n    return 1 + 1;\n}\n")
-        self.assertEqual(self.run_it("--different")[0], 0)
-        self.assertEqual(self.run_it("--different", "--task", "2", "--only", "sums")[0], 0)
+        self.assertEqual(self.run_it("--alternatives")[0], 0)
+        self.assertEqual(self.run_it("--alternatives", "--task", "2", "--only", "sums")[0], 0)
 
     def test_takes_the_place_of_nothing(self):
-        self.write("tests/different/sums.c", DIFFERENT.replace("int one(", "int won("))
-        status, out = self.run_it("--different")
+        self.write("tests/alternatives/sums.c", ALTERNATIVE.replace("int one(", "int won("))
+        status, out = self.run_it("--alternatives")
         self.assertEqual(status, 1)
         self.assertIn("does not apply: it has none of the reference's functions", out)
 
     def test_file_without_a_sentence(self):
-        self.write("tests/different/sums.c", DIFFERENT.replace("sums.c:", ""))
-        self.assertEqual(self.run_it("--different")[0], 2)
+        self.write("tests/alternatives/sums.c", ALTERNATIVE.replace("sums.c:", ""))
+        self.assertEqual(self.run_it("--alternatives")[0], 2)
 
     def test_what_a_file_turns_into(self):
-        part = DIFFERENT.partition("// ==== one.c\n")[2]
+        part = ALTERNATIVE.partition("// ==== one.c\n")[2]
         text = mutants.put_in(REFERENCE, part)
         self.assertEqual(text.count("int one(void)"), 1)
         self.assertLess(text.index("int half(void)"), text.index("int helper(int n)"))
@@ -359,7 +358,7 @@ class Different(Miniature):
 
 
 class TheKitsOwn(unittest.TestCase):
-    """What is in tests/mutants and tests/different fits the reference as it is now."""
+    """What is in tests/mutants and tests/alternatives fits the reference as it is now."""
 
     def setUp(self):
         self.tasks = manifest.load(ROOT)
@@ -373,8 +372,8 @@ class TheKitsOwn(unittest.TestCase):
                 text = file.read()
             self.assertNotEqual(mutants.edit_text(text, mutant.edits), text, mutant.name)
 
-    def test_different_ones_apply(self):
-        found = mutants.load_different(os.path.join(ROOT, "tests", "different"), self.tasks)
+    def test_alternatives_apply(self):
+        found = mutants.load_alternatives(os.path.join(ROOT, "tests", "alternatives"), self.tasks)
         self.assertGreaterEqual(len(found), 10)
         for solution in found:
             for name, part in solution.parts.items():

@@ -202,8 +202,8 @@ class Pages(unittest.TestCase):
         text = self.page(value).text
         self.assertIn("Write part 1.2, at skeleton/one.c:7.", text)
         self.assertIn("then make grade TASK=1.", text)
-        value["impl"], value["backend"] = "../mine", "rehearsal"
-        self.assertIn("make grade TASK=1 BACKEND=rehearsal IMPL=../mine.", self.page(value).text)
+        value["impl"], value["backend"] = "../mine", "emulated-cuda"
+        self.assertIn("make grade TASK=1 BACKEND=emulated-cuda IMPL=../mine.", self.page(value).text)
 
     def test_what_several_tests_say_is_told_once_and_without_hints(self):
         value = document(PLAIN, "error", "one.c does not compile. one.c:3: no semicolon")
@@ -296,7 +296,7 @@ class Plots(unittest.TestCase):
         kept = small_trace().theory_kept()
         self.assertIn("16 · padded / W = %d bytes" % kept, memory)
         self.assertIn("forward of h.0: at most %d bytes" % (kept + 10 + 32), memory)
-        self.assertIn("rank 1, step 2, whole gradients: 32 bytes of %d bytes" % (kept + 74),
+        self.assertIn("rank 1, step 2, unsharded gradients: 32 bytes of %d bytes" % (kept + 74),
                       peaks)
         self.assertIn("3 · (W-1)/W · padded = %d bytes" % small_trace().theory_sent(3), traffic)
         self.assertIn("yours: all-gather in 1 calls, 16 bytes", traffic)

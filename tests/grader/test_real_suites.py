@@ -13,7 +13,7 @@ import subprocess
 import sys
 import unittest
 
-from helpers import GRADER, ROOT, ReferenceCopy, build_folder, processes_with
+from helpers import COURSE, GRADER, ROOT, ReferenceCopy, build_folder, processes_with
 import manifest
 
 FILES = ["meta_init.c", "flat_param.c", "forward.c", "backward.c", "optimizer.c", "api.c"]
@@ -86,7 +86,7 @@ class RealSuites(ReferenceCopy):
         shutil.copytree(os.path.join(ROOT, "skeleton"), skeleton,
                         ignore=lambda folder, names: set(names) - set(FILES))
         self.assertEqual(subprocess.run(
-            [sys.executable, "-B", os.path.join(GRADER, "skeleton.py"), "write", "--skeleton",
+            [sys.executable, "-B", os.path.join(COURSE, "skeleton.py"), "write", "--skeleton",
              skeleton], cwd=ROOT, capture_output=True, timeout=20, check=False).returncode, 0)
         self.copy = skeleton
         tests, document, out = self.grade(impl=skeleton)
@@ -102,7 +102,7 @@ class RealSuites(ReferenceCopy):
     def test_the_skeleton_with_gaps_2_has_none_and_its_first_gap_is_named(self):
         self.copy = self.path(os.path.basename(self.folder) + "g")
         self.assertEqual(subprocess.run(
-            [sys.executable, "-B", os.path.join(GRADER, "skeleton.py"), "write", "--gaps", "2",
+            [sys.executable, "-B", os.path.join(COURSE, "skeleton.py"), "write", "--gaps", "2",
              "--skeleton", self.copy], cwd=ROOT, capture_output=True, timeout=20,
             check=False).returncode, 0)
         tests, document, out = self.grade()

@@ -24,15 +24,16 @@ import zipfile
 import schemas
 from helpers import GRADER, ROOT, FakeKit, TempFolder, processes_with
 
-import course as courses
 import deliver
 import manifest
 import release
+import settings
 import skeleton
 
+RELEASE = os.path.join(GRADER, "course", "release.py")
 FILES = [name + ".c" for _, name in skeleton.TASKS]
 TASKS = manifest.load(ROOT)
-COURSE = courses.load(ROOT)
+COURSE = settings.load(ROOT)
 HIDDEN = sum(test["points"] for test in COURSE["hidden"]["tests"])
 FULL = sum(task.points for task in TASKS)
 DONE = ("meta_init", "flat_param", "optimizer") # of the half-done solution
@@ -49,6 +50,7 @@ OFFERED = {
     "demo-oom": ([], r"(?i)out of device memory[\s\S]*with FSDP"),
     "build": ([], r"\A"),
     "simgpu": ([], r"\A"),
+    "install": (["DESTDIR=build/package"], r"\A"),
     "deps": ([], r"^$"),
     "compile_commands.json": ([], r"\A"),
     "clean": ([], r"\A"),
@@ -108,7 +110,7 @@ class Archives(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.folder, True)
         os.chmod(cls.folder, 0o755) # as a platform's folders are: tests have another account there
         cls.out = os.path.join(cls.folder, "out")
-        status, text = run([sys.executable, os.path.join(GRADER, "release.py"), "--out", cls.out,
+        status, text = run([sys.executable, RELEASE, "--out", cls.out,
                             "--version", "7"], ROOT)
         if status != 0:
             raise AssertionError(text)
@@ -222,8 +224,8 @@ class Archives(unittest.TestCase):
             self.assertNotIn("hidden/", name)
             for test in COURSE["hidden"]["tests"]:
                 self.assertNotIn(test["name"].encode(), data, name)
-        for name in ("handouts/instructors.md", "grader/course.json", "grader/release.py",
-                     "grader/deliver.py", "tests/grader/test_release.py"):
+        for name in ("handouts/instructors.md", "grader/course/course.json", "grader/course/release.py",
+                     "grader/course/deliver.py", "tests/grader/test_release.py"):
             self.assertNotIn("shardlab/" + name, files)
         # Of the tests those that grade, what they share, and what the results page draws.
         tests = [name for name in files if name.startswith("shardlab/tests/")]
@@ -249,7 +251,7 @@ class Archives(unittest.TestCase):
     def test_the_same_tree_gives_the_same_bytes(self):
         again = os.path.join(self.folder, "again")
         status, text = run(["sh", "-c", 'umask 077; exec "$@"', "sh", sys.executable,
-                            os.path.join(GRADER, "release.py"), "--out", again, "--version", "7"],
+                            RELEASE, "--out", again, "--version", "7"],
                            self.folder, TZ="Asia/Tokyo", CFLAGS="-O0")
         self.assertEqual(status, 0, text)
         self.assertEqual(os.listdir(again).sort(), os.listdir(self.out).sort())
@@ -266,7 +268,7 @@ class Archives(unittest.TestCase):
 
     def test_a_release_that_fails_leaves_nothing(self):
         out = os.path.join(self.folder, "failing")
-        status, text = run([sys.executable, os.path.join(GRADER, "release.py"), "--out", out,
+        status, text = run([sys.executable, RELEASE, "--out", out,
                             "--version", "7", "--given", self.folder], ROOT)
         self.assertEqual(status, 1)
         self.assertIn("no folder reference-", text)
@@ -500,11 +502,11 @@ class Archives(unittest.TestCase):
 
     def test_6_what_is_the_full_kits_says_so_in_a_line(self):
         targets, text = self.offered()
-        with open(os.path.join(ROOT, "Makefile"), encoding="utf-8") as file:
-            kits = set(re.findall(r"(?m)^## make (\S+)", file.read())) - set(targets)
+        _, text_of_kit = run(["make", "help"], ROOT)
+        kits = set(re.findall(r"(?m)^make (\S+)", text_of_kit)) - set(targets)
         self.assertIn("mutants", kits)
-        self.assertNotIn("rehearsal", text)
-        for words in [[name] for name in sorted(kits)] + [["grade", "BACKEND=rehearsal"]]:
+        self.assertNotIn("emulated-cuda", text)
+        for words in [[name] for name in sorted(kits)] + [["grade", "BACKEND=emulated-cuda"]]:
             status, text = run(["make"] + words, self.student)
             self.assertEqual(status, 2, text)
             self.assertEqual(len(text.splitlines()), 1, text)
@@ -544,25 +546,25 @@ class Walk(TempFolder):
 
 class CourseFile(unittest.TestCase):
     def test_the_courses_own(self):
-        self.assertEqual(courses.problems(COURSE, ROOT), [])
+        self.assertEqual(settings.problems(COURSE, ROOT), [])
 
     def test_a_hidden_test_may_have_more_hints_and_a_section(self):
         hidden = [dict(test, more=["Look."], section="The streams")
                   for test in COURSE["hidden"]["tests"]]
         course = dict(COURSE, hidden=dict(COURSE["hidden"], tests=hidden))
-        self.assertEqual(courses.problems(course, ROOT), [])
+        self.assertEqual(settings.problems(course, ROOT), [])
 
     def test_what_is_wrong_with_it_is_said(self):
         hidden = COURSE["hidden"]["tests"][0]
         for words, change in (
                 ("dates", {"dates": {"due": "tomorrow"}}),
-                ("no offset", {"dates": {"due": "2027-03-15T12:00:00"}}),
+                ("no UTC offset", {"dates": {"due": "2027-03-15T12:00:00"}}),
                 ("order", {"dates": {"opens": "2027-03-15T12:00:00+00:00",
                                      "due": "2027-03-14T12:00:00+00:00"}}),
                 ("'seen' is none of", {"visibility": {"tests": "seen"}}),
                 ("taken_by", {"late": {"percent_per_day": 10, "taken_by": "me"}}),
                 ("percent_per_day", {"late": {"percent_per_day": 300, "taken_by": "grader"}}),
-                ("nobody knows a field", {"due": "today"}),
+                ("unknown field", {"due": "today"}),
                 ("no task sideways", {"hidden": {"seed": 1, "tests": [
                     dict(hidden, suite="sideways")]}}),
                 ("has suite, name", {"hidden": {"seed": 1, "tests": [{"suite": "api"}]}}),
@@ -571,12 +573,12 @@ class CourseFile(unittest.TestCase):
                 ("seed is 18446744073709551616", {"seed": 1 << 64}),
                 ("hidden: seed is None", {"hidden": {"tests": []}})):
             with self.subTest(words=words):
-                found = courses.problems(dict(COURSE, **change), ROOT)
+                found = settings.problems(dict(COURSE, **change), ROOT)
                 self.assertEqual(len(found), 1, found)
                 self.assertIn(words, found[0])
         # A suite that was never written: nothing at all is in an empty folder.
         with tempfile.TemporaryDirectory() as folder:
-            found = courses.problems(dict(COURSE, hidden={"seed": 1, "tests": [hidden]}), folder)
+            found = settings.problems(dict(COURSE, hidden={"seed": 1, "tests": [hidden]}), folder)
         self.assertEqual(len(found), 1, found)
         self.assertIn("there is no tests/hidden/meta_init.c", found[0])
 
@@ -683,13 +685,13 @@ class Deliver(FakeKit):
         self.course()
 
     def course(self, **more):
-        course = dict(courses.DEFAULTS, hidden={"seed": 1, "tests": []}, run_as="")
+        course = dict(settings.DEFAULTS, hidden={"seed": 1, "tests": []}, run_as="")
         course.update(more)
-        self.write("grader/course.json", json.dumps(course))
+        self.write("grader/course/course.json", json.dumps(course))
 
     def start(self, platform="gradescope", **more):
         return subprocess.Popen(
-            [sys.executable, "-B", self.path("grader", "deliver.py"), "--platform", platform,
+            [sys.executable, "-B", self.path("grader/course/deliver.py"), "--platform", platform,
              "--submission", self.path("mine"), "--results", self.path("out/result")] +
             more.pop("words", []), cwd=self.folder, env=dict(ENVIRONMENT, TMPDIR=self.path("tmp"),
                                                              **more),
@@ -775,7 +777,7 @@ class Deliver(FakeKit):
     def test_a_kit_that_does_not_build(self):
         self.write("Makefile", "$(error no kit)\n")
         self.infrastructure("no kit")
-        self.write("grader/course.json", "{")
+        self.write("grader/course/course.json", "{")
         self.infrastructure("course.json cannot be read")
 
     def test_a_submission_that_is_no_archive(self):

@@ -19,7 +19,7 @@ GOOD = {"class": "lifetime", "title": "device memory was freed twice", "rank": 1
                    "stream": "default"}],
         "ranges": [{"allocation": "x", "where": "a.c:9 (f)", "begin": 0, "end": 8}],
         "hardware": None, "question": "Do two owners free it?",
-        "read": "handouts/mistakes.md, \"Lifetime\"", "text": "simgpu: …\n"}
+        "read": "simgpu/pages/mistakes.md, \"Lifetime\"", "text": "simgpu: …\n"}
 
 
 def lines(*entries):
@@ -149,16 +149,17 @@ int main(void)
             self.assertIn('caf? "x\\y"', report["text"])
             self.assertRegex(report["hardware"], r"^On a GPU ")
             self.assertTrue(report["question"].endswith("?"))
-            self.assertEqual(report["read"], 'handouts/mistakes.md, "Lifetime"')
+            self.assertEqual(report["read"], 'simgpu/pages/mistakes.md, "Lifetime"')
         # What is printed: one report a process, and how many followed.
         printed = done.stderr.decode("utf-8", "replace")
         self.assertEqual(printed.count("device memory was freed twice [lifetime]"), 4)
         self.assertEqual(printed.count("50 more reports followed"), 4)
 
     def test_every_class_has_its_section(self):
-        with open(os.path.join(ROOT, "simgpu", "src", "report.c"), encoding="utf-8") as file:
+        with open(os.path.join(ROOT, "simgpu", "src", "report", "report.c"),
+                  encoding="utf-8") as file:
             pages = re.findall(r'\[SIMGPU_\w+\] = \{"[^"]+", "([^"]+)"\}', file.read())
-        with open(os.path.join(ROOT, "handouts", "mistakes.md"), encoding="utf-8") as file:
+        with open(os.path.join(ROOT, "simgpu", "pages", "mistakes.md"), encoding="utf-8") as file:
             text = file.read()
         self.assertEqual(len(pages), 14)
         self.assertEqual(re.findall(r"(?m)^## (.*)$", text), pages)
@@ -199,7 +200,7 @@ class InAGrading(TempFolder):
         self.assertEqual(bad["status"], "failed")
         self.assertIn("a free of what is no device memory [wrong pointer]", bad["message"])
         self.assertIn("| cudaFree(&host);", bad["message"])
-        self.assertIn('Read: handouts/mistakes.md, "Wrong pointer"', bad["message"])
+        self.assertIn('Read: simgpu/pages/mistakes.md, "Wrong pointer"', bad["message"])
         report = bad["reports"][0]
         self.assertEqual((report["class"], report["calls"][0]["function"], report["follows"]),
                          ("wrong-pointer", "fsdp_zero_grad", False))

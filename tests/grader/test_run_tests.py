@@ -6,7 +6,7 @@ import subprocess
 import sys
 import unittest
 
-from helpers import GRADER, TempFolder, speak
+from helpers import DEVTOOLS, TempFolder, speak
 
 UNITTEST = '''import os, time, unittest
 class Some(unittest.TestCase):
@@ -22,7 +22,7 @@ class RunTests(TempFolder):
         return self.write(name, speak(tests, body + "\n"), 0o755)
 
     def start(self, *arguments, **more):
-        done = subprocess.run([sys.executable, "-B", os.path.join(GRADER, "run_tests.py")] +
+        done = subprocess.run([sys.executable, "-B", os.path.join(DEVTOOLS, "run_tests.py")] +
                               list(arguments), cwd=self.folder, capture_output=True, text=True,
                               timeout=60, check=False,
                               env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1",

@@ -180,7 +180,7 @@ class Setup(Machine):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(self.log(), r"(?m)--no-install-recommends g\+\+$")
         self.assertEqual(self.call(BACKEND="cuda").stdout, "")
-        self.assertEqual(self.call(BACKEND="rehearsal").returncode, 0)
+        self.assertEqual(self.call(BACKEND="emulated-cuda").returncode, 0)
         self.assertRegex(self.log(), r"(?m)--no-install-recommends libdnnl-dev$")
 
     def test_no_install_names_the_command(self):
@@ -272,7 +272,7 @@ class Setup(Machine):
         self.state("old_cc")
         done = self.call()
         self.assertEqual((done.returncode, done.stdout, self.log()), (1, "", ""))
-        self.assertEqual(done.stderr, "setup: cc cannot build the plainest program: cc: error: "
+        self.assertEqual(done.stderr, "setup: cc cannot build the simplest program: cc: error: "
                          "unrecognized option\n")
 
     OLD = "#!/bin/sh\n[ -e \"$STATE/new\" ] && exit 0\necho %s\nexit %d\n"

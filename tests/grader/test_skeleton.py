@@ -7,7 +7,8 @@ import subprocess
 import sys
 import unittest
 
-from helpers import GRADER, ROOT, TempFolder
+from helpers import COURSE, ROOT, TempFolder
+import gaps
 import manifest
 import skeleton
 
@@ -77,8 +78,8 @@ class SecondLevel(unittest.TestCase):
                          "    NOT_YET(\"3.1a\");\n}\n// TODO 3.1: T\nNOT_YET(\"3.1\");\n")
 
     def test_parts_in_the_order_of_the_file(self):
-        self.assertEqual(skeleton.parts(self.BODY), ["3.1a", "3.1"])
-        self.assertEqual(skeleton.parts(self.BODY, 1), ["3.1"])
+        self.assertEqual(gaps.parts(self.BODY), ["3.1a", "3.1"])
+        self.assertEqual(gaps.parts(self.BODY, 1), ["3.1"])
 
 
 class Malformed(unittest.TestCase):
@@ -136,7 +137,7 @@ class Program(TempFolder):
                    % (number, solution, number, more))
 
     def call(self, action, *more, folder="skeleton"):
-        return subprocess.run([sys.executable, "-B", os.path.join(GRADER, "skeleton.py"), action,
+        return subprocess.run([sys.executable, "-B", os.path.join(COURSE, "skeleton.py"), action,
                                "--reference", "reference", "--skeleton", folder] + list(more),
                               cwd=self.folder, capture_output=True, text=True, timeout=20,
                               check=False)
@@ -161,9 +162,9 @@ class Program(TempFolder):
         self.reference(3, "forward", "return 9;", "//[[3.1a] Help.\nhelp();\n//[end 3.1a]\n")
         self.assertEqual(self.call("write", "--gaps", "2", folder="more").returncode, 0)
         self.assertIn('NOT_YET("3.1a");', self.read("more/forward.c"))
-        self.assertEqual(skeleton.first_gap(self.path("more/forward.c"))[0], "3.1")
+        self.assertEqual(gaps.first_gap(self.path("more/forward.c"))[0], "3.1")
         self.write("more/forward.c", self.read("more/forward.c").replace('NOT_YET("3.1");', "f();"))
-        self.assertEqual(skeleton.first_gap(self.path("more/forward.c"))[0], "3.1a")
+        self.assertEqual(gaps.first_gap(self.path("more/forward.c"))[0], "3.1a")
         self.assertEqual(self.call("check", "--gaps", "2", folder="more").returncode, 1)
         self.call("write")
         self.assertNotIn("3.1a", self.read("skeleton/forward.c"))
@@ -203,7 +204,7 @@ class Program(TempFolder):
 
 class Kit(unittest.TestCase):
     def test_the_kits_skeleton_is_what_its_reference_gives(self):
-        done = subprocess.run([sys.executable, "-B", os.path.join(GRADER, "skeleton.py"), "check"],
+        done = subprocess.run([sys.executable, "-B", os.path.join(COURSE, "skeleton.py"), "check"],
                               cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
         self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
 
@@ -317,7 +318,7 @@ class KitGaps2(TempFolder):
             solved = regions(name)
             lines = []
             for line in skeleton.generate(reference(name), name, number, 2).splitlines():
-                gap = skeleton.GAP.match(line)
+                gap = gaps.GAP.match(line)
                 lines += solved.pop(gap.group(1))[2] if gap else [line]
             self.assertEqual(solved, {}, "parts that the skeleton of %s does not have" % name)
             self.assertEqual(code("\n".join(lines)), code(reference(name)))
@@ -326,14 +327,14 @@ class KitGaps2(TempFolder):
         letters = 0
         for task in manifest.load(ROOT):
             text = reference(task.name)
-            more = set(skeleton.parts(text)) - set(skeleton.parts(text, 1))
+            more = set(gaps.parts(text)) - set(gaps.parts(text, 1))
             letters += len(more)
             for part in more:
                 self.assertGreaterEqual(len(task.parts.get(part, [])), manifest.PART_LEVELS, part)
-                for gaps in skeleton.GAPS:
+                for level in skeleton.GAPS:
                     self.assertEqual(
                         'NOT_YET("%s")' % part
-                        in skeleton.generate(text, task.file, task.number, gaps), gaps == 2)
+                        in skeleton.generate(text, task.file, task.number, level), level == 2)
         self.assertGreater(letters, 20)
 
 

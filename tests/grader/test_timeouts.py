@@ -2,6 +2,7 @@
 made-up suites do not take the time that they say is over: each start leaves a line with the tests
 and the limit that it was given, and these lines are what is checked."""
 
+import functools
 import json
 import os
 import threading
@@ -66,7 +67,8 @@ class Quick(FakeKit):
         self.assertEqual(set(statuses.values()), {"timeout"})
         self.assertEqual(limits, dict(a=FULL, b=SHORT, c=SHORT))
         self.assertEqual(self.starts(), [("abc", FULL), ("bc", SHORT)])
-        self.assertIn("a, which takes the reference no longer, was in loop for %g s" % FULL,
+        self.assertIn("a, which takes the reference no longer than this test, was still in loop "
+                      "after %g s" % FULL,
                       self.tests["b"]["message"])
         self.assertIn("LIMIT=", self.tests["b"]["message"])
         self.assertIn("limit of %g s is over" % SHORT, self.tests["b"]["message"])
@@ -176,6 +178,7 @@ for name in [name for name in dir(Quick) if name.startswith("test_") and name no
 class Alone(unittest.TestCase):
     def test_nothing_else_runs_beside_one_that_runs_alone(self):
         turns, now, most, lock = timeouts.Turns(), [], [], threading.Lock()
+        alone = functools.partial(turns.turn, alone=True)
 
         def enter(kind, turn):
             for _ in range(20):
@@ -187,8 +190,8 @@ class Alone(unittest.TestCase):
                     with lock:
                         now.remove(kind)
         threads = [threading.Thread(target=enter, args=arguments, daemon=True) for arguments in
-                   (("beside", turns.beside_others), ("beside", turns.beside_others),
-                    ("alone", turns.by_itself), ("alone", turns.by_itself))]
+                   (("among", turns.turn), ("among", turns.turn),
+                    ("alone", alone), ("alone", alone))]
         for thread in threads:
             thread.start()
         for thread in threads:

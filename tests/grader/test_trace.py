@@ -48,11 +48,11 @@ class Lines(unittest.TestCase):
         good = lines()
         head, step = [line for line in good.split("\n") if line.startswith("TRACE")]
         for text, why in (("", "no line of it came"), ("TRACE", "no line of it came"),
-                          ("TRACE {\n", "no JSON"), ("TRACE " + "[" * 100000, "no JSON"),
+                          ("TRACE {\n", "is not JSON"), ("TRACE " + "[" * 100000, "is not JSON"),
                           ("TRACE []\n", "other fields"), ("TRACE {}\n" + good, "other fields"),
                           (head, "is missing"), (step, "other fields"),
-                          (good + step, "there twice"), (good + head, "other fields"),
-                          ("\n".join([head] + [step] * 100), "there twice")):
+                          (good + step, "appears twice"), (good + head, "other fields"),
+                          ("\n".join([head] + [step] * 100), "appears twice")):
             with self.subTest(text=text[:40]):
                 self.refused(text, why)
 
@@ -229,7 +229,7 @@ class Graded(ReferenceCopy):
         out, page, document = self.grade()
         self.assertEqual(document["status"], "graded")
         self.assertRegex(out[-1], r"^Score: \d+/16")
-        self.assertIn("The training did not come to its end.", page)
+        self.assertIn("The training did not finish.", page)
         self.assertRegex(page, r"SIGSEGV|crashed")
         self.assertIn("The plots show the reference alone.", page)
 

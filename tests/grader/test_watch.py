@@ -108,8 +108,8 @@ class Saves(Watched):
             "  FAIL   a                                                      0/10\n"
             "         a holds.\n"
             "           w[3] is 2, want 3\n"
-            "    not ok either: c\n"
-            "  Not run: 1 test of task 2 that uses all files; to be run when all others pass,\n"
+            "    also not ok: c\n"
+            "  Not run: 1 test of task 2 that uses all files; it runs when all others pass,\n"
             "  or when two.c is saved.\n"
             "\nScore: 60/100\n"))
         self.assertNotIn("\x1b", self.text)
@@ -124,7 +124,7 @@ class Saves(Watched):
         text = self.until("Score: ")
         self.assertIn("  Task 1: 40 → 60 of 60 points\n    now ok: b\n\nScore: 90/100\n", text)
         text = self.until("Score: ")
-        self.assertIn("all other tests pass: now those of all files together\n"
+        self.assertIn("all other tests pass: now those that use all files\n"
                       "  Task 2: 30 → 40 of 40 points\n    now ok: e\n\nScore: 100/100\n", text)
         self.assertEqual(self.end(), "\nScore: 100/100\n")
 

@@ -12,8 +12,8 @@ KINDS = (".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".py", ".sh", ".md", ".svg", 
 ITSELF = os.path.join("tests", "grader", "test_words.py")
 
 # Where no phrase may be.
-CLEAN = ("Makefile", "README.md", "CONTRIBUTING.md", "include", "reference", "skeleton", "handouts",
-         "lib", "gpulog", "simgpu", "grader", "tasks", "examples", "bench", "tests")
+CLEAN = ("Makefile", "make", "README.md", "CONTRIBUTING.md", "include", "reference", "skeleton",
+         "handouts", "lib", "gpulog", "simgpu", "grader", "tasks", "examples", "bench", "tests")
 
 PHRASES = {
     r"let(s|ting)? go": "free, reshard",
@@ -46,6 +46,12 @@ NAMES = {
     r"\bout_lent\b": "out_is_borrowed",
     r"\bkernel_spread_bias\b": "kernel_broadcast_bias",
     r"\bkernel_sum2\b": "kernel_add_out",
+    r"`make different\b|\btests/different\b|--different\b": "make alternatives, tests/alternatives",
+    r"BACKEND=rehearsal|\bREHEARSAL\b|\b(support|build)/rehearsal\b|\b(the rehearsal of|rehearsed)\b":
+        "BACKEND=emulated-cuda, EMULATED_CUDA, support/emulated_cuda, on emulated CUDA",
+    r"\bmake steady\b|\bsteady\.py\b": "make flakiness, flakiness.py",
+    r"\b(inner_|sim_)?books_\w+|\bBOOKS_\w+|\bbooks\.h\b": "sim_log_*, log_writer.h",
+    r"\bsim_(blame|meet)_\w+|\b(blame|meet)\.c\b": "sim_diagnose_*, sim_rendezvous_*",
 }
 
 

@@ -1,6 +1,6 @@
 /* Task 6, API, on trees of modules that nobody can have written for, in worlds of more ranks than
  * eight. Drawn from SEED, which is the course's, and not in the archive that students get;
- * grader/hidden.py runs it.
+ * grader/course/hidden.py runs it.
  */
 #include "draw_model.h"
 #include "drawn_claims.h"

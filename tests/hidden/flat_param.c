@@ -1,6 +1,6 @@
 /* Task 2, flat parameter: where every single element lies, counted one by one, for many parameters
  * and in worlds far larger than the visible tests have. Drawn from SEED, which is the course's, and
- * not in the archive that students get; grader/hidden.py runs it.
+ * not in the archive that students get; grader/course/hidden.py runs it.
  */
 #include "draw_model.h"
 #include "fsdp.h"

@@ -1,5 +1,5 @@
 /* Task 3, forward, on deep models and in worlds of more ranks than eight. Drawn from SEED, which is
- * the course's, and not in the archive that students get; grader/hidden.py runs it.
+ * the course's, and not in the archive that students get; grader/course/hidden.py runs it.
  */
 #include "claims.h"
 #include "draw_model.h"
@@ -40,7 +40,7 @@ static void gather_body(const Rank *r, void *arg)
         free(want);
         need(fsdp_reshard(unit));
         need(fsdp_free_all_gather(s.root));
-        check(gpulog_live_bytes(r->device) == live, "unit %s left %zu bytes behind", flat->name,
+        check(gpulog_live_bytes(r->device) == live, "unit %s left %zu bytes allocated", flat->name,
               gpulog_live_bytes(r->device) - live);
     }
     sharded_destroy(&s);

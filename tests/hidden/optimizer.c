@@ -1,6 +1,6 @@
 /* Task 5, optimizer, in worlds of more ranks than eight, where small units leave ranks with nothing
  * but padding. Drawn from SEED, which is the course's, and not in the archive that students get;
- * grader/hidden.py runs it.
+ * grader/course/hidden.py runs it.
  */
 #include "draw_model.h"
 #include "figures.h"

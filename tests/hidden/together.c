@@ -1,5 +1,5 @@
 /* The six files together, on deep models and in worlds of more ranks than eight. Drawn from SEED,
- * which is the course's, and not in the archive that students get; grader/hidden.py runs it.
+ * which is the course's, and not in the archive that students get; grader/course/hidden.py runs it.
  */
 #include "claims.h"
 #include "draw_model.h"

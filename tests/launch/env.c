@@ -72,7 +72,7 @@ static void try_rows(const Row *rows, size_t n)
         }
         if (status != OK || world.rank != row->world.rank || world.size != row->world.size ||
             world.local_rank != row->world.local_rank ||
-            world.local_size != row->world.local_size || world.meeting)
+            world.local_size != row->world.local_size || world.rendezvous)
             fail_msg("\"%s\" gave status %d and rank %d of %d, local rank %d of %d",
                      row->environment, (int)status, world.rank, world.size, world.local_rank,
                      world.local_size);

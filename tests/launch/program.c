@@ -63,6 +63,13 @@ static int connect_and_sum(void)
     return 0;
 }
 
+// Rank 1 ends before it has made a communicator; the others say so. 0: it ends well.
+static int leave_early(int status)
+{
+    if (number("RANK") == 1) return status;
+    return connect_and_sum();
+}
+
 static void say_signal(int signal)
 {
     static const char words[] = "got the signal\n";
@@ -78,6 +85,8 @@ static int play(const char *part)
 
     if (strcmp(part, "place") == 0) return print_place();
     if (strcmp(part, "sum") == 0) return connect_and_sum();
+    if (strcmp(part, "leave") == 0) return leave_early(0);
+    if (strcmp(part, "leave-badly") == 0) return leave_early(5);
     if (strcmp(part, "fail") == 0 && rank == 2) return 7;
     if (strcmp(part, "kill") == 0 && rank == 1) raise(SIGKILL);
     if (strcmp(part, "stubborn") == 0) signal(SIGTERM, SIG_IGN);
@@ -242,6 +251,26 @@ static void test_failing_rank(void **state)
     expect_nothing_left();
 }
 
+// A rank that ends before it makes a communicator: the others are told how, though they had no part
+// of it; also where what is launched is a shell that starts the program.
+static void test_leaving_early(void **state)
+{
+    static Run run;
+    static char script[4200];
+
+    LAUNCH(&run, "-n", "3", self, "--play", "leave");
+    expect(&run, 86, "Rank 1 of the launcher's world (process ");
+    expect(&run, 86, "exited with status 0\n");
+    LAUNCH(&run, "-n", "3", self, "--play", "leave-badly");
+    assert_int_not_equal(run.status, 0); // rank 1's, or that of another where both have ended
+    expect(&run, run.status, "Rank 1 of the launcher's world (process ");
+    expect(&run, run.status, "exited with status 5\n");
+    snprintf(script, sizeof script, "'%s' --play leave; exit $?", self);
+    LAUNCH(&run, "-n", "3", "sh", "-c", script);
+    expect(&run, 86, "exited with status 0\n");
+    expect_nothing_left();
+}
+
 static void test_limit(void **state)
 {
     static Run run;
@@ -309,7 +338,7 @@ static void test_bad_use(void **state)
         {{"-n", "-2", "true"}, "launch: -n -2: must be a number of ranks"},
         {{"-n", "4x", "true"}, "launch: -n 4x: must be a number of ranks"},
         {{"-n", ""}, "launch: -n : must be a number of ranks"},
-        {{"-n"}, "launch: -n needs a number behind it"},
+        {{"-n"}, "launch: -n needs a number after it"},
         {{"-n", "2"}, "launch: the program is missing"},
         {{"true"}, "launch: -n RANKS is missing"},
         {{"-n", "2", "--limit", "never", "true"},
@@ -359,11 +388,17 @@ static void test_more_ranks_than_devices(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_places),        cmocka_unit_test(test_ranks_connect),
-    cmocka_unit_test(test_two_jobs),      cmocka_unit_test(test_failing_rank),
-    cmocka_unit_test(test_limit),         cmocka_unit_test(test_grandchildren_end),
-    cmocka_unit_test(test_signals_go_on), cmocka_unit_test(test_killed_launcher_takes_its_ranks),
-    cmocka_unit_test(test_bad_use),       cmocka_unit_test(test_more_ranks_than_devices),
+    cmocka_unit_test(test_places),
+    cmocka_unit_test(test_ranks_connect),
+    cmocka_unit_test(test_two_jobs),
+    cmocka_unit_test(test_failing_rank),
+    cmocka_unit_test(test_leaving_early),
+    cmocka_unit_test(test_limit),
+    cmocka_unit_test(test_grandchildren_end),
+    cmocka_unit_test(test_signals_go_on),
+    cmocka_unit_test(test_killed_launcher_takes_its_ranks),
+    cmocka_unit_test(test_bad_use),
+    cmocka_unit_test(test_more_ranks_than_devices),
 };
 
 // build/tests/launch/program knows build/bin/launch.

@@ -58,7 +58,7 @@ static void test_all_return(void **state)
             assert_int_equal(seen[i].size, size);
             assert_int_equal(seen[i].local_rank, i);
             assert_int_equal(seen[i].local_size, size);
-            assert_non_null(seen[i].meeting);
+            assert_non_null(seen[i].rendezvous);
         }
         expect_no_child();
     }
@@ -212,7 +212,7 @@ static void test_ranks_die_with_the_parent(void **state)
     expect_no_child();
 }
 
-// ---- The meeting ----
+// ---- The rendezvous ----
 
 static int meet(const World *world, void *arg)
 {
@@ -239,7 +239,7 @@ static void test_ranks_meet(void **state)
     }
 }
 
-// Rank 0 leaves without having come to the meeting.
+// Rank 0 leaves without having come to the rendezvous.
 static int stand_up(const World *world, void *arg)
 {
     ncclComm_t comm;

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../lib/launch/comm_watch.h"
+#include "../../lib/launch/cuda/comm_watch.h"
 #include "harness.h"
 #include "run.h" // rank_done
 

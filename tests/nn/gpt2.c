@@ -303,7 +303,7 @@ static void check_training(const Rank *r, void *arg)
     }
     check(first > 2.0f && last < 0.5f, "the loss went from %g to %g in 60 steps", first, last);
     plain_adamw_destroy(opt);
-    check(gpulog_live_bytes(r->device) == f.live, "the optimizer left memory behind");
+    check(gpulog_live_bytes(r->device) == f.live, "the optimizer left memory allocated");
     close_fixture(&f);
 }
 static void test_training(void **state)
@@ -410,7 +410,7 @@ static void check_hooks(const Rank *r, void *arg)
     module_add_hook(m->children[1], HOOK_PRE_FORWARD, refuse_hook, NULL);
     check(module_forward(m, &run, in, &out) == ERR_IO, "a hook's failure is lost");
     need(module_discard(m, &run));
-    check(gpulog_live_bytes(r->device) == live, "a forward stopped by a hook left memory behind");
+    check(gpulog_live_bytes(r->device) == live, "a forward stopped by a hook left memory allocated");
     take_storage(m);
     module_destroy(m);
     need_cuda(cudaFree(in));
@@ -453,7 +453,7 @@ static void check_stopped(const Rank *r, void *arg)
             }
             module_remove_hook(m, hook);
             need(module_discard(f.m, &f.run));
-            check(gpulog_live_bytes(r->device) == f.live, "%s left memory behind", m->name);
+            check(gpulog_live_bytes(r->device) == f.live, "%s left memory allocated", m->name);
             fetch_gradients(&f, got);
             for (int i = 0; i < f.n; i++) {
                 check_equal(f.params[i]->name, got[i], want[i], numel_of(f.params[i]));
@@ -503,7 +503,7 @@ static void check_mistakes(const Rank *r, void *arg)
            "h.0.mlp.fc.weight has no data");
     weight->data = data;
     need(module_discard(f.m, &f.run));
-    check(gpulog_live_bytes(r->device) == f.live, "a forward without a weight left memory behind");
+    check(gpulog_live_bytes(r->device) == f.live, "a forward without a weight left memory allocated");
 
     need(module_forward(f.m, &f.run, f.tokens, &logits));
     float *dlogits = NULL;
@@ -515,7 +515,7 @@ static void check_mistakes(const Rank *r, void *arg)
     need_cuda(cudaFreeAsync(dlogits, r->stream));
     need(module_discard(f.m, &f.run));
     check(gpulog_live_bytes(r->device) == f.live,
-          "a backward without a gradient left memory behind");
+          "a backward without a gradient left memory allocated");
     close_fixture(&f);
 }
 static void test_mistakes(void **state)

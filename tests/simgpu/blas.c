@@ -267,9 +267,9 @@ static void check_gemm_ex(const Rank *r, void *arg)
     check_equal("A·B", got, want, 4);
     simgpu_on_report(keep_report, NULL);
     expect(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 2, &ONE, A, CUDA_R_16F, 2, B,
-                        CUDA_R_16F, 2, &ZERO, C, CUDA_R_16F, 2, CUBLAS_COMPUTE_32F,
+                        CUDA_R_16F, 2, &ZERO, C, CUDA_R_64F, 2, CUBLAS_COMPUTE_32F,
                         CUBLAS_GEMM_DEFAULT),
-           CUBLAS_STATUS_NOT_SUPPORTED, "CUDA_R_32F");
+           CUBLAS_STATUS_NOT_SUPPORTED, "cuBLAS has no such product");
     simgpu_on_report(NULL, NULL);
     need_cuda(cudaFree(A));
     need_cuda(cudaFree(B));
@@ -455,7 +455,7 @@ static void test_out_of_bounds(void **state)
     free(message);
 }
 
-// ---- The books ----
+// ---- The log ----
 
 // One log entry a call, on the handle's stream, with the bytes of each operand from first to last.
 static void check_log(const Rank *r, void *arg)

@@ -302,7 +302,7 @@ static void test_rounding(void **state)
     run_ranks(2, rounding, NULL);
 }
 
-// ---- Books ----
+// ---- The log ----
 
 static void traffic(const Rank *r, void *arg)
 {
@@ -334,7 +334,7 @@ static void traffic(const Rank *r, void *arg)
               (unsigned long long)got.calls, (unsigned long long)got.bytes,
               (unsigned long long)got.sent, want[i].bytes, want[i].sent);
     }
-    int64_t at = log_find(GPU_ALL_GATHER, NULL, 0);
+    int64_t at = gpulog_find(GPU_ALL_GATHER, NULL, 0);
     GpuLogEntry entry;
     check(at >= 0 && gpulog_get((uint64_t)at, &entry), "the all-gather is in the log");
     check(entry.n_ranges == 2 && entry.range[0].ptr == x && entry.range[0].access == GPU_READ &&

@@ -244,7 +244,7 @@ static void registers_host_memory(const Rank *r, void *arg)
     need_cuda(cudaMemcpyAsync(memory, device, N, cudaMemcpyDeviceToHost, r->stream));
     need_cuda(cudaHostUnregister(memory));
     check(memory[0] == 8 && memory[N - 1] == 8, "the copy was lost");
-    heard_is(&heard[r->rank], "pinned memory is given back while a copy is under way",
+    heard_is(&heard[r->rank], "pinned memory is freed while a copy is in flight",
              "cudaHostUnregister, called at simgpu/copy.c:");
     check(cudaHostUnregister(memory) == cudaErrorHostMemoryNotRegistered, "twice");
     need_cuda(cudaMemcpyAsync(memory, device, N, cudaMemcpyDeviceToHost, r->stream));

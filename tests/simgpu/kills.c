@@ -4,13 +4,14 @@
  * rank, or its process where it had not joined; who needed it no more ends well. Nothing is left
  * behind: no process, no shared memory, no socket.
  *
- * The ranks are plain forks of this program, so that nobody but simgpu tells them. Before a rank
- * has used simgpu, only a launcher can know of its end; so all are there before the first one uses
- * it, and the kill comes after all have.
+ * The ranks are plain forks of this program, which says who they are in a file of its own
+ * (SIMGPU_WORLD, simgpu/README.md) and nothing of their ends. Of every eight seeds one kills before
+ * the ranks use simgpu.
  *
  * Environment: SIMGPU_KILLS=N tries N seeds, SIMGPU_KILLS_SEED=S begins with seed S, and
  * SIMGPU_KILLS_TIMES=1 prints how long the slowest rank of each lived on. A failure names its seed.
  */
+#define _GNU_SOURCE // memfd_create
 #include <dirent.h>
 #include <errno.h>
 #include <linux/filter.h>
@@ -19,6 +20,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -35,13 +37,13 @@ enum { MOST = 6, COUNT = 257, SEEDS = 60, WORDS = 4096 };
 #else
 #define BOUND 1.0
 #endif
-#define OLD_ENOUGH 0.06 // a process that lived shorter may be a fork on its way to another program
 
 typedef struct Rehearsal {
     uint64_t seed;
     int world;
     bool by_text;       // the id is NCCL_COMM_ID's
     bool without_pidfd; // as on Linux before 5.3
+    int ranks;          // the file that says who they are
     _Atomic int all_there, ready, go;
     ncclUniqueId id;
     struct {
@@ -192,6 +194,9 @@ _Noreturn static void be_rank(int rank)
     Rehearsal *r = rehearsal;
     Actor a = {.rank = rank, .world = r->world};
     own_rank = rank;
+    char path[40];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", r->ranks);
+    setenv("SIMGPU_WORLD", path, 1);
     if (r->without_pidfd) forbid_pidfd();
     while (!atomic_load(&r->all_there)) pause_for(0.0002);
     simgpu_on_report(keep_words, NULL);
@@ -248,21 +253,36 @@ static void fail_seed(const End *end, const char *words)
 static void start(End *end)
 {
     fflush(NULL);
+    rehearsal->ranks = memfd_create("kills", 0);
+    assert_true(dprintf(rehearsal->ranks, "simgpu-world 1 %d\n", rehearsal->world) > 0);
     for (int i = 0; i < rehearsal->world; i++) {
         pid_t parent = getpid();
         end[i] = (End){.pid = fork()};
         assert_true(end[i].pid >= 0);
-        if (end[i].pid > 0) continue;
+        if (end[i].pid > 0) {
+            assert_true(dprintf(rehearsal->ranks, "%d %d\n", i, (int)end[i].pid) > 0);
+            continue;
+        }
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent || !freopen("/dev/null", "w", stderr)) _exit(1);
         be_rank(i);
     }
+}
+
+static void await_ready(const End *end)
+{
     double begin = now();
     atomic_store(&rehearsal->all_there, 1);
     while (atomic_load(&rehearsal->ready) < rehearsal->world && now() - begin < 30 * factor())
         pause_for(0.0005);
-    if (now() - begin < OLD_ENOUGH) pause_for(OLD_ENOUGH - (now() - begin));
     if (atomic_load(&rehearsal->ready) < rehearsal->world) fail_seed(end, "the ranks do not start");
+}
+
+static void kill_ranks(const End *end, int victim, int second)
+{
+    killed = now();
+    kill(end[victim].pid, SIGKILL);
+    if (second >= 0) kill(end[second].pid, SIGKILL);
 }
 
 // Waits for all, until the time given.
@@ -354,11 +374,16 @@ static bool run_seed(uint64_t seed, bool without_pidfd)
     bool early = drawn(seed, 5, 4) % 3 == 0; // while the ranks join
     double delay = 1e-6 * (double)(drawn(seed, 5, 5) % (early ? 8000 : 40000));
     start(end);
+    bool before = drawn(seed, 5, 6) % 8 == 0 && victim > 0; // rank 0 makes the id
+    if (before && second == 0) second = -1;
+    if (before) kill_ranks(end, victim, second);
+    if (before) atomic_store(&r->ready, second >= 0 ? 2 : 1); // the dead will not say so
+    await_ready(end);
     atomic_store(&r->go, 1);
-    pause_for(delay);
     killed = now();
-    kill(end[victim].pid, SIGKILL);
-    if (second >= 0) kill(end[second].pid, SIGKILL);
+    if (!before) pause_for(delay);
+    if (!before) kill_ranks(end, victim, second);
+    close(r->ranks);
     collect(end, killed + BOUND * factor());
     unsetenv("NCCL_COMM_ID");
     bool told = judge(end, victim, second);

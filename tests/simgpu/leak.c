@@ -52,7 +52,7 @@ static void test_memory(void **state)
     says(text, "1 allocation of device memory (100 bytes): small, made at simgpu/leak.c:");
     says(text, "(leave_memory)");
     says(text, "Is there a cudaFree missing");
-    says(text, "Read: handouts/mistakes.md, \"Leak\"");
+    says(text, "Read: simgpu/pages/mistakes.md, \"Leak\"");
     if (strstr(text, "given_back")) fail_msg("what was freed is accused:\n%s", text);
     if (strstr(text, "3000 bytes") > strstr(text, "100 bytes")) fail_msg("the order:\n%s", text);
 }

@@ -317,7 +317,7 @@ static void finds_misuse(const Rank *r, void *arg)
         break;
     case BEFORE_NEXT: // 1000 is no multiple of 256: the gap belongs to nobody
         error = kernel_touch(p + 1004, 4, 0, r->stream);
-        heard_is(heard, "an operation outside every allocation",
+        heard_is(heard, "an operation outside any allocation",
                  "4 bytes past the end of p, the 1000");
         break;
     case AFTER_FREE:
@@ -342,7 +342,7 @@ static void finds_misuse(const Rank *r, void *arg)
         break;
     case FAR_AWAY:
         error = kernel_touch(p + ((size_t)1 << 33), 4, 0, r->stream);
-        heard_is(heard, "an operation outside every allocation", "no allocation holds");
+        heard_is(heard, "an operation outside any allocation", "no allocation holds");
         break;
     }
     check(error == cudaErrorIllegalAddress, "the error is %s", cudaGetErrorName(error));

@@ -141,7 +141,7 @@ static void names_streams(const Rank *r, void *arg)
     race_of(one, two);
     check(strstr(h->text, "on side[2] (made at simgpu/places.c:"), "%s", h->text);
     check(strstr(h->text, "on ctx->one (made at simgpu/places.c:"), "%s", h->text);
-    check(strstr(h->text, "recorded on ctx->one behind the first"), "%s", h->text);
+    check(strstr(h->text, "recorded on ctx->one after the first"), "%s", h->text);
 
     // The next stream gets the handle, and not the name.
     old = two;

@@ -326,7 +326,7 @@ static void unwritten(const Rank *r, void *arg)
     silent(&t);
     need_cuda(kernel_sum_bytes(sum, p, N, t.a));
     check(t.heard->count == 1 && t.heard->kind == SIMGPU_UNINITIALISED, "%d", t.heard->count);
-    heard_is(t.heard, "a read of device memory that nothing has written",
+    heard_is(t.heard, "an uninitialised read of device memory",
              "reads 3 bytes that nobody wrote, the first of them\n"
              "simgpu: rank 0 |   byte 1000 of p, ");
     need_cuda(kernel_sum_bytes(sum, p, N, t.a));
@@ -341,12 +341,12 @@ static void unwritten(const Rank *r, void *arg)
     need_cuda(kernel_sum_bytes(sum, t.x + 7, 500, t.a));
     silent(&t);
     need_cuda(cudaMemcpyAsync(host, t.x + 6, 10, cudaMemcpyDeviceToHost, t.a));
-    heard_is(t.heard, "a read of device memory that nothing has written", "byte 6 of t.x");
+    heard_is(t.heard, "an uninitialised read of device memory", "byte 6 of t.x");
     need_cuda(cudaFree(p));
     hear(t.heard);
     need_cuda(cudaMalloc((void **)&p, N));
     need_cuda(cudaMemcpyAsync(t.x, p, N, cudaMemcpyDeviceToDevice, t.a));
-    heard_is(t.heard, "a read of device memory that nothing has written", "reads 1003 bytes");
+    heard_is(t.heard, "an uninitialised read of device memory", "reads 1003 bytes");
     need_cuda(cudaFree(p));
 
     // Freed and allocated again: written no more.
@@ -356,7 +356,7 @@ static void unwritten(const Rank *r, void *arg)
     need_cuda(cudaFreeAsync(p, t.a));
     need_cuda(cudaMallocAsync((void **)&p, N, t.a));
     need_cuda(kernel_sum_bytes(sum, p, 1, t.a));
-    heard_is(t.heard, "a read of device memory that nothing has written", "reads 1 bytes");
+    heard_is(t.heard, "an uninitialised read of device memory", "reads 1 bytes");
 }
 static void test_unwritten(void **state)
 {
@@ -398,7 +398,7 @@ static void collectives(const Rank *r, void *arg)
     need_cuda(cudaMemsetAsync(all, 0, (w * COUNT - 1) * sizeof *all, t.a));
     need_nccl(ncclReduceScatter(all, shard, COUNT, ncclFloat, ncclSum, r->comm, t.a));
     check(t.heard->kind == SIMGPU_UNINITIALISED, "kind %d", (int)t.heard->kind);
-    heard_is(t.heard, "a read of device memory that nothing has written",
+    heard_is(t.heard, "an uninitialised read of device memory",
              "reads 4 bytes that nobody wrote");
     need_cuda(cudaDeviceSynchronize());
     free(host);
@@ -437,7 +437,7 @@ static void gaps(const Rank *r, void *arg)
     silent(&t);
     need_cuda(cudaMemcpy2D(host, 2, p + 27, PITCH, 2, ROWS, cudaMemcpyDeviceToHost));
     check(t.heard->kind == SIMGPU_UNINITIALISED, "kind %d", (int)t.heard->kind);
-    heard_is(t.heard, "a read of device memory that nothing has written", "byte 27 of p");
+    heard_is(t.heard, "an uninitialised read of device memory", "byte 27 of p");
 }
 static void test_gaps(void **state)
 {
@@ -553,7 +553,7 @@ static void host_touches(const Rank *r, void *arg)
     need_cuda(cudaMemcpyAsync(t.pinned, t.x, N, cudaMemcpyDeviceToHost, t.a));
     need_cuda(cudaFreeHost(t.pinned));
     check(t.heard->kind == SIMGPU_HOST_RACE, "kind %d", (int)t.heard->kind);
-    heard_is(t.heard, "pinned memory is given back while a copy is under way",
+    heard_is(t.heard, "pinned memory is freed while a copy is in flight",
              "cudaFreeHost, called");
 }
 static void test_host_touches(void **state)
@@ -643,7 +643,7 @@ static void devices(const Rank *r, void *arg)
     need_cuda(cudaStreamWaitEvent(t.a, e, 0));
     need_cuda(kernel_touch(t.x, N, 2, t.a));
     need_cuda(kernel_touch(t.y, N, 2, t.b));
-    need_cuda(cudaMemcpyPeer(t.x, 0, far, 1, N)); // behind all work of both, and before the rest
+    need_cuda(cudaMemcpyPeer(t.x, 0, far, 1, N)); // after all work of both, and before the rest
     need_cuda(kernel_touch(t.x, N, 2, t.b));
     need_cuda(kernel_touch(t.y, N, 2, make_stream(cudaStreamNonBlocking)));
     silent(&t);

@@ -3,8 +3,8 @@
  * A program (random/program.h) is drawn from a seed, judged by the oracle (random/oracle.c), which
  * enumerates what a real machine may do, and run on simgpu. The checker must report a race, or a
  * misuse by lifetime, if and only if the oracle finds one, and each report must name two steps that
- * the oracle calls racing. log_race, by which the suites of the tasks judge, must agree too. Where
- * they do not, the program is cut down to what the disagreement needs, and printed.
+ * the oracle calls racing. gpulog_race, by which the suites of the tasks judge, must agree too.
+ * Where they do not, the program is cut down to what the disagreement needs, and printed.
  *
  * The tester is tested as well: the oracle has right answers for programs written by hand, and an
  * oracle that forgets one of its rules is found out soon.
@@ -34,7 +34,7 @@ enum {
     BATCH = 1000,                  // programs of one process
     RANK_PROGRAMS = 1000 / SLOWER, // with a process for each rank
     LOG_PROGRAMS = 1500 / SLOWER,
-    LOG_BATCH = 250,   // log_race looks through the whole log of its process
+    LOG_BATCH = 250,   // gpulog_race looks through the whole log of its process
     FORGETFUL = 20000, // programs within which a forgotten rule must show
 };
 
@@ -49,7 +49,7 @@ static Tally *tally;
 // One batch of programs.
 typedef struct Batch {
     uint64_t seed, n;
-    bool log; // asks log_race, and not the checker
+    bool log; // asks gpulog_race, and not the checker
     unsigned forget;
     bool shrinks; // a disagreement's program is made smaller
 } Batch;
@@ -71,7 +71,7 @@ static void describe(const Program *p, const Verdict *v, const Heard *h, Disagre
         fprintf(out, "the checker (%d races, %d others):\n%s", h->races, h->others, h->text);
     else
         fprintf(out, "the checker says nothing\n");
-    if (h->replayed) fprintf(out, "log_race: %s\n", h->log_races ? h->log_text : "nothing");
+    if (h->replayed) fprintf(out, "gpulog_race: %s\n", h->log_races ? h->log_text : "nothing");
     if (h->trouble[0]) fprintf(out, "%s\n", h->trouble);
     fclose(out);
     tally->text[sizeof tally->text - 1] = '\0';
@@ -340,7 +340,7 @@ static const Known known[] = {
      2,
      {{.kind = PEER_ASYNC, .stream = FREE_F, .span = {{4, 0, 8, 1, 8}, {0, 0, 8, 1, 8}}},
       {.kind = FREE, .span = SPAN(0, 0, 64)}}},
-    {"cudaMemcpyPeer behind all work of both devices",
+    {"cudaMemcpyPeer after all work of both devices",
      false,
      2,
      {FILLS(FREE_C, 0, 0, 8),

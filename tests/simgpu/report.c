@@ -176,7 +176,7 @@ static void test_shows_the_source(void **state)
               "simgpu/report.c:");
     has(text, "6 bytes too many");
     has(text, "simgpu: |   On a GPU this is an illegal memory access");
-    has(text, "offset right?\nsimgpu: |   Read: handouts/mistakes.md, \"Wrong pointer\"\n");
+    has(text, "offset right?\nsimgpu: |   Read: simgpu/pages/mistakes.md, \"Wrong pointer\"\n");
     text = stderr_of(use_a_named_one, &status);
     has(text, "byte 0 of shard of h.7, the 1000 bytes allocated at");
     has_not(stderr_of(use_the_next_owner, &status), "an old name");
@@ -341,7 +341,7 @@ static void test_records(void **state)
     has(text,
         "\"hardware\": \"On a GPU this is an illegal memory access, or silently other data.\", "
         "\"question\": \"Are the count (elements, not bytes?) and the offset right?\", "
-        "\"read\": \"handouts/mistakes.md, \\\"Wrong pointer\\\"\", \"text\": \"simgpu: ");
+        "\"read\": \"simgpu/pages/mistakes.md, \\\"Wrong pointer\\\"\", \"text\": \"simgpu: ");
     has(second, "{\"class\": \"wrong-pointer\", \"title\": \"a free of what is no device memory\"");
     has(second, "\"follows\": true");
     assert_int_equal(times(second, "\n"), 1);
@@ -529,7 +529,7 @@ static void waiting_in_a_group(const Rank *r, void *arg)
     need_nccl(ncclAllReduce(x, x, 10, ncclFloat, ncclSum, r->comm, r->stream));
     check(h->count == 0, "%s", h->text);
     need_cuda(cudaStreamSynchronize(r->stream));
-    heard_is(h, "a wait for what a group still holds back",
+    heard_is(h, "a wait for calls that an open group still holds",
              "ncclAllReduce, called at simgpu/report.c:");
     need_nccl(ncclGroupEnd());
     need_cuda(cudaFreeAsync(x, r->stream));

@@ -3,8 +3,8 @@
  * what was got and wanted there, and how many elements differ in all. Where a pattern explains all
  * of it (pattern.h), the likely cause follows on a line of its own.
  *
- * Interface: check_equal, check_near, check_equal_in, check_near_in, cause_of, fetch, send_to
- * (harness.h).
+ * Interface: check_equal, check_near, check_equal_in, check_near_in, cause_of, fetch, send_to,
+ * log_ordered (harness.h).
  */
 #include <math.h>
 #include <stdio.h>
@@ -70,4 +70,15 @@ void send_to_at(const char *file, int line, float *device, const float *host, si
     if (error != cudaSuccess)
         rank_fails(file, line, "send_to: %zu floats to %p: %s", n, (void *)device,
                    cudaGetErrorString(error));
+}
+
+bool log_ordered(uint64_t a, uint64_t b)
+{
+    uint64_t asked[] = {a, b};
+
+    for (int i = 0; i < 2; i++)
+        if (!gpulog_has_order(asked[i]))
+            rank_fails(__FILE__, __LINE__, "operation %llu is not in the log, which has %llu",
+                       (unsigned long long)asked[i], (unsigned long long)gpulog_length());
+    return gpulog_ordered(a, b);
 }

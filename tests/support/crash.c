@@ -17,6 +17,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "../../gpulog/log/log_writer.h"
 #include "run.h"
 
 #define MAX_FRAMES 64
@@ -41,16 +42,29 @@ static bool is_ours(const void *site)
     return (const char *)site > __executable_start && (const char *)site <= etext;
 }
 
+// Whether the place is in simgpu, the log or the harness, in which nobody looks for the mistake. By
+// the whole path, since folders of the kit's library have the same names.
+static bool is_hidden(const void *site)
+{
+    static const char *const folders[] = {"/simgpu/src/", "/gpulog/log/", "/gpulog/interpose/",
+                                          "/tests/support/"};
+    SimLogLine line;
+    if (!sim_log_line(site, &line)) return false;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+        if (strstr(line.path, folders[i])) return true;
+    return false;
+}
+
 // How much a reader wants to see a place "folder/file.c:88 (function)": the task's file above all,
-// then the kit's library, then the test; -1 for simgpu, the harness, and what has no line.
+// then the kit's library, then the test; -1 for what starts ranks, and what has no line.
 static int interest(const char *where)
 {
     static const char *const task_files[] = {
         "meta_init.c", "flat_param.c", "forward.c", "backward.c", "optimizer.c", "api.c", NULL};
     static const char *const tests[] = {"tasks", "fsdp", "harness", "simgpu", NULL};
     static const char *const library[] = {"kernels", "nn", "check", NULL};
-    static const char *const hidden[] = {"support", "src", "wrap", NULL};
-    static const char *const launch[] = {"launch_ranks.c", "watch.c", "meeting.c", "world.c", NULL};
+    static const char *const launch[] = {"launch_ranks.c", "watch.c", "rendezvous.c", "world.c",
+                                         NULL};
 
     const char *colon = strchr(where, ':');
     if (!colon || !isdigit((unsigned char)colon[1])) return -1;
@@ -64,7 +78,7 @@ static int interest(const char *where)
     if (in_list(folder, folder_length, tests)) return 1;
     if (in_list(folder, folder_length, library)) return 2;
     if (in_list(file, file_length, task_files)) return 3;
-    if (in_list(folder, folder_length, hidden) || in_list(file, file_length, launch)) return -1;
+    if (in_list(file, file_length, launch)) return -1;
     return 1;
 }
 
@@ -82,7 +96,7 @@ static void find_place(const void *pc, char *place, size_t size)
         if (frames[i] == pc) frames[i] = (char *)frames[i] + 1;
     for (int i = -1; i < n; i++) {
         const void *site = i < 0 ? (pc ? (const char *)pc + 1 : NULL) : frames[i];
-        if (!site || !is_ours(site)) continue;
+        if (!site || !is_ours(site) || is_hidden(site)) continue;
         gpulog_where(site, where, sizeof where);
         if (interest(where) > best) {
             best = interest(where);

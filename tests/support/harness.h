@@ -13,8 +13,8 @@
  *   static void test_something(void **state) { run_ranks(3, body, NULL); }
  *
  * Interface: run_ranks, run_ranks_limit, run_ranks_small; check, need, need_cuda, need_nccl,
- * check_leaks (inside a body); shared_alloc for what ranks hand back; fetch, send_to; log_race and
- * friends (log_order.c); suite_main.
+ * check_leaks (inside a body); shared_alloc for what ranks hand back; fetch, send_to; log_ordered;
+ * suite_main.
  */
 #ifndef SHARDLAB_HARNESS_H
 #define SHARDLAB_HARNESS_H
@@ -37,6 +37,7 @@
 
 #include "check.h"
 #include "gpulog.h"
+#include "gpulog_order.h"
 #include "pattern.h"
 #undef fail // once more, for a file that includes check.h before this one
 #define fail(status, ...) check_fail((status), __FILE__, __LINE__, __VA_ARGS__)
@@ -135,16 +136,8 @@ void *shared_alloc(size_t bytes);
 float *fetch_at(const char *file, int line, const float *device, size_t n);
 void send_to_at(const char *file, int line, float *device, const float *host, size_t n);
 
-// ---- log_order.c: what the operation log says about order ----
-
-// Whether operation a is done before operation b begins, in every order the streams allow.
+// gpulog_ordered, of operations that the log must have.
 bool log_ordered(uint64_t a, uint64_t b);
-// Two operations from `first` on that touch the same bytes, at least one of them writing, and
-// neither ordered before the other. False: there are none. What it finds is described in text.
-bool log_race(uint64_t first, char *text, size_t size);
-// First operation of a kind at or after `from` (and, where name is given, of that name); -1: none.
-int64_t log_find(GpuOp op, const char *name, uint64_t from);
-uint64_t log_count(GpuOp op, uint64_t from);
 
 // ---- A suite's main ----
 

@@ -61,7 +61,8 @@ static bool varied(const float *want, size_t begin, size_t end, size_t few)
     return n >= few;
 }
 
-// Fresh device memory is filled with bytes of 0xff (simgpu/src/memory.c, gpulog/wrap/memory.c).
+// Fresh device memory is filled with bytes of 0xff (simgpu/src/memory/memory.c,
+// gpulog/interpose/memory.c).
 static bool is_poison(float value)
 {
     uint32_t bits;
@@ -106,7 +107,7 @@ static bool wrong_in_padding(const Case *c)
     for (size_t i = c->first; i <= c->last; i++) all &= is_poison(c->got[i]);
     return says(c, "the padding alone is wrong, every parameter is right. %s",
                 all ? "It was never written: does anything zero it?"
-                    : "Is flat_zero_padding called behind what wrote there?");
+                    : "Is flat_zero_padding called after what wrote there?");
 }
 
 // ---- One thing everywhere ----
@@ -144,7 +145,7 @@ static bool all_zero(const Case *c)
     for (size_t i = 0; i < c->n; i++)
         if (c->got[i] != 0.0f) return false;
     return says(c, "every element is zero: did the values never arrive, or was the buffer zeroed "
-                   "behind them?");
+                   "after them?");
 }
 
 static bool is_factor(double factor, double value)
@@ -229,7 +230,7 @@ static bool shifted(const Case *c)
     if (padding > 0 && padding < c->n && is_shifted(c, (long)padding))
         return says(c,
                     "every element lies %zu places late, which is as much as there is padding: is "
-                    "the padding in front, and not behind the last parameter?",
+                    "the padding in front, and not after the last parameter?",
                     padding);
     for (long by = 1; by <= 4; by++) {
         if ((size_t)by + WRONG_FEW > c->n) break;
@@ -440,7 +441,7 @@ static bool all_but_first(const Case *c)
         if (2 * of_it < end - layout->begin[k]) return false;
     }
     return says(c,
-                "%.79s, the first parameter, is right, and all behind it are wrong: is anything "
+                "%.79s, the first parameter, is right, and all after it are wrong: is anything "
                 "counted from the beginning of the buffer that must be counted from the "
                 "parameter's, or the other way round?",
                 layout->param[0]->name);

@@ -59,7 +59,7 @@ static void beside_body(const Rank *r, void *arg)
         "other ranks",
         unit->flat.name, (unsigned long long)total, (unsigned long long)sent);
     need_cuda(kernel_fill(own, 1.0f, 4, s.ctx.compute_stream));
-    int64_t kernel = log_find(GPU_KERNEL, "kernel_fill", log);
+    int64_t kernel = gpulog_find(GPU_KERNEL, "kernel_fill", log);
     check(kernel >= 0 && !log_ordered((uint64_t)gather, (uint64_t)kernel),
           "after fsdp_unshard alone the compute stream waits for the all-gather: a unit that is "
           "gathered ahead would stop the one that computes. The wait belongs to "

@@ -109,7 +109,7 @@ const char *padding_cause(float value, bool sgd)
     float moved = sgd ? -0.5f * 3.0f : -TEST_ADAMW.lr;
     if (fabsf(value - moved) > 1e-5f * fabsf(moved)) return "";
     return LIKELY "the step moved the padding by the dirt in its gradient: is flat_zero_padding "
-                  "called for the shard behind the kernel?";
+                  "called for the shard after the kernel?";
 }
 
 // ---- The norm, and clipping ----
@@ -157,7 +157,7 @@ const char *norm_cause(const Sharded *s, float norm)
         {own, "this is the sum of the squares of this rank's own shards: are they summed over the "
               "ranks, and where is the root?"},
         {roots, "this is the sum of the ranks' own norms: is the root taken before the sum over "
-                "the ranks, not behind it?"},
+                "the ranks, not after it?"},
         {sqrt(largest), "this is the largest of the ranks' own norms: is the reduction ncclSum?"},
         {sqrt(squares / s->world), "this is the root of the average over the ranks: a norm is "
                                    "summed, and divided by nothing. Is the reduction ncclSum?"},

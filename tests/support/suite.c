@@ -396,11 +396,21 @@ static int end_case(void **state)
 
 // ---- main ----
 
+// Most suites of the kit's own are linked without the task files: then these are NULL.
+#pragma weak meta_numel
+#pragma weak flat_layout
+#pragma weak fsdp_unshard
+#pragma weak fsdp_begin_grad
+#pragma weak fsdp_adamw_step
+#pragma weak fully_shard
+
 // A task's suite grades that task's file, `together` all six; hidden suites are named like them.
 static void own_code(const char *suite)
 {
+    static const TaskFile files[] = TASK_FILES;
+
     if (strncmp(suite, "hidden_", 7) == 0) suite += 7;
-    report_own_code(strcmp(suite, "together") == 0 ? NULL : suite);
+    report_own_code(files, strcmp(suite, "together") == 0 ? NULL : suite);
 }
 
 static int list_tests(const struct CMUnitTest *tests, size_t n)

@@ -388,7 +388,7 @@ void check_padding(const Sharded *s, const char *when)
 void check_no_race(uint64_t first)
 {
     char text[1024];
-    check(!log_race(first, text, sizeof text), "%s", text);
+    check(!gpulog_race(first, text, sizeof text), "%s", text);
 }
 
 void check_no_host_wait(uint64_t first, const char *when)

@@ -81,7 +81,7 @@ int64_t sharded_numel(const Sharded *s);  // Σ numel
 // Fails the rank where padding is anything but zero: shards, gradients, moments.
 void check_padding(const Sharded *s, const char *when);
 
-// Fails the rank where two operations from `first` on race with each other (log_race).
+// Fails the rank where two operations from `first` on race with each other (gpulog_race).
 void check_no_race(uint64_t first);
 // Fails the rank where the host waited for the device since `first`, and says in which call. That
 // lib/nn reads the loss, once a step, does not count.

@@ -11,6 +11,7 @@
 
 #include "backend.h"
 #include "pattern.h"
+#include "not_yet.h"
 #include "run.h"
 
 Run *rank_run;

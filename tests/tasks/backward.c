@@ -241,7 +241,7 @@ static void one_body(const Rank *r, void *arg)
     check(gpulog_live_bytes(r->device) == live, "with one rank fsdp_begin_grad allocated memory");
     need(fsdp_reduce_grad(unit));
     need(fsdp_finish_backward(s.root));
-    check(log_count(GPU_REDUCE_SCATTER, log) == 0 && log_count(GPU_KERNEL, log) == 0,
+    check(gpulog_count(GPU_REDUCE_SCATTER, log) == 0 && gpulog_count(GPU_KERNEL, log) == 0,
           "with one rank fsdp_reduce_grad has nothing to reduce and nothing to divide");
     reduce_round(unit, 0);
     check_average(unit, 1, NULL);
@@ -434,7 +434,7 @@ static void check_freed_on_compute(Sharded *s)
     need(fsdp_reduce_grad(unit));
     uint64_t log = gpulog_length();
     need(fsdp_free_reduce_scatter(s->root));
-    int64_t freed = log_find(GPU_FREE, NULL, log);
+    int64_t freed = gpulog_find(GPU_FREE, NULL, log);
     check(freed >= 0, "fsdp_free_reduce_scatter freed nothing");
     check(gpulog_get((uint64_t)freed, &entry) && entry.stream == s->ctx.compute_stream,
           "fsdp_free_reduce_scatter must free the gradient on the stream that allocated it, "
@@ -460,8 +460,8 @@ static void order_body(const Rank *r, void *arg)
             check(entry.stream == s.ctx.reduce_scatter_stream,
                   "a reduce-scatter runs on another stream than ctx->reduce_scatter_stream");
 
-    // The optimizer comes behind every reduce-scatter.
-    int64_t sgd = log_find(GPU_KERNEL, "kernel_sgd", log);
+    // The optimizer comes after every reduce-scatter.
+    int64_t sgd = gpulog_find(GPU_KERNEL, "kernel_sgd", log);
     for (uint64_t i = log; i < (uint64_t)sgd; i++)
         check(!gpulog_get(i, &entry) ||
                   (entry.op != GPU_REDUCE_SCATTER && entry.op != GPU_REDUCE) ||
@@ -483,7 +483,7 @@ static void streams_are_ordered(void **state)
 }
 
 // The order of collectives in a backward of n units u(n-1) … u0 below a root, as [Note: gather
-// ahead] has it: each unit's all-gather is queued before the reduce-scatter of the unit behind it.
+// ahead] has it: each unit's all-gather is queued before the reduce-scatter of the unit after it.
 static void ahead_body(const Rank *r, void *arg)
 {
     const Shape *shape = arg;
@@ -497,14 +497,14 @@ static void ahead_body(const Rank *r, void *arg)
         uint64_t log = gpulog_length();
         train_batch(&shape->spec, &s.run, s.model, &batch);
         uint64_t want = (uint64_t)(reshard ? 2 * units : units);
-        check(log_count(GPU_ALL_GATHER, log) == want,
+        check(gpulog_count(GPU_ALL_GATHER, log) == want,
               "forward and backward of %d units, reshard_after_forward %s: %llu all-gathers, want "
               "%llu",
-              units, reshard ? "true" : "false", (unsigned long long)log_count(GPU_ALL_GATHER, log),
+              units, reshard ? "true" : "false", (unsigned long long)gpulog_count(GPU_ALL_GATHER, log),
               (unsigned long long)want);
         // By which collective, gradient_is_the_average asks: a reduce for each rank is as good.
-        uint64_t reduces = log_count(GPU_REDUCE, log);
-        uint64_t reduced = log_count(GPU_REDUCE_SCATTER, log) + log_count(GPU_ALL_REDUCE, log) +
+        uint64_t reduces = gpulog_count(GPU_REDUCE, log);
+        uint64_t reduced = gpulog_count(GPU_REDUCE_SCATTER, log) + gpulog_count(GPU_ALL_REDUCE, log) +
                            reduces / (uint64_t)r->world;
         check(
             reduced == (uint64_t)units,
@@ -513,8 +513,8 @@ static void ahead_body(const Rank *r, void *arg)
             units, (unsigned long long)reduced);
 
         int gathers = 0, scatters = 0, parts = 0;
-        int64_t loss = log_find(GPU_KERNEL, "kernel_cross_entropy", log);
-        int64_t product = log_find(GPU_BLAS, NULL, (uint64_t)loss); // the head's, the first of all
+        int64_t loss = gpulog_find(GPU_KERNEL, "kernel_cross_entropy", log);
+        int64_t product = gpulog_find(GPU_BLAS, NULL, (uint64_t)loss); // the head's, the first of all
         GpuLogEntry entry;
         for (uint64_t i = log; i < gpulog_length() && reshard; i++) {
             if (!gpulog_get(i, &entry)) continue;
@@ -610,7 +610,7 @@ static void whole_body(const Rank *r, void *arg)
     uint64_t log = gpulog_length();
     train_batch(spec, &s.run, s.model, &batch);
     check_all_sharded(&s);
-    int64_t loss = log_find(GPU_KERNEL, "kernel_cross_entropy", log);
+    int64_t loss = gpulog_find(GPU_KERNEL, "kernel_cross_entropy", log);
     check(loss >= 0, "the log has no loss since the forward began");
     size_t most = most_gathered_bytes(log, (uint64_t)loss);
     check(

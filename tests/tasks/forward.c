@@ -170,8 +170,8 @@ static void alias_body(const Rank *r, void *arg)
     need(fsdp_reshard(unit));
     need(fsdp_free_all_gather(s.root));
     check(count_gathers(log) == 0, "with one rank fsdp_unshard has nothing to gather");
-    check(log_count(GPU_COPY, log) == 0, "with one rank fsdp_unshard has nothing to copy");
-    check(log_count(GPU_FREE, log) == 0, "fsdp_reshard freed a buffer that is the shard itself");
+    check(gpulog_count(GPU_COPY, log) == 0, "with one rank fsdp_unshard has nothing to copy");
+    check(gpulog_count(GPU_FREE, log) == 0, "fsdp_reshard freed a buffer that is the shard itself");
     check(unit->flat.sharded_param.data != NULL && unit->flat.unsharded_param.data == NULL,
           "fsdp_reshard must set full to NULL, and leave shard");
     sharded_destroy(&s);
@@ -212,7 +212,7 @@ static void order_body(const Rank *r, void *arg)
     read_whole(unit);
     Gather gather;
     GpuLogEntry entry;
-    int64_t kernel = log_find(GPU_KERNEL, "kernel_add_out", log);
+    int64_t kernel = gpulog_find(GPU_KERNEL, "kernel_add_out", log);
     check(next_gather(log, &gather), "unshard queued no all-gather");
     for (uint64_t i = gather.first; i <= gather.last; i++)
         check(!gpulog_get(i, &entry) || written(&entry) == NULL ||
@@ -258,7 +258,7 @@ static void free_body(const Rank *r, void *arg)
     need(fsdp_reshard(unit));
     check(
         s.root->all_gather_state.buffer == whole &&
-            log_count(GPU_FREE, log) == 1, // read_whole's own
+            gpulog_count(GPU_FREE, log) == 1, // read_whole's own
         "fsdp_reshard must not free the buffer, but leave it in root->all_gather_state until it is "
         "released");
     uint64_t released = gpulog_length();
@@ -268,8 +268,8 @@ static void free_body(const Rank *r, void *arg)
           "are still there%s",
           gpulog_live_bytes(r->device) - live,
           bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
-    int64_t freed = log_find(GPU_FREE, NULL, released);
-    int64_t kernel = log_find(GPU_KERNEL, "kernel_add_out", log);
+    int64_t freed = gpulog_find(GPU_FREE, NULL, released);
+    int64_t kernel = gpulog_find(GPU_KERNEL, "kernel_add_out", log);
     GpuLogEntry entry;
     check(freed >= 0, "fsdp_free_all_gather freed nothing");
     check(gpulog_get((uint64_t)freed, &entry) && entry.stream == s.ctx.all_gather_stream,
@@ -280,7 +280,8 @@ static void free_body(const Rank *r, void *arg)
     check_no_host_wait(log, "in unshard, wait, reshard or release");
     check_no_race(log);
     need(fsdp_free_all_gather(s.root));
-    check(log_count(GPU_FREE, (uint64_t)freed + 1) == 0, "a second release freed something again");
+    check(gpulog_count(GPU_FREE, (uint64_t)freed + 1) == 0,
+          "a second release freed something again");
 
     // One slot: retiring a second buffer lets the first one go.
     FsdpUnit *second = fsdp_unit(s.model->children[1]);
@@ -416,7 +417,7 @@ static void check_overlap(uint64_t first)
     Gather before, here;
     int n = 1;
     check(next_gather(first, &before), "the forward made no all-gather");
-    check(log_find(GPU_BLAS, NULL, first) >= 0, "no layer ran in the forward");
+    check(gpulog_find(GPU_BLAS, NULL, first) >= 0, "no layer ran in the forward");
     for (; next_gather(before.last + 1, &here); before = here, n++)
         for (uint64_t i = before.last + 1; i < here.first; i++)
             check(!multiplies(i, &before) || !log_ordered(i, here.first),
@@ -509,7 +510,7 @@ static void check_one_at_a_time(Sharded *s)
           second->name);
     check(s->root->all_gather_state.buffer == NULL,
           "while unit %s runs, the buffer of unit %s is still there: fsdp_pre_forward must release "
-          "it behind its own all-gather",
+          "it after its own all-gather",
           second->name, first->name);
     need(fsdp_post_forward(second, unit));
     need(fsdp_post_forward(root, fsdp_unit(root)));

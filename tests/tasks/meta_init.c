@@ -420,7 +420,7 @@ static void materialize_body(const Rank *r, void *arg)
     check(meta_materialize(model, made->seed, r->stream) == ERR_ARGUMENT,
           "a parameter that is not DTYPE_F32 must be refused with ERR_ARGUMENT");
     params[n - 1]->dtype = DTYPE_F32;
-    check(log_count(GPU_ALLOC, log) == 0,
+    check(gpulog_count(GPU_ALLOC, log) == 0,
           "meta_materialize allocated a part of a model that it refused: look at all parameters, "
           "then allocate");
     module_destroy(model);

@@ -186,10 +186,10 @@ static void moments_body(const Rank *r, void *arg)
     set_gradients(&s, 0.0f);
     need(fsdp_adamw_step(&s.adamw));
     check_figures();
-    check(gpulog_live_bytes(r->device) - live == want, "a step left %zu bytes behind",
+    check(gpulog_live_bytes(r->device) - live == want, "a step left %zu bytes allocated",
           gpulog_live_bytes(r->device) - live - want);
     fsdp_adamw_destroy(&s.adamw);
-    check(gpulog_live_bytes(r->device) == live, "fsdp_adamw_destroy left %zu bytes behind",
+    check(gpulog_live_bytes(r->device) == live, "fsdp_adamw_destroy left %zu bytes allocated",
           gpulog_live_bytes(r->device) - live);
     sharded_destroy(&s);
 }
@@ -311,7 +311,7 @@ static void norm_body(const Rank *r, void *arg)
     // Squares of sixteenths add up exactly in double, in any order: the norm has one right value.
     check(norm == want, "fsdp_grad_norm gives %.9g on this rank, want %.9g%s", (double)norm,
           (double)want, norm_cause(&s, norm));
-    check(gpulog_live_bytes(r->device) == live, "fsdp_grad_norm left memory behind");
+    check(gpulog_live_bytes(r->device) == live, "fsdp_grad_norm left memory allocated");
     sharded_destroy(&s);
 }
 

@@ -11,8 +11,8 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
-#if defined(REHEARSAL)
-#define BACKEND "rehearsal of the CUDA backend on simgpu"
+#if defined(EMULATED_CUDA)
+#define BACKEND "emulated CUDA on simgpu"
 #elif defined(BACKEND_CUDA)
 #define BACKEND "CUDA"
 #else

@@ -22,7 +22,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../share_gpu.h"
+#include "../cuda/share_gpu.h"
+#include "../roster.h"
 #include "../watch.h"
 
 #define GRACE 2.0      // seconds the others get when a rank has failed
@@ -36,10 +37,11 @@ typedef struct Job {
     char **program; // and its arguments, NULL at the end
     char path[4096];
     int master_port, id_port;
+    int roster; // of the ranks (roster.h)
     sigset_t old_mask;
 } Job;
 
-static const char usage[] = 
+static const char usage[] =
     "usage: launch -n RANKS [--limit SECONDS] [--share-gpu] PROGRAM [ARGUMENTS...]";
 
 // ---- The command line ----
@@ -80,7 +82,7 @@ static int parse_arguments(int argc, char **argv, Job *job)
             return BAD_USE;
         }
         if (!value) {
-            fprintf(stderr, "launch: %s needs a number behind it; %s\n", option, usage);
+            fprintf(stderr, "launch: %s needs a number after it; %s\n", option, usage);
             return BAD_USE;
         }
         if (count && !parse_count(value, &job->size)) {
@@ -222,6 +224,7 @@ static void set_input(int rank)
 static _Noreturn void be_rank(const Job *job, int rank, pid_t parent)
 {
     watch_join(parent);
+    roster_join(job->roster, rank, true);
     sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
     set_environment(job, rank);
     set_input(rank);
@@ -243,6 +246,7 @@ static bool start_ranks(const Job *job, RankEnd *ends)
             watch_abandon(ends, i);
             return false;
         }
+        roster_started(job->roster, i, pid);
         setpgid(pid, pid);
         ends[i] = (RankEnd){.pid = pid};
     }
@@ -303,12 +307,14 @@ int main(int argc, char **argv)
     sigaddset(&forwarded, SIGHUP);
     sigprocmask(SIG_BLOCK, &forwarded, &job.old_mask);
     int signals = signalfd(-1, &forwarded, SFD_CLOEXEC);
+    job.roster = roster_open(job.size);
     if (!start_ranks(&job, ends)) return BAD_USE;
 
     Watch watch = {.size = job.size,
                    .ends = ends,
                    .limit = job.limit,
                    .grace = GRACE,
+                   .roster = job.roster,
                    .signals = signals,
                    .ended = ended_badly};
     if (watch_ranks(&watch) != OK) return BAD_USE;

@@ -287,7 +287,7 @@ void run_program(const Program *p, Heard *h)
     uint64_t first = gpulog_length();
     simgpu_on_report(hear_report, h);
     run_steps(p, h);
-    if (machine.log) h->log_races = log_race(first, h->log_text, sizeof h->log_text);
+    if (machine.log) h->log_races = gpulog_race(first, h->log_text, sizeof h->log_text);
     tidy(p);
 }
 

@@ -171,7 +171,7 @@ typedef enum Forget {
     FORGET_PINNED = 2048,    // pinned memory is nobody's
     FORGET_SERIAL = 4096,    // cudaMemcpyPeer is as any work of the default stream
 } Forget;
-// What the log does not say, so that log_race cannot know it: the rows of a 2D copy, that a copy
+// What the log does not say, so that gpulog_race cannot know it: the rows of a 2D copy, that a copy
 // from pageable memory may run on, whether freed memory was stream ordered, whose pinned memory is,
 // what cudaMemcpyPeer waits for, which ranks are of one process,
 // that a stream was destroyed.
@@ -201,19 +201,19 @@ bool is_racing(const Verdict *v, int a, int b);
 
 enum { MAX_HEARD = 16 };
 
-// What was said of a program: by the checker, and by log_race.
+// What was said of a program: by the checker, and by gpulog_race.
 typedef struct Heard {
     int races;                  // reports of SIMGPU_RACE and SIMGPU_LIFETIME
     int others;                 // reports of other classes
     unsigned named[MAX_HEARD];  // of each race: bit i, step i is named
     bool lifetime[MAX_HEARD];   // its class is SIMGPU_LIFETIME
     char text[6000];            // the first race, else the first other report
-    bool replayed;              // it is log_race that was asked:
+    bool replayed;              // it is gpulog_race that was asked:
     bool log_races, log_should; // and what the oracle expects of it
     char log_text[1024];
     char trouble[256]; // a call that failed and should not have
 } Heard;
-// One machine a process. It asks the checker, or log_race. comm: of a rank's process; NULL: one
+// One machine a process. It asks the checker, or gpulog_race. comm: of a rank's process; NULL: one
 // process has both devices.
 void machine_start(bool log, int rank, void *comm);
 void machine_stop(void);
@@ -231,7 +231,7 @@ typedef enum Disagreement {
     FALSE_ALARM, // the checker sees a race where the oracle sees none
     WRONG_PAIR,  // a report names no two steps that race
     STRAY,       // a report of another class
-    LOG_MISSED,  // the same of log_race
+    LOG_MISSED,  // the same of gpulog_race
     LOG_ALARM,
     TROUBLE, // a call failed
 } Disagreement;

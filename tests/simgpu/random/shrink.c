@@ -11,8 +11,8 @@ const char *const disagreement_names[] = {
     "the checker reported a race where there is none",
     "a report of the checker's names no two steps that race, or is of the wrong class",
     "the checker reported something else",
-    "log_race missed a race",
-    "log_race found a race where there is none",
+    "gpulog_race missed a race",
+    "gpulog_race found a race where there is none",
     "a call failed",
 };
 

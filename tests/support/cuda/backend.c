@@ -1,4 +1,4 @@
-/* backend.c: the harness on real GPUs (and in the rehearsal, where simgpu plays their part).
+/* backend.c: the harness on real GPUs (and on emulated CUDA, where simgpu plays their part).
  *
  * A world larger than the number of GPUs is left out, unless SHARE_GPU=1 lets ranks share one; then
  * worlds go up to 4. SHARDLAB_MAX_WORLD sets another limit. What a device does after a mistake is no
@@ -16,8 +16,8 @@
 
 #include <cuda_runtime_api.h>
 
-#ifdef REHEARSAL
-#include "rehearsal/books_agree.h"
+#ifdef EMULATED_CUDA
+#include "emulated_cuda/logs_agree.h"
 #endif
 
 #define SHARED_WORLD 4 // ranks on shared GPUs: each has a context and NCCL's buffers
@@ -28,7 +28,7 @@ static char limit_text[200];
 // by its own measure of the machine; one order of additions everywhere is worth more here.
 void backend_prepare(void)
 {
-#ifdef REHEARSAL
+#ifdef EMULATED_CUDA
     setenv("SIMGPU_THREADS", "1", 0);
 #else
     setenv("GPULOG_POISON", "1", 0);
@@ -37,7 +37,7 @@ void backend_prepare(void)
 #endif
 }
 
-#ifndef REHEARSAL
+#ifndef EMULATED_CUDA
 void backend_listen(void)
 {
 }
@@ -102,7 +102,7 @@ const char *backend_world_limit(void)
 
 double backend_time_factor(int world)
 {
-#ifdef REHEARSAL
+#ifdef EMULATED_CUDA
     return 3.0; // every thread of a kernel runs on the CPU
 #else
     return 6.0 + 3.0 * world;
@@ -120,7 +120,7 @@ bool backend_counts_host_memory(void)
 
 bool backend_sums_in_tree_order(int world)
 {
-#ifdef REHEARSAL
+#ifdef EMULATED_CUDA
     return true; // simgpu adds
 #else
     return world <= 2;
@@ -129,8 +129,8 @@ bool backend_sums_in_tree_order(int world)
 
 bool backend_agrees(char *text, unsigned long size)
 {
-#ifdef REHEARSAL
-    return books_agree(text, size);
+#ifdef EMULATED_CUDA
+    return logs_agree(text, size);
 #else
     return true;
 #endif

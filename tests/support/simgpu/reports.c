@@ -1,5 +1,5 @@
-/* reports.c: simgpu explains every misuse; its report becomes the rank's trouble. The rehearsal of
- * the CUDA backend, which runs on simgpu, listens too.
+/* reports.c: simgpu explains every misuse; its report becomes the rank's trouble. Emulated
+ * CUDA, which runs on simgpu, listens too.
  *
  * Interface: backend_listen, backend_memory_report, backend_count_leaks (backend.h).
  */

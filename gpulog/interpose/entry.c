@@ -1,0 +1,53 @@
+/* entry.c: an entry of the log, from the call that it tells of to the log; kernels.
+ *
+ * Interface: entry_on, entry_on_device, add_range, write_entry, current_device; gpulog_kernel.
+ */
+#include "interpose.h"
+
+int current_device(void)
+{
+    int device = 0;
+    return cudaGetDevice(&device) == cudaSuccess ? device : 0;
+}
+
+GpuLogEntry entry_on_device(GpuOp op, const char *name, int device, cudaStream_t stream,
+                            const void *site)
+{
+    GpuLogEntry entry;
+    entry.index = 0;
+    entry.op = op;
+    entry.name = name;
+    entry.event = NULL;
+    entry.host_waits = false;
+    entry.bytes = entry.sent = 0;
+    entry.site = site;
+    entry.n_ranges = 0;
+    stream_facts(&entry, stream, device);
+    return entry;
+}
+
+GpuLogEntry entry_on(GpuOp op, const char *name, cudaStream_t stream, const void *site)
+{
+    return entry_on_device(op, name, current_device(), stream, site);
+}
+
+void add_range(GpuLogEntry *entry, const void *ptr, size_t bytes, GpuAccess access)
+{
+    if (entry->n_ranges < GPULOG_RANGES)
+        entry->range[entry->n_ranges++] = (GpuRange){ptr, bytes, access};
+}
+
+void write_entry(const GpuLogEntry *entry)
+{
+    settings(); // how many entries the log keeps is settled before the first
+    sim_log_write(entry);
+}
+
+void gpulog_kernel(const char *name, cudaStream_t stream, const void *site, int n_ranges,
+                   const GpuRange *ranges)
+{
+    GpuLogEntry entry = entry_on(GPU_KERNEL, name, stream, sim_log_site_above(site));
+    for (int i = 0; i < n_ranges; i++)
+        add_range(&entry, ranges[i].ptr, ranges[i].bytes, ranges[i].access);
+    write_entry(&entry);
+}

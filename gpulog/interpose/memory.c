@@ -1,0 +1,297 @@
+/* memory.c: cudaMalloc and friends: who holds how many bytes, a limit to it, and NaNs in fresh
+ * memory.
+ *
+ * Memory is counted as it was asked for, whatever CUDA makes of it. With GPULOG_MEMORY an
+ * allocation fails exactly when the bytes in use and the bytes asked for are more than that,
+ * without a look at the device: a program can run out of memory on a GPU of any size.
+ *
+ * Interface: memory_reserve, memory_unreserve, memory_made, memory_leaves, memory_stays,
+ * memory_freed, memory_reset; the wrapped cudaMalloc*, cudaFree*, cudaMemGetInfo, cudaGetLastError,
+ * cudaPeekAtLastError.
+ */
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "interpose.h"
+
+#define POISON_WHOLE ((size_t)1 << 30)
+#define POISON_ENDS ((size_t)64 << 20)
+
+WRAPPED(cudaMalloc);
+WRAPPED(cudaMallocManaged);
+WRAPPED(cudaMallocPitch);
+WRAPPED(cudaMallocAsync);
+WRAPPED(cudaMallocFromPoolAsync);
+WRAPPED(cudaFree);
+WRAPPED(cudaFreeAsync);
+WRAPPED(cudaMemGetInfo);
+WRAPPED(cudaGetLastError);
+WRAPPED(cudaPeekAtLastError);
+__typeof__(cudaMemset) __real_cudaMemset;
+__typeof__(cudaMemsetAsync) __real_cudaMemsetAsync;
+__typeof__(cudaStreamSynchronize) __real_cudaStreamSynchronize;
+
+static Table allocations = EMPTY_TABLE;
+static _Atomic size_t reserved[SIM_LOG_DEVICES]; // bytes in use or asked for right now
+
+// ---- The limit ----
+
+// The error of an allocation that CUDA was never asked for, as cudaGetLastError tells it.
+static _Thread_local cudaError_t refusal;
+
+static cudaError_t refuse(void **ptr)
+{
+    *ptr = NULL;
+    return refusal = cudaErrorMemoryAllocation;
+}
+
+cudaError_t __wrap_cudaPeekAtLastError(void)
+{
+    cudaError_t error = __real_cudaPeekAtLastError();
+    return error != cudaSuccess ? error : refusal;
+}
+
+cudaError_t __wrap_cudaGetLastError(void)
+{
+    cudaError_t error = __real_cudaGetLastError(), ours = refusal;
+    refusal = cudaSuccess;
+    return error != cudaSuccess ? error : ours;
+}
+
+// Once a process: a program that tries again in a loop need not be told each time.
+static void report_no_memory(const char *name, int device, size_t bytes, size_t used,
+                             const void *site)
+{
+    static atomic_bool told;
+    char where[256];
+    if (atomic_exchange(&told, true)) return;
+    gpulog_where(site, where, sizeof where);
+    fprintf(stderr,
+            "gpulog: out of device memory: %s of %zu bytes at %s on device %d, where %zu of the "
+            "%zu bytes that GPULOG_MEMORY allows are in use\n",
+            name, bytes, where, device, used, settings()->memory);
+}
+
+bool memory_reserve(const char *name, int device, size_t bytes, const void *site)
+{
+    if (device < 0 || device >= SIM_LOG_DEVICES) return true;
+    size_t limit = settings()->memory, used = atomic_load(&reserved[device]);
+    do {
+        if (bytes > limit || used > limit - bytes) {
+            report_no_memory(name, device, bytes, used, site);
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak(&reserved[device], &used, used + bytes));
+    return true;
+}
+
+void memory_unreserve(int device, size_t bytes)
+{
+    if (device >= 0 && device < SIM_LOG_DEVICES) atomic_fetch_sub(&reserved[device], bytes);
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+// A program that asks how much there is must not be told of more than it can have.
+cudaError_t __wrap_cudaMemGetInfo(size_t *free, size_t *total)
+{
+    cudaError_t error = __real_cudaMemGetInfo(free, total);
+    int device = current_device();
+    size_t limit = settings()->memory;
+    if (error != cudaSuccess || limit == SIZE_MAX || device >= SIM_LOG_DEVICES) return error;
+    *total = smaller(*total, limit);
+    *free = smaller(*free, limit - atomic_load(&reserved[device]));
+    return cudaSuccess;
+}
+
+// ---- Allocation ----
+
+// Nothing promises what fresh memory holds, so it holds NaNs: a sum that forgets to start from zero
+// shows. Of an allocation too large to fill, both ends are filled.
+static void poison(void *ptr, size_t bytes, cudaStream_t stream)
+{
+    if (!settings()->poison) return;
+    if (bytes <= POISON_WHOLE) {
+        __real_cudaMemsetAsync(ptr, 0xff, bytes, stream);
+    } else {
+        __real_cudaMemsetAsync(ptr, 0xff, POISON_ENDS, stream);
+        __real_cudaMemsetAsync((char *)ptr + bytes - POISON_ENDS, 0xff, POISON_ENDS, stream);
+    }
+}
+
+// cudaMalloc takes part in no stream: when it returns, the memory is there for all of them, NaNs
+// included.
+void memory_made(const char *name, void *ptr, size_t bytes, const void *site)
+{
+    int device = current_device();
+    poison(ptr, bytes, NULL);
+    if (settings()->poison) __real_cudaStreamSynchronize(NULL);
+    table_put(&allocations, (Known){.key = ptr, .bytes = bytes, .device = device});
+    sim_log_allocated(device, bytes);
+    GpuLogEntry entry = {.op = GPU_ALLOC,
+                         .name = name,
+                         .device = device,
+                         .host_waits = true,
+                         .bytes = bytes,
+                         .site = site};
+    add_range(&entry, ptr, bytes, GPU_WRITE);
+    write_entry(&entry);
+}
+
+cudaError_t __wrap_cudaMalloc(void **devPtr, size_t size)
+{
+    const char *name = "cudaMalloc";
+    int device = current_device();
+    if (!devPtr || size == 0) return __real_cudaMalloc(devPtr, size);
+    if (!memory_reserve(name, device, size, SITE)) return refuse(devPtr);
+    cudaError_t error = WAITING(name, SITE, __real_cudaMalloc(devPtr, size));
+    if (error == cudaSuccess)
+        memory_made(name, *devPtr, size, SITE);
+    else
+        memory_unreserve(device, size);
+    return error;
+}
+
+// Managed memory counts where it was made, wherever its pages go.
+cudaError_t __wrap_cudaMallocManaged(void **devPtr, size_t size, unsigned int flags)
+{
+    const char *name = "cudaMallocManaged";
+    int device = current_device();
+    if (!devPtr || size == 0) return __real_cudaMallocManaged(devPtr, size, flags);
+    if (!memory_reserve(name, device, size, SITE)) return refuse(devPtr);
+    cudaError_t error = WAITING(name, SITE, __real_cudaMallocManaged(devPtr, size, flags));
+    if (error == cudaSuccess)
+        memory_made(name, *devPtr, size, SITE);
+    else
+        memory_unreserve(device, size);
+    return error;
+}
+
+// How long a row is, and so how much this asks for, is CUDA's to say.
+cudaError_t __wrap_cudaMallocPitch(void **devPtr, size_t *pitch, size_t width, size_t height)
+{
+    const char *name = "cudaMallocPitch";
+    cudaError_t error = WAITING(name, SITE, __real_cudaMallocPitch(devPtr, pitch, width, height));
+    if (error != cudaSuccess || width == 0 || height == 0) return error;
+    size_t bytes = *pitch * height;
+    if (!memory_reserve(name, current_device(), bytes, SITE)) {
+        __real_cudaFree(*devPtr);
+        return refuse(devPtr);
+    }
+    memory_made(name, *devPtr, bytes, SITE);
+    return cudaSuccess;
+}
+
+// The entry begins before the call: it knows the stream's device, whose memory it will be.
+static cudaError_t made_on_stream(cudaError_t error, GpuLogEntry *entry, void **ptr, int device,
+                                  cudaStream_t stream)
+{
+    size_t size = entry->bytes;
+    if (error != cudaSuccess) {
+        memory_unreserve(device, size);
+        return error;
+    }
+    poison(*ptr, size, stream);
+    table_put(&allocations, (Known){.key = *ptr, .bytes = size, .device = device});
+    sim_log_allocated(device, size);
+    add_range(entry, *ptr, size, GPU_WRITE);
+    write_entry(entry);
+    return cudaSuccess;
+}
+
+cudaError_t __wrap_cudaMallocAsync(void **devPtr, size_t size, cudaStream_t hStream)
+{
+    const char *name = "cudaMallocAsync";
+    if (!devPtr || size == 0) return __real_cudaMallocAsync(devPtr, size, hStream);
+    GpuLogEntry entry = entry_on(GPU_ALLOC, name, hStream, SITE);
+    entry.bytes = size;
+    if (!memory_reserve(name, entry.device, size, SITE)) return refuse(devPtr);
+    cudaError_t error = __real_cudaMallocAsync(devPtr, size, hStream);
+    return made_on_stream(error, &entry, devPtr, entry.device, hStream);
+}
+
+// A pool may be another device's, and only what comes out of it tells whose.
+cudaError_t __wrap_cudaMallocFromPoolAsync(void **ptr, size_t size, cudaMemPool_t memPool,
+                                           cudaStream_t stream)
+{
+    const char *name = "cudaMallocFromPoolAsync";
+    struct cudaPointerAttributes attributes;
+    cudaError_t error = __real_cudaMallocFromPoolAsync(ptr, size, memPool, stream);
+    if (error != cudaSuccess || size == 0) return error;
+    GpuLogEntry entry = entry_on(GPU_ALLOC, name, stream, SITE);
+    entry.bytes = size;
+    int device = entry.device;
+    if (cudaPointerGetAttributes(&attributes, *ptr) == cudaSuccess) device = attributes.device;
+    if (!memory_reserve(name, device, size, SITE)) {
+        __real_cudaFreeAsync(*ptr, stream);
+        return refuse(ptr);
+    }
+    return made_on_stream(cudaSuccess, &entry, ptr, device, stream);
+}
+
+// ---- Freeing ----
+
+bool memory_leaves(const void *ptr, Known *known)
+{
+    return table_take(&allocations, ptr, known);
+}
+
+void memory_stays(const Known *known)
+{
+    table_put(&allocations, *known);
+}
+
+static void let_go(const Known *known)
+{
+    sim_log_freed(known->device, known->bytes);
+    memory_unreserve(known->device, known->bytes);
+}
+
+// cudaFree waits for the whole device before it frees.
+void memory_freed(const char *name, const Known *known, const void *site)
+{
+    let_go(known);
+    GpuLogEntry entry = {.op = GPU_FREE,
+                         .name = name,
+                         .device = known->device,
+                         .blocking_stream = true,
+                         .host_waits = true,
+                         .bytes = known->bytes,
+                         .site = site};
+    add_range(&entry, known->key, known->bytes, GPU_WRITE);
+    write_entry(&entry);
+}
+
+cudaError_t __wrap_cudaFree(void *devPtr)
+{
+    Known known;
+    bool ours = memory_leaves(devPtr, &known);
+    cudaError_t error = WAITING("cudaFree", SITE, __real_cudaFree(devPtr));
+    if (ours && error == cudaSuccess) memory_freed("cudaFree", &known, SITE);
+    if (ours && error != cudaSuccess) memory_stays(&known);
+    return error;
+}
+
+cudaError_t __wrap_cudaFreeAsync(void *devPtr, cudaStream_t hStream)
+{
+    Known known;
+    bool ours = memory_leaves(devPtr, &known);
+    cudaError_t error = __real_cudaFreeAsync(devPtr, hStream);
+    if (ours && error != cudaSuccess) memory_stays(&known);
+    if (!ours || error != cudaSuccess) return error;
+    let_go(&known);
+    GpuLogEntry entry = entry_on(GPU_FREE, "cudaFreeAsync", hStream, SITE);
+    entry.bytes = known.bytes;
+    add_range(&entry, devPtr, known.bytes, GPU_WRITE);
+    write_entry(&entry);
+    return cudaSuccess;
+}
+
+void memory_reset(int device)
+{
+    Known known;
+    while (table_take_device(&allocations, device, &known)) let_go(&known);
+}

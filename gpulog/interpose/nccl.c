@@ -1,0 +1,388 @@
+/* nccl.c: collectives, messages, groups, and NCCL's memory.
+ *
+ * A call outside a group is written when it returns; one inside when the outermost ncclGroupEnd has
+ * worked, in program order, because none begins before it. A communicator that does not block
+ * answers ncclInProgress, which is no failure.
+ *
+ * Interface: the wrapped ncclAllGather … ncclScatter, ncclGroup*, ncclRedOpCreatePreMulSum,
+ * ncclMem*.
+ */
+#include <nccl.h>
+#include <stdlib.h>
+
+#include "interpose.h"
+
+WRAPPED(ncclAllGather);
+WRAPPED(ncclReduceScatter);
+WRAPPED(ncclAllReduce);
+WRAPPED(ncclReduce);
+WRAPPED(ncclBroadcast);
+WRAPPED(ncclBcast);
+WRAPPED(ncclSend);
+WRAPPED(ncclRecv);
+// NCCL's header declares these two and says nothing of their arguments.
+ncclResult_t __wrap_ncclGroupStart(void), __real_ncclGroupStart(void);
+ncclResult_t __wrap_ncclGroupEnd(void), __real_ncclGroupEnd(void);
+WRAPPED(ncclRedOpCreatePreMulSum);
+WRAPPED(ncclRedOpDestroy);
+
+static bool worked(ncclResult_t result)
+{
+    return result == ncclSuccess || result == ncclInProgress;
+}
+
+// ---- Groups ----
+
+static _Thread_local struct {
+    int depth;
+    GpuLogEntry *entry; // (max) of the calls since the outermost start
+    size_t n, max;
+} group;
+
+static void write_or_keep(const GpuLogEntry *entry)
+{
+    if (group.depth == 0) {
+        write_entry(entry);
+        return;
+    }
+    if (group.n == group.max) {
+        group.max = group.max ? 2 * group.max : 16;
+        group.entry = realloc(group.entry, group.max * sizeof *group.entry);
+        if (!group.entry) give_up("no host memory for a group of %zu calls", group.max);
+    }
+    group.entry[group.n++] = *entry;
+}
+
+ncclResult_t __wrap_ncclGroupStart(void)
+{
+    ncclResult_t result = __real_ncclGroupStart();
+    if (result == ncclSuccess) group.depth++;
+    return result;
+}
+
+ncclResult_t __wrap_ncclGroupEnd(void)
+{
+    ncclResult_t result = WAITING("ncclGroupEnd", SITE, __real_ncclGroupEnd());
+    if (group.depth > 0) group.depth--;
+    if (group.depth > 0) return result;
+    for (size_t i = 0; i < group.n && worked(result); i++) write_entry(&group.entry[i]);
+    free(group.entry);
+    group.entry = NULL;
+    group.n = group.max = 0;
+    return result;
+}
+
+// ---- Reductions of one's own: in the log where their scalar is read from memory ----
+
+typedef struct Scalar {
+    struct Scalar *next;
+    ncclComm_t comm;
+    ncclRedOp_t op;
+    const void *ptr;
+    size_t bytes;
+} Scalar;
+
+static pthread_mutex_t scalars_lock = PTHREAD_MUTEX_INITIALIZER;
+static Scalar *scalars; // few at a time
+
+// The link to the scalar of a reduction, or to NULL. Called with the lock held.
+static Scalar **find_scalar(ncclComm_t comm, ncclRedOp_t op)
+{
+    Scalar **link = &scalars;
+    while (*link && ((*link)->comm != comm || (*link)->op != op)) link = &(*link)->next;
+    return link;
+}
+
+static void forget_scalar(ncclComm_t comm, ncclRedOp_t op)
+{
+    pthread_mutex_lock(&scalars_lock);
+    Scalar **link = find_scalar(comm, op), *found = *link;
+    if (found) *link = found->next;
+    pthread_mutex_unlock(&scalars_lock);
+    free(found);
+}
+
+static void note_scalar(ncclComm_t comm, ncclRedOp_t op, const void *ptr, size_t bytes)
+{
+    Scalar *made = malloc(sizeof *made);
+    if (!made) give_up("no host memory for a reduction");
+    pthread_mutex_lock(&scalars_lock);
+    *made = (Scalar){scalars, comm, op, ptr, bytes};
+    scalars = made;
+    pthread_mutex_unlock(&scalars_lock);
+}
+
+ncclResult_t __wrap_ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t datatype,
+                                             ncclScalarResidence_t residence, ncclComm_t comm)
+{
+    ncclResult_t result = __real_ncclRedOpCreatePreMulSum(op, scalar, datatype, residence, comm);
+    if (!worked(result)) return result;
+    forget_scalar(comm, *op); // of a communicator that had this address before
+    if (residence == ncclScalarDevice)
+        note_scalar(comm, *op, scalar, sim_log_element_size((int)datatype));
+    return result;
+}
+
+ncclResult_t __wrap_ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
+{
+    ncclResult_t result = __real_ncclRedOpDestroy(op, comm);
+    if (worked(result)) forget_scalar(comm, op);
+    return result;
+}
+
+static void add_scalar(GpuLogEntry *entry, ncclComm_t comm, ncclRedOp_t op)
+{
+    pthread_mutex_lock(&scalars_lock);
+    const Scalar *scalar = *find_scalar(comm, op);
+    if (scalar) add_range(entry, scalar->ptr, scalar->bytes, GPU_READ);
+    pthread_mutex_unlock(&scalars_lock);
+}
+
+// ---- Calls ----
+
+typedef struct Call {
+    GpuOp op;
+    const char *name;
+    const void *send, *recv;
+    size_t count;
+    ncclDataType_t type;
+    ncclRedOp_t reduction;
+    int root;
+    ncclComm_t comm;
+    cudaStream_t stream;
+    const void *site;
+} Call;
+
+static void log_call(const Call *call)
+{
+    int world = 1, rank = 0, device = 0;
+    ncclCommCount(call->comm, &world);
+    ncclCommUserRank(call->comm, &rank);
+    ncclCommCuDevice(call->comm, &device);
+    SimLogCollective c = {call->op, call->count * sim_log_element_size((int)call->type), world,
+                          rank, call->root};
+    GpuLogEntry entry = entry_on_device(call->op, call->name, device, call->stream, call->site);
+    size_t sends = sim_log_send_bytes(&c), recvs = sim_log_recv_bytes(&c);
+    if (sends) add_range(&entry, call->send, sends, GPU_READ);
+    if (recvs) add_range(&entry, call->recv, recvs, GPU_WRITE);
+    if (call->reduction >= ncclNumOps) add_scalar(&entry, call->comm, call->reduction);
+    sim_log_count_traffic(&c, &entry);
+    write_or_keep(&entry);
+}
+
+static ncclResult_t called(ncclResult_t result, const Call *call)
+{
+    if (worked(result)) log_call(call);
+    return result;
+}
+
+ncclResult_t __wrap_ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
+                                  ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
+{
+    Call call = {GPU_ALL_GATHER, "ncclAllGather", sendbuff, recvbuff,
+                 sendcount,      datatype,        ncclSum,  0,
+                 comm,           stream,          SITE};
+    return called(
+        WAITING(call.name, SITE,
+                __real_ncclAllGather(sendbuff, recvbuff, sendcount, datatype, comm, stream)),
+        &call);
+}
+
+ncclResult_t __wrap_ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
+                                      ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+                                      cudaStream_t stream)
+{
+    Call call = {GPU_REDUCE_SCATTER,
+                 "ncclReduceScatter",
+                 sendbuff,
+                 recvbuff,
+                 recvcount,
+                 datatype,
+                 op,
+                 0,
+                 comm,
+                 stream,
+                 SITE};
+    return called(WAITING(call.name, SITE,
+                          __real_ncclReduceScatter(sendbuff, recvbuff, recvcount, datatype, op,
+                                                   comm, stream)),
+                  &call);
+}
+
+ncclResult_t __wrap_ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
+                                  ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+                                  cudaStream_t stream)
+{
+    Call call = {GPU_ALL_REDUCE, "ncclAllReduce", sendbuff, recvbuff, count, datatype, op, 0,
+                 comm,           stream,          SITE};
+    return called(
+        WAITING(call.name, SITE,
+                __real_ncclAllReduce(sendbuff, recvbuff, count, datatype, op, comm, stream)),
+        &call);
+}
+
+ncclResult_t __wrap_ncclReduce(const void *sendbuff, void *recvbuff, size_t count,
+                               ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm,
+                               cudaStream_t stream)
+{
+    Call call = {GPU_REDUCE, "ncclReduce", sendbuff, recvbuff, count, datatype,
+                 op,         root,         comm,     stream,   SITE};
+    return called(
+        WAITING(call.name, SITE,
+                __real_ncclReduce(sendbuff, recvbuff, count, datatype, op, root, comm, stream)),
+        &call);
+}
+
+ncclResult_t __wrap_ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
+                                  ncclDataType_t datatype, int root, ncclComm_t comm,
+                                  cudaStream_t stream)
+{
+    Call call = {GPU_BROADCAST, "ncclBroadcast", sendbuff, recvbuff, count, datatype, ncclSum, root,
+                 comm,          stream,          SITE};
+    return called(
+        WAITING(call.name, SITE,
+                __real_ncclBroadcast(sendbuff, recvbuff, count, datatype, root, comm, stream)),
+        &call);
+}
+
+ncclResult_t __wrap_ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root,
+                              ncclComm_t comm, cudaStream_t stream)
+{
+    Call call = {GPU_BROADCAST, "ncclBroadcast", buff, buff, count, datatype, ncclSum, root,
+                 comm,          stream,          SITE};
+    return called(
+        WAITING("ncclBcast", SITE, __real_ncclBcast(buff, count, datatype, root, comm, stream)),
+        &call);
+}
+
+ncclResult_t __wrap_ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,
+                             ncclComm_t comm, cudaStream_t stream)
+{
+    Call call = {GPU_SEND, "ncclSend", sendbuff, NULL,   count, datatype,
+                 ncclSum,  peer,       comm,     stream, SITE};
+    return called(
+        WAITING(call.name, SITE, __real_ncclSend(sendbuff, count, datatype, peer, comm, stream)),
+        &call);
+}
+
+ncclResult_t __wrap_ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer,
+                             ncclComm_t comm, cudaStream_t stream)
+{
+    Call call = {GPU_RECV, "ncclRecv", NULL, recvbuff, count, datatype,
+                 ncclSum,  peer,       comm, stream,   SITE};
+    return called(
+        WAITING(call.name, SITE, __real_ncclRecv(recvbuff, count, datatype, peer, comm, stream)),
+        &call);
+}
+
+// ---- Calls that are several messages: in the log they are those, all sends first ----
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+WRAPPED(ncclAlltoAll);
+WRAPPED(ncclGather);
+WRAPPED(ncclScatter);
+
+// What goes to or comes from rank r lies at element r·count of the buffer, or at its begin where
+// `same`. The call's root is the only rank; -1: it is all ranks.
+static void log_messages(Call call, GpuOp op, const void *buffer, bool same)
+{
+    int world = 0;
+    size_t bytes = call.count * sim_log_element_size((int)call.type);
+    ncclCommCount(call.comm, &world);
+    call.op = op;
+    call.name = op == GPU_SEND ? "ncclSend" : "ncclRecv";
+    int first = call.root < 0 ? 0 : call.root, end = call.root < 0 ? world : call.root + 1;
+    for (int r = first; r < end; r++) {
+        call.send = call.recv = (const char *)buffer + (same ? 0 : (size_t)r * bytes);
+        log_call(&call);
+    }
+}
+
+static bool is_root(ncclComm_t comm, int root)
+{
+    int rank = -1;
+    return ncclCommUserRank(comm, &rank) == ncclSuccess && rank == root;
+}
+
+ncclResult_t __wrap_ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
+                                 ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
+{
+    Call all = {
+        .count = count, .type = datatype, .root = -1, .comm = comm, .stream = stream, .site = SITE};
+    ncclResult_t result =
+        WAITING("ncclAlltoAll", SITE,
+                __real_ncclAlltoAll(sendbuff, recvbuff, count, datatype, comm, stream));
+    if (!worked(result)) return result;
+    log_messages(all, GPU_SEND, sendbuff, false);
+    log_messages(all, GPU_RECV, recvbuff, false);
+    return result;
+}
+
+ncclResult_t __wrap_ncclGather(const void *sendbuff, void *recvbuff, size_t count,
+                               ncclDataType_t datatype, int root, ncclComm_t comm,
+                               cudaStream_t stream)
+{
+    Call all = {
+        .count = count, .type = datatype, .root = -1, .comm = comm, .stream = stream, .site = SITE};
+    Call one = all;
+    one.root = root;
+    ncclResult_t result =
+        WAITING("ncclGather", SITE,
+                __real_ncclGather(sendbuff, recvbuff, count, datatype, root, comm, stream));
+    if (!worked(result)) return result;
+    log_messages(one, GPU_SEND, sendbuff, true);
+    if (is_root(comm, root)) log_messages(all, GPU_RECV, recvbuff, false);
+    return result;
+}
+
+ncclResult_t __wrap_ncclScatter(const void *sendbuff, void *recvbuff, size_t count,
+                                ncclDataType_t datatype, int root, ncclComm_t comm,
+                                cudaStream_t stream)
+{
+    Call all = {
+        .count = count, .type = datatype, .root = -1, .comm = comm, .stream = stream, .site = SITE};
+    Call one = all;
+    one.root = root;
+    ncclResult_t result =
+        WAITING("ncclScatter", SITE,
+                __real_ncclScatter(sendbuff, recvbuff, count, datatype, root, comm, stream));
+    if (!worked(result)) return result;
+    if (is_root(comm, root)) log_messages(all, GPU_SEND, sendbuff, false);
+    log_messages(one, GPU_RECV, recvbuff, true);
+    return result;
+}
+#endif
+
+// ---- Memory: cudaMalloc and cudaFree in the log, as in simgpu ----
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+WRAPPED(ncclMemAlloc);
+WRAPPED(ncclMemFree);
+
+ncclResult_t __wrap_ncclMemAlloc(void **ptr, size_t size)
+{
+    const char *name = "cudaMalloc";
+    int device = current_device();
+    if (!ptr || size == 0) return __real_ncclMemAlloc(ptr, size);
+    if (!memory_reserve("ncclMemAlloc", device, size, SITE)) {
+        *ptr = NULL;
+        return ncclUnhandledCudaError;
+    }
+    ncclResult_t result = WAITING("ncclMemAlloc", SITE, __real_ncclMemAlloc(ptr, size));
+    if (result == ncclSuccess)
+        memory_made(name, *ptr, size, SITE);
+    else
+        memory_unreserve(device, size);
+    return result;
+}
+
+ncclResult_t __wrap_ncclMemFree(void *ptr)
+{
+    Known known;
+    bool ours = memory_leaves(ptr, &known);
+    ncclResult_t result = WAITING("ncclMemFree", SITE, __real_ncclMemFree(ptr));
+    if (ours && result == ncclSuccess) memory_freed("cudaFree", &known, SITE);
+    if (ours && result != ncclSuccess) memory_stays(&known);
+    return result;
+}
+#endif

@@ -1,0 +1,191 @@
+/* log.c: the log: what this process did on its devices, whatever the devices are.
+ *
+ * The log is a ring. Its memory is reserved as a whole on first use and costs only the pages that
+ * have been written, so that a short program pays for its own operations alone.
+ *
+ * Interface: log_writer.h to write; gpulog_length, gpulog_get, gpulog_traffic,
+ * gpulog_reset_traffic, gpulog_live_bytes, gpulog_peak_bytes, gpulog_reset_peak, gpulog_op_name to
+ * read.
+ */
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "log_writer.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static GpuLogEntry *ring; // (capacity)
+static size_t capacity = 262144;
+static uint64_t length;
+static GpuTraffic traffic[GPU_OP_KINDS];
+static struct { size_t live, peak; } held[SIM_LOG_DEVICES];
+
+static const char *const names[GPU_OP_KINDS] = {
+    [GPU_ALLOC] = "allocation",
+    [GPU_FREE] = "free",
+    [GPU_COPY] = "copy",
+    [GPU_MEMSET] = "memset",
+    [GPU_KERNEL] = "kernel",
+    [GPU_BLAS] = "BLAS call",
+    [GPU_ALL_GATHER] = "all-gather",
+    [GPU_REDUCE_SCATTER] = "reduce-scatter",
+    [GPU_ALL_REDUCE] = "all-reduce",
+    [GPU_BROADCAST] = "broadcast",
+    [GPU_REDUCE] = "reduce",
+    [GPU_SEND] = "send",
+    [GPU_RECV] = "receive",
+    [GPU_EVENT_RECORD] = "event record",
+    [GPU_STREAM_WAIT] = "stream wait",
+    [GPU_STREAM_SYNC] = "stream synchronisation",
+    [GPU_EVENT_SYNC] = "event synchronisation",
+    [GPU_DEVICE_SYNC] = "device synchronisation",
+};
+
+const char *gpulog_op_name(GpuOp op)
+{
+    return (unsigned)op < GPU_OP_KINDS ? names[op] : "unknown operation";
+}
+
+static bool is_collective(GpuOp op)
+{
+    return op >= GPU_ALL_GATHER && op <= GPU_RECV;
+}
+
+void sim_log_reserve(size_t entries)
+{
+    pthread_mutex_lock(&lock);
+    if (!ring && entries > 0) capacity = entries;
+    pthread_mutex_unlock(&lock);
+}
+
+static bool make_ring(void)
+{
+    void *memory = mmap(NULL, capacity * sizeof *ring, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return false;
+    ring = memory;
+    return true;
+}
+
+// An entry without the ranges it does not use.
+static size_t used_bytes(const GpuLogEntry *entry)
+{
+    return offsetof(GpuLogEntry, range) + (size_t)entry->n_ranges * sizeof entry->range[0];
+}
+
+void sim_log_write(const GpuLogEntry *entry)
+{
+    pthread_mutex_lock(&lock);
+    if (ring || make_ring()) {
+        GpuLogEntry *place = &ring[length % capacity];
+        memcpy(place, entry, used_bytes(entry));
+        place->index = length;
+    }
+    length++;
+    if (is_collective(entry->op)) {
+        traffic[entry->op].calls++;
+        traffic[entry->op].bytes += entry->bytes;
+        traffic[entry->op].sent += entry->sent;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+uint64_t gpulog_length(void)
+{
+    pthread_mutex_lock(&lock);
+    uint64_t n = length;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+static bool get_locked(uint64_t index, GpuLogEntry *entry)
+{
+    if (!ring || index >= length || length - index > capacity) return false;
+    const GpuLogEntry *place = &ring[index % capacity];
+    memset(entry, 0, sizeof *entry);
+    memcpy(entry, place, used_bytes(place));
+    return true;
+}
+
+bool gpulog_get(uint64_t index, GpuLogEntry *entry)
+{
+    pthread_mutex_lock(&lock);
+    bool there = get_locked(index, entry);
+    pthread_mutex_unlock(&lock);
+    return there;
+}
+
+bool sim_log_last(GpuLogEntry *entry)
+{
+    if (pthread_mutex_trylock(&lock)) return false;
+    bool there = length > 0 && get_locked(length - 1, entry);
+    pthread_mutex_unlock(&lock);
+    return there;
+}
+
+GpuTraffic gpulog_traffic(GpuOp op)
+{
+    GpuTraffic none = {0, 0, 0};
+    if ((unsigned)op >= GPU_OP_KINDS) return none;
+    pthread_mutex_lock(&lock);
+    GpuTraffic t = traffic[op];
+    pthread_mutex_unlock(&lock);
+    return t;
+}
+
+void gpulog_reset_traffic(void)
+{
+    pthread_mutex_lock(&lock);
+    memset(traffic, 0, sizeof traffic);
+    pthread_mutex_unlock(&lock);
+}
+
+// ---- Memory ----
+
+static bool is_counted(int device)
+{
+    return device >= 0 && device < SIM_LOG_DEVICES;
+}
+
+void sim_log_allocated(int device, size_t bytes)
+{
+    if (!is_counted(device)) return;
+    pthread_mutex_lock(&lock);
+    held[device].live += bytes;
+    if (held[device].live > held[device].peak) held[device].peak = held[device].live;
+    pthread_mutex_unlock(&lock);
+}
+
+void sim_log_freed(int device, size_t bytes)
+{
+    if (!is_counted(device)) return;
+    pthread_mutex_lock(&lock);
+    held[device].live -= bytes;
+    pthread_mutex_unlock(&lock);
+}
+
+size_t gpulog_live_bytes(int device)
+{
+    if (!is_counted(device)) return 0;
+    pthread_mutex_lock(&lock);
+    size_t bytes = held[device].live;
+    pthread_mutex_unlock(&lock);
+    return bytes;
+}
+
+size_t gpulog_peak_bytes(int device)
+{
+    if (!is_counted(device)) return 0;
+    pthread_mutex_lock(&lock);
+    size_t bytes = held[device].peak;
+    pthread_mutex_unlock(&lock);
+    return bytes;
+}
+
+void gpulog_reset_peak(int device)
+{
+    if (!is_counted(device)) return;
+    pthread_mutex_lock(&lock);
+    held[device].peak = held[device].live;
+    pthread_mutex_unlock(&lock);
+}

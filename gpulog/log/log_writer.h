@@ -1,0 +1,138 @@
+/* log_writer.h: how the log of gpulog.h is written: by simgpu on simulated GPUs, by the interposer
+ * (gpulog/interpose) on real ones. Readers include gpulog.h alone.
+ *
+ * Interface: sim_log_write, sim_log_last, sim_log_reserve: the log; sim_log_allocated,
+ * sim_log_freed: the bytes a device holds; sim_log_waiting: what a thread waits in; SIM_LOG_SITE,
+ * sim_log_site, sim_log_site_above, sim_log_stack, sim_log_frames: call sites; sim_log_line,
+ * sim_log_is_own, sim_log_call_path: their lines; sim_log_name, sim_log_forget_name: allocations by
+ * name; sim_log_stream_name, sim_log_forget_stream: streams by name; sim_log_elements: bytes by
+ * element; sim_log_send_bytes, sim_log_recv_bytes, sim_log_count_traffic, sim_log_element_size:
+ * collectives; sim_log_vector, sim_log_copied_vector, sim_log_sum_length, sim_log_product,
+ * sim_log_matrix_vector: operands of cuBLAS calls.
+ */
+#ifndef GPULOG_LOG_WRITER_H
+#define GPULOG_LOG_WRITER_H
+
+#include "gpulog.h"
+
+#define SIM_LOG_DEVICES 64
+
+// Appends an operation, and counts its traffic where it is a collective. The entry's index is set
+// here.
+void sim_log_write(const GpuLogEntry *entry);
+
+// The last entry, without waiting for a lock: for a process that may be dying.
+bool sim_log_last(GpuLogEntry *entry);
+
+// How many operations the log keeps. Has no effect once something has been written.
+void sim_log_reserve(size_t entries);
+
+// `bytes` bytes more, or fewer, are allocated on a device.
+void sim_log_allocated(int device, size_t bytes);
+void sim_log_freed(int device, size_t bytes);
+
+// ---- activity.c ----
+
+// What gpulog_activity says while the thread waits; NULL: it waits no more. `what` lives until the
+// wait ends.
+void sim_log_waiting(const char *what, const void *site);
+
+// ---- stack.c ---- A call site is a short stack of return addresses, innermost first, kept once
+// and handed around as one pointer. Any return address is a call site too, of one frame.
+
+#define SIM_LOG_FRAMES 16
+// The call site of the function that says it: where it was called, and what called that.
+#define SIM_LOG_SITE() sim_log_site(__builtin_return_address(0), __builtin_frame_address(0))
+const void *sim_log_site(const void *return_address, const void *frame);
+// The call site whose innermost frame is a return address of a call that is still under way.
+const void *sim_log_site_above(const void *site);
+// The call site of these frames; of what are their addresses.
+const void *sim_log_stack(const void *const *frames, int n);
+int sim_log_frames(const void *site, const void *frames[SIM_LOG_FRAMES]);
+
+// ---- site.c ----
+
+// What is known of a return address: the line of the call.
+typedef struct SimLogLine {
+    const void *address;
+    char text[160];    // "forward.c:88 (fsdp_unshard)", or what there is in place of it
+    char path[512];    // of the source file, whole; "": not known
+    char function[64]; // "": not known
+    int line;
+    uint64_t unit; // the same number for all code of one source file; 0: not known
+} SimLogLine;
+// False: somebody holds the lock for good.
+bool sim_log_line(const void *address, SimLogLine *line);
+
+// ---- where.c ----
+
+// Whether the call came from the program's own code (gpulog_own_code), however indirectly.
+bool sim_log_is_own(const void *site);
+// How the call that gpulog_where names went on to the operation, and who called its function where
+// that is the program's own too: "in flat_zero_padding (reference/flat_param.c:127)", "called by
+// fsdp_reshard (forward.c:128)"; false, and "": there is nothing to say.
+bool sim_log_call_path(const void *site, char *text, size_t size);
+
+// ---- names.c ----
+
+// What to call the allocation at ptr, made at `site`: the name that it was given, else the variable
+// it was stored in. False, and "": neither is known.
+bool sim_log_name(const void *ptr, const void *site, char *text, size_t size);
+// Somebody else has the memory at ptr now.
+void sim_log_forget_name(const void *ptr);
+// The name that a stream was given; NULL: none. It lives on when the stream is destroyed.
+const char *sim_log_stream_name(cudaStream_t stream);
+// The stream is destroyed: another one may get its handle.
+void sim_log_forget_stream(cudaStream_t stream);
+// What the program knows of bytes [begin, end) of the allocation of `bytes` bytes at ptr: "element
+// 10 of h.0, padding"; false, and "": nothing.
+bool sim_log_elements(const void *ptr, size_t bytes, size_t begin, size_t end, char *text,
+                      size_t size);
+
+// ---- traffic.c ----
+
+typedef struct SimLogCollective {
+    GpuOp op;     // GPU_ALL_GATHER … GPU_RECV
+    size_t bytes; // the call's count times the size of an element
+    int world, rank;
+    int root; // of a broadcast and a reduce
+} SimLogCollective;
+
+// Bytes that this rank reads from its send buffer and writes to its receive buffer.
+size_t sim_log_send_bytes(const SimLogCollective *c);
+size_t sim_log_recv_bytes(const SimLogCollective *c);
+// Fills in the entry's `bytes` and `sent`.
+void sim_log_count_traffic(const SimLogCollective *c, GpuLogEntry *entry);
+// Of an ncclDataType_t; 0: there is no such type.
+size_t sim_log_element_size(int type);
+
+// ---- operands.c ----
+
+// A vector of n floats, every inc-th in memory; the destination of a copy; how many elements a sum
+// over a vector (or of the products of two) takes.
+GpuRange sim_log_vector(const void *x, int n, int inc, GpuAccess access);
+GpuRange sim_log_copied_vector(const void *y, int n, int inc);
+int sim_log_sum_length(bool of_products, int n, int incx);
+
+// One matrix, or the first of a batch, each `stride` elements after the one before.
+typedef struct SimLogMatrix {
+    const void *ptr;
+    int ld;
+    long long stride;
+    size_t element; // bytes
+} SimLogMatrix;
+
+// C (m,n) = alpha·op(A)·op(B) + beta·C, where op(A) is (m,k), op(B) is (k,n), `count` times.
+typedef struct SimLogProduct {
+    bool turn_a, turn_b;
+    int m, n, k, count;
+    SimLogMatrix A, B, C;
+    bool keeps; // C is read, too: beta is not 0
+} SimLogProduct;
+
+// The operands A, B and C, or A, x and y.
+void sim_log_product(const SimLogProduct *p, GpuRange operand[3]);
+void sim_log_matrix_vector(bool turn, int m, int n, const float *A, int lda, const float *x,
+                           int incx, const float *y, int incy, bool keeps, GpuRange operand[3]);
+
+#endif

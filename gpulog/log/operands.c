@@ -1,0 +1,62 @@
+/* operands.c: which bytes a cuBLAS call reads and writes, from its arguments alone.
+ *
+ * A matrix whose columns lie apart (leading dimension larger than its rows) counts from its first
+ * to its last element, with the gaps: one range an operand is what the log has room for.
+ *
+ * Interface: sim_log_vector, sim_log_copied_vector, sim_log_sum_length, sim_log_product,
+ * sim_log_matrix_vector.
+ */
+#include <stdlib.h>
+
+#include "log_writer.h"
+
+static size_t matrix_bytes(int rows, int cols, int ld, size_t element)
+{
+    if (rows == 0 || cols == 0) return 0;
+    return ((size_t)ld * (size_t)(cols - 1) + (size_t)rows) * element;
+}
+
+GpuRange sim_log_vector(const void *x, int n, int inc, GpuAccess access)
+{
+    size_t elements = n > 0 ? 1 + (size_t)(n - 1) * (size_t)llabs(inc) : 0;
+    return (GpuRange){x, elements * sizeof(float), access};
+}
+
+// The gaps between the elements written stay as they are: an update, not a plain write.
+GpuRange sim_log_copied_vector(const void *y, int n, int inc)
+{
+    return sim_log_vector(y, n, inc, inc == 1 || inc == -1 ? GPU_WRITE : GPU_UPDATE);
+}
+
+int sim_log_sum_length(bool of_products, int n, int incx)
+{
+    if (!of_products && incx <= 0) return 0; // as the reference BLAS has it
+    return n > 0 ? n : 0;
+}
+
+// From the first element of the first matrix to the last of the last; a stride may be negative.
+static GpuRange batch(const SimLogMatrix *matrix, int rows, int cols, int count, GpuAccess access)
+{
+    long long reach = matrix->stride * (count - 1), element = (long long)matrix->element;
+    const char *first = matrix->ptr;
+    if (reach < 0) first += reach * element;
+    size_t bytes = matrix_bytes(rows, cols, matrix->ld, matrix->element);
+    return (GpuRange){first, bytes + (size_t)(llabs(reach) * element), access};
+}
+
+void sim_log_product(const SimLogProduct *p, GpuRange operand[3])
+{
+    int a_rows = p->turn_a ? p->k : p->m, a_cols = p->turn_a ? p->m : p->k;
+    int b_rows = p->turn_b ? p->n : p->k, b_cols = p->turn_b ? p->k : p->n;
+    operand[0] = batch(&p->A, a_rows, a_cols, p->count, GPU_READ);
+    operand[1] = batch(&p->B, b_rows, b_cols, p->count, GPU_READ);
+    operand[2] = batch(&p->C, p->m, p->n, p->count, p->keeps ? GPU_UPDATE : GPU_WRITE);
+}
+
+void sim_log_matrix_vector(bool turn, int m, int n, const float *A, int lda, const float *x,
+                           int incx, const float *y, int incy, bool keeps, GpuRange operand[3])
+{
+    operand[0] = (GpuRange){A, matrix_bytes(m, n, lda, sizeof *A), GPU_READ};
+    operand[1] = sim_log_vector(x, turn ? m : n, incx, GPU_READ);
+    operand[2] = sim_log_vector(y, turn ? n : m, incy, keeps ? GPU_UPDATE : GPU_WRITE);
+}

@@ -1,0 +1,189 @@
+/* site.c: return addresses to "file.c:88 (function)".
+ *
+ * The line of a return address is that of the call, so the address before it is looked up. libdw
+ * reads the debug information of the program and its libraries when the first report is printed,
+ * not before; what has been found is kept. A path is shortened to what tells files apart: relative
+ * to where it was compiled, its last folder and the file.
+ *
+ * The lock is taken with a limit, because a dying process may ask while it holds it.
+ *
+ * Interface: sim_log_line (log_writer.h).
+ */
+#define _GNU_SOURCE
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <elfutils/libdwfl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "log_writer.h"
+
+#define CACHE 1024
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static Dwfl *dwfl;
+static SimLogLine *cache; // (CACHE), by address
+
+// Reads the list of modules that are mapped now.
+static bool list_modules(void)
+{
+    static char *debug_path;
+    static const Dwfl_Callbacks callbacks = {
+        .find_elf = dwfl_linux_proc_find_elf,
+        .find_debuginfo = dwfl_standard_find_debuginfo,
+        .debuginfo_path = &debug_path,
+    };
+    if (dwfl) dwfl_end(dwfl);
+    dwfl = dwfl_begin(&callbacks);
+    if (!dwfl) return false;
+    bool listed = dwfl_linux_proc_report(dwfl, getpid()) == 0;
+    return dwfl_report_end(dwfl, NULL, NULL) == 0 && listed;
+}
+
+// "/home/ann/kit/reference/forward.c", compiled in /home/ann/kit: "reference/forward.c".
+static const char *shorten(const char *path, const char *compiled_in)
+{
+    size_t n = compiled_in ? strlen(compiled_in) : 0;
+    if (n && strncmp(path, compiled_in, n) == 0 && path[n] == '/') path += n + 1;
+    while (strncmp(path, "./", 2) == 0) path += 2;
+    const char *last = strrchr(path, '/'), *before = last;
+    while (before && before > path && before[-1] != '/') before--;
+    return before ? before : path;
+}
+
+typedef struct Source {
+    const char *function, *path, *compiled_in;
+    int line;
+    uint64_t unit;
+} Source;
+
+static bool is_artificial(Dwarf_Die *die)
+{
+    Dwarf_Attribute attribute;
+    bool yes = false;
+    return dwarf_attr_integrate(die, DW_AT_artificial, &attribute) &&
+           dwarf_formflag(&attribute, &yes) == 0 && yes;
+}
+
+// Where an inlined function was called.
+static void take_call(Dwarf_Die *unit, Dwarf_Die *inlined, Source *source)
+{
+    Dwarf_Attribute attribute;
+    Dwarf_Word file, line;
+    Dwarf_Files *files;
+    if (dwarf_formudata(dwarf_attr(inlined, DW_AT_call_file, &attribute), &file) == 0 &&
+        dwarf_formudata(dwarf_attr(inlined, DW_AT_call_line, &attribute), &line) == 0 &&
+        dwarf_getsrcfiles(unit, &files, NULL) == 0) {
+        source->path = dwarf_filesrc(files, file, NULL, NULL);
+        source->line = (int)line;
+    }
+}
+
+// The innermost function whose code the address is, inlined or not: its line is the one that is
+// shown. A wrapper that says of itself that it is artificial (cuda_runtime.h) gives way to the
+// line that called it.
+static void find_function(Dwfl_Module *module, Dwarf_Addr address, Source *source)
+{
+    Dwarf_Addr bias;
+    Dwarf_Die *unit = dwfl_module_addrdie(module, address, &bias);
+    Dwarf_Die *scopes = NULL;
+    // For code without debug information libdwfl gives the unit that lies before it.
+    if (unit && dwarf_haspc(unit, address - bias) <= 0) unit = NULL;
+    int n = unit ? dwarf_getscopes(unit, address - bias, &scopes) : 0;
+    if (unit) source->unit = bias + dwarf_dieoffset(unit);
+    for (int i = 0; i < n && !source->function; i++) {
+        int tag = dwarf_tag(&scopes[i]);
+        if (tag == DW_TAG_inlined_subroutine && is_artificial(&scopes[i]))
+            take_call(unit, &scopes[i], source);
+        else if (tag == DW_TAG_subprogram || tag == DW_TAG_inlined_subroutine)
+            source->function = dwarf_diename(&scopes[i]);
+    }
+    // The scopes around an inlined function are where it was written, not where it was called.
+    free(scopes);
+    if (!source->function) source->function = dwfl_module_addrname(module, address);
+}
+
+static Dwfl_Module *module_of(Dwarf_Addr address)
+{
+    Dwfl_Module *module = dwfl ? dwfl_addrmodule(dwfl, address) : NULL;
+    // A library may have been loaded since the list was made.
+    if (!module && list_modules()) module = dwfl_addrmodule(dwfl, address);
+    return module;
+}
+
+static Source find_source(Dwfl_Module *module, Dwarf_Addr address)
+{
+    Source source = {NULL, NULL, NULL, 0, 0};
+    Dwfl_Line *line = dwfl_module_getsrc(module, address);
+    if (line) {
+        source.path = dwfl_lineinfo(line, NULL, &source.line, NULL, NULL, NULL);
+        source.compiled_in = dwfl_line_comp_dir(line);
+    }
+    find_function(module, address, &source);
+    return source;
+}
+
+// The whole path of the source file; "" where it does not fit.
+static void keep_path(const Source *source, SimLogLine *line)
+{
+    bool whole = source->path[0] == '/' || !source->compiled_in;
+    int n = snprintf(line->path, sizeof line->path, "%s%s%s", whole ? "" : source->compiled_in,
+                     whole ? "" : "/", source->path);
+    if (n < 0 || (size_t)n >= sizeof line->path) line->path[0] = 0;
+    line->line = source->line;
+}
+
+static void resolve(const void *site, SimLogLine *line)
+{
+    Dwarf_Addr address = (Dwarf_Addr)(uintptr_t)site - 1;
+    Dwfl_Module *module = module_of(address);
+    Source source = {NULL, NULL, NULL, 0, 0};
+    char *text = line->text;
+    size_t size = sizeof line->text;
+    *line = (SimLogLine){.address = site};
+    if (module) source = find_source(module, address);
+    line->unit = source.unit;
+    if (source.function)
+        snprintf(line->function, sizeof line->function, "%s", source.function);
+    if (source.path) {
+        snprintf(text, size, "%s:%d (%s)", shorten(source.path, source.compiled_in), source.line,
+                 source.function ? source.function : "?");
+        keep_path(&source, line);
+    } else if (source.function) {
+        const char *file = dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+        const char *base = file ? strrchr(file, '/') : NULL;
+        snprintf(text, size, "%s (%s; compile with -g for the line)", source.function,
+                 base   ? base + 1
+                 : file ? file
+                        : "?");
+    } else {
+        snprintf(text, size, "%p", site);
+    }
+}
+
+static void resolve_cached(const void *site, SimLogLine *line)
+{
+    size_t place = ((uintptr_t)site * 0x9e3779b97f4a7c15u) >> 54; // 10 bits: CACHE entries
+    if (!cache) cache = calloc(CACHE, sizeof *cache);
+    if (cache && cache[place].address == site) {
+        *line = cache[place];
+        return;
+    }
+    resolve(site, line);
+    if (cache) cache[place] = *line;
+}
+
+bool sim_log_line(const void *address, SimLogLine *line)
+{
+    struct timespec limit;
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_sec += 2;
+    if (pthread_mutex_timedlock(&lock, &limit)) return false;
+    resolve_cached(address, line);
+    pthread_mutex_unlock(&lock);
+    return true;
+}

@@ -1,0 +1,173 @@
+/* stack.c: a call site as one pointer: the return addresses of the calls that were under way.
+ *
+ * An operation's caller is often given code that a program's own line called, so a return address
+ * alone does not lead to that line. A call site is therefore a short stack of return addresses,
+ * innermost first, found by following frame pointers (-fno-omit-frame-pointer), which takes a few
+ * nanoseconds a frame. Equal stacks are kept once, and what is handed around is their address.
+ * Where there is no room for another one, the innermost return address itself is the call site; so
+ * is any return address from elsewhere.
+ *
+ * The walk reads nothing outside of the thread's own stack, because code that was compiled without
+ * frame pointers leaves anything in that register. What it finds may then be wrong: where.c checks
+ * that an address follows a call.
+ *
+ * Interface: sim_log_site, sim_log_site_above, sim_log_stack, sim_log_frames (log_writer.h).
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "log_writer.h"
+
+#define STACKS 32768
+#define SLOTS 65536 // of the hash table: twice as many
+
+typedef struct Stack {
+    int n;
+    const void *frame[SIM_LOG_FRAMES];
+} Stack;
+
+static Stack *_Atomic stacks;       // (STACKS), reserved on first use
+static int n_stacks;                // under the lock
+static Stack *_Atomic table[SLOTS]; // open addressing
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+// ---- Keeping ----
+
+static size_t hash(const void *const *frames, int n)
+{
+    uint64_t h = (uint64_t)n;
+    for (int i = 0; i < n; i++) h = (h ^ (uintptr_t)frames[i]) * 0x9e3779b97f4a7c15u;
+    return h >> 48; // 16 bits: SLOTS
+}
+
+static bool is_same(const Stack *stack, const void *const *frames, int n)
+{
+    return stack->n == n && memcmp(stack->frame, frames, (size_t)n * sizeof *frames) == 0;
+}
+
+// The slot that holds the stack, or the free one where it belongs; NULL: all are taken.
+static Stack *_Atomic *find(const void *const *frames, int n)
+{
+    size_t at = hash(frames, n);
+    for (int i = 0; i < SLOTS; i++, at = (at + 1) % SLOTS) {
+        Stack *stack = atomic_load_explicit(&table[at], memory_order_acquire);
+        if (!stack || is_same(stack, frames, n)) return &table[at];
+    }
+    return NULL;
+}
+
+// Called with the lock held.
+static Stack *new_stack(void)
+{
+    Stack *all = atomic_load(&stacks);
+    if (!all) {
+        void *memory = mmap(NULL, STACKS * sizeof *all, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory == MAP_FAILED) return NULL;
+        all = memory;
+        atomic_store(&stacks, all);
+    }
+    return n_stacks < STACKS ? &all[n_stacks++] : NULL;
+}
+
+static const Stack *keep(const void *const *frames, int n)
+{
+    pthread_mutex_lock(&lock);
+    Stack *_Atomic *slot = find(frames, n); // another thread may have been quicker
+    Stack *stack = slot ? atomic_load(slot) : NULL;
+    if (slot && !stack && (stack = new_stack())) {
+        stack->n = n;
+        memcpy(stack->frame, frames, (size_t)n * sizeof *frames);
+        atomic_store_explicit(slot, stack, memory_order_release);
+    }
+    pthread_mutex_unlock(&lock);
+    return stack;
+}
+
+const void *sim_log_stack(const void *const *frames, int n)
+{
+    if (n > SIM_LOG_FRAMES) n = SIM_LOG_FRAMES;
+    if (n <= 0) return NULL;
+    Stack *_Atomic *slot = find(frames, n);
+    const Stack *stack = slot ? atomic_load_explicit(slot, memory_order_acquire) : NULL;
+    if (!stack) stack = keep(frames, n);
+    return stack ? (const void *)stack : frames[0];
+}
+
+int sim_log_frames(const void *site, const void *frames[SIM_LOG_FRAMES])
+{
+    uintptr_t first = (uintptr_t)atomic_load(&stacks), at = (uintptr_t)site;
+    if (!site) return 0;
+    if (!first || at < first || at >= first + STACKS * sizeof(Stack)) {
+        frames[0] = site;
+        return 1;
+    }
+    const Stack *stack = site;
+    memcpy(frames, stack->frame, (size_t)stack->n * sizeof *frames);
+    return stack->n;
+}
+
+// ---- Walking ----
+
+// The end of this thread's stack; 0: not known.
+static uintptr_t stack_end(void)
+{
+    static _Thread_local uintptr_t end;
+    pthread_attr_t attributes;
+    void *low;
+    size_t size;
+    if (end) return end;
+    end = 1; // as good as none
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+        if (pthread_attr_getstack(&attributes, &low, &size) == 0) end = (uintptr_t)low + size;
+        pthread_attr_destroy(&attributes);
+    }
+    return end;
+}
+
+// A frame begins with the caller's frame pointer and the return address: so have x86-64 and
+// AArch64.
+typedef struct Frame {
+    const struct Frame *caller;
+    const void *return_address;
+} Frame;
+
+// The frame that called this one; NULL: there is none, or no frame pointer was kept.
+#if defined(__x86_64__) || defined(__aarch64__)
+static const Frame *caller_of(const Frame *frame, uintptr_t end)
+{
+    const Frame *caller = frame->caller;
+    bool on_stack = caller > frame && (uintptr_t)caller + sizeof *caller <= end;
+    return on_stack && (uintptr_t)caller % sizeof(void *) == 0 ? caller : NULL;
+}
+#else
+static const Frame *caller_of(const Frame *frame, uintptr_t end)
+{
+    return NULL;
+}
+#endif
+
+const void *sim_log_site(const void *return_address, const void *frame)
+{
+    const void *found[SIM_LOG_FRAMES] = {return_address};
+    const Frame *at = frame;
+    uintptr_t end = stack_end();
+    int n = 1;
+    while (n < SIM_LOG_FRAMES && (at = caller_of(at, end)) && at->return_address)
+        found[n++] = at->return_address;
+    return sim_log_stack(found, n);
+}
+
+const void *sim_log_site_above(const void *site)
+{
+    const Frame *at = __builtin_frame_address(0);
+    uintptr_t end = stack_end();
+    const void *frames[SIM_LOG_FRAMES];
+    if (sim_log_frames(site, frames) != 1) return site; // it is a stack already
+    for (int i = 0; at && i < SIM_LOG_FRAMES; i++, at = caller_of(at, end))
+        if (at->return_address == site) return sim_log_site(site, at);
+    return site;
+}

@@ -1,0 +1,304 @@
+#!/usr/bin/env python3
+"""Grades one submission for a course platform, and leaves a result whatever dies.
+
+    deliver.py --platform gradescope --submission DIR|FILE --results FILE [--build DIR]
+
+First a result is written that says that the grading did not finish; it is replaced at the end. So a
+grader that crashes, is killed or runs out of time leaves a valid file, and so does this program,
+whatever kills it. The submission is copied to a folder of its own: regular files, of plain names,
+of a size that source code has. An archive may come in their place (tar or zip).
+
+Exit status 0 where the grading worked, whatever the score; 3 where it did not.
+Files: grade.py (the tests), hidden.py (the hidden ones), emit/ (the formats), settings.py.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(1, os.path.join(ROOT, "grader"))
+
+import account
+import emit
+import manifest
+import settings
+from emit import common
+
+FILE_LIMIT = 1 << 20  # bytes of a file that is taken
+MOST_FILES = 64
+PLAIN = re.compile(r"[\w+-][\w.+-]{0,80}$")
+UNFINISHED = "The grading was started but did not finish."
+
+
+class Unusable(Exception):
+    """What was handed in is no submission; the text is for the student."""
+
+
+class Trouble(Exception):
+    """The kit or the machine is at fault."""
+
+
+# ---- The submission ----
+
+def wanted(name):
+    """Whether a file is taken: also under a wrong name, so that the grader can say which."""
+    return bool(PLAIN.match(os.path.basename(name))) and \
+        not name.endswith((".o", ".a", ".so", ".h"))
+
+
+def best_folder(names, files):
+    """Of the folders that hold files, the one with most of the six; the outermost where several
+    have as many."""
+    folders = {}
+    for name in names:
+        folder, _, base = name.rpartition("/")
+        folders.setdefault(folder, set()).add(base)
+    return max(sorted(folders, key=lambda folder: (folder.count("/") + bool(folder), folder)),
+               key=lambda folder: len(folders[folder] & set(files)), default="")
+
+
+def take_files(entries, files, target):
+    """Writes a submission's files. `entries`: {path within it: function that opens it}."""
+    names = [name for name in entries if wanted(name) and len(name) < 400
+             and not name.startswith("/") and ".." not in name.split("/")]
+    folder = best_folder(names, files)
+    chosen = [name for name in sorted(names) if name.rpartition("/")[0] == folder]
+    # The six first, so that no pile of others crowds them out.
+    chosen.sort(key=lambda name: os.path.basename(name) not in files)
+    for name in chosen[:MOST_FILES]:
+        with entries[name]() as source:
+            data = source.read(FILE_LIMIT + 1)
+        if len(data) > FILE_LIMIT:
+            if os.path.basename(name) in files:
+                raise Unusable("%s is larger than %d bytes." % (name, FILE_LIMIT))
+            continue
+        with open(os.path.join(target, os.path.basename(name)), "wb") as file:
+            file.write(data)
+
+
+def folder_entries(root):
+    """The regular files below a folder; links are nobody's source code."""
+    entries = {}
+    for folder, folders, names in os.walk(root):
+        folders.sort()
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            if os.path.isfile(path) and not os.path.islink(path) and len(entries) < 10000:
+                entries[os.path.relpath(path, root)] = lambda path=path: open(path, "rb")
+    return entries
+
+
+def archive_entries(archive):
+    """The regular files of an open tar or zip, unpacked nowhere."""
+    if isinstance(archive, zipfile.ZipFile):
+        return {item.filename: lambda item=item: archive.open(item)
+                for item in archive.infolist()[:10000]
+                if not item.is_dir() and item.external_attr >> 28 in (0, 8)}
+    entries = {}
+    for item in archive:
+        if item.isreg() and len(entries) < 10000:
+            entries[re.sub(r"^(\./)+", "", item.name)] = \
+                lambda item=item: archive.extractfile(item)
+    return entries
+
+
+def take(submission, files, target):
+    """Copies what was handed in to `target`."""
+    if os.path.isdir(submission):
+        entries = folder_entries(submission)
+        # Some platforms hand over the one archive that the student uploaded.
+        packed = [name for name in entries
+                  if "/" not in name and name.endswith((".tar", ".tar.gz", ".tgz", ".zip"))]
+        if len(packed) != 1 or any(name.endswith(".c") for name in entries):
+            take_files(entries, files, target)
+            return
+        submission = os.path.join(submission, packed[0])
+    if not os.path.isfile(submission):
+        raise Unusable("Nothing was handed in.")
+    try:
+        if zipfile.is_zipfile(submission):
+            with zipfile.ZipFile(submission) as archive:
+                take_files(archive_entries(archive), files, target)
+        else:
+            with tarfile.open(submission) as archive:
+                take_files(archive_entries(archive), files, target)
+    except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, RuntimeError, ValueError,
+            NotImplementedError) as problem:
+        raise Unusable("The archive that was handed in cannot be unpacked (%s). Hand in the six .c "
+                       "files, as they are or in a tar or zip." % problem)
+
+
+# ---- Time ----
+
+def late_share(course, metadata):
+    """How much of the score lateness takes, 0 to 1, and a sentence. `metadata` is Gradescope's
+    submission_metadata.json
+    (https://gradescope-autograders.readthedocs.io/en/latest/submission_metadata/), whose due date
+    counts before the course's, because it knows of extensions."""
+    try:
+        came = settings.when(metadata["created_at"])
+        due = settings.when((metadata.get("assignment") or {}).get("due_date")
+                           or course["dates"]["due"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return 0.0, ""
+    if came <= due:
+        return 0.0, ""
+    days = -((due - came) // datetime.timedelta(days=1))
+    share = min(1.0, days * course["late"]["percent_per_day"] / 100)
+    text = "Handed in %d day%s late" % (days, "" if days == 1 else "s")
+    if course["late"]["taken_by"] != "grader":
+        return 0.0, text + "; the score does not include the late penalty."
+    return share, "%s: %g %% of the score is deducted." % (text, 100 * share)
+
+
+# ---- The grading ----
+
+def run(program, words, out, deadline, seed, quiet=False):
+    """Runs a part of the grader, by its path there, in a group of its own, to its end or the
+    deadline; its document.
+    The tests draw from `seed`: from the same for every student, whoever hands in when."""
+    command = [sys.executable, os.path.join(ROOT, "grader", *program), "--out", out] + words
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, cwd=ROOT,
+                               stdout=subprocess.DEVNULL if quiet else None,
+                               env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1",
+                                        SEED=str(seed)))
+    try:
+        process.wait(timeout=max(1.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        process.terminate() # it stops its tests
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            pass
+        raise Trouble("the grading took longer than a submission's may")
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+        process.wait()
+    with open(out, encoding="utf-8") as file:
+        document = json.load(file)
+    if process.returncode != 0:
+        raise Trouble(document.get("message") or "%s ended with status %d"
+                      % (program[-1], process.returncode))
+    return document
+
+
+def keep_apart(options, work, impl):
+    """What the tests' account may see: the kit that students have, and the submission, whose lines
+    simgpu's reports show. Not the grader, the hidden tests, the reference."""
+    os.umask(0o022) # what is built from here on, too
+    os.chmod(work, 0o711)
+    os.chmod(impl, 0o755)
+    build = os.path.join(ROOT, options.build or "build")
+    made = [os.path.join(build, *parts)
+            for parts in (("impl", "reference"), ("obj", "tests", "hidden"))]
+    for folder in made:
+        os.makedirs(folder, exist_ok=True)
+    for folder in made + [os.path.join(ROOT, *parts) for parts in (
+            ("grader",), ("given",), ("reference",), ("tests", "hidden"))]:
+        account.hide(folder)
+
+
+def grade(options, course, work):
+    """The document of one grading."""
+    began = time.monotonic()
+    deadline = began + course["limit_seconds"]
+    impl, out = os.path.join(work, "submission"), os.path.join(work, "out")
+    os.mkdir(impl)
+    os.mkdir(out, 0o700)
+    take(options.submission, [task["file"] for task in course["tasks"]], impl)
+    words = ["--impl", impl, "--patient"] + (["--build", options.build] if options.build else [])
+    if os.geteuid() == 0 and course["run_as"]:
+        keep_apart(options, work, impl)
+        words += ["--run-as", course["run_as"]]
+    document = run(("grade.py",), words, os.path.join(out, "results.json"), deadline,
+                   course["seed"])
+    if course["hidden"]["tests"]:
+        # Quiet: some platforms show students what is printed.
+        unseen = run(("course", "hidden.py"), words, os.path.join(out, "hidden.json"), deadline,
+                     course["hidden"]["seed"], quiet=True)
+        document["tests"] += [dict(test, hidden=True) for test in unseen["tests"]]
+    document["seconds"] = time.monotonic() - began
+    if options.metadata and os.path.exists(options.metadata):
+        with open(options.metadata, encoding="utf-8") as file:
+            document["late"], document["message"] = late_share(course, json.load(file))
+    return document
+
+
+def version():
+    """What this kit calls itself."""
+    try:
+        with open(os.path.join(ROOT, "VERSION"), encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def parse():
+    parser = argparse.ArgumentParser(description="Grade a submission for a platform.")
+    parser.add_argument("--platform", required=True, choices=sorted(emit.FORMATS))
+    parser.add_argument("--submission", required=True, metavar="DIR|FILE")
+    parser.add_argument("--results", required=True, metavar="FILE")
+    parser.add_argument("--build", default=os.environ.get("SHARDLAB_BUILD", ""), metavar="DIR",
+                        help="build tree (build/, or SHARDLAB_BUILD)")
+    parser.add_argument("--metadata", default="", metavar="FILE",
+                        help="Gradescope's submission_metadata.json")
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    course = dict(settings.DEFAULTS, tasks=[])
+
+    def tell(document):
+        document["version"] = version()
+        document = common.tidy(document)
+        emit.write(options.results, emit.emit(options.platform, document, course))
+        return document
+
+    def stop(number, frame):
+        for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(other, signal.SIG_IGN)
+        raise Trouble("stopped by %s before the end" % signal.Signals(number).name)
+    work = None
+    try:
+        tell(common.infrastructure(UNFINISHED))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, stop)
+        course = settings.load()
+        tell(common.infrastructure(UNFINISHED))
+        work = os.path.realpath(tempfile.mkdtemp(prefix="shardlab-"))
+        tell(grade(options, course, work))
+        return 0
+    except Unusable as problem:
+        tell({"status": "error", "message": str(problem), "tests": []})
+        return 0
+    except (Trouble, settings.BadCourse, manifest.BadManifest) as problem:
+        message = str(problem)
+    except Exception as problem: # whatever it is, there is a result, and it says so
+        import traceback
+        traceback.print_exc()
+        message = "%s: %s" % (type(problem).__name__, problem)
+    finally:
+        if work:
+            shutil.rmtree(work, ignore_errors=True)
+    print("deliver: %s" % common.clean(message), file=sys.stderr)
+    tell(common.infrastructure(message))
+    return 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())

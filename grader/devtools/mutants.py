@@ -1,0 +1,568 @@
+#!/usr/bin/env python3
+"""Wrong solutions that the tests must catch, and right ones that they must let pass.
+
+A *mutant* is the reference with one mistake in one file, such as students make. It stands in
+tests/mutants/*.json with the tests that must fail and, for each of them, a regular expression that
+the test's message or hint must match: a mistake that is caught for another reason teaches the wrong
+thing. An *alternative* (tests/alternatives/*.c) is right, but does its work in another way than
+the reference; it must get all points.
+
+The tests draw shapes and worlds from a seed (seeds.py). For mutants it is always the same: one that
+is caught by some draws alone must not be caught today and survive tomorrow. Alternatives must
+hold whatever is drawn, so theirs is a new one each time, and is told. SEED sets either.
+
+Each is tested as the grader tests a student's: the changed file with the reference's other five
+in its task's own suite, and once more all together. The objects of the kit are built once; of a
+mutant only its own file is compiled, in a temporary folder.
+
+The messages of a mutant are held to it as well, those of its side tests included: what they point at
+must not be a wrong cause (messages.py). Which functions are right is known from where the edits lie;
+"also" in a mutant gives further parts of the task, each with the reason why it is right, too.
+
+Interface: mutants.py [--only NAME] [--task N] [--alternatives] [--messages] [--build DIR]; exit
+status 0 when all went as it should, 1 where a mutant survives, is caught for another reason, names
+a wrong cause, does not apply or does not compile, or where an alternative loses points; 2 for a
+question that makes no sense; 3 where the kit or the machine is at fault.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(1, os.path.join(ROOT, "grader"))
+
+import manifest
+import messages
+import runner
+import seeds
+from builder import Builder, Infrastructure
+
+REFERENCE = os.path.join(ROOT, "reference")
+AT_ONCE = 2
+TEST_LIMIT = 40.0        # seconds a test may take, times SHARDLAB_TIME_FACTOR
+COMPILE_LIMIT = 120.0
+MUTANTS_SEED = "1"
+
+
+class BadUsage(Exception):
+    """Asked for something that makes no sense."""
+
+
+class BadFile(Exception):
+    """A file of mutants or an alternative that cannot be understood."""
+
+
+class DoesNotApply(Exception):
+    """The place that a mutant changes is not in the reference, or is there more than once."""
+
+
+@dataclass
+class Solution:
+    """What is to be tested: a mutant or an alternative."""
+    name: str
+    task: object                     # the manifest's Task; None: several files
+    about: str                       # one sentence
+    edits: list = field(default_factory=list)      # (old, new), for a mutant
+    caught_by: dict = field(default_factory=dict)  # test: regular expression
+    also: dict = field(default_factory=dict)       # part that is right, too: the reason
+    parts: dict = field(default_factory=dict)      # file: text of functions, for an alternative
+
+
+@dataclass
+class Outcome:
+    solution: Solution
+    trouble: str = ""      # "": it went as it should
+    lost: list = field(default_factory=list)       # the manifest's Tests that did not pass
+    verdicts: dict = field(default_factory=dict)
+    rows: list = field(default_factory=list)       # of a mutant's task, as it would be graded
+    named: dict = field(default_factory=dict)      # "screen", "message": it names the cause
+    seconds: float = 0.0
+
+
+# ---- Mutants: a place in the reference, and what stands there instead ----
+
+def joined(text, where):
+    """A string, or a list of lines."""
+    if isinstance(text, list) and all(isinstance(line, str) for line in text):
+        text = "\n".join(text)
+    if not isinstance(text, str):
+        raise BadFile("%s must be a string or a list of lines" % where)
+    return text
+
+
+def read_mutant(entry, task, path):
+    """One mutant of a file."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+        raise BadFile("%s: a mutant without a name" % path)
+    where = "%s, %s" % (path, entry["name"])
+    unknown = set(entry) - {"name", "wrong", "edits", "caught_by", "also"}
+    if unknown:
+        raise BadFile("%s: unknown field \"%s\"" % (where, sorted(unknown)[0]))
+    if not isinstance(entry.get("wrong"), str) or not entry["wrong"].strip():
+        raise BadFile("%s: \"wrong\" must say in a sentence what is wrong" % where)
+    edits, caught_by = entry.get("edits"), entry.get("caught_by")
+    if not isinstance(edits, list) or not edits or \
+            not all(isinstance(edit, list) and len(edit) == 2 for edit in edits):
+        raise BadFile("%s: \"edits\" must be a list of pairs, old and new" % where)
+    edits = [(joined(old, where), joined(new, where)) for old, new in edits]
+    if not all(old.split() for old, _ in edits):
+        raise BadFile("%s: an edit must name what it replaces" % where)
+    if not isinstance(caught_by, dict) or not caught_by:
+        raise BadFile("%s: \"caught_by\" must name the tests that it loses" % where)
+    names = {test.name for test in task.tests}
+    for test, reason in caught_by.items():
+        if test not in names:
+            raise BadFile("%s: task %d has no test %s" % (where, task.number, test))
+        try:
+            re.compile(reason)
+        except (re.error, TypeError) as problem:
+            raise BadFile("%s: the reason of %s: %s" % (where, test, problem))
+    also = entry.get("also", {})
+    if not isinstance(also, dict) or not all(isinstance(reason, str) and reason.strip()
+                                             for reason in also.values()):
+        raise BadFile("%s: \"also\" must give a reason for each part" % where)
+    for part in also:
+        if part not in task.parts:
+            raise BadFile("%s: task %d has no part %s" % (where, task.number, part))
+    return Solution(entry["name"], task, entry["wrong"], edits, caught_by, also)
+
+
+def load_mutants(folder, tasks):
+    """All mutants, by task."""
+    found, seen = [], set()
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+        if not name.endswith(".json"):
+            continue
+        path = os.path.join(folder, name)
+        try:
+            with open(path, encoding="utf-8") as file:
+                data = json.load(file)
+        except (OSError, ValueError) as problem:
+            raise BadFile("%s: %s" % (path, problem))
+        number = data.get("task") if isinstance(data, dict) else None
+        task = [task for task in tasks if task.number == number]
+        if not task or not isinstance(data.get("mutants"), list):
+            raise BadFile("%s must have a \"task\" that there is, and a list \"mutants\"" % path)
+        for entry in data["mutants"]:
+            mutant = read_mutant(entry, task[0], path)
+            if mutant.name in seen:
+                raise BadFile("%s: a second mutant is named %s" % (path, mutant.name))
+            seen.add(mutant.name)
+            found.append(mutant)
+    return sorted(found, key=lambda mutant: mutant.task.number)
+
+
+def edit_text(text, edits):
+    """The text with each old replaced by its new. White space counts for nothing when old is looked
+    for, so that a line broken elsewhere is still found; but it must be found in just one place."""
+    for old, new in edits:
+        words = old.split()
+        pattern = r"\s+".join(re.escape(word) for word in words)
+        places = list(re.finditer(pattern, text))
+        if len(places) != 1:
+            raise DoesNotApply("`%s` is %s the reference" % (" ".join(words), "not in" if not places
+                               else "in %d places of" % len(places)))
+        text = text[:places[0].start()] + new + text[places[0].end():]
+    return text
+
+
+# ---- Alternatives: functions that take the place of the reference's ----
+
+def functions(text):
+    """The function definitions of a C file in the kit's layout: [(name, begin, end)]. A head at the
+    left margin, then { and } on lines of their own."""
+    found = []
+    lines = text.splitlines(keepends=True)
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line))
+    i = 0
+    while i < len(lines):
+        if lines[i].rstrip() != "{":
+            i += 1
+            continue
+        head = i
+        while head > 0 and re.match(r"[\w\s].*[^;}\s]\s*$", lines[head - 1]):
+            head -= 1
+        end = i
+        while end < len(lines) - 1 and lines[end].rstrip() != "}":
+            end += 1
+        name = re.search(r"(\w+)\(", "".join(lines[head:i]))
+        if name:
+            found.append((name.group(1), starts[head], starts[end + 1]))
+        i = end + 1
+    return found
+
+
+def put_in(text, part):
+    """The reference's text with the functions of `part` in the places of those of the same name.
+    What stands between them (a helper, a variable) goes in front of the next that takes a place."""
+    new, done = functions(part), 0
+    here = {name for name, _, _ in functions(text)}
+    taken = [entry for entry in new if entry[0] in here]
+    if not taken:
+        raise DoesNotApply("it has none of the reference's functions")
+    for name, begin, end in taken:
+        place = [entry for entry in functions(text) if entry[0] == name]
+        if len(place) != 1:
+            raise DoesNotApply("%s is in %d places of the reference" % (name, len(place)))
+        text = text[:place[0][1]] + part[done:end].lstrip("\n") + text[place[0][2]:]
+        done = end
+    return text + part[done:]
+
+
+def load_alternatives(folder, tasks):
+    """All alternatives, by name. A file begins with a comment "name: what is done another way", and
+    has a line "// ==== file.c" in front of the functions for that file."""
+    found = []
+    files = {task.file for task in tasks}
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+        if not name.endswith(".c"):
+            continue
+        path = os.path.join(folder, name)
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        about = re.match(r"/\* %s: (.*?)\*/" % re.escape(name), text, re.DOTALL)
+        pieces = re.split(r"^// ==== (\S+)$\n", text, flags=re.MULTILINE)
+        parts = dict(zip(pieces[1::2], pieces[2::2]))
+        if not about or not parts or not set(parts) <= files:
+            raise BadFile("%s must begin with a comment \"%s: …\", and name the files of its "
+                          "functions in lines \"// ==== file.c\"" % (path, name))
+        sentence = re.sub(r"\s*\n \* ?", " ", about.group(1)).strip()
+        found.append(Solution(name[:-2], None, sentence, parts=parts))
+    return found
+
+
+# ---- Building ----
+
+class Kit:
+    """The kit's own objects, and the commands that make a suite out of them and a file."""
+
+    def __init__(self, build, tasks):
+        self.tasks = tasks
+        builder = Builder(REFERENCE, build, "simgpu")
+        rule = ("grader-print-commands: ; @printf '%s\\n' '$(BUILD)' "
+                "'$(CC) $(BASE) $(HALF_DONE) $(CFLAGS) $(INCLUDES)' '$(LINK) $(LDFLAGS)' "
+                "'$(HARNESS_LIB) $(LIBS)' '-lcmocka $(LDLIBS)'")
+        # A mistake may be one that the compiler warns of: the kit's own strictness is not for it.
+        status, output = builder.make(["grader-print-commands"],
+                                      extra=["--eval=" + rule, "WERROR="])
+        lines = output.strip().splitlines()
+        if status != 0 or len(lines) != 5:
+            raise Infrastructure("the Makefile does not say how it builds:\n%s"
+                                 % output[-2000:])
+        self.build = lines[0]
+        self.compiler, self.linker, self.libraries, self.late = map(shlex.split, lines[1:])
+        targets = self.libraries + [self.test_object(task.name) for task in tasks]
+        targets += [self.test_object("together")] + [self.reference(task) for task in tasks]
+        with self.lock():
+            status, output = builder.make(targets, jobs=2)
+        if status != 0:
+            raise Infrastructure("the kit itself does not build:\n%s"
+                                 % output.strip()[-4000:])
+
+    @contextlib.contextmanager
+    def lock(self):
+        """One at a time builds in a tree; the tree itself is the lock, so that no file is left."""
+        path = os.path.join(ROOT, self.build)
+        os.makedirs(path, exist_ok=True)
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def test_object(self, name):
+        return "%s/obj/tests/tasks/%s.o" % (self.build, name)
+
+    def reference(self, task):
+        return "%s/impl/reference/%s.o" % (self.build, task.name)
+
+    def command(self, words):
+        """What went wrong, or ""."""
+        try:
+            done = subprocess.run(words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, check=False,
+                                  env=dict(os.environ, LC_ALL="C"),
+                                  timeout=COMPILE_LIMIT * runner.time_factor())
+        except (OSError, subprocess.TimeoutExpired) as problem:
+            return str(problem)
+        output = done.stdout.decode("utf-8", "replace")
+        errors = [line for line in output.splitlines() if "error" in line or "undefined" in line]
+        return "" if done.returncode == 0 else (errors + output.splitlines() + ["?"])[0]
+
+    def compile(self, source, target):
+        return self.command(self.compiler + ["-c", source, "-o", target])
+
+    def link(self, suite, changed, target):
+        """changed: {task name: object} that stands in for the reference's."""
+        objects = [changed.get(task.name) or self.reference(task) for task in self.tasks]
+        return self.command(self.linker + [self.test_object(suite)] + objects + self.libraries +
+                            self.late + ["-o", target])
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def write_sources(solution, tasks, folder):
+    """Writes the changed files; {task name: path}."""
+    written = {}
+    for task in tasks:
+        if task is not solution.task and task.file not in solution.parts:
+            continue
+        text = read(os.path.join(REFERENCE, task.file))
+        text = edit_text(text, solution.edits) if solution.task else put_in(
+            text, solution.parts[task.file])
+        written[task.name] = os.path.join(folder, task.file)
+        with open(written[task.name], "w", encoding="utf-8") as file:
+            file.write(text)
+    return written
+
+
+# ---- Running and judging ----
+
+def run_all(kit, solution, folder):
+    """The verdicts of the changed files' own suites and of all together, and "" or why there are
+    none."""
+    objects, verdicts = {}, {}
+    for name, source in write_sources(solution, kit.tasks, folder).items():
+        objects[name] = source[:-2] + ".o"
+        problem = kit.compile(source, objects[name])
+        if problem:
+            return {}, "does not compile: %s" % problem
+    suites = [(task.name, {task.name: objects[task.name]}, task.own())
+              for task in kit.tasks if task.name in objects]
+    suites.append(("together", objects, [test for task in kit.tasks for test in task.together()]))
+    for name, changed, tests in suites:
+        if not tests:
+            continue
+        program = os.path.join(folder, "suite-" + name)
+        problem = kit.link(name, changed, program)
+        if problem:
+            return {}, "cannot be linked: %s" % problem
+        verdicts.update(runner.run_tests([program], [test.name for test in tests],
+                                         TEST_LIMIT * runner.time_factor())[0])
+        os.unlink(program)
+    return verdicts, ""
+
+
+def said(verdict, row):
+    """What a student reads of a test that failed, on one line."""
+    return " ".join((verdict.message + "\n" + row["hint"]).split())
+
+
+def look_at_messages(outcome, task, sources):
+    """What a student would read of a mutant; "" or the test that names a wrong cause."""
+    original, source = sources
+    right = messages.Right(outcome.solution, original)
+    outcome.rows = messages.rows_of(task, outcome.verdicts, source,
+                                    "%s/%s" % (outcome.solution.name, task.file))
+    outcome.named = messages.named(outcome.rows, right)
+    found = ["%s %s" % (row["name"], messages.wrong(row, right)) for row in outcome.rows
+             if messages.wrong(row, right)]
+    return "a wrong cause: %s, and the mistake is in %s" % (
+        "; ".join(found), ", ".join(sorted(right.functions))) if found else ""
+
+
+def judge_mutant(outcome):
+    """Why the mutant is not caught as it should be, or ""."""
+    lost = {test.name for test in outcome.lost}
+    if not lost:
+        return "survives: every test passes"
+    for name, reason in outcome.solution.caught_by.items():
+        row = [row for row in outcome.rows if row["name"] == name]
+        if name not in lost or not row:
+            return "%s passes" % name
+        verdict = outcome.verdicts[name]
+        if not re.search(reason, said(verdict, row[0])):
+            return "another reason: %s says: %s" % (name, " ".join(verdict.message.split())[:300])
+    return ""
+
+
+def judge_alternative(outcome):
+    """Which tests a right solution loses, or ""."""
+    return "; ".join("%s says: %s" % (test.name, " ".join(
+        outcome.verdicts[test.name].message.split())[:300]) for test in outcome.lost)
+
+
+def try_one(kit, solution, folder):
+    """Builds and tests one solution in a folder of its own."""
+    outcome, began = Outcome(solution), time.monotonic()
+    tests = {test.name: test for task in kit.tasks for test in task.tests}
+    misled = ""
+    with tempfile.TemporaryDirectory(dir=folder) as above:
+        # Messages show a file's folder: let it be the solution's name.
+        own = os.path.join(above, solution.name)
+        os.mkdir(own)
+        try:
+            outcome.verdicts, outcome.trouble = run_all(kit, solution, own)
+            if solution.task and not outcome.trouble:
+                misled = look_at_messages(outcome, solution.task, [
+                    read(os.path.join(folder, solution.task.file)) for folder in (REFERENCE, own)])
+        except DoesNotApply as problem:
+            outcome.trouble = "does not apply: %s" % problem
+    outcome.lost = [tests[name] for name in tests if name in outcome.verdicts
+                    and outcome.verdicts[name].status != "passed"]
+    if not outcome.trouble:
+        outcome.trouble = (judge_mutant(outcome) or misled if solution.task
+                           else judge_alternative(outcome))
+    outcome.seconds = time.monotonic() - began
+    return outcome
+
+
+def show(outcome, verbose):
+    """A line of the table, and more below it where something is not as it should be."""
+    solution = outcome.solution
+    points = sum(test.points for test in outcome.lost)
+    names = [test.name for test in outcome.lost]
+    if solution.task:
+        named = [name for name in names if name in solution.caught_by]
+        others = len(names) - len(named)
+        text = ", ".join(named) + (" and %d more" % others if others else "") if named else \
+            ", ".join(names)
+        print("%-4s %d  %-32s -%-4g %4.1f s  %s" % ("no" if outcome.trouble else "yes",
+              solution.task.number, solution.name, points, outcome.seconds, text or "nothing"))
+    else:
+        print("%-4s %-32s %3g/100 %4.1f s" % ("no" if outcome.trouble else "yes", solution.name,
+              manifest.FULL_SCORE - points, outcome.seconds))
+    if outcome.trouble:
+        print("       %s\n       %s" % (solution.about, outcome.trouble))
+    if verbose:
+        for test in outcome.lost:
+            print("       %s: %s" % (test.name, outcome.verdicts[test.name].message))
+    sys.stdout.flush()
+
+
+def run_solutions(kit, solutions, folder, verbose):
+    """Tests all, two at a time; the outcomes in order."""
+    outcomes = []
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        waiting = []
+        try:
+            for solution in solutions:
+                waiting.append(pool.submit(try_one, kit, solution, folder))
+            for future in waiting:
+                outcomes.append(future.result())
+                show(outcomes[-1], verbose)
+        except BaseException:
+            for future in waiting:
+                future.cancel()
+            runner.stop()
+            raise
+    return outcomes
+
+
+def choose(options, solutions, tasks):
+    """Those that were asked for."""
+    if options.task:
+        task = [task for task in tasks if options.task in (str(task.number), task.name)]
+        if not task:
+            raise BadUsage("there is no task %s" % options.task)
+        solutions = [s for s in solutions if s.task is task[0] or task[0].file in s.parts]
+    if options.only:
+        unknown = set(options.only) - {solution.name for solution in solutions}
+        if unknown:
+            raise BadUsage("there is no %s" % sorted(unknown)[0])
+        solutions = [solution for solution in solutions if solution.name in options.only]
+    if not solutions:
+        raise BadUsage("there is nothing to test")
+    return solutions
+
+
+def show_messages(outcomes):
+    """How many mutants' messages name their cause (messages.py), and which do not."""
+    for what, sentence in (("screen", "last screen"), ("message", "first failed test's message")):
+        names = [outcome.solution.name for outcome in outcomes if outcome.named[what]]
+        print("of %d mutants' messages, the %s names the right function or rule: %d, %.1f %%"
+              % (len(outcomes), sentence, len(names), 100.0 * len(names) / max(1, len(outcomes))))
+        for outcome in outcomes:
+            if not outcome.named[what]:
+                first = next(row for row in outcome.rows if row["status"] != "passed")
+                print("     no  %d  %-32s %s: %s" % (
+                    outcome.solution.task.number, outcome.solution.name, first["name"],
+                    " ".join(first["message"].split())[:200]))
+
+
+def summary(options, outcomes, seconds):
+    bad = [outcome.solution.name for outcome in outcomes if outcome.trouble]
+    if options.alternatives:
+        print("%d alternatives, %d with full marks, %.0f s"
+              % (len(outcomes), len(outcomes) - len(bad), seconds))
+    else:
+        print("%d mutants, %d caught for the stated reason, %.0f s"
+              % (len(outcomes), len(outcomes) - len(bad), seconds))
+    if bad:
+        print("not as it should be: %s" % ", ".join(bad))
+    if options.messages:
+        show_messages([outcome for outcome in outcomes if outcome.rows])
+    return 1 if bad else 0
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description="Test the tests: with solutions that are wrong, "
+                                     "and with some that are right in another way.")
+    parser.add_argument("--alternatives", action="store_true",
+                        help="the right ones of tests/alternatives instead of tests/mutants")
+    parser.add_argument("--only", action="append", metavar="NAME",
+                        help="this one (may be repeated)")
+    parser.add_argument("--task", default="", metavar="N|name", help="those of one task")
+    parser.add_argument("--messages", action="store_true",
+                        help="say whose messages name the cause of the mistake, and whose do not")
+    parser.add_argument("--build", default="", metavar="DIR",
+                        help="build tree (the Makefile's own)")
+    parser.add_argument("-v", "--verbose", action="store_true",
+                        help="what each test that failed says")
+    return parser.parse_args(arguments)
+
+
+def main(arguments=None):
+    options = parse(arguments)
+    runner.stop_on_signals()
+    began = time.monotonic()
+    try:
+        tasks = manifest.load(ROOT)
+        if options.alternatives:
+            solutions = load_alternatives(os.path.join(ROOT, "tests", "alternatives"), tasks)
+        else:
+            solutions = load_mutants(os.path.join(ROOT, "tests", "mutants"), tasks)
+        solutions = choose(options, solutions, tasks)
+        if not options.alternatives and not os.environ.get("SEED"):
+            os.environ["SEED"] = MUTANTS_SEED
+        seed = seeds.choose()
+        with tempfile.TemporaryDirectory(prefix="shardlab-mutants-") as folder:
+            # What a compiler leaves that was stopped goes with the rest.
+            os.environ["TMPDIR"] = folder
+            kit = Kit(options.build, tasks)
+            print("as it should be, " + ("name, score, time" if options.alternatives else
+                                         "task, mutant, points lost, time, tests lost"))
+            outcomes = run_solutions(kit, solutions, folder, options.verbose)
+        if any(outcome.trouble for outcome in outcomes):
+            print("The tests drew from SEED=%d." % seed)
+        return summary(options, outcomes, time.monotonic() - began)
+    except (BadUsage, BadFile, seeds.BadSeed) as problem:
+        print("mutants: %s" % problem, file=sys.stderr)
+        return 2
+    except (Infrastructure, manifest.BadManifest, runner.CannotRun) as problem:
+        print("mutants: %s" % problem, file=sys.stderr)
+        return 3
+    except (runner.Stopped, KeyboardInterrupt) as problem:
+        print("mutants: stopped by %s" % (problem or "Ctrl-C"), file=sys.stderr)
+        return 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+"""Runs the kit's own tests for `make test`: suites in C, and unittest files in Python.
+
+Every suite gets one line: how many tests, how many failed, how long. A suite with a failure shows
+all that it printed. The last line is `N passed, N failed`, counted in tests. A suite that runs no
+test, or dies, has failed: nothing passes by not being there. All suites draw from one seed
+(seeds.py), which is named where a test failed that had drawn something.
+
+Two run at a time: first the suites in C, which share nothing, then the Python files, which build
+and grade whole implementations and keep out of each other's way by the grader's own locks.
+
+Interface: run_tests.py [--build DIR] [--jobs N] [--limit SECONDS] [--prefix WORDS] SUITE|FILE.py …;
+exit status 1 if anything failed.
+run_tests.py --unittest FILE.py makes a suite, as runner.py knows it, of a unittest file.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(1, os.path.join(ROOT, "grader"))
+
+import runner
+import seeds
+
+
+# ---- A unittest file as a suite ----
+
+def each_test(suite):
+    """The single tests of a unittest suite."""
+    for entry in suite:
+        if isinstance(entry, unittest.TestSuite):
+            yield from each_test(entry)
+        else:
+            yield entry
+
+
+def short_name(test):
+    """Class.method: the name of a unittest test among those of its file."""
+    return ".".join(test.id().split(".")[-2:])
+
+
+class Teller(unittest.TestResult):
+    """Writes a verdict for each test to the results pipe, as a suite in C does."""
+
+    def __init__(self):
+        super().__init__()
+        descriptor = os.environ.pop("SHARDLAB_RESULTS_FD", None)
+        self.nonce = os.environ.pop("SHARDLAB_NONCE", "")
+        self.pipe = os.fdopen(int(descriptor), "w", encoding="utf-8") if descriptor else None
+        if descriptor:
+            os.set_inheritable(int(descriptor), False)
+        self.told = 0
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.began = time.monotonic()
+        self.worst = ("passed", "")
+
+    def note(self, status, problem):
+        text = "".join(traceback.format_exception(*problem))
+        print(text, flush=True)
+        if self.worst[0] in ("passed", "skipped"):
+            self.worst = (status, str(problem[1]) or text.strip().splitlines()[-1])
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.note("failed", err)
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        if isinstance(test, unittest.TestCase):
+            self.note("error", err)
+        else:
+            # setUpClass: its tests stay without a verdict, and count as failed for that.
+            print("".join(traceback.format_exception(*err)), flush=True)
+
+    def addSubTest(self, test, subtest, err):
+        super().addSubTest(test, subtest, err)
+        if err is not None:
+            print(subtest, flush=True)
+            self.note("failed", err)
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        if isinstance(test, unittest.TestCase) and getattr(self, "worst", None):
+            self.worst = ("skipped", reason)
+
+    def addUnexpectedSuccess(self, test):
+        super().addUnexpectedSuccess(test)
+        self.worst = ("failed", "passed although it was marked as failing")
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        status, message = self.worst
+        print("%s %s" % (status, short_name(test)), flush=True)
+        self.write(test=short_name(test), status=status, message=message,
+                   seconds=round(time.monotonic() - self.began, 3))
+        self.told += 1
+
+    def write(self, **entry):
+        if self.pipe:
+            self.pipe.write(json.dumps(dict(entry, nonce=self.nonce)) + "\n")
+            self.pipe.flush()
+
+
+def run_unittest(path, arguments):
+    """--list, --only NAME --only NAME …, or all: a unittest file that speaks the suites'
+    protocol."""
+    folder = os.path.dirname(os.path.abspath(path))
+    sys.path.insert(0, folder)
+    module = os.path.splitext(os.path.basename(path))[0]
+    tests = list(each_test(unittest.defaultTestLoader.loadTestsFromName(module)))
+    if arguments[:1] == ["--list"]:
+        for test in tests:
+            print(short_name(test))
+        return 0
+    if arguments:
+        tests = [test for test in tests if short_name(test) in arguments[1::2]]
+    teller = Teller()
+    unittest.TestSuite(tests).run(teller)
+    teller.write(end=teller.told)
+    return 0 if teller.wasSuccessful() else 1
+
+
+# ---- Running them all ----
+
+@dataclass
+class Outcome:
+    """What a suite came to."""
+    name: str
+    passed: int
+    failed: int
+    skipped: int
+    seconds: float
+    text: str # why and what it printed, where something failed; else the figures it shows
+    drew: bool = False # a test failed that had drawn something
+
+
+def run_suite(path, limit, prefix):
+    """Runs one suite to its end; a program of C behind the words of `prefix`."""
+    began = time.monotonic()
+    command = prefix + [os.path.abspath(path)]
+    if path.endswith(".py"):
+        command = [sys.executable, os.path.abspath(__file__), "--unittest", os.path.abspath(path)]
+
+    def outcome(passed, failed, skipped, text):
+        return Outcome(path, passed, failed, skipped, time.monotonic() - began, text)
+    try:
+        names = runner.list_tests(command[-1:] if prefix and not path.endswith(".py") else command)
+        if not names:
+            return outcome(0, 1, 0, "  it has no tests\n")
+        verdicts, output = runner.run_tests(command, names, limit * runner.time_factor())
+    except runner.CannotRun as problem:
+        return outcome(0, 1, 0, "  %s\n" % problem)
+    bad = {name: verdict for name, verdict in verdicts.items()
+           if verdict.status not in ("passed", "skipped")}
+    skipped = sum(verdict.status == "skipped" for verdict in verdicts.values())
+    # A suite has figures to show: lines that begin with a bar.
+    text = "".join("  %s\n" % line for line in output.splitlines() if line.startswith("| "))
+    if bad:
+        text = output if output.endswith("\n") or not output else output + "\n"
+        for name, verdict in bad.items():
+            text += "  %s %s: %s\n" % (verdict.status.upper(), name, verdict.message)
+    done = outcome(len(verdicts) - len(bad) - skipped, len(bad), skipped, text)
+    done.drew = any(verdict.seed is not None for verdict in bad.values())
+    return done
+
+
+def tell(outcome):
+    """A suite's line, and what it printed where it failed."""
+    what = "%d passed" % outcome.passed
+    if outcome.skipped:
+        what += ", %d skipped" % outcome.skipped
+    if outcome.failed:
+        what += ", %d FAILED" % outcome.failed
+    shown = os.path.relpath(outcome.name)
+    print("%-48s %-32s %6.1f s" % (shown, what, outcome.seconds))
+    if outcome.text:
+        print(outcome.text, end="")
+    sys.stdout.flush()
+
+
+def main():
+    if sys.argv[1:2] == ["--unittest"]:
+        return run_unittest(sys.argv[2], sys.argv[3:])
+    parser = argparse.ArgumentParser(description="Run the kit's own tests.")
+    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), metavar="N",
+                        help="suites that run at the same time (2)")
+    parser.add_argument("--limit", type=float, default=300.0, metavar="SECONDS",
+                        help="how long a test may take, times SHARDLAB_TIME_FACTOR (300)")
+    parser.add_argument("--build", default="build", metavar="DIR",
+                        help="where the kit is built, for the tests in Python (build)")
+    parser.add_argument("--prefix", default="", metavar="WORDS",
+                        help="put in front of every program in C, such as a tool that watches it")
+    parser.add_argument("suites", nargs="*", metavar="SUITE|FILE.py")
+    options = parser.parse_args()
+    if not options.suites:
+        print("run_tests: no suites were given", file=sys.stderr)
+        return 1
+    try:
+        seed = seeds.choose()
+    except seeds.BadSeed as problem:
+        print("run_tests: %s" % problem, file=sys.stderr)
+        return 2
+
+    os.environ["SHARDLAB_TEST_BUILD"] = os.path.abspath(options.build)
+    # For programs without the harness, in a build with sanitizers; tests/support/sanitize.c has the
+    # same for suites, and the reasons.
+    os.environ.setdefault("ASAN_OPTIONS", "detect_leaks=0")
+    os.environ.setdefault("UBSAN_OPTIONS", "halt_on_error=1:print_stacktrace=1")
+    os.environ.setdefault("TSAN_OPTIONS", "atexit_sleep_ms=0")
+
+    def stop(number, frame):
+        raise KeyboardInterrupt
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGHUP, stop)
+
+    passed = failed = skipped = 0
+    drew = False
+    programs = [path for path in options.suites if not path.endswith(".py")]
+    files = [path for path in options.suites if path.endswith(".py")]
+    try:
+        for paths in (programs, files):
+            with ThreadPoolExecutor(max(1, options.jobs)) as pool:
+                futures = [pool.submit(run_suite, path, options.limit, options.prefix.split())
+                           for path in paths]
+                try:
+                    for future in futures:
+                        outcome = future.result()
+                        tell(outcome)
+                        passed += outcome.passed
+                        failed += outcome.failed
+                        skipped += outcome.skipped
+                        drew = drew or outcome.drew
+                except BaseException:
+                    for future in futures:
+                        future.cancel()
+                    runner.stop()
+                    raise
+    except KeyboardInterrupt:
+        print("stopped before the end", file=sys.stderr)
+        return 1
+    if drew:
+        print("Some that failed had drawn what they ran on. The same again: make test SEED=%d"
+              % seed)
+    print("%d passed, %d failed" % (passed, failed) + (", %d skipped" % skipped if skipped else ""))
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

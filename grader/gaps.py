@@ -1,0 +1,42 @@
+"""Where something is left for a student to write: the six tasks, the regions of the reference that
+a skeleton leaves out (course/skeleton.py has their format), and the gaps of a student's file.
+
+Interface: TASKS; begins(line, gaps); parts(source, gaps); first_gap(path) -> (part, line) or None.
+"""
+
+import re
+
+from files import read_regular_file
+
+# The tasks in order: (number, name). The number is the first part of a region's id.
+TASKS = [(1, "meta_init"), (2, "flat_param"), (3, "forward"), (4, "backward"), (5, "optimizer"),
+         (6, "api")]
+
+PART = r"\d+\.\d+[a-z]?" # as messages, hints and NOT_YET name it
+BEGIN = re.compile(r"(\s*)//\[(\d+\.\d+)\] (\S.*)$")
+BEGIN_SECOND = re.compile(r"(\s*)//\[\[(\d+\.\d+[a-z])\] (\S.*)$")
+GAP = re.compile(r'\s*NOT_YET\("(%s)"\)' % PART)
+GAPS = (1, 2) # the levels of regions
+
+
+def begins(line, gaps=max(GAPS)):
+    """Whether a region of one of the first `gaps` levels begins in the line: a match with its
+    indentation, name and text, or None."""
+    return BEGIN.match(line) or (BEGIN_SECOND.match(line) if gaps > 1 else None)
+
+
+def parts(source, gaps=max(GAPS)):
+    """The parts of a reference, in the order of the file."""
+    return [found.group(2) for found in (begins(line, gaps) for line in source.splitlines())
+            if found]
+
+
+def first_gap(path):
+    """The first part that is not written in a student's file: (part, line); None where there is
+    none, or no file that can be read."""
+    text = read_regular_file(path).decode("utf-8", "replace")
+    for number, line in enumerate(text.splitlines(), 1):
+        found = GAP.match(line)
+        if found:
+            return found.group(1), number
+    return None

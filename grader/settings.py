@@ -1,0 +1,102 @@
+"""What a course decides: grader/course/course.json, and the points of tasks/*/task.json beside it.
+
+    name, title, course, version  what it is called
+    dates       opens, due, late_until: ISO 8601 with an offset; late_until may be null
+    late        percent_per_day, and who takes it: "platform" (its own rules; the kit only says how
+                late it was) or "grader" (on Gradescope, which tells when a submission came)
+    visibility  of tests, hidden (tests) and stdout, in Gradescope's words: visible,
+                after_due_date, after_published, hidden
+    leaderboard whether Gradescope shows one
+    run_as      the account whose processes the tests are where the grader runs as root, so that they
+                can neither read nor write what is the grader's; empty: the grader's own
+    limit_seconds  how long the grading of one submission may take, all together
+    seed        what the visible suites draw shapes and worlds from on a platform: the same for all
+                students, so that the draw costs nobody points that it does not cost the others. Who
+                loses a test reads it there, and can run the same at home
+    hidden      seed: the same for the hidden suites; tests: suite (tests/hidden/<suite>.c), name,
+                points, title, hint, and if you like more and section, as in manifest.py
+
+A student archive has no course.json: load() then gives defaults and no hidden tests.
+
+Interface: load(root) -> dict with "tasks" added; problems(course, root); BadCourse.
+"""
+
+import datetime
+import json
+import os
+
+import manifest
+import seeds
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+VISIBILITIES = ("visible", "after_due_date", "after_published", "hidden")
+DEFAULTS = {"name": "shardlab", "title": "ShardLab", "course": "", "version": "", "dates": {},
+            "late": {"percent_per_day": 0, "taken_by": "platform"},
+            "visibility": {"tests": "visible", "hidden": "after_published", "stdout": "hidden"},
+            "leaderboard": False, "run_as": "nobody", "limit_seconds": 540, "seed": 1,
+            "hidden": {"seed": 1, "tests": []}}
+
+
+class BadCourse(Exception):
+    """course.json cannot be used; the text says why."""
+
+
+def when(text):
+    """A date of course.json."""
+    date = datetime.datetime.fromisoformat(text)
+    if date.tzinfo is None:
+        raise ValueError("%s has no UTC offset, such as +01:00" % text)
+    return date
+
+
+def load(root=ROOT):
+    """The course, checked."""
+    path = os.path.join(root, "grader", "course", "course.json")
+    course = dict(DEFAULTS)
+    if os.path.exists(path):
+        try:
+            with open(path, encoding="utf-8") as file:
+                course.update(json.load(file))
+        except (OSError, ValueError) as problem:
+            raise BadCourse("grader/course/course.json cannot be read: %s" % problem)
+    course["tasks"] = [{"number": task.number, "name": task.name, "title": task.title,
+                        "points": task.points, "file": task.file, "handout": task.handout}
+                       for task in manifest.load(root)]
+    found = problems(course, root)
+    if found:
+        raise BadCourse("grader/course/course.json: " + "; ".join(found))
+    return course
+
+
+def problems(course, root):
+    """What is wrong with it, a line each."""
+    found = ["unknown field \"%s\"" % name for name in course
+             if name not in DEFAULTS and name != "tasks"]
+    try:
+        dates = [when(course["dates"][name]) for name in ("opens", "due", "late_until")
+                 if course["dates"].get(name)]
+        if dates != sorted(dates):
+            found.append("the dates are not in order")
+    except (TypeError, ValueError, AttributeError) as problem:
+        found.append("dates: %s" % problem)
+    for what, shown in course["visibility"].items():
+        if shown not in VISIBILITIES:
+            found.append("visibility of %s: %r is none of %s" % (what, shown,
+                                                                 ", ".join(VISIBILITIES)))
+    if course["late"].get("taken_by") not in ("platform", "grader"):
+        found.append("late: taken_by is platform or grader")
+    if not 0 <= course["late"].get("percent_per_day", -1) <= 100:
+        found.append("late: percent_per_day is a number from 0 to 100")
+    for name, seed in (("seed", course["seed"]), ("hidden: seed", course["hidden"].get("seed"))):
+        if not seeds.is_seed(seed):
+            found.append("%s is %r: must be a whole number from 0 to %d" % (name, seed, seeds.MOST))
+    names = [task["name"] for task in course["tasks"]]
+    for test in course["hidden"]["tests"]:
+        if set(test) - {"more", "section"} != {"suite", "name", "points", "title", "hint"}:
+            found.append("a hidden test has suite, name, points, title and hint")
+        elif test["suite"] not in names + ["together"]:
+            found.append("hidden test %s: there is no task %s" % (test["name"], test["suite"]))
+        elif not os.path.exists(os.path.join(root, "tests", "hidden", test["suite"] + ".c")):
+            found.append("hidden test %s: there is no tests/hidden/%s.c" % (test["name"],
+                                                                           test["suite"]))
+    return found

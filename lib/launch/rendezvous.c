@@ -1,0 +1,70 @@
+/* The rendezvous of forked ranks. NCCL wants rank 0 to make a communicator's id and to hand it to
+ * the others; ranks that share a parent share a page of memory, so that is where they hand it
+ * over. Waiting is a futex on the number of ids published.
+ *
+ * Interface: rendezvous_open and rendezvous_close in the parent; rendezvous_publish,
+ * rendezvous_wait in the ranks.
+ */
+#include "rendezvous.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static size_t rendezvous_bytes(int size)
+{
+    return sizeof(Rendezvous) + (size_t)size * sizeof(struct RendezvousRank);
+}
+
+Rendezvous *rendezvous_open(int size)
+{
+    size_t bytes = rendezvous_bytes(size);
+    void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    return page == MAP_FAILED ? NULL : page;
+}
+
+void rendezvous_close(Rendezvous *rendezvous, int size)
+{
+    munmap(rendezvous, rendezvous_bytes(size));
+}
+
+static void wake_all(Rendezvous *rendezvous)
+{
+    syscall(SYS_futex, &rendezvous->published, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+Status rendezvous_publish(Rendezvous *rendezvous, int which, const ncclUniqueId *id)
+{
+    if (which >= RENDEZVOUS_IDS)
+        return fail(ERR_ARGUMENT, "forked ranks can call world_connect %d times at most",
+                    RENDEZVOUS_IDS);
+    rendezvous->id[which] = *id;
+    atomic_fetch_add(&rendezvous->published, 1);
+    wake_all(rendezvous);
+    return OK;
+}
+
+Status rendezvous_wait(Rendezvous *rendezvous, int which, ncclUniqueId *id)
+{
+    int published;
+
+    if (which >= RENDEZVOUS_IDS)
+        return fail(ERR_ARGUMENT, "forked ranks can call world_connect %d times at most",
+                    RENDEZVOUS_IDS);
+    while (((published = atomic_load(&rendezvous->published)) & ~RENDEZVOUS_CLOSED) <= which) {
+        if (published & RENDEZVOUS_CLOSED)
+            return fail(ERR_NCCL, "rank 0 ended before it made the communicator's id");
+        syscall(SYS_futex, &rendezvous->published, FUTEX_WAIT, published, NULL, NULL, 0);
+    }
+    *id = rendezvous->id[which];
+    return OK;
+}
+
+void rendezvous_abandon(Rendezvous *rendezvous)
+{
+    atomic_fetch_or(&rendezvous->published, RENDEZVOUS_CLOSED);
+    wake_all(rendezvous);
+}

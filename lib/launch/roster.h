@@ -1,0 +1,19 @@
+/* roster.h: which process is which rank, for simgpu. See roster.c. */
+#ifndef SHARDLAB_ROSTER_H
+#define SHARDLAB_ROSTER_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+// A descriptor; -1: none could be made, and the ranks start without one. All functions below do
+// nothing with -1.
+int roster_open(int size);
+void roster_close(int roster);
+// In the child, before it runs anything else; stays_open: also through exec.
+void roster_join(int roster, int rank, bool stays_open);
+// In the parent.
+void roster_started(int roster, int rank, pid_t pid);
+// Before the parent waits for the process; code: the exit status, or the signal that killed it.
+void roster_ended(int roster, int rank, bool killed, int code);
+
+#endif

@@ -1,0 +1,30 @@
+# Everything, or simgpu alone, without running anything.
+.PHONY: build simgpu suites own-suites
+
+## make build                build everything, run nothing
+build: deps
+	@$(MAKE) $(JOBS) own-suites suites $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/large/*.c))
+	@$(MAKE) $(JOBS) IMPL=reference suites
+	@$(MAKE) --no-print-directory examples
+
+## make simgpu               the simulated GPU alone: build/lib/libsimgpu.a and build/lib/pkgconfig/simgpu.pc
+simgpu: deps
+	@$(MAKE) $(JOBS) $(BUILD)/lib/libsimgpu.a $(SIMGPU_PC)
+
+# Parts of the above.
+own-suites: $(OWN_SUITES)
+suites: $(TASK_SUITES) $(TOGETHER)
+
+# What a program from elsewhere needs: cc -g prog.c $(pkg-config --cflags --libs simgpu). pkg-config
+# writes a path with spaces in it for a shell that reads it once more: eval "cc -g prog.c $(…)".
+backslashed = $(subst $(1),\$(1),$(2))
+PC_ROOT := $(call backslashed,\,$(CURDIR))
+$(foreach odd,' " ( ) & ; < > | * ? [ ] `,$(eval PC_ROOT := $$(call backslashed,$$(odd),$$(PC_ROOT))))
+PC_ROOT := $(subst $$,$$$$,$(subst $() ,\ ,$(subst \#,\\\#,$(PC_ROOT))))
+define PC_TEXT
+Name: simgpu
+Description: CUDA runtime, NCCL and cuBLAS, simulated on the CPU
+Version: 0.1
+Cflags: -I$(PC_ROOT)/simgpu/include -I$(PC_ROOT)/gpulog/include
+Libs: -L$(if $(filter /%,$(BUILD)),,$(PC_ROOT)/)$(BUILD)/lib -lsimgpu $(LDLIBS)
+endef

@@ -1,0 +1,20 @@
+# How C is compiled, whatever the backend.
+
+WARN      := -Wall -Wextra -Wno-unused-parameter -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
+             -Wpointer-arith -Wformat=2 -Wvla $(if $(WERROR),-Werror)
+# -fno-optimize-sibling-calls: a call in tail position keeps its own line in reports.
+CFLAGS    ?= -O2
+BASE       = -std=gnu11 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -fPIC -pthread $(WARN) \
+             $(if $(COMPILED_IN),-fsanitize=$(COMPILED_IN) -fno-sanitize-recover=all) $(BACKEND_DEFS)
+# In a half-written task file much is unused, and that is no mistake yet.
+HALF_DONE := -Wno-unused
+# Warnings that are mistakes in a task file, whatever else is one: such a program may run, and be
+# right, by luck.
+MISTAKES  := $(addprefix -Werror=,return-type implicit-function-declaration implicit-int incompatible-pointer-types \
+             int-conversion)
+INCLUDES  := -Iinclude -Igpulog/include $(if $(filter cuda,$(BACKEND)),$(CUDA_INCLUDES),-Isimgpu/include)
+# Vectorised for this machine; no contraction and no fast-math, so that an element's bits do not depend
+# on where in a vector loop it falls. sqrtf vectorises only where it need not set errno.
+VECTOR    := -O3 -march=native -fopenmp-simd -ffp-contract=off -fno-math-errno
+# The interposer's functions, of which the linker is told: what its sources define as __wrap_NAME.
+WRAPPED   := $(sort $(shell sed -n 's/.*[ *]__wrap_\([A-Za-z0-9_]*\)\x28.*/\1/p' $(wildcard gpulog/interpose/*.c) /dev/null))

@@ -1,0 +1,13 @@
+# simgpu for programs elsewhere, which know nothing of this folder.
+.PHONY: install
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+
+## make install PREFIX=DIR   simgpu for programs elsewhere, in DIR (else /usr/local): library, headers, pkg-config
+##                           file, pages; DESTDIR=DIR is put before it and is in no file, for packages
+install: deps
+	$(if $(filter simgpu,$(BACKEND)),,$(error make install is for simgpu, not for BACKEND=$(BACKEND)))
+	@$(MAKE) $(JOBS) $(BUILD)/lib/libsimgpu.a
+	@PREFIX=$(call quote,$(value PREFIX)) DESTDIR=$(call quote,$(value DESTDIR)) \
+	    LIBRARY='$(BUILD)/lib/libsimgpu.a' LIBS=$(call quote,$(LDLIBS)) sh simgpu/install.sh

@@ -1,0 +1,28 @@
+# What there is to build: objects, libraries, suites and programs, by name.
+
+objects     = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(1)))
+SIMGPU_OBJ := $(call objects,simgpu/src/*/*.c gpulog/log/*.c)
+GPULOG_OBJ := $(call objects,gpulog/log/*.c gpulog/interpose/*.c)
+LIB_OBJ    := $(call objects,$(filter-out lib/kernels/%,$(wildcard lib/*/*.c)) lib/launch/cuda/*.c) $(KERNELS)
+HARNESS_OBJ:= $(call objects,tests/support/*.c tests/support/$(HALF)/*.c $(if $(filter emulated-cuda,$(BACKEND)),tests/support/simgpu/reports.c))
+
+NN_LIB     := $(BUILD)/lib/libshardlab.a
+HARNESS_LIB:= $(BUILD)/lib/libharness.a
+LIBS       := $(NN_LIB) $(GPU_LIBS)
+
+REFERENCE_OBJ := $(TASKS:%=$(BUILD)/impl/reference/%.o)
+IMPL_OBJ      := $(TASKS:%=$(BUILD)/impl/$(IMPL_KEY)/%.o)
+
+# Suites of the kit's own (tests/<folder>/<name>.c), each a program linked with the harness.
+NO_SUITE   := tests/cuda/host_kernels.c
+OWN_SUITES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out $(NO_SUITE),$(wildcard $(FOLDERS:%=tests/%/*.c))))
+# Suites of the tasks: each is linked with the student's file and the reference's other five, so that a
+# mistake costs its own task; `together` is linked with the student's six.
+TASK_SUITES := $(TASKS:%=$(BUILD)/impl/$(IMPL_KEY)/suite/%)
+TOGETHER    := $(BUILD)/impl/$(IMPL_KEY)/suite/together
+EXAMPLES    := $(patsubst examples/%.c,$(BUILD)/impl/$(IMPL_KEY)/bin/%,$(wildcard examples/*.c))
+EXAMPLES_LIB:= $(BUILD)/lib/libexamples.a
+EXAMPLES_OBJ:= $(call objects,examples/*/*.c)
+LAUNCH      := $(BUILD)/bin/launch
+DEVICES     := $(BUILD)/bin/devices
+SIMGPU_PC   := $(BUILD)/lib/pkgconfig/simgpu.pc

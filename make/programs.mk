@@ -1,0 +1,46 @@
+# From objects and libraries to suites and programs.
+
+# Objects, then libraries, each once.
+define link
+	@mkdir -p $(@D)
+	$(SAY) LD $@
+	$(Q)$(LINK) $(LDFLAGS) $(1) $(filter-out $(GPU_LIBS),$(filter %.a,$^)) $(GPU_LIBS) $(2) $(LDLIBS) -o $@
+endef
+objects_of = $(filter-out $(GPU_LIBS),$(filter %.o,$(1)))
+
+# $(1): the folder in the build tree, $(2): of the tests. The hidden suites (grader/course/hidden.py)
+# are linked as the task's own are.
+define suite_rules
+$(BUILD)/impl/$(IMPL_KEY)/$(1)/together: $(BUILD)/obj/tests/$(2)/together.o $(IMPL_OBJ) $(HARNESS_LIB) $(LIBS) $(MADE_WITH)/link
+	$$(call link,$$(call objects_of,$$^),-lcmocka)
+$(BUILD)/impl/$(IMPL_KEY)/$(1)/%: $(BUILD)/obj/tests/$(2)/%.o $(BUILD)/impl/$(IMPL_KEY)/%.o $(REFERENCE_OBJ) $(HARNESS_LIB) $(LIBS) $(MADE_WITH)/link
+	$$(call link,$$(filter-out $(BUILD)/impl/reference/$$*.o,$$(call objects_of,$$^)) $(if $(filter reference,$(IMPL_KEY)),$(BUILD)/impl/reference/$$*.o),-lcmocka)
+endef
+$(eval $(call suite_rules,suite,tasks))
+$(eval $(call suite_rules,hidden,hidden))
+
+# What the results page draws: three steps of training, with the student's files of the tasks in OWN
+# and the reference's other files. grader/trace.py removes the program first: OWN has no time stamp.
+OWN ?=
+$(BUILD)/impl/$(IMPL_KEY)/trace/steps: $(BUILD)/obj/tests/trace/steps.o $(OWN:%=$(BUILD)/impl/$(IMPL_KEY)/%.o) \
+        $(patsubst %,$(BUILD)/impl/reference/%.o,$(filter-out $(OWN),$(TASKS))) $(HARNESS_LIB) $(LIBS) $(MADE_WITH)/link
+	$(call link,$(call objects_of,$^),-lcmocka)
+
+# Of the kit's own suites these know of FSDP.
+$(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fsdp/*.c tests/harness/*.c tests/large/*.c)): $(REFERENCE_OBJ)
+# And this one has the CPU's kernels to compare the device's with.
+$(BUILD)/tests/cuda/kernels: $(BUILD)/obj/tests/cuda/host_kernels.o
+$(BUILD)/tests/emulator/mistakes: $(BUILD)/obj/tests/emulator/wrong.o
+# The random tester of the race checker is cut into several files.
+$(BUILD)/tests/simgpu/random: $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/simgpu/random/*.c))
+$(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS_LIB) $(LIBS) $(MADE_WITH)/link
+	$(call link,$(call objects_of,$^),-lcmocka)
+
+$(LAUNCH) $(DEVICES): $(BUILD)/bin/%: $(BUILD)/obj/lib/launch/main/%.o $(LIBS) $(MADE_WITH)/link
+	$(call link,$(call objects_of,$^))
+# Programs of examples/, each with the student's files of the tasks in OWN. Which those are has no
+# time stamp: a file remembers them.
+OWN_LIST := $(BUILD)/impl/$(IMPL_KEY)/bin/own.txt
+$(EXAMPLES): $(BUILD)/impl/$(IMPL_KEY)/bin/%: $(BUILD)/obj/examples/%.o $(OWN:%=$(BUILD)/impl/$(IMPL_KEY)/%.o) \
+        $(patsubst %,$(BUILD)/impl/reference/%.o,$(filter-out $(OWN),$(TASKS))) $(OWN_LIST) $(EXAMPLES_LIB) $(LIBS) $(MADE_WITH)/link
+	$(call link,$(call objects_of,$^))

@@ -1,0 +1,65 @@
+# From sources to objects, from objects to libraries.
+
+SIMGPU_DEFS  := -Isimgpu/src -Igpulog/log
+SUPPORT_DEFS := -Itests/support
+BLAS_OBJ     := $(call objects,simgpu/src/blas/*.c)
+VECTOR_OBJ   := $(call objects,simgpu/src/nccl/reduce.c simgpu/src/blas/multiply.c lib/kernels/*.c tests/cuda/host_kernels.c)
+
+$(BUILD)/obj/simgpu/src/%.o $(BUILD)/obj/gpulog/%.o: DEFS = $(SIMGPU_DEFS)
+$(BLAS_OBJ): DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)
+$(BLAS_OBJ): $(MADE_WITH)/blas
+$(VECTOR_OBJ): OPT = $(VECTOR)
+$(VECTOR_OBJ): $(MADE_WITH)/vector
+$(BUILD)/obj/tests/%.o: DEFS = $(SUPPORT_DEFS)
+# The CPU's kernels once more, for host memory and under other names: tests/cuda compares the device's with them.
+$(BUILD)/obj/tests/cuda/host_kernels.o: DEFS = $(SUPPORT_DEFS) -Itests/cuda/host
+
+$(BUILD)/obj/%.o: %.c $(MADE_WITH)/c
+	@mkdir -p $(@D)
+	$(SAY) CC $<
+	$(Q)$(CC) $(BASE) $(CFLAGS) $(OPT) $(DEFS) $(INCLUDES) -MMD -MP -c $< -o $@
+
+$(BUILD)/lib/libsimgpu.a: $(SIMGPU_OBJ) $(MADE_WITH)/libsimgpu
+$(BUILD)/lib/libgpulog.a: $(GPULOG_OBJ) $(MADE_WITH)/libgpulog
+$(NN_LIB): $(LIB_OBJ) $(MADE_WITH)/libshardlab
+$(HARNESS_LIB): $(HARNESS_OBJ) $(MADE_WITH)/libharness
+$(EXAMPLES_LIB): $(EXAMPLES_OBJ) $(MADE_WITH)/libexamples
+$(BUILD)/lib/%.a:
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(SAY) AR $@
+	$(Q)ar rcs $@ $(filter %.o,$^)
+
+# simgpu in the part of NVIDIA's libraries (emulated_cuda.mk): one object, whose calls among its own
+# files no interposer sees, and whose own log has other names than the one that the interposer keeps.
+$(BUILD)/lib/simgpu.o: $(SIMGPU_OBJ) $(MADE_WITH)/libsimgpu
+	@mkdir -p $(@D)
+	$(SAY) LD $@
+	$(Q)$(LD) -r -o $@.all $(filter %.o,$^)
+	$(Q)nm -g --defined-only -f posix $(filter $(BUILD)/obj/gpulog/log/%,$^) | awk 'NF > 2 {print $$1, "inner_" $$1}' >$@.names
+	$(Q)objcopy --redefine-syms=$@.names $@.all $@
+	@rm -f $@.all
+
+# The path in the object's debug information is what a student sees in a message: folder/file.c.
+define impl_rule
+$(BUILD)/impl/$(1)/%.o: $(2)/%.c $(MADE_WITH)/c $(MADE_WITH)/task
+	@mkdir -p $$(@D)
+	$$(SAY) CC $$<
+	$$(Q)$$(CC) $$(BASE) $$(MISTAKES) $(3) $$(CFLAGS) $$(INCLUDES) -MMD -MP -c $$< -o $$@
+endef
+# An archive for students has the reference as objects alone (grader/course/release.py).
+ifneq ($(wildcard reference),)
+$(eval $(call impl_rule,reference,reference,))
+else
+GIVEN := given/reference-$(shell uname -m)
+$(BUILD)/impl/reference/%.o: $(GIVEN)/%.o
+	@mkdir -p $(@D)
+	$(SAY) CP $<
+	$(Q)cp $< $@
+$(GIVEN)/%.o:
+	@echo 'there is no $@: this archive was made for $(patsubst given/reference-%,%,$(wildcard given/*)); ask course staff' >&2
+	@false
+endif
+ifneq ($(IMPL_KEY),reference)
+$(eval $(call impl_rule,$(IMPL_KEY),$(IMPL_DIR),$(HALF_DONE) $(IMPL_NAMES)))
+endif

@@ -1,0 +1,267 @@
+/* blas.h: what the files of simgpu's cuBLAS share.
+ *
+ *   check.c     what is wrong with a call, in words; the names of the states
+ *   handle.c    handles, and what they remember
+ *   transfer.c  cublasSetVector … cublasGetMatrixAsync
+ *   number.c    the formats of numbers, from 8 bits to double complex
+ *   operand.c   vectors and matrices as they lie in device memory: full, banded, packed, triangular
+ *   share.c     threads that share the blocks of a product
+ *   multiply.c  the products themselves: the CPU's BLAS for floats, plain loops for the rest
+ *   gemm.c      cublasSgemm … cublasGemmEx;  batched.c: many of them in one call
+ *   level1.c    vectors;  rotate.c: rotations of vectors
+ *   level2.c    a matrix and vectors;  level3.c: matrices with a structure
+ *   extra.c     what cuBLAS has beyond BLAS: geam, dgmm, packed to full
+ *   v1.c        cublas.h, the interface without handles
+ *
+ * Every call checks its arguments as cuBLAS does and says which one is wrong, declares the bytes
+ * that it reads and writes like any other operation on a stream, and then computes. Where nothing
+ * else is said, it computes in double, whatever the format, and rounds once.
+ */
+#ifndef SIMGPU_BLAS_H
+#define SIMGPU_BLAS_H
+
+#include <stdlib.h>
+
+#include "check/check.h"
+#include "check/shadow.h"
+#include "cublas_api.h"
+#include "report/report.h"
+#include "streams/streams.h"
+
+// The headers have these types, and the calls that take them, for C++ alone.
+typedef struct __half {
+    unsigned short bits;
+} __half;
+typedef struct __nv_bfloat16 {
+    unsigned short bits;
+} __nv_bfloat16;
+#include "simgpu_cublas/half.h"
+
+#define SITE SIM_SITE
+
+// ---- check.c ----
+
+// A call in progress: what it is called and where from.
+typedef struct Call {
+    const char *name;
+    const void *site;
+} Call;
+
+// Reports what is wrong with the call; returns the status.
+cublasStatus_t simblas_refuse(Call call, cublasStatus_t status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+cublasStatus_t simblas_check_handle(Call call, cublasHandle_t handle);
+cublasStatus_t simblas_check_pointer(Call call, const char *argument, const void *ptr);
+cublasStatus_t simblas_check_size(Call call, const char *argument, long long n);
+cublasStatus_t simblas_check_increment(Call call, const char *argument, int inc);
+cublasStatus_t simblas_check_turn(Call call, const char *argument, cublasOperation_t turn);
+cublasStatus_t simblas_check_fill(Call call, cublasFillMode_t uplo);
+cublasStatus_t simblas_check_diagonal(Call call, cublasDiagType_t diag);
+cublasStatus_t simblas_check_side(Call call, cublasSideMode_t side);
+// `rows` is what the matrix has as it lies in memory; `rows_are` says which argument that is.
+cublasStatus_t simblas_check_leading(Call call, const char *argument, int ld, int rows,
+                                     const char *rows_are);
+
+#define CHECK(call)                                                                                \
+    do {                                                                                           \
+        cublasStatus_t check_status_ = (call);                                                     \
+        if (check_status_ != CUBLAS_STATUS_SUCCESS) return check_status_;                          \
+    } while (0)
+
+// ---- handle.c ----
+
+struct cublasContext {
+    bool alive;
+    const void *site; // cublasCreate's
+    int device;       // current when it was created; cuBLAS keeps to it
+    cudaStream_t stream;
+    cublasPointerMode_t pointers;
+    // Remembered, and otherwise without effect.
+    cublasMath_t math;
+    cublasAtomicsMode_t atomics;
+    int multiprocessors;
+    cublasEmulationStrategy_t emulation;
+    cudaEmulationSpecialValuesSupport special_values;
+    cudaEmulationMantissaControl mantissa_control;
+    int mantissa_bits, mantissa_offset;
+    int *mantissa_used;
+};
+bool simblas_is_handle(const struct cublasContext *handle);
+
+// ---- number.c ----
+
+// The imaginary part of a real number is 0, and no operation below makes it NaN.
+typedef struct Number {
+    double re, im;
+} Number;
+
+typedef struct Format {
+    cudaDataType type;
+    const char *name;
+    size_t bytes, align;
+    bool complex;
+    Number (*get)(const void *from, size_t i);
+    void (*put)(void *to, size_t i, Number x);
+} Format;
+extern const Format simblas_S, simblas_D, simblas_C, simblas_Z, simblas_H, simblas_T, simblas_I;
+// NULL: simgpu has no such format.
+const Format *simblas_format(cudaDataType type);
+// The real format of a complex one's parts; another format itself.
+const Format *simblas_real(const Format *format);
+
+static inline Number number(double re)
+{
+    return (Number){re, 0.0};
+}
+static inline bool is_zero(Number x)
+{
+    return x.re == 0.0 && x.im == 0.0;
+}
+static inline Number conjugate(Number x)
+{
+    return (Number){x.re, -x.im};
+}
+static inline Number plus(Number a, Number b)
+{
+    return (Number){a.re + b.re, a.im + b.im};
+}
+static inline Number minus(Number a, Number b)
+{
+    return (Number){a.re - b.re, a.im - b.im};
+}
+static inline Number times(Number a, Number b)
+{
+    if (a.im == 0.0 && b.im == 0.0) return number(a.re * b.re);
+    return (Number){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+Number simblas_divide(Number a, Number b);
+
+// ---- operand.c ----
+
+// Begins the operation on the handle's stream, and ends it.
+SimgpuOp simblas_begin(Call call, cublasHandle_t handle);
+cublasStatus_t simblas_end(SimgpuOp *op);
+// A scalar argument, wherever the pointer mode says that it is.
+Number simblas_scalar(SimgpuOp *op, cublasHandle_t handle, const void *scalar,
+                      const Format *format);
+// The place for a scalar result, or one that is changed; NULL: there is none.
+void *simblas_result(SimgpuOp *op, cublasHandle_t handle, void *result, size_t bytes,
+                     GpuAccess access);
+
+// n elements, every inc-th in memory; with a negative inc from the last to the first.
+typedef struct Vector {
+    const void *ptr;
+    const Format *format;
+    int n, inc;
+    char *at; // where the elements are to be had: simblas_touch_vector
+} Vector;
+// Declares what is done to the vector. Where elements lie apart, a plain write is an update of the
+// whole for the log, if `gaps_stay`.
+void simblas_touch_vector(SimgpuOp *op, Vector *v, GpuAccess access, bool gaps_stay);
+Number simblas_get(const Vector *v, int i);
+void simblas_put(const Vector *v, int i, Number x);
+
+typedef enum Layout { LAYOUT_FULL, LAYOUT_BAND, LAYOUT_PACKED } Layout;
+typedef enum Part { PART_ALL, PART_UPPER, PART_LOWER } Part;
+// What the elements are that are not stored.
+typedef enum Others { OTHERS_ZERO, OTHERS_MIRRORED, OTHERS_CONJUGATED } Others;
+
+// A column-major matrix: which elements are stored, and where. A banded one has `below` diagonals
+// below the main one, and `above` above.
+typedef struct Matrix {
+    const void *ptr;
+    const Format *format;
+    int rows, cols, ld;
+    Layout layout;
+    Part part;
+    Others others;
+    int below, above;
+    bool unit; // the diagonal is ones, and not stored
+    char *at;  // where the elements are to be had: simblas_touch_matrix
+} Matrix;
+Part simblas_part(cublasFillMode_t uplo);
+void simblas_touch_matrix(SimgpuOp *op, Matrix *m, GpuAccess access);
+// The rows of a column that are stored: from *first to before *last.
+void simblas_stored(const Matrix *m, int col, int *first, int *last);
+Number simblas_element(const Matrix *m, cublasOperation_t turn, int row, int col); // of op(m)
+Number simblas_load(const Matrix *m, int row, int col);          // a stored element
+void simblas_store(const Matrix *m, int row, int col, Number x); // the same
+
+// ---- share.c ----
+// Calls work(arg, 0) … work(arg, pieces - 1) on up to `threads` threads, this one among them.
+void simblas_share(int threads, int pieces, void (*work)(void *arg, int piece), void *arg);
+
+// ---- multiply.c ----
+
+// A dense matrix, real and imaginary parts apart; im is NULL where all are 0.
+typedef struct Planes {
+    int rows, cols;
+    double *re, *im;
+} Planes;
+Planes simblas_planes(const Matrix *m, cublasOperation_t turn, int rows, int cols); // of op(m)
+void simblas_free_planes(Planes *p);
+Planes simblas_multiply(const Planes *a, const Planes *b); // a·b
+// op(A)·op(B), with k columns of op(A)
+Planes simblas_product(const Matrix *a, cublasOperation_t turn_a, const Matrix *b,
+                       cublasOperation_t turn_b, int k);
+static inline Number in_planes(const Planes *p, int row, int col)
+{
+    size_t i = (size_t)col * (size_t)p->rows + (size_t)row;
+    return (Number){p->re[i], p->im ? p->im[i] : 0.0};
+}
+
+// C = alpha·op(A)·op(B) + beta·C in single precision, by the CPU's BLAS. False: it refused.
+typedef struct Sgemm {
+    bool turn_a, turn_b;
+    int m, n, k;
+    float alpha, beta;
+    int lda, ldb, ldc;
+} Sgemm;
+bool simblas_sgemm(const Sgemm *p, const float *A, const float *B, float *C);
+
+// ---- gemm.c ----
+
+// The arguments of one product, as cublasGemmEx names them; pointers are not among them.
+typedef struct Gemm {
+    cublasOperation_t turn_a, turn_b;
+    int m, n, k, lda, ldb, ldc;
+    const Format *a, *b, *c, *scale; // scale: of alpha and beta
+    bool single;                     // computed in single precision
+    Number alpha, beta;
+} Gemm;
+cublasStatus_t simblas_check_gemm(Call call, cublasHandle_t handle, const Gemm *p,
+                                  const void *alpha, const void *beta);
+// The formats of a product by the types that cublasGemmEx takes; refuses what cuBLAS does not do.
+cublasStatus_t simblas_gemm_types(Call call, cudaDataType a, cudaDataType b, cudaDataType c,
+                                  cublasComputeType_t compute, Gemm *p);
+// The matrices of a batch: each `stride` elements after the one before.
+typedef struct Batch {
+    const void *A, *B;
+    void *C;
+    long long stride_a, stride_b, stride_c;
+    int count;
+} Batch;
+cublasStatus_t simblas_run_gemm(Call call, cublasHandle_t handle, Gemm *p, const void *alpha,
+                                const void *beta, const Batch *batch);
+// The product, where A, B and C are. A and B are NULL where there is no product to add.
+bool simblas_compute_gemm(const Gemm *p, const void *A, const void *B, void *C);
+
+// ---- level2.c ----
+
+// y = alpha·op(A)·x + beta·y
+void simblas_matrix_vector(const Matrix *A, cublasOperation_t turn, Number alpha, const Vector *x,
+                           Number beta, const Vector *y);
+
+// ---- level3.c ----
+
+// Solves op(A)·X = alpha·B, or X·op(A) = alpha·B, into B.
+void simblas_solve(const Matrix *A, cublasOperation_t turn, cublasSideMode_t side, Number alpha,
+                   const Matrix *B);
+
+// ---- Families of calls: one line a format ----
+
+#define FOR_REAL(MACRO) MACRO(S, float) MACRO(D, double)
+#define FOR_COMPLEX(MACRO) MACRO(C, cuComplex) MACRO(Z, cuDoubleComplex)
+#define FOR_EACH(MACRO) FOR_REAL(MACRO) FOR_COMPLEX(MACRO)
+
+#endif

@@ -1,0 +1,373 @@
+/* gemm.c: cublasSgemm and its kin: one product, or a batch of them at equal strides.
+ *
+ * Floats and narrower formats are multiplied in single precision by the CPU's BLAS (multiply.c),
+ * everything else in double by loops. Where beta is 0, C is not read; where alpha or k is 0, A and B
+ * are not.
+ *
+ * Interface: cublas?gemm, cublas?gemmStridedBatched, cublasCgemm3m, cublasZgemm3m, cublasGemmEx,
+ * cublasGemmStridedBatchedEx, cublasSgemmEx, cublasCgemmEx, cublasCgemm3mEx; simblas_check_gemm,
+ * simblas_gemm_types, simblas_run_gemm, simblas_compute_gemm.
+ */
+#include <string.h>
+
+#include "blas.h"
+
+cublasStatus_t simblas_check_gemm(Call call, cublasHandle_t handle, const Gemm *p,
+                                  const void *alpha, const void *beta)
+{
+    bool a_as_is = p->turn_a == CUBLAS_OP_N, b_as_is = p->turn_b == CUBLAS_OP_N;
+    CHECK(simblas_check_handle(call, handle));
+    CHECK(simblas_check_turn(call, "transa", p->turn_a));
+    CHECK(simblas_check_turn(call, "transb", p->turn_b));
+    CHECK(simblas_check_size(call, "m", p->m));
+    CHECK(simblas_check_size(call, "n", p->n));
+    CHECK(simblas_check_size(call, "k", p->k));
+    CHECK(simblas_check_leading(call, "lda", p->lda, a_as_is ? p->m : p->k,
+                                a_as_is ? "m, as transa is N" : "k, as transa is T"));
+    CHECK(simblas_check_leading(call, "ldb", p->ldb, b_as_is ? p->k : p->n,
+                                b_as_is ? "k, as transb is N" : "n, as transb is T"));
+    CHECK(simblas_check_leading(call, "ldc", p->ldc, p->m, "m"));
+    CHECK(simblas_check_pointer(call, "alpha", alpha));
+    CHECK(simblas_check_pointer(call, "beta", beta));
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+// ---- Which formats go together ----
+
+// What cuBLAS computes as which compute type (its table for cublasGemmEx): the formats of A and B,
+// of C, and of the scalars.
+typedef struct Combination {
+    cudaDataType a, c, scale;
+    cublasComputeType_t compute;
+} Combination;
+static const Combination combinations[] = {
+    {CUDA_R_16F, CUDA_R_16F, CUDA_R_16F, CUBLAS_COMPUTE_16F},
+    {CUDA_R_8I, CUDA_R_32I, CUDA_R_32I, CUBLAS_COMPUTE_32I},
+    {CUDA_R_16BF, CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F},
+    {CUDA_R_16BF, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F},
+    {CUDA_R_16F, CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F},
+    {CUDA_R_16F, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F},
+    {CUDA_R_8I, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F},
+    {CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F},
+    {CUDA_C_8I, CUDA_C_32F, CUDA_C_32F, CUBLAS_COMPUTE_32F},
+    {CUDA_C_32F, CUDA_C_32F, CUDA_C_32F, CUBLAS_COMPUTE_32F},
+    {CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32},
+    {CUDA_C_32F, CUDA_C_32F, CUDA_C_32F, CUBLAS_COMPUTE_32F_FAST_TF32},
+    {CUDA_R_64F, CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F},
+    {CUDA_C_64F, CUDA_C_64F, CUDA_C_64F, CUBLAS_COMPUTE_64F},
+};
+
+// Types of the same precision count as one: simgpu always computes with all bits.
+static cublasComputeType_t family(cublasComputeType_t compute)
+{
+    switch (compute) {
+    case CUBLAS_COMPUTE_16F_PEDANTIC: return CUBLAS_COMPUTE_16F;
+    case CUBLAS_COMPUTE_32I_PEDANTIC: return CUBLAS_COMPUTE_32I;
+    case CUBLAS_COMPUTE_32F_PEDANTIC: return CUBLAS_COMPUTE_32F;
+    case CUBLAS_COMPUTE_32F_FAST_16F:
+    case CUBLAS_COMPUTE_32F_FAST_16BF:
+    case CUBLAS_COMPUTE_32F_EMULATED_16BFX9: return CUBLAS_COMPUTE_32F_FAST_TF32;
+    case CUBLAS_COMPUTE_64F_PEDANTIC:
+    case CUBLAS_COMPUTE_64F_EMULATED_FIXEDPOINT: return CUBLAS_COMPUTE_64F;
+    default: return compute;
+    }
+}
+
+static const char *type_name(cudaDataType type)
+{
+    const Format *format = simblas_format(type);
+    return format ? format->name : "an unknown type";
+}
+
+cublasStatus_t simblas_gemm_types(Call call, cudaDataType a, cudaDataType b, cudaDataType c,
+                                  cublasComputeType_t compute, Gemm *p)
+{
+    for (size_t i = 0; i < sizeof combinations / sizeof *combinations; i++) {
+        const Combination *known = &combinations[i];
+        if (known->a != a || a != b || known->c != c || known->compute != family(compute)) continue;
+        p->a = simblas_format(a);
+        p->b = simblas_format(b);
+        p->c = simblas_format(c);
+        p->scale = simblas_format(known->scale);
+        p->single = !p->a->complex && known->compute != CUBLAS_COMPUTE_64F &&
+                    known->compute != CUBLAS_COMPUTE_32I;
+        return CUBLAS_STATUS_SUCCESS;
+    }
+    return simblas_refuse(
+        call, CUBLAS_STATUS_NOT_SUPPORTED,
+        "A of %s (%d), B of %s (%d), C of %s (%d), computed as type %d:\n"
+        "cuBLAS has no such product. CUBLAS_COMPUTE_32F, for instance, goes with CUDA_R_32F,\n"
+        "CUDA_R_16F or CUDA_R_16BF in A and B, and the same or CUDA_R_32F in C.",
+        type_name(a), (int)a, type_name(b), (int)b, type_name(c), (int)c, (int)compute);
+}
+
+// ---- One product ----
+
+static Matrix matrix_at(const void *at, const Format *format, int rows, int cols, int ld)
+{
+    return (Matrix){.format = format, .rows = rows, .cols = cols, .ld = ld, .at = (char *)at};
+}
+
+// C = beta·C, where beta = 0 forgets whatever was there.
+static void scale_matrix(const Matrix *C, Number beta)
+{
+    for (int j = 0; j < C->cols; j++)
+        for (int i = 0; i < C->rows; i++) {
+            Number was = is_zero(beta) ? number(0.0) : simblas_load(C, i, j);
+            simblas_store(C, i, j, times(beta, was));
+        }
+}
+
+static bool compute_double(const Gemm *p, const Matrix *A, const Matrix *B, const Matrix *C)
+{
+    Planes product = simblas_product(A, p->turn_a, B, p->turn_b, p->k);
+    for (int j = 0; j < p->n; j++)
+        for (int i = 0; i < p->m; i++) {
+            Number x = times(p->alpha, in_planes(&product, i, j));
+            if (!is_zero(p->beta)) x = plus(x, times(p->beta, simblas_load(C, i, j)));
+            simblas_store(C, i, j, x);
+        }
+    simblas_free_planes(&product);
+    return true;
+}
+
+// The matrix as floats, column by column; floats themselves are where they are.
+static float *as_floats(const Matrix *m, int *ld)
+{
+    *ld = m->ld;
+    if (m->format == &simblas_S) return (float *)(void *)m->at;
+    *ld = m->rows > 1 ? m->rows : 1;
+    float *x = malloc((size_t)*ld * (size_t)m->cols * sizeof *x);
+    for (int j = 0; j < m->cols && x != NULL; j++)
+        for (int i = 0; i < m->rows; i++)
+            x[(size_t)j * (size_t)*ld + (size_t)i] = (float)simblas_load(m, i, j).re;
+    return x;
+}
+
+// Sums in single precision, and rounds to C's format once.
+static bool compute_single(const Gemm *p, const Matrix *A, const Matrix *B, const Matrix *C)
+{
+    Sgemm s = {p->turn_a != CUBLAS_OP_N, p->turn_b != CUBLAS_OP_N, p->m, p->n, p->k,
+               (float)p->alpha.re,       (float)p->beta.re,        0,    0,    0};
+    float *a = as_floats(A, &s.lda), *b = as_floats(B, &s.ldb);
+    bool convert = C->format != &simblas_S;
+    s.ldc = convert ? C->rows : C->ld;
+    float *c =
+        convert ? calloc((size_t)C->rows * (size_t)C->cols, sizeof *c) : (float *)(void *)C->at;
+    if (convert) s.beta = 0.0f;
+    bool done = a && b && c && simblas_sgemm(&s, a, b, c);
+    for (int j = 0; j < p->n && done && convert; j++)
+        for (int i = 0; i < p->m; i++) {
+            float x = c[(size_t)j * (size_t)s.ldc + (size_t)i];
+            if (!is_zero(p->beta)) x += (float)p->beta.re * (float)simblas_load(C, i, j).re;
+            simblas_store(C, i, j, number(x));
+        }
+    if (A->format != &simblas_S) free(a);
+    if (B->format != &simblas_S) free(b);
+    if (convert) free(c);
+    return done;
+}
+
+bool simblas_compute_gemm(const Gemm *p, const void *A, const void *B, void *C)
+{
+    bool turn_a = p->turn_a != CUBLAS_OP_N, turn_b = p->turn_b != CUBLAS_OP_N;
+    Matrix a = matrix_at(A, p->a, turn_a ? p->k : p->m, turn_a ? p->m : p->k, p->lda);
+    Matrix b = matrix_at(B, p->b, turn_b ? p->n : p->k, turn_b ? p->k : p->n, p->ldb);
+    Matrix c = matrix_at(C, p->c, p->m, p->n, p->ldc);
+    if (A != NULL && B != NULL)
+        return p->single ? compute_single(p, &a, &b, &c) : compute_double(p, &a, &b, &c);
+    scale_matrix(&c, p->beta);
+    return true;
+}
+
+// ---- A batch at equal strides ----
+
+static SimLogProduct as_logged(const Gemm *p, const Batch *batch)
+{
+    return (SimLogProduct){.turn_a = p->turn_a != CUBLAS_OP_N,
+                          .turn_b = p->turn_b != CUBLAS_OP_N,
+                          .m = p->m,
+                          .n = p->n,
+                          .k = p->k,
+                          .count = batch->count,
+                          .A = {batch->A, p->lda, batch->stride_a, p->a->bytes},
+                          .B = {batch->B, p->ldb, batch->stride_b, p->b->bytes},
+                          .C = {batch->C, p->ldc, batch->stride_c, p->c->bytes},
+                          .keeps = !is_zero(p->beta)};
+}
+
+// Declares a batch of matrices, the first of which may not be where its bytes begin; hands back
+// where the first one is.
+static char *touch_batch(SimgpuOp *op, const SimLogMatrix *matrix, int rows, int cols, int count,
+                         size_t align, GpuRange operand)
+{
+    size_t one = matrix->element;
+    SimShape shape = sim_shape((size_t)rows * one, (size_t)cols, (size_t)matrix->ld * one,
+                               (size_t)count, (size_t)llabs(matrix->stride) * one);
+    if (!sim_check_aligned(op, operand.ptr, operand.bytes, align)) return NULL;
+    char *usable = sim_touch_shape(op, operand, &shape, operand.access, false);
+    if (!simgpu_ready(op)) return NULL;
+    return usable + ((const char *)matrix->ptr - (const char *)operand.ptr);
+}
+
+// The matrices that a range spans lie in it without gaps: what overlaps the range overlaps them.
+static bool is_dense(const GpuRange *range, size_t rows, size_t cols, int count, size_t element)
+{
+    size_t one = rows * cols * element;
+    return range->bytes > 0 && (range->bytes == one || range->bytes == one * (size_t)count);
+}
+
+static void check_overlap(const SimgpuOp *op, const Gemm *p, int count, const GpuRange operand[3])
+{
+    size_t m = (size_t)p->m, n = (size_t)p->n, k = (size_t)p->k;
+    const GpuRange *C = &operand[2];
+    const char *c = C->ptr;
+    if (sim_config()->check == CHECK_OFF || !is_dense(C, m, n, count, p->c->bytes)) return;
+    for (int i = 0; i < 2; i++) {
+        const char *from = operand[i].ptr;
+        if (!is_dense(&operand[i], i ? k : m, i ? n : k, count, i ? p->b->bytes : p->a->bytes))
+            continue;
+        if (c >= from + operand[i].bytes || from >= c + C->bytes) continue;
+        sim_report_overlap(op, C, &operand[i], "cuBLAS: C may not overlap A or B.");
+        return;
+    }
+}
+
+cublasStatus_t simblas_run_gemm(Call call, cublasHandle_t handle, Gemm *p, const void *alpha,
+                                const void *beta, const Batch *batch)
+{
+    if (p->m == 0 || p->n == 0 || batch->count == 0) return CUBLAS_STATUS_SUCCESS;
+    SimgpuOp op = simblas_begin(call, handle);
+    p->alpha = simblas_scalar(&op, handle, alpha, p->scale);
+    p->beta = simblas_scalar(&op, handle, beta, p->scale);
+    SimLogProduct product = as_logged(p, batch);
+    GpuRange operand[3];
+    sim_log_product(&product, operand);
+    const char *A = NULL, *B = NULL;
+    if (!is_zero(p->alpha) && p->k > 0) {
+        A = touch_batch(&op, &product.A, product.turn_a ? p->k : p->m, product.turn_a ? p->m : p->k,
+                        batch->count, p->a->align, operand[0]);
+        B = touch_batch(&op, &product.B, product.turn_b ? p->n : p->k, product.turn_b ? p->k : p->n,
+                        batch->count, p->b->align, operand[1]);
+    }
+    char *C = touch_batch(&op, &product.C, p->m, p->n, batch->count, p->c->align, operand[2]);
+    if (simgpu_ready(&op) && A != NULL) check_overlap(&op, p, batch->count, operand);
+    bool done = true;
+    for (int i = 0; i < batch->count && done && simgpu_ready(&op); i++)
+        done = simblas_compute_gemm(
+            p, A != NULL ? A + i * batch->stride_a * (long long)p->a->bytes : NULL,
+            B != NULL ? B + i * batch->stride_b * (long long)p->b->bytes : NULL,
+            C + i * batch->stride_c * (long long)p->c->bytes);
+    CHECK(simblas_end(&op));
+    if (done) return CUBLAS_STATUS_SUCCESS;
+    return simblas_refuse(call, CUBLAS_STATUS_INTERNAL_ERROR,
+                          "the CPU's BLAS library refused the product, or there is no memory.");
+}
+
+static cublasStatus_t check_batch(Call call, const Gemm *p, const Batch *batch)
+{
+    CHECK(simblas_check_size(call, "batchCount", batch->count));
+    if (batch->count <= 1 || batch->stride_c != 0 || p->m == 0 || p->n == 0)
+        return CUBLAS_STATUS_SUCCESS;
+    return simblas_refuse(call, CUBLAS_STATUS_INVALID_VALUE,
+                          "strideC is 0, so all %d products would be written to one matrix.",
+                          batch->count);
+}
+
+// ---- The calls of one format ----
+
+#define GEMM(name, symbol, T, F, is_single)                                                        \
+    cublasStatus_t symbol(cublasHandle_t handle, cublasOperation_t transa,                         \
+                          cublasOperation_t transb, int m, int n, int k, const T *alpha,           \
+                          const T *A, int lda, const T *B, int ldb, const T *beta, T *C, int ldc)  \
+    {                                                                                              \
+        Call call = {name, SITE};                                                                  \
+        Gemm p = {transa, transb, m, n, k, lda, ldb, ldc, &F, &F, &F, &F, is_single, {0, 0}, {0, 0}};    \
+        Batch one = {A, B, C, 0, 0, 0, 1};                                                         \
+        CHECK(simblas_check_gemm(call, handle, &p, alpha, beta));                                  \
+        return simblas_run_gemm(call, handle, &p, alpha, beta, &one);                              \
+    }
+GEMM("cublasSgemm", cublasSgemm_v2, float, simblas_S, true)
+GEMM("cublasDgemm", cublasDgemm_v2, double, simblas_D, false)
+GEMM("cublasCgemm", cublasCgemm_v2, cuComplex, simblas_C, false)
+GEMM("cublasZgemm", cublasZgemm_v2, cuDoubleComplex, simblas_Z, false)
+GEMM("cublasHgemm", cublasHgemm, __half, simblas_H, true)
+GEMM("cublasCgemm3m", cublasCgemm3m, cuComplex, simblas_C, false)
+GEMM("cublasZgemm3m", cublasZgemm3m, cuDoubleComplex, simblas_Z, false)
+
+#define STRIDED(name, T, F, is_single)                                                             \
+    cublasStatus_t name(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, \
+                        int m, int n, int k, const T *alpha, const T *A, int lda,                  \
+                        long long int strideA, const T *B, int ldb, long long int strideB,         \
+                        const T *beta, T *C, int ldc, long long int strideC, int batchCount)       \
+    {                                                                                              \
+        Call call = {#name, SITE};                                                                 \
+        Gemm p = {transa, transb, m, n, k, lda, ldb, ldc, &F, &F, &F, &F, is_single, {0, 0}, {0, 0}};    \
+        Batch batch = {A, B, C, strideA, strideB, strideC, batchCount};                            \
+        CHECK(simblas_check_gemm(call, handle, &p, alpha, beta));                                  \
+        CHECK(check_batch(call, &p, &batch));                                                      \
+        return simblas_run_gemm(call, handle, &p, alpha, beta, &batch);                            \
+    }
+STRIDED(cublasSgemmStridedBatched, float, simblas_S, true)
+STRIDED(cublasDgemmStridedBatched, double, simblas_D, false)
+STRIDED(cublasCgemmStridedBatched, cuComplex, simblas_C, false)
+STRIDED(cublasZgemmStridedBatched, cuDoubleComplex, simblas_Z, false)
+STRIDED(cublasHgemmStridedBatched, __half, simblas_H, true)
+STRIDED(cublasCgemm3mStridedBatched, cuComplex, simblas_C, false)
+
+// ---- The calls that name their formats ----
+
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t transa,
+                                          cublasOperation_t transb, int m, int n, int k,
+                                          const void *alpha, const void *A, cudaDataType Atype,
+                                          int lda, long long int strideA, const void *B,
+                                          cudaDataType Btype, int ldb, long long int strideB,
+                                          const void *beta, void *C, cudaDataType Ctype, int ldc,
+                                          long long int strideC, int batchCount,
+                                          cublasComputeType_t computeType, cublasGemmAlgo_t algo)
+{
+    Call call = {"cublasGemmStridedBatchedEx", SITE};
+    Gemm p = {.turn_a = transa, .turn_b = transb, m, n, k, lda, ldb, ldc};
+    Batch batch = {A, B, C, strideA, strideB, strideC, batchCount};
+    CHECK(simblas_check_gemm(call, handle, &p, alpha, beta));
+    CHECK(check_batch(call, &p, &batch));
+    CHECK(simblas_gemm_types(call, Atype, Btype, Ctype, computeType, &p));
+    return simblas_run_gemm(call, handle, &p, alpha, beta, &batch);
+}
+
+static cublasStatus_t run_ex(Call call, cublasHandle_t handle, Gemm *p, const void *alpha,
+                             const void *beta, const Batch *one, cudaDataType a, cudaDataType b,
+                             cudaDataType c, cublasComputeType_t compute)
+{
+    CHECK(simblas_check_gemm(call, handle, p, alpha, beta));
+    CHECK(simblas_gemm_types(call, a, b, c, compute, p));
+    return simblas_run_gemm(call, handle, p, alpha, beta, one);
+}
+
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
+                            cublasOperation_t transb, int m, int n, int k, const void *alpha,
+                            const void *A, cudaDataType Atype, int lda, const void *B,
+                            cudaDataType Btype, int ldb, const void *beta, void *C,
+                            cudaDataType Ctype, int ldc, cublasComputeType_t computeType,
+                            cublasGemmAlgo_t algo)
+{
+    Gemm p = {.turn_a = transa, .turn_b = transb, m, n, k, lda, ldb, ldc};
+    Batch one = {A, B, C, 0, 0, 0, 1};
+    return run_ex((Call){"cublasGemmEx", SITE}, handle, &p, alpha, beta, &one, Atype, Btype, Ctype,
+                  computeType);
+}
+
+#define TYPED(name, T)                                                                             \
+    cublasStatus_t name(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, \
+                        int m, int n, int k, const T *alpha, const void *A, cudaDataType Atype,    \
+                        int lda, const void *B, cudaDataType Btype, int ldb, const T *beta,        \
+                        void *C, cudaDataType Ctype, int ldc)                                      \
+    {                                                                                              \
+        Gemm p = {.turn_a = transa, .turn_b = transb, m, n, k, lda, ldb, ldc};                     \
+        Batch one = {A, B, C, 0, 0, 0, 1};                                                         \
+        return run_ex((Call){#name, SITE}, handle, &p, alpha, beta, &one, Atype, Btype, Ctype,     \
+                      CUBLAS_COMPUTE_32F);                                                         \
+    }
+TYPED(cublasSgemmEx, float)
+TYPED(cublasCgemmEx, cuComplex)
+TYPED(cublasCgemm3mEx, cuComplex)

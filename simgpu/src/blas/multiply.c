@@ -1,0 +1,238 @@
+/* multiply.c: products of matrices: the CPU's BLAS for floats, plain loops in double for the rest.
+ *
+ * [Note: blocks] A product is cut into blocks of its output, by its shape alone, and the BLAS makes
+ * each block with one thread. Threads share the blocks (share.c), so a result does not depend
+ * on how many there are. A BLAS with threads of its own may also split the sum over k, and then adds
+ * in another order for another number of threads.
+ *
+ * The loops in double add an element's products in the order of k, one by one.
+ *
+ * Interface: simblas_sgemm; simblas_planes, simblas_free_planes, simblas_multiply, simblas_product.
+ */
+#include <stdatomic.h>
+#include <string.h>
+
+#ifdef SIMGPU_DNNL
+#include <dnnl.h>
+#include <omp.h>
+#else
+#include <cblas.h>
+#endif
+
+#include "blas.h"
+
+// ---- Blocks ----
+
+// Multiplications that are worth a block of their own, the most blocks, and their smallest sides: for
+// smaller ones the BLAS spends too long on packing its factors.
+enum { BLOCK_WORK = 1 << 23, MOST_BLOCKS = 8, LEAST_SIDE = 128, LEAST_HALF = 32 };
+
+typedef struct Blocks {
+    int rows, cols;     // of a block
+    int across, blocks; // how many stand side by side, and how many there are
+} Blocks;
+
+static int pieces(int n, int size)
+{
+    return (n + size - 1) / size;
+}
+
+// Halves the longer side until there are enough blocks, or they are small. Half of a small
+// product is worth a thread, too.
+static Blocks cut(int m, int n, int k)
+{
+    double work = (double)m * n * k;
+    Blocks b = {m, n, 1, 1};
+    while (b.blocks < MOST_BLOCKS && work >= (double)BLOCK_WORK * b.blocks) {
+        int *side = b.rows >= b.cols ? &b.rows : &b.cols;
+        int least = b.blocks == 1 ? LEAST_HALF : LEAST_SIDE, half = pieces(*side, 2);
+        if (half < least) break;
+        *side = pieces(half, LEAST_HALF) * LEAST_HALF;
+        b.across = pieces(n, b.cols);
+        b.blocks = pieces(m, b.rows) * b.across;
+    }
+    return b;
+}
+
+// ---- Single precision ----
+
+#ifdef SIMGPU_DNNL
+// oneDNN is row-major, and a column-major matrix read by rows is its transpose:
+// Cᵀ = op(B)ᵀ·op(A)ᵀ, so the two factors change places.
+static bool multiply_block(const Sgemm *p, const float *A, const float *B, float *C)
+{
+    int before = omp_get_max_threads();
+    if (before != 1) omp_set_num_threads(1);
+    dnnl_status_t done = dnnl_sgemm(p->turn_b ? 'T' : 'N', p->turn_a ? 'T' : 'N', p->n, p->m, p->k,
+                                    p->alpha, B, p->ldb, A, p->lda, p->beta, C, p->ldc);
+    if (before != 1) omp_set_num_threads(before);
+    return done == dnnl_success;
+}
+static void use_one_thread(void)
+{
+}
+#else
+// An OpenBLAS made with OpenMP obeys this too; it holds for all threads that call it.
+static void use_one_thread(void)
+{
+    openblas_set_num_threads(1);
+}
+
+static bool multiply_block(const Sgemm *p, const float *A, const float *B, float *C)
+{
+    // Not every CBLAS leaves C unread where beta is 0.
+    for (int j = 0; j < p->n && p->beta == 0.0f; j++)
+        memset(C + (size_t)j * (size_t)p->ldc, 0, (size_t)p->m * sizeof *C);
+    cblas_sgemm(CblasColMajor, p->turn_a ? CblasTrans : CblasNoTrans,
+                p->turn_b ? CblasTrans : CblasNoTrans, p->m, p->n, p->k, p->alpha, A, p->lda, B,
+                p->ldb, p->beta, C, p->ldc);
+    return true;
+}
+#endif
+
+typedef struct SgemmJob {
+    const Sgemm *p;
+    Blocks b;
+    const float *A, *B;
+    float *C;
+    atomic_bool failed;
+} SgemmJob;
+
+static void sgemm_piece(void *arg, int piece)
+{
+    SgemmJob *job = arg;
+    Sgemm p = *job->p;
+    int row = piece / job->b.across * job->b.rows, col = piece % job->b.across * job->b.cols;
+    size_t i = (size_t)row, j = (size_t)col;
+    if (p.m - row < job->b.rows)
+        p.m -= row;
+    else
+        p.m = job->b.rows;
+    if (p.n - col < job->b.cols)
+        p.n -= col;
+    else
+        p.n = job->b.cols;
+    const float *A = job->A + (p.turn_a ? i * (size_t)p.lda : i);
+    const float *B = job->B + (p.turn_b ? j : j * (size_t)p.ldb);
+    if (!multiply_block(&p, A, B, job->C + j * (size_t)p.ldc + i)) atomic_store(&job->failed, true);
+}
+
+bool simblas_sgemm(const Sgemm *p, const float *A, const float *B, float *C)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, use_one_thread);
+    SgemmJob job = {p, cut(p->m, p->n, p->k), A, B, C, false};
+    simblas_share(sim_config()->threads, job.b.blocks, sgemm_piece, &job);
+    return !atomic_load(&job.failed);
+}
+
+// ---- Double precision ----
+
+static double *zeros(int rows, int cols)
+{
+    double *x = calloc((size_t)rows * (size_t)cols + 1, sizeof *x);
+    if (x == NULL)
+        sim_fatal(SIMGPU_SYSTEM, "cuBLAS: no memory",
+                  "%d x %d doubles could not be allocated for a product.", rows, cols);
+    return x;
+}
+
+Planes simblas_planes(const Matrix *m, cublasOperation_t turn, int rows, int cols)
+{
+    Planes p = {rows, cols, zeros(rows, cols), m->format->complex ? zeros(rows, cols) : NULL};
+    for (int j = 0; j < cols; j++)
+        for (int i = 0; i < rows; i++) {
+            size_t at = (size_t)j * (size_t)rows + (size_t)i;
+            Number x = simblas_element(m, turn, i, j);
+            p.re[at] = x.re;
+            if (p.im != NULL) p.im[at] = x.im;
+        }
+    return p;
+}
+
+void simblas_free_planes(Planes *p)
+{
+    free(p->re);
+    free(p->im);
+    p->re = p->im = NULL;
+}
+
+// A tile of the output: so many rows and columns are summed up in registers.
+enum { TILE_ROWS = 16, TILE_COLS = 4 };
+
+typedef struct DoubleJob {
+    int m, n, k;
+    const double *A, *B; // (m,k), (k,n)
+    double *C;
+    double sign;
+} DoubleJob;
+
+// The sums of one tile; `panel` holds TILE_ROWS rows of A, one column behind the other.
+static void sum_tile(const DoubleJob *job, const double *panel, int col, int cols,
+                     double sum[TILE_COLS][TILE_ROWS])
+{
+    const double *B[TILE_COLS];
+    size_t k = (size_t)job->k;
+    memset(sum, 0, sizeof(double[TILE_COLS][TILE_ROWS]));
+    for (int c = 0; c < TILE_COLS; c++) B[c] = job->B + (size_t)(col + (c < cols ? c : 0)) * k;
+    for (size_t l = 0; l < k; l++)
+        for (int c = 0; c < TILE_COLS; c++) {
+            double b = B[c][l];
+            for (int r = 0; r < TILE_ROWS; r++) sum[c][r] += panel[l * TILE_ROWS + (size_t)r] * b;
+        }
+}
+
+static void double_piece(void *arg, int piece)
+{
+    const DoubleJob *job = arg;
+    size_t k = (size_t)job->k, m = (size_t)job->m, row = (size_t)piece * TILE_ROWS;
+    size_t rows = m - row < TILE_ROWS ? m - row : TILE_ROWS;
+    double *panel = zeros(TILE_ROWS, job->k), sum[TILE_COLS][TILE_ROWS];
+    for (size_t l = 0; l < k; l++)
+        memcpy(panel + l * TILE_ROWS, job->A + l * m + row, rows * sizeof *panel);
+    for (int col = 0; col < job->n; col += TILE_COLS) {
+        int cols = job->n - col < TILE_COLS ? job->n - col : TILE_COLS;
+        sum_tile(job, panel, col, cols, sum);
+        for (int c = 0; c < cols; c++) {
+            double *to = job->C + (size_t)(col + c) * m + row;
+            for (size_t r = 0; r < rows; r++) to[r] += job->sign * sum[c][r];
+        }
+    }
+    free(panel);
+}
+
+// C += sign·A·B
+static void add_product(int m, int n, int k, double sign, const double *A, const double *B,
+                        double *C)
+{
+    if (A == NULL || B == NULL) return;
+    DoubleJob job = {m, n, k, A, B, C, sign};
+    bool small = (double)m * n * k < BLOCK_WORK;
+    simblas_share(small ? 1 : sim_config()->threads, pieces(m, TILE_ROWS), double_piece, &job);
+}
+
+Planes simblas_multiply(const Planes *a, const Planes *b)
+{
+    int m = a->rows, n = b->cols, k = a->cols;
+    bool complex = a->im != NULL || b->im != NULL;
+    Planes c = {m, n, zeros(m, n), complex ? zeros(m, n) : NULL};
+    add_product(m, n, k, 1.0, a->re, b->re, c.re);
+    add_product(m, n, k, -1.0, a->im, b->im, c.re);
+    if (complex) {
+        add_product(m, n, k, 1.0, a->re, b->im, c.im);
+        add_product(m, n, k, 1.0, a->im, b->re, c.im);
+    }
+    return c;
+}
+
+Planes simblas_product(const Matrix *a, cublasOperation_t turn_a, const Matrix *b,
+                       cublasOperation_t turn_b, int k)
+{
+    int m = turn_a == CUBLAS_OP_N ? a->rows : a->cols,
+        n = turn_b == CUBLAS_OP_N ? b->cols : b->rows;
+    Planes left = simblas_planes(a, turn_a, m, k), right = simblas_planes(b, turn_b, k, n);
+    Planes product = simblas_multiply(&left, &right);
+    simblas_free_planes(&left);
+    simblas_free_planes(&right);
+    return product;
+}

@@ -1,0 +1,189 @@
+/* operand.c: scalars, vectors and matrices as operands: which bytes of device memory a call reads
+ * and writes, and the elements in them.
+ *
+ * What a matrix does not store (the other triangle, gaps between columns, the corners of a band) is
+ * neither read nor written, and the checker is told of exactly what is. The log gets one range an
+ * operand, from the first byte to the last.
+ *
+ * Interface: simblas_begin, simblas_end, simblas_scalar, simblas_result; simblas_touch_vector,
+ * simblas_get, simblas_put; simblas_touch_matrix, simblas_stored, simblas_element, simblas_load,
+ * simblas_store.
+ */
+#include "blas.h"
+
+SimgpuOp simblas_begin(Call call, cublasHandle_t handle)
+{
+    SimgpuOp op = sim_begin(GPU_BLAS, call.name, handle->stream, call.site);
+    if (op.error != cudaSuccess || op.entry.device == handle->device) return op;
+    simblas_refuse(call, CUBLAS_STATUS_EXECUTION_FAILED,
+                   "the handle was created on device %d, but its stream belongs to device %d.\n"
+                   "A handle serves the device that was current when it was created.",
+                   handle->device, op.entry.device);
+    op.error = cudaErrorInvalidResourceHandle;
+    return op;
+}
+
+cublasStatus_t simblas_end(SimgpuOp *op)
+{
+    return simgpu_end(op) == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+// ---- Scalars ----
+
+Number simblas_scalar(SimgpuOp *op, cublasHandle_t handle, const void *scalar, const Format *format)
+{
+    if (handle->pointers == CUBLAS_POINTER_MODE_HOST) return format->get(scalar, 0);
+    const void *value = sim_touch(op, scalar, format->bytes, GPU_READ, false);
+    return simgpu_ready(op) ? format->get(value, 0) : number(0.0);
+}
+
+// On the host a result is there when the call returns, so the call waits.
+void *simblas_result(SimgpuOp *op, cublasHandle_t handle, void *result, size_t bytes,
+                     GpuAccess access)
+{
+    if (handle->pointers == CUBLAS_POINTER_MODE_DEVICE)
+        return sim_touch(op, result, bytes, access, false);
+    op->entry.host_waits = true;
+    return result;
+}
+
+// ---- Vectors ----
+
+void simblas_touch_vector(SimgpuOp *op, Vector *v, GpuAccess access, bool gaps_stay)
+{
+    size_t count = v->n > 0 ? (size_t)v->n : 0, one = v->format->bytes;
+    size_t apart = (size_t)llabs(v->inc);
+    size_t bytes = count ? (1 + (count - 1) * apart) * one : 0;
+    SimShape shape = sim_shape(one, count, apart * one, 1, 0);
+    GpuAccess logged = gaps_stay && apart > 1 ? GPU_UPDATE : access;
+    if (!sim_check_aligned(op, v->ptr, bytes, v->format->align)) return;
+    v->at = sim_touch_shape(op, (GpuRange){v->ptr, bytes, logged}, &shape, access, false);
+}
+
+static size_t at(const Vector *v, int i)
+{
+    return (size_t)(v->inc > 0 ? i : v->n - 1 - i) * (size_t)llabs(v->inc);
+}
+
+Number simblas_get(const Vector *v, int i)
+{
+    return v->format->get(v->at, at(v, i));
+}
+
+void simblas_put(const Vector *v, int i, Number x)
+{
+    v->format->put(v->at, at(v, i), x);
+}
+
+// ---- Matrices ----
+
+Part simblas_part(cublasFillMode_t uplo)
+{
+    return uplo == CUBLAS_FILL_MODE_UPPER ? PART_UPPER : PART_LOWER;
+}
+
+void simblas_stored(const Matrix *m, int col, int *first, int *last)
+{
+    *first = 0;
+    *last = m->rows;
+    if (m->part == PART_UPPER && *last > col + !m->unit) *last = col + !m->unit;
+    if (m->part == PART_LOWER) *first = col + m->unit;
+    if (m->layout == LAYOUT_BAND) {
+        if (*first < col - m->above) *first = col - m->above;
+        if (*last > col + m->below + 1) *last = col + m->below + 1;
+    }
+    if (*last < *first) *last = *first;
+}
+
+// Where a stored element is, in elements. A packed column of a triangle follows the one before.
+static size_t place(const Matrix *m, int row, int col)
+{
+    size_t i = (size_t)row, j = (size_t)col, ld = (size_t)m->ld, n = (size_t)m->rows;
+    if (m->layout == LAYOUT_BAND) return j * ld + (size_t)m->above + i - j;
+    if (m->layout == LAYOUT_FULL) return j * ld + i;
+    return m->part == PART_UPPER ? j * (j + 1) / 2 + i : j * (2 * n - j - 1) / 2 + i;
+}
+
+// The elements from the first stored one to behind the last; false: there is none.
+static bool span(const Matrix *m, size_t *from, size_t *to)
+{
+    int first, last;
+    *from = *to = 0;
+    for (int j = 0; j < m->cols; j++) {
+        simblas_stored(m, j, &first, &last);
+        if (first == last) continue;
+        if (*to == 0) *from = place(m, first, j);
+        *to = place(m, last - 1, j) + 1;
+    }
+    return *to > 0;
+}
+
+// The columns of a triangle or a band, one by one; the first is declared by the caller.
+static void touch_columns(SimgpuOp *op, const Matrix *m, int begin, GpuAccess access)
+{
+    if (!simgpu_ready(op) || sim_config()->check != CHECK_FULL) return;
+    for (int j = begin; j < m->cols; j++) {
+        int first, last;
+        simblas_stored(m, j, &first, &last);
+        if (first == last) continue;
+        size_t bytes = (size_t)(last - first) * m->format->bytes;
+        SimShape shape = sim_plain_shape(bytes);
+        const char *ptr = (const char *)m->ptr + place(m, first, j) * m->format->bytes;
+        sim_race_touch(op, ptr, &shape, access);
+    }
+}
+
+void simblas_touch_matrix(SimgpuOp *op, Matrix *m, GpuAccess access)
+{
+    size_t one = m->format->bytes, from, to;
+    int col = 0, first, last;
+    if (!span(m, &from, &to)) return;
+    if (!sim_check_aligned(op, m->ptr, (to - from) * one, m->format->align)) return;
+    bool even = m->layout == LAYOUT_FULL && m->part == PART_ALL;
+    do simblas_stored(m, col++, &first, &last);
+    while (first == last);
+    SimShape shape =
+        even ? sim_shape((size_t)m->rows * one, (size_t)m->cols, (size_t)m->ld * one, 1, 0)
+             : sim_plain_shape((size_t)(last - first) * one);
+    GpuRange range = {(const char *)m->ptr + from * one, (to - from) * one, access};
+    char *usable = sim_touch_shape(op, range, &shape, access, false);
+    if (!even) touch_columns(op, m, col, access);
+    if (simgpu_ready(op)) m->at = usable - from * one;
+}
+
+Number simblas_load(const Matrix *m, int row, int col)
+{
+    return m->format->get(m->at, place(m, row, col));
+}
+
+void simblas_store(const Matrix *m, int row, int col, Number x)
+{
+    m->format->put(m->at, place(m, row, col), x);
+}
+
+static bool is_stored(const Matrix *m, int row, int col)
+{
+    int first, last;
+    simblas_stored(m, col, &first, &last);
+    return row >= first && row < last;
+}
+
+// The diagonal of a Hermitian matrix is real, whatever is stored there.
+static Number element(const Matrix *m, int row, int col)
+{
+    if (m->unit && row == col) return number(1.0);
+    if (is_stored(m, row, col)) {
+        Number x = simblas_load(m, row, col);
+        return m->others == OTHERS_CONJUGATED && row == col ? number(x.re) : x;
+    }
+    if (m->others == OTHERS_ZERO || !is_stored(m, col, row)) return number(0.0);
+    Number x = simblas_load(m, col, row);
+    return m->others == OTHERS_CONJUGATED ? conjugate(x) : x;
+}
+
+Number simblas_element(const Matrix *m, cublasOperation_t turn, int row, int col)
+{
+    if (turn == CUBLAS_OP_N) return element(m, row, col);
+    Number x = element(m, col, row);
+    return turn == CUBLAS_OP_C ? conjugate(x) : x;
+}

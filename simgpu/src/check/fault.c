@@ -1,0 +1,189 @@
+/* fault.c: host code that touches device memory, or pinned memory in the middle of a copy.
+ *
+ * The addresses that programs see have no access rights, so reading or writing one raises SIGSEGV.
+ * The handler here says which allocation it was and which line did it, and ends the process. Pinned
+ * memory that a copy uses has no access rights either (pinned.c); there the program goes on. A fault
+ * anywhere else goes to whoever handled faults before.
+ *
+ * Interface: sim_fault_install, sim_fault_thread.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <execinfo.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "check/check.h"
+#include "memory/memory.h"
+#include "report/report.h"
+#include "streams/streams.h"
+
+#define STACK_BYTES ((size_t)512 << 10)  // reading debug information takes some
+#define STACK_ENOUGH ((size_t)128 << 10) // a sanitizer sets up less
+#define FRAMES 64
+#define SEARCH_SECONDS 10
+
+static struct sigaction previous;
+
+// The instruction that faulted.
+static const void *fault_address(const ucontext_t *context)
+{
+#if defined(__x86_64__)
+    return (const void *)context->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+    return (const void *)context->uc_mcontext.pc;
+#else
+    return NULL;
+#endif
+}
+
+// "reads", "writes", or "touches" where the processor does not say.
+static const char *fault_verb(const ucontext_t *context)
+{
+#if defined(__x86_64__)
+    return context->uc_mcontext.gregs[REG_ERR] & 2 ? "writes" : "reads";
+#else
+    return "touches";
+#endif
+}
+
+// Code of the program or of a library of its own, and not of the system.
+static bool is_program(const void *address)
+{
+    Dl_info info;
+    if (!dladdr(address, &info) || !info.dli_fname) return false;
+    return strncmp(info.dli_fname, "/lib", 4) != 0 && strncmp(info.dli_fname, "/usr/lib", 8) != 0;
+}
+
+// The call site of the innermost place in the program: a fault inside memcpy is shown where memcpy
+// was called.
+static const void *fault_place(const void *at)
+{
+    void *frames[FRAMES];
+    const void *instruction = (const char *)at + 1;
+    int n = backtrace(frames, FRAMES), i = 0;
+    while (i < n && frames[i] != at) i++;
+    if (!is_program(at))
+        while (++i < n && !is_program(frames[i])) continue;
+    // A frame is a return address, looked up a byte before; the instruction that faulted is not.
+    if (i >= n) return instruction;
+    if (frames[i] == at) frames[i] = (void *)(uintptr_t)instruction;
+    return sim_log_stack((const void *const *)&frames[i], n - i);
+}
+
+static void pass_on(int number, siginfo_t *info, void *context)
+{
+    if (previous.sa_flags & SA_SIGINFO) {
+        previous.sa_sigaction(number, info, context);
+    } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
+        previous.sa_handler(number);
+    } else {
+        // The instruction faults again when this returns, and the system's default ends the
+        // process.
+        signal(number, SIG_DFL);
+    }
+}
+
+// A fault can come in the middle of malloc or of a lock that the search for lines needs. Then the
+// process says less, but does not hang.
+static void on_stuck(int number)
+{
+    static const char text[] =
+        "simgpu: host code touches device memory; the search for the place in "
+        "the program got stuck. A debugger shows it.\n";
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) _exit(SIMGPU_FATAL_EXIT);
+    _exit(SIMGPU_FATAL_EXIT);
+}
+
+static void limit_search(void)
+{
+    sigset_t alarm_only;
+    sigemptyset(&alarm_only);
+    sigaddset(&alarm_only, SIGALRM);
+    signal(SIGALRM, on_stuck);
+    pthread_sigmask(SIG_UNBLOCK, &alarm_only, NULL);
+    alarm(SEARCH_SECONDS);
+}
+
+static void on_fault(int number, siginfo_t *info, void *context)
+{
+    size_t offset;
+    SimDevice *device = sim_device_of(info->si_addr, &offset);
+    int error_number = errno;
+    if (!device && sim_pinned_fault(info->si_addr, fault_verb(context), fault_place,
+                                    fault_address(context))) {
+        errno = error_number;
+        return;
+    }
+    if (!device) {
+        pass_on(number, info, context);
+        return;
+    }
+    limit_search();
+    char what[1024], where[256];
+    sim_describe(device, offset, what, sizeof what);
+    const void *site = fault_place(fault_address(context));
+    gpulog_where(site, where, sizeof where);
+    sim_facts_call("the host's code", site, SIM_NO_STREAM);
+    sim_facts_range(info->si_addr, 1);
+    sim_fatal(
+        SIMGPU_HOST_DEREFERENCE, "host code touches device memory",
+        "%s\n%s %p, an address of device %d:\n%s.\n"
+        "On a machine with a GPU this is a segmentation fault.\n"
+        "Was a cudaMemcpy to the host meant, or cudaFree in place of free? In a kernel of your\n"
+        "own, use the pointer that simgpu_read, simgpu_write or simgpu_update returns.",
+        where, fault_verb(context), info->si_addr, device->index, what);
+}
+
+void sim_fault_install(void)
+{
+    void *frame;
+    backtrace(&frame, 1); // loads the unwinder now: a signal handler must not
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGSEGV, &action, &previous);
+}
+
+// ---- A stack for each thread's signals ----
+
+static pthread_key_t key;
+static _Thread_local stack_t stack_before; // what the thread had: nothing, or one too small
+
+static void drop_stack(void *memory)
+{
+    sigaltstack(&stack_before, NULL);
+    munmap(memory, STACK_BYTES);
+}
+
+static void make_key(void)
+{
+    pthread_key_create(&key, drop_stack);
+}
+
+void sim_fault_thread(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static _Thread_local bool done;
+    if (done) return;
+    done = true;
+    pthread_once(&once, make_key);
+    if (sigaltstack(NULL, &stack_before)) return;
+    bool has_one = !(stack_before.ss_flags & SS_DISABLE);
+    if (has_one && stack_before.ss_size >= STACK_ENOUGH) return;
+    void *memory =
+        mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return;
+    stack_t stack = {.ss_sp = memory, .ss_size = STACK_BYTES};
+    if (sigaltstack(&stack, NULL))
+        munmap(memory, STACK_BYTES);
+    else
+        pthread_setspecific(key, memory);
+}

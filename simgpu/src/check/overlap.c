@@ -1,0 +1,128 @@
+/* overlap.c: operands that are not aligned, or that overlap where they must lie apart.
+ *
+ * CUDA wants every access at a multiple of its size, and a kernel or a copy whose output lies over
+ * its input reads bytes before or after they are written, as it happens. Identical ranges are an
+ * update in place, which is fine for kernels. Ranges alone are compared: what lies in gaps between
+ * rows is not accused.
+ *
+ * Interface: simgpu_read_as, simgpu_write_as, simgpu_update_as (simgpu.h); sim_check_aligned,
+ * sim_check_overlap, sim_report_overlap.
+ */
+#include <stdio.h>
+
+#include "check/check.h"
+#include "memory/memory.h"
+#include "report/report.h"
+#include "streams/streams.h"
+
+// ---- Alignment ----
+
+static void report_misaligned(SimgpuOp *op, const void *ptr, size_t bytes, size_t align)
+{
+    char where[256], what[1024];
+    size_t offset;
+    SimDevice *device = sim_device_of(ptr, &offset);
+    snprintf(what, sizeof what, "%p", ptr);
+    if (device) sim_describe(device, offset, what, sizeof what);
+    gpulog_where(op->entry.site, where, sizeof where);
+    sim_facts_call(op->entry.name, op->entry.site, op->entry.stream);
+    sim_facts_range(ptr, bytes);
+    sim_report(
+        SIMGPU_POINTER, "a misaligned pointer",
+        "%s, called at %s,\nwas given %s:\n"
+        "an address that is no multiple of %zu, the size of its elements' alignment.\n"
+        "On a GPU the kernel faults (\"misaligned address\"), and every call after it fails.\n"
+        "Was an offset in bytes added, where one in elements is due? Or a buffer cut at an "
+        "odd byte?",
+        op->entry.name, where, what, align);
+}
+
+bool sim_check_aligned(SimgpuOp *op, const void *ptr, size_t bytes, size_t align)
+{
+    if (op->error != cudaSuccess || bytes == 0 || align <= 1 || (uintptr_t)ptr % align == 0)
+        return true;
+    if (sim_config()->check == CHECK_OFF) return true;
+    report_misaligned(op, ptr, bytes, align);
+    op->error = cudaErrorMisalignedAddress;
+    sim_stick(op->error);
+    return false;
+}
+
+const void *simgpu_read_as(SimgpuOp *op, const void *ptr, size_t bytes, size_t align)
+{
+    return sim_check_aligned(op, ptr, bytes, align) ? (simgpu_read)(op, ptr, bytes) : NULL;
+}
+
+void *simgpu_write_as(SimgpuOp *op, void *ptr, size_t bytes, size_t align)
+{
+    return sim_check_aligned(op, ptr, bytes, align) ? (simgpu_write)(op, ptr, bytes) : NULL;
+}
+
+void *simgpu_update_as(SimgpuOp *op, void *ptr, size_t bytes, size_t align)
+{
+    return sim_check_aligned(op, ptr, bytes, align) ? (simgpu_update)(op, ptr, bytes) : NULL;
+}
+
+// ---- Overlap ----
+
+static void describe(const GpuRange *range, char *text, size_t size)
+{
+    size_t offset;
+    SimDevice *device = sim_device_of(range->ptr, &offset);
+    snprintf(text, size, "host memory at %p", range->ptr);
+    if (device) sim_describe(device, offset, text, size);
+}
+
+void sim_report_overlap(const SimgpuOp *op, const GpuRange *written, const GpuRange *other,
+                        const char *rule)
+{
+    char where[256], to[1024], from[1024];
+    const GpuLogEntry *entry = &op->entry;
+    gpulog_where(entry->site, where, sizeof where);
+    describe(written, to, sizeof to);
+    describe(other, from, sizeof from);
+    sim_facts_call(entry->name, entry->site, entry->stream);
+    sim_facts_range(written->ptr, written->bytes);
+    sim_facts_range(other->ptr, other->bytes);
+    sim_report(SIMGPU_OVERLAP,
+               entry->op == GPU_COPY ? "source and destination of a copy overlap"
+                                     : "what an operation writes overlaps its other operand",
+               "%s, called at %s,\nwrites %zu bytes from %s\nand %s %zu bytes from %s.\n%s\n"
+               "On a GPU the order of the bytes is undefined: some are read before they are written\n"
+               "over, others after.\nIs the offset of one of them too small?",
+               entry->name, where, written->bytes, to,
+               other->access == GPU_WRITE ? "writes" : "reads", other->bytes, from, rule);
+}
+
+// Whether b lies partly over what is written to a. An operation that says it reads and writes the
+// whole of a may say, too, that it reads a part of it.
+static bool cross(const GpuRange *a, const GpuRange *b)
+{
+    const char *x = a->ptr, *y = b->ptr;
+    bool same = x == y && a->bytes == b->bytes;
+    bool part =
+        a->access == GPU_UPDATE && b->access == GPU_READ && y >= x && y + b->bytes <= x + a->bytes;
+    return !same && !part && a->bytes && b->bytes && x < y + b->bytes && y < x + a->bytes;
+}
+
+void sim_check_overlap(const SimgpuOp *op)
+{
+    const GpuLogEntry *entry = &op->entry;
+    bool copy = entry->op == GPU_COPY;
+    if (entry->n_ranges < 2 || (entry->op != GPU_KERNEL && !copy)) return;
+    if (sim_config()->check == CHECK_OFF) return;
+    // Rows with gaps between them may lie in each other's gaps.
+    if (copy && (entry->range[0].bytes != entry->bytes || entry->range[1].bytes != entry->bytes))
+        return;
+    for (int i = 0; i < entry->n_ranges; i++)
+        for (int j = 0; j < entry->n_ranges; j++) {
+            const GpuRange *a = &entry->range[i], *b = &entry->range[j];
+            if (i == j || !(a->access & GPU_WRITE) || (b->access & GPU_WRITE && j < i)) continue;
+            if (!cross(a, b)) continue;
+            sim_report_overlap(op, a, b,
+                               copy ? "The two must lie apart (CUDA: \"the memory areas may not "
+                                      "overlap\")."
+                                    : "They may be the same bytes (in place), or lie apart.");
+            return;
+        }
+}

@@ -1,0 +1,443 @@
+/* race.c: operations that did not wait for each other, and reads of what nobody wrote.
+ *
+ * With SIMGPU_CHECK=full every access of an operation comes here: the shadow of the allocation
+ * (shadow.c) compares it with the earlier ones, by the clock of the operation's stream (stream.c).
+ * What is found is told when all locks are given back: both operations, the bytes, what a GPU would
+ * do, and a question about the likely mistake, as far as the records and waits of events show it.
+ *
+ * A stream-ordered allocation counts as an access of all its bytes, and so does the free: a race
+ * with one of them is a matter of lifetime.
+ *
+ * Interface: sim_race_touch, sim_race_free, sim_race_carry, sim_stream_name.
+ */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "check/shadow.h"
+#include "memory/heap.h"
+#include "memory/memory.h"
+#include "report/report.h"
+#include "streams/streams.h"
+
+#define WHERE 256
+#define QUESTION 1536
+#define MOST_GAPS 64 // stretches nobody wrote that a copy takes along
+#define PAIRS 64
+
+// ---- Words ----
+
+void sim_stream_name(const SimStreamId *s, char *text, size_t size)
+{
+    char made[WHERE], name[WHERE / 2];
+    if (s->slot == SIM_HOST_SLOT) {
+        snprintf(text, size, "no stream");
+        return;
+    }
+    if (s->is_default) {
+        snprintf(text, size, "the default stream of device %d", s->device);
+        return;
+    }
+    if (!s->number) {
+        snprintf(text, size, "the thread's own stream of device %d", s->device);
+        return;
+    }
+    if (s->name)
+        snprintf(name, sizeof name, "%s", s->name);
+    else if (s->number <= 26)
+        snprintf(name, sizeof name, "stream %c", 'A' + s->number - 1);
+    else
+        snprintf(name, sizeof name, "stream %d", s->number);
+    gpulog_where(s->made, made, sizeof made);
+    snprintf(text, size, "%s%s (made at %s)", name, s->blocking ? "" : ", non-blocking,", made);
+}
+
+// The same, without the place.
+static void short_name(const SimStreamId *s, char *text, size_t size)
+{
+    if (s->name && s->slot != SIM_HOST_SLOT) {
+        snprintf(text, size, "%s", s->name);
+        return;
+    }
+    sim_stream_name(s, text, size);
+    text[strcspn(text, ",(")] = 0;
+    size_t n = strlen(text);
+    if (n && text[n - 1] == ' ') text[n - 1] = 0;
+}
+
+static const char *verb(const SimAccess *access)
+{
+    if (access->op == GPU_ALLOC) return "allocates";
+    if (access->op == GPU_FREE) return "frees";
+    return access->access == GPU_READ    ? "reads"
+           : access->access == GPU_WRITE ? "writes"
+                                         : "reads and writes";
+}
+
+// "bytes 4096 to 8191 of x, the 32768 bytes allocated at a.c:7 (main)"
+static void describe_bytes(const void *ptr, size_t begin, size_t end, char *text, size_t size)
+{
+    char place[4 * WHERE];
+    size_t offset;
+    SimDevice *device = sim_device_of(ptr, &offset);
+    if (device) {
+        sim_describe_bytes(device, offset, end - begin, text, size);
+        return;
+    }
+    sim_pinned_describe(ptr, place, sizeof place);
+    const char *of = strstr(place, " of ");
+    if (end - begin == 1)
+        snprintf(text, size, "byte %zu%s", begin, of ? of : "");
+    else
+        snprintf(text, size, "bytes %zu to %zu%s", begin, end - 1, of ? of : "");
+}
+
+// ---- Questions ----
+
+// What the program did about order, and what that says about the mistake; false: nothing is known.
+static bool ask_by_hint(const SimHint *hint, const char *first, const char *second, char *text,
+                        size_t size)
+{
+    char record[WHERE], wait[WHERE], other[WHERE];
+    gpulog_where(hint->record, record, sizeof record);
+    gpulog_where(hint->wait, wait, sizeof wait);
+    short_name(&hint->other, other, sizeof other);
+    switch (hint->kind) {
+    case HINT_EARLY:
+        snprintf(text, size,
+                 "The wait at %s\nis for an event that was recorded at %s,\n"
+                 "before the work it should cover. Should the record come after that work?",
+                 wait, record);
+        return true;
+    case HINT_RENEWED:
+        snprintf(text, size,
+                 "The event was recorded after that work at %s,\n"
+                 "but the wait at %s\ncame before: a wait is for the record that is there when it "
+                 "is called.\nShould the wait come after the record?",
+                 record, wait);
+        return true;
+    case HINT_NEVER:
+        snprintf(text, size,
+                 "The wait at %s\nwas called before its event was recorded%s%s, and such a wait "
+                 "holds nobody up.\nIs the cudaEventRecord missing, or too late?",
+                 wait, hint->record ? " at " : "", hint->record ? record : "");
+        return true;
+    case HINT_ELSEWHERE:
+        snprintf(text, size,
+                 "The wait at %s\nis for an event that was recorded on %s (at %s).\n"
+                 "Was it to be recorded on %s?",
+                 wait, other, record, first);
+        return true;
+    case HINT_OTHER_WAITED:
+        snprintf(text, size,
+                 "An event was recorded after that work (at %s),\n"
+                 "but it is %s that waits for it (at %s).\nShould %s wait for it, too?",
+                 record, other, wait, second);
+        return true;
+    case HINT_NOT_WAITED:
+        snprintf(text, size,
+                 "An event was recorded after that work (at %s),\nand %s did not wait for it.\n"
+                 "Is there a cudaStreamWaitEvent missing?",
+                 record, second);
+        return true;
+    case HINT_HOST_ELSEWHERE:
+        snprintf(text, size,
+                 "The host waited at %s,\nbut for %s.\nWas it to wait for %s?", wait,
+                 other, first);
+        return true;
+    case HINT_NONE: break;
+    }
+    return false;
+}
+
+// Whether one is on a default stream and the other on a stream that takes no notice of it.
+static bool passes_default(const SimStreamId *a, const SimStreamId *b)
+{
+    return a->device == b->device &&
+           ((a->is_default && !b->blocking) || (b->is_default && !a->blocking));
+}
+
+static void ask(const SimAccess *first, const SimAccess *second, char *text, size_t size)
+{
+    char one[WHERE], two[WHERE];
+    short_name(&first->stream, one, sizeof one);
+    short_name(&second->stream, two, sizeof two);
+    if (second->stream.slot == SIM_HOST_SLOT) {
+        bool far = first->stream.device != second->stream.device;
+        snprintf(text, size,
+                 far ? "cudaFree waits for the memory's own device only. Is a synchronisation with "
+                       "the other one\nmissing before it?"
+                     : "cudaFree of memory of cudaMallocAsync waits for nothing. Is a "
+                       "synchronisation missing before it,\n"
+                       "or should it be cudaFreeAsync on the stream of the last use?");
+        return;
+    }
+    SimHint hint = sim_stream_hint(&first->stream, first->time, first->order, &second->stream);
+    if (hint.kind != HINT_NOT_WAITED && hint.kind != HINT_HOST_ELSEWHERE &&
+        ask_by_hint(&hint, one, two, text, size))
+        return;
+    if (passes_default(&first->stream, &second->stream)) {
+        bool fills = first->op == GPU_MEMSET || strncmp(first->name, "cudaMemcpy", 10) == 0;
+        snprintf(text, size,
+                 "A non-blocking stream does not wait for the default stream, nor that for it%s%s."
+                 "\n"
+                 "Should both be on one stream, or is there an event or a synchronisation missing?",
+                 first->stream.is_default && fills ? ",\nand " : "",
+                 !(first->stream.is_default && fills) ? ""
+                 : first->op == GPU_MEMSET
+                     ? "cudaMemset returns before it is done"
+                     : "cudaMemcpy from pageable memory may return before the bytes are there");
+    } else if (ask_by_hint(&hint, one, two, text, size)) {
+        return;
+    } else if (second->op == GPU_FREE) {
+        snprintf(text, size,
+                 "Should it be freed on the stream that used it last, or should that stream be "
+                 "waited for\nbefore the free?");
+    } else if (first->op == GPU_ALLOC) {
+        snprintf(text, size,
+                 "Is there an event missing, recorded on %s after the allocation, for which\n"
+                 "%s waits?",
+                 one, two);
+    } else {
+        snprintf(text, size,
+                 "Is there an event missing, recorded on %s after the first, for which\n"
+                 "%s waits (cudaEventRecord, cudaStreamWaitEvent)?\n"
+                 "Or were both meant for one stream?",
+                 one, two);
+    }
+}
+
+// ---- Reports ----
+
+// Operations of which a race was told: another of their ranges need not be told. Times are never
+// used twice on a slot.
+static bool is_known_pair(const SimAccess *first, const SimAccess *second)
+{
+    static struct {
+        int a, b;
+        uint64_t s, t;
+    } known[PAIRS];
+    static unsigned next;
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    int a = first->stream.slot, b = second->stream.slot;
+    bool there = false;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < PAIRS && !there; i++)
+        there = known[i].a == a && known[i].b == b && known[i].s == first->time &&
+                known[i].t == second->time;
+    if (!there) {
+        unsigned i = next++ % PAIRS;
+        known[i].a = a;
+        known[i].b = b;
+        known[i].s = first->time;
+        known[i].t = second->time;
+    }
+    pthread_mutex_unlock(&lock);
+    return there;
+}
+
+static const char *consequence(const SimAccess *first, const SimAccess *second)
+{
+    if (second->op == GPU_FREE)
+        return "On a GPU the memory may be somebody else's already while it is still in use.";
+    if (first->op == GPU_ALLOC)
+        return "On a GPU the memory may still be somebody else's, or be there not yet.";
+    if (first->access == GPU_READ)
+        return "On a GPU they run in either order or at once: the earlier may already see what "
+               "the later writes.";
+    if (second->access == GPU_READ)
+        return "On a GPU they run in either order or at once: it may read what was there before, "
+               "or half of the new.";
+    return "On a GPU they run in either order or at once: what stays is the one's, the other's, or "
+           "a mixture.";
+}
+
+// Of the two operations the one that the program's own line asked for comes first; of two such, or
+// of none, the later, whose call has found the conflict.
+static void report_conflict(const SimAccess *second, const SimFinding *found, const void *base)
+{
+    const SimAccess *first = &found->first;
+    char here[WHERE], there[WHERE], on[2 * WHERE], other[2 * WHERE], what[4 * WHERE];
+    char question[QUESTION];
+    if (is_known_pair(first, second)) return;
+    bool late = second->op == GPU_FREE, early = first->op == GPU_ALLOC;
+    bool turned = sim_log_is_own(first->site) && !sim_log_is_own(second->site);
+    const SimAccess *one = turned ? first : second, *two = turned ? second : first;
+    gpulog_where(one->site, here, sizeof here);
+    gpulog_where(two->site, there, sizeof there);
+    sim_stream_name(&one->stream, on, sizeof on);
+    sim_stream_name(&two->stream, other, sizeof other);
+    describe_bytes((const char *)base + found->begin, found->begin, found->end, what, sizeof what);
+    ask(first, second, question, sizeof question);
+    sim_facts_named_call(one->name, one->site, one->stream.name);
+    sim_facts_named_call(two->name, two->site, two->stream.name);
+    sim_facts_range((const char *)base + found->begin, found->end - found->begin);
+    sim_report(late || early ? SIMGPU_LIFETIME : SIMGPU_RACE,
+               late    ? "memory is freed while another stream may still use it"
+               : early ? "memory is used on a stream that does not wait for its allocation"
+                       : "two operations on the same memory, and neither waits for the other",
+               "%s, called at %s,\non %s,\n%s %s.\n%s\n%s, called at %s,\n"
+               "on %s,\nwhich %s %s.\n%s\n%s",
+               one->name, here, on, verb(one), what,
+               turned ? "After it, and without waiting for it, comes" : "It does not wait for",
+               two->name, there, other, verb(two), late && !turned ? "them" : "the same bytes",
+               consequence(first, second), question);
+}
+
+#define UNWRITTEN_ADVICE                                                                           \
+    "On a GPU it reads whatever was left there, and another thing each time.\n"                    \
+    "Was the padding not set to zero, a shard never gathered, or zeros expected from "             \
+    "cudaMalloc?\nA cudaMemset after the allocation gives zeros."
+
+// The call site of the allocation at base, where it is the program's own and the access is not;
+// else NULL.
+static const void *own_maker(const void *base, const SimAccess *access)
+{
+    size_t offset;
+    SimAllocation found;
+    SimDevice *device = sim_device_of(base, &offset);
+    if (!device || sim_log_is_own(access->site) || !sim_allocation(device, offset, &found))
+        return NULL;
+    return sim_log_is_own(found.site) ? found.site : NULL;
+}
+
+// Where the program's own line allocated what given code reads, the memory comes first.
+static void report_unwritten(const SimAccess *access, const SimFinding *found, const void *base)
+{
+    char here[WHERE], on[2 * WHERE], what[4 * WHERE], count[64] = "";
+    size_t begin = found->unwritten_from;
+    bool gaps = sim_shape_has_gaps(&access->shape);
+    gpulog_where(access->site, here, sizeof here);
+    sim_stream_name(&access->stream, on, sizeof on);
+    describe_bytes((const char *)base + begin, begin, begin + 1, what, sizeof what);
+    if (!gaps)
+        snprintf(count, sizeof count, "%zu bytes that nobody wrote, the first of them\n",
+                 found->unwritten);
+    const void *maker = own_maker(base, access);
+    if (maker) sim_facts_call("allocation", maker, SIM_NO_STREAM);
+    sim_facts_named_call(access->name, access->site, access->stream.name);
+    sim_facts_range((const char *)base + begin, gaps ? 1 : found->unwritten);
+    static const char title[] = "an uninitialised read of device memory";
+    if (maker)
+        sim_report(SIMGPU_UNINITIALISED, title,
+                   "%s%s,\n%s read by\n%s, called at %s,\non %s.\n" UNWRITTEN_ADVICE, count, what,
+                   gaps ? "which nobody wrote, is" : "are", access->name, here, on);
+    else
+        sim_report(SIMGPU_UNINITIALISED, title,
+                   "%s, called at %s,\non %s,\nreads %s%s%s.\n" UNWRITTEN_ADVICE, access->name,
+                   here, on, count, what, gaps ? ", which nobody wrote" : "");
+}
+
+// ---- Accesses ----
+
+// The shadow of the allocation that holds ptr, held; NULL: there is none. `offset` is ptr's in it.
+static SimShadow *hold_shadow(const void *ptr, SimDevice **device, size_t *offset)
+{
+    size_t at;
+    *device = sim_device_of(ptr, &at);
+    if (!*device) return sim_pinned_shadow_hold(ptr, offset);
+    pthread_mutex_lock(&(*device)->lock);
+    const SimBlock *block = sim_heap_find((*device)->heap, at);
+    if (!block || block->state != BLOCK_LIVE) return NULL;
+    *offset = at - block->offset;
+    return block->shadow;
+}
+
+static void let_go_shadow(SimDevice *device)
+{
+    if (device)
+        pthread_mutex_unlock(&device->lock);
+    else
+        sim_pinned_shadow_let_go();
+}
+
+// A copy from a device to a device: it may carry bytes along that nobody wrote, if not only such.
+static bool carries(const SimgpuOp *op)
+{
+    size_t offset;
+    return op->entry.op == GPU_COPY && op->entry.n_ranges > 0 &&
+           sim_device_of(op->entry.range[0].ptr, &offset) != NULL;
+}
+
+// `made` holds what is known without the clocks. Without an op the host does it.
+static void check(const SimgpuOp *op, const void *ptr, SimAccess made)
+{
+    SimMoment moment;
+    SimDevice *device;
+    SimFinding found = {.conflict = false};
+    size_t offset = 0, bytes = sim_shape_bytes(&made.shape);
+    if (op)
+        sim_moment_hold(op, &moment);
+    else
+        sim_moment_hold_host(&moment);
+    made.stream = moment.stream;
+    made.time = moment.time;
+    made.order = moment.order;
+    SimShadow *shadow = hold_shadow(ptr, &device, &offset);
+    if (!op && device) made.stream.device = device->index;
+    made.begin = offset;
+    if (shadow) sim_shadow_touch(shadow, &made, moment.clock, &found);
+    if (found.unwritten && op && carries(op) && found.unwritten < bytes) found.unwritten = 0;
+    if (found.unwritten) sim_shadow_set_written(shadow, offset, bytes, true);
+    let_go_shadow(device);
+    sim_moment_let_go();
+    const char *base = (const char *)ptr - offset;
+    if (found.conflict) report_conflict(&made, &found, base);
+    if (found.unwritten) report_unwritten(&made, &found, base);
+}
+
+void sim_race_touch(const SimgpuOp *op, const void *ptr, const SimShape *shape, GpuAccess access)
+{
+    size_t offset;
+    bool inside;
+    if (sim_config()->check != CHECK_FULL) return;
+    if (sim_device_of(ptr, &offset) || sim_pinned(ptr, 1, &inside))
+        check(op, ptr,
+              (SimAccess){.op = op->entry.op,
+                          .access = access,
+                          .name = op->entry.name,
+                          .site = op->entry.site,
+                          .shape = *shape});
+}
+
+void sim_race_free(const SimgpuOp *op, const void *ptr, const void *site)
+{
+    size_t offset;
+    SimDevice *device = sim_device_of(ptr, &offset);
+    if (sim_config()->check != CHECK_FULL || !device) return;
+    pthread_mutex_lock(&device->lock);
+    const SimBlock *block = sim_heap_find(device->heap, offset);
+    bool whole = block && block->state == BLOCK_LIVE && block->offset == offset;
+    SimShape shape = sim_plain_shape(whole ? block->asked : 0);
+    pthread_mutex_unlock(&device->lock);
+    if (whole)
+        check(op, ptr,
+              (SimAccess){.op = GPU_FREE,
+                          .access = GPU_WRITE,
+                          .name = op ? op->entry.name : "cudaFree",
+                          .site = site,
+                          .shape = shape});
+}
+
+void sim_race_carry(void *dst, const void *src, size_t bytes)
+{
+    struct {
+        size_t from, to;
+    } gap[MOST_GAPS];
+    SimDevice *device;
+    size_t offset = 0, n = 0;
+    if (sim_config()->check != CHECK_FULL) return;
+    SimShadow *shadow = hold_shadow(src, &device, &offset);
+    for (size_t at = offset, from, to; shadow && n < MOST_GAPS &&
+                                       sim_shadow_unwritten(shadow, at, offset + bytes, &from, &to);
+         at = to, n++) {
+        gap[n].from = from - offset;
+        gap[n].to = to - offset;
+    }
+    let_go_shadow(device);
+    if (!n) return;
+    shadow = hold_shadow(dst, &device, &offset);
+    for (size_t i = 0; shadow && i < n; i++)
+        sim_shadow_set_written(shadow, offset + gap[i].from, gap[i].to - gap[i].from, false);
+    let_go_shadow(device);
+}

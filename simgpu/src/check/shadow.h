@@ -1,0 +1,81 @@
+/* shadow.h: who touched which bytes of an allocation last, and who may not have waited for whom.
+ *
+ * shadow.c keeps the map of one allocation and knows nothing of the rest; race.c asks it at every
+ * access of an operation and says what is wrong. Both do something with SIMGPU_CHECK=full only.
+ */
+#ifndef SIMGPU_SHADOW_H
+#define SIMGPU_SHADOW_H
+
+#include <stdbool.h>
+
+#include "streams/streams.h"
+
+// ---- Shapes ----
+
+// `blocks` blocks, `stride` bytes apart, of `rows` rows, `pitch` bytes apart, of `width` bytes.
+// What lies between is not touched. Made by sim_shape alone: rows that touch each other are one, the
+// larger step is the stride, and where one step is enough there is one block.
+typedef struct SimShape {
+    size_t width, rows, pitch, blocks, stride;
+} SimShape;
+SimShape sim_shape(size_t width, size_t rows, size_t pitch, size_t blocks, size_t stride);
+SimShape sim_plain_shape(size_t bytes);
+// From the first byte to the last, with the gaps.
+size_t sim_shape_bytes(const SimShape *shape);
+bool sim_shape_has_gaps(const SimShape *shape);
+// The first byte at or behind `from` of a shape that begins at `begin`; SIZE_MAX: there is none.
+size_t sim_shape_next(const SimShape *shape, size_t begin, size_t from);
+
+// ---- The map of one allocation ---- The caller locks.
+
+// One operation's touch of one range.
+typedef struct SimAccess {
+    int refs;
+    GpuOp op;
+    GpuAccess access;
+    const char *name;
+    const void *site;
+    SimStreamId stream;
+    uint64_t time;  // the operation's number on its stream
+    uint64_t order; // among all operations
+    size_t begin;   // in the allocation
+    SimShape shape;
+} SimAccess;
+
+// What a touch found.
+typedef struct SimFinding {
+    bool conflict;
+    SimAccess first;      // the earlier of the two
+    size_t begin, end;    // bytes that both touch; with gaps: the first of them
+    size_t unwritten;     // bytes that were read and that nobody wrote; with gaps: at least one
+    size_t unwritten_from; // the first of them
+} SimFinding;
+
+typedef struct SimShadow SimShadow;
+// Of an allocation of `bytes` bytes that holds nothing yet (or, with `written`, something); NULL:
+// no memory for it.
+SimShadow *sim_shadow_create(size_t bytes, bool written);
+void sim_shadow_destroy(SimShadow *shadow);
+// Compares the access with those before it that `clock` does not cover, and notes it.
+void sim_shadow_touch(SimShadow *shadow, const SimAccess *access, const SimClock *clock,
+                      SimFinding *finding);
+// From here on the bytes count as written, or as not written.
+void sim_shadow_set_written(SimShadow *shadow, size_t begin, size_t bytes, bool written);
+// The first stretch at or behind `begin`, and before `end`, that nobody wrote; false: none.
+bool sim_shadow_unwritten(SimShadow *shadow, size_t begin, size_t end, size_t *from, size_t *to);
+// How many pieces the map has.
+size_t sim_shadow_pieces(const SimShadow *shadow);
+
+// ---- race.c ----
+
+// Checks an operation's access to memory that is known to be there, on a device or pinned.
+void sim_race_touch(const SimgpuOp *op, const void *ptr, const SimShape *shape, GpuAccess access);
+// The free of the live allocation that begins at ptr, before it is freed: on op's stream, or (NULL)
+// by cudaFree, which has waited for what it waits for.
+void sim_race_free(const SimgpuOp *op, const void *ptr, const void *site);
+// A copy between devices takes along which bytes nobody wrote.
+void sim_race_carry(void *dst, const void *src, size_t bytes);
+// "stream B (made at api.c:40 (main))".
+void sim_stream_name(const SimStreamId *stream, char *text, size_t size);
+
+#endif

@@ -1,0 +1,13 @@
+/* compat/: what is there so that programs from elsewhere compile and run, and changes no result.
+ *
+ *   hints.c    calls that make a GPU faster, limit it, or watch it: they succeed
+ *   refused.c  calls that simgpu does not do: capture, graphs, memory of other processes
+ *
+ * The other folders need nothing of it: a program that makes none of these calls links none of it.
+ */
+#ifndef SIMGPU_COMPAT_H
+#define SIMGPU_COMPAT_H
+
+#include "streams/streams.h"
+
+#endif

@@ -1,0 +1,209 @@
+/* heap.c: the allocator of an arena. See heap.h.
+ *
+ * Best fit, with neighbours joined when they are freed. An arena's address space is several times
+ * the device's memory, so a free block is found even where memory is cut into pieces: running out
+ * is decided by the bytes in use, in memory.c, and never by where they happen to lie.
+ *
+ * Interface: sim_heap_create, sim_heap_take, sim_heap_take_whole, sim_heap_give, sim_heap_find,
+ * sim_heap_freed, sim_heap_first.
+ */
+#include "memory/heap.h"
+#include "memory/tree.h"
+
+#include <stdlib.h>
+
+// How much is kept back after a free, at most. A block of more than a quarter of it does not wait
+// at all: its pages are worth more to the next owner.
+#define WAITING_BLOCKS 64
+#define WAITING_BYTES ((size_t)16 << 20)
+#define FREED_REMEMBERED 4096
+
+struct SimHeap {
+    SimTreeNode *places; // every block, by offset
+    SimTreeNode *sizes;  // the free ones, by size
+    SimBlock *first;
+    SimBlock *oldest, *newest; // waiting
+    size_t waiting_bytes;
+    int waiting;
+    SimBlock *recent; // found last: accesses come in runs
+    uint64_t n_freed;
+    SimFreed freed[FREED_REMEMBERED];
+};
+
+static void mark_free(SimHeap *heap, SimBlock *block)
+{
+    block->state = BLOCK_FREE;
+    block->by_size.key = block->size;
+    block->by_size.tie = block->offset;
+    sim_tree_insert(&heap->sizes, &block->by_size);
+}
+
+static SimBlock *add_block(SimHeap *heap, size_t offset, size_t size, SimBlock *prev)
+{
+    SimBlock *block = calloc(1, sizeof *block);
+    if (!block) return NULL;
+    block->offset = block->by_place.key = offset;
+    block->size = size;
+    block->prev = prev;
+    if (prev) {
+        block->next = prev->next;
+        prev->next = block;
+    } else {
+        heap->first = block;
+    }
+    if (block->next) block->next->prev = block;
+    sim_tree_insert(&heap->places, &block->by_place);
+    return block;
+}
+
+SimHeap *sim_heap_create(size_t arena)
+{
+    SimHeap *heap = calloc(1, sizeof *heap);
+    SimBlock *guard = heap ? add_block(heap, 0, SIM_GUARD, NULL) : NULL;
+    SimBlock *rest = guard ? add_block(heap, SIM_GUARD, arena - SIM_GUARD, guard) : NULL;
+    if (!rest) {
+        free(guard);
+        free(heap);
+        return NULL;
+    }
+    guard->state = BLOCK_GUARD;
+    mark_free(heap, rest);
+    return heap;
+}
+
+// Joins `next` to the block in front of it.
+static void swallow(SimHeap *heap, SimBlock *block, SimBlock *next)
+{
+    sim_tree_remove(&heap->places, &next->by_place);
+    block->size += next->size;
+    block->next = next->next;
+    if (block->next) block->next->prev = block;
+    if (heap->recent == next) heap->recent = NULL;
+    free(next);
+}
+
+static void make_available(SimHeap *heap, SimBlock *block)
+{
+    SimBlock *next = block->next, *prev = block->prev;
+    if (next && next->state == BLOCK_FREE) {
+        sim_tree_remove(&heap->sizes, &next->by_size);
+        swallow(heap, block, next);
+    }
+    if (prev && prev->state == BLOCK_FREE) {
+        sim_tree_remove(&heap->sizes, &prev->by_size);
+        swallow(heap, prev, block);
+        block = prev;
+    }
+    mark_free(heap, block);
+}
+
+static void release_oldest(SimHeap *heap)
+{
+    SimBlock *block = heap->oldest;
+    heap->oldest = block->next_waiting;
+    if (!heap->oldest) heap->newest = NULL;
+    heap->waiting--;
+    heap->waiting_bytes -= block->size;
+    make_available(heap, block);
+}
+
+static SimBlock *best_fit(SimHeap *heap, size_t size)
+{
+    SimTreeNode *node = sim_tree_ceiling(heap->sizes, size);
+    return node ? SIM_TREE_OWNER(node, SimBlock, by_size) : NULL;
+}
+
+// A free block of `size` bytes or more, taken out of the free ones.
+static SimBlock *find_room(SimHeap *heap, size_t size)
+{
+    SimBlock *block = best_fit(heap, size);
+    while (!block && heap->oldest) {
+        release_oldest(heap);
+        block = best_fit(heap, size);
+    }
+    if (block) sim_tree_remove(&heap->sizes, &block->by_size);
+    return block;
+}
+
+// Cuts a block that is in no list after `size` bytes, and hands back the rest; NULL: there is none.
+static SimBlock *cut(SimHeap *heap, SimBlock *block, size_t size)
+{
+    if (block->size == size) return NULL;
+    SimBlock *rest = add_block(heap, block->offset + size, block->size - size, block);
+    if (rest) block->size = size;
+    return rest;
+}
+
+SimBlock *sim_heap_take_whole(SimHeap *heap, size_t bytes, size_t unit, const void *site)
+{
+    if (bytes > SIZE_MAX - 2 * unit) return NULL;
+    size_t size = (bytes + unit - 1) & ~(unit - 1);
+    SimBlock *block = find_room(heap, size + unit - SIM_ALIGN);
+    if (!block) return NULL;
+    size_t front = -block->offset & (unit - 1);
+    if (front) {
+        SimBlock *whole = cut(heap, block, front);
+        mark_free(heap, block);
+        if (!whole) return NULL;
+        block = whole;
+    }
+    SimBlock *rest = cut(heap, block, size);
+    if (rest) mark_free(heap, rest);
+    block->state = BLOCK_LIVE;
+    block->asked = bytes;
+    block->site = site;
+    block->pool = block->managed = false;
+    block->shadow = NULL;
+    return block;
+}
+
+SimBlock *sim_heap_take(SimHeap *heap, size_t bytes, const void *site)
+{
+    return sim_heap_take_whole(heap, bytes, SIM_ALIGN, site);
+}
+
+void sim_heap_give(SimHeap *heap, SimBlock *block, const void *site)
+{
+    heap->freed[heap->n_freed++ % FREED_REMEMBERED] =
+        (SimFreed){block->offset, block->asked, block->site, site};
+    if (block->size > WAITING_BYTES / 4) {
+        make_available(heap, block);
+        return;
+    }
+    block->state = BLOCK_WAITING;
+    block->next_waiting = NULL;
+    if (heap->newest)
+        heap->newest->next_waiting = block;
+    else
+        heap->oldest = block;
+    heap->newest = block;
+    heap->waiting++;
+    heap->waiting_bytes += block->size;
+    while (heap->waiting > WAITING_BLOCKS || heap->waiting_bytes > WAITING_BYTES)
+        release_oldest(heap);
+}
+
+SimBlock *sim_heap_find(SimHeap *heap, size_t offset)
+{
+    SimBlock *recent = heap->recent;
+    if (recent && offset >= recent->offset && offset - recent->offset < recent->size) return recent;
+    SimTreeNode *node = sim_tree_floor(heap->places, offset);
+    if (!node) return NULL;
+    heap->recent = SIM_TREE_OWNER(node, SimBlock, by_place);
+    return heap->recent;
+}
+
+const SimFreed *sim_heap_freed(const SimHeap *heap, size_t offset)
+{
+    uint64_t kept = heap->n_freed < FREED_REMEMBERED ? heap->n_freed : FREED_REMEMBERED;
+    for (uint64_t back = 1; back <= kept; back++) {
+        const SimFreed *freed = &heap->freed[(heap->n_freed - back) % FREED_REMEMBERED];
+        if (offset >= freed->offset && offset - freed->offset < freed->asked) return freed;
+    }
+    return NULL;
+}
+
+SimBlock *sim_heap_first(SimHeap *heap)
+{
+    return heap->first;
+}

@@ -1,0 +1,61 @@
+/* heap.h: which bytes of an arena are whose. Offsets only; no memory is touched.
+ *
+ * An arena is tiled by blocks: in use, free, or waiting (freed a moment ago and kept back, so that
+ * a use after the free is found instead of meeting the next owner's data). The caller holds the
+ * device's lock.
+ */
+#ifndef SIMGPU_HEAP_H
+#define SIMGPU_HEAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "memory/tree.h"
+
+struct SimShadow; // check/shadow.h
+
+// cudaMalloc promises 256 bytes and today's drivers give 512. simgpu gives what is promised, so
+// that a program that relies on more shows it here.
+#define SIM_ALIGN ((size_t)256)
+
+// The first bytes of an arena, which nobody gets: an address a little before the first allocation
+// is the device's all the same, and not host memory.
+#define SIM_GUARD ((size_t)2 << 20)
+
+typedef enum SimBlockState { BLOCK_FREE, BLOCK_LIVE, BLOCK_WAITING, BLOCK_GUARD } SimBlockState;
+
+typedef struct SimBlock {
+    SimTreeNode by_place;         // key: offset
+    SimTreeNode by_size;          // free blocks; key: size, tie: offset
+    struct SimBlock *prev, *next; // neighbours in the arena; waiting blocks keep them too
+    struct SimBlock *next_waiting;
+    size_t offset, size; // in the arena, multiples of SIM_ALIGN
+    size_t asked;        // live: the bytes that were asked for
+    const void *site;    // live: who asked
+    SimBlockState state;
+    bool pool;    // from cudaMallocAsync: its pages stay when it is freed
+    bool managed; // the program may touch it: it has whole pages (managed.c)
+    struct SimShadow *shadow; // live: who touched it (shadow.h); NULL: nobody keeps count
+} SimBlock;
+
+// What is remembered of a freed allocation.
+typedef struct SimFreed {
+    size_t offset, asked;
+    const void *made, *freed; // call sites
+} SimFreed;
+
+typedef struct SimHeap SimHeap;
+SimHeap *sim_heap_create(size_t arena); // larger than SIM_GUARD
+// A block for `bytes` bytes; NULL where the address space is used up.
+SimBlock *sim_heap_take(SimHeap *heap, size_t bytes, const void *site);
+// The same in units of `unit` bytes, a power of two: the block begins and ends at multiples of it.
+SimBlock *sim_heap_take_whole(SimHeap *heap, size_t bytes, size_t unit, const void *site);
+// Frees a live block, and remembers it.
+void sim_heap_give(SimHeap *heap, SimBlock *block, const void *site);
+// The block that holds the offset, in use or not.
+SimBlock *sim_heap_find(SimHeap *heap, size_t offset);
+// The last freed allocation that held the offset; NULL: none that is remembered.
+const SimFreed *sim_heap_freed(const SimHeap *heap, size_t offset);
+SimBlock *sim_heap_first(SimHeap *heap);
+
+#endif

@@ -1,0 +1,85 @@
+/* managed.c: memory that the host may touch too, and memory in rows.
+ *
+ * A managed allocation is memory of the device that was current when it was made. Its pages are
+ * whole, and mapped once more at the address that the program has, this time readable and
+ * writable. So one pointer serves the host, kernels of every device, copies and collectives, and a
+ * host that touches it after cudaFree is told so like for any device memory. A communicator takes
+ * it for the device where it was made.
+ *
+ * It counts against that device as cudaMalloc's does; a real one may hold more than fits. On
+ * hardware the host must wait for the kernels that use managed memory before it touches it; since
+ * operations run at their call, nothing goes wrong here where that wait is missing, and it is not
+ * reported.
+ *
+ * Interface: cudaMallocManaged, cudaMallocPitch; sim_managed, sim_managed_show, sim_managed_hide.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "memory/heap.h"
+#include "memory/memory.h"
+#include "report/report.h"
+#include "streams/streams.h"
+
+#define PITCH ((size_t)512) // bytes to a multiple of which a row is rounded, as GPUs of today do
+
+static atomic_uint alive; // managed allocations: none is the usual case, and quickly seen
+
+// Maps bytes of the device's program range anew; `fd` -1: without memory and without access.
+static void map(SimDevice *device, size_t offset, size_t bytes, int fd)
+{
+    int access = fd < 0 ? PROT_NONE : PROT_READ | PROT_WRITE;
+    int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+    void *at = mmap(device->program + offset, bytes, access, flags | MAP_FIXED | MAP_NORESERVE, fd,
+                    fd < 0 ? 0 : (off_t)offset);
+    if (at != MAP_FAILED) return;
+    sim_fatal(SIMGPU_SYSTEM, "managed memory could not be mapped",
+              "mmap of %zu bytes failed: %s.\n"
+              "Each managed allocation is a mapping of its own; vm.max_map_count limits them.",
+              bytes, strerror(errno));
+}
+
+void sim_managed_show(SimDevice *device, size_t offset, size_t bytes)
+{
+    map(device, offset, bytes, device->memfd);
+    atomic_fetch_add(&alive, 1);
+}
+
+void sim_managed_hide(SimDevice *device, size_t offset, size_t bytes)
+{
+    map(device, offset, bytes, -1);
+    atomic_fetch_sub(&alive, 1);
+}
+
+bool sim_managed(const void *ptr)
+{
+    size_t offset;
+    SimDevice *device = atomic_load(&alive) ? sim_device_of(ptr, &offset) : NULL;
+    if (!device) return false;
+    pthread_mutex_lock(&device->lock);
+    const SimBlock *block = sim_heap_find(device->heap, offset);
+    bool managed = block && block->state == BLOCK_LIVE && block->managed;
+    pthread_mutex_unlock(&device->lock);
+    return managed;
+}
+
+cudaError_t cudaMallocManaged(void **devPtr, size_t size, unsigned int flags)
+{
+    SIM_ENTER();
+    if (!devPtr || size == 0 || (flags != cudaMemAttachGlobal && flags != cudaMemAttachHost))
+        return sim_leave(cudaErrorInvalidValue);
+    return sim_malloc("cudaMallocManaged", devPtr, size, true, SIM_SITE);
+}
+
+cudaError_t cudaMallocPitch(void **devPtr, size_t *pitch, size_t width, size_t height)
+{
+    SIM_ENTER();
+    if (!devPtr || !pitch || width > SIZE_MAX - PITCH) return sim_leave(cudaErrorInvalidValue);
+    *devPtr = NULL;
+    *pitch = (width + PITCH - 1) / PITCH * PITCH;
+    if (height > 0 && *pitch > SIZE_MAX / height) return sim_leave(cudaErrorMemoryAllocation);
+    return sim_malloc("cudaMallocPitch", devPtr, *pitch * height, false, SIM_SITE);
+}

@@ -1,0 +1,79 @@
+/* memory/: who has which memory, and what is in it.
+ *
+ *   memory.c   cudaMalloc and friends, and the check of a range of device memory
+ *   heap.c     which bytes of an arena are whose (heap.h)
+ *   tree.c     a balanced tree (tree.h)
+ *   managed.c  memory that the host may touch too, and memory in rows: cudaMallocManaged, -Pitch
+ *   pinned.c   pinned host memory, and copies into it that are not delivered yet
+ *   copy.c     cudaMemcpy and cudaMemset
+ *
+ * The other folders ask here whether a range is one that an operation may use, at which address it
+ * is, and how to name it in a report.
+ */
+#ifndef SIMGPU_MEMORY_H
+#define SIMGPU_MEMORY_H
+
+#include "streams/streams.h"
+
+struct SimLeaks;  // check/check.h
+struct SimShadow; // check/shadow.h
+
+// ---- memory.c ---- The usable address of `bytes` bytes of device memory at ptr, which lies in
+// some device's program range; NULL, and a report, where they are not inside one live allocation.
+// `name` and `site` are the operation's.
+void *sim_check_range(const void *ptr, size_t bytes, GpuAccess access, const char *name,
+                      const void *site);
+// "byte 16 of the 4096 bytes allocated at flat_param.c:88 (flat_create)"; of `bytes` bytes, which
+// end in the same allocation, "bytes 16 to 31 of …".
+void sim_describe(SimDevice *device, size_t offset, char *text, size_t size);
+void sim_describe_bytes(SimDevice *device, size_t offset, size_t bytes, char *text, size_t size);
+// The allocation that holds the offset or held it last; false: none is known, or the device is
+// locked.
+typedef struct SimAllocation {
+    size_t offset, bytes; // in the arena; as asked for
+    const void *site;
+} SimAllocation;
+bool sim_allocation(SimDevice *device, size_t offset, SimAllocation *found);
+// cudaMalloc under the name of the call that wants it. `managed`: whole pages, open to the host.
+cudaError_t sim_malloc(const char *name, void **ptr, size_t size, bool managed, const void *site);
+cudaError_t sim_free(void *ptr, const void *site); // cudaFree
+// Frees everything on a device: cudaDeviceReset.
+void sim_memory_reset(SimDevice *device, const void *site);
+void sim_memory_visit(struct SimLeaks *leaks);
+
+// ---- managed.c ----
+// Opens whole pages of a device's program range to the host, and closes them again.
+void sim_managed_show(SimDevice *device, size_t offset, size_t bytes);
+void sim_managed_hide(SimDevice *device, size_t offset, size_t bytes);
+// Whether ptr is an address of live managed memory.
+bool sim_managed(const void *ptr);
+
+// ---- pinned.c ----
+// Whether [ptr, ptr+bytes) begins in pinned memory; *inside: and ends in the same piece of it.
+bool sim_pinned(const void *ptr, size_t bytes, bool *inside);
+// Where an operation is to read and write a range that lies inside of one piece; what is under way
+// to it is delivered first, so that the operation sees it.
+void *sim_pinned_use(const void *ptr, size_t bytes);
+// A copy of rows that nobody has waited for. Into pinned memory: its bytes are put off until
+// somebody has (`src` is where they are to be had). From pinned memory, or a fill of it: the bytes
+// have moved, and the host is watched until it has waited.
+void sim_pinned_defer(const SimgpuOp *op, void *dst, size_t dpitch, const void *src, size_t spitch,
+                      size_t width, size_t height);
+void sim_pinned_watch(const SimgpuOp *op, const void *ptr, size_t pitch, size_t width,
+                      size_t height, GpuAccess access);
+// Delivers what the clock covers.
+void sim_pinned_deliver(const SimClock *clock);
+// The host touches an address without access. True: it is pinned memory, which may be touched now;
+// a touch in the middle of a copy is reported, with the call site that find_site makes of the
+// instruction.
+bool sim_pinned_fault(const void *address, const char *verb,
+                      const void *(*find_site)(const void *instruction), const void *instruction);
+// The shadow (shadow.h) of the piece at ptr, NULL where there is none, and ptr's offset in it. The
+// piece stays as it is until it is freed.
+struct SimShadow *sim_pinned_shadow_hold(const void *ptr, size_t *offset);
+void sim_pinned_shadow_let_go(void);
+// "the 4096 bytes of pinned memory allocated at flat_param.c:88 (flat_create)".
+void sim_pinned_describe(const void *ptr, char *text, size_t size);
+void sim_pinned_visit(struct SimLeaks *leaks);
+
+#endif

@@ -1,0 +1,109 @@
+/* arrive.c: what a collective orders, for ranks of one process.
+ *
+ * A rank's part of a collective ends only when every rank has arrived whose data it needs. So what
+ * such a rank had done before on its stream comes before whatever waits for this part. Ranks of
+ * other processes have memory of their own; where two ranks are in one process, one may use the
+ * other's memory after a collective, and that is no race. Only the checker of races asks.
+ *
+ * A rank that posts a call leaves the clock of its stream here; those that need its data take it
+ * along when their own part has ended, and the last one throws it away.
+ *
+ * Interface: sim_arrive, sim_learn_arrivals.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "nccl/comm.h"
+#include "streams/streams.h"
+
+typedef struct Arrival {
+    struct Arrival *next;
+    uint64_t nonce, seq;
+    int rank, to; // who arrived; of a message, for whom; else -1
+    int readers;  // that still need it
+    SimClock start;
+} Arrival;
+
+static Arrival *arrivals;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool is_local(ncclComm_t comm, int rank)
+{
+    return comm->shared->slot[rank].pid == getpid();
+}
+
+// Whether `rank` needs data of `other` to end its part of the call.
+static bool needs(const Call *call, int rank, int other)
+{
+    if (rank == other) return false;
+    switch (call->signature.kind) {
+    case CALL_ALL_GATHER:
+    case CALL_REDUCE_SCATTER:
+    case CALL_ALL_REDUCE: return true;
+    case CALL_BROADCAST: return other == call->signature.root;
+    case CALL_REDUCE: return rank == call->signature.root;
+    case CALL_RECV: return other == call->signature.root;
+    default: return false;
+    }
+}
+
+static int readers_of(const Call *call)
+{
+    ncclComm_t comm = call->comm;
+    if (call->signature.kind == CALL_SEND)
+        return call->signature.root != comm->rank && is_local(comm, call->signature.root);
+    int n = 0;
+    for (int r = 0; r < comm->size && call->signature.kind != CALL_RECV; r++)
+        n += needs(call, r, comm->rank) && is_local(comm, r);
+    return n;
+}
+
+void sim_arrive(Call *call)
+{
+    int readers = call->start.n ? readers_of(call) : 0;
+    Arrival *arrival = readers ? malloc(sizeof *arrival) : NULL;
+    if (!arrival) {
+        free(call->start.t);
+        call->start = (SimClock){0, NULL};
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    *arrival = (Arrival){.next = arrivals,
+                         .nonce = call->comm->shared->nonce,
+                         .seq = call->desc.seq,
+                         .rank = call->comm->rank,
+                         .to = call->signature.kind == CALL_SEND ? call->signature.root : -1,
+                         .readers = readers,
+                         .start = call->start};
+    arrivals = arrival;
+    pthread_mutex_unlock(&lock);
+    call->start = (SimClock){0, NULL};
+}
+
+// Takes along the clock of one rank's arrival, if it is in this process. Called with the lock held.
+static void learn(const Call *call, int rank)
+{
+    int to = call->signature.kind == CALL_RECV ? call->comm->rank : -1;
+    for (Arrival **link = &arrivals; *link; link = &(*link)->next) {
+        Arrival *a = *link;
+        if (a->nonce != call->comm->shared->nonce || a->seq != call->desc.seq || a->rank != rank ||
+            a->to != to)
+            continue;
+        sim_stream_learn(call->stream_slot, &a->start);
+        if (--a->readers == 0) {
+            *link = a->next;
+            free(a->start.t);
+            free(a);
+        }
+        return;
+    }
+}
+
+void sim_learn_arrivals(const Call *call)
+{
+    if (sim_config()->check != CHECK_FULL || call->signature.kind == CALL_SPLIT) return;
+    pthread_mutex_lock(&lock);
+    for (int r = 0; r < call->comm->size && arrivals; r++)
+        if (needs(call, call->comm->rank, r)) learn(call, r);
+    pthread_mutex_unlock(&lock);
+}

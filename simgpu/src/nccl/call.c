@@ -1,0 +1,372 @@
+/* call.c: calls are posted, waited for, worked off.
+ *
+ * The calls of a group fall into *lanes*: the collectives of one communicator, its sends to one
+ * peer, its receives from one peer. In a lane they happen in order; lanes know nothing of each
+ * other. Every lane posts its first call before the thread waits for anything, and it goes on as
+ * soon as it can. So one thread can serve several ranks, and groups need not be alike on all ranks.
+ *
+ * A collective goes through two gates: nobody works before all have posted (entered), since what it
+ * would read may not be there yet; nobody returns before all have worked (finished), since its
+ * buffers are read and written by others until then. Both count over all ranks and calls, so they
+ * need no reset.
+ *
+ * Interface: sim_run_calls.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nccl/comm.h"
+#include "streams/streams.h"
+
+// ---- Posting ----
+
+static bool is_message(const Call *call)
+{
+    return call->signature.kind == CALL_SEND || call->signature.kind == CALL_RECV;
+}
+
+static Channel *channel_of(const Call *call)
+{
+    int self = call->comm->rank, peer = call->signature.root;
+    return call->signature.kind == CALL_SEND ? &call->comm->shared->channel[self][peer]
+                                             : &call->comm->shared->channel[peer][self];
+}
+
+// Tells the stream, the log and the checker; finds where the buffers lie in the arena. All calls of
+// a group do this in program order before the first is posted.
+static ncclResult_t prepare(Call *call)
+{
+    ncclComm_t comm = call->comm;
+    const CallFacts *facts = &sim_call_facts[call->signature.kind];
+    call->desc.signature = call->signature;
+    call->desc.site.n = sim_log_frames(call->site, call->desc.site.frame);
+    call->desc.send = call->desc.recv = -1;
+    call->start = (SimClock){0, NULL};
+    if (call->signature.kind == CALL_SPLIT) return sim_rendezvous_offer(&call->desc.id);
+
+    int device = sim_current_device();
+    if (device != comm->device) cudaSetDevice(comm->device);
+    SimgpuOp op = sim_begin(facts->op, facts->name, call->stream, call->site);
+    cudaError_t before = op.error; // an error that stays, or no such stream: CUDA's, not NCCL's
+    size_t sends = sim_send_bytes(call), recvs = sim_recv_bytes(call);
+    const char *alias = sim_device(comm->device)->alias;
+    const char *send = sends ? sim_touch(&op, call->send, sends, GPU_READ, false) : NULL;
+    const char *recv = recvs ? sim_touch(&op, call->recv, recvs, GPU_WRITE, false) : NULL;
+    if (call->handle >= ncclNumOps) {
+        const RedOp *redop = &comm->redop[call->handle - ncclNumOps];
+        size_t width = sim_type_size(redop->type);
+        const void *scalar = &redop->scalar;
+        if (redop->device_scalar)
+            scalar = sim_touch(&op, redop->device_scalar, width, GPU_READ, true);
+        if (scalar) memcpy(&call->desc.scalar, scalar, width);
+    }
+    if (send) call->desc.send = send - alias;
+    if (recv) call->desc.recv = recv - alias;
+    sim_count_traffic(call, &op.entry);
+    if (op.error == cudaSuccess && sim_config()->check == CHECK_FULL && comm->size > 1)
+        sim_stream_start(&op, &call->start, &call->stream_slot);
+    cudaError_t error = simgpu_end(&op);
+    if (device != comm->device) cudaSetDevice(device);
+    if (before != cudaSuccess) return ncclUnhandledCudaError;
+    return error == cudaSuccess ? ncclSuccess : ncclInvalidArgument;
+}
+
+// Whoever comes later of two that disagree sees it; the others learn it from `broken`.
+static void compare_with_others(const Call *call)
+{
+    CommShared *shared = call->comm->shared;
+    bool broken = atomic_load(&shared->broken) != 0;
+    for (int r = 0; r < call->comm->size && !broken; r++) {
+        const RankSlot *slot = &shared->slot[r];
+        broken = atomic_load(&slot->arrived) == call->desc.seq &&
+                 sim_signatures_differ(&slot->desc.signature, &call->signature);
+    }
+    if (!broken) return;
+    atomic_store(&shared->broken, 1);
+    sim_comm_wake(call->comm);
+    sim_diagnose_disagreement(call->comm, call->desc.seq);
+}
+
+static void post_collective(Call *call)
+{
+    ncclComm_t comm = call->comm;
+    call->desc.seq = ++comm->number;
+    sim_arrive(call);
+    comm->self->desc = comm->self->last = call->desc;
+    sim_remember_call(call);
+    atomic_store(&comm->self->arrived, call->desc.seq);
+    uint64_t all = call->desc.seq * (uint64_t)comm->size;
+    bool last = atomic_fetch_add(&comm->shared->entered, 1) + 1 == all;
+    compare_with_others(call);
+    if (last) sim_comm_wake(comm);
+}
+
+static void post_message(Call *call)
+{
+    ncclComm_t comm = call->comm;
+    Channel *channel = channel_of(call);
+    bool sends = call->signature.kind == CALL_SEND;
+    int peer = call->signature.root;
+    call->desc.seq = sends ? ++comm->sends[peer] : ++comm->recvs[peer];
+    sim_arrive(call);
+    comm->self->last = call->desc;
+    *(sends ? &channel->send : &channel->recv) = call->desc;
+    atomic_store(sends ? &channel->sends : &channel->recvs, call->desc.seq);
+    sim_wake_rank(comm, peer);
+}
+
+static void post(Call *call)
+{
+    atomic_store(&call->comm->self->thread, sim_thread());
+    atomic_store(&call->comm->self->thread_used, 1);
+    if (is_message(call))
+        post_message(call);
+    else
+        post_collective(call);
+}
+
+// ---- Going on ----
+
+// A split's work is to read the others' colors: my new rank is the number of those of my color that
+// come before me by (key, rank). The new communicator meets in what its first rank has offered.
+static void read_colors(Call *call)
+{
+    ncclComm_t comm = call->comm;
+    const CallDesc *mine = &comm->self->desc;
+    const CallDesc *first = NULL; // of my color, by (key, rank)
+    call->new_size = call->new_rank = 0;
+    if (mine->color < 0) return;
+    for (int r = 0; r < comm->size; r++) {
+        const CallDesc *other = &comm->shared->slot[r].desc;
+        if (other->color != mine->color) continue;
+        call->mates[call->new_size++] = r;
+        if (other->key < mine->key || (other->key == mine->key && r < comm->rank)) call->new_rank++;
+        if (!first || other->key < first->key) first = other;
+    }
+    call->new_id = first->id;
+}
+
+// Whether all ranks have posted or, with `working`, have worked. A rank that was killed between its
+// own mark and the count is missing from the count forever: then the marks tell.
+static bool gate_is_open(const Call *call, bool working)
+{
+    CommShared *shared = call->comm->shared;
+    uint64_t seq = call->desc.seq;
+    uint64_t count = atomic_load(working ? &shared->finished : &shared->entered);
+    if (count >= seq * (uint64_t)call->comm->size) return true;
+    for (int r = 0; r < call->comm->size; r++) {
+        const RankSlot *slot = &shared->slot[r];
+        if (atomic_load(working ? &slot->done : &slot->arrived) < seq) return false;
+    }
+    return true;
+}
+
+static bool advance_collective(Call *call)
+{
+    ncclComm_t comm = call->comm;
+    CommShared *shared = comm->shared;
+    uint64_t all = call->desc.seq * (uint64_t)comm->size;
+    if (call->state == CALL_POSTED) {
+        if (!gate_is_open(call, false)) return false;
+        compare_with_others(call);
+        if (call->signature.kind == CALL_SPLIT) read_colors(call);
+        sim_do_work(call);
+        call->state = CALL_WORKED;
+        atomic_store(&comm->self->done, call->desc.seq);
+        if (atomic_fetch_add(&shared->finished, 1) + 1 == all) sim_comm_wake(comm);
+        return true;
+    }
+    if (!gate_is_open(call, true)) return false;
+    call->state = CALL_DONE;
+    return true;
+}
+
+// The receiver compares and copies; the sender only waits. It may not look at the receive that
+// matches its own: once the message is there, the receiver is free to post its next.
+static bool advance_message(Call *call)
+{
+    ncclComm_t comm = call->comm;
+    Channel *channel = channel_of(call);
+    int peer = call->signature.root;
+    bool sends = call->signature.kind == CALL_SEND;
+    if (atomic_load(&channel->done) >= call->desc.seq) {
+        call->state = CALL_DONE;
+        return true;
+    }
+    if (sends && atomic_load(&channel->differs)) sim_diagnose_message(comm, comm->rank, peer);
+    if (sends || atomic_load(&channel->sends) < call->desc.seq) return false;
+    const CallSignature *a = &channel->send.signature, *b = &channel->recv.signature;
+    if (a->count != b->count || a->type != b->type) {
+        atomic_store(&channel->differs, call->desc.seq);
+        sim_wake_rank(comm, peer);
+        sim_diagnose_message(comm, peer, comm->rank);
+    }
+    sim_do_work(call);
+    call->state = CALL_DONE;
+    atomic_store(&channel->done, call->desc.seq);
+    sim_wake_rank(comm, peer);
+    return true;
+}
+
+static bool advance(Call *call)
+{
+    if (call->state == CALL_NEW) {
+        post(call);
+        call->state = CALL_POSTED;
+        return true;
+    }
+    return is_message(call) ? advance_message(call) : advance_collective(call);
+}
+
+// ---- Lanes ----
+
+typedef struct Lane {
+    Call **call;
+    int n, at;
+} Lane;
+
+static bool same_lane(const Call *a, const Call *b)
+{
+    if (a->comm != b->comm || is_message(a) != is_message(b)) return false;
+    return !is_message(a) ||
+           (a->signature.kind == b->signature.kind && a->signature.root == b->signature.root);
+}
+
+// Sorts the calls into lanes; order (n) holds the lanes' calls lane by lane.
+static int make_lanes(Call *calls, int n, Lane *lane, Call **order)
+{
+    int n_lanes = 0, placed = 0;
+    for (int i = 0; i < n; i++) {
+        bool known = false;
+        for (int k = 0; k < n_lanes && !known; k++) known = same_lane(&calls[i], lane[k].call[0]);
+        if (known) continue;
+        lane[n_lanes] = (Lane){&order[placed], 0, 0};
+        for (int j = i; j < n; j++)
+            if (same_lane(&calls[i], &calls[j])) lane[n_lanes].call[lane[n_lanes].n++] = &calls[j];
+        placed += lane[n_lanes++].n;
+    }
+    return n_lanes;
+}
+
+static bool advance_all(Lane *lane, int n_lanes, bool *finished)
+{
+    bool moved = false;
+    *finished = true;
+    for (int k = 0; k < n_lanes; k++) {
+        while (lane[k].at < lane[k].n && advance(lane[k].call[lane[k].at])) {
+            moved = true;
+            if (lane[k].call[lane[k].at]->state == CALL_DONE) lane[k].at++;
+        }
+        if (lane[k].at < lane[k].n) *finished = false;
+    }
+    return moved;
+}
+
+static WaitRef ref_of(const Call *call)
+{
+    ncclComm_t comm = call->comm;
+    return (WaitRef){.nonce = comm->shared->nonce,
+                     .pid = comm->self->pid,
+                     .shared_fd = comm->map->fd,
+                     .kind = call->signature.kind,
+                     .rank = comm->rank,
+                     .peer = call->signature.root,
+                     .seq = call->desc.seq,
+                     .working = call->state == CALL_WORKED};
+}
+
+// Whether the call still waits for this rank to come, or to finish its part.
+static bool waits_for(const Call *call, const WaitRef *ref, int rank)
+{
+    CommShared *shared = call->comm->shared;
+    if (is_message(call))
+        return rank == call->signature.root && atomic_load(&channel_of(call)->done) < ref->seq;
+    const RankSlot *slot = &shared->slot[rank];
+    return atomic_load(ref->working ? &slot->done : &slot->arrived) < ref->seq;
+}
+
+// Ends the process if a rank that must come, or must finish its part, never will. A rank may
+// finish, leave and end between two looks: so the call is looked at again after the rank was seen
+// gone.
+static void check_call(const Call *call, const WaitRef *ref)
+{
+    ncclComm_t comm = call->comm;
+    if (!is_message(call) && atomic_load(&comm->shared->broken))
+        sim_diagnose_disagreement(comm, call->desc.seq);
+    for (int r = 0; r < comm->size; r++)
+        if (r != comm->rank && waits_for(call, ref, r) && sim_comm_gone(comm, r) &&
+            waits_for(call, ref, r))
+            sim_diagnose_missing(comm, r, ref, call->site);
+}
+
+static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket)
+{
+    WaitRef refs[SIM_MAX_REFS];
+    int n = 0, waiting = 0;
+    const Call *first = NULL;
+    for (int k = 0; k < n_lanes; k++) {
+        if (lane[k].at == lane[k].n) continue;
+        const Call *call = lane[k].call[lane[k].at];
+        WaitRef ref = ref_of(call);
+        // Something may have moved since it was looked at: the next round sees to it.
+        if (sim_ticket() != ticket) return;
+        check_call(call, &ref);
+        if (!first) first = call;
+        if (n < SIM_MAX_REFS) refs[n++] = ref;
+        waiting++;
+    }
+    if (!first) return;
+    char what[256];
+    sim_describe_waiting(first, what, sizeof what);
+    sim_log_waiting(what, first->site);
+    sim_sleep(ticket, refs, n, n == waiting);
+    sim_log_waiting(NULL, NULL);
+}
+
+// A group is one operation: each of a communicator's streams in it waits for all of them before, and
+// for the whole group behind (NCCL, "Mixing Multiple Streams within the same ncclGroupStart/End()
+// group"). The first round gathers what the streams have to wait for, the second one spreads it.
+static void merge_streams(const Call *calls, int n)
+{
+    for (int round = 0; round < 2; round++)
+        for (int i = 1; i < n; i++) {
+            int first = 0;
+            while (calls[first].comm != calls[i].comm) first++;
+            if (calls[first].stream != calls[i].stream)
+                sim_stream_merge(calls[i].comm->device, calls[first].stream, calls[i].stream);
+        }
+}
+
+ncclResult_t sim_run_calls(Call *calls, int n)
+{
+    merge_streams(calls, n);
+    for (int i = 0; i < n; i++) {
+        ncclResult_t result = prepare(&calls[i]);
+        if (result != ncclSuccess) return result;
+    }
+    merge_streams(calls, n);
+    Lane one_lane, *lane = &one_lane;
+    Call *one_call, **order = &one_call;
+    if (n > 1) {
+        lane = malloc((size_t)n * sizeof *lane);
+        order = malloc((size_t)n * sizeof *order);
+    }
+    if (!lane || !order) {
+        free(lane);
+        free(order);
+        return ncclSystemError;
+    }
+    int n_lanes = make_lanes(calls, n, lane, order);
+    for (bool finished = false; !finished;) {
+        uint32_t ticket = sim_ticket();
+        if (!advance_all(lane, n_lanes, &finished) && !finished)
+            wait_for_others(lane, n_lanes, ticket);
+    }
+    for (int i = 0; i < n; i++) sim_learn_arrivals(&calls[i]);
+    if (n > 1) {
+        free(lane);
+        free(order);
+    }
+    return ncclSuccess;
+}

@@ -1,0 +1,453 @@
+/* diagnose.c: the reports of who did not do what the others wait for.
+ *
+ * Disagreement: ranks make different calls at the same place of a communicator. Missing: a rank
+ * will never come, since it ended or destroyed the communicator. Circle: threads wait for each
+ * other. All of them end the process; on real GPUs they are silent hangs. Every rank
+ * concerned reports what it sees; a rank whose peer ended by such a report says only that.
+ *
+ * A call site is an address in its own process. Ranks usually run the same program, so a peer's
+ * address less the place where its program is loaded, plus where ours is, has our debug
+ * information.
+ *
+ * Interface: sim_signatures_differ, sim_diagnose_*; sim_describe_waiting, sim_type_name,
+ * sim_op_name.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "nccl/comm.h"
+#include "report/report.h"
+
+#define REPORT 4096
+#define LINE 512
+
+const char *sim_type_name(int type)
+{
+    static const char *const name[ncclNumTypes] = {
+        "ncclInt8",    "ncclUint8",    "ncclInt32",      "ncclUint32",
+        "ncclInt64",   "ncclUint64",   "ncclFloat16",    "ncclFloat32",
+        "ncclFloat64", "ncclBfloat16", "ncclFloat8e4m3", "ncclFloat8e5m2"};
+    return type >= 0 && type < ncclNumTypes ? name[type] : "an unknown type";
+}
+
+const char *sim_op_name(int op)
+{
+    static const char *const name[] = {"ncclSum", "ncclProd", "ncclMax",
+                                       "ncclMin", "ncclAvg",  "a premultiplied sum"};
+    return op >= 0 && op <= SIM_PRE_MUL_SUM ? name[op] : "an unknown operation";
+}
+
+static void append(char *text, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void append(char *text, size_t size, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + used, size - used, format, args);
+    va_end(args);
+}
+
+// "ncclAllReduce (count 1000, ncclFloat32, ncclSum)"
+static void describe_call(const CallSignature *signature, char *text, size_t size)
+{
+    const CallFacts *facts = &sim_call_facts[signature->kind];
+    snprintf(text, size, "%s", facts->name);
+    if (signature->kind == CALL_SPLIT) return;
+    append(text, size, " (count %llu, %s", (unsigned long long)signature->count,
+           sim_type_name(signature->type));
+    if (facts->reduces) append(text, size, ", %s", sim_op_name(signature->op));
+    if (facts->rooted) append(text, size, ", root %d", signature->root);
+    if (signature->kind == CALL_SEND) append(text, size, ", to rank %d", signature->root);
+    if (signature->kind == CALL_RECV) append(text, size, ", from rank %d", signature->root);
+    append(text, size, ")");
+}
+
+// A call site of that rank's as one of this process; NULL: it runs another program.
+static const void *site_here(const RankSlot *slot, const SharedSite *site)
+{
+    RankSlot own = {0};
+    const void *frame[SIM_LOG_FRAMES];
+    sim_note_program(&own);
+    if (slot->program_inode != own.program_inode || slot->program_device != own.program_device)
+        return NULL;
+    for (int i = 0; i < site->n; i++)
+        frame[i] =
+            (const void *)((uintptr_t)site->frame[i] - slot->program_base + own.program_base);
+    return sim_log_stack(frame, site->n);
+}
+
+static void describe_site(const RankSlot *slot, const SharedSite *site, char *text, size_t size)
+{
+    const void *here = site_here(slot, site);
+    if (here)
+        gpulog_where(here, text, size);
+    else
+        snprintf(text, size, "%#llx of its program",
+                 (unsigned long long)((uintptr_t)site->frame[0] - slot->program_base));
+}
+
+// A rank's call as a fact of the report to come.
+static void note_desc(int rank, const RankSlot *slot, const CallDesc *desc)
+{
+    sim_facts_rank_call(rank, sim_call_facts[desc->signature.kind].name,
+                        site_here(slot, &desc->site), SIM_NO_STREAM);
+}
+
+static void describe_desc(const RankSlot *slot, const CallDesc *desc, char *text, size_t size)
+{
+    char call[LINE / 4], where[LINE / 2];
+    describe_call(&desc->signature, call, sizeof call);
+    describe_site(slot, &desc->site, where, sizeof where);
+    snprintf(text, size, "%s at %s", call, where);
+}
+
+void sim_describe_waiting(const Call *call, char *text, size_t size)
+{
+    const char *name = sim_call_facts[call->signature.kind].name;
+    if (call->signature.kind == CALL_SEND || call->signature.kind == CALL_RECV)
+        snprintf(text, size, "%s (number %llu %s rank %d, as rank %d)", name,
+                 (unsigned long long)call->desc.seq,
+                 call->signature.kind == CALL_SEND ? "to" : "from", call->signature.root,
+                 call->comm->rank);
+    else
+        snprintf(text, size, "%s (call %llu on the communicator, as rank %d of %d)", name,
+                 (unsigned long long)call->desc.seq, call->comm->rank, call->comm->size);
+}
+
+// ---- Disagreement ----
+
+bool sim_signatures_differ(const CallSignature *a, const CallSignature *b)
+{
+    return memcmp(a, b, sizeof *a) != 0;
+}
+
+// What differs first, and what most likely caused it.
+static void explain_difference(int rank_a, const CallSignature *a, int rank_b,
+                               const CallSignature *b, char *text, size_t size)
+{
+    if (a->kind != b->kind)
+        append(text, size,
+               "They differ in the operation: rank %d calls %s, rank %d calls %s.\n"
+               "Does every rank make the same calls in the same order? Is one inside an if (rank "
+               "== …),\n"
+               "or was one skipped by an early return?",
+               rank_a, sim_call_facts[a->kind].name, rank_b, sim_call_facts[b->kind].name);
+    else if (a->count != b->count)
+        append(text, size,
+               "They differ in the count: rank %d has %llu, rank %d has %llu.\n"
+               "Was a count computed from something that differs between ranks, such as a shard\n"
+               "without its padding? Or did a rank skip a call, so that it is one ahead?",
+               rank_a, (unsigned long long)a->count, rank_b, (unsigned long long)b->count);
+    else if (a->type != b->type)
+        append(text, size,
+               "They differ in the data type: rank %d has %s, rank %d has %s.\n"
+               "Was one of them meant for another buffer?",
+               rank_a, sim_type_name(a->type), rank_b, sim_type_name(b->type));
+    else if (a->op != b->op)
+        append(text, size,
+               "They differ in the reduction: rank %d has %s, rank %d has %s.\n"
+               "Does the choice of sum or average depend on the rank?",
+               rank_a, sim_op_name(a->op), rank_b, sim_op_name(b->op));
+    else
+        append(text, size,
+               "They differ in the root: rank %d has %d, rank %d has %d.\n"
+               "Was each rank's own number passed, where one rank's is due?",
+               rank_a, a->root, rank_b, b->root);
+}
+
+// A report that names every rank's call is worth a moment: those who are on their way wake us.
+static void await_arrivals(ncclComm_t comm, uint64_t seq)
+{
+    for (int naps = 0; naps < 2 * comm->size; naps++) {
+        uint32_t ticket = sim_ticket();
+        int arrived = 0;
+        for (int r = 0; r < comm->size; r++)
+            arrived += atomic_load(&comm->shared->slot[r].arrived) >= seq ||
+                       atomic_load(&comm->shared->slot[r].gone) != GONE_NOT;
+        if (arrived == comm->size) return;
+        sim_nap(ticket, 20);
+    }
+}
+
+// Where the ranks' ways parted before call `seq`, which may be long before they disagree; false:
+// they did not, as far as is known.
+static bool append_parting(const CommShared *shared, int size, uint64_t seq, char *text,
+                           size_t room)
+{
+    uint64_t parted;
+    int other;
+    char where[LINE / 2];
+    if (!sim_find_parting(shared, size, seq, &parted, &other)) return false;
+    append(text, room,
+           "The ranks diverge at call %llu, which they made from different places:\n",
+           (unsigned long long)parted);
+    for (int i = 0; i < 2; i++) {
+        int rank = i ? other : 0;
+        const RankSlot *slot = &shared->slot[rank];
+        const PastCall *past = &slot->past[parted % SIM_HISTORY];
+        const char *name = sim_call_facts[past->kind].name;
+        describe_site(slot, &past->site, where, sizeof where);
+        sim_facts_rank_call(rank, name, site_here(slot, &past->site), SIM_NO_STREAM);
+        append(text, room, "rank %d: %s at %s\n", rank, name, where);
+    }
+    append(text, room,
+           "Did rank 0 or rank %d skip a call there, by an if (rank == …) or an early return?\n",
+           other);
+    return true;
+}
+
+// Where all ranks but one make the same call: that one did not come to it.
+static void append_absent(const CommShared *shared, int size, uint64_t seq, char *text, size_t room)
+{
+    char where[LINE / 2];
+    for (int odd = 0; odd < size && size > 2; odd++) {
+        const RankSlot *one = &shared->slot[odd], *first = &shared->slot[odd ? 0 : 1];
+        const CallSignature *all = &first->desc.signature;
+        bool alone = atomic_load(&one->arrived) == seq && one->desc.signature.kind != all->kind;
+        for (int r = 0; r < size && alone; r++) {
+            const RankSlot *slot = &shared->slot[r];
+            alone = r == odd || (atomic_load(&slot->arrived) == seq &&
+                                 !sim_signatures_differ(&slot->desc.signature, all));
+        }
+        if (!alone) continue;
+        describe_site(first, &first->desc.site, where, sizeof where);
+        append(text, room, "Rank %d did not come to the %s that all others make at %s.\n", odd,
+               sim_call_facts[first->desc.signature.kind].name, where);
+        return;
+    }
+}
+
+void sim_diagnose_disagreement(ncclComm_t comm, uint64_t seq)
+{
+    await_arrivals(comm, seq);
+    char text[REPORT] = "", line[LINE], title[LINE];
+    const CommShared *shared = comm->shared;
+    const RankSlot *reference = NULL, *other = NULL;
+    bool parted = append_parting(shared, comm->size, seq, text, sizeof text);
+    if (parted)
+        append(text, sizeof text, "Call %llu no longer matches:\n", (unsigned long long)seq);
+    for (int r = 0; r < comm->size; r++) {
+        const RankSlot *slot = &shared->slot[r];
+        if (atomic_load(&slot->arrived) != seq) {
+            append(text, sizeof text, "rank %d: has not come to this call\n", r);
+            continue;
+        }
+        describe_desc(slot, &slot->desc, line, sizeof line);
+        note_desc(r, slot, &slot->desc);
+        append(text, sizeof text, "rank %d: %s%s\n", r, line,
+               r == comm->rank ? " (this rank)" : "");
+        if (!reference)
+            reference = slot;
+        else if (!other && sim_signatures_differ(&reference->desc.signature, &slot->desc.signature))
+            other = slot;
+    }
+    if (!parted) append_absent(shared, comm->size, seq, text, sizeof text);
+    if (other)
+        explain_difference((int)(reference - shared->slot), &reference->desc.signature,
+                           (int)(other - shared->slot), &other->desc.signature, text, sizeof text);
+    snprintf(title, sizeof title, "the ranks disagree about call %llu on the communicator",
+             (unsigned long long)seq);
+    sim_fatal(SIMGPU_MISMATCH, title, "%s\nOn real GPUs this silently hangs, or mixes up data.",
+              text);
+}
+
+void sim_diagnose_message(ncclComm_t comm, int from, int to)
+{
+    const Channel *channel = &comm->shared->channel[from][to];
+    char send[LINE], recv[LINE];
+    describe_desc(&comm->shared->slot[from], &channel->send, send, sizeof send);
+    describe_desc(&comm->shared->slot[to], &channel->recv, recv, sizeof recv);
+    note_desc(from, &comm->shared->slot[from], &channel->send);
+    note_desc(to, &comm->shared->slot[to], &channel->recv);
+    sim_fatal(SIMGPU_MISMATCH, "a send and its receive disagree",
+              "Message %llu from rank %d to rank %d:\nrank %d: %s\nrank %d: %s\n"
+              "On real GPUs this silently hangs, or data are lost.\n"
+              "Do both sides compute the count in the same way? Messages of a pair match in order.",
+              (unsigned long long)channel->send.seq, from, to, from, send, to, recv);
+}
+
+void sim_diagnose_size(CommShared *shared, int rank, int size, const void *site)
+{
+    char where[LINE];
+    int other = atomic_load(&shared->other_rank);
+    gpulog_where(site, where, sizeof where);
+    sim_facts_rank_call(rank, "ncclCommInitRank", site, SIM_NO_STREAM);
+    sim_fatal(SIMGPU_MISMATCH, "ncclCommInitRank: the ranks disagree about their number",
+              "The first ranks of this id came with nranks = %d, rank %d came with nranks = %d.\n"
+              "This is rank %d with nranks = %d, at %s.\n"
+              "On real GPUs this hangs silently.\nDoes every rank read the same world size?",
+              atomic_load(&shared->world), other, atomic_load(&shared->other_world), rank, size,
+              where);
+}
+
+// ---- Missing ----
+
+// `status` is as wait() has it: a signal below, the exit status above; -1: not known.
+void sim_describe_status(int status, char *text, size_t size)
+{
+    if (status < 0)
+        snprintf(text, size, "ended silently (killed, or _exit)");
+    else if (WIFSIGNALED(status))
+        snprintf(text, size, "was killed by signal %d (%s)", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
+    else
+        snprintf(text, size, "exited with status %d", WEXITSTATUS(status));
+}
+
+static void describe_end(const RankSlot *slot, char *text, size_t size)
+{
+    sim_describe_status((int)atomic_load(&slot->exit_told) - 1, text, size);
+}
+
+// "without calling ncclAllGather number 7", or in which part of it.
+static void describe_missed(const WaitRef *waiter, const RankSlot *slot, char *text, size_t size)
+{
+    const char *name = waiter ? sim_call_facts[waiter->kind].name : "";
+    if (!waiter)
+        snprintf(text, size, "before the communicator was made");
+    else if (waiter->kind == CALL_SEND || waiter->kind == CALL_RECV)
+        snprintf(text, size, "without calling %s number %llu for rank %d",
+                 waiter->kind == CALL_SEND ? "ncclRecv" : "ncclSend",
+                 (unsigned long long)waiter->seq, waiter->rank);
+    else if (atomic_load(&slot->arrived) >= waiter->seq)
+        snprintf(text, size, "in the middle of %s, call %llu on the communicator", name,
+                 (unsigned long long)waiter->seq);
+    else
+        snprintf(text, size, "without calling %s, call %llu on the communicator", name,
+                 (unsigned long long)waiter->seq);
+}
+
+void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, const void *site)
+{
+    const RankSlot *slot = &comm->shared->slot[missing];
+    uint32_t gone = atomic_load(&slot->gone);
+    bool left = atomic_load(&slot->state) == RANK_LEFT;
+    if (gone == GONE_NOT && !left) return;
+    char title[LINE], end[LINE / 2], missed[LINE / 2], last[LINE] = "no call at all", where[LINE];
+    char parting[REPORT / 2] = "";
+    if (gone == GONE_FATAL) {
+        snprintf(title, sizeof title, "rank %d ended: see its report", missing);
+        sim_fatal(SIMGPU_DEADLOCK, title, "%s", "");
+    }
+    if (left) {
+        char left_at[LINE / 4];
+        describe_site(slot, &slot->left_site, left_at, sizeof left_at);
+        snprintf(end, sizeof end, "destroyed the communicator at %s,", left_at);
+    } else {
+        describe_end(slot, end, sizeof end);
+    }
+    describe_missed(waiter, slot, missed, sizeof missed);
+    gpulog_where(site, where, sizeof where);
+    sim_facts_rank_call(comm->rank, waiter ? sim_call_facts[waiter->kind].name : "ncclCommInitRank",
+                        site, SIM_NO_STREAM);
+    if (atomic_load(&slot->thread_used)) {
+        describe_desc(slot, &slot->last, last, sizeof last);
+        note_desc(missing, slot, &slot->last);
+    }
+    if (waiter && waiter->kind < CALL_SEND)
+        append_parting(comm->shared, comm->size, atomic_load(&slot->arrived) + 1, parting,
+                       sizeof parting);
+    snprintf(title, sizeof title, "rank %d will never come", missing);
+    sim_fatal(SIMGPU_DEADLOCK, title,
+              "%srank %d (process %d) %s\n%s.\nIts last call on this communicator: %s.\n"
+              "Rank %d waits for it at %s.\n"
+              "On real GPUs the others hang.\n%s",
+              parting, missing, slot->pid, end, missed, last, comm->rank, where,
+              gone == GONE_DIED
+                  ? "What did that rank print last, and did the machine run out of memory?"
+                  : "Does that rank make fewer calls than the others, or return early?");
+}
+
+// "rank 2", "ranks 2, 3".
+static void list_absent(const CommShared *shared, int size, char *text, size_t room)
+{
+    text[0] = '\0';
+    for (int r = 0, n = 0; r < size; r++) {
+        if (shared && atomic_load(&shared->slot[r].state) >= RANK_JOINED) continue;
+        append(text, room, "%s%d", n++ ? ", " : "", r);
+    }
+}
+
+bool sim_diagnose_never_joined(ncclComm_t comm, const CommShared *shared)
+{
+    int rank = 0, pid = 0, status = -1;
+    SimWorldLoss loss = sim_world_lost(comm, shared, &rank);
+    if (loss != LOSS_CERTAIN) return loss == LOSS_POSSIBLE;
+    char end[LINE / 2], where[LINE], absent[LINE] = "0";
+    sim_world_end_of(rank, &pid, &status);
+    if (status == SIMGPU_FATAL_EXIT << 8) {
+        snprintf(where, sizeof where, "rank %d ended: see its report", rank);
+        sim_fatal(SIMGPU_DEADLOCK, where, "%s", "");
+    }
+    if (shared) list_absent(shared, comm->size, absent, sizeof absent);
+    sim_describe_status(status, end, sizeof end);
+    gpulog_where(comm->site, where, sizeof where);
+    sim_facts_rank_call(comm->rank, "ncclCommInitRank", comm->site, SIM_NO_STREAM);
+    sim_fatal(SIMGPU_DEADLOCK, "a rank ended before it joined the communicator",
+              "Rank %d of the launcher's world (process %d) %s\nbefore it joined.\n"
+              "Rank %d of %d waits at %s.\nStill missing: rank%s %s.\n"
+              "On real GPUs the others wait forever. Look at what that process printed.",
+              rank, pid, end, comm->rank, comm->size, where, strchr(absent, ',') ? "s" : "",
+              absent);
+}
+
+// ---- Circles ----
+
+static void describe_step(const CircleStep *step, char *text, size_t size)
+{
+    const CommShared *shared = step->shared;
+    const RankSlot *slot = &shared->slot[step->ref.rank];
+    const CallDesc *desc = &slot->desc;
+    if (step->ref.kind == CALL_SEND) desc = &shared->channel[step->ref.rank][step->ref.peer].send;
+    if (step->ref.kind == CALL_RECV) desc = &shared->channel[step->ref.peer][step->ref.rank].recv;
+    char call[LINE];
+    describe_desc(slot, desc, call, sizeof call);
+    note_desc(step->ref.rank, slot, desc);
+    append(text, size, "rank %d of communicator %04x waits in %s\n    for rank %d\n",
+           step->ref.rank, (unsigned)(shared->nonce & 0xffff), call, step->waits_for);
+}
+
+// Whether the circle goes through collectives of more than one communicator: then each communicator
+// alone is used rightly, and their order is the mistake.
+static bool crosses_communicators(const CircleStep *step, int n)
+{
+    bool crosses = false;
+    for (int i = 0; i < n; i++) {
+        if (step[i].ref.kind == CALL_SEND || step[i].ref.kind == CALL_RECV) return false;
+        crosses = crosses || step[i].shared->nonce != step[0].shared->nonce;
+    }
+    return crosses;
+}
+
+void sim_diagnose_circle(const CircleStep *step, int n)
+{
+    char text[REPORT] = "";
+    for (int i = 0; i < n; i++) describe_step(&step[i], text, sizeof text);
+    if (n == 1)
+        sim_fatal(
+            SIMGPU_GROUP, "one thread waits for itself",
+            "%sThe rank it waits for belongs to this same thread, which cannot call twice at "
+            "once.\n"
+            "On real GPUs this hangs.\n"
+            "Was the group forgotten? Calls of one thread for several devices, and messages to\n"
+            "oneself, belong between ncclGroupStart and ncclGroupEnd.",
+            text);
+    if (crosses_communicators(step, n))
+        sim_fatal(
+            SIMGPU_COMM_ORDER, "ranks use two communicators in different orders",
+            "%sEach waits in one communicator for a rank that waits in the other.\n"
+            "On real GPUs this hangs, or only sometimes, depending on timing.\n"
+            "Do all ranks make their calls on both communicators in one order? Calls that belong\n"
+            "together go into one group.",
+            text);
+    sim_fatal(
+        SIMGPU_DEADLOCK, "deadlock: ranks wait for each other in a cycle",
+        "%sOn real GPUs this hangs.\n"
+        "Do the ranks send and receive in orders that do not fit? Calls that must run at the same\n"
+        "time belong in one group.",
+        text);
+}

@@ -1,0 +1,126 @@
+/* notice.c: what ranks that wait for others to join say now and then.
+ *
+ * Ranks may be started one by one, and may have much to do before they make a communicator, so that
+ * a long wait is no mistake, and NCCL waits too. But whoever looks at a program that seems to hang
+ * wants to know for whom it waits: after SIMGPU_NOTICE_SECONDS (10) it says so on stderr, after six
+ * times that once more, and then every thirty times that. Nothing ends by it; no report is made.
+ *
+ * Interface: sim_notice_begin, sim_notice_left, sim_notice_due; sim_say_absent, sim_say_taken.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "nccl/comm.h"
+
+#define LINE 512
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void sim_notice_begin(Notice *notice)
+{
+    *notice = (Notice){.began = now()};
+    notice->due = notice->began + sim_config()->notice_seconds;
+}
+
+int sim_notice_left(const Notice *notice)
+{
+    double left = notice->due - now();
+    return left <= 0 ? 0 : left > 1e6 ? 1000000000 : (int)(left * 1000) + 1;
+}
+
+bool sim_notice_due(Notice *notice)
+{
+    double interval = sim_config()->notice_seconds, time = now();
+    if (time < notice->due) return false;
+    notice->waited = (int)(time - notice->began + 0.5);
+    notice->due = ++notice->said == 1 ? notice->began + 6 * interval : time + 30 * interval;
+    return true;
+}
+
+static void append(char *text, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void append(char *text, size_t size, const char *format, ...)
+{
+    size_t length = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + length, size - length, format, args);
+    va_end(args);
+}
+
+// "rank 2", "ranks 0, 2, 3": those who have joined, or those who have not.
+static void list_ranks(const CommShared *shared, int size, bool joined, char *text, size_t room)
+{
+    int n = 0;
+    for (int r = 0; r < size; r++)
+        n += (atomic_load(&shared->slot[r].state) >= RANK_JOINED) == joined;
+    snprintf(text, room, "%s", n == 0 ? "no rank" : n == 1 ? "rank" : "ranks");
+    for (int r = 0, k = 0; r < size; r++)
+        if ((atomic_load(&shared->slot[r].state) >= RANK_JOINED) == joined)
+            append(text, room, "%s %d", k++ ? "," : "", r);
+}
+
+// What the launcher knows of those who have not come.
+static void append_ended(const CommShared *shared, int size, char *text, size_t room)
+{
+    int pid, status;
+    for (int r = 0; r < size; r++) {
+        if (shared && atomic_load(&shared->slot[r].state) >= RANK_JOINED) continue;
+        if (!sim_world_end_of(r, &pid, &status)) continue;
+        append(text, room, "  Rank %d of the launcher's world (process %d) ", r, pid);
+        sim_describe_status(status, text + strlen(text), room - strlen(text));
+        append(text, room, ".\n");
+    }
+}
+
+// In one write: ranks share a terminal.
+static void say(const char *text)
+{
+    ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
+    (void)ignored;
+}
+
+void sim_say_absent(ncclComm_t comm, const CommShared *shared, const Notice *notice)
+{
+    char text[4 * LINE], where[LINE / 2], ranks[LINE];
+    gpulog_where(comm->site, where, sizeof where);
+    snprintf(text, sizeof text,
+             "[simgpu] rank %d of %d has waited %d s in ncclCommInitRank at %s.\n"
+             "  The communicator: %s.\n",
+             comm->rank, comm->size, notice->waited, where, comm->meets_at);
+    if (shared) {
+        list_ranks(shared, comm->size, true, ranks, sizeof ranks);
+        append(text, sizeof text, "  Come: %s. ", ranks);
+        list_ranks(shared, comm->size, false, ranks, sizeof ranks);
+        append(text, sizeof text, "Missing: %s.\n", ranks);
+    } else {
+        append(text, sizeof text, "  Missing: rank 0, which knows who else has come.\n");
+    }
+    append_ended(shared, comm->size, text, sizeof text);
+    append(
+        text, sizeof text,
+        "  It goes on waiting, as NCCL does. Were all ranks started, with the same id and number "
+        "of ranks?\n");
+    say(text);
+}
+
+void sim_say_taken(const char *id, const Notice *notice)
+{
+    char text[2 * LINE];
+    snprintf(
+        text, sizeof text,
+        "[simgpu] rank 0 has waited %d s for the ranks of another communicator to meet at\n"
+        "  NCCL_COMM_ID=%s. It goes on waiting. Does another job use this NCCL_COMM_ID, or are "
+        "there two ranks 0?\n",
+        notice->waited, id);
+    say(text);
+}

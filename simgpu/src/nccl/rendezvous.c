@@ -1,0 +1,341 @@
+/* rendezvous.c: how the ranks of a communicator find the memory that they share.
+ *
+ * It is a memfd: it has no name in any file system, and is gone with its last user, however
+ * that one ends. ncclGetUniqueId makes one, and the id says where: process, descriptor, and a
+ * random nonce that the memory holds too. The others open /proc/PID/fd/N, which Linux allows to the
+ * same user.
+ *
+ * With NCCL_COMM_ID=host:port in the environment every process makes the same id for itself,
+ * silently, so it cannot name a process. Then rank 0 makes the shared and listens
+ * on a Unix socket in the abstract namespace (again no file) whose name comes from that text and
+ * the user; a thread of rank 0, the *server*, gives the shared's descriptor to every peer that
+ * connects, and the socket closes when all came. Peers that come first try again, at growing
+ * intervals, for as long as it takes: a rank may have much to do before it comes (notice.c).
+ *
+ * Interface: sim_rendezvous_offer makes shared memory and its id, sim_rendezvous_find finds that of
+ * an id, sim_rendezvous_served waits for the server's end, sim_rendezvous_release unmaps it with
+ * its last user, sim_rendezvous_withdraw takes an offer back.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "nccl/comm.h"
+#include "report/report.h"
+
+struct RendezvousServer {
+    pthread_t thread;
+    int listener, shared_fd, peers;
+};
+
+SharedMap *sim_shared_maps;
+
+// Takes the descriptor over. The memory may be mapped already, by another thread's rank.
+static SharedMap *keep_shared(int fd, uint64_t nonce)
+{
+    struct stat st;
+    void *at = MAP_FAILED;
+    if (fstat(fd, &st) == 0 && (size_t)st.st_size == sizeof(CommShared))
+        at = mmap(NULL, sizeof(CommShared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
+                  0);
+    if (at == MAP_FAILED) {
+        close(fd);
+        return NULL;
+    }
+    CommShared *shared = at;
+    if (nonce && shared->nonce != nonce) {
+        munmap(at, sizeof(CommShared));
+        close(fd);
+        return NULL;
+    }
+    sim_lock();
+    for (SharedMap *map = sim_shared_maps; map && shared->nonce; map = map->next)
+        if (map->shared->nonce == shared->nonce) {
+            map->refs++;
+            sim_unlock();
+            munmap(at, sizeof(CommShared));
+            close(fd);
+            return map;
+        }
+    SharedMap *map = calloc(1, sizeof *map);
+    if (map) {
+        *map = (SharedMap){.next = sim_shared_maps, .shared = shared, .fd = fd, .refs = 1};
+        if (!shared->nonce) { // fresh: its first user gives it its nonce
+            atomic_store(&shared->other_rank, -1);
+            while (!shared->nonce)
+                if (getrandom(&shared->nonce, sizeof shared->nonce, 0) < 0) shared->nonce = 0;
+        }
+        sim_shared_maps = map;
+    }
+    sim_unlock();
+    return map;
+}
+
+static SharedMap *find_known(uint64_t nonce)
+{
+    SharedMap *found = NULL;
+    sim_lock();
+    for (SharedMap *map = sim_shared_maps; map && !found; map = map->next)
+        if (map->shared->nonce == nonce) found = map;
+    if (found) found->refs++;
+    sim_unlock();
+    return found;
+}
+
+void sim_rendezvous_release(SharedMap *map, bool offered)
+{
+    sim_lock();
+    if (offered && !map->offered) {
+        sim_unlock();
+        return;
+    }
+    if (offered) map->offered = false;
+    bool last = --map->refs == 0;
+    for (SharedMap **link = &sim_shared_maps; last && *link; link = &(*link)->next)
+        if (*link == map) {
+            *link = map->next;
+            break;
+        }
+    sim_unlock();
+    if (!last) return;
+    munmap(map->shared, sizeof(CommShared));
+    close(map->fd);
+    free(map);
+}
+
+void sim_rendezvous_withdraw(const RendezvousId *id)
+{
+    SharedMap *map = find_known(id->nonce);
+    if (!map) return;
+    sim_rendezvous_release(map, true);
+    sim_rendezvous_release(map, false);
+}
+
+static SharedMap *make_shared(void)
+{
+    int fd = memfd_create("simgpu-nccl", MFD_CLOEXEC);
+    if (fd < 0) return NULL;
+    if (ftruncate(fd, sizeof(CommShared)) != 0) {
+        close(fd);
+        return NULL;
+    }
+    return keep_shared(fd, 0);
+}
+
+ncclResult_t sim_rendezvous_offer(RendezvousId *id)
+{
+    SharedMap *map = make_shared();
+    if (!map) {
+        sim_report(SIMGPU_SYSTEM, "NCCL: no shared memory for a communicator",
+                   "memfd_create or mmap failed: %s. Are there file descriptors left (ulimit -n)?",
+                   strerror(errno));
+        return ncclSystemError;
+    }
+    map->offered = true;
+    *id = (RendezvousId){
+        .magic = "SIMGPU", .pid = getpid(), .fd = map->fd, .nonce = map->shared->nonce};
+    return ncclSuccess;
+}
+
+// ---- A place named by text ----
+
+static socklen_t socket_name(struct sockaddr_un *name, const char *text)
+{
+    *name = (struct sockaddr_un){.sun_family = AF_UNIX};
+    // A path that begins with a zero byte is an abstract name.
+    int n = snprintf(name->sun_path + 1, sizeof name->sun_path - 1, "simgpu-%u-%s",
+                     (unsigned)getuid(), text);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+static void pause_for(double *seconds)
+{
+    struct timespec t = {0, (long)(*seconds * 1e9)};
+    nanosleep(&t, NULL);
+    *seconds = *seconds * 1.5 < 0.2 ? *seconds * 1.5 : 0.2;
+}
+
+static bool give_fd(int to, int fd)
+{
+    char byte = 0;
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec data = {&byte, 1};
+    struct msghdr message = {.msg_iov = &data,
+                             .msg_iovlen = 1,
+                             .msg_control = control.room,
+                             .msg_controllen = sizeof control.room};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(head), &fd, sizeof fd);
+    return sendmsg(to, &message, MSG_NOSIGNAL) == 1;
+}
+
+static int take_fd(int from)
+{
+    char byte;
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec data = {&byte, 1};
+    struct msghdr message = {.msg_iov = &data,
+                             .msg_iovlen = 1,
+                             .msg_control = control.room,
+                             .msg_controllen = sizeof control.room};
+    if (recvmsg(from, &message, MSG_CMSG_CLOEXEC) != 1) return -1;
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    if (!head || head->cmsg_type != SCM_RIGHTS) return -1;
+    int fd;
+    memcpy(&fd, CMSG_DATA(head), sizeof fd);
+    return fd;
+}
+
+static bool same_user(int socket)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == getuid();
+}
+
+static void *serve(void *arg)
+{
+    struct RendezvousServer *server = arg;
+    double interval = 0.001;
+    int served = 0;
+    while (served < server->peers) {
+        int peer = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC);
+        if (peer < 0) { // no descriptor left, say
+            pause_for(&interval);
+            continue;
+        }
+        if (same_user(peer) && give_fd(peer, server->shared_fd)) served++;
+        close(peer);
+    }
+    close(server->listener);
+    return NULL;
+}
+
+static struct RendezvousServer *start_server(const char *text, SharedMap *map, int peers)
+{
+    struct RendezvousServer *server = calloc(1, sizeof *server);
+    if (!server) return NULL;
+    *server = (struct RendezvousServer){.shared_fd = map->fd, .peers = peers};
+    server->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_un name;
+    socklen_t size = socket_name(&name, text);
+    double interval = 0.001;
+    Notice notice;
+    sim_notice_begin(&notice);
+    // Another job of the same name may just be meeting.
+    while (bind(server->listener, (struct sockaddr *)&name, size) != 0) {
+        if (errno != EADDRINUSE) {
+            sim_report(SIMGPU_SYSTEM, "ncclCommInitRank: rank 0 cannot listen",
+                       "NCCL_COMM_ID=%s: %s.", text, strerror(errno));
+            close(server->listener);
+            free(server);
+            return NULL;
+        }
+        if (sim_notice_due(&notice)) sim_say_taken(text, &notice);
+        pause_for(&interval);
+    }
+    listen(server->listener, SIM_MAX_RANKS);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&server->thread, NULL, serve, server);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!failed) {
+        simgpu_helper_threads(1);
+        return server;
+    }
+    close(server->listener);
+    free(server);
+    return NULL;
+}
+
+ncclResult_t sim_rendezvous_served(struct RendezvousServer *server)
+{
+    if (!server) return ncclSuccess;
+    pthread_join(server->thread, NULL);
+    simgpu_helper_threads(-1);
+    free(server);
+    return ncclSuccess;
+}
+
+static int fetch_shared(const char *text, ncclComm_t comm)
+{
+    struct sockaddr_un name;
+    socklen_t size = socket_name(&name, text);
+    double interval = 0.001;
+    Notice notice;
+    sim_notice_begin(&notice);
+    for (;;) {
+        int to = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (to < 0) return -1;
+        int fd = -1;
+        if (connect(to, (struct sockaddr *)&name, size) == 0 && same_user(to)) fd = take_fd(to);
+        close(to);
+        if (fd >= 0) return fd;
+        pause_for(&interval);
+        sim_diagnose_never_joined(comm, NULL);
+        if (sim_notice_due(&notice)) sim_say_absent(comm, NULL, &notice);
+    }
+}
+
+// ---- Either way ----
+
+static ncclResult_t rendezvous_by_text(const RendezvousId *id, ncclComm_t comm)
+{
+    if (comm->rank != 0) {
+        int fd = fetch_shared(id->text, comm);
+        if (fd >= 0) comm->map = keep_shared(fd, 0);
+        return comm->map ? ncclSuccess : ncclSystemError;
+    }
+    comm->map = make_shared();
+    if (!comm->map) return ncclSystemError;
+    if (comm->size == 1) return ncclSuccess;
+    comm->server = start_server(id->text, comm->map, comm->size - 1);
+    if (comm->server) return ncclSuccess;
+    sim_rendezvous_release(comm->map, false);
+    return ncclSystemError;
+}
+
+ncclResult_t sim_rendezvous_find(const RendezvousId *id, ncclComm_t comm)
+{
+    if (id->by_text) {
+        snprintf(comm->meets_at, sizeof comm->meets_at, "NCCL_COMM_ID=%s", id->text);
+        return rendezvous_by_text(id, comm);
+    }
+    snprintf(comm->meets_at, sizeof comm->meets_at, "the id that process %d made", id->pid);
+    comm->map = find_known(id->nonce);
+    if (comm->map) return ncclSuccess;
+    int fd = sim_open_fd(id->pid, id->fd);
+    if (fd >= 0) comm->map = keep_shared(fd, id->nonce);
+    if (comm->map) return ncclSuccess;
+    sim_comm_await_end(comm);
+    sim_diagnose_never_joined(comm, NULL);
+    sim_report(
+        SIMGPU_DEADLOCK, "ncclCommInitRank: the id leads nowhere",
+        "The id was made by process %d, which has ended, or has closed it, or is another user's.\n"
+        "On real GPUs this hangs, or fails after a time limit.\n"
+        "Is the id of an earlier job, or was it used for a communicator already?",
+        id->pid);
+    return ncclSystemError;
+}

@@ -1,0 +1,359 @@
+/* world.c: the processes of a world, as its launcher says.
+ *
+ * A rank that ends after it joined a communicator is seen by the watcher of every other (watch.c).
+ * One that ends before has said nothing to anybody, and only whoever started it knows that it is
+ * gone. So a launcher may say which process is which rank, in a file that SIMGPU_WORLD names
+ * (README.md, "For launchers"):
+ *
+ *     simgpu-world 1 4        the format, and how many ranks there are
+ *     0 7301                  rank 0 is process 7301; a line for each rank, in any order
+ *     2 exited 1              rank 2 has ended: exited STATUS, or killed SIGNAL
+ *
+ * The watcher has a pidfd of each of these processes, so an end is known at once and without the
+ * launcher's line; the line is there for a launcher that waits for a rank, after which its number
+ * may be given to another process. Until every rank has a process the file is read again and again.
+ *
+ * [Note: lost ranks] A communicator is lost when a process that was to bring it a rank has ended.
+ * In a world, process r brings rank r: this is what its launcher says, and it holds for a
+ * communicator as large as the world, unless a process has come to it with another number. Then an
+ * end by a signal or with another status than 0 is enough. One that ended well may have had nothing
+ * to bring, if some other process brings several ranks; so as long as one that has come has threads
+ * that may still join, nothing is said. Of any other communicator nobody knows who was to come, and
+ * it is lost when all processes that live have come and have no thread left to come with.
+ *
+ * Without SIMGPU_WORLD nothing is known of others, and ranks wait (notice.c).
+ *
+ * Interface: sim_world_open, sim_world_known, sim_world_self; sim_world_poll, sim_world_look for
+ * the watcher; sim_world_lost, sim_world_end_of, sim_world_forked.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "nccl/comm.h"
+
+#define MAX_ANCESTORS 64
+
+typedef struct Launched {
+    int pid;   // 0: not known yet
+    int pidfd; // -1: none
+    bool ended;
+    int status; // as wait() has it; -1: not known
+} Launched;
+
+// Under the lock of comm.c, as all functions below but sim_world_lost and sim_world_end_of.
+static struct {
+    bool opened; // SIMGPU_WORLD has been looked at
+    int fd;      // of the file; only with a size
+    int size;    // 0: there is no world
+    int self;    // this process's rank, or that of the rank which started it; -1: not known
+    uint64_t id; // of the file: the same in all processes of a world
+    Launched rank[SIM_MAX_RANKS];
+} world = {.fd = -1};
+
+void sim_world_forked(void)
+{
+    for (int r = 0; r < world.size; r++)
+        if (world.rank[r].pidfd >= 0) close(world.rank[r].pidfd);
+    if (world.fd >= 0) close(world.fd);
+    memset(&world, 0, sizeof world);
+    world.fd = -1;
+}
+
+// ---- The file ----
+
+// The file as it is now (free it); NULL: it cannot be read.
+static char *read_file(void)
+{
+    struct stat st;
+    char *text = fstat(world.fd, &st) == 0 ? malloc((size_t)st.st_size + 1) : NULL;
+    ssize_t n = text ? pread(world.fd, text, (size_t)st.st_size, 0) : -1;
+    if (n < 0) {
+        free(text);
+        return NULL;
+    }
+    text[n] = 0;
+    char *last = strrchr(text, '\n'); // a line that is being written does not count yet
+    if (last) last[1] = 0;
+    return text;
+}
+
+static void note_ended(Launched *rank, int status)
+{
+    if (rank->pidfd >= 0) close(rank->pidfd);
+    rank->pidfd = -1;
+    rank->ended = true;
+    rank->status = status;
+}
+
+static void read_line(const char *line)
+{
+    int r, number, at = 0;
+    char word[16];
+    if (sscanf(line, "%d %15s %n", &r, word, &at) != 2 || r < 0 || r >= world.size) return;
+    Launched *rank = &world.rank[r];
+    if (strcmp(word, "exited") == 0 && sscanf(line + at, "%d", &number) == 1)
+        note_ended(rank, (number & 0xff) << 8);
+    else if (strcmp(word, "killed") == 0 && sscanf(line + at, "%d", &number) == 1)
+        note_ended(rank, number & 0x7f);
+    else if (!rank->pid && atoi(word) > 1)
+        rank->pid = atoi(word);
+}
+
+static void read_lines(void)
+{
+    char *text = read_file();
+    for (char *line = text; line && *line;) {
+        char *end = strchr(line, '\n');
+        if (!end) break;
+        *end = 0;
+        read_line(line);
+        line = end + 1;
+    }
+    free(text);
+}
+
+// The parent of a process; 0: there is no such process.
+static int parent_of(int pid)
+{
+    char path[32], line[512];
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "re");
+    size_t n = file ? fread(line, 1, sizeof line - 1, file) : 0;
+    if (file) fclose(file);
+    line[n] = 0;
+    const char *at = strrchr(line, ')'); // the second field, the only one that may hold blanks
+    return at && sscanf(at, ") %*c %d", &parent) == 1 ? parent : 0;
+}
+
+// A rank may be a shell, say, that starts the program.
+static int find_self(void)
+{
+    int pid = getpid();
+    for (int i = 0; i < MAX_ANCESTORS && pid > 1; i++, pid = parent_of(pid))
+        for (int r = 0; r < world.size; r++)
+            if (world.rank[r].pid == pid) return r;
+    return -1;
+}
+
+static bool is_complete(void)
+{
+    for (int r = 0; r < world.size; r++)
+        if (!world.rank[r].pid && !world.rank[r].ended) return false;
+    return world.self >= 0;
+}
+
+// Reads on. A number that is another process's by the time it is opened has ended by the file.
+static void read_on(void)
+{
+    bool fresh[SIM_MAX_RANKS] = {false};
+    read_lines();
+    for (int r = 0; r < world.size; r++) {
+        Launched *rank = &world.rank[r];
+        if (!rank->pid || rank->ended || rank->pidfd >= 0 || rank->pid == getpid()) continue;
+        rank->pidfd = sim_watch_open(rank->pid);
+        fresh[r] = rank->pidfd >= 0;
+    }
+    for (int r = 0; r < world.size; r++)
+        if (fresh[r]) {
+            read_lines();
+            break;
+        }
+    if (world.self < 0) world.self = find_self();
+}
+
+void sim_world_open(void)
+{
+    struct stat st;
+    char head[64];
+    int size = 0;
+    if (world.opened) return;
+    world.opened = true;
+    const char *path = getenv("SIMGPU_WORLD");
+    if (!path || !*path) return;
+    world.fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = world.fd >= 0 ? pread(world.fd, head, sizeof head - 1, 0) : -1;
+    head[n > 0 ? n : 0] = 0;
+    // It may be a launcher's further up, whose file did not come down to here.
+    if (sscanf(head, "simgpu-world 1 %d", &size) != 1 || size < 1 || size > SIM_MAX_RANKS ||
+        fstat(world.fd, &st) != 0) {
+        if (world.fd >= 0) close(world.fd);
+        world.fd = -1;
+        return;
+    }
+    world.size = size;
+    world.id = (uint64_t)st.st_dev << 40 ^ (uint64_t)st.st_ino;
+    world.self = -1;
+    for (int r = 0; r < size; r++) world.rank[r] = (Launched){.pidfd = -1, .status = -1};
+    read_on();
+    sim_watch_changed();
+}
+
+bool sim_world_known(void)
+{
+    return world.size > 0;
+}
+
+int sim_world_self(uint64_t *id)
+{
+    *id = world.id;
+    return world.size ? world.self : -1;
+}
+
+// ---- The watcher ----
+
+int sim_world_poll(struct pollfd *fds, bool *look)
+{
+    int n = 0;
+    if (world.size && !is_complete()) *look = true;
+    for (int r = 0; r < world.size; r++) {
+        const Launched *rank = &world.rank[r];
+        if (rank->ended || rank->pid == getpid()) continue;
+        if (rank->pidfd >= 0)
+            fds[n++] = (struct pollfd){rank->pidfd, POLLIN, 0};
+        else
+            *look = true;
+    }
+    return n;
+}
+
+static bool has_ended(const Launched *rank)
+{
+    struct pollfd ended = {rank->pidfd, POLLIN, 0};
+    if (rank->pidfd >= 0) return poll(&ended, 1, 0) > 0;
+    return sim_watch_is_dead(rank->pid);
+}
+
+bool sim_world_look(void)
+{
+    bool news = false;
+    if (world.size && !is_complete()) {
+        read_on();
+        news = true;
+    }
+    for (int r = 0; r < world.size; r++) {
+        Launched *rank = &world.rank[r];
+        if (!rank->pid || rank->ended || rank->pid == getpid() || !has_ended(rank)) continue;
+        note_ended(rank, sim_watch_ended_how(rank->pid, rank->pidfd));
+        news = true;
+    }
+    return news;
+}
+
+// ---- Lost ranks ----
+
+static bool has_joined(const RankSlot *slot)
+{
+    return atomic_load(&slot->state) >= RANK_JOINED;
+}
+
+// Whether launched rank r has come to the communicator, with whatever number.
+static bool has_come(const CommShared *shared, int size, int r)
+{
+    for (int k = 0; shared && k < size; k++)
+        if (has_joined(&shared->slot[k]) && shared->slot[k].world == world.id &&
+            shared->slot[k].world_rank == r)
+            return true;
+    return false;
+}
+
+// Whether the communicator's ranks are the world's, as far as they have come.
+static bool is_worlds(ncclComm_t comm, const CommShared *shared)
+{
+    if (comm->size != world.size || comm->rank != world.self) return false;
+    for (int r = 0; shared && r < comm->size; r++) {
+        const RankSlot *slot = &shared->slot[r];
+        if (has_joined(slot) && (slot->world != world.id || slot->world_rank != r)) return false;
+    }
+    return true;
+}
+
+// Threads of a process; 0: it is gone.
+static int threads_of(int pid)
+{
+    char path[32];
+    struct stat st;
+    snprintf(path, sizeof path, "/proc/%d/task", pid);
+    return stat(path, &st) == 0 ? (int)st.st_nlink - 2 : 0;
+}
+
+// Whether a process that has come may come again, by a thread that has not.
+static bool may_come_again(ncclComm_t comm, const CommShared *shared, int pid)
+{
+    int came[SIM_MAX_RANKS], n = 0;
+    const ProcessWaitTable *table = NULL;
+    for (int r = 0; r < comm->size; r++) {
+        const RankSlot *slot = &shared->slot[r];
+        if (!has_joined(slot) || slot->pid != pid) continue;
+        int thread = atomic_load(&slot->thread), i = 0;
+        while (i < n && came[i] != thread) i++;
+        if (i == n) came[n++] = thread;
+        if (comm->wait_table[r]) table = comm->wait_table[r];
+    }
+    if (!table) return true; // not connected yet: whoever it is rings when it is
+    return threads_of(pid) - (int)atomic_load(&table->helpers) > n;
+}
+
+static bool any_may_come_again(ncclComm_t comm, const CommShared *shared)
+{
+    for (int r = 0; shared && r < comm->size; r++) {
+        const RankSlot *slot = &shared->slot[r];
+        if (has_joined(slot) && may_come_again(comm, shared, slot->pid)) return true;
+    }
+    return false;
+}
+
+// Whether all launched processes that live have come.
+static bool all_have_come(const CommShared *shared, int size)
+{
+    for (int r = 0; r < world.size; r++)
+        if (!world.rank[r].ended && !has_come(shared, size, r)) return false;
+    return true;
+}
+
+// Whether the end of launched rank r, which has not come, means that the communicator is lost.
+static bool is_loss(ncclComm_t comm, const CommShared *shared, int r, bool worlds)
+{
+    if (worlds && world.rank[r].status > 0) return true;
+    if (!worlds && !(shared && all_have_come(shared, comm->size))) return false;
+    return !any_may_come_again(comm, shared);
+}
+
+// Of several, one that no report ended is the cause.
+SimWorldLoss sim_world_lost(ncclComm_t comm, const CommShared *shared, int *rank)
+{
+    SimWorldLoss loss = LOSS_NONE;
+    sim_lock();
+    sim_world_look();
+    bool worlds = is_worlds(comm, shared), reported = true;
+    for (int r = 0; r < world.size && world.self >= 0 && reported; r++) {
+        if (!world.rank[r].ended || has_come(shared, comm->size, r)) continue;
+        if (loss == LOSS_NONE) loss = LOSS_POSSIBLE;
+        if (!is_loss(comm, shared, r, worlds)) continue;
+        loss = LOSS_CERTAIN;
+        reported = world.rank[r].status == SIMGPU_FATAL_EXIT << 8;
+        *rank = r;
+    }
+    sim_unlock();
+    return loss;
+}
+
+bool sim_world_end_of(int rank, int *pid, int *status)
+{
+    sim_lock();
+    bool ended = rank < world.size && world.rank[rank].ended;
+    if (ended) {
+        *pid = world.rank[rank].pid;
+        *status = world.rank[rank].status;
+    }
+    sim_unlock();
+    return ended;
+}

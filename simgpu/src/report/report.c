@@ -1,0 +1,323 @@
+/* report.c: the one way to tell the user something, and fatal ends.
+ *
+ * A report is a title with its class and a few lines, each with the rank in front, written to
+ * stderr in one write so that reports of several ranks do not run into each other:
+ *
+ *   simgpu: rank 1, device 1: device memory was freed twice [lifetime]
+ *   simgpu: rank 1 |   cudaFree, called at prog.c:12 (main),
+ *   simgpu: rank 1 |     12 | cudaFree(x);
+ *   simgpu: rank 1 |          in drop (lib/drop.c:7)
+ *   simgpu: rank 1 |   was given byte 0 of x, the 8 bytes allocated at prog.c:9 (main)
+ *   simgpu: rank 1 |   …
+ *   simgpu: rank 1 |   Read: simgpu/pages/mistakes.md, "Lifetime"
+ *
+ * A caller writes the body as prose; a sentence that begins with "On a GPU" or "On real GPUs" says
+ * what real hardware would do, one that ends in a question mark asks for the likely mistake. What
+ * it gives as facts (sim_facts_*) puts source lines below the lines that name their places, and
+ * goes into the record (record.c). The place of a call is the nearest line of the program's own
+ * code (gpulog_own_code); which given code it called is said below its source line.
+ *
+ * A mistake seldom comes alone. The first report of a process is printed, the others are counted,
+ * and a line at the process's end says how many there were; SIMGPU_REPORTS=all prints them all. A
+ * full device and a fault of the machine's are always told.
+ *
+ * Interface: sim_report, sim_fatal, sim_set_report_rank, sim_reported, sim_facts_call,
+ * sim_facts_named_call, sim_facts_rank_call, sim_facts_range; simgpu_on_report, simgpu_class_name.
+ */
+#define _GNU_SOURCE
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "report/report.h"
+#include "streams/streams.h"
+
+#define BODY 8192
+#define TEXT 16384
+#define SOURCE_COLUMNS 72 // a longer line of source is cut
+
+static atomic_int rank = -1;
+static struct {
+    SimgpuReportHook fn;
+    void *arg;
+} hook;
+static pthread_mutex_t hook_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void sim_set_report_rank(int r)
+{
+    int none = -1;
+    atomic_compare_exchange_strong(&rank, &none, r);
+}
+
+void simgpu_on_report(SimgpuReportHook fn, void *arg)
+{
+    pthread_mutex_lock(&hook_lock);
+    hook.fn = fn;
+    hook.arg = arg;
+    pthread_mutex_unlock(&hook_lock);
+}
+
+// ---- Classes ----
+
+// `page`: the section of simgpu/pages/mistakes.md; NULL: no mistake of the program's.
+static const struct {
+    const char *name, *page;
+} classes[SIMGPU_CLASSES] = {
+    [SIMGPU_MISMATCH] = {"collective mismatch", "Collective mismatch"},
+    [SIMGPU_COMM_ORDER] = {"order across communicators", "Order across communicators"},
+    [SIMGPU_DEADLOCK] = {"missing rank or deadlock", "Missing rank or deadlock"},
+    [SIMGPU_GROUP] = {"group misuse", "Group misuse"},
+    [SIMGPU_POINTER] = {"wrong pointer", "Wrong pointer"},
+    [SIMGPU_LIFETIME] = {"lifetime", "Lifetime"},
+    [SIMGPU_UNINITIALISED] = {"uninitialised read", "Uninitialised read"},
+    [SIMGPU_RACE] = {"race between streams", "Race between streams"},
+    [SIMGPU_HOST_RACE] = {"race with the host", "Race with the host"},
+    [SIMGPU_OVERLAP] = {"overlap", "Overlap"},
+    [SIMGPU_LEAK] = {"leak", "Leak"},
+    [SIMGPU_HOST_DEREFERENCE] = {"host dereference", "Host dereference"},
+    [SIMGPU_CALL] = {"wrong call", "Wrong call"},
+    [SIMGPU_NO_MEMORY] = {"out of memory", "Out of memory"},
+    [SIMGPU_SYSTEM] = {"system", NULL},
+};
+
+const char *simgpu_class_name(SimgpuClass kind)
+{
+    return (unsigned)kind < SIMGPU_CLASSES ? classes[kind].name : "unknown";
+}
+
+const char *sim_report_page(SimgpuClass kind)
+{
+    return (unsigned)kind < SIMGPU_CLASSES ? classes[kind].page : NULL;
+}
+
+// ---- Facts ----
+
+static _Thread_local SimFacts facts;
+
+void sim_facts_rank_call(int of_rank, const char *name, const void *site, cudaStream_t stream)
+{
+    if (facts.n_calls == SIM_FACTS) return;
+    const char *stream_name = stream == SIM_NO_STREAM ? NULL : sim_log_stream_name(stream);
+    facts.call[facts.n_calls++] = (SimFactCall){of_rank, name, site, stream, stream_name};
+}
+
+// For a stream that may be gone.
+void sim_facts_named_call(const char *name, const void *site, const char *stream_name)
+{
+    if (facts.n_calls < SIM_FACTS)
+        facts.call[facts.n_calls++] = (SimFactCall){-1, name, site, SIM_NO_STREAM, stream_name};
+}
+
+void sim_facts_call(const char *name, const void *site, cudaStream_t stream)
+{
+    sim_facts_rank_call(-1, name, site, stream);
+}
+
+void sim_facts_range(const void *ptr, size_t bytes)
+{
+    if (facts.n_ranges < SIM_FACTS) facts.range[facts.n_ranges++] = (SimFactRange){ptr, bytes};
+}
+
+// ---- Layout ----
+
+// Text that is never overrun: what does not fit is left away.
+typedef struct Buffer {
+    char *text;
+    size_t size, used;
+} Buffer;
+
+static void add(Buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add(Buffer *b, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(b->text + b->used, b->size - b->used, format, args);
+    va_end(args);
+    if (n > 0) b->used += (size_t)n < b->size - b->used ? (size_t)n : b->size - b->used - 1;
+}
+
+// The line of source of the place that this line of the body names, if it names one, and the given
+// code that the call went through. `shown` keeps which are shown already.
+static void add_source(Buffer *out, const char *head, const char *line, size_t n, unsigned *shown)
+{
+    char where[256], other[256], source[SOURCE_COLUMNS + 1], path[512];
+    for (int i = 0; i < facts.n_calls; i++) {
+        const void *site = facts.call[i].site;
+        if (!site || (*shown & 1u << i)) continue;
+        gpulog_where(site, where, sizeof where);
+        if (!memmem(line, n, where, strlen(where))) continue;
+        for (int j = i; j < facts.n_calls; j++) { // two calls of one line: it is shown once
+            gpulog_where(facts.call[j].site, other, sizeof other);
+            if (strcmp(where, other) == 0) *shown |= 1u << j;
+        }
+        const char *colon = strchr(where, ':');
+        if (colon && gpulog_source(site, source, sizeof source))
+            add(out, "%s|   %6d | %s\n", head, atoi(colon + 1), source);
+        if (sim_log_call_path(site, path, sizeof path)) add(out, "%s|            %s\n", head, path);
+    }
+}
+
+static void add_title(Buffer *out, SimgpuClass kind, const char *before, const char *title)
+{
+    int r = atomic_load(&rank);
+    add(out, "simgpu: ");
+    if (r >= 0) add(out, "rank %d, ", r);
+    add(out, "device %d: %s%s", sim_current_device(), before, title);
+    if (kind != SIMGPU_SYSTEM) add(out, " [%s]", simgpu_class_name(kind));
+    add(out, "\n");
+}
+
+// Puts the rank in front of every line of the body.
+static void lay_out(Buffer *out, SimgpuClass kind, const char *title, const char *body)
+{
+    char head[40] = "simgpu: ";
+    int r = atomic_load(&rank);
+    unsigned shown = 0;
+    if (r >= 0) snprintf(head, sizeof head, "simgpu: rank %d ", r);
+    add_title(out, kind, "", title);
+    for (const char *line = body; *line;) {
+        size_t n = strcspn(line, "\n");
+        add(out, "%s|   %.*s\n", head, (int)n, line);
+        add_source(out, head, line, n, &shown);
+        line += n + (line[n] == '\n');
+    }
+    const char *page = sim_report_page(kind);
+    if (page && *body) add(out, "%s|   Read: simgpu/pages/mistakes.md, \"%s\"\n", head, page);
+}
+
+static void write_whole(const char *text, size_t size)
+{
+    while (size > 0) {
+        ssize_t n = write(STDERR_FILENO, text, size);
+        if (n <= 0) return;
+        text += n;
+        size -= (size_t)n;
+    }
+}
+
+// ---- First causes ----
+
+// Of this process: a forked one begins anew.
+static struct {
+    atomic_int pid;
+    atomic_int printed, followed; // reports of mistakes
+} count;
+
+static void own_count(void)
+{
+    int pid = (int)getpid();
+    if (atomic_exchange(&count.pid, pid) == pid) return;
+    atomic_store(&count.printed, 0);
+    atomic_store(&count.followed, 0);
+}
+
+int sim_reported(void)
+{
+    own_count();
+    return atomic_load(&count.printed) + atomic_load(&count.followed);
+}
+
+// Counts a report; true: it follows from one that is printed already.
+static bool follows(SimgpuClass kind)
+{
+    own_count();
+    if (kind == SIMGPU_NO_MEMORY || kind == SIMGPU_SYSTEM) return false;
+    if (atomic_fetch_add(&count.printed, 1) == 0) return false;
+    atomic_fetch_sub(&count.printed, 1);
+    atomic_fetch_add(&count.followed, 1);
+    return true;
+}
+
+void sim_report_summary(void)
+{
+    own_count();
+    int followed = atomic_exchange(&count.followed, 0), r = atomic_load(&rank);
+    char text[256];
+    Buffer out = {text, sizeof text, 0};
+    if (followed == 0 || sim_config()->all_reports) return;
+    add(&out, "simgpu: ");
+    if (r >= 0) add(&out, "rank %d: ", r);
+    add(&out, "%d more report%s followed from this one or came after it; SIMGPU_REPORTS=all %s\n",
+        followed, followed == 1 ? "" : "s", followed == 1 ? "prints it" : "prints them");
+    write_whole(text, out.used);
+}
+
+// ---- Reporting ----
+
+// A report in the making. Of its own memory, since the stack of a signal handler is small.
+typedef struct Work {
+    char body[BODY], text[TEXT], record[SIM_RECORD];
+} Work;
+
+static void tell_hook(const SimgpuReport *whole)
+{
+    pthread_mutex_lock(&hook_lock);
+    SimgpuReportHook fn = hook.fn;
+    void *arg = hook.arg;
+    pthread_mutex_unlock(&hook_lock);
+    if (fn) fn(whole, arg);
+}
+
+static void print(const SimgpuReport *whole, bool fatal)
+{
+    char line[512];
+    Buffer out = {line, sizeof line, 0};
+    if (!whole->follows || sim_config()->all_reports) {
+        write_whole(whole->text, strlen(whole->text));
+    } else if (fatal) { // why the process ends is always told, if in one line
+        add_title(&out, whole->kind, "and then this ended the process: ", whole->title);
+        write_whole(line, out.used);
+    }
+}
+
+static void report(SimgpuClass kind, bool fatal, const char *title, const char *format,
+                   va_list args)
+{
+    Work *work =
+        mmap(NULL, sizeof *work, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (work == MAP_FAILED) {
+        write_whole(title, strlen(title));
+        write_whole("\n", 1);
+        return;
+    }
+    vsnprintf(work->body, sizeof work->body, format, args);
+    Buffer out = {work->text, sizeof work->text, 0};
+    lay_out(&out, kind, title, work->body);
+    SimgpuReport whole = {kind,  title,       work->text, atomic_load(&rank), sim_current_device(),
+                          false, work->record};
+    if (kind != SIMGPU_SYSTEM) sim_config();
+    whole.follows = follows(kind);
+    sim_record(&whole, work->body, &facts, work->record, sizeof work->record);
+    memset(&facts, 0, sizeof facts);
+    print(&whole, fatal);
+    // A setting that makes no sense is told while the settings are being read.
+    if (sim_config_ready()) sim_record_write(work->record);
+    tell_hook(&whole);
+    munmap(work, sizeof *work);
+}
+
+void sim_report(SimgpuClass kind, const char *title, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    report(kind, false, title, format, args);
+    va_end(args);
+}
+
+void sim_fatal(SimgpuClass kind, const char *title, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    report(kind, true, title, format, args);
+    va_end(args);
+    if (sim_config_ready()) sim_report_summary();
+    for (const SimHooks *hooks = sim_hooks(); hooks; hooks = hooks->next)
+        if (hooks->fatal) hooks->fatal();
+    // What the program said before is worth having, unless another thread is busy saying something.
+    if (ftrylockfile(stdout) == 0) fflush(stdout);
+    _exit(SIMGPU_FATAL_EXIT);
+}

@@ -1,0 +1,133 @@
+/* config.c: the SIMGPU_* variables, read once.
+ *
+ * They are read on first use and not when the program starts, so that a launcher may set them in a
+ * forked rank. A value that makes no sense ends the program with one line.
+ *
+ * Interface: sim_config, sim_config_ready.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "report/report.h"
+#include "streams/streams.h"
+
+// ThreadSanitizer leaves a program some 1.5 TiB of addresses. A rank of eight maps 16 arenas, so in
+// such a build a device is smaller unless SIMGPU_MEMORY says otherwise.
+#ifdef __SANITIZE_THREAD__
+#define DEFAULT_MEMORY ((size_t)8 << 30)
+#else
+#define DEFAULT_MEMORY ((size_t)80 << 30)
+#endif
+
+static SimConfig config;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static atomic_bool ready;
+
+// Reads "80G", "64M", "4096"; false where the text is something else.
+static bool parse_bytes(const char *text, size_t *bytes)
+{
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(text, &end, 10);
+    if (errno || end == text || !isdigit((unsigned char)*text)) return false;
+    int shift = 0;
+    switch (toupper((unsigned char)*end)) {
+    case 'K': shift = 10; break;
+    case 'M': shift = 20; break;
+    case 'G': shift = 30; break;
+    case 'T': shift = 40; break;
+    }
+    if (shift) end++;
+    if (*end || (shift && number >> (64 - shift))) return false;
+    *bytes = (size_t)number << shift;
+    return true;
+}
+
+static size_t read_number(const char *name, size_t otherwise, size_t least, size_t most)
+{
+    const char *text = getenv(name);
+    if (!text || !*text) return otherwise;
+    size_t value;
+    if (parse_bytes(text, &value) && value >= least && value <= most) return value;
+    char title[256];
+    snprintf(title, sizeof title, "%s is \"%.80s\": must be a number from %zu to %zu%s", name, text,
+             least, most, most > (size_t)1 << 20 ? ", with K, M, G or T after it" : "");
+    sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
+}
+
+// The place of the variable's value among n words; `list` says them in the message.
+static int read_word(const char *variable, const char *const *words, int n, int otherwise,
+                     const char *list)
+{
+    const char *text = getenv(variable);
+    if (!text || !*text) return otherwise;
+    for (int i = 0; i < n; i++)
+        if (strcmp(text, words[i]) == 0) return i;
+    char title[160];
+    snprintf(title, sizeof title, "%s is \"%.80s\": must be %s", variable, text, list);
+    sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
+}
+
+static SimCheck read_check(void)
+{
+    static const char *const words[] = {"off", "fast", "full"};
+    return (SimCheck)read_word("SIMGPU_CHECK", words, 3, CHECK_FULL, "off, fast or full");
+}
+
+static bool read_all_reports(void)
+{
+    static const char *const words[] = {"first", "all"};
+    return read_word("SIMGPU_REPORTS", words, 2, 0, "first or all") == 1;
+}
+
+// A copy: the program may change its environment.
+static const char *read_record(void)
+{
+    const char *text = getenv("SIMGPU_REPORT");
+    return text && *text ? strdup(text) : NULL;
+}
+
+// Ranks on this host, as far as a launcher said so.
+static size_t local_ranks(void)
+{
+    static const char *const names[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                        "SLURM_NTASKS_PER_NODE", "MPI_LOCALNRANKS"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *text = getenv(names[i]);
+        long n = text ? strtol(text, NULL, 10) : 0;
+        if (n > 0) return (size_t)n;
+    }
+    return 1;
+}
+
+static void read_all(void)
+{
+    config.devices = (int)read_number("SIMGPU_DEVICES", 8, 1, SIM_MAX_DEVICES);
+    config.memory = read_number("SIMGPU_MEMORY", DEFAULT_MEMORY, 4096, (size_t)1 << 40);
+    config.check = read_check();
+    config.all_reports = read_all_reports();
+    config.record = read_record();
+    config.poison = read_number("SIMGPU_POISON", 1, 0, 1) != 0;
+    config.notice_seconds = (double)read_number("SIMGPU_NOTICE_SECONDS", 10, 1, 86400);
+    sim_log_reserve(read_number("SIMGPU_LOG", 262144, 16, (size_t)1 << 26));
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t share = (cores > 0 ? (size_t)cores : 1) / local_ranks();
+    config.threads = (int)read_number("SIMGPU_THREADS", share ? share : 1, 1, 1024);
+    atomic_store(&ready, true);
+}
+
+const SimConfig *sim_config(void)
+{
+    pthread_once(&once, read_all);
+    return &config;
+}
+
+bool sim_config_ready(void)
+{
+    return atomic_load(&ready);
+}

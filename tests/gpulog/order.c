@@ -1,0 +1,527 @@
+/* gpulog_order.h on short programs of real stream calls whose order is known: with the event that
+ * makes them safe and without it. Each program runs on one rank and asks about itself.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness.h"
+
+#define N 1024 // floats in a buffer
+#define BYTES (N * sizeof(float))
+
+typedef struct Bench {
+    cudaStream_t a, b; // not blocking
+    cudaStream_t blocking;
+    cudaEvent_t event, other;
+    float *x, *y;   // device (N)
+    uint64_t first; // the log's length when the program began
+} Bench;
+
+static Bench set_up(void)
+{
+    Bench bench;
+
+    need_cuda(cudaStreamCreateWithFlags(&bench.a, cudaStreamNonBlocking));
+    need_cuda(cudaStreamCreateWithFlags(&bench.b, cudaStreamNonBlocking));
+    need_cuda(cudaStreamCreate(&bench.blocking));
+    need_cuda(cudaEventCreateWithFlags(&bench.event, cudaEventDisableTiming));
+    need_cuda(cudaEventCreateWithFlags(&bench.other, cudaEventDisableTiming));
+    need_cuda(cudaMalloc((void **)&bench.x, BYTES));
+    need_cuda(cudaMalloc((void **)&bench.y, BYTES));
+    bench.first = gpulog_length();
+    return bench;
+}
+
+static uint64_t write_x(const Bench *bench, cudaStream_t stream)
+{
+    need_cuda(cudaMemsetAsync(bench->x, 0, BYTES, stream));
+    return gpulog_length() - 1;
+}
+
+static uint64_t read_x(const Bench *bench, cudaStream_t stream)
+{
+    need_cuda(cudaMemcpyAsync(bench->y, bench->x, BYTES, cudaMemcpyDeviceToDevice, stream));
+    return gpulog_length() - 1;
+}
+
+static void wait_for(cudaStream_t from, cudaEvent_t event, cudaStream_t to)
+{
+    need_cuda(cudaEventRecord(event, from));
+    need_cuda(cudaStreamWaitEvent(to, event, 0));
+}
+
+#define expect_order(before, after, want)                                                          \
+    check(gpulog_ordered(before, after) == (want), "%s before %s is %s", #before, #after,          \
+          (want) ? "certain, and gpulog_ordered says no"                                           \
+                 : "not certain, and gpulog_ordered says yes")
+
+static void expect_race_at(int line, const Bench *bench, const char *words)
+{
+    char text[1000];
+    bool found = gpulog_race(bench->first, text, sizeof text);
+
+    if (found != (words != NULL) || (words && !strstr(text, words)))
+        rank_fails(__FILE__, line, "gpulog_race says \"%s\", must say \"%s\"",
+                   found ? text : "none", words ? words : "none");
+}
+#define expect_race(bench, words) expect_race_at(__LINE__, bench, words)
+
+// A test's state is its program.
+static void run_alone(void **state)
+{
+    run_ranks(1, (RankBody)*state, NULL);
+}
+#define ALONE(program)                                                                             \
+    {                                                                                              \
+        "test_" #program, run_alone, NULL, NULL, (void *)body_##program                            \
+    }
+
+// ---- Streams and events ----
+
+static void body_same_stream(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, bench.a), r = read_x(&bench, bench.a);
+
+    expect_order(w, r, true);
+    expect_order(r, w, false);
+    expect_order(w, w, false);
+    expect_race(&bench, NULL);
+}
+
+static void body_no_event(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, bench.a), r = read_x(&bench, bench.b);
+
+    expect_order(w, r, false);
+    expect_order(r, w, false);
+    expect_race(&bench, "reads 4096 bytes that ");
+    expect_race(&bench, "on stream A writes: nothing orders the two");
+    expect_race(&bench, "gpulog/order.c:");
+}
+
+static void body_event(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, bench.a);
+
+    wait_for(bench.a, bench.event, bench.b);
+    uint64_t r = read_x(&bench, bench.b);
+    expect_order(w, r, true);
+    expect_race(&bench, NULL);
+}
+
+// Recorded too early: the write is behind the event.
+static void body_early_event(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+
+    need_cuda(cudaEventRecord(bench.event, bench.a));
+    uint64_t w = write_x(&bench, bench.a);
+    need_cuda(cudaStreamWaitEvent(bench.b, bench.event, 0));
+    uint64_t r = read_x(&bench, bench.b);
+    expect_order(w, r, false);
+    expect_race(&bench, "nothing orders the two");
+}
+
+// A wait on an event that was never recorded is no wait.
+static void body_event_without_record(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, bench.a);
+
+    need_cuda(cudaStreamWaitEvent(bench.b, bench.event, 0));
+    uint64_t r = read_x(&bench, bench.b);
+    need_cuda(cudaEventRecord(bench.event, bench.a));
+    expect_order(w, r, false);
+}
+
+// A wait follows what the event had captured then; recording it again later moves nothing, and a
+// wait after that follows the new capture.
+static void body_recorded_again(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t first = write_x(&bench, bench.a);
+
+    wait_for(bench.a, bench.event, bench.b);
+    uint64_t second = write_x(&bench, bench.a);
+    need_cuda(cudaEventRecord(bench.event, bench.a));
+    uint64_t r = read_x(&bench, bench.b);
+    need_cuda(cudaStreamWaitEvent(bench.b, bench.event, 0));
+    uint64_t later = read_x(&bench, bench.b);
+    expect_order(first, r, true);
+    expect_order(second, r, false);
+    expect_order(second, later, true);
+    expect_race(&bench, "nothing orders the two");
+}
+
+// An event recorded again on another stream has dropped what it had captured before.
+static void body_recorded_elsewhere(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, bench.a);
+
+    need_cuda(cudaEventRecord(bench.event, bench.a));
+    need_cuda(cudaEventRecord(bench.event, bench.blocking));
+    need_cuda(cudaStreamWaitEvent(bench.b, bench.event, 0));
+    uint64_t r = read_x(&bench, bench.b);
+    expect_order(w, r, false);
+    expect_race(&bench, "nothing orders the two");
+}
+
+// Order goes on through a third stream.
+static void body_two_hops(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, bench.a);
+
+    wait_for(bench.a, bench.event, bench.blocking);
+    wait_for(bench.blocking, bench.other, bench.b);
+    uint64_t r = read_x(&bench, bench.b);
+    expect_order(w, r, true);
+    expect_race(&bench, NULL);
+}
+
+// ---- The default stream ----
+
+static void body_default_stream(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w1 = write_x(&bench, bench.blocking), r1 = read_x(&bench, NULL);
+    uint64_t w2 = write_x(&bench, NULL), r2 = read_x(&bench, bench.blocking);
+
+    expect_order(w1, r1, true);
+    expect_order(w2, r2, true);
+    expect_race(&bench, NULL);
+}
+
+static void body_default_and_non_blocking(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, NULL), r = read_x(&bench, bench.a);
+
+    expect_order(w, r, false);
+    expect_race(&bench, "on the default stream writes");
+}
+
+// Two blocking streams are not in order with each other, unless the default stream has work in
+// between.
+static void body_default_in_between(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    cudaStream_t second;
+
+    need_cuda(cudaStreamCreate(&second));
+    uint64_t w = write_x(&bench, bench.blocking), r = read_x(&bench, second);
+    expect_order(w, r, false);
+    need_cuda(cudaMemsetAsync(bench.y, 0, 4, NULL));
+    uint64_t r2 = read_x(&bench, second);
+    expect_order(w, r2, true);
+    expect_order(r, r2, true);
+}
+
+// ---- The host ----
+
+static void body_stream_sync(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, bench.a), other = read_x(&bench, bench.blocking);
+
+    need_cuda(cudaStreamSynchronize(bench.a));
+    uint64_t r = read_x(&bench, bench.b);
+    expect_order(w, r, true);
+    expect_order(other, r, false);
+}
+
+static void body_event_sync(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, bench.a);
+
+    need_cuda(cudaEventRecord(bench.event, bench.a));
+    uint64_t behind = write_x(&bench, bench.a);
+    need_cuda(cudaEventSynchronize(bench.event));
+    uint64_t r = read_x(&bench, bench.b);
+    expect_order(w, r, true);
+    expect_order(behind, r, false);
+}
+
+static void body_device_sync(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, bench.a), r1 = read_x(&bench, bench.blocking);
+
+    need_cuda(cudaDeviceSynchronize());
+    uint64_t r = read_x(&bench, bench.b);
+    expect_order(w, r, true);
+    expect_order(r1, r, true);
+    expect_order(w, r1, false);
+}
+
+// cudaMemcpy to pageable memory returns when the bytes are there.
+static void body_copy_to_host(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    static float host[N];
+    uint64_t w = write_x(&bench, bench.blocking);
+
+    need_cuda(cudaMemcpy(host, bench.x, BYTES, cudaMemcpyDeviceToHost));
+    uint64_t r = write_x(&bench, bench.b);
+    expect_order(w, r, true);
+    expect_race(&bench, NULL);
+}
+
+// ---- What is a race ----
+
+static void body_two_readers(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    float *z;
+
+    need_cuda(cudaMalloc((void **)&z, BYTES));
+    need_cuda(cudaMemsetAsync(bench.x, 0, BYTES, bench.a));
+    need_cuda(cudaDeviceSynchronize());
+    uint64_t first = gpulog_length();
+    need_cuda(cudaMemcpyAsync(bench.y, bench.x, BYTES, cudaMemcpyDeviceToDevice, bench.a));
+    need_cuda(cudaMemcpyAsync(z, bench.x, BYTES, cudaMemcpyDeviceToDevice, bench.b));
+    bench.first = first;
+    expect_race(&bench, NULL);
+}
+
+// Neighbours in one allocation: halves are nobody's race, one shared float is.
+static void body_byte_ranges(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+
+    need_cuda(cudaMemsetAsync(bench.x, 0, BYTES / 2, bench.a));
+    need_cuda(cudaMemsetAsync(bench.x + N / 2, 0, BYTES / 2, bench.b));
+    expect_race(&bench, NULL);
+    need_cuda(cudaMemsetAsync(bench.x + N / 2 - 1, 0, 8, bench.b));
+    expect_race(&bench, "writes 4 bytes that ");
+}
+
+// Only operations from `first` on are compared.
+static void body_from(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+
+    write_x(&bench, bench.a);
+    read_x(&bench, bench.b);
+    expect_race(&bench, "nothing orders the two");
+    need_cuda(cudaDeviceSynchronize());
+    bench.first = gpulog_length();
+    read_x(&bench, bench.a);
+    expect_race(&bench, NULL);
+}
+
+// A stream that reads what it has written has still written it.
+static void body_write_then_read(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    float *z;
+
+    need_cuda(cudaMalloc((void **)&z, BYTES));
+    write_x(&bench, bench.a);
+    read_x(&bench, bench.a);
+    need_cuda(cudaMemcpyAsync(z, bench.x, BYTES, cudaMemcpyDeviceToDevice, bench.b));
+    expect_race(&bench, "reads 4096 bytes that ");
+}
+
+// A read between two writes hides neither from the other.
+static void body_last_write_counts(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+
+    write_x(&bench, bench.a);
+    wait_for(bench.a, bench.event, bench.b);
+    read_x(&bench, bench.b);
+    expect_race(&bench, NULL);
+    write_x(&bench, bench.a); // the reader was never waited for
+    expect_race(&bench, "writes 4096 bytes that ");
+}
+
+// ---- Allocations ----
+
+static void body_alloc_on_another_stream(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    float *p;
+
+    need_cuda(cudaMallocAsync((void **)&p, BYTES, bench.a));
+    wait_for(bench.a, bench.event, bench.b);
+    need_cuda(cudaMemsetAsync(p, 0, BYTES, bench.b));
+    expect_race(&bench, NULL);
+
+    float *q;
+    need_cuda(cudaMallocAsync((void **)&q, BYTES, bench.a));
+    need_cuda(cudaMemsetAsync(q, 0, BYTES, bench.b));
+    expect_race(&bench, "on stream A allocates: nothing orders the two");
+}
+
+static void body_free_too_early(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    float *p;
+
+    need_cuda(cudaMallocAsync((void **)&p, BYTES, bench.a));
+    wait_for(bench.a, bench.event, bench.b);
+    need_cuda(cudaMemsetAsync(p, 0, BYTES, bench.b));
+    need_cuda(cudaFreeAsync(p, bench.a));
+    expect_race(&bench, "cudaFreeAsync at gpulog/order.c:");
+    expect_race(&bench, "frees 4096 bytes that ");
+}
+
+static void body_free_in_order(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    float *p;
+
+    for (int i = 0; i < 20; i++) { // the address comes round again and again
+        cudaStream_t from = i % 2 ? bench.a : bench.b, to = i % 2 ? bench.b : bench.a;
+        need_cuda(cudaMallocAsync((void **)&p, BYTES, from));
+        need_cuda(cudaMemsetAsync(p, 0, BYTES, from));
+        wait_for(from, bench.event, to);
+        need_cuda(cudaMemsetAsync(p, 1, BYTES, to));
+        wait_for(to, bench.other, from);
+        need_cuda(cudaFreeAsync(p, from));
+    }
+    expect_race(&bench, NULL);
+}
+
+// The same address in two hands, one after the other, on streams that know nothing of each other.
+static void body_address_used_again(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    float *p, *q;
+
+    need_cuda(cudaMalloc((void **)&p, BYTES));
+    need_cuda(cudaMemsetAsync(p, 0, BYTES, bench.a));
+    need_cuda(cudaFree(p));
+    need_cuda(cudaMalloc((void **)&q, BYTES));
+    need_cuda(cudaMemsetAsync(q, 0, BYTES, bench.b));
+    need_cuda(cudaFree(q));
+    expect_race(&bench, NULL);
+}
+
+// ---- Collectives, looking things up, long logs ----
+
+static void body_collective(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+
+    write_x(&bench, rank->stream);
+    uint64_t before = gpulog_length();
+    wait_for(rank->stream, bench.event, bench.a);
+    float *all;
+    need_cuda(cudaMalloc((void **)&all, BYTES * (size_t)rank->world));
+    need_nccl(ncclAllGather(bench.x, all, N, ncclFloat, rank->comm, bench.a));
+    expect_race(&bench, NULL);
+    int64_t gather = gpulog_find(GPU_ALL_GATHER, NULL, before);
+    check(gather >= (int64_t)before, "no all-gather in the log");
+    check(gpulog_find(GPU_ALL_GATHER, "ncclAllGather", before) == gather, "not found by its name");
+    check(gpulog_find(GPU_ALL_GATHER, "ncclAllReduce", before) == -1, "found by a wrong name");
+    check(gpulog_find(GPU_ALL_GATHER, NULL, (uint64_t)gather + 1) == -1, "found behind itself");
+    check(gpulog_count(GPU_ALL_GATHER, before) == 1, "counted %d",
+          (int)gpulog_count(GPU_ALL_GATHER, before));
+    check(gpulog_count(GPU_ALL_GATHER, (uint64_t)gather + 1) == 0, "counted behind itself");
+    need_cuda(cudaMemsetAsync(all, 0, 4, rank->stream));
+    expect_race(&bench, "writes 4 bytes that ncclAllGather at gpulog/order.c:");
+}
+
+static void test_collective(void **state)
+{
+    run_ranks(2, body_collective, NULL);
+}
+
+// A hundred thousand operations that overlap in a few buffers, all in order but the last.
+static void body_long_log(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+
+    for (int i = 0; i < 12500; i++) {
+        need_cuda(cudaMemsetAsync(bench.x + i % 7, 0, 64, bench.a));
+        need_cuda(cudaMemsetAsync(bench.x + 100 + i % 5, 0, 64, bench.a));
+        wait_for(bench.a, bench.event, bench.b);
+        need_cuda(cudaMemsetAsync(bench.x + i % 11, 0, 64, bench.b));
+        need_cuda(cudaMemsetAsync(bench.x + 100, 0, 64, bench.b));
+        wait_for(bench.b, bench.other, bench.a);
+    }
+    expect_race(&bench, NULL);
+    need_cuda(cudaMemsetAsync(bench.x + 15, 0, 8, bench.a));
+    need_cuda(cudaMemsetAsync(bench.x + 16, 0, 8, bench.b));
+    expect_race(&bench, "writes 4 bytes that ");
+}
+
+// What the log has not got is ordered with nothing, and found nowhere.
+static void body_not_in_the_log(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, bench.a), next = gpulog_length();
+
+    check(gpulog_has_order(w) && !gpulog_has_order(next), "it knows %d of the last, %d of the next",
+          gpulog_has_order(w), gpulog_has_order(next));
+    expect_order(w, next, false);
+    expect_order(next, w, false);
+    expect_order(UINT64_MAX, w, false);
+    check(gpulog_find(GPU_MEMSET, NULL, next) == -1, "a memset is found that is yet to come");
+    write_x(&bench, bench.a);
+    check(gpulog_has_order(next), "the next operation has come, and it does not know");
+    expect_order(w, next, true);
+}
+
+static void body_looking_up(const Rank *rank, void *arg)
+{
+    Bench bench = set_up();
+    uint64_t w = write_x(&bench, bench.a), r = read_x(&bench, bench.a);
+    uint64_t again = write_x(&bench, bench.b);
+
+    check(gpulog_find(GPU_MEMSET, NULL, bench.first) == (int64_t)w, "the first memset is another");
+    check(gpulog_find(GPU_MEMSET, NULL, w + 1) == (int64_t)again, "the second memset is another");
+    check(gpulog_find(GPU_COPY, "cudaMemcpyAsync", bench.first) == (int64_t)r,
+          "the copy is not there");
+    check(gpulog_find(GPU_COPY, "cudaMemcpy", bench.first) == -1, "a copy has another's name");
+    check(gpulog_count(GPU_MEMSET, bench.first) == 2, "%llu memsets",
+          (unsigned long long)gpulog_count(GPU_MEMSET, bench.first));
+    check(gpulog_count(GPU_MEMSET, again) == 1 && gpulog_count(GPU_FREE, bench.first) == 0,
+          "what came before is counted, or what never was");
+}
+
+static const struct CMUnitTest tests[] = {
+    ALONE(same_stream),
+    ALONE(no_event),
+    ALONE(event),
+    ALONE(early_event),
+    ALONE(event_without_record),
+    ALONE(recorded_again),
+    ALONE(recorded_elsewhere),
+    ALONE(two_hops),
+    ALONE(default_stream),
+    ALONE(default_and_non_blocking),
+    ALONE(default_in_between),
+    ALONE(stream_sync),
+    ALONE(event_sync),
+    ALONE(device_sync),
+    ALONE(copy_to_host),
+    ALONE(two_readers),
+    ALONE(byte_ranges),
+    ALONE(from),
+    ALONE(write_then_read),
+    ALONE(last_write_counts),
+    ALONE(alloc_on_another_stream),
+    ALONE(free_too_early),
+    ALONE(free_in_order),
+    ALONE(address_used_again),
+    cmocka_unit_test(test_collective),
+    ALONE(long_log),
+    ALONE(not_in_the_log),
+    ALONE(looking_up),
+};
+
+// simgpu looks for races, too, and would end most of these programs.
+int main(int argc, char **argv)
+{
+    setenv("SIMGPU_CHECK", "fast", 1);
+    return suite_main(argc, argv, "gpulog/order", tests, sizeof tests / sizeof tests[0]);
+}

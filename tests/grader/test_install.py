@@ -1,0 +1,197 @@
+"""make install: what a program elsewhere needs of simgpu, in any folder, and nothing of this one.
+And a program gets no more of the library than it uses."""
+
+import os
+import shutil
+import subprocess
+import unittest
+
+from helpers import ROOT, TempFolder, build_folder
+
+CUDA = r"""
+#include <cuda_runtime.h>
+#include <stdio.h>
+
+int main(void)
+{
+    float host[4] = {1, 2, 3, 4}, back[4] = {0}, *x;
+    cudaStream_t stream;
+    if (cudaMalloc((void **)&x, sizeof host) || cudaStreamCreate(&stream)) return 1;
+    cudaMemcpyAsync(x, host, sizeof host, cudaMemcpyHostToDevice, stream);
+    cudaMemcpyAsync(back, x, sizeof host, cudaMemcpyDeviceToHost, stream);
+    if (cudaStreamSynchronize(stream)) return 2;
+    if (cudaStreamDestroy(stream) || cudaFree(x)) return 3;
+    printf("copied %g\n", back[3]);
+    return 0;
+}
+"""
+NCCL = r"""
+#include <cuda_runtime.h>
+#include <gpulog.h>
+#include <nccl.h>
+#include <simgpu.h>
+#include <stdio.h>
+
+int main(void)
+{
+    enum { RANKS = 3 };
+    ncclComm_t comm[RANKS];
+    float *x[RANKS], host;
+    if (ncclCommInitAll(comm, RANKS, NULL)) return 1;
+    for (int r = 0; r < RANKS; r++) {
+        cudaSetDevice(r);
+        cudaMalloc((void **)&x[r], sizeof host);
+        host = (float)(r + 1);
+        cudaMemcpy(x[r], &host, sizeof host, cudaMemcpyHostToDevice);
+    }
+    ncclGroupStart();
+    for (int r = 0; r < RANKS; r++) {
+        cudaSetDevice(r);
+        ncclAllReduce(x[r], x[r], 1, ncclFloat, ncclSum, comm[r], NULL);
+    }
+    if (ncclGroupEnd()) return 2;
+    for (int r = 0; r < RANKS; r++) {
+        cudaSetDevice(r);
+        cudaMemcpy(&host, x[r], sizeof host, cudaMemcpyDeviceToHost);
+        printf("rank %d: %g\n", r, host);
+        if (r > 0) cudaFree(x[r]);
+        ncclCommDestroy(comm[r]);
+    }
+    return 0;
+}
+"""
+NAMES = ("BACKEND", "BUILD", "SANITIZE", "BLAS", "CC", "CFLAGS", "LDFLAGS", "IMPL", "TASK", "V",
+         "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "DESTDIR", "PREFIX", "STRIP",
+         "PKG_CONFIG_PATH")
+
+
+def environment(**more):
+    """One that no make has written to, and in which simgpu has no settings."""
+    found = {name: value for name, value in os.environ.items()
+             if name not in NAMES and not name.startswith(("SIMGPU_", "SHARDLAB_"))}
+    return dict(found, NO_INSTALL="1", **more)
+
+
+def symbols(path, *flags):
+    """The names that nm prints of an object, an archive or a program, with their kinds."""
+    done = subprocess.run(["nm", "-P", *flags, path], capture_output=True, text=True, timeout=60,
+                          check=True)
+    return {(words[0], words[1]) for words in map(str.split, done.stdout.split("\n"))
+            if len(words) > 1}
+
+
+@unittest.skipUnless(build_folder() == os.path.join(ROOT, "build"), "simgpu is not built by itself")
+class Installed(TempFolder):
+    def install(self, prefix, *words):
+        done = subprocess.run(["make", "-s", "install", "PREFIX=" + prefix, *words], cwd=ROOT,
+                              env=environment(), stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=600, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def compiled(self, root, name, text):
+        """A program, compiled in a folder of its own as simgpu/README.md says."""
+        self.write("user/%s.c" % name, text)
+        done = subprocess.run(
+            ["sh", "-c", 'eval "cc -g -Wall %s.c $(pkg-config --cflags --libs simgpu) -o %s"'
+             % (name, name)], cwd=self.path("user"), capture_output=True, text=True, timeout=120,
+            env=environment(PKG_CONFIG_PATH=os.path.join(root, "lib", "pkgconfig")), check=False)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        return self.path("user", name)
+
+    def ran(self, program):
+        done = subprocess.run([program], cwd=self.path("user"), env=environment(), timeout=120,
+                              capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    def files(self, root):
+        return sorted(os.path.relpath(os.path.join(folder, name), root)
+                      for folder, _, names in os.walk(root) for name in names)
+
+    def check_tree(self, root):
+        """What is installed is whole, and does not know of the kit's folder."""
+        headers = sorted(os.listdir(os.path.join(ROOT, "simgpu", "include")) + ["gpulog.h"])
+        pages = sorted(os.listdir(os.path.join(ROOT, "simgpu", "pages")))
+        self.assertEqual(self.files(root), sorted(
+            ["include/simgpu/" + name for name in headers] +
+            ["lib/libsimgpu.a", "lib/pkgconfig/simgpu.pc", "share/doc/simgpu/LICENSE",
+             "share/doc/simgpu/README.md"] + ["share/doc/simgpu/pages/" + name for name in pages]))
+        for name in self.files(root):
+            with open(os.path.join(root, name), "rb") as file:
+                self.assertNotIn(ROOT.encode(), file.read(), name)
+
+    def check_programs(self, root):
+        self.assertEqual(self.ran(self.compiled(root, "cuda", CUDA)), (0, "copied 4\n", ""))
+        program = self.compiled(root, "nccl", NCCL)
+        status, out, report = self.ran(program)
+        self.assertEqual((status, out), (0, "rank 0: 6\nrank 1: 6\nrank 2: 6\n"))
+        # The report of a leak names the program's own line, and the page that is installed.
+        self.assertIn("1 allocation of device memory (4 bytes)", report)
+        self.assertRegex(report, r"made at nccl\.c:16 \(main\)")
+        self.assertIn('Read: simgpu/pages/mistakes.md, "Leak"', report)
+        with open(program, "rb") as file:
+            self.assertNotIn(ROOT.encode(), file.read())
+
+    def test_a_program_elsewhere(self):
+        for name in ("opt", "it's an odd folder & more #1"):
+            root = self.path(name)
+            self.assertEqual(self.install(root), (0, ""), name)
+            self.check_tree(root)
+            self.check_programs(root)
+
+    def test_again_over_itself(self):
+        root = self.path("opt")
+        self.assertEqual(self.install(root), (0, ""))
+        before = self.files(root)
+        os.chmod(os.path.join(root, "include/simgpu/nccl.h"), 0o444)
+        self.assertEqual(self.install(root), (0, ""))
+        self.assertEqual(self.files(root), before)
+
+    def test_a_package(self):
+        """DESTDIR holds the files that PREFIX will have."""
+        self.assertEqual(self.install(self.path("later on"), "DESTDIR=" + self.path("package")),
+                         (0, ""))
+        self.assertEqual(os.listdir(self.folder), ["package"])
+        packed = self.path("package") + self.path("later on")
+        self.check_tree(packed)
+        for name in self.files(packed):
+            with open(os.path.join(packed, name), "rb") as file:
+                self.assertNotIn(self.path("package").encode(), file.read(), name)
+        shutil.move(packed, self.path("later on"))
+        self.check_programs(self.path("later on"))
+
+    def test_what_is_refused(self):
+        status, out = self.install("relative/folder")
+        self.assertEqual(status, 2)
+        self.assertIn("PREFIX=relative/folder is no absolute path", out)
+        self.assertFalse(os.path.exists(os.path.join(ROOT, "relative")))
+        status, out = self.install(self.path("opt"), "BACKEND=cuda", "CUDA_HOME=/nowhere")
+        self.assertEqual((status, os.listdir(self.folder)), (2, []))
+
+    def test_only_what_a_program_uses(self):
+        """One that only uses CUDA has nothing of simgpu's NCCL and cuBLAS, and needs no BLAS."""
+        root = self.path("opt")
+        self.assertEqual(self.install(root), (0, ""))
+        parts = {}
+        for part in ("nccl", "blas"):
+            folder = os.path.join(build_folder(), "obj", "simgpu", "src", part)
+            parts[part] = {name for file in os.listdir(folder) if file.endswith(".o")
+                           for name, _ in symbols(os.path.join(folder, file), "-g",
+                                                  "--defined-only")}
+        self.assertIn("ncclAllReduce", parts["nccl"])
+        self.assertIn("cublasSgemm_v2", parts["blas"])
+        cuda = {name for name, _ in symbols(self.compiled(root, "cuda", CUDA))}
+        self.assertIn("cudaMalloc", cuda)
+        nccl = {name for name, _ in symbols(self.compiled(root, "nccl", NCCL))}
+        self.assertIn("ncclAllReduce", nccl)
+        self.assertEqual((cuda & parts["nccl"], cuda & parts["blas"]), (set(), set()))
+        self.assertEqual(nccl & parts["blas"], set())
+
+    def test_no_part_is_asked_for_weakly(self):
+        """A part that a program does not use is not named at all: it adds its hooks by itself."""
+        weak = {name for name, kind in symbols(os.path.join(build_folder(), "lib", "libsimgpu.a"))
+                if kind in "wv" and name.startswith("sim")}
+        self.assertEqual(weak, set())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,314 @@
+"""grader/devtools/mutation.py: what each operator makes of a small C file, that ids outlive other
+edits, and on a kit in miniature what becomes of mutants that are killed, alive, equivalent by their
+code, judged equivalent, killed with some seeds alone; that a run goes on where it was stopped."""
+
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+from helpers import ROOT # which puts the folders of the grader on the path
+import manifest
+import mutation_operators as operators
+import mutation_results
+import mutation_source
+from test_mutants import MAKEFILE, SUITE, Miniature
+
+
+def changed(body, operator, head="int f(int a, int b)"):
+    """What an operator makes of a function's only line."""
+    text = "%s\n{\n    %s\n}\n" % (head, body)
+    return [mutant.after for mutant in operators.mutants_of("x.c", text)
+            if mutant.operator == operator]
+
+
+class Operators(unittest.TestCase):
+    """Each makes what it says, and nothing else."""
+
+    def check(self, operator, body, *wanted, **more):
+        self.assertEqual(changed(body, operator, **more), list(wanted))
+
+    def test_delete(self):
+        self.check("delete", "a = b;", ";")
+        self.check("delete", "if (a) b++;", ";", "if (a) ;")
+        self.check("delete", "int c = a;")
+
+    def test_once(self):
+        self.check("once", "g(a);", "{ static int once_; if (!once_++) { g(a); } }")
+
+    def test_first_of_all(self):
+        self.check("first-of-all", "for (;;) g(a);", "for (;;) { g(a); break; }")
+        self.check("first-of-all", "do g(a); while (b);", "do { g(a); break; } while (b);")
+
+    def test_early_return(self):
+        self.check("early-return", "g(a);", "{ g(a); return 0; }")
+        self.check("early-return", "g(a);", "{ g(a); return; }", head="void f(int a)")
+        self.check("early-return", "g(a);", "{ g(a); return OK; }", head="static Status f(int a)")
+        self.check("early-return", "int c = a;", "int c = a; return NULL;", head="char *f(int a)")
+
+    def test_keep(self):
+        kept = ("({ static int set_; static __typeof__(a) kept_; "
+                "if (!set_) { set_ = 1; kept_ = (a); } kept_; });")
+        self.check("keep", "b = a;", "b = " + kept)
+        self.check("keep", "int c = a;", "int c = " + kept)
+        self.check("keep", "int c = 0;", "static int c = 0;")
+        self.check("keep", "b = NULL;")
+
+    def test_shared(self):
+        self.check("shared", "o->t++;",
+                   "{ static __typeof__(o->t) all_; all_ ++; o->t = all_; }")
+
+    def test_negate(self):
+        self.check("negate", "if (a == b) g();", "if (!(a == b)) g();")
+        self.check("negate", "return a > b ? a : b;", "return !(a > b) ? a : b;")
+        self.check("negate", "while (a && b) g();", "while (!(a && b)) g();",
+                   "while (!(a) && b) g();", "while (a && !(b)) g();")
+
+    def test_logic(self):
+        self.check("logic", "if (a || b) g();", "if (a && b) g();", "if (0 || b) g();",
+                   "if (a || 0) g();")
+        self.check("logic", "return !a;", "return a;")
+
+    def test_relation(self):
+        self.check("relation", "if (a < b) g();", "if (a <= b) g();", "if (a >= b) g();")
+        self.check("relation", "if (a == b) g();", "if (a != b) g();")
+
+    def test_swap(self):
+        self.check("swap", "g(a, b + 1, a);", "g(b + 1, a, a);", "g(a, a, b + 1);")
+        self.check("swap", "g(a, a);")
+        self.check("swap", "int c[] = {a, b};", "int c[] = {b, a};")
+
+    def test_sibling(self):
+        self.check("sibling", "g(x->compute_stream);", "g(x->all_gather_stream);",
+                   "g(x->reduce_scatter_stream);")
+
+    def test_off_by_one(self):
+        self.check("off-by-one", "g[7] = b;", "g[8] = b;", "g[6] = b;")
+        self.check("off-by-one", "while (a < b) g();", "while (a < b + 1) g();",
+                   "while (a < b - 1) g();")
+        self.check("off-by-one", "g(x, x->numel);", "g(x, (x->numel) + 1);",
+                   "g(x, (x->numel) - 1);")
+        self.check("off-by-one", "return g[i];", "return g[i + 1];", "return g[i - 1];",
+                   "return (g[i]) + 1;", "return (g[i]) - 1;")
+        self.check("off-by-one", "int64_t c = a * b;", "int64_t c = (a * b) + 1;",
+                   "int64_t c = (a * b) - 1;")
+
+    def test_constant(self):
+        self.check("constant", "x = 2.0f;", "x = 0.0f;", "x = 4.0f;", "x = -2.0f;", "x = 2.002f;")
+        self.check("constant", "a = 8;", "a = 0;", "a = 16;")
+
+    def test_arithmetic(self):
+        self.check("arithmetic", "a = b * 2;", "a = b / 2;")
+        # No part of a type, and no pointer.
+        self.check("arithmetic", "Param *c = (Param *)*g(*d, -a, (size_t)-b);")
+
+    def test_assign(self):
+        self.check("assign", "a += b;", "a = b;")
+        self.check("assign", "a = b;", "a += b;")
+        self.check("assign", "a++;", "a;", "a--;")
+
+    def test_narrow(self):
+        self.check("narrow", "int64_t c = (size_t)a;", "int32_t c = (size_t)a;",
+                   "int64_t c = (uint32_t)a;")
+
+    def test_every_operator_is_tested(self):
+        for name in operators.OPERATORS:
+            self.assertTrue(hasattr(self, "test_" + name.replace("-", "_")), name)
+
+    def test_a_change_leaves_the_lines_where_they_are(self):
+        text = "int f(int a,\n      int b)\n{\n    g(a,\n      b);\n    return 1;\n}\n"
+        for mutant in operators.mutants_of("x.c", text):
+            self.assertEqual(mutant.text.count("\n"), text.count("\n"), mutant.id)
+
+    def test_what_it_cannot_read_is_an_error(self):
+        with self.assertRaisesRegex(mutation_source.BadSource, "line 3.*switch"):
+            operators.mutants_of("x.c", "int f(int a)\n{\n    switch (a) { case 1: g(); }\n}\n")
+
+    def test_ids(self):
+        """They outlive other edits, and there are no two of them."""
+        text = ("int f(int a)\n{\n    g(a, 1);\n    if (a < 3) {\n        h(a);\n    }\n"
+                "    h(a);\n}\n")
+        edited = ("// More.\n" + text.replace("g(a, 1);\n", "g(a,\n      1); // wide\n    k(a);\n")
+                  .replace("int f", "int e(void)\n{\n    return 1;\n}\n\nint f"))
+        before = [mutant.id for mutant in operators.mutants_of("x.c", text)]
+        after = [mutant.id for mutant in operators.mutants_of("x.c", edited)]
+        self.assertEqual(len(before), len(set(before)))
+        self.assertGreater(len(before), 20)
+        self.assertEqual(set(before) - set(after), set())
+        self.assertNotEqual(
+            {mutant.id for mutant in operators.mutants_of("x.c", text.replace("< 3", "< 4"))
+             if mutant.operator == "relation"},
+            {mutant.id for mutant in operators.mutants_of("x.c", text)
+             if mutant.operator == "relation"})
+
+
+class Reference(unittest.TestCase):
+    def test_the_list_of_reasons_fits_the_six_files(self):
+        found = {}
+        for task in manifest.load(ROOT):
+            with open(os.path.join(ROOT, "reference", task.file), encoding="utf-8") as file:
+                made = operators.mutants_of(task.file, file.read())
+            self.assertGreater(len(made), 200, task.file)
+            found.update((mutant.id, mutant) for mutant in made)
+        mutation_results.load_judged(mutation_results.JUDGED, found)
+
+
+REFERENCE = '''// Task one.
+static int half(void)
+{
+    return 3;
+}
+
+static void set(int *n)
+{
+    *n = 0;
+}
+
+int one(void)
+{
+    int n = 5;
+    set(&n);
+    for (int i = 0; i < 2; i++) n += half();
+    return n;
+}
+'''
+
+# A suite whose only test draws: it sees what is wrong where the seed is odd alone.
+DRAWS = SUITE.replace("got == WANT", 'got == WANT || atoi(getenv("SEED")) % 2 == 0').replace(
+    '\\"status\\": ', '\\"seed\\": 1, \\"status\\": ')
+
+# One whose test passes, whatever one() is; what is wrong is in a report of simgpu's alone.
+REPORTS = r'''
+#include <stdio.h>
+#include <stdlib.h>
+int one(void);
+int main(void)
+{
+    int fd = atoi(getenv("SHARDLAB_RESULTS_FD"));
+    const char *nonce = getenv("SHARDLAB_NONCE");
+    const char *report = "{\\\"class\\\": \\\"leak\\\", \\\"title\\\": \\\"an event\\\"}";
+    dprintf(fd, "{\"nonce\": \"%s\", \"test\": \"is_six\", \"status\": \"passed\", "
+                "\"reports\": \"%s\"}\n", nonce, one() == 6 ? "" : report);
+    dprintf(fd, "{\"nonce\": \"%s\", \"end\": 1}\n", nonce);
+    return 0;
+}
+'''
+
+
+class Machine(Miniature):
+    """A kit whose suite calls one() once and wants 6: a value kept for a second call lives."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("Makefile", MAKEFILE.replace("BASE := -g", "BASE := -g\nCFLAGS := -O2"))
+        self.write("reference/one.c", REFERENCE)
+        self.tool = self.path("grader", "devtools", "mutation.py")
+
+    def run_tool(self, *arguments, **environment):
+        """(exit status, what it printed)"""
+        environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", TMPDIR=self.scratch,
+                           SHARDLAB_TIME_FACTOR="1", SEED="1", **environment)
+        done = subprocess.run([sys.executable, self.tool, "--build", "build", "--task", "1"] +
+                              list(arguments), cwd=self.folder, env=environment, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
+                              check=False)
+        self.assertEqual(os.listdir(self.scratch), [])
+        return done.returncode, done.stdout
+
+    def all(self):
+        """{change: id} of every mutant."""
+        _, out = self.run_tool("--list")
+        return {line.split("  ", 2)[2]: line.split("  ")[0] for line in out.splitlines()}
+
+    def judge(self, reason, **mutants):
+        self.write("tests/mutants/machine/equivalent.json", json.dumps(
+            {"equivalent": [{"reason": reason, "mutants": mutants}]}))
+
+    def results(self):
+        return {entry["id"]: entry for entry in map(
+            json.loads, self.read("build/mutation/results.jsonl").splitlines())}
+
+    def test_what_becomes_of_them(self):
+        known = self.all()
+        status, out = self.run_tool()
+        results = self.results()
+        self.assertEqual(set(results), set(known.values()))
+        for change, outcome in (
+                ("return 3; => return 4;", "fixed"),
+                ("set(&n); => ;", "fixed"),
+                ("*n = 0; => { *n = 0; return; }", "same code"),
+                ("int n = 5; => int n = 5; return 0;", "fixed"),
+                ("int n = 5; => int n = 6;", "same code"),
+                ("set(&n); => { static int once_; if (!once_++) { set(&n); } }", "alive")):
+            self.assertEqual(results[known[change]]["outcome"], outcome, change)
+        self.assertEqual(status, 1, out)
+        self.assertIn("alive  reference/one.c:15  %s\n" % known[
+            "set(&n); => { static int once_; if (!once_++) { set(&n); } }"], out)
+        self.assertIn("    -    set(&n);\n    +    { static int once_;", out)
+
+    def test_a_mutant_that_does_not_compile(self):
+        self.write("Makefile", self.read("Makefile").replace(
+            "CFLAGS := -O2", "CFLAGS := -O2\nMISTAKES := -Werror=return-type"))
+        self.assertEqual(self.run_tool("--only", self.all()["return 3; => ;"])[0], 0)
+        self.assertEqual([entry["outcome"] for entry in self.results().values()], ["not valid"])
+
+    def test_a_survivor_needs_a_reason(self):
+        change = "set(&n); => { static int once_; if (!once_++) { set(&n); } }"
+        name = self.all()[change]
+        self.judge("The program calls it once.", **{name: change})
+        status, out = self.run_tool("--only", name)
+        self.assertEqual(status, 0, out)
+        self.assertRegex(out, r" 1  equivalent, with a reason")
+
+    def test_a_reason_for_one_that_is_killed(self):
+        name = self.all()["return 3; => return 4;"]
+        self.judge("Nobody looks at it.", **{name: "return 3; => return 4;"})
+        status, out = self.run_tool("--only", name)
+        self.assertEqual(status, 1, out)
+        self.assertIn("judged equivalent, but fixed (one: is_six, failed): %s" % name, out)
+
+    def test_a_reason_for_one_that_is_gone(self):
+        self.judge("The program calls it once.", **{"one.c:one:once:00000000": "a => b"})
+        status, out = self.run_tool()
+        self.assertEqual(status, 2, out)
+        self.assertIn("one.c:one:once:00000000: there is no such mutant any more", out)
+
+    def test_killed_by_some_seeds(self):
+        self.write("suites/one.c", DRAWS.replace("CALL", "one").replace("TEST", "is_six")
+                   .replace("WANT", "6"))
+        self.task(2, "two", [("is_two", 40, False)])
+        change = "return 3; => return 4;"
+        status, out = self.run_tool("--only", self.all()[change])
+        self.assertEqual(status, 1, out)
+        self.assertIn("needs a fixed case (alive with SEED=2)", out)
+        self.assertEqual(self.run_tool("--only", self.all()[change], "--seeds", "1")[0], 0)
+
+    def test_killed_by_a_report(self):
+        self.write("suites/one.c", REPORTS)
+        status, out = self.run_tool("--only", self.all()["return 3; => return 4;"], "--own")
+        self.assertEqual(status, 0, out)
+        self.assertIn("Of these 1 by a report of simgpu's in a test that passes.", out)
+
+    def test_it_goes_on(self):
+        name = self.all()["return 3; => return 4;"]
+        self.assertEqual(self.run_tool("--only", name)[0], 0)
+        with open(self.path("build/mutation/results.jsonl"), "a", encoding="utf-8") as file:
+            file.write('{"id": "one.c:one:cut')
+        status, out = self.run_tool("--only", name, "--resume", "1")
+        self.assertEqual(status, 0, out)
+        self.assertIn("1 have a result already", out)
+        # Another suite: only --resume kills believes it.
+        self.write("suites/one.c", self.read("suites/one.c") + "int more;\n")
+        self.assertNotIn("already", self.run_tool("--only", name, "--resume", "1")[1])
+        self.assertIn("already", self.run_tool("--only", name, "--resume", "kills")[1])
+
+    def test_a_sample_is_drawn_by_the_seed(self):
+        lists = [self.run_tool("--list", "--sample", "5")[1] for _ in range(2)]
+        self.assertEqual(lists[0], lists[1])
+        self.assertEqual(len(lists[0].splitlines()), 6)
+        self.assertEqual(self.run_tool("--only", "nothing")[0], 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

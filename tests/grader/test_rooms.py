@@ -1,0 +1,106 @@
+"""The rooms of the grader: grader/ is what students and platforms run, grader/course/ what course
+staff run, grader/devtools/ what developers of the kit run. The latter two import from grader/, and
+nothing else crosses; every program there runs from any folder."""
+
+import ast
+import glob
+import os
+import subprocess
+import sys
+import unittest
+
+from helpers import COURSE, DEVTOOLS, GRADER, ROOT, TempFolder
+
+ROOMS = {"grader": GRADER, "course": COURSE, "devtools": DEVTOOLS}
+MAY_USE = {"grader": {"grader"}, "course": {"course", "grader"}, "devtools": {"devtools", "grader"}}
+# How a program of course/ and devtools/ finds the modules of grader/: the same lines everywhere.
+PATH = '''ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(1, os.path.join(ROOT, "grader"))
+'''
+
+
+def files(room):
+    """The Python files of a room; of grader/ its emitters too."""
+    found = glob.glob(os.path.join(ROOMS[room], "*.py"))
+    return sorted(found + (glob.glob(os.path.join(GRADER, "emit", "*.py"))
+                           if room == "grader" else []))
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def imported(text):
+    """The top names of all modules that a program imports, wherever it does."""
+    names = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module.split(".")[0])
+    return names
+
+
+def module_rooms():
+    """{module: its room}"""
+    rooms = {os.path.splitext(os.path.basename(path))[0]: room for room in ROOMS
+             for path in files(room) if os.path.dirname(path) == ROOMS[room]}
+    return dict(rooms, emit="grader")
+
+
+def crossing(text, room, rooms):
+    """The modules that a program of the room must not import."""
+    return sorted(name for name in imported(text)
+                  if name in rooms and rooms[name] not in MAY_USE[room])
+
+
+class Rooms(TempFolder):
+    def test_imports_go_one_way(self):
+        rooms = module_rooms()
+        for room in ROOMS:
+            self.assertIn(room, rooms.values())
+            for path in files(room):
+                self.assertEqual(crossing(read(path), room, rooms), [], os.path.relpath(path, ROOT))
+
+    def test_what_the_check_finds(self):
+        rooms = {"release": "course", "mutants": "devtools", "grade": "grader"}
+        text = "import grade, release\ndef late():\n    from mutants import run\n"
+        self.assertEqual(crossing(text, "grader", rooms), ["mutants", "release"])
+        self.assertEqual(crossing(text, "course", rooms), ["mutants"])
+        self.assertEqual(crossing(text, "devtools", rooms), ["release"])
+
+    def test_no_two_modules_have_one_name(self):
+        names = [os.path.basename(path) for room in ROOMS for path in files(room)
+                 if os.path.dirname(path) == ROOMS[room]]
+        self.assertEqual(len(names), len(set(names)))
+
+    def test_the_path_is_found_in_one_way(self):
+        rooms = module_rooms()
+        for room in ("course", "devtools"):
+            for path in files(room):
+                text = read(path)
+                uses = any(rooms.get(name) == "grader" for name in imported(text))
+                if uses and '__name__ == "__main__"' in text:
+                    self.assertIn(PATH, text, os.path.relpath(path, ROOT))
+                self.assertEqual(text.count("sys.path"), text.count(PATH) +
+                                 text.count("sys.path.insert(0, folder)"), path)
+
+    def test_programs_run_from_anywhere(self):
+        environment = {name: value for name, value in os.environ.items()
+                       if name not in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")}
+        for room in ROOMS:
+            for path in files(room):
+                text = read(path)
+                if '__name__ == "__main__"' not in text or "ArgumentParser" not in text:
+                    continue
+                program = os.path.dirname(path) if path.endswith("__main__.py") else path
+                done = subprocess.run([sys.executable, "-B", program, "--help"], cwd=self.folder,
+                                      env=environment, stdin=subprocess.DEVNULL,
+                                      capture_output=True, text=True, timeout=60, check=False)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), program)
+                self.assertIn("usage:", done.stdout, program)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,134 @@
+/* blas_threads.c: a product has the same bits whatever the number of threads (SIMGPU_THREADS).
+ *
+ * Every case runs in a world of one rank per number of threads; what comes back is a checksum of the
+ * bits, which must be equal. Small outputs with a long sum are among them: there a BLAS splits k.
+ */
+#include <cublas_v2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness.h"
+
+#define need_blas(call)                                                                            \
+    do {                                                                                           \
+        cublasStatus_t need_ = (call);                                                             \
+        if (need_ != CUBLAS_STATUS_SUCCESS)                                                        \
+            rank_fails(__FILE__, __LINE__, "%s: %s", #call, cublasGetStatusName(need_));           \
+    } while (0)
+
+typedef struct Case {
+    int m, n, k;
+} Case;
+static const Case cases[] = {{64, 64, 8192},  {1, 1, 40000},   {3, 5, 20011},   {17, 129, 5001},
+                             {257, 131, 512}, {1000, 64, 512}, {64, 1000, 513}, {768, 257, 129},
+                             {96, 2049, 65},  {512, 512, 256}, {33, 33, 33},    {300, 301, 302}};
+enum { CASES = sizeof cases / sizeof *cases, FORMS = 4 };
+
+// Numbers whose products and sums are rounded: another order of adding has other bits.
+static float *numbers(size_t n, unsigned seed)
+{
+    float *x = malloc(n * sizeof *x);
+    for (size_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        x[i] = (float)(seed >> 8) / (float)(1 << 24) - 0.5f;
+    }
+    return x;
+}
+
+// FNV-1a.
+static uint64_t checksum(const void *data, size_t bytes)
+{
+    const unsigned char *byte = data;
+    uint64_t sum = 14695981039346656037u;
+    for (size_t i = 0; i < bytes; i++) sum = (sum ^ byte[i]) * 1099511628211u;
+    return sum;
+}
+
+// What the ranks hand back: shared memory of the test.
+typedef struct Sums {
+    int threads;
+    uint64_t sum[2][CASES][FORMS]; // float, double
+} Sums;
+
+static void multiply(cublasHandle_t handle, const Case *c, int form, bool twice, uint64_t *sum)
+{
+    size_t a = (size_t)c->m * (size_t)c->k, b = (size_t)c->k * (size_t)c->n;
+    size_t size = (size_t)c->m * (size_t)c->n, element = twice ? 8 : 4;
+    float *A = numbers(a, 1), *B = numbers(b, 2);
+    void *dA = NULL, *dB = NULL, *dC = NULL, *host = calloc(a > b ? a : b, element);
+    need_cuda(cudaMalloc(&dA, a * element));
+    need_cuda(cudaMalloc(&dB, b * element));
+    need_cuda(cudaMalloc(&dC, size * element));
+    for (int i = 0; i < 2; i++) {
+        size_t n = i ? b : a;
+        for (size_t j = 0; j < n; j++)
+            if (twice)
+                ((double *)host)[j] = (double)(i ? B : A)[j] / 3.0;
+            else
+                ((float *)host)[j] = (i ? B : A)[j];
+        need_cuda(cudaMemcpy(i ? dB : dA, host, n * element, cudaMemcpyHostToDevice));
+    }
+    need_cuda(cudaDeviceSynchronize());
+    cublasOperation_t ta = form & 1 ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t tb = form & 2 ? CUBLAS_OP_T : CUBLAS_OP_N;
+    int lda = form & 1 ? c->k : c->m, ldb = form & 2 ? c->n : c->k;
+    float one = 1.0f, zero = 0.0f;
+    double one2 = 1.0, zero2 = 0.0;
+    if (twice)
+        need_blas(cublasDgemm(handle, ta, tb, c->m, c->n, c->k, &one2, dA, lda, dB, ldb, &zero2, dC,
+                              c->m));
+    else
+        need_blas(
+            cublasSgemm(handle, ta, tb, c->m, c->n, c->k, &one, dA, lda, dB, ldb, &zero, dC, c->m));
+    void *got = malloc(size * element);
+    need_cuda(cudaStreamSynchronize(0));
+    need_cuda(cudaMemcpy(got, dC, size * element, cudaMemcpyDeviceToHost));
+    *sum = checksum(got, size * element);
+    need_cuda(cudaFree(dA));
+    need_cuda(cudaFree(dB));
+    need_cuda(cudaFree(dC));
+    free(got);
+    free(host);
+    free(A);
+    free(B);
+}
+
+static void run_cases(const Rank *r, void *arg)
+{
+    Sums *sums = arg;
+    cublasHandle_t handle = NULL;
+    need_blas(cublasCreate(&handle));
+    for (int c = 0; c < CASES; c++)
+        for (int form = 0; form < FORMS; form++) {
+            multiply(handle, &cases[c], form, false, &sums->sum[0][c][form]);
+            if (c % 3 == 0) multiply(handle, &cases[c], form, true, &sums->sum[1][c][form]);
+        }
+    need_blas(cublasDestroy(handle));
+}
+
+static void test_bits_and_threads(void **state)
+{
+    static const int threads[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+    enum { WORLDS = sizeof threads / sizeof *threads };
+    Sums *sums = shared_alloc(WORLDS * sizeof *sums);
+    for (int w = 0; w < WORLDS; w++) {
+        char text[8];
+        snprintf(text, sizeof text, "%d", threads[w]);
+        setenv("SIMGPU_THREADS", text, 1);
+        run_ranks(1, run_cases, &sums[w]);
+        for (int c = 0; c < CASES; c++)
+            for (int form = 0; form < FORMS; form++)
+                for (int twice = 0; twice < 2; twice++)
+                    if (sums[w].sum[twice][c][form] != sums[0].sum[twice][c][form])
+                        fail_msg(
+                            "%d x %d x %d, form %d, %s: other bits with %d threads than with 1",
+                            cases[c].m, cases[c].n, cases[c].k, form, twice ? "double" : "float",
+                            threads[w]);
+    }
+    assert_int_not_equal(sums[0].sum[0][0][0], 0);
+    unsetenv("SIMGPU_THREADS");
+}
+
+static const struct CMUnitTest tests[] = {cmocka_unit_test(test_bits_and_threads)};
+SUITE_MAIN("cuBLAS and threads", tests)

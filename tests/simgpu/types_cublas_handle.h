@@ -1,0 +1,41 @@
+/* types_cublas_handle.h: a part of types_cublas.h: the functions of simgpu_cublas/handle.h. */
+CHECK(cublasCreate_v2, cublasStatus_t (*)(cublasHandle_t *))
+CHECK(cublasDestroy_v2, cublasStatus_t (*)(cublasHandle_t))
+CHECK(cublasGetVersion_v2, cublasStatus_t (*)(cublasHandle_t, int *))
+CHECK(cublasGetProperty, cublasStatus_t (*)(libraryPropertyType, int *))
+CHECK(cublasGetCudartVersion, size_t (*)(void))
+CHECK(cublasSetWorkspace_v2, cublasStatus_t (*)(cublasHandle_t, void *, size_t))
+CHECK(cublasSetStream_v2, cublasStatus_t (*)(cublasHandle_t, cudaStream_t))
+CHECK(cublasGetStream_v2, cublasStatus_t (*)(cublasHandle_t, cudaStream_t *))
+CHECK(cublasGetPointerMode_v2, cublasStatus_t (*)(cublasHandle_t, cublasPointerMode_t *))
+CHECK(cublasSetPointerMode_v2, cublasStatus_t (*)(cublasHandle_t, cublasPointerMode_t))
+CHECK(cublasGetAtomicsMode, cublasStatus_t (*)(cublasHandle_t, cublasAtomicsMode_t *))
+CHECK(cublasSetAtomicsMode, cublasStatus_t (*)(cublasHandle_t, cublasAtomicsMode_t))
+CHECK(cublasGetMathMode, cublasStatus_t (*)(cublasHandle_t, cublasMath_t *))
+CHECK(cublasSetMathMode, cublasStatus_t (*)(cublasHandle_t, cublasMath_t))
+CHECK(cublasGetSmCountTarget, cublasStatus_t (*)(cublasHandle_t, int *))
+CHECK(cublasSetSmCountTarget, cublasStatus_t (*)(cublasHandle_t, int))
+CHECK(cublasGetEmulationStrategy, cublasStatus_t (*)(cublasHandle_t, cublasEmulationStrategy_t *))
+CHECK(cublasSetEmulationStrategy, cublasStatus_t (*)(cublasHandle_t, cublasEmulationStrategy_t))
+CHECK(cublasGetEmulationSpecialValuesSupport, cublasStatus_t (*)(cublasHandle_t,
+      cudaEmulationSpecialValuesSupport *))
+CHECK(cublasSetEmulationSpecialValuesSupport, cublasStatus_t (*)(cublasHandle_t,
+      cudaEmulationSpecialValuesSupport))
+CHECK(cublasGetFixedPointEmulationMantissaControl, cublasStatus_t (*)(cublasHandle_t,
+      cudaEmulationMantissaControl *))
+CHECK(cublasSetFixedPointEmulationMantissaControl, cublasStatus_t (*)(cublasHandle_t,
+      cudaEmulationMantissaControl))
+CHECK(cublasGetFixedPointEmulationMaxMantissaBitCount, cublasStatus_t (*)(cublasHandle_t, int *))
+CHECK(cublasSetFixedPointEmulationMaxMantissaBitCount, cublasStatus_t (*)(cublasHandle_t, int))
+CHECK(cublasGetFixedPointEmulationMantissaBitOffset, cublasStatus_t (*)(cublasHandle_t, int *))
+CHECK(cublasSetFixedPointEmulationMantissaBitOffset, cublasStatus_t (*)(cublasHandle_t, int))
+CHECK(cublasGetFixedPointEmulationMantissaBitCountPointer, cublasStatus_t (*)(cublasHandle_t, int
+      **))
+CHECK(cublasSetFixedPointEmulationMantissaBitCountPointer, cublasStatus_t (*)(cublasHandle_t, int
+      *))
+CHECK(cublasGetStatusName, const char *(*)(cublasStatus_t))
+CHECK(cublasGetStatusString, const char *(*)(cublasStatus_t))
+CHECK(cublasLoggerConfigure, cublasStatus_t (*)(int, int, int, const char *))
+CHECK(cublasSetLoggerCallback, cublasStatus_t (*)(cublasLogCallback))
+CHECK(cublasGetLoggerCallback, cublasStatus_t (*)(cublasLogCallback *))
+CHECK(cublasXerbla, void (*)(const char *, int))

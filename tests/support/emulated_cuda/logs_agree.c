@@ -1,0 +1,268 @@
+/* logs_agree.c: compares the interposer's log with simgpu's own, entry by entry.
+ *
+ * Three things only one party can write down, and they are passed over. A kernel that had nothing
+ * to do is never launched, so simgpu does not hear of it. With GPULOG_POISON=1 the interposer fills
+ * fresh memory, which it does not log and simgpu does. And the site: simgpu sees the interposer
+ * call, so all that can be asked of the interposer's site is that it is not in the interposer too.
+ *
+ * Interface: logs_agree.h; the wrapped gpulog_reset_peak and gpulog_reset_traffic, which reset
+ * both; the wrapped gpulog_own_code, gpulog_name_stream and gpulog_name_elements, which both hear.
+ */
+#include "emulated_cuda/logs_agree.h"
+
+#include "../../../gpulog/log/log_writer.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEVICES 64
+
+__typeof__(sim_log_frames) inner_sim_log_frames;
+
+// ---- Resets are meant for both ----
+
+__typeof__(gpulog_reset_peak) __wrap_gpulog_reset_peak, __real_gpulog_reset_peak;
+__typeof__(gpulog_reset_traffic) __wrap_gpulog_reset_traffic, __real_gpulog_reset_traffic;
+
+void __wrap_gpulog_reset_peak(int device)
+{
+    __real_gpulog_reset_peak(device);
+    inner_gpulog_reset_peak(device);
+}
+
+void __wrap_gpulog_reset_traffic(void)
+{
+    __real_gpulog_reset_traffic();
+    inner_gpulog_reset_traffic();
+}
+
+// ---- What reports should name is for both: the reports here are simgpu's ----
+
+__typeof__(gpulog_own_code) __wrap_gpulog_own_code, __real_gpulog_own_code;
+__typeof__(gpulog_name_stream) __wrap_gpulog_name_stream, __real_gpulog_name_stream;
+__typeof__(gpulog_name_elements) __wrap_gpulog_name_elements, __real_gpulog_name_elements;
+
+void __wrap_gpulog_own_code(const void *function)
+{
+    __real_gpulog_own_code(function);
+    inner_gpulog_own_code(function);
+}
+
+void __wrap_gpulog_name_stream(cudaStream_t stream, const char *format, ...)
+{
+    char name[128];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    __real_gpulog_name_stream(stream, "%s", name);
+    inner_gpulog_name_stream(stream, "%s", name);
+}
+
+void __wrap_gpulog_name_elements(GpuElements elements, void *arg)
+{
+    __real_gpulog_name_elements(elements, arg);
+    inner_gpulog_name_elements(elements, arg);
+}
+
+// ---- What an entry says ----
+
+typedef struct Text {
+    char *text;
+    size_t size, used;
+} Text;
+
+static void say(Text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(Text *t, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(t->text + t->used, t->size - t->used, format, args);
+    va_end(args);
+    if (n > 0) t->used += (size_t)n < t->size - t->used ? (size_t)n : t->size - t->used - 1;
+}
+
+static void say_entry(Text *t, const char *whose, const GpuLogEntry *e)
+{
+    static const char *const access[] = {"?", "read", "write", "update"};
+    char where[256];
+    gpulog_where(e->site, where, sizeof where);
+    say(t,
+        "\n%s %" PRIu64 ": %s (%s), device %d, stream %p (%s), event %p, host %s, %zu bytes, "
+        "%zu sent, at %s",
+        whose, e->index, e->name, gpulog_op_name(e->op), e->device, (void *)e->stream,
+        e->blocking_stream ? "blocking" : "not blocking", (void *)e->event,
+        e->host_waits ? "waits" : "goes on", e->bytes, e->sent, where);
+    for (int i = 0; i < e->n_ranges; i++)
+        say(t, "\n    %s %zu bytes at %p", access[e->range[i].access & 3], e->range[i].bytes,
+            e->range[i].ptr);
+}
+
+// ---- Whether two entries agree ----
+
+// A thread's own stream has a handle that only simgpu knows.
+static bool same_stream(const GpuLogEntry *outer, const GpuLogEntry *inner)
+{
+    if (outer->stream == cudaStreamPerThread) return inner->stream != NULL;
+    return outer->stream == inner->stream;
+}
+
+static bool same_ranges(const GpuLogEntry *outer, const GpuLogEntry *inner)
+{
+    if (outer->n_ranges != inner->n_ranges) return false;
+    for (int i = 0; i < outer->n_ranges; i++)
+        if (outer->range[i].ptr != inner->range[i].ptr ||
+            outer->range[i].bytes != inner->range[i].bytes ||
+            outer->range[i].access != inner->range[i].access)
+            return false;
+    return true;
+}
+
+static bool is_kernel(const GpuLogEntry *e)
+{
+    return e->op == GPU_KERNEL && strcmp(e->name, "cudaLaunchHostFunc") != 0 &&
+           strcmp(e->name, "cudaStreamAddCallback") != 0;
+}
+
+static bool same_entry(const GpuLogEntry *outer, const GpuLogEntry *inner)
+{
+    return outer->op == inner->op && strcmp(outer->name, inner->name) == 0 &&
+           outer->device == inner->device && same_stream(outer, inner) &&
+           outer->event == inner->event && outer->blocking_stream == inner->blocking_stream &&
+           outer->host_waits == inner->host_waits && outer->bytes == inner->bytes &&
+           outer->sent == inner->sent && same_ranges(outer, inner);
+}
+
+// A kernel's launcher hands its caller to both; of any other call the interposer's site must not be
+// in the interposer. Looked up once a site, as far as they fit.
+static bool site_is_right(const GpuLogEntry *outer, const GpuLogEntry *inner)
+{
+    static const void *right[256];
+    const void **known = &right[((uintptr_t)outer->site * 0x9e3779b97f4a7c15u) >> 56];
+    char where[256];
+    if (is_kernel(outer)) {
+        // Both keep a stack of their own, with the same innermost frame.
+        const void *one[SIM_LOG_FRAMES], *other[SIM_LOG_FRAMES];
+        return sim_log_frames(outer->site, one) > 0 &&
+               inner_sim_log_frames(inner->site, other) > 0 && one[0] == other[0];
+    }
+    if (*known == outer->site) return true;
+    gpulog_where(outer->site, where, sizeof where);
+    if (strstr(where, "(__wrap_")) return false;
+    *known = outer->site;
+    return true;
+}
+
+// ---- The logs ----
+
+static bool is_poison(const GpuLogEntry *inner)
+{
+    const char *poison = getenv("GPULOG_POISON");
+    return poison && strcmp(poison, "1") == 0 &&
+           (inner->op == GPU_MEMSET || inner->op == GPU_STREAM_SYNC);
+}
+
+static bool differ(Text *t, const GpuLogEntry *outer, const GpuLogEntry *inner)
+{
+    say(t, "the interposer's log and simgpu's differ:");
+    if (outer) say_entry(t, "interposer", outer);
+    if (!outer) say(t, "\nthe interposer's end here");
+    if (inner) say_entry(t, "simgpu", inner);
+    if (!inner) say(t, "\nsimgpu's end here");
+    return false;
+}
+
+static bool entries_agree(Text *t)
+{
+    GpuLogEntry outer, inner;
+    uint64_t o = 0, i = 0;
+    if (gpulog_length() && !gpulog_get(0, &outer)) return true; // the first ones were dropped
+    for (;;) {
+        bool more_outer = gpulog_get(o, &outer), more_inner = inner_gpulog_get(i, &inner);
+        if (!more_outer && !more_inner) return true;
+        if (more_outer && more_inner && same_entry(&outer, &inner)) {
+            if (!site_is_right(&outer, &inner)) return differ(t, &outer, &inner);
+            o++;
+            i++;
+        } else if (more_inner && is_poison(&inner)) {
+            i++;
+        } else if (more_outer && is_kernel(&outer)) {
+            o++;
+        } else {
+            return differ(t, more_outer ? &outer : NULL, more_inner ? &inner : NULL);
+        }
+    }
+}
+
+static bool any_order;
+
+void logs_in_any_order(void)
+{
+    any_order = true;
+}
+
+// Whether every entry of simgpu's has a partner of its own in the interposer's.
+static bool entries_agree_in_any_order(Text *t)
+{
+    GpuLogEntry outer, inner;
+    uint64_t n = gpulog_length();
+    if (n != inner_gpulog_length()) {
+        say(t, "the interposer has %" PRIu64 " entries, simgpu %" PRIu64, n, inner_gpulog_length());
+        return false;
+    }
+    bool *taken = calloc(n ? n : 1, sizeof *taken), agree = taken != NULL;
+    for (uint64_t i = 0; i < n && agree && inner_gpulog_get(i, &inner); i++) {
+        uint64_t o = 0;
+        while (o < n && (taken[o] || !gpulog_get(o, &outer) || !same_entry(&outer, &inner))) o++;
+        if (o < n)
+            taken[o] = true;
+        else
+            agree = differ(t, NULL, &inner);
+    }
+    free(taken);
+    return agree;
+}
+
+// ---- Figures ----
+
+static bool traffic_agrees(Text *t)
+{
+    for (int op = 0; op < GPU_OP_KINDS; op++) {
+        GpuTraffic outer = gpulog_traffic((GpuOp)op), inner = inner_gpulog_traffic((GpuOp)op);
+        if (outer.calls == inner.calls && outer.bytes == inner.bytes && outer.sent == inner.sent)
+            continue;
+        say(t,
+            "traffic of %s: the interposer has %" PRIu64 " calls, %" PRIu64 " bytes, %" PRIu64
+            " sent; simgpu has %" PRIu64 ", %" PRIu64 ", %" PRIu64,
+            gpulog_op_name((GpuOp)op), outer.calls, outer.bytes, outer.sent, inner.calls,
+            inner.bytes, inner.sent);
+        return false;
+    }
+    return true;
+}
+
+static bool memory_agrees(Text *t)
+{
+    for (int d = 0; d < DEVICES; d++) {
+        size_t outer_live = gpulog_live_bytes(d), inner_live = inner_gpulog_live_bytes(d);
+        size_t outer_peak = gpulog_peak_bytes(d), inner_peak = inner_gpulog_peak_bytes(d);
+        if (outer_live == inner_live && (outer_peak == inner_peak || any_order)) continue;
+        say(t,
+            "device %d: the interposer has %zu live bytes and a peak of %zu; simgpu has %zu and "
+            "%zu",
+            d, outer_live, outer_peak, inner_live, inner_peak);
+        return false;
+    }
+    return true;
+}
+
+bool logs_agree(char *text, size_t size)
+{
+    Text t = {text, size, 0};
+    if (size > 0) text[0] = '\0';
+    bool logs = any_order ? entries_agree_in_any_order(&t) : entries_agree(&t);
+    return logs && traffic_agrees(&t) && memory_agrees(&t);
+}
