@@ -47,7 +47,7 @@ static void usage(FILE *out, const char *program)
         "  --lr X         learning rate (1.5e-3) --clip X     largest gradient norm (1)\n"
         "  --sample N     bytes of text to generate at the end (240)\n"
         "  --seed N       of weights and data (42)\n"
-        "  --keep         keep whole parameters between forward and backward\n"
+        "  --keep         keep unsharded parameters between forward and backward\n"
         "  --unsharded    one GPU, without FSDP\n"
         "  --brief        few lines, and at the end only the memory\n",
         program);

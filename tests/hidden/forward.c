@@ -12,7 +12,7 @@ typedef struct Shape {
     FsdpOptions options;
 } Shape;
 
-// Every unit, whole, against what it was made from; the one before it has gone by then.
+// Every unit, unsharded, against what it was made from; the one before it has gone by then.
 static void gather_body(const Rank *r, void *arg)
 {
     const Shape *shape = arg;
@@ -28,8 +28,8 @@ static void gather_body(const Rank *r, void *arg)
         check_figures();
         const FlatParam *flat = &unit->flat;
         float *want = calloc((size_t)flat->layout.padded, sizeof *want);
-        check(want != NULL && flat->unsharded_param.data != NULL, "unit %s has no whole parameter",
-              flat->name);
+        check(want != NULL && flat->unsharded_param.data != NULL,
+              "unit %s has no unsharded parameter", flat->name);
         for (int i = 0; i < flat->layout.n; i++)
             meta_init_slice(flat->layout.params[i], shape->options.seed, 0,
                             meta_numel(flat->layout.params[i]), want + flat->layout.offset[i]);

@@ -72,7 +72,7 @@ const char *traffic_cause(uint64_t gathered, uint64_t reduced, uint64_t other, u
             "it was told to reshard?";
     if (reduced == part && other == 0 && !reshard && gathered == 2 * part)
         return LIKELY "every unit is gathered twice in a step: is it resharded after the forward "
-                      "although it was told to stay whole?";
+                      "although it was told to stay unsharded?";
     if (reduced == part && other == 0 && gathered == 0)
         return LIKELY "nothing is gathered in this step: are the parameters of the step before "
                       "still there, and used again?";

@@ -363,7 +363,7 @@ static void drawn_unwrap_body(const Rank *r, void *arg)
     shard_nest(nest, &ctx, r);
     need_cuda(
         cudaDeviceSynchronize()); // no hook orders the gathers behind the making of the shards
-    for (int m = 0; m < nest->tree.n; m++) // every other unit is whole
+    for (int m = 0; m < nest->tree.n; m++) // every other unit is unsharded
         if (nest->tree.unit[m] == m && m % 2 == 0)
             need(fsdp_unshard(fsdp_unit(&nest->tree.module[m])));
     unwrap_nest(nest, &ctx);

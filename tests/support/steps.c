@@ -114,7 +114,7 @@ const char *padding_cause(float value, bool sgd)
 
 // ---- The norm, and clipping ----
 
-// Σ of the squares of the whole gradient that set_gradients makes, exact in double.
+// Σ of the squares of the unsharded gradient that set_gradients makes, exact in double.
 double given_squares(const Sharded *s)
 {
     FlatParam *flat[MAX_FLAT];

@@ -424,7 +424,7 @@ static void state_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-// A unit that is whole stays whole.
+// A unit that is unsharded stays so.
 static void kept_body(const Rank *r, void *arg)
 {
     Spec spec = spec_mlp(3);
@@ -437,16 +437,17 @@ static void kept_body(const Rank *r, void *arg)
     forward_batch(&spec, &s.run, s.model, &batch);
     for (int i = 0; i < s.model->n_children - 1; i++)
         check(fsdp_unit(s.model->children[i])->flat.state == FLAT_UNSHARDED,
-              "unit %s is not whole after a forward, with reshard_after_forward off: does "
+              "unit %s is not unsharded after a forward, with reshard_after_forward off: does "
               "fully_shard tell it?",
               s.model->children[i]->name);
     need(fsdp_full_state(s.model, visitor, &seen));
     for (int i = 0; i < s.model->n_children - 1; i++)
-        check(fsdp_unit(s.model->children[i])->flat.state == FLAT_UNSHARDED,
-              "unit %s was whole before fsdp_full_state and is not afterwards: gather_unit must "
-              "leave "
-              "a unit as it was",
-              s.model->children[i]->name);
+        check(
+            fsdp_unit(s.model->children[i])->flat.state == FLAT_UNSHARDED,
+            "unit %s was unsharded before fsdp_full_state and is not afterwards: gather_unit must "
+            "leave "
+            "a unit as it was",
+            s.model->children[i]->name);
     batch_destroy(&batch);
     sharded_destroy(&s);
 }
@@ -480,13 +481,13 @@ static void unwrap_body(const Rank *r, void *arg)
         Sizes sizes;
         sizes_of(&sizes, model, r->world);
         if (round < 2)
-            forward_batch(&spec, &run, model, &batch); // the root stays whole
+            forward_batch(&spec, &run, model, &batch); // the root stays unsharded
         else
             need(fsdp_unshard(fsdp_unit(model->children[1]))); // nobody waited for it
         fsdp_unwrap(model);
         check(gpulog_live_bytes(r->device) == bare,
               "fsdp_unwrap of a model whose %s left %zu bytes on the device%s",
-              round < 2 ? "root is whole" : "block is being gathered",
+              round < 2 ? "root is unsharded" : "block is being gathered",
               gpulog_live_bytes(r->device) - bare,
               left_cause(gpulog_live_bytes(r->device) - bare, &sizes));
         check(fsdp_unit(model) == NULL && fsdp_unit(model->children[1]) == NULL,

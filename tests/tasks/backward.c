@@ -51,8 +51,8 @@ static float average_of(int64_t i, int round)
     return (float)(1 + i * made_of.step % made_of.modulus + made_of.round * round);
 }
 
-// Element i of the whole gradient that `rank` makes in micro-batch `round`: whole numbers, so that
-// every sum is exact; what sets the ranks apart cancels in the sum, which is W times average_of.
+// Element i of the unsharded gradient that `rank` makes in micro-batch `round`: whole numbers, so
+// that every sum is exact; what sets the ranks apart cancels in the sum, which is W times average_of.
 static float gradient_of(int rank, int world, int64_t i, int round)
 {
     int64_t apart = (2 * rank - (world - 1)) * (1 + i % made_of.apart_modulus) * made_of.apart;
@@ -237,7 +237,7 @@ static void one_body(const Rank *r, void *arg)
     uint64_t log = gpulog_length();
     need(fsdp_begin_grad(unit));
     check(unit->flat.unsharded_grad.data == unit->flat.sharded_grad.data,
-          "with one rank fsdp_begin_grad must make the gradient shard the whole gradient");
+          "with one rank fsdp_begin_grad must make the gradient shard the unsharded gradient");
     check(gpulog_live_bytes(r->device) == live, "with one rank fsdp_begin_grad allocated memory");
     need(fsdp_reduce_grad(unit));
     need(fsdp_finish_backward(s.root));
@@ -344,19 +344,20 @@ static void begin_body(const Rank *r, void *arg)
         Layout layout;
         unit_layout(&layout, &s, flat, true);
         check_equal_in(&((Clues){.layout = &layout}),
-                       "the whole gradient before the backward, padding included", got, want,
+                       "the unsharded gradient before the backward, padding included", got, want,
                        (size_t)flat->layout.padded);
         free(got);
         free(want);
         const float *whole = flat->unsharded_grad.data;
         for (int j = 0; j < flat->layout.n; j++)
-            check(flat->layout.params[j]->grad.data == whole + flat->layout.offset[j],
-                  "%s: after fsdp_begin_grad its gradient does not point into the whole gradient",
-                  flat->layout.params[j]->name);
+            check(
+                flat->layout.params[j]->grad.data == whole + flat->layout.offset[j],
+                "%s: after fsdp_begin_grad its gradient does not point into the unsharded gradient",
+                flat->layout.params[j]->name);
         check(fsdp_begin_grad(unit) == ERR_ARGUMENT, "a second fsdp_begin_grad must be an error");
         need(fsdp_reduce_grad(unit));
         check(flat->unsharded_grad.data == NULL && flat->layout.params[0]->grad.data == NULL,
-              "after fsdp_reduce_grad the parameters still point into the whole gradient");
+              "after fsdp_reduce_grad the parameters still point into the unsharded gradient");
         check(fsdp_reduce_grad(unit) == ERR_ARGUMENT,
               "reducing a gradient that is not there must be an "
               "error");
@@ -386,13 +387,15 @@ static void check_all_sharded(const Sharded *s)
               "unit does fsdp_pre_backward gather ahead?",
               flat[i]->name);
         check(flat[i]->state == FLAT_SHARDED && flat[i]->layout.params[0]->data.data == NULL,
-              "after the backward unit %s still has its parameters whole: fsdp_post_backward must "
+              "after the backward unit %s still has its parameters unsharded: fsdp_post_backward "
+              "must "
               "reshard it, whatever the options say",
               flat[i]->name);
-        check(flat[i]->unsharded_grad.data == NULL,
-              "after the backward unit %s still has its gradient whole: does fsdp_post_backward "
-              "reduce it?",
-              flat[i]->name);
+        check(
+            flat[i]->unsharded_grad.data == NULL,
+            "after the backward unit %s still has its gradient unsharded: does fsdp_post_backward "
+            "reduce it?",
+            flat[i]->name);
         check(flat[i]->layout.params[0]->grad.data == NULL,
               "after the backward the parameters of unit %s still point to a gradient: "
               "fsdp_reduce_grad must take it from them",
@@ -425,7 +428,7 @@ static void check_reduce_overlaps(uint64_t first)
     }
 }
 
-// The whole gradient is freed where it was allocated, on the compute stream.
+// The unsharded gradient is freed where it was allocated, on the compute stream.
 static void check_freed_on_compute(Sharded *s)
 {
     FsdpUnit *unit = fsdp_unit(s->model->children[0]);
@@ -549,7 +552,7 @@ static void gathers_again_before_backward(void **state)
     rule_order_of_each_backward();
 }
 
-// Whether the allocation of this log entry becomes a whole parameter: an all-gather receives in it,
+// Whether the allocation of this log entry becomes an unsharded parameter: an all-gather receives in it,
 // or what does the same.
 static bool is_gathered(const GpuLogEntry *alloc)
 {
@@ -567,7 +570,7 @@ static bool is_gathered(const GpuLogEntry *alloc)
     return false;
 }
 
-// Bytes of whole parameters that are there at once, at most, from log entry `backward` on: a buffer
+// Bytes of unsharded parameters that are there at once, at most, from log entry `backward` on: a buffer
 // is there from its allocation to its release. The forward begins at `step`.
 static size_t most_gathered_bytes(uint64_t step, uint64_t backward)
 {
@@ -615,7 +618,7 @@ static void whole_body(const Rank *r, void *arg)
     size_t most = most_gathered_bytes(log, (uint64_t)loss);
     check(
         most <= bound,
-        "in the backward %zu bytes of whole parameters are there at a time, want at most the "
+        "in the backward %zu bytes of unsharded parameters are there at a time, want at most the "
         "root's and two other units', %zu: does fsdp_pre_backward release what was resharded last "
         "before it gathers, and gather no unit but this one and the next?",
         most, bound);
@@ -663,7 +666,8 @@ static Status check_resharded(Module *m, void *arg)
 {
     const FsdpUnit *unit = fsdp_unit(m);
     check(unit->flat.state == FLAT_SHARDED,
-          "after its own backward unit %s still has its parameters whole: fsdp_post_backward must "
+          "after its own backward unit %s still has its parameters unsharded: fsdp_post_backward "
+          "must "
           "reshard it, whatever the options say",
           m->name);
     return OK;

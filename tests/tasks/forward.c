@@ -1,4 +1,4 @@
-/* Task 3, forward: parameters are whole while their unit runs, in order, and no longer.
+/* Task 3, forward: parameters are unsharded while their unit runs, in order, and no longer.
  */
 #include "bytes.h"
 #include "claims.h"
@@ -35,7 +35,7 @@ static FsdpUnit *first_unit(Sharded *s)
     return fsdp_unit(s->model->children[0]);
 }
 
-// Whether the unit's whole parameter holds the initial values, read on the compute stream's order.
+// Whether the unit's unsharded parameter holds the initial values, read on the compute stream's order.
 static void check_whole(const FsdpUnit *unit)
 {
     const FlatParam *flat = &unit->flat;
@@ -57,7 +57,7 @@ static void check_whole(const FsdpUnit *unit)
 
 // ---- Gathers in the log ----
 
-// One gathering of a whole parameter: an all-gather, or what does the same, a group of broadcasts or
+// One gathering of an unsharded parameter: an all-gather, or what does the same, a group of broadcasts or
 // of receives into one buffer.
 typedef struct Gather {
     uint64_t first, last; // log entries
@@ -132,7 +132,7 @@ static void gather_body(const Rank *r, void *arg)
         need(fsdp_unshard(unit));
         need(fsdp_wait_for_unshard(unit));
         check(unit->flat.unsharded_param.data != NULL,
-              "the unit has no whole parameter after unshard and wait");
+              "the unit has no unsharded parameter after unshard and wait");
         check_whole(unit);
         const float *whole = unit->flat.unsharded_param.data;
         for (int j = 0; j < unit->flat.layout.n; j++)
@@ -164,7 +164,7 @@ static void alias_body(const Rank *r, void *arg)
     need(fsdp_unshard(unit));
     need(fsdp_wait_for_unshard(unit));
     check(unit->flat.unsharded_param.data == unit->flat.sharded_param.data,
-          "with one rank fsdp_unshard must make the shard the whole parameter");
+          "with one rank fsdp_unshard must make the shard the unsharded parameter");
     check(gpulog_live_bytes(r->device) == live, "with one rank fsdp_unshard allocated %zu bytes",
           gpulog_live_bytes(r->device) - live);
     need(fsdp_reshard(unit));
@@ -186,7 +186,7 @@ static void world_of_one_aliases(void **state)
     run_ranks(1, alias_body, &shape);
 }
 
-// A kernel on the compute stream that reads the whole parameter, as a layer would.
+// A kernel on the compute stream that reads the unsharded parameter, as a layer would.
 static void read_whole(const FsdpUnit *unit)
 {
     float *out = NULL;
@@ -264,7 +264,7 @@ static void free_body(const Rank *r, void *arg)
     uint64_t released = gpulog_length();
     need(fsdp_free_all_gather(s.root));
     check(gpulog_live_bytes(r->device) == live,
-          "after reshard and release %zu bytes of the whole parameter "
+          "after reshard and release %zu bytes of the unsharded parameter "
           "are still there%s",
           gpulog_live_bytes(r->device) - live,
           bytes_cause(gpulog_live_bytes(r->device) - live, &sizes));
@@ -506,7 +506,7 @@ static void check_one_at_a_time(Sharded *s)
     need(fsdp_pre_forward(first, fsdp_unit(first)));
     need(fsdp_post_forward(first, fsdp_unit(first)));
     need(fsdp_pre_forward(second, unit));
-    check(unit->flat.state == FLAT_UNSHARDED, "after its pre-forward hook unit %s is not whole",
+    check(unit->flat.state == FLAT_UNSHARDED, "after its pre-forward hook unit %s is not unsharded",
           second->name);
     check(s->root->all_gather_state.buffer == NULL,
           "while unit %s runs, the buffer of unit %s is still there: fsdp_pre_forward must release "

@@ -4,7 +4,7 @@
  * A GPT-2 of six blocks, each block a unit, is trained with AdamW on four ranks. Behind each step a
  * rank reads its log (gpulog.h) into shared memory: which memory came and went and what for, every
  * collective, the waits of streams, and marks where the passes of units begin and end. The cmocka
- * process, which never runs the code under test, prints the books as lines "TRACE {…}" of JSON;
+ * process, which never runs the code under test, prints the trace as lines "TRACE {…}" of JSON;
  * grader/trace.py says what they hold.
  *
  * [Note: marks] A mark must not depend on how hooks are filled in. So the `forward` and `backward`
@@ -13,7 +13,7 @@
  *
  * [Note: what for] Memory that was there before the first step is what a rank keeps: shards,
  * gradients, moments. Memory that parameters' data (or grad) pointed into while a unit ran, that an
- * all-gather wrote or a reduce-scatter read, is a whole parameter (or gradient). Sizes that theory
+ * all-gather wrote or a reduce-scatter read, is an unsharded parameter (or gradient). Sizes that theory
  * speaks of are counted from the modules' shapes, without the code under test.
  *
  * Interface: one test, "steps".
@@ -60,13 +60,13 @@ typedef struct Row {
 } Row;
 
 // What a rank hands back.
-typedef struct Book {
+typedef struct Trace {
     int rows, begin[STEPS + 1];
     int64_t live[STEPS + 1],
         peak[STEPS]; // between steps, and the highest of each; as gpulog has it
     bool full;       // there was no room for all
     Row row[MAX_ROWS];
-} Book;
+} Trace;
 
 // A rank's own: what it notes while it trains.
 typedef struct Live {
@@ -94,7 +94,7 @@ static struct {
     cudaEvent_t event[MAX_EVENTS];
     int record[MAX_EVENTS], events, records;
     uint64_t next; // of the log
-    Book *book;
+    Trace *trace;
 } t;
 
 // ---- While training ----
@@ -102,7 +102,7 @@ static struct {
 static void note(char mark, const void *ptr, int what, int unit)
 {
     if (t.notes == MAX_NOTES) {
-        t.book->full = true;
+        t.trace->full = true;
         return;
     }
     t.note[t.notes++] = (Note){gpulog_length(), ptr, what, unit, mark};
@@ -168,13 +168,13 @@ static void wrap_units(Module *model)
 
 static int add_row(Row row)
 {
-    Book *book = t.book;
-    if (book->rows >= MAX_ROWS) {
-        book->full = true;
+    Trace *trace = t.trace;
+    if (trace->rows >= MAX_ROWS) {
+        trace->full = true;
         return -1;
     }
-    book->row[book->rows] = row;
-    return book->rows++;
+    trace->row[trace->rows] = row;
+    return trace->rows++;
 }
 
 static int stream_of(cudaStream_t stream)
@@ -202,8 +202,8 @@ static void tell(const void *ptr, int what, int unit)
     if (live->what == REST) live->what = what;
     if (unit >= 0 && live->unit != unit) live->unit = live->unit == -1 ? unit : -2;
     if (live->row >= 0) {
-        t.book->row[live->row].what = live->what;
-        t.book->row[live->row].unit = live->unit < 0 ? -1 : live->unit;
+        t.trace->row[live->row].what = live->what;
+        t.trace->row[live->row].unit = live->unit < 0 ? -1 : live->unit;
     }
 }
 
@@ -212,7 +212,7 @@ static void read_alloc(const GpuLogEntry *e, int stream, bool training)
     Live live = {e->range[0].ptr, e->range[0].bytes, -1, training ? REST : KEPT, -1};
     if (training) live.row = add_row((Row){'+', stream, REST, -1, (int64_t)live.bytes, 0});
     if (t.lives == MAX_LIVE)
-        t.book->full = true;
+        t.trace->full = true;
     else
         t.live[t.lives++] = live;
 }
@@ -258,8 +258,8 @@ static void read_wait(const GpuLogEntry *e, int stream)
 // Kernels and copies of a stream back to back are one row.
 static void read_work(int stream)
 {
-    Book *book = t.book;
-    Row *last = book->rows > 0 ? &book->row[book->rows - 1] : NULL;
+    Trace *trace = t.trace;
+    Row *last = trace->rows > 0 ? &trace->row[trace->rows - 1] : NULL;
     if (last != NULL && last->kind == 'k' && last->stream == stream)
         last->bytes++;
     else
@@ -298,17 +298,17 @@ static void read_log(bool training)
         if (gpulog_get(t.next, &entry))
             read_entry(&entry, training);
         else
-            t.book->full = true;
+            t.trace->full = true;
     }
     read_notes(end);
 }
 
 // The rows of a step are complete: what was for which unit is known now.
-static void name_collectives(Book *book, int first)
+static void name_collectives(Trace *trace, int first)
 {
-    for (int i = first; i < book->rows; i++) {
-        Row *row = &book->row[i];
-        if (row->kind == 'c') row->unit = row->unit >= 0 ? book->row[row->unit].unit : -1;
+    for (int i = first; i < trace->rows; i++) {
+        Row *row = &trace->row[i];
+        if (row->kind == 'c') row->unit = row->unit >= 0 ? trace->row[row->unit].unit : -1;
     }
 }
 
@@ -316,24 +316,24 @@ static void name_collectives(Book *book, int first)
 
 static void train(const Rank *r, Sharded *s, const Batch *batch, size_t before)
 {
-    Book *book = t.book;
+    Trace *trace = t.trace;
     read_log(false);
-    book->rows = 0; // what was freed on the way
+    trace->rows = 0; // what was freed on the way
     for (int step = 0; step < STEPS; step++) {
-        book->begin[step] = book->rows;
-        book->live[step] = (int64_t)(gpulog_live_bytes(r->device) - before);
+        trace->begin[step] = trace->rows;
+        trace->live[step] = (int64_t)(gpulog_live_bytes(r->device) - before);
         gpulog_reset_peak(r->device);
         train_batch(&spec, &s->run, s->model, batch);
         note('O', NULL, 0, -1);
         need(fsdp_adamw_step(&s->adamw));
         need(fsdp_zero_grad(s->model, &s->ctx));
         note('o', NULL, 0, -1);
-        book->peak[step] = (int64_t)(gpulog_peak_bytes(r->device) - before);
+        trace->peak[step] = (int64_t)(gpulog_peak_bytes(r->device) - before);
         read_log(true);
-        name_collectives(book, book->begin[step]);
+        name_collectives(trace, trace->begin[step]);
     }
-    book->begin[STEPS] = book->rows;
-    book->live[STEPS] = (int64_t)(gpulog_live_bytes(r->device) - before);
+    trace->begin[STEPS] = trace->rows;
+    trace->live[STEPS] = (int64_t)(gpulog_live_bytes(r->device) - before);
 }
 
 static void body(const Rank *r, void *arg)
@@ -341,7 +341,7 @@ static void body(const Rank *r, void *arg)
     Sharded s;
     Batch batch = batch_create(&spec, (uint64_t)r->rank);
     size_t before = gpulog_live_bytes(r->device);
-    t.book = (Book *)arg + r->rank;
+    t.trace = (Trace *)arg + r->rank;
     t.next = gpulog_length();
     sharded_create(&s, &spec, &TEST_OPTIONS, &TEST_ADAMW, r);
     t.stream[0] = r->stream;
@@ -392,22 +392,23 @@ static void print_head(void)
     module_destroy(model);
 }
 
-// A rank may have written anything to its book: what is printed stays within it.
+// A rank may have written anything to its trace: what is printed stays within it.
 static int within(int value, int most)
 {
     return value < 0 ? 0 : value > most ? most : value;
 }
 
-static void print_step(const Book *book, int rank, int step)
+static void print_step(const Trace *trace, int rank, int step)
 {
-    int begin = within(book->begin[step], MAX_ROWS), end = within(book->begin[step + 1], MAX_ROWS);
+    int begin = within(trace->begin[step], MAX_ROWS),
+        end = within(trace->begin[step + 1], MAX_ROWS);
     printf("TRACE {\"rank\": %d, \"step\": %d, \"full\": %s, \"live\": [%" PRId64 ", %" PRId64
            "], \"peak\": %" PRId64 ", \"rows\": [",
-           rank, step, book->full ? "true" : "false", book->live[step], book->live[step + 1],
-           book->peak[step]);
+           rank, step, trace->full ? "true" : "false", trace->live[step], trace->live[step + 1],
+           trace->peak[step]);
     const char *comma = "";
     for (int i = begin; i < end; i++) {
-        Row row = book->row[i];
+        Row row = trace->row[i];
         int what = row.what;
         // Streams are drawn for rank 0 alone.
         if (rank > 0 && (row.kind == 'k' || row.kind == 'r' || row.kind == 'w')) continue;
@@ -425,7 +426,7 @@ static void print_step(const Book *book, int rank, int step)
 
 static void steps(void **state)
 {
-    Book *books = shared_alloc(WORLD * sizeof *books);
+    Trace *books = shared_alloc(WORLD * sizeof *books);
     const char *wanted = getenv("SHARDLAB_TRACE_WORLD");
     spec = wanted != NULL ? DEMO : SMALL;
     world = wanted != NULL ? atoi(wanted) : WORLD;
