@@ -52,7 +52,8 @@ static float average_of(int64_t i, int round)
 }
 
 // Element i of the unsharded gradient that `rank` makes in micro-batch `round`: whole numbers, so
-// that every sum is exact; what sets the ranks apart cancels in the sum, which is W times average_of.
+// that every sum is exact; what sets the ranks apart cancels in the sum, which is W times
+// average_of.
 static float gradient_of(int rank, int world, int64_t i, int round)
 {
     int64_t apart = (2 * rank - (world - 1)) * (1 + i % made_of.apart_modulus) * made_of.apart;
@@ -503,12 +504,13 @@ static void ahead_body(const Rank *r, void *arg)
         check(gpulog_count(GPU_ALL_GATHER, log) == want,
               "forward and backward of %d units, reshard_after_forward %s: %llu all-gathers, want "
               "%llu",
-              units, reshard ? "true" : "false", (unsigned long long)gpulog_count(GPU_ALL_GATHER, log),
+              units, reshard ? "true" : "false",
+              (unsigned long long)gpulog_count(GPU_ALL_GATHER, log),
               (unsigned long long)want);
         // By which collective, gradient_is_the_average asks: a reduce for each rank is as good.
         uint64_t reduces = gpulog_count(GPU_REDUCE, log);
-        uint64_t reduced = gpulog_count(GPU_REDUCE_SCATTER, log) + gpulog_count(GPU_ALL_REDUCE, log) +
-                           reduces / (uint64_t)r->world;
+        uint64_t reduced = gpulog_count(GPU_REDUCE_SCATTER, log) +
+                           gpulog_count(GPU_ALL_REDUCE, log) + reduces / (uint64_t)r->world;
         check(
             reduced == (uint64_t)units,
             "a backward of %d units made %llu reduce-scatters: does fsdp_post_backward reduce each "
@@ -517,7 +519,8 @@ static void ahead_body(const Rank *r, void *arg)
 
         int gathers = 0, scatters = 0, parts = 0;
         int64_t loss = gpulog_find(GPU_KERNEL, "kernel_cross_entropy", log);
-        int64_t product = gpulog_find(GPU_BLAS, NULL, (uint64_t)loss); // the head's, the first of all
+        // The head's product, the first of all.
+        int64_t product = gpulog_find(GPU_BLAS, NULL, (uint64_t)loss);
         GpuLogEntry entry;
         for (uint64_t i = log; i < gpulog_length() && reshard; i++) {
             if (!gpulog_get(i, &entry)) continue;
@@ -552,8 +555,8 @@ static void gathers_again_before_backward(void **state)
     rule_order_of_each_backward();
 }
 
-// Whether the allocation of this log entry becomes an unsharded parameter: an all-gather receives in it,
-// or what does the same.
+// Whether the allocation of this log entry becomes an unsharded parameter: an all-gather receives
+// in it, or what does the same.
 static bool is_gathered(const GpuLogEntry *alloc)
 {
     const char *begin = alloc->range[0].ptr, *end = begin + alloc->range[0].bytes;
@@ -570,8 +573,8 @@ static bool is_gathered(const GpuLogEntry *alloc)
     return false;
 }
 
-// Bytes of unsharded parameters that are there at once, at most, from log entry `backward` on: a buffer
-// is there from its allocation to its release. The forward begins at `step`.
+// Bytes of unsharded parameters that are there at once, at most, from log entry `backward` on: a
+// buffer is there from its allocation to its release. The forward begins at `step`.
 static size_t most_gathered_bytes(uint64_t step, uint64_t backward)
 {
     enum { MOST = 64 };

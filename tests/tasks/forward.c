@@ -35,7 +35,8 @@ static FsdpUnit *first_unit(Sharded *s)
     return fsdp_unit(s->model->children[0]);
 }
 
-// Whether the unit's unsharded parameter holds the initial values, read on the compute stream's order.
+// Whether the unit's unsharded parameter holds the initial values, read in order on the compute
+// stream.
 static void check_whole(const FsdpUnit *unit)
 {
     const FlatParam *flat = &unit->flat;
@@ -57,8 +58,8 @@ static void check_whole(const FsdpUnit *unit)
 
 // ---- Gathers in the log ----
 
-// One gathering of an unsharded parameter: an all-gather, or what does the same, a group of broadcasts or
-// of receives into one buffer.
+// One gathering of an unsharded parameter: an all-gather, or what does the same, a group of
+// broadcasts or of receives into one buffer.
 typedef struct Gather {
     uint64_t first, last; // log entries
     uint64_t alloc;       // the entry that allocated the buffer

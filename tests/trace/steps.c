@@ -13,8 +13,8 @@
  *
  * [Note: what for] Memory that was there before the first step is what a rank keeps: shards,
  * gradients, moments. Memory that parameters' data (or grad) pointed into while a unit ran, that an
- * all-gather wrote or a reduce-scatter read, is an unsharded parameter (or gradient). Sizes that theory
- * speaks of are counted from the modules' shapes, without the code under test.
+ * all-gather wrote or a reduce-scatter read, is an unsharded parameter (or gradient). Sizes that
+ * theory speaks of are counted from the modules' shapes, without the code under test.
  *
  * Interface: one test, "steps".
  */
