@@ -118,8 +118,10 @@ static void post_message(Call *call)
 
 static void post(Call *call)
 {
-    atomic_store(&call->comm->self->thread, sim_thread());
-    atomic_store(&call->comm->self->thread_used, 1);
+    RankSlot *self = call->comm->self;
+    atomic_store(&self->thread, sim_thread());
+    atomic_store(&self->thread_used, 1);
+    sim_listen(self, true);
     if (is_message(call))
         post_message(call);
     else
@@ -300,7 +302,7 @@ static void check_call(const Call *call, const WaitRef *ref)
             sim_diagnose_missing(comm, r, ref, call->site);
 }
 
-static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket)
+static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket, Notice *notice)
 {
     WaitRef refs[SIM_MAX_REFS];
     int n = 0, waiting = 0;
@@ -320,7 +322,7 @@ static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket)
     char what[256];
     sim_describe_waiting(first, what, sizeof what);
     sim_log_waiting(what, first->site);
-    sim_sleep(ticket, refs, n, n == waiting);
+    sim_wait(ticket, refs, n, n == waiting, notice);
     sim_log_waiting(NULL, NULL);
 }
 
@@ -358,11 +360,14 @@ ncclResult_t sim_run_calls(Call *calls, int n)
         return ncclSystemError;
     }
     int n_lanes = make_lanes(calls, n, lane, order);
+    Notice notice;
+    sim_notice_begin(&notice);
     for (bool finished = false; !finished;) {
         uint32_t ticket = sim_ticket();
         if (!advance_all(lane, n_lanes, &finished) && !finished)
-            wait_for_others(lane, n_lanes, ticket);
+            wait_for_others(lane, n_lanes, ticket, &notice);
     }
+    for (int i = 0; i < n; i++) sim_listen(calls[i].comm->self, false);
     for (int i = 0; i < n; i++) sim_learn_arrivals(&calls[i]);
     if (n > 1) {
         free(lane);

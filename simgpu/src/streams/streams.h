@@ -5,6 +5,7 @@
  *   kernel.c   simgpu.h's begin … end, used by kernels, copies, BLAS and collectives alike
  *   hooks.c    what the parts are told that a program need not link
  *   error.c    error names and strings, the last error
+ *   threads.c  threads that are none of the program's
  *   config.c   the SIMGPU_* variables, read once
  *
  * Every other folder builds on this one: an operation finds its stream here, is ordered here, and
@@ -176,5 +177,18 @@ typedef struct SimHooks {
 } SimHooks;
 void sim_hooks_add(SimHooks *hooks); // does nothing from the second time on
 const SimHooks *sim_hooks(void);     // the first of them
+
+// ---- threads.c ----
+#define SIM_TIDS 512
+typedef struct SimTids {
+    int n, tid[SIM_TIDS];
+} SimTids;
+void sim_tids(SimTids *tids);                 // of all threads of this process
+void sim_program_tids(SimTids *tids);         // as many as the program has, some of them
+void sim_worker_here(void);                   // the calling thread is one of the BLAS's workers
+void sim_workers(SimTids *tids);              // the BLAS's
+void sim_workers_drop(void);                  // the calling thread is the program's
+int sim_helpers(void);                        // how many threads simgpu has started
+
 
 #endif
