@@ -87,6 +87,7 @@ static void forget_all(void)
     sim_peers = NULL;
     arenas = NULL;
     named = false;
+    sim_sends_forked();
     sim_wait_forked();
     sim_watch_forked();
     sim_world_forked();
@@ -115,6 +116,7 @@ void sim_comm_visit(SimLeaks *leaks)
 
 static void on_normal_exit(int status, void *arg)
 {
+    if (status == 0) sim_sends_wait_all();
     say_goodbye(GONE_EXIT, status & 0xff);
 }
 
@@ -162,7 +164,7 @@ static void fill_slot(RankSlot *slot, const SharedMap *map, const SimDevice *dev
     slot->pid = getpid();
     slot->device = device->index;
     slot->device_fd = device->memfd;
-    slot->arena = device->arena;
+    slot->arena = device->mapped;
     slot->host = host_of_process();
     slot->shared_fd = map->fd;
     sim_wait_table(&slot->wait_table_fd);
@@ -527,6 +529,7 @@ void sim_comm_leave(ncclComm_t comm, const void *site)
         drop_peer(comm->peer[r]);
     }
     sim_unlock();
+    sim_sends_forget(comm);
     sim_rendezvous_release(comm->map, false);
     free(comm->redop);
     free(comm);

@@ -4,6 +4,7 @@
  *   nccl.c        the NCCL calls: arguments, groups, names
  *   arrive.c      what a collective orders, for ranks of one process
  *   call.c        calls that are posted, waited for and worked off, in lanes
+ *   sends.c       messages that are sent and not received yet
  *   collective.c  the data movement of each kind of call
  *   reduce.c      the arithmetic of reductions, by type, in a fixed tree order
  *   comm.c        communicators: joining, connecting to the peers, leaving
@@ -241,6 +242,8 @@ typedef struct Call {
     const void *site;
     ncclRedOp_t handle;   // the operation as the program gave it
     ncclComm_t *new_comm; // split
+    bool may_stay;         // a send that nothing in its group comes after
+    struct KeptSend *kept; // of a send that need not wait: its bytes, and more (sends.c)
     enum { CALL_NEW, CALL_POSTED, CALL_WORKED, CALL_DONE } state;
     CallDesc desc;
     int stream_slot; // of its stream
@@ -377,6 +380,21 @@ bool sim_world_end_of(int rank, int *pid, int *status);
 // ---- call.c ----
 // Posts and works off all calls; the order matters only where they are of one lane.
 ncclResult_t sim_run_calls(Call *calls, int n);
+
+// ---- sends.c ----
+typedef struct KeptSend KeptSend;
+// Copies the n bytes of a send, which is `op`, into the outbox of its device; *offset: where they
+// are, counted from the arena's begin. NULL: they do not fit.
+KeptSend *sim_send_keep(const Call *call, const SimgpuOp *op, const void *bytes, size_t n,
+                        int64_t *offset);
+void sim_send_posted(KeptSend *send, uint64_t seq);
+void sim_send_drop(KeptSend *send); // it will not be posted
+// Waits until the sends of a communicator, or all, are received; ends the process where one never
+// will be.
+void sim_sends_wait_comm(ncclComm_t comm);
+void sim_sends_wait_all(void);
+void sim_sends_forget(ncclComm_t comm); // it is aborted
+void sim_sends_forked(void);
 
 // ---- collective.c ----
 typedef struct CallFacts {

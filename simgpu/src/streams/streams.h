@@ -43,12 +43,14 @@ const SimConfig *sim_config(void);
 bool sim_config_ready(void); // it has been read
 
 // ---- device.c ----
+#define SIM_OUTBOX ((size_t)64 << 20) // bytes for messages that nobody has received (nccl/sends.c)
 // A device's arena is a memfd. `program` is the address range that programs see, without access;
 // `alias` is the same memory, readable and writable.
 typedef struct SimDevice {
     int index;
     int memfd;
     size_t arena; // bytes of address space, larger than the device's memory
+    size_t mapped; // bytes of the memfd and of the alias: behind the arena is the outbox
     char *program;
     char *alias;
     pthread_mutex_t lock; // of the allocator and the accounting
@@ -177,6 +179,15 @@ typedef struct SimHooks {
 } SimHooks;
 void sim_hooks_add(SimHooks *hooks); // does nothing from the second time on
 const SimHooks *sim_hooks(void);     // the first of them
+
+// What has been queued and is not done, as everything else is: messages that nobody has received.
+// Whatever is ordered after one waits for it: `wait`, for all that a clock covers, while there are
+// any.
+typedef struct SimUndone {
+    atomic_int n;
+    void (*wait)(const SimClock *clock);
+} SimUndone;
+extern SimUndone sim_undone;
 
 // ---- threads.c ----
 #define SIM_TIDS 512

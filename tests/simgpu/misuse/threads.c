@@ -274,6 +274,39 @@ HELPER void *sum_or_return(void *arg)
     return NULL;
 }
 
+HELPER void *join_or_return(void *arg);
+
+// One thread returns before it has made its communicator.
+HANGS(DEADLOCK, thread_returns_without_joining, 1)
+{
+    Team team;
+    Teammate mate[TEAM];
+    NCCL(ncclGetUniqueId(&team.id));
+    start_mates(&team, mate, join_or_return, 1);
+    join_mates(mate);
+}
+
+HELPER void *join_or_return(void *arg)
+{
+    Teammate *mate = arg;
+    Team *team = mate->team;
+    int d = mate->number;
+    if (d == mate->step) return NULL;
+    CUDA(cudaSetDevice(d));
+    NCCL(ncclCommInitRank(&team->comm[d], TEAM, team->id, d)); // HERE
+    return NULL;
+}
+
+RIGHT(DEADLOCK, every_thread_joins, 1)
+{
+    Team team;
+    Teammate mate[TEAM];
+    NCCL(ncclGetUniqueId(&team.id));
+    start_mates(&team, mate, join_or_return, TEAM);
+    join_mates(mate);
+    for (int d = 0; d < TEAM; d++) NCCL(ncclCommDestroy(team.comm[d]));
+}
+
 RIGHT(DEADLOCK, no_thread_returns_early, 1)
 {
     Team team = two_devices();
