@@ -68,6 +68,8 @@ static ncclResult_t prepare(Call *call)
         call->kept = sim_send_keep(call, &op, send, sends, &call->desc.send);
     if (op.error == cudaSuccess && sim_config()->check == CHECK_FULL && comm->size > 1)
         sim_stream_start(&op, &call->start, &call->stream_slot);
+    // What has been received has been read: who waits for the receive waits for the send.
+    if (call->signature.kind == CALL_SEND && call->start.n) call->start.t[call->stream_slot]++;
     cudaError_t error = simgpu_end(&op);
     if (device != comm->device) cudaSetDevice(device);
     if (before != cudaSuccess) return ncclUnhandledCudaError;
