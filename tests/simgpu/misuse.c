@@ -41,6 +41,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -160,6 +161,26 @@ static void watch_for_notice(void)
     simgpu_helper_threads(1);
 }
 
+#ifdef __SANITIZE_THREAD__
+static void *do_nothing(void *arg)
+{
+    return arg;
+}
+
+// ThreadSanitizer has a thread of its own in every process, and one more once there is another
+// thread.
+static int threads_of_sanitizer(void)
+{
+    pthread_t thread;
+    struct stat st;
+    CHECK(pthread_create(&thread, NULL, do_nothing, NULL) == 0);
+    pthread_join(thread, NULL);
+    usleep(50000); // until it is gone from /proc, too
+    CHECK(stat("/proc/self/task", &st) == 0);
+    return (int)st.st_nlink - 2 - 1;
+}
+#endif
+
 static int run_rank(const World *world, void *arg)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL};
@@ -170,9 +191,7 @@ static int run_rank(const World *world, void *arg)
     dup2(running->output, STDERR_FILENO);
     simgpu_on_report(hear_report, &running->told[world->rank]);
 #ifdef __SANITIZE_THREAD__
-    // ThreadSanitizer has a thread of its own in every process, and one more once there is another
-    // thread, as there is where simgpu watches other processes.
-    simgpu_helper_threads(world->size > 1 ? 2 : 1);
+    simgpu_helper_threads(threads_of_sanitizer());
 #endif
     if (running->program->waits) watch_for_notice();
     running->program->run(world->rank, world->size);

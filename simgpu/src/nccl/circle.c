@@ -363,24 +363,29 @@ static int find_circle(Search *s, int thread, bool likely)
     return length;
 }
 
-void sim_circle_check(int thread)
+// Looks twice; returns the length of the circle, 0 if there is none for certain.
+static int look_for_circle(int thread)
 {
     ProcessWaitTable *table = sim_wait_table(NULL);
-    int n = 0;
-    sim_lock();
-    first_look.n_borrowed = second_look.n_borrowed = 0;
     look(&first_look, getpid(), table);
-    if (!told && is_hopeless(&first_look)) {
-        look(&second_look, getpid(), table);
-        if (is_unchanged(&first_look, &second_look)) n = find_circle(&first_look, thread, true);
-        if (n == 0 && is_unchanged(&first_look, &second_look))
-            n = find_circle(&first_look, thread, false);
-    }
+    if (!is_hopeless(&first_look)) return 0;
+    look(&second_look, getpid(), table);
+    if (!is_unchanged(&first_look, &second_look)) return 0;
+    int n = find_circle(&first_look, thread, true);
+    return n > 0 ? n : find_circle(&first_look, thread, false);
+}
+
+void sim_circle_check(int thread)
+{
+    sim_lock();
+    int n = told ? 0 : look_for_circle(thread);
     told = told || n > 0;
+    if (n == 0 && !told) { // else what is borrowed is still needed
+        give_back(&first_look);
+        give_back(&second_look);
+    }
     sim_unlock();
     if (n > 0) sim_diagnose_circle(step, n);
-    give_back(&first_look);
-    give_back(&second_look);
 }
 
 void sim_circle_notice(int thread, const Notice *notice)
@@ -388,11 +393,14 @@ void sim_circle_notice(int thread, const Notice *notice)
     Search *s = &first_look;
     int n = 0;
     sim_lock();
-    s->n_borrowed = 0;
+    if (told) {
+        sim_unlock();
+        return;
+    }
     look(s, getpid(), sim_wait_table(NULL));
     for (int p = 0; p < s->n_processes; p++) s->process[p].helps_none = s->process[p].asleep > 0;
     reduce_set(s, false);
-    if (!told && find_circle(s, thread, false)) {
+    if (find_circle(s, thread, false)) {
         for (int i = 0; i < s->n_waiters; i++) {
             Waiter *w = &s->waiter[i];
             int ranks[SIM_MAX_RANKS];
