@@ -41,13 +41,13 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "harness.h"
 #include "launch.h"
+#include "run.h"
 #include "simgpu.h"
 
 enum { MAX_RANKS = 4, JOBS = 2, LINES = 8, PATH = 1024, ROWS = (int)SIMGPU_CALL };
@@ -161,26 +161,6 @@ static void watch_for_notice(void)
     simgpu_helper_threads(1);
 }
 
-#ifdef __SANITIZE_THREAD__
-static void *do_nothing(void *arg)
-{
-    return arg;
-}
-
-// ThreadSanitizer has a thread of its own in every process, and one more once there is another
-// thread.
-static int threads_of_sanitizer(void)
-{
-    pthread_t thread;
-    struct stat st;
-    CHECK(pthread_create(&thread, NULL, do_nothing, NULL) == 0);
-    pthread_join(thread, NULL);
-    usleep(50000); // until it is gone from /proc, too
-    CHECK(stat("/proc/self/task", &st) == 0);
-    return (int)st.st_nlink - 2 - 1;
-}
-#endif
-
 static int run_rank(const World *world, void *arg)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL};
@@ -190,9 +170,7 @@ static int run_rank(const World *world, void *arg)
     dup2(running->output, STDOUT_FILENO);
     dup2(running->output, STDERR_FILENO);
     simgpu_on_report(hear_report, &running->told[world->rank]);
-#ifdef __SANITIZE_THREAD__
-    simgpu_helper_threads(threads_of_sanitizer());
-#endif
+    sanitize_note_threads();
     if (running->program->waits) watch_for_notice();
     running->program->run(world->rank, world->size);
     return 0;

@@ -203,6 +203,7 @@ void sim_wait(uint32_t ticket, const WaitRef *refs, int n_refs, bool all_refs, N
 void sim_nap(uint32_t ticket, int milliseconds)
 {
     WaitSlot *wait_slot = &own_table->wait_slot[sim_thread()];
+    tell_threads();
     atomic_store(&wait_slot->sleeping, 1);
     sleep_for(wait_slot, ticket, milliseconds);
     atomic_store(&wait_slot->sleeping, 0);

@@ -185,7 +185,7 @@ const SimHooks *sim_hooks(void);     // the first of them
 // any.
 typedef struct SimUndone {
     atomic_int n;
-    void (*wait)(const SimClock *clock);
+    void (*_Atomic wait)(const SimClock *clock);
 } SimUndone;
 extern SimUndone sim_undone;
 
