@@ -131,7 +131,7 @@ static void wait_for_clock(const SimClock *clock);
 void sim_send_posted(KeptSend *send, uint64_t seq)
 {
     pthread_mutex_lock(&lock);
-    sim_undone.wait = wait_for_clock;
+    atomic_store(&sim_undone.wait, wait_for_clock);
     send->seq = seq;
     send->posted = true;
     atomic_fetch_add(&sim_undone.n, 1);

@@ -135,8 +135,11 @@ void sim_listen(RankSlot *slot, bool listens)
 
 void sim_wake_own(void)
 {
-    for (int i = 0; own_table && i < SIM_MAX_THREADS; i++)
-        if (atomic_load(&own_table->wait_slot[i].taken)) sim_wake(own_table, i);
+    pthread_mutex_lock(&table_lock); // the watcher may be there first
+    ProcessWaitTable *table = own_table;
+    pthread_mutex_unlock(&table_lock);
+    for (int i = 0; table && i < SIM_MAX_THREADS; i++)
+        if (atomic_load(&table->wait_slot[i].taken)) sim_wake(table, i);
 }
 
 static void write_refs(WaitSlot *wait_slot, const WaitRef *refs, int n)

@@ -405,7 +405,8 @@ static void await_undone(const SimClock *clock)
     if (atomic_load(&sim_undone.n) == 0) return;
     assign(&copy, clock);
     pthread_mutex_unlock(&lock);
-    sim_undone.wait(&copy);
+    void (*wait)(const SimClock *) = atomic_load(&sim_undone.wait);
+    wait(&copy);
     free(copy.t);
     pthread_mutex_lock(&lock);
 }
