@@ -110,8 +110,8 @@ typedef void (*SimgpuReportHook)(const SimgpuReport *report, void *arg);
 void simgpu_on_report(SimgpuReportHook hook, void *arg);
 
 // Tells simgpu of threads of this process that will never join or call a collective: +1 when one
-// has begun, -1 when it has ended. Where a process has but one other thread, and that one waits for
-// a call of its own process, this is what makes it a deadlock for certain.
+// has begun, -1 when it has ended. As long as a thread that simgpu knows nothing of lives, it may
+// still make a call for which others wait, so nothing that they wait for is a deadlock for certain.
 void simgpu_helper_threads(int change);
 
 // The sum that a collective over n ranks makes of inputs[0] … inputs[n-1] (count floats each, host

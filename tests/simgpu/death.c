@@ -3,8 +3,10 @@
  * what it should have called and what it called last; nobody hangs. Circles of ranks that wait for
  * each other, too.
  */
+#include <cublas_v2.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -216,10 +218,40 @@ static void test_circles(void **state)
     }
 }
 
+// The BLAS has threads of its own, which will not help: the circle is as certain as without them.
+static void circle_after_a_product(const Rank *r, void *arg)
+{
+    enum { SIDE = 512 };
+    float *x = buffer(3 * SIDE * SIDE), one = 1, zero = 0;
+    cublasHandle_t blas;
+    struct stat st;
+    check(cublasCreate(&blas) == CUBLAS_STATUS_SUCCESS, "no handle");
+    check(cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, SIDE, SIDE, SIDE, &one, x, SIDE,
+                      x + SIDE * SIDE, SIDE, &zero, x + 2 * SIDE * SIDE,
+                      SIDE) == CUBLAS_STATUS_SUCCESS,
+          "no product");
+    check(stat("/proc/self/task", &st) == 0 && st.st_nlink - 2 >= 4, "the BLAS has no threads");
+    circle(r, arg);
+}
+
+static void test_workers(void **state)
+{
+    Shared *shared = shared_alloc(sizeof *shared);
+    shared->how = MESSAGES;
+    setenv("SIMGPU_THREADS", "4", 1);
+    double begin = now();
+    free(run_ranks_message(2, 10, circle_after_a_product, shared));
+    unsetenv("SIMGPU_THREADS");
+    assert_true(now() - begin < 9); // not by the time limit
+    assert_true(strstr(shared->heard[0].title, "deadlock") ||
+                strstr(shared->heard[1].title, "deadlock"));
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_ends),
     cmocka_unit_test(test_dies_early),
     cmocka_unit_test(test_leaves_in_order),
     cmocka_unit_test(test_circles),
+    cmocka_unit_test(test_workers),
 };
 SUITE_MAIN("death", tests)

@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "heard.h"
+#include "run.h"
 
 enum { MOST = 6, COUNT = 257, SEEDS = 60, WORDS = 4096 };
 
@@ -194,6 +195,7 @@ _Noreturn static void be_rank(int rank)
     Rehearsal *r = rehearsal;
     Actor a = {.rank = rank, .world = r->world};
     own_rank = rank;
+    sanitize_note_threads();
     char path[40];
     snprintf(path, sizeof path, "/proc/self/fd/%d", r->ranks);
     setenv("SIMGPU_WORLD", path, 1);

@@ -34,9 +34,10 @@ __attribute__((noinline)) static void call_of_rank_zero(int which, float *x, con
         ncclAllReduce(x, x, 8, ncclFloat, ncclSum, r->comm, r->stream);
     else if (which == ROOT)
         ncclBroadcast(x, x, 8, ncclFloat, 0, r->comm, r->stream);
-    else if (which == MESSAGE)
+    else if (which == MESSAGE) {
         ncclSend(x, 8, ncclFloat, 1, r->comm, r->stream);
-    else
+        cudaStreamSynchronize(r->stream);
+    } else
         ncclAllReduce(x, x, 8, ncclFloat, ncclSum, r->comm, r->stream);
 }
 

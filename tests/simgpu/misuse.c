@@ -2,8 +2,9 @@
  *
  * Every program runs with a process a rank. Of a wrong one the first report must be of its class,
  * come from a rank that it names, and name every line that the program marks with HERE; no rank may
- * report twice, and what the other ranks say must be the same or that they wait in vain. A right
- * one must end well, which includes its own check of its numbers, without any report.
+ * report twice, and what the other ranks say must be the same or that they wait in vain. One that
+ * hangs where nobody can be sure of it must be noticed, and go on. A right one must end well, which
+ * includes its own check of its numbers, without any report.
  *
  * At the end stands the confusion table: the class of the program down, that of its first report
  * across. Whatever lies off the diagonal fails its test.
@@ -26,6 +27,7 @@
 #include "misuse/overlap.c"
 #include "misuse/pointer.c"
 #include "misuse/race.c"
+#include "misuse/threads.c"
 #include "misuse/uninitialised.c"
 
 #include <ctype.h>
@@ -33,21 +35,25 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "harness.h"
 #include "launch.h"
+#include "run.h"
 #include "simgpu.h"
 
 enum { MAX_RANKS = 4, JOBS = 2, LINES = 8, PATH = 1024, ROWS = (int)SIMGPU_CALL };
 #define NONE SIMGPU_CLASSES       // the column of programs that report nothing
 #define LIMIT (RANKS_LIMIT / 2.0) // seconds
+#define NOTICED 77                // how a rank ends that has waited long enough for its notice
 
 // The class that each row is about, by its name in WRONG and RIGHT, and in the table's head.
 static const struct {
@@ -95,6 +101,7 @@ typedef struct Outcome {
     const Program *program;
     pid_t worker; // 0: it is done
     atomic_int turns;
+    atomic_int quiet; // ranks that have heard their notice, and wait to be ended
     Told told[MAX_RANKS];
     RankEnd ends[MAX_RANKS];
     bool stray; // a process was left
@@ -127,6 +134,33 @@ void share_id(ncclUniqueId *id, int rank, int ranks)
 
 // ---- Running ----
 
+// Ends a program that hangs as soon as its ranks have said so; a moment later, since nothing must
+// end by that.
+static void *await_notice(void *arg)
+{
+    static char text[1 << 16];
+    struct timespec moment = {0, 20000000};
+    for (int after = 0; after < 15; after += strstr(text, "goes on waiting") != NULL) {
+        nanosleep(&moment, NULL);
+        ssize_t n = pread(running->output, text, sizeof text - 1, 0);
+        text[n > 0 ? n : 0] = '\0';
+    }
+    simgpu_on_report(NULL, NULL); // the end of one rank is no news to the others
+    atomic_fetch_add(&running->quiet, 1);
+    for (int i = 0; i < 50 && atomic_load(&running->quiet) < running->program->ranks; i++)
+        nanosleep(&moment, NULL);
+    _exit(NOTICED);
+}
+
+// It is no thread of the program's.
+static void watch_for_notice(void)
+{
+    pthread_t thread;
+    setenv("SIMGPU_NOTICE_SECONDS", "1", 1);
+    CHECK(pthread_create(&thread, NULL, await_notice, NULL) == 0);
+    simgpu_helper_threads(1);
+}
+
 static int run_rank(const World *world, void *arg)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL};
@@ -136,11 +170,8 @@ static int run_rank(const World *world, void *arg)
     dup2(running->output, STDOUT_FILENO);
     dup2(running->output, STDERR_FILENO);
     simgpu_on_report(hear_report, &running->told[world->rank]);
-#ifdef __SANITIZE_THREAD__
-    // ThreadSanitizer has a thread of its own in every process, and one more once there is another
-    // thread, as there is where simgpu watches other processes.
-    simgpu_helper_threads(world->size > 1 ? 2 : 1);
-#endif
+    sanitize_note_threads();
+    if (running->program->waits) watch_for_notice();
     running->program->run(world->rank, world->size);
     return 0;
 }
@@ -313,12 +344,32 @@ static void judge_right(const Outcome *o, Words *w)
     }
 }
 
+// What its ranks said as a notice names the lines, and no rank came to its end.
+static void judge_hanging(const Outcome *o, Words *w)
+{
+    const Program *p = o->program;
+    int lines[LINES], n = marked_lines(p, lines), noticed = 0;
+    char *output = read_output(o);
+    if (n == 0) say(w, "the program marks no line with HERE\n");
+    for (int i = 0; i < n; i++)
+        if (!names_line(output, p->file, lines[i]))
+            say(w, "the notice does not name line %d\n", lines[i]);
+    for (int r = 0; r < p->ranks; r++) {
+        if (o->told[r].count) say(w, "rank %d reports something\n", r);
+        noticed += o->ends[r].how == RANK_EXITED && o->ends[r].code == NOTICED;
+    }
+    if (!noticed) say(w, "nothing was noticed\n");
+    free(output);
+}
+
 static bool judge(const Outcome *o, Words *w)
 {
     const Program *p = o->program;
     w->text[0] = '\0';
     w->used = 0;
-    if (p->by)
+    if (p->waits)
+        judge_hanging(o, w);
+    else if (p->by)
         judge_wrong(o, w);
     else
         judge_right(o, w);
@@ -346,6 +397,7 @@ static bool judge(const Outcome *o, Words *w)
 // ---- The table ----
 
 static int table[ROWS + 1][SIMGPU_CLASSES + 1]; // the last row: right programs
+static int noticed;                             // programs that may still go on, and a notice
 
 static void print_table(void)
 {
@@ -365,7 +417,7 @@ static void print_table(void)
         printf(table[r][NONE] ? "%5d\n" : "    .\n", table[r][NONE]);
         sum += other + table[r][NONE];
     }
-    printf("| %d programs\n", sum);
+    printf("| %d programs, and %d that hang as far as anybody can tell\n", sum, noticed);
 }
 
 // ---- The tests: one for each row, wrong programs and right ones ----
@@ -379,7 +431,8 @@ static void settle(Outcome *o, bool count, Words *objections, Words *all)
         printf("---- %s, %s, printed:\n%s\n", p->row, p->name, output);
         free(output);
     }
-    if (count) table[p->by ? class_of(p) : ROWS][first_class(o)]++;
+    if (count && p->waits) noticed++;
+    if (count && !p->waits) table[p->by ? class_of(p) : ROWS][first_class(o)]++;
     if (!judge(o, objections))
         say(all, "%s, %s program %s (%s:%d):\n%s\n", p->row, p->by ? "wrong" : "right", p->name,
             p->file, p->line, objections->text);

@@ -409,7 +409,57 @@ static const Known known[] = {
        .span = {{0, 32, 4, 1, 4}, {0, 36, 4, 1, 4}, {4, 0, 4, 1, 4}, {4, 4, 4, 1, 4}}},
       {.kind = STREAM_SYNC, .stream = FREE_C},
       FILLS(FREE_C, 4, 16, 8)}},
+    {"a receive waits for its send",
+     false,
+     5,
+     {FILLS(FREE_C, 0, 0, 8),
+      {.kind = MESSAGE_SEND, .stream = FREE_C, .span = SPAN(0, 32, 4)},
+      {.kind = MESSAGE_RECV, .stream = FREE_F, .span = SPAN(4, 0, 4)},
+      {.kind = STREAM_SYNC, .stream = FREE_F},
+      FILLS(FREE_D, 0, 0, 8)}},
+    {"a send waits for nobody",
+     true,
+     5,
+     {FILLS(FREE_F, 4, 16, 8),
+      {.kind = MESSAGE_SEND, .stream = FREE_C, .span = SPAN(0, 32, 4)},
+      {.kind = MESSAGE_RECV, .stream = FREE_F, .span = SPAN(4, 0, 4)},
+      {.kind = STREAM_SYNC, .stream = FREE_C},
+      FILLS(FREE_C, 4, 16, 8)}},
+    {"what is sent is read until its stream has come past it",
+     true,
+     3,
+     {{.kind = MESSAGE_SEND, .stream = FREE_C, .span = SPAN(0, 0, 8)},
+      FILLS(FREE_D, 0, 0, 8),
+      {.kind = MESSAGE_RECV, .stream = FREE_F, .span = SPAN(4, 0, 8)}}},
 };
+
+// Programs in which the host would wait for a message before it comes to the receive, and such in
+// which it would not.
+static const struct {
+    const char *what;
+    bool waits;
+    Step between;
+} held_up[] = {
+    {"work behind the send", true, FILLS(FREE_C, 0, 0, 8)},
+    {"work on another stream", false, FILLS(FREE_D, 0, 0, 8)},
+    {"the wrong stream is waited for", false, {.kind = STREAM_SYNC, .stream = FREE_D}},
+    {"the stream is waited for", true, {.kind = STREAM_SYNC, .stream = FREE_C}},
+    {"the device is waited for", true, {.kind = DEVICE_SYNC, .device = 0}},
+    {"the other device is waited for", false, {.kind = DEVICE_SYNC, .device = 1}},
+    {"a record", false, {.kind = RECORD, .stream = FREE_C}},
+    {"the stream is destroyed", false, {.kind = DESTROY, .stream = FREE_C}},
+};
+
+static void test_oracle_knows_what_waits(void **state)
+{
+    for (size_t i = 0; i < sizeof held_up / sizeof held_up[0]; i++) {
+        Program p = {.n = 3, .rank = ALL_RANKS};
+        p.step[0] = (Step){.kind = MESSAGE_SEND, .stream = FREE_C, .span = SPAN(0, 32, 4)};
+        p.step[1] = held_up[i].between;
+        p.step[2] = (Step){.kind = MESSAGE_RECV, .stream = FREE_F, .span = SPAN(4, 0, 4)};
+        if (waits_in_vain(&p) != held_up[i].waits) fail_msg("%s", held_up[i].what);
+    }
+}
 
 static void test_oracle_knows(void **state)
 {
@@ -531,9 +581,13 @@ static void test_forgotten_rules_show(void **state)
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_oracle_knows),    cmocka_unit_test(test_same_programs),
-        cmocka_unit_test(test_new_programs),    cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_log_race_agrees), cmocka_unit_test(test_forgotten_rules_show),
+        cmocka_unit_test(test_oracle_knows),
+        cmocka_unit_test(test_oracle_knows_what_waits),
+        cmocka_unit_test(test_same_programs),
+        cmocka_unit_test(test_new_programs),
+        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_log_race_agrees),
+        cmocka_unit_test(test_forgotten_rules_show),
     };
     tally = shared_alloc(sizeof *tally);
     return suite_main(argc, argv, "simgpu/random", tests, sizeof tests / sizeof tests[0]);

@@ -108,6 +108,7 @@ static int rank_main(const World *world, void *arg)
 
     rank_run = arg;
     rank_number = world->rank;
+    sanitize_note_threads();
     redirect_output(rank_run, rank_number);
     crash_watch();
     trouble_listen();

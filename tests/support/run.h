@@ -85,5 +85,7 @@ bool suite_limit(double *whole, double *left);
 
 // ---- sanitize.c ----
 void sanitize_linked(void);
+// At the begin of a rank: the sanitizer's own threads are none of the program's.
+void sanitize_note_threads(void);
 
 #endif

@@ -7,9 +7,13 @@
  * which nobody reads of a test that passes.
  *
  * Interface: sanitize_linked, which does nothing: a reference to it makes the linker take this file
- * from the library (suite.c).
+ * from the library (suite.c); sanitize_note_threads.
  */
 #include "run.h"
+
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 // The names are the runtimes' own: sanitizer/asan_interface.h and its neighbours.
 const char *__asan_default_options(void);
@@ -41,3 +45,28 @@ const char *__tsan_default_options(void)
 void sanitize_linked(void)
 {
 }
+
+#ifdef __SANITIZE_THREAD__
+void simgpu_helper_threads(int change) __attribute__((weak));
+
+static void *do_nothing(void *arg)
+{
+    return arg;
+}
+
+// ThreadSanitizer has a thread of its own in every process, and one more once there is another
+// thread.
+void sanitize_note_threads(void)
+{
+    pthread_t thread;
+    struct stat st;
+    if (!simgpu_helper_threads || pthread_create(&thread, NULL, do_nothing, NULL) != 0) return;
+    pthread_join(thread, NULL);
+    usleep(50000); // until it is gone from /proc, too
+    if (stat("/proc/self/task", &st) == 0) simgpu_helper_threads((int)st.st_nlink - 2 - 1);
+}
+#else
+void sanitize_note_threads(void)
+{
+}
+#endif

@@ -7,6 +7,7 @@
  *
  * Interface: simblas_share.
  */
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "blas.h"
@@ -16,12 +17,14 @@ typedef struct Share {
     void (*work)(void *arg, int piece);
     void *arg;
     atomic_int next;
+    pthread_t caller;
 } Share;
 
 static void work_off(void *arg)
 {
     Share *share = arg;
     int piece;
+    if (!pthread_equal(pthread_self(), share->caller)) sim_worker_here();
     while ((piece = atomic_fetch_add(&share->next, 1)) < share->pieces)
         share->work(share->arg, piece);
 }
@@ -45,6 +48,6 @@ static void run(Share *share, unsigned threads)
 
 void simblas_share(int threads, int pieces, void (*work)(void *arg, int piece), void *arg)
 {
-    Share share = {pieces, work, arg, 0};
+    Share share = {pieces, work, arg, 0, pthread_self()};
     run(&share, (unsigned)(threads < pieces ? threads : pieces));
 }

@@ -8,7 +8,7 @@
  * A collective goes through two gates: nobody works before all have posted (entered), since what it
  * would read may not be there yet; nobody returns before all have worked (finished), since its
  * buffers are read and written by others until then. Both count over all ranks and calls, so they
- * need no reset.
+ * need no reset. A receive waits for its send; a send leaves its bytes behind (sends.c).
  *
  * Interface: sim_run_calls.
  */
@@ -64,8 +64,12 @@ static ncclResult_t prepare(Call *call)
     if (send) call->desc.send = send - alias;
     if (recv) call->desc.recv = recv - alias;
     sim_count_traffic(call, &op.entry);
+    if (op.error == cudaSuccess && call->may_stay)
+        call->kept = sim_send_keep(call, &op, send, sends, &call->desc.send);
     if (op.error == cudaSuccess && sim_config()->check == CHECK_FULL && comm->size > 1)
         sim_stream_start(&op, &call->start, &call->stream_slot);
+    // What has been received has been read: who waits for the receive waits for the send.
+    if (call->signature.kind == CALL_SEND && call->start.n) call->start.t[call->stream_slot]++;
     cudaError_t error = simgpu_end(&op);
     if (device != comm->device) cudaSetDevice(device);
     if (before != cudaSuccess) return ncclUnhandledCudaError;
@@ -113,13 +117,16 @@ static void post_message(Call *call)
     comm->self->last = call->desc;
     *(sends ? &channel->send : &channel->recv) = call->desc;
     atomic_store(sends ? &channel->sends : &channel->recvs, call->desc.seq);
+    if (call->kept) sim_send_posted(call->kept, call->desc.seq);
     sim_wake_rank(comm, peer);
 }
 
 static void post(Call *call)
 {
-    atomic_store(&call->comm->self->thread, sim_thread());
-    atomic_store(&call->comm->self->thread_used, 1);
+    RankSlot *self = call->comm->self;
+    atomic_store(&self->thread, sim_thread());
+    atomic_store(&self->thread_used, 1);
+    sim_listen(self, true);
     if (is_message(call))
         post_message(call);
     else
@@ -182,15 +189,15 @@ static bool advance_collective(Call *call)
     return true;
 }
 
-// The receiver compares and copies; the sender only waits. It may not look at the receive that
-// matches its own: once the message is there, the receiver is free to post its next.
+// The receiver compares and copies; the sender only waits, or not even that. It may not look at the
+// receive that matches its own: once the message is there, the receiver is free to post its next.
 static bool advance_message(Call *call)
 {
     ncclComm_t comm = call->comm;
     Channel *channel = channel_of(call);
     int peer = call->signature.root;
     bool sends = call->signature.kind == CALL_SEND;
-    if (atomic_load(&channel->done) >= call->desc.seq) {
+    if (call->kept || atomic_load(&channel->done) >= call->desc.seq) {
         call->state = CALL_DONE;
         return true;
     }
@@ -280,6 +287,8 @@ static WaitRef ref_of(const Call *call)
 static bool waits_for(const Call *call, const WaitRef *ref, int rank)
 {
     CommShared *shared = call->comm->shared;
+    if (call->signature.kind == CALL_RECV && atomic_load(&channel_of(call)->sends) >= ref->seq)
+        return false; // it is there, whatever became of the sender
     if (is_message(call))
         return rank == call->signature.root && atomic_load(&channel_of(call)->done) < ref->seq;
     const RankSlot *slot = &shared->slot[rank];
@@ -300,7 +309,7 @@ static void check_call(const Call *call, const WaitRef *ref)
             sim_diagnose_missing(comm, r, ref, call->site);
 }
 
-static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket)
+static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket, Notice *notice)
 {
     WaitRef refs[SIM_MAX_REFS];
     int n = 0, waiting = 0;
@@ -320,7 +329,7 @@ static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket)
     char what[256];
     sim_describe_waiting(first, what, sizeof what);
     sim_log_waiting(what, first->site);
-    sim_sleep(ticket, refs, n, n == waiting);
+    sim_wait(ticket, refs, n, n == waiting, notice);
     sim_log_waiting(NULL, NULL);
 }
 
@@ -338,14 +347,33 @@ static void merge_streams(const Call *calls, int n)
         }
 }
 
+// A send may be left behind when it is the last of its lane; what comes after it needs its place.
+static void look_for_stayers(Call *calls, int n)
+{
+    for (int i = 0; i < n; i++) {
+        calls[i].may_stay = calls[i].signature.kind == CALL_SEND;
+        for (int j = i + 1; j < n && calls[i].may_stay; j++)
+            calls[i].may_stay = !same_lane(&calls[i], &calls[j]);
+    }
+}
+
+static ncclResult_t prepare_all(Call *calls, int n)
+{
+    ncclResult_t result = ncclSuccess;
+    for (int i = 0; i < n; i++) sim_sends_wait_comm(calls[i].comm);
+    look_for_stayers(calls, n);
+    merge_streams(calls, n);
+    for (int i = 0; i < n && result == ncclSuccess; i++) result = prepare(&calls[i]);
+    for (int i = 0; i < n && result != ncclSuccess; i++)
+        if (calls[i].kept) sim_send_drop(calls[i].kept);
+    if (result == ncclSuccess) merge_streams(calls, n);
+    return result;
+}
+
 ncclResult_t sim_run_calls(Call *calls, int n)
 {
-    merge_streams(calls, n);
-    for (int i = 0; i < n; i++) {
-        ncclResult_t result = prepare(&calls[i]);
-        if (result != ncclSuccess) return result;
-    }
-    merge_streams(calls, n);
+    ncclResult_t result = prepare_all(calls, n);
+    if (result != ncclSuccess) return result;
     Lane one_lane, *lane = &one_lane;
     Call *one_call, **order = &one_call;
     if (n > 1) {
@@ -358,11 +386,14 @@ ncclResult_t sim_run_calls(Call *calls, int n)
         return ncclSystemError;
     }
     int n_lanes = make_lanes(calls, n, lane, order);
+    Notice notice;
+    sim_notice_begin(&notice);
     for (bool finished = false; !finished;) {
         uint32_t ticket = sim_ticket();
         if (!advance_all(lane, n_lanes, &finished) && !finished)
-            wait_for_others(lane, n_lanes, ticket);
+            wait_for_others(lane, n_lanes, ticket, &notice);
     }
+    for (int i = 0; i < n; i++) sim_listen(calls[i].comm->self, false);
     for (int i = 0; i < n; i++) sim_learn_arrivals(&calls[i]);
     if (n > 1) {
         free(lane);

@@ -87,6 +87,7 @@ static void forget_all(void)
     sim_peers = NULL;
     arenas = NULL;
     named = false;
+    sim_sends_forked();
     sim_wait_forked();
     sim_watch_forked();
     sim_world_forked();
@@ -115,6 +116,7 @@ void sim_comm_visit(SimLeaks *leaks)
 
 static void on_normal_exit(int status, void *arg)
 {
+    if (status == 0) sim_sends_wait_all();
     say_goodbye(GONE_EXIT, status & 0xff);
 }
 
@@ -162,7 +164,7 @@ static void fill_slot(RankSlot *slot, const SharedMap *map, const SimDevice *dev
     slot->pid = getpid();
     slot->device = device->index;
     slot->device_fd = device->memfd;
-    slot->arena = device->arena;
+    slot->arena = device->mapped;
     slot->host = host_of_process();
     slot->shared_fd = map->fd;
     sim_wait_table(&slot->wait_table_fd);
@@ -170,6 +172,7 @@ static void fill_slot(RankSlot *slot, const SharedMap *map, const SimDevice *dev
     slot->world_rank = sim_world_self(&slot->world);
     sim_unlock();
     atomic_store(&slot->thread, sim_thread());
+    sim_listen(slot, true); // until it has connected
 }
 
 // Everybody must come with the same size; who does not ends, and so do the others when they see it.
@@ -187,7 +190,7 @@ static void agree_on_size(CommShared *shared, int rank, int size, const void *si
         void *table = fd < 0 ? sim_wait_table(NULL)
                              : mmap(NULL, sizeof(ProcessWaitTable), PROT_READ | PROT_WRITE,
                                     MAP_SHARED, fd, 0);
-        if (table != MAP_FAILED) sim_wake(table, atomic_load(&slot->thread));
+        if (table != MAP_FAILED) sim_wake_listeners(table, slot);
     }
     sim_diagnose_size(shared, rank, size, site);
 }
@@ -441,7 +444,7 @@ static int count_missing(ncclComm_t comm)
 static void await_ranks(ncclComm_t comm, uint32_t ticket, Notice *notice)
 {
     if (comm->parent || !count_missing(comm)) {
-        sim_sleep(ticket, NULL, 0, false);
+        sim_sleep(ticket);
         return;
     }
     bool look = sim_diagnose_never_joined(comm, comm->shared);
@@ -470,6 +473,7 @@ ncclResult_t sim_comm_connect(ncclComm_t *comms, int n)
     sim_log_waiting(NULL, NULL);
     ncclResult_t result = ncclSuccess;
     for (int i = 0; i < n; i++) {
+        sim_listen(comms[i]->self, false);
         sim_rendezvous_served(comms[i]->server);
         comms[i]->server = NULL;
         comms[i]->parent = NULL;
@@ -484,7 +488,8 @@ ncclResult_t sim_comm_connect(ncclComm_t *comms, int n)
 
 void sim_wake_rank(ncclComm_t comm, int rank)
 {
-    sim_wake(comm->wait_table[rank], atomic_load(&comm->shared->slot[rank].thread));
+    if (comm->wait_table[rank])
+        sim_wake_listeners(comm->wait_table[rank], &comm->shared->slot[rank]);
 }
 
 void sim_comm_wake(ncclComm_t comm)
@@ -524,6 +529,7 @@ void sim_comm_leave(ncclComm_t comm, const void *site)
         drop_peer(comm->peer[r]);
     }
     sim_unlock();
+    sim_sends_forget(comm);
     sim_rendezvous_release(comm->map, false);
     free(comm->redop);
     free(comm);

@@ -4,14 +4,16 @@
  *   nccl.c        the NCCL calls: arguments, groups, names
  *   arrive.c      what a collective orders, for ranks of one process
  *   call.c        calls that are posted, waited for and worked off, in lanes
+ *   sends.c       messages that are sent and not received yet
  *   collective.c  the data movement of each kind of call
  *   reduce.c      the arithmetic of reductions, by type, in a fixed tree order
  *   comm.c        communicators: joining, connecting to the peers, leaving
  *   rendezvous.c  ids: how the ranks of a communicator find the memory that they share
- *   wait.c        sleeping in a wait slot, circles of threads that wait for each other
+ *   wait.c        sleeping in a wait slot
+ *   circle.c      threads that wait for each other
+ *   notice.c      what ranks that wait say now and then
  *   watch.c       peers that ended, and how
  *   world.c       the processes of a world, as its launcher says
- *   notice.c      what ranks that wait for others to join say now and then
  *   history.c     from where the ranks made their last collectives
  *   diagnose.c    the reports: disagreement, missing ranks, deadlock
  *
@@ -34,6 +36,7 @@
 #define SIM_MAX_RANKS 128
 #define SIM_MAX_THREADS 256 // of one process, waiting at the same time
 #define SIM_MAX_REFS 32
+#define SIM_MAX_WORKERS 256
 #define SIM_PRE_MUL_SUM ncclNumOps // every handle of ncclRedOpCreatePreMulSum, in signatures
 
 typedef enum CallKind {
@@ -111,6 +114,7 @@ typedef struct RankSlot {
     uint64_t host;  // a hash of NCCL_HOSTID, 0 where it is not set: ranks of one host have the same
     uint64_t program_device, program_inode, program_base; // whether call sites of it are ours too
     _Atomic int32_t thread;         // wait slot of the thread that called last
+    _Atomic uint64_t listeners[SIM_MAX_THREADS / 64]; // wait slots of those to wake, as bits
     _Atomic uint32_t thread_used;   // 0: that thread has only made the communicator
     _Atomic uint64_t arrived, done; // collectives posted, worked off
     CallDesc desc;                  // of collective number `arrived`
@@ -162,7 +166,10 @@ typedef struct WaitSlot {
 } WaitSlot;
 
 typedef struct ProcessWaitTable {
+    _Atomic uint64_t asleep[SIM_MAX_THREADS / 64]; // who sleeps in sim_wait, as bits
     _Atomic uint32_t helpers; // threads of the process that never call NCCL, such as the watcher
+    _Atomic uint32_t n_workers;
+    _Atomic int32_t worker[SIM_MAX_WORKERS]; // the BLAS's threads, which do not either
     WaitSlot wait_slot[SIM_MAX_THREADS];
 } ProcessWaitTable;
 
@@ -235,6 +242,8 @@ typedef struct Call {
     const void *site;
     ncclRedOp_t handle;   // the operation as the program gave it
     ncclComm_t *new_comm; // split
+    bool may_stay;         // a send that nothing in its group comes after
+    struct KeptSend *kept; // of a send that need not wait: its bytes, and more (sends.c)
     enum { CALL_NEW, CALL_POSTED, CALL_WORKED, CALL_DONE } state;
     CallDesc desc;
     int stream_slot; // of its stream
@@ -305,17 +314,39 @@ ncclResult_t sim_rendezvous_served(struct RendezvousServer *server);
 void sim_rendezvous_release(SharedMap *map, bool offered);
 void sim_rendezvous_withdraw(const RendezvousId *id);
 
+// ---- notice.c ----
+typedef struct Notice { // of one wait
+    double began, due;
+    int said, waited; // how often, and seconds when it was due last
+} Notice;
+void sim_notice_begin(Notice *notice);
+int sim_notice_left(const Notice *notice); // milliseconds until it is due
+bool sim_notice_due(Notice *notice);       // true: now, and not again until it is due once more
+// Who has not joined, on stderr. The shared: NULL where it is not known yet.
+void sim_say_absent(ncclComm_t comm, const CommShared *shared, const Notice *notice);
+void sim_say_taken(const char *id, const Notice *notice); // others meet at this NCCL_COMM_ID
+void sim_say(const char *text); // in one write: ranks share a terminal
+
 // ---- wait.c ----
 ProcessWaitTable *sim_wait_table(int *fd); // this process's
 int sim_thread(void);                      // the calling thread's wait slot
 uint32_t sim_ticket(void);
-// Sleeps until somebody wakes the thread, unless that has happened since `ticket`. refs say for
-// what; a circle is fatal.
-void sim_sleep(uint32_t ticket, const WaitRef *refs, int n_refs, bool all_refs);
+void sim_sleep(uint32_t ticket); // until somebody wakes the thread, unless that has happened since
 void sim_nap(uint32_t ticket, int milliseconds); // the same, for a while at most
+// The same for the calls that refs name; ends the process where they can never come, and says now
+// and then for whom it waits.
+void sim_wait(uint32_t ticket, const WaitRef *refs, int n_refs, bool all_refs, Notice *notice);
+// From here on the thread is woken with its rank, or no longer is.
+void sim_listen(RankSlot *slot, bool listens);
+void sim_wake_listeners(ProcessWaitTable *table, const RankSlot *slot);
 void sim_wake(ProcessWaitTable *table, int thread);
 void sim_wake_own(void); // every thread of this process
 void sim_wait_forked(void);
+
+// ---- circle.c ---- The thread (its wait slot) sleeps: ends the process if that is hopeless; says
+// who waits for whom if it may be.
+void sim_circle_check(int thread);
+void sim_circle_notice(int thread, const Notice *notice);
 // The ranks for which ref waits; -1: it does not wait any more.
 int sim_missing(const CommShared *shared, const WaitRef *ref, int *ranks);
 
@@ -346,21 +377,24 @@ SimWorldLoss sim_world_lost(ncclComm_t comm, const CommShared *shared, int *rank
 // How a launched rank has ended; false: it has not, or nothing is known of it.
 bool sim_world_end_of(int rank, int *pid, int *status);
 
-// ---- notice.c ----
-typedef struct Notice { // of one wait
-    double began, due;
-    int said, waited; // how often, and seconds when it was due last
-} Notice;
-void sim_notice_begin(Notice *notice);
-int sim_notice_left(const Notice *notice); // milliseconds until it is due
-bool sim_notice_due(Notice *notice);       // true: now, and not again until it is due once more
-// Who has not joined, on stderr. The shared: NULL where it is not known yet.
-void sim_say_absent(ncclComm_t comm, const CommShared *shared, const Notice *notice);
-void sim_say_taken(const char *id, const Notice *notice); // others meet at this NCCL_COMM_ID
-
 // ---- call.c ----
 // Posts and works off all calls; the order matters only where they are of one lane.
 ncclResult_t sim_run_calls(Call *calls, int n);
+
+// ---- sends.c ----
+typedef struct KeptSend KeptSend;
+// Copies the n bytes of a send, which is `op`, into the outbox of its device; *offset: where they
+// are, counted from the arena's begin. NULL: they do not fit.
+KeptSend *sim_send_keep(const Call *call, const SimgpuOp *op, const void *bytes, size_t n,
+                        int64_t *offset);
+void sim_send_posted(KeptSend *send, uint64_t seq);
+void sim_send_drop(KeptSend *send); // it will not be posted
+// Waits until the sends of a communicator, or all, are received; ends the process where one never
+// will be.
+void sim_sends_wait_comm(ncclComm_t comm);
+void sim_sends_wait_all(void);
+void sim_sends_forget(ncclComm_t comm); // it is aborted
+void sim_sends_forked(void);
 
 // ---- collective.c ----
 typedef struct CallFacts {
@@ -411,6 +445,8 @@ typedef struct CircleStep {
     int waits_for;
 } CircleStep;
 _Noreturn void sim_diagnose_circle(const CircleStep *step, int n);
+// The same as a notice: they may wait for each other.
+void sim_say_circle(const CircleStep *step, int n, const Notice *notice);
 const char *sim_type_name(int type);
 const char *sim_op_name(int op);
 void sim_describe_waiting(const Call *call, char *text, size_t size);

@@ -23,6 +23,8 @@
 
 #define REPORT 4096
 #define LINE 512
+#define MOST_STEPS 12 // of a circle, in a notice
+#define PROMISES_NOTHING "NCCL promises nothing for communicators used in different\norders.\n"
 
 const char *sim_type_name(int type)
 {
@@ -329,6 +331,7 @@ void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, c
     if (gone == GONE_NOT && !left) return;
     char title[LINE], end[LINE / 2], missed[LINE / 2], last[LINE] = "no call at all", where[LINE];
     char parting[REPORT / 2] = "";
+    if (gone == GONE_FATAL && slot->pid == getpid()) return; // another thread is ending all
     if (gone == GONE_FATAL) {
         snprintf(title, sizeof title, "rank %d ended: see its report", missing);
         sim_fatal(SIMGPU_DEADLOCK, title, "%s", "");
@@ -397,36 +400,48 @@ bool sim_diagnose_never_joined(ncclComm_t comm, const CommShared *shared)
 
 // ---- Circles ----
 
-static void describe_step(const CircleStep *step, char *text, size_t size)
+// The call that a step of a circle waits in.
+static const CallDesc *waiting_call(const CircleStep *step)
 {
     const CommShared *shared = step->shared;
-    const RankSlot *slot = &shared->slot[step->ref.rank];
-    const CallDesc *desc = &slot->desc;
-    if (step->ref.kind == CALL_SEND) desc = &shared->channel[step->ref.rank][step->ref.peer].send;
-    if (step->ref.kind == CALL_RECV) desc = &shared->channel[step->ref.peer][step->ref.rank].recv;
-    char call[LINE];
-    describe_desc(slot, desc, call, sizeof call);
-    note_desc(step->ref.rank, slot, desc);
-    append(text, size, "rank %d of communicator %04x waits in %s\n    for rank %d\n",
-           step->ref.rank, (unsigned)(shared->nonce & 0xffff), call, step->waits_for);
+    if (step->ref.kind == CALL_SEND) return &shared->channel[step->ref.rank][step->ref.peer].send;
+    if (step->ref.kind == CALL_RECV) return &shared->channel[step->ref.peer][step->ref.rank].recv;
+    return &shared->slot[step->ref.rank].desc;
 }
 
-// Whether the circle goes through collectives of more than one communicator: then each communicator
-// alone is used rightly, and their order is the mistake.
+static void describe_step(const CircleStep *step, char *text, size_t size)
+{
+    const RankSlot *slot = &step->shared->slot[step->ref.rank];
+    char call[LINE];
+    describe_desc(slot, waiting_call(step), call, sizeof call);
+    append(text, size, "rank %d of communicator %04x waits in %s\n    for rank %d\n",
+           step->ref.rank, (unsigned)(step->shared->nonce & 0xffff), call, step->waits_for);
+}
+
+// Whether the circle goes through more than one communicator: then each communicator alone may be
+// used rightly, and their order is the mistake.
 static bool crosses_communicators(const CircleStep *step, int n)
 {
-    bool crosses = false;
-    for (int i = 0; i < n; i++) {
-        if (step[i].ref.kind == CALL_SEND || step[i].ref.kind == CALL_RECV) return false;
-        crosses = crosses || step[i].shared->nonce != step[0].shared->nonce;
-    }
-    return crosses;
+    for (int i = 0; i < n; i++)
+        if (step[i].shared->nonce != step[0].shared->nonce) return true;
+    return false;
+}
+
+static bool has_messages(const CircleStep *step, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (step[i].ref.kind == CALL_SEND || step[i].ref.kind == CALL_RECV) return true;
+    return false;
 }
 
 void sim_diagnose_circle(const CircleStep *step, int n)
 {
     char text[REPORT] = "";
-    for (int i = 0; i < n; i++) describe_step(&step[i], text, sizeof text);
+    for (int i = 0; i < n; i++) {
+        const RankSlot *slot = &step[i].shared->slot[step[i].ref.rank];
+        describe_step(&step[i], text, sizeof text);
+        note_desc(step[i].ref.rank, slot, waiting_call(&step[i]));
+    }
     if (n == 1)
         sim_fatal(
             SIMGPU_GROUP, "one thread waits for itself",
@@ -436,18 +451,37 @@ void sim_diagnose_circle(const CircleStep *step, int n)
             "Was the group forgotten? Calls of one thread for several devices, and messages to\n"
             "oneself, belong between ncclGroupStart and ncclGroupEnd.",
             text);
-    if (crosses_communicators(step, n))
+    bool crosses = crosses_communicators(step, n);
+    if (crosses && !has_messages(step, n))
         sim_fatal(
             SIMGPU_COMM_ORDER, "ranks use two communicators in different orders",
             "%sEach waits in one communicator for a rank that waits in the other.\n"
-            "On real GPUs this hangs, or only sometimes, depending on timing.\n"
+            "On real GPUs this may hang: " PROMISES_NOTHING
             "Do all ranks make their calls on both communicators in one order? Calls that belong\n"
             "together go into one group.",
             text);
     sim_fatal(
         SIMGPU_DEADLOCK, "deadlock: ranks wait for each other in a cycle",
-        "%sOn real GPUs this hangs.\n"
+        "%sOn real GPUs this %s"
         "Do the ranks send and receive in orders that do not fit? Calls that must run at the same\n"
         "time belong in one group.",
-        text);
+        text, crosses ? "may hang: " PROMISES_NOTHING : "hangs.\n");
+}
+
+void sim_say_circle(const CircleStep *step, int n, const Notice *notice)
+{
+    char text[REPORT];
+    snprintf(text, sizeof text, "[simgpu] this may be a deadlock, after %d s:\n", notice->waited);
+    for (int i = 0; i < n && i < MOST_STEPS; i++) {
+        append(text, sizeof text, "  ");
+        describe_step(&step[i], text, sizeof text);
+    }
+    if (n > MOST_STEPS) append(text, sizeof text, "  and %d more\n", n - MOST_STEPS);
+    append(
+        text, sizeof text,
+        "  It goes on waiting, since another thread of the program could still make the missing "
+        "call.\n  Does one? Calls of one thread for several devices belong between "
+        "ncclGroupStart and\n  ncclGroupEnd; calls on several communicators, in one order on all "
+        "ranks.\n");
+    sim_say(text);
 }

@@ -324,8 +324,33 @@ static ncclResult_t grouped_error(ncclResult_t result)
     return result;
 }
 
+// A communicator is there only when the group of its initialisation ends: NCCL allows nothing else
+// in such a group ("Group Calls" in its documentation).
+static ncclResult_t refuse_mixed(const char *name, const void *site, const char *other,
+                                 const void *other_site)
+{
+    char where[256], other_where[256];
+    gpulog_where(site, where, sizeof where);
+    gpulog_where(other_site, other_where, sizeof other_where);
+    snprintf(last_error, sizeof last_error, "%s at %s: in one group with %s", name, where, other);
+    sim_facts_call(name, site, SIM_NO_STREAM);
+    sim_facts_call(other, other_site, SIM_NO_STREAM);
+    sim_report(
+        SIMGPU_GROUP, "a communicator's initialisation in a group with other calls",
+        "%s, called at %s,\nreturns \"%s\". The same group has\n"
+        "%s, called at %s.\n"
+        "On real GPUs this is an invalid argument, a crash or a hang: the communicator is\n"
+        "there only when the group ends.\n"
+        "Does the initialisation need a group of its own, with its ncclGroupEnd before this?",
+        name, where, ncclGetErrorString(ncclInvalidUsage), other, other_where);
+    return grouped_error(ncclInvalidUsage);
+}
+
 static ncclResult_t submit(Call *call)
 {
+    if (group.n_inits)
+        return refuse_mixed(sim_call_facts[call->signature.kind].name, call->site,
+                            "ncclCommInitRank", group.init[0].site);
     ncclResult_t result = check_call(call);
     if (result != ncclSuccess) return grouped_error(result);
     if (group.depth == 0) return run(call, 1);
@@ -338,6 +363,9 @@ static ncclResult_t submit(Call *call)
 static ncclResult_t submit_init(const Init *init)
 {
     if (group.depth == 0) return run_inits(init, 1);
+    if (group.n_calls)
+        return refuse_mixed("ncclCommInitRank", init->site,
+                            sim_call_facts[group.call[0].signature.kind].name, group.call[0].site);
     if (!grow((void **)&group.init, group.n_inits, &group.max_inits, sizeof *init))
         return grouped_error(ncclSystemError);
     group.init[group.n_inits++] = *init;
@@ -630,13 +658,15 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
     return submit(&call);
 }
 
-// Ranks work off their calls as they make them: there is nothing to flush.
+// Ranks work off their calls as they make them: there is nothing to flush but sends.
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
-    return check_comm(comm, "ncclCommFinalize", HERE);
+    ncclResult_t result = check_comm(comm, "ncclCommFinalize", HERE);
+    if (result == ncclSuccess) sim_sends_wait_comm(comm);
+    return result;
 }
 
-static ncclResult_t destroy(ncclComm_t comm, const char *name, const void *site)
+static ncclResult_t destroy(ncclComm_t comm, bool abort, const char *name, const void *site)
 {
     if (!comm) return ncclSuccess; // NCCL's answer, too
     ncclResult_t result = check_comm(comm, name, site);
@@ -648,18 +678,19 @@ static ncclResult_t destroy(ncclComm_t comm, const char *name, const void *site)
                             "The group holds calls on it, which begin only at ncclGroupEnd.\n"
                             "On real GPUs this is a crash, or a hang.\n"
                             "Does the ncclCommDestroy belong after the ncclGroupEnd?");
+    if (!abort) sim_sends_wait_comm(comm);
     sim_comm_leave(comm, site);
     return ncclSuccess;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
-    return destroy(comm, "ncclCommDestroy", HERE);
+    return destroy(comm, false, "ncclCommDestroy", HERE);
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
-    return destroy(comm, "ncclCommAbort", HERE);
+    return destroy(comm, true, "ncclCommAbort", HERE);
 }
 
 // ---- Collectives ----

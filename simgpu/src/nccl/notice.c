@@ -1,11 +1,13 @@
-/* notice.c: what ranks that wait for others to join say now and then.
+/* notice.c: what ranks that wait say now and then.
  *
- * Ranks may be started one by one, and may have much to do before they make a communicator, so that
- * a long wait is no mistake, and NCCL waits too. But whoever looks at a program that seems to hang
- * wants to know for whom it waits: after SIMGPU_NOTICE_SECONDS (10) it says so on stderr, after six
- * times that once more, and then every thirty times that. Nothing ends by it; no report is made.
+ * Ranks may be started one by one, may have much to do before they make a communicator, and may have
+ * threads of which nobody knows what they will do; so a long wait is no mistake, and NCCL waits too.
+ * But whoever looks at a program that seems to hang wants to know for whom it waits: after
+ * SIMGPU_NOTICE_SECONDS (10) it says so on stderr, after six times that once more, and then every
+ * thirty times that. Nothing ends by it; no report is made.
  *
- * Interface: sim_notice_begin, sim_notice_left, sim_notice_due; sim_say_absent, sim_say_taken.
+ * Interface: sim_notice_begin, sim_notice_left, sim_notice_due; sim_say_absent, sim_say_taken,
+ * sim_say. What is said of a cycle is in diagnose.c.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -82,8 +84,7 @@ static void append_ended(const CommShared *shared, int size, char *text, size_t 
     }
 }
 
-// In one write: ranks share a terminal.
-static void say(const char *text)
+void sim_say(const char *text)
 {
     ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
     (void)ignored;
@@ -92,6 +93,7 @@ static void say(const char *text)
 void sim_say_absent(ncclComm_t comm, const CommShared *shared, const Notice *notice)
 {
     char text[4 * LINE], where[LINE / 2], ranks[LINE];
+    SimTids threads;
     gpulog_where(comm->site, where, sizeof where);
     snprintf(text, sizeof text,
              "[simgpu] rank %d of %d has waited %d s in ncclCommInitRank at %s.\n"
@@ -106,11 +108,17 @@ void sim_say_absent(ncclComm_t comm, const CommShared *shared, const Notice *not
         append(text, sizeof text, "  Missing: rank 0, which knows who else has come.\n");
     }
     append_ended(shared, comm->size, text, sizeof text);
+    sim_program_tids(&threads);
+    if (threads.n == 1)
+        append(text, sizeof text,
+               "  This process has one thread, and it waits here. Was it to make other ranks too? "
+               "That takes\n  ncclCommInitAll, or ncclGroupStart and ncclGroupEnd around all its "
+               "ncclCommInitRank.\n");
     append(
         text, sizeof text,
         "  It goes on waiting, as NCCL does. Were all ranks started, with the same id and number "
         "of ranks?\n");
-    say(text);
+    sim_say(text);
 }
 
 void sim_say_taken(const char *id, const Notice *notice)
@@ -122,5 +130,5 @@ void sim_say_taken(const char *id, const Notice *notice)
         "  NCCL_COMM_ID=%s. It goes on waiting. Does another job use this NCCL_COMM_ID, or are "
         "there two ranks 0?\n",
         notice->waited, id);
-    say(text);
+    sim_say(text);
 }

@@ -1,21 +1,20 @@
-/* wait.c: sleeping in a wait slot, and circles of threads that wait for each other.
+/* wait.c: sleeping in a wait slot.
  *
  * A thread that has to wait reads its slot's counter (sim_ticket), looks whether what it waits for
  * has happened, and sleeps only if nobody has counted up since (sim_sleep). Who makes something
- * happen does that (sim_wake). So nobody spins, nobody polls, and no wake is lost.
+ * happen does that (sim_wake). So nobody spins, nobody polls, and no wake is lost. A thread that
+ * works or waits for a communicator stands in its rank's list of listeners (sim_listen), as who
+ * wakes a rank cannot know which of its threads that is.
  *
- * [Note: circles] Before it sleeps, a thread writes into its slot what it waits for. If the ranks
- * that have to come belong to threads that sleep too, which wait for ranks of threads that sleep …,
- * and the chain comes back to the first thread, then nobody in it will ever wake: a deadlock, found
- * exactly and at once by whoever closes the circle. Every thread waits for *all* that it names,
- * so one circle suffices. What others wrote may be old by the time it is read; therefore what
- * they wait for is looked up anew, and a circle counts only if a second walk finds the same one with no thread having woken in between.
+ * Before it sleeps, a thread writes into its slot what it waits for: circle.c looks whether that can
+ * still come. Threads end and begin without anybody saying so; hence it looks again a little later.
  *
- * Interface: sim_ticket, sim_sleep, sim_wake, sim_wake_own, sim_thread, sim_wait_table,
- * sim_missing.
+ * Interface: sim_ticket, sim_sleep, sim_wait, sim_nap, sim_wake, sim_wake_listeners, sim_wake_own,
+ * sim_listen, sim_thread, sim_wait_table.
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +27,9 @@
 
 #include "nccl/comm.h"
 #include "report/report.h"
+
+// Milliseconds until a thread that sleeps looks again whether that is hopeless; then ten times that …
+#define FIRST_LOOK 100
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -56,11 +58,6 @@ void sim_wait_forked(void)
     own_table = NULL;
     own_table_fd = -1;
     generation++;
-}
-
-void simgpu_helper_threads(int change)
-{
-    atomic_fetch_add(&sim_wait_table(NULL)->helpers, (uint32_t)change);
 }
 
 ProcessWaitTable *sim_wait_table(int *fd)
@@ -96,6 +93,7 @@ int sim_thread(void)
         own_slot = i;
         own_generation = generation;
         pthread_setspecific(slot_key, table); // anything but NULL, so that put_slot_back runs
+        sim_workers_drop();
         return i;
     }
     sim_fatal(SIMGPU_SYSTEM, "NCCL: too many threads",
@@ -118,108 +116,30 @@ void sim_wake(ProcessWaitTable *table, int thread)
         syscall(SYS_futex, &wait_slot->value, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
+void sim_wake_listeners(ProcessWaitTable *table, const RankSlot *slot)
+{
+    for (int i = 0; i < SIM_MAX_THREADS / 64; i++)
+        for (uint64_t rest = atomic_load(&slot->listeners[i]); rest; rest &= rest - 1)
+            sim_wake(table, 64 * i + __builtin_ctzll(rest));
+}
+
+void sim_listen(RankSlot *slot, bool listens)
+{
+    int thread = sim_thread();
+    uint64_t bit = UINT64_C(1) << thread % 64;
+    if (listens)
+        atomic_fetch_or(&slot->listeners[thread / 64], bit);
+    else
+        atomic_fetch_and(&slot->listeners[thread / 64], ~bit);
+}
+
 void sim_wake_own(void)
 {
-    for (int i = 0; own_table && i < SIM_MAX_THREADS; i++)
-        if (atomic_load(&own_table->wait_slot[i].taken)) sim_wake(own_table, i);
-}
-
-int sim_missing(const CommShared *shared, const WaitRef *ref, int *ranks)
-{
-    int n = 0, size = atomic_load(&shared->world);
-    if (ref->working) return -1; // it ends as soon as the others have done what they are doing
-    if (ref->kind == CALL_SEND || ref->kind == CALL_RECV) {
-        bool sends = ref->kind == CALL_SEND;
-        const Channel *channel =
-            sends ? &shared->channel[ref->rank][ref->peer] : &shared->channel[ref->peer][ref->rank];
-        if (atomic_load(sends ? &channel->recvs : &channel->sends) >= ref->seq) return -1;
-        ranks[n++] = ref->peer;
-        return n;
-    }
-    if (atomic_load(&shared->entered) >= ref->seq * (uint64_t)size) return -1;
-    for (int r = 0; r < size; r++)
-        if (atomic_load(&shared->slot[r].arrived) < ref->seq) ranks[n++] = r;
-    return n;
-}
-
-// ---- Circles ----
-
-#define MAX_STEPS 24
-
-// Memory of processes with which this one shares no communicator, mapped for one search.
-typedef struct Borrowed {
-    int pid, fd;
-    void *at;
-    size_t bytes;
-} Borrowed;
-
-typedef struct Search {
-    int goal_pid, goal_thread;
-    int n; // steps so far; step[i] is thread (pid[i], thread[i])
-    CircleStep step[MAX_STEPS];
-    int pid[MAX_STEPS], thread[MAX_STEPS];
-    uint32_t stamp[MAX_STEPS];
-    int n_seen;
-    struct {
-        int pid, thread;
-    } seen[SIM_MAX_RANKS];
-    int n_borrowed;
-    Borrowed borrowed[2 * MAX_STEPS];
-} Search;
-
-static void *borrow(Search *s, int pid, int fd, size_t bytes)
-{
-    for (int i = 0; i < s->n_borrowed; i++)
-        if (s->borrowed[i].pid == pid && s->borrowed[i].fd == fd) return s->borrowed[i].at;
-    if (s->n_borrowed == 2 * MAX_STEPS) return NULL;
-    int own = sim_open_fd(pid, fd);
-    if (own < 0) return NULL;
-    struct stat st;
-    void *at = MAP_FAILED;
-    if (fstat(own, &st) == 0 && (size_t)st.st_size == bytes)
-        at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, own, 0);
-    close(own);
-    if (at == MAP_FAILED) return NULL;
-    s->borrowed[s->n_borrowed++] = (Borrowed){pid, fd, at, bytes};
-    return at;
-}
-
-static const CommShared *find_shared(Search *s, const WaitRef *ref)
-{
-    for (SharedMap *map = sim_shared_maps; map; map = map->next)
-        if (map->shared->nonce == ref->nonce) return map->shared;
-    const CommShared *shared = borrow(s, ref->pid, ref->shared_fd, sizeof *shared);
-    return shared && shared->nonce == ref->nonce ? shared : NULL;
-}
-
-static ProcessWaitTable *find_table(Search *s, const RankSlot *slot)
-{
-    if (slot->pid == getpid()) return own_table;
-    for (Peer *peer = sim_peers; peer; peer = peer->next)
-        if (peer->pid == slot->pid) return peer->wait_table;
-    return borrow(s, slot->pid, slot->wait_table_fd, sizeof(ProcessWaitTable));
-}
-
-// A rank's next call comes from the thread that made its last one. A rank that has made none may
-// get a thread of its own yet, unless its process has but one.
-static bool knows_thread(const RankSlot *slot, const ProcessWaitTable *table)
-{
-    if (atomic_load(&slot->thread_used)) return true;
-    char path[32];
-    struct stat st;
-    snprintf(path, sizeof path, "/proc/%d/task", slot->pid);
-    if (stat(path, &st) != 0) return false;
-    return st.st_nlink - 2 - atomic_load(&table->helpers) == 1;
-}
-
-static bool seen_before(Search *s, int pid, int thread)
-{
-    for (int i = 0; i < s->n_seen; i++)
-        if (s->seen[i].pid == pid && s->seen[i].thread == thread) return true;
-    if (s->n_seen == SIM_MAX_RANKS) return true;
-    s->seen[s->n_seen].pid = pid;
-    s->seen[s->n_seen++].thread = thread;
-    return false;
+    pthread_mutex_lock(&table_lock); // the watcher may be there first
+    ProcessWaitTable *table = own_table;
+    pthread_mutex_unlock(&table_lock);
+    for (int i = 0; table && i < SIM_MAX_THREADS; i++)
+        if (atomic_load(&table->wait_slot[i].taken)) sim_wake(table, i);
 }
 
 static void write_refs(WaitSlot *wait_slot, const WaitRef *refs, int n)
@@ -232,103 +152,71 @@ static void write_refs(WaitSlot *wait_slot, const WaitRef *refs, int n)
     atomic_store(&wait_slot->n_refs, (uint32_t)n);
 }
 
-// What a sleeping thread waits for, refs (SIM_MAX_REFS); -1: it is not asleep, or not with all that
-// it waits for written down, or it woke in between.
-static int read_refs(WaitSlot *wait_slot, uint32_t stamp, WaitRef *refs)
+// Who has started threads that never call NCCL says so here, for others to see.
+static void tell_threads(void)
 {
-    uint64_t words[SIM_REF_WORDS];
-    uint32_t n = atomic_load(&wait_slot->n_refs);
-    if (!atomic_load(&wait_slot->sleeping) || !atomic_load(&wait_slot->all_refs) ||
-        n > SIM_MAX_REFS)
-        return -1;
-    for (uint32_t i = 0; i < n; i++) {
-        for (size_t w = 0; w < SIM_REF_WORDS; w++) words[w] = atomic_load(&wait_slot->ref[i][w]);
-        memcpy(&refs[i], words, sizeof words);
-    }
-    return atomic_load(&wait_slot->stamp) == stamp ? (int)n : -1;
+    SimTids workers;
+    atomic_store(&own_table->helpers, (uint32_t)sim_helpers());
+    sim_workers(&workers);
+    int n = workers.n < SIM_MAX_WORKERS ? workers.n : SIM_MAX_WORKERS;
+    if ((int)atomic_load(&own_table->n_workers) == n) return;
+    for (int i = 0; i < n; i++) atomic_store(&own_table->worker[i], workers.tid[i]);
+    atomic_store(&own_table->n_workers, (uint32_t)n);
 }
 
-// Whether a chain of sleeping threads leads from thread `thread` of process `pid` to the goal.
-static bool search_from(Search *s, ProcessWaitTable *table, int pid, int thread)
+static void note_asleep(int thread, bool asleep)
 {
-    WaitSlot *wait_slot = &table->wait_slot[thread];
-    uint32_t stamp = atomic_load(&wait_slot->stamp);
-    int ranks[SIM_MAX_RANKS];
-    WaitRef refs[SIM_MAX_REFS];
-    int n_refs = s->n < MAX_STEPS ? read_refs(wait_slot, stamp, refs) : -1;
-
-    // Can it go on with anything? Then it is about to wake.
-    for (int i = 0; i < n_refs; i++) {
-        const CommShared *shared = find_shared(s, &refs[i]);
-        if (!shared || sim_missing(shared, &refs[i], ranks) < 0) return false;
-    }
-    for (int i = 0; i < n_refs; i++) {
-        WaitRef ref = refs[i];
-        const CommShared *shared = find_shared(s, &ref);
-        int n = sim_missing(shared, &ref, ranks);
-        for (int k = 0; k < n; k++) {
-            const RankSlot *slot = &shared->slot[ranks[k]];
-            int next = atomic_load(&slot->thread);
-            ProcessWaitTable *next_table = find_table(s, slot);
-            if (!next_table || next < 0 || !knows_thread(slot, next_table)) continue;
-            s->step[s->n] = (CircleStep){shared, ref, ranks[k]};
-            s->pid[s->n] = pid;
-            s->thread[s->n] = thread;
-            s->stamp[s->n++] = stamp;
-            if (slot->pid == s->goal_pid && next == s->goal_thread) return true;
-            if (!seen_before(s, slot->pid, next) && search_from(s, next_table, slot->pid, next))
-                return true;
-            s->n--;
-        }
-    }
-    return false;
+    uint64_t bit = UINT64_C(1) << thread % 64;
+    atomic_store(&own_table->wait_slot[thread].sleeping, asleep);
+    if (asleep)
+        atomic_fetch_or(&own_table->asleep[thread / 64], bit);
+    else
+        atomic_fetch_and(&own_table->asleep[thread / 64], ~bit);
 }
 
-static bool find_circle(Search *s)
+// Sleeps for a while at most.
+static void sleep_for(WaitSlot *wait_slot, uint32_t ticket, int milliseconds)
 {
-    s->goal_pid = getpid();
-    s->goal_thread = own_slot;
-    s->n = s->n_seen = 0;
-    return search_from(s, own_table, s->goal_pid, s->goal_thread);
+    struct timespec limit = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
+    syscall(SYS_futex, &wait_slot->value, FUTEX_WAIT, ticket, &limit, NULL, 0);
 }
 
-static void check_circle(void)
+void sim_wait(uint32_t ticket, const WaitRef *refs, int n_refs, bool all_refs, Notice *notice)
 {
-    static __thread Search first, second;
-    first.n_borrowed = second.n_borrowed = 0;
-    sim_lock();
-    bool found = find_circle(&first) && find_circle(&second) && first.n == second.n;
-    for (int i = 0; found && i < first.n; i++)
-        found = first.pid[i] == second.pid[i] && first.thread[i] == second.thread[i] &&
-                first.stamp[i] == second.stamp[i];
-    sim_unlock();
-    if (found) sim_diagnose_circle(second.step, second.n);
-    for (int i = 0; i < first.n_borrowed; i++)
-        munmap(first.borrowed[i].at, first.borrowed[i].bytes);
-    for (int i = 0; i < second.n_borrowed; i++)
-        munmap(second.borrowed[i].at, second.borrowed[i].bytes);
+    int thread = sim_thread(), again = FIRST_LOOK;
+    WaitSlot *wait_slot = &own_table->wait_slot[thread];
+    write_refs(wait_slot, refs, n_refs);
+    tell_threads();
+    atomic_store(&wait_slot->all_refs, all_refs);
+    atomic_fetch_add(&wait_slot->stamp, 1);
+    note_asleep(thread, true);
+    if (atomic_load(&wait_slot->value) == ticket) sim_circle_check(thread);
+    while (atomic_load(&wait_slot->value) == ticket) {
+        int left = sim_notice_left(notice);
+        sleep_for(wait_slot, ticket, left < again ? left : again);
+        if (atomic_load(&wait_slot->value) != ticket) break;
+        sim_circle_check(thread);
+        if (sim_notice_due(notice)) sim_circle_notice(thread, notice);
+        again = again < INT_MAX / 10 ? 10 * again : again;
+    }
+    note_asleep(thread, false);
+    atomic_fetch_add(&wait_slot->stamp, 1);
 }
 
 void sim_nap(uint32_t ticket, int milliseconds)
 {
-    struct timespec limit = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
     WaitSlot *wait_slot = &own_table->wait_slot[sim_thread()];
-    atomic_store(&wait_slot->all_refs, 0); // no part of any circle
+    tell_threads();
     atomic_store(&wait_slot->sleeping, 1);
-    syscall(SYS_futex, &wait_slot->value, FUTEX_WAIT, ticket, &limit, NULL, 0);
+    sleep_for(wait_slot, ticket, milliseconds);
     atomic_store(&wait_slot->sleeping, 0);
 }
 
-void sim_sleep(uint32_t ticket, const WaitRef *refs, int n_refs, bool all_refs)
+void sim_sleep(uint32_t ticket)
 {
     WaitSlot *wait_slot = &own_table->wait_slot[sim_thread()];
-    write_refs(wait_slot, refs, n_refs);
-    atomic_store(&wait_slot->all_refs, all_refs);
-    atomic_fetch_add(&wait_slot->stamp, 1);
     atomic_store(&wait_slot->sleeping, 1);
-    if (n_refs && atomic_load(&wait_slot->value) == ticket) check_circle();
     while (atomic_load(&wait_slot->value) == ticket)
         syscall(SYS_futex, &wait_slot->value, FUTEX_WAIT, ticket, NULL, NULL, 0);
     atomic_store(&wait_slot->sleeping, 0);
-    atomic_fetch_add(&wait_slot->stamp, 1);
 }

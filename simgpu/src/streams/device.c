@@ -75,11 +75,12 @@ static SimDevice *make_device(int index)
     d->program = cluster.base + (size_t)index * cluster.arena;
     d->memfd = memfd_create("simgpu-device", MFD_CLOEXEC);
     if (d->memfd < 0) no_memory_for("memfd_create");
-    if (ftruncate(d->memfd, (off_t)d->arena)) no_memory_for("ftruncate");
+    d->mapped = d->arena + SIM_OUTBOX;
+    if (ftruncate(d->memfd, (off_t)d->mapped)) no_memory_for("ftruncate");
     void *alias =
-        mmap(NULL, d->arena, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, d->memfd, 0);
+        mmap(NULL, d->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, d->memfd, 0);
     if (alias == MAP_FAILED) no_memory_for("mapping a device's memory");
-    madvise(alias, d->arena, MADV_DONTDUMP); // a core file need not hold it
+    madvise(alias, d->mapped, MADV_DONTDUMP); // a core file need not hold it
     d->alias = alias;
     d->heap = sim_heap_create(d->arena);
     if (!d->heap) no_memory_for("calloc");

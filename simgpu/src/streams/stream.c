@@ -87,6 +87,7 @@ static struct {
     SimClock fence;              // what every stream waits for, also one that is made later
 } devices[SIM_MAX_DEVICES];
 static _Thread_local struct CUstream_st *per_thread[SIM_MAX_DEVICES];
+SimUndone sim_undone;
 
 // ---- Clocks ----
 
@@ -396,6 +397,26 @@ static void catch_up(struct CUstream_st *s)
     }
 }
 
+// Waits for messages that are ordered before what the clock stands for. Called with the lock held,
+// which it lets go of while it waits.
+static void await_undone(const SimClock *clock)
+{
+    SimClock copy = {0, NULL};
+    if (atomic_load(&sim_undone.n) == 0) return;
+    assign(&copy, clock);
+    pthread_mutex_unlock(&lock);
+    void (*wait)(const SimClock *) = atomic_load(&sim_undone.wait);
+    wait(&copy);
+    free(copy.t);
+    pthread_mutex_lock(&lock);
+}
+
+// What only hands the order on does not wait itself.
+static bool only_orders(GpuOp op)
+{
+    return op == GPU_EVENT_RECORD || op == GPU_STREAM_WAIT || op == GPU_ALLOC || op == GPU_FREE;
+}
+
 static void host_joins(const SimClock *clock)
 {
     join(&host, clock);
@@ -413,6 +434,7 @@ cudaError_t sim_stream_begin(SimgpuOp *op)
         op->entry.blocking_stream = s->blocking;
         op->entry.stream = s->is_default ? NULL : s;
         catch_up(s);
+        if (!only_orders(op->entry.op)) await_undone(&s->clock);
     }
     pthread_mutex_unlock(&lock);
     return s ? cudaSuccess : report_stream(op->entry.name, op->entry.stream, op->entry.site);
@@ -504,6 +526,7 @@ void sim_stream_gather(const SimgpuOp *op, int device)
     for (struct CUstream_st *s = devices[device].streams; s; s = s->next) join(clock, &s->clock);
     if (devices[device].null) join(clock, &devices[device].null->clock);
     join(clock, &devices[device].destroyed);
+    await_undone(clock);
     pthread_mutex_unlock(&lock);
 }
 
@@ -524,12 +547,15 @@ void sim_moment_let_go(void)
 
 void sim_device_wait(int device)
 {
+    SimClock all = {0, NULL};
     pthread_mutex_lock(&lock);
-    for (struct CUstream_st *s = devices[device].streams; s; s = s->next) join(&host, &s->clock);
-    if (devices[device].null) join(&host, &devices[device].null->clock);
-    join(&host, &devices[device].destroyed);
-    sim_pinned_deliver(&host);
+    for (struct CUstream_st *s = devices[device].streams; s; s = s->next) join(&all, &s->clock);
+    if (devices[device].null) join(&all, &devices[device].null->clock);
+    join(&all, &devices[device].destroyed);
+    await_undone(&all);
+    host_joins(&all);
     pthread_mutex_unlock(&lock);
+    free(all.t);
 }
 
 // ---- Streams ----
@@ -626,6 +652,7 @@ static cudaError_t wait_for_stream(const char *call, cudaStream_t stream, const 
     if (s) {
         catch_up(s);
         idle = host_knows(&s->clock);
+        await_undone(&s->clock);
         host_joins(&s->clock);
         take_note((Note){.kind = NOTE_HOST_WAIT, .stream = id_of(s), .site = site});
         entry.device = s->device;
@@ -860,6 +887,7 @@ static cudaError_t wait_for_event(const char *call, cudaEvent_t event, const voi
     bool there = is_event(event);
     if (there) {
         entry.device = event->device;
+        if (event->recorded) await_undone(&event->clock);
         if (event->recorded) host_joins(&event->clock);
     }
     pthread_mutex_unlock(&lock);

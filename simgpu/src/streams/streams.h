@@ -5,6 +5,7 @@
  *   kernel.c   simgpu.h's begin … end, used by kernels, copies, BLAS and collectives alike
  *   hooks.c    what the parts are told that a program need not link
  *   error.c    error names and strings, the last error
+ *   threads.c  threads that are none of the program's
  *   config.c   the SIMGPU_* variables, read once
  *
  * Every other folder builds on this one: an operation finds its stream here, is ordered here, and
@@ -42,12 +43,14 @@ const SimConfig *sim_config(void);
 bool sim_config_ready(void); // it has been read
 
 // ---- device.c ----
+#define SIM_OUTBOX ((size_t)64 << 20) // bytes for messages that nobody has received (nccl/sends.c)
 // A device's arena is a memfd. `program` is the address range that programs see, without access;
 // `alias` is the same memory, readable and writable.
 typedef struct SimDevice {
     int index;
     int memfd;
     size_t arena; // bytes of address space, larger than the device's memory
+    size_t mapped; // bytes of the memfd and of the alias: behind the arena is the outbox
     char *program;
     char *alias;
     pthread_mutex_t lock; // of the allocator and the accounting
@@ -176,5 +179,27 @@ typedef struct SimHooks {
 } SimHooks;
 void sim_hooks_add(SimHooks *hooks); // does nothing from the second time on
 const SimHooks *sim_hooks(void);     // the first of them
+
+// What has been queued and is not done, as everything else is: messages that nobody has received.
+// Whatever is ordered after one waits for it: `wait`, for all that a clock covers, while there are
+// any.
+typedef struct SimUndone {
+    atomic_int n;
+    void (*_Atomic wait)(const SimClock *clock);
+} SimUndone;
+extern SimUndone sim_undone;
+
+// ---- threads.c ----
+#define SIM_TIDS 512
+typedef struct SimTids {
+    int n, tid[SIM_TIDS];
+} SimTids;
+void sim_tids(SimTids *tids);                 // of all threads of this process
+void sim_program_tids(SimTids *tids);         // as many as the program has, some of them
+void sim_worker_here(void);                   // the calling thread is one of the BLAS's workers
+void sim_workers(SimTids *tids);              // the BLAS's
+void sim_workers_drop(void);                  // the calling thread is the program's
+int sim_helpers(void);                        // how many threads simgpu has started
+
 
 #endif

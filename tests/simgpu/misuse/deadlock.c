@@ -35,7 +35,7 @@ WRONG(DEADLOCK, skips_a_layer, 2, "0")
     for (int layer = 0; layer < 2; layer++)
         NCCL(ncclAllGather(x + rank * N, x, N, ncclFloat, comm, NULL));
     if (rank == 0) NCCL(ncclAllGather(x, x, N, ncclFloat, comm, NULL)); // HERE
-    NCCL(ncclAllGather(x + rank * N, x, N, ncclFloat, comm, NULL)); // HERE
+    NCCL(ncclAllGather(x + rank * N, x, N, ncclFloat, comm, NULL));     // HERE
     finish(comm);
 }
 
@@ -74,7 +74,7 @@ WRONG(DEADLOCK, ends_before_it_joins, 3, "0 1")
     finish(comm);
 }
 
-// Both send first. A send ends when it is received.
+// Both send first. On one communicator a call begins when the one before it has ended.
 WRONG(DEADLOCK, both_send_first, 2, "0 1")
 {
     ncclComm_t comm = meet(rank, ranks);
@@ -101,6 +101,109 @@ WRONG(DEADLOCK, message_and_sum, 2, "0 1")
     if (rank == 1) NCCL(ncclRecv(x, N, ncclFloat, 0, comm, NULL)); // HERE
     NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, NULL));  // HERE
     if (rank == 0) NCCL(ncclSend(x, N, ncclFloat, 1, comm, NULL));
+    finish(comm);
+}
+
+// Nobody wants what rank 0 sends.
+WRONG(DEADLOCK, nobody_receives, 2, "0")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *x = filled(N, 1);
+    if (rank == 0) NCCL(ncclSend(x, N, ncclFloat, 1, comm, NULL)); // HERE
+    finish(comm);
+}
+
+// The same, and rank 0 forgets to wait before it leaves.
+WRONG(DEADLOCK, nobody_receives_from_who_leaves, 2, "0")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *x = filled(N, 1);
+    if (rank == 0) NCCL(ncclSend(x, N, ncclFloat, 1, comm, NULL)); // HERE
+    if (rank == 1) finish(comm);
+}
+
+// One communicator: what is called next begins when the send has ended, whatever its stream.
+WRONG(DEADLOCK, exchange_on_two_streams, 2, "0 1")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *out = filled(N, 1), *in = filled(N, 0);
+    cudaStream_t sends = side_stream(), receives = side_stream();
+    NCCL(ncclSend(out, N, ncclFloat, 1 - rank, comm, sends)); // HERE
+    NCCL(ncclRecv(in, N, ncclFloat, 1 - rank, comm, receives));
+    finish(comm);
+}
+
+// One stream: the receive begins when the send has ended, whatever their communicators.
+WRONG(DEADLOCK, exchange_on_one_stream, 2, "0 1")
+{
+    ncclComm_t comm = meet(rank, ranks), other;
+    NCCL(ncclCommSplit(comm, 0, rank, &other, NULL));
+    float *out = filled(N, 1), *in = filled(N, 0);
+    NCCL(ncclSend(out, N, ncclFloat, 1 - rank, rank ? other : comm, NULL)); // HERE
+    NCCL(ncclRecv(in, N, ncclFloat, 1 - rank, rank ? comm : other, NULL));
+    NCCL(ncclCommDestroy(other));
+    finish(comm);
+}
+
+// Two streams and two communicators, and an event that puts the receive after the send.
+WRONG(DEADLOCK, receive_waits_for_the_send, 2, "0 1")
+{
+    ncclComm_t comm = meet(rank, ranks), other;
+    NCCL(ncclCommSplit(comm, 0, rank, &other, NULL));
+    float *out = filled(N, 1), *in = filled(N, 0);
+    cudaStream_t sends = side_stream(), receives = side_stream();
+    cudaEvent_t sent = new_event();
+    NCCL(ncclSend(out, N, ncclFloat, 1 - rank, rank ? other : comm, sends)); // HERE
+    CUDA(cudaEventRecord(sent, sends));
+    CUDA(cudaStreamWaitEvent(receives, sent, 0));
+    NCCL(ncclRecv(in, N, ncclFloat, 1 - rank, rank ? comm : other, receives));
+    NCCL(ncclCommDestroy(other));
+    finish(comm);
+}
+
+// The host waits for the send before it makes the receive.
+WRONG(DEADLOCK, host_waits_for_the_send, 2, "0 1")
+{
+    ncclComm_t comm = meet(rank, ranks), other;
+    NCCL(ncclCommSplit(comm, 0, rank, &other, NULL));
+    float *out = filled(N, 1), *in = filled(N, 0);
+    cudaStream_t sends = side_stream(), receives = side_stream();
+    NCCL(ncclSend(out, N, ncclFloat, 1 - rank, rank ? other : comm, sends)); // HERE
+    CUDA(cudaStreamSynchronize(sends));
+    NCCL(ncclRecv(in, N, ncclFloat, 1 - rank, rank ? comm : other, receives));
+    NCCL(ncclCommDestroy(other));
+    finish(comm);
+}
+
+// A send on one communicator and stream, a receive on another one: a GPU can do them in any order.
+RIGHT(DEADLOCK, exchange_on_two_communicators, 2)
+{
+    ncclComm_t comm = meet(rank, ranks), other;
+    NCCL(ncclCommSplit(comm, 0, rank, &other, NULL));
+    float *out = filled(N, (float)rank), *in = filled(N, -1);
+    cudaStream_t sends = side_stream(), receives = side_stream();
+    cudaEvent_t sent = new_event();
+    NCCL(ncclSend(out, N, ncclFloat, 1 - rank, rank ? other : comm, sends));
+    CUDA(cudaEventRecord(sent, sends));
+    NCCL(ncclRecv(in, N, ncclFloat, 1 - rank, rank ? comm : other, receives));
+    CUDA(cudaStreamWaitEvent(receives, sent, 0));
+    CUDA(cudaMemsetAsync(out, 0, N * sizeof *out, receives));
+    expect(in, N, (float)(1 - rank));
+    expect(out, N, 0);
+    NCCL(ncclCommDestroy(other));
+    CUDA(cudaEventDestroy(sent));
+    finish(comm);
+}
+
+// The receiver is late, and the sender waits for it at its end only.
+RIGHT(DEADLOCK, receives_late, 2)
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *x = filled(N, 1 - (float)rank);
+    if (rank == 0) NCCL(ncclSend(x, N, ncclFloat, 1, comm, NULL));
+    if (rank == 1) usleep(60000);
+    if (rank == 1) NCCL(ncclRecv(x, N, ncclFloat, 0, comm, NULL));
+    expect(x, N, 1);
     finish(comm);
 }
 

@@ -94,6 +94,77 @@ WRONG(GROUP, message_to_oneself, 1, "0")
     finish(comm);
 }
 
+// The communicators are there when the group ends, and not in it.
+WRONG(GROUP, made_and_used_in_one_group, 1, "0")
+{
+    ncclUniqueId id;
+    ncclComm_t comm[DEVICES];
+    float *x[DEVICES];
+    for (int d = 0; d < DEVICES; d++) {
+        CUDA(cudaSetDevice(d));
+        x[d] = filled(N, 1);
+    }
+    NCCL(ncclGetUniqueId(&id));
+    NCCL(ncclGroupStart());
+    for (int d = 0; d < DEVICES; d++) {
+        CUDA(cudaSetDevice(d));
+        NCCL(ncclCommInitRank(&comm[d], DEVICES, id, d));                      // HERE
+        NCCL(ncclAllReduce(x[d], x[d], N, ncclFloat, ncclSum, comm[d], NULL)); // HERE
+    }
+    NCCL(ncclGroupEnd());
+}
+
+// A second communicator is made beside a sum on the first.
+WRONG(GROUP, made_beside_a_sum, 1, "0")
+{
+    ncclUniqueId id;
+    ncclComm_t comm = meet(rank, ranks), other;
+    float *x = filled(N, 1);
+    NCCL(ncclGetUniqueId(&id));
+    NCCL(ncclGroupStart());
+    NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, NULL)); // HERE
+    NCCL(ncclCommInitRank(&other, 1, id, 0));                     // HERE
+    NCCL(ncclGroupEnd());
+}
+
+RIGHT(GROUP, made_in_one_group_and_used_in_the_next, 1)
+{
+    ncclUniqueId id;
+    Cluster c;
+    NCCL(ncclGetUniqueId(&id));
+    NCCL(ncclGroupStart());
+    for (int d = 0; d < DEVICES; d++) {
+        CUDA(cudaSetDevice(d));
+        NCCL(ncclCommInitRank(&c.comm[d], DEVICES, id, d));
+    }
+    NCCL(ncclGroupEnd());
+    for (int d = 0; d < DEVICES; d++) {
+        CUDA(cudaSetDevice(d));
+        c.x[d] = filled(N, 1);
+    }
+    NCCL(ncclGroupStart());
+    for (int d = 0; d < DEVICES; d++)
+        NCCL(ncclAllReduce(c.x[d], c.x[d], N, ncclFloat, ncclSum, c.comm[d], NULL));
+    NCCL(ncclGroupEnd());
+    for (int d = 0; d < DEVICES; d++) {
+        CUDA(cudaSetDevice(d));
+        expect(c.x[d], N, DEVICES);
+    }
+    finish_all(&c);
+}
+
+// The first of one thread's two ranks waits for the second, which this thread makes after it.
+HANGS(GROUP, devices_initialised_one_by_one, 1)
+{
+    ncclUniqueId id;
+    ncclComm_t comm[DEVICES];
+    NCCL(ncclGetUniqueId(&id));
+    for (int d = 0; d < DEVICES; d++) {
+        CUDA(cudaSetDevice(d));
+        NCCL(ncclCommInitRank(&comm[d], DEVICES, id, d)); // HERE
+    }
+}
+
 RIGHT(GROUP, loop_in_a_group, 1)
 {
     Cluster c = all_devices();

@@ -1,10 +1,10 @@
 /* program.h: what the small programs of this folder share.
  *
- * A program is a function behind WRONG or RIGHT; every rank runs it in a process of its own. It
+ * A program is a function behind WRONG, HANGS or RIGHT; every rank runs it in a process of its own. It
  * knows CUDA, NCCL and the kit's kernels, and nothing of simgpu: it would run on real GPUs too.
  * The README says how to add one.
  *
- * Interface: WRONG, RIGHT; CUDA, NCCL, BLAS, CHECK; meet, share_id, filled, expect,
+ * Interface: WRONG, HANGS, RIGHT; CUDA, NCCL, BLAS, CHECK; meet, share_id, filled, expect,
  * side_stream, new_event, finish.
  */
 #ifndef MISUSE_PROGRAM_H
@@ -13,6 +13,7 @@
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,22 +24,26 @@ typedef struct Program {
     const char *row;  // of the table of diagnoses: RACE
     const char *name; // of the function
     const char *by; // the ranks of which one has to report first, such as "0 2"; NULL: a right one
+    bool waits;     // it waits for a call that could still come: a notice says so, and no report
     int ranks;
+    void (*run)(int rank, int ranks);
     const char *file;
     int line; // where it begins; it ends where the next one of the file begins
-    void (*run)(int rank, int ranks);
     struct Program *next;
 } Program;
 void enlist(Program *program);
 
 // WRONG(RACE, reads_early, 2, "0 1") { … }: a program of 2 ranks with a race, which one of the two
 // reports first. The lines that the report has to name end in "// HERE".
-#define WRONG(row, name, ranks, by) PROGRAM(#row, name, ranks, by)
+#define WRONG(row, name, ranks, by) PROGRAM(#row, name, ranks, by, false)
+// HANGS(DEADLOCK, waits_in_vain, 2) { … }: nobody can be sure that it hangs, since some thread or
+// process could still make the call that is missing. A notice names the lines, and nothing ends.
+#define HANGS(row, name, ranks) PROGRAM(#row, name, ranks, "", true)
 // RIGHT(RACE, waits, 2) { … }: looks much the same, and nothing may be reported.
-#define RIGHT(row, name, ranks) PROGRAM(#row, name, ranks, NULL)
-#define PROGRAM(row, name, size, by)                                                               \
+#define RIGHT(row, name, ranks) PROGRAM(#row, name, ranks, NULL, false)
+#define PROGRAM(row, name, size, by, waits)                                                        \
     static void name(int rank, int ranks);                                                         \
-    static Program name##_program = {row, #name, by, size, __FILE__, __LINE__, name, NULL};        \
+    static Program name##_program = {row, #name, by, waits, size, name, __FILE__, __LINE__, NULL}; \
     __attribute__((constructor)) static void enlist_##name(void)                                   \
     {                                                                                              \
         enlist(&name##_program);                                                                   \

@@ -47,6 +47,7 @@ typedef struct Taste {
     int longest;         // units that a span may have
     int comm[N_DEVICES]; // the streams of its collectives
     bool wide;           // uses all buffers
+    int n_threads;       // that make its calls
 } Taste;
 
 static void draw_streams(Dice *d, Taste *t)
@@ -193,6 +194,24 @@ static bool draw_collective(Dice *d, const Taste *t, const Program *p, Step *s)
     return true;
 }
 
+// Sends a little before the end of the program, and receives at its end.
+static bool draw_message(Dice *d, const Taste *t, Program *p, Step *send)
+{
+    int from = draw_buffer(d, t, p, 0, false), to = draw_buffer(d, t, p, 1, false);
+    Step recv = {.kind = MESSAGE_RECV, .stream = t->comm[1]};
+    // What the program allocates is not filled yet where the message may come to stand.
+    if (from < 0 || from >= N_BUFFERS || to < 0) return false;
+    send->stream = t->comm[0];
+    send->span[0] = draw_span(d, t, from, 4);
+    recv.span[0] = draw_span(d, t, to, 4);
+    recv.span[0].bytes = recv.span[0].pitch = send->span[0].bytes;
+    if (recv.span[0].begin + recv.span[0].bytes > BUFFER_BYTES)
+        recv.span[0].begin = BUFFER_BYTES - recv.span[0].bytes;
+    recv.thread = below(d, t->n_threads);
+    int most = p->n < 5 ? p->n : 5;
+    return insert_message(p, p->n - below(d, most + 1), send, &recv);
+}
+
 static bool draw_memory_step(Dice *d, const Taste *t, const Program *p, Step *s)
 {
     int device = stream_facts[s->stream].device;
@@ -227,9 +246,11 @@ static bool draw_step(Dice *d, const Taste *t, const Program *p, Step *s)
 {
     memset(s, 0, sizeof *s);
     s->kind = draw_kind(d);
+    s->thread = below(d, t->n_threads);
     s->stream = draw_stream(d, t);
     if (kind_facts[s->kind].legacy_only) s->stream = legacy_stream(stream_facts[s->stream].device);
     if (kind_facts[s->kind].orders) return draw_order(d, t, s);
+    if (s->kind == MESSAGE_SEND) return true; // and more in draw_message
     if (is_collective(s->kind)) return draw_collective(d, t, p, s);
     if (s->kind == ALLOC_ASYNC || s->kind == FREE_ASYNC || s->kind == FREE)
         return draw_memory_step(d, t, p, s);
@@ -240,7 +261,9 @@ static void draw_steps(Dice *d, const Taste *t, Program *p, int n)
 {
     for (int tries = 0; p->n < n && tries < 200; tries++) {
         Step s;
-        if (!draw_step(d, t, p, &s) || !insert_step(p, p->n, &s)) continue;
+        if (!draw_step(d, t, p, &s)) continue;
+        if (s.kind == MESSAGE_SEND ? !draw_message(d, t, p, &s) : !insert_step(p, p->n, &s))
+            continue;
         if (s.kind == ALLOC_ASYNC) { // so that what reads it does not read what nobody wrote
             Step fill = {.kind = MEMSET_ASYNC, .stream = s.stream, .span = {s.span[0]}};
             insert_step(p, p->n, &fill);
@@ -320,6 +343,7 @@ void generate(Program *p, uint64_t seed)
     p->seed = seed;
     p->rank = ALL_RANKS;
     draw_streams(&d, &t);
+    t.n_threads = one_in(&d, 3) ? N_THREADS : 1;
     draw_steps(&d, &t, p, 3 + below(&d, 9));
     if (below(&d, 5) < 3) return;
     for (int tries = 0; tries < 12; tries++) {

@@ -97,6 +97,14 @@ static void print_collective(FILE *out, const Step *s)
     fprintf(out, " ncclGroupEnd();");
 }
 
+static void print_message(FILE *out, const Step *s)
+{
+    char a[16];
+    bool sends = s->kind == MESSAGE_SEND;
+    fprintf(out, "%s(F(%s), %d, ncclFloat, %d, comm[%d], %s);", kind_facts[s->kind].call,
+            place(&s->span[0], a), s->span[0].bytes / 4, sends, !sends, stream_name(s->stream));
+}
+
 static void print_order(FILE *out, const Step *s)
 {
     const char *call = kind_facts[s->kind].call;
@@ -119,6 +127,8 @@ static void print_step(FILE *out, const Step *s)
     const char *call = kind_facts[s->kind].call;
     if (is_collective(s->kind))
         print_collective(out, s);
+    else if (is_message(s->kind))
+        print_message(out, s);
     else if (kind_facts[s->kind].orders)
         print_order(out, s);
     else if (s->kind <= SUM2)
@@ -148,6 +158,7 @@ void print_program(FILE *out, const Program *p)
         if (due != device) fprintf(out, "        cudaSetDevice(%d);\n", due);
         device = due;
         fprintf(out, "/* %2d */ ", i);
+        if (p->step[i].thread) fprintf(out, "/* in thread %d */ ", p->step[i].thread);
         print_step(out, &p->step[i]);
         fprintf(out, "\n");
     }

@@ -5,6 +5,9 @@
  * so that no program sees another one's work, but the checker keeps what it remembers of the
  * memory: a race that it reports between programs would be a mistake, too.
  *
+ * Threads 1 and 2 make the calls that a step gives them, while thread 0 waits; a rank each where the
+ * step is a collective. So the calls come one after the other, and any of them from any thread.
+ *
  * A report tells two calls apart by their place in the source, so each step has a function of its
  * own to make its call from: step_00, step_01 …
  *
@@ -12,6 +15,7 @@
  */
 #include "program.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "harness.h"
@@ -136,10 +140,23 @@ IN_ITS_CALLER ncclResult_t call_rank(const Step *s, int r)
     }
 }
 
+IN_ITS_CALLER ncclResult_t call_message(const Step *s)
+{
+    cudaStream_t stream = machine.stream[s->stream];
+    size_t n = (size_t)s->span[0].bytes / sizeof(float);
+    if (s->kind == MESSAGE_SEND)
+        return ncclSend(floats(s, 0), n, ncclFloat, 1, machine.comm[0], stream);
+    return ncclRecv(floats(s, 0), n, ncclFloat, 0, machine.comm[1], stream);
+}
+
+// The rank whose call this thread makes; ALL_RANKS: all of them, in a group.
+static __thread int part = ALL_RANKS;
+
 IN_ITS_CALLER cudaError_t call_collective(const Step *s)
 {
-    if (machine.rank != ALL_RANKS)
-        return call_rank(s, machine.rank) == ncclSuccess ? cudaSuccess : cudaErrorUnknown;
+    int only = machine.rank != ALL_RANKS ? machine.rank : part;
+    if (only != ALL_RANKS)
+        return call_rank(s, only) == ncclSuccess ? cudaSuccess : cudaErrorUnknown;
     ncclResult_t result = ncclGroupStart();
     for (int r = 0; r < N_DEVICES && result == ncclSuccess; r++) result = call_rank(s, r);
     if (ncclGroupEnd() != ncclSuccess) result = ncclInternalError;
@@ -150,6 +167,7 @@ IN_ITS_CALLER cudaError_t call_step(const Step *s)
 {
     if (kind_facts[s->kind].orders) return call_order(s);
     if (is_collective(s->kind)) return call_collective(s);
+    if (is_message(s->kind)) return call_message(s) == ncclSuccess ? cudaSuccess : cudaErrorUnknown;
     if (s->kind <= SUM2) return call_kernel(s);
     return s->kind >= ALLOC_ASYNC ? call_memory(s) : call_copy(s);
 }
@@ -178,6 +196,95 @@ static cudaError_t (*const steps[MAX_STEPS])(const Step *s) = {
     step_07, step_08, step_09, step_10, step_11, step_12, step_13,
 };
 
+// ---- Threads ----
+
+typedef struct Worker {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t news;
+    const Step *step; // NULL: nothing to do
+    int number, part; // of the step; what of it is this thread's
+    cudaError_t error;
+    bool stop;
+} Worker;
+static Worker workers[N_THREADS]; // 0 is not used
+
+static int device_for(const Step *s, int rank)
+{
+    return is_collective(s->kind) && rank >= 0 ? rank : device_of(s);
+}
+
+static void *be_worker(void *arg)
+{
+    Worker *w = arg;
+    pthread_mutex_lock(&w->lock);
+    for (;;) {
+        while (!w->step && !w->stop) pthread_cond_wait(&w->news, &w->lock);
+        if (w->stop) break;
+        part = w->part;
+        w->error = cudaSetDevice(device_for(w->step, machine.rank >= 0 ? machine.rank : part));
+        if (w->error == cudaSuccess) w->error = steps[w->number](w->step);
+        w->step = NULL;
+        pthread_cond_broadcast(&w->news);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+static void hand_over(Worker *w, const Step *s, int number, int of_it)
+{
+    pthread_mutex_lock(&w->lock);
+    w->step = s;
+    w->number = number;
+    w->part = of_it;
+    pthread_cond_broadcast(&w->news);
+    pthread_mutex_unlock(&w->lock);
+}
+
+static cudaError_t take_back(Worker *w)
+{
+    pthread_mutex_lock(&w->lock);
+    while (w->step) pthread_cond_wait(&w->news, &w->lock);
+    cudaError_t error = w->error;
+    pthread_mutex_unlock(&w->lock);
+    return error;
+}
+
+static cudaError_t run_step(const Step *s, int number)
+{
+    if (s->thread == 0 || is_of_first_thread(s)) {
+        need_cuda(cudaSetDevice(device_for(s, machine.rank)));
+        return steps[number](s);
+    }
+    Worker *w = &workers[s->thread], *other = &workers[N_THREADS - s->thread];
+    bool both = is_collective(s->kind) && machine.rank == ALL_RANKS;
+    hand_over(w, s, number, both ? 0 : ALL_RANKS);
+    if (both) hand_over(other, s, number, 1);
+    cudaError_t error = take_back(w), other_error = both ? take_back(other) : cudaSuccess;
+    return error != cudaSuccess ? error : other_error;
+}
+
+static void start_workers(void)
+{
+    for (int t = 1; t < N_THREADS; t++) {
+        workers[t] = (Worker){.number = 0};
+        pthread_mutex_init(&workers[t].lock, NULL);
+        pthread_cond_init(&workers[t].news, NULL);
+        check(pthread_create(&workers[t].thread, NULL, be_worker, &workers[t]) == 0, "no thread");
+    }
+}
+
+static void stop_workers(void)
+{
+    for (int t = 1; t < N_THREADS; t++) {
+        pthread_mutex_lock(&workers[t].lock);
+        workers[t].stop = true;
+        pthread_cond_broadcast(&workers[t].news);
+        pthread_mutex_unlock(&workers[t].lock);
+        pthread_join(workers[t].thread, NULL);
+    }
+}
+
 // ---- Reports ----
 
 static unsigned steps_named(const char *text)
@@ -192,7 +299,9 @@ static unsigned steps_named(const char *text)
 
 static void hear_report(const SimgpuReport *report, void *arg)
 {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // two ranks of a collective
     Heard *h = arg;
+    pthread_mutex_lock(&lock);
     bool race = report->kind == SIMGPU_RACE || report->kind == SIMGPU_LIFETIME;
     if (race ? h->races == 0 : h->races + h->others == 0)
         snprintf(h->text, sizeof h->text, "%s", report->text);
@@ -201,6 +310,7 @@ static void hear_report(const SimgpuReport *report, void *arg)
         h->lifetime[h->races] = report->kind == SIMGPU_LIFETIME;
     }
     *(race ? &h->races : &h->others) += 1;
+    pthread_mutex_unlock(&lock);
 }
 
 // ---- One program ----
@@ -268,9 +378,7 @@ static void run_steps(const Program *p, Heard *h)
         const Step *s = &p->step[i];
         bool refused = false;
         for (int k = 0; k < kind_facts[s->kind].spans; k++) refused |= freed[s->span[k].buffer];
-        need_cuda(cudaSetDevice(is_collective(s->kind) && machine.rank >= 0 ? machine.rank
-                                                                            : device_of(s)));
-        cudaError_t error = steps[i](s);
+        cudaError_t error = run_step(s, i);
         if (error != cudaSuccess && !refused && !h->trouble[0])
             snprintf(h->trouble, sizeof h->trouble, "step %d: %s", i, cudaGetErrorString(error));
         if (s->kind == FREE || s->kind == FREE_ASYNC) freed[s->span[0].buffer] = true;
@@ -304,11 +412,13 @@ void machine_start(bool log, int rank, void *comm)
     else
         machine.comm[rank] = comm;
     wait_for_all();
+    start_workers();
 }
 
 void machine_stop(void)
 {
     wait_for_all();
+    stop_workers();
     simgpu_on_report(NULL, NULL);
     for (int r = 0; r < N_DEVICES && machine.rank == ALL_RANKS; r++)
         need_nccl(ncclCommDestroy(machine.comm[r]));

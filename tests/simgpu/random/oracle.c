@@ -23,7 +23,8 @@
  *     on each of their streams;
  *   - cudaFree waits for the device, but not for memory that cudaMallocAsync made (programming
  *     guide, "Stream-Ordered Memory Allocator");
- *   - a rank's part of a collective ends only when every rank has arrived whose data it needs.
+ *   - a rank's part of a collective ends only when every rank has arrived whose data it needs; a
+ *     receive, when its message has been sent. A send waits for nobody.
  *
  * A state is the set of moments that have come. From the empty one, every state is visited that can
  * be reached. Two steps race when they touch the same byte, one of them writes, and in some state
@@ -32,7 +33,7 @@
  *
  * Nothing here knows of clocks: what the checker concludes from vectors, this file finds by trying.
  *
- * Interface: judge, is_racing (program.h).
+ * Interface: judge, is_racing, waits_in_vain (program.h).
  */
 #include "program.h"
 
@@ -69,8 +70,10 @@ typedef struct Model {
     Set on_stream[N_STREAMS];      // all that a stream has been given
     int last_on_stream[N_STREAMS]; // -1: nothing
     bool destroyed[N_STREAMS];
-    int recorded[N_EVENTS]; // the last record's moment; -1: none
-    Set barrier[N_DEVICES]; // what all later work of a device waits for
+    int recorded[N_EVENTS];   // the last record's moment; -1: none
+    int sent;                 // the moment of the message that is under way; -1: none
+    int first[MAX_STEPS + 1]; // moment of each step
+    Set barrier[N_DEVICES];   // what all later work of a device waits for
     // What was found:
     Set together[MAX_WORKS]; // works that can be under way at the same time
     Set behind[MAX_WORKS];   // works that can have ended before it begins
@@ -183,6 +186,20 @@ static void add_collective(Model *m, int step)
     }
 }
 
+static void add_message(Model *m, int step)
+{
+    const Step *s = &m->program->step[step];
+    host_moment(m, 0);
+    int begin = queue(m, step, s->stream, 0), end = begin;
+    if (s->kind == MESSAGE_SEND) {
+        m->sent = begin;
+    } else {
+        bool needs_send = m->program->rank == ALL_RANKS && !(m->forget & FORGET_COLLECTIVE);
+        end = queue(m, step, s->stream, needs_send && m->sent >= 0 ? one(m->sent) : 0);
+    }
+    touch(m, add_work(m, step, begin, end), s, 0);
+}
+
 // The moment stands on every stream: all later work waits for it, and so does who waits for a
 // stream.
 static void join_all_streams(Model *m, int moment)
@@ -255,6 +272,8 @@ static void add_step(Model *m, int step)
     default:
         if (is_collective(s->kind))
             add_collective(m, step);
+        else if (is_message(s->kind))
+            add_message(m, step);
         else
             add_stream_work(m, step);
     }
@@ -265,10 +284,48 @@ static void build(Model *m, const Program *p, unsigned forget)
     memset(m, 0, sizeof *m);
     m->program = p;
     m->forget = forget;
-    m->host = -1;
+    m->host = m->sent = -1;
     for (int s = 0; s < N_STREAMS; s++) m->last_on_stream[s] = -1;
     for (int e = 0; e < N_EVENTS; e++) m->recorded[e] = -1;
-    for (int i = 0; i < p->n; i++) add_step(m, i);
+    for (int i = 0; i < p->n; i++) {
+        m->first[i] = m->n_moments;
+        add_step(m, i);
+    }
+    m->first[p->n] = m->n_moments;
+}
+
+// All that a moment needs, and what that needs.
+static Set all_needs(const Model *m, int moment)
+{
+    Set set = m->needs[moment], before = 0;
+    while (set != before) {
+        before = set;
+        for (Set rest = set; rest; rest &= rest - 1) set |= m->needs[__builtin_ctzll(rest)];
+    }
+    return set;
+}
+
+// These only hand the order on, to whatever waits for them.
+static bool lets_host_go(Kind kind)
+{
+    return kind == RECORD || kind == WAIT || kind == ALLOC_ASYNC || kind == FREE_ASYNC;
+}
+
+bool waits_in_vain(const Program *p)
+{
+    Model m;
+    int sent = -1;
+    build(&m, p, FORGET_NOTHING);
+    if (m.full) return true;
+    for (int i = 0; i < p->n; i++) {
+        Kind kind = p->step[i].kind;
+        int end = m.first[i + 1] - (kind == MESSAGE_RECV); // which by its end has it
+        for (int k = m.first[i]; k < end && sent >= 0 && !lets_host_go(kind); k++)
+            if (all_needs(&m, k) & one(sent)) return true;
+        if (kind == MESSAGE_SEND) sent = m.first[i] + 1; // behind the host's moment
+        if (kind == MESSAGE_RECV) sent = -1;
+    }
+    return false;
 }
 
 // ---- All states ----

@@ -1,6 +1,7 @@
 /* program.c: the tables of random programs, and whether a program makes sense.
  *
  * Interface: stream_facts, event_device, buffer_device, legacy_stream, kind_facts, is_collective,
+ * is_message, is_of_first_thread, insert_message,
  * device_of, take_part, spans_meet, is_valid, insert_step, remove_step (program.h).
  */
 #include "program.h"
@@ -53,6 +54,8 @@ const KindFact kind_facts[KINDS] = {
     [ALL_GATHER] = {"ncclAllGather", 4, 10, 5, 4, .on_stream = true, .weight = 2},
     [REDUCE_SCATTER] = {"ncclReduceScatter", 4, 10, 5, 4, .on_stream = true, .weight = 2},
     [BROADCAST] = {"ncclBroadcast", 4, 10, 5, 4, .on_stream = true, .weight = 1},
+    [MESSAGE_SEND] = {"ncclSend", 1, 0, 1, 4, .on_stream = true, .weight = 5},
+    [MESSAGE_RECV] = {"ncclRecv", 1, 1, 0, 4, .on_stream = true, .weight = 0}, // drawn with it
     [RECORD] = {"cudaEventRecord", .on_stream = true, .orders = true, .weight = 9},
     [WAIT] = {"cudaStreamWaitEvent", .on_stream = true, .orders = true, .weight = 9},
     [STREAM_SYNC] = {"cudaStreamSynchronize", .orders = true, .weight = 3},
@@ -66,6 +69,19 @@ const KindFact kind_facts[KINDS] = {
 bool is_collective(Kind kind)
 {
     return kind >= ALL_REDUCE && kind <= BROADCAST;
+}
+
+bool is_message(Kind kind)
+{
+    return kind == MESSAGE_SEND || kind == MESSAGE_RECV;
+}
+
+bool is_of_first_thread(const Step *s)
+{
+    bool on_stream =
+        kind_facts[s->kind].on_stream || s->kind == STREAM_SYNC || s->kind == STREAM_QUERY;
+    return (on_stream && stream_facts[s->stream].kind == PER_THREAD) ||
+           (is_collective(s->kind) && stream_facts[s->other_stream].kind == PER_THREAD);
 }
 
 int device_of(const Step *s)
@@ -113,6 +129,24 @@ static bool refuses_freed(Kind kind)
     return kind >= MEMSET_ASYNC && kind <= PEER;
 }
 
+// Every message is received before the communicator is used again.
+static bool messages_fit(const Program *p)
+{
+    int sent = -1;
+    bool any = false;
+    if (p->rank != ALL_RANKS) return true;
+    for (int i = 0; i < p->n; i++) {
+        const Step *s = &p->step[i];
+        if (s->kind == MESSAGE_RECV ? sent < 0 : sent >= 0 && is_collective(s->kind)) return false;
+        if (s->kind == MESSAGE_SEND && sent >= 0) return false;
+        if (s->kind == MESSAGE_RECV && s->span[0].bytes != p->step[sent].span[0].bytes)
+            return false;
+        if (is_message(s->kind)) sent = s->kind == MESSAGE_SEND ? i : -1;
+        any |= is_message(s->kind);
+    }
+    return sent < 0 && !(any && waits_in_vain(p));
+}
+
 bool is_valid(const Program *p)
 {
     bool there[ALL_BUFFERS], made[ALL_BUFFERS], gone[N_STREAMS] = {false};
@@ -136,7 +170,7 @@ bool is_valid(const Program *p)
             if (frees) there[b] = false;
         }
     }
-    return true;
+    return messages_fit(p);
 }
 
 bool insert_step(Program *p, int at, const Step *step)
@@ -151,11 +185,42 @@ bool insert_step(Program *p, int at, const Step *step)
     return true;
 }
 
+bool insert_message(Program *p, int at, const Step *send, const Step *recv)
+{
+    Program longer = *p;
+    if (p->n + 2 > MAX_STEPS) return false;
+    memmove(&longer.step[at + 1], &longer.step[at], (size_t)(p->n - at) * sizeof *send);
+    longer.step[at] = *send;
+    longer.step[p->n + 1] = *recv;
+    longer.n += 2;
+    if (!is_valid(&longer)) return false;
+    *p = longer;
+    return true;
+}
+
+// The other half of a message.
+static int partner_of(const Program *p, int at)
+{
+    bool sent = p->step[at].kind == MESSAGE_SEND;
+    int i = at;
+    do i += sent ? 1 : -1;
+    while (!is_message(p->step[i].kind));
+    return i;
+}
+
+static void drop(Program *p, int at)
+{
+    p->n--;
+    memmove(&p->step[at], &p->step[at + 1], (size_t)(p->n - at) * sizeof(Step));
+}
+
 bool remove_step(Program *p, int at)
 {
     Program shorter = *p;
-    shorter.n--;
-    memmove(&shorter.step[at], &shorter.step[at + 1], (size_t)(shorter.n - at) * sizeof(Step));
+    if (at >= p->n) return false;
+    int other = is_message(p->step[at].kind) ? partner_of(p, at) : -1;
+    drop(&shorter, at > other ? at : other);
+    if (other >= 0) drop(&shorter, at < other ? at : other);
     if (!is_valid(&shorter)) return false;
     *p = shorter;
     return true;

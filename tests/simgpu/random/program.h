@@ -1,8 +1,9 @@
 /* program.h: a small random program of CUDA and NCCL calls, and what the files of
  * tests/simgpu/random share.
  *
- * A program is a list of steps for one host thread that drives two devices. A step names a stream,
- * an event, and the bytes it touches, all by number; nothing in it depends on where the machine's
+ * A program is a list of steps for a host that drives two devices: one step after the other, though
+ * not always in the same thread. A step names a stream, an event, and the bytes it touches, all by
+ * number; nothing in it depends on where the machine's
  * memory lies, so the same program can be judged, run, printed and cut.
  *
  *   program.c    the tables: kinds of steps, streams, buffers; whether a program makes sense
@@ -31,6 +32,7 @@ enum {
     BUFFER_BYTES = 64,
     MAX_STEPS = 14,
     MAX_SPANS = 4,
+    N_THREADS = 3, // thread 0 is the one that has always been there
 };
 
 // ---- Streams and memory: the same for all programs ----
@@ -83,6 +85,9 @@ typedef enum Kind {
     ALL_GATHER,
     REDUCE_SCATTER,
     BROADCAST,
+    // A message from device 0's rank, and its receive by device 1's, some steps later
+    MESSAGE_SEND,
+    MESSAGE_RECV,
     // Order
     RECORD,
     WAIT,
@@ -122,6 +127,9 @@ typedef struct Step {
     int device;           // DEVICE_SYNC
     Span span[MAX_SPANS]; // a collective: send 0, receive 0, send 1, receive 1
     bool in_place;
+    // Who makes the call. A collective of another thread than 0: each rank's call has a thread of its
+    // own, and this one is device 0's.
+    int thread;
 } Step;
 
 typedef struct Program {
@@ -132,6 +140,9 @@ typedef struct Program {
 } Program;
 
 bool is_collective(Kind kind);
+bool is_message(Kind kind);
+// Whether it must be thread 0 that makes the call: cudaStreamPerThread is a thread's own.
+bool is_of_first_thread(const Step *s);
 // The device that is current at a step.
 int device_of(const Step *s);
 // What is left of a program for a process that has one of the devices.
@@ -139,11 +150,15 @@ void take_part(const Program *whole, int rank, Program *part);
 // Whether two spans share a byte.
 bool spans_meet(const Span *a, const Span *b);
 // Whether the program makes sense: memory is used after its allocation, handles before they are
-// destroyed, and what uses freed memory is refused by its call and not by a fault.
+// destroyed, what uses freed memory is refused by its call and not by a fault, and the host never
+// waits for a message before it has come to the receive.
 bool is_valid(const Program *p);
 // Inserts a step before `at`, takes one away; false: the program is as it was, for the result would
 // be too long or make no sense.
 bool insert_step(Program *p, int at, const Step *step);
+// A message is sent before `at` and received at the end.
+bool insert_message(Program *p, int at, const Step *send, const Step *recv);
+// With a send goes its receive, and the other way round.
 bool remove_step(Program *p, int at);
 
 // ---- generate.c ----
@@ -196,6 +211,9 @@ typedef struct Verdict {
 } Verdict;
 void judge(const Program *p, unsigned forget, Verdict *v);
 bool is_racing(const Verdict *v, int a, int b);
+// Whether the host, which waits for all that is ordered behind a message, waits for one that it has
+// not come to receive.
+bool waits_in_vain(const Program *p);
 
 // ---- machine.c ----
 

@@ -1,0 +1,416 @@
+/* circle.c: threads that wait for each other.
+ *
+ * Before it sleeps, a thread writes down what it waits for (wait.c). [Note: circles] A communicator
+ * belongs to a device: any thread of its process may make the next call on it. So a process can
+ * help those who wait for a rank of it unless every one of its program's threads sleeps, and waits
+ * for a rank of a process that cannot help either. (A thread waits for all the ranks it names, so
+ * one of them that never comes suffices.) The largest set of such processes is found by taking all
+ * whose threads sleep, and leaving out, again and again, those with a thread that waits for nobody
+ * in the set. Who closes a circle in the set knows: it is a deadlock, exactly and at once. A process
+ * of which more threads live than sleep is never in it; there a notice says, after a while, who
+ * waits for whom, and may be wrong.
+ *
+ * What others wrote may be old by the time it is read. Therefore what they wait for is looked up
+ * anew, and the set counts only if a second look finds the same threads in it, none having woken in
+ * between: then all slept at the time in the middle, when the threads were counted.
+ *
+ * Interface: sim_circle_check, sim_circle_notice, sim_missing.
+ */
+#define _GNU_SOURCE
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "nccl/comm.h"
+
+#define MAX_PROCESSES SIM_MAX_RANKS
+#define MAX_WAITERS 512
+#define MAX_FOUND 2048 // refs of all waiters
+#define MAX_BORROWED 64
+
+typedef struct Process {
+    int pid;
+    ProcessWaitTable *table;
+    int asleep;      // threads
+    bool helps_none; // as far as is known: in the set
+    bool known;      // what all its sleepers wait for is known, and that it has not happened
+} Process;
+
+typedef struct Waiter {
+    int process, thread;
+    uint32_t stamp;
+    int first, n;                          // refs
+    uint64_t for_whom[MAX_PROCESSES / 64]; // a bit for each process
+    bool stuck;
+    int from; // the search for a circle: who led here, by which rank of which ref; -1: not come to
+    int by_ref, by_rank;
+} Waiter;
+
+// Memory of processes with which this one shares no communicator, mapped for one search.
+typedef struct Borrowed {
+    int pid, fd;
+    void *at;
+    size_t bytes;
+} Borrowed;
+
+typedef struct Search {
+    int n_processes, n_waiters, n_refs, n_borrowed;
+    Process process[MAX_PROCESSES];
+    Waiter waiter[MAX_WAITERS];
+    WaitRef ref[MAX_FOUND];
+    Borrowed borrowed[MAX_BORROWED];
+} Search;
+
+// Under the lock of comm.c.
+static Search first_look, second_look;
+static CircleStep step[MAX_WAITERS];
+static bool told; // a deadlock: the process is ending
+
+int sim_missing(const CommShared *shared, const WaitRef *ref, int *ranks)
+{
+    int n = 0, size = atomic_load(&shared->world);
+    if (ref->working) return -1; // it ends as soon as the others have done what they are doing
+    if (ref->kind == CALL_SEND || ref->kind == CALL_RECV) {
+        bool sends = ref->kind == CALL_SEND;
+        const Channel *channel =
+            sends ? &shared->channel[ref->rank][ref->peer] : &shared->channel[ref->peer][ref->rank];
+        if (atomic_load(sends ? &channel->recvs : &channel->sends) >= ref->seq) return -1;
+        ranks[n++] = ref->peer;
+        return n;
+    }
+    if (atomic_load(&shared->entered) >= ref->seq * (uint64_t)size) return -1;
+    for (int r = 0; r < size; r++)
+        if (atomic_load(&shared->slot[r].arrived) < ref->seq) ranks[n++] = r;
+    return n;
+}
+
+// ---- Looking ----
+
+static void *borrow(Search *s, int pid, int fd, size_t bytes)
+{
+    for (int i = 0; i < s->n_borrowed; i++)
+        if (s->borrowed[i].pid == pid && s->borrowed[i].fd == fd) return s->borrowed[i].at;
+    if (s->n_borrowed == MAX_BORROWED) return NULL;
+    int own = sim_open_fd(pid, fd);
+    if (own < 0) return NULL;
+    struct stat st;
+    void *at = MAP_FAILED;
+    if (fstat(own, &st) == 0 && (size_t)st.st_size == bytes)
+        at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, own, 0);
+    close(own);
+    if (at == MAP_FAILED) return NULL;
+    s->borrowed[s->n_borrowed++] = (Borrowed){pid, fd, at, bytes};
+    return at;
+}
+
+static void give_back(Search *s)
+{
+    for (int i = 0; i < s->n_borrowed; i++) munmap(s->borrowed[i].at, s->borrowed[i].bytes);
+    s->n_borrowed = 0;
+}
+
+static const CommShared *find_shared(Search *s, const WaitRef *ref)
+{
+    for (SharedMap *map = sim_shared_maps; map; map = map->next)
+        if (map->shared->nonce == ref->nonce) return map->shared;
+    const CommShared *shared = borrow(s, ref->pid, ref->shared_fd, sizeof *shared);
+    return shared && shared->nonce == ref->nonce ? shared : NULL;
+}
+
+static ProcessWaitTable *find_table(Search *s, const RankSlot *slot)
+{
+    if (slot->pid == getpid()) return sim_wait_table(NULL);
+    for (Peer *peer = sim_peers; peer; peer = peer->next)
+        if (peer->pid == slot->pid) return peer->wait_table;
+    return borrow(s, slot->pid, slot->wait_table_fd, sizeof(ProcessWaitTable));
+}
+
+// The number of the rank's process in the search; -1: there is no room, or it cannot be looked at.
+static int process_of(Search *s, const RankSlot *slot)
+{
+    for (int p = 0; p < s->n_processes; p++)
+        if (s->process[p].pid == slot->pid) return p;
+    ProcessWaitTable *table = s->n_processes < MAX_PROCESSES ? find_table(s, slot) : NULL;
+    if (!table) return -1;
+    s->process[s->n_processes] = (Process){.pid = slot->pid, .table = table};
+    return s->n_processes++;
+}
+
+// What a sleeping thread waits for; -1: it does not sleep, or not with all that it waits for written
+// down, or it woke in between.
+static int read_refs(const WaitSlot *wait_slot, uint32_t stamp, WaitRef *refs, int room)
+{
+    uint64_t words[SIM_REF_WORDS];
+    uint32_t n = atomic_load(&wait_slot->n_refs);
+    if (!atomic_load(&wait_slot->sleeping) || !atomic_load(&wait_slot->all_refs) ||
+        n > SIM_MAX_REFS || (int)n > room)
+        return -1;
+    for (uint32_t i = 0; i < n; i++) {
+        for (size_t w = 0; w < SIM_REF_WORDS; w++) words[w] = atomic_load(&wait_slot->ref[i][w]);
+        memcpy(&refs[i], words, sizeof words);
+    }
+    return atomic_load(&wait_slot->stamp) == stamp ? (int)n : -1;
+}
+
+// Adds a thread of process p with those for whom it waits; false: it is about to wake, or it is not
+// known what it waits for.
+static bool add_waiter(Search *s, int p, int thread)
+{
+    int ranks[SIM_MAX_RANKS];
+    if (s->n_waiters == MAX_WAITERS) return false;
+    Waiter *w = &s->waiter[s->n_waiters];
+    const WaitSlot *wait_slot = &s->process[p].table->wait_slot[thread];
+    *w = (Waiter){.process = p, .thread = thread, .first = s->n_refs};
+    w->stamp = atomic_load(&wait_slot->stamp);
+    w->n = read_refs(wait_slot, w->stamp, &s->ref[w->first], MAX_FOUND - s->n_refs);
+    for (int i = 0; i < w->n; i++) {
+        const WaitRef *ref = &s->ref[w->first + i];
+        const CommShared *shared = find_shared(s, ref);
+        int n = shared ? sim_missing(shared, ref, ranks) : -1;
+        if (n < 0) return false;
+        for (int k = 0; k < n; k++) {
+            int other = process_of(s, &shared->slot[ranks[k]]);
+            if (other >= 0) w->for_whom[other / 64] |= UINT64_C(1) << other % 64;
+        }
+    }
+    if (w->n <= 0) return false;
+    s->n_refs += w->n;
+    s->n_waiters++;
+    return true;
+}
+
+// All that sleep, from this process on to those for whose ranks they wait.
+static void look(Search *s, int pid, ProcessWaitTable *table)
+{
+    s->n_waiters = s->n_refs = 0;
+    s->process[0] = (Process){.pid = pid, .table = table};
+    s->n_processes = 1;
+    for (int p = 0; p < s->n_processes; p++) {
+        Process *process = &s->process[p];
+        process->known = true;
+        for (int i = 0; i < SIM_MAX_THREADS; i++) {
+            uint64_t word = atomic_load(&process->table->asleep[i / 64]);
+            if (!word) i |= 63;
+            if (!word || !(word >> i % 64 & 1)) continue;
+            process->asleep++;
+            process->known &= add_waiter(s, p, i);
+        }
+    }
+}
+
+// ---- The set ----
+
+// Threads of its program that live; INT_MAX: it is not known, or it has ended.
+static int program_threads(const Process *process)
+{
+    char path[64];
+    struct stat st;
+    snprintf(path, sizeof path, "/proc/%d/task", process->pid);
+    if (stat(path, &st) != 0) return INT_MAX;
+    int n = (int)st.st_nlink - 2 - (int)atomic_load(&process->table->helpers);
+    uint32_t workers = atomic_load(&process->table->n_workers);
+    for (uint32_t i = 0; i < workers && i < SIM_MAX_WORKERS && n > process->asleep; i++) {
+        snprintf(path, sizeof path, "/proc/%d/task/%d", process->pid,
+                 atomic_load(&process->table->worker[i]));
+        n -= stat(path, &st) == 0;
+    }
+    return n > 0 ? n : INT_MAX;
+}
+
+static bool is_stuck(const Search *s, const Waiter *w)
+{
+    for (int p = 0; p < s->n_processes; p++)
+        if ((w->for_whom[p / 64] >> p % 64 & 1) && s->process[p].helps_none) return true;
+    return false;
+}
+
+// Leaves out of the set who can help, until nobody in it can. Not `certain`: who has one thread that
+// waits for nobody in the set may have others that nobody sees; it can help if all do.
+static void reduce_set(Search *s, bool certain)
+{
+    for (bool changed = true; changed;) {
+        int stuck[MAX_PROCESSES] = {0};
+        changed = false;
+        for (int i = 0; i < s->n_waiters; i++) {
+            s->waiter[i].stuck = is_stuck(s, &s->waiter[i]);
+            stuck[s->waiter[i].process] += s->waiter[i].stuck;
+        }
+        for (int p = 0; p < s->n_processes; p++) {
+            Process *process = &s->process[p];
+            bool none = certain ? stuck[p] == process->asleep : stuck[p] > 0;
+            if (!process->helps_none || (none && stuck[p] > 0)) continue;
+            process->helps_none = false;
+            changed = true;
+        }
+    }
+}
+
+// Whether this process is in the set.
+static bool is_hopeless(Search *s)
+{
+    for (int p = 0; p < s->n_processes; p++) {
+        Process *process = &s->process[p];
+        process->helps_none = process->known && process->asleep > 0;
+    }
+    reduce_set(s, true);
+    for (int p = 0; p < s->n_processes && s->process[0].helps_none; p++) {
+        Process *process = &s->process[p];
+        if (process->helps_none) process->helps_none = process->asleep >= program_threads(process);
+    }
+    if (s->process[0].helps_none) reduce_set(s, true);
+    return s->process[0].helps_none;
+}
+
+static const Waiter *find_waiter(const Search *s, int pid, int thread)
+{
+    for (int i = 0; i < s->n_waiters; i++)
+        if (s->process[s->waiter[i].process].pid == pid && s->waiter[i].thread == thread)
+            return &s->waiter[i];
+    return NULL;
+}
+
+// Whether all threads of the set still sleep as they did, and none has come.
+static bool is_unchanged(const Search *before, const Search *now)
+{
+    for (int p = 0; p < before->n_processes; p++) {
+        const Process *process = &before->process[p];
+        int still = 0;
+        if (!process->helps_none) continue;
+        for (int i = 0; i < before->n_waiters; i++) {
+            const Waiter *w = &before->waiter[i];
+            if (w->process != p) continue;
+            const Waiter *again = find_waiter(now, process->pid, w->thread);
+            still += again && again->stamp == w->stamp;
+        }
+        if (still != process->asleep) return false;
+    }
+    return true;
+}
+
+// ---- The circle in it ----
+
+// The thread of process p that is most likely to be meant to make the rank's call: one that waits
+// for its device's calls, or that made the last call. -1: none.
+static int likely_caller(Search *s, int p, const RankSlot *slot)
+{
+    int best = -1, most = -1;
+    for (int i = 0; i < s->n_waiters; i++) {
+        const Waiter *w = &s->waiter[i];
+        if (w->process != p || !w->stuck) continue;
+        const CommShared *shared = find_shared(s, &s->ref[w->first]);
+        int weight = 0;
+        if (shared && shared->slot[s->ref[w->first].rank].device == slot->device) weight += 2;
+        if (atomic_load(&slot->thread_used) && atomic_load(&slot->thread) == w->thread) weight++;
+        if (weight > most) {
+            most = weight;
+            best = i;
+        }
+    }
+    return best;
+}
+
+// Goes on from waiter i to who should have come, or (not `likely`) might have.
+static int go_on(Search *s, int i, bool likely, int *queue, int n)
+{
+    int ranks[SIM_MAX_RANKS];
+    const Waiter *w = &s->waiter[i];
+    for (int k = 0; k < w->n; k++) {
+        const WaitRef *ref = &s->ref[w->first + k];
+        const CommShared *shared = find_shared(s, ref);
+        int missing = shared ? sim_missing(shared, ref, ranks) : -1;
+        for (int m = 0; m < missing; m++) {
+            int p = process_of(s, &shared->slot[ranks[m]]);
+            if (p < 0 || !s->process[p].helps_none) continue;
+            int only = likely ? likely_caller(s, p, &shared->slot[ranks[m]]) : -1;
+            for (int j = 0; j < s->n_waiters; j++) {
+                Waiter *next = &s->waiter[j];
+                if (next->process != p || !next->stuck || next->from >= 0) continue;
+                if (likely && j != only) continue;
+                next->from = i;
+                next->by_ref = w->first + k;
+                next->by_rank = ranks[m];
+                queue[n++] = j;
+            }
+        }
+    }
+    return n;
+}
+
+// The shortest circle that leads from a thread of this process back to it, in `step`; 0: none.
+static int find_circle(Search *s, int thread, bool likely)
+{
+    int queue[MAX_WAITERS + 1], n = 0, length = 0;
+    const Waiter *own = find_waiter(s, getpid(), thread);
+    if (!own || !own->stuck) return 0;
+    for (int i = 0; i < s->n_waiters; i++) s->waiter[i].from = -1;
+    n = go_on(s, (int)(own - s->waiter), likely, queue, n);
+    for (int i = 0; i < n && own->from < 0; i++) n = go_on(s, queue[i], likely, queue, n);
+    if (own->from < 0) return 0;
+    const Waiter *w = own;
+    do {
+        const WaitRef *ref = &s->ref[w->by_ref];
+        step[length++] = (CircleStep){find_shared(s, ref), *ref, w->by_rank};
+        w = &s->waiter[w->from];
+    } while (w != own);
+    for (int i = 0; i < length / 2; i++) { // it was walked backwards
+        CircleStep swap = step[i];
+        step[i] = step[length - 1 - i];
+        step[length - 1 - i] = swap;
+    }
+    return length;
+}
+
+// Looks twice; returns the length of the circle, 0 if there is none for certain.
+static int look_for_circle(int thread)
+{
+    ProcessWaitTable *table = sim_wait_table(NULL);
+    look(&first_look, getpid(), table);
+    if (!is_hopeless(&first_look)) return 0;
+    look(&second_look, getpid(), table);
+    if (!is_unchanged(&first_look, &second_look)) return 0;
+    int n = find_circle(&first_look, thread, true);
+    return n > 0 ? n : find_circle(&first_look, thread, false);
+}
+
+void sim_circle_check(int thread)
+{
+    sim_lock();
+    int n = told ? 0 : look_for_circle(thread);
+    told = told || n > 0;
+    if (n == 0 && !told) { // else what is borrowed is still needed
+        give_back(&first_look);
+        give_back(&second_look);
+    }
+    sim_unlock();
+    if (n > 0) sim_diagnose_circle(step, n);
+}
+
+void sim_circle_notice(int thread, const Notice *notice)
+{
+    Search *s = &first_look;
+    int n = 0;
+    sim_lock();
+    if (told) {
+        sim_unlock();
+        return;
+    }
+    look(s, getpid(), sim_wait_table(NULL));
+    for (int p = 0; p < s->n_processes; p++) s->process[p].helps_none = s->process[p].asleep > 0;
+    reduce_set(s, false);
+    if (find_circle(s, thread, false)) {
+        for (int i = 0; i < s->n_waiters; i++) {
+            Waiter *w = &s->waiter[i];
+            int ranks[SIM_MAX_RANKS];
+            const WaitRef *ref = &s->ref[w->first];
+            const CommShared *shared = w->stuck ? find_shared(s, ref) : NULL;
+            if (!shared || sim_missing(shared, ref, ranks) <= 0) continue;
+            step[n++] = (CircleStep){shared, *ref, ranks[0]};
+        }
+        sim_say_circle(step, n, notice);
+    }
+    give_back(s);
+    sim_unlock();
+}

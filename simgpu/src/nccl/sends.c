@@ -1,0 +1,274 @@
+/* sends.c: messages that are sent and not received yet.
+ *
+ * ncclSend does not wait for its receiver: the call takes a copy of the bytes, which the receiver
+ * fetches when it comes, and returns. So ranks may queue sends and receives on several
+ * communicators and streams, in any order that a GPU could work off. What the receiver gets is
+ * settled by the call, whenever it comes.
+ *
+ * A send still holds up what a GPU would hold up. The host waits for the receiver in an operation
+ * that is ordered after the send, in the next call on the same communicator, in what waits for
+ * the stream or the device, when the communicator is destroyed, and at the program's end. Records,
+ * waits for events, and allocations on the stream only pass the order on.
+ *
+ * The copies of a device's sends lie behind its arena, in its *outbox*, where the other ranks have
+ * them mapped too. What does not fit into it waits in its call.
+ *
+ * Interface: sim_send_keep, sim_send_drop, sim_send_posted, sim_sends_wait_comm, sim_sends_forget,
+ * sim_sends_wait_all, sim_sends_forked.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nccl/comm.h"
+
+#define ALIGNMENT 64
+#define STAYS ((size_t)8 << 20) // an empty outbox keeps so much memory for the next sends
+
+struct KeptSend {
+    struct KeptSend *next; // by device and offset
+    ncclComm_t comm;
+    int peer;
+    uint64_t seq;
+    const void *site;
+    int slot; // the send's place: its stream's slot, and its number there
+    uint64_t time;
+    SimDevice *device;
+    size_t offset, bytes; // in the outbox
+    bool posted;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static KeptSend *sends;
+static size_t used_up_to[SIM_MAX_DEVICES]; // of an outbox, since it was last given back
+
+static Channel *channel_of(const KeptSend *send)
+{
+    return &send->comm->shared->channel[send->comm->rank][send->peer];
+}
+
+// ---- The outbox ----
+
+// Gives the memory of an outbox back when it is empty. Called with the lock held.
+static void tidy(SimDevice *device)
+{
+    for (const KeptSend *s = sends; s; s = s->next)
+        if (s->device == device) return;
+    if (used_up_to[device->index] <= STAYS) return;
+    fallocate(device->memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)device->arena,
+              (off_t)SIM_OUTBOX);
+    used_up_to[device->index] = 0;
+}
+
+// Called with the lock held.
+static void take_out(KeptSend **link)
+{
+    KeptSend *send = *link;
+    *link = send->next;
+    if (send->posted) atomic_fetch_sub(&sim_undone.n, 1);
+    tidy(send->device);
+    free(send);
+}
+
+// Puts it where there is room; false: there is none. Called with the lock held.
+static bool put_in(KeptSend *send)
+{
+    size_t at = 0;
+    KeptSend **link = &sends;
+    while (*link && (*link)->device->index < send->device->index) link = &(*link)->next;
+    for (; *link && (*link)->device == send->device; link = &(*link)->next) {
+        if (at + send->bytes <= (*link)->offset) break;
+        at = ((*link)->offset + (*link)->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    }
+    if (at + send->bytes > SIM_OUTBOX) return false;
+    send->offset = at;
+    send->next = *link;
+    *link = send;
+    if (used_up_to[send->device->index] < at + send->bytes)
+        used_up_to[send->device->index] = at + send->bytes;
+    return true;
+}
+
+KeptSend *sim_send_keep(const Call *call, const SimgpuOp *op, const void *bytes, size_t n,
+                        int64_t *offset)
+{
+    KeptSend *send = n <= SIM_OUTBOX ? malloc(sizeof *send) : NULL;
+    if (!send) return NULL;
+    SimDevice *device = sim_device(call->comm->device);
+    *send = (KeptSend){.comm = call->comm,
+                       .peer = call->signature.root,
+                       .site = call->site,
+                       .device = device,
+                       .bytes = n};
+    sim_stream_place(op, &send->slot, &send->time);
+    pthread_mutex_lock(&lock);
+    bool fits = put_in(send);
+    pthread_mutex_unlock(&lock);
+    if (!fits) {
+        free(send);
+        return NULL;
+    }
+    *offset = (int64_t)(device->arena + send->offset);
+    if (n) memcpy(device->alias + *offset, bytes, n);
+    return send;
+}
+
+void sim_send_drop(KeptSend *send)
+{
+    pthread_mutex_lock(&lock);
+    for (KeptSend **link = &sends; *link; link = &(*link)->next)
+        if (*link == send) {
+            take_out(link);
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+}
+
+static void wait_for_clock(const SimClock *clock);
+
+void sim_send_posted(KeptSend *send, uint64_t seq)
+{
+    pthread_mutex_lock(&lock);
+    atomic_store(&sim_undone.wait, wait_for_clock);
+    send->seq = seq;
+    send->posted = true;
+    atomic_fetch_add(&sim_undone.n, 1);
+    pthread_mutex_unlock(&lock);
+}
+
+// ---- Waiting ----
+
+// Which sends: those that the clock covers, or of the communicator, or all.
+typedef struct Which {
+    const SimClock *clock;
+    ncclComm_t comm;
+} Which;
+
+static bool is_one(const KeptSend *send, const Which *which)
+{
+    if (!send->posted) return false;
+    if (which->comm) return send->comm == which->comm;
+    const SimClock *clock = which->clock;
+    return !clock || (send->slot < clock->n && clock->t[send->slot] >= send->time);
+}
+
+// Takes out those that have been received; copies up to SIM_MAX_REFS of the others into `open`.
+// Returns how many there are.
+static int find_open(const Which *which, KeptSend *open)
+{
+    int n = 0;
+    pthread_mutex_lock(&lock);
+    for (KeptSend **link = &sends; *link;) {
+        KeptSend *send = *link;
+        if (!is_one(send, which)) {
+            link = &send->next;
+        } else if (atomic_load(&channel_of(send)->done) >= send->seq) {
+            take_out(link);
+        } else {
+            if (n < SIM_MAX_REFS) open[n] = *send;
+            n++;
+            link = &send->next;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+static WaitRef ref_of(const KeptSend *send)
+{
+    return (WaitRef){.nonce = send->comm->shared->nonce,
+                     .pid = send->comm->self->pid,
+                     .shared_fd = send->comm->map->fd,
+                     .kind = CALL_SEND,
+                     .rank = send->comm->rank,
+                     .peer = send->peer,
+                     .seq = send->seq};
+}
+
+// Ends the process if nobody will receive it. The receiver may have fetched it and gone meanwhile.
+static void check_receiver(const KeptSend *send, const WaitRef *ref)
+{
+    const Channel *channel = channel_of(send);
+    if (atomic_load(&channel->differs)) sim_diagnose_message(send->comm, ref->rank, ref->peer);
+    if (sim_comm_gone(send->comm, send->peer) && atomic_load(&channel->done) < send->seq)
+        sim_diagnose_missing(send->comm, send->peer, ref, send->site);
+}
+
+static void sleep_for_receivers(uint32_t ticket, const KeptSend *open, int n, Notice *notice)
+{
+    WaitRef refs[SIM_MAX_REFS];
+    char what[96];
+    int some = n < SIM_MAX_REFS ? n : SIM_MAX_REFS;
+    for (int i = 0; i < some; i++) {
+        refs[i] = ref_of(&open[i]);
+        check_receiver(&open[i], &refs[i]);
+    }
+    snprintf(what, sizeof what, "ncclSend (number %llu to rank %d, as rank %d), not received yet",
+             (unsigned long long)open[0].seq, open[0].peer, open[0].comm->rank);
+    sim_log_waiting(what, open[0].site);
+    sim_wait(ticket, refs, some, n == some, notice);
+    sim_log_waiting(NULL, NULL);
+}
+
+static void listen_to(const KeptSend *open, int n, bool listens)
+{
+    for (int i = 0; i < n && i < SIM_MAX_REFS; i++) sim_listen(open[i].comm->self, listens);
+}
+
+static void wait_for(const Which *which)
+{
+    KeptSend open[SIM_MAX_REFS];
+    Notice notice;
+    if (atomic_load(&sim_undone.n) == 0) return;
+    int n = find_open(which, open);
+    if (n == 0) return;
+    sim_notice_begin(&notice);
+    while (n > 0) {
+        KeptSend now[SIM_MAX_REFS];
+        listen_to(open, n, true); // first, and then look again: or a wake would be lost
+        uint32_t ticket = sim_ticket();
+        int still = find_open(which, now);
+        if (still > 0) sleep_for_receivers(ticket, now, still, &notice);
+        listen_to(open, n, false);
+        n = still > 0 ? find_open(which, open) : 0;
+    }
+}
+
+static void wait_for_clock(const SimClock *clock)
+{
+    wait_for(&(Which){.clock = clock});
+}
+
+void sim_sends_wait_comm(ncclComm_t comm)
+{
+    wait_for(&(Which){.comm = comm});
+}
+
+void sim_sends_wait_all(void)
+{
+    wait_for(&(Which){.comm = NULL});
+}
+
+void sim_sends_forget(ncclComm_t comm)
+{
+    pthread_mutex_lock(&lock);
+    for (KeptSend **link = &sends; *link;)
+        if ((*link)->comm == comm)
+            take_out(link);
+        else
+            link = &(*link)->next;
+    pthread_mutex_unlock(&lock);
+}
+
+void sim_sends_forked(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    while (sends) {
+        KeptSend *next = sends->next;
+        free(sends);
+        sends = next;
+    }
+    atomic_store(&sim_undone.n, 0);
+}

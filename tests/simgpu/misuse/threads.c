@@ -1,0 +1,317 @@
+/* threads.c: ranks whose calls come from threads. A communicator belongs to a device, and any thread
+ * may use it next: so a wait is hopeless only where every thread that could make the missing call
+ * waits too. Where one lives, a notice says who waits for whom.
+ */
+#include <pthread.h>
+#include <unistd.h>
+
+#include "program.h"
+
+enum { TEAM = 2, STEPS = 4 };
+#define SUM(x, comm) NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, NULL))
+
+// A process with two threads, and two communicators that both may use: of one process's two
+// devices, or of two processes.
+typedef struct Team {
+    ncclComm_t comm[TEAM];
+    int device[TEAM]; // of each communicator
+    float *x[TEAM];
+    pthread_barrier_t step;
+    ncclUniqueId id;
+} Team;
+
+typedef struct Teammate {
+    Team *team;
+    int number, step;
+    pthread_t thread;
+} Teammate;
+
+HELPER void start_mates(Team *team, Teammate *mate, void *(*work)(void *), int step)
+{
+    for (int t = 0; t < TEAM; t++) {
+        mate[t] = (Teammate){.team = team, .number = t, .step = step};
+        CHECK(pthread_create(&mate[t].thread, NULL, work, &mate[t]) == 0);
+    }
+}
+
+HELPER void join_mates(Teammate *mate)
+{
+    for (int t = 0; t < TEAM; t++) pthread_join(mate[t].thread, NULL);
+}
+
+HELPER Team two_devices(void)
+{
+    Team team;
+    NCCL(ncclCommInitAll(team.comm, TEAM, NULL));
+    for (int d = 0; d < TEAM; d++) {
+        CUDA(cudaSetDevice(d));
+        team.device[d] = d;
+        team.x[d] = filled(N, 1);
+    }
+    CHECK(pthread_barrier_init(&team.step, NULL, TEAM) == 0);
+    return team;
+}
+
+HELPER Team two_communicators(int rank, int ranks)
+{
+    Team team;
+    team.comm[0] = meet(rank, ranks);
+    NCCL(ncclCommSplit(team.comm[0], 0, rank, &team.comm[1], NULL));
+    for (int c = 0; c < TEAM; c++) {
+        team.device[c] = rank;
+        team.x[c] = filled(N, 1);
+    }
+    CHECK(pthread_barrier_init(&team.step, NULL, TEAM) == 0);
+    return team;
+}
+
+HELPER void finish_team(Team *team)
+{
+    for (int c = 0; c < TEAM; c++) {
+        CUDA(cudaSetDevice(team->device[c]));
+        CUDA(cudaDeviceSynchronize());
+    }
+    for (int c = 0; c < TEAM; c++) NCCL(ncclCommDestroy(team->comm[c]));
+    for (int c = 0; c < TEAM; c++) {
+        CUDA(cudaSetDevice(team->device[c]));
+        CUDA(cudaDeviceReset());
+    }
+    pthread_barrier_destroy(&team->step);
+}
+
+HELPER void sum_on(Team *team, int c)
+{
+    CUDA(cudaSetDevice(team->device[c]));
+    SUM(team->x[c], team->comm[c]);
+}
+
+HELPER void *swap_every_step(void *arg)
+{
+    Teammate *mate = arg;
+    for (int step = 0; step < STEPS; step++) {
+        if (mate->number == 1) usleep(10000);
+        sum_on(mate->team, (mate->number + step) % TEAM);
+        pthread_barrier_wait(&mate->team->step);
+    }
+    return NULL;
+}
+
+HELPER void expect_sums(Team *team)
+{
+    for (int c = 0; c < TEAM; c++) {
+        CUDA(cudaSetDevice(team->device[c]));
+        expect(team->x[c], N, 1 << STEPS);
+    }
+}
+
+RIGHT(GROUP, threads_swap_devices, 1)
+{
+    Team team = two_devices();
+    Teammate mate[TEAM];
+    start_mates(&team, mate, swap_every_step, 0);
+    join_mates(mate);
+    expect_sums(&team);
+    finish_team(&team);
+}
+
+RIGHT(COMM_ORDER, threads_swap_communicators, 2)
+{
+    Team team = two_communicators(rank, ranks);
+    Teammate mate[TEAM];
+    start_mates(&team, mate, swap_every_step, 0);
+    join_mates(mate);
+    expect_sums(&team);
+    finish_team(&team);
+}
+
+HELPER void *one_sum(void *arg)
+{
+    Teammate *mate = arg;
+    if (mate->number == mate->step % 2) usleep(10000);
+    sum_on(mate->team, mate->number);
+    return NULL;
+}
+
+RIGHT(GROUP, fresh_threads_every_step, 1)
+{
+    Team team = two_devices();
+    Teammate mate[TEAM];
+    for (int step = 0; step < STEPS; step++) {
+        start_mates(&team, mate, one_sum, step);
+        join_mates(mate);
+    }
+    expect_sums(&team);
+    finish_team(&team);
+}
+
+RIGHT(COMM_ORDER, fresh_threads_on_two_communicators, 2)
+{
+    Team team = two_communicators(rank, ranks);
+    Teammate mate[TEAM];
+    for (int step = 0; step < STEPS; step++) {
+        start_mates(&team, mate, one_sum, step + rank);
+        join_mates(mate);
+    }
+    expect_sums(&team);
+    finish_team(&team);
+}
+
+// One thread makes all ranks' calls, one after the other: the first waits for the second.
+HELPER void *sum_on_both(void *arg);
+
+// The program's first thread lives, though it only waits for the other one.
+HANGS(GROUP, loop_without_a_group_in_a_thread, 1)
+{
+    Team team = two_devices();
+    Teammate mate = {.team = &team};
+    CHECK(pthread_create(&mate.thread, NULL, sum_on_both, &mate) == 0);
+    pthread_join(mate.thread, NULL);
+    finish_team(&team);
+}
+
+HELPER void *sum_on_both(void *arg)
+{
+    Team *team = ((Teammate *)arg)->team;
+    for (int d = 0; d < TEAM; d++) {
+        CUDA(cudaSetDevice(d));
+        SUM(team->x[d], team->comm[d]); // HERE
+    }
+    return NULL;
+}
+
+// Nobody else is there: what could come, this thread would have to do.
+WRONG(GROUP, loop_without_a_group_after_threads, 1, "0")
+{
+    Team team = two_devices();
+    Teammate mate[TEAM];
+    start_mates(&team, mate, one_sum, 0);
+    join_mates(mate);
+    for (int d = 0; d < TEAM; d++) {
+        CUDA(cudaSetDevice(d));
+        SUM(team.x[d], team.comm[d]); // HERE
+    }
+    finish_team(&team);
+}
+
+// The second thread has its device, and the two communicators the other way round.
+HELPER void *second_device(void *arg);
+
+// All threads of the program wait, so none is left that could help.
+WRONG(COMM_ORDER, two_threads_in_both_orders, 1, "0")
+{
+    Team pair[2] = {two_devices()};
+    Teammate mate = {.team = pair};
+    NCCL(ncclCommInitAll(pair[1].comm, TEAM, NULL));
+    CHECK(pthread_create(&mate.thread, NULL, second_device, &mate) == 0);
+    CUDA(cudaSetDevice(0));
+    SUM(pair->x[0], pair[0].comm[0]); // HERE
+    SUM(pair->x[0], pair[1].comm[0]);
+    pthread_join(mate.thread, NULL);
+}
+
+HELPER void *second_device(void *arg)
+{
+    Team *pair = ((Teammate *)arg)->team; // pair[0], pair[1]: communicators of both devices
+    CUDA(cudaSetDevice(1));
+    SUM(pair->x[1], pair[1].comm[1]); // HERE
+    SUM(pair->x[1], pair[0].comm[1]);
+    return NULL;
+}
+
+// The threads of a team go through two communicators in different orders on two processes, while
+// the programs' first threads wait for theirs.
+HELPER void *sum_in_some_order(void *arg);
+
+HANGS(COMM_ORDER, threads_in_both_orders, 2)
+{
+    Team team = two_communicators(rank, ranks);
+    Teammate mate = {.team = &team, .number = rank};
+    CHECK(pthread_create(&mate.thread, NULL, sum_in_some_order, &mate) == 0);
+    pthread_join(mate.thread, NULL);
+}
+
+HELPER void *sum_in_some_order(void *arg)
+{
+    Teammate *mate = arg;
+    Team *team = mate->team;
+    int first = mate->number;
+    CUDA(cudaSetDevice(team->device[0]));
+    SUM(team->x[0], team->comm[first]); // HERE
+    SUM(team->x[0], team->comm[1 - first]);
+    return NULL;
+}
+
+RIGHT(COMM_ORDER, threads_in_one_order, 2)
+{
+    Team team = two_communicators(rank, ranks);
+    Teammate mate = {.team = &team, .number = 0};
+    CHECK(pthread_create(&mate.thread, NULL, sum_in_some_order, &mate) == 0);
+    pthread_join(mate.thread, NULL);
+    expect(team.x[0], N, 4);
+    finish_team(&team);
+}
+
+// One thread of the team finds nothing to do and returns.
+HELPER void *sum_or_return(void *arg);
+
+HANGS(DEADLOCK, thread_returns_early, 1)
+{
+    Team team = two_devices();
+    Teammate mate[TEAM];
+    start_mates(&team, mate, sum_or_return, 1);
+    join_mates(mate);
+    finish_team(&team);
+}
+
+HELPER void *sum_or_return(void *arg)
+{
+    Teammate *mate = arg;
+    Team *team = mate->team;
+    int d = mate->number;
+    if (d == mate->step) return NULL;
+    CUDA(cudaSetDevice(d));
+    SUM(team->x[d], team->comm[d]); // HERE
+    return NULL;
+}
+
+HELPER void *join_or_return(void *arg);
+
+// One thread returns before it has made its communicator.
+HANGS(DEADLOCK, thread_returns_without_joining, 1)
+{
+    Team team;
+    Teammate mate[TEAM];
+    NCCL(ncclGetUniqueId(&team.id));
+    start_mates(&team, mate, join_or_return, 1);
+    join_mates(mate);
+}
+
+HELPER void *join_or_return(void *arg)
+{
+    Teammate *mate = arg;
+    Team *team = mate->team;
+    int d = mate->number;
+    if (d == mate->step) return NULL;
+    CUDA(cudaSetDevice(d));
+    NCCL(ncclCommInitRank(&team->comm[d], TEAM, team->id, d)); // HERE
+    return NULL;
+}
+
+RIGHT(DEADLOCK, every_thread_joins, 1)
+{
+    Team team;
+    Teammate mate[TEAM];
+    NCCL(ncclGetUniqueId(&team.id));
+    start_mates(&team, mate, join_or_return, TEAM);
+    join_mates(mate);
+    for (int d = 0; d < TEAM; d++) NCCL(ncclCommDestroy(team.comm[d]));
+}
+
+RIGHT(DEADLOCK, no_thread_returns_early, 1)
+{
+    Team team = two_devices();
+    Teammate mate[TEAM];
+    start_mates(&team, mate, sum_or_return, TEAM);
+    join_mates(mate);
+    finish_team(&team);
+}
