@@ -18,14 +18,16 @@ ifeq ($(BACKEND),cuda)
 TEST_FLAGS := --jobs 1 --limit 1800 $(if $(WATCH),--prefix 'compute-sanitizer --tool $(WATCH) --target-processes all --error-exitcode 1 --kill no --print-limit 20')
 endif
 
-## make test-all             make test, and then every command that README and handouts print and that takes longer
+## make test-all             make test, and then every command that README and handouts print and that takes longer,
+##                           such as all mutants
 test-all: test
 	@$(PYTHON) -B grader/devtools/documented.py --long
 
 ## make mutants              grade 316 wrong solutions, each of which must lose the test it is meant to lose (5 minutes;
-##                           TASK=2 for one task's)
+##                           TASK=2 for one task's; SAMPLE=100:WORD for so many, drawn by the word)
 mutants: deps
-	@$(PYTHON) -B grader/devtools/mutants.py --build '$(BUILD)' $(if $(TASK),--task '$(TASK)')
+	@$(PYTHON) -B grader/devtools/mutants.py --build '$(BUILD)' $(if $(TASK),--task '$(TASK)') \
+	    $(if $(SAMPLE),--sample '$(SAMPLE)')
 
 ## make mutation             change every line of the reference by machine and run the tests on each (hours; TASK=2;
 ##                           SAMPLE=50 for so many, drawn by SEED=8812; RESUME=1 goes on where a run was stopped,

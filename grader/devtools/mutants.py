@@ -19,15 +19,16 @@ The messages of a mutant are held to it as well, those of its side tests include
 must not be a wrong cause (messages.py). Which functions are right is known from where the edits lie;
 "also" in a mutant gives further parts of the task, each with the reason why it is right, too.
 
-Interface: mutants.py [--only NAME] [--task N] [--alternatives] [--messages] [--build DIR]; exit
-status 0 when all went as it should, 1 where a mutant survives, is caught for another reason, names
-a wrong cause, does not apply or does not compile, or where an alternative loses points; 2 for a
-question that makes no sense; 3 where the kit or the machine is at fault.
+Interface: mutants.py [--only NAME] [--task N] [--sample N:WORD] [--alternatives] [--messages]
+[--build DIR]; exit status 0 when all went as it should, 1 where a mutant survives, is caught for
+another reason, names a wrong cause, does not apply or does not compile, or where an alternative
+loses points; 2 for a question that makes no sense; 3 where the kit or the machine is at fault.
 """
 
 import argparse
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -466,6 +467,16 @@ def run_solutions(kit, solutions, folder, verbose):
     return outcomes
 
 
+def sample(solutions, asked):
+    """So many of them, drawn by a word: 100:abc. The same word draws the same ones."""
+    number, _, word = asked.partition(":")
+    if not number.isdigit() or int(number) == 0:
+        raise BadUsage("--sample %s: must be a number of solutions, or NUMBER:WORD" % asked)
+    drawn = sorted(solutions, key=lambda solution: hashlib.sha256(
+        ("%s %s" % (word, solution.name)).encode()).digest())[:int(number)]
+    return [solution for solution in solutions if solution in drawn]
+
+
 def choose(options, solutions, tasks):
     """Those that were asked for."""
     if options.task:
@@ -478,6 +489,8 @@ def choose(options, solutions, tasks):
         if unknown:
             raise BadUsage("there is no %s" % sorted(unknown)[0])
         solutions = [solution for solution in solutions if solution.name in options.only]
+    if options.sample:
+        solutions = sample(solutions, options.sample)
     if not solutions:
         raise BadUsage("there is nothing to test")
     return solutions
@@ -520,6 +533,8 @@ def parse(arguments):
     parser.add_argument("--only", action="append", metavar="NAME",
                         help="this one (may be repeated)")
     parser.add_argument("--task", default="", metavar="N|name", help="those of one task")
+    parser.add_argument("--sample", default="", metavar="N[:WORD]",
+                        help="so many, drawn by the word")
     parser.add_argument("--messages", action="store_true",
                         help="say whose messages name the cause of the mistake, and whose do not")
     parser.add_argument("--build", default="", metavar="DIR",

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 import unittest
 
 from helpers import GRADER, ROOT, TempFolder, processes_with
@@ -251,6 +252,22 @@ class Mutants(Miniature):
             status, out = self.run_it(*arguments)
             self.assertEqual(status, 2, out)
             self.assertIn("there is no", out)
+
+    def test_a_sample_is_the_words_and_goes_by_it(self):
+        self.mutants(*[self.mutant(name=name) for name in "abc"])
+        self.assertIn("2 mutants, 2 caught", self.run_it("--sample", "2:x")[1])
+        self.assertIn("3 mutants, 3 caught", self.run_it("--sample", "99")[1])
+        many = [types.SimpleNamespace(name="mutant %d" % i) for i in range(50)]
+        drawn = [mutants.sample(many, "20:" + word) for word in ("x", "x", "y")]
+        self.assertEqual(drawn[0], drawn[1])
+        self.assertNotEqual(drawn[0], drawn[2])
+        for some in drawn: # in their order, each once
+            self.assertEqual([m for m in many if m in some], some)
+            self.assertEqual(len(some), 20)
+        for wrong in ("0", "x", ":x", "-1"):
+            status, out = self.run_it("--sample=" + wrong)
+            self.assertEqual(status, 2, out)
+            self.assertIn("must be a number of solutions", out)
 
     def test_stopped_while_it_compiles(self):
         self.mutants(self.mutant(new="return 4; /*%s*/" % ("x" * 100000)))
