@@ -223,6 +223,7 @@ struct ncclComm {
     PeerArena *peer_arena[SIM_MAX_RANKS];
     RedOp *redop;
     int n_redops;
+    int waited_for;    // threads that wait for sends of it (sends.c)
     bool connected;    // to all ranks
     ncclComm_t parent; // while a split makes this one: what is split,
     const int *mates;  // and the ranks of it (size) that come here

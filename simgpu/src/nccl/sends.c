@@ -41,6 +41,7 @@ struct KeptSend {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER; // of a communicator
 static KeptSend *sends;
 static size_t used_up_to[SIM_MAX_DEVICES]; // of an outbox, since it was last given back
 
@@ -154,8 +155,8 @@ static bool is_one(const KeptSend *send, const Which *which)
     return !clock || (send->slot < clock->n && clock->t[send->slot] >= send->time);
 }
 
-// Takes out those that have been received; copies up to SIM_MAX_REFS of the others into `open`.
-// Returns how many there are.
+// Takes out those that have been received; copies up to SIM_MAX_REFS of the others into `open`, whose
+// communicators stay until let_them_go. Returns how many there are.
 static int find_open(const Which *which, KeptSend *open)
 {
     int n = 0;
@@ -167,13 +168,24 @@ static int find_open(const Which *which, KeptSend *open)
         } else if (atomic_load(&channel_of(send)->done) >= send->seq) {
             take_out(link);
         } else {
-            if (n < SIM_MAX_REFS) open[n] = *send;
+            if (n < SIM_MAX_REFS) {
+                open[n] = *send;
+                send->comm->waited_for++;
+            }
             n++;
             link = &send->next;
         }
     }
     pthread_mutex_unlock(&lock);
     return n;
+}
+
+static void let_them_go(const KeptSend *open, int n)
+{
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < n && i < SIM_MAX_REFS; i++) open[i].comm->waited_for--;
+    pthread_cond_broadcast(&let_go);
+    pthread_mutex_unlock(&lock);
 }
 
 static WaitRef ref_of(const KeptSend *send)
@@ -232,6 +244,8 @@ static void wait_for(const Which *which)
         int still = find_open(which, now);
         if (still > 0) sleep_for_receivers(ticket, now, still, &notice);
         listen_to(open, n, false);
+        let_them_go(open, n);
+        let_them_go(now, still);
         n = still > 0 ? find_open(which, open) : 0;
     }
 }
@@ -259,12 +273,19 @@ void sim_sends_forget(ncclComm_t comm)
             take_out(link);
         else
             link = &(*link)->next;
+    if (comm->waited_for) { // other threads, which look again when they wake
+        pthread_mutex_unlock(&lock);
+        sim_wake_own();
+        pthread_mutex_lock(&lock);
+    }
+    while (comm->waited_for) pthread_cond_wait(&let_go, &lock);
     pthread_mutex_unlock(&lock);
 }
 
 void sim_sends_forked(void)
 {
     pthread_mutex_init(&lock, NULL);
+    pthread_cond_init(&let_go, NULL);
     while (sends) {
         KeptSend *next = sends->next;
         free(sends);
