@@ -208,8 +208,8 @@ static void test_goes_on(void **state)
 
 enum { COMMS = 5 };
 
-// 64 MB can be on their way in all: the fifth message of 15 MB waits in its call, and comes with the
-// others in the end. Then there is room again.
+// 64 MB can be on their way in all: the fifth message of 15 MB waits in its call, and comes with
+// the others in the end. Then there is room again.
 static void fills(const Rank *r, void *arg)
 {
     Shared *shared = arg;

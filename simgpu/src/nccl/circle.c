@@ -6,8 +6,8 @@
  * for a rank of a process that cannot help either. (A thread waits for all the ranks it names, so
  * one of them that never comes suffices.) The largest set of such processes is found by taking all
  * whose threads sleep, and leaving out, again and again, those with a thread that waits for nobody
- * in the set. Who closes a circle in the set knows: it is a deadlock, exactly and at once. A process
- * of which more threads live than sleep is never in it; there a notice says, after a while, who
+ * in the set. Who closes a circle in the set knows: it is a deadlock, exactly and at once. A
+ * process of which more threads live than sleep is never in it; there a notice says, after a while, who
  * waits for whom, and may be wrong.
  *
  * What others wrote may be old by the time it is read. Therefore what they wait for is looked up
@@ -139,8 +139,8 @@ static int process_of(Search *s, const RankSlot *slot)
     return s->n_processes++;
 }
 
-// What a sleeping thread waits for; -1: it does not sleep, or not with all that it waits for written
-// down, or it woke in between.
+// What a sleeping thread waits for; -1: it does not sleep, or not with all that it waits for
+// written down, or it woke in between.
 static int read_refs(const WaitSlot *wait_slot, uint32_t stamp, WaitRef *refs, int room)
 {
     uint64_t words[SIM_REF_WORDS];
@@ -227,8 +227,8 @@ static bool is_stuck(const Search *s, const Waiter *w)
     return false;
 }
 
-// Leaves out of the set who can help, until nobody in it can. Not `certain`: who has one thread that
-// waits for nobody in the set may have others that nobody sees; it can help if all do.
+// Leaves out of the set who can help, until nobody in it can. Not `certain`: who has one thread
+// that waits for nobody in the set may have others that nobody sees; it can help if all do.
 static void reduce_set(Search *s, bool certain)
 {
     for (bool changed = true; changed;) {

@@ -1,7 +1,7 @@
 /* notice.c: what ranks that wait say now and then.
  *
- * Ranks may be started one by one, may have much to do before they make a communicator, and may have
- * threads of which nobody knows what they will do; so a long wait is no mistake, and NCCL waits too.
+ * Ranks may be started one by one, may have much to do before they make a communicator, and may
+ * have threads of which nobody knows what they will do; so a long wait is no mistake.
  * But whoever looks at a program that seems to hang wants to know for whom it waits: after
  * SIMGPU_NOTICE_SECONDS (10) it says so on stderr, after six times that once more, and then every
  * thirty times that. Nothing ends by it; no report is made.

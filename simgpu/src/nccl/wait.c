@@ -6,8 +6,8 @@
  * works or waits for a communicator stands in its rank's list of listeners (sim_listen), as who
  * wakes a rank cannot know which of its threads that is.
  *
- * Before it sleeps, a thread writes into its slot what it waits for: circle.c looks whether that can
- * still come. Threads end and begin without anybody saying so; hence it looks again a little later.
+ * Before it sleeps, a thread writes into its slot what it waits for: circle.c looks whether that
+ * can still come. Threads end and begin without anybody saying so; hence it looks again a little later.
  *
  * Interface: sim_ticket, sim_sleep, sim_wait, sim_nap, sim_wake, sim_wake_listeners, sim_wake_own,
  * sim_listen, sim_thread, sim_wait_table.
@@ -28,7 +28,7 @@
 #include "nccl/comm.h"
 #include "report/report.h"
 
-// Milliseconds until a thread that sleeps looks again whether that is hopeless; then ten times that …
+// Milliseconds until a thread that sleeps looks again whether that is hopeless; then ten times …
 #define FIRST_LOOK 100
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;

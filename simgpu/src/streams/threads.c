@@ -1,13 +1,13 @@
 /* threads.c: the threads of this process that are none of the program's.
  *
- * Whether a wait is hopeless depends on who else could make the missing call (nccl/circle.c). Threads
- * that simgpu itself starts never do: they are counted (simgpu_helper_threads). Nor do the workers
+ * Whether a wait is hopeless depends on who else could make the missing call (nccl/circle.c).
+ * Threads that simgpu itself starts never do: they are counted (simgpu_helper_threads). Nor do the workers
  * of the BLAS, which nobody announces: they are the threads that are new after a thread's first
  * product. Only where the program had no other thread meanwhile is that certain; else they pass for
  * the program's, so that the caution is on the safe side.
  *
- * Interface: sim_tids, sim_program_tids, sim_worker_here, sim_workers, sim_workers_drop, sim_helpers,
- * simgpu_helper_threads.
+ * Interface: sim_tids, sim_program_tids, sim_worker_here, sim_workers, sim_workers_drop,
+ * sim_helpers, simgpu_helper_threads.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -1,7 +1,7 @@
 /* program.h: what the small programs of this folder share.
  *
- * A program is a function behind WRONG, HANGS or RIGHT; every rank runs it in a process of its own. It
- * knows CUDA, NCCL and the kit's kernels, and nothing of simgpu: it would run on real GPUs too.
+ * A program is a function behind WRONG, HANGS or RIGHT; every rank runs it in a process of its own.
+ * It knows CUDA, NCCL and the kit's kernels, and nothing of simgpu: it would run on real GPUs too.
  * The README says how to add one.
  *
  * Interface: WRONG, HANGS, RIGHT; CUDA, NCCL, BLAS, CHECK; meet, share_id, filled, expect,

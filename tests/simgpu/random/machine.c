@@ -5,8 +5,8 @@
  * so that no program sees another one's work, but the checker keeps what it remembers of the
  * memory: a race that it reports between programs would be a mistake, too.
  *
- * Threads 1 and 2 make the calls that a step gives them, while thread 0 waits; a rank each where the
- * step is a collective. So the calls come one after the other, and any of them from any thread.
+ * Threads 1 and 2 make the calls that a step gives them, while thread 0 waits; a rank each where
+ * the step is a collective. So the calls come one after the other, and any of them from any thread.
  *
  * A report tells two calls apart by their place in the source, so each step has a function of its
  * own to make its call from: step_00, step_01 …

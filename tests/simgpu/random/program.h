@@ -127,8 +127,8 @@ typedef struct Step {
     int device;           // DEVICE_SYNC
     Span span[MAX_SPANS]; // a collective: send 0, receive 0, send 1, receive 1
     bool in_place;
-    // Who makes the call. A collective of another thread than 0: each rank's call has a thread of its
-    // own, and this one is device 0's.
+    // Who makes the call. A collective of another thread than 0: each rank's call has a thread of
+    // its own, and this one is device 0's.
     int thread;
 } Step;
 
