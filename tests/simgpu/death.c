@@ -1,6 +1,6 @@
 /* Ranks that end while others wait for them: killed, crashed, by exit() or _exit(), or with the
  * communicator destroyed. The others end at once, with a report that names the rank, how it ended,
- * what it should have called and what it called last; nobody hangs. Circles of ranks that wait for
+ * what it should have called and what it called last; nobody hangs. Cycles of ranks that wait for
  * each other, too.
  */
 #include <cublas_v2.h>
@@ -155,11 +155,11 @@ static void test_leaves_in_order(void **state)
     run_ranks(3, leave_in_order, NULL);
 }
 
-// ---- Circles ----
+// ---- Cycles ----
 
-enum { TWO_COMMUNICATORS, MESSAGES, MESSAGE_AND_COLLECTIVE, TO_ONESELF, RING, CIRCLES };
+enum { TWO_COMMUNICATORS, MESSAGES, MESSAGE_AND_COLLECTIVE, TO_ONESELF, RING, CYCLES };
 
-static void circle(const Rank *r, void *arg)
+static void cycle(const Rank *r, void *arg)
 {
     Shared *shared = arg;
     float *x = buffer(64);
@@ -194,14 +194,14 @@ static void circle(const Rank *r, void *arg)
     check(false, "rank %d came back", r->rank);
 }
 
-static void test_circles(void **state)
+static void test_cycles(void **state)
 {
-    for (int how = 0; how < CIRCLES; how++) {
+    for (int how = 0; how < CYCLES; how++) {
         Shared *shared = shared_alloc(sizeof *shared);
         int world = how == RING ? 8 : 2;
         shared->how = how;
         double begin = now();
-        free(run_ranks_message(world, 10, circle, shared));
+        free(run_ranks_message(world, 10, cycle, shared));
         assert_true(now() - begin < 9); // not by the time limit
         int told = 0;
         for (int r = 0; r < world; r++) {
@@ -211,15 +211,15 @@ static void test_circles(void **state)
                                                           : "deadlock";
             if (strstr(title, want)) {
                 told++;
-                assert_non_null(strstr(shared->heard[r].text, "(circle)"));
+                assert_non_null(strstr(shared->heard[r].text, "(cycle)"));
             }
         }
         assert_true(told > 0);
     }
 }
 
-// The BLAS has threads of its own, which will not help: the circle is as certain as without them.
-static void circle_after_a_product(const Rank *r, void *arg)
+// The BLAS has threads of its own, which will not help: the cycle is as certain as without them.
+static void cycle_after_a_product(const Rank *r, void *arg)
 {
     enum { SIDE = 512 };
     float *x = buffer(3 * SIDE * SIDE), one = 1, zero = 0;
@@ -231,7 +231,7 @@ static void circle_after_a_product(const Rank *r, void *arg)
                       SIDE) == CUBLAS_STATUS_SUCCESS,
           "no product");
     check(stat("/proc/self/task", &st) == 0 && st.st_nlink - 2 >= 4, "the BLAS has no threads");
-    circle(r, arg);
+    cycle(r, arg);
 }
 
 static void test_workers(void **state)
@@ -240,7 +240,7 @@ static void test_workers(void **state)
     shared->how = MESSAGES;
     setenv("SIMGPU_THREADS", "4", 1);
     double begin = now();
-    free(run_ranks_message(2, 10, circle_after_a_product, shared));
+    free(run_ranks_message(2, 10, cycle_after_a_product, shared));
     unsetenv("SIMGPU_THREADS");
     assert_true(now() - begin < 9); // not by the time limit
     assert_true(strstr(shared->heard[0].title, "deadlock") ||
@@ -251,7 +251,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_ends),
     cmocka_unit_test(test_dies_early),
     cmocka_unit_test(test_leaves_in_order),
-    cmocka_unit_test(test_circles),
+    cmocka_unit_test(test_cycles),
     cmocka_unit_test(test_workers),
 };
 SUITE_MAIN("death", tests)

@@ -403,7 +403,7 @@ static void test_says_where_ranks_part(void **state)
     message = run_ranks_message(2, 20, run_layers, (&(Layers){.skipped_by = 0, .sum_by = -1}));
     assert_non_null(message);
     has(message, "rank 0 will never come");
-    has_both(message, "The ranks' ways parted at call 4",
+    has_both(message, "The ranks diverge at call 4",
              "rank 0: ncclAllGather at simgpu/places.c:");
     has_both(message, "rank 1: ncclAllGather at simgpu/places.c:", "rank 0 (process ");
     free(message);

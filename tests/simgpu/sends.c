@@ -255,7 +255,7 @@ static void test_fills(void **state)
     run_ranks(2, fills, shared_alloc(sizeof(Shared)));
 }
 
-// A message that can never have room waits in its call, as all did: so this is a circle.
+// A message that can never have room waits in its call, as all did: so this is a cycle.
 static void too_large(const Rank *r, void *arg)
 {
     Shared *shared = arg;

@@ -10,7 +10,7 @@
  *   comm.c        communicators: joining, connecting to the peers, leaving
  *   rendezvous.c  ids: how the ranks of a communicator find the memory that they share
  *   wait.c        sleeping in a wait slot
- *   circle.c      threads that wait for each other
+ *   cycle.c      threads that wait for each other
  *   notice.c      what ranks that wait say now and then
  *   watch.c       peers that ended, and how
  *   world.c       the processes of a world, as its launcher says
@@ -141,7 +141,7 @@ typedef struct CommShared {
     Channel channel[SIM_MAX_RANKS][SIM_MAX_RANKS]; // [from][to]
 } CommShared;
 
-// What a thread waits for, so that others can see circles.
+// What a thread waits for, so that others can see cycles.
 typedef struct WaitRef {
     uint64_t nonce; // of the CommShared
     int32_t pid, shared_fd;
@@ -344,10 +344,10 @@ void sim_wake(ProcessWaitTable *table, int thread);
 void sim_wake_own(void); // every thread of this process
 void sim_wait_forked(void);
 
-// ---- circle.c ---- The thread (its wait slot) sleeps: ends the process if that is hopeless; says
+// ---- cycle.c ---- The thread (its wait slot) sleeps: ends the process if that is hopeless; says
 // who waits for whom if it may be.
-void sim_circle_check(int thread);
-void sim_circle_notice(int thread, const Notice *notice);
+void sim_cycle_check(int thread);
+void sim_cycle_notice(int thread, const Notice *notice);
 // The ranks for which ref waits; -1: it does not wait any more.
 int sim_missing(const CommShared *shared, const WaitRef *ref, int *ranks);
 
@@ -439,15 +439,15 @@ bool sim_diagnose_never_joined(ncclComm_t comm, const CommShared *shared);
 // "exited with status 3", of a status as wait() has it; -1: not known.
 void sim_describe_status(int status, char *text, size_t size);
 _Noreturn void sim_diagnose_size(CommShared *shared, int rank, int size, const void *site);
-// A thread that waits, in a circle of such: what it waits in and for whom.
-typedef struct CircleStep {
+// A thread that waits, in a cycle of such: what it waits in and for whom.
+typedef struct CycleStep {
     const CommShared *shared;
     WaitRef ref;
     int waits_for;
-} CircleStep;
-_Noreturn void sim_diagnose_circle(const CircleStep *step, int n);
+} CycleStep;
+_Noreturn void sim_diagnose_cycle(const CycleStep *step, int n);
 // The same as a notice: they may wait for each other.
-void sim_say_circle(const CircleStep *step, int n, const Notice *notice);
+void sim_say_cycle(const CycleStep *step, int n, const Notice *notice);
 const char *sim_type_name(int type);
 const char *sim_op_name(int op);
 void sim_describe_waiting(const Call *call, char *text, size_t size);

@@ -1,7 +1,7 @@
 /* diagnose.c: the reports of who did not do what the others wait for.
  *
  * Disagreement: ranks make different calls at the same place of a communicator. Missing: a rank
- * will never come, since it ended or destroyed the communicator. Circle: threads wait for each
+ * will never come, since it ended or destroyed the communicator. Cycle: threads wait for each
  * other. All of them end the process; on real GPUs they are silent hangs. Every rank
  * concerned reports what it sees; a rank whose peer ended by such a report says only that.
  *
@@ -23,7 +23,7 @@
 
 #define REPORT 4096
 #define LINE 512
-#define MOST_STEPS 12 // of a circle, in a notice
+#define MOST_STEPS 12 // of a cycle, in a notice
 #define PROMISES_NOTHING "NCCL promises nothing for communicators used in different\norders.\n"
 
 const char *sim_type_name(int type)
@@ -175,7 +175,7 @@ static void await_arrivals(ncclComm_t comm, uint64_t seq)
     }
 }
 
-// Where the ranks' ways parted before call `seq`, which may be long before they disagree; false:
+// Where the ranks diverged before call `seq`, which may be long before they disagree; false:
 // they did not, as far as is known.
 static bool append_parting(const CommShared *shared, int size, uint64_t seq, char *text,
                            size_t room)
@@ -398,10 +398,10 @@ bool sim_diagnose_never_joined(ncclComm_t comm, const CommShared *shared)
               absent);
 }
 
-// ---- Circles ----
+// ---- Cycles ----
 
-// The call that a step of a circle waits in.
-static const CallDesc *waiting_call(const CircleStep *step)
+// The call that a step of a cycle waits in.
+static const CallDesc *waiting_call(const CycleStep *step)
 {
     const CommShared *shared = step->shared;
     if (step->ref.kind == CALL_SEND) return &shared->channel[step->ref.rank][step->ref.peer].send;
@@ -409,7 +409,7 @@ static const CallDesc *waiting_call(const CircleStep *step)
     return &shared->slot[step->ref.rank].desc;
 }
 
-static void describe_step(const CircleStep *step, char *text, size_t size)
+static void describe_step(const CycleStep *step, char *text, size_t size)
 {
     const RankSlot *slot = &step->shared->slot[step->ref.rank];
     char call[LINE];
@@ -418,23 +418,23 @@ static void describe_step(const CircleStep *step, char *text, size_t size)
            step->ref.rank, (unsigned)(step->shared->nonce & 0xffff), call, step->waits_for);
 }
 
-// Whether the circle goes through more than one communicator: then each communicator alone may be
+// Whether the cycle goes through more than one communicator: then each communicator alone may be
 // used rightly, and their order is the mistake.
-static bool crosses_communicators(const CircleStep *step, int n)
+static bool crosses_communicators(const CycleStep *step, int n)
 {
     for (int i = 0; i < n; i++)
         if (step[i].shared->nonce != step[0].shared->nonce) return true;
     return false;
 }
 
-static bool has_messages(const CircleStep *step, int n)
+static bool has_messages(const CycleStep *step, int n)
 {
     for (int i = 0; i < n; i++)
         if (step[i].ref.kind == CALL_SEND || step[i].ref.kind == CALL_RECV) return true;
     return false;
 }
 
-void sim_diagnose_circle(const CircleStep *step, int n)
+void sim_diagnose_cycle(const CycleStep *step, int n)
 {
     char text[REPORT] = "";
     for (int i = 0; i < n; i++) {
@@ -468,7 +468,7 @@ void sim_diagnose_circle(const CircleStep *step, int n)
         text, crosses ? "may hang: " PROMISES_NOTHING : "hangs.\n");
 }
 
-void sim_say_circle(const CircleStep *step, int n, const Notice *notice)
+void sim_say_cycle(const CycleStep *step, int n, const Notice *notice)
 {
     char text[REPORT];
     snprintf(text, sizeof text, "[simgpu] this may be a deadlock, after %d s:\n", notice->waited);

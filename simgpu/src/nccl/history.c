@@ -3,7 +3,7 @@
  * Where one rank skips a call, the calls after it may fit for a while: other layers have the same
  * count. The mistake then shows many calls later, and far from its place. So every rank keeps where
  * its last collectives came from, for the report: the first one that ranks made from different
- * places is where their ways part.
+ * places is where they diverge.
  *
  * Interface: sim_remember_call; sim_find_parting.
  */

@@ -6,7 +6,7 @@
  * works or waits for a communicator stands in its rank's list of listeners (sim_listen), as who
  * wakes a rank cannot know which of its threads that is.
  *
- * Before it sleeps, a thread writes into its slot what it waits for: circle.c looks whether that
+ * Before it sleeps, a thread writes into its slot what it waits for: cycle.c looks whether that
  * can still come. Threads end and begin without anybody saying so; hence it looks again a little later.
  *
  * Interface: sim_ticket, sim_sleep, sim_wait, sim_nap, sim_wake, sim_wake_listeners, sim_wake_own,
@@ -190,13 +190,13 @@ void sim_wait(uint32_t ticket, const WaitRef *refs, int n_refs, bool all_refs, N
     atomic_store(&wait_slot->all_refs, all_refs);
     atomic_fetch_add(&wait_slot->stamp, 1);
     note_asleep(thread, true);
-    if (atomic_load(&wait_slot->value) == ticket) sim_circle_check(thread);
+    if (atomic_load(&wait_slot->value) == ticket) sim_cycle_check(thread);
     while (atomic_load(&wait_slot->value) == ticket) {
         int left = sim_notice_left(notice);
         sleep_for(wait_slot, ticket, left < again ? left : again);
         if (atomic_load(&wait_slot->value) != ticket) break;
-        sim_circle_check(thread);
-        if (sim_notice_due(notice)) sim_circle_notice(thread, notice);
+        sim_cycle_check(thread);
+        if (sim_notice_due(notice)) sim_cycle_notice(thread, notice);
         again = again < INT_MAX / 10 ? 10 * again : again;
     }
     note_asleep(thread, false);

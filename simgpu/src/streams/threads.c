@@ -1,6 +1,6 @@
 /* threads.c: the threads of this process that are none of the program's.
  *
- * Whether a wait is hopeless depends on who else could make the missing call (nccl/circle.c).
+ * Whether a wait is hopeless depends on who else could make the missing call (nccl/cycle.c).
  * Threads that simgpu itself starts never do: they are counted (simgpu_helper_threads). Nor do the workers
  * of the BLAS, which nobody announces: they are the threads that are new after a thread's first
  * product. Only where the program had no other thread meanwhile is that certain; else they pass for

@@ -1,4 +1,4 @@
-/* deadlock.c: ranks that never come, and ranks that wait for each other in a circle. */
+/* deadlock.c: ranks that never come, and ranks that wait for each other in a cycle. */
 #include <unistd.h>
 
 #include "program.h"

@@ -44,7 +44,8 @@ static void hear_report(const SimgpuReport *report, void *arg)
 
     strip(report->text, stripped, sizeof stripped);
     if (report->kind == SIMGPU_NO_MEMORY) {
-        snprintf(memory_report, sizeof memory_report, "%s", stripped);
+        snprintf(memory_report, sizeof memory_report, "%.*s", (int)sizeof memory_report - 1,
+                 stripped);
         return;
     }
     if (report->kind == SIMGPU_LEAK && !leaks_count) return;

@@ -1,12 +1,12 @@
-/* circle.c: threads that wait for each other.
+/* cycle.c: threads that wait for each other.
  *
- * Before it sleeps, a thread writes down what it waits for (wait.c). [Note: circles] A communicator
+ * Before it sleeps, a thread writes down what it waits for (wait.c). [Note: cycles] A communicator
  * belongs to a device: any thread of its process may make the next call on it. So a process can
  * help those who wait for a rank of it unless every one of its program's threads sleeps, and waits
  * for a rank of a process that cannot help either. (A thread waits for all the ranks it names, so
  * one of them that never comes suffices.) The largest set of such processes is found by taking all
  * whose threads sleep, and leaving out, again and again, those with a thread that waits for nobody
- * in the set. Who closes a circle in the set knows: it is a deadlock, exactly and at once. A
+ * in the set. Who closes a cycle in the set knows: it is a deadlock, exactly and at once. A
  * process of which more threads live than sleep is never in it; there a notice says, after a while, who
  * waits for whom, and may be wrong.
  *
@@ -14,7 +14,7 @@
  * anew, and the set counts only if a second look finds the same threads in it, none having woken in
  * between: then all slept at the time in the middle, when the threads were counted.
  *
- * Interface: sim_circle_check, sim_circle_notice, sim_missing.
+ * Interface: sim_cycle_check, sim_cycle_notice, sim_missing.
  */
 #define _GNU_SOURCE
 #include <limits.h>
@@ -45,7 +45,7 @@ typedef struct Waiter {
     int first, n;                          // refs
     uint64_t for_whom[MAX_PROCESSES / 64]; // a bit for each process
     bool stuck;
-    int from; // the search for a circle: who led here, by which rank of which ref; -1: not come to
+    int from; // the search for a cycle: who led here, by which rank of which ref; -1: not come to
     int by_ref, by_rank;
 } Waiter;
 
@@ -66,7 +66,7 @@ typedef struct Search {
 
 // Under the lock of comm.c.
 static Search first_look, second_look;
-static CircleStep step[MAX_WAITERS];
+static CycleStep step[MAX_WAITERS];
 static bool told; // a deadlock: the process is ending
 
 int sim_missing(const CommShared *shared, const WaitRef *ref, int *ranks)
@@ -290,7 +290,7 @@ static bool is_unchanged(const Search *before, const Search *now)
     return true;
 }
 
-// ---- The circle in it ----
+// ---- The cycle in it ----
 
 // The thread of process p that is most likely to be meant to make the rank's call: one that waits
 // for its device's calls, or that made the last call. -1: none.
@@ -339,8 +339,8 @@ static int go_on(Search *s, int i, bool likely, int *queue, int n)
     return n;
 }
 
-// The shortest circle that leads from a thread of this process back to it, in `step`; 0: none.
-static int find_circle(Search *s, int thread, bool likely)
+// The shortest cycle that leads from a thread of this process back to it, in `step`; 0: none.
+static int find_cycle(Search *s, int thread, bool likely)
 {
     int queue[MAX_WAITERS + 1], n = 0, length = 0;
     const Waiter *own = find_waiter(s, getpid(), thread);
@@ -352,43 +352,43 @@ static int find_circle(Search *s, int thread, bool likely)
     const Waiter *w = own;
     do {
         const WaitRef *ref = &s->ref[w->by_ref];
-        step[length++] = (CircleStep){find_shared(s, ref), *ref, w->by_rank};
+        step[length++] = (CycleStep){find_shared(s, ref), *ref, w->by_rank};
         w = &s->waiter[w->from];
     } while (w != own);
     for (int i = 0; i < length / 2; i++) { // it was walked backwards
-        CircleStep swap = step[i];
+        CycleStep swap = step[i];
         step[i] = step[length - 1 - i];
         step[length - 1 - i] = swap;
     }
     return length;
 }
 
-// Looks twice; returns the length of the circle, 0 if there is none for certain.
-static int look_for_circle(int thread)
+// Looks twice; returns the length of the cycle, 0 if there is none for certain.
+static int look_for_cycle(int thread)
 {
     ProcessWaitTable *table = sim_wait_table(NULL);
     look(&first_look, getpid(), table);
     if (!is_hopeless(&first_look)) return 0;
     look(&second_look, getpid(), table);
     if (!is_unchanged(&first_look, &second_look)) return 0;
-    int n = find_circle(&first_look, thread, true);
-    return n > 0 ? n : find_circle(&first_look, thread, false);
+    int n = find_cycle(&first_look, thread, true);
+    return n > 0 ? n : find_cycle(&first_look, thread, false);
 }
 
-void sim_circle_check(int thread)
+void sim_cycle_check(int thread)
 {
     sim_lock();
-    int n = told ? 0 : look_for_circle(thread);
+    int n = told ? 0 : look_for_cycle(thread);
     told = told || n > 0;
     if (n == 0 && !told) { // else what is borrowed is still needed
         give_back(&first_look);
         give_back(&second_look);
     }
     sim_unlock();
-    if (n > 0) sim_diagnose_circle(step, n);
+    if (n > 0) sim_diagnose_cycle(step, n);
 }
 
-void sim_circle_notice(int thread, const Notice *notice)
+void sim_cycle_notice(int thread, const Notice *notice)
 {
     Search *s = &first_look;
     int n = 0;
@@ -400,16 +400,16 @@ void sim_circle_notice(int thread, const Notice *notice)
     look(s, getpid(), sim_wait_table(NULL));
     for (int p = 0; p < s->n_processes; p++) s->process[p].helps_none = s->process[p].asleep > 0;
     reduce_set(s, false);
-    if (find_circle(s, thread, false)) {
+    if (find_cycle(s, thread, false)) {
         for (int i = 0; i < s->n_waiters; i++) {
             Waiter *w = &s->waiter[i];
             int ranks[SIM_MAX_RANKS];
             const WaitRef *ref = &s->ref[w->first];
             const CommShared *shared = w->stuck ? find_shared(s, ref) : NULL;
             if (!shared || sim_missing(shared, ref, ranks) <= 0) continue;
-            step[n++] = (CircleStep){shared, *ref, ranks[0]};
+            step[n++] = (CycleStep){shared, *ref, ranks[0]};
         }
-        sim_say_circle(step, n, notice);
+        sim_say_cycle(step, n, notice);
     }
     give_back(s);
     sim_unlock();
