@@ -109,7 +109,8 @@ class Installed(TempFolder):
 
     def check_tree(self, root):
         """What is installed is whole, and does not know of the kit's folder."""
-        headers = sorted(os.listdir(os.path.join(ROOT, "simgpu", "include")) + ["gpulog.h"])
+        include = os.path.join(ROOT, "simgpu", "include")
+        headers = sorted(self.files(include) + ["gpulog.h"])
         pages = sorted(os.listdir(os.path.join(ROOT, "simgpu", "pages")))
         self.assertEqual(self.files(root), sorted(
             ["include/simgpu/" + name for name in headers] +
