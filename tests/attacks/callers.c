@@ -1,7 +1,7 @@
 /* callers: looks for its callers, to return to the one behind the checks.
  *
  * Ends: error
- * Says: reaches for its callers
+ * Says: reaches its callers
  */
 static void attack(void)
 {

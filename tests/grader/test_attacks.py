@@ -136,9 +136,9 @@ class Attacks(Graded):
         elsewhere = self.write("elsewhere.c", reference("optimizer.c"))
         for word, make, says in (
                 ("link", lambda path: os.symlink(os.path.join(ROOT, "reference", "optimizer.c"),
-                                                 path), "leads out of its folder"),
-                ("other", lambda path: os.symlink(elsewhere, path), "leads out of its folder"),
-                ("device", lambda path: os.symlink("/dev/zero", path), "leads out of its folder"),
+                                                 path), "points out of its folder"),
+                ("other", lambda path: os.symlink(elsewhere, path), "points out of its folder"),
+                ("device", lambda path: os.symlink("/dev/zero", path), "points out of its folder"),
                 ("pipe", os.mkfifo, "is not a regular file"),
                 ("large", lambda path: self.write(path, reference("optimizer.c") + " " * (1 << 20)),
                  "more than 1048576 are not read")):
