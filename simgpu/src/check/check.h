@@ -4,6 +4,7 @@
  *   shadow.c   who touched which bytes of an allocation last (shadow.h)
  *   overlap.c  operands that overlap or are not aligned
  *   fault.c    host code that touches device memory
+ *   syscall.c  the same by a system call: write, read, send and the like
  *   leak.c     what is still alive when the process ends
  *
  * What an operation touches is brought here by streams/kernel.c and memory/; what is found goes to
@@ -17,6 +18,13 @@
 // ---- fault.c ----
 void sim_fault_install(void);
 void sim_fault_thread(void); // gives this thread a stack for its signals
+// Reports that the host touches device memory, in a system call of that name or, where `call` is
+// NULL, by itself; ends the process.
+_Noreturn void sim_fault_device(const char *call, const void *ptr, const char *verb,
+                                const void *site);
+// The call site of the innermost place in the program, where a call that is still under way
+// returns to return_address.
+const void *sim_fault_site(const void *return_address);
 
 // ---- overlap.c ----
 // Whether ptr is a multiple of `align`; else it is reported, and the operation fails.

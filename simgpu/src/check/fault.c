@@ -5,7 +5,7 @@
  * memory that a copy uses has no access rights either (pinned.c); there the program goes on. A fault
  * anywhere else goes to whoever handled faults before.
  *
- * Interface: sim_fault_install, sim_fault_thread.
+ * Interface: sim_fault_install, sim_fault_thread, sim_fault_device, sim_fault_site.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -61,19 +61,28 @@ static bool is_program(const void *address)
 }
 
 // The call site of the innermost place in the program: a fault inside memcpy is shown where memcpy
-// was called.
-static const void *fault_place(const void *at)
+// was called. A frame is a return address, looked up a byte before; the instruction that faulted is
+// not, and `place` is a byte behind it.
+static const void *find_place(const void *at, const void *place)
 {
     void *frames[FRAMES];
-    const void *instruction = (const char *)at + 1;
     int n = backtrace(frames, FRAMES), i = 0;
     while (i < n && frames[i] != at) i++;
     if (!is_program(at))
         while (++i < n && !is_program(frames[i])) continue;
-    // A frame is a return address, looked up a byte before; the instruction that faulted is not.
-    if (i >= n) return instruction;
-    if (frames[i] == at) frames[i] = (void *)(uintptr_t)instruction;
+    if (i >= n) return place;
+    if (frames[i] == at) frames[i] = (void *)(uintptr_t)place;
     return sim_log_stack((const void *const *)&frames[i], n - i);
+}
+
+static const void *fault_place(const void *instruction)
+{
+    return find_place(instruction, (const char *)instruction + 1);
+}
+
+const void *sim_fault_site(const void *return_address)
+{
+    return find_place(return_address, return_address);
 }
 
 static void pass_on(int number, siginfo_t *info, void *context)
@@ -110,6 +119,27 @@ static void limit_search(void)
     alarm(SEARCH_SECONDS);
 }
 
+void sim_fault_device(const char *call, const void *ptr, const char *verb, const void *site)
+{
+    size_t offset;
+    SimDevice *device = sim_device_of(ptr, &offset);
+    char what[1024], where[256];
+    sim_describe(device, offset, what, sizeof what);
+    gpulog_where(site, where, sizeof where);
+    sim_facts_call(call ? call : "the host's code", site, SIM_NO_STREAM);
+    sim_facts_range(ptr, 1);
+    sim_fatal(
+        SIMGPU_HOST_DEREFERENCE,
+        call ? "a system call was given device memory" : "host code touches device memory",
+        "%s%s%s\n%s %p, an address of device %d:\n%s.\n"
+        "On a machine with a GPU this is %s.\n"
+        "Was a cudaMemcpy to the host meant, or cudaFree in place of free? In a kernel of your\n"
+        "own, use the pointer that simgpu_read, simgpu_write or simgpu_update returns.",
+        call ? call : "", call ? ", called at " : "", where, verb, ptr, device->index, what,
+        call ? "the error EFAULT (\"Bad address\"), or a segmentation fault"
+             : "a segmentation fault");
+}
+
 static void on_fault(int number, siginfo_t *info, void *context)
 {
     size_t offset;
@@ -125,19 +155,8 @@ static void on_fault(int number, siginfo_t *info, void *context)
         return;
     }
     limit_search();
-    char what[1024], where[256];
-    sim_describe(device, offset, what, sizeof what);
-    const void *site = fault_place(fault_address(context));
-    gpulog_where(site, where, sizeof where);
-    sim_facts_call("the host's code", site, SIM_NO_STREAM);
-    sim_facts_range(info->si_addr, 1);
-    sim_fatal(
-        SIMGPU_HOST_DEREFERENCE, "host code touches device memory",
-        "%s\n%s %p, an address of device %d:\n%s.\n"
-        "On a machine with a GPU this is a segmentation fault.\n"
-        "Was a cudaMemcpy to the host meant, or cudaFree in place of free? In a kernel of your\n"
-        "own, use the pointer that simgpu_read, simgpu_write or simgpu_update returns.",
-        where, fault_verb(context), info->si_addr, device->index, what);
+    sim_fault_device(NULL, info->si_addr, fault_verb(context),
+                     fault_place(fault_address(context)));
 }
 
 void sim_fault_install(void)

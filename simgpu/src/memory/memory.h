@@ -68,6 +68,15 @@ void sim_pinned_deliver(const SimClock *clock);
 // instruction.
 bool sim_pinned_fault(const void *address, const char *verb,
                       const void *(*find_site)(const void *instruction), const void *instruction);
+// A system call is about to use [ptr, ptr+bytes), which it `writes` or reads. Where that is pinned
+// memory, the range stays open until the call is over: *slot says so to sim_pinned_returned, which
+// is told how many bytes the call has used. Bytes of a copy under way are reported, with the call
+// site that sim_fault_site makes of `returns`: those to be read before the call, those written
+// after it. False: it is no pinned memory, and there is nothing to say.
+bool sim_pinned_lend(const char *call, const void *ptr, size_t bytes, bool writes,
+                     const void *returns, int *slot);
+void sim_pinned_returned(const char *call, const void *ptr, size_t bytes, size_t used, bool writes,
+                         const void *returns, int slot);
 // The shadow (shadow.h) of the piece at ptr, NULL where there is none, and ptr's offset in it. The
 // piece stays as it is until it is freed.
 struct SimShadow *sim_pinned_shadow_hold(const void *ptr, size_t *offset);

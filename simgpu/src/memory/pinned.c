@@ -17,10 +17,11 @@
  *
  * Interface: cudaMallocHost, cudaHostAlloc, cudaFreeHost, cudaHostRegister, cudaHostUnregister,
  * cudaHostGetDevicePointer, cudaHostGetFlags; sim_pinned, sim_pinned_use, sim_pinned_defer,
- * sim_pinned_watch, sim_pinned_deliver, sim_pinned_fault, sim_pinned_shadow_hold,
- * sim_pinned_shadow_let_go, sim_pinned_describe, sim_pinned_visit.
+ * sim_pinned_watch, sim_pinned_deliver, sim_pinned_fault, sim_pinned_lend, sim_pinned_returned,
+ * sim_pinned_shadow_hold, sim_pinned_shadow_let_go, sim_pinned_describe, sim_pinned_visit.
  */
 #define _GNU_SOURCE
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,7 @@
 
 #define PINNED_ALIGN 4096
 #define MOST_WATCHED 4096 // copies; the oldest are watched no longer
+#define MOST_LENT 64
 #define WHERE 256
 
 // One piece of pinned memory.
@@ -68,6 +70,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static SimTreeNode *pieces;
 static Pending *pending; // in program order
 static size_t n_pending, max_pending;
+static atomic_size_t lowest = SIZE_MAX, highest; // all pieces there ever were lie between
+static struct {
+    const char *at; // NULL: nobody's
+    size_t bytes;
+} lent[MOST_LENT]; // to system calls under way: their pages stay open
 
 // The piece that holds the address; called with the lock held.
 static Piece *find(const void *ptr)
@@ -168,6 +175,8 @@ static void close_pages(const Piece *piece, const Pending *p)
     char *first;
     size_t length;
     if (p->told || !can_close(piece) || !whole_pages(piece, p, &first, &length)) return;
+    for (int i = 0; i < MOST_LENT; i++)
+        if (lent[i].at && lent[i].at < first + length && first < lent[i].at + lent[i].bytes) return;
     mprotect(first, length, p->access == GPU_READ ? PROT_READ : PROT_NONE);
 }
 
@@ -387,10 +396,12 @@ void sim_pinned_describe(const void *ptr, char *text, size_t size)
     if (piece) describe(&copy, ptr, text, size);
 }
 
-static void report_touch(const Piece *piece, const Pending *p, const void *address,
-                         const char *verb, const char *where, const void *site)
+// `call`: the system call that did it; NULL: the host's code itself.
+static void report_touch(const char *call, const Piece *piece, const Pending *p,
+                         const void *address, const char *verb, const void *site)
 {
-    char what[2 * WHERE], copy[WHERE], stream[WHERE], title[128];
+    char what[2 * WHERE], copy[WHERE], stream[WHERE], title[128], where[WHERE];
+    gpulog_where(site, where, sizeof where);
     bool into = p->access != GPU_READ;
     describe(piece, address, what, sizeof what);
     gpulog_where(p->site, copy, sizeof copy);
@@ -399,13 +410,14 @@ static void report_touch(const Piece *piece, const Pending *p, const void *addre
              into ? "the host %s pinned memory before the write under way to it is done"
                   : "the host %s pinned memory that is still being read",
              verb);
-    sim_facts_call("host code", site, SIM_NO_STREAM);
+    sim_facts_call(call ? call : "host code", site, SIM_NO_STREAM);
     sim_facts_call(p->name, p->site, SIM_NO_STREAM);
     sim_facts_range(address, 1);
     sim_report(SIMGPU_HOST_RACE, title,
-               "%s\n%s %s.\n%s, called at %s,\non %s,\n%s it, and the host has not waited for that."
-               "\n%s",
-               where, verb, what, p->name, copy, stream, into ? "writes" : "reads",
+               "%s%s%s\n%s %s.\n%s, called at %s,\non %s,\n%s it, and the host has not waited for "
+               "that.\n%s",
+               call ? call : "", call ? ", called at " : "", where, verb, what, p->name,
+               copy, stream, into ? "writes" : "reads",
                into ? "On a GPU the host may see what was there before, or half of the new.\n"
                       "Is a cudaStreamSynchronize or a cudaEventSynchronize missing before the "
                       "result is used?"
@@ -437,11 +449,76 @@ bool sim_pinned_fault(const void *address, const char *verb, const void *(*find_
     }
     pthread_mutex_unlock(&lock);
     if (!told) return known;
-    char where[WHERE];
-    const void *site = find_site(instruction);
-    gpulog_where(site, where, sizeof where);
-    report_touch(&piece, &copy, address, verb, where, site);
+    report_touch(NULL, &piece, &copy, address, verb, find_site(instruction));
     return true;
+}
+
+// ---- Touches by system calls ----
+
+// The first byte of [ptr, ptr+bytes) that the copy is about; NULL: there is none.
+static const char *first_held(const Pending *p, const char *ptr, size_t bytes)
+{
+    const char *end = ptr + bytes;
+    for (size_t row = 0; row < p->height; row++) {
+        const char *begin = p->at + row * p->pitch;
+        if (begin < end && ptr < begin + p->width) return begin > ptr ? begin : ptr;
+    }
+    return NULL;
+}
+
+// Reports the copies under way that a system call disturbs in the range; of several, the last.
+static void look_at_range(const char *call, const char *ptr, size_t bytes, bool writes,
+                          const void *returns)
+{
+    const char *first = NULL, *held;
+    Piece piece;
+    Pending copy;
+    pthread_mutex_lock(&lock);
+    const Piece *found = find(ptr);
+    for (size_t i = 0; found && i < n_pending; i++) {
+        Pending *p = &pending[i];
+        bool harmless = p->access == GPU_READ && !writes;
+        if (p->told || harmless || !(held = first_held(p, ptr, bytes))) continue;
+        p->told = true;
+        first = held;
+        copy = *p;
+        piece = *found;
+        reopen(p->at, span(p));
+    }
+    pthread_mutex_unlock(&lock);
+    if (first)
+        report_touch(call, &piece, &copy, first, writes ? "writes" : "reads",
+                     sim_fault_site(returns));
+}
+
+bool sim_pinned_lend(const char *call, const void *ptr, size_t bytes, bool writes,
+                     const void *returns, int *slot)
+{
+    if ((size_t)ptr < atomic_load(&lowest) || (size_t)ptr >= atomic_load(&highest)) return false;
+    pthread_mutex_lock(&lock);
+    const Piece *piece = find(ptr);
+    size_t left = piece ? piece->bytes - ((size_t)ptr - piece->node.key) : 0;
+    if (piece && bytes > left) bytes = left;
+    *slot = 0;
+    while (*slot < MOST_LENT && lent[*slot].at) (*slot)++;
+    if (piece && *slot < MOST_LENT) {
+        lent[*slot].at = ptr;
+        lent[*slot].bytes = bytes;
+    }
+    if (piece) open_pages(piece, ptr, bytes);
+    pthread_mutex_unlock(&lock);
+    if (piece && !writes) look_at_range(call, ptr, bytes, false, returns);
+    return piece != NULL;
+}
+
+void sim_pinned_returned(const char *call, const void *ptr, size_t bytes, size_t used, bool writes,
+                         const void *returns, int slot)
+{
+    if (writes && used) look_at_range(call, ptr, used < bytes ? used : bytes, true, returns);
+    pthread_mutex_lock(&lock);
+    if (slot < MOST_LENT) lent[slot].at = NULL;
+    reopen(ptr, bytes);
+    pthread_mutex_unlock(&lock);
 }
 
 SimShadow *sim_pinned_shadow_hold(const void *ptr, size_t *offset)
@@ -501,6 +578,9 @@ static cudaError_t add_piece(void *ptr, size_t bytes, unsigned flags, bool ours,
     pthread_mutex_lock(&lock);
     bool taken = any_piece(ptr, bytes);
     if (!taken) sim_tree_insert(&pieces, &piece->node);
+    if (!taken && (size_t)ptr < atomic_load(&lowest)) atomic_store(&lowest, (size_t)ptr);
+    if (!taken && (size_t)ptr + bytes > atomic_load(&highest))
+        atomic_store(&highest, (size_t)ptr + bytes);
     pthread_mutex_unlock(&lock);
     if (taken) destroy_piece(piece);
     return taken ? cudaErrorHostMemoryAlreadyRegistered : cudaSuccess;

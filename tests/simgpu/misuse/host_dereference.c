@@ -1,4 +1,8 @@
 /* host_dereference.c: device memory, read or written by the host. */
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
 #include "program.h"
 
 WRONG(HOST_DEREFERENCE, prints_the_loss, 1, "0")
@@ -47,6 +51,90 @@ WRONG(HOST_DEREFERENCE, looks_at_its_shard, 2, "1")
     CUDA(cudaDeviceSynchronize());
     if (rank == 1 && full[N] != 1) exit(1); // HERE
     finish(comm);
+}
+
+// ---- In a system call ----
+
+WRONG(HOST_DEREFERENCE, checkpoint_of_a_device_pointer, 1, "0")
+{
+    float *x = filled(N, 1);
+    int file[2];
+    CHECK(pipe(file) == 0);
+    CHECK(write(file[1], x, N * sizeof *x) == N * sizeof *x); // HERE
+    finish(NULL);
+}
+
+// The C library would call the system for so many bytes, or copy fewer into a buffer.
+WRONG(HOST_DEREFERENCE, fwrite_of_a_device_pointer, 1, "0")
+{
+    float *x = filled(N, 1);
+    FILE *file = tmpfile();
+    CHECK(fwrite(x, sizeof *x, N, file) == N); // HERE
+    fclose(file);
+    finish(NULL);
+}
+
+WRONG(HOST_DEREFERENCE, batch_read_into_a_device_pointer, 1, "0")
+{
+    float *x = filled(N, 1);
+    int file[2];
+    CHECK(pipe(file) == 0);
+    CHECK(write(file[1], "batch", 5) == 5);
+    CHECK(read(file[0], x + 1, 5) == 5); // HERE
+    finish(NULL);
+}
+
+WRONG(HOST_DEREFERENCE, fread_into_a_device_pointer, 1, "0")
+{
+    float *x = filled(N, 1);
+    FILE *file = tmpfile();
+    CHECK(fread(x, sizeof *x, N, file) == N); // HERE
+    fclose(file);
+    finish(NULL);
+}
+
+WRONG(HOST_DEREFERENCE, device_pointer_in_a_message, 1, "0")
+{
+    float *x = filled(N, 1);
+    int pair[2], header = N;
+    struct iovec range[2] = {{&header, sizeof header}, {x, 8}};
+    struct msghdr message = {.msg_iov = range, .msg_iovlen = 2};
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    CHECK(sendmsg(pair[0], &message, 0) == 12); // HERE
+    finish(NULL);
+}
+
+// Managed memory is the host's too.
+RIGHT(HOST_DEREFERENCE, managed_memory_to_a_file, 1)
+{
+    float *x;
+    int file[2];
+    CHECK(pipe(file) == 0);
+    CUDA(cudaMallocManaged((void **)&x, N * sizeof *x, cudaMemAttachGlobal));
+    for (int i = 0; i < N; i++) x[i] = 1;
+    CHECK(write(file[1], x, N * sizeof *x) == N * sizeof *x);
+    CUDA(kernel_scale(x, 3, N, NULL));
+    CUDA(cudaDeviceSynchronize());
+    CHECK(read(file[0], x, N / 2 * sizeof *x) == N / 2 * sizeof *x);
+    CHECK(x[0] == 1 && x[N - 1] == 3);
+    finish(NULL);
+}
+
+// By way of the host, as it should be; a write of no bytes looks at none.
+RIGHT(HOST_DEREFERENCE, checkpoint_by_the_host, 1)
+{
+    float *x = filled(N, 1), *back = filled(N, 0), host[N];
+    FILE *file = tmpfile();
+    CUDA(cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost));
+    CHECK(fwrite(host, sizeof *host, N, file) == N);
+    CHECK(fwrite(x, sizeof *x, 0, file) == 0);
+    rewind(file);
+    memset(host, 0, sizeof host);
+    CHECK(fread(host, sizeof *host, N, file) == N);
+    CUDA(cudaMemcpy(back, host, sizeof host, cudaMemcpyHostToDevice));
+    expect(back, N, 1);
+    fclose(file);
+    finish(NULL);
 }
 
 // The address of an element is no look at it.
