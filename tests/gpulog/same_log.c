@@ -231,7 +231,10 @@ static void use_event(Lab *lab)
     case 1: WORKS(cudaEventRecordWithFlags(event, s, cudaEventRecordDefault)); break;
     case 2: WORKS(cudaStreamWaitEvent(any_stream(lab), event, 0)); break;
     case 3: WORKS(cudaEventSynchronize(event)); break;
-    case 4: WORKS(cudaEventQuery(event)); break;
+    case 4:
+        while (cudaEventQuery(event) == cudaErrorNotReady) continue;
+        WORKS(cudaEventQuery(event));
+        break;
     case 5:
         WORKS(cudaEventDestroy(event));
         WORKS(OWN(2) ? cudaEventCreate(&lab->event[i])
@@ -255,9 +258,13 @@ static void renew_stream(Lab *lab)
 
 static void wait_for_device(Lab *lab)
 {
+    cudaStream_t stream = any_stream(lab);
     switch (OWN(3)) {
-    case 0: WORKS(cudaStreamSynchronize(any_stream(lab))); break;
-    case 1: WORKS(cudaStreamQuery(any_stream(lab))); break;
+    case 0: WORKS(cudaStreamSynchronize(stream)); break;
+    case 1:
+        while (cudaStreamQuery(stream) == cudaErrorNotReady) continue;
+        WORKS(cudaStreamQuery(stream));
+        break;
     case 2: WORKS(cudaDeviceSynchronize()); break;
     }
 }

@@ -68,12 +68,16 @@ static void every_wait_delivers(const Rank *r, void *arg)
     need_cuda(cudaEventSynchronize(e));
     arrived(b, 3, "after cudaEventSynchronize");
     start(b, 4, s);
+    check(cudaStreamQuery(s) == cudaErrorNotReady, "the first query of a stream");
+    arrived(b, 0xff, "after the first cudaStreamQuery");
     need_cuda(cudaStreamQuery(s));
-    arrived(b, 4, "after cudaStreamQuery");
+    arrived(b, 4, "after the second cudaStreamQuery");
     start(b, 5, s);
     need_cuda(cudaEventRecord(e, s));
+    check(cudaEventQuery(e) == cudaErrorNotReady, "the first query of a record");
+    arrived(b, 0xff, "after the first cudaEventQuery");
     need_cuda(cudaEventQuery(e));
-    arrived(b, 5, "after cudaEventQuery");
+    arrived(b, 5, "after the second cudaEventQuery");
     void *p;
     need_cuda(cudaMalloc(&p, 1));
     start(b, 6, s);
@@ -88,6 +92,48 @@ static void every_wait_delivers(const Rank *r, void *arg)
 static void test_every_wait_delivers(void **state)
 {
     run_ranks(2, every_wait_delivers, NULL);
+}
+
+// One answer is "not ready": that of the first query of what nobody has waited for.
+static void queries_answer(const Rank *r, void *arg)
+{
+    bool off = arg != NULL;
+    cudaError_t first = off ? cudaSuccess : cudaErrorNotReady;
+    Box b = make_box();
+    cudaStream_t s = make_stream(cudaStreamNonBlocking), idle = make_stream(cudaStreamNonBlocking);
+    cudaStream_t blocking = make_stream(cudaStreamDefault);
+    cudaEvent_t e = make_event(), never = make_event();
+    check(cudaStreamQuery(idle) == cudaSuccess, "a stream without work");
+    check(cudaEventQuery(never) == cudaSuccess, "an event that was never recorded");
+    for (int round = 1; round <= 3; round++) {
+        start(b, round, s);
+        need_cuda(cudaEventRecord(e, s));
+        check(cudaEventQuery(e) == first, "round %d: the record is new", round);
+        check(cudaGetLastError() == first, "round %d: the last error is the answer", round);
+        check(cudaStreamQuery(s) == first, "round %d: nobody asked for the stream", round);
+        need_cuda(cudaEventQuery(e));
+        arrived(b, round, "after the event was ready");
+        need_cuda(cudaStreamQuery(s));
+        need_cuda(cudaEventQuery(e));
+        check(cudaGetLastError() == first, "only the stream's first answer was an error");
+    }
+    start(b, 4, s);
+    need_cuda(cudaEventRecord(e, s));
+    need_cuda(cudaDeviceSynchronize());
+    check(cudaEventQuery(e) == cudaSuccess, "an event that the host has waited for");
+    check(cudaStreamQuery(s) == cudaSuccess, "a stream that the host has waited for");
+    start(b, 5, blocking);
+    check(cudaStreamQuery(NULL) == first, "the default stream waits for a blocking one");
+    need_cuda(cudaStreamQuery(NULL));
+    arrived(b, 5, "after the default stream was ready");
+    cudaGetLastError();
+}
+static void test_queries_answer(void **state)
+{
+    run_ranks(1, queries_answer, NULL);
+    setenv("SIMGPU_CHECK", "off", 1);
+    run_ranks(1, queries_answer, "off");
+    setenv("SIMGPU_CHECK", "fast", 1);
 }
 
 static void other_waits_do_not(const Rank *r, void *arg)
@@ -309,6 +355,7 @@ int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_wait_delivers),
+        cmocka_unit_test(test_queries_answer),
         cmocka_unit_test(test_other_waits_do_not),
         cmocka_unit_test(test_waits_reach_through),
         cmocka_unit_test(test_default_stream_orders),

@@ -50,6 +50,7 @@ struct CUstream_st {
     int number;       // 1, 2 … of those that the program made; 0: the default or a thread's own
     SimClock
         clock; // what is done before the stream's next operation; its own slot: its number so far
+    uint64_t asked; // its number, plus one, when a query was answered: not ready
     struct CUstream_st *next; // of the device, while alive; of the unused ones, after
 };
 
@@ -62,6 +63,7 @@ struct CUevent_st {
     uint64_t number; // tells events apart that have had the same handle
     SimStreamId recorded_on;
     const void *recorded_at; // call site
+    bool asked; // a query of this record was answered: not ready
     struct timespec when;
     struct CUevent_st *next; // of the unused ones
 };
@@ -161,6 +163,7 @@ static struct CUstream_st *new_stream(int device, unsigned flags, int priority)
     s->site = NULL;
     s->priority = priority;
     s->number = 0;
+    s->asked = 0;
     s->next = NULL;
     if (s->clock.n <= slot_of(s)) grow(&s->clock, slot_of(s) + 1);
     uint64_t count = s->clock.t[slot_of(s)];
@@ -640,17 +643,35 @@ static bool host_knows(const SimClock *clock)
     return true;
 }
 
+// Operations run at their call, so a query would find everything done. The first one about what
+// the host has not waited for says that it is not, as a GPU may, and orders nothing. Called with
+// the lock held.
+static bool is_early(const SimClock *clock, bool asked)
+{
+    return sim_config()->check != CHECK_OFF && !asked && !host_knows(clock);
+}
+
+static bool is_stream_early(struct CUstream_st *s)
+{
+    uint64_t now = s->clock.t[slot_of(s)] + 1;
+    if (!is_early(&s->clock, s->asked == now)) return false;
+    s->asked = now;
+    return true;
+}
+
 // The host waits for a stream: cudaStreamSynchronize, and a query that finds it done.
-static cudaError_t wait_for_stream(const char *call, cudaStream_t stream, const void *site)
+static cudaError_t wait_for_stream(const char *call, cudaStream_t stream, bool query,
+                                   const void *site)
 {
     SIM_ENTER();
     if (!sim_device(sim_current_device())) return sim_leave(cudaErrorInvalidDevice);
     pthread_mutex_lock(&lock);
     struct CUstream_st *s = find_stream(stream);
     GpuLogEntry entry = {.op = GPU_STREAM_SYNC, .name = call, .host_waits = true, .site = site};
-    bool idle = false;
-    if (s) {
-        catch_up(s);
+    bool idle = false, early = false;
+    if (s) catch_up(s);
+    if (s && query) early = is_stream_early(s);
+    if (s && !early) {
         idle = host_knows(&s->clock);
         await_undone(&s->clock);
         host_joins(&s->clock);
@@ -661,6 +682,7 @@ static cudaError_t wait_for_stream(const char *call, cudaStream_t stream, const 
     }
     pthread_mutex_unlock(&lock);
     if (!s) return report_stream(call, stream, site);
+    if (early) return sim_leave(cudaErrorNotReady);
     for (const SimHooks *hooks = sim_hooks(); idle && hooks; hooks = hooks->next)
         if (hooks->idle_wait) hooks->idle_wait(call, stream, site);
     sim_log_write(&entry);
@@ -669,12 +691,12 @@ static cudaError_t wait_for_stream(const char *call, cudaStream_t stream, const 
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    return wait_for_stream("cudaStreamSynchronize", stream, SIM_SITE);
+    return wait_for_stream("cudaStreamSynchronize", stream, false, SIM_SITE);
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
-    return wait_for_stream("cudaStreamQuery", stream, SIM_SITE);
+    return wait_for_stream("cudaStreamQuery", stream, true, SIM_SITE);
 }
 
 // Copies what a query may tell of a stream; false: there is none.
@@ -824,6 +846,7 @@ static cudaError_t record(const char *call, cudaEvent_t event, cudaStream_t stre
     if (device == op.entry.device) {
         assign(&event->clock, &stream_of(&op)->clock);
         event->recorded = true;
+        event->asked = false;
         event->recorded_on = id_of(stream_of(&op));
         event->recorded_at = site;
         take_note((Note){.kind = NOTE_RECORD,
@@ -878,32 +901,36 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return simgpu_end(&op);
 }
 
-static cudaError_t wait_for_event(const char *call, cudaEvent_t event, const void *site)
+static cudaError_t wait_for_event(const char *call, cudaEvent_t event, bool query,
+                                  const void *site)
 {
     SIM_ENTER();
     GpuLogEntry entry = {
         .op = GPU_EVENT_SYNC, .name = call, .event = event, .host_waits = true, .site = site};
     pthread_mutex_lock(&lock);
-    bool there = is_event(event);
+    bool there = is_event(event), early = false;
     if (there) {
         entry.device = event->device;
-        if (event->recorded) await_undone(&event->clock);
-        if (event->recorded) host_joins(&event->clock);
+        early = query && event->recorded && is_early(&event->clock, event->asked);
+        event->asked |= early;
+        if (event->recorded && !early) await_undone(&event->clock);
+        if (event->recorded && !early) host_joins(&event->clock);
     }
     pthread_mutex_unlock(&lock);
     if (!there) return report_event(call, event, site);
+    if (early) return sim_leave(cudaErrorNotReady);
     sim_log_write(&entry);
     return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
-    return wait_for_event("cudaEventSynchronize", event, SIM_SITE);
+    return wait_for_event("cudaEventSynchronize", event, false, SIM_SITE);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
-    return wait_for_event("cudaEventQuery", event, SIM_SITE);
+    return wait_for_event("cudaEventQuery", event, true, SIM_SITE);
 }
 
 // Operations run at their call, so the time between two records is the time the host took.

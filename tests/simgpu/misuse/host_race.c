@@ -67,6 +67,33 @@ WRONG(HOST_RACE, event_before_the_copy, 1, "0")
     finish(NULL);
 }
 
+// A query does not wait: its answer says whether there is still something to wait for.
+WRONG(HOST_RACE, answer_of_a_query_ignored, 1, "0")
+{
+    cudaStream_t stream = side_stream();
+    float *host = pinned(N, 0), *x = filled(N, 3);
+    CUDA(cudaMemcpyAsync(host, x, N * sizeof *x, cudaMemcpyDeviceToHost, stream)); // HERE
+    cudaStreamQuery(stream);
+    printf("first weight %g\n", (double)host[0]); // HERE
+    CUDA(cudaStreamSynchronize(stream));
+    CUDA(cudaFreeHost(host));
+    finish(NULL);
+}
+
+WRONG(HOST_RACE, answer_of_an_event_query_ignored, 1, "0")
+{
+    cudaStream_t stream = side_stream();
+    cudaEvent_t done = new_event();
+    float *host = pinned(N, 0), *x = filled(N, 3);
+    CUDA(cudaMemcpyAsync(host, x, N * sizeof *x, cudaMemcpyDeviceToHost, stream)); // HERE
+    CUDA(cudaEventRecord(done, stream));
+    cudaEventQuery(done);
+    printf("first weight %g\n", (double)host[0]); // HERE
+    CUDA(cudaStreamSynchronize(stream));
+    CUDA(cudaFreeHost(host));
+    finish(NULL);
+}
+
 // The optimizer's step is on the host: the gradient's shard goes there by a copy, which nobody
 // waits for.
 WRONG(HOST_RACE, offloaded_step_too_early, 2, "0 1")

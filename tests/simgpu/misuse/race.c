@@ -256,6 +256,43 @@ RIGHT(RACE, default_stream_between, 1)
     finish(NULL);
 }
 
+// Whoever does not look at the answer has not waited.
+WRONG(RACE, query_that_is_not_looked_at, 1, "0")
+{
+    cudaStream_t one = side_stream(), two = side_stream();
+    cudaEvent_t done = new_event();
+    float *x = filled(N, 1);
+    CUDA(kernel_scale(x, 2, N, one)); // HERE
+    CUDA(cudaEventRecord(done, one));
+    cudaEventQuery(done);
+    CUDA(kernel_scale(x, 3, N, two)); // HERE
+    finish(NULL);
+}
+
+// Two events that are asked for in turn, with other work in the meantime.
+RIGHT(RACE, queries_between_other_work, 1)
+{
+    cudaStream_t stream[2] = {side_stream(), side_stream()}, last = side_stream();
+    cudaEvent_t done[2] = {new_event(), new_event()};
+    float *x[2] = {filled(N, 1), filled(N, 2)}, *y = filled(N, 0), *sum = filled(N, 0);
+    for (int step = 0; step < 3; step++) {
+        int open[2] = {1, 1};
+        for (int i = 0; i < 2; i++) {
+            CUDA(kernel_scale(x[i], 2, N, stream[i]));
+            CUDA(cudaEventRecord(done[i], stream[i]));
+        }
+        for (int i = 0; open[0] || open[1]; i = !i) {
+            CUDA(kernel_scale(y, 2, N, last));
+            if (!open[i] || cudaEventQuery(done[i]) == cudaErrorNotReady) continue;
+            CUDA(kernel_add(sum, x[i], N, last));
+            CUDA(cudaStreamSynchronize(last));
+            open[i] = 0;
+        }
+    }
+    expect(sum, N, 2 + 4 + 8 + 4 + 8 + 16);
+    finish(NULL);
+}
+
 // A query that says "done" is as good as a wait.
 RIGHT(RACE, query_until_it_is_done, 1)
 {

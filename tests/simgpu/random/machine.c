@@ -107,6 +107,21 @@ IN_ITS_CALLER cudaError_t call_memory(const Step *s)
     }
 }
 
+// A program asks until it is done; the first answer may be that it is not.
+IN_ITS_CALLER cudaError_t ask_stream(cudaStream_t stream)
+{
+    cudaError_t answer;
+    while ((answer = cudaStreamQuery(stream)) == cudaErrorNotReady) continue;
+    return answer;
+}
+
+IN_ITS_CALLER cudaError_t ask_event(cudaEvent_t event)
+{
+    cudaError_t answer;
+    while ((answer = cudaEventQuery(event)) == cudaErrorNotReady) continue;
+    return answer;
+}
+
 IN_ITS_CALLER cudaError_t call_order(const Step *s)
 {
     cudaStream_t stream = machine.stream[s->stream];
@@ -115,9 +130,9 @@ IN_ITS_CALLER cudaError_t call_order(const Step *s)
     case RECORD: return cudaEventRecord(event, stream);
     case WAIT: return cudaStreamWaitEvent(stream, event, 0);
     case STREAM_SYNC: return cudaStreamSynchronize(stream);
-    case STREAM_QUERY: return cudaStreamQuery(stream);
+    case STREAM_QUERY: return ask_stream(stream);
     case EVENT_SYNC: return cudaEventSynchronize(event);
-    case EVENT_QUERY: return cudaEventQuery(event);
+    case EVENT_QUERY: return ask_event(event);
     case DEVICE_SYNC: return cudaDeviceSynchronize();
     default: return cudaStreamDestroy(stream);
     }
