@@ -16,7 +16,7 @@
 #include "streams/streams.h"
 
 // ---- fault.c ----
-void sim_fault_install(void);
+void sim_fault_install(void); // once
 void sim_fault_thread(void); // gives this thread a stack for its signals
 // Reports that the host touches device memory, in a system call of that name or, where `call` is
 // NULL, by itself; ends the process.

@@ -28,7 +28,7 @@
 #define FRAMES 64
 #define SEARCH_SECONDS 10
 
-static struct sigaction previous;
+static struct sigaction previous, previous_trap;
 
 // The instruction that faulted.
 static const void *fault_address(const ucontext_t *context)
@@ -85,18 +85,71 @@ const void *sim_fault_site(const void *return_address)
     return find_place(return_address, return_address);
 }
 
-static void pass_on(int number, siginfo_t *info, void *context)
+static void pass_on(const struct sigaction *to, int number, siginfo_t *info, void *context)
 {
-    if (previous.sa_flags & SA_SIGINFO) {
-        previous.sa_sigaction(number, info, context);
-    } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
-        previous.sa_handler(number);
+    if (to->sa_flags & SA_SIGINFO) {
+        to->sa_sigaction(number, info, context);
+    } else if (to->sa_handler != SIG_DFL && to->sa_handler != SIG_IGN) {
+        to->sa_handler(number);
     } else {
-        // The instruction faults again when this returns, and the system's default ends the
-        // process.
+        // The instruction faults again when this returns, or the signal comes again, and the
+        // system's default ends the process.
         signal(number, SIG_DFL);
+        if (number == SIGTRAP) raise(number);
     }
 }
+
+// ---- One instruction ----
+// A page with bytes that the program may touch, and others that it may not, is open for the one
+// instruction that touched it: the processor stops behind it (TF), and SIGTRAP comes here. Where
+// that cannot be, the page stays open until the next call that concerns it.
+
+#if defined(__x86_64__)
+#define TRAP_FLAG 0x100
+#define MOST_PAGES 4 // of one instruction
+
+static _Thread_local void *stepped[MOST_PAGES];
+static _Thread_local int n_stepped;
+
+static void on_trap(int number, siginfo_t *info, void *context)
+{
+    int error_number = errno;
+    if (n_stepped == 0) {
+        pass_on(&previous_trap, number, info, context);
+        return;
+    }
+    ((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL] &= ~(greg_t)TRAP_FLAG;
+    while (n_stepped > 0) sim_pinned_stepped(stepped[--n_stepped]);
+    errno = error_number;
+}
+
+static void step(ucontext_t *context, void *address)
+{
+    struct sigaction now;
+    bool ours = sigaction(SIGTRAP, NULL, &now) == 0 && now.sa_sigaction == on_trap;
+    if (!ours || sigismember(&context->uc_sigmask, SIGTRAP) || n_stepped == MOST_PAGES) return;
+    stepped[n_stepped++] = address;
+    context->uc_mcontext.gregs[REG_EFL] |= TRAP_FLAG;
+}
+
+static void install_step(void)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = on_trap;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    if (sim_config()->check == CHECK_FULL) sigaction(SIGTRAP, &action, &previous_trap);
+}
+#else
+static void step(ucontext_t *context, void *address)
+{
+}
+
+static void install_step(void)
+{
+}
+#endif
 
 // A fault can come in the middle of malloc or of a lock that the search for lines needs. Then the
 // process says less, but does not hang.
@@ -145,13 +198,12 @@ static void on_fault(int number, siginfo_t *info, void *context)
     size_t offset;
     SimDevice *device = sim_device_of(info->si_addr, &offset);
     int error_number = errno;
-    if (!device && sim_pinned_fault(info->si_addr, fault_verb(context), fault_place,
-                                    fault_address(context))) {
-        errno = error_number;
-        return;
-    }
     if (!device) {
-        pass_on(number, info, context);
+        SimPinnedTouch touch = sim_pinned_fault(info->si_addr, fault_verb(context), fault_place,
+                                                fault_address(context));
+        if (touch == PINNED_FOR_A_STEP) step(context, info->si_addr);
+        errno = error_number;
+        if (touch == PINNED_NO) pass_on(&previous, number, info, context);
         return;
     }
     limit_search();
@@ -159,7 +211,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
                      fault_place(fault_address(context)));
 }
 
-void sim_fault_install(void)
+static void install(void)
 {
     void *frame;
     backtrace(&frame, 1); // loads the unwinder now: a signal handler must not
@@ -169,6 +221,13 @@ void sim_fault_install(void)
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigemptyset(&action.sa_mask);
     sigaction(SIGSEGV, &action, &previous);
+    install_step();
+}
+
+void sim_fault_install(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, install);
 }
 
 // ---- A stack for each thread's signals ----

@@ -10,7 +10,8 @@
  * no clash. The C library's headers may call a name with _chk (_FORTIFY_SOURCE) or 64
  * (_FILE_OFFSET_BITS) instead: those are here too. The C library's own calls, such as fprintf's, do not come here.
  *
- * Interface: read, pread, write, pwrite, writev, send, sendto, sendmsg, recv, fread, fwrite.
+ * Interface: read, pread, readv, write, pwrite, writev, send, sendto, sendmsg, recv, recvfrom,
+ * recvmsg, fread, fwrite.
  */
 #undef _FORTIFY_SOURCE
 #define _GNU_SOURCE
@@ -37,10 +38,13 @@ typedef enum Name {
     WRITE,
     PWRITE,
     WRITEV,
+    READV,
     SEND,
     SENDTO,
     SENDMSG,
     RECV,
+    RECVFROM,
+    RECVMSG,
     FREAD,
     FWRITE,
     READ_CHK,
@@ -51,21 +55,15 @@ typedef enum Name {
 } Name;
 
 static const char *const names[NAMES] = {
-    [READ] = "read",
-    [PREAD] = "pread64",
-    [WRITE] = "write",
-    [PWRITE] = "pwrite64",
-    [WRITEV] = "writev",
-    [SEND] = "send",
-    [SENDTO] = "sendto",
-    [SENDMSG] = "sendmsg",
-    [RECV] = "recv",
-    [FREAD] = "fread",
-    [FWRITE] = "fwrite",
-    [READ_CHK] = "__read_chk",
-    [PREAD_CHK] = "__pread64_chk",
-    [RECV_CHK] = "__recv_chk",
-    [FREAD_CHK] = "__fread_chk",
+    [READ] = "read",           [PREAD] = "pread64",
+    [WRITE] = "write",         [PWRITE] = "pwrite64",
+    [WRITEV] = "writev",       [READV] = "readv",
+    [SEND] = "send",           [SENDTO] = "sendto",
+    [SENDMSG] = "sendmsg",     [RECV] = "recv",
+    [RECVFROM] = "recvfrom",   [RECVMSG] = "recvmsg",
+    [FREAD] = "fread",         [FWRITE] = "fwrite",
+    [READ_CHK] = "__read_chk", [PREAD_CHK] = "__pread64_chk",
+    [RECV_CHK] = "__recv_chk", [FREAD_CHK] = "__fread_chk",
 };
 static void *_Atomic found[NAMES];
 
@@ -89,8 +87,8 @@ __attribute__((constructor(101))) static void find_next(void)
 typedef struct Use {
     const char *call;
     const void *ptr, *returns;
-    size_t bytes;
-    bool writes; // the system does, into the range
+    size_t bytes, before; // of other ranges of the same call
+    bool writes;          // the system does, into the range
     bool pinned;
     int slot;
 } Use;
@@ -104,7 +102,7 @@ static bool looks(void)
 static Use begin(const char *call, uintptr_t at, size_t bytes, bool writes, const void *returns)
 {
     const void *ptr = (const void *)at;
-    Use use = {call, ptr, returns, bytes, writes, false, 0};
+    Use use = {call, ptr, returns, bytes, 0, writes, false, 0};
     size_t offset;
     int number = errno;
     if (!bytes || !looks()) return use;
@@ -135,7 +133,7 @@ typedef ssize_t (*Read)(int, void *, size_t);
 typedef ssize_t (*Write)(int, const void *, size_t);
 typedef ssize_t (*PRead)(int, void *, size_t, off_t);
 typedef ssize_t (*PWrite)(int, const void *, size_t, off_t);
-typedef ssize_t (*WriteV)(int, const struct iovec *, int);
+typedef ssize_t (*Vector)(int, const struct iovec *, int);
 
 WEAK ssize_t read(int fd, void *buf, size_t n)
 {
@@ -199,27 +197,42 @@ typedef struct Uses {
     Use use[MOST_RANGES];
 } Uses;
 
-static void begin_all(const char *call, const struct iovec *range, size_t n, const void *returns,
-                      Uses *uses)
+static void begin_all(const char *call, const struct iovec *range, size_t n, bool writes,
+                      const void *returns, Uses *uses)
 {
+    size_t before = 0;
     uses->n = 0;
     for (size_t i = 0; i < n && uses->n < MOST_RANGES && looks(); i++) {
-        Use use = begin(call, (uintptr_t)range[i].iov_base, range[i].iov_len, false, returns);
+        Use use = begin(call, (uintptr_t)range[i].iov_base, range[i].iov_len, writes, returns);
+        use.before = before;
+        before += range[i].iov_len;
         if (use.pinned) uses->use[uses->n++] = use;
     }
 }
 
-static void end_all(const Uses *uses)
+static void end_all(const Uses *uses, ssize_t used)
 {
-    for (int i = 0; i < uses->n; i++) end(&uses->use[i], 0);
+    for (int i = 0; i < uses->n; i++) {
+        const Use *use = &uses->use[i];
+        end(use, used > (ssize_t)use->before ? used - (ssize_t)use->before : 0);
+    }
 }
 
 WEAK ssize_t writev(int fd, const struct iovec *range, int n)
 {
     Uses uses;
-    begin_all("writev", range, n > 0 ? (size_t)n : 0, HERE, &uses);
-    ssize_t done = PASS(WRITEV, WriteV, syscall(SYS_writev, fd, range, n), fd, range, n);
-    end_all(&uses);
+    begin_all("writev", range, n > 0 ? (size_t)n : 0, false, HERE, &uses);
+    ssize_t done = PASS(WRITEV, Vector, syscall(SYS_writev, fd, range, n), fd, range, n);
+    end_all(&uses, done);
+    return done;
+}
+
+WEAK ssize_t readv(int fd, const struct iovec *range, int n)
+{
+    Uses uses;
+    begin_all("readv", range, n > 0 ? (size_t)n : 0, true, HERE, &uses);
+    ssize_t done = PASS(READV, Vector, syscall(SYS_readv, fd, range, n), fd, range, n);
+    end_all(&uses, done);
     return done;
 }
 
@@ -229,6 +242,8 @@ typedef ssize_t (*Send)(int, const void *, size_t, int);
 typedef ssize_t (*SendTo)(int, const void *, size_t, int, const struct sockaddr *, socklen_t);
 typedef ssize_t (*SendMsg)(int, const struct msghdr *, int);
 typedef ssize_t (*Recv)(int, void *, size_t, int);
+typedef ssize_t (*RecvFrom)(int, void *, size_t, int, struct sockaddr *, socklen_t *);
+typedef ssize_t (*RecvMsg)(int, struct msghdr *, int);
 
 WEAK ssize_t send(int fd, const void *buf, size_t n, int flags)
 {
@@ -252,10 +267,30 @@ WEAK ssize_t sendto(int fd, const void *buf, size_t n, int flags, const struct s
 WEAK ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
     Uses uses = {.n = 0};
-    if (message) begin_all("sendmsg", message->msg_iov, message->msg_iovlen, HERE, &uses);
+    if (message) begin_all("sendmsg", message->msg_iov, message->msg_iovlen, false, HERE, &uses);
     ssize_t done =
         PASS(SENDMSG, SendMsg, syscall(SYS_sendmsg, fd, message, flags), fd, message, flags);
-    end_all(&uses);
+    end_all(&uses, done);
+    return done;
+}
+
+WEAK ssize_t recvmsg(int fd, struct msghdr *message, int flags)
+{
+    Uses uses = {.n = 0};
+    if (message) begin_all("recvmsg", message->msg_iov, message->msg_iovlen, true, HERE, &uses);
+    ssize_t done =
+        PASS(RECVMSG, RecvMsg, syscall(SYS_recvmsg, fd, message, flags), fd, message, flags);
+    end_all(&uses, done);
+    return done;
+}
+
+WEAK ssize_t recvfrom(int fd, void *restrict buf, size_t n, int flags,
+                      struct sockaddr *restrict from, socklen_t *restrict length)
+{
+    Use use = begin("recvfrom", (uintptr_t)buf, n, true, HERE);
+    ssize_t done = PASS(RECVFROM, RecvFrom, syscall(SYS_recvfrom, fd, buf, n, flags, from, length),
+                        fd, buf, n, flags, from, length);
+    end(&use, done);
     return done;
 }
 

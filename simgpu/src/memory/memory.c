@@ -396,14 +396,17 @@ typedef enum Kind { PLAIN, FROM_POOL, MANAGED } Kind;
 static void *allocate(SimDevice *device, const char *call, size_t bytes, Kind kind,
                       const void *site)
 {
+    // A closed page lies between two managed allocations: there free() would look.
     size_t unit = kind == MANAGED ? (size_t)sysconf(_SC_PAGESIZE) : SIM_ALIGN;
+    size_t guard = kind == MANAGED ? unit : 0;
     pthread_mutex_lock(&device->lock);
     SimBlock *block = NULL;
     size_t limit = sim_config()->memory;
     if (bytes <= limit && device->live <= limit - bytes)
-        block = sim_heap_take_whole(device->heap, bytes, unit, site);
+        block = sim_heap_take_whole(device->heap, bytes + guard, unit, site);
     size_t offset = block ? block->offset : 0;
     if (block) {
+        block->asked = bytes;
         device->live += bytes;
         sim_log_allocated(device->index, bytes);
         if (kind == FROM_POOL) count_pool(block, device->index);
@@ -411,7 +414,7 @@ static void *allocate(SimDevice *device, const char *call, size_t bytes, Kind ki
         // The host may write managed memory, and nobody sees it.
         if (sim_config()->check == CHECK_FULL)
             block->shadow = sim_shadow_create(bytes, block->managed);
-        if (block->managed) sim_managed_show(device, offset, block->size);
+        if (block->managed) sim_managed_show(device, offset, block->size - guard);
     }
     pthread_mutex_unlock(&device->lock);
     if (!block) {

@@ -63,11 +63,22 @@ void sim_pinned_watch(const SimgpuOp *op, const void *ptr, size_t pitch, size_t 
                       size_t height, GpuAccess access);
 // Delivers what the clock covers.
 void sim_pinned_deliver(const SimClock *clock);
-// The host touches an address without access. True: it is pinned memory, which may be touched now;
-// a touch in the middle of a copy is reported, with the call site that find_site makes of the
-// instruction.
-bool sim_pinned_fault(const void *address, const char *verb,
-                      const void *(*find_site)(const void *instruction), const void *instruction);
+// The host touches an address without access. A touch in the middle of a copy is reported, with the
+// call site that find_site makes of the instruction, and may go on; one of pinned memory that was
+// given back, or of what lies in front of it, is reported and ends the process.
+typedef enum SimPinnedTouch {
+    PINNED_NO,        // nothing that is known here
+    PINNED_OPENED,    // it may be touched now
+    PINNED_FOR_A_STEP // it may; the page is to be closed again after that (sim_pinned_stepped)
+} SimPinnedTouch;
+SimPinnedTouch sim_pinned_fault(const void *address, const char *verb,
+                                const void *(*find_site)(const void *instruction),
+                                const void *instruction);
+void sim_pinned_stepped(const void *address);
+// False, reported: ptr lies in pinned memory that was given back. `call`: the operation or system
+// call; NULL: the host's code itself.
+bool sim_pinned_check_gone(const char *call, const void *ptr, size_t bytes, const char *verb,
+                           const void *site);
 // A system call is about to use [ptr, ptr+bytes), which it `writes` or reads. Where that is pinned
 // memory, the range stays open until the call is over: *slot says so to sim_pinned_returned, which
 // is told how many bytes the call has used. Bytes of a copy under way are reported, with the call

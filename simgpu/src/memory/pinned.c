@@ -8,12 +8,14 @@
  * With SIMGPU_CHECK=full the host is watched, too: while a copy into pinned memory is under way its
  * pages have no access, while one from it is, they cannot be written. A touch of the copy's bytes
  * is a race, and is reported (fault.c brings it here); then it is let through, and the program goes
- * on. A page on which the program has other bytes too stays open: a read(2) into those is right, and
- * would fail with EFAULT. What the host reads too early there is 0xFF, as without the watch.
+ * on. A page on which the program has other bytes too is closed while a copy into it is under way;
+ * for a touch of the other bytes it is opened for that one instruction. System calls do not fault:
+ * check/syscall.c brings them here, and their range stays open until they return.
  *
  * Pinned memory of simgpu's own is mapped twice then, so that operations go around the closed
- * pages. Registered memory has one address only, and simgpu opens it for its own operations; its
- * first and last page, which may hold other things, are never closed.
+ * pages, with a closed page in front, where free() would look. Registered memory has one address
+ * only, and simgpu opens it for its own operations; its pages that hold other bytes too are never
+ * closed. Memory that was given back stays closed for a while, so that a use of it is found.
  *
  * Interface: cudaMallocHost, cudaHostAlloc, cudaFreeHost, cudaHostRegister, cudaHostUnregister,
  * cudaHostGetDevicePointer, cudaHostGetFlags; sim_pinned, sim_pinned_use, sim_pinned_defer,
@@ -38,6 +40,9 @@
 #define PINNED_ALIGN 4096
 #define MOST_WATCHED 4096 // copies; the oldest are watched no longer
 #define MOST_LENT 64
+#define MOST_STEPS 256 // then a page with other bytes is not closed any more for that copy
+#define MOST_GONE 256
+#define GONE_BYTES ((size_t)16 << 30)
 #define WHERE 256
 
 // One piece of pinned memory.
@@ -48,9 +53,16 @@ typedef struct Piece {
     bool ours; // made by cudaHostAlloc, not registered
     const void *site;
     char *alias;   // where simgpu reads and writes it: elsewhere, where it is mapped twice
-    size_t mapped; // bytes of each mapping; 0: it is malloc's
+    size_t mapped; // bytes of each mapping; 0: it is malloc's. A closed page is in front of it.
     SimShadow *shadow;
 } Piece;
+
+// What is remembered of a piece that was mapped twice and is given back: its addresses are kept.
+typedef struct Gone {
+    const char *at; // NULL: nothing
+    size_t bytes, mapped;
+    const void *made, *freed; // call sites
+} Gone;
 
 // A copy that nobody has waited for: rows of pinned memory that it writes, or reads.
 typedef struct Pending {
@@ -64,12 +76,16 @@ typedef struct Pending {
     const void *site;
     SimStreamId stream;
     bool told; // a touch by the host was reported
+    int steps; // touches of other bytes of its pages
 } Pending;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static SimTreeNode *pieces;
 static Pending *pending; // in program order
 static size_t n_pending, max_pending;
+static Gone gone[MOST_GONE];
+static uint64_t n_gone;
+static size_t gone_bytes;
 static atomic_size_t lowest = SIZE_MAX, highest; // all pieces there ever were lie between
 static struct {
     const char *at; // NULL: nobody's
@@ -154,9 +170,30 @@ static bool open_pages(const Piece *piece, const char *at, size_t bytes)
            mprotect(first, length, PROT_READ | PROT_WRITE) == 0;
 }
 
+// A debugger stops at every fault, also where the program is right.
+static bool is_traced(void)
+{
+    static int traced = -1;
+    char line[128];
+    if (traced >= 0) return traced;
+    traced = 0;
+    FILE *status = fopen("/proc/self/status", "re");
+    while (status && fgets(line, sizeof line, status))
+        if (strncmp(line, "TracerPid:", 10) == 0) traced = atoi(line + 10) != 0;
+    if (status) fclose(status);
+    return traced;
+}
+
+// Whether pages of the copy are closed on which there are other bytes.
+static bool closes_shared(const Piece *piece, const Pending *p)
+{
+    return piece->mapped && p->access != GPU_READ && p->steps < MOST_STEPS && !is_traced();
+}
+
 // The copy's pages on which the piece has no byte that is not the copy's; false: there are none.
 static bool whole_pages(const Piece *piece, const Pending *p, char **first, size_t *length)
 {
+    if (closes_shared(piece, p)) return pages_of(piece, p->at, span(p), first, length);
     if (p->height > 1 && p->pitch > p->width) return false; // there are bytes between its rows
     if (!pages_of(piece, p->at, span(p), first, length)) return false;
     const char *begin = (const char *)piece->node.key, *end = begin + piece->bytes;
@@ -366,6 +403,92 @@ static bool holds(const Pending *p, const char *address)
     return p->height == 1 || (size_t)(address - p->at) % p->pitch < p->width;
 }
 
+// The memory given back that holds the address, or the page in front of it; NULL: none does.
+static const Gone *find_gone(const void *address)
+{
+    for (uint64_t back = 1; back <= n_gone && back <= MOST_GONE; back++) {
+        const Gone *g = &gone[(n_gone - back) % MOST_GONE];
+        if (g->at && (size_t)address - (size_t)g->at < g->mapped) return g;
+    }
+    return NULL;
+}
+
+static bool is_near(const void *ptr)
+{
+    return (size_t)ptr >= atomic_load(&lowest) && (size_t)ptr < atomic_load(&highest);
+}
+
+// `fatal`: the use cannot be let through.
+static void report_gone(const Gone *g, const char *call, const void *ptr, size_t bytes,
+                        const char *verb, const void *site, bool fatal)
+{
+    static const char title[] = "use of pinned memory that was given back";
+    char where[WHERE], made[WHERE], freed[WHERE], body[5 * WHERE];
+    gpulog_where(site, where, sizeof where);
+    gpulog_where(g->made, made, sizeof made);
+    gpulog_where(g->freed, freed, sizeof freed);
+    snprintf(body, sizeof body,
+             "%s%s%s,\n%s byte %zu of the %zu bytes of pinned memory allocated at %s\n"
+             "and given back at %s.\n"
+             "On a machine with a GPU this is a segmentation fault, or somebody else's data.\n"
+             "Is it given back before its last use, or is this an old pointer that should have "
+             "been\nrenewed?",
+             call ? call : "", call ? ", called at " : "", where, verb, (size_t)ptr - (size_t)g->at,
+             g->bytes, made, freed);
+    sim_facts_call(call ? call : "host code", site, SIM_NO_STREAM);
+    sim_facts_call("cudaFreeHost", g->freed, SIM_NO_STREAM);
+    sim_facts_range(ptr, bytes);
+    if (fatal) sim_fatal(SIMGPU_LIFETIME, title, "%s", body);
+    sim_report(SIMGPU_LIFETIME, title, "%s", body);
+}
+
+// A copy of what is remembered, as long as it is.
+static bool look_up_gone(const void *ptr, Gone *g)
+{
+    if (!is_near(ptr)) return false;
+    pthread_mutex_lock(&lock);
+    const Gone *found = find_gone(ptr);
+    if (found) *g = *found;
+    pthread_mutex_unlock(&lock);
+    return found != NULL;
+}
+
+bool sim_pinned_check_gone(const char *call, const void *ptr, size_t bytes, const char *verb,
+                           const void *site)
+{
+    Gone g;
+    if (!look_up_gone(ptr, &g)) return true;
+    report_gone(&g, call, ptr, bytes, verb, site, false);
+    return false;
+}
+
+// free() and realloc() look in front of what they are given.
+static void report_in_front(const Piece *piece, const void *address, const char *verb,
+                            const void *site)
+{
+    char where[WHERE], made[WHERE];
+    gpulog_where(site, where, sizeof where);
+    gpulog_where(piece->site, made, sizeof made);
+    sim_facts_call("host code", site, SIM_NO_STREAM);
+    sim_facts_range(address, 1);
+    sim_fatal(SIMGPU_POINTER, "host code touches what is in front of pinned memory",
+              "%s\n%s %zu bytes before the beginning of the %zu bytes of pinned memory allocated "
+              "at %s.\n"
+              "On a machine with a GPU free() of pinned memory is an abort, and what lies there is "
+              "somebody else's.\n"
+              "Was cudaFreeHost meant in place of free, or is an index negative?",
+              where, verb, piece->node.key - (size_t)address, piece->bytes, made);
+}
+
+// The piece that has the address in the closed page in front of it.
+static const Piece *find_behind(const void *address)
+{
+    SimTreeNode *node = sim_tree_ceiling(pieces, (size_t)address);
+    const Piece *piece = node ? SIM_TREE_OWNER(node, Piece, node) : NULL;
+    bool near = piece && piece->mapped && node->key - (size_t)address <= page_bytes();
+    return near && node->key != (size_t)address ? piece : NULL;
+}
+
 // The piece whose pages hold the address, also behind its last byte.
 static Piece *find_mapped(const void *address)
 {
@@ -426,14 +549,36 @@ static void report_touch(const char *call, const Piece *piece, const Pending *p,
                       "buffer is filled again?");
 }
 
-bool sim_pinned_fault(const void *address, const char *verb, const void *(*find_site)(const void *),
-                      const void *instruction)
+// A touch of bytes on closed pages that no copy is about: the copies there count it.
+static void count_step(const char *address)
+{
+    const char *page = (const char *)((size_t)address & -page_bytes());
+    for (size_t i = 0; i < n_pending; i++)
+        if (!pending[i].told && overlap(&pending[i], page, page_bytes())) pending[i].steps++;
+}
+
+// The host touches memory that is not there any more, or never was.
+static void report_nothing_there(const void *address, const char *verb, const void *site)
+{
+    Gone g;
+    Piece piece;
+    pthread_mutex_lock(&lock);
+    const Piece *behind = find_behind(address);
+    if (behind) piece = *behind;
+    pthread_mutex_unlock(&lock);
+    if (behind) report_in_front(&piece, address, verb, site);
+    if (look_up_gone(address, &g)) report_gone(&g, NULL, address, 1, verb, site, true);
+}
+
+SimPinnedTouch sim_pinned_fault(const void *address, const char *verb,
+                                const void *(*find_site)(const void *), const void *instruction)
 {
     bool told = false, known = false;
     Piece piece;
     Pending copy;
     pthread_mutex_lock(&lock);
     const Piece *found = find_mapped(address);
+    bool nothing = !found && (find_behind(address) || find_gone(address));
     for (size_t i = 0; found && i < n_pending; i++) {
         Pending *p = &pending[i];
         bool harmless = p->access == GPU_READ && strcmp(verb, "reads") == 0;
@@ -442,15 +587,24 @@ bool sim_pinned_fault(const void *address, const char *verb, const void *(*find_
         copy = *p; // of several, the last is told of
         reopen(p->at, span(p));
     }
+    if (found && !told) count_step(address);
     if (found) {
         piece = *found;
         known = told || mprotect((void *)((size_t)address & -page_bytes()), page_bytes(),
                                  PROT_READ | PROT_WRITE) == 0;
     }
     pthread_mutex_unlock(&lock);
-    if (!told) return known;
-    report_touch(NULL, &piece, &copy, address, verb, find_site(instruction));
-    return true;
+    if (nothing) report_nothing_there(address, verb, find_site(instruction));
+    if (told) report_touch(NULL, &piece, &copy, address, verb, find_site(instruction));
+    if (told) return PINNED_OPENED;
+    return known ? PINNED_FOR_A_STEP : PINNED_NO;
+}
+
+void sim_pinned_stepped(const void *address)
+{
+    pthread_mutex_lock(&lock);
+    reopen((const char *)((size_t)address & -page_bytes()), 1);
+    pthread_mutex_unlock(&lock);
 }
 
 // ---- Touches by system calls ----
@@ -494,9 +648,10 @@ static void look_at_range(const char *call, const char *ptr, size_t bytes, bool 
 bool sim_pinned_lend(const char *call, const void *ptr, size_t bytes, bool writes,
                      const void *returns, int *slot)
 {
-    if ((size_t)ptr < atomic_load(&lowest) || (size_t)ptr >= atomic_load(&highest)) return false;
+    if (!is_near(ptr)) return false;
     pthread_mutex_lock(&lock);
     const Piece *piece = find(ptr);
+    bool is_gone = !piece && find_gone(ptr);
     size_t left = piece ? piece->bytes - ((size_t)ptr - piece->node.key) : 0;
     if (piece && bytes > left) bytes = left;
     *slot = 0;
@@ -508,6 +663,9 @@ bool sim_pinned_lend(const char *call, const void *ptr, size_t bytes, bool write
     if (piece) open_pages(piece, ptr, bytes);
     pthread_mutex_unlock(&lock);
     if (piece && !writes) look_at_range(call, ptr, bytes, false, returns);
+    if (is_gone)
+        sim_pinned_check_gone(call, ptr, bytes, writes ? "writes" : "reads",
+                              sim_fault_site(returns));
     return piece != NULL;
 }
 
@@ -574,7 +732,11 @@ static cudaError_t add_piece(void *ptr, size_t bytes, unsigned flags, bool ours,
     piece->site = site;
     piece->alias = alias ? alias : ptr;
     piece->mapped = mapped;
-    if (watches()) piece->shadow = sim_shadow_create(bytes, true);
+    if (watches()) {
+        piece->shadow = sim_shadow_create(bytes, true);
+        sim_fault_install();
+        sim_fault_thread();
+    }
     pthread_mutex_lock(&lock);
     bool taken = any_piece(ptr, bytes);
     if (!taken) sim_tree_insert(&pieces, &piece->node);
@@ -631,24 +793,55 @@ static Piece *remove_piece(const char *call, void *ptr, bool ours, const void *s
 // Two mappings of the same fresh memory; false: there is no room for them.
 static bool map_twice(size_t bytes, void **first, void **second)
 {
-    int fd = memfd_create("simgpu-pinned", MFD_CLOEXEC);
+    size_t page = page_bytes();
+    int fd = memfd_create("simgpu-pinned", MFD_CLOEXEC), access = PROT_READ | PROT_WRITE;
     if (fd < 0) return false;
+    char *front = MAP_FAILED;
     *first = *second = MAP_FAILED;
-    if (ftruncate(fd, (off_t)bytes) == 0) {
-        *first = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        *second = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (sim_may_grow(fd, bytes)) {
+        front = mmap(NULL, page + bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                     -1, 0);
+        *second = mmap(NULL, bytes, access, MAP_SHARED, fd, 0);
     }
+    if (front != MAP_FAILED)
+        *first = mmap(front + page, bytes, access, MAP_SHARED | MAP_FIXED, fd, 0);
     close(fd);
     if (*first != MAP_FAILED && *second != MAP_FAILED) return true;
-    if (*first != MAP_FAILED) munmap(*first, bytes);
+    if (front != MAP_FAILED) munmap(front, page + bytes);
     if (*second != MAP_FAILED) munmap(*second, bytes);
     return false;
+}
+
+static void forget_gone(Gone *g)
+{
+    if (!g->at) return;
+    munmap((char *)(uintptr_t)g->at - page_bytes(), page_bytes() + g->mapped);
+    gone_bytes -= g->mapped;
+    g->at = NULL;
+}
+
+// Gives the memory back, and keeps its addresses closed until there are too many such.
+static void remember_gone(const Piece *piece, const void *site)
+{
+    void *at = (void *)piece->node.key;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+    pthread_mutex_lock(&lock);
+    bool kept = mmap(at, piece->mapped, PROT_NONE, flags, -1, 0) != MAP_FAILED;
+    Gone *slot = &gone[n_gone % MOST_GONE];
+    forget_gone(slot);
+    n_gone += kept;
+    if (kept) *slot = (Gone){at, piece->bytes, piece->mapped, piece->site, site};
+    if (kept) gone_bytes += piece->mapped;
+    for (uint64_t i = n_gone; gone_bytes > GONE_BYTES && i < n_gone + MOST_GONE; i++)
+        forget_gone(&gone[i % MOST_GONE]); // the oldest first
+    pthread_mutex_unlock(&lock);
+    if (!kept) munmap((char *)at - page_bytes(), page_bytes() + piece->mapped);
 }
 
 static void free_memory(void *ptr, void *alias, size_t mapped)
 {
     if (mapped) {
-        munmap(ptr, mapped);
+        munmap((char *)ptr - page_bytes(), page_bytes() + mapped);
         munmap(alias, mapped);
     } else {
         free(ptr);
@@ -713,7 +906,12 @@ cudaError_t cudaFreeHost(void *ptr)
     Piece *piece = remove_piece("cudaFreeHost", ptr, true, SIM_SITE);
     if (!piece)
         return report_unknown("cudaFreeHost", ptr, "cudaMallocHost or cudaHostAlloc", SIM_SITE);
-    free_memory(ptr, piece->alias, piece->mapped);
+    if (piece->mapped) {
+        munmap(piece->alias, piece->mapped);
+        remember_gone(piece, SIM_SITE);
+    } else {
+        free(ptr);
+    }
     destroy_piece(piece);
     return cudaSuccess;
 }

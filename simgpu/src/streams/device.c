@@ -5,7 +5,7 @@
  * and writable (the alias), when the device is first used. So a host dereference of a device
  * pointer faults (fault.c), and which device a pointer belongs to is a division.
  *
- * Interface: sim_device, sim_device_made, sim_device_of, sim_current_device, sim_peer_allowed; the
+ * Interface: sim_device, sim_device_made, sim_may_grow, sim_device_of, sim_current_device, sim_peer_allowed; the
  * cudaDevice* and cudaGetDevice* calls.
  */
 #define _GNU_SOURCE
@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "check/check.h"
@@ -66,6 +67,19 @@ static void reserve_addresses(void)
     sim_fault_install();
 }
 
+bool sim_may_grow(int memfd, size_t bytes)
+{
+    struct rlimit limit;
+    char title[256];
+    if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur >= bytes)
+        return ftruncate(memfd, (off_t)bytes) == 0;
+    snprintf(title, sizeof title,
+             "files may have %llu KiB (ulimit -f), and simgpu keeps memory in one of %zu KiB, most "
+             "of it empty: raise the limit, or take a smaller SIMGPU_MEMORY",
+             (unsigned long long)limit.rlim_cur >> 10, (bytes + 1023) >> 10);
+    sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
+}
+
 static SimDevice *make_device(int index)
 {
     SimDevice *d = calloc(1, sizeof *d);
@@ -76,7 +90,7 @@ static SimDevice *make_device(int index)
     d->memfd = memfd_create("simgpu-device", MFD_CLOEXEC);
     if (d->memfd < 0) no_memory_for("memfd_create");
     d->mapped = d->arena + SIM_OUTBOX;
-    if (ftruncate(d->memfd, (off_t)d->mapped)) no_memory_for("ftruncate");
+    if (!sim_may_grow(d->memfd, d->mapped)) no_memory_for("ftruncate");
     void *alias =
         mmap(NULL, d->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, d->memfd, 0);
     if (alias == MAP_FAILED) no_memory_for("mapping a device's memory");

@@ -131,11 +131,17 @@ static void *touch_device(SimgpuOp *op, const SimDevice *device, const void *ptr
     return usable;
 }
 
-static void *touch_host(SimgpuOp *op, const void *ptr, size_t bytes, bool host_ok)
+static void *touch_host(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess access,
+                        bool host_ok)
 {
+    const char *verb = access == GPU_READ ? "reads" : "writes";
     bool inside = false;
     bool pinned = sim_pinned(ptr, bytes, &inside);
     if (pinned && inside) return sim_pinned_use(ptr, bytes);
+    if (!pinned && !sim_pinned_check_gone(op->entry.name, ptr, bytes, verb, op->entry.site)) {
+        refuse(op);
+        return NULL;
+    }
     if (ptr && host_ok && !pinned) return (void *)ptr;
     report_host_pointer(op, ptr, bytes, pinned);
     refuse(op);
@@ -156,7 +162,7 @@ void *sim_touch_shape(SimgpuOp *op, GpuRange logged, const SimShape *shape, GpuA
         else
             usable = device->alias + offset;
     } else if (bytes > 0) {
-        usable = touch_host(op, ptr, bytes, host_ok);
+        usable = touch_host(op, ptr, bytes, access, host_ok);
     }
     if (op->error != cudaSuccess) return usable;
     if (bytes > 0 && sim_config()->check == CHECK_FULL) sim_race_touch(op, ptr, shape, access);

@@ -65,6 +65,9 @@ SimDevice *sim_device_made(int index);
 int sim_current_device(void);
 // The device whose program range holds ptr, and ptr's offset in it; NULL: no device pointer.
 SimDevice *sim_device_of(const void *ptr, size_t *offset);
+// Makes a memfd so large; false, and errno, where that is not possible. A limit on the size of files
+// (ulimit -f), by which the system would end the process, ends it with one line instead.
+bool sim_may_grow(int memfd, size_t bytes);
 // Whether kernels on `device` may use memory of `peer`: cudaDeviceEnablePeerAccess.
 bool sim_peer_allowed(int device, int peer);
 

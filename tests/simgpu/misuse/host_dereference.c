@@ -53,6 +53,25 @@ WRONG(HOST_DEREFERENCE, looks_at_its_shard, 2, "1")
     finish(comm);
 }
 
+// The device's first allocation: what free looks at lies in front of it.
+WRONG(HOST_DEREFERENCE, free_for_cudaFree, 1, "0")
+{
+    float *x = filled(N, 1);
+    free(x); // HERE
+    finish(NULL);
+}
+
+WRONG(HOST_DEREFERENCE, free_of_the_second_managed_allocation, 1, "0")
+{
+    float *x[2];
+    for (int i = 0; i < 2; i++) {
+        CUDA(cudaMallocManaged((void **)&x[i], 4096, cudaMemAttachGlobal));
+        memset(x[i], 0, 4096);
+    }
+    free(x[1]); // HERE
+    finish(NULL);
+}
+
 // ---- In a system call ----
 
 WRONG(HOST_DEREFERENCE, checkpoint_of_a_device_pointer, 1, "0")

@@ -40,6 +40,43 @@ WRONG(HOST_RACE, loss_read_too_early, 1, "0")
     finish(NULL);
 }
 
+// What a loop knows of its progress, in pinned memory so that the device may write into it.
+typedef struct Progress {
+    int step;
+    char name[100];
+    float loss;
+    float history[100];
+} Progress;
+
+// The loss shares its page with what the host has written itself, and may look at.
+WRONG(HOST_RACE, loss_among_other_data_read_too_early, 1, "0")
+{
+    cudaStream_t stream = side_stream();
+    float *x = filled(1, 3);
+    Progress *now = (Progress *)pinned(sizeof *now / sizeof(float), 0);
+    now->step = 7;
+    strcpy(now->name, "warm-up");
+    CUDA(cudaMemcpyAsync(&now->loss, x, sizeof *x, cudaMemcpyDeviceToHost, stream)); // HERE
+    printf("step %d (%s):\n", now->step, now->name);
+    printf("loss %g\n", (double)now->loss); // HERE
+    CUDA(cudaStreamSynchronize(stream));
+    CUDA(cudaFreeHost(now));
+    finish(NULL);
+}
+
+// One column of a table is on its way.
+WRONG(HOST_RACE, column_read_too_early, 1, "0")
+{
+    cudaStream_t stream = side_stream();
+    float *host = pinned(N, 0), *x = filled(N, 3);
+    CUDA(cudaMemcpy2DAsync(host, 400, x, 400, 40, 10, cudaMemcpyDeviceToHost, stream)); // HERE
+    for (int row = 0; row < 10; row++) host[100 * row + 10] = 1;
+    printf("the second row begins with %g\n", (double)host[100]); // HERE
+    CUDA(cudaStreamSynchronize(stream));
+    CUDA(cudaFreeHost(host));
+    finish(NULL);
+}
+
 WRONG(HOST_RACE, waits_for_another_stream, 1, "0")
 {
     cudaStream_t copies = side_stream(), compute = side_stream();
@@ -475,6 +512,53 @@ RIGHT(HOST_RACE, halves_of_a_page, 1)
     for (int i = 100; i < 200; i++) host[i] += 1;
     CUDA(cudaStreamSynchronize(stream));
     for (int i = 0; i < 200; i++) CHECK(host[i] == (i < 100 ? 3 : 2));
+    CUDA(cudaFreeHost(host));
+    finish(NULL);
+}
+
+// The host goes on with everything in the page but the loss.
+RIGHT(HOST_RACE, loss_among_other_data, 1)
+{
+    cudaStream_t stream = side_stream();
+    float *x = filled(1, 3), copy[100];
+    Progress *now = (Progress *)pinned(sizeof *now / sizeof(float), 0);
+    int pair[2];
+    new_pair(pair);
+    for (int step = 0; step < 20; step++) {
+        CUDA(cudaMemcpyAsync(&now->loss, x, sizeof *x, cudaMemcpyDeviceToHost, stream));
+        now->step = step;
+        snprintf(now->name, sizeof now->name, "step %d of %d", step, 20);
+        memset(now->history + step, 0, sizeof *now->history);
+        memcpy(copy, now->history, sizeof copy);
+        CHECK(send(pair[0], now->name, sizeof now->name, 0) == sizeof now->name);
+        CHECK(recv(pair[1], now->name, sizeof now->name, 0) == sizeof now->name);
+        struct iovec to = {now->name, sizeof now->name};
+        CHECK(writev(pair[0], &to, 1) == sizeof now->name);
+        CHECK(readv(pair[1], &to, 1) == sizeof now->name);
+        CHECK(write(pair[0], now->name, sizeof now->name) == sizeof now->name);
+        CHECK(recvfrom(pair[1], now->name, sizeof now->name, 0, NULL, NULL) == 100);
+        struct msghdr message = {.msg_iov = &to, .msg_iovlen = 1};
+        CHECK(sendmsg(pair[0], &message, 0) == 100 && recvmsg(pair[1], &message, 0) == 100);
+        CHECK(step == 0 || copy[step - 1] == 3);
+        CUDA(cudaStreamSynchronize(stream));
+        now->history[step] = now->loss;
+        CHECK(now->step == step && strlen(now->name) == (step < 10 ? 12 : 13));
+    }
+    CUDA(cudaFreeHost(now));
+    finish(NULL);
+}
+
+// More touches than anybody counts.
+RIGHT(HOST_RACE, busy_page, 1)
+{
+    cudaStream_t stream = side_stream();
+    float *x = filled(10, 3), *host = pinned(3 * N, 0), sum = 0;
+    CUDA(cudaMemcpyAsync(host + 1020, x, 40, cudaMemcpyDeviceToHost, stream)); // on two pages
+    for (int round = 0; round < 50; round++)
+        for (int i = 0; i < 1020; i++) host[i] += 1;
+    for (int i = 0; i < 1020; i++) sum += host[i];
+    CUDA(cudaStreamSynchronize(stream));
+    CHECK(sum == 51000 && host[1019] == 50 && host[1020] == 3 && host[1030] == 0);
     CUDA(cudaFreeHost(host));
     finish(NULL);
 }

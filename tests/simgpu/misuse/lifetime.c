@@ -119,6 +119,61 @@ WRONG(LIFETIME, pinned_memory_freed_twice, 1, "0")
 }
 
 // cudaFree of memory of cudaMalloc waits for all streams, so a kernel may still be under way.
+// The buffer of the last result, given back before the copy of the next one.
+WRONG(LIFETIME, copy_into_freed_pinned_memory, 1, "0")
+{
+    float *host, *x = filled(N, 1);
+    CUDA(cudaMallocHost((void **)&host, N * sizeof *host));
+    CUDA(cudaMemcpy(host, x, N * sizeof *x, cudaMemcpyDeviceToHost));
+    CUDA(cudaFreeHost(host));                                                     // HERE
+    CHECK(cudaMemcpy(host, x, N * sizeof *x, cudaMemcpyDeviceToHost) != cudaSuccess); // HERE
+    finish(NULL);
+}
+
+WRONG(LIFETIME, copy_out_of_freed_pinned_memory, 1, "0")
+{
+    cudaStream_t stream = side_stream();
+    float *host, *other, *x = filled(N, 1);
+    CUDA(cudaMallocHost((void **)&host, N * sizeof *host));
+    CUDA(cudaFreeHost(host)); // HERE
+    CUDA(cudaMallocHost((void **)&other, N * sizeof *other));
+    cudaMemcpyAsync(x, host + 1, 8, cudaMemcpyHostToDevice, stream); // HERE
+    CUDA(cudaFreeHost(other));
+    finish(NULL);
+}
+
+WRONG(LIFETIME, freed_pinned_memory_read_by_the_host, 1, "0")
+{
+    float *host, *x = filled(N, 1);
+    CUDA(cudaMallocHost((void **)&host, N * sizeof *host));
+    CUDA(cudaMemcpy(host, x, N * sizeof *x, cudaMemcpyDeviceToHost));
+    CUDA(cudaFreeHost(host));                    // HERE
+    printf("first weight %g\n", (double)host[0]); // HERE
+    finish(NULL);
+}
+
+// Given back and asked for again, in sizes small and large, more often than anybody remembers.
+RIGHT(LIFETIME, pinned_memory_renewed, 1)
+{
+    float *x = filled(N, 1);
+    for (int round = 0; round < 600; round++) {
+        float *host, *other;
+        size_t n = round % 7 == 0 ? 100 * N : N;
+        CUDA(cudaMallocHost((void **)&host, n * sizeof *host));
+        CUDA(cudaMallocHost((void **)&other, N * sizeof *other));
+        CUDA(cudaMemcpy(host, x, N * sizeof *x, cudaMemcpyDeviceToHost));
+        CHECK(host[N - 1] == 1);
+        host[n - 1] = other[0] = 2;
+        CUDA(cudaFreeHost(host));
+        CUDA(cudaFreeHost(other));
+        float *plain = malloc(n * sizeof *plain);
+        CUDA(cudaMemcpy(plain, x, N * sizeof *x, cudaMemcpyDeviceToHost));
+        CHECK(plain[N - 1] == 1);
+        free(plain);
+    }
+    finish(NULL);
+}
+
 RIGHT(LIFETIME, free_waits, 1)
 {
     cudaStream_t stream = side_stream();

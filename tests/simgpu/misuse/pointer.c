@@ -122,6 +122,19 @@ WRONG(POINTER, free_of_a_view, 1, "0")
     finish(NULL);
 }
 
+// What free looks at lies in front of the memory.
+WRONG(POINTER, free_for_cudaFreeHost, 1, "0")
+{
+    float *host[2];
+    for (int i = 0; i < 2; i++) {
+        CUDA(cudaMallocHost((void **)&host[i], 4096));
+        memset(host[i], 0, 4096);
+    }
+    free(host[1]); // HERE
+    CUDA(cudaFreeHost(host[0]));
+    finish(NULL);
+}
+
 // To the last byte; and nothing at all, right behind it.
 RIGHT(POINTER, up_to_the_end, 1)
 {
