@@ -429,7 +429,7 @@ static void check_mistakes(const Rank *r, void *arg)
                                      0, 2),
            invalid, "strideC is 0");
     need_blas(cublasDestroy(h));
-    expect(cublasDestroy(h), CUBLAS_STATUS_NOT_INITIALIZED, "is destroyed already");
+    expect(cublasDestroy(h), CUBLAS_STATUS_NOT_INITIALIZED, "destroyed at");
     simgpu_on_report(NULL, NULL);
     need_cuda(cudaFree(x));
 }

@@ -73,6 +73,7 @@ cublasStatus_t simblas_check_leading(Call call, const char *argument, int ld, in
 struct cublasContext {
     bool alive;
     const void *site; // cublasCreate's
+    const void *destroyed; // cublasDestroy's
     int device;       // current when it was created; cuBLAS keeps to it
     cudaStream_t stream;
     cublasPointerMode_t pointers;
@@ -87,6 +88,8 @@ struct cublasContext {
     int *mantissa_used;
 };
 bool simblas_is_handle(const struct cublasContext *handle);
+// Where it was destroyed; NULL: it was not, or is no handle.
+const void *simblas_destroyed_at(const struct cublasContext *handle);
 
 // ---- number.c ----
 

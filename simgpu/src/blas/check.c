@@ -24,9 +24,26 @@ cublasStatus_t simblas_refuse(Call call, cublasStatus_t status, const char *form
     return status;
 }
 
+static cublasStatus_t refuse_destroyed(Call call, const void *handle, const void *destroyed)
+{
+    char where[256], end[256];
+    gpulog_where(call.site, where, sizeof where);
+    gpulog_where(destroyed, end, sizeof end);
+    sim_facts_call(call.name, call.site, SIM_NO_STREAM);
+    sim_facts_call("cublasDestroy", destroyed, SIM_NO_STREAM);
+    sim_report(SIMGPU_LIFETIME, "a cuBLAS handle is used after it was destroyed",
+               "%s, called at %s,\nwas given the handle %p, destroyed at\n%s.\n"
+               "On a GPU it returns CUBLAS_STATUS_NOT_INITIALIZED, as now, or it is a crash.\n"
+               "Is it destroyed before its last use?",
+               call.name, where, handle, end);
+    return CUBLAS_STATUS_NOT_INITIALIZED;
+}
+
 cublasStatus_t simblas_check_handle(Call call, cublasHandle_t handle)
 {
     if (simblas_is_handle(handle)) return CUBLAS_STATUS_SUCCESS;
+    const void *destroyed = simblas_destroyed_at(handle);
+    if (destroyed) return refuse_destroyed(call, handle, destroyed);
     return simblas_refuse(call, CUBLAS_STATUS_NOT_INITIALIZED, "the handle %p %s.", (void *)handle,
                           handle == NULL ? "is NULL: cublasCreate was not called, or failed"
                                          : "was never created, or is destroyed already");

@@ -3,7 +3,7 @@
  * Handles live in a table, so that a destroyed or invented handle is told from a good one without a
  * look at what it points to.
  *
- * Interface: cublasCreate … cublasXerbla; simblas_is_handle.
+ * Interface: cublasCreate … cublasXerbla; simblas_is_handle, simblas_destroyed_at.
  */
 #include <stdio.h>
 
@@ -14,6 +14,12 @@ static struct cublasContext handles[MAX_HANDLES];
 static pthread_mutex_t handles_lock = PTHREAD_MUTEX_INITIALIZER;
 
 // ---- Handles ----
+
+const void *simblas_destroyed_at(const struct cublasContext *handle)
+{
+    bool was = handle >= handles && handle < handles + MAX_HANDLES && !handle->alive;
+    return was ? handle->destroyed : NULL;
+}
 
 bool simblas_is_handle(const struct cublasContext *handle)
 {
@@ -36,7 +42,10 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
     *handle = NULL;
     sim_hooks_add(&hooks);
     pthread_mutex_lock(&handles_lock);
-    for (int i = 0; i < MAX_HANDLES && *handle == NULL; i++) {
+    // A handle that is destroyed is not used again soon, so that a use of it is found.
+    for (int tries = 0; tries < MAX_HANDLES && *handle == NULL; tries++) {
+        static int next;
+        int i = next++ % MAX_HANDLES;
         if (handles[i].alive) continue;
         handles[i] =
             (struct cublasContext){.alive = true, .site = SITE, .device = sim_current_device()};
@@ -54,6 +63,7 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle)
     CHECK(simblas_check_handle((Call){"cublasDestroy", SITE}, handle));
     pthread_mutex_lock(&handles_lock);
     handle->alive = false;
+    handle->destroyed = SITE;
     pthread_mutex_unlock(&handles_lock);
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -888,6 +888,8 @@ static cudaError_t report_unknown(const char *call, const void *ptr, const char 
                                   const void *site)
 {
     char where[256];
+    if (!sim_pinned_check_gone(call, ptr, 0, "gives back", site))
+        return sim_leave(cudaErrorInvalidValue);
     gpulog_where(site, where, sizeof where);
     sim_facts_call(call, site, SIM_NO_STREAM);
     sim_report(SIMGPU_LIFETIME, "this is no pinned host memory",

@@ -204,6 +204,7 @@ typedef struct PeerArena {
 
 typedef struct RedOp {
     bool used;
+    const void *destroyed; // call site of ncclRedOpDestroy
     ncclDataType_t type;
     uint64_t scalar;
     const void *device_scalar; // NULL: `scalar` holds it

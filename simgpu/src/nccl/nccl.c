@@ -38,11 +38,14 @@ bool sim_may_share(void)
 // ---- Mistakes ----
 
 // "NAME, at file:line (function): …"
-static ncclResult_t complain(SimgpuClass kind, ncclResult_t result, const char *name,
-                             const void *site, const char *title, const char *format, ...)
-    __attribute__((format(printf, 6, 7)));
-static ncclResult_t complain(SimgpuClass kind, ncclResult_t result, const char *name,
-                             const void *site, const char *title, const char *format, ...)
+// `other`: a second call that it is about, at `there`; NULL: there is none.
+static ncclResult_t complain_of(SimgpuClass kind, ncclResult_t result, const char *name,
+                                const void *site, const char *other, const void *there,
+                                const char *title, const char *format, ...)
+    __attribute__((format(printf, 8, 9)));
+static ncclResult_t complain_of(SimgpuClass kind, ncclResult_t result, const char *name,
+                                const void *site, const char *other, const void *there,
+                                const char *title, const char *format, ...)
 {
     char where[256], text[2048];
     va_list args;
@@ -52,14 +55,59 @@ static ncclResult_t complain(SimgpuClass kind, ncclResult_t result, const char *
     gpulog_where(site, where, sizeof where);
     snprintf(last_error, sizeof last_error, "%s at %s: %s", name, where, title);
     sim_facts_call(name, site, SIM_NO_STREAM);
+    if (other) sim_facts_call(other, there, SIM_NO_STREAM);
     sim_report(kind, title, "%s, called at %s,\nreturns \"%s\".\n%s", name, where,
                ncclGetErrorString(result), text);
     return result;
 }
 
+#define complain(kind, result, name, site, ...)                                                    \
+    complain_of(kind, result, name, site, NULL, NULL, __VA_ARGS__)
+
+// Communicators that were destroyed, and where: the last ones.
+#define GONE_COMMS 64
+#define FEW_REDOPS 256
+static struct {
+    const void *comm, *site;
+} gone[GONE_COMMS];
+static unsigned n_gone; // under sim_lock
+
+static void note_gone(ncclComm_t comm, const void *site)
+{
+    sim_lock();
+    gone[n_gone % GONE_COMMS].comm = comm;
+    gone[n_gone++ % GONE_COMMS].site = site;
+    sim_unlock();
+}
+
+static const void *gone_at(ncclComm_t comm)
+{
+    const void *site = NULL;
+    sim_lock();
+    for (unsigned back = 1; back <= n_gone && back <= GONE_COMMS && !site; back++)
+        if (gone[(n_gone - back) % GONE_COMMS].comm == comm)
+            site = gone[(n_gone - back) % GONE_COMMS].site;
+    sim_unlock();
+    return site;
+}
+
+static ncclResult_t refuse_gone(const char *name, const void *site, const void *destroyed)
+{
+    char where[256];
+    gpulog_where(destroyed, where, sizeof where);
+    return complain_of(SIMGPU_LIFETIME, ncclInvalidArgument, name, site, "the destruction",
+                       destroyed, "not a communicator",
+                       "It was destroyed at %s.\n"
+                       "On real GPUs this is a crash, or a hang.\n"
+                       "Is there a call behind its ncclCommDestroy?",
+                       where);
+}
+
 static ncclResult_t check_comm(ncclComm_t comm, const char *name, const void *site)
 {
     if (sim_comm_lives(comm)) return ncclSuccess;
+    const void *destroyed = comm ? gone_at(comm) : NULL;
+    if (destroyed) return refuse_gone(name, site, destroyed);
     return complain(
         SIMGPU_LIFETIME, ncclInvalidArgument, name, site,
         comm ? "not a communicator" : "the communicator is NULL", "%s",
@@ -164,6 +212,24 @@ static ncclResult_t check_overlap(const Call *call)
                     sends, from, recvs, to, rank, rule);
 }
 
+static bool is_destroyed(ncclComm_t comm, int own)
+{
+    return own >= 0 && own < comm->n_redops && !comm->redop[own].used;
+}
+
+static ncclResult_t refuse_destroyed(ncclComm_t comm, int own, const char *name, const void *site)
+{
+    char where[256];
+    const void *destroyed = comm->redop[own].destroyed;
+    gpulog_where(destroyed, where, sizeof where);
+    return complain_of(SIMGPU_LIFETIME, ncclInvalidArgument, name, site, "ncclRedOpDestroy",
+                       destroyed, "a reduction is used after it was destroyed",
+                       "It was destroyed at %s.\n"
+                       "On real GPUs it returns \"invalid argument\", as now, or it is another's.\n"
+                       "Is it destroyed before its last use?",
+                       where);
+}
+
 static ncclResult_t check_reduction(Call *call)
 {
     const char *name = sim_call_facts[call->signature.kind].name;
@@ -177,6 +243,8 @@ static ncclResult_t check_reduction(Call *call)
         return ncclSuccess;
     }
     int own = op - ncclNumOps;
+    if (is_destroyed(call->comm, own))
+        return refuse_destroyed(call->comm, own, name, call->site);
     if (own < 0 || own >= call->comm->n_redops || !call->comm->redop[own].used)
         return complain(SIMGPU_CALL, ncclInvalidArgument, name, call->site, "an invalid reduction",
                         "%d is no ncclRedOp_t of this communicator.\n"
@@ -679,6 +747,7 @@ static ncclResult_t destroy(ncclComm_t comm, bool abort, const char *name, const
                             "On real GPUs this is a crash, or a hang.\n"
                             "Does the ncclCommDestroy belong after the ncclGroupEnd?");
     if (!abort) sim_sends_wait_comm(comm);
+    note_gone(comm, site);
     sim_comm_leave(comm, site);
     return ncclSuccess;
 }
@@ -845,7 +914,8 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
     if ((int)datatype < 0 || datatype >= ncclFloat8e4m3)
         return complain(SIMGPU_CALL, ncclInvalidArgument, name, HERE, "an invalid data type",
                         "%d is no type that simgpu reduces.", (int)datatype);
-    int i = 0;
+    // One that is destroyed is not used again as long as there are few.
+    int i = comm->n_redops < FEW_REDOPS ? comm->n_redops : 0;
     while (i < comm->n_redops && comm->redop[i].used) i++;
     if (i == comm->n_redops) {
         RedOp *more = realloc(comm->redop, ((size_t)i + 1) * sizeof *more);
@@ -867,11 +937,13 @@ ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
     ncclResult_t result = check_comm(comm, "ncclRedOpDestroy", HERE);
     if (result != ncclSuccess) return result;
     int i = (int)op - ncclNumOps;
-    if (i < 0 || i >= comm->n_redops || !comm->redop[i].used)
+    if (is_destroyed(comm, i)) return refuse_destroyed(comm, i, "ncclRedOpDestroy", HERE);
+    if (i < 0 || i >= comm->n_redops)
         return complain(
             SIMGPU_CALL, ncclInvalidArgument, "ncclRedOpDestroy", HERE, "an invalid reduction",
-            "%d was not made by ncclRedOpCreatePreMulSum, or was destroyed before.", (int)op);
+            "%d was not made by ncclRedOpCreatePreMulSum.", (int)op);
     comm->redop[i].used = false;
+    comm->redop[i].destroyed = HERE;
     return ncclSuccess;
 }
 

@@ -22,6 +22,7 @@
  * sim_moment_let_go, sim_stream_hint; the cudaStream* and cudaEvent* calls.
  */
 #define _GNU_SOURCE
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -47,6 +48,7 @@ struct CUstream_st {
     int priority;
     unsigned flags;
     const void *site; // who made it; NULL: simgpu itself
+    const void *destroyed; // where; NULL: it is alive, or a reset did it
     int number;       // 1, 2 … of those that the program made; 0: the default or a thread's own
     SimClock
         clock; // what is done before the stream's next operation; its own slot: its number so far
@@ -58,7 +60,7 @@ struct CUevent_st {
     bool alive, recorded;
     int device;
     unsigned flags;
-    const void *site;
+    const void *site, *destroyed;
     SimClock clock; // what is done when the event is
     uint64_t number; // tells events apart that have had the same handle
     SimStreamId recorded_on;
@@ -160,7 +162,7 @@ static struct CUstream_st *new_stream(int device, unsigned flags, int priority)
     s->blocking = !(flags & cudaStreamNonBlocking);
     s->device = device;
     s->flags = flags;
-    s->site = NULL;
+    s->site = s->destroyed = NULL;
     s->priority = priority;
     s->number = 0;
     s->asked = 0;
@@ -219,32 +221,42 @@ static bool is_event(cudaEvent_t handle)
            distance % sizeof *events == 0 && handle->alive;
 }
 
-static cudaError_t report_stream(const char *call, cudaStream_t stream, const void *site)
+// `destroyer` destroyed it at `destroyed`; NULL: it never was, or nobody knows.
+static cudaError_t report_handle(const char *call, const char *what, const void *handle,
+                                 const char *destroyer, const void *destroyed, const void *site)
 {
-    char where[256];
+    char where[256], end[256], fate[300] = "was never made or is destroyed", title[64];
     gpulog_where(site, where, sizeof where);
-    sim_facts_call(call, site, stream);
-    sim_report(SIMGPU_LIFETIME, "there is no such stream",
-               "%s, called at %s,\nwas given the stream %p, which was never made or is destroyed.\n"
+    gpulog_where(destroyed, end, sizeof end);
+    if (destroyed) snprintf(fate, sizeof fate, "%s destroyed at\n%s", destroyer, end);
+    snprintf(title, sizeof title, "there is no such %s", what);
+    sim_facts_call(call, site, SIM_NO_STREAM);
+    if (destroyed) sim_facts_call(destroyer, destroyed, SIM_NO_STREAM);
+    sim_report(SIMGPU_LIFETIME, title,
+               "%s, called at %s,\nwas given the %s %p, which %s.\n"
                "On a GPU this is an invalid resource handle, or a crash inside the driver.\n"
                "Is it destroyed before its last use, or was its creation skipped, or its error\n"
                "passed over?",
-               call, where, (void *)stream);
+               call, where, what, handle, fate);
     return sim_leave(cudaErrorInvalidResourceHandle);
+}
+
+static cudaError_t report_stream(const char *call, cudaStream_t stream, const void *site)
+{
+    size_t distance = (size_t)((uintptr_t)stream - (uintptr_t)streams);
+    bool was = streams && distance < (size_t)n_streams * sizeof *streams &&
+               distance % sizeof *streams == 0;
+    return report_handle(call, "stream", stream, "cudaStreamDestroy",
+                         was ? stream->destroyed : NULL, site);
 }
 
 static cudaError_t report_event(const char *call, cudaEvent_t event, const void *site)
 {
-    char where[256];
-    gpulog_where(site, where, sizeof where);
-    sim_facts_call(call, site, SIM_NO_STREAM);
-    sim_report(SIMGPU_LIFETIME, "there is no such event",
-               "%s, called at %s,\nwas given the event %p, which was never made or is destroyed.\n"
-               "On a GPU this is an invalid resource handle, or a crash inside the driver.\n"
-               "Is it destroyed before its last use, or was its creation skipped, or its error\n"
-               "passed over?",
-               call, where, (void *)event);
-    return sim_leave(cudaErrorInvalidResourceHandle);
+    size_t distance = (size_t)((uintptr_t)event - (uintptr_t)events);
+    bool was =
+        events && distance < (size_t)n_events * sizeof *events && distance % sizeof *events == 0;
+    return report_handle(call, "event", event, "cudaEventDestroy", was ? event->destroyed : NULL,
+                         site);
 }
 
 // ---- What the program did about order ----
@@ -631,6 +643,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     struct CUstream_st *s = find_stream(stream);
     bool own = s && s == stream;
     if (own) destroy(s);
+    if (own) s->destroyed = SIM_SITE;
     pthread_mutex_unlock(&lock);
     return own ? cudaSuccess : report_stream("cudaStreamDestroy", stream, SIM_SITE);
 }
@@ -817,6 +830,7 @@ static void destroy_event(struct CUevent_st *e)
     free(e->clock.t);
     e->clock = (SimClock){0, NULL};
     e->alive = false;
+    e->destroyed = NULL;
     e->next = NULL;
     if (unused_events.last)
         unused_events.last->next = e;
@@ -831,6 +845,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
     pthread_mutex_lock(&lock);
     bool there = is_event(event);
     if (there) destroy_event(event);
+    if (there) event->destroyed = SIM_SITE;
     pthread_mutex_unlock(&lock);
     return there ? cudaSuccess : report_event("cudaEventDestroy", event, SIM_SITE);
 }

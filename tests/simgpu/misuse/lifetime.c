@@ -86,7 +86,7 @@ WRONG(LIFETIME, destroyed_stream, 1, "0")
 {
     cudaStream_t stream = side_stream();
     float *x = filled(N, 1);
-    CUDA(cudaStreamDestroy(stream));
+    CUDA(cudaStreamDestroy(stream));     // HERE
     CUDA(kernel_scale(x, 2, N, stream)); // HERE
     finish(NULL);
 }
@@ -95,7 +95,7 @@ WRONG(LIFETIME, destroyed_event, 1, "0")
 {
     cudaStream_t stream = side_stream();
     cudaEvent_t event = new_event();
-    CUDA(cudaEventDestroy(event));
+    CUDA(cudaEventDestroy(event));        // HERE
     CUDA(cudaEventRecord(event, stream)); // HERE
     finish(NULL);
 }
@@ -104,21 +104,64 @@ WRONG(LIFETIME, destroyed_communicator, 1, "0")
 {
     ncclComm_t comm = meet(rank, ranks);
     float *x = filled(N, 1);
-    NCCL(ncclCommDestroy(comm));
+    NCCL(ncclCommDestroy(comm));                                  // HERE
     NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, NULL)); // HERE
     finish(NULL);
+}
+
+WRONG(LIFETIME, destroyed_handle, 1, "0")
+{
+    cublasHandle_t blas, other;
+    float *x = filled(N, 1), one = 1;
+    BLAS(cublasCreate(&blas));
+    BLAS(cublasDestroy(blas)); // HERE
+    BLAS(cublasCreate(&other));
+    BLAS(cublasSaxpy(blas, N / 2, &one, x, 1, x + N / 2, 1)); // HERE
+    BLAS(cublasDestroy(other));
+    finish(NULL);
+}
+
+// The scale of the loss, as a reduction; a new one is made where the old one was.
+WRONG(LIFETIME, destroyed_reduction, 2, "0 1")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    ncclRedOp_t scaled, other;
+    float *x = filled(N, 1), half = 0.5f;
+    NCCL(ncclRedOpCreatePreMulSum(&scaled, &half, ncclFloat, ncclScalarHostImmediate, comm));
+    NCCL(ncclRedOpDestroy(scaled, comm)); // HERE
+    NCCL(ncclRedOpCreatePreMulSum(&other, &half, ncclFloat, ncclScalarHostImmediate, comm));
+    NCCL(ncclAllReduce(x, x, N, ncclFloat, scaled, comm, NULL)); // HERE
+    finish(comm);
+}
+
+// Made and destroyed again and again, each used while it is there.
+RIGHT(LIFETIME, handles_renewed, 2)
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *x = filled(N, 1), half = 0.5f, zero = 0;
+    for (int i = 0; i < 100; i++) {
+        ncclRedOp_t scaled;
+        cublasHandle_t blas;
+        BLAS(cublasCreate(&blas));
+        NCCL(ncclRedOpCreatePreMulSum(&scaled, &half, ncclFloat, ncclScalarHostImmediate, comm));
+        NCCL(ncclAllReduce(x, x, N, ncclFloat, scaled, comm, NULL));
+        BLAS(cublasSaxpy(blas, N / 2, &zero, x, 1, x + N / 2, 1));
+        NCCL(ncclRedOpDestroy(scaled, comm));
+        BLAS(cublasDestroy(blas));
+    }
+    expect(x, N, 1);
+    finish(comm);
 }
 
 WRONG(LIFETIME, pinned_memory_freed_twice, 1, "0")
 {
     float *host;
     CUDA(cudaMallocHost((void **)&host, N * sizeof *host));
-    CUDA(cudaFreeHost(host));
+    CUDA(cudaFreeHost(host)); // HERE
     CUDA(cudaFreeHost(host)); // HERE
     finish(NULL);
 }
 
-// cudaFree of memory of cudaMalloc waits for all streams, so a kernel may still be under way.
 // The buffer of the last result, given back before the copy of the next one.
 WRONG(LIFETIME, copy_into_freed_pinned_memory, 1, "0")
 {
@@ -174,6 +217,7 @@ RIGHT(LIFETIME, pinned_memory_renewed, 1)
     finish(NULL);
 }
 
+// cudaFree of memory of cudaMalloc waits for all streams, so a kernel may still be under way.
 RIGHT(LIFETIME, free_waits, 1)
 {
     cudaStream_t stream = side_stream();
