@@ -220,11 +220,89 @@ static void test_bad_settings(void **state)
     }
 }
 
+// As the CUDA programming guide has it: only the devices of the list, in its order, up to the first
+// entry that is none.
+static void test_visible_devices(void **state)
+{
+    static const char *const rows[][2] = {
+        {"-u CUDA_VISIBLE_DEVICES", "8: 1 2 3 4 5 6 7 8, 0 wrong\n"},
+        {"CUDA_VISIBLE_DEVICES=3,1", "2: 4 2, 0 wrong\n"},
+        {"CUDA_VISIBLE_DEVICES=0,2,-1,1", "2: 1 3, 0 wrong\n"},
+        {"CUDA_VISIBLE_DEVICES=1,8,2", "1: 2, 0 wrong\n"},
+        {"CUDA_VISIBLE_DEVICES=1,two,3", "1: 2, 0 wrong\n"},
+        {"CUDA_VISIBLE_DEVICES=7 SIMGPU_DEVICES=7", "none: no CUDA-capable device is detected\n"},
+        {"CUDA_VISIBLE_DEVICES=", "none: no CUDA-capable device is detected\n"},
+        {"CUDA_VISIBLE_DEVICES=-1", "none: no CUDA-capable device is detected\n"},
+        {"CUDA_VISIBLE_DEVICES=2,2", "none: no CUDA-capable device is detected\n"},
+        {"CUDA_VISIBLE_DEVICES=GPU-73696d67-7075-3034-0000-000000000000,1", "2: 5 2, 0 wrong\n"},
+        {"CUDA_VISIBLE_DEVICES=GPU-73696d67-7075-3031", "1: 2, 0 wrong\n"},
+        {"CUDA_VISIBLE_DEVICES=GPU-73696d67", "none: "}, // several begin so
+        {"CUDA_VISIBLE_DEVICES=MIG-73696d67-7075-3031", "none: "},
+    };
+    compile("cc", "visible", ".c");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        int status = run("%s '%s/visible'", rows[i][0], scratch);
+        if (strncmp(output, rows[i][1], strlen(rows[i][1])) != 0 || status)
+            fail_msg("%s: status %d, want \"%s\", not:\n%s", rows[i][0], status, rows[i][1],
+                     output);
+    }
+}
+
+// What the machine does not give is said in one line, and nothing hangs.
+static void test_limits_of_the_machine(void **state)
+{
+    static const char *const rows[][3] = {
+        {"ulimit -f 1000", "one_thread", " bytes (ulimit -f), and simgpu "},
+        {"ulimit -n 7", "one_thread", "no file descriptor is left (ulimit -n is 7)"},
+    };
+    compile("cc", "one_thread", ".c");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        int status = run("sh -c \"%s; '%s/%s'\"", rows[i][0], scratch, rows[i][1]);
+        char *end = strchr(output, '\n');
+        expect(status, 86, rows[i][2]);
+        if (!end || end[1]) fail_msg("%s: want one line, not:\n%s", rows[i][0], output);
+    }
+}
+
+// Ranks that cannot open what the others have say so, and none says that another is dead.
+static void test_ranks_without_descriptors(void **state)
+{
+    compile("cc", "grid", ".c");
+    for (int files = 8; files <= 24; files += 4) {
+        int status = run("sh -c \"ulimit -n %d; '%s/grid' 4 '%s/id'\"", files, scratch, scratch);
+        if (status == 0) continue;
+        if (!strstr(output, "(ulimit -n is ") && !strstr(output, "Too many open files"))
+            fail_msg("ulimit -n %d: nobody names the limit:\n%s", files, output);
+        if (strstr(output, "silently")) fail_msg("ulimit -n %d:\n%s", files, output);
+    }
+}
+
+// A file of reports that cannot be written is noticed before the first report, in one line.
+static void test_unwritable_reports(void **state)
+{
+    static const char *const paths[] = {"/nowhere/reports", "/dev", "/proc/version/x"};
+    compile("cc", "visible", ".c");
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        char words[PATH];
+        snprintf(words, sizeof words, "simgpu: SIMGPU_REPORT: %s cannot be written: ", paths[i]);
+        expect(run("SIMGPU_DEVICES=1 SIMGPU_REPORT=%s '%s/visible'", paths[i], scratch), 0, words);
+        char *first = strstr(output, "simgpu:");
+        if (strstr(first + 1, "simgpu:")) fail_msg("more than one line:\n%s", output);
+        if (!strstr(output, "1: 1, 0 wrong\n")) fail_msg("%s", output);
+    }
+    // One that can be written is not made before there is a report.
+    expect(run("SIMGPU_REPORT='%s/reports' '%s/visible'", scratch, scratch), 0, "0 wrong\n");
+    if (strstr(output, "simgpu:") || run("test -e '%s/reports'", scratch) == 0)
+        fail_msg("%s/reports is there, or:\n%s", scratch, output);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_one_thread),   cmocka_unit_test(test_processes),
     cmocka_unit_test(test_threads),      cmocka_unit_test(test_cplusplus),
     cmocka_unit_test(test_samples),      cmocka_unit_test(test_mpi),
     cmocka_unit_test(test_bad_settings), cmocka_unit_test(test_against_the_toolkit),
+    cmocka_unit_test(test_visible_devices), cmocka_unit_test(test_limits_of_the_machine),
+    cmocka_unit_test(test_ranks_without_descriptors), cmocka_unit_test(test_unwritable_reports),
 };
 
 // build/tests/simgpu/programs knows build/. The sources are found from the root of the kit, where

@@ -51,7 +51,9 @@ int sim_open_fd(int pid, int fd)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
-    return open(path, O_RDWR | O_CLOEXEC);
+    int opened = open(path, O_RDWR | O_CLOEXEC);
+    if (opened < 0 && errno == EMFILE) sim_no_files_left(); // or its rank would seem to be dead
+    return opened;
 }
 
 // ---- The end of the process ----
@@ -163,6 +165,7 @@ static void fill_slot(RankSlot *slot, const SharedMap *map, const SimDevice *dev
     sim_note_program(slot);
     slot->pid = getpid();
     slot->device = device->index;
+    slot->gpu = sim_config()->physical[device->index];
     slot->device_fd = device->memfd;
     slot->arena = device->mapped;
     slot->host = host_of_process();
@@ -360,20 +363,20 @@ static ncclResult_t check_devices(ncclComm_t comm)
     const RankSlot *self = comm->self;
     for (int r = 0; r < comm->size; r++) {
         const RankSlot *slot = &comm->shared->slot[r];
-        if (r == comm->rank || slot->device != self->device || slot->host != self->host) continue;
+        if (r == comm->rank || slot->gpu != self->gpu || slot->host != self->host) continue;
         if (sim_may_share()) continue;
         char where[256], words[128];
         gpulog_where(comm->site, where, sizeof where);
         snprintf(words, sizeof words,
                  "Duplicate GPU detected : rank %d and rank %d both on CUDA device %d", comm->rank,
-                 r, self->device);
+                 r, self->gpu);
         sim_nccl_error(words);
         sim_facts_call("ncclCommInitRank", comm->site, SIM_NO_STREAM);
         sim_report(SIMGPU_CALL, "ncclCommInitRank: duplicate GPU",
                    "Ranks %d and %d both use device %d, at %s.\n"
                    "On real GPUs NCCL refuses this: each rank needs a device of its own.\n"
                    "Was cudaSetDevice(local_rank) forgotten before ncclCommInitRank?",
-                   comm->rank < r ? comm->rank : r, comm->rank < r ? r : comm->rank, self->device,
+                   comm->rank < r ? comm->rank : r, comm->rank < r ? r : comm->rank, self->gpu,
                    where);
         return ncclInvalidUsage;
     }

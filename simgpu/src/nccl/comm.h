@@ -110,6 +110,7 @@ typedef struct RankSlot {
     int32_t pid, device, device_fd, shared_fd, wait_table_fd;
     int32_t world_rank; // of the process in its launcher's world (world.c); -1: not known
     uint64_t world;     // which world
+    int32_t gpu; // the device's number among the machine's (CUDA_VISIBLE_DEVICES)
     uint64_t arena; // bytes of the device's memfd
     uint64_t host;  // a hash of NCCL_HOSTID, 0 where it is not set: ranks of one host have the same
     uint64_t program_device, program_inode, program_base; // whether call sites of it are ours too

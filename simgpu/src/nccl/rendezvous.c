@@ -126,6 +126,7 @@ void sim_rendezvous_withdraw(const RendezvousId *id)
 static SharedMap *make_shared(void)
 {
     int fd = memfd_create("simgpu-nccl", MFD_CLOEXEC);
+    if (fd < 0 && errno == EMFILE) sim_no_files_left();
     if (fd < 0) return NULL;
     if (ftruncate(fd, sizeof(CommShared)) != 0) {
         close(fd);

@@ -73,6 +73,7 @@ ProcessWaitTable *sim_wait_table(int *fd)
         if (table != MAP_FAILED) own_table = table;
     }
     pthread_mutex_unlock(&table_lock);
+    if (!own_table && errno == EMFILE) sim_no_files_left();
     if (!own_table)
         sim_fatal(SIMGPU_SYSTEM, "NCCL: no shared memory",
                   "memfd_create or mmap of %zu bytes failed: %s.\n"

@@ -265,9 +265,32 @@ void sim_record(const SimgpuReport *report, const char *body, const SimFacts *fa
 
 // ---- The file ----
 
+static atomic_bool told;
+
+static void tell(const char *path, int reason)
+{
+    if (!atomic_exchange(&told, true))
+        dprintf(STDERR_FILENO, "simgpu: SIMGPU_REPORT: %s cannot be written: %s\n", path,
+                strerror(reason));
+}
+
+// The file is not made: without a report there is none.
+void sim_record_look(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK), reason = errno;
+    if (fd >= 0) close(fd);
+    if (fd >= 0 || reason == ENXIO) return; // a pipe may get its reader later
+    if (reason == ENOENT) {
+        char *folder = strdup(path), *slash = folder ? strrchr(folder, '/') : NULL;
+        if (slash) slash[slash == folder] = '\0';
+        reason = access(slash ? folder : ".", W_OK | X_OK) ? errno : 0;
+        free(folder);
+    }
+    if (reason) tell(path, reason);
+}
+
 void sim_record_write(const char *record)
 {
-    static atomic_bool told;
     const char *path = sim_config()->record;
     if (!path) return;
     size_t n = strlen(record);
@@ -280,7 +303,5 @@ void sim_record_write(const char *record)
     int reason = errno;
     if (fd >= 0) close(fd);
     free(line);
-    if (written < 0 && !atomic_exchange(&told, true))
-        dprintf(STDERR_FILENO, "simgpu: SIMGPU_REPORT: %s cannot be written: %s\n", path,
-                strerror(reason));
+    if (written < 0) tell(path, reason);
 }

@@ -62,5 +62,7 @@ typedef struct SimFacts {
 void sim_record(const SimgpuReport *report, const char *body, const SimFacts *facts, char *text,
                 size_t size);
 void sim_record_write(const char *record);
+// Says so at once, in one line, if records could not be written to such a file.
+void sim_record_look(const char *path);
 
 #endif

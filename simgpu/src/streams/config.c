@@ -1,4 +1,4 @@
-/* config.c: the SIMGPU_* variables, read once.
+/* config.c: the SIMGPU_* variables and CUDA_VISIBLE_DEVICES, read once.
  *
  * They are read on first use and not when the program starts, so that a launcher may set them in a
  * forked rank. A value that makes no sense ends the program with one line.
@@ -85,11 +85,65 @@ static bool read_all_reports(void)
     return read_word("SIMGPU_REPORTS", words, 2, 0, "first or all") == 1;
 }
 
+// ---- CUDA_VISIBLE_DEVICES ----
+// "Only the devices whose index or UUID is present in the sequence are visible to CUDA
+// applications, and they are enumerated in the order of the sequence. If one of the indices is
+// invalid, only the devices whose index precedes the invalid index are visible." A device that is
+// named twice makes all of them invisible, as with today's drivers.
+
+// The number of the one device whose UUID begins with the text; -1: none does, or several do.
+static int device_by_uuid(const char *text, size_t length, int devices)
+{
+    int found = -1;
+    char uuid[48];
+    for (int d = 0; d < devices; d++) {
+        sim_device_uuid(d, uuid);
+        if (strncmp(uuid, text, length) != 0) continue;
+        if (found >= 0) return -1;
+        found = d;
+    }
+    return found;
+}
+
+static int visible_device(const char *text, size_t length, int devices)
+{
+    char *end;
+    if (strncmp(text, "GPU-", 4) == 0) return device_by_uuid(text, length, devices);
+    long index = strtol(text, &end, 10);
+    if (end == text) return -1;
+    while (*end == ' ') end++;
+    return end == text + length && index >= 0 && index < devices ? (int)index : -1;
+}
+
+// Fills in which devices of the machine the program sees.
+static void read_visible(int devices)
+{
+    const char *text = getenv("CUDA_VISIBLE_DEVICES");
+    bool taken[SIM_MAX_DEVICES] = {false};
+    config.devices = devices;
+    for (int d = 0; d < devices; d++) config.physical[d] = d;
+    if (!text) return;
+    config.devices = 0;
+    for (;; text++) {
+        size_t length = strcspn(text, ",");
+        int device = visible_device(text, length, devices);
+        if (device < 0) return;
+        if (taken[device]) config.devices = 0;
+        if (taken[device]) return;
+        taken[device] = true;
+        config.physical[config.devices++] = device;
+        text += length;
+        if (!*text) return;
+    }
+}
+
 // A copy: the program may change its environment.
 static const char *read_record(void)
 {
     const char *text = getenv("SIMGPU_REPORT");
-    return text && *text ? strdup(text) : NULL;
+    if (!text || !*text) return NULL;
+    sim_record_look(text);
+    return strdup(text);
 }
 
 // Ranks on this host, as far as a launcher said so.
@@ -107,7 +161,7 @@ static size_t local_ranks(void)
 
 static void read_all(void)
 {
-    config.devices = (int)read_number("SIMGPU_DEVICES", 8, 1, SIM_MAX_DEVICES);
+    read_visible((int)read_number("SIMGPU_DEVICES", 8, 1, SIM_MAX_DEVICES));
     config.memory = read_number("SIMGPU_MEMORY", DEFAULT_MEMORY, 4096, (size_t)1 << 40);
     config.check = read_check();
     config.all_reports = read_all_reports();

@@ -67,6 +67,18 @@ static void reserve_addresses(void)
     sim_fault_install();
 }
 
+void sim_no_files_left(void)
+{
+    struct rlimit limit = {0, 0};
+    char title[200];
+    getrlimit(RLIMIT_NOFILE, &limit);
+    snprintf(title, sizeof title,
+             "no file descriptor is left (ulimit -n is %llu): a process needs one per device, one "
+             "per rank of its host, and some ten more",
+             (unsigned long long)limit.rlim_cur);
+    sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
+}
+
 bool sim_may_grow(int memfd, size_t bytes)
 {
     struct rlimit limit;
@@ -74,9 +86,9 @@ bool sim_may_grow(int memfd, size_t bytes)
     if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur >= bytes)
         return ftruncate(memfd, (off_t)bytes) == 0;
     snprintf(title, sizeof title,
-             "files may have %llu KiB (ulimit -f), and simgpu keeps memory in one of %zu KiB, most "
-             "of it empty: raise the limit, or take a smaller SIMGPU_MEMORY",
-             (unsigned long long)limit.rlim_cur >> 10, (bytes + 1023) >> 10);
+             "a file may have %llu bytes (ulimit -f), and simgpu keeps memory in one of %zu bytes, "
+             "most of it empty: raise the limit, or take a smaller SIMGPU_MEMORY",
+             (unsigned long long)limit.rlim_cur, bytes);
     sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
 }
 
@@ -88,6 +100,7 @@ static SimDevice *make_device(int index)
     d->arena = cluster.arena;
     d->program = cluster.base + (size_t)index * cluster.arena;
     d->memfd = memfd_create("simgpu-device", MFD_CLOEXEC);
+    if (d->memfd < 0 && errno == EMFILE) sim_no_files_left();
     if (d->memfd < 0) no_memory_for("memfd_create");
     d->mapped = d->arena + SIM_OUTBOX;
     if (!sim_may_grow(d->memfd, d->mapped)) no_memory_for("ftruncate");
@@ -153,6 +166,7 @@ static bool is_device(int index)
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
+    if (count) *count = 0;
     SIM_ENTER();
     if (!count) return sim_leave(cudaErrorInvalidValue);
     *count = sim_config()->devices;
@@ -171,8 +185,9 @@ cudaError_t cudaSetDevice(int device)
             "cudaSetDevice, called at %s,\nasks for device %d; there are %d: 0 to %d.\n"
             "On a GPU it returns \"invalid device ordinal\", and the device before it stays\n"
             "current: two ranks may then share one. Is it the local rank that chooses the device?\n"
-            "(SIMGPU_DEVICES sets how many there are.)",
-            where, device, sim_config()->devices, sim_config()->devices - 1);
+            "(SIMGPU_DEVICES sets how many there are%s.)",
+            where, device, sim_config()->devices, sim_config()->devices - 1,
+            getenv("CUDA_VISIBLE_DEVICES") ? ", CUDA_VISIBLE_DEVICES which of them are seen" : "");
         return sim_leave(cudaErrorInvalidDevice);
     }
     current = device;
@@ -233,6 +248,22 @@ cudaError_t cudaDeviceReset(void)
 
 // ---- What a device is ----
 
+static void put_uuid(int physical, char bytes[16])
+{
+    memset(bytes, 0, 16);
+    snprintf(bytes, 16, "simgpu%02d", physical);
+}
+
+void sim_device_uuid(int physical, char text[48])
+{
+    char bytes[16];
+    put_uuid(physical, bytes);
+    char *to = text + sprintf(text, "GPU");
+    for (int i = 0; i < 16; i++)
+        to += sprintf(to, "%s%02x", i == 0 || (i >= 4 && i <= 10 && i % 2 == 0) ? "-" : "",
+                      (unsigned char)bytes[i]);
+}
+
 // Figures that are neither measured nor used, only plausible: a program may print them, or divide
 // by them. The name says that this is no hardware.
 // Nobody can use a texture here; programs print what a device would allow.
@@ -252,8 +283,9 @@ static void describe_textures(struct cudaDeviceProp *p)
 static void describe(struct cudaDeviceProp *p, int device)
 {
     memset(p, 0, sizeof *p);
-    snprintf(p->name, sizeof p->name, "simgpu simulated GPU %d", device);
-    snprintf(p->uuid.bytes, sizeof p->uuid.bytes, "simgpu%02d", device);
+    int physical = sim_config()->physical[device];
+    snprintf(p->name, sizeof p->name, "simgpu simulated GPU %d", physical);
+    put_uuid(physical, p->uuid.bytes);
     p->totalGlobalMem = sim_config()->memory;
     p->sharedMemPerBlock = 48 << 10;
     p->regsPerBlock = 65536;
@@ -270,7 +302,7 @@ static void describe(struct cudaDeviceProp *p, int device)
     p->multiProcessorCount = 108;
     p->canMapHostMemory = 1;
     p->concurrentKernels = 1;
-    p->pciBusID = device + 1;
+    p->pciBusID = physical + 1;
     p->asyncEngineCount = 2;
     p->unifiedAddressing = 1;
     p->memoryBusWidth = 5120;
@@ -412,7 +444,8 @@ cudaError_t cudaDeviceGetPCIBusId(char *pciBusId, int len, int device)
     SIM_ENTER();
     if (!pciBusId || len < 13) return sim_leave(cudaErrorInvalidValue);
     if (!is_device(device)) return sim_leave(cudaErrorInvalidDevice);
-    snprintf(pciBusId, (size_t)len, "0000:%02X:00.0", device + 1);
+    snprintf(pciBusId, (size_t)len, "0000:%02X:00.0",
+             sim_config()->physical[device] + 1);
     return cudaSuccess;
 }
 
@@ -423,9 +456,13 @@ cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *pciBusId)
     unsigned domain = 0, bus = 0;
     bool read =
         sscanf(pciBusId, "%x:%x:", &domain, &bus) == 2 || sscanf(pciBusId, "%x:", &bus) == 1;
-    if (!read || domain != 0 || !is_device((int)bus - 1)) return sim_leave(cudaErrorInvalidDevice);
-    *device = (int)bus - 1;
-    return cudaSuccess;
+    if (!read || domain != 0) return sim_leave(cudaErrorInvalidDevice);
+    for (int d = 0; d < sim_config()->devices; d++)
+        if (sim_config()->physical[d] == (int)bus - 1) {
+            *device = d;
+            return cudaSuccess;
+        }
+    return sim_leave(cudaErrorInvalidDevice);
 }
 
 // Lower numbers are more urgent. Today's devices have priorities 0 to -5; priorities change

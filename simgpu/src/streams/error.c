@@ -187,6 +187,7 @@ cudaError_t sim_enter(void)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (!atomic_load_explicit(&used, memory_order_acquire)) pthread_once(&once, first_use);
     if (atomic_load_explicit(&forked, memory_order_relaxed)) return refuse_forked();
+    if (sim_config()->devices == 0) return sim_leave(cudaErrorNoDevice);
     int stays = atomic_load_explicit(&sticky, memory_order_relaxed);
     return stays != cudaSuccess ? sim_leave((cudaError_t)stays) : cudaSuccess;
 }

@@ -6,7 +6,7 @@
  *   hooks.c    what the parts are told that a program need not link
  *   error.c    error names and strings, the last error
  *   threads.c  threads that are none of the program's
- *   config.c   the SIMGPU_* variables, read once
+ *   config.c   the SIMGPU_* variables and CUDA_VISIBLE_DEVICES, read once
  *
  * Every other folder builds on this one: an operation finds its stream here, is ordered here, and
  * is written to the log here (gpulog.h: memory, traffic, operations; ../../gpulog/log holds it).
@@ -31,7 +31,8 @@ struct SimShape; // check/shadow.h
 typedef enum SimCheck { CHECK_OFF, CHECK_FAST, CHECK_FULL } SimCheck;
 typedef struct SimConfig {
     SimCheck check;
-    int devices;
+    int devices;                   // that the program sees; 0: none
+    int physical[SIM_MAX_DEVICES]; // of each, its number among the machine's
     size_t memory;
     bool poison;
     bool all_reports; // SIMGPU_REPORTS: not only the first
@@ -63,6 +64,10 @@ SimDevice *sim_device(int index);
 // The same where it is made already, else NULL.
 SimDevice *sim_device_made(int index);
 int sim_current_device(void);
+// "GPU-73696d67-…", of a device of the machine.
+void sim_device_uuid(int physical, char text[48]);
+// A file could not be opened because there is no descriptor left: ends the process in one line.
+_Noreturn void sim_no_files_left(void);
 // The device whose program range holds ptr, and ptr's offset in it; NULL: no device pointer.
 SimDevice *sim_device_of(const void *ptr, size_t *offset);
 // Makes a memfd so large; false, and errno, where that is not possible. A limit on the size of files

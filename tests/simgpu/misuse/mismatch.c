@@ -147,3 +147,19 @@ RIGHT(MISMATCH, same_call_from_two_lines, 2)
     expect(x, N, 4);
     finish(comm);
 }
+
+// Each rank is shown a GPU of its own, which is its device 0.
+RIGHT(MISMATCH, one_visible_device_each, 2)
+{
+    ncclUniqueId id;
+    ncclComm_t comm;
+    setenv("CUDA_VISIBLE_DEVICES", rank ? "5" : "2", 1);
+    CUDA(cudaSetDevice(0));
+    if (rank == 0) NCCL(ncclGetUniqueId(&id));
+    share_id(&id, rank, ranks);
+    NCCL(ncclCommInitRank(&comm, ranks, id, rank));
+    float *x = filled(N, 1);
+    NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, comm, NULL));
+    expect(x, N, 2);
+    finish(comm);
+}
