@@ -150,8 +150,9 @@ static Status open_pidfds(const Watch *watch, struct pollfd *fds)
             int error = errno;
             while (--i >= 0) close(fds[i].fd);
             return fail(ERR_IO,
-                        "cannot watch the ranks: pidfd_open: %s (Linux 5.3 or later is needed)",
-                        strerror(error));
+                        "cannot watch the ranks: pidfd_open: %s (%s)", strerror(error),
+                        error == EMFILE ? "raise the limit of open files, ulimit -n"
+                                        : "Linux 5.3 or later is needed");
         }
         fds[i] = (struct pollfd){.fd = fd, .events = POLLIN};
     }

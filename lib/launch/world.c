@@ -208,10 +208,8 @@ static Status take_device(const World *world, int *devices, bool *shared)
     *shared = world->local_size > *devices && !has_own_devices(world);
     if (*shared && !wanted)
         return fail(ERR_ARGUMENT,
-                    "%d ranks on this host but %d device%s: start fewer ranks, or set SHARE_GPU=1 "
-                    "to let ranks share (slow: for checking only), or with simgpu "
-                    "SIMGPU_DEVICES=%d",
-                    world->local_size, *devices, *devices == 1 ? "" : "s", world->local_size);
+                    "%d ranks on this host but %d device%s: %s", world->local_size, *devices,
+                    *devices == 1 ? "" : "s", share_gpu_advice(world->local_size));
     CUDA_TRY(cudaSetDevice(world->local_rank % *devices));
     // Ranks that share a GPU need what the others have freed.
     return *shared ? OK : keep_freed_memory(world->local_rank % *devices);

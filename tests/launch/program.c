@@ -369,6 +369,20 @@ static void test_more_ranks_than_devices(void **state)
     expect(&run, 2,
            "launch: -n 4, but there are 3 devices: start fewer ranks, or set SHARE_GPU=1 to let "
            "ranks share (slow: for checking only), or with simgpu SIMGPU_DEVICES=4\n");
+    // simgpu has no such number of devices, and a list of visible ones is not made longer by it.
+    LAUNCH(&run, "-n", "65", self, "--play", "place");
+    expect(&run, 2,
+           "launch: -n 65, but there are 3 devices: start fewer ranks, or set SHARE_GPU=1 to let "
+           "ranks share (slow: for checking only)\n");
+    setenv("CUDA_VISIBLE_DEVICES", "0,2", 1);
+    LAUNCH(&run, "-n", "3", self, "--play", "place");
+    expect(&run, 2,
+           "launch: -n 3, but there are 2 devices: start fewer ranks, or set SHARE_GPU=1 to let "
+           "ranks share (slow: for checking only)\n");
+    setenv("CUDA_VISIBLE_DEVICES", "", 1);
+    LAUNCH(&run, "-n", "1", self, "--play", "place");
+    expect(&run, 2, "launch: no device can be used: no CUDA-capable device is detected\n");
+    unsetenv("CUDA_VISIBLE_DEVICES");
     LAUNCH(&run, "-n", "3", self, "--play", "place");
     expect(&run, 0, NULL);
     // The option stands before or behind the others.

@@ -18,7 +18,7 @@
  *   NCCL_SOCKET_IFNAME, NCCL_IB_DISABLE, NCCL_NET  where all ranks are on one host: the network is
  *       the loopback interface, by plain sockets.
  *
- * Interface: share_gpu_wanted, share_gpu_begin, share_gpu_end.
+ * Interface: share_gpu_wanted, share_gpu_advice, share_gpu_begin, share_gpu_end.
  */
 #include "share_gpu.h"
 
@@ -34,6 +34,8 @@
 #define DEFAULT_LIMIT 600.0 // seconds
 #define MAX_LIMIT 1e9
 #define LIMIT_OVER 124 // exit status, as timeout(1)'s and the launcher's
+
+#define MOST_SIMULATED 64 // devices that simgpu can have
 
 typedef struct Setting {
     const char *name, *value;
@@ -118,6 +120,19 @@ static void announce(const World *world, int devices)
                      world->local_size, devices, devices == 1 ? "" : "s", limit);
     ssize_t ignored = write(STDERR_FILENO, line, (size_t)n);
     (void)ignored;
+}
+
+const char *share_gpu_advice(int ranks)
+{
+    static char advice[160];
+    bool simulated = ranks <= MOST_SIMULATED && !getenv("CUDA_VISIBLE_DEVICES");
+
+    snprintf(advice, sizeof advice,
+             "start fewer ranks, or set SHARE_GPU=1 to let ranks share (slow: for checking only)");
+    if (simulated)
+        snprintf(advice + strlen(advice), sizeof advice - strlen(advice),
+                 ", or with simgpu SIMGPU_DEVICES=%d", ranks);
+    return advice;
 }
 
 Status share_gpu_begin(const World *world, int devices)

@@ -157,10 +157,9 @@ static int check_devices(const Job *job)
     }
     if (job->size > devices && !share) {
         fprintf(stderr,
-                "launch: -n %d, but there %s %d device%s: start fewer ranks, or set SHARE_GPU=1 to "
-                "let ranks share (slow: for checking only), or with simgpu SIMGPU_DEVICES=%d\n",
-                job->size, devices == 1 ? "is" : "are", devices, devices == 1 ? "" : "s",
-                job->size);
+                "launch: -n %d, but there %s %d device%s: %s\n", job->size,
+                devices == 1 ? "is" : "are", devices, devices == 1 ? "" : "s",
+                share_gpu_advice(job->size));
         return BAD_USE;
     }
     return 0;
