@@ -18,6 +18,9 @@
 // ---- fault.c ----
 void sim_fault_install(void); // once
 void sim_fault_thread(void); // gives this thread a stack for its signals
+// Whether a touch of closed memory by this thread comes here: nobody else has taken SIGSEGV since,
+// and it is not blocked.
+bool sim_fault_catches(void);
 // Reports that the host touches device memory, in a system call of that name or, where `call` is
 // NULL, by itself; ends the process.
 _Noreturn void sim_fault_device(const char *call, const void *ptr, const char *verb,

@@ -5,7 +5,8 @@
  * memory that a copy uses has no access rights either (pinned.c); there the program goes on. A fault
  * anywhere else goes to whoever handled faults before.
  *
- * Interface: sim_fault_install, sim_fault_thread, sim_fault_device, sim_fault_site.
+ * Interface: sim_fault_install, sim_fault_thread, sim_fault_catches, sim_fault_device,
+ * sim_fault_site.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -228,6 +229,14 @@ void sim_fault_install(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, install);
+}
+
+bool sim_fault_catches(void)
+{
+    struct sigaction now;
+    sigset_t blocked;
+    return sigaction(SIGSEGV, NULL, &now) == 0 && now.sa_sigaction == on_fault &&
+           pthread_sigmask(SIG_BLOCK, NULL, &blocked) == 0 && !sigismember(&blocked, SIGSEGV);
 }
 
 // ---- A stack for each thread's signals ----

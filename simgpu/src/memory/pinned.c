@@ -76,7 +76,8 @@ typedef struct Pending {
     const void *site;
     SimStreamId stream;
     bool told; // a touch by the host was reported
-    int steps; // touches of other bytes of its pages
+    bool shared_closed; // pages on which there are other bytes are closed too
+    int steps;          // touches of those
 } Pending;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -184,10 +185,11 @@ static bool is_traced(void)
     return traced;
 }
 
-// Whether pages of the copy are closed on which there are other bytes.
+// Whether pages of the copy are closed on which there are other bytes. A right program touches
+// those, so nothing may keep the fault from coming here. In its handler the signal is blocked.
 static bool closes_shared(const Piece *piece, const Pending *p)
 {
-    return piece->mapped && p->access != GPU_READ && p->steps < MOST_STEPS && !is_traced();
+    return piece->mapped && p->shared_closed && p->access != GPU_READ && p->steps < MOST_STEPS;
 }
 
 // The copy's pages on which the piece has no byte that is not the copy's; false: there are none.
@@ -262,6 +264,7 @@ static Pending *new_pending(const SimgpuOp *op, const void *ptr, size_t pitch, s
     Pending *p = &pending[n_pending];
     *p = (Pending){.at = (char *)ptr, .pitch = pitch, .width = width, .height = height,
                    .access = access, .name = op->entry.name, .site = op->entry.site};
+    p->shared_closed = watches() && access != GPU_READ && !is_traced() && sim_fault_catches();
     return p;
 }
 

@@ -3,6 +3,7 @@
  * memory an Async copy takes them later.
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -545,6 +546,48 @@ RIGHT(HOST_RACE, loss_among_other_data, 1)
         CHECK(now->step == step && strlen(now->name) == (step < 10 ? 12 : 13));
     }
     CUDA(cudaFreeHost(now));
+    finish(NULL);
+}
+
+HELPER void on_crash(int number)
+{
+    static const char text[] = "it crashed\n";
+    if (write(2, text, sizeof text - 1) < 0) _exit(2);
+    _exit(1);
+}
+
+// The program wants to hear of crashes itself, and there are none; later it hears no signals.
+RIGHT(HOST_RACE, other_data_and_own_signals, 1)
+{
+    cudaStream_t stream = side_stream();
+    float *x = filled(1, 3), *host = pinned(100, 1);
+    sigset_t all;
+    signal(SIGSEGV, on_crash);
+    signal(SIGTRAP, on_crash);
+    for (int round = 0; round < 2; round++) {
+        CUDA(cudaMemcpyAsync(host + 50, x, sizeof *x, cudaMemcpyDeviceToHost, stream));
+        for (int i = 0; i < 50; i++) host[i] += 1;
+        CUDA(cudaStreamSynchronize(stream));
+        CHECK(host[49] == (float)(2 + round) && host[50] == 3 && host[51] == 1);
+        sigfillset(&all);
+        CHECK(sigprocmask(SIG_SETMASK, &all, NULL) == 0);
+    }
+    CUDA(cudaFreeHost(host));
+    finish(NULL);
+}
+
+RIGHT(HOST_RACE, other_data_with_signals_blocked, 1)
+{
+    cudaStream_t stream = side_stream();
+    float *x = filled(1, 3), *host = pinned(100, 1);
+    sigset_t all;
+    sigfillset(&all);
+    CHECK(sigprocmask(SIG_SETMASK, &all, NULL) == 0);
+    CUDA(cudaMemcpyAsync(host + 50, x, sizeof *x, cudaMemcpyDeviceToHost, stream));
+    for (int i = 0; i < 50; i++) host[i] += 1;
+    CUDA(cudaStreamSynchronize(stream));
+    CHECK(host[49] == 2 && host[50] == 3 && host[51] == 1);
+    CUDA(cudaFreeHost(host));
     finish(NULL);
 }
 
