@@ -29,6 +29,9 @@ _Noreturn void sim_fault_device(const char *call, const void *ptr, const char *v
 // returns to return_address.
 const void *sim_fault_site(const void *return_address);
 
+// ---- syscall.c ----
+void sim_syscall_install(void); // from now on system calls are looked at
+
 // ---- overlap.c ----
 // Whether ptr is a multiple of `align`; else it is reported, and the operation fails.
 bool sim_check_aligned(SimgpuOp *op, const void *ptr, size_t bytes, size_t align);

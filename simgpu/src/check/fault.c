@@ -223,6 +223,7 @@ static void install(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGSEGV, &action, &previous);
     install_step();
+    sim_syscall_install();
 }
 
 void sim_fault_install(void)

@@ -6,17 +6,19 @@
  * call the next definition. They look with SIMGPU_CHECK=full only; what they find is reported as a
  * plain touch is (fault.c, pinned.c), and then they do what they are asked.
  *
- * They are weak: a program, or a sanitizer, that defines one of them keeps its own, and there is
- * no clash. The C library's headers may call a name with _chk (_FORTIFY_SOURCE) or 64
- * (_FILE_OFFSET_BITS) instead: those are here too. The C library's own calls, such as fprintf's, do not come here.
+ * They are weak: a program that defines one of them keeps its own, and there is no clash; a
+ * sanitizer's are the next ones. The C library's headers may call a name with _chk
+ * (_FORTIFY_SOURCE) or 64 (_FILE_OFFSET_BITS) instead: those are here too. The C library's own
+ * calls, such as fprintf's, do not come here.
  *
  * Interface: read, pread, readv, write, pwrite, writev, send, sendto, sendmsg, recv, recvfrom,
- * recvmsg, fread, fwrite.
+ * recvmsg, fread, fwrite; sim_syscall_install.
  */
 #undef _FORTIFY_SOURCE
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -93,9 +95,16 @@ typedef struct Use {
     int slot;
 } Use;
 
+static atomic_bool installed;
+
+void sim_syscall_install(void)
+{
+    atomic_store(&installed, sim_config()->check == CHECK_FULL);
+}
+
 static bool looks(void)
 {
-    return sim_config_ready() && sim_config()->check == CHECK_FULL && !sim_is_forked();
+    return atomic_load_explicit(&installed, memory_order_relaxed) && !sim_is_forked();
 }
 
 // `at`: an address as a number, since what is there is not looked at.
