@@ -60,7 +60,9 @@ static cublasStatus_t run_batch(Call call, cublasHandle_t handle, Gemm *p, const
     SimgpuOp op = simblas_begin(call, handle);
     p->alpha = simblas_scalar(&op, handle, alpha, p->scale);
     p->beta = simblas_scalar(&op, handle, beta, p->scale);
-    const void *const *a = read_pointers(&op, A, count), *const *b = read_pointers(&op, B, count);
+    bool adds = !is_zero(p->alpha) && p->k > 0;
+    const void *const *a = adds ? read_pointers(&op, A, count) : NULL;
+    const void *const *b = adds ? read_pointers(&op, B, count) : NULL;
     const void *const *c = read_pointers(&op, C, count);
     return finish(call, &op, multiply_group(&op, p, a, b, c, count));
 }
