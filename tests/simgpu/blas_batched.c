@@ -94,8 +94,7 @@ static const void *factors(Session *s, char t, const Exact *x, int n)
     return at;
 }
 
-#define HALF_OR(t, name, ...)                                                                      \
-    ((t) == 'H' ? cublasH##name(__VA_ARGS__) : EACH(t, name, __VA_ARGS__))
+#define HALF_OR(t, name, ...) ((t) == 'H' ? cublasH##name(__VA_ARGS__) : EACH(t, name, __VA_ARGS__))
 #define HEAD s->h, p->oa, p->ob, p->m, p->n, p->k, a
 
 static cublasStatus_t call_named(Session *s, char form, char t, const Product *p, const void *a,
@@ -115,8 +114,7 @@ static cublasStatus_t call_3m(Session *s, char form, const Product *p, const voi
 {
     int la = A->ld, lb = B->ld, lc = C->ld;
     cudaDataType ta = data_type(A->type), tc = data_type(C->type);
-    if (form == '1')
-        return cublasCgemm3mEx(HEAD, at->A, ta, la, at->B, ta, lb, b, at->C, tc, lc);
+    if (form == '1') return cublasCgemm3mEx(HEAD, at->A, ta, la, at->B, ta, lb, b, at->C, tc, lc);
     if (form == 'B') return cublasCgemm3mBatched(HEAD, at->A, la, at->B, lb, b, at->C, lc, COUNT);
     return cublasCgemm3mStridedBatched(HEAD, at->A, la, at->sa, at->B, lb, at->sb, b, at->C, lc,
                                        at->sc, COUNT);
@@ -314,8 +312,8 @@ static cublasStatus_t call_gemv(Session *s, char from, char to, bool lists, cubl
                                 const Places *at)
 {
 #define BATCHED(name)                                                                              \
-    (lists ? cublas##name##gemvBatched(s->h, op, A->rows, A->cols, a, at->A, A->ld, at->B, incx, b, \
-                                       at->C, incy, COUNT)                                         \
+    (lists ? cublas##name##gemvBatched(s->h, op, A->rows, A->cols, a, at->A, A->ld, at->B, incx,   \
+                                       b, at->C, incy, COUNT)                                      \
            : cublas##name##gemvStridedBatched(s->h, op, A->rows, A->cols, a, at->A, A->ld, at->sa, \
                                               at->B, incx, at->sb, b, at->C, incy, at->sc, COUNT))
     switch (from) {

@@ -62,9 +62,9 @@ HELPER size_t bytes_of(char t)
 HELPER cudaDataType data_type(char t)
 {
     static const char letters[] = "SDCZHTIBK";
-    static const cudaDataType types[] = {CUDA_R_32F, CUDA_R_64F,  CUDA_C_32F,
-                                         CUDA_C_64F, CUDA_R_16F,  CUDA_R_16BF,
-                                         CUDA_R_32I, CUDA_R_8I,   CUDA_C_8I};
+    static const cudaDataType types[] = {CUDA_R_32F, CUDA_R_64F, CUDA_C_32F,
+                                         CUDA_C_64F, CUDA_R_16F, CUDA_R_16BF,
+                                         CUDA_R_32I, CUDA_R_8I,  CUDA_C_8I};
     return types[strchr(letters, t) - letters];
 }
 
@@ -232,8 +232,8 @@ HELPER void mat_fill(Mat *m)
             if (at < 0) continue;
             if (i == j && m->kind == HERMITIAN) x = creall(x);
             if (i == j && m->kind == TRIANGLE)
-                x = fit(m->type, i % 3 == 1 && is_complex(m->type) ? CMPLXL(0, 2)
-                                                                  : diagonals[i % 4]);
+                x = fit(m->type,
+                        i % 3 == 1 && is_complex(m->type) ? CMPLXL(0, 2) : diagonals[i % 4]);
             stored = i == j && m->kind == HERMITIAN ? CMPLXL(creall(x), NAN) : x;
             if (i == j && m->unit) {
                 x = 1.0L;
@@ -318,8 +318,7 @@ HELPER Vec vec_make(char t, int n, int inc)
 {
     Vec v = {.type = t, .n = n, .inc = inc, .x = calloc((size_t)n + 1, sizeof(Exact))};
     v.o = operand(t, n ? (size_t)(n - 1) * (size_t)abs(inc) + 1 : 0);
-    for (int i = 0; i < n; i++)
-        blas_put(t, v.o.host, vec_place(&v, i), v.x[i] = small(t));
+    for (int i = 0; i < n; i++) blas_put(t, v.o.host, vec_place(&v, i), v.x[i] = small(t));
     return v;
 }
 HELPER void vec_want(Vec *v, int i, Exact x)

@@ -10,9 +10,10 @@ static const int INCREMENTS[][2] = {{1, 1}, {2, -1}, {-3, 2}, {-1, -2}};
 
 static long double epsilon(char t)
 {
-    return real_of(t) == 'D' ? DBL_EPSILON : real_of(t) == 'S' ? FLT_EPSILON
-                             : t == 'H'                       ? 0x1p-10L
-                                                              : 0x1p-7L;
+    return real_of(t) == 'D'   ? DBL_EPSILON
+           : real_of(t) == 'S' ? FLT_EPSILON
+           : t == 'H'          ? 0x1p-10L
+                               : 0x1p-7L;
 }
 
 // What a narrow type is computed in.
@@ -159,9 +160,8 @@ static void test_moves(void **state)
 // A copy moves bits: every NaN, of every format, comes through as it is.
 static void bits(Session *s)
 {
-    static const cudaDataType types[] = {CUDA_R_32F,     CUDA_R_64F,     CUDA_R_16F,
-                                         CUDA_R_16BF,    CUDA_R_8F_E4M3, CUDA_R_8F_E5M2,
-                                         CUDA_R_8I,      CUDA_C_32F};
+    static const cudaDataType types[] = {CUDA_R_32F,     CUDA_R_64F,     CUDA_R_16F, CUDA_R_16BF,
+                                         CUDA_R_8F_E4M3, CUDA_R_8F_E5M2, CUDA_R_8I,  CUDA_C_32F};
     static const int sizes[] = {4, 8, 2, 2, 1, 1, 1, 8};
     unsigned char host[256], got[256], *x = NULL, *y = NULL;
     for (int i = 0; i < 256; i++) host[i] = (unsigned char)(i < 128 ? ~i : i - 128);
@@ -280,7 +280,8 @@ static void extreme_norms(Session *s)
     static const struct {
         char type;
         double x;
-    } cases[] = {{'S', 3e37}, {'S', 3e-38}, {'D', 3e307}, {'D', 3e-300}, {'C', 3e37}, {'Z', 3e-300}};
+    } cases[] = {{'S', 3e37},   {'S', 3e-38}, {'D', 3e307},
+                 {'D', 3e-300}, {'C', 3e37},  {'Z', 3e-300}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char t = cases[i].type;
         Vec x = vec_make(t, 2, 1);
@@ -316,9 +317,10 @@ static void check_place(Session *s, char t, bool largest, bool ex, int n, int in
     const void *X = x.o.device;
 #define ARGUMENTS s->h, n, X, inc, to
 #define PLACE(name)                                                                                \
-    (t == 'S' ? cublasIs##name(ARGUMENTS)                                                          \
-              : t == 'D' ? cublasId##name(ARGUMENTS)                                               \
-                         : t == 'C' ? cublasIc##name(ARGUMENTS) : cublasIz##name(ARGUMENTS))
+    (t == 'S'   ? cublasIs##name(ARGUMENTS)                                                        \
+     : t == 'D' ? cublasId##name(ARGUMENTS)                                                        \
+     : t == 'C' ? cublasIc##name(ARGUMENTS)                                                        \
+                : cublasIz##name(ARGUMENTS))
     if (ex)
         need_blas((largest ? cublasIamaxEx : cublasIaminEx)(s->h, n, X, data_type(t), inc, to));
     else
@@ -406,8 +408,7 @@ static void check_modified(Session *s, char t, bool ex, const double in[4])
         need_blas(cublasRotmgEx(s->h, p[0], T, p[1], T, p[2], T, p[3], T, h, T, computed));
     else
         need_blas(REALS(t, rotmg, s->h, p[0], p[1], p[2], p[3], h));
-    if (s->on_device)
-        need_cuda(cudaMemcpy(host, param, 5 * bytes_of(t), cudaMemcpyDeviceToHost));
+    if (s->on_device) need_cuda(cudaMemcpy(host, param, 5 * bytes_of(t), cudaMemcpyDeviceToHost));
     long double v[5], d1 = creall(scalar_value(s, t, p[0])), d2 = creall(scalar_value(s, t, p[1]));
     long double x1 = creall(scalar_value(s, t, p[2])), near = 64 * epsilon(t);
     for (size_t i = 0; i < 5; i++) v[i] = creall(blas_get(t, host, i));
@@ -439,8 +440,9 @@ static void check_modified(Session *s, char t, bool ex, const double in[4])
 
 static void modified_rotations(Session *s)
 {
-    static const double cases[][4] = {{2, 3, 4, 1},    {1, 3, 1, 2},   {1, 1, 3, 0}, {-1, 2, 3, 4},
-                                      {1e10, 3, 4, 1}, {1e-9, 1e-9, 4, 1}, {0, 3, 4, 1}, {2, 3, 0, 1}};
+    static const double cases[][4] = {{2, 3, 4, 1},  {1, 3, 1, 2},    {1, 1, 3, 0},
+                                      {-1, 2, 3, 4}, {1e10, 3, 4, 1}, {1e-9, 1e-9, 4, 1},
+                                      {0, 3, 4, 1},  {2, 3, 0, 1}};
     for (const char *t = "SDHT"; *t; t++)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
             for (int ex = strchr("HT", *t) != NULL; ex < 2; ex++)
@@ -453,8 +455,8 @@ static void test_modified_rotations(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_moves),         cmocka_unit_test(test_bits),
+    cmocka_unit_test(test_moves),          cmocka_unit_test(test_bits),
     cmocka_unit_test(test_infinite_parts), cmocka_unit_test(test_sums),
-    cmocka_unit_test(test_extreme_norms), cmocka_unit_test(test_places),
-    cmocka_unit_test(test_rotations),     cmocka_unit_test(test_modified_rotations)};
+    cmocka_unit_test(test_extreme_norms),  cmocka_unit_test(test_places),
+    cmocka_unit_test(test_rotations),      cmocka_unit_test(test_modified_rotations)};
 SUITE_MAIN("cuBLAS, level 1", tests)

@@ -43,10 +43,8 @@ static cublasStatus_t call_product(Session *s, const Mat *A, cublasOperation_t o
     if (A->kind == SYMMETRIC && A->layout == BAND)
         return REALS(A->type, sbmv, s->h, uplo(A), n, k, a, M, A->ld, TAIL);
     if (A->kind == SYMMETRIC) return REALS(A->type, spmv, s->h, uplo(A), n, a, M, TAIL);
-    if (A->layout == FULL)
-        return COMPLEXES(A->type, hemv, s->h, uplo(A), n, a, M, A->ld, TAIL);
-    if (A->layout == BAND)
-        return COMPLEXES(A->type, hbmv, s->h, uplo(A), n, k, a, M, A->ld, TAIL);
+    if (A->layout == FULL) return COMPLEXES(A->type, hemv, s->h, uplo(A), n, a, M, A->ld, TAIL);
+    if (A->layout == BAND) return COMPLEXES(A->type, hbmv, s->h, uplo(A), n, k, a, M, A->ld, TAIL);
     return COMPLEXES(A->type, hpmv, s->h, uplo(A), n, a, M, TAIL);
 #undef TAIL
 }
@@ -59,7 +57,8 @@ static void check_product(Session *s, char t, int kind, int layout, unsigned num
     const int *inc = INCREMENTS[digit(&number, 3)], *factor = factors[digit(&number, 4)];
     cublasOperation_t op = OPS[digit(&number, kind == GENERAL ? 3 : 1)];
     Mat A = choose(t, kind, layout, &number);
-    Vec x = vec_make(t, op ? A.rows : A.cols, inc[0]), y = vec_make(t, op ? A.cols : A.rows, inc[1]);
+    Vec x = vec_make(t, op ? A.rows : A.cols, inc[0]),
+        y = vec_make(t, op ? A.cols : A.rows, inc[1]);
     Exact alpha = fit(t, CMPLXL(factor[0], factor[0] ? 1 : 0)), beta = factor[1];
     if (beta == 0.0L) vec_poison(&y);
     if (alpha == 0.0L) mat_poison(&A);
@@ -192,8 +191,8 @@ static void check_update(Session *s, char t, int kind, int layout, bool twice, u
     operand_send(&A.o);
     operand_send(&x.o);
     operand_send(&y.o);
-    need_blas(call_update(s, &A, twice, conjugated, scalar(s, real ? real_of(t) : t, alpha), &x,
-                          &y));
+    need_blas(
+        call_update(s, &A, twice, conjugated, scalar(s, real ? real_of(t) : t, alpha), &x, &y));
     for (int j = 0; j < A.cols; j++)
         for (int i = 0; i < A.rows && !zero; i++) {
             Exact xj = conjugated ? conjl(x.x[j < x.n ? j : 0]) : x.x[j < x.n ? j : 0];
@@ -231,8 +230,8 @@ static void shared_vector(Session *s)
     Vec x = vec_make('S', 9, 1);
     operand_send(&A.o);
     operand_send(&x.o);
-    need_blas(cublasSger(s->h, 3, 5, scalar(s, 'S', 2), x.o.device, 1, x.o.device, 2, A.o.device,
-                         A.ld));
+    need_blas(
+        cublasSger(s->h, 3, 5, scalar(s, 'S', 2), x.o.device, 1, x.o.device, 2, A.o.device, A.ld));
     for (int j = 0; j < 5; j++)
         for (int i = 0; i < 3; i++) mat_combine(&A, i, j, 2.0L * x.x[i] * x.x[2 * j], 1.0L);
     mat_equal(&A, "x in both places");

@@ -216,9 +216,8 @@ static void check_rank_k(Session *s, char t, int kind, int what, unsigned number
     static const char *names[] = {"rank k", "rank 2k", "rank k of two"};
     Case c = choose(t, names[what], &number);
     bool turn = digit(&number, 2), upper = digit(&number, 2), hermitian = kind == HERMITIAN;
-    cublasOperation_t across = hermitian || (turn && !is_complex(t) && digit(&number, 2))
-                                   ? CUBLAS_OP_C
-                                   : CUBLAS_OP_T;
+    cublasOperation_t across =
+        hermitian || (turn && !is_complex(t) && digit(&number, 2)) ? CUBLAS_OP_C : CUBLAS_OP_T;
     cublasOperation_t op = turn ? across : CUBLAS_OP_N, other = turn ? CUBLAS_OP_N : across;
     char ta = hermitian && what == RANK_K ? real_of(t) : t, tb = hermitian ? real_of(t) : t;
     if (hermitian) c.beta = creall(c.beta);
@@ -227,15 +226,15 @@ static void check_rank_k(Session *s, char t, int kind, int what, unsigned number
     Mat A = turned(&c, op, c.n, c.k), B = turned(&c, op, c.n, c.k);
     Mat C = mat_square(t, kind, c.n, upper, false, c.gap);
     send_three(&c, &A, &B, &C);
-    need_blas(call_rank_k(s, &c, what, op, scalar(s, ta, c.alpha), scalar(s, tb, c.beta), &A, &B,
-                          &C));
+    need_blas(
+        call_rank_k(s, &c, what, op, scalar(s, ta, c.alpha), scalar(s, tb, c.beta), &A, &B, &C));
     const Mat *second = what == RANK_K ? &A : &B;
     for (int j = 0; j < c.n; j++)
         for (int i = 0; i < c.n; i++) {
             Exact sum = c.alpha * product(&A, op, second, other, i, j, c.k);
             if (what == RANK_2K)
-                sum += (hermitian ? conjl(c.alpha) : c.alpha) *
-                       product(&B, op, &A, other, i, j, c.k);
+                sum +=
+                    (hermitian ? conjl(c.alpha) : c.alpha) * product(&B, op, &A, other, i, j, c.k);
             mat_combine(&C, i, j, sum, c.beta);
         }
     mat_equal(&A, c.name);
@@ -299,8 +298,8 @@ static void check_dgmm(Session *s, char t, unsigned number)
     operand_send(&C.o);
     operand_send(&x.o);
     Mat *to = in_place ? &A : &C;
-    need_blas(EACH(t, dgmm, s->h, left ? CUBLAS_SIDE_LEFT : CUBLAS_SIDE_RIGHT, c.m, c.n,
-                   A.o.device, A.ld, x.o.device, inc, to->o.device, to->ld));
+    need_blas(EACH(t, dgmm, s->h, left ? CUBLAS_SIDE_LEFT : CUBLAS_SIDE_RIGHT, c.m, c.n, A.o.device,
+                   A.ld, x.o.device, inc, to->o.device, to->ld));
     for (int j = 0; j < c.n; j++)
         for (int i = 0; i < c.m; i++)
             mat_want(to, i, j, *mat_ref(&A, i, j) * x.x[inc == 0 ? 0 : left ? i : j]);

@@ -73,7 +73,8 @@ static cublasStatus_t run_batch(Call call, cublasHandle_t handle, Gemm *p, const
                         const T *const Barray[], int ldb, const T *beta, T *const Carray[],        \
                         int ldc, int batchCount)                                                   \
     {                                                                                              \
-        Gemm p = {transa, transb, m, n, k, lda, ldb, ldc, &F, &F, &F, &F, is_single, {0, 0}, {0, 0}};    \
+        Gemm p = {transa, transb, m,  n,  k,         lda,    ldb,   ldc,                           \
+                  &F,     &F,     &F, &F, is_single, {0, 0}, {0, 0}};                              \
         return run_batch((Call){#name, SITE}, handle, &p, alpha, Aarray, Barray, beta, Carray,     \
                          batchCount);                                                              \
     }
