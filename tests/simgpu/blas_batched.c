@@ -1,5 +1,5 @@
-/* blas_batched.c: products one by one, in batches, at strides and in groups, of every combination of
- * types that cuBLAS has, by calls of one type's name and by those that name their types (…Ex);
+/* blas_batched.c: products one by one, in batches, at strides and in groups, of every combination
+ * of types that cuBLAS has, by calls of one type's name and by those that name their types (…Ex);
  * matrices and vectors in batches; against loops in long double (blas_exact.h).
  */
 #include "blas_exact.h"
@@ -18,8 +18,8 @@ enum { COUNT = 3 }; // of a batch
 static const int SIZES[][3] = {{1, 1, 1}, {5, 3, 7}, {4, 9, 2}, {3, 2, 0}, {13, 6, 19}};
 static const int FACTORS[][2] = {{2, 0}, {-1, 3}, {0, 2}, {0, 0}};
 
-// The matrices of a batch in one allocation, each `stride` numbers after the one before; 0: they are
-// the first one.
+// The matrices of a batch in one allocation, each `stride` numbers after the one before; 0: they
+// are the first one.
 static Operand join(const Operand *first, size_t apart, long stride)
 {
     size_t n = first->n + (stride ? (size_t)stride * (COUNT - 1) : 0);
@@ -75,7 +75,8 @@ typedef struct Product {
     Exact alpha, beta;
 } Product;
 
-// How the batch is handed over: by A, B and C, whose strides are in numbers; by arrays of addresses.
+// How the batch is handed over: by A, B and C, whose strides are in numbers; by arrays of
+// addresses.
 typedef struct Places {
     void *A, *B, *C;
     long sa, sb, sc;

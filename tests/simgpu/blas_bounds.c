@@ -1,13 +1,14 @@
-/* blas_bounds.c: an operand that is one element too short is reported, in every family of calls: with
- * the call's name, the line and "past the end"; with operands of exactly the right size nothing is
- * said. And arguments and combinations of types that cuBLAS refuses.
+/* blas_bounds.c: an operand that is one element too short is reported, in every family of calls:
+ * with the call's name, the line and "past the end"; with operands of exactly the right size
+ * nothing is said. And arguments and combinations of types that cuBLAS refuses.
  */
 #include "blas_exact.h"
 #include "heard.h"
 
 static const double ONE = 1.0;
 
-// A call, how many doubles its operands have, and which ones the last element makes a difference to.
+// A call, how many doubles its operands have, and which ones the last element makes a difference
+// to.
 typedef struct Bounds {
     const char *name;
     size_t size[3];

@@ -3,9 +3,9 @@
  *
  * Right answers are computed by the definition, in long double, from matrices written out in full.
  * Numbers are small and whole, so every result is exact and must be equal. Whatever a call must not
- * read is NaN: gaps between columns, the other triangle, the corners of a band, a C whose beta is 0.
- * Afterwards each operand is compared from its first byte to its last, so what must not be written
- * must still be NaN.
+ * read is NaN: gaps between columns, the other triangle, the corners of a band, a C whose beta is
+ * 0. Afterwards each operand is compared from its first byte to its last, so what must not be
+ * written must still be NaN.
  *
  * A type of numbers is a letter: S D C Z as in cuBLAS; H half, T bfloat16, I int, B signed char,
  * K two signed chars.

@@ -1,5 +1,5 @@
-/* blas_level1.c: vectors: every call of level 1 in every type, the forms that name their types (…Ex),
- * and rotations, against loops in long double (blas_exact.h).
+/* blas_level1.c: vectors: every call of level 1 in every type, the forms that name their types
+ * (…Ex), and rotations, against loops in long double (blas_exact.h).
  */
 #include <float.h>
 

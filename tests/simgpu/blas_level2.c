@@ -1,13 +1,13 @@
-/* blas_level2.c: a matrix and vectors: every storage, triangle, transposition and type, against loops
- * in long double (blas_exact.h).
+/* blas_level2.c: a matrix and vectors: every storage, triangle, transposition and type, against
+ * loops in long double (blas_exact.h).
  */
 #include "blas_exact.h"
 
 static const int SIZES[][2] = {{1, 1}, {5, 3}, {4, 9}, {13, 13}};
 static const int INCREMENTS[][2] = {{1, 1}, {2, -1}, {-3, 2}};
 
-// One of the sizes, square where the matrix has a structure; a band has as many diagonals as fit, or
-// more.
+// One of the sizes, square where the matrix has a structure; a band has as many diagonals as fit,
+// or more.
 static Mat choose(char t, int kind, int layout, unsigned *number)
 {
     int size = digit(number, 4), gap = digit(number, 2) * 3, diagonals = digit(number, 3);

@@ -1,6 +1,6 @@
-/* blas_level3.c: matrices: products, structured and triangular ones, systems, updates of rank k, sums
- * and conversions, in every type, side, triangle and transposition, against loops in long double
- * (blas_exact.h).
+/* blas_level3.c: matrices: products, structured and triangular ones, systems, updates of rank k,
+ * sums and conversions, in every type, side, triangle and transposition, against loops in long
+ * double (blas_exact.h).
  */
 #include "blas_exact.h"
 

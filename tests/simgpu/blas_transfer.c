@@ -1,6 +1,6 @@
-/* blas_transfer.c: vectors and matrices between host and device by cublasSet… and cublasGet…, waiting
- * and not: every gap and size; what is in flight stays in flight; mistakes are told with the call's
- * name and line.
+/* blas_transfer.c: vectors and matrices between host and device by cublasSet… and cublasGet…,
+ * waiting and not: every gap and size; what is in flight stays in flight; mistakes are told with
+ * the call's name and line.
  */
 #include "heard.h"
 

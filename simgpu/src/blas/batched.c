@@ -1,8 +1,9 @@
 /* batched.c: many products, systems or matrix-vector products in one call. Where the matrices lie
  * is said by arrays of pointers in device memory, or by strides.
  *
- * Interface: cublas?gemmBatched, cublasCgemm3mBatched, cublasGemmBatchedEx, cublas?gemmGroupedBatched,
- * cublasGemmGroupedBatchedEx, cublas?trsmBatched, cublas?gemvBatched, cublas?gemvStridedBatched.
+ * Interface: cublas?gemmBatched, cublasCgemm3mBatched, cublasGemmBatchedEx,
+ * cublas?gemmGroupedBatched, cublasGemmGroupedBatchedEx, cublas?trsmBatched, cublas?gemvBatched,
+ * cublas?gemvStridedBatched.
  */
 #include "blas.h"
 

@@ -1,8 +1,8 @@
 /* gemm.c: cublasSgemm and its kin: one product, or a batch of them at equal strides.
  *
  * Floats and narrower formats are multiplied in single precision by the CPU's BLAS (multiply.c),
- * everything else in double by loops. Where beta is 0, C is not read; where alpha or k is 0, A and B
- * are not.
+ * everything else in double by loops. Where beta is 0, C is not read; where alpha or k is 0, A and
+ * B are not.
  *
  * Interface: cublas?gemm, cublas?gemmStridedBatched, cublasCgemm3m, cublasZgemm3m, cublasGemmEx,
  * cublasGemmStridedBatchedEx, cublasSgemmEx, cublasCgemmEx, cublasCgemm3mEx; simblas_check_gemm,

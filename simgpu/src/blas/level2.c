@@ -3,8 +3,8 @@
  * A matrix may be stored in full, as a band or packed, and be general, triangular, symmetric or
  * Hermitian: operand.c knows which element is where, so one loop serves them all.
  *
- * Interface: cublas?gemv, ?gbmv, ?symv, ?sbmv, ?spmv, ?hemv, ?hbmv, ?hpmv; ?trmv, ?tbmv, ?tpmv; ?trsv,
- * ?tbsv, ?tpsv; ?ger, ?geru, ?gerc; ?syr, ?spr, ?her, ?hpr; ?syr2, ?spr2, ?her2, ?hpr2;
+ * Interface: cublas?gemv, ?gbmv, ?symv, ?sbmv, ?spmv, ?hemv, ?hbmv, ?hpmv; ?trmv, ?tbmv, ?tpmv;
+ * ?trsv, ?tbsv, ?tpsv; ?ger, ?geru, ?gerc; ?syr, ?spr, ?her, ?hpr; ?syr2, ?spr2, ?her2, ?hpr2;
  * simblas_matrix_vector.
  */
 #include "blas.h"

@@ -3,8 +3,8 @@
  * Computed in double (multiply.c) and rounded once. Of a result that is symmetric, one triangle is
  * written.
  *
- * Interface: cublas?symm, ?hemm; ?trmm, ?trsm; ?syrk, ?herk, cublasC…Ex; ?syr2k, ?her2k; ?syrkx, ?herkx;
- * simblas_solve.
+ * Interface: cublas?symm, ?hemm; ?trmm, ?trsm; ?syrk, ?herk, cublasC…Ex; ?syr2k, ?her2k; ?syrkx,
+ * ?herkx; simblas_solve.
  */
 #include "blas.h"
 

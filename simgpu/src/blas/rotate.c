@@ -1,8 +1,8 @@
 /* rotate.c: plane rotations: of two vectors, and which one makes an element zero.
  *
  * The modified rotations (rotm, rotmg) take their matrix as five numbers: a flag, then h11, h21,
- * h12, h22. Flag -1: all four count; 0: h11 and h22 are 1; 1: h12 is 1 and h21 is -1; -2: nothing is
- * rotated. (BLAS, Lawson et al. 1979.)
+ * h12, h22. Flag -1: all four count; 0: h11 and h22 are 1; 1: h12 is 1 and h21 is -1; -2: nothing
+ * is rotated. (BLAS, Lawson et al. 1979.)
  *
  * Interface: cublas?rot, cublas?rotg, cublas?rotm, cublas?rotmg, and Ex of each.
  */
@@ -219,7 +219,8 @@ static cublasStatus_t rotate_modified(Call call, cublasHandle_t handle, Vector x
     return simblas_end(&op);
 }
 
-// Keeps a factor between 1/4096² and 4096² by scaling a row of the matrix, which then counts in full.
+// Keeps a factor between 1/4096² and 4096² by scaling a row of the matrix, which then counts in
+// full.
 static void rescale(Modified *h, double *d, double *row1, double *row2, double *x1)
 {
     const double step = 4096.0, most = step * step;
