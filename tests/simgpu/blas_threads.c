@@ -1,7 +1,8 @@
 /* blas_threads.c: a product has the same bits whatever the number of threads (SIMGPU_THREADS).
  *
- * Every case runs in a world of one rank per number of threads; what comes back is a checksum of the
- * bits, which must be equal. Small outputs with a long sum are among them: there a BLAS splits k.
+ * Every case runs in a world of one rank per number of threads; what comes back is a checksum of
+ * the bits, which must be equal. Small outputs with a long sum are among them: there a BLAS splits
+ * k.
  */
 #include <cublas_v2.h>
 #include <stdio.h>

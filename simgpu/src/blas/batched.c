@@ -1,8 +1,9 @@
 /* batched.c: many products, systems or matrix-vector products in one call. Where the matrices lie
  * is said by arrays of pointers in device memory, or by strides.
  *
- * Interface: cublas?gemmBatched, cublasCgemm3mBatched, cublasGemmBatchedEx, cublas?gemmGroupedBatched,
- * cublasGemmGroupedBatchedEx, cublas?trsmBatched, cublas?gemvBatched, cublas?gemvStridedBatched.
+ * Interface: cublas?gemmBatched, cublasCgemm3mBatched, cublasGemmBatchedEx,
+ * cublas?gemmGroupedBatched, cublasGemmGroupedBatchedEx, cublas?trsmBatched, cublas?gemvBatched,
+ * cublas?gemvStridedBatched.
  */
 #include "blas.h"
 
@@ -60,7 +61,9 @@ static cublasStatus_t run_batch(Call call, cublasHandle_t handle, Gemm *p, const
     SimgpuOp op = simblas_begin(call, handle);
     p->alpha = simblas_scalar(&op, handle, alpha, p->scale);
     p->beta = simblas_scalar(&op, handle, beta, p->scale);
-    const void *const *a = read_pointers(&op, A, count), *const *b = read_pointers(&op, B, count);
+    bool adds = !is_zero(p->alpha) && p->k > 0;
+    const void *const *a = adds ? read_pointers(&op, A, count) : NULL;
+    const void *const *b = adds ? read_pointers(&op, B, count) : NULL;
     const void *const *c = read_pointers(&op, C, count);
     return finish(call, &op, multiply_group(&op, p, a, b, c, count));
 }
@@ -71,7 +74,8 @@ static cublasStatus_t run_batch(Call call, cublasHandle_t handle, Gemm *p, const
                         const T *const Barray[], int ldb, const T *beta, T *const Carray[],        \
                         int ldc, int batchCount)                                                   \
     {                                                                                              \
-        Gemm p = {transa, transb, m, n, k, lda, ldb, ldc, &F, &F, &F, &F, is_single, {0, 0}, {0, 0}};    \
+        Gemm p = {transa, transb, m,  n,  k,         lda,    ldb,   ldc,                           \
+                  &F,     &F,     &F, &F, is_single, {0, 0}, {0, 0}};                              \
         return run_batch((Call){#name, SITE}, handle, &p, alpha, Aarray, Barray, beta, Carray,     \
                          batchCount);                                                              \
     }

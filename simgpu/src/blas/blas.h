@@ -11,7 +11,6 @@
  *   level1.c    vectors;  rotate.c: rotations of vectors
  *   level2.c    a matrix and vectors;  level3.c: matrices with a structure
  *   extra.c     what cuBLAS has beyond BLAS: geam, dgmm, packed to full
- *   v1.c        cublas.h, the interface without handles
  *
  * Every call checks its arguments as cuBLAS does and says which one is wrong, declares the bytes
  * that it reads and writes like any other operation on a stream, and then computes. Where nothing
@@ -132,9 +131,11 @@ static inline Number minus(Number a, Number b)
 {
     return (Number){a.re - b.re, a.im - b.im};
 }
+// A real factor multiplies the parts one by one: an infinite one does not make the other NaN.
 static inline Number times(Number a, Number b)
 {
-    if (a.im == 0.0 && b.im == 0.0) return number(a.re * b.re);
+    if (a.im == 0.0) return (Number){a.re * b.re, b.im == 0.0 ? 0.0 : a.re * b.im};
+    if (b.im == 0.0) return (Number){a.re * b.re, a.im * b.re};
     return (Number){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
 }
 Number simblas_divide(Number a, Number b);
@@ -163,6 +164,7 @@ typedef struct Vector {
 void simblas_touch_vector(SimgpuOp *op, Vector *v, GpuAccess access, bool gaps_stay);
 Number simblas_get(const Vector *v, int i);
 void simblas_put(const Vector *v, int i, Number x);
+void *simblas_place(const Vector *v, int i); // of the element, in memory
 
 typedef enum Layout { LAYOUT_FULL, LAYOUT_BAND, LAYOUT_PACKED } Layout;
 typedef enum Part { PART_ALL, PART_UPPER, PART_LOWER } Part;

@@ -1,8 +1,8 @@
 /* gemm.c: cublasSgemm and its kin: one product, or a batch of them at equal strides.
  *
  * Floats and narrower formats are multiplied in single precision by the CPU's BLAS (multiply.c),
- * everything else in double by loops. Where beta is 0, C is not read; where alpha or k is 0, A and B
- * are not.
+ * everything else in double by loops. Where beta is 0, C is not read; where alpha or k is 0, A and
+ * B are not.
  *
  * Interface: cublas?gemm, cublas?gemmStridedBatched, cublasCgemm3m, cublasZgemm3m, cublasGemmEx,
  * cublasGemmStridedBatchedEx, cublasSgemmEx, cublasCgemmEx, cublasCgemm3mEx; simblas_check_gemm,
@@ -185,15 +185,15 @@ bool simblas_compute_gemm(const Gemm *p, const void *A, const void *B, void *C)
 static SimLogProduct as_logged(const Gemm *p, const Batch *batch)
 {
     return (SimLogProduct){.turn_a = p->turn_a != CUBLAS_OP_N,
-                          .turn_b = p->turn_b != CUBLAS_OP_N,
-                          .m = p->m,
-                          .n = p->n,
-                          .k = p->k,
-                          .count = batch->count,
-                          .A = {batch->A, p->lda, batch->stride_a, p->a->bytes},
-                          .B = {batch->B, p->ldb, batch->stride_b, p->b->bytes},
-                          .C = {batch->C, p->ldc, batch->stride_c, p->c->bytes},
-                          .keeps = !is_zero(p->beta)};
+                           .turn_b = p->turn_b != CUBLAS_OP_N,
+                           .m = p->m,
+                           .n = p->n,
+                           .k = p->k,
+                           .count = batch->count,
+                           .A = {batch->A, p->lda, batch->stride_a, p->a->bytes},
+                           .B = {batch->B, p->ldb, batch->stride_b, p->b->bytes},
+                           .C = {batch->C, p->ldc, batch->stride_c, p->c->bytes},
+                           .keeps = !is_zero(p->beta)};
 }
 
 // Declares a batch of matrices, the first of which may not be where its bytes begin; hands back
@@ -282,7 +282,8 @@ static cublasStatus_t check_batch(Call call, const Gemm *p, const Batch *batch)
                           const T *A, int lda, const T *B, int ldb, const T *beta, T *C, int ldc)  \
     {                                                                                              \
         Call call = {name, SITE};                                                                  \
-        Gemm p = {transa, transb, m, n, k, lda, ldb, ldc, &F, &F, &F, &F, is_single, {0, 0}, {0, 0}};    \
+        Gemm p = {transa, transb, m,  n,  k,         lda,    ldb,   ldc,                           \
+                  &F,     &F,     &F, &F, is_single, {0, 0}, {0, 0}};                              \
         Batch one = {A, B, C, 0, 0, 0, 1};                                                         \
         CHECK(simblas_check_gemm(call, handle, &p, alpha, beta));                                  \
         return simblas_run_gemm(call, handle, &p, alpha, beta, &one);                              \
@@ -302,7 +303,8 @@ GEMM("cublasZgemm3m", cublasZgemm3m, cuDoubleComplex, simblas_Z, false)
                         const T *beta, T *C, int ldc, long long int strideC, int batchCount)       \
     {                                                                                              \
         Call call = {#name, SITE};                                                                 \
-        Gemm p = {transa, transb, m, n, k, lda, ldb, ldc, &F, &F, &F, &F, is_single, {0, 0}, {0, 0}};    \
+        Gemm p = {transa, transb, m,  n,  k,         lda,    ldb,   ldc,                           \
+                  &F,     &F,     &F, &F, is_single, {0, 0}, {0, 0}};                              \
         Batch batch = {A, B, C, strideA, strideB, strideC, batchCount};                            \
         CHECK(simblas_check_gemm(call, handle, &p, alpha, beta));                                  \
         CHECK(check_batch(call, &p, &batch));                                                      \

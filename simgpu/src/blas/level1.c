@@ -7,6 +7,7 @@
  * cublas?asum, cublasI?amax, cublasI?amin, and Ex of each.
  */
 #include <math.h>
+#include <string.h>
 
 #include "blas.h"
 
@@ -110,6 +111,7 @@ cublasStatus_t cublasAxpyEx(cublasHandle_t handle, int n, const void *alpha, cud
                (Vector){y, simblas_format(yType), n, incy, NULL});
 }
 
+// Bits are moved as they are, NaNs among them.
 static cublasStatus_t copy(Call call, cublasHandle_t handle, Vector x, Vector y)
 {
     CHECK(simblas_check_handle(call, handle));
@@ -119,7 +121,8 @@ static cublasStatus_t copy(Call call, cublasHandle_t handle, Vector x, Vector y)
     SimgpuOp op = simblas_begin(call, handle);
     simblas_touch_vector(&op, &x, GPU_READ, false);
     simblas_touch_vector(&op, &y, GPU_WRITE, true);
-    for (int i = 0; i < x.n && simgpu_ready(&op); i++) simblas_put(&y, i, simblas_get(&x, i));
+    for (int i = 0; i < x.n && simgpu_ready(&op); i++)
+        memmove(simblas_place(&y, i), simblas_place(&x, i), x.format->bytes);
     return simblas_end(&op);
 }
 
@@ -133,9 +136,10 @@ static cublasStatus_t swap(Call call, cublasHandle_t handle, Vector x, Vector y)
     simblas_touch_vector(&op, &x, GPU_UPDATE, false);
     simblas_touch_vector(&op, &y, GPU_UPDATE, false);
     for (int i = 0; i < x.n && simgpu_ready(&op); i++) {
-        Number was = simblas_get(&x, i);
-        simblas_put(&x, i, simblas_get(&y, i));
-        simblas_put(&y, i, was);
+        char was[16], *a = simblas_place(&x, i), *b = simblas_place(&y, i);
+        memcpy(was, a, x.format->bytes);
+        memmove(a, b, x.format->bytes);
+        memcpy(b, was, x.format->bytes);
     }
     return simblas_end(&op);
 }

@@ -3,8 +3,8 @@
  * A matrix may be stored in full, as a band or packed, and be general, triangular, symmetric or
  * Hermitian: operand.c knows which element is where, so one loop serves them all.
  *
- * Interface: cublas?gemv, ?gbmv, ?symv, ?sbmv, ?spmv, ?hemv, ?hbmv, ?hpmv; ?trmv, ?tbmv, ?tpmv; ?trsv,
- * ?tbsv, ?tpsv; ?ger, ?geru, ?gerc; ?syr, ?spr, ?her, ?hpr; ?syr2, ?spr2, ?her2, ?hpr2;
+ * Interface: cublas?gemv, ?gbmv, ?symv, ?sbmv, ?spmv, ?hemv, ?hbmv, ?hpmv; ?trmv, ?tbmv, ?tpmv;
+ * ?trsv, ?tbsv, ?tpsv; ?ger, ?geru, ?gerc; ?syr, ?spr, ?her, ?hpr; ?syr2, ?spr2, ?her2, ?hpr2;
  * simblas_matrix_vector.
  */
 #include "blas.h"
@@ -44,8 +44,7 @@ static cublasStatus_t check_matrix(Call call, const Matrix *A)
 {
     CHECK(simblas_check_size(call, "m", A->rows));
     CHECK(simblas_check_size(call, "n", A->cols));
-    CHECK(simblas_check_size(call, A->above ? "ku or k" : "kl or k",
-                             A->above + A->below < 0 ? -1 : 0));
+    CHECK(simblas_check_size(call, "k", A->above + A->below));
     if (A->layout == LAYOUT_FULL)
         return simblas_check_leading(call, "lda", A->ld, A->rows, A->part ? "n" : "m");
     if (A->layout == LAYOUT_BAND)
@@ -298,7 +297,7 @@ static cublasStatus_t run_update(Call call, cublasHandle_t handle, Matrix A, con
     Vector left = vector(x, A.format, A.rows, incx), right = vector(y, A.format, A.cols, incy);
     if (!is_zero(a)) {
         simblas_touch_vector(&op, &left, GPU_READ, false);
-        if (x == y)
+        if (x == y && incx == incy && A.rows == A.cols)
             right.at = left.at;
         else
             simblas_touch_vector(&op, &right, GPU_READ, false);

@@ -3,8 +3,8 @@
  * Computed in double (multiply.c) and rounded once. Of a result that is symmetric, one triangle is
  * written.
  *
- * Interface: cublas?symm, ?hemm; ?trmm, ?trsm; ?syrk, ?herk, cublasC…Ex; ?syr2k, ?her2k; ?syrkx, ?herkx;
- * simblas_solve.
+ * Interface: cublas?symm, ?hemm; ?trmm, ?trsm; ?syrk, ?herk, cublasC…Ex; ?syr2k, ?her2k; ?syrkx,
+ * ?herkx; simblas_solve.
  */
 #include "blas.h"
 
@@ -32,7 +32,7 @@ static void combine(const Matrix *C, Number alpha, const Planes *P, Number other
         for (int i = first; i < last; i++) {
             Number x = P ? times(alpha, in_planes(P, i, j)) : number(0.0);
             if (Q != NULL) x = plus(x, times(other, in_planes(Q, i, j)));
-            if (!is_zero(beta)) x = plus(x, times(beta, simblas_load(C, i, j)));
+            if (!is_zero(beta)) x = plus(x, times(beta, simblas_element(C, CUBLAS_OP_N, i, j)));
             if (C->others == OTHERS_CONJUGATED && i == j) x.im = 0.0;
             simblas_store(C, i, j, x);
         }
@@ -102,20 +102,21 @@ void simblas_solve(const Matrix *A, cublasOperation_t turn, cublasSideMode_t sid
     bool left = side == CUBLAS_SIDE_LEFT;
     int n = A->rows, systems = left ? B->cols : B->rows;
     bool upper = ((A->part == PART_UPPER) == (turn == CUBLAS_OP_N)) == left;
+    if (is_zero(alpha)) { // A is not read
+        combine(B, alpha, NULL, alpha, NULL, number(0.0));
+        return;
+    }
     Planes T = simblas_planes(A, turn, n, n);
     Number *x = calloc((size_t)n, sizeof *x);
     for (int s = 0; s < systems && x != NULL; s++) {
         for (int step = 0; step < n; step++) {
             int i = upper ? n - 1 - step : step;
-            Number rest = number(0.0);
-            if (!is_zero(alpha))
-                rest = times(alpha, left ? simblas_load(B, i, s) : simblas_load(B, s, i));
+            Number rest = times(alpha, left ? simblas_load(B, i, s) : simblas_load(B, s, i));
             for (int j = upper ? i + 1 : 0; j < (upper ? n : i); j++)
                 rest = minus(rest, times(left ? in_planes(&T, i, j) : in_planes(&T, j, i), x[j]));
-            x[i] = A->unit || is_zero(alpha) ? rest : simblas_divide(rest, in_planes(&T, i, i));
+            x[i] = A->unit ? rest : simblas_divide(rest, in_planes(&T, i, i));
         }
-        for (int i = 0; i < n; i++)
-            simblas_store(B, left ? i : s, left ? s : i, is_zero(alpha) ? number(0.0) : x[i]);
+        for (int i = 0; i < n; i++) simblas_store(B, left ? i : s, left ? s : i, x[i]);
     }
     free(x);
     simblas_free_planes(&T);

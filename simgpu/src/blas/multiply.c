@@ -2,8 +2,8 @@
  *
  * [Note: blocks] A product is cut into blocks of its output, by its shape alone, and the BLAS makes
  * each block with one thread. Threads share the blocks (share.c), so a result does not depend
- * on how many there are. A BLAS with threads of its own may also split the sum over k, and then adds
- * in another order for another number of threads.
+ * on how many there are. A BLAS with threads of its own may also split the sum over k, and then
+ * adds in another order for another number of threads.
  *
  * The loops in double add an element's products in the order of k, one by one.
  *
@@ -23,8 +23,8 @@
 
 // ---- Blocks ----
 
-// Multiplications that are worth a block of their own, the most blocks, and their smallest sides: for
-// smaller ones the BLAS spends too long on packing its factors.
+// Multiplications that are worth a block of their own, the most blocks, and their smallest sides:
+// for smaller ones the BLAS spends too long on packing its factors.
 enum { BLOCK_WORK = 1 << 23, MOST_BLOCKS = 8, LEAST_SIDE = 128, LEAST_HALF = 32 };
 
 typedef struct Blocks {

@@ -6,8 +6,8 @@
  * operand, from the first byte to the last.
  *
  * Interface: simblas_begin, simblas_end, simblas_scalar, simblas_result; simblas_touch_vector,
- * simblas_get, simblas_put; simblas_touch_matrix, simblas_stored, simblas_element, simblas_load,
- * simblas_store.
+ * simblas_get, simblas_put, simblas_place; simblas_touch_matrix, simblas_stored, simblas_element,
+ * simblas_load, simblas_store.
  */
 #include "blas.h"
 
@@ -63,6 +63,11 @@ void simblas_touch_vector(SimgpuOp *op, Vector *v, GpuAccess access, bool gaps_s
 static size_t at(const Vector *v, int i)
 {
     return (size_t)(v->inc > 0 ? i : v->n - 1 - i) * (size_t)llabs(v->inc);
+}
+
+void *simblas_place(const Vector *v, int i)
+{
+    return v->at + at(v, i) * v->format->bytes;
 }
 
 Number simblas_get(const Vector *v, int i)

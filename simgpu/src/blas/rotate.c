@@ -1,8 +1,8 @@
 /* rotate.c: plane rotations: of two vectors, and which one makes an element zero.
  *
  * The modified rotations (rotm, rotmg) take their matrix as five numbers: a flag, then h11, h21,
- * h12, h22. Flag -1: all four count; 0: h11 and h22 are 1; 1: h12 is 1 and h21 is -1; -2: nothing is
- * rotated. (BLAS, Lawson et al. 1979.)
+ * h12, h22. Flag -1: all four count; 0: h11 and h22 are 1; 1: h12 is 1 and h21 is -1; -2: nothing
+ * is rotated. (BLAS, Lawson et al. 1979.)
  *
  * Interface: cublas?rot, cublas?rotg, cublas?rotm, cublas?rotmg, and Ex of each.
  */
@@ -70,6 +70,22 @@ static cublasStatus_t check_types(Call call, cudaDataType x, cudaDataType y, cud
                           (int)x, (int)y, (int)cs, (int)execution);
 }
 
+static cublasStatus_t check_same(Call call, cudaDataType ab, cudaDataType cs)
+{
+    if (ab == cs) return CUBLAS_STATUS_SUCCESS;
+    return simblas_refuse(call, CUBLAS_STATUS_NOT_SUPPORTED,
+                          "abType is %d and csType is %d: both must be the same here.", (int)ab,
+                          (int)cs);
+}
+
+static cublasStatus_t check_real(Call call, cudaDataType type)
+{
+    if (!simblas_format(type)->complex) return CUBLAS_STATUS_SUCCESS;
+    return simblas_refuse(call, CUBLAS_STATUS_NOT_SUPPORTED,
+                          "vectors of type %d: there is no modified rotation of complex numbers.",
+                          (int)type);
+}
+
 cublasStatus_t cublasRotEx(cublasHandle_t handle, int n, void *x, cudaDataType xType, int incx,
                            void *y, cudaDataType yType, int incy, const void *c, const void *s,
                            cudaDataType csType, cudaDataType executiontype)
@@ -86,11 +102,10 @@ cublasStatus_t cublasRotEx(cublasHandle_t handle, int n, void *x, cudaDataType x
 // For real numbers b becomes z, from which c and s can be had again.
 static void make_real_rotation(double *a, double *b, double *c, double *s)
 {
-    double scale = fabs(*a) + fabs(*b), sign = fabs(*a) > fabs(*b) ? *a : *b, r = 0.0, z = 0.0;
+    double sign = fabs(*a) > fabs(*b) ? *a : *b, r = copysign(hypot(*a, *b), sign), z = 0.0;
     *c = 1.0;
     *s = 0.0;
-    if (scale != 0.0) {
-        r = copysign(scale * hypot(*a / scale, *b / scale), sign);
+    if (r != 0.0) {
         *c = *a / r;
         *s = *b / r;
         z = 1.0;
@@ -162,6 +177,7 @@ cublasStatus_t cublasRotgEx(cublasHandle_t handle, void *a, void *b, cudaDataTyp
 {
     Call call = {"cublasRotgEx", SITE};
     CHECK(check_types(call, abType, abType, csType, executiontype));
+    CHECK(check_same(call, abType, csType));
     return make_rotation(call, handle, simblas_format(abType), a, b, c, s);
 }
 
@@ -203,7 +219,8 @@ static cublasStatus_t rotate_modified(Call call, cublasHandle_t handle, Vector x
     return simblas_end(&op);
 }
 
-// Keeps a factor between 1/4096² and 4096² by scaling a row of the matrix, which then counts in full.
+// Keeps a factor between 1/4096² and 4096² by scaling a row of the matrix, which then counts in
+// full.
 static void rescale(Modified *h, double *d, double *row1, double *row2, double *x1)
 {
     const double step = 4096.0, most = step * step;
@@ -271,7 +288,7 @@ static cublasStatus_t make_modified_rotation(Call call, cublasHandle_t handle, c
     void *pd2 = simblas_result(&op, handle, d2, f->bytes, GPU_UPDATE);
     void *px1 = simblas_result(&op, handle, x1, f->bytes, GPU_UPDATE);
     Number y = simblas_scalar(&op, handle, y1, f);
-    void *to = simblas_result(&op, handle, param, 5 * f->bytes, GPU_UPDATE);
+    void *to = simblas_result(&op, handle, param, 5 * f->bytes, GPU_WRITE);
     if (simgpu_ready(&op)) {
         double a = f->get(pd1, 0).re, b = f->get(pd2, 0).re, x = f->get(px1, 0).re;
         Modified h = make_modified(&a, &b, &x, y.re);
@@ -310,6 +327,7 @@ cublasStatus_t cublasRotmEx(cublasHandle_t handle, int n, void *x, cudaDataType 
 {
     Call call = {"cublasRotmEx", SITE};
     CHECK(check_types(call, xType, yType, paramType, executiontype));
+    CHECK(check_real(call, xType));
     const Format *f = simblas_format(xType);
     return rotate_modified(call, handle, (Vector){x, f, n, incx, NULL},
                            (Vector){y, f, n, incy, NULL}, param, f);
@@ -323,5 +341,6 @@ cublasStatus_t cublasRotmgEx(cublasHandle_t handle, void *d1, cudaDataType d1Typ
     Call call = {"cublasRotmgEx", SITE};
     CHECK(check_types(call, d1Type, d2Type, paramType, executiontype));
     CHECK(check_types(call, x1Type, y1Type, d1Type, executiontype));
+    CHECK(check_real(call, x1Type));
     return make_modified_rotation(call, handle, simblas_format(d1Type), d1, d2, x1, y1, param);
 }

@@ -1,9 +1,9 @@
 /* share.c: threads that share the blocks of a product.
  *
- * A block is one piece of work, whoever does it, so results depend neither on how many threads there
- * are nor on who is free. The threads are libgomp's, as the BLAS's own are: kept between calls, and
- * waiting for the next one actively for a moment. Its entry is called directly, so that no compiler
- * need know OpenMP.
+ * A block is one piece of work, whoever does it, so results depend neither on how many threads
+ * there are nor on who is free. The threads are libgomp's, as the BLAS's own are: kept between
+ * calls, and waiting for the next one actively for a moment. Its entry is called directly, so that
+ * no compiler need know OpenMP.
  *
  * Interface: simblas_share.
  */

@@ -1,9 +1,10 @@
-/* transfer.c: vectors and matrices between host and device. The Async calls are those of
- * cudaMemcpy2DAsync on the stream that they name.
+/* transfer.c: vectors and matrices between host and device. They copy as
+ * cudaMemcpy2D does, and Async as cudaMemcpy2DAsync on the stream that they name.
  *
  * Interface: cublasSetVector, cublasGetVector, cublasSetMatrix, cublasGetMatrix, and Async of each.
  */
 #include "blas.h"
+#include "memory/memory.h"
 
 // From where to where, and on which stream.
 typedef struct Way {
@@ -26,10 +27,10 @@ static cublasStatus_t copy_matrix(Call call, int rows, int cols, int size, const
     CHECK(simblas_check_leading(call, "ldb", ldb, rows, "rows"));
     if (rows == 0 || cols == 0) return CUBLAS_STATUS_SUCCESS;
     size_t bytes = (size_t)size;
-    size_t to = (size_t)ldb * bytes, from = (size_t)lda * bytes, width = (size_t)rows * bytes;
-    cudaError_t copied =
-        way.async ? cudaMemcpy2DAsync(B, to, A, from, width, (size_t)cols, way.kind, way.stream)
-                  : cudaMemcpy2D(B, to, A, from, width, (size_t)cols, way.kind);
+    SimRows all = {
+        B,       A, (size_t)ldb * bytes, (size_t)lda * bytes, (size_t)rows * bytes, (size_t)cols,
+        way.kind};
+    cudaError_t copied = sim_copy_rows(call.name, call.site, all, way.async, way.stream);
     return copied == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_MAPPING_ERROR;
 }
 

@@ -10,7 +10,7 @@
  * on the device. It has waited for what is before it on the stream, and the host knows no more than
  * that: a stream that does not wait for the default stream may not use the bytes yet.
  *
- * Interface: the cudaMemcpy* and cudaMemset* calls.
+ * Interface: the cudaMemcpy* and cudaMemset* calls; sim_copy_rows.
  */
 #include <string.h>
 
@@ -175,6 +175,14 @@ cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t 
     return copy("cudaMemcpy2DAsync", &c, stream, SIM_SITE);
 }
 
+cudaError_t sim_copy_rows(const char *name, const void *site, SimRows rows, bool async,
+                          cudaStream_t stream)
+{
+    Copy c = {rows.dst,    rows.src,  rows.dpitch, rows.spitch, rows.width,
+              rows.height, rows.kind, async,       false};
+    return copy(name, &c, stream, site);
+}
+
 // ---- Between devices ----
 
 static bool is_on(const void *ptr, int index)
@@ -203,8 +211,7 @@ static cudaError_t copy_peer(const char *name, const Copy *c, int dst_device, in
                "%s, called at %s:\nits %s %p is not on device %d.\n"
                "On a GPU this is an invalid argument, or data of another place.\n"
                "Are the two devices, or the two pointers, the wrong way round?",
-               name, where,
-               dst_wrong ? "destination" : "source", dst_wrong ? c->dst : c->src,
+               name, where, dst_wrong ? "destination" : "source", dst_wrong ? c->dst : c->src,
                dst_wrong ? dst_device : src_device);
     return sim_leave(cudaErrorInvalidValue);
 }

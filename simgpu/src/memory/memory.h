@@ -48,6 +48,17 @@ void sim_managed_hide(SimDevice *device, size_t offset, size_t bytes);
 // Whether ptr is an address of live managed memory.
 bool sim_managed(const void *ptr);
 
+// ---- copy.c ----
+// cudaMemcpy2D, or cudaMemcpy2DAsync, under the name of the call that wants it.
+typedef struct SimRows {
+    void *dst;
+    const void *src;
+    size_t dpitch, spitch, width, height;
+    enum cudaMemcpyKind kind;
+} SimRows;
+cudaError_t sim_copy_rows(const char *name, const void *site, SimRows rows, bool async,
+                          cudaStream_t stream);
+
 // ---- pinned.c ----
 // Whether [ptr, ptr+bytes) begins in pinned memory; *inside: and ends in the same piece of it.
 bool sim_pinned(const void *ptr, size_t bytes, bool *inside);
