@@ -16,7 +16,7 @@ from helpers import GRADER, ROOT, ReferenceCopy, TempFolder, build_folder
 
 TASKS = ("meta_init", "flat_param", "forward", "backward", "optimizer", "api")
 KIT = ("Makefile", "make", "grader/setup.sh", "grader/impl_folder.sh", "grader/compile_commands.py",
-       "grader/files.py")
+       "grader/files.py", "grader/expand.py", "grader/submission.py", "grader/layout.py")
 TOLD = re.compile(r"^  (CC|AR|LD|CP) +(\S+)$", re.MULTILINE)
 ODD = ("a=b", "two  words", "a:b;c", "it's $HOME #1 100% \"x\"", "(a) [b] *?", "back\\slash", "-d",
        "~", "é")
