@@ -22,6 +22,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 
@@ -38,13 +39,23 @@ BUILD_LIMIT = 900.0      # seconds a call of make may take
 # those; memory of a process, in KiB; bytes of a file that is written, in blocks of 512.
 COMPILE_LIMIT, PATIENCE = 60.0, 4
 COMPILE_MEMORY, COMPILE_BLOCKS = 4 << 20, 64 << 11
-LIMITED = 'ulimit -v %d; ulimit -f %d; ulimit -S -t %d; ulimit -H -t %d; exec "$@"'
+# Where an account has less, that stays.
+LIMITED = ('ulimit -v %d 2>/dev/null; ulimit -f %d 2>/dev/null; ulimit -S -t %d 2>/dev/null; '
+           'ulimit -H -t %d 2>/dev/null; exec "$@"')
 OVER_LIMIT = ((r"CPU time limit exceeded|took more than", "takes too long to compile"),
               (r"out of memory|virtual memory exhausted|Cannot allocate memory|bad_alloc",
                "needs more than 4 GiB of memory to compile"),
               (r"File size limit exceeded|File too large",
                "becomes more than 64 MiB when compiled"),
               (r"Killed signal", "takes too long to compile, or too much memory"))
+
+
+# What the compiler, the linker and their parts say that lack something of the machine's.
+LACKING = re.compile(r"No space left|Too many open files|Resource temporarily unavailable|Cannot fork|"
+                     r"Disk quota|Read-only file system|error while loading shared libraries|"
+                     r"[Kk]illed|terminated|internal compiler error")
+# A text that any compiler can compile.
+PROBE = "".join('#include "%s"\n' % name for name in submission.HEADERS)
 
 
 # What gcc and clang say where a function may end without a value.
@@ -286,6 +297,8 @@ class Builder:
         made = os.path.join(ROOT, self.object(task.name))
         text = Expansion(self.compiler, os.path.join(self.folder, task.file), self.impl,
                          lambda words: self.call(words, dict(os.environ, LC_ALL="C"), True))
+        if text.failed:
+            self.look_at_machine(text.output)
         wrong = text.wrong or text.failed and over_limit(text.output)
         if wrong:
             return "", Failing("error", "%s %s." % (task.file, wrong)), ""
@@ -310,9 +323,25 @@ class Builder:
         self.expanded.add(task.name)
         status, output = self.make([self.object(task.name)], jobs=1, capped=True)
         if status != 0:
+            self.look_at_machine(output)
             return "", Failing("error", self.first_error(output, task)), ""
         write_atomically(made + ".of", total)
         return text.source_sha256, None, output if same else text.output + output
+
+    def look_at_machine(self, output):
+        """Whether it is the machine that lacked something when a file did not compile: then it lacks
+        it for a text of a few lines, too."""
+        if not over_limit(output) and not LACKING.search(output):
+            return
+        with tempfile.TemporaryDirectory(prefix="shardlab-probe-") as folder:
+            probe = os.path.join(folder, "probe.c")
+            with open(probe, "w", encoding="ascii") as file:
+                file.write(PROBE if os.path.exists(os.path.join(ROOT, "include", "fsdp.h")) else "")
+            status, said = self.call(self.compiler + ["-c", probe, "-o", probe + ".o"],
+                                     dict(os.environ, LC_ALL="C"), True)
+        if status != 0:
+            raise Infrastructure("the compiler does not work on this machine just now, or within "
+                                 "this account's limits (ulimit -a): %s" % first_line(said or output))
 
     def own_names(self, task):
         """What the task is to define: what the reference's file does."""
@@ -367,6 +396,9 @@ class Builder:
             text = "%s does not define %s, which other files call." % (who, undefined[0][1])
         elif undefined: # no debug information: who calls it is not known
             text = "%s uses or should define %s, and nothing defines it." % (who, undefined[0][1])
+        elif over_limit(output) or LACKING.search(output):
+            raise Infrastructure("the linker does not work on this machine just now, or within this "
+                                 "account's limits (ulimit -a): %s" % first_line(output))
         else:
             text = "%s cannot be linked with the tests: %s" % (who, first_line(output))
         return Failing("error", text)

@@ -24,7 +24,7 @@ import tempfile
 
 import submission
 from files import write_atomically
-from layout import safe
+from layout import safe, tell
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
@@ -187,9 +187,9 @@ def main(arguments):
     target, words = arguments[0], arguments[2:]
     source = words[words.index("-c") + 1]
     made = Expansion(words, source, os.path.join(ROOT, os.path.dirname(source)))
-    sys.stderr.write(safe(made.output))
+    sys.stderr.write(safe(made.output, sys.stderr.encoding))
     if made.wrong:
-        print(safe("%s %s." % (source, made.wrong)), file=sys.stderr)
+        tell("%s %s." % (source, made.wrong))
     if made.wrong or made.failed:
         return 1
     write_atomically(target[:-2] + ".d", made.rule(target))

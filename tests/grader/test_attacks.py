@@ -227,10 +227,27 @@ class Source(TempFolder):
 
     def test_lines_that_hide(self):
         for text in ("#line 3\n", "  # 7 \"x.h\" 3\n", "%:line 3\n", "#\\\nline 3\n",
-                     "/* a */ # /* b */ line 3\n", "#/*\n*/line 3\n",
-                     "#if __has_include(</*>)\n#endif\n#line 3 \"x\"\n//*/\n",
+                     "/* a */ # /* b */ line 3\n", "#/*\n*/line 3\n", "\ufeff#line 3\n",
                      "char *a = \"/*\";\n#line 3\nchar *b = \"*/\";\n"):
             self.assertIn("#line", self.look(text), text)
+
+    def test_what_would_be_read_otherwise_than_it_is_compiled(self):
+        for text, says in (
+                ('char *a = R"(\n/*)";\n#line 3\n//*/\n', "raw string"),
+                ('char *a = u8R"x(\n/*)x";\n', "raw string"),
+                ("#if __has_include(</*>)\n#endif\n#line 3 \"x\"\n//*/\n", "names a header"),
+                ("#if 0\n#include </*> \" */ \"/*\"\n#endif\n#line 3\n//*/\n", "names a header"),
+                ('#if __has_include("a\\") //"/*"\n#line 3\n//*/\n#endif\n', "names a header"),
+                ("#if __has_include/**/(</*>)\n#line 3\n//*/\n#endif\n", "names a header")):
+            self.assertIn(says, self.look(text), text)
+        for text in ('#include "a.h" // don\'t <--\n', 'char *a = "r R", *b = "include <";\n',
+                     "#include <sys/types.h> /* \\ */\n"):
+            self.assertEqual(self.look(text, ""), "", text)
+        for expanded, says in (('#pragma GCC pch_preprocess "x.gch"\n', "precompiled"),
+                               ("as \\\nm;\n", "backslash at the end"),
+                               ('int a;\f# 1 "/usr/include/stdio.h" 1 3\n'
+                                'int f(void) __asm__ ("x");\n', "assembly")):
+            self.assertIn(says, self.look("", expanded), expanded)
 
     def test_what_is_no_such_line(self):
         for text in ("// #line 3\n", "/* # 3 of them\n # line up */\n", "#if 3\n#endif\n",
