@@ -30,10 +30,12 @@ import runner
 import submission
 from expand import Expansion
 from files import write_atomically
+from layout import cut
 from progress import Building, Progress
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD_LIMIT = 900.0      # seconds a call of make may take
+LONGEST = 1000           # characters of a compiler's line
 
 # What compiling one student's file may take: seconds of the processor, and of the clock for each of
 # those; memory of a process, in KiB; bytes of a file that is written, in blocks of 512.
@@ -361,7 +363,7 @@ class Builder:
                 text += (": a path through %s ends without a return. Is `return OK;` missing?"
                          % (inside[-1] if inside else "the function"))
             return "%s does not compile. %s:%s: %s" % (task.file, self.named(found.group("file")),
-                                                       found.group("line"), text)
+                                                       found.group("line"), cut(text, LONGEST))
         return "%s does not compile. %s" % (task.file, first_line(output))
 
     def missing(self, file):
@@ -446,7 +448,7 @@ def over_limit(output):
 def first_line(output):
     """The first line that says something."""
     lines = [line for line in output.splitlines() if line.strip()]
-    return lines[0] if lines else "make gave no further output."
+    return cut(lines[0], LONGEST) if lines else "make gave no further output."
 
 
 def look_alike(file, names):

@@ -146,11 +146,15 @@ class Expansion:
             names = included(file.read())
         shown = text.decode("utf-8", "surrogateescape")
         self.wrong = submission.look_at_source(
-            self.place, submission.bare(shown) if self.with_comments else shown, names, folders,
-            ROOT)
+            self.place, submission.bare(shown) if self.with_comments else shown,
+            [name for name in names if name not in self.forced(words)], folders, ROOT)
         self.text = re.sub(rb'(?m)^(# \d+ ")%s/' % re.escape(os.fsencode(self.place)),
                            lambda found: found.group(1) + os.fsencode(self.given) + b"/", text)
         self.needs = [self.as_given(name) for name in names]
+
+    def forced(self, words):
+        """The headers that whoever builds has put in front of every file (-include)."""
+        return {word for word, before in zip(words[1:], words) if before == "-include"}
 
     def heard(self, output):
         """Of what the compiler printed: the folders of headers, and what it says of the file."""
