@@ -191,10 +191,11 @@ def main(arguments):
     target, words = arguments[0], arguments[2:]
     source = words[words.index("-c") + 1]
     made = Expansion(words, source, os.path.join(ROOT, os.path.dirname(source)))
-    sys.stderr.write(safe(made.output, sys.stderr.encoding))
     if made.wrong:
         tell("%s %s." % (source, made.wrong))
-    if made.wrong or made.failed:
+        return 1
+    sys.stderr.write(safe(made.output, sys.stderr.encoding))
+    if made.failed:
         return 1
     write_atomically(target[:-2] + ".d", made.rule(target))
     write_atomically(target, made.text)

@@ -18,6 +18,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 
 from helpers import GRADER, ROOT, TempFolder, build_folder, processes_with
+import builder
 import runner
 import submission
 
@@ -136,9 +137,9 @@ class Attacks(Graded):
         elsewhere = self.write("elsewhere.c", reference("optimizer.c"))
         for word, make, says in (
                 ("link", lambda path: os.symlink(os.path.join(ROOT, "reference", "optimizer.c"),
-                                                 path), "leads out of its folder"),
-                ("other", lambda path: os.symlink(elsewhere, path), "leads out of its folder"),
-                ("device", lambda path: os.symlink("/dev/zero", path), "leads out of its folder"),
+                                                 path), "points out of its folder"),
+                ("other", lambda path: os.symlink(elsewhere, path), "points out of its folder"),
+                ("device", lambda path: os.symlink("/dev/zero", path), "points out of its folder"),
                 ("pipe", os.mkfifo, "is not a regular file"),
                 ("large", lambda path: self.write(path, reference("optimizer.c") + " " * (1 << 20)),
                  "more than 1048576 are not read")):
@@ -196,6 +197,72 @@ class Bytes(Graded):
         document = self.finish(process, out, status=3)[1]
         self.assertEqual((document["status"], document["score"]), ("infrastructure", 0))
         self.assertIn("linked with another optimizer.c", document["message"])
+
+
+class Text(Graded):
+    """The text that is compiled is the one that was looked at."""
+
+    def compiler(self):
+        """The words of a compilation, without the file."""
+        known = builder.Builder(os.path.join(ROOT, "reference"), build_folder(), "simgpu")
+        known.find_key()
+        return known.compiler
+
+    def test_a_precompiled_header_beside_the_file_has_no_effect(self):
+        folder = self.copy("precompiled", "optimizer.c", '#include "mine.h"\n#ifdef PRECOMPILED\n'
+                           "#error this is another header\n#endif\n" + reference("optimizer.c"))
+        header = os.path.join(folder, "mine.h")
+        self.write(header, "#define PRECOMPILED 1\n")
+        for kind in ("gch", "pch"):
+            subprocess.run(self.compiler() + ["-x", "c-header", "-o", "%s.%s" % (header, kind), header],
+                           cwd=ROOT, check=True, timeout=60)
+        self.write(header, "#define FROM_TEXT 1\n")
+        direct = subprocess.run(self.compiler() + ["-fsyntax-only", os.path.join(folder, "optimizer.c")],
+                                cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+        self.assertIn("another header", direct.stderr) # so the header is of a kind that counts
+        document = self.grade(folder)[1]
+        self.assertEqual(document["score"], document["max_score"])
+
+    def test_a_header_that_leads_elsewhere_is_not_there(self):
+        folder = self.copy("linked", "optimizer.c",
+                           '#include "mine.h"\n' + reference("optimizer.c"))
+        self.write("elsewhere.h", "#define MINE 1\n")
+        os.symlink(self.path("elsewhere.h"), os.path.join(folder, "mine.h"))
+        tests, document, _ = self.grade(folder)
+        self.assertEqual(document["score"], 0)
+        self.assertRegex(tests[TARGET]["message"], r"^optimizer\.c includes mine\.h, which is a link that "
+                         r"points out of its folder[^\n]*$")
+
+    def test_messages_name_the_students_line(self):
+        folder = self.copy("named", "optimizer.c",
+                           '#include "mine.h"\n' + reference("optimizer.c"))
+        for name, text, where in (("mine.h", "\nint a = ;\n", "mine.h:2: "),
+                                  ("mine.h", "\n\n#error no\n", "mine.h:3: ")):
+            self.write(os.path.join(folder, name), text)
+            tests = self.grade(folder)[0]
+            self.assertIn("optimizer.c does not compile. %s/%s" % (self.name("named"), where),
+                          tests[TARGET]["message"])
+
+
+class LimitsOfTheAccount(Graded):
+    def test_the_reference_keeps_its_points_or_is_not_judged(self):
+        folder = self.copy("limited")
+        self.grade(folder) # so that times are known
+        for limit in ("-v 300000", "-v 3000000", "-n 30", "-f 4000", "-f 400"):
+            with self.subTest(limit):
+                out = self.path("limited.json")
+                done = subprocess.run(
+                    ["bash", "-c", 'ulimit %s; exec "$@"' % limit, "bash", sys.executable,
+                     os.path.join(GRADER, "grade.py"), "--impl", folder, "--build", build_folder(),
+                     "--task", "5", "--out", out], cwd=ROOT, capture_output=True, text=True,
+                    check=False, timeout=250, env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
+                with open(out, encoding="utf-8") as file:
+                    document = json.load(file)
+                if document["status"] == "graded":
+                    self.assertEqual(document["score"], document["max_score"])
+                else:
+                    self.assertEqual((done.returncode, document["status"]), (3, "infrastructure"))
+                    self.assertIn("not your code", done.stderr)
 
 
 class TwoAtOnce(Graded):
