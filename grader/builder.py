@@ -3,12 +3,13 @@
 A file that does not compile, or that oversteps what a task may use, is the student's fault (a
 Failing); a kit that does not build is not (Infrastructure). Each file is compiled alone within
 limits of time and memory, looked at before and behind the preprocessor and as an object, and linked
-with the tests; the sums of its source and object go into the result. Gradings in one build tree
-keep out of each other's way by locks.
+with the tests; what is compiled is the very text that was looked at (expand.py). The sums of its
+source and object go into the result. Gradings in one build tree keep out of each other's way by
+locks.
 
 Interface: Builder(impl, build, backend).find_key(), .common(names, suites), .compile(task),
 .link(suite, tasks), .reference_suites(names), .make(targets); Failing, Infrastructure.
-Files: submission.py (what a student's file may be made of).
+Files: expand.py (the text that is compiled), submission.py (what a student's file may be made of).
 """
 
 import contextlib
@@ -27,23 +28,36 @@ from dataclasses import dataclass
 
 import runner
 import submission
+from expand import Expansion
 from files import write_atomically
+from layout import cut
 from progress import Building, Progress
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD_LIMIT = 900.0      # seconds a call of make may take
+LONGEST = 1000           # characters of a compiler's line
 
 # What compiling one student's file may take: seconds of the processor, and of the clock for each of
 # those; memory of a process, in KiB; bytes of a file that is written, in blocks of 512.
 COMPILE_LIMIT, PATIENCE = 60.0, 4
 COMPILE_MEMORY, COMPILE_BLOCKS = 4 << 20, 64 << 11
-LIMITED = 'ulimit -v %d; ulimit -f %d; ulimit -S -t %d; ulimit -H -t %d; exec "$@"'
+# Where an account has less, that stays.
+LIMITED = ('ulimit -v %d 2>/dev/null; ulimit -f %d 2>/dev/null; ulimit -S -t %d 2>/dev/null; '
+           'ulimit -H -t %d 2>/dev/null; exec "$@"')
 OVER_LIMIT = ((r"CPU time limit exceeded|took more than", "takes too long to compile"),
               (r"out of memory|virtual memory exhausted|Cannot allocate memory|bad_alloc",
                "needs more than 4 GiB of memory to compile"),
               (r"File size limit exceeded|File too large",
                "becomes more than 64 MiB when compiled"),
               (r"Killed signal", "takes too long to compile, or too much memory"))
+
+
+# What the compiler, the linker and their parts say that lack something of the machine's.
+LACKING = re.compile(r"No space left|Too many open files|Resource temporarily unavailable|Cannot fork|"
+                     r"Disk quota|Read-only file system|error while loading shared libraries|"
+                     r"[Kk]illed|terminated|internal compiler error")
+# A text that any compiler can compile.
+PROBE = "".join('#include "%s"\n' % name for name in submission.HEADERS)
 
 
 # What gcc and clang say where a function may end without a value.
@@ -81,6 +95,7 @@ class Builder:
         self.compiler = []            # its words, up to the file
         self.others = set()           # names that the tests, the kit and the reference have
         self.allowed = submission.declared(ROOT)
+        self.expanded = set()         # names of tasks whose text is the one to be compiled
         self.files = {}               # task name: what the result says of its file
         self.objects = {}             # task name: Elf
 
@@ -96,6 +111,9 @@ class Builder:
                    "BACKEND=" + self.backend] + list(extra)
         if self.build:
             command.append("BUILD=" + self.build)
+        # A text that was checked is as old as can be: make does not make it again.
+        for name in sorted(self.expanded):
+            command += ["-o", self.text(name)]
         return self.call(command + list(targets), environment, capped)
 
     def call(self, command, environment, capped):
@@ -192,6 +210,10 @@ class Builder:
     def object(self, name, key=None):
         return "%s/impl/%s/%s.o" % (self.build, key or self.key, name)
 
+    def text(self, name):
+        """A file's text behind the preprocessor."""
+        return "%s/impl/%s/%s.i" % (self.build, self.key, name)
+
     def suite(self, name, key=None):
         return "%s/impl/%s/suite/%s" % (self.build, key or self.key, name)
 
@@ -255,33 +277,36 @@ class Builder:
         if not os.access(path, os.R_OK):
             return Failing("error", "%s/%s cannot be read: check its permissions."
                            % (self.shown, task.file)), ""
-        while True:
-            before = submission.digest(path)
-            failing, output = self.compile_once(task, path)
-            if failing:
-                return failing, ""
-            if submission.digest(path) == before: # nobody wrote it in the meantime
-                break
+        source, failing, output = self.compile_text(task)
+        if failing:
+            return failing, ""
         made = os.path.join(ROOT, self.object(task.name))
         try:
             self.objects[task.name] = submission.Elf(made)
         except submission.NotElf as problem:
             raise Infrastructure("the compiler makes no objects that can be inspected: %s; is "
                                  "there an unusual option in CC or CFLAGS?" % problem)
-        self.files[task.name] = {"task": task.number, "file": task.file, "source_sha256": before,
+        self.files[task.name] = {"task": task.number, "file": task.file, "source_sha256": source,
                                  "object_sha256": submission.digest(made)}
         wrong = submission.look_at_object(self.objects[task.name], self.own_names(task),
                                           self.others, bool(os.environ.get("SANITIZE")))
         return Failing("error", "%s %s." % (task.file, wrong)) if wrong else None, output
 
-    def compile_once(self, task, path):
-        """The same for the file as it is now. Its time says nothing: an older file may replace a
-        newer one. So the text that the object was made of is remembered by its sum."""
+    def compile_text(self, task):
+        """Compiles the file as it is now: (the sum of its bytes, why it cannot be used or None, what
+        the compiler said). Its time says nothing: an older file may replace a newer one. So the text
+        that the object was made of is remembered by its sum."""
         made = os.path.join(ROOT, self.object(task.name))
-        text, wrong = self.preprocess(task)
+        text = Expansion(self.compiler, os.path.join(self.folder, task.file), self.impl,
+                         lambda words: self.call(words, dict(os.environ, LC_ALL="C"), True))
+        if text.failed:
+            self.look_at_machine(text.output)
+        wrong = text.wrong or text.failed and over_limit(text.output)
         if wrong:
-            return Failing("error", "%s %s." % (task.file, wrong)), ""
-        total = hashlib.sha256((text or "").encode("utf-8", "surrogateescape")).hexdigest()
+            return "", Failing("error", "%s %s." % (task.file, wrong)), ""
+        if text.failed:
+            return "", Failing("error", self.first_error(text.output, task)), ""
+        total = hashlib.sha256(text.text).hexdigest()
         try:
             with open(made + ".of", encoding="ascii") as file:
                 same = file.read() == total
@@ -292,39 +317,33 @@ class Builder:
             for stale in (made + ".of", made):
                 if os.path.exists(stale):
                     os.unlink(stale)
+        kept = os.path.join(ROOT, self.text(task.name))
+        if not same or not os.path.exists(kept):
+            os.makedirs(os.path.dirname(made), exist_ok=True)
+            write_atomically(made[:-2] + ".d", text.rule(self.text(task.name)))
+            write_atomically(kept, text.text)
+        self.expanded.add(task.name)
         status, output = self.make([self.object(task.name)], jobs=1, capped=True)
         if status != 0:
-            return Failing("error", self.first_error(output, task)), ""
-        if text is None:
-            return Failing("error", "%s cannot be preprocessed." % task.file), ""
+            self.look_at_machine(output)
+            return "", Failing("error", self.first_error(output, task)), ""
         write_atomically(made + ".of", total)
-        return None, output
+        return text.source_sha256, None, output if same else text.output + output
 
-    def preprocess(self, task):
-        """(The file behind the preprocessor, what is wrong with it); None where it does not come
-        so far: the compiler will say why."""
-        with tempfile.TemporaryDirectory(prefix="shardlab-grade-") as folder:
-            out, files = os.path.join(folder, "expanded"), os.path.join(folder, "files")
-            status, output = self.call(
-                self.compiler + ["-E", "-v", "-MD", "-MT", "x", "-MF", files, "-o", out,
-                                 os.path.join(self.folder, task.file)],
-                dict(os.environ, LC_ALL="C"), True)
-            if status != 0:
-                return None, over_limit(output)
-            if os.path.getsize(out) > submission.MOST_EXPANDED:
-                return None, ("becomes longer than %d MiB once its macros and headers are expanded"
-                              % (submission.MOST_EXPANDED >> 20))
-            with open(out, encoding="utf-8", errors="surrogateescape") as file:
-                text = file.read()
-            with open(files, encoding="utf-8", errors="surrogateescape") as file:
-                names = file.read().partition(":")[2].replace("\\\n", " ")
-        names = [re.sub(r"\\(.)", r"\1", name).replace("$$", "$")
-                 for name in re.findall(r"(?:\\.|\S)+", names)]
-        folders = re.search(r"search starts here:\n(.*?)^End of search list", output,
-                            re.DOTALL | re.MULTILINE)
-        folders = [line.strip() for line in folders.group(1).splitlines()
-                   if line.startswith(" ")] if folders else []
-        return text, submission.look_at_source(self.impl, text, names, folders, ROOT)
+    def look_at_machine(self, output):
+        """Whether it is the machine that lacked something when a file did not compile: then it lacks
+        it for a text of a few lines, too."""
+        if not over_limit(output) and not LACKING.search(output):
+            return
+        with tempfile.TemporaryDirectory(prefix="shardlab-probe-") as folder:
+            probe = os.path.join(folder, "probe.c")
+            with open(probe, "w", encoding="ascii") as file:
+                file.write(PROBE if os.path.exists(os.path.join(ROOT, "include", "fsdp.h")) else "")
+            status, said = self.call(self.compiler + ["-c", probe, "-o", probe + ".o"],
+                                     dict(os.environ, LC_ALL="C"), True)
+        if status != 0:
+            raise Infrastructure("the compiler does not work on this machine just now, or within "
+                                 "this account's limits (ulimit -a): %s" % first_line(said or output))
 
     def own_names(self, task):
         """What the task is to define: what the reference's file does."""
@@ -344,7 +363,7 @@ class Builder:
                 text += (": a path through %s ends without a return. Is `return OK;` missing?"
                          % (inside[-1] if inside else "the function"))
             return "%s does not compile. %s:%s: %s" % (task.file, self.named(found.group("file")),
-                                                       found.group("line"), text)
+                                                       found.group("line"), cut(text, LONGEST))
         return "%s does not compile. %s" % (task.file, first_line(output))
 
     def missing(self, file):
@@ -379,6 +398,9 @@ class Builder:
             text = "%s does not define %s, which other files call." % (who, undefined[0][1])
         elif undefined: # no debug information: who calls it is not known
             text = "%s uses or should define %s, and nothing defines it." % (who, undefined[0][1])
+        elif over_limit(output) or LACKING.search(output):
+            raise Infrastructure("the linker does not work on this machine just now, or within this "
+                                 "account's limits (ulimit -a): %s" % first_line(output))
         else:
             text = "%s cannot be linked with the tests: %s" % (who, first_line(output))
         return Failing("error", text)
@@ -426,7 +448,7 @@ def over_limit(output):
 def first_line(output):
     """The first line that says something."""
     lines = [line for line in output.splitlines() if line.strip()]
-    return lines[0] if lines else "make gave no further output."
+    return cut(lines[0], LONGEST) if lines else "make gave no further output."
 
 
 def look_alike(file, names):

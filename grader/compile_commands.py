@@ -23,8 +23,12 @@ def entries(lines, folder):
             words = shlex.split(line)
         except ValueError: # a line of a recipe that goes on in the next
             continue
-        if "-c" in words[1:-1] and "-o" in words:
-            file = words[words.index("-c") + 1]
+        if "--" in words: # a task file's: the command that it would be compiled with follows
+            words = words[words.index("--") + 1:]
+        if "-c" not in words[1:-1] or "-o" not in words:
+            continue
+        file = words[words.index("-c") + 1]
+        if not file.endswith(".i"): # which is the same file once more
             found.setdefault(file, {"directory": folder, "file": file, "arguments": words})
     return [found[file] for file in sorted(found)]
 

@@ -34,6 +34,7 @@ import textwrap
 import threading
 from dataclasses import dataclass, field
 
+import layout
 import manifest
 import runner
 from builder import Builder, Infrastructure
@@ -84,9 +85,9 @@ class Files:
             print("From %s/: %s. The reference's run instead of:"
                   % (self.shown, ", ".join(task.file for task in self.own)), file=out)
         for task in given:
-            print(textwrap.fill(self.why[task.name], WIDTH, break_on_hyphens=False,
-                                initial_indent="  %-14s" % task.file,
-                                subsequent_indent=" " * 16), file=out)
+            layout.tell(textwrap.fill(self.why[task.name], WIDTH, break_on_hyphens=False,
+                                      initial_indent="  %-14s" % task.file,
+                                      subsequent_indent=" " * 16), out)
         print(file=out, flush=True)
 
 
@@ -105,8 +106,8 @@ def choose_files(builder, tasks):
             files.why[task.name] = failing.message.splitlines()[0]
             continue
         if "warning:" in warnings:
-            print("The compiler has warnings about %s:\n%s" % (task.file, warnings.strip()[:4000]),
-                  file=sys.stderr, flush=True)
+            layout.tell("The compiler has warnings about %s:\n%s"
+                        % (task.file, warnings.strip()[:4000]))
         files.own.append(task)
     return files
 
@@ -260,7 +261,7 @@ class Run:
             if self.quiet or self.stopping or self.NOISE.match(text) or \
                     rank and rank.group(1) != speaker:
                 continue
-            sys.stderr.write(text)
+            sys.stderr.write(layout.safe(text))
             sys.stderr.flush()
 
     def reports(self):
@@ -366,8 +367,8 @@ def what_happened(ending, files):
 def tell_failure(ending, files, out):
     """What happened, where, and what to do, below what the program and simgpu have said."""
     text, place = what_happened(ending, files)
-    print("\n" + textwrap.fill("The training failed: " + text, WIDTH, break_on_hyphens=False),
-          file=out)
+    layout.tell("\n" + textwrap.fill("The training failed: " + text, WIDTH,
+                                     break_on_hyphens=False), out)
     if place:
         task = next(task for task in files.own if task.file == place[1])
         print("  Your line: %s\n  To test this file alone: make grade TASK=%d%s"
@@ -422,7 +423,7 @@ def oom(options):
                  quiet=True).wait()
     full = out_of_memory(ending)
     if ending.status == 0 or not full or mistakes(ending.reports):
-        sys.stderr.write(ending.said)
+        sys.stderr.write(layout.safe(ending.said))
         if ending.status == 0:
             print("\nThe training failed: it was meant to run out of memory and did not. Does "
                   "meta_materialize allocate every parameter and its gradient?", file=sys.stderr)
@@ -501,11 +502,10 @@ def main(arguments=None):
             check_data(options.data)
         return {"demo": demo, "oom": oom, "examples": examples}[options.action](options)
     except BadUsage as problem:
-        print("demo: %s" % problem, file=sys.stderr)
+        layout.tell("demo: %s" % problem)
         return 2
     except (Infrastructure, manifest.BadManifest) as problem:
-        print("demo: the kit or the machine is at fault, not your code: %s" % problem,
-              file=sys.stderr)
+        layout.tell("demo: the kit or the machine is at fault, not your code: %s" % problem)
         return 3
     except (runner.Stopped, KeyboardInterrupt):
         print("\ndemo: stopped", file=sys.stderr)

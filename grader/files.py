@@ -11,12 +11,12 @@ LONGEST_FILE = 1 << 22 # bytes of a student's file that are looked at
 
 
 def write_atomically(path, text):
-    """The file is either the old one or the new one, never half of it."""
+    """The file is either the old one or the new one, never half of it. text: str or bytes."""
     folder = os.path.dirname(path) or "."
     handle, temporary = tempfile.mkstemp(dir=folder, prefix="." + os.path.basename(path) + ".")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(text if isinstance(text, bytes) else text.encode("utf-8"))
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)

@@ -6,8 +6,9 @@ mistake costs its own points and no others; the tests marked "together" run with
 that does not compile costs its task, and the tests that need all six.
 
 Exit status: 0 when the grading worked, whatever the score; 2 for a question that makes no sense (no
-such folder or task); 3 where the kit or the machine is at fault. The results file is written in
-every case, also when somebody stops the grading: it says so first, and is replaced at the end.
+such folder or task); 3 where the kit or the machine is at fault. An earlier results file goes first
+of all. A new one is written in every case, also when somebody stops the grading: it says so first,
+and is replaced at the end.
 
 What the tests draw at random (seeds.py) is one seed for the whole grading; the results name it.
 
@@ -118,6 +119,14 @@ class Grading:
         os.makedirs(os.path.dirname(os.path.abspath(self.options.out)), exist_ok=True)
         text = json.dumps(self.document(status, message), indent=1, ensure_ascii=False)
         write_atomically(self.options.out, text + "\n")
+
+    def drop(self):
+        """Removes an earlier grading's results: where nothing can be written, none must be found."""
+        try:
+            if os.path.isfile(self.options.out):
+                os.unlink(self.options.out)
+        except OSError as problem:
+            raise BadUsage("the results of an earlier grading cannot be removed: %s" % problem)
 
     def document(self, status, message=""):
         """What the results file holds."""
@@ -297,7 +306,7 @@ class Grading:
         names = [test.name for test in tests]
         memory = int(self.options.memory * (1 << 30))
         caps = runner.Caps(memory, account=self.account)
-        limit = self.pace.of(name, names, runner.Caps(memory))
+        suite, limit = name, self.pace.of(name, names, runner.Caps(memory))
 
         def start(some, seconds, first_timeout):
             return runner.run_tests(
@@ -308,6 +317,7 @@ class Grading:
         for name, verdict in verdicts.items():
             if verdict.status == "timeout":
                 verdict.message += limit.reason(name)
+        self.pace.hold(suite, verdicts, limit, runner.Caps(memory))
         self.verdicts.update(verdicts)
         self.keep_output(path, output)
 
@@ -392,6 +402,7 @@ def main(arguments=None):
     grading = Grading(options, [])
     grading.progress = progress
     try:
+        grading.drop()
         grading.tasks = grading.all_tasks = manifest.load(ROOT)
         grading.choose()
         grading.seed = seeds.choose()
@@ -425,6 +436,8 @@ def main(arguments=None):
         # Nobody reads the table any more; the results file still has to be right.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return give_up(grading, 3, "nobody reads what the grader prints")
+    except OSError as problem: # a full disk, a limit of the account: no file of the student's
+        return give_up(grading, 3, "the grading itself failed, not your code: %s" % problem)
     except Exception as problem: # whatever it is, there are results, and they say so
         import traceback
         traceback.print_exc()
@@ -436,7 +449,7 @@ def complain(text):
     """Says something on stderr; a compiler quotes what a file says, whatever is in it."""
     if sys.stderr.isatty():
         text = "\n".join(layout.fill(text, layout.width_of(sys.stderr)))
-    print(layout.safe(text, sys.stderr.encoding), file=sys.stderr, flush=True)
+    layout.tell(text)
 
 
 def give_up(grading, status, message):

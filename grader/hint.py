@@ -34,6 +34,7 @@ from dataclasses import dataclass
 
 import cause
 import grade
+import layout
 import manifest
 import page
 import runner
@@ -141,7 +142,7 @@ def graded(task, options):
     def relay(line):
         if not line.startswith(("Building", "Another")):
             return # the compiler's warnings are for who grades
-        print(line, file=sys.stderr, flush=True)
+        layout.tell(line)
     grading = Regrading(options, "hint", task.number, relay)
     try:
         grading.done()
@@ -273,7 +274,7 @@ def give(problem, options, report):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             write_atomically(path, json.dumps(state, indent=1) + "\n")
         except OSError as wrong:
-            print("hint: cannot record which hints you have seen: %s" % wrong, file=sys.stderr)
+            layout.tell("hint: cannot record which hints you have seen: %s" % wrong)
 
 
 def finished(tasks, everything, options, report):
@@ -348,7 +349,7 @@ def main(arguments=None):
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    print("hint: %s" % message, file=sys.stderr)
+    layout.tell("hint: %s" % message)
     return status
 
 

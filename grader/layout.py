@@ -1,16 +1,18 @@
-"""Texts for a terminal: nothing in them commands it, and no line is wider than it.
+"""Texts for a terminal: nothing in them commands it, no line is wider than it, and none looks like
+the grader's score. Whatever comes from outside (compilers, programs, names of files) passes safe().
 
 A message is prose, source lines and tables. Prose is filled to the width; simgpu breaks its
 sentences where it names a place, so indented lines that go on in the middle of a sentence are
 joined first. A source line ("   64 | free(x);") keeps its shape and is cut at the width. Lines with
 gaps in them, which are tables, keep theirs as long as they fit.
 
-Interface: width_of(stream); safe(text, encoding); fill(text, width, indent, close) -> lines;
+Interface: width_of(stream); safe(text, encoding); tell(text, stream); fill(text, width, indent, close) -> lines;
 cut(text, width).
 """
 
 import re
 import shutil
+import sys
 import textwrap
 
 LEAST, MOST = 50, 100 # columns, however narrow or wide the terminal is
@@ -19,6 +21,9 @@ PLAIN = 80            # columns where there is no terminal
 # What a terminal would take for a command, and what turns the direction of a line.
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
                      r"\ud800-\udfff\ufeff]")
+
+# How the grader's last line begins, which programs and people read.
+SCORE = re.compile(r"^([^\w\n]*)(score)(?=[^\w\n]*:)", re.IGNORECASE | re.MULTILINE)
 
 SOURCE = re.compile(r"\s*\d+ \| ")
 TABLE = re.compile(r"\S {2,}\S")
@@ -33,9 +38,16 @@ def width_of(stream):
 
 
 def safe(text, encoding=None):
-    """The text with no character that commands a terminal or that the encoding does not have."""
-    text = CONTROL.sub("?", text)
+    """The text with no character that commands a terminal or that the encoding does not have, and no
+    line that begins as the score does."""
+    text = SCORE.sub(r'\1"\2"', CONTROL.sub("?", text))
     return text.encode(encoding, "replace").decode(encoding) if encoding else text
+
+
+def tell(text, stream=None):
+    """Prints a text that may hold what others have said; on stderr, where no stream is named."""
+    stream = stream or sys.stderr
+    print(safe(text, getattr(stream, "encoding", None)), file=stream, flush=True)
 
 
 def cut(text, width):

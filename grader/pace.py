@@ -5,12 +5,16 @@ runs once linked with the reference, and the slowest of its tests gives the limi
 MARGIN times that, and at least LEAST seconds, because a machine that is idle now may be crowded
 later. The times are kept beside the reference's suite, and count for this very program on this
 sort of machine. Should the reference fail a test, the kit or the machine is at fault: nobody is
-graded by a test that the solution does not pass.
+graded by a test that the solution does not pass. That is looked at again, whatever is known of
+earlier times, where a test of the student's ended by a signal, took too long or lacked something
+that the machine gives (memory, files, processes): not where it found wrong values, which say
+nothing of the machine.
 
 Where somebody waits, a test may have less after a time-out (timeouts.py): SHORT seconds, or MARGIN
 times what it takes the reference itself, whichever is more.
 
-Interface: Pace(builder, suites, fixed).of(suite, tests, caps) -> Limit(seconds, reference), where
+Interface: Pace(builder, suites, fixed).of(suite, tests, caps) -> Limit(seconds, reference), .hold(
+suite, verdicts, limit, caps) raises Infrastructure where the machine is at fault; where
 `reference` holds seconds by test; fixed: seconds that somebody asked for, nothing is measured then;
 Limit.short(test).
 """
@@ -18,6 +22,7 @@ Limit.short(test).
 import json
 import os
 import platform
+import re
 from dataclasses import dataclass, field
 
 import runner
@@ -30,6 +35,12 @@ LEAST = {"cuda": 60.0}       # seconds; a GPU's libraries alone take some to sta
 LEAST_ELSEWHERE = 10.0
 SHORT = 2.0                  # seconds, times SHARDLAB_TIME_FACTOR
 GRACE = 5.0                  # seconds
+# What a test says that lacked something of the machine's, or was ended from outside.
+LACKING = re.compile(
+    r"Cannot allocate memory|out of memory|memory could not|Too many open files|No file descriptors|"
+    r"Resource temporarily unavailable|File too large|File size limit|No space left|"
+    r"Operation not permitted|killed by signal|\bSIG[A-Z]+\b|rlimit|ulimit|cannot (?:start|fork|map|open|"
+    r"create|make)|\b(?:mmap|fork|pipe|memfd_create|ftruncate|pthread_create|shm_open)\b", re.IGNORECASE)
 PATIENCE = 300.0             # seconds a test of the reference may take while it is measured
 
 
@@ -63,6 +74,7 @@ class Pace:
 
     def __init__(self, builder, suites, fixed=0.0):
         self.fixed = fixed
+        self.builder = builder
         self.paths = {} if fixed else builder.reference_suites(suites)
         self.least = LEAST.get(builder.backend, LEAST_ELSEWHERE) * runner.time_factor()
 
@@ -76,6 +88,26 @@ class Pace:
             seconds = measure(path, tests, caps)
             remember(path, seconds)
         return Limit(round(max(self.least, MARGIN * max(seconds.values(), default=0)), 1), seconds)
+
+
+    def hold(self, suite, verdicts, limit, caps=None):
+        """Whether the reference passes, here and now, the tests that may have failed because of the
+        machine."""
+        tests = [name for name, verdict in verdicts.items() if verdict.status in ("error", "timeout")
+                 or verdict.status == "failed" and LACKING.search(verdict.message)]
+        if not tests:
+            return
+        if suite not in self.paths:
+            self.paths.update(self.builder.reference_suites([suite]))
+        seconds = max(limit.seconds, self.least)
+        again, _ = runner.run_tests([self.paths[suite]], tests, seconds, caps,
+                                    {"SHARDLAB_LIMIT": "%g" % seconds}, grace(seconds))
+        for name in tests:
+            if again[name].status not in ("passed", "skipped"):
+                raise Infrastructure(
+                    "this machine is too slow just now, or has a limit (ulimit -a), so that the "
+                    "reference itself does not pass %s (%s): %s"
+                    % (name, again[name].status, again[name].message))
 
 
 def measure(path, tests, caps):

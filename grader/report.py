@@ -294,5 +294,6 @@ class Report:
         self.say()
         if page:
             self.say("Page:  %s" % page)
-        self.say("Score: %s/%s%s" % (points(earned), points(full),
+        # Past say(), which lets no other line begin so.
+        self.put("Score: %s/%s%s" % (points(earned), points(full),
                                      " (task %d alone)" % alone if alone else ""))

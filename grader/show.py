@@ -9,9 +9,9 @@ Files: trace.py (the training), page.py (the page).
 """
 
 import os
-import sys
 import time
 
+import layout
 import page
 import runner
 import trace
@@ -68,8 +68,7 @@ class Show:
             page.write(self.path, self.grading.document("graded"), self.outcome,
                        time.strftime("%Y-%m-%d %H:%M %Z"), titles)
         except Exception as problem: # the score stands without a page
-            print("grade: the page %s was not written: %s" % (self.path, problem),
-                  file=sys.stderr, flush=True)
+            layout.tell("grade: the page %s was not written: %s" % (self.path, problem))
             return ""
         inside = os.path.relpath(self.path)
         return self.path if inside.startswith("..") else inside

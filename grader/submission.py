@@ -53,6 +53,15 @@ def look_at_file(path, folder):
 LEXED = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"?|\'(?:\\.|[^\'\\\n])*\'?'
                    r'|\binclude(?:_next)?\s*\(?\s*<[^>\n]*>|\b__has_include\w*\s*\(?\s*<[^>\n]*>',
                    re.DOTALL)
+LEXED_OR_RAW = re.compile(r'\b(?:u8|[uUL])?R"|' + LEXED.pattern, re.DOTALL)
+# C has no raw strings, but gcc does, and in one nothing of the above holds; nor does it in a header's
+# name with such characters.
+RAW = re.compile(r'\b(?:u8|[uUL])?R"')
+ODD_HEADER = re.compile(r'\b(?:include|include_next|import|embed|__has_\w+)(?:\s|\(|/\*.*?\*/)*'
+                        r'(?:<[^>\n]*(?://|/\*|["\'\\])|"[^"\n]*\\)')
+# What stays of a preprocessor's directives in what it makes, and is obeyed there.
+PRECOMPILED = re.compile(r"\bpch_preprocess\b")
+SPLICED = re.compile(r"\\[ \t\v\f\r]*$", re.MULTILINE)
 RENUMBERED = re.compile(r"^[ \t\v\f\r]*(?:#|%:|\?\?=)[ \t\v\f\r]*(?:line\b|\d)", re.MULTILINE)
 ASSEMBLY = re.compile(r"\b(?:asm|__asm|__asm__)\b")
 # How system headers give a function another name: extern int f(…) __asm__ ("" "__isoc99_f");
@@ -65,11 +74,28 @@ FORBIDDEN = re.compile(r"\b_*(section|constructor|destructor|ifunc|symver|weakre
                        r"target_clones|copy|init_priority)_*\b")
 
 
+def joined(text):
+    """C source with its lines joined as the preprocessor joins them."""
+    return re.sub(r"\\[ \t\v\f\r]*\n", "", text.replace("\r\n", "\n").lstrip("\ufeff"))
+
+
 def bare(text):
-    """C source with its lines joined as the preprocessor joins them, and without comments."""
-    text = re.sub(r"\\[ \t\v\f\r]*\n", "", text.replace("\r\n", "\n"))
+    """C source with its lines joined, and without comments."""
     return LEXED.sub(lambda found: " " if found.group().startswith(("//", "/*")) else found.group(),
-                     text)
+                     joined(text))
+
+
+def hides(text):
+    """What in a student's file hides from readers, or from these looks, what it says; ""."""
+    # Where literals and comments are is known up to the first raw string, and so what that is.
+    text = joined(text)
+    if any(RAW.match(found.group()) for found in LEXED_OR_RAW.finditer(text)):
+        return "has a raw string literal, R\"…\", which C does not have"
+    if ODD_HEADER.search(text):
+        return "names a header with a quote, a backslash or the beginning of a comment in its name"
+    if RENUMBERED.search(bare(text)):
+        return "has a #line directive, which hides from readers where code comes from"
+    return ""
 
 
 def attributes(text):
@@ -86,8 +112,9 @@ def attributes(text):
 
 
 def look_at_source(folder, expanded, files, headers, root):
-    """`expanded`: the file behind the preprocessor; `files`: every file that went into it;
-    `headers`: the folders that hold headers for everybody; `root`: the kit's."""
+    """`expanded`: the file behind the preprocessor, without comments; `files`: every file that went
+    into it; `folder`: where the student's are; `headers`: the folders that hold headers for
+    everybody; `root`: the kit's."""
     folder = os.path.realpath(folder)
     headers = [os.path.realpath(os.path.join(root, path)) + os.sep for path in headers]
     own = []
@@ -100,11 +127,12 @@ def look_at_source(folder, expanded, files, headers, root):
                     "own folder" % name)
     for path in own:
         with open(path, encoding="utf-8", errors="replace") as file:
-            if RENUMBERED.search(bare(file.read())):
-                return "has a #line directive, which hides from readers where code comes from"
+            wrong = hides(file.read())
+        if wrong:
+            return wrong
     # Where each line comes from, as the linemarkers say it: # 12 "file" flags.
     ours = True
-    for line in expanded.splitlines():
+    for line in expanded.split("\n"):
         mark = re.match(r'# \d+ "((?:\\.|[^"\\])*)"', line)
         if mark:
             path = os.path.realpath(os.path.join(root, mark.group(1)))
@@ -113,6 +141,10 @@ def look_at_source(folder, expanded, files, headers, root):
             if not ours and re.match(r"\s*#", line):
                 continue
             return "has inline assembly, which no task needs"
+    if PRECOMPILED.search(expanded):
+        return "asks for a precompiled header, which no task needs"
+    if SPLICED.search(expanded):
+        return "has a backslash at the end of a line that a macro makes"
     found = CALLERS.search(expanded)
     if found:
         return "reaches its callers through %s, which no task needs" % found.group()

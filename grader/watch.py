@@ -27,6 +27,7 @@ import sys
 import time
 
 import grade
+import layout
 import manifest
 import seeds
 from regrade import ROOT, Regrading, ask, choose, no_test_ran
@@ -162,7 +163,7 @@ class Watch:
         if document is None:
             return True
         if document["status"] != "graded":
-            print("watch: %s" % document["message"], file=sys.stderr)
+            layout.tell("watch: %s" % document["message"])
             return False
         for task in self.tasks:
             score = self.scores[task.number]
@@ -303,10 +304,10 @@ def main(arguments=None):
         tasks = choose(options, manifest.load(ROOT))
         seeds.choose() # one for all gradings: what changes is then the student's doing
     except (grade.BadUsage, seeds.BadSeed) as problem:
-        print("watch: %s" % problem, file=sys.stderr)
+        layout.tell("watch: %s" % problem)
         return 2
     except manifest.BadManifest as problem:
-        print("watch: %s" % problem, file=sys.stderr)
+        layout.tell("watch: %s" % problem)
         return 3
     shown = os.path.basename(os.path.abspath(options.impl))
     watch = Watch(options, tasks, Report(sys.stdout, shown))

@@ -45,5 +45,7 @@ $(eval $(call holds,$(MADE_WITH)/libexamples,EXAMPLES_OBJ))
 $(eval $(call holds,$(OWN_LIST),OWN))
 $(eval $(call holds,$(SIMGPU_PC),PC_TEXT))
 
-# What the compiler found that an object depends on.
+# What the compiler found that an object depends on; whatever is in it, `make clean` works.
+ifneq ($(filter-out help clean skeleton deps,$(or $(MAKECMDGOALS),help)),)
 -include $(shell find $(BUILD)/obj $(BUILD)/impl/reference $(BUILD)/impl/$(IMPL_KEY) -name '*.d' 2>/dev/null)
+endif

@@ -40,12 +40,15 @@ $(BUILD)/lib/simgpu.o: $(SIMGPU_OBJ) $(MADE_WITH)/libsimgpu
 	$(Q)objcopy --redefine-syms=$@.names $@.all $@
 	@rm -f $@.all
 
-# The path in the object's debug information is what a student sees in a message: folder/file.c.
+# A task file's text behind the preprocessor is checked, and compiled as it is (grader/expand.py). The
+# path in the object's debug information is what a student sees in a message: folder/file.c.
 define impl_rule
-$(BUILD)/impl/$(1)/%.o: $(2)/%.c $(MADE_WITH)/c $(MADE_WITH)/task
+$(BUILD)/impl/$(1)/%.i: $(2)/%.c $(MADE_WITH)/c $(MADE_WITH)/task
 	@mkdir -p $$(@D)
-	$$(SAY) CC $$<
-	$$(Q)$$(CC) $$(BASE) $$(MISTAKES) $(3) $$(CFLAGS) $$(INCLUDES) -MMD -MP -c $$< -o $$@
+	$$(Q)$$(PYTHON) grader/expand.py $$@ -- $$(CC) $$(BASE) $$(MISTAKES) $(3) $$(CFLAGS) $$(INCLUDES) -c $$< -o $$(@:.i=.o)
+$(BUILD)/impl/$(1)/%.o: $(BUILD)/impl/$(1)/%.i $(MADE_WITH)/c $(MADE_WITH)/task
+	$$(SAY) CC $(2)/$$*.c
+	$$(Q)$$(CC) $$(filter-out -D%,$$(BASE) $$(MISTAKES) $(3) $$(CFLAGS)) -c $$< -o $$@
 endef
 # An archive for students has the reference as objects alone (grader/course/release.py).
 ifneq ($(wildcard reference),)

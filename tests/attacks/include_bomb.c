@@ -1,7 +1,7 @@
 /* include_bomb: includes itself twice, two hundred deep.
  *
  * Ends: error
- * Says: takes too long to compile|does not compile|longer than|of memory to compile|makes more than
+ * Says: takes too long to compile|does not compile|longer than|of memory to compile|more than
  */
 #if __INCLUDE_LEVEL__ < 180
 #include __FILE__

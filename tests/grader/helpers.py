@@ -161,13 +161,13 @@ $(DEVICES):
 $(BUILD)/lib/%.a $(BUILD)/obj/tests/tasks/%.o:
 	@mkdir -p $(@D) && touch $@
 define rule
-$(BUILD)/impl/$(1)/%.o: $(2)/%.c
+$(BUILD)/impl/$(1)/%.o: $(2)
 	@mkdir -p $$(@D)
 	cc -c $$< -o $$@
 endef
-$(eval $(call rule,$(IMPL_KEY),$(IMPL)))
+$(eval $(call rule,$(IMPL_KEY),$(BUILD)/impl/$(IMPL_KEY)/%.i))
 ifneq ($(IMPL_KEY),reference)
-$(eval $(call rule,reference,reference))
+$(eval $(call rule,reference,reference/%.c))
 endif
 SUITES := suites$(if $(filter reference,$(IMPL_KEY)),/reference)
 $(BUILD)/impl/$(IMPL_KEY)/suite/%: $(SUITES)/%.py $(BUILD)/impl/$(IMPL_KEY)/one.o

@@ -18,6 +18,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 
 from helpers import GRADER, ROOT, TempFolder, build_folder, processes_with
+import builder
 import runner
 import submission
 
@@ -198,6 +199,72 @@ class Bytes(Graded):
         self.assertIn("linked with another optimizer.c", document["message"])
 
 
+class Text(Graded):
+    """The text that is compiled is the one that was looked at."""
+
+    def compiler(self):
+        """The words of a compilation, without the file."""
+        known = builder.Builder(os.path.join(ROOT, "reference"), build_folder(), "simgpu")
+        known.find_key()
+        return known.compiler
+
+    def test_a_precompiled_header_beside_the_file_has_no_effect(self):
+        folder = self.copy("precompiled", "optimizer.c", '#include "mine.h"\n#ifdef PRECOMPILED\n'
+                           "#error this is another header\n#endif\n" + reference("optimizer.c"))
+        header = os.path.join(folder, "mine.h")
+        self.write(header, "#define PRECOMPILED 1\n")
+        for kind in ("gch", "pch"):
+            subprocess.run(self.compiler() + ["-x", "c-header", "-o", "%s.%s" % (header, kind), header],
+                           cwd=ROOT, check=True, timeout=60)
+        self.write(header, "#define FROM_TEXT 1\n")
+        direct = subprocess.run(self.compiler() + ["-fsyntax-only", os.path.join(folder, "optimizer.c")],
+                                cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+        self.assertIn("another header", direct.stderr) # so the header is of a kind that counts
+        document = self.grade(folder)[1]
+        self.assertEqual(document["score"], document["max_score"])
+
+    def test_a_header_that_leads_elsewhere_is_not_there(self):
+        folder = self.copy("linked", "optimizer.c",
+                           '#include "mine.h"\n' + reference("optimizer.c"))
+        self.write("elsewhere.h", "#define MINE 1\n")
+        os.symlink(self.path("elsewhere.h"), os.path.join(folder, "mine.h"))
+        tests, document, _ = self.grade(folder)
+        self.assertEqual(document["score"], 0)
+        self.assertRegex(tests[TARGET]["message"], r"^optimizer\.c includes mine\.h, which is a link that "
+                         r"points out of its folder[^\n]*$")
+
+    def test_messages_name_the_students_line(self):
+        folder = self.copy("named", "optimizer.c",
+                           '#include "mine.h"\n' + reference("optimizer.c"))
+        for name, text, where in (("mine.h", "\nint a = ;\n", "mine.h:2: "),
+                                  ("mine.h", "\n\n#error no\n", "mine.h:3: ")):
+            self.write(os.path.join(folder, name), text)
+            tests = self.grade(folder)[0]
+            self.assertIn("optimizer.c does not compile. %s/%s" % (self.name("named"), where),
+                          tests[TARGET]["message"])
+
+
+class LimitsOfTheAccount(Graded):
+    def test_the_reference_keeps_its_points_or_is_not_judged(self):
+        folder = self.copy("limited")
+        self.grade(folder) # so that times are known
+        for limit in ("-v 300000", "-v 3000000", "-n 30", "-f 4000", "-f 400"):
+            with self.subTest(limit):
+                out = self.path("limited.json")
+                done = subprocess.run(
+                    ["bash", "-c", 'ulimit %s; exec "$@"' % limit, "bash", sys.executable,
+                     os.path.join(GRADER, "grade.py"), "--impl", folder, "--build", build_folder(),
+                     "--task", "5", "--out", out], cwd=ROOT, capture_output=True, text=True,
+                    check=False, timeout=250, env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
+                with open(out, encoding="utf-8") as file:
+                    document = json.load(file)
+                if document["status"] == "graded":
+                    self.assertEqual(document["score"], document["max_score"])
+                else:
+                    self.assertEqual((done.returncode, document["status"]), (3, "infrastructure"))
+                    self.assertIn("not your code", done.stderr)
+
+
 class TwoAtOnce(Graded):
     def test_a_second_grading_of_the_folder_waits_and_says_so(self):
         folder = self.copy("twice", "optimizer.c", reference("optimizer.c").replace(
@@ -227,10 +294,27 @@ class Source(TempFolder):
 
     def test_lines_that_hide(self):
         for text in ("#line 3\n", "  # 7 \"x.h\" 3\n", "%:line 3\n", "#\\\nline 3\n",
-                     "/* a */ # /* b */ line 3\n", "#/*\n*/line 3\n",
-                     "#if __has_include(</*>)\n#endif\n#line 3 \"x\"\n//*/\n",
+                     "/* a */ # /* b */ line 3\n", "#/*\n*/line 3\n", "\ufeff#line 3\n",
                      "char *a = \"/*\";\n#line 3\nchar *b = \"*/\";\n"):
             self.assertIn("#line", self.look(text), text)
+
+    def test_what_would_be_read_otherwise_than_it_is_compiled(self):
+        for text, says in (
+                ('char *a = R"(\n/*)";\n#line 3\n//*/\n', "raw string"),
+                ('char *a = u8R"x(\n/*)x";\n', "raw string"),
+                ("#if __has_include(</*>)\n#endif\n#line 3 \"x\"\n//*/\n", "names a header"),
+                ("#if 0\n#include </*> \" */ \"/*\"\n#endif\n#line 3\n//*/\n", "names a header"),
+                ('#if __has_include("a\\") //"/*"\n#line 3\n//*/\n#endif\n', "names a header"),
+                ("#if __has_include/**/(</*>)\n#line 3\n//*/\n#endif\n", "names a header")):
+            self.assertIn(says, self.look(text), text)
+        for text in ('#include "a.h" // don\'t <--\n', 'char *a = "r R", *b = "include <";\n',
+                     "#include <sys/types.h> /* \\ */\n"):
+            self.assertEqual(self.look(text, ""), "", text)
+        for expanded, says in (('#pragma GCC pch_preprocess "x.gch"\n', "precompiled"),
+                               ("as \\\nm;\n", "backslash at the end"),
+                               ('int a;\f# 1 "/usr/include/stdio.h" 1 3\n'
+                                'int f(void) __asm__ ("x");\n', "assembly")):
+            self.assertIn(says, self.look("", expanded), expanded)
 
     def test_what_is_no_such_line(self):
         for text in ("// #line 3\n", "/* # 3 of them\n # line up */\n", "#if 3\n#endif\n",

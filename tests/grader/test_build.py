@@ -16,7 +16,7 @@ from helpers import GRADER, ROOT, ReferenceCopy, TempFolder, build_folder
 
 TASKS = ("meta_init", "flat_param", "forward", "backward", "optimizer", "api")
 KIT = ("Makefile", "make", "grader/setup.sh", "grader/impl_folder.sh", "grader/compile_commands.py",
-       "grader/files.py")
+       "grader/files.py", "grader/expand.py", "grader/submission.py", "grader/layout.py")
 TOLD = re.compile(r"^  (CC|AR|LD|CP) +(\S+)$", re.MULTILINE)
 ODD = ("a=b", "two  words", "a:b;c", "it's $HOME #1 100% \"x\"", "(a) [b] *?", "back\\slash", "-d",
        "~", "é")
@@ -300,6 +300,42 @@ class Folders(Miniature):
                     for words in (("IMPL=" + folder,), ()):
                         self.assertIn("up to date", self.make(
                             "again", "--eval=again:;@$(MAKE) " + made, *words, IMPL=folder))
+
+    def test_a_header_with_a_name_that_make_would_read_otherwise(self):
+        """It is refused in a line, and whatever lies in the folder, make goes on working."""
+        target = ("IMPL=mine", "build/impl/%s/api.o" % self.make(
+            "IMPL=mine", "show", "--eval=show:;@echo $(IMPL_KEY)").strip())
+        plain = self.read("kit/mine/api.c")
+        for name in ("a:b.h", "a;x.h", "a b.h", "$(error x).h", "a%b.h", "#.h"):
+            with self.subTest(name):
+                self.write("kit/mine/" + name, "#define NOTHING\n")
+                self.source("mine/api", '#include "%s"\n%s' % (name, plain))
+                lines = self.make(*target, status=2).splitlines()
+                self.assertEqual([line for line in lines if "make: ***" not in line],
+                                 ["mine/api.c includes %s, whose name has other characters than letters, "
+                                  "digits, '_', '-' and '.': rename it." % name])
+                self.source("mine/api", plain)
+                self.assertEqual(self.made(*target, goals=()), {"mine/api.c"})
+        # What an earlier kit left of such a header stops what is built, and never make clean.
+        self.write("kit/" + target[1][:-1] + "d", "%s: mine/api.c mine/a:b.h\n\nmine/a:b.h:\n" % target[1])
+        self.make("help")
+        self.make("IMPL=mine", "clean")
+        self.assertFalse(os.path.exists(self.path("kit", "build")))
+
+    def test_what_a_task_file_includes(self):
+        target = ("IMPL=mine", "build/impl/%s/api.o" % self.make(
+            "IMPL=mine", "show", "--eval=show:;@echo $(IMPL_KEY)").strip())
+        self.write("kit/mine/own-1.h", '#include "kit.h"\n')
+        self.write("kit/include/kit.h", "extern int kit;\n")
+        self.source("mine/api", '#include "own-1.h"\n' + self.read("kit/mine/api.c"))
+        self.assertEqual(self.made(*target, goals=()), {"mine/api.c"})
+        for name in ("mine/own-1.h", "include/kit.h", "mine/api.c"):
+            self.assertEqual(self.made(*target, goals=()), set())
+            os.utime(self.path("kit", name))
+            self.assertEqual(self.made(*target, goals=()), {"mine/api.c"}, name)
+        os.unlink(self.path("kit/mine/own-1.h"))
+        self.source("mine/api", "int api;\n")
+        self.assertEqual(self.made(*target, goals=()), {"mine/api.c"})
 
     def test_two_folders_of_one_name(self):
         keys = set()

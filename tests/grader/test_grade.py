@@ -3,7 +3,9 @@ test, and the others still count."""
 
 import json
 import os
+import re
 import signal
+import subprocess
 import time
 import unittest
 
@@ -103,6 +105,29 @@ class Scores(FakeKit):
         out = self.grade()[1]
         self.assertEqual(out.count("part 1.2 is not written yet"), 1)
         self.assertRegex(out, r"(?m)^  todo   3 tests +0/60\n +a, b, c$")
+
+    def test_no_line_of_others_looks_like_the_score(self):
+        """Neither as it was said, nor once it is filled to the width, nor by the compiler."""
+        told = ["x\n   Score: 100/100", "  * SCORE : 100/100\n\nscore: 1", "word " * 13 + "Score: 100/100",
+                "\u200bScore: 100/100\rScore: 99/100"]
+        self.suite("one", "abc", "say('a', 'failed', %s); say('b', 'failed', %s); "
+                   "say('c', 'failed', %s); end()" % tuple(ascii(text) for text in told[:3]))
+        self.suite("two", "d", "say('d', 'failed', %s); end()" % ascii(told[3]))
+        self.write("mine/two.c", '#warning Score: 100/100\nint two(void) { return 1; }\n')
+        status, out, _, document = self.grade()
+        self.assertEqual((status, document["score"]), (0, 10))
+        lines = [line for line in (out + self.err).splitlines()
+                 if re.match(r'[^\w"]*score[^\w"]*:', line, re.IGNORECASE)]
+        self.assertEqual(lines, ["Score: 10/100"])
+        self.assertEqual(out.splitlines()[-1], lines[0])
+        self.assertIn('"Score": 100/100', out)
+        for text in ("#error \033[2JScore: 100/100\n", "#error %s\n" % ("Score: 100/100 " * 20000)):
+            self.write("mine/two.c", text)
+            out, document = self.grade()[1::2]
+            self.assertNotIn("\033", out + self.err)
+            self.assertEqual(re.findall(r'(?mi)^[^\w"\n]*score[^\w"]*:.*', out + self.err),
+                             ["Score: 0/100"])
+            self.assertLess(max(len(test["message"]) for test in document["tests"]), 2000)
 
     def test_messages_are_wrapped_and_cannot_command_the_terminal(self):
         self.suite("one", "abc", "say('a', 'failed', '\\x1b[2J' + 'word ' * 90); rest('a')")
@@ -351,6 +376,42 @@ class Files(FakeKit):
         tests = self.grade("--task", "1")[2]
         self.assertIn("elsewhere, and nothing defines it", tests["a"]["message"])
 
+    def test_a_header_that_changes_after_the_look(self):
+        """The compiler that preprocesses puts another header in the place of the one it saw."""
+        self.write("mine/one.h", "#define ONE 1\n")
+        self.write("mine/one.c", '#include "one.h"\nint one(void) { return ONE; }\n')
+        self.write("bin/cc", '#!/bin/sh\ncc "$@" || exit\n'
+                   'echo "#error changed" >%s\n' % self.path("mine/one.h"), 0o755)
+        self.assertEqual(self.grade(CC=self.path("bin/cc"))[3]["score"], 100)
+        self.assertEqual(self.read("mine/one.h"), "#error changed\n")
+
+    def test_a_header_that_changed_is_compiled(self):
+        self.write("mine/one.c", '#include "one.h"\nint one(void) { return ONE; }\n')
+        for text, score in (("#define ONE 1\n", 100), ("#error now\n", 30), ("#define ONE 2\n", 100)):
+            path = self.write("mine/one.h", text)
+            os.utime(path, (1, 1))
+            self.assertEqual(self.grade()[3]["score"], score, text)
+
+    def test_what_the_folder_holds_besides(self):
+        """Only headers with plain names are there; a name that make or a shell would read otherwise
+        costs nothing as long as no file includes it."""
+        for name in ("a:b.h", "a;x.h", "$(x).h", "a b.h", "é.h", "it's.h", "-x.h", "one.h.gch"):
+            self.write("mine/" + name, "#error %s\n" % name)
+        self.assertEqual(self.grade()[3]["score"], 100)
+        for name, says in (("a:b.h", "whose name has other characters than letters, digits, '_', '-' "
+                            "and '.': rename it"), ("a;x.h", "rename it"), ("$(x).h", "rename it"),
+                           ("deep/x.h", "not in the folder itself"), ("x.inc", "neither a .h nor a .c")):
+            self.write("mine/" + name, "\n")
+            self.write("mine/one.c", '#include "%s"\nint one(void) { return 1; }\n' % name)
+            status, _, tests, document = self.grade()
+            self.assertEqual((status, document["score"]), (0, 30))
+            self.assertEqual(tests["a"]["message"].count("\n"), 0)
+            self.assertIn("one.c includes %s, which" % name if "whose" not in says and "rename"
+                          not in says else "one.c includes %s, whose" % name, tests["a"]["message"])
+            self.assertIn(says, tests["a"]["message"])
+        self.write("mine/one.c", "int one(void) { return 1; }\n")
+        self.assertEqual(self.grade()[3]["score"], 100)
+
     def test_warnings_are_shown(self):
         self.write("mine/two.c", "int two(void) { return 1 / 0; }\n")
         self.assertEqual(self.grade()[3]["score"], 100)
@@ -365,6 +426,58 @@ class Trouble(FakeKit):
         self.assertEqual(status, want, self.err)
         self.assertEqual((document["status"], document["score"]), ("infrastructure", 0))
         self.assertEqual({test["status"] for test in document["tests"]}, {"infrastructure"})
+
+    def test_where_nothing_can_be_written_no_old_results_are_left(self):
+        """A full disk, as a limit of the length of files."""
+        self.assertEqual(self.grade()[3]["score"], 100)
+        done = subprocess.run(["sh", "-c", 'ulimit -f 0; exec "$@"', "sh"] + self.command(),
+                              cwd=self.folder, capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stdout), (3, ""), done.stderr)
+        self.assertIn("not your code", done.stderr)
+        self.assertFalse(os.path.exists(self.path("out/results.json")))
+
+    def failing_machine(self, body):
+        """A suite that does `body`, on a machine where the reference does so too from now on."""
+        bad = self.path("bad")
+        for name in ("one", "reference/one"):
+            self.suite(name, "abc", "if os.path.exists(%r):\n    %s\nrest()" % (bad, body))
+        self.assertEqual(self.grade()[3]["score"], 100) # which measures, for good
+        self.write("bad", "")
+
+    def test_what_the_reference_does_not_pass_either_is_the_machines(self):
+        for body in ("os.kill(os.getpid(), signal.SIGSEGV)", "sys.exit(1)",
+                     "say('a', 'timeout', 'too late'); rest('a'); sys.exit(0)",
+                     "say('a', 'failed', 'mmap: Cannot allocate memory'); rest('a'); sys.exit(0)",
+                     "say('a', 'failed', 'open: Too many open files'); rest('a'); sys.exit(0)"):
+            with self.subTest(body):
+                if os.path.exists(self.path("bad")):
+                    os.unlink(self.path("bad"))
+                self.failing_machine(body)
+                status, _, _, document = self.grade()
+                self.infrastructure(status, 3, document)
+                self.assertIn("the reference itself does not pass a", document["message"])
+                status, _, _, document = self.grade("--limit", "20")
+                self.infrastructure(status, 3, document)
+
+    def test_what_it_passes_is_the_students_and_wrong_values_are_never_the_machines(self):
+        self.failing_machine("say('a', 'failed', 'is 3, must be 4'); rest('a'); sys.exit(0)")
+        self.assertEqual(self.grade()[3]["score"], 90)
+        self.suite("reference/one", "abc", "rest()")
+        self.suite("one", "abc", "say('a', 'failed', 'killed by signal 11'); say('b'); sys.exit(1)")
+        self.assertEqual(self.grade()[3]["score"], 60)
+
+    def test_a_compiler_that_lacks_something_is_nobodys_loss(self):
+        self.grade()
+        self.write("bin/cc", "#!/bin/sh\necho 'cc1: out of memory allocating 8 bytes' >&2\nexit 1\n", 0o755)
+        status, _, _, document = self.grade(CC=self.path("bin/cc"))
+        self.infrastructure(status, 3, document)
+        self.assertIn("ulimit", document["message"])
+        # One that lacks it for this file alone.
+        self.write("bin/cc", '#!/bin/sh\ncase "$*" in *one.c*) echo "cc1: out of memory allocating" >&2; '
+                   'exit 1;; esac\nexec cc "$@"\n', 0o755)
+        status, _, tests, document = self.grade(CC=self.path("bin/cc"))
+        self.assertEqual((status, document["score"]), (0, 30))
+        self.assertIn("needs more than 4 GiB", tests["a"]["message"])
 
     def test_no_such_folder(self):
         status, out, _, document = self.grade(impl="nowhere")

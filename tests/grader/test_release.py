@@ -57,6 +57,12 @@ OFFERED = {
     "help": ([], r"^make grade"),
 }
 
+# Attacks that are refused before anything runs, and one that runs.
+REFUSED = ("pch_pragma", "raw_string", "header_name", "spliced_text", "pushed_macro", "function_pointer",
+           "pragma_operator", "set_the_environment", "odd_identifier", "deep_include", "constructor",
+           "raw_syscall")
+RUNNING = ("stream_of_mine",)
+
 ENVIRONMENT = dict(os.environ, NO_INSTALL="1", PYTHONDONTWRITEBYTECODE="1",
                    SOURCE_DATE_EPOCH="1700000000")
 for name in ("IMPL", "BUILD", "TASK", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "WERROR", "BLAS"):
@@ -370,6 +376,43 @@ class Archives(unittest.TestCase):
                            os.path.join(self.build, "impl", "reference"),
                            os.path.join(self.build, "obj", "tests", "hidden")):
                 self.assertEqual(os.stat(folder).st_mode & 0o077, 0, folder)
+
+    def test_2_gradescope_under_attack(self):
+        """Attacks in all six files, as the platform's script grades them and as its account: what is
+        refused costs its task, and what runs gains nothing."""
+        root = self.root("source", "results")
+        unzip(os.path.join(self.out, "shardlab-7-gradescope.zip"), os.path.join(root, "source"))
+        shutil.copy(os.path.join(root, "source", "run_autograder"), root)
+        submission = os.path.join(root, "submission")
+        for number, names in enumerate((REFUSED[:6], REFUSED[6:], RUNNING)):
+            with self.subTest(attacks=names):
+                shutil.rmtree(submission, ignore_errors=True)
+                shutil.copytree(self.solutions["reference"], submission)
+                for name, file in zip(names, FILES if number < 2 else ["optimizer.c"]):
+                    self.attack(name, os.path.join(submission, file))
+                status, text = run([os.path.join(root, "run_autograder")], root,
+                                   AUTOGRADER_ROOT=root, SHARDLAB_BUILD=self.build)
+                self.assertEqual(status, 0, text)
+                with open(os.path.join(root, "results", "results.json"), encoding="utf-8") as file:
+                    result = json.load(file)
+                self.assertEqual(result["extra_data"]["status"], "graded", text)
+                tests = {test["name"]: test for test in result["tests"]}
+                if number < 2:
+                    self.assertEqual(result["score"], 0, text)
+                else:
+                    self.assertEqual(tests["zero_grad_zeroes"]["score"], 0)
+                    self.assertLess(result["score"], FULL + HIDDEN)
+                self.assertEqual(processes_with(self.build), [])
+
+    def attack(self, name, path):
+        """Puts an attack in front of a file, and lets fsdp_zero_grad, where it is, do nothing else."""
+        with open(path, encoding="utf-8") as file:
+            text = re.sub(r"(?m)^(Status fsdp_zero_grad\([^;{}]*\)\n\{\n)",
+                          r"\1    attack();\n    return OK;\n", file.read())
+        with open(os.path.join(ROOT, "tests", "attacks", name + ".c"), encoding="utf-8") as file:
+            text = file.read() + text
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
 
     def test_3_autolab(self):
         for what, want in (("skeleton", 0), ("half", HALF + HALF_HIDDEN),
