@@ -24,8 +24,11 @@
 // ---- Blocks ----
 
 // Multiplications that are worth a block of their own, the most blocks, and their smallest sides:
-// for smaller ones the BLAS spends too long on packing its factors.
+// for smaller ones the BLAS spends too long on packing its factors. Half of a small product is
+// worth a thread, too.
 enum { BLOCK_WORK = 1 << 23, MOST_BLOCKS = 8, LEAST_SIDE = 128, LEAST_HALF = 32 };
+// What packing a number of a transposed A costs, compared with one that lies as the BLAS wants it.
+enum { TRANSPOSED = 3 };
 
 typedef struct Blocks {
     int rows, cols;     // of a block
@@ -37,19 +40,37 @@ static int pieces(int n, int size)
     return (n + size - 1) / size;
 }
 
-// Halves the longer side until there are enough blocks, or they are small. Half of a small
-// product is worth a thread, too.
-static Blocks cut(int m, int n, int k)
+// Sets *size to that of one of `count` parts of a side; false: they would be too small.
+static bool part(int side, int count, int least, int *size)
 {
-    double work = (double)m * n * k;
-    Blocks b = {m, n, 1, 1};
-    while (b.blocks < MOST_BLOCKS && work >= (double)BLOCK_WORK * b.blocks) {
-        int *side = b.rows >= b.cols ? &b.rows : &b.cols;
-        int least = b.blocks == 1 ? LEAST_HALF : LEAST_SIDE, half = pieces(*side, 2);
-        if (half < least) break;
-        *side = pieces(half, LEAST_HALF) * LEAST_HALF;
-        b.across = pieces(n, b.cols);
-        b.blocks = pieces(m, b.rows) * b.across;
+    *size = count == 1 ? side : pieces(pieces(side, count), LEAST_HALF) * LEAST_HALF;
+    return count == 1 || (side / count >= least && pieces(side, *size) == count);
+}
+
+// Every block packs its rows of A and its columns of B: of all ways to cut the product in so many
+// blocks, the one that packs least. False: there is none.
+static bool cut_in(const Sgemm *p, int blocks, int least, Blocks *best)
+{
+    double cheapest = -1.0;
+    for (int across = 1; across <= blocks; across *= 2) {
+        int down = blocks / across, rows, cols;
+        double cost = (double)across * p->m * (p->turn_a ? TRANSPOSED : 1) + (double)down * p->n;
+        if (!part(p->m, down, least, &rows) || !part(p->n, across, least, &cols)) continue;
+        if (cheapest >= 0.0 && cost >= cheapest) continue;
+        cheapest = cost;
+        *best = (Blocks){rows, cols, across, blocks};
+    }
+    return cheapest >= 0.0;
+}
+
+static Blocks cut(const Sgemm *p)
+{
+    double work = (double)p->m * p->n * p->k;
+    Blocks b = {p->m, p->n, 1, 1};
+    for (int blocks = MOST_BLOCKS; blocks > 1; blocks /= 2) {
+        bool halves = blocks == 2;
+        if (work < (double)BLOCK_WORK * (halves ? 1 : blocks)) continue;
+        if (cut_in(p, blocks, halves ? LEAST_HALF : LEAST_SIDE, &b)) break;
     }
     return b;
 }
@@ -121,7 +142,7 @@ bool simblas_sgemm(const Sgemm *p, const float *A, const float *B, float *C)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, use_one_thread);
-    SgemmJob job = {p, cut(p->m, p->n, p->k), A, B, C, false};
+    SgemmJob job = {p, cut(p), A, B, C, false};
     simblas_share(sim_config()->threads, job.b.blocks, sgemm_piece, &job);
     return !atomic_load(&job.failed);
 }
