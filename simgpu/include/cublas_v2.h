@@ -1,10 +1,14 @@
 /* cublas_v2.h: cuBLAS by the names that programs use. As in the real header, most are macros for a
  * symbol that ends in _v2; cublas_api.h has the declarations.
  */
+#if defined(CUBLAS_V2_H_) && !defined(SIMGPU_CUBLAS_V2)
+#error "NVIDIA's cublas_v2.h comes before simgpu's: put simgpu/include first, or leave the toolkit's folder out"
+#endif
 #ifndef CUBLAS_V2_H_
 #define CUBLAS_V2_H_
+#define SIMGPU_CUBLAS_V2
 #ifdef CUBLAS_H_
-#error "cublas.h and cublas_v2.h declare the same names: include one of them"
+#error "cublas.h, which simgpu does not have, and cublas_v2.h declare the same names: leave it out"
 #endif
 
 #include "cublas_api.h"

@@ -4,7 +4,7 @@
 #ifndef __CUDA_PROFILER_API_H__
 #define __CUDA_PROFILER_API_H__
 
-#include <cuda_runtime_api.h>
+#include "cuda_runtime_api.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -15,14 +15,15 @@
 #define NCCL_H_
 #define SIMGPU_NCCL
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#ifdef __cplusplus
-#include <cuda_fp8.h>
-#endif
-#include <cuda_runtime.h>
 #include <limits.h>
 #include <stddef.h>
+
+#include "cuda_bf16.h"
+#include "cuda_fp16.h"
+#ifdef __cplusplus
+#include "cuda_fp8.h"
+#endif
+#include "cuda_runtime.h"
 
 #define NCCL_MAJOR 2
 #define NCCL_MINOR 28

@@ -28,7 +28,7 @@
 #ifndef SIMGPU_H
 #define SIMGPU_H
 
-#include <cuda_runtime_api.h>
+#include "cuda_runtime_api.h"
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -84,7 +84,7 @@ static bool call_ex(Session *s, char t, int what, const Vec *x, const Vec *y, co
 // The five numbers of a modified rotation, where the mode says; the implied ones are NaN.
 static const void *modified(Session *s, char t, int flag, Exact h[4])
 {
-    static double host[5];
+    static double host[10]; // for complex numbers, too, which have no such call
     static const int stored[4][4] = {{0, 0, 0, 0}, {1, 1, 1, 1}, {0, 1, 1, 0}, {1, 0, 0, 1}};
     static const int implied[4][4] = {{1, 0, 0, 1}, {0, 0, 0, 0}, {1, 0, 0, 1}, {0, -1, 1, 0}};
     for (int i = 0; i < 4; i++) {
