@@ -53,9 +53,9 @@ OVER_LIMIT = ((r"CPU time limit exceeded|took more than", "takes too long to com
 
 
 # What the compiler, the linker and their parts say that lack something of the machine's.
-LACKING = re.compile(r"No space left|Too many open files|Resource temporarily unavailable|Cannot fork|"
-                     r"Disk quota|Read-only file system|error while loading shared libraries|"
-                     r"[Kk]illed|terminated|internal compiler error")
+LACKING = re.compile(r"No space left|Too many open files|Resource temporarily unavailable|"
+                     r"Cannot fork|Disk quota|Read-only file system|[Kk]illed|terminated|"
+                     r"error while loading shared libraries|internal compiler error")
 # A text that any compiler can compile.
 PROBE = "".join('#include "%s"\n' % name for name in submission.HEADERS)
 
@@ -293,9 +293,9 @@ class Builder:
         return Failing("error", "%s %s." % (task.file, wrong)) if wrong else None, output
 
     def compile_text(self, task):
-        """Compiles the file as it is now: (the sum of its bytes, why it cannot be used or None, what
-        the compiler said). Its time says nothing: an older file may replace a newer one. So the text
-        that the object was made of is remembered by its sum."""
+        """Compiles the file as it is now: (the sum of its bytes, why it cannot be used or None,
+        what the compiler said). Its time says nothing: an older file may replace a newer one. So
+        the text that the object was made of is remembered by its sum."""
         made = os.path.join(ROOT, self.object(task.name))
         text = Expansion(self.compiler, os.path.join(self.folder, task.file), self.impl,
                          lambda words: self.call(words, dict(os.environ, LC_ALL="C"), True))
@@ -331,8 +331,8 @@ class Builder:
         return text.source_sha256, None, output if same else text.output + output
 
     def look_at_machine(self, output):
-        """Whether it is the machine that lacked something when a file did not compile: then it lacks
-        it for a text of a few lines, too."""
+        """Whether it is the machine that lacked something when a file did not compile: then it
+        lacks it for a text of a few lines, too."""
         if not over_limit(output) and not LACKING.search(output):
             return
         with tempfile.TemporaryDirectory(prefix="shardlab-probe-") as folder:
@@ -343,7 +343,8 @@ class Builder:
                                      dict(os.environ, LC_ALL="C"), True)
         if status != 0:
             raise Infrastructure("the compiler does not work on this machine just now, or within "
-                                 "this account's limits (ulimit -a): %s" % first_line(said or output))
+                                 "this account's limits (ulimit -a): %s"
+                                 % first_line(said or output))
 
     def own_names(self, task):
         """What the task is to define: what the reference's file does."""
@@ -399,8 +400,8 @@ class Builder:
         elif undefined: # no debug information: who calls it is not known
             text = "%s uses or should define %s, and nothing defines it." % (who, undefined[0][1])
         elif over_limit(output) or LACKING.search(output):
-            raise Infrastructure("the linker does not work on this machine just now, or within this "
-                                 "account's limits (ulimit -a): %s" % first_line(output))
+            raise Infrastructure("the linker does not work on this machine just now, or within "
+                                 "this account's limits (ulimit -a): %s" % first_line(output))
         else:
             text = "%s cannot be linked with the tests: %s" % (who, first_line(output))
         return Failing("error", text)

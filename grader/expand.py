@@ -127,10 +127,11 @@ class Expansion:
         return "which " + wrong if wrong else ""
 
     def preprocess(self, words, out, files, call):
-        words = preprocessor(words) + ["-fmacro-prefix-map=%s=%s" % (self.place, called(self.given))]
-        status, output = call(words + ["-C"] * self.with_comments
-                              + ["-E", "-v", "-MD", "-MT", "x", "-MF", files, "-o", out,
-                                 os.path.join(self.place, self.file)])
+        command = preprocessor(words)
+        command.append("-fmacro-prefix-map=%s=%s" % (self.place, called(self.given)))
+        command += ["-C"] * self.with_comments
+        command += ["-E", "-v", "-MD", "-MT", "x", "-MF", files, "-o", out]
+        status, output = call(command + [os.path.join(self.place, self.file)])
         folders, self.output = self.heard(output)
         if status != 0:
             self.failed = True

@@ -121,7 +121,7 @@ class Grading:
         write_atomically(self.options.out, text + "\n")
 
     def drop(self):
-        """Removes an earlier grading's results: where nothing can be written, none must be found."""
+        """Removes an earlier grading's results: where nothing can be written, none is found."""
         try:
             if os.path.isfile(self.options.out):
                 os.unlink(self.options.out)

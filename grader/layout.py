@@ -6,8 +6,8 @@ sentences where it names a place, so indented lines that go on in the middle of 
 joined first. A source line ("   64 | free(x);") keeps its shape and is cut at the width. Lines with
 gaps in them, which are tables, keep theirs as long as they fit.
 
-Interface: width_of(stream); safe(text, encoding); tell(text, stream); fill(text, width, indent, close) -> lines;
-cut(text, width).
+Interface: width_of(stream); safe(text, encoding); tell(text, stream); fill(text, width, indent,
+close) -> lines; cut(text, width).
 """
 
 import re
@@ -38,8 +38,8 @@ def width_of(stream):
 
 
 def safe(text, encoding=None):
-    """The text with no character that commands a terminal or that the encoding does not have, and no
-    line that begins as the score does."""
+    """The text with no character that commands a terminal or that the encoding does not have, and
+    no line that begins as the score does."""
     text = SCORE.sub(r'\1"\2"', CONTROL.sub("?", text))
     return text.encode(encoding, "replace").decode(encoding) if encoding else text
 

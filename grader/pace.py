@@ -37,10 +37,10 @@ SHORT = 2.0                  # seconds, times SHARDLAB_TIME_FACTOR
 GRACE = 5.0                  # seconds
 # What a test says that lacked something of the machine's, or was ended from outside.
 LACKING = re.compile(
-    r"Cannot allocate memory|out of memory|memory could not|Too many open files|No file descriptors|"
-    r"Resource temporarily unavailable|File too large|File size limit|No space left|"
-    r"Operation not permitted|killed by signal|\bSIG[A-Z]+\b|rlimit|ulimit|cannot (?:start|fork|map|open|"
-    r"create|make)|\b(?:mmap|fork|pipe|memfd_create|ftruncate|pthread_create|shm_open)\b", re.IGNORECASE)
+    r"Cannot allocate memory|out of memory|Too many open files|Resource temporarily unavailable|"
+    r"File too large|File size limit|No space left|Operation not permitted|killed by signal|"
+    r"\bSIG[A-Z]+\b|rlimit|ulimit|cannot (?:start|fork|map|open|create|make)|"
+    r"\b(?:mmap|fork|pipe|memfd_create|ftruncate|pthread_create|shm_open)\b", re.IGNORECASE)
 PATIENCE = 300.0             # seconds a test of the reference may take while it is measured
 
 
@@ -93,7 +93,8 @@ class Pace:
     def hold(self, suite, verdicts, limit, caps=None):
         """Whether the reference passes, here and now, the tests that may have failed because of the
         machine."""
-        tests = [name for name, verdict in verdicts.items() if verdict.status in ("error", "timeout")
+        tests = [name for name, verdict in verdicts.items()
+                 if verdict.status in ("error", "timeout")
                  or verdict.status == "failed" and LACKING.search(verdict.message)]
         if not tests:
             return

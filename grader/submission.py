@@ -54,8 +54,8 @@ LEXED = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"?|\'(?:\\.|[^\
                    r'|\binclude(?:_next)?\s*\(?\s*<[^>\n]*>|\b__has_include\w*\s*\(?\s*<[^>\n]*>',
                    re.DOTALL)
 LEXED_OR_RAW = re.compile(r'\b(?:u8|[uUL])?R"|' + LEXED.pattern, re.DOTALL)
-# C has no raw strings, but gcc does, and in one nothing of the above holds; nor does it in a header's
-# name with such characters.
+# C has no raw strings, but gcc does, and in one nothing of the above holds; nor does it in a
+# header's name with such characters.
 RAW = re.compile(r'\b(?:u8|[uUL])?R"')
 ODD_HEADER = re.compile(r'\b(?:include|include_next|import|embed|__has_\w+)(?:\s|\(|/\*.*?\*/)*'
                         r'(?:<[^>\n]*(?://|/\*|["\'\\])|"[^"\n]*\\)')

@@ -312,12 +312,13 @@ class Folders(Miniature):
                 self.source("mine/api", '#include "%s"\n%s' % (name, plain))
                 lines = self.make(*target, status=2).splitlines()
                 self.assertEqual([line for line in lines if "make: ***" not in line],
-                                 ["mine/api.c includes %s, whose name has other characters than letters, "
-                                  "digits, '_', '-' and '.': rename it." % name])
+                                 ["mine/api.c includes %s, whose name has other characters than "
+                                  "letters, digits, '_', '-' and '.': rename it." % name])
                 self.source("mine/api", plain)
                 self.assertEqual(self.made(*target, goals=()), {"mine/api.c"})
         # What an earlier kit left of such a header stops what is built, and never make clean.
-        self.write("kit/" + target[1][:-1] + "d", "%s: mine/api.c mine/a:b.h\n\nmine/a:b.h:\n" % target[1])
+        self.write("kit/" + target[1][:-1] + "d",
+                   "%s: mine/api.c mine/a:b.h\n\nmine/a:b.h:\n" % target[1])
         self.make("help")
         self.make("IMPL=mine", "clean")
         self.assertFalse(os.path.exists(self.path("kit", "build")))

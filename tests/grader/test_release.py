@@ -58,9 +58,9 @@ OFFERED = {
 }
 
 # Attacks that are refused before anything runs, and one that runs.
-REFUSED = ("pch_pragma", "raw_string", "header_name", "spliced_text", "pushed_macro", "function_pointer",
-           "pragma_operator", "set_the_environment", "odd_identifier", "deep_include", "constructor",
-           "raw_syscall")
+REFUSED = ("pch_pragma", "raw_string", "header_name", "spliced_text", "pushed_macro",
+           "function_pointer", "pragma_operator", "set_the_environment", "odd_identifier",
+           "deep_include", "constructor", "raw_syscall")
 RUNNING = ("stream_of_mine",)
 
 ENVIRONMENT = dict(os.environ, NO_INSTALL="1", PYTHONDONTWRITEBYTECODE="1",
@@ -378,8 +378,8 @@ class Archives(unittest.TestCase):
                 self.assertEqual(os.stat(folder).st_mode & 0o077, 0, folder)
 
     def test_2_gradescope_under_attack(self):
-        """Attacks in all six files, as the platform's script grades them and as its account: what is
-        refused costs its task, and what runs gains nothing."""
+        """Attacks in all six files, as the platform's script grades them and as its account: what
+        is refused costs its task, and what runs gains nothing."""
         root = self.root("source", "results")
         unzip(os.path.join(self.out, "shardlab-7-gradescope.zip"), os.path.join(root, "source"))
         shutil.copy(os.path.join(root, "source", "run_autograder"), root)
@@ -405,7 +405,7 @@ class Archives(unittest.TestCase):
                 self.assertEqual(processes_with(self.build), [])
 
     def attack(self, name, path):
-        """Puts an attack in front of a file, and lets fsdp_zero_grad, where it is, do nothing else."""
+        """Puts an attack in front of a file; fsdp_zero_grad, where it is, does nothing else."""
         with open(path, encoding="utf-8") as file:
             text = re.sub(r"(?m)^(Status fsdp_zero_grad\([^;{}]*\)\n\{\n)",
                           r"\1    attack();\n    return OK;\n", file.read())

@@ -283,7 +283,7 @@ static double time_factor(void)
     return text && (end == text || *end || !(factor > 0) || isinf(factor)) ? 1 : factor;
 }
 
-// How many processes wait for each processor, at least 1: a machine with so many others at work is so
+// How many processes want each processor, at least 1: a machine with so many others at work is so
 // much slower. The grader needs no such guess, because it asks the reference.
 static double crowd(void)
 {

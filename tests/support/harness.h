@@ -59,8 +59,8 @@ typedef void (*RankBody)(const Rank *rank, void *arg);
 
 // Runs body(rank, arg) on `world` ranks, each on a device of its own, and fails the cmocka test
 // with the first failure of any rank. The limit is RANKS_LIMIT times SHARDLAB_TIME_FACTOR (1), or
-// `limit` times it, and as many times that as the machine has processes for each processor; with SHARDLAB_LIMIT, which the grader sets, it is that many seconds for all runs
-// of a test together.
+// `limit` times it, and as many times that as the machine has processes for each processor; with
+// SHARDLAB_LIMIT, which the grader sets, it is that many seconds for all runs of a test together.
 #define run_ranks(world, body, arg) run_ranks_limit(world, RANKS_LIMIT, body, arg)
 #define run_ranks_limit(world, limit, body, arg)                                                   \
     run_ranks_at(__FILE__, __LINE__, world, limit, body, arg)
