@@ -285,16 +285,17 @@ cublasStatus_t __wrap_cublasSasum_v2(cublasHandle_t handle, int n, const float *
     return summed(status, name, handle, n, x, incx, NULL, 1, false, result, SITE);
 }
 
-// ---- Copies between host and device: cudaMemcpy2D in the log, as in simgpu ----
+// ---- Copies between host and device ----
 
-static cublasStatus_t copied(cublasStatus_t status, int rows, int cols, int elemSize,
-                             const void *from, int ldfrom, void *to, int ldto, const void *site)
+static cublasStatus_t copied(cublasStatus_t status, const char *name, int rows, int cols,
+                             int elemSize, const void *from, int ldfrom, void *to, int ldto,
+                             const void *site)
 {
     size_t bytes = (size_t)elemSize;
     Copy copy = {
         to,           from, (size_t)ldto * bytes, (size_t)ldfrom * bytes, (size_t)rows * bytes,
         (size_t)cols, false};
-    if (status == CUBLAS_STATUS_SUCCESS) log_copy("cudaMemcpy2D", &copy, NULL, site);
+    if (status == CUBLAS_STATUS_SUCCESS) log_copy(name, &copy, NULL, site);
     return status;
 }
 
@@ -303,7 +304,7 @@ cublasStatus_t __wrap_cublasSetVector(int n, int elemSize, const void *x, int in
 {
     cublasStatus_t status = WAITING("cublasSetVector", SITE,
                                     __real_cublasSetVector(n, elemSize, x, incx, devicePtr, incy));
-    return copied(status, 1, n, elemSize, x, incx, devicePtr, incy, SITE);
+    return copied(status, "cublasSetVector", 1, n, elemSize, x, incx, devicePtr, incy, SITE);
 }
 
 cublasStatus_t __wrap_cublasGetVector(int n, int elemSize, const void *x, int incx, void *y,
@@ -311,7 +312,7 @@ cublasStatus_t __wrap_cublasGetVector(int n, int elemSize, const void *x, int in
 {
     cublasStatus_t status =
         WAITING("cublasGetVector", SITE, __real_cublasGetVector(n, elemSize, x, incx, y, incy));
-    return copied(status, 1, n, elemSize, x, incx, y, incy, SITE);
+    return copied(status, "cublasGetVector", 1, n, elemSize, x, incx, y, incy, SITE);
 }
 
 cublasStatus_t __wrap_cublasSetMatrix(int rows, int cols, int elemSize, const void *A, int lda,
@@ -319,7 +320,7 @@ cublasStatus_t __wrap_cublasSetMatrix(int rows, int cols, int elemSize, const vo
 {
     cublasStatus_t status = WAITING("cublasSetMatrix", SITE,
                                     __real_cublasSetMatrix(rows, cols, elemSize, A, lda, B, ldb));
-    return copied(status, rows, cols, elemSize, A, lda, B, ldb, SITE);
+    return copied(status, "cublasSetMatrix", rows, cols, elemSize, A, lda, B, ldb, SITE);
 }
 
 cublasStatus_t __wrap_cublasGetMatrix(int rows, int cols, int elemSize, const void *A, int lda,
@@ -327,5 +328,5 @@ cublasStatus_t __wrap_cublasGetMatrix(int rows, int cols, int elemSize, const vo
 {
     cublasStatus_t status = WAITING("cublasGetMatrix", SITE,
                                     __real_cublasGetMatrix(rows, cols, elemSize, A, lda, B, ldb));
-    return copied(status, rows, cols, elemSize, A, lda, B, ldb, SITE);
+    return copied(status, "cublasGetMatrix", rows, cols, elemSize, A, lda, B, ldb, SITE);
 }

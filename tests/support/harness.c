@@ -274,15 +274,6 @@ static void compose(Message *message, Run *run, const RankEnd *ends, char **outp
 
 // ---- In the parent ----
 
-static double time_factor(void)
-{
-    const char *text = getenv("SHARDLAB_TIME_FACTOR");
-    char *end;
-    double factor = text ? strtod(text, &end) : 1;
-
-    return text && (end == text || *end || !(factor > 0) || isinf(factor)) ? 1 : factor;
-}
-
 // How many processes want each processor, at least 1: a machine with so many others at work is so
 // much slower. The grader needs no such guess, because it asks the reference.
 static double crowd(void)
@@ -296,11 +287,21 @@ static double crowd(void)
     return load > processors && processors > 0 ? load / processors : 1;
 }
 
+// How much slower the machine is than usual: as SHARDLAB_TIME_FACTOR says, else as it seems.
+static double time_factor(void)
+{
+    const char *text = getenv("SHARDLAB_TIME_FACTOR");
+    char *end;
+    double factor = text ? strtod(text, &end) : 0;
+
+    return text && end != text && !*end && factor > 0 && !isinf(factor) ? factor : crowd();
+}
+
 // A run may take its own limit, unless the whole test has one: then what is left of that.
 static void set_limit(Run *run, double own)
 {
     if (suite_limit(&run->whole, &run->limit)) return;
-    run->limit = run->whole = own * time_factor() * crowd() * backend_time_factor(run->world);
+    run->limit = run->whole = own * time_factor() * backend_time_factor(run->world);
 }
 
 static bool open_outputs(int world, int *read_end, int *write_end)

@@ -58,8 +58,8 @@ typedef void (*RankBody)(const Rank *rank, void *arg);
 #endif
 
 // Runs body(rank, arg) on `world` ranks, each on a device of its own, and fails the cmocka test
-// with the first failure of any rank. The limit is RANKS_LIMIT times SHARDLAB_TIME_FACTOR (1), or
-// `limit` times it, and as many times that as the machine has processes for each processor; with
+// with the first failure of any rank. The limit is RANKS_LIMIT or `limit`, times
+// SHARDLAB_TIME_FACTOR; where that is not set, times as many processes as want each processor. With
 // SHARDLAB_LIMIT, which the grader sets, it is that many seconds for all runs of a test together.
 #define run_ranks(world, body, arg) run_ranks_limit(world, RANKS_LIMIT, body, arg)
 #define run_ranks_limit(world, limit, body, arg)                                                   \

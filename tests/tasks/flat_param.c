@@ -109,7 +109,6 @@ typedef struct Known {
 
 static void make_known(Known *known, const Set *set, int rank, int world, bool align)
 {
-    int64_t multiple = world * (align ? 4 : 1);
     FlatLayout *layout = &known->layout;
     *layout = (FlatLayout){set->n, known->params, known->offset, 0, 0, 0, rank, world};
     for (int i = 0; i < set->n; i++) {
@@ -117,8 +116,8 @@ static void make_known(Known *known, const Set *set, int rank, int world, bool a
         known->offset[i] = layout->numel;
         layout->numel += set->param[i].shape[0];
     }
-    while (layout->padded < layout->numel) layout->padded += multiple;
-    layout->shard_numel = layout->padded / world;
+    while (layout->shard_numel * world < layout->numel) layout->shard_numel += align ? 4 : 1;
+    layout->padded = layout->shard_numel * world;
 }
 
 // That a layout is what it must be: what else is to be compared with it can rely on that.

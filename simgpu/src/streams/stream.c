@@ -413,7 +413,7 @@ static void catch_up(struct CUstream_st *s)
 }
 
 // Waits for messages that are ordered before what the clock stands for. Called with the lock held,
-// which it lets go of while it waits.
+// which it releases while it waits.
 static void await_undone(const SimClock *clock)
 {
     SimClock copy = {0, NULL};

@@ -1,13 +1,13 @@
 /* cuda_runtime.h: the language of a CUDA kernel for g++, so that lib/kernels/cuda runs on the CPU.
  *
- * Comes before simgpu's header of the same name. The words that mark functions and variables become
- * nothing or what comes nearest; every thread of a grid runs as a fiber of the calling thread, one
+ * Comes before simgpu's header of the same name. The words that mark functions and variables are
+ * simgpu's, which mean nothing; every thread of a grid runs as a fiber of the calling thread, one
  * block after the other (emulator.cpp). Only what the kernels use is here, with their meaning in
  * CUDA C++; a __shared__ variable must stand in a function that is no template, because it goes
  * into a section of its own, which is filled with NaNs before each block.
  *
- * Interface: __global__ and its like; dim3, float2, float4; threadIdx, blockIdx, blockDim, gridDim;
- * barriers, shuffles, ballot, fence, atomicInc, __stwb, __trap, __ffs; cudaLaunchKernelEx.
+ * Interface: __shared__; threadIdx, blockIdx, blockDim, gridDim; barriers, shuffles, ballot, fence,
+ * atomicInc, __stwb, __trap, __ffs; cudaLaunchKernelEx.
  */
 #ifndef EMULATOR_CUDA_RUNTIME_H
 #define EMULATOR_CUDA_RUNTIME_H
@@ -17,28 +17,12 @@
 #include <string.h>
 #include <tuple>
 #include <utility>
+#include <vector_types.h>
 
 #include "emulator.h"
 
-#define __global__
-#define __device__
-#define __host__
-#define __forceinline__ inline __attribute__((always_inline))
-#define __launch_bounds__(...)
+#undef __shared__
 #define __shared__ static __attribute__((section("emulated_shared")))
-
-struct dim3 {
-    unsigned x, y, z;
-    constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z)
-    {
-    }
-};
-struct alignas(8) float2 {
-    float x, y;
-};
-struct alignas(16) float4 {
-    float x, y, z, w;
-};
 
 // Those of the thread that runs now. emulator.cpp runs one grid at a time.
 extern dim3 threadIdx, blockIdx, blockDim, gridDim;
