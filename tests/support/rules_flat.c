@@ -250,13 +250,15 @@ void rule_failed_create_keeps_nothing(void)
 static void state_body(const Rank *r, void *arg)
 {
     static const char *const NAME[] = {"sharded", "unsharding", "unsharded"};
-    static const FlatState NEXT[] = {FLAT_UNSHARDING, FLAT_UNSHARDED, FLAT_SHARDED};
+    static const FlatState AFTER[] = {[FLAT_SHARDED] = FLAT_UNSHARDING,
+                                      [FLAT_UNSHARDING] = FLAT_UNSHARDED,
+                                      [FLAT_UNSHARDED] = FLAT_SHARDED};
     FlatParam flat = {.name = "h.7"};
     for (FlatState from = FLAT_SHARDED; from <= FLAT_UNSHARDED; from++)
         for (FlatState to = FLAT_SHARDED; to <= FLAT_UNSHARDED; to++) {
             flat.state = from;
             Status status = flat_set_state(&flat, to);
-            if (to == NEXT[from]) {
+            if (to == AFTER[from]) {
                 check(status == OK && flat.state == to,
                       "flat_set_state from %s to %s is legal and must be made", NAME[from],
                       NAME[to]);
