@@ -2,7 +2,7 @@
 
 A file that does not compile, or that oversteps what a task may use, is the student's fault (a
 Failing); a kit that does not build is not (Infrastructure). Each file is compiled alone within
-limits of time and memory, looked at before and behind the preprocessor and as an object, and linked
+limits of time and memory, looked at before and after preprocessing and as an object, and linked
 with the tests; what is compiled is the very text that was looked at (expand.py). The sums of its
 source and object go into the result. Gradings in one build tree keep out of each other's way by
 locks.
@@ -211,7 +211,7 @@ class Builder:
         return "%s/impl/%s/%s.o" % (self.build, key or self.key, name)
 
     def text(self, name):
-        """A file's text behind the preprocessor."""
+        """A file's preprocessed text."""
         return "%s/impl/%s/%s.i" % (self.build, self.key, name)
 
     def suite(self, name, key=None):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A task file's text behind the preprocessor: made once, checked, and compiled exactly as it is.
+"""A task file's preprocessed text: made once, checked, and compiled exactly as it is.
 
 A text that is looked at and another that is compiled can differ: by __has_include, by a precompiled
 header, by a file that changes between the two. So the file and the headers of its folder are read
@@ -73,7 +73,7 @@ class Expansion:
     it; `folder`: where it really is; `call`: runs a command, in the limits of a compilation."""
 
     def __init__(self, words, source, folder, call=run):
-        self.text = b""           # behind the preprocessor
+        self.text = b""           # preprocessed
         self.output = ""          # what the preprocessor had to say
         self.wrong = ""           # why the text is not to be compiled, without the file's name
         self.failed = False       # whether the preprocessor could not do it: the output says why

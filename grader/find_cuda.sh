@@ -87,7 +87,7 @@ first_file() {
     done
 }
 
-# A library: the plain name, or the one with a version behind it that pip packages have alone.
+# A library: the plain name, or the one followed by a version that pip packages have alone.
 library() {
     among=$1
     name=$2

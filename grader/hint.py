@@ -109,7 +109,7 @@ def essence(row, task):
         calls = [line for line in told[1:] if cause.PLACE.search(line) and cause.is_students(
             cause.PLACE.search(line).group("file"), task)] or told[1:2]
         calls.sort(key=lambda line: " called at " not in line) # a call before an allocation
-        # A report stands behind the head "rank 0 of 2: ", on its line.
+        # A report comes after the head "rank 0 of 2: ", on its line.
         shown = shown[:-1] + [" ".join((shown[-1:] or [""]) + told[:1])]
         shown += calls[:1] + diagnosis(cause.first_report(row), told)
         cut = True

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 import gaps
 
 FULL_SCORE = 100
-FURTHER = 2          # hints of a test behind the first
+FURTHER = 2          # hints of a test after the first
 PART_LEVELS = 2      # hints of a part, at least
 LONGEST_HINT = 450   # characters
 

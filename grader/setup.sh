@@ -230,7 +230,7 @@ check_python() {
 
 # ---- Telling make ----
 
-# The files behind what was linked: where one is gone, all is looked for anew.
+# The files that were linked: where one is gone, all is looked for anew.
 linked_files() {
     library=${blas_libs##*-l}
     list=$(command -v "${cc_command%% *}")

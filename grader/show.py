@@ -4,7 +4,7 @@ A page is for looking at. Whatever goes wrong with it or with the training that 
 and changes no score; an earlier grading's page does not stay beside newer results.
 
 Interface: Show(grading, path).drop() before the grading, .trace() at its end while the folder is
-still locked, .write() -> the page's path behind it. For path "" all three do nothing.
+still locked, .write() -> the page's path after it. For path "" all three do nothing.
 Files: trace.py (the training), page.py (the page).
 """
 

@@ -24,7 +24,7 @@ import stat
 import struct
 
 MOST_SOURCE = 1 << 20       # bytes of a task file
-MOST_EXPANDED = 32 << 20    # bytes of it behind the preprocessor
+MOST_EXPANDED = 32 << 20    # bytes of it when it is preprocessed
 
 # ---- The file ----
 
@@ -112,7 +112,7 @@ def attributes(text):
 
 
 def look_at_source(folder, expanded, files, headers, root):
-    """`expanded`: the file behind the preprocessor, without comments; `files`: every file that went
+    """`expanded`: the preprocessed file, without comments; `files`: every file that went
     into it; `folder`: where the student's are; `headers`: the folders that hold headers for
     everybody; `root`: the kit's."""
     folder = os.path.realpath(folder)

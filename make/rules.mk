@@ -40,7 +40,7 @@ $(BUILD)/lib/simgpu.o: $(SIMGPU_OBJ) $(MADE_WITH)/libsimgpu
 	$(Q)objcopy --redefine-syms=$@.names $@.all $@
 	@rm -f $@.all
 
-# A task file's text behind the preprocessor is checked, and compiled as it is (grader/expand.py).
+# A task file's preprocessed text is checked, and compiled as it is (grader/expand.py).
 # The path in the object's debug information is what a student sees in a message: folder/file.c.
 define impl_rule
 $(BUILD)/impl/$(1)/%.i: $(2)/%.c $(MADE_WITH)/c $(MADE_WITH)/task
