@@ -294,20 +294,26 @@ static char bin[4096], text_file[64];
 
 static char *train(int world, const char *settings)
 {
-    char command[16384];
+    char command[16384], said[2000] = "";
     char *out = calloc(1, 8192);
+    FILE *errors = tmpfile();
 
+    assert_non_null(errors);
     snprintf(command, sizeof command,
              "env %s timeout -k 5 300 '%s/launch' -n %d '%s/../impl/reference/bin/after_fsdp' %s "
-             "2>/dev/null",
-             settings, bin, world, bin, text_file);
+             "2>/proc/%d/fd/%d",
+             settings, bin, world, bin, text_file, (int)getpid(), fileno(errors));
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
     assert_non_null(out);
     assert_true(fread(out, 1, 8191, pipe) < 8191);
     int status = pclose(pipe);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        fail_msg("%s ended with %d", command, status);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        rewind(errors);
+        said[fread(said, 1, sizeof said - 1, errors)] = '\0';
+        fail_msg("%s ended with %d:\n%s", command, status, said);
+    }
+    fclose(errors);
     return out;
 }
 
