@@ -19,8 +19,8 @@ broken, and the wrong solutions of tests/mutants that break it:
 A long text goes on in lines that are indented further. The check fails for a text that is not in
 its document (any more), for a sentence of which a part is in no entry, for a claim without a test or
 without a mutant, for a mutant that loses none of the claim's tests, and for one that breaks no
-claim. The sentences are those of every comment of fsdp.h, and of a handout those of its numbered parts and rules ("**2.1** …",
-"1. *One owner.* …") that are no questions.
+claim. The sentences are those of every comment of fsdp.h, and of a handout those of its numbered
+parts and rules ("**2.1** …", "1. *One owner.* …") that are no questions.
 
 Interface: claims.py [--task N] prints the table and checks it; exit status 0, or 1 with a line for
 each thing that is wrong; check(root) -> (claims, what is wrong).

@@ -4,7 +4,7 @@
  * and the ways from one to the other.
  */
 #if defined(CU_COMPLEX_H_) && !defined(SIMGPU_COMPLEX)
-#error "NVIDIA's cuComplex.h comes before simgpu's: put simgpu/include first, or leave the toolkit's folder out"
+#error "NVIDIA's cuComplex.h comes before simgpu's: put simgpu/include first"
 #endif
 #ifndef CU_COMPLEX_H_
 #define CU_COMPLEX_H_

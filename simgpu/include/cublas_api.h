@@ -7,7 +7,7 @@
  * Source: cuBLAS 13 documentation and headers (names, values and types).
  */
 #if defined(CUBLAS_API_H_) && !defined(SIMGPU_CUBLAS_API)
-#error "NVIDIA's cublas_api.h comes before simgpu's: put simgpu/include first, or leave the toolkit's folder out"
+#error "NVIDIA's cublas_api.h comes before simgpu's: put simgpu/include first"
 #endif
 #ifndef CUBLAS_API_H_
 #define CUBLAS_API_H_

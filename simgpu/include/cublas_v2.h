@@ -2,7 +2,7 @@
  * symbol that ends in _v2; cublas_api.h has the declarations.
  */
 #if defined(CUBLAS_V2_H_) && !defined(SIMGPU_CUBLAS_V2)
-#error "NVIDIA's cublas_v2.h comes before simgpu's: put simgpu/include first, or leave the toolkit's folder out"
+#error "NVIDIA's cublas_v2.h comes before simgpu's: put simgpu/include first"
 #endif
 #ifndef CUBLAS_V2_H_
 #define CUBLAS_V2_H_

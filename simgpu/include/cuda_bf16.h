@@ -6,7 +6,7 @@
  * __nv_bfloat16 computes as the float it converts to) and everything for device code.
  */
 #if defined(__CUDA_BF16_H__) && !defined(SIMGPU_CUDA_BF16)
-#error "NVIDIA's cuda_bf16.h comes before simgpu's: put simgpu/include first, or leave the toolkit's folder out"
+#error "NVIDIA's cuda_bf16.h comes before simgpu's: put simgpu/include first"
 #endif
 #ifndef __CUDA_BF16_H__
 #define __CUDA_BF16_H__

@@ -5,7 +5,7 @@
  * __half computes as the float it converts to) and everything for device code.
  */
 #if defined(__CUDA_FP16_H__) && !defined(SIMGPU_CUDA_FP16)
-#error "NVIDIA's cuda_fp16.h comes before simgpu's: put simgpu/include first, or leave the toolkit's folder out"
+#error "NVIDIA's cuda_fp16.h comes before simgpu's: put simgpu/include first"
 #endif
 #ifndef __CUDA_FP16_H__
 #define __CUDA_FP16_H__

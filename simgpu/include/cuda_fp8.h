@@ -6,7 +6,7 @@
  * everything for device code.
  */
 #if defined(__CUDA_FP8_H__) && !defined(SIMGPU_CUDA_FP8)
-#error "NVIDIA's cuda_fp8.h comes before simgpu's: put simgpu/include first, or leave the toolkit's folder out"
+#error "NVIDIA's cuda_fp8.h comes before simgpu's: put simgpu/include first"
 #endif
 #ifndef __CUDA_FP8_H__
 #define __CUDA_FP8_H__

@@ -6,7 +6,7 @@
  * wants a void **; cudaStreamAttachMemAsync with a T *; cudaEventCreate with flags.
  */
 #if defined(__CUDA_RUNTIME_H__) && !defined(SIMGPU_CUDA_RUNTIME)
-#error "NVIDIA's cuda_runtime.h comes before simgpu's: put simgpu/include first, or leave the toolkit's folder out"
+#error "NVIDIA's cuda_runtime.h comes before simgpu's: put simgpu/include first"
 #endif
 #ifndef __CUDA_RUNTIME_H__
 #define __CUDA_RUNTIME_H__

@@ -11,7 +11,7 @@
  * events, what is refused.
  */
 #if defined(__CUDA_RUNTIME_API_H__) && !defined(SIMGPU_CUDA_RUNTIME_API)
-#error "NVIDIA's cuda_runtime_api.h comes before simgpu's: put simgpu/include first, or leave the toolkit's folder out"
+#error "NVIDIA's cuda_runtime_api.h comes before simgpu's: put simgpu/include first"
 #endif
 #ifndef __CUDA_RUNTIME_API_H__
 #define __CUDA_RUNTIME_API_H__

@@ -4,7 +4,7 @@
  * Names, values and layouts are those of CUDA 13's header of the same name.
  */
 #if defined(__DRIVER_TYPES_H__) && !defined(SIMGPU_DRIVER_TYPES)
-#error "NVIDIA's driver_types.h comes before simgpu's: put simgpu/include first, or leave the toolkit's folder out"
+#error "NVIDIA's driver_types.h comes before simgpu's: put simgpu/include first"
 #endif
 #ifndef __DRIVER_TYPES_H__
 #define __DRIVER_TYPES_H__

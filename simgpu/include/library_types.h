@@ -4,7 +4,7 @@
  * Source: CUDA 13 headers (names and values).
  */
 #if defined(__LIBRARY_TYPES_H__) && !defined(SIMGPU_LIBRARY_TYPES)
-#error "NVIDIA's library_types.h comes before simgpu's: put simgpu/include first, or leave the toolkit's folder out"
+#error "NVIDIA's library_types.h comes before simgpu's: put simgpu/include first"
 #endif
 #ifndef __LIBRARY_TYPES_H__
 #define __LIBRARY_TYPES_H__

@@ -9,7 +9,7 @@
  * messages (ncclSend, ncclRecv), groups, reductions of one's own, memory.
  */
 #if defined(NCCL_H_) && !defined(SIMGPU_NCCL)
-#error "NVIDIA's nccl.h comes before simgpu's: put simgpu/include first, or leave the toolkit's folder out"
+#error "NVIDIA's nccl.h comes before simgpu's: put simgpu/include first"
 #endif
 #ifndef NCCL_H_
 #define NCCL_H_

@@ -1,6 +1,6 @@
 /* vector_functions.h: make_float2(x, y) and the like, for every type of vector_types.h. */
 #if defined(__VECTOR_FUNCTIONS_H__) && !defined(SIMGPU_VECTOR_FUNCTIONS)
-#error "NVIDIA's vector_functions.h comes before simgpu's: put simgpu/include first, or leave the toolkit's folder out"
+#error "NVIDIA's vector_functions.h comes before simgpu's: put simgpu/include first"
 #endif
 #ifndef __VECTOR_FUNCTIONS_H__
 #define __VECTOR_FUNCTIONS_H__

@@ -2,7 +2,7 @@
  * CUDA's; a vector of two or four is aligned as a whole, up to 16 bytes.
  */
 #if defined(__VECTOR_TYPES_H__) && !defined(SIMGPU_VECTOR_TYPES)
-#error "NVIDIA's vector_types.h comes before simgpu's: put simgpu/include first, or leave the toolkit's folder out"
+#error "NVIDIA's vector_types.h comes before simgpu's: put simgpu/include first"
 #endif
 #ifndef __VECTOR_TYPES_H__
 #define __VECTOR_TYPES_H__

@@ -2,7 +2,7 @@
  * the host are all that it compiles. __align__ and __forceinline__ mean what they say.
  */
 #if defined(__HOST_DEFINES_H__) && !defined(SIMGPU_HOST_DEFINES)
-#error "NVIDIA's crt/host_defines.h comes before simgpu's: put simgpu/include first, or leave the toolkit's folder out"
+#error "NVIDIA's crt/host_defines.h comes before simgpu's: put simgpu/include first"
 #endif
 #ifndef __HOST_DEFINES_H__
 #define __HOST_DEFINES_H__

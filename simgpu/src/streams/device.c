@@ -5,8 +5,8 @@
  * and writable (the alias), when the device is first used. So a host dereference of a device
  * pointer faults (fault.c), and which device a pointer belongs to is a division.
  *
- * Interface: sim_device, sim_device_made, sim_may_grow, sim_device_of, sim_current_device, sim_peer_allowed; the
- * cudaDevice* and cudaGetDevice* calls.
+ * Interface: sim_device, sim_device_made, sim_may_grow, sim_device_of, sim_current_device,
+ * sim_peer_allowed; the cudaDevice* and cudaGetDevice* calls.
  */
 #define _GNU_SOURCE
 #include <errno.h>
