@@ -300,10 +300,13 @@ static char *train(int world, const char *settings)
 
     assert_non_null(errors);
     snprintf(command, sizeof command,
-             "env %s timeout -k 5 300 '%s/launch' -n %d '%s/../impl/reference/bin/after_fsdp' %s "
-             "2>/proc/%d/fd/%d",
-             settings, bin, world, bin, text_file, (int)getpid(), fileno(errors));
+             "env %s timeout -k 5 300 '%s/launch' -n %d '%s/../impl/reference/bin/after_fsdp' %s",
+             settings, bin, world, bin, text_file);
+    int own = dup(STDERR_FILENO); // what the command inherits is `errors`
+    dup2(fileno(errors), STDERR_FILENO);
     FILE *pipe = popen(command, "r");
+    dup2(own, STDERR_FILENO);
+    close(own);
     assert_non_null(pipe);
     assert_non_null(out);
     assert_true(fread(out, 1, 8191, pipe) < 8191);
