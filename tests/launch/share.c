@@ -320,7 +320,8 @@ static char *train(int world, const char *settings)
     return out;
 }
 
-// A file without a name, which the ranks open as one of this process's: nothing to leave behind.
+// A file without a name, which the ranks inherit: nothing to leave behind. (This process's own
+// /proc/PID/fd is open to root alone: tests/support/suite.c.)
 static void write_text(void)
 {
     char name[] = "/tmp/shardlab-share-XXXXXX";
@@ -329,7 +330,7 @@ static void write_text(void)
     assert_true(fd >= 0);
     unlink(name);
     for (int i = 0; i < 2000; i++) dprintf(fd, "%d ranks share %d GPUs\n", i * 7 % 41, i % 13);
-    snprintf(text_file, sizeof text_file, "/proc/%d/fd/%d", (int)getpid(), fd);
+    snprintf(text_file, sizeof text_file, "/proc/self/fd/%d", fd);
 }
 
 static void find_programs(void)
