@@ -110,14 +110,14 @@ size_t sim_log_element_size(int type);
 
 // A vector of n floats, every inc-th in memory; the destination of a copy; how many elements a sum
 // over a vector (or of the products of two) takes.
-GpuRange sim_log_vector(const void *x, int n, int inc, GpuAccess access);
-GpuRange sim_log_copied_vector(const void *y, int n, int inc);
-int sim_log_sum_length(bool of_products, int n, int incx);
+GpuRange sim_log_vector(const void *x, int64_t n, int64_t inc, GpuAccess access);
+GpuRange sim_log_copied_vector(const void *y, int64_t n, int64_t inc);
+int64_t sim_log_sum_length(bool of_products, int64_t n, int64_t incx);
 
 // One matrix, or the first of a batch, each `stride` elements after the one before.
 typedef struct SimLogMatrix {
     const void *ptr;
-    int ld;
+    int64_t ld;
     long long stride;
     size_t element; // bytes
 } SimLogMatrix;
@@ -125,7 +125,7 @@ typedef struct SimLogMatrix {
 // C (m,n) = alpha·op(A)·op(B) + beta·C, where op(A) is (m,k), op(B) is (k,n), `count` times.
 typedef struct SimLogProduct {
     bool turn_a, turn_b;
-    int m, n, k, count;
+    int64_t m, n, k, count;
     SimLogMatrix A, B, C;
     bool keeps; // C is read, too: beta is not 0
 } SimLogProduct;

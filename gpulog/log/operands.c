@@ -10,34 +10,45 @@
 
 #include "log_writer.h"
 
-static size_t matrix_bytes(int rows, int cols, int ld, size_t element)
+// More elements than any memory has: sizes of 64 bits can ask for more than a size_t can count.
+#define MOST ((int64_t)1 << 56)
+
+static int64_t times(int64_t a, int64_t b)
 {
-    if (rows == 0 || cols == 0) return 0;
-    return ((size_t)ld * (size_t)(cols - 1) + (size_t)rows) * element;
+    int64_t product;
+    bool fits = !__builtin_mul_overflow(a, b, &product) && product < MOST && product > -MOST;
+    return fits ? product : (a < 0) == (b < 0) ? MOST : -MOST;
 }
 
-GpuRange sim_log_vector(const void *x, int n, int inc, GpuAccess access)
+static size_t matrix_bytes(int64_t rows, int64_t cols, int64_t ld, size_t element)
 {
-    size_t elements = n > 0 ? 1 + (size_t)(n - 1) * (size_t)llabs(inc) : 0;
+    if (rows == 0 || cols == 0) return 0;
+    return ((size_t)times(ld, cols - 1) + (size_t)times(rows, 1)) * element;
+}
+
+GpuRange sim_log_vector(const void *x, int64_t n, int64_t inc, GpuAccess access)
+{
+    size_t elements = n > 0 ? 1 + (size_t)times(n - 1, llabs(inc)) : 0;
     return (GpuRange){x, elements * sizeof(float), access};
 }
 
 // The gaps between the elements written stay as they are: an update, not a plain write.
-GpuRange sim_log_copied_vector(const void *y, int n, int inc)
+GpuRange sim_log_copied_vector(const void *y, int64_t n, int64_t inc)
 {
     return sim_log_vector(y, n, inc, inc == 1 || inc == -1 ? GPU_WRITE : GPU_UPDATE);
 }
 
-int sim_log_sum_length(bool of_products, int n, int incx)
+int64_t sim_log_sum_length(bool of_products, int64_t n, int64_t incx)
 {
     if (!of_products && incx <= 0) return 0; // as the reference BLAS has it
     return n > 0 ? n : 0;
 }
 
 // From the first element of the first matrix to the last of the last; a stride may be negative.
-static GpuRange batch(const SimLogMatrix *matrix, int rows, int cols, int count, GpuAccess access)
+static GpuRange batch(const SimLogMatrix *matrix, int64_t rows, int64_t cols, int64_t count,
+                      GpuAccess access)
 {
-    long long reach = matrix->stride * (count - 1), element = (long long)matrix->element;
+    int64_t reach = times(matrix->stride, count - 1), element = (long long)matrix->element;
     const char *first = matrix->ptr;
     if (reach < 0) first += reach * element;
     size_t bytes = matrix_bytes(rows, cols, matrix->ld, matrix->element);
@@ -46,8 +57,8 @@ static GpuRange batch(const SimLogMatrix *matrix, int rows, int cols, int count,
 
 void sim_log_product(const SimLogProduct *p, GpuRange operand[3])
 {
-    int a_rows = p->turn_a ? p->k : p->m, a_cols = p->turn_a ? p->m : p->k;
-    int b_rows = p->turn_b ? p->n : p->k, b_cols = p->turn_b ? p->k : p->n;
+    int64_t a_rows = p->turn_a ? p->k : p->m, a_cols = p->turn_a ? p->m : p->k;
+    int64_t b_rows = p->turn_b ? p->n : p->k, b_cols = p->turn_b ? p->k : p->n;
     operand[0] = batch(&p->A, a_rows, a_cols, p->count, GPU_READ);
     operand[1] = batch(&p->B, b_rows, b_cols, p->count, GPU_READ);
     operand[2] = batch(&p->C, p->m, p->n, p->count, p->keeps ? GPU_UPDATE : GPU_WRITE);

@@ -165,6 +165,7 @@ typedef void (*cublasLogCallback)(const char *msg);
 #include "simgpu_cublas/level3.h"
 
 #include "simgpu_cublas/extra.h"
+#include "simgpu_cublas/large.h"
 #ifdef __cplusplus
 #include "simgpu_cublas/half.h"
 #endif

@@ -185,4 +185,6 @@
 #define cublasCtrmm cublasCtrmm_v2
 #define cublasZtrmm cublasZtrmm_v2
 
+#include "simgpu_cublas/names64.h"
+
 #endif

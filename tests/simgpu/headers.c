@@ -35,6 +35,16 @@
 #endif
 #undef CHECK
 
+// The same once more with sizes of 64 bits.
+#ifdef HAVE_CUBLAS
+#define int int64_t
+#define CHECK_64(function, ...)                                                                    \
+    _Static_assert(SAME(__typeof__(&function##_64), __VA_ARGS__), #function "_64");
+#include "types_cublas.h"
+#undef CHECK_64
+#undef int
+#endif
+
 #define VALUE(name, value) _Static_assert((long long)(name) == (value), #name);
 #include "types_cuda.h"
 #ifdef HAVE_NCCL
@@ -115,9 +125,10 @@ static void test_the_lists_are_complete(void **state)
     skip_elsewhere();
     run_shell("declared=$(mktemp) listed=$(mktemp)\n"
               "grep -ohE '\\b(cuda|nccl|cublas)[A-Z][A-Za-z0-9_]*\\(' simgpu/include/*.h "
-              "simgpu/include/simgpu_cublas/[!ho]*.h simgpu/include/simgpu_cublas/handle.h | "
+              "simgpu/include/simgpu_cublas/[!hlo]*.h simgpu/include/simgpu_cublas/level*.h "
+              "simgpu/include/simgpu_cublas/handle.h | "
               "tr -d '(' | sort -u >$declared\n"
-              "grep -ohE '^ *CHECK\\([A-Za-z0-9_]*' tests/simgpu/types_*.h | sed 's/.*(//' | "
+              "grep -ohE '^ *CHECK(_ONE)?\\([A-Za-z0-9_]*' tests/simgpu/types_*.h | sed 's/.*(//' | "
               "sort -u >$listed\n"
               "diff $declared $listed | sed -n 's/^[<>]/&/p'\n"
               "[ -s $declared ] || echo nothing was found\n"

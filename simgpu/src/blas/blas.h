@@ -52,13 +52,13 @@ cublasStatus_t simblas_refuse(Call call, cublasStatus_t status, const char *form
 cublasStatus_t simblas_check_handle(Call call, cublasHandle_t handle);
 cublasStatus_t simblas_check_pointer(Call call, const char *argument, const void *ptr);
 cublasStatus_t simblas_check_size(Call call, const char *argument, long long n);
-cublasStatus_t simblas_check_increment(Call call, const char *argument, int inc);
+cublasStatus_t simblas_check_increment(Call call, const char *argument, int64_t inc);
 cublasStatus_t simblas_check_turn(Call call, const char *argument, cublasOperation_t turn);
 cublasStatus_t simblas_check_fill(Call call, cublasFillMode_t uplo);
 cublasStatus_t simblas_check_diagonal(Call call, cublasDiagType_t diag);
 cublasStatus_t simblas_check_side(Call call, cublasSideMode_t side);
 // `rows` is what the matrix has as it lies in memory; `rows_are` says which argument that is.
-cublasStatus_t simblas_check_leading(Call call, const char *argument, int ld, int rows,
+cublasStatus_t simblas_check_leading(Call call, const char *argument, int64_t ld, int64_t rows,
                                      const char *rows_are);
 
 #define CHECK(call)                                                                                \
@@ -71,9 +71,9 @@ cublasStatus_t simblas_check_leading(Call call, const char *argument, int ld, in
 
 struct cublasContext {
     bool alive;
-    const void *site; // cublasCreate's
+    const void *site;      // cublasCreate's
     const void *destroyed; // cublasDestroy's
-    int device;       // current when it was created; cuBLAS keeps to it
+    int device;            // current when it was created; cuBLAS keeps to it
     cudaStream_t stream;
     cublasPointerMode_t pointers;
     // Remembered, and otherwise without effect.
@@ -156,15 +156,15 @@ void *simblas_result(SimgpuOp *op, cublasHandle_t handle, void *result, size_t b
 typedef struct Vector {
     const void *ptr;
     const Format *format;
-    int n, inc;
+    int64_t n, inc;
     char *at; // where the elements are to be had: simblas_touch_vector
 } Vector;
 // Declares what is done to the vector. Where elements lie apart, a plain write is an update of the
 // whole for the log, if `gaps_stay`.
 void simblas_touch_vector(SimgpuOp *op, Vector *v, GpuAccess access, bool gaps_stay);
-Number simblas_get(const Vector *v, int i);
-void simblas_put(const Vector *v, int i, Number x);
-void *simblas_place(const Vector *v, int i); // of the element, in memory
+Number simblas_get(const Vector *v, int64_t i);
+void simblas_put(const Vector *v, int64_t i, Number x);
+void *simblas_place(const Vector *v, int64_t i); // of the element, in memory
 
 typedef enum Layout { LAYOUT_FULL, LAYOUT_BAND, LAYOUT_PACKED } Layout;
 typedef enum Part { PART_ALL, PART_UPPER, PART_LOWER } Part;
@@ -176,40 +176,42 @@ typedef enum Others { OTHERS_ZERO, OTHERS_MIRRORED, OTHERS_CONJUGATED } Others;
 typedef struct Matrix {
     const void *ptr;
     const Format *format;
-    int rows, cols, ld;
+    int64_t rows, cols, ld;
     Layout layout;
     Part part;
     Others others;
-    int below, above;
+    int64_t below, above;
     bool unit; // the diagonal is ones, and not stored
     char *at;  // where the elements are to be had: simblas_touch_matrix
 } Matrix;
 Part simblas_part(cublasFillMode_t uplo);
 void simblas_touch_matrix(SimgpuOp *op, Matrix *m, GpuAccess access);
 // The rows of a column that are stored: from *first to before *last.
-void simblas_stored(const Matrix *m, int col, int *first, int *last);
-Number simblas_element(const Matrix *m, cublasOperation_t turn, int row, int col); // of op(m)
-Number simblas_load(const Matrix *m, int row, int col);          // a stored element
-void simblas_store(const Matrix *m, int row, int col, Number x); // the same
+void simblas_stored(const Matrix *m, int64_t col, int64_t *first, int64_t *last);
+Number simblas_element(const Matrix *m, cublasOperation_t turn, int64_t row,
+                       int64_t col);                                     // of op(m)
+Number simblas_load(const Matrix *m, int64_t row, int64_t col);          // a stored element
+void simblas_store(const Matrix *m, int64_t row, int64_t col, Number x); // the same
 
 // ---- share.c ----
 // Calls work(arg, 0) … work(arg, pieces - 1) on up to `threads` threads, this one among them.
-void simblas_share(int threads, int pieces, void (*work)(void *arg, int piece), void *arg);
+void simblas_share(int threads, int64_t pieces, void (*work)(void *arg, int64_t piece), void *arg);
 
 // ---- multiply.c ----
 
 // A dense matrix, real and imaginary parts apart; im is NULL where all are 0.
 typedef struct Planes {
-    int rows, cols;
+    int64_t rows, cols;
     double *re, *im;
 } Planes;
-Planes simblas_planes(const Matrix *m, cublasOperation_t turn, int rows, int cols); // of op(m)
+Planes simblas_planes(const Matrix *m, cublasOperation_t turn, int64_t rows,
+                      int64_t cols); // of op(m)
 void simblas_free_planes(Planes *p);
 Planes simblas_multiply(const Planes *a, const Planes *b); // a·b
 // op(A)·op(B), with k columns of op(A)
 Planes simblas_product(const Matrix *a, cublasOperation_t turn_a, const Matrix *b,
-                       cublasOperation_t turn_b, int k);
-static inline Number in_planes(const Planes *p, int row, int col)
+                       cublasOperation_t turn_b, int64_t k);
+static inline Number in_planes(const Planes *p, int64_t row, int64_t col)
 {
     size_t i = (size_t)col * (size_t)p->rows + (size_t)row;
     return (Number){p->re[i], p->im ? p->im[i] : 0.0};
@@ -218,9 +220,9 @@ static inline Number in_planes(const Planes *p, int row, int col)
 // C = alpha·op(A)·op(B) + beta·C in single precision, by the CPU's BLAS. False: it refused.
 typedef struct Sgemm {
     bool turn_a, turn_b;
-    int m, n, k;
+    int64_t m, n, k;
     float alpha, beta;
-    int lda, ldb, ldc;
+    int64_t lda, ldb, ldc;
 } Sgemm;
 bool simblas_sgemm(const Sgemm *p, const float *A, const float *B, float *C);
 
@@ -229,7 +231,7 @@ bool simblas_sgemm(const Sgemm *p, const float *A, const float *B, float *C);
 // The arguments of one product, as cublasGemmEx names them; pointers are not among them.
 typedef struct Gemm {
     cublasOperation_t turn_a, turn_b;
-    int m, n, k, lda, ldb, ldc;
+    int64_t m, n, k, lda, ldb, ldc;
     const Format *a, *b, *c, *scale; // scale: of alpha and beta
     bool single;                     // computed in single precision
     Number alpha, beta;
@@ -244,7 +246,7 @@ typedef struct Batch {
     const void *A, *B;
     void *C;
     long long stride_a, stride_b, stride_c;
-    int count;
+    int64_t count;
 } Batch;
 cublasStatus_t simblas_run_gemm(Call call, cublasHandle_t handle, Gemm *p, const void *alpha,
                                 const void *beta, const Batch *batch);
@@ -263,10 +265,16 @@ void simblas_matrix_vector(const Matrix *A, cublasOperation_t turn, Number alpha
 void simblas_solve(const Matrix *A, cublasOperation_t turn, cublasSideMode_t side, Number alpha,
                    const Matrix *B);
 
-// ---- Families of calls: one line a format ----
+// ---- Families of calls: a macro of a family takes a format's letter and type ----
 
-#define FOR_REAL(MACRO) MACRO(S, float) MACRO(D, double)
-#define FOR_COMPLEX(MACRO) MACRO(C, cuComplex) MACRO(Z, cuDoubleComplex)
+#define EACH_REAL(MACRO) MACRO(S, float) MACRO(D, double)
+#define EACH_FORMAT(MACRO) EACH_REAL(MACRO) MACRO(C, cuComplex) MACRO(Z, cuDoubleComplex)
+
+// A call with sizes comes twice: of 32 bits, and of 64 bits by a name that ends in _64. The macro of
+// such a family takes the type of its sizes and the end of the name first.
+#define FOR_SIZES(MACRO, ...) MACRO(int, , ##__VA_ARGS__) MACRO(int64_t, _64, ##__VA_ARGS__)
+#define FOR_REAL(MACRO) FOR_SIZES(MACRO, S, float) FOR_SIZES(MACRO, D, double)
+#define FOR_COMPLEX(MACRO) FOR_SIZES(MACRO, C, cuComplex) FOR_SIZES(MACRO, Z, cuDoubleComplex)
 #define FOR_EACH(MACRO) FOR_REAL(MACRO) FOR_COMPLEX(MACRO)
 
 #endif

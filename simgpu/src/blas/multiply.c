@@ -31,17 +31,17 @@ enum { BLOCK_WORK = 1 << 23, MOST_BLOCKS = 8, LEAST_SIDE = 128, LEAST_HALF = 32 
 enum { TRANSPOSED = 3 };
 
 typedef struct Blocks {
-    int rows, cols;     // of a block
-    int across, blocks; // how many stand side by side, and how many there are
+    int64_t rows, cols;     // of a block
+    int64_t across, blocks; // how many stand side by side, and how many there are
 } Blocks;
 
-static int pieces(int n, int size)
+static int64_t pieces(int64_t n, int64_t size)
 {
     return (n + size - 1) / size;
 }
 
 // Sets *size to that of one of `count` parts of a side; false: they would be too small.
-static bool part(int side, int count, int least, int *size)
+static bool part(int64_t side, int64_t count, int64_t least, int64_t *size)
 {
     *size = count == 1 ? side : pieces(pieces(side, count), LEAST_HALF) * LEAST_HALF;
     return count == 1 || (side / count >= least && pieces(side, *size) == count);
@@ -49,11 +49,11 @@ static bool part(int side, int count, int least, int *size)
 
 // Every block packs its rows of A and its columns of B: of all ways to cut the product in so many
 // blocks, the one that packs least. False: there is none.
-static bool cut_in(const Sgemm *p, int blocks, int least, Blocks *best)
+static bool cut_in(const Sgemm *p, int64_t blocks, int64_t least, Blocks *best)
 {
     double cheapest = -1.0;
-    for (int across = 1; across <= blocks; across *= 2) {
-        int down = blocks / across, rows, cols;
+    for (int64_t across = 1; across <= blocks; across *= 2) {
+        int64_t down = blocks / across, rows, cols;
         double cost = (double)across * p->m * (p->turn_a ? TRANSPOSED : 1) + (double)down * p->n;
         if (!part(p->m, down, least, &rows) || !part(p->n, across, least, &cols)) continue;
         if (cheapest >= 0.0 && cost >= cheapest) continue;
@@ -67,7 +67,7 @@ static Blocks cut(const Sgemm *p)
 {
     double work = (double)p->m * p->n * p->k;
     Blocks b = {p->m, p->n, 1, 1};
-    for (int blocks = MOST_BLOCKS; blocks > 1; blocks /= 2) {
+    for (int64_t blocks = MOST_BLOCKS; blocks > 1; blocks /= 2) {
         bool halves = blocks == 2;
         if (work < (double)BLOCK_WORK * (halves ? 1 : blocks)) continue;
         if (cut_in(p, blocks, halves ? LEAST_HALF : LEAST_SIDE, &b)) break;
@@ -102,7 +102,7 @@ static void use_one_thread(void)
 static bool multiply_block(const Sgemm *p, const float *A, const float *B, float *C)
 {
     // Not every CBLAS leaves C unread where beta is 0.
-    for (int j = 0; j < p->n && p->beta == 0.0f; j++)
+    for (int64_t j = 0; j < p->n && p->beta == 0.0f; j++)
         memset(C + (size_t)j * (size_t)p->ldc, 0, (size_t)p->m * sizeof *C);
     cblas_sgemm(CblasColMajor, p->turn_a ? CblasTrans : CblasNoTrans,
                 p->turn_b ? CblasTrans : CblasNoTrans, p->m, p->n, p->k, p->alpha, A, p->lda, B,
@@ -119,11 +119,11 @@ typedef struct SgemmJob {
     atomic_bool failed;
 } SgemmJob;
 
-static void sgemm_piece(void *arg, int piece)
+static void sgemm_piece(void *arg, int64_t piece)
 {
     SgemmJob *job = arg;
     Sgemm p = *job->p;
-    int row = piece / job->b.across * job->b.rows, col = piece % job->b.across * job->b.cols;
+    int64_t row = piece / job->b.across * job->b.rows, col = piece % job->b.across * job->b.cols;
     size_t i = (size_t)row, j = (size_t)col;
     if (p.m - row < job->b.rows)
         p.m -= row;
@@ -149,20 +149,21 @@ bool simblas_sgemm(const Sgemm *p, const float *A, const float *B, float *C)
 
 // ---- Double precision ----
 
-static double *zeros(int rows, int cols)
+static double *zeros(int64_t rows, int64_t cols)
 {
     double *x = calloc((size_t)rows * (size_t)cols + 1, sizeof *x);
     if (x == NULL)
         sim_fatal(SIMGPU_SYSTEM, "cuBLAS: no memory",
-                  "%d x %d doubles could not be allocated for a product.", rows, cols);
+                  "%lld x %lld doubles could not be allocated for a product.", (long long)rows,
+                  (long long)cols);
     return x;
 }
 
-Planes simblas_planes(const Matrix *m, cublasOperation_t turn, int rows, int cols)
+Planes simblas_planes(const Matrix *m, cublasOperation_t turn, int64_t rows, int64_t cols)
 {
     Planes p = {rows, cols, zeros(rows, cols), m->format->complex ? zeros(rows, cols) : NULL};
-    for (int j = 0; j < cols; j++)
-        for (int i = 0; i < rows; i++) {
+    for (int64_t j = 0; j < cols; j++)
+        for (int64_t i = 0; i < rows; i++) {
             size_t at = (size_t)j * (size_t)rows + (size_t)i;
             Number x = simblas_element(m, turn, i, j);
             p.re[at] = x.re;
@@ -182,14 +183,14 @@ void simblas_free_planes(Planes *p)
 enum { TILE_ROWS = 16, TILE_COLS = 4 };
 
 typedef struct DoubleJob {
-    int m, n, k;
+    int64_t m, n, k;
     const double *A, *B; // (m,k), (k,n)
     double *C;
     double sign;
 } DoubleJob;
 
 // The sums of one tile; `panel` holds TILE_ROWS rows of A, one column behind the other.
-static void sum_tile(const DoubleJob *job, const double *panel, int col, int cols,
+static void sum_tile(const DoubleJob *job, const double *panel, int64_t col, int64_t cols,
                      double sum[TILE_COLS][TILE_ROWS])
 {
     const double *B[TILE_COLS];
@@ -203,7 +204,7 @@ static void sum_tile(const DoubleJob *job, const double *panel, int col, int col
         }
 }
 
-static void double_piece(void *arg, int piece)
+static void double_piece(void *arg, int64_t piece)
 {
     const DoubleJob *job = arg;
     size_t k = (size_t)job->k, m = (size_t)job->m, row = (size_t)piece * TILE_ROWS;
@@ -211,10 +212,10 @@ static void double_piece(void *arg, int piece)
     double *panel = zeros(TILE_ROWS, job->k), sum[TILE_COLS][TILE_ROWS];
     for (size_t l = 0; l < k; l++)
         memcpy(panel + l * TILE_ROWS, job->A + l * m + row, rows * sizeof *panel);
-    for (int col = 0; col < job->n; col += TILE_COLS) {
-        int cols = job->n - col < TILE_COLS ? job->n - col : TILE_COLS;
+    for (int64_t col = 0; col < job->n; col += TILE_COLS) {
+        int64_t cols = job->n - col < TILE_COLS ? job->n - col : TILE_COLS;
         sum_tile(job, panel, col, cols, sum);
-        for (int c = 0; c < cols; c++) {
+        for (int64_t c = 0; c < cols; c++) {
             double *to = job->C + (size_t)(col + c) * m + row;
             for (size_t r = 0; r < rows; r++) to[r] += job->sign * sum[c][r];
         }
@@ -223,8 +224,8 @@ static void double_piece(void *arg, int piece)
 }
 
 // C += sign·A·B
-static void add_product(int m, int n, int k, double sign, const double *A, const double *B,
-                        double *C)
+static void add_product(int64_t m, int64_t n, int64_t k, double sign, const double *A,
+                        const double *B, double *C)
 {
     if (A == NULL || B == NULL) return;
     DoubleJob job = {m, n, k, A, B, C, sign};
@@ -234,7 +235,7 @@ static void add_product(int m, int n, int k, double sign, const double *A, const
 
 Planes simblas_multiply(const Planes *a, const Planes *b)
 {
-    int m = a->rows, n = b->cols, k = a->cols;
+    int64_t m = a->rows, n = b->cols, k = a->cols;
     bool complex = a->im != NULL || b->im != NULL;
     Planes c = {m, n, zeros(m, n), complex ? zeros(m, n) : NULL};
     add_product(m, n, k, 1.0, a->re, b->re, c.re);
@@ -247,10 +248,10 @@ Planes simblas_multiply(const Planes *a, const Planes *b)
 }
 
 Planes simblas_product(const Matrix *a, cublasOperation_t turn_a, const Matrix *b,
-                       cublasOperation_t turn_b, int k)
+                       cublasOperation_t turn_b, int64_t k)
 {
-    int m = turn_a == CUBLAS_OP_N ? a->rows : a->cols,
-        n = turn_b == CUBLAS_OP_N ? b->cols : b->rows;
+    int64_t m = turn_a == CUBLAS_OP_N ? a->rows : a->cols,
+            n = turn_b == CUBLAS_OP_N ? b->cols : b->rows;
     Planes left = simblas_planes(a, turn_a, m, k), right = simblas_planes(b, turn_b, k, n);
     Planes product = simblas_multiply(&left, &right);
     simblas_free_planes(&left);
