@@ -222,9 +222,10 @@ cublasStatus_t __wrap_cublasSaxpy_v2(cublasHandle_t handle, int n, const float *
     cublasStatus_t status = __real_cublasSaxpy_v2(handle, n, alpha, x, incx, y, incy);
     if (status != CUBLAS_STATUS_SUCCESS || n <= 0) return status;
     GpuLogEntry entry = begin("cublasSaxpy", handle, SITE);
-    add_scalar(&entry, handle, alpha, sizeof *alpha);
-    add(&entry, sim_log_vector(x, n, incx, GPU_READ));
-    add(&entry, sim_log_vector(y, n, incy, GPU_UPDATE));
+    if (add_scalar(&entry, handle, alpha, sizeof *alpha)) {
+        add(&entry, sim_log_vector(x, n, incx, GPU_READ));
+        add(&entry, sim_log_vector(y, n, incy, GPU_UPDATE));
+    }
     write_entry(&entry);
     return status;
 }

@@ -23,12 +23,13 @@ static Matrix general(const void *ptr, const Format *format, int64_t rows, int64
 // ---- Products ----
 
 // The products of one group, whose arrays begin at `from`.
-static bool multiply_group(SimgpuOp *op, const Gemm *p, const void *const *A, const void *const *B,
-                           const void *const *C, int64_t count)
+static cublasStatus_t multiply_group(SimgpuOp *op, const Gemm *p, const void *const *A,
+                                     const void *const *B, const void *const *C, int64_t count)
 {
-    bool turn_a = p->turn_a != CUBLAS_OP_N, turn_b = p->turn_b != CUBLAS_OP_N, done = true;
+    bool turn_a = p->turn_a != CUBLAS_OP_N, turn_b = p->turn_b != CUBLAS_OP_N;
+    cublasStatus_t done = CUBLAS_STATUS_SUCCESS;
     bool adds = !is_zero(p->alpha) && p->k > 0;
-    for (int64_t i = 0; i < count && done && simgpu_ready(op); i++) {
+    for (int64_t i = 0; i < count && done == CUBLAS_STATUS_SUCCESS && simgpu_ready(op); i++) {
         Matrix a = {0}, b = {0};
         if (adds) {
             a = general(A[i], p->a, turn_a ? p->k : p->m, turn_a ? p->m : p->k, p->lda);
@@ -41,14 +42,6 @@ static bool multiply_group(SimgpuOp *op, const Gemm *p, const void *const *A, co
         if (simgpu_ready(op)) done = simblas_compute_gemm(p, a.at, b.at, c.at);
     }
     return done;
-}
-
-static cublasStatus_t finish(Call call, SimgpuOp *op, bool done)
-{
-    CHECK(simblas_end(op));
-    if (done) return CUBLAS_STATUS_SUCCESS;
-    return simblas_refuse(call, CUBLAS_STATUS_INTERNAL_ERROR,
-                          "the CPU's BLAS library refused the product, or there is no memory.");
 }
 
 static cublasStatus_t run_batch(Call call, cublasHandle_t handle, Gemm *p, const void *alpha,
@@ -65,7 +58,7 @@ static cublasStatus_t run_batch(Call call, cublasHandle_t handle, Gemm *p, const
     const void *const *a = adds ? read_pointers(&op, A, count) : NULL;
     const void *const *b = adds ? read_pointers(&op, B, count) : NULL;
     const void *const *c = read_pointers(&op, C, count);
-    return finish(call, &op, multiply_group(&op, p, a, b, c, count));
+    return simblas_finish(call, &op, multiply_group(&op, p, a, b, c, count));
 }
 
 #define BATCHED(I, E, name, T, F, is_single)                                                       \
@@ -157,8 +150,9 @@ static cublasStatus_t run_groups(Call call, cublasHandle_t handle, const Groups 
     const void *const *a = read_pointers(&op, g->A, products);
     const void *const *b = read_pointers(&op, g->B, products);
     const void *const *c = read_pointers(&op, g->C, products);
-    bool done = true;
-    for (int64_t i = 0, from = 0; i < g->count && simgpu_ready(&op) && done;
+    cublasStatus_t done = CUBLAS_STATUS_SUCCESS;
+    for (int64_t i = 0, from = 0;
+         i < g->count && simgpu_ready(&op) && done == CUBLAS_STATUS_SUCCESS;
          from += size_of(g, g->size, i++)) {
         Gemm p = group(g, formats, i);
         size_t offset = (size_t)i * p.scale->bytes;
@@ -167,7 +161,7 @@ static cublasStatus_t run_groups(Call call, cublasHandle_t handle, const Groups 
         if (p.m > 0 && p.n > 0)
             done = multiply_group(&op, &p, a + from, b + from, c + from, size_of(g, g->size, i));
     }
-    return finish(call, &op, done);
+    return simblas_finish(call, &op, done);
 }
 
 #define GROUPED(I, E, name, T, F, is_single)                                                       \
@@ -247,16 +241,17 @@ static cublasStatus_t solve_batch(Call call, cublasHandle_t handle, const System
     const void *const *a = read_pointers(&op, A, s->count);
     const void *const *b = read_pointers(&op, B, s->count);
     int64_t order = s->side == CUBLAS_SIDE_LEFT ? s->m : s->n;
-    for (int64_t i = 0; i < s->count && simgpu_ready(&op); i++) {
+    bool done = true;
+    for (int64_t i = 0; i < s->count && simgpu_ready(&op) && done; i++) {
         Matrix triangle = general(a[i], s->format, order, order, s->lda);
         triangle.part = simblas_part(s->uplo);
         triangle.unit = s->diag == CUBLAS_DIAG_UNIT;
         Matrix right = general(b[i], s->format, s->m, s->n, s->ldb);
         if (!is_zero(factor)) simblas_touch_matrix(&op, &triangle, GPU_READ);
         simblas_touch_matrix(&op, &right, is_zero(factor) ? GPU_WRITE : GPU_UPDATE);
-        if (simgpu_ready(&op)) simblas_solve(&triangle, s->turn, s->side, factor, &right);
+        if (simgpu_ready(&op)) done = simblas_solve(&triangle, s->turn, s->side, factor, &right);
     }
-    return simblas_end(&op);
+    return simblas_finish(call, &op, done ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED);
 }
 
 #define TRSM_BATCHED(I, E, L, T)                                                                   \

@@ -145,6 +145,9 @@ Number simblas_divide(Number a, Number b);
 // Begins the operation on the handle's stream, and ends it.
 SimgpuOp simblas_begin(Call call, cublasHandle_t handle);
 cublasStatus_t simblas_end(SimgpuOp *op);
+// The same, after a computation that may have failed: for want of memory
+// (CUBLAS_STATUS_ALLOC_FAILED), or because the CPU's BLAS refused it.
+cublasStatus_t simblas_finish(Call call, SimgpuOp *op, cublasStatus_t computed);
 // A scalar argument, wherever the pointer mode says that it is.
 Number simblas_scalar(SimgpuOp *op, cublasHandle_t handle, const void *scalar,
                       const Format *format);
@@ -199,10 +202,12 @@ void simblas_share(int threads, int64_t pieces, void (*work)(void *arg, int64_t 
 
 // ---- multiply.c ----
 
-// A dense matrix, real and imaginary parts apart; im is NULL where all are 0.
+// A dense matrix, real and imaginary parts apart; im is NULL where all are 0. Without memory for it
+// both are NULL, and it has failed.
 typedef struct Planes {
     int64_t rows, cols;
     double *re, *im;
+    bool failed;
 } Planes;
 Planes simblas_planes(const Matrix *m, cublasOperation_t turn, int64_t rows,
                       int64_t cols); // of op(m)
@@ -217,14 +222,14 @@ static inline Number in_planes(const Planes *p, int64_t row, int64_t col)
     return (Number){p->re[i], p->im ? p->im[i] : 0.0};
 }
 
-// C = alpha·op(A)·op(B) + beta·C in single precision, by the CPU's BLAS. False: it refused.
+// C = alpha·op(A)·op(B) + beta·C in single precision, by the CPU's BLAS.
 typedef struct Sgemm {
     bool turn_a, turn_b;
     int64_t m, n, k;
     float alpha, beta;
     int64_t lda, ldb, ldc;
 } Sgemm;
-bool simblas_sgemm(const Sgemm *p, const float *A, const float *B, float *C);
+cublasStatus_t simblas_sgemm(const Sgemm *p, const float *A, const float *B, float *C);
 
 // ---- gemm.c ----
 
@@ -251,7 +256,7 @@ typedef struct Batch {
 cublasStatus_t simblas_run_gemm(Call call, cublasHandle_t handle, Gemm *p, const void *alpha,
                                 const void *beta, const Batch *batch);
 // The product, where A, B and C are. A and B are NULL where there is no product to add.
-bool simblas_compute_gemm(const Gemm *p, const void *A, const void *B, void *C);
+cublasStatus_t simblas_compute_gemm(const Gemm *p, const void *A, const void *B, void *C);
 
 // ---- level2.c ----
 
@@ -261,8 +266,8 @@ void simblas_matrix_vector(const Matrix *A, cublasOperation_t turn, Number alpha
 
 // ---- level3.c ----
 
-// Solves op(A)·X = alpha·B, or X·op(A) = alpha·B, into B.
-void simblas_solve(const Matrix *A, cublasOperation_t turn, cublasSideMode_t side, Number alpha,
+// Solves op(A)·X = alpha·B, or X·op(A) = alpha·B, into B. False: there is no memory.
+bool simblas_solve(const Matrix *A, cublasOperation_t turn, cublasSideMode_t side, Number alpha,
                    const Matrix *B);
 
 // ---- Families of calls: a macro of a family takes a format's letter and type ----

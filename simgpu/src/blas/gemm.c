@@ -119,9 +119,11 @@ static void scale_matrix(const Matrix *C, Number beta)
         }
 }
 
-static bool compute_double(const Gemm *p, const Matrix *A, const Matrix *B, const Matrix *C)
+static cublasStatus_t compute_double(const Gemm *p, const Matrix *A, const Matrix *B,
+                                     const Matrix *C)
 {
     Planes product = simblas_product(A, p->turn_a, B, p->turn_b, p->k);
+    if (product.failed) return CUBLAS_STATUS_ALLOC_FAILED;
     for (int64_t j = 0; j < p->n; j++)
         for (int64_t i = 0; i < p->m; i++) {
             Number x = times(p->alpha, in_planes(&product, i, j));
@@ -129,7 +131,7 @@ static bool compute_double(const Gemm *p, const Matrix *A, const Matrix *B, cons
             simblas_store(C, i, j, x);
         }
     simblas_free_planes(&product);
-    return true;
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 // The matrix as floats, column by column; floats themselves are where they are.
@@ -146,7 +148,8 @@ static float *as_floats(const Matrix *m, int64_t *ld)
 }
 
 // Sums in single precision, and rounds to C's format once.
-static bool compute_single(const Gemm *p, const Matrix *A, const Matrix *B, const Matrix *C)
+static cublasStatus_t compute_single(const Gemm *p, const Matrix *A, const Matrix *B,
+                                     const Matrix *C)
 {
     Sgemm s = {p->turn_a != CUBLAS_OP_N, p->turn_b != CUBLAS_OP_N, p->m, p->n, p->k,
                (float)p->alpha.re,       (float)p->beta.re,        0,    0,    0};
@@ -156,8 +159,8 @@ static bool compute_single(const Gemm *p, const Matrix *A, const Matrix *B, cons
     float *c =
         convert ? calloc((size_t)C->rows * (size_t)C->cols, sizeof *c) : (float *)(void *)C->at;
     if (convert) s.beta = 0.0f;
-    bool done = a && b && c && simblas_sgemm(&s, a, b, c);
-    for (int64_t j = 0; j < p->n && done && convert; j++)
+    cublasStatus_t done = a && b && c ? simblas_sgemm(&s, a, b, c) : CUBLAS_STATUS_ALLOC_FAILED;
+    for (int64_t j = 0; j < p->n && done == CUBLAS_STATUS_SUCCESS && convert; j++)
         for (int64_t i = 0; i < p->m; i++) {
             float x = c[(size_t)j * (size_t)s.ldc + (size_t)i];
             if (!is_zero(p->beta)) x += (float)p->beta.re * (float)simblas_load(C, i, j).re;
@@ -169,7 +172,7 @@ static bool compute_single(const Gemm *p, const Matrix *A, const Matrix *B, cons
     return done;
 }
 
-bool simblas_compute_gemm(const Gemm *p, const void *A, const void *B, void *C)
+cublasStatus_t simblas_compute_gemm(const Gemm *p, const void *A, const void *B, void *C)
 {
     bool turn_a = p->turn_a != CUBLAS_OP_N, turn_b = p->turn_b != CUBLAS_OP_N;
     Matrix a = matrix_at(A, p->a, turn_a ? p->k : p->m, turn_a ? p->m : p->k, p->lda);
@@ -178,7 +181,7 @@ bool simblas_compute_gemm(const Gemm *p, const void *A, const void *B, void *C)
     if (A != NULL && B != NULL)
         return p->single ? compute_single(p, &a, &b, &c) : compute_double(p, &a, &b, &c);
     scale_matrix(&c, p->beta);
-    return true;
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 // ---- A batch at equal strides ----
@@ -254,16 +257,13 @@ cublasStatus_t simblas_run_gemm(Call call, cublasHandle_t handle, Gemm *p, const
     }
     char *C = touch_batch(&op, &product.C, p->m, p->n, batch->count, p->c->align, operand[2]);
     if (simgpu_ready(&op) && A != NULL) check_overlap(&op, p, batch->count, operand);
-    bool done = true;
-    for (int64_t i = 0; i < batch->count && done && simgpu_ready(&op); i++)
+    cublasStatus_t done = CUBLAS_STATUS_SUCCESS;
+    for (int64_t i = 0; i < batch->count && done == CUBLAS_STATUS_SUCCESS && simgpu_ready(&op); i++)
         done = simblas_compute_gemm(
             p, A != NULL ? A + i * batch->stride_a * (long long)p->a->bytes : NULL,
             B != NULL ? B + i * batch->stride_b * (long long)p->b->bytes : NULL,
             C + i * batch->stride_c * (long long)p->c->bytes);
-    CHECK(simblas_end(&op));
-    if (done) return CUBLAS_STATUS_SUCCESS;
-    return simblas_refuse(call, CUBLAS_STATUS_INTERNAL_ERROR,
-                          "the CPU's BLAS library refused the product, or there is no memory.");
+    return simblas_finish(call, &op, done);
 }
 
 static cublasStatus_t check_batch(Call call, const Gemm *p, const Batch *batch)

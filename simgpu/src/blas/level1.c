@@ -85,6 +85,7 @@ static cublasStatus_t add(Call call, cublasHandle_t handle, const Format *factor
     if (x.n <= 0) return CUBLAS_STATUS_SUCCESS;
     SimgpuOp op = simblas_begin(call, handle);
     Number a = simblas_scalar(&op, handle, alpha, factor);
+    if (is_zero(a)) return simblas_end(&op); // as in the reference BLAS, neither x nor y is read
     simblas_touch_vector(&op, &x, GPU_READ, false);
     simblas_touch_vector(&op, &y, GPU_UPDATE, false);
     for (int64_t i = 0; i < x.n && simgpu_ready(&op); i++)

@@ -176,7 +176,7 @@ static bool is_upper(const Matrix *A, cublasOperation_t turn)
     return (A->part == PART_UPPER) == (turn == CUBLAS_OP_N);
 }
 
-static void multiply_in_place(const Matrix *A, cublasOperation_t turn, const Vector *x)
+static bool multiply_in_place(const Matrix *A, cublasOperation_t turn, const Vector *x)
 {
     bool upper = is_upper(A, turn);
     for (int64_t step = 0; step < x->n; step++) {
@@ -186,22 +186,25 @@ static void multiply_in_place(const Matrix *A, cublasOperation_t turn, const Vec
             sum = plus(sum, times(simblas_element(A, turn, i, j), simblas_get(x, j)));
         simblas_put(x, i, sum);
     }
+    return true;
 }
 
-// The unknowns are kept in double until all are known.
-static void solve_in_place(const Matrix *A, cublasOperation_t turn, const Vector *x)
+// The unknowns are kept in double until all are known. False: there is no memory for them.
+static bool solve_in_place(const Matrix *A, cublasOperation_t turn, const Vector *x)
 {
     bool upper = is_upper(A, turn);
     Number *known = calloc((size_t)x->n, sizeof *known);
-    for (int64_t step = 0; step < x->n && known != NULL; step++) {
+    if (known == NULL) return false;
+    for (int64_t step = 0; step < x->n; step++) {
         int64_t i = upper ? x->n - 1 - step : step;
         Number rest = simblas_get(x, i);
         for (int64_t j = upper ? i + 1 : 0; j < (upper ? x->n : i); j++)
             rest = minus(rest, times(simblas_element(A, turn, i, j), known[j]));
         known[i] = A->unit ? rest : simblas_divide(rest, simblas_element(A, turn, i, i));
     }
-    for (int64_t i = 0; i < x->n && known != NULL; i++) simblas_put(x, i, known[i]);
+    for (int64_t i = 0; i < x->n; i++) simblas_put(x, i, known[i]);
     free(known);
+    return true;
 }
 
 static cublasStatus_t apply_triangle(Call call, cublasHandle_t handle, Matrix A, int64_t k,
@@ -221,8 +224,9 @@ static cublasStatus_t apply_triangle(Call call, cublasHandle_t handle, Matrix A,
     Vector v = vector(x, A.format, A.rows, incx);
     simblas_touch_matrix(&op, &A, GPU_READ);
     simblas_touch_vector(&op, &v, GPU_UPDATE, false);
-    if (simgpu_ready(&op)) (solve ? solve_in_place : multiply_in_place)(&A, turn, &v);
-    return simblas_end(&op);
+    bool done = true;
+    if (simgpu_ready(&op)) done = (solve ? solve_in_place : multiply_in_place)(&A, turn, &v);
+    return simblas_finish(call, &op, done ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED);
 }
 
 #define TRIANGLE(I, E, L, T, full, banded, packed, solve)                                          \

@@ -22,10 +22,12 @@ static Matrix triangle(const void *A, const Format *f, int64_t n, int64_t ld, cu
     return m;
 }
 
-// C = alpha·P + other·Q + beta·C, of the elements that C stores; Q may be NULL.
-static void combine(const Matrix *C, Number alpha, const Planes *P, Number other, const Planes *Q,
+// C = alpha·P + other·Q + beta·C, of the elements that C stores; P and Q may be NULL. False: one of
+// them has failed, and C stays as it is.
+static bool combine(const Matrix *C, Number alpha, const Planes *P, Number other, const Planes *Q,
                     Number beta)
 {
+    if ((P && P->failed) || (Q && Q->failed)) return false;
     for (int64_t j = 0; j < C->cols; j++) {
         int64_t first, last;
         simblas_stored(C, j, &first, &last);
@@ -37,6 +39,12 @@ static void combine(const Matrix *C, Number alpha, const Planes *P, Number other
             simblas_store(C, i, j, x);
         }
     }
+    return true;
+}
+
+static cublasStatus_t finish(Call call, SimgpuOp *op, bool done)
+{
+    return simblas_finish(call, op, done ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED);
 }
 
 // ---- C = alpha·A·B + beta·C, or B·A, with a symmetric or Hermitian A ----
@@ -65,15 +73,16 @@ static cublasStatus_t multiply_symmetric(Call call, cublasHandle_t handle, cubla
         simblas_touch_matrix(&op, &B, GPU_READ);
     }
     simblas_touch_matrix(&op, &C, is_zero(b) ? GPU_WRITE : GPU_UPDATE);
+    bool done = true;
     if (simgpu_ready(&op)) {
         Planes product = {0};
         if (!is_zero(a))
             product = left ? simblas_product(&A, CUBLAS_OP_N, &B, CUBLAS_OP_N, A.cols)
                            : simblas_product(&B, CUBLAS_OP_N, &A, CUBLAS_OP_N, A.cols);
-        combine(&C, a, is_zero(a) ? NULL : &product, a, NULL, b);
+        done = combine(&C, a, is_zero(a) ? NULL : &product, a, NULL, b);
         simblas_free_planes(&product);
     }
-    return simblas_end(&op);
+    return finish(call, &op, done);
 }
 
 #define SYMM(I, E, L, T, name, others)                                                             \
@@ -96,18 +105,17 @@ FOR_COMPLEX(HERMITIAN_MM)
 
 // X is found column by column from the left, row by row from the right, where X·op(A) = B is
 // op(A)ᵀ·Xᵀ = Bᵀ; op(A) is copied to double first.
-void simblas_solve(const Matrix *A, cublasOperation_t turn, cublasSideMode_t side, Number alpha,
+bool simblas_solve(const Matrix *A, cublasOperation_t turn, cublasSideMode_t side, Number alpha,
                    const Matrix *B)
 {
     bool left = side == CUBLAS_SIDE_LEFT;
     int64_t n = A->rows, systems = left ? B->cols : B->rows;
     bool upper = ((A->part == PART_UPPER) == (turn == CUBLAS_OP_N)) == left;
     if (is_zero(alpha)) { // A is not read
-        combine(B, alpha, NULL, alpha, NULL, number(0.0));
-        return;
+        return combine(B, alpha, NULL, alpha, NULL, number(0.0));
     }
     Planes T = simblas_planes(A, turn, n, n);
-    Number *x = calloc((size_t)n, sizeof *x);
+    Number *x = T.failed ? NULL : calloc((size_t)n, sizeof *x);
     for (int64_t s = 0; s < systems && x != NULL; s++) {
         for (int64_t step = 0; step < n; step++) {
             int64_t i = upper ? n - 1 - step : step;
@@ -118,8 +126,10 @@ void simblas_solve(const Matrix *A, cublasOperation_t turn, cublasSideMode_t sid
         }
         for (int64_t i = 0; i < n; i++) simblas_store(B, left ? i : s, left ? s : i, x[i]);
     }
+    bool done = x != NULL;
     free(x);
     simblas_free_planes(&T);
+    return done;
 }
 
 // What trmm and trsm have in common; C is B where they solve.
@@ -149,15 +159,16 @@ static cublasStatus_t check_triangular(Call call, cublasHandle_t handle, const T
     return simblas_check_pointer(call, "alpha", alpha);
 }
 
-static void multiply_triangle(const Triangular *t, Number alpha)
+static bool multiply_triangle(const Triangular *t, Number alpha)
 {
     Planes product = {0};
     if (!is_zero(alpha))
         product = t->side == CUBLAS_SIDE_LEFT
                       ? simblas_product(&t->A, t->turn, &t->B, CUBLAS_OP_N, t->A.rows)
                       : simblas_product(&t->B, CUBLAS_OP_N, &t->A, t->turn, t->A.rows);
-    combine(&t->C, alpha, is_zero(alpha) ? NULL : &product, alpha, NULL, number(0.0));
+    bool done = combine(&t->C, alpha, is_zero(alpha) ? NULL : &product, alpha, NULL, number(0.0));
     simblas_free_planes(&product);
+    return done;
 }
 
 static cublasStatus_t run_triangular(Call call, cublasHandle_t handle, Triangular t,
@@ -171,13 +182,10 @@ static cublasStatus_t run_triangular(Call call, cublasHandle_t handle, Triangula
     if (!is_zero(a)) simblas_touch_matrix(&op, &t.A, GPU_READ);
     if (!is_zero(a) && !t.solve) simblas_touch_matrix(&op, &t.B, GPU_READ);
     simblas_touch_matrix(&op, &t.C, t.solve && !is_zero(a) ? GPU_UPDATE : GPU_WRITE);
-    if (simgpu_ready(&op)) {
-        if (t.solve)
-            simblas_solve(&t.A, t.turn, t.side, a, &t.C);
-        else
-            multiply_triangle(&t, a);
-    }
-    return simblas_end(&op);
+    bool done = true;
+    if (simgpu_ready(&op))
+        done = t.solve ? simblas_solve(&t.A, t.turn, t.side, a, &t.C) : multiply_triangle(&t, a);
+    return finish(call, &op, done);
 }
 
 #define TRMM(I, E, L, T)                                                                           \
@@ -249,7 +257,7 @@ static cublasStatus_t check_rank_k(Call call, cublasHandle_t handle, const RankK
     return simblas_check_pointer(call, "beta", beta);
 }
 
-static void compute_rank_k(const RankK *r, Number alpha, Number beta)
+static bool compute_rank_k(const RankK *r, Number alpha, Number beta)
 {
     bool adds = !is_zero(alpha) && r->k > 0, as_is = r->turn == CUBLAS_OP_N;
     bool hermitian = r->C.others == OTHERS_CONJUGATED;
@@ -258,10 +266,11 @@ static void compute_rank_k(const RankK *r, Number alpha, Number beta)
     Planes P = {0}, Q = {0};
     if (adds) P = simblas_product(&r->A, left, &r->B, right, r->k);
     if (adds && r->second) Q = simblas_product(&r->B, left, &r->A, right, r->k);
-    combine(&r->C, alpha, adds ? &P : NULL, hermitian ? conjugate(alpha) : alpha,
-            adds && r->second ? &Q : NULL, beta);
+    bool done = combine(&r->C, alpha, adds ? &P : NULL, hermitian ? conjugate(alpha) : alpha,
+                        adds && r->second ? &Q : NULL, beta);
     simblas_free_planes(&P);
     simblas_free_planes(&Q);
+    return done;
 }
 
 static cublasStatus_t run_rank_k(Call call, cublasHandle_t handle, RankK r, const void *alpha,
@@ -281,8 +290,9 @@ static cublasStatus_t run_rank_k(Call call, cublasHandle_t handle, RankK r, cons
             simblas_touch_matrix(&op, &r.B, GPU_READ);
     }
     simblas_touch_matrix(&op, &r.C, is_zero(b) ? GPU_WRITE : GPU_UPDATE);
-    if (simgpu_ready(&op)) compute_rank_k(&r, a, b);
-    return simblas_end(&op);
+    bool done = true;
+    if (simgpu_ready(&op)) done = compute_rank_k(&r, a, b);
+    return finish(call, &op, done);
 }
 
 static RankK rank_k(const Format *in, const Format *out, cublasFillMode_t uplo,

@@ -5,8 +5,8 @@
  * neither read nor written, and the checker is told of exactly what is. The log gets one range an
  * operand, from the first byte to the last.
  *
- * Interface: simblas_begin, simblas_end, simblas_scalar, simblas_result; simblas_touch_vector,
- * simblas_get, simblas_put, simblas_place; simblas_touch_matrix, simblas_stored, simblas_element,
+ * Interface: simblas_begin, simblas_end, simblas_finish, simblas_scalar, simblas_result;
+ * simblas_touch_vector, simblas_get, simblas_put, simblas_place; simblas_touch_matrix, simblas_stored, simblas_element,
  * simblas_load, simblas_store.
  */
 #include "blas.h"
@@ -26,6 +26,24 @@ SimgpuOp simblas_begin(Call call, cublasHandle_t handle)
 cublasStatus_t simblas_end(SimgpuOp *op)
 {
     return simgpu_end(op) == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+cublasStatus_t simblas_finish(Call call, SimgpuOp *op, cublasStatus_t computed)
+{
+    char where[256];
+    CHECK(simblas_end(op));
+    if (computed == CUBLAS_STATUS_INTERNAL_ERROR)
+        return simblas_refuse(call, computed, "the CPU's BLAS library refused the product.");
+    if (computed != CUBLAS_STATUS_ALLOC_FAILED) return computed;
+    gpulog_where(call.site, where, sizeof where);
+    sim_facts_call(call.name, call.site, SIM_NO_STREAM);
+    sim_report(
+        SIMGPU_SYSTEM, "cuBLAS: no memory",
+        "%s, called at %s:\nthe host has no memory for copies of its operands, so it returns\n"
+        "CUBLAS_STATUS_ALLOC_FAILED, and its result is not written. Are other processes using "
+        "the memory, or is there a limit (ulimit -v)?",
+        call.name, where);
+    return computed;
 }
 
 // ---- Scalars ----
