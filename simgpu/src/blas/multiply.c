@@ -28,7 +28,8 @@
 // for smaller ones the BLAS spends too long on packing its factors. Half of a small product is
 // worth a thread, too.
 enum { BLOCK_WORK = 1 << 23, MOST_BLOCKS = 8, LEAST_SIDE = 128, LEAST_HALF = 32 };
-// What packing a number of a transposed A costs, compared with one that lies as the BLAS wants it.
+// What packing a number of a transposed factor costs, compared with one that lies as the BLAS wants
+// it.
 enum { TRANSPOSED = 3 };
 
 typedef struct Blocks {
@@ -55,7 +56,8 @@ static bool cut_in(const Sgemm *p, int64_t blocks, int64_t least, Blocks *best)
     double cheapest = -1.0;
     for (int64_t across = 1; across <= blocks; across *= 2) {
         int64_t down = blocks / across, rows, cols;
-        double cost = (double)across * p->m * (p->turn_a ? TRANSPOSED : 1) + (double)down * p->n;
+        double cost = (double)(across * p->m) * (p->turn_a ? TRANSPOSED : 1) +
+                      (double)(down * p->n) * (p->turn_b ? TRANSPOSED : 1);
         if (!part(p->m, down, least, &rows) || !part(p->n, across, least, &cols)) continue;
         if (cheapest >= 0.0 && cost >= cheapest) continue;
         cheapest = cost;
