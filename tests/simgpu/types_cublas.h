@@ -12,6 +12,7 @@
 #include "types_cublas_level2.h"
 #include "types_cublas_level3.h"
 #include "types_cublas_extra.h"
+#include "types_cublas_factor.h"
 #undef CHECK_ONE
 #endif
 

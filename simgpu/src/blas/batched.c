@@ -7,14 +7,6 @@
  */
 #include "blas.h"
 
-// An array of pointers in device memory; NULL, where it cannot be read.
-static const void *const *read_pointers(SimgpuOp *op, const void *array, int64_t count)
-{
-    size_t bytes = (size_t)count * sizeof(void *);
-    if (!sim_check_aligned(op, array, bytes, sizeof(void *))) return NULL;
-    return sim_touch(op, array, bytes, GPU_READ, false);
-}
-
 static Matrix general(const void *ptr, const Format *format, int64_t rows, int64_t cols, int64_t ld)
 {
     return (Matrix){.ptr = ptr, .format = format, .rows = rows, .cols = cols, .ld = ld};
@@ -55,9 +47,9 @@ static cublasStatus_t run_batch(Call call, cublasHandle_t handle, Gemm *p, const
     p->alpha = simblas_scalar(&op, handle, alpha, p->scale);
     p->beta = simblas_scalar(&op, handle, beta, p->scale);
     bool adds = !is_zero(p->alpha) && p->k > 0;
-    const void *const *a = adds ? read_pointers(&op, A, count) : NULL;
-    const void *const *b = adds ? read_pointers(&op, B, count) : NULL;
-    const void *const *c = read_pointers(&op, C, count);
+    const void *const *a = adds ? simblas_pointers(&op, A, count) : NULL;
+    const void *const *b = adds ? simblas_pointers(&op, B, count) : NULL;
+    const void *const *c = simblas_pointers(&op, C, count);
     return simblas_finish(call, &op, multiply_group(&op, p, a, b, c, count));
 }
 
@@ -147,9 +139,9 @@ static cublasStatus_t run_groups(Call call, cublasHandle_t handle, const Groups 
     CHECK(check_groups(call, handle, g, formats, &products));
     if (products == 0) return CUBLAS_STATUS_SUCCESS;
     SimgpuOp op = simblas_begin(call, handle);
-    const void *const *a = read_pointers(&op, g->A, products);
-    const void *const *b = read_pointers(&op, g->B, products);
-    const void *const *c = read_pointers(&op, g->C, products);
+    const void *const *a = simblas_pointers(&op, g->A, products);
+    const void *const *b = simblas_pointers(&op, g->B, products);
+    const void *const *c = simblas_pointers(&op, g->C, products);
     cublasStatus_t done = CUBLAS_STATUS_SUCCESS;
     for (int64_t i = 0, from = 0;
          i < g->count && simgpu_ready(&op) && done == CUBLAS_STATUS_SUCCESS;
@@ -238,8 +230,8 @@ static cublasStatus_t solve_batch(Call call, cublasHandle_t handle, const System
     if (s->m == 0 || s->n == 0 || s->count == 0) return CUBLAS_STATUS_SUCCESS;
     SimgpuOp op = simblas_begin(call, handle);
     Number factor = simblas_scalar(&op, handle, alpha, s->format);
-    const void *const *a = read_pointers(&op, A, s->count);
-    const void *const *b = read_pointers(&op, B, s->count);
+    const void *const *a = simblas_pointers(&op, A, s->count);
+    const void *const *b = simblas_pointers(&op, B, s->count);
     int64_t order = s->side == CUBLAS_SIDE_LEFT ? s->m : s->n;
     bool done = true;
     for (int64_t i = 0; i < s->count && simgpu_ready(&op) && done; i++) {
@@ -321,9 +313,9 @@ static cublasStatus_t run_gemvs(Call call, cublasHandle_t handle, const Gemvs *g
     Number b = simblas_scalar(&op, handle, beta, g->scale);
     const void *const *A = NULL, *const *x = NULL, *const *y = NULL;
     if (g->pointers) {
-        A = read_pointers(&op, g->A, g->count);
-        x = read_pointers(&op, g->x, g->count);
-        y = read_pointers(&op, g->y, g->count);
+        A = simblas_pointers(&op, g->A, g->count);
+        x = simblas_pointers(&op, g->x, g->count);
+        y = simblas_pointers(&op, g->y, g->count);
     }
     for (int64_t i = 0; i < g->count && simgpu_ready(&op); i++)
         run_gemv(&op, g, a, b, A ? A[i] : strided(g->A, i, g->stride_a, g->from),

@@ -11,6 +11,7 @@
  *   level1.c    vectors;  rotate.c: rotations of vectors
  *   level2.c    a matrix and vectors;  level3.c: matrices with a structure
  *   extra.c     what cuBLAS has beyond BLAS: geam, dgmm, packed to full
+ *   factor.c    batches of matrices in factors: L·U, systems, inverses;  least_squares.c: Q·R
  *
  * Every call checks its arguments as cuBLAS does and says which one is wrong, declares the bytes
  * that it reads and writes like any other operation on a stream, and then computes. Where nothing
@@ -154,6 +155,8 @@ Number simblas_scalar(SimgpuOp *op, cublasHandle_t handle, const void *scalar,
 // The place for a scalar result, or one that is changed; NULL: there is none.
 void *simblas_result(SimgpuOp *op, cublasHandle_t handle, void *result, size_t bytes,
                      GpuAccess access);
+// An array of pointers in device memory, to be read; NULL: it cannot be.
+const void *const *simblas_pointers(SimgpuOp *op, const void *array, int64_t count);
 
 // n elements, every inc-th in memory; with a negative inc from the last to the first.
 typedef struct Vector {
@@ -257,6 +260,24 @@ cublasStatus_t simblas_run_gemm(Call call, cublasHandle_t handle, Gemm *p, const
                                 const void *beta, const Batch *batch);
 // The product, where A, B and C are. A and B are NULL where there is no product to add.
 cublasStatus_t simblas_compute_gemm(const Gemm *p, const void *A, const void *B, void *C);
+
+// ---- factor.c ----
+
+// A matrix in double, to be worked on: (rows, cols), column by column.
+typedef struct Work {
+    int64_t rows, cols;
+    Number *x;
+} Work;
+// False: there is no memory.
+bool simblas_take(Work *w, const Matrix *m);
+void simblas_give(const Work *w, const Matrix *m);
+static inline Number *in_work(const Work *w, int64_t row, int64_t col)
+{
+    return &w->x[col * w->rows + row];
+}
+// Solves T·x = b into b, of a triangle of w's first n rows and columns; its diagonal counts as ones
+// where `unit`.
+void simblas_solve_triangle(const Work *w, int64_t n, bool upper, bool unit, Number *b);
 
 // ---- level2.c ----
 

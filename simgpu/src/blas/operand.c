@@ -5,8 +5,8 @@
  * neither read nor written, and the checker is told of exactly what is. The log gets one range an
  * operand, from the first byte to the last.
  *
- * Interface: simblas_begin, simblas_end, simblas_finish, simblas_scalar, simblas_result;
- * simblas_touch_vector, simblas_get, simblas_put, simblas_place; simblas_touch_matrix, simblas_stored, simblas_element,
+ * Interface: simblas_begin, simblas_end, simblas_finish, simblas_scalar, simblas_result,
+ * simblas_pointers; simblas_touch_vector, simblas_get, simblas_put, simblas_place; simblas_touch_matrix, simblas_stored, simblas_element,
  * simblas_load, simblas_store.
  */
 #include "blas.h"
@@ -63,6 +63,13 @@ void *simblas_result(SimgpuOp *op, cublasHandle_t handle, void *result, size_t b
         return sim_touch(op, result, bytes, access, false);
     op->entry.host_waits = true;
     return result;
+}
+
+const void *const *simblas_pointers(SimgpuOp *op, const void *array, int64_t count)
+{
+    size_t bytes = (size_t)count * sizeof(void *);
+    if (!sim_check_aligned(op, array, bytes, sizeof(void *))) return NULL;
+    return sim_touch(op, array, bytes, GPU_READ, false);
 }
 
 // ---- Vectors ----
