@@ -1,7 +1,7 @@
 /* blas.h: what the files of simgpu's cuBLAS share.
  *
  *   check.c     what is wrong with a call, in words; the names of the states
- *   handle.c    handles, and what they remember
+ *   handle.c    handles, and what they remember;  legacy.c: the calls of cublas.h, by a hidden one
  *   transfer.c  cublasSetVector … cublasGetMatrixAsync
  *   number.c    the formats of numbers, from 8 bits to double complex
  *   operand.c   vectors and matrices as they lie in device memory: full, banded, packed, triangular
@@ -37,7 +37,7 @@ typedef struct __nv_bfloat16 {
 } __nv_bfloat16;
 #include "simgpu_cublas/half.h"
 
-#define SITE SIM_SITE
+#define SITE (simblas_caller ? simblas_caller : SIM_SITE)
 
 // ---- check.c ----
 
@@ -69,6 +69,9 @@ cublasStatus_t simblas_check_leading(Call call, const char *argument, int64_t ld
     } while (0)
 
 // ---- handle.c ----
+
+// The call site of a call without a handle, while it runs; NULL: this thread is in none.
+extern _Thread_local const void *simblas_caller;
 
 struct cublasContext {
     bool alive;
