@@ -79,6 +79,12 @@ static const char *type_name(cudaDataType type)
     return format ? format->name : "an unknown type";
 }
 
+// Floating point of 8 bits.
+static bool is_fp8(cudaDataType type)
+{
+    return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
+}
+
 cublasStatus_t simblas_gemm_types(Call call, cudaDataType a, cudaDataType b, cudaDataType c,
                                   cublasComputeType_t compute, Gemm *p)
 {
@@ -96,9 +102,13 @@ cublasStatus_t simblas_gemm_types(Call call, cudaDataType a, cudaDataType b, cud
     return simblas_refuse(
         call, CUBLAS_STATUS_NOT_SUPPORTED,
         "A of %s (%d), B of %s (%d), C of %s (%d), computed as type %d:\n"
-        "cuBLAS has no such product. CUBLAS_COMPUTE_32F, for instance, goes with CUDA_R_32F,\n"
-        "CUDA_R_16F or CUDA_R_16BF in A and B, and the same or CUDA_R_32F in C.",
-        type_name(a), (int)a, type_name(b), (int)b, type_name(c), (int)c, (int)compute);
+        "cuBLAS has no such product. %s",
+        type_name(a), (int)a, type_name(b), (int)b, type_name(c), (int)c, (int)compute,
+        is_fp8(a) || is_fp8(b) || is_fp8(c)
+            ? "Products of floating point of 8 bits are cublasLtMatmul's alone (cuBLASLt,\n"
+              "which simgpu does not have): convert to CUDA_R_16BF or CUDA_R_16F first."
+            : "CUBLAS_COMPUTE_32F, for instance, goes with CUDA_R_32F,\n"
+              "CUDA_R_16F or CUDA_R_16BF in A and B, and the same or CUDA_R_32F in C.");
 }
 
 // ---- One product ----
