@@ -8,7 +8,7 @@
  * name; sim_log_stream_name, sim_log_forget_stream: streams by name; sim_log_elements: bytes by
  * element; sim_log_send_bytes, sim_log_recv_bytes, sim_log_count_traffic, sim_log_element_size:
  * collectives; sim_log_vector, sim_log_copied_vector, sim_log_sum_length, sim_log_product,
- * sim_log_matrix_vector: operands of cuBLAS calls.
+ * sim_log_stored: operands of cuBLAS calls.
  */
 #ifndef GPULOG_LOG_WRITER_H
 #define GPULOG_LOG_WRITER_H
@@ -110,8 +110,8 @@ size_t sim_log_element_size(int type);
 
 // A vector of n floats, every inc-th in memory; the destination of a copy; how many elements a sum
 // over a vector (or of the products of two) takes.
-GpuRange sim_log_vector(const void *x, int64_t n, int64_t inc, GpuAccess access);
-GpuRange sim_log_copied_vector(const void *y, int64_t n, int64_t inc);
+GpuRange sim_log_vector(const void *x, int64_t n, int64_t inc, size_t element, GpuAccess access);
+GpuRange sim_log_copied_vector(const void *y, int64_t n, int64_t inc, size_t element);
 int64_t sim_log_sum_length(bool of_products, int64_t n, int64_t incx);
 
 // One matrix, or the first of a batch, each `stride` elements after the one before.
@@ -130,9 +130,19 @@ typedef struct SimLogProduct {
     bool keeps; // C is read, too: beta is not 0
 } SimLogProduct;
 
-// The operands A, B and C, or A, x and y.
+// The operands A, B and C.
 void sim_log_product(const SimLogProduct *p, GpuRange operand[3]);
-void sim_log_matrix_vector(bool turn, int m, int n, const float *A, int lda, const float *x,
-                           int incx, const float *y, int incy, bool keeps, GpuRange operand[3]);
+
+// A matrix of which not all elements are stored: those of one triangle, without its diagonal where
+// that is `unit`; of a band, with as many diagonals above and below the main one; packed, column after
+// column.
+typedef struct SimLogStored {
+    const void *ptr;
+    int64_t rows, cols, ld, above, below;
+    size_t element; // bytes
+    bool upper, lower, unit, band, packed;
+} SimLogStored;
+// From the first stored element to the last.
+GpuRange sim_log_stored(const SimLogStored *m, GpuAccess access);
 
 #endif

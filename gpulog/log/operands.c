@@ -4,7 +4,7 @@
  * to its last element, with the gaps: one range an operand is what the log has room for.
  *
  * Interface: sim_log_vector, sim_log_copied_vector, sim_log_sum_length, sim_log_product,
- * sim_log_matrix_vector.
+ * sim_log_stored.
  */
 #include <stdlib.h>
 
@@ -23,19 +23,19 @@ static int64_t times(int64_t a, int64_t b)
 static size_t matrix_bytes(int64_t rows, int64_t cols, int64_t ld, size_t element)
 {
     if (rows == 0 || cols == 0) return 0;
-    return ((size_t)times(ld, cols - 1) + (size_t)times(rows, 1)) * element;
+    return ((size_t)times(ld, cols - 1) + (size_t)rows) * element;
 }
 
-GpuRange sim_log_vector(const void *x, int64_t n, int64_t inc, GpuAccess access)
+GpuRange sim_log_vector(const void *x, int64_t n, int64_t inc, size_t element, GpuAccess access)
 {
     size_t elements = n > 0 ? 1 + (size_t)times(n - 1, llabs(inc)) : 0;
-    return (GpuRange){x, elements * sizeof(float), access};
+    return (GpuRange){x, elements * element, access};
 }
 
 // The gaps between the elements written stay as they are: an update, not a plain write.
-GpuRange sim_log_copied_vector(const void *y, int64_t n, int64_t inc)
+GpuRange sim_log_copied_vector(const void *y, int64_t n, int64_t inc, size_t element)
 {
-    return sim_log_vector(y, n, inc, inc == 1 || inc == -1 ? GPU_WRITE : GPU_UPDATE);
+    return sim_log_vector(y, n, inc, element, inc == 1 || inc == -1 ? GPU_WRITE : GPU_UPDATE);
 }
 
 int64_t sim_log_sum_length(bool of_products, int64_t n, int64_t incx)
@@ -64,10 +64,34 @@ void sim_log_product(const SimLogProduct *p, GpuRange operand[3])
     operand[2] = batch(&p->C, p->m, p->n, p->count, p->keeps ? GPU_UPDATE : GPU_WRITE);
 }
 
-void sim_log_matrix_vector(bool turn, int m, int n, const float *A, int lda, const float *x,
-                           int incx, const float *y, int incy, bool keeps, GpuRange operand[3])
+// The rows of a column that are stored: from *first to before *last.
+static void stored(const SimLogStored *m, int64_t col, int64_t *first, int64_t *last)
 {
-    operand[0] = (GpuRange){A, matrix_bytes(m, n, lda, sizeof *A), GPU_READ};
-    operand[1] = sim_log_vector(x, turn ? m : n, incx, GPU_READ);
-    operand[2] = sim_log_vector(y, turn ? n : m, incy, keeps ? GPU_UPDATE : GPU_WRITE);
+    *first = m->lower ? col + m->unit : 0;
+    *last = m->upper && m->rows > col + !m->unit ? col + !m->unit : m->rows;
+    if (m->band && *first < col - m->above) *first = col - m->above;
+    if (m->band && *last > col + m->below + 1) *last = col + m->below + 1;
+    if (*last < *first) *last = *first;
+}
+
+// Where a stored element is, in elements.
+static int64_t place(const SimLogStored *m, int64_t row, int64_t col)
+{
+    if (m->band) return times(col, m->ld) + m->above + row - col;
+    if (!m->packed) return times(col, m->ld) + row;
+    return m->upper ? times(col, col + 1) / 2 + row : times(col, 2 * m->rows - col - 1) / 2 + row;
+}
+
+GpuRange sim_log_stored(const SimLogStored *m, GpuAccess access)
+{
+    int64_t first = 0, last = 0, col = 0, from;
+    while (first == last && col < m->cols) stored(m, col++, &first, &last);
+    if (first == last) return (GpuRange){m->ptr, 0, access};
+    from = place(m, first, col - 1);
+    col = m->cols;
+    do stored(m, --col, &first, &last);
+    while (first == last);
+    size_t begin = (size_t)from * m->element;
+    size_t bytes = (size_t)(place(m, last - 1, col) + 1) * m->element - begin;
+    return (GpuRange){(const char *)m->ptr + begin, bytes, access};
 }

@@ -396,12 +396,17 @@ HELPER int digit(unsigned *number, int n)
 
 static const cublasOperation_t OPS[] = {CUBLAS_OP_N, CUBLAS_OP_T, CUBLAS_OP_C};
 
-// Runs the body in both pointer modes.
+// Runs the body in both pointer modes; in one, where scalars are to be on the host (SCALARS_ON_HOST).
+#ifdef SCALARS_ON_HOST
+enum { MODES = 1 };
+#else
+enum { MODES = 2 };
+#endif
 typedef void (*SessionBody)(Session *s);
 HELPER void session_body(const Rank *r, void *arg)
 {
     SessionBody body = *(SessionBody *)arg;
-    for (int mode = 0; mode < 2; mode++) {
+    for (int mode = 0; mode < MODES; mode++) {
         Session s = {.on_device = mode};
         need_blas(cublasCreate(&s.h));
         need_blas(cublasSetPointerMode(s.h, mode ? CUBLAS_POINTER_MODE_DEVICE
