@@ -2,9 +2,9 @@
  * their types. Whoever includes it says first what a row is:
  *
  *   CALL(base, end, E, KIND, T, TA, TB, TR, arguments, (parameters), (names))
- *       base##end##E is the call; E is _64 where its sizes have 64 bits. T is the type of its numbers,
- *       TA and TB that of alpha and beta (or c and s), TR that of a result; char where an argument
- *       says it. A letter for each argument says what it is (blas.c: read_argument).
+ *       base##end##E is the call; E is _64 where its sizes have 64 bits. T is the type of its
+ *       numbers, TA and TB that of alpha and beta (or c and s), TR that of a result; char where an
+ *       argument says it. A letter for each argument says what it is (blas.c: read_argument).
  *   TRANSFER(symbol, …)  one of the copies between host and device
  *
  * With CALL_NAMES, which make says, it is the names alone.

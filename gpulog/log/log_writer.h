@@ -134,8 +134,8 @@ typedef struct SimLogProduct {
 void sim_log_product(const SimLogProduct *p, GpuRange operand[3]);
 
 // A matrix of which not all elements are stored: those of one triangle, without its diagonal where
-// that is `unit`; of a band, with as many diagonals above and below the main one; packed, column after
-// column.
+// that is `unit`; of a band, with as many diagonals above and below the main one; packed, column
+// after column.
 typedef struct SimLogStored {
     const void *ptr;
     int64_t rows, cols, ld, above, below;

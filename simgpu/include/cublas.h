@@ -1,7 +1,8 @@
-/* cublas.h: cuBLAS as it was before there were handles: cublasInit makes one that is hidden, scalars
- * are passed and results handed back by value, a letter says what an enum says elsewhere ('N', 'T',
- * 'C'; 'U', 'L'; 'L', 'R'), and what went wrong is asked of cublasGetError. New programs include
- * cublas_v2.h, which has the same names for other functions; a file includes one of the two.
+/* cublas.h: cuBLAS as it was before there were handles: cublasInit makes one that is hidden,
+ * scalars are passed and results handed back by value, a letter says what an enum says elsewhere
+ * ('N', 'T', 'C'; 'U', 'L'; 'L', 'R'), and what went wrong is asked of cublasGetError. New programs
+ * include cublas_v2.h, which has the same names for other functions; a file includes one of the
+ * two.
  *
  * Source: cuBLAS 13 documentation and headers (names and types).
  */

@@ -396,7 +396,8 @@ HELPER int digit(unsigned *number, int n)
 
 static const cublasOperation_t OPS[] = {CUBLAS_OP_N, CUBLAS_OP_T, CUBLAS_OP_C};
 
-// Runs the body in both pointer modes; in one, where scalars are to be on the host (SCALARS_ON_HOST).
+// Runs the body in both pointer modes; in one, where scalars are to be on the host
+// (SCALARS_ON_HOST).
 #ifdef SCALARS_ON_HOST
 enum { MODES = 1 };
 #else

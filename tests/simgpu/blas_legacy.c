@@ -1,6 +1,6 @@
-/* blas_legacy.c: cuBLAS without handles (cublas.h). Every call must do, to the bit, what the call of
- * cublas_v2.h does that it stands for; what those do is compared with loops in the other suites. Then
- * the hidden handle, cublasGetError, and what is reported.
+/* blas_legacy.c: cuBLAS without handles (cublas.h). What a call does must be bitwise what the call
+ * of cublas_v2.h does that it stands for; what those do is compared with loops in the other suites.
+ * Then the hidden handle, cublasGetError, and what is reported.
  */
 #include <cublas_api.h>
 // The harness includes cublas_v2.h, which this file may not have.
@@ -241,8 +241,8 @@ static void test_both_forms(void **state)
 
 // ---- The hidden handle ----
 
-// Before cublasInit and after cublasShutdown, a wrong letter and a wrong number: the calls do nothing,
-// it is reported with their lines, and cublasGetError has it once.
+// Before cublasInit and after cublasShutdown, a wrong letter and a wrong number: the calls do
+// nothing, it is reported with their lines, and cublasGetError has it once.
 static void check_mistakes(const Rank *r, void *arg)
 {
     static Heard heard;

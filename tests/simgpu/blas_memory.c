@@ -1,8 +1,8 @@
 /* blas_memory.c: calls that copy their operands and get no memory for it return
  * CUBLAS_STATUS_ALLOC_FAILED, say so, and leave the result as it was.
  *
- * The suite's own malloc and calloc, which the calls use, give nothing larger than a few pages while
- * `scarce` is set. A sanitizer has its own, and then nothing is tested.
+ * The suite's own malloc and calloc, which the calls use, give nothing larger than a few pages
+ * while `scarce` is set. A sanitizer has its own, and then nothing is tested.
  */
 #include <cublas_v2.h>
 

@@ -299,8 +299,8 @@ bool simblas_solve(const Matrix *A, cublasOperation_t turn, cublasSideMode_t sid
 #define EACH_REAL(MACRO) MACRO(S, float) MACRO(D, double)
 #define EACH_FORMAT(MACRO) EACH_REAL(MACRO) MACRO(C, cuComplex) MACRO(Z, cuDoubleComplex)
 
-// A call with sizes comes twice: of 32 bits, and of 64 bits by a name that ends in _64. The macro of
-// such a family takes the type of its sizes and the end of the name first.
+// A call with sizes comes twice: of 32 bits, and of 64 bits by a name that ends in _64. The macro
+// of such a family takes the type of its sizes and the end of the name first.
 #define FOR_SIZES(MACRO, ...) MACRO(int, , ##__VA_ARGS__) MACRO(int64_t, _64, ##__VA_ARGS__)
 #define FOR_REAL(MACRO) FOR_SIZES(MACRO, S, float) FOR_SIZES(MACRO, D, double)
 #define FOR_COMPLEX(MACRO) FOR_SIZES(MACRO, C, cuComplex) FOR_SIZES(MACRO, Z, cuDoubleComplex)

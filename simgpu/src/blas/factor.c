@@ -2,8 +2,8 @@
  * computed in double, in the order of LAPACK's unblocked routines, and rounded once.
  *
  * A wrong argument's place among the arguments, counted without the handle, is what `info` on the
- * host says, as a negative number; `info` in device memory has for each matrix the first column whose
- * pivot is 0, counted from 1, or 0.
+ * host says, as a negative number; `info` in device memory has for each matrix the first column
+ * whose pivot is 0, counted from 1, or 0.
  *
  * Interface: cublas?getrfBatched, cublas?getrsBatched, cublas?getriBatched, cublas?matinvBatched;
  * simblas_take, simblas_give, simblas_solve_triangle.
@@ -130,8 +130,8 @@ static int invert(const Work *w, const int *pivots, const Work *out)
 
 // ---- A batch ----
 
-// What a call was given; B is the right-hand side of getrs, and where an inverse goes. The arrays lie
-// in device memory.
+// What a call was given; B is the right-hand side of getrs, and where an inverse goes. The arrays
+// lie in device memory.
 typedef struct Factors {
     Call call;
     const Format *format;

@@ -1,8 +1,8 @@
-/* least_squares.c: batches of matrices A = Q·R, and least squares by them. Computed in double, in the
- * order of LAPACK's unblocked routines, and rounded once.
+/* least_squares.c: batches of matrices A = Q·R, and least squares by them. Computed in double, in
+ * the order of LAPACK's unblocked routines, and rounded once.
  *
- * Q is a product of reflections H = I - tau·v·vᴴ, one a column. In A, R takes the upper triangle and
- * each v what is below the diagonal; its first number is 1 and not stored.
+ * Q is a product of reflections H = I - tau·v·vᴴ, one a column. In A, R takes the upper triangle
+ * and each v what is below the diagonal; its first number is 1 and not stored.
  *
  * Interface: cublas?geqrfBatched, cublas?gelsBatched.
  */
@@ -88,8 +88,8 @@ static bool factor_one(const Matrix *A, const Vector *to)
     return done;
 }
 
-// C's first rows become the solution, the others what is left over; where R has a 0 on its diagonal,
-// *info is its place from 1 on, and C is Qᴴ·C.
+// C's first rows become the solution, the others what is left over; where R has a 0 on its
+// diagonal, *info is its place from 1 on, and C is Qᴴ·C.
 static bool solve_one(const Matrix *A, const Matrix *C, int *info)
 {
     Work w, right = {0};
@@ -151,8 +151,9 @@ static cublasStatus_t run_batch(cublasHandle_t handle, const Squares *s, bool so
     return simblas_finish(s->call, &op, done ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED);
 }
 
-// ---- The calls ---- `info` on the host is the place of a wrong argument, counted without the handle
-// and negative.
+// ---- The calls ----
+//
+// `info` on the host is the place of a wrong argument, counted without the handle and negative.
 
 static cublasStatus_t run_geqrf(cublasHandle_t handle, const Squares *s, int *info)
 {

@@ -1,6 +1,6 @@
-/* legacy.c: cuBLAS without handles (cublas.h). cublasInit makes a hidden handle of the current device,
- * and each call is the one of cublas_v2.h by that handle, with scalars and results on the host. What a
- * call is blamed for is the program's line, and its name is the same.
+/* legacy.c: cuBLAS without handles (cublas.h). cublasInit makes a hidden handle of the current
+ * device, and each call is the one of cublas_v2.h by that handle, with scalars and results on the
+ * host. What a call is blamed for is the program's line, and its name is the same.
  *
  * Interface: cublasInit, cublasShutdown, cublasGetError, cublasGetVersion, cublasAlloc, cublasFree,
  * cublasSetKernelStream, and the calls of simgpu_cublas/legacy.h.
@@ -25,8 +25,8 @@ static cublasStatus_t note(cublasStatus_t status)
     return status;
 }
 
-// The handle of the current device; NULL: there is none, and that is reported. Until leave, calls of
-// cuBLAS take the site for theirs.
+// The handle of the current device; NULL: there is none, and that is reported. Until leave, calls
+// of cuBLAS take the site for theirs.
 static cublasHandle_t enter(const char *name, const void *site)
 {
     int device = sim_current_device();

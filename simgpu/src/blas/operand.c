@@ -6,8 +6,8 @@
  * operand, from the first byte to the last.
  *
  * Interface: simblas_begin, simblas_end, simblas_finish, simblas_scalar, simblas_result,
- * simblas_pointers; simblas_touch_vector, simblas_get, simblas_put, simblas_place; simblas_touch_matrix, simblas_stored, simblas_element,
- * simblas_load, simblas_store.
+ * simblas_pointers; simblas_touch_vector, simblas_get, simblas_put, simblas_place;
+ * simblas_touch_matrix, simblas_stored, simblas_element, simblas_load, simblas_store.
  */
 #include "blas.h"
 

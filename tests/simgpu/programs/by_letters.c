@@ -1,6 +1,6 @@
-/* cuBLAS as older programs call it (cublas.h): cublasInit instead of handles, letters instead of enums,
- * results by value, and cublasGetError at the end; on every device, each result against loops on the
- * host.
+/* cuBLAS as older programs call it (cublas.h): cublasInit instead of handles, letters instead of
+ * enums, results by value, and cublasGetError at the end; on every device, each result against
+ * loops on the host.
  */
 #include <cublas.h>
 #include <math.h>

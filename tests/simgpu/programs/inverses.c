@@ -1,5 +1,5 @@
-/* Many small systems at once, as programs for physics have them: in factors, solved, inverted, and as
- * least squares; with a product by sizes of 64 bits as the check, on every device.
+/* Many small systems at once, as programs for physics have them: in factors, solved, inverted, and
+ * as least squares; with a product by sizes of 64 bits as the check, on every device.
  */
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
