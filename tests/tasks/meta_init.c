@@ -52,8 +52,8 @@ static void count_body(const Rank *r, void *arg)
         Gpt2Config config;
         int64_t want;
     } models[] = {
-        {{50257, 1024, 12, 12, 768}, 124439808},
-        {{50257, 1024, 24, 16, 1024}, 354823168},
+        {{.vocab = 50257, .max_T = 1024, .layers = 12, .heads = 12, .dim = 768}, 124439808},
+        {{.vocab = 50257, .max_T = 1024, .layers = 24, .heads = 16, .dim = 1024}, 354823168},
     };
     size_t before = gpulog_live_bytes(r->device);
     for (size_t i = 0; i < 2; i++) {
