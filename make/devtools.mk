@@ -23,7 +23,7 @@ endif
 test-all: test
 	@$(PYTHON) -B grader/devtools/documented.py --long
 
-## make mutants              grade 316 wrong solutions, each of which must lose the test it is meant to lose (5 minutes;
+## make mutants              grade 318 wrong solutions, each of which must lose the test it is meant to lose (5 minutes;
 ##                           TASK=2 for one task's; SAMPLE=100:WORD for so many, drawn by the word)
 mutants: deps
 	@$(PYTHON) -B grader/devtools/mutants.py --build '$(BUILD)' $(if $(TASK),--task '$(TASK)') \
