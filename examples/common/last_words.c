@@ -53,11 +53,24 @@ static bool is_task_file(const char *where)
     return false;
 }
 
-// Below simgpu and this file nothing is a reader's.
+// Lines of simgpu, of its log and of this file are none of a reader's. A place shows the last folder
+// of its path alone: these are simgpu's and gpulog's.
 static bool is_of_interest(const char *where)
 {
-    return strchr(where, ':') != NULL && strstr(where, "simgpu/src/") == NULL &&
-           strstr(where, "last_words.c") == NULL;
+    static const char *const below[] = {"streams/",
+                                        "memory/",
+                                        "nccl/",
+                                        "blas/",
+                                        "check/",
+                                        "report/",
+                                        "compat/",
+                                        "time/",
+                                        "log/",
+                                        "interpose/",
+                                        "common/last_words.c"};
+    for (size_t i = 0; i < sizeof below / sizeof below[0]; i++)
+        if (strncmp(where, below[i], strlen(below[i])) == 0) return false;
+    return strchr(where, ':') != NULL;
 }
 
 // The innermost frame in a task's file; else the innermost with a line. `pc` is the interrupted
