@@ -321,6 +321,32 @@ static void test_known_figures(void **state)
     }
 }
 
+// Published sweeps of 8 GPUs, to which the constants were fitted: 10 % on average.
+static void test_sweeps(void **state)
+{
+    static const char *const names[] = {"a100x8", "h200x8"};
+    for (int i = 0; i < 2; i++) {
+        char path[80], line[200];
+        unsigned long long bytes;
+        double us, sum = 0;
+        int n = 0;
+        snprintf(path, sizeof path, "bench/published/nccl_%s.csv", names[i]);
+        round_machine();
+        FILE *file = fopen(path, "r");
+        if (!file) fail_msg("no %s", path);
+        while (fgets(line, sizeof line, file)) {
+            if (sscanf(line, "%llu,%lf", &bytes, &us) != 2) continue;
+            SimCollectiveCost c =
+                sim_cost_collective(machine(names[i]), GPU_ALL_REDUCE, 8, 1, bytes);
+            sum += fabs((double)(c.latency + c.work) / 1e6 / us - 1);
+            n++;
+        }
+        fclose(file);
+        assert_int_equal(n, 20);
+        if (sum / n > 0.10) fail_msg("%s: %.1f %% on average", names[i], 100 * sum / n);
+    }
+}
+
 // ---- What grows ----
 
 static void test_collectives_grow_with_bytes(void **state)
@@ -414,6 +440,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_without_a_network),
     cmocka_unit_test(test_the_model_of_nccl),
     cmocka_unit_test(test_known_figures),
+    cmocka_unit_test(test_sweeps),
     cmocka_unit_test(test_collectives_grow_with_bytes),
     cmocka_unit_test(test_products_grow),
     cmocka_unit_test(test_products_have_tiles_and_waves),
