@@ -75,6 +75,7 @@ static size_t used_bytes(const GpuLogEntry *entry)
 
 void sim_log_write(const GpuLogEntry *entry)
 {
+    if (is_collective(entry->op)) sim_log_look_at_operands(entry);
     pthread_mutex_lock(&lock);
     if (ring || make_ring()) {
         GpuLogEntry *place = &ring[length % capacity];

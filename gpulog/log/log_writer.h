@@ -5,8 +5,9 @@
  * sim_log_freed: the bytes a device holds; sim_log_waiting: what a thread waits in; SIM_LOG_SITE,
  * sim_log_site, sim_log_site_above, sim_log_stack, sim_log_frames: call sites; sim_log_line,
  * sim_log_is_own, sim_log_call_path: their lines; sim_log_name, sim_log_forget_name: allocations by
- * name; sim_log_stream_name, sim_log_forget_stream: streams by name; sim_log_elements: bytes by
- * element; sim_log_send_bytes, sim_log_recv_bytes, sim_log_count_traffic, sim_log_element_size:
+ * name; sim_log_stream_name, sim_log_stream_name_of, sim_log_forget_stream: streams by name;
+ * sim_log_elements: bytes by element; sim_log_category_begins, sim_log_category_ends,
+ * sim_log_look_at_operands: what memory is for; sim_log_send_bytes, sim_log_recv_bytes, sim_log_count_traffic, sim_log_element_size:
  * collectives; sim_log_vector, sim_log_copied_vector, sim_log_sum_length, sim_log_product,
  * sim_log_matrix_vector: operands of cuBLAS calls.
  */
@@ -88,6 +89,17 @@ void sim_log_forget_stream(cudaStream_t stream);
 // 10 of h.0, padding"; false, and "": nothing.
 bool sim_log_elements(const void *ptr, size_t bytes, size_t begin, size_t end, char *text,
                       size_t size);
+
+// The name that the stream of an entry had then, also where the stream is gone by now.
+const char *sim_log_stream_name_of(const GpuLogEntry *entry);
+
+// ---- category.c ----
+
+// An allocation begins, and ends: what it was for.
+void sim_log_category_begins(const void *ptr, size_t bytes);
+GpuCategory sim_log_category_ends(const void *ptr);
+// A collective is about to be logged.
+void sim_log_look_at_operands(const GpuLogEntry *entry);
 
 // ---- traffic.c ----
 

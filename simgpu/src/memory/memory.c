@@ -409,6 +409,7 @@ static void *allocate(SimDevice *device, const char *call, size_t bytes, Kind ki
         block->asked = bytes;
         device->live += bytes;
         sim_log_allocated(device->index, bytes);
+        sim_log_category_begins(device->program + offset, bytes);
         if (kind == FROM_POOL) count_pool(block, device->index);
         block->managed = kind == MANAGED;
         // The host may write managed memory, and nobody sees it.
@@ -512,6 +513,7 @@ static void release(SimDevice *device, SimBlock *block, bool keep_pages, const v
     if (!keep_pages && block->size >= PUNCH_FROM) punch(device, block->offset, block->size);
     device->live -= block->asked;
     sim_log_freed(device->index, block->asked);
+    sim_log_category_ends(device->program + block->offset);
     if (block->pool) pool_of(device->index)->used -= block->asked;
     sim_shadow_destroy(block->shadow);
     block->shadow = NULL;
@@ -595,6 +597,7 @@ cudaError_t sim_free(void *devPtr, const void *site)
     SimDevice *device = sim_device_of(devPtr, &offset);
     if (device && !is_from_pool(device, offset)) sim_device_wait(device->index);
     if (device) sim_race_free(NULL, devPtr, site);
+    GpuCategory category = gpulog_category_of(devPtr);
     if (!free_memory("cudaFree", devPtr, false, &bytes, site))
         return sim_leave(cudaErrorInvalidValue);
     GpuLogEntry entry = {.op = GPU_FREE,
@@ -604,6 +607,7 @@ cudaError_t sim_free(void *devPtr, const void *site)
                          .host_waits = true,
                          .bytes = bytes,
                          .site = site,
+                         .category = category,
                          .n_ranges = 1};
     entry.range[0] = (GpuRange){devPtr, bytes, GPU_WRITE};
     sim_log_write(&entry);
@@ -621,6 +625,7 @@ cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
     if (op.error != cudaSuccess || !devPtr) return sim_leave(op.error);
     size_t bytes = 0;
     sim_race_free(&op, devPtr, SIM_SITE);
+    op.entry.category = gpulog_category_of(devPtr);
     if (!free_memory("cudaFreeAsync", devPtr, true, &bytes, SIM_SITE)) {
         op.error = cudaErrorInvalidValue;
         return simgpu_end(&op);
