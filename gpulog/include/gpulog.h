@@ -109,6 +109,7 @@ typedef struct GpuLogEntry {
     size_t bytes;      // collectives: as nccl-tests' "size"; copies, allocations: bytes
     size_t sent;       // collectives: bytes this rank must send over the wire (see gpulog_traffic)
     const void *site;  // call site, for gpulog_where
+    bool pool;         // allocations and frees: the memory is cudaMallocAsync's
     int thread;        // that called: 0 is the process's first, the others by their first call
     uint32_t stream_number;    // by the order in which the process made its streams: 1, 2 …
     int to, from;              // copies: whose memory, a device's or GPULOG_HOST

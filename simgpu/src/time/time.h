@@ -2,7 +2,7 @@
  *
  *   machine.c, cost_*.c   the modelled machine, and what things cost on it (machine.h)
  *   engine.c   from operations with costs and dependencies to times (engine.h)
- *   record.c   from the log to operations: what a program called, in the order of its log (record.h)
+ *   recorder.c   from the log to operations: what a program called, in the order of its log (recorder.h)
  *   clock.c    the clock of this process: its recorder and its engine behind one lock
  *   board.c    when the ranks of other processes arrive (board.h)
  *   resolve.c  waiting for a time, and the thread that answers others
