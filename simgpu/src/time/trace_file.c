@@ -10,6 +10,7 @@
  * Interface: sim_trace_file_open, sim_trace_file_put, sim_trace_file_flush, sim_trace_file_close
  * (trace_file.h).
  */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -162,8 +163,8 @@ static void remove_parts(const Listing *all)
 
 static Listing *new_listing(void)
 {
-    void *memory = mmap(NULL, sizeof(Listing), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                        -1, 0);
+    void *memory =
+        mmap(NULL, sizeof(Listing), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
 }
 
@@ -289,7 +290,8 @@ static Found *sort_records(Found *all, Found *other, size_t n)
 {
     for (size_t run = 1; run < n; run *= 2) {
         for (size_t low = 0; low < n; low += 2 * run) {
-            size_t middle = low + run < n ? low + run : n, high = low + 2 * run < n ? low + 2 * run : n;
+            size_t middle = low + run < n ? low + run : n,
+                   high = low + 2 * run < n ? low + 2 * run : n;
             for (size_t i = low, j = middle, k = low; k < high; k++) {
                 bool second = i == middle || (j < high && comes_before(&all[j], &all[i]));
                 other[k] = second ? all[j++] : all[i++];
@@ -341,7 +343,8 @@ static bool join_parts(const Listing *ended)
 {
     size_t n = 0, parts_bytes = (size_t)ended->n * sizeof(Part);
     if (ended->n == 0) return true;
-    Part *part = mmap(NULL, parts_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    Part *part =
+        mmap(NULL, parts_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (part == MAP_FAILED) return false;
     for (int i = 0; i < ended->n; i++) {
         part[i].bytes = map_part(ended->name[i], &part[i].size);
@@ -373,8 +376,10 @@ static bool put_together(void)
     list_parts(all);
     int ended = 0, alive = 0;
     for (int i = 0; i < all->n; i++) {
-        if (is_alive(all->name[i])) alive++;
-        else memmove(all->name[ended++], all->name[i], sizeof all->name[i]);
+        if (is_alive(all->name[i]))
+            alive++;
+        else
+            memmove(all->name[ended++], all->name[i], sizeof all->name[i]);
     }
     all->n = ended;
     bool good = join_parts(all);

@@ -40,7 +40,12 @@ typedef struct TraceNote {
     double real; // not negative
 } TraceNote;
 
-typedef enum TraceFlow { TRACE_NO_FLOW, TRACE_FLOW_STARTS, TRACE_FLOW_GOES_ON, TRACE_FLOW_ENDS } TraceFlow;
+typedef enum TraceFlow {
+    TRACE_NO_FLOW,
+    TRACE_FLOW_STARTS,
+    TRACE_FLOW_GOES_ON,
+    TRACE_FLOW_ENDS
+} TraceFlow;
 
 #define TRACE_NOTES 12
 typedef struct TraceEvent {

@@ -204,5 +204,5 @@ static void put_counter(TraceBuffer *b, const TraceTrack *track, uint64_t ns, ui
     close_event(b, at);
 }
 
-const TraceFormat sim_trace_proto = {"",       "",      "",        put_track,
+const TraceFormat sim_trace_proto = {"",        "",      "",        put_track,
                                      put_begin, put_end, put_point, put_counter};
