@@ -23,6 +23,7 @@
 #include "memory/memory.h"
 #include "report/report.h"
 #include "streams/streams.h"
+#include "time/trace.h"
 
 #define WHERE 256
 #define POISON_WHOLE ((size_t)1 << 30)
@@ -102,8 +103,7 @@ static Place near_place(const SimBlock *before, const SimBlock *after, size_t of
     size_t ahead = is_live(after) ? after->offset - offset : SIZE_MAX;
     if (past <= ahead && past < NEAR)
         return (Place){PLACE_BEHIND, past + before->asked, before->asked, before->site, NULL, NULL};
-    if (ahead < NEAR)
-        return (Place){PLACE_AHEAD, ahead, after->asked, after->site, NULL, NULL};
+    if (ahead < NEAR) return (Place){PLACE_AHEAD, ahead, after->asked, after->site, NULL, NULL};
     return (Place){PLACE_NEVER, 0, 0, NULL, NULL, NULL};
 }
 
@@ -119,8 +119,8 @@ static Place find_place(SimDevice *device, size_t offset)
         return near_place(NULL, block->next, offset);
     const SimFreed *freed = is_live(block) ? NULL : sim_heap_freed(device->heap, offset);
     if (freed)
-        return (Place){PLACE_FREED, offset - freed->offset, freed->asked, freed->made,
-                       freed->freed, NULL};
+        return (Place){PLACE_FREED, offset - freed->offset, freed->asked,
+                       freed->made, freed->freed,           NULL};
     return near_place(is_live(block) ? block : block->prev, block->next, offset);
 }
 
@@ -232,13 +232,12 @@ static void report_bad_range(SimDevice *device, size_t offset, size_t bytes, con
     if (place->kind == PLACE_FREED) sim_facts_call("cudaFree", place->freed, SIM_NO_STREAM);
     sim_facts_range(device->program + offset, bytes);
     if (place->kind == PLACE_LIVE) {
-        sim_report(
-            SIMGPU_POINTER, "an operation runs past the end of an allocation",
-            "%s, called at %s,\n%s %zu bytes from %s:\n"
-            "that is %zu bytes too many.\n"
-            "On a GPU this is an illegal memory access, or silently other data.\n"
-            "Are the count (elements, not bytes?) and the offset right?",
-            name, where, verb(access), bytes, what, place->byte + bytes - place->asked);
+        sim_report(SIMGPU_POINTER, "an operation runs past the end of an allocation",
+                   "%s, called at %s,\n%s %zu bytes from %s:\n"
+                   "that is %zu bytes too many.\n"
+                   "On a GPU this is an illegal memory access, or silently other data.\n"
+                   "Are the count (elements, not bytes?) and the offset right?",
+                   name, where, verb(access), bytes, what, place->byte + bytes - place->asked);
         return;
     }
     const char *title = place->kind == PLACE_FREED ? "use of freed device memory"
@@ -447,7 +446,7 @@ cudaError_t sim_malloc(const char *name, void **ptr, size_t size, bool managed, 
                          .site = site,
                          .n_ranges = 1};
     entry.range[0] = (GpuRange){memory, size, GPU_WRITE};
-    sim_log_write(&entry);
+    sim_clock_log(&entry);
     return cudaSuccess;
 }
 
@@ -468,6 +467,7 @@ static cudaError_t allocate_on_stream(const char *call, void **ptr, size_t size,
     if (!memory) return sim_leave(cudaErrorMemoryAllocation);
     *ptr = memory;
     op.entry.bytes = size;
+    op.entry.pool = true;
     op.entry.range[op.entry.n_ranges++] = (GpuRange){memory, size, GPU_WRITE};
     SimShape shape = sim_plain_shape(size);
     sim_race_touch(&op, memory, &shape, GPU_WRITE);
@@ -554,7 +554,7 @@ static void report_bad_free(const char *call, const void *ptr, SimDevice *device
 
 // Frees ptr; false, reported: it is not the beginning of a live allocation. Any device's memory
 // may be freed whichever is current, as on hardware.
-static bool free_memory(const char *call, void *ptr, bool keep_pages, size_t *bytes,
+static bool free_memory(const char *call, void *ptr, bool keep_pages, size_t *bytes, bool *pool,
                         const void *site)
 {
     size_t offset;
@@ -567,6 +567,7 @@ static bool free_memory(const char *call, void *ptr, bool keep_pages, size_t *by
         good = block && block->state == BLOCK_LIVE && block->offset == offset;
         if (good) {
             *bytes = block->asked;
+            *pool = block->pool;
             release(device, block, keep_pages, site);
         } else {
             place = look(device, offset);
@@ -594,23 +595,25 @@ cudaError_t sim_free(void *devPtr, const void *site)
     SIM_ENTER();
     if (!devPtr) return cudaSuccess;
     size_t offset, bytes = 0;
+    bool pool = false;
     SimDevice *device = sim_device_of(devPtr, &offset);
     if (device && !is_from_pool(device, offset)) sim_device_wait(device->index);
     if (device) sim_race_free(NULL, devPtr, site);
     GpuCategory category = gpulog_category_of(devPtr);
-    if (!free_memory("cudaFree", devPtr, false, &bytes, site))
+    if (!free_memory("cudaFree", devPtr, false, &bytes, &pool, site))
         return sim_leave(cudaErrorInvalidValue);
     GpuLogEntry entry = {.op = GPU_FREE,
                          .name = "cudaFree",
                          .device = device->index,
                          .blocking_stream = true,
                          .host_waits = true,
+                         .pool = pool,
                          .bytes = bytes,
                          .site = site,
                          .category = category,
                          .n_ranges = 1};
     entry.range[0] = (GpuRange){devPtr, bytes, GPU_WRITE};
-    sim_log_write(&entry);
+    sim_clock_log(&entry);
     return cudaSuccess;
 }
 
@@ -626,7 +629,7 @@ cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
     size_t bytes = 0;
     sim_race_free(&op, devPtr, SIM_SITE);
     op.entry.category = gpulog_category_of(devPtr);
-    if (!free_memory("cudaFreeAsync", devPtr, true, &bytes, SIM_SITE)) {
+    if (!free_memory("cudaFreeAsync", devPtr, true, &bytes, &op.entry.pool, SIM_SITE)) {
         op.error = cudaErrorInvalidValue;
         return simgpu_end(&op);
     }
@@ -727,7 +730,10 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr 
     case cudaMemPoolReuseAllowInternalDependencies:
         memPool->reuse[attr - cudaMemPoolReuseFollowEventDependencies] = *(int *)value;
         break;
-    case cudaMemPoolAttrReleaseThreshold: memPool->threshold = *(uint64_t *)value; break;
+    case cudaMemPoolAttrReleaseThreshold:
+        memPool->threshold = *(uint64_t *)value;
+        sim_trace_release_threshold(memPool->device, memPool->threshold);
+        break;
     case cudaMemPoolAttrReservedMemHigh:
     case cudaMemPoolAttrUsedMemHigh: // can only be set to zero, as documented: it begins anew
         if (*(uint64_t *)value)
