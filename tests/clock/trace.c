@@ -7,6 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <nccl.h>
+
+#include "simgpu.h"
 #include "time/trace.h"
 #include "trace_read.h"
 
@@ -314,6 +317,103 @@ static void test_the_last_one_dies(void **state)
     remove_file();
 }
 
+// ---- A program ----
+
+#define MEMORIES 64
+
+// What a rank's log says.
+typedef struct Logged {
+    int n, kernels, collectives;
+    uint64_t allocated[MEMORIES]; // after each allocation and free
+} Logged;
+
+__attribute__((noinline)) static cudaError_t kernel_fill(void *p, size_t bytes, cudaStream_t stream)
+{
+    SimgpuOp op = SIMGPU_BEGIN("kernel_fill", stream);
+    void *data = simgpu_write(&op, p, bytes);
+    if (simgpu_ready(&op)) memset(data, 0, bytes);
+    return simgpu_end(&op);
+}
+
+static void a_program(const Rank *r, void *arg)
+{
+    Logged *logged = (Logged *)arg + r->rank;
+    cudaStream_t gathers;
+    cudaEvent_t done;
+    float *shard, *whole;
+    size_t n = 1 << 16;
+    need_cuda(cudaStreamCreateWithFlags(&gathers, cudaStreamNonBlocking));
+    gpulog_name_stream(gathers, "the gathers");
+    need_cuda(cudaEventCreateWithFlags(&done, cudaEventDisableTiming));
+    need_cuda(cudaMalloc((void **)&shard, n * sizeof *shard));
+    need_cuda(kernel_fill(shard, n * sizeof *shard, r->stream));
+    need_cuda(cudaStreamSynchronize(r->stream));
+    for (int i = 0; i < 3; i++) {
+        size_t all = n * (size_t)r->world * sizeof *whole;
+        need_cuda(cudaMallocAsync((void **)&whole, all, gathers));
+        gpulog_category(whole + 5, GPU_UNSHARDED_PARAM);
+        need_nccl(ncclAllGather(shard, whole, n, ncclFloat, r->comm, gathers));
+        need_cuda(cudaEventRecord(done, gathers));
+        need_cuda(cudaStreamWaitEvent(r->stream, done, 0));
+        need_cuda(kernel_fill(whole, all, r->stream));
+        need_cuda(cudaEventRecord(done, r->stream));
+        need_cuda(cudaStreamWaitEvent(gathers, done, 0));
+        need_cuda(cudaFreeAsync(whole, gathers));
+        need_cuda(cudaDeviceSynchronize()); // else the next allocation is at the same instant
+    }
+    need_cuda(cudaFree(shard));
+    need_cuda(cudaEventDestroy(done));
+    need_cuda(cudaStreamDestroy(gathers));
+    GpuLogEntry e;
+    for (uint64_t i = 0, now = 0; gpulog_get(i, &e); i++) {
+        logged->kernels += strcmp(e.name, "kernel_fill") == 0;
+        logged->collectives += e.op == GPU_ALL_GATHER;
+        if (e.op != GPU_ALLOC && e.op != GPU_FREE) continue;
+        now += e.op == GPU_ALLOC ? e.bytes : 0 - e.bytes;
+        check(logged->n < MEMORIES, "too many allocations");
+        logged->allocated[logged->n++] = now;
+    }
+}
+
+static void equals_the_log(const TraceRead *t, int rank, const Logged *logged)
+{
+    char name[16];
+    snprintf(name, sizeof name, "rank %d", rank);
+    const Event *process = named(t, 0, name, 0);
+    int n = 0, kernels = 0, gathers = 0, unsharded = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        const Event *e = &t->event[i], *track = e->type ? trace_track(t, e->track) : NULL;
+        if (!track || track->parent != process->track) continue;
+        bool host = strcmp(track->name, "host") == 0;
+        kernels += e->type == 1 && !host && strcmp(e->name, "kernel_fill") == 0;
+        gathers += e->type == 1 && strcmp(track->name, "the gathers") == 0 &&
+                   strcmp(e->name, "ncclAllGather") == 0;
+        unsharded += e->type == 4 && strcmp(track->name, "memory: unsharded parameters") == 0;
+        if (e->type != 4 || strcmp(track->name, "memory: allocated") != 0) continue;
+        if (n < logged->n && e->value != logged->allocated[n])
+            fail_msg("rank %d: value %d of what is allocated is %llu, %llu by the log", rank, n,
+                     (unsigned long long)e->value, (unsigned long long)logged->allocated[n]);
+        n++;
+    }
+    assert_true(n >= logged->n);
+    assert_int_equal(kernels, logged->kernels);
+    assert_int_equal(gathers, 3);
+    assert_int_equal(unsharded, 6);
+}
+
+static void test_of_a_program(void **state)
+{
+    Logged *logged = shared_alloc(3 * sizeof *logged);
+    name_file("program.perfetto");
+    run_ranks(3, a_program, logged);
+    unsetenv("SIMGPU_TRACE");
+    TraceRead t = trace_read(file);
+    trace_check(&t, true);
+    for (int r = 0; r < 3; r++) equals_the_log(&t, r, &logged[r]);
+    trace_free(&t);
+    remove_file();
+}
+
 // ---- JSON ----
 
 static void test_json(void **state)
@@ -378,6 +478,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_what_overlaps_has_a_track_more),
     cmocka_unit_test(test_a_rank_that_dies),
     cmocka_unit_test(test_the_last_one_dies),
+    cmocka_unit_test(test_of_a_program),
     cmocka_unit_test(test_json),
     cmocka_unit_test(test_refuses_what_cannot_be_written),
 };
