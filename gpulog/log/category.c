@@ -8,8 +8,8 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "log_writer.h"
 
@@ -18,9 +18,10 @@ typedef struct Live {
     GpuCategory category;
 } Live;
 
+#define MOST ((size_t)1 << 20)
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Live *live; // by address
-static size_t n_live, room;
+static size_t n_live;
 
 static GpuCategoryOf known_by;
 static void *known_arg;
@@ -63,6 +64,14 @@ static Live *find(const void *ptr)
     return i < n_live && live[i].begin <= (uintptr_t)ptr ? &live[i] : NULL;
 }
 
+// Not on the program's heap, and of memory only the pages that are used.
+static Live *reserve(void)
+{
+    void *memory = mmap(NULL, MOST * sizeof(Live), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
 // What another thread has freed, and not said so yet.
 static void forget_within(uintptr_t begin, uintptr_t end)
 {
@@ -76,15 +85,8 @@ void sim_log_category_begins(const void *ptr, size_t bytes)
 {
     pthread_mutex_lock(&lock);
     forget_within((uintptr_t)ptr, (uintptr_t)ptr + bytes);
-    if (n_live == room) {
-        size_t more = room ? 2 * room : 256;
-        Live *longer = realloc(live, more * sizeof *live);
-        if (longer) {
-            live = longer;
-            room = more;
-        }
-    }
-    if (n_live < room) { // else it stays temporary
+    if (!live) live = reserve();
+    if (live && n_live < MOST) { // else it stays temporary
         size_t i = place_of((uintptr_t)ptr);
         memmove(live + i + 1, live + i, (n_live - i) * sizeof *live);
         live[i] = (Live){(uintptr_t)ptr, (uintptr_t)ptr + bytes, GPU_TEMPORARY};

@@ -27,6 +27,8 @@
  *                    one, none for no clock                                     (h100x8)
  *   SIMGPU_SLOW      3:10%: the kernels of rank 3 take a tenth longer           (none)
  *   SIMGPU_JITTER    5%:SEED: every operation takes up to so much longer        (none)
+ *   SIMGPU_TRACE     a file to which all ranks write what every operation did in virtual time, for
+ *                    ui.perfetto.dev; as Chrome's JSON where it ends in .json    (none)
  *   SIMGPU_LOG       how many operations the log keeps                           (262144)
  */
 #ifndef SIMGPU_H
