@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Has a trace of simgpu's read by others: `make check-trace`.
 
-A program of four ranks (build/…/trace/steps) runs with SIMGPU_TRACE. The file is parsed by the classes
-that PyPI's `perfetto` made of Perfetto's own descriptions, in a virtual environment in the build
-tree; every track must have a name, every slice an end, every arrow both of its ends. Where
-TRACE_PROCESSOR names a trace_processor_shell, SQL counts the same slices in it, which must have found
-no error; else that part says "SQL not run".
+A program of four ranks (build/…/trace/steps) runs with SIMGPU_TRACE. The file is parsed by the
+classes that PyPI's `perfetto` made of Perfetto's own descriptions, in a virtual environment in the
+build tree; every track must have a name, every slice an end, every arrow both of its ends. Where
+TRACE_PROCESSOR names a trace_processor_shell, SQL finds slices and arrows in it, and no error; else
+that part says "SQL not run".
 
-Exit status: 0 when all went well; 1 for a trace that is wrong; 3 where the machine is at fault, such
-as without a network for pip.
+Exit status: 0 when all went well; 1 for a trace that is wrong; 3 where the machine is at fault,
+such as without a network for pip.
 
 Interface: check_trace.py --build DIR --program PROGRAM
 """
@@ -38,7 +38,8 @@ for packet in trace.packet:
     used.add(event.track_uuid)
     slices += event.type == event.TYPE_SLICE_BEGIN
     counters += event.type == event.TYPE_COUNTER
-    depth[event.track_uuid] += {event.TYPE_SLICE_BEGIN: 1, event.TYPE_SLICE_END: -1}.get(event.type, 0)
+    depth[event.track_uuid] += event.type == event.TYPE_SLICE_BEGIN
+    depth[event.track_uuid] -= event.type == event.TYPE_SLICE_END
     if depth[event.track_uuid] < 0:
         sys.exit("a slice ends that never began")
     flows.update(list(event.flow_ids) + list(event.terminating_flow_ids))
@@ -109,7 +110,8 @@ def ask_sql(path):
         raise Failed("trace_processor: %s" % said[-800:])
     slices, flows, errors = map(int, numbers[-1].split(","))
     if not slices or not flows or errors:
-        raise Failed("trace_processor finds %d slices, %d arrows, %d errors" % (slices, flows, errors))
+        raise Failed("trace_processor finds %d slices, %d arrows, %d errors"
+                     % (slices, flows, errors))
     return "SQL: %d slices, %d arrows, no error" % (slices, flows)
 
 

@@ -1,5 +1,5 @@
-/* machines.c: the files that describe a machine: what is read, and how a wrong one is refused, in one
- * line with file, line and key.
+/* machines.c: the files that describe a machine: what is read, and how a wrong one is refused, in
+ * one line with file, line and key.
  */
 #include <stdio.h>
 #include <stdlib.h>

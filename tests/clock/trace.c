@@ -1,5 +1,5 @@
-/* trace.c: what SIMGPU_TRACE writes, for spans that are made up: tracks, arrows, counters, one file of
- * several processes, and what is left when one of them is killed.
+/* trace.c: what SIMGPU_TRACE writes, for spans that are made up: tracks, arrows, counters, one file
+ * of several processes, and what is left when one of them is killed.
  */
 #include <errno.h>
 #include <signal.h>
@@ -116,7 +116,8 @@ static void begin(void)
     if (!sim_trace_begin(sim_machine("h100x8", error, sizeof error))) _exit(3);
 }
 
-// Runs body(rank) in so many processes, one after the other's start; the statuses must be as wanted.
+// Runs body(rank) in so many processes, one after the other's start; the statuses must be as
+// wanted.
 static void run(int ranks, void (*body)(int rank, int ranks), int killed)
 {
     pid_t pid[8];

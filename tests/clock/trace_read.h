@@ -1,8 +1,9 @@
-/* trace_read.h: reads a trace of Perfetto's protobuf, and says what must hold of any: every slice has an end
- * within its track's open ones, time does not go back on a track, every arrow has both ends, every
- * track has a name, and the counters of memory add up.
+/* trace_read.h: reads a trace of Perfetto's protobuf, and says what must hold of any: every slice
+ * has an end within its track's open ones, time does not go back on a track, every arrow has both
+ * ends, every track has a name, and the counters of memory add up.
  *
- * It shares nothing with what writes traces: the numbers of the fields are from Perfetto's .proto files.
+ * It shares nothing with what writes traces: the numbers of the fields are from Perfetto's .proto
+ * files.
  */
 #ifndef TESTS_TRACE_READ_H
 #define TESTS_TRACE_READ_H

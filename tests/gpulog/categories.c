@@ -1,5 +1,5 @@
-/* categories.c: what memory is for, as a program says it, on every backend: by any address within an
- * allocation, the last word counts, its free is logged with it, and the next owner begins anew.
+/* categories.c: what memory is for, as a program says it, on every backend: by any address within
+ * an allocation, the last word counts, its free is logged with it, and the next owner begins anew.
  */
 #include <nccl.h>
 

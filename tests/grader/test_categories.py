@@ -1,8 +1,8 @@
-"""What memory is for (gpulog_category): the given code says it of every unsharded parameter, whatever
-the six files do.
+"""What memory is for (gpulog_category): the given code says it of every unsharded parameter,
+whatever the six files do.
 
 tests/trace/steps.c knows unsharded parameters by other signs: parameters' data pointed into them,
-or an all-gather wrote them. Here it runs with the right-but-different solutions of tests/alternatives
+or an all-gather wrote them. Here it runs with right-but-different solutions of tests/alternatives
 that bring memory or collectives of their own, and says how many of those counted as temporary.
 """
 

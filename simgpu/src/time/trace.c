@@ -1,11 +1,11 @@
 /* time/trace.c: what is drawn of each span of the clock.
  *
- * A process of the trace is a device of this process: a rank. It has a track for each host thread that
- * called, one for each stream, and counters of memory. On a stream's track are its operations, of a
- * collective how long it waits for the other ranks and its transfer; where a stream waits for an event,
- * how long; arrows go from an event's record to who waited for it, and between the ranks of a
- * collective. Operations of a stream that overlap (messages of a group) get a track more, because the
- * slices of a track must nest.
+ * A process of the trace is a device of this process: a rank. It has a track for each host thread
+ * that called, one for each stream, and counters of memory. On a stream's track are its operations,
+ * of a collective how long it waits for the other ranks and its transfer; where a stream waits for
+ * an event, how long; arrows go from an event's record to who waited for it, and between the ranks
+ * of a collective. Operations of a stream that overlap (messages of a group) get a track more,
+ * because the slices of a track must nest.
  *
  * Interface: sim_trace_begin, sim_trace_span (trace.h).
  */
@@ -134,8 +134,8 @@ static Lane *new_lane(const GpuLogEntry *e, bool host, int number, int lane)
     return l;
 }
 
-// The first track of the thread or stream on which nothing goes on at `from`. *last: when its last slice
-// ends, on any of its tracks.
+// The first track of the thread or stream on which nothing goes on at `from`. *last: when its last
+// slice ends, on any of its tracks.
 static Lane *lane_of(const GpuLogEntry *e, bool host, SimPs from, SimPs *last)
 {
     int number = host ? e->thread : (int)e->stream_number, lanes = 0;

@@ -1,9 +1,9 @@
 /* time/trace_file.c: the parts of a trace, and the file that they become.
  *
- * FILE.parts/PID.NUMBER is a part: records of a time, an order and an event's bytes. Its process holds a
- * lock of the file as long as it lives, so that the others see whether it still writes. A process that
- * begins and finds no part alive takes what is there for an earlier run's, and removes it. All of
- * this is done while FILE.parts/lock is held.
+ * FILE.parts/PID.NUMBER is a part: records of a time, an order and an event's bytes. Its process
+ * holds a lock of the file as long as it lives, so that the others see whether it still writes. A
+ * process that begins and finds no part alive takes what is there for an earlier run's, and removes
+ * it. All of this is done while FILE.parts/lock is held.
  *
  * A dying process may come here in a signal handler: no malloc, no stdio.
  *
@@ -367,7 +367,8 @@ static bool join_parts(const Listing *ended)
     return good;
 }
 
-// With the folder's lock: the parts of those that have ended, this one's among them, become the file.
+// With the folder's lock: the parts of those that have ended, this one's among them, become the
+// file.
 static bool put_together(void)
 {
     char path[PATH_MAX + 64];

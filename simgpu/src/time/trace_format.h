@@ -1,6 +1,6 @@
-/* time/trace_format.h: the two formats of a trace: Perfetto's own (packets of protobuf, TrackEvent) and
- * Chrome's JSON. Both have tracks, and on them slices that begin and end, points and counters; arrows
- * (flows) go from slice to slice.
+/* time/trace_format.h: the two formats of a trace: Perfetto's own (packets of protobuf, TrackEvent)
+ * and Chrome's JSON. Both have tracks, and on them slices that begin and end, points and counters;
+ * arrows (flows) go from slice to slice.
  *
  *   trace_proto.c, trace_json.c   the formats: bytes of one event after the other
  *   trace_file.c   one file of many processes (trace_file.h)

@@ -1,5 +1,6 @@
-/* time/trace_json.c: a trace as Chrome's JSON, an object of a line after the other. Numbers are written
- * without the C library's formats for them, because a program's locale may have a decimal comma.
+/* time/trace_json.c: a trace as Chrome's JSON, an object of a line after the other. Numbers are
+ * written without the C library's formats for them, because a program's locale may have a decimal
+ * comma.
  *
  * A point is a slice without length here: arrows go from slice to slice alone.
  *

@@ -1,11 +1,12 @@
 /* time/trace_memory.c: memory in virtual time, by category.
  *
- * An allocation begins and ends when its stream gets there, and has one category for all of its life: the
- * one that it was given last. So nothing is known before its free, and the counters are told in the end.
+ * An allocation begins and ends when its stream gets there, and has one category for all of its
+ * life: the one that it was given last. So nothing is known before its free, and the counters are
+ * told in the end.
  *
- * Allocated is what the program holds. Reserved is what the process keeps of the device: a stream's pool
- * keeps what is freed until the host synchronises, and then gives back what is above its release
- * threshold. What cudaMalloc gives is both.
+ * Allocated is what the program holds. Reserved is what the process keeps of the device: a stream's
+ * pool keeps what is freed until the host synchronises, and then gives back what is above its
+ * release threshold. What cudaMalloc gives is both.
  *
  * Interface: sim_trace_memory_span, sim_trace_memory_tell (trace_memory.h),
  * sim_trace_release_threshold (trace.h).

@@ -1,9 +1,10 @@
 /* time/trace_proto.c: a trace as Perfetto's protobuf packets.
  *
- * A file is a message Trace, which is packets one after the other, so that files of several processes
- * can be put together as they are. The numbers are those of Perfetto's trace_packet.proto,
- * track_descriptor.proto and track_event.proto. A message within a message has its length before it:
- * it is written with room for five bytes of length, which protobuf allows to be more than are needed.
+ * A file is a message Trace, which is packets one after the other, so that files of several
+ * processes can be put together as they are. The numbers are those of Perfetto's
+ * trace_packet.proto, track_descriptor.proto and track_event.proto. A message within a message has
+ * its length before it: it is written with room for five bytes of length, which protobuf allows to
+ * be more than are needed.
  *
  * Interface: sim_trace_proto, sim_trace_bytes (trace_format.h).
  */
