@@ -1,14 +1,15 @@
 /* log_writer.h: how the log of gpulog.h is written: by simgpu on simulated GPUs, by the interposer
  * (gpulog/interpose) on real ones. Readers include gpulog.h alone.
  *
- * Interface: sim_log_write, sim_log_last, sim_log_reserve: the log; sim_log_allocated,
- * sim_log_freed: the bytes a device holds; sim_log_waiting: what a thread waits in; SIM_LOG_SITE,
- * sim_log_site, sim_log_site_above, sim_log_stack, sim_log_frames: call sites; sim_log_line,
- * sim_log_is_own, sim_log_call_path: their lines; sim_log_name, sim_log_forget_name: allocations by
- * name; sim_log_stream_name, sim_log_forget_stream: streams by name; sim_log_elements: bytes by
- * element; sim_log_send_bytes, sim_log_recv_bytes, sim_log_count_traffic, sim_log_element_size:
- * collectives; sim_log_vector, sim_log_copied_vector, sim_log_sum_length, sim_log_product,
- * sim_log_stored: operands of cuBLAS calls.
+ * Interface: sim_log_write, sim_log_thread, sim_log_last, sim_log_reserve: the log;
+ * sim_log_allocated, sim_log_freed: the bytes a device holds; sim_log_waiting: what a thread waits
+ * in; SIM_LOG_SITE, sim_log_site, sim_log_site_above, sim_log_stack, sim_log_frames: call sites;
+ * sim_log_line, sim_log_is_own, sim_log_call_path: their lines; sim_log_name, sim_log_forget_name:
+ * allocations by name; sim_log_stream_name, sim_log_stream_name_of, sim_log_forget_stream: streams
+ * by name; sim_log_elements: bytes by element; sim_log_category_begins, sim_log_category_ends,
+ * sim_log_look_at_operands: what memory is for; sim_log_send_bytes, sim_log_recv_bytes,
+ * sim_log_count_traffic, sim_log_element_size: collectives; sim_log_vector, sim_log_copied_vector,
+ * sim_log_sum_length, sim_log_product, sim_log_stored: operands of cuBLAS calls.
  */
 #ifndef GPULOG_LOG_WRITER_H
 #define GPULOG_LOG_WRITER_H
@@ -17,9 +18,11 @@
 
 #define SIM_LOG_DEVICES 64
 
-// Appends an operation, and counts its traffic where it is a collective. The entry's index is set
-// here.
-void sim_log_write(const GpuLogEntry *entry);
+// Appends an operation, and counts its traffic where it is a collective. Its index and its thread
+// are set here. Returns the index.
+uint64_t sim_log_write(const GpuLogEntry *entry);
+// The calling thread's number: 0 for the process's first, the others by their first call of this.
+int sim_log_thread(void);
 
 // The last entry, without waiting for a lock: for a process that may be dying.
 bool sim_log_last(GpuLogEntry *entry);
@@ -88,6 +91,17 @@ void sim_log_forget_stream(cudaStream_t stream);
 // 10 of h.0, padding"; false, and "": nothing.
 bool sim_log_elements(const void *ptr, size_t bytes, size_t begin, size_t end, char *text,
                       size_t size);
+
+// The name that the stream of an entry had then, also where the stream is gone by now.
+const char *sim_log_stream_name_of(const GpuLogEntry *entry);
+
+// ---- category.c ----
+
+// An allocation begins, and ends: what it was for.
+void sim_log_category_begins(const void *ptr, size_t bytes);
+GpuCategory sim_log_category_ends(const void *ptr);
+// A collective is about to be logged.
+void sim_log_look_at_operands(const GpuLogEntry *entry);
 
 // ---- traffic.c ----
 

@@ -16,6 +16,9 @@
  * all-gather wrote or a reduce-scatter read, is an unsharded parameter (or gradient). Sizes that
  * theory speaks of are counted from the modules' shapes, without the code under test.
  *
+ * Lines "CATEGORIES {…}" compare this with what the given code told the log (gpulog_category):
+ * tests/grader/test_categories.py reads them.
+ *
  * Interface: one test, "steps".
  */
 #include <inttypes.h>
@@ -65,6 +68,7 @@ typedef struct Trace {
     int64_t live[STEPS + 1],
         peak[STEPS]; // between steps, and the highest of each; as gpulog has it
     bool full;       // there was no room for all
+    int unsharded, temporary; // unsharded parameters freed, and what of it counts as temporary
     Row row[MAX_ROWS];
 } Trace;
 
@@ -221,6 +225,8 @@ static void read_free(const GpuLogEntry *e, int stream)
 {
     Live *live = live_at(e->range[0].ptr);
     if (live == NULL) return; // older than the training
+    t.trace->unsharded += live->what == PARAMS;
+    t.trace->temporary += live->what == PARAMS && e->category == GPU_TEMPORARY;
     add_row(
         (Row){'-', stream, live->what, live->unit < 0 ? -1 : live->unit, (int64_t)live->bytes, 0});
     *live = t.live[--t.lives];
@@ -435,6 +441,9 @@ static void steps(void **state)
     print_head();
     for (int rank = 0; rank < world; rank++)
         for (int step = 0; step < STEPS; step++) print_step(&books[rank], rank, step);
+    for (int rank = 0; rank < world; rank++)
+        printf("CATEGORIES {\"rank\": %d, \"unsharded\": %d, \"temporary\": %d}\n", rank,
+               books[rank].unsharded, books[rank].temporary);
     fflush(stdout);
 }
 

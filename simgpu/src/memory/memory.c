@@ -23,6 +23,7 @@
 #include "memory/memory.h"
 #include "report/report.h"
 #include "streams/streams.h"
+#include "time/trace.h"
 
 #define WHERE 256
 #define POISON_WHOLE ((size_t)1 << 30)
@@ -409,6 +410,7 @@ static void *allocate(SimDevice *device, const char *call, size_t bytes, Kind ki
         block->asked = bytes;
         device->live += bytes;
         sim_log_allocated(device->index, bytes);
+        sim_log_category_begins(device->program + offset, bytes);
         if (kind == FROM_POOL) count_pool(block, device->index);
         block->managed = kind == MANAGED;
         // The host may write managed memory, and nobody sees it.
@@ -446,7 +448,7 @@ cudaError_t sim_malloc(const char *name, void **ptr, size_t size, bool managed, 
                          .site = site,
                          .n_ranges = 1};
     entry.range[0] = (GpuRange){memory, size, GPU_WRITE};
-    sim_log_write(&entry);
+    sim_clock_log(&entry);
     return cudaSuccess;
 }
 
@@ -467,6 +469,7 @@ static cudaError_t allocate_on_stream(const char *call, void **ptr, size_t size,
     if (!memory) return sim_leave(cudaErrorMemoryAllocation);
     *ptr = memory;
     op.entry.bytes = size;
+    op.entry.pool = true;
     op.entry.range[op.entry.n_ranges++] = (GpuRange){memory, size, GPU_WRITE};
     SimShape shape = sim_plain_shape(size);
     sim_race_touch(&op, memory, &shape, GPU_WRITE);
@@ -512,6 +515,7 @@ static void release(SimDevice *device, SimBlock *block, bool keep_pages, const v
     if (!keep_pages && block->size >= PUNCH_FROM) punch(device, block->offset, block->size);
     device->live -= block->asked;
     sim_log_freed(device->index, block->asked);
+    sim_log_category_ends(device->program + block->offset);
     if (block->pool) pool_of(device->index)->used -= block->asked;
     sim_shadow_destroy(block->shadow);
     block->shadow = NULL;
@@ -552,7 +556,7 @@ static void report_bad_free(const char *call, const void *ptr, SimDevice *device
 
 // Frees ptr; false, reported: it is not the beginning of a live allocation. Any device's memory
 // may be freed whichever is current, as on hardware.
-static bool free_memory(const char *call, void *ptr, bool keep_pages, size_t *bytes,
+static bool free_memory(const char *call, void *ptr, bool keep_pages, size_t *bytes, bool *pool,
                         const void *site)
 {
     size_t offset;
@@ -565,6 +569,7 @@ static bool free_memory(const char *call, void *ptr, bool keep_pages, size_t *by
         good = block && block->state == BLOCK_LIVE && block->offset == offset;
         if (good) {
             *bytes = block->asked;
+            *pool = block->pool;
             release(device, block, keep_pages, site);
         } else {
             place = look(device, offset);
@@ -592,21 +597,25 @@ cudaError_t sim_free(void *devPtr, const void *site)
     SIM_ENTER();
     if (!devPtr) return cudaSuccess;
     size_t offset, bytes = 0;
+    bool pool = false;
     SimDevice *device = sim_device_of(devPtr, &offset);
     if (device && !is_from_pool(device, offset)) sim_device_wait(device->index);
     if (device) sim_race_free(NULL, devPtr, site);
-    if (!free_memory("cudaFree", devPtr, false, &bytes, site))
+    GpuCategory category = gpulog_category_of(devPtr);
+    if (!free_memory("cudaFree", devPtr, false, &bytes, &pool, site))
         return sim_leave(cudaErrorInvalidValue);
     GpuLogEntry entry = {.op = GPU_FREE,
                          .name = "cudaFree",
                          .device = device->index,
                          .blocking_stream = true,
                          .host_waits = true,
+                         .pool = pool,
                          .bytes = bytes,
                          .site = site,
+                         .category = category,
                          .n_ranges = 1};
     entry.range[0] = (GpuRange){devPtr, bytes, GPU_WRITE};
-    sim_log_write(&entry);
+    sim_clock_log(&entry);
     return cudaSuccess;
 }
 
@@ -621,7 +630,8 @@ cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
     if (op.error != cudaSuccess || !devPtr) return sim_leave(op.error);
     size_t bytes = 0;
     sim_race_free(&op, devPtr, SIM_SITE);
-    if (!free_memory("cudaFreeAsync", devPtr, true, &bytes, SIM_SITE)) {
+    op.entry.category = gpulog_category_of(devPtr);
+    if (!free_memory("cudaFreeAsync", devPtr, true, &bytes, &op.entry.pool, SIM_SITE)) {
         op.error = cudaErrorInvalidValue;
         return simgpu_end(&op);
     }
@@ -722,7 +732,10 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr 
     case cudaMemPoolReuseAllowInternalDependencies:
         memPool->reuse[attr - cudaMemPoolReuseFollowEventDependencies] = *(int *)value;
         break;
-    case cudaMemPoolAttrReleaseThreshold: memPool->threshold = *(uint64_t *)value; break;
+    case cudaMemPoolAttrReleaseThreshold:
+        memPool->threshold = *(uint64_t *)value;
+        sim_trace_release_threshold(memPool->device, memPool->threshold);
+        break;
     case cudaMemPoolAttrReservedMemHigh:
     case cudaMemPoolAttrUsedMemHigh: // can only be set to zero, as documented: it begins anew
         if (*(uint64_t *)value)
