@@ -26,6 +26,7 @@
 #define LATE 8192   // … and where it does not
 #define MANY 100000 // items that are not resolved: then the others are asked to go on
 #define SLEEP_SECONDS 1.0
+#define UNSEEN_SECONDS 0.5 // what a thread did between two looks so far apart, nobody knows
 
 // A thread of the program, by its number in the log.
 typedef struct Sleeper {
@@ -33,6 +34,7 @@ typedef struct Sleeper {
     bool alive;
     SimItem clock; // when it was last looked at
     double since;  // it sleeps; 0: it was not seen asleep
+    double looked; // when that was last seen
 } Sleeper;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -208,8 +210,10 @@ bool sim_clock_give_up_sleepers(int but)
         if (!s->alive || s->number == but || !sim_record_stands(recorder, s->number)) continue;
         SimItem clock = sim_record_at(recorder, s->number);
         bool asleep = is_asleep(s->tid);
-        if (!asleep || clock != s->clock || s->since == 0) s->since = asleep ? now : 0;
+        bool unseen = s->since == 0 || clock != s->clock || now - s->looked > UNSEEN_SECONDS;
+        if (!asleep || unseen) s->since = asleep ? now : 0;
         s->clock = clock;
+        s->looked = now;
         if (!asleep || now - s->since < SLEEP_SECONDS) continue;
         sim_record_give_up(recorder, s->number);
         s->since = 0;
@@ -341,8 +345,10 @@ static bool is_answered(void *arg)
 // Asks at the thread's clock. A thread that has only asked is answered as far as things are known.
 static bool ask(Question *q, int thread)
 {
+    static _Thread_local bool again; // the last one was not answered in time
     bool called = sim_record_has_called(recorder, thread);
-    sim_resolve(is_answered, q, called ? 1e9 : PATIENCE);
+    sim_resolve(is_answered, q, called ? 1e9 : again ? 2 * SLEEP_SECONDS : PATIENCE);
+    again = !q->answered;
     if (q->answered) return q->done;
     const SimEngine *engine = sim_recorder_engine(recorder);
     return sim_engine_times(engine, q->of[0], &q->ends[0]) &&
