@@ -129,8 +129,8 @@ SimRecorder *sim_clock_recorder(void)
 {
     static const SimBoard board = {board_arrived, board_start, board_until, NULL};
     if (recorder) return recorder;
-    recorder = sim_recorder_new(sim_config()->machine, &sim_config()->spread, &board,
-                                launcher_rank());
+    recorder =
+        sim_recorder_new(sim_config()->machine, &sim_config()->spread, &board, launcher_rank());
     sim_record_on_span(recorder, span_hook, span_arg);
     pthread_key_create(&thread_key, thread_ended);
     on_exit(on_end, NULL);
@@ -385,7 +385,8 @@ bool sim_clock_elapsed(cudaEvent_t start, cudaEvent_t end, int device, bool wait
     sim_clock_lock();
     int thread = sim_clock_thread();
     sim_clock_recorder();
-    Question q = {.of = {sim_record_event_end(recorder, start), sim_record_event_end(recorder, end)}};
+    Question q = {
+        .of = {sim_record_event_end(recorder, start), sim_record_event_end(recorder, end)}};
     if (waited_for)
         for (int i = 0; i < 2; i++) sim_record_join(recorder, thread, q.of[i]);
     q.clock = sim_record_clock(recorder, thread);
