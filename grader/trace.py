@@ -11,9 +11,10 @@ The first line has the world, the steps, and for each unit its name, elements an
 peak, and rows in program order:
     ["F", unit]  a mark: F f, the forward of a unit begins and ends; B b, its backward; O o, the
                  optimizer
-    [kind, stream, what, unit, bytes, sent]
+    [kind, stream, what, unit, bytes, sent, begin, end]
                  +, -: memory comes or goes, `what` for (KEPT …); c: a collective (COLLECTIVES);
-                 k: `bytes` kernels and copies; r, w: the record of an event, a wait for it
+                 k: `bytes` kernels and copies; r, w: the record of an event, a wait for it; begin,
+                 end: nanoseconds on the clock of a modelled machine, 0 where there is none
 
 Interface: take(builder, own, tasks, run, account) -> Outcome; parse(text) -> Trace; BadTrace;
 Trace.levels, .sent, .rows, .theory_kept, .theory_whole, .theory_sent.
@@ -29,13 +30,14 @@ from files import write_atomically
 from report import NOT_YET
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-TEST = "steps"
+TEST, WITHOUT_PREFETCH = "steps", "steps_without_prefetch"
 KEPT, PARAMS, GRADS, REST = range(4)
 COLLECTIVES = ("all-gather", "reduce-scatter", "all-reduce", "broadcast", "reduce", "send",
                "receive")
 MARKS = "FfBbOo"
 MOST_RANKS, MOST_STEPS, MOST_UNITS, MOST_ROWS = 8, 8, 32, 20000
 MOST_BYTES = 1 << 46
+MOST_TIME = 1 << 50 # nanoseconds
 FLOAT = 4
 
 
@@ -55,7 +57,8 @@ class Step:
     """What one rank did in one step."""
     live: list   # bytes before and after
     peak: int
-    rows: list   # tuples: (mark, unit), or (kind, stream, what, unit, bytes, sent)
+    rows: list   # tuples: (mark, unit), or (kind, stream, what, unit, bytes, sent, begin, end)
+    began: int = 0 # on the same clock
 
 
 @dataclass
@@ -154,21 +157,23 @@ LIMITS = {"+": (3, 3, MOST_BYTES), "-": (3, 3, MOST_BYTES),
 
 
 def parse_row(row, units):
-    row = items(row, 2, 6, "a row")
+    row = items(row, 2, 8, "a row")
     kind = row[0]
     if isinstance(kind, str) and len(kind) == 1 and kind in MARKS and len(row) == 2:
         return kind, whole(row[1], -1, units - 1, "a mark's unit")
-    if not isinstance(kind, str) or kind not in LIMITS or len(row) != 6:
+    if not isinstance(kind, str) or kind not in LIMITS or len(row) != 8:
         raise BadTrace("a row is of an unknown kind")
     streams, whats, most = LIMITS[kind]
     return (kind, whole(row[1], 0, streams, "a stream"), whole(row[2], 0, whats, "a row's what"),
             whole(row[3], -1, units - 1, "a row's unit"), whole(row[4], 0, most, "a row's bytes"),
-            whole(row[5], 0, MOST_BYTES, "what a row sent"))
+            whole(row[5], 0, MOST_BYTES, "what a row sent"),
+            whole(row[6], 0, MOST_TIME, "when a row began"),
+            whole(row[7], row[6], MOST_TIME, "when a row ended"))
 
 
 def parse_step(entry, trace):
-    rank, step, full, live, peak, rows = known(
-        entry, ("rank", "step", "full", "live", "peak", "rows"), "a line of a step")
+    rank, step, full, live, peak, began, rows = known(
+        entry, ("rank", "step", "full", "live", "peak", "began", "rows"), "a line of a step")
     place = (whole(rank, 0, trace.world - 1, "a rank"), whole(step, 0, trace.steps - 1, "a step"))
     if place in trace.table:
         raise BadTrace("rank %d, step %d appears twice" % place)
@@ -176,7 +181,8 @@ def parse_step(entry, trace):
         raise BadTrace("there were more operations than can be drawn")
     live = [whole(value, 0, MOST_BYTES, "the live bytes") for value in items(live, 2, 2, "live")]
     rows = [parse_row(row, len(trace.units)) for row in items(rows, 0, MOST_ROWS, "the rows")]
-    trace.table[place] = Step(live, whole(peak, 0, MOST_BYTES, "the peak"), rows)
+    trace.table[place] = Step(live, whole(peak, 0, MOST_BYTES, "the peak"), rows,
+                                   whole(began, 0, MOST_TIME, "when a step began"))
 
 
 def check_sums(trace):
@@ -223,6 +229,7 @@ class Outcome:
     """What there is to draw."""
     trace: object = None      # the student's; None: there is none, and `why` says why
     reference: object = None  # None: nothing to compare with
+    unhidden: object = None   # the reference's without prefetch, or None
     own: list = field(default_factory=list)    # files of the student's that ran
     given: list = field(default_factory=list)  # files that were the reference's
     why: str = ""
@@ -254,9 +261,9 @@ def no_trace(verdict):
     return "The training did not finish.\n%s" % verdict.message
 
 
-def reference_trace(builder, run):
+def reference_trace(builder, run, test=TEST):
     """The reference's, from the build tree where it is as new as the program; None without one."""
-    kept = os.path.join(ROOT, builder.build, "trace", "reference.txt")
+    kept = os.path.join(ROOT, builder.build, "trace", "reference_%s.txt" % test)
     try:
         if link(builder, "reference", []):
             return None
@@ -266,7 +273,7 @@ def reference_trace(builder, run):
                 return parse(file.read(runner.OUTPUT_LIMIT * 2))
     except (OSError, ValueError, BadTrace):
         pass # made anew below
-    verdict, output = run(program_of(builder, "reference"), None)
+    verdict, output = run(program_of(builder, "reference"), None, test)
     if verdict.status != "passed":
         return None
     lines = [line for line in output.split("\n") if line.startswith("TRACE ")]
@@ -281,11 +288,12 @@ def reference_trace(builder, run):
 
 def take(builder, own, tasks, run, account=None):
     """The traces of a grading. own: the names of tasks whose file is complete and may run; tasks:
-    all; run(program, account) -> (Verdict, output), where the student's runs as `account`."""
+    all; run(program, account, test) -> (Verdict, output), where the student's runs as `account`."""
     files = {task.name: task.file for task in tasks}
     outcome = Outcome(own=[files[name] for name in own],
                       given=[file for name, file in files.items() if name not in own])
     outcome.reference = reference_trace(builder, run)
+    outcome.unhidden = reference_trace(builder, run, WITHOUT_PREFETCH)
     if not own:
         outcome.why = ("None of your files is complete yet, so this is what the reference does: "
                        "where you are going.")
@@ -298,7 +306,7 @@ def take(builder, own, tasks, run, account=None):
     if wrong:
         outcome.why = "The training cannot be linked with your files.\n%s" % wrong
         return outcome
-    verdict, output = run(program_of(builder, builder.key), account)
+    verdict, output = run(program_of(builder, builder.key), account, TEST)
     if verdict.status != "passed":
         outcome.why = no_trace(verdict)
         return outcome
