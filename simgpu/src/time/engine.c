@@ -71,12 +71,13 @@ struct SimEngine {
     Items arrived;  // transfers and meetings whose start is not known
     Items starting; // transfers that start at this instant
     Items ready;    // to be looked at
+    size_t to_come; // calls that have not arrived
     bool news;      // a rank of this engine has arrived somewhere
     Device *device;
     int n_devices;
     Thread *thread;
     int n_threads;
-    SimPs now, settled;
+    SimPs now, settled, promised;
 };
 
 // ---- Memory ----
@@ -203,6 +204,7 @@ static void arrive(SimEngine *e, SimItem number, Item *item)
 {
     e->board.arrived(e->board.arg, &item->spec.call, item->at.ready);
     e->news = true;
+    e->to_come--;
     if (item->spec.kind == SIM_ITEM_TELL) {
         item->at.start = item->at.ready;
         end(e, number, item->at.ready);
@@ -229,6 +231,8 @@ static void become_ready(SimEngine *e, SimItem number)
         return;
     }
     if (item->at.ready < e->now) item->at.ready = e->now; // after a thread that was given up
+    if (spec->kind >= SIM_ITEM_TRANSFER && item->at.ready < e->promised)
+        item->at.ready = e->promised;
     if (spec->kind >= SIM_ITEM_TRANSFER) {
         arrive(e, number, item);
         return;
@@ -428,11 +432,15 @@ static bool advance(SimEngine *e)
     return false;
 }
 
-void sim_engine_run(SimEngine *e)
+void sim_engine_run(SimEngine *e, SimPs least)
 {
+    SimPs before = e->settled;
     do end_all(e);
     while (advance(e));
-    if (e->board.until) e->board.until(e->board.arg, e->settled);
+    if (e->settled == SIM_FOREVER) e->settled = e->now > least ? e->now : least;
+    if (e->settled < before) e->settled = before;
+    e->promised = e->settled;
+    if (e->board.until) e->board.until(e->board.arg, e->promised);
 }
 
 // ---- What callers use ----
@@ -469,6 +477,7 @@ SimItem sim_engine_add(SimEngine *e, const SimItemSpec *spec, const SimItem *aft
     SimItem number;
     Item *item = new_item(e, &number);
     item->spec = *spec;
+    e->to_come += spec->kind >= SIM_ITEM_TRANSFER;
     for (int i = 0; i < n; i++) {
         if (after[i] < e->first) continue; // 0, or forgotten
         Item *before = get(e, after[i]);
@@ -535,4 +544,14 @@ void sim_engine_forget(SimEngine *e, SimItem item)
 size_t sim_engine_items(const SimEngine *e)
 {
     return (size_t)(e->next - e->first);
+}
+
+size_t sim_engine_calls_to_come(const SimEngine *e)
+{
+    return e->to_come;
+}
+
+SimItem sim_engine_first(const SimEngine *e)
+{
+    return e->first;
 }

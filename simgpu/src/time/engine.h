@@ -84,8 +84,9 @@ void sim_engine_thread_gone(SimEngine *engine, int thread);
 // Whether the engine stands at the thread's clock, and may not pass it.
 bool sim_engine_waits_for(const SimEngine *engine, int thread);
 
-// Goes on as far as it can; what the board is to know, it is told.
-void sim_engine_run(SimEngine *engine);
+// Goes on as far as it can; what the board is to know, it is told. Where nothing holds the engine
+// back, it stands at its last instant, or at `least` if that is later.
+void sim_engine_run(SimEngine *engine, SimPs least);
 // When an item became ready, started (a transfer: began to transfer) and ended; false: not known yet.
 typedef struct SimTimes {
     SimPs ready, start, end;
@@ -96,7 +97,10 @@ SimPs sim_engine_now(const SimEngine *engine);
 // The oldest item that has not ended; where all have, the next number. What is older, and nobody
 // will ask for again, may be forgotten: as an item to wait for it then counts as "nothing".
 SimItem sim_engine_oldest(const SimEngine *engine);
+SimItem sim_engine_first(const SimEngine *engine); // of those that are not forgotten
 void sim_engine_forget(SimEngine *engine, SimItem item); // all below
 size_t sim_engine_items(const SimEngine *engine); // that it remembers
+// Calls of which the board has not been told.
+size_t sim_engine_calls_to_come(const SimEngine *engine);
 
 #endif

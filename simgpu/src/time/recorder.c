@@ -385,10 +385,12 @@ static void after_what(SimRecorder *r, After *after, const GpuLogEntry *e, Pendi
 void sim_record_entry(SimRecorder *r, const GpuLogEntry *e)
 {
     ThreadState *t = sim_record_thread(r, e->thread);
-    if (is_query(e)) {
+    if (is_query(e)) { // it was told, where that could be done
         Pending *p = sim_record_pend(r, e);
-        p->request = (Mark){sim_record_query(r, e->thread, e->device), 0};
-        p->returned = p->request;
+        if (!t->has_asked) sim_record_query(r, e->thread, e->device);
+        p->request = t->asked;
+        p->returned = t->clock;
+        t->has_asked = false;
         return;
     }
     if (e->collective.comm) {
@@ -461,6 +463,8 @@ SimItem sim_record_query(SimRecorder *r, int thread, int device)
     ThreadState *t = sim_record_thread(r, thread);
     Mark asked = sim_add_host(r, r->machine->host.query, sim_after_call(r, t, device));
     if (t->called) t->given_up = false;
+    t->asked = asked;
+    t->has_asked = true;
     sim_record_stand(r, t, asked);
     return asked.item;
 }
@@ -477,6 +481,16 @@ SimItem sim_record_event_end(SimRecorder *r, cudaEvent_t handle)
     const EventState *event = find_event(r, handle, false);
     After *after = sim_after_none(r, AFTER_STREAM);
     if (event) sim_after(after, event->done);
+    return sim_add_host(r, 0, after).item;
+}
+
+SimItem sim_record_comm_end(SimRecorder *r, uint64_t comm)
+{
+    After *after = sim_after_none(r, AFTER_STREAM);
+    for (int i = 0; i < r->n_comms; i++)
+        if (r->comm[i].comm == comm) sim_after(after, r->comm[i].last);
+    for (int i = 0; i < r->n_threads; i++)
+        if (r->thread[i].alive) sim_after(after, r->thread[i].clock);
     return sim_add_host(r, 0, after).item;
 }
 
@@ -500,6 +514,18 @@ bool sim_record_has_called(const SimRecorder *r, int thread)
 {
     const ThreadState *t = find_thread(r, thread);
     return thread == 0 || (t && t->called);
+}
+
+bool sim_record_stands(const SimRecorder *r, int thread)
+{
+    const ThreadState *t = find_thread(r, thread);
+    return t && sim_engine_waits_for(r->engine, index_of(r, t));
+}
+
+SimItem sim_record_at(const SimRecorder *r, int thread)
+{
+    const ThreadState *t = find_thread(r, thread);
+    return t ? t->clock.item : 0;
 }
 
 // ---- New and free ----

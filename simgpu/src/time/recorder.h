@@ -47,15 +47,21 @@ SimItem sim_record_query(SimRecorder *recorder, int thread, int device);
 // What an operation that is queued now on the entry's stream waits for; what an event waits for.
 SimItem sim_record_stream_end(SimRecorder *recorder, const GpuLogEntry *on);
 SimItem sim_record_event_end(SimRecorder *recorder, cudaEvent_t event);
+// All calls on a communicator, so far; those on the host too.
+SimItem sim_record_comm_end(SimRecorder *recorder, uint64_t comm);
 // The item at which a thread's clock stands; the thread's clock becomes no less than `item`.
 SimItem sim_record_clock(SimRecorder *recorder, int thread);
 void sim_record_join(SimRecorder *recorder, int thread, SimItem item);
+// Whether the engine stands at the thread's clock; which item that is.
+bool sim_record_stands(const SimRecorder *recorder, int thread);
+SimItem sim_record_at(const SimRecorder *recorder, int thread);
 // Whether the thread has made a call, not only asked.
 bool sim_record_has_called(const SimRecorder *recorder, int thread);
 
 // ---- Spans ----
 
 void sim_record_on_span(SimRecorder *recorder, SimSpanHook hook, void *arg);
+bool sim_record_all_told(const SimRecorder *recorder);
 // Tells the spans that are known, and frees what nobody can ask for.
 void sim_record_tidy(SimRecorder *recorder);
 

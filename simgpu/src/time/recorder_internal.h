@@ -53,6 +53,8 @@ typedef struct ThreadState {
     bool called;   // not only asked
     bool given_up; // nobody waits for it
     Mark clock;
+    bool has_asked; // and the log has not got it yet:
+    Mark asked;
     GroupCall *group;
     int n_group, group_room;
     After meets; // of the group's calls

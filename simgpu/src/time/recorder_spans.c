@@ -53,6 +53,11 @@ void sim_record_on_span(SimRecorder *r, SimSpanHook hook, void *arg)
     r->hook_arg = arg;
 }
 
+bool sim_record_all_told(const SimRecorder *r)
+{
+    return r->n_pending == 0;
+}
+
 // ---- Forgetting ----
 
 static void seal(const SimRecorder *r, Mark *mark)
@@ -85,7 +90,10 @@ void sim_record_tidy(SimRecorder *r)
         if (r->thread[i].n_group) return;
     for (int d = 0; d < r->n_devices; d++) seal_device(r, &r->device[d]);
     for (size_t i = 0; i < r->events_room; i++) seal(r, &r->event[i].done);
-    for (int i = 0; i < r->n_threads; i++) seal(r, &r->thread[i].clock);
+    for (int i = 0; i < r->n_threads; i++) {
+        seal(r, &r->thread[i].clock);
+        seal(r, &r->thread[i].asked);
+    }
     for (int i = 0; i < r->n_comms; i++) seal(r, &r->comm[i].last);
     seal(r, &r->ended);
     sim_engine_forget(r->engine, sim_engine_oldest(r->engine));

@@ -31,8 +31,13 @@ const SimMachine *sim_clock_machine(void);
 void sim_clock_log(GpuLogEntry *entry);
 // A call that the log does not have: cudaMallocHost and cudaFreeHost.
 void sim_clock_pin(void);
-// What an event or a stream is, for a query. An event is known by its handle.
 void sim_clock_forget_event(cudaEvent_t event); // the handle will be another event's
+void sim_clock_set_rank(int device, int rank);  // of a communicator there
+// A query, as the log would have it: whether it finds done what it asks for. waited_for: a thread
+// of the process has waited for that.
+bool sim_clock_query(const GpuLogEntry *entry, bool waited_for);
+// False: one of the two events is not done.
+bool sim_clock_elapsed(cudaEvent_t start, cudaEvent_t end, int device, bool waited_for, float *ms);
 
 // ---- Spans: what became of the entries of the log ----
 
