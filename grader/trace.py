@@ -229,10 +229,10 @@ class Outcome:
     """What there is to draw."""
     trace: object = None      # the student's; None: there is none, and `why` says why
     reference: object = None  # None: nothing to compare with
-    unhidden: object = None   # the reference's without prefetch, or None
     own: list = field(default_factory=list)    # files of the student's that ran
     given: list = field(default_factory=list)  # files that were the reference's
     why: str = ""
+    unhidden: object = None   # the reference's without prefetch; None: there is none
 
 
 def program_of(builder, key):

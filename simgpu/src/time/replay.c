@@ -223,7 +223,7 @@ static const char *run(Replay *w)
     do {
         w->changed = false;
         for (int i = 0; i < w->n_logs; i++)
-            sim_engine_run(sim_recorder_engine(w->seat[i].recorder));
+            sim_engine_run(sim_recorder_engine(w->seat[i].recorder), 0);
     } while (w->changed);
     for (int i = 0; i < w->n_logs; i++) {
         sim_record_tidy(w->seat[i].recorder);
