@@ -22,6 +22,7 @@ PASSES = {"F": "forward", "B": "backward"}
 LANES = (1, 0, 2, 3) # from above: all-gathers, kernels, reduce-scatters, other streams
 HIGH = 30 # of a lane
 RANK = 0
+JOIN = 500 # nanoseconds: a gap that cannot be seen
 
 
 @dataclass
@@ -33,6 +34,11 @@ class Box:
     kind: str
     title: str
     moves: bool # communication
+    count: int = 0 # of kernels
+
+    def told(self):
+        title = self.title.replace("#", str(self.count)) if self.count else self.title
+        return "%s, %.1f us" % (title, (self.end - self.begin) / 1000)
 
 
 @dataclass
@@ -49,11 +55,11 @@ class Schedule:
 
     def bound(self):
         """What takes the step's time, in a few words."""
-        if self.compute >= 0.9 * self.step:
-            return "bound by compute"
-        if self.exposed >= 0.5 * (self.step - self.compute):
-            return "bound by exposed communication"
-        return "bound by what waits between the kernels"
+        rest = self.step - self.compute - self.exposed
+        most = max(self.compute, self.exposed, rest)
+        return "bound by %s" % ("compute" if most == self.compute else
+                                "exposed communication" if most == self.exposed else
+                                "waits between the kernels")
 
 
 def union(pairs):
@@ -79,37 +85,58 @@ def overlap(first, second):
     return common
 
 
-def box_of(trace, row, where, began):
+def begin_of(trace):
+    """Where the last step begins: where the work of the one before has ended. (The host runs ahead:
+    it has begun to queue the step before that.)"""
+    if trace.steps == 1:
+        return 0
+    return max([0] + [row[7] for row in trace.rows(RANK, trace.steps - 2)
+                      if len(row) > 2 and row[0] in "kc"])
+
+
+def box_of(trace, row, where, origin):
     """The box of a row of kernels or of a collective."""
-    lane, begin, end = row[1], row[6] - began, row[7] - began
-    took = "%.1f us" % ((end - begin) / 1000)
+    lane, begin, end = row[1], row[6] - origin, row[7] - origin
     if row[0] == "k":
         mark, unit = where
         name = trace.units[unit].name if mark in PASSES and unit >= 0 else ""
         words = name if name else "step" if mark == "O" else ""
-        title = "%s%d kernels and copies, %s" % (
-            "%s of %s: " % (PASSES[mark], name) if name else
-            "optimizer: " if mark == "O" else "", row[4], took)
-        return Box(lane, begin, end, words, "s-b" if mark == "B" else "s-k", title, False)
+        title = "%s# kernels and copies" % (
+            "%s of %s: " % (PASSES[mark], name) if name else "optimizer: " if mark == "O" else "")
+        return Box(lane, begin, end, words, "s-b" if mark == "B" else "s-k", title, False, row[4])
     kind = COLLECTIVES[row[2]]
     unit = trace.units[row[3]].name if row[3] >= 0 else ""
     return Box(lane, begin, end, ("%s %s" % (SHORT[kind], unit)).strip(), "k-sent%d" % row[2],
-               "%s %s: %s sent, %s" % (kind, unit, plot.exact(row[5]), took), True)
+               "%s %s: %s sent" % (kind, unit, plot.exact(row[5])), True)
 
 
 def boxes_of(trace):
     """Rank 0's last step; empty where the trace has no times."""
-    step = trace.table[RANK, trace.steps - 1]
-    boxes, where = [], [("", -1)]
-    for row in step.rows:
+    boxes, where, origin = [], [("", -1)], begin_of(trace)
+    for row in trace.rows(RANK, trace.steps - 1):
         if len(row) == 2:
             if row[0] in "FBO":
                 where.append(row)
             elif len(where) > 1:
                 where.pop()
         elif row[0] in "kc" and row[7] > 0:
-            boxes.append(box_of(trace, row, where[-1], step.began))
+            boxes.append(box_of(trace, row, where[-1], origin))
     return boxes
+
+
+def joined(boxes):
+    """Kernels of one pass that follow each other at once, as one box."""
+    found, last = [], {}
+    for box in boxes:
+        before = last.get(box.lane)
+        if (before and not box.moves and (before.words, before.kind) == (box.words, box.kind)
+                and box.begin - before.end < JOIN):
+            before.end = box.end
+            before.count += box.count
+        else:
+            found.append(box)
+            last[box.lane] = box
+    return found
 
 
 def schedule(trace):
@@ -137,11 +164,13 @@ def draw_lanes(svg, boxes, top, x):
     for lane in lanes:
         svg.text(LEFT - 8, tops[lane] + HIGH / 2 + 4, STREAMS[lane], "small", "end")
         svg.line(LEFT, tops[lane] + HIGH / 2, WIDTH - RIGHT, tops[lane] + HIGH / 2, "grid")
-    for box in boxes:
+    for box in joined(boxes):
         left, right = x(box.begin), x(box.end)
-        svg.rect(left, tops[box.lane], right - left, HIGH, box.kind, box.title)
-        if box.words and right - left > 5.6 * len(box.words):
-            svg.text((left + right) / 2, tops[box.lane] + HIGH / 2 + 4, box.words,
+        svg.rect(left, tops[box.lane], right - left, HIGH, box.kind, box.told())
+        fits = [words for words in (box.words, box.words.partition(" ")[2])
+                if words and right - left > 5.6 * len(words)]
+        if fits: # "AG h.0", else "h.0"
+            svg.text((left + right) / 2, tops[box.lane] + HIGH / 2 + 4, fits[0],
                      "box" if box.moves else "box-k", "middle")
 
 
@@ -151,13 +180,13 @@ def lanes_high(boxes):
 
 def levels_in_time(trace):
     """[(nanoseconds, levels)]: memory by kind after each allocation and free, in time's order."""
-    step = trace.table[RANK, trace.steps - 1]
+    origin = begin_of(trace)
     now = list(trace.levels(RANK, trace.steps - 1)[0])
     found = [(0, tuple(now))]
-    moves = [row for row in step.rows if row[0] in "+-" and len(row) > 2]
+    moves = [row for row in trace.rows(RANK, trace.steps - 1) if row[0] in "+-" and len(row) > 2]
     for row in sorted(moves, key=lambda row: row[6]):
         add(now, row)
-        found.append((max(0, row[6] - step.began), tuple(now)))
+        found.append((max(0, row[6] - origin), tuple(now)))
     return found
 
 

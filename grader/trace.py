@@ -58,7 +58,6 @@ class Step:
     live: list   # bytes before and after
     peak: int
     rows: list   # tuples: (mark, unit), or (kind, stream, what, unit, bytes, sent, begin, end)
-    began: int = 0 # on the same clock
 
 
 @dataclass
@@ -172,8 +171,8 @@ def parse_row(row, units):
 
 
 def parse_step(entry, trace):
-    rank, step, full, live, peak, began, rows = known(
-        entry, ("rank", "step", "full", "live", "peak", "began", "rows"), "a line of a step")
+    rank, step, full, live, peak, rows = known(
+        entry, ("rank", "step", "full", "live", "peak", "rows"), "a line of a step")
     place = (whole(rank, 0, trace.world - 1, "a rank"), whole(step, 0, trace.steps - 1, "a step"))
     if place in trace.table:
         raise BadTrace("rank %d, step %d appears twice" % place)
@@ -181,8 +180,7 @@ def parse_step(entry, trace):
         raise BadTrace("there were more operations than can be drawn")
     live = [whole(value, 0, MOST_BYTES, "the live bytes") for value in items(live, 2, 2, "live")]
     rows = [parse_row(row, len(trace.units)) for row in items(rows, 0, MOST_ROWS, "the rows")]
-    trace.table[place] = Step(live, whole(peak, 0, MOST_BYTES, "the peak"), rows,
-                                   whole(began, 0, MOST_TIME, "when a step began"))
+    trace.table[place] = Step(live, whole(peak, 0, MOST_BYTES, "the peak"), rows)
 
 
 def check_sums(trace):

@@ -27,7 +27,7 @@ void times_copy(TimesLog *log);
 
 // Picoseconds since the rank began. A collective begins when its last rank has arrived.
 typedef struct Times {
-    int64_t called, begin, end;
+    int64_t begin, end;
 } Times;
 
 // Fills in times[rank · TIMES_MOST + entry]. NULL, or in a sentence why there are none.

@@ -71,9 +71,8 @@ typedef struct Row {
 typedef struct Trace {
     int rows, begin[STEPS + 1];
     int64_t live[STEPS + 1],
-        peak[STEPS];      // between steps, and the highest of each; as gpulog has it
-    bool full;            // there was no room for all
-    int entry[STEPS + 1]; // of the log, at which a step begins
+        peak[STEPS]; // between steps, and the highest of each; as gpulog has it
+    bool full;       // there was no room for all
     Row row[MAX_ROWS];
     TimesLog log;
 } Trace;
@@ -335,7 +334,6 @@ static void train(const Rank *r, Sharded *s, const Batch *batch, size_t before)
     trace->rows = 0; // what was freed on the way
     for (int step = 0; step < STEPS; step++) {
         trace->begin[step] = trace->rows;
-        trace->entry[step] = (int)t.next;
         trace->live[step] = (int64_t)(gpulog_live_bytes(r->device) - before);
         gpulog_reset_peak(r->device);
         train_batch(&spec, &s->run, s->model, batch);
@@ -348,7 +346,6 @@ static void train(const Rank *r, Sharded *s, const Batch *batch, size_t before)
         name_collectives(trace, trace->begin[step]);
     }
     trace->begin[STEPS] = trace->rows;
-    trace->entry[STEPS] = (int)t.next;
     times_copy(&trace->log);
     trace->live[STEPS] = (int64_t)(gpulog_live_bytes(r->device) - before);
 }
@@ -438,20 +435,14 @@ static void print_row(const Row *row, const Times *times)
     printf("]");
 }
 
-// Where a step's first entry was called, in nanoseconds.
-static int64_t began(const Trace *trace, int step, const Times *times)
-{
-    return times == NULL ? 0 : times[within(trace->entry[step], TIMES_MOST - 1)].called / 1000;
-}
-
 static void print_step(const Trace *trace, int rank, int step, const Times *times)
 {
     int begin = within(trace->begin[step], MAX_ROWS),
         end = within(trace->begin[step + 1], MAX_ROWS);
     printf("TRACE {\"rank\": %d, \"step\": %d, \"full\": %s, \"live\": [%" PRId64 ", %" PRId64
-           "], \"peak\": %" PRId64 ", \"began\": %" PRId64 ", \"rows\": [",
+           "], \"peak\": %" PRId64 ", \"rows\": [",
            rank, step, trace->full ? "true" : "false", trace->live[step], trace->live[step + 1],
-           trace->peak[step], began(trace, step, times));
+           trace->peak[step]);
     const char *comma = "";
     for (int i = begin; i < end; i++) {
         const Row *row = &trace->row[i];

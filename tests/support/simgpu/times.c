@@ -46,7 +46,7 @@ static void note(int log, const SimSpan *span, void *arg)
 {
     Times *times = (Times *)arg + (size_t)log * TIMES_MOST + span->entry->index;
     SimPs latency = span->cost ? span->cost->latency : 0;
-    *times = (Times){(int64_t)span->called, (int64_t)(span->start - latency), (int64_t)span->end};
+    *times = (Times){(int64_t)(span->start - latency), (int64_t)span->end};
 }
 
 const char *times_replay(const char *machine, const TimesLog *logs, int ranks, Times *times)
