@@ -45,12 +45,12 @@ class Show:
         limit = options.limit or (LIMIT.get(builder.backend, LIMIT_ELSEWHERE)
                                   * runner.time_factor())
 
-        def run(program, account):
+        def run(program, account, test):
             caps = runner.Caps(int(options.memory * (1 << 30)), account=account)
-            verdicts, output = runner.run_tests([os.path.join(trace.ROOT, program)], [trace.TEST],
+            verdicts, output = runner.run_tests([os.path.join(trace.ROOT, program)], [test],
                                                 limit, caps)
             self.grading.keep_output(program, output)
-            return verdicts[trace.TEST], output
+            return verdicts[test], output
         try:
             self.outcome = trace.take(builder, self.own(), self.grading.all_tasks, run,
                                       self.grading.account)

@@ -18,6 +18,7 @@ $(BUILD)/obj/tests/%.o: DEFS = $(SUPPORT_DEFS)
 # Of the kit's own suites these look into the clock.
 $(BUILD)/obj/tests/clock/%.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
 $(BUILD)/obj/bench/%.o: DEFS = $(SIMGPU_DEFS)
+$(BUILD)/obj/tests/support/simgpu/times.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
 # The CPU's kernels once more, for host memory and under other names: tests/cuda compares the device's with them.
 $(BUILD)/obj/tests/cuda/host_kernels.o: DEFS = $(SUPPORT_DEFS) -Itests/cuda/host
 

@@ -13,9 +13,10 @@ from helpers import GRADER, ROOT, ReferenceCopy, build_folder, processes_with
 import runner
 import trace
 
-ROWS = [["+", 1, 1, 0, 32, 0], ["F", 0], ["c", 1, 0, 0, 32, 16], ["+", 0, 3, -1, 8, 0],
-        ["k", 0, 0, -1, 2, 0], ["r", 0, 0, -1, 0, 0], ["w", 1, 0, -1, 0, 0], ["f", 0],
-        ["-", 0, 3, -1, 8, 0], ["-", 1, 1, 0, 32, 0]]
+ROWS = [["+", 1, 1, 0, 32, 0, 5, 5], ["F", 0], ["c", 1, 0, 0, 32, 16, 5, 90],
+        ["+", 0, 3, -1, 8, 0, 6, 6], ["k", 0, 0, -1, 2, 0, 90, 95], ["r", 0, 0, -1, 0, 0, 0, 0],
+        ["w", 1, 0, -1, 0, 0, 0, 0], ["f", 0], ["-", 0, 3, -1, 8, 0, 95, 95],
+        ["-", 1, 1, 0, 32, 0, 95, 95]]
 REFERENCE = os.path.join(ROOT, "reference", "api.c")
 
 
@@ -72,16 +73,20 @@ class Lines(unittest.TestCase):
         for changes in ({"rank": 1}, {"rank": -1}, {"step": 1}, {"step": None}, {"full": True},
                         {"full": 0}, {"live": [192]}, {"live": [192, float("inf")]},
                         {"live": [-1, 192]}, {"peak": float("nan")}, {"peak": 1 << 60},
-                        {"rows": {}}, {"rows": [0]}, {"rows": [["F", 0]] * 20001}, {"more": 0}):
+                        {"began": 0}, {"rows": {}}, {"rows": [0]}, {"rows": [["F", 0]] * 20001}, {"more": 0}):
             with self.subTest(changes=str(changes)[:60]):
                 self.refused(lines(changes), "")
 
     def test_odd_rows_are_refused(self):
         for row in ([], ["F"], ["F", 2], ["F", -2], ["F", "0"], ["FB", 0], ["", 0], ["x", 0],
-                    [None, 0], [["F"], 0], ["F", 0, 0], ["+", 0, 0, 0, 8], ["k", 4, 0, 0, 1, 0],
-                    ["c", 0, 7, 0, 1, 0], ["c", 0, 0, 0, -1, 0], ["c", 0, 0, 0, 1, 1 << 60],
-                    ["w", 0, -1, -1, 0, 0], ["k", 0, 0, -1, 1.5, 0], ["k", 0, 0, -1, True, 0],
-                    ["F", 0, 0, 0, 0, 0], "F0", {"F": 0}, ["<script>", 0, 0, 0, 0, 0]):
+                    [None, 0], [["F"], 0], ["F", 0, 0], ["+", 0, 0, 0, 8, 0, 0],
+                    ["k", 4, 0, 0, 1, 0, 0, 0], ["c", 0, 7, 0, 1, 0, 0, 0],
+                    ["c", 0, 0, 0, -1, 0, 0, 0], ["c", 0, 0, 0, 1, 1 << 60, 0, 0],
+                    ["w", 0, -1, -1, 0, 0, 0, 0], ["k", 0, 0, -1, 1.5, 0, 0, 0],
+                    ["k", 0, 0, -1, True, 0, 0, 0], ["k", 0, 0, -1, 1, 0, -1, 0],
+                    ["k", 0, 0, -1, 1, 0, 9, 8], ["k", 0, 0, -1, 1, 0, 0, 1 << 51],
+                    ["k", 0, 0, -1, 1, 0], ["F", 0, 0, 0, 0, 0, 0, 0], "F0", {"F": 0},
+                    ["<script>", 0, 0, 0, 0, 0, 0, 0]):
             with self.subTest(row=row): # among good ones, so that nothing but the row is odd
                 self.refused(lines({"rows": ROWS + [row]}), "")
 
@@ -90,7 +95,8 @@ class Lines(unittest.TestCase):
         self.refused(lines({"peak": 233}), "do not add up")
         self.refused(lines({"live": [192, 200]}), "do not add up")
         self.refused(lines({"rows": ROWS[:-1]}), "do not add up")
-        self.refused(lines({"rows": ROWS + [["-", 1, 1, 0, 32, 0], ["+", 1, 1, 0, 32, 0]]}),
+        self.refused(lines({"rows": ROWS + [["-", 1, 1, 0, 32, 0, 0, 0],
+                                             ["+", 1, 1, 0, 32, 0, 0, 0]]}),
                      "frees more than it has")
 
 

@@ -44,6 +44,7 @@ static cublasStatus_t run_batch(Call call, cublasHandle_t handle, Gemm *p, const
     CHECK(simblas_check_size(call, "batchCount", count));
     if (p->m == 0 || p->n == 0 || count == 0) return CUBLAS_STATUS_SUCCESS;
     SimgpuOp op = simblas_begin(call, handle);
+    simblas_note_product(&op, handle, p, count);
     p->alpha = simblas_scalar(&op, handle, alpha, p->scale);
     p->beta = simblas_scalar(&op, handle, beta, p->scale);
     bool adds = !is_zero(p->alpha) && p->k > 0;
@@ -150,8 +151,12 @@ static cublasStatus_t run_groups(Call call, cublasHandle_t handle, const Groups 
         size_t offset = (size_t)i * p.scale->bytes;
         p.alpha = simblas_scalar(&op, handle, (const char *)g->alpha + offset, p.scale);
         p.beta = simblas_scalar(&op, handle, (const char *)g->beta + offset, p.scale);
-        if (p.m > 0 && p.n > 0)
-            done = multiply_group(&op, &p, a + from, b + from, c + from, size_of(g, g->size, i));
+        int64_t size = size_of(g, g->size, i);
+        simblas_note_product(&op, handle, &p, size); // for its type
+        simgpu_cost(&op, op.entry.flops + 2 * (uint64_t)(p.m * p.n * p.k) * (uint64_t)size,
+                    op.entry.type);
+        op.entry.product = (GpuProduct){0}; // they are not all alike
+        if (p.m > 0 && p.n > 0) done = multiply_group(&op, &p, a + from, b + from, c + from, size);
     }
     return simblas_finish(call, &op, done);
 }

@@ -261,6 +261,8 @@ typedef struct Batch {
 } Batch;
 cublasStatus_t simblas_run_gemm(Call call, cublasHandle_t handle, Gemm *p, const void *alpha,
                                 const void *beta, const Batch *batch);
+// Notes what is multiplied, for whoever wants to know how long a GPU takes for it (time/).
+void simblas_note_product(SimgpuOp *op, cublasHandle_t handle, const Gemm *p, int64_t count);
 // The product, where A, B and C are. A and B are NULL where there is no product to add.
 cublasStatus_t simblas_compute_gemm(const Gemm *p, const void *A, const void *B, void *C);
 

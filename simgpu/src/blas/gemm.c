@@ -253,6 +253,7 @@ cublasStatus_t simblas_run_gemm(Call call, cublasHandle_t handle, Gemm *p, const
 {
     if (p->m == 0 || p->n == 0 || batch->count == 0) return CUBLAS_STATUS_SUCCESS;
     SimgpuOp op = simblas_begin(call, handle);
+    simblas_note_product(&op, handle, p, batch->count);
     p->alpha = simblas_scalar(&op, handle, alpha, p->scale);
     p->beta = simblas_scalar(&op, handle, beta, p->scale);
     SimLogProduct product = as_logged(p, batch);
@@ -274,6 +275,24 @@ cublasStatus_t simblas_run_gemm(Call call, cublasHandle_t handle, Gemm *p, const
             B != NULL ? B + i * batch->stride_b * (long long)p->b->bytes : NULL,
             C + i * batch->stride_c * (long long)p->c->bytes);
     return simblas_finish(call, &op, done);
+}
+
+static GpuType arithmetic_of(cublasHandle_t handle, const Gemm *p)
+{
+    switch (simblas_real(p->a)->type) {
+    case CUDA_R_64F: return GPU_F64;
+    case CUDA_R_16F:
+    case CUDA_R_16BF: return GPU_BF16;
+    case CUDA_R_8I: return GPU_FP8; // as fast
+    default: return handle->math == CUBLAS_TF32_TENSOR_OP_MATH ? GPU_TF32 : GPU_F32;
+    }
+}
+
+void simblas_note_product(SimgpuOp *op, cublasHandle_t handle, const Gemm *p, int64_t count)
+{
+    uint64_t batch = (uint64_t)count * (p->a->complex ? 4 : 1); // of real products
+    op->entry.product = (GpuProduct){(uint64_t)p->m, (uint64_t)p->n, (uint64_t)p->k, batch};
+    op->entry.type = arithmetic_of(handle, p);
 }
 
 static cublasStatus_t check_batch(Call call, const Gemm *p, const Batch *batch)
