@@ -279,7 +279,8 @@ class Report:
             if len(message) <= LONG:
                 self.paragraph(first["title"], 2)
             self.lines(message)
-            hint = "Hint: " + first["hint"] if first["hint"] else first.get("ask", "")
+            # A message that asks something itself has no hint beside it (cause.py), and is shown.
+            hint = "Hint: " + first["hint"] if first["hint"] else ""
             if missing or hint:
                 self.paragraph(missing or hint, 2)
             if first.get("look") and not missing:
