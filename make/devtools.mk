@@ -1,7 +1,7 @@
 # What developers of the kit run: its own tests, and tests of those tests. No archive has this file.
 .PHONY: test test-all gpt2-medium mutants mutation claims alternatives flakiness
 
-## make test                 build and run every test of the kit itself
+## make test          build and run every test of the kit itself
 test: deps
 	@$(MAKE) $(JOBS) IMPL=reference own-suites suites example-programs
 	@$(if $(filter simgpu,$(BACKEND)),,$(DEVICES))
@@ -18,38 +18,44 @@ ifeq ($(BACKEND),cuda)
 TEST_FLAGS := --jobs 1 --limit 1800 $(if $(WATCH),--prefix 'compute-sanitizer --tool $(WATCH) --target-processes all --error-exitcode 1 --kill no --print-limit 20')
 endif
 
-## make test-all             make test, and then every command that README and handouts print and that takes longer,
-##                           such as all mutants
+## make test-all      make test, and then every command that README and handouts
+##                    print and that takes longer, such as all mutants
 test-all: test
 	@$(PYTHON) -B grader/devtools/documented.py --long
 
-## make mutants              grade 316 wrong solutions, each of which must lose the test it is meant to lose (5 minutes;
-##                           TASK=2 for one task's; SAMPLE=100:WORD for so many, drawn by the word)
+## make mutants       grade 316 wrong solutions, each of which must lose the test
+##                    it is meant to lose (5 minutes; TASK=2 for one task's;
+##                    SAMPLE=100:WORD for so many, drawn by the word)
 mutants: deps
 	@$(PYTHON) -B grader/devtools/mutants.py --build '$(BUILD)' $(if $(TASK),--task '$(TASK)') \
 	    $(if $(SAMPLE),--sample '$(SAMPLE)')
 
-## make mutation             change every line of the reference by machine and run the tests on each (hours; TASK=2;
-##                           SAMPLE=50 for so many, drawn by SEED=8812; RESUME=1 goes on where a run was stopped,
-##                           RESUME=kills after the tests have changed; ONLY=ID for one)
+## make mutation      change every line of the reference by machine and run the
+##                    tests on each (hours; TASK=2; SAMPLE=50 for so many, drawn by
+##                    SEED=8812; RESUME=1 goes on where a run was stopped,
+##                    RESUME=kills after the tests have changed; ONLY=ID for one)
 mutation: deps
 	@$(PYTHON) -B grader/devtools/mutation.py --build '$(BUILD)' $(if $(TASK),--task '$(TASK)') \
 	    $(if $(SAMPLE),--sample '$(SAMPLE)') $(if $(RESUME),--resume '$(RESUME)') $(if $(ONLY),--only '$(ONLY)')
 
-## make claims               what include/fsdp.h and the handouts claim, with the tests that prove each claim and the
-##                           wrong solutions that break it (TASK=2 for one task's)
+## make claims        what include/fsdp.h and the handouts claim, with the tests
+##                    that prove each claim and the wrong solutions that break it
+##                    (TASK=2 for one task's)
 claims:
 	@$(PYTHON) -B grader/devtools/claims.py $(if $(TASK),--task '$(TASK)')
 
-## make alternatives         grade right solutions that are unlike the reference: all must score 100
+## make alternatives  grade right solutions that are unlike the reference: all must
+##                    score 100
 alternatives: deps
 	@$(PYTHON) -B grader/devtools/mutants.py --alternatives --build '$(BUILD)'
 
-## make flakiness            grade the reference and a half-done solution 50 times each while the machine is busy
+## make flakiness     grade the reference and a half-done solution 50 times each
+##                    while the machine is busy
 flakiness: deps
 	@$(PYTHON) -B grader/devtools/flakiness.py --build '$(BUILD)'
 
-## make gpt2-medium          one step of GPT-2 medium (355 M parameters) on 8 simulated GPUs, in 12 GiB
+## make gpt2-medium   one step of GPT-2 medium (355 M parameters) on 8 simulated
+##                    GPUs, in 12 GiB
 gpt2-medium: deps
 	@$(MAKE) $(JOBS) $(BUILD)/tests/large/gpt2_medium
 	@$(BUILD)/tests/large/gpt2_medium
