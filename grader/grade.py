@@ -317,7 +317,7 @@ class Grading:
         for name, verdict in verdicts.items():
             if verdict.status == "timeout":
                 verdict.message += limit.reason(name)
-        self.pace.hold(suite, verdicts, limit, runner.Caps(memory))
+        self.pace.hold(suite, verdicts, limit, caps)
         self.verdicts.update(verdicts)
         self.keep_output(path, output)
 
