@@ -1,13 +1,21 @@
 # What developers of the kit run: its own tests, and tests of those tests. No archive has this file.
-.PHONY: test test-all gpt2-medium mutants mutation claims alternatives flakiness
+.PHONY: test test-all long-tests test-programs gpt2-medium mutants mutation claims alternatives flakiness
 
 ## make test          build and run every test of the kit itself
-test: deps
+test: test-programs
+	@$(RUN_TESTS) --tier test $(TEST_FLAGS) $(SUITES_TO_RUN)
+
+# Of the suites, those that only test-all runs.
+long-tests: test-programs
+	@$(RUN_TESTS) --tier long --limit 1800 $(TEST_FLAGS) $(SUITES_TO_RUN)
+
+test-programs: deps
 	@$(MAKE) $(JOBS) IMPL=reference own-suites suites example-programs
 	@$(if $(filter simgpu,$(BACKEND)),,$(DEVICES))
-	@$(PYTHON) grader/devtools/run_tests.py --build '$(BUILD)' $(TEST_FLAGS) $(OWN_SUITES) \
-	    $(TASKS:%=$(BUILD)/impl/reference/suite/%) $(BUILD)/impl/reference/suite/together \
-	    $(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),,$(GRADER_TESTS))
+
+RUN_TESTS     = $(PYTHON) grader/devtools/run_tests.py --build '$(BUILD)'
+SUITES_TO_RUN = $(OWN_SUITES) $(TASKS:%=$(BUILD)/impl/reference/suite/%) $(BUILD)/impl/reference/suite/together \
+                $(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),,$(GRADER_TESTS))
 
 # The longest first, so that none is left over at the end.
 GRADER_TESTS := $(patsubst %,tests/grader/test_%.py,release attacks grade flakiness demo real_suites watch hint)
@@ -20,8 +28,8 @@ endif
 
 ## make test-all      make test, and then every command that README and handouts
 ##                    print and that takes longer, such as all mutants
-test-all: test
-	@$(PYTHON) -B grader/devtools/documented.py --long
+test-all: deps
+	@$(PYTHON) -B grader/devtools/test_all.py
 
 ## make mutants       grade 316 wrong solutions, each of which must lose the test
 ##                    it is meant to lose (5 minutes; TASK=2 for one task's;
