@@ -160,6 +160,7 @@ class Builder:
                     if runner.stopping.is_set():
                         raise runner.Stopped("the end of the grading")
                     if not waiting and exclusive:
+                        self.progress.clear()
                         print("Another grading %s: waiting for it …" % what, file=sys.stderr,
                               flush=True)
                     waiting = True

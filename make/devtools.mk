@@ -18,7 +18,7 @@ SUITES_TO_RUN = $(OWN_SUITES) $(TASKS:%=$(BUILD)/impl/reference/suite/%) $(BUILD
                 $(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),,$(GRADER_TESTS))
 
 # The longest first, so that none is left over at the end.
-GRADER_TESTS := $(patsubst %,tests/grader/test_%.py,release attacks grade flakiness demo real_suites watch hint)
+GRADER_TESTS := $(patsubst %,tests/grader/test_%.py,attacks grade delivered release demo trace real_suites watch hint build)
 GRADER_TESTS := $(wildcard $(GRADER_TESTS)) $(filter-out $(GRADER_TESTS),$(wildcard tests/grader/test_*.py))
 
 # On real GPUs one suite at a time, because each fills them, and with time; perhaps under a tool.
