@@ -1,7 +1,8 @@
 # What developers of the kit run: its own tests, and tests of those tests. No archive has this file.
 .PHONY: test test-all long-tests test-programs gpt2-medium mutants mutation claims alternatives flakiness
 
-## make test          build and run every test of the kit itself
+## make test          build the kit and run its own tests, as many as a change needs
+##                    (tests/tiers.txt)
 test: test-programs
 	@$(RUN_TESTS) --tier test $(TEST_FLAGS) $(SUITES_TO_RUN)
 
@@ -26,8 +27,9 @@ ifeq ($(BACKEND),cuda)
 TEST_FLAGS := --jobs 1 --limit 1800 $(if $(WATCH),--prefix 'compute-sanitizer --tool $(WATCH) --target-processes all --error-exitcode 1 --kill no --print-limit 20')
 endif
 
-## make test-all      make test, and then every command that README and handouts
-##                    print and that takes longer, such as all mutants
+## make test-all      all tests, and every command that README and handouts print
+##                    and that takes longer, such as all mutants; the result
+##                    becomes a line of bench/results/test-all.md
 test-all: deps
 	@$(PYTHON) -B grader/devtools/test_all.py
 
