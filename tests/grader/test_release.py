@@ -12,12 +12,12 @@ import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 import unittest
-import zipfile
 
 import schemas
-from archives import COURSE, ENVIRONMENT, FILES, RELEASE, TASKS, Released, run, unzip
+from archives import COURSE, ENVIRONMENT, FILES, HIDDEN, RELEASE, TASKS, Released, run, unzip
 from helpers import ROOT, FakeKit, TempFolder, processes_with
 
 import deliver
