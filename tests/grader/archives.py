@@ -27,6 +27,7 @@ from attack_files import (TARGET_FILE, honest, in_front, names_it, refused_group
 from helpers import GRADER, ROOT, build_folder, processes_with
 
 import manifest
+import runner
 import settings
 import skeleton
 
@@ -48,7 +49,8 @@ for name in ("IMPL", "BUILD", "TASK", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "WERRO
 
 def run(command, folder, **more):
     """(exit status, what it printed)"""
-    done = subprocess.run(command, cwd=folder, env=dict(ENVIRONMENT, **more), timeout=280,
+    done = subprocess.run(command, cwd=folder, env=dict(ENVIRONMENT, **more),
+                          timeout=280 * runner.time_factor(),
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, check=False)
     return done.returncode, done.stdout
@@ -86,6 +88,7 @@ def unzip(path, folder):
 class Released(unittest.TestCase):
     """One release, and one build tree."""
     maxDiff = None
+    fair = None # points of honest work without an attack, once known
 
     @classmethod
     def setUpClass(cls):
@@ -161,15 +164,16 @@ class Released(unittest.TestCase):
                 self.assertEqual([attack.name for attack, file in group
                                   if not names_it(attack, file, result.said)], [], result.said)
         running = [attack for attack in attacks if not attack.refused]
-        if running:
-            fair = platform.grade(self.submission({TARGET_FILE: honest()}))
-            self.check(fair)
-            self.assertGreater(fair.score, 0)
+        if running and self.fair is None: # which is the same on every platform
+            result = platform.grade(self.submission({TARGET_FILE: honest()}))
+            self.check(result)
+            self.assertGreater(result.score, 5)
+            type(self).fair = result.score
         for attack in running:
             with self.subTest(platform=type(platform).__name__, attack=attack.name):
                 result = platform.grade(self.submission({TARGET_FILE: in_front(attack.text)}))
                 self.check(result)
-                self.assertLessEqual(result.score, fair.score, result.text)
+                self.assertLessEqual(result.score, self.fair + 0.01, result.text)
                 self.assertEqual(glob.glob("/tmp/shardlab-attack-*"), [])
 
 
