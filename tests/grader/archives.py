@@ -5,8 +5,8 @@ A platform is set up once, in a root of its own, by what is in its archive, and 
 with the script that it would start; what comes of it is a Result.
 
 Interface: run(command, folder, **more), unzip(path, folder), Released (.out, .student, .build,
-.solutions, .archives(), .root(), .attacked()), warm(build), PLATFORMS: {name: class}, each with .grade(folder) ->
-Result; FILES, TASKS, COURSE, FULL, HIDDEN, HALF, HALF_HIDDEN.
+.solutions, .archives(), .root(), .attacked()), warm(build), PLATFORMS: {name: class}, each with
+.grade(folder) -> Result; FILES, TASKS, COURSE, FULL, HIDDEN, HALF, HALF_HIDDEN.
 """
 
 import glob
@@ -178,8 +178,8 @@ class Released(unittest.TestCase):
 
 
 def warm(build):
-    """Fills a build tree with what the kit's own has that is no suite and none of the reference: the
-    archives hold the same sources, and are older than it."""
+    """Fills a build tree with what the kit's own has that is no suite and none of the reference:
+    the archives hold the same sources, and are older than it."""
     os.makedirs(build)
     for name in ("obj", "lib", "made_with", "config.mk"):
         path = os.path.join(build_folder(), name)
@@ -208,7 +208,8 @@ class Gradescope:
     def __init__(self, case):
         self.case = case
         self.root = case.root("source", "results")
-        unzip(os.path.join(case.out, "shardlab-7-gradescope.zip"), os.path.join(self.root, "source"))
+        unzip(os.path.join(case.out, "shardlab-7-gradescope.zip"),
+              os.path.join(self.root, "source"))
         shutil.copy(os.path.join(self.root, "source", "run_autograder"), self.root)
 
     def grade(self, submission):

@@ -2,7 +2,8 @@
 
 An attack stands in front of a file of the reference. In front of optimizer.c, fsdp_zero_grad calls
 it and zeroes nothing: without the attack that costs what the honest file loses. One that is refused
-before anything runs may stand in front of any file; six of them make a folder that costs one grading.
+before anything runs may stand in front of any file; six of them make a folder that costs one
+grading.
 
 Interface: ATTACKS: [Attack(name, text, ends, says, refused)]; TARGET, TARGET_FILE; in_front(text,
 file); honest() (optimizer.c without an attack); refused_groups(attacks) -> [[(attack, file)]];

@@ -125,8 +125,8 @@ class Apart(FakeKit):
         for limit, needed in self.NEEDS:
             with self.subTest(limit):
                 body = ("try:\n    %s\nexcept (OSError, MemoryError) as problem:\n"
-                        "    say('a', 'failed', 'cannot make it: %%s' %% problem)\nrest('a' if told "
-                        "else '')" % needed)
+                        "    say('a', 'failed', 'cannot make it: %%s' %% problem)\n"
+                        "rest('a' if told else '')" % needed)
                 self.suite("one", "abc", body)
                 self.suite("reference/one", "abc", "rest()")
                 status, document = self.limited(limit)

@@ -1,16 +1,18 @@
 """The grader and student files that set out to deceive it, by the files of tests/attacks.
 
 Each attack stands in front of the reference's optimizer.c, whose fsdp_zero_grad calls attack() and
-zeroes nothing (attack_files.py). Without the attack that costs what the honest file loses here; with
-it, nothing may be gained, the result must say what happened (Ends: and Says: at the head of the
-attack), and nothing may be left behind. Those that are refused before anything runs are tried six at
-a time, each in front of another file. Attacks that are no C code (links, old files, other objects)
+zeroes nothing (attack_files.py). Without the attack that costs what the honest file loses here;
+with it, nothing may be gained, the result must say what happened (Ends: and Says: at the head of
+the attack), and nothing may be left behind. Those that are refused before anything runs are tried
+six at a time, each in front of another file. A usual run draws some by SEED; ATTACKS=all tries all
+of them, as `make test-all` does. Attacks that are no C code (links, old files, other objects)
 follow.
 """
 
 import glob
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -19,7 +21,7 @@ import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 
-from attack_files import (ATTACKS, HONEST, SOON, TARGET, TARGET_FILE, in_front, reference,
+from attack_files import (ATTACKS, FILES, HONEST, SOON, TARGET, TARGET_FILE, in_front, reference,
                           refused_groups)
 from helpers import GRADER, ROOT, TempFolder, build_folder, processes_with
 import builder
@@ -125,20 +127,31 @@ class Attacks(Graded):
                 document["score"], document["status"], self.honest)}
         return {attack.name: self.wrong_with(attack, tests[TARGET]) or self.no_process(folder)}
 
+    def drawn(self):
+        """The attacks of this run: three folders of six that are refused, and six that run."""
+        refused = [attack for attack in ATTACKS if attack.refused]
+        running = [attack for attack in ATTACKS if not attack.refused]
+        self.assertGreater(min(len(refused) - 40, len(running) - 10), 0)
+        if os.environ.get("ATTACKS") == "all":
+            return refused, running
+        seed = os.environ.get("SEED", "1")
+        draw = random.Random(int(seed))
+        print("drawn by SEED=%s" % seed, flush=True)
+        return draw.sample(refused, 3 * len(FILES)), draw.sample(running, 6)
+
     def test_no_attack_gains_a_point_and_each_is_called_by_its_name(self):
-        self.assertGreater(len(ATTACKS), 14)
+        refused, running = self.drawn()
         self.files = {task.number: task.file for task in manifest.load(ROOT)}
         tests, document, _ = self.grade(self.copy("honest", TARGET_FILE, in_front(HONEST)))
         self.assertEqual(tests[TARGET]["status"], "failed")
         self.honest = document["score"]
         self.assertGreater(self.honest, 5)
-        alone = [attack for attack in ATTACKS if not attack.refused]
         wrong = {}
         with ThreadPoolExecutor(2) as pool:
-            for found in list(pool.map(self.run_group, refused_groups(ATTACKS))) + \
-                    list(pool.map(self.run_alone, alone)):
+            for found in list(pool.map(self.run_group, refused_groups(refused))) + \
+                    list(pool.map(self.run_alone, running)):
                 wrong.update(found)
-        self.assertGreaterEqual(len(wrong), len(ATTACKS))
+        self.assertGreaterEqual(len(wrong), len(refused + running))
         self.assertEqual({name: text for name, text in wrong.items() if text}, {})
         self.assertEqual(glob.glob("/tmp/shardlab-attack-*"), [])
 
