@@ -19,7 +19,7 @@ SUITES_TO_RUN = $(OWN_SUITES) $(TASKS:%=$(BUILD)/impl/reference/suite/%) $(BUILD
                 $(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),,$(GRADER_TESTS))
 
 # The longest first, so that none is left over at the end.
-GRADER_TESTS := $(patsubst %,tests/grader/test_%.py,attacks grade delivered release demo trace real_suites watch hint build)
+GRADER_TESTS := $(patsubst %,tests/grader/test_%.py,real_suites attacks demo grade delivered release trace build report watch hint timeouts)
 GRADER_TESTS := $(wildcard $(GRADER_TESTS)) $(filter-out $(GRADER_TESTS),$(wildcard tests/grader/test_*.py))
 
 # On real GPUs one suite at a time, because each fills them, and with time; perhaps under a tool.
