@@ -1,8 +1,8 @@
 # What developers of the kit run: its own tests, and tests of those tests. No archive has this file.
 .PHONY: test test-all long-tests test-programs gpt2-medium mutants mutation claims alternatives flakiness
 
-## make test          build the kit and run its own tests, as many as a change needs
-##                    (tests/tiers.txt)
+## make test          build the kit and run its own tests, as many as a change
+##                    needs (tests/tiers.txt)
 test: test-programs
 	@$(RUN_TESTS) --tier test $(TEST_FLAGS) $(SUITES_TO_RUN)
 
