@@ -78,6 +78,12 @@ def refused_groups(attacks):
             for at in range(0, len(chosen), len(FILES))]
 
 
+# What a platform says of an attack that includes a file which no archive holds.
+NOT_THERE = r"does not compile\. [^ ]+ [^ ]*reference/\w+\.c: No such file or directory"
+
+
 def names_it(attack, file, said):
-    """Whether a text, with single blanks, names the attack where it tells of this file."""
-    return bool(re.search(r"%s\b.{0,300}?(?:%s)" % (re.escape(file), attack.says), said))
+    """Whether what a platform says, with single blanks, names the attack where it tells of this
+    file."""
+    says = "%s|%s" % (attack.says, NOT_THERE) if "reference/" in attack.text else attack.says
+    return bool(re.search(r"%s\b.{0,300}?(?:%s)" % (re.escape(file), says), said))
