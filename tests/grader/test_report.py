@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import threading
 import unittest
 
 from helpers import FakeKit, ROOT, in_terminal
@@ -343,6 +344,18 @@ class Progress(unittest.TestCase):
         line.clear()
         self.assertEqual(stream.getvalue(), "\rTesting: 10 of 12\rTesting: 9       \r%s\r"
                          % (" " * 17))
+
+    def test_no_line_comes_between_clearing_and_printing(self):
+        stream = Stream()
+        line = progress.Progress(stream)
+        line.write("Testing")
+        other = threading.Thread(target=line.write, args=("Testing more",), daemon=True)
+        with line.cleared():
+            other.start()
+            other.join(0.2)
+            stream.write("Done\n")
+        other.join(30)
+        self.assertEqual(stream.getvalue(), "\rTesting\r       \rDone\n\rTesting more")
 
     def test_the_report_clears_it(self):
         stream = Stream()
