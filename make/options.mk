@@ -1,9 +1,13 @@
 # What every target is told: variables of the command line, checked; the folder that is graded (IMPL);
 # the tree that everything is built in (BUILD); how recipes speak and call make.
-##   SANITIZE=address,undefined or thread, in a tree of its own; with BACKEND=cuda memcheck, racecheck, initcheck
-##                        or synccheck, which are compute-sanitizer's
-##   SEED=8812            what tests draw their shapes and worlds from, as a failed one says (else drawn anew)
-##   V=1 shows the commands; WERROR=1 makes warnings errors; BLAS=openblas takes OpenBLAS where oneDNN is there too
+##   SANITIZE=thread  or address,undefined, in a tree of its own; with
+##                    BACKEND=cuda memcheck, racecheck, initcheck or synccheck,
+##                    which are compute-sanitizer's
+##   SEED=8812        what tests draw their shapes and worlds from, as a failed one
+##                    says (else drawn anew)
+##   V=1              shows the commands
+##   WERROR=1         makes warnings errors
+##   BLAS=openblas    takes OpenBLAS where oneDNN is there too
 
 # IMPL names the folder whose six task files are built and graded: skeleton (default), reference, or
 # any other. Objects of a folder live in build/impl/<name>, so that grading one leaves the others alone.

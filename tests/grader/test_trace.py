@@ -249,9 +249,9 @@ class Graded(ReferenceCopy):
         self.assertIn("what it left cannot be drawn: the first line has other fields", page)
 
     def test_the_score_is_that_of_a_grading_without_a_page(self):
-        out, page, document = self.grade(task="")
-        self.assertEqual(out[-1], "Score: 100/100")
-        self.assertEqual(document["score"], 100)
+        out, page, document = self.grade()
+        self.assertEqual(out[-1], "Score: 16/16 (task 3 alone)")
+        self.assertEqual(document["score"], 16)
         self.assertEqual({test["status"] for test in document["tests"]}, {"passed"})
         self.assertNotIn(trace.TEST, [test["name"] for test in document["tests"]])
         self.assertEqual(re.findall(r"<p>The (?:training|plots)[^<]*", page), [])
