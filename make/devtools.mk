@@ -1,5 +1,5 @@
 # What developers of the kit run: its own tests, and tests of those tests. No archive has this file.
-.PHONY: test test-all gpt2-medium mutants mutation claims alternatives flakiness
+.PHONY: test test-all gpt2-medium soak mutants mutation claims alternatives flakiness
 
 ## make test                 build and run every test of the kit itself
 test: deps
@@ -53,3 +53,9 @@ flakiness: deps
 gpt2-medium: deps
 	@$(MAKE) $(JOBS) $(BUILD)/tests/large/gpt2_medium
 	@$(BUILD)/tests/large/gpt2_medium
+
+## make soak                 random right programs on 8 ranks for an hour, without a report, a leak or growth
+##                           (SOAK_SECONDS=600)
+soak: deps
+	@$(MAKE) $(JOBS) $(BUILD)/tests/large/soak
+	@$(BUILD)/tests/large/soak
