@@ -593,7 +593,7 @@ cudaError_t sim_free(void *devPtr, const void *site)
     if (!devPtr) return cudaSuccess;
     size_t offset, bytes = 0;
     SimDevice *device = sim_device_of(devPtr, &offset);
-    if (device && !is_from_pool(device, offset)) sim_device_wait(device->index);
+    if (device && !is_from_pool(device, offset)) sim_device_wait(device->index, "cudaFree", site);
     if (device) sim_race_free(NULL, devPtr, site);
     if (!free_memory("cudaFree", devPtr, false, &bytes, site))
         return sim_leave(cudaErrorInvalidValue);

@@ -306,7 +306,7 @@ static void check_call(const Call *call, const WaitRef *ref)
     for (int r = 0; r < comm->size; r++)
         if (r != comm->rank && waits_for(call, ref, r) && sim_comm_gone(comm, r) &&
             waits_for(call, ref, r))
-            sim_diagnose_missing(comm, r, ref, call->site);
+            sim_diagnose_missing(comm, r, ref, call->site, NULL);
 }
 
 static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket, Notice *notice)
@@ -329,7 +329,7 @@ static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket, Notice *no
     char what[256];
     sim_describe_waiting(first, what, sizeof what);
     sim_log_waiting(what, first->site);
-    sim_wait(ticket, refs, n, n == waiting, notice);
+    sim_wait(ticket, refs, n, n == waiting, NULL, notice);
     sim_log_waiting(NULL, NULL);
 }
 
@@ -360,7 +360,9 @@ static void look_for_stayers(Call *calls, int n)
 static ncclResult_t prepare_all(Call *calls, int n)
 {
     ncclResult_t result = ncclSuccess;
-    for (int i = 0; i < n; i++) sim_sends_wait_comm(calls[i].comm);
+    for (int i = 0; i < n; i++)
+        sim_sends_wait_comm(calls[i].comm, sim_call_facts[calls[i].signature.kind].name,
+                            calls[i].site);
     look_for_stayers(calls, n);
     merge_streams(calls, n);
     for (int i = 0; i < n && result == ncclSuccess; i++) result = prepare(&calls[i]);

@@ -396,12 +396,12 @@ static void check_peers(ncclComm_t comm)
     for (int r = 0; r < comm->size; r++) // gone, and seen so before the last became ready
         if (r != comm->rank && sim_comm_gone(comm, r) &&
             atomic_load(&shared->ready) < (uint32_t)comm->size)
-            sim_diagnose_missing(comm, r, NULL, comm->site);
+            sim_diagnose_missing(comm, r, NULL, comm->site, NULL);
     // Who ended before it joined is known only to the communicator that is split.
     for (int i = 0; comm->parent && i < comm->size; i++)
         if (sim_comm_gone(comm->parent, comm->mates[i]) &&
             atomic_load(&shared->ready) < (uint32_t)comm->size)
-            sim_diagnose_missing(comm->parent, comm->mates[i], NULL, comm->site);
+            sim_diagnose_missing(comm->parent, comm->mates[i], NULL, comm->site, NULL);
 }
 
 void sim_comm_await_end(ncclComm_t comm)
@@ -410,7 +410,7 @@ void sim_comm_await_end(ncclComm_t comm)
         uint32_t ticket = sim_ticket();
         for (int i = 0; i < comm->size; i++)
             if (sim_comm_gone(comm->parent, comm->mates[i]))
-                sim_diagnose_missing(comm->parent, comm->mates[i], NULL, comm->site);
+                sim_diagnose_missing(comm->parent, comm->mates[i], NULL, comm->site, NULL);
         sim_nap(ticket, 20);
     }
 }
@@ -427,7 +427,7 @@ static bool try_connect(ncclComm_t comm)
         uint32_t not_gone = GONE_NOT; // or it has said how it ended
         if (sim_watch_is_dead(shared->slot[failed].pid))
             atomic_compare_exchange_strong(&shared->slot[failed].gone, &not_gone, GONE_DIED);
-        sim_diagnose_missing(comm, failed, NULL, comm->site);
+        sim_diagnose_missing(comm, failed, NULL, comm->site, NULL);
         sim_fatal(SIMGPU_SYSTEM, "ncclCommInitRank: a peer cannot be reached",
                   "The memory of rank %d (process %d) cannot be opened or mapped: %s.\n"
                   "Do all ranks run as the same user, in the same container? Has the rank ended?",

@@ -110,11 +110,11 @@ typedef struct RankSlot {
     int32_t pid, device, device_fd, shared_fd, wait_table_fd;
     int32_t world_rank; // of the process in its launcher's world (world.c); -1: not known
     uint64_t world;     // which world
-    int32_t gpu; // the device's number among the machine's (CUDA_VISIBLE_DEVICES)
-    uint64_t arena; // bytes of the device's memfd
-    uint64_t host;  // a hash of NCCL_HOSTID, 0 where it is not set: ranks of one host have the same
+    int32_t gpu;        // the device's number among the machine's (CUDA_VISIBLE_DEVICES)
+    uint64_t arena;     // bytes of the device's memfd
+    uint64_t host; // a hash of NCCL_HOSTID, 0 where it is not set: ranks of one host have the same
     uint64_t program_device, program_inode, program_base; // whether call sites of it are ours too
-    _Atomic int32_t thread;         // wait slot of the thread that called last
+    _Atomic int32_t thread;                           // wait slot of the thread that called last
     _Atomic uint64_t listeners[SIM_MAX_THREADS / 64]; // wait slots of those to wake, as bits
     _Atomic uint32_t thread_used;   // 0: that thread has only made the communicator
     _Atomic uint64_t arrived, done; // collectives posted, worked off
@@ -152,8 +152,17 @@ typedef struct WaitRef {
     int32_t working; // posted by all: waits for others to do their part
 } WaitRef;
 
+// The call in which the host waits for a message that it has sent in another call. A call without
+// a name: there is none; without a site: the program's end.
+typedef struct HostCall {
+    char name[48];
+    SharedSite site;
+} HostCall;
+
 #define SIM_REF_WORDS (sizeof(WaitRef) / sizeof(uint64_t))
+#define SIM_HOST_CALL_WORDS (sizeof(HostCall) / sizeof(uint64_t))
 _Static_assert(sizeof(WaitRef) % sizeof(uint64_t) == 0, "a WaitRef is whole words");
+_Static_assert(sizeof(HostCall) % sizeof(uint64_t) == 0, "a HostCall is whole words");
 
 typedef struct WaitSlot {
     _Atomic uint32_t value; // the futex
@@ -164,6 +173,7 @@ typedef struct WaitSlot {
     _Atomic uint32_t all_refs; // not so many that some are left out
     // Written by the thread and read by others at any time: word by word, and checked by the stamp.
     _Atomic uint64_t ref[SIM_MAX_REFS][SIM_REF_WORDS];
+    _Atomic uint64_t host_call[SIM_HOST_CALL_WORDS];
 } WaitSlot;
 
 typedef struct ProcessWaitTable {
@@ -230,7 +240,7 @@ struct ncclComm {
     ncclComm_t parent; // while a split makes this one: what is split,
     const int *mates;  // and the ranks of it (size) that come here
     struct RendezvousServer
-        *server; // rank 0 with NCCL_COMM_ID: tells the others where the shared memory is
+        *server;        // rank 0 with NCCL_COMM_ID: tells the others where the shared memory is
     char meets_at[128]; // what its id is, in words
     const void *site;
 };
@@ -243,8 +253,8 @@ typedef struct Call {
     void *recv;
     cudaStream_t stream;
     const void *site;
-    ncclRedOp_t handle;   // the operation as the program gave it
-    ncclComm_t *new_comm; // split
+    ncclRedOp_t handle;    // the operation as the program gave it
+    ncclComm_t *new_comm;  // split
     bool may_stay;         // a send that nothing in its group comes after
     struct KeptSend *kept; // of a send that need not wait: its bytes, and more (sends.c)
     enum { CALL_NEW, CALL_POSTED, CALL_WORKED, CALL_DONE } state;
@@ -328,7 +338,7 @@ bool sim_notice_due(Notice *notice);       // true: now, and not again until it 
 // Who has not joined, on stderr. The shared: NULL where it is not known yet.
 void sim_say_absent(ncclComm_t comm, const CommShared *shared, const Notice *notice);
 void sim_say_taken(const char *id, const Notice *notice); // others meet at this NCCL_COMM_ID
-void sim_say(const char *text); // in one write: ranks share a terminal
+void sim_say(const char *text);                           // in one write: ranks share a terminal
 
 // ---- wait.c ----
 ProcessWaitTable *sim_wait_table(int *fd); // this process's
@@ -337,8 +347,10 @@ uint32_t sim_ticket(void);
 void sim_sleep(uint32_t ticket); // until somebody wakes the thread, unless that has happened since
 void sim_nap(uint32_t ticket, int milliseconds); // the same, for a while at most
 // The same for the calls that refs name; ends the process where they can never come, and says now
-// and then for whom it waits.
-void sim_wait(uint32_t ticket, const WaitRef *refs, int n_refs, bool all_refs, Notice *notice);
+// and then for whom it waits. `in`: another call, in which the thread waits; NULL: in that of refs.
+void sim_wait(uint32_t ticket, const WaitRef *refs, int n_refs, bool all_refs, const HostCall *in,
+              Notice *notice);
+void sim_read_host_call(const WaitSlot *wait_slot, HostCall *in); // where it sleeps
 // From here on the thread is woken with its rank, or no longer is.
 void sim_listen(RankSlot *slot, bool listens);
 void sim_wake_listeners(ProcessWaitTable *table, const RankSlot *slot);
@@ -392,9 +404,9 @@ KeptSend *sim_send_keep(const Call *call, const SimgpuOp *op, const void *bytes,
                         int64_t *offset);
 void sim_send_posted(KeptSend *send, uint64_t seq);
 void sim_send_drop(KeptSend *send); // it will not be posted
-// Waits until the sends of a communicator, or all, are received; ends the process where one never
-// will be.
-void sim_sends_wait_comm(ncclComm_t comm);
+// Waits, in a call, until the sends of a communicator are received; ends the process where one never
+// will be. The same for all, at the program's end.
+void sim_sends_wait_comm(ncclComm_t comm, const char *call, const void *site);
 void sim_sends_wait_all(void);
 void sim_sends_forget(ncclComm_t comm); // it is aborted
 void sim_sends_forked(void);
@@ -434,7 +446,9 @@ bool sim_signatures_differ(const CallSignature *a, const CallSignature *b);
 _Noreturn void sim_diagnose_disagreement(ncclComm_t comm, uint64_t seq);
 _Noreturn void sim_diagnose_message(ncclComm_t comm, int from, int to);
 // Ends the process where rank `missing`, for which `waiter` waits, will never come; else returns.
-void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, const void *site);
+// `in`: as in sim_wait.
+void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, const void *site,
+                          const HostCall *in);
 // The same for ranks that never joined, whose shared memory may not be known yet (NULL). True:
 // one may be lost, and whether it is can change without anybody saying so.
 bool sim_diagnose_never_joined(ncclComm_t comm, const CommShared *shared);
@@ -446,6 +460,7 @@ typedef struct CycleStep {
     const CommShared *shared;
     WaitRef ref;
     int waits_for;
+    HostCall in; // as in sim_wait
 } CycleStep;
 _Noreturn void sim_diagnose_cycle(const CycleStep *step, int n);
 // The same as a notice: they may wait for each other.

@@ -184,8 +184,7 @@ static bool append_parting(const CommShared *shared, int size, uint64_t seq, cha
     int other;
     char where[LINE / 2];
     if (!sim_find_parting(shared, size, seq, &parted, &other)) return false;
-    append(text, room,
-           "The ranks diverge at call %llu, which they made from different places:\n",
+    append(text, room, "The ranks diverge at call %llu, which they made from different places:\n",
            (unsigned long long)parted);
     for (int i = 0; i < 2; i++) {
         int rank = i ? other : 0;
@@ -323,13 +322,45 @@ static void describe_missed(const WaitRef *waiter, const RankSlot *slot, char *t
                  (unsigned long long)waiter->seq);
 }
 
-void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, const void *site)
+// "in cudaStreamSynchronize at train.c:88 (main)", where the host waits for what it has sent.
+static void describe_host_call(const RankSlot *slot, const HostCall *in, char *text, size_t size)
+{
+    char where[LINE / 2];
+    snprintf(text, size, "at %s", in->name);
+    if (in->site.n == 0) return;
+    describe_site(slot, &in->site, where, sizeof where);
+    snprintf(text, size, "in %s at %s", in->name, where);
+}
+
+// The same as a fact of the report to come.
+static void note_host_call(int rank, const RankSlot *slot, const HostCall *in)
+{
+    if (in && in->site.n > 0)
+        sim_facts_rank_call(rank, in->name, site_here(slot, &in->site), SIM_NO_STREAM);
+}
+
+// Where a rank waits for one that never comes.
+static void describe_waiter(ncclComm_t comm, const void *site, const HostCall *in, char *text,
+                            size_t size)
+{
+    char where[LINE], call[LINE];
+    gpulog_where(site, where, sizeof where);
+    snprintf(text, size, "Rank %d waits for it at %s.", comm->rank, where);
+    if (!in) return;
+    describe_host_call(comm->self, in, call, sizeof call);
+    snprintf(text, size, "Rank %d has sent at %s,\nand its host waits for that %s.", comm->rank,
+             where, call);
+}
+
+void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, const void *site,
+                          const HostCall *in)
 {
     const RankSlot *slot = &comm->shared->slot[missing];
     uint32_t gone = atomic_load(&slot->gone);
     bool left = atomic_load(&slot->state) == RANK_LEFT;
     if (gone == GONE_NOT && !left) return;
-    char title[LINE], end[LINE / 2], missed[LINE / 2], last[LINE] = "no call at all", where[LINE];
+    char title[LINE], end[LINE / 2], missed[LINE / 2], last[LINE] = "no call at all",
+                                                       waits[3 * LINE];
     char parting[REPORT / 2] = "";
     if (gone == GONE_FATAL && slot->pid == getpid()) return; // another thread is ending all
     if (gone == GONE_FATAL) {
@@ -344,9 +375,10 @@ void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, c
         describe_end(slot, end, sizeof end);
     }
     describe_missed(waiter, slot, missed, sizeof missed);
-    gpulog_where(site, where, sizeof where);
+    describe_waiter(comm, site, in, waits, sizeof waits);
     sim_facts_rank_call(comm->rank, waiter ? sim_call_facts[waiter->kind].name : "ncclCommInitRank",
                         site, SIM_NO_STREAM);
+    note_host_call(comm->rank, comm->self, in);
     if (atomic_load(&slot->thread_used)) {
         describe_desc(slot, &slot->last, last, sizeof last);
         note_desc(missing, slot, &slot->last);
@@ -357,9 +389,9 @@ void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, c
     snprintf(title, sizeof title, "rank %d will never come", missing);
     sim_fatal(SIMGPU_DEADLOCK, title,
               "%srank %d (process %d) %s\n%s.\nIts last call on this communicator: %s.\n"
-              "Rank %d waits for it at %s.\n"
+              "%s\n"
               "On real GPUs the others hang.\n%s",
-              parting, missing, slot->pid, end, missed, last, comm->rank, where,
+              parting, missing, slot->pid, end, missed, last, waits,
               gone == GONE_DIED
                   ? "What did that rank print last, and did the machine run out of memory?"
                   : "Does that rank make fewer calls than the others, or return early?");
@@ -412,10 +444,16 @@ static const CallDesc *waiting_call(const CycleStep *step)
 static void describe_step(const CycleStep *step, char *text, size_t size)
 {
     const RankSlot *slot = &step->shared->slot[step->ref.rank];
-    char call[LINE];
+    char call[LINE], host_call[LINE];
     describe_desc(slot, waiting_call(step), call, sizeof call);
-    append(text, size, "rank %d of communicator %04x waits in %s\n    for rank %d\n",
-           step->ref.rank, (unsigned)(step->shared->nonce & 0xffff), call, step->waits_for);
+    append(text, size, "rank %d of communicator %04x waits ", step->ref.rank,
+           (unsigned)(step->shared->nonce & 0xffff));
+    if (!step->in.name[0]) {
+        append(text, size, "in %s\n    for rank %d\n", call, step->waits_for);
+        return;
+    }
+    describe_host_call(slot, &step->in, host_call, sizeof host_call);
+    append(text, size, "%s\n    for rank %d to receive %s\n", host_call, step->waits_for, call);
 }
 
 // Whether the cycle goes through more than one communicator: then each communicator alone may be
@@ -441,6 +479,7 @@ void sim_diagnose_cycle(const CycleStep *step, int n)
         const RankSlot *slot = &step[i].shared->slot[step[i].ref.rank];
         describe_step(&step[i], text, sizeof text);
         note_desc(step[i].ref.rank, slot, waiting_call(&step[i]));
+        note_host_call(step[i].ref.rank, slot, &step[i].in);
     }
     if (n == 1)
         sim_fatal(

@@ -223,7 +223,7 @@ cudaError_t cudaGetDeviceFlags(unsigned int *flags)
 cudaError_t cudaDeviceSynchronize(void)
 {
     SIM_ENTER();
-    sim_device_wait(current);
+    sim_device_wait(current, "cudaDeviceSynchronize", SIM_SITE);
     GpuLogEntry entry = {.op = GPU_DEVICE_SYNC,
                          .name = "cudaDeviceSynchronize",
                          .device = current,
@@ -239,7 +239,7 @@ cudaError_t cudaDeviceReset(void)
     SIM_ENTER();
     SimDevice *device = sim_device_made(current);
     if (!device) return cudaSuccess;
-    sim_device_wait(current);
+    sim_device_wait(current, "cudaDeviceReset", SIM_SITE);
     sim_memory_reset(device, SIM_SITE);
     sim_stream_reset(current);
     sim_leak_reset();

@@ -414,14 +414,14 @@ static void catch_up(struct CUstream_st *s)
 
 // Waits for messages that are ordered before what the clock stands for. Called with the lock held,
 // which it releases while it waits.
-static void await_undone(const SimClock *clock)
+static void await_undone(const SimClock *clock, const char *call, const void *site)
 {
     SimClock copy = {0, NULL};
     if (atomic_load(&sim_undone.n) == 0) return;
     assign(&copy, clock);
     pthread_mutex_unlock(&lock);
-    void (*wait)(const SimClock *) = atomic_load(&sim_undone.wait);
-    wait(&copy);
+    void (*wait)(const SimClock *, const char *, const void *) = atomic_load(&sim_undone.wait);
+    wait(&copy, call, site);
     free(copy.t);
     pthread_mutex_lock(&lock);
 }
@@ -449,7 +449,7 @@ cudaError_t sim_stream_begin(SimgpuOp *op)
         op->entry.blocking_stream = s->blocking;
         op->entry.stream = s->is_default ? NULL : s;
         catch_up(s);
-        if (!only_orders(op->entry.op)) await_undone(&s->clock);
+        if (!only_orders(op->entry.op)) await_undone(&s->clock, op->entry.name, op->entry.site);
     }
     pthread_mutex_unlock(&lock);
     return s ? cudaSuccess : report_stream(op->entry.name, op->entry.stream, op->entry.site);
@@ -541,7 +541,7 @@ void sim_stream_gather(const SimgpuOp *op, int device)
     for (struct CUstream_st *s = devices[device].streams; s; s = s->next) join(clock, &s->clock);
     if (devices[device].null) join(clock, &devices[device].null->clock);
     join(clock, &devices[device].destroyed);
-    await_undone(clock);
+    await_undone(clock, op->entry.name, op->entry.site);
     pthread_mutex_unlock(&lock);
 }
 
@@ -560,14 +560,14 @@ void sim_moment_let_go(void)
     pthread_mutex_unlock(&lock);
 }
 
-void sim_device_wait(int device)
+void sim_device_wait(int device, const char *call, const void *site)
 {
     SimClock all = {0, NULL};
     pthread_mutex_lock(&lock);
     for (struct CUstream_st *s = devices[device].streams; s; s = s->next) join(&all, &s->clock);
     if (devices[device].null) join(&all, &devices[device].null->clock);
     join(&all, &devices[device].destroyed);
-    await_undone(&all);
+    await_undone(&all, call, site);
     host_joins(&all);
     pthread_mutex_unlock(&lock);
     free(all.t);
@@ -686,7 +686,7 @@ static cudaError_t wait_for_stream(const char *call, cudaStream_t stream, bool q
     if (s && query) early = is_stream_early(s);
     if (s && !early) {
         idle = host_knows(&s->clock);
-        await_undone(&s->clock);
+        await_undone(&s->clock, call, site);
         host_joins(&s->clock);
         take_note((Note){.kind = NOTE_HOST_WAIT, .stream = id_of(s), .site = site});
         entry.device = s->device;
@@ -928,7 +928,7 @@ static cudaError_t wait_for_event(const char *call, cudaEvent_t event, bool quer
         entry.device = event->device;
         early = query && event->recorded && is_early(&event->clock, event->asked);
         event->asked |= early;
-        if (event->recorded && !early) await_undone(&event->clock);
+        if (event->recorded && !early) await_undone(&event->clock, call, site);
         if (event->recorded && !early) host_joins(&event->clock);
     }
     pthread_mutex_unlock(&lock);

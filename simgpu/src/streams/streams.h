@@ -154,8 +154,8 @@ void sim_stream_start(const SimgpuOp *op, SimClock *start, int *slot);
 void sim_stream_learn(int slot, const SimClock *clock);
 // Each of two streams of a device waits for what is queued on the other.
 void sim_stream_merge(int device, cudaStream_t a, cudaStream_t b);
-// The host waits for all that is queued on a device.
-void sim_device_wait(int device);
+// The host waits for all that is queued on a device, in a call.
+void sim_device_wait(int device, const char *call, const void *site);
 // Destroys a device's streams and events: cudaDeviceReset.
 void sim_stream_reset(int device);
 // Ends the operation on its stream: the clocks move on. Called by simgpu_end.
@@ -190,10 +190,10 @@ const SimHooks *sim_hooks(void);     // the first of them
 
 // What has been queued and is not done, as everything else is: messages that nobody has received.
 // Whatever is ordered after one waits for it: `wait`, for all that a clock covers, while there are
-// any.
+// any. `call` and `site` are the call that waits.
 typedef struct SimUndone {
     atomic_int n;
-    void (*_Atomic wait)(const SimClock *clock);
+    void (*_Atomic wait)(const SimClock *clock, const char *call, const void *site);
 } SimUndone;
 extern SimUndone sim_undone;
 
