@@ -173,21 +173,39 @@ cudaError_t cudaGetDeviceCount(int *count)
     return cudaSuccess;
 }
 
+static void report_no_such_device(int device, const void *site)
+{
+    const SimConfig *config = sim_config();
+    char where[256], seen[300];
+    gpulog_where(site, where, sizeof where);
+    sim_facts_call("cudaSetDevice", site, SIM_NO_STREAM);
+    if (config->devices)
+        snprintf(seen, sizeof seen,
+                 "there are %d: 0 to %d.\n"
+                 "On a GPU it returns \"invalid device ordinal\", and the device before it stays\n"
+                 "current: two ranks may then share one. Is it the local rank that chooses the "
+                 "device?",
+                 config->devices, config->devices - 1);
+    else
+        snprintf(seen, sizeof seen,
+                 "the program sees none.\n"
+                 "On a GPU every call returns \"no CUDA-capable device is detected\".");
+    const char *more = getenv("CUDA_VISIBLE_DEVICES")
+                           ? "(SIMGPU_DEVICES sets how many there are, CUDA_VISIBLE_DEVICES which "
+                             "of them are seen.)"
+                           : "(SIMGPU_DEVICES sets how many there are.)";
+    sim_report(SIMGPU_CALL, "cudaSetDevice of a device that is not there",
+               "cudaSetDevice, called at %s,\nasks for device %d; %s\n%s", where, device, seen,
+               config->hidden[0] ? config->hidden : more);
+}
+
 cudaError_t cudaSetDevice(int device)
 {
+    if (sim_config()->devices == 0 && sim_config()->hidden[0])
+        report_no_such_device(device, SIM_SITE);
     SIM_ENTER();
     if (!is_device(device)) {
-        char where[256];
-        gpulog_where(SIM_SITE, where, sizeof where);
-        sim_facts_call("cudaSetDevice", SIM_SITE, SIM_NO_STREAM);
-        sim_report(
-            SIMGPU_CALL, "cudaSetDevice of a device that is not there",
-            "cudaSetDevice, called at %s,\nasks for device %d; there are %d: 0 to %d.\n"
-            "On a GPU it returns \"invalid device ordinal\", and the device before it stays\n"
-            "current: two ranks may then share one. Is it the local rank that chooses the device?\n"
-            "(SIMGPU_DEVICES sets how many there are%s.)",
-            where, device, sim_config()->devices, sim_config()->devices - 1,
-            getenv("CUDA_VISIBLE_DEVICES") ? ", CUDA_VISIBLE_DEVICES which of them are seen" : "");
+        report_no_such_device(device, SIM_SITE);
         return sim_leave(cudaErrorInvalidDevice);
     }
     current = device;
@@ -444,8 +462,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *pciBusId, int len, int device)
     SIM_ENTER();
     if (!pciBusId || len < 13) return sim_leave(cudaErrorInvalidValue);
     if (!is_device(device)) return sim_leave(cudaErrorInvalidDevice);
-    snprintf(pciBusId, (size_t)len, "0000:%02X:00.0",
-             sim_config()->physical[device] + 1);
+    snprintf(pciBusId, (size_t)len, "0000:%02X:00.0", sim_config()->physical[device] + 1);
     return cudaSuccess;
 }
 

@@ -33,6 +33,7 @@ typedef struct SimConfig {
     SimCheck check;
     int devices;                   // that the program sees; 0: none
     int physical[SIM_MAX_DEVICES]; // of each, its number among the machine's
+    char hidden[256]; // what is wrong with CUDA_VISIBLE_DEVICES, so that it hides some; "": nothing
     size_t memory;
     bool poison;
     bool all_reports; // SIMGPU_REPORTS: not only the first
