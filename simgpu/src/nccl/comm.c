@@ -103,6 +103,7 @@ static void say_goodbye(Gone how, int status)
     for (ncclComm_t comm = sim_comms; comm; comm = comm->next) {
         if (atomic_load(&comm->self->gone) != GONE_NOT) continue;
         atomic_store(&comm->self->exit_told, 1 + ((uint32_t)(status & 0xff) << 8));
+        atomic_store(&comm->self->files_limit, sim_files_limit());
         atomic_store(&comm->self->gone, how);
         sim_comm_wake(comm);
     }

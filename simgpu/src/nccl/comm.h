@@ -107,6 +107,7 @@ typedef struct RankSlot {
     _Atomic uint32_t state;
     _Atomic uint32_t gone;
     _Atomic uint32_t exit_told; // 1 + what wait() says of the process's end; 0: not known
+    _Atomic int32_t files_limit; // ulimit -n, where its end is that no descriptor was left; else 0
     int32_t pid, device, device_fd, shared_fd, wait_table_fd;
     int32_t world_rank; // of the process in its launcher's world (world.c); -1: not known
     uint64_t world;     // which world

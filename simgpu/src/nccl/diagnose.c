@@ -364,7 +364,10 @@ void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, c
     char parting[REPORT / 2] = "";
     if (gone == GONE_FATAL && slot->pid == getpid()) return; // another thread is ending all
     if (gone == GONE_FATAL) {
+        int files = atomic_load(&slot->files_limit);
         snprintf(title, sizeof title, "rank %d ended: see its report", missing);
+        if (files)
+            append(title, sizeof title, " (no file descriptor was left, ulimit -n is %d)", files);
         sim_fatal(SIMGPU_DEADLOCK, title, "%s", "");
     }
     if (left) {

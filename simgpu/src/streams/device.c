@@ -67,11 +67,19 @@ static void reserve_addresses(void)
     sim_fault_install();
 }
 
+static atomic_int files_limit;
+
+int sim_files_limit(void)
+{
+    return atomic_load(&files_limit);
+}
+
 void sim_no_files_left(void)
 {
     struct rlimit limit = {0, 0};
     char title[200];
     getrlimit(RLIMIT_NOFILE, &limit);
+    atomic_store(&files_limit, (int)limit.rlim_cur);
     snprintf(title, sizeof title,
              "no file descriptor is left (ulimit -n is %llu): a process needs one per device, one "
              "per rank of its host, and some ten more",

@@ -69,6 +69,7 @@ int sim_current_device(void);
 void sim_device_uuid(int physical, char text[48]);
 // A file could not be opened because there is no descriptor left: ends the process in one line.
 _Noreturn void sim_no_files_left(void);
+int sim_files_limit(void); // ulimit -n, where that ends the process; 0: it does not
 // The device whose program range holds ptr, and ptr's offset in it; NULL: no device pointer.
 SimDevice *sim_device_of(const void *ptr, size_t *offset);
 // Makes a memfd so large; false, and errno, where that is not possible. A limit on the size of files
