@@ -52,7 +52,7 @@ struct CUstream_st {
     int number;       // 1, 2 … of those that the program made; 0: the default or a thread's own
     SimClock
         clock; // what is done before the stream's next operation; its own slot: its number so far
-    uint64_t asked; // its number, plus one, when a query was answered: not ready
+    SimClock asked; // about what a query was answered: not ready
     struct CUstream_st *next; // of the device, while alive; of the unused ones, after
 };
 
@@ -165,7 +165,7 @@ static struct CUstream_st *new_stream(int device, unsigned flags, int priority)
     s->site = s->destroyed = NULL;
     s->priority = priority;
     s->number = 0;
-    s->asked = 0;
+    if (s->asked.n) memset(s->asked.t, 0, (size_t)s->asked.n * sizeof *s->asked.t);
     s->next = NULL;
     if (s->clock.n <= slot_of(s)) grow(&s->clock, slot_of(s) + 1);
     uint64_t count = s->clock.t[slot_of(s)];
@@ -400,16 +400,22 @@ SimHint sim_stream_hint(const SimStreamId *first, uint64_t time, uint64_t since,
 
 // ---- Operations ----
 
-// Brings the stream's clock up to what is ordered before its next operation.
-static void catch_up(struct CUstream_st *s)
+// Joins a clock with what is ordered before the stream's next operation.
+static void join_before(const struct CUstream_st *s, SimClock *clock)
 {
-    join(&s->clock, &host);
+    join(clock, &s->clock);
+    join(clock, &host);
     if (s->is_default) {
         for (struct CUstream_st *o = devices[s->device].streams; o; o = o->next)
-            if (o->blocking) join(&s->clock, &o->clock);
+            if (o->blocking) join(clock, &o->clock);
     } else if (s->blocking && devices[s->device].null) {
-        join(&s->clock, &devices[s->device].null->clock);
+        join(clock, &devices[s->device].null->clock);
     }
+}
+
+static void catch_up(struct CUstream_st *s)
+{
+    join_before(s, &s->clock);
 }
 
 // Waits for messages that are ordered before what the clock stands for. Called with the lock held,
@@ -648,28 +654,39 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     return own ? cudaSuccess : report_stream("cudaStreamDestroy", stream, SIM_SITE);
 }
 
+static uint64_t part_of(const SimClock *clock, int slot)
+{
+    return slot < clock->n ? clock->t[slot] : 0;
+}
+
 // Whether the host has waited already for all that the clock covers.
 static bool host_knows(const SimClock *clock)
 {
     for (int i = 0; i < clock->n; i++)
-        if (clock->t[i] > (i < host.n ? host.t[i] : 0)) return false;
+        if (clock->t[i] > part_of(&host, i)) return false;
     return true;
 }
 
 // Operations run at their call, so a query would find everything done. The first one about what
-// the host has not waited for says that it is not, as a GPU may, and orders nothing. Called with
-// the lock held.
-static bool is_early(const SimClock *clock, bool asked)
+// the host has not waited for says that it is not, as a GPU may, and orders nothing. `asked` is what
+// that has been said about. Called with the lock held.
+static bool is_early(const SimClock *clock, const SimClock *asked)
 {
-    return sim_config()->check != CHECK_OFF && !asked && !host_knows(clock);
+    if (sim_config()->check == CHECK_OFF) return false;
+    for (int i = 0; i < clock->n; i++)
+        if (clock->t[i] > part_of(&host, i) && clock->t[i] > part_of(asked, i)) return true;
+    return false;
 }
 
+// The stream does not catch up by it: what waits for the stream would be ordered by the question.
 static bool is_stream_early(struct CUstream_st *s)
 {
-    uint64_t now = s->clock.t[slot_of(s)] + 1;
-    if (!is_early(&s->clock, s->asked == now)) return false;
-    s->asked = now;
-    return true;
+    SimClock before = {0, NULL};
+    join_before(s, &before);
+    bool early = is_early(&before, &s->asked);
+    if (early) join(&s->asked, &before);
+    free(before.t);
+    return early;
 }
 
 // The host waits for a stream: cudaStreamSynchronize, and a query that finds it done.
@@ -682,9 +699,9 @@ static cudaError_t wait_for_stream(const char *call, cudaStream_t stream, bool q
     struct CUstream_st *s = find_stream(stream);
     GpuLogEntry entry = {.op = GPU_STREAM_SYNC, .name = call, .host_waits = true, .site = site};
     bool idle = false, early = false;
-    if (s) catch_up(s);
     if (s && query) early = is_stream_early(s);
     if (s && !early) {
+        catch_up(s);
         idle = host_knows(&s->clock);
         await_undone(&s->clock, call, site);
         host_joins(&s->clock);
@@ -926,7 +943,7 @@ static cudaError_t wait_for_event(const char *call, cudaEvent_t event, bool quer
     bool there = is_event(event), early = false;
     if (there) {
         entry.device = event->device;
-        early = query && event->recorded && is_early(&event->clock, event->asked);
+        early = query && event->recorded && !event->asked && is_early(&event->clock, &host);
         event->asked |= early;
         if (event->recorded && !early) await_undone(&event->clock, call, site);
         if (event->recorded && !early) host_joins(&event->clock);
