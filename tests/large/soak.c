@@ -20,7 +20,7 @@
 #include "harness.h"
 #include "run.h"
 
-enum { WORLD = 8, BATCHES = 25, PROGRAMS = 20, WARM_ROUNDS = 300 };
+enum { WORLD = 8, BATCHES = 25, PROGRAMS = 20, WARM_ROUNDS = 1000 };
 // The allocator of C keeps pages as it likes. A leak of 100 bytes a round is more.
 static const long SLACK_KIB = 4096;
 
