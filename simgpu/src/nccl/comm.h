@@ -15,6 +15,7 @@
  *   watch.c       peers that ended, and how
  *   world.c       the processes of a world, as its launcher says
  *   history.c     from where the ranks made their last collectives
+ *   describe.c    calls, call sites and ends in words
  *   diagnose.c    the reports: disagreement, missing ranks, deadlock
  *
  * The ranks of a communicator share memory (CommShared): a memfd without a name, gone when its last
@@ -441,6 +442,24 @@ void sim_remember_call(const Call *call);
 bool sim_find_parting(const CommShared *shared, int size, uint64_t before, uint64_t *seq,
                       int *rank);
 
+// ---- describe.c ----
+void sim_append(char *text, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+const char *sim_type_name(int type);
+const char *sim_op_name(int op);
+// A call site of that rank's as one of this process; NULL: it runs another program.
+const void *sim_site_here(const RankSlot *slot, const SharedSite *site);
+void sim_describe_site(const RankSlot *slot, const SharedSite *site, char *text, size_t size);
+// A rank's call in words, and as a fact of the report to come.
+void sim_describe_desc(const RankSlot *slot, const CallDesc *desc, char *text, size_t size);
+void sim_note_desc(int rank, const RankSlot *slot, const CallDesc *desc);
+void sim_describe_host_call(const RankSlot *slot, const HostCall *in, char *text, size_t size);
+void sim_note_host_call(int rank, const RankSlot *slot, const HostCall *in);
+void sim_describe_waiting(const Call *call, char *text, size_t size);
+// "exited with status 3", of a status as wait() has it (a signal below, the exit status above); -1:
+// not known.
+void sim_describe_status(int status, char *text, size_t size);
+
 // ---- diagnose.c ----
 // Whether two ranks' calls disagree; then all is lost.
 bool sim_signatures_differ(const CallSignature *a, const CallSignature *b);
@@ -453,8 +472,6 @@ void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, c
 // The same for ranks that never joined, whose shared memory may not be known yet (NULL). True:
 // one may be lost, and whether it is can change without anybody saying so.
 bool sim_diagnose_never_joined(ncclComm_t comm, const CommShared *shared);
-// "exited with status 3", of a status as wait() has it; -1: not known.
-void sim_describe_status(int status, char *text, size_t size);
 _Noreturn void sim_diagnose_size(CommShared *shared, int rank, int size, const void *site);
 // A thread that waits, in a cycle of such: what it waits in and for whom.
 typedef struct CycleStep {
@@ -466,8 +483,5 @@ typedef struct CycleStep {
 _Noreturn void sim_diagnose_cycle(const CycleStep *step, int n);
 // The same as a notice: they may wait for each other.
 void sim_say_cycle(const CycleStep *step, int n, const Notice *notice);
-const char *sim_type_name(int type);
-const char *sim_op_name(int op);
-void sim_describe_waiting(const Call *call, char *text, size_t size);
 
 #endif
