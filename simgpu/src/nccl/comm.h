@@ -406,8 +406,8 @@ KeptSend *sim_send_keep(const Call *call, const SimgpuOp *op, const void *bytes,
                         int64_t *offset);
 void sim_send_posted(KeptSend *send, uint64_t seq);
 void sim_send_drop(KeptSend *send); // it will not be posted
-// Waits, in a call, until the sends of a communicator are received; ends the process where one never
-// will be. The same for all, at the program's end.
+// Waits, in a call, until the sends of a communicator are received; ends the process where one
+// never will be. The same for all, at the program's end.
 void sim_sends_wait_comm(ncclComm_t comm, const char *call, const void *site);
 void sim_sends_wait_all(void);
 void sim_sends_forget(ncclComm_t comm); // it is aborted
