@@ -20,7 +20,7 @@
 #include "harness.h"
 #include "run.h"
 
-enum { WORLD = 8, BATCHES = 25, PROGRAMS = 20, WARM_ROUNDS = 300 };
+enum { WORLD = 8, BATCHES = 25, PROGRAMS = 20, WARM_ROUNDS = 300, LEAST_ROUNDS = 600 };
 // The allocator of C keeps pages as it likes. A leak of 100 bytes a round is more.
 static const long SLACK_KIB = 1024;
 // Of a device's arena the pages stay that a random layout has once reached, its own and the peers';
@@ -173,7 +173,7 @@ static void soak_rank(const Rank *r, void *arg)
 {
     Soak *soak = arg;
     double begin = now(), due = begin + 60;
-    for (uint64_t round = 0; goes_on(r, begin + soak->seconds) || round <= WARM_ROUNDS; round++) {
+    for (uint64_t round = 0; goes_on(r, begin + soak->seconds) || round < LEAST_ROUNDS; round++) {
         play_plan(r, soak->seed + round);
         run_programs(r, soak->seed + round * 1000, soak);
         if (round == WARM_ROUNDS) soak->warm[r->rank] = size_now();
