@@ -31,7 +31,9 @@
 #define LAST_ATTRIBUTE 147 // of CUDA 13
 
 static struct {
-    char *base;   // the first arena's program range
+    // The first arena's program range. A system call of another thread may look while the first
+    // device is made (check/syscall.c): it is set when the rest is.
+    char *_Atomic base;
     size_t arena; // bytes of each
     _Atomic(SimDevice *) made[SIM_MAX_DEVICES];
     atomic_bool peers[SIM_MAX_DEVICES][SIM_MAX_DEVICES];
@@ -147,8 +149,9 @@ SimDevice *sim_device(int index)
 
 SimDevice *sim_device_of(const void *ptr, size_t *offset)
 {
-    if (!cluster.base) return NULL;
-    size_t distance = (size_t)((uintptr_t)ptr - (uintptr_t)cluster.base);
+    const char *base = atomic_load_explicit(&cluster.base, memory_order_acquire);
+    if (!base) return NULL;
+    size_t distance = (size_t)((uintptr_t)ptr - (uintptr_t)base);
     size_t index = distance / cluster.arena;
     if (index >= (size_t)sim_config()->devices) return NULL;
     *offset = distance - index * cluster.arena;
