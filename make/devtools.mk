@@ -1,5 +1,5 @@
 # What developers of the kit run: its own tests, and tests of those tests. No archive has this file.
-.PHONY: test test-all check-model check-trace gpt2-medium mutants mutation claims alternatives flakiness long-tests test-programs
+.PHONY: test test-all check-model check-trace gpt2-medium mutants mutation claims alternatives flakiness long-tests test-programs soak
 
 ## make test          build the kit and run its own tests, as many as a change
 ##                    needs (tests/tiers.txt)
@@ -82,3 +82,9 @@ check-trace: deps
 gpt2-medium: deps
 	@$(MAKE) $(JOBS) $(BUILD)/tests/large/gpt2_medium
 	@$(BUILD)/tests/large/gpt2_medium
+
+## make soak                 random right programs on 8 ranks for an hour, without a report, a leak or growth
+##                           (SOAK_SECONDS=600)
+soak: deps
+	@$(MAKE) $(JOBS) $(BUILD)/tests/large/soak
+	@$(BUILD)/tests/large/soak

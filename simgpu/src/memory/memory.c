@@ -599,7 +599,7 @@ cudaError_t sim_free(void *devPtr, const void *site)
     size_t offset, bytes = 0;
     bool pool = false;
     SimDevice *device = sim_device_of(devPtr, &offset);
-    if (device && !is_from_pool(device, offset)) sim_device_wait(device->index);
+    if (device && !is_from_pool(device, offset)) sim_device_wait(device->index, "cudaFree", site);
     if (device) sim_race_free(NULL, devPtr, site);
     GpuCategory category = gpulog_category_of(devPtr);
     if (!free_memory("cudaFree", devPtr, false, &bytes, &pool, site))
