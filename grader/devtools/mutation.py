@@ -8,8 +8,8 @@ for which they must be caught; these here only have to be caught. What becomes o
 
   not valid    it does not compile as a task file must (the Makefile's flags)
   same code    its object code is the original's: equivalent, nothing is run
-  fixed        killed by a case that draws nothing: a test fails, errors or takes too long, or
-               simgpu reports a mistake. A mutant's run ends with its first kill.
+  fixed        killed by a fixed case: a test fails, errors or takes too long, or simgpu reports a
+               mistake, before the test has drawn anything. A mutant's run ends with its first kill.
   seeds        killed by cases that draw shapes alone, and by them with all of SEEDS seeds
   some seeds   killed by these with some seeds, alive with another: needs a fixed case
   alive        every test passes. It is equivalent, and tests/mutants/machine/equivalent.json has
@@ -38,7 +38,7 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(1, os.path.join(ROOT, "grader"))
@@ -68,9 +68,9 @@ class Case:
     suite: str
     name: str
     seconds: float
-    draws: bool
+    draws: bool              # sooner or later; its known cases come first
     reports: bool            # simgpu reports something with the reference too: it is meant to
-    kills: int = 0
+    kills: collections.Counter = field(default_factory=collections.Counter)   # by function
 
 
 # ---- Building ----
@@ -156,57 +156,64 @@ class Bench:
             self.cases.append(Case(suite, name, verdict.seconds, verdict.seed is not None,
                                    bool(verdict.reports)))
 
-    def in_order(self, suite, draws):
-        """The cases of a suite, those that kill most first, then the quickest."""
+    def in_order(self, suite, draws, function):
+        """The cases of a suite: those that kill most mutants of the function first, then most of
+        all, then the quickest."""
         with self.lock:
             return sorted((case for case in self.cases
                            if case.suite == suite and case.draws == draws),
-                          key=lambda case: (-case.kills, case.seconds))
+                          key=lambda case: (-case.kills[function], -sum(case.kills.values()),
+                                            case.seconds))
 
     def run(self, program, case, seed, times=1.0):
-        """How the case kills: "" (not at all), failed, error, timeout or report."""
+        """(how the case kills: "" (not at all), failed, error, timeout or report; whether before
+        it has drawn anything)."""
         limit = times * max(LEAST, MARGIN * case.seconds) * runner.time_factor()
+        heard = set()
         verdict = runner.run_tests([program], [case.name], limit, runner.Caps(memory=MEMORY),
                                    {"SHARDLAB_LIMIT": "%g" % limit, "SEED": str(seed)},
-                                   grace=5.0)[0][case.name]
+                                   grace=5.0, heard=heard.add)[0][case.name]
         if verdict.status == "timeout" and times == 1.0 and seed == self.seed:
             return self.run(program, case, seed, AGAIN) # the machine may have been busy
+        # A program that died before its verdict did not say whether it had drawn.
+        fixed = not case.draws or (case.name in heard and verdict.seed is None)
         if verdict.status in ("passed", "skipped"):
-            return "report" if verdict.reports and not case.reports else ""
-        return verdict.status
+            return "report" if verdict.reports and not case.reports else "", fixed
+        return verdict.status, fixed
 
-    def first_kill(self, programs, suite, draws, seed):
-        """(case, how) of the first kill, or None."""
-        for case in self.in_order(suite, draws):
-            how = self.run(programs(suite), case, seed)
+    def first_kill(self, programs, suite, draws, seed, function):
+        """(case, how, whether before a draw) of the first kill, or None."""
+        for case in self.in_order(suite, draws, function):
+            how, fixed = self.run(programs(suite), case, seed)
             if runner.stopping.is_set():
                 raise runner.Stopped("the end of the run")
             if how:
                 with self.lock:
-                    case.kills += 1
-                return case, how
+                    case.kills[function] += 1
+                return case, how, fixed
         return None
 
-    def judge(self, programs, more_seeds, own):
-        """(outcome, case, how, seeds with which it lives) of a mutant that compiles. own: the
-        task's suite alone."""
+    def judge(self, programs, more_seeds, own, function):
+        """(outcome, case, how, seeds with which it lives) of a mutant of the function that
+        compiles. own: the task's suite alone."""
         drawn, suites = None, [self.task.name] if own else list(
             dict.fromkeys(case.suite for case in self.cases))
         for suite in suites:
             # Once a drawn case has killed it, only a fixed one is still of interest.
             for draws in (False,) if drawn else (False, True):
-                found = self.first_kill(programs, suite, draws, self.seed)
-                if found and not draws:
-                    return ("fixed",) + found + ([],)
-                drawn = drawn or found
+                found = self.first_kill(programs, suite, draws, self.seed, function)
+                if found and found[2]:
+                    return ("fixed",) + found[:2] + ([],)
+                drawn = drawn or (found and found[:2])
         if not drawn:
             return "alive", None, OWN if own else "", []
         if drawn[1] == "timeout":
             more_seeds = min(more_seeds, HANGS)
         for seed in range(self.seed + 1, self.seed + more_seeds):
-            if self.run(programs(drawn[0].suite), drawn[0], seed):
+            if self.run(programs(drawn[0].suite), drawn[0], seed)[0]:
                 continue
-            if not any(self.first_kill(programs, suite, True, seed) for suite in suites):
+            if not any(self.first_kill(programs, suite, True, seed, function)
+                       for suite in suites):
                 return ("some seeds",) + drawn + ([seed],)
         return ("seeds",) + drawn + ([],)
 
@@ -233,7 +240,8 @@ class Bench:
             if suite not in linked:
                 linked[suite] = self.shop.program(suite, self.task, made, folder)
             return linked[suite]
-        outcome, case, how, lives = self.judge(programs, options.seeds, options.own)
+        outcome, case, how, lives = self.judge(programs, options.seeds, options.own,
+                                                mutant.function)
         result = Result(mutant.id, outcome, "%s: %s" % (case.suite, case.name) if case else "", how,
                         code, self.key, round(time.monotonic() - began, 2), lives, options.seeds)
         with self.lock:

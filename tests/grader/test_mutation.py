@@ -55,6 +55,11 @@ class Operators(unittest.TestCase):
         self.check("keep", "int c = 0;", "static int c = 0;")
         self.check("keep", "b = NULL;")
 
+    def test_unchecked(self):
+        self.check("unchecked", "TRY(g(a, b));", "g(a, b);")
+        self.check("unchecked", "if (a) TRY(g());", "if (a) g();")
+        self.check("unchecked", "CUDA_TRY(g());")
+
     def test_shared(self):
         self.check("shared", "o->t++;",
                    "{ static __typeof__(o->t) all_; all_ ++; o->t = all_; }")

@@ -97,7 +97,9 @@ static void large_body(const Rank *r, void *arg)
 
 void rule_layout_beyond_32_bits(void)
 {
-    Large large = {.world = draw(2, 9), .align = draw_chance(50)};
+    Large large = {{((int64_t)3 << 31) + 5, 7, (int64_t)1 << 33, 1}, .world = 3};
+    run_ranks(1, large_body, &large);
+    large = (Large){.world = draw(2, 9), .align = draw_chance(50)};
     for (int i = 0; i < SETS; i++) large.numel[i] = ((int64_t)draw(1, 1 << 20) << 13) + draw(1, 99);
     large.numel[0] += (int64_t)3 << 31;
     drawn("parameters of %lld, %lld, %lld and %lld elements; %d ranks", (long long)large.numel[0],

@@ -158,7 +158,9 @@ static void device_body(const Rank *r, void *arg)
 
 void rule_device_slice_of_any_length(void)
 {
-    Far far = {((int64_t)1 << 33) + draw(0, 1 << 20), 600000 + draw(0, 9999), draw_word()};
+    Far far = {((int64_t)1 << 33) + 7, 600001, 42};
+    run_ranks(1, device_body, &far);
+    far = (Far){((int64_t)1 << 33) + draw(0, 1 << 20), 600000 + draw(0, 9999), draw_word()};
     drawn("elements from %lld on, %lld of them", (long long)far.begin, (long long)far.n);
     run_ranks(1, device_body, &far);
 }

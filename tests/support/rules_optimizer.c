@@ -194,7 +194,6 @@ static void many_norms_body(const Rank *r, void *arg)
 
 void rule_clips_at_any_norm(void)
 {
-    draw_given();
     run_ranks(1, special_body, NULL);
     run_ranks(3, special_body, NULL);
     run_ranks(2, many_norms_body, NULL);
@@ -202,7 +201,9 @@ void rule_clips_at_any_norm(void)
 
 void rule_norm_has_the_same_bits_everywhere(void)
 {
-    Spec spec = spec_mlp(draw(3, 5));
+    Spec spec = spec_mlp(4);
+    run_ranks(5, same_body, &spec);
+    spec = spec_mlp(draw(3, 5));
     int world = draw(5, 8);
     drawn("%d layers, %d ranks", spec.layers, world);
     run_ranks(world, same_body, &spec);
@@ -273,7 +274,6 @@ static void two_body(const Rank *r, void *arg)
 
 void rule_each_optimizer_counts_its_steps(void)
 {
-    draw_given();
     run_ranks(1, two_body, NULL);
     run_ranks(2, two_body, NULL);
 }
