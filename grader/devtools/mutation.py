@@ -8,12 +8,13 @@ for which they must be caught; these here only have to be caught. What becomes o
 
   not valid    it does not compile as a task file must (the Makefile's flags)
   same code    its object code is the original's: equivalent, nothing is run
-  fixed        killed by a fixed case: a test fails, errors or takes too long, or simgpu reports a
-               mistake, before the test has drawn anything. A mutant's run ends with its first kill.
+  fixed        killed by a fixed case: a test fails, errors or takes too long before it has drawn
+               anything. A mutant's run ends with its first kill.
   seeds        killed by cases that draw shapes alone, and by them with all of SEEDS seeds
   some seeds   killed by these with some seeds, alive with another: needs a fixed case
   alive        every test passes. It is equivalent, and tests/mutants/machine/equivalent.json has
-               the reason, or the tests have a hole.
+               the reason, or the tests have a hole. What simgpu reports in a test that passes costs
+               a student no point, so it kills nothing; it is only noted.
 
 Results go to build/mutation/results.jsonl as they come. RESUME=1 takes those over that were found
 with the same programs and seed, RESUME=kills every kill, also of other tests: they only grow
@@ -69,7 +70,7 @@ class Case:
     name: str
     seconds: float
     draws: bool              # sooner or later; its known cases come first
-    reports: bool            # simgpu reports something with the reference too: it is meant to
+    reports: bool            # simgpu reports something with the reference too
     kills: collections.Counter = field(default_factory=collections.Counter)   # by function
 
 
@@ -166,8 +167,8 @@ class Bench:
                                             case.seconds))
 
     def run(self, program, case, seed, times=1.0):
-        """(how the case kills: "" (not at all), failed, error, timeout or report; whether before
-        it has drawn anything)."""
+        """(how the case kills: "" (not at all), failed, error or timeout; whether before it has
+        drawn anything; whether it passes with a report of simgpu's that the reference has not)."""
         limit = times * max(LEAST, MARGIN * case.seconds) * runner.time_factor()
         heard = set()
         verdict = runner.run_tests([program], [case.name], limit, runner.Caps(memory=MEMORY),
@@ -178,41 +179,45 @@ class Bench:
         # A program that died before its verdict did not say whether it had drawn.
         fixed = not case.draws or (case.name in heard and verdict.seed is None)
         if verdict.status in ("passed", "skipped"):
-            return "report" if verdict.reports and not case.reports else "", fixed
-        return verdict.status, fixed
+            return "", fixed, bool(verdict.reports) and not case.reports
+        return verdict.status, fixed, False
 
     def first_kill(self, programs, suite, draws, seed, function):
-        """(case, how, whether before a draw) of the first kill, or None."""
+        """(case, how, whether before a draw) of the first kill, or None; and the first case that
+        passed with a report, or None."""
+        reported = None
         for case in self.in_order(suite, draws, function):
-            how, fixed = self.run(programs(suite), case, seed)
+            how, fixed, report = self.run(programs(suite), case, seed)
             if runner.stopping.is_set():
                 raise runner.Stopped("the end of the run")
             if how:
                 with self.lock:
                     case.kills[function] += 1
-                return case, how, fixed
-        return None
+                return (case, how, fixed), None
+            reported = reported or (case if report else None)
+        return None, reported
 
     def judge(self, programs, more_seeds, own, function):
         """(outcome, case, how, seeds with which it lives) of a mutant of the function that
         compiles. own: the task's suite alone."""
-        drawn, suites = None, [self.task.name] if own else list(
-            dict.fromkeys(case.suite for case in self.cases))
+        drawn = reported = None
+        suites = [self.task.name] if own else list(dict.fromkeys(case.suite for case in self.cases))
         for suite in suites:
             # Once a drawn case has killed it, only a fixed one is still of interest.
             for draws in (False,) if drawn else (False, True):
-                found = self.first_kill(programs, suite, draws, self.seed, function)
+                found, report = self.first_kill(programs, suite, draws, self.seed, function)
+                reported = reported or report
                 if found and found[2]:
                     return ("fixed",) + found[:2] + ([],)
                 drawn = drawn or (found and found[:2])
         if not drawn:
-            return "alive", None, OWN if own else "", []
+            return "alive", reported, OWN if own else "report" if reported else "", []
         if drawn[1] == "timeout":
             more_seeds = min(more_seeds, HANGS)
         for seed in range(self.seed + 1, self.seed + more_seeds):
             if self.run(programs(drawn[0].suite), drawn[0], seed)[0]:
                 continue
-            if not any(self.first_kill(programs, suite, True, seed, function)
+            if not any(self.first_kill(programs, suite, True, seed, function)[0]
                        for suite in suites):
                 return ("some seeds",) + drawn + ([seed],)
         return ("seeds",) + drawn + ([],)
@@ -303,8 +308,7 @@ def show(mutant, result):
 def summary(chosen, results, judged, seconds):
     """Prints what came out; the exit status."""
     counts = collections.Counter()
-    left, wrong = [], []
-    reports = []
+    left, wrong, reports = [], [], 0
     for mutant in chosen:
         result = results[mutant.id]
         outcome = result.outcome
@@ -314,8 +318,7 @@ def summary(chosen, results, judged, seconds):
             outcome = "judged" if outcome == "alive" else outcome
         elif outcome in ("alive", "some seeds"):
             left.append((mutant, result))
-        if result.how == "report":
-            reports.append((mutant, result))
+        reports += outcome == "alive" and bool(result.by)
         counts[outcome] += 1
     tried = len(chosen) - counts["not valid"] - counts["same code"] - counts["judged"]
     killed = counts["fixed"] + counts["seeds"]
@@ -338,7 +341,7 @@ def summary(chosen, results, judged, seconds):
         print("  %5d  %s" % (number, what))
     print("Score: %d of %d killed, %.1f %%" % (killed, tried, 100.0 * killed / max(1, tried)))
     if reports:
-        print("Of these %d by a report of simgpu's in a test that passes." % len(reports))
+        print("Of those alive %d make simgpu report something in a test that passes." % reports)
     return 1 if left or wrong else 0
 
 
