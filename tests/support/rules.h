@@ -8,6 +8,10 @@
 #ifndef SHARDLAB_RULES_H
 #define SHARDLAB_RULES_H
 
+// ---- Tasks 3, 4 and 5: rules_apart.c ----
+typedef enum Apart { APART_FORWARD, APART_BACKWARD, APART_OPTIMIZER } Apart;
+void rule_contexts_are_apart(Apart part); // in a forward alone, a forward and backward, a step
+
 // ---- Task 1: rules_meta.c ----
 void rule_philox_of_any_words(void);
 void rule_counts_large_and_small_types(void);

@@ -276,6 +276,7 @@ static void hooks_run_in_order(void **state)
     run_ranks(1, options_body, &spec);
     run_ranks(3, options_body, &spec);
     rule_options_are_the_units_own();
+    rule_contexts_are_apart(APART_BACKWARD);
     spec = draw_mlp(6);
     run_ranks(drawn_world(&spec, 2, 8), options_body, &spec);
 }

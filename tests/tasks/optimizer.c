@@ -484,6 +484,7 @@ static void every_rank_steps_its_shard(void **state)
     Case in = known_case(4);
     for (int world = 1; world <= 8; world++) run_ranks(world, every_body, &in);
     rule_adamw_steps_all_or_nothing();
+    rule_contexts_are_apart(APART_OPTIMIZER);
     draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), every_body, &in);
