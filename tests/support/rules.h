@@ -40,10 +40,11 @@ void rule_reduces_by_the_units_own_function(void);
 // ---- Task 5: rules_optimizer.c ----
 void rule_clips_at_any_norm(void);
 void rule_norm_has_the_same_bits_everywhere(void);
-void rule_each_optimizer_counts_its_steps(void);
 void rule_adamw_steps_all_or_nothing(void);
 void rule_sgd_steps_all_or_nothing(void);
 void rule_zero_grad_reaches_every_unit(void);
+// rules_adamw.c
+void rule_each_optimizer_counts_its_steps(void);
 void rule_failed_optimizer_keeps_nothing(void);
 
 // ---- Task 6: rules_api.c ----
