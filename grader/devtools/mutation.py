@@ -128,7 +128,7 @@ def file_sum(path):
 class Bench:
     """What the mutants of one task are tried with."""
 
-    def __init__(self, shop, task, folder, seed):
+    def __init__(self, shop, task, folder, seed, own):
         self.shop, self.task, self.seed = shop, task, seed
         self.lock = threading.Lock()
         self.known = {}      # sum of object code: Result
@@ -139,7 +139,8 @@ class Bench:
             if tests:
                 program = shop.program(suite, None, None, folder)
                 sums.append(file_sum(program))
-                self.measure(suite, program, [test.name for test in tests])
+                if suite == task.name or not own:
+                    self.measure(suite, program, [test.name for test in tests])
         self.key = hashlib.sha256("".join(sums).encode()).hexdigest()[:16]
         with open(os.path.join(REFERENCE, task.file), encoding="utf-8") as file:
             made, self.code = shop.object(task.file, file.read(), folder)
@@ -416,7 +417,7 @@ def run(options):
     shop = Workshop(options.build, tasks)
     with tempfile.TemporaryDirectory(prefix="shardlab-mutation-") as folder:
         os.environ["TMPDIR"] = folder # what a compiler leaves that was stopped goes with the rest
-        benches = {task.file: Bench(shop, task, folder, seed) for task in tasks
+        benches = {task.file: Bench(shop, task, folder, seed, options.own) for task in tasks
                    if any(mutant.file == task.file for mutant in chosen)}
         path = os.path.join(shop.folder, "results.jsonl")
         keys = {file: bench.key for file, bench in benches.items()}

@@ -53,5 +53,10 @@ void rule_unwrap_leaves_what_is_not_its_own(void);
 void rule_any_number_of_units(void);
 void rule_a_refused_module_is_as_it_was(void);
 void rule_full_state_leaves_units_as_they_were(void);
+// rules_units.c
+void rule_refuses_each_time(void);
+void rule_lists_no_more_than_its_places(void);
+void rule_unwraps_below_a_root(void);
+void rule_full_state_says_what_failed(void);
 
 #endif

@@ -118,24 +118,31 @@ void rule_each_optimizer_counts_its_steps(void)
 
 // ---- Making an optimizer ----
 
+// The device's free memory but so many bytes.
+static void *fill_all_but(size_t room)
+{
+    size_t free_bytes = 0, total = 0;
+    void *filler = NULL;
+    need_cuda(cudaMemGetInfo(&free_bytes, &total));
+    check(free_bytes > room, "the test's device has %zu bytes left", free_bytes);
+    need_cuda(cudaMalloc(&filler, free_bytes - room));
+    return filler;
+}
+
 // On a device with room for so many bytes; whether it worked.
 static bool create_in(Sharded *s, const Rank *r, size_t room)
 {
-    size_t free_bytes = 0, total = 0;
-    void *ballast = NULL;
-    need_cuda(cudaMemGetInfo(&free_bytes, &total));
-    need_cuda(cudaMalloc(&ballast, free_bytes - room));
+    void *filler = fill_all_but(room);
     size_t live = gpulog_live_bytes(r->device);
     Status status = fsdp_adamw_create(&s->adamw, s->model, &s->ctx, &TEST_ADAMW);
-    need_cuda(cudaFree(ballast));
-    live -= free_bytes - room;
+    size_t after = gpulog_live_bytes(r->device);
+    need_cuda(cudaFree(filler));
     if (status == OK) return true;
     check(status == ERR_MEMORY,
           "fsdp_adamw_create on a device with room for %zu bytes of the moments must be ERR_MEMORY",
           room);
-    check(gpulog_live_bytes(r->device) == live,
-          "fsdp_adamw_create ran out of memory and left %zu bytes allocated%s",
-          gpulog_live_bytes(r->device) - live,
+    check(after == live, "fsdp_adamw_create ran out of memory and left %zu bytes allocated%s",
+          after - live,
           LIKELY "this test fills the device, so running out of memory is right: is what was "
                  "allocated before that freed on the way out?");
     check(s->adamw.m == NULL && s->adamw.v == NULL && s->adamw.ctx == NULL,
@@ -145,15 +152,19 @@ static bool create_in(Sharded *s, const Rank *r, size_t room)
 
 static void failure_body(const Rank *r, void *arg)
 {
-    Spec spec = spec_mlp(6);
+    enum { STEP = 512 }; // whichever of the moments it is that finds no room
+    Spec spec = spec_mlp(3);
     Sharded s;
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     need_cuda(cudaDeviceSynchronize());
-    // Whichever of the moments it is that finds no room.
     size_t room = 0, moments = 8 * (size_t)sharded_padded(&s) / (size_t)r->world;
-    while (!create_in(&s, r, room)) room += 256;
-    check(room >= moments, "fsdp_adamw_create found room for %zu bytes of moments in %zu", moments,
-          room);
+    void *ballast = fill_all_but(16 * STEP);
+    while (room < 15 * STEP && !create_in(&s, r, room)) room += STEP;
+    check(room >= moments && s.adamw.n == 3,
+          "fsdp_adamw_create needs %zu bytes of moments: it found room in %zu bytes, or it did not "
+          "in %d",
+          moments, room, 15 * STEP);
+    need_cuda(cudaFree(ballast));
     fsdp_adamw_destroy(&s.adamw);
     for (int i = 0; i < 2; i++)
         check(fsdp_adamw_create(&s.adamw, s.model->children[i], &s.ctx, &TEST_ADAMW) ==

@@ -190,6 +190,7 @@ static void refuses_misuse(void **state)
     run_ranks(2, half_body, NULL);
     run_ranks(2, misuse_body, NULL);
     rule_a_refused_module_is_as_it_was();
+    rule_refuses_each_time();
 }
 
 // What fully_shard was told is what the unit does.
@@ -319,6 +320,7 @@ static void lists_flat_parameters(void **state)
 {
     run_ranks(2, list_body, NULL);
     rule_any_number_of_units();
+    rule_lists_no_more_than_its_places();
     for (int i = 0; i < 3; i++) claim_drawn_list(1, 8);
 }
 
@@ -460,6 +462,7 @@ static void full_state_is_the_model(void **state)
     run_ranks(3, state_body, NULL);
     run_ranks(4, state_body, NULL);
     rule_full_state_leaves_units_as_they_were();
+    rule_full_state_says_what_failed();
     for (int i = 0; i < 2; i++) claim_drawn_state(2, 8);
 }
 
@@ -513,6 +516,7 @@ static void unwrap_gives_everything_back(void **state)
     run_ranks(1, unwrap_body, NULL);
     run_ranks(3, unwrap_body, NULL);
     rule_unwrap_leaves_what_is_not_its_own();
+    rule_unwraps_below_a_root();
     claim_drawn_unwrap(1, 8);
 }
 
