@@ -22,6 +22,7 @@ void rule_release_frees_what_is_its_own(void);
 
 // ---- Task 2: rules_flat.c ----
 void rule_layout_beyond_32_bits(void);
+void rule_layout_reads_its_own_list(void);
 void rule_flat_keeps_within_its_places(void);
 void rule_failed_create_keeps_nothing(void);
 void rule_states_follow_each_other(void);

@@ -118,17 +118,6 @@ void rule_each_optimizer_counts_its_steps(void)
 
 // ---- Making an optimizer ----
 
-// The device's free memory but so many bytes.
-static void *fill_all_but(size_t room)
-{
-    size_t free_bytes = 0, total = 0;
-    void *filler = NULL;
-    need_cuda(cudaMemGetInfo(&free_bytes, &total));
-    check(free_bytes > room, "the test's device has %zu bytes left", free_bytes);
-    need_cuda(cudaMalloc(&filler, free_bytes - room));
-    return filler;
-}
-
 // On a device with room for so many bytes; whether it worked.
 static bool create_in(Sharded *s, const Rank *r, size_t room)
 {

@@ -270,6 +270,7 @@ static void refuse_body(const Rank *r, void *arg)
 static void layout_refuses_bad_input(void **state)
 {
     run_ranks(1, refuse_body, NULL);
+    rule_layout_reads_its_own_list();
 }
 
 // The two tests below count element by element who owns what, and compare.
