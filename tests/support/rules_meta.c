@@ -272,9 +272,9 @@ static void room_body(const Rank *r, void *arg)
     need_cuda(cudaFree(ballast));
     meta_release(model);
 
-    host_limit((size_t)64 << 10); // the libraries have what they need by now
+    host_exhaust(8192); // the libraries have what they need by now
     Status status = meta_materialize(model, 7, r->stream);
-    host_limit(0);
+    host_exhaust(0);
     for (int i = 0; i < n; i++) {
         int64_t numel = oracle_numel(params[i]);
         check((params[i]->data.data != NULL) == (status == OK),
@@ -296,8 +296,42 @@ static void room_body(const Rank *r, void *arg)
     module_destroy(model);
 }
 
+// So many parameters that a list of them needs more memory than the host has for a while.
+static void list_body(const Rank *r, void *arg)
+{
+    enum { N = 2500 };
+    Param *params = calloc(N, sizeof *params), **list = calloc(N, sizeof *list);
+    Module model = {.name = "many", .n_params = N, .params = list};
+    check(params != NULL && list != NULL, "no memory");
+    for (int i = 0; i < N; i++) {
+        list[i] = &params[i];
+        params[i] = (Param){.id = (uint32_t)i, .ndim = 1, .shape = {1}, .init = INIT_ONE};
+    }
+    size_t live = gpulog_live_bytes(r->device);
+    for (int round = 0; round < 2; round++) {
+        host_exhaust(8192);
+        Status status = meta_materialize(&model, 7, r->stream);
+        host_exhaust(0);
+        check(status == OK || (status == ERR_MEMORY && gpulog_live_bytes(r->device) == live &&
+                               params[0].data.data == NULL && params[N - 1].data.data == NULL),
+              "meta_materialize of %d parameters without host memory gives status %d: it must be "
+              "ERR_MEMORY and leave the model on meta, or work all the same",
+              N, (int)status);
+        if (status != OK) need(meta_materialize(&model, 7, r->stream));
+        host_exhaust(8192);
+        meta_release(&model); // it may have no memory for what it needs
+        host_exhaust(0);
+        meta_release(&model);
+        check(gpulog_live_bytes(r->device) == live, "meta_release of %d parameters left %zu bytes",
+              N, gpulog_live_bytes(r->device) - live);
+    }
+    free(list);
+    free(params);
+}
+
 void rule_release_frees_what_is_its_own(void)
 {
+    run_ranks(1, list_body, NULL);
     run_ranks(1, release_body, NULL);
     run_ranks_small(1, room_body, NULL);
 }

@@ -67,8 +67,41 @@ static void context_body(const Rank *r, void *arg)
     module_destroy(model);
 }
 
+// So many parameters that a list of them needs more memory than the host has for a while.
+static void list_body(const Rank *r, void *arg)
+{
+    enum { N = 2500 };
+    Param *params = calloc(N, sizeof *params), **list = calloc(N, sizeof *list);
+    Module model = {.name = "many", .n_params = N, .params = list};
+    FsdpContext ctx;
+    check(params != NULL && list != NULL, "no memory");
+    make_context(&ctx, r);
+    for (int i = 0; i < N; i++) {
+        list[i] = &params[i];
+        params[i] = (Param){.id = (uint32_t)i, .ndim = 1, .shape = {1}, .init = INIT_ONE};
+    }
+    size_t live = gpulog_live_bytes(r->device);
+    for (int round = 0; round < 2; round++) {
+        host_exhaust(8192);
+        Status status = fully_shard(&model, &ctx, &TEST_OPTIONS);
+        host_exhaust(0);
+        check(status == OK || (status == ERR_MEMORY && gpulog_live_bytes(r->device) == live &&
+                               fsdp_unit(&model) == NULL && !module_has_hooks(&model) &&
+                               params[0].owner == NULL),
+              "fully_shard of %d parameters without host memory gives status %d: it must be "
+              "ERR_MEMORY and leave the module as it was, or work all the same",
+              N, (int)status);
+        if (status != OK) need(fully_shard(&model, &ctx, &TEST_OPTIONS));
+        fsdp_unwrap(&model);
+    }
+    need(fsdp_context_destroy(&ctx));
+    free(list);
+    free(params);
+}
+
 void rule_refuses_each_time(void)
 {
+    run_ranks(1, list_body, NULL);
     run_ranks(1, ties_body, NULL);
     run_ranks(2, ties_body, NULL);
     run_ranks(2, context_body, NULL);
