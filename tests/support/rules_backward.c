@@ -231,6 +231,7 @@ static void failing_body(const Rank *r, void *arg)
     check(fsdp_pre_backward(m, unit) == ERR_MEMORY,
           "the unit's own all-gather failed with ERR_MEMORY: fsdp_pre_backward must return that");
     drop_buffers(unit);
+    need(fsdp_reshard_all(s.model));
     unit->all_gather = fsdp_all_gather;
 
     // The forward of `before` ended just before the unit's.
