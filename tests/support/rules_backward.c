@@ -203,6 +203,7 @@ static Status refuse(FsdpUnit *unit)
 static void drop_buffers(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
+    need_cuda(cudaDeviceSynchronize()); // on whichever stream they were made
     if (flat->unsharded_grad.data != NULL)
         need_cuda(cudaFreeAsync(flat->unsharded_grad.data, unit->ctx->compute_stream));
     flat->unsharded_grad.data = NULL;

@@ -237,21 +237,20 @@ void rule_order_is_of_this_iteration(void)
 
 static void check_rests(const Sharded *s, int units, const char *when)
 {
+    bool recorded = s->root->n_post_forward != 0;
     for (int i = 0; i <= units; i++) {
         const FsdpUnit *unit = i < units ? unit_of(s, i) : fsdp_unit(s->model);
         check(unit->flat.state == FLAT_SHARDED && unit->flat.layout.params[0]->data.data == NULL &&
-                  unit->phase == FSDP_IDLE && unit->n_indices == 0,
-              "after fsdp_reshard_all%s unit %s, one of %d, is not sharded and idle, or a forward "
-              "of it is recorded",
-              when, unit->flat.name, units + 1);
+                  unit->phase == FSDP_IDLE,
+              "after fsdp_reshard_all%s unit %s, one of %d, is not sharded and idle", when,
+              unit->flat.name, units + 1);
+        recorded |= unit->n_indices != 0;
     }
-    check(s->root->n_post_forward == 0 && s->root->all_gather_state.buffer == NULL,
+    check(!recorded && s->root->all_gather_state.buffer == NULL,
           "after fsdp_reshard_all%s forwards are still recorded, or a buffer is left to free",
           when);
     check(s->root->iter_forward_root == NULL && s->root->iter_backward_root == NULL,
-          "after fsdp_reshard_all%s a forward or a backward of unit %s counts as running", when,
-          s->root->iter_forward_root != NULL ? s->root->iter_forward_root->flat.name
-                                             : s->root->iter_backward_root->flat.name);
+          "after fsdp_reshard_all%s a forward or a backward counts as running", when);
 }
 
 static Status refuse_to_gather(FsdpUnit *unit)
@@ -264,6 +263,7 @@ static void drop_buffer(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     if (flat->state != FLAT_SHARDED || flat->unsharded_param.data == NULL) return;
+    need_cuda(cudaDeviceSynchronize()); // on whichever stream it was made
     need_cuda(cudaFreeAsync(flat->unsharded_param.data, unit->ctx->all_gather_stream));
     flat->unsharded_param.data = NULL;
 }

@@ -246,6 +246,7 @@ static void failing_body(const Rank *r, void *arg)
               unit->flat.name, (int)status);
         unit->all_gather = fsdp_all_gather;
         if (unit->flat.state == FLAT_SHARDED && unit->flat.unsharded_param.data != NULL) {
+            need_cuda(cudaDeviceSynchronize()); // on whichever stream it was made
             need_cuda(cudaFreeAsync(unit->flat.unsharded_param.data, s.ctx.all_gather_stream));
             unit->flat.unsharded_param.data = NULL;
         }
