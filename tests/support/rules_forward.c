@@ -235,17 +235,22 @@ void rule_order_is_of_this_iteration(void)
 
 // ---- fsdp_reshard_all ----
 
-static void check_rests(const Sharded *s, int units, const char *when)
+static void check_all_idle(const Sharded *s, int units, const char *when)
 {
-    bool recorded = s->root->n_post_forward != 0;
     for (int i = 0; i <= units; i++) {
         const FsdpUnit *unit = i < units ? unit_of(s, i) : fsdp_unit(s->model);
         check(unit->flat.state == FLAT_SHARDED && unit->flat.layout.params[0]->data.data == NULL &&
                   unit->phase == FSDP_IDLE,
               "after fsdp_reshard_all%s unit %s, one of %d, is not sharded and idle", when,
               unit->flat.name, units + 1);
-        recorded |= unit->n_indices != 0;
     }
+}
+
+static void check_rests(const Sharded *s, int units, const char *when)
+{
+    bool recorded = s->root->n_post_forward != 0;
+    check_all_idle(s, units, when);
+    for (int i = 0; i < units; i++) recorded |= unit_of(s, i)->n_indices != 0;
     check(!recorded && s->root->all_gather_state.buffer == NULL,
           "after fsdp_reshard_all%s forwards are still recorded, or a buffer is left to free",
           when);
@@ -334,10 +339,11 @@ static void all_body(const Rank *r, void *arg)
         for (int i = 0; i < UNITS; i += 3) need(fsdp_reshard(unit_of(&s, i)));
         for (int i = 0; i < UNITS; i += 6) need(fsdp_unshard(unit_of(&s, i))); // nobody waits
         need(fsdp_reshard_all(s.model));
-        check_rests(&s, UNITS, "");
+        check_all_idle(&s, UNITS, "");
         check(gpulog_live_bytes(r->device) == live,
               "after fsdp_reshard_all the device holds %zu bytes more than before the evaluation",
               gpulog_live_bytes(r->device) - live);
+        check_rests(&s, UNITS, "");
         uint64_t log = gpulog_length();
         need(fsdp_free_all_gather(s.root));
         check(gpulog_length() == log, "no buffer is left, and fsdp_free_all_gather queues work");
