@@ -155,12 +155,6 @@ static void many_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-void rule_order_of_each_backward(void)
-{
-    run_ranks(2, orders_body, NULL);
-    run_ranks(2, many_body, NULL);
-}
-
 // ---- Another reduction ----
 
 static int reductions_of_test;
@@ -284,6 +278,12 @@ void rule_reduces_by_the_units_own_function(void)
 {
     run_ranks(1, pointer_body, NULL);
     run_ranks(2, pointer_body, NULL);
+}
+
+void rule_order_of_each_backward(void)
+{
+    run_ranks(2, orders_body, NULL);
+    run_ranks(2, many_body, NULL);
     run_ranks(2, phase_body, NULL);
     run_ranks(2, failing_body, NULL);
     run_ranks(3, failing_body, NULL);
