@@ -74,10 +74,7 @@ static void micro_body(const Rank *r, void *arg)
 
 void rule_micro_batches_with_kept_parameters(void)
 {
-    Micro micro = {spec_mlp(4), 2};
-    run_ranks(3, micro_body, &micro);
-    run_ranks(1, micro_body, &micro);
-    micro = (Micro){draw_mlp(4), draw(2, 3)};
+    Micro micro = {draw_mlp(4), draw(2, 3)};
     int world = drawn_world(&micro.spec, 2, 4);
     run_ranks(world, micro_body, &micro);
     run_ranks(1, micro_body, &micro);

@@ -295,10 +295,10 @@ static void micro_batches_add_up(void **state)
     run_ranks(2, micro_body, &shape);
     run_ranks(5, micro_body, &shape);
     rule_reduces_by_the_units_own_function();
-    rule_micro_batches_with_kept_parameters();
     draw_gradients();
     shape = draw_shape(4);
     run_ranks(drawn_world(&shape.spec, 2, 8), micro_body, &shape);
+    rule_micro_batches_with_kept_parameters();
 }
 
 static void padding_body(const Rank *r, void *arg)
