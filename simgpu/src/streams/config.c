@@ -186,7 +186,8 @@ static void read_machine(void)
 {
     const char *text = getenv("SIMGPU_MACHINE");
     char error[512], title[600];
-    if (!text || !*text) text = "none"; // h100x8, when all suites have run with it
+    const char *trace = getenv("SIMGPU_TRACE");
+    if (!text || !*text) text = trace && *trace ? "h100x8" : "none";
     if (strcmp(text, "none") == 0) return;
     config.machine = sim_machine(text, error, sizeof error);
     if (config.machine) return;
