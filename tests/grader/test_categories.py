@@ -35,7 +35,8 @@ class Categories(ReferenceCopy):
         builder.find_key()
         own = [os.path.splitext(name)[0] for name in parts]
         self.assertEqual(trace.link(builder, builder.key, own), "")
-        done = subprocess.run([os.path.join(ROOT, trace.program_of(builder, builder.key))],
+        done = subprocess.run([os.path.join(ROOT, trace.program_of(builder, builder.key)),
+                               "--only", trace.TEST],
                               cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, timeout=LIMIT, check=False)
         output = done.stdout.decode(errors="replace")

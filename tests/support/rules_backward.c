@@ -193,15 +193,13 @@ static Status refuse(FsdpUnit *unit)
 // Frees what a call that failed may have left: the contract does not say who does.
 static void drop_buffers(FsdpUnit *unit)
 {
-    FlatParam *flat = &unit->flat;
+    Buffer *grad = &unit->flat.unsharded_grad, *param = &unit->flat.unsharded_param;
     need_cuda(cudaDeviceSynchronize()); // on whichever stream they were made
-    if (flat->unsharded_grad.data != NULL)
-        need_cuda(cudaFreeAsync(flat->unsharded_grad.data, unit->ctx->compute_stream));
-    Buffer *lost = &flat->unsharded_grad;
-    lost->data = NULL;
-    if (flat->state != FLAT_SHARDED || flat->unsharded_param.data == NULL) return;
-    need_cuda(cudaFreeAsync(flat->unsharded_param.data, unit->ctx->all_gather_stream));
-    flat->unsharded_param.data = NULL;
+    if (grad->data != NULL) need_cuda(cudaFreeAsync(grad->data, unit->ctx->compute_stream));
+    grad->data = NULL;
+    if (unit->flat.state != FLAT_SHARDED || param->data == NULL) return;
+    need_cuda(cudaFreeAsync(param->data, unit->ctx->all_gather_stream));
+    param->data = NULL;
 }
 
 static void failing_body(const Rank *r, void *arg)
