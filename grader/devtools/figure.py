@@ -79,7 +79,8 @@ def measure(build):
     if wrong:
         raise Failed("%s does not build:\n%s" % (trace.program_of(builder, "reference"), wrong))
     program = os.path.join(ROOT, trace.program_of(builder, "reference"))
-    return [trace.parse(run([program], SHARDLAB_TRACE_WORLD=str(world))) for world in (WORLD, 1)]
+    return [trace.parse(run([program, "--only", trace.TEST], SHARDLAB_TRACE_WORLD=str(world)))
+            for world in (WORLD, 1)]
 
 
 # ---- Drawing ----
