@@ -1,0 +1,141 @@
+/* time.c: simgpu's clock against an independent simulator, on random programs of several ranks.
+ *
+ * A world of processes, devices, communicators and a machine is drawn from a seed, and ten random
+ * programs that run in it one after the other (time/generate.c). The simulator (time/simulate.c),
+ * which was written from simgpu/pages/time.md alone, says when each of their events is recorded and
+ * what each query answers; simgpu must say the same, to the picosecond. Where it does not, the
+ * program is cut down to what the difference needs, and printed.
+ *
+ * Environment: TIME_PROGRAMS=10000 runs so many programs, and with SEED=S draws the first world from
+ * S, the next from S + 1. TIME_DETAILS=1 prints with a difference what the simulator thinks of every
+ * operation.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "draw.h"
+#include "harness.h"
+#include "time/program.h"
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define SLOWER 8
+#else
+#define SLOWER 1
+#endif
+
+enum { SECTIONS = 10, PROGRAMS = 400 / SLOWER };
+
+static Program program;
+static Times want, got;
+
+// cmocka prints no more than a thousand characters at once.
+static void print_text(char *text)
+{
+    char *rest = text;
+    for (char *line; (line = strsep(&rest, "\n"));) print_error("%s\n", line);
+}
+
+static void describe(FILE *out, const char *message, int at)
+{
+    print_program(out, &program);
+    if (at >= 0 && program.step[at].kind == RECORD)
+        fprintf(out, "step %d ends at %llu ps, by the simulator at %llu\n", at,
+                (unsigned long long)got.at[at], (unsigned long long)want.at[at]);
+    else if (at >= 0)
+        fprintf(out, "step %d: simgpu answers \"%s\", the simulator \"%s\"\n", at,
+                got.ready[at] ? "ready" : "not ready", want.ready[at] ? "ready" : "not ready");
+    else
+        fprintf(out, "%s\n", message);
+    if (getenv("TIME_DETAILS")) simulate(&program, &want, out);
+}
+
+static void fail_with(char *message, int at)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    int n = program.n;
+    if (at >= 0) {
+        shrink(&program);
+        int smaller = try_program(&program, &want, &got, &message);
+        if (smaller < 0) fprintf(out, "it does not show every time\n");
+        at = smaller >= 0 ? smaller : at;
+    }
+    fprintf(out, "SEED=%llu TIME_PROGRAMS=%d: %d of %d steps are left\n",
+            (unsigned long long)program.seed, SECTIONS, program.n, n);
+    describe(out, message, at);
+    fclose(out);
+    print_text(text);
+    free(text);
+    free(message);
+    fail_msg("simgpu's times are not the simulator's");
+}
+
+static void run_worlds(uint64_t seed, uint64_t programs)
+{
+    uint64_t steps = 0, times = 0;
+    for (uint64_t done = 0; done < programs; done += SECTIONS, seed++) {
+        char *message;
+        generate(&program, seed, SECTIONS);
+        int at = try_program(&program, &want, &got, &message);
+        if (at != -1) fail_with(message, at);
+        steps += (uint64_t)program.n;
+        for (int i = 0; i < program.n; i++) times += want.seen[i] || is_query(program.step[i].kind);
+    }
+    print_message("%llu programs, %llu steps, %llu times and answers compared\n",
+                  (unsigned long long)programs, (unsigned long long)steps,
+                  (unsigned long long)times);
+}
+
+static uint64_t number_of(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text ? strtoull(text, NULL, 0) : otherwise;
+}
+
+static void test_random_programs(void **state)
+{
+    if (!simgpu_has_times()) skip();
+    if (getenv("TIME_PROGRAMS"))
+        run_worlds(number_of("SEED", 1), number_of("TIME_PROGRAMS", 0));
+    else
+        run_worlds(draw_word() >> 16, PROGRAMS);
+}
+
+// What the random programs are made of: the simulator alone, so that a change of the generator that
+// loses a kind of step, or overlap, does not go unseen.
+static void test_programs_are_what_they_should_be(void **state)
+{
+    int kinds[KINDS] = {0}, ops[COLLECTIVES] = {0}, modes[3] = {0};
+    int groups = 0, ready = 0, not_ready = 0, at_0 = 0;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        generate(&program, seed, SECTIONS);
+        assert_true(is_valid(&program));
+        simulate(&program, &want, NULL);
+        for (int i = 0; i < program.n; i++) {
+            const Step *s = &program.step[i];
+            kinds[s->kind]++;
+            for (int c = 0; c < s->n_calls; c++) ops[s->call[c].op]++;
+            groups += s->n_calls > 1;
+            for (int k = 0; k < program.world.n_processes; k++) modes[s->phase[k].mode]++;
+            ready += is_query(s->kind) && want.ready[i];
+            not_ready += is_query(s->kind) && !want.ready[i];
+            at_0 += s->kind == RECORD && want.at[i] == 0;
+        }
+    }
+    for (int i = 0; i < KINDS; i++)
+        if (kinds[i] < 20) fail_msg("only %d of %s", kinds[i], kind_names[i]);
+    for (int i = 0; i < COLLECTIVES; i++)
+        if (ops[i] < 100) fail_msg("only %d of %s", ops[i], collective_names[i]);
+    for (int i = 0; i < 3; i++) assert_true(modes[i] > 100);
+    assert_true(groups > 100 && ready > 50 && not_ready > 50 && at_0 == 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_programs_are_what_they_should_be),
+        cmocka_unit_test(test_random_programs),
+    };
+    return suite_main(argc, argv, "time", tests, sizeof tests / sizeof tests[0]);
+}
