@@ -1,7 +1,7 @@
 /* cost.c: what a call and its operation cost by simgpu/pages/time.md, §§ 1 and 6, `model plain`.
  *
- * Interface: kernel_work, copy_work, peer_work, collective_work, link_of, call_cost, write_machine
- * (program.h).
+ * Interface: kernel_work, copy_work, peer_work, collective_work, slowed_work, link_of, call_cost,
+ * write_machine (program.h).
  */
 #include <math.h>
 
@@ -56,6 +56,14 @@ Ps collective_work(const World *w, const Call *c)
     if (c->op == ALL_GATHER || c->op == REDUCE_SCATTER) steps = ranks - 1;
     if (c->op == ALL_REDUCE) steps = 2 * (ranks - 1);
     return whole((double)c->bytes * steps * 1e12 / (ranks * bandwidth));
+}
+
+Ps slowed_work(const World *w, Ps work, int rank, uint64_t n, bool on_compute)
+{
+    if (on_compute && w->slow_percent && rank == w->slow_rank)
+        work += (work * (uint64_t)w->slow_percent + 99) / 100;
+    uint64_t u = mix(mix(mix(w->jitter_seed) + (uint64_t)rank) + n) >> 32;
+    return work + (Ps)((unsigned __int128)work * (uint64_t)w->jitter_percent * u / 100 >> 32);
 }
 
 Ps call_cost(const Machine *m, Kind kind)

@@ -114,6 +114,16 @@ static void draw_comms(Dice *d, World *w)
     }
 }
 
+// Slow ranks, and jitter. Which operation is the process's n-th would be a matter of luck where two
+// threads are at work.
+static void draw_slowness(Dice *d, World *w)
+{
+    if (chance(d, 15)) w->slow_percent = 1 + below(d, 50);
+    w->slow_rank = below(d, w->n_ranks);
+    if (!w->slow_percent && chance(d, 15)) w->jitter_percent = 1 + below(d, 20);
+    w->jitter_seed = (uint64_t)below(d, 1 << 30);
+}
+
 // ---- Steps ----
 
 typedef struct Hand {
@@ -244,6 +254,8 @@ static void change_threads(Hand *h)
 {
     int process = below(&h->dice, h->p->world.n_processes), mode = below(&h->dice, 5);
     h->phase[process].mode = mode < 2 ? FIRST_THREAD : mode < 4 ? NEW_THREAD : THREAD_A_DEVICE;
+    if (h->p->world.jitter_percent && h->phase[process].mode == THREAD_A_DEVICE)
+        h->phase[process].mode = NEW_THREAD;
     h->phase[process].number = ++h->phases;
 }
 
@@ -279,5 +291,6 @@ void generate(Program *p, uint64_t seed, int sections)
     draw_ranks(&h.dice, &p->world);
     draw_machine(&h.dice, p->world.n_ranks, &p->world.machine);
     draw_comms(&h.dice, &p->world);
+    draw_slowness(&h.dice, &p->world);
     for (h.section = 0; h.section < sections; h.section++) add_section(&h);
 }

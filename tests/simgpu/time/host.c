@@ -94,6 +94,17 @@ static Operation work_of(const Sim *s, const Atom *atom)
     return op;
 }
 
+static uint64_t next_number(Sim *s, const Atom *atom)
+{
+    return ++s->process[s->program->world.process[atom->rank]].works;
+}
+
+static void slow_down(const Sim *s, Operation *op, uint64_t number)
+{
+    const World *w = &s->program->world;
+    op->work = slowed_work(w, op->work, op->rank, number, op->resource == COMPUTE);
+}
+
 static bool host_waits_for(Kind kind)
 {
     return kind == TO_DEVICE || kind == FROM_DEVICE || kind == FROM_DEVICE_PAGEABLE;
@@ -105,6 +116,7 @@ static Waits queue_call(Sim *s, const Atom *atom)
     const Step *step = step_of(s, atom);
     Device *d = &s->device[atom->rank];
     Operation op = work_of(s, atom);
+    if (op.resource != NOTHING) slow_down(s, &op, next_number(s, atom));
     op.waits = waits_of(d, step->stream);
     if (step->kind == WAIT) add_wait(&op.waits, s->device[step->from].record[step->slot]);
     int number = queue_operation(s, &op);
@@ -149,7 +161,7 @@ static int next_call(const Sim *s, const Atom *atom, int way)
     return -1;
 }
 
-static int queue_nccl(Sim *s, const Atom *atom, int call, const Waits *waits)
+static int queue_nccl(Sim *s, const Atom *atom, int call, uint64_t number, const Waits *waits)
 {
     const World *w = &s->program->world;
     const Call *c = &step_of(s, atom)->call[call];
@@ -165,6 +177,7 @@ static int queue_nccl(Sim *s, const Atom *atom, int call, const Waits *waits)
         op.work = collective_work(w, c);
         op.meeting = atom->step * MAX_CALLS + call;
     }
+    slow_down(s, &op, number);
     return queue_operation(s, &op);
 }
 
@@ -209,7 +222,8 @@ static void queue_run(Sim *s, const Atom *atom, int comm)
         add_waits(&waits, &more);
     }
     for (int i = 0; i < d->n_messages[comm]; i++) {
-        int call = d->messages[comm][i], op = queue_nccl(s, atom, call, &waits);
+        int call = d->messages[comm][i];
+        int op = queue_nccl(s, atom, call, d->number[comm][i], &waits);
         add_wait(&queued, op);
         d->last[stream_of(s, &step->call[call], atom->rank)] = op;
     }
@@ -227,6 +241,7 @@ static void call_nccl(Sim *s, const Atom *atom)
     Device *d = &s->device[atom->rank];
     int comm = c->comm, after = next_call(s, atom, 1);
     if (next_call(s, atom, -1) < 0) begin_group(s, atom, comm);
+    d->number[comm][d->n_messages[comm]] = next_number(s, atom);
     d->messages[comm][d->n_messages[comm]++] = atom->call;
     if (c->op != MESSAGE || after < 0 || step->call[after].op != MESSAGE) queue_run(s, atom, comm);
     if (after < 0) end_group(s, atom, comm);

@@ -71,6 +71,10 @@ static void print_world(FILE *out, const World *w)
         for (int k = 0; k < w->comm[i].n; k++) fprintf(out, " %d", w->comm[i].rank[k]);
         fprintf(out, "\n");
     }
+    if (w->slow_percent) fprintf(out, "SIMGPU_SLOW=%d:%d%%\n", w->slow_rank, w->slow_percent);
+    if (w->jitter_percent)
+        fprintf(out, "SIMGPU_JITTER=%d%%:%llu\n", w->jitter_percent,
+                (unsigned long long)w->jitter_seed);
     fprintf(out, "the machine:\n");
     write_machine(out, &w->machine);
 }

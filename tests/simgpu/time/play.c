@@ -371,6 +371,26 @@ bool simgpu_has_times(void)
     return simgpu_event_time != NULL;
 }
 
+// What the processes find in their environment.
+static void set_environment(const World *w, const char *file)
+{
+    char slow[32], jitter[64];
+    snprintf(slow, sizeof slow, "%d:%d%%", w->slow_rank, w->slow_percent);
+    snprintf(jitter, sizeof jitter, "%d%%:%llu", w->jitter_percent,
+             (unsigned long long)w->jitter_seed);
+    setenv("SIMGPU_MACHINE", file, 1);
+    setenv("SIMGPU_CHECK", "fast", 1); // the bytes do not matter here, and so no race does
+    if (w->slow_percent) setenv("SIMGPU_SLOW", slow, 1);
+    if (w->jitter_percent) setenv("SIMGPU_JITTER", jitter, 1);
+}
+
+static void clear_environment(void)
+{
+    static const char *const names[] = {"SIMGPU_MACHINE", "SIMGPU_CHECK", "SIMGPU_SLOW",
+                                        "SIMGPU_JITTER"};
+    for (int i = 0; i < 4; i++) unsetenv(names[i]);
+}
+
 char *play(const Program *p, Times *times)
 {
     char file[] = "/tmp/machine-XXXXXX";
@@ -379,16 +399,14 @@ char *play(const Program *p, Times *times)
     if (!out) return strdup("no temporary file for the machine");
     write_machine(out, &p->world.machine);
     fclose(out);
-    setenv("SIMGPU_MACHINE", file, 1);
-    setenv("SIMGPU_CHECK", "fast", 1); // the bytes do not matter here, and so no race does
+    set_environment(&p->world, file);
     if (!shared) shared = shared_alloc(sizeof *shared);
     memset(&shared->times, 0, sizeof shared->times);
     sem_init(&shared->ids_are_made, 1, 0);
     char *message = run_ranks_message(p->world.n_processes, LIMIT, body, (void *)p);
     sem_destroy(&shared->ids_are_made);
     unlink(file);
-    unsetenv("SIMGPU_MACHINE");
-    unsetenv("SIMGPU_CHECK");
+    clear_environment();
     *times = shared->times;
     return message;
 }

@@ -15,9 +15,9 @@
  *   listing.c   a program as text
  *   shrink.c    makes a program smaller while it shows a difference
  *
- * The simulator (cost.c, device.c, host.c, simulate.c) was written from the contract, simgpu/pages/time.md,
- * and shares no code with simgpu. It looks at all ranks at once and knows the whole program, so it
- * needs none of the clock's art of resolving times late.
+ * The simulator (cost.c, device.c, host.c, simulate.c) was written from the contract, which is
+ * simgpu/pages/time.md, and shares no code with simgpu. It looks at all ranks at once and knows the
+ * whole program, so it needs none of the clock's art of resolving times late.
  */
 #ifndef SHARDLAB_TIME_PROGRAM_H
 #define SHARDLAB_TIME_PROGRAM_H
@@ -80,6 +80,9 @@ typedef struct World {
     // The order in which a process makes its streams: (rank, stream) as rank * STREAMS + stream.
     int made[MAX_RANKS * STREAMS];
     Machine machine;
+    int slow_rank, slow_percent; // SIMGPU_SLOW; 0 %: not set
+    int jitter_percent;          // SIMGPU_JITTER; 0: not set
+    uint64_t jitter_seed;
 } World;
 
 // ---- Steps ----
@@ -199,6 +202,8 @@ Ps kernel_work(const Machine *m, uint64_t bytes);
 Ps copy_work(const Machine *m, uint64_t bytes);
 Ps peer_work(const Machine *m, uint64_t bytes);
 Ps collective_work(const World *w, const Call *c);
+// What § 7 makes of the work of a rank's operation, the process's n-th with work.
+Ps slowed_work(const World *w, Ps work, int rank, uint64_t n, bool on_compute);
 // The link that the call's ranks use.
 Link link_of(const World *w, const Call *c);
 // What the call costs the host.

@@ -77,12 +77,14 @@ typedef struct Device {
     Waits before[MAX_COMMS];                                   // what its next operation waits for
     Waits group[MAX_COMMS];                                    // its operations so far
     int messages[MAX_COMMS][MAX_CALLS], n_messages[MAX_COMMS]; // called, to be ready together
+    uint64_t number[MAX_COMMS][MAX_CALLS]; // of each, among operations with work
 } Device;
 
 typedef struct Process {
     Thread thread[1 + MAX_RANKS]; // 0: the first
     int next;                     // step, where the next phase begins
     Ps ended;                     // the latest clock of the threads that have ended
+    uint64_t works;               // operations with work so far
 } Process;
 
 typedef struct Sim {
