@@ -23,7 +23,11 @@
 #define SLOWER 1
 #endif
 
-enum { SECTIONS = 10, PROGRAMS = 400 / SLOWER };
+enum {
+    SECTIONS = 10,            // programs of a world
+    PROGRAMS = 2000 / SLOWER, // of a run of the suite
+    FORGETFUL = 1000,         // programs within which a forgotten rule must show
+};
 
 static Program program;
 static Times want, got;
@@ -131,10 +135,29 @@ static void test_programs_are_what_they_should_be(void **state)
     assert_true(groups > 100 && ready > 50 && not_ready > 50 && at_0 == 0);
 }
 
+// Programs that would not show a clock which has forgotten a rule of the contract test nothing: so a
+// simulator that forgets it must soon be found out by one that does not.
+static void test_forgotten_rules_show(void **state)
+{
+    for (int rule = 1; rule < RULES; rule++) {
+        int at = -1;
+        for (uint64_t seed = 1; at < 0 && seed <= FORGETFUL / SECTIONS; seed++) {
+            generate(&program, seed, SECTIONS);
+            simulate(&program, &want, NULL);
+            forgotten = (Rule)rule;
+            simulate(&program, &got, NULL);
+            forgotten = NO_RULE;
+            at = first_difference(&program, &want, &got);
+        }
+        if (at < 0) fail_msg("nothing shows that a rule is forgotten: %s", rule_names[rule]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_programs_are_what_they_should_be),
+        cmocka_unit_test(test_forgotten_rules_show),
         cmocka_unit_test(test_random_programs),
     };
     return suite_main(argc, argv, "time", tests, sizeof tests / sizeof tests[0]);

@@ -40,7 +40,7 @@ Link link_of(const World *w, const Call *c)
 {
     const Comm *comm = &w->comm[c->comm];
     int per_node = w->machine.gpus_per_node;
-    for (int i = 0; i < comm->n; i++)
+    for (int i = 0; i < comm->n && forgotten != NODES; i++)
         for (int j = 0; j < i; j++)
             if (calls(w, c, comm->rank[i]) && calls(w, c, comm->rank[j]) &&
                 comm->rank[i] / per_node != comm->rank[j] / per_node)
@@ -60,8 +60,9 @@ Ps collective_work(const World *w, const Call *c)
 
 Ps slowed_work(const World *w, Ps work, int rank, uint64_t n, bool on_compute)
 {
-    if (on_compute && w->slow_percent && rank == w->slow_rank)
+    if (on_compute && forgotten != SLOW_RANK && rank == w->slow_rank)
         work += (work * (uint64_t)w->slow_percent + 99) / 100;
+    if (forgotten == JITTER) return work;
     uint64_t u = mix(mix(mix(w->jitter_seed) + (uint64_t)rank) + n) >> 32;
     return work + (Ps)((unsigned __int128)work * (uint64_t)w->jitter_percent * u / 100 >> 32);
 }

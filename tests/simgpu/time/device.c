@@ -67,8 +67,11 @@ static void arrive(Sim *s, const Operation *op, Ps t)
 {
     Meeting *m = &s->meeting[op->meeting];
     m->missing--;
-    m->latest = t; // instants come in their order
-    if (m->missing == 0) m->start = m->latest + s->program->world.machine.latency;
+    // Instants come in their order.
+    if (m->latest == 0 || forgotten != LATEST_ARRIVAL) m->latest = t;
+    if (m->missing > 0) return;
+    m->start = m->latest + s->program->world.machine.latency;
+    if (m->start < t) m->start = t;
 }
 
 static void make_ready(Sim *s, Operation *op, Ps t)
@@ -110,8 +113,9 @@ static void start(Operation *op, Ps t)
 // § 3: the order on compute and on an engine.
 static bool comes_before(const Operation *a, const Operation *b)
 {
-    if (a->ready != b->ready) return a->ready < b->ready;
-    if (a->stream_number != b->stream_number) return a->stream_number < b->stream_number;
+    if (a->ready != b->ready && forgotten != FIRST_READY) return a->ready < b->ready;
+    if (a->stream_number != b->stream_number && forgotten != TIES)
+        return a->stream_number < b->stream_number;
     return a < b; // they are kept as they were queued
 }
 
@@ -179,12 +183,16 @@ static void find_rate(const Machine *m, const Operation *op, const Load *load, u
     uint64_t a = 1, b = 1;
     if (op->resource == TRANSFER) {
         b = (uint64_t)load->transfers[op->link];
-        if (op->link == PCIE) b += (uint64_t)load->copies;
-        if (load->computes) a = m->slow_transfer[1], b *= m->slow_transfer[0];
+        if (forgotten == OWN_LINKS)
+            b = (uint64_t)(load->transfers[NVLINK] + load->transfers[PCIE] + load->transfers[NIC]);
+        if (forgotten == SHARING) b = 1;
+        if (op->link == PCIE && forgotten != COPIES_COUNT) b += (uint64_t)load->copies;
+        if (load->computes && forgotten != SLOW_TRANSFER)
+            a = m->slow_transfer[1], b *= m->slow_transfer[0];
     } else if (op->resource == COMPUTE) {
-        if (load->transfers[NVLINK] || load->transfers[PCIE] || load->transfers[NIC])
-            a = m->slow_compute[1], b = m->slow_compute[0];
-    } else if (op->host) {
+        bool transfers = load->transfers[NVLINK] || load->transfers[PCIE] || load->transfers[NIC];
+        if (transfers && forgotten != SLOW_COMPUTE) a = m->slow_compute[1], b = m->slow_compute[0];
+    } else if (op->host && forgotten != COPIES_SLOWED) {
         b = 1 + (uint64_t)load->transfers[PCIE];
     }
     uint64_t divisor = common_divisor(a, b);
@@ -195,12 +203,14 @@ static void find_rate(const Machine *m, const Operation *op, const Load *load, u
 static void set_rate(Operation *op, const uint64_t rate[2], Ps t)
 {
     if (op->rate[0] == rate[0] && op->rate[1] == rate[1]) return;
-    Ps done = (Ps)((unsigned __int128)(t - op->set) * op->rate[0] / op->rate[1]);
+    uint64_t up = forgotten == ROUNDED_DOWN ? op->rate[1] - 1 : 0;
+    Ps done = (Ps)(((unsigned __int128)(t - op->set) * op->rate[0] + up) / op->rate[1]);
     op->left = done < op->left ? op->left - done : 0;
     op->set = t;
     op->rate[0] = rate[0];
     op->rate[1] = rate[1];
-    op->end = t + (Ps)(((unsigned __int128)op->left * rate[1] + rate[0] - 1) / rate[0]);
+    up = forgotten == ROUNDED_UP ? 0 : rate[0] - 1;
+    op->end = t + (Ps)(((unsigned __int128)op->left * rate[1] + up) / rate[0]);
 }
 
 void set_rates(Sim *s, Ps t)

@@ -120,7 +120,7 @@ static void draw_slowness(Dice *d, World *w)
 {
     if (chance(d, 15)) w->slow_percent = 1 + below(d, 50);
     w->slow_rank = below(d, w->n_ranks);
-    if (!w->slow_percent && chance(d, 15)) w->jitter_percent = 1 + below(d, 20);
+    if (chance(d, 15)) w->jitter_percent = 1 + below(d, 20);
     w->jitter_seed = (uint64_t)below(d, 1 << 30);
 }
 

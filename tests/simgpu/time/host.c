@@ -21,7 +21,8 @@ static const Step *step_of(const Sim *s, const Atom *atom)
 static Waits waits_of(const Device *d, StreamName stream)
 {
     Waits waits = {0};
-    add_wait(&waits, d->last[stream]);
+    if (forgotten != STREAM_ORDER) add_wait(&waits, d->last[stream]);
+    if (forgotten == DEFAULT_STREAM) return waits;
     if (stream == LEGACY) {
         add_wait(&waits, d->last[BLOCKING_A]);
         add_wait(&waits, d->last[BLOCKING_B]);
@@ -80,13 +81,14 @@ static Operation work_of(const Sim *s, const Atom *atom)
     case FROM_DEVICE_PINNED:
     case FROM_DEVICE_PAGEABLE:
     case FROM_DEVICE:
-        op.resource = step->kind <= TO_DEVICE ? ENGINE_TO : ENGINE_FROM;
+        op.resource =
+            step->kind <= TO_DEVICE || forgotten == COPY_ENGINES ? ENGINE_TO : ENGINE_FROM;
         op.work = copy_work(m, bytes);
         op.host = true;
         break;
     case PEER_ASYNC:
         op.resource = ENGINE_FROM;
-        op.engine_of = step->from;
+        op.engine_of = forgotten == PEER_ENGINE ? step->rank : step->from;
         op.work = peer_work(m, bytes);
         break;
     default: break; // it takes no time
@@ -107,7 +109,8 @@ static void slow_down(const Sim *s, Operation *op, uint64_t number)
 
 static bool host_waits_for(Kind kind)
 {
-    return kind == TO_DEVICE || kind == FROM_DEVICE || kind == FROM_DEVICE_PAGEABLE;
+    return forgotten != HOST_WAITS &&
+           (kind == TO_DEVICE || kind == FROM_DEVICE || kind == FROM_DEVICE_PAGEABLE);
 }
 
 // Queues the call's operation, and says what the host waits for.
@@ -118,7 +121,8 @@ static Waits queue_call(Sim *s, const Atom *atom)
     Operation op = work_of(s, atom);
     if (op.resource != NOTHING) slow_down(s, &op, next_number(s, atom));
     op.waits = waits_of(d, step->stream);
-    if (step->kind == WAIT) add_wait(&op.waits, s->device[step->from].record[step->slot]);
+    if (step->kind == WAIT && forgotten != EVENT_WAITS)
+        add_wait(&op.waits, s->device[step->from].record[step->slot]);
     int number = queue_operation(s, &op);
     d->last[step->stream] = number;
     if (step->kind == RECORD) d->record[step->slot] = s->record[atom->step] = number;
@@ -138,6 +142,8 @@ static Waits make_call(Sim *s, const Atom *atom)
     case EVENT_SYNC:
     case EVENT_QUERY: return only(d->record[step->slot]);
     case FREE:
+        if (forgotten == FREE_WAITS) return (Waits){0};
+        return waits_of_device(d);
     case DEVICE_SYNC: return waits_of_device(d);
     default: return queue_call(s, atom);
     }
@@ -185,12 +191,13 @@ static void begin_group(Sim *s, const Atom *atom, int comm)
 {
     const Step *step = step_of(s, atom);
     Device *d = &s->device[atom->rank];
-    d->before[comm] = only(d->comm[comm]);
+    d->before[comm] = only(forgotten == COMM_ORDER ? -1 : d->comm[comm]);
     d->group[comm] = (Waits){0};
     d->n_messages[comm] = 0;
     for (int i = 0; i < step->n_calls; i++) {
         const Call *c = &step->call[i];
         if (c->comm != comm || !calls(&s->program->world, c, atom->rank)) continue;
+        if (forgotten == GROUP_STREAMS) continue;
         Waits waits = waits_of(d, stream_of(s, c, atom->rank));
         add_waits(&d->before[comm], &waits);
     }
@@ -228,7 +235,8 @@ static void queue_run(Sim *s, const Atom *atom, int comm)
         d->last[stream_of(s, &step->call[call], atom->rank)] = op;
     }
     d->n_messages[comm] = 0;
-    add_waits(&d->before[comm], &queued); // for what comes next on the communicator
+    if (forgotten != COMM_ORDER)
+        add_waits(&d->before[comm], &queued); // for what comes next on the communicator
     add_waits(&d->group[comm], &queued);
 }
 
@@ -243,18 +251,23 @@ static void call_nccl(Sim *s, const Atom *atom)
     if (next_call(s, atom, -1) < 0) begin_group(s, atom, comm);
     d->number[comm][d->n_messages[comm]] = next_number(s, atom);
     d->messages[comm][d->n_messages[comm]++] = atom->call;
-    if (c->op != MESSAGE || after < 0 || step->call[after].op != MESSAGE) queue_run(s, atom, comm);
+    bool alone = c->op != MESSAGE || forgotten == MESSAGES_AT_ONCE;
+    if (alone || after < 0 || step->call[after].op != MESSAGE) queue_run(s, atom, comm);
     if (after < 0) end_group(s, atom, comm);
 }
 
 // ---- Threads ----
 
+static Ps later(Ps a, Ps b)
+{
+    return a > b ? a : b;
+}
+
 static void join_ended(const Process *p, Thread *t)
 {
-    if (t->is_first || !t->began) {
-        if (t->clock < p->ended) t->clock = p->ended;
-        if (!t->began && t->clock < p->thread[0].clock) t->clock = p->thread[0].clock;
-    }
+    if (t->is_first && forgotten != JOINING) t->clock = later(t->clock, p->ended);
+    if (!t->began && forgotten != NEW_THREADS)
+        t->clock = later(t->clock, later(p->ended, p->thread[0].clock));
 }
 
 static Ps request_of(const Sim *s, const Process *p, const Thread *t)
@@ -262,9 +275,8 @@ static Ps request_of(const Sim *s, const Process *p, const Thread *t)
     const Atom *atom = &t->atom[t->at];
     Thread joined = *t;
     join_ended(p, &joined);
-    Ps begin = joined.clock, called = s->device[atom->rank].called;
-    if (called > begin) begin = called;
-    return begin + call_cost(&s->program->world.machine, step_of(s, atom)->kind);
+    return later(joined.clock, s->device[atom->rank].called) +
+           call_cost(&s->program->world.machine, step_of(s, atom)->kind);
 }
 
 static bool is_over(const Thread *t)
@@ -325,14 +337,16 @@ static bool may_go_on(const Sim *s, const Thread *t)
 
 static void go_on(Sim *s, const Process *p, Thread *t)
 {
-    Ps awake = t->waiting.n ? latest_end(s, &t->waiting) + s->program->world.machine.wake : 0;
+    Ps wake = forgotten == WAKING ? 0 : s->program->world.machine.wake;
+    Ps awake = t->waiting.n ? latest_end(s, &t->waiting) + wake : 0;
     for (int i = t->at - t->meets; i < t->at; i++) {
         Ps request = s->meeting[t->atom[i].step * MAX_CALLS + t->atom[i].call].request;
-        if (awake < request) awake = request;
+        bool message = step_of(s, &t->atom[i])->call[t->atom[i].call].op == MESSAGE;
+        if (forgotten != (message ? RECEIVERS_MEET : HOSTS_MEET)) awake = later(awake, request);
     }
     t->blocked = false;
     t->meets = 0;
-    if (t->clock < awake) t->clock = awake;
+    t->clock = later(t->clock, awake);
     ask(s, p, t);
 }
 
@@ -366,7 +380,8 @@ static void end_phase(Process *p)
 {
     for (int i = 0; i <= MAX_RANKS; i++) {
         Thread *t = &p->thread[i];
-        if (i > 0 && t->called && t->clock > p->ended) p->ended = t->clock;
+        bool counts = t->called || forgotten == ASKING;
+        if (i > 0 && counts) p->ended = later(p->ended, t->clock);
         free(t->atom);
         t->atom = NULL;
         t->at = t->n = 0;

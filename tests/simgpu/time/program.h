@@ -215,6 +215,45 @@ void write_machine(FILE *out, const Machine *m);
 // The times of all steps by the contract. details: an operation a line, its start and end; or NULL.
 void simulate(const Program *p, Times *times, FILE *details);
 
+// Rules of the contract that the simulator may be told to forget: random programs must show it soon,
+// or they would not show a clock that has forgotten it.
+typedef enum Rule {
+    NO_RULE,
+    STREAM_ORDER,     // what was queued before on the stream
+    DEFAULT_STREAM,   // what the legacy default stream orders
+    EVENT_WAITS,      // events that the stream was told to wait for
+    COMM_ORDER,       // calls of a communicator follow each other
+    GROUP_STREAMS,    // the streams of a group wait for each other
+    MESSAGES_AT_ONCE, // messages of a group are ready together
+    FIRST_READY,      // first on compute or an engine is what was ready first
+    TIES,             // and then the lower stream
+    COPY_ENGINES,     // two of them
+    PEER_ENGINE,      // a copy between devices uses its source's
+    LATEST_ARRIVAL,   // a transfer starts at the latest arrival
+    NODES,            // ranks on several nodes use the nic
+    OWN_LINKS,        // links do not share with each other
+    SHARING,          // transfers share a link
+    SLOW_TRANSFER,    // by compute
+    SLOW_COMPUTE,     // by transfers
+    COPIES_COUNT,     // copies with the host count as transfers on pcie
+    COPIES_SLOWED,    // and are slowed by them
+    ROUNDED_UP,       // what is left of an operation at its new rate
+    ROUNDED_DOWN,     // what was done of it at its old rate
+    HOSTS_MEET,       // in collectives
+    RECEIVERS_MEET,   // a receive's host waits for the send's request
+    HOST_WAITS,       // in copies
+    WAKING,           // takes `wake`
+    FREE_WAITS,       // cudaFree waits for the device
+    NEW_THREADS,      // begin at the clock of the first, or of those that have ended
+    JOINING,          // the first thread joins those that have ended
+    ASKING,           // a thread that has only asked does not count
+    SLOW_RANK,
+    JITTER,
+    RULES
+} Rule;
+extern const char *const rule_names[RULES];
+extern Rule forgotten;
+
 // ---- generate.c ----
 
 uint64_t mix(uint64_t x); // a number that looks random
