@@ -110,7 +110,7 @@ static void test_random_programs(void **state)
 // loses a kind of step, or overlap, does not go unseen.
 static void test_programs_are_what_they_should_be(void **state)
 {
-    int kinds[KINDS] = {0}, ops[COLLECTIVES] = {0}, modes[3] = {0};
+    int kinds[KINDS] = {0}, ops[COLLECTIVES] = {0}, modes[MODES] = {0};
     int groups = 0, ready = 0, not_ready = 0, at_0 = 0;
     for (uint64_t seed = 1; seed <= 40; seed++) {
         generate(&program, seed, SECTIONS);
@@ -131,7 +131,7 @@ static void test_programs_are_what_they_should_be(void **state)
         if (kinds[i] < 20) fail_msg("only %d of %s", kinds[i], kind_names[i]);
     for (int i = 0; i < COLLECTIVES; i++)
         if (ops[i] < 100) fail_msg("only %d of %s", ops[i], collective_names[i]);
-    for (int i = 0; i < 3; i++) assert_true(modes[i] > 100);
+    for (int i = 0; i < MODES; i++) assert_true(modes[i] > 100);
     assert_true(groups > 100 && ready > 50 && not_ready > 50 && at_0 == 0);
 }
 

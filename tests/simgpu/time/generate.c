@@ -252,11 +252,20 @@ static void add_nccl(Hand *h)
 
 static void change_threads(Hand *h)
 {
-    int process = below(&h->dice, h->p->world.n_processes), mode = below(&h->dice, 5);
-    h->phase[process].mode = mode < 2 ? FIRST_THREAD : mode < 4 ? NEW_THREAD : THREAD_A_DEVICE;
-    if (h->p->world.jitter_percent && h->phase[process].mode == THREAD_A_DEVICE)
-        h->phase[process].mode = NEW_THREAD;
-    h->phase[process].number = ++h->phases;
+    Dice *d = &h->dice;
+    int process = below(d, h->p->world.n_processes);
+    static const Mode often[] = {FIRST_THREAD,    FIRST_THREAD,  NEW_THREAD,   NEW_THREAD,
+                                 THREAD_A_DEVICE, SECOND_THREAD, SECOND_THREAD};
+    Mode mode = often[below(d, 7)];
+    bool two = sibling_of(&h->p->world, process) >= 0;
+    if (mode == SECOND_THREAD && two) mode = THREAD_A_DEVICE;
+    if (mode == THREAD_A_DEVICE && h->p->world.jitter_percent) mode = NEW_THREAD;
+    if (mode == SECOND_THREAD || h->phase[process].mode == SECOND_THREAD) {
+        // Not after every call: see is_valid.
+        Step s = {.kind = KERNEL, .rank = process, .read = draw_bytes(d), .stream = draw_stream(d)};
+        if (!add(h, &s)) return;
+    }
+    h->phase[process] = (Phase){mode, ++h->phases};
 }
 
 static void add_section(Hand *h)

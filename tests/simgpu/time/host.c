@@ -275,7 +275,8 @@ static Ps request_of(const Sim *s, const Process *p, const Thread *t)
     const Atom *atom = &t->atom[t->at];
     Thread joined = *t;
     join_ended(p, &joined);
-    return later(joined.clock, s->device[atom->rank].called) +
+    Ps called = forgotten == LAST_CALL ? 0 : s->device[atom->rank].called;
+    return later(joined.clock, called) +
            call_cost(&s->program->world.machine, step_of(s, atom)->kind);
 }
 
@@ -370,22 +371,22 @@ static void add_atoms(const Sim *s, Thread *t, int process, int only_rank, int s
 
 static bool phase_is_over(const Process *p)
 {
-    for (int i = 0; i <= MAX_RANKS; i++)
+    for (int i = 0; i < THREADS; i++)
         if (!is_over(&p->thread[i])) return false;
     return true;
 }
 
-// The threads of the phase before end, but the first one.
+// The threads of the phase before end, but the first one and the second one.
 static void end_phase(Process *p)
 {
-    for (int i = 0; i <= MAX_RANKS; i++) {
+    for (int i = 0; i < THREADS; i++) {
         Thread *t = &p->thread[i];
         bool counts = t->called || forgotten == ASKING;
-        if (i > 0 && counts) p->ended = later(p->ended, t->clock);
+        if (i > 1 && counts) p->ended = later(p->ended, t->clock);
         free(t->atom);
         t->atom = NULL;
         t->at = t->n = 0;
-        if (i > 0) *t = (Thread){0};
+        if (i > 1) *t = (Thread){0};
     }
 }
 
@@ -401,11 +402,11 @@ static bool begin_phase(Sim *s, int process)
         if (phase && phase->number != step->phase[process].number) break;
         phase = &step->phase[process];
         for (int r = 0; r < program->world.n_ranks && phase->mode == THREAD_A_DEVICE; r++)
-            add_atoms(s, &p->thread[1 + r], process, r, p->next);
-        if (phase->mode != THREAD_A_DEVICE)
-            add_atoms(s, &p->thread[phase->mode == NEW_THREAD], process, -1, p->next);
+            add_atoms(s, &p->thread[2 + r], process, r, p->next);
+        int thread = phase->mode == FIRST_THREAD ? 0 : phase->mode == SECOND_THREAD ? 1 : 2;
+        if (phase->mode != THREAD_A_DEVICE) add_atoms(s, &p->thread[thread], process, -1, p->next);
     }
-    for (int i = 0; i <= MAX_RANKS; i++) ask(s, p, &p->thread[i]);
+    for (int i = 0; i < THREADS; i++) ask(s, p, &p->thread[i]);
     return phase != NULL;
 }
 
@@ -450,7 +451,7 @@ Ps next_request(const Sim *s)
 {
     Ps next = NEVER;
     for (int i = 0; i < s->program->world.n_processes; i++)
-        for (int k = 0; k <= MAX_RANKS; k++) {
+        for (int k = 0; k < THREADS; k++) {
             const Thread *t = &s->process[i].thread[k];
             Ps request = t->blocked || t->at == t->n ? NEVER : request_of(s, &s->process[i], t);
             if (request < next) next = request;
@@ -463,7 +464,7 @@ bool settle_threads(Sim *s, Ps t)
     bool changed = false;
     for (int i = 0; i < s->program->world.n_processes; i++) {
         Process *p = &s->process[i];
-        for (int k = 0; k <= MAX_RANKS; k++) {
+        for (int k = 0; k < THREADS; k++) {
             Thread *thread = &p->thread[k];
             if (thread->blocked && may_go_on(s, thread)) {
                 go_on(s, p, thread);

@@ -6,7 +6,8 @@
 
 static const char *const stream_names[STREAMS] = {
     "the default stream", "blocking A", "blocking B", "non-blocking A", "non-blocking B", "clock"};
-static const char *const mode_names[] = {"", " (in a new thread)", " (in a thread of the device)"};
+static const char *const mode_names[] = {"", " (in a new thread)", " (in a thread of the device)",
+                                         " (in the second thread)"};
 
 static void print_call(FILE *out, const World *w, const Call *c)
 {

@@ -307,6 +307,52 @@ static void *run_part(void *arg)
     return NULL;
 }
 
+// The second thread, and what it has to do; NULL: nothing.
+static struct {
+    pthread_t thread;
+    bool there, stop;
+    Part *part;
+} second;
+
+static void *be_second(void *arg)
+{
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        while (!second.part && !second.stop) pthread_cond_wait(&news, &lock);
+        if (!second.part) break;
+        pthread_mutex_unlock(&lock);
+        run_part(second.part);
+        pthread_mutex_lock(&lock);
+        second.part = NULL;
+        pthread_cond_broadcast(&news);
+    }
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+static void run_second(Part *part)
+{
+    if (!second.there) {
+        check(pthread_create(&second.thread, NULL, be_second, NULL) == 0, "no thread");
+        second.there = true;
+    }
+    pthread_mutex_lock(&lock);
+    second.part = part;
+    pthread_cond_broadcast(&news);
+    while (second.part) pthread_cond_wait(&news, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+static void stop_second(void)
+{
+    if (!second.there) return;
+    pthread_mutex_lock(&lock);
+    second.stop = true;
+    pthread_cond_broadcast(&news);
+    pthread_mutex_unlock(&lock);
+    pthread_join(second.thread, NULL);
+}
+
 // A phase of steps [from, to).
 static void run_phase(Mode mode, int from, int to)
 {
@@ -318,6 +364,10 @@ static void run_phase(Mode mode, int from, int to)
     not_begun = n;
     if (mode == FIRST_THREAD) {
         run_part(&parts[0]);
+        return;
+    }
+    if (mode == SECOND_THREAD) {
+        run_second(&parts[0]);
         return;
     }
     for (int i = 0; i < n; i++)
@@ -339,15 +389,31 @@ static void run_steps(void)
         if (phase) run_phase(phase->mode, from, to);
         from = to;
     }
+    stop_second();
 }
 
 // ---- A process ----
 
+// cudaEventElapsedTime says the same, as far as a float can.
+static void check_elapsed(int at, cudaEvent_t first, cudaEvent_t event)
+{
+    float ms;
+    double ps = (double)simgpu_event_time(event) - (double)simgpu_event_time(first);
+    need_cuda(cudaEventElapsedTime(&ms, first, event));
+    check(ms == (float)(ps / 1e9), "step %d: cudaEventElapsedTime says %.9g ms, events %.9g ms", at,
+          (double)ms, ps / 1e9);
+}
+
 static void read_times(void)
 {
-    for (int i = 0; i < program->n; i++)
-        if (of_record[i] && simgpu_has_times())
-            shared->times.at[i] = simgpu_event_time(of_record[i]);
+    cudaEvent_t first[MAX_RANKS] = {NULL};
+    for (int i = 0; i < program->n && simgpu_has_times(); i++) {
+        int rank = program->step[i].rank;
+        if (!of_record[i]) continue;
+        shared->times.at[i] = simgpu_event_time(of_record[i]);
+        if (!first[rank]) first[rank] = of_record[i];
+        check_elapsed(i, first[rank], of_record[i]);
+    }
 }
 
 static void body(const Rank *r, void *arg)

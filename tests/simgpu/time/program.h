@@ -142,6 +142,8 @@ typedef enum Mode {
     FIRST_THREAD,
     NEW_THREAD,      // which ends after the phase; the first thread waits for it
     THREAD_A_DEVICE, // new ones, side by side
+    SECOND_THREAD,   // which lives on, beside the first one; of a process with one rank
+    MODES
 } Mode;
 typedef struct Phase {
     Mode mode;
@@ -245,6 +247,7 @@ typedef enum Rule {
     WAKING,           // takes `wake`
     FREE_WAITS,       // cudaFree waits for the device
     NEW_THREADS,      // begin at the clock of the first, or of those that have ended
+    LAST_CALL,        // a call begins no earlier than the last one on its device
     JOINING,          // the first thread joins those that have ended
     ASKING,           // a thread that has only asked does not count
     SLOW_RANK,

@@ -34,7 +34,7 @@ static bool still_differs(const Program *p)
 
 static bool keep_if_it_differs(Program *p, const Program *smaller)
 {
-    if (smaller->n >= p->n || !still_differs(smaller)) return false;
+    if (smaller->n >= p->n || !is_valid(smaller) || !still_differs(smaller)) return false;
     *p = *smaller;
     return true;
 }

@@ -14,8 +14,8 @@ const char *const rule_names[RULES] = {
     "peer engine",   "latest arrival",   "nodes",          "own links",     "sharing",
     "slow transfer", "slow compute",     "copies count",   "copies slowed", "rounded up",
     "rounded down",  "hosts meet",       "receivers meet", "host waits",    "waking",
-    "free waits",    "new threads",      "joining",        "asking",        "slow rank",
-    "jitter",
+    "free waits",    "new threads",      "last call",      "joining",       "asking",
+    "slow rank",     "jitter",
 };
 
 // § 3: streams are numbered as the process made them, the default ones were there before.

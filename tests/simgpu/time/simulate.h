@@ -7,6 +7,7 @@
 
 #include "program.h"
 
+enum { THREADS = 2 + MAX_RANKS };  // of a process
 enum { MOST_WAITS = 4 * STREAMS }; // operations that one operation waits for directly
 
 typedef enum Resource {
@@ -81,10 +82,10 @@ typedef struct Device {
 } Device;
 
 typedef struct Process {
-    Thread thread[1 + MAX_RANKS]; // 0: the first
-    int next;                     // step, where the next phase begins
-    Ps ended;                     // the latest clock of the threads that have ended
-    uint64_t works;               // operations with work so far
+    Thread thread[THREADS]; // 0: the first; 1: the second; then new ones
+    int next;               // step, where the next phase begins
+    Ps ended;               // the latest clock of the threads that have ended
+    uint64_t works;         // operations with work so far
 } Process;
 
 typedef struct Sim {
