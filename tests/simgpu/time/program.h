@@ -8,14 +8,15 @@
  *   program.c   names, sizes, who takes part; removing steps
  *   cost.c      what a call costs by simgpu/pages/time.md § 6, and a machine as a file
  *   device.c    operations: when they are ready, start, share, and end
- *   host.c      the threads' calls, which queue operations
+ *   calls.c     what each call queues, and what that waits for
+ *   host.c      the threads: who calls when, and the clocks
  *   simulate.c  the loop over the instants at which something happens
  *   generate.c  makes a program from a seed
  *   play.c      runs a program on simgpu, a process a rank, and reads the same times there
  *   listing.c   a program as text
  *   shrink.c    makes a program smaller while it shows a difference
  *
- * The simulator (cost.c, device.c, host.c, simulate.c) was written from the contract, which is
+ * The simulator (cost.c, device.c, calls.c, host.c, simulate.c) was written from the contract, which is
  * simgpu/pages/time.md, and shares no code with simgpu. It looks at all ranks at once and knows the
  * whole program, so it needs none of the clock's art of resolving times late.
  */

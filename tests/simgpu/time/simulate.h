@@ -120,6 +120,13 @@ Ps next_instant(const Sim *s);
 bool all_done(const Sim *s, const Waits *waits);
 Ps latest_end(const Sim *s, const Waits *waits);
 
+// ---- calls.c ----
+
+const Step *step_of(const Sim *s, const Atom *atom);
+// Queues what the call of one rank queues; the return: what the host waits for, or asks about.
+Waits make_call(Sim *s, const Atom *atom);
+void call_nccl(Sim *s, const Atom *atom);
+
 // ---- host.c ----
 
 void begin_processes(Sim *s);
