@@ -1,5 +1,5 @@
 # What developers of the kit run: its own tests, and tests of those tests. No archive has this file.
-.PHONY: test test-all gpt2-medium mutants mutation claims alternatives flakiness
+.PHONY: test test-all gpt2-medium check-clock mutants mutation claims alternatives flakiness
 
 ## make test                 build and run every test of the kit itself
 test: deps
@@ -53,3 +53,9 @@ flakiness: deps
 gpt2-medium: deps
 	@$(MAKE) $(JOBS) $(BUILD)/tests/large/gpt2_medium
 	@$(BUILD)/tests/large/gpt2_medium
+
+## make check-clock          simgpu's clock against a simulator that shares no code with it, on 10,000 random programs
+##                           (SEED=8812)
+check-clock: deps
+	@$(MAKE) $(JOBS) $(BUILD)/tests/simgpu/time
+	@TIME_PROGRAMS=10000 $(BUILD)/tests/simgpu/time --only test_random_programs
