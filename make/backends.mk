@@ -15,7 +15,7 @@ LDLIBS       := $(BLAS_LIBS) -ldw -lgomp -lm -lpthread
 KERNELS      := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard lib/kernels/*.c))
 GPU_LIBS     := $(BUILD)/lib/libsimgpu.a
 HALF         := simgpu
-FOLDERS      := simgpu gpulog nn launch fsdp harness
+FOLDERS      := simgpu clock gpulog nn launch fsdp harness
 else
 # What a test file may ask for: BACKEND_CUDA, the code is that of real GPUs; EMULATED_CUDA, and it runs on simgpu.
 BACKEND_DEFS := -DBACKEND_CUDA $(if $(filter emulated-cuda,$(BACKEND)),-DEMULATED_CUDA)

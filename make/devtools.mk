@@ -1,5 +1,5 @@
 # What developers of the kit run: its own tests, and tests of those tests. No archive has this file.
-.PHONY: test test-all gpt2-medium check-clock mutants mutation claims alternatives flakiness
+.PHONY: test test-all check-model check-clock gpt2-medium mutants mutation claims alternatives flakiness
 
 ## make test                 build and run every test of the kit itself
 test: deps
@@ -48,6 +48,11 @@ alternatives: deps
 ## make flakiness            grade the reference and a half-done solution 50 times each while the machine is busy
 flakiness: deps
 	@$(PYTHON) -B grader/devtools/flakiness.py --build '$(BUILD)'
+
+## make check-model          the modelled all-reduce of 8 GPUs against published sweeps, to which it was fitted
+check-model: deps
+	@$(MAKE) $(JOBS) $(BUILD)/bench/nccl_sweep
+	@$(BUILD)/bench/nccl_sweep a100x8 bench/published/nccl_a100x8.csv h200x8 bench/published/nccl_h200x8.csv
 
 ## make gpt2-medium          one step of GPT-2 medium (355 M parameters) on 8 simulated GPUs, in 12 GiB
 gpt2-medium: deps

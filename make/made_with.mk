@@ -42,6 +42,7 @@ $(eval $(call holds,$(MADE_WITH)/libgpulog,GPULOG_OBJ))
 $(eval $(call holds,$(MADE_WITH)/libshardlab,LIB_OBJ))
 $(eval $(call holds,$(MADE_WITH)/libharness,HARNESS_OBJ))
 $(eval $(call holds,$(MADE_WITH)/libexamples,EXAMPLES_OBJ))
+$(eval $(call holds,$(MADE_WITH)/machines,MACHINES))
 $(eval $(call holds,$(OWN_LIST),OWN))
 $(eval $(call holds,$(SIMGPU_PC),PC_TEXT))
 

@@ -1,7 +1,9 @@
 # What there is to build: objects, libraries, suites and programs, by name.
 
 objects     = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(1)))
-SIMGPU_OBJ := $(call objects,simgpu/src/*/*.c gpulog/log/*.c)
+MACHINES   := $(sort $(wildcard simgpu/machines/*.machine))
+MACHINES_OBJ := $(BUILD)/obj/gen/machines.o
+SIMGPU_OBJ := $(call objects,simgpu/src/*/*.c gpulog/log/*.c) $(MACHINES_OBJ)
 GPULOG_OBJ := $(call objects,gpulog/log/*.c gpulog/interpose/*.c)
 LIB_OBJ    := $(call objects,$(filter-out lib/kernels/%,$(wildcard lib/*/*.c)) lib/launch/cuda/*.c) $(KERNELS)
 HARNESS_OBJ:= $(call objects,tests/support/*.c tests/support/$(HALF)/*.c $(if $(filter emulated-cuda,$(BACKEND)),tests/support/simgpu/reports.c))

@@ -3,6 +3,7 @@
 SIMGPU_DEFS  := -Isimgpu/src -Igpulog/log
 SUPPORT_DEFS := -Itests/support
 BLAS_OBJ     := $(call objects,simgpu/src/blas/*.c)
+COSTS_OBJ    := $(call objects,simgpu/src/time/machine*.c simgpu/src/time/cost_*.c)
 VECTOR_OBJ   := $(call objects,simgpu/src/nccl/reduce.c simgpu/src/blas/multiply.c lib/kernels/*.c tests/cuda/host_kernels.c)
 
 $(BUILD)/obj/simgpu/src/%.o $(BUILD)/obj/gpulog/%.o: DEFS = $(SIMGPU_DEFS)
@@ -10,7 +11,12 @@ $(BLAS_OBJ): DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)
 $(BLAS_OBJ): $(MADE_WITH)/blas
 $(VECTOR_OBJ): OPT = $(VECTOR)
 $(VECTOR_OBJ): $(MADE_WITH)/vector
+# The same picoseconds from every compiler and on every processor.
+$(COSTS_OBJ): OPT = -ffp-contract=off
 $(BUILD)/obj/tests/%.o: DEFS = $(SUPPORT_DEFS)
+# Of the kit's own suites these look into the clock.
+$(BUILD)/obj/tests/clock/%.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
+$(BUILD)/obj/bench/%.o: DEFS = $(SIMGPU_DEFS)
 # The CPU's kernels once more, for host memory and under other names: tests/cuda compares the device's with them.
 $(BUILD)/obj/tests/cuda/host_kernels.o: DEFS = $(SUPPORT_DEFS) -Itests/cuda/host
 
@@ -39,6 +45,15 @@ $(BUILD)/lib/simgpu.o: $(SIMGPU_OBJ) $(MADE_WITH)/libsimgpu
 	$(Q)nm -g --defined-only -f posix $(filter $(BUILD)/obj/gpulog/log/%,$^) | awk 'NF > 2 {print $$1, "inner_" $$1}' >$@.names
 	$(Q)objcopy --redefine-syms=$@.names $@.all $@
 	@rm -f $@.all
+
+# The texts of simgpu/machines as C, for machine.c.
+$(MACHINES_OBJ): $(BUILD)/gen/machines.c $(MADE_WITH)/c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE) $(CFLAGS) $(SIMGPU_DEFS) $(INCLUDES) -c $< -o $@
+$(BUILD)/gen/machines.c: $(MACHINES) simgpu/machines/texts.sh $(MADE_WITH)/machines
+	@mkdir -p $(@D)
+	$(SAY) GEN $@
+	$(Q)sh simgpu/machines/texts.sh $(MACHINES) >$@
 
 # A task file's preprocessed text is checked, and compiled as it is (grader/expand.py).
 # The path in the object's debug information is what a student sees in a message: folder/file.c.

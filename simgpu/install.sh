@@ -4,8 +4,9 @@
 #   PREFIX=DIR DESTDIR=DIR LIBRARY=build/lib/libsimgpu.a LIBS='-ldnnl …' sh simgpu/install.sh
 #
 # DIR/lib/libsimgpu.a, DIR/lib/pkgconfig/simgpu.pc, the headers in DIR/include/simgpu (they have the
-# names of NVIDIA's, which may be on the machine too), the pages in DIR/share/doc/simgpu. DESTDIR
-# comes before all of that and is in no file.
+# names of NVIDIA's, which may be on the machine too), the pages in DIR/share/doc/simgpu, the
+# machines of the clock (which the library holds too) in DIR/share/simgpu/machines. DESTDIR comes
+# before all of that and is in no file.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -24,7 +25,8 @@ esac
 
 # The debug information is of the kit's sources, which are not there; reports name the program's.
 to=${DESTDIR:-}$PREFIX
-mkdir -p "$to/lib/pkgconfig" "$to/include/simgpu/crt" "$to/include/simgpu/simgpu_cublas" "$to/share/doc/simgpu/pages"
+mkdir -p "$to/lib/pkgconfig" "$to/include/simgpu/crt" "$to/include/simgpu/simgpu_cublas" "$to/share/doc/simgpu/pages" \
+    "$to/share/simgpu/machines"
 "${STRIP:-strip}" -g -o "$to/lib/libsimgpu.a.new" "$LIBRARY"
 chmod 644 "$to/lib/libsimgpu.a.new"
 mv -f "$to/lib/libsimgpu.a.new" "$to/lib/libsimgpu.a"
@@ -43,6 +45,7 @@ copy "$to/include/simgpu/crt" simgpu/include/crt/*.h
 copy "$to/include/simgpu/simgpu_cublas" simgpu/include/simgpu_cublas/*.h
 copy "$to/share/doc/simgpu" simgpu/README.md LICENSE
 copy "$to/share/doc/simgpu/pages" simgpu/pages/*.md
+copy "$to/share/simgpu/machines" simgpu/machines/*.machine
 
 # pkg-config reads a path like a shell: what it would take for something else has a backslash.
 escaped=$(printf '%s\n' "$PREFIX" | sed "s/[][ \\\\'\"()&;<>|*?\`#]/\\\\&/g; s/\\\$/\$\$/g")

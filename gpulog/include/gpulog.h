@@ -53,6 +53,33 @@ typedef struct GpuRange {
     GpuAccess access;
 } GpuRange;
 
+// The formats of numbers, as far as they make arithmetic faster or slower.
+typedef enum GpuType {
+    GPU_F64,
+    GPU_F32,
+    GPU_TF32, // floats, rounded by tensor cores
+    GPU_BF16, // fp16 too
+    GPU_FP8,
+} GpuType;
+
+// What a call of NCCL is, among the calls of all ranks. `comm` 0: the entry is none.
+typedef struct GpuCollective {
+    uint64_t comm;      // the communicator: the same number on all its ranks, and on no other's
+    uint64_t call;      // 1, 2 …: of the communicator's collectives, or of the messages to or from
+                        // the peer
+    uint64_t group;     // calls of one ncclGroup have the same number; 0: it was called by itself
+    int group_left;     // so many calls of the group come after it
+    int ranks, rank;    // of the communicator
+    int peer;           // of a message; else -1
+    int nodes;          // on which its ranks are, as far as that is known; 0: it is not
+} GpuCollective;
+
+// What cuBLAS multiplies: `batch` times (rows, inner) by (inner, cols). batch 0: it is no product.
+typedef struct GpuProduct {
+    uint64_t rows, cols, inner, batch;
+} GpuProduct;
+
+#define GPULOG_HOST (-1) // in place of a device: memory of the host
 #define GPULOG_RANGES 12
 typedef struct GpuLogEntry {
     uint64_t index;    // 0, 1, 2 … since the process began
@@ -68,6 +95,14 @@ typedef struct GpuLogEntry {
     size_t bytes;      // collectives: as nccl-tests' "size"; copies, allocations: bytes
     size_t sent;       // collectives: bytes this rank must send over the wire (see gpulog_traffic)
     const void *site;  // call site, for gpulog_where
+    bool pool;         // allocations and frees: the memory is cudaMallocAsync's
+    int thread;        // that called: 0 is the process's first, the others by their first call
+    uint32_t stream_number;    // by the order in which the process made its streams: 1, 2 …
+    int to, from;              // copies: whose memory, a device's or GPULOG_HOST
+    GpuCollective collective;  // calls of NCCL
+    GpuProduct product;        // cuBLAS
+    uint64_t flops;            // kernels, cuBLAS: as far as they say so
+    GpuType type;              // … in this arithmetic
     int n_ranges;
     GpuRange range[GPULOG_RANGES];
 } GpuLogEntry;

@@ -7,9 +7,13 @@
  * gpulog_reset_traffic, gpulog_live_bytes, gpulog_peak_bytes, gpulog_reset_peak, gpulog_op_name to
  * read.
  */
+#define _GNU_SOURCE
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "log_writer.h"
 
@@ -73,21 +77,33 @@ static size_t used_bytes(const GpuLogEntry *entry)
     return offsetof(GpuLogEntry, range) + (size_t)entry->n_ranges * sizeof entry->range[0];
 }
 
-void sim_log_write(const GpuLogEntry *entry)
+int sim_log_thread(void)
 {
+    static _Thread_local int number = -1;
+    static atomic_int others;
+    if (number < 0)
+        number = (pid_t)syscall(SYS_gettid) == getpid() ? 0 : 1 + atomic_fetch_add(&others, 1);
+    return number;
+}
+
+uint64_t sim_log_write(const GpuLogEntry *entry)
+{
+    int thread = sim_log_thread();
     pthread_mutex_lock(&lock);
     if (ring || make_ring()) {
         GpuLogEntry *place = &ring[length % capacity];
         memcpy(place, entry, used_bytes(entry));
         place->index = length;
+        place->thread = thread;
     }
-    length++;
+    uint64_t index = length++;
     if (is_collective(entry->op)) {
         traffic[entry->op].calls++;
         traffic[entry->op].bytes += entry->bytes;
         traffic[entry->op].sent += entry->sent;
     }
     pthread_mutex_unlock(&lock);
+    return index;
 }
 
 uint64_t gpulog_length(void)

@@ -1,7 +1,7 @@
 /* log_writer.h: how the log of gpulog.h is written: by simgpu on simulated GPUs, by the interposer
  * (gpulog/interpose) on real ones. Readers include gpulog.h alone.
  *
- * Interface: sim_log_write, sim_log_last, sim_log_reserve: the log; sim_log_allocated,
+ * Interface: sim_log_write, sim_log_thread, sim_log_last, sim_log_reserve: the log; sim_log_allocated,
  * sim_log_freed: the bytes a device holds; sim_log_waiting: what a thread waits in; SIM_LOG_SITE,
  * sim_log_site, sim_log_site_above, sim_log_stack, sim_log_frames: call sites; sim_log_line,
  * sim_log_is_own, sim_log_call_path: their lines; sim_log_name, sim_log_forget_name: allocations by
@@ -17,9 +17,11 @@
 
 #define SIM_LOG_DEVICES 64
 
-// Appends an operation, and counts its traffic where it is a collective. The entry's index is set
-// here.
-void sim_log_write(const GpuLogEntry *entry);
+// Appends an operation, and counts its traffic where it is a collective. Its index and its thread are
+// set here. Returns the index.
+uint64_t sim_log_write(const GpuLogEntry *entry);
+// The calling thread's number: 0 for the process's first, the others by their first call of this.
+int sim_log_thread(void);
 
 // The last entry, without waiting for a lock: for a process that may be dying.
 bool sim_log_last(GpuLogEntry *entry);

@@ -23,6 +23,10 @@
  *   SIMGPU_POISON    1: fresh device memory holds NaNs, as nothing promises 0    (1)
  *                    (of an allocation above 1 GiB, the first and the last 64 MiB)
  *   SIMGPU_THREADS   BLAS threads of this process               (cores / local ranks, at least 1)
+ *   SIMGPU_MACHINE   the machine whose times the virtual clock has: h100x8, a100x8, …, the file of
+ *                    one, none for no clock                                     (h100x8)
+ *   SIMGPU_SLOW      3:10%: the kernels of rank 3 take a tenth longer           (none)
+ *   SIMGPU_JITTER    5%:SEED: every operation takes up to so much longer        (none)
  *   SIMGPU_LOG       how many operations the log keeps                           (262144)
  */
 #ifndef SIMGPU_H
@@ -69,6 +73,12 @@ void *simgpu_update_as(SimgpuOp *op, void *ptr, size_t bytes, size_t align);
 #define simgpu_write(op, ptr, bytes) simgpu_write_as((op), (ptr), (bytes), SIMGPU_ALIGN(ptr))
 #define simgpu_update(op, ptr, bytes) simgpu_update_as((op), (ptr), (bytes), SIMGPU_ALIGN(ptr))
 #endif
+
+// Says what the kernel computes: so many floating-point operations in this arithmetic. On the
+// virtual clock (simgpu/pages/time.md) it takes as long as these do, or as its bytes do, if that is
+// longer. A kernel that does not say so is costed by its bytes alone.
+typedef GpuType SimgpuType;
+void simgpu_cost(SimgpuOp *op, uint64_t flops, SimgpuType type);
 
 bool simgpu_ready(const SimgpuOp *op);
 cudaError_t simgpu_end(SimgpuOp *op);

@@ -35,6 +35,13 @@ static bool on_device(const void *ptr)
     return sim_device_of(ptr, &offset) != NULL;
 }
 
+static int device_of(const void *ptr)
+{
+    size_t offset;
+    const SimDevice *device = sim_device_of(ptr, &offset);
+    return device ? device->index : GPULOG_HOST;
+}
+
 static const char *kind_name(enum cudaMemcpyKind kind)
 {
     static const char *const names[] = {"cudaMemcpyHostToHost", "cudaMemcpyHostToDevice",
@@ -129,6 +136,8 @@ static cudaError_t copy(const char *name, const Copy *c, cudaStream_t stream, co
     if (dst_device && src_device && dbytes == c->width * c->height && sbytes == dbytes)
         sim_race_carry(c->dst, c->src, dbytes);
     op.entry.bytes = c->width * c->height;
+    op.entry.to = device_of(c->dst);
+    op.entry.from = device_of(c->src);
     op.entry.host_waits = c->async ? !dst_device && !pinned_dst : !(dst_device && src_device);
     if (c->async && pinned_dst)
         sim_pinned_defer(&op, c->dst, c->dpitch, src, c->spitch, c->width, c->height);

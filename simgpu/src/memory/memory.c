@@ -446,7 +446,7 @@ cudaError_t sim_malloc(const char *name, void **ptr, size_t size, bool managed, 
                          .site = site,
                          .n_ranges = 1};
     entry.range[0] = (GpuRange){memory, size, GPU_WRITE};
-    sim_log_write(&entry);
+    sim_clock_log(&entry);
     return cudaSuccess;
 }
 
@@ -467,6 +467,7 @@ static cudaError_t allocate_on_stream(const char *call, void **ptr, size_t size,
     if (!memory) return sim_leave(cudaErrorMemoryAllocation);
     *ptr = memory;
     op.entry.bytes = size;
+    op.entry.pool = true;
     op.entry.range[op.entry.n_ranges++] = (GpuRange){memory, size, GPU_WRITE};
     SimShape shape = sim_plain_shape(size);
     sim_race_touch(&op, memory, &shape, GPU_WRITE);
@@ -552,7 +553,7 @@ static void report_bad_free(const char *call, const void *ptr, SimDevice *device
 
 // Frees ptr; false, reported: it is not the beginning of a live allocation. Any device's memory
 // may be freed whichever is current, as on hardware.
-static bool free_memory(const char *call, void *ptr, bool keep_pages, size_t *bytes,
+static bool free_memory(const char *call, void *ptr, bool keep_pages, size_t *bytes, bool *pool,
                         const void *site)
 {
     size_t offset;
@@ -565,6 +566,7 @@ static bool free_memory(const char *call, void *ptr, bool keep_pages, size_t *by
         good = block && block->state == BLOCK_LIVE && block->offset == offset;
         if (good) {
             *bytes = block->asked;
+            *pool = block->pool;
             release(device, block, keep_pages, site);
         } else {
             place = look(device, offset);
@@ -592,21 +594,23 @@ cudaError_t sim_free(void *devPtr, const void *site)
     SIM_ENTER();
     if (!devPtr) return cudaSuccess;
     size_t offset, bytes = 0;
+    bool pool = false;
     SimDevice *device = sim_device_of(devPtr, &offset);
     if (device && !is_from_pool(device, offset)) sim_device_wait(device->index);
     if (device) sim_race_free(NULL, devPtr, site);
-    if (!free_memory("cudaFree", devPtr, false, &bytes, site))
+    if (!free_memory("cudaFree", devPtr, false, &bytes, &pool, site))
         return sim_leave(cudaErrorInvalidValue);
     GpuLogEntry entry = {.op = GPU_FREE,
                          .name = "cudaFree",
                          .device = device->index,
                          .blocking_stream = true,
                          .host_waits = true,
+                         .pool = pool,
                          .bytes = bytes,
                          .site = site,
                          .n_ranges = 1};
     entry.range[0] = (GpuRange){devPtr, bytes, GPU_WRITE};
-    sim_log_write(&entry);
+    sim_clock_log(&entry);
     return cudaSuccess;
 }
 
@@ -621,7 +625,7 @@ cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
     if (op.error != cudaSuccess || !devPtr) return sim_leave(op.error);
     size_t bytes = 0;
     sim_race_free(&op, devPtr, SIM_SITE);
-    if (!free_memory("cudaFreeAsync", devPtr, true, &bytes, SIM_SITE)) {
+    if (!free_memory("cudaFreeAsync", devPtr, true, &bytes, &op.entry.pool, SIM_SITE)) {
         op.error = cudaErrorInvalidValue;
         return simgpu_end(&op);
     }

@@ -868,10 +868,12 @@ static cudaError_t allocate(void **ptr, size_t size, unsigned flags, const void 
     }
     if (!memory) return sim_leave(cudaErrorMemoryAllocation);
     cudaError_t error = add_piece(memory, size, flags, true, site, alias, mapped);
-    if (error == cudaSuccess)
+    if (error == cudaSuccess) {
         *ptr = memory;
-    else
+        sim_clock_pin();
+    } else {
         free_memory(memory, alias, mapped);
+    }
     return sim_leave(error);
 }
 
@@ -918,6 +920,7 @@ cudaError_t cudaFreeHost(void *ptr)
         free(ptr);
     }
     destroy_piece(piece);
+    sim_clock_pin();
     return cudaSuccess;
 }
 

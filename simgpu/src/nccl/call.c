@@ -33,9 +33,27 @@ static Channel *channel_of(const Call *call)
                                              : &call->comm->shared->channel[peer][self];
 }
 
+// What the log says of the call among those of all ranks.
+static GpuCollective facts_of(const Call *call, uint64_t group, int left)
+{
+    ncclComm_t comm = call->comm;
+    int peer = call->signature.root;
+    uint64_t *number = !is_message(call)                      ? &comm->logged.collectives
+                       : call->signature.kind == CALL_SEND ? &comm->logged.sends[peer]
+                                                              : &comm->logged.recvs[peer];
+    return (GpuCollective){.comm = comm->shared->nonce,
+                           .call = ++*number,
+                           .group = group,
+                           .group_left = left,
+                           .ranks = comm->size,
+                           .rank = comm->rank,
+                           .peer = is_message(call) ? peer : -1,
+                           .nodes = sim_board_nodes(comm, is_message(call) ? peer : -1)};
+}
+
 // Tells the stream, the log and the checker; finds where the buffers lie in the arena. All calls of
 // a group do this in program order before the first is posted.
-static ncclResult_t prepare(Call *call)
+static ncclResult_t prepare(Call *call, uint64_t group, int left)
 {
     ncclComm_t comm = call->comm;
     const CallFacts *facts = &sim_call_facts[call->signature.kind];
@@ -64,6 +82,7 @@ static ncclResult_t prepare(Call *call)
     if (send) call->desc.send = send - alias;
     if (recv) call->desc.recv = recv - alias;
     sim_count_traffic(call, &op.entry);
+    if (op.error == cudaSuccess) op.entry.collective = facts_of(call, group, left);
     if (op.error == cudaSuccess && call->may_stay)
         call->kept = sim_send_keep(call, &op, send, sends, &call->desc.send);
     if (op.error == cudaSuccess && sim_config()->check == CHECK_FULL && comm->size > 1)
@@ -359,11 +378,18 @@ static void look_for_stayers(Call *calls, int n)
 
 static ncclResult_t prepare_all(Call *calls, int n)
 {
+    static _Atomic uint64_t groups;
     ncclResult_t result = ncclSuccess;
     for (int i = 0; i < n; i++) sim_sends_wait_comm(calls[i].comm);
     look_for_stayers(calls, n);
     merge_streams(calls, n);
-    for (int i = 0; i < n && result == ncclSuccess; i++) result = prepare(&calls[i]);
+    uint64_t group = n > 1 ? atomic_fetch_add(&groups, 1) + 1 : 0;
+    int left = 0;
+    for (int i = 0; i < n; i++) left += calls[i].signature.kind != CALL_SPLIT;
+    for (int i = 0; i < n && result == ncclSuccess; i++) {
+        left -= calls[i].signature.kind != CALL_SPLIT;
+        result = prepare(&calls[i], group, left);
+    }
     for (int i = 0; i < n && result != ncclSuccess; i++)
         if (calls[i].kept) sim_send_drop(calls[i].kept);
     if (result == ncclSuccess) merge_streams(calls, n);

@@ -28,6 +28,7 @@
 #include "nccl/comm.h"
 #include "report/report.h"
 #include "streams/streams.h"
+#include "time/clock.h"
 
 #define LOOK_MILLISECONDS 500 // between two looks at what nobody rings for
 
@@ -126,6 +127,7 @@ static void on_normal_exit(int status, void *arg)
 {
     if (status == 0) sim_sends_wait_all();
     say_goodbye(GONE_EXIT, status & 0xff);
+    sim_clock_finish(status);
 }
 
 void sim_comm_goodbye(void)
@@ -286,7 +288,7 @@ static Peer *use_peer(int pid, int wait_table_fd)
     return peer;
 }
 
-static void drop_peer(Peer *peer)
+void sim_peer_drop(Peer *peer)
 {
     if (!peer || --peer->refs) return;
     for (Peer **link = &sim_peers; *link; link = &(*link)->next)
@@ -489,6 +491,7 @@ ncclResult_t sim_comm_connect(ncclComm_t *comms, int n)
         sim_rendezvous_release(comms[i]->map, true); // nobody will ask for the id again
         ncclResult_t devices = check_devices(comms[i]);
         if (devices != ncclSuccess) result = devices;
+        sim_board_join(comms[i]);
     }
     return result;
 }
@@ -524,6 +527,7 @@ bool sim_comm_lives(ncclComm_t comm)
 
 void sim_comm_leave(ncclComm_t comm, const void *site)
 {
+    sim_board_leave(comm);
     comm->self->left_site.n = sim_log_frames(site, comm->self->left_site.frame);
     atomic_store(&comm->self->state, RANK_LEFT);
     sim_comm_wake(comm);
@@ -535,7 +539,7 @@ void sim_comm_leave(ncclComm_t comm, const void *site)
         }
     for (int r = 0; r < comm->size; r++) {
         drop_arena(comm->peer_arena[r]);
-        drop_peer(comm->peer[r]);
+        sim_peer_drop(comm->peer[r]);
     }
     sim_unlock();
     sim_sends_forget(comm);

@@ -14,6 +14,7 @@
  *   notice.c      what ranks that wait say now and then
  *   watch.c       peers that ended, and how
  *   world.c       the processes of a world, as its launcher says
+ *   board.c       when the ranks arrived, on the virtual clock
  *   history.c     from where the ranks made their last collectives
  *   diagnose.c    the reports: disagreement, missing ranks, deadlock
  *
@@ -103,6 +104,15 @@ typedef enum Gone {
     GONE_DIED,  // found dead by the watcher
 } Gone;
 
+// What ranks tell each other for the virtual clock (board.c): a time, and the number of the call that
+// it is of; by number modulo the room.
+typedef struct ClockTime {
+    _Atomic uint64_t number, when;
+} ClockTime;
+#define SIM_CLOCK_CALLS 64     // arrivals: nobody is more than a call ahead of the others
+#define SIM_CLOCK_MEETINGS 1024 // … but for the requests of one group
+#define SIM_CLOCK_MESSAGES 128
+
 typedef struct RankSlot {
     _Atomic uint32_t state;
     _Atomic uint32_t gone;
@@ -122,6 +132,7 @@ typedef struct RankSlot {
     CallDesc last;                  // the last call of any kind
     PastCall past[SIM_HISTORY];     // collectives, by number modulo SIM_HISTORY
     SharedSite left_site;           // ncclCommDestroy's
+    ClockTime clock_arrived[SIM_CLOCK_CALLS], clock_met[SIM_CLOCK_MEETINGS];
 } RankSlot;
 
 // Messages from one rank to another, in order.
@@ -129,6 +140,8 @@ typedef struct Channel {
     _Atomic uint64_t sends, recvs, done;
     _Atomic uint64_t differs; // number of a message whose two sides disagree; 0: none
     CallDesc send, recv;      // number `sends`, number `recvs`
+    ClockTime clock_sent[SIM_CLOCK_MESSAGES], clock_received[SIM_CLOCK_MESSAGES],
+        clock_met[SIM_CLOCK_MESSAGES];
 } Channel;
 
 typedef struct CommShared {
@@ -168,6 +181,11 @@ typedef struct WaitSlot {
 
 typedef struct ProcessWaitTable {
     _Atomic uint64_t asleep[SIM_MAX_THREADS / 64]; // who sleeps in sim_wait, as bits
+    // The process's virtual clock (board.c): a futex that is rung when there is news; whether
+    // somebody here waits for that; until when the process arrives at nothing that it has not told;
+    // how far others want that to be.
+    _Atomic uint32_t clock_bell, clock_waits;
+    _Atomic uint64_t clock_until, clock_wanted;
     _Atomic uint32_t helpers; // threads of the process that never call NCCL, such as the watcher
     _Atomic uint32_t n_workers;
     _Atomic int32_t worker[SIM_MAX_WORKERS]; // the BLAS's threads, which do not either
@@ -219,6 +237,9 @@ struct ncclComm {
     int rank, size, device;
     uint64_t number;                                     // collectives begun
     uint64_t sends[SIM_MAX_RANKS], recvs[SIM_MAX_RANKS]; // messages begun, by peer
+    struct { // that the log has
+        uint64_t collectives, sends[SIM_MAX_RANKS], recvs[SIM_MAX_RANKS];
+    } logged;
     char *arena[SIM_MAX_RANKS]; // every rank's device memory, as this process may touch it
     ProcessWaitTable *wait_table[SIM_MAX_RANKS]; // NULL until connected
     Peer *peer[SIM_MAX_RANKS];                   // NULL for ranks of this process
@@ -303,6 +324,7 @@ void sim_wake_rank(ncclComm_t comm, int rank);
 // must know.
 void sim_comm_visit(struct SimLeaks *leaks);
 void sim_comm_goodbye(void);
+void sim_peer_drop(Peer *peer); // one reference less; called with the lock held
 // A descriptor of another process; -1: it is gone or not ours to open.
 int sim_open_fd(int pid, int fd);
 
@@ -419,6 +441,13 @@ void sim_do_work(Call *call);
 // SIM_PRE_MUL_SUM with scalars (n). `out` may be one of the inputs.
 void sim_reduce(void *out, const void *const *inputs, const uint64_t *scalars, int n, size_t count,
                 ncclDataType_t type, int op);
+
+// ---- board.c ----
+// A communicator over several processes is ready, and is about to be destroyed.
+void sim_board_join(ncclComm_t comm);
+void sim_board_leave(ncclComm_t comm);
+// On how many nodes its ranks are; peer >= 0: those two ranks.
+int sim_board_nodes(ncclComm_t comm, int peer);
 
 // ---- history.c ----
 // Notes where this rank's collective comes from, before it is posted.

@@ -159,6 +159,66 @@ static size_t local_ranks(void)
     return 1;
 }
 
+// ---- The clock ----
+
+static void read_machine(void)
+{
+    const char *text = getenv("SIMGPU_MACHINE");
+    char error[512], title[600];
+    if (!text || !*text) text = "h100x8";
+    if (strcmp(text, "none") == 0) return;
+    config.machine = sim_machine(text, error, sizeof error);
+    if (config.machine) return;
+    snprintf(title, sizeof title, "SIMGPU_MACHINE: %s", error);
+    sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
+}
+
+// "10%", "2.5%" as a ratio, and *end: what comes after it; false: it is something else.
+static bool parse_percent(const char *text, SimRatio *part, const char **end)
+{
+    uint64_t num = 0, den = 100;
+    const char *at = text;
+    for (; isdigit((unsigned char)*at) && num < 1000000; at++) num = 10 * num + (uint64_t)(*at - '0');
+    if (at == text) return false;
+    if (*at == '.' && isdigit((unsigned char)at[1]))
+        for (at++; isdigit((unsigned char)*at) && den < 100000000; at++) {
+            num = 10 * num + (uint64_t)(*at - '0');
+            den *= 10;
+        }
+    *part = (SimRatio){num, den};
+    *end = at + 1;
+    return *at == '%';
+}
+
+_Noreturn static void refuse_spread(const char *variable, const char *text, const char *like)
+{
+    char title[256];
+    snprintf(title, sizeof title, "%s is \"%.80s\": must be %s", variable, text, like);
+    sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
+}
+
+static void read_spread(void)
+{
+    const char *slow = getenv("SIMGPU_SLOW"), *jitter = getenv("SIMGPU_JITTER"), *end;
+    char *after;
+    if (slow && *slow) {
+        errno = 0;
+        long rank = strtol(slow, &after, 10);
+        bool fits = !errno && after > slow && rank >= 0 && rank < 65536 && *after == ':' &&
+                    parse_percent(after + 1, &config.spread.slow, &end) && !*end;
+        if (!fits) refuse_spread("SIMGPU_SLOW", slow, "a rank and how much slower it is, as in 3:10%");
+        config.spread.slow_rank = (int)rank;
+    }
+    if (jitter && *jitter) {
+        bool fits = parse_percent(jitter, &config.spread.jitter, &end) && *end == ':' &&
+                    isdigit((unsigned char)end[1]);
+        errno = 0;
+        if (fits) config.spread.seed = strtoull(end + 1, &after, 10);
+        if (!fits || errno || *after)
+            refuse_spread("SIMGPU_JITTER", jitter, "how much at most, and a seed, as in 5%:8812");
+    }
+}
+
 static void read_all(void)
 {
     read_visible((int)read_number("SIMGPU_DEVICES", 8, 1, SIM_MAX_DEVICES));
@@ -169,6 +229,8 @@ static void read_all(void)
     config.poison = read_number("SIMGPU_POISON", 1, 0, 1) != 0;
     config.notice_seconds = (double)read_number("SIMGPU_NOTICE_SECONDS", 10, 1, 86400);
     sim_log_reserve(read_number("SIMGPU_LOG", 262144, 16, (size_t)1 << 26));
+    read_machine();
+    read_spread();
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     size_t share = (cores > 0 ? (size_t)cores : 1) / local_ranks();
     config.threads = (int)read_number("SIMGPU_THREADS", share ? share : 1, 1, 1024);

@@ -92,11 +92,18 @@ bool sim_may_grow(int memfd, size_t bytes)
     sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
 }
 
+uint32_t sim_next_stream_number(void)
+{
+    static _Atomic uint32_t made;
+    return atomic_fetch_add(&made, 1) + 1;
+}
+
 static SimDevice *make_device(int index)
 {
     SimDevice *d = calloc(1, sizeof *d);
     if (!d) no_memory_for("calloc");
     d->index = index;
+    d->stream_number = sim_next_stream_number();
     d->arena = cluster.arena;
     d->program = cluster.base + (size_t)index * cluster.arena;
     d->memfd = memfd_create("simgpu-device", MFD_CLOEXEC);
@@ -230,7 +237,7 @@ cudaError_t cudaDeviceSynchronize(void)
                          .host_waits = true,
                          .blocking_stream = true,
                          .site = SIM_SITE};
-    sim_log_write(&entry);
+    sim_clock_log(&entry);
     return cudaSuccess;
 }
 

@@ -6,8 +6,10 @@
  * operation's stream holds the clock of all that is ordered before it, and the range is known.
  *
  * Interface: simgpu_begin, sim_begin, simgpu_read, simgpu_write, simgpu_update, sim_touch,
- * sim_touch_shape, simgpu_ready, simgpu_end, sim_end_begun.
+ * sim_touch_shape, simgpu_cost, simgpu_ready, simgpu_end, sim_end_begun.
  */
+#include <string.h>
+
 #include "check/check.h"
 #include "check/shadow.h"
 #include "memory/memory.h"
@@ -17,17 +19,14 @@
 SimgpuOp sim_begin(GpuOp kind, const char *name, cudaStream_t stream, const void *site)
 {
     SimgpuOp op;
-    op.entry.index = 0;
+    memset(&op.entry, 0, offsetof(GpuLogEntry, range));
     op.entry.op = kind;
     op.entry.name = name;
     op.entry.device = sim_current_device();
     op.entry.stream = stream;
-    op.entry.event = NULL;
     op.entry.blocking_stream = true;
-    op.entry.host_waits = false;
-    op.entry.bytes = op.entry.sent = 0;
     op.entry.site = site;
-    op.entry.n_ranges = 0;
+    op.entry.to = op.entry.from = GPULOG_HOST;
     op.error = sim_enter();
     if (op.error == cudaSuccess) op.error = sim_stream_begin(&op);
     return op;
@@ -191,6 +190,12 @@ void *(simgpu_update)(SimgpuOp *op, void *ptr, size_t bytes)
     return sim_touch(op, ptr, bytes, GPU_UPDATE, false);
 }
 
+void simgpu_cost(SimgpuOp *op, uint64_t flops, SimgpuType type)
+{
+    op->entry.flops = flops;
+    op->entry.type = type;
+}
+
 bool simgpu_ready(const SimgpuOp *op)
 {
     return op->error == cudaSuccess;
@@ -223,7 +228,7 @@ cudaError_t simgpu_end(SimgpuOp *op)
     watch_host(op);
     sim_check_overlap(op);
     sim_stream_ran(op);
-    sim_log_write(&op->entry);
+    sim_clock_log(&op->entry);
     return cudaSuccess;
 }
 
@@ -236,6 +241,6 @@ cudaError_t sim_end_begun(SimgpuOp *op)
     op->entry.host_waits = false;
     sim_stream_ran(op);
     op->entry.host_waits = waits;
-    sim_log_write(&op->entry);
+    sim_clock_log(&op->entry);
     return cudaSuccess;
 }

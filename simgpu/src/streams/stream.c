@@ -50,6 +50,7 @@ struct CUstream_st {
     const void *site; // who made it; NULL: simgpu itself
     const void *destroyed; // where; NULL: it is alive, or a reset did it
     int number;       // 1, 2 … of those that the program made; 0: the default or a thread's own
+    uint32_t order;   // of all streams and devices, as they were made
     SimClock
         clock; // what is done before the stream's next operation; its own slot: its number so far
     uint64_t asked; // its number, plus one, when a query was answered: not ready
@@ -165,6 +166,7 @@ static struct CUstream_st *new_stream(int device, unsigned flags, int priority)
     s->site = s->destroyed = NULL;
     s->priority = priority;
     s->number = 0;
+    s->order = sim_next_stream_number();
     s->asked = 0;
     s->next = NULL;
     if (s->clock.n <= slot_of(s)) grow(&s->clock, slot_of(s) + 1);
@@ -188,6 +190,7 @@ static struct CUstream_st *null_stream(int device)
     s = new_stream(device, cudaStreamDefault, 0);
     if (!s) sim_fatal(SIMGPU_SYSTEM, "too many streams", "%d streams are alive.", MAX_STREAMS);
     s->is_default = true;
+    s->order = sim_device(device)->stream_number;
     devices[device].null = s;
     return s;
 }
@@ -439,15 +442,21 @@ static void host_joins(const SimClock *clock)
 }
 
 // The handle as the log keeps it, by which the stream is found again: NULL for the default stream.
+static void put_stream(GpuLogEntry *entry, struct CUstream_st *s)
+{
+    entry->device = s->device;
+    entry->blocking_stream = s->blocking;
+    entry->stream = s->is_default ? NULL : s;
+    entry->stream_number = s->order;
+}
+
 cudaError_t sim_stream_begin(SimgpuOp *op)
 {
     if (!sim_device(sim_current_device())) return sim_leave(cudaErrorInvalidDevice);
     pthread_mutex_lock(&lock);
     struct CUstream_st *s = find_stream(op->entry.stream);
     if (s) {
-        op->entry.device = s->device;
-        op->entry.blocking_stream = s->blocking;
-        op->entry.stream = s->is_default ? NULL : s;
+        put_stream(&op->entry, s);
         catch_up(s);
         if (!only_orders(op->entry.op)) await_undone(&s->clock);
     }
@@ -656,12 +665,12 @@ static bool host_knows(const SimClock *clock)
     return true;
 }
 
-// Operations run at their call, so a query would find everything done. The first one about what
-// the host has not waited for says that it is not, as a GPU may, and orders nothing. Called with
-// the lock held.
+// Operations run at their call, so a query would find everything done. With the clock, its time
+// decides (sim_clock_query). Without, the first one about what the host has not waited for says that
+// it is not, as a GPU may, and orders nothing. Called with the lock held.
 static bool is_early(const SimClock *clock, bool asked)
 {
-    return sim_config()->check != CHECK_OFF && !asked && !host_knows(clock);
+    return !sim_clock_on() && sim_config()->check != CHECK_OFF && !asked && !host_knows(clock);
 }
 
 static bool is_stream_early(struct CUstream_st *s)
@@ -672,15 +681,30 @@ static bool is_stream_early(struct CUstream_st *s)
     return true;
 }
 
+// Whether a query finds it too early for a stream, by the clock. False: there is no clock, or no such
+// stream.
+static bool is_stream_unready(GpuLogEntry entry, cudaStream_t stream)
+{
+    if (!sim_clock_on()) return false;
+    pthread_mutex_lock(&lock);
+    struct CUstream_st *s = find_stream(stream);
+    if (s) catch_up(s);
+    bool known = s && host_knows(&s->clock);
+    if (s) put_stream(&entry, s);
+    pthread_mutex_unlock(&lock);
+    return s && !sim_clock_query(&entry, known);
+}
+
 // The host waits for a stream: cudaStreamSynchronize, and a query that finds it done.
 static cudaError_t wait_for_stream(const char *call, cudaStream_t stream, bool query,
                                    const void *site)
 {
     SIM_ENTER();
     if (!sim_device(sim_current_device())) return sim_leave(cudaErrorInvalidDevice);
+    GpuLogEntry entry = {.op = GPU_STREAM_SYNC, .name = call, .host_waits = true, .site = site};
+    if (query && is_stream_unready(entry, stream)) return sim_leave(cudaErrorNotReady);
     pthread_mutex_lock(&lock);
     struct CUstream_st *s = find_stream(stream);
-    GpuLogEntry entry = {.op = GPU_STREAM_SYNC, .name = call, .host_waits = true, .site = site};
     bool idle = false, early = false;
     if (s) catch_up(s);
     if (s && query) early = is_stream_early(s);
@@ -689,16 +713,14 @@ static cudaError_t wait_for_stream(const char *call, cudaStream_t stream, bool q
         await_undone(&s->clock);
         host_joins(&s->clock);
         take_note((Note){.kind = NOTE_HOST_WAIT, .stream = id_of(s), .site = site});
-        entry.device = s->device;
-        entry.stream = s->is_default ? NULL : s;
-        entry.blocking_stream = s->blocking;
+        put_stream(&entry, s);
     }
     pthread_mutex_unlock(&lock);
     if (!s) return report_stream(call, stream, site);
     if (early) return sim_leave(cudaErrorNotReady);
     for (const SimHooks *hooks = sim_hooks(); idle && hooks; hooks = hooks->next)
         if (hooks->idle_wait) hooks->idle_wait(call, stream, site);
-    sim_log_write(&entry);
+    sim_clock_log(&entry);
     return cudaSuccess;
 }
 
@@ -830,6 +852,7 @@ static void destroy_event(struct CUevent_st *e)
     free(e->clock.t);
     e->clock = (SimClock){0, NULL};
     e->alive = false;
+    sim_clock_forget_event(e);
     e->destroyed = NULL;
     e->next = NULL;
     if (unused_events.last)
@@ -924,6 +947,14 @@ static cudaError_t wait_for_event(const char *call, cudaEvent_t event, bool quer
         .op = GPU_EVENT_SYNC, .name = call, .event = event, .host_waits = true, .site = site};
     pthread_mutex_lock(&lock);
     bool there = is_event(event), early = false;
+    if (there && query && sim_clock_on() && event->recorded) {
+        bool known = host_knows(&event->clock);
+        entry.device = event->device;
+        pthread_mutex_unlock(&lock);
+        if (!sim_clock_query(&entry, known)) return sim_leave(cudaErrorNotReady);
+        pthread_mutex_lock(&lock);
+        there = is_event(event);
+    }
     if (there) {
         entry.device = event->device;
         early = query && event->recorded && is_early(&event->clock, event->asked);
@@ -934,7 +965,7 @@ static cudaError_t wait_for_event(const char *call, cudaEvent_t event, bool quer
     pthread_mutex_unlock(&lock);
     if (!there) return report_event(call, event, site);
     if (early) return sim_leave(cudaErrorNotReady);
-    sim_log_write(&entry);
+    sim_clock_log(&entry);
     return cudaSuccess;
 }
 
@@ -948,7 +979,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     return wait_for_event("cudaEventQuery", event, true, SIM_SITE);
 }
 
-// Operations run at their call, so the time between two records is the time the host took.
+// Without the clock, operations run at their call: the time between two records is the time the host
+// took.
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
 {
     SIM_ENTER();
@@ -960,7 +992,11 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
     if (right)
         *ms = (float)((double)(end->when.tv_sec - start->when.tv_sec) * 1e3 +
                       (double)(end->when.tv_nsec - start->when.tv_nsec) * 1e-6);
+    bool known = right && host_knows(&start->clock) && host_knows(&end->clock);
+    int device = right ? end->device : 0;
     pthread_mutex_unlock(&lock);
+    if (right && sim_clock_on() && !sim_clock_elapsed(start, end, device, known, ms))
+        return sim_leave(cudaErrorNotReady);
     return sim_leave(right ? cudaSuccess : cudaErrorInvalidResourceHandle);
 }
 

@@ -22,6 +22,7 @@
 
 #include "log_writer.h"
 #include "simgpu.h"
+#include "time/recorder.h"
 
 struct SimLeaks; // check/check.h
 struct SimShape; // check/shadow.h
@@ -39,6 +40,8 @@ typedef struct SimConfig {
     const char *record; // SIMGPU_REPORT: the file of reports, NULL: none
     int threads;
     double notice_seconds; // SIMGPU_NOTICE_SECONDS
+    const SimMachine *machine; // SIMGPU_MACHINE; NULL: no clock
+    SimSpread spread;          // SIMGPU_SLOW, SIMGPU_JITTER
 } SimConfig;
 const SimConfig *sim_config(void);
 bool sim_config_ready(void); // it has been read
@@ -57,7 +60,11 @@ typedef struct SimDevice {
     pthread_mutex_t lock; // of the allocator and the accounting
     struct SimHeap *heap; // memory.c
     size_t live;          // bytes as requested
+    uint32_t stream_number; // of its default stream
 } SimDevice;
+
+// Streams are numbered in the order in which they are made, a default stream with its device.
+uint32_t sim_next_stream_number(void);
 
 // The device, made on first use; NULL for an index that is none.
 SimDevice *sim_device(int index);

@@ -1,0 +1,361 @@
+/* board.c: the virtual clock's board among processes: when ranks arrive at their calls.
+ *
+ * Each rank writes its arrivals into the memory that its communicator shares, by the number of the
+ * call; each process says in its wait table until when it will arrive at nothing more. That is all
+ * that processes must know of each other's time. Who waits for more rings the bells of those that
+ * he waits for (time/resolve.c).
+ *
+ * Times are resolved late, perhaps after the communicator was destroyed. So what is needed of it is
+ * mapped here once more, until all its calls are over.
+ *
+ * A rank whose process has ended without telling when it arrived counts as if it had arrived before
+ * all others.
+ *
+ * Interface: sim_board_join, sim_board_leave, sim_board_nodes.
+ */
+#define _GNU_SOURCE
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "nccl/comm.h"
+#include "time/clock.h"
+
+#define FEW 16 // communicators that are left and not over, before others are asked to go on
+
+// Another process. It lives as long as a communicator with it is on the board.
+typedef struct Other {
+    struct Other *next;
+    Peer *peer;
+    ProcessWaitTable *table;
+    int refs;
+    bool waited_for; // this process needs its arrivals
+    SimPs seen;      // its `until` when that was found out
+} Other;
+
+typedef struct Entry {
+    struct Entry *next;
+    uint64_t nonce;
+    CommShared *shared;
+    int size;
+    Other *other[SIM_MAX_RANKS]; // NULL: a rank of this process
+    bool local[SIM_MAX_RANKS];
+    int users;    // communicators of this process
+    SimItem over; // left by all of them, and quiet when this has ended; 0: it lives
+} Entry;
+
+// All under the clock's lock.
+static Entry *entries;
+static Other *others;
+static ProcessWaitTable *own;
+static bool told; // something, since it was last published
+
+// ---- Times ----
+
+static void put(ClockTime *times, size_t room, uint64_t number, SimPs when)
+{
+    ClockTime *t = &times[number % room];
+    atomic_store(&t->number, 0);
+    atomic_store(&t->when, when);
+    atomic_store(&t->number, number);
+}
+
+// The time of a call. One that was overwritten is so old that nobody should ask for it.
+static bool get(const ClockTime *times, size_t room, uint64_t number, SimPs *when)
+{
+    const ClockTime *t = &times[number % room];
+    uint64_t before, after = atomic_load(&t->number);
+    do {
+        before = after;
+        *when = before == number ? atomic_load(&t->when) : 0;
+        after = atomic_load(&t->number);
+    } while (before != after);
+    return before >= number;
+}
+
+static Entry *find(uint64_t nonce)
+{
+    Entry *e = entries;
+    while (e && e->nonce != nonce) e = e->next;
+    return e;
+}
+
+static void arrived(void *arg, const SimCall *call, SimPs when)
+{
+    Entry *e = find(call->comm);
+    if (!e) return;
+    told = true;
+    if (call->from < 0) {
+        RankSlot *slot = &e->shared->slot[call->rank];
+        if (call->meeting)
+            put(slot->clock_met, SIM_CLOCK_MEETINGS, call->number, when);
+        else
+            put(slot->clock_arrived, SIM_CLOCK_CALLS, call->number, when);
+        return;
+    }
+    Channel *channel = &e->shared->channel[call->from][call->to];
+    if (call->meeting && !call->sends) return; // the send waits for nobody
+    put(call->meeting ? channel->clock_met
+        : call->sends ? channel->clock_sent
+                      : channel->clock_received,
+        SIM_CLOCK_MESSAGES, call->number, when);
+}
+
+static bool arrival_of(const Entry *e, const SimCall *call, int rank, bool sends, SimPs *when)
+{
+    if (call->from < 0) {
+        const RankSlot *slot = &e->shared->slot[rank];
+        return call->meeting ? get(slot->clock_met, SIM_CLOCK_MEETINGS, call->number, when)
+                             : get(slot->clock_arrived, SIM_CLOCK_CALLS, call->number, when);
+    }
+    const Channel *channel = &e->shared->channel[call->from][call->to];
+    const ClockTime *times = call->meeting ? channel->clock_met
+                             : sends       ? channel->clock_sent
+                                           : channel->clock_received;
+    return get(times, SIM_CLOCK_MESSAGES, call->number, when);
+}
+
+static bool has_ended(const Entry *e, int rank)
+{
+    const Other *other = e->other[rank];
+    uint32_t gone = atomic_load(&e->shared->slot[rank].gone);
+    return atomic_load(&other->table->clock_until) == SIM_FOREVER || gone == GONE_DIED ||
+           gone == GONE_FATAL || other->peer->ended;
+}
+
+// One rank's part of the answer: adds to *when its arrival, or a time before which it will not be.
+// First the time until which it arrives at nothing, then whether it has arrived.
+static bool add_rank(Entry *e, const SimCall *call, int rank, bool sends, SimPs *when)
+{
+    Other *other = e->other[rank];
+    SimPs until = e->local[rank] || !other ? SIM_FOREVER
+                                           : atomic_load(&other->table->clock_until);
+    bool ended = other && has_ended(e, rank);
+    SimPs at;
+    bool there = arrival_of(e, call, rank, sends, &at);
+    if (!there && ended) return true;
+    if (!there) at = until;
+    if (!there && other) {
+        other->waited_for = true;
+        other->seen = until;
+    }
+    if (*when < at) *when = at;
+    return there;
+}
+
+static bool start(void *arg, const SimCall *call, SimPs *when)
+{
+    Entry *e = find(call->comm);
+    bool all = true;
+    *when = 0;
+    if (!e) return true;
+    if (call->from >= 0) {
+        all = add_rank(e, call, call->from, true, when);
+        if (!call->meeting) all &= add_rank(e, call, call->to, false, when);
+        return all;
+    }
+    for (int r = 0; r < e->size; r++) all &= add_rank(e, call, r, false, when);
+    return all;
+}
+
+static void until(void *arg, SimPs when)
+{
+    if (when <= atomic_load(&own->clock_until)) return;
+    atomic_store(&own->clock_until, when == SIM_FOREVER ? SIM_FOREVER - 1 : when);
+    told = true;
+}
+
+// ---- Bells ----
+
+static void ring(ProcessWaitTable *table)
+{
+    atomic_fetch_add(&table->clock_bell, 1);
+    syscall(SYS_futex, &table->clock_bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static void release_quiet(void);
+
+static void publish(void)
+{
+    release_quiet();
+    if (!told) return;
+    told = false;
+    for (Other *o = others; o; o = o->next)
+        if (atomic_load(&o->table->clock_waits)) ring(o->table);
+}
+
+static void raise_wanted(ProcessWaitTable *table, SimPs wanted)
+{
+    uint64_t now = atomic_load(&table->clock_wanted);
+    while (now < wanted && !atomic_compare_exchange_weak(&table->clock_wanted, &now, wanted))
+        continue;
+}
+
+// Whom the last turn of the engine has found missing: `waited_for` is set anew by the next one.
+static void ask(void)
+{
+    atomic_store(&own->clock_waits, 1);
+    for (Other *o = others; o; o = o->next) {
+        if (!o->waited_for) continue;
+        o->waited_for = false;
+        raise_wanted(o->table, o->seen + 1);
+        ring(o->table);
+    }
+}
+
+static void asked_enough(void)
+{
+    atomic_store(&own->clock_waits, 0);
+}
+
+static bool is_wanted(void)
+{
+    return atomic_load(&own->clock_wanted) > atomic_load(&own->clock_until);
+}
+
+#define MORE 1000000 // ps
+static SimPs wanted(void)
+{
+    SimPs w = atomic_load(&own->clock_wanted);
+    return w ? w + w / 8 + MORE : 0;
+}
+
+static void over(void)
+{
+    atomic_store(&own->clock_until, SIM_FOREVER);
+    for (Other *o = others; o; o = o->next) ring(o->table);
+}
+
+// ---- Communicators ----
+
+static Other *use_other(Peer *peer)
+{
+    Other *o = others;
+    while (o && o->peer != peer) o = o->next;
+    if (!o) {
+        o = calloc(1, sizeof *o);
+        if (!o) return NULL;
+        peer->refs++; // under sim_lock
+        *o = (Other){.next = others, .peer = peer, .table = peer->wait_table};
+        others = o;
+    }
+    o->refs++;
+    return o;
+}
+
+static void drop_other(Other *other)
+{
+    if (!other || --other->refs) return;
+    Other **link = &others;
+    while (*link != other) link = &(*link)->next;
+    *link = other->next;
+    sim_lock();
+    sim_peer_drop(other->peer);
+    sim_unlock();
+    free(other);
+}
+
+static void remove_entry(Entry **link)
+{
+    Entry *e = *link;
+    *link = e->next;
+    for (int r = 0; r < e->size; r++) drop_other(e->other[r]);
+    munmap(e->shared, sizeof(CommShared));
+    free(e);
+}
+
+static void release_quiet(void)
+{
+    SimTimes times;
+    for (Entry **link = &entries; *link;) {
+        Entry *e = *link;
+        bool over_now = e->over && !e->users &&
+                        (sim_engine_times(sim_recorder_engine(sim_clock_recorder()), e->over,
+                                          &times) ||
+                         e->over < sim_engine_first(sim_recorder_engine(sim_clock_recorder())));
+        if (over_now)
+            remove_entry(link);
+        else
+            link = &e->next;
+    }
+}
+
+static void meet_peers(void)
+{
+    static const SimPeers peers_template = {{arrived, start, until, NULL}, NULL,  publish, ask,
+                                            asked_enough, is_wanted, wanted, over};
+    static SimPeers peers;
+    if (own) return;
+    own = sim_wait_table(NULL);
+    peers = peers_template;
+    peers.bell = &own->clock_bell;
+    sim_clock_meet_peers(&peers);
+    sim_resolve_start();
+}
+
+static Entry *add_entry(ncclComm_t comm)
+{
+    void *at = mmap(NULL, sizeof(CommShared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                    comm->map->fd, 0);
+    Entry *e = at == MAP_FAILED ? NULL : calloc(1, sizeof *e);
+    if (!e) return NULL;
+    *e = (Entry){.next = entries, .nonce = comm->shared->nonce, .shared = at, .size = comm->size};
+    entries = e;
+    sim_lock();
+    for (int r = 0; r < comm->size; r++) {
+        e->local[r] = comm->shared->slot[r].pid == getpid();
+        if (comm->peer[r]) e->other[r] = use_other(comm->peer[r]);
+    }
+    sim_unlock();
+    return e;
+}
+
+void sim_board_join(ncclComm_t comm)
+{
+    if (!sim_clock_on()) return;
+    sim_clock_set_rank(comm->device, comm->rank);
+    if (comm->size < 2) return;
+    sim_clock_lock();
+    meet_peers();
+    Entry *e = find(comm->shared->nonce);
+    if (!e) e = add_entry(comm);
+    if (e) e->users++;
+    sim_clock_unlock();
+}
+
+void sim_board_leave(ncclComm_t comm)
+{
+    if (!sim_clock_on() || comm->size < 2) return;
+    int left = 0;
+    sim_clock_lock();
+    Entry *e = find(comm->shared->nonce);
+    if (e && --e->users == 0) e->over = sim_record_comm_end(sim_clock_recorder(), e->nonce);
+    for (Entry *other = entries; other; other = other->next) left += other->over != 0;
+    if (left > FEW) {
+        sim_clock_turn();
+        ask();
+    }
+    sim_clock_unlock();
+}
+
+int sim_board_nodes(ncclComm_t comm, int peer)
+{
+    uint64_t seen[SIM_MAX_RANKS][2];
+    int n = 0;
+    if (!sim_clock_on()) return 0;
+    for (int r = 0; r < comm->size; r++) {
+        const RankSlot *slot = &comm->shared->slot[r];
+        if (peer >= 0 && r != peer && r != comm->rank) continue;
+        uint64_t node = (uint64_t)(slot->gpu / sim_clock_machine()->gpus_per_node);
+        int i = 0;
+        while (i < n && (seen[i][0] != slot->host || seen[i][1] != node)) i++;
+        if (i < n) continue;
+        seen[n][0] = slot->host;
+        seen[n++][1] = node;
+    }
+    return n;
+}

@@ -1,0 +1,68 @@
+/* time/recorder.h: from the log to the engine: what a program called, in the order of its log, becomes
+ * items with costs and dependencies (simgpu/pages/time.md, §§ 1-2, 6-7).
+ *
+ * A recorder is one process's. It needs nothing but the entries, so it works in the process that
+ * makes the calls and on a log that was read from a file. In the process it is also told what the
+ * log does not have: queries, pinned memory, threads that end, events that are destroyed.
+ */
+#ifndef SIMGPU_RECORDER_H
+#define SIMGPU_RECORDER_H
+
+#include "time/engine.h"
+#include "time/time.h"
+
+// SIMGPU_SLOW, SIMGPU_JITTER: parts of the work; num 0: none.
+typedef struct SimSpread {
+    int slow_rank;
+    SimRatio slow, jitter;
+    uint64_t seed;
+} SimSpread;
+
+typedef struct SimRecorder SimRecorder;
+// board: NULL, where all communicators have one rank. rank: the launcher's; -1: not known.
+SimRecorder *sim_recorder_new(const SimMachine *machine, const SimSpread *spread,
+                              const SimBoard *board, int rank);
+void sim_recorder_free(SimRecorder *recorder);
+SimEngine *sim_recorder_engine(SimRecorder *recorder);
+const SimMachine *sim_recorder_machine(const SimRecorder *recorder);
+
+void sim_record_entry(SimRecorder *recorder, const GpuLogEntry *entry);
+
+// ---- What the log does not have ----
+
+// A call of that cost on a device, which queues nothing and waits for nothing.
+void sim_record_call(SimRecorder *recorder, int thread, int device, SimPs cost);
+// A thread has ended; where it has called, others may have joined it.
+void sim_record_thread_ended(SimRecorder *recorder, int thread);
+// Nothing is known of a thread, and others need not wait for it: until it calls again, from where
+// the engine stands then.
+void sim_record_give_up(SimRecorder *recorder, int thread);
+void sim_record_forget_event(SimRecorder *recorder, cudaEvent_t event);
+void sim_record_set_rank(SimRecorder *recorder, int device, int rank);
+
+// ---- Questions ---- They are answered by items, whose times the engine knows sooner or later.
+
+// A query of the thread: the item ends when the host asks.
+SimItem sim_record_query(SimRecorder *recorder, int thread, int device);
+// What an operation that is queued now on the entry's stream waits for; what an event waits for.
+SimItem sim_record_stream_end(SimRecorder *recorder, const GpuLogEntry *on);
+SimItem sim_record_event_end(SimRecorder *recorder, cudaEvent_t event);
+// All calls on a communicator, so far; those on the host too.
+SimItem sim_record_comm_end(SimRecorder *recorder, uint64_t comm);
+// The item at which a thread's clock stands; the thread's clock becomes no less than `item`.
+SimItem sim_record_clock(SimRecorder *recorder, int thread);
+void sim_record_join(SimRecorder *recorder, int thread, SimItem item);
+// Whether the engine stands at the thread's clock; which item that is.
+bool sim_record_stands(const SimRecorder *recorder, int thread);
+SimItem sim_record_at(const SimRecorder *recorder, int thread);
+// Whether the thread has made a call, not only asked.
+bool sim_record_has_called(const SimRecorder *recorder, int thread);
+
+// ---- Spans ----
+
+void sim_record_on_span(SimRecorder *recorder, SimSpanHook hook, void *arg);
+bool sim_record_all_told(const SimRecorder *recorder);
+// Tells the spans that are known, and frees what nobody can ask for.
+void sim_record_tidy(SimRecorder *recorder);
+
+#endif

@@ -1,0 +1,221 @@
+/* recorder_nccl.c: calls of NCCL as items: the host's meeting, and the transfer.
+ *
+ * The calls of a group are kept until the last of them: what comes first in it may have to wait for
+ * streams that later ones use. A call outside of a group is a group of one.
+ *
+ * Interface: sim_record_nccl.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "time/recorder_internal.h"
+
+// What a group does on one communicator, or on one of its ranks.
+typedef struct Part {
+    uint64_t comm;
+    int rank;
+    int run;      // the first call of those that are ready together
+    After before; // what all its calls wait for, so far
+    After ops;    // all its operations
+} Part;
+
+static bool is_message(const GpuLogEntry *e)
+{
+    return e->op == GPU_SEND || e->op == GPU_RECV;
+}
+
+static CommState *comm_of(SimRecorder *r, uint64_t comm, int rank)
+{
+    for (int i = 0; i < r->n_comms; i++)
+        if (r->comm[i].comm == comm && r->comm[i].rank == rank) return &r->comm[i];
+    if (r->n_comms == r->comms_room) {
+        r->comms_room = r->comms_room ? 2 * r->comms_room : 8;
+        r->comm = sim_record_grow(r->comm, (size_t)r->comms_room, sizeof *r->comm);
+    }
+    r->comm[r->n_comms] = (CommState){.comm = comm, .rank = rank};
+    return &r->comm[r->n_comms++];
+}
+
+static SimCall call_of(const GpuLogEntry *e, bool meeting)
+{
+    const GpuCollective *c = &e->collective;
+    bool sends = e->op == GPU_SEND;
+    return (SimCall){.comm = c->comm,
+                     .number = c->call,
+                     .from = !is_message(e) ? -1 : sends ? c->rank : c->peer,
+                     .to = !is_message(e) ? -1 : sends ? c->peer : c->rank,
+                     .rank = c->rank,
+                     .sends = sends,
+                     .meeting = meeting};
+}
+
+static SimItemSpec operation_of(SimRecorder *r, const GpuLogEntry *e, Pending *p)
+{
+    const GpuCollective *c = &e->collective;
+    SimItemSpec spec = {.device = e->device, .stream = e->stream_number};
+    if (c->ranks < 2) {
+        spec.kind = SIM_ITEM_COMPUTE;
+        spec.work = sim_cost_kernel(r->machine, sim_record_touched(e), 0, SIM_F32);
+    } else {
+        int per_node = r->machine->gpus_per_node, ranks = is_message(e) ? 2 : c->ranks;
+        int nodes = c->nodes ? c->nodes : (c->ranks + per_node - 1) / per_node;
+        p->cost = sim_cost_collective(r->machine, e->op, ranks, nodes, e->bytes);
+        p->has_cost = true;
+        spec.kind = SIM_ITEM_TRANSFER;
+        spec.call = call_of(e, false);
+        spec.work = p->cost.work;
+        spec.latency = p->cost.latency;
+        spec.link = p->cost.link;
+    }
+    spec.work = sim_record_spread(r, e->device, spec.kind, spec.work);
+    p->work = spec.work;
+    return spec;
+}
+
+// The hosts meet when the last has begun its call: a request takes all the same time.
+static void meet(SimRecorder *r, ThreadState *t, const GpuLogEntry *e)
+{
+    if (e->collective.ranks < 2) return;
+    SimItemSpec spec = {.kind = e->op == GPU_SEND ? SIM_ITEM_TELL : SIM_ITEM_MEET,
+                        .device = e->device,
+                        .call = call_of(e, true),
+                        .latency = r->machine->host.collective};
+    Mark meeting = sim_add(r, spec, sim_after_call(r, t, e->device));
+    if (e->op != GPU_SEND) sim_after(&t->meets, meeting);
+}
+
+// ---- A group ----
+
+static Part *part_of(Part *parts, int *n, const GpuCollective *c)
+{
+    for (int i = 0; i < *n; i++)
+        if (parts[i].comm == c->comm && parts[i].rank == c->rank) return &parts[i];
+    parts[*n] = (Part){.comm = c->comm, .rank = c->rank, .run = -1};
+    return &parts[(*n)++];
+}
+
+static bool is_of(const GroupCall *call, const Part *part)
+{
+    return call->entry.collective.comm == part->comm && call->entry.collective.rank == part->rank;
+}
+
+static int next_of(const ThreadState *t, const Part *part, int i)
+{
+    for (i++; i < t->n_group; i++)
+        if (is_of(&t->group[i], part)) return i;
+    return -1;
+}
+
+static void after_all(After *after, const After *more)
+{
+    for (int i = 0; i < more->n; i++) sim_after(after, (Mark){more->item[i], 0});
+    sim_after(after, (Mark){0, more->not_before});
+}
+
+static void after_stream_of(SimRecorder *r, After *after, const GpuLogEntry *e)
+{
+    sim_after_stream(r, after, e->device, sim_record_stream(r, e));
+}
+
+static void begin(SimRecorder *r, const ThreadState *t, Part *part, int i)
+{
+    sim_after(&part->before, comm_of(r, part->comm, part->rank)->last);
+    for (; i >= 0; i = next_of(t, part, i))
+        after_stream_of(r, &part->before, &t->group[i].entry);
+}
+
+static Pending *pending_of(SimRecorder *r, const GroupCall *call)
+{
+    return r->hook ? &r->pending[call->pending - r->n_told] : NULL;
+}
+
+// Queues the calls of the part from `run` to `last`: one, or messages that are ready together.
+static void queue_run(SimRecorder *r, ThreadState *t, Part *part, int last)
+{
+    After *after = sim_after_none(r, AFTER_RUN);
+    after_all(after, &part->before);
+    for (int i = part->run; i >= 0 && i <= last; i = next_of(t, part, i)) {
+        after_stream_of(r, after, &t->group[i].entry);
+        sim_after(after, t->group[i].request);
+    }
+    if (part->run != last) { // one time for all
+        Mark together = sim_add_host(r, 0, after);
+        sim_after(after = sim_after_none(r, AFTER_RUN), together);
+    }
+    for (int i = part->run; i >= 0 && i <= last; i = next_of(t, part, i)) {
+        Mark done = sim_add(r, t->group[i].spec, after);
+        sim_after(&part->before, done);
+        sim_after(&part->ops, done);
+        sim_record_stream(r, &t->group[i].entry)->last = done;
+        Pending *p = pending_of(r, &t->group[i]);
+        if (p) p->done = done;
+    }
+    part->run = -1;
+}
+
+static void finish(SimRecorder *r, ThreadState *t, Part *part, int last)
+{
+    After *after = sim_after_none(r, AFTER_RUN);
+    after_all(after, &part->ops);
+    Mark done = after->n == 1 && !after->not_before ? (Mark){after->item[0], 0}
+                                                    : sim_add_host(r, 0, after);
+    comm_of(r, part->comm, part->rank)->last = done;
+    for (int i = 0; i <= last; i++)
+        if (is_of(&t->group[i], part)) sim_record_stream(r, &t->group[i].entry)->last = done;
+    free(part->before.item);
+    free(part->ops.item);
+    part->before = part->ops = (After){0};
+}
+
+static void end_group(SimRecorder *r, ThreadState *t)
+{
+    Part one, *parts = t->n_group == 1 ? &one : sim_record_grow(NULL, (size_t)t->n_group,
+                                                                 sizeof *parts);
+    int n = 0;
+    for (int i = 0; i < t->n_group; i++) {
+        const GpuLogEntry *e = &t->group[i].entry;
+        int before = n;
+        Part *part = part_of(parts, &n, &e->collective);
+        if (n > before) begin(r, t, part, i);
+        if (part->run < 0) part->run = i;
+        int next = next_of(t, part, i);
+        if (!is_message(e) || next < 0 || !is_message(&t->group[next].entry))
+            queue_run(r, t, part, i);
+        if (next < 0) finish(r, t, part, i);
+    }
+    if (parts != &one) free(parts);
+    if (t->meets.n) {
+        sim_after(&t->meets, t->clock);
+        sim_record_stand(r, t, sim_add_host(r, 0, &t->meets));
+    }
+    for (int i = 0; i < t->n_group; i++) {
+        Pending *p = pending_of(r, &t->group[i]);
+        if (!p) continue;
+        p->returned = t->clock;
+        p->open = false;
+    }
+    t->n_group = 0;
+    t->meets.n = 0;
+    t->meets.not_before = 0;
+}
+
+void sim_record_nccl(SimRecorder *r, ThreadState *t, const GpuLogEntry *e)
+{
+    // A group whose last calls failed.
+    if (t->n_group && t->group[0].entry.collective.group != e->collective.group) end_group(r, t);
+    if (t->n_group == t->group_room) {
+        t->group_room = t->group_room ? 2 * t->group_room : 4;
+        t->group = sim_record_grow(t->group, (size_t)t->group_room, sizeof *t->group);
+    }
+    sim_record_set_rank(r, e->device, e->collective.rank);
+    Pending *p = sim_record_pend(r, e);
+    p->open = true;
+    GroupCall *call = &t->group[t->n_group++];
+    memcpy(&call->entry, e, offsetof(GpuLogEntry, range));
+    call->entry.n_ranges = 0;
+    call->pending = r->n_told + r->n_pending - 1;
+    call->spec = operation_of(r, e, p);
+    meet(r, t, e);
+    call->request = p->request = sim_record_request(r, t, e->device, r->machine->host.collective);
+    if (!e->collective.group || !e->collective.group_left) end_group(r, t);
+}

@@ -1,0 +1,101 @@
+/* recorder_spans.c: what has come of the entries, and what can be forgotten.
+ *
+ * Interface: sim_record_on_span, sim_record_tidy.
+ */
+#include <string.h>
+
+#include "time/recorder_internal.h"
+
+#define ENOUGH 4096 // items, before it is worth a look
+
+static bool times_of(const SimRecorder *r, Mark mark, SimTimes *times)
+{
+    *times = (SimTimes){mark.end, mark.end, mark.end};
+    return !mark.item || sim_engine_times(r->engine, mark.item, times);
+}
+
+static bool tell(SimRecorder *r, Pending *p)
+{
+    SimTimes request, done, returned;
+    if (p->open || !times_of(r, p->request, &request) || !times_of(r, p->returned, &returned) ||
+        !times_of(r, p->done, &done))
+        return false;
+    bool operation = p->done.item != 0;
+    SimPs queued = request.end;
+    SimSpan span = {.entry = &p->entry,
+                    .rank = sim_record_device(r, p->entry.device)->rank,
+                    .called = request.start,
+                    .queued = queued,
+                    .returned = returned.end,
+                    .ready = operation ? done.ready : queued,
+                    .start = operation ? done.start : queued,
+                    .end = operation ? done.end : queued,
+                    .work = p->work,
+                    .cost = p->has_cost ? &p->cost : NULL,
+                    .record = p->record};
+    r->hook(&span, r->hook_arg);
+    return true;
+}
+
+static void tell_spans(SimRecorder *r)
+{
+    size_t told = 0;
+    while (told < r->n_pending && tell(r, &r->pending[told])) told++;
+    if (!told) return;
+    r->n_pending -= told;
+    r->n_told += told;
+    memmove(r->pending, r->pending + told, r->n_pending * sizeof *r->pending);
+}
+
+void sim_record_on_span(SimRecorder *r, SimSpanHook hook, void *arg)
+{
+    r->hook = hook;
+    r->hook_arg = arg;
+}
+
+bool sim_record_all_told(const SimRecorder *r)
+{
+    return r->n_pending == 0;
+}
+
+// ---- Forgetting ----
+
+static void seal(const SimRecorder *r, Mark *mark)
+{
+    SimTimes times;
+    if (!mark->item || !sim_engine_times(r->engine, mark->item, &times)) return;
+    *mark = (Mark){0, times.end};
+}
+
+// What ended so long ago that not even a host that wakes up is held up by it.
+static bool is_past(const SimRecorder *r, const Mark *mark)
+{
+    return !mark->item && mark->end + r->machine->host.wake < sim_engine_now(r->engine);
+}
+
+static void seal_device(const SimRecorder *r, DeviceState *d)
+{
+    seal(r, &d->called);
+    for (int i = 0; i < d->n_streams; i++) {
+        seal(r, &d->stream[i].last);
+        if (is_past(r, &d->stream[i].last)) d->stream[i--] = d->stream[--d->n_streams];
+    }
+}
+
+void sim_record_tidy(SimRecorder *r)
+{
+    if (r->n_pending) tell_spans(r);
+    if (sim_engine_items(r->engine) < 2 * r->kept + ENOUGH) return;
+    for (int i = 0; i < r->n_threads; i++)
+        if (r->thread[i].n_group) return;
+    for (int d = 0; d < r->n_devices; d++) seal_device(r, &r->device[d]);
+    for (size_t i = 0; i < r->events_room; i++) seal(r, &r->event[i].done);
+    for (int i = 0; i < r->n_threads; i++) {
+        seal(r, &r->thread[i].clock);
+        seal(r, &r->thread[i].asked);
+    }
+    for (int i = 0; i < r->n_comms; i++) seal(r, &r->comm[i].last);
+    seal(r, &r->ended);
+    sim_engine_forget(r->engine, sim_engine_oldest(r->engine));
+    r->kept = sim_engine_items(r->engine);
+}

@@ -1,0 +1,117 @@
+/* resolve.c: waiting for a time, and the thread that answers other processes.
+ *
+ * Who needs a time runs the engine; where that stands at the clock of another thread, or waits for
+ * ranks of other processes, it asks those and sleeps until there is news. A process that has
+ * communicators with others has a thread for that, the resolver, since its own may be in long code
+ * of the host: it sleeps until it is asked, runs the engine, and says what has come of it.
+ *
+ * Nobody waits forever for a thread that sleeps: see "What is outside" in simgpu/pages/time.md.
+ *
+ * Interface: sim_resolve, sim_resolve_start, sim_resolve_forked.
+ */
+#define _GNU_SOURCE
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "simgpu.h"
+#include "time/clock.h"
+
+#define LOOK_MILLISECONDS 100 // between two looks at threads that may sleep
+
+static bool started;
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+// milliseconds: 0: until the bell rings.
+static void sleep_at(_Atomic uint32_t *bell, uint32_t ticket, int milliseconds)
+{
+    struct timespec limit = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
+    syscall(SYS_futex, bell, FUTEX_WAIT, ticket, milliseconds ? &limit : NULL, NULL, 0);
+}
+
+bool sim_resolve(bool (*done)(void *arg), void *arg, double patience)
+{
+    double until = 0;
+    SimPs reached = 0;
+    int self = sim_clock_thread(), nap = LOOK_MILLISECONDS;
+    const SimPeers *peers = sim_clock_peers();
+    const SimEngine *engine = sim_recorder_engine(sim_clock_recorder());
+    bool is_done;
+    sim_clock_local_waiter(1);
+    for (;;) {
+        _Atomic uint32_t *bell = sim_clock_bell();
+        uint32_t ticket = atomic_load(bell);
+        sim_clock_turn();
+        is_done = done(arg);
+        if (is_done) break;
+        if (until == 0 || sim_engine_now(engine) > reached) until = seconds() + patience;
+        reached = sim_engine_now(engine);
+        double left = until - seconds();
+        if (left <= 0) break;
+        if (sim_clock_give_up_sleepers(self)) continue;
+        if (peers) peers->ask();
+        if (left < 1e-3 * nap) nap = (int)(left * 1e3) + 1;
+        sim_clock_unlock();
+        sleep_at(bell, ticket, nap);
+        sim_clock_lock();
+    }
+    if (peers) peers->asked_enough();
+    sim_clock_local_waiter(-1);
+    return is_done;
+}
+
+// ---- The thread that answers others ----
+
+static void *answer(void *arg)
+{
+    const SimPeers *peers = arg;
+    for (;;) {
+        uint32_t ticket = atomic_load(peers->bell);
+        int nap = 0;
+        sim_clock_lock();
+        if (!sim_clock_has_waiters() && peers->is_wanted()) {
+            sim_clock_turn();
+            bool more = peers->is_wanted();
+            if (more && sim_clock_give_up_sleepers(-1)) {
+                sim_clock_unlock();
+                continue;
+            }
+            if (more) peers->ask();
+            if (!more) peers->asked_enough();
+            nap = more ? LOOK_MILLISECONDS : 0;
+        }
+        sim_clock_unlock();
+        sleep_at(peers->bell, ticket, nap);
+    }
+    return NULL;
+}
+
+void sim_resolve_start(void)
+{
+    if (started) return;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); // the program's signals are its own threads'
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_t thread;
+    started = pthread_create(&thread, &attr, answer, (void *)(uintptr_t)sim_clock_peers()) == 0;
+    if (started) simgpu_helper_threads(1);
+    pthread_attr_destroy(&attr);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void sim_resolve_forked(void)
+{
+    started = false;
+}

@@ -1,0 +1,215 @@
+/* times.c: what programs read from the virtual clock, against calculations by hand on the machine of
+ * machines/round.machine: a kernel takes 2 us and 1 us per MB that it touches.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness.h"
+#include "simgpu.h"
+#include "time/time.h"
+
+#define MB ((size_t)1000000)
+#define ROUND "tests/clock/machines/round.machine"
+
+static void kernel_fill(unsigned char *p, size_t bytes, cudaStream_t stream)
+{
+    SimgpuOp op = SIMGPU_BEGIN("kernel_fill", stream);
+    simgpu_write(&op, p, bytes);
+    need_cuda(simgpu_end(&op));
+}
+
+// ---- What a program measures ----
+
+static cudaEvent_t event_here(cudaStream_t stream)
+{
+    cudaEvent_t e;
+    need_cuda(cudaEventCreate(&e));
+    need_cuda(cudaEventRecord(e, stream));
+    return e;
+}
+
+// Nanoseconds from one event to another.
+#define took(from, to, ns)                                                                         \
+    do {                                                                                           \
+        float ms_;                                                                                 \
+        need_cuda(cudaEventElapsedTime(&ms_, from, to));                                           \
+        check(ms_ == (float)((ns) / 1e6), "%s to %s: %.9g ms in place of %.9g", #from, #to,        \
+              (double)ms_, (ns) / 1e6);                                                            \
+    } while (0)
+
+static void one_kernel(const Rank *r, void *arg)
+{
+    unsigned char *p;
+    need_cuda(cudaMalloc((void **)&p, 4 * MB));
+    cudaEvent_t begin = event_here(r->stream);
+    kernel_fill(p, MB, r->stream); // launched 1 us after the record, and 3 us long
+    cudaEvent_t middle = event_here(r->stream);
+    kernel_fill(p, 4 * MB, r->stream); // queued while the first runs: 6 us
+    cudaEvent_t end = event_here(r->stream);
+    need_cuda(cudaStreamSynchronize(r->stream));
+    took(begin, middle, 4000.0);
+    took(middle, end, 6000.0);
+    took(begin, end, 10000.0);
+    took(end, begin, -10000.0);
+    // The host went on 1 us after the end: the next record is queued 500 ns later.
+    cudaEvent_t after = event_here(r->stream);
+    need_cuda(cudaEventSynchronize(after));
+    took(end, after, 1500.0);
+    float ms;
+    kernel_fill(p, MB, r->stream);
+    cudaEvent_t late = event_here(r->stream);
+    check(cudaEventElapsedTime(&ms, end, late) == cudaErrorNotReady, "it is not done yet");
+    int asked = 1;
+    while (cudaEventElapsedTime(&ms, end, late) == cudaErrorNotReady) asked++;
+    // 2.5 us are left when the record has been queued; a query costs 200 ns.
+    check(asked == 13, "asked %d times", asked);
+    cudaGetLastError();
+}
+static void test_one_kernel(void **state)
+{
+    run_ranks(1, one_kernel, NULL);
+}
+
+static void two_streams(const Rank *r, void *arg)
+{
+    unsigned char *p, *q, *host;
+    cudaStream_t copies;
+    need_cuda(cudaMalloc((void **)&p, 4 * MB));
+    need_cuda(cudaMalloc((void **)&q, MB));
+    need_cuda(cudaMallocHost((void **)&host, MB));
+    need_cuda(cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking));
+    need_cuda(cudaDeviceSynchronize());
+    cudaEvent_t begin = event_here(r->stream);
+    // The copy takes 3 + 100 us, the kernels meanwhile 6 us each.
+    need_cuda(cudaMemcpyAsync(q, host, MB, cudaMemcpyHostToDevice, copies));
+    cudaEvent_t copied = event_here(copies);
+    kernel_fill(p, 4 * MB, r->stream);
+    kernel_fill(p, 4 * MB, r->stream);
+    cudaEvent_t filled = event_here(r->stream);
+    need_cuda(cudaStreamWaitEvent(r->stream, copied, 0));
+    kernel_fill(q, MB, r->stream);
+    cudaEvent_t end = event_here(r->stream);
+    need_cuda(cudaDeviceSynchronize());
+    took(begin, copied, 1000.0 + 103000.0);
+    took(begin, filled, 2500.0 + 12000.0);
+    took(copied, end, 3000.0);
+    // The default stream follows blocking streams alone.
+    cudaStream_t blocking;
+    need_cuda(cudaStreamCreate(&blocking));
+    begin = event_here(blocking);
+    need_cuda(cudaMemcpyAsync(q, host, MB, cudaMemcpyHostToDevice, copies));
+    kernel_fill(p, 4 * MB, blocking);
+    cudaEvent_t null = event_here(NULL);
+    need_cuda(cudaDeviceSynchronize());
+    took(begin, null, 2000.0 + 6000.0);
+}
+static void test_two_streams(void **state)
+{
+    run_ranks(1, two_streams, NULL);
+}
+
+static void queries(const Rank *r, void *arg)
+{
+    unsigned char *p;
+    need_cuda(cudaMalloc((void **)&p, MB));
+    cudaEvent_t never, begin = event_here(r->stream);
+    need_cuda(cudaEventCreate(&never));
+    kernel_fill(p, MB, r->stream); // until 4 us after `begin`, queued at 1 us
+    cudaEvent_t end = event_here(r->stream); // queued at 1.5 us
+    int asked = 1;
+    while (cudaEventQuery(end) == cudaErrorNotReady) asked++;
+    check(asked == 13, "asked %d times", asked); // at 1.7, 1.9 … 4.1 us
+    need_cuda(cudaStreamQuery(r->stream));
+    need_cuda(cudaEventQuery(never));
+    took(begin, end, 4000.0);
+    kernel_fill(p, MB, r->stream);
+    for (asked = 1; cudaStreamQuery(r->stream) == cudaErrorNotReady;) asked++;
+    check(asked == 15, "asked %d times for the stream", asked); // 3 us after the launch
+    cudaGetLastError();
+}
+static void test_queries(void **state)
+{
+    run_ranks(1, queries, NULL);
+    setenv("SIMGPU_CHECK", "off", 1);
+    run_ranks(1, queries, NULL);
+    setenv("SIMGPU_CHECK", "fast", 1);
+}
+
+// ---- Collectives ----
+
+// An all-reduce of 1 MB on four ranks: 10 us of latency, 15 us of work on NVLink.
+static void one_collective(const Rank *r, void *arg)
+{
+    unsigned char *p;
+    float *x;
+    need_cuda(cudaMalloc((void **)&p, 4 * MB));
+    need_cuda(cudaMalloc((void **)&x, MB));
+    need_cuda(cudaMemset(x, 0, MB));
+    need_cuda(cudaDeviceSynchronize());
+    cudaEvent_t begin = event_here(r->stream);
+    for (int i = 0; i < r->rank; i++) kernel_fill(p, 4 * MB, r->stream); // 6 us each
+    cudaEvent_t here = event_here(r->stream);
+    need_nccl(ncclAllReduce(x, x, MB / sizeof *x, ncclFloat, ncclSum, r->comm, r->stream));
+    cudaEvent_t end = event_here(r->stream);
+    kernel_fill(p, MB, r->stream);
+    need_cuda(cudaStreamSynchronize(r->stream));
+    // The last rank's host begins its call 3.5 us after `begin`; its kernels end at 1 + 18 us.
+    if (r->rank == 3) took(begin, here, 19000.0);
+    if (r->rank == 3) took(here, end, 25000.0);
+    if (r->rank == 0) took(begin, end, 44000.0);
+    if (r->rank == 0) took(begin, here, 500.0);
+}
+static void test_one_collective(void **state)
+{
+    run_ranks(4, one_collective, NULL);
+}
+
+// Two ranks: 10 us of latency, 10 us of work. Rank 0 alone asks for times; the other goes on, and waits
+// for it in its next collective.
+static void only_one_asks(const Rank *r, void *arg)
+{
+    unsigned char *p;
+    float *x;
+    need_cuda(cudaMalloc((void **)&p, 4 * MB));
+    need_cuda(cudaMalloc((void **)&x, MB));
+    need_cuda(cudaMemset(x, 0, MB));
+    need_cuda(cudaDeviceSynchronize());
+    for (int step = 0; step < 5; step++) {
+        cudaEvent_t begin = event_here(r->stream);
+        for (int layer = 0; layer < 10; layer++) {
+            kernel_fill(p, 4 * MB, r->stream);
+            need_nccl(ncclAllReduce(x, x, MB / sizeof *x, ncclFloat, ncclSum, r->comm, r->stream));
+        }
+        cudaEvent_t end = event_here(r->stream);
+        if (r->rank == 0) need_cuda(cudaEventSynchronize(end));
+        if (r->rank == 0 && step == 0) took(begin, end, 1000.0 + 260000.0);
+        cudaEventDestroy(begin);
+        cudaEventDestroy(end);
+    }
+    need_cuda(cudaDeviceSynchronize());
+}
+static void test_only_one_asks(void **state)
+{
+    run_ranks(2, only_one_asks, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_one_kernel),
+    cmocka_unit_test(test_two_streams),
+    cmocka_unit_test(test_queries),
+    cmocka_unit_test(test_one_collective),
+    cmocka_unit_test(test_only_one_asks),
+};
+
+int main(int argc, char **argv)
+{
+    char here[4096], path[4200];
+    if (getcwd(here, sizeof here)) {
+        snprintf(path, sizeof path, "%s/" ROUND, here);
+        if (access(path, R_OK) == 0) setenv("SIMGPU_MACHINE", path, 1);
+    }
+    return suite_main(argc, argv, "clock/times", tests, sizeof tests / sizeof tests[0]);
+}
