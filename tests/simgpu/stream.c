@@ -91,10 +91,13 @@ static void every_wait_delivers(const Rank *r, void *arg)
 }
 static void test_every_wait_delivers(void **state)
 {
+    setenv("SIMGPU_MACHINE", "none", 1);
     run_ranks(2, every_wait_delivers, NULL);
+    unsetenv("SIMGPU_MACHINE");
 }
 
-// One answer is "not ready": that of the first query of what nobody has waited for.
+// Without the virtual clock one answer is "not ready": that of the first query of what nobody has
+// waited for.
 static void queries_answer(const Rank *r, void *arg)
 {
     bool off = arg != NULL;
@@ -130,10 +133,12 @@ static void queries_answer(const Rank *r, void *arg)
 }
 static void test_queries_answer(void **state)
 {
+    setenv("SIMGPU_MACHINE", "none", 1);
     run_ranks(1, queries_answer, NULL);
     setenv("SIMGPU_CHECK", "off", 1);
     run_ranks(1, queries_answer, "off");
     setenv("SIMGPU_CHECK", "fast", 1);
+    unsetenv("SIMGPU_MACHINE");
 }
 
 static void other_waits_do_not(const Rank *r, void *arg)

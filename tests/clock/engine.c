@@ -1,0 +1,375 @@
+/* engine.c: the event simulation of the virtual clock, against schedules by hand. Work is in small
+ * numbers; compute is slowed to 1/2 by a transfer, a transfer to 2/3 by compute.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness.h"
+#include "time/engine.h"
+
+static const SimMachine machine = {.gpus_per_node = 8,
+                                   .slow_compute = {2, 1},
+                                   .slow_transfer = {3, 2},
+                                   .has_link = {true, true, true}};
+
+// ---- Several engines in one process, and when their ranks arrived ----
+
+enum { RANKS = 3, CALLS = 64 };
+
+typedef struct Board {
+    SimPs arrived[RANKS][CALLS], until[RANKS];
+    bool there[RANKS][CALLS];
+    int told; // so often
+} Board;
+
+typedef struct Seat {
+    Board *board;
+    int rank, ranks;
+} Seat;
+
+static void arrived(void *arg, const SimCall *call, SimPs when)
+{
+    Seat *seat = arg;
+    assert_false(seat->board->there[seat->rank][call->number]);
+    assert_true(when >= seat->board->until[seat->rank]);
+    seat->board->there[seat->rank][call->number] = true;
+    seat->board->arrived[seat->rank][call->number] = when;
+    seat->board->told++;
+}
+
+static bool start(void *arg, const SimCall *call, SimPs *when)
+{
+    Seat *seat = arg;
+    bool all = true;
+    *when = 0;
+    for (int r = 0; r < seat->ranks; r++) {
+        bool there = seat->board->there[r][call->number];
+        SimPs at = there             ? seat->board->arrived[r][call->number]
+                   : r == seat->rank ? SIM_FOREVER
+                                     : seat->board->until[r];
+        all &= there;
+        if (*when < at) *when = at;
+    }
+    return all;
+}
+
+static void until(void *arg, SimPs when)
+{
+    Seat *seat = arg;
+    assert_true(when >= seat->board->until[seat->rank]);
+    seat->board->until[seat->rank] = when;
+}
+
+static SimEngine *engine_at(Seat *seat)
+{
+    SimBoard board = {arrived, start, until, seat};
+    return sim_engine_new(&machine, &board);
+}
+
+// ---- Items ----
+
+static SimItem host(SimEngine *e, SimPs work, SimItem after)
+{
+    return sim_engine_add(e, &(SimItemSpec){.kind = SIM_ITEM_HOST, .work = work}, &after, 1);
+}
+
+static SimItem item(SimEngine *e, SimItemKind kind, SimPs work, uint64_t stream, SimItem a,
+                    SimItem b)
+{
+    SimItem after[] = {a, b};
+    return sim_engine_add(e, &(SimItemSpec){.kind = kind, .work = work, .stream = stream}, after, 2);
+}
+
+static SimItem transfer_on(SimEngine *e, SimLink link, uint64_t number, SimPs latency, SimPs work,
+                           SimItem a, SimItem b)
+{
+    SimItem after[] = {a, b};
+    SimItemSpec spec = {.kind = SIM_ITEM_TRANSFER,
+                        .work = work,
+                        .latency = latency,
+                        .link = link,
+                        .call = {.comm = 1, .number = number, .from = -1, .to = -1}};
+    return sim_engine_add(e, &spec, after, 2);
+}
+
+static SimItem transfer(SimEngine *e, uint64_t number, SimPs latency, SimPs work, SimItem a)
+{
+    return transfer_on(e, SIM_NVLINK, number, latency, work, a, 0);
+}
+
+static void is_at(SimEngine *e, SimItem of, SimPs ready, SimPs begins, SimPs ends)
+{
+    SimTimes t = {0, 0, 0};
+    if (!sim_engine_times(e, of, &t)) fail_msg("item %d has not ended", (int)of);
+    if (t.ready != ready || t.start != begins || t.end != ends)
+        fail_msg("item %d: ready %d, start %d, end %d; not %d, %d, %d", (int)of, (int)t.ready,
+                 (int)t.start, (int)t.end, (int)ready, (int)begins, (int)ends);
+}
+
+static void has_not_ended(SimEngine *e, SimItem of)
+{
+    SimTimes t;
+    assert_false(sim_engine_times(e, of, &t));
+}
+
+// ---- One device ----
+
+static void test_compute_is_one_at_a_time(void **state)
+{
+    SimEngine *e = sim_engine_new(&machine, NULL);
+    SimItem h1 = host(e, 10, 0), h2 = host(e, 10, h1), h3 = host(e, 10, h2);
+    SimItem a = item(e, SIM_ITEM_COMPUTE, 100, 1, h1, 0);
+    SimItem c = item(e, SIM_ITEM_COMPUTE, 5, 2, h3, 0);
+    SimItem b = item(e, SIM_ITEM_COMPUTE, 5, 3, h2, 0); // ready before c, added after it
+    SimItem d = item(e, SIM_ITEM_COMPUTE, 1, 1, a, b);
+    sim_engine_run(e, 0);
+    is_at(e, h3, 20, 20, 30);
+    is_at(e, a, 10, 10, 110);
+    is_at(e, b, 20, 110, 115);
+    is_at(e, c, 30, 115, 120);
+    is_at(e, d, 115, 120, 121);
+    assert_int_equal(sim_engine_now(e), 121);
+    sim_engine_free(e);
+}
+
+static void test_ties(void **state)
+{
+    SimEngine *e = sim_engine_new(&machine, NULL);
+    SimItem h = host(e, 10, 0);
+    SimItem a = item(e, SIM_ITEM_COMPUTE, 7, 2, h, 0);
+    SimItem b = item(e, SIM_ITEM_COMPUTE, 7, 1, h, 0); // the lower stream first
+    SimItem c = item(e, SIM_ITEM_COMPUTE, 7, 2, h, 0); // then as they were queued
+    sim_engine_run(e, 0);
+    is_at(e, b, 10, 10, 17);
+    is_at(e, a, 10, 17, 24);
+    is_at(e, c, 10, 24, 31);
+    sim_engine_free(e);
+}
+
+static void test_copy_engines(void **state)
+{
+    SimEngine *e = sim_engine_new(&machine, NULL);
+    SimItem in = item(e, SIM_ITEM_COPY_IN, 10, 1, 0, 0), in2 = item(e, SIM_ITEM_COPY_IN, 10, 1, 0, 0);
+    SimItem out = item(e, SIM_ITEM_COPY_OUT, 10, 1, 0, 0);
+    SimItem peer = item(e, SIM_ITEM_COPY_PEER, 10, 2, 0, 0);
+    SimItem k = item(e, SIM_ITEM_COMPUTE, 10, 1, 0, 0);
+    sim_engine_run(e, 0);
+    is_at(e, in, 0, 0, 10);
+    is_at(e, in2, 0, 10, 20);
+    is_at(e, out, 0, 0, 10);
+    is_at(e, peer, 0, 10, 20);
+    is_at(e, k, 0, 0, 10);
+    sim_engine_free(e);
+}
+
+// ---- Sharing and slowing ----
+
+static void test_compute_and_a_transfer_slow_each_other(void **state)
+{
+    Board board = {0};
+    Seat seat = {&board, 0, 1};
+    SimEngine *e = engine_at(&seat);
+    SimItem k = item(e, SIM_ITEM_COMPUTE, 100, 1, 0, 0);
+    SimItem t = transfer(e, 1, 20, 40, 0);
+    // From 20 on: compute has 80 left at 1/2, the transfer 40 at 2/3: until 80. Then 50 are left.
+    sim_engine_run(e, 0);
+    is_at(e, t, 0, 20, 80);
+    is_at(e, k, 0, 0, 130);
+    sim_engine_free(e);
+}
+
+static void test_rates_are_rounded_as_said(void **state)
+{
+    Board board = {0};
+    Seat seat = {&board, 0, 1};
+    SimEngine *e = engine_at(&seat);
+    SimItem t = transfer(e, 1, 5, 10, 0);
+    SimItem k = item(e, SIM_ITEM_COMPUTE, 3, 1, host(e, 7, 0), 0);
+    // t from 5 to 7: 8 left; at 2/3 until 7 + 12. k: 3 at 1/2 until 13; t did floor(6·2/3) = 4.
+    sim_engine_run(e, 0);
+    is_at(e, k, 7, 7, 13);
+    is_at(e, t, 0, 5, 17);
+    sim_engine_free(e);
+    Board second = {0};
+    Seat seat2 = {&second, 0, 1};
+    e = engine_at(&seat2);
+    t = transfer(e, 1, 5, 10, 0);
+    k = item(e, SIM_ITEM_COMPUTE, 2, 1, host(e, 6, 0), 0);
+    // 9 left at 6; k until 10; t did floor(4·2/3) = 2 of 9: until 17.
+    sim_engine_run(e, 0);
+    is_at(e, k, 6, 6, 10);
+    is_at(e, t, 0, 5, 17);
+    sim_engine_free(e);
+}
+
+static void test_links_are_shared(void **state)
+{
+    Board board = {0};
+    Seat seat = {&board, 0, 1};
+    SimEngine *e = engine_at(&seat);
+    SimItem a = transfer(e, 1, 10, 30, 0), b = transfer(e, 2, 20, 30, 0);
+    SimItem other = transfer_on(e, SIM_NIC, 3, 10, 30, 0, 0);
+    // a alone until 20, then both at 1/2: a ends at 60, b has 10 left.
+    sim_engine_run(e, 0);
+    is_at(e, a, 0, 10, 60);
+    is_at(e, b, 0, 20, 70);
+    is_at(e, other, 0, 10, 40);
+    sim_engine_free(e);
+}
+
+static void test_copies_and_transfers_share_pcie(void **state)
+{
+    Board board = {0};
+    Seat seat = {&board, 0, 1};
+    SimEngine *e = engine_at(&seat);
+    SimItem in = item(e, SIM_ITEM_COPY_IN, 30, 1, 0, 0);
+    SimItem t = transfer_on(e, SIM_PCIE, 1, 10, 30, 0, 0);
+    SimItem peer = item(e, SIM_ITEM_COPY_PEER, 40, 1, 0, 0);
+    // From 10 on both at 1/2: the copy has 20 left, until 50; the transfer then 10, until 60.
+    sim_engine_run(e, 0);
+    is_at(e, in, 0, 0, 50);
+    is_at(e, t, 0, 10, 60);
+    is_at(e, peer, 0, 0, 40);
+    sim_engine_free(e);
+}
+
+// ---- How far it can go ----
+
+static void test_stands_at_a_threads_clock(void **state)
+{
+    SimEngine *e = sim_engine_new(&machine, NULL);
+    sim_engine_thread(e, 0, 0);
+    SimItem h = host(e, 10, 0);
+    SimItem k = item(e, SIM_ITEM_COMPUTE, 100, 5, h, 0);
+    sim_engine_thread(e, 0, h);
+    sim_engine_run(e, 0);
+    has_not_ended(e, k);
+    assert_true(sim_engine_waits_for(e, 0));
+    assert_int_equal(sim_engine_now(e), 10);
+    // At the same instant another is queued, on a lower stream.
+    SimItem j = item(e, SIM_ITEM_COMPUTE, 7, 1, h, 0);
+    SimItem wait = host(e, 1, k);
+    sim_engine_thread(e, 0, wait); // the host waits: nothing more can come before
+    sim_engine_run(e, 0);
+    is_at(e, j, 10, 10, 17);
+    is_at(e, k, 10, 17, 117);
+    assert_int_equal(sim_engine_now(e), 118);
+    SimItem late = item(e, SIM_ITEM_COMPUTE, 1, 1, host(e, 3, wait), 0);
+    sim_engine_thread_gone(e, 0);
+    sim_engine_run(e, 0);
+    is_at(e, late, 121, 121, 122);
+    sim_engine_free(e);
+}
+
+static void test_forgets(void **state)
+{
+    SimEngine *e = sim_engine_new(&machine, NULL);
+    SimItem last = 0;
+    for (int i = 0; i < 5000; i++) {
+        last = item(e, SIM_ITEM_COMPUTE, 3, 1, last, 0);
+        if (i % 100 == 99) {
+            sim_engine_run(e, 0);
+            assert_int_equal(sim_engine_oldest(e), last + 1);
+            sim_engine_forget(e, last);
+            assert_int_equal(sim_engine_items(e), 1);
+        }
+    }
+    is_at(e, last, 3 * 4999, 3 * 4999, 3 * 5000);
+    sim_engine_free(e);
+}
+
+// ---- Two engines ----
+
+static void test_ranks_start_together(void **state)
+{
+    Board board = {0};
+    Seat a = {&board, 0, 2}, b = {&board, 1, 2};
+    SimEngine *one = engine_at(&a), *two = engine_at(&b);
+    SimItem k = item(one, SIM_ITEM_COMPUTE, 10, 1, 0, 0), t = transfer(one, 1, 5, 20, k);
+    SimItem after = item(one, SIM_ITEM_COMPUTE, 1, 1, t, 0);
+    sim_engine_run(one, 0);
+    has_not_ended(one, t); // the other may arrive from 0 on
+    assert_int_equal(board.arrived[0][1], 10);
+    SimItem other = item(two, SIM_ITEM_COMPUTE, 100, 1, 0, 0);
+    SimItem u = transfer(two, 1, 5, 20, 0);
+    SimItem busy = item(two, SIM_ITEM_COMPUTE, 5, 1, 0, 0);
+    sim_engine_run(two, 0);
+    sim_engine_run(one, 0);
+    sim_engine_run(two, 0);
+    is_at(one, t, 10, 15, 35);
+    is_at(one, after, 35, 35, 36);
+    // On the other rank it is slowed: 20 at 2/3.
+    is_at(two, u, 0, 15, 45);
+    is_at(two, other, 0, 0, 115);
+    is_at(two, busy, 0, 115, 120);
+    sim_engine_free(one);
+    sim_engine_free(two);
+}
+
+// Two ranks that wait for a third, which stands at its clock: nobody passes it by more than the
+// latency, and they go on in turns.
+static void test_none_passes_the_others(void **state)
+{
+    Board board = {0};
+    Seat seat[RANKS];
+    SimEngine *e[RANKS];
+    SimItem t[RANKS];
+    for (int r = 0; r < RANKS; r++) {
+        seat[r] = (Seat){&board, r, RANKS};
+        e[r] = engine_at(&seat[r]);
+    }
+    sim_engine_thread(e[2], 0, host(e[2], 1000, 0));
+    for (int r = 0; r < 2; r++) t[r] = transfer(e[r], 1, 7, 10, 0);
+    for (int i = 0; i < 10; i++)
+        for (int r = 0; r < RANKS; r++) sim_engine_run(e[r], 0);
+    assert_int_equal(board.until[2], 1000);
+    assert_int_equal(board.until[0], 1007);
+    has_not_ended(e[0], t[0]);
+    t[2] = transfer(e[2], 1, 7, 10, host(e[2], 1500, 0));
+    sim_engine_thread_gone(e[2], 0);
+    for (int r = RANKS - 1; r >= 0; r--) sim_engine_run(e[r], 0);
+    for (int r = 0; r < RANKS; r++) sim_engine_run(e[r], 0);
+    for (int r = 0; r < RANKS; r++) is_at(e[r], t[r], r == 2 ? 1500 : 0, 1507, 1517);
+    for (int r = 0; r < RANKS; r++) sim_engine_free(e[r]);
+}
+
+// A meeting takes no resource, and those who only tell do not wait for it.
+static void test_hosts_meet(void **state)
+{
+    Board board = {0};
+    Seat a = {&board, 0, 2}, b = {&board, 1, 2};
+    SimEngine *one = engine_at(&a), *two = engine_at(&b);
+    SimItemSpec meet = {.kind = SIM_ITEM_MEET, .latency = 3, .call = {.comm = 1, .number = 4}};
+    SimItemSpec tell = meet;
+    tell.kind = SIM_ITEM_TELL;
+    SimItem m = sim_engine_add(one, &meet, NULL, 0);
+    SimItem h = host(two, 50, 0), said = sim_engine_add(two, &tell, &h, 1);
+    sim_engine_run(one, 0);
+    has_not_ended(one, m);
+    sim_engine_run(two, 0);
+    is_at(two, said, 50, 50, 50);
+    sim_engine_run(one, 0);
+    is_at(one, m, 0, 53, 53);
+    sim_engine_free(one);
+    sim_engine_free(two);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_compute_is_one_at_a_time),
+    cmocka_unit_test(test_ties),
+    cmocka_unit_test(test_copy_engines),
+    cmocka_unit_test(test_compute_and_a_transfer_slow_each_other),
+    cmocka_unit_test(test_rates_are_rounded_as_said),
+    cmocka_unit_test(test_links_are_shared),
+    cmocka_unit_test(test_copies_and_transfers_share_pcie),
+    cmocka_unit_test(test_stands_at_a_threads_clock),
+    cmocka_unit_test(test_forgets),
+    cmocka_unit_test(test_ranks_start_together),
+    cmocka_unit_test(test_none_passes_the_others),
+    cmocka_unit_test(test_hosts_meet),
+};
+
+int main(int argc, char **argv)
+{
+    return suite_main(argc, argv, "clock/engine", tests, sizeof tests / sizeof tests[0]);
+}
