@@ -39,17 +39,38 @@ static void print_text(char *text)
     for (char *line; (line = strsep(&rest, "\n"));) print_error("%s\n", line);
 }
 
+static void describe_spans(FILE *out, int at, int span)
+{
+    static const char *const who[] = {"simgpu", "the simulator"};
+    const Span *two[] = {&got.span[at][span], &want.span[at][span]};
+    if (program.step[at].kind == NCCL)
+        fprintf(out, ", call %d, rank %d", span / MAX_RANKS, span % MAX_RANKS);
+    fprintf(out, ", in picoseconds:\n");
+    for (int i = 0; i < 2; i++)
+        fprintf(out, "%14s: queued %llu, returned %llu; ready %llu, from %llu to %llu\n", who[i],
+                (unsigned long long)two[i]->queued, (unsigned long long)two[i]->returned,
+                (unsigned long long)two[i]->ready, (unsigned long long)two[i]->start,
+                (unsigned long long)two[i]->end);
+}
+
 static void describe(FILE *out, const char *message, int at)
 {
-    print_program(out, &program);
-    if (at >= 0 && program.step[at].kind == RECORD)
-        fprintf(out, "step %d ends at %llu ps, by the simulator at %llu\n", at,
-                (unsigned long long)got.at[at], (unsigned long long)want.at[at]);
-    else if (at >= 0)
-        fprintf(out, "step %d: simgpu answers \"%s\", the simulator \"%s\"\n", at,
-                got.ready[at] ? "ready" : "not ready", want.ready[at] ? "ready" : "not ready");
-    else
+    int span = -1;
+    if (at >= 0) {
+        print_program(out, &program);
+        first_difference(&program, &want, &got, &span);
+        fprintf(out, "step %d", at);
+    }
+    if (at < 0)
         fprintf(out, "%s\n", message);
+    else if (span >= 0)
+        describe_spans(out, at, span);
+    else if (program.step[at].kind == RECORD)
+        fprintf(out, " ends at %llu ps, by the simulator at %llu\n", (unsigned long long)got.at[at],
+                (unsigned long long)want.at[at]);
+    else
+        fprintf(out, ": simgpu answers \"%s\", the simulator \"%s\"\n",
+                got.ready[at] ? "ready" : "not ready", want.ready[at] ? "ready" : "not ready");
     if (getenv("TIME_DETAILS")) simulate(&program, &want, out);
 }
 
@@ -140,14 +161,14 @@ static void test_programs_are_what_they_should_be(void **state)
 static void test_forgotten_rules_show(void **state)
 {
     for (int rule = 1; rule < RULES; rule++) {
-        int at = -1;
+        int at = -1, span;
         for (uint64_t seed = 1; at < 0 && seed <= FORGETFUL / SECTIONS; seed++) {
             generate(&program, seed, SECTIONS);
             simulate(&program, &want, NULL);
             forgotten = (Rule)rule;
             simulate(&program, &got, NULL);
             forgotten = NO_RULE;
-            at = first_difference(&program, &want, &got);
+            at = first_difference(&program, &want, &got, &span);
         }
         if (at < 0) fail_msg("nothing shows that a rule is forgotten: %s", rule_names[rule]);
     }

@@ -99,7 +99,7 @@ static uint64_t next_number(Sim *s, const Atom *atom)
 static void slow_down(const Sim *s, Operation *op, uint64_t number)
 {
     const World *w = &s->program->world;
-    op->work = slowed_work(w, op->work, op->rank, number, op->resource == COMPUTE);
+    op->work = slowed_work(w, op->work, op->engine_of, number, op->resource == COMPUTE);
 }
 
 static bool host_waits_for(Kind kind)
@@ -169,6 +169,7 @@ static int queue_nccl(Sim *s, const Atom *atom, int call, uint64_t number, const
     Operation op = operation(s, atom, stream_of(s, c, atom->rank));
     op.what = collective_names[c->op];
     op.waits = *waits;
+    op.call = call;
     if (w->comm[c->comm].n == 1) {
         op.resource = COMPUTE;
         op.work = kernel_work(&w->machine, 2 * (uint64_t)c->bytes);

@@ -97,7 +97,7 @@ static void write_time(FILE *out, const char *key, Ps ps)
 static void write_bandwidth(FILE *out, const char *key, double bandwidth)
 {
     if (bandwidth > 0)
-        fprintf(out, "%s %.17g GB/s\n", key, bandwidth / 1e9);
+        fprintf(out, "%s %.10g GB/s\n", key, bandwidth / 1e9);
     else
         fprintf(out, "%s none\n", key);
 }

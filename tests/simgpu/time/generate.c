@@ -7,6 +7,7 @@
  */
 #include "program.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 // The finaliser of splitmix64 (Steele, Lea, Flood 2014).
@@ -54,14 +55,13 @@ static Ps draw_time(Dice *d, bool odd, int most_us)
 static double draw_bandwidth(Dice *d, bool odd)
 {
     static const double even[] = {1e9, 2e9, 4e9, 5e9},
-                        uneven[] = {0.75e9, 1.625e9, 3e9, 7e9, 3.35e9};
+                        uneven[] = {0.75 * 1e9, 1.625 * 1e9, 3e9, 7e9, 3.35 * 1e9};
     return odd ? uneven[below(d, 5)] : even[below(d, 4)];
 }
 
 static void draw_ratio(Dice *d, uint64_t ratio[2])
 {
-    static const uint64_t some[][2] = {{1, 1},     {2, 1},   {3, 2},
-                                       {138, 100}, {13, 10}, {1000003, 1000000}};
+    static const uint64_t some[][2] = {{1, 1}, {2, 1}, {3, 2}, {138, 100}, {13, 10}, {1003, 1000}};
     memcpy(ratio, some[below(d, 6)], sizeof some[0]);
 }
 
@@ -273,7 +273,7 @@ static void add_section(Hand *h)
     Dice *d = &h->dice;
     const World *w = &h->p->world;
     int until = h->p->n + 10 + below(d, 30);
-    bool threads = chance(d, 40);
+    bool threads = chance(d, 40) && !getenv("NO_THREADS");
     while (h->p->n < until && h->p->n < MAX_STEPS - 4 * MAX_RANKS) {
         if (threads && chance(d, 10)) change_threads(h);
         if (!h->busy && chance(d, 5)) { // a rank that is late

@@ -45,6 +45,7 @@ static void ask(Sim *s, const Process *p, Thread *t)
         const Atom *atom = &t->atom[t->at];
         t->clock = s->when[atom->step] = request_of(s, p, t);
         s->asked[atom->step] = make_call(s, atom);
+        s->only_asks[atom->step] = !t->called && !t->is_first;
         t->began = true;
         t->at++;
     }
@@ -72,6 +73,8 @@ static void call(Sim *s, const Process *p, Thread *t)
     t->clock = s->device[atom->rank].called = request_of(s, p, t);
     t->at++;
     t->began = t->called = true;
+    Span *span = span_of(s, atom->step, atom->call, atom->rank);
+    span->queued = span->returned = t->clock;
     t->waiting = (Waits){0};
     if (step_of(s, atom)->kind == NCCL) {
         request_nccl(s, t, atom);
@@ -101,6 +104,8 @@ static void go_on(Sim *s, const Process *p, Thread *t)
     t->blocked = false;
     t->meets = 0;
     t->clock = later(t->clock, awake);
+    const Atom *last = &t->atom[t->at - 1];
+    span_of(s, last->step, last->call, last->rank)->returned = t->clock;
     ask(s, p, t);
 }
 

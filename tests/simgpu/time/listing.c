@@ -6,8 +6,14 @@
 
 static const char *const stream_names[STREAMS] = {
     "the default stream", "blocking A", "blocking B", "non-blocking A", "non-blocking B", "clock"};
-static const char *const mode_names[] = {"", " (in a new thread)", " (in a thread of the device)",
-                                         " (in the second thread)"};
+// Which thread makes the calls, where it is not the first one.
+static void print_phase(FILE *out, Phase phase)
+{
+    static const char *const names[MODES] = {"first thread", "new thread", "thread of the device",
+                                             "second thread"};
+    if (phase.mode != FIRST_THREAD)
+        fprintf(out, " (%s, phase %d)", names[phase.mode], phase.number);
+}
 
 static void print_call(FILE *out, const World *w, const Call *c)
 {
@@ -35,8 +41,10 @@ void print_step(FILE *out, const Program *p, int at)
     if (s->kind == NCCL) {
         fprintf(out, "%4d: NCCL%s", at, s->n_calls > 1 ? ", a group" : "");
         for (int i = 0; i < w->n_processes; i++)
-            if (process_takes_part(p, s, i) && s->phase[i].mode != FIRST_THREAD)
-                fprintf(out, ", process %d%s", i, mode_names[s->phase[i].mode]);
+            if (process_takes_part(p, s, i) && s->phase[i].mode != FIRST_THREAD) {
+                fprintf(out, ", process %d", i);
+                print_phase(out, s->phase[i]);
+            }
         fprintf(out, "\n");
         for (int i = 0; i < s->n_calls; i++) print_call(out, w, &s->call[i]);
         return;
@@ -52,7 +60,8 @@ void print_step(FILE *out, const Program *p, int at)
     if (s->kind == RECORD) fprintf(out, ", event %d%s", s->slot, s->again ? " again" : "");
     if (s->kind == EVENT_SYNC || s->kind == EVENT_QUERY) fprintf(out, ", event %d", s->slot);
     if (s->kind == ALLOC_ASYNC || s->kind == FREE_ASYNC) fprintf(out, ", block %d", s->slot);
-    fprintf(out, "%s\n", mode_names[s->phase[w->process[s->rank]].mode]);
+    print_phase(out, s->phase[w->process[s->rank]]);
+    fprintf(out, "\n");
 }
 
 static void print_world(FILE *out, const World *w)

@@ -393,11 +393,42 @@ static void run_steps(void)
 
 // ---- A process ----
 
+// The entries of a device in the log are its calls, in the program's order. Calls that the log does
+// not have are passed over. False: there is none any more.
+static bool next_in_log(int rank, int *step, int *call)
+{
+    static struct {
+        int step, call;
+    } at[MAX_RANKS];
+    for (; at[rank].step < program->n; at[rank].step++, at[rank].call = 0) {
+        const Step *s = &program->step[at[rank].step];
+        if (is_query(s->kind) || s->kind == PIN || s->kind == UNPIN) continue;
+        for (int n = s->kind == NCCL ? s->n_calls : 1; at[rank].call < n; at[rank].call++) {
+            if (s->kind == NCCL ? !calls(&program->world, &s->call[at[rank].call], rank)
+                                : s->rank != rank)
+                continue;
+            *step = at[rank].step;
+            *call = at[rank].call++;
+            return true;
+        }
+    }
+    return false;
+}
+
 static void hear_span(const SimSpan *span, void *arg)
 {
-    if (!span || span->entry->op != GPU_EVENT_RECORD) return;
-    for (int i = 0; i < program->n; i++)
-        if (of_record[i] == span->entry->event) shared->times.at[i] = span->end;
+    static bool has_buffer[MAX_RANKS]; // whose allocation is the first entry
+    if (!span || strstr(span->entry->name, "Query")) return;
+    int rank = span->entry->device, step, call;
+    if (!has_buffer[rank]) {
+        has_buffer[rank] = true;
+        return;
+    }
+    if (!next_in_log(rank, &step, &call)) return;
+    Kind kind = program->step[step].kind;
+    shared->times.span[step][kind == NCCL ? call * MAX_RANKS + rank : 0] =
+        (Span){span->queued, span->returned, span->ready, span->start, span->end};
+    if (kind == RECORD) shared->times.at[step] = span->end;
 }
 
 static void body(const Rank *r, void *arg)

@@ -1,7 +1,7 @@
 /* program.c: names, who takes part in a step, and programs with fewer steps.
  *
  * Interface: kind_names, collective_names, member_of, calls, takes_part, process_takes_part,
- * is_query, is_valid, remove_steps (program.h).
+ * is_query, has_work, is_valid, remove_steps (program.h).
  */
 #include "program.h"
 
@@ -71,6 +71,11 @@ bool process_takes_part(const Program *p, const Step *s, int process)
 bool is_query(Kind kind)
 {
     return kind == STREAM_QUERY || kind == EVENT_QUERY;
+}
+
+bool has_work(Kind kind)
+{
+    return kind < ALLOC_ASYNC || kind == NCCL;
 }
 
 // What a program has made so far.

@@ -177,11 +177,19 @@ typedef struct Program {
 // Before its first step, the first thread of each process makes a buffer (cudaMalloc) and pinned
 // memory (cudaMallocHost) for each of its ranks.
 
+// A call of one rank, and its operation.
+typedef struct Span {
+    Ps queued, returned;  // q; when the host goes on: not compared of NCCL's, whose groups are one
+    Ps ready, start, end; // 0 of a call that queues no work
+} Span;
+
 // What a program shows of its times. Every call but NCCL's is of one rank, so a step has one.
 typedef struct Times {
-    Ps at[MAX_STEPS];      // RECORD: its end
-    bool seen[MAX_STEPS];  // RECORD: the event still is of that record in the end
-    bool ready[MAX_STEPS]; // a query's answer
+    Span span[MAX_STEPS][MAX_CALLS * MAX_RANKS]; // of NCCL's by call * MAX_RANKS + rank, else 0
+    Ps at[MAX_STEPS];                            // RECORD: its end
+    bool seen[MAX_STEPS];      // RECORD: the event still is of that record in the end
+    bool ready[MAX_STEPS];     // a query's answer
+    bool only_asks[MAX_STEPS]; // by the simulator: a query of a thread that has made no other call
 } Times;
 
 // ---- program.c ----
@@ -194,6 +202,7 @@ bool calls(const World *w, const Call *c, int rank);
 bool takes_part(const Program *p, const Step *s, int rank);
 bool process_takes_part(const Program *p, const Step *s, int process);
 bool is_query(Kind kind);
+bool has_work(Kind kind); // its operation takes time
 // Whether all that a step names is there: events recorded, blocks allocated.
 bool is_valid(const Program *p);
 // Removes steps [from, from + n); what comes later and makes no sense without them goes too.
@@ -277,8 +286,8 @@ void print_program(FILE *out, const Program *p);
 
 // ---- shrink.c ----
 
-// The first step whose times differ; -1: none.
-int first_difference(const Program *p, const Times *want, const Times *got);
+// The first step whose times differ; -1: none. span: which of its spans; -1: none of them.
+int first_difference(const Program *p, const Times *want, const Times *got, int *span);
 // Plays and simulates; the first difference, -1: none, -2: it could not be played (message).
 int try_program(const Program *p, Times *want, Times *got, char **message);
 void shrink(Program *p);

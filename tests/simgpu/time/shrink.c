@@ -7,20 +7,38 @@
 
 #include <stdlib.h>
 
-int first_difference(const Program *p, const Times *want, const Times *got)
+static bool spans_differ(Kind kind, const Span *a, const Span *b)
+{
+    if (a->queued != b->queued || (kind != NCCL && a->returned != b->returned)) return true;
+    return has_work(kind) && (a->ready != b->ready || a->start != b->start || a->end != b->end);
+}
+
+// Queries are not in the log, and neither is pinned memory.
+static bool is_logged(Kind kind)
+{
+    return !is_query(kind) && kind != PIN && kind != UNPIN;
+}
+
+int first_difference(const Program *p, const Times *want, const Times *got, int *span)
 {
     for (int i = 0; i < p->n; i++) {
-        if (p->step[i].kind == RECORD && want->seen[i] && want->at[i] != got->at[i]) return i;
-        if (is_query(p->step[i].kind) && want->ready[i] != got->ready[i]) return i;
+        const Step *s = &p->step[i];
+        bool may_not_know = want->only_asks[i] && !got->ready[i];
+        for (*span = 0; *span < MAX_CALLS * MAX_RANKS && is_logged(s->kind); ++*span)
+            if (spans_differ(s->kind, &want->span[i][*span], &got->span[i][*span])) return i;
+        *span = -1;
+        if (s->kind == RECORD && want->seen[i] && want->at[i] != got->at[i]) return i;
+        if (is_query(s->kind) && want->ready[i] != got->ready[i] && !may_not_know) return i;
     }
     return -1;
 }
 
 int try_program(const Program *p, Times *want, Times *got, char **message)
 {
+    int span;
     simulate(p, want, NULL);
     *message = play(p, got);
-    return *message ? -2 : first_difference(p, want, got);
+    return *message ? -2 : first_difference(p, want, got, &span);
 }
 
 static bool still_differs(const Program *p)

@@ -1,6 +1,6 @@
 /* simulate.c: the loop over the instants at which something happens.
  *
- * Interface: simulate, forgotten, rule_names (program.h).
+ * Interface: simulate, span_of, forgotten, rule_names (program.h).
  */
 #include "simulate.h"
 
@@ -72,10 +72,23 @@ static void run(Sim *s)
     }
 }
 
+Span *span_of(Sim *s, int step, int call, int rank)
+{
+    bool nccl = s->program->step[step].kind == NCCL;
+    return &s->times->span[step][nccl ? call * MAX_RANKS + rank : 0];
+}
+
 static void tell_times(Sim *s)
 {
     const Program *p = s->program;
-    memset(s->times, 0, sizeof *s->times);
+    for (int i = 0; i < s->n_ops; i++) {
+        const Operation *op = &s->op[i];
+        if (op->step < 0 || op->resource == NOTHING) continue;
+        Span *span = span_of(s, op->step, op->call, op->rank);
+        span->ready = op->ready;
+        span->start = op->start;
+        span->end = op->end;
+    }
     for (int i = 0; i < p->n; i++) {
         const Step *step = &p->step[i];
         if (step->kind == RECORD) {
@@ -83,6 +96,7 @@ static void tell_times(Sim *s)
             s->times->seen[i] = true;
         }
         if (is_query(step->kind)) s->times->ready[i] = latest_end(s, &s->asked[i]) <= s->when[i];
+        s->times->only_asks[i] = s->only_asks[i];
         // With the same handle, the record before it is forgotten.
         for (int k = i - 1; k >= 0 && step->kind == RECORD && step->again; k--)
             if (p->step[k].kind == RECORD && p->step[k].rank == step->rank &&
@@ -99,6 +113,7 @@ void simulate(const Program *p, Times *times, FILE *details)
     if (!s || !(s->meeting = calloc((size_t)p->n * MAX_CALLS + 1, sizeof *s->meeting))) abort();
     s->program = p;
     s->times = times;
+    memset(times, 0, sizeof *times);
     s->details = details;
     number_streams(s);
     clear_devices(s);

@@ -27,6 +27,7 @@ typedef struct Waits {
 
 typedef struct Operation {
     int step; // -1: it only stands for the end of a group
+    int call; // of NCCL's in the step
     const char *what;
     int rank, stream_number; // in its process
     Waits waits;
@@ -98,7 +99,8 @@ typedef struct Sim {
     Meeting *meeting;       // by step and call
     int record[MAX_STEPS];  // RECORD: its operation
     Waits asked[MAX_STEPS]; // a query: about these,
-    Ps when[MAX_STEPS];     // at this time
+    bool only_asks[MAX_STEPS];
+    Ps when[MAX_STEPS]; // at this time
     Device device[MAX_RANKS];
     Process process[MAX_PROCESSES];
     int stream_number[MAX_RANKS][STREAMS];
@@ -126,6 +128,10 @@ const Step *step_of(const Sim *s, const Atom *atom);
 // Queues what the call of one rank queues; the return: what the host waits for, or asks about.
 Waits make_call(Sim *s, const Atom *atom);
 void call_nccl(Sim *s, const Atom *atom);
+
+// ---- simulate.c ----
+
+Span *span_of(Sim *s, int step, int call, int rank);
 
 // ---- host.c ----
 
