@@ -34,7 +34,7 @@ $(BUILD)/tests/emulator/mistakes: $(BUILD)/obj/tests/emulator/wrong.o
 # The random tester of the race checker is cut into several files.
 $(BUILD)/tests/simgpu/random: $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/simgpu/random/*.c))
 # And so is what the clock is compared with.
-$(BUILD)/tests/simgpu/time $(BUILD)/tests/simgpu/time_by_hand $(BUILD)/tests/simgpu/time_scratch: $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/simgpu/time/*.c))
+$(BUILD)/tests/simgpu/time $(BUILD)/tests/simgpu/time_by_hand: $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/simgpu/time/*.c))
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS_LIB) $(LIBS) $(MADE_WITH)/link
 	$(call link,$(call objects_of,$^),-lcmocka)
 

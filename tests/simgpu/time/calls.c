@@ -99,7 +99,7 @@ static uint64_t next_number(Sim *s, const Atom *atom)
 static void slow_down(const Sim *s, Operation *op, uint64_t number)
 {
     const World *w = &s->program->world;
-    op->work = slowed_work(w, op->work, op->engine_of, number, op->resource == COMPUTE);
+    op->work = slowed_work(w, op->work, op->rank, number, op->resource == COMPUTE);
 }
 
 static bool host_waits_for(Kind kind)
