@@ -3,7 +3,7 @@
  *
  * Times in comments are microseconds. The machine, where a test does not say otherwise: a call costs
  * 1, of NCCL 2; cudaMalloc and cudaMallocHost 5 each, so that programs begin at 10; waking up 3; a
- * kernel takes 1 and 1 for every 1000 bytes, a copy with the host too; latency 1; every link
+ * kernel takes 1 and 1 for every 1000 bytes or FLOP, a copy with the host too; latency 1; every link
  * 1000 bytes in 1; what overlaps is half as fast.
  */
 #include <stdlib.h>
@@ -30,6 +30,7 @@ static void begin(int n_ranks, int n_processes)
     Machine *m = &w->machine;
     *m = (Machine){.gpus_per_node = 8,
                    .hbm = 1e9,
+                   .peak = 1e9,
                    .bandwidth = {1e9, 1e9, 1e9},
                    .slow_compute = {2, 1},
                    .slow_transfer = {2, 1}};

@@ -59,16 +59,17 @@ static Operation work_of(const Sim *s, const Atom *atom)
     switch (step->kind) {
     case KERNEL:
         op.resource = COMPUTE;
-        op.work = kernel_work(m, bytes + (uint64_t)step->write + 2 * (uint64_t)step->update);
+        op.work = kernel_work(m, bytes + (uint64_t)step->write + 2 * (uint64_t)step->update,
+                              (uint64_t)step->flops);
         break;
     case MEMSET_ASYNC:
     case MEMSET:
         op.resource = COMPUTE;
-        op.work = kernel_work(m, bytes);
+        op.work = kernel_work(m, bytes, 0);
         break;
     case COPY_ASYNC:
         op.resource = COMPUTE;
-        op.work = kernel_work(m, 2 * bytes);
+        op.work = kernel_work(m, 2 * bytes, 0);
         break;
     case TO_DEVICE_PINNED:
     case TO_DEVICE_PAGEABLE:
@@ -172,7 +173,7 @@ static int queue_nccl(Sim *s, const Atom *atom, int call, uint64_t number, const
     op.call = call;
     if (w->comm[c->comm].n == 1) {
         op.resource = COMPUTE;
-        op.work = kernel_work(&w->machine, 2 * (uint64_t)c->bytes);
+        op.work = kernel_work(&w->machine, 2 * (uint64_t)c->bytes, 0);
     } else {
         op.resource = TRANSFER;
         op.link = link_of(w, c);

@@ -14,15 +14,17 @@ static Ps whole(double ps)
     return up > 0 ? up : 1;
 }
 
-// Picoseconds in which bytes pass.
-static double pass(double bytes, double bandwidth)
+// Picoseconds in which so many bytes pass, or FLOP are done.
+static double pass(double number, double per_second)
 {
-    return bytes * 1e12 / bandwidth;
+    return number * 1e12 / per_second;
 }
 
-Ps kernel_work(const Machine *m, uint64_t bytes)
+Ps kernel_work(const Machine *m, uint64_t bytes, uint64_t flops)
 {
-    return whole((double)m->kernel + pass((double)bytes, m->hbm));
+    double by_bytes = pass((double)bytes, m->hbm), by_flops = pass((double)flops, m->peak);
+    if (forgotten == FLOPS) by_flops = 0;
+    return whole((double)m->kernel + (by_bytes > by_flops ? by_bytes : by_flops));
 }
 
 Ps copy_work(const Machine *m, uint64_t bytes)
@@ -117,6 +119,7 @@ void write_machine(FILE *out, const Machine *m)
     write_time(out, "kernel", m->kernel);
     write_time(out, "copy", m->copy);
     write_time(out, "latency", m->latency);
+    fprintf(out, "peak_f32 %.10g TFLOP/s\n", m->peak / 1e12);
     write_bandwidth(out, "hbm", m->hbm);
     write_bandwidth(out, "nvlink", m->bandwidth[NVLINK]);
     write_bandwidth(out, "pcie", m->bandwidth[PCIE]);

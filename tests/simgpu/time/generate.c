@@ -82,6 +82,7 @@ static void draw_machine(Dice *d, int n_ranks, Machine *m)
     m->copy = draw_time(d, odd, 4);
     m->latency = 1000 + draw_time(d, odd, 10);
     m->hbm = draw_bandwidth(d, odd);
+    m->peak = (odd ? 0.0029296875 : 0.00390625) * 1e12;
     m->bandwidth[NVLINK] = chance(d, 60) ? draw_bandwidth(d, odd) : 0;
     m->bandwidth[PCIE] = draw_bandwidth(d, odd);
     m->bandwidth[NIC] = draw_bandwidth(d, odd);
@@ -206,6 +207,7 @@ static void add_call(Hand *h)
     if (s.kind == KERNEL) {
         s.write = chance(d, 50) ? draw_bytes(d) : 0;
         s.update = chance(d, 20) ? draw_bytes(d) : 0;
+        s.flops = chance(d, 30) ? 1 + below(d, 50000) : 0;
     }
     bool added = add(h, &s);
     for (int i = 0; i < BLOCKS && !added && s.kind >= ALLOC_ASYNC && s.kind <= UNPIN; i++) {

@@ -52,7 +52,8 @@ void print_step(FILE *out, const Program *p, int at)
     fprintf(out, "%4d: rank %d: %s", at, s->rank, kind_names[s->kind]);
     if (has_stream(s->kind)) fprintf(out, " on %s", stream_names[s->stream]);
     if (s->kind == KERNEL)
-        fprintf(out, ", reads %d, writes %d, updates %d bytes", s->read, s->write, s->update);
+        fprintf(out, ", reads %d, writes %d, updates %d bytes, %d FLOP", s->read, s->write,
+                s->update, s->flops);
     else if (s->kind < ALLOC_ASYNC)
         fprintf(out, ", %d bytes", s->read);
     if (s->kind == PEER_ASYNC) fprintf(out, " of rank %d's", s->from);

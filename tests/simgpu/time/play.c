@@ -120,6 +120,7 @@ static cudaError_t kernel(const Step *s, char *device, cudaStream_t stream)
     simgpu_read(&op, device, (size_t)s->read);
     simgpu_write(&op, device + MAX_BYTES, (size_t)s->write);
     simgpu_update(&op, device + 2 * MAX_BYTES, (size_t)s->update);
+    if (s->flops) simgpu_cost(&op, (uint64_t)s->flops, GPU_F32);
     return simgpu_end(&op);
 }
 

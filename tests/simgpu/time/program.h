@@ -51,6 +51,7 @@ typedef struct Machine {
     Ps launch, collective, enqueue, allocate, free, pin, sync, query, wake;
     Ps kernel, copy, latency;                   // the constant part of a cost
     double hbm, bandwidth[LINKS];               // bytes/s; 0: there is no such link
+    double peak;                                // FLOP/s, of floats
     uint64_t slow_compute[2], slow_transfer[2]; // p/q
 } Machine;
 
@@ -161,6 +162,7 @@ typedef struct Step {
     int from;                // WAIT: whose event it is; PEER_ASYNC: whose memory is read
     bool again;              // RECORD: with the handle that the slot has
     int read, write, update; // bytes; other operations: read
+    int flops;               // KERNEL: if it says so; 0: it does not
     // NCCL:
     int n_calls;
     Call call[MAX_CALLS];
@@ -210,7 +212,7 @@ void remove_steps(Program *p, int from, int n);
 
 // ---- cost.c ----
 
-Ps kernel_work(const Machine *m, uint64_t bytes);
+Ps kernel_work(const Machine *m, uint64_t bytes, uint64_t flops);
 Ps copy_work(const Machine *m, uint64_t bytes);
 Ps peer_work(const Machine *m, uint64_t bytes);
 Ps collective_work(const World *w, const Call *c);
@@ -260,6 +262,7 @@ typedef enum Rule {
     LAST_CALL,        // a call begins no earlier than the last one on its device
     JOINING,          // the first thread joins those that have ended
     ASKING,           // a thread that has only asked does not count
+    FLOPS,            // a kernel takes as long as its FLOP
     SLOW_RANK,
     JITTER,
     RULES

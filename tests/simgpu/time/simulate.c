@@ -15,7 +15,7 @@ const char *const rule_names[RULES] = {
     "slow transfer", "slow compute",     "copies count",   "copies slowed", "rounded up",
     "rounded down",  "hosts meet",       "receivers meet", "host waits",    "waking",
     "free waits",    "new threads",      "last call",      "joining",       "asking",
-    "slow rank",     "jitter",
+    "flops",         "slow rank",        "jitter",
 };
 
 // § 3: streams are numbered as the process made them, the default ones were there before.
