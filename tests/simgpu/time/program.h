@@ -12,7 +12,7 @@
  *   host.c      the threads: who calls when, and the clocks
  *   simulate.c  the loop over the instants at which something happens
  *   generate.c  makes a program from a seed
- *   play.c      runs a program on simgpu, a process a rank, and reads the same times there
+ *   play.c      runs a program on simgpu, and takes the same times from there (see play.h)
  *   listing.c   a program as text
  *   shrink.c    makes a program smaller while it shows a difference
  *
@@ -189,8 +189,10 @@ typedef struct Span {
 typedef struct Times {
     Span span[MAX_STEPS][MAX_CALLS * MAX_RANKS]; // of NCCL's by call * MAX_RANKS + rank, else 0
     Ps at[MAX_STEPS];                            // RECORD: its end
-    bool seen[MAX_STEPS];      // RECORD: the event still is of that record in the end
-    bool ready[MAX_STEPS];     // a query's answer
+    double
+        elapsed[MAX_STEPS]; // RECORD: cudaEventElapsedTime from its rank's first one, milliseconds
+    bool seen[MAX_STEPS];   // RECORD: the event still is of that record in the end
+    bool ready[MAX_STEPS];  // a query's answer
     bool only_asks[MAX_STEPS]; // by the simulator: a query of a thread that has made no other call
 } Times;
 
@@ -278,8 +280,6 @@ void generate(Program *p, uint64_t seed, int sections);
 
 // ---- play.c ----
 
-// Whether this simgpu has a clock.
-bool simgpu_has_times(void);
 // Runs the program on simgpu. NULL, or what failed (free it).
 char *play(const Program *p, Times *times);
 
