@@ -11,7 +11,7 @@
  * A rank whose process has ended without telling when it arrived counts as if it had arrived before
  * all others.
  *
- * Interface: sim_board_join, sim_board_leave, sim_board_nodes.
+ * Interface: sim_board_join, sim_board_wait, sim_board_leave, sim_board_nodes.
  */
 #define _GNU_SOURCE
 #include <limits.h>
@@ -25,6 +25,7 @@
 #include "nccl/comm.h"
 #include "time/clock.h"
 
+#define PATIENCE 0.2 // seconds
 #define FEW 16 // communicators that are left and not over, before others are asked to go on
 
 // Another process. It lives as long as a communicator with it is on the board.
@@ -89,6 +90,7 @@ static void arrived(void *arg, const SimCall *call, SimPs when)
     Entry *e = find(call->comm);
     if (!e) return;
     told = true;
+    atomic_fetch_add(&own->clock_told, 1);
     if (call->from < 0) {
         RankSlot *slot = &e->shared->slot[call->rank];
         if (call->meeting)
@@ -178,6 +180,7 @@ static void ring(ProcessWaitTable *table)
 }
 
 static void release_quiet(void);
+static bool is_over(void *item);
 
 static void publish(void)
 {
@@ -186,6 +189,38 @@ static void publish(void)
     told = false;
     for (Other *o = others; o; o = o->next)
         if (atomic_load(&o->table->clock_waits)) ring(o->table);
+}
+
+static uint64_t seen_told; // by the others, before this run
+
+static uint64_t told_but_by(const ProcessWaitTable *but)
+{
+    uint64_t sum = but == own ? 0 : atomic_load(&own->clock_told);
+    for (const Other *o = others; o; o = o->next)
+        if (o->table != but) sum += atomic_load(&o->table->clock_told);
+    return sum;
+}
+
+static void look(void)
+{
+    atomic_store(&own->clock_stuck, 0);
+    seen_told = told_but_by(own);
+}
+
+// All have seen what all have told, and none of them can do anything. (Where others have others that
+// this process does not know, their counts differ, and nothing is found.)
+static bool is_hopeless(bool stuck)
+{
+    atomic_store(&own->clock_seen, seen_told);
+    atomic_store(&own->clock_stuck, stuck);
+    if (!stuck || !others || seen_told != told_but_by(own)) return false;
+    for (const Other *o = others; o; o = o->next) {
+        bool over = o->peer->ended || atomic_load(&o->table->clock_until) == SIM_FOREVER;
+        if (!over && (!atomic_load(&o->table->clock_stuck) ||
+                      atomic_load(&o->table->clock_seen) != told_but_by(o->table)))
+            return false;
+    }
+    return true;
 }
 
 static void raise_wanted(ProcessWaitTable *table, SimPs wanted)
@@ -270,14 +305,9 @@ static void remove_entry(Entry **link)
 
 static void release_quiet(void)
 {
-    SimTimes times;
     for (Entry **link = &entries; *link;) {
         Entry *e = *link;
-        bool over_now = e->over && !e->users &&
-                        (sim_engine_times(sim_recorder_engine(sim_clock_recorder()), e->over,
-                                          &times) ||
-                         e->over < sim_engine_first(sim_recorder_engine(sim_clock_recorder())));
-        if (over_now)
+        if (e->over && !e->users && is_over(&e->over))
             remove_entry(link);
         else
             link = &e->next;
@@ -286,12 +316,13 @@ static void release_quiet(void)
 
 static void meet_peers(void)
 {
-    static const SimPeers peers_template = {{arrived, start, until, NULL}, NULL,  publish, ask,
-                                            asked_enough, is_wanted, wanted, over};
+    static const SimPeers those = {
+        {arrived, start, until, NULL}, NULL, look, is_hopeless, publish, ask, asked_enough, is_wanted,
+        wanted, over};
     static SimPeers peers;
     if (own) return;
     own = sim_wait_table(NULL);
-    peers = peers_template;
+    peers = those;
     peers.bell = &own->clock_bell;
     sim_clock_meet_peers(&peers);
     sim_resolve_start();
@@ -327,6 +358,26 @@ void sim_board_join(ncclComm_t comm)
     sim_clock_unlock();
 }
 
+static bool is_over(void *item)
+{
+    SimTimes times;
+    const SimEngine *engine = sim_recorder_engine(sim_clock_recorder());
+    return *(SimItem *)item < sim_engine_first(engine) ||
+           sim_engine_times(engine, *(SimItem *)item, &times);
+}
+
+// What the host has waited for on the clock can be resolved here and now, mostly: then nothing is
+// left of the communicator.
+void sim_board_wait(ncclComm_t comm)
+{
+    if (!sim_clock_on() || sim_is_forked()) return;
+    sim_clock_lock();
+    int thread = sim_clock_thread();
+    SimItem end = sim_record_comm_wait(sim_clock_recorder(), thread, comm->shared->nonce);
+    if (comm->size > 1) sim_resolve(is_over, &end, PATIENCE);
+    sim_clock_unlock();
+}
+
 void sim_board_leave(ncclComm_t comm)
 {
     if (!sim_clock_on() || comm->size < 2) return;
@@ -334,6 +385,7 @@ void sim_board_leave(ncclComm_t comm)
     sim_clock_lock();
     Entry *e = find(comm->shared->nonce);
     if (e && --e->users == 0) e->over = sim_record_comm_end(sim_clock_recorder(), e->nonce);
+    release_quiet();
     for (Entry *other = entries; other; other = other->next) left += other->over != 0;
     if (left > FEW) {
         sim_clock_turn();

@@ -186,6 +186,10 @@ typedef struct ProcessWaitTable {
     // how far others want that to be.
     _Atomic uint32_t clock_bell, clock_waits;
     _Atomic uint64_t clock_until, clock_wanted;
+    // How many arrivals it has told, how many of the others' it had seen when it last ran, and
+    // whether it could then do nothing but wait for more.
+    _Atomic uint64_t clock_told, clock_seen;
+    _Atomic uint32_t clock_stuck;
     _Atomic uint32_t helpers; // threads of the process that never call NCCL, such as the watcher
     _Atomic uint32_t n_workers;
     _Atomic int32_t worker[SIM_MAX_WORKERS]; // the BLAS's threads, which do not either
@@ -443,8 +447,9 @@ void sim_reduce(void *out, const void *const *inputs, const uint64_t *scalars, i
                 ncclDataType_t type, int op);
 
 // ---- board.c ----
-// A communicator over several processes is ready, and is about to be destroyed.
+// A communicator is ready; the host waits for all its calls, on the clock; it is about to be freed.
 void sim_board_join(ncclComm_t comm);
+void sim_board_wait(ncclComm_t comm);
 void sim_board_leave(ncclComm_t comm);
 // On how many nodes its ranks are; peer >= 0: those two ranks.
 int sim_board_nodes(ncclComm_t comm, int peer);

@@ -747,6 +747,7 @@ static ncclResult_t destroy(ncclComm_t comm, bool abort, const char *name, const
                             "On real GPUs this is a crash, or a hang.\n"
                             "Does the ncclCommDestroy belong after the ncclGroupEnd?");
     if (!abort) sim_sends_wait_comm(comm);
+    if (!abort) sim_board_wait(comm);
     note_gone(comm, site);
     sim_comm_leave(comm, site);
     return ncclSuccess;

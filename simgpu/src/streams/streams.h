@@ -22,7 +22,7 @@
 
 #include "log_writer.h"
 #include "simgpu.h"
-#include "time/recorder.h"
+#include "time/time.h"
 
 struct SimLeaks; // check/check.h
 struct SimShape; // check/shadow.h

@@ -234,8 +234,14 @@ _Atomic uint32_t *sim_clock_bell(void)
 
 void sim_clock_turn(void)
 {
+    SimEngine *engine = sim_recorder_engine(sim_clock_recorder());
     since_turn = 0;
-    sim_engine_run(sim_recorder_engine(sim_clock_recorder()), peers ? peers->wanted() : 0);
+    do {
+        if (peers) peers->look();
+        sim_engine_run(engine, peers ? peers->wanted() : 0);
+        if (!peers || !peers->is_hopeless(sim_engine_is_stuck(engine))) break;
+        sim_engine_give_up(engine);
+    } while (true);
     sim_record_tidy(recorder);
     if (peers) peers->publish();
 }

@@ -443,6 +443,26 @@ void sim_engine_run(SimEngine *e, SimPs least)
     if (e->board.until) e->board.until(e->board.arg, e->promised);
 }
 
+bool sim_engine_is_stuck(SimEngine *e)
+{
+    SimHeapEntry event;
+    return e->arrived.n && !a_thread_stands(e) && !next_event(e, &event);
+}
+
+void sim_engine_give_up(SimEngine *e)
+{
+    SimItem oldest = 0;
+    for (int i = 0; i < e->arrived.n; i++)
+        if (!oldest || e->arrived.item[i] < oldest) oldest = e->arrived.item[i];
+    if (!oldest) return;
+    Item *item = get(e, oldest);
+    drop(&e->arrived, oldest);
+    item->state = SCHEDULED;
+    item->at.start = e->now > item->at.ready ? e->now : item->at.ready;
+    item->at.start += item->spec.latency;
+    schedule(e, oldest, item->at.start);
+}
+
 // ---- What callers use ----
 
 SimEngine *sim_engine_new(const SimMachine *machine, const SimBoard *board)

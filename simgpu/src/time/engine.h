@@ -87,6 +87,10 @@ bool sim_engine_waits_for(const SimEngine *engine, int thread);
 // Goes on as far as it can; what the board is to know, it is told. Where nothing holds the engine
 // back, it stands at its last instant, or at `least` if that is later.
 void sim_engine_run(SimEngine *engine, SimPs least);
+// After a run: nothing can happen here until other ranks arrive. Lets the call that has waited
+// longest start without them, where they wait for this rank in their turn.
+bool sim_engine_is_stuck(SimEngine *engine);
+void sim_engine_give_up(SimEngine *engine);
 // When an item became ready, started (a transfer: began to transfer) and ended; false: not known yet.
 typedef struct SimTimes {
     SimPs ready, start, end;

@@ -489,9 +489,18 @@ SimItem sim_record_comm_end(SimRecorder *r, uint64_t comm)
     After *after = sim_after_none(r, AFTER_STREAM);
     for (int i = 0; i < r->n_comms; i++)
         if (r->comm[i].comm == comm) sim_after(after, r->comm[i].last);
-    for (int i = 0; i < r->n_threads; i++)
-        if (r->thread[i].alive) sim_after(after, r->thread[i].clock);
     return sim_add_host(r, 0, after).item;
+}
+
+SimItem sim_record_comm_wait(SimRecorder *r, int thread, uint64_t comm)
+{
+    SimItem end = sim_record_comm_end(r, comm);
+    ThreadState *t = sim_record_thread(r, thread);
+    After *after = sim_after_none(r, AFTER_STREAM);
+    for (int i = 0; i < r->n_comms; i++)
+        if (r->comm[i].comm == comm) sim_after(after, r->comm[i].last);
+    wait_for(r, t, after);
+    return end;
 }
 
 SimItem sim_record_clock(SimRecorder *r, int thread)

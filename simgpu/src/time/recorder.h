@@ -11,13 +11,6 @@
 #include "time/engine.h"
 #include "time/time.h"
 
-// SIMGPU_SLOW, SIMGPU_JITTER: parts of the work; num 0: none.
-typedef struct SimSpread {
-    int slow_rank;
-    SimRatio slow, jitter;
-    uint64_t seed;
-} SimSpread;
-
 typedef struct SimRecorder SimRecorder;
 // board: NULL, where all communicators have one rank. rank: the launcher's; -1: not known.
 SimRecorder *sim_recorder_new(const SimMachine *machine, const SimSpread *spread,
@@ -47,8 +40,9 @@ SimItem sim_record_query(SimRecorder *recorder, int thread, int device);
 // What an operation that is queued now on the entry's stream waits for; what an event waits for.
 SimItem sim_record_stream_end(SimRecorder *recorder, const GpuLogEntry *on);
 SimItem sim_record_event_end(SimRecorder *recorder, cudaEvent_t event);
-// All calls on a communicator, so far; those on the host too.
+// All calls on a communicator, so far. The thread waits for them; the item of their end.
 SimItem sim_record_comm_end(SimRecorder *recorder, uint64_t comm);
+SimItem sim_record_comm_wait(SimRecorder *recorder, int thread, uint64_t comm);
 // The item at which a thread's clock stands; the thread's clock becomes no less than `item`.
 SimItem sim_record_clock(SimRecorder *recorder, int thread);
 void sim_record_join(SimRecorder *recorder, int thread, SimItem item);

@@ -94,7 +94,10 @@ void sim_record_tidy(SimRecorder *r)
         seal(r, &r->thread[i].clock);
         seal(r, &r->thread[i].asked);
     }
-    for (int i = 0; i < r->n_comms; i++) seal(r, &r->comm[i].last);
+    for (int i = 0; i < r->n_comms; i++) {
+        seal(r, &r->comm[i].last);
+        if (is_past(r, &r->comm[i].last)) r->comm[i--] = r->comm[--r->n_comms];
+    }
     seal(r, &r->ended);
     sim_engine_forget(r->engine, sim_engine_oldest(r->engine));
     r->kept = sim_engine_items(r->engine);

@@ -41,7 +41,7 @@ static void sleep_at(_Atomic uint32_t *bell, uint32_t ticket, int milliseconds)
 bool sim_resolve(bool (*done)(void *arg), void *arg, double patience)
 {
     double until = 0;
-    SimPs reached = 0;
+    SimItem reached = 0;
     int self = sim_clock_thread(), nap = LOOK_MILLISECONDS;
     const SimPeers *peers = sim_clock_peers();
     const SimEngine *engine = sim_recorder_engine(sim_clock_recorder());
@@ -53,8 +53,8 @@ bool sim_resolve(bool (*done)(void *arg), void *arg, double patience)
         sim_clock_turn();
         is_done = done(arg);
         if (is_done) break;
-        if (until == 0 || sim_engine_now(engine) > reached) until = seconds() + patience;
-        reached = sim_engine_now(engine);
+        if (until == 0 || sim_engine_oldest(engine) > reached) until = seconds() + patience;
+        reached = sim_engine_oldest(engine);
         double left = until - seconds();
         if (left <= 0) break;
         if (sim_clock_give_up_sleepers(self)) continue;

@@ -21,6 +21,13 @@
 #include "gpulog.h"
 #include "time/machine.h"
 
+// SIMGPU_SLOW, SIMGPU_JITTER: parts of the work; num 0: none.
+typedef struct SimSpread {
+    int slow_rank;
+    SimRatio slow, jitter;
+    uint64_t seed;
+} SimSpread;
+
 // Whether there is a clock: SIMGPU_MACHINE is not "none". The machine; NULL: there is no clock.
 bool sim_clock_on(void);
 const SimMachine *sim_clock_machine(void);
