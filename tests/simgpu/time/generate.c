@@ -7,7 +7,6 @@
  */
 #include "program.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 // The finaliser of splitmix64 (Steele, Lea, Flood 2014).
@@ -130,6 +129,7 @@ static void draw_slowness(Dice *d, World *w)
 typedef struct Hand {
     Dice dice;
     Program *p;
+    bool threads; // more than one
     int section;
     Phase phase[MAX_PROCESSES];
     int phases; // so far
@@ -200,7 +200,8 @@ static void add_call(Hand *h)
     if (s.kind == MEMSET || s.kind == TO_DEVICE || s.kind == FROM_DEVICE) s.stream = LEGACY;
     s.slot = below(d, s.kind >= ALLOC_ASYNC && s.kind <= UNPIN ? BLOCKS : EVENTS);
     s.from = s.kind == WAIT && !alone && chance(d, 30) ? sibling : s.rank;
-    if (s.kind == PEER_ASYNC && alone) s.kind = COPY_ASYNC;
+    // Not with jitter yet: the clock draws it by the rank of the source, § 7 by that of the call.
+    if (s.kind == PEER_ASYNC && (alone || w->jitter_percent)) s.kind = COPY_ASYNC;
     if (s.kind == PEER_ASYNC && chance(d, 50)) s.from = sibling;
     if (s.kind == RECORD) s.again = chance(d, 10);
     if (s.kind < ALLOC_ASYNC) s.read = draw_bytes(d);
@@ -275,7 +276,7 @@ static void add_section(Hand *h)
     Dice *d = &h->dice;
     const World *w = &h->p->world;
     int until = h->p->n + 10 + below(d, 30);
-    bool threads = chance(d, 40) && !getenv("NO_THREADS");
+    bool threads = chance(d, 40) && h->threads;
     while (h->p->n < until && h->p->n < MAX_STEPS - 4 * MAX_RANKS) {
         if (threads && chance(d, 10)) change_threads(h);
         if (!h->busy && chance(d, 5)) { // a rank that is late
@@ -294,9 +295,9 @@ static void add_section(Hand *h)
     }
 }
 
-void generate(Program *p, uint64_t seed, int sections)
+void generate(Program *p, uint64_t seed, int sections, bool threads)
 {
-    Hand h = {.dice = {mix(seed)}, .p = p};
+    Hand h = {.dice = {mix(seed)}, .p = p, .threads = threads};
     memset(p, 0, sizeof *p);
     p->seed = seed;
     draw_ranks(&h.dice, &p->world);

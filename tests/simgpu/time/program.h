@@ -275,8 +275,8 @@ extern Rule forgotten;
 // ---- generate.c ----
 
 uint64_t mix(uint64_t x); // a number that looks random
-// `sections` random programs, one after the other, in one world.
-void generate(Program *p, uint64_t seed, int sections);
+// `sections` random programs, one after the other, in one world. threads: with more than one.
+void generate(Program *p, uint64_t seed, int sections, bool threads);
 
 // ---- play.c ----
 
