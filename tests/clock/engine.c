@@ -77,7 +77,8 @@ static SimItem item(SimEngine *e, SimItemKind kind, SimPs work, uint64_t stream,
                     SimItem b)
 {
     SimItem after[] = {a, b};
-    return sim_engine_add(e, &(SimItemSpec){.kind = kind, .work = work, .stream = stream}, after, 2);
+    return sim_engine_add(e, &(SimItemSpec){.kind = kind, .work = work, .stream = stream}, after,
+                          2);
 }
 
 static SimItem transfer_on(SimEngine *e, SimLink link, uint64_t number, SimPs latency, SimPs work,
@@ -149,7 +150,8 @@ static void test_ties(void **state)
 static void test_copy_engines(void **state)
 {
     SimEngine *e = sim_engine_new(&machine, NULL);
-    SimItem in = item(e, SIM_ITEM_COPY_IN, 10, 1, 0, 0), in2 = item(e, SIM_ITEM_COPY_IN, 10, 1, 0, 0);
+    SimItem in = item(e, SIM_ITEM_COPY_IN, 10, 1, 0, 0),
+            in2 = item(e, SIM_ITEM_COPY_IN, 10, 1, 0, 0);
     SimItem out = item(e, SIM_ITEM_COPY_OUT, 10, 1, 0, 0);
     SimItem peer = item(e, SIM_ITEM_COPY_PEER, 10, 2, 0, 0);
     SimItem k = item(e, SIM_ITEM_COMPUTE, 10, 1, 0, 0);

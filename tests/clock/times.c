@@ -117,7 +117,7 @@ static void queries(const Rank *r, void *arg)
     need_cuda(cudaMalloc((void **)&p, MB));
     cudaEvent_t never, begin = event_here(r->stream);
     need_cuda(cudaEventCreate(&never));
-    kernel_fill(p, MB, r->stream); // until 4 us after `begin`, queued at 1 us
+    kernel_fill(p, MB, r->stream);           // until 4 us after `begin`, queued at 1 us
     cudaEvent_t end = event_here(r->stream); // queued at 1.5 us
     int asked = 1;
     while (cudaEventQuery(end) == cudaErrorNotReady) asked++;
@@ -197,10 +197,8 @@ static void test_only_one_asks(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_one_kernel),
-    cmocka_unit_test(test_two_streams),
-    cmocka_unit_test(test_queries),
-    cmocka_unit_test(test_one_collective),
+    cmocka_unit_test(test_one_kernel),    cmocka_unit_test(test_two_streams),
+    cmocka_unit_test(test_queries),       cmocka_unit_test(test_one_collective),
     cmocka_unit_test(test_only_one_asks),
 };
 

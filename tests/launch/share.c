@@ -300,10 +300,13 @@ static char *train(int world, const char *settings)
 
     assert_non_null(errors);
     snprintf(command, sizeof command,
-             "env %s timeout -k 5 300 '%s/launch' -n %d '%s/../impl/reference/bin/after_fsdp' %s "
-             "2>/proc/%d/fd/%d",
-             settings, bin, world, bin, text_file, (int)getpid(), fileno(errors));
+             "env %s timeout -k 5 300 '%s/launch' -n %d '%s/../impl/reference/bin/after_fsdp' %s",
+             settings, bin, world, bin, text_file);
+    int own = dup(STDERR_FILENO); // what the command inherits is `errors`
+    dup2(fileno(errors), STDERR_FILENO);
     FILE *pipe = popen(command, "r");
+    dup2(own, STDERR_FILENO);
+    close(own);
     assert_non_null(pipe);
     assert_non_null(out);
     assert_true(fread(out, 1, 8191, pipe) < 8191);
@@ -317,7 +320,8 @@ static char *train(int world, const char *settings)
     return out;
 }
 
-// A file without a name, which the ranks open as one of this process's: nothing to leave behind.
+// A file without a name, which the ranks inherit: nothing to leave behind. (This process's own
+// /proc/PID/fd is open to root alone: tests/support/suite.c.)
 static void write_text(void)
 {
     char name[] = "/tmp/shardlab-share-XXXXXX";
@@ -326,7 +330,7 @@ static void write_text(void)
     assert_true(fd >= 0);
     unlink(name);
     for (int i = 0; i < 2000; i++) dprintf(fd, "%d ranks share %d GPUs\n", i * 7 % 41, i % 13);
-    snprintf(text_file, sizeof text_file, "/proc/%d/fd/%d", (int)getpid(), fd);
+    snprintf(text_file, sizeof text_file, "/proc/self/fd/%d", fd);
 }
 
 static void find_programs(void)

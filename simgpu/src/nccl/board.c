@@ -26,7 +26,7 @@
 #include "time/clock.h"
 
 #define PATIENCE 0.2 // seconds
-#define FEW 16 // communicators that are left and not over, before others are asked to go on
+#define FEW 16       // communicators that are left and not over, before others are asked to go on
 
 // Another process. It lives as long as a communicator with it is on the board.
 typedef struct Other {
@@ -134,8 +134,7 @@ static bool has_ended(const Entry *e, int rank)
 static bool add_rank(Entry *e, const SimCall *call, int rank, bool sends, SimPs *when)
 {
     Other *other = e->other[rank];
-    SimPs until = e->local[rank] || !other ? SIM_FOREVER
-                                           : atomic_load(&other->table->clock_until);
+    SimPs until = e->local[rank] || !other ? SIM_FOREVER : atomic_load(&other->table->clock_until);
     bool ended = other && has_ended(e, rank);
     SimPs at;
     bool there = arrival_of(e, call, rank, sends, &at);
@@ -316,9 +315,16 @@ static void release_quiet(void)
 
 static void meet_peers(void)
 {
-    static const SimPeers those = {
-        {arrived, start, until, NULL}, NULL, look, is_hopeless, publish, ask, asked_enough, is_wanted,
-        wanted, over};
+    static const SimPeers those = {{arrived, start, until, NULL},
+                                   NULL,
+                                   look,
+                                   is_hopeless,
+                                   publish,
+                                   ask,
+                                   asked_enough,
+                                   is_wanted,
+                                   wanted,
+                                   over};
     static SimPeers peers;
     if (own) return;
     own = sim_wait_table(NULL);

@@ -26,6 +26,7 @@
 #define LATE 8192   // … and where it does not
 #define MANY 100000 // items that are not resolved: then the others are asked to go on
 #define SLEEP_SECONDS 1.0
+#define UNSEEN_SECONDS 0.5 // what a thread did between two looks so far apart, nobody knows
 
 // A thread of the program, by its number in the log.
 typedef struct Sleeper {
@@ -33,6 +34,7 @@ typedef struct Sleeper {
     bool alive;
     SimItem clock; // when it was last looked at
     double since;  // it sleeps; 0: it was not seen asleep
+    double looked; // when that was last seen
 } Sleeper;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -127,8 +129,8 @@ SimRecorder *sim_clock_recorder(void)
 {
     static const SimBoard board = {board_arrived, board_start, board_until, NULL};
     if (recorder) return recorder;
-    recorder = sim_recorder_new(sim_config()->machine, &sim_config()->spread, &board,
-                                launcher_rank());
+    recorder =
+        sim_recorder_new(sim_config()->machine, &sim_config()->spread, &board, launcher_rank());
     sim_record_on_span(recorder, span_hook, span_arg);
     pthread_key_create(&thread_key, thread_ended);
     on_exit(on_end, NULL);
@@ -208,8 +210,10 @@ bool sim_clock_give_up_sleepers(int but)
         if (!s->alive || s->number == but || !sim_record_stands(recorder, s->number)) continue;
         SimItem clock = sim_record_at(recorder, s->number);
         bool asleep = is_asleep(s->tid);
-        if (!asleep || clock != s->clock || s->since == 0) s->since = asleep ? now : 0;
+        bool unseen = s->since == 0 || clock != s->clock || now - s->looked > UNSEEN_SECONDS;
+        if (!asleep || unseen) s->since = asleep ? now : 0;
         s->clock = clock;
+        s->looked = now;
         if (!asleep || now - s->since < SLEEP_SECONDS) continue;
         sim_record_give_up(recorder, s->number);
         s->since = 0;
@@ -341,8 +345,10 @@ static bool is_answered(void *arg)
 // Asks at the thread's clock. A thread that has only asked is answered as far as things are known.
 static bool ask(Question *q, int thread)
 {
+    static _Thread_local bool again; // the last one was not answered in time
     bool called = sim_record_has_called(recorder, thread);
-    sim_resolve(is_answered, q, called ? 1e9 : PATIENCE);
+    sim_resolve(is_answered, q, called ? 1e9 : again ? 2 * SLEEP_SECONDS : PATIENCE);
+    again = !q->answered;
     if (q->answered) return q->done;
     const SimEngine *engine = sim_recorder_engine(recorder);
     return sim_engine_times(engine, q->of[0], &q->ends[0]) &&
@@ -379,7 +385,8 @@ bool sim_clock_elapsed(cudaEvent_t start, cudaEvent_t end, int device, bool wait
     sim_clock_lock();
     int thread = sim_clock_thread();
     sim_clock_recorder();
-    Question q = {.of = {sim_record_event_end(recorder, start), sim_record_event_end(recorder, end)}};
+    Question q = {
+        .of = {sim_record_event_end(recorder, start), sim_record_event_end(recorder, end)}};
     if (waited_for)
         for (int i = 0; i < 2; i++) sim_record_join(recorder, thread, q.of[i]);
     q.clock = sim_record_clock(recorder, thread);

@@ -17,7 +17,7 @@ SimRecorder *sim_clock_recorder(void); // made when it is first used
 typedef struct SimPeers {
     SimBoard board;
     _Atomic uint32_t *bell; // a futex that the others ring when there is news
-    void (*look)(void); // before a run of the engine: what it is about to see
+    void (*look)(void);     // before a run of the engine: what it is about to see
     // Whether all of them, and this process (`stuck`), wait for each other for good.
     bool (*is_hopeless)(bool stuck);
     // Rings the bell of each that waits, if this process has told something since.

@@ -152,8 +152,7 @@ static Device *device_of(SimEngine *e, const Item *item)
     int index = item->spec.device;
     if (index >= e->n_devices) {
         e->device = grow(e->device, (size_t)index + 1, sizeof *e->device);
-        memset(e->device + e->n_devices, 0,
-               (size_t)(index + 1 - e->n_devices) * sizeof *e->device);
+        memset(e->device + e->n_devices, 0, (size_t)(index + 1 - e->n_devices) * sizeof *e->device);
         e->n_devices = index + 1;
     }
     return &e->device[index];
@@ -516,8 +515,7 @@ static Thread *thread_of(SimEngine *e, int index)
 {
     if (index >= e->n_threads) {
         e->thread = grow(e->thread, (size_t)index + 1, sizeof *e->thread);
-        memset(e->thread + e->n_threads, 0,
-               (size_t)(index + 1 - e->n_threads) * sizeof *e->thread);
+        memset(e->thread + e->n_threads, 0, (size_t)(index + 1 - e->n_threads) * sizeof *e->thread);
         e->n_threads = index + 1;
     }
     return &e->thread[index];

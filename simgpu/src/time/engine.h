@@ -26,7 +26,7 @@ typedef uint64_t SimItem;
 #define SIM_FOREVER UINT64_MAX
 
 typedef enum SimItemKind {
-    SIM_ITEM_HOST,      // takes `work` from when it is ready, on no resource
+    SIM_ITEM_HOST, // takes `work` from when it is ready, on no resource
     SIM_ITEM_COMPUTE,
     SIM_ITEM_COPY_IN,   // host to device
     SIM_ITEM_COPY_OUT,  // device to host
@@ -101,9 +101,9 @@ SimPs sim_engine_now(const SimEngine *engine);
 // The oldest item that has not ended; where all have, the next number. What is older, and nobody
 // will ask for again, may be forgotten: as an item to wait for it then counts as "nothing".
 SimItem sim_engine_oldest(const SimEngine *engine);
-SimItem sim_engine_first(const SimEngine *engine); // of those that are not forgotten
+SimItem sim_engine_first(const SimEngine *engine);       // of those that are not forgotten
 void sim_engine_forget(SimEngine *engine, SimItem item); // all below
-size_t sim_engine_items(const SimEngine *engine); // that it remembers
+size_t sim_engine_items(const SimEngine *engine);        // that it remembers
 // Calls of which the board has not been told.
 size_t sim_engine_calls_to_come(const SimEngine *engine);
 

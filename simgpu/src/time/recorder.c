@@ -68,8 +68,7 @@ DeviceState *sim_record_device(SimRecorder *r, int index)
     if (index < 0) index = 0;
     if (index >= r->n_devices) {
         r->device = sim_record_grow(r->device, (size_t)index + 1, sizeof *r->device);
-        for (int i = r->n_devices; i <= index; i++)
-            r->device[i] = (DeviceState){.rank = r->rank};
+        for (int i = r->n_devices; i <= index; i++) r->device[i] = (DeviceState){.rank = r->rank};
         r->n_devices = index + 1;
     }
     return &r->device[index];

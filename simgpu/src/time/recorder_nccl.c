@@ -42,8 +42,12 @@ static SimCall call_of(const GpuLogEntry *e, bool meeting)
     bool sends = e->op == GPU_SEND;
     return (SimCall){.comm = c->comm,
                      .number = c->call,
-                     .from = !is_message(e) ? -1 : sends ? c->rank : c->peer,
-                     .to = !is_message(e) ? -1 : sends ? c->peer : c->rank,
+                     .from = !is_message(e) ? -1
+                             : sends        ? c->rank
+                                            : c->peer,
+                     .to = !is_message(e) ? -1
+                           : sends        ? c->peer
+                                          : c->rank,
                      .rank = c->rank,
                      .sends = sends,
                      .meeting = meeting};
@@ -120,8 +124,7 @@ static void after_stream_of(SimRecorder *r, After *after, const GpuLogEntry *e)
 static void begin(SimRecorder *r, const ThreadState *t, Part *part, int i)
 {
     sim_after(&part->before, comm_of(r, part->comm, part->rank)->last);
-    for (; i >= 0; i = next_of(t, part, i))
-        after_stream_of(r, &part->before, &t->group[i].entry);
+    for (; i >= 0; i = next_of(t, part, i)) after_stream_of(r, &part->before, &t->group[i].entry);
 }
 
 static Pending *pending_of(SimRecorder *r, const GroupCall *call)
@@ -157,8 +160,8 @@ static void finish(SimRecorder *r, ThreadState *t, Part *part, int last)
 {
     After *after = sim_after_none(r, AFTER_RUN);
     after_all(after, &part->ops);
-    Mark done = after->n == 1 && !after->not_before ? (Mark){after->item[0], 0}
-                                                    : sim_add_host(r, 0, after);
+    Mark done =
+        after->n == 1 && !after->not_before ? (Mark){after->item[0], 0} : sim_add_host(r, 0, after);
     comm_of(r, part->comm, part->rank)->last = done;
     for (int i = 0; i <= last; i++)
         if (is_of(&t->group[i], part)) sim_record_stream(r, &t->group[i].entry)->last = done;
@@ -169,8 +172,8 @@ static void finish(SimRecorder *r, ThreadState *t, Part *part, int last)
 
 static void end_group(SimRecorder *r, ThreadState *t)
 {
-    Part one, *parts = t->n_group == 1 ? &one : sim_record_grow(NULL, (size_t)t->n_group,
-                                                                 sizeof *parts);
+    Part one,
+        *parts = t->n_group == 1 ? &one : sim_record_grow(NULL, (size_t)t->n_group, sizeof *parts);
     int n = 0;
     for (int i = 0; i < t->n_group; i++) {
         const GpuLogEntry *e = &t->group[i].entry;

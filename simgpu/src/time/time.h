@@ -52,8 +52,8 @@ bool sim_clock_elapsed(cudaEvent_t start, cudaEvent_t end, int device, bool wait
 
 // An entry of the log with its times, all in picoseconds since the process began.
 typedef struct SimSpan {
-    const GpuLogEntry *entry; // with its index
-    int rank;                 // of the process's device; -1: not known
+    const GpuLogEntry *entry;       // with its index
+    int rank;                       // of the process's device; -1: not known
     SimPs called, queued, returned; // the call: began, had made its request, returned to the host
     // The operation. What takes no time, and what only the host does, has start == end.
     SimPs ready, start, end;
