@@ -6,10 +6,10 @@
  * what each query answers; simgpu must say the same, to the picosecond. Where it does not, the
  * program is cut down to what the difference needs, and printed.
  *
- * Environment: TIME_PROGRAMS=10000 runs so many programs, and with SEED=S draws the first world from
- * S, the next from S + 1. TIME_THREADS=1: programs of several threads too, which the clock does not
- * time by its contract yet where a thread sleeps outside of simgpu (§ 8). TIME_DETAILS=1 prints with a difference what the simulator thinks of every
- * operation.
+ * Environment: TIME_PROGRAMS=10000 runs so many programs, and with SEED=S draws the first world
+ * from S, the next from S + 1. TIME_THREADS=1: programs of several threads too, which the clock
+ * does not time by its contract yet where a thread sleeps outside of simgpu (§ 8). TIME_DETAILS=1
+ * prints with a difference what the simulator thinks of every operation.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -143,7 +143,7 @@ static void test_programs_are_what_they_should_be(void **state)
 {
     int kinds[KINDS] = {0}, ops[COLLECTIVES] = {0}, modes[MODES] = {0};
     int groups = 0, ready = 0, not_ready = 0, at_0 = 0;
-    for (uint64_t seed = 1; seed <= 40; seed++) {
+    for (uint64_t seed = 1; seed <= 80; seed++) {
         generate(&program, seed, SECTIONS, true);
         assert_true(is_valid(&program));
         simulate(&program, &want, NULL);
@@ -166,8 +166,8 @@ static void test_programs_are_what_they_should_be(void **state)
     assert_true(groups > 100 && ready > 50 && not_ready > 50 && at_0 == 0);
 }
 
-// Programs that would not show a clock which has forgotten a rule of the contract test nothing: so a
-// simulator that forgets it must soon be found out by one that does not.
+// Programs that would not show a clock which has forgotten a rule of the contract test nothing: so
+// a simulator that forgets it must soon be found out by one that does not.
 static void test_forgotten_rules_show(void **state)
 {
     for (int rule = 1; rule < RULES; rule++) {

@@ -1,10 +1,10 @@
 /* time_by_hand.c: schedules that were computed by hand from simgpu/pages/time.md: the simulator of
  * tests/simgpu/time must find them, and so must simgpu's clock.
  *
- * Times in comments are microseconds. The machine, where a test does not say otherwise: a call costs
- * 1, of NCCL 2; cudaMalloc and cudaMallocHost 5 each, so that programs begin at 10; waking up 3; a
- * kernel takes 1 and 1 for every 1000 bytes or FLOP, a copy with the host too; latency 1; every link
- * 1000 bytes in 1; what overlaps is half as fast.
+ * Times in comments are microseconds. The machine, where a test does not say otherwise: a call
+ * costs 1, of NCCL 2; cudaMalloc and cudaMallocHost 5 each, so that programs begin at 10; waking up
+ * 3; a kernel takes 1 and 1 for every 1000 bytes or FLOP, a copy with the host too; latency 1;
+ * every link 1000 bytes in 1; what overlaps is half as fast.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* play.c: runs a program on simgpu, a process for each of the program's, and takes the times from the
- * clock's spans.
+/* play.c: runs a program on simgpu, a process for each of the program's, and takes the times from
+ * the clock's spans.
  *
  * Interface: play (program.h).
  */

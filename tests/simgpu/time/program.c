@@ -124,9 +124,9 @@ static bool is_plain(Kind kind)
            (kind < STREAM_SYNC || kind == MALLOC) && kind != FREE;
 }
 
-// The clocks of two threads that live on know nothing of each other. What one of them has waited for
-// is past for the program, and a call of the other one would be before it: so between their calls on
-// a device the last one waits for nothing.
+// The clocks of two threads that live on know nothing of each other. What one of them has waited
+// for is past for the program, and a call of the other one would be before it: so between their
+// calls on a device the last one waits for nothing.
 static bool may_change_threads(const Program *p, int process)
 {
     const Step *before = NULL;

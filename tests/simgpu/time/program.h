@@ -2,8 +2,8 @@
  * tests/simgpu/time share.
  *
  * A program is one list of steps for all ranks at once. A rank is a device; a process has one or
- * two. A step is a call of one rank, or a call of NCCL that all its ranks make. Every rank makes the
- * calls of its steps in the list's order, so no program can deadlock.
+ * two. A step is a call of one rank, or a call of NCCL that all its ranks make. Every rank makes
+ * the calls of its steps in the list's order, so no program can deadlock.
  *
  *   program.c   names, sizes, who takes part; removing steps
  *   cost.c      what a call costs by simgpu/pages/time.md § 6, and a machine as a file
@@ -16,9 +16,9 @@
  *   listing.c   a program as text
  *   shrink.c    makes a program smaller while it shows a difference
  *
- * The simulator (cost.c, device.c, calls.c, host.c, simulate.c) was written from the contract, which is
- * simgpu/pages/time.md, and shares no code with simgpu. It looks at all ranks at once and knows the
- * whole program, so it needs none of the clock's art of resolving times late.
+ * The simulator (cost.c, device.c, calls.c, host.c, simulate.c) was written from the contract,
+ * which is simgpu/pages/time.md, and shares no code with simgpu. It looks at all ranks at once and
+ * knows the whole program, so it needs none of the clock's art of resolving times late.
  */
 #ifndef SHARDLAB_TIME_PROGRAM_H
 #define SHARDLAB_TIME_PROGRAM_H
@@ -231,8 +231,8 @@ void write_machine(FILE *out, const Machine *m);
 // The times of all steps by the contract. details: an operation a line, its start and end; or NULL.
 void simulate(const Program *p, Times *times, FILE *details);
 
-// Rules of the contract that the simulator may be told to forget: random programs must show it soon,
-// or they would not show a clock that has forgotten it.
+// Rules of the contract that the simulator may be told to forget: random programs must show it
+// soon, or they would not show a clock that has forgotten it.
 typedef enum Rule {
     NO_RULE,
     STREAM_ORDER,     // what was queued before on the stream

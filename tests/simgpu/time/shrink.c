@@ -20,8 +20,8 @@ static bool is_logged(Kind kind)
     return !is_query(kind) && kind != PIN && kind != UNPIN;
 }
 
-// Whether cudaEventElapsedTime says of a record what the times of the records say, to the last bit of
-// a float.
+// Whether cudaEventElapsedTime says of a record what the times of the records say, to the last bit
+// of a float.
 static bool is_elapsed(const Program *p, const Times *want, const Times *got, int at)
 {
     int first = 0;
