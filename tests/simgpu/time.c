@@ -54,21 +54,17 @@ static void describe_spans(FILE *out, int at, int span)
                 (unsigned long long)two[i]->end);
 }
 
-static void describe(FILE *out, const char *message, int at)
+static void describe(FILE *out, int at)
 {
-    int span = -1;
-    if (at >= 0) {
-        print_program(out, &program);
-        first_difference(&program, &want, &got, &span);
-        fprintf(out, "step %d", at);
-    }
-    if (at < 0)
-        fprintf(out, "%s\n", message ? message : "");
-    else if (span >= 0)
+    int span;
+    first_difference(&program, &want, &got, &span);
+    print_step(out, &program, at);
+    fprintf(out, "step %d", at);
+    if (span >= 0)
         describe_spans(out, at, span);
     else if (program.step[at].kind == RECORD)
-        fprintf(out, " ends at %llu ps, by the simulator at %llu\n", (unsigned long long)got.at[at],
-                (unsigned long long)want.at[at]);
+        fprintf(out, ": cudaEventElapsedTime says %.9g ms; the record ends at %llu ps\n",
+                got.elapsed[at], (unsigned long long)want.at[at]);
     else
         fprintf(out, ": simgpu answers \"%s\", the simulator \"%s\"\n",
                 got.ready[at] ? "ready" : "not ready", want.ready[at] ? "ready" : "not ready");
@@ -81,15 +77,18 @@ static void fail_with(char *message, int at)
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
     int n = program.n;
+    fprintf(out, "SEED=%llu TIME_PROGRAMS=%d:\n", (unsigned long long)program.seed, SECTIONS);
     if (at >= 0) {
+        describe(out, at);
         shrink(&program);
-        int smaller = try_program(&program, &want, &got, &message);
-        if (smaller < 0) fprintf(out, "it does not show every time: not in this program alone\n");
-        at = smaller;
+        at = try_program(&program, &want, &got, &message);
+        fprintf(out, "%d of %d steps are left:\n", program.n, n);
+        if (at >= 0) print_program(out, &program);
+        if (at >= 0) describe(out, at);
+        if (at == -1)
+            fprintf(out, "but they do not show it: simgpu's times are not always the same\n");
     }
-    fprintf(out, "SEED=%llu TIME_PROGRAMS=%d: %d of %d steps are left\n",
-            (unsigned long long)program.seed, SECTIONS, program.n, n);
-    describe(out, message, at);
+    if (at == -2) fprintf(out, "%s\n", message);
     fclose(out);
     print_text(text);
     free(text);
