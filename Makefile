@@ -1,8 +1,8 @@
 # ShardLab. `make help` lists the targets; README.md says what they are for.
 #
 # The rules are in make/*.mk, a subject each. A line "## make name   text" in one of them is what
-# `make help` prints. A file that is not in every archive (grader/course/release.py) is included
-# where it is there: $(wildcard …) of a plain name is the name, or nothing.
+# `make help` prints, in 80 columns. A file that is not in every archive (grader/course/release.py)
+# is included where it is there: $(wildcard …) of a plain name is the name, or nothing.
 
 .DEFAULT_GOAL := help
 .SECONDARY:
@@ -33,7 +33,7 @@ include make/made_with.mk
 HELP_FILES := $(wildcard $(patsubst %,make/%.mk,grade demo build install setup release devtools) Makefile \
                          $(patsubst %,make/%.mk,backends emulated_cuda options))
 
-## make help                 this list
+## make help          this list
 ##
 ## Variables, for every target:
 .PHONY: help

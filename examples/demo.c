@@ -59,7 +59,11 @@ static void set_defaults(Demo *d, bool sums)
 {
     d->trainer.opt = (TrainerOptions){
         .model = sums
-                     ? (Gpt2Config){SUMS_VOCAB, SUMS_T, 4, 4, 128}
+                     ? (Gpt2Config){.vocab = SUMS_VOCAB,
+                                    .max_T = SUMS_T,
+                                    .layers = 4,
+                                    .heads = 4,
+                                    .dim = 128}
                      : (Gpt2Config){.vocab = 256, .max_T = 64, .layers = 6, .heads = 8, .dim = 256},
         .adamw = {.lr = sums ? 1e-3f : 1.5e-3f,
                   .beta1 = 0.9f,

@@ -47,10 +47,18 @@ static void usage(FILE *out, const char *program)
         "  --lr X         learning rate (1.5e-3) --clip X     largest gradient norm (1)\n"
         "  --sample N     bytes of text to generate at the end (240)\n"
         "  --seed N       of weights and data (42)\n"
+        "  --attention X  fused or plain (plain): fused keeps O(T) memory per head, not T x T\n"
         "  --keep         keep unsharded parameters between forward and backward\n"
         "  --unsharded    one GPU, without FSDP\n"
         "  --brief        few lines, and at the end only the memory\n",
         program);
+}
+
+static Status parse_attention(const char *text, AttentionKind *kind)
+{
+    *kind = strcmp(text, "fused") == 0 ? ATTENTION_FUSED : ATTENTION_PLAIN;
+    if (*kind == ATTENTION_FUSED || strcmp(text, "plain") == 0) return OK;
+    return fail(ERR_ARGUMENT, "--attention is fused or plain, not '%s'", text);
 }
 
 static Status parse_options(int argc, char **argv, Options *o, TrainerOptions *t)
@@ -61,7 +69,7 @@ static Status parse_options(int argc, char **argv, Options *o, TrainerOptions *t
         {"sequence", 1, NULL, 't'},  {"lr", 1, NULL, 'r'},      {"clip", 1, NULL, 'g'},
         {"sample", 1, NULL, 'n'},    {"seed", 1, NULL, 'e'},    {"keep", 0, NULL, 'k'},
         {"unsharded", 0, NULL, 'u'}, {"brief", 0, NULL, 'i'},   {"help", 0, NULL, 'p'},
-        {NULL, 0, NULL, 0},
+        {"attention", 1, NULL, 'a'}, {NULL, 0, NULL, 0},
     };
     int choice, index = 0, seed = 42;
     *o = (Options){.sample = 240};
@@ -86,6 +94,7 @@ static Status parse_options(int argc, char **argv, Options *o, TrainerOptions *t
         case 'g': TRY(parse_float(name, optarg, &t->clip)); break;
         case 'n': TRY(parse_int(name, optarg, 0, &o->sample)); break;
         case 'e': TRY(parse_int(name, optarg, 0, &seed)); break;
+        case 'a': TRY(parse_attention(optarg, &t->model.attention)); break;
         case 'i': o->brief = true; break;
         case 'k': t->keep = true; break;
         case 'u': t->unsharded = true; break;

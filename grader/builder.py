@@ -160,8 +160,9 @@ class Builder:
                     if runner.stopping.is_set():
                         raise runner.Stopped("the end of the grading")
                     if not waiting and exclusive:
-                        print("Another grading %s: waiting for it …" % what, file=sys.stderr,
-                              flush=True)
+                        with self.progress.cleared():
+                            print("Another grading %s: waiting for it …" % what, file=sys.stderr,
+                                  flush=True)
                     waiting = True
                     time.sleep(0.05)
             yield

@@ -21,7 +21,8 @@ hint` gives the others.
 A function of the student's own belongs to the parts whose functions call it.
 
 Interface: fill(rows, task, source, path) fills in the fields of a task's rows, in order: hint, more,
-section, part, look (where the part is), ask (what the message asks), hints_of (a part or a test);
+section, part, look (where the part is), ask (what the message asks, for a page that shows it apart
+from the message), hints_of (a part or a test);
 point(row, task, source) -> Pointer; told(message); split(message).
 """
 

@@ -94,7 +94,8 @@ class Files:
 def choose_files(builder, tasks):
     """Compiles what is complete."""
     usual = builder.impl == os.path.join(ROOT, "skeleton")
-    files = Files(tasks, builder.shown, "" if usual else " IMPL=%s" % shlex.quote(builder.impl))
+    files = Files(tasks, layout.safe(builder.shown),
+                  "" if usual else layout.safe(" IMPL=%s" % shlex.quote(builder.impl)))
     for task in tasks:
         gap = first_gap(os.path.join(builder.impl, task.file))
         if gap:

@@ -251,9 +251,9 @@ class Grading:
             if problem:
                 failing[task.name] = problem
             elif "warning:" in warnings:
-                self.progress.clear()
-                complain("The compiler has warnings about %s:\n%s"
-                         % (task.file, warnings.strip()[:4000]))
+                with self.progress.cleared():
+                    complain("The compiler has warnings about %s:\n%s"
+                             % (task.file, warnings.strip()[:4000]))
         return failing
 
     def give_all(self, tests, failing):
@@ -317,7 +317,7 @@ class Grading:
         for name, verdict in verdicts.items():
             if verdict.status == "timeout":
                 verdict.message += limit.reason(name)
-        self.pace.hold(suite, verdicts, limit, runner.Caps(memory))
+        self.pace.hold(suite, verdicts, limit, caps)
         self.verdicts.update(verdicts)
         self.keep_output(path, output)
 

@@ -8,7 +8,8 @@ sort of machine. Should the reference fail a test, the kit or the machine is at 
 graded by a test that the solution does not pass. That is looked at again, whatever is known of
 earlier times, where a test of the student's ended by a signal, took too long or lacked something
 that the machine gives (memory, files, processes): not where it found wrong values, which say
-nothing of the machine.
+nothing of the machine. The reference then runs as the tests did: their account (account.py) may
+have limits that the grader's has not.
 
 Where somebody waits, a test may have less after a time-out (timeouts.py): SHORT seconds, or MARGIN
 times what it takes the reference itself, whichever is more.
@@ -19,15 +20,17 @@ suite, verdicts, limit, caps) raises Infrastructure where the machine is at faul
 Limit.short(test).
 """
 
+import contextlib
 import json
 import os
 import platform
 import re
+import shutil
 from dataclasses import dataclass, field
 
 import runner
 import submission
-from builder import Infrastructure
+from builder import ROOT, Infrastructure
 from files import write_atomically
 
 MARGIN = 20.0                # times the reference's own time
@@ -101,14 +104,36 @@ class Pace:
         if suite not in self.paths:
             self.paths.update(self.builder.reference_suites([suite]))
         seconds = max(limit.seconds, self.least)
-        again, _ = runner.run_tests([self.paths[suite]], tests, seconds, caps,
-                                    {"SHARDLAB_LIMIT": "%g" % seconds}, grace(seconds))
+        with self.within_reach(suite, caps) as path:
+            again, _ = runner.run_tests([path], tests, seconds, caps,
+                                        {"SHARDLAB_LIMIT": "%g" % seconds}, grace(seconds))
         for name in tests:
             if again[name].status not in ("passed", "skipped"):
                 raise Infrastructure(
                     "this machine is too slow just now, or has a limit (ulimit -a), so that the "
                     "reference itself does not pass %s (%s): %s"
                     % (name, again[name].status, again[name].message))
+
+
+    @contextlib.contextmanager
+    def within_reach(self, suite, caps):
+        """The reference's suite, where the account of the tests may run it: for as long as this
+        takes a copy beside the student's. (Its code is in every student's archive, as objects.)"""
+        path = self.paths[suite]
+        if not caps or not caps.account:
+            yield path
+            return
+        copy = os.path.join(ROOT, self.builder.suite("reference-" + suite))
+        try:
+            try:
+                shutil.copyfile(path, copy)
+                os.chmod(copy, 0o755)
+            except OSError as problem:
+                raise Infrastructure("%s cannot be written: %s" % (copy, problem.strerror))
+            yield copy
+        finally:
+            if os.path.exists(copy):
+                os.unlink(copy)
 
 
 def measure(path, tests, caps):

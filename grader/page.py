@@ -8,7 +8,7 @@ as text, cleaned, cut and escaped; no attribute is made of it.
     page.py RESULTS.json [--trace OUTPUT] [--staff] > page.html
 
 Interface: make(document, outcome, now) -> text; write(path, …); tidy(value).
-Files: plot.py (the plots), trace.py (where their figures come from), page_style.py.
+Files: plot.py and timeline.py (the plots), trace.py (where their figures come from), page_style.py.
 """
 
 import argparse
@@ -23,6 +23,7 @@ import time
 from html import escape
 
 import plot
+import timeline
 import runner
 import trace
 from emit import common
@@ -331,6 +332,24 @@ def whose(outcome, shown):
     return tag("p", said)
 
 
+def time_part(outcome, shown):
+    """The step in time, where the trace has times."""
+    if timeline.schedule(shown) is None:
+        return ""
+    name = "yours" if outcome.trace else "the reference"
+    return tag("h3", "One step in time") + figure(
+        timeline.draw(shown, outcome.unhidden, (name, "the reference without prefetch")),
+        "Times are those of a modelled machine on which a block’s all-gather takes about nine "
+        "tenths of its forward (<code>tests/trace/picture.machine</code>): they depend on your "
+        "schedule alone, not on this computer. Blue are all-gathers (AG), orange reduce-scatters "
+        "(RS), grey the kernels of the forward and, darker, of the backward. What lies above or "
+        "below grey is hidden; a gap in the grey with a collective beside it is exposed. In the "
+        "forward, AG of a block should run during the block before it: "
+        "<code>handouts/3_forward.md</code>, “The streams”. In the backward, AG of the next block "
+        "and RS of the last one should both run beside the kernels, as they do not in the lower "
+        "picture: <code>handouts/4_backward.md</code>, “The streams”.")
+
+
 def plots(outcome):
     """The section of plots; where there is no trace, why."""
     if outcome is None:
@@ -346,8 +365,9 @@ def plots(outcome):
         parts.append(tag("p", "The plots show the reference alone."))
     other = outcome.reference if outcome.trace else None
     kept = plot.exact(shown.theory_kept())
+    parts += [whose(outcome, shown), time_part(outcome, shown)]
     parts += [
-        whose(outcome, shown), tag("h3", "Memory of one rank over a step"),
+        tag("h3", "Memory of one rank over a step"),
         figure(plot.memory(shown, other),
                "Look at the blue and orange areas: at most two blocks’ parameters and gradients "
                "are unsharded at a time, apart from the root’s, so they stay below the green "
@@ -368,20 +388,7 @@ def plots(outcome):
                "twice and its gradient reduce-scattered once: 3 · (W-1)/W of the model; without "
                "it, 2 · (W-1)/W. More means that something is gathered or reduced twice: "
                "<code>handouts/4_backward.md</code>, “Accounting”."),
-        sums(shown, other),
-        tag("h3", "Streams of rank 0 in the forward"),
-        figure(plot.streams(shown, "forward"),
-               "Operations are in the order in which the program queued them: kernels (grey), "
-               "all-gathers (AG; BC and S/R are broadcasts, and sends and receives, in their "
-               "place). An arrow leads from where an event was recorded to the stream that waits "
-               "for it. On <i>gather</i>, AG of a block should come before the arrow from the "
-               "kernels of the previous block; after that arrow the two cannot overlap: "
-               "<code>handouts/3_forward.md</code>, “The streams”."),
-        tag("h3", "Streams of rank 0 in the backward"),
-        figure(plot.streams(shown, "backward"),
-               "AG of the next block should be queued before RS, the reduce-scatter, of the "
-               "current block, and the last RS must be waited for before the optimizer: "
-               "<code>handouts/4_backward.md</code>, “The streams”.")]
+        sums(shown, other)]
     return tag("section", "".join(parts))
 
 

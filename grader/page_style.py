@@ -11,13 +11,13 @@ STYLE = """
   --ground: #ffffff; --text: #1b1f24; --quiet: #57606a; --edge: #d0d7de; --box: #f6f8fa;
   --good: #116329; --bad: #a40e26; --wait: #7a4b00; --note: #fff4d6; --note-edge: #b58900;
   --kept: #8c959f; --params: #0072b2; --grads: #d55e00; --rest: #e9c46a;
-  --ag: #0072b2; --rs: #d55e00; --ar: #009e73; --other: #cc79a7; --kernel: #c6cdd5;
+  --ag: #0072b2; --rs: #d55e00; --ar: #009e73; --other: #cc79a7; --kernel: #c6cdd5; --back: #a3adb8;
   --theory: #8250a6; --bound: #00735a; --shade0: #eef3fa; --shade1: #f8f1ea; --on: #ffffff; }
 @media (prefers-color-scheme: dark) { :root {
   --ground: #0f1419; --text: #e6e9ed; --quiet: #9da7b3; --edge: #38414c; --box: #181f27;
   --good: #57c478; --bad: #ff8a93; --wait: #e3b341; --note: #33290c; --note-edge: #d0a215;
   --kept: #6b7683; --params: #3d9edb; --grads: #f08337; --rest: #cfae57;
-  --ag: #3d9edb; --rs: #f08337; --ar: #2fc39a; --other: #dd93bb; --kernel: #465261;
+  --ag: #3d9edb; --rs: #f08337; --ar: #2fc39a; --other: #dd93bb; --kernel: #465261; --back: #5c6a7a;
   --theory: #c39be0; --bound: #45cfa9; --shade0: #17212e; --shade1: #271f19; --on: #0f1419; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1rem 1.2rem 3rem; max-width: 62rem; background: var(--ground);
@@ -68,12 +68,11 @@ svg text.box, svg text.box-k { font-size: 10px; } svg text.box { fill: var(--on)
 .k-rest { fill: var(--rest); }
 .k-sent0 { fill: var(--ag); } .k-sent1 { fill: var(--rs); } .k-sent2 { fill: var(--ar); }
 .k-sent3, .k-sent4, .k-sent5, .k-sent6 { fill: var(--other); }
-.s-k { fill: var(--kernel); }
+.s-k { fill: var(--kernel); } .s-b { fill: var(--back); }
 .line-ref { fill: none; stroke: var(--text); stroke-width: 1.6; stroke-dasharray: 5 3; }
 .halo { fill: none; stroke: var(--ground); stroke-width: 3.6; stroke-opacity: 0.75; }
 .line-theory { stroke: var(--theory); stroke-width: 1.6; stroke-dasharray: 2 3; }
 .line-bound { stroke: var(--bound); stroke-width: 2; }
-.wait { fill: none; stroke: var(--quiet); stroke-width: 1; } .head { fill: var(--quiet); }
 @media (max-width: 40rem) { body { padding: 0.6rem 0.8rem 2rem; } .status { width: 5.2rem; }
   dl.facts { grid-template-columns: 1fr; } dl.facts dd { margin-bottom: 0.3rem; } }
 @media print { body { max-width: none; font-size: 10pt; } .scroll { overflow: visible; }

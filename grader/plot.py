@@ -7,8 +7,8 @@ trace but numbers and the units' names, and those are escaped.
 The x of a memory plot is not time: operations stand in the order in which the program queued them.
 Two traces are laid over each other by their marks: between two marks both have the same width.
 
-Interface: memory(trace, reference), peaks(trace, reference), traffic(trace, reference),
-streams(trace, phase) -> SVG as text; exact(bytes).
+Interface: memory(trace, reference), peaks(trace, reference), traffic(trace, reference) -> SVG as
+text; exact(bytes); for timeline.py and others Svg, Scale, legend, stacked.
 """
 
 from html import escape
@@ -376,108 +376,3 @@ def draw_sent(svg, scale, sent, x, width, words, kinds):
                  scale.y(below) - scale.y(below + value), "k-sent%d" % COLLECTIVES.index(kind),
                  "%s: %s in %d calls, %s" % (words, kind, calls, exact(value)))
         below += value
-
-
-# ---- Streams ----
-
-SHORT = {"all-gather": "AG", "reduce-scatter": "RS", "all-reduce": "AR", "reduce": "RD"}
-MANY = {"broadcast": "BC", "send": "S/R", "receive": "S/R"} # they come in groups
-
-
-def cut(trace, phase):
-    """The rows of rank 0's last step that belong to its forward or to its backward."""
-    rows = trace.rows(0, trace.steps - 1)
-    ends = [i for i, row in enumerate(rows) if len(row) == 2 and row[0] == "f"]
-    stops = [i for i, row in enumerate(rows) if len(row) == 2 and row[0] == "O"]
-    middle = ends[-1] if ends else 0
-    stop = stops[-1] if stops else len(rows)
-    return rows[:middle] if phase == "forward" else rows[middle:stop]
-
-
-class Box:
-    """Work on one lane: kernels in a row, a collective, or many sends and receives in a row."""
-
-    def __init__(self, lane, words, kind, title):
-        self.lane, self.words, self.kind, self.title = lane, words, kind, title
-        self.count = 0
-
-    def told(self):
-        return self.title % self.count if "%d" in self.title else self.title
-
-
-def boxes_of(trace, rows):
-    """What is drawn, and the waits as (box of the record, its lane, lane, box that waits)."""
-    boxes, waits, at, pass_of = [], [], {}, ""
-    for row in rows:
-        if len(row) == 2:
-            pass_of = trace.units[row[1]].name if row[0] in "FB" and row[1] >= 0 else ""
-        elif row[0] in "kc":
-            box = box_of(trace, row, pass_of)
-            last = boxes[-1] if boxes else box
-            if not boxes or not box.count or (last.lane, last.words, last.kind) != (
-                    box.lane, box.words, box.kind):
-                boxes.append(box)
-            else:
-                last.count += box.count
-        elif row[0] == "r":
-            at[row[2]] = (len(boxes), row[1])
-        elif row[0] == "w" and row[2] in at and at[row[2]][1] != row[1]:
-            waits.append(at[row[2]] + (row[1], len(boxes)))
-    return boxes, waits
-
-
-def box_of(trace, row, pass_of):
-    """The box of one row; with a count where it grows by others like it."""
-    if row[0] == "k":
-        box = Box(row[1], pass_of, "s-k", "%d kernels and copies" + (
-            ", in the pass of " + pass_of if pass_of else ""))
-        box.count = row[4]
-        return box
-    kind = COLLECTIVES[row[2]]
-    unit = trace.units[row[3]].name if row[3] >= 0 else ""
-    if kind in MANY:
-        box = Box(row[1], MANY[kind], "k-sent%d" % row[2],
-                  "%d " + ("broadcasts" if kind == "broadcast" else "sends and receives"))
-        if kind == "receive": # it stands in a group with sends
-            box.kind = "k-sent%d" % COLLECTIVES.index("send")
-        box.count = 1
-        return box
-    return Box(row[1], ("%s %s" % (SHORT[kind], unit)).strip(), "k-sent%d" % row[2],
-               "%s %s, %s sent" % (kind, unit, exact(row[5])))
-
-
-def streams(trace, phase):
-    """Rank 0's operations on its streams, in the order in which they were queued."""
-    boxes, waits = boxes_of(trace, cut(trace, phase))
-    lanes = sorted({box.lane for box in boxes} | {lane for wait in waits for lane in wait[1:3]},
-                   key=(1, 0, 2, 3).index)
-    svg = Svg(max(62 * len(lanes) - 4, 40), "Streams of rank 0: %s" % phase,
-              "%d boxes of work on %d streams and %d waits" % (len(boxes), len(lanes), len(waits)))
-    widths = [6.4 * len(box.words) + 8 if box.words else 14.0 for box in boxes]
-    scale = (WIDTH - LEFT - RIGHT) / max(sum(widths), 1)
-    edges = [float(LEFT)]
-    for width in widths:
-        edges.append(edges[-1] + width * scale)
-    tops = {lane: 14 + 62 * i for i, lane in enumerate(lanes)}
-    for lane in lanes:
-        svg.text(LEFT - 8, tops[lane] + 20, STREAMS[lane], "small", "end")
-        svg.line(LEFT, tops[lane] + 16, WIDTH - RIGHT, tops[lane] + 16, "grid")
-    for box, left, right in zip(boxes, edges, edges[1:]):
-        svg.rect(left + 0.5, tops[box.lane], right - left - 1, 32, box.kind, box.told())
-        if box.words and right - left > 5.2 * len(box.words):
-            svg.text((left + right) / 2, tops[box.lane] + 20, box.words,
-                     "box-k" if box.kind == "s-k" else "box", "middle")
-    for begin, source, target, end in waits:
-        draw_wait(svg, edges[begin], edges[end], tops[source], tops[target],
-                  "%s waits for %s" % (STREAMS[target], STREAMS[source]))
-    return svg.done()
-
-
-def draw_wait(svg, x1, x2, y1, y2, words):
-    """From behind what was recorded to in front of what waits, with a head."""
-    down = y2 > y1
-    begin, end = (y1 + 32, y2) if down else (y1, y2 + 32)
-    x2 = max(x2, x1 + 1.5)
-    svg.path([(x1, begin), (x2, end)], "wait", words)
-    tip = -6 if down else 6
-    svg.path([(x2, end), (x2 - 3, end + tip), (x2 + 3, end + tip)], "head", close=True)

@@ -1,12 +1,12 @@
 """A line on the terminal that says what takes so long: it comes late, changes, and goes away.
 
 It is written to standard error where that is a terminal, and standard output too, which is then the
-same one: whoever prints something there calls clear() first (report.py does). Anywhere else nothing
-is written, apart from one plain line when the kit is built.
+same one: whoever prints something there does it within cleared() (report.py does). Anywhere else
+nothing is written, apart from one plain line when the kit is built.
 
-Interface: Progress().during(text) as a context, text() -> what is going on; .clear(); .begin(text),
-.end(). Building(progress, dry_run).start(), .cancel(): the kit is being built; dry_run() ->
-(status, the commands that make would run).
+Interface: Progress().during(text) as a context, text() -> what is going on; .cleared() as a context;
+.begin(text), .end(). Building(progress, dry_run).start(), .cancel(): the kit is being built;
+dry_run() -> (status, the commands that make would run).
 """
 
 import contextlib
@@ -40,6 +40,13 @@ class Progress:
                 self.stream.write("\r%s\r" % (" " * self.length))
                 self.stream.flush()
                 self.length = 0
+
+    @contextlib.contextmanager
+    def cleared(self):
+        """While this lasts, no line stands there and none is written."""
+        with self.lock:
+            self.clear()
+            yield
 
     def write(self, text):
         with self.lock:

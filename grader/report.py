@@ -14,6 +14,7 @@ tasks, again, gap, after), .score(...); for one test .test(result), .message(res
 .forget(); say(text), paragraph(text, indent); points(value); to_read(handout, section).
 """
 
+import contextlib
 import os
 import re
 
@@ -78,8 +79,8 @@ def to_write(results):
 class Silent:
     """No line of progress stands where the report is printed."""
 
-    def clear(self):
-        pass
+    def cleared(self):
+        return contextlib.nullcontext()
 
 
 class Report:
@@ -99,9 +100,9 @@ class Report:
     # -- lines --
 
     def put(self, text):
-        self.progress.clear()
-        self.stream.write(text + "\n")
-        self.stream.flush()
+        with self.progress.cleared():
+            self.stream.write(text + "\n")
+            self.stream.flush()
 
     def say(self, text=""):
         self.put(layout.safe(text, self.encoding))
@@ -279,7 +280,8 @@ class Report:
             if len(message) <= LONG:
                 self.paragraph(first["title"], 2)
             self.lines(message)
-            hint = "Hint: " + first["hint"] if first["hint"] else first.get("ask", "")
+            # A message that asks something itself has no hint beside it (cause.py), and is shown.
+            hint = "Hint: " + first["hint"] if first["hint"] else ""
             if missing or hint:
                 self.paragraph(missing or hint, 2)
             if first.get("look") and not missing:

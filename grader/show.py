@@ -12,9 +12,7 @@ import os
 import time
 
 import layout
-import page
 import runner
-import trace
 
 LIMIT = {"cuda": 600.0}  # seconds the training may take
 LIMIT_ELSEWHERE = 60.0
@@ -41,16 +39,17 @@ class Show:
         """What training does with those files and the reference's others."""
         if not self.path:
             return
+        import trace # with page.py as much as the rest of the grader, and seldom asked for
         builder, options = self.grading.builder, self.grading.options
         limit = options.limit or (LIMIT.get(builder.backend, LIMIT_ELSEWHERE)
                                   * runner.time_factor())
 
-        def run(program, account):
+        def run(program, account, test):
             caps = runner.Caps(int(options.memory * (1 << 30)), account=account)
-            verdicts, output = runner.run_tests([os.path.join(trace.ROOT, program)], [trace.TEST],
+            verdicts, output = runner.run_tests([os.path.join(trace.ROOT, program)], [test],
                                                 limit, caps)
             self.grading.keep_output(program, output)
-            return verdicts[trace.TEST], output
+            return verdicts[test], output
         try:
             self.outcome = trace.take(builder, self.own(), self.grading.all_tasks, run,
                                       self.grading.account)
@@ -65,6 +64,7 @@ class Show:
             return ""
         titles = {task.number: task.title for task in self.grading.all_tasks}
         try:
+            import page
             page.write(self.path, self.grading.document("graded"), self.outcome,
                        time.strftime("%Y-%m-%d %H:%M %Z"), titles)
         except Exception as problem: # the score stands without a page

@@ -11,9 +11,10 @@ The first line has the world, the steps, and for each unit its name, elements an
 peak, and rows in program order:
     ["F", unit]  a mark: F f, the forward of a unit begins and ends; B b, its backward; O o, the
                  optimizer
-    [kind, stream, what, unit, bytes, sent]
+    [kind, stream, what, unit, bytes, sent, begin, end]
                  +, -: memory comes or goes, `what` for (KEPT …); c: a collective (COLLECTIVES);
-                 k: `bytes` kernels and copies; r, w: the record of an event, a wait for it
+                 k: `bytes` kernels and copies; r, w: the record of an event, a wait for it; begin,
+                 end: nanoseconds on the clock of a modelled machine, 0 where there is none
 
 Interface: take(builder, own, tasks, run, account) -> Outcome; parse(text) -> Trace; BadTrace;
 Trace.levels, .sent, .rows, .theory_kept, .theory_whole, .theory_sent.
@@ -29,13 +30,14 @@ from files import write_atomically
 from report import NOT_YET
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-TEST = "steps"
+TEST, WITHOUT_PREFETCH = "steps", "steps_without_prefetch"
 KEPT, PARAMS, GRADS, REST = range(4)
 COLLECTIVES = ("all-gather", "reduce-scatter", "all-reduce", "broadcast", "reduce", "send",
                "receive")
 MARKS = "FfBbOo"
 MOST_RANKS, MOST_STEPS, MOST_UNITS, MOST_ROWS = 8, 8, 32, 20000
 MOST_BYTES = 1 << 46
+MOST_TIME = 1 << 50 # nanoseconds
 FLOAT = 4
 
 
@@ -55,7 +57,7 @@ class Step:
     """What one rank did in one step."""
     live: list   # bytes before and after
     peak: int
-    rows: list   # tuples: (mark, unit), or (kind, stream, what, unit, bytes, sent)
+    rows: list   # tuples: (mark, unit), or (kind, stream, what, unit, bytes, sent, begin, end)
 
 
 @dataclass
@@ -154,16 +156,18 @@ LIMITS = {"+": (3, 3, MOST_BYTES), "-": (3, 3, MOST_BYTES),
 
 
 def parse_row(row, units):
-    row = items(row, 2, 6, "a row")
+    row = items(row, 2, 8, "a row")
     kind = row[0]
     if isinstance(kind, str) and len(kind) == 1 and kind in MARKS and len(row) == 2:
         return kind, whole(row[1], -1, units - 1, "a mark's unit")
-    if not isinstance(kind, str) or kind not in LIMITS or len(row) != 6:
+    if not isinstance(kind, str) or kind not in LIMITS or len(row) != 8:
         raise BadTrace("a row is of an unknown kind")
     streams, whats, most = LIMITS[kind]
     return (kind, whole(row[1], 0, streams, "a stream"), whole(row[2], 0, whats, "a row's what"),
             whole(row[3], -1, units - 1, "a row's unit"), whole(row[4], 0, most, "a row's bytes"),
-            whole(row[5], 0, MOST_BYTES, "what a row sent"))
+            whole(row[5], 0, MOST_BYTES, "what a row sent"),
+            whole(row[6], 0, MOST_TIME, "when a row began"),
+            whole(row[7], row[6], MOST_TIME, "when a row ended"))
 
 
 def parse_step(entry, trace):
@@ -226,6 +230,7 @@ class Outcome:
     own: list = field(default_factory=list)    # files of the student's that ran
     given: list = field(default_factory=list)  # files that were the reference's
     why: str = ""
+    unhidden: object = None   # the reference's without prefetch; None: there is none
 
 
 def program_of(builder, key):
@@ -254,9 +259,9 @@ def no_trace(verdict):
     return "The training did not finish.\n%s" % verdict.message
 
 
-def reference_trace(builder, run):
+def reference_trace(builder, run, test=TEST):
     """The reference's, from the build tree where it is as new as the program; None without one."""
-    kept = os.path.join(ROOT, builder.build, "trace", "reference.txt")
+    kept = os.path.join(ROOT, builder.build, "trace", "reference_%s.txt" % test)
     try:
         if link(builder, "reference", []):
             return None
@@ -266,7 +271,7 @@ def reference_trace(builder, run):
                 return parse(file.read(runner.OUTPUT_LIMIT * 2))
     except (OSError, ValueError, BadTrace):
         pass # made anew below
-    verdict, output = run(program_of(builder, "reference"), None)
+    verdict, output = run(program_of(builder, "reference"), None, test)
     if verdict.status != "passed":
         return None
     lines = [line for line in output.split("\n") if line.startswith("TRACE ")]
@@ -281,11 +286,12 @@ def reference_trace(builder, run):
 
 def take(builder, own, tasks, run, account=None):
     """The traces of a grading. own: the names of tasks whose file is complete and may run; tasks:
-    all; run(program, account) -> (Verdict, output), where the student's runs as `account`."""
+    all; run(program, account, test) -> (Verdict, output), where the student's runs as `account`."""
     files = {task.name: task.file for task in tasks}
     outcome = Outcome(own=[files[name] for name in own],
                       given=[file for name, file in files.items() if name not in own])
     outcome.reference = reference_trace(builder, run)
+    outcome.unhidden = reference_trace(builder, run, WITHOUT_PREFETCH)
     if not own:
         outcome.why = ("None of your files is complete yet, so this is what the reference does: "
                        "where you are going.")
@@ -298,7 +304,7 @@ def take(builder, own, tasks, run, account=None):
     if wrong:
         outcome.why = "The training cannot be linked with your files.\n%s" % wrong
         return outcome
-    verdict, output = run(program_of(builder, builder.key), account)
+    verdict, output = run(program_of(builder, builder.key), account, TEST)
     if verdict.status != "passed":
         outcome.why = no_trace(verdict)
         return outcome

@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "box_muller.h"
 #include "buffer.h"
 #include "check.h"
 #include "mesh.h"
@@ -51,9 +52,9 @@ void philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t ou
 // Writes elements [begin, end) of the parameter's initial value to host memory out (end-begin).
 // Element i depends on (seed, param->id, i) alone: however the parameter is cut into slices, the
 // values are bitwise equal.
-// INIT_NORMAL: block i/4 of four words, counter (low and high word of i/4, id, 0), key (low and
-// high word of the seed); words 0,1 and 2,3 each make two normals by Box and Muller: the even
-// element takes the cosine.
+// INIT_NORMAL: init_std times normal i%4 of those that box_muller4 makes of block i/4 of four words,
+// whose counter is (low and high word of i/4, id, 0) and whose key is (low and high word of the
+// seed).
 void meta_init_slice(const Param *param, uint64_t seed, int64_t begin, int64_t end, float *out);
 
 // The same into device memory dst (end-begin), on `stream`, through a host buffer of fixed size.

@@ -94,6 +94,19 @@ cudaError_t kernel_causal_softmax_forward(float *att, int n, int T, float scale,
 // output
 cudaError_t kernel_causal_softmax_backward(float *datt, const float *att, int n, int T, float scale,
                                            cudaStream_t stream);
+// Causal attention of `heads` heads without a (T,T) matrix. qkv (B,T,3C): queries, keys and values
+// side by side, of which head h owns columns h·hs … (h+1)·hs of each third, hs = C/heads.
+// out[b,t,h] = Σ_s softmax(scale·q·k)[s]·v[s] over s = 0 … t, out (B,T,C). stats (B,heads,T,2) is
+// what the backward needs of the softmax: each row's largest q·k, and 1 / Σ exp(scale·(q·k - it)).
+// scale > 0; hs <= ATTENTION_MOST_COLUMNS.
+#define ATTENTION_MOST_COLUMNS 128
+cudaError_t kernel_attention_forward(float *out, float *stats, const float *qkv, int B, int T,
+                                     int C, int heads, float scale, cudaStream_t stream);
+// dqkv (B,T,3C) from dout (B,T,C) and what the forward read and wrote. delta (B,heads,T): scratch,
+// which holds Σ dout·out over the head's columns afterwards.
+cudaError_t kernel_attention_backward(float *dqkv, float *delta, const float *dout,
+                                      const float *out, const float *stats, const float *qkv, int B,
+                                      int T, int C, int heads, float scale, cudaStream_t stream);
 // out[b,t,:] = wte[tokens[b,t],:] + wpe[t,:]     out (B,T,C); tokens (B,T) int32 in [0, vocab)
 cudaError_t kernel_embedding_forward(float *out, const int32_t *tokens, const float *wte,
                                      const float *wpe, int B, int T, int C, int vocab,

@@ -129,6 +129,11 @@ Module *layernorm_create(const char *name, int dim);
 Module *gelu_create(const char *name, int dim);
 // Causal self-attention with `heads` heads: qkv (C,3C), softmax(q·kᵀ/√hs)·v, proj (C,C).
 Module *attention_create(const char *name, int dim, int heads, float init_std, float proj_std);
+// The same with O(T) memory per head in place of the (T,T) matrices of softmax: their rows'
+// statistics are saved, and the backward computes the rest again. dim/heads is at most 128. Results
+// differ from attention_create's by rounding alone.
+Module *fused_attention_create(const char *name, int dim, int heads, float init_std,
+                               float proj_std);
 // Token and position embedding: wte (vocab, dim), wpe (max_T, dim).
 Module *embedding_create(const char *name, int vocab, int max_T, int dim, float init_std);
 // Linear → GELU → Linear: a sequence of a linear_gelu layer "fc" and a linear layer "proj".
@@ -138,12 +143,18 @@ Module *sequence_create(const char *name, int n, Module **children);
 
 // ---- Models ----
 
+typedef enum AttentionKind {
+    ATTENTION_PLAIN, // attention_create
+    ATTENTION_FUSED, // fused_attention_create
+} AttentionKind;
+
 typedef struct Gpt2Config {
     int vocab;   // 256 for bytes, 50257 for GPT-2's tokens
     int max_T;   // longest sequence
     int layers;
     int heads;
     int dim;     // C
+    AttentionKind attention;
 } Gpt2Config;
 
 // GPT-2 (Radford et al. 2019): children "embed", "h.0" … "h.{layers-1}", "ln_f", "head"; the head's

@@ -5,8 +5,9 @@
 #            gpulog/interpose in front of every call it has a __wrap_ function for
 # emulated-cuda: make/emulated_cuda.mk
 #
-##   BACKEND=cuda         real GPUs, in build/cuda; finds the toolkit by CUDA_HOME, NCCL by NCCL_HOME; CUDA_ARCH=90
-##                        for another machine's GPU; SHARE_GPU=1 lets ranks share one; TF32=1 for faster products
+##   BACKEND=cuda     real GPUs, in build/cuda; finds the toolkit by CUDA_HOME,
+##                    NCCL by NCCL_HOME; CUDA_ARCH=90 for another machine's GPU;
+##                    SHARE_GPU=1 lets ranks share one; TF32=1 for faster products
 
 ifeq ($(BACKEND),simgpu)
 BACKEND_DEFS :=

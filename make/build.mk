@@ -1,13 +1,17 @@
 # Everything, or simgpu alone, without running anything.
 .PHONY: build simgpu suites own-suites
 
-## make build                build everything, run nothing
+## make build         build everything, run nothing
 build: deps
-	@$(MAKE) $(JOBS) own-suites suites $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/large/*.c))
+	@$(PLAIN) $(MAKE) $(JOBS) own-suites suites $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/large/*.c))
 	@$(MAKE) $(JOBS) IMPL=reference suites
 	@$(MAKE) --no-print-directory examples
 
-## make simgpu               the simulated GPU alone: build/lib/libsimgpu.a and build/lib/pkgconfig/simgpu.pc
+# Messages about a student's files are text, whatever is in them.
+PLAIN = $(PYTHON) grader/plain.py
+
+## make simgpu        the simulated GPU alone: build/lib/libsimgpu.a and
+##                    build/lib/pkgconfig/simgpu.pc
 simgpu: deps
 	@$(MAKE) $(JOBS) $(BUILD)/lib/libsimgpu.a $(SIMGPU_PC)
 

@@ -1,13 +1,16 @@
 # What FSDP is for, to be seen: demos, examples, and a model of real size.
 .PHONY: demo demo-oom examples example-programs
 
-## make demo                 your six files train a small GPT-2 to add, on 4 GPUs (a part not written yet is the
-##                           reference's); DATA=file for a text of yours, RANKS=2 for another number,
-##                           IMPL=reference or IMPL=DIR, DEMO_FLAGS='--steps 100 …' for options of the program
+## make demo          your six files train a small GPT-2 to add, on 4 GPUs (a part
+##                    not written yet is the reference's); DATA=file for a text of
+##                    yours, RANKS=2 for another number, IMPL=reference or
+##                    IMPL=DIR, DEMO_FLAGS='--steps 100 …' for options of the
+##                    program
 demo: deps
 	@$(DEMO) demo
 
-## make demo-oom             a model too large for one GPU of 64 MB: alone it fails, with FSDP it trains
+## make demo-oom      a model too large for one GPU of 64 MB: alone it fails, with
+##                    FSDP it trains
 demo-oom: deps
 	@$(DEMO) oom
 

@@ -1,7 +1,9 @@
 # BACKEND=emulated-cuda: the same as BACKEND=cuda, with simgpu in place of NVIDIA's libraries and every
 # thread of a CUDA kernel run on the CPU (tests/emulator): for changing the cuda part without a GPU. No
 # archive has this file.
-##   BACKEND=emulated-cuda  the code of BACKEND=cuda on simulated GPUs, in build/emulated-cuda
+##   BACKEND=emulated-cuda
+##                    the code of BACKEND=cuda on simulated GPUs, in
+##                    build/emulated-cuda
 
 ifeq ($(BACKEND),emulated-cuda)
 # A reset of the interposer's log resets simgpu's own too: logs_agree.c compares the two. What a

@@ -16,5 +16,8 @@ INCLUDES  := -Iinclude -Igpulog/include $(if $(filter cuda,$(BACKEND)),$(CUDA_IN
 # Vectorised for this machine; no contraction and no fast-math, so that an element's bits do not depend
 # on where in a vector loop it falls. sqrtf vectorises only where it need not set errno.
 VECTOR    := -O3 -march=native -fopenmp-simd -ffp-contract=off -fno-math-errno
-# The interposer's functions, of which the linker is told: what its sources define as __wrap_NAME.
-WRAPPED   := $(sort $(shell sed -n 's/.*[ *]__wrap_\([A-Za-z0-9_]*\)\x28.*/\1/p' $(wildcard gpulog/interpose/*.c) /dev/null))
+# The interposer's functions, of which the linker is told: what its sources define as __wrap_NAME,
+# and the table of cuBLAS's calls.
+WRAPPED   := $(if $(filter-out simgpu,$(BACKEND)),$(sort \
+             $(shell sed -n 's/.*[ *]__wrap_\([A-Za-z0-9_]*\)\x28.*/\1/p' $(wildcard gpulog/interpose/*.c) /dev/null) \
+             $(shell $(CC) -E -P -xc -DCALL_NAMES gpulog/interpose/blas_calls.h | grep -o '@[A-Za-z0-9_]*' | tr -d @)))

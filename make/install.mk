@@ -4,8 +4,10 @@
 PREFIX  ?= /usr/local
 DESTDIR ?=
 
-## make install PREFIX=DIR   simgpu for programs elsewhere, in DIR (else /usr/local): library, headers, pkg-config
-##                           file, pages; DESTDIR=DIR is put before it and is in no file, for packages
+## make install PREFIX=DIR
+##                    simgpu for programs elsewhere, in DIR (else /usr/local):
+##                    library, headers, pkg-config file, pages; DESTDIR=DIR is put
+##                    before it and is in no file, for packages
 install: deps
 	$(if $(filter simgpu,$(BACKEND)),,$(error make install is for simgpu, not for BACKEND=$(BACKEND)))
 	@$(MAKE) $(JOBS) $(BUILD)/lib/libsimgpu.a

@@ -1,9 +1,13 @@
 # What every target is told: variables of the command line, checked; the folder that is graded (IMPL);
 # the tree that everything is built in (BUILD); how recipes speak and call make.
-##   SANITIZE=address,undefined or thread, in a tree of its own; with BACKEND=cuda memcheck, racecheck, initcheck
-##                        or synccheck, which are compute-sanitizer's
-##   SEED=8812            what tests draw their shapes and worlds from, as a failed one says (else drawn anew)
-##   V=1 shows the commands; WERROR=1 makes warnings errors; BLAS=openblas takes OpenBLAS where oneDNN is there too
+##   SANITIZE=thread  or address,undefined, in a tree of its own; with
+##                    BACKEND=cuda memcheck, racecheck, initcheck or synccheck,
+##                    which are compute-sanitizer's
+##   SEED=8812        what tests draw their shapes and worlds from, as a failed one
+##                    says (else drawn anew)
+##   V=1              shows the commands
+##   WERROR=1         makes warnings errors
+##   BLAS=openblas    takes OpenBLAS where oneDNN is there too
 
 # IMPL names the folder whose six task files are built and graded: skeleton (default), reference, or
 # any other. Objects of a folder live in build/impl/<name>, so that grading one leaves the others alone.
@@ -27,7 +31,7 @@ endif
 
 # What is the full kit's says so where it is asked for in an archive (grader/course/release.py), which
 # has neither these rules (devtools.mk, release.mk, emulated_cuda.mk) nor what they work on.
-KIT_ONLY := $(if $(wildcard make/devtools.mk),,test test-all check-model check-clock gpt2-medium release mutants mutation claims alternatives flakiness skeleton BACKEND=emulated-cuda)
+KIT_ONLY := $(if $(wildcard make/devtools.mk),,test test-all check-model check-trace check-clock gpt2-medium soak release mutants mutation claims alternatives flakiness skeleton BACKEND=emulated-cuda)
 $(foreach word,$(filter $(KIT_ONLY),$(MAKECMDGOALS) BACKEND=$(BACKEND)),$(error make $(word) belongs to the full kit, which this archive is not: `make help` lists what works here))
 
 ifneq ($(filter-out dnnl openblas,$(BLAS)),)

@@ -31,10 +31,15 @@ $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fsdp/*.c tests/harness/*.
 # And this one has the CPU's kernels to compare the device's with.
 $(BUILD)/tests/cuda/kernels: $(BUILD)/obj/tests/cuda/host_kernels.o
 $(BUILD)/tests/emulator/mistakes: $(BUILD)/obj/tests/emulator/wrong.o
-# The random tester of the race checker is cut into several files.
-$(BUILD)/tests/simgpu/random: $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/simgpu/random/*.c))
-# And so is what the clock is compared with.
-$(BUILD)/tests/simgpu/time $(BUILD)/tests/simgpu/time_by_hand: $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/simgpu/time/*.c))
+# The random tester of the race checker is cut into several files; and what draws NCCL calls. The
+# soak uses both.
+RANDOM_OBJ := $(call objects,tests/simgpu/random/*.c)
+PLAN_OBJ   := $(call objects,tests/simgpu/stress/*.c)
+$(BUILD)/tests/simgpu/random: $(RANDOM_OBJ)
+$(BUILD)/tests/simgpu/stress: $(PLAN_OBJ)
+$(BUILD)/tests/large/soak: $(RANDOM_OBJ) $(PLAN_OBJ)
+# What the clock is compared with.
+$(BUILD)/tests/simgpu/time $(BUILD)/tests/simgpu/time_by_hand: $(call objects,tests/simgpu/time/*.c)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS_LIB) $(LIBS) $(MADE_WITH)/link
 	$(call link,$(call objects_of,$^),-lcmocka)
 

@@ -3,15 +3,16 @@
 # help or the like is asked for.
 .PHONY: deps clean compile_commands.json
 
-## make deps                 install what is missing, saying what and why (part of every target above)
+## make deps          install what is missing, saying what and why (part of every
+##                    target above)
 deps:
 	@$(SETUP)
 
-## make compile_commands.json   for clangd
+## make compile_commands.json  for clangd
 compile_commands.json: deps
 	@$(MAKE) --no-print-directory -Bn V=1 own-suites suites example-programs | $(PYTHON) grader/compile_commands.py $@
 
-## make clean                remove build/
+## make clean         remove build/
 clean:
 	rm -rf build compile_commands.json
 

@@ -15,7 +15,6 @@
  */
 #include "fsdp.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 int64_t meta_numel(const Param *param)
@@ -123,33 +122,25 @@ void philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t ou
     //[end 1.3]
 }
 
-// Two independent normals (mean 0, variance 1) from two random words: Box and Muller 1958. The
-// logarithm must not see 0, hence the + 1: u is in (0, 1].
-static void two_normals(uint32_t a, uint32_t b, float *even, float *odd)
-{
-    //[[1.4a] *even and *odd are two independent normals, made of the upper 24 bits of each word.
-    //? For which u has logf no value?
-    float u = (float)((a >> 8) + 1) * 0x1p-24f;
-    float angle = (float)(b >> 8) * (0x1p-24f * 6.283185307f);
-    float radius = sqrtf(-2.0f * logf(u));
-    *even = radius * cosf(angle);
-    *odd = radius * sinf(angle);
-    //[end 1.4a]
-}
+// Blocks that are made at a time: box_muller4 is fast where it has many.
+enum { BLOCKS = 64 };
 
-// The four normals of block `block`: elements 4·block … 4·block+3 of the parameter, before scaling.
-static void normal_block(const Param *param, uint64_t seed, uint64_t block, float out[4])
+// The normals of blocks [first, first + n), n <= BLOCKS, before scaling: those of elements 4·first …
+// 4·(first + n) - 1 of the parameter.
+static void normal_blocks(const Param *param, uint64_t seed, uint64_t first, int n, float *out)
 {
-    //[1.4] out holds the block's four normals. They depend on the seed, param->id and the block
-    //  alone.
+    uint32_t words[4 * BLOCKS];
+    //[1.4] words holds four random words for each of the n blocks, which depend on the seed,
+    //  param->id and the block's number alone.
     //? Which two parameters would start with the same values if the id were left out?
-    const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), param->id, 0};
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    uint32_t words[4];
-    philox4x32_10(counter, key, words);
-    two_normals(words[0], words[1], &out[0], &out[1]);
-    two_normals(words[2], words[3], &out[2], &out[3]);
+    for (int i = 0; i < n; i++) {
+        uint64_t block = first + (uint64_t)i;
+        const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), param->id, 0};
+        philox4x32_10(counter, key, words + 4 * i);
+    }
     //[end 1.4]
+    box_muller4(words, out, (size_t)n);
 }
 
 void meta_init_slice(const Param *param, uint64_t seed, int64_t begin, int64_t end, float *out)
@@ -163,12 +154,11 @@ void meta_init_slice(const Param *param, uint64_t seed, int64_t begin, int64_t e
         return;
     }
     for (int64_t i = begin; i < end;) {
-        float normal[4];
-        normal_block(param, seed, (uint64_t)i / 4, normal);
-        do {
-            out[i - begin] = param->init_std * normal[i % 4];
-            i++;
-        } while (i < end && i % 4 != 0);
+        float normals[4 * BLOCKS];
+        int64_t first = i / 4;
+        int64_t stop = end < 4 * (first + BLOCKS) ? end : 4 * (first + BLOCKS);
+        normal_blocks(param, seed, (uint64_t)first, (int)((stop + 3) / 4 - first), normals);
+        for (; i < stop; i++) out[i - begin] = param->init_std * normals[i - 4 * first];
     }
     //[end 1.5]
 }

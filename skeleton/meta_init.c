@@ -17,7 +17,6 @@
 // The handout is handouts/1_meta_init.md; `make grade TASK=1` says how far you are.
 #include "fsdp.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 int64_t meta_numel(const Param *param)
@@ -93,24 +92,19 @@ void philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t ou
     NOT_YET("1.3");
 }
 
-// Two independent normals (mean 0, variance 1) from two random words: Box and Muller 1958. The
-// logarithm must not see 0, hence the + 1: u is in (0, 1].
-static void two_normals(uint32_t a, uint32_t b, float *even, float *odd)
-{
-    float u = (float)((a >> 8) + 1) * 0x1p-24f;
-    float angle = (float)(b >> 8) * (0x1p-24f * 6.283185307f);
-    float radius = sqrtf(-2.0f * logf(u));
-    *even = radius * cosf(angle);
-    *odd = radius * sinf(angle);
-}
+// Blocks that are made at a time: box_muller4 is fast where it has many.
+enum { BLOCKS = 64 };
 
-// The four normals of block `block`: elements 4·block … 4·block+3 of the parameter, before scaling.
-static void normal_block(const Param *param, uint64_t seed, uint64_t block, float out[4])
+// The normals of blocks [first, first + n), n <= BLOCKS, before scaling: those of elements 4·first …
+// 4·(first + n) - 1 of the parameter.
+static void normal_blocks(const Param *param, uint64_t seed, uint64_t first, int n, float *out)
 {
-    // TODO 1.4: out holds the block's four normals. They depend on the seed, param->id and the
-    // block alone.
+    uint32_t words[4 * BLOCKS];
+    // TODO 1.4: words holds four random words for each of the n blocks, which depend on the seed,
+    // param->id and the block's number alone.
     // Hint: Which two parameters would start with the same values if the id were left out?
     NOT_YET("1.4");
+    box_muller4(words, out, (size_t)n);
 }
 
 void meta_init_slice(const Param *param, uint64_t seed, int64_t begin, int64_t end, float *out)

@@ -9,7 +9,8 @@
  * gpulog_get: the operations in program order; gpulog_where: a call site as file:line (function);
  * gpulog_source: the text of that line; gpulog_own_code: whose lines reports name; gpulog_name,
  * gpulog_name_stream, gpulog_name_elements: what reports call an allocation, a stream, and the
- * bytes of an allocation; gpulog_activity: what the process does now.
+ * bytes of an allocation; gpulog_category, gpulog_category_of, gpulog_category_name,
+ * gpulog_categories: what memory is for; gpulog_activity: what the process does now.
  */
 #ifndef GPULOG_H
 #define GPULOG_H
@@ -79,6 +80,19 @@ typedef struct GpuProduct {
     uint64_t rows, cols, inner, batch;
 } GpuProduct;
 
+// What memory of a device is for, in a trace. What nobody has said of is temporary.
+typedef enum GpuCategory {
+    GPU_TEMPORARY,
+    GPU_SHARDED_PARAM,
+    GPU_UNSHARDED_PARAM,
+    GPU_SHARDED_GRAD,
+    GPU_UNSHARDED_GRAD,
+    GPU_ACTIVATION,
+    GPU_OPTIMIZER_STATE,
+    GPU_COMMUNICATION, // buffers of collectives that are none of the above
+    GPU_CATEGORIES
+} GpuCategory;
+
 #define GPULOG_HOST (-1) // in place of a device: memory of the host
 #define GPULOG_RANGES 12
 typedef struct GpuLogEntry {
@@ -103,6 +117,7 @@ typedef struct GpuLogEntry {
     GpuProduct product;        // cuBLAS
     uint64_t flops;            // kernels, cuBLAS: as far as they say so
     GpuType type;              // … in this arithmetic
+    GpuCategory category;      // GPU_FREE: what the memory was for
     int n_ranges;
     GpuRange range[GPULOG_RANGES];
 } GpuLogEntry;
@@ -160,6 +175,18 @@ void gpulog_name_stream(cudaStream_t stream, const char *format, ...)
 typedef bool (*GpuElements)(const void *ptr, size_t bytes, size_t begin, size_t end, char *text,
                             size_t size, void *arg);
 void gpulog_name_elements(GpuElements elements, void *arg);
+
+// Says what the allocation that holds ptr is for; the last word counts, for all of its life. Of what
+// is no live allocation it is ignored. And what has been said of it.
+void gpulog_category(const void *ptr, GpuCategory category);
+GpuCategory gpulog_category_of(const void *ptr);
+const char *gpulog_category_name(GpuCategory category); // "sharded parameters"
+
+// Where a program keeps its buffers in tables, it may be asked instead: with each operand of every
+// collective, before that is logged. GPU_TEMPORARY: nothing to say. It may compare, and must not
+// make calls of a device. One per process; NULL takes it away.
+typedef GpuCategory (*GpuCategoryOf)(const void *ptr, void *arg);
+void gpulog_categories(GpuCategoryOf of, void *arg);
 
 // What this process does on its devices now, or did last, in one line: "waiting in
 // cudaStreamSynchronize at forward.c:88 (fsdp_unshard)". For a time limit's message: it waits for

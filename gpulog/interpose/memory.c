@@ -131,6 +131,7 @@ void memory_made(const char *name, void *ptr, size_t bytes, const void *site)
     if (settings()->poison) __real_cudaStreamSynchronize(NULL);
     table_put(&allocations, (Known){.key = ptr, .bytes = bytes, .device = device});
     sim_log_allocated(device, bytes);
+    sim_log_category_begins(ptr, bytes);
     GpuLogEntry entry = {.op = GPU_ALLOC,
                          .name = name,
                          .device = device,
@@ -197,6 +198,7 @@ static cudaError_t made_on_stream(cudaError_t error, GpuLogEntry *entry, void **
     poison(*ptr, size, stream);
     table_put(&allocations, (Known){.key = *ptr, .bytes = size, .device = device});
     sim_log_allocated(device, size);
+    sim_log_category_begins(*ptr, size);
     add_range(entry, *ptr, size, GPU_WRITE);
     write_entry(entry);
     return cudaSuccess;
@@ -244,18 +246,20 @@ void memory_stays(const Known *known)
     table_put(&allocations, *known);
 }
 
-static void let_go(const Known *known)
+// What the memory was for.
+static GpuCategory let_go(const Known *known)
 {
     sim_log_freed(known->device, known->bytes);
     memory_unreserve(known->device, known->bytes);
+    return sim_log_category_ends(known->key);
 }
 
 // cudaFree waits for the whole device before it frees.
 void memory_freed(const char *name, const Known *known, const void *site)
 {
-    let_go(known);
     GpuLogEntry entry = {.op = GPU_FREE,
                          .name = name,
+                         .category = let_go(known),
                          .device = known->device,
                          .blocking_stream = true,
                          .host_waits = true,
@@ -282,8 +286,8 @@ cudaError_t __wrap_cudaFreeAsync(void *devPtr, cudaStream_t hStream)
     cudaError_t error = __real_cudaFreeAsync(devPtr, hStream);
     if (ours && error != cudaSuccess) memory_stays(&known);
     if (!ours || error != cudaSuccess) return error;
-    let_go(&known);
     GpuLogEntry entry = entry_on(GPU_FREE, "cudaFreeAsync", hStream, SITE);
+    entry.category = let_go(&known);
     entry.bytes = known.bytes;
     add_range(&entry, devPtr, known.bytes, GPU_WRITE);
     write_entry(&entry);

@@ -89,6 +89,7 @@ int sim_log_thread(void)
 uint64_t sim_log_write(const GpuLogEntry *entry)
 {
     int thread = sim_log_thread();
+    if (is_collective(entry->op)) sim_log_look_at_operands(entry);
     pthread_mutex_lock(&lock);
     if (ring || make_ring()) {
         GpuLogEntry *place = &ring[length % capacity];

@@ -1,14 +1,15 @@
 /* log_writer.h: how the log of gpulog.h is written: by simgpu on simulated GPUs, by the interposer
  * (gpulog/interpose) on real ones. Readers include gpulog.h alone.
  *
- * Interface: sim_log_write, sim_log_thread, sim_log_last, sim_log_reserve: the log; sim_log_allocated,
- * sim_log_freed: the bytes a device holds; sim_log_waiting: what a thread waits in; SIM_LOG_SITE,
- * sim_log_site, sim_log_site_above, sim_log_stack, sim_log_frames: call sites; sim_log_line,
- * sim_log_is_own, sim_log_call_path: their lines; sim_log_name, sim_log_forget_name: allocations by
- * name; sim_log_stream_name, sim_log_forget_stream: streams by name; sim_log_elements: bytes by
- * element; sim_log_send_bytes, sim_log_recv_bytes, sim_log_count_traffic, sim_log_element_size:
- * collectives; sim_log_vector, sim_log_copied_vector, sim_log_sum_length, sim_log_product,
- * sim_log_matrix_vector: operands of cuBLAS calls.
+ * Interface: sim_log_write, sim_log_thread, sim_log_last, sim_log_reserve: the log;
+ * sim_log_allocated, sim_log_freed: the bytes a device holds; sim_log_waiting: what a thread waits
+ * in; SIM_LOG_SITE, sim_log_site, sim_log_site_above, sim_log_stack, sim_log_frames: call sites;
+ * sim_log_line, sim_log_is_own, sim_log_call_path: their lines; sim_log_name, sim_log_forget_name:
+ * allocations by name; sim_log_stream_name, sim_log_stream_name_of, sim_log_forget_stream: streams
+ * by name; sim_log_elements: bytes by element; sim_log_category_begins, sim_log_category_ends,
+ * sim_log_look_at_operands: what memory is for; sim_log_send_bytes, sim_log_recv_bytes,
+ * sim_log_count_traffic, sim_log_element_size: collectives; sim_log_vector, sim_log_copied_vector,
+ * sim_log_sum_length, sim_log_product, sim_log_stored: operands of cuBLAS calls.
  */
 #ifndef GPULOG_LOG_WRITER_H
 #define GPULOG_LOG_WRITER_H
@@ -17,8 +18,8 @@
 
 #define SIM_LOG_DEVICES 64
 
-// Appends an operation, and counts its traffic where it is a collective. Its index and its thread are
-// set here. Returns the index.
+// Appends an operation, and counts its traffic where it is a collective. Its index and its thread
+// are set here. Returns the index.
 uint64_t sim_log_write(const GpuLogEntry *entry);
 // The calling thread's number: 0 for the process's first, the others by their first call of this.
 int sim_log_thread(void);
@@ -91,6 +92,17 @@ void sim_log_forget_stream(cudaStream_t stream);
 bool sim_log_elements(const void *ptr, size_t bytes, size_t begin, size_t end, char *text,
                       size_t size);
 
+// The name that the stream of an entry had then, also where the stream is gone by now.
+const char *sim_log_stream_name_of(const GpuLogEntry *entry);
+
+// ---- category.c ----
+
+// An allocation begins, and ends: what it was for.
+void sim_log_category_begins(const void *ptr, size_t bytes);
+GpuCategory sim_log_category_ends(const void *ptr);
+// A collective is about to be logged.
+void sim_log_look_at_operands(const GpuLogEntry *entry);
+
 // ---- traffic.c ----
 
 typedef struct SimLogCollective {
@@ -112,14 +124,14 @@ size_t sim_log_element_size(int type);
 
 // A vector of n floats, every inc-th in memory; the destination of a copy; how many elements a sum
 // over a vector (or of the products of two) takes.
-GpuRange sim_log_vector(const void *x, int n, int inc, GpuAccess access);
-GpuRange sim_log_copied_vector(const void *y, int n, int inc);
-int sim_log_sum_length(bool of_products, int n, int incx);
+GpuRange sim_log_vector(const void *x, int64_t n, int64_t inc, size_t element, GpuAccess access);
+GpuRange sim_log_copied_vector(const void *y, int64_t n, int64_t inc, size_t element);
+int64_t sim_log_sum_length(bool of_products, int64_t n, int64_t incx);
 
 // One matrix, or the first of a batch, each `stride` elements after the one before.
 typedef struct SimLogMatrix {
     const void *ptr;
-    int ld;
+    int64_t ld;
     long long stride;
     size_t element; // bytes
 } SimLogMatrix;
@@ -127,14 +139,24 @@ typedef struct SimLogMatrix {
 // C (m,n) = alpha·op(A)·op(B) + beta·C, where op(A) is (m,k), op(B) is (k,n), `count` times.
 typedef struct SimLogProduct {
     bool turn_a, turn_b;
-    int m, n, k, count;
+    int64_t m, n, k, count;
     SimLogMatrix A, B, C;
     bool keeps; // C is read, too: beta is not 0
 } SimLogProduct;
 
-// The operands A, B and C, or A, x and y.
+// The operands A, B and C.
 void sim_log_product(const SimLogProduct *p, GpuRange operand[3]);
-void sim_log_matrix_vector(bool turn, int m, int n, const float *A, int lda, const float *x,
-                           int incx, const float *y, int incy, bool keeps, GpuRange operand[3]);
+
+// A matrix of which not all elements are stored: those of one triangle, without its diagonal where
+// that is `unit`; of a band, with as many diagonals above and below the main one; packed, column
+// after column.
+typedef struct SimLogStored {
+    const void *ptr;
+    int64_t rows, cols, ld, above, below;
+    size_t element; // bytes
+    bool upper, lower, unit, band, packed;
+} SimLogStored;
+// From the first stored element to the last.
+GpuRange sim_log_stored(const SimLogStored *m, GpuAccess access);
 
 #endif

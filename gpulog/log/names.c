@@ -11,7 +11,8 @@
  * that is destroyed; its handle leads to it only until then.
  *
  * Interface: gpulog_name, gpulog_name_stream, gpulog_name_elements; sim_log_name,
- * sim_log_forget_name, sim_log_stream_name, sim_log_forget_stream, sim_log_elements (log_writer.h).
+ * sim_log_forget_name, sim_log_stream_name, sim_log_stream_name_of, sim_log_forget_stream,
+ * sim_log_elements (log_writer.h).
  */
 #include <ctype.h>
 #include <pthread.h>
@@ -26,6 +27,7 @@
 #define NAME 88
 #define STREAMS 256 // that have a name at a time
 #define TEXTS 1024  // different names of streams
+#define PAST 1024   // streams that had one
 #define SOURCE 512
 
 static struct {
@@ -142,6 +144,13 @@ static struct {
 static atomic_int n_named; // slots ever used
 static char *texts[TEXTS]; // under the lock
 static int n_texts;
+// Streams that were destroyed, in that order, under the lock: a log's reader may come later.
+static struct {
+    cudaStream_t stream;
+    const char *name;
+    uint64_t until; // the first entry of the log that is not of this stream
+} past[PAST];
+static uint64_t n_past;
 
 // The one copy of a text; NULL: there is no room for it.
 static const char *keep_text(const char *text)
@@ -199,13 +208,30 @@ const char *sim_log_stream_name(cudaStream_t stream)
     return NULL;
 }
 
+const char *sim_log_stream_name_of(const GpuLogEntry *entry)
+{
+    const char *name = NULL;
+    if (!entry->stream) return NULL;
+    pthread_mutex_lock(&lock);
+    for (uint64_t i = n_past > PAST ? n_past - PAST : 0; i < n_past && !name; i++)
+        if (past[i % PAST].stream == entry->stream && entry->index < past[i % PAST].until)
+            name = past[i % PAST].name;
+    pthread_mutex_unlock(&lock);
+    return name ? name : sim_log_stream_name(entry->stream);
+}
+
 void sim_log_forget_stream(cudaStream_t stream)
 {
     if (atomic_load_explicit(&n_named, memory_order_relaxed) == 0) return;
+    uint64_t until = gpulog_length();
     pthread_mutex_lock(&lock);
     int slot = slot_of(stream);
-    if (slot < STREAMS && atomic_load(&named[slot].stream) == stream)
+    if (slot < STREAMS && atomic_load(&named[slot].stream) == stream) {
+        past[n_past % PAST].stream = stream;
+        past[n_past % PAST].name = atomic_load(&named[slot].name);
+        past[n_past++ % PAST].until = until;
         atomic_store(&named[slot].stream, NULL);
+    }
     pthread_mutex_unlock(&lock);
 }
 

@@ -4,40 +4,51 @@
  * to its last element, with the gaps: one range an operand is what the log has room for.
  *
  * Interface: sim_log_vector, sim_log_copied_vector, sim_log_sum_length, sim_log_product,
- * sim_log_matrix_vector.
+ * sim_log_stored.
  */
 #include <stdlib.h>
 
 #include "log_writer.h"
 
-static size_t matrix_bytes(int rows, int cols, int ld, size_t element)
+// More elements than any memory has: sizes of 64 bits can ask for more than a size_t can count.
+#define MOST ((int64_t)1 << 56)
+
+static int64_t times(int64_t a, int64_t b)
 {
-    if (rows == 0 || cols == 0) return 0;
-    return ((size_t)ld * (size_t)(cols - 1) + (size_t)rows) * element;
+    int64_t product;
+    bool fits = !__builtin_mul_overflow(a, b, &product) && product < MOST && product > -MOST;
+    return fits ? product : (a < 0) == (b < 0) ? MOST : -MOST;
 }
 
-GpuRange sim_log_vector(const void *x, int n, int inc, GpuAccess access)
+static size_t matrix_bytes(int64_t rows, int64_t cols, int64_t ld, size_t element)
 {
-    size_t elements = n > 0 ? 1 + (size_t)(n - 1) * (size_t)llabs(inc) : 0;
-    return (GpuRange){x, elements * sizeof(float), access};
+    if (rows == 0 || cols == 0) return 0;
+    return ((size_t)times(ld, cols - 1) + (size_t)rows) * element;
+}
+
+GpuRange sim_log_vector(const void *x, int64_t n, int64_t inc, size_t element, GpuAccess access)
+{
+    size_t elements = n > 0 ? 1 + (size_t)times(n - 1, llabs(inc)) : 0;
+    return (GpuRange){x, elements * element, access};
 }
 
 // The gaps between the elements written stay as they are: an update, not a plain write.
-GpuRange sim_log_copied_vector(const void *y, int n, int inc)
+GpuRange sim_log_copied_vector(const void *y, int64_t n, int64_t inc, size_t element)
 {
-    return sim_log_vector(y, n, inc, inc == 1 || inc == -1 ? GPU_WRITE : GPU_UPDATE);
+    return sim_log_vector(y, n, inc, element, inc == 1 || inc == -1 ? GPU_WRITE : GPU_UPDATE);
 }
 
-int sim_log_sum_length(bool of_products, int n, int incx)
+int64_t sim_log_sum_length(bool of_products, int64_t n, int64_t incx)
 {
     if (!of_products && incx <= 0) return 0; // as the reference BLAS has it
     return n > 0 ? n : 0;
 }
 
 // From the first element of the first matrix to the last of the last; a stride may be negative.
-static GpuRange batch(const SimLogMatrix *matrix, int rows, int cols, int count, GpuAccess access)
+static GpuRange batch(const SimLogMatrix *matrix, int64_t rows, int64_t cols, int64_t count,
+                      GpuAccess access)
 {
-    long long reach = matrix->stride * (count - 1), element = (long long)matrix->element;
+    int64_t reach = times(matrix->stride, count - 1), element = (long long)matrix->element;
     const char *first = matrix->ptr;
     if (reach < 0) first += reach * element;
     size_t bytes = matrix_bytes(rows, cols, matrix->ld, matrix->element);
@@ -46,17 +57,41 @@ static GpuRange batch(const SimLogMatrix *matrix, int rows, int cols, int count,
 
 void sim_log_product(const SimLogProduct *p, GpuRange operand[3])
 {
-    int a_rows = p->turn_a ? p->k : p->m, a_cols = p->turn_a ? p->m : p->k;
-    int b_rows = p->turn_b ? p->n : p->k, b_cols = p->turn_b ? p->k : p->n;
+    int64_t a_rows = p->turn_a ? p->k : p->m, a_cols = p->turn_a ? p->m : p->k;
+    int64_t b_rows = p->turn_b ? p->n : p->k, b_cols = p->turn_b ? p->k : p->n;
     operand[0] = batch(&p->A, a_rows, a_cols, p->count, GPU_READ);
     operand[1] = batch(&p->B, b_rows, b_cols, p->count, GPU_READ);
     operand[2] = batch(&p->C, p->m, p->n, p->count, p->keeps ? GPU_UPDATE : GPU_WRITE);
 }
 
-void sim_log_matrix_vector(bool turn, int m, int n, const float *A, int lda, const float *x,
-                           int incx, const float *y, int incy, bool keeps, GpuRange operand[3])
+// The rows of a column that are stored: from *first to before *last.
+static void stored(const SimLogStored *m, int64_t col, int64_t *first, int64_t *last)
 {
-    operand[0] = (GpuRange){A, matrix_bytes(m, n, lda, sizeof *A), GPU_READ};
-    operand[1] = sim_log_vector(x, turn ? m : n, incx, GPU_READ);
-    operand[2] = sim_log_vector(y, turn ? n : m, incy, keeps ? GPU_UPDATE : GPU_WRITE);
+    *first = m->lower ? col + m->unit : 0;
+    *last = m->upper && m->rows > col + !m->unit ? col + !m->unit : m->rows;
+    if (m->band && *first < col - m->above) *first = col - m->above;
+    if (m->band && *last > col + m->below + 1) *last = col + m->below + 1;
+    if (*last < *first) *last = *first;
+}
+
+// Where a stored element is, in elements.
+static int64_t place(const SimLogStored *m, int64_t row, int64_t col)
+{
+    if (m->band) return times(col, m->ld) + m->above + row - col;
+    if (!m->packed) return times(col, m->ld) + row;
+    return m->upper ? times(col, col + 1) / 2 + row : times(col, 2 * m->rows - col - 1) / 2 + row;
+}
+
+GpuRange sim_log_stored(const SimLogStored *m, GpuAccess access)
+{
+    int64_t first = 0, last = 0, col = 0, from;
+    while (first == last && col < m->cols) stored(m, col++, &first, &last);
+    if (first == last) return (GpuRange){m->ptr, 0, access};
+    from = place(m, first, col - 1);
+    col = m->cols;
+    do stored(m, --col, &first, &last);
+    while (first == last);
+    size_t begin = (size_t)from * m->element;
+    size_t bytes = (size_t)(place(m, last - 1, col) + 1) * m->element - begin;
+    return (GpuRange){(const char *)m->ptr + begin, bytes, access};
 }

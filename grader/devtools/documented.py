@@ -6,7 +6,7 @@ first word, after settings such as SEED=8812, is one of PROGRAMS or a program of
 with a loop, and a script, are one command. CHECKS says of each command how it is checked:
 
     QUICK      tests/grader/test_documented.py runs it, as part of `make test`
-    PROOF      a test of `make test` runs it already: which one
+    PROOF      a test of `make test` or `make test-all` runs it already: which one
     LONG       `make test-all` runs it
     ELSEWHERE  it cannot be run here: why. The targets, variables, files and options that it names
                must exist, as those of all others
@@ -77,7 +77,8 @@ def test(file, *names):
     return "tests/%s::%s" % (file, ",".join(names))
 
 
-ARCHIVE = test("grader/test_release.py", "Archives.test_6_every_target_of_make_help_works")
+ARCHIVE = test("grader/test_platforms.py", "Platforms.test_6_every_target_of_make_help_works")
+STUDENT = test("grader/test_platforms.py", "Platforms.test_1_student_and_github")
 REAL = test("grader/test_real_suites.py", "RealSuites.test_the_reference_has_all_points")
 SEEDS = test("grader/test_grade.py", "Seeds.test_a_seed_is_taken_back")
 AFTER = test("fsdp/examples.c", "after_trains_on_four")
@@ -89,15 +90,13 @@ STAND_INS = "stands for a program of the reader's"
 
 CHECKS = (
     # Grading and what belongs to it.
-    Check(r"make grade", PROOF, test("grader/test_release.py",
-                                     "Archives.test_1_student_and_github")),
+    Check(r"make grade", PROOF, STUDENT),
     Check(r"make grade TASK=[1-6n]", PROOF, ARCHIVE),
     Check(r"make grade TASK=4 SEED=8812", PROOF, SEEDS),
     Check(r"make grade IMPL=DIR", PROOF, test("grader/test_real_suites.py",
                                               "RealSuites.test_a_copy_elsewhere_has_all_points")),
     Check(r"make grade IMPL=reference", PROOF, REAL),
-    Check(r"make grade HTML=1", PROOF, test("grader/test_release.py",
-                                            "Archives.test_1_student_and_github")),
+    Check(r"make grade HTML=1", PROOF, STUDENT),
     Check(r"make grade HTML=1 IMPL=reference", LONG, want="Score: 100/100"),
     Check(r"make grade NO_INSTALL=1", PROOF, test("grader/test_setup.py",
                                                   "Setup.test_no_install_names_the_command")),
@@ -122,6 +121,9 @@ CHECKS = (
     Check(r"make demo-oom", PROOF, ARCHIVE),
     Check(r"make demo", LONG),
     Check(r"make gpt2-medium", LONG, want=r"PASSED  \] 1 test"),
+    Check(r"make check-model", QUICK, want=r"mean error 8\.3 %[\s\S]*mean error 4\.9 %"),
+    Check(r"make check-trace", ELSEWHERE, "it takes a package from PyPI"),
+    Check(r"make soak", LONG, run="make soak SOAK_SECONDS=300", want=r"PASSED  \] 1 test"),
     Check(r"make check-clock", LONG, want=r"10000 programs, \d+ calls: all times equal"),
     Check(r"python3 grader/devtools/figure\.py", QUICK,
           run="python3 -B grader/devtools/figure.py --out $TMP/memory.svg && "

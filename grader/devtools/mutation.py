@@ -8,12 +8,13 @@ for which they must be caught; these here only have to be caught. What becomes o
 
   not valid    it does not compile as a task file must (the Makefile's flags)
   same code    its object code is the original's: equivalent, nothing is run
-  fixed        killed by a case that draws nothing: a test fails, errors or takes too long, or
-               simgpu reports a mistake. A mutant's run ends with its first kill.
+  fixed        killed by a fixed case: a test fails, errors or takes too long before it has drawn
+               anything. A mutant's run ends with its first kill.
   seeds        killed by cases that draw shapes alone, and by them with all of SEEDS seeds
   some seeds   killed by these with some seeds, alive with another: needs a fixed case
   alive        every test passes. It is equivalent, and tests/mutants/machine/equivalent.json has
-               the reason, or the tests have a hole.
+               the reason, or the tests have a hole. What simgpu reports in a test that passes costs
+               a student no point, so it kills nothing; it is only noted.
 
 Results go to build/mutation/results.jsonl as they come. RESUME=1 takes those over that were found
 with the same programs and seed, RESUME=kills every kill, also of other tests: they only grow
@@ -38,7 +39,7 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(1, os.path.join(ROOT, "grader"))
@@ -68,9 +69,9 @@ class Case:
     suite: str
     name: str
     seconds: float
-    draws: bool
-    reports: bool            # simgpu reports something with the reference too: it is meant to
-    kills: int = 0
+    draws: bool              # sooner or later; its known cases come first
+    reports: bool            # simgpu reports something with the reference too
+    kills: collections.Counter = field(default_factory=collections.Counter)   # by function
 
 
 # ---- Building ----
@@ -127,7 +128,7 @@ def file_sum(path):
 class Bench:
     """What the mutants of one task are tried with."""
 
-    def __init__(self, shop, task, folder, seed):
+    def __init__(self, shop, task, folder, seed, own):
         self.shop, self.task, self.seed = shop, task, seed
         self.lock = threading.Lock()
         self.known = {}      # sum of object code: Result
@@ -138,7 +139,8 @@ class Bench:
             if tests:
                 program = shop.program(suite, None, None, folder)
                 sums.append(file_sum(program))
-                self.measure(suite, program, [test.name for test in tests])
+                if suite == task.name or not own:
+                    self.measure(suite, program, [test.name for test in tests])
         self.key = hashlib.sha256("".join(sums).encode()).hexdigest()[:16]
         with open(os.path.join(REFERENCE, task.file), encoding="utf-8") as file:
             made, self.code = shop.object(task.file, file.read(), folder)
@@ -156,57 +158,68 @@ class Bench:
             self.cases.append(Case(suite, name, verdict.seconds, verdict.seed is not None,
                                    bool(verdict.reports)))
 
-    def in_order(self, suite, draws):
-        """The cases of a suite, those that kill most first, then the quickest."""
+    def in_order(self, suite, draws, function):
+        """The cases of a suite: those that kill most mutants of the function first, then most of
+        all, then the quickest."""
         with self.lock:
             return sorted((case for case in self.cases
                            if case.suite == suite and case.draws == draws),
-                          key=lambda case: (-case.kills, case.seconds))
+                          key=lambda case: (-case.kills[function], -sum(case.kills.values()),
+                                            case.seconds))
 
     def run(self, program, case, seed, times=1.0):
-        """How the case kills: "" (not at all), failed, error, timeout or report."""
+        """(how the case kills: "" (not at all), failed, error or timeout; whether before it has
+        drawn anything; whether it passes with a report of simgpu's that the reference has not)."""
         limit = times * max(LEAST, MARGIN * case.seconds) * runner.time_factor()
+        heard = set()
         verdict = runner.run_tests([program], [case.name], limit, runner.Caps(memory=MEMORY),
                                    {"SHARDLAB_LIMIT": "%g" % limit, "SEED": str(seed)},
-                                   grace=5.0)[0][case.name]
+                                   grace=5.0, heard=heard.add)[0][case.name]
         if verdict.status == "timeout" and times == 1.0 and seed == self.seed:
             return self.run(program, case, seed, AGAIN) # the machine may have been busy
+        # A program that died before its verdict did not say whether it had drawn.
+        fixed = not case.draws or (case.name in heard and verdict.seed is None)
         if verdict.status in ("passed", "skipped"):
-            return "report" if verdict.reports and not case.reports else ""
-        return verdict.status
+            return "", fixed, bool(verdict.reports) and not case.reports
+        return verdict.status, fixed, False
 
-    def first_kill(self, programs, suite, draws, seed):
-        """(case, how) of the first kill, or None."""
-        for case in self.in_order(suite, draws):
-            how = self.run(programs(suite), case, seed)
+    def first_kill(self, programs, suite, draws, seed, function):
+        """(case, how, whether before a draw) of the first kill, or None; and the first case that
+        passed with a report, or None."""
+        reported = None
+        for case in self.in_order(suite, draws, function):
+            how, fixed, report = self.run(programs(suite), case, seed)
             if runner.stopping.is_set():
                 raise runner.Stopped("the end of the run")
             if how:
                 with self.lock:
-                    case.kills += 1
-                return case, how
-        return None
+                    case.kills[function] += 1
+                return (case, how, fixed), None
+            reported = reported or (case if report else None)
+        return None, reported
 
-    def judge(self, programs, more_seeds, own):
-        """(outcome, case, how, seeds with which it lives) of a mutant that compiles. own: the
-        task's suite alone."""
-        drawn, suites = None, [self.task.name] if own else list(
-            dict.fromkeys(case.suite for case in self.cases))
+    def judge(self, programs, more_seeds, own, function):
+        """(outcome, case, how, seeds with which it lives) of a mutant of the function that
+        compiles. own: the task's suite alone."""
+        drawn = reported = None
+        suites = [self.task.name] if own else list(dict.fromkeys(case.suite for case in self.cases))
         for suite in suites:
             # Once a drawn case has killed it, only a fixed one is still of interest.
             for draws in (False,) if drawn else (False, True):
-                found = self.first_kill(programs, suite, draws, self.seed)
-                if found and not draws:
-                    return ("fixed",) + found + ([],)
-                drawn = drawn or found
+                found, report = self.first_kill(programs, suite, draws, self.seed, function)
+                reported = reported or report
+                if found and found[2]:
+                    return ("fixed",) + found[:2] + ([],)
+                drawn = drawn or (found and found[:2])
         if not drawn:
-            return "alive", None, OWN if own else "", []
+            return "alive", reported, OWN if own else "report" if reported else "", []
         if drawn[1] == "timeout":
             more_seeds = min(more_seeds, HANGS)
         for seed in range(self.seed + 1, self.seed + more_seeds):
-            if self.run(programs(drawn[0].suite), drawn[0], seed):
+            if self.run(programs(drawn[0].suite), drawn[0], seed)[0]:
                 continue
-            if not any(self.first_kill(programs, suite, True, seed) for suite in suites):
+            if not any(self.first_kill(programs, suite, True, seed, function)[0]
+                       for suite in suites):
                 return ("some seeds",) + drawn + ([seed],)
         return ("seeds",) + drawn + ([],)
 
@@ -233,7 +246,8 @@ class Bench:
             if suite not in linked:
                 linked[suite] = self.shop.program(suite, self.task, made, folder)
             return linked[suite]
-        outcome, case, how, lives = self.judge(programs, options.seeds, options.own)
+        outcome, case, how, lives = self.judge(programs, options.seeds, options.own,
+                                                mutant.function)
         result = Result(mutant.id, outcome, "%s: %s" % (case.suite, case.name) if case else "", how,
                         code, self.key, round(time.monotonic() - began, 2), lives, options.seeds)
         with self.lock:
@@ -295,8 +309,7 @@ def show(mutant, result):
 def summary(chosen, results, judged, seconds):
     """Prints what came out; the exit status."""
     counts = collections.Counter()
-    left, wrong = [], []
-    reports = []
+    left, wrong, reports = [], [], 0
     for mutant in chosen:
         result = results[mutant.id]
         outcome = result.outcome
@@ -306,8 +319,7 @@ def summary(chosen, results, judged, seconds):
             outcome = "judged" if outcome == "alive" else outcome
         elif outcome in ("alive", "some seeds"):
             left.append((mutant, result))
-        if result.how == "report":
-            reports.append((mutant, result))
+        reports += outcome == "alive" and bool(result.by)
         counts[outcome] += 1
     tried = len(chosen) - counts["not valid"] - counts["same code"] - counts["judged"]
     killed = counts["fixed"] + counts["seeds"]
@@ -330,7 +342,7 @@ def summary(chosen, results, judged, seconds):
         print("  %5d  %s" % (number, what))
     print("Score: %d of %d killed, %.1f %%" % (killed, tried, 100.0 * killed / max(1, tried)))
     if reports:
-        print("Of these %d by a report of simgpu's in a test that passes." % len(reports))
+        print("Of those alive %d make simgpu report something in a test that passes." % reports)
     return 1 if left or wrong else 0
 
 
@@ -405,7 +417,7 @@ def run(options):
     shop = Workshop(options.build, tasks)
     with tempfile.TemporaryDirectory(prefix="shardlab-mutation-") as folder:
         os.environ["TMPDIR"] = folder # what a compiler leaves that was stopped goes with the rest
-        benches = {task.file: Bench(shop, task, folder, seed) for task in tasks
+        benches = {task.file: Bench(shop, task, folder, seed, options.own) for task in tasks
                    if any(mutant.file == task.file for mutant in chosen)}
         path = os.path.join(shop.folder, "results.jsonl")
         keys = {file: bench.key for file, bench in benches.items()}

@@ -218,6 +218,14 @@ def keep(source, statement):
         yield [swapped(source, value[0], value[1], kept % (text, text))]
 
 
+def unchecked(source, statement):
+    """A function of ours fails, and its caller goes on."""
+    for i in each_token(source, statement):
+        if source.tokens[i].text == "TRY" and source.is_mark(i + 1, "("):
+            end = source.close(i + 1)
+            yield [swapped(source, i, end + 1, source.cut(i + 2, end))]
+
+
 def shared(source, statement):
     """What grows in each object grows in one place for all of them."""
     words = source.words(statement.first, statement.last)
@@ -406,7 +414,7 @@ def narrow(source, statement):
 
 OPERATORS = {
     "delete": delete, "once": once, "first-of-all": first_of_all, "early-return": early_return,
-    "keep": keep, "shared": shared, "negate": negate, "logic": logic,
+    "keep": keep, "unchecked": unchecked, "shared": shared, "negate": negate, "logic": logic,
     "relation": relation, "swap": swap, "sibling": sibling, "off-by-one": off_by_one,
     "constant": constant, "arithmetic": arithmetic, "assign": assign, "narrow": narrow,
 }

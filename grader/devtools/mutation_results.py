@@ -28,8 +28,9 @@ class BadList(Exception):
 class Result:
     id: str
     outcome: str
-    by: str = ""             # the suite and the test, or what the compiler says
-    how: str = ""            # failed, error, timeout, report
+    by: str = ""             # the suite and the test that kills it, or passes with a report; or what
+                             # the compiler says
+    how: str = ""            # failed, error, timeout; of one alive: report, or OWN
     code: str = ""           # sum of the object code
     key: str = ""            # sum of the programs without a mutant
     seconds: float = 0.0
@@ -84,6 +85,8 @@ def load_results(path, keys, options):
         same = result.key == keys.get(result.id.partition(":")[0])
         if result.how == OWN and not options.own:
             continue
+        if result.how == "report" and result.outcome in KILLED:
+            continue # an older version's: a report kills nothing
         if result.outcome == "seeds" and result.seeds < options.seeds:
             continue
         if same or (options.resume == "kills" and result.outcome in KILLED):

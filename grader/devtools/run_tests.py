@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the kit's own tests for `make test`: suites in C, and unittest files in Python.
+"""Runs the kit's own tests for `make test` and `make test-all`: suites in C, and unittest files in
+Python.
 
 Every suite gets one line: how many tests, how many failed, how long. A suite with a failure shows
 all that it printed. The last line is `N passed, N failed`, counted in tests. A suite that runs no
@@ -9,8 +10,11 @@ test, or dies, has failed: nothing passes by not being there. All suites draw fr
 Two run at a time: first the suites in C, which share nothing, then the Python files, which build
 and grade whole implementations and keep out of each other's way by the grader's own locks.
 
-Interface: run_tests.py [--build DIR] [--jobs N] [--limit SECONDS] [--prefix WORDS] SUITE|FILE.py …;
-exit status 1 if anything failed.
+Of the suites given, --tier test runs those that belong to `make test`, and --tier long those that
+only `make test-all` runs, with the longer runs of others (tests/tiers.txt, tiers.py).
+
+Interface: run_tests.py [--build DIR] [--tier test|long] [--jobs N] [--limit SECONDS] [--prefix WORDS]
+SUITE|FILE.py …; exit status 1 if anything failed.
 run_tests.py --unittest FILE.py makes a suite, as runner.py knows it, of a unittest file.
 """
 
@@ -30,6 +34,7 @@ sys.path.insert(1, os.path.join(ROOT, "grader"))
 
 import runner
 import seeds
+import tiers
 
 
 # ---- A unittest file as a suite ----
@@ -145,20 +150,39 @@ class Outcome:
     drew: bool = False # a test failed that had drawn something
 
 
-def run_suite(path, limit, prefix):
-    """Runs one suite to its end; a program of C behind the words of `prefix`."""
+def in_tier(suites, tier):
+    """[(suite, settings)]: what of the suites a tier runs, and with which settings."""
+    known, chosen = tiers.load(), []
+    for suite in suites:
+        file = tiers.source_of(suite)
+        where = known.of(file) if file else None
+        if where is None:
+            raise tiers.BadList("%s is in no tier of tests/tiers.txt" % (file or suite))
+        if where == tier:
+            chosen.append((suite, {}))
+        if tier == tiers.LONG:
+            chosen += [(suite, settings) for settings in known.more(file)]
+    return chosen
+
+
+def run_suite(path, settings, limit, prefix):
+    """Runs one suite to its end, with these settings in its environment; a program of C behind the
+    words of `prefix`."""
     began = time.monotonic()
     command = prefix + [os.path.abspath(path)]
     if path.endswith(".py"):
         command = [sys.executable, os.path.abspath(__file__), "--unittest", os.path.abspath(path)]
 
     def outcome(passed, failed, skipped, text):
-        return Outcome(path, passed, failed, skipped, time.monotonic() - began, text)
+        words = ["%s=%s" % setting for setting in sorted(settings.items())]
+        return Outcome(" ".join([os.path.relpath(path)] + words), passed, failed, skipped,
+                       time.monotonic() - began, text)
     try:
         names = runner.list_tests(command[-1:] if prefix and not path.endswith(".py") else command)
         if not names:
             return outcome(0, 1, 0, "  it has no tests\n")
-        verdicts, output = runner.run_tests(command, names, limit * runner.time_factor())
+        verdicts, output = runner.run_tests(command, names, limit * runner.time_factor(),
+                                            environment=settings)
     except runner.CannotRun as problem:
         return outcome(0, 1, 0, "  %s\n" % problem)
     bad = {name: verdict for name, verdict in verdicts.items()
@@ -182,8 +206,7 @@ def tell(outcome):
         what += ", %d skipped" % outcome.skipped
     if outcome.failed:
         what += ", %d FAILED" % outcome.failed
-    shown = os.path.relpath(outcome.name)
-    print("%-48s %-32s %6.1f s" % (shown, what, outcome.seconds))
+    print("%-48s %-32s %6.1f s" % (outcome.name, what, outcome.seconds))
     if outcome.text:
         print(outcome.text, end="")
     sys.stdout.flush()
@@ -201,14 +224,18 @@ def main():
                         help="where the kit is built, for the tests in Python (build)")
     parser.add_argument("--prefix", default="", metavar="WORDS",
                         help="put in front of every program in C, such as a tool that watches it")
+    parser.add_argument("--tier", choices=(tiers.TEST, tiers.LONG),
+                        help="of the suites, those of this tier (all, as they are)")
     parser.add_argument("suites", nargs="*", metavar="SUITE|FILE.py")
     options = parser.parse_args()
     if not options.suites:
         print("run_tests: no suites were given", file=sys.stderr)
         return 1
     try:
+        chosen = in_tier(options.suites, options.tier) if options.tier else \
+            [(suite, {}) for suite in options.suites]
         seed = seeds.choose()
-    except seeds.BadSeed as problem:
+    except (seeds.BadSeed, tiers.BadList) as problem:
         print("run_tests: %s" % problem, file=sys.stderr)
         return 2
 
@@ -226,13 +253,13 @@ def main():
 
     passed = failed = skipped = 0
     drew = False
-    programs = [path for path in options.suites if not path.endswith(".py")]
-    files = [path for path in options.suites if path.endswith(".py")]
+    programs = [entry for entry in chosen if not entry[0].endswith(".py")]
+    files = [entry for entry in chosen if entry[0].endswith(".py")]
     try:
-        for paths in (programs, files):
+        for entries in (programs, files):
             with ThreadPoolExecutor(max(1, options.jobs)) as pool:
-                futures = [pool.submit(run_suite, path, options.limit, options.prefix.split())
-                           for path in paths]
+                futures = [pool.submit(run_suite, path, settings, options.limit,
+                                       options.prefix.split()) for path, settings in entries]
                 try:
                     for future in futures:
                         outcome = future.result()

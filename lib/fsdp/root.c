@@ -13,7 +13,7 @@
  */
 #include <stdlib.h>
 
-#include "fsdp.h"
+#include "categories.h"
 
 static Status create_events(FsdpRoot *root)
 {
@@ -32,6 +32,7 @@ static void free_late(void *buffer, cudaEvent_t event, cudaStream_t stream)
 
 static void destroy(FsdpRoot *root)
 {
+    categories_remove(root);
     free_late(root->all_gather_state.buffer, root->all_gather_state.event,
               root->ctx->all_gather_stream);
     free_late(root->reduce_scatter_state.buffer, root->reduce_scatter_state.event,
@@ -79,6 +80,7 @@ Status fsdp_root_create(FsdpContext *ctx, FsdpUnit **units, int n)
         units[i]->root = root;
         root->units[root->n_units++] = units[i];
     }
+    categories_add(root);
     return OK;
 }
 

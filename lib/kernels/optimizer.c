@@ -51,6 +51,8 @@ cudaError_t kernel_adamw(float *p, const float *g, float *m, float *v, size_t n,
         .unbias2 = (float)(1.0 - pow(beta2, t)),
         .eps = eps,
     };
+    gpulog_category(m, GPU_OPTIMIZER_STATE);
+    gpulog_category(v, GPU_OPTIMIZER_STATE);
     if (simgpu_ready(&op)) step_adamw(param, grad, mean, square, n, step);
     return simgpu_end(&op);
 }
@@ -62,6 +64,7 @@ cudaError_t kernel_sgd(float *p, const float *g, float *buf, size_t n, float lr,
     float *param = simgpu_update(&op, p, n * sizeof *p);
     const float *grad = simgpu_read(&op, g, n * sizeof *g);
     float *velocity = buf != NULL ? simgpu_update(&op, buf, n * sizeof *buf) : NULL;
+    gpulog_category(buf, GPU_OPTIMIZER_STATE);
     if (simgpu_ready(&op) && velocity != NULL) {
 #pragma omp simd
         for (size_t i = 0; i < n; i++) {

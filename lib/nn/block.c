@@ -58,15 +58,18 @@ static Status block_free_saved(Module *self, NnRun *run)
     return OK;
 }
 
-Module *block_create(const char *name, int dim, int heads, float init_std, float proj_std)
+Module *block_create(const char *name, int dim, int heads, AttentionKind attention, float init_std,
+                     float proj_std)
 {
+    Module *(*create_attention)(const char *, int, int, float, float) =
+        attention == ATTENTION_FUSED ? fused_attention_create : attention_create;
     Module *m = module_create(name, dim, dim, sizeof(Block));
     if (m == NULL) return NULL;
     m->forward = block_forward;
     m->backward = block_backward;
     m->free_saved = block_free_saved;
     if (module_add_child(m, layernorm_create("ln_1", dim)) &&
-        module_add_child(m, attention_create("attn", dim, heads, init_std, proj_std)) &&
+        module_add_child(m, create_attention("attn", dim, heads, init_std, proj_std)) &&
         module_add_child(m, layernorm_create("ln_2", dim)) &&
         module_add_child(m, ffn_create("mlp", dim, 4 * dim, init_std, proj_std)))
         return module_named(m);

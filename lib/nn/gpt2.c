@@ -20,7 +20,7 @@ static Module *create_body(const Gpt2Config *c, Module **children)
     for (int i = 0; i < c->layers; i++) {
         char name[16];
         snprintf(name, sizeof name, "h.%d", i);
-        children[1 + i] = block_create(name, c->dim, c->heads, std, proj_std);
+        children[1 + i] = block_create(name, c->dim, c->heads, c->attention, std, proj_std);
         if (children[1 + i] == NULL) break; // said once what is wrong is enough
     }
     if (children[c->layers] != NULL) children[1 + c->layers] = layernorm_create("ln_f", c->dim);

@@ -4,7 +4,7 @@
  *   module.c         the two passes around a layer: outputs, hooks, discarding, destroying
  *   name.c           path names and numbers of a model's parameters
  *   run.c            the cuBLAS handle of a pass, and the memory of its stream
- *   linear.c layernorm.c gelu.c attention.c embedding.c      layers
+ *   linear.c layernorm.c gelu.c attention.c fused_attention.c embedding.c   layers
  *   ffn.c block.c sequence.c                                 containers
  *   gpt2.c mlp.c     models
  *   cross_entropy.c  the loss
@@ -74,6 +74,7 @@ Status layernorm_backward_sum(Module *m, NnRun *run, const float *dout, const fl
 // ---- block.c ----
 
 // One block of a transformer: x + attn(ln_1(x)), then the same with mlp(ln_2(x)).
-Module *block_create(const char *name, int dim, int heads, float init_std, float proj_std);
+Module *block_create(const char *name, int dim, int heads, AttentionKind attention, float init_std,
+                     float proj_std);
 
 #endif

@@ -196,6 +196,7 @@ Status module_alloc(const Module *m, NnRun *run, float **x, size_t n, const char
     TRY(run_alloc(run, x, n));
     find_path(m, path, sizeof path);
     gpulog_name(*x, "%s of %s", what, path);
+    if (strncmp(what, "gradient", 8) != 0) gpulog_category(*x, GPU_ACTIVATION);
     return OK;
 }
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "gpulog.h"
 #include "internal.h"
 
 Param *param_create(const char *name, int64_t dim0, int64_t dim1, InitKind init, float init_std)
@@ -47,8 +48,15 @@ static Status check_type(const Param *param, const Buffer *buffer)
     return fail(ERR_ARGUMENT, "%s is not float, and the layers compute in float", param->name);
 }
 
+// Without an owner a parameter is nobody's shard.
+static void say_category(const Param *param, const Buffer *buffer, GpuCategory category)
+{
+    if (param->owner == NULL && buffer->data != NULL) gpulog_category(buffer->data, category);
+}
+
 Status param_has_data(const Param *param)
 {
+    say_category(param, &param->data, GPU_UNSHARDED_PARAM);
     if (param->data.data != NULL) return check_type(param, &param->data);
     return fail(ERR_ARGUMENT,
                 "%s has no data: it was never materialised, or its unit is not unsharded",
@@ -57,6 +65,7 @@ Status param_has_data(const Param *param)
 
 Status param_has_grad(const Param *param)
 {
+    say_category(param, &param->grad, GPU_UNSHARDED_GRAD);
     if (param->grad.data != NULL) return check_type(param, &param->grad);
     return fail(ERR_ARGUMENT, "%s has no gradient: nobody allocated one before this backward",
                 param->name);

@@ -2,7 +2,7 @@
  * does: types here, the calls in simgpu_cublas/. Programs include cublas_v2.h.
  *
  * Matrices are column-major, as in Fortran; scalars are on the host unless cublasSetPointerMode
- * says otherwise. Left out are the calls of 64-bit sizes (…_64) and those that factor matrices.
+ * says otherwise. cublas.h has the calls without a handle.
  *
  * Source: cuBLAS 13 documentation and headers (names, values and types).
  */
@@ -165,6 +165,8 @@ typedef void (*cublasLogCallback)(const char *msg);
 #include "simgpu_cublas/level3.h"
 
 #include "simgpu_cublas/extra.h"
+#include "simgpu_cublas/factor.h"
+#include "simgpu_cublas/large.h"
 #ifdef __cplusplus
 #include "simgpu_cublas/half.h"
 #endif

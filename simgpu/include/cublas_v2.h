@@ -8,7 +8,7 @@
 #define CUBLAS_V2_H_
 #define SIMGPU_CUBLAS_V2
 #ifdef CUBLAS_H_
-#error "cublas.h, which simgpu does not have, and cublas_v2.h declare the same names: leave it out"
+#error "cublas.h and cublas_v2.h declare the same names: include one of them in a file"
 #endif
 
 #include "cublas_api.h"
@@ -184,5 +184,7 @@
 #define cublasDtrmm cublasDtrmm_v2
 #define cublasCtrmm cublasCtrmm_v2
 #define cublasZtrmm cublasZtrmm_v2
+
+#include "simgpu_cublas/names64.h"
 
 #endif

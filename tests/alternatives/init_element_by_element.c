@@ -19,7 +19,7 @@ void meta_init_slice(const Param *param, uint64_t seed, int64_t begin, int64_t e
 {
     for (int64_t i = begin; i < end; i++) {
         float normal[4] = {0.0f};
-        if (param->init == INIT_NORMAL) normal_block(param, seed, (uint64_t)i >> 2, normal);
+        if (param->init == INIT_NORMAL) normal_blocks(param, seed, (uint64_t)i >> 2, 1, normal);
         out[i - begin] = param->init == INIT_ONE ? 1.0f : param->init_std * normal[i & 3];
     }
 }

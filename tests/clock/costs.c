@@ -1,5 +1,6 @@
-/* costs.c: what things cost on a machine: values calculated by hand, NCCL's model against another one
- * written from its description, what must grow with size, and the same bits from every compiler.
+/* costs.c: what things cost on a machine: values calculated by hand, NCCL's model against another
+ * one written from its description, what must grow with size, and the same bits from every
+ * compiler.
  */
 #include <math.h>
 #include <stdio.h>
@@ -91,8 +92,8 @@ static void test_without_a_network(void **state)
     assert_int_equal(c.link, SIM_NIC);
 }
 
-// ---- NCCL's model ---- Once more, from its description: every term of the least over algorithms and
-// protocols in microseconds and GB/s.
+// ---- NCCL's model ---- Once more, from its description: every term of the least over algorithms
+// and protocols in microseconds and GB/s.
 
 typedef long double Real;
 

@@ -1,10 +1,13 @@
-/* machines.c: the files that describe a machine: what is read, and how a wrong one is refused, in one
- * line with file, line and key.
+/* machines.c: the files that describe a machine: what is read, and how a wrong one is refused, in
+ * one line with file, line and key.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include <cuda_runtime_api.h>
 
 #include "harness.h"
 #include "time/machine_file.h"
@@ -221,6 +224,52 @@ static void test_finds_machines_by_file(void **state)
     assert_true(m->figures->hbm == 1.5e12);
 }
 
+// A program whose environment names no machine ends with one line.
+static void ends_the_program(const char *variable, const char *value, const char *const *words)
+{
+    int out[2], status;
+    char text[1000];
+    assert_int_equal(pipe(out), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        void *x;
+        dup2(out[1], STDERR_FILENO);
+        setenv(variable, value, 1);
+        cudaMalloc(&x, 1);
+        _exit(0);
+    }
+    close(out[1]);
+    size_t n = 0;
+    for (ssize_t got; (got = read(out[0], text + n, sizeof text - 1 - n)) > 0;) n += (size_t)got;
+    text[n] = 0;
+    close(out[0]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) == 0) fail_msg("it goes on: %s", text);
+    for (; *words; words++)
+        if (!strstr(text, *words)) fail_msg("no \"%s\" in: %s", *words, text);
+    if (strchr(text, '\n') != strrchr(text, '\n')) fail_msg("more than a line: %s", text);
+}
+
+static void test_ends_the_program(void **state)
+{
+    char path[] = "/tmp/machineXXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_true(write(fd, "base h100x8\npcie -1 GB/s\n", 25) == 25);
+    close(fd);
+    ends_the_program("SIMGPU_MACHINE", "h100x9",
+                     (const char *const[]){"SIMGPU_MACHINE", "h100x9", "a100x8", NULL});
+    ends_the_program(
+        "SIMGPU_MACHINE", path,
+        (const char *const[]){"SIMGPU_MACHINE", path, "line 2", "pcie", "negative", NULL});
+    unlink(path);
+    setenv("SIMGPU_MACHINE", "none", 1);
+    ends_the_program("SIMGPU_TRACE", "/tmp/never",
+                     (const char *const[]){"SIMGPU_TRACE", "none", NULL});
+    unsetenv("SIMGPU_MACHINE");
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_reads_figures),
     cmocka_unit_test(test_takes_the_rest_from_a_base),
@@ -229,6 +278,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_survives_nonsense),
     cmocka_unit_test(test_finds_machines_by_name),
     cmocka_unit_test(test_finds_machines_by_file),
+    cmocka_unit_test(test_ends_the_program),
 };
 
 int main(int argc, char **argv)

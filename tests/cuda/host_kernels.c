@@ -24,6 +24,8 @@
 #define kernel_layernorm_backward cpu_kernel_layernorm_backward
 #define kernel_causal_softmax_forward cpu_kernel_causal_softmax_forward
 #define kernel_causal_softmax_backward cpu_kernel_causal_softmax_backward
+#define kernel_attention_forward cpu_kernel_attention_forward
+#define kernel_attention_backward cpu_kernel_attention_backward
 #define kernel_embedding_forward cpu_kernel_embedding_forward
 #define kernel_embedding_backward cpu_kernel_embedding_backward
 #define kernel_cross_entropy cpu_kernel_cross_entropy
@@ -32,6 +34,7 @@
 
 GpuLogEntry host_entry;
 
+#include "../../lib/kernels/attention.c"
 #include "../../lib/kernels/bias.c"
 #include "../../lib/kernels/cross_entropy.c"
 #include "../../lib/kernels/elementwise.c"

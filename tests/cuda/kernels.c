@@ -379,6 +379,19 @@ static void test_attention(void **state)
     run_ranks_limit(1, 30, check_attention, NULL);
 }
 
+static void check_fused_attention(const Rank *r, void *arg)
+{
+    static const Sizes sizes[] = {
+        {.rows = 0, .cols = 3, .width = 4},     {.rows = 1, .cols = 1, .width = 1},
+        {.rows = 15, .cols = 5, .width = 48},   {.rows = 66, .cols = 33, .width = 31},
+        {.rows = 97, .cols = 97, .width = 128}, {.rows = 70, .cols = 70, .width = 99}};
+    check_kernels(r, fused_attention, COUNT(fused_attention), sizes, COUNT(sizes));
+}
+static void test_fused_attention(void **state)
+{
+    run_ranks_limit(1, 60, check_fused_attention, NULL);
+}
+
 static void check_embedding(const Rank *r, void *arg)
 {
     static const Sizes sizes[] = {{.rows = 0, .cols = 4, .width = 8, .vocab = 5},
@@ -459,11 +472,17 @@ static void test_long_attention(void **state)
 #endif
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_elementwise),    cmocka_unit_test(test_many),
-    cmocka_unit_test(test_sums),           cmocka_unit_test(test_streams),
-    cmocka_unit_test(test_matrices),       cmocka_unit_test(test_large_matrices),
-    cmocka_unit_test(test_attention),      cmocka_unit_test(test_embedding),
-    cmocka_unit_test(test_loss),           cmocka_unit_test(test_masked),
+    cmocka_unit_test(test_elementwise),
+    cmocka_unit_test(test_many),
+    cmocka_unit_test(test_sums),
+    cmocka_unit_test(test_streams),
+    cmocka_unit_test(test_matrices),
+    cmocka_unit_test(test_large_matrices),
+    cmocka_unit_test(test_attention),
+    cmocka_unit_test(test_embedding),
+    cmocka_unit_test(test_loss),
+    cmocka_unit_test(test_masked),
+    cmocka_unit_test(test_fused_attention),
 #ifndef EMULATED_CUDA
     cmocka_unit_test(test_long_attention),
 #endif

@@ -1,7 +1,7 @@
 /* table.h: what every kernel works on, and how near to the CPU's its results must be.
  *
  * Interface: Sizes, Shape, words_of; Begin; Operand; Kernel, and the tables of them: elementwise,
- * sums, matrices, attention, embedding, loss.
+ * sums, matrices, attention, fused_attention, embedding, loss.
  */
 #ifndef TESTS_CUDA_TABLE_H
 #define TESTS_CUDA_TABLE_H
@@ -15,7 +15,7 @@ typedef struct Sizes {
     size_t n; // of an elementwise kernel
     int rows,
         cols;  // of a matrix; for attention (rows, cols, cols); for tokens B·T = rows, T = cols
-    int width; // C of an embedding
+    int width; // C of an embedding and of attention, which has 3 heads where that divides it
     int vocab;
 } Sizes;
 
@@ -27,10 +27,18 @@ typedef enum Shape {
     SQUARES,
     TOKENS,
     EMBEDDED,
+    QKV,
+    PER_HEAD,
+    STATISTICS,
     WORDS,
     PLACES,
     DOUBLE
 } Shape;
+
+static inline int heads_of(const Sizes *s)
+{
+    return s->width % 3 == 0 ? 3 : 1;
+}
 
 // How many words of 4 bytes an array of this shape has.
 static size_t words_of(Shape shape, const Sizes *s)
@@ -44,6 +52,9 @@ static size_t words_of(Shape shape, const Sizes *s)
     case SQUARES: return rows * cols * cols;
     case TOKENS: return rows;
     case EMBEDDED: return rows * width;
+    case QKV: return rows * 3 * width;
+    case PER_HEAD: return rows * (size_t)heads_of(s);
+    case STATISTICS: return 2 * rows * (size_t)heads_of(s);
     case WORDS: return (size_t)s->vocab * width;
     case PLACES: return cols * width;
     case DOUBLE: return sizeof(double) / sizeof(float);
@@ -159,6 +170,16 @@ RUN(run_softmax_backward)
 {
     return CALL(causal_softmax_backward, x[0], x[1], s->rows, s->cols, 0.7f, stream);
 }
+RUN(run_attention_forward)
+{
+    return CALL(attention_forward, x[0], x[1], x[2], s->rows / s->cols, s->cols, s->width,
+                heads_of(s), 0.3f, stream);
+}
+RUN(run_attention_backward)
+{
+    return CALL(attention_backward, x[0], x[1], x[2], x[3], x[4], x[5], s->rows / s->cols, s->cols,
+                s->width, heads_of(s), 0.3f, stream);
+}
 RUN(run_embedding_forward)
 {
     return CALL(embedding_forward, x[0], (int32_t *)(void *)x[1], x[2], x[3], s->rows / s->cols,
@@ -247,6 +268,17 @@ static const Kernel attention[] = {
      {OUT("att", SQUARES, LARGE, 64)}},
     {"causal_softmax_backward", run_softmax_backward,
      {OUT("datt", SQUARES, DRAWN, COLUMN_SUM), IN("att", SQUARES, POSITIVE)}},
+};
+
+// A row's softmax is made in one piece by the one and key by key by the other; sums are of as many
+// products as a head has columns, or a sequence rows.
+static const Kernel fused_attention[] = {
+    {"attention_forward", run_attention_forward,
+     {OUT("out", EMBEDDED, NANS, 64), OUT("stats", STATISTICS, NANS, 64), IN("qkv", QKV, DRAWN)}},
+    {"attention_backward", run_attention_backward,
+     {OUT("dqkv", QKV, NANS, COLUMN_SUM), OUT("delta", PER_HEAD, NANS, 64),
+      IN("dout", EMBEDDED, DRAWN), IN("out", EMBEDDED, DRAWN), IN("stats", STATISTICS, POSITIVE),
+      IN("qkv", QKV, DRAWN)}},
 };
 
 static const Kernel embedding[] = {

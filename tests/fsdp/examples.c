@@ -2,6 +2,7 @@
  * input.
  */
 #include <libgen.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,6 +108,24 @@ static void demo_beats_byte_frequencies(void **state)
 }
 #endif
 
+// The same training with either attention: losses that differ by rounding alone.
+static void fused_attention_trains_alike(void **state)
+{
+    static const char train[] =
+        "$LAUNCH -n 2 $BIN/train_gpt2 --brief --layers 2 --dim 32 --heads 2 "
+        "--context 24 --batch 2 --steps 20 $DIR/text --attention ";
+    char command[256];
+    needs_ranks(2);
+    snprintf(command, sizeof command, "%splain", train);
+    expect(run(command), 0, "step   20 of 20");
+    double plain = number_behind("step   20 of 20   loss ");
+    snprintf(command, sizeof command, "%sfused", train);
+    expect(run(command), 0, "step   20 of 20");
+    double fused = number_behind("step   20 of 20   loss ");
+    if (!(fabs(plain - fused) < 1e-3))
+        fail_msg("after 20 steps the loss is %g with plain attention, %g with fused", plain, fused);
+}
+
 static void too_large_for_one_gpu_alone(void **state)
 {
     static const char limit[] = "export SIMGPU_MEMORY=64M GPULOG_MEMORY=64M; ";
@@ -208,6 +227,8 @@ static void says_what_is_wrong_in_one_line(void **state)
         {"$BIN/train_gpt2 $DIR/short", 2, "too few"},
         {"$BIN/train_gpt2 --sequence 100 --context 64 $DIR/text", 2, "at most 64"},
         {"$BIN/train_gpt2 --heads 7 $DIR/text", 2, "7"},
+        {"$BIN/train_gpt2 --attention flash $DIR/text", 2, "fused or plain, not 'flash'"},
+        {"$BIN/train_gpt2 --attention fused --heads 1 $DIR/text", 2, "takes 128"},
         {"$BIN/train_gpt2", 2, "no text file"},
         {"$BIN/train_gpt2 --steps 0 $DIR/text", 2, "at least 1"},
         {"$BIN/demo --steps 0", 2, "at least 1"},
@@ -240,6 +261,7 @@ static void says_it_once_for_all_ranks(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(before_and_after_agree_on_one_rank),
     cmocka_unit_test(after_trains_on_four),
+    cmocka_unit_test(fused_attention_trains_alike),
 #ifndef EMULATED_CUDA // where the threads of 250 steps take minutes on the CPU
     cmocka_unit_test(demo_beats_byte_frequencies),
 #endif
@@ -262,8 +284,8 @@ static void write_text(const char *name, int sentences)
     if (file == NULL) return;
     for (int i = 0; i < sentences; i++)
         fprintf(file,
-                "Sentence %d says that rank %d of %d gathers its unit, computes, and frees it.\n", i,
-                i % 4, 4 + i % 5);
+                "Sentence %d says that rank %d of %d gathers its unit, computes, and frees it.\n",
+                i, i % 4, 4 + i % 5);
     fclose(file);
 }
 

@@ -5,6 +5,7 @@ Interface: ROOT, GRADER, COURSE, DEVTOOLS, build_folder(), TempFolder, Reference
 speak(), in_terminal(command, folder, columns, **environment), processes_with(word).
 """
 
+import compileall
 import fcntl
 import glob
 import json
@@ -177,6 +178,21 @@ $(BUILD)/impl/$(IMPL_KEY)/suite/%: $(SUITES)/%.py $(BUILD)/impl/$(IMPL_KEY)/one.
 '''
 
 
+def compiled_grader():
+    """A copy of the grader with its modules compiled, made once: each made-up kit is a copy of it,
+    and need not compile them at every start. A module that a test rewrites is newer than that."""
+    global compiled
+    if compiled is None:
+        compiled = tempfile.TemporaryDirectory(prefix="shardlab-test-")
+        target = os.path.join(compiled.name, "grader")
+        shutil.copytree(GRADER, target, ignore=shutil.ignore_patterns("__pycache__"))
+        compileall.compile_dir(target, quiet=2)
+    return os.path.join(compiled.name, "grader")
+
+
+compiled = None # its folder
+
+
 class FakeKit(TempFolder):
     """A kit in miniature: the real grader, a task `one` of 60 and a task `two` of 40 points whose
     last 10 belong to a test of both files together, and suites that the test writes: those that
@@ -184,7 +200,7 @@ class FakeKit(TempFolder):
 
     def setUp(self):
         super().setUp()
-        shutil.copytree(GRADER, self.path("grader"), ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(compiled_grader(), self.path("grader"))
         self.write("Makefile", FAKE_MAKEFILE)
         self.task(1, "one", [("a", 10), ("b", 20), ("c", 30)], [])
         self.task(2, "two", [("d", 30)], [("e", 10)])

@@ -105,6 +105,38 @@ class Apart(FakeKit):
         self.assertEqual((status, document["status"]), (3, "infrastructure"))
         self.assertRegex(document["message"], "the account nobody may not run .*suite/one.*chmod")
 
+    # What a limit leaves too little of: ulimit's words, and what needs more.
+    NEEDS = (("-v 400000", "bytearray(600 << 20)"),
+             ("-n 40", "[os.pipe() for _ in range(40)]"),
+             ("-f 2000", "open(os.environ['SIMGPU_REPORT'], 'w').write('x' * (4 << 20))"),
+             # Processes are counted by account, and root may have as many as it likes.
+             ("-u 1", "os.fork() or os._exit(0)"))
+
+    def limited(self, limit):
+        """Grades within a limit that the tests' account has, too: (exit status, document)."""
+        done = subprocess.run(
+            ["bash", "-c", 'ulimit %s; exec "$@"' % limit, "bash"] +
+            self.command("--run-as", "nobody", "--task", "1"), cwd=self.folder, text=True,
+            env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1", SHARDLAB_TIME_FACTOR="1"),
+            capture_output=True, timeout=60, check=False)
+        return done.returncode, json.loads(self.read("out/results.json"))
+
+    def test_a_limit_of_the_account_is_no_fault_of_the_students(self):
+        for limit, needed in self.NEEDS:
+            with self.subTest(limit):
+                body = ("try:\n    %s\nexcept (OSError, MemoryError) as problem:\n"
+                        "    say('a', 'failed', 'cannot make it: %%s' %% problem)\n"
+                        "rest('a' if told else '')" % needed)
+                self.suite("one", "abc", body)
+                self.suite("reference/one", "abc", "rest()")
+                status, document = self.limited(limit)
+                self.assertEqual((status, document["status"], document["score"]), (0, "graded", 50))
+                self.suite("reference/one", "abc", "if os.getuid():\n    " +
+                           body.replace("\n", "\n    ") + "\nelse:\n    rest()")
+                status, document = self.limited(limit)
+                self.assertEqual((status, document["status"]), (3, "infrastructure"))
+                self.assertIn("ulimit -a", document["message"])
+
     def test_a_platform_keeps_its_secrets(self):
         """What deliver.py lets the tests of a submission see."""
         self.write("grader/course/course.json", json.dumps(dict(

@@ -1,14 +1,18 @@
 """The grader and student files that set out to deceive it, by the files of tests/attacks.
 
 Each attack stands in front of the reference's optimizer.c, whose fsdp_zero_grad calls attack() and
-zeroes nothing. Without the attack that costs what the honest file loses here; with it, nothing may
-be gained, the result must say what happened (Ends: and Says: at the head of the attack), and
-nothing may be left behind. Attacks that are no C code (links, old files, other objects) follow.
+zeroes nothing (attack_files.py). Without the attack that costs what the honest file loses here;
+with it, nothing may be gained, the result must say what happened (Ends: and Says: at the head of
+the attack), and nothing may be left behind. Those that are refused before anything runs are tried
+six at a time, each in front of another file. A usual run draws some by SEED; ATTACKS=all tries all
+of them, as `make test-all` does. Attacks that are no C code (links, old files, other objects)
+follow.
 """
 
 import glob
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -17,30 +21,13 @@ import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 
+from attack_files import (ATTACKS, FILES, HONEST, SOON, TARGET, TARGET_FILE, in_front, reference,
+                          refused_groups)
 from helpers import GRADER, ROOT, TempFolder, build_folder, processes_with
 import builder
+import manifest
 import runner
 import submission
-
-ATTACKS = sorted(glob.glob(os.path.join(ROOT, "tests", "attacks", "*.c")))
-TARGET = "zero_grad_zeroes"
-HONEST = "static void attack(void)\n{\n}\n"
-# What makes a limit come soon; the others have the usual ones.
-SOON = {"memory_bomb": ["--memory", "0.4"], "device_memory_bomb": ["--memory", "0.4"],
-        "compile_time_bomb": ["--compile-limit", "1"], "include_bomb": ["--compile-limit", "1"],
-        "object_bomb": ["--compile-limit", "4"], "sleep": ["--limit", "1"],
-        "hide_the_mark": ["--limit", "1"]}
-
-
-def reference(file):
-    with open(os.path.join(ROOT, "reference", file), encoding="utf-8") as source:
-        return source.read()
-
-
-def fields(text):
-    """How an attack must end: the status of the test, and what the message says."""
-    return [re.search(r"^ \* %s: (.*)$" % name, text, re.MULTILINE).group(1)
-            for name in ("Ends", "Says")]
 
 
 class Graded(TempFolder):
@@ -93,44 +80,79 @@ class Graded(TempFolder):
 
 
 class Attacks(Graded):
-    def attacked(self, attack):
-        """optimizer.c with the text of an attack in front."""
-        text, count = re.subn(r"(?m)^(Status fsdp_zero_grad\([^;{}]*\)\n\{\n)",
-                              r"\1    attack();\n    return OK;\n", reference("optimizer.c"))
-        self.assertEqual(count, 1)
-        return attack + text
+    def wrong_with(self, attack, test):
+        """What is wrong with how an attack ended; "" where nothing is."""
+        if test["status"] != attack.ends or not re.search(attack.says, test["message"]):
+            return "%s: %s" % (test["status"], test["message"])
+        return ""
 
-    def run_attack(self, path):
-        """(name, what is wrong with how it ended; "" where nothing is)."""
-        name = os.path.basename(path)[:-2]
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-        status, says = fields(text)
-        folder = self.copy(name, "optimizer.c", self.attacked(text))
-        began = time.monotonic()
-        tests, document, _ = self.grade(folder, *SOON.get(name, []))
+    def told(self, name, began, document, test):
         print("%-22s %4.1f s  %g  %s: %s" % (
-            name, time.monotonic() - began, document["score"], tests[TARGET]["status"],
-            tests[TARGET]["message"][:150].replace("\n", " ")), flush=True)
-        if document["status"] != "graded" or document["score"] > self.honest:
-            return name, "%g points, %s; honest work has %g" % (
-                document["score"], document["status"], self.honest)
-        if tests[TARGET]["status"] != status or not re.search(says, tests[TARGET]["message"]):
-            return name, "%s: %s" % (tests[TARGET]["status"], tests[TARGET]["message"])
-        if name == "fair" and document["score"] != self.honest:
-            return name, "%g points; honest work has %g" % (document["score"], self.honest)
+            name, time.monotonic() - began, document["score"], test["status"],
+            test["message"][:150].replace("\n", " ")), flush=True)
+
+    def no_process(self, folder):
         suites = os.path.join(build_folder(), "impl", os.path.basename(folder))
-        return name, "processes are left" if processes_with(suites) else ""
+        return "processes are left" if processes_with(suites) else ""
+
+    def run_group(self, group):
+        """{attack: what is wrong} of six that are refused, each in its file."""
+        folder = self.copy("-".join(attack.name for attack, _ in group[:2]))
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        for attack, file in group:
+            with open(os.path.join(folder, file), "w", encoding="utf-8") as target:
+                target.write(in_front(attack.text, file))
+        began = time.monotonic()
+        _, document, _ = self.grade(folder, task="")
+        wrong = {"left by " + folder: self.no_process(folder)}
+        for attack, file in group:
+            tests = [test for test in document["tests"] if self.files[test["task"]] == file
+                     and not test["message"].startswith("Needs all six files")]
+            self.told(attack.name, began, document, tests[0])
+            points = sum(test["score"] for test in document["tests"])
+            wrong[attack.name] = "%g points" % points if points or not tests else next(
+                filter(None, (self.wrong_with(attack, test) for test in tests)), "")
+        return wrong
+
+    def run_alone(self, attack):
+        """{attack: what is wrong} of one that runs."""
+        folder = self.copy(attack.name, TARGET_FILE, in_front(attack.text))
+        began = time.monotonic()
+        tests, document, _ = self.grade(folder, *SOON.get(attack.name, []))
+        self.told(attack.name, began, document, tests[TARGET])
+        if document["status"] != "graded" or document["score"] > self.honest or \
+                attack.name == "fair" and document["score"] != self.honest:
+            return {attack.name: "%g points, %s; honest work has %g" % (
+                document["score"], document["status"], self.honest)}
+        return {attack.name: self.wrong_with(attack, tests[TARGET]) or self.no_process(folder)}
+
+    def drawn(self):
+        """The attacks of this run: three folders of six that are refused, and six that run."""
+        refused = [attack for attack in ATTACKS if attack.refused]
+        running = [attack for attack in ATTACKS if not attack.refused]
+        self.assertGreater(min(len(refused) - 40, len(running) - 10), 0)
+        if os.environ.get("ATTACKS") == "all":
+            return refused, running
+        seed = os.environ.get("SEED", "1")
+        draw = random.Random(int(seed))
+        print("drawn by SEED=%s" % seed, flush=True)
+        return draw.sample(refused, 3 * len(FILES)), draw.sample(running, 6)
 
     def test_no_attack_gains_a_point_and_each_is_called_by_its_name(self):
-        self.assertGreater(len(ATTACKS), 14)
-        tests, document, _ = self.grade(self.copy("honest", "optimizer.c", self.attacked(HONEST)))
+        refused, running = self.drawn()
+        self.files = {task.number: task.file for task in manifest.load(ROOT)}
+        tests, document, _ = self.grade(self.copy("honest", TARGET_FILE, in_front(HONEST)))
         self.assertEqual(tests[TARGET]["status"], "failed")
         self.honest = document["score"]
         self.assertGreater(self.honest, 5)
+        wrong = {}
         with ThreadPoolExecutor(2) as pool:
-            wrong = {name: text for name, text in pool.map(self.run_attack, ATTACKS) if text}
-        self.assertEqual(wrong, {})
+            for found in list(pool.map(self.run_group, refused_groups(refused))) + \
+                    list(pool.map(self.run_alone, running)):
+                wrong.update(found)
+        self.assertGreaterEqual(len(wrong), len(refused + running))
+        self.assertEqual({name: text for name, text in wrong.items() if text}, {})
         self.assertEqual(glob.glob("/tmp/shardlab-attack-*"), [])
 
     def test_the_file_must_be_a_file_of_the_folder(self):

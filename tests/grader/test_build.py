@@ -16,7 +16,8 @@ from helpers import GRADER, ROOT, ReferenceCopy, TempFolder, build_folder
 
 TASKS = ("meta_init", "flat_param", "forward", "backward", "optimizer", "api")
 KIT = ("Makefile", "make", "grader/setup.sh", "grader/impl_folder.sh", "grader/compile_commands.py",
-       "grader/files.py", "grader/expand.py", "grader/submission.py", "grader/layout.py")
+       "grader/files.py", "grader/expand.py", "grader/submission.py", "grader/layout.py",
+       "grader/plain.py")
 TOLD = re.compile(r"^  (CC|AR|LD|CP) +(\S+)$", re.MULTILINE)
 ODD = ("a=b", "two  words", "a:b;c", "it's $HOME #1 100% \"x\"", "(a) [b] *?", "back\\slash", "-d",
        "~", "é")
@@ -433,6 +434,23 @@ class RealKit(ReferenceCopy):
             source.write("int wrong = ;\n")
         self.assertIn("%s/optimizer.c:%d: expected expression"
                       % (name, self.line_of("optimizer.c", "wrong")), self.message("--task", "5"))
+
+    def test_what_a_file_says_commands_no_terminal(self):
+        """Of `make build`: warnings and errors of the preprocessor, of the compiler, and lines of
+        the file, which they quote."""
+        evil = "\x1b[2J\x1b]0;title\x07\x9b31m \u202e"
+        with open(os.path.join(self.copy, "api.c"), "a", encoding="utf-8") as source:
+            source.write('#pragma message("%s")\n_Static_assert(0, "%s"); // here\nint x = ; // %s\n'
+                         % (evil, evil, evil))
+        shown = subprocess.run(["make", "build", "IMPL=" + self.copy, "BUILD=" + build_folder()],
+                               cwd=ROOT, timeout=280, check=False, env=clean(),
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        text = shown.stdout.decode("utf-8")
+        self.assertEqual(shown.returncode, 2, text)
+        self.assertIn("api.c:%d: " % self.line_of("api.c", "int x = ;"),
+                      re.sub(r"(api\.c:\d+:)\d+:", r"\1", text))
+        for character in "\x1b\x07\x9b\u202e":
+            self.assertNotIn(character, text)
 
     def forget_builds(self):
         super().forget_builds()

@@ -137,6 +137,16 @@ class Demo(ReferenceCopy):
         self.assertIn("does not compile. %s" % self.shown("backward.c", line),
                       " ".join(out.split()))
 
+    def test_what_a_file_says_commands_no_terminal(self):
+        evil = "\x1b[2J\x07\x9b31m \u202e"
+        self.spoil("backward.c", "#include", "_Static_assert(0, \"%s\");\n#include" % evil)
+        self.spoil("forward.c", "#include", "#pragma message(\"%s\")\n#include" % evil)
+        status, out, err = self.run_demo("examples")
+        self.assertEqual(status, 0, err)
+        self.assertIn("backward.c", out)
+        for character in "\x1b\x07\x9b\u202e":
+            self.assertNotIn(character, out + err)
+
     def test_a_file_that_cannot_be_linked_is_named(self):
         self.spoil("api.c", "Status fsdp_full_state(", "Status fsdp_full_states(")
         self.spoil("api.c", "Status fsdp_full_states(",

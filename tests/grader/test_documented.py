@@ -112,6 +112,22 @@ class Running(TempFolder):
             self.assertEqual(Check("x", QUICK, run=run, want=want).execute(self.folder)[0], words)
 
 
+class Help(unittest.TestCase):
+    # Targets that others are made of.
+    PARTS = {"own-suites", "suites", "examples", "example-programs", "test-programs", "long-tests",
+             "FORCE"}
+
+    def test_it_lists_every_target_in_80_columns(self):
+        environment = {name: value for name, value in os.environ.items() if "MAKE" not in name}
+        text = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True,
+                              timeout=60, check=True, env=environment).stdout
+        self.assertEqual([line for line in text.splitlines() if len(line) > 80], [])
+        phony = re.findall(r"(?m)^\.PHONY: (.*)$", documented.makefile_text())
+        self.assertGreater(len(phony), 6)
+        self.assertEqual(sorted(re.findall(r"(?m)^make (\S+)", text)),
+                         sorted(set(" ".join(phony).split()) - self.PARTS))
+
+
 class Picture(unittest.TestCase):
     def test_it_stands_alone_and_is_small(self):
         with open(os.path.join(ROOT, "handouts/figures/memory.svg"), encoding="utf-8") as file:

@@ -14,7 +14,7 @@ class Flakiness(TempFolder):
         done = subprocess.run(
             [sys.executable, "-B", os.path.join(DEVTOOLS, "flakiness.py"), "--times", "3", "--build",
              build_folder(), "--out", self.path("out")], cwd=ROOT, capture_output=True, text=True,
-            timeout=280, check=False)
+            timeout=1500, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"reference +3 gradings .* score 100 \(3 times\)")
         self.assertRegex(done.stdout, r"half-done +3 gradings .* score [1-9][0-9]* \(3 times\)")

@@ -112,10 +112,13 @@ class Installed(TempFolder):
         include = os.path.join(ROOT, "simgpu", "include")
         headers = sorted(self.files(include) + ["gpulog.h"])
         pages = sorted(os.listdir(os.path.join(ROOT, "simgpu", "pages")))
+        machines = [name for name in os.listdir(os.path.join(ROOT, "simgpu", "machines"))
+                    if name.endswith(".machine")]
         self.assertEqual(self.files(root), sorted(
             ["include/simgpu/" + name for name in headers] +
             ["lib/libsimgpu.a", "lib/pkgconfig/simgpu.pc", "share/doc/simgpu/LICENSE",
-             "share/doc/simgpu/README.md"] + ["share/doc/simgpu/pages/" + name for name in pages]))
+             "share/doc/simgpu/README.md"] + ["share/doc/simgpu/pages/" + name for name in pages] +
+            ["share/simgpu/machines/" + name for name in machines]))
         for name in self.files(root):
             with open(os.path.join(root, name), "rb") as file:
                 self.assertNotIn(ROOT.encode(), file.read(), name)

@@ -17,6 +17,7 @@ from html.parser import HTMLParser
 from helpers import GRADER, FakeKit, TempFolder
 import page
 import plot
+import timeline
 import trace
 from page_style import STYLE
 
@@ -80,11 +81,17 @@ def small_trace(leak=0):
     kept = made.theory_kept()
     for rank in range(2):
         for step in range(2):
-            rows = [("r", 0, 0, -1, 0, 0), ("w", 1, 0, -1, 0, 0), ("+", 1, 1, 0, 32, 0),
-                    ("c", 1, 0, 0, 32, 16), ("F", 2), ("F", 0), ("k", 0, 0, -1, 3, 0), ("f", 0),
-                    ("f", 2), ("B", 2), ("B", 0), ("+", 0, 2, 0, 32, 0), ("c", 2, 1, 0, 32, 16),
-                    ("-", 0, 2, 0, 32, 0), ("b", 0), ("b", 2), ("-", 1, 1, 0, 32, 0),
-                    ("+", 0, 3, -1, leak, 0), ("O", -1), ("o", -1)]
+            at = 700 * step # a step begins
+            rows = [("r", 0, 0, -1, 0, 0, 0, 0), ("w", 1, 0, -1, 0, 0, 0, 0),
+                    ("+", 1, 1, 0, 32, 0, at, at), ("c", 1, 0, 0, 32, 16, at, at + 100), ("F", 2),
+                    ("F", 0), ("k", 0, 0, -1, 3, 0, at + 100, at + 400), ("f", 0), ("f", 2),
+                    ("B", 2), ("B", 0), ("+", 0, 2, 0, 32, 0, at + 400, at + 400),
+                    ("k", 0, 0, -1, 2, 0, at + 400, at + 500),
+                    ("c", 2, 1, 0, 32, 16, at + 480, at + 580),
+                    ("-", 0, 2, 0, 32, 0, at + 580, at + 580), ("b", 0), ("b", 2),
+                    ("-", 1, 1, 0, 32, 0, at + 580, at + 580),
+                    ("+", 0, 3, -1, leak, 0, at + 590, at + 590), ("O", -1),
+                    ("k", 0, 0, -1, 1, 0, at + 600, at + 700), ("o", -1)]
             made.table[rank, step] = trace.Step([kept + leak * step, kept + leak * (step + 1)],
                                                 kept + leak * step + max(leak, 64), rows)
     return made
@@ -244,7 +251,7 @@ class Pages(unittest.TestCase):
                                                         "It crashed.\nat once"))
         self.assertIn("It crashed.", made.text)
         self.assertIn("The plots show the reference alone.", made.text)
-        self.assertEqual(sum(tag == "svg" for tag, _ in made.elements), 5)
+        self.assertEqual(sum(tag == "svg" for tag, _ in made.elements), 4)
         made = self.page(document(PLAIN), trace.Outcome(why="It crashed."))
         self.assertEqual(sum(tag == "svg" for tag, _ in made.elements), 0)
         self.assertEqual(sum(tag == "svg" for tag, _ in self.page(document(PLAIN)).elements), 0)
@@ -266,7 +273,7 @@ class Plots(unittest.TestCase):
         other = small_trace() if reference else None
         shown = small_trace(leak)
         return [plot.memory(shown, other), plot.peaks(shown, other), plot.traffic(shown, other),
-                plot.streams(shown, "forward"), plot.streams(shown, "backward")]
+                timeline.draw(shown, other)]
 
     def test_everything_lies_within_the_drawing(self):
         for leak in (0, 1000, 10 ** 9):
@@ -292,7 +299,7 @@ class Plots(unittest.TestCase):
         self.assertEqual(plot.corners(spike), spike)
 
     def test_figures_can_be_pointed_at(self):
-        memory, peaks, traffic, forward, _ = self.draw(leak=10)
+        memory, peaks, traffic, steps = self.draw(leak=10)
         kept = small_trace().theory_kept()
         self.assertIn("16 · padded / W = %d bytes" % kept, memory)
         self.assertIn("forward of h.0: at most %d bytes" % (kept + 10 + 32), memory)
@@ -300,7 +307,10 @@ class Plots(unittest.TestCase):
                       peaks)
         self.assertIn("3 · (W-1)/W · padded = %d bytes" % small_trace().theory_sent(3), traffic)
         self.assertIn("yours: all-gather in 1 calls, 16 bytes", traffic)
-        self.assertIn("gather waits for compute", forward)
+        self.assertIn("all-gather h.0: 16 bytes sent, 0.1 us", steps)
+        self.assertIn("forward of h.0: 3 kernels and copies, 0.3 us", steps)
+        self.assertIn("backward of h.0: 2 kernels and copies, 0.1 us", steps)
+        self.assertIn("optimizer: 1 kernels and copies, 0.1 us", steps)
 
     def test_each_drawing_has_a_title_and_a_description(self):
         for drawing in self.draw():
@@ -310,14 +320,54 @@ class Plots(unittest.TestCase):
     def test_marks_in_any_order_are_drawn(self):
         shown = small_trace()
         for rows in ([], [("o", -1), ("b", 0), ("f", 1), ("B", 2)], [("O", -1)], [("f", -1)] * 3,
-                     [("F", 0)] * 3 + [("c", 3, 6, -1, 0, 0)]):
+                     [("F", 0)] * 3 + [("c", 3, 6, -1, 0, 0, 5, 9)],
+                     [("k", 3, 0, -1, 1, 0, 0, 1)]):
             for place in shown.table:
                 shown.table[place] = trace.Step([0, 0], 0, rows)
             for made in (plot.memory(shown, small_trace()), plot.memory(small_trace(), shown),
-                         plot.peaks(shown), plot.traffic(shown), plot.streams(shown, "forward"),
-                         plot.streams(shown, "backward")):
+                         plot.peaks(shown), plot.traffic(shown),
+                         timeline.draw(shown, small_trace())):
                 self.assertNotIn("nan", made)
                 self.assertEqual(Structure(made).open, [])
+
+
+class Times(unittest.TestCase):
+    def test_what_is_hidden_is_what_lies_beside_kernels(self):
+        cost = timeline.schedule(small_trace())
+        # Kernels 100-500 and 600-700; an all-gather 0-100, a reduce-scatter 480-580.
+        self.assertEqual((cost.step, cost.compute, cost.communication, cost.exposed),
+                         (700, 500, 200, 180))
+        self.assertAlmostEqual(cost.hidden(), 0.1)
+        self.assertEqual(timeline.words(cost), "0.00 ms per step, 10 % of communication hidden, "
+                                               "bound by compute")
+
+    def test_intervals(self):
+        self.assertEqual(timeline.union([(5, 7), (1, 3), (2, 4), (7, 8), (9, 9)]),
+                         [[1, 4], [5, 8]])
+        self.assertEqual(timeline.overlap([[0, 10], [20, 30]], [[5, 25], [29, 40]]), 5 + 5 + 1)
+
+    def test_collectives_at_the_same_time_count_once(self):
+        shown = small_trace()
+        shown.table[0, 1].rows.append(("c", 3, 0, 0, 8, 8, 1180, 1200))
+        self.assertEqual(timeline.schedule(shown).communication, 200)
+
+    def test_what_bounds_a_step(self):
+        self.assertEqual(timeline.Schedule(100, 90, 50, 10).bound(), "bound by compute")
+        self.assertEqual(timeline.Schedule(100, 30, 50, 45).bound(),
+                         "bound by exposed communication")
+        self.assertEqual(timeline.Schedule(100, 30, 50, 20).bound(),
+                         "bound by waits between the kernels")
+        self.assertEqual(timeline.Schedule(100, 99, 0, 0).hidden(), 1)
+
+    def test_without_times_there_is_no_timeline(self):
+        shown = small_trace()
+        for place in shown.table:
+            step = shown.table[place]
+            shown.table[place] = trace.Step(step.live, step.peak, [
+                row if len(row) == 2 else row[:6] + (0, 0) for row in step.rows])
+        self.assertIsNone(timeline.schedule(shown))
+        self.assertNotIn("in time", page.make(document(PLAIN), trace.Outcome(shown)))
+        self.assertIn("One step in time", page.make(document(PLAIN), trace.Outcome(small_trace())))
 
 
 class CommandLine(TempFolder):

@@ -1,9 +1,6 @@
-"""What a course hands out and uploads: each archive is unpacked and run as its platform runs it, on
-the reference, the skeleton and a half-done solution; and deliver.py on submissions and graders that
-are broken.
-
-The student archive is built from nothing; the others share its build tree, because they hold the
-same sources.
+"""What a course hands out and uploads: what is in each archive, what half an archive leaves behind, and
+deliver.py on submissions and graders that are broken. test_delivered.py and test_platforms.py run
+what is delivered.
 """
 
 import io
@@ -16,143 +13,20 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import threading
 import time
 import unittest
-import zipfile
 
 import schemas
-from helpers import GRADER, ROOT, FakeKit, TempFolder, processes_with
+from archives import COURSE, ENVIRONMENT, FILES, HIDDEN, RELEASE, TASKS, Released, run, unzip
+from helpers import ROOT, FakeKit, TempFolder, processes_with
 
 import deliver
-import manifest
 import release
 import settings
-import skeleton
-
-RELEASE = os.path.join(GRADER, "course", "release.py")
-FILES = [name + ".c" for _, name in skeleton.TASKS]
-TASKS = manifest.load(ROOT)
-COURSE = settings.load(ROOT)
-HIDDEN = sum(test["points"] for test in COURSE["hidden"]["tests"])
-FULL = sum(task.points for task in TASKS)
-DONE = ("meta_init", "flat_param", "optimizer") # of the half-done solution
-HALF = sum(test.points for task in TASKS if task.name in DONE for test in task.own())
-HALF_HIDDEN = sum(test["points"] for test in COURSE["hidden"]["tests"] if test["suite"] in DONE)
-
-# What the student's archive offers: the words to try each target with, and what it then prints.
-OFFERED = {
-    "grade": (["TASK=1"], r"(?m)^Score: \d+/14 "),
-    "hint": (["TASK=1"], r"\S"),
-    "watch": ([], r"Ctrl-C ends this"),
-    "demo": (["DEMO_FLAGS=--steps 3 --layers 1 --dim 16 --heads 2 --batch 8"],
-             r"reduce-scatter"),
-    "demo-oom": ([], r"(?i)out of device memory[\s\S]*with FSDP"),
-    "build": ([], r"\A"),
-    "simgpu": ([], r"\A"),
-    "install": (["DESTDIR=build/package"], r"\A"),
-    "deps": ([], r"^$"),
-    "compile_commands.json": ([], r"\A"),
-    "clean": ([], r"\A"),
-    "help": ([], r"^make grade"),
-}
-
-# Attacks that are refused before anything runs, and one that runs.
-REFUSED = ("pch_pragma", "raw_string", "header_name", "spliced_text", "pushed_macro",
-           "function_pointer", "pragma_operator", "set_the_environment", "odd_identifier",
-           "deep_include", "constructor", "raw_syscall")
-RUNNING = ("stream_of_mine",)
-
-ENVIRONMENT = dict(os.environ, NO_INSTALL="1", PYTHONDONTWRITEBYTECODE="1",
-                   SOURCE_DATE_EPOCH="1700000000")
-for name in ("IMPL", "BUILD", "TASK", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "WERROR", "BLAS"):
-    ENVIRONMENT.pop(name, None)
-
-
-def run(command, folder, **more):
-    """(exit status, what it printed)"""
-    done = subprocess.run(command, cwd=folder, env=dict(ENVIRONMENT, **more), timeout=280,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, check=False)
-    return done.returncode, done.stdout
-
-
-def solutions(folder):
-    """Writes the three solutions: {name: folder}."""
-    texts = {}
-    for number, name in skeleton.TASKS:
-        with open(os.path.join(ROOT, "reference", name + ".c"), encoding="utf-8") as file:
-            text = file.read()
-        texts[name] = (text, skeleton.generate(text, name, number))
-    folders = {}
-    for what, done in (("reference", [name for _, name in skeleton.TASKS]), ("skeleton", []),
-                       ("half", DONE)):
-        folders[what] = os.path.join(folder, what)
-        os.mkdir(folders[what])
-        for name, (solved, empty) in texts.items():
-            with open(os.path.join(folders[what], name + ".c"), "w", encoding="utf-8") as file:
-                file.write(solved if name in done else empty)
-    return folders
-
-
-def unzip(path, folder):
-    """Unpacks as unzip does: with permissions and times."""
-    with zipfile.ZipFile(path) as archive:
-        for item in archive.infolist():
-            target = archive.extract(item, folder)
-            os.chmod(target, item.external_attr >> 16 & 0o777)
-            moment = time.mktime(item.date_time + (0, 0, -1))
-            os.utime(target, (moment, moment))
 
 
 @unittest.skipUnless(os.path.isdir(os.path.join(ROOT, "reference")), "there is no reference")
-class Archives(unittest.TestCase):
-    """One release, and one build tree."""
-    maxDiff = None
-
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = os.path.realpath(tempfile.mkdtemp(prefix="shardlab-test-"))
-        cls.addClassCleanup(shutil.rmtree, cls.folder, True)
-        os.chmod(cls.folder, 0o755) # as a platform's folders are: tests have another account there
-        cls.out = os.path.join(cls.folder, "out")
-        status, text = run([sys.executable, RELEASE, "--out", cls.out,
-                            "--version", "7"], ROOT)
-        if status != 0:
-            raise AssertionError(text)
-        cls.solutions = solutions(cls.folder)
-        with tarfile.open(os.path.join(cls.out, "shardlab-7-student.tar.gz")) as archive:
-            archive.extractall(cls.folder)
-        cls.student = os.path.join(cls.folder, "shardlab")
-        cls.build = os.path.join(cls.student, "build")
-
-    def archives(self):
-        """{archive: {path: bytes}}"""
-        found = {}
-        for folder, _, names in os.walk(self.out):
-            for name in names:
-                path = os.path.join(folder, name)
-                shown = os.path.relpath(path, self.out)
-                if name.endswith((".tar", ".tar.gz")):
-                    with tarfile.open(path) as archive:
-                        found[shown] = {item.name: archive.extractfile(item).read()
-                                        for item in archive}
-                elif name.endswith(".zip"):
-                    with zipfile.ZipFile(path) as archive:
-                        found[shown] = {item: archive.read(item) for item in archive.namelist()}
-                else:
-                    top = shown.partition("/")[0]
-                    with open(path, "rb") as file:
-                        found.setdefault(top, {})[shown.partition("/")[2]] = file.read()
-        return found
-
-    def root(self, *folders):
-        """A platform's root."""
-        root = tempfile.mkdtemp(dir=self.folder, prefix="root-")
-        os.chmod(root, 0o755)
-        for folder in folders:
-            os.mkdir(os.path.join(root, folder))
-        return root
+class Archives(Released):
 
     # ---- What is in them ----
 
@@ -280,186 +154,7 @@ class Archives(unittest.TestCase):
         self.assertIn("no folder reference-", text)
         self.assertEqual(os.listdir(out), [])
 
-    # ---- Running them ----
-
-    def test_1_student_and_github(self):
-        """The workflow's own lines, in the order of the file, on a tree built from nothing."""
-        with open(os.path.join(self.student, ".github/workflows/grade.yml"),
-                  encoding="utf-8") as file:
-            lines = re.findall(r"(?m)^ +run: (.+)$", file.read())
-        self.assertEqual(len(lines), 2)
-        self.assertEqual(sorted(os.listdir(os.path.join(self.student, "skeleton"))), sorted(FILES))
-        for what, want in (("skeleton", 0), ("half", HALF), ("reference", FULL)):
-            with self.subTest(solution=what):
-                for name in FILES:
-                    if what != "skeleton": # which is how the archive comes
-                        shutil.copy(os.path.join(self.solutions[what], name),
-                                    os.path.join(self.student, "skeleton", name))
-                        os.utime(os.path.join(self.student, "skeleton", name))
-                summary = os.path.join(self.folder, "summary-" + what)
-                status, text = run(["bash", "-ec", lines[0]], self.student)
-                self.assertEqual(status, 0, text)
-                self.assertEqual(text.rstrip().splitlines()[-1], "Score: %d/%d" % (want, FULL))
-                status, text = run(["bash", "-ec", lines[1]], self.student,
-                                   GITHUB_STEP_SUMMARY=summary)
-                self.assertEqual(status, 0 if what == "reference" else 1, text)
-                self.assertEqual(schemas.annotations(text), [])
-                self.check_page(what, want)
-                self.check_demo(what)
-                for file, _ in re.findall(r"file=([^,]+),line=(\d+)", text):
-                    self.assertTrue(os.path.exists(os.path.join(self.student, file)), file)
-                self.assertEqual("file=skeleton/" in text, what != "reference")
-                with open(summary, encoding="utf-8") as file:
-                    self.assertIn("Score: %d of %d" % (want, FULL), file.read())
-
-    def check_demo(self, what):
-        """The demo of a solution that lies in the archive's skeleton/: the reference is there as
-        objects alone."""
-        flags = "DEMO_FLAGS=--steps 3 --layers 1 --dim 16 --heads 2 --batch 8"
-        status, text = run(["make", "-s", "demo", "RANKS=2", flags], self.student)
-        self.assertEqual(status, 0, text)
-        whose = {"skeleton": "This ran with the reference's six files, since none of yours",
-                 "half": "and the reference's other files.",
-                 "reference": "This ran with your six files."}
-        self.assertIn(whose[what], text)
-        self.assertEqual(text.count("is not written yet"),
-                         {"skeleton": 6, "half": 3, "reference": 0}[what])
-
-    def check_page(self, what, want):
-        """The page of a solution that lies in the archive's skeleton/."""
-        status, text = run(["make", "grade", "HTML=1"], self.student)
-        self.assertEqual(status, 0, text)
-        self.assertEqual(text.splitlines()[-2:], ["Page:  build/grade/results.html",
-                                                  "Score: %d/%d" % (want, FULL)])
-        with open(os.path.join(self.student, "build/grade/results.html"),
-                  encoding="utf-8") as file:
-            page = file.read()
-        self.assertEqual(page.count("<svg "), 5)
-        whose = {"skeleton": "None of your files is complete yet",
-                 "half": "<code>optimizer.c</code> are yours; <code>forward.c</code>, "
-                         "<code>backward.c</code> and <code>api.c</code> are the reference’s.",
-                 "reference": "<code>api.c</code> are yours."}
-        self.assertIn(whose[what], page)
-
-    def test_2_gradescope(self):
-        root = self.root("source", "results")
-        unzip(os.path.join(self.out, "shardlab-7-gradescope.zip"), os.path.join(root, "source"))
-        shutil.copy(os.path.join(root, "source", "run_autograder"), root)
-        status, text = run(["bash", os.path.join(root, "source", "setup.sh")], root,
-                           AUTOGRADER_ROOT=root)
-        self.assertEqual(status, 0, text)
-        for what, want in (("skeleton", 0), ("half", HALF + HALF_HIDDEN),
-                           ("reference", FULL + HIDDEN)):
-            with self.subTest(solution=what):
-                submission = os.path.join(root, "submission")
-                shutil.rmtree(submission, ignore_errors=True)
-                shutil.copytree(self.solutions[what], submission)
-                status, text = run([os.path.join(root, "run_autograder")], root,
-                                   AUTOGRADER_ROOT=root, SHARDLAB_BUILD=self.build)
-                self.assertEqual(status, 0, text)
-                with open(os.path.join(root, "results", "results.json"), encoding="utf-8") as file:
-                    result = file.read()
-                self.assertEqual(schemas.gradescope(result), [])
-                result = json.loads(result)
-                self.assertEqual((result["score"], result["extra_data"]["status"],
-                                  result["extra_data"]["version"]), (want, "graded", "7"), text)
-                self.assertEqual(sum(test["max_score"] for test in result["tests"]),
-                                 FULL + HIDDEN)
-                hidden = [test for test in result["tests"]
-                          if test["visibility"] == COURSE["visibility"]["hidden"]]
-                self.assertEqual([test["name"] for test in hidden],
-                                 [test["name"] for test in COURSE["hidden"]["tests"]])
-        if os.geteuid() == 0: # the tests' account is another, and these are none of its business
-            kit = os.path.join(root, "source", "kit")
-            for folder in (os.path.join(kit, "grader"), os.path.join(kit, "given"),
-                           os.path.join(kit, "tests", "hidden"),
-                           os.path.join(self.build, "impl", "reference"),
-                           os.path.join(self.build, "obj", "tests", "hidden")):
-                self.assertEqual(os.stat(folder).st_mode & 0o077, 0, folder)
-
-    def test_2_gradescope_under_attack(self):
-        """Attacks in all six files, as the platform's script grades them and as its account: what
-        is refused costs its task, and what runs gains nothing."""
-        root = self.root("source", "results")
-        unzip(os.path.join(self.out, "shardlab-7-gradescope.zip"), os.path.join(root, "source"))
-        shutil.copy(os.path.join(root, "source", "run_autograder"), root)
-        submission = os.path.join(root, "submission")
-        for number, names in enumerate((REFUSED[:6], REFUSED[6:], RUNNING)):
-            with self.subTest(attacks=names):
-                shutil.rmtree(submission, ignore_errors=True)
-                shutil.copytree(self.solutions["reference"], submission)
-                for name, file in zip(names, FILES if number < 2 else ["optimizer.c"]):
-                    self.attack(name, os.path.join(submission, file))
-                status, text = run([os.path.join(root, "run_autograder")], root,
-                                   AUTOGRADER_ROOT=root, SHARDLAB_BUILD=self.build)
-                self.assertEqual(status, 0, text)
-                with open(os.path.join(root, "results", "results.json"), encoding="utf-8") as file:
-                    result = json.load(file)
-                self.assertEqual(result["extra_data"]["status"], "graded", text)
-                tests = {test["name"]: test for test in result["tests"]}
-                if number < 2:
-                    self.assertEqual(result["score"], 0, text)
-                else:
-                    self.assertEqual(tests["zero_grad_zeroes"]["score"], 0)
-                    self.assertLess(result["score"], FULL + HIDDEN)
-                self.assertEqual(processes_with(self.build), [])
-
-    def attack(self, name, path):
-        """Puts an attack in front of a file; fsdp_zero_grad, where it is, does nothing else."""
-        with open(path, encoding="utf-8") as file:
-            text = re.sub(r"(?m)^(Status fsdp_zero_grad\([^;{}]*\)\n\{\n)",
-                          r"\1    attack();\n    return OK;\n", file.read())
-        kept = "static void attack(void) __attribute__((used));\n" # where nobody calls it, too
-        with open(os.path.join(ROOT, "tests", "attacks", name + ".c"), encoding="utf-8") as file:
-            text = kept + file.read() + text
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-
-    def test_3_autolab(self):
-        for what, want in (("skeleton", 0), ("half", HALF + HALF_HIDDEN),
-                           ("reference", FULL + HIDDEN)):
-            with self.subTest(solution=what):
-                root = self.root()
-                for name in ("autograde-Makefile", "autograde.tar"):
-                    shutil.copy(os.path.join(self.out, "shardlab-7-autolab", name), root)
-                os.rename(os.path.join(root, "autograde-Makefile"), os.path.join(root, "Makefile"))
-                with tarfile.open(os.path.join(root, "handin.tar"), "w") as archive:
-                    archive.add(self.solutions[what], "skeleton")
-                status, text = run(["make"], root, SHARDLAB_BUILD=self.build)
-                self.assertEqual(status, 0, text)
-                self.assertEqual(schemas.autolab(text), [], text[-300:])
-                last = json.loads(text.splitlines()[-1])
-                self.assertEqual(sum(last["scores"].values()), want, text)
-                self.assertEqual(list(last["scores"]),
-                                 [task.title for task in TASKS] + ["Hidden tests"])
-                shutil.rmtree(root)
-
-    def test_4_prairielearn(self):
-        root = self.root("student")
-        shutil.copytree(os.path.join(self.out, "shardlab-7-prairielearn", "serverFilesCourse"),
-                        os.path.join(root, "serverFilesCourse"))
-        with open(os.path.join(self.out, "shardlab-7-prairielearn", "questions", "shardlab",
-                               "info.json"), encoding="utf-8") as file:
-            options = json.load(file)["externalGradingOptions"]
-        self.assertTrue(options["enabled"])
-        self.assertLess(COURSE["limit_seconds"], options["timeout"])
-        self.assertEqual(options["serverFilesCourse"], ["shardlab/"])
-        entry = options["entrypoint"].replace("/grade", root, 1)
-        for what, want in (("skeleton", 0), ("half", HALF + HALF_HIDDEN),
-                           ("reference", FULL + HIDDEN)):
-            with self.subTest(solution=what):
-                shutil.rmtree(os.path.join(root, "student"))
-                shutil.copytree(self.solutions[what], os.path.join(root, "student"))
-                status, text = run([entry], root, AUTOGRADER_ROOT=root, SHARDLAB_BUILD=self.build)
-                self.assertEqual(status, 0, text)
-                with open(os.path.join(root, "results", "results.json"), encoding="utf-8") as file:
-                    result = file.read()
-                self.assertEqual(schemas.prairielearn(result), [])
-                result = json.loads(result)
-                self.assertEqual((result["gradable"], result["score"]),
-                                 (True, round(want / (FULL + HIDDEN), 4)), text)
-                self.assertEqual(sum(test["points"] for test in result["tests"]), want)
-                self.assertNotIn(COURSE["hidden"]["tests"][0]["name"], json.dumps(result))
+    # ---- Where they are not all there ----
 
     def test_5_broken_archives_leave_results_that_say_so(self):
         """The kit is not there, or half of it: each platform's script still leaves a result."""
@@ -505,44 +200,6 @@ class Archives(unittest.TestCase):
         status, text = run(["make", "help"], self.student)
         self.assertEqual(status, 0, text)
         return re.findall(r"(?m)^make (\S+)", text), text
-
-    def test_6_every_target_of_make_help_works(self):
-        targets, _ = self.offered()
-        self.assertEqual(sorted(targets), sorted(OFFERED))
-        self.assertEqual(targets[0], "grade")
-        targets.sort(key=lambda target: target == "clean") # last
-        for target in targets:
-            words, printed = OFFERED[target]
-            with self.subTest(target=target):
-                if target == "watch":
-                    status, text = self.watch()
-                else:
-                    status, text = run(["make", target] + words, self.student)
-                self.assertEqual(status, 0, text)
-                self.assertRegex(text, printed)
-        self.assertFalse(os.path.exists(self.build))
-
-    def watch(self):
-        """make watch until its first grading is done, and then Ctrl-C."""
-        process = subprocess.Popen(["make", "-s", "watch", "TASK=1"], cwd=self.student,
-                                   env=ENVIRONMENT, stdin=subprocess.DEVNULL, text=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   start_new_session=True)
-        alarm = threading.Timer(280, os.killpg, (process.pid, signal.SIGKILL))
-        alarm.start()
-        try:
-            text = ""
-            for line in process.stdout:
-                text += line
-                if "Ctrl-C ends this" in line:
-                    os.killpg(process.pid, signal.SIGINT)
-            process.wait()
-            self.assertNotIn("Traceback", text)
-            # make itself is ended by the signal, as every program of the terminal is.
-            return 0 if "Ctrl-C" in text else 1, text
-        finally:
-            alarm.cancel()
-            process.stdout.close()
 
     def test_6_what_is_the_full_kits_says_so_in_a_line(self):
         targets, text = self.offered()

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import threading
 import unittest
 
 from helpers import FakeKit, ROOT, in_terminal
@@ -43,6 +44,11 @@ def race(test, line=7):
             "class": "race", "title": "two operations race", "rank": n % 2, "follows": False,
             "calls": [{"call": "kernel_add", "file": "mine/one.c", "line": line},
                       {"call": "kernel_%s" % test, "file": "tasks/one.c", "line": n}]}) + "\n")
+
+
+def asking(test):
+    """The race, from a report that has its question in a field of its own, as simgpu's have."""
+    return race(test).replace('"follows"', '"question": "Is there a wait missing?", "follows"')
 
 
 def todo(test, part):
@@ -118,6 +124,15 @@ class Terminal(FakeKit):
                                        "  Then:  make grade TASK=1 IMPL=mine"])
         self.assertNotIn("Hint:", text) # the report asks already
         self.assertEqual(last[-2:], ["", "Score: 30/100"])
+
+    def test_what_a_message_asks_is_told_once(self):
+        """A likely cause, or a report's question, stands in the message and nowhere else."""
+        self.suite("one", "abc", "say('a', 'failed', 'x is 3\\nLikely cause: a sum?'); rest('a')")
+        self.assertEqual("\n".join(self.screen()).count("Likely cause: a sum?"), 1)
+        self.suite("one", "abc", asking("a") + "; rest('a')")
+        text = " ".join(" ".join(self.screen()).split())
+        self.assertEqual(text.count("Is there a wait missing?"), 1)
+        self.assertIn("Read: handouts/1_one.md Then: make grade", text)
 
     def test_each_cause_is_told_in_full(self):
         self.suite("one", "abc", "%s; %s; %s; end()" % (race("a"), race("b", 30), race("c")))
@@ -212,6 +227,12 @@ class Elsewhere(FakeKit):
         self.assertNotIn("\x1b", out)
         # The report stands at its test, above the end.
         self.assertLess(out.index("Is there a wait"), out.index("What to do next"))
+
+    def test_what_a_message_asks_is_told_once(self):
+        self.suite("one", "abc", "say('a', 'failed', 'x is 3\\nLikely cause: a sum?'); rest('a')")
+        self.assertEqual(self.grade()[1].count("Likely cause: a sum?"), 1)
+        self.suite("one", "abc", asking("a") + "; rest('a')")
+        self.assertEqual(self.grade()[1].count("Is there a wait missing?"), 1)
 
     def test_what_comes_after_everything_passed(self):
         out = self.grade()[1].splitlines()
@@ -323,6 +344,18 @@ class Progress(unittest.TestCase):
         line.clear()
         self.assertEqual(stream.getvalue(), "\rTesting: 10 of 12\rTesting: 9       \r%s\r"
                          % (" " * 17))
+
+    def test_no_line_comes_between_clearing_and_printing(self):
+        stream = Stream()
+        line = progress.Progress(stream)
+        line.write("Testing")
+        other = threading.Thread(target=line.write, args=("Testing more",), daemon=True)
+        with line.cleared():
+            other.start()
+            other.join(0.2)
+            stream.write("Done\n")
+        other.join(30)
+        self.assertEqual(stream.getvalue(), "\rTesting\r       \rDone\n\rTesting more")
 
     def test_the_report_clears_it(self):
         stream = Stream()

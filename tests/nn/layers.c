@@ -199,6 +199,10 @@ static Module *create_attention(const Case *c)
 {
     return attention_create("attn", c->in_dim, c->heads, 0.02f, 0.02f);
 }
+static Module *create_fused_attention(const Case *c)
+{
+    return fused_attention_create("attn", c->in_dim, c->heads, 0.02f, 0.02f);
+}
 static void run_attention(const Case *c, double *out, const double *in, double *const *p)
 {
     naive_attention(out, in, p, c->B, c->T, c->in_dim, c->heads);
@@ -266,6 +270,14 @@ LAYER_TEST(test_attention_one_head, "attn", 1, 7, 5, 5, 1, .create = create_atte
            .naive = run_attention)
 LAYER_TEST(test_attention_one_token, "attn", 3, 1, 6, 6, 2, .create = create_attention,
            .naive = run_attention)
+LAYER_TEST(test_fused_attention, "attn", 2, 5, 12, 12, 3, .create = create_fused_attention,
+           .naive = run_attention)
+LAYER_TEST(test_fused_attention_one_head, "attn", 1, 37, 5, 5, 1, .create = create_fused_attention,
+           .naive = run_attention)
+LAYER_TEST(test_fused_attention_wide, "attn", 1, 18, 38, 38, 2, .create = create_fused_attention,
+           .naive = run_attention)
+LAYER_TEST(test_fused_attention_one_token, "attn", 3, 1, 6, 6, 2, .create = create_fused_attention,
+           .naive = run_attention)
 LAYER_TEST(test_embedding, "embed", 3, 5, 0, 7, 0, 11, .create = create_embedding,
            .naive = run_embedding)
 LAYER_TEST(test_ffn, "mlp", 2, 3, 5, 5, .create = create_ffn, .naive = run_ffn)
@@ -330,6 +342,10 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_attention),
     cmocka_unit_test(test_attention_one_head),
     cmocka_unit_test(test_attention_one_token),
+    cmocka_unit_test(test_fused_attention),
+    cmocka_unit_test(test_fused_attention_one_head),
+    cmocka_unit_test(test_fused_attention_wide),
+    cmocka_unit_test(test_fused_attention_one_token),
     cmocka_unit_test(test_embedding),
     cmocka_unit_test(test_ffn),
     cmocka_unit_test(test_mlp),

@@ -320,6 +320,29 @@ static void test_vectors(void **state)
     run_ranks(1, check_vectors, NULL);
 }
 
+// y stays as it is, and x is not read: nobody has written it.
+static void check_axpy_by_zero(const Rank *r, void *arg)
+{
+    cublasHandle_t handle = open_handle(r);
+    const float host[6] = {10, 20, 30, 40, 50, 60};
+    float *y = on_device(host, 6), *x = NULL, *zero = on_device(&ZERO, 1);
+    need_cuda(cudaMalloc((void **)&x, 6 * sizeof *x));
+    need_blas(cublasSaxpy(handle, 6, &ZERO, x, 1, y, 1));
+    need_blas(cublasSetPointerMode(handle, CUBLAS_POINTER_MODE_DEVICE));
+    need_blas(cublasSaxpy(handle, 6, zero, x, 1, y, 1));
+    float *got = fetch(y, 6);
+    check_equal("y + 0·x", got, host, 6);
+    free(got);
+    need_cuda(cudaFree(x));
+    need_cuda(cudaFree(y));
+    need_cuda(cudaFree(zero));
+    need_blas(cublasDestroy(handle));
+}
+static void test_axpy_by_zero(void **state)
+{
+    run_ranks(1, check_axpy_by_zero, NULL);
+}
+
 static void check_gemv(const Rank *r, void *arg)
 {
     enum { M = 5, N = 3, LD = 7 };
@@ -498,6 +521,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_gemm_ex),  cmocka_unit_test(test_vectors),
     cmocka_unit_test(test_gemv),     cmocka_unit_test(test_device_scalars),
     cmocka_unit_test(test_copies),   cmocka_unit_test(test_mistakes),
+    cmocka_unit_test(test_axpy_by_zero),
     cmocka_unit_test(test_log),      cmocka_unit_test(test_out_of_bounds),
 };
 SUITE_MAIN("cuBLAS", tests)

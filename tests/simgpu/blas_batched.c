@@ -115,10 +115,12 @@ static cublasStatus_t call_3m(Session *s, char form, const Product *p, const voi
 {
     int la = A->ld, lb = B->ld, lc = C->ld;
     cudaDataType ta = data_type(A->type), tc = data_type(C->type);
-    if (form == '1') return cublasCgemm3mEx(HEAD, at->A, ta, la, at->B, ta, lb, b, at->C, tc, lc);
-    if (form == 'B') return cublasCgemm3mBatched(HEAD, at->A, la, at->B, lb, b, at->C, lc, COUNT);
-    return cublasCgemm3mStridedBatched(HEAD, at->A, la, at->sa, at->B, lb, at->sb, b, at->C, lc,
-                                       at->sc, COUNT);
+    if (form == '1')
+        return BLAS(cublasCgemm3mEx)(HEAD, at->A, ta, la, at->B, ta, lb, b, at->C, tc, lc);
+    if (form == 'B')
+        return BLAS(cublasCgemm3mBatched)(HEAD, at->A, la, at->B, lb, b, at->C, lc, COUNT);
+    return BLAS(cublasCgemm3mStridedBatched)(HEAD, at->A, la, at->sa, at->B, lb, at->sb, b, at->C,
+                                             lc, at->sc, COUNT);
 }
 
 static cublasStatus_t call_ex(Session *s, char form, bool old, const Combination *c,
@@ -130,16 +132,16 @@ static cublasStatus_t call_ex(Session *s, char form, bool old, const Combination
     cublasGemmAlgo_t any = CUBLAS_GEMM_DEFAULT;
 #define TAIL c->compute, any
     if (form == '1' && old && c->scale == 'C')
-        return cublasCgemmEx(HEAD, at->A, ta, la, at->B, ta, lb, b, at->C, tc, lc);
+        return BLAS(cublasCgemmEx)(HEAD, at->A, ta, la, at->B, ta, lb, b, at->C, tc, lc);
     if (form == '1' && old)
-        return cublasSgemmEx(HEAD, at->A, ta, la, at->B, ta, lb, b, at->C, tc, lc);
+        return BLAS(cublasSgemmEx)(HEAD, at->A, ta, la, at->B, ta, lb, b, at->C, tc, lc);
     if (form == '1')
-        return cublasGemmEx(HEAD, at->A, ta, la, at->B, ta, lb, b, at->C, tc, lc, TAIL);
+        return BLAS(cublasGemmEx)(HEAD, at->A, ta, la, at->B, ta, lb, b, at->C, tc, lc, TAIL);
     if (form == 'B')
-        return cublasGemmBatchedEx(HEAD, at->A, ta, la, at->B, ta, lb, b, at->C, tc, lc, COUNT,
-                                   TAIL);
-    return cublasGemmStridedBatchedEx(HEAD, at->A, ta, la, at->sa, at->B, ta, lb, at->sb, b, at->C,
-                                      tc, lc, at->sc, COUNT, TAIL);
+        return BLAS(cublasGemmBatchedEx)(HEAD, at->A, ta, la, at->B, ta, lb, b, at->C, tc, lc,
+                                         COUNT, TAIL);
+    return BLAS(cublasGemmStridedBatchedEx)(HEAD, at->A, ta, la, at->sa, at->B, ta, lb, at->sb, b,
+                                            at->C, tc, lc, at->sc, COUNT, TAIL);
 #undef TAIL
 }
 #undef HEAD
@@ -251,12 +253,12 @@ static void test_batches(void **state)
 static void check_groups(Session *s, const Combination *c, bool ex, unsigned number)
 {
     enum { GROUPS = 2 };
-    static const int size[GROUPS] = {1, COUNT - 1};
+    static const Size size[GROUPS] = {1, COUNT - 1};
     char name[80];
     snprintf(name, sizeof name, "%c %c, groups, ex %d, case %u", c->ab, c->c, ex, number);
     Product p[GROUPS] = {choose(c, &number), choose(c, &number)};
     cublasOperation_t oa[GROUPS], ob[GROUPS];
-    int m[GROUPS], n[GROUPS], k[GROUPS], la[GROUPS], lb[GROUPS], lc[GROUPS];
+    Size m[GROUPS], n[GROUPS], k[GROUPS], la[GROUPS], lb[GROUPS], lc[GROUPS];
     Exact alphas[GROUPS], betas[GROUPS];
     Mat A[COUNT], B[COUNT], C[COUNT];
     void *list[3][COUNT];
@@ -276,8 +278,8 @@ static void check_groups(Session *s, const Combination *c, bool ex, unsigned num
     cudaDataType ta = data_type(c->ab), tc = data_type(c->c);
 #define HEAD s->h, oa, ob, m, n, k, alpha
     if (ex)
-        need_blas(cublasGemmGroupedBatchedEx(HEAD, a, ta, la, b, ta, lb, beta, d, tc, lc, GROUPS,
-                                             size, c->compute));
+        need_blas(BLAS(cublasGemmGroupedBatchedEx)(HEAD, a, ta, la, b, ta, lb, beta, d, tc, lc,
+                                                   GROUPS, size, c->compute));
     else
         need_blas(REALS(c->ab, gemmGroupedBatched, HEAD, a, la, b, lb, beta, d, lc, GROUPS, size));
 #undef HEAD
@@ -313,10 +315,11 @@ static cublasStatus_t call_gemv(Session *s, char from, char to, bool lists, cubl
                                 const Places *at)
 {
 #define BATCHED(name)                                                                              \
-    (lists ? cublas##name##gemvBatched(s->h, op, A->rows, A->cols, a, at->A, A->ld, at->B, incx,   \
-                                       b, at->C, incy, COUNT)                                      \
-           : cublas##name##gemvStridedBatched(s->h, op, A->rows, A->cols, a, at->A, A->ld, at->sa, \
-                                              at->B, incx, at->sb, b, at->C, incy, at->sc, COUNT))
+    (lists ? BLAS(cublas##name##gemvBatched)(s->h, op, A->rows, A->cols, a, at->A, A->ld, at->B,   \
+                                             incx, b, at->C, incy, COUNT)                          \
+           : BLAS(cublas##name##gemvStridedBatched)(s->h, op, A->rows, A->cols, a, at->A, A->ld,   \
+                                                    at->sa, at->B, incx, at->sb, b, at->C, incy,   \
+                                                    at->sc, COUNT))
     switch (from) {
     case 'S': return BATCHED(S);
     case 'D': return BATCHED(D);
@@ -420,9 +423,9 @@ static void check_rank_k(Session *s, char t, bool hermitian, bool three, unsigne
 #define ARGUMENTS                                                                                  \
     s->h, uplo(&C), op, n, k, a, A.o.device, data_type(t), A.ld, b, C.o.device, CUDA_C_32F, C.ld
     if (hermitian)
-        need_blas(three ? cublasCherk3mEx(ARGUMENTS) : cublasCherkEx(ARGUMENTS));
+        need_blas(three ? BLAS(cublasCherk3mEx)(ARGUMENTS) : BLAS(cublasCherkEx)(ARGUMENTS));
     else
-        need_blas(three ? cublasCsyrk3mEx(ARGUMENTS) : cublasCsyrkEx(ARGUMENTS));
+        need_blas(three ? BLAS(cublasCsyrk3mEx)(ARGUMENTS) : BLAS(cublasCsyrkEx)(ARGUMENTS));
 #undef ARGUMENTS
     for (int j = 0; j < n; j++)
         for (int i = 0; i < n; i++)

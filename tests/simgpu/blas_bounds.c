@@ -210,9 +210,16 @@ static void check_refused(const Rank *r, void *arg)
             cublasRotgEx(h, a, a + 2, CUDA_C_64F, a + 4, a + 5, CUDA_R_64F, CUDA_C_64F));
     REFUSED(unsupported, "no modified rotation",
             cublasRotmEx(h, 2, a, CUDA_C_64F, 1, a, CUDA_C_64F, 1, a, CUDA_C_64F, CUDA_C_64F));
-    REFUSED(unsupported, "no such product",
+    REFUSED(unsupported, "goes with CUDA_R_32F",
+            cublasGemmEx(h, N, N, 2, 2, 2, &ONE, a, CUDA_R_16F, 2, a, CUDA_R_16BF, 2, &ONE, a,
+                         CUDA_R_32F, 2, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    REFUSED(unsupported, "are cublasLtMatmul's alone",
             cublasGemmEx(h, N, N, 2, 2, 2, &ONE, a, CUDA_R_8F_E4M3, 2, a, CUDA_R_8F_E4M3, 2, &ONE,
                          a, CUDA_R_32F, 2, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    REFUSED(unsupported, "CUDA_R_8F_E5M2",
+            cublasGemmStridedBatchedEx(h, N, N, 2, 2, 2, &ONE, a, CUDA_R_8F_E5M2, 2, 0, a,
+                                       CUDA_R_8F_E4M3, 2, 0, &ONE, a, CUDA_R_16BF, 2, 4, 1,
+                                       CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
     REFUSED(
         unsupported, "A must be of CUDA_C_8I",
         cublasCherkEx(h, U, N, 2, 1, &(float){1}, a, CUDA_R_32F, 2, &(float){1}, a, CUDA_C_32F, 2));

@@ -33,12 +33,29 @@
             rank_fails(__FILE__, __LINE__, "%s: %s", #call, cublasGetStatusName(need_));           \
     } while (0)
 
-// The call of type t: EACH(t, gemv, handle, …) is cublasSgemv(handle, …) for 'S'.
-#define REALS(t, name, ...) ((t) == 'S' ? cublasS##name(__VA_ARGS__) : cublasD##name(__VA_ARGS__))
+// A call that has a form with sizes of 64 bits: blas_…_64.c compiles the suite for those.
+#ifdef SIZES_64
+#define BLAS(name) name##_64
+typedef int64_t Size;
+#else
+#define BLAS(name) name
+typedef int Size;
+#endif
+
+// The call of type t: EACH(t, gemv, handle, …) is cublasSgemv(handle, …) for 'S'. EACH_ONE: of a
+// call that has no sizes, or only those of 32 bits.
+#define REALS(t, name, ...)                                                                        \
+    ((t) == 'S' ? BLAS(cublasS##name)(__VA_ARGS__) : BLAS(cublasD##name)(__VA_ARGS__))
 #define COMPLEXES(t, name, ...)                                                                    \
-    ((t) == 'C' ? cublasC##name(__VA_ARGS__) : cublasZ##name(__VA_ARGS__))
+    ((t) == 'C' ? BLAS(cublasC##name)(__VA_ARGS__) : BLAS(cublasZ##name)(__VA_ARGS__))
 #define EACH(t, name, ...)                                                                         \
     (is_complex(t) ? COMPLEXES(t, name, __VA_ARGS__) : REALS(t, name, __VA_ARGS__))
+#define REALS_ONE(t, name, ...)                                                                    \
+    ((t) == 'S' ? cublasS##name(__VA_ARGS__) : cublasD##name(__VA_ARGS__))
+#define EACH_ONE(t, name, ...)                                                                     \
+    ((t) == 'C'   ? cublasC##name(__VA_ARGS__)                                                     \
+     : (t) == 'Z' ? cublasZ##name(__VA_ARGS__)                                                     \
+                  : REALS_ONE(t, name, __VA_ARGS__))
 
 #define HELPER __attribute__((unused)) static
 
@@ -379,12 +396,18 @@ HELPER int digit(unsigned *number, int n)
 
 static const cublasOperation_t OPS[] = {CUBLAS_OP_N, CUBLAS_OP_T, CUBLAS_OP_C};
 
-// Runs the body in both pointer modes.
+// Runs the body in both pointer modes; in one, where scalars are to be on the host
+// (SCALARS_ON_HOST).
+#ifdef SCALARS_ON_HOST
+enum { MODES = 1 };
+#else
+enum { MODES = 2 };
+#endif
 typedef void (*SessionBody)(Session *s);
 HELPER void session_body(const Rank *r, void *arg)
 {
     SessionBody body = *(SessionBody *)arg;
-    for (int mode = 0; mode < 2; mode++) {
+    for (int mode = 0; mode < MODES; mode++) {
         Session s = {.on_device = mode};
         need_blas(cublasCreate(&s.h));
         need_blas(cublasSetPointerMode(s.h, mode ? CUBLAS_POINTER_MODE_DEVICE

@@ -36,8 +36,8 @@ static bool call_named(Session *s, char t, int what, const Vec *x, const Vec *y,
     case SCAL: need_blas(EACH(t, scal, s->h, x->n, a, X, x->inc)); break;
     case REAL_SCAL:
         if (!is_complex(t)) return false;
-        need_blas(t == 'C' ? cublasCsscal(s->h, x->n, a, X, x->inc)
-                           : cublasZdscal(s->h, x->n, a, X, x->inc));
+        need_blas(t == 'C' ? BLAS(cublasCsscal)(s->h, x->n, a, X, x->inc)
+                           : BLAS(cublasZdscal)(s->h, x->n, a, X, x->inc));
         break;
     case AXPY: need_blas(EACH(t, axpy, s->h, x->n, a, X, x->inc, Y, y->inc)); break;
     case COPY: need_blas(EACH(t, copy, s->h, x->n, X, x->inc, Y, y->inc)); break;
@@ -45,8 +45,8 @@ static bool call_named(Session *s, char t, int what, const Vec *x, const Vec *y,
     case ROT: need_blas(EACH(t, rot, s->h, x->n, X, x->inc, Y, y->inc, a, b)); break;
     case REAL_ROT:
         if (!is_complex(t)) return false;
-        need_blas(t == 'C' ? cublasCsrot(s->h, x->n, X, x->inc, Y, y->inc, a, b)
-                           : cublasZdrot(s->h, x->n, X, x->inc, Y, y->inc, a, b));
+        need_blas(t == 'C' ? BLAS(cublasCsrot)(s->h, x->n, X, x->inc, Y, y->inc, a, b)
+                           : BLAS(cublasZdrot)(s->h, x->n, X, x->inc, Y, y->inc, a, b));
         break;
     default:
         if (is_complex(t)) return false;
@@ -61,20 +61,20 @@ static bool call_ex(Session *s, char t, int what, const Vec *x, const Vec *y, co
     void *X = x->o.device, *Y = y->o.device;
     cudaDataType type = data_type(t), in = data_type(computed_in(t)), real = data_type(real_of(t));
     switch (what) {
-    case SCAL: need_blas(cublasScalEx(s->h, x->n, a, in, X, type, x->inc, in)); break;
+    case SCAL: need_blas(BLAS(cublasScalEx)(s->h, x->n, a, in, X, type, x->inc, in)); break;
     case AXPY:
-        need_blas(cublasAxpyEx(s->h, x->n, a, in, X, type, x->inc, Y, type, y->inc, in));
+        need_blas(BLAS(cublasAxpyEx)(s->h, x->n, a, in, X, type, x->inc, Y, type, y->inc, in));
         break;
-    case COPY: need_blas(cublasCopyEx(s->h, x->n, X, type, x->inc, Y, type, y->inc)); break;
-    case SWAP: need_blas(cublasSwapEx(s->h, x->n, X, type, x->inc, Y, type, y->inc)); break;
+    case COPY: need_blas(BLAS(cublasCopyEx)(s->h, x->n, X, type, x->inc, Y, type, y->inc)); break;
+    case SWAP: need_blas(BLAS(cublasSwapEx)(s->h, x->n, X, type, x->inc, Y, type, y->inc)); break;
     case ROT:
     case REAL_ROT:
-        need_blas(cublasRotEx(s->h, x->n, X, type, x->inc, Y, type, y->inc, a, b,
-                              what == ROT ? type : real, in));
+        need_blas(BLAS(cublasRotEx)(s->h, x->n, X, type, x->inc, Y, type, y->inc, a, b,
+                                    what == ROT ? type : real, in));
         break;
     case ROTM:
         if (is_complex(t)) return false;
-        need_blas(cublasRotmEx(s->h, x->n, X, type, x->inc, Y, type, y->inc, a, type, in));
+        need_blas(BLAS(cublasRotmEx)(s->h, x->n, X, type, x->inc, Y, type, y->inc, a, type, in));
         break;
     default: return false;
     }
@@ -172,8 +172,8 @@ static void bits(Session *s)
     for (int i = 0; i < 8; i++) {
         need_cuda(cudaMemcpy(x, host, 256, cudaMemcpyHostToDevice));
         need_cuda(cudaMemset(y, 0, 256));
-        need_blas(cublasCopyEx(s->h, 256 / sizes[i], x, types[i], 1, y, types[i], 1));
-        need_blas(cublasSwapEx(s->h, 128 / sizes[i], y, types[i], 1, y + 128, types[i], 1));
+        need_blas(BLAS(cublasCopyEx)(s->h, 256 / sizes[i], x, types[i], 1, y, types[i], 1));
+        need_blas(BLAS(cublasSwapEx)(s->h, 128 / sizes[i], y, types[i], 1, y + 128, types[i], 1));
         need_cuda(cudaMemcpy(got, y, 256, cudaMemcpyDeviceToHost));
         check(memcmp(got, host + 128, 128) == 0 && memcmp(got + 128, host, 128) == 0,
               "type %d: other bits", (int)types[i]);
@@ -192,7 +192,7 @@ static void infinite_parts(Session *s)
     Vec x = vec_make('C', 1, 1);
     vec_want(&x, 0, CMPLXL(INFINITY, 1));
     operand_send(&x.o);
-    need_blas(cublasCsscal(s->h, 1, scalar(s, 'S', 2), x.o.device, 1));
+    need_blas(BLAS(cublasCsscal)(s->h, 1, scalar(s, 'S', 2), x.o.device, 1));
     vec_want(&x, 0, CMPLXL(INFINITY, 2));
     vec_equal(&x, "2·(inf, 1)");
 }
@@ -215,10 +215,10 @@ static bool call_sum(Session *s, char t, int what, bool ex, const Vec *x, const 
 #define SINGLE s->h, x->n, X, x->inc, to
 #define SINGLE_EX s->h, x->n, X, type, x->inc, to, real, real_in
     if (!ex && strchr("HT", t)) return false;
-    if (what == DOT && ex) need_blas(cublasDotEx(PAIR_EX));
-    if (what == DOTC && ex) need_blas(cublasDotcEx(PAIR_EX));
-    if (what == NRM2 && ex) need_blas(cublasNrm2Ex(SINGLE_EX));
-    if (what == ASUM && ex) need_blas(cublasAsumEx(SINGLE_EX));
+    if (what == DOT && ex) need_blas(BLAS(cublasDotEx)(PAIR_EX));
+    if (what == DOTC && ex) need_blas(BLAS(cublasDotcEx)(PAIR_EX));
+    if (what == NRM2 && ex) need_blas(BLAS(cublasNrm2Ex)(SINGLE_EX));
+    if (what == ASUM && ex) need_blas(BLAS(cublasAsumEx)(SINGLE_EX));
     if (ex) return true;
     if (what == DOTC && !is_complex(t)) return false;
     if (what == DOTC) need_blas(COMPLEXES(t, dotc, PAIR));
@@ -226,8 +226,8 @@ static bool call_sum(Session *s, char t, int what, bool ex, const Vec *x, const 
     if (what == NRM2 && !is_complex(t)) need_blas(REALS(t, nrm2, SINGLE));
     if (what == ASUM && !is_complex(t)) need_blas(REALS(t, asum, SINGLE));
     if (!is_complex(t) || what < NRM2) return true;
-    if (what == NRM2) need_blas(t == 'C' ? cublasScnrm2(SINGLE) : cublasDznrm2(SINGLE));
-    if (what == ASUM) need_blas(t == 'C' ? cublasScasum(SINGLE) : cublasDzasum(SINGLE));
+    if (what == NRM2) need_blas(t == 'C' ? BLAS(cublasScnrm2)(SINGLE) : BLAS(cublasDznrm2)(SINGLE));
+    if (what == ASUM) need_blas(t == 'C' ? BLAS(cublasScasum)(SINGLE) : BLAS(cublasDzasum)(SINGLE));
     return true;
 }
 
@@ -303,7 +303,7 @@ static void test_extreme_norms(void **state)
 static void check_place(Session *s, char t, bool largest, bool ex, int n, int inc)
 {
     Vec x = vec_make(t, n, inc);
-    int want = 0, got = -1;
+    Size want = 0, got = -1;
     long double best = 0;
     for (int i = 0; i < n && inc > 0; i++) {
         long double size = fabsl(creall(x.x[i])) + fabsl(cimagl(x.x[i]));
@@ -313,21 +313,23 @@ static void check_place(Session *s, char t, bool largest, bool ex, int n, int in
         }
     }
     operand_send(&x.o);
-    int *to = s->on_device ? (int *)(void *)s->room : &got;
+    Size *to = s->on_device ? (Size *)(void *)s->room : &got;
     const void *X = x.o.device;
 #define ARGUMENTS s->h, n, X, inc, to
 #define PLACE(name)                                                                                \
-    (t == 'S'   ? cublasIs##name(ARGUMENTS)                                                        \
-     : t == 'D' ? cublasId##name(ARGUMENTS)                                                        \
-     : t == 'C' ? cublasIc##name(ARGUMENTS)                                                        \
-                : cublasIz##name(ARGUMENTS))
+    (t == 'S'   ? BLAS(cublasIs##name)(ARGUMENTS)                                                  \
+     : t == 'D' ? BLAS(cublasId##name)(ARGUMENTS)                                                  \
+     : t == 'C' ? BLAS(cublasIc##name)(ARGUMENTS)                                                  \
+                : BLAS(cublasIz##name)(ARGUMENTS))
     if (ex)
-        need_blas((largest ? cublasIamaxEx : cublasIaminEx)(s->h, n, X, data_type(t), inc, to));
+        need_blas((largest ? BLAS(cublasIamaxEx) : BLAS(cublasIaminEx))(s->h, n, X, data_type(t),
+                                                                        inc, to));
     else
         need_blas(largest ? PLACE(amax) : PLACE(amin));
-    if (s->on_device) got = (int)creall(scalar_value(s, 'I', to));
-    check(got == want, "%c, n %d, inc %d: the %s is at %d, not %d", t, n, inc,
-          largest ? "largest" : "smallest", got, want);
+    need_cuda(cudaDeviceSynchronize());
+    if (s->on_device) need_cuda(cudaMemcpy(&got, to, sizeof got, cudaMemcpyDeviceToHost));
+    check(got == want, "%c, n %d, inc %d: the %s is at %lld, not %lld", t, n, inc,
+          largest ? "largest" : "smallest", (long long)got, (long long)want);
     vec_equal(&x, "a place");
 }
 
@@ -357,7 +359,7 @@ static void check_rotation(Session *s, char t, bool ex, Exact a, Exact b)
     if (ex)
         need_blas(cublasRotgEx(s->h, pa, pb, type, pc, ps, type, in));
     else
-        need_blas(EACH(t, rotg, s->h, pa, pb, pc, ps));
+        need_blas(EACH_ONE(t, rotg, s->h, pa, pb, pc, ps));
     Exact r = scalar_value(s, t, pa), z = scalar_value(s, t, pb), sine = scalar_value(s, t, ps);
     long double c = creall(scalar_value(s, real, pc));
     long double size = hypotl(cabsl(a), cabsl(b)), within = 8 * epsilon(t) * fmaxl(size, 1e-30L);
@@ -407,7 +409,7 @@ static void check_modified(Session *s, char t, bool ex, const double in[4])
     if (ex)
         need_blas(cublasRotmgEx(s->h, p[0], T, p[1], T, p[2], T, p[3], T, h, T, computed));
     else
-        need_blas(REALS(t, rotmg, s->h, p[0], p[1], p[2], p[3], h));
+        need_blas(REALS_ONE(t, rotmg, s->h, p[0], p[1], p[2], p[3], h));
     if (s->on_device) need_cuda(cudaMemcpy(host, param, 5 * bytes_of(t), cudaMemcpyDeviceToHost));
     long double v[5], d1 = creall(scalar_value(s, t, p[0])), d2 = creall(scalar_value(s, t, p[1]));
     long double x1 = creall(scalar_value(s, t, p[2])), near = 64 * epsilon(t);

@@ -230,8 +230,8 @@ static void shared_vector(Session *s)
     Vec x = vec_make('S', 9, 1);
     operand_send(&A.o);
     operand_send(&x.o);
-    need_blas(
-        cublasSger(s->h, 3, 5, scalar(s, 'S', 2), x.o.device, 1, x.o.device, 2, A.o.device, A.ld));
+    need_blas(BLAS(cublasSger)(s->h, 3, 5, scalar(s, 'S', 2), x.o.device, 1, x.o.device, 2,
+                               A.o.device, A.ld));
     for (int j = 0; j < 5; j++)
         for (int i = 0; i < 3; i++) mat_combine(&A, i, j, 2.0L * x.x[i] * x.x[2 * j], 1.0L);
     mat_equal(&A, "x in both places");

@@ -322,9 +322,9 @@ static void check_conversion(Session *s, char t, unsigned number)
     operand_send(&full.o);
     operand_send(&packed.o);
     if (unpack)
-        need_blas(EACH(t, tpttr, s->h, uplo(&m), c.m, packed.o.device, full.o.device, full.ld));
+        need_blas(EACH_ONE(t, tpttr, s->h, uplo(&m), c.m, packed.o.device, full.o.device, full.ld));
     else
-        need_blas(EACH(t, trttp, s->h, uplo(&m), c.m, full.o.device, full.ld, packed.o.device));
+        need_blas(EACH_ONE(t, trttp, s->h, uplo(&m), c.m, full.o.device, full.ld, packed.o.device));
     for (int j = 0; j < c.m; j++)
         for (int i = 0; i < c.m; i++) mat_want(to, i, j, *mat_ref(from, i, j));
     mat_equal(&full, c.name);
@@ -349,17 +349,18 @@ static void nothing_to_do(Session *s)
 {
     cublasOperation_t N = CUBLAS_OP_N;
     const void *one = scalar(s, 'D', 1);
-    need_blas(cublasDgemm(s->h, N, N, 0, 2, 2, one, NULL, 1, NULL, 2, one, NULL, 1));
-    need_blas(cublasDgemm(s->h, N, N, 2, 0, 2, one, NULL, 2, NULL, 2, one, NULL, 2));
-    need_blas(cublasDsymm(s->h, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER, 0, 2, one, NULL, 1, NULL,
-                          1, one, NULL, 1));
-    need_blas(cublasDtrsm(s->h, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER, N, CUBLAS_DIAG_UNIT, 2, 0,
-                          one, NULL, 2, NULL, 2));
-    need_blas(cublasDsyrk(s->h, CUBLAS_FILL_MODE_LOWER, N, 0, 3, one, NULL, 1, one, NULL, 1));
-    need_blas(cublasDgeam(s->h, N, N, 0, 0, one, NULL, 1, one, NULL, 1, NULL, 1));
-    need_blas(cublasDgemv(s->h, N, 0, 2, one, NULL, 1, NULL, 1, one, NULL, 1));
-    need_blas(cublasDger(s->h, 2, 0, one, NULL, 1, NULL, 1, NULL, 2));
-    need_blas(cublasDtrmv(s->h, CUBLAS_FILL_MODE_UPPER, N, CUBLAS_DIAG_UNIT, 0, NULL, 1, NULL, 1));
+    need_blas(BLAS(cublasDgemm)(s->h, N, N, 0, 2, 2, one, NULL, 1, NULL, 2, one, NULL, 1));
+    need_blas(BLAS(cublasDgemm)(s->h, N, N, 2, 0, 2, one, NULL, 2, NULL, 2, one, NULL, 2));
+    need_blas(BLAS(cublasDsymm)(s->h, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER, 0, 2, one, NULL, 1,
+                                NULL, 1, one, NULL, 1));
+    need_blas(BLAS(cublasDtrsm)(s->h, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER, N, CUBLAS_DIAG_UNIT,
+                                2, 0, one, NULL, 2, NULL, 2));
+    need_blas(BLAS(cublasDsyrk)(s->h, CUBLAS_FILL_MODE_LOWER, N, 0, 3, one, NULL, 1, one, NULL, 1));
+    need_blas(BLAS(cublasDgeam)(s->h, N, N, 0, 0, one, NULL, 1, one, NULL, 1, NULL, 1));
+    need_blas(BLAS(cublasDgemv)(s->h, N, 0, 2, one, NULL, 1, NULL, 1, one, NULL, 1));
+    need_blas(BLAS(cublasDger)(s->h, 2, 0, one, NULL, 1, NULL, 1, NULL, 2));
+    need_blas(
+        BLAS(cublasDtrmv)(s->h, CUBLAS_FILL_MODE_UPPER, N, CUBLAS_DIAG_UNIT, 0, NULL, 1, NULL, 1));
     need_blas(cublasDtpttr(s->h, CUBLAS_FILL_MODE_UPPER, 0, NULL, NULL, 1));
 }
 static void test_nothing_to_do(void **state)

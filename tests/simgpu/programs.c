@@ -119,12 +119,12 @@ typedef struct Program {
 } Program;
 
 static const Program programs[] = {
-    {"grid", ".c", true},        {"regression", ".c", true}, {"asynchronous", ".c", false},
-    {"registered", ".c", false}, {"exchange", ".c", false},  {"pipeline", ".c", false},
-    {"peers", ".c", false},      {"products", ".c", false},  {"pitched", ".c", false},
-    {"unified", ".cc", false},   {"query", ".cc", false},    {"table", ".cc", false},
-    {"halves", ".cc", false},   {"libraries", ".cc", false},
-    {"own_calls", ".c", false},
+    {"grid", ".c", true},        {"regression", ".c", true},  {"asynchronous", ".c", false},
+    {"registered", ".c", false}, {"exchange", ".c", false},   {"pipeline", ".c", false},
+    {"peers", ".c", false},      {"products", ".c", false},   {"pitched", ".c", false},
+    {"unified", ".cc", false},   {"query", ".cc", false},     {"table", ".cc", false},
+    {"halves", ".cc", false},    {"libraries", ".cc", false}, {"own_calls", ".c", false},
+    {"by_letters", ".c", false}, {"inverses", ".c", false},
 };
 enum { PROGRAMS = sizeof programs / sizeof programs[0] };
 
@@ -230,14 +230,14 @@ static void test_visible_devices(void **state)
         {"CUDA_VISIBLE_DEVICES=0,2,-1,1", "2: 1 3, 0 wrong\n"},
         {"CUDA_VISIBLE_DEVICES=1,8,2", "1: 2, 0 wrong\n"},
         {"CUDA_VISIBLE_DEVICES=1,two,3", "1: 2, 0 wrong\n"},
-        {"CUDA_VISIBLE_DEVICES=7 SIMGPU_DEVICES=7", "none: no CUDA-capable device is detected\n"},
+        {"CUDA_VISIBLE_DEVICES=6 SIMGPU_DEVICES=7", "1: 7, 0 wrong\n"},
         {"CUDA_VISIBLE_DEVICES=", "none: no CUDA-capable device is detected\n"},
         {"CUDA_VISIBLE_DEVICES=-1", "none: no CUDA-capable device is detected\n"},
-        {"CUDA_VISIBLE_DEVICES=2,2", "none: no CUDA-capable device is detected\n"},
         {"CUDA_VISIBLE_DEVICES=GPU-73696d67-7075-3034-0000-000000000000,1", "2: 5 2, 0 wrong\n"},
         {"CUDA_VISIBLE_DEVICES=GPU-73696d67-7075-3031", "1: 2, 0 wrong\n"},
-        {"CUDA_VISIBLE_DEVICES=GPU-73696d67", "none: "}, // several begin so
-        {"CUDA_VISIBLE_DEVICES=MIG-73696d67-7075-3031", "none: "},
+        {"CUDA_VISIBLE_DEVICES=2,1,", "2: 3 2, 0 wrong\n"},
+        {"CUDA_VISIBLE_DEVICES=2,1,-1,2", "2: 3 2, 0 wrong\n"}, // what follows is not read
+        {"CUDA_VISIBLE_DEVICES=1,1e0", "1: 2, 0 wrong\n"},
     };
     compile("cc", "visible", ".c");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -245,6 +245,43 @@ static void test_visible_devices(void **state)
         if (strncmp(output, rows[i][1], strlen(rows[i][1])) != 0 || status)
             fail_msg("%s: status %d, want \"%s\", not:\n%s", rows[i][0], status, rows[i][1],
                      output);
+    }
+}
+
+// Of a list that names a device twice no device is left; of one with an entry that is no device, what
+// is before it. Where a program then wants a device that it does not see, the report names the list.
+static void test_wrong_lists_of_devices(void **state)
+{
+    static const struct {
+        const char *list, *rank, *result, *why; // NULL: it is right
+    } rows[] = {
+        {"2,2", "0", "rank 0: no CUDA-capable device is detected\n", "names device 2 twice"},
+        {"0,1,0,3", "0", "rank 0: no CUDA-capable device is detected\n", "names device 0 twice"},
+        {"1,GPU-73696d67-7075-3031", "0", "rank 0: no CUDA-", "names device 1 twice"},
+        {"9", "0", "rank 0: no CUDA-", "its entry \"9\" is none of the 8 devices"},
+        {"GPU-73696d67", "0", "rank 0: no CUDA-", "its entry \"GPU-73696d67\" is none of"},
+        {"MIG-73696d67-7075-3031,1", "0", "rank 0: no CUDA-", "\"MIG-73696d67-7075-3031\" is none"},
+        {"0,8,1", "1", "rank 1: invalid device ordinal\n", "its entry \"8\" is none of the 8"},
+        {"0,two", "1", "rank 1: invalid device ordinal\n", "its entry \"two\" is none of the 8"},
+        {"0 1", "0", "rank 0: no CUDA-", "its entry \"0 1\" is none of the 8 devices"},
+        {"0", "1", "rank 1: invalid device ordinal\n", ""},
+        {"", "0", "rank 0: no CUDA-capable device is detected\n", NULL},
+        {"-1", "0", "rank 0: no CUDA-capable device is detected\n", NULL},
+        {"2", "0", "rank 0: 4\n", NULL},
+        {"2,1", "1", "rank 1: 8\n", NULL},
+        {"0,1,8", "1", "rank 1: 8\n", NULL},
+        {"0,1,-1", "1", "rank 1: 8\n", NULL},
+    };
+    compile("cc", "chosen", ".c");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        int status =
+            run("'CUDA_VISIBLE_DEVICES=%s' '%s/chosen' %s", rows[i].list, scratch, rows[i].rank);
+        bool works = strstr(rows[i].result, ": no") == NULL && !strstr(rows[i].result, ": in");
+        expect(status, !works, rows[i].result);
+        if (rows[i].why ? !strstr(output, rows[i].why) || !strstr(output, "chosen.c:14 (main)")
+                        : strstr(output, "simgpu:") != NULL)
+            fail_msg("CUDA_VISIBLE_DEVICES=%s: want %s in a report, not:\n%s", rows[i].list,
+                     rows[i].why ? rows[i].why : "nothing", output);
     }
 }
 
@@ -298,12 +335,19 @@ static void test_unwritable_reports(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_one_thread),   cmocka_unit_test(test_processes),
-    cmocka_unit_test(test_threads),      cmocka_unit_test(test_cplusplus),
-    cmocka_unit_test(test_samples),      cmocka_unit_test(test_mpi),
-    cmocka_unit_test(test_bad_settings), cmocka_unit_test(test_against_the_toolkit),
-    cmocka_unit_test(test_visible_devices), cmocka_unit_test(test_limits_of_the_machine),
-    cmocka_unit_test(test_ranks_without_descriptors), cmocka_unit_test(test_unwritable_reports),
+    cmocka_unit_test(test_one_thread),
+    cmocka_unit_test(test_processes),
+    cmocka_unit_test(test_threads),
+    cmocka_unit_test(test_cplusplus),
+    cmocka_unit_test(test_samples),
+    cmocka_unit_test(test_mpi),
+    cmocka_unit_test(test_bad_settings),
+    cmocka_unit_test(test_against_the_toolkit),
+    cmocka_unit_test(test_visible_devices),
+    cmocka_unit_test(test_wrong_lists_of_devices),
+    cmocka_unit_test(test_limits_of_the_machine),
+    cmocka_unit_test(test_ranks_without_descriptors),
+    cmocka_unit_test(test_unwritable_reports),
 };
 
 // build/tests/simgpu/programs knows build/. The sources are found from the root of the kit, where

@@ -100,6 +100,8 @@ static void wait_somehow(int how, const Rank *r, ncclComm_t comm, float *x)
     cudaStream_t other;
     cudaEvent_t event;
     ncclComm_t part;
+    float *unused = NULL;
+    if (how == FREE) need_cuda(cudaMalloc((void **)&unused, sizeof *unused));
     need_cuda(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
     need_cuda(cudaEventCreate(&event));
     if (how == EVENT_SYNC || how == KERNEL_BEHIND_EVENT)
@@ -119,7 +121,7 @@ static void wait_somehow(int how, const Rank *r, ncclComm_t comm, float *x)
     case BLOCKING_COPY:
         need_cuda(cudaMemcpyAsync(x, x + N / 2, 8, cudaMemcpyDeviceToDevice, r->stream));
         break;
-    case FREE: need_cuda(cudaFree(filled(1, 0))); break;
+    case FREE: need_cuda(cudaFree(unused)); break;
     case NEXT_CALL: need_nccl(ncclReduce(x, x, N, ncclFloat, ncclSum, 1, comm, other)); break;
     case NEXT_SPLIT: need_nccl(ncclCommSplit(comm, NCCL_SPLIT_NOCOLOR, 0, &part, NULL)); break;
     case FINALIZE: need_nccl(ncclCommFinalize(comm)); break;
@@ -160,6 +162,81 @@ static void test_waits(void **state)
         shared->how = how;
         run_ranks(2, waits, shared);
     }
+}
+
+// The same where nobody will receive it: the report names both calls, the send and what waits.
+static const char *const calls[WAYS] = {
+    "cudaStreamSynchronize",
+    "cudaDeviceSynchronize",
+    "cudaEventSynchronize",
+    "cudaStreamQuery",
+    "kernel_fill",
+    "kernel_fill",
+    "cudaMemcpyAsync",
+    "cudaFree",
+    "ncclReduce",
+    "ncclCommSplit",
+    "ncclCommFinalize",
+    "ncclCommDestroy",
+};
+
+static void waits_in_vain(const Rank *r, void *arg)
+{
+    Shared *shared = arg;
+    ncclComm_t comm;
+    float *x = filled(N, 1);
+    need_nccl(ncclCommSplit(r->comm, 0, r->rank, &comm, NULL));
+    hear(&shared->heard[r->rank]);
+    if (r->rank == 1) need_nccl(ncclCommDestroy(comm));
+    if (r->rank == 1) exit(0);
+    need_nccl(ncclSend(x, N, ncclFloat, 1, comm, r->stream));
+    wait_somehow(shared->how, r, comm, x);
+    check(false, "way %d came back", shared->how);
+}
+
+static void test_names_what_waits(void **state)
+{
+    for (int how = 0; how < WAYS; how++) {
+        Shared *shared = shared_alloc(sizeof *shared);
+        char waits[100];
+        shared->how = how;
+        free(run_ranks_message(2, 20, waits_in_vain, shared));
+        snprintf(waits, sizeof waits, "and its host waits for that in %s at simgpu/sends.c:", calls[how]);
+        const char *text = shared->heard[0].text, *found = strstr(text, waits);
+        if (strcmp(shared->heard[0].title, "rank 1 will never come") != 0 || !found ||
+            !strstr(found, "(wait_somehow)") || !strstr(text, "(waits_in_vain)"))
+            fail_msg("way %d, no \"%s\": %s", how, waits, text);
+    }
+}
+
+// Each waits on its host for the other to receive, and receives after that.
+static void wait_for_each_other(const Rank *r, void *arg)
+{
+    Shared *shared = arg;
+    float *x = filled(N, 1);
+    hear(&shared->heard[r->rank]);
+    need_nccl(ncclSend(x, N, ncclFloat, 1 - r->rank, r->comm, r->stream));
+    need_cuda(r->rank ? cudaDeviceSynchronize() : cudaStreamSynchronize(r->stream));
+    need_nccl(ncclRecv(x, N, ncclFloat, 1 - r->rank, r->comm, r->stream));
+    check(false, "rank %d came back", r->rank);
+}
+
+static void test_names_what_waits_in_a_cycle(void **state)
+{
+    Shared *shared = shared_alloc(sizeof *shared);
+    int told = 0;
+    free(run_ranks_message(2, 20, wait_for_each_other, shared));
+    for (int r = 0; r < 2; r++) {
+        const char *text = shared->heard[r].text;
+        if (!strstr(shared->heard[r].title, "deadlock: ranks wait for each other")) continue;
+        told++;
+        if (!strstr(text, "waits in cudaStreamSynchronize at simgpu/sends.c:") ||
+            !strstr(text, "waits in cudaDeviceSynchronize at simgpu/sends.c:") ||
+            !strstr(text, "for rank 0 to receive ncclSend (count 300, ncclFloat32, to rank 0)") ||
+            !strstr(text, "for rank 1 to receive ncclSend (count 300, ncclFloat32, to rank 1)"))
+            fail_msg("%s", text);
+    }
+    assert_true(told > 0);
 }
 
 // What has nothing to do with the send goes on: calls on other communicators and streams, in groups
@@ -360,9 +437,10 @@ static void test_aborts(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_returns),   cmocka_unit_test(test_waits),
-    cmocka_unit_test(test_goes_on),   cmocka_unit_test(test_fills),
-    cmocka_unit_test(test_too_large), cmocka_unit_test(test_leaves),
-    cmocka_unit_test(test_is_killed), cmocka_unit_test(test_aborts),
+    cmocka_unit_test(test_names_what_waits), cmocka_unit_test(test_names_what_waits_in_a_cycle),
+    cmocka_unit_test(test_returns),          cmocka_unit_test(test_waits),
+    cmocka_unit_test(test_goes_on),          cmocka_unit_test(test_fills),
+    cmocka_unit_test(test_too_large),        cmocka_unit_test(test_leaves),
+    cmocka_unit_test(test_is_killed),        cmocka_unit_test(test_aborts),
 };
 SUITE_MAIN("sends", tests)

@@ -129,6 +129,9 @@ static void queries_answer(const Rank *r, void *arg)
     check(cudaStreamQuery(NULL) == first, "the default stream waits for a blocking one");
     need_cuda(cudaStreamQuery(NULL));
     arrived(b, 5, "after the default stream was ready");
+    start(b, 6, blocking); // it has no work of its own in between
+    check(cudaStreamQuery(NULL) == first, "the default stream waits for new work, too");
+    need_cuda(cudaDeviceSynchronize());
     cudaGetLastError();
 }
 static void test_queries_answer(void **state)

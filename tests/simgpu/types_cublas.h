@@ -1,15 +1,31 @@
 /* types_cublas.h: the type of every cuBLAS call, and the values of constants, that simgpu declares.
  *
- * headers.c includes it once for the functions (CHECK) and once for the constants (VALUE): the same
- * list must hold with simgpu's headers and with NVIDIA's.
+ * headers.c includes it once for the functions (CHECK), once for those with sizes of 64 bits
+ * (CHECK_64, where int means int64_t), and once for the constants (VALUE): the same list must hold
+ * with simgpu's headers and with NVIDIA's. CHECK_ONE lists a function that has no form of 64 bits.
  */
 #ifdef CHECK
+#define CHECK_ONE CHECK
 #include "types_cublas_handle.h"
 #include "types_cublas_transfer.h"
 #include "types_cublas_level1.h"
 #include "types_cublas_level2.h"
 #include "types_cublas_level3.h"
 #include "types_cublas_extra.h"
+#include "types_cublas_factor.h"
+#undef CHECK_ONE
+#endif
+
+#ifdef CHECK_64
+#define CHECK CHECK_64
+#define CHECK_ONE(...)
+#include "types_cublas_extra.h"
+#include "types_cublas_level1.h"
+#include "types_cublas_level2.h"
+#include "types_cublas_level3.h"
+#include "types_cublas_transfer.h"
+#undef CHECK
+#undef CHECK_ONE
 #endif
 
 #ifdef VALUE

@@ -18,19 +18,19 @@ CHECK(cublasCdgmm, cublasStatus_t (*)(cublasHandle_t, cublasSideMode_t, int, int
       *, int, const cuComplex *, int, cuComplex *, int))
 CHECK(cublasZdgmm, cublasStatus_t (*)(cublasHandle_t, cublasSideMode_t, int, int, const
       cuDoubleComplex *, int, const cuDoubleComplex *, int, cuDoubleComplex *, int))
-CHECK(cublasStpttr, cublasStatus_t (*)(cublasHandle_t, cublasFillMode_t, int, const float *, float
-      *, int))
-CHECK(cublasDtpttr, cublasStatus_t (*)(cublasHandle_t, cublasFillMode_t, int, const double *,
+CHECK_ONE(cublasStpttr, cublasStatus_t (*)(cublasHandle_t, cublasFillMode_t, int, const float *,
+      float *, int))
+CHECK_ONE(cublasDtpttr, cublasStatus_t (*)(cublasHandle_t, cublasFillMode_t, int, const double *,
       double *, int))
-CHECK(cublasCtpttr, cublasStatus_t (*)(cublasHandle_t, cublasFillMode_t, int, const cuComplex *,
+CHECK_ONE(cublasCtpttr, cublasStatus_t (*)(cublasHandle_t, cublasFillMode_t, int, const cuComplex *,
       cuComplex *, int))
-CHECK(cublasZtpttr, cublasStatus_t (*)(cublasHandle_t, cublasFillMode_t, int, const cuDoubleComplex
-      *, cuDoubleComplex *, int))
-CHECK(cublasStrttp, cublasStatus_t (*)(cublasHandle_t, cublasFillMode_t, int, const float *, int,
-      float *))
-CHECK(cublasDtrttp, cublasStatus_t (*)(cublasHandle_t, cublasFillMode_t, int, const double *, int,
-      double *))
-CHECK(cublasCtrttp, cublasStatus_t (*)(cublasHandle_t, cublasFillMode_t, int, const cuComplex *,
+CHECK_ONE(cublasZtpttr, cublasStatus_t (*)(cublasHandle_t, cublasFillMode_t, int, const
+      cuDoubleComplex *, cuDoubleComplex *, int))
+CHECK_ONE(cublasStrttp, cublasStatus_t (*)(cublasHandle_t, cublasFillMode_t, int, const float *,
+      int, float *))
+CHECK_ONE(cublasDtrttp, cublasStatus_t (*)(cublasHandle_t, cublasFillMode_t, int, const double *,
+      int, double *))
+CHECK_ONE(cublasCtrttp, cublasStatus_t (*)(cublasHandle_t, cublasFillMode_t, int, const cuComplex *,
       int, cuComplex *))
-CHECK(cublasZtrttp, cublasStatus_t (*)(cublasHandle_t, cublasFillMode_t, int, const cuDoubleComplex
-      *, int, cuDoubleComplex *))
+CHECK_ONE(cublasZtrttp, cublasStatus_t (*)(cublasHandle_t, cublasFillMode_t, int, const
+      cuDoubleComplex *, int, cuDoubleComplex *))

@@ -92,23 +92,25 @@ CHECK(cublasZdrot_v2, cublasStatus_t (*)(cublasHandle_t, int, cuDoubleComplex *,
       cuDoubleComplex *, int, const double *, const double *))
 CHECK(cublasRotEx, cublasStatus_t (*)(cublasHandle_t, int, void *, cudaDataType, int, void *,
       cudaDataType, int, const void *, const void *, cudaDataType, cudaDataType))
-CHECK(cublasSrotg_v2, cublasStatus_t (*)(cublasHandle_t, float *, float *, float *, float *))
-CHECK(cublasDrotg_v2, cublasStatus_t (*)(cublasHandle_t, double *, double *, double *, double *))
-CHECK(cublasCrotg_v2, cublasStatus_t (*)(cublasHandle_t, cuComplex *, cuComplex *, float *,
+CHECK_ONE(cublasSrotg_v2, cublasStatus_t (*)(cublasHandle_t, float *, float *, float *, float *))
+CHECK_ONE(cublasDrotg_v2, cublasStatus_t (*)(cublasHandle_t, double *, double *, double *, double
+      *))
+CHECK_ONE(cublasCrotg_v2, cublasStatus_t (*)(cublasHandle_t, cuComplex *, cuComplex *, float *,
       cuComplex *))
-CHECK(cublasZrotg_v2, cublasStatus_t (*)(cublasHandle_t, cuDoubleComplex *, cuDoubleComplex *,
+CHECK_ONE(cublasZrotg_v2, cublasStatus_t (*)(cublasHandle_t, cuDoubleComplex *, cuDoubleComplex *,
       double *, cuDoubleComplex *))
-CHECK(cublasRotgEx, cublasStatus_t (*)(cublasHandle_t, void *, void *, cudaDataType, void *, void
-      *, cudaDataType, cudaDataType))
+CHECK_ONE(cublasRotgEx, cublasStatus_t (*)(cublasHandle_t, void *, void *, cudaDataType, void *,
+      void *, cudaDataType, cudaDataType))
 CHECK(cublasSrotm_v2, cublasStatus_t (*)(cublasHandle_t, int, float *, int, float *, int, const
       float *))
 CHECK(cublasDrotm_v2, cublasStatus_t (*)(cublasHandle_t, int, double *, int, double *, int, const
       double *))
 CHECK(cublasRotmEx, cublasStatus_t (*)(cublasHandle_t, int, void *, cudaDataType, int, void *,
       cudaDataType, int, const void *, cudaDataType, cudaDataType))
-CHECK(cublasSrotmg_v2, cublasStatus_t (*)(cublasHandle_t, float *, float *, float *, const float *,
-      float *))
-CHECK(cublasDrotmg_v2, cublasStatus_t (*)(cublasHandle_t, double *, double *, double *, const
+CHECK_ONE(cublasSrotmg_v2, cublasStatus_t (*)(cublasHandle_t, float *, float *, float *, const float
+      *, float *))
+CHECK_ONE(cublasDrotmg_v2, cublasStatus_t (*)(cublasHandle_t, double *, double *, double *, const
       double *, double *))
-CHECK(cublasRotmgEx, cublasStatus_t (*)(cublasHandle_t, void *, cudaDataType, void *, cudaDataType,
-      void *, cudaDataType, const void *, cudaDataType, void *, cudaDataType, cudaDataType))
+CHECK_ONE(cublasRotmgEx, cublasStatus_t (*)(cublasHandle_t, void *, cudaDataType, void *,
+      cudaDataType, void *, cudaDataType, const void *, cudaDataType, void *, cudaDataType,
+      cudaDataType))

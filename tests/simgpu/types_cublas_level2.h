@@ -168,14 +168,14 @@ CHECK(cublasZgemvBatched, cublasStatus_t (*)(cublasHandle_t, cublasOperation_t, 
       cuDoubleComplex *, const cuDoubleComplex *const *, int, const cuDoubleComplex *const *, int,
       const cuDoubleComplex *, cuDoubleComplex *const *, int, int))
 CHECK(cublasSgemvStridedBatched, cublasStatus_t (*)(cublasHandle_t, cublasOperation_t, int, int,
-      const float *, const float *, int, long long int, const float *, int, long long int, const
-      float *, float *, int, long long int, int))
+      const float *, const float *, int, long long, const float *, int, long long, const
+      float *, float *, int, long long, int))
 CHECK(cublasDgemvStridedBatched, cublasStatus_t (*)(cublasHandle_t, cublasOperation_t, int, int,
-      const double *, const double *, int, long long int, const double *, int, long long int, const
-      double *, double *, int, long long int, int))
+      const double *, const double *, int, long long, const double *, int, long long, const
+      double *, double *, int, long long, int))
 CHECK(cublasCgemvStridedBatched, cublasStatus_t (*)(cublasHandle_t, cublasOperation_t, int, int,
-      const cuComplex *, const cuComplex *, int, long long int, const cuComplex *, int, long long
-      int, const cuComplex *, cuComplex *, int, long long int, int))
+      const cuComplex *, const cuComplex *, int, long long, const cuComplex *, int, long long, const
+      cuComplex *, cuComplex *, int, long long, int))
 CHECK(cublasZgemvStridedBatched, cublasStatus_t (*)(cublasHandle_t, cublasOperation_t, int, int,
-      const cuDoubleComplex *, const cuDoubleComplex *, int, long long int, const cuDoubleComplex
-      *, int, long long int, const cuDoubleComplex *, cuDoubleComplex *, int, long long int, int))
+      const cuDoubleComplex *, const cuDoubleComplex *, int, long long, const cuDoubleComplex
+      *, int, long long, const cuDoubleComplex *, cuDoubleComplex *, int, long long, int))

@@ -145,31 +145,31 @@ CHECK(cublasZgemmBatched, cublasStatus_t (*)(cublasHandle_t, cublasOperation_t, 
       int, int, int, const cuDoubleComplex *, const cuDoubleComplex *const *, int, const
       cuDoubleComplex *const *, int, const cuDoubleComplex *, cuDoubleComplex *const *, int, int))
 CHECK(cublasSgemmStridedBatched, cublasStatus_t (*)(cublasHandle_t, cublasOperation_t,
-      cublasOperation_t, int, int, int, const float *, const float *, int, long long int, const
-      float *, int, long long int, const float *, float *, int, long long int, int))
+      cublasOperation_t, int, int, int, const float *, const float *, int, long long, const
+      float *, int, long long, const float *, float *, int, long long, int))
 CHECK(cublasDgemmStridedBatched, cublasStatus_t (*)(cublasHandle_t, cublasOperation_t,
-      cublasOperation_t, int, int, int, const double *, const double *, int, long long int, const
-      double *, int, long long int, const double *, double *, int, long long int, int))
+      cublasOperation_t, int, int, int, const double *, const double *, int, long long, const
+      double *, int, long long, const double *, double *, int, long long, int))
 CHECK(cublasCgemmStridedBatched, cublasStatus_t (*)(cublasHandle_t, cublasOperation_t,
-      cublasOperation_t, int, int, int, const cuComplex *, const cuComplex *, int, long long int,
-      const cuComplex *, int, long long int, const cuComplex *, cuComplex *, int, long long int,
+      cublasOperation_t, int, int, int, const cuComplex *, const cuComplex *, int, long long,
+      const cuComplex *, int, long long, const cuComplex *, cuComplex *, int, long long,
       int))
 CHECK(cublasCgemm3mStridedBatched, cublasStatus_t (*)(cublasHandle_t, cublasOperation_t,
-      cublasOperation_t, int, int, int, const cuComplex *, const cuComplex *, int, long long int,
-      const cuComplex *, int, long long int, const cuComplex *, cuComplex *, int, long long int,
+      cublasOperation_t, int, int, int, const cuComplex *, const cuComplex *, int, long long,
+      const cuComplex *, int, long long, const cuComplex *, cuComplex *, int, long long,
       int))
 CHECK(cublasZgemmStridedBatched, cublasStatus_t (*)(cublasHandle_t, cublasOperation_t,
       cublasOperation_t, int, int, int, const cuDoubleComplex *, const cuDoubleComplex *, int, long
-      long int, const cuDoubleComplex *, int, long long int, const cuDoubleComplex *,
-      cuDoubleComplex *, int, long long int, int))
+      long, const cuDoubleComplex *, int, long long, const cuDoubleComplex *, cuDoubleComplex *,
+      int, long long, int))
 CHECK(cublasGemmBatchedEx, cublasStatus_t (*)(cublasHandle_t, cublasOperation_t, cublasOperation_t,
       int, int, int, const void *, const void *const *, cudaDataType, int, const void *const *,
       cudaDataType, int, const void *, void *const *, cudaDataType, int, int, cublasComputeType_t,
       cublasGemmAlgo_t))
 CHECK(cublasGemmStridedBatchedEx, cublasStatus_t (*)(cublasHandle_t, cublasOperation_t,
-      cublasOperation_t, int, int, int, const void *, const void *, cudaDataType, int, long long
-      int, const void *, cudaDataType, int, long long int, const void *, void *, cudaDataType, int,
-      long long int, int, cublasComputeType_t, cublasGemmAlgo_t))
+      cublasOperation_t, int, int, int, const void *, const void *, cudaDataType, int, long long,
+      const void *, cudaDataType, int, long long, const void *, void *, cudaDataType, int, long
+      long, int, cublasComputeType_t, cublasGemmAlgo_t))
 CHECK(cublasSgemmGroupedBatched, cublasStatus_t (*)(cublasHandle_t, const cublasOperation_t *,
       const cublasOperation_t *, const int *, const int *, const int *, const float *, const float
       *const *, const int *, const float *const *, const int *, const float *, float *const *,

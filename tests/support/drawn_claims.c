@@ -102,7 +102,7 @@ static void check_oracle_init(const Param *p, uint64_t seed, int64_t begin, int6
     float *want = malloc((size_t)n * sizeof *want);
     check(want != NULL, "no memory");
     oracle_init(p, seed, begin, n, want);
-    check_near("a normal parameter of meta_init_slice, against what normal_block's words give",
+    check_near("a normal parameter of meta_init_slice, against what normal_blocks' words give",
                values, want, (size_t)n, 4e-6 * (double)p->init_std);
     free(want);
 }

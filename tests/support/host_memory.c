@@ -54,3 +54,25 @@ void host_limit(size_t more)
         limit.rlim_cur = now + more;
     setrlimit(RLIMIT_DATA, &limit);
 }
+
+void host_exhaust(size_t block)
+{
+    static struct Block {
+        struct Block *next;
+    } * taken;
+    struct rlimit limit;
+
+    if (block == 0) {
+        host_limit(0);
+        while (taken != NULL) {
+            struct Block *next = taken->next;
+            free(taken);
+            taken = next;
+        }
+        return;
+    }
+    if (!OWN_MALLOC || !backend_counts_host_memory()) return;
+    host_limit(1);
+    if (getrlimit(RLIMIT_DATA, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+    for (struct Block *more; (more = malloc(block)) != NULL; taken = more) more->next = taken;
+}

@@ -1,6 +1,6 @@
 /* host_memory.h: how much memory of the host the code under test takes.
  *
- * Interface: host_bytes, host_limit.
+ * Interface: host_bytes, host_limit, host_exhaust.
  */
 #ifndef SHARDLAB_HOST_MEMORY_H
 #define SHARDLAB_HOST_MEMORY_H
@@ -15,5 +15,9 @@ size_t host_bytes(void);
 // From here on this process gets no more than so many bytes of memory of its own, where the system
 // can hold it to that: malloc of more returns NULL. host_limit(0) takes the limit away.
 void host_limit(size_t more);
+
+// From here on malloc has no `block` bytes for anybody, and little of less; where the system can
+// hold this process to it. host_exhaust(0) gives everything back.
+void host_exhaust(size_t block);
 
 #endif

@@ -44,8 +44,8 @@ void oracle_init(const Param *p, uint64_t seed, int64_t begin, int64_t n, float 
             oracle_philox(counter, key, words);
         }
         uint32_t a = words[i % 4 / 2 * 2], b = words[i % 4 / 2 * 2 + 1];
-        double radius = sqrt(-2.0 * log(((a >> 8) + 1) * 0x1p-24));
-        double angle = 2.0 * acos(-1.0) * (b >> 8) * 0x1p-24;
+        double radius = sqrt(-2.0 * log((a + 1.0) * 0x1p-32));
+        double angle = 2.0 * acos(-1.0) * b * 0x1p-32;
         want[k] = (float)((double)p->init_std * radius * (i % 2 == 0 ? cos(angle) : sin(angle)));
     }
 }

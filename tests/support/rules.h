@@ -8,6 +8,10 @@
 #ifndef SHARDLAB_RULES_H
 #define SHARDLAB_RULES_H
 
+// ---- Tasks 3, 4 and 5: rules_apart.c ----
+typedef enum Apart { APART_FORWARD, APART_BACKWARD, APART_OPTIMIZER } Apart;
+void rule_contexts_are_apart(Apart part); // in a forward alone, a forward and backward, a step
+
 // ---- Task 1: rules_meta.c ----
 void rule_philox_of_any_words(void);
 void rule_counts_large_and_small_types(void);
@@ -18,6 +22,7 @@ void rule_release_frees_what_is_its_own(void);
 
 // ---- Task 2: rules_flat.c ----
 void rule_layout_beyond_32_bits(void);
+void rule_layout_reads_its_own_list(void);
 void rule_flat_keeps_within_its_places(void);
 void rule_failed_create_keeps_nothing(void);
 void rule_states_follow_each_other(void);
@@ -36,10 +41,11 @@ void rule_reduces_by_the_units_own_function(void);
 // ---- Task 5: rules_optimizer.c ----
 void rule_clips_at_any_norm(void);
 void rule_norm_has_the_same_bits_everywhere(void);
-void rule_each_optimizer_counts_its_steps(void);
 void rule_adamw_steps_all_or_nothing(void);
 void rule_sgd_steps_all_or_nothing(void);
 void rule_zero_grad_reaches_every_unit(void);
+// rules_adamw.c
+void rule_each_optimizer_counts_its_steps(void);
 void rule_failed_optimizer_keeps_nothing(void);
 
 // ---- Task 6: rules_api.c ----
@@ -48,5 +54,10 @@ void rule_unwrap_leaves_what_is_not_its_own(void);
 void rule_any_number_of_units(void);
 void rule_a_refused_module_is_as_it_was(void);
 void rule_full_state_leaves_units_as_they_were(void);
+// rules_units.c
+void rule_refuses_each_time(void);
+void rule_lists_no_more_than_its_places(void);
+void rule_unwraps_below_a_root(void);
+void rule_full_state_says_what_failed(void);
 
 #endif

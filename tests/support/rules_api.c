@@ -31,19 +31,26 @@ static void context_body(const Rank *r, void *arg)
     int least, greatest, priority;
     check_leaks();
     need(mesh_1d(&mesh, r->comm));
-    need(fsdp_context_create(&ctx, &mesh, r->stream));
-    need_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    const cudaStream_t streams[] = {ctx.all_gather_stream, ctx.reduce_scatter_stream};
-    for (int i = 0; i < 2; i++) {
-        if (streams[i] == r->stream) continue; // the caller's: whoever hides nothing may take it
-        need_cuda(cudaStreamGetPriority(streams[i], &priority));
-        check(priority == greatest,
-              "fsdp_context_create: the %s stream has priority %d, want the highest, %d",
-              i == 0 ? "all-gather" : "reduce-scatter", priority, greatest);
+    for (int round = 0; round < 3; round++) {
+        memset(&ctx, 0x5A, sizeof ctx); // whatever was in it
+        need(fsdp_context_create(&ctx, &mesh, r->stream));
+        need_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+        const cudaStream_t streams[] = {ctx.all_gather_stream, ctx.reduce_scatter_stream};
+        for (int i = 0; i < 2; i++) {
+            if (streams[i] == r->stream) continue; // the caller's: who hides nothing may take it
+            need_cuda(cudaStreamGetPriority(streams[i], &priority));
+            check(priority == greatest,
+                  "fsdp_context_create: the %s stream has priority %d, want the highest, %d",
+                  i == 0 ? "all-gather" : "reduce-scatter", priority, greatest);
+        }
+        check(ctx.compute_stream == r->stream &&
+                  (streams[0] != streams[1] || streams[0] == r->stream),
+              "fsdp_context_create: three streams, and the compute stream is the caller's");
+        check(ctx.mesh.shard.comm == mesh.shard.comm && ctx.mesh.shard.rank == r->rank &&
+                  ctx.mesh.shard.size == r->world && ctx.mesh.replicate.size == 1,
+              "fsdp_context_create: the context's mesh is not the caller's");
+        need(fsdp_context_destroy(&ctx));
     }
-    check(ctx.compute_stream == r->stream && (streams[0] != streams[1] || streams[0] == r->stream),
-          "fsdp_context_create: three streams, and the compute stream is the caller's");
-    need(fsdp_context_destroy(&ctx));
 }
 
 // ---- Options ----

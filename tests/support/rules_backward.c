@@ -102,6 +102,9 @@ static void check_iteration(Sharded *s, const int *order, int n, const char *wha
               "the unit whose forward ended just before in this iteration",
               what, m->name);
         need(fsdp_pre_backward(m, fsdp_unit(m)));
+        check(fsdp_unit(m)->phase == FSDP_PRE_BACKWARD,
+              "%s: in its backward unit %s is in phase %d, want FSDP_PRE_BACKWARD", what, m->name,
+              fsdp_unit(m)->phase);
         for (int k = 0; k < root->n_children - 1; k++) {
             bool here = k == order[i], next = i > 0 && k == order[i - 1];
             check(here || next || unit_of(s, k)->flat.state == FLAT_SHARDED,
@@ -149,19 +152,107 @@ static void many_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-void rule_order_of_each_backward(void)
-{
-    run_ranks(2, orders_body, NULL);
-    run_ranks(2, many_body, NULL);
-}
-
 // ---- Another reduction ----
 
 static int reductions_of_test;
+static FsdpPhase phase_seen;
 static Status reduce_for_test(FsdpUnit *unit)
 {
     reductions_of_test++;
+    phase_seen = unit->phase;
     return fsdp_reduce_scatter(unit);
+}
+
+// A unit's gradient is reduced when its gradients are complete.
+static void phase_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(4);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    for (int i = 0; i < 3; i++) unit_of(&s, i)->reduce_scatter = reduce_for_test;
+    for (int round = 0; round < 2; round++) {
+        check_iteration(&s, (int[]){0, 1, 2}, 3, "gradients by the test's own function");
+        check(reductions_of_test == 3 * (round + 1) && phase_seen == FSDP_POST_BACKWARD,
+              "when its gradient is reduced a unit is in phase %d, want FSDP_POST_BACKWARD",
+              phase_seen);
+        uint64_t log = gpulog_length();
+        need(fsdp_free_reduce_scatter(s.root));
+        check(gpulog_length() == log, "no gradient is left, and fsdp_free_reduce_scatter queues "
+                                      "work");
+    }
+    sharded_destroy(&s);
+}
+
+// ---- What fails ----
+
+static Status refuse(FsdpUnit *unit)
+{
+    return fail(ERR_MEMORY, "%s: the test's collective fails, as it is meant to", unit->flat.name);
+}
+
+// Frees what a call that failed may have left: the contract does not say who does.
+static void drop_buffers(FsdpUnit *unit)
+{
+    FlatParam *flat = &unit->flat;
+    need_cuda(cudaDeviceSynchronize()); // on whichever stream they were made
+    if (flat->unsharded_grad.data != NULL)
+        need_cuda(cudaFreeAsync(flat->unsharded_grad.data, unit->ctx->compute_stream));
+    flat->unsharded_grad.data = NULL;
+    if (flat->state != FLAT_SHARDED || flat->unsharded_param.data == NULL) return;
+    need_cuda(cudaFreeAsync(flat->unsharded_param.data, unit->ctx->all_gather_stream));
+    flat->unsharded_param.data = NULL;
+}
+
+static void failing_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(4);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    FsdpUnit *unit = unit_of(&s, 1), *before = unit_of(&s, 0);
+    Module *m = unit->module;
+    need_cuda(cudaDeviceSynchronize());
+
+    unit->reduce_scatter = refuse;
+    need(fsdp_begin_grad(unit));
+    check(fsdp_reduce_grad(unit) == ERR_MEMORY,
+          "unit->reduce_scatter failed with ERR_MEMORY: fsdp_reduce_grad must return that");
+    drop_buffers(unit);
+    unit->reduce_scatter = fsdp_reduce_scatter;
+
+    unit->all_gather = refuse;
+    check(fsdp_pre_backward(m, unit) == ERR_MEMORY,
+          "the unit's own all-gather failed with ERR_MEMORY: fsdp_pre_backward must return that");
+    drop_buffers(unit);
+    need(fsdp_reshard_all(s.model));
+    unit->all_gather = fsdp_all_gather;
+
+    // The forward of `before` ended just before the unit's.
+    need(fsdp_record_post_forward(before));
+    need(fsdp_record_post_forward(unit));
+    before->all_gather = refuse;
+    check(fsdp_pre_backward(m, unit) == ERR_MEMORY,
+          "the all-gather of the next unit failed with ERR_MEMORY: fsdp_pre_backward must return "
+          "that");
+    drop_buffers(unit);
+    drop_buffers(before);
+    before->all_gather = fsdp_all_gather;
+    need(fsdp_reshard_all(s.model));
+
+    need(fsdp_begin_grad(unit));
+    check(fsdp_pre_backward(m, unit) == ERR_ARGUMENT,
+          "fsdp_pre_backward of a unit that has a gradient already must be ERR_ARGUMENT");
+    need(fsdp_reduce_grad(unit));
+    need(fsdp_reshard_all(s.model));
+
+    check(fsdp_post_backward(m, unit) == ERR_ARGUMENT,
+          "fsdp_post_backward of a unit without a gradient must be ERR_ARGUMENT");
+    need(fsdp_unshard(unit)); // nobody waits for it
+    need(fsdp_begin_grad(unit));
+    check(fsdp_post_backward(m, unit) == ERR_ARGUMENT,
+          "fsdp_post_backward of a unit that cannot be resharded must be ERR_ARGUMENT");
+    drop_buffers(unit);
+    need(fsdp_finish_backward(s.root));
+    sharded_destroy(&s);
 }
 
 static void pointer_body(const Rank *r, void *arg)
@@ -184,4 +275,13 @@ void rule_reduces_by_the_units_own_function(void)
 {
     run_ranks(1, pointer_body, NULL);
     run_ranks(2, pointer_body, NULL);
+}
+
+void rule_order_of_each_backward(void)
+{
+    run_ranks(2, orders_body, NULL);
+    run_ranks(2, many_body, NULL);
+    run_ranks(2, phase_body, NULL);
+    run_ranks(2, failing_body, NULL);
+    run_ranks(3, failing_body, NULL);
 }

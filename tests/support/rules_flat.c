@@ -8,6 +8,7 @@
 #include "harness.h"
 #include "host_memory.h"
 #include "oracle.h"
+#include "training.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,7 +98,9 @@ static void large_body(const Rank *r, void *arg)
 
 void rule_layout_beyond_32_bits(void)
 {
-    Large large = {.world = draw(2, 9), .align = draw_chance(50)};
+    Large large = {{((int64_t)3 << 31) + 5, 7, (int64_t)1 << 33, 1}, .world = 3};
+    run_ranks(1, large_body, &large);
+    large = (Large){.world = draw(2, 9), .align = draw_chance(50)};
     for (int i = 0; i < SETS; i++) large.numel[i] = ((int64_t)draw(1, 1 << 20) << 13) + draw(1, 99);
     large.numel[0] += (int64_t)3 << 31;
     drawn("parameters of %lld, %lld, %lld and %lld elements; %d ranks", (long long)large.numel[0],
@@ -186,7 +189,103 @@ void rule_flat_keeps_within_its_places(void)
     run_ranks(2, host_body, NULL);
 }
 
+// ---- Refusals ----
+
+// What is before a list of parameters and after it is nobody's to read. Twice: a refusal is not the
+// first one's alone.
+static void refusals_body(const Rank *r, void *arg)
+{
+    Param *const wild = (Param *)16;
+    Param a = make_param("first", 0, 3, INIT_ONE), b = make_param("second", 1, 4, INIT_ONE);
+    Param *list[] = {wild, &a, &b, wild}, *none[] = {wild};
+    FlatLayout made;
+    for (int round = 0; round < 2; round++) {
+        check(flat_layout(&made, "unit", none, 0, 0, 2, false) == ERR_ARGUMENT,
+              "flat_layout of no parameters must be ERR_ARGUMENT");
+        check(flat_layout(&made, "unit", list + 1, 2, 0, 0, false) == ERR_ARGUMENT &&
+                  flat_layout(&made, "unit", list + 1, 2, 2, 2, false) == ERR_ARGUMENT &&
+                  flat_layout(&made, "unit", list + 1, 2, -1, 2, false) == ERR_ARGUMENT,
+              "flat_layout of a world of 0, of rank 2 of 2 or of rank -1 must be ERR_ARGUMENT");
+        for (int i = 0; i < 2; i++) {
+            Param *bad = list[1 + i];
+            bad->dtype = DTYPE_BF16;
+            check(flat_layout(&made, "unit", list + 1, 2, 0, 2, false) == ERR_ARGUMENT,
+                  "flat_layout of a parameter that is not float must be ERR_ARGUMENT");
+            bad->dtype = DTYPE_F32;
+            bad->owner = &list;
+            check(flat_layout(&made, "unit", list + 1, 2, 0, 2, false) == ERR_ARGUMENT,
+                  "flat_layout of a parameter that is another's must be ERR_ARGUMENT");
+            bad->owner = NULL;
+        }
+    }
+    need(flat_layout(&made, "unit", list + 1, 2, 0, 2, false));
+    flat_layout_destroy(&made);
+}
+
+void rule_layout_reads_its_own_list(void)
+{
+    run_ranks(1, refusals_body, NULL);
+}
+
 // ---- Failure ----
+
+// Tables of 8 MiB each where the host may take less than one, and less than both.
+static void tables_body(const Rank *r, void *arg)
+{
+    enum { N = 1 << 20 };
+    Param p = make_param("one", 0, 1, INIT_ONE);
+    Param **list = malloc(N * sizeof(Param *));
+    FlatLayout made;
+    check(list != NULL, "no memory");
+    for (int i = 0; i < N; i++) list[i] = &p;
+    size_t host = host_bytes();
+    for (int mib = 4; mib <= 12; mib += 8) {
+        host_limit((size_t)mib << 20);
+        Status status = flat_layout(&made, "unit", list, N, 0, 2, false);
+        host_limit(0);
+        if (status == OK) // there are other ways to keep tables
+            flat_layout_destroy(&made);
+        else
+            check(status == ERR_MEMORY && made.params == NULL && made.offset == NULL,
+                  "flat_layout ran out of host memory: it must be ERR_MEMORY, and leave no tables");
+        check(host_bytes() <= host + 4096,
+              "flat_layout ran out of host memory and left %zu bytes of it", host_bytes() - host);
+    }
+    free(list);
+}
+
+// Too little host memory for a buffer: the values are right all the same, or nothing is left.
+static void buffer_body(const Rank *r, void *arg)
+{
+    enum { N = 1 << 19 };
+    Param p = make_param("ones", 0, N, INIT_ONE), *list[] = {&p};
+    FlatLayout made;
+    FlatParam flat;
+    check_leaks();
+    need(flat_layout(&made, "unit", list, 1, r->rank, r->world, false));
+    need(flat_create(&flat, "unit", &made, 42, r->stream)); // the libraries take what they need
+    flat_destroy(&flat);
+    size_t live = gpulog_live_bytes(r->device);
+    need(flat_layout(&made, "unit", list, 1, r->rank, r->world, false));
+    host_limit((size_t)256 << 10);
+    Status status = flat_create(&flat, "unit", &made, 42, r->stream);
+    host_limit(0);
+    if (status == OK) {
+        need_cuda(cudaDeviceSynchronize());
+        float *got = fetch(flat.sharded_param.data, (size_t)made.shard_numel);
+        for (int64_t i = 0; i < made.shard_numel; i++)
+            check(got[i] == 1.0f,
+                  "flat_create with little host memory is OK, and element %lld is %g, want 1",
+                  (long long)i, (double)got[i]);
+        free(got);
+        flat_destroy(&flat);
+    }
+    check((status == OK || status == ERR_MEMORY) && p.owner == NULL &&
+              gpulog_live_bytes(r->device) == live,
+          "flat_create ran out of host memory: status %d, and %zu bytes on the device or an owner "
+          "are left",
+          (int)status, gpulog_live_bytes(r->device) - live);
+}
 
 // A device with room for one shard of the two; and a parameter that has storage.
 static void failure_body(const Rank *r, void *arg)
@@ -196,36 +295,40 @@ static void failure_body(const Rank *r, void *arg)
     Param *list[] = {&param[0], &param[1]};
     FlatLayout made;
     FlatParam flat;
-    size_t free_bytes = 0, total = 0;
-    void *ballast = NULL;
     check_leaks();
-    need_cuda(cudaMemGetInfo(&free_bytes, &total));
-    need_cuda(cudaMalloc(&ballast, free_bytes - (size_t)N * 6));
-    size_t live = gpulog_live_bytes(r->device);
-    need(flat_layout(&made, "unit", list, 2, r->rank, r->world, false));
-    check(flat_create(&flat, "unit", &made, 42, r->stream) == ERR_MEMORY,
-          "flat_create on a device with room for one of its two shards must be ERR_MEMORY");
-    check(gpulog_live_bytes(r->device) == live,
-          "flat_create ran out of memory and left %zu bytes allocated%s",
-          gpulog_live_bytes(r->device) - live,
-          LIKELY "this test fills the device, so running out of memory is right: is what was "
-                 "allocated before that freed on the way out?");
-    check(param[0].owner == NULL && param[1].owner == NULL,
-          "flat_create failed, and the parameters have an owner all the same");
-    need_cuda(cudaFree(ballast));
+    size_t live = 0;
+    for (int shards = 1; shards >= 0; shards--) { // as many have room
+        void *ballast = fill_all_but((size_t)N * (2 + 4 * (size_t)shards));
+        live = gpulog_live_bytes(r->device);
+        need(flat_layout(&made, "unit", list, 2, r->rank, r->world, false));
+        check(flat_create(&flat, "unit", &made, 42, r->stream) == ERR_MEMORY,
+              "flat_create on a device with room for %d of its two shards must be ERR_MEMORY",
+              shards);
+        check(gpulog_live_bytes(r->device) == live,
+              "flat_create ran out of memory and left %zu bytes allocated%s",
+              gpulog_live_bytes(r->device) - live,
+              LIKELY "this test fills the device, so running out of memory is right: is what was "
+                     "allocated before that freed on the way out?");
+        check(param[0].owner == NULL && param[1].owner == NULL,
+              "flat_create failed, and the parameters have an owner all the same");
+        need_cuda(cudaFree(ballast));
+    }
 
-    param[1].data.data = &flat;
-    need(flat_layout(&made, "unit", list, 2, r->rank, r->world, false));
     live = gpulog_live_bytes(r->device);
-    check(flat_create(&flat, "unit", &made, 42, r->stream) == ERR_ARGUMENT &&
-              strstr(last_error(), "second") != NULL,
-          "flat_create of a parameter that has storage of its own must be ERR_ARGUMENT, and name "
-          "it");
-    check(gpulog_live_bytes(r->device) == live && param[0].owner == NULL &&
-              param[1].data.data == &flat,
-          "flat_create refused, and left %zu bytes or an owner behind",
-          gpulog_live_bytes(r->device) - live);
-    param[1].data.data = NULL;
+    for (int i = 1; i >= 0; i--) {
+        param[i].data.data = &flat;
+        need(flat_layout(&made, "unit", list, 2, r->rank, r->world, false));
+        check(flat_create(&flat, "unit", &made, 42, r->stream) == ERR_ARGUMENT &&
+                  strstr(last_error(), param[i].name) != NULL,
+              "flat_create of a parameter that has storage of its own must be ERR_ARGUMENT, and "
+              "name it: %s",
+              param[i].name);
+        check(gpulog_live_bytes(r->device) == live && param[0].owner == NULL &&
+                  param[1].owner == NULL && param[i].data.data == &flat,
+              "flat_create refused, and left %zu bytes or an owner behind",
+              gpulog_live_bytes(r->device) - live);
+        param[i].data.data = NULL;
+    }
     need(flat_layout(&made, "unit", list, 2, r->rank, r->world, false));
     need(flat_create(&flat, "unit", &made, 42, r->stream));
     check(param[0].owner == &flat && param[1].owner == &flat,
@@ -243,6 +346,8 @@ static void failure_body(const Rank *r, void *arg)
 void rule_failed_create_keeps_nothing(void)
 {
     run_ranks_small(1, failure_body, NULL);
+    run_ranks(1, tables_body, NULL);
+    run_ranks(1, buffer_body, NULL);
 }
 
 // ---- States, and views of padding ----

@@ -17,16 +17,31 @@ static FsdpUnit *unit_of(const Sharded *s, int child)
     return fsdp_unit(s->model->children[child]);
 }
 
+static void begin_forward(Module *m)
+{
+    need(fsdp_pre_forward(m, fsdp_unit(m)));
+    check(fsdp_unit(m)->phase == FSDP_FORWARD,
+          "in the forward of unit %s its phase is %d, want FSDP_FORWARD", m->name,
+          fsdp_unit(m)->phase);
+}
+
+static void end_forward(Module *m)
+{
+    need(fsdp_post_forward(m, fsdp_unit(m)));
+    check(fsdp_unit(m)->phase == FSDP_IDLE,
+          "after the forward of unit %s its phase is %d, want FSDP_IDLE", m->name,
+          fsdp_unit(m)->phase);
+}
+
 // A forward of the units `order`, by their hooks, in the root's.
 static void forward_by_hooks(Sharded *s, const int *order, int n)
 {
-    need(fsdp_pre_forward(s->model, fsdp_unit(s->model)));
+    begin_forward(s->model);
     for (int i = 0; i < n; i++) {
-        Module *m = s->model->children[order[i]];
-        need(fsdp_pre_forward(m, fsdp_unit(m)));
-        need(fsdp_post_forward(m, fsdp_unit(m)));
+        begin_forward(s->model->children[order[i]]);
+        end_forward(s->model->children[order[i]]);
     }
-    need(fsdp_post_forward(s->model, fsdp_unit(s->model)));
+    end_forward(s->model);
 }
 
 // ---- One unit ----
@@ -220,6 +235,94 @@ void rule_order_is_of_this_iteration(void)
 
 // ---- fsdp_reshard_all ----
 
+static void check_all_idle(const Sharded *s, int units, const char *when)
+{
+    for (int i = 0; i <= units; i++) {
+        const FsdpUnit *unit = i < units ? unit_of(s, i) : fsdp_unit(s->model);
+        check(unit->flat.state == FLAT_SHARDED && unit->flat.layout.params[0]->data.data == NULL &&
+                  unit->phase == FSDP_IDLE,
+              "after fsdp_reshard_all%s unit %s, one of %d, is not sharded and idle", when,
+              unit->flat.name, units + 1);
+    }
+}
+
+static void check_rests(const Sharded *s, int units, const char *when)
+{
+    bool recorded = s->root->n_post_forward != 0;
+    check_all_idle(s, units, when);
+    for (int i = 0; i < units; i++) recorded |= unit_of(s, i)->n_indices != 0;
+    check(!recorded && s->root->all_gather_state.buffer == NULL,
+          "after fsdp_reshard_all%s forwards are still recorded, or a buffer is left to free",
+          when);
+    check(s->root->iter_forward_root == NULL && s->root->iter_backward_root == NULL,
+          "after fsdp_reshard_all%s a forward or a backward counts as running", when);
+}
+
+static Status refuse_to_gather(FsdpUnit *unit)
+{
+    return fail(ERR_MEMORY, "%s: the test's all-gather fails, as it is meant to", unit->flat.name);
+}
+
+// Frees what a failed fsdp_unshard may have left: the contract does not say who does.
+static void drop_buffer(FsdpUnit *unit)
+{
+    FlatParam *flat = &unit->flat;
+    if (flat->state != FLAT_SHARDED || flat->unsharded_param.data == NULL) return;
+    need_cuda(cudaDeviceSynchronize()); // on whichever stream it was made
+    need_cuda(cudaFreeAsync(flat->unsharded_param.data, unit->ctx->all_gather_stream));
+    flat->unsharded_param.data = NULL;
+}
+
+// What the pre-forward hooks of the root and two units say: whoever gathers ahead finds out earlier.
+static Status begin_three(Sharded *s)
+{
+    Module *first = s->model->children[0], *second = s->model->children[1];
+    TRY(fsdp_pre_forward(s->model, fsdp_unit(s->model)));
+    TRY(fsdp_pre_forward(first, fsdp_unit(first)));
+    TRY(fsdp_post_forward(first, fsdp_unit(first)));
+    return fsdp_pre_forward(second, fsdp_unit(second));
+}
+
+// A forward that breaks off in a unit whose all-gather fails, and a backward that nobody ends.
+static void broken_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(4);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    FsdpUnit *unit = unit_of(&s, 1), *root = fsdp_unit(s.model);
+    need_cuda(cudaDeviceSynchronize());
+    for (int round = 0; round < 2; round++) {
+        unit->all_gather = refuse_to_gather;
+        check(fsdp_unshard(unit) == ERR_MEMORY,
+              "unit->all_gather failed with ERR_MEMORY: fsdp_unshard must return that");
+        drop_buffer(unit);
+        need(fsdp_reshard_all(s.model));
+        check(begin_three(&s) == ERR_MEMORY,
+              "unit->all_gather failed with ERR_MEMORY: fsdp_pre_forward must return that");
+        drop_buffer(unit);
+        unit->all_gather = fsdp_all_gather;
+        need(fsdp_reshard_all(s.model));
+        check_rests(&s, 3, ", called where a forward broke off,");
+
+        forward_by_hooks(&s, (int[]){0, 1, 2}, 3);
+        check(s.root->n_post_forward == 4,
+              "the forward after one that broke off recorded %d forwards, 4 have ended",
+              s.root->n_post_forward);
+        need(fsdp_pre_backward(s.model, root));
+        need(fsdp_reduce_grad(root));
+        need(fsdp_free_reduce_scatter(s.root));
+        need(fsdp_reshard_all(s.model));
+        check_rests(&s, 3, ", called where a backward broke off,");
+    }
+    // Nobody has waited for its all-gather: no forward of it can have ended.
+    need(fsdp_unshard(unit));
+    unit->reshard_after_forward = FSDP_RESHARD_ALWAYS;
+    check(fsdp_post_forward(unit->module, unit) == ERR_ARGUMENT,
+          "fsdp_post_forward of a unit that cannot be resharded must return why: ERR_ARGUMENT");
+    need(fsdp_reshard_all(s.model));
+    sharded_destroy(&s);
+}
+
 // Twenty units and the root, in all three states.
 static void all_body(const Rank *r, void *arg)
 {
@@ -231,23 +334,20 @@ static void all_body(const Rank *r, void *arg)
     sharded_create(&s, &spec, &keep, NULL, r);
     Batch batch = batch_create(&spec, 1);
     size_t live = gpulog_live_bytes(r->device);
-    forward_batch(&spec, &s.run, s.model, &batch); // an evaluation
-    for (int i = 0; i < UNITS; i += 3) need(fsdp_reshard(unit_of(&s, i)));
-    for (int i = 0; i < UNITS; i += 6) need(fsdp_unshard(unit_of(&s, i))); // nobody waits for it
-    need(fsdp_reshard_all(s.model));
-    for (int i = 0; i <= UNITS; i++) {
-        const FsdpUnit *unit = i < UNITS ? unit_of(&s, i) : fsdp_unit(s.model);
-        check(unit->flat.state == FLAT_SHARDED && unit->flat.layout.params[0]->data.data == NULL &&
-                  unit->phase == FSDP_IDLE,
-              "after fsdp_reshard_all unit %s, one of %d, is not sharded and idle", unit->flat.name,
-              UNITS + 1);
+    for (int round = 0; round < 2; round++) {
+        forward_batch(&spec, &s.run, s.model, &batch); // an evaluation
+        for (int i = 0; i < UNITS; i += 3) need(fsdp_reshard(unit_of(&s, i)));
+        for (int i = 0; i < UNITS; i += 6) need(fsdp_unshard(unit_of(&s, i))); // nobody waits
+        need(fsdp_reshard_all(s.model));
+        check_all_idle(&s, UNITS, "");
+        check(gpulog_live_bytes(r->device) == live,
+              "after fsdp_reshard_all the device holds %zu bytes more than before the evaluation",
+              gpulog_live_bytes(r->device) - live);
+        check_rests(&s, UNITS, "");
+        uint64_t log = gpulog_length();
+        need(fsdp_free_all_gather(s.root));
+        check(gpulog_length() == log, "no buffer is left, and fsdp_free_all_gather queues work");
     }
-    check(gpulog_live_bytes(r->device) == live,
-          "after fsdp_reshard_all the device holds %zu bytes more than before the evaluation",
-          gpulog_live_bytes(r->device) - live);
-    check(s.root->n_post_forward == 0 && s.root->iter_forward_root == NULL &&
-              s.root->all_gather_state.buffer == NULL && unit_of(&s, 1)->n_indices == 0,
-          "after fsdp_reshard_all forwards are still recorded, or a buffer is left to free");
     check(fsdp_reshard_all(s.model->children[0]) == ERR_ARGUMENT,
           "fsdp_reshard_all of a unit that is not the root must be ERR_ARGUMENT");
     batch_destroy(&batch);
@@ -258,4 +358,6 @@ void rule_reshard_all_reaches_every_unit(void)
 {
     run_ranks(1, all_body, NULL);
     run_ranks(2, all_body, NULL);
+    run_ranks(2, broken_body, NULL);
+    run_ranks(3, broken_body, NULL);
 }

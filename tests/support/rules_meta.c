@@ -158,7 +158,9 @@ static void device_body(const Rank *r, void *arg)
 
 void rule_device_slice_of_any_length(void)
 {
-    Far far = {((int64_t)1 << 33) + draw(0, 1 << 20), 600000 + draw(0, 9999), draw_word()};
+    Far far = {((int64_t)1 << 33) + 7, 600001, 42};
+    run_ranks(1, device_body, &far);
+    far = (Far){((int64_t)1 << 33) + draw(0, 1 << 20), 600000 + draw(0, 9999), draw_word()};
     drawn("elements from %lld on, %lld of them", (long long)far.begin, (long long)far.n);
     run_ranks(1, device_body, &far);
 }
@@ -216,16 +218,120 @@ static void release_body(const Rank *r, void *arg)
           "%d rounds of materialising a model and releasing it left %zu "
           "bytes of host memory",
           made, host_bytes() - host);
-    params[n - 1]->owner = model;
-    check(meta_materialize(model, 7, r->stream) == ERR_ARGUMENT &&
-              strstr(last_error(), params[n - 1]->name) != NULL,
-          "meta_materialize's line on a parameter that it refuses does not name it: %s",
-          last_error());
-    params[n - 1]->owner = NULL;
+    // Each refusal, and not the first one's alone.
+    for (int i = n - 1; i >= n - 2; i--)
+        for (int why = 0; why < 3; why++) {
+            params[i]->owner = why == 0 ? model : NULL;
+            params[i]->data.data = why == 1 ? &n : NULL;
+            params[i]->dtype = why == 2 ? DTYPE_BF16 : DTYPE_F32;
+            check(meta_materialize(model, 7, r->stream) == ERR_ARGUMENT &&
+                      strstr(last_error(), params[i]->name) != NULL,
+                  "meta_materialize must refuse %s, which %s, with a line that names it: %s",
+                  params[i]->name,
+                  why == 0   ? "has an owner"
+                  : why == 1 ? "has storage"
+                             : "is not float",
+                  last_error());
+            check(gpulog_live_bytes(r->device) == live && params[0]->data.data == NULL,
+                  "meta_materialize refused a parameter and left storage");
+            params[i]->owner = NULL;
+            params[i]->data.data = NULL;
+            params[i]->dtype = DTYPE_F32;
+        }
     module_destroy(model);
+}
+
+// Whichever allocation it is that finds no room; and then a host without any.
+static void room_body(const Rank *r, void *arg)
+{
+    enum { STEP = 256 };
+    Spec spec = spec_mlp(2);
+    Module *model = spec_create(&spec);
+    Param *params[16];
+    int n = meta_params(model, params, 16);
+    size_t live = gpulog_live_bytes(r->device), room = 0;
+    check_leaks();
+    void *ballast = fill_all_but(32 * STEP);
+    for (Status status = ERR_MEMORY; status != OK && room < 31 * STEP; room += STEP) {
+        void *filler = fill_all_but(room);
+        size_t before = gpulog_live_bytes(r->device);
+        status = meta_materialize(model, 7, r->stream);
+        size_t after = gpulog_live_bytes(r->device);
+        need_cuda(cudaFree(filler));
+        if (status == OK) break;
+        check(status == ERR_MEMORY && after == before,
+              "meta_materialize with room for %zu bytes gives status %d and leaves %zu bytes", room,
+              (int)status, after - before);
+        for (int i = 0; i < n; i++)
+            check(params[i]->data.data == NULL && params[i]->grad.data == NULL,
+                  "meta_materialize ran out of memory, and %s is not on meta", params[i]->name);
+    }
+    check(room >= 8 * (size_t)model_numel(model) && room < 31 * STEP,
+          "meta_materialize of a model that needs %zu bytes found room in %zu, or not in %d",
+          8 * (size_t)model_numel(model), room, 31 * STEP);
+    need_cuda(cudaFree(ballast));
+    meta_release(model);
+
+    host_exhaust(8192); // the libraries have what they need by now
+    Status status = meta_materialize(model, 7, r->stream);
+    host_exhaust(0);
+    for (int i = 0; i < n; i++) {
+        int64_t numel = oracle_numel(params[i]);
+        check((params[i]->data.data != NULL) == (status == OK),
+              "meta_materialize ran out of host memory: status %d, and %s %s storage", (int)status,
+              params[i]->name, status == OK ? "has no" : "has");
+        if (status != OK) continue;
+        float *got = fetch(params[i]->data.data, (size_t)numel);
+        float *want = malloc((size_t)numel * sizeof *want);
+        oracle_init(params[i], 7, 0, numel, want);
+        check_near("a parameter that was made with little host memory", got, want, (size_t)numel,
+                   2e-6);
+        free(want);
+        free(got);
+    }
+    check(status == OK || status == ERR_MEMORY, "meta_materialize: status %d", (int)status);
+    meta_release(model);
+    check(gpulog_live_bytes(r->device) == live, "meta_release left %zu bytes on the device",
+          gpulog_live_bytes(r->device) - live);
+    module_destroy(model);
+}
+
+// So many parameters that a list of them needs more memory than the host has for a while.
+static void list_body(const Rank *r, void *arg)
+{
+    enum { N = 2500 };
+    Param *params = calloc(N, sizeof *params), **list = calloc(N, sizeof *list);
+    Module model = {.name = "many", .n_params = N, .params = list};
+    check(params != NULL && list != NULL, "no memory");
+    for (int i = 0; i < N; i++) {
+        list[i] = &params[i];
+        params[i] = (Param){.id = (uint32_t)i, .ndim = 1, .shape = {1}, .init = INIT_ONE};
+    }
+    size_t live = gpulog_live_bytes(r->device);
+    for (int round = 0; round < 2; round++) {
+        host_exhaust(8192);
+        Status status = meta_materialize(&model, 7, r->stream);
+        host_exhaust(0);
+        check(status == OK || (status == ERR_MEMORY && gpulog_live_bytes(r->device) == live &&
+                               params[0].data.data == NULL && params[N - 1].data.data == NULL),
+              "meta_materialize of %d parameters without host memory gives status %d: it must be "
+              "ERR_MEMORY and leave the model on meta, or work all the same",
+              N, (int)status);
+        if (status != OK) need(meta_materialize(&model, 7, r->stream));
+        host_exhaust(8192);
+        meta_release(&model); // it may have no memory for what it needs
+        host_exhaust(0);
+        meta_release(&model);
+        check(gpulog_live_bytes(r->device) == live, "meta_release of %d parameters left %zu bytes",
+              N, gpulog_live_bytes(r->device) - live);
+    }
+    free(list);
+    free(params);
 }
 
 void rule_release_frees_what_is_its_own(void)
 {
+    run_ranks(1, list_body, NULL);
     run_ranks(1, release_body, NULL);
+    run_ranks_small(1, room_body, NULL);
 }

@@ -118,6 +118,8 @@ static void special_body(const Rank *r, void *arg)
               "fsdp_grad_norm of %s gives %.9g, want %.9g: the squares are summed in double",
               sizes[k].what, (double)norm, want);
         check_given(&s, sizes[k].value, 1.0, "fsdp_grad_norm only reads the gradients");
+        need(fsdp_clip_grad_norm(s.model, &s.ctx, 2.0f * norm, &norm));
+        check_given(&s, sizes[k].value, 1.0, "the norm is half of max_norm: nothing changes");
         float limit = (float)(want / 4.0);
         need(fsdp_clip_grad_norm(s.model, &s.ctx, limit, &norm));
         check_given(&s, sizes[k].value, (double)limit / (double)norm,
@@ -192,9 +194,41 @@ static void many_norms_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
+// A unit that is not the root; and a device without room for a number.
+static void refused_norm_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    size_t room = 0, total = 0;
+    void *ballast = NULL;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    double want = give(&s, rough_at);
+    for (int i = 0; i < 2; i++) {
+        float norm = -1.0f;
+        check(fsdp_grad_norm(s.model->children[i], &s.ctx, &norm) == ERR_ARGUMENT &&
+                  fsdp_clip_grad_norm(s.model->children[i], &s.ctx, 1.0f, &norm) == ERR_ARGUMENT,
+              "the norm of a unit that is not the root must be ERR_ARGUMENT");
+    }
+    need_cuda(cudaDeviceSynchronize());
+    need_cuda(cudaMemGetInfo(&room, &total));
+    need_cuda(cudaMalloc(&ballast, room));
+    for (int clip = 0; clip < 2; clip++) {
+        float norm = -1.0f;
+        Status status = clip ? fsdp_clip_grad_norm(s.model, &s.ctx, 0.5f * (float)want, &norm)
+                             : fsdp_grad_norm(s.model, &s.ctx, &norm);
+        check(status == ERR_MEMORY || (status == OK && fabs((double)norm - want) <= 1e-6 * want),
+              "%s on a full device gives status %d and the norm %g: it must be ERR_MEMORY, or "
+              "right all the same",
+              clip ? "fsdp_clip_grad_norm" : "fsdp_grad_norm", (int)status, (double)norm);
+    }
+    need_cuda(cudaFree(ballast));
+    sharded_destroy(&s);
+}
+
 void rule_clips_at_any_norm(void)
 {
-    draw_given();
+    run_ranks_small(1, refused_norm_body, NULL);
+    run_ranks_small(2, refused_norm_body, NULL);
     run_ranks(1, special_body, NULL);
     run_ranks(3, special_body, NULL);
     run_ranks(2, many_norms_body, NULL);
@@ -202,81 +236,15 @@ void rule_clips_at_any_norm(void)
 
 void rule_norm_has_the_same_bits_everywhere(void)
 {
-    Spec spec = spec_mlp(draw(3, 5));
+    Spec spec = spec_mlp(4);
+    run_ranks(5, same_body, &spec);
+    spec = spec_mlp(draw(3, 5));
     int world = draw(5, 8);
     drawn("%d layers, %d ranks", spec.layers, world);
     run_ranks(world, same_body, &spec);
 }
 
-// ---- Optimizers and their steps ----
-
-// Two models, each with an optimizer of its own, whose steps are interleaved.
-static void two_body(const Rank *r, void *arg)
-{
-    static const int STEPS[] = {3, 1};
-    Spec spec = spec_mlp(3);
-    const AdamWConfig c = {0.01f, 0.8f, 0.9f, 1e-8f, 0.5f};
-    Sharded s[2];
-    FlatParam *flat[2][MAX_FLAT];
-    float *start[2][MAX_FLAT];
-    int n = 0;
-    for (int i = 0; i < 2; i++) {
-        sharded_create(&s[i], &spec, &TEST_OPTIONS, &c, r);
-        n = flat_params(s[i].model, flat[i], MAX_FLAT);
-        need_cuda(cudaDeviceSynchronize());
-        for (int k = 0; k < n; k++)
-            start[i][k] =
-                fetch(flat[i][k]->sharded_param.data, (size_t)flat[i][k]->layout.shard_numel);
-    }
-    for (int t = 1; t <= STEPS[0]; t++)
-        for (int i = 0; i < 2; i++) {
-            if (t > STEPS[i]) continue;
-            for (int k = 0; k < n; k++) {
-                const FlatLayout *layout = &flat[i][k]->layout;
-                float *host = malloc((size_t)layout->shard_numel * sizeof *host);
-                for (int64_t e = 0; e < layout->shard_numel; e++) {
-                    int64_t place = layout->rank * layout->shard_numel + e;
-                    host[e] = place < layout->numel ? given_scale(t) * given_gradient(place) : 0.0f;
-                }
-                need_cuda(cudaDeviceSynchronize());
-                send_to(flat[i][k]->sharded_grad.data, host, (size_t)layout->shard_numel);
-                free(host);
-            }
-            need(fsdp_adamw_step(&s[i].adamw));
-        }
-    need_cuda(cudaDeviceSynchronize());
-    check_figures();
-    for (int i = 0; i < 2; i++) {
-        check(s[i].adamw.t == STEPS[i],
-              "two optimizers: the one that made %d steps of fsdp_adamw_step counts %d. Each has a "
-              "count of its own",
-              STEPS[i], s[i].adamw.t);
-        for (int k = 0; k < n; k++) {
-            const FlatLayout *layout = &flat[i][k]->layout;
-            float *got = fetch(flat[i][k]->sharded_param.data, (size_t)layout->shard_numel);
-            for (int64_t e = 0; e < layout->shard_numel; e++) {
-                int64_t place = layout->rank * layout->shard_numel + e;
-                double g = place < layout->numel ? (double)given_gradient(place) : 0.0, out[3];
-                follow_formula(&c, RIGHT, STEPS[i], k, n, (double)start[i][k][e], g, out);
-                check(
-                    fabs((double)got[e] - out[0]) <= 2e-6 * (fabs(out[0]) + (double)c.lr),
-                    "two optimizers: after %d steps of fsdp_adamw_step element %lld of unit %s is "
-                    "%.9g, the formula gives %.9g",
-                    STEPS[i], (long long)e, flat[i][k]->name, (double)got[e], out[0]);
-            }
-            free(got);
-            free(start[i][k]);
-        }
-    }
-    for (int i = 0; i < 2; i++) sharded_destroy(&s[i]);
-}
-
-void rule_each_optimizer_counts_its_steps(void)
-{
-    draw_given();
-    run_ranks(1, two_body, NULL);
-    run_ranks(2, two_body, NULL);
-}
+// ---- Steps ----
 
 // A test of each function calls no other one: a mistake must cost its own test alone.
 typedef enum Function { ADAMW, SGD, ZERO_GRAD } Function;
@@ -301,24 +269,46 @@ static void many_body(const Rank *r, void *arg)
     sharded_create(&s, &spec, &TEST_OPTIONS, function == ADAMW ? &TEST_ADAMW : NULL, r);
     int n = flat_params(s.model, flat, MAX_FLAT);
     check(n == MANY + 1, "the test's model has %d units", n);
-    give(&s, rough_at);
-    need_cuda(cudaDeviceSynchronize());
-    for (int k = 0; k < n; k++)
-        before[k] = fetch(flat[k]->sharded_param.data, (size_t)flat[k]->layout.shard_numel);
-    need(call(&s, function));
-    need_cuda(cudaDeviceSynchronize());
-    check_figures();
-    if (function == ZERO_GRAD) check_given(&s, zero_at, 1.0, "after fsdp_zero_grad of 21 units");
-    for (int k = 0; k < n; k++) {
-        const FlatLayout *layout = &flat[k]->layout;
-        float *after = fetch(flat[k]->sharded_param.data, (size_t)layout->shard_numel);
-        for (int64_t i = 0; i < layout->shard_numel && function != ZERO_GRAD; i++)
-            check(layout->rank * layout->shard_numel + i >= layout->numel ||
-                      after[i] != before[k][i],
-                  "%s did not move element %lld of unit %s, number %d of %d", NAME[function],
-                  (long long)i, flat[k]->name, k, n);
-        free(after);
-        free(before[k]);
+    for (int round = 0; round < 2; round++) {
+        give(&s, rough_at);
+        need_cuda(cudaDeviceSynchronize());
+        for (int k = 0; k < n; k++)
+            before[k] = fetch(flat[k]->sharded_param.data, (size_t)flat[k]->layout.shard_numel);
+        need(call(&s, function));
+        need_cuda(cudaDeviceSynchronize());
+        check_figures();
+        if (function == ZERO_GRAD)
+            check_given(&s, zero_at, 1.0, "after fsdp_zero_grad of 21 units");
+        for (int k = 0; k < n; k++) {
+            const FlatLayout *layout = &flat[k]->layout;
+            float *after = fetch(flat[k]->sharded_param.data, (size_t)layout->shard_numel);
+            for (int64_t i = 0; i < layout->shard_numel && function != ZERO_GRAD; i++)
+                check(layout->rank * layout->shard_numel + i >= layout->numel ||
+                          after[i] != before[k][i],
+                      "call %d of %s did not move element %lld of unit %s, number %d of %d",
+                      round + 1, NAME[function], (long long)i, flat[k]->name, k, n);
+            free(after);
+            free(before[k]);
+        }
+    }
+    sharded_destroy(&s);
+}
+
+// A unit that is not the root: ERR_ARGUMENT, every time.
+static void below_body(const Rank *r, void *arg)
+{
+    const Function function = *(const Function *)arg;
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    for (int i = 0; i < 2; i++) {
+        Module *below = s.model->children[i];
+        Status status = function == SGD ? fsdp_sgd_step(below, &s.ctx, 0.5f, 0.0f)
+                                        : fsdp_zero_grad(below, &s.ctx);
+        check(status == ERR_ARGUMENT && strstr(last_error(), below->name) != NULL,
+              "%s of unit %s, which is not the root, must be ERR_ARGUMENT with a line that names "
+              "it",
+              NAME[function], below->name);
     }
     sharded_destroy(&s);
 }
@@ -359,6 +349,7 @@ static void stale_body(const Rank *r, void *arg)
 static void step_rules(Function function)
 {
     run_ranks(2, many_body, &function);
+    if (function != ADAMW) run_ranks(1, below_body, &function);
     if (function == ZERO_GRAD) return;
     run_ranks(1, stale_body, &function);
     run_ranks(2, stale_body, &function);
@@ -377,40 +368,4 @@ void rule_sgd_steps_all_or_nothing(void)
 void rule_zero_grad_reaches_every_unit(void)
 {
     step_rules(ZERO_GRAD);
-}
-
-// ---- Making an optimizer ----
-
-static void failure_body(const Rank *r, void *arg)
-{
-    Spec spec = spec_mlp(6);
-    Sharded s;
-    size_t free_bytes = 0, total = 0;
-    void *ballast = NULL;
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    need_cuda(cudaDeviceSynchronize());
-    need_cuda(cudaMemGetInfo(&free_bytes, &total));
-    size_t moments = 8 * (size_t)sharded_padded(&s) / (size_t)r->world;
-    need_cuda(cudaMalloc(&ballast, free_bytes - moments / 2));
-    size_t live = gpulog_live_bytes(r->device);
-    check(fsdp_adamw_create(&s.adamw, s.model, &s.ctx, &TEST_ADAMW) == ERR_MEMORY,
-          "fsdp_adamw_create on a device with room for half of the moments must be ERR_MEMORY");
-    check(gpulog_live_bytes(r->device) == live,
-          "fsdp_adamw_create ran out of memory and left %zu bytes allocated%s",
-          gpulog_live_bytes(r->device) - live,
-          LIKELY "this test fills the device, so running out of memory is right: is what was "
-                 "allocated before that freed on the way out?");
-    check(s.adamw.m == NULL && s.adamw.v == NULL && s.adamw.ctx == NULL,
-          "a failed fsdp_adamw_create leaves pointers to what is gone");
-    need_cuda(cudaFree(ballast));
-    check(fsdp_adamw_create(&s.adamw, s.model->children[0], &s.ctx, &TEST_ADAMW) == ERR_ARGUMENT,
-          "fsdp_adamw_create of a unit that is not the root must be ERR_ARGUMENT");
-    s.adamw.ctx = NULL;
-    sharded_destroy(&s);
-}
-
-void rule_failed_optimizer_keeps_nothing(void)
-{
-    run_ranks_small(1, failure_body, NULL);
-    run_ranks_small(2, failure_body, NULL);
 }

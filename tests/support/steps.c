@@ -9,9 +9,14 @@
 #include <stdlib.h>
 
 // Eighths from -1 to 1.
-static struct {
+static struct Given {
     int step, shift, modulus;
-} given = {1, 0, 11};
+} given;
+
+void known_given(void)
+{
+    given = (struct Given){1, 0, 11};
+}
 
 void draw_given(void)
 {

@@ -1,7 +1,7 @@
 /* steps.h: what an optimizer must make of the tests' gradients, and the mistakes that its values
  * betray: each *_cause is LIKELY and a sentence, or "" where no known mistake gives these values.
  *
- * Interface: draw_given, given_gradient, given_scale (the gradients); follow_formula, given_squares (what is
+ * Interface: known_given, draw_given, given_gradient, given_scale (the gradients); follow_formula, given_squares (what is
  * right); formula_cause, padding_cause, norm_cause, clip_cause, sgd_cause, still_cause.
  */
 #ifndef STEPS_H
@@ -12,8 +12,10 @@
 enum { MAX_FLAT = 32 };
 
 // Draws what given_gradient gives from here on: nobody can know a norm, or where a step leads,
-// without reading the gradients. In the test's function, like draw.
+// without reading the gradients. In the test's function, like draw; known_given, for the cases
+// before that, makes it what it was at first.
 void draw_given(void);
+void known_given(void);
 // Element i of a whole flat parameter's gradient, the same on every rank, and what it is multiplied
 // by in step t. The factor must change from step to step: with equal gradients both moments,
 // corrected, are the same for any two betas.

@@ -449,6 +449,16 @@ size_t activation_bytes(const Spec *spec, const Rank *r, bool backward)
     return bytes;
 }
 
+void *fill_all_but(size_t room)
+{
+    size_t free_bytes = 0, total = 0;
+    void *filler = NULL;
+    need_cuda(cudaMemGetInfo(&free_bytes, &total));
+    check(free_bytes > room, "the test's device has %zu bytes left", free_bytes);
+    need_cuda(cudaMalloc(&filler, free_bytes - room));
+    return filler;
+}
+
 size_t whole_bytes(const FsdpUnit *unit)
 {
     return (size_t)unit->flat.layout.padded * sizeof(float);

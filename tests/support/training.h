@@ -91,6 +91,8 @@ void check_on_stream(uint64_t first, cudaStream_t stream, const char *what, cons
 
 // What the activations of one pass take at their peak, in bytes: measured without FSDP.
 size_t activation_bytes(const Spec *spec, const Rank *r, bool backward);
+// Takes the device's free memory but so many bytes (run_ranks_small); cudaFree gives it back.
+void *fill_all_but(size_t room);
 // Bytes of the unit's whole flat parameter.
 size_t whole_bytes(const FsdpUnit *unit);
 // Forward alone, and what it left behind is dropped.

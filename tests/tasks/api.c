@@ -190,6 +190,7 @@ static void refuses_misuse(void **state)
     run_ranks(2, half_body, NULL);
     run_ranks(2, misuse_body, NULL);
     rule_a_refused_module_is_as_it_was();
+    rule_refuses_each_time();
 }
 
 // What fully_shard was told is what the unit does.
@@ -275,9 +276,10 @@ static void hooks_run_in_order(void **state)
     Spec spec = spec_mlp(3);
     run_ranks(1, options_body, &spec);
     run_ranks(3, options_body, &spec);
+    rule_options_are_the_units_own();
+    rule_contexts_are_apart(APART_BACKWARD);
     spec = draw_mlp(6);
     run_ranks(drawn_world(&spec, 2, 8), options_body, &spec);
-    rule_options_are_the_units_own();
 }
 
 static void list_body(const Rank *r, void *arg)
@@ -317,8 +319,9 @@ static void list_body(const Rank *r, void *arg)
 static void lists_flat_parameters(void **state)
 {
     run_ranks(2, list_body, NULL);
-    for (int i = 0; i < 3; i++) claim_drawn_list(1, 8);
     rule_any_number_of_units();
+    rule_lists_no_more_than_its_places();
+    for (int i = 0; i < 3; i++) claim_drawn_list(1, 8);
 }
 
 // ---- The full state ----
@@ -458,8 +461,9 @@ static void full_state_is_the_model(void **state)
     run_ranks(1, state_body, NULL);
     run_ranks(3, state_body, NULL);
     run_ranks(4, state_body, NULL);
-    for (int i = 0; i < 2; i++) claim_drawn_state(2, 8);
     rule_full_state_leaves_units_as_they_were();
+    rule_full_state_says_what_failed();
+    for (int i = 0; i < 2; i++) claim_drawn_state(2, 8);
 }
 
 static void unwrap_body(const Rank *r, void *arg)
@@ -511,8 +515,9 @@ static void unwrap_gives_everything_back(void **state)
 {
     run_ranks(1, unwrap_body, NULL);
     run_ranks(3, unwrap_body, NULL);
-    claim_drawn_unwrap(1, 8);
     rule_unwrap_leaves_what_is_not_its_own();
+    rule_unwraps_below_a_root();
+    claim_drawn_unwrap(1, 8);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -33,9 +33,14 @@ static Shape draw_shape(int layers)
 
 // What the gradients are made of, drawn for each test: nobody can know an average without the
 // gradients of all ranks.
-static struct {
+static struct MadeOf {
     int step, modulus, round, apart, apart_modulus;
-} made_of = {1, 19, 3, 1, 5};
+} made_of;
+
+static void known_gradients(void)
+{
+    made_of = (struct MadeOf){1, 19, 3, 1, 5};
+}
 
 static void draw_gradients(void)
 {
@@ -216,11 +221,12 @@ static void own_shard_body(const Rank *r, void *arg)
 
 static void gradient_is_the_average(void **state)
 {
-    draw_gradients();
+    known_gradients();
     Shape shape = known_shape(3);
     for (int world = 2; world <= 8; world++) run_ranks(world, average_body, &shape);
     run_ranks(3, own_shard_body, &shape);
     run_ranks(4, own_shard_body, &shape);
+    draw_gradients();
     for (int i = 0; i < 2; i++) {
         shape = draw_shape(5);
         run_ranks(drawn_world(&shape.spec, 2, 8), average_body, &shape);
@@ -259,9 +265,10 @@ static void one_body(const Rank *r, void *arg)
 
 static void world_of_one_divides_nothing(void **state)
 {
-    draw_gradients();
+    known_gradients();
     Shape shape = known_shape(3);
     run_ranks(1, one_body, &shape);
+    draw_gradients();
     shape = draw_shape(4);
     drawn_model(&shape.spec, 1);
     run_ranks(1, one_body, &shape);
@@ -282,15 +289,16 @@ static void micro_body(const Rank *r, void *arg)
 
 static void micro_batches_add_up(void **state)
 {
-    draw_gradients();
+    known_gradients();
     Shape shape = known_shape(3);
     run_ranks(1, micro_body, &shape);
     run_ranks(2, micro_body, &shape);
     run_ranks(5, micro_body, &shape);
+    rule_reduces_by_the_units_own_function();
+    draw_gradients();
     shape = draw_shape(4);
     run_ranks(drawn_world(&shape.spec, 2, 8), micro_body, &shape);
     rule_micro_batches_with_kept_parameters();
-    rule_reduces_by_the_units_own_function();
 }
 
 static void padding_body(const Rank *r, void *arg)
@@ -320,9 +328,10 @@ static void padding_body(const Rank *r, void *arg)
 
 static void padding_gradient_is_zero(void **state)
 {
-    draw_gradients();
+    known_gradients();
     Shape shape = known_shape(3); // 182 elements in the unit: padded in every world
     for (int world = 2; world <= 8; world++) run_ranks(world, padding_body, &shape);
+    draw_gradients();
     for (int i = 0; i < 2; i++) {
         shape = draw_shape(4);
         int dim = shape.spec.dim, world = drawn_world(&shape.spec, 2, 8);
@@ -482,6 +491,7 @@ static void streams_are_ordered(void **state)
     Shape shape = known_shape(5);
     run_ranks(2, order_body, &shape);
     run_ranks(3, order_body, &shape);
+    rule_contexts_are_apart(APART_BACKWARD);
     shape = draw_shape(7);
     run_ranks(drawn_world(&shape.spec, 2, 8), order_body, &shape);
 }
@@ -550,9 +560,9 @@ static void gathers_again_before_backward(void **state)
 {
     Shape shape = known_shape(5);
     run_ranks(2, ahead_body, &shape);
+    rule_order_of_each_backward();
     shape = draw_shape(8);
     run_ranks(drawn_world(&shape.spec, 2, 8), ahead_body, &shape);
-    rule_order_of_each_backward();
 }
 
 // Whether the allocation of this log entry becomes an unsharded parameter: an all-gather receives
@@ -739,9 +749,9 @@ static void nothing_is_left_behind(void **state)
     Shape shape = known_shape(4);
     run_ranks(1, behind_body, &shape);
     run_ranks(3, behind_body, &shape);
+    run_ranks(2, part_body, NULL);
     shape = draw_shape(6);
     run_ranks(drawn_world(&shape.spec, 1, 8), behind_body, &shape);
-    run_ranks(2, part_body, NULL);
 }
 
 static const struct CMUnitTest tests[] = {

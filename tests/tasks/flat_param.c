@@ -178,12 +178,12 @@ static void layout_pads_to_world(void **state)
 {
     Table table = KNOWN;
     run_ranks(1, layout_body, &table);
+    rule_layout_beyond_32_bits();
     for (int i = 0; i < 2; i++) {
         table = draw_table(6, 1, 40);
         table.align = false;
         run_ranks(1, layout_body, &table);
     }
-    rule_layout_beyond_32_bits();
 }
 
 static void layout_aligns_shards(void **state)
@@ -270,6 +270,7 @@ static void refuse_body(const Rank *r, void *arg)
 static void layout_refuses_bad_input(void **state)
 {
     run_ranks(1, refuse_body, NULL);
+    rule_layout_reads_its_own_list();
 }
 
 // The two tests below count element by element who owns what, and compare.
@@ -523,6 +524,8 @@ static void memory_is_two_shards(void **state)
     Table table = {.set = {{3, {700001, 3, 300000}}}};
     run_ranks(1, memory_body, &table);
     run_ranks(4, memory_body, &table);
+    rule_failed_create_keeps_nothing();
+    rule_flat_keeps_within_its_places();
     int world = draw(2, 8);
     table = (Table){.set = {{3, {draw(1, 90000), draw(1, 9), draw(1, 90000)}}},
                     .align = draw_chance(50)};
@@ -530,8 +533,6 @@ static void memory_is_two_shards(void **state)
     drawn("parameters of %lld, %lld and %lld elements; %d ranks", (long long)sizes[0],
           (long long)sizes[1], (long long)sizes[2], world);
     run_ranks(world, memory_body, &table);
-    rule_failed_create_keeps_nothing();
-    rule_flat_keeps_within_its_places();
 }
 
 static void attach_body(const Rank *r, void *arg)
@@ -574,9 +575,9 @@ static void attach_gives_views(void **state)
 {
     Table table = {.set = {{3, {3, 4, 3}}}};
     run_ranks(3, attach_body, &table);
+    rule_states_follow_each_other();
     table = draw_table(1, 1, 8);
     run_ranks(table.low, attach_body, &table);
-    rule_states_follow_each_other();
 }
 
 static const struct CMUnitTest tests[] = {

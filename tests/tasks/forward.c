@@ -235,9 +235,9 @@ static void wait_orders_compute_behind_gather(void **state)
     Shape shape = known_shape(3);
     run_ranks(2, order_body, &shape);
     run_ranks(5, order_body, &shape);
+    rule_unshard_is_one_gather_ahead();
     shape = draw_shape(4);
     run_ranks(drawn_world(&shape.spec, 2, 8), order_body, &shape);
-    rule_unshard_is_one_gather_ahead();
 }
 
 static void free_body(const Rank *r, void *arg)
@@ -393,9 +393,9 @@ static void keeps_when_told_to(void **state)
 {
     Shape shape = known_shape(4);
     run_ranks(2, keep_body, &shape);
+    rule_each_unit_has_its_own_option();
     shape = draw_shape(6);
     run_ranks(drawn_world(&shape.spec, 2, 8), keep_body, &shape);
-    rule_each_unit_has_its_own_option();
 }
 
 // Whether the log entry is a matrix product with a weight from the gathered buffer.
@@ -492,10 +492,11 @@ static void hooks_gather_in_order(void **state)
     Shape shape = known_shape(5);
     run_ranks(2, hooks_body, &shape);
     run_ranks(4, hooks_body, &shape);
-    shape = draw_shape(7);
-    run_ranks(drawn_world(&shape.spec, 2, 8), hooks_body, &shape);
     run_ranks(2, part_body, NULL);
     rule_order_is_of_this_iteration();
+    rule_contexts_are_apart(APART_FORWARD);
+    shape = draw_shape(7);
+    run_ranks(drawn_world(&shape.spec, 2, 8), hooks_body, &shape);
 }
 
 // While a unit runs, the one before it has gone: the hooks of two blocks, called as a model does.

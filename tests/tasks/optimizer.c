@@ -160,13 +160,14 @@ static void formula_body(const Rank *r, void *arg)
 
 static void adamw_follows_the_formula(void **state)
 {
-    draw_given();
+    known_given();
     Case in = known_case(3);
     run_ranks(1, formula_body, &in);
     run_ranks(3, formula_body, &in);
+    rule_each_optimizer_counts_its_steps();
+    draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), formula_body, &in);
-    rule_each_optimizer_counts_its_steps();
 }
 
 static void moments_body(const Rank *r, void *arg)
@@ -196,14 +197,15 @@ static void moments_body(const Rank *r, void *arg)
 
 static void moments_are_shard_sized(void **state)
 {
-    draw_given();
+    known_given();
     Case in = known_case(4);
     run_ranks(1, moments_body, &in);
     run_ranks(4, moments_body, &in);
     run_ranks(7, moments_body, &in);
+    rule_failed_optimizer_keeps_nothing();
+    draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), moments_body, &in);
-    rule_failed_optimizer_keeps_nothing();
 }
 
 static void padding_body(const Rank *r, void *arg)
@@ -243,9 +245,10 @@ static void padding_body(const Rank *r, void *arg)
 
 static void padding_stays_zero(void **state)
 {
-    draw_given();
+    known_given();
     Case in = known_case(3);
     for (int world = 2; world <= 8; world++) run_ranks(world, padding_body, &in);
+    draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 2), padding_body, &in);
 }
@@ -286,13 +289,14 @@ static void zero_body(const Rank *r, void *arg)
 
 static void zero_grad_zeroes(void **state)
 {
-    draw_given();
+    known_given();
     Case in = known_case(3);
     run_ranks(1, zero_body, &in);
     run_ranks(3, zero_body, &in);
+    rule_zero_grad_reaches_every_unit();
+    draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), zero_body, &in);
-    rule_zero_grad_reaches_every_unit();
 }
 
 static void norm_body(const Rank *r, void *arg)
@@ -317,12 +321,13 @@ static void norm_body(const Rank *r, void *arg)
 
 static void norm_is_over_all_ranks(void **state)
 {
-    draw_given();
+    known_given();
     Case in = known_case(4);
     for (int world = 1; world <= 8; world++) run_ranks(world, norm_body, &in);
+    rule_norm_has_the_same_bits_everywhere();
+    draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), norm_body, &in);
-    rule_norm_has_the_same_bits_everywhere();
 }
 
 static void clip_body(const Rank *r, void *arg)
@@ -363,13 +368,14 @@ static void clip_body(const Rank *r, void *arg)
 
 static void clip_scales_only_above(void **state)
 {
-    draw_given();
+    known_given();
     Case in = known_case(3);
     run_ranks(1, clip_body, &in);
     run_ranks(3, clip_body, &in);
+    rule_clips_at_any_norm();
+    draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), clip_body, &in);
-    rule_clips_at_any_norm();
 }
 
 // ---- SGD, and who steps what ----
@@ -417,13 +423,14 @@ static void sgd_body(const Rank *r, void *arg)
 
 static void sgd_step_with_decay(void **state)
 {
-    draw_given();
+    known_given();
     Case in = known_case(3);
     run_ranks(1, sgd_body, &in);
     run_ranks(4, sgd_body, &in);
+    rule_sgd_steps_all_or_nothing();
+    draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), sgd_body, &in);
-    rule_sgd_steps_all_or_nothing();
 }
 
 static void every_body(const Rank *r, void *arg)
@@ -473,12 +480,14 @@ static void every_body(const Rank *r, void *arg)
 
 static void every_rank_steps_its_shard(void **state)
 {
-    draw_given();
+    known_given();
     Case in = known_case(4);
     for (int world = 1; world <= 8; world++) run_ranks(world, every_body, &in);
+    rule_adamw_steps_all_or_nothing();
+    rule_contexts_are_apart(APART_OPTIMIZER);
+    draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), every_body, &in);
-    rule_adamw_steps_all_or_nothing();
 }
 
 static const struct CMUnitTest tests[] = {

@@ -16,13 +16,21 @@
  * all-gather wrote or a reduce-scatter read, is an unsharded parameter (or gradient). Sizes that
  * theory speaks of are counted from the modules' shapes, without the code under test.
  *
- * Interface: one test, "steps".
+ * Lines "CATEGORIES {…}" compare this with what the given code told the log (gpulog_category):
+ * tests/grader/test_categories.py reads them.
+ *
+ * [Note: when] Times are those of a modelled machine, worked out from the ranks' logs by the cmocka
+ * process (times.h). Where there is no clock, rows have none. What prefetching hides shows beside
+ * the same training without it.
+ *
+ * Interface: two tests, "steps" and "steps_without_prefetch".
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "times.h"
 #include "training.h"
 
 #define WORLD 4 // and the most that SHARDLAB_TRACE_WORLD may ask for
@@ -46,10 +54,12 @@ static const Spec DEMO = {
 
 static Spec spec;
 static int world;
+// Every forward forgets those that ended before it, so that no backward knows what comes next.
+static bool no_prefetch;
 
 enum { KEPT, PARAMS, GRADS, REST }; // what memory is for
 
-// [kind, stream, what, unit, bytes, sent]
+// [kind, stream, what, unit, bytes, sent, begin, end]
 typedef struct Row {
     char kind;  // + alloc, - free, c collective, k kernels and copies, r record, w wait, m mark
     int stream; // 0 compute, 1 gather, 2 reduce, 3 another
@@ -57,15 +67,18 @@ typedef struct Row {
     int unit;   // -1: none, or not known
     int64_t bytes; // k: how many
     int64_t sent;
+    int first, last; // entries of the log
 } Row;
 
 // What a rank hands back.
 typedef struct Trace {
     int rows, begin[STEPS + 1];
     int64_t live[STEPS + 1],
-        peak[STEPS]; // between steps, and the highest of each; as gpulog has it
-    bool full;       // there was no room for all
+        peak[STEPS];          // between steps, and the highest of each; as gpulog has it
+    bool full;                // there was no room for all
+    int unsharded, temporary; // unsharded parameters freed, and what of it counts as temporary
     Row row[MAX_ROWS];
+    TimesLog log;
 } Trace;
 
 // A rank's own: what it notes while it trains.
@@ -135,6 +148,7 @@ static Status marked_forward(Module *m, NnRun *run, const void *in, float *out)
     note('F', NULL, 0, unit);
     note_params(m, unit, false);
     Status status = t.forward[unit](m, run, in, out);
+    if (no_prefetch) fsdp_clear_post_forward(fsdp_unit(m)->root);
     note('f', NULL, 0, unit);
     return status;
 }
@@ -173,6 +187,7 @@ static int add_row(Row row)
         trace->full = true;
         return -1;
     }
+    row.first = row.last = (int)t.next;
     trace->row[trace->rows] = row;
     return trace->rows++;
 }
@@ -210,7 +225,7 @@ static void tell(const void *ptr, int what, int unit)
 static void read_alloc(const GpuLogEntry *e, int stream, bool training)
 {
     Live live = {e->range[0].ptr, e->range[0].bytes, -1, training ? REST : KEPT, -1};
-    if (training) live.row = add_row((Row){'+', stream, REST, -1, (int64_t)live.bytes, 0});
+    if (training) live.row = add_row((Row){'+', stream, REST, -1, (int64_t)live.bytes, 0, 0, 0});
     if (t.lives == MAX_LIVE)
         t.trace->full = true;
     else
@@ -221,8 +236,10 @@ static void read_free(const GpuLogEntry *e, int stream)
 {
     Live *live = live_at(e->range[0].ptr);
     if (live == NULL) return; // older than the training
-    add_row(
-        (Row){'-', stream, live->what, live->unit < 0 ? -1 : live->unit, (int64_t)live->bytes, 0});
+    t.trace->unsharded += live->what == PARAMS;
+    t.trace->temporary += live->what == PARAMS && e->category == GPU_TEMPORARY;
+    add_row((Row){'-', stream, live->what, live->unit < 0 ? -1 : live->unit, (int64_t)live->bytes,
+                  0, 0, 0});
     *live = t.live[--t.lives];
 }
 
@@ -235,8 +252,8 @@ static void read_collective(const GpuLogEntry *e, int stream)
     const Live *live = e->n_ranges > 1 ? live_at(whole) : NULL;
     int from = live != NULL && live->row >= 0 ? live->row : -1;
     // `unit` is the row of the allocation until name_collectives.
-    add_row(
-        (Row){'c', stream, (int)e->op - GPU_ALL_GATHER, from, (int64_t)e->bytes, (int64_t)e->sent});
+    add_row((Row){'c', stream, (int)e->op - GPU_ALL_GATHER, from, (int64_t)e->bytes,
+                  (int64_t)e->sent, 0, 0});
 }
 
 static void read_record(const GpuLogEntry *e, int stream)
@@ -246,13 +263,13 @@ static void read_record(const GpuLogEntry *e, int stream)
     if (i == MAX_EVENTS) return;
     if (i == t.events) t.event[t.events++] = e->event;
     t.record[i] = t.records++;
-    add_row((Row){'r', stream, t.record[i], -1, 0, 0});
+    add_row((Row){'r', stream, t.record[i], -1, 0, 0, 0, 0});
 }
 
 static void read_wait(const GpuLogEntry *e, int stream)
 {
     for (int i = 0; i < t.events; i++)
-        if (t.event[i] == e->event) add_row((Row){'w', stream, t.record[i], -1, 0, 0});
+        if (t.event[i] == e->event) add_row((Row){'w', stream, t.record[i], -1, 0, 0, 0, 0});
 }
 
 // Kernels and copies of a stream back to back are one row.
@@ -260,10 +277,12 @@ static void read_work(int stream)
 {
     Trace *trace = t.trace;
     Row *last = trace->rows > 0 ? &trace->row[trace->rows - 1] : NULL;
-    if (last != NULL && last->kind == 'k' && last->stream == stream)
+    if (last != NULL && last->kind == 'k' && last->stream == stream) {
         last->bytes++;
-    else
-        add_row((Row){'k', stream, 0, -1, 1, 0});
+        last->last = (int)t.next;
+    } else {
+        add_row((Row){'k', stream, 0, -1, 1, 0, 0, 0});
+    }
 }
 
 static void read_entry(const GpuLogEntry *e, bool training)
@@ -283,7 +302,7 @@ static void read_notes(uint64_t until)
     for (; t.read < t.notes && t.note[t.read].at <= until; t.read++) {
         const Note *n = &t.note[t.read];
         if (n->mark)
-            add_row((Row){'m', 0, n->mark, n->unit, 0, 0});
+            add_row((Row){'m', 0, n->mark, n->unit, 0, 0, 0, 0});
         else
             tell(n->ptr, n->what, n->unit);
     }
@@ -333,6 +352,7 @@ static void train(const Rank *r, Sharded *s, const Batch *batch, size_t before)
         name_collectives(trace, trace->begin[step]);
     }
     trace->begin[STEPS] = trace->rows;
+    times_copy(&trace->log);
     trace->live[STEPS] = (int64_t)(gpulog_live_bytes(r->device) - before);
 }
 
@@ -398,7 +418,30 @@ static int within(int value, int most)
     return value < 0 ? 0 : value > most ? most : value;
 }
 
-static void print_step(const Trace *trace, int rank, int step)
+// When a row's operations began and the last of them ended, in nanoseconds; 0, 0: it is not known.
+static void print_times(const Row *row, const Times *times)
+{
+    int first = within(row->first, TIMES_MOST - 1), last = within(row->last, TIMES_MOST - 1);
+    if (times == NULL)
+        printf("0,0");
+    else
+        printf("%" PRId64 ",%" PRId64, times[first].begin / 1000, times[last].end / 1000);
+}
+
+static void print_row(const Row *row, const Times *times)
+{
+    if (row->kind == 'm') {
+        printf("[\"%c\",%d]", strchr("FfBbOo", row->what) && row->what > 0 ? (char)row->what : 'o',
+               row->unit);
+        return;
+    }
+    printf("[\"%c\",%d,%d,%d,%" PRId64 ",%" PRId64 ",", row->kind, row->stream, row->what,
+           row->unit, row->bytes, row->sent);
+    print_times(row, times);
+    printf("]");
+}
+
+static void print_step(const Trace *trace, int rank, int step, const Times *times)
 {
     int begin = within(trace->begin[step], MAX_ROWS),
         end = within(trace->begin[step + 1], MAX_ROWS);
@@ -408,23 +451,33 @@ static void print_step(const Trace *trace, int rank, int step)
            trace->peak[step]);
     const char *comma = "";
     for (int i = begin; i < end; i++) {
-        Row row = trace->row[i];
-        int what = row.what;
+        const Row *row = &trace->row[i];
         // Streams are drawn for rank 0 alone.
-        if (rank > 0 && (row.kind == 'k' || row.kind == 'r' || row.kind == 'w')) continue;
-        if (strchr("+-ckrwm", row.kind) == NULL || row.kind == 0) continue;
-        if (row.kind == 'm')
-            printf("%s[\"%c\",%d]", comma, strchr("FfBbOo", what) && what > 0 ? (char)what : 'o',
-                   row.unit);
-        else
-            printf("%s[\"%c\",%d,%d,%d,%" PRId64 ",%" PRId64 "]", comma, row.kind, row.stream, what,
-                   row.unit, row.bytes, row.sent);
+        if (rank > 0 && (row->kind == 'k' || row->kind == 'r' || row->kind == 'w')) continue;
+        if (row->kind == 0 || strchr("+-ckrwm", row->kind) == NULL) continue;
+        printf("%s", comma);
+        print_row(row, times);
         comma = ",";
     }
     printf("]}\n");
 }
 
-static void steps(void **state)
+// NULL: there are none; on standard error, why.
+static Times *find_times(const Trace *books)
+{
+    Times *times = calloc((size_t)world * TIMES_MOST, sizeof *times);
+    TimesLog *logs = calloc((size_t)world, sizeof *logs);
+    assert_true(times != NULL && logs != NULL);
+    for (int rank = 0; rank < world; rank++) logs[rank] = books[rank].log;
+    const char *wrong = times_replay("tests/trace/picture.machine", logs, world, times);
+    free(logs);
+    if (wrong == NULL) return times;
+    fprintf(stderr, "no times: %s\n", wrong);
+    free(times);
+    return NULL;
+}
+
+static void trace_steps(void)
 {
     Trace *books = shared_alloc(WORLD * sizeof *books);
     const char *wanted = getenv("SHARDLAB_TRACE_WORLD");
@@ -433,10 +486,29 @@ static void steps(void **state)
     assert_in_range(world, 1, WORLD);
     run_ranks_limit(world, 30, body, books);
     print_head();
+    Times *times = find_times(books);
     for (int rank = 0; rank < world; rank++)
-        for (int step = 0; step < STEPS; step++) print_step(&books[rank], rank, step);
+        for (int step = 0; step < STEPS; step++)
+            print_step(&books[rank], rank, step,
+                       times != NULL ? times + (size_t)rank * TIMES_MOST : NULL);
+    for (int rank = 0; rank < world; rank++)
+        printf("CATEGORIES {\"rank\": %d, \"unsharded\": %d, \"temporary\": %d}\n", rank,
+               books[rank].unsharded, books[rank].temporary);
     fflush(stdout);
+    free(times);
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test(steps)};
+static void steps(void **state)
+{
+    trace_steps();
+}
+
+static void steps_without_prefetch(void **state)
+{
+    no_prefetch = true;
+    trace_steps();
+}
+
+static const struct CMUnitTest tests[] = {cmocka_unit_test(steps),
+                                          cmocka_unit_test(steps_without_prefetch)};
 SUITE_MAIN("trace", tests)

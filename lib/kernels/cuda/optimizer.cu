@@ -52,6 +52,8 @@ extern "C" cudaError_t kernel_adamw(float *p, const float *g, float *m, float *v
     launch_read(&launch, g, n * sizeof *g);
     launch_update(&launch, m, n * sizeof *m);
     launch_update(&launch, v, n * sizeof *v);
+    gpulog_category(m, GPU_OPTIMIZER_STATE);
+    gpulog_category(v, GPU_OPTIMIZER_STATE);
     AdamW step = {};
     step.lr = lr;
     step.decay = lr * weight_decay;
@@ -74,6 +76,7 @@ extern "C" cudaError_t kernel_sgd(float *p, const float *g, float *buf, size_t n
     launch_read(&launch, g, n * sizeof *g);
     if (buf != NULL) {
         launch_update(&launch, buf, n * sizeof *buf);
+        gpulog_category(buf, GPU_OPTIMIZER_STATE);
         launch_each(&launch, SgdMomentum{lr, momentum, weight_decay}, n, p, g, buf);
     } else {
         launch_each(&launch, Sgd{lr, weight_decay}, n, p, g);

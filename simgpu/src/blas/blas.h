@@ -1,7 +1,7 @@
 /* blas.h: what the files of simgpu's cuBLAS share.
  *
  *   check.c     what is wrong with a call, in words; the names of the states
- *   handle.c    handles, and what they remember
+ *   handle.c    handles, and what they remember;  legacy.c: the calls of cublas.h, by a hidden one
  *   transfer.c  cublasSetVector … cublasGetMatrixAsync
  *   number.c    the formats of numbers, from 8 bits to double complex
  *   operand.c   vectors and matrices as they lie in device memory: full, banded, packed, triangular
@@ -11,6 +11,7 @@
  *   level1.c    vectors;  rotate.c: rotations of vectors
  *   level2.c    a matrix and vectors;  level3.c: matrices with a structure
  *   extra.c     what cuBLAS has beyond BLAS: geam, dgmm, packed to full
+ *   factor.c    batches of matrices in factors: L·U, systems, inverses;  least_squares.c: Q·R
  *
  * Every call checks its arguments as cuBLAS does and says which one is wrong, declares the bytes
  * that it reads and writes like any other operation on a stream, and then computes. Where nothing
@@ -36,7 +37,7 @@ typedef struct __nv_bfloat16 {
 } __nv_bfloat16;
 #include "simgpu_cublas/half.h"
 
-#define SITE SIM_SITE
+#define SITE (simblas_caller ? simblas_caller : SIM_SITE)
 
 // ---- check.c ----
 
@@ -52,13 +53,13 @@ cublasStatus_t simblas_refuse(Call call, cublasStatus_t status, const char *form
 cublasStatus_t simblas_check_handle(Call call, cublasHandle_t handle);
 cublasStatus_t simblas_check_pointer(Call call, const char *argument, const void *ptr);
 cublasStatus_t simblas_check_size(Call call, const char *argument, long long n);
-cublasStatus_t simblas_check_increment(Call call, const char *argument, int inc);
+cublasStatus_t simblas_check_increment(Call call, const char *argument, int64_t inc);
 cublasStatus_t simblas_check_turn(Call call, const char *argument, cublasOperation_t turn);
 cublasStatus_t simblas_check_fill(Call call, cublasFillMode_t uplo);
 cublasStatus_t simblas_check_diagonal(Call call, cublasDiagType_t diag);
 cublasStatus_t simblas_check_side(Call call, cublasSideMode_t side);
 // `rows` is what the matrix has as it lies in memory; `rows_are` says which argument that is.
-cublasStatus_t simblas_check_leading(Call call, const char *argument, int ld, int rows,
+cublasStatus_t simblas_check_leading(Call call, const char *argument, int64_t ld, int64_t rows,
                                      const char *rows_are);
 
 #define CHECK(call)                                                                                \
@@ -69,11 +70,14 @@ cublasStatus_t simblas_check_leading(Call call, const char *argument, int ld, in
 
 // ---- handle.c ----
 
+// The call site of a call without a handle, while it runs; NULL: this thread is in none.
+extern _Thread_local const void *simblas_caller;
+
 struct cublasContext {
     bool alive;
-    const void *site; // cublasCreate's
+    const void *site;      // cublasCreate's
     const void *destroyed; // cublasDestroy's
-    int device;       // current when it was created; cuBLAS keeps to it
+    int device;            // current when it was created; cuBLAS keeps to it
     cudaStream_t stream;
     cublasPointerMode_t pointers;
     // Remembered, and otherwise without effect.
@@ -145,26 +149,31 @@ Number simblas_divide(Number a, Number b);
 // Begins the operation on the handle's stream, and ends it.
 SimgpuOp simblas_begin(Call call, cublasHandle_t handle);
 cublasStatus_t simblas_end(SimgpuOp *op);
+// The same, after a computation that may have failed: for want of memory
+// (CUBLAS_STATUS_ALLOC_FAILED), or because the CPU's BLAS refused it.
+cublasStatus_t simblas_finish(Call call, SimgpuOp *op, cublasStatus_t computed);
 // A scalar argument, wherever the pointer mode says that it is.
 Number simblas_scalar(SimgpuOp *op, cublasHandle_t handle, const void *scalar,
                       const Format *format);
 // The place for a scalar result, or one that is changed; NULL: there is none.
 void *simblas_result(SimgpuOp *op, cublasHandle_t handle, void *result, size_t bytes,
                      GpuAccess access);
+// An array of pointers in device memory, to be read; NULL: it cannot be.
+const void *const *simblas_pointers(SimgpuOp *op, const void *array, int64_t count);
 
 // n elements, every inc-th in memory; with a negative inc from the last to the first.
 typedef struct Vector {
     const void *ptr;
     const Format *format;
-    int n, inc;
+    int64_t n, inc;
     char *at; // where the elements are to be had: simblas_touch_vector
 } Vector;
 // Declares what is done to the vector. Where elements lie apart, a plain write is an update of the
 // whole for the log, if `gaps_stay`.
 void simblas_touch_vector(SimgpuOp *op, Vector *v, GpuAccess access, bool gaps_stay);
-Number simblas_get(const Vector *v, int i);
-void simblas_put(const Vector *v, int i, Number x);
-void *simblas_place(const Vector *v, int i); // of the element, in memory
+Number simblas_get(const Vector *v, int64_t i);
+void simblas_put(const Vector *v, int64_t i, Number x);
+void *simblas_place(const Vector *v, int64_t i); // of the element, in memory
 
 typedef enum Layout { LAYOUT_FULL, LAYOUT_BAND, LAYOUT_PACKED } Layout;
 typedef enum Part { PART_ALL, PART_UPPER, PART_LOWER } Part;
@@ -176,60 +185,64 @@ typedef enum Others { OTHERS_ZERO, OTHERS_MIRRORED, OTHERS_CONJUGATED } Others;
 typedef struct Matrix {
     const void *ptr;
     const Format *format;
-    int rows, cols, ld;
+    int64_t rows, cols, ld;
     Layout layout;
     Part part;
     Others others;
-    int below, above;
+    int64_t below, above;
     bool unit; // the diagonal is ones, and not stored
     char *at;  // where the elements are to be had: simblas_touch_matrix
 } Matrix;
 Part simblas_part(cublasFillMode_t uplo);
 void simblas_touch_matrix(SimgpuOp *op, Matrix *m, GpuAccess access);
 // The rows of a column that are stored: from *first to before *last.
-void simblas_stored(const Matrix *m, int col, int *first, int *last);
-Number simblas_element(const Matrix *m, cublasOperation_t turn, int row, int col); // of op(m)
-Number simblas_load(const Matrix *m, int row, int col);          // a stored element
-void simblas_store(const Matrix *m, int row, int col, Number x); // the same
+void simblas_stored(const Matrix *m, int64_t col, int64_t *first, int64_t *last);
+Number simblas_element(const Matrix *m, cublasOperation_t turn, int64_t row,
+                       int64_t col);                                     // of op(m)
+Number simblas_load(const Matrix *m, int64_t row, int64_t col);          // a stored element
+void simblas_store(const Matrix *m, int64_t row, int64_t col, Number x); // the same
 
 // ---- share.c ----
 // Calls work(arg, 0) … work(arg, pieces - 1) on up to `threads` threads, this one among them.
-void simblas_share(int threads, int pieces, void (*work)(void *arg, int piece), void *arg);
+void simblas_share(int threads, int64_t pieces, void (*work)(void *arg, int64_t piece), void *arg);
 
 // ---- multiply.c ----
 
-// A dense matrix, real and imaginary parts apart; im is NULL where all are 0.
+// A dense matrix, real and imaginary parts apart; im is NULL where all are 0. Without memory for it
+// both are NULL, and it has failed.
 typedef struct Planes {
-    int rows, cols;
+    int64_t rows, cols;
     double *re, *im;
+    bool failed;
 } Planes;
-Planes simblas_planes(const Matrix *m, cublasOperation_t turn, int rows, int cols); // of op(m)
+Planes simblas_planes(const Matrix *m, cublasOperation_t turn, int64_t rows,
+                      int64_t cols); // of op(m)
 void simblas_free_planes(Planes *p);
 Planes simblas_multiply(const Planes *a, const Planes *b); // a·b
 // op(A)·op(B), with k columns of op(A)
 Planes simblas_product(const Matrix *a, cublasOperation_t turn_a, const Matrix *b,
-                       cublasOperation_t turn_b, int k);
-static inline Number in_planes(const Planes *p, int row, int col)
+                       cublasOperation_t turn_b, int64_t k);
+static inline Number in_planes(const Planes *p, int64_t row, int64_t col)
 {
     size_t i = (size_t)col * (size_t)p->rows + (size_t)row;
     return (Number){p->re[i], p->im ? p->im[i] : 0.0};
 }
 
-// C = alpha·op(A)·op(B) + beta·C in single precision, by the CPU's BLAS. False: it refused.
+// C = alpha·op(A)·op(B) + beta·C in single precision, by the CPU's BLAS.
 typedef struct Sgemm {
     bool turn_a, turn_b;
-    int m, n, k;
+    int64_t m, n, k;
     float alpha, beta;
-    int lda, ldb, ldc;
+    int64_t lda, ldb, ldc;
 } Sgemm;
-bool simblas_sgemm(const Sgemm *p, const float *A, const float *B, float *C);
+cublasStatus_t simblas_sgemm(const Sgemm *p, const float *A, const float *B, float *C);
 
 // ---- gemm.c ----
 
 // The arguments of one product, as cublasGemmEx names them; pointers are not among them.
 typedef struct Gemm {
     cublasOperation_t turn_a, turn_b;
-    int m, n, k, lda, ldb, ldc;
+    int64_t m, n, k, lda, ldb, ldc;
     const Format *a, *b, *c, *scale; // scale: of alpha and beta
     bool single;                     // computed in single precision
     Number alpha, beta;
@@ -244,12 +257,32 @@ typedef struct Batch {
     const void *A, *B;
     void *C;
     long long stride_a, stride_b, stride_c;
-    int count;
+    int64_t count;
 } Batch;
 cublasStatus_t simblas_run_gemm(Call call, cublasHandle_t handle, Gemm *p, const void *alpha,
                                 const void *beta, const Batch *batch);
+// Notes what is multiplied, for whoever wants to know how long a GPU takes for it (time/).
+void simblas_note_product(SimgpuOp *op, cublasHandle_t handle, const Gemm *p, int64_t count);
 // The product, where A, B and C are. A and B are NULL where there is no product to add.
-bool simblas_compute_gemm(const Gemm *p, const void *A, const void *B, void *C);
+cublasStatus_t simblas_compute_gemm(const Gemm *p, const void *A, const void *B, void *C);
+
+// ---- factor.c ----
+
+// A matrix in double, to be worked on: (rows, cols), column by column.
+typedef struct Work {
+    int64_t rows, cols;
+    Number *x;
+} Work;
+// False: there is no memory.
+bool simblas_take(Work *w, const Matrix *m);
+void simblas_give(const Work *w, const Matrix *m);
+static inline Number *in_work(const Work *w, int64_t row, int64_t col)
+{
+    return &w->x[col * w->rows + row];
+}
+// Solves T·x = b into b, of a triangle of w's first n rows and columns; its diagonal counts as ones
+// where `unit`.
+void simblas_solve_triangle(const Work *w, int64_t n, bool upper, bool unit, Number *b);
 
 // ---- level2.c ----
 
@@ -259,14 +292,20 @@ void simblas_matrix_vector(const Matrix *A, cublasOperation_t turn, Number alpha
 
 // ---- level3.c ----
 
-// Solves op(A)·X = alpha·B, or X·op(A) = alpha·B, into B.
-void simblas_solve(const Matrix *A, cublasOperation_t turn, cublasSideMode_t side, Number alpha,
+// Solves op(A)·X = alpha·B, or X·op(A) = alpha·B, into B. False: there is no memory.
+bool simblas_solve(const Matrix *A, cublasOperation_t turn, cublasSideMode_t side, Number alpha,
                    const Matrix *B);
 
-// ---- Families of calls: one line a format ----
+// ---- Families of calls: a macro of a family takes a format's letter and type ----
 
-#define FOR_REAL(MACRO) MACRO(S, float) MACRO(D, double)
-#define FOR_COMPLEX(MACRO) MACRO(C, cuComplex) MACRO(Z, cuDoubleComplex)
+#define EACH_REAL(MACRO) MACRO(S, float) MACRO(D, double)
+#define EACH_FORMAT(MACRO) EACH_REAL(MACRO) MACRO(C, cuComplex) MACRO(Z, cuDoubleComplex)
+
+// A call with sizes comes twice: of 32 bits, and of 64 bits by a name that ends in _64. The macro
+// of such a family takes the type of its sizes and the end of the name first.
+#define FOR_SIZES(MACRO, ...) MACRO(int, , ##__VA_ARGS__) MACRO(int64_t, _64, ##__VA_ARGS__)
+#define FOR_REAL(MACRO) FOR_SIZES(MACRO, S, float) FOR_SIZES(MACRO, D, double)
+#define FOR_COMPLEX(MACRO) FOR_SIZES(MACRO, C, cuComplex) FOR_SIZES(MACRO, Z, cuDoubleComplex)
 #define FOR_EACH(MACRO) FOR_REAL(MACRO) FOR_COMPLEX(MACRO)
 
 #endif

@@ -62,7 +62,7 @@ cublasStatus_t simblas_check_size(Call call, const char *argument, long long n)
                           n);
 }
 
-cublasStatus_t simblas_check_increment(Call call, const char *argument, int inc)
+cublasStatus_t simblas_check_increment(Call call, const char *argument, int64_t inc)
 {
     if (inc != 0) return CUBLAS_STATUS_SUCCESS;
     return simblas_refuse(call, CUBLAS_STATUS_INVALID_VALUE, "%s is 0.", argument);
@@ -103,16 +103,16 @@ cublasStatus_t simblas_check_side(Call call, cublasSideMode_t side)
                           (int)side);
 }
 
-cublasStatus_t simblas_check_leading(Call call, const char *argument, int ld, int rows,
+cublasStatus_t simblas_check_leading(Call call, const char *argument, int64_t ld, int64_t rows,
                                      const char *rows_are)
 {
     if (ld >= (rows > 1 ? rows : 1)) return CUBLAS_STATUS_SUCCESS;
     return simblas_refuse(
         call, CUBLAS_STATUS_INVALID_VALUE,
-        "%s is %d, but the matrix has %d rows (%s) as it lies in memory.\n"
+        "%s is %lld, but the matrix has %lld rows (%s) as it lies in memory.\n"
         "Matrices are column-major here: a row-major (R,C) matrix looks like C rows of R columns,\n"
         "with leading dimension C.",
-        argument, ld, rows, rows_are);
+        argument, (long long)ld, (long long)rows, rows_are);
 }
 
 const char *cublasGetStatusName(cublasStatus_t status)

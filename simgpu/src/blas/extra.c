@@ -5,7 +5,7 @@
  */
 #include "blas.h"
 
-static Matrix general(const void *A, const Format *f, int rows, int cols, int ld)
+static Matrix general(const void *A, const Format *f, int64_t rows, int64_t cols, int64_t ld)
 {
     return (Matrix){.ptr = A, .format = f, .rows = rows, .cols = cols, .ld = ld};
 }
@@ -50,8 +50,8 @@ static cublasStatus_t run_geam(Call call, cublasHandle_t handle, Geam g, const v
     if (!is_zero(a)) simblas_touch_matrix(&op, &g.A, GPU_READ);
     if (!is_zero(b)) simblas_touch_matrix(&op, &g.B, GPU_READ);
     simblas_touch_matrix(&op, &g.C, GPU_WRITE);
-    for (int j = 0; j < g.C.cols && simgpu_ready(&op); j++)
-        for (int i = 0; i < g.C.rows; i++) {
+    for (int64_t j = 0; j < g.C.cols && simgpu_ready(&op); j++)
+        for (int64_t i = 0; i < g.C.rows; i++) {
             Number x = number(0.0);
             if (!is_zero(a)) x = times(a, simblas_element(&g.A, g.turn_a, i, j));
             if (!is_zero(b)) x = plus(x, times(b, simblas_element(&g.B, g.turn_b, i, j)));
@@ -60,16 +60,16 @@ static cublasStatus_t run_geam(Call call, cublasHandle_t handle, Geam g, const v
     return simblas_end(&op);
 }
 
-#define GEAM(L, T)                                                                                 \
-    cublasStatus_t cublas##L##geam(                                                                \
-        cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n,   \
-        const T *alpha, const T *A, int lda, const T *beta, const T *B, int ldb, T *C, int ldc)    \
+#define GEAM(I, E, L, T)                                                                           \
+    cublasStatus_t cublas##L##geam##E(                                                             \
+        cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, I m, I n,       \
+        const T *alpha, const T *A, I lda, const T *beta, const T *B, I ldb, T *C, I ldc)          \
     {                                                                                              \
         const Format *f = &simblas_##L;                                                            \
         bool a = transa != CUBLAS_OP_N, b = transb != CUBLAS_OP_N;                                 \
         Geam g = {transa, transb, general(A, f, a ? n : m, a ? m : n, lda),                        \
                   general(B, f, b ? n : m, b ? m : n, ldb), general(C, f, m, n, ldc)};             \
-        return run_geam((Call){"cublas" #L "geam", SITE}, handle, g, alpha, beta);                 \
+        return run_geam((Call){"cublas" #L "geam" #E, SITE}, handle, g, alpha, beta);              \
     }
 FOR_EACH(GEAM)
 
@@ -93,20 +93,21 @@ static cublasStatus_t run_dgmm(Call call, cublasHandle_t handle, cublasSideMode_
     simblas_touch_matrix(&op, &A, GPU_READ);
     simblas_touch_vector(&op, &x, GPU_READ, false);
     simblas_touch_matrix(&op, &C, GPU_WRITE);
-    for (int j = 0; j < C.cols && simgpu_ready(&op); j++)
-        for (int i = 0; i < C.rows; i++) {
-            int at = x.n == 1 ? 0 : side == CUBLAS_SIDE_LEFT ? i : j;
+    for (int64_t j = 0; j < C.cols && simgpu_ready(&op); j++)
+        for (int64_t i = 0; i < C.rows; i++) {
+            int64_t at = x.n == 1 ? 0 : side == CUBLAS_SIDE_LEFT ? i : j;
             simblas_store(&C, i, j, times(simblas_load(&A, i, j), simblas_get(&x, at)));
         }
     return simblas_end(&op);
 }
 
-#define DGMM(L, T)                                                                                 \
-    cublasStatus_t cublas##L##dgmm(cublasHandle_t handle, cublasSideMode_t mode, int m, int n,     \
-                                   const T *A, int lda, const T *x, int incx, T *C, int ldc)       \
+#define DGMM(I, E, L, T)                                                                           \
+    cublasStatus_t cublas##L##dgmm##E(cublasHandle_t handle, cublasSideMode_t mode, I m, I n,      \
+                                      const T *A, I lda, const T *x, I incx, T *C, I ldc)          \
     {                                                                                              \
         const Format *f = &simblas_##L;                                                            \
-        return run_dgmm((Call){"cublas" #L "dgmm", SITE}, handle, mode, general(A, f, m, n, lda),  \
+        return run_dgmm((Call){"cublas" #L "dgmm" #E, SITE}, handle, mode,                         \
+                        general(A, f, m, n, lda),                                                  \
                         (Vector){x, f, mode == CUBLAS_SIDE_LEFT ? m : n, incx, NULL},              \
                         general(C, f, m, n, ldc));                                                 \
     }
@@ -117,7 +118,7 @@ FOR_EACH(DGMM)
 static cublasStatus_t convert(Call call, cublasHandle_t handle, cublasFillMode_t uplo, Matrix from,
                               Matrix to)
 {
-    int ld = from.layout == LAYOUT_FULL ? from.ld : to.ld;
+    int64_t ld = from.layout == LAYOUT_FULL ? from.ld : to.ld;
     CHECK(simblas_check_handle(call, handle));
     CHECK(simblas_check_fill(call, uplo));
     CHECK(simblas_check_size(call, "n", to.rows));
@@ -126,15 +127,15 @@ static cublasStatus_t convert(Call call, cublasHandle_t handle, cublasFillMode_t
     SimgpuOp op = simblas_begin(call, handle);
     simblas_touch_matrix(&op, &from, GPU_READ);
     simblas_touch_matrix(&op, &to, GPU_WRITE);
-    for (int j = 0; j < to.cols && simgpu_ready(&op); j++) {
-        int first, last;
+    for (int64_t j = 0; j < to.cols && simgpu_ready(&op); j++) {
+        int64_t first, last;
         simblas_stored(&to, j, &first, &last);
-        for (int i = first; i < last; i++) simblas_store(&to, i, j, simblas_load(&from, i, j));
+        for (int64_t i = first; i < last; i++) simblas_store(&to, i, j, simblas_load(&from, i, j));
     }
     return simblas_end(&op);
 }
 
-static Matrix triangle(const void *A, const Format *f, int n, int ld, cublasFillMode_t uplo,
+static Matrix triangle(const void *A, const Format *f, int64_t n, int64_t ld, cublasFillMode_t uplo,
                        Layout layout)
 {
     Matrix m = general(A, f, n, n, ld);
@@ -160,4 +161,4 @@ static Matrix triangle(const void *A, const Format *f, int n, int ld, cublasFill
                        triangle(A, f, n, lda, uplo, LAYOUT_FULL),                                  \
                        triangle(AP, f, n, 0, uplo, LAYOUT_PACKED));                                \
     }
-FOR_EACH(CONVERT)
+EACH_FORMAT(CONVERT)

@@ -79,6 +79,12 @@ static const char *type_name(cudaDataType type)
     return format ? format->name : "an unknown type";
 }
 
+// Floating point of 8 bits.
+static bool is_fp8(cudaDataType type)
+{
+    return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
+}
+
 cublasStatus_t simblas_gemm_types(Call call, cudaDataType a, cudaDataType b, cudaDataType c,
                                   cublasComputeType_t compute, Gemm *p)
 {
@@ -96,14 +102,19 @@ cublasStatus_t simblas_gemm_types(Call call, cudaDataType a, cudaDataType b, cud
     return simblas_refuse(
         call, CUBLAS_STATUS_NOT_SUPPORTED,
         "A of %s (%d), B of %s (%d), C of %s (%d), computed as type %d:\n"
-        "cuBLAS has no such product. CUBLAS_COMPUTE_32F, for instance, goes with CUDA_R_32F,\n"
-        "CUDA_R_16F or CUDA_R_16BF in A and B, and the same or CUDA_R_32F in C.",
-        type_name(a), (int)a, type_name(b), (int)b, type_name(c), (int)c, (int)compute);
+        "cuBLAS has no such product. %s",
+        type_name(a), (int)a, type_name(b), (int)b, type_name(c), (int)c, (int)compute,
+        is_fp8(a) || is_fp8(b) || is_fp8(c)
+            ? "Products of floating point of 8 bits are cublasLtMatmul's alone (cuBLASLt,\n"
+              "which simgpu does not have): convert to CUDA_R_16BF or CUDA_R_16F first."
+            : "CUBLAS_COMPUTE_32F, for instance, goes with CUDA_R_32F,\n"
+              "CUDA_R_16F or CUDA_R_16BF in A and B, and the same or CUDA_R_32F in C.");
 }
 
 // ---- One product ----
 
-static Matrix matrix_at(const void *at, const Format *format, int rows, int cols, int ld)
+static Matrix matrix_at(const void *at, const Format *format, int64_t rows, int64_t cols,
+                        int64_t ld)
 {
     return (Matrix){.format = format, .rows = rows, .cols = cols, .ld = ld, .at = (char *)at};
 }
@@ -111,41 +122,44 @@ static Matrix matrix_at(const void *at, const Format *format, int rows, int cols
 // C = beta·C, where beta = 0 forgets whatever was there.
 static void scale_matrix(const Matrix *C, Number beta)
 {
-    for (int j = 0; j < C->cols; j++)
-        for (int i = 0; i < C->rows; i++) {
+    for (int64_t j = 0; j < C->cols; j++)
+        for (int64_t i = 0; i < C->rows; i++) {
             Number was = is_zero(beta) ? number(0.0) : simblas_load(C, i, j);
             simblas_store(C, i, j, times(beta, was));
         }
 }
 
-static bool compute_double(const Gemm *p, const Matrix *A, const Matrix *B, const Matrix *C)
+static cublasStatus_t compute_double(const Gemm *p, const Matrix *A, const Matrix *B,
+                                     const Matrix *C)
 {
     Planes product = simblas_product(A, p->turn_a, B, p->turn_b, p->k);
-    for (int j = 0; j < p->n; j++)
-        for (int i = 0; i < p->m; i++) {
+    if (product.failed) return CUBLAS_STATUS_ALLOC_FAILED;
+    for (int64_t j = 0; j < p->n; j++)
+        for (int64_t i = 0; i < p->m; i++) {
             Number x = times(p->alpha, in_planes(&product, i, j));
             if (!is_zero(p->beta)) x = plus(x, times(p->beta, simblas_load(C, i, j)));
             simblas_store(C, i, j, x);
         }
     simblas_free_planes(&product);
-    return true;
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 // The matrix as floats, column by column; floats themselves are where they are.
-static float *as_floats(const Matrix *m, int *ld)
+static float *as_floats(const Matrix *m, int64_t *ld)
 {
     *ld = m->ld;
     if (m->format == &simblas_S) return (float *)(void *)m->at;
     *ld = m->rows > 1 ? m->rows : 1;
     float *x = malloc((size_t)*ld * (size_t)m->cols * sizeof *x);
-    for (int j = 0; j < m->cols && x != NULL; j++)
-        for (int i = 0; i < m->rows; i++)
+    for (int64_t j = 0; j < m->cols && x != NULL; j++)
+        for (int64_t i = 0; i < m->rows; i++)
             x[(size_t)j * (size_t)*ld + (size_t)i] = (float)simblas_load(m, i, j).re;
     return x;
 }
 
 // Sums in single precision, and rounds to C's format once.
-static bool compute_single(const Gemm *p, const Matrix *A, const Matrix *B, const Matrix *C)
+static cublasStatus_t compute_single(const Gemm *p, const Matrix *A, const Matrix *B,
+                                     const Matrix *C)
 {
     Sgemm s = {p->turn_a != CUBLAS_OP_N, p->turn_b != CUBLAS_OP_N, p->m, p->n, p->k,
                (float)p->alpha.re,       (float)p->beta.re,        0,    0,    0};
@@ -155,9 +169,9 @@ static bool compute_single(const Gemm *p, const Matrix *A, const Matrix *B, cons
     float *c =
         convert ? calloc((size_t)C->rows * (size_t)C->cols, sizeof *c) : (float *)(void *)C->at;
     if (convert) s.beta = 0.0f;
-    bool done = a && b && c && simblas_sgemm(&s, a, b, c);
-    for (int j = 0; j < p->n && done && convert; j++)
-        for (int i = 0; i < p->m; i++) {
+    cublasStatus_t done = a && b && c ? simblas_sgemm(&s, a, b, c) : CUBLAS_STATUS_ALLOC_FAILED;
+    for (int64_t j = 0; j < p->n && done == CUBLAS_STATUS_SUCCESS && convert; j++)
+        for (int64_t i = 0; i < p->m; i++) {
             float x = c[(size_t)j * (size_t)s.ldc + (size_t)i];
             if (!is_zero(p->beta)) x += (float)p->beta.re * (float)simblas_load(C, i, j).re;
             simblas_store(C, i, j, number(x));
@@ -168,7 +182,7 @@ static bool compute_single(const Gemm *p, const Matrix *A, const Matrix *B, cons
     return done;
 }
 
-bool simblas_compute_gemm(const Gemm *p, const void *A, const void *B, void *C)
+cublasStatus_t simblas_compute_gemm(const Gemm *p, const void *A, const void *B, void *C)
 {
     bool turn_a = p->turn_a != CUBLAS_OP_N, turn_b = p->turn_b != CUBLAS_OP_N;
     Matrix a = matrix_at(A, p->a, turn_a ? p->k : p->m, turn_a ? p->m : p->k, p->lda);
@@ -177,7 +191,7 @@ bool simblas_compute_gemm(const Gemm *p, const void *A, const void *B, void *C)
     if (A != NULL && B != NULL)
         return p->single ? compute_single(p, &a, &b, &c) : compute_double(p, &a, &b, &c);
     scale_matrix(&c, p->beta);
-    return true;
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 // ---- A batch at equal strides ----
@@ -198,8 +212,8 @@ static SimLogProduct as_logged(const Gemm *p, const Batch *batch)
 
 // Declares a batch of matrices, the first of which may not be where its bytes begin; hands back
 // where the first one is.
-static char *touch_batch(SimgpuOp *op, const SimLogMatrix *matrix, int rows, int cols, int count,
-                         size_t align, GpuRange operand)
+static char *touch_batch(SimgpuOp *op, const SimLogMatrix *matrix, int64_t rows, int64_t cols,
+                         int64_t count, size_t align, GpuRange operand)
 {
     size_t one = matrix->element;
     SimShape shape = sim_shape((size_t)rows * one, (size_t)cols, (size_t)matrix->ld * one,
@@ -211,19 +225,20 @@ static char *touch_batch(SimgpuOp *op, const SimLogMatrix *matrix, int rows, int
 }
 
 // The matrices that a range spans lie in it without gaps: what overlaps the range overlaps them.
-static bool is_dense(const GpuRange *range, size_t rows, size_t cols, int count, size_t element)
+static bool is_dense(const GpuRange *range, size_t rows, size_t cols, int64_t count, size_t element)
 {
     size_t one = rows * cols * element;
     return range->bytes > 0 && (range->bytes == one || range->bytes == one * (size_t)count);
 }
 
-static void check_overlap(const SimgpuOp *op, const Gemm *p, int count, const GpuRange operand[3])
+static void check_overlap(const SimgpuOp *op, const Gemm *p, int64_t count,
+                          const GpuRange operand[3])
 {
     size_t m = (size_t)p->m, n = (size_t)p->n, k = (size_t)p->k;
     const GpuRange *C = &operand[2];
     const char *c = C->ptr;
     if (sim_config()->check == CHECK_OFF || !is_dense(C, m, n, count, p->c->bytes)) return;
-    for (int i = 0; i < 2; i++) {
+    for (int64_t i = 0; i < 2; i++) {
         const char *from = operand[i].ptr;
         if (!is_dense(&operand[i], i ? k : m, i ? n : k, count, i ? p->b->bytes : p->a->bytes))
             continue;
@@ -238,6 +253,7 @@ cublasStatus_t simblas_run_gemm(Call call, cublasHandle_t handle, Gemm *p, const
 {
     if (p->m == 0 || p->n == 0 || batch->count == 0) return CUBLAS_STATUS_SUCCESS;
     SimgpuOp op = simblas_begin(call, handle);
+    simblas_note_product(&op, handle, p, batch->count);
     p->alpha = simblas_scalar(&op, handle, alpha, p->scale);
     p->beta = simblas_scalar(&op, handle, beta, p->scale);
     SimLogProduct product = as_logged(p, batch);
@@ -252,16 +268,31 @@ cublasStatus_t simblas_run_gemm(Call call, cublasHandle_t handle, Gemm *p, const
     }
     char *C = touch_batch(&op, &product.C, p->m, p->n, batch->count, p->c->align, operand[2]);
     if (simgpu_ready(&op) && A != NULL) check_overlap(&op, p, batch->count, operand);
-    bool done = true;
-    for (int i = 0; i < batch->count && done && simgpu_ready(&op); i++)
+    cublasStatus_t done = CUBLAS_STATUS_SUCCESS;
+    for (int64_t i = 0; i < batch->count && done == CUBLAS_STATUS_SUCCESS && simgpu_ready(&op); i++)
         done = simblas_compute_gemm(
             p, A != NULL ? A + i * batch->stride_a * (long long)p->a->bytes : NULL,
             B != NULL ? B + i * batch->stride_b * (long long)p->b->bytes : NULL,
             C + i * batch->stride_c * (long long)p->c->bytes);
-    CHECK(simblas_end(&op));
-    if (done) return CUBLAS_STATUS_SUCCESS;
-    return simblas_refuse(call, CUBLAS_STATUS_INTERNAL_ERROR,
-                          "the CPU's BLAS library refused the product, or there is no memory.");
+    return simblas_finish(call, &op, done);
+}
+
+static GpuType arithmetic_of(cublasHandle_t handle, const Gemm *p)
+{
+    switch (simblas_real(p->a)->type) {
+    case CUDA_R_64F: return GPU_F64;
+    case CUDA_R_16F:
+    case CUDA_R_16BF: return GPU_BF16;
+    case CUDA_R_8I: return GPU_FP8; // as fast
+    default: return handle->math == CUBLAS_TF32_TENSOR_OP_MATH ? GPU_TF32 : GPU_F32;
+    }
+}
+
+void simblas_note_product(SimgpuOp *op, cublasHandle_t handle, const Gemm *p, int64_t count)
+{
+    uint64_t batch = (uint64_t)count * (p->a->complex ? 4 : 1); // of real products
+    op->entry.product = (GpuProduct){(uint64_t)p->m, (uint64_t)p->n, (uint64_t)p->k, batch};
+    op->entry.type = arithmetic_of(handle, p);
 }
 
 static cublasStatus_t check_batch(Call call, const Gemm *p, const Batch *batch)
@@ -270,39 +301,39 @@ static cublasStatus_t check_batch(Call call, const Gemm *p, const Batch *batch)
     if (batch->count <= 1 || batch->stride_c != 0 || p->m == 0 || p->n == 0)
         return CUBLAS_STATUS_SUCCESS;
     return simblas_refuse(call, CUBLAS_STATUS_INVALID_VALUE,
-                          "strideC is 0, so all %d products would be written to one matrix.",
-                          batch->count);
+                          "strideC is 0, so all %lld products would be written to one matrix.",
+                          (long long)batch->count);
 }
 
 // ---- The calls of one format ----
 
-#define GEMM(name, symbol, T, F, is_single)                                                        \
-    cublasStatus_t symbol(cublasHandle_t handle, cublasOperation_t transa,                         \
-                          cublasOperation_t transb, int m, int n, int k, const T *alpha,           \
-                          const T *A, int lda, const T *B, int ldb, const T *beta, T *C, int ldc)  \
+#define GEMM(I, E, name, symbol, T, F, is_single)                                                  \
+    cublasStatus_t symbol##E(cublasHandle_t handle, cublasOperation_t transa,                      \
+                             cublasOperation_t transb, I m, I n, I k, const T *alpha, const T *A,  \
+                             I lda, const T *B, I ldb, const T *beta, T *C, I ldc)                 \
     {                                                                                              \
-        Call call = {name, SITE};                                                                  \
+        Call call = {name #E, SITE};                                                               \
         Gemm p = {transa, transb, m,  n,  k,         lda,    ldb,   ldc,                           \
                   &F,     &F,     &F, &F, is_single, {0, 0}, {0, 0}};                              \
         Batch one = {A, B, C, 0, 0, 0, 1};                                                         \
         CHECK(simblas_check_gemm(call, handle, &p, alpha, beta));                                  \
         return simblas_run_gemm(call, handle, &p, alpha, beta, &one);                              \
     }
-GEMM("cublasSgemm", cublasSgemm_v2, float, simblas_S, true)
-GEMM("cublasDgemm", cublasDgemm_v2, double, simblas_D, false)
-GEMM("cublasCgemm", cublasCgemm_v2, cuComplex, simblas_C, false)
-GEMM("cublasZgemm", cublasZgemm_v2, cuDoubleComplex, simblas_Z, false)
-GEMM("cublasHgemm", cublasHgemm, __half, simblas_H, true)
-GEMM("cublasCgemm3m", cublasCgemm3m, cuComplex, simblas_C, false)
-GEMM("cublasZgemm3m", cublasZgemm3m, cuDoubleComplex, simblas_Z, false)
+FOR_SIZES(GEMM, "cublasSgemm", cublasSgemm_v2, float, simblas_S, true)
+FOR_SIZES(GEMM, "cublasDgemm", cublasDgemm_v2, double, simblas_D, false)
+FOR_SIZES(GEMM, "cublasCgemm", cublasCgemm_v2, cuComplex, simblas_C, false)
+FOR_SIZES(GEMM, "cublasZgemm", cublasZgemm_v2, cuDoubleComplex, simblas_Z, false)
+FOR_SIZES(GEMM, "cublasHgemm", cublasHgemm, __half, simblas_H, true)
+FOR_SIZES(GEMM, "cublasCgemm3m", cublasCgemm3m, cuComplex, simblas_C, false)
+FOR_SIZES(GEMM, "cublasZgemm3m", cublasZgemm3m, cuDoubleComplex, simblas_Z, false)
 
-#define STRIDED(name, T, F, is_single)                                                             \
-    cublasStatus_t name(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, \
-                        int m, int n, int k, const T *alpha, const T *A, int lda,                  \
-                        long long int strideA, const T *B, int ldb, long long int strideB,         \
-                        const T *beta, T *C, int ldc, long long int strideC, int batchCount)       \
+#define STRIDED(I, E, name, T, F, is_single)                                                       \
+    cublasStatus_t name##E(cublasHandle_t handle, cublasOperation_t transa,                        \
+                           cublasOperation_t transb, I m, I n, I k, const T *alpha, const T *A,    \
+                           I lda, long long int strideA, const T *B, I ldb, long long int strideB, \
+                           const T *beta, T *C, I ldc, long long int strideC, I batchCount)        \
     {                                                                                              \
-        Call call = {#name, SITE};                                                                 \
+        Call call = {#name #E, SITE};                                                              \
         Gemm p = {transa, transb, m,  n,  k,         lda,    ldb,   ldc,                           \
                   &F,     &F,     &F, &F, is_single, {0, 0}, {0, 0}};                              \
         Batch batch = {A, B, C, strideA, strideB, strideC, batchCount};                            \
@@ -310,32 +341,32 @@ GEMM("cublasZgemm3m", cublasZgemm3m, cuDoubleComplex, simblas_Z, false)
         CHECK(check_batch(call, &p, &batch));                                                      \
         return simblas_run_gemm(call, handle, &p, alpha, beta, &batch);                            \
     }
-STRIDED(cublasSgemmStridedBatched, float, simblas_S, true)
-STRIDED(cublasDgemmStridedBatched, double, simblas_D, false)
-STRIDED(cublasCgemmStridedBatched, cuComplex, simblas_C, false)
-STRIDED(cublasZgemmStridedBatched, cuDoubleComplex, simblas_Z, false)
-STRIDED(cublasHgemmStridedBatched, __half, simblas_H, true)
-STRIDED(cublasCgemm3mStridedBatched, cuComplex, simblas_C, false)
+FOR_SIZES(STRIDED, cublasSgemmStridedBatched, float, simblas_S, true)
+FOR_SIZES(STRIDED, cublasDgemmStridedBatched, double, simblas_D, false)
+FOR_SIZES(STRIDED, cublasCgemmStridedBatched, cuComplex, simblas_C, false)
+FOR_SIZES(STRIDED, cublasZgemmStridedBatched, cuDoubleComplex, simblas_Z, false)
+FOR_SIZES(STRIDED, cublasHgemmStridedBatched, __half, simblas_H, true)
+FOR_SIZES(STRIDED, cublasCgemm3mStridedBatched, cuComplex, simblas_C, false)
 
 // ---- The calls that name their formats ----
 
-cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t transa,
-                                          cublasOperation_t transb, int m, int n, int k,
-                                          const void *alpha, const void *A, cudaDataType Atype,
-                                          int lda, long long int strideA, const void *B,
-                                          cudaDataType Btype, int ldb, long long int strideB,
-                                          const void *beta, void *C, cudaDataType Ctype, int ldc,
-                                          long long int strideC, int batchCount,
-                                          cublasComputeType_t computeType, cublasGemmAlgo_t algo)
-{
-    Call call = {"cublasGemmStridedBatchedEx", SITE};
-    Gemm p = {.turn_a = transa, .turn_b = transb, m, n, k, lda, ldb, ldc};
-    Batch batch = {A, B, C, strideA, strideB, strideC, batchCount};
-    CHECK(simblas_check_gemm(call, handle, &p, alpha, beta));
-    CHECK(check_batch(call, &p, &batch));
-    CHECK(simblas_gemm_types(call, Atype, Btype, Ctype, computeType, &p));
-    return simblas_run_gemm(call, handle, &p, alpha, beta, &batch);
-}
+#define STRIDED_EX(I, E)                                                                           \
+    cublasStatus_t cublasGemmStridedBatchedEx##E(                                                  \
+        cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, I m, I n, I k,  \
+        const void *alpha, const void *A, cudaDataType Atype, I lda, long long int strideA,        \
+        const void *B, cudaDataType Btype, I ldb, long long int strideB, const void *beta,         \
+        void *C, cudaDataType Ctype, I ldc, long long int strideC, I batchCount,                   \
+        cublasComputeType_t computeType, cublasGemmAlgo_t algo)                                    \
+    {                                                                                              \
+        Call call = {"cublasGemmStridedBatchedEx" #E, SITE};                                       \
+        Gemm p = {.turn_a = transa, .turn_b = transb, m, n, k, lda, ldb, ldc};                     \
+        Batch batch = {A, B, C, strideA, strideB, strideC, batchCount};                            \
+        CHECK(simblas_check_gemm(call, handle, &p, alpha, beta));                                  \
+        CHECK(check_batch(call, &p, &batch));                                                      \
+        CHECK(simblas_gemm_types(call, Atype, Btype, Ctype, computeType, &p));                     \
+        return simblas_run_gemm(call, handle, &p, alpha, beta, &batch);                            \
+    }
+FOR_SIZES(STRIDED_EX)
 
 static cublasStatus_t run_ex(Call call, cublasHandle_t handle, Gemm *p, const void *alpha,
                              const void *beta, const Batch *one, cudaDataType a, cudaDataType b,
@@ -346,30 +377,31 @@ static cublasStatus_t run_ex(Call call, cublasHandle_t handle, Gemm *p, const vo
     return simblas_run_gemm(call, handle, p, alpha, beta, one);
 }
 
-cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
-                            cublasOperation_t transb, int m, int n, int k, const void *alpha,
-                            const void *A, cudaDataType Atype, int lda, const void *B,
-                            cudaDataType Btype, int ldb, const void *beta, void *C,
-                            cudaDataType Ctype, int ldc, cublasComputeType_t computeType,
-                            cublasGemmAlgo_t algo)
-{
-    Gemm p = {.turn_a = transa, .turn_b = transb, m, n, k, lda, ldb, ldc};
-    Batch one = {A, B, C, 0, 0, 0, 1};
-    return run_ex((Call){"cublasGemmEx", SITE}, handle, &p, alpha, beta, &one, Atype, Btype, Ctype,
-                  computeType);
-}
-
-#define TYPED(name, T)                                                                             \
-    cublasStatus_t name(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, \
-                        int m, int n, int k, const T *alpha, const void *A, cudaDataType Atype,    \
-                        int lda, const void *B, cudaDataType Btype, int ldb, const T *beta,        \
-                        void *C, cudaDataType Ctype, int ldc)                                      \
+#define GEMM_EX(I, E)                                                                              \
+    cublasStatus_t cublasGemmEx##E(                                                                \
+        cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, I m, I n, I k,  \
+        const void *alpha, const void *A, cudaDataType Atype, I lda, const void *B,                \
+        cudaDataType Btype, I ldb, const void *beta, void *C, cudaDataType Ctype, I ldc,           \
+        cublasComputeType_t computeType, cublasGemmAlgo_t algo)                                    \
     {                                                                                              \
         Gemm p = {.turn_a = transa, .turn_b = transb, m, n, k, lda, ldb, ldc};                     \
         Batch one = {A, B, C, 0, 0, 0, 1};                                                         \
-        return run_ex((Call){#name, SITE}, handle, &p, alpha, beta, &one, Atype, Btype, Ctype,     \
+        return run_ex((Call){"cublasGemmEx" #E, SITE}, handle, &p, alpha, beta, &one, Atype,       \
+                      Btype, Ctype, computeType);                                                  \
+    }
+FOR_SIZES(GEMM_EX)
+
+#define TYPED(I, E, name, T)                                                                       \
+    cublasStatus_t name##E(cublasHandle_t handle, cublasOperation_t transa,                        \
+                           cublasOperation_t transb, I m, I n, I k, const T *alpha, const void *A, \
+                           cudaDataType Atype, I lda, const void *B, cudaDataType Btype, I ldb,    \
+                           const T *beta, void *C, cudaDataType Ctype, I ldc)                      \
+    {                                                                                              \
+        Gemm p = {.turn_a = transa, .turn_b = transb, m, n, k, lda, ldb, ldc};                     \
+        Batch one = {A, B, C, 0, 0, 0, 1};                                                         \
+        return run_ex((Call){#name #E, SITE}, handle, &p, alpha, beta, &one, Atype, Btype, Ctype,  \
                       CUBLAS_COMPUTE_32F);                                                         \
     }
-TYPED(cublasSgemmEx, float)
-TYPED(cublasCgemmEx, cuComplex)
-TYPED(cublasCgemm3mEx, cuComplex)
+FOR_SIZES(TYPED, cublasSgemmEx, float)
+FOR_SIZES(TYPED, cublasCgemmEx, cuComplex)
+FOR_SIZES(TYPED, cublasCgemm3mEx, cuComplex)

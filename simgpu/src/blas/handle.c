@@ -3,11 +3,13 @@
  * Handles live in a table, so that a destroyed or invented handle is told from a good one without a
  * look at what it points to.
  *
- * Interface: cublasCreate … cublasXerbla; simblas_is_handle, simblas_destroyed_at.
+ * Interface: cublasCreate … cublasXerbla; simblas_is_handle, simblas_destroyed_at, simblas_caller.
  */
 #include <stdio.h>
 
 #include "blas.h"
+
+_Thread_local const void *simblas_caller;
 
 #define MAX_HANDLES 4096
 static struct cublasContext handles[MAX_HANDLES];

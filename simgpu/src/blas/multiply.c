@@ -9,6 +9,7 @@
  *
  * Interface: simblas_sgemm; simblas_planes, simblas_free_planes, simblas_multiply, simblas_product.
  */
+#include <limits.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -27,21 +28,22 @@
 // for smaller ones the BLAS spends too long on packing its factors. Half of a small product is
 // worth a thread, too.
 enum { BLOCK_WORK = 1 << 23, MOST_BLOCKS = 8, LEAST_SIDE = 128, LEAST_HALF = 32 };
-// What packing a number of a transposed A costs, compared with one that lies as the BLAS wants it.
+// What packing a number of a transposed factor costs, compared with one that lies as the BLAS wants
+// it.
 enum { TRANSPOSED = 3 };
 
 typedef struct Blocks {
-    int rows, cols;     // of a block
-    int across, blocks; // how many stand side by side, and how many there are
+    int64_t rows, cols;     // of a block
+    int64_t across, blocks; // how many stand side by side, and how many there are
 } Blocks;
 
-static int pieces(int n, int size)
+static int64_t pieces(int64_t n, int64_t size)
 {
     return (n + size - 1) / size;
 }
 
 // Sets *size to that of one of `count` parts of a side; false: they would be too small.
-static bool part(int side, int count, int least, int *size)
+static bool part(int64_t side, int64_t count, int64_t least, int64_t *size)
 {
     *size = count == 1 ? side : pieces(pieces(side, count), LEAST_HALF) * LEAST_HALF;
     return count == 1 || (side / count >= least && pieces(side, *size) == count);
@@ -49,12 +51,13 @@ static bool part(int side, int count, int least, int *size)
 
 // Every block packs its rows of A and its columns of B: of all ways to cut the product in so many
 // blocks, the one that packs least. False: there is none.
-static bool cut_in(const Sgemm *p, int blocks, int least, Blocks *best)
+static bool cut_in(const Sgemm *p, int64_t blocks, int64_t least, Blocks *best)
 {
     double cheapest = -1.0;
-    for (int across = 1; across <= blocks; across *= 2) {
-        int down = blocks / across, rows, cols;
-        double cost = (double)across * p->m * (p->turn_a ? TRANSPOSED : 1) + (double)down * p->n;
+    for (int64_t across = 1; across <= blocks; across *= 2) {
+        int64_t down = blocks / across, rows, cols;
+        double cost = (double)(across * p->m) * (p->turn_a ? TRANSPOSED : 1) +
+                      (double)(down * p->n) * (p->turn_b ? TRANSPOSED : 1);
         if (!part(p->m, down, least, &rows) || !part(p->n, across, least, &cols)) continue;
         if (cheapest >= 0.0 && cost >= cheapest) continue;
         cheapest = cost;
@@ -67,7 +70,7 @@ static Blocks cut(const Sgemm *p)
 {
     double work = (double)p->m * p->n * p->k;
     Blocks b = {p->m, p->n, 1, 1};
-    for (int blocks = MOST_BLOCKS; blocks > 1; blocks /= 2) {
+    for (int64_t blocks = MOST_BLOCKS; blocks > 1; blocks /= 2) {
         bool halves = blocks == 2;
         if (work < (double)BLOCK_WORK * (halves ? 1 : blocks)) continue;
         if (cut_in(p, blocks, halves ? LEAST_HALF : LEAST_SIDE, &b)) break;
@@ -80,14 +83,15 @@ static Blocks cut(const Sgemm *p)
 #ifdef SIMGPU_DNNL
 // oneDNN is row-major, and a column-major matrix read by rows is its transpose:
 // Cᵀ = op(B)ᵀ·op(A)ᵀ, so the two factors change places.
-static bool multiply_block(const Sgemm *p, const float *A, const float *B, float *C)
+static cublasStatus_t multiply_block(const Sgemm *p, const float *A, const float *B, float *C)
 {
     int before = omp_get_max_threads();
     if (before != 1) omp_set_num_threads(1);
     dnnl_status_t done = dnnl_sgemm(p->turn_b ? 'T' : 'N', p->turn_a ? 'T' : 'N', p->n, p->m, p->k,
                                     p->alpha, B, p->ldb, A, p->lda, p->beta, C, p->ldc);
     if (before != 1) omp_set_num_threads(before);
-    return done == dnnl_success;
+    if (done == dnnl_out_of_memory) return CUBLAS_STATUS_ALLOC_FAILED;
+    return done == dnnl_success ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INTERNAL_ERROR;
 }
 static void use_one_thread(void)
 {
@@ -99,15 +103,24 @@ static void use_one_thread(void)
     openblas_set_num_threads(1);
 }
 
-static bool multiply_block(const Sgemm *p, const float *A, const float *B, float *C)
+// Its sizes have 32 bits.
+static bool fits(int64_t size)
 {
+    return size <= INT_MAX;
+}
+
+static cublasStatus_t multiply_block(const Sgemm *p, const float *A, const float *B, float *C)
+{
+    if (!fits(p->m) || !fits(p->n) || !fits(p->k) || !fits(p->lda) || !fits(p->ldb) ||
+        !fits(p->ldc))
+        return CUBLAS_STATUS_INTERNAL_ERROR;
     // Not every CBLAS leaves C unread where beta is 0.
-    for (int j = 0; j < p->n && p->beta == 0.0f; j++)
+    for (int64_t j = 0; j < p->n && p->beta == 0.0f; j++)
         memset(C + (size_t)j * (size_t)p->ldc, 0, (size_t)p->m * sizeof *C);
     cblas_sgemm(CblasColMajor, p->turn_a ? CblasTrans : CblasNoTrans,
-                p->turn_b ? CblasTrans : CblasNoTrans, p->m, p->n, p->k, p->alpha, A, p->lda, B,
-                p->ldb, p->beta, C, p->ldc);
-    return true;
+                p->turn_b ? CblasTrans : CblasNoTrans, (int)p->m, (int)p->n, (int)p->k, p->alpha, A,
+                (int)p->lda, B, (int)p->ldb, p->beta, C, (int)p->ldc);
+    return CUBLAS_STATUS_SUCCESS;
 }
 #endif
 
@@ -116,14 +129,14 @@ typedef struct SgemmJob {
     Blocks b;
     const float *A, *B;
     float *C;
-    atomic_bool failed;
+    atomic_int failed; // a cublasStatus_t
 } SgemmJob;
 
-static void sgemm_piece(void *arg, int piece)
+static void sgemm_piece(void *arg, int64_t piece)
 {
     SgemmJob *job = arg;
     Sgemm p = *job->p;
-    int row = piece / job->b.across * job->b.rows, col = piece % job->b.across * job->b.cols;
+    int64_t row = piece / job->b.across * job->b.rows, col = piece % job->b.across * job->b.cols;
     size_t i = (size_t)row, j = (size_t)col;
     if (p.m - row < job->b.rows)
         p.m -= row;
@@ -135,34 +148,39 @@ static void sgemm_piece(void *arg, int piece)
         p.n = job->b.cols;
     const float *A = job->A + (p.turn_a ? i * (size_t)p.lda : i);
     const float *B = job->B + (p.turn_b ? j : j * (size_t)p.ldb);
-    if (!multiply_block(&p, A, B, job->C + j * (size_t)p.ldc + i)) atomic_store(&job->failed, true);
+    cublasStatus_t status = multiply_block(&p, A, B, job->C + j * (size_t)p.ldc + i);
+    if (status != CUBLAS_STATUS_SUCCESS) atomic_store(&job->failed, (int)status);
 }
 
-bool simblas_sgemm(const Sgemm *p, const float *A, const float *B, float *C)
+cublasStatus_t simblas_sgemm(const Sgemm *p, const float *A, const float *B, float *C)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, use_one_thread);
-    SgemmJob job = {p, cut(p), A, B, C, false};
+    SgemmJob job = {p, cut(p), A, B, C, CUBLAS_STATUS_SUCCESS};
     simblas_share(sim_config()->threads, job.b.blocks, sgemm_piece, &job);
-    return !atomic_load(&job.failed);
+    return (cublasStatus_t)atomic_load(&job.failed);
 }
 
 // ---- Double precision ----
 
-static double *zeros(int rows, int cols)
+static double *zeros(int64_t rows, int64_t cols)
 {
-    double *x = calloc((size_t)rows * (size_t)cols + 1, sizeof *x);
-    if (x == NULL)
-        sim_fatal(SIMGPU_SYSTEM, "cuBLAS: no memory",
-                  "%d x %d doubles could not be allocated for a product.", rows, cols);
-    return x;
+    return calloc((size_t)rows * (size_t)cols + 1, sizeof(double));
 }
 
-Planes simblas_planes(const Matrix *m, cublasOperation_t turn, int rows, int cols)
+static Planes make_planes(int64_t rows, int64_t cols, bool complex)
 {
-    Planes p = {rows, cols, zeros(rows, cols), m->format->complex ? zeros(rows, cols) : NULL};
-    for (int j = 0; j < cols; j++)
-        for (int i = 0; i < rows; i++) {
+    Planes p = {rows, cols, zeros(rows, cols), complex ? zeros(rows, cols) : NULL, false};
+    p.failed = p.re == NULL || (complex && p.im == NULL);
+    if (p.failed) simblas_free_planes(&p);
+    return p;
+}
+
+Planes simblas_planes(const Matrix *m, cublasOperation_t turn, int64_t rows, int64_t cols)
+{
+    Planes p = make_planes(rows, cols, m->format->complex);
+    for (int64_t j = 0; j < cols && !p.failed; j++)
+        for (int64_t i = 0; i < rows; i++) {
             size_t at = (size_t)j * (size_t)rows + (size_t)i;
             Number x = simblas_element(m, turn, i, j);
             p.re[at] = x.re;
@@ -182,14 +200,15 @@ void simblas_free_planes(Planes *p)
 enum { TILE_ROWS = 16, TILE_COLS = 4 };
 
 typedef struct DoubleJob {
-    int m, n, k;
+    int64_t m, n, k;
     const double *A, *B; // (m,k), (k,n)
     double *C;
     double sign;
+    atomic_bool failed;
 } DoubleJob;
 
 // The sums of one tile; `panel` holds TILE_ROWS rows of A, one column behind the other.
-static void sum_tile(const DoubleJob *job, const double *panel, int col, int cols,
+static void sum_tile(const DoubleJob *job, const double *panel, int64_t col, int64_t cols,
                      double sum[TILE_COLS][TILE_ROWS])
 {
     const double *B[TILE_COLS];
@@ -203,18 +222,19 @@ static void sum_tile(const DoubleJob *job, const double *panel, int col, int col
         }
 }
 
-static void double_piece(void *arg, int piece)
+static void double_piece(void *arg, int64_t piece)
 {
-    const DoubleJob *job = arg;
+    DoubleJob *job = arg;
     size_t k = (size_t)job->k, m = (size_t)job->m, row = (size_t)piece * TILE_ROWS;
     size_t rows = m - row < TILE_ROWS ? m - row : TILE_ROWS;
     double *panel = zeros(TILE_ROWS, job->k), sum[TILE_COLS][TILE_ROWS];
-    for (size_t l = 0; l < k; l++)
+    if (panel == NULL) atomic_store(&job->failed, true);
+    for (size_t l = 0; l < k && panel != NULL; l++)
         memcpy(panel + l * TILE_ROWS, job->A + l * m + row, rows * sizeof *panel);
-    for (int col = 0; col < job->n; col += TILE_COLS) {
-        int cols = job->n - col < TILE_COLS ? job->n - col : TILE_COLS;
+    for (int64_t col = 0; col < job->n && panel != NULL; col += TILE_COLS) {
+        int64_t cols = job->n - col < TILE_COLS ? job->n - col : TILE_COLS;
         sum_tile(job, panel, col, cols, sum);
-        for (int c = 0; c < cols; c++) {
+        for (int64_t c = 0; c < cols; c++) {
             double *to = job->C + (size_t)(col + c) * m + row;
             for (size_t r = 0; r < rows; r++) to[r] += job->sign * sum[c][r];
         }
@@ -222,35 +242,39 @@ static void double_piece(void *arg, int piece)
     free(panel);
 }
 
-// C += sign·A·B
-static void add_product(int m, int n, int k, double sign, const double *A, const double *B,
+// C += sign·A·B; false: there is no memory.
+static bool add_product(const Planes *c, int64_t k, double sign, const double *A, const double *B,
                         double *C)
 {
-    if (A == NULL || B == NULL) return;
-    DoubleJob job = {m, n, k, A, B, C, sign};
-    bool small = (double)m * n * k < BLOCK_WORK;
+    if (A == NULL || B == NULL) return true;
+    int64_t m = c->rows, n = c->cols;
+    DoubleJob job = {m, n, k, A, B, C, sign, false};
+    bool small = (double)m * (double)n * (double)k < BLOCK_WORK;
     simblas_share(small ? 1 : sim_config()->threads, pieces(m, TILE_ROWS), double_piece, &job);
+    return !atomic_load(&job.failed);
 }
 
 Planes simblas_multiply(const Planes *a, const Planes *b)
 {
-    int m = a->rows, n = b->cols, k = a->cols;
+    int64_t k = a->cols;
     bool complex = a->im != NULL || b->im != NULL;
-    Planes c = {m, n, zeros(m, n), complex ? zeros(m, n) : NULL};
-    add_product(m, n, k, 1.0, a->re, b->re, c.re);
-    add_product(m, n, k, -1.0, a->im, b->im, c.re);
-    if (complex) {
-        add_product(m, n, k, 1.0, a->re, b->im, c.im);
-        add_product(m, n, k, 1.0, a->im, b->re, c.im);
-    }
+    if (a->failed || b->failed) return (Planes){.failed = true};
+    Planes c = make_planes(a->rows, b->cols, complex);
+    if (c.failed) return c;
+    bool done = add_product(&c, k, 1.0, a->re, b->re, c.re) &&
+                add_product(&c, k, -1.0, a->im, b->im, c.re) &&
+                add_product(&c, k, 1.0, a->re, b->im, c.im) &&
+                add_product(&c, k, 1.0, a->im, b->re, c.im);
+    if (!done) simblas_free_planes(&c);
+    c.failed = !done;
     return c;
 }
 
 Planes simblas_product(const Matrix *a, cublasOperation_t turn_a, const Matrix *b,
-                       cublasOperation_t turn_b, int k)
+                       cublasOperation_t turn_b, int64_t k)
 {
-    int m = turn_a == CUBLAS_OP_N ? a->rows : a->cols,
-        n = turn_b == CUBLAS_OP_N ? b->cols : b->rows;
+    int64_t m = turn_a == CUBLAS_OP_N ? a->rows : a->cols,
+            n = turn_b == CUBLAS_OP_N ? b->cols : b->rows;
     Planes left = simblas_planes(a, turn_a, m, k), right = simblas_planes(b, turn_b, k, n);
     Planes product = simblas_multiply(&left, &right);
     simblas_free_planes(&left);

@@ -5,9 +5,9 @@
  * neither read nor written, and the checker is told of exactly what is. The log gets one range an
  * operand, from the first byte to the last.
  *
- * Interface: simblas_begin, simblas_end, simblas_scalar, simblas_result; simblas_touch_vector,
- * simblas_get, simblas_put, simblas_place; simblas_touch_matrix, simblas_stored, simblas_element,
- * simblas_load, simblas_store.
+ * Interface: simblas_begin, simblas_end, simblas_finish, simblas_scalar, simblas_result,
+ * simblas_pointers; simblas_touch_vector, simblas_get, simblas_put, simblas_place;
+ * simblas_touch_matrix, simblas_stored, simblas_element, simblas_load, simblas_store.
  */
 #include "blas.h"
 
@@ -26,6 +26,24 @@ SimgpuOp simblas_begin(Call call, cublasHandle_t handle)
 cublasStatus_t simblas_end(SimgpuOp *op)
 {
     return simgpu_end(op) == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+cublasStatus_t simblas_finish(Call call, SimgpuOp *op, cublasStatus_t computed)
+{
+    char where[256];
+    CHECK(simblas_end(op));
+    if (computed == CUBLAS_STATUS_INTERNAL_ERROR)
+        return simblas_refuse(call, computed, "the CPU's BLAS library refused the product.");
+    if (computed != CUBLAS_STATUS_ALLOC_FAILED) return computed;
+    gpulog_where(call.site, where, sizeof where);
+    sim_facts_call(call.name, call.site, SIM_NO_STREAM);
+    sim_report(
+        SIMGPU_SYSTEM, "cuBLAS: no memory",
+        "%s, called at %s:\nthe host has no memory for copies of its operands, so it returns\n"
+        "CUBLAS_STATUS_ALLOC_FAILED, and its result is not written. Are other processes using "
+        "the memory, or is there a limit (ulimit -v)?",
+        call.name, where);
+    return computed;
 }
 
 // ---- Scalars ----
@@ -47,35 +65,51 @@ void *simblas_result(SimgpuOp *op, cublasHandle_t handle, void *result, size_t b
     return result;
 }
 
+const void *const *simblas_pointers(SimgpuOp *op, const void *array, int64_t count)
+{
+    size_t bytes = (size_t)count * sizeof(void *);
+    if (!sim_check_aligned(op, array, bytes, sizeof(void *))) return NULL;
+    return sim_touch(op, array, bytes, GPU_READ, false);
+}
+
 // ---- Vectors ----
+
+// More elements than any memory has: sizes of 64 bits can ask for more than a size_t can count.
+#define MOST ((size_t)1 << 56)
+
+static size_t at_most(double exact, size_t counted)
+{
+    return exact < (double)MOST ? counted : MOST;
+}
 
 void simblas_touch_vector(SimgpuOp *op, Vector *v, GpuAccess access, bool gaps_stay)
 {
     size_t count = v->n > 0 ? (size_t)v->n : 0, one = v->format->bytes;
     size_t apart = (size_t)llabs(v->inc);
-    size_t bytes = count ? (1 + (count - 1) * apart) * one : 0;
+    size_t reach = count ? at_most((double)count * (double)apart, (count - 1) * apart) + 1 : 0;
+    size_t bytes = reach * one;
     SimShape shape = sim_shape(one, count, apart * one, 1, 0);
     GpuAccess logged = gaps_stay && apart > 1 ? GPU_UPDATE : access;
     if (!sim_check_aligned(op, v->ptr, bytes, v->format->align)) return;
     v->at = sim_touch_shape(op, (GpuRange){v->ptr, bytes, logged}, &shape, access, false);
 }
 
-static size_t at(const Vector *v, int i)
+static size_t at(const Vector *v, int64_t i)
 {
     return (size_t)(v->inc > 0 ? i : v->n - 1 - i) * (size_t)llabs(v->inc);
 }
 
-void *simblas_place(const Vector *v, int i)
+void *simblas_place(const Vector *v, int64_t i)
 {
     return v->at + at(v, i) * v->format->bytes;
 }
 
-Number simblas_get(const Vector *v, int i)
+Number simblas_get(const Vector *v, int64_t i)
 {
     return v->format->get(v->at, at(v, i));
 }
 
-void simblas_put(const Vector *v, int i, Number x)
+void simblas_put(const Vector *v, int64_t i, Number x)
 {
     v->format->put(v->at, at(v, i), x);
 }
@@ -87,7 +121,7 @@ Part simblas_part(cublasFillMode_t uplo)
     return uplo == CUBLAS_FILL_MODE_UPPER ? PART_UPPER : PART_LOWER;
 }
 
-void simblas_stored(const Matrix *m, int col, int *first, int *last)
+void simblas_stored(const Matrix *m, int64_t col, int64_t *first, int64_t *last)
 {
     *first = 0;
     *last = m->rows;
@@ -101,7 +135,7 @@ void simblas_stored(const Matrix *m, int col, int *first, int *last)
 }
 
 // Where a stored element is, in elements. A packed column of a triangle follows the one before.
-static size_t place(const Matrix *m, int row, int col)
+static size_t place(const Matrix *m, int64_t row, int64_t col)
 {
     size_t i = (size_t)row, j = (size_t)col, ld = (size_t)m->ld, n = (size_t)m->rows;
     if (m->layout == LAYOUT_BAND) return j * ld + (size_t)m->above + i - j;
@@ -112,23 +146,23 @@ static size_t place(const Matrix *m, int row, int col)
 // The elements from the first stored one to behind the last; false: there is none.
 static bool span(const Matrix *m, size_t *from, size_t *to)
 {
-    int first, last;
-    *from = *to = 0;
-    for (int j = 0; j < m->cols; j++) {
-        simblas_stored(m, j, &first, &last);
-        if (first == last) continue;
-        if (*to == 0) *from = place(m, first, j);
-        *to = place(m, last - 1, j) + 1;
-    }
-    return *to > 0;
+    int64_t first = 0, last = 0, col = 0, most = m->ld > m->rows ? m->ld : m->rows;
+    while (first == last && col < m->cols) simblas_stored(m, col++, &first, &last);
+    if (first == last) return false;
+    *from = place(m, first, col - 1);
+    col = m->cols;
+    do simblas_stored(m, --col, &first, &last);
+    while (first == last);
+    *to = at_most((double)m->cols * (double)most, place(m, last - 1, col) + 1);
+    return true;
 }
 
 // The columns of a triangle or a band, one by one; the first is declared by the caller.
-static void touch_columns(SimgpuOp *op, const Matrix *m, int begin, GpuAccess access)
+static void touch_columns(SimgpuOp *op, const Matrix *m, int64_t begin, GpuAccess access)
 {
     if (!simgpu_ready(op) || sim_config()->check != CHECK_FULL) return;
-    for (int j = begin; j < m->cols; j++) {
-        int first, last;
+    for (int64_t j = begin; j < m->cols; j++) {
+        int64_t first, last;
         simblas_stored(m, j, &first, &last);
         if (first == last) continue;
         size_t bytes = (size_t)(last - first) * m->format->bytes;
@@ -141,7 +175,7 @@ static void touch_columns(SimgpuOp *op, const Matrix *m, int begin, GpuAccess ac
 void simblas_touch_matrix(SimgpuOp *op, Matrix *m, GpuAccess access)
 {
     size_t one = m->format->bytes, from, to;
-    int col = 0, first, last;
+    int64_t col = 0, first, last;
     if (!span(m, &from, &to)) return;
     if (!sim_check_aligned(op, m->ptr, (to - from) * one, m->format->align)) return;
     bool even = m->layout == LAYOUT_FULL && m->part == PART_ALL;
@@ -156,25 +190,25 @@ void simblas_touch_matrix(SimgpuOp *op, Matrix *m, GpuAccess access)
     if (simgpu_ready(op)) m->at = usable - from * one;
 }
 
-Number simblas_load(const Matrix *m, int row, int col)
+Number simblas_load(const Matrix *m, int64_t row, int64_t col)
 {
     return m->format->get(m->at, place(m, row, col));
 }
 
-void simblas_store(const Matrix *m, int row, int col, Number x)
+void simblas_store(const Matrix *m, int64_t row, int64_t col, Number x)
 {
     m->format->put(m->at, place(m, row, col), x);
 }
 
-static bool is_stored(const Matrix *m, int row, int col)
+static bool is_stored(const Matrix *m, int64_t row, int64_t col)
 {
-    int first, last;
+    int64_t first, last;
     simblas_stored(m, col, &first, &last);
     return row >= first && row < last;
 }
 
 // The diagonal of a Hermitian matrix is real, whatever is stored there.
-static Number element(const Matrix *m, int row, int col)
+static Number element(const Matrix *m, int64_t row, int64_t col)
 {
     if (m->unit && row == col) return number(1.0);
     if (is_stored(m, row, col)) {
@@ -186,7 +220,7 @@ static Number element(const Matrix *m, int row, int col)
     return m->others == OTHERS_CONJUGATED ? conjugate(x) : x;
 }
 
-Number simblas_element(const Matrix *m, cublasOperation_t turn, int row, int col)
+Number simblas_element(const Matrix *m, cublasOperation_t turn, int64_t row, int64_t col)
 {
     if (turn == CUBLAS_OP_N) return element(m, row, col);
     Number x = element(m, col, row);

@@ -32,7 +32,7 @@ static cublasStatus_t rotate(Call call, cublasHandle_t handle, Vector x, Vector 
     Number sine = simblas_scalar(&op, handle, s, s_format);
     simblas_touch_vector(&op, &x, GPU_UPDATE, false);
     simblas_touch_vector(&op, &y, GPU_UPDATE, false);
-    for (int i = 0; i < x.n && simgpu_ready(&op); i++) {
+    for (int64_t i = 0; i < x.n && simgpu_ready(&op); i++) {
         Number a = simblas_get(&x, i), b = simblas_get(&y, i);
         simblas_put(&x, i, plus(times(cosine, a), times(sine, b)));
         simblas_put(&y, i, minus(times(cosine, b), times(conjugate(sine), a)));
@@ -40,19 +40,19 @@ static cublasStatus_t rotate(Call call, cublasHandle_t handle, Vector x, Vector 
     return simblas_end(&op);
 }
 
-#define ROT(L, T, TC, TS, F, FC, FS)                                                               \
-    cublasStatus_t cublas##L##rot_v2(cublasHandle_t handle, int n, T *x, int incx, T *y, int incy, \
-                                     const TC *c, const TS *s)                                     \
+#define ROT(I, E, L, T, TC, TS, F, FC, FS)                                                         \
+    cublasStatus_t cublas##L##rot_v2##E(cublasHandle_t handle, I n, T *x, I incx, T *y, I incy,    \
+                                        const TC *c, const TS *s)                                  \
     {                                                                                              \
-        return rotate((Call){"cublas" #L "rot", SITE}, handle, (Vector){x, &F, n, incx, NULL},     \
+        return rotate((Call){"cublas" #L "rot" #E, SITE}, handle, (Vector){x, &F, n, incx, NULL},  \
                       (Vector){y, &F, n, incy, NULL}, c, &FC, s, &FS);                             \
     }
-ROT(S, float, float, float, simblas_S, simblas_S, simblas_S)
-ROT(D, double, double, double, simblas_D, simblas_D, simblas_D)
-ROT(C, cuComplex, float, cuComplex, simblas_C, simblas_S, simblas_C)
-ROT(Cs, cuComplex, float, float, simblas_C, simblas_S, simblas_S)
-ROT(Z, cuDoubleComplex, double, cuDoubleComplex, simblas_Z, simblas_D, simblas_Z)
-ROT(Zd, cuDoubleComplex, double, double, simblas_Z, simblas_D, simblas_D)
+FOR_SIZES(ROT, S, float, float, float, simblas_S, simblas_S, simblas_S)
+FOR_SIZES(ROT, D, double, double, double, simblas_D, simblas_D, simblas_D)
+FOR_SIZES(ROT, C, cuComplex, float, cuComplex, simblas_C, simblas_S, simblas_C)
+FOR_SIZES(ROT, Cs, cuComplex, float, float, simblas_C, simblas_S, simblas_S)
+FOR_SIZES(ROT, Z, cuDoubleComplex, double, cuDoubleComplex, simblas_Z, simblas_D, simblas_Z)
+FOR_SIZES(ROT, Zd, cuDoubleComplex, double, double, simblas_Z, simblas_D, simblas_D)
 
 // x and y, c and s, and what is computed with.
 static cublasStatus_t check_types(Call call, cudaDataType x, cudaDataType y, cudaDataType cs,
@@ -86,16 +86,18 @@ static cublasStatus_t check_real(Call call, cudaDataType type)
                           (int)type);
 }
 
-cublasStatus_t cublasRotEx(cublasHandle_t handle, int n, void *x, cudaDataType xType, int incx,
-                           void *y, cudaDataType yType, int incy, const void *c, const void *s,
-                           cudaDataType csType, cudaDataType executiontype)
-{
-    Call call = {"cublasRotEx", SITE};
-    CHECK(check_types(call, xType, yType, csType, executiontype));
-    const Format *f = simblas_format(xType), *fs = simblas_format(csType);
-    return rotate(call, handle, (Vector){x, f, n, incx, NULL}, (Vector){y, f, n, incy, NULL}, c,
-                  simblas_real(fs), s, fs);
-}
+#define ROT_EX(I, E)                                                                               \
+    cublasStatus_t cublasRotEx##E(cublasHandle_t handle, I n, void *x, cudaDataType xType, I incx, \
+                                  void *y, cudaDataType yType, I incy, const void *c,              \
+                                  const void *s, cudaDataType csType, cudaDataType executiontype)  \
+    {                                                                                              \
+        Call call = {"cublasRotEx" #E, SITE};                                                      \
+        CHECK(check_types(call, xType, yType, csType, executiontype));                             \
+        const Format *f = simblas_format(xType), *fs = simblas_format(csType);                     \
+        return rotate(call, handle, (Vector){x, f, n, incx, NULL}, (Vector){y, f, n, incy, NULL},  \
+                      c, simblas_real(fs), s, fs);                                                 \
+    }
+FOR_SIZES(ROT_EX)
 
 // ---- rotg: the rotation that makes (a, b) to (r, 0) ----
 
@@ -211,7 +213,7 @@ static cublasStatus_t rotate_modified(Call call, cublasHandle_t handle, Vector x
     simblas_touch_vector(&op, &x, GPU_UPDATE, false);
     simblas_touch_vector(&op, &y, GPU_UPDATE, false);
     Modified h = simgpu_ready(&op) ? read_modified(param, f) : (Modified){-2.0, 0, 0, 0, 0};
-    for (int i = 0; i < x.n && h.flag != -2.0; i++) {
+    for (int64_t i = 0; i < x.n && h.flag != -2.0; i++) {
         double a = simblas_get(&x, i).re, b = simblas_get(&y, i).re;
         simblas_put(&x, i, number(h.h11 * a + h.h12 * b));
         simblas_put(&y, i, number(h.h21 * a + h.h22 * b));
@@ -305,33 +307,38 @@ static cublasStatus_t make_modified_rotation(Call call, cublasHandle_t handle, c
     return simblas_end(&op);
 }
 
-#define ROTM(L, T)                                                                                 \
-    cublasStatus_t cublas##L##rotm_v2(cublasHandle_t handle, int n, T *x, int incx, T *y,          \
-                                      int incy, const T *param)                                    \
+#define ROTM(I, E, L, T)                                                                           \
+    cublasStatus_t cublas##L##rotm_v2##E(cublasHandle_t handle, I n, T *x, I incx, T *y, I incy,   \
+                                         const T *param)                                           \
     {                                                                                              \
-        return rotate_modified((Call){"cublas" #L "rotm", SITE}, handle,                           \
+        return rotate_modified((Call){"cublas" #L "rotm" #E, SITE}, handle,                        \
                                (Vector){x, &simblas_##L, n, incx, NULL},                           \
                                (Vector){y, &simblas_##L, n, incy, NULL}, param, &simblas_##L);     \
-    }                                                                                              \
+    }
+FOR_REAL(ROTM)
+
+#define ROTMG(L, T)                                                                                \
     cublasStatus_t cublas##L##rotmg_v2(cublasHandle_t handle, T *d1, T *d2, T *x1, const T *y1,    \
                                        T *param)                                                   \
     {                                                                                              \
         return make_modified_rotation((Call){"cublas" #L "rotmg", SITE}, handle, &simblas_##L, d1, \
                                       d2, x1, y1, param);                                          \
     }
-FOR_REAL(ROTM)
+EACH_REAL(ROTMG)
 
-cublasStatus_t cublasRotmEx(cublasHandle_t handle, int n, void *x, cudaDataType xType, int incx,
-                            void *y, cudaDataType yType, int incy, const void *param,
-                            cudaDataType paramType, cudaDataType executiontype)
-{
-    Call call = {"cublasRotmEx", SITE};
-    CHECK(check_types(call, xType, yType, paramType, executiontype));
-    CHECK(check_real(call, xType));
-    const Format *f = simblas_format(xType);
-    return rotate_modified(call, handle, (Vector){x, f, n, incx, NULL},
-                           (Vector){y, f, n, incy, NULL}, param, f);
-}
+#define ROTM_EX(I, E)                                                                              \
+    cublasStatus_t cublasRotmEx##E(cublasHandle_t handle, I n, void *x, cudaDataType xType,        \
+                                   I incx, void *y, cudaDataType yType, I incy, const void *param, \
+                                   cudaDataType paramType, cudaDataType executiontype)             \
+    {                                                                                              \
+        Call call = {"cublasRotmEx" #E, SITE};                                                     \
+        CHECK(check_types(call, xType, yType, paramType, executiontype));                          \
+        CHECK(check_real(call, xType));                                                            \
+        const Format *f = simblas_format(xType);                                                   \
+        return rotate_modified(call, handle, (Vector){x, f, n, incx, NULL},                        \
+                               (Vector){y, f, n, incy, NULL}, param, f);                           \
+    }
+FOR_SIZES(ROTM_EX)
 
 cublasStatus_t cublasRotmgEx(cublasHandle_t handle, void *d1, cudaDataType d1Type, void *d2,
                              cudaDataType d2Type, void *x1, cudaDataType x1Type, const void *y1,

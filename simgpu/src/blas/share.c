@@ -13,17 +13,17 @@
 #include "blas.h"
 
 typedef struct Share {
-    int pieces;
-    void (*work)(void *arg, int piece);
+    int64_t pieces;
+    void (*work)(void *arg, int64_t piece);
     void *arg;
-    atomic_int next;
+    atomic_llong next;
     pthread_t caller;
 } Share;
 
 static void work_off(void *arg)
 {
     Share *share = arg;
-    int piece;
+    int64_t piece;
     if (!pthread_equal(pthread_self(), share->caller)) sim_worker_here();
     while ((piece = atomic_fetch_add(&share->next, 1)) < share->pieces)
         share->work(share->arg, piece);
@@ -46,7 +46,7 @@ static void run(Share *share, unsigned threads)
 }
 #endif
 
-void simblas_share(int threads, int pieces, void (*work)(void *arg, int piece), void *arg)
+void simblas_share(int threads, int64_t pieces, void (*work)(void *arg, int64_t piece), void *arg)
 {
     Share share = {pieces, work, arg, 0, pthread_self()};
     run(&share, (unsigned)(threads < pieces ? threads : pieces));

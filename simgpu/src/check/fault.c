@@ -2,7 +2,7 @@
  *
  * The addresses that programs see have no access rights, so reading or writing one raises SIGSEGV.
  * The handler here says which allocation it was and which line did it, and ends the process. Pinned
- * memory that a copy uses has no access rights either (pinned.c); there the program goes on. A fault
+ * memory that a copy uses has no access rights either (pages.c); there the program goes on. A fault
  * anywhere else goes to whoever handled faults before.
  *
  * Interface: sim_fault_install, sim_fault_thread, sim_fault_catches, sim_fault_device,

@@ -4,7 +4,7 @@
  * EFAULT, and a program that saves a checkpoint straight from a device pointer is told nothing. So
  * the calls below stand in front of the C library's, look at the range that they are given, and
  * call the next definition. They look with SIMGPU_CHECK=full only; what they find is reported as a
- * plain touch is (fault.c, pinned.c), and then they do what they are asked.
+ * plain touch is (fault.c, memory/touch.c), and then they do what they are asked.
  *
  * They are weak: a program that defines one of them keeps its own, and there is no clash; a
  * sanitizer's are the next ones. The C library's headers may call a name with _chk

@@ -23,6 +23,7 @@
 #include "memory/memory.h"
 #include "report/report.h"
 #include "streams/streams.h"
+#include "time/trace.h"
 
 #define WHERE 256
 #define POISON_WHOLE ((size_t)1 << 30)
@@ -409,6 +410,7 @@ static void *allocate(SimDevice *device, const char *call, size_t bytes, Kind ki
         block->asked = bytes;
         device->live += bytes;
         sim_log_allocated(device->index, bytes);
+        sim_log_category_begins(device->program + offset, bytes);
         if (kind == FROM_POOL) count_pool(block, device->index);
         block->managed = kind == MANAGED;
         // The host may write managed memory, and nobody sees it.
@@ -513,6 +515,7 @@ static void release(SimDevice *device, SimBlock *block, bool keep_pages, const v
     if (!keep_pages && block->size >= PUNCH_FROM) punch(device, block->offset, block->size);
     device->live -= block->asked;
     sim_log_freed(device->index, block->asked);
+    sim_log_category_ends(device->program + block->offset);
     if (block->pool) pool_of(device->index)->used -= block->asked;
     sim_shadow_destroy(block->shadow);
     block->shadow = NULL;
@@ -596,8 +599,9 @@ cudaError_t sim_free(void *devPtr, const void *site)
     size_t offset, bytes = 0;
     bool pool = false;
     SimDevice *device = sim_device_of(devPtr, &offset);
-    if (device && !is_from_pool(device, offset)) sim_device_wait(device->index);
+    if (device && !is_from_pool(device, offset)) sim_device_wait(device->index, "cudaFree", site);
     if (device) sim_race_free(NULL, devPtr, site);
+    GpuCategory category = gpulog_category_of(devPtr);
     if (!free_memory("cudaFree", devPtr, false, &bytes, &pool, site))
         return sim_leave(cudaErrorInvalidValue);
     GpuLogEntry entry = {.op = GPU_FREE,
@@ -608,6 +612,7 @@ cudaError_t sim_free(void *devPtr, const void *site)
                          .pool = pool,
                          .bytes = bytes,
                          .site = site,
+                         .category = category,
                          .n_ranges = 1};
     entry.range[0] = (GpuRange){devPtr, bytes, GPU_WRITE};
     sim_clock_log(&entry);
@@ -625,6 +630,7 @@ cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
     if (op.error != cudaSuccess || !devPtr) return sim_leave(op.error);
     size_t bytes = 0;
     sim_race_free(&op, devPtr, SIM_SITE);
+    op.entry.category = gpulog_category_of(devPtr);
     if (!free_memory("cudaFreeAsync", devPtr, true, &bytes, &op.entry.pool, SIM_SITE)) {
         op.error = cudaErrorInvalidValue;
         return simgpu_end(&op);
@@ -726,7 +732,10 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr 
     case cudaMemPoolReuseAllowInternalDependencies:
         memPool->reuse[attr - cudaMemPoolReuseFollowEventDependencies] = *(int *)value;
         break;
-    case cudaMemPoolAttrReleaseThreshold: memPool->threshold = *(uint64_t *)value; break;
+    case cudaMemPoolAttrReleaseThreshold:
+        memPool->threshold = *(uint64_t *)value;
+        sim_trace_release_threshold(memPool->device, memPool->threshold);
+        break;
     case cudaMemPoolAttrReservedMemHigh:
     case cudaMemPoolAttrUsedMemHigh: // can only be set to zero, as documented: it begins anew
         if (*(uint64_t *)value)

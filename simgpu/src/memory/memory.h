@@ -4,7 +4,11 @@
  *   heap.c     which bytes of an arena are whose (heap.h)
  *   tree.c     a balanced tree (tree.h)
  *   managed.c  memory that the host may touch too, and memory in rows: cudaMallocManaged, -Pitch
- *   pinned.c   pinned host memory, and copies into it that are not delivered yet
+ *   pinned.c   pinned host memory: making, registering and freeing it (pinned.h)
+ *   pending.c  copies from and into it that the host has not waited for
+ *   pages.c    which of its pages the host may touch
+ *   touch.c    what the host and its system calls touch of it
+ *   freed.c    pinned memory that was given back
  *   copy.c     cudaMemcpy and cudaMemset
  *
  * The other folders ask here whether a range is one that an operation may use, at which address it
@@ -59,7 +63,7 @@ typedef struct SimRows {
 cudaError_t sim_copy_rows(const char *name, const void *site, SimRows rows, bool async,
                           cudaStream_t stream);
 
-// ---- pinned.c ----
+// ---- pinned.c, pending.c, touch.c, freed.c ----
 // Whether [ptr, ptr+bytes) begins in pinned memory; *inside: and ends in the same piece of it.
 bool sim_pinned(const void *ptr, size_t bytes, bool *inside);
 // Where an operation is to read and write a range that lies inside of one piece; what is under way

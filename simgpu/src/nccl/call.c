@@ -325,7 +325,7 @@ static void check_call(const Call *call, const WaitRef *ref)
     for (int r = 0; r < comm->size; r++)
         if (r != comm->rank && waits_for(call, ref, r) && sim_comm_gone(comm, r) &&
             waits_for(call, ref, r))
-            sim_diagnose_missing(comm, r, ref, call->site);
+            sim_diagnose_missing(comm, r, ref, call->site, NULL);
 }
 
 static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket, Notice *notice)
@@ -348,7 +348,7 @@ static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket, Notice *no
     char what[256];
     sim_describe_waiting(first, what, sizeof what);
     sim_log_waiting(what, first->site);
-    sim_wait(ticket, refs, n, n == waiting, notice);
+    sim_wait(ticket, refs, n, n == waiting, NULL, notice);
     sim_log_waiting(NULL, NULL);
 }
 
@@ -380,7 +380,9 @@ static ncclResult_t prepare_all(Call *calls, int n)
 {
     static _Atomic uint64_t groups;
     ncclResult_t result = ncclSuccess;
-    for (int i = 0; i < n; i++) sim_sends_wait_comm(calls[i].comm);
+    for (int i = 0; i < n; i++)
+        sim_sends_wait_comm(calls[i].comm, sim_call_facts[calls[i].signature.kind].name,
+                            calls[i].site);
     look_for_stayers(calls, n);
     merge_streams(calls, n);
     uint64_t group = n > 1 ? atomic_fetch_add(&groups, 1) + 1 : 0;

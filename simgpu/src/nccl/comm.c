@@ -104,6 +104,7 @@ static void say_goodbye(Gone how, int status)
     for (ncclComm_t comm = sim_comms; comm; comm = comm->next) {
         if (atomic_load(&comm->self->gone) != GONE_NOT) continue;
         atomic_store(&comm->self->exit_told, 1 + ((uint32_t)(status & 0xff) << 8));
+        atomic_store(&comm->self->files_limit, sim_files_limit());
         atomic_store(&comm->self->gone, how);
         sim_comm_wake(comm);
     }
@@ -398,12 +399,12 @@ static void check_peers(ncclComm_t comm)
     for (int r = 0; r < comm->size; r++) // gone, and seen so before the last became ready
         if (r != comm->rank && sim_comm_gone(comm, r) &&
             atomic_load(&shared->ready) < (uint32_t)comm->size)
-            sim_diagnose_missing(comm, r, NULL, comm->site);
+            sim_diagnose_missing(comm, r, NULL, comm->site, NULL);
     // Who ended before it joined is known only to the communicator that is split.
     for (int i = 0; comm->parent && i < comm->size; i++)
         if (sim_comm_gone(comm->parent, comm->mates[i]) &&
             atomic_load(&shared->ready) < (uint32_t)comm->size)
-            sim_diagnose_missing(comm->parent, comm->mates[i], NULL, comm->site);
+            sim_diagnose_missing(comm->parent, comm->mates[i], NULL, comm->site, NULL);
 }
 
 void sim_comm_await_end(ncclComm_t comm)
@@ -412,7 +413,7 @@ void sim_comm_await_end(ncclComm_t comm)
         uint32_t ticket = sim_ticket();
         for (int i = 0; i < comm->size; i++)
             if (sim_comm_gone(comm->parent, comm->mates[i]))
-                sim_diagnose_missing(comm->parent, comm->mates[i], NULL, comm->site);
+                sim_diagnose_missing(comm->parent, comm->mates[i], NULL, comm->site, NULL);
         sim_nap(ticket, 20);
     }
 }
@@ -429,7 +430,7 @@ static bool try_connect(ncclComm_t comm)
         uint32_t not_gone = GONE_NOT; // or it has said how it ended
         if (sim_watch_is_dead(shared->slot[failed].pid))
             atomic_compare_exchange_strong(&shared->slot[failed].gone, &not_gone, GONE_DIED);
-        sim_diagnose_missing(comm, failed, NULL, comm->site);
+        sim_diagnose_missing(comm, failed, NULL, comm->site, NULL);
         sim_fatal(SIMGPU_SYSTEM, "ncclCommInitRank: a peer cannot be reached",
                   "The memory of rank %d (process %d) cannot be opened or mapped: %s.\n"
                   "Do all ranks run as the same user, in the same container? Has the rank ended?",

@@ -16,6 +16,7 @@
  *   world.c       the processes of a world, as its launcher says
  *   board.c       when the ranks arrived, on the virtual clock
  *   history.c     from where the ranks made their last collectives
+ *   describe.c    calls, call sites and ends in words
  *   diagnose.c    the reports: disagreement, missing ranks, deadlock
  *
  * The ranks of a communicator share memory (CommShared): a memfd without a name, gone when its last
@@ -117,14 +118,15 @@ typedef struct RankSlot {
     _Atomic uint32_t state;
     _Atomic uint32_t gone;
     _Atomic uint32_t exit_told; // 1 + what wait() says of the process's end; 0: not known
+    _Atomic int32_t files_limit; // ulimit -n, where its end is that no descriptor was left; else 0
     int32_t pid, device, device_fd, shared_fd, wait_table_fd;
     int32_t world_rank; // of the process in its launcher's world (world.c); -1: not known
     uint64_t world;     // which world
-    int32_t gpu; // the device's number among the machine's (CUDA_VISIBLE_DEVICES)
-    uint64_t arena; // bytes of the device's memfd
-    uint64_t host;  // a hash of NCCL_HOSTID, 0 where it is not set: ranks of one host have the same
+    int32_t gpu;        // the device's number among the machine's (CUDA_VISIBLE_DEVICES)
+    uint64_t arena;     // bytes of the device's memfd
+    uint64_t host; // a hash of NCCL_HOSTID, 0 where it is not set: ranks of one host have the same
     uint64_t program_device, program_inode, program_base; // whether call sites of it are ours too
-    _Atomic int32_t thread;         // wait slot of the thread that called last
+    _Atomic int32_t thread;                           // wait slot of the thread that called last
     _Atomic uint64_t listeners[SIM_MAX_THREADS / 64]; // wait slots of those to wake, as bits
     _Atomic uint32_t thread_used;   // 0: that thread has only made the communicator
     _Atomic uint64_t arrived, done; // collectives posted, worked off
@@ -165,8 +167,17 @@ typedef struct WaitRef {
     int32_t working; // posted by all: waits for others to do their part
 } WaitRef;
 
+// The call in which the host waits for a message that it has sent in another call. A call without
+// a name: there is none; without a site: the program's end.
+typedef struct HostCall {
+    char name[48];
+    SharedSite site;
+} HostCall;
+
 #define SIM_REF_WORDS (sizeof(WaitRef) / sizeof(uint64_t))
+#define SIM_HOST_CALL_WORDS (sizeof(HostCall) / sizeof(uint64_t))
 _Static_assert(sizeof(WaitRef) % sizeof(uint64_t) == 0, "a WaitRef is whole words");
+_Static_assert(sizeof(HostCall) % sizeof(uint64_t) == 0, "a HostCall is whole words");
 
 typedef struct WaitSlot {
     _Atomic uint32_t value; // the futex
@@ -177,6 +188,7 @@ typedef struct WaitSlot {
     _Atomic uint32_t all_refs; // not so many that some are left out
     // Written by the thread and read by others at any time: word by word, and checked by the stamp.
     _Atomic uint64_t ref[SIM_MAX_REFS][SIM_REF_WORDS];
+    _Atomic uint64_t host_call[SIM_HOST_CALL_WORDS];
 } WaitSlot;
 
 typedef struct ProcessWaitTable {
@@ -255,7 +267,7 @@ struct ncclComm {
     ncclComm_t parent; // while a split makes this one: what is split,
     const int *mates;  // and the ranks of it (size) that come here
     struct RendezvousServer
-        *server; // rank 0 with NCCL_COMM_ID: tells the others where the shared memory is
+        *server;        // rank 0 with NCCL_COMM_ID: tells the others where the shared memory is
     char meets_at[128]; // what its id is, in words
     const void *site;
 };
@@ -268,8 +280,8 @@ typedef struct Call {
     void *recv;
     cudaStream_t stream;
     const void *site;
-    ncclRedOp_t handle;   // the operation as the program gave it
-    ncclComm_t *new_comm; // split
+    ncclRedOp_t handle;    // the operation as the program gave it
+    ncclComm_t *new_comm;  // split
     bool may_stay;         // a send that nothing in its group comes after
     struct KeptSend *kept; // of a send that need not wait: its bytes, and more (sends.c)
     enum { CALL_NEW, CALL_POSTED, CALL_WORKED, CALL_DONE } state;
@@ -354,7 +366,7 @@ bool sim_notice_due(Notice *notice);       // true: now, and not again until it 
 // Who has not joined, on stderr. The shared: NULL where it is not known yet.
 void sim_say_absent(ncclComm_t comm, const CommShared *shared, const Notice *notice);
 void sim_say_taken(const char *id, const Notice *notice); // others meet at this NCCL_COMM_ID
-void sim_say(const char *text); // in one write: ranks share a terminal
+void sim_say(const char *text);                           // in one write: ranks share a terminal
 
 // ---- wait.c ----
 ProcessWaitTable *sim_wait_table(int *fd); // this process's
@@ -363,8 +375,10 @@ uint32_t sim_ticket(void);
 void sim_sleep(uint32_t ticket); // until somebody wakes the thread, unless that has happened since
 void sim_nap(uint32_t ticket, int milliseconds); // the same, for a while at most
 // The same for the calls that refs name; ends the process where they can never come, and says now
-// and then for whom it waits.
-void sim_wait(uint32_t ticket, const WaitRef *refs, int n_refs, bool all_refs, Notice *notice);
+// and then for whom it waits. `in`: another call, in which the thread waits; NULL: in that of refs.
+void sim_wait(uint32_t ticket, const WaitRef *refs, int n_refs, bool all_refs, const HostCall *in,
+              Notice *notice);
+void sim_read_host_call(const WaitSlot *wait_slot, HostCall *in); // where it sleeps
 // From here on the thread is woken with its rank, or no longer is.
 void sim_listen(RankSlot *slot, bool listens);
 void sim_wake_listeners(ProcessWaitTable *table, const RankSlot *slot);
@@ -418,9 +432,9 @@ KeptSend *sim_send_keep(const Call *call, const SimgpuOp *op, const void *bytes,
                         int64_t *offset);
 void sim_send_posted(KeptSend *send, uint64_t seq);
 void sim_send_drop(KeptSend *send); // it will not be posted
-// Waits until the sends of a communicator, or all, are received; ends the process where one never
-// will be.
-void sim_sends_wait_comm(ncclComm_t comm);
+// Waits, in a call, until the sends of a communicator are received; ends the process where one
+// never will be. The same for all, at the program's end.
+void sim_sends_wait_comm(ncclComm_t comm, const char *call, const void *site);
 void sim_sends_wait_all(void);
 void sim_sends_forget(ncclComm_t comm); // it is aborted
 void sim_sends_forked(void);
@@ -462,30 +476,46 @@ void sim_remember_call(const Call *call);
 bool sim_find_parting(const CommShared *shared, int size, uint64_t before, uint64_t *seq,
                       int *rank);
 
+// ---- describe.c ----
+void sim_append(char *text, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+const char *sim_type_name(int type);
+const char *sim_op_name(int op);
+// A call site of that rank's as one of this process; NULL: it runs another program.
+const void *sim_site_here(const RankSlot *slot, const SharedSite *site);
+void sim_describe_site(const RankSlot *slot, const SharedSite *site, char *text, size_t size);
+// A rank's call in words, and as a fact of the report to come.
+void sim_describe_desc(const RankSlot *slot, const CallDesc *desc, char *text, size_t size);
+void sim_note_desc(int rank, const RankSlot *slot, const CallDesc *desc);
+void sim_describe_host_call(const RankSlot *slot, const HostCall *in, char *text, size_t size);
+void sim_note_host_call(int rank, const RankSlot *slot, const HostCall *in);
+void sim_describe_waiting(const Call *call, char *text, size_t size);
+// "exited with status 3", of a status as wait() has it (a signal below, the exit status above); -1:
+// not known.
+void sim_describe_status(int status, char *text, size_t size);
+
 // ---- diagnose.c ----
 // Whether two ranks' calls disagree; then all is lost.
 bool sim_signatures_differ(const CallSignature *a, const CallSignature *b);
 _Noreturn void sim_diagnose_disagreement(ncclComm_t comm, uint64_t seq);
 _Noreturn void sim_diagnose_message(ncclComm_t comm, int from, int to);
 // Ends the process where rank `missing`, for which `waiter` waits, will never come; else returns.
-void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, const void *site);
+// `in`: as in sim_wait.
+void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, const void *site,
+                          const HostCall *in);
 // The same for ranks that never joined, whose shared memory may not be known yet (NULL). True:
 // one may be lost, and whether it is can change without anybody saying so.
 bool sim_diagnose_never_joined(ncclComm_t comm, const CommShared *shared);
-// "exited with status 3", of a status as wait() has it; -1: not known.
-void sim_describe_status(int status, char *text, size_t size);
 _Noreturn void sim_diagnose_size(CommShared *shared, int rank, int size, const void *site);
 // A thread that waits, in a cycle of such: what it waits in and for whom.
 typedef struct CycleStep {
     const CommShared *shared;
     WaitRef ref;
     int waits_for;
+    HostCall in; // as in sim_wait
 } CycleStep;
 _Noreturn void sim_diagnose_cycle(const CycleStep *step, int n);
 // The same as a notice: they may wait for each other.
 void sim_say_cycle(const CycleStep *step, int n, const Notice *notice);
-const char *sim_type_name(int type);
-const char *sim_op_name(int op);
-void sim_describe_waiting(const Call *call, char *text, size_t size);
 
 #endif

@@ -339,6 +339,14 @@ static int go_on(Search *s, int i, bool likely, int *queue, int n)
     return n;
 }
 
+// Waiter w as a step: who waits for a rank by one of its refs.
+static CycleStep make_step(Search *s, const Waiter *w, int ref, int rank)
+{
+    CycleStep made = {find_shared(s, &s->ref[ref]), s->ref[ref], rank, {.site.n = 0}};
+    sim_read_host_call(&s->process[w->process].table->wait_slot[w->thread], &made.in);
+    return made;
+}
+
 // The shortest cycle that leads from a thread of this process back to it, in `step`; 0: none.
 static int find_cycle(Search *s, int thread, bool likely)
 {
@@ -351,9 +359,9 @@ static int find_cycle(Search *s, int thread, bool likely)
     if (own->from < 0) return 0;
     const Waiter *w = own;
     do {
-        const WaitRef *ref = &s->ref[w->by_ref];
-        step[length++] = (CycleStep){find_shared(s, ref), *ref, w->by_rank};
-        w = &s->waiter[w->from];
+        const Waiter *before = &s->waiter[w->from];
+        step[length++] = make_step(s, before, w->by_ref, w->by_rank);
+        w = before;
     } while (w != own);
     for (int i = 0; i < length / 2; i++) { // it was walked backwards
         CycleStep swap = step[i];
@@ -407,7 +415,7 @@ void sim_cycle_notice(int thread, const Notice *notice)
             const WaitRef *ref = &s->ref[w->first];
             const CommShared *shared = w->stuck ? find_shared(s, ref) : NULL;
             if (!shared || sim_missing(shared, ref, ranks) <= 0) continue;
-            step[n++] = (CycleStep){shared, *ref, ranks[0]};
+            step[n++] = make_step(s, w, w->first, ranks[0]);
         }
         sim_say_cycle(step, n, notice);
     }

@@ -5,17 +5,10 @@
  * other. All of them end the process; on real GPUs they are silent hangs. Every rank
  * concerned reports what it sees; a rank whose peer ended by such a report says only that.
  *
- * A call site is an address in its own process. Ranks usually run the same program, so a peer's
- * address less the place where its program is loaded, plus where ours is, has our debug
- * information.
- *
- * Interface: sim_signatures_differ, sim_diagnose_*; sim_describe_waiting, sim_type_name,
- * sim_op_name.
+ * Interface: sim_signatures_differ, sim_diagnose_*, sim_say_cycle.
  */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "nccl/comm.h"
@@ -25,100 +18,6 @@
 #define LINE 512
 #define MOST_STEPS 12 // of a cycle, in a notice
 #define PROMISES_NOTHING "NCCL promises nothing for communicators used in different\norders.\n"
-
-const char *sim_type_name(int type)
-{
-    static const char *const name[ncclNumTypes] = {
-        "ncclInt8",    "ncclUint8",    "ncclInt32",      "ncclUint32",
-        "ncclInt64",   "ncclUint64",   "ncclFloat16",    "ncclFloat32",
-        "ncclFloat64", "ncclBfloat16", "ncclFloat8e4m3", "ncclFloat8e5m2"};
-    return type >= 0 && type < ncclNumTypes ? name[type] : "an unknown type";
-}
-
-const char *sim_op_name(int op)
-{
-    static const char *const name[] = {"ncclSum", "ncclProd", "ncclMax",
-                                       "ncclMin", "ncclAvg",  "a premultiplied sum"};
-    return op >= 0 && op <= SIM_PRE_MUL_SUM ? name[op] : "an unknown operation";
-}
-
-static void append(char *text, size_t size, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static void append(char *text, size_t size, const char *format, ...)
-{
-    size_t used = strlen(text);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text + used, size - used, format, args);
-    va_end(args);
-}
-
-// "ncclAllReduce (count 1000, ncclFloat32, ncclSum)"
-static void describe_call(const CallSignature *signature, char *text, size_t size)
-{
-    const CallFacts *facts = &sim_call_facts[signature->kind];
-    snprintf(text, size, "%s", facts->name);
-    if (signature->kind == CALL_SPLIT) return;
-    append(text, size, " (count %llu, %s", (unsigned long long)signature->count,
-           sim_type_name(signature->type));
-    if (facts->reduces) append(text, size, ", %s", sim_op_name(signature->op));
-    if (facts->rooted) append(text, size, ", root %d", signature->root);
-    if (signature->kind == CALL_SEND) append(text, size, ", to rank %d", signature->root);
-    if (signature->kind == CALL_RECV) append(text, size, ", from rank %d", signature->root);
-    append(text, size, ")");
-}
-
-// A call site of that rank's as one of this process; NULL: it runs another program.
-static const void *site_here(const RankSlot *slot, const SharedSite *site)
-{
-    RankSlot own = {0};
-    const void *frame[SIM_LOG_FRAMES];
-    sim_note_program(&own);
-    if (slot->program_inode != own.program_inode || slot->program_device != own.program_device)
-        return NULL;
-    for (int i = 0; i < site->n; i++)
-        frame[i] =
-            (const void *)((uintptr_t)site->frame[i] - slot->program_base + own.program_base);
-    return sim_log_stack(frame, site->n);
-}
-
-static void describe_site(const RankSlot *slot, const SharedSite *site, char *text, size_t size)
-{
-    const void *here = site_here(slot, site);
-    if (here)
-        gpulog_where(here, text, size);
-    else
-        snprintf(text, size, "%#llx of its program",
-                 (unsigned long long)((uintptr_t)site->frame[0] - slot->program_base));
-}
-
-// A rank's call as a fact of the report to come.
-static void note_desc(int rank, const RankSlot *slot, const CallDesc *desc)
-{
-    sim_facts_rank_call(rank, sim_call_facts[desc->signature.kind].name,
-                        site_here(slot, &desc->site), SIM_NO_STREAM);
-}
-
-static void describe_desc(const RankSlot *slot, const CallDesc *desc, char *text, size_t size)
-{
-    char call[LINE / 4], where[LINE / 2];
-    describe_call(&desc->signature, call, sizeof call);
-    describe_site(slot, &desc->site, where, sizeof where);
-    snprintf(text, size, "%s at %s", call, where);
-}
-
-void sim_describe_waiting(const Call *call, char *text, size_t size)
-{
-    const char *name = sim_call_facts[call->signature.kind].name;
-    if (call->signature.kind == CALL_SEND || call->signature.kind == CALL_RECV)
-        snprintf(text, size, "%s (number %llu %s rank %d, as rank %d)", name,
-                 (unsigned long long)call->desc.seq,
-                 call->signature.kind == CALL_SEND ? "to" : "from", call->signature.root,
-                 call->comm->rank);
-    else
-        snprintf(text, size, "%s (call %llu on the communicator, as rank %d of %d)", name,
-                 (unsigned long long)call->desc.seq, call->comm->rank, call->comm->size);
-}
 
 // ---- Disagreement ----
 
@@ -132,33 +31,35 @@ static void explain_difference(int rank_a, const CallSignature *a, int rank_b,
                                const CallSignature *b, char *text, size_t size)
 {
     if (a->kind != b->kind)
-        append(text, size,
-               "They differ in the operation: rank %d calls %s, rank %d calls %s.\n"
-               "Does every rank make the same calls in the same order? Is one inside an if (rank "
-               "== …),\n"
-               "or was one skipped by an early return?",
-               rank_a, sim_call_facts[a->kind].name, rank_b, sim_call_facts[b->kind].name);
+        sim_append(
+            text, size,
+            "They differ in the operation: rank %d calls %s, rank %d calls %s.\n"
+            "Does every rank make the same calls in the same order? Is one inside an if (rank "
+            "== …),\n"
+            "or was one skipped by an early return?",
+            rank_a, sim_call_facts[a->kind].name, rank_b, sim_call_facts[b->kind].name);
     else if (a->count != b->count)
-        append(text, size,
-               "They differ in the count: rank %d has %llu, rank %d has %llu.\n"
-               "Was a count computed from something that differs between ranks, such as a shard\n"
-               "without its padding? Or did a rank skip a call, so that it is one ahead?",
-               rank_a, (unsigned long long)a->count, rank_b, (unsigned long long)b->count);
+        sim_append(
+            text, size,
+            "They differ in the count: rank %d has %llu, rank %d has %llu.\n"
+            "Was a count computed from something that differs between ranks, such as a shard\n"
+            "without its padding? Or did a rank skip a call, so that it is one ahead?",
+            rank_a, (unsigned long long)a->count, rank_b, (unsigned long long)b->count);
     else if (a->type != b->type)
-        append(text, size,
-               "They differ in the data type: rank %d has %s, rank %d has %s.\n"
-               "Was one of them meant for another buffer?",
-               rank_a, sim_type_name(a->type), rank_b, sim_type_name(b->type));
+        sim_append(text, size,
+                   "They differ in the data type: rank %d has %s, rank %d has %s.\n"
+                   "Was one of them meant for another buffer?",
+                   rank_a, sim_type_name(a->type), rank_b, sim_type_name(b->type));
     else if (a->op != b->op)
-        append(text, size,
-               "They differ in the reduction: rank %d has %s, rank %d has %s.\n"
-               "Does the choice of sum or average depend on the rank?",
-               rank_a, sim_op_name(a->op), rank_b, sim_op_name(b->op));
+        sim_append(text, size,
+                   "They differ in the reduction: rank %d has %s, rank %d has %s.\n"
+                   "Does the choice of sum or average depend on the rank?",
+                   rank_a, sim_op_name(a->op), rank_b, sim_op_name(b->op));
     else
-        append(text, size,
-               "They differ in the root: rank %d has %d, rank %d has %d.\n"
-               "Was each rank's own number passed, where one rank's is due?",
-               rank_a, a->root, rank_b, b->root);
+        sim_append(text, size,
+                   "They differ in the root: rank %d has %d, rank %d has %d.\n"
+                   "Was each rank's own number passed, where one rank's is due?",
+                   rank_a, a->root, rank_b, b->root);
 }
 
 // A report that names every rank's call is worth a moment: those who are on their way wake us.
@@ -184,21 +85,22 @@ static bool append_parting(const CommShared *shared, int size, uint64_t seq, cha
     int other;
     char where[LINE / 2];
     if (!sim_find_parting(shared, size, seq, &parted, &other)) return false;
-    append(text, room,
-           "The ranks diverge at call %llu, which they made from different places:\n",
-           (unsigned long long)parted);
+    sim_append(text, room,
+               "The ranks diverge at call %llu, which they made from different places:\n",
+               (unsigned long long)parted);
     for (int i = 0; i < 2; i++) {
         int rank = i ? other : 0;
         const RankSlot *slot = &shared->slot[rank];
         const PastCall *past = &slot->past[parted % SIM_HISTORY];
         const char *name = sim_call_facts[past->kind].name;
-        describe_site(slot, &past->site, where, sizeof where);
-        sim_facts_rank_call(rank, name, site_here(slot, &past->site), SIM_NO_STREAM);
-        append(text, room, "rank %d: %s at %s\n", rank, name, where);
+        sim_describe_site(slot, &past->site, where, sizeof where);
+        sim_facts_rank_call(rank, name, sim_site_here(slot, &past->site), SIM_NO_STREAM);
+        sim_append(text, room, "rank %d: %s at %s\n", rank, name, where);
     }
-    append(text, room,
-           "Did rank 0 or rank %d skip a call there, by an if (rank == …) or an early return?\n",
-           other);
+    sim_append(
+        text, room,
+        "Did rank 0 or rank %d skip a call there, by an if (rank == …) or an early return?\n",
+        other);
     return true;
 }
 
@@ -216,9 +118,9 @@ static void append_absent(const CommShared *shared, int size, uint64_t seq, char
                                  !sim_signatures_differ(&slot->desc.signature, all));
         }
         if (!alone) continue;
-        describe_site(first, &first->desc.site, where, sizeof where);
-        append(text, room, "Rank %d did not come to the %s that all others make at %s.\n", odd,
-               sim_call_facts[first->desc.signature.kind].name, where);
+        sim_describe_site(first, &first->desc.site, where, sizeof where);
+        sim_append(text, room, "Rank %d did not come to the %s that all others make at %s.\n", odd,
+                   sim_call_facts[first->desc.signature.kind].name, where);
         return;
     }
 }
@@ -231,17 +133,17 @@ void sim_diagnose_disagreement(ncclComm_t comm, uint64_t seq)
     const RankSlot *reference = NULL, *other = NULL;
     bool parted = append_parting(shared, comm->size, seq, text, sizeof text);
     if (parted)
-        append(text, sizeof text, "Call %llu no longer matches:\n", (unsigned long long)seq);
+        sim_append(text, sizeof text, "Call %llu no longer matches:\n", (unsigned long long)seq);
     for (int r = 0; r < comm->size; r++) {
         const RankSlot *slot = &shared->slot[r];
         if (atomic_load(&slot->arrived) != seq) {
-            append(text, sizeof text, "rank %d: has not come to this call\n", r);
+            sim_append(text, sizeof text, "rank %d: has not come to this call\n", r);
             continue;
         }
-        describe_desc(slot, &slot->desc, line, sizeof line);
-        note_desc(r, slot, &slot->desc);
-        append(text, sizeof text, "rank %d: %s%s\n", r, line,
-               r == comm->rank ? " (this rank)" : "");
+        sim_describe_desc(slot, &slot->desc, line, sizeof line);
+        sim_note_desc(r, slot, &slot->desc);
+        sim_append(text, sizeof text, "rank %d: %s%s\n", r, line,
+                   r == comm->rank ? " (this rank)" : "");
         if (!reference)
             reference = slot;
         else if (!other && sim_signatures_differ(&reference->desc.signature, &slot->desc.signature))
@@ -261,10 +163,10 @@ void sim_diagnose_message(ncclComm_t comm, int from, int to)
 {
     const Channel *channel = &comm->shared->channel[from][to];
     char send[LINE], recv[LINE];
-    describe_desc(&comm->shared->slot[from], &channel->send, send, sizeof send);
-    describe_desc(&comm->shared->slot[to], &channel->recv, recv, sizeof recv);
-    note_desc(from, &comm->shared->slot[from], &channel->send);
-    note_desc(to, &comm->shared->slot[to], &channel->recv);
+    sim_describe_desc(&comm->shared->slot[from], &channel->send, send, sizeof send);
+    sim_describe_desc(&comm->shared->slot[to], &channel->recv, recv, sizeof recv);
+    sim_note_desc(from, &comm->shared->slot[from], &channel->send);
+    sim_note_desc(to, &comm->shared->slot[to], &channel->recv);
     sim_fatal(SIMGPU_MISMATCH, "a send and its receive disagree",
               "Message %llu from rank %d to rank %d:\nrank %d: %s\nrank %d: %s\n"
               "On real GPUs this silently hangs, or data are lost.\n"
@@ -287,18 +189,6 @@ void sim_diagnose_size(CommShared *shared, int rank, int size, const void *site)
 }
 
 // ---- Missing ----
-
-// `status` is as wait() has it: a signal below, the exit status above; -1: not known.
-void sim_describe_status(int status, char *text, size_t size)
-{
-    if (status < 0)
-        snprintf(text, size, "ended silently (killed, or _exit)");
-    else if (WIFSIGNALED(status))
-        snprintf(text, size, "was killed by signal %d (%s)", WTERMSIG(status),
-                 strsignal(WTERMSIG(status)));
-    else
-        snprintf(text, size, "exited with status %d", WEXITSTATUS(status));
-}
 
 static void describe_end(const RankSlot *slot, char *text, size_t size)
 {
@@ -323,33 +213,53 @@ static void describe_missed(const WaitRef *waiter, const RankSlot *slot, char *t
                  (unsigned long long)waiter->seq);
 }
 
-void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, const void *site)
+// Where a rank waits for one that never comes.
+static void describe_waiter(ncclComm_t comm, const void *site, const HostCall *in, char *text,
+                            size_t size)
+{
+    char where[LINE], call[LINE];
+    gpulog_where(site, where, sizeof where);
+    snprintf(text, size, "Rank %d waits for it at %s.", comm->rank, where);
+    if (!in) return;
+    sim_describe_host_call(comm->self, in, call, sizeof call);
+    snprintf(text, size, "Rank %d has sent at %s,\nand its host waits for that %s.", comm->rank,
+             where, call);
+}
+
+void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, const void *site,
+                          const HostCall *in)
 {
     const RankSlot *slot = &comm->shared->slot[missing];
     uint32_t gone = atomic_load(&slot->gone);
     bool left = atomic_load(&slot->state) == RANK_LEFT;
     if (gone == GONE_NOT && !left) return;
-    char title[LINE], end[LINE / 2], missed[LINE / 2], last[LINE] = "no call at all", where[LINE];
+    char title[LINE], end[LINE / 2], missed[LINE / 2], last[LINE] = "no call at all",
+                                                       waits[3 * LINE];
     char parting[REPORT / 2] = "";
     if (gone == GONE_FATAL && slot->pid == getpid()) return; // another thread is ending all
     if (gone == GONE_FATAL) {
+        int files = atomic_load(&slot->files_limit);
         snprintf(title, sizeof title, "rank %d ended: see its report", missing);
+        if (files)
+            sim_append(title, sizeof title, " (no file descriptor was left, ulimit -n is %d)",
+                       files);
         sim_fatal(SIMGPU_DEADLOCK, title, "%s", "");
     }
     if (left) {
         char left_at[LINE / 4];
-        describe_site(slot, &slot->left_site, left_at, sizeof left_at);
+        sim_describe_site(slot, &slot->left_site, left_at, sizeof left_at);
         snprintf(end, sizeof end, "destroyed the communicator at %s,", left_at);
     } else {
         describe_end(slot, end, sizeof end);
     }
     describe_missed(waiter, slot, missed, sizeof missed);
-    gpulog_where(site, where, sizeof where);
+    describe_waiter(comm, site, in, waits, sizeof waits);
     sim_facts_rank_call(comm->rank, waiter ? sim_call_facts[waiter->kind].name : "ncclCommInitRank",
                         site, SIM_NO_STREAM);
+    sim_note_host_call(comm->rank, comm->self, in);
     if (atomic_load(&slot->thread_used)) {
-        describe_desc(slot, &slot->last, last, sizeof last);
-        note_desc(missing, slot, &slot->last);
+        sim_describe_desc(slot, &slot->last, last, sizeof last);
+        sim_note_desc(missing, slot, &slot->last);
     }
     if (waiter && waiter->kind < CALL_SEND)
         append_parting(comm->shared, comm->size, atomic_load(&slot->arrived) + 1, parting,
@@ -357,9 +267,9 @@ void sim_diagnose_missing(ncclComm_t comm, int missing, const WaitRef *waiter, c
     snprintf(title, sizeof title, "rank %d will never come", missing);
     sim_fatal(SIMGPU_DEADLOCK, title,
               "%srank %d (process %d) %s\n%s.\nIts last call on this communicator: %s.\n"
-              "Rank %d waits for it at %s.\n"
+              "%s\n"
               "On real GPUs the others hang.\n%s",
-              parting, missing, slot->pid, end, missed, last, comm->rank, where,
+              parting, missing, slot->pid, end, missed, last, waits,
               gone == GONE_DIED
                   ? "What did that rank print last, and did the machine run out of memory?"
                   : "Does that rank make fewer calls than the others, or return early?");
@@ -371,7 +281,7 @@ static void list_absent(const CommShared *shared, int size, char *text, size_t r
     text[0] = '\0';
     for (int r = 0, n = 0; r < size; r++) {
         if (shared && atomic_load(&shared->slot[r].state) >= RANK_JOINED) continue;
-        append(text, room, "%s%d", n++ ? ", " : "", r);
+        sim_append(text, room, "%s%d", n++ ? ", " : "", r);
     }
 }
 
@@ -412,10 +322,16 @@ static const CallDesc *waiting_call(const CycleStep *step)
 static void describe_step(const CycleStep *step, char *text, size_t size)
 {
     const RankSlot *slot = &step->shared->slot[step->ref.rank];
-    char call[LINE];
-    describe_desc(slot, waiting_call(step), call, sizeof call);
-    append(text, size, "rank %d of communicator %04x waits in %s\n    for rank %d\n",
-           step->ref.rank, (unsigned)(step->shared->nonce & 0xffff), call, step->waits_for);
+    char call[LINE], host_call[LINE];
+    sim_describe_desc(slot, waiting_call(step), call, sizeof call);
+    sim_append(text, size, "rank %d of communicator %04x waits ", step->ref.rank,
+               (unsigned)(step->shared->nonce & 0xffff));
+    if (!step->in.name[0]) {
+        sim_append(text, size, "in %s\n    for rank %d\n", call, step->waits_for);
+        return;
+    }
+    sim_describe_host_call(slot, &step->in, host_call, sizeof host_call);
+    sim_append(text, size, "%s\n    for rank %d to receive %s\n", host_call, step->waits_for, call);
 }
 
 // Whether the cycle goes through more than one communicator: then each communicator alone may be
@@ -440,7 +356,8 @@ void sim_diagnose_cycle(const CycleStep *step, int n)
     for (int i = 0; i < n; i++) {
         const RankSlot *slot = &step[i].shared->slot[step[i].ref.rank];
         describe_step(&step[i], text, sizeof text);
-        note_desc(step[i].ref.rank, slot, waiting_call(&step[i]));
+        sim_note_desc(step[i].ref.rank, slot, waiting_call(&step[i]));
+        sim_note_host_call(step[i].ref.rank, slot, &step[i].in);
     }
     if (n == 1)
         sim_fatal(
@@ -473,11 +390,11 @@ void sim_say_cycle(const CycleStep *step, int n, const Notice *notice)
     char text[REPORT];
     snprintf(text, sizeof text, "[simgpu] this may be a deadlock, after %d s:\n", notice->waited);
     for (int i = 0; i < n && i < MOST_STEPS; i++) {
-        append(text, sizeof text, "  ");
+        sim_append(text, sizeof text, "  ");
         describe_step(&step[i], text, sizeof text);
     }
-    if (n > MOST_STEPS) append(text, sizeof text, "  and %d more\n", n - MOST_STEPS);
-    append(
+    if (n > MOST_STEPS) sim_append(text, sizeof text, "  and %d more\n", n - MOST_STEPS);
+    sim_append(
         text, sizeof text,
         "  It goes on waiting, since another thread of the program could still make the missing "
         "call.\n  Does one? Calls of one thread for several devices belong between "

@@ -9,7 +9,6 @@
  * Interface: sim_notice_begin, sim_notice_left, sim_notice_due; sim_say_absent, sim_say_taken,
  * sim_say. What is said of a cycle is in diagnose.c.
  */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -48,17 +47,6 @@ bool sim_notice_due(Notice *notice)
     return true;
 }
 
-static void append(char *text, size_t size, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static void append(char *text, size_t size, const char *format, ...)
-{
-    size_t length = strlen(text);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text + length, size - length, format, args);
-    va_end(args);
-}
-
 // "rank 2", "ranks 0, 2, 3": those who have joined, or those who have not.
 static void list_ranks(const CommShared *shared, int size, bool joined, char *text, size_t room)
 {
@@ -68,7 +56,7 @@ static void list_ranks(const CommShared *shared, int size, bool joined, char *te
     snprintf(text, room, "%s", n == 0 ? "no rank" : n == 1 ? "rank" : "ranks");
     for (int r = 0, k = 0; r < size; r++)
         if ((atomic_load(&shared->slot[r].state) >= RANK_JOINED) == joined)
-            append(text, room, "%s %d", k++ ? "," : "", r);
+            sim_append(text, room, "%s %d", k++ ? "," : "", r);
 }
 
 // What the launcher knows of those who have not come.
@@ -78,9 +66,9 @@ static void append_ended(const CommShared *shared, int size, char *text, size_t 
     for (int r = 0; r < size; r++) {
         if (shared && atomic_load(&shared->slot[r].state) >= RANK_JOINED) continue;
         if (!sim_world_end_of(r, &pid, &status)) continue;
-        append(text, room, "  Rank %d of the launcher's world (process %d) ", r, pid);
+        sim_append(text, room, "  Rank %d of the launcher's world (process %d) ", r, pid);
         sim_describe_status(status, text + strlen(text), room - strlen(text));
-        append(text, room, ".\n");
+        sim_append(text, room, ".\n");
     }
 }
 
@@ -101,20 +89,21 @@ void sim_say_absent(ncclComm_t comm, const CommShared *shared, const Notice *not
              comm->rank, comm->size, notice->waited, where, comm->meets_at);
     if (shared) {
         list_ranks(shared, comm->size, true, ranks, sizeof ranks);
-        append(text, sizeof text, "  Come: %s. ", ranks);
+        sim_append(text, sizeof text, "  Come: %s. ", ranks);
         list_ranks(shared, comm->size, false, ranks, sizeof ranks);
-        append(text, sizeof text, "Missing: %s.\n", ranks);
+        sim_append(text, sizeof text, "Missing: %s.\n", ranks);
     } else {
-        append(text, sizeof text, "  Missing: rank 0, which knows who else has come.\n");
+        sim_append(text, sizeof text, "  Missing: rank 0, which knows who else has come.\n");
     }
     append_ended(shared, comm->size, text, sizeof text);
     sim_program_tids(&threads);
     if (threads.n == 1)
-        append(text, sizeof text,
-               "  This process has one thread, and it waits here. Was it to make other ranks too? "
-               "That takes\n  ncclCommInitAll, or ncclGroupStart and ncclGroupEnd around all its "
-               "ncclCommInitRank.\n");
-    append(
+        sim_append(
+            text, sizeof text,
+            "  This process has one thread, and it waits here. Was it to make other ranks too? "
+            "That takes\n  ncclCommInitAll, or ncclGroupStart and ncclGroupEnd around all its "
+            "ncclCommInitRank.\n");
+    sim_append(
         text, sizeof text,
         "  It goes on waiting, as NCCL does. Were all ranks started, with the same id and number "
         "of ranks?\n");

@@ -202,6 +202,7 @@ static int take_fd(int from)
                              .msg_controllen = sizeof control.room};
     if (recvmsg(from, &message, MSG_CMSG_CLOEXEC) != 1) return -1;
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    if (!head && (message.msg_flags & MSG_CTRUNC)) sim_no_files_left(); // it came, and had no place
     if (!head || head->cmsg_type != SCM_RIGHTS) return -1;
     int fd;
     memcpy(&fd, CMSG_DATA(head), sizeof fd);
@@ -222,7 +223,8 @@ static void *serve(void *arg)
     int served = 0;
     while (served < server->peers) {
         int peer = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC);
-        if (peer < 0) { // no descriptor left, say
+        if (peer < 0 && errno == EMFILE) sim_no_files_left();
+        if (peer < 0) {
             pause_for(&interval);
             continue;
         }
@@ -239,6 +241,7 @@ static struct RendezvousServer *start_server(const char *text, SharedMap *map, i
     if (!server) return NULL;
     *server = (struct RendezvousServer){.shared_fd = map->fd, .peers = peers};
     server->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (server->listener < 0 && errno == EMFILE) sim_no_files_left();
     struct sockaddr_un name;
     socklen_t size = socket_name(&name, text);
     double interval = 0.001;
@@ -289,6 +292,7 @@ static int fetch_shared(const char *text, ncclComm_t comm)
     sim_notice_begin(&notice);
     for (;;) {
         int to = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (to < 0 && errno == EMFILE) sim_no_files_left();
         if (to < 0) return -1;
         int fd = -1;
         if (connect(to, (struct sockaddr *)&name, size) == 0 && same_user(to)) fd = take_fd(to);
@@ -318,6 +322,20 @@ static ncclResult_t rendezvous_by_text(const RendezvousId *id, ncclComm_t comm)
     return ncclSystemError;
 }
 
+// Who made the id may be ending just now: its files are gone before it is. Where a launcher's world
+// is known, that is known in a moment, and ends this process.
+static void await_loss(ncclComm_t comm)
+{
+    sim_lock();
+    bool known = sim_world_known();
+    sim_unlock();
+    sim_diagnose_never_joined(comm, NULL);
+    for (int naps = 0; known && naps < 50; naps++) {
+        sim_nap(sim_ticket(), 20);
+        sim_diagnose_never_joined(comm, NULL);
+    }
+}
+
 ncclResult_t sim_rendezvous_find(const RendezvousId *id, ncclComm_t comm)
 {
     if (id->by_text) {
@@ -331,7 +349,7 @@ ncclResult_t sim_rendezvous_find(const RendezvousId *id, ncclComm_t comm)
     if (fd >= 0) comm->map = keep_shared(fd, id->nonce);
     if (comm->map) return ncclSuccess;
     sim_comm_await_end(comm);
-    sim_diagnose_never_joined(comm, NULL);
+    await_loss(comm);
     sim_report(
         SIMGPU_DEADLOCK, "ncclCommInitRank: the id leads nowhere",
         "The id was made by process %d, which has ended, or has closed it, or is another user's.\n"

@@ -127,7 +127,7 @@ void sim_send_drop(KeptSend *send)
     pthread_mutex_unlock(&lock);
 }
 
-static void wait_for_clock(const SimClock *clock);
+static void wait_for_clock(const SimClock *clock, const char *call, const void *site);
 
 void sim_send_posted(KeptSend *send, uint64_t seq)
 {
@@ -141,10 +141,12 @@ void sim_send_posted(KeptSend *send, uint64_t seq)
 
 // ---- Waiting ----
 
-// Which sends: those that the clock covers, or of the communicator, or all.
+// Which sends: those that the clock covers, or of the communicator, or all; and who waits for them.
 typedef struct Which {
     const SimClock *clock;
     ncclComm_t comm;
+    const char *call;
+    const void *site; // NULL: the program ends
 } Which;
 
 static bool is_one(const KeptSend *send, const Which *which)
@@ -200,27 +202,37 @@ static WaitRef ref_of(const KeptSend *send)
 }
 
 // Ends the process if nobody will receive it. The receiver may have fetched it and gone meanwhile.
-static void check_receiver(const KeptSend *send, const WaitRef *ref)
+static void check_receiver(const KeptSend *send, const WaitRef *ref, const HostCall *in)
 {
     const Channel *channel = channel_of(send);
     if (atomic_load(&channel->differs)) sim_diagnose_message(send->comm, ref->rank, ref->peer);
     if (sim_comm_gone(send->comm, send->peer) && atomic_load(&channel->done) < send->seq)
-        sim_diagnose_missing(send->comm, send->peer, ref, send->site);
+        sim_diagnose_missing(send->comm, send->peer, ref, send->site, in);
 }
 
-static void sleep_for_receivers(uint32_t ticket, const KeptSend *open, int n, Notice *notice)
+static HostCall host_call_of(const Which *which)
+{
+    HostCall in = {.site.n = 0};
+    snprintf(in.name, sizeof in.name, "%s", which->call);
+    if (which->site) in.site.n = sim_log_frames(which->site, in.site.frame);
+    return in;
+}
+
+static void sleep_for_receivers(uint32_t ticket, const KeptSend *open, int n, const Which *which,
+                                Notice *notice)
 {
     WaitRef refs[SIM_MAX_REFS];
+    HostCall in = host_call_of(which);
     char what[96];
     int some = n < SIM_MAX_REFS ? n : SIM_MAX_REFS;
     for (int i = 0; i < some; i++) {
         refs[i] = ref_of(&open[i]);
-        check_receiver(&open[i], &refs[i]);
+        check_receiver(&open[i], &refs[i], &in);
     }
     snprintf(what, sizeof what, "ncclSend (number %llu to rank %d, as rank %d), not received yet",
              (unsigned long long)open[0].seq, open[0].peer, open[0].comm->rank);
     sim_log_waiting(what, open[0].site);
-    sim_wait(ticket, refs, some, n == some, notice);
+    sim_wait(ticket, refs, some, n == some, &in, notice);
     sim_log_waiting(NULL, NULL);
 }
 
@@ -242,7 +254,7 @@ static void wait_for(const Which *which)
         listen_to(open, n, true); // first, and then look again: or a wake would be lost
         uint32_t ticket = sim_ticket();
         int still = find_open(which, now);
-        if (still > 0) sleep_for_receivers(ticket, now, still, &notice);
+        if (still > 0) sleep_for_receivers(ticket, now, still, which, &notice);
         listen_to(open, n, false);
         let_them_go(open, n);
         let_them_go(now, still);
@@ -250,19 +262,19 @@ static void wait_for(const Which *which)
     }
 }
 
-static void wait_for_clock(const SimClock *clock)
+static void wait_for_clock(const SimClock *clock, const char *call, const void *site)
 {
-    wait_for(&(Which){.clock = clock});
+    wait_for(&(Which){.clock = clock, .call = call, .site = site});
 }
 
-void sim_sends_wait_comm(ncclComm_t comm)
+void sim_sends_wait_comm(ncclComm_t comm, const char *call, const void *site)
 {
-    wait_for(&(Which){.comm = comm});
+    wait_for(&(Which){.comm = comm, .call = call, .site = site});
 }
 
 void sim_sends_wait_all(void)
 {
-    wait_for(&(Which){.comm = NULL});
+    wait_for(&(Which){.call = "the end of the program"});
 }
 
 void sim_sends_forget(ncclComm_t comm)

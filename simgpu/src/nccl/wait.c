@@ -10,7 +10,7 @@
  * can still come. Threads end and begin without anybody saying so; hence it looks again a little later.
  *
  * Interface: sim_ticket, sim_sleep, sim_wait, sim_nap, sim_wake, sim_wake_listeners, sim_wake_own,
- * sim_listen, sim_thread, sim_wait_table.
+ * sim_listen, sim_thread, sim_wait_table, sim_read_host_call.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -153,6 +153,25 @@ static void write_refs(WaitSlot *wait_slot, const WaitRef *refs, int n)
     atomic_store(&wait_slot->n_refs, (uint32_t)n);
 }
 
+static void write_host_call(WaitSlot *wait_slot, const HostCall *in)
+{
+    static const HostCall none;
+    uint64_t words[SIM_HOST_CALL_WORDS];
+    memcpy(words, in ? in : &none, sizeof words);
+    for (size_t w = 0; w < SIM_HOST_CALL_WORDS; w++)
+        atomic_store(&wait_slot->host_call[w], words[w]);
+}
+
+void sim_read_host_call(const WaitSlot *wait_slot, HostCall *in)
+{
+    uint64_t words[SIM_HOST_CALL_WORDS];
+    for (size_t w = 0; w < SIM_HOST_CALL_WORDS; w++)
+        words[w] = atomic_load(&wait_slot->host_call[w]);
+    memcpy(in, words, sizeof *in);
+    in->name[sizeof in->name - 1] = '\0';
+    if (in->site.n < 0 || in->site.n > SIM_LOG_FRAMES) in->site.n = 0;
+}
+
 // Who has started threads that never call NCCL says so here, for others to see.
 static void tell_threads(void)
 {
@@ -182,11 +201,13 @@ static void sleep_for(WaitSlot *wait_slot, uint32_t ticket, int milliseconds)
     syscall(SYS_futex, &wait_slot->value, FUTEX_WAIT, ticket, &limit, NULL, 0);
 }
 
-void sim_wait(uint32_t ticket, const WaitRef *refs, int n_refs, bool all_refs, Notice *notice)
+void sim_wait(uint32_t ticket, const WaitRef *refs, int n_refs, bool all_refs, const HostCall *in,
+              Notice *notice)
 {
     int thread = sim_thread(), again = FIRST_LOOK;
     WaitSlot *wait_slot = &own_table->wait_slot[thread];
     write_refs(wait_slot, refs, n_refs);
+    write_host_call(wait_slot, in);
     tell_threads();
     atomic_store(&wait_slot->all_refs, all_refs);
     atomic_fetch_add(&wait_slot->stamp, 1);

@@ -56,13 +56,14 @@ typedef struct PidfdInfo {
 #define PIDFD_GET_INFO_IOCTL _IOWR(0xFF, 11, PidfdInfo)
 #define PIDFD_INFO_EXIT_BIT (UINT64_C(1) << 3)
 
-// The state of a process as /proc tells it: a letter, Z for a zombie; 0: there is no such process.
-// *status: of a zombie, as wait() will have it.
+// The state of a process as /proc tells it: a letter, Z for a zombie; 0: there is no such process;
+// '?': there is, and it cannot be read now. *status: of a zombie, as wait() will have it.
 static char state_of(int pid, int *status)
 {
     char path[32], line[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     FILE *file = fopen(path, "re");
+    if (!file && access(path, F_OK) == 0) return '?'; // no descriptor is left, say
     size_t n = file ? fread(line, 1, sizeof line - 1, file) : 0;
     if (file) fclose(file);
     line[n] = 0;
@@ -173,6 +174,7 @@ void sim_watch_changed(void)
     if (started && write(kick, &one, sizeof one) < 0) return;
     if (started || (!sim_peers && !sim_world_known())) return;
     kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (kick < 0 && errno == EMFILE) sim_no_files_left();
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all,

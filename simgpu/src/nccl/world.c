@@ -27,6 +27,7 @@
  * the watcher; sim_world_lost, sim_world_end_of, sim_world_forked.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -180,6 +181,7 @@ void sim_world_open(void)
     const char *path = getenv("SIMGPU_WORLD");
     if (!path || !*path) return;
     world.fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (world.fd < 0 && errno == EMFILE) sim_no_files_left();
     ssize_t n = world.fd >= 0 ? pread(world.fd, head, sizeof head - 1, 0) : -1;
     head[n > 0 ? n : 0] = 0;
     // It may be a launcher's further up, whose file did not come down to here.

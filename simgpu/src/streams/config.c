@@ -105,6 +105,7 @@ static int device_by_uuid(const char *text, size_t length, int devices)
     return found;
 }
 
+// -1: there is none of that number or UUID.
 static int visible_device(const char *text, size_t length, int devices)
 {
     char *end;
@@ -115,10 +116,28 @@ static int visible_device(const char *text, size_t length, int devices)
     return end == text + length && index >= 0 && index < devices ? (int)index : -1;
 }
 
+// "-1" and nothing at all are how a list is ended on purpose.
+static void note_unknown(const char *list, const char *entry, size_t length, int devices)
+{
+    if (length == 0 || (length == 2 && strncmp(entry, "-1", 2) == 0)) return;
+    snprintf(config.hidden, sizeof config.hidden,
+             "CUDA_VISIBLE_DEVICES is \"%.60s\": its entry \"%.*s\" is none of the %d devices,\n"
+             "and only what is before it is seen.",
+             list, length < 60 ? (int)length : 60, entry, devices);
+}
+
+static void note_twice(const char *list, int device)
+{
+    snprintf(config.hidden, sizeof config.hidden,
+             "CUDA_VISIBLE_DEVICES is \"%.60s\": it names device %d twice,\n"
+             "and then no device is seen.",
+             list, device);
+}
+
 // Fills in which devices of the machine the program sees.
 static void read_visible(int devices)
 {
-    const char *text = getenv("CUDA_VISIBLE_DEVICES");
+    const char *list = getenv("CUDA_VISIBLE_DEVICES"), *text = list;
     bool taken[SIM_MAX_DEVICES] = {false};
     config.devices = devices;
     for (int d = 0; d < devices; d++) config.physical[d] = d;
@@ -127,7 +146,9 @@ static void read_visible(int devices)
     for (;; text++) {
         size_t length = strcspn(text, ",");
         int device = visible_device(text, length, devices);
+        if (device < 0) note_unknown(list, text, length, devices);
         if (device < 0) return;
+        if (taken[device]) note_twice(list, device);
         if (taken[device]) config.devices = 0;
         if (taken[device]) return;
         taken[device] = true;
@@ -165,7 +186,8 @@ static void read_machine(void)
 {
     const char *text = getenv("SIMGPU_MACHINE");
     char error[512], title[600];
-    if (!text || !*text) text = "none"; // h100x8, when all suites have run with it
+    const char *trace = getenv("SIMGPU_TRACE");
+    if (!text || !*text) text = trace && *trace ? "h100x8" : "none";
     if (strcmp(text, "none") == 0) return;
     config.machine = sim_machine(text, error, sizeof error);
     if (config.machine) return;

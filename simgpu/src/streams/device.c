@@ -31,7 +31,9 @@
 #define LAST_ATTRIBUTE 147 // of CUDA 13
 
 static struct {
-    char *base;   // the first arena's program range
+    // The first arena's program range. A system call of another thread may look while the first
+    // device is made (check/syscall.c): it is set when the rest is.
+    char *_Atomic base;
     size_t arena; // bytes of each
     _Atomic(SimDevice *) made[SIM_MAX_DEVICES];
     atomic_bool peers[SIM_MAX_DEVICES][SIM_MAX_DEVICES];
@@ -67,11 +69,19 @@ static void reserve_addresses(void)
     sim_fault_install();
 }
 
+static atomic_int files_limit;
+
+int sim_files_limit(void)
+{
+    return atomic_load(&files_limit);
+}
+
 void sim_no_files_left(void)
 {
     struct rlimit limit = {0, 0};
     char title[200];
     getrlimit(RLIMIT_NOFILE, &limit);
+    atomic_store(&files_limit, (int)limit.rlim_cur);
     snprintf(title, sizeof title,
              "no file descriptor is left (ulimit -n is %llu): a process needs one per device, one "
              "per rank of its host, and some ten more",
@@ -146,8 +156,9 @@ SimDevice *sim_device(int index)
 
 SimDevice *sim_device_of(const void *ptr, size_t *offset)
 {
-    if (!cluster.base) return NULL;
-    size_t distance = (size_t)((uintptr_t)ptr - (uintptr_t)cluster.base);
+    const char *base = atomic_load_explicit(&cluster.base, memory_order_acquire);
+    if (!base) return NULL;
+    size_t distance = (size_t)((uintptr_t)ptr - (uintptr_t)base);
     size_t index = distance / cluster.arena;
     if (index >= (size_t)sim_config()->devices) return NULL;
     *offset = distance - index * cluster.arena;
@@ -180,21 +191,39 @@ cudaError_t cudaGetDeviceCount(int *count)
     return cudaSuccess;
 }
 
+static void report_no_such_device(int device, const void *site)
+{
+    const SimConfig *config = sim_config();
+    char where[256], seen[300];
+    gpulog_where(site, where, sizeof where);
+    sim_facts_call("cudaSetDevice", site, SIM_NO_STREAM);
+    if (config->devices)
+        snprintf(seen, sizeof seen,
+                 "there are %d: 0 to %d.\n"
+                 "On a GPU it returns \"invalid device ordinal\", and the device before it stays\n"
+                 "current: two ranks may then share one. Is it the local rank that chooses the "
+                 "device?",
+                 config->devices, config->devices - 1);
+    else
+        snprintf(seen, sizeof seen,
+                 "the program sees none.\n"
+                 "On a GPU every call returns \"no CUDA-capable device is detected\".");
+    const char *more = getenv("CUDA_VISIBLE_DEVICES")
+                           ? "(SIMGPU_DEVICES sets how many there are, CUDA_VISIBLE_DEVICES which "
+                             "of them are seen.)"
+                           : "(SIMGPU_DEVICES sets how many there are.)";
+    sim_report(SIMGPU_CALL, "cudaSetDevice of a device that is not there",
+               "cudaSetDevice, called at %s,\nasks for device %d; %s\n%s", where, device, seen,
+               config->hidden[0] ? config->hidden : more);
+}
+
 cudaError_t cudaSetDevice(int device)
 {
+    if (sim_config()->devices == 0 && sim_config()->hidden[0])
+        report_no_such_device(device, SIM_SITE);
     SIM_ENTER();
     if (!is_device(device)) {
-        char where[256];
-        gpulog_where(SIM_SITE, where, sizeof where);
-        sim_facts_call("cudaSetDevice", SIM_SITE, SIM_NO_STREAM);
-        sim_report(
-            SIMGPU_CALL, "cudaSetDevice of a device that is not there",
-            "cudaSetDevice, called at %s,\nasks for device %d; there are %d: 0 to %d.\n"
-            "On a GPU it returns \"invalid device ordinal\", and the device before it stays\n"
-            "current: two ranks may then share one. Is it the local rank that chooses the device?\n"
-            "(SIMGPU_DEVICES sets how many there are%s.)",
-            where, device, sim_config()->devices, sim_config()->devices - 1,
-            getenv("CUDA_VISIBLE_DEVICES") ? ", CUDA_VISIBLE_DEVICES which of them are seen" : "");
+        report_no_such_device(device, SIM_SITE);
         return sim_leave(cudaErrorInvalidDevice);
     }
     current = device;
@@ -230,7 +259,7 @@ cudaError_t cudaGetDeviceFlags(unsigned int *flags)
 cudaError_t cudaDeviceSynchronize(void)
 {
     SIM_ENTER();
-    sim_device_wait(current);
+    sim_device_wait(current, "cudaDeviceSynchronize", SIM_SITE);
     GpuLogEntry entry = {.op = GPU_DEVICE_SYNC,
                          .name = "cudaDeviceSynchronize",
                          .device = current,
@@ -246,7 +275,7 @@ cudaError_t cudaDeviceReset(void)
     SIM_ENTER();
     SimDevice *device = sim_device_made(current);
     if (!device) return cudaSuccess;
-    sim_device_wait(current);
+    sim_device_wait(current, "cudaDeviceReset", SIM_SITE);
     sim_memory_reset(device, SIM_SITE);
     sim_stream_reset(current);
     sim_leak_reset();
@@ -451,8 +480,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *pciBusId, int len, int device)
     SIM_ENTER();
     if (!pciBusId || len < 13) return sim_leave(cudaErrorInvalidValue);
     if (!is_device(device)) return sim_leave(cudaErrorInvalidDevice);
-    snprintf(pciBusId, (size_t)len, "0000:%02X:00.0",
-             sim_config()->physical[device] + 1);
+    snprintf(pciBusId, (size_t)len, "0000:%02X:00.0", sim_config()->physical[device] + 1);
     return cudaSuccess;
 }
 

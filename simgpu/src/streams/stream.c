@@ -53,7 +53,7 @@ struct CUstream_st {
     uint32_t order;   // of all streams and devices, as they were made
     SimClock
         clock; // what is done before the stream's next operation; its own slot: its number so far
-    uint64_t asked; // its number, plus one, when a query was answered: not ready
+    SimClock asked; // about what a query was answered: not ready
     struct CUstream_st *next; // of the device, while alive; of the unused ones, after
 };
 
@@ -166,8 +166,8 @@ static struct CUstream_st *new_stream(int device, unsigned flags, int priority)
     s->site = s->destroyed = NULL;
     s->priority = priority;
     s->number = 0;
+    if (s->asked.n) memset(s->asked.t, 0, (size_t)s->asked.n * sizeof *s->asked.t);
     s->order = sim_next_stream_number();
-    s->asked = 0;
     s->next = NULL;
     if (s->clock.n <= slot_of(s)) grow(&s->clock, slot_of(s) + 1);
     uint64_t count = s->clock.t[slot_of(s)];
@@ -403,28 +403,34 @@ SimHint sim_stream_hint(const SimStreamId *first, uint64_t time, uint64_t since,
 
 // ---- Operations ----
 
-// Brings the stream's clock up to what is ordered before its next operation.
-static void catch_up(struct CUstream_st *s)
+// Joins a clock with what is ordered before the stream's next operation.
+static void join_before(const struct CUstream_st *s, SimClock *clock)
 {
-    join(&s->clock, &host);
+    join(clock, &s->clock);
+    join(clock, &host);
     if (s->is_default) {
         for (struct CUstream_st *o = devices[s->device].streams; o; o = o->next)
-            if (o->blocking) join(&s->clock, &o->clock);
+            if (o->blocking) join(clock, &o->clock);
     } else if (s->blocking && devices[s->device].null) {
-        join(&s->clock, &devices[s->device].null->clock);
+        join(clock, &devices[s->device].null->clock);
     }
+}
+
+static void catch_up(struct CUstream_st *s)
+{
+    join_before(s, &s->clock);
 }
 
 // Waits for messages that are ordered before what the clock stands for. Called with the lock held,
 // which it releases while it waits.
-static void await_undone(const SimClock *clock)
+static void await_undone(const SimClock *clock, const char *call, const void *site)
 {
     SimClock copy = {0, NULL};
     if (atomic_load(&sim_undone.n) == 0) return;
     assign(&copy, clock);
     pthread_mutex_unlock(&lock);
-    void (*wait)(const SimClock *) = atomic_load(&sim_undone.wait);
-    wait(&copy);
+    void (*wait)(const SimClock *, const char *, const void *) = atomic_load(&sim_undone.wait);
+    wait(&copy, call, site);
     free(copy.t);
     pthread_mutex_lock(&lock);
 }
@@ -458,7 +464,7 @@ cudaError_t sim_stream_begin(SimgpuOp *op)
     if (s) {
         put_stream(&op->entry, s);
         catch_up(s);
-        if (!only_orders(op->entry.op)) await_undone(&s->clock);
+        if (!only_orders(op->entry.op)) await_undone(&s->clock, op->entry.name, op->entry.site);
     }
     pthread_mutex_unlock(&lock);
     return s ? cudaSuccess : report_stream(op->entry.name, op->entry.stream, op->entry.site);
@@ -550,7 +556,7 @@ void sim_stream_gather(const SimgpuOp *op, int device)
     for (struct CUstream_st *s = devices[device].streams; s; s = s->next) join(clock, &s->clock);
     if (devices[device].null) join(clock, &devices[device].null->clock);
     join(clock, &devices[device].destroyed);
-    await_undone(clock);
+    await_undone(clock, op->entry.name, op->entry.site);
     pthread_mutex_unlock(&lock);
 }
 
@@ -569,14 +575,14 @@ void sim_moment_let_go(void)
     pthread_mutex_unlock(&lock);
 }
 
-void sim_device_wait(int device)
+void sim_device_wait(int device, const char *call, const void *site)
 {
     SimClock all = {0, NULL};
     pthread_mutex_lock(&lock);
     for (struct CUstream_st *s = devices[device].streams; s; s = s->next) join(&all, &s->clock);
     if (devices[device].null) join(&all, &devices[device].null->clock);
     join(&all, &devices[device].destroyed);
-    await_undone(&all);
+    await_undone(&all, call, site);
     host_joins(&all);
     pthread_mutex_unlock(&lock);
     free(all.t);
@@ -657,28 +663,40 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     return own ? cudaSuccess : report_stream("cudaStreamDestroy", stream, SIM_SITE);
 }
 
+static uint64_t part_of(const SimClock *clock, int slot)
+{
+    return slot < clock->n ? clock->t[slot] : 0;
+}
+
 // Whether the host has waited already for all that the clock covers.
 static bool host_knows(const SimClock *clock)
 {
     for (int i = 0; i < clock->n; i++)
-        if (clock->t[i] > (i < host.n ? host.t[i] : 0)) return false;
+        if (clock->t[i] > part_of(&host, i)) return false;
     return true;
 }
 
 // Operations run at their call, so a query would find everything done. With the clock, its time
 // decides (sim_clock_query). Without, the first one about what the host has not waited for says that
-// it is not, as a GPU may, and orders nothing. Called with the lock held.
-static bool is_early(const SimClock *clock, bool asked)
+// it is not, as a GPU may, and orders nothing. `asked` is what that has been said about. Called with
+// the lock held.
+static bool is_early(const SimClock *clock, const SimClock *asked)
 {
-    return !sim_clock_on() && sim_config()->check != CHECK_OFF && !asked && !host_knows(clock);
+    if (sim_clock_on() || sim_config()->check == CHECK_OFF) return false;
+    for (int i = 0; i < clock->n; i++)
+        if (clock->t[i] > part_of(&host, i) && clock->t[i] > part_of(asked, i)) return true;
+    return false;
 }
 
+// The stream does not catch up by it: what waits for the stream would be ordered by the question.
 static bool is_stream_early(struct CUstream_st *s)
 {
-    uint64_t now = s->clock.t[slot_of(s)] + 1;
-    if (!is_early(&s->clock, s->asked == now)) return false;
-    s->asked = now;
-    return true;
+    SimClock before = {0, NULL};
+    join_before(s, &before);
+    bool early = is_early(&before, &s->asked);
+    if (early) join(&s->asked, &before);
+    free(before.t);
+    return early;
 }
 
 // Whether a query finds it too early for a stream, by the clock. False: there is no clock, or no such
@@ -688,9 +706,14 @@ static bool is_stream_unready(GpuLogEntry entry, cudaStream_t stream)
     if (!sim_clock_on()) return false;
     pthread_mutex_lock(&lock);
     struct CUstream_st *s = find_stream(stream);
-    if (s) catch_up(s);
-    bool known = s && host_knows(&s->clock);
-    if (s) put_stream(&entry, s);
+    bool known = false;
+    if (s) {
+        SimClock before = {0, NULL};
+        join_before(s, &before);
+        known = host_knows(&before);
+        free(before.t);
+        put_stream(&entry, s);
+    }
     pthread_mutex_unlock(&lock);
     return s && !sim_clock_query(&entry, known);
 }
@@ -706,11 +729,11 @@ static cudaError_t wait_for_stream(const char *call, cudaStream_t stream, bool q
     pthread_mutex_lock(&lock);
     struct CUstream_st *s = find_stream(stream);
     bool idle = false, early = false;
-    if (s) catch_up(s);
     if (s && query) early = is_stream_early(s);
     if (s && !early) {
+        catch_up(s);
         idle = host_knows(&s->clock);
-        await_undone(&s->clock);
+        await_undone(&s->clock, call, site);
         host_joins(&s->clock);
         take_note((Note){.kind = NOTE_HOST_WAIT, .stream = id_of(s), .site = site});
         put_stream(&entry, s);
@@ -957,9 +980,9 @@ static cudaError_t wait_for_event(const char *call, cudaEvent_t event, bool quer
     }
     if (there) {
         entry.device = event->device;
-        early = query && event->recorded && is_early(&event->clock, event->asked);
+        early = query && event->recorded && !event->asked && is_early(&event->clock, &host);
         event->asked |= early;
-        if (event->recorded && !early) await_undone(&event->clock);
+        if (event->recorded && !early) await_undone(&event->clock, call, site);
         if (event->recorded && !early) host_joins(&event->clock);
     }
     pthread_mutex_unlock(&lock);

@@ -34,6 +34,7 @@ typedef struct SimConfig {
     SimCheck check;
     int devices;                   // that the program sees; 0: none
     int physical[SIM_MAX_DEVICES]; // of each, its number among the machine's
+    char hidden[256]; // what is wrong with CUDA_VISIBLE_DEVICES, so that it hides some; "": nothing
     size_t memory;
     bool poison;
     bool all_reports; // SIMGPU_REPORTS: not only the first
@@ -75,6 +76,7 @@ int sim_current_device(void);
 void sim_device_uuid(int physical, char text[48]);
 // A file could not be opened because there is no descriptor left: ends the process in one line.
 _Noreturn void sim_no_files_left(void);
+int sim_files_limit(void); // ulimit -n, where that ends the process; 0: it does not
 // The device whose program range holds ptr, and ptr's offset in it; NULL: no device pointer.
 SimDevice *sim_device_of(const void *ptr, size_t *offset);
 // Makes a memfd so large; false, and errno, where that is not possible. A limit on the size of files
@@ -161,8 +163,8 @@ void sim_stream_start(const SimgpuOp *op, SimClock *start, int *slot);
 void sim_stream_learn(int slot, const SimClock *clock);
 // Each of two streams of a device waits for what is queued on the other.
 void sim_stream_merge(int device, cudaStream_t a, cudaStream_t b);
-// The host waits for all that is queued on a device.
-void sim_device_wait(int device);
+// The host waits for all that is queued on a device, in a call.
+void sim_device_wait(int device, const char *call, const void *site);
 // Destroys a device's streams and events: cudaDeviceReset.
 void sim_stream_reset(int device);
 // Ends the operation on its stream: the clocks move on. Called by simgpu_end.
@@ -197,10 +199,10 @@ const SimHooks *sim_hooks(void);     // the first of them
 
 // What has been queued and is not done, as everything else is: messages that nobody has received.
 // Whatever is ordered after one waits for it: `wait`, for all that a clock covers, while there are
-// any.
+// any. `call` and `site` are the call that waits.
 typedef struct SimUndone {
     atomic_int n;
-    void (*_Atomic wait)(const SimClock *clock);
+    void (*_Atomic wait)(const SimClock *clock, const char *call, const void *site);
 } SimUndone;
 extern SimUndone sim_undone;
 

@@ -21,6 +21,7 @@
 
 #include "report/report.h"
 #include "streams/streams.h"
+#include "time/trace.h"
 
 #define TURN 256    // calls between two turns of the engine, where the host waits
 #define LATE 8192   // … and where it does not
@@ -282,8 +283,16 @@ static void after_call(bool waits)
 
 // ---- Calls ----
 
+// Not with the lock: bad input ends the process.
+static void begin_trace(void)
+{
+    if (sim_trace_begin(sim_clock_machine())) sim_clock_on_span(sim_trace_span, NULL);
+}
+
 void sim_clock_log(GpuLogEntry *entry)
 {
+    static pthread_once_t traced = PTHREAD_ONCE_INIT;
+    pthread_once(&traced, begin_trace);
     entry->thread = sim_log_thread();
     if (!sim_clock_on() || atomic_load(&finished)) {
         sim_log_write(entry);

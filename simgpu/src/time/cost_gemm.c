@@ -1,14 +1,15 @@
 /* time/cost_gemm.c: what a product of matrices costs, by its shape and the type of its elements.
  *
- * C (rows, cols) = A (rows, inner) · B (inner, cols), `batch` times. The library cuts C into tiles, and
- * where those are too few for the multiprocessors the inner dimension into parts, whose sums a second
- * pass adds. The tiles go to the multiprocessors in waves; the last wave takes as long as a full one.
- * A tile's time is that of its operations at the multiprocessor's share of the best rate, and some
- * of the inner dimension more, in which its pipeline fills and drains. The product takes the least over
- * tiles and parts, and never less than its bytes take. So efficiency rises with size, in steps.
+ * C (rows, cols) = A (rows, inner) · B (inner, cols), `batch` times. The library cuts C into tiles,
+ * and where those are too few for the multiprocessors the inner dimension into parts, whose sums a
+ * second pass adds. The tiles go to the multiprocessors in waves; the last wave takes as long as a
+ * full one. A tile's time is that of its operations at the multiprocessor's share of the best rate,
+ * and some of the inner dimension more, in which its pipeline fills and drains. The product takes
+ * the least over tiles and parts, and never less than its bytes take. So efficiency rises with
+ * size, in steps.
  *
- * The tiles are CUTLASS's usual ones. What a smaller one loses, because it loads more for each of its
- * operations, and the fill are assumed, not measured.
+ * The tiles are CUTLASS's usual ones. What a smaller one loses, because it loads more for each of
+ * its operations, and the fill are assumed, not measured.
  *
  * Interface: sim_cost_gemm (machine.h).
  */

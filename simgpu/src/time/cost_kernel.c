@@ -1,5 +1,5 @@
-/* time/cost_kernel.c: what a kernel costs: the bytes that it moves or the operations that it computes,
- * whichever takes longer, after a fixed start.
+/* time/cost_kernel.c: what a kernel costs: the bytes that it moves or the operations that it
+ * computes, whichever takes longer, after a fixed start.
  *
  * Interface: sim_cost_kernel (machine.h).
  */

@@ -1,10 +1,10 @@
 /* time/cost_nccl.c: what a collective costs.
  *
- * `model nccl` is NCCL's own: it gives every algorithm and protocol a latency and a bandwidth, and the
- * call takes the pair that is fastest for its bytes (NVIDIA/nccl 2.30.7, src/graph/tuning.cc, whose
- * constants these are). That model leaves out the launch, so that a constant and a term with
- * the root of the bytes come on top, which are fitted to published sweeps (bench/published).
- * `model plain` is for hand calculations.
+ * `model nccl` is NCCL's own: it gives every algorithm and protocol a latency and a bandwidth, and
+ * the call takes the pair that is fastest for its bytes (NVIDIA/nccl 2.30.7, src/graph/tuning.cc,
+ * whose constants these are). That model leaves out the launch, so that a constant and a term with
+ * the root of the bytes come on top, which are fitted to published sweeps (bench/published). `model
+ * plain` is for hand calculations.
  *
  * Interface: sim_cost_collective (machine.h).
  */

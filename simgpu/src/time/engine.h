@@ -11,7 +11,7 @@
  * That start is at least `latency` after the time until which those ranks will not arrive.
  *
  * An item is known by its number, from 1 on; 0 is "nothing", done at time 0. The engine keeps no
- * thread and no lock of its own: the caller sees to that.
+ * thread and no lock of its own: both are the caller's.
  */
 #ifndef SIMGPU_ENGINE_H
 #define SIMGPU_ENGINE_H

@@ -1,7 +1,8 @@
-/* time/figures.h: what the costs of a machine are computed from; machine.c reads it, cost_*.c use it.
+/* time/figures.h: what the costs of a machine are computed from; machine.c reads it, cost_*.c use
+ * it.
  *
- * Times are in picoseconds, bandwidths in bytes/s. A cost is one expression of IEEE doubles in + - x
- * / and square root, which sim_round rounds up: so every compiler and host gives the same.
+ * Times are in picoseconds, bandwidths in bytes/s. A cost is one expression of IEEE doubles in + -
+ * x / and square root, which sim_round rounds up: so every compiler and host gives the same.
  */
 #ifndef SIMGPU_FIGURES_H
 #define SIMGPU_FIGURES_H

@@ -1,11 +1,12 @@
-/* time/machine.c: machines by name, from the texts of simgpu/machines or a file of the program's user.
+/* time/machine.c: machines by name, from the texts of simgpu/machines or a file of the program's
+ * user.
  *
- * A line is `key value unit`, and # begins a comment. Every figure that the machine's models need is
- * there once; `base NAME` in the first line takes from a machine that comes with simgpu what the
+ * A line is `key value unit`, and # begins a comment. Every figure that the machine's models need
+ * is there once; `base NAME` in the first line takes from a machine that comes with simgpu what the
  * file does not say. A file that is wrong is refused in one line, which names file, line and key.
  *
- * Interface: sim_machine, sim_machine_names (machine.h); sim_round (figures.h). The texts are made by
- * make/rules.mk: sim_machine_texts.
+ * Interface: sim_machine, sim_machine_names (machine.h); sim_round (figures.h). The texts are made
+ * by make/rules.mk: sim_machine_texts.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -14,8 +14,8 @@ typedef struct SimMachineFile {
     bool set[SIM_MACHINE_KEYS]; // here or in a base
 } SimMachineFile;
 
-// Fills in machine and figures from a text; `base` finds the text of a base. False, with one line in
-// error, where the text is wrong.
+// Fills in machine and figures from a text; `base` finds the text of a base. False, with one line
+// in error, where the text is wrong.
 bool sim_machine_read(SimMachineFile *file, const char *name, const char *text,
                       const char *(*base)(const char *name), char *error, size_t size);
 

@@ -33,6 +33,8 @@ HOST_KERNEL(residual_layernorm_forward);
 HOST_KERNEL(layernorm_backward);
 HOST_KERNEL(causal_softmax_forward);
 HOST_KERNEL(causal_softmax_backward);
+HOST_KERNEL(attention_forward);
+HOST_KERNEL(attention_backward);
 HOST_KERNEL(embedding_forward);
 HOST_KERNEL(embedding_backward);
 HOST_KERNEL(cross_entropy);

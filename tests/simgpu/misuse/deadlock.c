@@ -80,7 +80,7 @@ WRONG(DEADLOCK, both_send_first, 2, "0 1")
     ncclComm_t comm = meet(rank, ranks);
     float *out = filled(N, 1), *in = filled(N, 0);
     NCCL(ncclSend(out, N, ncclFloat, 1 - rank, comm, NULL)); // HERE
-    NCCL(ncclRecv(in, N, ncclFloat, 1 - rank, comm, NULL));
+    NCCL(ncclRecv(in, N, ncclFloat, 1 - rank, comm, NULL));  // HERE
     finish(comm);
 }
 
@@ -88,8 +88,8 @@ WRONG(DEADLOCK, ring_of_sends, 4, "0 1 2 3")
 {
     ncclComm_t comm = meet(rank, ranks);
     float *out = filled(N, 1), *in = filled(N, 0);
-    NCCL(ncclSend(out, N, ncclFloat, (rank + 1) % ranks, comm, NULL)); // HERE
-    NCCL(ncclRecv(in, N, ncclFloat, (rank + ranks - 1) % ranks, comm, NULL));
+    NCCL(ncclSend(out, N, ncclFloat, (rank + 1) % ranks, comm, NULL));        // HERE
+    NCCL(ncclRecv(in, N, ncclFloat, (rank + ranks - 1) % ranks, comm, NULL)); // HERE
     finish(comm);
 }
 
@@ -122,14 +122,26 @@ WRONG(DEADLOCK, nobody_receives_from_who_leaves, 2, "0")
     if (rank == 1) finish(comm);
 }
 
+// It is destroyed before anybody has received.
+WRONG(DEADLOCK, destroyed_with_a_message_under_way, 2, "0")
+{
+    ncclComm_t comm = meet(rank, ranks);
+    float *x = filled(N, 1);
+    if (rank == 1) finish(comm);
+    if (rank == 1) return;
+    NCCL(ncclSend(x, N, ncclFloat, 1, comm, NULL)); // HERE
+    NCCL(ncclCommDestroy(comm));                    // HERE
+    finish(NULL);
+}
+
 // One communicator: what is called next begins when the send has ended, whatever its stream.
 WRONG(DEADLOCK, exchange_on_two_streams, 2, "0 1")
 {
     ncclComm_t comm = meet(rank, ranks);
     float *out = filled(N, 1), *in = filled(N, 0);
     cudaStream_t sends = side_stream(), receives = side_stream();
-    NCCL(ncclSend(out, N, ncclFloat, 1 - rank, comm, sends)); // HERE
-    NCCL(ncclRecv(in, N, ncclFloat, 1 - rank, comm, receives));
+    NCCL(ncclSend(out, N, ncclFloat, 1 - rank, comm, sends));   // HERE
+    NCCL(ncclRecv(in, N, ncclFloat, 1 - rank, comm, receives)); // HERE
     finish(comm);
 }
 
@@ -140,7 +152,7 @@ WRONG(DEADLOCK, exchange_on_one_stream, 2, "0 1")
     NCCL(ncclCommSplit(comm, 0, rank, &other, NULL));
     float *out = filled(N, 1), *in = filled(N, 0);
     NCCL(ncclSend(out, N, ncclFloat, 1 - rank, rank ? other : comm, NULL)); // HERE
-    NCCL(ncclRecv(in, N, ncclFloat, 1 - rank, rank ? comm : other, NULL));
+    NCCL(ncclRecv(in, N, ncclFloat, 1 - rank, rank ? comm : other, NULL));  // HERE
     NCCL(ncclCommDestroy(other));
     finish(comm);
 }
@@ -156,7 +168,7 @@ WRONG(DEADLOCK, receive_waits_for_the_send, 2, "0 1")
     NCCL(ncclSend(out, N, ncclFloat, 1 - rank, rank ? other : comm, sends)); // HERE
     CUDA(cudaEventRecord(sent, sends));
     CUDA(cudaStreamWaitEvent(receives, sent, 0));
-    NCCL(ncclRecv(in, N, ncclFloat, 1 - rank, rank ? comm : other, receives));
+    NCCL(ncclRecv(in, N, ncclFloat, 1 - rank, rank ? comm : other, receives)); // HERE
     NCCL(ncclCommDestroy(other));
     finish(comm);
 }
@@ -169,7 +181,7 @@ WRONG(DEADLOCK, host_waits_for_the_send, 2, "0 1")
     float *out = filled(N, 1), *in = filled(N, 0);
     cudaStream_t sends = side_stream(), receives = side_stream();
     NCCL(ncclSend(out, N, ncclFloat, 1 - rank, rank ? other : comm, sends)); // HERE
-    CUDA(cudaStreamSynchronize(sends));
+    CUDA(cudaStreamSynchronize(sends));                                      // HERE
     NCCL(ncclRecv(in, N, ncclFloat, 1 - rank, rank ? comm : other, receives));
     NCCL(ncclCommDestroy(other));
     finish(comm);

@@ -269,6 +269,33 @@ WRONG(RACE, query_that_is_not_looked_at, 1, "0")
     finish(NULL);
 }
 
+// The default stream waits for both, but a question to it makes neither wait for the other.
+WRONG(RACE, query_of_the_default_stream, 1, "0")
+{
+    cudaStream_t one, two;
+    float *x = filled(N, 1);
+    CUDA(cudaStreamCreate(&one));
+    CUDA(cudaStreamCreate(&two));
+    CUDA(kernel_scale(x, 2, N, one)); // HERE
+    cudaStreamQuery(NULL);
+    CUDA(kernel_scale(x, 3, N, two)); // HERE
+    finish(NULL);
+}
+
+// The same, and the answer is looked at.
+RIGHT(RACE, query_of_the_default_stream_until_it_is_done, 1)
+{
+    cudaStream_t one, two;
+    float *x = filled(N, 1);
+    CUDA(cudaStreamCreate(&one));
+    CUDA(cudaStreamCreate(&two));
+    CUDA(kernel_scale(x, 2, N, one));
+    while (cudaStreamQuery(NULL) == cudaErrorNotReady) continue;
+    CUDA(kernel_scale(x, 3, N, two));
+    expect(x, N, 6);
+    finish(NULL);
+}
+
 // Two events that are asked for in turn, with other work in the meantime.
 RIGHT(RACE, queries_between_other_work, 1)
 {

@@ -278,6 +278,18 @@ static int event_of(Dice *d, int stream)
     return stream_facts[stream].device == 0 ? below(d, 2) : 2;
 }
 
+// The host waits for a stream or an event at a place: by a wait, by asking until it is done, or by
+// asking twice, of which the second answer is that it is.
+static bool insert_wait(Dice *d, Program *p, int at, bool event, int which)
+{
+    static const Kind kinds[2][3] = {{STREAM_SYNC, STREAM_QUERY, STREAM_ASK},
+                                     {EVENT_SYNC, EVENT_QUERY, EVENT_ASK}};
+    int way = one_in(d, 2) ? 0 : 1 + below(d, 2);
+    Step wait = {
+        .kind = kinds[event][way], .stream = event ? 0 : which, .event = event ? which : 0};
+    return insert_step(p, at, &wait) && (way < 2 || insert_step(p, at, &wait));
+}
+
 // Puts some order between the steps a and b, a < b.
 static void repair(Dice *d, Program *p, int a, int b)
 {
@@ -288,10 +300,7 @@ static void repair(Dice *d, Program *p, int a, int b)
     Step record = {.kind = RECORD, .stream = from, .event = event_of(d, from)};
     Step wait = {.kind = WAIT, .stream = to, .event = record.event};
     switch (below(d, 8)) {
-    case 0:
-        wait = (Step){.kind = one_in(d, 3) ? STREAM_QUERY : STREAM_SYNC, .stream = from};
-        insert_step(p, between, &wait);
-        break;
+    case 0: insert_wait(d, p, between, false, from); break;
     case 1:
         wait = (Step){.kind = DEVICE_SYNC, .device = stream_facts[from].device};
         insert_step(p, between, &wait);
@@ -305,16 +314,31 @@ static void repair(Dice *d, Program *p, int a, int b)
         if (!is_valid(p)) p->step[b] = second;
         break;
     case 3:
-        wait = (Step){.kind = one_in(d, 3) ? EVENT_QUERY : EVENT_SYNC, .event = record.event};
-        // fall through
+        if (insert_wait(d, p, one_in(d, 2) ? b : between, true, record.event))
+            insert_step(p, a + 1, &record);
+        break;
     default: // as late as it works, or as early: a record between may take the event away
         if (insert_step(p, one_in(d, 2) ? b : between, &wait)) insert_step(p, a + 1, &record);
     }
 }
 
+// A wait becomes a query whose answer is ignored.
+static bool ignore_answer(Dice *d, Program *p)
+{
+    Step *s = &p->step[below(d, p->n)], before = *s;
+    if (s->kind == STREAM_SYNC || s->kind == STREAM_QUERY) s->kind = STREAM_ASK;
+    if (s->kind == EVENT_SYNC || s->kind == EVENT_QUERY) s->kind = EVENT_ASK;
+    if (s->kind != before.kind && is_valid(p)) return true;
+    *s = before;
+    return false;
+}
+
 static void damage(Dice *d, Program *p)
 {
     if (p->n == 0) return;
+    if (one_in(d, 3))
+        for (int tries = 0; tries < 10; tries++)
+            if (ignore_answer(d, p)) return;
     if (one_in(d, 2)) {
         for (int tries = 0; tries < 10; tries++) {
             int at = below(d, p->n);

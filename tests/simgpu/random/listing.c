@@ -115,10 +115,9 @@ static void print_order(FILE *out, const Step *s)
     case WAIT:
         fprintf(out, "%s(%s, %s, 0);", call, stream_name(s->stream), event_names[s->event]);
         break;
+    case EVENT_ASK:
     case EVENT_SYNC: fprintf(out, "%s(%s);", call, event_names[s->event]); break;
-    case EVENT_QUERY:
-        fprintf(out, "while (%s(%s)) continue;", call, event_names[s->event]);
-        break;
+    case EVENT_QUERY: fprintf(out, "while (%s(%s)) continue;", call, event_names[s->event]); break;
     case STREAM_QUERY:
         fprintf(out, "while (%s(%s)) continue;", call, stream_name(s->stream));
         break;

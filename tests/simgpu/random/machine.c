@@ -122,6 +122,12 @@ IN_ITS_CALLER cudaError_t ask_event(cudaEvent_t event)
     return answer;
 }
 
+// One asks once, and ignores the answer.
+IN_ITS_CALLER cudaError_t ignore_answer(cudaError_t answer)
+{
+    return answer == cudaErrorNotReady ? cudaSuccess : answer;
+}
+
 IN_ITS_CALLER cudaError_t call_order(const Step *s)
 {
     cudaStream_t stream = machine.stream[s->stream];
@@ -131,6 +137,8 @@ IN_ITS_CALLER cudaError_t call_order(const Step *s)
     case WAIT: return cudaStreamWaitEvent(stream, event, 0);
     case STREAM_SYNC: return cudaStreamSynchronize(stream);
     case STREAM_QUERY: return ask_stream(stream);
+    case STREAM_ASK: return ignore_answer(cudaStreamQuery(stream));
+    case EVENT_ASK: return ignore_answer(cudaEventQuery(event));
     case EVENT_SYNC: return cudaEventSynchronize(event);
     case EVENT_QUERY: return ask_event(event);
     case DEVICE_SYNC: return cudaDeviceSynchronize();

@@ -15,7 +15,9 @@
  *   - cudaStreamWaitEvent waits for the record that was the event's last one at the call, and for
  *     nothing where there was none;
  *   - the host's waits wait for what had been queued when they were called. A query that found
- *     everything done is one of them;
+ *     everything done is one of them. The first query about what the host does not know to be done
+ *     (a record; what a stream has been given, and waits for) finds that it is not, and orders
+ *     nothing; the second finds it done;
  *   - copies ("API synchronization behavior"): cudaMemcpy from pageable memory lets the host wait
  *     for the default stream before, and not after it; from pinned memory and to the host, after;
  *     between places on devices, not at all. The Async forms do not wait, but into pageable memory;
@@ -70,7 +72,8 @@ typedef struct Model {
     Set on_stream[N_STREAMS];      // all that a stream has been given
     int last_on_stream[N_STREAMS]; // -1: nothing
     bool destroyed[N_STREAMS];
-    int recorded[N_EVENTS];   // the last record's moment; -1: none
+    int recorded[N_EVENTS];                             // the last record's moment; -1: none
+    Set event_asked[N_EVENTS], stream_asked[N_STREAMS]; // what a query has found not to be done
     int sent;                 // the moment of the message that is under way; -1: none
     int first[MAX_STEPS + 1]; // moment of each step
     Set barrier[N_DEVICES];   // what all later work of a device waits for
@@ -248,24 +251,50 @@ static void add_host_free(Model *m, int step)
     w->frees = true;
 }
 
+// All that a moment needs, and what that needs.
+static Set all_needs(const Model *m, int moment)
+{
+    Set set = m->needs[moment], before = 0;
+    while (set != before) {
+        before = set;
+        for (Set rest = set; rest; rest &= rest - 1) set |= m->needs[__builtin_ctzll(rest)];
+    }
+    return set;
+}
+
+// Whether a query finds that something of the set is not done, so that it orders nothing.
+static bool finds_undone(const Model *m, Set set, Set *asked)
+{
+    Set known = m->host >= 0 ? one(m->host) | all_needs(m, m->host) : 0;
+    if (m->forget & FORGET_IGNORED) return false;
+    if (!(m->forget & FORGET_SECOND)) known |= *asked;
+    if ((set & ~known) == 0) return false;
+    *asked |= set;
+    return true;
+}
+
+// The host's business with a stream, or with an event.
+static void add_host_wait(Model *m, const Step *s)
+{
+    bool event = is_about_event(s->kind), waits = s->kind == STREAM_SYNC || s->kind == EVENT_SYNC;
+    bool asks_once = s->kind == STREAM_ASK || s->kind == EVENT_ASK;
+    int record = m->recorded[s->event];
+    Set set = event ? (record >= 0 ? one(record) : 0) : m->on_stream[s->stream];
+    Set *asked = event ? &m->event_asked[s->event] : &m->stream_asked[s->stream];
+    if (!event && (stream_facts[s->stream].kind == LEGACY || !(m->forget & FORGET_SYNC)))
+        set |= waits_of_stream(m, s->stream);
+    bool undone = !waits && finds_undone(m, set, asked);
+    host_moment(m, asks_once && undone ? 0 : set);
+}
+
 static void add_step(Model *m, int step)
 {
     const Step *s = &m->program->step[step];
-    int record;
-    Set waits;
+    if (is_about_stream(s->kind) || is_about_event(s->kind)) {
+        add_host_wait(m, s);
+        return;
+    }
     switch (s->kind) {
-    case STREAM_SYNC:
-    case STREAM_QUERY:
-        waits = m->on_stream[s->stream];
-        if (stream_facts[s->stream].kind == LEGACY || !(m->forget & FORGET_SYNC))
-            waits |= waits_of_stream(m, s->stream);
-        host_moment(m, waits);
-        break;
-    case EVENT_SYNC:
-    case EVENT_QUERY:
-        record = m->recorded[s->event];
-        host_moment(m, record >= 0 ? one(record) : 0);
-        break;
     case DEVICE_SYNC: host_moment(m, all_of_device(m, s->device)); break;
     case DESTROY: m->destroyed[s->stream] = !(m->forget & FORGET_DESTROY); break;
     case FREE: add_host_free(m, step); break;
@@ -292,17 +321,6 @@ static void build(Model *m, const Program *p, unsigned forget)
         add_step(m, i);
     }
     m->first[p->n] = m->n_moments;
-}
-
-// All that a moment needs, and what that needs.
-static Set all_needs(const Model *m, int moment)
-{
-    Set set = m->needs[moment], before = 0;
-    while (set != before) {
-        before = set;
-        for (Set rest = set; rest; rest &= rest - 1) set |= m->needs[__builtin_ctzll(rest)];
-    }
-    return set;
 }
 
 // These only hand the order on, to whatever waits for them.

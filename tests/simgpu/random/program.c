@@ -1,7 +1,7 @@
 /* program.c: the tables of random programs, and whether a program makes sense.
  *
  * Interface: stream_facts, event_device, buffer_device, legacy_stream, kind_facts, is_collective,
- * is_message, is_of_first_thread, insert_message,
+ * is_message, is_about_stream, is_about_event, is_of_first_thread, insert_message,
  * device_of, take_part, spans_meet, is_valid, insert_step, remove_step (program.h).
  */
 #include "program.h"
@@ -60,8 +60,10 @@ const KindFact kind_facts[KINDS] = {
     [WAIT] = {"cudaStreamWaitEvent", .on_stream = true, .orders = true, .weight = 9},
     [STREAM_SYNC] = {"cudaStreamSynchronize", .orders = true, .weight = 3},
     [STREAM_QUERY] = {"cudaStreamQuery", .orders = true, .weight = 1},
+    [STREAM_ASK] = {"cudaStreamQuery", .orders = true, .weight = 2},
     [EVENT_SYNC] = {"cudaEventSynchronize", .orders = true, .weight = 2},
     [EVENT_QUERY] = {"cudaEventQuery", .orders = true, .weight = 1},
+    [EVENT_ASK] = {"cudaEventQuery", .orders = true, .weight = 2},
     [DEVICE_SYNC] = {"cudaDeviceSynchronize", .orders = true, .weight = 1},
     [DESTROY] = {"cudaStreamDestroy", .orders = true, .weight = 2},
 };
@@ -76,10 +78,19 @@ bool is_message(Kind kind)
     return kind == MESSAGE_SEND || kind == MESSAGE_RECV;
 }
 
+bool is_about_stream(Kind kind)
+{
+    return kind == STREAM_SYNC || kind == STREAM_QUERY || kind == STREAM_ASK;
+}
+
+bool is_about_event(Kind kind)
+{
+    return kind == EVENT_SYNC || kind == EVENT_QUERY || kind == EVENT_ASK;
+}
+
 bool is_of_first_thread(const Step *s)
 {
-    bool on_stream =
-        kind_facts[s->kind].on_stream || s->kind == STREAM_SYNC || s->kind == STREAM_QUERY;
+    bool on_stream = kind_facts[s->kind].on_stream || is_about_stream(s->kind);
     return (on_stream && stream_facts[s->stream].kind == PER_THREAD) ||
            (is_collective(s->kind) && stream_facts[s->other_stream].kind == PER_THREAD);
 }
@@ -87,7 +98,7 @@ bool is_of_first_thread(const Step *s)
 int device_of(const Step *s)
 {
     if (s->kind == DEVICE_SYNC) return s->device;
-    if (s->kind == EVENT_SYNC || s->kind == EVENT_QUERY) return event_device[s->event];
+    if (is_about_event(s->kind)) return event_device[s->event];
     if (s->kind == FREE) return buffer_device[s->span[0].buffer];
     return stream_facts[s->stream].device;
 }
@@ -154,8 +165,7 @@ bool is_valid(const Program *p)
     for (int i = 0; i < p->n; i++) {
         const Step *s = &p->step[i];
         const KindFact *fact = &kind_facts[s->kind];
-        bool uses = fact->on_stream || s->kind == STREAM_SYNC || s->kind == STREAM_QUERY ||
-                    s->kind == DESTROY;
+        bool uses = fact->on_stream || is_about_stream(s->kind) || s->kind == DESTROY;
         if (uses && gone[s->stream]) return false;
         if (is_collective(s->kind) && gone[s->other_stream]) return false;
         if (s->kind == DESTROY) gone[s->stream] = true;

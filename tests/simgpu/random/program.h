@@ -88,13 +88,15 @@ typedef enum Kind {
     // A message from device 0's rank, and its receive by device 1's, some steps later
     MESSAGE_SEND,
     MESSAGE_RECV,
-    // Order
+    // Order. A QUERY asks until it is done; an ASK asks once, and goes on whatever the answer is.
     RECORD,
     WAIT,
     STREAM_SYNC,
     STREAM_QUERY,
+    STREAM_ASK,
     EVENT_SYNC,
     EVENT_QUERY,
+    EVENT_ASK,
     DEVICE_SYNC,
     DESTROY,
     KINDS
@@ -141,6 +143,9 @@ typedef struct Program {
 
 bool is_collective(Kind kind);
 bool is_message(Kind kind);
+// Whether it is the host's business with a stream, or with an event.
+bool is_about_stream(Kind kind);
+bool is_about_event(Kind kind);
 // Whether it must be thread 0 that makes the call: cudaStreamPerThread is a thread's own.
 bool is_of_first_thread(const Step *s);
 // The device that is current at a step.
@@ -185,6 +190,8 @@ typedef enum Forget {
     FORGET_HOST_FREE = 1024, // cudaFree touches nothing
     FORGET_PINNED = 2048,    // pinned memory is nobody's
     FORGET_SERIAL = 4096,    // cudaMemcpyPeer is as any work of the default stream
+    FORGET_IGNORED = 8192,   // one query is enough, whatever it answers
+    FORGET_SECOND = 16384,   // the second query is as the first
 } Forget;
 // What the log does not say, so that gpulog_race cannot know it: the rows of a 2D copy, that a copy
 // from pageable memory may run on, whether freed memory was stream ordered, whose pinned memory is,

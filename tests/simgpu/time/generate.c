@@ -129,7 +129,7 @@ static void draw_slowness(Dice *d, World *w)
 typedef struct Hand {
     Dice dice;
     Program *p;
-    bool threads; // more than one
+    bool all; // also what the clock does not time by its contract yet
     int section;
     Phase phase[MAX_PROCESSES];
     int phases; // so far
@@ -189,6 +189,16 @@ static void add_record(Hand *h, int rank, StreamName stream)
     add(h, &s);
 }
 
+// What simgpu's clock does not time by its contract yet, threads apart: queries while other
+// processes wait for this one, and queries of the default stream; a copy between devices has the
+// jitter of its source's rank, not of its call's.
+static void leave_out(const World *w, Step *s)
+{
+    bool query = is_query(s->kind) && (w->n_processes > 1 || s->stream == LEGACY);
+    if (query) s->kind = RECORD;
+    if (s->kind == PEER_ASYNC && w->jitter_percent) s->kind = COPY_ASYNC;
+}
+
 static void add_call(Hand *h)
 {
     Dice *d = &h->dice;
@@ -200,8 +210,8 @@ static void add_call(Hand *h)
     if (s.kind == MEMSET || s.kind == TO_DEVICE || s.kind == FROM_DEVICE) s.stream = LEGACY;
     s.slot = below(d, s.kind >= ALLOC_ASYNC && s.kind <= UNPIN ? BLOCKS : EVENTS);
     s.from = s.kind == WAIT && !alone && chance(d, 30) ? sibling : s.rank;
-    // Not with jitter yet: the clock draws it by the rank of the source, § 7 by that of the call.
-    if (s.kind == PEER_ASYNC && (alone || w->jitter_percent)) s.kind = COPY_ASYNC;
+    if (s.kind == PEER_ASYNC && alone) s.kind = COPY_ASYNC;
+    if (!h->all) leave_out(w, &s);
     if (s.kind == PEER_ASYNC && chance(d, 50)) s.from = sibling;
     if (s.kind == RECORD) s.again = chance(d, 10);
     if (s.kind < ALLOC_ASYNC) s.read = draw_bytes(d);
@@ -276,7 +286,7 @@ static void add_section(Hand *h)
     Dice *d = &h->dice;
     const World *w = &h->p->world;
     int until = h->p->n + 10 + below(d, 30);
-    bool threads = chance(d, 40) && h->threads;
+    bool threads = chance(d, 40) && h->all;
     while (h->p->n < until && h->p->n < MAX_STEPS - 4 * MAX_RANKS) {
         if (threads && chance(d, 10)) change_threads(h);
         if (!h->busy && chance(d, 5)) { // a rank that is late
@@ -295,9 +305,9 @@ static void add_section(Hand *h)
     }
 }
 
-void generate(Program *p, uint64_t seed, int sections, bool threads)
+void generate(Program *p, uint64_t seed, int sections, bool all)
 {
-    Hand h = {.dice = {mix(seed)}, .p = p, .threads = threads};
+    Hand h = {.dice = {mix(seed)}, .p = p, .all = all};
     memset(p, 0, sizeof *p);
     p->seed = seed;
     draw_ranks(&h.dice, &p->world);

@@ -275,8 +275,9 @@ extern Rule forgotten;
 // ---- generate.c ----
 
 uint64_t mix(uint64_t x); // a number that looks random
-// `sections` random programs, one after the other, in one world. threads: with more than one.
-void generate(Program *p, uint64_t seed, int sections, bool threads);
+// `sections` random programs, one after the other, in one world. all: also of kinds that simgpu's clock does
+// not time by its contract yet.
+void generate(Program *p, uint64_t seed, int sections, bool all);
 
 // ---- play.c ----
 

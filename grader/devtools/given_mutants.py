@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Wrong changes of given code (lib/fsdp), which the kit's own suites must notice.
+
+Students write none of it, so no test that grades has to find its mistakes; but what the six files
+rely on must not break without a failing test either. A file of tests/mutants/given names the file
+that it changes, and its mutants with the tests that must fail, as those of tests/mutants do
+(mutants.py); a test is named SUITE/NAME, a suite of tests/fsdp or of tests/tasks:
+
+    {"file": "lib/fsdp/root.c", "mutants": [{"name": …, "wrong": …, "edits": [[old, new]],
+                                             "caught_by": {"states/NAME": "what it says"}}]}
+
+Interface: given_mutants.py [--only NAME] [--build DIR]; exit status 0 when each is caught for its
+reason; 1: one is not; 2: a file that makes no sense; 3: the kit or the machine is at fault.
+load(folder) -> [(file, mutant)].
+"""
+
+import argparse
+import json
+import os
+import re
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(1, os.path.join(ROOT, "grader"))
+
+import manifest
+import mutants
+import runner
+from builder import Builder, Infrastructure
+
+FOLDER = os.path.join(ROOT, "tests", "mutants", "given")
+FIELDS = {"name": str, "wrong": str, "edits": list, "caught_by": dict}
+
+
+def load(folder):
+    """[(file, mutant as a dict)] of every file of the folder."""
+    found, names = [], set()
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        try:
+            with open(path, encoding="utf-8") as file:
+                data = json.load(file)
+            entries = [(data["file"], entry) for entry in data["mutants"]]
+        except (OSError, ValueError, KeyError, TypeError) as problem:
+            raise mutants.BadFile("%s: must hold {\"file\": …, \"mutants\": […]}: %r"
+                                  % (path, problem))
+        for source, entry in entries:
+            wrong = not isinstance(entry, dict) or set(entry) != set(FIELDS) or not all(
+                isinstance(entry[field], kind) and entry[field] for field, kind in FIELDS.items())
+            if wrong or entry["name"] in names or not all(
+                    test.count("/") == 1 for test in entry["caught_by"]):
+                raise mutants.BadFile("%s: %s" % (path, str(entry)[:200]))
+            names.add(entry["name"])
+            found.append((source, entry))
+    return found
+
+
+def build_suites(kit, options, names):
+    """{suite: its object}"""
+    graded = {task.name for task in kit.tasks}
+    objects = {name: "%s/obj/tests/%s/%s.o" % (kit.build, "tasks" if name in graded else "fsdp",
+                                               name) for name in names}
+    with kit.lock():
+        status, output = Builder(mutants.REFERENCE, options.build, "simgpu").make(
+            list(objects.values()), jobs=2)
+    if status != 0:
+        raise Infrastructure("the suites do not build:\n%s" % output.strip()[-4000:])
+    return objects
+
+
+def why_not(kit, source, mutant, suites, folder):
+    """Why the mutant is not caught as it should be, or ""."""
+    changed = os.path.join(folder, "changed.c")
+    try:
+        text = mutants.edit_text(mutants.read(os.path.join(ROOT, source)), mutant["edits"])
+    except mutants.DoesNotApply as problem:
+        return "does not apply: %s" % problem
+    with open(changed, "w", encoding="utf-8") as file:
+        file.write(text)
+    problem = kit.compile(changed, changed[:-2] + ".o")
+    if problem:
+        return "does not compile: %s" % problem
+    for test, reason in mutant["caught_by"].items():
+        suite, name = test.split("/")
+        program = os.path.join(folder, "suite-" + suite)
+        objects = [suites[suite], changed[:-2] + ".o"] + [kit.reference(t) for t in kit.tasks]
+        problem = kit.command(kit.linker + objects + kit.libraries + kit.late + ["-o", program])
+        if problem:
+            return "cannot be linked: %s" % problem
+        verdict = runner.run_tests([program], [name],
+                                   mutants.TEST_LIMIT * runner.time_factor())[0][name]
+        if verdict.status == "passed":
+            return "%s passes" % test
+        if not re.search(reason, " ".join(verdict.message.split())):
+            return "another reason: %s says: %s" % (test, " ".join(verdict.message.split())[:300])
+    return ""
+
+
+def run(options):
+    every = load(FOLDER)
+    chosen = [(source, mutant) for source, mutant in every
+              if not options.only or mutant["name"] in options.only]
+    if not chosen:
+        raise mutants.BadUsage("there is no such mutant")
+    bad = []
+    with tempfile.TemporaryDirectory(prefix="shardlab-given-") as folder:
+        os.environ["TMPDIR"] = folder # what a compiler leaves that was stopped goes with the rest
+        kit = mutants.Kit(options.build, manifest.load(ROOT))
+        suites = build_suites(kit, options, sorted({test.split("/")[0] for _, mutant in chosen
+                                                    for test in mutant["caught_by"]}))
+        for source, mutant in chosen:
+            trouble = why_not(kit, source, mutant, suites, folder)
+            print("%-4s %-36s %s" % ("no" if trouble else "yes", mutant["name"],
+                                     trouble or ", ".join(mutant["caught_by"])), flush=True)
+            if trouble:
+                bad.append(mutant["name"])
+    print("%d mutants of given code, %d caught for the stated reason"
+          % (len(chosen), len(chosen) - len(bad)))
+    return 1 if bad else 0
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description="Test the tests of given code.")
+    parser.add_argument("--only", action="append", metavar="NAME")
+    parser.add_argument("--build", default="", metavar="DIR", help="build tree")
+    options = parser.parse_args(arguments)
+    runner.stop_on_signals()
+    os.environ["SEED"] = os.environ.get("SEED") or mutants.MUTANTS_SEED
+    try:
+        return run(options)
+    except (mutants.BadUsage, mutants.BadFile) as problem:
+        print("given_mutants: %s" % problem, file=sys.stderr)
+        return 2
+    except (Infrastructure, manifest.BadManifest, runner.CannotRun) as problem:
+        print("given_mutants: %s" % problem, file=sys.stderr)
+        return 3
+    except (runner.Stopped, KeyboardInterrupt) as problem:
+        print("given_mutants: stopped by %s" % (problem or "Ctrl-C"), file=sys.stderr)
+        return 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())

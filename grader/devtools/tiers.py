@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Which of the kit's tests `make test` runs, and which `make test-all` alone: tests/tiers.txt.
+
+A line of that file is a tier, a test file or a pattern of such, settings, and a reason after `#`:
+
+    test  tests/simgpu/*.c
+    long  tests/grader/test_platforms.py                # every archive, on every platform
+    more  tests/simgpu/kills.c SIMGPU_KILLS=600         # runs of the test tier, longer
+    part  tests/trace/steps.c                           # no suite of its own: what runs it
+
+A file's tier is that of the line with its name, else of the pattern that matches it; it must be one
+alone. What is not in the test tier has a reason.
+
+Interface: load(path) -> Tiers; Tiers.of(file) -> tier or None, .more(file) -> [{setting: value}];
+test_files(root); problems(tiers, files); source_of(suite); BadList.
+"""
+
+import fnmatch
+import glob
+import os
+import re
+from dataclasses import dataclass, field
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LIST = os.path.join(ROOT, "tests", "tiers.txt")
+TEST, LONG, MORE, PART = "test", "long", "more", "part"
+# Folders of tests/ whose .c files are no tests: what tests share, and solutions to try them on.
+NO_TESTS = ("support", "attacks", "alternatives")
+
+
+class BadList(Exception):
+    """The list makes no sense; the text says where."""
+
+
+@dataclass
+class Line:
+    number: int
+    tier: str
+    pattern: str
+    settings: dict
+    reason: str
+
+    def matches(self, file):
+        return fnmatch.fnmatchcase(file, self.pattern)
+
+
+@dataclass
+class Tiers:
+    lines: list = field(default_factory=list)
+
+    def lines_of(self, file):
+        """The lines that say where a file goes: those with its name, else the patterns."""
+        found = [line for line in self.lines if line.tier != MORE and line.matches(file)]
+        return [line for line in found if line.pattern == file] or found
+
+    def of(self, file):
+        """The tier of a test file; None where none is given."""
+        return next((line.tier for line in self.lines_of(file)), None)
+
+    def more(self, file):
+        """The settings with which test-all runs a file once more."""
+        return [line.settings for line in self.lines if line.tier == MORE and line.matches(file)]
+
+
+def parse(text):
+    tiers = Tiers()
+    for number, line in enumerate(text.splitlines(), 1):
+        words, _, reason = line.partition("#")
+        words = words.split()
+        if not words:
+            continue
+        settings = dict(word.split("=", 1) for word in words[2:] if "=" in word)
+        if words[0] not in (TEST, LONG, MORE, PART) or len(words) < 2 or \
+                len(settings) != len(words) - 2 or bool(settings) != (words[0] == MORE):
+            raise BadList("line %d: %r: want a tier (test, long, more, part), a file, and for "
+                          "`more` settings" % (number, line))
+        tiers.lines.append(Line(number, words[0], words[1], settings, reason.strip()))
+    return tiers
+
+
+def load(path=LIST):
+    with open(path, encoding="utf-8") as file:
+        return parse(file.read())
+
+
+def test_files(root=ROOT):
+    """The test files there are: tests/FOLDER/NAME.c and tests/grader/test_NAME.py."""
+    found = glob.glob(os.path.join(root, "tests", "*", "*.c"))
+    found += glob.glob(os.path.join(root, "tests", "grader", "test_*.py"))
+    files = sorted(os.path.relpath(path, root) for path in found)
+    return [file for file in files if file.split("/")[1] not in NO_TESTS]
+
+
+def source_of(suite):
+    """The test file that a suite of `make test` is made of: a program of the build tree, or a file
+    of Python itself."""
+    found = re.search(r"(?:^|/)tests/(\w+/\w+)(\.py)?$", suite)
+    if found:
+        return "tests/%s%s" % (found.group(1), found.group(2) or ".c")
+    found = re.search(r"(?:^|/)impl/[^/]+/suite/(\w+)$", suite)
+    return "tests/tasks/%s.c" % found.group(1) if found else None
+
+
+def problems(tiers, files):
+    """What is wrong with the list, a line each."""
+    said = []
+    for file in files:
+        lines = tiers.lines_of(file)
+        if len(lines) != 1:
+            said.append("tests/tiers.txt: %s has %s; say `test %s`, or `long` and why" % (
+                file, "no tier" if not lines else "more than one tier: lines %s" % ", ".join(
+                    str(line.number) for line in lines), file))
+    for line in tiers.lines:
+        matched = [file for file in files if line.matches(file)]
+        if not matched:
+            said.append("tests/tiers.txt:%d: there is no %s" % (line.number, line.pattern))
+        if line.tier == MORE and any(tiers.of(file) != TEST for file in matched):
+            said.append("tests/tiers.txt:%d: `more` is for what `make test` runs too" % line.number)
+        if line.tier != TEST and not line.reason:
+            said.append("tests/tiers.txt:%d: %s: give a reason after #" % (line.number, line.tier))
+    return said

@@ -1,0 +1,81 @@
+/* categories.c: what the units' memory is for, told to the log: a trace shows it. See categories.h.
+ *
+ * Shards are there as long as the unit. An unsharded buffer comes and goes within the code of the
+ * tasks; but every collective reads or writes one, and then the flat parameter's public fields say
+ * which. A collective's buffer that is nobody's is one for communication.
+ *
+ * Interface: categories_add, categories_remove.
+ */
+#include "categories.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "gpulog.h"
+
+#define ROOTS 64
+
+// Of each thread of ranks: the fields of another one's units may be changing.
+static struct {
+    const FsdpRoot *root; // NULL: free
+    pthread_t thread;
+} roots[ROOTS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool holds(const Buffer *buffer, const void *ptr)
+{
+    const char *begin = buffer->data;
+    return begin != NULL && (const char *)ptr >= begin &&
+           (const char *)ptr < begin + buffer_bytes(buffer);
+}
+
+static GpuCategory category_in(const FlatParam *flat, const void *ptr)
+{
+    if (holds(&flat->sharded_param, ptr)) return GPU_SHARDED_PARAM; // world 1: unsharded, too
+    if (holds(&flat->sharded_grad, ptr)) return GPU_SHARDED_GRAD;
+    if (holds(&flat->unsharded_param, ptr)) return GPU_UNSHARDED_PARAM;
+    if (holds(&flat->unsharded_grad, ptr)) return GPU_UNSHARDED_GRAD;
+    return GPU_TEMPORARY;
+}
+
+static GpuCategory category_of(const void *ptr, void *arg)
+{
+    GpuCategory found = GPU_TEMPORARY;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < ROOTS; i++) {
+        const FsdpRoot *root = roots[i].root;
+        if (root == NULL || !pthread_equal(roots[i].thread, pthread_self())) continue;
+        for (int u = 0; u < root->n_units && found == GPU_TEMPORARY; u++)
+            found = category_in(&root->units[u]->flat, ptr);
+    }
+    pthread_mutex_unlock(&lock);
+    if (found == GPU_TEMPORARY && gpulog_category_of(ptr) == GPU_TEMPORARY)
+        found = GPU_COMMUNICATION;
+    return found;
+}
+
+void categories_add(const FsdpRoot *root)
+{
+    bool kept = false;
+    for (int u = 0; u < root->n_units; u++) {
+        gpulog_category(root->units[u]->flat.sharded_param.data, GPU_SHARDED_PARAM);
+        gpulog_category(root->units[u]->flat.sharded_grad.data, GPU_SHARDED_GRAD);
+    }
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < ROOTS && !kept; i++) {
+        kept = roots[i].root == NULL;
+        if (!kept) continue;
+        roots[i].root = root;
+        roots[i].thread = pthread_self();
+    }
+    pthread_mutex_unlock(&lock);
+    gpulog_categories(category_of, NULL);
+}
+
+void categories_remove(const FsdpRoot *root)
+{
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < ROOTS; i++)
+        if (roots[i].root == root) roots[i].root = NULL;
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,294 @@
+/* attention.c: causal attention of several heads in one pass, and its gradient.
+ *
+ * The (T,T) matrix of a head's scores is never in memory. Sixteen queries are worked on at a time,
+ * one in each lane of a vector, and the scores that they need, against all keys that they see, are
+ * T vectors of scratch. Of the softmax two numbers per row are saved, the largest score and one
+ * over the sum of the exponentials; the backward computes the same scores again and from these two
+ * the same probabilities (Dao et al. 2022, "FlashAttention").
+ *
+ * A query's results are sums over its keys in their order, and a key's gradients sums over its
+ * queries in theirs, whatever lane a query is in: a row depends neither on T nor on the machine's
+ * vectors. What a query may not see, it is not touched by, be it NaN.
+ *
+ * Interface: kernel_attention_forward, kernel_attention_backward.
+ */
+#include <stdlib.h>
+
+#include "kernels.h"
+#include "rows.h"
+#include "simgpu.h"
+#include "vector_math.h"
+
+enum { TILE = ROW_LANES }; // queries
+
+typedef struct Sizes {
+    size_t T, C, hs; // hs: columns of a head
+    float scale;
+} Sizes;
+
+// What the queries of a tile need; lane l is that of query `first` + l.
+typedef struct Tile {
+    RowLanes *query, *dout, *sums; // (hs)
+    RowLanes *weight, *dweight;    // (T) by key
+    size_t first, queries, keys;   // keys: as many as the last of the queries sees
+    float max[TILE], factor[TILE], delta[TILE];
+} Tile;
+
+// All of a tile's memory; false without.
+static bool tile_create(Tile *tile, const Sizes *n)
+{
+    RowLanes *all = aligned_alloc(sizeof *all, (3 * n->hs + 2 * n->T) * sizeof *all);
+    tile->query = all;
+    if (all == NULL) return false;
+    tile->dout = all + n->hs;
+    tile->sums = all + 2 * n->hs;
+    tile->weight = all + 3 * n->hs;
+    tile->dweight = tile->weight + n->T;
+    return true;
+}
+
+static void tile_begin(Tile *tile, const Sizes *n, size_t first)
+{
+    tile->first = first;
+    tile->keys = first + TILE < n->T ? first + TILE : n->T;
+    tile->queries = tile->keys - first;
+}
+
+// The first lane whose query sees the key.
+static size_t first_lane(const Tile *tile, size_t key)
+{
+    return key > tile->first ? key - tile->first : 0;
+}
+
+// Row l of `rows` becomes lane l of x (hs). A lane without a query has the last one's.
+static void transpose(RowLanes *x, const float *rows, size_t stride, size_t queries, size_t hs)
+{
+    for (size_t i = 0; i < hs; i++) {
+        float lanes[TILE];
+        for (size_t l = 0; l < TILE; l++)
+            lanes[l] = rows[(l < queries ? l : queries - 1) * stride + i];
+        memcpy(&x[i], lanes, sizeof lanes);
+    }
+}
+
+// dots[j] = Σ_i x[i]·rows[j][i] for j < n; i ascends. Four rows at a time hide what an addition
+// waits for.
+static void dot_rows(RowLanes *dots, const RowLanes *x, const float *rows, size_t stride, size_t n,
+                     size_t hs)
+{
+    size_t j = 0;
+    for (; j + 4 <= n; j += 4) {
+        const float *r = rows + j * stride;
+        RowLanes a = {0}, b = {0}, c = {0}, d = {0};
+        for (size_t i = 0; i < hs; i++) {
+            a += x[i] * r[i];
+            b += x[i] * r[stride + i];
+            c += x[i] * r[2 * stride + i];
+            d += x[i] * r[3 * stride + i];
+        }
+        dots[j] = a, dots[j + 1] = b, dots[j + 2] = c, dots[j + 3] = d;
+    }
+    for (; j < n; j++) {
+        RowLanes a = {0};
+        for (size_t i = 0; i < hs; i++) a += x[i] * rows[j * stride + i];
+        dots[j] = a;
+    }
+}
+
+// sums[i] = Σ_j w[j]·rows[j][i] over the keys that each lane sees; j ascends. First the keys that
+// all lanes see, then the others.
+static void sum_seen_rows(const Tile *tile, RowLanes *sums, const RowLanes *w, const float *rows,
+                          size_t stride, size_t hs)
+{
+    size_t i = 0, shared = tile->first + 1;
+    for (; i + 4 <= hs; i += 4) {
+        RowLanes a = {0}, b = {0}, c = {0}, d = {0};
+        for (size_t j = 0; j < shared; j++) {
+            const float *r = rows + j * stride + i;
+            a += w[j] * r[0];
+            b += w[j] * r[1];
+            c += w[j] * r[2];
+            d += w[j] * r[3];
+        }
+        sums[i] = a, sums[i + 1] = b, sums[i + 2] = c, sums[i + 3] = d;
+    }
+    for (; i < hs; i++) {
+        sums[i] = (RowLanes){0};
+        for (size_t j = 0; j < shared; j++) sums[i] += w[j] * rows[j * stride + i];
+    }
+    for (size_t j = shared; j < tile->keys; j++)
+        for (i = 0; i < hs; i++)
+            for (size_t l = first_lane(tile, j); l < TILE; l++)
+                sums[i][l] += w[j][l] * rows[j * stride + i];
+}
+
+// row (hs) += Σ_l w[l]·rows[l] over the queries from lane `from` on; l ascends.
+static void add_queries(float *row, const RowLanes *w, const float *rows, size_t stride,
+                        size_t from, size_t queries, size_t hs)
+{
+    size_t i = 0;
+    for (; i + TILE <= hs; i += TILE) {
+        RowLanes sum, x;
+        memcpy(&sum, row + i, sizeof sum);
+        for (size_t l = from; l < queries; l++) {
+            memcpy(&x, rows + l * stride + i, sizeof x);
+            sum += (*w)[l] * x;
+        }
+        memcpy(row + i, &sum, sizeof sum);
+    }
+    for (; i < hs; i++)
+        for (size_t l = from; l < queries; l++) row[i] += (*w)[l] * rows[l * stride + i];
+}
+
+// The tile's scores become exponentials; max and factor are the rows' own.
+static void tile_softmax(Tile *tile, const Sizes *n)
+{
+    float(*s)[TILE] = (float(*)[TILE])tile->weight, sum[TILE] = {0};
+    memcpy(tile->max, s[0], sizeof tile->max);
+    for (size_t j = 1; j < tile->keys; j++)
+        for (size_t l = first_lane(tile, j); l < TILE; l++)
+            tile->max[l] = s[j][l] > tile->max[l] ? s[j][l] : tile->max[l];
+    for (size_t j = 0; j < tile->keys; j++) {
+#pragma omp simd
+        for (size_t l = 0; l < TILE; l++) s[j][l] = vm_exp(n->scale * (s[j][l] - tile->max[l]));
+        for (size_t l = first_lane(tile, j); l < TILE; l++) sum[l] += s[j][l];
+    }
+    for (size_t l = 0; l < TILE; l++) tile->factor[l] = 1.0f / sum[l];
+}
+
+// One head: qkv is its queries' column 0, rows 3C apart; out is rows C apart; stats (T,2)
+static void head_forward(Tile *tile, const Sizes *n, float *out, float *stats, const float *qkv)
+{
+    size_t stride = 3 * n->C;
+    for (size_t first = 0; first < n->T; first += TILE) {
+        tile_begin(tile, n, first);
+        transpose(tile->query, qkv + first * stride, stride, tile->queries, n->hs);
+        dot_rows(tile->weight, tile->query, qkv + n->C, stride, tile->keys, n->hs);
+        tile_softmax(tile, n);
+        sum_seen_rows(tile, tile->sums, tile->weight, qkv + 2 * n->C, stride, n->hs);
+        for (size_t l = 0; l < tile->queries; l++) {
+            float *row = out + (first + l) * n->C, *of_row = stats + 2 * (first + l);
+            for (size_t i = 0; i < n->hs; i++) row[i] = tile->sums[i][l] * tile->factor[l];
+            of_row[0] = tile->max[l];
+            of_row[1] = tile->factor[l];
+        }
+    }
+}
+
+// weight becomes the probabilities of the forward, from scores; dweight, the gradient by them, that
+// by the scores before they are scaled.
+static void tile_gradients(Tile *tile, const Sizes *n)
+{
+    float(*p)[TILE] = (float(*)[TILE])tile->weight, (*d)[TILE] = (float(*)[TILE])tile->dweight;
+    for (size_t j = 0; j < tile->keys; j++) {
+#pragma omp simd
+        for (size_t l = 0; l < TILE; l++) {
+            p[j][l] = vm_exp(n->scale * (p[j][l] - tile->max[l])) * tile->factor[l];
+            d[j][l] = n->scale * p[j][l] * (d[j][l] - tile->delta[l]);
+        }
+    }
+}
+
+// What the backward of one head reads and writes: every pointer at the head's first column.
+typedef struct Head {
+    const float *qkv, *dout, *out, *stats;
+    float *dqkv, *delta;
+} Head;
+
+static void tile_backward(Tile *tile, const Sizes *n, const Head *h)
+{
+    size_t stride = 3 * n->C, first = tile->first;
+    const float *q = h->qkv + first * stride, *dout = h->dout + first * n->C;
+    transpose(tile->query, q, stride, tile->queries, n->hs);
+    transpose(tile->dout, dout, n->C, tile->queries, n->hs);
+    for (size_t l = 0; l < TILE; l++) {
+        size_t t = first + (l < tile->queries ? l : tile->queries - 1);
+        tile->max[l] = h->stats[2 * t];
+        tile->factor[l] = h->stats[2 * t + 1];
+        tile->delta[l] = row_dot(h->dout + t * n->C, h->out + t * n->C, n->hs);
+    }
+    memcpy(h->delta + first, tile->delta, tile->queries * sizeof(float));
+
+    dot_rows(tile->weight, tile->query, h->qkv + n->C, stride, tile->keys, n->hs);
+    dot_rows(tile->dweight, tile->dout, h->qkv + 2 * n->C, stride, tile->keys, n->hs);
+    tile_gradients(tile, n);
+    sum_seen_rows(tile, tile->sums, tile->dweight, h->qkv + n->C, stride, n->hs);
+    for (size_t l = 0; l < tile->queries; l++)
+        for (size_t i = 0; i < n->hs; i++) h->dqkv[(first + l) * stride + i] = tile->sums[i][l];
+    for (size_t j = 0; j < tile->keys; j++) {
+        float *dk = h->dqkv + j * stride + n->C, *dv = dk + n->C;
+        size_t from = first_lane(tile, j);
+        add_queries(dk, &tile->dweight[j], q, stride, from, tile->queries, n->hs);
+        add_queries(dv, &tile->weight[j], dout, n->C, from, tile->queries, n->hs);
+    }
+}
+
+static Sizes sizes_of(int T, int C, int heads, float scale)
+{
+    return (Sizes){(size_t)T, (size_t)C, (size_t)C / (size_t)heads, scale};
+}
+
+cudaError_t kernel_attention_forward(float *out, float *stats, const float *qkv, int B, int T,
+                                     int C, int heads, float scale, cudaStream_t stream)
+{
+    SimgpuOp op = SIMGPU_BEGIN("kernel_attention_forward", stream);
+    Sizes n = sizes_of(T, C, heads, scale);
+    size_t rows = (size_t)B * n.T, statistics = 2 * rows * (size_t)heads;
+    float *y = simgpu_write(&op, out, rows * n.C * sizeof *out);
+    float *st = simgpu_write(&op, stats, statistics * sizeof *stats);
+    const float *x = simgpu_read(&op, qkv, rows * 3 * n.C * sizeof *qkv);
+    Tile tile;
+    if (simgpu_ready(&op) && rows > 0) {
+        if (!tile_create(&tile, &n)) {
+            simgpu_end(&op);
+            return cudaErrorMemoryAllocation;
+        }
+        for (size_t b = 0; b < (size_t)B; b++)
+            for (size_t h = 0; h < (size_t)heads; h++)
+                head_forward(&tile, &n, y + b * n.T * n.C + h * n.hs,
+                             st + 2 * n.T * (b * (size_t)heads + h),
+                             x + b * n.T * 3 * n.C + h * n.hs);
+        free(tile.query);
+    }
+    return simgpu_end(&op);
+}
+
+cudaError_t kernel_attention_backward(float *dqkv, float *delta, const float *dout,
+                                      const float *out, const float *stats, const float *qkv, int B,
+                                      int T, int C, int heads, float scale, cudaStream_t stream)
+{
+    SimgpuOp op = SIMGPU_BEGIN("kernel_attention_backward", stream);
+    Sizes n = sizes_of(T, C, heads, scale);
+    size_t rows = (size_t)B * n.T, of_heads = rows * (size_t)heads;
+    Head all;
+    all.dqkv = simgpu_write(&op, dqkv, rows * 3 * n.C * sizeof *dqkv);
+    all.delta = simgpu_write(&op, delta, of_heads * sizeof *delta);
+    all.dout = simgpu_read(&op, dout, rows * n.C * sizeof *dout);
+    all.out = simgpu_read(&op, out, rows * n.C * sizeof *out);
+    all.stats = simgpu_read(&op, stats, 2 * of_heads * sizeof *stats);
+    all.qkv = simgpu_read(&op, qkv, rows * 3 * n.C * sizeof *qkv);
+    Tile tile;
+    if (simgpu_ready(&op) && rows > 0) {
+        if (!tile_create(&tile, &n)) {
+            simgpu_end(&op);
+            return cudaErrorMemoryAllocation;
+        }
+        memset(all.dqkv, 0, rows * 3 * n.C * sizeof *dqkv);
+        for (size_t i = 0; i < (size_t)B * (size_t)heads; i++) {
+            size_t b = i / (size_t)heads, column = i % (size_t)heads * n.hs;
+            size_t in = b * n.T * 3 * n.C + column, of_out = b * n.T * n.C + column;
+            Head h = {.dqkv = all.dqkv + in,
+                      .qkv = all.qkv + in,
+                      .dout = all.dout + of_out,
+                      .out = all.out + of_out,
+                      .stats = all.stats + 2 * n.T * i,
+                      .delta = all.delta + n.T * i};
+            for (size_t first = 0; first < n.T; first += TILE) {
+                tile_begin(&tile, &n, first);
+                tile_backward(&tile, &n, &h);
+            }
+        }
+        free(tile.query);
+    }
+    return simgpu_end(&op);
+}

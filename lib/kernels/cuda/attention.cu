@@ -1,0 +1,263 @@
+/* attention.cu: causal attention of several heads in one pass, and its gradient, without a (T,T)
+ * matrix in memory (Dao et al. 2022, "FlashAttention").
+ *
+ * A warp has one row of a head, and its lanes 32 rows of the other kind, which the block's warps
+ * share: in the forward, and for the gradient by queries, a query and 32 keys; for the gradient by
+ * keys a key and 32 queries. So every sum is one warp's, in an order that depends on positions
+ * alone: no atomics. Tiles begin at multiples of 32, so a row does not depend on T. What a query may
+ * not see, it is not touched by, be it NaN.
+ *
+ * Interface: kernel_attention_forward, kernel_attention_backward.
+ */
+#include "block.cuh"
+#include "launch.cuh"
+
+#define ROWS 8 // warps of a block
+#define TILE WARP
+#define MOST ATTENTION_MOST_COLUMNS
+#define PARTS (MOST / WARP) // columns of a row that a lane has
+
+struct Sizes {
+    unsigned T, C, hs, heads;
+    size_t rows, pieces; // B·heads; of ROWS rows of a head each, the last of a head perhaps fewer
+    float scale;
+};
+
+// A block's piece: rows first … of sequence b and head h, and this warp's own.
+struct Piece {
+    size_t in, out, head; // where the head's column 0 of its sequence is in qkv (B,T,3C) and in out
+                          // (B,T,C); B's and the head's number, for (B,heads,T)
+    unsigned first, mine;
+};
+
+static __device__ unsigned least(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
+static __device__ Piece piece_of(const Sizes &n, size_t number)
+{
+    size_t of_head = n.pieces / n.rows, head = number / of_head;
+    size_t b = head / n.heads, column = head % n.heads * n.hs;
+    unsigned first = (unsigned)(number % of_head) * ROWS;
+    return {b * n.T * 3 * n.C + column, b * n.T * n.C + column, head, first,
+            first + threadIdx.x / WARP};
+}
+
+// Rows of two kinds, side by side, in shared memory; one float more than a row has, so that the
+// lanes' rows begin in different banks.
+typedef float Row[MOST + 1];
+
+// to[0 … count) are rows begin … of x; the block's threads together
+static __device__ void load_rows(Row *to, const float *x, size_t stride, unsigned begin,
+                                 unsigned count, unsigned hs)
+{
+    for (unsigned i = threadIdx.x; i < count * hs; i += blockDim.x)
+        to[i / hs][i % hs] = x[(begin + i / hs) * stride + i % hs];
+}
+
+static __device__ float dot(const float *a, const float *b, unsigned hs)
+{
+    float sum = 0.0f;
+    for (unsigned i = 0; i < hs; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+// sums += Σ_j w[j]·rows[j] for begin <= j < end, where lane j has w[j]
+static __device__ void add_rows(float *sums, float w, const Row *rows, unsigned begin, unsigned end,
+                                unsigned hs)
+{
+    unsigned lane = threadIdx.x % WARP;
+    for (unsigned j = begin; j < end; j++) {
+        float of_row = __shfl_sync(ALL_LANES, w, (int)j);
+#pragma unroll
+        for (unsigned k = 0; k < PARTS; k++)
+            if (lane + k * WARP < hs) sums[k] += of_row * rows[j][lane + k * WARP];
+    }
+}
+
+static __device__ void store_row(float *row, const float *sums, float factor, unsigned hs)
+{
+    unsigned lane = threadIdx.x % WARP;
+#pragma unroll
+    for (unsigned k = 0; k < PARTS; k++)
+        if (lane + k * WARP < hs) row[lane + k * WARP] = sums[k] * factor;
+}
+
+// The softmax is made as its keys come: when a larger score comes, what was summed before shrinks.
+static __global__ void __launch_bounds__(ROWS *WARP)
+    forward(float *out, float *stats, const float *qkv, Sizes n)
+{
+    __shared__ Row query[ROWS], key[TILE], value[TILE];
+    unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    size_t stride = 3 * (size_t)n.C;
+    for (size_t number = blockIdx.x; number < n.pieces; number += gridDim.x) {
+        Piece p = piece_of(n, number);
+        const float *q = qkv + p.in;
+        unsigned keys = least(p.first + ROWS, n.T);
+        float max = -INFINITY, sum = 0.0f, sums[PARTS] = {};
+        __syncthreads();
+        load_rows(query, q, stride, p.first, keys - p.first, n.hs);
+        for (unsigned begin = 0; begin < keys; begin += TILE) {
+            __syncthreads();
+            load_rows(key, q + n.C, stride, begin, least(TILE, keys - begin), n.hs);
+            load_rows(value, q + 2 * n.C, stride, begin, least(TILE, keys - begin), n.hs);
+            __syncthreads();
+            if (p.mine >= n.T || begin > p.mine) continue;
+            unsigned seen = least(TILE, p.mine - begin + 1);
+            float score = lane < seen ? dot(query[warp], key[lane], n.hs) : -INFINITY;
+            float larger = fmaxf(max, warp_max(score)), shrink = expf(n.scale * (max - larger));
+            float weight = lane < seen ? expf(n.scale * (score - larger)) : 0.0f;
+            sum = sum * shrink + warp_sum(weight);
+            for (unsigned k = 0; k < PARTS; k++) sums[k] *= shrink;
+            add_rows(sums, weight, value, 0, seen, n.hs);
+            max = larger;
+        }
+        if (p.mine >= n.T) continue;
+        store_row(out + p.out + (size_t)p.mine * n.C, sums, 1.0f / sum, n.hs);
+        float *of_row = stats + 2 * (p.head * n.T + p.mine);
+        if (lane == 0) of_row[0] = max;
+        if (lane == 1) of_row[1] = 1.0f / sum;
+    }
+}
+
+// The gradient by a score before it is scaled: *p becomes the probability of the forward, from the
+// score; `dp` is the gradient by it.
+static __device__ float score_gradient(float score, float dp, const float *stats, float delta,
+                                       float scale, float *p)
+{
+    *p = expf(scale * (score - stats[0])) * stats[1];
+    return scale * *p * (dp - delta);
+}
+
+// dq, and delta
+static __global__ void __launch_bounds__(ROWS *WARP)
+    backward_queries(float *dqkv, float *delta, const float *dout, const float *out,
+                     const float *stats, const float *qkv, Sizes n)
+{
+    __shared__ Row query[ROWS], gradient[ROWS], key[TILE], value[TILE];
+    unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    size_t stride = 3 * (size_t)n.C;
+    for (size_t number = blockIdx.x; number < n.pieces; number += gridDim.x) {
+        Piece p = piece_of(n, number);
+        const float *q = qkv + p.in, *own = out + p.out + (size_t)p.mine * n.C;
+        unsigned keys = least(p.first + ROWS, n.T);
+        size_t row = p.head * n.T + p.mine;
+        float sums[PARTS] = {}, mine = 0.0f;
+        __syncthreads();
+        load_rows(query, q, stride, p.first, keys - p.first, n.hs);
+        load_rows(gradient, dout + p.out, n.C, p.first, keys - p.first, n.hs);
+        __syncthreads();
+        if (p.mine < n.T)
+            for (unsigned i = lane; i < n.hs; i += WARP) mine += gradient[warp][i] * own[i];
+        mine = warp_sum(mine);
+        for (unsigned begin = 0; begin < keys; begin += TILE) {
+            __syncthreads();
+            load_rows(key, q + n.C, stride, begin, least(TILE, keys - begin), n.hs);
+            load_rows(value, q + 2 * n.C, stride, begin, least(TILE, keys - begin), n.hs);
+            __syncthreads();
+            if (p.mine >= n.T || begin > p.mine) continue;
+            unsigned seen = least(TILE, p.mine - begin + 1);
+            float weight = 0.0f, of_score = 0.0f;
+            if (lane < seen)
+                of_score = score_gradient(dot(query[warp], key[lane], n.hs),
+                                          dot(gradient[warp], value[lane], n.hs), stats + 2 * row,
+                                          mine, n.scale, &weight);
+            add_rows(sums, of_score, key, 0, seen, n.hs);
+        }
+        if (p.mine >= n.T) continue;
+        store_row(dqkv + p.in + (size_t)p.mine * stride, sums, 1.0f, n.hs);
+        if (lane == 0) delta[row] = mine;
+    }
+}
+
+// dk and dv: each key meets the queries from its own position on
+static __global__ void __launch_bounds__(ROWS *WARP)
+    backward_keys(float *dqkv, const float *delta, const float *dout, const float *stats,
+                  const float *qkv, Sizes n)
+{
+    __shared__ Row key[ROWS], value[ROWS], query[TILE], gradient[TILE];
+    unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    size_t stride = 3 * (size_t)n.C;
+    for (size_t number = blockIdx.x; number < n.pieces; number += gridDim.x) {
+        Piece p = piece_of(n, number);
+        const float *q = qkv + p.in;
+        unsigned count = least(ROWS, n.T - p.first);
+        float of_key[PARTS] = {}, of_value[PARTS] = {};
+        __syncthreads();
+        load_rows(key, q + n.C, stride, p.first, count, n.hs);
+        load_rows(value, q + 2 * n.C, stride, p.first, count, n.hs);
+        for (unsigned begin = p.first / TILE * TILE; begin < n.T; begin += TILE) {
+            unsigned end = least(TILE, n.T - begin);
+            __syncthreads();
+            load_rows(query, q, stride, begin, end, n.hs);
+            load_rows(gradient, dout + p.out, n.C, begin, end, n.hs);
+            __syncthreads();
+            if (p.mine >= n.T || begin + end <= p.mine) continue;
+            unsigned first = p.mine > begin ? p.mine - begin : 0;
+            size_t row = p.head * n.T + begin + lane;
+            float weight = 0.0f, of_score = 0.0f;
+            if (lane >= first && lane < end)
+                of_score = score_gradient(dot(key[warp], query[lane], n.hs),
+                                          dot(value[warp], gradient[lane], n.hs), stats + 2 * row,
+                                          delta[row], n.scale, &weight);
+            add_rows(of_key, of_score, query, first, end, n.hs);
+            add_rows(of_value, weight, gradient, first, end, n.hs);
+        }
+        if (p.mine >= n.T) continue;
+        store_row(dqkv + p.in + n.C + (size_t)p.mine * stride, of_key, 1.0f, n.hs);
+        store_row(dqkv + p.in + 2 * n.C + (size_t)p.mine * stride, of_value, 1.0f, n.hs);
+    }
+}
+
+static Sizes sizes_of(int B, int T, int C, int heads, float scale)
+{
+    Sizes n = {};
+    n.T = (unsigned)T;
+    n.C = (unsigned)C;
+    n.hs = (unsigned)(C / heads);
+    n.heads = (unsigned)heads;
+    n.rows = (size_t)B * (size_t)heads;
+    n.pieces = n.rows * ((n.T + ROWS - 1) / ROWS);
+    n.scale = scale;
+    return n;
+}
+
+extern "C" cudaError_t kernel_attention_forward(float *out, float *stats, const float *qkv, int B,
+                                                int T, int C, int heads, float scale,
+                                                cudaStream_t stream)
+{
+    Launch launch = LAUNCH_BEGIN("kernel_attention_forward", stream);
+    Sizes n = sizes_of(B, T, C, heads, scale);
+    size_t rows = (size_t)B * n.T, width = n.C;
+    launch_write(&launch, out, rows * width * sizeof *out);
+    launch_write(&launch, stats, 2 * rows * n.heads * sizeof *stats);
+    launch_read(&launch, qkv, rows * 3 * width * sizeof *qkv);
+    if (n.pieces > 0)
+        launch_grid(&launch, forward, blocks_of(n.pieces, 1), ROWS * WARP, out, stats, qkv, n);
+    return launch_end(&launch);
+}
+
+extern "C" cudaError_t kernel_attention_backward(float *dqkv, float *delta, const float *dout,
+                                                 const float *out, const float *stats,
+                                                 const float *qkv, int B, int T, int C, int heads,
+                                                 float scale, cudaStream_t stream)
+{
+    Launch launch = LAUNCH_BEGIN("kernel_attention_backward", stream);
+    Sizes n = sizes_of(B, T, C, heads, scale);
+    size_t rows = (size_t)B * n.T, width = n.C;
+    launch_write(&launch, dqkv, rows * 3 * width * sizeof *dqkv);
+    launch_write(&launch, delta, rows * n.heads * sizeof *delta);
+    launch_read(&launch, dout, rows * width * sizeof *dout);
+    launch_read(&launch, out, rows * width * sizeof *out);
+    launch_read(&launch, stats, 2 * rows * n.heads * sizeof *stats);
+    launch_read(&launch, qkv, rows * 3 * width * sizeof *qkv);
+    if (n.pieces > 0) {
+        unsigned blocks = blocks_of(n.pieces, 1);
+        launch_grid(&launch, backward_queries, blocks, ROWS * WARP, dqkv, delta, dout, out, stats,
+                    qkv, n);
+        launch_grid(&launch, backward_keys, blocks, ROWS * WARP, dqkv, (const float *)delta, dout,
+                    stats, qkv, n);
+    }
+    return launch_end(&launch);
+}

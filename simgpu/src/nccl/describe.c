@@ -1,0 +1,136 @@
+/* describe.c: calls, call sites and ends in words, as the reports and notices of nccl/ have them.
+ *
+ * A call site is an address in its own process. Ranks usually run the same program, so a peer's
+ * address less the place where its program is loaded, plus where ours is, has our debug
+ * information.
+ *
+ * Interface: sim_append; sim_type_name, sim_op_name; sim_site_here, sim_describe_site;
+ * sim_describe_desc, sim_note_desc, sim_describe_host_call, sim_note_host_call,
+ * sim_describe_waiting, sim_describe_status.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "nccl/comm.h"
+#include "report/report.h"
+
+#define LINE 512
+
+const char *sim_type_name(int type)
+{
+    static const char *const name[ncclNumTypes] = {
+        "ncclInt8",    "ncclUint8",    "ncclInt32",      "ncclUint32",
+        "ncclInt64",   "ncclUint64",   "ncclFloat16",    "ncclFloat32",
+        "ncclFloat64", "ncclBfloat16", "ncclFloat8e4m3", "ncclFloat8e5m2"};
+    return type >= 0 && type < ncclNumTypes ? name[type] : "an unknown type";
+}
+
+const char *sim_op_name(int op)
+{
+    static const char *const name[] = {"ncclSum", "ncclProd", "ncclMax",
+                                       "ncclMin", "ncclAvg",  "a premultiplied sum"};
+    return op >= 0 && op <= SIM_PRE_MUL_SUM ? name[op] : "an unknown operation";
+}
+
+void sim_append(char *text, size_t size, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + used, size - used, format, args);
+    va_end(args);
+}
+
+// "ncclAllReduce (count 1000, ncclFloat32, ncclSum)"
+static void describe_call(const CallSignature *signature, char *text, size_t size)
+{
+    const CallFacts *facts = &sim_call_facts[signature->kind];
+    snprintf(text, size, "%s", facts->name);
+    if (signature->kind == CALL_SPLIT) return;
+    sim_append(text, size, " (count %llu, %s", (unsigned long long)signature->count,
+               sim_type_name(signature->type));
+    if (facts->reduces) sim_append(text, size, ", %s", sim_op_name(signature->op));
+    if (facts->rooted) sim_append(text, size, ", root %d", signature->root);
+    if (signature->kind == CALL_SEND) sim_append(text, size, ", to rank %d", signature->root);
+    if (signature->kind == CALL_RECV) sim_append(text, size, ", from rank %d", signature->root);
+    sim_append(text, size, ")");
+}
+
+const void *sim_site_here(const RankSlot *slot, const SharedSite *site)
+{
+    RankSlot own = {0};
+    const void *frame[SIM_LOG_FRAMES];
+    sim_note_program(&own);
+    if (slot->program_inode != own.program_inode || slot->program_device != own.program_device)
+        return NULL;
+    for (int i = 0; i < site->n; i++)
+        frame[i] =
+            (const void *)((uintptr_t)site->frame[i] - slot->program_base + own.program_base);
+    return sim_log_stack(frame, site->n);
+}
+
+void sim_describe_site(const RankSlot *slot, const SharedSite *site, char *text, size_t size)
+{
+    const void *here = sim_site_here(slot, site);
+    if (here)
+        gpulog_where(here, text, size);
+    else
+        snprintf(text, size, "%#llx of its program",
+                 (unsigned long long)((uintptr_t)site->frame[0] - slot->program_base));
+}
+
+void sim_note_desc(int rank, const RankSlot *slot, const CallDesc *desc)
+{
+    sim_facts_rank_call(rank, sim_call_facts[desc->signature.kind].name,
+                        sim_site_here(slot, &desc->site), SIM_NO_STREAM);
+}
+
+void sim_describe_desc(const RankSlot *slot, const CallDesc *desc, char *text, size_t size)
+{
+    char call[LINE / 4], where[LINE / 2];
+    describe_call(&desc->signature, call, sizeof call);
+    sim_describe_site(slot, &desc->site, where, sizeof where);
+    snprintf(text, size, "%s at %s", call, where);
+}
+
+void sim_describe_waiting(const Call *call, char *text, size_t size)
+{
+    const char *name = sim_call_facts[call->signature.kind].name;
+    if (call->signature.kind == CALL_SEND || call->signature.kind == CALL_RECV)
+        snprintf(text, size, "%s (number %llu %s rank %d, as rank %d)", name,
+                 (unsigned long long)call->desc.seq,
+                 call->signature.kind == CALL_SEND ? "to" : "from", call->signature.root,
+                 call->comm->rank);
+    else
+        snprintf(text, size, "%s (call %llu on the communicator, as rank %d of %d)", name,
+                 (unsigned long long)call->desc.seq, call->comm->rank, call->comm->size);
+}
+
+void sim_describe_status(int status, char *text, size_t size)
+{
+    if (status < 0)
+        snprintf(text, size, "ended silently (killed, or _exit)");
+    else if (WIFSIGNALED(status))
+        snprintf(text, size, "was killed by signal %d (%s)", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
+    else
+        snprintf(text, size, "exited with status %d", WEXITSTATUS(status));
+}
+
+// "in cudaStreamSynchronize at train.c:88 (main)", where the host waits for what it has sent.
+void sim_describe_host_call(const RankSlot *slot, const HostCall *in, char *text, size_t size)
+{
+    char where[LINE / 2];
+    snprintf(text, size, "at %s", in->name);
+    if (in->site.n == 0) return;
+    sim_describe_site(slot, &in->site, where, sizeof where);
+    snprintf(text, size, "in %s at %s", in->name, where);
+}
+
+void sim_note_host_call(int rank, const RankSlot *slot, const HostCall *in)
+{
+    if (in && in->site.n > 0)
+        sim_facts_rank_call(rank, in->name, sim_site_here(slot, &in->site), SIM_NO_STREAM);
+}

@@ -1,0 +1,263 @@
+/* replay.c: the times of a whole world whose logs are at hand. See replay.h.
+ *
+ * Every process has a recorder and an engine, as it would have by itself; what the processes write
+ * on boards in shared memory is a table here. The engines take turns until none can go on.
+ *
+ * Interface: sim_replay.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "time/recorder_internal.h"
+#include "time/replay.h"
+
+#define MOST_DEVICES 1024
+#define MOST_THREADS 4096
+
+// A call of NCCL, or its hosts' meeting, as far as its ranks have arrived.
+typedef struct Meeting {
+    SimCall call; // of any of its ranks
+    int ranks;    // that belong to it
+    int n, room;
+    struct Arrival {
+        int rank, log;
+        SimPs when;
+    } * arrival; // (n)
+} Meeting;
+
+// A rank of a communicator is a process's.
+typedef struct Member {
+    uint64_t comm;
+    int ranks, rank, log;
+} Member;
+
+typedef struct Replay {
+    const SimLog *logs;
+    int n_logs;
+    struct Seat {
+        struct Replay *replay;
+        int log;
+        SimRecorder *recorder;
+        SimPs until;
+        size_t told;
+    } * seat; // (n_logs)
+    Member *member;
+    int n_members, members_room;
+    Meeting *meeting;                 // open addressing, by key
+    size_t n_meetings, meetings_room; // room: a power of two
+    SimReplayHook hook;
+    void *arg;
+    bool changed;
+} Replay;
+
+// ---- Who is who ----
+
+static const Member *member_of(const Replay *w, uint64_t comm, int rank)
+{
+    for (int i = 0; i < w->n_members; i++)
+        if (w->member[i].comm == comm && w->member[i].rank == rank) return &w->member[i];
+    return NULL;
+}
+
+// False: two processes say that they are the same rank.
+static bool add_member(Replay *w, const GpuCollective *c, int log)
+{
+    const Member *known = member_of(w, c->comm, c->rank);
+    if (known) return known->log == log && known->ranks == c->ranks;
+    if (w->n_members == w->members_room) {
+        w->members_room = w->members_room ? 2 * w->members_room : 16;
+        w->member = sim_record_grow(w->member, (size_t)w->members_room, sizeof *w->member);
+    }
+    w->member[w->n_members++] = (Member){c->comm, c->ranks, c->rank, log};
+    return true;
+}
+
+// Looks through the logs once, before anything is made of them.
+static const char *find_members(Replay *w)
+{
+    for (int log = 0; log < w->n_logs; log++)
+        for (size_t i = 0; i < w->logs[log].n; i++) {
+            const GpuLogEntry *e = &w->logs[log].entry[i];
+            const GpuCollective *c = &e->collective;
+            if (e->device < 0 || e->device >= MOST_DEVICES) return "there is no such device";
+            if (e->thread < 0 || e->thread >= MOST_THREADS) return "there are too many threads";
+            if (c->comm && (c->ranks < 1 || c->rank < 0 || c->rank >= c->ranks))
+                return "a communicator's rank is none of its ranks";
+            if (c->comm && !add_member(w, c, log))
+                return "two processes are the same rank of a communicator, or differ in its size";
+        }
+    return NULL;
+}
+
+// ---- The board ----
+
+static bool is_same(const SimCall *a, const SimCall *b)
+{
+    return a->comm == b->comm && a->number == b->number && a->from == b->from && a->to == b->to &&
+           a->meeting == b->meeting;
+}
+
+static uint64_t key_of(const SimCall *call)
+{
+    uint64_t key = call->comm;
+    const uint64_t part[] = {call->number, (uint64_t)(int64_t)call->from,
+                             (uint64_t)(int64_t)call->to, call->meeting};
+    for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)
+        key = (key ^ part[i]) * UINT64_C(0x9e3779b97f4a7c15) ^ key >> 29;
+    return key ^ key >> 32;
+}
+
+static Meeting *slot_of(Meeting *table, size_t room, const SimCall *call)
+{
+    size_t at = (size_t)key_of(call) & (room - 1);
+    while (table[at].ranks && !is_same(&table[at].call, call)) at = (at + 1) & (room - 1);
+    return &table[at];
+}
+
+static void widen(Replay *w)
+{
+    size_t room = w->meetings_room ? 2 * w->meetings_room : 256;
+    Meeting *table = sim_record_grow(NULL, room, sizeof *table);
+    memset(table, 0, room * sizeof *table);
+    for (size_t i = 0; i < w->meetings_room; i++)
+        if (w->meeting[i].ranks) *slot_of(table, room, &w->meeting[i].call) = w->meeting[i];
+    free(w->meeting);
+    w->meeting = table;
+    w->meetings_room = room;
+}
+
+static Meeting *meeting_of(Replay *w, const SimCall *call)
+{
+    if (2 * (w->n_meetings + 1) > w->meetings_room) widen(w);
+    Meeting *meeting = slot_of(w->meeting, w->meetings_room, call);
+    if (!meeting->ranks) {
+        const Member *member = member_of(w, call->comm, call->rank);
+        *meeting = (Meeting){.call = *call, .ranks = call->from >= 0 ? 2 : member->ranks};
+        w->n_meetings++;
+    }
+    return meeting;
+}
+
+static void arrived(void *arg, const SimCall *call, SimPs when)
+{
+    struct Seat *seat = arg;
+    Meeting *meeting = meeting_of(seat->replay, call);
+    if (meeting->n == meeting->room) {
+        meeting->room = meeting->room ? 2 * meeting->room : 2;
+        meeting->arrival =
+            sim_record_grow(meeting->arrival, (size_t)meeting->room, sizeof *meeting->arrival);
+    }
+    meeting->arrival[meeting->n++] = (struct Arrival){call->rank, seat->log, when};
+    seat->replay->changed = true;
+}
+
+static bool has_arrived(const Meeting *meeting, int rank)
+{
+    for (int i = 0; i < meeting->n; i++)
+        if (meeting->arrival[i].rank == rank) return true;
+    return false;
+}
+
+// A time before which the rank does not arrive; of what nobody logged, there is none.
+static SimPs bound_of(const struct Seat *seat, const Meeting *meeting, int rank)
+{
+    if (has_arrived(meeting, rank)) return 0;
+    const Member *member = member_of(seat->replay, meeting->call.comm, rank);
+    if (!member) return SIM_FOREVER;
+    return member->log == seat->log ? 0 : seat->replay->seat[member->log].until;
+}
+
+static bool start(void *arg, const SimCall *call, SimPs *when)
+{
+    const struct Seat *seat = arg;
+    const Meeting *meeting = meeting_of(seat->replay, call);
+    SimPs latest = 0, bound = 0;
+    for (int i = 0; i < meeting->n; i++)
+        if (latest < meeting->arrival[i].when) latest = meeting->arrival[i].when;
+    *when = latest;
+    if (meeting->n >= meeting->ranks) return true;
+    if (call->from >= 0) {
+        SimPs from = bound_of(seat, meeting, call->from), to = bound_of(seat, meeting, call->to);
+        bound = from > to ? from : to;
+    }
+    for (int rank = 0; call->from < 0 && rank < meeting->ranks; rank++) {
+        SimPs its = bound_of(seat, meeting, rank);
+        if (bound < its) bound = its;
+    }
+    if (*when < bound) *when = bound;
+    return false;
+}
+
+static void until(void *arg, SimPs when)
+{
+    struct Seat *seat = arg;
+    if (seat->until == when) return;
+    seat->until = when;
+    seat->replay->changed = true;
+}
+
+// ---- All of it ----
+
+static void on_span(const SimSpan *span, void *arg)
+{
+    struct Seat *seat = arg;
+    if (!span) return;
+    seat->told++;
+    seat->replay->hook(seat->log, span, seat->replay->arg);
+}
+
+static void record(struct Seat *seat)
+{
+    const SimLog *log = &seat->replay->logs[seat->log];
+    int threads = 1;
+    for (size_t i = 0; i < log->n; i++) {
+        sim_record_entry(seat->recorder, &log->entry[i]);
+        if (log->entry[i].thread >= threads) threads = log->entry[i].thread + 1;
+    }
+    SimEngine *engine = sim_recorder_engine(seat->recorder);
+    for (int i = 0; i < threads; i++) sim_engine_thread_gone(engine, i);
+}
+
+static const char *run(Replay *w)
+{
+    do {
+        w->changed = false;
+        for (int i = 0; i < w->n_logs; i++)
+            sim_engine_run(sim_recorder_engine(w->seat[i].recorder), 0);
+    } while (w->changed);
+    for (int i = 0; i < w->n_logs; i++) {
+        sim_record_tidy(w->seat[i].recorder);
+        if (w->seat[i].told < w->logs[i].n)
+            return "a collective or a message is not in the logs of all its ranks";
+    }
+    return NULL;
+}
+
+static void release(Replay *w)
+{
+    for (int i = 0; i < w->n_logs; i++)
+        if (w->seat[i].recorder) sim_recorder_free(w->seat[i].recorder);
+    for (size_t i = 0; i < w->meetings_room; i++) free(w->meeting[i].arrival);
+    free(w->meeting);
+    free(w->member);
+    free(w->seat);
+}
+
+const char *sim_replay(const SimMachine *machine, const SimSpread *spread, const SimLog *logs,
+                       int n_logs, SimReplayHook hook, void *arg)
+{
+    static const SimSpread plain = {.slow_rank = -1};
+    Replay w = {.logs = logs, .n_logs = n_logs, .hook = hook, .arg = arg};
+    w.seat = sim_record_grow(NULL, (size_t)n_logs, sizeof *w.seat);
+    for (int i = 0; i < n_logs; i++) w.seat[i] = (struct Seat){.replay = &w, .log = i};
+    const char *wrong = find_members(&w);
+    for (int i = 0; i < n_logs && !wrong; i++) {
+        SimBoard board = {arrived, start, until, &w.seat[i]};
+        w.seat[i].recorder = sim_recorder_new(machine, spread ? spread : &plain, &board, -1);
+        sim_record_on_span(w.seat[i].recorder, on_span, &w.seat[i]);
+        record(&w.seat[i]);
+    }
+    if (!wrong) wrong = run(&w);
+    release(&w);
+    return wrong;
+}

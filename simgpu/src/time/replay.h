@@ -1,0 +1,27 @@
+/* time/replay.h: the times of a whole world whose logs are at hand: where they come from, simulated GPUs
+ * or real ones, is all the same.
+ *
+ * Whoever judges a program by its times does it here, outside of the program's processes, on a
+ * machine of its own choice.
+ */
+#ifndef SIMGPU_REPLAY_H
+#define SIMGPU_REPLAY_H
+
+#include "time/recorder.h"
+
+// What one process has logged, from its first entry on (gpulog_get). Of an entry's pointers only
+// `name` is looked into.
+typedef struct SimLog {
+    const GpuLogEntry *entry;
+    size_t n;
+} SimLog;
+
+// Told of each entry of each log, log by log in no order, each in its own order; `log` is its
+// number.
+typedef void (*SimReplayHook)(int log, const SimSpan *span, void *arg);
+
+// NULL, or why there are no times: the logs do not fit together. `spread` may be NULL.
+const char *sim_replay(const SimMachine *machine, const SimSpread *spread, const SimLog *logs,
+                       int n_logs, SimReplayHook hook, void *arg);
+
+#endif

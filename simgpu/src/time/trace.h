@@ -1,0 +1,18 @@
+/* time/trace.h: SIMGPU_TRACE=file: what every operation did in virtual time, to be looked at: the
+ * spans of the clock (time.h) as a trace of Perfetto's, Chrome's JSON where the name ends in .json.
+ */
+#ifndef SIMGPU_TRACE_H
+#define SIMGPU_TRACE_H
+
+#include "time/time.h"
+
+// Begins the file that SIMGPU_TRACE names; false: it names none. Bad input ends the process with
+// one line. `machine` NULL: there is no clock. The spans are to be told from here on.
+bool sim_trace_begin(const SimMachine *machine);
+// A SimSpanHook.
+void sim_trace_span(const SimSpan *span, void *arg);
+// A stream's pool keeps what is freed until a synchronisation, above so many bytes; UINT64_MAX:
+// forever.
+void sim_trace_release_threshold(int device, uint64_t bytes);
+
+#endif

@@ -1,0 +1,168 @@
+/* replay.c: the times of worlds whose logs are written by hand, against calculations by hand, on
+ * machines/round.machine (launch 1 us, a call of NCCL 2 us, kernels 2 us + 1 TB/s, links 100 GB/s
+ * after 10 us, slowed by 5/4; compute slowed by 3/2).
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "harness.h"
+#include "time/replay.h"
+
+#define US UINT64_C(1000000) // picoseconds
+#define MOST 16
+
+typedef struct World {
+    int logs;
+    GpuLogEntry entry[4][MOST];
+    size_t n[4];
+    SimPs ready[4][MOST], start[4][MOST], end[4][MOST];
+    size_t told[4];
+} World;
+
+static GpuLogEntry *add(World *w, int log, GpuLogEntry entry)
+{
+    if (log >= w->logs) w->logs = log + 1;
+    assert_true(w->n[log] < MOST);
+    entry.index = w->n[log];
+    entry.type = GPU_F32;
+    w->entry[log][w->n[log]] = entry;
+    return &w->entry[log][w->n[log]++];
+}
+
+static void kernel(World *w, int log, uint32_t stream, size_t bytes)
+{
+    GpuLogEntry *e = add(w, log, (GpuLogEntry){.op = GPU_KERNEL, .name = "kernel"});
+    e->stream = (cudaStream_t)(uintptr_t)(16 * stream);
+    e->stream_number = stream;
+    e->n_ranges = 1;
+    e->range[0] = (GpuRange){(void *)4096, bytes, GPU_WRITE};
+}
+
+// The whole buffer has `bytes` bytes.
+static void all_gather(World *w, int log, uint32_t stream, size_t bytes, uint64_t call, int rank,
+                       int ranks)
+{
+    GpuLogEntry *e = add(w, log, (GpuLogEntry){.op = GPU_ALL_GATHER, .name = "ncclAllGather"});
+    e->stream = (cudaStream_t)(uintptr_t)(16 * stream);
+    e->stream_number = stream;
+    e->bytes = bytes;
+    e->collective = (GpuCollective){
+        .comm = 7, .call = call, .ranks = ranks, .rank = rank, .peer = -1, .nodes = 1};
+}
+
+static void note(int log, const SimSpan *span, void *arg)
+{
+    World *w = arg;
+    uint64_t i = span->entry->index;
+    assert_true(i == w->told[log]); // in its order
+    w->told[log]++;
+    w->ready[log][i] = span->ready;
+    w->start[log][i] = span->start;
+    w->end[log][i] = span->end;
+}
+
+static const char *replay(World *w)
+{
+    SimLog logs[4];
+    char error[300];
+    if (access("tests/clock/machines/round.machine", R_OK) != 0) {
+        print_message("not run from the kit's folder\n");
+        skip();
+    }
+    const SimMachine *m = sim_machine("tests/clock/machines/round.machine", error, sizeof error);
+    if (!m) fail_msg("%s", error);
+    for (int i = 0; i < w->logs; i++) logs[i] = (SimLog){w->entry[i], w->n[i]};
+    return sim_replay(m, NULL, logs, w->logs, note, w);
+}
+
+static void want(const World *w, int log, int i, SimPs ready, SimPs start, SimPs end)
+{
+    if (w->ready[log][i] != ready || w->start[log][i] != start || w->end[log][i] != end)
+        fail_msg("log %d, entry %d: got %llu, %llu, %llu ps, want %llu, %llu, %llu", log, i,
+                 (unsigned long long)w->ready[log][i], (unsigned long long)w->start[log][i],
+                 (unsigned long long)w->end[log][i], (unsigned long long)ready,
+                 (unsigned long long)start, (unsigned long long)end);
+}
+
+// The late rank decides when both transfer.
+static void test_a_late_rank(void **state)
+{
+    World w = {0};
+    kernel(&w, 0, 1, 1000000);              // 3 us
+    all_gather(&w, 0, 1, 1000000, 1, 0, 2); // 5 us
+    kernel(&w, 1, 1, 10000000);             // 12 us
+    all_gather(&w, 1, 1, 1000000, 1, 1, 2);
+    assert_null(replay(&w));
+    want(&w, 0, 0, 1 * US, 1 * US, 4 * US);
+    want(&w, 0, 1, 4 * US, 23 * US, 28 * US);
+    want(&w, 1, 0, 1 * US, 1 * US, 13 * US);
+    want(&w, 1, 1, 13 * US, 23 * US, 28 * US);
+}
+
+// A kernel during the transfer: each slows the other, on its rank alone. Rank 0: the call at 2 us,
+// the transfer from 12 us on; the kernel is queued at 3 us, alone until 12 us, then at 2/3.
+static void test_overlap(void **state)
+{
+    World w = {0};
+    all_gather(&w, 0, 1, 1000000, 1, 0, 2);
+    kernel(&w, 0, 2, 10000000); // 12 us: 9 before the transfer, 3 · 3/2 = 4.5 beside it
+    all_gather(&w, 1, 1, 1000000, 1, 1, 2);
+    assert_null(replay(&w));
+    want(&w, 0, 1, 3 * US, 3 * US, 16500000);
+    // 4.5 us beside the kernel do 3.6 of its 5 us.
+    want(&w, 0, 0, 2 * US, 12 * US, 17900000);
+    want(&w, 1, 0, 2 * US, 12 * US, 17 * US);
+}
+
+// Three ranks, of which two are one process's: one log.
+static void test_two_devices_of_a_process(void **state)
+{
+    World w = {0};
+    all_gather(&w, 0, 1, 3000000, 1, 0, 3);
+    all_gather(&w, 0, 2, 3000000, 1, 1, 3);
+    for (int i = 0; i < 2; i++) {
+        w.entry[0][i].device = i;
+        w.entry[0][i].collective.group = 1;
+        w.entry[0][i].collective.group_left = 1 - i;
+    }
+    all_gather(&w, 1, 1, 3000000, 1, 2, 3);
+    assert_null(replay(&w));
+    // The second call is made at 4 us; the transfer: 3 MB · 2/3 at 100 GB/s.
+    want(&w, 0, 0, 2 * US, 14 * US, 34 * US);
+    want(&w, 0, 1, 4 * US, 14 * US, 34 * US);
+    want(&w, 1, 0, 2 * US, 14 * US, 34 * US);
+}
+
+static void test_logs_that_do_not_fit(void **state)
+{
+    World w = {0};
+    all_gather(&w, 0, 1, 1000, 1, 0, 2);
+    assert_non_null(strstr(replay(&w), "not in the logs of all its ranks"));
+    all_gather(&w, 1, 1, 1000, 1, 0, 2);
+    assert_non_null(strstr(replay(&w), "the same rank"));
+    w.entry[1][0].collective.rank = 2;
+    assert_non_null(strstr(replay(&w), "none of its ranks"));
+    w.entry[1][0].collective.rank = 1;
+    w.entry[1][0].device = 1 << 30;
+    assert_non_null(strstr(replay(&w), "no such device"));
+    w.entry[1][0].device = 0;
+    w.entry[1][0].thread = -1;
+    assert_non_null(strstr(replay(&w), "threads"));
+    w.entry[1][0].thread = 0;
+    assert_null(replay(&w));
+}
+
+static void test_no_logs(void **state)
+{
+    World w = {0};
+    assert_null(replay(&w));
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_a_late_rank),
+    cmocka_unit_test(test_overlap),
+    cmocka_unit_test(test_two_devices_of_a_process),
+    cmocka_unit_test(test_logs_that_do_not_fit),
+    cmocka_unit_test(test_no_logs),
+};
+SUITE_MAIN("replay", tests)

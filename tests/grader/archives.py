@@ -1,0 +1,274 @@
+"""A release, unpacked and run as each platform runs it: what test_release.py, test_delivered.py and
+test_platforms.py share.
+
+A platform is set up once, in a root of its own, by what is in its archive, and grades submissions
+with the script that it would start; what comes of it is a Result.
+
+Interface: run(command, folder, **more), unzip(path, folder), Released (.out, .student, .build,
+.solutions, .archives(), .root(), .attacked()), warm(build), PLATFORMS: {name: class}, each with
+.grade(folder) -> Result; FILES, TASKS, COURSE, FULL, HIDDEN, HALF, HALF_HIDDEN.
+"""
+
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import unittest
+import zipfile
+from dataclasses import dataclass
+
+import schemas
+from attack_files import (TARGET_FILE, honest, in_front, names_it, refused_groups)
+from helpers import GRADER, ROOT, build_folder, processes_with
+
+import manifest
+import runner
+import settings
+import skeleton
+
+RELEASE = os.path.join(GRADER, "course", "release.py")
+FILES = [name + ".c" for _, name in skeleton.TASKS]
+TASKS = manifest.load(ROOT)
+COURSE = settings.load(ROOT)
+HIDDEN = sum(test["points"] for test in COURSE["hidden"]["tests"])
+FULL = sum(task.points for task in TASKS)
+DONE = ("meta_init", "flat_param", "optimizer") # of the half-done solution
+HALF = sum(test.points for task in TASKS if task.name in DONE for test in task.own())
+HALF_HIDDEN = sum(test["points"] for test in COURSE["hidden"]["tests"] if test["suite"] in DONE)
+
+ENVIRONMENT = dict(os.environ, NO_INSTALL="1", PYTHONDONTWRITEBYTECODE="1",
+                   SOURCE_DATE_EPOCH="1700000000")
+for name in ("IMPL", "BUILD", "TASK", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "WERROR", "BLAS"):
+    ENVIRONMENT.pop(name, None)
+
+
+def run(command, folder, **more):
+    """(exit status, what it printed)"""
+    done = subprocess.run(command, cwd=folder, env=dict(ENVIRONMENT, **more),
+                          timeout=280 * runner.time_factor(),
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def solutions(folder):
+    """Writes the three solutions: {name: folder}."""
+    texts = {}
+    for number, name in skeleton.TASKS:
+        with open(os.path.join(ROOT, "reference", name + ".c"), encoding="utf-8") as file:
+            text = file.read()
+        texts[name] = (text, skeleton.generate(text, name, number))
+    folders = {}
+    for what, done in (("reference", [name for _, name in skeleton.TASKS]), ("skeleton", []),
+                       ("half", DONE)):
+        folders[what] = os.path.join(folder, what)
+        os.mkdir(folders[what])
+        for name, (solved, empty) in texts.items():
+            with open(os.path.join(folders[what], name + ".c"), "w", encoding="utf-8") as file:
+                file.write(solved if name in done else empty)
+    return folders
+
+
+def unzip(path, folder):
+    """Unpacks as unzip does: with permissions and times."""
+    with zipfile.ZipFile(path) as archive:
+        for item in archive.infolist():
+            target = archive.extract(item, folder)
+            os.chmod(target, item.external_attr >> 16 & 0o777)
+            moment = time.mktime(item.date_time + (0, 0, -1))
+            os.utime(target, (moment, moment))
+
+
+@unittest.skipUnless(os.path.isdir(os.path.join(ROOT, "reference")), "there is no reference")
+class Released(unittest.TestCase):
+    """One release, and one build tree."""
+    maxDiff = None
+    fair = None # points of honest work without an attack, once known
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = os.path.realpath(tempfile.mkdtemp(prefix="shardlab-test-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder, True)
+        os.chmod(cls.folder, 0o755) # as a platform's folders are: tests have another account there
+        cls.out = os.path.join(cls.folder, "out")
+        status, text = run([sys.executable, RELEASE, "--out", cls.out,
+                            "--version", "7"], ROOT)
+        if status != 0:
+            raise AssertionError(text)
+        cls.solutions = solutions(cls.folder)
+        with tarfile.open(os.path.join(cls.out, "shardlab-7-student.tar.gz")) as archive:
+            archive.extractall(cls.folder)
+        cls.student = os.path.join(cls.folder, "shardlab")
+        cls.build = os.path.join(cls.student, "build")
+
+    def archives(self):
+        """{archive: {path: bytes}}"""
+        found = {}
+        for folder, _, names in os.walk(self.out):
+            for name in names:
+                path = os.path.join(folder, name)
+                shown = os.path.relpath(path, self.out)
+                if name.endswith((".tar", ".tar.gz")):
+                    with tarfile.open(path) as archive:
+                        found[shown] = {item.name: archive.extractfile(item).read()
+                                        for item in archive}
+                elif name.endswith(".zip"):
+                    with zipfile.ZipFile(path) as archive:
+                        found[shown] = {item: archive.read(item) for item in archive.namelist()}
+                else:
+                    top = shown.partition("/")[0]
+                    with open(path, "rb") as file:
+                        found.setdefault(top, {})[shown.partition("/")[2]] = file.read()
+        return found
+
+    def root(self, *folders):
+        """A platform's root."""
+        root = tempfile.mkdtemp(dir=self.folder, prefix="root-")
+        os.chmod(root, 0o755)
+        for folder in folders:
+            os.mkdir(os.path.join(root, folder))
+        return root
+
+    # ---- On a platform ----
+
+    def check(self, result):
+        """A result is valid for its platform, and no program of the submission's is left."""
+        self.assertEqual(result.status, 0, result.text)
+        self.assertEqual(result.wrong, [], result.text[-400:])
+        self.assertNotIn("not your code", result.text)
+        self.assertEqual(processes_with(self.build), [])
+
+    def submission(self, files):
+        """A folder with these files, {name: text}."""
+        folder = tempfile.mkdtemp(dir=self.folder, prefix="submission-")
+        for name, text in files.items():
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        return folder
+
+    def attacked(self, platform, attacks):
+        """Attacks as the platform's script grades them, and as its account: what is refused costs
+        its task and is called by its name, and what runs gains nothing."""
+        for group in refused_groups(attacks):
+            names = [attack.name for attack, _ in group]
+            with self.subTest(platform=type(platform).__name__, attacks=names):
+                result = platform.grade(self.submission(
+                    {file: in_front(attack.text, file) for attack, file in group}))
+                self.check(result)
+                self.assertEqual(result.score, 0, result.text)
+                self.assertEqual([attack.name for attack, file in group
+                                  if not names_it(attack, file, result.said)], [], result.said)
+        running = [attack for attack in attacks if not attack.refused]
+        if running and self.fair is None: # which is the same on every platform
+            result = platform.grade(self.submission({TARGET_FILE: honest()}))
+            self.check(result)
+            self.assertGreater(result.score, 5)
+            type(self).fair = result.score
+        for attack in running:
+            with self.subTest(platform=type(platform).__name__, attack=attack.name):
+                result = platform.grade(self.submission({TARGET_FILE: in_front(attack.text)}))
+                self.check(result)
+                self.assertLessEqual(result.score, self.fair + 0.01, result.text)
+                self.assertEqual(glob.glob("/tmp/shardlab-attack-*"), [])
+
+
+def warm(build):
+    """Fills a build tree with what the kit's own has that is no suite and none of the reference:
+    the archives hold the same sources, and are older than it."""
+    os.makedirs(build)
+    for name in ("obj", "lib", "made_with", "config.mk"):
+        path = os.path.join(build_folder(), name)
+        if os.path.isdir(path):
+            shutil.copytree(path, os.path.join(build, name), symlinks=True)
+        else:
+            shutil.copy2(path, build)
+
+
+@dataclass
+class Result:
+    """What a platform is left with."""
+    status: int      # of its script
+    wrong: list      # what its format does not allow
+    score: float     # points
+    said: str        # all that it says of the tests, with single blanks
+    text: str        # what the script printed
+    document: object # the result, as the platform reads it
+
+
+def flat(text):
+    return " ".join(text.split())
+
+
+class Gradescope:
+    def __init__(self, case):
+        self.case = case
+        self.root = case.root("source", "results")
+        unzip(os.path.join(case.out, "shardlab-7-gradescope.zip"),
+              os.path.join(self.root, "source"))
+        shutil.copy(os.path.join(self.root, "source", "run_autograder"), self.root)
+
+    def grade(self, submission):
+        target = os.path.join(self.root, "submission")
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(submission, target)
+        status, text = run([os.path.join(self.root, "run_autograder")], self.root,
+                           AUTOGRADER_ROOT=self.root, SHARDLAB_BUILD=self.case.build)
+        with open(os.path.join(self.root, "results", "results.json"), encoding="utf-8") as file:
+            result = file.read()
+        document = json.loads(result)
+        return Result(status, schemas.gradescope(result), document["score"], flat("\n".join(
+            test["output"] for test in document["tests"])), text, document)
+
+
+class Autolab:
+    """Each handin is graded in an empty folder."""
+
+    def __init__(self, case):
+        self.case = case
+
+    def grade(self, submission):
+        root = self.case.root()
+        for name in ("autograde-Makefile", "autograde.tar"):
+            shutil.copy(os.path.join(self.case.out, "shardlab-7-autolab", name), root)
+        os.rename(os.path.join(root, "autograde-Makefile"), os.path.join(root, "Makefile"))
+        with tarfile.open(os.path.join(root, "handin.tar"), "w") as archive:
+            archive.add(submission, "skeleton")
+        status, text = run(["make"], root, SHARDLAB_BUILD=self.case.build)
+        shutil.rmtree(root)
+        last = json.loads(text.splitlines()[-1])
+        return Result(status, schemas.autolab(text), sum(last["scores"].values()), flat(text), text,
+                      last)
+
+
+class PrairieLearn:
+    def __init__(self, case):
+        self.case = case
+        self.root = case.root("student")
+        made = os.path.join(case.out, "shardlab-7-prairielearn")
+        shutil.copytree(os.path.join(made, "serverFilesCourse"),
+                        os.path.join(self.root, "serverFilesCourse"))
+        with open(os.path.join(made, "questions", "shardlab", "info.json"),
+                  encoding="utf-8") as file:
+            self.options = json.load(file)["externalGradingOptions"]
+        self.entry = self.options["entrypoint"].replace("/grade", self.root, 1)
+
+    def grade(self, submission):
+        shutil.rmtree(os.path.join(self.root, "student"))
+        shutil.copytree(submission, os.path.join(self.root, "student"))
+        status, text = run([self.entry], self.root, AUTOGRADER_ROOT=self.root,
+                           SHARDLAB_BUILD=self.case.build)
+        with open(os.path.join(self.root, "results", "results.json"), encoding="utf-8") as file:
+            result = file.read()
+        document = json.loads(result)
+        return Result(status, schemas.prairielearn(result),
+                      document.get("score", 0) * (FULL + HIDDEN), flat("\n".join(
+                          test.get("output", "") + test.get("message", "")
+                          for test in document["tests"])), text, document)
+
+
+PLATFORMS = {"gradescope": Gradescope, "autolab": Autolab, "prairielearn": PrairieLearn}

@@ -1,0 +1,46 @@
+"""grader/devtools/given_mutants.py: each wrong change of lib/fsdp is caught by the kit's own suites;
+and what the tool says of a file that makes no sense."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from helpers import ROOT, build_folder # which puts the folders of the grader on the path
+import given_mutants
+import mutants
+
+TOOL = os.path.join(ROOT, "grader", "devtools", "given_mutants.py")
+
+
+class Given(unittest.TestCase):
+    def run_tool(self, *arguments):
+        done = subprocess.run([sys.executable, "-B", TOOL] + list(arguments), text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=900, check=False)
+        return done.returncode, done.stdout
+
+    def test_each_is_caught(self):
+        status, out = self.run_tool("--build", build_folder())
+        self.assertEqual(status, 0, out)
+        self.assertRegex(out, r"(\d+) mutants of given code, \1 caught for the stated reason")
+
+    def test_an_unknown_name(self):
+        status, out = self.run_tool("--only", "nothing")
+        self.assertEqual((status, out), (2, "given_mutants: there is no such mutant\n"))
+
+    def test_what_makes_no_sense(self):
+        good = {"name": "a", "wrong": "It is.", "edits": [["x", "y"]],
+                "caught_by": {"states/one": "why"}}
+        for change in ({"edits": []}, {"caught_by": {"one": "why"}}, {"wrong": 3}, {"more": "x"}):
+            with tempfile.TemporaryDirectory() as folder:
+                with open(os.path.join(folder, "x.json"), "w", encoding="utf-8") as file:
+                    json.dump({"file": "lib/x.c", "mutants": [dict(good, **change)]}, file)
+                with self.assertRaises(mutants.BadFile):
+                    given_mutants.load(folder)
+
+
+if __name__ == "__main__":
+    unittest.main()

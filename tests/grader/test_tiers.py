@@ -1,0 +1,144 @@
+"""Where every test goes: each test file is in one tier, and the tiers are what is run
+(tests/tiers.txt, grader/devtools/tiers.py, run_tests.py)."""
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import unittest
+
+from helpers import ROOT, TempFolder
+
+import run_tests
+import test_all
+import tiers
+
+TEXT = '''
+test  tests/a/*.c
+long  tests/a/slow.c          # it is slow
+more  tests/a/one.c TIMES=9   # nine times
+part  tests/b/*.c             # test_x runs them
+'''
+
+
+class List(unittest.TestCase):
+    FILES = ["tests/a/one.c", "tests/a/slow.c", "tests/b/x.c"]
+
+    def said(self, text, files=None):
+        return tiers.problems(tiers.parse(text), files or self.FILES)
+
+    def test_a_name_comes_before_a_pattern(self):
+        known = tiers.parse(TEXT)
+        self.assertEqual([known.of(file) for file in self.FILES], ["test", "long", "part"])
+        self.assertEqual(known.more("tests/a/one.c"), [{"TIMES": "9"}])
+        self.assertEqual(self.said(TEXT), [])
+
+    def test_what_is_wrong_is_said(self):
+        for text, words in (
+                (TEXT.replace("part", "#"), "tests/b/x.c has no tier"),
+                (TEXT + "long tests/a/slow.c # twice\n", "tests/a/slow.c has more than one tier"),
+                (TEXT + "long tests/*/x.c # two patterns\n", "tests/b/x.c has more than one tier"),
+                (TEXT + "long tests/a/gone.c # once\n", "there is no tests/a/gone.c"),
+                (TEXT.replace("# it is slow", ""), "give a reason"),
+                (TEXT.replace("a/one.c TIMES", "a/slow.c TIMES"), "`more` is for what")):
+            found = self.said(text)
+            self.assertEqual(len(found), 1, found)
+            self.assertIn(words, found[0])
+
+    def test_lines_that_make_no_sense(self):
+        for line in ("soon tests/a.c", "test", "more tests/a.c # why", "test tests/a.c X=1",
+                     "more tests/a.c nine # why"):
+            with self.assertRaisesRegex(tiers.BadList, "line 1: "):
+                tiers.parse(line)
+
+    def test_the_file_that_a_suite_is_made_of(self):
+        for suite, file in (("build/tests/simgpu/race", "tests/simgpu/race.c"),
+                            ("build/cuda/tests/nn/gpt2", "tests/nn/gpt2.c"),
+                            ("/x/build/impl/reference/suite/api", "tests/tasks/api.c"),
+                            ("tests/grader/test_x.py", "tests/grader/test_x.py"),
+                            ("elsewhere/one", None)):
+            self.assertEqual(tiers.source_of(suite), file)
+
+
+class Choosing(unittest.TestCase):
+    """What run_tests.py does with the list."""
+    SUITES = ["build/tests/a/one", "build/tests/a/slow", "build/tests/b/x"]
+
+    def setUp(self):
+        known = tiers.parse(TEXT)
+        kept, tiers.load = tiers.load, lambda: known
+        self.addCleanup(setattr, tiers, "load", kept)
+
+    def test_each_tier_has_its_own(self):
+        one, slow, _ = self.SUITES
+        self.assertEqual(run_tests.in_tier(self.SUITES, "test"), [(one, {})])
+        self.assertEqual(run_tests.in_tier(self.SUITES, "long"), [(one, {"TIMES": "9"}), (slow, {})])
+
+    def test_what_is_in_no_tier_is_not_left_out(self):
+        for suite in ("build/tests/c/new", "elsewhere"):
+            with self.assertRaisesRegex(tiers.BadList, "is in no tier"):
+                run_tests.in_tier([suite], "test")
+
+
+class TestAll(TempFolder):
+    """make test-all, with steps of its own."""
+
+    def run_steps(self, *steps):
+        self.write("steps", "".join("%s\t%s\n" % step for step in steps))
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            status = test_all.main(["--results", self.path("made", "results.md"), "--steps",
+                                    self.path("steps")])
+        return status, out.getvalue(), self.read("made/results.md").splitlines()
+
+    def test_a_line_for_each_run(self):
+        status, out, lines = self.run_steps(("one", "echo 3 passed"), ("two", "echo a | cat"))
+        self.assertEqual(status, 0)
+        self.assertIn("3 passed\n", out)
+        self.assertRegex(lines[-1], r"^\| \d{4}-\d\d-\d\d \d\d:\d\d \| .* \| all passed \| one: 3 "
+                         r"passed, \d+ s; two: a, \d+ s \|$")
+        self.assertEqual(self.run_steps(("one", "true"))[2][:-1], lines)
+
+    def test_a_step_that_fails_stops_no_other_and_is_named(self):
+        status, out, lines = self.run_steps(
+            ("one", "echo 1 failed; echo 'make: *** [x] Error 1'; exit 2"), ("two", "echo ran"))
+        self.assertEqual(status, 1)
+        self.assertIn("| failed: one | one: 1 failed, ", lines[-1])
+        self.assertIn("two: ran, ", lines[-1])
+
+    def test_the_kits_own_steps_run_every_tier(self):
+        commands = [command for _, command in test_all.STEPS]
+        self.assertEqual(commands[:3], ["make test", "make long-tests",
+                                        "python3 -B grader/devtools/documented.py --long"])
+
+
+class TheKit(unittest.TestCase):
+    def test_each_test_file_is_in_one_tier(self):
+        files = tiers.test_files()
+        self.assertGreater(len(files), 60)
+        self.assertEqual(tiers.problems(tiers.load(), files), [])
+
+    def test_what_make_runs_is_what_is_listed(self):
+        """`make test` and `make long-tests` hand every suite to the runner, which chooses by tier:
+        together they name every file that is not a part."""
+        environment = {name: value for name, value in os.environ.items()
+                       if "MAKE" not in name and name not in ("BUILD", "IMPL", "SANITIZE")}
+        run, known = set(), tiers.load()
+        for backend in ("simgpu", "emulated-cuda"):
+            shown = subprocess.run(
+                ["make", "-s", "--no-print-directory", "tiers-print-suites", "BACKEND=" + backend,
+                 "--eval=tiers-print-suites: ; @: $(info $(SUITES_TO_RUN))"], cwd=ROOT, text=True,
+                capture_output=True, timeout=60, check=True, env=environment).stdout
+            run |= {tiers.source_of(word) for word in shown.split()}
+        listed = {file for file in tiers.test_files() if known.of(file) in ("test", "long")}
+        self.assertEqual(sorted(run & listed), sorted(listed))
+        text = "".join(re.findall(r"(?m)^\t.*--tier.*$", self.rules()))
+        self.assertEqual(re.findall(r"--tier (\w+)", text), ["test", "long"])
+
+    def rules(self):
+        with open(os.path.join(ROOT, "make", "devtools.mk"), encoding="utf-8") as file:
+            return file.read()
+
+
+if __name__ == "__main__":
+    unittest.main()

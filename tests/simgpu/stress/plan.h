@@ -1,0 +1,36 @@
+/* plan.h: random sequences of collectives, messages, groups and splits, drawn from a seed.
+ *
+ * A seed says everything, step by step: what is called, with which type, count and root, on which
+ * communicator and stream, in which group. All numbers are small whole ones, so that every result
+ * is exact in every type, and is checked.
+ *
+ * Interface: plan_number; equip, play, strip.
+ */
+#ifndef SHARDLAB_STRESS_PLAN_H
+#define SHARDLAB_STRESS_PLAN_H
+
+#include <nccl.h>
+#include <stdint.h>
+
+enum {
+    MAX_WORLD = 8,
+    MAX_BATCH = 4, // calls in one group
+};
+
+typedef struct Actor {
+    int rank, world;
+    ncclComm_t comm[2]; // of all ranks; in the second they are numbered backwards
+    cudaStream_t stream[2];
+    ncclComm_t part; // of a split, while one is tried
+    char *send[MAX_BATCH], *recv[MAX_BATCH];
+} Actor;
+
+// A number that looks random, for each argument.
+uint64_t plan_number(uint64_t seed, uint64_t what, uint64_t which);
+// Makes what n actors (one, or all) need in addition to comm[0], and frees it again.
+void equip(Actor *actor, int n);
+void strip(Actor *actor, int n);
+// Plays them through batches [0, batches).
+void play(Actor *actor, int n, uint64_t seed, uint64_t batches);
+
+#endif

@@ -1,0 +1,290 @@
+/* rules_units.c: sentences of fsdp.h on units that are refused, listed, unwrapped below a root that
+ * stays, or cannot be gathered. See rules.h.
+ */
+#include "rules.h"
+
+#include "figures.h"
+#include "fsdp.h"
+#include "harness.h"
+#include "host_memory.h"
+#include "layout.h"
+#include "training.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// ---- Refused, and refused again ----
+
+// A parameter of the first block's, used two levels down in another one that is no unit.
+static void ties_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(4);
+    FsdpContext ctx;
+    make_context(&ctx, r);
+    for (int round = 0; round < 2; round++) {
+        Module *model = spec_create(&spec);
+        Param *tied = model->children[0]->children[0]->params[0];
+        Param **place = &model->children[2]->children[0]->params[0], *own = *place;
+        need(fully_shard(model->children[0], &ctx, &TEST_OPTIONS));
+        need(fully_shard(model->children[1], &ctx, &TEST_OPTIONS));
+        size_t live = gpulog_live_bytes(r->device);
+        *place = tied;
+        check(fully_shard(model, &ctx, &TEST_OPTIONS) == ERR_ARGUMENT &&
+                  strstr(last_error(), tied->name) != NULL,
+              "attempt %d: %s is in an inner unit and used two levels below the model outside of "
+              "it: fully_shard must be ERR_ARGUMENT, with a line that names it",
+              round + 1, tied->name);
+        check(fsdp_unit(model) == NULL && !module_has_hooks(model) &&
+                  gpulog_live_bytes(r->device) == live,
+              "attempt %d: a refused fully_shard must leave the model as it was", round + 1);
+        *place = own;
+        fsdp_unwrap(model);
+        module_destroy(model);
+    }
+    need(fsdp_context_destroy(&ctx));
+}
+
+// The last step of fully_shard fails, for its inner unit's context; each time.
+static void context_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Module *model = spec_create(&spec);
+    FsdpContext ctx[2];
+    check_leaks();
+    for (int i = 0; i < 2; i++) make_context(&ctx[i], r);
+    need(fully_shard(model->children[0], &ctx[0], &TEST_OPTIONS));
+    size_t live = gpulog_live_bytes(r->device);
+    for (int attempt = 1; attempt <= 2; attempt++) {
+        check(fully_shard(model, &ctx[1], &TEST_OPTIONS) == ERR_ARGUMENT,
+              "attempt %d: an inner unit of another context must be ERR_ARGUMENT", attempt);
+        check(fsdp_unit(model) == NULL && !module_has_hooks(model) &&
+                  gpulog_live_bytes(r->device) == live,
+              "attempt %d: a refused fully_shard must leave the model as it was, without hooks",
+              attempt);
+    }
+    fsdp_unwrap(model);
+    for (int i = 0; i < 2; i++) need(fsdp_context_destroy(&ctx[i]));
+    module_destroy(model);
+}
+
+// So many parameters that a list of them needs more memory than the host has for a while.
+static void list_body(const Rank *r, void *arg)
+{
+    enum { N = 2500 };
+    Param *params = calloc(N, sizeof *params), **list = calloc(N, sizeof *list);
+    Module model = {.name = "many", .n_params = N, .params = list};
+    FsdpContext ctx;
+    check(params != NULL && list != NULL, "no memory");
+    make_context(&ctx, r);
+    for (int i = 0; i < N; i++) {
+        list[i] = &params[i];
+        params[i] = (Param){.id = (uint32_t)i, .ndim = 1, .shape = {1}, .init = INIT_ONE};
+    }
+    size_t live = gpulog_live_bytes(r->device);
+    for (int round = 0; round < 2; round++) {
+        host_exhaust(8192);
+        Status status = fully_shard(&model, &ctx, &TEST_OPTIONS);
+        host_exhaust(0);
+        check(status == OK || (status == ERR_MEMORY && gpulog_live_bytes(r->device) == live &&
+                               fsdp_unit(&model) == NULL && !module_has_hooks(&model) &&
+                               params[0].owner == NULL),
+              "fully_shard of %d parameters without host memory gives status %d: it must be "
+              "ERR_MEMORY and leave the module as it was, or work all the same",
+              N, (int)status);
+        if (status != OK) need(fully_shard(&model, &ctx, &TEST_OPTIONS));
+        fsdp_unwrap(&model);
+    }
+    need(fsdp_context_destroy(&ctx));
+    free(list);
+    free(params);
+}
+
+void rule_refuses_each_time(void)
+{
+    run_ranks(1, list_body, NULL);
+    run_ranks(1, ties_body, NULL);
+    run_ranks(2, ties_body, NULL);
+    run_ranks(2, context_body, NULL);
+}
+
+// ---- Lists with too few places ----
+
+enum { PLACES = 12 };
+
+// The units of a walk that takes a module before its children, by the modules' own pointers.
+static void walk_units(const Module *m, FsdpUnit **out, int *n)
+{
+    if (m->unit != NULL) out[(*n)++] = m->unit;
+    for (int i = 0; i < m->n_children; i++) walk_units(m->children[i], out, n);
+}
+
+static void check_places(const Module *m)
+{
+    FsdpUnit *want[PLACES], *got[PLACES + 4], *const untouched = (FsdpUnit *)&got;
+    int n = 0;
+    walk_units(m, want, &n);
+    for (int max = 0; max <= n + 2; max++) {
+        for (int i = 0; i < PLACES + 4; i++) got[i] = untouched;
+        int count = fsdp_units(m, got, max);
+        check(count == n, "%s has %d units, and fsdp_units with %d places returns %d", m->name, n,
+              max, count);
+        for (int i = 0; i < PLACES + 4; i++)
+            check(got[i] == (i < max && i < n ? want[i] : untouched),
+                  "of the %d units of %s fsdp_units with %d places wrote something else than the "
+                  "walk's at place %d: it writes the first ones, and none past its places",
+                  n, m->name, max, i);
+    }
+    check(fsdp_units(m, NULL, 0) == n, "fsdp_units without any places must count all the same");
+}
+
+static void places_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_gpt2(4);
+    Module *model = spec_create(&spec);
+    FsdpContext ctx;
+    make_context(&ctx, r);
+    check_places(model);
+    for (int i = 1; i <= 3; i++) {
+        Module *block = model->children[i];
+        if (i != 2) need(fully_shard(block->children[0], &ctx, &TEST_OPTIONS));
+        need(fully_shard(block->children[block->n_children - 1], &ctx, &TEST_OPTIONS));
+        if (i != 1) need(fully_shard(block, &ctx, &TEST_OPTIONS));
+        check_places(model);
+        check_places(block);
+    }
+    need(fully_shard(model, &ctx, &TEST_OPTIONS));
+    check_places(model);
+    fsdp_unwrap(model);
+    need(fsdp_context_destroy(&ctx));
+    module_destroy(model);
+}
+
+void rule_lists_no_more_than_its_places(void)
+{
+    run_ranks(1, places_body, NULL);
+}
+
+// ---- Unwrapped while they are unsharded, below a root that stays ----
+
+static void inner_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(5);
+    Sharded s;
+    check_leaks();
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    figures_forget(s.model);
+    need_cuda(cudaDeviceSynchronize());
+    for (int i = 0; i < 4; i++) {
+        Module *m = s.model->children[i];
+        FsdpUnit *unit = fsdp_unit(m);
+        size_t live = gpulog_live_bytes(r->device);
+        size_t shards = 8 * (size_t)unit->flat.layout.shard_numel;
+        Param *param = unit->flat.layout.params[0];
+        if (i > 0) need(fsdp_unshard(unit));
+        if (i > 1) need(fsdp_wait_for_unshard(unit));
+        if (i > 2) need(fsdp_reshard(unit)); // its buffer is left to free
+        fsdp_unwrap(m);
+        need_cuda(cudaDeviceSynchronize());
+        check(gpulog_live_bytes(r->device) == live - shards,
+              "fsdp_unwrap of unit %s, %s, below a root that stays: %zu bytes on the device are "
+              "left of it",
+              m->name,
+              i == 0   ? "sharded"
+              : i == 1 ? "unsharding"
+              : i == 2 ? "unsharded"
+                       : "just resharded",
+              gpulog_live_bytes(r->device) - (live - shards));
+        check(fsdp_unit(m) == NULL && param->owner == NULL && param->data.data == NULL &&
+                  s.root->n_units == 4 - i,
+              "after fsdp_unwrap of unit %s its parameters have an owner or storage, or the root "
+              "lists it",
+              m->name);
+    }
+    fsdp_unwrap(s.model);
+    need(fsdp_context_destroy(&s.ctx));
+    module_destroy(s.model);
+    need(nn_run_destroy(&s.run));
+}
+
+void rule_unwraps_below_a_root(void)
+{
+    run_ranks(1, inner_body, NULL);
+    run_ranks(3, inner_body, NULL);
+}
+
+// ---- A full state that cannot be had ----
+
+static int refused;
+
+static Status refuse(FsdpUnit *unit)
+{
+    refused++;
+    return fail(ERR_MEMORY, "%s: the test's all-gather fails, as it is meant to", unit->flat.name);
+}
+
+static Status count_params(const Param *param, const float *values, void *arg)
+{
+    ++*(int *)arg;
+    return OK;
+}
+
+static void failing_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    int seen = 0;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    for (int i = 0; i < 3; i++) { // two units, and the root
+        FsdpUnit *unit = fsdp_unit(i < 2 ? s.model->children[i] : s.model);
+        unit->all_gather = refuse;
+        refused = 0;
+        Status status = fsdp_full_state(s.model, count_params, &seen);
+        // There are other ways to have a state than to unshard a unit.
+        check(refused > 0 ? status == ERR_MEMORY : status == OK,
+              "the all-gather of unit %s failed with ERR_MEMORY: fsdp_full_state must return that, "
+              "and gave status %d",
+              unit->flat.name, (int)status);
+        unit->all_gather = fsdp_all_gather;
+        if (unit->flat.state == FLAT_SHARDED && unit->flat.unsharded_param.data != NULL) {
+            need_cuda(cudaDeviceSynchronize()); // on whichever stream it was made
+            need_cuda(cudaFreeAsync(unit->flat.unsharded_param.data, s.ctx.all_gather_stream));
+            unit->flat.unsharded_param.data = NULL;
+        }
+        need(fsdp_reshard_all(s.model));
+    }
+    sharded_destroy(&s);
+}
+
+// A parameter of 9 MB, where the host may take 4: either there is a way, or a status.
+static void large_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    int before = 0, seen = 0;
+    spec.dim = 1500;
+    spec.init_std = 0.0f;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    Spec small = spec_mlp(2);
+    Sharded first; // the libraries take what they need first
+    sharded_create(&first, &small, &TEST_OPTIONS, NULL, r);
+    need(fsdp_full_state(first.model, count_params, &before));
+    sharded_destroy(&first);
+    host_limit((size_t)4 << 20);
+    Status status = fsdp_full_state(s.model, count_params, &seen);
+    host_limit(0);
+    check((status == OK && seen == 6) || (status == ERR_MEMORY && seen < 6),
+          "fsdp_full_state of a parameter of 9 MB, where the host may take 4 MB, gives status %d "
+          "after %d of 6 parameters: it must be ERR_MEMORY, or work all the same",
+          (int)status, seen);
+    for (int i = 0; i < 3; i++)
+        check(fsdp_unit(i < 2 ? s.model->children[i] : s.model)->flat.state == FLAT_SHARDED,
+              "fsdp_full_state ran out of host memory and left unit %d unsharded", i);
+    sharded_destroy(&s);
+}
+
+void rule_full_state_says_what_failed(void)
+{
+    run_ranks(2, failing_body, NULL);
+    run_ranks(3, failing_body, NULL);
+    run_ranks(1, large_body, NULL);
+}
