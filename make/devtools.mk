@@ -83,8 +83,8 @@ gpt2-medium: deps
 	@$(MAKE) $(JOBS) $(BUILD)/tests/large/gpt2_medium
 	@$(BUILD)/tests/large/gpt2_medium
 
-## make check-clock          simgpu's clock against a simulator that shares no code with it, on 10,000 random programs
-##                           (SEED=8812)
+## make check-clock   simgpu's clock against a simulator that shares no code with
+##                    it, on 10,000 random programs (SEED=8812)
 check-clock: deps
 	@$(MAKE) $(JOBS) $(BUILD)/tests/simgpu/time
 	@TIME_PROGRAMS=10000 $(BUILD)/tests/simgpu/time --only test_random_programs

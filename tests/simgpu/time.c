@@ -25,9 +25,9 @@
 #endif
 
 enum {
-    SECTIONS = 10,           // programs of a world
-    PROGRAMS = 600 / SLOWER, // of a run of the suite
-    FORGETFUL = 1000,        // programs within which a forgotten rule must show
+    SECTIONS = 10,            // programs of a world
+    PROGRAMS = 1000 / SLOWER, // of a run of the suite
+    FORGETFUL = 1000,         // programs within which a forgotten rule must show
 };
 
 static Program program;

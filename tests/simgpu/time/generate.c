@@ -189,13 +189,12 @@ static void add_record(Hand *h, int rank, StreamName stream)
     add(h, &s);
 }
 
-// What simgpu's clock does not time by its contract yet, threads apart: queries while other
-// processes wait for this one, and queries of the default stream; a copy between devices has the
-// jitter of its source's rank, not of its call's.
+// What simgpu's clock does not time by its contract yet, threads apart: queries, which ask for times
+// while the program goes on; and a copy between devices has the jitter of its source's rank, not of
+// its call's.
 static void leave_out(const World *w, Step *s)
 {
-    bool query = is_query(s->kind) && (w->n_processes > 1 || s->stream == LEGACY);
-    if (query) s->kind = RECORD;
+    if (is_query(s->kind)) s->kind = RECORD;
     if (s->kind == PEER_ASYNC && w->jitter_percent) s->kind = COPY_ASYNC;
 }
 
