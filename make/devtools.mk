@@ -64,8 +64,8 @@ alternatives: deps
 flakiness: deps
 	@$(PYTHON) -B grader/devtools/flakiness.py --build '$(BUILD)'
 
-## make check-model   the modelled all-reduce of 8 GPUs against published sweeps, to
-##                    which it was fitted
+## make check-model   the modelled all-reduce of 8 GPUs against published sweeps,
+##                    to which it was fitted
 check-model: deps
 	@$(MAKE) $(JOBS) $(BUILD)/bench/nccl_sweep
 	@$(BUILD)/bench/nccl_sweep a100x8 bench/published/nccl_a100x8.csv h200x8 bench/published/nccl_h200x8.csv
@@ -89,8 +89,8 @@ check-clock: deps
 	@$(MAKE) $(JOBS) $(BUILD)/tests/simgpu/time
 	@TIME_PROGRAMS=10000 $(BUILD)/tests/simgpu/time --only test_random_programs
 
-## make soak                 random right programs on 8 ranks for an hour, without a report, a leak or growth
-##                           (SOAK_SECONDS=600)
+## make soak          random right programs on 8 ranks for an hour, without a
+##                    report, a leak or growth (SOAK_SECONDS=600)
 soak: deps
 	@$(MAKE) $(JOBS) $(BUILD)/tests/large/soak
 	@$(BUILD)/tests/large/soak

@@ -17,7 +17,7 @@ from helpers import GRADER, ROOT, ReferenceCopy, TempFolder, build_folder
 TASKS = ("meta_init", "flat_param", "forward", "backward", "optimizer", "api")
 KIT = ("Makefile", "make", "grader/setup.sh", "grader/impl_folder.sh", "grader/compile_commands.py",
        "grader/files.py", "grader/expand.py", "grader/submission.py", "grader/layout.py",
-       "grader/plain.py")
+       "grader/plain.py", "simgpu/machines/texts.sh")
 TOLD = re.compile(r"^  (CC|AR|LD|CP) +(\S+)$", re.MULTILINE)
 ODD = ("a=b", "two  words", "a:b;c", "it's $HOME #1 100% \"x\"", "(a) [b] *?", "back\\slash", "-d",
        "~", "é")
@@ -59,6 +59,9 @@ class Miniature(TempFolder):
             self.source("tests/tasks/" + name, "int main(void) { return 0; }\n")
         for folder in ("include", "simgpu/include", "gpulog/include", "build"):
             os.makedirs(os.path.join(self.kit, folder))
+        self.write(os.path.join(self.FOLDER, "simgpu/machines/small.machine"), "memory 1 GiB\n")
+        self.write(os.path.join(self.FOLDER, "simgpu/src/time/machine_file.h"),
+                   "typedef struct { const char *name, *text; } SimMachineText;\n")
         # What this machine has is looked for once.
         if not Miniature.config:
             self.make("deps")

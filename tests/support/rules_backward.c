@@ -197,7 +197,8 @@ static void drop_buffers(FsdpUnit *unit)
     need_cuda(cudaDeviceSynchronize()); // on whichever stream they were made
     if (flat->unsharded_grad.data != NULL)
         need_cuda(cudaFreeAsync(flat->unsharded_grad.data, unit->ctx->compute_stream));
-    flat->unsharded_grad.data = NULL;
+    Buffer *lost = &flat->unsharded_grad;
+    lost->data = NULL;
     if (flat->state != FLAT_SHARDED || flat->unsharded_param.data == NULL) return;
     need_cuda(cudaFreeAsync(flat->unsharded_param.data, unit->ctx->all_gather_stream));
     flat->unsharded_param.data = NULL;
