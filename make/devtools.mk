@@ -1,5 +1,5 @@
 # What developers of the kit run: its own tests, and tests of those tests. No archive has this file.
-.PHONY: test test-all check-model check-trace gpt2-medium mutants mutation claims alternatives flakiness long-tests test-programs soak
+.PHONY: test test-all check-model check-trace check-clock gpt2-medium mutants mutation claims alternatives flakiness long-tests test-programs soak
 
 ## make test          build the kit and run its own tests, as many as a change
 ##                    needs (tests/tiers.txt)
@@ -82,6 +82,12 @@ check-trace: deps
 gpt2-medium: deps
 	@$(MAKE) $(JOBS) $(BUILD)/tests/large/gpt2_medium
 	@$(BUILD)/tests/large/gpt2_medium
+
+## make check-clock   simgpu's clock against a simulator that shares no code with
+##                    it, on 10,000 random programs (SEED=8812)
+check-clock: deps
+	@$(MAKE) $(JOBS) $(BUILD)/tests/simgpu/time
+	@TIME_PROGRAMS=10000 $(BUILD)/tests/simgpu/time --only test_random_programs
 
 ## make soak          random right programs on 8 ranks for an hour, without a
 ##                    report, a leak or growth (SOAK_SECONDS=600)

@@ -38,6 +38,8 @@ PLAN_OBJ   := $(call objects,tests/simgpu/stress/*.c)
 $(BUILD)/tests/simgpu/random: $(RANDOM_OBJ)
 $(BUILD)/tests/simgpu/stress: $(PLAN_OBJ)
 $(BUILD)/tests/large/soak: $(RANDOM_OBJ) $(PLAN_OBJ)
+# What the clock is compared with.
+$(BUILD)/tests/simgpu/time $(BUILD)/tests/simgpu/time_by_hand: $(call objects,tests/simgpu/time/*.c)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS_LIB) $(LIBS) $(MADE_WITH)/link
 	$(call link,$(call objects_of,$^),-lcmocka)
 
