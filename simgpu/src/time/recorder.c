@@ -294,6 +294,12 @@ void sim_record_stand(SimRecorder *r, ThreadState *t, Mark clock)
 }
 
 // The request of a call.
+// The engine goes no further than to `clock`, where the thread has been already.
+void sim_record_hold(SimRecorder *r, ThreadState *t, Mark clock)
+{
+    sim_engine_thread(r->engine, index_of(r, t), clock.item);
+}
+
 Mark sim_record_request(SimRecorder *r, ThreadState *t, int device, SimPs cost)
 {
     Mark request = sim_add_host(r, cost, sim_after_call(r, t, device));

@@ -113,6 +113,7 @@ ThreadState *sim_record_thread(SimRecorder *r, int number);
 After *sim_after_call(SimRecorder *r, ThreadState *t, int device);
 Mark sim_record_request(SimRecorder *r, ThreadState *t, int device, SimPs cost);
 void sim_record_stand(SimRecorder *r, ThreadState *t, Mark clock);
+void sim_record_hold(SimRecorder *r, ThreadState *t, Mark clock);
 SimPs sim_record_spread(SimRecorder *r, int device, SimItemKind kind, SimPs work);
 uint64_t sim_record_touched(const GpuLogEntry *entry); // bytes read and written
 Pending *sim_record_pend(SimRecorder *r, const GpuLogEntry *entry);

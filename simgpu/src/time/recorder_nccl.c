@@ -190,6 +190,8 @@ static void end_group(SimRecorder *r, ThreadState *t)
     if (t->meets.n) {
         sim_after(&t->meets, t->clock);
         sim_record_stand(r, t, sim_add_host(r, 0, &t->meets));
+    } else {
+        sim_record_stand(r, t, t->clock);
     }
     for (int i = 0; i < t->n_group; i++) {
         Pending *p = pending_of(r, &t->group[i]);
@@ -220,5 +222,8 @@ void sim_record_nccl(SimRecorder *r, ThreadState *t, const GpuLogEntry *e)
     call->spec = operation_of(r, e, p);
     meet(r, t, e);
     call->request = p->request = sim_record_request(r, t, e->device, r->machine->host.collective);
-    if (!e->collective.group || !e->collective.group_left) end_group(r, t);
+    if (!e->collective.group || !e->collective.group_left)
+        end_group(r, t);
+    else // what the first call queues is added at the group's end: until then the engine waits there
+        sim_record_hold(r, t, t->group[0].request);
 }
