@@ -48,7 +48,8 @@ import settings
 import skeleton
 from emit import autolab
 
-KINDS = (".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".md", ".svg", ".sh", ".py", ".json", ".mk")
+KINDS = (".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".md", ".svg", ".sh", ".py", ".json", ".mk",
+         ".machine")
 
 # What every kit needs to grade: folders, taken whole, and single files.
 KIT_FOLDERS = ("gpulog", "include", "lib", "simgpu", "tasks", "tests/support", "tests/tasks")

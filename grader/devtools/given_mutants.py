@@ -15,9 +15,11 @@ load(folder) -> [(file, mutant)].
 """
 
 import argparse
+import glob
 import json
 import os
 import re
+import shutil
 import sys
 import tempfile
 
@@ -76,6 +78,8 @@ def why_not(kit, source, mutant, suites, folder):
         text = mutants.edit_text(mutants.read(os.path.join(ROOT, source)), mutant["edits"])
     except mutants.DoesNotApply as problem:
         return "does not apply: %s" % problem
+    for header in glob.glob(os.path.join(ROOT, os.path.dirname(source), "*.h")):
+        shutil.copy(header, folder) # which the file finds beside itself
     with open(changed, "w", encoding="utf-8") as file:
         file.write(text)
     problem = kit.compile(changed, changed[:-2] + ".o")

@@ -158,7 +158,8 @@ class Changes(Miniature):
         self.assertIn("one.o", members("libsimgpu.a"))
         os.unlink(os.path.join(self.kit, "simgpu/src/memory/one.c"))
         self.assertEqual(self.made(), {"build/lib/libsimgpu.a", "build/bin/launch"})
-        self.assertEqual(sorted(members("libsimgpu.a")), ["log.o", "multiply.o", "reduce.o"])
+        self.assertEqual(sorted(members("libsimgpu.a")), ["log.o", "machines.o", "multiply.o",
+                                                           "reduce.o"])
         self.assertEqual(self.made(), set())
         self.source("simgpu/src/memory/one", "extern int one;\nint one = 1;\n")
         self.made()

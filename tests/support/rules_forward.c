@@ -266,11 +266,11 @@ static Status refuse_to_gather(FsdpUnit *unit)
 // Frees what a failed fsdp_unshard may have left: the contract does not say who does.
 static void drop_buffer(FsdpUnit *unit)
 {
-    FlatParam *flat = &unit->flat;
-    if (flat->state != FLAT_SHARDED || flat->unsharded_param.data == NULL) return;
+    Buffer *param = &unit->flat.unsharded_param;
+    if (unit->flat.state != FLAT_SHARDED || param->data == NULL) return;
     need_cuda(cudaDeviceSynchronize()); // on whichever stream it was made
-    need_cuda(cudaFreeAsync(flat->unsharded_param.data, unit->ctx->all_gather_stream));
-    flat->unsharded_param.data = NULL;
+    need_cuda(cudaFreeAsync(param->data, unit->ctx->all_gather_stream));
+    param->data = NULL;
 }
 
 // What the pre-forward hooks of the root and two units say: whoever gathers ahead finds out earlier.
