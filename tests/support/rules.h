@@ -9,8 +9,16 @@
 #define SHARDLAB_RULES_H
 
 // ---- Tasks 3, 4 and 5: rules_apart.c ----
-typedef enum Apart { APART_FORWARD, APART_BACKWARD, APART_OPTIMIZER } Apart;
-void rule_contexts_are_apart(Apart part); // in a forward alone, a forward and backward, a step
+typedef enum Apart {
+    APART_FORWARD,  // a forward alone
+    APART_BACKWARD, // a forward and a backward
+    APART_NORM,     // one call of the optimizer's
+    APART_CLIP,
+    APART_ADAMW,
+    APART_SGD,
+    APART_ZERO_GRAD,
+} Apart;
+void rule_contexts_are_apart(Apart part);
 
 // ---- Task 1: rules_meta.c ----
 void rule_philox_of_any_words(void);

@@ -37,14 +37,14 @@ static void check_apart(const Sharded *own, const Sharded *other, uint64_t first
     }
 }
 
-static void optimize(Sharded *s)
+static void optimize(Sharded *s, Apart part)
 {
     float norm = -1.0f;
-    need(fsdp_grad_norm(s->model, &s->ctx, &norm));
-    need(fsdp_clip_grad_norm(s->model, &s->ctx, 0.5f * norm, &norm));
-    need(fsdp_adamw_step(&s->adamw));
-    need(fsdp_sgd_step(s->model, &s->ctx, 0.5f, 0.25f));
-    need(fsdp_zero_grad(s->model, &s->ctx));
+    if (part == APART_NORM) need(fsdp_grad_norm(s->model, &s->ctx, &norm));
+    if (part == APART_CLIP) need(fsdp_clip_grad_norm(s->model, &s->ctx, 0.125f, &norm));
+    if (part == APART_ADAMW) need(fsdp_adamw_step(&s->adamw));
+    if (part == APART_SGD) need(fsdp_sgd_step(s->model, &s->ctx, 0.5f, 0.25f));
+    if (part == APART_ZERO_GRAD) need(fsdp_zero_grad(s->model, &s->ctx));
 }
 
 // Two models of different depth run interleaved, each on streams of its own; then the first goes,
@@ -62,8 +62,7 @@ static void apart_body(const Rank *r, void *arg)
     for (int i = 0; i < 2; i++) {
         FsdpOptions options = TEST_OPTIONS;
         options.reshard_after_forward = reshard[i];
-        sharded_create(&s[i], &spec[i], &options, part == APART_OPTIMIZER ? &TEST_ADAMW : NULL,
-                       &on[i]);
+        sharded_create(&s[i], &spec[i], &options, part == APART_ADAMW ? &TEST_ADAMW : NULL, &on[i]);
         batch[i] = batch_create(&spec[i], (uint64_t)i);
     }
     for (int round = 0; round < 5; round++) {
@@ -75,7 +74,7 @@ static void apart_body(const Rank *r, void *arg)
         else if (part == APART_BACKWARD)
             train_batch(&spec[i], &s[i].run, s[i].model, &batch[i]);
         else
-            optimize(&s[i]);
+            optimize(&s[i], part);
         if (round < 4) check_apart(&s[i], &s[1 - i], log);
         if (round < 3) continue;
         need(fsdp_reshard_all(s[round - 3].model));

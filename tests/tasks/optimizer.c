@@ -294,6 +294,7 @@ static void zero_grad_zeroes(void **state)
     run_ranks(1, zero_body, &in);
     run_ranks(3, zero_body, &in);
     rule_zero_grad_reaches_every_unit();
+    rule_contexts_are_apart(APART_ZERO_GRAD);
     draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), zero_body, &in);
@@ -325,6 +326,7 @@ static void norm_is_over_all_ranks(void **state)
     Case in = known_case(4);
     for (int world = 1; world <= 8; world++) run_ranks(world, norm_body, &in);
     rule_norm_has_the_same_bits_everywhere();
+    rule_contexts_are_apart(APART_NORM);
     draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), norm_body, &in);
@@ -373,6 +375,7 @@ static void clip_scales_only_above(void **state)
     run_ranks(1, clip_body, &in);
     run_ranks(3, clip_body, &in);
     rule_clips_at_any_norm();
+    rule_contexts_are_apart(APART_CLIP);
     draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), clip_body, &in);
@@ -428,6 +431,7 @@ static void sgd_step_with_decay(void **state)
     run_ranks(1, sgd_body, &in);
     run_ranks(4, sgd_body, &in);
     rule_sgd_steps_all_or_nothing();
+    rule_contexts_are_apart(APART_SGD);
     draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), sgd_body, &in);
@@ -484,7 +488,7 @@ static void every_rank_steps_its_shard(void **state)
     Case in = known_case(4);
     for (int world = 1; world <= 8; world++) run_ranks(world, every_body, &in);
     rule_adamw_steps_all_or_nothing();
-    rule_contexts_are_apart(APART_OPTIMIZER);
+    rule_contexts_are_apart(APART_ADAMW);
     draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), every_body, &in);
