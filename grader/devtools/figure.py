@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Draws the README's picture, handouts/figures/memory.svg: what one GPU holds during a training
-step of the model of `make demo-oom`, with FSDP on four ranks and without it.
+"""Draws two pictures of what the reference does, for the README and the handouts: memory.svg, what
+one GPU holds during a training step of the model of `make demo-oom`, with FSDP on four ranks and
+without it; step.svg, when one GPU does what during a step, with prefetch and without it.
 
-Both are measured: tests/trace/steps.c trains the model on four ranks and on one, where nothing is
-sharded, and prints every allocation. The drawing is grader/plot.py's, with a style sheet within, so
-that the picture has its own ground and reads in light and in dark pages.
+Both are measured: tests/trace/steps.c trains a model on four ranks, and for the first on one, where
+nothing is sharded, and prints every allocation and the times of a modelled machine. The drawings
+are grader/plot.py's and grader/timeline.py's, with a style sheet within, so that a picture has its
+own ground and reads in light and in dark pages.
 
-Interface: figure.py [--build DIR] [--out FILE]; draw(sharded, alone) -> SVG as text.
+Interface: figure.py [--build DIR] [--out FOLDER]; draw(sharded, alone), draw_step(with_prefetch,
+without) -> SVG as text.
 """
 
 import argparse
@@ -18,11 +21,12 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(1, os.path.join(ROOT, "grader"))
 
 import plot
+import timeline
 import trace
 from builder import Builder, Infrastructure
 from files import write_atomically
 
-OUT = os.path.join("handouts", "figures", "memory.svg")
+OUT = os.path.join("handouts", "figures")
 WORLD = 4
 DEVICE = 64 << 20 # bytes of a GPU of `make demo-oom`
 LIMIT = 300       # seconds that a training may take
@@ -53,6 +57,16 @@ text { fill: #e6e9ed; } .tick { fill: #9da7b3; } .ground { fill: #0f1419; }
 """
 
 
+STEP_STYLE = """
+text, text.small { font-size: 12px; } text.tick { font-size: 11px; } text.box, text.box-k { font-size: 10px; }
+text.box { fill: #ffffff; } .k-sent0 { fill: #0072b2; } .k-sent1 { fill: #d55e00; }
+.s-k { fill: #c6cdd5; } .s-b { fill: #a3adb8; } .line-bound { stroke: #00735a; stroke-width: 2; }
+@media (prefers-color-scheme: dark) {
+text.box { fill: #0f1419; } .k-sent0 { fill: #3d9edb; } .k-sent1 { fill: #f08337; }
+.s-k { fill: #465261; } .s-b { fill: #5c6a7a; } .line-bound { stroke: #45cfa9; } }
+"""
+
+
 class Failed(Exception):
     """There is no picture; the text says why."""
 
@@ -73,14 +87,17 @@ def run(command, **more):
 
 
 def measure(build):
-    """The reference's traces: (on four ranks, on one)."""
+    """The reference's traces: of the demo's model on four ranks, and on one; of a smaller one with
+    prefetch, and without."""
     builder = Builder(os.path.join(ROOT, "reference"), build, "simgpu")
     wrong = trace.link(builder, "reference", [])
     if wrong:
         raise Failed("%s does not build:\n%s" % (trace.program_of(builder, "reference"), wrong))
     program = os.path.join(ROOT, trace.program_of(builder, "reference"))
-    return [trace.parse(run([program, "--only", trace.TEST], SHARDLAB_TRACE_WORLD=str(world)))
-            for world in (WORLD, 1)]
+    return ([trace.parse(run([program, "--only", trace.TEST], SHARDLAB_TRACE_WORLD=str(world)))
+             for world in (WORLD, 1)],
+            [trace.parse(run([program, "--only", test]))
+             for test in (trace.TEST, trace.WITHOUT_PREFETCH)])
 
 
 # ---- Drawing ----
@@ -138,14 +155,26 @@ def draw(sharded, alone):
     return svg.done() + "\n"
 
 
+def draw_step(with_prefetch, without):
+    """The picture of the last step in time."""
+    drawn = timeline.draw(with_prefetch, without, ("FSDP with prefetch", "without prefetch"))
+    head, rest = drawn.split("\n", 1)
+    ground = '<rect width="100%" height="100%" class="ground"/>'
+    return "%s\n<style>%s%s</style>\n%s\n%s\n" % (
+        head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" '), STYLE, STEP_STYLE, ground,
+        rest)
+
+
 def main():
-    parser = argparse.ArgumentParser(description="Draw the README's picture.")
+    parser = argparse.ArgumentParser(description="Draw the pictures of README and handouts.")
     parser.add_argument("--build", default="build", metavar="DIR", help="the build tree (build)")
-    parser.add_argument("--out", default=os.path.join(ROOT, OUT), metavar="FILE",
-                        help="where it goes (%s)" % OUT)
+    parser.add_argument("--out", default=os.path.join(ROOT, OUT), metavar="FOLDER",
+                        help="where they go (%s)" % OUT)
     options = parser.parse_args()
     try:
-        write_atomically(options.out, draw(*measure(options.build)))
+        memory, steps = measure(options.build)
+        write_atomically(os.path.join(options.out, "memory.svg"), draw(*memory))
+        write_atomically(os.path.join(options.out, "step.svg"), draw_step(*steps))
         return 0
     except (Failed, Infrastructure, trace.BadTrace, OSError) as problem:
         print("figure: %s" % problem, file=sys.stderr)

@@ -130,14 +130,16 @@ class Help(unittest.TestCase):
 
 class Picture(unittest.TestCase):
     def test_it_stands_alone_and_is_small(self):
-        with open(os.path.join(ROOT, "handouts/figures/memory.svg"), encoding="utf-8") as file:
-            text = file.read()
-        self.assertLess(len(text), 60000)
-        self.assertIn('xmlns="http://www.w3.org/2000/svg"', text)
-        self.assertIn("prefers-color-scheme: dark", text)
-        self.assertNotRegex(text, r"<script|href=|url\(|@import")
-        for kind in set(re.findall(r'class="([\w-]+)"', text)) - {"plot"}:
-            self.assertRegex(text, r"\.%s\b[^{}]*{" % kind)
+        for name in ("memory", "step"):
+            path = os.path.join(ROOT, "handouts", "figures", name + ".svg")
+            with self.subTest(name), open(path, encoding="utf-8") as file:
+                text = file.read()
+                self.assertLess(len(text), 60000)
+                self.assertIn('xmlns="http://www.w3.org/2000/svg"', text)
+                self.assertIn("prefers-color-scheme: dark", text)
+                self.assertNotRegex(text, r"<script|href=|url\(|@import")
+                for kind in set(re.findall(r'class="([\w-]+)"', text)) - {"plot"}:
+                    self.assertRegex(text, r"\.%s\b[^{}]*{" % kind)
 
 
 class Report(ReferenceCopy):
