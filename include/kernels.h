@@ -5,6 +5,9 @@
  * is queued on `stream` and returns what a launch returns. "+=" means that the kernel adds to what
  * is there. Elementwise kernels (group 1) compute an element in the same way wherever it is in the
  * array, so that results do not depend on how a parameter is cut into shards.
+ *
+ * On simgpu a kernel also says what it costs (simgpu_cost): an addition, a product, a division, a
+ * root and an exponential are one FLOP each.
  */
 #ifndef SHARDLAB_KERNELS_H
 #define SHARDLAB_KERNELS_H

@@ -238,6 +238,8 @@ cudaError_t kernel_attention_forward(float *out, float *stats, const float *qkv,
     float *st = simgpu_write(&op, stats, statistics * sizeof *stats);
     const float *x = simgpu_read(&op, qkv, rows * 3 * n.C * sizeof *qkv);
     Tile tile;
+    // Of each pair of rows that see each other: q·k and p·v, and the softmax.
+    simgpu_cost(&op, rows * (n.T + 1) / 2 * (4 * n.C + 5 * (size_t)heads), GPU_F32);
     if (simgpu_ready(&op) && rows > 0) {
         if (!tile_create(&tile, &n)) {
             simgpu_end(&op);
@@ -268,6 +270,8 @@ cudaError_t kernel_attention_backward(float *dqkv, float *delta, const float *do
     all.stats = simgpu_read(&op, stats, 2 * of_heads * sizeof *stats);
     all.qkv = simgpu_read(&op, qkv, rows * 3 * n.C * sizeof *qkv);
     Tile tile;
+    // Five products, of which one is the forward's once more.
+    simgpu_cost(&op, rows * (n.T + 1) / 2 * (10 * n.C + 8 * (size_t)heads), GPU_F32);
     if (simgpu_ready(&op) && rows > 0) {
         if (!tile_create(&tile, &n)) {
             simgpu_end(&op);

@@ -58,6 +58,7 @@ cudaError_t kernel_cross_entropy(float *losses, float *dlogits, const float *log
         if (dlogits != NULL) to = simgpu_write(&op, dlogits, bytes);
     }
     const int32_t *target = simgpu_read(&op, targets, R * sizeof *targets);
+    simgpu_cost(&op, 6 * R * V, GPU_F32);
     if (simgpu_ready(&op) && targets_fit(&op, target, rows, vocab)) {
         for (size_t r = 0; r < R; r++) {
             const float *x = from + r * V;

@@ -24,6 +24,7 @@ cudaError_t kernel_scale(float *x, float factor, size_t n, cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_scale", stream);
     float *data = simgpu_update(&op, x, n * sizeof *x);
+    simgpu_cost(&op, n, GPU_F32);
     if (simgpu_ready(&op)) {
 #pragma omp simd
         for (size_t i = 0; i < n; i++) data[i] *= factor;
@@ -36,6 +37,7 @@ cudaError_t kernel_add(float *dst, const float *src, size_t n, cudaStream_t stre
     SimgpuOp op = SIMGPU_BEGIN("kernel_add", stream);
     float *to = simgpu_update(&op, dst, n * sizeof *dst);
     const float *from = simgpu_read(&op, src, n * sizeof *src);
+    simgpu_cost(&op, n, GPU_F32);
     if (simgpu_ready(&op)) {
 #pragma omp simd
         for (size_t i = 0; i < n; i++) to[i] += from[i];
@@ -43,12 +45,14 @@ cudaError_t kernel_add(float *dst, const float *src, size_t n, cudaStream_t stre
     return simgpu_end(&op);
 }
 
-cudaError_t kernel_add_out(float *out, const float *a, const float *b, size_t n, cudaStream_t stream)
+cudaError_t kernel_add_out(float *out, const float *a, const float *b, size_t n,
+                           cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_add_out", stream);
     float *sum = simgpu_write(&op, out, n * sizeof *out);
     const float *x = simgpu_read(&op, a, n * sizeof *a);
     const float *y = simgpu_read(&op, b, n * sizeof *b);
+    simgpu_cost(&op, n, GPU_F32);
     if (simgpu_ready(&op)) {
 #pragma omp simd
         for (size_t i = 0; i < n; i++) sum[i] = x[i] + y[i];
@@ -62,6 +66,7 @@ cudaError_t kernel_add_divided(float *dst, const float *src, float divisor, size
     SimgpuOp op = SIMGPU_BEGIN("kernel_add_divided", stream);
     float *to = simgpu_update(&op, dst, n * sizeof *dst);
     const float *from = simgpu_read(&op, src, n * sizeof *src);
+    simgpu_cost(&op, 2 * n, GPU_F32);
     if (simgpu_ready(&op)) {
 #pragma omp simd
         for (size_t i = 0; i < n; i++) to[i] += from[i] / divisor;

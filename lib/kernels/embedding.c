@@ -34,6 +34,7 @@ cudaError_t kernel_embedding_forward(float *out, const int32_t *tokens, const fl
     const int32_t *token = simgpu_read(&op, tokens, rows * sizeof *tokens);
     const float *words = simgpu_read(&op, wte, (size_t)vocab * width * sizeof *wte);
     const float *places = simgpu_read(&op, wpe, (size_t)T * width * sizeof *wpe);
+    simgpu_cost(&op, rows * width, GPU_F32);
     if (simgpu_ready(&op) && tokens_fit(&op, token, B, T, vocab)) {
         for (size_t r = 0; r < rows; r++) {
             float *restrict y = to + r * width;
@@ -56,6 +57,7 @@ cudaError_t kernel_embedding_backward(float *dwte, float *dwpe, const float *dou
     float *places = simgpu_update(&op, dwpe, (size_t)T * width * sizeof *dwpe);
     const float *from = simgpu_read(&op, dout, rows * width * sizeof *dout);
     const int32_t *token = simgpu_read(&op, tokens, rows * sizeof *tokens);
+    simgpu_cost(&op, 2 * rows * width, GPU_F32);
     if (simgpu_ready(&op) && tokens_fit(&op, token, B, T, vocab)) {
         for (size_t r = 0; r < rows; r++) {
             const float *restrict dy = from + r * width;

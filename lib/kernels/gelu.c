@@ -14,6 +14,8 @@
 #include "simgpu.h"
 #include "vector_math.h"
 
+enum { GELU = 9, GELU_SLOPE = 18 }; // FLOP of one
+
 static const float TWO_ROOT = 1.5957691216f; // 2·√(2/π)
 static const float CUBE = 0.044715f;
 
@@ -40,6 +42,7 @@ cudaError_t kernel_gelu_forward(float *out, const float *in, size_t n, cudaStrea
     SimgpuOp op = SIMGPU_BEGIN("kernel_gelu_forward", stream);
     float *restrict y = simgpu_write(&op, out, n * sizeof *out);
     const float *restrict x = simgpu_read(&op, in, n * sizeof *in);
+    simgpu_cost(&op, GELU * n, GPU_F32);
     if (simgpu_ready(&op)) {
 #pragma omp simd
         for (size_t i = 0; i < n; i++) y[i] = gelu(x[i]);
@@ -54,6 +57,7 @@ cudaError_t kernel_gelu_backward(float *din, const float *dout, const float *in,
     float *restrict dx = simgpu_write(&op, din, n * sizeof *din);
     const float *restrict dy = simgpu_read(&op, dout, n * sizeof *dout);
     const float *restrict x = simgpu_read(&op, in, n * sizeof *in);
+    simgpu_cost(&op, GELU_SLOPE * n, GPU_F32);
     if (simgpu_ready(&op)) {
 #pragma omp simd
         for (size_t i = 0; i < n; i++) dx[i] = dy[i] * gelu_slope(x[i]);
@@ -69,6 +73,7 @@ cudaError_t kernel_bias_gelu_forward(float *out, float *y, const float *bias, in
     float *to = simgpu_write(&op, out, R * C * sizeof *out);
     float *sum = simgpu_update(&op, y, R * C * sizeof *y);
     const float *restrict b = simgpu_read(&op, bias, C * sizeof *bias);
+    simgpu_cost(&op, (GELU + 1) * R * C, GPU_F32);
     if (simgpu_ready(&op)) {
         for (size_t r = 0; r < R; r++) {
             float *restrict g = to + r * C, *restrict x = sum + r * C;
@@ -115,6 +120,7 @@ cudaError_t kernel_bias_gelu_backward(float *din, float *dbias, const float *dou
         dx = simgpu_write(&op, din, bytes);
         x = simgpu_read(&op, y, bytes);
     }
+    simgpu_cost(&op, (GELU_SLOPE + 1) * R * C, GPU_F32);
     if (simgpu_ready(&op)) {
         for (size_t c = 0; c < C; c += ROW_BLOCK)
             backward_columns(dx + c, db + c, dy + c, x + c, C - c < ROW_BLOCK ? C - c : ROW_BLOCK,

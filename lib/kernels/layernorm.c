@@ -44,6 +44,7 @@ cudaError_t kernel_layernorm_forward(float *out, float *mean, float *rstd, const
     const float *x = simgpu_read(&op, in, R * C * sizeof *in);
     const float *w = simgpu_read(&op, weight, C * sizeof *weight);
     const float *b = simgpu_read(&op, bias, C * sizeof *bias);
+    simgpu_cost(&op, 8 * R * C, GPU_F32);
     if (simgpu_ready(&op))
         for (size_t i = 0; i < R; i++) normalise_row(y + i * C, m + i, r + i, x + i * C, w, b, C);
     return simgpu_end(&op);
@@ -63,6 +64,7 @@ cudaError_t kernel_residual_layernorm_forward(float *out, float *mean, float *rs
     const float *more = simgpu_read(&op, residual, R * C * sizeof *residual);
     const float *w = simgpu_read(&op, weight, C * sizeof *weight);
     const float *b = simgpu_read(&op, bias, C * sizeof *bias);
+    simgpu_cost(&op, 9 * R * C, GPU_F32);
     if (simgpu_ready(&op)) {
         for (size_t i = 0; i < R; i++) {
             row_add(x + i * C, more + i * C, C);
@@ -121,6 +123,7 @@ cudaError_t kernel_layernorm_backward(float *din, float *dweight, float *dbias, 
     const float *r = simgpu_read(&op, rstd, R * sizeof *rstd);
     const float *more =
         residual != NULL ? simgpu_read(&op, residual, R * C * sizeof *residual) : NULL;
+    simgpu_cost(&op, 14 * R * C, GPU_F32);
     if (simgpu_ready(&op)) {
         for (size_t i = 0; i < R; i++) {
             backward_row(dx + i * C, dw, db, dy + i * C, x + i * C, w, m[i], r[i], C);

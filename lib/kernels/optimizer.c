@@ -53,6 +53,7 @@ cudaError_t kernel_adamw(float *p, const float *g, float *m, float *v, size_t n,
     };
     gpulog_category(m, GPU_OPTIMIZER_STATE);
     gpulog_category(v, GPU_OPTIMIZER_STATE);
+    simgpu_cost(&op, 16 * n, GPU_F32);
     if (simgpu_ready(&op)) step_adamw(param, grad, mean, square, n, step);
     return simgpu_end(&op);
 }
@@ -65,6 +66,7 @@ cudaError_t kernel_sgd(float *p, const float *g, float *buf, size_t n, float lr,
     const float *grad = simgpu_read(&op, g, n * sizeof *g);
     float *velocity = buf != NULL ? simgpu_update(&op, buf, n * sizeof *buf) : NULL;
     gpulog_category(buf, GPU_OPTIMIZER_STATE);
+    simgpu_cost(&op, 6 * n, GPU_F32);
     if (simgpu_ready(&op) && velocity != NULL) {
 #pragma omp simd
         for (size_t i = 0; i < n; i++) {

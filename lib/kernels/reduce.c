@@ -22,6 +22,7 @@ cudaError_t kernel_sum_squares(double *sum, const float *x, size_t n, cudaStream
     SimgpuOp op = SIMGPU_BEGIN("kernel_sum_squares", stream);
     double *total = simgpu_update(&op, sum, sizeof *sum);
     const float *data = simgpu_read(&op, x, n * sizeof *x);
+    simgpu_cost(&op, 2 * n, GPU_F64);
     if (simgpu_ready(&op)) {
         double lane[LANES] = {0};
         size_t i = 0;
@@ -38,6 +39,7 @@ cudaError_t kernel_mean(float *mean, const float *x, size_t n, cudaStream_t stre
     SimgpuOp op = SIMGPU_BEGIN("kernel_mean", stream);
     float *out = simgpu_write(&op, mean, sizeof *mean);
     const float *data = simgpu_read(&op, x, n * sizeof *x);
+    simgpu_cost(&op, n, GPU_F64);
     if (simgpu_ready(&op)) {
         double lane[LANES] = {0};
         size_t i = 0;
@@ -55,6 +57,7 @@ cudaError_t kernel_sum_rows(float *out, const float *x, int rows, int cols, cuda
     size_t width = (size_t)cols;
     float *to = simgpu_update(&op, out, width * sizeof *out);
     const float *from = simgpu_read(&op, x, (size_t)rows * width * sizeof *x);
+    simgpu_cost(&op, (size_t)rows * width, GPU_F32);
     if (simgpu_ready(&op)) {
         for (size_t first = 0; first < width; first += ROW_BLOCK) {
             size_t n = width - first < ROW_BLOCK ? width - first : ROW_BLOCK;

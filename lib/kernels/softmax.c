@@ -31,6 +31,7 @@ cudaError_t kernel_causal_softmax_forward(float *att, int n, int T, float scale,
     SimgpuOp op = SIMGPU_BEGIN("kernel_causal_softmax_forward", stream);
     size_t rows = (size_t)n * (size_t)T, width = (size_t)T;
     float *data = simgpu_update(&op, att, rows * width * sizeof *att);
+    simgpu_cost(&op, 5 * rows * (width + 1) / 2, GPU_F32);
     if (simgpu_ready(&op)) {
         for (size_t r = 0; r < rows; r++) {
             float *row = data + r * width;
@@ -49,6 +50,7 @@ cudaError_t kernel_causal_softmax_backward(float *datt, const float *att, int n,
     size_t rows = (size_t)n * (size_t)T, width = (size_t)T;
     float *grad = simgpu_update(&op, datt, rows * width * sizeof *datt);
     const float *prob = simgpu_read(&op, att, rows * width * sizeof *att);
+    simgpu_cost(&op, 5 * rows * (width + 1) / 2, GPU_F32);
     if (simgpu_ready(&op)) {
         for (size_t r = 0; r < rows; r++) {
             float *restrict d = grad + r * width;
