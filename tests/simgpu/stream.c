@@ -303,6 +303,26 @@ static void events_measure(const Rank *r, void *arg)
     check(ms >= 0, "%g ms went by", ms);
     check(cudaEventElapsedTime(&ms, begin, untimed) == cudaErrorInvalidResourceHandle, "no timing");
 }
+// Both flags are of stream capture, which simgpu has not.
+static void flags_body(const Rank *r, void *arg)
+{
+    cudaEvent_t e;
+    need_cuda(cudaEventCreate(&e));
+    need_cuda(cudaEventRecordWithFlags(e, r->stream, cudaEventRecordDefault));
+    need_cuda(cudaStreamWaitEvent(r->stream, e, cudaEventWaitDefault));
+    check(cudaEventRecordWithFlags(e, r->stream, cudaEventRecordExternal) == cudaErrorInvalidValue,
+          "cudaEventRecordExternal outside of stream capture");
+    check(cudaStreamWaitEvent(r->stream, e, cudaEventWaitExternal) == cudaErrorInvalidValue,
+          "cudaEventWaitExternal outside of stream capture");
+    check(cudaStreamWaitEvent(r->stream, e, 2) == cudaErrorInvalidValue, "an unknown flag");
+    need_cuda(cudaEventDestroy(e));
+}
+
+static void test_flags_of_capture_are_refused(void **state)
+{
+    run_ranks(1, flags_body, NULL);
+}
+
 static void test_events_measure(void **state)
 {
     run_ranks(1, events_measure, NULL);
@@ -369,6 +389,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_default_stream_orders),
         cmocka_unit_test(test_host_functions_see_the_stream),
         cmocka_unit_test(test_refuses_bad_handles),
+        cmocka_unit_test(test_flags_of_capture_are_refused),
         cmocka_unit_test(test_events_measure),
         cmocka_unit_test(test_streams_say_what_they_are),
         cmocka_unit_test(test_many_come_and_go),

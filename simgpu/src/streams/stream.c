@@ -939,9 +939,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     return record("cudaEventRecord", event, stream, SIM_SITE);
 }
 
+// The other flag, as cudaStreamWaitEvent's, is "invalid outside of stream capture" (CUDA Runtime API,
+// event management), and simgpu has none.
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags)
 {
-    if (flags & ~(unsigned)cudaEventRecordExternal) return sim_leave(cudaErrorInvalidValue);
+    if (flags != cudaEventRecordDefault) return sim_leave(cudaErrorInvalidValue);
     return record("cudaEventRecordWithFlags", event, stream, SIM_SITE);
 }
 
@@ -949,8 +951,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
 {
     SimgpuOp op = sim_begin(GPU_STREAM_WAIT, "cudaStreamWaitEvent", stream, SIM_SITE);
-    if (op.error == cudaSuccess && (flags & ~(unsigned)cudaEventWaitExternal))
-        op.error = cudaErrorInvalidValue;
+    if (op.error == cudaSuccess && flags != cudaEventWaitDefault) op.error = cudaErrorInvalidValue;
     if (op.error != cudaSuccess) return simgpu_end(&op);
     pthread_mutex_lock(&lock);
     bool there = is_event(event);
