@@ -39,6 +39,9 @@ PLACE = re.compile(r"(?P<file>(?:[\w.+-]+/)*[\w.+-]+\.c):(?P<line>\d+) \((?P<fun
 RECORDED = re.compile(r"an event that was recorded at\s+\S+ \(\w+\)")
 # What given code says of a call that did not work: the call is the test's, and no cause.
 CALL_FAILED = re.compile(r"\b\w+\([^\n]*?\) failed(?= \()")
+# A crash in a file that is not the student's: whose mistake led there, the place does not say.
+CRASHED_ELSEWHERE = re.compile(
+    r"crashed \([^\n]*?\) at (?:reference|lib|nn|fsdp|kernels|launch|support|tasks)/")
 NO_PLACE = ("out-of-memory", "leak", "deadlock") # their places are not where the mistake is
 NO_HINT = ("skipped", "infrastructure")
 # Reports about two operations: neither of their places is where the mistake is.
@@ -219,12 +222,17 @@ def point(row, task, source, likely=()):
 
 # ---- The hints of a task's rows ----
 
+def says_nothing(message):
+    """Whether what is wrong was found where it is not about the test."""
+    return bool(CALL_FAILED.search(message) or CRASHED_ELSEWHERE.search(message))
+
+
 def chosen(row, test, pointer, task, failed):
     """The levels that a test which did not pass gets, and where they are from: a part or a test."""
     if pointer.part:
         return task.parts.get(pointer.part, []), "part " + pointer.part
     kind = first_report(row).get("class")
-    if CALL_FAILED.search(row["message"]) and not pointer.part:
+    if says_nothing(row["message"]) and not pointer.part:
         return [], "" # given code found something wrong, and the test is not about that
     if not split(row["message"])[2]:
         return test.hints(), test.name
@@ -272,7 +280,7 @@ def fill(rows, task, source, path=""):
         if pointer.sure < 2 and before.sure >= max(1, pointer.sure) and not test.together:
             pointer = before
         if not pointer.part and len(test.parts) == 1 and not split(row["message"])[2] \
-                and not CALL_FAILED.search(row["message"]):
+                and not says_nothing(row["message"]):
             pointer = Pointer(test.parts[0])
         levels, origin = chosen(row, test, pointer, task, failed)
         asks = told(row["message"])

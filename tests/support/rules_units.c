@@ -93,6 +93,8 @@ static void list_body(const Rank *r, void *arg)
               N, (int)status);
         if (status != OK) need(fully_shard(&model, &ctx, &TEST_OPTIONS));
         fsdp_unwrap(&model);
+        check(!module_has_hooks(&model) && fsdp_unit(&model) == NULL,
+              "after fsdp_unwrap the module of %d parameters is not as it was", N);
     }
     need(fsdp_context_destroy(&ctx));
     free(list);
