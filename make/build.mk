@@ -3,7 +3,7 @@
 
 ## make build         build everything, run nothing
 build: deps
-	@$(PLAIN) $(MAKE) $(JOBS) own-suites suites $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/large/*.c))
+	@$(PLAIN) $(MAKE) $(JOBS) own-suites suites $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out $(if $(filter simgpu,$(BACKEND)),,tests/large/soak.c),$(wildcard tests/large/*.c)))
 	@$(MAKE) $(JOBS) IMPL=reference suites
 	@$(MAKE) --no-print-directory examples
 

@@ -1,7 +1,8 @@
 /* simgpu.h: a stand-in for simgpu's header of this name, so that the CPU's kernels work on host
  * memory: every pointer is usable as it is, and the ranges are noted for a test to compare.
  *
- * Interface: SIMGPU_BEGIN, simgpu_read, simgpu_write, simgpu_update, simgpu_ready, simgpu_end.
+ * Interface: SIMGPU_BEGIN, simgpu_read, simgpu_write, simgpu_update, simgpu_cost, simgpu_ready,
+ * simgpu_end.
  */
 #ifndef HOST_SIMGPU_H
 #define HOST_SIMGPU_H
@@ -38,6 +39,12 @@ static inline void *simgpu_write(SimgpuOp *op, void *ptr, size_t bytes)
 static inline void *simgpu_update(SimgpuOp *op, void *ptr, size_t bytes)
 {
     return simgpu_touch(op, ptr, bytes, GPU_UPDATE);
+}
+
+static inline void simgpu_cost(SimgpuOp *op, uint64_t flops, GpuType type)
+{
+    op->entry.flops = flops;
+    op->entry.type = type;
 }
 
 static inline bool simgpu_ready(const SimgpuOp *op)
