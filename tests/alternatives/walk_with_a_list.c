@@ -3,33 +3,34 @@
  */
 // ==== meta_init.c
 typedef struct Met {
-    Param **params;
-    int n, room;
+    Param **params; // as many as the model has, ties counted again
+    int n;
 } Met;
+
+static int most(const Module *module)
+{
+    int n = module->n_params;
+    for (int i = 0; i < module->n_children; i++) n += most(module->children[i]);
+    return n;
+}
 
 static void meet(const Module *module, Met *met)
 {
     for (int i = 0; i < module->n_params; i++) {
         bool before = false;
         for (int j = 0; j < met->n && !before; j++) before = met->params[j] == module->params[i];
-        if (before) continue;
-        if (met->n == met->room) {
-            met->room = 2 * met->room + 8;
-            Param **more = realloc(met->params, (size_t)met->room * sizeof *more);
-            if (more == NULL) abort();
-            met->params = more;
-        }
-        met->params[met->n++] = module->params[i];
+        if (!before) met->params[met->n++] = module->params[i];
     }
     for (int i = 0; i < module->n_children; i++) meet(module->children[i], met);
 }
 
+// On the stack: a walk has no way to say that the host's memory is used up.
 int meta_params(const Module *module, Param **out, int max)
 {
-    Met met = {NULL, 0, 0};
+    Param *params[most(module) + 1];
+    Met met = {params, 0};
     meet(module, &met);
     for (int i = 0; i < met.n && i < max; i++) out[i] = met.params[i];
-    free(met.params);
     return met.n;
 }
 
