@@ -1,7 +1,8 @@
 """What became of mutants, and which of those alive are so with a reason (mutation.py).
 
 tests/mutants/machine/equivalent.json: {"equivalent": [{"reason": …, "mutants": {id: change, …}}]};
-`change` as mutation.py --list prints it. An entry whose mutant is not there any more, or is killed, is an error.
+`change` as mutation.py --list prints it. An entry whose mutant is not there any more, or is killed,
+is an error.
 
 A result is a line of build/mutation/results.jsonl, of one mutant; the last one counts.
 
