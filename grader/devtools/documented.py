@@ -148,7 +148,8 @@ CHECKS = (
     Check(r"SIMGPU_CHECK=… build/bin/launch -n 4 build/bin/train_gpt2 --steps 60 --sample 0 "
           r"handouts/\*\.md", LONG,
           run="make -s build IMPL=reference && for check in off fast full; do "
-              "SIMGPU_CHECK=$check build/bin/launch -n 4 build/bin/train_gpt2 --steps 60 --sample 0 handouts/*.md || exit 1; done",
+              "SIMGPU_CHECK=$check build/bin/launch -n 4 build/bin/train_gpt2 --steps 60 "
+              "--sample 0 handouts/*.md || exit 1; done",
           want=r"(step +60 of 60[\s\S]*){3}"),
 
     # Starting ranks.
