@@ -264,7 +264,8 @@ Status fsdp_reshard(FsdpUnit *unit);
 Status fsdp_free_all_gather(FsdpRoot *root);
 // Reshards every unit of the root that is not sharded, also one whose all-gather nobody has waited
 // for. Needed before an optimizer step where a forward without a backward (an evaluation) has left
-// units unsharded. Not to be called during a forward or backward.
+// units unsharded, and after a forward or backward that failed: it ends that iteration, and the
+// next forward begins a new one. Not to be called during a forward or backward.
 Status fsdp_reshard_all(Module *root);
 
 // The hooks. arg is the FsdpUnit.
