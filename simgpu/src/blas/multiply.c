@@ -96,6 +96,27 @@ static cublasStatus_t multiply_block(const Sgemm *p, const float *A, const float
 static void use_one_thread(void)
 {
 }
+
+// [Note: forks] oneDNN writes its kernels as machine code at a process's first product, which takes
+// some 30 ms of processor time. Ranks are forked, many from one process: it has the kernels written
+// before its first fork, and its children inherit them.
+static void write_kernels_now(void)
+{
+    static const float factor[4];
+    float product[4];
+    multiply_block(&(Sgemm){false, false, 2, 2, 2, 1.0f, 0.0f, 2, 2, 2}, factor, factor, product);
+}
+
+static void write_kernels(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, write_kernels_now);
+}
+
+__attribute__((constructor)) static void before_forks(void)
+{
+    pthread_atfork(write_kernels, NULL, NULL);
+}
 #else
 // An OpenBLAS made with OpenMP obeys this too; it holds for all threads that call it.
 static void use_one_thread(void)
