@@ -86,8 +86,8 @@ static void forget_within(uintptr_t begin, uintptr_t end)
 void sim_log_category_begins(const void *ptr, size_t bytes)
 {
     pthread_mutex_lock(&lock);
-    forget_within((uintptr_t)ptr, (uintptr_t)ptr + bytes);
     if (!live) live = reserve();
+    if (live) forget_within((uintptr_t)ptr, (uintptr_t)ptr + bytes);
     if (live && n_live < MOST) { // else it stays temporary
         size_t i = place_of((uintptr_t)ptr);
         memmove(live + i + 1, live + i, (n_live - i) * sizeof *live);
