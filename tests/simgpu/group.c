@@ -428,7 +428,7 @@ static int count_mappings(void)
     return n;
 }
 
-// What is counted once a thread that lets go of a communicator's peers has done so, ten seconds at
+// What is counted once a thread that releases a communicator's peers has done so, ten seconds at
 // most.
 static int at_rest(int (*count)(void), int most)
 {
