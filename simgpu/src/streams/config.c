@@ -248,7 +248,9 @@ static void read_all(void)
     config.check = read_check();
     config.all_reports = read_all_reports();
     config.record = read_record();
-    config.poison = read_number("SIMGPU_POISON", 1, 0, 1) != 0;
+    config.dry = read_number("SIMGPU_DRY", 0, 0, 1) != 0;
+    if (config.dry && config.check == CHECK_FULL) config.check = CHECK_FAST;
+    config.poison = read_number("SIMGPU_POISON", 1, 0, 1) != 0 && !config.dry;
     config.notice_seconds = (double)read_number("SIMGPU_NOTICE_SECONDS", 10, 1, 86400);
     sim_log_reserve(read_number("SIMGPU_LOG", 262144, 16, (size_t)1 << 26));
     read_machine();
