@@ -11,3 +11,8 @@ const char *times_replay(const char *machine, const TimesLog *logs, int ranks, T
 {
     return "the log of real GPUs is not timed";
 }
+
+const char *times_peaks(const char *machine, int64_t peak[2])
+{
+    return "there is no machine beside real GPUs";
+}
