@@ -22,6 +22,7 @@ import sys
 import time
 from html import escape
 
+import cost as schedule_cost
 import plot
 import timeline
 import runner
@@ -350,6 +351,15 @@ def time_part(outcome, shown):
         "picture: <code>handouts/4_backward.md</code>, “The streams”.")
 
 
+def cost_part(cost):
+    """What a step of a real model costs; "" where that is not known."""
+    if cost is None:
+        return ""
+    return tag("section", tag("h2", "What a step costs")
+               + tag("p", tag("strong", text(schedule_cost.line(cost))))
+               + tag("p", text(schedule_cost.why_slow(cost))))
+
+
 def plots(outcome):
     """The section of plots; where there is no trace, why."""
     if outcome is None:
@@ -404,9 +414,9 @@ def files_part(document):
             '</section>' % rows)
 
 
-def make(value, outcome=None, now="", titles=None, staff=False):
+def make(value, outcome=None, now="", titles=None, staff=False, cost=None):
     """The page. value: a results document as JSON has it; outcome: trace.Outcome or None; titles:
-    {task number: title}; staff: hidden tests are shown as the others are."""
+    {task number: title}; staff: hidden tests are shown as the others are; cost: cost.Cost or None."""
     document, titles = tidy(value), titles or {}
     if not staff:
         hidden = common.shown(document, {"visibility": {"hidden": "hidden"}})
@@ -419,7 +429,7 @@ def make(value, outcome=None, now="", titles=None, staff=False):
                      text(title), STYLE), top, "<main>", next_steps(document),
              overview(document, titles, outcome is not None) if document["tests"] else ""]
     parts += [task_part(number, tests, titles) for number, tests in by_task(document)]
-    parts += [plots(outcome), files_part(document), "</main>\n</body>\n</html>\n"]
+    parts += [cost_part(cost), plots(outcome), files_part(document), "</main>\n</body>\n</html>\n"]
     return "\n".join(part for part in parts if part)
 
 

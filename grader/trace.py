@@ -233,13 +233,13 @@ class Outcome:
     unhidden: object = None   # the reference's without prefetch; None: there is none
 
 
-def program_of(builder, key):
-    return "%s/impl/%s/trace/%s" % (builder.build, key, TEST)
+def program_of(builder, key, name=TEST):
+    return "%s/impl/%s/trace/%s" % (builder.build, key, name)
 
 
-def link(builder, key, own):
+def link(builder, key, own, name=TEST):
     """Links the program; "" or what make said."""
-    program = program_of(builder, key)
+    program = program_of(builder, key, name)
     if key != "reference" and os.path.lexists(os.path.join(ROOT, program)):
         os.unlink(os.path.join(ROOT, program)) # which files are in it has no time
     with builder.locked_build(True):
