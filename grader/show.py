@@ -94,7 +94,8 @@ class Show:
         try:
             import page
             page.write(self.path, self.grading.document("graded"), self.outcome,
-                       time.strftime("%Y-%m-%d %H:%M %Z"), titles, cost=self.cost)
+                       time.strftime("%Y-%m-%d %H:%M %Z"), titles,
+                       **({"cost": self.cost} if self.cost else {}))
         except Exception as problem: # the score stands without a page
             layout.tell("grade: the page %s was not written: %s" % (self.path, problem))
             return ""
