@@ -4,7 +4,7 @@
  * test, plays the logs again on a machine of its own choice (simgpu/src/time/replay.h): whatever a
  * rank does to its own clock has no say. The same holds for logs of real GPUs.
  *
- * Interface: times_copy (in a rank), times_replay, times_peaks.
+ * Interface: times_are_known, times_copy (in a rank), times_replay, times_peaks.
  */
 #ifndef TIMES_H
 #define TIMES_H
@@ -22,6 +22,8 @@ typedef struct TimesLog {
     GpuLogEntry entry[TIMES_MOST];
 } TimesLog;
 
+// Whether logs of this backend can be timed.
+bool times_are_known(void);
 // The process's whole log, up to now.
 void times_copy(TimesLog *log);
 

@@ -1,6 +1,11 @@
 /* times.c: there is no clock beside real GPUs yet. See times.h. */
 #include "times.h"
 
+bool times_are_known(void)
+{
+    return false;
+}
+
 void times_copy(TimesLog *log)
 {
     log->n = 0;
