@@ -166,6 +166,6 @@ void rule_backward_is_hidden(void)
                  "machine, want at most %.1f: the rest can be hidden behind compute. Collectives of "
                  "one communicator run in the order in which they are queued: before a unit's "
                  "reduce-scatter the next unit's must come first, its all-gather, in "
-                 "fsdp_pre_backward. Is it queued, too, when the root's own backward begins?",
+                 "fsdp_pre_backward",
                  BLOCKS, e.us, e.most);
 }
