@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gpulog_machine.h"
 #include "report/report.h"
 #include "streams/streams.h"
 
@@ -190,7 +191,10 @@ static void read_machine(void)
     if (!text || !*text) text = trace && *trace ? "h100x8" : "none";
     if (strcmp(text, "none") == 0) return;
     config.machine = sim_machine(text, error, sizeof error);
-    if (config.machine) return;
+    if (config.machine) {
+        sim_log_machine(config.machine->name);
+        return;
+    }
     snprintf(title, sizeof title, "SIMGPU_MACHINE: %s", error);
     sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
 }
