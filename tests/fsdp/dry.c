@@ -123,6 +123,9 @@ static void compare_times(const Done *executed, const Done *dry, int world)
 
 static void training_is_the_same_dry(void **state)
 {
+#ifdef BACKEND_CUDA // whose kernels ask nobody whether to run
+    skip();
+#endif
     Done *executed = shared_alloc(MOST_WORLD * sizeof *executed);
     Done *dry = shared_alloc(MOST_WORLD * sizeof *dry);
     setenv("SIMGPU_MACHINE", MACHINE, 1);

@@ -15,6 +15,7 @@
 
 #include <stdlib.h>
 
+#include "gpulog_machine.h"
 #include "schedule.h"
 #include "training.h"
 
@@ -26,7 +27,7 @@ enum { WORLD = 4, BLOCKS = 6 };
 typedef struct Run {
     int begin, loss, end;    // entries of the forward, of the loss, behind the backward
     int records[2];          // of events before and after all of it
-    float own_ms;            // from one to the other, by the process's own clock
+    float own_ms;            // from one to the other, by the process's own clock; -1: it has none
     int64_t root, block;     // elements of the flat parameters
     TimesLog log;
 } Run;
@@ -64,6 +65,7 @@ static void body(const Rank *r, void *arg)
     run->records[1] = record(after, r->stream);
     need_cuda(cudaDeviceSynchronize());
     need_cuda(cudaEventElapsedTime(&run->own_ms, before, after));
+    if (gpulog_machine() == NULL) run->own_ms = -1.0f;
     times_copy(&run->log);
     need_cuda(cudaEventDestroy(before));
     need_cuda(cudaEventDestroy(after));
@@ -100,7 +102,7 @@ static bool is_sane(const Run *run)
 static void compare_clocks(const Run *run, const Times *times)
 {
     double here = (double)(times[run->records[1]].end - times[run->records[0]].end) / 1e9;
-    if ((float)here != run->own_ms)
+    if (run->own_ms >= 0.0f && (float)here != run->own_ms)
         fail_msg("the run took %.9g ms by its own clock, and %.9g ms on the machine that the grader "
                  "chose (%s): does the program choose another one (SIMGPU_MACHINE)?",
                  (double)run->own_ms, here, MACHINE);
