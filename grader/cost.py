@@ -1,9 +1,10 @@
 """What a complete solution's schedule costs: one line, and a paragraph of the results page.
 
-A step of training GPT-2 medium runs dry on eight ranks (tests/trace/cost.c), and is timed from its log on
-a modelled machine, outside of the ranks. The figures come with the test's verdict (runner.py),
-where the code under test has no say, and are numbers or nothing: it writes no word of the line.
-No points hang on it; whatever goes wrong, there is no line.
+A step of training GPT-2 medium runs dry on eight ranks (tests/trace/cost.c), and is timed from its
+log on a modelled machine, outside of the ranks. The figures come with the test's verdict
+(runner.py), where the code under test has no say, and are numbers or nothing: it writes no word of
+the line. No points hang on it;
+whatever goes wrong, there is no line.
 
 Interface: take(builder, tasks, run, account) -> Cost or None; line(cost), why_slow(cost).
 """
@@ -68,8 +69,8 @@ def line(cost):
 def why_slow(cost):
     """Why this step takes so long, as sentences."""
     own = cost.own
-    return ("Kernels run for %.0f %% of the step. This is float, as the kit computes: of an H100’s %.0f "
-            "TFLOP/s for products in TF32 it uses the %.0f of the plain units, because cuBLAS "
+    return ("Kernels run for %.0f %% of the step. This is float, as the kit computes: of an H100’s "
+            "%.0f TFLOP/s for products in TF32 it uses the %.0f of the plain units, because cuBLAS "
             "rounds floats to TF32’s 10 bits only where a program allows it "
             "(CUBLAS_TF32_TENSOR_OP_MATH). So a step is long, and communication is easily hidden "
             "behind it: with TF32 or bf16 the same bytes have a fraction of the time to hide in."

@@ -18,7 +18,7 @@ sense; 3 where the kit or the machine is at fault; 130 when somebody stopped it.
 
 Interface: demo.py ACTION --impl DIR --build DIR --backend NAME [--ranks N] [--data FILE]
 [--flags TEXT] [--html FILE].
-Files: builder.py (compiling), runner.py (reports), gaps.py, manifest.py (tasks), page.py (the page).
+Files: builder.py (compiling), runner.py (reports), gaps.py, manifest.py (tasks), page.py.
 """
 
 import argparse

@@ -334,9 +334,9 @@ def whose(outcome, shown):
     return tag("p", said)
 
 
-COLOURS = ("Blue are all-gathers (AG), orange reduce-scatters (RS), grey the kernels of the forward "
-           "and, darker, of the backward. What lies above or below grey is hidden; a gap in the grey "
-           "with a collective beside it is exposed.")
+COLOURS = ("Blue are all-gathers (AG), orange reduce-scatters (RS), grey the kernels of the "
+           "forward and, darker, of the backward. What lies above or below grey is hidden; a gap "
+           "in the grey with a collective beside it is exposed.")
 
 
 def time_of_demo(outcome):
@@ -346,10 +346,10 @@ def time_of_demo(outcome):
     name = "with your files" if outcome.own else "with the reference’s files"
     return tag("h2", "One step in time") + figure(
         timeline.draw(outcome.trace, None, (name, "")),
-        "Times are those of a modelled machine (<code>tests/trace/picture.machine</code>), which is as "
-        "slow as a model for pictures is small; of this one, kernels take more, and communication "
-        "is easily hidden. " + COLOURS + " Below is the memory of rank 0, by what it is for, on the "
-        "same axis.")
+        "Times are those of a modelled machine (<code>tests/trace/picture.machine</code>), which "
+        "is as slow as a model for pictures is small; of this one, kernels take more, and "
+        "communication is easily hidden. " + COLOURS + " Below is the memory of rank 0, by what it "
+        "is for, on the same axis.")
 
 
 def time_part(outcome, shown):
@@ -361,10 +361,11 @@ def time_part(outcome, shown):
         timeline.draw(shown, outcome.unhidden, (name, "the reference without prefetch")),
         "Times are those of a modelled machine on which a block’s all-gather takes about nine "
         "tenths of its forward (<code>tests/trace/picture.machine</code>): they depend on your "
-        "schedule alone, not on this computer. " + COLOURS + " In the forward, AG of a block should run during the block before it: "
-        "<code>handouts/3_forward.md</code>, “The streams”. In the backward, AG of the next block "
-        "and RS of the last one should both run beside the kernels, as they do not in the lower "
-        "picture: <code>handouts/4_backward.md</code>, “The streams”.")
+        "schedule alone, not on this computer. " + COLOURS + " In the forward, AG of a block "
+        "should run during the block before it: <code>handouts/3_forward.md</code>, “The streams”. "
+        "In the backward, AG of the next block and RS of the last one should both run beside the "
+        "kernels, as they do not in the lower picture: <code>handouts/4_backward.md</code>, “The "
+        "streams”.")
 
 
 def cost_part(cost):
@@ -432,7 +433,8 @@ def files_part(document):
 
 def make(value, outcome=None, now="", titles=None, staff=False, cost=None):
     """The page. value: a results document as JSON has it; outcome: trace.Outcome or None; titles:
-    {task number: title}; staff: hidden tests are shown as the others are; cost: cost.Cost or None."""
+    {task number: title}; staff: hidden tests are shown as the others are; cost: cost.Cost, or
+    None."""
     document, titles = tidy(value), titles or {}
     if not staff:
         hidden = common.shown(document, {"visibility": {"hidden": "hidden"}})
@@ -450,8 +452,8 @@ def make(value, outcome=None, now="", titles=None, staff=False, cost=None):
 
 
 def make_demo(outcome, ranks, now=""):
-    """The page of a demonstration: one step of training, in time, of the model that it has for text.
-    outcome: trace.Outcome."""
+    """The page of a demonstration: one step of training, in time, of the model that it has for
+    text. outcome: trace.Outcome."""
     title = "One step of training"
     facts = "".join("<dt>%s</dt><dd>%s</dd>" % (name, text(value, 300))
                     for name, value in (("Ran", now), ("Ranks", str(ranks))) if value)

@@ -1,4 +1,5 @@
-"""What a grading shows in addition to the results: what a step costs, and, where it is asked for, a page.
+"""What a grading shows in addition to the results: what a step costs, and a page where it is asked
+for.
 
 All of it is for looking at. Whatever goes wrong with the page or with the training that it draws is
 told, and changes no score; an earlier grading's page does not stay beside newer results.

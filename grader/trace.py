@@ -16,8 +16,9 @@ peak, and rows in program order:
                  k: `bytes` kernels and copies; r, w: the record of an event, a wait for it; begin,
                  end: nanoseconds on the clock of a modelled machine, 0 where there is none
 
-Interface: take(builder, own, tasks, run, account), take_demo(builder, own, files, run) -> Outcome; parse(text) -> Trace; BadTrace;
-Trace.levels, .sent, .rows, .theory_kept, .theory_whole, .theory_sent.
+Interface: take(builder, own, tasks, run, account), take_demo(builder, own, files, run) -> Outcome;
+parse(text) -> Trace; BadTrace; Trace.levels, .sent, .rows, .theory_kept, .theory_whole,
+.theory_sent.
 """
 
 import json
@@ -284,13 +285,13 @@ def reference_trace(builder, run, test=TEST):
         return None
 
 
-DEMO_WORLD = "SHARDLAB_TRACE_WORLD" # in the environment: the demonstration's model, on so many ranks
+DEMO_WORLD = "SHARDLAB_TRACE_WORLD" # a variable: the demonstration's model, on so many ranks
 DEMO_RANKS = 4 # at most
 
 
 def take_demo(builder, own, files, run):
-    """The trace of the demonstration's model: own: names of the tasks whose files are the student's;
-    files: what those are called, and those of the reference's."""
+    """The trace of the demonstration's model. own: names of the tasks whose files are the
+    student's; files: what those are called, and those of the reference's."""
     outcome = Outcome(own=files[0], given=files[1])
     wrong = link(builder, builder.key, own)
     if wrong:

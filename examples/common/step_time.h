@@ -1,5 +1,5 @@
-/* step_time.h: how long a step takes: on this computer and, where simgpu keeps a virtual clock, on the
- * modelled machine.
+/* step_time.h: how long a step takes: on this computer and, where simgpu keeps a virtual clock, on
+ * the modelled machine.
  *
  * Interface: step_time_begin before a step, step_time_end after it, step_time_print.
  */
@@ -12,9 +12,9 @@
 
 typedef struct StepTime {
     cudaEvent_t begin, end;
-    double started;   // seconds, of the host's clock
+    double started; // seconds, of the host's clock
     double real_ms;
-    float clock_ms;   // by the events
+    float clock_ms; // by the events
 } StepTime;
 
 Status step_time_begin(StepTime *t, cudaStream_t stream);

@@ -1,10 +1,10 @@
 /* comm.c: communicators. Making and ending one is not in the log, but it waits for other ranks, and
  * then gpulog_activity says so.
  *
- * A call's entry names its communicator by a number that is the same on all ranks: it is made of the
- * unique id, or of the parent's number, its split's and the color. The same id may be used again
- * (NCCL_COMM_ID makes all of them alike), so it counts how often this rank has. On how many nodes the
- * ranks are, nobody here knows.
+ * A call's entry names its communicator by a number that is the same on all ranks: it is made of
+ * the unique id, or of the parent's number, its split's and the color. The same id may be used
+ * again (NCCL_COMM_ID makes all of them alike), so it counts how often this rank has. On how many
+ * nodes the ranks are, nobody here knows.
  *
  * Interface: comm_call, comm_group_ended; the wrapped ncclCommInitRank … ncclCommAbort.
  */

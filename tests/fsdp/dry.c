@@ -1,5 +1,6 @@
-/* dry.c: a dry run of training is the executed run without its arithmetic: the same operations in the
- * same order, with the same bytes and messages, the same memory by category, the same virtual time.
+/* dry.c: a dry run of training is the executed run without its arithmetic: the same operations in
+ * the same order, with the same bytes and messages, the same memory by category, the same virtual
+ * time.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 
 // What a rank did.
 typedef struct Done {
-    uint64_t names; // of all operations, in their order
+    uint64_t names;                        // of all operations, in their order
     size_t peak, category[GPU_CATEGORIES]; // bytes that live after the steps
     GpuTraffic traffic[GPU_RECV + 1];
     float step_ms; // by the process's own clock
@@ -93,8 +94,8 @@ static void compare(const Done *executed, const Done *dry, int world)
         assert_int_equal(a->log.n, b->log.n);
         for (int i = 0; i < a->log.n; i++)
             if (!is_same(&a->log.entry[i], &b->log.entry[i]))
-                fail_msg("W %d, rank %d: entry %d (%s) is not that of the executed run", world, rank,
-                         i, gpulog_op_name(a->log.entry[i].op));
+                fail_msg("W %d, rank %d: entry %d (%s) is not that of the executed run", world,
+                         rank, i, gpulog_op_name(a->log.entry[i].op));
         assert_true(a->names == b->names);
         assert_int_equal(a->peak, b->peak);
         assert_memory_equal(a->category, b->category, sizeof a->category);

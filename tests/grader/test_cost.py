@@ -1,5 +1,5 @@
-"""The line on what a complete solution's schedule costs: when there is one, what it may say, and that
-no point hangs on it."""
+"""The line on what a complete solution's schedule costs: when there is one, what it may say, and
+that no point hangs on it."""
 
 import os
 import re

@@ -114,7 +114,8 @@ class Demo(ReferenceCopy):
         self.assertFalse(os.path.exists(page))
 
     def test_both_times_are_printed_where_there_is_a_clock(self):
-        line = r"(?m)^The last step took \d+\.\d+ ms simulated \(laptop\), \d+\.\d ms on this computer\.$"
+        line = (r"(?m)^The last step took \d+\.\d+ ms simulated \(laptop\), "
+                r"\d+\.\d ms on this computer\.$")
         status, out, err = self.run_demo(SIMGPU_MACHINE="laptop")
         self.assertEqual((status, err), (0, ""))
         self.assertRegex(out, line)

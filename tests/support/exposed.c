@@ -27,9 +27,9 @@
 enum { WORLD = 4, BLOCKS = 6 };
 #define MARGIN 1.05
 
-// A GPU as slow as the model is small, so that nothing is spent on launches. A unit's all-gather takes
-// nearly half of its forward, so that one made of other calls (sends take twice as long) can be
-// hidden too. Nothing slows anything: the calculation above is exact.
+// A GPU as slow as the model is small, so that nothing is spent on launches. A unit's all-gather
+// takes nearly half of its forward, so that one made of other calls (sends take twice as long) can
+// be hidden too. Nothing slows anything: the calculation above is exact.
 static const char MACHINE[] = "gpus_per_node 8\n"
                               "memory 80 GiB\n"
                               "peak_f64 4 GFLOP/s\n"
@@ -76,10 +76,10 @@ static const char *machine_file(void)
 
 // Of one rank.
 typedef struct Run {
-    int begin, loss, end;    // entries of the forward, of the loss, after the backward
-    int records[2];          // of events before and after all of it
-    float own_ms;            // from one to the other, by the process's own clock; -1: it has none
-    int64_t root, block;     // elements of the flat parameters
+    int begin, loss, end; // entries of the forward, of the loss, after the backward
+    int records[2];       // of events before and after all of it
+    float own_ms;         // from one to the other, by the process's own clock; -1: it has none
+    int64_t root, block;  // elements of the flat parameters
     TimesLog log;
 } Run;
 
@@ -130,7 +130,8 @@ static bool reduces(GpuOp op)
 }
 
 // How long gathers, or reductions, are under way.
-static double length_of(const TimesLog *log, const Times *times, int first, int end, bool reductions)
+static double length_of(const TimesLog *log, const Times *times, int first, int end,
+                        bool reductions)
 {
     Times *masked = calloc(TIMES_MOST, sizeof *masked); // of the others nothing
     assert_non_null(masked);
@@ -216,10 +217,11 @@ void rule_backward_is_hidden(void)
 {
     Exposed e;
     if (measure(true, &e) && e.us > e.most)
-        fail_msg("in the backward of %d blocks %.1f us of communication are exposed on a modelled "
-                 "machine, want at most %.1f: the rest can be hidden behind compute. Collectives of "
-                 "one communicator run in the order in which they are queued: before a unit's "
-                 "reduce-scatter the next unit's must come first, its all-gather, in "
-                 "fsdp_pre_backward",
-                 BLOCKS, e.us, e.most);
+        fail_msg(
+            "in the backward of %d blocks %.1f us of communication are exposed on a modelled "
+            "machine, want at most %.1f: the rest can be hidden behind compute. Collectives of "
+            "one communicator run in the order in which they are queued: before a unit's "
+            "reduce-scatter the next unit's must come first, its all-gather, in "
+            "fsdp_pre_backward",
+            BLOCKS, e.us, e.most);
 }

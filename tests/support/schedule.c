@@ -1,4 +1,5 @@
-/* schedule.c: intervals of compute and of communication, and what they have in common. See schedule.h.
+/* schedule.c: intervals of compute and of communication, and what they have in common. See
+ * schedule.h.
  */
 #include "schedule.h"
 
@@ -22,7 +23,8 @@ static int64_t later(int64_t a, int64_t b)
 }
 
 // Of the entries whose operation is in [from, to].
-static Union unite(const TimesLog *log, const Times *times, int first, int end, GpuOp from, GpuOp to)
+static Union unite(const TimesLog *log, const Times *times, int first, int end, GpuOp from,
+                   GpuOp to)
 {
     Union u = {calloc((size_t)(end - first) + 1, sizeof *u.part), 0};
     int n = 0;

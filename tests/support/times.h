@@ -34,7 +34,8 @@ typedef struct Times {
 
 // Fills in times[rank · TIMES_MOST + entry]. NULL, or in a sentence why there are none.
 const char *times_replay(const char *machine, const TimesLog *logs, int ranks, Times *times);
-// GFLOP/s of the machine for floats, and for floats that tensor cores round (TF32). NULL, or why not.
+// GFLOP/s of the machine for floats, and for floats that tensor cores round (TF32). NULL, or why
+// not.
 const char *times_peaks(const char *machine, int64_t peak[2]);
 
 #endif

@@ -497,7 +497,7 @@ static void streams_are_ordered(void **state)
     run_ranks(drawn_world(&shape.spec, 2, 8), order_body, &shape);
 }
 
-// How many collectives a step has. Their order is judged by what it hides (rule_backward_is_hidden).
+// How many collectives a step has. Their order is judged by what it hides: exposed.h.
 static void ahead_body(const Rank *r, void *arg)
 {
     const Shape *shape = arg;

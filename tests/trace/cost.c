@@ -84,8 +84,8 @@ static const char *find_slowest(const Run *runs, Schedule *slowest)
         wrong = times_replay(MACHINE, logs, WORLD, times);
     }
     for (int i = 0; i < WORLD && wrong == NULL; i++) {
-        Schedule s = schedule_of(&logs[i], times + (size_t)i * TIMES_MOST, runs[i].first,
-                                 runs[i].end);
+        Schedule s =
+            schedule_of(&logs[i], times + (size_t)i * TIMES_MOST, runs[i].first, runs[i].end);
         if (s.step > slowest->step) *slowest = s;
     }
     free(logs);

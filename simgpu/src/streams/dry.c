@@ -1,8 +1,9 @@
 /* dry.c: dry runs (SIMGPU_DRY=1): operations are checked, logged and costed, and not executed.
  *
- * What would touch device memory asks first, in one of four places: simgpu_ready (kernel.c: kernels,
- * memsets, cuBLAS), the bytes of a copy (memory/copy.c), those of a send (nccl/sends.c), and
- * the work of a collective (nccl/collective.c). A copy to the host delivers zeros, by the function here.
+ * What would touch device memory asks first, in one of four places: simgpu_ready (kernel.c:
+ * kernels, memsets, cuBLAS), the bytes of a copy (memory/copy.c), those of a send (nccl/sends.c),
+ * and the work of a collective (nccl/collective.c). A copy to the host delivers zeros, by the
+ * function here.
  *
  * Interface: sim_dry, sim_dry_deliver.
  */

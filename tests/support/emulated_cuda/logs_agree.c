@@ -146,8 +146,8 @@ static bool same_collective(const GpuCollective *outer, const GpuCollective *inn
            outer->ranks == inner->ranks && outer->rank == inner->rank && outer->peer == inner->peer;
 }
 
-// Which device is used first, only simgpu knows where there are several; and which stream is made first,
-// where several threads make some.
+// Which device is used first, only simgpu knows where there are several; and which stream is made
+// first, where several threads make some.
 static bool one_order;
 
 static bool has_one_order(void)
@@ -181,8 +181,8 @@ static bool same_number(uint32_t outer, uint32_t inner)
     return true;
 }
 
-// What the clock needs to know. Of groups of products the interposer does not read the shapes, and a
-// thread's own stream has no number.
+// What the clock needs to know. Of groups of products the interposer does not read the shapes, and
+// a thread's own stream has no number.
 static bool same_facts(const GpuLogEntry *outer, const GpuLogEntry *inner)
 {
     bool numbered = one_order && outer->op != GPU_ALLOC && outer->op != GPU_FREE &&
