@@ -22,6 +22,11 @@ WHAT = "GPT-2 medium, float, B 8, T 1024, h100x8" # tests/trace/cost.c
 MOST = 1 << 56 # picoseconds: 20 hours
 
 
+def percent(part, whole):
+    """Rounded; 99.6 % is not all of it."""
+    return 100 if part == whole else min(99, int(100 * part / whole + 0.5))
+
+
 @dataclass
 class Figures:
     """Picoseconds; GFLOP/s."""
@@ -33,10 +38,9 @@ class Figures:
     peak_tf32: int
 
     def words(self):
-        hidden = 1 - self.exposed / self.communication if self.communication else 1.0
-        # 99.6 % is not all of it.
-        share = int(100 * hidden + 0.5) if hidden == 1.0 else min(99, int(100 * hidden + 0.5))
-        return "%.1f ms" % (self.step / 1e9), "%d %%" % share
+        hidden = self.communication - self.exposed
+        return "%.1f ms" % (self.step / 1e9), "%d %%" % (
+            percent(hidden, self.communication) if self.communication else 100)
 
 
 @dataclass
@@ -69,12 +73,12 @@ def line(cost):
 def why_slow(cost):
     """Why this step takes so long, as sentences."""
     own = cost.own
-    return ("Kernels run for %.0f %% of the step. This is float, as the kit computes: of an H100’s "
+    return ("Kernels run for %d %% of the step. This is float, as the kit computes: of an H100’s "
             "%.0f TFLOP/s for products in TF32 it uses the %.0f of the plain units, because cuBLAS "
             "rounds floats to TF32’s 10 bits only where a program allows it "
             "(CUBLAS_TF32_TENSOR_OP_MATH). So a step is long, and communication is easily hidden "
             "behind it: with TF32 or bf16 the same bytes have a fraction of the time to hide in."
-            % (100 * own.compute / own.step, own.peak_tf32 / 1000, own.peak_float / 1000))
+            % (percent(own.compute, own.step), own.peak_tf32 / 1000, own.peak_float / 1000))
 
 
 # ---- Taking ----
