@@ -18,6 +18,7 @@
 #include "common/last_words.h"
 #include "common/options.h"
 #include "common/sample.h"
+#include "common/step_time.h"
 #include "common/trainer.h"
 #include "demo/compare.h"
 #include "demo/screen.h"
@@ -31,6 +32,7 @@ typedef struct Demo {
     Source source;
     Screen screen;
     Measured measured;
+    StepTime step_time;    // of the last step
     int batch;             // sequences per step, of all ranks
     int sample;            // bytes of text to write at the end
     uint64_t seed;         // of weights and data
@@ -160,9 +162,12 @@ static Status train_step(Demo *d, int step, float *loss)
     Trainer *t = &d->trainer;
     source_batch(&d->source, d->seed, step, t->world.rank * t->opt.B, t->opt.B, t->opt.T, d->in,
                  d->targets);
+    bool last = step == t->opt.steps;
+    if (last) TRY(step_time_begin(&d->step_time, t->stream));
     measure_begin(t);
     TRY(trainer_step(t, step, d->in, d->targets, loss));
     measure_end(&d->measured, t);
+    if (last) TRY(step_time_end(&d->step_time, t->stream));
     return OK;
 }
 
@@ -221,6 +226,7 @@ static Status run(Demo *d)
     TRY(train(d));
     if (!d->source.sums && d->sample > 0) TRY(sample_text(t, d->sample));
     TRY(compare_all(t, &d->source, d->seed, &d->measured));
+    if (t->world.rank == 0) step_time_print(&d->step_time);
     TRY(trainer_destroy(t));
     return world_disconnect(t->comm);
 }

@@ -15,6 +15,7 @@
 #include "common/last_words.h"
 #include "common/options.h"
 #include "common/sample.h"
+#include "common/step_time.h"
 #include "common/trainer.h"
 #include "gpulog.h"
 #include "text.h"
@@ -30,6 +31,7 @@ typedef struct Program {
     Options opt;
     Trainer trainer;
     Text text;
+    StepTime step_time;    // of the last step
     int32_t *in, *targets; // host: (B·T) each
 } Program;
 
@@ -158,7 +160,9 @@ static Status train(Program *p)
     int last_step = 0;
     for (int step = 1; step <= o->steps; step++) {
         float loss;
+        if (step == o->steps) TRY(step_time_begin(&p->step_time, t->stream));
         TRY(train_step(p, step, &loss));
+        if (step == o->steps) TRY(step_time_end(&p->step_time, t->stream));
         if (step != 1 && step % every != 0 && step != o->steps) continue;
         TRY(mean_over_ranks(t, &loss));
         double now = seconds_now();
@@ -307,6 +311,7 @@ static Status run(Program *p)
     gpulog_reset_traffic();
     TRY(train(p));
     TRY(report(p, live, gpulog_peak_bytes(t->device)));
+    if (t->world.rank == 0) step_time_print(&p->step_time);
     bool connected = !t->opt.unsharded;
     TRY(trainer_destroy(t));
     return connected ? world_disconnect(t->comm) : OK;

@@ -17,8 +17,8 @@ Exit status: 0 when all went well; 1 where the training failed; 2 for a question
 sense; 3 where the kit or the machine is at fault; 130 when somebody stopped it.
 
 Interface: demo.py ACTION --impl DIR --build DIR --backend NAME [--ranks N] [--data FILE]
-[--flags TEXT].
-Files: builder.py (compiling), runner.py (reports), gaps.py, manifest.py (tasks).
+[--flags TEXT] [--html FILE].
+Files: builder.py (compiling), runner.py (reports), gaps.py, manifest.py (tasks), page.py.
 """
 
 import argparse
@@ -32,6 +32,7 @@ import sys
 import tempfile
 import textwrap
 import threading
+import time
 from dataclasses import dataclass, field
 
 import layout
@@ -45,6 +46,7 @@ MOST_RANKS = 64
 WIDTH = 79             # of what is printed
 GRACE = 3.0           # seconds that the ranks get to end by themselves
 LIMIT = 1800.0        # seconds that a program may take
+STEP_LIMIT = 60.0     # … and the few steps that are drawn
 OOM_BYTES = "64M"
 OOM_FLAGS = ["--batch", "1", "--brief", "--sample", "0"]
 # Classes of reports that are no mistake of the program by themselves.
@@ -386,8 +388,33 @@ def demo(options):
     if options.data:
         arguments.append(os.path.abspath(options.data))
     builder, files = prepare(options, ["demo"])
-    return conclude(Run(builder, options.ranks, [program_of(builder, "demo")] + arguments).wait(),
-                    files)
+    if options.html and os.path.lexists(options.html):
+        os.unlink(options.html) # an earlier run's
+    status = conclude(Run(builder, options.ranks,
+                          [program_of(builder, "demo")] + arguments).wait(), files)
+    if status == 0 and options.html:
+        draw(builder, files, options)
+    return status
+
+
+def draw(builder, files, options):
+    """The page: one step in virtual time of a model like the demonstration's."""
+    import page # much code, and seldom asked for
+    import trace
+    ranks = min(options.ranks, trace.DEMO_RANKS)
+
+    def run(program, account, test):
+        verdicts, output = runner.run_tests(
+            [os.path.join(ROOT, program)], [test], STEP_LIMIT * runner.time_factor(),
+            runner.Caps(), {trace.DEMO_WORLD: str(ranks)})
+        return verdicts[test], output
+    own = files.own if files else []
+    given = [task.file for task in files.tasks if task not in own] if files else []
+    with builder.locked_folder():
+        outcome = trace.take_demo(builder, [task.name for task in own],
+                                  ([task.file for task in own], given), run)
+    page.write_demo(options.html, outcome, ranks, time.strftime("%Y-%m-%d %H:%M %Z"))
+    layout.tell("Page:  %s" % options.html, sys.stdout)
 
 
 def conclude(ending, files):
@@ -489,6 +516,8 @@ def parse(arguments):
     parser.add_argument("--ranks", default="4", metavar="N", help="GPUs (4)")
     parser.add_argument("--data", default="", metavar="FILE", help="a text to learn (sums)")
     parser.add_argument("--flags", default="", metavar="TEXT", help="options of the program")
+    parser.add_argument("--html", default="", metavar="FILE",
+                        help="where a page with one step in time goes (none is made)")
     return parser.parse_args(arguments)
 
 

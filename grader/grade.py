@@ -218,6 +218,7 @@ class Grading:
         with self.progress.during(self.standing):
             self.run_all(builder, report, failing)
         self.show.trace()
+        self.show.take_cost()
 
     def standing(self):
         """How far the tests have come, in a line."""
@@ -421,7 +422,8 @@ def main(arguments=None):
             drew = any(row["task"] == number and row["status"] != "passed" and "seed" in row
                        for row in rows)
             return grading.command("grade", number) + (" SEED=%d" % grading.seed if drew else "")
-        report.next_steps(rows, grading.tasks, again, grading.gap, grading.after())
+        report.next_steps(rows, grading.tasks, again, grading.gap, grading.after(),
+                          grading.show.line())
         grading.write("graded")
         report.score(sum(row["score"] for row in rows), sum(row["max_score"] for row in rows),
                      grading.alone, grading.show.write())

@@ -7,7 +7,8 @@ as text, cleaned, cut and escaped; no attribute is made of it.
 
     page.py RESULTS.json [--trace OUTPUT] [--staff] > page.html
 
-Interface: make(document, outcome, now) -> text; write(path, …); tidy(value).
+Interface: make(document, outcome, now) -> text; write(path, …); make_demo(outcome, ranks, now),
+write_demo(path, …); tidy(value).
 Files: plot.py and timeline.py (the plots), trace.py (where their figures come from), page_style.py.
 """
 
@@ -22,6 +23,7 @@ import sys
 import time
 from html import escape
 
+import cost as schedule_cost
 import plot
 import timeline
 import runner
@@ -332,6 +334,24 @@ def whose(outcome, shown):
     return tag("p", said)
 
 
+COLOURS = ("Blue are all-gathers (AG), orange reduce-scatters (RS), grey the kernels of the "
+           "forward and, darker, of the backward. What lies above or below grey is hidden; a gap "
+           "in the grey with a collective beside it is exposed.")
+
+
+def time_of_demo(outcome):
+    """The same for a demonstration, whose model is larger."""
+    if timeline.schedule(outcome.trace) is None:
+        return ""
+    name = "with your files" if outcome.own else "with the reference’s files"
+    return tag("h2", "One step in time") + figure(
+        timeline.draw(outcome.trace, None, (name, "")),
+        "Times are those of a modelled machine (<code>tests/trace/picture.machine</code>), which "
+        "is as slow as a model for pictures is small; of this one, kernels take more, and "
+        "communication is easily hidden. " + COLOURS + " Below is the memory of rank 0, by what it "
+        "is for, on the same axis.")
+
+
 def time_part(outcome, shown):
     """The step in time, where the trace has times."""
     if timeline.schedule(shown) is None:
@@ -341,13 +361,20 @@ def time_part(outcome, shown):
         timeline.draw(shown, outcome.unhidden, (name, "the reference without prefetch")),
         "Times are those of a modelled machine on which a block’s all-gather takes about nine "
         "tenths of its forward (<code>tests/trace/picture.machine</code>): they depend on your "
-        "schedule alone, not on this computer. Blue are all-gathers (AG), orange reduce-scatters "
-        "(RS), grey the kernels of the forward and, darker, of the backward. What lies above or "
-        "below grey is hidden; a gap in the grey with a collective beside it is exposed. In the "
-        "forward, AG of a block should run during the block before it: "
-        "<code>handouts/3_forward.md</code>, “The streams”. In the backward, AG of the next block "
-        "and RS of the last one should both run beside the kernels, as they do not in the lower "
-        "picture: <code>handouts/4_backward.md</code>, “The streams”.")
+        "schedule alone, not on this computer. " + COLOURS + " In the forward, AG of a block "
+        "should run during the block before it: <code>handouts/3_forward.md</code>, “The streams”. "
+        "In the backward, AG of the next block and RS of the last one should both run beside the "
+        "kernels, as they do not in the lower picture: <code>handouts/4_backward.md</code>, “The "
+        "streams”.")
+
+
+def cost_part(cost):
+    """What a step of a real model costs; "" where that is not known."""
+    if cost is None:
+        return ""
+    return tag("section", tag("h2", "What a step costs")
+               + tag("p", tag("strong", text(schedule_cost.line(cost))))
+               + tag("p", text(schedule_cost.why_slow(cost))))
 
 
 def plots(outcome):
@@ -404,9 +431,10 @@ def files_part(document):
             '</section>' % rows)
 
 
-def make(value, outcome=None, now="", titles=None, staff=False):
+def make(value, outcome=None, now="", titles=None, staff=False, cost=None):
     """The page. value: a results document as JSON has it; outcome: trace.Outcome or None; titles:
-    {task number: title}; staff: hidden tests are shown as the others are."""
+    {task number: title}; staff: hidden tests are shown as the others are; cost: cost.Cost, or
+    None."""
     document, titles = tidy(value), titles or {}
     if not staff:
         hidden = common.shown(document, {"visibility": {"hidden": "hidden"}})
@@ -419,8 +447,32 @@ def make(value, outcome=None, now="", titles=None, staff=False):
                      text(title), STYLE), top, "<main>", next_steps(document),
              overview(document, titles, outcome is not None) if document["tests"] else ""]
     parts += [task_part(number, tests, titles) for number, tests in by_task(document)]
-    parts += [plots(outcome), files_part(document), "</main>\n</body>\n</html>\n"]
+    parts += [cost_part(cost), plots(outcome), files_part(document), "</main>\n</body>\n</html>\n"]
     return "\n".join(part for part in parts if part)
+
+
+def make_demo(outcome, ranks, now=""):
+    """The page of a demonstration: one step of training, in time, of the model that it has for
+    text. outcome: trace.Outcome."""
+    title = "One step of training"
+    facts = "".join("<dt>%s</dt><dd>%s</dd>" % (name, text(value, 300))
+                    for name, value in (("Ran", now), ("Ranks", str(ranks))) if value)
+    parts = [HEAD % (base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode(),
+                     text(title), STYLE),
+             tag("header", tag("h1", title) + '<dl class="facts">%s</dl>' % facts), "<main>"]
+    if outcome.why:
+        first, _, rest = outcome.why.partition("\n")
+        parts += [tag("p", text(first)), tag("pre", text(rest)) if rest.strip() else ""]
+    if outcome.trace:
+        parts.append(tag("section", whose(outcome, outcome.trace)
+                         + time_of_demo(outcome)))
+    return "\n".join(part for part in parts + ["</main>\n</body>\n</html>\n"] if part)
+
+
+def write_demo(path, *arguments):
+    """Puts the page of a demonstration at the path."""
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    write_atomically(path, make_demo(*arguments))
 
 
 def write(path, *arguments, **more):

@@ -255,15 +255,18 @@ class Report:
 
     # -- the end --
 
-    def next_steps(self, results, tasks, again, gap, after=()):
+    def next_steps(self, results, tasks, again, gap, after=(), cost=""):
         """The first test that did not pass, and what to do about it. `again` makes the command that
         grades one task, `gap` names the first part of a task that is not written, `after` is what
-        comes when all tests pass, as lines. A command is never broken: it is to be copied."""
+        comes when all tests pass, as lines; `cost` is what a step costs then, "" where that is not
+        known. A command is never broken: it is to be copied."""
         if self.brief:
             self.say()
         first = next((result for result in results if result["status"] != "passed"), None)
         if first is None:
             self.say("All tests pass.")
+            if cost:
+                self.say(cost)
             self.lines(["What to do next: " + line if i == 0 else line
                         for i, line in enumerate(after)])
             return

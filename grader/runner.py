@@ -5,7 +5,7 @@ times; runs these alone). Its verdicts come over a pipe, never from stdout or an
 descriptor's number is in SHARDLAB_RESULTS_FD, and each line is a JSON object with the nonce of
 SHARDLAB_NONCE, drawn anew for each start:
     {"nonce": …, "test": name, "status": "passed|failed|timeout|error|skipped", "message": …,
-     "seconds": …, "reports": text, "seed": number}
+     "seconds": …, "reports": text, "seed": number, "figures": [number, …]}
     {"nonce": …, "end": number of verdicts}
 (on one line). A test that has drawn something tells the seed (draw.h). The reports are lines of
 JSON that simgpu has written, or the program under test in its place: of them only what looks like
@@ -38,6 +38,7 @@ import seeds
 OUTPUT_LIMIT = 1 << 20   # bytes kept of what a program prints
 LINE_LIMIT = 1 << 18     # bytes of one line of results
 MESSAGE_LIMIT = 4000     # characters of a message
+MOST_FIGURES = 16        # of a test (tests/support/suite.c)
 REPORT_LIMIT = 16        # reports of a test, and calls or ranges of a report
 STATUSES = ("passed", "failed", "timeout", "error", "skipped")
 
@@ -56,6 +57,7 @@ class Verdict:
     seconds: float = 0.0
     reports: list = field(default_factory=list) # simgpu's, as dicts
     seed: int = None                            # what it has drawn from; None: it drew nothing
+    figures: list = None                        # whole numbers that it told; None: none
 
 
 @dataclass
@@ -230,6 +232,14 @@ def clean_reports(text):
     return reports
 
 
+def clean_figures(value):
+    """A list of whole numbers; None where it is anything else."""
+    if isinstance(value, list) and len(value) <= MOST_FIGURES and \
+            all(type(number) is int and abs(number) < 1 << 63 for number in value):
+        return value
+    return None
+
+
 class Listener:
     """Takes the bytes of the results pipe and makes verdicts of the lines that are to be
     believed."""
@@ -279,7 +289,8 @@ class Listener:
         self.verdicts[name] = Verdict(status, carried(str(entry.get("message") or ""))[:MESSAGE_LIMIT],
                                       round(float(seconds), 3),
                                       clean_reports(entry.get("reports")),
-                                      entry["seed"] if seeds.is_seed(entry.get("seed")) else None)
+                                      entry["seed"] if seeds.is_seed(entry.get("seed")) else None,
+                                      clean_figures(entry.get("figures")))
         if self.heard:
             self.heard(name)
 

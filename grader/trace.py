@@ -16,8 +16,9 @@ peak, and rows in program order:
                  k: `bytes` kernels and copies; r, w: the record of an event, a wait for it; begin,
                  end: nanoseconds on the clock of a modelled machine, 0 where there is none
 
-Interface: take(builder, own, tasks, run, account) -> Outcome; parse(text) -> Trace; BadTrace;
-Trace.levels, .sent, .rows, .theory_kept, .theory_whole, .theory_sent.
+Interface: take(builder, own, tasks, run, account), take_demo(builder, own, files, run) -> Outcome;
+parse(text) -> Trace; BadTrace; Trace.levels, .sent, .rows, .theory_kept, .theory_whole,
+.theory_sent.
 """
 
 import json
@@ -233,13 +234,13 @@ class Outcome:
     unhidden: object = None   # the reference's without prefetch; None: there is none
 
 
-def program_of(builder, key):
-    return "%s/impl/%s/trace/%s" % (builder.build, key, TEST)
+def program_of(builder, key, name=TEST):
+    return "%s/impl/%s/trace/%s" % (builder.build, key, name)
 
 
-def link(builder, key, own):
+def link(builder, key, own, name=TEST):
     """Links the program; "" or what make said."""
-    program = program_of(builder, key)
+    program = program_of(builder, key, name)
     if key != "reference" and os.path.lexists(os.path.join(ROOT, program)):
         os.unlink(os.path.join(ROOT, program)) # which files are in it has no time
     with builder.locked_build(True):
@@ -282,6 +283,29 @@ def reference_trace(builder, run, test=TEST):
         return trace
     except (OSError, BadTrace):
         return None
+
+
+DEMO_WORLD = "SHARDLAB_TRACE_WORLD" # a variable: the demonstration's model, on so many ranks
+DEMO_RANKS = 4 # at most
+
+
+def take_demo(builder, own, files, run):
+    """The trace of the demonstration's model. own: names of the tasks whose files are the
+    student's; files: what those are called, and those of the reference's."""
+    outcome = Outcome(own=files[0], given=files[1])
+    wrong = link(builder, builder.key, own)
+    if wrong:
+        outcome.why = "The training cannot be linked.\n%s" % wrong
+        return outcome
+    verdict, output = run(program_of(builder, builder.key), None, TEST)
+    if verdict.status != "passed":
+        outcome.why = no_trace(verdict)
+        return outcome
+    try:
+        outcome.trace = parse(output)
+    except BadTrace as problem:
+        outcome.why = "What the training left cannot be drawn: %s." % problem
+    return outcome
 
 
 def take(builder, own, tasks, run, account=None):

@@ -5,9 +5,10 @@
 ##                    not written yet is the reference's); DATA=file for a text of
 ##                    yours, RANKS=2 for another number, IMPL=reference or
 ##                    IMPL=DIR, DEMO_FLAGS='--steps 100 …' for options of the
-##                    program
+##                    program; HTML=1 writes a page with one step in time to
+##                    build/demo/demo.html, HTML=FILE elsewhere
 demo: deps
-	@$(DEMO) demo
+	@$(DEMO) demo $(if $(HTML),--html '$(if $(filter 1,$(HTML)),$(BUILD)/demo/demo.html,$(HTML))')
 
 ## make demo-oom      a model too large for one GPU of 64 MB: alone it fails, with
 ##                    FSDP it trains

@@ -6,7 +6,8 @@ MACHINES_OBJ := $(BUILD)/obj/gen/machines.o
 SIMGPU_OBJ := $(call objects,simgpu/src/*/*.c gpulog/log/*.c) $(MACHINES_OBJ)
 GPULOG_OBJ := $(call objects,gpulog/log/*.c gpulog/interpose/*.c)
 LIB_OBJ    := $(call objects,$(filter-out lib/kernels/%,$(wildcard lib/*/*.c)) lib/launch/cuda/*.c) $(KERNELS)
-HARNESS_OBJ:= $(call objects,tests/support/*.c tests/support/$(HALF)/*.c $(if $(filter emulated-cuda,$(BACKEND)),tests/support/simgpu/reports.c))
+HARNESS_OBJ:= $(call objects,tests/support/*.c $(if $(filter emulated-cuda,$(BACKEND)),tests/support/cuda/backend.c tests/support/simgpu/reports.c \
+                tests/support/simgpu/times.c,tests/support/$(HALF)/*.c))
 
 NN_LIB     := $(BUILD)/lib/libshardlab.a
 HARNESS_LIB:= $(BUILD)/lib/libharness.a

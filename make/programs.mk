@@ -19,10 +19,10 @@ endef
 $(eval $(call suite_rules,suite,tasks))
 $(eval $(call suite_rules,hidden,hidden))
 
-# What the results page draws: three steps of training, with the student's files of the tasks in OWN
-# and the reference's other files. grader/trace.py removes the program first: OWN has no time stamp.
+# What the results page draws and what a step costs: with the student's files of the tasks in OWN and
+# the reference's other files. grader/trace.py removes a program first: OWN has no time stamp.
 OWN ?=
-$(BUILD)/impl/$(IMPL_KEY)/trace/steps: $(BUILD)/obj/tests/trace/steps.o $(OWN:%=$(BUILD)/impl/$(IMPL_KEY)/%.o) \
+$(BUILD)/impl/$(IMPL_KEY)/trace/%: $(BUILD)/obj/tests/trace/%.o $(OWN:%=$(BUILD)/impl/$(IMPL_KEY)/%.o) \
         $(patsubst %,$(BUILD)/impl/reference/%.o,$(filter-out $(OWN),$(TASKS))) $(HARNESS_LIB) $(LIBS) $(MADE_WITH)/link
 	$(call link,$(call objects_of,$^),-lcmocka)
 

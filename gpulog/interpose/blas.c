@@ -387,9 +387,25 @@ static bool touch_update(Op *op, const Family *f, const Args *a)
 
 // ---- Matrices ----
 
+// Its shape, and in which arithmetic: as far as the type of A and the handle's mode say so.
+static void note_product(Op *op, const Args *a)
+{
+    cublasMath_t math = CUBLAS_DEFAULT_MATH;
+    size_t part = a->first.bytes / (size_t)a->first.parts;
+    uint64_t batch = (uint64_t)a->count * (a->first.parts == 2 ? 4 : 1); // of real products
+    op->entry.product = (GpuProduct){(uint64_t)a->m, (uint64_t)a->n, (uint64_t)a->k, batch};
+    cublasGetMathMode(a->handle, &math);
+    op->entry.type = part == 8                            ? GPU_F64
+                     : part == 2                          ? GPU_BF16
+                     : part == 1                          ? GPU_FP8
+                     : math == CUBLAS_TF32_TENSOR_OP_MATH ? GPU_TF32
+                                                          : GPU_F32;
+}
+
 static bool touch_gemm(Op *op, const Family *f, const Args *a)
 {
     if (a->m == 0 || a->n == 0 || a->count == 0) return false;
+    note_product(op, a);
     GpuRange operand[3];
     bool adds = add_scalar(op, a->alpha, a->alpha_type) && a->k > 0;
     SimLogProduct p = {.turn_a = a->turn_a,

@@ -1,11 +1,149 @@
 /* comm.c: communicators. Making and ending one is not in the log, but it waits for other ranks, and
  * then gpulog_activity says so.
  *
- * Interface: the wrapped ncclCommInitRank … ncclCommAbort.
+ * A call's entry names its communicator by a number that is the same on all ranks: it is made of
+ * the unique id, or of the parent's number, its split's and the color. The same id may be used
+ * again (NCCL_COMM_ID makes all of them alike), so it counts how often this rank has. On how many
+ * nodes the ranks are, nobody here knows.
+ *
+ * Interface: comm_call, comm_group_ended; the wrapped ncclCommInitRank … ncclCommAbort.
  */
 #include <nccl.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "interpose.h"
+
+// ---- What is known of each ----
+
+typedef struct Comm {
+    struct Comm *next;
+    ncclComm_t comm;
+    uint64_t number;
+    uint64_t collectives, splits;
+    uint64_t *sends, *recvs; // (ranks) to and from each
+} Comm;
+
+// An id that this process has used for a rank, and how often.
+typedef struct Use {
+    struct Use *next;
+    uint64_t id;
+    int rank;
+    uint64_t times;
+} Use;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static Comm *comms; // few
+static Use *uses;
+
+// Those that a group has asked for: there when it has ended.
+static _Thread_local struct {
+    ncclComm_t *comm;
+    uint64_t number;
+} asked[64];
+static _Thread_local int n_asked;
+
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+    a = (a ^ b) * UINT64_C(0x9e3779b97f4a7c15);
+    a = (a ^ a >> 31) * UINT64_C(0xbf58476d1ce4e5b9);
+    a ^= a >> 29;
+    return a ? a : 1; // 0 is no communicator
+}
+
+// Called with the lock held, as all that follow.
+static Comm **find(ncclComm_t comm)
+{
+    Comm **link = &comms;
+    while (*link && (*link)->comm != comm) link = &(*link)->next;
+    return link;
+}
+
+static void forget(ncclComm_t comm)
+{
+    Comm **link = find(comm), *gone = *link;
+    if (!gone) return;
+    *link = gone->next;
+    free(gone->sends);
+    free(gone->recvs);
+    free(gone);
+}
+
+static void add(ncclComm_t comm, uint64_t number)
+{
+    Comm *made = calloc(1, sizeof *made);
+    if (!made) give_up("no host memory for a communicator");
+    forget(comm); // one that had this address, and is gone
+    *made = (Comm){.next = comms, .comm = comm, .number = number};
+    comms = made;
+}
+
+static uint64_t number_of(const ncclUniqueId *id, int rank)
+{
+    uint64_t hash = 1;
+    for (size_t i = 0; i < sizeof id->internal; i++)
+        hash = mix(hash, (unsigned char)id->internal[i]);
+    pthread_mutex_lock(&lock);
+    Use *use = uses;
+    while (use && (use->id != hash || use->rank != rank)) use = use->next;
+    if (!use) {
+        use = calloc(1, sizeof *use);
+        if (!use) give_up("no host memory for a communicator");
+        *use = (Use){.next = uses, .id = hash, .rank = rank};
+        uses = use;
+    }
+    hash = mix(hash, ++use->times);
+    pthread_mutex_unlock(&lock);
+    return hash;
+}
+
+static ncclResult_t made(ncclResult_t result, ncclComm_t *comm, uint64_t number)
+{
+    if (result != ncclSuccess && result != ncclInProgress) return result;
+    if (!in_group()) {
+        pthread_mutex_lock(&lock);
+        add(*comm, number);
+        pthread_mutex_unlock(&lock);
+    } else if (n_asked < (int)(sizeof asked / sizeof asked[0])) {
+        asked[n_asked].comm = comm;
+        asked[n_asked++].number = number;
+    }
+    return result;
+}
+
+void comm_group_ended(void)
+{
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < n_asked; i++)
+        if (*asked[i].comm) add(*asked[i].comm, asked[i].number);
+    pthread_mutex_unlock(&lock);
+    n_asked = 0;
+}
+
+GpuCollective comm_call(ncclComm_t comm, GpuOp op, int peer)
+{
+    GpuCollective call = {.ranks = 1, .peer = peer};
+    ncclCommCount(comm, &call.ranks);
+    ncclCommUserRank(comm, &call.rank);
+    pthread_mutex_lock(&lock);
+    Comm *known = *find(comm);
+    if (known && peer >= 0 && !known->sends) {
+        known->sends = calloc((size_t)call.ranks, sizeof *known->sends);
+        known->recvs = calloc((size_t)call.ranks, sizeof *known->recvs);
+        if (!known->sends || !known->recvs) give_up("no host memory for a communicator");
+    }
+    if (known) {
+        call.comm = known->number;
+        call.call = peer < 0         ? ++known->collectives
+                    : op == GPU_SEND ? ++known->sends[peer]
+                                     : ++known->recvs[peer];
+    }
+    pthread_mutex_unlock(&lock);
+    return call;
+}
+
+// ---- The calls ----
 
 WRAPPED(ncclCommInitRank);
 WRAPPED(ncclCommInitRankConfig);
@@ -17,14 +155,17 @@ WRAPPED(ncclCommAbort);
 
 ncclResult_t __wrap_ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank)
 {
-    return WAITING("ncclCommInitRank", SITE, __real_ncclCommInitRank(comm, nranks, commId, rank));
+    return made(
+        WAITING("ncclCommInitRank", SITE, __real_ncclCommInitRank(comm, nranks, commId, rank)),
+        comm, number_of(&commId, rank));
 }
 
 ncclResult_t __wrap_ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId,
                                            int rank, ncclConfig_t *config)
 {
-    return WAITING("ncclCommInitRankConfig", SITE,
-                   __real_ncclCommInitRankConfig(comm, nranks, commId, rank, config));
+    return made(WAITING("ncclCommInitRankConfig", SITE,
+                        __real_ncclCommInitRankConfig(comm, nranks, commId, rank, config)),
+                comm, number_of(&commId, rank));
 }
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
@@ -32,20 +173,36 @@ WRAPPED(ncclCommInitRankScalable);
 ncclResult_t __wrap_ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myrank, int nId,
                                              ncclUniqueId *commIds, ncclConfig_t *config)
 {
-    return WAITING("ncclCommInitRankScalable", SITE,
-                   __real_ncclCommInitRankScalable(newcomm, nranks, myrank, nId, commIds, config));
+    ncclResult_t result =
+        WAITING("ncclCommInitRankScalable", SITE,
+                __real_ncclCommInitRankScalable(newcomm, nranks, myrank, nId, commIds, config));
+    return commIds ? made(result, newcomm, number_of(commIds, myrank)) : result;
 }
 #endif
 
 ncclResult_t __wrap_ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
 {
-    return WAITING("ncclCommInitAll", SITE, __real_ncclCommInitAll(comm, ndev, devlist));
+    ncclResult_t result =
+        WAITING("ncclCommInitAll", SITE, __real_ncclCommInitAll(comm, ndev, devlist));
+    // No other process has a part in it.
+    uint64_t number = mix((uint64_t)getpid(), (uint64_t)time(NULL));
+    static _Atomic uint64_t all;
+    number = mix(number, ++all);
+    for (int i = 0; i < ndev && result == ncclSuccess; i++) made(result, &comm[i], number);
+    return result;
 }
 
 ncclResult_t __wrap_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
                                   ncclConfig_t *config)
 {
-    return WAITING("ncclCommSplit", SITE, __real_ncclCommSplit(comm, color, key, newcomm, config));
+    pthread_mutex_lock(&lock);
+    Comm *parent = *find(comm);
+    uint64_t number =
+        parent ? mix(mix(parent->number, ++parent->splits), (uint64_t)(uint32_t)color) : 0;
+    pthread_mutex_unlock(&lock);
+    ncclResult_t result =
+        WAITING("ncclCommSplit", SITE, __real_ncclCommSplit(comm, color, key, newcomm, config));
+    return number && color != NCCL_SPLIT_NOCOLOR ? made(result, newcomm, number) : result;
 }
 
 ncclResult_t __wrap_ncclCommFinalize(ncclComm_t comm)
@@ -53,12 +210,21 @@ ncclResult_t __wrap_ncclCommFinalize(ncclComm_t comm)
     return WAITING("ncclCommFinalize", SITE, __real_ncclCommFinalize(comm));
 }
 
+static void leave(ncclComm_t comm)
+{
+    pthread_mutex_lock(&lock);
+    forget(comm);
+    pthread_mutex_unlock(&lock);
+}
+
 ncclResult_t __wrap_ncclCommDestroy(ncclComm_t comm)
 {
+    leave(comm);
     return WAITING("ncclCommDestroy", SITE, __real_ncclCommDestroy(comm));
 }
 
 ncclResult_t __wrap_ncclCommAbort(ncclComm_t comm)
 {
+    leave(comm);
     return WAITING("ncclCommAbort", SITE, __real_ncclCommAbort(comm));
 }

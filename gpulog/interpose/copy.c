@@ -20,31 +20,37 @@ WRAPPED(cudaMemsetAsync);
 WRAPPED(cudaMemset2D);
 WRAPPED(cudaMemset2DAsync);
 
-static enum cudaMemoryType owner(const void *ptr)
+typedef struct Owner {
+    enum cudaMemoryType type;
+    int device; // GPULOG_HOST: it is memory of the host
+} Owner;
+
+static Owner owner(const void *ptr)
 {
     struct cudaPointerAttributes attributes;
-    if (cudaPointerGetAttributes(&attributes, ptr) == cudaSuccess) return attributes.type;
-    __real_cudaGetLastError(); // before CUDA 11, pageable memory was an error
-    return cudaMemoryTypeUnregistered;
+    if (cudaPointerGetAttributes(&attributes, ptr) != cudaSuccess) {
+        __real_cudaGetLastError(); // before CUDA 11, pageable memory was an error
+        return (Owner){cudaMemoryTypeUnregistered, GPULOG_HOST};
+    }
+    bool there =
+        attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+    return (Owner){attributes.type, there ? attributes.device : GPULOG_HOST};
 }
 
-static bool on_device(enum cudaMemoryType type)
+static bool host_waits(const Copy *c, const Owner *to, const Owner *from)
 {
-    return type == cudaMemoryTypeDevice || type == cudaMemoryTypeManaged;
-}
-
-static bool host_waits(const Copy *c)
-{
-    enum cudaMemoryType to = owner(c->dst);
-    if (c->async) return to == cudaMemoryTypeUnregistered;
-    return !(on_device(to) && on_device(owner(c->src)));
+    if (c->async) return to->type == cudaMemoryTypeUnregistered;
+    return to->device == GPULOG_HOST || from->device == GPULOG_HOST;
 }
 
 void log_copy(const char *name, const Copy *c, cudaStream_t stream, const void *site)
 {
     if (c->width == 0 || c->height == 0) return;
     GpuLogEntry entry = entry_on(GPU_COPY, name, stream, site);
-    entry.host_waits = host_waits(c);
+    Owner to = owner(c->dst), from = owner(c->src);
+    entry.host_waits = host_waits(c, &to, &from);
+    entry.to = to.device;
+    entry.from = from.device;
     entry.bytes = c->width * c->height;
     add_range(&entry, c->dst, (c->height - 1) * c->dpitch + c->width, GPU_WRITE);
     add_range(&entry, c->src, (c->height - 1) * c->spitch + c->width, GPU_READ);

@@ -2,6 +2,8 @@
  *
  * Interface: entry_on, entry_on_device, add_range, write_entry, current_device; gpulog_kernel.
  */
+#include <string.h>
+
 #include "interpose.h"
 
 int current_device(void)
@@ -14,14 +16,11 @@ GpuLogEntry entry_on_device(GpuOp op, const char *name, int device, cudaStream_t
                             const void *site)
 {
     GpuLogEntry entry;
-    entry.index = 0;
+    memset(&entry, 0, offsetof(GpuLogEntry, range));
     entry.op = op;
     entry.name = name;
-    entry.event = NULL;
-    entry.host_waits = false;
-    entry.bytes = entry.sent = 0;
     entry.site = site;
-    entry.n_ranges = 0;
+    entry.to = entry.from = GPULOG_HOST;
     stream_facts(&entry, stream, device);
     return entry;
 }

@@ -28,6 +28,7 @@
 #define GPULOG_INTERPOSE_H
 
 #include <cuda_runtime_api.h>
+#include <nccl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,6 +55,8 @@ typedef struct Known {
     size_t bytes;    // allocations
     int device;
     bool blocking; // streams
+    uint32_t number; // streams: as the log has it
+    bool pool;       // allocations: of a pool
 } Known;
 
 // All zero but the lock: an empty table.
@@ -107,6 +110,15 @@ void memory_reset(int device);
 // Device, blocking_stream and the handle as the log keeps it.
 void stream_facts(GpuLogEntry *entry, cudaStream_t stream, int current);
 void stream_reset(int device);
+
+// ---- nccl.c ----
+bool in_group(void); // the calling thread is between ncclGroupStart and its end
+
+// ---- comm.c ----
+// What the log says of a call that is made now, to or from a peer where it is a message.
+GpuCollective comm_call(ncclComm_t comm, GpuOp op, int peer);
+// A group has ended: communicators that were asked for in it are there.
+void comm_group_ended(void);
 
 // ---- event.c ----
 void event_reset(int device);

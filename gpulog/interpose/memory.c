@@ -196,9 +196,10 @@ static cudaError_t made_on_stream(cudaError_t error, GpuLogEntry *entry, void **
         return error;
     }
     poison(*ptr, size, stream);
-    table_put(&allocations, (Known){.key = *ptr, .bytes = size, .device = device});
+    table_put(&allocations, (Known){.key = *ptr, .bytes = size, .device = device, .pool = true});
     sim_log_allocated(device, size);
     sim_log_category_begins(*ptr, size);
+    entry->pool = true;
     add_range(entry, *ptr, size, GPU_WRITE);
     write_entry(entry);
     return cudaSuccess;
@@ -260,6 +261,7 @@ void memory_freed(const char *name, const Known *known, const void *site)
     GpuLogEntry entry = {.op = GPU_FREE,
                          .name = name,
                          .category = let_go(known),
+                         .pool = known->pool,
                          .device = known->device,
                          .blocking_stream = true,
                          .host_waits = true,
@@ -288,6 +290,7 @@ cudaError_t __wrap_cudaFreeAsync(void *devPtr, cudaStream_t hStream)
     if (!ours || error != cudaSuccess) return error;
     GpuLogEntry entry = entry_on(GPU_FREE, "cudaFreeAsync", hStream, SITE);
     entry.category = let_go(&known);
+    entry.pool = known.pool;
     entry.bytes = known.bytes;
     add_range(&entry, devPtr, known.bytes, GPU_WRITE);
     write_entry(&entry);

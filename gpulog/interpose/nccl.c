@@ -35,22 +35,51 @@ static bool worked(ncclResult_t result)
 
 static _Thread_local struct {
     int depth;
-    GpuLogEntry *entry; // (max) of the calls since the outermost start
+    struct Kept {
+        GpuLogEntry entry;
+        ncclComm_t comm;
+    } * call; // (max) since the outermost start
     size_t n, max;
 } group;
 
-static void write_or_keep(const GpuLogEntry *entry)
+bool in_group(void)
+{
+    return group.depth > 0;
+}
+
+// Of a message the peer is in the entry.
+static void write_call(GpuLogEntry *entry, ncclComm_t comm, uint64_t number, size_t left)
+{
+    entry->collective = comm_call(comm, entry->op, entry->collective.peer);
+    entry->collective.group = number;
+    entry->collective.group_left = (int)left;
+    write_entry(entry);
+}
+
+static void write_or_keep(GpuLogEntry *entry, ncclComm_t comm)
 {
     if (group.depth == 0) {
-        write_entry(entry);
+        write_call(entry, comm, 0, 0);
         return;
     }
     if (group.n == group.max) {
         group.max = group.max ? 2 * group.max : 16;
-        group.entry = realloc(group.entry, group.max * sizeof *group.entry);
-        if (!group.entry) give_up("no host memory for a group of %zu calls", group.max);
+        group.call = realloc(group.call, group.max * sizeof *group.call);
+        if (!group.call) give_up("no host memory for a group of %zu calls", group.max);
     }
-    group.entry[group.n++] = *entry;
+    group.call[group.n++] = (struct Kept){*entry, comm};
+}
+
+// A group of one call is none.
+static void write_group(bool worked)
+{
+    static _Atomic uint64_t groups;
+    uint64_t number = group.n > 1 && worked ? ++groups : 0;
+    for (size_t i = 0; i < group.n && worked; i++)
+        write_call(&group.call[i].entry, group.call[i].comm, number, group.n - 1 - i);
+    free(group.call);
+    group.call = NULL;
+    group.n = group.max = 0;
 }
 
 ncclResult_t __wrap_ncclGroupStart(void)
@@ -65,10 +94,8 @@ ncclResult_t __wrap_ncclGroupEnd(void)
     ncclResult_t result = WAITING("ncclGroupEnd", SITE, __real_ncclGroupEnd());
     if (group.depth > 0) group.depth--;
     if (group.depth > 0) return result;
-    for (size_t i = 0; i < group.n && worked(result); i++) write_entry(&group.entry[i]);
-    free(group.entry);
-    group.entry = NULL;
-    group.n = group.max = 0;
+    write_group(worked(result));
+    comm_group_ended();
     return result;
 }
 
@@ -167,7 +194,9 @@ static void log_call(const Call *call)
     if (recvs) add_range(&entry, call->recv, recvs, GPU_WRITE);
     if (call->reduction >= ncclNumOps) add_scalar(&entry, call->comm, call->reduction);
     sim_log_count_traffic(&c, &entry);
-    write_or_keep(&entry);
+    bool message = call->op == GPU_SEND || call->op == GPU_RECV;
+    entry.collective.peer = message ? call->root : -1;
+    write_or_keep(&entry, call->comm);
 }
 
 static ncclResult_t called(ncclResult_t result, const Call *call)
@@ -293,9 +322,20 @@ static void log_messages(Call call, GpuOp op, const void *buffer, bool same)
     call.name = op == GPU_SEND ? "ncclSend" : "ncclRecv";
     int first = call.root < 0 ? 0 : call.root, end = call.root < 0 ? world : call.root + 1;
     for (int r = first; r < end; r++) {
+        call.root = r;
         call.send = call.recv = (const char *)buffer + (same ? 0 : (size_t)r * bytes);
         log_call(&call);
     }
+}
+
+static void begin_messages(void)
+{
+    group.depth++;
+}
+
+static void end_messages(void)
+{
+    if (--group.depth == 0) write_group(true);
 }
 
 static bool is_root(ncclComm_t comm, int root)
@@ -313,8 +353,10 @@ ncclResult_t __wrap_ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t co
         WAITING("ncclAlltoAll", SITE,
                 __real_ncclAlltoAll(sendbuff, recvbuff, count, datatype, comm, stream));
     if (!worked(result)) return result;
+    begin_messages();
     log_messages(all, GPU_SEND, sendbuff, false);
     log_messages(all, GPU_RECV, recvbuff, false);
+    end_messages();
     return result;
 }
 
@@ -330,8 +372,10 @@ ncclResult_t __wrap_ncclGather(const void *sendbuff, void *recvbuff, size_t coun
         WAITING("ncclGather", SITE,
                 __real_ncclGather(sendbuff, recvbuff, count, datatype, root, comm, stream));
     if (!worked(result)) return result;
+    begin_messages();
     log_messages(one, GPU_SEND, sendbuff, true);
     if (is_root(comm, root)) log_messages(all, GPU_RECV, recvbuff, false);
+    end_messages();
     return result;
 }
 
@@ -347,8 +391,10 @@ ncclResult_t __wrap_ncclScatter(const void *sendbuff, void *recvbuff, size_t cou
         WAITING("ncclScatter", SITE,
                 __real_ncclScatter(sendbuff, recvbuff, count, datatype, root, comm, stream));
     if (!worked(result)) return result;
+    begin_messages();
     if (is_root(comm, root)) log_messages(all, GPU_SEND, sendbuff, false);
     log_messages(one, GPU_RECV, recvbuff, true);
+    end_messages();
     return result;
 }
 #endif

@@ -4,7 +4,7 @@
  * made, CUDA tells whether it is blocking, and from 12.8 on its device.
  *
  * Interface: stream_facts, stream_reset; the wrapped cudaStream*, cudaDeviceSynchronize,
- * cudaDeviceReset, cudaLaunchHostFunc, cudaStreamAddCallback.
+ * cudaDeviceReset, cudaSetDevice, cudaLaunchHostFunc, cudaStreamAddCallback.
  */
 #include "interpose.h"
 
@@ -17,10 +17,34 @@ WRAPPED(cudaStreamSynchronize);
 WRAPPED(cudaStreamQuery);
 WRAPPED(cudaDeviceSynchronize);
 WRAPPED(cudaDeviceReset);
+WRAPPED(cudaSetDevice);
 WRAPPED(cudaLaunchHostFunc);
 WRAPPED(cudaStreamAddCallback);
 
 static Table streams = EMPTY_TABLE;
+
+// Streams are numbered as they are made, a device's default stream when the device is first used.
+static pthread_mutex_t numbers_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t numbered, of_default[SIM_LOG_DEVICES];
+
+static uint32_t number_of_default(int device)
+{
+    if (device < 0 || device >= SIM_LOG_DEVICES) return 0;
+    pthread_mutex_lock(&numbers_lock);
+    if (of_default[device] == 0) of_default[device] = ++numbered;
+    uint32_t number = of_default[device];
+    pthread_mutex_unlock(&numbers_lock);
+    return number;
+}
+
+static uint32_t next_number(int device)
+{
+    number_of_default(device);
+    pthread_mutex_lock(&numbers_lock);
+    uint32_t number = ++numbered;
+    pthread_mutex_unlock(&numbers_lock);
+    return number;
+}
 
 static Known ask(cudaStream_t stream, int current)
 {
@@ -45,6 +69,7 @@ void stream_facts(GpuLogEntry *entry, cudaStream_t stream, int current)
     entry->stream = is_default ? NULL : stream;
     entry->device = known.device;
     entry->blocking_stream = known.blocking;
+    entry->stream_number = is_default ? number_of_default(known.device) : known.number;
 }
 
 static cudaError_t note(cudaError_t made, const cudaStream_t *stream, unsigned int flags)
@@ -53,6 +78,7 @@ static cudaError_t note(cudaError_t made, const cudaStream_t *stream, unsigned i
     sim_log_forget_stream(*stream); // a name that was given to the handle while it was nobody's
     table_put(&streams, (Known){.key = *stream,
                                 .device = current_device(),
+                                .number = next_number(current_device()),
                                 .blocking = !(flags & cudaStreamNonBlocking)});
     return made;
 }
@@ -122,6 +148,14 @@ cudaError_t __wrap_cudaDeviceSynchronize(void)
     entry.host_waits = true;
     write_entry(&entry);
     return cudaSuccess;
+}
+
+// A device that is chosen is used.
+cudaError_t __wrap_cudaSetDevice(int device)
+{
+    cudaError_t error = __real_cudaSetDevice(device);
+    if (error == cudaSuccess) number_of_default(device);
+    return error;
 }
 
 cudaError_t __wrap_cudaDeviceReset(void)

@@ -82,6 +82,7 @@ void *simgpu_update_as(SimgpuOp *op, void *ptr, size_t bytes, size_t align);
 typedef GpuType SimgpuType;
 void simgpu_cost(SimgpuOp *op, uint64_t flops, SimgpuType type);
 
+// Whether the kernel is to do its work: all ranges are good, and the run is not a dry one.
 bool simgpu_ready(const SimgpuOp *op);
 cudaError_t simgpu_end(SimgpuOp *op);
 

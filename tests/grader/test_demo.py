@@ -98,6 +98,30 @@ class Demo(ReferenceCopy):
         self.assertIn("This ran with your six files.", out)
         self.assertEqual(out.count(": equal") + out.count("   equal"), 4)
 
+    def test_a_page_shows_one_step_in_time(self):
+        page = os.path.join(self.folder, "demo.html")
+        status, out, err = self.run_demo("demo", "--html", page)
+        self.assertEqual((status, err), (0, ""))
+        self.assertEqual(out.rstrip("\n").rpartition("\n")[2], "Page:  " + page)
+        with open(page, encoding="utf-8") as file:
+            html = file.read()
+        for said in ("<svg", "ms per step", "% of communication hidden", "bound by", "W = 2",
+                     "are yours", "all-gather h.0"):
+            self.assertTrue(said in html, "%r is not on the page" % said)
+        # No page is left of an earlier run where this one fails.
+        self.spoil("optimizer.c", "c->lr, c->beta1", "0.0f * c->lr, c->beta1")
+        self.assertEqual(self.run_demo("demo", "--html", page)[0], 1)
+        self.assertFalse(os.path.exists(page))
+
+    def test_both_times_are_printed_where_there_is_a_clock(self):
+        line = (r"(?m)^The last step took \d+\.\d+ ms simulated \(laptop\), "
+                r"\d+\.\d ms on this computer\.$")
+        status, out, err = self.run_demo(SIMGPU_MACHINE="laptop")
+        self.assertEqual((status, err), (0, ""))
+        self.assertRegex(out, line)
+        out = self.run_demo(SIMGPU_MACHINE="none")[1]
+        self.assertNotIn("simulated (", out)
+
     def test_the_reference_needs_no_folder_of_sources(self):
         status, out, err = self.run_demo(impl=os.path.join(ROOT, "reference"))
         self.assertEqual((status, err), (0, ""))

@@ -207,6 +207,7 @@ static void test_bad_settings(void **state)
         {"SIMGPU_MEMORY=80X", "SIMGPU_MEMORY is \"80X\": "},
         {"SIMGPU_MEMORY=1", "SIMGPU_MEMORY is \"1\": "},
         {"SIMGPU_MEMORY=99999999T", "SIMGPU_MEMORY is \"99999999T\": "},
+        {"SIMGPU_DRY=yes", "SIMGPU_DRY is \"yes\": must be a number from 0 to 1"},
         {"SIMGPU_POISON=2", "SIMGPU_POISON is \"2\": must be a number from 0 to 1"},
         {"SIMGPU_THREADS=0", "SIMGPU_THREADS is \"0\": "},
         {"SIMGPU_LOG=yes", "SIMGPU_LOG is \"yes\": "},

@@ -14,7 +14,7 @@
  *
  * Interface: run_ranks, run_ranks_limit, run_ranks_small; check, need, need_cuda, need_nccl,
  * check_leaks (inside a body); shared_alloc for what ranks hand back; fetch, send_to; log_ordered;
- * suite_main.
+ * suite_main, tell_figures.
  */
 #ifndef SHARDLAB_HARNESS_H
 #define SHARDLAB_HARNESS_H
@@ -144,8 +144,10 @@ bool log_ordered(uint64_t a, uint64_t b);
 // Runs the tests (cmocka's, or those named after --only), or prints their names for --list. With
 // SHARDLAB_RESULTS_FD set, writes one JSON line a test to that descriptor:
 //   {"nonce": …, "test": name, "status": "passed|failed|timeout|error", "message": …, "seconds": …}
-// (of a test that has drawn also "seed": number; draw.h)
+// (of a test that has drawn also "seed": number; draw.h; of one that told figures "figures": […])
 // and {"nonce": …, "end": count} at the end; the nonce is SHARDLAB_NONCE's.
+// Numbers that go along with the result of the test that runs, 16 at most; not in a body.
+void tell_figures(const int64_t *figures, int n);
 int suite_main(int argc, char **argv, const char *name, const struct CMUnitTest *tests, size_t n);
 #define SUITE_MAIN(name, tests)                                                                    \
     int main(int argc, char **argv)                                                                \

@@ -12,7 +12,9 @@
  * simgpu appends what it reports to the file that SIMGPU_REPORT names; what a test added there goes
  * along with its result, as text: the code under test may have written it.
  *
- * Interface: suite_main (harness.h); suite_failed (run.h).
+ * A test may tell figures (tell_figures): they go along with its result.
+ *
+ * Interface: suite_main, tell_figures (harness.h); suite_failed (run.h).
  */
 #define _GNU_SOURCE // memfd_create, asprintf
 #include <errno.h>
@@ -32,6 +34,7 @@
 #include "report.h"
 #include "run.h"
 
+#define MOST_FIGURES 16
 #define MOST_REPORTS 32768 // bytes of reports that go along with a result
 
 typedef struct Case {
@@ -44,6 +47,8 @@ typedef struct Case {
     char *left_out; // which worlds were not, and why; NULL: none
     bool drew;      // has drawn something (draw.h)
     char *drawn;    // what, where it has failed; NULL: nothing to say
+    int64_t figure[MOST_FIGURES];
+    int figures;
     double began, seconds;
 } Case;
 
@@ -164,6 +169,9 @@ static void write_result(const Case *c)
         put_string(out, reports);
     }
     if (c->drew) fprintf(out, ", \"seed\": %" PRIu64, draw_seed());
+    for (int i = 0; i < c->figures; i++)
+        fprintf(out, "%s%" PRId64, i ? ", " : ", \"figures\": [", c->figure[i]);
+    if (c->figures) fputc(']', out);
     fprintf(out, ", \"seconds\": %.3f}\n", c->seconds);
     fclose(out);
     write_all(results.fd, line, length);
@@ -309,6 +317,12 @@ void suite_failed(const char *status, const char *message)
     if (!current || current->message) return;
     current->status = status;
     current->message = strdup(message);
+}
+
+void tell_figures(const int64_t *figures, int n)
+{
+    for (int i = 0; current && i < n && i < MOST_FIGURES; i++) current->figure[i] = figures[i];
+    if (current) current->figures = n < MOST_FIGURES ? n : MOST_FIGURES;
 }
 
 void suite_ran(void)

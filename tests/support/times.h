@@ -4,7 +4,7 @@
  * test, plays the logs again on a machine of its own choice (simgpu/src/time/replay.h): whatever a
  * rank does to its own clock has no say. The same holds for logs of real GPUs.
  *
- * Interface: times_copy (in a rank), times_replay.
+ * Interface: times_are_known, times_copy (in a rank), times_replay, times_peaks.
  */
 #ifndef TIMES_H
 #define TIMES_H
@@ -14,7 +14,7 @@
 
 #include "gpulog.h"
 
-#define TIMES_MOST 8192 // entries of a rank
+#define TIMES_MOST 16384 // entries of a rank
 
 typedef struct TimesLog {
     int n;
@@ -22,6 +22,8 @@ typedef struct TimesLog {
     GpuLogEntry entry[TIMES_MOST];
 } TimesLog;
 
+// Whether logs of this backend can be timed.
+bool times_are_known(void);
 // The process's whole log, up to now.
 void times_copy(TimesLog *log);
 
@@ -32,5 +34,8 @@ typedef struct Times {
 
 // Fills in times[rank · TIMES_MOST + entry]. NULL, or in a sentence why there are none.
 const char *times_replay(const char *machine, const TimesLog *logs, int ranks, Times *times);
+// GFLOP/s of the machine for floats, and for floats that tensor cores round (TF32). NULL, or why
+// not.
+const char *times_peaks(const char *machine, int64_t peak[2]);
 
 #endif

@@ -145,7 +145,7 @@ static cublasStatus_t run_groups(Call call, cublasHandle_t handle, const Groups 
     const void *const *c = simblas_pointers(&op, g->C, products);
     cublasStatus_t done = CUBLAS_STATUS_SUCCESS;
     for (int64_t i = 0, from = 0;
-         i < g->count && simgpu_ready(&op) && done == CUBLAS_STATUS_SUCCESS;
+         i < g->count && op.error == cudaSuccess && done == CUBLAS_STATUS_SUCCESS;
          from += size_of(g, g->size, i++)) {
         Gemm p = group(g, formats, i);
         size_t offset = (size_t)i * p.scale->bytes;

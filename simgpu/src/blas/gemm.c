@@ -220,7 +220,7 @@ static char *touch_batch(SimgpuOp *op, const SimLogMatrix *matrix, int64_t rows,
                                (size_t)count, (size_t)llabs(matrix->stride) * one);
     if (!sim_check_aligned(op, operand.ptr, operand.bytes, align)) return NULL;
     char *usable = sim_touch_shape(op, operand, &shape, operand.access, false);
-    if (!simgpu_ready(op)) return NULL;
+    if (op->error != cudaSuccess) return NULL;
     return usable + ((const char *)matrix->ptr - (const char *)operand.ptr);
 }
 
@@ -267,7 +267,7 @@ cublasStatus_t simblas_run_gemm(Call call, cublasHandle_t handle, Gemm *p, const
                         batch->count, p->b->align, operand[1]);
     }
     char *C = touch_batch(&op, &product.C, p->m, p->n, batch->count, p->c->align, operand[2]);
-    if (simgpu_ready(&op) && A != NULL) check_overlap(&op, p, batch->count, operand);
+    if (op.error == cudaSuccess && A != NULL) check_overlap(&op, p, batch->count, operand);
     cublasStatus_t done = CUBLAS_STATUS_SUCCESS;
     for (int64_t i = 0; i < batch->count && done == CUBLAS_STATUS_SUCCESS && simgpu_ready(&op); i++)
         done = simblas_compute_gemm(

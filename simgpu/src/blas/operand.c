@@ -52,7 +52,8 @@ Number simblas_scalar(SimgpuOp *op, cublasHandle_t handle, const void *scalar, c
 {
     if (handle->pointers == CUBLAS_POINTER_MODE_HOST) return format->get(scalar, 0);
     const void *value = sim_touch(op, scalar, format->bytes, GPU_READ, false);
-    return simgpu_ready(op) ? format->get(value, 0) : number(0.0);
+    // In a dry run nobody knows it: most likely its operands are read.
+    return simgpu_ready(op) ? format->get(value, 0) : number(sim_dry() ? 1.0 : 0.0);
 }
 
 // On the host a result is there when the call returns, so the call waits.
@@ -62,6 +63,7 @@ void *simblas_result(SimgpuOp *op, cublasHandle_t handle, void *result, size_t b
     if (handle->pointers == CUBLAS_POINTER_MODE_DEVICE)
         return sim_touch(op, result, bytes, access, false);
     op->entry.host_waits = true;
+    if (sim_dry() && access == GPU_WRITE) sim_dry_deliver(op, result, bytes, bytes, 1);
     return result;
 }
 

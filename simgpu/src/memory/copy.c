@@ -98,6 +98,16 @@ static void move_rows(char *dst, const char *src, const Copy *c)
         memmove(dst + row * c->dpitch, src + row * c->spitch, c->width);
 }
 
+// In a dry run the host's memory alone is touched.
+static void execute(const SimgpuOp *op, const Copy *c, char *dst, const char *src)
+{
+    bool to_host = op->entry.to == GPULOG_HOST, from_host = op->entry.from == GPULOG_HOST;
+    if (!sim_dry() || (to_host && from_host))
+        move_rows(dst, src, c);
+    else if (to_host)
+        sim_dry_deliver(op, dst, c->dpitch, c->width, c->height);
+}
+
 // The rows at one end of the copy, declared.
 static void *touch_rows(SimgpuOp *op, const void *ptr, const Copy *c, size_t pitch,
                         GpuAccess access)
@@ -139,10 +149,10 @@ static cudaError_t copy(const char *name, const Copy *c, cudaStream_t stream, co
     op.entry.to = device_of(c->dst);
     op.entry.from = device_of(c->src);
     op.entry.host_waits = c->async ? !dst_device && !pinned_dst : !(dst_device && src_device);
-    if (c->async && pinned_dst)
+    if (c->async && pinned_dst && !sim_dry())
         sim_pinned_defer(&op, c->dst, c->dpitch, src, c->spitch, c->width, c->height);
     else
-        move_rows(dst, src, c);
+        execute(&op, c, dst, src);
     if (c->async && pinned_src && !op.entry.host_waits)
         sim_pinned_watch(&op, c->src, c->spitch, c->width, c->height, GPU_READ);
     bool staged = !c->async && dst_device && !src_device && !pinned_src;
@@ -250,10 +260,11 @@ static cudaError_t fill(const char *name, void *ptr, size_t pitch, int value, si
     SimShape shape = sim_shape(width, height, pitch, 1, 0);
     GpuRange range = {ptr, sim_shape_bytes(&shape), GPU_WRITE};
     char *memory = sim_touch_shape(&op, range, &shape, GPU_WRITE, false);
-    if (!simgpu_ready(&op)) return simgpu_end(&op);
+    if (op.error != cudaSuccess) return simgpu_end(&op);
     if (!on_device(ptr)) sim_pinned_watch(&op, ptr, pitch, width, height, GPU_WRITE);
     op.entry.bytes = width * height;
-    for (size_t row = 0; row < height; row++) memset(memory + row * pitch, value, width);
+    for (size_t row = 0; row < height && simgpu_ready(&op); row++)
+        memset(memory + row * pitch, value, width);
     return simgpu_end(&op);
 }
 

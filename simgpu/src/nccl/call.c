@@ -77,7 +77,7 @@ static ncclResult_t prepare(Call *call, uint64_t group, int left)
         const void *scalar = &redop->scalar;
         if (redop->device_scalar)
             scalar = sim_touch(&op, redop->device_scalar, width, GPU_READ, true);
-        if (scalar) memcpy(&call->desc.scalar, scalar, width);
+        if (scalar && !sim_dry()) memcpy(&call->desc.scalar, scalar, width);
     }
     if (send) call->desc.send = send - alias;
     if (recv) call->desc.recv = recv - alias;

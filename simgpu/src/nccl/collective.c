@@ -119,7 +119,7 @@ void sim_do_work(Call *call)
     ncclComm_t comm = call->comm;
     size_t bytes, count = (size_t)call->signature.count, begin, end;
     int rank = comm->rank, root = call->signature.root, all[SIM_MAX_RANKS];
-    if (call->signature.kind == CALL_SPLIT || count == 0) return;
+    if (call->signature.kind == CALL_SPLIT || count == 0 || sim_dry()) return;
     bytes = message_bytes(call);
     switch (call->signature.kind) {
     case CALL_ALL_GATHER:

@@ -112,7 +112,7 @@ KeptSend *sim_send_keep(const Call *call, const SimgpuOp *op, const void *bytes,
         return NULL;
     }
     *offset = (int64_t)(device->arena + send->offset);
-    if (n) memcpy(device->alias + *offset, bytes, n);
+    if (n && !sim_dry()) memcpy(device->alias + *offset, bytes, n);
     return send;
 }
 

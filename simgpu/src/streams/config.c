@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gpulog_machine.h"
 #include "report/report.h"
 #include "streams/streams.h"
 
@@ -190,7 +191,10 @@ static void read_machine(void)
     if (!text || !*text) text = trace && *trace ? "h100x8" : "none";
     if (strcmp(text, "none") == 0) return;
     config.machine = sim_machine(text, error, sizeof error);
-    if (config.machine) return;
+    if (config.machine) {
+        sim_log_machine(config.machine->name);
+        return;
+    }
     snprintf(title, sizeof title, "SIMGPU_MACHINE: %s", error);
     sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
 }
@@ -248,7 +252,9 @@ static void read_all(void)
     config.check = read_check();
     config.all_reports = read_all_reports();
     config.record = read_record();
-    config.poison = read_number("SIMGPU_POISON", 1, 0, 1) != 0;
+    config.dry = read_number("SIMGPU_DRY", 0, 0, 1) != 0;
+    if (config.dry && config.check == CHECK_FULL) config.check = CHECK_FAST;
+    config.poison = read_number("SIMGPU_POISON", 1, 0, 1) != 0 && !config.dry;
     config.notice_seconds = (double)read_number("SIMGPU_NOTICE_SECONDS", 10, 1, 86400);
     sim_log_reserve(read_number("SIMGPU_LOG", 262144, 16, (size_t)1 << 26));
     read_machine();

@@ -196,9 +196,10 @@ void simgpu_cost(SimgpuOp *op, uint64_t flops, SimgpuType type)
     op->entry.type = type;
 }
 
+// Whether the operation is to be executed.
 bool simgpu_ready(const SimgpuOp *op)
 {
-    return op->error == cudaSuccess;
+    return op->error == cudaSuccess && !sim_dry();
 }
 
 // An operation that failed after a touch has its place on the stream all the same.

@@ -5,6 +5,7 @@
  *   kernel.c   simgpu.h's begin … end, used by kernels, copies, BLAS and collectives alike
  *   hooks.c    what the parts are told that a program need not link
  *   error.c    error names and strings, the last error
+ *   dry.c      dry runs: what a program gets in place of results
  *   threads.c  threads that are none of the program's
  *   config.c   the SIMGPU_* variables and CUDA_VISIBLE_DEVICES, read once
  *
@@ -37,6 +38,7 @@ typedef struct SimConfig {
     char hidden[256]; // what is wrong with CUDA_VISIBLE_DEVICES, so that it hides some; "": nothing
     size_t memory;
     bool poison;
+    bool dry;         // SIMGPU_DRY; then check is at most CHECK_FAST, and nothing is poison
     bool all_reports; // SIMGPU_REPORTS: not only the first
     const char *record; // SIMGPU_REPORT: the file of reports, NULL: none
     int threads;
@@ -205,6 +207,11 @@ typedef struct SimUndone {
     void (*_Atomic wait)(const SimClock *clock, const char *call, const void *site);
 } SimUndone;
 extern SimUndone sim_undone;
+
+// ---- dry.c ----
+bool sim_dry(void); // nothing is executed, and no device memory touched
+// A copy to the host in a dry run: zeros. The first one of a call site is told on stderr.
+void sim_dry_deliver(const SimgpuOp *op, void *to, size_t pitch, size_t width, size_t height);
 
 // ---- threads.c ----
 #define SIM_TIDS 512
