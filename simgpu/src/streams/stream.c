@@ -421,14 +421,17 @@ static void catch_up(struct CUstream_st *s)
     join_before(s, &s->clock);
 }
 
-// Waits for messages that are ordered before what the clock stands for. Called with the lock held,
-// which it releases while it waits.
-static void await_undone(const SimClock *clock, const char *call, const void *site)
+// Waits for messages that are ordered before what the clock stands for; `tell` tells the virtual
+// clock, and may be NULL. Called with the lock held, which it releases while it waits.
+static void await_undone(const SimClock *clock, void (*tell)(GpuLogEntry *), GpuLogEntry entry)
 {
     SimClock copy = {0, NULL};
+    const char *call = entry.name;
+    const void *site = entry.site;
     if (atomic_load(&sim_undone.n) == 0) return;
     assign(&copy, clock);
     pthread_mutex_unlock(&lock);
+    if (tell) tell(&entry);
     void (*wait)(const SimClock *, const char *, const void *) = atomic_load(&sim_undone.wait);
     wait(&copy, call, site);
     free(copy.t);
@@ -464,7 +467,7 @@ cudaError_t sim_stream_begin(SimgpuOp *op)
     if (s) {
         put_stream(&op->entry, s);
         catch_up(s);
-        if (!only_orders(op->entry.op)) await_undone(&s->clock, op->entry.name, op->entry.site);
+        if (!only_orders(op->entry.op)) await_undone(&s->clock, sim_clock_before_operation, op->entry);
     }
     pthread_mutex_unlock(&lock);
     return s ? cudaSuccess : report_stream(op->entry.name, op->entry.stream, op->entry.site);
@@ -556,7 +559,7 @@ void sim_stream_gather(const SimgpuOp *op, int device)
     for (struct CUstream_st *s = devices[device].streams; s; s = s->next) join(clock, &s->clock);
     if (devices[device].null) join(clock, &devices[device].null->clock);
     join(clock, &devices[device].destroyed);
-    await_undone(clock, op->entry.name, op->entry.site);
+    await_undone(clock, NULL, op->entry);
     pthread_mutex_unlock(&lock);
 }
 
@@ -578,11 +581,12 @@ void sim_moment_let_go(void)
 void sim_device_wait(int device, const char *call, const void *site)
 {
     SimClock all = {0, NULL};
+    GpuLogEntry entry = {.op = GPU_DEVICE_SYNC, .name = call, .device = device, .site = site};
     pthread_mutex_lock(&lock);
     for (struct CUstream_st *s = devices[device].streams; s; s = s->next) join(&all, &s->clock);
     if (devices[device].null) join(&all, &devices[device].null->clock);
     join(&all, &devices[device].destroyed);
-    await_undone(&all, call, site);
+    await_undone(&all, sim_clock_before_wait, entry);
     host_joins(&all);
     pthread_mutex_unlock(&lock);
     free(all.t);
@@ -733,10 +737,10 @@ static cudaError_t wait_for_stream(const char *call, cudaStream_t stream, bool q
     if (s && !early) {
         catch_up(s);
         idle = host_knows(&s->clock);
-        await_undone(&s->clock, call, site);
+        put_stream(&entry, s);
+        await_undone(&s->clock, sim_clock_before_wait, entry);
         host_joins(&s->clock);
         take_note((Note){.kind = NOTE_HOST_WAIT, .stream = id_of(s), .site = site});
-        put_stream(&entry, s);
     }
     pthread_mutex_unlock(&lock);
     if (!s) return report_stream(call, stream, site);
@@ -983,7 +987,8 @@ static cudaError_t wait_for_event(const char *call, cudaEvent_t event, bool quer
         entry.device = event->device;
         early = query && event->recorded && !event->asked && is_early(&event->clock, &host);
         event->asked |= early;
-        if (event->recorded && !early) await_undone(&event->clock, call, site);
+        if (event->recorded && !early)
+            await_undone(&event->clock, sim_clock_before_wait, entry);
         if (event->recorded && !early) host_joins(&event->clock);
     }
     pthread_mutex_unlock(&lock);

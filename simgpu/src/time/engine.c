@@ -71,7 +71,7 @@ struct SimEngine {
     Items arrived;  // transfers and meetings whose start is not known
     Items starting; // transfers that start at this instant
     Items ready;    // to be looked at
-    size_t to_come; // calls that have not arrived
+    size_t to_come, meets_to_come; // calls that have not arrived
     bool news;      // a rank of this engine has arrived somewhere
     Device *device;
     int n_devices;
@@ -204,11 +204,7 @@ static void arrive(SimEngine *e, SimItem number, Item *item)
     e->board.arrived(e->board.arg, &item->spec.call, item->at.ready);
     e->news = true;
     e->to_come--;
-    if (item->spec.kind == SIM_ITEM_TELL) {
-        item->at.start = item->at.ready;
-        end(e, number, item->at.ready);
-        return;
-    }
+    if (item->spec.kind == SIM_ITEM_MEET) e->meets_to_come--;
     item->state = ARRIVED;
     item->bound = 0;
     push(&e->arrived, number);
@@ -229,7 +225,7 @@ static void become_ready(SimEngine *e, SimItem number)
             schedule(e, number, ends);
         return;
     }
-    if (item->at.ready < e->now) item->at.ready = e->now; // after a thread that was given up
+    if (item->at.ready < e->now) item->at.ready = e->now; // its threads raced for the device
     if (spec->kind >= SIM_ITEM_TRANSFER && item->at.ready < e->promised)
         item->at.ready = e->promised;
     if (spec->kind >= SIM_ITEM_TRANSFER) {
@@ -375,6 +371,23 @@ static bool thread_stands(const SimEngine *e, const Thread *thread)
     return thread->lives && (thread->clock < e->first || get(e, thread->clock)->state == ENDED);
 }
 
+// A time before which no thread makes a request that has not been told.
+static SimPs next_request(const SimEngine *e)
+{
+    SimPs earliest = SIM_FOREVER;
+    for (int i = 0; i < e->n_threads; i++) {
+        const Thread *thread = &e->thread[i];
+        if (!thread->lives) continue;
+        const Item *clock = thread->clock < e->first ? NULL : get(e, thread->clock);
+        SimPs when = e->settled;
+        if (clock && clock->state == ENDED) when = clock->at.end;
+        if (clock && clock->state == RUNNING) when = clock->at.ready + clock->spec.work;
+        if (when < e->settled) when = e->settled;
+        if (when < earliest) earliest = when;
+    }
+    return e->meets_to_come ? e->settled : earliest;
+}
+
 static bool a_thread_stands(const SimEngine *e)
 {
     for (int i = 0; i < e->n_threads; i++)
@@ -439,7 +452,15 @@ void sim_engine_run(SimEngine *e, SimPs least)
     if (e->settled == SIM_FOREVER) e->settled = e->now > least ? e->now : least;
     if (e->settled < before) e->settled = before;
     e->promised = e->settled;
-    if (e->board.until) e->board.until(e->board.arg, e->promised);
+    if (e->board.until) e->board.until(e->board.arg, e->promised, next_request(e));
+}
+
+SimPs sim_engine_next(SimEngine *e)
+{
+    SimHeapEntry event;
+    for (int d = 0; d < e->n_devices; d++)
+        if (e->device[d].changed) return e->now + 1;
+    return next_event(e, &event) ? event.time : SIM_FOREVER;
 }
 
 bool sim_engine_is_stuck(SimEngine *e)
@@ -497,6 +518,7 @@ SimItem sim_engine_add(SimEngine *e, const SimItemSpec *spec, const SimItem *aft
     Item *item = new_item(e, &number);
     item->spec = *spec;
     e->to_come += spec->kind >= SIM_ITEM_TRANSFER;
+    e->meets_to_come += spec->kind == SIM_ITEM_MEET;
     for (int i = 0; i < n; i++) {
         if (after[i] < e->first) continue; // 0, or forgotten
         Item *before = get(e, after[i]);

@@ -40,6 +40,13 @@ void sim_clock_log(GpuLogEntry *entry);
 void sim_clock_pin(void);
 void sim_clock_forget_event(cudaEvent_t event); // the handle will be another event's
 void sim_clock_set_rank(int device, int rank);  // of a communicator there
+// The calling thread is about to wait really, before its call is logged: for the receivers of messages
+// that come before an operation on the entry's stream, or before a call on a communicator; or
+// because the host waits for what the entry stands for. So others know how far its clock is.
+void sim_clock_before_operation(GpuLogEntry *entry);
+void sim_clock_before_comm(uint64_t comm);
+void sim_clock_before_wait(GpuLogEntry *entry);
+void sim_clock_inside(bool inside); // it waits in simgpu for other ranks: it is not asleep
 // A query, as the log would have it: whether it finds done what it asks for. waited_for: a thread
 // of the process has waited for that.
 bool sim_clock_query(const GpuLogEntry *entry, bool waited_for);

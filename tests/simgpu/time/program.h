@@ -267,6 +267,8 @@ typedef enum Rule {
     FLOPS,            // a kernel takes as long as its FLOP
     SLOW_RANK,
     JITTER,
+    LAST_CALLER,     // a call begins no earlier than the clock of who called last
+    RECEIVERS_FIRST, // a call begins when all messages before it have receivers
     RULES
 } Rule;
 extern const char *const rule_names[RULES];

@@ -15,7 +15,7 @@ const char *const rule_names[RULES] = {
     "slow transfer", "slow compute",     "copies count",   "copies slowed", "rounded up",
     "rounded down",  "hosts meet",       "receivers meet", "host waits",    "waking",
     "free waits",    "new threads",      "last call",      "joining",       "asking",
-    "flops",         "slow rank",        "jitter",
+    "flops",         "slow rank",        "jitter",         "last caller",   "receivers first",
 };
 
 // § 3: streams are numbered as the process made them, the default ones were there before.
@@ -124,5 +124,6 @@ void simulate(const Program *p, Times *times, FILE *details)
     free(s->meeting);
     free(s->op);
     free(s->live);
+    free(s->sent);
     free(s);
 }
