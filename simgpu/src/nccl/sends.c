@@ -271,7 +271,7 @@ static void wait_for_clock(const SimClock *clock, const char *call, const void *
 
 void sim_sends_wait_comm(ncclComm_t comm, const char *call, const void *site)
 {
-    if (atomic_load(&sim_undone.n)) sim_clock_before_comm(comm->shared->nonce);
+    if (atomic_load(&sim_undone.n)) sim_clock_before_comm(comm->shared->nonce, comm->rank);
     wait_for(&(Which){.comm = comm, .call = call, .site = site});
 }
 

@@ -184,6 +184,11 @@ bool sim_clock_has_waiters(void)
     return atomic_load(&local_waiters) > 0;
 }
 
+bool sim_clock_other_waiters(void)
+{
+    return atomic_load(&local_waiters) > 1;
+}
+
 static void after_call(bool waits)
 {
     turn_if_due(waits);
@@ -265,11 +270,11 @@ void sim_clock_before_operation(GpuLogEntry *entry)
     end_wait();
 }
 
-void sim_clock_before_comm(uint64_t comm)
+void sim_clock_before_comm(uint64_t comm, int rank)
 {
     if (!sim_clock_on() || atomic_load(&finished)) return;
     int thread = begin_wait();
-    sim_record_before_comm(recorder, thread, comm);
+    sim_record_before_comm(recorder, thread, comm, rank);
     end_wait();
 }
 

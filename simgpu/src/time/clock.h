@@ -44,6 +44,7 @@ _Atomic uint32_t *sim_clock_bell(void);
 // Threads of this process that wait for a time: they do what the resolver does otherwise.
 void sim_clock_local_waiter(int change);
 bool sim_clock_has_waiters(void);
+bool sim_clock_other_waiters(void); // than the calling one
 
 // ---- resolve.c ----
 // Waits until done(arg); false: it was given up, after `patience` seconds without it, or because

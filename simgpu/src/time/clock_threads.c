@@ -8,6 +8,7 @@
  * sim_thread_inside (clock.h). All are called with the clock's lock held.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -151,16 +152,43 @@ static bool has_slept(Sleeper *s, SimItem clock)
     return asleep && now - s->since >= SLEEP_SECONDS;
 }
 
+// Whether a thread of the process runs, or would if there were a core, other than the calling one: it
+// may be about to make its first call.
+static bool somebody_runs(void)
+{
+    uint64_t ran;
+    bool runs = false;
+    int self = (int)syscall(SYS_gettid);
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *task; tasks && !runs && (task = readdir(tasks));) {
+        int tid = atoi(task->d_name);
+        runs = tid > 0 && tid != self && !is_asleep(tid, &ran);
+    }
+    if (tasks) closedir(tasks);
+    return runs;
+}
+
+// Whether only sleepers hold the engine back.
+static bool all_sleep(const SimRecorder *recorder, int but)
+{
+    bool all = true;
+    for (int i = 0; i < n_sleepers; i++) {
+        Sleeper *s = &sleepers[i];
+        if (!s->alive || s->number == but || !sim_record_stands(recorder, s->number)) continue;
+        all &= !s->inside && has_slept(s, sim_record_at(recorder, s->number));
+    }
+    return all;
+}
+
 bool sim_clock_release_sleepers(int but, SimPs until)
 {
     SimRecorder *recorder = sim_clock_recorder();
     bool released = false;
     add(0, (int)getpid()); // the first thread counts from the start
+    if (!all_sleep(recorder, but) || until == SIM_FOREVER || somebody_runs()) return false;
     for (int i = 0; i < n_sleepers; i++) {
         Sleeper *s = &sleepers[i];
-        if (!s->alive || s->inside || s->number == but) continue;
-        if (!sim_record_stands(recorder, s->number)) continue;
-        if (!has_slept(s, sim_record_at(recorder, s->number)) || until == SIM_FOREVER) continue;
+        if (!s->alive || s->number == but || !sim_record_stands(recorder, s->number)) continue;
         sim_record_release(recorder, s->number, until);
         s->clock = sim_record_at(recorder, s->number); // it sleeps on
         released = true;

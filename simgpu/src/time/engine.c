@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <stdio.h>
 
 #include "report/report.h"
 #include "time/timeline.h"
@@ -82,6 +83,9 @@ struct SimEngine {
 
 // ---- Memory ----
 
+#include <fcntl.h>
+#include <stdio.h>
+static int dbgfd(void){static int f; if(!f) f=open("/tmp/dbg.log",O_WRONLY|O_APPEND|O_CREAT,0600); return f;}
 static void *grow(void *table, size_t count, size_t size)
 {
     void *larger = realloc(table, count * size);
@@ -225,6 +229,7 @@ static void become_ready(SimEngine *e, SimItem number)
             schedule(e, number, ends);
         return;
     }
+    if (item->at.ready < e->now && getenv("DBG")) dprintf(dbgfd(), "DBG late %lu now %lu kind %d dev %d\n", item->at.ready, e->now, spec->kind, spec->device);
     if (item->at.ready < e->now) item->at.ready = e->now; // its threads raced for the device
     if (spec->kind >= SIM_ITEM_TRANSFER && item->at.ready < e->promised)
         item->at.ready = e->promised;

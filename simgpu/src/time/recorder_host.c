@@ -165,11 +165,12 @@ void sim_record_before_operation(SimRecorder *r, const GpuLogEntry *on)
     sim_record_await_receivers(r, sim_record_thread(r, on->thread), received);
 }
 
-void sim_record_before_comm(SimRecorder *r, int thread, uint64_t comm)
+void sim_record_before_comm(SimRecorder *r, int thread, uint64_t comm, int rank)
 {
     After *received = sim_after_none(r, AFTER_STREAM);
     for (int i = 0; i < r->n_comms; i++)
-        if (r->comm[i].comm == comm) sim_after_received_mark(r, received, r->comm[i].received);
+        if (r->comm[i].comm == comm && r->comm[i].rank == rank)
+            sim_after_received_mark(r, received, r->comm[i].received);
     sim_record_await_receivers(r, sim_record_thread(r, thread), received);
 }
 
@@ -191,12 +192,10 @@ void sim_record_thread_ended(SimRecorder *r, int thread)
     ThreadState *t = find_thread(r, thread), *first = find_thread(r, 0);
     if (!t) return;
     sim_record_end_group(r, t, 0);
-    if (t->called) {
-        After *after = sim_after_none(r, AFTER_THREAD);
-        sim_after(after, r->ended);
-        sim_after(after, t->clock);
-        r->ended = sim_add_host(r, 0, after);
-    }
+    After *after = sim_after_none(r, AFTER_THREAD);
+    sim_after(after, r->ended);
+    sim_after(after, t->clock);
+    r->ended = sim_add_host(r, 0, after);
     if (t == first) { // the process ends
         t->holds = 0;
         stand(r, t);
@@ -210,11 +209,8 @@ void sim_record_thread_ended(SimRecorder *r, int thread)
     if (r->last_caller == thread) r->last_caller = 0;
     t->holds = 0;
     stand(r, t);
-    if (t->called) { // the first thread has joined it
-        After *after = sim_after_none(r, AFTER_THREAD);
-        sim_after(after, r->ended);
-        join_clock(r, first, after);
-    }
+    sim_after(after = sim_after_none(r, AFTER_THREAD), r->ended);
+    join_clock(r, first, after); // it is taken to have joined it
     t->alive = false;
 }
 

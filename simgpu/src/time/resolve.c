@@ -51,7 +51,9 @@ bool sim_resolve(bool (*done)(void *arg), void *arg, double patience)
     for (;;) {
         _Atomic uint32_t *bell = sim_clock_bell();
         uint32_t ticket = atomic_load(bell);
+        SimPs before = sim_engine_now(engine);
         sim_clock_turn();
+        if (sim_engine_now(engine) > before && sim_clock_other_waiters()) sim_clock_ring();
         is_done = done(arg);
         if (is_done) break;
         if (until == 0 || sim_engine_oldest(engine) > reached) until = seconds() + patience;

@@ -44,7 +44,7 @@ void sim_clock_set_rank(int device, int rank);  // of a communicator there
 // that come before an operation on the entry's stream, or before a call on a communicator; or
 // because the host waits for what the entry stands for. So others know how far its clock is.
 void sim_clock_before_operation(GpuLogEntry *entry);
-void sim_clock_before_comm(uint64_t comm);
+void sim_clock_before_comm(uint64_t comm, int rank);
 void sim_clock_before_wait(GpuLogEntry *entry);
 void sim_clock_inside(bool inside); // it waits in simgpu for other ranks: it is not asleep
 // A query, as the log would have it: whether it finds done what it asks for. waited_for: a thread

@@ -74,7 +74,6 @@ static void ask(Sim *s, const Process *p, Thread *t)
         const Atom *atom = &t->atom[t->at];
         t->clock = s->when[atom->step] = request_of(s, p, t);
         s->asked[atom->step] = make_call(s, atom);
-        s->only_asks[atom->step] = !t->called && !t->is_first;
         t->began = true;
         t->at++;
     }
@@ -136,11 +135,11 @@ static void go_on(Sim *s, const Process *p, Thread *t)
         bool message = step_of(s, &t->atom[i])->call[t->atom[i].call].op == MESSAGE;
         if (forgotten != (message ? RECEIVERS_MEET : HOSTS_MEET)) awake = later(awake, request);
     }
+    t->clock = later(t->clock, awake);
+    for (int i = t->meets ? t->at - t->meets : t->at - 1; i < t->at; i++) // a group returns at its end
+        span_of(s, t->atom[i].step, t->atom[i].call, t->atom[i].rank)->returned = t->clock;
     t->blocked = false;
     t->meets = 0;
-    t->clock = later(t->clock, awake);
-    const Atom *last = &t->atom[t->at - 1];
-    span_of(s, last->step, last->call, last->rank)->returned = t->clock;
     ask(s, p, t);
 }
 
@@ -174,8 +173,7 @@ static void end_phase(Sim *s, Process *p)
 {
     for (int i = 0; i < THREADS; i++) {
         Thread *t = &p->thread[i];
-        bool counts = t->called || forgotten == ASKING;
-        if (i > 1 && counts) p->ended = later(p->ended, t->clock);
+        if (i > 1) p->ended = later(p->ended, t->clock);
         free(t->atom);
         t->atom = NULL;
         t->at = t->n = 0;

@@ -117,34 +117,8 @@ static bool fits(Made *made, const Step *s)
     return right;
 }
 
-// A call that leaves the clock of its thread where the last call of its device is.
-static bool is_plain(Kind kind)
-{
-    return kind != TO_DEVICE && kind != FROM_DEVICE && kind != FROM_DEVICE_PAGEABLE &&
-           (kind < STREAM_SYNC || kind == MALLOC) && kind != FREE;
-}
-
-// The clocks of two threads that live on know nothing of each other. What one of them has waited
-// for is past for the program, and a call of the other one would be before it: so between their
-// calls on a device the last one waits for nothing.
-static bool may_change_threads(const Program *p, int process)
-{
-    const Step *before = NULL;
-    for (int i = 0; i < p->n; i++) {
-        const Step *s = &p->step[i];
-        if (!process_takes_part(p, s, process)) continue;
-        Phase now = s->phase[process], then = before ? before->phase[process] : now;
-        bool second = now.mode == SECOND_THREAD || then.mode == SECOND_THREAD;
-        if (second && now.number != then.number && !is_plain(before->kind)) return false;
-        before = s;
-    }
-    return true;
-}
-
 bool is_valid(const Program *p)
 {
-    for (int i = 0; i < p->world.n_processes; i++)
-        if (!may_change_threads(p, i)) return false;
     Made made;
     memset(&made, 0, sizeof made);
     for (int i = 0; i < p->n; i++)

@@ -14,7 +14,7 @@ const char *const rule_names[RULES] = {
     "peer engine",   "latest arrival",   "nodes",          "own links",     "sharing",
     "slow transfer", "slow compute",     "copies count",   "copies slowed", "rounded up",
     "rounded down",  "hosts meet",       "receivers meet", "host waits",    "waking",
-    "free waits",    "new threads",      "last call",      "joining",       "asking",
+    "free waits",    "new threads",      "last call",      "joining",
     "flops",         "slow rank",        "jitter",         "last caller",   "receivers first",
 };
 
@@ -96,7 +96,6 @@ static void tell_times(Sim *s)
             s->times->seen[i] = true;
         }
         if (is_query(step->kind)) s->times->ready[i] = latest_end(s, &s->asked[i]) <= s->when[i];
-        s->times->only_asks[i] = s->only_asks[i];
         // With the same handle, the record before it is forgotten.
         for (int k = i - 1; k >= 0 && step->kind == RECORD && step->again; k--)
             if (p->step[k].kind == RECORD && p->step[k].rank == step->rank &&

@@ -111,7 +111,6 @@ typedef struct Sim {
     Meeting *meeting;       // by step and call
     int record[MAX_STEPS];  // RECORD: its operation
     Waits asked[MAX_STEPS]; // a query: about these,
-    bool only_asks[MAX_STEPS];
     Ps when[MAX_STEPS]; // at this time
     Device device[MAX_RANKS];
     Process process[MAX_PROCESSES];
