@@ -47,13 +47,13 @@ struct CUstream_st {
     int device;
     int priority;
     unsigned flags;
-    const void *site; // who made it; NULL: simgpu itself
+    const void *site;      // who made it; NULL: simgpu itself
     const void *destroyed; // where; NULL: it is alive, or a reset did it
-    int number;       // 1, 2 … of those that the program made; 0: the default or a thread's own
-    uint32_t order;   // of all streams and devices, as they were made
+    int number;     // 1, 2 … of those that the program made; 0: the default or a thread's own
+    uint32_t order; // of all streams and devices, as they were made
     SimClock
         clock; // what is done before the stream's next operation; its own slot: its number so far
-    SimClock asked; // about what a query was answered: not ready
+    SimClock asked;           // about what a query was answered: not ready
     struct CUstream_st *next; // of the device, while alive; of the unused ones, after
 };
 
@@ -62,11 +62,11 @@ struct CUevent_st {
     int device;
     unsigned flags;
     const void *site, *destroyed;
-    SimClock clock; // what is done when the event is
+    SimClock clock;  // what is done when the event is
     uint64_t number; // tells events apart that have had the same handle
     SimStreamId recorded_on;
     const void *recorded_at; // call site
-    bool asked; // a query of this record was answered: not ready
+    bool asked;              // a query of this record was answered: not ready
     struct timespec when;
     struct CUevent_st *next; // of the unused ones
 };
@@ -345,8 +345,11 @@ static bool hint_of_waits(SimHint *hint, int slot, uint64_t time, uint64_t since
         if (w->kind != NOTE_WAIT || w->stream.slot != second || (w->order > since) != recent)
             continue;
         const Note *later = next_record(w, slot, time);
-        *hint = (SimHint){HINT_NONE, w->recorded ? w->at : later ? later->site : NULL, w->site,
-                          w->on};
+        *hint = (SimHint){HINT_NONE,
+                          w->recorded ? w->at
+                          : later     ? later->site
+                                      : NULL,
+                          w->site, w->on};
         if (!w->recorded && (later || recent))
             hint->kind = HINT_NEVER;
         else if (w->recorded && w->on.slot == slot && w->upto < time && (later || recent))
@@ -467,7 +470,8 @@ cudaError_t sim_stream_begin(SimgpuOp *op)
     if (s) {
         put_stream(&op->entry, s);
         catch_up(s);
-        if (!only_orders(op->entry.op)) await_undone(&s->clock, sim_clock_before_operation, op->entry);
+        if (!only_orders(op->entry.op))
+            await_undone(&s->clock, sim_clock_before_operation, op->entry);
     }
     pthread_mutex_unlock(&lock);
     return s ? cudaSuccess : report_stream(op->entry.name, op->entry.stream, op->entry.site);
@@ -540,9 +544,9 @@ void sim_stream_merge(int device, cudaStream_t a, cudaStream_t b)
     pthread_mutex_lock(&lock);
     for (int i = 0; i < 2; i++) {
         bool is_null = handle[i] == NULL || handle[i] == cudaStreamLegacy;
-        s[i] = is_null                             ? null_stream(device)
+        s[i] = is_null                            ? null_stream(device)
                : handle[i] == cudaStreamPerThread ? thread_stream(device)
-                                                   : find_stream(handle[i]);
+                                                  : find_stream(handle[i]);
         if (s[i]) catch_up(s[i]);
     }
     if (s[0] && s[1]) {
@@ -631,7 +635,10 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *pStream, unsigned int flags)
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int flags, int priority)
 {
     SIM_ENTER();
-    return create_stream(pStream, flags, priority > 0 ? 0 : priority < -5 ? -5 : priority,
+    return create_stream(pStream, flags,
+                         priority > 0    ? 0
+                         : priority < -5 ? -5
+                                         : priority,
                          SIM_SITE);
 }
 
@@ -967,8 +974,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return simgpu_end(&op);
 }
 
-static cudaError_t wait_for_event(const char *call, cudaEvent_t event, bool query,
-                                  const void *site)
+static cudaError_t wait_for_event(const char *call, cudaEvent_t event, bool query, const void *site)
 {
     SIM_ENTER();
     GpuLogEntry entry = {
@@ -987,8 +993,7 @@ static cudaError_t wait_for_event(const char *call, cudaEvent_t event, bool quer
         entry.device = event->device;
         early = query && event->recorded && !event->asked && is_early(&event->clock, &host);
         event->asked |= early;
-        if (event->recorded && !early)
-            await_undone(&event->clock, sim_clock_before_wait, entry);
+        if (event->recorded && !early) await_undone(&event->clock, sim_clock_before_wait, entry);
         if (event->recorded && !early) host_joins(&event->clock);
     }
     pthread_mutex_unlock(&lock);

@@ -168,7 +168,8 @@ static void turn_if_due(bool waits)
     since_turn++;
     if (!wanted && since_turn < (waits ? TURN : LATE)) return;
     sim_clock_turn();
-    if (!wanted && peers && sim_engine_items(sim_recorder_engine(recorder)) > MANY) peers->ask(sim_clock_next());
+    if (!wanted && peers && sim_engine_items(sim_recorder_engine(recorder)) > MANY)
+        peers->ask(sim_clock_next());
 }
 
 // Others of this process may wait for the caller's clock.

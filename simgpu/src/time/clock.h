@@ -11,7 +11,7 @@
 // All that follow are called with the lock held.
 void sim_clock_lock(void);
 void sim_clock_unlock(void);
-bool sim_clock_is_finished(void); // without it
+bool sim_clock_is_finished(void);      // without it
 SimRecorder *sim_clock_recorder(void); // made when it is first used
 
 // The processes with which this one shares communicators.
@@ -39,7 +39,7 @@ const SimPeers *sim_clock_peers(void); // NULL: there are none
 // Runs the engine, tells what it knows, frees what it can.
 void sim_clock_turn(void);
 SimPs sim_clock_next(void); // after a turn: up to when it would go on; SIM_FOREVER: nothing is left
-void sim_clock_ring(void); // this process's own bell
+void sim_clock_ring(void);  // this process's own bell
 _Atomic uint32_t *sim_clock_bell(void);
 // Threads of this process that wait for a time: they do what the resolver does otherwise.
 void sim_clock_local_waiter(int change);

@@ -126,8 +126,7 @@ static bool is_asleep(int tid, uint64_t *ran)
     *ran = 0;
     if (!read_line(tid, "stat", line)) return true; // it is gone
     const char *name_end = strrchr(line, ')');
-    bool asleep =
-        name_end && name_end[1] == ' ' && (name_end[2] == 'S' || name_end[2] == 'Z');
+    bool asleep = name_end && name_end[1] == ' ' && (name_end[2] == 'S' || name_end[2] == 'Z');
     if (asleep && read_line(tid, "schedstat", line)) *ran = strtoull(line, NULL, 10);
     return asleep;
 }
@@ -145,8 +144,7 @@ static bool has_slept(Sleeper *s, SimItem clock)
     uint64_t ran;
     double now = seconds();
     bool asleep = is_asleep(s->tid, &ran);
-    if (!asleep || s->since == 0 || clock != s->clock || ran != s->ran)
-        s->since = asleep ? now : 0;
+    if (!asleep || s->since == 0 || clock != s->clock || ran != s->ran) s->since = asleep ? now : 0;
     s->clock = clock;
     s->ran = ran;
     return asleep && now - s->since >= SLEEP_SECONDS;

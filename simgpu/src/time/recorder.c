@@ -192,8 +192,7 @@ void sim_after_wait(SimRecorder *r, After *after, const GpuLogEntry *e)
 
 static uint64_t awaited_record(SimRecorder *r, const GpuLogEntry *e)
 {
-    const EventState *event =
-        e->op == GPU_EVENT_SYNC ? sim_record_event(r, e->event, false) : NULL;
+    const EventState *event = e->op == GPU_EVENT_SYNC ? sim_record_event(r, e->event, false) : NULL;
     return event ? event->entry : SIM_NO_ENTRY;
 }
 

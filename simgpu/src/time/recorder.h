@@ -34,8 +34,7 @@ void sim_record_release(SimRecorder *recorder, int thread, SimPs until);
 // the entry's stream, or to be called on a communicator, awaits the receivers of messages before it;
 // or the host waits for what the entry waits for.
 void sim_record_before_operation(SimRecorder *recorder, const GpuLogEntry *on);
-void sim_record_before_comm(SimRecorder *recorder, int thread, uint64_t comm,
-                            int rank);
+void sim_record_before_comm(SimRecorder *recorder, int thread, uint64_t comm, int rank);
 void sim_record_before_wait(SimRecorder *recorder, const GpuLogEntry *on);
 void sim_record_forget_event(SimRecorder *recorder, cudaEvent_t event);
 void sim_record_set_rank(SimRecorder *recorder, int device, int rank);

@@ -16,7 +16,16 @@ typedef struct After {
     int n, room;
     SimPs not_before;
 } After;
-enum { AFTER_CALL, AFTER_THREAD, AFTER_STREAM, AFTER_WAKE, AFTER_RUN, AFTER_RECEIVED, AFTER_MEETS, AFTERS };
+enum {
+    AFTER_CALL,
+    AFTER_THREAD,
+    AFTER_STREAM,
+    AFTER_WAKE,
+    AFTER_RUN,
+    AFTER_RECEIVED,
+    AFTER_MEETS,
+    AFTERS
+};
 
 typedef struct StreamState {
     cudaStream_t handle;
@@ -45,7 +54,7 @@ typedef struct GroupCall {
     GpuLogEntry entry; // without ranges
     SimItemSpec spec;
     Mark request;
-    Mark received; // a send's: when its receiver makes its request
+    Mark received;  // a send's: when its receiver makes its request
     size_t pending; // its place, counted from the first that was ever pending
     bool done;
 } GroupCall;
@@ -124,7 +133,8 @@ EventState *sim_record_event(SimRecorder *r, cudaEvent_t handle, bool make);
 
 // ---- recorder_host.c ----
 ThreadState *sim_record_thread(SimRecorder *r, int number);
-After *sim_after_call(SimRecorder *r, ThreadState *t, int device); // what its next call begins after
+After *sim_after_call(SimRecorder *r, ThreadState *t,
+                      int device); // what its next call begins after
 Mark sim_record_request(SimRecorder *r, ThreadState *t, int device, SimPs cost);
 // The host goes on when `for_` is done, and it is awake; when it has met others.
 void sim_record_wait(SimRecorder *r, ThreadState *t, const After *for_);

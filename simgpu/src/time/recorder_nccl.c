@@ -14,7 +14,7 @@
 typedef struct Part {
     uint64_t comm;
     int rank;
-    int run;      // the first call of those that are ready together
+    int run;        // the first call of those that are ready together
     After before;   // what all its calls wait for, so far
     After ops;      // all its operations
     After received; // the receivers of messages before it, and in it
@@ -219,8 +219,7 @@ static void request_all(SimRecorder *r, ThreadState *t, After *meets)
     for (int i = 0; i < t->n_group; i++) {
         GroupCall *call = &t->group[i];
         meet(r, t, i, meets);
-        call->request =
-            sim_record_request(r, t, call->entry.device, r->machine->host.collective);
+        call->request = sim_record_request(r, t, call->entry.device, r->machine->host.collective);
         Pending *p = pending_of(r, call);
         if (p) p->request = call->request;
     }

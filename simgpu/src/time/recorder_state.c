@@ -170,4 +170,3 @@ EventState *sim_record_event(SimRecorder *r, cudaEvent_t handle, bool make)
     free(old);
     return sim_record_event(r, handle, true);
 }
-

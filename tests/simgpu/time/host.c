@@ -103,7 +103,7 @@ static void call(Sim *s, const Process *p, Thread *t)
     t->clock = s->device[atom->rank].called = request_of(s, p, t);
     s->device[atom->rank].caller = t;
     t->at++;
-    t->began = t->called = true;
+    t->began = true;
     Span *span = span_of(s, atom->step, atom->call, atom->rank);
     span->queued = span->returned = t->clock;
     t->waiting = (Waits){0};
@@ -136,7 +136,8 @@ static void go_on(Sim *s, const Process *p, Thread *t)
         if (forgotten != (message ? RECEIVERS_MEET : HOSTS_MEET)) awake = later(awake, request);
     }
     t->clock = later(t->clock, awake);
-    for (int i = t->meets ? t->at - t->meets : t->at - 1; i < t->at; i++) // a group returns at its end
+    for (int i = t->meets ? t->at - t->meets : t->at - 1; i < t->at;
+         i++) // a group returns at its end
         span_of(s, t->atom[i].step, t->atom[i].call, t->atom[i].rank)->returned = t->clock;
     t->blocked = false;
     t->meets = 0;

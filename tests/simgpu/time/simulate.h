@@ -70,8 +70,8 @@ typedef struct Atom {
 } Atom;
 
 typedef struct Thread {
-    bool is_first;      // of its process
-    bool began, called; // has made a call; one that is no query
+    bool is_first; // of its process
+    bool began;    // has made a call, or asked
     Ps clock;
     Atom *atom; // what it does in this phase
     int at, n;
@@ -111,7 +111,7 @@ typedef struct Sim {
     Meeting *meeting;       // by step and call
     int record[MAX_STEPS];  // RECORD: its operation
     Waits asked[MAX_STEPS]; // a query: about these,
-    Ps when[MAX_STEPS]; // at this time
+    Ps when[MAX_STEPS];     // at this time
     Device device[MAX_RANKS];
     Process process[MAX_PROCESSES];
     int stream_number[MAX_RANKS][STREAMS];
