@@ -1,8 +1,8 @@
 /* recorder_host.c: the host's part of a program: threads, their clocks, and which of them may still
  * call on a device (simgpu/pages/time.md, § 1).
  *
- * The thread that called last on a device *holds* it: nobody's next call there begins before that
- * thread's clock. So the engine goes no further than to the clocks of the holders. Before the first
+ * The thread that called last on a device *holds* it, or one that has called and asked there since:
+ * nobody's next call there begins before that thread's clock. So the engine goes no further than to the clocks of the holders. Before the first
  * thread has called at all, it holds what nobody else does.
  *
  * Interface: recorder.h; sim_record_thread, sim_record_request, sim_record_wait,
@@ -234,13 +234,19 @@ bool sim_record_stands(const SimRecorder *r, int thread)
 SimItem sim_record_query(SimRecorder *r, int thread, int device)
 {
     ThreadState *t = sim_record_thread(r, thread);
-    After *after = sim_after_none(r, AFTER_CALL);
-    sim_after(after, t->clock);
-    sim_after(after, sim_record_device(r, device)->called);
+    After *after;
+    if (t->called) {
+        after = sim_after_call(r, t, device);
+    } else {
+        sim_after(after = sim_after_none(r, AFTER_CALL), t->clock);
+        sim_after(after, sim_record_device(r, device)->called);
+    }
     Mark asked = sim_add_host(r, r->machine->host.query, after);
     t->asked = asked;
     t->has_asked = true;
-    set_clock(r, t, asked);
+    t->clock = asked;
+    if (t->called) take_device(r, t, sim_record_device(r, device));
+    stand(r, t);
     return asked.item;
 }
 

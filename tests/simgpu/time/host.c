@@ -43,6 +43,12 @@ static Ps received_before(const Sim *s, const Thread *t)
     return received;
 }
 
+// Not only asked.
+static bool has_called(const Thread *t)
+{
+    return t->called || t->is_first;
+}
+
 static Ps request_of(const Sim *s, const Process *p, const Thread *t)
 {
     const Atom *atom = &t->atom[t->at];
@@ -56,9 +62,10 @@ static Ps request_of(const Sim *s, const Process *p, const Thread *t)
         Ps received = received_before(s, t);
         if (received == NEVER) return NEVER;
         begin = later(begin, received);
-        if (forgotten != LAST_CALL && forgotten != LAST_CALLER)
-            begin = later(begin, d->caller->clock);
     }
+    bool calls = !is_query(kind) || has_called(t);
+    if (calls && forgotten != LAST_CALL && forgotten != LAST_CALLER)
+        begin = later(begin, d->holder->clock);
     return begin + call_cost(&s->program->world.machine, kind);
 }
 
@@ -74,6 +81,7 @@ static void ask(Sim *s, const Process *p, Thread *t)
         const Atom *atom = &t->atom[t->at];
         t->clock = s->when[atom->step] = request_of(s, p, t);
         s->asked[atom->step] = make_call(s, atom);
+        if (has_called(t)) s->device[atom->rank].holder = t;
         t->began = true;
         t->at++;
     }
@@ -101,9 +109,9 @@ static void call(Sim *s, const Process *p, Thread *t)
 {
     const Atom *atom = &t->atom[t->at];
     t->clock = s->device[atom->rank].called = request_of(s, p, t);
-    s->device[atom->rank].caller = t;
+    s->device[atom->rank].holder = t;
     t->at++;
-    t->began = true;
+    t->began = t->called = true;
     Span *span = span_of(s, atom->step, atom->call, atom->rank);
     span->queued = span->returned = t->clock;
     t->waiting = (Waits){0};
@@ -179,7 +187,7 @@ static void end_phase(Sim *s, Process *p)
         t->atom = NULL;
         t->at = t->n = 0;
         for (int r = 0; r < MAX_RANKS && i > 1; r++)
-            if (s->device[r].caller == t) s->device[r].caller = &p->thread[0];
+            if (s->device[r].holder == t) s->device[r].holder = &p->thread[0];
         if (i > 1) *t = (Thread){0};
     }
     if (forgotten != JOINING) p->thread[0].clock = later(p->thread[0].clock, p->ended);
@@ -225,7 +233,7 @@ static void make_buffers(Sim *s)
         Thread *first = &s->process[w->process[r]].thread[0];
         first->clock += call_cost(&w->machine, MALLOC) + call_cost(&w->machine, PIN);
         s->device[r].called = first->clock;
-        s->device[r].caller = first;
+        s->device[r].holder = first;
     }
 }
 

@@ -82,10 +82,23 @@ bool has_work(Kind kind)
 typedef struct Made {
     bool recorded[MAX_RANKS][EVENTS];
     bool memory[3][MAX_RANKS][BLOCKS]; // stream-ordered, cudaMalloc's, pinned
+    bool second[MAX_PROCESSES];        // calls, by the process's second thread
 } Made;
 
+// A thread that has only asked has no say in what comes later: what it is told would depend on that.
+static bool may_ask(Made *made, const Program *p, const Step *s)
+{
+    bool may = true;
+    for (int i = 0; i < p->world.n_processes; i++) {
+        if (s->phase[i].mode != SECOND_THREAD || !process_takes_part(p, s, i)) continue;
+        may = !is_query(s->kind) || made->second[i];
+        made->second[i] |= !is_query(s->kind);
+    }
+    return may;
+}
+
 // Whether a step makes sense now; and what it makes, or takes away.
-static bool fits(Made *made, const Step *s)
+static bool fits(Made *made, const Program *p, const Step *s)
 {
     bool *recorded = &made->recorded[s->kind == WAIT ? s->from : s->rank][s->slot % EVENTS];
     int kind = s->kind == MALLOC || s->kind == FREE ? 1
@@ -114,7 +127,7 @@ static bool fits(Made *made, const Step *s)
         break;
     default: break;
     }
-    return right;
+    return right && may_ask(made, p, s);
 }
 
 bool is_valid(const Program *p)
@@ -122,7 +135,7 @@ bool is_valid(const Program *p)
     Made made;
     memset(&made, 0, sizeof made);
     for (int i = 0; i < p->n; i++)
-        if (!fits(&made, &p->step[i])) return false;
+        if (!fits(&made, p, &p->step[i])) return false;
     return true;
 }
 
@@ -133,7 +146,7 @@ void remove_steps(Program *p, int from, int n)
     memset(&made, 0, sizeof made);
     for (int i = 0; i < p->n; i++) {
         Made before = made;
-        if ((i >= from && i < from + n) || !fits(&made, &p->step[i])) {
+        if ((i >= from && i < from + n) || !fits(&made, p, &p->step[i])) {
             made = before;
             continue;
         }

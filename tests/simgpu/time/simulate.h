@@ -71,7 +71,7 @@ typedef struct Atom {
 
 typedef struct Thread {
     bool is_first; // of its process
-    bool began;    // has made a call, or asked
+    bool began, called; // has made a call, or asked; has made one that is no query
     Ps clock;
     Atom *atom; // what it does in this phase
     int at, n;
@@ -82,7 +82,7 @@ typedef struct Thread {
 
 typedef struct Device {
     Ps called;           // last call, § 1
-    Thread *caller;      // who made it
+    Thread *holder;      // who made it, or has asked since
     int last[STREAMS];   // what was queued last on each stream; -1: nothing
     int record[EVENTS];  // what an event's slot was recorded by; -1: nothing
     int comm[MAX_COMMS]; // what was called last on each communicator; -1: nothing
