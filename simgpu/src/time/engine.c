@@ -212,7 +212,13 @@ SimPs sim_engine_next(SimEngine *e)
     if (e->starting.n) return e->now + 1; // what starts now is not an event
     for (int d = 0; d < e->n_devices; d++)
         if (e->device[d].changed) return e->now + 1;
-    return next_event(e, &event) ? event.time : SIM_FOREVER;
+    SimPs next = next_event(e, &event) ? event.time : SIM_FOREVER;
+    for (int i = 0; i < e->arrived.n; i++) {
+        SimPs bound = sim_item(e, e->arrived.item[i])->bound;
+        if (bound <= e->settled) bound = e->settled + 1; // others have to come further first
+        if (bound < next) next = bound;
+    }
+    return next;
 }
 
 bool sim_engine_is_stuck(SimEngine *e)
