@@ -2,7 +2,7 @@
  * call on a device (simgpu/pages/time.md, § 1).
  *
  * The thread that called last on a device *holds* it, or one that has called and asked there since:
- * nobody's next call there begins before that thread's clock. So the engine goes no further than to the clocks of the holders. Before the first
+ * nobody's next call there begins before the clock with which it left. So the engine goes no further than to the clocks of the holders. Before the first
  * thread has called at all, it holds what nobody else does.
  *
  * Interface: recorder.h; sim_record_thread, sim_record_request, sim_record_wait,
@@ -60,6 +60,8 @@ static void stand(SimRecorder *r, ThreadState *t)
 static void set_clock(SimRecorder *r, ThreadState *t, Mark clock)
 {
     t->clock = clock;
+    for (int d = 0; d < r->n_devices; d++)
+        if (r->device[d].is_there && r->device[d].holder == t->number) r->device[d].left = clock;
     if (t->holds) stand(r, t);
 }
 
@@ -79,8 +81,13 @@ static void know_device(SimRecorder *r, DeviceState *d)
     change_holds(r, d->holder, 1);
 }
 
+// A thread leaves the devices where it was, unless they are of one group.
 static void take_device(SimRecorder *r, ThreadState *t, DeviceState *d)
 {
+    for (int i = 0; i < r->n_devices && !t->in_group; i++)
+        if (r->device[i].holder == t->number) r->device[i].is_there = false;
+    d->is_there = true;
+    d->left = t->clock;
     know_device(r, d);
     if (t->number == 0 && !r->first_has_called) {
         r->first_has_called = true;
@@ -120,10 +127,9 @@ After *sim_after_call(SimRecorder *r, ThreadState *t, int device)
     DeviceState *d = sim_record_device(r, device);
     know_device(r, d);
     After *after = sim_after_none(r, AFTER_CALL);
-    const ThreadState *holder = find_thread(r, d->holder);
     sim_after(after, t->clock);
     sim_after(after, d->called);
-    if (holder && holder != t) sim_after(after, holder->clock);
+    if (d->holder != t->number) sim_after(after, d->left);
     return after;
 }
 
@@ -204,6 +210,7 @@ void sim_record_thread_ended(SimRecorder *r, int thread)
     for (int d = 0; d < r->n_devices; d++)
         if (r->device[d].holder == thread) {
             r->device[d].holder = 0;
+            r->device[d].is_there = false;
             first->holds++;
         }
     if (r->last_caller == thread) r->last_caller = 0;

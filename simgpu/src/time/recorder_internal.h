@@ -37,7 +37,9 @@ typedef struct StreamState {
 
 typedef struct DeviceState {
     Mark called; // its last call
-    int holder;  // the thread that made it; -1: nobody has called
+    int holder;  // the thread that made it, or has asked since; -1: nobody has called
+    bool is_there; // it has called on no other device since
+    Mark left;     // its clock then
     int rank;    // -1: not known
     StreamState *stream;
     int n_streams, streams_room;
@@ -64,6 +66,7 @@ typedef struct ThreadState {
     bool alive;
     bool called; // not only asked
     int holds;   // so many devices
+    bool in_group; // makes requests of one group
     Mark clock;
     bool has_asked; // and the log has not got it yet:
     Mark asked;

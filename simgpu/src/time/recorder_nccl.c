@@ -220,6 +220,7 @@ static void request_all(SimRecorder *r, ThreadState *t, After *meets)
         GroupCall *call = &t->group[i];
         meet(r, t, i, meets);
         call->request = sim_record_request(r, t, call->entry.device, r->machine->host.collective);
+        t->in_group = true; // from the second one on
         Pending *p = pending_of(r, call);
         if (p) p->request = call->request;
     }
@@ -250,6 +251,7 @@ static void end_group(SimRecorder *r, ThreadState *t)
     request_all(r, t, meets);
     queue_all(r, t);
     sim_record_meet(r, t, meets);
+    t->in_group = false;
     for (int i = 0; i < t->n_group; i++) {
         Pending *p = pending_of(r, &t->group[i]);
         if (!p) continue;

@@ -82,6 +82,7 @@ static bool is_past(const SimRecorder *r, const Mark *mark)
 static void seal_device(const SimRecorder *r, DeviceState *d)
 {
     seal(r, &d->called);
+    seal(r, &d->left);
     for (int i = 0; i < d->n_streams; i++) {
         seal(r, &d->stream[i].last);
         seal_received(r, &d->stream[i].received);

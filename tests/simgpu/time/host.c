@@ -65,13 +65,19 @@ static Ps request_of(const Sim *s, const Process *p, const Thread *t)
     }
     bool calls = !is_query(kind) || has_called(t);
     if (calls && forgotten != LAST_CALL && forgotten != LAST_CALLER)
-        begin = later(begin, d->holder->clock);
+        begin = later(begin, d->left);
     return begin + call_cost(&s->program->world.machine, kind);
 }
 
 static bool is_over(const Thread *t)
 {
     return t->at == t->n && !t->blocked;
+}
+
+static void be_on_device(Sim *s, Thread *t, int rank)
+{
+    s->device[rank].thread = t;
+    s->device[rank].left = t->clock;
 }
 
 // Makes the queries whose turn it is.
@@ -81,7 +87,7 @@ static void ask(Sim *s, const Process *p, Thread *t)
         const Atom *atom = &t->atom[t->at];
         t->clock = s->when[atom->step] = request_of(s, p, t);
         s->asked[atom->step] = make_call(s, atom);
-        if (has_called(t)) s->device[atom->rank].holder = t;
+        if (has_called(t)) be_on_device(s, t, atom->rank);
         t->began = true;
         t->at++;
     }
@@ -109,7 +115,7 @@ static void call(Sim *s, const Process *p, Thread *t)
 {
     const Atom *atom = &t->atom[t->at];
     t->clock = s->device[atom->rank].called = request_of(s, p, t);
-    s->device[atom->rank].holder = t;
+    be_on_device(s, t, atom->rank);
     t->at++;
     t->began = t->called = true;
     Span *span = span_of(s, atom->step, atom->call, atom->rank);
@@ -144,9 +150,11 @@ static void go_on(Sim *s, const Process *p, Thread *t)
         if (forgotten != (message ? RECEIVERS_MEET : HOSTS_MEET)) awake = later(awake, request);
     }
     t->clock = later(t->clock, awake);
-    for (int i = t->meets ? t->at - t->meets : t->at - 1; i < t->at;
-         i++) // a group returns at its end
-        span_of(s, t->atom[i].step, t->atom[i].call, t->atom[i].rank)->returned = t->clock;
+    for (int i = t->meets ? t->at - t->meets : t->at - 1; i < t->at; i++) { // a group's at its end
+        const Atom *atom = &t->atom[i];
+        span_of(s, atom->step, atom->call, atom->rank)->returned = t->clock;
+        if (s->device[atom->rank].thread == t) s->device[atom->rank].left = t->clock;
+    }
     t->blocked = false;
     t->meets = 0;
     ask(s, p, t);
@@ -186,8 +194,6 @@ static void end_phase(Sim *s, Process *p)
         free(t->atom);
         t->atom = NULL;
         t->at = t->n = 0;
-        for (int r = 0; r < MAX_RANKS && i > 1; r++)
-            if (s->device[r].holder == t) s->device[r].holder = &p->thread[0];
         if (i > 1) *t = (Thread){0};
     }
     if (forgotten != JOINING) p->thread[0].clock = later(p->thread[0].clock, p->ended);
@@ -233,7 +239,7 @@ static void make_buffers(Sim *s)
         Thread *first = &s->process[w->process[r]].thread[0];
         first->clock += call_cost(&w->machine, MALLOC) + call_cost(&w->machine, PIN);
         s->device[r].called = first->clock;
-        s->device[r].holder = first;
+        be_on_device(s, first, r);
     }
 }
 

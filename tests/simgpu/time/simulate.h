@@ -82,7 +82,8 @@ typedef struct Thread {
 
 typedef struct Device {
     Ps called;           // last call, § 1
-    Thread *holder;      // who made it, or has asked since
+    Thread *thread;      // who made it, or has asked since
+    Ps left;             // its clock, when it was there last
     int last[STREAMS];   // what was queued last on each stream; -1: nothing
     int record[EVENTS];  // what an event's slot was recorded by; -1: nothing
     int comm[MAX_COMMS]; // what was called last on each communicator; -1: nothing
