@@ -256,7 +256,6 @@ SimRecorder *sim_recorder_new(const SimMachine *machine, const SimSpread *spread
     r->engine = sim_engine_new(machine, board);
     ThreadState *first = sim_record_thread(r, 0);
     first->called = true;
-    first->holds = 1; // what nobody has called
     sim_engine_thread(r->engine, 0, 0);
     return r;
 }

@@ -1,9 +1,8 @@
 /* recorder_host.c: the host's part of a program: threads, their clocks, and which of them may still
- * call on a device (simgpu/pages/time.md, § 1).
+ * call (simgpu/pages/time.md, § 1).
  *
- * The thread that called last on a device *holds* it, or one that has called and asked there since:
- * nobody's next call there begins before the clock with which it left. So the engine goes no further than to the clocks of the holders. Before the first
- * thread has called at all, it holds what nobody else does.
+ * The engine goes no further than to the clock of any thread that has called. A device remembers where
+ * the thread that was there last has left it.
  *
  * Interface: recorder.h; sim_record_thread, sim_record_request, sim_record_wait,
  * sim_record_await_receivers (recorder_internal.h).
@@ -48,64 +47,35 @@ ThreadState *sim_record_thread(SimRecorder *r, int number)
 
 // ---- Who may still call ----
 
-// The engine stops at the thread's clock, while it holds something.
-static void stand(SimRecorder *r, ThreadState *t)
-{
-    if (t->holds)
-        sim_engine_thread(r->engine, index_of(r, t), t->clock.item);
-    else
-        sim_engine_thread_gone(r->engine, index_of(r, t));
-}
-
-static void set_clock(SimRecorder *r, ThreadState *t, Mark clock)
+// The engine stops at the thread's clock, if it has called.
+static void move_clock(SimRecorder *r, ThreadState *t, Mark clock)
 {
     t->clock = clock;
+    if (t->called) sim_engine_thread(r->engine, index_of(r, t), clock.item);
+}
+
+// In a call.
+static void set_clock(SimRecorder *r, ThreadState *t, Mark clock)
+{
+    move_clock(r, t, clock);
     for (int d = 0; d < r->n_devices; d++)
-        if (r->device[d].is_there && r->device[d].holder == t->number) r->device[d].left = clock;
-    if (t->holds) stand(r, t);
+        if (r->device[d].is_there && r->device[d].thread == t->number) r->device[d].left = clock;
 }
 
-static void change_holds(SimRecorder *r, int number, int change)
+// The thread leaves the devices where it was, unless they are of one group.
+static void go_to_device(SimRecorder *r, ThreadState *t, int device)
 {
-    ThreadState *t = find_thread(r, number);
-    if (!t) return;
-    t->holds += change;
-    stand(r, t);
-}
-
-// A device where nobody has called: the first thread may, or who called last somewhere.
-static void know_device(SimRecorder *r, DeviceState *d)
-{
-    if (d->holder >= 0) return;
-    d->holder = r->first_has_called ? r->last_caller : 0;
-    change_holds(r, d->holder, 1);
-}
-
-// A thread leaves the devices where it was, unless they are of one group.
-static void take_device(SimRecorder *r, ThreadState *t, DeviceState *d)
-{
-    for (int i = 0; i < r->n_devices && !t->in_group; i++)
-        if (r->device[i].holder == t->number) r->device[i].is_there = false;
-    d->is_there = true;
-    d->left = t->clock;
-    know_device(r, d);
-    if (t->number == 0 && !r->first_has_called) {
-        r->first_has_called = true;
-        t->holds--; // of what nobody has called
-    }
-    r->last_caller = t->number;
-    if (d->holder == t->number) return;
-    t->holds++;
-    int before = d->holder;
-    d->holder = t->number;
-    change_holds(r, before, -1);
+    for (int d = 0; d < r->n_devices && !t->in_group; d++)
+        if (r->device[d].thread == t->number) r->device[d].is_there = false;
+    DeviceState *to = sim_record_device(r, device);
+    to->thread = t->number;
+    to->is_there = true;
 }
 
 void sim_record_set_rank(SimRecorder *r, int device, int rank)
 {
     DeviceState *d = sim_record_device(r, device);
     if (d->rank < 0) d->rank = rank;
-    know_device(r, d);
 }
 
 // ---- Calls ----
@@ -124,12 +94,11 @@ void sim_record_await_receivers(SimRecorder *r, ThreadState *t, After *received)
 
 After *sim_after_call(SimRecorder *r, ThreadState *t, int device)
 {
-    DeviceState *d = sim_record_device(r, device);
-    know_device(r, d);
+    const DeviceState *d = sim_record_device(r, device);
     After *after = sim_after_none(r, AFTER_CALL);
     sim_after(after, t->clock);
     sim_after(after, d->called);
-    if (d->holder != t->number) sim_after(after, d->left);
+    if (d->thread != t->number) sim_after(after, d->left);
     return after;
 }
 
@@ -138,9 +107,8 @@ Mark sim_record_request(SimRecorder *r, ThreadState *t, int device, SimPs cost)
     Mark request = sim_add_host(r, cost, sim_after_call(r, t, device));
     t->called = true;
     sim_record_device(r, device)->called = request;
-    t->clock = request;
-    take_device(r, t, sim_record_device(r, device));
-    stand(r, t);
+    go_to_device(r, t, device);
+    set_clock(r, t, request);
     return request;
 }
 
@@ -188,7 +156,7 @@ void sim_record_before_wait(SimRecorder *r, const GpuLogEntry *on)
     sim_after_wait(r, after, on);
     sim_after(after, t->clock);
     Mark until = sim_add_host(r, 0, after);
-    if (t->holds) sim_engine_thread(r->engine, index_of(r, t), until.item);
+    if (t->called) sim_engine_thread(r->engine, index_of(r, t), until.item);
 }
 
 // ---- Threads end, or sleep ----
@@ -202,23 +170,17 @@ void sim_record_thread_ended(SimRecorder *r, int thread)
     sim_after(after, r->ended);
     sim_after(after, t->clock);
     r->ended = sim_add_host(r, 0, after);
-    if (t == first) { // the process ends
-        t->holds = 0;
-        stand(r, t);
-        return;
-    }
+    sim_engine_thread_gone(r->engine, index_of(r, t));
     for (int d = 0; d < r->n_devices; d++)
-        if (r->device[d].holder == thread) {
-            r->device[d].holder = 0;
+        if (r->device[d].thread == thread) {
             r->device[d].is_there = false;
-            first->holds++;
+            r->device[d].thread = -1; // the number comes again
         }
-    if (r->last_caller == thread) r->last_caller = 0;
-    t->holds = 0;
-    stand(r, t);
-    sim_after(after = sim_after_none(r, AFTER_THREAD), r->ended);
-    join_clock(r, first, after); // it is taken to have joined it
+    if (t == first) return;
     t->alive = false;
+    sim_after(after = sim_after_none(r, AFTER_THREAD), r->ended);
+    sim_after(after, first->clock); // it is taken to have joined it
+    move_clock(r, first, sim_add_host(r, 0, after));
 }
 
 void sim_record_release(SimRecorder *r, int thread, SimPs until)
@@ -227,7 +189,8 @@ void sim_record_release(SimRecorder *r, int thread, SimPs until)
     if (!t) return;
     After *after = sim_after_none(r, AFTER_THREAD);
     after->not_before = until;
-    join_clock(r, t, after);
+    sim_after(after, t->clock);
+    move_clock(r, t, sim_add_host(r, 0, after));
 }
 
 bool sim_record_stands(const SimRecorder *r, int thread)
@@ -251,9 +214,8 @@ SimItem sim_record_query(SimRecorder *r, int thread, int device)
     Mark asked = sim_add_host(r, r->machine->host.query, after);
     t->asked = asked;
     t->has_asked = true;
-    t->clock = asked;
-    if (t->called) take_device(r, t, sim_record_device(r, device));
-    stand(r, t);
+    if (t->called) go_to_device(r, t, device);
+    set_clock(r, t, asked);
     return asked.item;
 }
 

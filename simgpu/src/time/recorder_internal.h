@@ -37,7 +37,7 @@ typedef struct StreamState {
 
 typedef struct DeviceState {
     Mark called; // its last call
-    int holder;  // the thread that made it, or has asked since; -1: nobody has called
+    int thread;    // that made it, or has asked since; -1: nobody, or it has ended
     bool is_there; // it has called on no other device since
     Mark left;     // its clock then
     int rank;    // -1: not known
@@ -65,7 +65,6 @@ typedef struct ThreadState {
     int number;
     bool alive;
     bool called; // not only asked
-    int holds;   // so many devices
     bool in_group; // makes requests of one group
     Mark clock;
     bool has_asked; // and the log has not got it yet:
@@ -104,8 +103,6 @@ struct SimRecorder {
     ThreadState *thread;
     int n_threads;
     Mark ended;            // the latest clock of threads that have ended
-    int last_caller;       // a thread
-    bool first_has_called; // the first thread
     CommState *comm;
     int n_comms, comms_room;
     After after[AFTERS];

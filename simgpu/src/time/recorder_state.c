@@ -65,7 +65,7 @@ DeviceState *sim_record_device(SimRecorder *r, int index)
     if (index >= r->n_devices) {
         r->device = sim_record_grow(r->device, (size_t)index + 1, sizeof *r->device);
         for (int i = r->n_devices; i <= index; i++)
-            r->device[i] = (DeviceState){.rank = r->rank, .holder = -1};
+            r->device[i] = (DeviceState){.rank = r->rank, .thread = -1};
         r->n_devices = index + 1;
     }
     return &r->device[index];
