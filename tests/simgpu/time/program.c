@@ -83,16 +83,21 @@ typedef struct Made {
     bool recorded[MAX_RANKS][EVENTS];
     bool memory[3][MAX_RANKS][BLOCKS]; // stream-ordered, cudaMalloc's, pinned
     bool second[MAX_PROCESSES];        // calls, by the process's second thread
+    int new_in[MAX_PROCESSES];         // the last phase in which a new thread has called
 } Made;
 
-// A thread that has only asked has no say in what comes later: what it is told would depend on that.
+// What a thread is told that has only asked depends on what the others do later, if they live on.
 static bool may_ask(Made *made, const Program *p, const Step *s)
 {
     bool may = true;
     for (int i = 0; i < p->world.n_processes; i++) {
-        if (s->phase[i].mode != SECOND_THREAD || !process_takes_part(p, s, i)) continue;
-        may = !is_query(s->kind) || made->second[i];
-        made->second[i] |= !is_query(s->kind);
+        Phase now = s->phase[i];
+        if (now.mode == FIRST_THREAD || !process_takes_part(p, s, i)) continue;
+        bool is_second = now.mode == SECOND_THREAD;
+        bool has_called = is_second ? made->second[i] : made->new_in[i] == now.number;
+        if (is_query(s->kind)) may = has_called || (!is_second && !made->second[i]);
+        if (!is_query(s->kind) && is_second) made->second[i] = true;
+        if (!is_query(s->kind) && !is_second) made->new_in[i] = now.number;
     }
     return may;
 }
