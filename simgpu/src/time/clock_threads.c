@@ -118,8 +118,8 @@ static bool read_line(int tid, const char *file, char line[256])
     return true;
 }
 
-// Whether it sleeps, and how long it has run until now. Where the system does not say how long, it is
-// not known that a thread has not run.
+// Whether it sleeps, and how long it has run until now. Where the system does not say how long,
+// none has run.
 static bool is_asleep(int tid, uint64_t *ran)
 {
     char line[256];
@@ -150,8 +150,8 @@ static bool has_slept(Sleeper *s, SimItem clock)
     return asleep && now - s->since >= SLEEP_SECONDS;
 }
 
-// Whether a thread of the process runs, or would if there were a core, other than the calling one: it
-// may be about to make its first call.
+// Whether a thread of the process runs, or would if there were a core, other than the calling one:
+// it may be about to make its first call.
 static bool somebody_runs(void)
 {
     uint64_t ran;

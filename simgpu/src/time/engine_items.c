@@ -1,7 +1,6 @@
-/* engine_items.c: the engine's tables: items in a ring by number, their followers as lists of edges,
- * devices.
+/* engine_items.c: the engine's tables: items in a ring by number, their followers, devices.
  *
- * Interface: engine_internal.h; sim_engine_forget and what it tells of items (engine.h).
+ * Interface: engine_internal.h.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* engine_rates.c: what runs on a device at an instant, and how fast: simgpu/pages/time.md, §§ 3 and 5.
+/* engine_rates.c: what runs on a device at an instant, and how fast (pages/time.md, §§ 3 and 5).
  *
  * Interface: sim_resource_of, sim_engine_start_all, sim_engine_set_rates (engine_internal.h).
  */

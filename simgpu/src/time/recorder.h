@@ -30,9 +30,9 @@ void sim_record_thread_ended(SimRecorder *recorder, int thread);
 // A thread sleeps outside, and others need not wait for it up to then: so its next call begins no
 // earlier.
 void sim_record_release(SimRecorder *recorder, int thread, SimPs until);
-// The calling thread is about to wait, and the log has not got its call yet: what is to be queued on
-// the entry's stream, or to be called on a communicator, awaits the receivers of messages before it;
-// or the host waits for what the entry waits for.
+// The calling thread is about to wait, and the log has not got its call yet: what is to be queued
+// on the entry's stream, or to be called on a communicator, awaits the receivers of messages before
+// it; or the host waits for what the entry waits for.
 void sim_record_before_operation(SimRecorder *recorder, const GpuLogEntry *on);
 void sim_record_before_comm(SimRecorder *recorder, int thread, uint64_t comm, int rank);
 void sim_record_before_wait(SimRecorder *recorder, const GpuLogEntry *on);

@@ -1,7 +1,7 @@
 /* recorder_nccl.c: calls of NCCL as items: the host's meeting, and the transfer.
  *
  * The calls of a group are kept until the last of them: what comes first in it may have to wait for
- * streams that later ones use. Nobody can know of the others before that. A call outside of a group is a group of one.
+ * streams that later ones use. A call outside of a group is a group of one.
  *
  * Interface: sim_record_nccl, sim_record_end_group.
  */
@@ -91,8 +91,8 @@ static bool sends_again(const ThreadState *t, int i)
     return false;
 }
 
-// The hosts meet when the last has begun its call: a request takes all the same time. A sender's does
-// not wait for that; what comes after the message does.
+// The hosts meet when the last has begun its call: a request takes all the same time. A sender's
+// does not wait for that; what comes after the message does.
 static void meet(SimRecorder *r, ThreadState *t, int i, After *meets)
 {
     GroupCall *call = &t->group[i];

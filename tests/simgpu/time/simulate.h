@@ -26,8 +26,8 @@ typedef struct Waits {
     int n, op[MOST_WAITS];
 } Waits;
 
-// The messages that come before something, § 1: the latest request of those receivers that have made
-// one, and the messages (in Sim.meeting) of the others.
+// The messages that come before something, § 1: the latest request of those receivers that have
+// made one, and the messages (in Sim.meeting) of the others.
 typedef struct Sent {
     Ps received;
     int n, message[MOST_SENT];
