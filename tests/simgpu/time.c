@@ -25,7 +25,7 @@
 
 enum {
     SECTIONS = 10,            // programs of a world
-    PROGRAMS = 1000 / SLOWER, // of a run of the suite
+    PROGRAMS = 500 / SLOWER, // of a run of the suite
     FORGETFUL = 1000,         // programs within which a forgotten rule must show
 };
 
