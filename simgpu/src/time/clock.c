@@ -46,9 +46,18 @@ const SimMachine *sim_clock_machine(void)
     return sim_config()->machine;
 }
 
+static atomic_int at_the_lock; // threads that wait for it: they are about to call
+
 void sim_clock_lock(void)
 {
+    atomic_fetch_add(&at_the_lock, 1);
     pthread_mutex_lock(&lock);
+    atomic_fetch_sub(&at_the_lock, 1);
+}
+
+bool sim_clock_is_awaited(void)
+{
+    return atomic_load(&at_the_lock) > 0;
 }
 
 void sim_clock_unlock(void)

@@ -11,6 +11,7 @@
 // All that follow are called with the lock held.
 void sim_clock_lock(void);
 void sim_clock_unlock(void);
+bool sim_clock_is_awaited(void); // whether a thread waits for the lock
 bool sim_clock_is_finished(void);      // without it
 SimRecorder *sim_clock_recorder(void); // made when it is first used
 

@@ -184,6 +184,7 @@ bool sim_clock_release_sleepers(int but, SimPs until)
     bool released = false;
     add(0, (int)getpid()); // the first thread counts from the start
     if (!all_sleep(recorder, but) || until == SIM_FOREVER || somebody_runs()) return false;
+    if (sim_clock_is_awaited()) return false; // that thread sleeps until this one lets it in
     for (int i = 0; i < n_sleepers; i++) {
         Sleeper *s = &sleepers[i];
         if (!s->alive || s->number == but || !sim_record_stands(recorder, s->number)) continue;
