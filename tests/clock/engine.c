@@ -53,7 +53,7 @@ static bool start(void *arg, const SimCall *call, SimPs *when)
     return all;
 }
 
-static void until(void *arg, SimPs when)
+static void until(void *arg, SimPs when, SimPs request)
 {
     Seat *seat = arg;
     assert_true(when >= seat->board->until[seat->rank]);
@@ -335,21 +335,19 @@ static void test_none_passes_the_others(void **state)
     for (int r = 0; r < RANKS; r++) sim_engine_free(e[r]);
 }
 
-// A meeting takes no resource, and those who only tell do not wait for it.
+// A meeting takes no resource, and ends for all when the last has come.
 static void test_hosts_meet(void **state)
 {
     Board board = {0};
     Seat a = {&board, 0, 2}, b = {&board, 1, 2};
     SimEngine *one = engine_at(&a), *two = engine_at(&b);
     SimItemSpec meet = {.kind = SIM_ITEM_MEET, .latency = 3, .call = {.comm = 1, .number = 4}};
-    SimItemSpec tell = meet;
-    tell.kind = SIM_ITEM_TELL;
     SimItem m = sim_engine_add(one, &meet, NULL, 0);
-    SimItem h = host(two, 50, 0), said = sim_engine_add(two, &tell, &h, 1);
+    SimItem h = host(two, 50, 0), last = sim_engine_add(two, &meet, &h, 1);
     sim_engine_run(one, 0);
     has_not_ended(one, m);
     sim_engine_run(two, 0);
-    is_at(two, said, 50, 50, 50);
+    is_at(two, last, 50, 53, 53);
     sim_engine_run(one, 0);
     is_at(one, m, 0, 53, 53);
     sim_engine_free(one);

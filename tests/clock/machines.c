@@ -264,6 +264,14 @@ static void test_ends_the_program(void **state)
         "SIMGPU_MACHINE", path,
         (const char *const[]){"SIMGPU_MACHINE", path, "line 2", "pcie", "negative", NULL});
     unlink(path);
+    static const char *const slow[] = {"3", "3:10", ":10%", "-1:10%", "3:10%x", "3:%", "x"};
+    for (size_t i = 0; i < sizeof slow / sizeof slow[0]; i++)
+        ends_the_program("SIMGPU_SLOW", slow[i],
+                         (const char *const[]){"SIMGPU_SLOW", slow[i], "3:10%", NULL});
+    static const char *const jitter[] = {"5%", "5:1", "5%:", "5%:x", "5%:1x", "-5%:1", "x"};
+    for (size_t i = 0; i < sizeof jitter / sizeof jitter[0]; i++)
+        ends_the_program("SIMGPU_JITTER", jitter[i],
+                         (const char *const[]){"SIMGPU_JITTER", jitter[i], "5%:8812", NULL});
     setenv("SIMGPU_MACHINE", "none", 1);
     ends_the_program("SIMGPU_TRACE", "/tmp/never",
                      (const char *const[]){"SIMGPU_TRACE", "none", NULL});

@@ -7,9 +7,8 @@
  * program is cut down to what the difference needs, and printed.
  *
  * Environment: TIME_PROGRAMS=10000 runs so many programs, and with SEED=S draws the first world
- * from S, the next from S + 1. TIME_ALL=1: also programs that the clock does not time by its
- * contract yet (leave_out in time/generate.c, and several threads). TIME_DETAILS=1 prints with a
- * difference what the simulator thinks of every operation.
+ * from S, the next from S + 1. TIME_DETAILS=1 prints with a difference the whole program and what
+ * the simulator thinks of every operation.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +25,7 @@
 
 enum {
     SECTIONS = 10,            // programs of a world
-    PROGRAMS = 1000 / SLOWER, // of a run of the suite
+    PROGRAMS = 500 / SLOWER, // of a run of the suite
     FORGETFUL = 1000,         // programs within which a forgotten rule must show
 };
 
@@ -68,6 +67,7 @@ static void describe(FILE *out, int at)
     else
         fprintf(out, ": simgpu answers \"%s\", the simulator \"%s\"\n",
                 got.ready[at] ? "ready" : "not ready", want.ready[at] ? "ready" : "not ready");
+    if (getenv("TIME_DETAILS")) print_program(out, &program);
     if (getenv("TIME_DETAILS")) simulate(&program, &want, out);
 }
 
@@ -107,12 +107,12 @@ static uint64_t compared(void)
     return n;
 }
 
-static void run_worlds(uint64_t seed, uint64_t programs, bool all)
+static void run_worlds(uint64_t seed, uint64_t programs)
 {
     uint64_t n_calls = 0;
     for (uint64_t done = 0; done < programs; done += SECTIONS, seed++) {
         char *message;
-        generate(&program, seed, SECTIONS, all);
+        generate(&program, seed, SECTIONS);
         int at = try_program(&program, &want, &got, &message);
         if (at != -1) fail_with(message, at);
         n_calls += compared();
@@ -129,11 +129,10 @@ static uint64_t number_of(const char *name, uint64_t otherwise)
 
 static void test_random_programs(void **state)
 {
-    bool all = getenv("TIME_ALL") != NULL;
     if (getenv("TIME_PROGRAMS"))
-        run_worlds(number_of("SEED", 1), number_of("TIME_PROGRAMS", 0), all);
+        run_worlds(number_of("SEED", 1), number_of("TIME_PROGRAMS", 0));
     else
-        run_worlds(draw_word() >> 16, PROGRAMS, all);
+        run_worlds(draw_word() >> 16, PROGRAMS);
 }
 
 // What the random programs are made of: the simulator alone, so that a change of the generator that
@@ -143,7 +142,7 @@ static void test_programs_are_what_they_should_be(void **state)
     int kinds[KINDS] = {0}, ops[COLLECTIVES] = {0}, modes[MODES] = {0};
     int groups = 0, ready = 0, not_ready = 0, at_0 = 0;
     for (uint64_t seed = 1; seed <= 80; seed++) {
-        generate(&program, seed, SECTIONS, true);
+        generate(&program, seed, SECTIONS);
         assert_true(is_valid(&program));
         simulate(&program, &want, NULL);
         for (int i = 0; i < program.n; i++) {
@@ -172,7 +171,7 @@ static void test_forgotten_rules_show(void **state)
     for (int rule = 1; rule < RULES; rule++) {
         int at = -1, span;
         for (uint64_t seed = 1; at < 0 && seed <= FORGETFUL / SECTIONS; seed++) {
-            generate(&program, seed, SECTIONS, true);
+            generate(&program, seed, SECTIONS);
             simulate(&program, &want, NULL);
             forgotten = (Rule)rule;
             simulate(&program, &got, NULL);

@@ -231,13 +231,13 @@ static void test_threads(void **state)
     set_phase(NEW_THREAD, 1);
     int new = record(0, CLOCK_STREAM); // 20
     set_phase(NEW_THREAD, 1);
-    call(STREAM_QUERY, 0, FREE_A, 0); // another one's, which has only asked: 21
+    call(STREAM_QUERY, 0, FREE_A, 0); // another one's: 21
     set_phase(NEW_THREAD, 2);
     call(STREAM_QUERY, 0, FREE_A, 0); // 22
     set_phase(NEW_THREAD, 2);
-    int first = record(0, CLOCK_STREAM); // the first thread's: 21
+    int first = record(0, CLOCK_STREAM); // the first thread's, which has joined them: 23
     set_phase(FIRST_THREAD, 3);
-    MUST_BE({new, 20}, {first, 21});
+    MUST_BE({new, 20}, {first, 23});
 }
 
 // ---- Several ranks ----

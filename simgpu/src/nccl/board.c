@@ -11,7 +11,7 @@
  * A rank whose process has ended without telling when it arrived counts as if it had arrived before
  * all others.
  *
- * Interface: sim_board_join, sim_board_wait, sim_board_leave, sim_board_nodes.
+ * Interface: sim_board_join, sim_board_wait, sim_board_resolve, sim_board_leave, sim_board_nodes.
  */
 #define _GNU_SOURCE
 #include <limits.h>
@@ -85,40 +85,41 @@ static Entry *find(uint64_t nonce)
     return e;
 }
 
+static ClockTime *times_of(Channel *channel, bool meeting, bool sends)
+{
+    if (meeting) return sends ? channel->clock_met_sent : channel->clock_met_received;
+    return sends ? channel->clock_sent : channel->clock_received;
+}
+
 static void arrived(void *arg, const SimCall *call, SimPs when)
 {
     Entry *e = find(call->comm);
     if (!e) return;
     told = true;
-    atomic_fetch_add(&own->clock_told, 1);
     if (call->from < 0) {
         RankSlot *slot = &e->shared->slot[call->rank];
         if (call->meeting)
             put(slot->clock_met, SIM_CLOCK_MEETINGS, call->number, when);
         else
             put(slot->clock_arrived, SIM_CLOCK_CALLS, call->number, when);
+        atomic_fetch_add(&own->clock_told, 1); // when it can be seen
         return;
     }
     Channel *channel = &e->shared->channel[call->from][call->to];
-    if (call->meeting && !call->sends) return; // the send waits for nobody
-    put(call->meeting ? channel->clock_met
-        : call->sends ? channel->clock_sent
-                      : channel->clock_received,
-        SIM_CLOCK_MESSAGES, call->number, when);
+    put(times_of(channel, call->meeting, call->sends), SIM_CLOCK_MESSAGES, call->number, when);
+    atomic_fetch_add(&own->clock_told, 1);
 }
 
-static bool arrival_of(const Entry *e, const SimCall *call, int rank, bool sends, SimPs *when)
+static bool arrival_of(const Entry *e, const SimCall *call, bool meeting, int rank, bool sends,
+                       SimPs *when)
 {
     if (call->from < 0) {
         const RankSlot *slot = &e->shared->slot[rank];
-        return call->meeting ? get(slot->clock_met, SIM_CLOCK_MEETINGS, call->number, when)
-                             : get(slot->clock_arrived, SIM_CLOCK_CALLS, call->number, when);
+        return meeting ? get(slot->clock_met, SIM_CLOCK_MEETINGS, call->number, when)
+                       : get(slot->clock_arrived, SIM_CLOCK_CALLS, call->number, when);
     }
-    const Channel *channel = &e->shared->channel[call->from][call->to];
-    const ClockTime *times = call->meeting ? channel->clock_met
-                             : sends       ? channel->clock_sent
-                                           : channel->clock_received;
-    return get(times, SIM_CLOCK_MESSAGES, call->number, when);
+    Channel *channel = &e->shared->channel[call->from][call->to];
+    return get(times_of(channel, meeting, sends), SIM_CLOCK_MESSAGES, call->number, when);
 }
 
 static bool has_ended(const Entry *e, int rank)
@@ -129,20 +130,33 @@ static bool has_ended(const Entry *e, int rank)
            gone == GONE_FATAL || other->peer->ended;
 }
 
+// A time before which a rank of another process does not arrive at a call: none before it has made
+// its request for it.
+static SimPs bound_of(const Entry *e, const SimCall *call, int rank, bool sends)
+{
+    const ProcessWaitTable *table = e->other[rank]->table;
+    SimPs request = atomic_load(&table->clock_request), until = atomic_load(&table->clock_until);
+    SimPs met;
+    bool asked = arrival_of(e, call, true, rank, sends, &met);
+    if (call->meeting) return request > until ? request : until;
+    return asked || request < until ? until : request;
+}
+
 // One rank's part of the answer: adds to *when its arrival, or a time before which it will not be.
 // First the time until which it arrives at nothing, then whether it has arrived.
 static bool add_rank(Entry *e, const SimCall *call, int rank, bool sends, SimPs *when)
 {
     Other *other = e->other[rank];
-    SimPs until = e->local[rank] || !other ? SIM_FOREVER : atomic_load(&other->table->clock_until);
+    bool is_other = !e->local[rank] && other;
+    SimPs bound = is_other ? bound_of(e, call, rank, sends) : SIM_FOREVER;
     bool ended = other && has_ended(e, rank);
     SimPs at;
-    bool there = arrival_of(e, call, rank, sends, &at);
+    bool there = arrival_of(e, call, call->meeting, rank, sends, &at);
     if (!there && ended) return true;
-    if (!there) at = until;
+    if (!there) at = bound;
     if (!there && other) {
         other->waited_for = true;
-        other->seen = until;
+        other->seen = atomic_load(&other->table->clock_until);
     }
     if (*when < at) *when = at;
     return there;
@@ -156,15 +170,21 @@ static bool start(void *arg, const SimCall *call, SimPs *when)
     if (!e) return true;
     if (call->from >= 0) {
         all = add_rank(e, call, call->from, true, when);
-        if (!call->meeting) all &= add_rank(e, call, call->to, false, when);
+        all &= add_rank(e, call, call->to, false, when);
         return all;
     }
     for (int r = 0; r < e->size; r++) all &= add_rank(e, call, r, false, when);
     return all;
 }
 
-static void until(void *arg, SimPs when)
+// The request after the time: who sees the one sees the other.
+static void until(void *arg, SimPs when, SimPs request)
 {
+    if (request == SIM_FOREVER) request--;
+    if (request > atomic_load(&own->clock_request)) {
+        atomic_store(&own->clock_request, request);
+        told = true;
+    }
     if (when <= atomic_load(&own->clock_until)) return;
     atomic_store(&own->clock_until, when == SIM_FOREVER ? SIM_FOREVER - 1 : when);
     told = true;
@@ -230,13 +250,13 @@ static void raise_wanted(ProcessWaitTable *table, SimPs wanted)
 }
 
 // Whom the last turn of the engine has found missing: `waited_for` is set anew by the next one.
-static void ask(void)
+static void ask(SimPs want)
 {
     atomic_store(&own->clock_waits, 1);
     for (Other *o = others; o; o = o->next) {
         if (!o->waited_for) continue;
         o->waited_for = false;
-        raise_wanted(o->table, o->seen + 1);
+        raise_wanted(o->table, want == SIM_FOREVER || want <= o->seen ? o->seen + 1 : want);
         ring(o->table);
     }
 }
@@ -251,11 +271,9 @@ static bool is_wanted(void)
     return atomic_load(&own->clock_wanted) > atomic_load(&own->clock_until);
 }
 
-#define MORE 1000000 // ps
 static SimPs wanted(void)
 {
-    SimPs w = atomic_load(&own->clock_wanted);
-    return w ? w + w / 8 + MORE : 0;
+    return atomic_load(&own->clock_wanted);
 }
 
 static void over(void)
@@ -372,15 +390,24 @@ static bool is_over(void *item)
            sim_engine_times(engine, *(SimItem *)item, &times);
 }
 
-// What the host has waited for on the clock can be resolved here and now, mostly: then nothing is
-// left of the communicator.
 void sim_board_wait(ncclComm_t comm)
 {
     if (!sim_clock_on() || sim_is_forked()) return;
     sim_clock_lock();
-    int thread = sim_clock_thread();
-    SimItem end = sim_record_comm_wait(sim_clock_recorder(), thread, comm->shared->nonce);
-    if (comm->size > 1) sim_resolve(is_over, &end, PATIENCE);
+    sim_clock_recorder();
+    sim_record_comm_wait(sim_clock_recorder(), sim_clock_thread(), comm->shared->nonce);
+    sim_clock_turn();
+    sim_clock_unlock();
+}
+
+// What the host has waited for on the clock can be resolved here and now, mostly: then nothing is
+// left of the communicator.
+void sim_board_resolve(ncclComm_t comm)
+{
+    if (!sim_clock_on() || sim_is_forked() || comm->size < 2) return;
+    sim_clock_lock();
+    SimItem end = sim_record_comm_end(sim_clock_recorder(), comm->shared->nonce);
+    sim_resolve(is_over, &end, PATIENCE);
     sim_clock_unlock();
 }
 
@@ -395,7 +422,7 @@ void sim_board_leave(ncclComm_t comm)
     for (Entry *other = entries; other; other = other->next) left += other->over != 0;
     if (left > FEW) {
         sim_clock_turn();
-        ask();
+        ask(SIM_FOREVER);
     }
     sim_clock_unlock();
 }

@@ -348,7 +348,9 @@ static void wait_for_others(Lane *lane, int n_lanes, uint32_t ticket, Notice *no
     char what[256];
     sim_describe_waiting(first, what, sizeof what);
     sim_log_waiting(what, first->site);
+    sim_clock_inside(true);
     sim_wait(ticket, refs, n, n == waiting, NULL, notice);
+    sim_clock_inside(false);
     sim_log_waiting(NULL, NULL);
 }
 

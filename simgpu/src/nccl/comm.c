@@ -126,6 +126,7 @@ void sim_comm_visit(SimLeaks *leaks)
 
 static void on_normal_exit(int status, void *arg)
 {
+    if (status == 0) sim_clock_last_call();
     if (status == 0) sim_sends_wait_all();
     say_goodbye(GONE_EXIT, status & 0xff);
     sim_clock_finish(status);

@@ -143,7 +143,7 @@ typedef struct Channel {
     _Atomic uint64_t differs; // number of a message whose two sides disagree; 0: none
     CallDesc send, recv;      // number `sends`, number `recvs`
     ClockTime clock_sent[SIM_CLOCK_MESSAGES], clock_received[SIM_CLOCK_MESSAGES],
-        clock_met[SIM_CLOCK_MESSAGES];
+        clock_met_sent[SIM_CLOCK_MESSAGES], clock_met_received[SIM_CLOCK_MESSAGES];
 } Channel;
 
 typedef struct CommShared {
@@ -194,10 +194,10 @@ typedef struct WaitSlot {
 typedef struct ProcessWaitTable {
     _Atomic uint64_t asleep[SIM_MAX_THREADS / 64]; // who sleeps in sim_wait, as bits
     // The process's virtual clock (board.c): a futex that is rung when there is news; whether
-    // somebody here waits for that; until when the process arrives at nothing that it has not told;
-    // how far others want that to be.
+    // somebody here waits for that; until when the process arrives at nothing that it has not told,
+    // and makes no request; how far others want that to be.
     _Atomic uint32_t clock_bell, clock_waits;
-    _Atomic uint64_t clock_until, clock_wanted;
+    _Atomic uint64_t clock_until, clock_request, clock_wanted;
     // How many arrivals it has told, how many of the others' it had seen when it last ran, and
     // whether it could then do nothing but wait for more.
     _Atomic uint64_t clock_told, clock_seen;
@@ -464,6 +464,7 @@ void sim_reduce(void *out, const void *const *inputs, const uint64_t *scalars, i
 // A communicator is ready; the host waits for all its calls, on the clock; it is about to be freed.
 void sim_board_join(ncclComm_t comm);
 void sim_board_wait(ncclComm_t comm);
+void sim_board_resolve(ncclComm_t comm);                         // what it waited for, if that is soon
 void sim_board_leave(ncclComm_t comm);
 // On how many nodes its ranks are; peer >= 0: those two ranks.
 int sim_board_nodes(ncclComm_t comm, int peer);

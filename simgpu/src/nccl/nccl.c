@@ -730,7 +730,9 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     ncclResult_t result = check_comm(comm, "ncclCommFinalize", HERE);
-    if (result == ncclSuccess) sim_sends_wait_comm(comm, "ncclCommFinalize", HERE);
+    if (result != ncclSuccess) return result;
+    sim_board_wait(comm);
+    sim_sends_wait_comm(comm, "ncclCommFinalize", HERE);
     return result;
 }
 
@@ -746,8 +748,9 @@ static ncclResult_t destroy(ncclComm_t comm, bool abort, const char *name, const
                             "The group holds calls on it, which begin only at ncclGroupEnd.\n"
                             "On real GPUs this is a crash, or a hang.\n"
                             "Does the ncclCommDestroy belong after the ncclGroupEnd?");
+    if (!abort) sim_board_wait(comm); // before it really waits: others see its clock
     if (!abort) sim_sends_wait_comm(comm, name, site);
-    if (!abort) sim_board_wait(comm);
+    if (!abort) sim_board_resolve(comm);
     note_gone(comm, site);
     sim_comm_leave(comm, site);
     return ncclSuccess;

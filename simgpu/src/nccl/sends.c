@@ -232,7 +232,9 @@ static void sleep_for_receivers(uint32_t ticket, const KeptSend *open, int n, co
     snprintf(what, sizeof what, "ncclSend (number %llu to rank %d, as rank %d), not received yet",
              (unsigned long long)open[0].seq, open[0].peer, open[0].comm->rank);
     sim_log_waiting(what, open[0].site);
+    sim_clock_inside(true);
     sim_wait(ticket, refs, some, n == some, &in, notice);
+    sim_clock_inside(false);
     sim_log_waiting(NULL, NULL);
 }
 
@@ -269,6 +271,7 @@ static void wait_for_clock(const SimClock *clock, const char *call, const void *
 
 void sim_sends_wait_comm(ncclComm_t comm, const char *call, const void *site)
 {
+    if (atomic_load(&sim_undone.n)) sim_clock_before_comm(comm->shared->nonce, comm->rank);
     wait_for(&(Which){.comm = comm, .call = call, .site = site});
 }
 

@@ -47,13 +47,13 @@ struct CUstream_st {
     int device;
     int priority;
     unsigned flags;
-    const void *site; // who made it; NULL: simgpu itself
+    const void *site;      // who made it; NULL: simgpu itself
     const void *destroyed; // where; NULL: it is alive, or a reset did it
-    int number;       // 1, 2 … of those that the program made; 0: the default or a thread's own
-    uint32_t order;   // of all streams and devices, as they were made
+    int number;     // 1, 2 … of those that the program made; 0: the default or a thread's own
+    uint32_t order; // of all streams and devices, as they were made
     SimClock
         clock; // what is done before the stream's next operation; its own slot: its number so far
-    SimClock asked; // about what a query was answered: not ready
+    SimClock asked;           // about what a query was answered: not ready
     struct CUstream_st *next; // of the device, while alive; of the unused ones, after
 };
 
@@ -62,11 +62,11 @@ struct CUevent_st {
     int device;
     unsigned flags;
     const void *site, *destroyed;
-    SimClock clock; // what is done when the event is
+    SimClock clock;  // what is done when the event is
     uint64_t number; // tells events apart that have had the same handle
     SimStreamId recorded_on;
     const void *recorded_at; // call site
-    bool asked; // a query of this record was answered: not ready
+    bool asked;              // a query of this record was answered: not ready
     struct timespec when;
     struct CUevent_st *next; // of the unused ones
 };
@@ -345,8 +345,11 @@ static bool hint_of_waits(SimHint *hint, int slot, uint64_t time, uint64_t since
         if (w->kind != NOTE_WAIT || w->stream.slot != second || (w->order > since) != recent)
             continue;
         const Note *later = next_record(w, slot, time);
-        *hint = (SimHint){HINT_NONE, w->recorded ? w->at : later ? later->site : NULL, w->site,
-                          w->on};
+        *hint = (SimHint){HINT_NONE,
+                          w->recorded ? w->at
+                          : later     ? later->site
+                                      : NULL,
+                          w->site, w->on};
         if (!w->recorded && (later || recent))
             hint->kind = HINT_NEVER;
         else if (w->recorded && w->on.slot == slot && w->upto < time && (later || recent))
@@ -421,14 +424,17 @@ static void catch_up(struct CUstream_st *s)
     join_before(s, &s->clock);
 }
 
-// Waits for messages that are ordered before what the clock stands for. Called with the lock held,
-// which it releases while it waits.
-static void await_undone(const SimClock *clock, const char *call, const void *site)
+// Waits for messages that are ordered before what the clock stands for; `tell` tells the virtual
+// clock, and may be NULL. Called with the lock held, which it releases while it waits.
+static void await_undone(const SimClock *clock, void (*tell)(GpuLogEntry *), GpuLogEntry entry)
 {
     SimClock copy = {0, NULL};
+    const char *call = entry.name;
+    const void *site = entry.site;
     if (atomic_load(&sim_undone.n) == 0) return;
     assign(&copy, clock);
     pthread_mutex_unlock(&lock);
+    if (tell) tell(&entry);
     void (*wait)(const SimClock *, const char *, const void *) = atomic_load(&sim_undone.wait);
     wait(&copy, call, site);
     free(copy.t);
@@ -464,7 +470,8 @@ cudaError_t sim_stream_begin(SimgpuOp *op)
     if (s) {
         put_stream(&op->entry, s);
         catch_up(s);
-        if (!only_orders(op->entry.op)) await_undone(&s->clock, op->entry.name, op->entry.site);
+        if (!only_orders(op->entry.op))
+            await_undone(&s->clock, sim_clock_before_operation, op->entry);
     }
     pthread_mutex_unlock(&lock);
     return s ? cudaSuccess : report_stream(op->entry.name, op->entry.stream, op->entry.site);
@@ -537,9 +544,9 @@ void sim_stream_merge(int device, cudaStream_t a, cudaStream_t b)
     pthread_mutex_lock(&lock);
     for (int i = 0; i < 2; i++) {
         bool is_null = handle[i] == NULL || handle[i] == cudaStreamLegacy;
-        s[i] = is_null                             ? null_stream(device)
+        s[i] = is_null                            ? null_stream(device)
                : handle[i] == cudaStreamPerThread ? thread_stream(device)
-                                                   : find_stream(handle[i]);
+                                                  : find_stream(handle[i]);
         if (s[i]) catch_up(s[i]);
     }
     if (s[0] && s[1]) {
@@ -556,7 +563,7 @@ void sim_stream_gather(const SimgpuOp *op, int device)
     for (struct CUstream_st *s = devices[device].streams; s; s = s->next) join(clock, &s->clock);
     if (devices[device].null) join(clock, &devices[device].null->clock);
     join(clock, &devices[device].destroyed);
-    await_undone(clock, op->entry.name, op->entry.site);
+    await_undone(clock, NULL, op->entry);
     pthread_mutex_unlock(&lock);
 }
 
@@ -578,11 +585,12 @@ void sim_moment_let_go(void)
 void sim_device_wait(int device, const char *call, const void *site)
 {
     SimClock all = {0, NULL};
+    GpuLogEntry entry = {.op = GPU_DEVICE_SYNC, .name = call, .device = device, .site = site};
     pthread_mutex_lock(&lock);
     for (struct CUstream_st *s = devices[device].streams; s; s = s->next) join(&all, &s->clock);
     if (devices[device].null) join(&all, &devices[device].null->clock);
     join(&all, &devices[device].destroyed);
-    await_undone(&all, call, site);
+    await_undone(&all, sim_clock_before_wait, entry);
     host_joins(&all);
     pthread_mutex_unlock(&lock);
     free(all.t);
@@ -627,7 +635,10 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *pStream, unsigned int flags)
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int flags, int priority)
 {
     SIM_ENTER();
-    return create_stream(pStream, flags, priority > 0 ? 0 : priority < -5 ? -5 : priority,
+    return create_stream(pStream, flags,
+                         priority > 0    ? 0
+                         : priority < -5 ? -5
+                                         : priority,
                          SIM_SITE);
 }
 
@@ -733,10 +744,10 @@ static cudaError_t wait_for_stream(const char *call, cudaStream_t stream, bool q
     if (s && !early) {
         catch_up(s);
         idle = host_knows(&s->clock);
-        await_undone(&s->clock, call, site);
+        put_stream(&entry, s);
+        await_undone(&s->clock, sim_clock_before_wait, entry);
         host_joins(&s->clock);
         take_note((Note){.kind = NOTE_HOST_WAIT, .stream = id_of(s), .site = site});
-        put_stream(&entry, s);
     }
     pthread_mutex_unlock(&lock);
     if (!s) return report_stream(call, stream, site);
@@ -963,8 +974,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return simgpu_end(&op);
 }
 
-static cudaError_t wait_for_event(const char *call, cudaEvent_t event, bool query,
-                                  const void *site)
+static cudaError_t wait_for_event(const char *call, cudaEvent_t event, bool query, const void *site)
 {
     SIM_ENTER();
     GpuLogEntry entry = {
@@ -983,7 +993,7 @@ static cudaError_t wait_for_event(const char *call, cudaEvent_t event, bool quer
         entry.device = event->device;
         early = query && event->recorded && !event->asked && is_early(&event->clock, &host);
         event->asked |= early;
-        if (event->recorded && !early) await_undone(&event->clock, call, site);
+        if (event->recorded && !early) await_undone(&event->clock, sim_clock_before_wait, entry);
         if (event->recorded && !early) host_joins(&event->clock);
     }
     pthread_mutex_unlock(&lock);

@@ -26,26 +26,12 @@
 #define TURN 256    // calls between two turns of the engine, where the host waits
 #define LATE 8192   // … and where it does not
 #define MANY 100000 // items that are not resolved: then the others are asked to go on
-#define SLEEP_SECONDS 1.0
-#define UNSEEN_SECONDS 0.5 // what a thread did between two looks so far apart, nobody knows
-
-// A thread of the program, by its number in the log.
-typedef struct Sleeper {
-    int number, tid;
-    bool alive;
-    SimItem clock; // when it was last looked at
-    double since;  // it sleeps; 0: it was not seen asleep
-    double looked; // when that was last seen
-} Sleeper;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static SimRecorder *recorder;
 static const SimPeers *peers;
 static _Atomic uint32_t own_bell;
 static unsigned since_turn;
-static Sleeper *sleepers;
-static int n_sleepers;
-static pthread_key_t thread_key;
 static SimSpanHook span_hook;
 static void *span_arg;
 static atomic_bool finished;
@@ -60,14 +46,28 @@ const SimMachine *sim_clock_machine(void)
     return sim_config()->machine;
 }
 
+static atomic_int at_the_lock; // threads that wait for it: they are about to call
+
 void sim_clock_lock(void)
 {
+    atomic_fetch_add(&at_the_lock, 1);
     pthread_mutex_lock(&lock);
+    atomic_fetch_sub(&at_the_lock, 1);
+}
+
+bool sim_clock_is_awaited(void)
+{
+    return atomic_load(&at_the_lock) > 0;
 }
 
 void sim_clock_unlock(void)
 {
     pthread_mutex_unlock(&lock);
+}
+
+bool sim_clock_is_finished(void)
+{
+    return atomic_load(&finished);
 }
 
 // ---- The board, which nccl/ brings in ----
@@ -82,9 +82,9 @@ static bool board_start(void *arg, const SimCall *call, SimPs *when)
     return !peers || peers->board.start(peers->board.arg, call, when);
 }
 
-static void board_until(void *arg, SimPs when)
+static void board_until(void *arg, SimPs when, SimPs request)
 {
-    if (peers) peers->board.until(peers->board.arg, when);
+    if (peers) peers->board.until(peers->board.arg, when, request);
 }
 
 void sim_clock_meet_peers(const SimPeers *those)
@@ -114,18 +114,6 @@ static void on_end(int status, void *arg)
     if (!peers) sim_clock_finish(status);
 }
 
-static void thread_ended(void *arg)
-{
-    int number = (int)(intptr_t)arg - 1;
-    if (sim_is_forked() || atomic_load(&finished)) return;
-    sim_clock_lock();
-    if (recorder) sim_record_thread_ended(recorder, number);
-    for (int i = 0; i < n_sleepers; i++)
-        if (sleepers[i].number == number) sleepers[i].alive = false;
-    sim_clock_unlock();
-    sim_clock_ring();
-}
-
 SimRecorder *sim_clock_recorder(void)
 {
     static const SimBoard board = {board_arrived, board_start, board_until, NULL};
@@ -133,7 +121,7 @@ SimRecorder *sim_clock_recorder(void)
     recorder =
         sim_recorder_new(sim_config()->machine, &sim_config()->spread, &board, launcher_rank());
     sim_record_on_span(recorder, span_hook, span_arg);
-    pthread_key_create(&thread_key, thread_ended);
+    sim_threads_begin();
     on_exit(on_end, NULL);
     return recorder;
 }
@@ -145,82 +133,6 @@ void sim_clock_on_span(SimSpanHook hook, void *arg)
     span_arg = arg;
     if (recorder) sim_record_on_span(recorder, hook, arg);
     sim_clock_unlock();
-}
-
-// ---- Threads ----
-
-// The calling thread's number in the log. It is known here from its first call on.
-int sim_clock_thread(void)
-{
-    static _Thread_local bool known;
-    int number = sim_log_thread();
-    if (known) return number;
-    known = true;
-    sim_clock_recorder();
-    pthread_setspecific(thread_key, (void *)(intptr_t)(number + 1));
-    int i = 0;
-    while (i < n_sleepers && sleepers[i].alive) i++;
-    if (i == n_sleepers) {
-        Sleeper *more = realloc(sleepers, ((size_t)i + 1) * sizeof *more);
-        if (!more) return number;
-        sleepers = more;
-        n_sleepers++;
-    }
-    sleepers[i] = (Sleeper){.number = number, .tid = (int)syscall(SYS_gettid), .alive = true};
-    return number;
-}
-
-static bool is_asleep(int tid)
-{
-    char path[64], line[256];
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, line, sizeof line - 1);
-    if (fd >= 0) close(fd);
-    if (n <= 0) return true; // it is gone
-    line[n] = 0;
-    const char *name_end = strrchr(line, ')');
-    return name_end && name_end[1] == ' ' && (name_end[2] == 'S' || name_end[2] == 'Z');
-}
-
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-// The program's first thread counts from the start, also where it has not called yet.
-static void know_first_thread(void)
-{
-    for (int i = 0; i < n_sleepers; i++)
-        if (sleepers[i].number == 0) return;
-    Sleeper *more = realloc(sleepers, ((size_t)n_sleepers + 1) * sizeof *more);
-    if (!more) return;
-    sleepers = more;
-    sleepers[n_sleepers++] = (Sleeper){.number = 0, .tid = (int)getpid(), .alive = true};
-}
-
-bool sim_clock_give_up_sleepers(int but)
-{
-    bool gave_up = false;
-    double now = seconds();
-    know_first_thread();
-    for (int i = 0; i < n_sleepers; i++) {
-        Sleeper *s = &sleepers[i];
-        if (!s->alive || s->number == but || !sim_record_stands(recorder, s->number)) continue;
-        SimItem clock = sim_record_at(recorder, s->number);
-        bool asleep = is_asleep(s->tid);
-        bool unseen = s->since == 0 || clock != s->clock || now - s->looked > UNSEEN_SECONDS;
-        if (!asleep || unseen) s->since = asleep ? now : 0;
-        s->clock = clock;
-        s->looked = now;
-        if (!asleep || now - s->since < SLEEP_SECONDS) continue;
-        sim_record_give_up(recorder, s->number);
-        s->since = 0;
-        gave_up = true;
-    }
-    return gave_up;
 }
 
 // ---- Turns ----
@@ -235,6 +147,14 @@ void sim_clock_ring(void)
 _Atomic uint32_t *sim_clock_bell(void)
 {
     return peers ? peers->bell : &own_bell;
+}
+
+// When something happens next here, or has to, because others want it.
+SimPs sim_clock_next(void)
+{
+    SimPs next = sim_engine_next(sim_recorder_engine(recorder));
+    SimPs wanted = peers && peers->is_wanted() ? peers->wanted() : SIM_FOREVER;
+    return next < wanted ? next : wanted;
 }
 
 void sim_clock_turn(void)
@@ -257,7 +177,8 @@ static void turn_if_due(bool waits)
     since_turn++;
     if (!wanted && since_turn < (waits ? TURN : LATE)) return;
     sim_clock_turn();
-    if (!wanted && peers && sim_engine_items(sim_recorder_engine(recorder)) > MANY) peers->ask();
+    if (!wanted && peers && sim_engine_items(sim_recorder_engine(recorder)) > MANY)
+        peers->ask(sim_clock_next());
 }
 
 // Others of this process may wait for the caller's clock.
@@ -271,6 +192,11 @@ void sim_clock_local_waiter(int change)
 bool sim_clock_has_waiters(void)
 {
     return atomic_load(&local_waiters) > 0;
+}
+
+bool sim_clock_other_waiters(void)
+{
+    return atomic_load(&local_waiters) > 1;
 }
 
 static void after_call(bool waits)
@@ -331,9 +257,57 @@ void sim_clock_set_rank(int device, int rank)
     sim_clock_unlock();
 }
 
+// ---- The program really waits, or is about to ----
+
+static int begin_wait(void)
+{
+    sim_clock_lock();
+    sim_clock_recorder();
+    return sim_clock_thread();
+}
+
+static void end_wait(void)
+{
+    sim_clock_turn();
+    sim_clock_unlock();
+}
+
+void sim_clock_before_operation(GpuLogEntry *entry)
+{
+    if (!sim_clock_on() || atomic_load(&finished)) return;
+    entry->thread = begin_wait();
+    sim_record_before_operation(recorder, entry);
+    end_wait();
+}
+
+void sim_clock_before_comm(uint64_t comm, int rank)
+{
+    if (!sim_clock_on() || atomic_load(&finished)) return;
+    int thread = begin_wait();
+    sim_record_before_comm(recorder, thread, comm, rank);
+    end_wait();
+}
+
+void sim_clock_before_wait(GpuLogEntry *entry)
+{
+    if (!sim_clock_on() || atomic_load(&finished)) return;
+    entry->thread = begin_wait();
+    sim_record_before_wait(recorder, entry);
+    end_wait();
+}
+
+void sim_clock_inside(bool inside)
+{
+    if (!sim_clock_on() || atomic_load(&finished)) return;
+    sim_clock_lock();
+    sim_clock_thread();
+    sim_thread_inside(inside ? 1 : -1);
+    sim_clock_unlock();
+}
+
 // ---- Questions ----
 
-#define PATIENCE 0.02 // seconds that a query of a thread waits which has only asked
+#define PATIENCE 1.0 // seconds that a query of a thread waits which has only asked
 
 typedef struct Question {
     SimItem clock, of[2];
@@ -351,17 +325,12 @@ static bool is_answered(void *arg)
     return q->answered = reached;
 }
 
-// Asks at the thread's clock. A thread that has only asked is answered as far as things are known.
+// Asks at the thread's clock. Nobody waits long for the others' clocks who has only asked.
 static bool ask(Question *q, int thread)
 {
-    static _Thread_local bool again; // the last one was not answered in time
     bool called = sim_record_has_called(recorder, thread);
-    sim_resolve(is_answered, q, called ? 1e9 : again ? 2 * SLEEP_SECONDS : PATIENCE);
-    again = !q->answered;
-    if (q->answered) return q->done;
-    const SimEngine *engine = sim_recorder_engine(recorder);
-    return sim_engine_times(engine, q->of[0], &q->ends[0]) &&
-           sim_engine_times(engine, q->of[1], &q->ends[1]);
+    sim_resolve(is_answered, q, called ? 1e9 : PATIENCE);
+    return q->answered && q->done;
 }
 
 static SimItem item_of(const GpuLogEntry *entry)
@@ -415,14 +384,21 @@ static bool nobody_needs_more(void *arg)
     return sim_record_all_told(recorder);
 }
 
+void sim_clock_last_call(void)
+{
+    if (!sim_config_ready() || !sim_clock_on() || sim_is_forked() || atomic_load(&finished)) return;
+    sim_clock_lock();
+    if (recorder) sim_threads_over(recorder);
+    if (recorder) sim_clock_turn();
+    sim_clock_unlock();
+}
+
 void sim_clock_finish(int status)
 {
     if (!sim_config_ready() || !sim_clock_on() || sim_is_forked()) return;
     sim_clock_lock();
     if (recorder && !atomic_exchange(&finished, true)) {
-        for (int i = 0; i < n_sleepers; i++)
-            if (sleepers[i].alive) sim_record_thread_ended(recorder, sleepers[i].number);
-        sim_record_thread_ended(recorder, 0);
+        sim_threads_over(recorder);
         if (status == 0) sim_resolve(nobody_needs_more, NULL, 30.0);
         if (peers) peers->over();
         if (span_hook) span_hook(NULL, span_arg);

@@ -11,6 +11,8 @@
 // All that follow are called with the lock held.
 void sim_clock_lock(void);
 void sim_clock_unlock(void);
+bool sim_clock_is_awaited(void); // whether a thread waits for the lock
+bool sim_clock_is_finished(void);      // without it
 SimRecorder *sim_clock_recorder(void); // made when it is first used
 
 // The processes with which this one shares communicators.
@@ -22,12 +24,13 @@ typedef struct SimPeers {
     bool (*is_hopeless)(bool stuck);
     // Rings the bell of each that waits, if this process has told something since.
     void (*publish)(void);
-    // Rings the bell of all that this process waits for; from here on it is told of news.
-    void (*ask)(void);
+    // Rings the bell of all that this process waits for, and wants them to be as far as `until`; from
+    // here on it is told of news.
+    void (*ask)(SimPs until);
     void (*asked_enough)(void);
     // Whether one of them waits for more than this process has told.
     bool (*is_wanted)(void);
-    // How far they want it to be: more than that, so that it need not be asked too often.
+    // How far they want it to be.
     SimPs (*wanted)(void);
     void (*over)(void); // this process tells no more
 } SimPeers;
@@ -36,11 +39,13 @@ const SimPeers *sim_clock_peers(void); // NULL: there are none
 
 // Runs the engine, tells what it knows, frees what it can.
 void sim_clock_turn(void);
-void sim_clock_ring(void); // this process's own bell
+SimPs sim_clock_next(void); // after a turn: up to when it would go on; SIM_FOREVER: nothing is left
+void sim_clock_ring(void);  // this process's own bell
 _Atomic uint32_t *sim_clock_bell(void);
 // Threads of this process that wait for a time: they do what the resolver does otherwise.
 void sim_clock_local_waiter(int change);
 bool sim_clock_has_waiters(void);
+bool sim_clock_other_waiters(void); // than the calling one
 
 // ---- resolve.c ----
 // Waits until done(arg); false: it was given up, after `patience` seconds without it, or because
@@ -49,11 +54,17 @@ bool sim_resolve(bool (*done)(void *arg), void *arg, double patience);
 void sim_resolve_start(void); // the thread that answers others
 void sim_resolve_forked(void);
 
-// ---- clock.c: threads of the program ----
+// ---- clock_threads.c ----
 int sim_clock_thread(void);
-// Gives up the threads that have slept for a second at their clock, while others need it; true: one.
-bool sim_clock_give_up_sleepers(int but);
+void sim_threads_begin(void);
+void sim_threads_over(SimRecorder *recorder); // all of them: the process ends
+void sim_thread_inside(int change);           // the calling thread waits in simgpu, or not any more
+// The threads that have slept at their clock for a while, outside of simgpu, count as if they slept
+// until then; true: there is one. SIM_FOREVER: only looks who sleeps.
+bool sim_clock_release_sleepers(int but, SimPs until);
 
+// The program makes no more calls: what it really waits for now, others need not know of.
+void sim_clock_last_call(void);
 // At the end of the process: everything is resolved that others, or a hook for spans, may need.
 void sim_clock_finish(int status);
 

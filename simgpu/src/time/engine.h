@@ -33,7 +33,6 @@ typedef enum SimItemKind {
     SIM_ITEM_COPY_PEER, // device to another device
     SIM_ITEM_TRANSFER,  // a collective, a send, a receive
     SIM_ITEM_MEET,      // hosts that wait for each other: ends `latency` after the last has arrived
-    SIM_ITEM_TELL,      // arrives at a meeting, and does not wait for it
 } SimItemKind;
 
 // Names a call of NCCL: the same on all its ranks, but for `rank` and `sends`.
@@ -51,22 +50,22 @@ typedef struct SimItemSpec {
     uint64_t stream;  // for ties: the stream's number
     SimPs work;       // 0 only for HOST
     SimPs not_before; // it is not ready before that
-    // TRANSFER, MEET, TELL:
+    // TRANSFER, MEET:
     SimCall call;
     SimPs latency;
     SimLink link;
 } SimItemSpec;
 
 // How ranks tell each other when they arrived. All times only grow; a board is told a rank's arrival
-// once, and `until` from time to time: the ranks of this engine will arrive at nothing that it has
-// not told before that time.
+// once, and `until` from time to time: before `when`, the ranks of this engine will arrive at nothing
+// that it has not told; before `request`, no host makes a request that it has not told.
 typedef struct SimBoard {
     void (*arrived)(void *arg, const SimCall *call, SimPs when);
     // The latest arrival of the call's ranks where all have arrived (true); else a time before which
     // the last of them will not arrive (false). Ranks of this engine that have not arrived yet are
     // no bound.
     bool (*start)(void *arg, const SimCall *call, SimPs *when);
-    void (*until)(void *arg, SimPs when);
+    void (*until)(void *arg, SimPs when, SimPs request);
     void *arg;
 } SimBoard;
 
@@ -87,6 +86,8 @@ bool sim_engine_waits_for(const SimEngine *engine, int thread);
 // Goes on as far as it can; what the board is to know, it is told. Where nothing holds the engine
 // back, it stands at its last instant, or at `least` if that is later.
 void sim_engine_run(SimEngine *engine, SimPs least);
+// After a run: when something happens next here if nothing holds the engine back; SIM_FOREVER: never.
+SimPs sim_engine_next(SimEngine *engine);
 // After a run: nothing can happen here until other ranks arrive. Lets the call that has waited
 // longest start without them, where they wait for this rank in their turn.
 bool sim_engine_is_stuck(SimEngine *engine);

@@ -27,9 +27,15 @@ void sim_record_entry(SimRecorder *recorder, const GpuLogEntry *entry);
 void sim_record_call(SimRecorder *recorder, int thread, int device, SimPs cost);
 // A thread has ended; where it has called, others may have joined it.
 void sim_record_thread_ended(SimRecorder *recorder, int thread);
-// Nothing is known of a thread, and others need not wait for it: until it calls again, from where
-// the engine stands then.
-void sim_record_give_up(SimRecorder *recorder, int thread);
+// A thread sleeps outside, and others need not wait for it up to then: so its next call begins no
+// earlier.
+void sim_record_release(SimRecorder *recorder, int thread, SimPs until);
+// The calling thread is about to wait, and the log has not got its call yet: what is to be queued
+// on the entry's stream, or to be called on a communicator, awaits the receivers of messages before
+// it; or the host waits for what the entry waits for.
+void sim_record_before_operation(SimRecorder *recorder, const GpuLogEntry *on);
+void sim_record_before_comm(SimRecorder *recorder, int thread, uint64_t comm, int rank);
+void sim_record_before_wait(SimRecorder *recorder, const GpuLogEntry *on);
 void sim_record_forget_event(SimRecorder *recorder, cudaEvent_t event);
 void sim_record_set_rank(SimRecorder *recorder, int device, int rank);
 

@@ -1,4 +1,4 @@
-/* time/recorder_internal.h: what recorder.c, recorder_nccl.c and recorder_spans.c share. */
+/* time/recorder_internal.h: what the recorder's files share. */
 #ifndef SIMGPU_RECORDER_INTERNAL_H
 #define SIMGPU_RECORDER_INTERNAL_H
 
@@ -16,17 +16,30 @@ typedef struct After {
     int n, room;
     SimPs not_before;
 } After;
-enum { AFTER_CALL, AFTER_THREAD, AFTER_STREAM, AFTER_WAKE, AFTER_GROUP, AFTER_RUN, AFTERS };
+enum {
+    AFTER_CALL,
+    AFTER_THREAD,
+    AFTER_STREAM,
+    AFTER_WAKE,
+    AFTER_RUN,
+    AFTER_RECEIVED,
+    AFTER_MEETS,
+    AFTERS
+};
 
 typedef struct StreamState {
     cudaStream_t handle;
     uint32_t number;
     bool legacy, blocking;
     Mark last;
+    Mark received; // when all messages that are sent before its next operation have a receiver
 } StreamState;
 
 typedef struct DeviceState {
     Mark called; // its last call
+    int thread;    // that made it, or has asked since; -1: nobody, or it has ended
+    bool is_there; // it has called on no other device since
+    Mark left;     // its clock then
     int rank;    // -1: not known
     StreamState *stream;
     int n_streams, streams_room;
@@ -34,7 +47,7 @@ typedef struct DeviceState {
 
 typedef struct EventState {
     cudaEvent_t handle;
-    Mark done;
+    Mark done, received;
     uint64_t entry; // of its record
 } EventState;
 
@@ -43,6 +56,7 @@ typedef struct GroupCall {
     GpuLogEntry entry; // without ranges
     SimItemSpec spec;
     Mark request;
+    Mark received;  // a send's: when its receiver makes its request
     size_t pending; // its place, counted from the first that was ever pending
     bool done;
 } GroupCall;
@@ -50,20 +64,19 @@ typedef struct GroupCall {
 typedef struct ThreadState {
     int number;
     bool alive;
-    bool called;   // not only asked
-    bool given_up; // nobody waits for it
+    bool called; // not only asked
+    bool in_group; // makes requests of one group
     Mark clock;
     bool has_asked; // and the log has not got it yet:
     Mark asked;
     GroupCall *group;
     int n_group, group_room;
-    After meets; // of the group's calls
 } ThreadState;
 
 typedef struct CommState {
     uint64_t comm;
     int rank;
-    Mark last;
+    Mark last, received;
 } CommState;
 
 // An entry whose span has not been told yet.
@@ -89,7 +102,7 @@ struct SimRecorder {
     size_t n_events, events_room;
     ThreadState *thread;
     int n_threads;
-    Mark ended; // the latest clock of threads that have ended
+    Mark ended;            // the latest clock of threads that have ended
     CommState *comm;
     int n_comms, comms_room;
     After after[AFTERS];
@@ -101,24 +114,41 @@ struct SimRecorder {
 };
 
 void *sim_record_grow(void *table, size_t count, size_t size);
+
+// ---- recorder_state.c ----
 void sim_after(After *after, Mark mark);
 After *sim_after_none(SimRecorder *r, int which);
+// What an operation that is queued on the stream now follows; all that is queued on a device.
+void sim_after_stream(SimRecorder *r, After *after, int device, const StreamState *s);
+void sim_after_device(SimRecorder *r, After *after, int device);
+// The receivers of messages that were sent before such an operation.
+void sim_after_received(SimRecorder *r, After *after, int device, const StreamState *s);
+void sim_after_received_mark(const SimRecorder *r, After *after, Mark received);
+Mark sim_all_received(SimRecorder *r, const After *received);
 Mark sim_add(SimRecorder *r, SimItemSpec spec, const After *after);
 Mark sim_add_host(SimRecorder *r, SimPs work, const After *after);
-
 DeviceState *sim_record_device(SimRecorder *r, int index);
 StreamState *sim_record_stream(SimRecorder *r, const GpuLogEntry *entry);
-void sim_after_stream(SimRecorder *r, After *after, int device, const StreamState *s);
+EventState *sim_record_event(SimRecorder *r, cudaEvent_t handle, bool make);
+
+// ---- recorder_host.c ----
 ThreadState *sim_record_thread(SimRecorder *r, int number);
-After *sim_after_call(SimRecorder *r, ThreadState *t, int device);
+After *sim_after_call(SimRecorder *r, ThreadState *t,
+                      int device); // what its next call begins after
 Mark sim_record_request(SimRecorder *r, ThreadState *t, int device, SimPs cost);
-void sim_record_stand(SimRecorder *r, ThreadState *t, Mark clock);
-void sim_record_hold(SimRecorder *r, ThreadState *t, Mark clock);
+// The host goes on when `for_` is done, and it is awake; when it has met others.
+void sim_record_wait(SimRecorder *r, ThreadState *t, const After *for_);
+void sim_record_meet(SimRecorder *r, ThreadState *t, After *with);
+void sim_record_await_receivers(SimRecorder *r, ThreadState *t, After *received);
+
+// ---- recorder.c ----
+void sim_after_wait(SimRecorder *r, After *after, const GpuLogEntry *entry); // that only waits
 SimPs sim_record_spread(SimRecorder *r, int device, SimItemKind kind, SimPs work);
 uint64_t sim_record_touched(const GpuLogEntry *entry); // bytes read and written
 Pending *sim_record_pend(SimRecorder *r, const GpuLogEntry *entry);
 
 // ---- recorder_nccl.c ----
 void sim_record_nccl(SimRecorder *r, ThreadState *t, const GpuLogEntry *entry);
+void sim_record_end_group(SimRecorder *r, ThreadState *t, uint64_t but); // but: that group
 
 #endif

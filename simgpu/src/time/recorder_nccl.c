@@ -3,7 +3,7 @@
  * The calls of a group are kept until the last of them: what comes first in it may have to wait for
  * streams that later ones use. A call outside of a group is a group of one.
  *
- * Interface: sim_record_nccl.
+ * Interface: sim_record_nccl, sim_record_end_group.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +14,10 @@
 typedef struct Part {
     uint64_t comm;
     int rank;
-    int run;      // the first call of those that are ready together
-    After before; // what all its calls wait for, so far
-    After ops;    // all its operations
+    int run;        // the first call of those that are ready together
+    After before;   // what all its calls wait for, so far
+    After ops;      // all its operations
+    After received; // the receivers of messages before it, and in it
 } Part;
 
 static bool is_message(const GpuLogEntry *e)
@@ -76,16 +77,34 @@ static SimItemSpec operation_of(SimRecorder *r, const GpuLogEntry *e, Pending *p
     return spec;
 }
 
-// The hosts meet when the last has begun its call: a request takes all the same time.
-static void meet(SimRecorder *r, ThreadState *t, const GpuLogEntry *e)
+// Whether the group sends to the same rank again: one message at a time is under way.
+static bool sends_again(const ThreadState *t, int i)
 {
+    const GpuLogEntry *e = &t->group[i].entry;
+    for (int k = i + 1; k < t->n_group; k++) {
+        const GpuLogEntry *other = &t->group[k].entry;
+        if (other->op == GPU_SEND && other->collective.comm == e->collective.comm &&
+            other->collective.rank == e->collective.rank &&
+            other->collective.peer == e->collective.peer)
+            return true;
+    }
+    return false;
+}
+
+// The hosts meet when the last has begun its call: a request takes all the same time. A sender's
+// does not wait for that; what comes after the message does.
+static void meet(SimRecorder *r, ThreadState *t, int i, After *meets)
+{
+    GroupCall *call = &t->group[i];
+    const GpuLogEntry *e = &call->entry;
     if (e->collective.ranks < 2) return;
-    SimItemSpec spec = {.kind = e->op == GPU_SEND ? SIM_ITEM_TELL : SIM_ITEM_MEET,
+    SimItemSpec spec = {.kind = SIM_ITEM_MEET,
                         .device = e->device,
                         .call = call_of(e, true),
                         .latency = r->machine->host.collective};
     Mark meeting = sim_add(r, spec, sim_after_call(r, t, e->device));
-    if (e->op != GPU_SEND) sim_after(&t->meets, meeting);
+    if (e->op == GPU_SEND) call->received = meeting;
+    if (e->op != GPU_SEND || sends_again(t, i)) sim_after(meets, meeting);
 }
 
 // ---- A group ----
@@ -123,8 +142,15 @@ static void after_stream_of(SimRecorder *r, After *after, const GpuLogEntry *e)
 
 static void begin(SimRecorder *r, const ThreadState *t, Part *part, int i)
 {
-    sim_after(&part->before, comm_of(r, part->comm, part->rank)->last);
-    for (; i >= 0; i = next_of(t, part, i)) after_stream_of(r, &part->before, &t->group[i].entry);
+    const CommState *comm = comm_of(r, part->comm, part->rank);
+    sim_after(&part->before, comm->last);
+    sim_after_received_mark(r, &part->received, comm->received);
+    for (; i >= 0; i = next_of(t, part, i)) {
+        const GpuLogEntry *e = &t->group[i].entry;
+        after_stream_of(r, &part->before, e);
+        sim_after_received(r, &part->received, e->device, sim_record_stream(r, e));
+        sim_after_received_mark(r, &part->received, t->group[i].received);
+    }
 }
 
 static Pending *pending_of(SimRecorder *r, const GroupCall *call)
@@ -162,15 +188,45 @@ static void finish(SimRecorder *r, ThreadState *t, Part *part, int last)
     after_all(after, &part->ops);
     Mark done =
         after->n == 1 && !after->not_before ? (Mark){after->item[0], 0} : sim_add_host(r, 0, after);
-    comm_of(r, part->comm, part->rank)->last = done;
-    for (int i = 0; i <= last; i++)
-        if (is_of(&t->group[i], part)) sim_record_stream(r, &t->group[i].entry)->last = done;
+    Mark received = sim_all_received(r, &part->received);
+    CommState *comm = comm_of(r, part->comm, part->rank);
+    comm->last = done;
+    comm->received = received;
+    for (int i = 0; i <= last; i++) {
+        if (!is_of(&t->group[i], part)) continue;
+        StreamState *s = sim_record_stream(r, &t->group[i].entry);
+        s->last = done;
+        s->received = received;
+    }
     free(part->before.item);
     free(part->ops.item);
-    part->before = part->ops = (After){0};
+    free(part->received.item);
+    part->before = part->ops = part->received = (After){0};
 }
 
-static void end_group(SimRecorder *r, ThreadState *t)
+// The hosts' part: it begins when all messages before it have receivers; then the requests are made
+// one after the other.
+static void request_all(SimRecorder *r, ThreadState *t, After *meets)
+{
+    After *received = sim_after_none(r, AFTER_RECEIVED);
+    for (int i = 0; i < t->n_group; i++) {
+        const GpuLogEntry *e = &t->group[i].entry;
+        sim_after_received(r, received, e->device, sim_record_stream(r, e));
+        sim_after_received_mark(r, received,
+                                comm_of(r, e->collective.comm, e->collective.rank)->received);
+    }
+    sim_record_await_receivers(r, t, received);
+    for (int i = 0; i < t->n_group; i++) {
+        GroupCall *call = &t->group[i];
+        meet(r, t, i, meets);
+        call->request = sim_record_request(r, t, call->entry.device, r->machine->host.collective);
+        t->in_group = true; // from the second one on
+        Pending *p = pending_of(r, call);
+        if (p) p->request = call->request;
+    }
+}
+
+static void queue_all(SimRecorder *r, ThreadState *t)
 {
     Part one,
         *parts = t->n_group == 1 ? &one : sim_record_grow(NULL, (size_t)t->n_group, sizeof *parts);
@@ -187,12 +243,15 @@ static void end_group(SimRecorder *r, ThreadState *t)
         if (next < 0) finish(r, t, part, i);
     }
     if (parts != &one) free(parts);
-    if (t->meets.n) {
-        sim_after(&t->meets, t->clock);
-        sim_record_stand(r, t, sim_add_host(r, 0, &t->meets));
-    } else {
-        sim_record_stand(r, t, t->clock);
-    }
+}
+
+static void end_group(SimRecorder *r, ThreadState *t)
+{
+    After *meets = sim_after_none(r, AFTER_MEETS);
+    request_all(r, t, meets);
+    queue_all(r, t);
+    sim_record_meet(r, t, meets);
+    t->in_group = false;
     for (int i = 0; i < t->n_group; i++) {
         Pending *p = pending_of(r, &t->group[i]);
         if (!p) continue;
@@ -200,14 +259,11 @@ static void end_group(SimRecorder *r, ThreadState *t)
         p->open = false;
     }
     t->n_group = 0;
-    t->meets.n = 0;
-    t->meets.not_before = 0;
 }
 
 void sim_record_nccl(SimRecorder *r, ThreadState *t, const GpuLogEntry *e)
 {
-    // A group whose last calls failed.
-    if (t->n_group && t->group[0].entry.collective.group != e->collective.group) end_group(r, t);
+    sim_record_end_group(r, t, e->collective.group);
     if (t->n_group == t->group_room) {
         t->group_room = t->group_room ? 2 * t->group_room : 4;
         t->group = sim_record_grow(t->group, (size_t)t->group_room, sizeof *t->group);
@@ -216,14 +272,16 @@ void sim_record_nccl(SimRecorder *r, ThreadState *t, const GpuLogEntry *e)
     Pending *p = sim_record_pend(r, e);
     p->open = true;
     GroupCall *call = &t->group[t->n_group++];
+    memset(call, 0, sizeof *call);
     memcpy(&call->entry, e, offsetof(GpuLogEntry, range));
     call->entry.n_ranges = 0;
     call->pending = r->n_told + r->n_pending - 1;
     call->spec = operation_of(r, e, p);
-    meet(r, t, e);
-    call->request = p->request = sim_record_request(r, t, e->device, r->machine->host.collective);
-    if (!e->collective.group || !e->collective.group_left)
-        end_group(r, t);
-    else // what the first call queues is added at the group's end: until then the engine waits there
-        sim_record_hold(r, t, t->group[0].request);
+    if (!e->collective.group || !e->collective.group_left) end_group(r, t);
+}
+
+// A group whose last calls failed is over when its thread does something else.
+void sim_record_end_group(SimRecorder *r, ThreadState *t, uint64_t but)
+{
+    if (t->n_group && (!but || t->group[0].entry.collective.group != but)) end_group(r, t);
 }

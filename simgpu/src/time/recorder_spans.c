@@ -67,6 +67,12 @@ static void seal(const SimRecorder *r, Mark *mark)
     *mark = (Mark){0, times.end};
 }
 
+static void seal_received(const SimRecorder *r, Mark *mark)
+{
+    SimTimes times;
+    if (mark->item && sim_engine_times(r->engine, mark->item, &times)) *mark = (Mark){0, 0};
+}
+
 // What ended so long ago that not even a host that wakes up is held up by it.
 static bool is_past(const SimRecorder *r, const Mark *mark)
 {
@@ -76,9 +82,12 @@ static bool is_past(const SimRecorder *r, const Mark *mark)
 static void seal_device(const SimRecorder *r, DeviceState *d)
 {
     seal(r, &d->called);
+    seal(r, &d->left);
     for (int i = 0; i < d->n_streams; i++) {
         seal(r, &d->stream[i].last);
-        if (is_past(r, &d->stream[i].last)) d->stream[i--] = d->stream[--d->n_streams];
+        seal_received(r, &d->stream[i].received);
+        if (is_past(r, &d->stream[i].last) && !d->stream[i].received.item)
+            d->stream[i--] = d->stream[--d->n_streams];
     }
 }
 
@@ -89,14 +98,19 @@ void sim_record_tidy(SimRecorder *r)
     for (int i = 0; i < r->n_threads; i++)
         if (r->thread[i].n_group) return;
     for (int d = 0; d < r->n_devices; d++) seal_device(r, &r->device[d]);
-    for (size_t i = 0; i < r->events_room; i++) seal(r, &r->event[i].done);
+    for (size_t i = 0; i < r->events_room; i++) {
+        seal(r, &r->event[i].done);
+        seal_received(r, &r->event[i].received);
+    }
     for (int i = 0; i < r->n_threads; i++) {
         seal(r, &r->thread[i].clock);
         seal(r, &r->thread[i].asked);
     }
     for (int i = 0; i < r->n_comms; i++) {
         seal(r, &r->comm[i].last);
-        if (is_past(r, &r->comm[i].last)) r->comm[i--] = r->comm[--r->n_comms];
+        seal_received(r, &r->comm[i].received);
+        if (is_past(r, &r->comm[i].last) && !r->comm[i].received.item)
+            r->comm[i--] = r->comm[--r->n_comms];
     }
     seal(r, &r->ended);
     sim_engine_forget(r->engine, sim_engine_oldest(r->engine));

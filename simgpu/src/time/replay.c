@@ -188,7 +188,7 @@ static bool start(void *arg, const SimCall *call, SimPs *when)
     return false;
 }
 
-static void until(void *arg, SimPs when)
+static void until(void *arg, SimPs when, SimPs request)
 {
     struct Seat *seat = arg;
     if (seat->until == when) return;

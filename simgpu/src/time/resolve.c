@@ -20,7 +20,7 @@
 #include "simgpu.h"
 #include "time/clock.h"
 
-#define LOOK_MILLISECONDS 100 // between two looks at threads that may sleep
+#define LOOK_MILLISECONDS 50 // between two looks at threads that may sleep
 
 static bool started;
 
@@ -47,24 +47,28 @@ bool sim_resolve(bool (*done)(void *arg), void *arg, double patience)
     const SimEngine *engine = sim_recorder_engine(sim_clock_recorder());
     bool is_done;
     sim_clock_local_waiter(1);
+    sim_thread_inside(1);
     for (;;) {
         _Atomic uint32_t *bell = sim_clock_bell();
         uint32_t ticket = atomic_load(bell);
+        SimPs before = sim_engine_now(engine);
         sim_clock_turn();
+        if (sim_engine_now(engine) > before && sim_clock_other_waiters()) sim_clock_ring();
         is_done = done(arg);
         if (is_done) break;
         if (until == 0 || sim_engine_oldest(engine) > reached) until = seconds() + patience;
         reached = sim_engine_oldest(engine);
         double left = until - seconds();
         if (left <= 0) break;
-        if (sim_clock_give_up_sleepers(self)) continue;
-        if (peers) peers->ask();
+        if (sim_clock_release_sleepers(self, sim_clock_next())) continue;
+        if (peers) peers->ask(sim_clock_next());
         if (left < 1e-3 * nap) nap = (int)(left * 1e3) + 1;
         sim_clock_unlock();
         sleep_at(bell, ticket, nap);
         sim_clock_lock();
     }
     if (peers) peers->asked_enough();
+    sim_thread_inside(-1);
     sim_clock_local_waiter(-1);
     return is_done;
 }
@@ -81,11 +85,11 @@ static void *answer(void *arg)
         if (!sim_clock_has_waiters() && peers->is_wanted()) {
             sim_clock_turn();
             bool more = peers->is_wanted();
-            if (more && sim_clock_give_up_sleepers(-1)) {
+            if (more && sim_clock_release_sleepers(-1, sim_clock_next())) {
                 sim_clock_unlock();
                 continue;
             }
-            if (more) peers->ask();
+            if (more) peers->ask(sim_clock_next());
             if (!more) peers->asked_enough();
             nap = more ? LOOK_MILLISECONDS : 0;
         }

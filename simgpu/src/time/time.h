@@ -1,10 +1,10 @@
 /* time/: the virtual clock (simgpu/pages/time.md is the contract).
  *
  *   machine.c, cost_*.c   the modelled machine, and what things cost on it (machine.h)
- *   engine.c   from operations with costs and dependencies to times (engine.h)
- *   recorder.c   from the log to operations: what a program called, in the order of its log (recorder.h)
- *   clock.c    the clock of this process: its recorder and its engine behind one lock
- *   board.c    when the ranks of other processes arrive (board.h)
+ *   engine*.c   from operations with costs and dependencies to times (engine.h)
+ *   recorder*.c   from the log to operations: what a program called, in its order (recorder.h)
+ *   clock.c, clock_threads.c   the clock of this process, and the program's threads
+ *   ../nccl/board.c   when the ranks of other processes arrive
  *   resolve.c  waiting for a time, and the thread that answers others
  *
  * Times are resolved late. A call only adds to what is not resolved yet; numbers are needed by
@@ -40,6 +40,13 @@ void sim_clock_log(GpuLogEntry *entry);
 void sim_clock_pin(void);
 void sim_clock_forget_event(cudaEvent_t event); // the handle will be another event's
 void sim_clock_set_rank(int device, int rank);  // of a communicator there
+// The calling thread is about to wait really, before its call is logged: for the receivers of
+// messages that come before an operation on the entry's stream, or before a call on a communicator;
+// or because the host waits for what the entry stands for. So others know how far its clock is.
+void sim_clock_before_operation(GpuLogEntry *entry);
+void sim_clock_before_comm(uint64_t comm, int rank);
+void sim_clock_before_wait(GpuLogEntry *entry);
+void sim_clock_inside(bool inside); // it waits in simgpu for other ranks: it is not asleep
 // A query, as the log would have it: whether it finds done what it asks for. waited_for: a thread
 // of the process has waited for that.
 bool sim_clock_query(const GpuLogEntry *entry, bool waited_for);

@@ -179,6 +179,7 @@ static int queue_nccl(Sim *s, const Atom *atom, int call, uint64_t number, const
         op.link = link_of(w, c);
         op.work = collective_work(w, c);
         op.meeting = atom->step * MAX_CALLS + call;
+        op.sends = c->op == MESSAGE && w->comm[c->comm].rank[c->root] == atom->rank;
     }
     slow_down(s, &op, number);
     return queue_operation(s, &op);
@@ -235,6 +236,39 @@ static void queue_run(Sim *s, const Atom *atom, int comm)
     if (forgotten != COMM_ORDER)
         add_waits(&d->before[comm], &queued); // for what comes next on the communicator
     add_waits(&d->group[comm], &queued);
+}
+
+// What is on no stream, and what only orders, awaits nobody.
+void sent_before(const Sim *s, const Atom *atom, Sent *sent)
+{
+    const Step *step = step_of(s, atom);
+    const Device *d = &s->device[atom->rank];
+    Waits waits = {0};
+    sent->received = 0;
+    sent->n = 0;
+    if (step->kind == NCCL) {
+        const Call *c = &step->call[atom->call];
+        waits = waits_of(d, stream_of(s, c, atom->rank));
+        add_wait(&waits, d->comm[c->comm]);
+    } else if (has_work(step->kind)) {
+        waits = waits_of(d, step->stream);
+    }
+    add_sent(s, sent, &waits);
+}
+
+bool sends_again(const Sim *s, const Atom *atom)
+{
+    const Step *step = step_of(s, atom);
+    const Call *c = &step->call[atom->call];
+    if (c->op != MESSAGE || s->program->world.comm[c->comm].rank[c->root] != atom->rank)
+        return false;
+    for (int i = atom->call + 1; i < step->n_calls; i++) {
+        const Call *other = &step->call[i];
+        if (other->op == MESSAGE && other->comm == c->comm && other->root == c->root &&
+            other->to == c->to)
+            return true;
+    }
+    return false;
 }
 
 // The messages that follow each other in the group are queued, for the simulator, with the last of

@@ -36,14 +36,40 @@ Ps latest_end(const Sim *s, const Waits *waits)
     return end;
 }
 
+static void add_message(const Sim *s, Sent *sent, int message)
+{
+    Ps received = s->meeting[message].received;
+    if (received > sent->received) sent->received = received;
+    for (int i = 0; i < sent->n; i++)
+        if (sent->message[i] == message) return;
+    if (received) return;
+    if (sent->n == MOST_SENT) abort();
+    sent->message[sent->n++] = message;
+}
+
+void add_sent(const Sim *s, Sent *sent, const Waits *waits)
+{
+    for (int i = 0; i < waits->n; i++) {
+        const Sent *more = &s->sent[waits->op[i]];
+        if (more->received > sent->received) sent->received = more->received;
+        for (int k = 0; k < more->n; k++) add_message(s, sent, more->message[k]);
+    }
+}
+
 int queue_operation(Sim *s, const Operation *op)
 {
     if (s->n_ops == s->max_ops) {
         s->max_ops = s->max_ops ? 2 * s->max_ops : 1024;
         s->op = realloc(s->op, (size_t)s->max_ops * sizeof *s->op);
         s->live = realloc(s->live, (size_t)s->max_ops * sizeof *s->live);
-        if (!s->op || !s->live) abort();
+        s->sent = realloc(s->sent, (size_t)s->max_ops * sizeof *s->sent);
+        if (!s->op || !s->live || !s->sent) abort();
     }
+    Sent *sent = &s->sent[s->n_ops];
+    sent->received = 0;
+    sent->n = 0;
+    add_sent(s, sent, &op->waits);
+    if (op->sends) add_message(s, sent, op->meeting);
     s->op[s->n_ops] = *op;
     s->op[s->n_ops].state = QUEUED;
     s->live[s->n_live++] = s->n_ops;

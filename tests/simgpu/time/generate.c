@@ -129,7 +129,6 @@ static void draw_slowness(Dice *d, World *w)
 typedef struct Hand {
     Dice dice;
     Program *p;
-    bool all; // also what the clock does not time by its contract yet
     int section;
     Phase phase[MAX_PROCESSES];
     int phases; // so far
@@ -189,15 +188,6 @@ static void add_record(Hand *h, int rank, StreamName stream)
     add(h, &s);
 }
 
-// What simgpu's clock does not time by its contract yet, threads apart: queries, which ask for times
-// while the program goes on; and a copy between devices has the jitter of its source's rank, not of
-// its call's.
-static void leave_out(const World *w, Step *s)
-{
-    if (is_query(s->kind)) s->kind = RECORD;
-    if (s->kind == PEER_ASYNC && w->jitter_percent) s->kind = COPY_ASYNC;
-}
-
 static void add_call(Hand *h)
 {
     Dice *d = &h->dice;
@@ -210,7 +200,6 @@ static void add_call(Hand *h)
     s.slot = below(d, s.kind >= ALLOC_ASYNC && s.kind <= UNPIN ? BLOCKS : EVENTS);
     s.from = s.kind == WAIT && !alone && chance(d, 30) ? sibling : s.rank;
     if (s.kind == PEER_ASYNC && alone) s.kind = COPY_ASYNC;
-    if (!h->all) leave_out(w, &s);
     if (s.kind == PEER_ASYNC && chance(d, 50)) s.from = sibling;
     if (s.kind == RECORD) s.again = chance(d, 10);
     if (s.kind < ALLOC_ASYNC) s.read = draw_bytes(d);
@@ -272,11 +261,6 @@ static void change_threads(Hand *h)
     bool two = sibling_of(&h->p->world, process) >= 0;
     if (mode == SECOND_THREAD && two) mode = THREAD_A_DEVICE;
     if (mode == THREAD_A_DEVICE && h->p->world.jitter_percent) mode = NEW_THREAD;
-    if (mode == SECOND_THREAD || h->phase[process].mode == SECOND_THREAD) {
-        // Not after every call: see is_valid.
-        Step s = {.kind = KERNEL, .rank = process, .read = draw_bytes(d), .stream = draw_stream(d)};
-        if (!add(h, &s)) return;
-    }
     h->phase[process] = (Phase){mode, ++h->phases};
 }
 
@@ -285,7 +269,7 @@ static void add_section(Hand *h)
     Dice *d = &h->dice;
     const World *w = &h->p->world;
     int until = h->p->n + 10 + below(d, 30);
-    bool threads = chance(d, 40) && h->all;
+    bool threads = chance(d, 40);
     while (h->p->n < until && h->p->n < MAX_STEPS - 4 * MAX_RANKS) {
         if (threads && chance(d, 10)) change_threads(h);
         if (!h->busy && chance(d, 5)) { // a rank that is late
@@ -304,9 +288,9 @@ static void add_section(Hand *h)
     }
 }
 
-void generate(Program *p, uint64_t seed, int sections, bool all)
+void generate(Program *p, uint64_t seed, int sections)
 {
-    Hand h = {.dice = {mix(seed)}, .p = p, .all = all};
+    Hand h = {.dice = {mix(seed)}, .p = p};
     memset(p, 0, sizeof *p);
     p->seed = seed;
     draw_ranks(&h.dice, &p->world);

@@ -23,19 +23,61 @@ static void join_ended(const Process *p, Thread *t)
         t->clock = later(t->clock, later(p->ended, p->thread[0].clock));
 }
 
+// A call that is none of a group, or the group's first, begins when all messages before it have
+// receivers; NEVER: one has none yet.
+static Ps received_before(const Sim *s, const Thread *t)
+{
+    const Atom *first = &t->atom[t->at];
+    Ps received = 0;
+    if (forgotten == RECEIVERS_FIRST) return 0;
+    if (t->at > 0 && t->atom[t->at - 1].step == first->step) return 0;
+    for (const Atom *a = first; a < t->atom + t->n && a->step == first->step; a++) {
+        Sent sent;
+        sent_before(s, a, &sent);
+        received = later(received, sent.received);
+        for (int i = 0; i < sent.n; i++) {
+            if (!s->meeting[sent.message[i]].received) return NEVER;
+            received = later(received, s->meeting[sent.message[i]].received);
+        }
+    }
+    return received;
+}
+
+// Not only asked.
+static bool has_called(const Thread *t)
+{
+    return t->called || t->is_first;
+}
+
 static Ps request_of(const Sim *s, const Process *p, const Thread *t)
 {
     const Atom *atom = &t->atom[t->at];
+    const Device *d = &s->device[atom->rank];
+    Kind kind = step_of(s, atom)->kind;
     Thread joined = *t;
     join_ended(p, &joined);
-    Ps called = forgotten == LAST_CALL ? 0 : s->device[atom->rank].called;
-    return later(joined.clock, called) +
-           call_cost(&s->program->world.machine, step_of(s, atom)->kind);
+    Ps begin = joined.clock;
+    if (forgotten != LAST_CALL) begin = later(begin, d->called);
+    if (!is_query(kind)) {
+        Ps received = received_before(s, t);
+        if (received == NEVER) return NEVER;
+        begin = later(begin, received);
+    }
+    bool calls = !is_query(kind) || has_called(t);
+    if (calls && forgotten != LAST_CALL && forgotten != LAST_CALLER)
+        begin = later(begin, d->left);
+    return begin + call_cost(&s->program->world.machine, kind);
 }
 
 static bool is_over(const Thread *t)
 {
     return t->at == t->n && !t->blocked;
+}
+
+static void be_on_device(Sim *s, Thread *t, int rank)
+{
+    s->device[rank].thread = t;
+    s->device[rank].left = t->clock;
 }
 
 // Makes the queries whose turn it is.
@@ -45,7 +87,7 @@ static void ask(Sim *s, const Process *p, Thread *t)
         const Atom *atom = &t->atom[t->at];
         t->clock = s->when[atom->step] = request_of(s, p, t);
         s->asked[atom->step] = make_call(s, atom);
-        s->only_asks[atom->step] = !t->called && !t->is_first;
+        if (has_called(t)) be_on_device(s, t, atom->rank);
         t->began = true;
         t->at++;
     }
@@ -61,6 +103,8 @@ static void request_nccl(Sim *s, Thread *t, const Atom *atom)
     if (!receives) {
         m->silent--;
         m->request = t->clock; // instants come in their order
+    } else {
+        m->received = t->clock;
     }
     call_nccl(s, atom);
     t->meets++;
@@ -71,6 +115,7 @@ static void call(Sim *s, const Process *p, Thread *t)
 {
     const Atom *atom = &t->atom[t->at];
     t->clock = s->device[atom->rank].called = request_of(s, p, t);
+    be_on_device(s, t, atom->rank);
     t->at++;
     t->began = t->called = true;
     Span *span = span_of(s, atom->step, atom->call, atom->rank);
@@ -87,8 +132,10 @@ static void call(Sim *s, const Process *p, Thread *t)
 
 static bool may_go_on(const Sim *s, const Thread *t)
 {
-    for (int i = t->at - t->meets; i < t->at; i++)
-        if (s->meeting[t->atom[i].step * MAX_CALLS + t->atom[i].call].silent) return false;
+    for (int i = t->at - t->meets; i < t->at; i++) {
+        const Meeting *m = &s->meeting[t->atom[i].step * MAX_CALLS + t->atom[i].call];
+        if (m->silent || (sends_again(s, &t->atom[i]) && !m->received)) return false;
+    }
     return all_done(s, &t->waiting);
 }
 
@@ -97,15 +144,19 @@ static void go_on(Sim *s, const Process *p, Thread *t)
     Ps wake = forgotten == WAKING ? 0 : s->program->world.machine.wake;
     Ps awake = t->waiting.n ? latest_end(s, &t->waiting) + wake : 0;
     for (int i = t->at - t->meets; i < t->at; i++) {
-        Ps request = s->meeting[t->atom[i].step * MAX_CALLS + t->atom[i].call].request;
+        const Meeting *m = &s->meeting[t->atom[i].step * MAX_CALLS + t->atom[i].call];
+        Ps request = sends_again(s, &t->atom[i]) ? m->received : m->request;
         bool message = step_of(s, &t->atom[i])->call[t->atom[i].call].op == MESSAGE;
         if (forgotten != (message ? RECEIVERS_MEET : HOSTS_MEET)) awake = later(awake, request);
     }
+    t->clock = later(t->clock, awake);
+    for (int i = t->meets ? t->at - t->meets : t->at - 1; i < t->at; i++) { // a group's at its end
+        const Atom *atom = &t->atom[i];
+        span_of(s, atom->step, atom->call, atom->rank)->returned = t->clock;
+        if (s->device[atom->rank].thread == t) s->device[atom->rank].left = t->clock;
+    }
     t->blocked = false;
     t->meets = 0;
-    t->clock = later(t->clock, awake);
-    const Atom *last = &t->atom[t->at - 1];
-    span_of(s, last->step, last->call, last->rank)->returned = t->clock;
     ask(s, p, t);
 }
 
@@ -135,17 +186,17 @@ static bool phase_is_over(const Process *p)
 }
 
 // The threads of the phase before end, but the first one and the second one.
-static void end_phase(Process *p)
+static void end_phase(Sim *s, Process *p)
 {
     for (int i = 0; i < THREADS; i++) {
         Thread *t = &p->thread[i];
-        bool counts = t->called || forgotten == ASKING;
-        if (i > 1 && counts) p->ended = later(p->ended, t->clock);
+        if (i > 1) p->ended = later(p->ended, t->clock);
         free(t->atom);
         t->atom = NULL;
         t->at = t->n = 0;
         if (i > 1) *t = (Thread){0};
     }
+    if (forgotten != JOINING) p->thread[0].clock = later(p->thread[0].clock, p->ended);
 }
 
 // Gives the threads of the next phase their calls; false: there is none.
@@ -173,7 +224,7 @@ static bool change_phase(Sim *s, int process)
     Process *p = &s->process[process];
     bool changed = false;
     while (phase_is_over(p)) {
-        end_phase(p);
+        end_phase(s, p);
         if (!begin_phase(s, process)) break;
         changed = true;
     }
@@ -188,6 +239,7 @@ static void make_buffers(Sim *s)
         Thread *first = &s->process[w->process[r]].thread[0];
         first->clock += call_cost(&w->machine, MALLOC) + call_cost(&w->machine, PIN);
         s->device[r].called = first->clock;
+        be_on_device(s, first, r);
     }
 }
 
@@ -202,7 +254,7 @@ void begin_processes(Sim *s)
 
 void free_processes(Sim *s)
 {
-    for (int i = 0; i < s->program->world.n_processes; i++) end_phase(&s->process[i]);
+    for (int i = 0; i < s->program->world.n_processes; i++) end_phase(s, &s->process[i]);
 }
 
 Ps next_request(const Sim *s)

@@ -82,10 +82,28 @@ bool has_work(Kind kind)
 typedef struct Made {
     bool recorded[MAX_RANKS][EVENTS];
     bool memory[3][MAX_RANKS][BLOCKS]; // stream-ordered, cudaMalloc's, pinned
+    bool second[MAX_PROCESSES];        // calls, by the process's second thread
+    int new_in[MAX_PROCESSES];         // the last phase in which a new thread has called
 } Made;
 
+// What a thread is told that has only asked depends on what the others do later, if they live on.
+static bool may_ask(Made *made, const Program *p, const Step *s)
+{
+    bool may = true;
+    for (int i = 0; i < p->world.n_processes; i++) {
+        Phase now = s->phase[i];
+        if (now.mode == FIRST_THREAD || !process_takes_part(p, s, i)) continue;
+        bool is_second = now.mode == SECOND_THREAD;
+        bool has_called = is_second ? made->second[i] : made->new_in[i] == now.number;
+        if (is_query(s->kind)) may = has_called || (!is_second && !made->second[i]);
+        if (!is_query(s->kind) && is_second) made->second[i] = true;
+        if (!is_query(s->kind) && !is_second) made->new_in[i] = now.number;
+    }
+    return may;
+}
+
 // Whether a step makes sense now; and what it makes, or takes away.
-static bool fits(Made *made, const Step *s)
+static bool fits(Made *made, const Program *p, const Step *s)
 {
     bool *recorded = &made->recorded[s->kind == WAIT ? s->from : s->rank][s->slot % EVENTS];
     int kind = s->kind == MALLOC || s->kind == FREE ? 1
@@ -114,41 +132,15 @@ static bool fits(Made *made, const Step *s)
         break;
     default: break;
     }
-    return right;
-}
-
-// A call that leaves the clock of its thread where the last call of its device is.
-static bool is_plain(Kind kind)
-{
-    return kind != TO_DEVICE && kind != FROM_DEVICE && kind != FROM_DEVICE_PAGEABLE &&
-           (kind < STREAM_SYNC || kind == MALLOC) && kind != FREE;
-}
-
-// The clocks of two threads that live on know nothing of each other. What one of them has waited
-// for is past for the program, and a call of the other one would be before it: so between their
-// calls on a device the last one waits for nothing.
-static bool may_change_threads(const Program *p, int process)
-{
-    const Step *before = NULL;
-    for (int i = 0; i < p->n; i++) {
-        const Step *s = &p->step[i];
-        if (!process_takes_part(p, s, process)) continue;
-        Phase now = s->phase[process], then = before ? before->phase[process] : now;
-        bool second = now.mode == SECOND_THREAD || then.mode == SECOND_THREAD;
-        if (second && now.number != then.number && !is_plain(before->kind)) return false;
-        before = s;
-    }
-    return true;
+    return right && may_ask(made, p, s);
 }
 
 bool is_valid(const Program *p)
 {
-    for (int i = 0; i < p->world.n_processes; i++)
-        if (!may_change_threads(p, i)) return false;
     Made made;
     memset(&made, 0, sizeof made);
     for (int i = 0; i < p->n; i++)
-        if (!fits(&made, &p->step[i])) return false;
+        if (!fits(&made, p, &p->step[i])) return false;
     return true;
 }
 
@@ -159,7 +151,7 @@ void remove_steps(Program *p, int from, int n)
     memset(&made, 0, sizeof made);
     for (int i = 0; i < p->n; i++) {
         Made before = made;
-        if ((i >= from && i < from + n) || !fits(&made, &p->step[i])) {
+        if ((i >= from && i < from + n) || !fits(&made, p, &p->step[i])) {
             made = before;
             continue;
         }

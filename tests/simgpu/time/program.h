@@ -181,7 +181,7 @@ typedef struct Program {
 
 // A call of one rank, and its operation.
 typedef struct Span {
-    Ps queued, returned;  // q; when the host goes on: not compared of NCCL's, whose groups are one
+    Ps queued, returned;  // q; when the host goes on
     Ps ready, start, end; // 0 of a call that queues no work
 } Span;
 
@@ -193,7 +193,6 @@ typedef struct Times {
         elapsed[MAX_STEPS]; // RECORD: cudaEventElapsedTime from its rank's first one, milliseconds
     bool seen[MAX_STEPS];   // RECORD: the event still is of that record in the end
     bool ready[MAX_STEPS];  // a query's answer
-    bool only_asks[MAX_STEPS]; // by the simulator: a query of a thread that has made no other call
 } Times;
 
 // ---- program.c ----
@@ -263,10 +262,11 @@ typedef enum Rule {
     NEW_THREADS,      // begin at the clock of the first, or of those that have ended
     LAST_CALL,        // a call begins no earlier than the last one on its device
     JOINING,          // the first thread joins those that have ended
-    ASKING,           // a thread that has only asked does not count
     FLOPS,            // a kernel takes as long as its FLOP
     SLOW_RANK,
     JITTER,
+    LAST_CALLER,     // a call begins no earlier than the clock of who called last
+    RECEIVERS_FIRST, // a call begins when all messages before it have receivers
     RULES
 } Rule;
 extern const char *const rule_names[RULES];
@@ -275,9 +275,8 @@ extern Rule forgotten;
 // ---- generate.c ----
 
 uint64_t mix(uint64_t x); // a number that looks random
-// `sections` random programs, one after the other, in one world. all: also of kinds that simgpu's clock does
-// not time by its contract yet.
-void generate(Program *p, uint64_t seed, int sections, bool all);
+// `sections` random programs, one after the other, in one world.
+void generate(Program *p, uint64_t seed, int sections);
 
 // ---- play.c ----
 

@@ -10,7 +10,7 @@
 
 static bool spans_differ(Kind kind, const Span *a, const Span *b)
 {
-    if (a->queued != b->queued || (kind != NCCL && a->returned != b->returned)) return true;
+    if (a->queued != b->queued || a->returned != b->returned) return true;
     return has_work(kind) && (a->ready != b->ready || a->start != b->start || a->end != b->end);
 }
 
@@ -39,12 +39,11 @@ int first_difference(const Program *p, const Times *want, const Times *got, int 
 {
     for (int i = 0; i < p->n; i++) {
         const Step *s = &p->step[i];
-        bool may_not_know = want->only_asks[i] && !got->ready[i];
         for (*span = 0; *span < MAX_CALLS * MAX_RANKS && is_logged(s->kind); ++*span)
             if (spans_differ(s->kind, &want->span[i][*span], &got->span[i][*span])) return i;
         *span = -1;
         if (s->kind == RECORD && want->seen[i] && !is_elapsed(p, want, got, i)) return i;
-        if (is_query(s->kind) && want->ready[i] != got->ready[i] && !may_not_know) return i;
+        if (is_query(s->kind) && want->ready[i] != got->ready[i]) return i;
     }
     return -1;
 }

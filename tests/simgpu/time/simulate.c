@@ -9,13 +9,15 @@
 
 Rule forgotten;
 const char *const rule_names[RULES] = {
-    "no rule",       "stream order",     "default stream", "event waits",   "comm order",
-    "group streams", "messages at once", "first ready",    "ties",          "copy engines",
-    "peer engine",   "latest arrival",   "nodes",          "own links",     "sharing",
-    "slow transfer", "slow compute",     "copies count",   "copies slowed", "rounded up",
-    "rounded down",  "hosts meet",       "receivers meet", "host waits",    "waking",
-    "free waits",    "new threads",      "last call",      "joining",       "asking",
-    "flops",         "slow rank",        "jitter",
+    "no rule",      "stream order",    "default stream",   "event waits",
+    "comm order",   "group streams",   "messages at once", "first ready",
+    "ties",         "copy engines",    "peer engine",      "latest arrival",
+    "nodes",        "own links",       "sharing",          "slow transfer",
+    "slow compute", "copies count",    "copies slowed",    "rounded up",
+    "rounded down", "hosts meet",      "receivers meet",   "host waits",
+    "waking",       "free waits",      "new threads",      "last call",
+    "joining",      "flops",           "slow rank",        "jitter",
+    "last caller",  "receivers first",
 };
 
 // § 3: streams are numbered as the process made them, the default ones were there before.
@@ -96,7 +98,6 @@ static void tell_times(Sim *s)
             s->times->seen[i] = true;
         }
         if (is_query(step->kind)) s->times->ready[i] = latest_end(s, &s->asked[i]) <= s->when[i];
-        s->times->only_asks[i] = s->only_asks[i];
         // With the same handle, the record before it is forgotten.
         for (int k = i - 1; k >= 0 && step->kind == RECORD && step->again; k--)
             if (p->step[k].kind == RECORD && p->step[k].rank == step->rank &&
@@ -124,5 +125,6 @@ void simulate(const Program *p, Times *times, FILE *details)
     free(s->meeting);
     free(s->op);
     free(s->live);
+    free(s->sent);
     free(s);
 }

@@ -9,6 +9,7 @@
 
 enum { THREADS = 2 + MAX_RANKS };  // of a process
 enum { MOST_WAITS = 4 * STREAMS }; // operations that one operation waits for directly
+enum { MOST_SENT = 256 };          // messages without a receiver that come before one operation
 
 typedef enum Resource {
     NOTHING, // it takes no time
@@ -25,6 +26,13 @@ typedef struct Waits {
     int n, op[MOST_WAITS];
 } Waits;
 
+// The messages that come before something, § 1: the latest request of those receivers that have
+// made one, and the messages (in Sim.meeting) of the others.
+typedef struct Sent {
+    Ps received;
+    int n, message[MOST_SENT];
+} Sent;
+
 typedef struct Operation {
     int step; // -1: it only stands for the end of a group
     int call; // of NCCL's in the step
@@ -36,6 +44,7 @@ typedef struct Operation {
     bool host;     // a copy from or to the host
     Link link;     // TRANSFER
     int meeting;   // TRANSFER: with the other ranks
+    bool sends;    // it is a send
     Ps work;
 
     State state;
@@ -52,6 +61,7 @@ typedef struct Meeting {
     Ps start;    // once nobody is missing
     int silent;  // ranks that have not made their request
     Ps request;  // the latest so far; of a message, the send's
+    Ps received; // of a message: its receiver's request; 0: it has made none
 } Meeting;
 
 // A call of a thread.
@@ -60,8 +70,8 @@ typedef struct Atom {
 } Atom;
 
 typedef struct Thread {
-    bool is_first;      // of its process
-    bool began, called; // has made a call; one that is no query
+    bool is_first; // of its process
+    bool began, called; // has made a call, or asked; has made one that is no query
     Ps clock;
     Atom *atom; // what it does in this phase
     int at, n;
@@ -72,6 +82,8 @@ typedef struct Thread {
 
 typedef struct Device {
     Ps called;           // last call, § 1
+    Thread *thread;      // who made it, or has asked since
+    Ps left;             // its clock, when it was there last
     int last[STREAMS];   // what was queued last on each stream; -1: nothing
     int record[EVENTS];  // what an event's slot was recorded by; -1: nothing
     int comm[MAX_COMMS]; // what was called last on each communicator; -1: nothing
@@ -94,13 +106,13 @@ typedef struct Sim {
     Times *times;
     FILE *details;
     Operation *op;
+    Sent *sent; // of each operation
     int n_ops, max_ops;
     int *live, n_live;      // operations that have not ended
     Meeting *meeting;       // by step and call
     int record[MAX_STEPS];  // RECORD: its operation
     Waits asked[MAX_STEPS]; // a query: about these,
-    bool only_asks[MAX_STEPS];
-    Ps when[MAX_STEPS]; // at this time
+    Ps when[MAX_STEPS];     // at this time
     Device device[MAX_RANKS];
     Process process[MAX_PROCESSES];
     int stream_number[MAX_RANKS][STREAMS];
@@ -113,6 +125,8 @@ void add_waits(Waits *waits, const Waits *more);
 // Queues an operation now; the return is its number.
 int queue_operation(Sim *s, const Operation *op);
 // Ends what ends at t, makes ready what can be; whether anything changed.
+// The messages before what waits for these operations are added.
+void add_sent(const Sim *s, Sent *sent, const Waits *waits);
 bool settle_operations(Sim *s, Ps t);
 void start_operations(Sim *s, Ps t);
 void set_rates(Sim *s, Ps t);
@@ -127,6 +141,10 @@ Ps latest_end(const Sim *s, const Waits *waits);
 const Step *step_of(const Sim *s, const Atom *atom);
 // Queues what the call of one rank queues; the return: what the host waits for, or asks about.
 Waits make_call(Sim *s, const Atom *atom);
+// The messages that come before a call, whose receivers it awaits.
+void sent_before(const Sim *s, const Atom *atom, Sent *sent);
+// Whether a call of NCCL sends to a rank to which the group sends again.
+bool sends_again(const Sim *s, const Atom *atom);
 void call_nccl(Sim *s, const Atom *atom);
 
 // ---- simulate.c ----

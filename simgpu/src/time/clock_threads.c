@@ -1,0 +1,196 @@
+/* clock_threads.c: the program's threads as the system has them: which there are, and which sleep.
+ *
+ * Nobody waits forever for a thread that sleeps outside of simgpu: see "What is outside" in
+ * simgpu/pages/time.md. A thread counts as asleep that has not run for SLEEP_SECONDS and stands at
+ * the same clock. One that waits in simgpu is no such thread: whom it waits for will wake it.
+ *
+ * Interface: sim_clock_thread, sim_clock_release_sleepers, sim_threads_begin, sim_threads_over,
+ * sim_thread_inside (clock.h). All are called with the clock's lock held.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "streams/streams.h"
+#include "time/clock.h"
+
+#define SLEEP_SECONDS 0.1
+
+// A thread of the program, by its number in the log.
+typedef struct Sleeper {
+    int number, tid;
+    bool alive;
+    int inside;    // simgpu, where it waits
+    SimItem clock; // when it was last looked at
+    uint64_t ran;  // nanoseconds until then
+    double since;  // it has slept like that; 0: it has not
+} Sleeper;
+
+static Sleeper *sleepers;
+static int n_sleepers;
+static pthread_key_t thread_key;
+static _Thread_local bool known;
+
+static void thread_ended(void *arg)
+{
+    int number = (int)(intptr_t)arg - 1;
+    if (sim_is_forked() || sim_clock_is_finished()) return;
+    sim_clock_lock();
+    sim_record_thread_ended(sim_clock_recorder(), number);
+    for (int i = 0; i < n_sleepers; i++)
+        if (sleepers[i].number == number) sleepers[i].alive = false;
+    sim_clock_unlock();
+    sim_clock_ring();
+}
+
+void sim_threads_begin(void)
+{
+    pthread_key_create(&thread_key, thread_ended);
+}
+
+static Sleeper *find(int number)
+{
+    for (int i = 0; i < n_sleepers; i++)
+        if (sleepers[i].alive && sleepers[i].number == number) return &sleepers[i];
+    return NULL;
+}
+
+static void add(int number, int tid)
+{
+    if (find(number)) return;
+    int i = 0;
+    while (i < n_sleepers && sleepers[i].alive) i++;
+    if (i == n_sleepers) {
+        Sleeper *more = realloc(sleepers, ((size_t)i + 1) * sizeof *more);
+        if (!more) return;
+        sleepers = more;
+        n_sleepers++;
+    }
+    sleepers[i] = (Sleeper){.number = number, .tid = tid, .alive = true};
+}
+
+// The calling thread's number in the log. It is known here from its first call on.
+int sim_clock_thread(void)
+{
+    int number = sim_log_thread();
+    if (known) return number;
+    known = true;
+    sim_clock_recorder();
+    pthread_setspecific(thread_key, (void *)(intptr_t)(number + 1));
+    add(number, (int)syscall(SYS_gettid));
+    return number;
+}
+
+void sim_thread_inside(int change)
+{
+    Sleeper *s = find(sim_log_thread());
+    if (s) s->inside += change;
+}
+
+void sim_threads_over(SimRecorder *recorder)
+{
+    for (int i = 0; i < n_sleepers; i++)
+        if (sleepers[i].alive && sleepers[i].number) {
+            sim_record_thread_ended(recorder, sleepers[i].number);
+            sleepers[i].alive = false;
+        }
+    sim_record_thread_ended(recorder, 0);
+}
+
+// ---- Asleep ----
+
+static bool read_line(int tid, const char *file, char line[256])
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d/%s", tid, file);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, line, 255);
+    if (fd >= 0) close(fd);
+    if (n <= 0) return false;
+    line[n] = 0;
+    return true;
+}
+
+// Whether it sleeps, and how long it has run until now. Where the system does not say how long,
+// none has run.
+static bool is_asleep(int tid, uint64_t *ran)
+{
+    char line[256];
+    *ran = 0;
+    if (!read_line(tid, "stat", line)) return true; // it is gone
+    const char *name_end = strrchr(line, ')');
+    bool asleep = name_end && name_end[1] == ' ' && (name_end[2] == 'S' || name_end[2] == 'Z');
+    if (asleep && read_line(tid, "schedstat", line)) *ran = strtoull(line, NULL, 10);
+    return asleep;
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+// Whether it has slept long enough where it is.
+static bool has_slept(Sleeper *s, SimItem clock)
+{
+    uint64_t ran;
+    double now = seconds();
+    bool asleep = is_asleep(s->tid, &ran);
+    if (!asleep || s->since == 0 || clock != s->clock || ran != s->ran) s->since = asleep ? now : 0;
+    s->clock = clock;
+    s->ran = ran;
+    return asleep && now - s->since >= SLEEP_SECONDS;
+}
+
+// Whether a thread of the process runs, or would if there were a core, other than the calling one:
+// it may be about to make its first call.
+static bool somebody_runs(void)
+{
+    uint64_t ran;
+    bool runs = false;
+    int self = (int)syscall(SYS_gettid);
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *task; tasks && !runs && (task = readdir(tasks));) {
+        int tid = atoi(task->d_name);
+        runs = tid > 0 && tid != self && !is_asleep(tid, &ran);
+    }
+    if (tasks) closedir(tasks);
+    return runs;
+}
+
+// Whether only sleepers hold the engine back.
+static bool all_sleep(const SimRecorder *recorder, int but)
+{
+    bool all = true;
+    for (int i = 0; i < n_sleepers; i++) {
+        Sleeper *s = &sleepers[i];
+        if (!s->alive || s->number == but || !sim_record_stands(recorder, s->number)) continue;
+        all &= !s->inside && has_slept(s, sim_record_at(recorder, s->number));
+    }
+    return all;
+}
+
+bool sim_clock_release_sleepers(int but, SimPs until)
+{
+    SimRecorder *recorder = sim_clock_recorder();
+    bool released = false;
+    add(0, (int)getpid()); // the first thread counts from the start
+    if (!all_sleep(recorder, but) || until == SIM_FOREVER || somebody_runs()) return false;
+    if (sim_clock_is_awaited()) return false; // that thread sleeps until this one lets it in
+    for (int i = 0; i < n_sleepers; i++) {
+        Sleeper *s = &sleepers[i];
+        if (!s->alive || s->number == but || !sim_record_stands(recorder, s->number)) continue;
+        sim_record_release(recorder, s->number, until);
+        s->clock = sim_record_at(recorder, s->number); // it sleeps on
+        released = true;
+    }
+    return released;
+}
