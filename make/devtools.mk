@@ -16,6 +16,7 @@ test-programs: deps
 
 RUN_TESTS     = $(PYTHON) grader/devtools/run_tests.py --build '$(BUILD)'
 SUITES_TO_RUN = $(OWN_SUITES) $(TASKS:%=$(BUILD)/impl/reference/suite/%) $(BUILD)/impl/reference/suite/together \
+                $(patsubst $(BUILD)/impl/$(IMPL_KEY)/%,$(BUILD)/impl/reference/%,$(LAB_SUITES)) \
                 $(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),,$(GRADER_TESTS))
 
 # The longest first, so that none is left over at the end.
