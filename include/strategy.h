@@ -34,7 +34,7 @@ typedef struct StrategyOptions {
     // What several micro-batches do with their gradients. false: they accumulate unsharded, and the
     // last one reduces. true: each one reduces, and the averages are added. ZeRO-1 cannot.
     bool reduce_every_time;
-    float divide_factor;   // what a reduction divides by; 0: the ranks of the mesh
+    float divide_factor; // what a reduction divides by; 0: the ranks of the mesh. One rank: 1
     // FSDP2's integer: a slice on a smaller mesh between forward and backward. 0 alone is supported.
     int reshard_ranks;
     int64_t first_bucket_bytes, bucket_bytes; // DDP; 0: 1 MiB and 25 MiB
@@ -85,7 +85,9 @@ Status strategy_remove(Module *root);
 // Micro-batch i of n (0 … n-1) comes next: sets the flags below as the strategy wants them.
 Status strategy_micro_batch(Module *root, int i, int n);
 
-// The flags themselves, as FSDP2 has them; they hold from the next forward on.
+// The flags themselves, as FSDP2 has them; they hold from the next forward on. Given code
+// (lib/fsdp/strategy_flags.c), as is strategy_find: the state of the root that the module is.
+Status strategy_find(const Module *root, StrategyState **state);
 Status fsdp_set_requires_gradient_sync(Module *root, bool on);
 Status fsdp_set_requires_all_reduce(Module *root, bool on); // ERR_ARGUMENT without replicas, for DDP
 Status fsdp_set_is_last_backward(Module *root, bool on);
