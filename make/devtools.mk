@@ -35,11 +35,12 @@ test-all: deps
 	@$(PYTHON) -B grader/devtools/test_all.py
 
 ## make mutants       grade 318 wrong solutions, each of which must lose the test
-##                    it is meant to lose (5 minutes; TASK=2 for one task's;
-##                    SAMPLE=100:WORD for so many, drawn by the word)
+##                    it is meant to lose (5 minutes; TASK=2 for one task's,
+##                    LAB=1 for a lab's; SAMPLE=100:WORD for so many, drawn by
+##                    the word)
 mutants: deps
 	@$(PYTHON) -B grader/devtools/mutants.py --build '$(BUILD)' $(if $(TASK),--task '$(TASK)') \
-	    $(if $(SAMPLE),--sample '$(SAMPLE)')
+	    $(if $(LAB),--lab '$(LAB)') $(if $(SAMPLE),--sample '$(SAMPLE)')
 
 ## make mutation      change every line of the reference by machine and run the
 ##                    tests on each (hours; TASK=2; SAMPLE=50 for so many, drawn by

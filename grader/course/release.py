@@ -54,7 +54,7 @@ KINDS = (".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".md", ".svg", ".sh", ".py", 
 # What every kit needs to grade: folders, taken whole, and single files.
 KIT_FOLDERS = ("gpulog", "include", "lib", "simgpu", "tasks", "tests/support", "tests/tasks", "labs")
 # Of labs/, what students are to find out, and how the tests are tested.
-NOT_OF_LABS = re.compile(r"labs/[^/]+/(reference.*\.c|mutants\.json)$")
+NOT_OF_LABS = re.compile(r"labs/[^/]+/(reference.*\.c|mutants\.json|alternatives/.*)$")
 KIT_FILES = ("LICENSE",)
 # What students get in addition: no test of the kit itself, only those that grade (tests/tasks, above)
 # and the program that the results page draws.

@@ -300,6 +300,8 @@ Status strategy_pre_backward(Module *module, void *arg)
     unit->phase = FSDP_PRE_BACKWARD;
     if (root->iter_backward_root == NULL) {
         root->iter_backward_root = unit;
+        // What the micro-batch before has left: a whole forward ago, so this waits for nothing.
+        TRY(fsdp_free_reduce_scatter(root));
         ddp_begin_backward(root->strategy);
     }
     // TODO L1.7: As after part 4.6; but a gradient that an earlier micro-batch has left unsharded

@@ -312,6 +312,8 @@ static void strategies_sum_the_same(void **state)
         c = case_of(spec_mlp(3), ALL[i], 1, 1, 2);
         run_oracle(1, &c);
     }
+    Case tied = case_of(spec_gpt2(1), STRATEGY_DDP, 2, 1, 1);
+    run_oracle(2, &tied);
     Spec spec = draw_mlp(4);
     Strategy strategy = draw_of(ALL);
     int world = drawn_world(&spec, 2, 8);
@@ -373,7 +375,8 @@ static size_t peak_of(uint64_t first, GpuCategory category)
 
 // The handout's figures, in bytes. P: all units padded; u: a block's; root: the root's.
 typedef struct Figures {
-    size_t held, params, grads;           // persistent, and the most that is unsharded
+    size_t held, params, grads; // persistent, and the most that is unsharded
+    size_t sums;                // the most that waits for an all-reduce, or is in one
     uint64_t gathered, scattered, reduced; // sent in a step by each rank
 } Figures;
 
@@ -395,6 +398,8 @@ static Figures figures_of(const Wrapped *w, const Case *c, int world)
     Figures f = {.held = 4 * P / s};
     f.params = ddp ? 0 : o->strategy == STRATEGY_ZERO3 ? root + 2 * u : P;
     f.grads = ddp || kept ? P : root + 2 * u;
+    uint64_t most = root > u ? root : u;
+    if (!ddp && r > 1) f.sums = (c->partial ? P + most : u + most) / s;
     f.gathered = (s - 1) * P / s * n;
     if (o->strategy == STRATEGY_ZERO1) f.gathered = (s - 1) * P / s;
     if (o->strategy == STRATEGY_ZERO3) f.gathered += (s - 1) * (P - root) / s * n;
@@ -429,10 +434,14 @@ static void costs_body(const Rank *r, void *arg)
     check(reduced == f.reduced, "a step of %d micro-batches sent %llu bytes in all-reduces, want %llu",
           c->rounds, (unsigned long long)reduced, (unsigned long long)f.reduced);
     size_t params = peak_of(first, GPU_UNSHARDED_PARAM), grads = peak_of(first, GPU_UNSHARDED_GRAD);
+    size_t sums = peak_of(first, GPU_COMMUNICATION);
     check(params == f.params, "at most %zu bytes of parameters are unsharded at a time, want %zu",
           params, f.params);
     check(grads == f.grads, "at most %zu bytes of gradients are unsharded at a time, want %zu", grads,
           f.grads);
+    check(sums == f.sums,
+          "at most %zu bytes hold sums over the shards that the replicas are still to add, want %zu",
+          sums, f.sums);
     check(gpulog_live_bytes(r->device) - before == f.held,
           "after the step %zu bytes are left that were not there before it",
           gpulog_live_bytes(r->device) - before - f.held);
