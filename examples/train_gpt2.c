@@ -55,6 +55,7 @@ static void usage(FILE *out, const char *program)
         "  --strategy X   ddp, zero1, zero2 or zero3 (zero3)\n"
         "  --replicas N   HSDP: so many replicas, each sharded over the other ranks (1)\n"
         "  --accumulate N micro-batches of a step, each of --batch sequences (1)\n"
+        "  --reduce-every-time   each micro-batch reduces; else the last one alone\n"
         "  --figures      one line: memory, traffic and time of a step\n"
         "  --unsharded    one GPU, without FSDP\n"
         "  --brief        few lines, and at the end only the memory\n",
@@ -88,7 +89,7 @@ static Status parse_options(int argc, char **argv, Options *o, TrainerOptions *t
         {"sample", 1, NULL, 'n'},    {"seed", 1, NULL, 'e'},    {"keep", 0, NULL, 'k'},
         {"unsharded", 0, NULL, 'u'}, {"brief", 0, NULL, 'i'},   {"help", 0, NULL, 'p'},
         {"attention", 1, NULL, 'a'}, {"strategy", 1, NULL, 'y'}, {"replicas", 1, NULL, 'R'},
-        {"accumulate", 1, NULL, 'm'}, {"figures", 0, NULL, 'f'}, {NULL, 0, NULL, 0},
+        {"accumulate", 1, NULL, 'm'}, {"reduce-every-time", 0, NULL, 'v'}, {"figures", 0, NULL, 'f'}, {NULL, 0, NULL, 0},
     };
     int choice, index = 0, seed = 42;
     *o = (Options){.sample = 240};
@@ -126,6 +127,7 @@ static Status parse_options(int argc, char **argv, Options *o, TrainerOptions *t
             TRY(parse_int(name, optarg, 1, &t->accumulate));
             t->strategic = true;
             break;
+        case 'v': t->reduce_every_time = true; break;
         case 'f': o->figures = true; break;
         case 'i': o->brief = true; break;
         case 'k': t->keep = true; break;

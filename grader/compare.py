@@ -26,7 +26,9 @@ MACHINE = "h100x8"
 FLAGS = ["--figures", "--steps", "4", "--layers", "4", "--dim", "128", "--heads", "4", "--context", "32",
          "--accumulate", "2"]
 ROWS = [("DDP", ["--strategy", "ddp"]), ("ZeRO-1", ["--strategy", "zero1"]),
-        ("ZeRO-2", ["--strategy", "zero2"]), ("ZeRO-3", ["--strategy", "zero3"]),
+        ("ZeRO-2", ["--strategy", "zero2"]),
+        ("… every time", ["--strategy", "zero2", "--reduce-every-time"]),
+        ("ZeRO-3", ["--strategy", "zero3"]),
         ("HSDP, 2 replicas", ["--strategy", "zero3", "--replicas", "2"])]
 LIMIT = 300.0 # seconds of a run
 

@@ -40,7 +40,8 @@ static Status create_sharded(Trainer *t)
         if (!ddp && strncmp(t->model->children[i]->name, "h.", 2) == 0)
             TRY(fully_shard(t->model->children[i], &t->ctx, &options));
     TRY(fully_shard(t->model, &t->ctx, &options));
-    StrategyOptions strategy = {.strategy = t->opt.strategy};
+    StrategyOptions strategy = {.strategy = t->opt.strategy,
+                                .reduce_every_time = t->opt.reduce_every_time};
     if (t->opt.strategic) TRY(strategy_apply(t->model, &strategy));
     TRY(fsdp_adamw_create(&t->adamw, t->model, &t->ctx, &t->opt.adamw));
     return OK;

@@ -30,6 +30,7 @@ typedef struct TrainerOptions {
     Strategy strategy;
     int replicas;
     int accumulate;    // micro-batches of a step, of B sequences each; 0: one
+    bool reduce_every_time; // each of them reduces
 } TrainerOptions;
 
 typedef struct Trainer {

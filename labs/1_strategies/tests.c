@@ -22,6 +22,7 @@ typedef struct Case {
     int replicas, rounds, steps;
     bool partial; // the all-reduce is left to the last micro-batch
     bool align;
+    bool tied; // an MLP whose blocks l.1 and l.2 share their bias
     float **grads; // shared memory: of each rank and micro-batch, as the ranks make them
 } Case;
 
@@ -41,6 +42,16 @@ static bool is_block(const Spec *spec, const Module *model, int i)
     return i < model->n_children - 1;
 }
 
+static Module *model_of(const Case *c)
+{
+    Module *model = spec_create(&c->spec);
+    if (!c->tied) return model;
+    Module *first = model->children[1]->children[0], *second = model->children[2]->children[0];
+    free(second->params[1]);
+    second->params[1] = first->params[1];
+    return model;
+}
+
 static void wrap(Wrapped *w, const Case *c, const Rank *r)
 {
     FsdpOptions fsdp = {.align_shards = c->align, .seed = 42};
@@ -48,7 +59,7 @@ static void wrap(Wrapped *w, const Case *c, const Rank *r)
     need(nn_run_create(&w->run, r->stream));
     need(mesh_2d(&w->mesh, r->comm, c->replicas));
     need(fsdp_context_create(&w->ctx, &w->mesh, r->stream));
-    w->model = spec_create(&c->spec);
+    w->model = model_of(c);
     for (int i = 0; i < w->model->n_children; i++)
         if (c->options.strategy != STRATEGY_DDP && is_block(&c->spec, w->model, i))
             need(fully_shard(w->model->children[i], &w->ctx, &fsdp));
@@ -222,7 +233,12 @@ static void oracle_body(const Rank *r, void *arg)
     const Case *c = arg;
     Plain plain;
     Wrapped w;
-    plain_create(&plain, &c->spec, 42, &TEST_ADAMW, r->stream);
+    memset(&plain, 0, sizeof plain);
+    plain.spec = c->spec;
+    plain.model = model_of(c);
+    need(nn_run_create(&plain.run, r->stream));
+    need(meta_materialize(plain.model, 42, r->stream));
+    need(plain_adamw_create(&plain.adamw, plain.model, &TEST_ADAMW, &plain.run));
     wrap(&w, c, r);
     uint64_t first = gpulog_length();
     for (int step = 0; step < c->steps; step++) {
@@ -312,7 +328,11 @@ static void strategies_sum_the_same(void **state)
         c = case_of(spec_mlp(3), ALL[i], 1, 1, 2);
         run_oracle(1, &c);
     }
-    Case tied = case_of(spec_gpt2(1), STRATEGY_DDP, 2, 1, 1);
+    Case gpt2 = case_of(spec_gpt2(1), STRATEGY_DDP, 2, 1, 1);
+    run_oracle(2, &gpt2);
+    Case tied = case_of(spec_mlp(4), STRATEGY_DDP, 2, 1, 1);
+    tied.tied = true;
+    tied.options.first_bucket_bytes = tied.options.bucket_bytes = 1; // each parameter by itself
     run_oracle(2, &tied);
     Spec spec = draw_mlp(4);
     Strategy strategy = draw_of(ALL);
