@@ -314,7 +314,7 @@ def main():
         except (OSError, UnicodeDecodeError) as problem:
             problems.append("%s: cannot be read: %s" % (os.path.relpath(path), problem))
     labs = {}
-    if folder == kit or arguments.gaps != "1":
+    if os.path.realpath(arguments.reference) == os.path.realpath(os.path.join(ROOT, "reference")):
         try:
             labs = lab_files(ROOT, int(arguments.gaps))
         except (Malformed, manifest.BadManifest, OSError, UnicodeDecodeError) as problem:
