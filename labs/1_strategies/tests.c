@@ -320,8 +320,71 @@ static void mesh_of_shards_and_replicas(void **state)
             if (world % replicas == 0) run_ranks(world, mesh_body, &replicas);
 }
 
+// ---- All of them ----
+
+// What does not suit the mesh or itself; "": it does.
+static const char *why_not(const Case *c, int world)
+{
+    bool ddp = c->options.strategy == STRATEGY_DDP;
+    if (!ddp && c->replicas == world && world > 1) return "leaves nobody to shard with";
+    if (c->options.strategy == STRATEGY_ZERO1 && c->options.reduce_every_time)
+        return "cannot reduce every time";
+    return "";
+}
+
+static void refused_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    FsdpOptions fsdp = {.seed = 42};
+    Mesh mesh;
+    FsdpContext ctx;
+    Module *model = spec_create(&c->spec);
+    need(mesh_2d(&mesh, r->comm, c->replicas));
+    need(fsdp_context_create(&ctx, &mesh, r->stream));
+    need(fully_shard(model, &ctx, &fsdp));
+    check(strategy_apply(model, &c->options) == ERR_ARGUMENT, "options that do not suit were taken");
+    check(strstr(check_last(), why_not(c, r->world)) != NULL, "the line says: %s", check_last());
+    check(fsdp_unit(model)->root->strategy == NULL, "a refused strategy has left something");
+    fsdp_unwrap(model);
+    module_destroy(model);
+    need(fsdp_context_destroy(&ctx));
+    need(mesh_destroy(&mesh, r->comm));
+}
+
+static void run_or_refuse(int world, Case *c)
+{
+    if (why_not(c, world)[0] != '\0')
+        run_ranks(world, refused_body, c);
+    else
+        run_oracle(world, c);
+}
+
+// Every strategy, mesh and kind of accumulation: with STRATEGIES_ALL set, for test-all.
+static void run_all(void)
+{
+    for (int world = 1; world <= 8; world++)
+        for (int replicas = 1; replicas <= world; replicas++)
+            for (size_t i = 0; i < sizeof ALL / sizeof ALL[0] && world % replicas == 0; i++)
+                for (int mode = 0; mode < 3; mode++) {
+                    Case c = case_of(spec_mlp(3), ALL[i], world, replicas, 2);
+                    c.options.reduce_every_time = mode == 1;
+                    c.partial = mode == 2;
+                    if (mode == 2 && (ALL[i] <= STRATEGY_ZERO1 || replicas == 1)) continue;
+                    if (ALL[i] == STRATEGY_DDP && replicas > 1) continue; // always one per rank
+                    drawn("%d ranks, %d replicas, strategy %d, mode %d", world, replicas,
+                          (int)ALL[i], mode);
+                    run_or_refuse(world, &c);
+                }
+}
+
 static void strategies_sum_the_same(void **state)
 {
+    if (getenv("STRATEGIES_ALL") != NULL) run_all();
+    Case bad = case_of(spec_mlp(3), STRATEGY_ZERO1, 2, 1, 1);
+    bad.options.reduce_every_time = true;
+    run_or_refuse(2, &bad);
+    bad = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 2, 1);
+    run_or_refuse(2, &bad);
     for (size_t i = 0; i < sizeof ALL / sizeof ALL[0]; i++) {
         Case c = case_of(spec_mlp(3), ALL[i], 4, 1, 1);
         run_oracle(4, &c);
