@@ -3,10 +3,11 @@ ASKED = $(if $(TASK),--task '$(TASK)') $(if $(LAB),--lab '$(LAB)')
 .PHONY: grade hint watch
 
 ## make grade         score skeleton/, or the six files of IMPL=DIR; TASK=2 or
-##                    TASK=flat_param for one task, LAB=1 or LAB=strategies for a
-##                    lab, LAB=all for all labs; LIMIT=60 for the seconds a test may
-##                    take; NO_INSTALL=1 installs nothing; HTML=1 writes a page with
-##                    plots to build/grade/results.html, HTML=FILE elsewhere
+##                    TASK=flat_param for one task, LAB=1 or LAB=strategies for
+##                    a lab, LAB=all for all labs; LIMIT=60 for the seconds a
+##                    test may take; NO_INSTALL=1 installs nothing; HTML=1 writes
+##                    a page with plots to build/grade/results.html, HTML=FILE
+##                    elsewhere
 grade: deps
 	@$(PYTHON) grader/grade.py --impl $(call quote,$(IMPL_GIVEN)) $(ASKED) $(if $(LIMIT),--limit '$(LIMIT)') \
 	    --build '$(BUILD)' --backend $(BACKEND) \

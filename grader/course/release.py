@@ -348,7 +348,7 @@ class Contents:
         number = uuid.uuid5(uuid.NAMESPACE_URL, "%s %s" % (self.course["name"],
                                                            self.course["course"]))
         question = "questions/%s/" % self.course["name"]
-        names = ",".join(task["file"] for task in self.course["tasks"])
+        names = ",".join(file for task in self.course["tasks"] for file in task["files"])
         files[question + "info.json"] = filled("prairielearn/info.json", uuid=str(number),
                                                title=self.course["title"].replace('"', "'"))
         files[question + "question.html"] = filled("prairielearn/question.html", files=names)

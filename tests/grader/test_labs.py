@@ -14,6 +14,7 @@ import gaps
 import manifest
 import mutants
 import release
+import settings
 import skeleton
 
 # What a TODO may not name: the calls are for the student to find.
@@ -130,6 +131,16 @@ class Releases(unittest.TestCase):
                 self.assertTrue(secrets.leaks(text_of(piece).encode()), piece.file)
                 made = skeleton.lab_files(ROOT)[piece.in_kit("skeleton")]
                 self.assertEqual(secrets.leaks(made.encode()), [], piece.file)
+
+
+class Courses(unittest.TestCase):
+    def test_an_assignment_of_labs(self):
+        whole = settings.tasks_of(dict(settings.DEFAULTS, lab="all"), ROOT)
+        self.assertEqual([task.name for task in whole], [lab.name for lab in LABS])
+        one = settings.tasks_of(dict(settings.DEFAULTS, lab="strategies"), ROOT)
+        self.assertEqual([piece.file for piece in one[0].pieces()], ["strategies.c", "ddp.c"])
+        with self.assertRaises(settings.BadCourse):
+            settings.tasks_of(dict(settings.DEFAULTS, lab="nothing"), ROOT)
 
 
 class Grading(TempFolder):
