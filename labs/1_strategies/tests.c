@@ -4,6 +4,7 @@
  * of its own: gradients of a model without FSDP, one for each rank and micro-batch, which are added
  * in the order that strategy.h states.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -173,7 +174,7 @@ static void make_grads(Plain *p, const Case *c, const Rank *r, int step)
 }
 
 // The parameters of a shard against those of p, and its gradient against the oracle's.
-static void check_shards(const Wrapped *w, Plain *p, const Case *c, const Rank *r, int step)
+static void check_shards(Wrapped *w, Plain *p, const Case *c, const Rank *r, int step)
 {
     size_t n = (size_t)model_numel(p->model);
     float *want = malloc(n * sizeof *want);
@@ -204,6 +205,13 @@ static void check_shards(const Wrapped *w, Plain *p, const Case *c, const Rank *
                   flat->name, (double)got[i]);
         free(got);
     }
+    double squares = 0.0;
+    float norm;
+    for (size_t i = 0; i < n; i++) squares += (double)want[i] * (double)want[i];
+    need(fsdp_grad_norm(w->model, &w->ctx, &norm));
+    check(fabs((double)norm - sqrt(squares)) <= 1e-6 * sqrt(squares),
+          "step %d, the gradient's norm is %.9g, want %.9g: each replica counts once", step,
+          (double)norm, sqrt(squares));
     // The oracle's own step: by parameter, with its gradient.
     for (int i = 0; i < all.n; i++)
         send_to(all.param[i]->grad.data, want + all.begin[i], all.begin[i + 1] - all.begin[i]);
