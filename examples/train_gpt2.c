@@ -21,7 +21,7 @@
 #include "text.h"
 
 typedef struct Options {
-    int sample; // bytes to generate at the end
+    int sample;   // bytes to generate at the end
     bool brief;   // few lines: neither held-out text nor what each rank sent
     bool figures; // one line of figures alone, for make compare
     int n_files;
@@ -83,13 +83,17 @@ static Status parse_strategy(const char *text, TrainerOptions *t)
 static Status parse_options(int argc, char **argv, Options *o, TrainerOptions *t)
 {
     static const struct option names[] = {
-        {"steps", 1, NULL, 's'},     {"layers", 1, NULL, 'l'},  {"heads", 1, NULL, 'h'},
-        {"dim", 1, NULL, 'd'},       {"context", 1, NULL, 'c'}, {"batch", 1, NULL, 'b'},
-        {"sequence", 1, NULL, 't'},  {"lr", 1, NULL, 'r'},      {"clip", 1, NULL, 'g'},
-        {"sample", 1, NULL, 'n'},    {"seed", 1, NULL, 'e'},    {"keep", 0, NULL, 'k'},
-        {"unsharded", 0, NULL, 'u'}, {"brief", 0, NULL, 'i'},   {"help", 0, NULL, 'p'},
-        {"attention", 1, NULL, 'a'}, {"strategy", 1, NULL, 'y'}, {"replicas", 1, NULL, 'R'},
-        {"accumulate", 1, NULL, 'm'}, {"reduce-every-time", 0, NULL, 'v'}, {"figures", 0, NULL, 'f'}, {NULL, 0, NULL, 0},
+        {"steps", 1, NULL, 's'},      {"layers", 1, NULL, 'l'},
+        {"heads", 1, NULL, 'h'},      {"dim", 1, NULL, 'd'},
+        {"context", 1, NULL, 'c'},    {"batch", 1, NULL, 'b'},
+        {"sequence", 1, NULL, 't'},   {"lr", 1, NULL, 'r'},
+        {"clip", 1, NULL, 'g'},       {"sample", 1, NULL, 'n'},
+        {"seed", 1, NULL, 'e'},       {"keep", 0, NULL, 'k'},
+        {"unsharded", 0, NULL, 'u'},  {"brief", 0, NULL, 'i'},
+        {"help", 0, NULL, 'p'},       {"attention", 1, NULL, 'a'},
+        {"strategy", 1, NULL, 'y'},   {"replicas", 1, NULL, 'R'},
+        {"accumulate", 1, NULL, 'm'}, {"reduce-every-time", 0, NULL, 'v'},
+        {"figures", 0, NULL, 'f'},    {NULL, 0, NULL, 0},
     };
     int choice, index = 0, seed = 42;
     *o = (Options){.sample = 240};
@@ -158,10 +162,12 @@ static Status read_input(Program *p, int argc, char **argv)
     if (t->opt.unsharded && t->world.size != 1)
         return fail(ERR_ARGUMENT, "--unsharded wants one rank, not %d", t->world.size);
     if (t->opt.strategic && (t->opt.unsharded || t->opt.keep))
-        return fail(ERR_ARGUMENT, "--strategy, --replicas and --accumulate go neither with --unsharded "
-                                  "nor with --keep (zero2 keeps)");
+        return fail(ERR_ARGUMENT,
+                    "--strategy, --replicas and --accumulate go neither with --unsharded "
+                    "nor with --keep (zero2 keeps)");
     if (t->opt.strategy == STRATEGY_DDP && t->opt.replicas > 1)
-        return fail(ERR_ARGUMENT, "--strategy ddp has a replica on every rank: leave --replicas out");
+        return fail(ERR_ARGUMENT,
+                    "--strategy ddp has a replica on every rank: leave --replicas out");
     if (t->opt.replicas > t->world.size || t->world.size % t->opt.replicas != 0)
         return fail(ERR_ARGUMENT, "--replicas %d does not divide %d ranks", t->opt.replicas,
                     t->world.size);
@@ -196,7 +202,8 @@ static Status train(Program *p)
     Trainer *t = &p->trainer;
     const TrainerOptions *o = &t->opt;
     int lines = p->opt.brief ? 3 : 15, every = o->steps < lines ? 1 : o->steps / lines;
-    double tokens = (double)o->accumulate * o->B * o->T * t->world.size, start = seconds_now(), last = start;
+    double tokens = (double)o->accumulate * o->B * o->T * t->world.size, start = seconds_now(),
+           last = start;
     int last_step = 0;
     for (int step = 1; step <= o->steps; step++) {
         float loss;
@@ -326,13 +333,14 @@ static Status report(Program *p, uint64_t live, uint64_t peak)
     return OK;
 }
 
-// The largest of the ranks' figures, in one line that grader/compare.py reads. elapsed: milliseconds of
-// all steps on the device's clock.
+// The largest of the ranks' figures, in one line that grader/compare.py reads. elapsed:
+// milliseconds of all steps on the device's clock.
 static Status print_figures(Program *p, uint64_t live, uint64_t peak, float elapsed)
 {
     Trainer *t = &p->trainer;
     enum { N = 7 };
-    GpuTraffic gather = gpulog_traffic(GPU_ALL_GATHER), scatter = gpulog_traffic(GPU_REDUCE_SCATTER),
+    GpuTraffic gather = gpulog_traffic(GPU_ALL_GATHER),
+               scatter = gpulog_traffic(GPU_REDUCE_SCATTER),
                reduce = gpulog_traffic(GPU_ALL_REDUCE);
     uint64_t steps = (uint64_t)t->opt.steps;
     const uint64_t mine[N] = {live,

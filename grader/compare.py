@@ -3,11 +3,11 @@
 
 The program is examples/train_gpt2, with the student's files of those labs that are written (no gap,
 and compiled), and the reference's others. It runs on simulated GPUs of a modelled machine, whose
-clock gives the times (simgpu/pages/time.md); elsewhere they are the GPUs' own. Two micro-batches make
-a step, so that ZeRO-1 and ZeRO-2 differ.
+clock gives the times (simgpu/pages/time.md); elsewhere they are the GPUs' own. Two micro-batches
+make a step, so that ZeRO-1 and ZeRO-2 differ.
 
-Interface: compare.py --impl DIR [--build DIR] [--backend B] [--ranks N]; `make compare`. Exit status
-0; 1 where a run failed; 2 for a question that makes no sense; 3 where the kit is at fault.
+Interface: compare.py --impl DIR [--build DIR] [--backend B] [--ranks N]; `make compare`. Exit
+status 0; 1 where a run failed; 2 for a question that makes no sense; 3 where the kit is at fault.
 """
 
 import argparse
@@ -23,8 +23,8 @@ from builder import ROOT, Builder, Infrastructure
 from gaps import first_gap
 
 MACHINE = "h100x8"
-FLAGS = ["--figures", "--steps", "4", "--layers", "4", "--dim", "128", "--heads", "4", "--context", "32",
-         "--accumulate", "2"]
+FLAGS = ["--figures", "--steps", "4", "--layers", "4", "--dim", "128", "--heads", "4",
+         "--context", "32", "--accumulate", "2"]
 ROWS = [("DDP", ["--strategy", "ddp"]), ("ZeRO-1", ["--strategy", "zero1"]),
         ("ZeRO-2", ["--strategy", "zero2"]),
         ("… every time", ["--strategy", "zero2", "--reduce-every-time"]),
@@ -88,7 +88,8 @@ def figures(builder, ranks, flags):
 def main():
     parser = argparse.ArgumentParser(description="Compare the strategies of lab 1.")
     parser.add_argument("--impl", required=True, metavar="DIR", help="folder of the task files")
-    parser.add_argument("--build", default="", metavar="DIR", help="build tree (the Makefile's own)")
+    parser.add_argument("--build", default="", metavar="DIR",
+                        help="build tree (the Makefile's own)")
     parser.add_argument("--backend", default="simgpu", help="what it is built against (simgpu)")
     parser.add_argument("--ranks", default="4", metavar="N", help="GPUs (4)")
     options = parser.parse_args()

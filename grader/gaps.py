@@ -1,5 +1,6 @@
-"""Where something is left for a student to write: the six tasks, the labs, the regions of the reference that
-a skeleton leaves out (course/skeleton.py has their format), and the gaps of a student's file.
+"""Where something is left for a student to write: the six tasks, the labs, the regions of the
+reference that a skeleton leaves out (course/skeleton.py has their format), and the gaps of a
+student's file.
 
 A part of a task is 3.2, a part of a lab L1.2: the same number stands for both otherwise.
 

@@ -12,13 +12,12 @@ and is replaced at the end.
 
 What the tests draw at random (seeds.py) is one seed for the whole grading; the results name it.
 
-A lab is graded as a task is, on its own points: its file with the reference's six and the reference of
-the other labs.
+A lab is graded as a task is, on its own points: its file with the reference's six and the reference
+of the other labs.
 
 Interface: grade.py --impl DIR [--task N|name | --lab N|name|all] [--build DIR] [--out FILE]; `make
-grade` calls it.
-Files: manifest.py (what the tests are worth), builder.py (building), runner.py (running the tests),
-report.py (the table).
+grade` calls it. Files: manifest.py (what the tests are worth), builder.py (building), runner.py
+(running the tests), report.py (the table).
 """
 
 import argparse

@@ -5,8 +5,8 @@ The problem is the first part of the task's file that is not written (a NOT_YET)
 build to find; else the first test that does not pass, found by grading that task. Without a task it
 is the first task that is not finished. Its hints come in levels, written in tasks/*/task.json.
 
-A test's hints are those of the part that its failure points at (cause.py), and of its message that is
-shown which matters: the first lines, the place in the file, what is wrong, the likely cause.
+A test's hints are those of the part that its failure points at (cause.py), and of its message that
+is shown which matters: the first lines, the place in the file, what is wrong, the likely cause.
 
 Which level: the first call for a problem shows hint 1, each further call with the same file one
 more. Where the file has changed since, what was seen is shown again and nothing new: whoever has
@@ -18,8 +18,8 @@ begin anew.
 A file that does not compile gets the compiler's message and no hint. Exit status: 0 with or without
 a hint; 2 for a question that makes no sense; 3 where the kit or the machine is at fault.
 
-Interface: hint.py --impl DIR [--task N|name | --lab N|name|all] [--test NAME] [--level N] [--build DIR]; `make hint`.
-Files: regrade.py (the grading), manifest.py (the hints), report.py (the lines).
+Interface: hint.py --impl DIR [--task N|name | --lab N|name|all] [--test NAME] [--level N] [--build
+DIR]; `make hint`. Files: regrade.py (the grading), manifest.py (the hints), report.py (the lines).
 """
 
 import argparse
@@ -259,8 +259,8 @@ def give(problem, options, report):
         report.paragraph("Hint %d of %d: %s" % (number, total, text), 2)
         report.say()
     report.say("  Read:  %s" % to_read(problem.task.handout, problem.section))
-    again = command("hint", options, problem.task.number if options.task or options.lab else None, options.test,
-                    problem.drawn)
+    number = problem.task.number if options.task or options.lab else None
+    again = command("hint", options, number, options.test, problem.drawn)
     if level < total:
         report.say("  Next:  %s   for hint %d" % (again, level + 1))
     elif total:

@@ -1,5 +1,5 @@
-"""The manifests tasks/N_name/task.json: what each task is worth and which tests it has; and those of
-the labs, labs/N_name/lab.json.
+"""The manifests tasks/N_name/task.json: what each task is worth and which tests it has; and those
+of the labs, labs/N_name/lab.json.
 
 A manifest holds the task's number, name, title, points, the file that students write, the handout,
 and its tests in order. A test has a name (as the suite's --list prints it), points, a title (one
@@ -19,15 +19,15 @@ what given code says when a part has been done wrong, and which; a test has
 reports that its hints help with, whatever test they come in.
 
 A lab is a task that has all its own in one folder: handout.md, reference.c, skeleton.c, tests.c,
-mutants.json. In place of `file` its manifest has `files`: one, NAME.c for a lab of that name, or two
-where the idea has two halves. In the folder the first is reference.c and skeleton.c, and another,
-OTHER.c, is reference_OTHER.c and skeleton_OTHER.c; in a folder of a student's (IMPL=DIR) each has its
-own name. A lab has points of its own, and no tests marked "together".
+mutants.json. In place of `file` its manifest has `files`: one, NAME.c for a lab of that name, or
+two where the idea has two halves. In the folder the first is reference.c and skeleton.c, and
+another, OTHER.c, is reference_OTHER.c and skeleton_OTHER.c; in a folder of a student's (IMPL=DIR)
+each has its own name. A lab has points of its own, and no tests marked "together".
 
 Interface: load(root) returns the Tasks in order, load_labs(root) the labs; problems(tasks, root)
 returns what is wrong with them, a line each; choose(tasks, wanted) the task of a number or name;
-Task.source(impl), .shown(impl), .named(path), .pieces(), .heading(); Test.hints(); headings(text) and section_of_part(text, part) of a handout;
-BadManifest.
+Task.source(impl), .shown(impl), .named(path), .pieces(), .heading(); Test.hints(); headings(text)
+and section_of_part(text, part) of a handout; BadManifest.
 """
 
 import dataclasses
@@ -233,7 +233,8 @@ def load(root):
 
 def load_labs(root):
     """All labs, by number; none where there is no folder of them."""
-    return load_folder(root, "labs", "lab.json") if os.path.isdir(os.path.join(root, "labs")) else []
+    there = os.path.isdir(os.path.join(root, "labs"))
+    return load_folder(root, "labs", "lab.json") if there else []
 
 
 def choose(tasks, wanted):

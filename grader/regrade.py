@@ -37,7 +37,8 @@ def ask(parser):
 
 def choose(options, tasks):
     """The tasks asked for, of all. Raises grade.BadUsage for a folder or a task that is not."""
-    asked = grade.parse(["--impl=" + options.impl, "--task=" + options.task, "--lab=" + options.lab])
+    asked = grade.parse(["--impl=" + options.impl, "--task=" + options.task,
+                         "--lab=" + options.lab])
     grading = grade.Grading(asked, tasks)
     grading.choose()
     return grading.tasks
@@ -53,7 +54,8 @@ def no_test_ran(task, rows):
     # A test that died says so itself, in a sentence about the test program.
     own = [name for piece in task.pieces() for name in (
         piece.file, os.path.basename(piece.in_kit("skeleton")))]
-    told = status == "error" and any(name in message for name in own) and not message.startswith("The test program")
+    told = status == "error" and any(name in message for name in own) and \
+        not message.startswith("The test program")
     return message if told else ""
 
 

@@ -13,8 +13,8 @@
     seed        what the visible suites draw shapes and worlds from on a platform: the same for all
                 students, so that the draw costs nobody points that it does not cost the others. Who
                 loses a test reads it there, and can run the same at home
-    lab         empty: the assignment is the six tasks; else a lab's name, or "all" for all labs, and the
-                assignment is that in their place, with no hidden tests
+    lab         empty: the assignment is the six tasks; else a lab's name, or "all" for all labs, and
+                the assignment is that in their place, with no hidden tests
     hidden      seed: the same for the hidden suites; tests: suite (tests/hidden/<suite>.c), name,
                 points, title, hint, and if you like more and section, as in manifest.py
 

@@ -34,11 +34,11 @@ static inline int mesh_size(const Mesh *mesh)
 // All ranks of the communicator shard together; one replica. ERR_NCCL.
 Status mesh_1d(Mesh *mesh, ncclComm_t comm);
 
-// shards × replicas = the communicator's ranks. Ranks r·shards … (r+1)·shards - 1 shard together, and
-// are replica r: neighbours, because a replica gathers more than the replicas send each other. A group
-// of one rank has no communicator, and a group of all ranks has `world` itself; the others are made
-// here (ncclCommSplit), so all ranks call it. ERR_ARGUMENT where `replicas` does not divide the ranks,
-// ERR_NCCL.
+// shards × replicas = the communicator's ranks. Ranks r·shards … (r+1)·shards - 1 shard together,
+// and are replica r: neighbours, because a replica gathers more than the replicas send each other.
+// A group of one rank has no communicator, and a group of all ranks has `world` itself; the others
+// are made here (ncclCommSplit), so all ranks call it. ERR_ARGUMENT where `replicas` does not
+// divide the ranks, ERR_NCCL.
 Status mesh_2d(Mesh *mesh, ncclComm_t world, int replicas);
 // Destroys the communicators that mesh_2d made, and not `world`.
 Status mesh_destroy(Mesh *mesh, ncclComm_t world);

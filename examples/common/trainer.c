@@ -25,9 +25,9 @@ static Status create_unsharded(Trainer *t)
 static Status create_sharded(Trainer *t)
 {
     static const TaskFile files[] = TASK_FILES;
-    FsdpOptions options = {
-        .reshard_after_forward = t->opt.keep ? FSDP_RESHARD_NEVER : FSDP_RESHARD_AUTO,
-        .seed = t->opt.seed};
+    FsdpOptions options = {.reshard_after_forward =
+                               t->opt.keep ? FSDP_RESHARD_NEVER : FSDP_RESHARD_AUTO,
+                           .seed = t->opt.seed};
     bool ddp = t->opt.strategic && t->opt.strategy == STRATEGY_DDP;
     if (t->opt.strategic)
         TRY(mesh_2d(&t->mesh, t->comm, ddp ? t->world.size : t->opt.replicas));
@@ -201,11 +201,12 @@ Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targ
         if (o->strategic) TRY(strategy_micro_batch(t->model, i, n));
         TRY(load_batch(t, in + (size_t)i * rows, targets + (size_t)i * rows, o->B, o->T));
         TRY(module_forward(t->model, &t->run, t->tokens, &logits));
-        TRY(cross_entropy(&t->run, logits, t->targets, o->B * o->T, o->model.vocab, &one, &dlogits));
+        TRY(cross_entropy(&t->run, logits, t->targets, o->B * o->T, o->model.vocab, &one,
+                          &dlogits));
         // The gradient of the mean over the micro-batches.
         if (n > 1)
-            CUDA_TRY(kernel_scale(dlogits, 1.0f / (float)n, rows * (size_t)o->model.vocab,
-                                  t->stream));
+            CUDA_TRY(
+                kernel_scale(dlogits, 1.0f / (float)n, rows * (size_t)o->model.vocab, t->stream));
         TRY(module_backward(t->model, &t->run, dlogits, &din));
         CUDA_TRY(cudaFreeAsync(dlogits, t->stream));
         *loss += one / (float)n;

@@ -29,7 +29,7 @@ typedef struct TrainerOptions {
     bool strategic;    // strategy and replicas are set; else ZeRO-3 as the six tasks have it
     Strategy strategy;
     int replicas;
-    int accumulate;    // micro-batches of a step, of B sequences each; 0: one
+    int accumulate;         // micro-batches of a step, of B sequences each; 0: one
     bool reduce_every_time; // each of them reduces
 } TrainerOptions;
 
@@ -54,8 +54,9 @@ typedef struct Trainer {
 Status trainer_create(Trainer *t);
 Status trainer_destroy(Trainer *t); // and the model
 
-// One step on this rank's part of the batch, in and targets (accumulate·B·T) in host memory: forward
-// and backward of each micro-batch, optimizer. step is 1, 2, … *loss is that of this rank's part.
+// One step on this rank's part of the batch, in and targets (accumulate·B·T) in host memory:
+// forward and backward of each micro-batch, optimizer. step is 1, 2, … *loss is that of this rank's
+// part.
 Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targets, float *loss);
 
 // The forward alone, of B sequences of T tokens. *loss where targets is not NULL; logits (B·T,

@@ -52,7 +52,8 @@ KINDS = (".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".md", ".svg", ".sh", ".py", 
          ".machine")
 
 # What every kit needs to grade: folders, taken whole, and single files.
-KIT_FOLDERS = ("gpulog", "include", "lib", "simgpu", "tasks", "tests/support", "tests/tasks", "labs")
+KIT_FOLDERS = ("gpulog", "include", "labs", "lib", "simgpu", "tasks", "tests/support",
+               "tests/tasks")
 # Of labs/, what students are to find out, and how the tests are tested.
 NOT_OF_LABS = re.compile(r"labs/[^/]+/(reference.*\.c|mutants\.json|alternatives/.*)$")
 KIT_FILES = ("LICENSE",)

@@ -33,8 +33,8 @@ A course may want more to be written: a region of the second level, such as the 
 is a region with GAPS=2 alone; else its solution is copied and its marks are not. The letter is
 added to the part that the helper belongs to, and letters of one part are in order.
 
-The files of the labs are made in the same way, labs/N_name/skeleton.c from the reference.c beside it,
-with parts L1.1, L1.2 …; where a lab has two files its parts are counted through both.
+The files of the labs are made in the same way, labs/N_name/skeleton.c from reference.c there, with
+parts L1.1, L1.2 …; where a lab has two files its parts are counted through both.
 
 Interface: skeleton.py write | check [--reference DIR] [--skeleton DIR] [--gaps 1|2]; generate() for
 release.py. What the grader knows of regions and gaps is in gaps.py.
@@ -217,8 +217,8 @@ def lab_files(root, gaps=1):
     """{path in the kit: the skeleton's text} of all labs. Raises Malformed."""
     wanted = {}
     for lab in manifest.load_labs(root):
-        note = ["// Lab %d: a TODO says what must be true after it, and asks; write what makes it true."
-                % lab.number,
+        note = ["// Lab %d: a TODO says what must be true after it, and asks; write what makes it "
+                "true." % lab.number,
                 "// The handout is %s; `make grade LAB=%d` says how far you are."
                 % (lab.handout, lab.number)]
         first = 1

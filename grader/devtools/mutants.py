@@ -11,19 +11,20 @@ The tests draw shapes and worlds from a seed (seeds.py). For mutants it is alway
 is caught by some draws alone must not be caught today and survive tomorrow. Alternatives must
 hold whatever is drawn, so theirs is a new one each time, and is told. SEED sets either.
 
-Each is tested as the grader tests a student's: the changed file with the reference's other five
-in its task's own suite, and once more all together. A lab's are in labs/N_name/mutants.json, with a
-"lab" in the place of the "task", and are tested in the lab's suite. The objects of the kit are built once; of a
-mutant only its own file is compiled, in a temporary folder.
+Each is tested as the grader tests a student's: the changed file with the reference's other five in
+its task's own suite, and once more all together. A lab's are in labs/N_name/mutants.json, with a
+"lab" in the place of the "task", and are tested in the lab's suite. The objects of the kit are
+built once; of a mutant only its own file is compiled, in a temporary folder.
 
-The messages of a mutant are held to it as well, those of its side tests included: what they point at
-must not be a wrong cause (messages.py). Which functions are right is known from where the edits lie;
-"also" in a mutant gives further parts of the task, each with the reason why it is right, too.
+The messages of a mutant are held to it as well, those of its side tests included: what they point
+at must not be a wrong cause (messages.py). Which functions are right is known from where the edits
+lie; "also" in a mutant gives further parts of the task, each with the reason why it is right, too.
 
-Interface: mutants.py [--only NAME] [--task N | --lab N] [--sample N:WORD] [--alternatives] [--messages]
-[--build DIR]; exit status 0 when all went as it should, 1 where a mutant survives, is caught for
-another reason, names a wrong cause, does not apply or does not compile, or where an alternative
-loses points; 2 for a question that makes no sense; 3 where the kit or the machine is at fault.
+Interface: mutants.py [--only NAME] [--task N | --lab N] [--sample N:WORD] [--alternatives]
+[--messages] [--build DIR]; exit status 0 when all went as it should, 1 where a mutant survives, is
+caught for another reason, names a wrong cause, does not apply or does not compile, or where an
+alternative loses points; 2 for a question that makes no sense; 3 where the kit or the machine is at
+fault.
 """
 
 import argparse
@@ -91,7 +92,7 @@ class Outcome:
     rows: list = field(default_factory=list)       # of a mutant's task, as it would be graded
     named: dict = field(default_factory=dict)      # "screen", "message": it names the cause
     seconds: float = 0.0
-    full: float = 0.0      # of an alternative: points of the labs whose files it has; 0: of the tasks
+    full: float = 0.0      # of an alternative: points of its labs; 0: of the tasks
 
 
 # ---- Mutants: a place in the reference, and what stands there instead ----
@@ -146,7 +147,8 @@ def mutant_files(folder, tasks):
     """The files of a folder of mutants, and those of the labs."""
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     return [os.path.join(folder, name) for name in names if name.endswith(".json")] + [
-        os.path.join(ROOT, os.path.dirname(task.path), "mutants.json") for task in tasks if task.lab]
+        os.path.join(ROOT, os.path.dirname(task.path), "mutants.json")
+        for task in tasks if task.lab]
 
 
 def load_mutants(folder, tasks):
@@ -451,7 +453,8 @@ def try_one(kit, solution, folder):
             if solution.task and not outcome.trouble:
                 misled = look_at_messages(outcome, solution.task, [
                     "".join(map(reference_of, solution.task.pieces())),
-                    "".join(read(os.path.join(own, piece.file)) for piece in solution.task.pieces())])
+                    "".join(read(os.path.join(own, piece.file))
+                            for piece in solution.task.pieces())])
         except DoesNotApply as problem:
             outcome.trouble = "does not apply: %s" % problem
     outcome.full = sum(task.points for task in kit.tasks if task.lab and any(
@@ -476,7 +479,8 @@ def show(outcome, verbose):
         text = ", ".join(named) + (" and %d more" % others if others else "") if named else \
             ", ".join(names)
         print("%-4s %-2s %-32s -%-4g %4.1f s  %s" % ("no" if outcome.trouble else "yes",
-              "%s%d" % ("L" if solution.task.lab else "", solution.task.number), solution.name, points, outcome.seconds, text or "nothing"))
+              "%s%d" % ("L" if solution.task.lab else "", solution.task.number), solution.name,
+              points, outcome.seconds, text or "nothing"))
     else:
         full = outcome.full or manifest.FULL_SCORE
         print("%-4s %-32s %3g/%-3g %4.1f s" % ("no" if outcome.trouble else "yes", solution.name,

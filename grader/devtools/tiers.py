@@ -84,7 +84,8 @@ def load(path=LIST):
 
 
 def test_files(root=ROOT):
-    """The test files there are: tests/FOLDER/NAME.c, tests/grader/test_NAME.py, labs/N_NAME/tests.c."""
+    """The test files there are: tests/FOLDER/NAME.c, tests/grader/test_NAME.py, and
+    labs/N_NAME/tests.c."""
     found = glob.glob(os.path.join(root, "tests", "*", "*.c"))
     found += glob.glob(os.path.join(root, "tests", "grader", "test_*.py"))
     found += glob.glob(os.path.join(root, "labs", "*", "tests.c"))

@@ -1,8 +1,8 @@
 /* Lab 1, first half: shards and replicas. Who keeps what, and who sums it with whom.
  *
- * ZeRO-3 is what the six tasks have built. The other strategies keep more and send less, and none of
- * them needs another all-gather or another optimizer: they differ in when a unit is resharded, when
- * its gradient is reduced, and over whom.
+ * ZeRO-3 is what the six tasks have built. The other strategies keep more and send less, and none
+ * of them needs another all-gather or another optimizer: they differ in when a unit is resharded,
+ * when its gradient is reduced, and over whom.
  *
  *              parameters from       gradients unsharded       reduced
  *     ZeRO-1   first to last micro-batch   first to last       by the last
@@ -104,7 +104,8 @@ static Status check_options(const FsdpRoot *root, const StrategyOptions *o)
                     "reshard_ranks is %d: a slice on a smaller mesh is not supported; 0 is",
                     o->reshard_ranks);
     if (o->divide_factor != 0.0f && o->divide_factor != 1.0f && all == 1)
-        return fail(ERR_ARGUMENT, "one rank reduces nothing, so nothing is divided: factor 1 alone");
+        return fail(ERR_ARGUMENT,
+                    "one rank reduces nothing, so nothing is divided: factor 1 alone");
     if (o->divide_factor < 0.0f || o->first_bucket_bytes < 0 || o->bucket_bytes < 0)
         return fail(ERR_ARGUMENT, "divide factor and bucket sizes are positive, or 0");
     if (o->strategy == STRATEGY_DDP && shards > 1)
@@ -116,8 +117,9 @@ static Status check_options(const FsdpRoot *root, const StrategyOptions *o)
         return fail(ERR_ARGUMENT, "a mesh of %d replicas leaves nobody to shard with: take DDP",
                     all);
     if (o->strategy == STRATEGY_ZERO1 && o->reduce_every_time)
-        return fail(ERR_ARGUMENT, "ZeRO-1 keeps its gradients until the last micro-batch: it cannot "
-                                  "reduce every time");
+        return fail(ERR_ARGUMENT,
+                    "ZeRO-1 keeps its gradients until the last micro-batch: it cannot "
+                    "reduce every time");
     return OK;
     //[end L1.2a]
 }
@@ -136,7 +138,7 @@ static void set_reshard_after_forward(StrategyState *state)
     //[end L1.2]
 }
 
-// After the root's forward, behind its own hook: an evaluation has no backward that would forget it.
+// After the root's forward and its own hook: an evaluation has no backward that would forget it.
 static Status after_forward(Module *module, void *arg)
 {
     StrategyState *state = arg;
@@ -162,8 +164,8 @@ static Status create_state(StrategyState *state)
     state->partial = calloc((size_t)root->n_units, sizeof *state->partial);
     if (state->partial == NULL) return fail(ERR_MEMORY, "no host memory for a strategy");
     CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    CUDA_TRY(cudaStreamCreateWithPriority(&state->all_reduce_stream, cudaStreamNonBlocking,
-                                          greatest));
+    CUDA_TRY(
+        cudaStreamCreateWithPriority(&state->all_reduce_stream, cudaStreamNonBlocking, greatest));
     CUDA_TRY(cudaEventCreateWithFlags(&state->reduced, cudaEventDisableTiming));
     CUDA_TRY(cudaEventCreateWithFlags(&state->all_reduce_state.event, cudaEventDisableTiming));
     state->after_forward =
@@ -270,8 +272,8 @@ static Status reduce_within(FsdpUnit *unit, Buffer *partial)
     FlatParam *flat = &unit->flat;
     cudaStream_t stream = unit->ctx->reduce_scatter_stream;
     Buffer sum = flat->sharded_grad;
-    //[L1.4] *partial, which the reduce-scatter stream owns, has grown by this rank's shard of the sum
-    //  over the ranks that shard. Where it had no memory, it is that sum.
+    //[L1.4] *partial, which the reduce-scatter stream owns, has grown by this rank's shard of the
+    //  sum over the ranks that shard. Where it had no memory, it is that sum.
     //? Could the sum stay in unsharded_grad? Who frees that, and when?
     CUDA_TRY(cudaMallocAsync(&sum.data, buffer_bytes(&sum), stream));
     NCCL_TRY(ncclReduceScatter(flat->unsharded_grad.data, sum.data, (size_t)sum.numel,
@@ -296,8 +298,8 @@ static Status reduce_between(FsdpUnit *unit, Buffer *partial)
     size_t valid = (size_t)flat_valid_numel(&flat->layout, flat->layout.rank);
     //[L1.5] Once the all-reduce stream has run what is queued, the valid elements of sharded_grad
     //  have grown by the sum over the replicas divided by the factor. state->all_reduce_state holds
-    //  the buffer, its event recorded after the last use; one that it held before is freed; *partial
-    //  has no memory.
+    //  the buffer, its event recorded after the last use; one that it held before is freed;
+    //  *partial has no memory.
     //? Two streams and one buffer: who waits for whom, before the all-reduce and before the free?
     TRY(wait_for(state, stream, unit->ctx->reduce_scatter_stream));
     NCCL_TRY(ncclAllReduce(partial->data, partial->data, (size_t)partial->numel,
@@ -384,7 +386,8 @@ static Status end_backward(FsdpRoot *root)
         bool all_reduced = state->all_reduce_state.buffer != NULL;
         TRY(free_all_reduce(state));
         if (all_reduced)
-            CUDA_TRY(cudaStreamWaitEvent(root->ctx->compute_stream, state->all_reduce_state.event, 0));
+            CUDA_TRY(
+                cudaStreamWaitEvent(root->ctx->compute_stream, state->all_reduce_state.event, 0));
         return fsdp_finish_backward(root);
     }
     TRY(fsdp_free_all_gather(root));
@@ -400,8 +403,8 @@ Status strategy_post_backward(Module *module, void *arg)
     const StrategyState *state = unit->root->strategy;
     unit->phase = FSDP_POST_BACKWARD;
     //[L1.9] The unit is resharded where it is to be, and its gradient is being reduced where
-    //  gradients are to be synchronised; else it stays where it is. The outermost backward has ended
-    //  (end_backward).
+    //  gradients are to be synchronised; else it stays where it is. The outermost backward has
+    //  ended (end_backward).
     //? Without a reduction, what is in the shard, and what in the unsharded gradient?
     if (state->reshard_after_backward) TRY(fsdp_reshard(unit));
     if (state->requires_gradient_sync) TRY(fsdp_reduce_grad(unit));

@@ -1,19 +1,20 @@
 /* Lab 1, second half: DDP. Every rank has everything, and gradients meet in buckets.
  *
- * Nothing is gathered: what is left of a unit is one reduction, an all-reduce of the whole gradient.
- * Queued at the end of the backward it would overlap with nothing. So the flat gradient is cut into
- * buckets, and each is sent as soon as the backward has completed it:
+ * Nothing is gathered: what is left of a unit is one reduction, an all-reduce of the whole
+ * gradient. Queued at the end of the backward it would overlap with nothing. So the flat gradient
+ * is cut into buckets, and each is sent as soon as the backward has completed it:
  *
  *     compute       backward h.2 | backward h.1 | backward h.0 | embed
  *     all-reduce                 | bucket 0     | bucket 1     | bucket 2 …
  *
- * The backward completes the last parameters first, so the buckets are filled from the end. The first
- * is small: until it is full nothing is sent.
+ * The backward completes the last parameters first, so the buckets are filled from the end. The
+ * first is small: until it is full nothing is sent.
  *
- * [Note: bucket after bucket] A rank may leave a module out. If each rank sent its buckets as they are
- * complete, ranks could send them in different orders, and an all-reduce would add bucket 1 to bucket
- * 2. So a bucket is sent after those before it. What a rank never completes it sends at the end of
- * the backward, zeros and all, so that nobody waits forever; and then it names the parameter.
+ * [Note: bucket after bucket] A rank may leave a module out. If each rank sent its buckets as they
+ * are complete, ranks could send them in different orders, and an all-reduce would add bucket 1 to
+ * bucket 2. So a bucket is sent after those before it. What a rank never completes it sends at the
+ * end of the backward, zeros and all, so that nobody waits forever; and then it names the
+ * parameter.
  *
  * Interface:
  *   ddp_buckets                               the arithmetic
@@ -135,9 +136,9 @@ static Status send_bucket(StrategyState *state)
     const Bucket *bucket = &state->ddp.buckets[state->ddp.next];
     cudaStream_t stream = state->all_reduce_stream;
     size_t n = (size_t)(bucket->end - bucket->begin);
-    //[L1.11] Queued after the kernels that write it, on the all-reduce stream: the bucket's range of
-    //  unsharded_grad is summed over the replicas, in place, and the quotient added to the same range
-    //  of sharded_grad. state->ddp.next is the bucket after it.
+    //[L1.11] Queued after the kernels that write it, on the all-reduce stream: the bucket's range
+    //  of unsharded_grad is summed over the replicas, in place, and the quotient added to the same
+    //  range of sharded_grad. state->ddp.next is the bucket after it.
     //? What does the all-reduce stream have to wait for, and does the host?
     Buffer sum = buffer_range(&flat->unsharded_grad, bucket->begin, (int64_t)n);
     Buffer grad = buffer_range(&flat->sharded_grad, bucket->begin, (int64_t)n);
@@ -157,9 +158,9 @@ Status ddp_post_backward(Module *module, void *arg)
     Ddp *ddp = &state->ddp;
     const FlatLayout *layout = &state->root->units[0]->flat.layout;
     if (mesh_size(&state->root->ctx->mesh) == 1) return OK;
-    //[L1.12] The module's backward is counted for each of its parameters, the buckets know what they
-    //  miss, and where gradients are to be synchronised every bucket is sent that may be (see [Note:
-    //  bucket after bucket]).
+    //[L1.12] The module's backward is counted for each of its parameters, the buckets know what
+    //  they miss, and where gradients are to be synchronised every bucket is sent that may be (see
+    //  [Note: bucket after bucket]).
     //? The embedding's weight is tied to the head's. After which backward is its gradient complete?
     for (int i = 0; i < module->n_params; i++) {
         int place = place_of(layout, module->params[i]), b = 0;
@@ -179,8 +180,8 @@ Status ddp_reduce(FsdpUnit *unit)
     StrategyState *state = unit->root->strategy;
     Ddp *ddp = &state->ddp;
     const FlatLayout *layout = &unit->flat.layout;
-    //[L1.13] Every bucket has been sent, and the reduce-scatter stream runs what follows after all of
-    //  them. ERR_ARGUMENT where a parameter has no gradient, with a line that names the first.
+    //[L1.13] Every bucket has been sent, and the reduce-scatter stream runs what follows after all
+    //  of them. ERR_ARGUMENT where a parameter has no gradient, with a line that names the first.
     //? What do the other ranks do if this one returns before it has sent its last bucket?
     while (ddp->next < ddp->n_buckets) TRY(send_bucket(state));
     CUDA_TRY(cudaEventRecord(state->reduced, state->all_reduce_stream));

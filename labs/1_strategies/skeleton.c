@@ -1,8 +1,8 @@
 /* Lab 1, first half: shards and replicas. Who keeps what, and who sums it with whom.
  *
- * ZeRO-3 is what the six tasks have built. The other strategies keep more and send less, and none of
- * them needs another all-gather or another optimizer: they differ in when a unit is resharded, when
- * its gradient is reduced, and over whom.
+ * ZeRO-3 is what the six tasks have built. The other strategies keep more and send less, and none
+ * of them needs another all-gather or another optimizer: they differ in when a unit is resharded,
+ * when its gradient is reduced, and over whom.
  *
  *              parameters from       gradients unsharded       reduced
  *     ZeRO-1   first to last micro-batch   first to last       by the last
@@ -92,7 +92,8 @@ static Status check_options(const FsdpRoot *root, const StrategyOptions *o)
                     "reshard_ranks is %d: a slice on a smaller mesh is not supported; 0 is",
                     o->reshard_ranks);
     if (o->divide_factor != 0.0f && o->divide_factor != 1.0f && all == 1)
-        return fail(ERR_ARGUMENT, "one rank reduces nothing, so nothing is divided: factor 1 alone");
+        return fail(ERR_ARGUMENT,
+                    "one rank reduces nothing, so nothing is divided: factor 1 alone");
     if (o->divide_factor < 0.0f || o->first_bucket_bytes < 0 || o->bucket_bytes < 0)
         return fail(ERR_ARGUMENT, "divide factor and bucket sizes are positive, or 0");
     if (o->strategy == STRATEGY_DDP && shards > 1)
@@ -104,8 +105,9 @@ static Status check_options(const FsdpRoot *root, const StrategyOptions *o)
         return fail(ERR_ARGUMENT, "a mesh of %d replicas leaves nobody to shard with: take DDP",
                     all);
     if (o->strategy == STRATEGY_ZERO1 && o->reduce_every_time)
-        return fail(ERR_ARGUMENT, "ZeRO-1 keeps its gradients until the last micro-batch: it cannot "
-                                  "reduce every time");
+        return fail(ERR_ARGUMENT,
+                    "ZeRO-1 keeps its gradients until the last micro-batch: it cannot "
+                    "reduce every time");
     return OK;
 }
 
@@ -119,7 +121,7 @@ static void set_reshard_after_forward(StrategyState *state)
     NOT_YET("L1.2");
 }
 
-// After the root's forward, behind its own hook: an evaluation has no backward that would forget it.
+// After the root's forward and its own hook: an evaluation has no backward that would forget it.
 static Status after_forward(Module *module, void *arg)
 {
     StrategyState *state = arg;
@@ -145,8 +147,8 @@ static Status create_state(StrategyState *state)
     state->partial = calloc((size_t)root->n_units, sizeof *state->partial);
     if (state->partial == NULL) return fail(ERR_MEMORY, "no host memory for a strategy");
     CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    CUDA_TRY(cudaStreamCreateWithPriority(&state->all_reduce_stream, cudaStreamNonBlocking,
-                                          greatest));
+    CUDA_TRY(
+        cudaStreamCreateWithPriority(&state->all_reduce_stream, cudaStreamNonBlocking, greatest));
     CUDA_TRY(cudaEventCreateWithFlags(&state->reduced, cudaEventDisableTiming));
     CUDA_TRY(cudaEventCreateWithFlags(&state->all_reduce_state.event, cudaEventDisableTiming));
     state->after_forward =
@@ -327,8 +329,8 @@ Status strategy_post_backward(Module *module, void *arg)
     const StrategyState *state = unit->root->strategy;
     unit->phase = FSDP_POST_BACKWARD;
     // TODO L1.9: The unit is resharded where it is to be, and its gradient is being reduced where
-    // gradients are to be synchronised; else it stays where it is. The outermost backward has ended
-    // (end_backward).
+    // gradients are to be synchronised; else it stays where it is. The outermost backward has
+    // ended (end_backward).
     // Hint: Without a reduction, what is in the shard, and what in the unsharded gradient?
     NOT_YET("L1.9");
     unit->phase = FSDP_IDLE;

@@ -1,19 +1,20 @@
 /* Lab 1, second half: DDP. Every rank has everything, and gradients meet in buckets.
  *
- * Nothing is gathered: what is left of a unit is one reduction, an all-reduce of the whole gradient.
- * Queued at the end of the backward it would overlap with nothing. So the flat gradient is cut into
- * buckets, and each is sent as soon as the backward has completed it:
+ * Nothing is gathered: what is left of a unit is one reduction, an all-reduce of the whole
+ * gradient. Queued at the end of the backward it would overlap with nothing. So the flat gradient
+ * is cut into buckets, and each is sent as soon as the backward has completed it:
  *
  *     compute       backward h.2 | backward h.1 | backward h.0 | embed
  *     all-reduce                 | bucket 0     | bucket 1     | bucket 2 …
  *
- * The backward completes the last parameters first, so the buckets are filled from the end. The first
- * is small: until it is full nothing is sent.
+ * The backward completes the last parameters first, so the buckets are filled from the end. The
+ * first is small: until it is full nothing is sent.
  *
- * [Note: bucket after bucket] A rank may leave a module out. If each rank sent its buckets as they are
- * complete, ranks could send them in different orders, and an all-reduce would add bucket 1 to bucket
- * 2. So a bucket is sent after those before it. What a rank never completes it sends at the end of
- * the backward, zeros and all, so that nobody waits forever; and then it names the parameter.
+ * [Note: bucket after bucket] A rank may leave a module out. If each rank sent its buckets as they
+ * are complete, ranks could send them in different orders, and an all-reduce would add bucket 1 to
+ * bucket 2. So a bucket is sent after those before it. What a rank never completes it sends at the
+ * end of the backward, zeros and all, so that nobody waits forever; and then it names the
+ * parameter.
  *
  * Interface:
  *   ddp_buckets                               the arithmetic

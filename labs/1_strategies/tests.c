@@ -23,7 +23,7 @@ typedef struct Case {
     int replicas, rounds, steps;
     bool partial; // the all-reduce is left to the last micro-batch
     bool align;
-    bool tied; // an MLP whose blocks l.1 and l.2 share their bias
+    bool tied;     // an MLP whose blocks l.1 and l.2 share their bias
     float **grads; // shared memory: of each rank and micro-batch, as the ranks make them
 } Case;
 
@@ -120,8 +120,7 @@ static float within(const Case *c, int world, int replica, int k, size_t i)
 {
     int shards = world / c->replicas;
     float *of[MOST_RANKS];
-    for (int s = 0; s < shards; s++)
-        of[s] = c->grads[(replica * shards + s) * MOST_ROUNDS + k];
+    for (int s = 0; s < shards; s++) of[s] = c->grads[(replica * shards + s) * MOST_ROUNDS + k];
     return tree(of, shards, i);
 }
 
@@ -193,11 +192,12 @@ static void check_shards(Wrapped *w, Plain *p, const Case *c, const Rank *r, int
             while (i < n_params && params[i] != flat->layout.params[j]) i++;
             flat_param_range_in_shard(&flat->layout, j, flat->layout.rank, &begin, &end, &at);
             for (int64_t e = begin; e < end; e++)
-                check(memcmp(&got[at + e - begin], &want[(int64_t)all.begin[i] + e], 4) == 0,
-                      "step %d, the gradient of %s[%lld] is %.9g, want %.9g: the sum over the ranks "
-                      "that shard, then over the replicas, divided once",
-                      step, flat->layout.params[j]->name, (long long)e,
-                      (double)got[at + e - begin], (double)want[(int64_t)all.begin[i] + e]);
+                check(
+                    memcmp(&got[at + e - begin], &want[(int64_t)all.begin[i] + e], 4) == 0,
+                    "step %d, the gradient of %s[%lld] is %.9g, want %.9g: the sum over the ranks "
+                    "that shard, then over the replicas, divided once",
+                    step, flat->layout.params[j]->name, (long long)e, (double)got[at + e - begin],
+                    (double)want[(int64_t)all.begin[i] + e]);
         }
         for (int64_t i = flat_valid_numel(&flat->layout, flat->layout.rank);
              i < flat->layout.shard_numel; i++)
@@ -291,8 +291,8 @@ static void mesh_body(const Rank *r, void *arg)
 {
     int replicas = *(const int *)arg, shards = r->world / replicas;
     Mesh mesh;
-    check(mesh_2d(&mesh, r->comm, r->world + 1) == ERR_ARGUMENT,
-          "%d ranks were made %d replicas", r->world, r->world + 1);
+    check(mesh_2d(&mesh, r->comm, r->world + 1) == ERR_ARGUMENT, "%d ranks were made %d replicas",
+          r->world, r->world + 1);
     need(mesh_2d(&mesh, r->comm, replicas));
     check(mesh.shard.size == shards && mesh.replicate.size == replicas,
           "the mesh of %d ranks and %d replicas is %d shards × %d replicas", r->world, replicas,
@@ -307,9 +307,11 @@ static void mesh_body(const Rank *r, void *arg)
         const char *name = i == 0 ? "ranks that shard" : "replicas";
         int rank = 0, size = 1;
         bool own = groups[i].comm != NULL && groups[i].comm != r->comm;
-        check(own == (shards > 1 && replicas > 1),
-              "the %s have %s: a communicator is made only for a group that is neither one rank nor "
-              "all", name, own ? "a communicator of their own" : "none of their own");
+        check(
+            own == (shards > 1 && replicas > 1),
+            "the %s have %s: a communicator is made only for a group that is neither one rank nor "
+            "all",
+            name, own ? "a communicator of their own" : "none of their own");
         if (groups[i].size == 1) continue;
         check(groups[i].comm != NULL, "the %d %s have no communicator", groups[i].size, name);
         need_nccl(ncclCommUserRank(groups[i].comm, &rank));
@@ -350,7 +352,8 @@ static void refused_body(const Rank *r, void *arg)
     need(mesh_2d(&mesh, r->comm, c->replicas));
     need(fsdp_context_create(&ctx, &mesh, r->stream));
     need(fully_shard(model, &ctx, &fsdp));
-    check(strategy_apply(model, &c->options) == ERR_ARGUMENT, "options that do not suit were taken");
+    check(strategy_apply(model, &c->options) == ERR_ARGUMENT,
+          "options that do not suit were taken");
     check(strstr(check_last(), why_not(c, r->world)) != NULL, "the line says: %s", check_last());
     check(fsdp_unit(model)->root->strategy == NULL, "a refused strategy has left something");
     fsdp_unwrap(model);
@@ -466,8 +469,8 @@ static size_t peak_of(uint64_t first, GpuCategory category)
 
 // The handout's figures, in bytes. P: all units padded; u: a block's; root: the root's.
 typedef struct Figures {
-    size_t held, params, grads; // persistent, and the most that is unsharded
-    size_t sums;                // the most that waits for an all-reduce, or is in one
+    size_t held, params, grads;            // persistent, and the most that is unsharded
+    size_t sums;                           // the most that waits for an all-reduce, or is in one
     uint64_t gathered, scattered, reduced; // sent in a step by each rank
 } Figures;
 
@@ -507,9 +510,11 @@ static void costs_body(const Rank *r, void *arg)
     wrap(&w, c, r);
     Figures f = figures_of(&w, c, r->world);
     size_t held = gpulog_live_bytes(r->device) - before;
-    check(held == f.held,
-          "parameters, gradients and moments take %zu bytes, want %zu: 16 for each parameter of this "
-          "rank's shard", held, f.held);
+    check(
+        held == f.held,
+        "parameters, gradients and moments take %zu bytes, want %zu: 16 for each parameter of this "
+        "rank's shard",
+        held, f.held);
     uint64_t first = gpulog_length();
     gpulog_reset_traffic();
     train(&w, c, r, 0);
@@ -517,22 +522,25 @@ static void costs_body(const Rank *r, void *arg)
     uint64_t gathered = gpulog_traffic(GPU_ALL_GATHER).sent;
     uint64_t scattered = gpulog_traffic(GPU_REDUCE_SCATTER).sent;
     uint64_t reduced = gpulog_traffic(GPU_ALL_REDUCE).sent;
-    check(gathered == f.gathered, "a step of %d micro-batches sent %llu bytes in all-gathers, want %llu",
-          c->rounds, (unsigned long long)gathered, (unsigned long long)f.gathered);
+    check(gathered == f.gathered,
+          "a step of %d micro-batches sent %llu bytes in all-gathers, want %llu", c->rounds,
+          (unsigned long long)gathered, (unsigned long long)f.gathered);
     check(scattered == f.scattered,
           "a step of %d micro-batches sent %llu bytes in reduce-scatters, want %llu", c->rounds,
           (unsigned long long)scattered, (unsigned long long)f.scattered);
-    check(reduced == f.reduced, "a step of %d micro-batches sent %llu bytes in all-reduces, want %llu",
-          c->rounds, (unsigned long long)reduced, (unsigned long long)f.reduced);
+    check(reduced == f.reduced,
+          "a step of %d micro-batches sent %llu bytes in all-reduces, want %llu", c->rounds,
+          (unsigned long long)reduced, (unsigned long long)f.reduced);
     size_t params = peak_of(first, GPU_UNSHARDED_PARAM), grads = peak_of(first, GPU_UNSHARDED_GRAD);
     size_t sums = peak_of(first, GPU_COMMUNICATION);
     check(params == f.params, "at most %zu bytes of parameters are unsharded at a time, want %zu",
           params, f.params);
-    check(grads == f.grads, "at most %zu bytes of gradients are unsharded at a time, want %zu", grads,
-          f.grads);
-    check(sums == f.sums,
-          "at most %zu bytes hold sums over the shards that the replicas are still to add, want %zu",
-          sums, f.sums);
+    check(grads == f.grads, "at most %zu bytes of gradients are unsharded at a time, want %zu",
+          grads, f.grads);
+    check(
+        sums == f.sums,
+        "at most %zu bytes hold sums over the shards that the replicas are still to add, want %zu",
+        sums, f.sums);
     check(gpulog_live_bytes(r->device) - before == f.held,
           "after the step %zu bytes are left that were not there before it",
           gpulog_live_bytes(r->device) - before - f.held);
@@ -577,9 +585,10 @@ static void overlap_body(const Rank *r, void *arg)
     int64_t a = nth(first, GPU_ALL_REDUCE, 0, &all_reduce);
     int64_t b = nth(first, GPU_REDUCE_SCATTER, 1, &next);
     check(a >= 0 && b >= 0, "the step has no all-reduce, or no second reduce-scatter");
-    check(all_reduce.stream != next.stream && !log_ordered((uint64_t)a, (uint64_t)b),
-          "the second unit's reduce-scatter waits for the first unit's all-reduce: the sum over the "
-          "replicas needs a stream and memory of its own, and nobody may wait for it at once");
+    check(
+        all_reduce.stream != next.stream && !log_ordered((uint64_t)a, (uint64_t)b),
+        "the second unit's reduce-scatter waits for the first unit's all-reduce: the sum over the "
+        "replicas needs a stream and memory of its own, and nobody may wait for it at once");
     check_no_race(first);
     unwrap(&w, r);
 }
@@ -604,7 +613,8 @@ static void check_buckets(const FlatLayout *layout, int64_t first_bytes, int64_t
         while (first > 0 && (first == last || taken < size))
             taken += 4 * meta_numel(layout->params[--first]);
         check(got[b].first == first && got[b].last == last && got[b].missing == last - first,
-              "bucket %d holds parameters %d to %d and misses %d, want %d to %d, all missing: it takes "
+              "bucket %d holds parameters %d to %d and misses %d, want %d to %d, all missing: it "
+              "takes "
               "the next from the end while it has fewer than %lld bytes",
               b, got[b].first, got[b].last - 1, got[b].missing, first, last - 1, (long long)size);
         int64_t end = last < layout->n ? layout->offset[last] : layout->numel;
@@ -660,9 +670,10 @@ static void buckets_overlap_body(const Rank *r, void *arg)
     while (nth(first, GPU_ALL_REDUCE, sent, &entry) >= 0) sent++;
     check(sent == n, "a backward made %d all-reduces of %d buckets", sent, n);
     int64_t early = nth(first, GPU_ALL_REDUCE, 0, &entry);
-    check(early < product && !log_ordered((uint64_t)early, (uint64_t)product),
-          "the first bucket is sent after the backward's last product, or that waits for it: send a "
-          "bucket when it is complete, on a stream of its own");
+    check(
+        early < product && !log_ordered((uint64_t)early, (uint64_t)product),
+        "the first bucket is sent after the backward's last product, or that waits for it: send a "
+        "bucket when it is complete, on a stream of its own");
     check_no_race(first);
     unwrap(&w, r);
 }
@@ -726,8 +737,7 @@ static void a_missing_gradient_is_named(void **state)
 static int unsharded_units(const Wrapped *w)
 {
     int n = 0;
-    for (int i = 0; i < w->root->n_units; i++)
-        n += w->root->units[i]->flat.state != FLAT_SHARDED;
+    for (int i = 0; i < w->root->n_units; i++) n += w->root->units[i]->flat.state != FLAT_SHARDED;
     return n;
 }
 

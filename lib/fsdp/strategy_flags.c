@@ -57,7 +57,8 @@ Status fsdp_set_gradient_divide_factor(Module *root, float factor)
     if (!(factor > 0.0f))
         return fail(ERR_ARGUMENT, "a divide factor of %g: it must be positive", (double)factor);
     if (factor != 1.0f && mesh_size(&state->root->ctx->mesh) == 1)
-        return fail(ERR_ARGUMENT, "one rank reduces nothing, so nothing is divided: factor 1 alone");
+        return fail(ERR_ARGUMENT,
+                    "one rank reduces nothing, so nothing is divided: factor 1 alone");
     state->options.divide_factor = factor;
     return OK;
 }

@@ -126,10 +126,12 @@ static void fused_attention_trains_alike(void **state)
         fail_msg("after 20 steps the loss is %g with plain attention, %g with fused", plain, fused);
 }
 
-// The same training with each strategy. Losses are printed with four digits; the bits are lab 1's tests'.
+// The same training with each strategy. Losses are printed with four digits; the bits are lab 1's
+// tests'.
 static void strategies_train_alike(void **state)
 {
-    static const char *const FLAGS[] = {"", "--strategy ddp --accumulate 2", "--strategy zero1 --accumulate 2",
+    static const char *const FLAGS[] = {"", "--strategy ddp --accumulate 2",
+                                        "--strategy zero1 --accumulate 2",
                                         "--strategy zero2 --accumulate 2 --reduce-every-time",
                                         "--strategy zero3 --replicas 2 --accumulate 2"};
     char command[256];
@@ -137,10 +139,11 @@ static void strategies_train_alike(void **state)
     needs_ranks(4);
     for (int i = 0; i < 5; i++) {
         // Without accumulation the batch of a rank is as large as two micro-batches.
-        snprintf(command, sizeof command,
-                 "$LAUNCH -n 4 $BIN/train_gpt2 --layers 2 --dim 32 --heads 2 --context 24 --batch %d "
-                 "--steps 6 --sample 0 $DIR/text %s",
-                 i == 0 ? 4 : 2, FLAGS[i]);
+        snprintf(
+            command, sizeof command,
+            "$LAUNCH -n 4 $BIN/train_gpt2 --layers 2 --dim 32 --heads 2 --context 24 --batch %d "
+            "--steps 6 --sample 0 $DIR/text %s",
+            i == 0 ? 4 : 2, FLAGS[i]);
         expect(run(command), 0, "held-out text ");
         loss[i] = number_behind("held-out text ");
         if (!(fabs(loss[i] - loss[0]) < 1e-3))
@@ -252,7 +255,8 @@ static void says_what_is_wrong_in_one_line(void **state)
         {"$BIN/train_gpt2 --heads 7 $DIR/text", 2, "7"},
         {"$BIN/train_gpt2 --attention flash $DIR/text", 2, "fused or plain, not 'flash'"},
         {"$BIN/train_gpt2 --attention fused --heads 1 $DIR/text", 2, "takes 128"},
-        {"$BIN/train_gpt2 --strategy zero4 $DIR/text", 2, "ddp, zero1, zero2 or zero3, not 'zero4'"},
+        {"$BIN/train_gpt2 --strategy zero4 $DIR/text", 2,
+         "ddp, zero1, zero2 or zero3, not 'zero4'"},
         {"$BIN/train_gpt2 --replicas 3 $DIR/text", 2, "--replicas 3 does not divide 1 ranks"},
         {"$BIN/train_gpt2 --strategy ddp --replicas 2 $DIR/text", 2, "leave --replicas out"},
         {"$BIN/train_gpt2 --strategy zero2 --keep $DIR/text", 2, "nor with --keep"},

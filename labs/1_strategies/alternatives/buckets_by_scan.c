@@ -1,5 +1,5 @@
-/* buckets_by_scan.c: Whether a bucket is complete is found by looking at its parameters each time, and
- * the buckets are cut parameter by parameter.
+/* buckets_by_scan.c: Whether a bucket is complete is found by looking at its parameters each time,
+ * and the buckets are cut parameter by parameter.
  */
 // ==== ddp.c
 int ddp_buckets(const FlatLayout *layout, int64_t first_bytes, int64_t bytes, Bucket *out, int max)

@@ -1,5 +1,5 @@
-/* event_for_each_wait.c: Where one stream waits for another an event is made for it and destroyed at
- * once; the groups of the mesh are numbered from the other end.
+/* event_for_each_wait.c: Where one stream waits for another an event is made for it and destroyed
+ * at once; the groups of the mesh are numbered from the other end.
  */
 // ==== strategies.c
 Status mesh_2d(Mesh *mesh, ncclComm_t world, int replicas)

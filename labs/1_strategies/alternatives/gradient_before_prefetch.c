@@ -1,5 +1,5 @@
-/* gradient_before_prefetch.c: The backward's gradient is begun before the next unit is gathered, and
- * the flags of a micro-batch are set by cases.
+/* gradient_before_prefetch.c: The backward's gradient is begun before the next unit is gathered,
+ * and the flags of a micro-batch are set by cases.
  */
 // ==== strategies.c
 Status strategy_micro_batch(Module *root, int i, int n)
