@@ -172,7 +172,7 @@ class Grading:
                         "  Read:  " + task.handout,
                         "  Then:  " + self.command("grade", task.number)]
         if self.options.lab:
-            return [self.command("grade") + " LAB=all", "  It grades all labs."]
+            return [self.command("grade LAB=all"), "  It grades all labs."]
         return [self.command("grade"), "  It grades all tasks."]
 
     def command(self, word, number=None):
