@@ -130,11 +130,11 @@ static void set_reshard_after_forward(StrategyState *state)
     //[L1.2] reshard_after_forward of every unit is the strategy's, or in an evaluation that of
     //  ZeRO-3 without exception.
     //? ZeRO-1 and ZeRO-2 keep the parameters for the backward. What does ZeRO-3 do with the root?
-    FsdpReshard reshard = FSDP_RESHARD_AUTO;
-    if (state->options.strategy != STRATEGY_ZERO3) reshard = FSDP_RESHARD_NEVER;
-    if (!state->training) reshard = FSDP_RESHARD_ALWAYS;
+    bool keeps = state->options.strategy != STRATEGY_ZERO3;
+    FsdpReshard wanted = keeps ? FSDP_RESHARD_NEVER : FSDP_RESHARD_AUTO;
+    if (!state->training) wanted = FSDP_RESHARD_ALWAYS;
     for (int i = 0; i < state->root->n_units; i++)
-        state->root->units[i]->reshard_after_forward = reshard;
+        state->root->units[i]->reshard_after_forward = wanted;
     //[end L1.2]
 }
 

@@ -186,12 +186,12 @@ Status ddp_reduce(FsdpUnit *unit)
     while (ddp->next < ddp->n_buckets) TRY(send_bucket(state));
     CUDA_TRY(cudaEventRecord(state->reduced, state->all_reduce_stream));
     CUDA_TRY(cudaStreamWaitEvent(unit->ctx->reduce_scatter_stream, state->reduced, 0));
-    for (int i = 0; i < layout->n; i++)
-        if (ddp->done[i] < ddp->uses[i])
+    for (int p = 0; p < layout->n; p++)
+        if (ddp->done[p] < ddp->uses[p])
             return fail(ERR_ARGUMENT,
                         "%s has no gradient: a module that holds it has had no backward; every "
                         "rank waits for it in each step, so use it, or freeze it",
-                        layout->params[i]->name);
+                        layout->params[p]->name);
     return OK;
     //[end L1.13]
 }
