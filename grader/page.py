@@ -180,9 +180,9 @@ def overview(document, titles, drawn):
                                sum(test["max_score"] for test in tests))))
     below = ('<p>Further down: <a href="#plots">memory and communication of a step</a>.</p>'
              if drawn else "")
-    return ('<section><h2>Tasks</h2><table><thead><tr><th scope="col">Task</th><th scope="col">'
+    return ('<section><h2>%ss</h2><table><thead><tr><th scope="col">%s</th><th scope="col">'
             'Tests</th><th scope="col" class="number">Points</th></tr></thead><tbody>%s</tbody>'
-            '</table>%s</section>' % ("".join(rows), below))
+            '</table>%s</section>' % (document["word"], document["word"], "".join(rows), below))
 
 
 def message(test):
