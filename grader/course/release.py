@@ -315,6 +315,8 @@ class Contents:
         files = collect(self.root, KIT_FOLDERS + ("tests/hidden",), KIT_FILES)
         files.update(collect(self.root, (), grader_files(self.root, COURSE_FILES) +
                              make_files(self.root)))
+        for path, text in skeleton.lab_files(self.root, self.gaps).items():
+            files[path] = Entry(text.encode("utf-8"))
         files.update(self.given)
         files.update(self.version_file)
         self.check(files)

@@ -357,13 +357,13 @@ Status strategy_pre_backward(Module *module, void *arg)
     unit->phase = FSDP_PRE_BACKWARD;
     if (root->iter_backward_root == NULL) {
         root->iter_backward_root = unit;
-        // What the micro-batch before has left: a whole forward ago, so this waits for nothing.
-        TRY(fsdp_free_reduce_scatter(root));
         ddp_begin_backward(root->strategy);
     }
     //[L1.7] As after part 4.6; but a gradient that an earlier micro-batch has left unsharded stays,
-    //  and the backward adds to it.
+    //  and the backward adds to it. What an earlier one was reducing is freed when the outermost
+    //  backward begins: a whole forward later, so that this waits for nothing.
     //? What would fsdp_begin_grad say to a unit that has a gradient?
+    if (root->iter_backward_root == unit) TRY(fsdp_free_reduce_scatter(root));
     TRY(fsdp_free_all_gather(root));
     TRY(fsdp_unshard(unit));
     TRY(fsdp_wait_for_unshard(unit));
