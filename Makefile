@@ -15,6 +15,7 @@ include make/flags.mk
 include make/backends.mk
 include $(wildcard make/emulated_cuda.mk)
 include make/objects.mk
+include make/labs.mk
 
 # What people run.
 include make/grade.mk

@@ -105,7 +105,7 @@ class Builder:
         make that called the grader was allowed, or as there are processors."""
         environment = {name: value for name, value in os.environ.items()
                        if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "IMPL",
-                                       "BUILD", "TASK")}
+                                       "BUILD", "TASK", "LAB")}
         environment["LC_ALL"] = "C" # messages in English, quotes in ASCII
         command = ["make", "-s", "-k", "-j%d" % (jobs or self.jobs),
                    "--no-print-directory", "IMPL=" + (impl or self.given),
@@ -230,9 +230,10 @@ class Builder:
         return {name: os.path.join(ROOT, target) for name, target in targets.items()}
 
     def common(self, all_names, suites):
-        """Everything that is not the student's: libraries, the reference, the tests."""
+        """Everything that is not the student's: libraries, the reference, the tests (sources of
+        suites, without the ending)."""
         targets = self.libraries + [self.devices]
-        targets += ["%s/obj/tests/tasks/%s.o" % (self.build, name) for name in suites]
+        targets += ["%s/obj/%s.o" % (self.build, source) for source in suites]
         if self.key != "reference":
             targets += [self.object(name, "reference") for name in all_names]
         late = Building(self.progress, lambda: self.make(targets, extra=["-n"]))
@@ -257,28 +258,28 @@ class Builder:
 
     def named(self, path):
         """A path of the compiler's as messages show it: folder/file.c for the student's."""
-        return os.path.join(self.shown, os.path.basename(path)) if self.is_own(path) else path
+        folder = os.path.basename(os.path.dirname(path)) if in_labs(path) else self.shown
+        return os.path.join(folder, os.path.basename(path)) if self.is_own(path) else path
 
     def is_own(self, path):
         """Whether a path that the compiler or the linker names is in the student's folder: as make
         calls it, as it is, or by its name alone, which debug information has where make's is a
         link."""
         folder = os.path.join(ROOT, os.path.dirname(path))
-        return os.path.abspath(folder) in (self.impl, os.path.join(ROOT, self.folder),
+        return in_labs(path) or os.path.abspath(folder) in (self.impl, os.path.join(ROOT, self.folder),
                                            os.path.join(ROOT, self.shown.replace("=", "_")))
 
     def compile(self, task):
         """Compiles the student's file. None, or why its tests cannot run; and the warnings."""
-        path = os.path.join(self.impl, task.file)
+        path, shown = task.source(self.impl), task.shown(self.impl)
         self.files.pop(task.name, None)
         if not os.path.exists(path) or os.path.isdir(path):
             return Failing("error", self.missing(task.file)), ""
-        wrong = submission.look_at_file(path, self.impl)
+        wrong = submission.look_at_file(path, os.path.dirname(path))
         if wrong:
-            return Failing("error", "%s/%s %s." % (self.shown, task.file, wrong)), ""
+            return Failing("error", "%s %s." % (shown, wrong)), ""
         if not os.access(path, os.R_OK):
-            return Failing("error", "%s/%s cannot be read: check its permissions."
-                           % (self.shown, task.file)), ""
+            return Failing("error", "%s cannot be read: check its permissions." % shown), ""
         source, failing, output = self.compile_text(task)
         if failing:
             return failing, ""
@@ -299,7 +300,10 @@ class Builder:
         what the compiler said). Its time says nothing: an older file may replace a newer one. So
         the text that the object was made of is remembered by its sum."""
         made = os.path.join(ROOT, self.object(task.name))
-        text = Expansion(self.compiler, os.path.join(self.folder, task.file), self.impl,
+        path = task.source(self.impl)
+        inside = path.startswith(ROOT + "/labs/") # else the folder is as make calls it
+        text = Expansion(self.compiler, os.path.relpath(path, ROOT) if inside
+                         else os.path.join(self.folder, task.file), os.path.dirname(path),
                          lambda words: self.call(words, dict(os.environ, LC_ALL="C"), True))
         if text.failed:
             self.look_at_machine(text.output)
@@ -431,10 +435,15 @@ class Builder:
                                    "make it static, or give it another name."
                                    % (task.file, taken[0]))
             wrong = submission.look_at_calls(own, self.allowed,
-                                               os.path.join(self.impl, task.file))
+                                               task.source(self.impl))
             if wrong:
                 return Failing("error", "%s %s." % (task.file, wrong))
         return None
+
+
+def in_labs(path):
+    """Whether a path is that of a file of labs/ to be written or read by students."""
+    return re.match(r"(?:.*/)?labs/[^/]+/(?:skeleton|reference)[^/]*\.c$", path) is not None
 
 
 def jobs_asked_for():

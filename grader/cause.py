@@ -148,8 +148,7 @@ def named(text, task, source):
 
 def is_students(path, task):
     """Whether a place is in the student's file, and not in the suite of the same name."""
-    folder, _, name = path.rpartition("/")
-    return name == task.file and os.path.basename(folder) != "tasks"
+    return task.named(path)
 
 
 def called_by(function, task, source):

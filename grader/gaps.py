@@ -1,5 +1,8 @@
-"""Where something is left for a student to write: the six tasks, the regions of the reference that
-a skeleton leaves out (course/skeleton.py has their format), and the gaps of a student's file.
+"""Where something is left for a student to write: the six tasks, the labs, the regions of the
+reference that a skeleton leaves out (course/skeleton.py has their format), and the gaps of a
+student's file.
+
+A part of a task is 3.2, a part of a lab L1.2: the same number stands for both otherwise.
 
 Interface: TASKS; begins(line, gaps); parts(source, gaps); first_gap(path) -> (part, line) or None.
 """
@@ -12,9 +15,9 @@ from files import read_regular_file
 TASKS = [(1, "meta_init"), (2, "flat_param"), (3, "forward"), (4, "backward"), (5, "optimizer"),
          (6, "api")]
 
-PART = r"\d+\.\d+[a-z]?" # as messages, hints and NOT_YET name it
-BEGIN = re.compile(r"(\s*)//\[(\d+\.\d+)\] (\S.*)$")
-BEGIN_SECOND = re.compile(r"(\s*)//\[\[(\d+\.\d+[a-z])\] (\S.*)$")
+PART = r"L?\d+\.\d+[a-z]?" # as messages, hints and NOT_YET name it
+BEGIN = re.compile(r"(\s*)//\[(L?\d+\.\d+)\] (\S.*)$")
+BEGIN_SECOND = re.compile(r"(\s*)//\[\[(L?\d+\.\d+[a-z])\] (\S.*)$")
 GAP = re.compile(r'\s*NOT_YET\("(%s)"\)' % PART)
 GAPS = (1, 2) # the levels of regions
 

@@ -12,9 +12,12 @@ and is replaced at the end.
 
 What the tests draw at random (seeds.py) is one seed for the whole grading; the results name it.
 
-Interface: grade.py --impl DIR [--task N|name] [--build DIR] [--out FILE]; `make grade` calls it.
-Files: manifest.py (what the tests are worth), builder.py (building), runner.py (running the tests),
-report.py (the table).
+A lab is graded as a task is, on its own points: its file with the reference's six and the reference
+of the other labs.
+
+Interface: grade.py --impl DIR [--task N|name | --lab N|name|all] [--build DIR] [--out FILE]; `make
+grade` calls it. Files: manifest.py (what the tests are worth), builder.py (building), runner.py
+(running the tests), report.py (the table).
 """
 
 import argparse
@@ -100,19 +103,20 @@ class Grading:
 
     def shown(self, task):
         """What messages call the student's file."""
-        return "%s/%s" % (os.path.basename(os.path.abspath(self.impl)), task.file)
+        return task.shown(self.impl)
 
     def source(self, task):
         """The student's file, for a look at its functions; "" where it cannot be read."""
-        return read_regular_file(os.path.join(self.impl, task.file)).decode("utf-8", "replace")
+        return "".join(read_regular_file(piece.source(self.impl)).decode("utf-8", "replace")
+                       for piece in task.pieces())
 
     def gap(self, task):
         """The first part in the student's file that is not written yet, as a sentence; or None."""
-        found = first_gap(os.path.join(self.impl, task.file))
-        if not found:
-            return None
-        return "Write part %s, at %s/%s:%d." % (
-            found[0], os.path.basename(os.path.abspath(self.impl)), task.file, found[1])
+        for piece in task.pieces():
+            found = first_gap(piece.source(self.impl))
+            if found:
+                return "Write part %s, at %s:%d." % (found[0], piece.shown(self.impl), found[1])
+        return None
 
     def write(self, status, message=""):
         """The results file: either the old one or the whole new one."""
@@ -141,6 +145,8 @@ class Grading:
             "tests": rows}
         if self.alone:
             document["task"] = self.alone
+        if self.options.lab:
+            document["labs"] = True
         if self.seed is not None:
             document["seed"] = self.seed
         return document
@@ -148,39 +154,47 @@ class Grading:
     def files_graded(self):
         """Which bytes were graded: of each task's file the sum of the source and of the object."""
         files = self.builder.files if self.builder else {}
-        return [files[task.name] for task in self.all_tasks if task.name in files]
+        return [files[piece.name] for task in self.all_tasks for piece in task.pieces()
+                if piece.name in files]
 
     # -- what is asked for --
 
     def after(self):
         """What comes when all tests pass, as lines: the next task that has something to write, or
         the demonstration of the six files."""
-        if not self.alone:
+        if not self.alone and not self.options.lab:
             return [self.command("demo"), "  It trains a model with your six files."]
         others = sorted((task for task in self.all_tasks if task not in self.tasks),
                         key=lambda task: (task.number < self.alone, task.number))
         for task in others:
             if self.gap(task):
-                return ["task %d, %s" % (task.number, task.title), "  Read:  " + task.handout,
+                return ["%s, %s" % (task.heading().lower(), task.title),
+                        "  Read:  " + task.handout,
                         "  Then:  " + self.command("grade", task.number)]
+        if self.options.lab:
+            return [self.command("grade LAB=all"), "  It grades all labs."]
         return [self.command("grade"), "  It grades all tasks."]
 
     def command(self, word, number=None):
         """The command line for something with these files."""
         same = os.path.abspath(self.options.impl) == os.path.join(ROOT, "skeleton")
         return "make %s%s%s%s" % (
-            word, " TASK=%d" % number if number else "",
+            word, " %s=%d" % ("LAB" if self.options.lab else "TASK", number) if number else "",
             "" if self.options.backend == "simgpu" else " BACKEND=" + self.options.backend,
             "" if same else " IMPL=%s" % shlex.quote(self.options.impl))
 
     def choose(self):
         """Checks the folder and the task that were asked for."""
-        wanted = (self.options.task or "").strip()
-        if wanted:
-            chosen = [task for task in self.all_tasks if wanted in (str(task.number), task.name)]
+        wanted, sort = (self.options.task or "").strip(), "task"
+        if self.options.lab:
+            if wanted:
+                raise BadUsage("TASK names a task and LAB a lab: ask for one of them")
+            wanted, sort = self.options.lab.strip(), "lab"
+        if wanted and (sort, wanted) != ("lab", "all"):
+            chosen = manifest.choose(self.all_tasks, wanted)
             if not chosen:
-                raise BadUsage("there is no task %s; the tasks are %s" % (wanted, ", ".join(
-                    "%d %s" % (task.number, task.name) for task in self.all_tasks)))
+                raise BadUsage("there is no %s %s; the %ss are %s" % (sort, wanted, sort, ", ".join(
+                    "%d %s" % (task.number, task.name) for task in self.all_tasks) or "none here"))
             self.tasks = chosen
             self.alone = chosen[0].number
         try:
@@ -209,7 +223,8 @@ class Grading:
         self.builder = builder
         together = any(task.together() for task in self.tasks)
         suites = [task.name for task in self.tasks if task.own()] + ["together"] * together
-        builder.common([task.name for task in self.all_tasks], suites)
+        sources = [task.suite() for task in self.tasks if task.own()]
+        builder.common(self.library(), sources + ["tests/tasks/together"] * together)
         self.pace = pace.Pace(builder, suites, self.options.limit)
         self.devices = builder.name_devices()
         report.devices(self.devices)
@@ -220,6 +235,11 @@ class Grading:
         self.show.trace()
         self.show.take_cost()
 
+    def library(self):
+        """The names of what a suite is linked with apart from the student's file."""
+        tasks = self.all_tasks + (manifest.load(ROOT) if self.options.lab else [])
+        return [piece.name for task in tasks for piece in task.pieces()]
+
     def standing(self):
         """How far the tests have come, in a line."""
         return "Testing: %d of %d tests done, %d s …" % (
@@ -229,7 +249,8 @@ class Grading:
     def run_all(self, builder, report, failing):
         """Runs all tests, and prints each task's part of the table when it is known."""
         with ThreadPoolExecutor(SUITES_AT_ONCE) as pool:
-            waiting = [pool.submit(self.own_suite, builder, task, failing.get(task.name))
+            waiting = [pool.submit(self.own_suite, builder, task, next(
+                (failing[piece.name] for piece in task.pieces() if piece.name in failing), None))
                        for task in self.tasks]
             try:
                 for task, future in zip(self.tasks, waiting):
@@ -245,6 +266,7 @@ class Grading:
 
     def compile(self, builder, tasks):
         """Compiles the student's files; {task name: Failing} for those that fail."""
+        tasks = [piece for task in tasks for piece in task.pieces()]
         with builder.locked_build(builder.key == "reference"), ThreadPoolExecutor(2) as pool:
             ends = list(pool.map(builder.compile, tasks))
         failing = {}
@@ -265,7 +287,7 @@ class Grading:
     def own_suite(self, builder, task, failing):
         """Runs the tests of one task that need its file alone."""
         tests = task.own()
-        failing = failing or builder.link(task.name, [task])
+        failing = failing or builder.link(task.name, task.pieces())
         if failing:
             self.broken[task.name] = failing
             self.give_all(tests, failing)
@@ -365,6 +387,7 @@ def parse(arguments):
     parser = argparse.ArgumentParser(description="Grade a folder with the six task files.")
     parser.add_argument("--impl", required=True, metavar="DIR", help="the folder")
     parser.add_argument("--task", default="", metavar="N|name", help="only this task")
+    parser.add_argument("--lab", default="", metavar="N|name|all", help="a lab, or all labs")
     parser.add_argument("--build", default="", metavar="DIR",
                         help="build tree (the Makefile's own)")
     parser.add_argument("--out", default=os.path.join(ROOT, "build", "grade", "results.json"),
@@ -404,7 +427,8 @@ def main(arguments=None):
     grading.progress = progress
     try:
         grading.drop()
-        grading.tasks = grading.all_tasks = manifest.load(ROOT)
+        load = manifest.load_labs if options.lab else manifest.load
+        grading.tasks = grading.all_tasks = load(ROOT)
         grading.choose()
         grading.seed = seeds.choose()
         try:
@@ -426,7 +450,7 @@ def main(arguments=None):
                           grading.show.line())
         grading.write("graded")
         report.score(sum(row["score"] for row in rows), sum(row["max_score"] for row in rows),
-                     grading.alone, grading.show.write())
+                     grading.alone and grading.tasks[0].heading().lower(), grading.show.write())
         return 0
     except (BadUsage, seeds.BadSeed) as problem:
         return give_up(grading, 2, str(problem))

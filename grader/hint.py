@@ -5,8 +5,8 @@ The problem is the first part of the task's file that is not written (a NOT_YET)
 build to find; else the first test that does not pass, found by grading that task. Without a task it
 is the first task that is not finished. Its hints come in levels, written in tasks/*/task.json.
 
-A test's hints are those of the part that its failure points at (cause.py), and of its message that is
-shown which matters: the first lines, the place in the file, what is wrong, the likely cause.
+A test's hints are those of the part that its failure points at (cause.py), and of its message that
+is shown which matters: the first lines, the place in the file, what is wrong, the likely cause.
 
 Which level: the first call for a problem shows hint 1, each further call with the same file one
 more. Where the file has changed since, what was seen is shown again and nothing new: whoever has
@@ -18,8 +18,8 @@ begin anew.
 A file that does not compile gets the compiler's message and no hint. Exit status: 0 with or without
 a hint; 2 for a question that makes no sense; 3 where the kit or the machine is at fault.
 
-Interface: hint.py --impl DIR [--task N|name] [--test NAME] [--level N] [--build DIR]; `make hint`.
-Files: regrade.py (the grading), manifest.py (the hints), report.py (the lines).
+Interface: hint.py --impl DIR [--task N|name | --lab N|name|all] [--test NAME] [--level N] [--build
+DIR]; `make hint`. Files: regrade.py (the grading), manifest.py (the hints), report.py (the lines).
 """
 
 import argparse
@@ -68,14 +68,14 @@ class Problem:
 # ---- What the problem is ----
 
 
-def gap_problem(task, options, gap):
-    """A part that is not written yet."""
+def gap_problem(task, options, piece, gap):
+    """A part that is not written yet, in a file of the task's."""
     part, line = gap
-    path = os.path.join(options.impl, task.file)
-    shown = "%s/%s:%d" % (os.path.basename(os.path.abspath(options.impl)), task.file, line)
+    path = piece.source(options.impl)
+    shown = "%s:%d" % (piece.shown(options.impl), line)
 
     def show(report):
-        report.say("Task %d  %s: part %s is not written yet" % (task.number, task.title, part))
+        report.say("%s  %s: part %s is not written yet" % (task.heading(), task.title, part))
         report.paragraph("%s: the comment above says what belongs there." % shown, 2)
     section = manifest.section_of_part(manifest.text_of(ROOT, task.handout), part)
     return Problem(task, part, task.parts.get(part, []), section, show, [path])
@@ -116,7 +116,7 @@ def essence(row, task):
     if likely:
         shown.append("Likely cause: " + likely.partition("\n")[0].strip())
     if cut:
-        shown.append("… (make grade TASK=%d shows all of it)" % task.number)
+        shown.append("… (make grade %s shows all of it)" % task.option())
     return "\n".join(part for line in shown for part in textwrap.wrap(
         line, COLUMNS, break_long_words=False, break_on_hyphens=False,
         subsequent_indent=line[:len(line) - len(line.lstrip())]))
@@ -125,15 +125,17 @@ def essence(row, task):
 def test_problem(task, options, row):
     """A test that does not pass."""
     test = next(test for test in task.tests if test.name == row["name"])
-    files = sorted(os.listdir(options.impl)) if test.together else [task.file]
+    files = [piece.source(options.impl) for piece in task.pieces()]
+    if test.together:
+        files = [os.path.join(options.impl, name) for name in sorted(os.listdir(options.impl))]
 
     def show(report):
-        report.say("Task %d  %s" % (task.number, task.title))
+        report.say("%s  %s" % (task.heading(), task.title))
         report.test(dict(row, message=essence(row, task)))
         if row.get("look"):
             report.say("  Look:  %s" % row["look"])
     return Problem(task, test.name, row["hints"], row["section"], show,
-                   [os.path.join(options.impl, name) for name in files if name.endswith(".c")],
+                   [path for path in files if path.endswith(".c")],
                    "SEED=" in row["message"])
 
 
@@ -157,14 +159,15 @@ def graded(task, options):
 def look_at(task, options, report):
     """The task's Problem; None where it is finished, False where no hint helps: what is to be said
     then has been."""
-    gap = None if options.test else first_gap(os.path.join(options.impl, task.file))
-    if gap:
-        return gap_problem(task, options, gap)
+    for piece in () if options.test else task.pieces():
+        gap = first_gap(piece.source(options.impl))
+        if gap:
+            return gap_problem(task, options, piece, gap)
     rows = graded(task, options)
     broken = no_test_ran(task, rows)
     if broken:
-        report.say("Task %d  %s: no test could run, and no hint helps with that" %
-                   (task.number, task.title))
+        report.say("%s  %s: no test could run, and no hint helps with that" %
+                   (task.heading(), task.title))
         report.paragraph(broken, 2)
         return False
     rows = [row for row in rows if row["status"] != "passed"
@@ -227,7 +230,7 @@ def command(word, options, number=None, test="", drawn=False):
     """The command line for something."""
     text = "make " + word
     if number:
-        text += " TASK=%d" % number
+        text += " %s=%d" % ("LAB" if options.lab else "TASK", number)
     if test:
         text += " TEST=%s" % test
     if options.backend != "simgpu":
@@ -256,8 +259,8 @@ def give(problem, options, report):
         report.paragraph("Hint %d of %d: %s" % (number, total, text), 2)
         report.say()
     report.say("  Read:  %s" % to_read(problem.task.handout, problem.section))
-    again = command("hint", options, problem.task.number if options.task else None, options.test,
-                    problem.drawn)
+    number = problem.task.number if options.task or options.lab else None
+    again = command("hint", options, number, options.test, problem.drawn)
     if level < total:
         report.say("  Next:  %s   for hint %d" % (again, level + 1))
     elif total:
@@ -284,12 +287,12 @@ def finished(tasks, everything, options, report):
         return
     for task in tasks:
         count = len(task.tests)
-        report.say("Task %d  %s: %s" % (task.number, task.title, "all %d tests pass" % count
+        report.say("%s  %s: %s" % (task.heading(), task.title, "all %d tests pass" % count
                                         if count > 1 else "its test passes"))
     following = [task for task in everything if task.number == tasks[-1].number + 1]
     if following:
-        report.say("  Next:  task %d, %s: %s" % (following[0].number, following[0].title,
-                                                 following[0].handout))
+        report.say("  Next:  %s, %s: %s" % (following[0].heading().lower(), following[0].title,
+                                            following[0].handout))
         report.say("  Then:  %s" % command("hint", options, following[0].number))
     else:
         report.say("  Next:  %s" % command("grade", options))
@@ -312,8 +315,8 @@ def check(options, everything):
         if not owner:
             raise grade.BadUsage("there is no test %s; `make grade` lists them" % options.test)
         if options.task.strip() not in ("", str(owner[0].number), owner[0].name):
-            raise grade.BadUsage("%s is a test of task %d, not of task %s"
-                                 % (options.test, owner[0].number, options.task.strip()))
+            raise grade.BadUsage("%s is a test of %s, not of task %s" % (
+                options.test, owner[0].heading().lower(), options.task.strip()))
     if options.level and not re.fullmatch(r"[1-9][0-9]{0,2}", options.level):
         raise grade.BadUsage("a level is a whole number, 1 or more, not %s" % options.level)
     options.level = int(options.level or 0)
@@ -323,7 +326,7 @@ def check(options, everything):
 
 
 def run(options, report):
-    everything = manifest.load(ROOT)
+    everything = manifest.load_labs(ROOT) if options.lab else manifest.load(ROOT)
     tasks = check(options, everything)
     for task in tasks:
         problem = look_at(task, options, report)

@@ -1,4 +1,5 @@
-"""The manifests tasks/N_name/task.json: what each task is worth and which tests it has.
+"""The manifests tasks/N_name/task.json: what each task is worth and which tests it has; and those
+of the labs, labs/N_name/lab.json.
 
 A manifest holds the task's number, name, title, points, the file that students write, the handout,
 and its tests in order. A test has a name (as the suite's --list prints it), points, a title (one
@@ -17,11 +18,19 @@ what given code says when a part has been done wrong, and which; a test has
 `parts`, those that it is meant for and its hints ask about, and `reports`, the classes of simgpu's
 reports that its hints help with, whatever test they come in.
 
-Interface: load(root) returns the Tasks in order; problems(tasks, root) returns what is wrong with
-them, a line each; Test.hints(); headings(text) and section_of_part(text, part) of a handout;
-BadManifest.
+A lab is a task that has all its own in one folder: handout.md, reference.c, skeleton.c, tests.c,
+mutants.json. In place of `file` its manifest has `files`: one, NAME.c for a lab of that name, or
+two where the idea has two halves. In the folder the first is reference.c and skeleton.c, and
+another, OTHER.c, is reference_OTHER.c and skeleton_OTHER.c; in a folder of a student's (IMPL=DIR)
+each has its own name. A lab has points of its own, and no tests marked "together".
+
+Interface: load(root) returns the Tasks in order, load_labs(root) the labs; problems(tasks, root)
+returns what is wrong with them, a line each; choose(tasks, wanted) the task of a number or name;
+Task.source(impl), .shown(impl), .named(path), .pieces(), .heading(); Test.hints(); headings(text)
+and section_of_part(text, part) of a handout; BadManifest.
 """
 
+import dataclasses
 import json
 import os
 import re
@@ -29,13 +38,15 @@ from dataclasses import dataclass, field
 
 import gaps
 
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
 FULL_SCORE = 100
 FURTHER = 2          # hints of a test after the first
 PART_LEVELS = 2      # hints of a part, at least
 LONGEST_HINT = 450   # characters
 
 HEADING = re.compile(r"#{1,6} +(\S.*?) *#*$")
-PARAGRAPH = re.compile(r"\*\*([\d.a-z, ]+)\*\*") # **1.6, 1.7** opens what a handout says of parts
+PARAGRAPH = re.compile(r"\*\*([L\d.a-z, ]+)\*\*") # **1.6, 1.7** opens what a handout says of parts
 FUNCTION = re.compile(r"[A-Za-z_][\w *]*?\b(\w+)\([^;]*$") # a definition's head, at the margin
 FENCE = re.compile(r" {0,3}(```|~~~)")
 
@@ -75,6 +86,53 @@ class Task:
     functions: dict = field(default_factory=dict)
     errors: dict = field(default_factory=dict)
     sections: dict = field(default_factory=dict) # from the handout: the heading above each part
+    files: list = field(default_factory=list)    # of a lab: file is the first of them
+    lab: bool = False
+
+    def heading(self):
+        """Task 3, or Lab 1."""
+        return "%s %d" % ("Lab" if self.lab else "Task", self.number)
+
+    def option(self):
+        """How a command names it."""
+        return "%s=%d" % ("LAB" if self.lab else "TASK", self.number)
+
+    def suite(self):
+        """The source of its tests, without the ending."""
+        return os.path.dirname(self.path) + "/tests" if self.lab else "tests/tasks/" + self.name
+
+    def in_kit(self, sort):
+        """The path in the kit of its reference or skeleton (sort)."""
+        if not self.lab:
+            return "%s/%s" % (sort, self.file)
+        other = "" if self.file == self.files[0] else "_" + self.file[:-2]
+        return "%s/%s%s.c" % (os.path.dirname(self.path), sort, other)
+
+    def source(self, impl):
+        """Where the student's file is, for the folder that IMPL names."""
+        above, sort = os.path.split(os.path.realpath(impl))
+        if self.lab and sort in ("skeleton", "reference") and above == os.path.realpath(ROOT):
+            return os.path.join(ROOT, self.in_kit(sort))
+        return os.path.join(impl, self.file)
+
+    def shown(self, impl):
+        """What messages call that file: folder/file.c."""
+        path = os.path.abspath(self.source(impl))
+        return "%s/%s" % (os.path.basename(os.path.dirname(path)), os.path.basename(path))
+
+    def named(self, path):
+        """Whether a path in a message is the student's file."""
+        folder, name = os.path.split(path)
+        folder = os.path.basename(folder)
+        if self.lab and folder == os.path.basename(os.path.dirname(self.path)):
+            return name in [os.path.basename(piece.in_kit(sort)) for piece in self.pieces()
+                            for sort in ("skeleton", "reference")]
+        return name in [piece.file for piece in self.pieces()] and folder != "tasks"
+
+    def pieces(self):
+        """A task for each of its files, by the file's name; the first has the lab's."""
+        return [self] + [dataclasses.replace(self, name=file[:-2], file=file)
+                         for file in self.files[1:] if self.file == self.files[0]]
 
     def own(self):
         """The tests of the task's own suite."""
@@ -92,6 +150,8 @@ def is_number(value):
 # What a manifest's fields are, with the sort of value each must be.
 TASK_FIELDS = {"number": "a whole number", "name": "a text", "title": "a text",
                "points": "a number", "file": "a text", "handout": "a text", "tests": "a list"}
+LAB_FIELDS = {**{name: sort for name, sort in TASK_FIELDS.items() if name != "file"},
+              "files": "a list of texts"}
 TASK_OPTIONS = {"parts": "an object of lists of texts",
                 "functions": "an object of lists of texts", "errors": "an object of texts"}
 TEST_FIELDS = {"name": "a text", "points": "a number", "title": "a text", "hint": "a text"}
@@ -131,36 +191,55 @@ def take(data, fields, where, optional):
     return data
 
 
-def load_task(path, shown):
+def load_task(path, shown, lab=False):
     """One manifest."""
     try:
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
     except (OSError, ValueError) as problem:
         raise BadManifest("%s cannot be read: %s" % (shown, problem))
-    task = Task(**take(data, TASK_FIELDS, shown, TASK_OPTIONS), path=shown)
+    data = take(data, LAB_FIELDS if lab else TASK_FIELDS, shown, TASK_OPTIONS)
+    if lab and not data["files"]:
+        raise BadManifest("%s: \"files\" names no file" % shown)
+    task = Task(**data, **({"file": data["files"][0], "lab": True} if lab else {}), path=shown)
     task.tests = [Test(**take(entry, TEST_FIELDS, "%s, test %d" % (shown, i + 1), TEST_OPTIONS))
                   for i, entry in enumerate(task.tests)]
     return task
 
 
-def load(root):
-    """All tasks, by number."""
-    folder = os.path.join(root, "tasks")
+def load_folder(root, above, manifest):
+    """The manifests of this name below a folder, by number."""
     try:
-        names = sorted(os.listdir(folder))
+        names = sorted(os.listdir(os.path.join(root, above)))
     except OSError as problem:
-        raise BadManifest("tasks cannot be read: %s" % problem)
+        raise BadManifest("%s cannot be read: %s" % (above, problem))
     tasks = []
     for name in names:
-        path = os.path.join(folder, name, "task.json")
+        shown = os.path.join(above, name, manifest)
+        path = os.path.join(root, shown)
         if os.path.exists(path):
-            tasks.append(load_task(path, os.path.join("tasks", name, "task.json")))
+            tasks.append(load_task(path, shown, above == "labs"))
             handout = text_of(root, tasks[-1].handout)
             tasks[-1].sections = {part: section_of_part(handout, part) for part in tasks[-1].parts}
     if not tasks:
-        raise BadManifest("tasks holds no task.json")
+        raise BadManifest("%s holds no %s" % (above, manifest))
     return sorted(tasks, key=lambda task: task.number)
+
+
+def load(root):
+    """All tasks, by number."""
+    return load_folder(root, "tasks", "task.json")
+
+
+def load_labs(root):
+    """All labs, by number; none where there is no folder of them."""
+    there = os.path.isdir(os.path.join(root, "labs"))
+    return load_folder(root, "labs", "lab.json") if there else []
+
+
+def choose(tasks, wanted):
+    """Those that a word asks for, a number or a name; none where it is neither."""
+    return [task for task in tasks if wanted in (str(task.number), task.name)]
 
 
 def outline(text):
@@ -200,10 +279,15 @@ def text_of(root, path):
         return ""
 
 
+def reference_text(task, root):
+    """The text of its reference, of both files where it has two."""
+    return "".join(text_of(root, piece.in_kit("reference")) for piece in task.pieces())
+
+
 def skeleton_functions(task, root):
     """{part: the function of the reference that it is in}."""
     found, function = {}, ""
-    for line in text_of(root, os.path.join("reference", task.file)).splitlines():
+    for line in reference_text(task, root).splitlines():
         head = FUNCTION.match(line)
         begin = gaps.BEGIN.match(line)
         function = head.group(1) if head else function
@@ -229,7 +313,7 @@ def bad_hints(task, root):
         elif test.section not in known:
             yield "%s has no heading \"%s\", which %s names" % (task.handout, test.section,
                                                                test.name)
-    regions = gaps.parts(text_of(root, os.path.join("reference", task.file)))
+    regions = gaps.parts(reference_text(task, root))
     for part in regions:
         if part not in task.parts:
             yield "part %s has no hints" % part
@@ -244,7 +328,7 @@ def bad_hints(task, root):
         if not section_of_part(handout, part):
             yield "%s has no paragraph **%s** under a heading" % (task.handout, part)
         if part not in regions:
-            yield "hints for part %s, which reference/%s does not have" % (part, task.file)
+            yield "hints for part %s, which %s does not have" % (part, task.in_kit("reference"))
         if len(hints) < PART_LEVELS:
             yield "part %s has %d hints, not %d or more" % (part, len(hints), PART_LEVELS)
     for name, levels in ([(test.name, test.hints()) for test in task.tests]
@@ -266,27 +350,30 @@ def problems(tasks, root):
     for place, task in enumerate(tasks, 1):
         def wrong(text, task=task):
             found.append("%s: %s" % (task.path, text))
-        if task.number != place:
+        if task.number != place and not task.lab:
             wrong("number %d where %d is due" % (task.number, place))
-        if os.path.dirname(task.path) != "tasks/%d_%s" % (task.number, task.name):
+        if os.path.dirname(task.path) != "%s/%d_%s" % ("labs" if task.lab else "tasks",
+                                                       task.number, task.name):
             wrong("a manifest of %d_%s in another folder" % (task.number, task.name))
         if task.file != task.name + ".c":
             wrong("the file is %s, not %s.c" % (task.file, task.name))
         points = sum(test.points for test in task.tests)
         if points != task.points:
             wrong("the tests have %g points, the task has %g" % (points, task.points))
-        for path in (os.path.join("reference", task.file), task.handout):
+        for path in [piece.in_kit("reference") for piece in task.pieces()] + [task.handout]:
             if not os.path.exists(os.path.join(root, path)):
                 wrong("there is no %s" % path)
         for test in task.tests:
             if test.points <= 0:
                 wrong("test %s is worth %g" % (test.name, test.points))
+            if test.together and task.lab:
+                wrong("test %s is marked \"together\", which tests of labs are not" % test.name)
             if test.name in seen:
                 wrong("a second test is named %s" % test.name)
             seen.add(test.name)
         for text in bad_hints(task, root):
             wrong(text)
     total = sum(task.points for task in tasks)
-    if total != FULL_SCORE:
+    if total != FULL_SCORE and not (tasks and tasks[0].lab):
         found.append("tasks: all tasks together have %g points, not %d" % (total, FULL_SCORE))
     return found

@@ -85,6 +85,7 @@ def tidy(value):
         kept = raw.get(name)
         document[name] = common.clean(kept, 200) if isinstance(kept, (str, int)) else ""
     document["alone"] = raw["task"] if type(raw.get("task")) is int else None
+    document["word"] = "Lab" if raw.get("labs") is True else "Task"
     return document
 
 
@@ -114,7 +115,7 @@ def header(document, now):
     if document["status"] != "graded":
         title = "ShardLab: no score"
     if document["alone"]:
-        title += " (task %d alone)" % document["alone"]
+        title += " (%s %d alone)" % (document["word"].lower(), document["alone"])
     facts = [("Graded", now), ("Folder", document["impl"]), ("Backend", document["backend"]),
              ("Devices", document["devices"]), ("Seed", document["seed"]),
              ("Took", "%.1f s" % document["seconds"]), ("Version", document["version"])]
@@ -132,8 +133,8 @@ def next_steps(document):
         said = tag("p", "All tests pass.") if document["tests"] and not first else ""
         return tag("section", tag("h2", "What to do next") + said, "next") if said else ""
     gap = NOT_YET.search(first["message"])
-    parts = [tag("p", "Task %d, <code>%s</code>: %s" % (first["task"], text(first["name"]),
-                                                       text(first["title"])))]
+    parts = [tag("p", "%s %d, <code>%s</code>: %s" % (
+        document["word"], first["task"], text(first["name"]), text(first["title"])))]
     if gap:
         parts.append(tag("p", "Write part %s, at <code>%s</code>." % (text(gap.group("part")),
                                                                     text(gap.group("place")))))
@@ -143,7 +144,7 @@ def next_steps(document):
         parts.append(tag("p", "Ask yourself: %s" % text(first["hints"][0])))
     if first["look"] and not gap:
         parts.append(tag("p", "Look at %s." % text(first["look"])))
-    again = "make grade TASK=%d" % first["task"]
+    again = "make grade %s=%d" % (document["word"].upper(), first["task"])
     if document["backend"] not in ("", "simgpu"):
         again += " BACKEND=" + document["backend"]
     if os.path.basename(os.path.abspath(document["impl"])) != "skeleton":
@@ -162,10 +163,10 @@ def by_task(document):
     return sorted(groups.items(), key=lambda group: (group[0] == 0, group[0]))
 
 
-def name_of(number, titles):
+def name_of(number, titles, word):
     if not number:
         return "Tests that are not shown"
-    return "Task %d%s" % (number, ": " + titles[number] if number in titles else "")
+    return "%s %d%s" % (word, number, ": " + titles[number] if number in titles else "")
 
 
 def overview(document, titles, drawn):
@@ -174,14 +175,14 @@ def overview(document, titles, drawn):
         passed = sum(test["status"] == "passed" for test in tests)
         rows.append('<tr><th scope="row"><a href="#task-%d">%s</a></th><td>%d of %d pass</td>'
                     '<td class="number">%s</td></tr>' % (
-                        number, text(name_of(number, titles)), passed, len(tests),
+                        number, text(name_of(number, titles, document["word"])), passed, len(tests),
                         points(sum(test["score"] for test in tests),
                                sum(test["max_score"] for test in tests))))
     below = ('<p>Further down: <a href="#plots">memory and communication of a step</a>.</p>'
              if drawn else "")
-    return ('<section><h2>Tasks</h2><table><thead><tr><th scope="col">Task</th><th scope="col">'
+    return ('<section><h2>%ss</h2><table><thead><tr><th scope="col">%s</th><th scope="col">'
             'Tests</th><th scope="col" class="number">Points</th></tr></thead><tbody>%s</tbody>'
-            '</table>%s</section>' % ("".join(rows), below))
+            '</table>%s</section>' % (document["word"], document["word"], "".join(rows), below))
 
 
 def message(test):
@@ -271,10 +272,10 @@ def test_rows(test, first):
     return row + '<tr class="more"><td></td><td colspan="2">%s</td></tr>' % more if more else row
 
 
-def task_part(number, tests, titles):
+def task_part(number, tests, titles, word="Task"):
     handout = next((test["handout"] for test in tests if test["handout"]), "")
-    head = "%s, %s" % (text(name_of(number, titles)), points(sum(test["score"] for test in tests),
-                                                            sum(t["max_score"] for t in tests)))
+    head = "%s, %s" % (text(name_of(number, titles, word)), points(
+        sum(test["score"] for test in tests), sum(test["max_score"] for test in tests)))
     table = ('<table><thead><tr><th scope="col">Status</th><th scope="col">Test</th>'
              '<th scope="col" class="number">Points</th></tr></thead><tbody>%s</tbody></table>'
              % "".join(test_rows(test, [other for other in tests if other["message"] ==
@@ -446,7 +447,8 @@ def make(value, outcome=None, now="", titles=None, staff=False, cost=None):
     parts = [HEAD % (base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode(),
                      text(title), STYLE), top, "<main>", next_steps(document),
              overview(document, titles, outcome is not None) if document["tests"] else ""]
-    parts += [task_part(number, tests, titles) for number, tests in by_task(document)]
+    parts += [task_part(number, tests, titles, document["word"])
+              for number, tests in by_task(document)]
     parts += [cost_part(cost), plots(outcome), files_part(document), "</main>\n</body>\n</html>\n"]
     return "\n".join(part for part in parts if part)
 

@@ -27,6 +27,7 @@ def ask(parser):
     """The options that say what is graded."""
     parser.add_argument("--impl", required=True, metavar="DIR", help="folder of the six task files")
     parser.add_argument("--task", default="", metavar="N|name", help="this task alone")
+    parser.add_argument("--lab", default="", metavar="N|name|all", help="this lab, or all labs")
     parser.add_argument("--build", default="build", metavar="DIR", help="build tree (build)")
     parser.add_argument("--backend", default="simgpu", choices=("simgpu", "cuda", "emulated-cuda"),
                         help="what the files are built against (simgpu)")
@@ -36,7 +37,8 @@ def ask(parser):
 
 def choose(options, tasks):
     """The tasks asked for, of all. Raises grade.BadUsage for a folder or a task that is not."""
-    asked = grade.parse(["--impl=" + options.impl, "--task=" + options.task])
+    asked = grade.parse(["--impl=" + options.impl, "--task=" + options.task,
+                         "--lab=" + options.lab])
     grading = grade.Grading(asked, tasks)
     grading.choose()
     return grading.tasks
@@ -50,7 +52,10 @@ def no_test_ran(task, rows):
         return ""
     status, message = messages.pop()
     # A test that died says so itself, in a sentence about the test program.
-    told = status == "error" and task.file in message and not message.startswith("The test program")
+    own = [name for piece in task.pieces() for name in (
+        piece.file, os.path.basename(piece.in_kit("skeleton")))]
+    told = status == "error" and any(name in message for name in own) and \
+        not message.startswith("The test program")
     return message if told else ""
 
 
@@ -69,7 +74,9 @@ class Regrading:
                    "--build", options.build, "--backend", options.backend, "--out", self.out]
         if sys.stdout.isatty(): # somebody waits for it, though its own stdout is no terminal
             command.append("--quick")
-        if number:
+        if options.lab:
+            command += ["--lab", str(number or "all")]
+        elif number:
             command += ["--task", str(number)]
         if options.limit:
             command += ["--limit", str(options.limit)]

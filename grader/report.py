@@ -72,7 +72,7 @@ def some_names(results):
 def to_write(results):
     """How many tests miss a part, and the first of these parts."""
     parts = {NOT_YET.search(result["message"]).group("part") for result in results}
-    first = min(parts, key=lambda part: [int(number) for number in part.split(".")])
+    first = min(parts, key=lambda part: [int(number) for number in part.lstrip("L").split(".")])
     return "%s: part %s%s" % (counted(results), first, " …" if len(parts) > 1 else "")
 
 
@@ -129,7 +129,7 @@ class Report:
 
     def task(self, task, results):
         """A task's heading and tests. `results` are dicts as in the results file, in order."""
-        heading = "Task %d  %s" % (task.number, task.title)
+        heading = "%s  %s" % (task.heading(), task.title)
         self.in_table = True
         if self.brief and self.one_line(heading, results):
             return
@@ -272,10 +272,10 @@ class Report:
             return
         task = next(task for task in tasks if task.number == first["task"])
         if first["shared"]: # no test ran: a file is missing, or does not compile or link
-            self.say("What to do next: task %d, %s" % (task.number, task.file))
+            self.say("What to do next: %s, %s" % (task.heading().lower(), task.file))
             self.paragraph(short_message(first["message"]), 2)
         else:
-            self.say("What to do next: task %d, %s" % (task.number, first["name"]))
+            self.say("What to do next: %s, %s" % (task.heading().lower(), first["name"]))
             # A hint is for who has written something; where a part is missing, that is the reason.
             missing = NOT_YET.search(first["message"]) and gap(task)
             waits = self.below and self.below["name"] == first["name"] and not missing
@@ -301,4 +301,4 @@ class Report:
             self.say("Page:  %s" % page)
         # Past say(), which lets no other line begin so.
         self.put("Score: %s/%s%s" % (points(earned), points(full),
-                                     " (task %d alone)" % alone if alone else ""))
+                                     " (%s alone)" % alone if alone else ""))

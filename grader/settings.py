@@ -13,12 +13,15 @@
     seed        what the visible suites draw shapes and worlds from on a platform: the same for all
                 students, so that the draw costs nobody points that it does not cost the others. Who
                 loses a test reads it there, and can run the same at home
+    lab         empty: the assignment is the six tasks; else a lab's name, or "all" for all labs, and
+                the assignment is that in their place, with no hidden tests
     hidden      seed: the same for the hidden suites; tests: suite (tests/hidden/<suite>.c), name,
                 points, title, hint, and if you like more and section, as in manifest.py
 
 A student archive has no course.json: load() then gives defaults and no hidden tests.
 
-Interface: load(root) -> dict with "tasks" added; problems(course, root); BadCourse.
+Interface: load(root) -> dict with "tasks" added; tasks_of(course, root); problems(course, root);
+BadCourse.
 """
 
 import datetime
@@ -33,7 +36,7 @@ VISIBILITIES = ("visible", "after_due_date", "after_published", "hidden")
 DEFAULTS = {"name": "shardlab", "title": "ShardLab", "course": "", "version": "", "dates": {},
             "late": {"percent_per_day": 0, "taken_by": "platform"},
             "visibility": {"tests": "visible", "hidden": "after_published", "stdout": "hidden"},
-            "leaderboard": False, "run_as": "nobody", "limit_seconds": 540, "seed": 1,
+            "leaderboard": False, "lab": "", "run_as": "nobody", "limit_seconds": 540, "seed": 1,
             "hidden": {"seed": 1, "tests": []}}
 
 
@@ -60,12 +63,26 @@ def load(root=ROOT):
         except (OSError, ValueError) as problem:
             raise BadCourse("grader/course/course.json cannot be read: %s" % problem)
     course["tasks"] = [{"number": task.number, "name": task.name, "title": task.title,
-                        "points": task.points, "file": task.file, "handout": task.handout}
-                       for task in manifest.load(root)]
+                        "points": task.points, "file": task.file, "handout": task.handout,
+                        "files": [piece.file for piece in task.pieces()]}
+                       for task in tasks_of(course, root)]
+    if course["lab"]:
+        course["hidden"] = DEFAULTS["hidden"]
     found = problems(course, root)
     if found:
         raise BadCourse("grader/course/course.json: " + "; ".join(found))
     return course
+
+
+def tasks_of(course, root):
+    """What the assignment is made of, as manifest.Tasks."""
+    if not course["lab"]:
+        return manifest.load(root)
+    labs = manifest.load_labs(root)
+    chosen = labs if course["lab"] == "all" else manifest.choose(labs, str(course["lab"]))
+    if not chosen:
+        raise BadCourse("grader/course/course.json: there is no lab %s" % course["lab"])
+    return chosen
 
 
 def problems(course, root):

@@ -41,8 +41,8 @@ class Show:
 
     def trace(self):
         """What training does with those files and the reference's others."""
-        if not self.path:
-            return
+        if not self.path or self.grading.options.lab:
+            return # it is the six tasks' program
         import trace # with page.py as much as the rest of the grader, and seldom asked for
         builder, options = self.grading.builder, self.grading.options
         run = self.runner(options.limit or LIMIT.get(builder.backend, LIMIT_ELSEWHERE)

@@ -292,7 +292,8 @@ COMPILERS = re.compile(r"__(asan|ubsan|tsan|lsan|sanitizer|gcov|aarch64|atomic|s
 GPU = re.compile(r"(cuda|nccl|cublas)[A-Z]\w*")
 # These hand out functions of the driver, past everything that keeps the log.
 PAST_THE_BOOKS = re.compile(r"cudaGetDriverEntryPoint\w*|cudaGetExportTable")
-HEADERS = ("fsdp.h", "nn.h", "kernels.h", "box_muller.h", "check.h", "not_yet.h")
+HEADERS = ("fsdp.h", "nn.h", "kernels.h", "box_muller.h", "check.h", "not_yet.h", "mesh.h",
+           "strategy.h")
 
 
 def declared(root):

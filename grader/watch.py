@@ -14,9 +14,9 @@ The tests of all six files together belong to task 6. They run with it, and afte
 another file as soon as all own tests of all tasks pass; else their last result is kept, and it is
 said that they were not run. With --task one task alone is watched.
 
-Interface: watch.py --impl DIR [--task N|name] [--build DIR]; `make watch`. Ctrl-C ends it, with
-status 0. Status 2: asked for something that makes no sense; 3: the kit is at fault.
-Files: regrade.py (a grading), report.py (the lines).
+Interface: watch.py --impl DIR [--task N|name | --lab N|name|all] [--build DIR]; `make watch`.
+Ctrl-C ends it, with status 0. Status 2: asked for something that makes no sense; 3: the kit is at
+fault. Files: regrade.py (a grading), report.py (the lines).
 """
 
 import argparse
@@ -128,11 +128,16 @@ class Watch:
         self.tasks = tasks
         self.report = report
         self.scores = {task.number: Score(task) for task in tasks}
-        self.files = Files(options.impl, [task.file for task in tasks])
+        self.files = Files(options.impl, [name for task in tasks for name in self.names(task)])
         self.queue = []       # tasks to be graded, with the reason
         self.stale = False    # the tests of all files were not run since a file changed
         self.ended = False    # Ctrl-C
         self.shown = os.path.basename(os.path.abspath(options.impl))
+
+    def names(self, task):
+        """What Files calls a task's files: a lab's may be in other folders than IMPL."""
+        return [os.path.abspath(piece.source(self.options.impl)) for piece in task.pieces()] \
+            if task.lab else [task.file]
 
     def together(self):
         """The task that has the tests of all six files, where it is watched beside others."""
@@ -177,9 +182,10 @@ class Watch:
         if not self.begin():
             return 3
         if not self.ended:
-            what = self.tasks[0].file if len(self.tasks) == 1 else "%d files" % len(self.tasks)
-            self.report.say("Watching %s in %s: save one to have it graded; Ctrl-C ends this."
-                            % (what, self.shown))
+            what = self.tasks[0].shown(self.options.impl) if self.tasks[0].lab else \
+                self.tasks[0].file if len(self.tasks) == 1 else "%d files" % len(self.tasks)
+            self.report.say("Watching %s%s: save one to have it graded; Ctrl-C ends this."
+                            % (what, "" if self.tasks[0].lab else " in " + self.shown))
         while not self.ended:
             if self.files.changed():
                 self.note_saves()
@@ -194,9 +200,12 @@ class Watch:
         """Puts the tasks of what was saved into the queue."""
         names = self.files.saved(self.wait)
         for task in self.tasks:
-            if task.file in names:
-                self.add(task, "%s/%s %s" % (self.shown, task.file, "saved"
-                                             if self.files.known[task.file] else "is gone"))
+            saved = [name for name in self.names(task) if name in names]
+            if saved:
+                shown = "%s/%s" % (self.shown, task.file) if not task.lab else \
+                    "/".join(saved[0].split("/")[-2:])
+                self.add(task, "%s %s" % (shown, "saved" if self.files.known[saved[0]]
+                                          else "is gone"))
                 if task is not self.together():
                     self.stale = self.together() is not None
 
@@ -209,7 +218,7 @@ class Watch:
         """Grades the first of the queue and says what came of it."""
         task, reason = self.queue[0]
         alone = not (task.together() and len(self.tasks) > 1)
-        files = [task.file] if alone else [other.file for other in self.tasks]
+        files = [name for other in ([task] if alone else self.tasks) for name in self.names(other)]
 
         def interrupted():
             return any(self.files.look(name) != self.files.known[name] for name in files)
@@ -251,7 +260,7 @@ class Watch:
     def standing(self, task, score):
         """Where a task stands, in a line."""
         self.report.say("  %s %5s of %s points" % (
-            ("Task %d  %s" % (task.number, task.title)).ljust(26), points(score.earned()),
+            ("%s  %s" % (task.heading(), task.title)).ljust(26), points(score.earned()),
             points(task.points)))
         if score.broken:
             self.report.paragraph(score.broken, 6)
@@ -259,14 +268,14 @@ class Watch:
     def changes(self, task, score, compared):
         """What a save has changed."""
         if score.broken:
-            self.report.say("  Task %d: %s of %s points, no test ran" % (task.number,
+            self.report.say("  %s: %s of %s points, no test ran" % (task.heading(),
                             points(score.earned()), points(task.points)))
             self.report.paragraph(score.broken, 4)
             return
         earlier, better, worse = compared or (None, [], [])
         now = points(score.earned())
-        self.report.say("  Task %d: %s of %s points" % (
-            task.number, now if earlier is None else "%s → %s" % (points(earlier), now),
+        self.report.say("  %s: %s of %s points" % (
+            task.heading(), now if earlier is None else "%s → %s" % (points(earlier), now),
             points(task.points)))
         for words, names in (("now ok: ", better), ("no longer ok: ", worse)):
             if names:
@@ -285,7 +294,7 @@ class Watch:
         """The score of everything that is watched."""
         earned = sum(score.earned() for score in self.scores.values())
         known = all(score.rows for score in self.scores.values())
-        alone = self.tasks[0].number if len(self.tasks) == 1 else None
+        alone = self.tasks[0].heading().lower() if len(self.tasks) == 1 else None
         if known:
             self.report.score(earned, sum(task.points for task in self.tasks), alone)
         else:
@@ -301,7 +310,7 @@ def parse(arguments):
 def main(arguments=None):
     options = parse(arguments)
     try:
-        tasks = choose(options, manifest.load(ROOT))
+        tasks = choose(options, manifest.load_labs(ROOT) if options.lab else manifest.load(ROOT))
         seeds.choose() # one for all gradings: what changes is then the student's doing
     except (grade.BadUsage, seeds.BadSeed) as problem:
         layout.tell("watch: %s" % problem)

@@ -181,6 +181,7 @@ typedef struct FsdpRoot {
     int n_post_forward, max_post_forward;
     AllGatherState all_gather_state;
     ReduceScatterState reduce_scatter_state;
+    struct StrategyState *strategy; // strategy.h; NULL: ZeRO as the six tasks have it
 } FsdpRoot;
 
 // Whether a unit frees its parameters between its forward and its backward.

@@ -1,11 +1,12 @@
-/* mesh.h: which ranks shard together, and which ones hold replicas. Given code.
+/* mesh.h: which ranks shard together, and which ones hold replicas. mesh_1d and mesh_size are given
+ * code; a mesh of two dimensions is part of lab 1.
  *
  * The words are PyTorch's (DeviceMesh). Ranks that *shard* together hold one W-th of the parameters
  * each; ranks that *replicate* hold the same shard and average its gradient. FSDP alone is a mesh
  * of one replica; data parallelism (DDP) is a mesh of one shard. A group of size 1 needs no
  * communicator: nothing is ever sent in it.
  *
- * Interface: mesh_1d, mesh_size.
+ * Interface: mesh_1d, mesh_size; mesh_2d, mesh_destroy (lab 1).
  */
 #ifndef SHARDLAB_MESH_H
 #define SHARDLAB_MESH_H
@@ -32,5 +33,14 @@ static inline int mesh_size(const Mesh *mesh)
 
 // All ranks of the communicator shard together; one replica. ERR_NCCL.
 Status mesh_1d(Mesh *mesh, ncclComm_t comm);
+
+// shards × replicas = the communicator's ranks. Ranks r·shards … (r+1)·shards - 1 shard together,
+// and are replica r: neighbours, because a replica gathers more than the replicas send each other.
+// A group of one rank has no communicator, and a group of all ranks has `world` itself; the others
+// are made here (ncclCommSplit), so all ranks call it. ERR_ARGUMENT where `replicas` does not
+// divide the ranks, ERR_NCCL.
+Status mesh_2d(Mesh *mesh, ncclComm_t world, int replicas);
+// Destroys the communicators that mesh_2d made, and not `world`.
+Status mesh_destroy(Mesh *mesh, ncclComm_t world);
 
 #endif

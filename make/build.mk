@@ -17,7 +17,7 @@ simgpu: deps
 
 # Parts of the above.
 own-suites: $(OWN_SUITES)
-suites: $(TASK_SUITES) $(TOGETHER)
+suites: $(TASK_SUITES) $(TOGETHER) $(LAB_SUITES)
 
 # What a program from elsewhere needs: cc -g prog.c $(pkg-config --cflags --libs simgpu). pkg-config
 # writes a path with spaces in it for a shell that reads it once more: eval "cc -g prog.c $(…)".

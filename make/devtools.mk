@@ -16,6 +16,7 @@ test-programs: deps
 
 RUN_TESTS     = $(PYTHON) grader/devtools/run_tests.py --build '$(BUILD)'
 SUITES_TO_RUN = $(OWN_SUITES) $(TASKS:%=$(BUILD)/impl/reference/suite/%) $(BUILD)/impl/reference/suite/together \
+                $(patsubst $(BUILD)/impl/$(IMPL_KEY)/%,$(BUILD)/impl/reference/%,$(LAB_SUITES)) \
                 $(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),,$(GRADER_TESTS))
 
 # The longest first, so that none is left over at the end.
@@ -33,12 +34,13 @@ endif
 test-all: deps
 	@$(PYTHON) -B grader/devtools/test_all.py
 
-## make mutants       grade 318 wrong solutions, each of which must lose the test
-##                    it is meant to lose (5 minutes; TASK=2 for one task's;
-##                    SAMPLE=100:WORD for so many, drawn by the word)
+## make mutants       grade 337 wrong solutions, each of which must lose the test
+##                    it is meant to lose (5 minutes; TASK=2 for one task's,
+##                    LAB=1 for a lab's; SAMPLE=100:WORD for so many, drawn by
+##                    the word)
 mutants: deps
 	@$(PYTHON) -B grader/devtools/mutants.py --build '$(BUILD)' $(if $(TASK),--task '$(TASK)') \
-	    $(if $(SAMPLE),--sample '$(SAMPLE)')
+	    $(if $(LAB),--lab '$(LAB)') $(if $(SAMPLE),--sample '$(SAMPLE)')
 
 ## make mutation      change every line of the reference by machine and run the
 ##                    tests on each (hours; TASK=2; SAMPLE=50 for so many, drawn by

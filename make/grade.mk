@@ -1,25 +1,28 @@
-# What a student runs all day.
+# What a student runs all day. What is asked for: a task, or a lab.
+ASKED = $(if $(TASK),--task '$(TASK)') $(if $(LAB),--lab '$(LAB)')
 .PHONY: grade hint watch
 
 ## make grade         score skeleton/, or the six files of IMPL=DIR; TASK=2 or
-##                    TASK=flat_param for one task; LIMIT=60 for the seconds a test
-##                    may take; NO_INSTALL=1 installs nothing; HTML=1 writes a page
-##                    with plots to build/grade/results.html, HTML=FILE elsewhere
+##                    TASK=flat_param for one task, LAB=1 or LAB=strategies for
+##                    a lab, LAB=all for all labs; LIMIT=60 for the seconds a
+##                    test may take; NO_INSTALL=1 installs nothing; HTML=1 writes
+##                    a page with plots to build/grade/results.html, HTML=FILE
+##                    elsewhere
 grade: deps
-	@$(PYTHON) grader/grade.py --impl $(call quote,$(IMPL_GIVEN)) $(if $(TASK),--task '$(TASK)') $(if $(LIMIT),--limit '$(LIMIT)') \
+	@$(PYTHON) grader/grade.py --impl $(call quote,$(IMPL_GIVEN)) $(ASKED) $(if $(LIMIT),--limit '$(LIMIT)') \
 	    --build '$(BUILD)' --backend $(BACKEND) \
 	    $(if $(HTML),--html '$(if $(filter 1,$(HTML)),$(BUILD)/grade/results.html,$(HTML))') \
 	    --out '$(BUILD)/grade/results.json'
 
 ## make hint          a hint for the first thing that is missing or wrong; again:
-##                    one more (TASK=2 for one task, TEST=name for a test, LEVEL=2
-##                    for the hints up to a level)
+##                    one more (TASK=2 for one task, LAB=1 for a lab, TEST=name
+##                    for a test, LEVEL=2 for the hints up to a level)
 hint: deps
-	@$(PYTHON) grader/hint.py --impl $(call quote,$(IMPL_GIVEN)) $(if $(TASK),--task '$(TASK)') $(if $(TEST),--test '$(TEST)') \
+	@$(PYTHON) grader/hint.py --impl $(call quote,$(IMPL_GIVEN)) $(ASKED) $(if $(TEST),--test '$(TEST)') \
 	    $(if $(LEVEL),--level '$(LEVEL)') $(if $(LIMIT),--limit '$(LIMIT)') --build '$(BUILD)' --backend $(BACKEND)
 
 ## make watch         grade again whenever a file is saved, and say what has
-##                    changed; TASK=2 for one task
+##                    changed; TASK=2 for one task, LAB=1 for a lab
 watch: deps
-	@$(PYTHON) grader/watch.py --impl $(call quote,$(IMPL_GIVEN)) $(if $(TASK),--task '$(TASK)') $(if $(LIMIT),--limit '$(LIMIT)') \
+	@$(PYTHON) grader/watch.py --impl $(call quote,$(IMPL_GIVEN)) $(ASKED) $(if $(LIMIT),--limit '$(LIMIT)') \
 	    --build '$(BUILD)' --backend $(BACKEND)

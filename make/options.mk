@@ -13,6 +13,7 @@
 # any other. Objects of a folder live in build/impl/<name>, so that grading one leaves the others alone.
 IMPL      ?= skeleton
 TASK      ?=
+LAB       ?=
 BACKEND   ?= simgpu
 DATA      ?=
 HTML      ?=

@@ -45,11 +45,11 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS_LIB) $(LIBS) $(MADE_WITH)/lin
 
 $(LAUNCH) $(DEVICES): $(BUILD)/bin/%: $(BUILD)/obj/lib/launch/main/%.o $(LIBS) $(MADE_WITH)/link
 	$(call link,$(call objects_of,$^))
-# Programs of examples/, each with the student's files of the tasks in OWN. Which those are has no
-# time stamp: a file remembers them.
+# Programs of examples/, each with the student's files of the tasks and labs in OWN. Which those are has
+# no time stamp: a file remembers them.
 OWN_LIST := $(BUILD)/impl/$(IMPL_KEY)/bin/own.txt
 $(EXAMPLES): $(BUILD)/impl/$(IMPL_KEY)/bin/%: $(BUILD)/obj/examples/%.o $(OWN:%=$(BUILD)/impl/$(IMPL_KEY)/%.o) \
-        $(patsubst %,$(BUILD)/impl/reference/%.o,$(filter-out $(OWN),$(TASKS))) $(OWN_LIST) $(EXAMPLES_LIB) $(LIBS) $(MADE_WITH)/link
+        $(patsubst %,$(BUILD)/impl/reference/%.o,$(filter-out $(OWN),$(TASKS) $(LABS))) $(OWN_LIST) $(EXAMPLES_LIB) $(LIBS) $(MADE_WITH)/link
 	$(call link,$(call objects_of,$^))
 # Programs of bench/, which look into the clock.
 $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(GPU_LIBS) $(MADE_WITH)/link

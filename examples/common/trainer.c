@@ -25,18 +25,24 @@ static Status create_unsharded(Trainer *t)
 static Status create_sharded(Trainer *t)
 {
     static const TaskFile files[] = TASK_FILES;
-    FsdpOptions options = {
-        .reshard_after_forward = t->opt.keep ? FSDP_RESHARD_NEVER : FSDP_RESHARD_AUTO,
-        .seed = t->opt.seed};
-    Mesh mesh;
-    TRY(mesh_1d(&mesh, t->comm));
-    TRY(fsdp_context_create(&t->ctx, &mesh, t->stream));
+    FsdpOptions options = {.reshard_after_forward =
+                               t->opt.keep ? FSDP_RESHARD_NEVER : FSDP_RESHARD_AUTO,
+                           .seed = t->opt.seed};
+    bool ddp = t->opt.strategic && t->opt.strategy == STRATEGY_DDP;
+    if (t->opt.strategic)
+        TRY(mesh_2d(&t->mesh, t->comm, ddp ? t->world.size : t->opt.replicas));
+    else
+        TRY(mesh_1d(&t->mesh, t->comm));
+    TRY(fsdp_context_create(&t->ctx, &t->mesh, t->stream));
     report_own_code(files, NULL);
     report_streams(&t->ctx);
     for (int i = 0; i < t->model->n_children; i++)
-        if (strncmp(t->model->children[i]->name, "h.", 2) == 0)
+        if (!ddp && strncmp(t->model->children[i]->name, "h.", 2) == 0)
             TRY(fully_shard(t->model->children[i], &t->ctx, &options));
     TRY(fully_shard(t->model, &t->ctx, &options));
+    StrategyOptions strategy = {.strategy = t->opt.strategy,
+                                .reduce_every_time = t->opt.reduce_every_time};
+    if (t->opt.strategic) TRY(strategy_apply(t->model, &strategy));
     TRY(fsdp_adamw_create(&t->adamw, t->model, &t->ctx, &t->opt.adamw));
     return OK;
 }
@@ -63,8 +69,10 @@ Status trainer_destroy(Trainer *t)
         meta_release(t->model);
     } else {
         fsdp_adamw_destroy(&t->adamw);
+        if (t->opt.strategic) TRY(strategy_remove(t->model));
         fsdp_unwrap(t->model);
         TRY(fsdp_context_destroy(&t->ctx));
+        if (t->opt.strategic) TRY(mesh_destroy(&t->mesh, t->comm));
     }
     module_destroy(t->model);
     TRY(nn_run_destroy(&t->run));
@@ -184,13 +192,25 @@ static Status update(Trainer *t, int step)
 Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targets, float *loss)
 {
     const TrainerOptions *o = &t->opt;
-    float *logits, *dlogits, *din;
+    int n = o->accumulate > 1 ? o->accumulate : 1;
+    size_t rows = (size_t)o->B * (size_t)o->T;
+    *loss = 0.0f;
     last_words_step();
-    TRY(load_batch(t, in, targets, o->B, o->T));
-    TRY(module_forward(t->model, &t->run, t->tokens, &logits));
-    TRY(cross_entropy(&t->run, logits, t->targets, o->B * o->T, o->model.vocab, loss, &dlogits));
-    TRY(module_backward(t->model, &t->run, dlogits, &din));
-    CUDA_TRY(cudaFreeAsync(dlogits, t->stream));
+    for (int i = 0; i < n; i++) {
+        float *logits, *dlogits, *din, one;
+        if (o->strategic) TRY(strategy_micro_batch(t->model, i, n));
+        TRY(load_batch(t, in + (size_t)i * rows, targets + (size_t)i * rows, o->B, o->T));
+        TRY(module_forward(t->model, &t->run, t->tokens, &logits));
+        TRY(cross_entropy(&t->run, logits, t->targets, o->B * o->T, o->model.vocab, &one,
+                          &dlogits));
+        // The gradient of the mean over the micro-batches.
+        if (n > 1)
+            CUDA_TRY(
+                kernel_scale(dlogits, 1.0f / (float)n, rows * (size_t)o->model.vocab, t->stream));
+        TRY(module_backward(t->model, &t->run, dlogits, &din));
+        CUDA_TRY(cudaFreeAsync(dlogits, t->stream));
+        *loss += one / (float)n;
+    }
     TRY(update(t, step));
     return OK;
 }
@@ -213,7 +233,9 @@ Status trainer_forward(Trainer *t, const int32_t *in, const int32_t *targets, in
     float *out;
     last_words_step();
     TRY(load_batch(t, in, targets, B, T));
+    if (t->opt.strategic) TRY(fsdp_set_training(t->model, false));
     TRY(module_forward(t->model, &t->run, t->tokens, &out));
+    if (t->opt.strategic) TRY(fsdp_set_training(t->model, true));
     if (targets != NULL) TRY(cross_entropy(&t->run, out, t->targets, B * T, vocab, loss, NULL));
     if (logits != NULL) {
         size_t bytes = (size_t)B * (size_t)T * (size_t)vocab * sizeof *logits;

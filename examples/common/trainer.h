@@ -15,6 +15,7 @@
 #include "fsdp.h"
 #include "launch.h"
 #include "nn.h"
+#include "strategy.h"
 
 typedef struct TrainerOptions {
     Gpt2Config model;
@@ -25,6 +26,11 @@ typedef struct TrainerOptions {
     bool unsharded;    // one GPU, no FSDP
     bool keep;         // keep unsharded parameters from forward to backward
     uint64_t seed;     // of the weights
+    bool strategic;    // strategy and replicas are set; else ZeRO-3 as the six tasks have it
+    Strategy strategy;
+    int replicas;
+    int accumulate;         // micro-batches of a step, of B sequences each; 0: one
+    bool reduce_every_time; // each of them reduces
 } TrainerOptions;
 
 typedef struct Trainer {
@@ -36,7 +42,8 @@ typedef struct Trainer {
     int device; // that this rank uses
     Module *model;
     PlainAdamW *plain; // unsharded
-    FsdpContext ctx;   // with FSDP, as adamw
+    Mesh mesh;         // with FSDP, as ctx and adamw
+    FsdpContext ctx;
     FsdpAdamW adamw;
     int32_t *tokens, *targets; // device: (B·T) each
     float norm;                // of the last step's gradient, before it was clipped
@@ -47,8 +54,9 @@ typedef struct Trainer {
 Status trainer_create(Trainer *t);
 Status trainer_destroy(Trainer *t); // and the model
 
-// One step on this rank's part of the batch, in and targets (B·T) in host memory: forward,
-// backward, optimizer. step is 1, 2, … *loss is that of this rank's part.
+// One step on this rank's part of the batch, in and targets (accumulate·B·T) in host memory:
+// forward and backward of each micro-batch, optimizer. step is 1, 2, … *loss is that of this rank's
+// part.
 Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targets, float *loss);
 
 // The forward alone, of B sequences of T tokens. *loss where targets is not NULL; logits (B·T,

@@ -219,12 +219,13 @@ def grade(options, course, work):
     impl, out = os.path.join(work, "submission"), os.path.join(work, "out")
     os.mkdir(impl)
     os.mkdir(out, 0o700)
-    take(options.submission, [task["file"] for task in course["tasks"]], impl)
+    take(options.submission, [file for task in course["tasks"] for file in task["files"]], impl)
     words = ["--impl", impl, "--patient"] + (["--build", options.build] if options.build else [])
     if os.geteuid() == 0 and course["run_as"]:
         keep_apart(options, work, impl)
         words += ["--run-as", course["run_as"]]
-    document = run(("grade.py",), words, os.path.join(out, "results.json"), deadline,
+    asked = ["--lab", course["lab"]] if course["lab"] else []
+    document = run(("grade.py",), words + asked, os.path.join(out, "results.json"), deadline,
                    course["seed"])
     if course["hidden"]["tests"]:
         # Quiet: some platforms show students what is printed.

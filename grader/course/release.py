@@ -52,7 +52,10 @@ KINDS = (".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".md", ".svg", ".sh", ".py", 
          ".machine")
 
 # What every kit needs to grade: folders, taken whole, and single files.
-KIT_FOLDERS = ("gpulog", "include", "lib", "simgpu", "tasks", "tests/support", "tests/tasks")
+KIT_FOLDERS = ("gpulog", "include", "labs", "lib", "simgpu", "tasks", "tests/support",
+               "tests/tasks")
+# Of labs/, what students are to find out, and how the tests are tested.
+NOT_OF_LABS = re.compile(r"labs/[^/]+/(reference.*\.c|mutants\.json|alternatives/.*)$")
 KIT_FILES = ("LICENSE",)
 # What students get in addition: no test of the kit itself, only those that grade (tests/tasks, above)
 # and the program that the results page draws.
@@ -104,6 +107,10 @@ class Secrets:
             text = read(path).decode("utf-8")
             self.lines.update(self.solution(text))
             given.append(skeleton.generate(text, path, number, gaps))
+        for piece in lab_pieces(root):
+            self.lines.update(self.solution(read(os.path.join(
+                root, piece.in_kit("reference"))).decode("utf-8")))
+        given += skeleton.lab_files(root, gaps).values()
         for path in sorted(walk(root, "lib") + walk(root, "simgpu")):
             given.append(read(os.path.join(root, path)).decode("utf-8"))
         known = "\n".join(flat(line) for text in given for line in text.split("\n"))
@@ -136,6 +143,11 @@ class Secrets:
 
 
 # ---- Collecting ----
+
+def lab_pieces(root):
+    """The files of all labs, each as a manifest.Task."""
+    return [piece for lab in manifest.load_labs(root) for piece in lab.pieces()]
+
 
 def read(path):
     try:
@@ -181,7 +193,8 @@ def make_files(root):
 
 def collect(root, folders, files):
     """{path: Entry}"""
-    paths = [path for folder in folders for path in walk(root, folder)] + list(files)
+    paths = [path for folder in folders for path in walk(root, folder)
+             if not NOT_OF_LABS.match(path)] + list(files)
     return {path: entry(root, path) for path in paths}
 
 
@@ -194,7 +207,7 @@ def objects(root):
 
 def objects_built_in(build, root):
     machine = os.uname().machine
-    names = [name for _, name in skeleton.TASKS]
+    names = [name for _, name in skeleton.TASKS] + [piece.name for piece in lab_pieces(root)]
     paths = [os.path.join(build, "impl", "reference", name + ".o") for name in names]
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith(("MAKE", "MFLAGS")) and name not in
@@ -219,7 +232,7 @@ def objects_built_in(build, root):
     return entries
 
 
-def other_objects(folders):
+def other_objects(folders, names):
     """Objects of other machines: of each folder given, its reference-<machine> folders."""
     entries = {}
     for folder in folders:
@@ -227,7 +240,7 @@ def other_objects(folders):
         if not found:
             raise BadRelease("%s has no folder reference-<machine>" % folder)
         for inner in found:
-            for _, name in skeleton.TASKS:
+            for name in names:
                 path = os.path.join(folder, inner, name + ".o")
                 entries["given/%s/%s.o" % (inner, name)] = Entry(read(path))
     return entries
@@ -265,7 +278,8 @@ class Contents:
         self.course = settings.load(root)
         self.gaps = gaps
         self.secrets = Secrets(root, gaps)
-        self.given = {**objects(root), **other_objects(given)}
+        names = [name for _, name in skeleton.TASKS] + [piece.name for piece in lab_pieces(root)]
+        self.given = {**objects(root), **other_objects(given, names)}
         self.version_file = {"VERSION": Entry((version + "\n").encode())}
 
     def student(self):
@@ -282,6 +296,8 @@ class Contents:
             text = skeleton.generate(read(os.path.join(self.root, path)).decode("utf-8"), path,
                                      number, self.gaps)
             files["skeleton/%s.c" % name] = Entry(text.encode("utf-8"))
+        for path, text in skeleton.lab_files(self.root, self.gaps).items():
+            files[path] = Entry(text.encode("utf-8"))
         files["README.md"] = filled("student/README.md", title=self.course["title"],
                                     course=course + "\n" if course else "",
                                     dates=dates(self.course), machines=", ".join(machines),
@@ -299,6 +315,8 @@ class Contents:
         files = collect(self.root, KIT_FOLDERS + ("tests/hidden",), KIT_FILES)
         files.update(collect(self.root, (), grader_files(self.root, COURSE_FILES) +
                              make_files(self.root)))
+        for path, text in skeleton.lab_files(self.root, self.gaps).items():
+            files[path] = Entry(text.encode("utf-8"))
         files.update(self.given)
         files.update(self.version_file)
         self.check(files)
@@ -333,7 +351,7 @@ class Contents:
         number = uuid.uuid5(uuid.NAMESPACE_URL, "%s %s" % (self.course["name"],
                                                            self.course["course"]))
         question = "questions/%s/" % self.course["name"]
-        names = ",".join(task["file"] for task in self.course["tasks"])
+        names = ",".join(file for task in self.course["tasks"] for file in task["files"])
         files[question + "info.json"] = filled("prairielearn/info.json", uuid=str(number),
                                                title=self.course["title"].replace('"', "'"))
         files[question + "question.html"] = filled("prairielearn/question.html", files=names)

@@ -33,6 +33,9 @@ A course may want more to be written: a region of the second level, such as the 
 is a region with GAPS=2 alone; else its solution is copied and its marks are not. The letter is
 added to the part that the helper belongs to, and letters of one part are in order.
 
+The files of the labs are made in the same way, labs/N_name/skeleton.c from reference.c there, with
+parts L1.1, L1.2 …; where a lab has two files its parts are counted through both.
+
 Interface: skeleton.py write | check [--reference DIR] [--skeleton DIR] [--gaps 1|2]; generate() for
 release.py. What the grader knows of regions and gaps is in gaps.py.
 """
@@ -46,6 +49,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(1, os.path.join(ROOT, "grader"))
 
 from files import write_atomically
+import manifest
 from gaps import GAPS, PART, TASKS, begins
 
 WIDTH = 100
@@ -90,8 +94,9 @@ class Order:
     """Whether regions are numbered in order: those of the first level from 1 on, and the letters of
     each part from a on."""
 
-    def __init__(self, number):
+    def __init__(self, number, first=1):
         self.number = number
+        self.first = first
         self.regions = 0
         self.letters = {} # of a part: how many regions of the second level, and the line of one
 
@@ -99,14 +104,14 @@ class Order:
         """The name that is due where the region `name` begins."""
         if not name[-1].isalpha():
             self.regions += 1
-            return "%d.%d" % (self.number, self.regions)
+            return "%s.%d" % (self.number, self.first + self.regions - 1)
         many = self.letters.get(name[:-1], (0, line))[0]
         self.letters[name[:-1]] = (many + 1, line)
         return name[:-1] + chr(ord("a") + many)
 
     def orphan(self):
         """(line, part) of a lettered region whose part is not in the file, or None."""
-        known = {"%d.%d" % (self.number, i) for i in range(1, self.regions + 1)}
+        known = {"%s.%d" % (self.number, self.first + i) for i in range(self.regions)}
         return next(((line, part) for part, (_, line) in self.letters.items()
                      if part not in known), None)
 
@@ -134,17 +139,18 @@ def comment(indent, text):
     return lines
 
 
-def generate(source, shown_name, number, gaps=1):
+def generate(source, shown_name, number, gaps=1, note=None, first=1):
     """The skeleton's text for a reference's, with the regions of the first `gaps` levels left to be
     written. `shown_name` is what messages call the reference; regions must be numbered `number`.1,
-    `number`.2 …, in order. Raises Malformed."""
+    `number`.2 …, in order, from `first` on. `note`: lines about the task (those of task `number`).
+    Raises Malformed."""
 
     def wrong(line, what):
         raise Malformed("%s:%d: %s" % (shown_name, line, what))
 
     out = []
     region = None
-    order = Order(number)
+    order = Order(number, first)
     in_head = False  # only text and hints so far
     for at, line in enumerate(source.splitlines(), 1):
         begin = begins(line)
@@ -195,22 +201,44 @@ def generate(source, shown_name, number, gaps=1):
     if order.orphan():
         wrong(order.orphan()[0], "a region with a letter of part %s, which this file does not have"
               % order.orphan()[1])
-    return "\n".join(with_note(out, shown_name, number)) + "\n"
+    return "\n".join(with_note(out, shown_name, note or task_note(number))) + "\n"
 
 
-def with_note(lines, shown_name, number):
-    """Puts the two lines about the task after the comment that opens the file."""
+def task_note(number):
+    """The two lines about a task."""
+    name = dict(TASKS)[number]
+    return ["// Task %d of %d: a TODO says what must be true after it, and asks; write what makes it true."
+            % (number, len(TASKS)),
+            "// The handout is handouts/%d_%s.md; `make grade TASK=%d` says how far you are."
+            % (number, name, number)]
+
+
+def lab_files(root, gaps=1):
+    """{path in the kit: the skeleton's text} of all labs. Raises Malformed."""
+    wanted = {}
+    for lab in manifest.load_labs(root):
+        note = ["// Lab %d: a TODO says what must be true after it, and asks; write what makes it "
+                "true." % lab.number,
+                "// The handout is %s; `make grade LAB=%d` says how far you are."
+                % (lab.handout, lab.number)]
+        first = 1
+        for piece in lab.pieces():
+            shown = piece.in_kit("reference")
+            text = read(os.path.join(root, shown))
+            wanted[piece.in_kit("skeleton")] = generate(text, shown, "L%d" % lab.number, gaps, note,
+                                                        first)
+            first += sum(1 for line in text.splitlines() if begins(line, 1))
+    return wanted
+
+
+def with_note(lines, shown_name, note):
+    """Puts the lines about the task after the comment that opens the file."""
     if not lines or not lines[0].startswith("/*"):
         raise Malformed("%s:1: the file does not open with a comment that says what it is"
                         % shown_name)
     close = next((i for i, line in enumerate(lines) if "*/" in line), None)
     if close is None:
         raise Malformed("%s:1: the comment that opens the file has no end" % shown_name)
-    name = dict(TASKS)[number]
-    note = ["// Task %d of %d: a TODO says what must be true after it, and asks; write what makes it true."
-            % (number, len(TASKS)),
-            "// The handout is handouts/%d_%s.md; `make grade TASK=%d` says how far you are."
-            % (number, name, number)]
     return lines[:close + 1] + note + lines[close + 1:]
 
 
@@ -228,9 +256,9 @@ def holds_work(old, new):
 
 def write(wanted, folder):
     """Writes every file that differs. One that holds somebody's work is kept beside it."""
-    os.makedirs(folder, exist_ok=True)
     for name, text in wanted.items():
         path = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         shown = os.path.relpath(path)
         if os.path.exists(path):
             old = read(path)
@@ -251,8 +279,10 @@ def check(wanted, folder, reference):
         path = os.path.join(folder, name)
         if not os.path.exists(path) or read(path) != text:
             drifting += 1
+            source = os.path.join(reference, name) if os.sep not in name else \
+                os.path.join(folder, name.replace("/skeleton", "/reference"))
             print("%s is not what %s gives: run make skeleton" %
-                  (os.path.relpath(path), os.path.relpath(os.path.join(reference, name))))
+                  (os.path.relpath(path), os.path.relpath(source)))
     return 1 if drifting else 0
 
 
@@ -283,13 +313,25 @@ def main():
             problems.append(str(problem))
         except (OSError, UnicodeDecodeError) as problem:
             problems.append("%s: cannot be read: %s" % (os.path.relpath(path), problem))
+    labs = {}
+    if os.path.realpath(arguments.reference) == os.path.realpath(os.path.join(ROOT, "reference")):
+        try:
+            labs = lab_files(ROOT, int(arguments.gaps))
+        except (Malformed, manifest.BadManifest, OSError, UnicodeDecodeError) as problem:
+            problems.append(str(problem))
     if problems:
         # Nothing is written: a skeleton of two references of different days helps nobody.
         print("\n".join(problems), file=sys.stderr)
         return 1
+    # The labs' skeletons are in folders of their own; elsewhere they are named as in IMPL=DIR.
+    if folder != kit:
+        labs = {piece.file: labs[piece.in_kit("skeleton")] for lab in manifest.load_labs(ROOT)
+                for piece in lab.pieces() if labs}
+        wanted.update(labs)
+        labs = {}
     if arguments.action == "write":
-        return write(wanted, folder)
-    return check(wanted, folder, arguments.reference)
+        return write(wanted, folder) or write(labs, ROOT)
+    return check(wanted, folder, arguments.reference) | check(labs, ROOT, arguments.reference)
 
 
 if __name__ == "__main__":

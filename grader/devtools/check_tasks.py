@@ -34,7 +34,8 @@ def differences(shown, wanted, listed):
 def check_suites(tasks, folder):
     """Compares names with those of the suites in the folder."""
     wanted = {task.name: [test.name for test in task.own()] for task in tasks}
-    wanted["together"] = [test.name for task in tasks for test in task.together()]
+    if not any(task.lab for task in tasks):
+        wanted["together"] = [test.name for task in tasks for test in task.together()]
     found = []
     for name, names in wanted.items():
         program = os.path.abspath(os.path.join(folder, name))
@@ -54,13 +55,13 @@ def main():
                         help="compare names with the suites in this folder")
     options = parser.parse_args()
     try:
-        tasks = manifest.load(ROOT)
+        tasks, labs = manifest.load(ROOT), manifest.load_labs(ROOT)
     except manifest.BadManifest as problem:
         print(problem)
         return 1
-    found = manifest.problems(tasks, ROOT)
+    found = manifest.problems(tasks, ROOT) + manifest.problems(labs, ROOT)
     if options.suites:
-        found += check_suites(tasks, options.suites)
+        found += check_suites(tasks, options.suites) + check_suites(labs, options.suites)
     for line in found:
         print(line)
     return 1 if found else 0

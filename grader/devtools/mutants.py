@@ -11,18 +11,20 @@ The tests draw shapes and worlds from a seed (seeds.py). For mutants it is alway
 is caught by some draws alone must not be caught today and survive tomorrow. Alternatives must
 hold whatever is drawn, so theirs is a new one each time, and is told. SEED sets either.
 
-Each is tested as the grader tests a student's: the changed file with the reference's other five
-in its task's own suite, and once more all together. The objects of the kit are built once; of a
-mutant only its own file is compiled, in a temporary folder.
+Each is tested as the grader tests a student's: the changed file with the reference's other five in
+its task's own suite, and once more all together. A lab's are in labs/N_name/mutants.json, with a
+"lab" in the place of the "task", and are tested in the lab's suite. The objects of the kit are
+built once; of a mutant only its own file is compiled, in a temporary folder.
 
-The messages of a mutant are held to it as well, those of its side tests included: what they point at
-must not be a wrong cause (messages.py). Which functions are right is known from where the edits lie;
-"also" in a mutant gives further parts of the task, each with the reason why it is right, too.
+The messages of a mutant are held to it as well, those of its side tests included: what they point
+at must not be a wrong cause (messages.py). Which functions are right is known from where the edits
+lie; "also" in a mutant gives further parts of the task, each with the reason why it is right, too.
 
-Interface: mutants.py [--only NAME] [--task N] [--sample N:WORD] [--alternatives] [--messages]
-[--build DIR]; exit status 0 when all went as it should, 1 where a mutant survives, is caught for
-another reason, names a wrong cause, does not apply or does not compile, or where an alternative
-loses points; 2 for a question that makes no sense; 3 where the kit or the machine is at fault.
+Interface: mutants.py [--only NAME] [--task N | --lab N] [--sample N:WORD] [--alternatives]
+[--messages] [--build DIR]; exit status 0 when all went as it should, 1 where a mutant survives, is
+caught for another reason, names a wrong cause, does not apply or does not compile, or where an
+alternative loses points; 2 for a question that makes no sense; 3 where the kit or the machine is at
+fault.
 """
 
 import argparse
@@ -50,6 +52,7 @@ import seeds
 from builder import Builder, Infrastructure
 
 REFERENCE = os.path.join(ROOT, "reference")
+TOGETHER = "tests/tasks/together"
 AT_ONCE = 2
 TEST_LIMIT = 40.0        # seconds a test may take, times SHARDLAB_TIME_FACTOR
 COMPILE_LIMIT = 120.0
@@ -89,6 +92,7 @@ class Outcome:
     rows: list = field(default_factory=list)       # of a mutant's task, as it would be graded
     named: dict = field(default_factory=dict)      # "screen", "message": it names the cause
     seconds: float = 0.0
+    full: float = 0.0      # of an alternative: points of its labs; 0: of the tasks
 
 
 # ---- Mutants: a place in the reference, and what stands there instead ----
@@ -124,7 +128,7 @@ def read_mutant(entry, task, path):
     names = {test.name for test in task.tests}
     for test, reason in caught_by.items():
         if test not in names:
-            raise BadFile("%s: task %d has no test %s" % (where, task.number, test))
+            raise BadFile("%s: %s has no test %s" % (where, task.heading().lower(), test))
         try:
             re.compile(reason)
         except (re.error, TypeError) as problem:
@@ -135,24 +139,29 @@ def read_mutant(entry, task, path):
         raise BadFile("%s: \"also\" must give a reason for each part" % where)
     for part in also:
         if part not in task.parts:
-            raise BadFile("%s: task %d has no part %s" % (where, task.number, part))
+            raise BadFile("%s: %s has no part %s" % (where, task.heading().lower(), part))
     return Solution(entry["name"], task, entry["wrong"], edits, caught_by, also)
+
+
+def mutant_files(folder, tasks):
+    """The files of a folder of mutants, and those of the labs."""
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    return [os.path.join(folder, name) for name in names if name.endswith(".json")] + [
+        os.path.join(ROOT, os.path.dirname(task.path), "mutants.json")
+        for task in tasks if task.lab]
 
 
 def load_mutants(folder, tasks):
     """All mutants, by task."""
     found, seen = [], set()
-    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-        if not name.endswith(".json"):
-            continue
-        path = os.path.join(folder, name)
+    for path in mutant_files(folder, tasks):
         try:
             with open(path, encoding="utf-8") as file:
                 data = json.load(file)
         except (OSError, ValueError) as problem:
             raise BadFile("%s: %s" % (path, problem))
-        number = data.get("task") if isinstance(data, dict) else None
-        task = [task for task in tasks if task.number == number]
+        data = data if isinstance(data, dict) else {}
+        task = [task for task in tasks if task.number == data.get("lab" if task.lab else "task")]
         if not task or not isinstance(data.get("mutants"), list):
             raise BadFile("%s must have a \"task\" that there is, and a list \"mutants\"" % path)
         for entry in data["mutants"]:
@@ -161,7 +170,7 @@ def load_mutants(folder, tasks):
                 raise BadFile("%s: a second mutant is named %s" % (path, mutant.name))
             seen.add(mutant.name)
             found.append(mutant)
-    return sorted(found, key=lambda mutant: mutant.task.number)
+    return sorted(found, key=lambda mutant: (mutant.task.lab, mutant.task.number))
 
 
 def edit_text(text, edits):
@@ -227,7 +236,7 @@ def load_alternatives(folder, tasks):
     """All alternatives, by name. A file begins with a comment "name: what is done another way", and
     has a line "// ==== file.c" in front of the functions for that file."""
     found = []
-    files = {task.file for task in tasks}
+    files = {piece.file for task in tasks for piece in task.pieces()}
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
         if not name.endswith(".c"):
             continue
@@ -265,8 +274,8 @@ class Kit:
                                  % output[-2000:])
         self.build = lines[0]
         self.compiler, self.linker, self.libraries, self.late = map(shlex.split, lines[1:])
-        targets = self.libraries + [self.test_object(task.name) for task in tasks]
-        targets += [self.test_object("together")] + [self.reference(task) for task in tasks]
+        targets = self.libraries + [self.test_object(task.suite()) for task in tasks]
+        targets += [self.test_object(TOGETHER)] + [self.reference(task) for task in pieces(tasks)]
         with self.lock():
             status, output = builder.make(targets, jobs=2)
         if status != 0:
@@ -285,8 +294,8 @@ class Kit:
         finally:
             os.close(descriptor)
 
-    def test_object(self, name):
-        return "%s/obj/tests/tasks/%s.o" % (self.build, name)
+    def test_object(self, source):
+        return "%s/obj/%s.o" % (self.build, source)
 
     def reference(self, task):
         return "%s/impl/reference/%s.o" % (self.build, task.name)
@@ -309,7 +318,8 @@ class Kit:
 
     def link(self, suite, changed, target):
         """changed: {task name: object} that stands in for the reference's."""
-        objects = [changed.get(task.name) or self.reference(task) for task in self.tasks]
+        objects = [changed.get(task.name) or self.reference(task) for task in pieces(self.tasks)
+                   if suite.startswith("labs/") or not task.lab]
         return self.command(self.linker + [self.test_object(suite)] + objects + self.libraries +
                             self.late + ["-o", target])
 
@@ -319,15 +329,41 @@ def read(path):
         return file.read()
 
 
+def pieces(tasks):
+    """A task for each file (manifest.Task.pieces)."""
+    return [piece for task in tasks for piece in task.pieces()]
+
+
+def reference_of(task):
+    """The text of a file of the reference."""
+    return read(os.path.join(ROOT, task.in_kit("reference")) if task.lab
+                else os.path.join(REFERENCE, task.file))
+
+
+def edited(task, edits):
+    """{file: its text after the edits}; where a task has two files, each edit is in one of them."""
+    texts = {piece.file: reference_of(piece) for piece in task.pieces()}
+    for edit in edits:
+        done = {}
+        for file, text in texts.items():
+            try:
+                done[file] = edit_text(text, [edit])
+            except DoesNotApply as problem:
+                why = problem
+        if len(done) != 1:
+            raise why if not done else DoesNotApply("`%s` is in both files" % edit[0])
+        texts.update(done)
+    return texts
+
+
 def write_sources(solution, tasks, folder):
     """Writes the changed files; {task name: path}."""
     written = {}
-    for task in tasks:
-        if task is not solution.task and task.file not in solution.parts:
+    texts = edited(solution.task, solution.edits) if solution.task else {}
+    for task in pieces([solution.task] if solution.task else tasks):
+        if task.file not in texts and task.file not in solution.parts:
             continue
-        text = read(os.path.join(REFERENCE, task.file))
-        text = edit_text(text, solution.edits) if solution.task else put_in(
-            text, solution.parts[task.file])
+        text = texts.get(task.file) or put_in(reference_of(task), solution.parts[task.file])
         written[task.name] = os.path.join(folder, task.file)
         with open(written[task.name], "w", encoding="utf-8") as file:
             file.write(text)
@@ -345,13 +381,16 @@ def run_all(kit, solution, folder):
         problem = kit.compile(source, objects[name])
         if problem:
             return {}, "does not compile: %s" % problem
-    suites = [(task.name, {task.name: objects[task.name]}, task.own())
-              for task in kit.tasks if task.name in objects]
-    suites.append(("together", objects, [test for task in kit.tasks for test in task.together()]))
+    suites = []
+    for task in kit.tasks:
+        own = {piece.name: objects[piece.name] for piece in task.pieces() if piece.name in objects}
+        suites += [(task.suite(), own, task.own())] if own else []
+    if not all(suite.startswith("labs/") for suite, _, _ in suites):
+        suites.append((TOGETHER, objects, [test for task in kit.tasks for test in task.together()]))
     for name, changed, tests in suites:
         if not tests:
             continue
-        program = os.path.join(folder, "suite-" + name)
+        program = os.path.join(folder, "suite-" + name.split("/")[1 if name.startswith("labs/") else -1])
         problem = kit.link(name, changed, program)
         if problem:
             return {}, "cannot be linked: %s" % problem
@@ -413,9 +452,13 @@ def try_one(kit, solution, folder):
             outcome.verdicts, outcome.trouble = run_all(kit, solution, own)
             if solution.task and not outcome.trouble:
                 misled = look_at_messages(outcome, solution.task, [
-                    read(os.path.join(folder, solution.task.file)) for folder in (REFERENCE, own)])
+                    "".join(map(reference_of, solution.task.pieces())),
+                    "".join(read(os.path.join(own, piece.file))
+                            for piece in solution.task.pieces())])
         except DoesNotApply as problem:
             outcome.trouble = "does not apply: %s" % problem
+    outcome.full = sum(task.points for task in kit.tasks if task.lab and any(
+        piece.file in solution.parts for piece in task.pieces()))
     outcome.lost = [tests[name] for name in tests if name in outcome.verdicts
                     and outcome.verdicts[name].status != "passed"]
     if not outcome.trouble:
@@ -435,11 +478,13 @@ def show(outcome, verbose):
         others = len(names) - len(named)
         text = ", ".join(named) + (" and %d more" % others if others else "") if named else \
             ", ".join(names)
-        print("%-4s %d  %-32s -%-4g %4.1f s  %s" % ("no" if outcome.trouble else "yes",
-              solution.task.number, solution.name, points, outcome.seconds, text or "nothing"))
+        print("%-4s %-2s %-32s -%-4g %4.1f s  %s" % ("no" if outcome.trouble else "yes",
+              "%s%d" % ("L" if solution.task.lab else "", solution.task.number), solution.name,
+              points, outcome.seconds, text or "nothing"))
     else:
-        print("%-4s %-32s %3g/100 %4.1f s" % ("no" if outcome.trouble else "yes", solution.name,
-              manifest.FULL_SCORE - points, outcome.seconds))
+        full = outcome.full or manifest.FULL_SCORE
+        print("%-4s %-32s %3g/%-3g %4.1f s" % ("no" if outcome.trouble else "yes", solution.name,
+              full - points, full, outcome.seconds))
     if outcome.trouble:
         print("       %s\n       %s" % (solution.about, outcome.trouble))
     if verbose:
@@ -479,11 +524,15 @@ def sample(solutions, asked):
 
 def choose(options, solutions, tasks):
     """Those that were asked for."""
-    if options.task:
-        task = [task for task in tasks if options.task in (str(task.number), task.name)]
+    for sort, asked in (("task", options.task), ("lab", options.lab)):
+        if not asked:
+            continue
+        some = [task for task in tasks if task.lab == (sort == "lab")]
+        task = some if (sort, asked) == ("lab", "all") else manifest.choose(some, asked)
         if not task:
-            raise BadUsage("there is no task %s" % options.task)
-        solutions = [s for s in solutions if s.task is task[0] or task[0].file in s.parts]
+            raise BadUsage("there is no %s %s" % (sort, asked))
+        files = {piece.file for piece in pieces(task)}
+        solutions = [s for s in solutions if s.task in task or files & set(s.parts)]
     if options.only:
         unknown = set(options.only) - {solution.name for solution in solutions}
         if unknown:
@@ -533,6 +582,7 @@ def parse(arguments):
     parser.add_argument("--only", action="append", metavar="NAME",
                         help="this one (may be repeated)")
     parser.add_argument("--task", default="", metavar="N|name", help="those of one task")
+    parser.add_argument("--lab", default="", metavar="N|name|all", help="those of a lab")
     parser.add_argument("--sample", default="", metavar="N[:WORD]",
                         help="so many, drawn by the word")
     parser.add_argument("--messages", action="store_true",
@@ -549,9 +599,12 @@ def main(arguments=None):
     runner.stop_on_signals()
     began = time.monotonic()
     try:
-        tasks = manifest.load(ROOT)
+        tasks = manifest.load(ROOT) + manifest.load_labs(ROOT)
         if options.alternatives:
             solutions = load_alternatives(os.path.join(ROOT, "tests", "alternatives"), tasks)
+            for lab in manifest.load_labs(ROOT):
+                solutions += load_alternatives(os.path.join(
+                    ROOT, os.path.dirname(lab.path), "alternatives"), [lab])
         else:
             solutions = load_mutants(os.path.join(ROOT, "tests", "mutants"), tasks)
         solutions = choose(options, solutions, tasks)

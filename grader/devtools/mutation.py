@@ -102,7 +102,7 @@ class Workshop(mutants.Kit):
 
     def program(self, suite, task, made, folder):
         target = os.path.join(folder, "suite-" + suite)
-        wrong = self.link(suite, {task.name: made} if task else {}, target)
+        wrong = self.link("tests/tasks/" + suite, {task.name: made} if task else {}, target)
         if wrong:
             raise Infrastructure("%s cannot be linked: %s" % (suite, wrong))
         return target

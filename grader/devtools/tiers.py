@@ -84,9 +84,11 @@ def load(path=LIST):
 
 
 def test_files(root=ROOT):
-    """The test files there are: tests/FOLDER/NAME.c and tests/grader/test_NAME.py."""
+    """The test files there are: tests/FOLDER/NAME.c, tests/grader/test_NAME.py, and
+    labs/N_NAME/tests.c."""
     found = glob.glob(os.path.join(root, "tests", "*", "*.c"))
     found += glob.glob(os.path.join(root, "tests", "grader", "test_*.py"))
+    found += glob.glob(os.path.join(root, "labs", "*", "tests.c"))
     files = sorted(os.path.relpath(path, root) for path in found)
     return [file for file in files if file.split("/")[1] not in NO_TESTS]
 
@@ -98,7 +100,10 @@ def source_of(suite):
     if found:
         return "tests/%s%s" % (found.group(1), found.group(2) or ".c")
     found = re.search(r"(?:^|/)impl/[^/]+/suite/(\w+)$", suite)
-    return "tests/tasks/%s.c" % found.group(1) if found else None
+    if not found:
+        return None
+    lab = glob.glob(os.path.join(ROOT, "labs", "[0-9]_" + found.group(1), "tests.c"))
+    return os.path.relpath(lab[0], ROOT) if lab else "tests/tasks/%s.c" % found.group(1)
 
 
 def problems(tiers, files):

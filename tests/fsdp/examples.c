@@ -126,6 +126,32 @@ static void fused_attention_trains_alike(void **state)
         fail_msg("after 20 steps the loss is %g with plain attention, %g with fused", plain, fused);
 }
 
+// The same training with each strategy. Losses are printed with four digits; the bits are lab 1's
+// tests'.
+static void strategies_train_alike(void **state)
+{
+    static const char *const FLAGS[] = {"", "--strategy ddp --accumulate 2",
+                                        "--strategy zero1 --accumulate 2",
+                                        "--strategy zero2 --accumulate 2 --reduce-every-time",
+                                        "--strategy zero3 --replicas 2 --accumulate 2"};
+    char command[256];
+    double loss[5];
+    needs_ranks(4);
+    for (int i = 0; i < 5; i++) {
+        // Without accumulation the batch of a rank is as large as two micro-batches.
+        snprintf(
+            command, sizeof command,
+            "$LAUNCH -n 4 $BIN/train_gpt2 --layers 2 --dim 32 --heads 2 --context 24 --batch %d "
+            "--steps 6 --sample 0 $DIR/text %s",
+            i == 0 ? 4 : 2, FLAGS[i]);
+        expect(run(command), 0, "held-out text ");
+        loss[i] = number_behind("held-out text ");
+        if (!(fabs(loss[i] - loss[0]) < 1e-3))
+            fail_msg("%s: the loss on held-out text is %g, with FSDP alone %g", FLAGS[i], loss[i],
+                     loss[0]);
+    }
+}
+
 static void too_large_for_one_gpu_alone(void **state)
 {
     static const char limit[] = "export SIMGPU_MEMORY=64M GPULOG_MEMORY=64M; ";
@@ -229,6 +255,11 @@ static void says_what_is_wrong_in_one_line(void **state)
         {"$BIN/train_gpt2 --heads 7 $DIR/text", 2, "7"},
         {"$BIN/train_gpt2 --attention flash $DIR/text", 2, "fused or plain, not 'flash'"},
         {"$BIN/train_gpt2 --attention fused --heads 1 $DIR/text", 2, "takes 128"},
+        {"$BIN/train_gpt2 --strategy zero4 $DIR/text", 2,
+         "ddp, zero1, zero2 or zero3, not 'zero4'"},
+        {"$BIN/train_gpt2 --replicas 3 $DIR/text", 2, "--replicas 3 does not divide 1 ranks"},
+        {"$BIN/train_gpt2 --strategy ddp --replicas 2 $DIR/text", 2, "leave --replicas out"},
+        {"$BIN/train_gpt2 --strategy zero2 --keep $DIR/text", 2, "nor with --keep"},
         {"$BIN/train_gpt2", 2, "no text file"},
         {"$BIN/train_gpt2 --steps 0 $DIR/text", 2, "at least 1"},
         {"$BIN/demo --steps 0", 2, "at least 1"},
@@ -262,6 +293,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(before_and_after_agree_on_one_rank),
     cmocka_unit_test(after_trains_on_four),
     cmocka_unit_test(fused_attention_trains_alike),
+    cmocka_unit_test(strategies_train_alike),
 #ifndef EMULATED_CUDA // where the threads of 250 steps take minutes on the CPU
     cmocka_unit_test(demo_beats_byte_frequencies),
 #endif

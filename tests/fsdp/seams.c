@@ -33,7 +33,7 @@ static Status average_replicas(FsdpUnit *unit)
 }
 
 // A mesh of `shards` times the rest: ranks that follow each other shard together.
-static void mesh_2d(Mesh *mesh, const Rank *r, int shards)
+static void mesh_of_shards(Mesh *mesh, const Rank *r, int shards)
 {
     *mesh = (Mesh){.shard = {.rank = r->rank % shards, .size = shards},
                    .replicate = {.rank = r->rank / shards, .size = r->world / shards}};
@@ -100,7 +100,7 @@ static void replicate_body(const Rank *r, void *arg)
     FsdpContext ctx;
     NnRun run;
     float norm;
-    mesh_2d(&mesh, r, shards);
+    mesh_of_shards(&mesh, r, shards);
     need(nn_run_create(&run, r->stream));
     need(fsdp_context_create(&ctx, &mesh, r->stream));
     for (int i = 0; i < model->n_children - 1; i++)

@@ -21,6 +21,7 @@ from archives import COURSE, ENVIRONMENT, FILES, HIDDEN, RELEASE, TASKS, Release
 from helpers import ROOT, FakeKit, TempFolder, processes_with
 
 import deliver
+import manifest
 import release
 import settings
 
@@ -120,7 +121,8 @@ class Archives(Released):
     def test_objects_tell_neither_names_nor_lines(self):
         folder = os.path.join(self.student, "given")
         folder = os.path.join(folder, os.listdir(folder)[0])
-        self.assertEqual(sorted(os.listdir(folder)), sorted(file[:-1] + "o" for file in FILES))
+        self.assertEqual(sorted(os.listdir(folder)), sorted(file[:-1] + "o" for file in FILES + [
+                piece.file for lab in manifest.load_labs(ROOT) for piece in lab.pieces()]))
         for name in os.listdir(folder):
             path = os.path.join(folder, name)
             self.assertNotIn(".debug", run(["readelf", "-SW", path], folder)[1])

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""One small GPT-2 under each strategy of lab 1: memory, traffic and time of a step, side by side.
+
+The program is examples/train_gpt2, with the student's files of those labs that are written (no gap,
+and compiled), and the reference's others. It runs on simulated GPUs of a modelled machine, whose
+clock gives the times (simgpu/pages/time.md); elsewhere they are the GPUs' own. Two micro-batches
+make a step, so that ZeRO-1 and ZeRO-2 differ.
+
+Interface: compare.py --impl DIR [--build DIR] [--backend B] [--ranks N]; `make compare`. Exit
+status 0; 1 where a run failed; 2 for a question that makes no sense; 3 where the kit is at fault.
+"""
+
+import argparse
+import glob
+import os
+import subprocess
+import sys
+
+import layout
+import manifest
+import runner
+from builder import ROOT, Builder, Infrastructure
+from gaps import first_gap
+
+MACHINE = "h100x8"
+FLAGS = ["--figures", "--steps", "4", "--layers", "4", "--dim", "128", "--heads", "4",
+         "--context", "32", "--accumulate", "2"]
+ROWS = [("DDP", ["--strategy", "ddp"]), ("ZeRO-1", ["--strategy", "zero1"]),
+        ("ZeRO-2", ["--strategy", "zero2"]),
+        ("… every time", ["--strategy", "zero2", "--reduce-every-time"]),
+        ("ZeRO-3", ["--strategy", "zero3"]),
+        ("HSDP, 2 replicas", ["--strategy", "zero3", "--replicas", "2"])]
+LIMIT = 300.0 # seconds of a run
+
+
+def written(builder, impl):
+    """The names of the files of labs that are complete."""
+    names = []
+    for lab in manifest.load_labs(ROOT):
+        pieces = lab.pieces()
+        if any(first_gap(piece.source(impl)) or builder.compile(piece)[0] for piece in pieces):
+            continue
+        names += [piece.name for piece in pieces]
+    return names
+
+
+def build(options):
+    """(Builder, the names of the student's files)"""
+    builder = Builder(options.impl, options.build, options.backend)
+    builder.find_key()
+    library = manifest.load(ROOT) + manifest.load_labs(ROOT)
+    with builder.locked_folder():
+        builder.common([piece.name for task in library for piece in task.pieces()], [])
+        own = [] if builder.key == "reference" else written(builder, options.impl)
+        for names in (own, []):
+            with builder.locked_build(True):
+                status, output = builder.make([program_of(builder), launcher(builder)], jobs=2,
+                                              extra=["OWN=" + " ".join(names)])
+            if status == 0:
+                return builder, names
+    raise Infrastructure("the program does not build:\n%s" % output.strip()[-4000:])
+
+
+def program_of(builder):
+    return "%s/impl/%s/bin/train_gpt2" % (builder.build, builder.key)
+
+
+def launcher(builder):
+    return "%s/bin/launch" % builder.build
+
+
+def figures(builder, ranks, flags):
+    """The numbers of one run, or what it said."""
+    text = sorted(glob.glob(os.path.join(ROOT, "handouts", "*.md")))
+    environment = dict(runner.clean_environment())
+    environment.setdefault("SIMGPU_MACHINE", MACHINE)
+    command = [os.path.join(ROOT, launcher(builder)), "-n", str(ranks),
+               os.path.join(ROOT, program_of(builder))] + FLAGS + flags + text
+    done = subprocess.run(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, check=False,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors="replace", timeout=LIMIT * runner.time_factor())
+    for line in done.stdout.splitlines():
+        if line.startswith("figures: ") and done.returncode == 0:
+            return [int(word) for word in line.split()[1:]], ""
+    return None, done.stdout.strip()
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Compare the strategies of lab 1.")
+    parser.add_argument("--impl", required=True, metavar="DIR", help="folder of the task files")
+    parser.add_argument("--build", default="", metavar="DIR",
+                        help="build tree (the Makefile's own)")
+    parser.add_argument("--backend", default="simgpu", help="what it is built against (simgpu)")
+    parser.add_argument("--ranks", default="4", metavar="N", help="GPUs (4)")
+    options = parser.parse_args()
+    if not options.ranks.isdigit() or int(options.ranks) < 2 or int(options.ranks) % 2:
+        layout.tell("compare: RANKS=%s: two replicas want an even number of GPUs" % options.ranks)
+        return 2
+    try:
+        builder, own = build(options)
+        print("A step of a small GPT-2 on %s GPUs, two micro-batches, with %s.\n"
+              "Memory in MB on a GPU; MB sent by each rank; time in ms%s.\n" % (
+                  options.ranks, "your " + ", ".join(name + ".c" for name in own) if own
+                  else "the reference's files",
+                  " on a modelled " + MACHINE if options.backend == "simgpu" else ""))
+        print("%-17s %8s %8s %11s %14s %10s %6s %7s" % (
+            "", "held", "peak", "all-gather", "reduce-scatter", "all-reduce", "calls", "time"))
+        for name, flags in ROWS:
+            numbers, said = figures(builder, options.ranks, flags)
+            if numbers is None:
+                layout.tell("%s failed:\n%s" % (name, said[-4000:]))
+                return 1
+            mb = [number / 1e6 for number in numbers[:5]]
+            print("%-17s %8.2f %8.2f %11.2f %14.2f %10.2f %6d %7.3f" % (
+                name, *mb, numbers[5], numbers[6] / 1e6), flush=True)
+        return 0
+    except subprocess.TimeoutExpired as problem:
+        layout.tell("compare: %s did not end in time" % problem.cmd[0])
+        return 1
+    except (Infrastructure, manifest.BadManifest) as problem:
+        layout.tell("compare: %s" % problem)
+        return 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+/* strategy.h: who keeps what, and who sums it with whom: DDP, ZeRO-1, -2, -3 and HSDP by one
+ * switch. The contract that lab 1 implements.
+ *
+ *   file           half                    main functions
+ *   strategies.c   shards and replicas     mesh_2d (mesh.h), strategy_apply, strategy_reduce
+ *   ddp.c          buckets                 ddp_buckets, ddp_reduce
+ *
+ * A model is made units as ever (fully_shard, the model last; for DDP the model alone), on a
+ * context whose mesh suits the strategy. strategy_apply then says what the units keep. A training
+ * step is one or several *micro-batches*, a forward and a backward each, and one step of the
+ * optimizer.
+ *
+ * Order of sums. A reduction adds over the ranks that shard, in the collective's order; then, where
+ * there are replicas, over them; then it divides by the factor, once, and adds the quotient to
+ * sharded_grad. Gradients that accumulate unsharded are added by the backwards themselves, one
+ * micro-batch after the other, in front of all that. So DDP, ZeRO-1, -2 and -3 are bitwise equal.
+ *
+ * Sizes are in elements unless a name says bytes. Every function that returns a Status prints one
+ * line where it fails.
+ */
+#ifndef SHARDLAB_STRATEGY_H
+#define SHARDLAB_STRATEGY_H
+
+#include "fsdp.h"
+
+typedef enum Strategy {
+    STRATEGY_DDP,   // everything on every rank; gradients are all-reduced, in buckets
+    STRATEGY_ZERO1, // optimizer state in shards; the rest until the last micro-batch
+    STRATEGY_ZERO2, // and gradients in shards; parameters are kept from forward to backward
+    STRATEGY_ZERO3, // and parameters in shards
+} Strategy;
+
+typedef struct StrategyOptions {
+    Strategy strategy;
+    // What several micro-batches do with their gradients. false: they accumulate unsharded, and the
+    // last one reduces. true: each one reduces, and the averages are added. ZeRO-1 cannot.
+    bool reduce_every_time;
+    float divide_factor; // what a reduction divides by; 0: the ranks of the mesh. One rank: 1
+    // FSDP2's integer: a slice on a smaller mesh between forward and backward. 0 alone is
+    // supported.
+    int reshard_ranks;
+    int64_t first_bucket_bytes, bucket_bytes; // DDP; 0: 1 MiB and 25 MiB
+} StrategyOptions;
+
+// A range of the flat gradient that DDP all-reduces in one call: whole parameters.
+typedef struct Bucket {
+    int first, last;    // parameters [first, last) of the layout
+    int64_t begin, end; // elements of the flat parameter
+    int missing;        // parameters whose gradient is not complete yet
+} Bucket;
+
+// DDP's part of the state.
+typedef struct Ddp {
+    int n_buckets, next; // how many there are, and the first that was not sent in this backward
+    Bucket *buckets;     // (n_buckets) in the order in which they are sent
+    int *uses, *done;    // (params) modules that hold it, and their backwards that have ended
+    int n_hooks;
+    Module **hooked; // (n_hooks) the modules, and the handles of the hooks in them
+    Hook **hooks;
+} Ddp;
+
+// What a strategy has changed in a root (FsdpRoot.strategy).
+typedef struct StrategyState {
+    StrategyOptions options; // with the defaults filled in
+    FsdpRoot *root;
+    bool requires_gradient_sync; // a backward reduces; false: its gradients accumulate unsharded
+    bool requires_all_reduce;    // HSDP: false: what is summed over the shards accumulates
+    bool is_last_backward;       // of a step: it ends with fsdp_finish_backward
+    bool reshard_after_backward; // false: the parameters stay for the next micro-batch
+    bool training;               // false: evaluation, and every unit reshards after its forward
+    cudaStream_t all_reduce_stream;
+    cudaEvent_t reduced;                 // recorded where a stream must wait for another
+    ReduceScatterState all_reduce_state; // HSDP: the sum that was all-reduced last
+    Buffer *partial;     // (units) HSDP: what has accumulated while there is no all-reduce
+    Hook *after_forward; // the root's hook that ends an evaluation
+    Ddp ddp;
+} StrategyState;
+
+// ------------------------------------------------------- Shards and replicas: strategies.c
+
+// Puts the strategy on all units of the root; fully_shard was called on all of them. ERR_ARGUMENT,
+// and nothing has changed, where the options do not suit each other or the mesh.
+Status strategy_apply(Module *root, const StrategyOptions *options);
+// Takes it off: the units are as fully_shard made them. Before fsdp_unwrap.
+Status strategy_remove(Module *root);
+
+// Micro-batch i of n (0 … n-1) comes next: sets the flags below as the strategy wants them.
+Status strategy_micro_batch(Module *root, int i, int n);
+
+// The flags themselves, as FSDP2 has them; they hold from the next forward on. Given code
+// (lib/fsdp/strategy_flags.c), as is strategy_find: the state of the root that the module is.
+Status strategy_find(const Module *root, StrategyState **state);
+Status fsdp_set_requires_gradient_sync(Module *root, bool on);
+Status fsdp_set_requires_all_reduce(Module *root, bool on); // ERR_ARGUMENT without replicas, DDP
+Status fsdp_set_is_last_backward(Module *root, bool on);
+Status fsdp_set_reshard_after_backward(Module *root, bool on);
+Status fsdp_set_gradient_divide_factor(Module *root, float factor); // ERR_ARGUMENT unless positive
+// false: an evaluation begins. Every unit is sharded after its forward, whatever the strategy, and
+// after the root's no forward is recorded. true: it has ended.
+Status fsdp_set_training(Module *root, bool on);
+
+// unit->reduce_scatter of the ZeRO strategies: queues what turns unsharded_grad into this rank's
+// part of sharded_grad. Without replicas both on the reduce-scatter stream. With replicas the sum
+// over the shards goes to memory of its own, on the reduce-scatter stream; the sum over the
+// replicas is on the all-reduce stream, in place, and overlaps the next unit's reduce-scatter.
+Status strategy_reduce(FsdpUnit *unit);
+
+// In the places of fsdp_pre_backward and fsdp_post_backward. arg is the FsdpUnit.
+Status strategy_pre_backward(Module *module, void *unit);
+Status strategy_post_backward(Module *module, void *unit);
+
+// ---------------------------------------------------------------- Buckets: ddp.c
+
+// Cuts the flat gradient into buckets, from its end to its beginning: the backward completes the
+// last parameters first. A bucket takes the next parameter as long as it has fewer bytes than its
+// size: first_bytes for the first, so that the first all-reduce starts early, `bytes` for the
+// others. Returns how many there are; writes at most `max` to out (which may be NULL for max = 0).
+int ddp_buckets(const FlatLayout *layout, int64_t first_bytes, int64_t bytes, Bucket *out, int max);
+
+// Hooks into the modules of the state's only unit. ERR_MEMORY.
+Status ddp_create(StrategyState *state);
+void ddp_destroy(StrategyState *state);
+// A backward begins: no gradient is complete.
+void ddp_begin_backward(StrategyState *state);
+// The hook after a module's backward. A parameter's gradient is complete after the backward of
+// every module that holds it, and a bucket when those of all its parameters are. Where gradients
+// are to be synchronised, the buckets that are complete are sent, each after those before it: the
+// order is the same on every rank, whatever a rank leaves out. arg is the StrategyState.
+Status ddp_post_backward(Module *module, void *state);
+// unit->reduce_scatter of DDP: sends what was not sent, and makes the reduce-scatter stream wait
+// for all of it. ERR_ARGUMENT, with a line that names it, for a parameter that has no gradient in
+// this backward; all collectives have been queued all the same, so that no other rank waits for
+// this one.
+Status ddp_reduce(FsdpUnit *unit);
+
+#endif

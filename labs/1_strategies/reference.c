@@ -1,0 +1,415 @@
+/* Lab 1, first half: shards and replicas. Who keeps what, and who sums it with whom.
+ *
+ * ZeRO-3 is what the six tasks have built. The other strategies keep more and send less, and none
+ * of them needs another all-gather or another optimizer: they differ in when a unit is resharded,
+ * when its gradient is reduced, and over whom.
+ *
+ *              parameters from       gradients unsharded       reduced
+ *     ZeRO-1   first to last micro-batch   first to last       by the last
+ *     ZeRO-2   forward to backward         a unit's backward   by each, or by the last
+ *     ZeRO-3   a unit's pass               a unit's backward   by each, or by the last
+ *
+ * [Note: two streams] With replicas a gradient makes two collectives: a reduce-scatter within a
+ * replica, an all-reduce between replicas. On one stream the next unit's reduce-scatter would wait
+ * for this unit's all-reduce. So the all-reduce has a stream of its own, and works on memory of its
+ * own: the unsharded gradient may then be freed as ever.
+ *
+ * [Note: one order] Two communicators are two queues. Ranks that enter them in different orders can
+ * wait for each other forever. Every rank runs the same hooks in the same order, so all collectives
+ * of both are issued in one order; nothing here may depend on what a rank alone knows.
+ *
+ * Interface:
+ *   mesh_2d, mesh_destroy                     shards × replicas, a communicator for each group
+ *   strategy_apply, strategy_remove           the switch
+ *   strategy_micro_batch, fsdp_set_training   what the next micro-batch does
+ *   strategy_reduce                           sum over the shards, then over the replicas
+ *   strategy_pre_backward, strategy_post_backward     the hooks
+ */
+#include "strategy.h"
+
+#include <stdlib.h>
+
+#include "kernels.h"
+
+Status mesh_2d(Mesh *mesh, ncclComm_t world, int replicas)
+{
+    int rank, size;
+    NCCL_TRY(ncclCommUserRank(world, &rank));
+    NCCL_TRY(ncclCommCount(world, &size));
+    if (replicas < 1 || size % replicas != 0)
+        return fail(ERR_ARGUMENT, "%d ranks cannot be %d replicas: the replicas must divide them",
+                    size, replicas);
+    int shards = size / replicas;
+    *mesh = (Mesh){.shard = {.size = shards}, .replicate = {.size = replicas}};
+    //[L1.1] Both groups have this rank's place and, where mesh.h says so, a communicator.
+    //? Which ranks shard with rank 5 of 8, with 2 replicas? Which hold the same shard?
+    mesh->shard.rank = rank % shards;
+    mesh->replicate.rank = rank / shards;
+    if (replicas == 1) mesh->shard.comm = world;
+    if (shards == 1) mesh->replicate.comm = world;
+    if (replicas > 1 && shards > 1) {
+        NCCL_TRY(ncclCommSplit(world, rank / shards, rank, &mesh->shard.comm, NULL));
+        NCCL_TRY(ncclCommSplit(world, rank % shards, rank, &mesh->replicate.comm, NULL));
+    }
+    return OK;
+    //[end L1.1]
+}
+
+Status mesh_destroy(Mesh *mesh, ncclComm_t world)
+{
+    //[[L1.1a] What mesh_2d made is destroyed, and the mesh has no communicator.
+    ProcessGroup *const groups[] = {&mesh->shard, &mesh->replicate};
+    for (int i = 0; i < 2; i++) {
+        ncclComm_t comm = groups[i]->comm;
+        groups[i]->comm = NULL;
+        if (comm != NULL && comm != world) NCCL_TRY(ncclCommDestroy(comm));
+    }
+    return OK;
+    //[end L1.1a]
+}
+
+// What `waiter` runs from now on, it runs after all that is queued on `worker`.
+static Status wait_for(StrategyState *state, cudaStream_t waiter, cudaStream_t worker)
+{
+    CUDA_TRY(cudaEventRecord(state->reduced, worker));
+    CUDA_TRY(cudaStreamWaitEvent(waiter, state->reduced, 0));
+    return OK;
+}
+
+// Frees the sum that was all-reduced last, on the reduce-scatter stream that owns it.
+static Status free_all_reduce(StrategyState *state)
+{
+    ReduceScatterState *last = &state->all_reduce_state;
+    cudaStream_t stream = state->root->ctx->reduce_scatter_stream;
+    if (last->buffer == NULL) return OK;
+    //[[L1.4a] The buffer is freed after the all-reduce that uses it, and the state holds none.
+    CUDA_TRY(cudaStreamWaitEvent(stream, last->event, 0));
+    CUDA_TRY(cudaFreeAsync(last->buffer, stream));
+    last->buffer = NULL;
+    return OK;
+    //[end L1.4a]
+}
+
+// ---- The switch ----
+
+// Whether options, mesh and units suit each other.
+static Status check_options(const FsdpRoot *root, const StrategyOptions *o)
+{
+    int shards = root->ctx->mesh.shard.size, all = mesh_size(&root->ctx->mesh);
+    //[[L1.2a] OK, or ERR_ARGUMENT with one line that says what does not suit what.
+    if (root->strategy != NULL)
+        return fail(ERR_ARGUMENT, "%s has a strategy already", root->units[0]->flat.name);
+    if (o->reshard_ranks != 0)
+        return fail(ERR_ARGUMENT,
+                    "reshard_ranks is %d: a slice on a smaller mesh is not supported; 0 is",
+                    o->reshard_ranks);
+    if (o->divide_factor != 0.0f && o->divide_factor != 1.0f && all == 1)
+        return fail(ERR_ARGUMENT,
+                    "one rank reduces nothing, so nothing is divided: factor 1 alone");
+    if (o->divide_factor < 0.0f || o->first_bucket_bytes < 0 || o->bucket_bytes < 0)
+        return fail(ERR_ARGUMENT, "divide factor and bucket sizes are positive, or 0");
+    if (o->strategy == STRATEGY_DDP && shards > 1)
+        return fail(ERR_ARGUMENT, "DDP shards nothing: its mesh has %d replicas, not %d", all,
+                    all / shards);
+    if (o->strategy == STRATEGY_DDP && root->n_units > 1)
+        return fail(ERR_ARGUMENT, "DDP wants one unit, the model, not %d", root->n_units);
+    if (o->strategy != STRATEGY_DDP && shards == 1 && all > 1)
+        return fail(ERR_ARGUMENT, "a mesh of %d replicas leaves nobody to shard with: take DDP",
+                    all);
+    if (o->strategy == STRATEGY_ZERO1 && o->reduce_every_time)
+        return fail(ERR_ARGUMENT,
+                    "ZeRO-1 keeps its gradients until the last micro-batch: it cannot "
+                    "reduce every time");
+    return OK;
+    //[end L1.2a]
+}
+
+// Gives every unit what the strategy wants between its forward and its backward.
+static void set_reshard_after_forward(StrategyState *state)
+{
+    //[L1.2] reshard_after_forward of every unit is the strategy's, or in an evaluation that of
+    //  ZeRO-3 without exception.
+    //? ZeRO-1 and ZeRO-2 keep the parameters for the backward. What does ZeRO-3 do with the root?
+    bool keeps = state->options.strategy != STRATEGY_ZERO3;
+    FsdpReshard wanted = keeps ? FSDP_RESHARD_NEVER : FSDP_RESHARD_AUTO;
+    if (!state->training) wanted = FSDP_RESHARD_ALWAYS;
+    for (int i = 0; i < state->root->n_units; i++)
+        state->root->units[i]->reshard_after_forward = wanted;
+    //[end L1.2]
+}
+
+// After the root's forward and its own hook: an evaluation has no backward that would forget it.
+static Status after_forward(Module *module, void *arg)
+{
+    StrategyState *state = arg;
+    if (!state->training) fsdp_clear_post_forward(state->root);
+    return OK;
+}
+
+// Puts fn in the place of the unit's hook at this point, at the chain's end.
+static Status replace_hook(FsdpUnit *unit, HookPoint point, HookFn fn)
+{
+    Hook *hook = module_add_hook(unit->module, point, fn, unit);
+    if (hook == NULL) return ERR_MEMORY;
+    module_remove_hook(unit->module, unit->hooks[point]);
+    unit->hooks[point] = hook;
+    return OK;
+}
+
+// The streams, events and tables of a state.
+static Status create_state(StrategyState *state)
+{
+    FsdpRoot *root = state->root;
+    int least, greatest;
+    state->partial = calloc((size_t)root->n_units, sizeof *state->partial);
+    if (state->partial == NULL) return fail(ERR_MEMORY, "no host memory for a strategy");
+    CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    CUDA_TRY(
+        cudaStreamCreateWithPriority(&state->all_reduce_stream, cudaStreamNonBlocking, greatest));
+    CUDA_TRY(cudaEventCreateWithFlags(&state->reduced, cudaEventDisableTiming));
+    CUDA_TRY(cudaEventCreateWithFlags(&state->all_reduce_state.event, cudaEventDisableTiming));
+    state->after_forward =
+        module_add_hook(root->units[0]->module, HOOK_POST_FORWARD, after_forward, state);
+    if (state->after_forward == NULL) return ERR_MEMORY;
+    return state->options.strategy == STRATEGY_DDP ? ddp_create(state) : OK;
+}
+
+Status strategy_apply(Module *module, const StrategyOptions *options)
+{
+    FsdpRoot *root = NULL;
+    TRY(fsdp_find_root(module, &root));
+    TRY(check_options(root, options));
+    StrategyState *state = calloc(1, sizeof *state);
+    if (state == NULL) return fail(ERR_MEMORY, "no host memory for a strategy");
+    *state = (StrategyState){.options = *options,
+                             .root = root,
+                             .requires_gradient_sync = true,
+                             .requires_all_reduce = true,
+                             .is_last_backward = true,
+                             .reshard_after_backward = true,
+                             .training = true};
+    StrategyOptions *o = &state->options;
+    if (o->divide_factor == 0.0f) o->divide_factor = (float)mesh_size(&root->ctx->mesh);
+    if (o->first_bucket_bytes == 0) o->first_bucket_bytes = 1 << 20;
+    if (o->bucket_bytes == 0) o->bucket_bytes = 25 << 20;
+    root->strategy = state;
+    Status status = create_state(state);
+    for (int i = 0; i < root->n_units && status == OK; i++) {
+        FsdpUnit *unit = root->units[i];
+        status = replace_hook(unit, HOOK_PRE_BACKWARD, strategy_pre_backward);
+        if (status == OK) status = replace_hook(unit, HOOK_POST_BACKWARD, strategy_post_backward);
+        unit->reduce_scatter = o->strategy == STRATEGY_DDP ? ddp_reduce : strategy_reduce;
+    }
+    set_reshard_after_forward(state);
+    if (status != OK) strategy_remove(module);
+    return status;
+}
+
+Status strategy_remove(Module *module)
+{
+    FsdpRoot *root = NULL;
+    TRY(fsdp_find_root(module, &root));
+    StrategyState *state = root->strategy;
+    if (state == NULL) return fail(ERR_ARGUMENT, "%s has no strategy", module->name);
+    ddp_destroy(state);
+    TRY(free_all_reduce(state));
+    if (state->after_forward != NULL) module_remove_hook(module, state->after_forward);
+    for (int i = 0; i < root->n_units; i++) {
+        FsdpUnit *unit = root->units[i];
+        TRY(replace_hook(unit, HOOK_PRE_BACKWARD, fsdp_pre_backward));
+        TRY(replace_hook(unit, HOOK_POST_BACKWARD, fsdp_post_backward));
+        unit->reduce_scatter = fsdp_reduce_scatter;
+        unit->reshard_after_forward = FSDP_RESHARD_AUTO;
+        cudaFree(state->partial == NULL ? NULL : state->partial[i].data);
+        if (unit->flat.unsharded_grad.data == NULL || mesh_size(&root->ctx->mesh) == 1) continue;
+        cudaFree(unit->flat.unsharded_grad.data); // accumulated, and never reduced
+        unit->flat.unsharded_grad.data = NULL;
+        flat_set_grad_views(&unit->flat);
+    }
+    if (state->reduced != NULL) CUDA_TRY(cudaEventDestroy(state->reduced));
+    if (state->all_reduce_state.event != NULL)
+        CUDA_TRY(cudaEventDestroy(state->all_reduce_state.event));
+    if (state->all_reduce_stream != NULL) CUDA_TRY(cudaStreamDestroy(state->all_reduce_stream));
+    free(state->partial);
+    free(state);
+    root->strategy = NULL;
+    return OK;
+}
+
+// ---- What the next micro-batch does ----
+
+Status strategy_micro_batch(Module *root, int i, int n)
+{
+    StrategyState *state;
+    TRY(strategy_find(root, &state));
+    if (n < 1 || i < 0 || i >= n) return fail(ERR_ARGUMENT, "micro-batch %d of %d", i, n);
+    //[L1.3] The flags are those of micro-batch i: whether its backward reduces, over the replicas
+    //  too, whether it is the last, and whether the parameters are resharded after it.
+    //? Which strategy keeps parameters from one micro-batch to the next?
+    bool last = i == n - 1;
+    state->requires_gradient_sync = last || state->options.reduce_every_time;
+    state->requires_all_reduce = true;
+    state->is_last_backward = last;
+    state->reshard_after_backward = last || state->options.strategy != STRATEGY_ZERO1;
+    return OK;
+    //[end L1.3]
+}
+
+Status fsdp_set_training(Module *root, bool on)
+{
+    StrategyState *state;
+    TRY(strategy_find(root, &state));
+    state->training = on;
+    set_reshard_after_forward(state);
+    return OK;
+}
+
+// ---- Reducing ----
+
+// The sum over the shards, in memory of its own (shard_numel), added to what *partial has.
+static Status reduce_within(FsdpUnit *unit, Buffer *partial)
+{
+    FlatParam *flat = &unit->flat;
+    cudaStream_t stream = unit->ctx->reduce_scatter_stream;
+    Buffer sum = flat->sharded_grad;
+    //[L1.4] *partial, which the reduce-scatter stream owns, has grown by this rank's shard of the
+    //  sum over the ranks that shard. Where it had no memory, it is that sum.
+    //? Could the sum stay in unsharded_grad? Who frees that, and when?
+    CUDA_TRY(cudaMallocAsync(&sum.data, buffer_bytes(&sum), stream));
+    NCCL_TRY(ncclReduceScatter(flat->unsharded_grad.data, sum.data, (size_t)sum.numel,
+                               dtype_nccl(sum.dtype), ncclSum, unit->ctx->mesh.shard.comm, stream));
+    if (partial->data == NULL) {
+        *partial = sum;
+        return OK;
+    }
+    CUDA_TRY(kernel_add(partial->data, sum.data, (size_t)sum.numel, stream));
+    CUDA_TRY(cudaFreeAsync(sum.data, stream));
+    return OK;
+    //[end L1.4]
+}
+
+// Sums *partial over the replicas, and adds the quotient to the gradient shard. The padding is left
+// alone: the reduce-scatter stream may be zeroing it.
+static Status reduce_between(FsdpUnit *unit, Buffer *partial)
+{
+    StrategyState *state = unit->root->strategy;
+    FlatParam *flat = &unit->flat;
+    cudaStream_t stream = state->all_reduce_stream;
+    size_t valid = (size_t)flat_valid_numel(&flat->layout, flat->layout.rank);
+    //[L1.5] Once the all-reduce stream has run what is queued, the valid elements of sharded_grad
+    //  have grown by the sum over the replicas divided by the factor. state->all_reduce_state holds
+    //  the buffer, its event recorded after the last use; one that it held before is freed;
+    //  *partial has no memory.
+    //? Two streams and one buffer: who waits for whom, before the all-reduce and before the free?
+    TRY(wait_for(state, stream, unit->ctx->reduce_scatter_stream));
+    NCCL_TRY(ncclAllReduce(partial->data, partial->data, (size_t)partial->numel,
+                           dtype_nccl(partial->dtype), ncclSum, unit->ctx->mesh.replicate.comm,
+                           stream));
+    if (valid > 0)
+        CUDA_TRY(kernel_add_divided(flat->sharded_grad.data, partial->data,
+                                    state->options.divide_factor, valid, stream));
+    TRY(free_all_reduce(state));
+    CUDA_TRY(cudaEventRecord(state->all_reduce_state.event, stream));
+    state->all_reduce_state.buffer = partial->data;
+    partial->data = NULL;
+    return OK;
+    //[end L1.5]
+}
+
+// The unit's place in its root's list.
+static int place_of(const FsdpUnit *unit)
+{
+    int i = 0;
+    while (unit->root->units[i] != unit) i++;
+    return i;
+}
+
+Status strategy_reduce(FsdpUnit *unit)
+{
+    StrategyState *state = unit->root->strategy;
+    FlatParam *flat = &unit->flat;
+    cudaStream_t stream = unit->ctx->reduce_scatter_stream;
+    size_t n = (size_t)flat->layout.shard_numel;
+
+    //[L1.6] What strategy.h says. Without an all-reduce the sum over the shards stays in
+    //  state->partial until a backward that has one.
+    //? Without replicas, what is different from task 4?
+    if (unit->ctx->mesh.replicate.size > 1) {
+        Buffer *partial = &state->partial[place_of(unit)];
+        TRY(reduce_within(unit, partial));
+        return state->requires_all_reduce ? reduce_between(unit, partial) : OK;
+    }
+    Buffer sum = buffer_range(&flat->unsharded_grad, flat->layout.rank * (int64_t)n, (int64_t)n);
+    NCCL_TRY(ncclReduceScatter(flat->unsharded_grad.data, sum.data, n, dtype_nccl(sum.dtype),
+                               ncclSum, unit->ctx->mesh.shard.comm, stream));
+    CUDA_TRY(kernel_add_divided(flat->sharded_grad.data, sum.data, state->options.divide_factor, n,
+                                stream));
+    return OK;
+    //[end L1.6]
+}
+
+// ---- The hooks ----
+
+Status strategy_pre_backward(Module *module, void *arg)
+{
+    FsdpUnit *unit = arg;
+    FsdpRoot *root = unit->root;
+    unit->phase = FSDP_PRE_BACKWARD;
+    if (root->iter_backward_root == NULL) {
+        root->iter_backward_root = unit;
+        ddp_begin_backward(root->strategy);
+    }
+    //[L1.7] As after part 4.6; but a gradient that an earlier micro-batch has left unsharded stays,
+    //  and the backward adds to it. What an earlier one was reducing is freed when the outermost
+    //  backward begins: a whole forward later, so that this waits for nothing.
+    //? What would fsdp_begin_grad say to a unit that has a gradient?
+    if (root->iter_backward_root == unit) TRY(fsdp_free_reduce_scatter(root));
+    TRY(fsdp_free_all_gather(root));
+    TRY(fsdp_unshard(unit));
+    TRY(fsdp_wait_for_unshard(unit));
+    FsdpUnit *next = fsdp_pop_post_forward(unit);
+    if (next != NULL) TRY(fsdp_unshard(next));
+    if (unit->flat.unsharded_grad.data == NULL) TRY(fsdp_begin_grad(unit));
+    return OK;
+    //[end L1.7]
+}
+
+// The outermost backward has ended.
+static Status end_backward(FsdpRoot *root)
+{
+    StrategyState *state = root->strategy;
+    //[L1.8] After the last backward of a step everything is as fsdp_finish_backward leaves it, and
+    //  the compute stream sees every gradient reduced, over the replicas too. After another one no
+    //  pass is running and no forward is recorded, and that is all.
+    //? What would a wait cost after each of eight micro-batches?
+    if (state->is_last_backward) {
+        bool all_reduced = state->all_reduce_state.buffer != NULL;
+        TRY(free_all_reduce(state));
+        if (all_reduced)
+            CUDA_TRY(
+                cudaStreamWaitEvent(root->ctx->compute_stream, state->all_reduce_state.event, 0));
+        return fsdp_finish_backward(root);
+    }
+    TRY(fsdp_free_all_gather(root));
+    fsdp_clear_post_forward(root);
+    root->iter_backward_root = NULL;
+    return OK;
+    //[end L1.8]
+}
+
+Status strategy_post_backward(Module *module, void *arg)
+{
+    FsdpUnit *unit = arg;
+    const StrategyState *state = unit->root->strategy;
+    unit->phase = FSDP_POST_BACKWARD;
+    //[L1.9] The unit is resharded where it is to be, and its gradient is being reduced where
+    //  gradients are to be synchronised; else it stays where it is. The outermost backward has
+    //  ended (end_backward).
+    //? Without a reduction, what is in the shard, and what in the unsharded gradient?
+    if (state->reshard_after_backward) TRY(fsdp_reshard(unit));
+    if (state->requires_gradient_sync) TRY(fsdp_reduce_grad(unit));
+    if (unit->root->iter_backward_root == unit) TRY(end_backward(unit->root));
+    //[end L1.9]
+    unit->phase = FSDP_IDLE;
+    return OK;
+}

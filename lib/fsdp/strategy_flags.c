@@ -1,0 +1,64 @@
+/* strategy_flags.c: the flags of a strategy that a training loop may set itself, as FSDP2 has them.
+ *
+ * Interface: strategy_find; fsdp_set_requires_gradient_sync, fsdp_set_requires_all_reduce,
+ * fsdp_set_is_last_backward, fsdp_set_reshard_after_backward, fsdp_set_gradient_divide_factor.
+ */
+#include "strategy.h"
+
+Status strategy_find(const Module *module, StrategyState **state)
+{
+    FsdpRoot *root = NULL;
+    TRY(fsdp_find_root(module, &root));
+    *state = root->strategy;
+    return *state != NULL ? OK : fail(ERR_ARGUMENT, "%s has no strategy", module->name);
+}
+
+Status fsdp_set_requires_gradient_sync(Module *root, bool on)
+{
+    StrategyState *state;
+    TRY(strategy_find(root, &state));
+    state->requires_gradient_sync = on;
+    return OK;
+}
+
+Status fsdp_set_requires_all_reduce(Module *root, bool on)
+{
+    StrategyState *state;
+    TRY(strategy_find(root, &state));
+    if (state->options.strategy == STRATEGY_DDP)
+        return fail(ERR_ARGUMENT, "DDP's reduction is the all-reduce itself: switch "
+                                  "fsdp_set_requires_gradient_sync");
+    if (state->root->ctx->mesh.replicate.size == 1)
+        return fail(ERR_ARGUMENT, "there is one replica, and nothing to all-reduce");
+    state->requires_all_reduce = on;
+    return OK;
+}
+
+Status fsdp_set_is_last_backward(Module *root, bool on)
+{
+    StrategyState *state;
+    TRY(strategy_find(root, &state));
+    state->is_last_backward = on;
+    return OK;
+}
+
+Status fsdp_set_reshard_after_backward(Module *root, bool on)
+{
+    StrategyState *state;
+    TRY(strategy_find(root, &state));
+    state->reshard_after_backward = on;
+    return OK;
+}
+
+Status fsdp_set_gradient_divide_factor(Module *root, float factor)
+{
+    StrategyState *state;
+    TRY(strategy_find(root, &state));
+    if (!(factor > 0.0f))
+        return fail(ERR_ARGUMENT, "a divide factor of %g: it must be positive", (double)factor);
+    if (factor != 1.0f && mesh_size(&state->root->ctx->mesh) == 1)
+        return fail(ERR_ARGUMENT,
+                    "one rank reduces nothing, so nothing is divided: factor 1 alone");
+    state->options.divide_factor = factor;
+    return OK;
+}

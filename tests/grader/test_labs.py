@@ -1,0 +1,189 @@
+"""The labs: their manifests, texts, skeletons, mutants and alternatives fit each other, and the
+grader, hints and releases know them."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+from helpers import DEVTOOLS, GRADER, ROOT, TempFolder, build_folder
+
+import gaps
+import manifest
+import mutants
+import release
+import settings
+import skeleton
+
+# What a TODO may not name: the calls are for the student to find.
+CALLS = re.compile(r"\b(?:cuda|nccl|cublas)[A-Z]\w*|\bkernel_\w+|\bmem(?:set|cpy)\b")
+LABS = manifest.load_labs(ROOT)
+LEAST_MUTANTS, LEAST_ALTERNATIVES = 8, 2
+
+
+def text_of(piece):
+    return skeleton.read(os.path.join(ROOT, piece.in_kit("reference")))
+
+
+def regions(piece):
+    """Of the regions of a lab's file, by part: (text, questions, solution)."""
+    found, part, head = {}, None, False
+    for line in text_of(piece).splitlines():
+        begin = skeleton.begins(line, 2)
+        if begin:
+            part, head = begin.group(2), True
+            found[part] = ([begin.group(3)], [], [])
+        elif skeleton.END.match(line):
+            part = None
+        elif part and head and skeleton.HINT.match(line):
+            found[part][1].append(skeleton.HINT.match(line).group(1))
+        elif part and head and skeleton.MORE_TEXT.match(line):
+            found[part][0].append(skeleton.MORE_TEXT.match(line).group(1).strip())
+        elif part:
+            head = False
+            found[part][2].append(line)
+    return {part: (" ".join(text), asked, "\n".join(lines))
+            for part, (text, asked, lines) in found.items()}
+
+
+class Manifests(unittest.TestCase):
+    def test_they_are_right(self):
+        self.assertEqual(manifest.problems(LABS, ROOT), [])
+
+    def test_names_are_those_of_the_suites(self):
+        folder = os.path.join(build_folder(), "impl", "reference", "suite")
+        if not all(os.path.exists(os.path.join(folder, lab.name)) for lab in LABS):
+            self.skipTest("the suites of the reference are not built")
+        done = subprocess.run([sys.executable, "-B", os.path.join(DEVTOOLS, "check_tasks.py"),
+                               "--suites", folder], capture_output=True, text=True, timeout=60,
+                              check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+    def test_parts_ask_and_name_no_call_and_the_last_hint_does(self):
+        for lab in LABS:
+            for piece in lab.pieces():
+                for part, (text, asked, solution) in regions(piece).items():
+                    with self.subTest(part=part):
+                        self.assertEqual(CALLS.findall(text), [])
+                        self.assertTrue(asked or part[-1].isalpha(), "it asks nothing")
+                        for call in set(re.findall(r"\b((?:cuda|nccl)[A-Z]\w+|kernel_\w+)\(",
+                                                   solution)) - {"cudaEventRecord",
+                                                                 "cudaStreamWaitEvent"}:
+                            self.assertIn(call, lab.parts[part][-1])
+
+    def test_a_file_of_a_student_and_one_of_the_kit(self):
+        lab = LABS[0]
+        self.assertEqual(lab.shown(os.path.join(ROOT, "skeleton")), "%d_%s/skeleton.c" % (
+            lab.number, lab.name))
+        self.assertEqual(lab.shown("/somewhere/mine"), "mine/%s.c" % lab.name)
+        second = lab.pieces()[1]
+        self.assertEqual(second.shown(os.path.join(ROOT, "reference")),
+                         "1_strategies/reference_%s" % second.file)
+        self.assertTrue(lab.named("1_strategies/skeleton_%s" % second.file))
+        self.assertTrue(lab.named("mine/" + second.file))
+        self.assertFalse(lab.named("1_strategies/tests.c"))
+
+    def test_fields(self):
+        with self.assertRaises(manifest.BadManifest):
+            manifest.take({"file": "one.c"}, manifest.LAB_FIELDS, "lab.json", {})
+
+
+class Solutions(unittest.TestCase):
+    """Wrong ones and right ones that are unlike the reference."""
+
+    def test_mutants_apply_and_are_many(self):
+        found = mutants.load_mutants(os.path.join(ROOT, "tests", "none"), LABS)
+        for lab in LABS:
+            own = [mutant for mutant in found if mutant.task is lab]
+            self.assertGreaterEqual(len(own), LEAST_MUTANTS, lab.name)
+            for mutant in own:
+                texts = mutants.edited(lab, mutant.edits)
+                self.assertNotEqual(texts, {piece.file: text_of(piece) for piece in lab.pieces()},
+                                    mutant.name)
+
+    def test_alternatives_apply_and_are_some(self):
+        for lab in LABS:
+            found = mutants.load_alternatives(
+                os.path.join(ROOT, os.path.dirname(lab.path), "alternatives"), [lab])
+            self.assertGreaterEqual(len(found), LEAST_ALTERNATIVES, lab.name)
+            files = {piece.file: piece for piece in lab.pieces()}
+            for solution in found:
+                for file, part in solution.parts.items():
+                    self.assertTrue(mutants.put_in(text_of(files[file]), part), solution.name)
+
+
+class Releases(unittest.TestCase):
+    def test_students_get_no_solution_and_no_mutants(self):
+        files = release.collect(ROOT, ("labs",), ())
+        for lab in LABS:
+            folder = os.path.dirname(lab.path)
+            for name in ("skeleton.c", "tests.c", "lab.json", "handout.md"):
+                self.assertIn("%s/%s" % (folder, name), files)
+        for path in files:
+            self.assertNotRegex(path, r"reference|mutants|alternatives")
+
+    def test_the_solutions_lines_are_secret(self):
+        secrets = release.Secrets(ROOT)
+        for lab in LABS:
+            for piece in lab.pieces():
+                self.assertTrue(secrets.leaks(text_of(piece).encode()), piece.file)
+                made = skeleton.lab_files(ROOT)[piece.in_kit("skeleton")]
+                self.assertEqual(secrets.leaks(made.encode()), [], piece.file)
+
+
+class Courses(unittest.TestCase):
+    def test_an_assignment_of_labs(self):
+        whole = settings.tasks_of(dict(settings.DEFAULTS, lab="all"), ROOT)
+        self.assertEqual([task.name for task in whole], [lab.name for lab in LABS])
+        one = settings.tasks_of(dict(settings.DEFAULTS, lab="strategies"), ROOT)
+        self.assertEqual([piece.file for piece in one[0].pieces()], ["strategies.c", "ddp.c"])
+        with self.assertRaises(settings.BadCourse):
+            settings.tasks_of(dict(settings.DEFAULTS, lab="nothing"), ROOT)
+
+
+class Grading(TempFolder):
+    def program(self, name, *arguments):
+        done = subprocess.run([sys.executable, os.path.join(GRADER, name)] + list(arguments),
+                              cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    def grade(self, impl, *arguments):
+        return self.program("grade.py", "--impl", impl, "--build", build_folder(), "--out",
+                            self.path("results.json"), *arguments)
+
+    def test_the_skeleton_gets_nothing(self):
+        status, out, _ = self.grade("skeleton", "--lab", "all")
+        full = sum(lab.points for lab in LABS)
+        self.assertEqual(status, 0)
+        self.assertEqual(out.splitlines()[-1], "Score: 0/%g" % full)
+        document = json.loads(self.read("results.json"))
+        self.assertTrue(document["labs"])
+        self.assertEqual({row["status"] for row in document["tests"]}, {"failed"})
+
+    def test_words_that_make_no_sense(self):
+        for arguments, said in ((("--lab", "nothing"), "there is no lab nothing; the labs are 1 "),
+                                (("--lab", "1", "--task", "1"), "ask for one of them")):
+            status, _, error = self.grade("skeleton", *arguments)
+            self.assertEqual(status, 2)
+            self.assertIn(said, error)
+
+    def test_a_hint_for_the_first_gap(self):
+        status, out, _ = self.program("hint.py", "--impl", "skeleton", "--lab", "strategies",
+                                      "--build", self.path("build"))
+        self.assertEqual(status, 0)
+        self.assertIn("Lab 1  Strategies: part L1.1 is not written yet", out)
+        self.assertIn("1_strategies/skeleton.c:", out)
+        self.assertIn("make hint LAB=1", out)
+        self.assertIn("make grade LAB=1", out)
+
+    def test_gaps_of_both_levels(self):
+        lab = LABS[0]
+        ones = [part for piece in lab.pieces() for part in gaps.parts(text_of(piece), 1)]
+        self.assertEqual(ones, ["L1.%d" % (i + 1) for i in range(len(ones))])
+        self.assertTrue(all(part[-1].isalpha() for part in lab.parts if part not in ones))
+
+
+if __name__ == "__main__":
+    unittest.main()
