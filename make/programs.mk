@@ -4,7 +4,7 @@
 define link
 	@mkdir -p $(@D)
 	$(SAY) LD $@
-	$(Q)$(LINK) $(LDFLAGS) $(1) $(filter-out $(GPU_LIBS),$(filter %.a,$^)) $(GPU_LIBS) $(2) $(LDLIBS) -o $@
+	$(Q)$(LINK) $(LDFLAGS) $(1) $(filter-out $(GPU_LIBS),$(filter %.a,$^)) $(GPU_LIBS) $(2) $(KIT_LIBS) $(LDLIBS) -o $@
 endef
 objects_of = $(filter-out $(GPU_LIBS),$(filter %.o,$(1)))
 
@@ -27,7 +27,7 @@ $(BUILD)/impl/$(IMPL_KEY)/trace/%: $(BUILD)/obj/tests/trace/%.o $(OWN:%=$(BUILD)
 	$(call link,$(call objects_of,$^),-lcmocka)
 
 # Of the kit's own suites these know of FSDP.
-$(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fsdp/*.c tests/harness/*.c tests/large/*.c)): $(REFERENCE_OBJ)
+$(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/checkpoint/*.c tests/fsdp/*.c tests/harness/*.c tests/large/*.c)): $(REFERENCE_OBJ)
 # And this one has the CPU's kernels to compare the device's with.
 $(BUILD)/tests/cuda/kernels: $(BUILD)/obj/tests/cuda/host_kernels.o
 $(BUILD)/tests/emulator/mistakes: $(BUILD)/obj/tests/emulator/wrong.o
