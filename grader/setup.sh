@@ -59,10 +59,11 @@ list_features() {
 }
 
 # Sets `asked`: all that the answer depends on, in one line. oneDNN's headers are in it because it
-# replaces OpenBLAS when it is installed later.
+# replaces OpenBLAS when it is installed later, and the names of the libraries because a file from
+# before one of them was needed does not hold.
 describe() {
     list_features
-    asked="$cc_command|$cxx_command|$python_command|${CFLAGS:-}|${LDFLAGS:-}|${BACKEND:-}|${BLAS:-}"
+    asked="cmocka dw jansson|$cc_command|$cxx_command|$python_command|${CFLAGS:-}|${LDFLAGS:-}|${BACKEND:-}|${BLAS:-}"
     asked="$asked|$PATH|${CPATH:-}|${C_INCLUDE_PATH:-}|${LIBRARY_PATH:-}|${PKG_CONFIG_PATH:-}"
     for header in /usr/include/dnnl.h /usr/include/oneapi/dnnl/dnnl.h /usr/local/include/dnnl.h; do
         [ -f "$header" ] && asked="$asked|$header"
