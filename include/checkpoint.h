@@ -108,6 +108,9 @@ char *checkpoint_name(const char *dir, const char *ending);
 // What a tensor of a file is called: the parameter's name, with ".adamw.m" or ".adamw.v".
 typedef enum CheckpointPart { CHECKPOINT_PARAM, CHECKPOINT_M, CHECKPOINT_V } CheckpointPart;
 const char *checkpoint_part_name(CheckpointPart part); // "", ".adamw.m", ".adamw.v"
+// A parameter's name and the part's, in a buffer of CHECKPOINT_NAME bytes.
+enum { CHECKPOINT_NAME = 96 };
+void checkpoint_tensor_name(char *out, const char *param, CheckpointPart part);
 
 // Copies n floats from the device to element `first` of a tensor, or back, through the buffer, on
 // `stream`; done when it returns.
@@ -118,6 +121,8 @@ Status checkpoint_copy_in(const Safetensors *file, const SafetensorsEntry *entry
 
 // Folders. Every one of these prints its line where it fails.
 bool folder_is_there(const char *dir);
+// OK where nothing is there, or a folder with a checkpoint's files and no others.
+Status folder_check(const char *dir);
 Status folder_make(const char *dir);
 // The names in the folder are on the disk (fsync of the folder).
 Status folder_sync(const char *dir);
@@ -133,8 +138,11 @@ Status folder_remove(const char *dir);
 // barrier, too.
 Status checkpoint_agree(const FsdpContext *ctx, Status mine);
 
-// Rank 0 of the mesh alone prints until the end: what all ranks find is one line.
-void checkpoint_say_once(const FsdpContext *ctx, bool on);
+// For what all ranks find alike, such as a file that is missing. Between begin and agree rank 0
+// alone prints; what another rank found and rank 0 did not, that rank prints then. Else as
+// checkpoint_agree.
+void checkpoint_alike_begin(const FsdpContext *ctx);
+Status checkpoint_alike_agree(const FsdpContext *ctx, Status mine);
 
 // ---------------------------------------------------------------- Hugging Face's GPT-2
 

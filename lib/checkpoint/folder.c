@@ -3,7 +3,7 @@
  * A rename is atomic, but neither it nor the names of new files are on the disk before the folder
  * that holds them has been synced.
  *
- * Interface: folder_is_there, folder_make, folder_sync, folder_sync_parent, folder_rename,
+ * Interface: folder_is_there, folder_check, folder_make, folder_sync, folder_sync_parent, folder_rename,
  * folder_remove; checkpoint_name, checkpoint_file.
  */
 #define _GNU_SOURCE // asprintf
@@ -92,7 +92,7 @@ static Status each_file(const char *dir, bool only_look)
     for (struct dirent *file; status == OK && (file = readdir(list)) != NULL;) {
         if (strcmp(file->d_name, ".") == 0 || strcmp(file->d_name, "..") == 0) continue;
         if (!is_ours(file->d_name))
-            status = fail(ERR_IO, "%s: has a file %s, which no checkpoint has: it is not removed",
+            status = fail(ERR_IO, "%s: has a file %s, which no checkpoint has: name another folder",
                           dir, file->d_name);
         else if (!only_look && unlinkat(dirfd(list), file->d_name, 0) != 0)
             status = fail(ERR_IO, "%s: file %s cannot be removed: %s", dir, file->d_name,
@@ -102,10 +102,15 @@ static Status each_file(const char *dir, bool only_look)
     return status;
 }
 
+Status folder_check(const char *dir)
+{
+    return folder_is_there(dir) ? each_file(dir, true) : OK;
+}
+
 Status folder_remove(const char *dir)
 {
     if (!folder_is_there(dir)) return OK;
-    TRY(each_file(dir, true));
+    TRY(folder_check(dir));
     TRY(each_file(dir, false));
     if (rmdir(dir) == 0) return OK;
     return fail(ERR_IO, "%s: cannot be removed: %s", dir, strerror(errno));

@@ -1,9 +1,11 @@
 /* transfer.c: elements between a device and a file, through one buffer; and what ranks tell each
  * other about it.
  *
- * Interface: checkpoint_copy_out, checkpoint_copy_in, checkpoint_part_name; checkpoint_agree,
- * checkpoint_say_once; checkpoint_storage_only.
+ * Interface: checkpoint_copy_out, checkpoint_copy_in, checkpoint_part_name,
+ * checkpoint_tensor_name; checkpoint_agree,
+ * checkpoint_alike_begin, checkpoint_alike_agree; checkpoint_storage_only.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "checkpoint.h"
@@ -15,6 +17,11 @@ const char *checkpoint_part_name(CheckpointPart part)
 {
     static const char *const NAMES[] = {"", ".adamw.m", ".adamw.v"};
     return NAMES[part];
+}
+
+void checkpoint_tensor_name(char *out, const char *param, CheckpointPart part)
+{
+    snprintf(out, CHECKPOINT_NAME, "%s%s", param, checkpoint_part_name(part));
 }
 
 static int64_t buffer_elements(int64_t n)
@@ -85,9 +92,22 @@ Status checkpoint_agree(const FsdpContext *ctx, Status mine)
     return mine != OK || failed == 0 ? mine : ERR_IO;
 }
 
-void checkpoint_say_once(const FsdpContext *ctx, bool on)
+static bool is_first(const FsdpContext *ctx)
 {
-    if (ctx->mesh.shard.rank != 0 || ctx->mesh.replicate.rank != 0) check_set_silent(on);
+    return ctx->mesh.shard.rank == 0 && ctx->mesh.replicate.rank == 0;
+}
+
+void checkpoint_alike_begin(const FsdpContext *ctx)
+{
+    if (!is_first(ctx)) check_set_silent(true);
+}
+
+Status checkpoint_alike_agree(const FsdpContext *ctx, Status mine)
+{
+    if (!is_first(ctx)) check_set_silent(false);
+    TRY(checkpoint_agree(ctx, is_first(ctx) ? mine : OK));
+    if (mine != OK) fail(mine, "%s", check_last());
+    return checkpoint_agree(ctx, mine);
 }
 
 void checkpoint_storage_only(Module *model)
