@@ -96,9 +96,17 @@ Status index_write(const CheckpointIndex *index, const char *dir);
 Status index_read(CheckpointIndex *index, const char *dir);
 // The parameter of that name, or NULL.
 const CheckpointEntry *index_find(const CheckpointIndex *index, const char *name);
-// Opens file number i of the folder `dir` and checks that every slice that the index says is in it
-// is there, as long as it must be, float.
+// Opens file number i of the index and checks its label, and that every slice that the index says is
+// in it is there, float, and as long as it must be.
 Status index_check_file(const CheckpointIndex *index, int i);
+
+// What a file says about itself in its __metadata__: "part": "I of N" and "step": so that a file of
+// another rank, or of another save, is not taken for it.
+typedef struct CheckpointLabel {
+    char part[24], step[24];
+    SafetensorsText texts[2];
+} CheckpointLabel;
+void checkpoint_label(CheckpointLabel *label, int i, int n, int64_t step);
 
 // The path of file number i of n: "DIR/rank-I-of-N.safetensors". Free it; NULL without memory.
 char *checkpoint_file(const char *dir, int i, int n);

@@ -101,7 +101,8 @@ static Status describe(CheckpointIndex *index, const FsdpRoot *root)
 // ---- Saving ----
 
 // Writes the pieces to a new file, a tensor for each; it is on the disk when this returns.
-static Status write_pieces(const char *path, const Piece *pieces, int n, cudaStream_t stream)
+static Status write_pieces(const char *path, const Piece *pieces, int n,
+                           const CheckpointLabel *label, cudaStream_t stream)
 {
     SafetensorsEntry *entries = calloc((size_t)n + 1, sizeof *entries);
     char(*names)[CHECKPOINT_NAME] = calloc((size_t)n + 1, sizeof *names);
@@ -116,7 +117,7 @@ static Status write_pieces(const char *path, const Piece *pieces, int n, cudaStr
     //[L5.3] Where `status` is OK, the file has the elements of every piece and is finished; else
     //  `status` is the first failure and there is no file.
     //? What does safetensors_close do with a file that is not finished?
-    if (status == OK) status = safetensors_create(&file, path, entries, n, NULL, 0);
+    if (status == OK) status = safetensors_create(&file, path, entries, n, label->texts, 2);
     for (int i = 0; i < n && status == OK; i++)
         status = checkpoint_copy_out(&file, i, 0, pieces[i].end - pieces[i].begin, pieces[i].data,
                                      stream);
@@ -135,11 +136,13 @@ static Status write_part(const char *tmp, const FsdpRoot *root, const FsdpAdamW 
     const Mesh *mesh = &root->ctx->mesh;
     Piece *pieces = NULL;
     CheckpointIndex index;
+    CheckpointLabel label;
     int n = 0;
     if (mesh->replicate.rank != 0) return OK; // another rank holds the same
     char *path = checkpoint_file(tmp, mesh->shard.rank, mesh->shard.size);
     Status status = path != NULL ? make_pieces(root, opt, &pieces, &n) : ERR_MEMORY;
-    if (status == OK) status = write_pieces(path, pieces, n, root->ctx->compute_stream);
+    checkpoint_label(&label, mesh->shard.rank, mesh->shard.size, position->step);
+    if (status == OK) status = write_pieces(path, pieces, n, &label, root->ctx->compute_stream);
     free(pieces);
     free(path);
     if (mesh->shard.rank != 0 || status != OK) return status;

@@ -1,6 +1,6 @@
 /* index_read.c: index.json, read and checked, and the files that it names.
  *
- * Interface: index_read, index_check_file.
+ * Interface: index_read, index_check_file, checkpoint_label.
  */
 #define _GNU_SOURCE // asprintf
 #include <errno.h>
@@ -175,6 +175,28 @@ static Status check_tensor(const Safetensors *file, const CheckpointEntry *entry
     return OK;
 }
 
+void checkpoint_label(CheckpointLabel *label, int i, int n, int64_t step)
+{
+    snprintf(label->part, sizeof label->part, "%d of %d", i, n);
+    snprintf(label->step, sizeof label->step, "%lld", (long long)step);
+    label->texts[0] = (SafetensorsText){(char *)"part", label->part};
+    label->texts[1] = (SafetensorsText){(char *)"step", label->step};
+}
+
+static Status check_label(const Safetensors *file, const CheckpointIndex *index, int i)
+{
+    CheckpointLabel want;
+    checkpoint_label(&want, i, index->n_files, index->position.step);
+    for (int t = 0; t < 2; t++) {
+        const char *got = safetensors_text(file, want.texts[t].key);
+        if (got == NULL || strcmp(got, want.texts[t].value) != 0)
+            return fail(ERR_IO, "%s: its %s is %s, expected %s: it is of another rank or save",
+                        file->path, want.texts[t].key, got != NULL ? shown(got) : "missing",
+                        want.texts[t].value);
+    }
+    return OK;
+}
+
 Status index_check_file(const CheckpointIndex *index, int i)
 {
     Safetensors file;
@@ -183,6 +205,7 @@ Status index_check_file(const CheckpointIndex *index, int i)
     Status status = safetensors_open(&file, path);
     free(path);
     if (status != OK) return status;
+    status = check_label(&file, index, i);
     CheckpointPart last = index->has_moments ? CHECKPOINT_V : CHECKPOINT_PARAM;
     for (int e = 0; e < index->n; e++) {
         const CheckpointEntry *entry = &index->entries[e];
