@@ -298,12 +298,16 @@ static void survivor_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
-// One kill, before the disk's call number `at`. Whether there was such a call.
-static bool kill_at(int at)
+// One kill, before the disk's call number `at`. `again`: of a save that is the first after one that
+// was killed between its two renames.
+static void kill_at(int at, bool again)
 {
+    char old[PATH_BYTES + 32];
     Job good = {.spec = spec_mlp(2), .step = 4, .saves = true};
     Kill kill = {disk_open(), shared_alloc(sizeof(int)), shared_alloc(sizeof(int)), at % 3 == 0};
     run_ranks(2, save_or_load, &good);
+    snprintf(old, sizeof old, "%s.old", dir);
+    if (again && rename(dir, old) != 0) fail_msg("the test cannot rename %s", dir);
     kill.disk->kill_at = at;
     *kill.returned = *kill.step = 0;
     char *said = run_ranks_message(2, RANKS_LIMIT, killed_body, &kill);
@@ -316,7 +320,6 @@ static bool kill_at(int at)
     if (*kill.returned == 1 && *kill.step != 5)
         fail_msg("killed before call %d of the disk: the save had returned, and step 4 was loaded",
                  at);
-    return killed;
 }
 
 // The calls that a save makes, so that the last ones, which commit, can all be tried.
@@ -331,11 +334,15 @@ static void a_kill_leaves_the_last_good_one(void **state)
     for (int i = 0; i < 4; i++) {
         int at = draw(1, calls - 10);
         drawn("killed before call %d of %d", at, calls);
-        kill_at(at);
+        kill_at(at, false);
     }
     for (int at = calls - 9; at <= calls; at++) {
         drawn("killed before call %d of %d", at, calls);
-        kill_at(at);
+        kill_at(at, false);
+    }
+    for (int at = 1; at <= 10; at++) {
+        drawn("the second kill, before call %d", at);
+        kill_at(at, true);
     }
 }
 
@@ -348,6 +355,7 @@ typedef struct Refusal {
     int *lines; // of all ranks
     int *refused;
     char *said; // by the rank that said it, 1024 bytes
+    const char *what;
 } Refusal;
 
 static void refusal_body(const Rank *r, void *arg)
@@ -373,6 +381,7 @@ static void refusal_body(const Rank *r, void *arg)
     __atomic_add_fetch(refusal->refused, status != OK, __ATOMIC_SEQ_CST);
     if (lines > 0) snprintf(refusal->said, 1024, "%s", said);
     free(said);
+    check(status != OK, "%s must be refused, and rank %d takes it", refusal->what, r->rank);
     state_check(&s, 8, "after what was refused");
     check(position.step == 8, "what was refused has changed the position");
     sharded_destroy(&s);
@@ -387,6 +396,7 @@ static void must_refuse(Refusal refusal, int world, const char *what, const char
     refusal.said = shared_alloc(1024);
     *refusal.lines = *refusal.refused = 0;
     refusal.said[0] = '\0';
+    refusal.what = what;
     run_ranks(world, refusal_body, &refusal);
     if (*refusal.refused != world)
         fail_msg("%s: %d of %d ranks refuse it", what, *refusal.refused, world);
