@@ -48,6 +48,7 @@ static Status read_pieces(const CheckpointIndex *index, const FsdpRoot *root, co
 {
     Piece *pieces = NULL;
     int n = 0;
+    (void)read_piece; // the reference's, which nobody calls here
     Status status = make_pieces(root, opt, &pieces, &n);
     for (int p = 0; p < n && status == OK; p++) {
         const CheckpointEntry *entry = index_find(index, pieces[p].param->name);
