@@ -4,6 +4,8 @@
 #include "files.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static char dir[PATH_BYTES + 16];
 
@@ -41,5 +43,32 @@ static void loads_on_every_world(void **state)
     remove_folder(folder);
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test(loads_on_every_world)};
+#ifndef BACKEND_CUDA
+// Storage alone: to read it before anything was loaded is a report of simgpu's.
+static void storage_only_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_mlp(2);
+    Sharded s = {.spec = spec, .rank = r->rank, .world = r->world};
+    s.model = spec_create(&spec);
+    checkpoint_storage_only(s.model);
+    make_context(&s.ctx, r);
+    need(fully_shard(s.model, &s.ctx, &TEST_OPTIONS));
+    free(fetch(fsdp_unit(s.model)->flat.sharded_param.data, 4));
+}
+
+static void storage_only_has_no_values(void **state)
+{
+    char *said = run_ranks_message(1, RANKS_LIMIT, storage_only_body, NULL);
+    if (said == NULL || strstr(said, "uninitialised") == NULL)
+        fail_msg("expected a report of an uninitialised read: %s", said != NULL ? said : "nothing");
+    free(said);
+}
+#endif
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(loads_on_every_world),
+#ifndef BACKEND_CUDA
+    cmocka_unit_test(storage_only_has_no_values),
+#endif
+};
 SUITE_MAIN("worlds", tests)

@@ -106,6 +106,7 @@ def main():
           % (torch.__version__, transformers.__version__, safetensors.__version__,
              platform.python_version()))
     transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     torch.set_num_threads(2)
     for name, size in SIZES.items():
         both_ways(name, size)
