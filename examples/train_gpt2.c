@@ -22,11 +22,11 @@
 #include "text.h"
 
 typedef struct Options {
-    int sample;   // bytes to generate at the end
-    bool brief;   // few lines: neither held-out text nor what each rank sent
-    bool figures; // one line of figures alone, for make compare
+    int sample;                // bytes to generate at the end
+    bool brief;                // few lines: neither held-out text nor what each rank sent
+    bool figures;              // one line of figures alone, for make compare
     const char *save, *resume; // folders of checkpoints; NULL: none
-    int every; // steps from one save to the next; 0: one, at the end
+    int every;                 // steps from one save to the next; 0: one, at the end
     int n_files;
     char **files;
 } Options;
@@ -220,8 +220,7 @@ static Status resume(Program *p)
                     p->opt.resume, (long long)position.step, t->opt.steps);
     p->done = (int)position.step;
     t->opt.seed = position.data_seed;
-    if (t->world.rank == 0)
-        printf("resumed from %s after step %d\n", p->opt.resume, p->done);
+    if (t->world.rank == 0) printf("resumed from %s after step %d\n", p->opt.resume, p->done);
     return OK;
 }
 

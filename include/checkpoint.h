@@ -50,8 +50,7 @@ Status checkpoint_save(const char *dir, Module *root, const FsdpAdamW *opt,
 // NULL: the parameters alone. Collective. ERR_ARGUMENT where a unit is not sharded; ERR_IO for a
 // checkpoint of another model, without the optimizer that is asked for, or with a file that is
 // missing or damaged; nothing has been changed then. Padding stays zero.
-Status checkpoint_load(const char *dir, Module *root, FsdpAdamW *opt,
-                       CheckpointPosition *position);
+Status checkpoint_load(const char *dir, Module *root, FsdpAdamW *opt, CheckpointPosition *position);
 
 // ---------------------------------------------------------------- Given code (lib/checkpoint)
 
@@ -96,8 +95,8 @@ Status index_write(const CheckpointIndex *index, const char *dir);
 Status index_read(CheckpointIndex *index, const char *dir);
 // The parameter of that name, or NULL.
 const CheckpointEntry *index_find(const CheckpointIndex *index, const char *name);
-// Opens file number i of the index and checks its label, and that every slice that the index says is
-// in it is there, float, and as long as it must be.
+// Opens file number i of the index and checks its label, and that every slice that the index says
+// is in it is there, float, and as long as it must be.
 Status index_check_file(const CheckpointIndex *index, int i);
 
 // What a file says about itself in its __metadata__: "part": "I of N" and "step": so that a file of

@@ -6,9 +6,9 @@
  *   {"__metadata__": {"format": "pt"},
  *    "wte.weight": {"dtype": "F32", "shape": [256, 64], "data_offsets": [0, 65536]}, …}
  *
- * data_offsets count from the first byte after the header. Tensors are row-major, little-endian, and
- * cover the data without a gap or an overlap. A file is untrusted: safetensors_open checks all of
- * that, and whatever it refuses it refuses with one line that names the file, the field and what
+ * data_offsets count from the first byte after the header. Tensors are row-major, little-endian,
+ * and cover the data without a gap or an overlap. A file is untrusted: safetensors_open checks all
+ * of that, and whatever it refuses it refuses with one line that names the file, the field and what
  * was expected. The JSON itself is read by libjansson, which refuses a name twice, numbers that do
  * not fit in 64 bits, and bytes that are no UTF-8.
  *
@@ -57,8 +57,8 @@ typedef struct SafetensorsEntry {
     SafetensorsType type;
     int ndim;
     int64_t shape[SAFETENSORS_MAX_DIMS];
-    int64_t numel;       // product of the shape; 1 for no dimensions
-    int64_t begin, end;  // bytes, from the beginning of the data
+    int64_t numel;      // product of the shape; 1 for no dimensions
+    int64_t begin, end; // bytes, from the beginning of the data
 } SafetensorsEntry;
 
 // A pair of the header's __metadata__.
@@ -71,9 +71,9 @@ typedef struct Safetensors {
     char *path;
     int fd;
     bool writing;
-    int64_t data_at;      // where the data begin in the file
-    int64_t written;      // writing: bytes of data so far
-    int n;                // tensors, in the order of their data
+    int64_t data_at; // where the data begin in the file
+    int64_t written; // writing: bytes of data so far
+    int n;           // tensors, in the order of their data
     SafetensorsEntry *entries;
     int n_texts;
     SafetensorsText *texts;

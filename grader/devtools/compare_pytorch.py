@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compares with Hugging Face's GPT-2: makes a virtual environment with PyPI's torch, transformers and
-safetensors in the build tree, and runs tests/pytorch/compare.py in it.
+"""Compares with Hugging Face's GPT-2: makes a virtual environment with PyPI's torch, transformers
+and safetensors in the build tree, and runs tests/pytorch/compare.py in it.
 
 The environment is large and is made once; what it holds is the newest that pip finds, and the
 comparison prints the versions.
@@ -24,8 +24,9 @@ def environment(folder):
     done = os.path.join(folder, "complete")
     if os.path.exists(done):
         return python
-    print("compare-pytorch: installs %s from PyPI into %s, once. torch for x86 comes with the CUDA\n"
-          "libraries that it does not need here: about 3 GB to fetch and 7 GB on the disk."
+    print("compare-pytorch: installs %s from PyPI into %s, once.\n"
+          "torch for x86 comes with the CUDA libraries, which it does not need here: about 3 GB to\n"
+          "fetch and 6 GB on the disk."
           % (", ".join(PACKAGES), folder), flush=True)
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *PACKAGES],

@@ -265,8 +265,8 @@ static Status check_model(const CheckpointIndex *index, const FsdpRoot *root, co
 }
 
 // Reads what file number i has of one piece; opens the file where it is the first to need it.
-static Status read_piece(const CheckpointIndex *index, int i, Safetensors *file,
-                         const Piece *piece, cudaStream_t stream)
+static Status read_piece(const CheckpointIndex *index, int i, Safetensors *file, const Piece *piece,
+                         cudaStream_t stream)
 {
     const CheckpointEntry *entry = index_find(index, piece->param->name);
     char name[CHECKPOINT_NAME];
@@ -343,7 +343,8 @@ Status checkpoint_load(const char *dir, Module *module, FsdpAdamW *opt,
     TRY(fsdp_find_root(module, &root));
     for (int u = 0; u < root->n_units; u++)
         if (root->units[u]->flat.state != FLAT_SHARDED)
-            return fail(ERR_ARGUMENT, "%s is not sharded: call fsdp_reshard_all(root) before a load",
+            return fail(ERR_ARGUMENT,
+                        "%s is not sharded: call fsdp_reshard_all(root) before a load",
                         root->units[u]->flat.name);
     char *from = checkpoint_name(dir, ""), *old = checkpoint_name(dir, ".old");
     if (from == NULL || old == NULL) {

@@ -79,7 +79,8 @@ static Status describe(CheckpointIndex *index, const FsdpRoot *root)
 // ---- Saving ----
 
 // Writes the pieces to a new file, a tensor for each; it is on the disk when this returns.
-static Status write_pieces(const char *path, const Piece *pieces, int n, cudaStream_t stream)
+static Status write_pieces(const char *path, const Piece *pieces, int n,
+                           const CheckpointLabel *label, cudaStream_t stream)
 {
     SafetensorsEntry *entries = calloc((size_t)n + 1, sizeof *entries);
     char(*names)[CHECKPOINT_NAME] = calloc((size_t)n + 1, sizeof *names);
@@ -107,11 +108,13 @@ static Status write_part(const char *tmp, const FsdpRoot *root, const FsdpAdamW 
     const Mesh *mesh = &root->ctx->mesh;
     Piece *pieces = NULL;
     CheckpointIndex index;
+    CheckpointLabel label;
     int n = 0;
     if (mesh->replicate.rank != 0) return OK; // another rank holds the same
     char *path = checkpoint_file(tmp, mesh->shard.rank, mesh->shard.size);
     Status status = path != NULL ? make_pieces(root, opt, &pieces, &n) : ERR_MEMORY;
-    if (status == OK) status = write_pieces(path, pieces, n, root->ctx->compute_stream);
+    checkpoint_label(&label, mesh->shard.rank, mesh->shard.size, position->step);
+    if (status == OK) status = write_pieces(path, pieces, n, &label, root->ctx->compute_stream);
     free(pieces);
     free(path);
     if (mesh->shard.rank != 0 || status != OK) return status;
@@ -195,8 +198,8 @@ static Status check_model(const CheckpointIndex *index, const FsdpRoot *root, co
 }
 
 // Reads what file number i has of one piece; opens the file where it is the first to need it.
-static Status read_piece(const CheckpointIndex *index, int i, Safetensors *file,
-                         const Piece *piece, cudaStream_t stream)
+static Status read_piece(const CheckpointIndex *index, int i, Safetensors *file, const Piece *piece,
+                         cudaStream_t stream)
 {
     const CheckpointEntry *entry = index_find(index, piece->param->name);
     char name[CHECKPOINT_NAME];
@@ -252,7 +255,8 @@ Status checkpoint_load(const char *dir, Module *module, FsdpAdamW *opt,
     TRY(fsdp_find_root(module, &root));
     for (int u = 0; u < root->n_units; u++)
         if (root->units[u]->flat.state != FLAT_SHARDED)
-            return fail(ERR_ARGUMENT, "%s is not sharded: call fsdp_reshard_all(root) before a load",
+            return fail(ERR_ARGUMENT,
+                        "%s is not sharded: call fsdp_reshard_all(root) before a load",
                         root->units[u]->flat.name);
     char *from = checkpoint_name(dir, ""), *old = checkpoint_name(dir, ".old");
     if (from == NULL || old == NULL) {

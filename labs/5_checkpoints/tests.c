@@ -161,8 +161,7 @@ static void resume_body(const Rank *r, void *arg)
         checkpoint_storage_only(s.model);
         need(nn_run_create(&s.run, r->stream));
         make_context(&s.ctx, r);
-        for (int i = 1; i <= 2; i++)
-            need(fully_shard(s.model->children[i], &s.ctx, &TEST_OPTIONS));
+        for (int i = 1; i <= 2; i++) need(fully_shard(s.model->children[i], &s.ctx, &TEST_OPTIONS));
         need(fully_shard(s.model, &s.ctx, &TEST_OPTIONS));
         s.root = fsdp_unit(s.model)->root;
         need(fsdp_adamw_create(&s.adamw, s.model, &s.ctx, &STATE_ADAMW));

@@ -20,8 +20,8 @@ enum { ELEMENTS = CHECKPOINT_BUFFER / 4, NAME = 128 };
 
 static const struct {
     const char *ours, *theirs;
-} NAMES[] = {{"embed.wte", "wte.weight"}, {"embed.wpe", "wpe.weight"}, {"attn.qkv", "attn.c_attn"},
-             {"attn.proj", "attn.c_proj"}, {"mlp.fc", "mlp.c_fc"},     {"mlp.proj", "mlp.c_proj"}};
+} NAMES[] = {{"embed.wte", "wte.weight"},  {"embed.wpe", "wpe.weight"}, {"attn.qkv", "attn.c_attn"},
+             {"attn.proj", "attn.c_proj"}, {"mlp.fc", "mlp.c_fc"},      {"mlp.proj", "mlp.c_proj"}};
 
 // Their name for a parameter, in NAME bytes.
 static void their_name(const Param *param, const char *prefix, char *out)
@@ -139,7 +139,8 @@ Status gpt2_export(const char *path, Module *module)
 
 static float of_half(uint16_t half)
 {
-    uint32_t sign = (uint32_t)(half >> 15) << 31, exponent = half >> 10 & 31, fraction = half & 1023;
+    uint32_t sign = (uint32_t)(half >> 15) << 31, exponent = half >> 10 & 31,
+             fraction = half & 1023;
     uint32_t bits;
     if (exponent == 0) { // zero, or a number below the smallest normal one: exact in float
         float value = (float)fraction * 0x1p-24f;
@@ -217,8 +218,9 @@ static Status check_all(const Safetensors *file, const FsdpRoot *root)
     }
     for (int i = 0; i < file->n; i++) tensors += !is_left_aside(file->entries[i].name);
     if (tensors == params) return OK;
-    return fail(ERR_IO, "%s: has %d tensors of parameters, and the model has %d: it is of another "
-                        "model",
+    return fail(ERR_IO,
+                "%s: has %d tensors of parameters, and the model has %d: it is of another "
+                "model",
                 file->path, tensors, params);
 }
 

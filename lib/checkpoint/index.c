@@ -86,7 +86,8 @@ static char *index_text(const CheckpointIndex *index)
     json_t *params = json_object();
     for (int i = 0; i < index->n; i++)
         json_object_set_new(params, index->entries[i].name, describe(&index->entries[i]));
-    json_t *adamw = index->has_moments ? json_pack("{s:I}", "t", (json_int_t)index->t) : json_null();
+    json_t *adamw =
+        index->has_moments ? json_pack("{s:I}", "t", (json_int_t)index->t) : json_null();
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)index->position.data_seed);
     json_t *all =
         json_pack("{s:s, s:i, s:i, s:o, s:o, s:{s:I, s:s}}", "format", "shardlab checkpoint",

@@ -81,7 +81,8 @@ static Status read_params(const char *path, CheckpointIndex *index, json_t *para
     if (!json_is_object(params)) return fail(ERR_IO, "%s: parameters must be an object", path);
     index->entries = calloc(json_object_size(params) + 1, sizeof *index->entries);
     if (index->entries == NULL) return fail(ERR_MEMORY, "%s: no host memory for it", path);
-    json_object_foreach(params, name, value) {
+    json_object_foreach(params, name, value)
+    {
         CheckpointEntry *entry = &index->entries[index->n++];
         if (strlen(name) >= sizeof entry->name)
             return fail(ERR_IO, "%s: parameter %s: a name has at most %zu bytes", path, shown(name),

@@ -73,12 +73,12 @@ static Status read_entry(const Safetensors *file, SafetensorsEntry *entry, const
         return refuse(file, entry->name, "%s", "must be an object of dtype, shape, data_offsets");
     const char *key;
     json_t *field;
-    json_object_foreach((json_t *)value, key, field)
-        if (strcmp(key, "dtype") != 0 && strcmp(key, "shape") != 0 &&
-            strcmp(key, "data_offsets") != 0)
-            return refuse(file, entry->name,
-                          "has a field %s; expected dtype, shape and data_offsets alone",
-                          shown(key));
+    json_object_foreach((json_t *)value, key, field) if (
+        strcmp(key, "dtype") != 0 && strcmp(key, "shape") != 0 &&
+        strcmp(key, "data_offsets") !=
+            0) return refuse(file, entry->name,
+                             "has a field %s; expected dtype, shape and data_offsets alone",
+                             shown(key));
     if (type == NULL) return refuse(file, entry->name, "%s", "dtype must be a text, as \"F32\"");
     if (!safetensors_type_named(type, &entry->type))
         return refuse(file, entry->name, "dtype %s is unknown (known are F32, BF16, I64 …)",
@@ -97,7 +97,8 @@ static Status read_texts(Safetensors *file, json_t *texts)
         return fail(ERR_IO, "%s: __metadata__ must be an object of texts", file->path);
     file->texts = calloc(json_object_size(texts) + 1, sizeof *file->texts);
     if (file->texts == NULL) return fail(ERR_MEMORY, "%s: no host memory for it", file->path);
-    json_object_foreach(texts, key, value) {
+    json_object_foreach(texts, key, value)
+    {
         if (!json_is_string(value))
             return fail(ERR_IO, "%s: __metadata__: %s must be a text", file->path, shown(key));
         SafetensorsText *text = &file->texts[file->n_texts++];
@@ -125,8 +126,7 @@ static Status check_cover(const Safetensors *file, int64_t data_bytes)
             return refuse(file, entry->name,
                           "begins at byte %lld of the data, inside of tensor %s, which ends at "
                           "%lld",
-                          (long long)entry->begin, shown(file->entries[i - 1].name),
-                          (long long)at);
+                          (long long)entry->begin, shown(file->entries[i - 1].name), (long long)at);
         if (entry->begin > at)
             return refuse(file, entry->name,
                           "begins at byte %lld of the data; the bytes from %lld on belong to none",
@@ -146,7 +146,8 @@ static Status read_entries(Safetensors *file, json_t *header)
     json_t *value;
     file->entries = calloc(json_object_size(header) + 1, sizeof *file->entries);
     if (file->entries == NULL) return fail(ERR_MEMORY, "%s: no host memory for it", file->path);
-    json_object_foreach(header, key, value) {
+    json_object_foreach(header, key, value)
+    {
         Status status;
         if (strcmp(key, "__metadata__") == 0) {
             status = read_texts(file, value);
@@ -167,15 +168,17 @@ static Status read_length(Safetensors *file, int64_t size, size_t *length)
     unsigned char bytes[8];
     uint64_t n = 0;
     if (size < 8)
-        return fail(ERR_IO, "%s: has %lld bytes; a safetensors file begins with 8 bytes that are "
-                            "its header's length",
+        return fail(ERR_IO,
+                    "%s: has %lld bytes; a safetensors file begins with 8 bytes that are "
+                    "its header's length",
                     file->path, (long long)size);
     Status status = read_all(file->fd, file->path, bytes, sizeof bytes, 0);
     if (status != OK) return status;
     for (int i = 7; i >= 0; i--) n = n << 8 | bytes[i];
     if (n > SAFETENSORS_MAX_HEADER)
-        return fail(ERR_IO, "%s: header length %llu; at most %d is read: this may be no "
-                            "safetensors file",
+        return fail(ERR_IO,
+                    "%s: header length %llu; at most %d is read: this may be no "
+                    "safetensors file",
                     file->path, (unsigned long long)n, SAFETENSORS_MAX_HEADER);
     if ((int64_t)n > size - 8)
         return fail(ERR_IO, "%s: header length %llu, and only %lld bytes follow: it is truncated",

@@ -80,13 +80,14 @@ static Status begin_file(Safetensors *file, const SafetensorsText *texts, int n_
 {
     char *text = header_text(file, texts, n_texts);
     if (text == NULL)
-        return fail(ERR_ARGUMENT, "%s: no header can be made: a name is in the list twice, or is "
-                                  "no UTF-8",
+        return fail(ERR_ARGUMENT,
+                    "%s: no header can be made: a name is in the list twice, or is "
+                    "no UTF-8",
                     file->path);
     Status status = OK;
     if (strlen(text) > SAFETENSORS_MAX_HEADER - ALIGN)
-        status = fail(ERR_ARGUMENT, "%s: %d tensors want a header longer than %d bytes",
-                      file->path, file->n, SAFETENSORS_MAX_HEADER);
+        status = fail(ERR_ARGUMENT, "%s: %d tensors want a header longer than %d bytes", file->path,
+                      file->n, SAFETENSORS_MAX_HEADER);
     if (status == OK) {
         file->fd = open(file->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (file->fd < 0)
@@ -111,8 +112,7 @@ Status safetensors_create(Safetensors *file, const char *path, const Safetensors
     return status;
 }
 
-Status safetensors_write(Safetensors *file, int i, int64_t first, int64_t numel,
-                         const void *values)
+Status safetensors_write(Safetensors *file, int i, int64_t first, int64_t numel, const void *values)
 {
     if (i < 0 || i >= file->n)
         return fail(ERR_ARGUMENT, "%s: there is no tensor number %d", file->path, i);

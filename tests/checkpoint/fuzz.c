@@ -22,10 +22,33 @@ static const char VALID[] =
     "\"data_offsets\":[0,24]},\"b\":{\"dtype\":\"BF16\",\"shape\":[4],\"data_offsets\":[24,32]},"
     "\"c\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[32,40]},"
     "\"d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[40,40]}}";
-static const char *const WORDS[] = {
-    "0", "-1", "1e3", "9223372036854775807", "18446744073709551616", "4611686018427387904", "[]",
-    "{}", "[[", "null", "\"F32\"", "\"F16\"", "\"dtype\":", "\"shape\":", "\"data_offsets\":",
-    "\"b\":", "\\u0000", "\"", ",", ":", "}", "{", "\xff", "24", "32", "[0,24]", "true"};
+static const char *const WORDS[] = {"0",
+                                    "-1",
+                                    "1e3",
+                                    "9223372036854775807",
+                                    "18446744073709551616",
+                                    "4611686018427387904",
+                                    "[]",
+                                    "{}",
+                                    "[[",
+                                    "null",
+                                    "\"F32\"",
+                                    "\"F16\"",
+                                    "\"dtype\":",
+                                    "\"shape\":",
+                                    "\"data_offsets\":",
+                                    "\"b\":",
+                                    "\\u0000",
+                                    "\"",
+                                    ",",
+                                    ":",
+                                    "}",
+                                    "{",
+                                    "\xff",
+                                    "24",
+                                    "32",
+                                    "[0,24]",
+                                    "true"};
 
 static size_t build(unsigned char *bytes, const char *header, size_t length, uint64_t says)
 {
@@ -61,7 +84,9 @@ static size_t draw_file(unsigned char *bytes)
     for (int i = draw(0, 3); i > 0; i--) splice(header, &length);
     for (int i = draw(0, 2); i > 0; i--)
         if (length > 0) header[draw(0, (int)length - 1)] = (char)draw(0, 255);
-    uint64_t says = draw_chance(90) ? length : draw_chance(50) ? draw_word() : (uint64_t)draw(0, 600);
+    uint64_t says = draw_chance(90)   ? length
+                    : draw_chance(50) ? draw_word()
+                                      : (uint64_t)draw(0, 600);
     size_t n = build(bytes, header, length, says);
     if (draw_chance(10)) n = (size_t)draw(0, (int)n);
     return n;

@@ -200,8 +200,8 @@ static void refused_body(const Rank *r, void *arg)
 
 static void must_refuse(Spec spec, const char *file, bool exports, const char *says)
 {
-    Refused refused = {spec, file, says, exports, shared_alloc(sizeof(int)),
-                       shared_alloc(sizeof(int))};
+    Refused refused = {
+        spec, file, says, exports, shared_alloc(sizeof(int)), shared_alloc(sizeof(int))};
     *refused.lines = *refused.found = 0;
     run_ranks(2, refused_body, &refused);
     if (*refused.lines != 1 || *refused.found != 1)

@@ -1,9 +1,9 @@
 /* The safetensors files of lib/checkpoint: what is written is read again, by slices in any order;
  * and what is not as the format says is refused with one line that names the file and the field.
  */
+#include "safetensors.h"
 #include "files.h"
 #include "harness.h"
-#include "safetensors.h"
 
 #include <fcntl.h>
 #include <signal.h>

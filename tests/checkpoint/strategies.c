@@ -1,5 +1,5 @@
-/* Saved under one strategy, loaded under another: DDP, ZeRO-1, -2, -3 and HSDP, each with each. Where
- * there are replicas one of them writes, and all read.
+/* Saved under one strategy, loaded under another: DDP, ZeRO-1, -2, -3 and HSDP, each with each.
+ * Where there are replicas one of them writes, and all read.
  */
 #include "checkpoints.h"
 #include "files.h"

@@ -1,4 +1,5 @@
-/* Lab 5's files of the reference: saved on every number of ranks from 1 to 8, loaded on every other.
+/* Lab 5's files of the reference: saved on every number of ranks from 1 to 8, loaded on every
+ * other.
  */
 #include "checkpoints.h"
 #include "files.h"

@@ -22,7 +22,8 @@ import transformers
 
 BOUND = 1e-4 # of the largest logit
 # vocab, context, layers, heads, dim, sequences, ranks
-SIZES = {"3 layers of 48": (257, 32, 3, 4, 48, 2, 3), "GPT-2 small (124 M)": (50257, 48, 12, 12, 768, 1, 2)}
+SIZES = {"3 layers of 48": (257, 32, 3, 4, 48, 2, 3),
+         "GPT-2 small (124 M)": (50257, 48, 12, 12, 768, 1, 2)}
 
 folder, launch, client, train = sys.argv[1:5]
 failures = []
@@ -126,8 +127,9 @@ def main():
     # Their writer's files here: any shapes and types, by our reader (through an import that fails
     # with a line about the model, not about the file).
     path = os.path.join(folder, "numpy.safetensors")
-    safetensors.numpy.save_file({"a": numpy.zeros((3, 0, 2)), "b": numpy.arange(7, dtype="u1")}, path)
-    said = subprocess.run([client, "import", path, os.devnull] + [str(n) for n in (11, 4, 1, 1, 8, 1)],
+    safetensors.numpy.save_file({"a": numpy.zeros((3, 0, 2)), "b": numpy.arange(7, dtype="u1")},
+                                path)
+    said = subprocess.run([client, "import", path, os.devnull, "11", "4", "1", "1", "8", "1"],
                           stderr=subprocess.PIPE, text=True, check=False).stderr
     if "it is of another model" not in said:
         failures.append("a file of safetensors.numpy is not read: " + said)

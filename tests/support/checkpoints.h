@@ -33,9 +33,9 @@ typedef struct DiskEntry {
 } DiskEntry;
 enum { DISK_MAX = 4096, DISK_RANKS = 16 };
 typedef struct Disk {
-    int n;            // calls so far
-    int kill_at;      // the call, 1 …, at which all ranks are killed, before it; 0: none
-    int slow_rank;    // whose writes take long; -1: nobody's
+    int n;         // calls so far
+    int kill_at;   // the call, 1 …, at which all ranks are killed, before it; 0: none
+    int slow_rank; // whose writes take long; -1: nobody's
     int pids[DISK_RANKS];
     DiskEntry entry[DISK_MAX];
 } Disk;

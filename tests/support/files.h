@@ -1,6 +1,7 @@
 /* files.h: files and folders that a test of checkpoints makes, and what was said about them.
  *
- * Interface: make_folder, remove_folder, in_folder; write_bytes, write_header; said_begin, said_end.
+ * Interface: make_folder, remove_folder, in_folder; write_bytes, write_header; said_begin,
+ * said_end.
  */
 #ifndef TESTS_FILES_H
 #define TESTS_FILES_H
