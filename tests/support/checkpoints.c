@@ -39,10 +39,10 @@ static float *expected(const Sharded *s, int u, int part, int step)
     const FlatLayout *layout = &s->root->units[u]->flat.layout;
     int64_t n = layout->shard_numel, at = -(int64_t)s->rank * n;
     float *values = calloc((size_t)n, sizeof *values);
-    for (int p = 0; p < layout->n; p++) {
-        int64_t numel = numel_of(layout->params[p]);
+    for (Param **param = layout->params; param < layout->params + layout->n; param++) {
+        int64_t numel = numel_of(*param);
         for (int64_t i = 0; i < numel; i++, at++)
-            if (at >= 0 && at < n) values[at] = value_of(layout->params[p], i, part, step);
+            if (at >= 0 && at < n) values[at] = value_of(*param, i, part, step);
     }
     return values;
 }
