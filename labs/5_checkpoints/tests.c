@@ -472,6 +472,9 @@ static void a_failed_save_changes_nothing(void **state)
     must_refuse(save, 2, "a folder with another file", "thesis.tex");
     run_ranks(2, save_or_load, &good);
     if (access(in_folder(dir, "thesis.tex"), F_OK) != 0) fail_msg("a save removed thesis.tex");
+    assert_int_equal(symlink(dir, in_folder(folder, "link")), 0);
+    snprintf(dir, sizeof dir, "%s/link", folder);
+    must_refuse(save, 2, "a symbolic link", "is a symbolic link");
     snprintf(dir, sizeof dir, "%s/nowhere/model", folder);
     must_refuse(save, 2, "a folder that is not there", "cannot be made");
 }

@@ -104,7 +104,11 @@ static Status each_file(const char *dir, bool only_look)
 
 Status folder_check(const char *dir)
 {
-    return folder_is_there(dir) ? each_file(dir, true) : OK;
+    struct stat info;
+    if (lstat(dir, &info) != 0) return OK;
+    if (S_ISLNK(info.st_mode)) // a rename would move the link, and a removal what it leads to
+        return fail(ERR_IO, "%s: is a symbolic link: name the folder itself", dir);
+    return each_file(dir, true);
 }
 
 Status folder_remove(const char *dir)

@@ -119,6 +119,7 @@ static Status export_to(const char *tmp, const char *path, Module *module, FsdpR
         status = safetensors_finish(&file);
         if (status == OK) status = folder_rename(tmp, path);
         if (status == OK) status = folder_sync_parent(path);
+        if (status != OK) unlink(tmp);
     }
     safetensors_close(&file);
     return checkpoint_agree(ctx, status);
@@ -246,34 +247,50 @@ static Status read_part(const Safetensors *file, const Param *param, int64_t beg
     return OK;
 }
 
-// This rank's elements of one parameter, a part at a time, to the device.
-static Status read_param(const Safetensors *file, const FsdpUnit *unit, int p, float *values)
+// This rank's elements of one parameter, a part of at most `room` at a time, to the device. buffer
+// has twice as many, and two: as they are in the file, and as float.
+static Status read_param(const Safetensors *file, const FsdpUnit *unit, int p, float *buffer,
+                         int64_t room)
 {
     const FlatLayout *layout = &unit->flat.layout;
     cudaStream_t stream = unit->ctx->compute_stream;
     int64_t begin, end, at;
     flat_param_range_in_shard(layout, p, layout->rank, &begin, &end, &at);
-    for (int64_t i = begin; i < end; i += ELEMENTS) {
-        int64_t stop = end - i < ELEMENTS ? end : i + ELEMENTS;
+    for (int64_t i = begin; i < end; i += room) {
+        int64_t stop = end - i < room ? end : i + room;
         Buffer part = buffer_range(&unit->flat.sharded_param, at + i - begin, stop - i);
-        TRY(read_part(file, layout->params[p], i, stop, values + ELEMENTS, values));
-        CUDA_TRY(cudaMemcpyAsync(part.data, values, buffer_bytes(&part), cudaMemcpyHostToDevice,
+        TRY(read_part(file, layout->params[p], i, stop, buffer + room, buffer));
+        CUDA_TRY(cudaMemcpyAsync(part.data, buffer, buffer_bytes(&part), cudaMemcpyHostToDevice,
                                  stream));
         CUDA_TRY(cudaStreamSynchronize(stream));
     }
     return OK;
 }
 
+// Both halves of the buffer together are no larger than the largest parameter, nor than
+// CHECKPOINT_BUFFER.
+static int64_t buffer_room(const FsdpRoot *root)
+{
+    int64_t most = 2;
+    for (int u = 0; u < root->n_units; u++)
+        for (int p = 0; p < root->units[u]->flat.layout.n; p++) {
+            int64_t numel = meta_numel(root->units[u]->flat.layout.params[p]);
+            if (numel > most) most = numel;
+        }
+    return most < ELEMENTS ? most / 2 : ELEMENTS / 2;
+}
+
 static Status read_shards(const Safetensors *file, const FsdpRoot *root)
 {
-    // Twice: as in the file and as float. A part of two rows has more of the first than elements.
-    float *values = malloc((size_t)(2 * ELEMENTS + 2) * sizeof *values);
+    int64_t room = buffer_room(root);
+    // Of a part that is no whole rows the file has two more.
+    float *buffer = malloc((size_t)(2 * room + 2) * sizeof *buffer);
     Status status = OK;
-    if (values == NULL) return fail(ERR_MEMORY, "%s: no host memory", file->path);
+    if (buffer == NULL) return fail(ERR_MEMORY, "%s: no host memory", file->path);
     for (int u = 0; u < root->n_units; u++)
         for (int p = 0; p < root->units[u]->flat.layout.n && status == OK; p++)
-            status = read_param(file, root->units[u], p, values);
-    free(values);
+            status = read_param(file, root->units[u], p, buffer, room);
+    free(buffer);
     return status;
 }
 

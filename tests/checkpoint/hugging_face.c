@@ -3,6 +3,7 @@
  */
 #include "checkpoints.h"
 #include "files.h"
+#include "host_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -217,6 +218,10 @@ static void refuses_other_models(void **state)
     must_refuse(wide, path, false, "wte.weight has another shape");
     must_refuse(spec, in_folder(folder, "none"), false, "cannot be opened");
     must_refuse(spec, in_folder(folder, "none/model"), true, "cannot be created");
+    must_refuse(spec, folder, true, "cannot be renamed"); // a folder, which a file does not replace
+    char tmp[PATH_BYTES + 8];
+    snprintf(tmp, sizeof tmp, "%s.tmp", folder);
+    if (access(tmp, F_OK) == 0) fail_msg("%s was left", tmp);
     write_as(SAFETENSORS_BF16, "h.1.ln_1.weight");
     must_refuse(spec, in_folder(folder, "other"), false, "17 tensors");
     unlink(in_folder(folder, "other"));
@@ -229,8 +234,30 @@ static void refuses_other_models(void **state)
         fail_msg("an export has left its .tmp");
 }
 
+// A model of 3.6 MB whose largest parameter has 0.6 MB: no rank holds more than that on the host.
+static void memory_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_gpt2(2);
+    Sharded s;
+    spec.dim = 192;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    state_fill(&s, 1);
+    host_limit(4 * 192 * 192 * sizeof(float) + (256 << 10));
+    need(gpt2_export(path, s.model));
+    need(gpt2_import(path, s.model));
+    host_limit(0);
+    state_check(&s, 1, "with little memory");
+    sharded_destroy(&s);
+}
+
+static void holds_one_parameter_at_most(void **state)
+{
+    run_ranks(1, memory_body, NULL);
+    run_ranks(2, memory_body, NULL);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-static const struct CMUnitTest tests[] = {TEST(goes_both_ways), TEST(has_their_names_and_layout),
-                                          TEST(reads_halves_and_bare_names),
-                                          TEST(refuses_other_models)};
+static const struct CMUnitTest tests[] = {
+    TEST(goes_both_ways), TEST(has_their_names_and_layout), TEST(reads_halves_and_bare_names),
+    TEST(refuses_other_models), TEST(holds_one_parameter_at_most)};
 SUITE_MAIN("hugging_face", tests)
