@@ -4,7 +4,7 @@
  * mpirun, srun. At the end rank 0 prints the memory that each rank held, the bytes that each
  * collective sent, the loss on held-out text beside that of a byte-frequency model, and a sample of
  * generated text. With --unsharded it trains on one GPU without FSDP: the program to run out of
- * memory with.
+ * memory with. With --save it leaves checkpoints, with which --resume goes on.
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "checkpoint.h"
 #include "common/last_words.h"
 #include "common/options.h"
 #include "common/sample.h"
@@ -21,9 +22,11 @@
 #include "text.h"
 
 typedef struct Options {
-    int sample;   // bytes to generate at the end
-    bool brief;   // few lines: neither held-out text nor what each rank sent
-    bool figures; // one line of figures alone, for make compare
+    int sample;                // bytes to generate at the end
+    bool brief;                // few lines: neither held-out text nor what each rank sent
+    bool figures;              // one line of figures alone, for make compare
+    const char *save, *resume; // folders of checkpoints; NULL: none
+    int every;                 // steps from one save to the next; 0: one, at the end
     int n_files;
     char **files;
 } Options;
@@ -34,6 +37,7 @@ typedef struct Program {
     Text text;
     StepTime step_time;    // of the last step
     int32_t *in, *targets; // host: (accumulate·B·T) each
+    int done;              // steps that a resumed training had done
 } Program;
 
 // ---- Command line ----
@@ -58,6 +62,8 @@ static void usage(FILE *out, const char *program)
         "  --reduce-every-time   each micro-batch reduces; else the last one alone\n"
         "  --figures      one line: memory, traffic and time of a step\n"
         "  --unsharded    one GPU, without FSDP\n"
+        "  --save DIR     a checkpoint in DIR at the end, and with --every N each N steps\n"
+        "  --resume DIR   go on from the checkpoint in DIR, on any number of ranks\n"
         "  --brief        few lines, and at the end only the memory\n",
         program);
 }
@@ -93,7 +99,9 @@ static Status parse_options(int argc, char **argv, Options *o, TrainerOptions *t
         {"help", 0, NULL, 'p'},       {"attention", 1, NULL, 'a'},
         {"strategy", 1, NULL, 'y'},   {"replicas", 1, NULL, 'R'},
         {"accumulate", 1, NULL, 'm'}, {"reduce-every-time", 0, NULL, 'v'},
-        {"figures", 0, NULL, 'f'},    {NULL, 0, NULL, 0},
+        {"figures", 0, NULL, 'f'},    {"save", 1, NULL, 'S'},
+        {"every", 1, NULL, 'E'},      {"resume", 1, NULL, 'U'},
+        {NULL, 0, NULL, 0},
     };
     int choice, index = 0, seed = 42;
     *o = (Options){.sample = 240};
@@ -133,6 +141,9 @@ static Status parse_options(int argc, char **argv, Options *o, TrainerOptions *t
             break;
         case 'v': t->reduce_every_time = true; break;
         case 'f': o->figures = true; break;
+        case 'S': o->save = optarg; break;
+        case 'E': TRY(parse_int(name, optarg, 1, &o->every)); break;
+        case 'U': o->resume = optarg; break;
         case 'i': o->brief = true; break;
         case 'k': t->keep = true; break;
         case 'u': t->unsharded = true; break;
@@ -161,6 +172,10 @@ static Status read_input(Program *p, int argc, char **argv)
                     t->opt.T, t->opt.model.max_T);
     if (t->opt.unsharded && t->world.size != 1)
         return fail(ERR_ARGUMENT, "--unsharded wants one rank, not %d", t->world.size);
+    if (t->opt.unsharded && (p->opt.save != NULL || p->opt.resume != NULL))
+        return fail(ERR_ARGUMENT, "--unsharded has no checkpoints: leave out --save and --resume");
+    if (p->opt.every > 0 && p->opt.save == NULL)
+        return fail(ERR_ARGUMENT, "--every %d: where to? (--save DIR)", p->opt.every);
     if (t->opt.strategic && (t->opt.unsharded || t->opt.keep))
         return fail(ERR_ARGUMENT,
                     "--strategy, --replicas and --accumulate go neither with --unsharded "
@@ -178,6 +193,35 @@ static Status read_input(Program *p, int argc, char **argv)
     p->targets = p->in + rows;
     t->model = gpt2_create(&t->opt.model);
     return t->model == NULL ? ERR_ARGUMENT : OK;
+}
+
+// ---- Checkpoints ----
+
+// Saves after the step, if it is one after which there is a save.
+static Status save_after(Program *p, int step)
+{
+    const Options *o = &p->opt;
+    Trainer *t = &p->trainer;
+    if (o->save == NULL || (step != t->opt.steps && (o->every == 0 || step % o->every != 0)))
+        return OK;
+    CheckpointPosition position = {step, t->opt.seed};
+    return checkpoint_save(o->save, t->model, &t->adamw, &position);
+}
+
+// The model, the optimizer and the data go on where the checkpoint was made.
+static Status resume(Program *p)
+{
+    Trainer *t = &p->trainer;
+    CheckpointPosition position;
+    if (p->opt.resume == NULL) return OK;
+    TRY(checkpoint_load(p->opt.resume, t->model, &t->adamw, &position));
+    if (position.step >= t->opt.steps)
+        return fail(ERR_ARGUMENT, "%s: %lld steps were done, and --steps is %d: nothing is left",
+                    p->opt.resume, (long long)position.step, t->opt.steps);
+    p->done = (int)position.step;
+    t->opt.seed = position.data_seed;
+    if (t->world.rank == 0) printf("resumed from %s after step %d\n", p->opt.resume, p->done);
+    return OK;
 }
 
 // ---- Training ----
@@ -204,12 +248,13 @@ static Status train(Program *p)
     int lines = p->opt.brief ? 3 : 15, every = o->steps < lines ? 1 : o->steps / lines;
     double tokens = (double)o->accumulate * o->B * o->T * t->world.size, start = seconds_now(),
            last = start;
-    int last_step = 0;
-    for (int step = 1; step <= o->steps; step++) {
+    int last_step = p->done;
+    for (int step = p->done + 1; step <= o->steps; step++) {
         float loss;
         if (step == o->steps) TRY(step_time_begin(&p->step_time, t->stream));
         TRY(train_step(p, step, &loss));
         if (step == o->steps) TRY(step_time_end(&p->step_time, t->stream));
+        TRY(save_after(p, step));
         if (step != 1 && step % every != 0 && step != o->steps) continue;
         TRY(mean_over_ranks(t, &loss));
         double now = seconds_now();
@@ -385,7 +430,9 @@ static Status run(Program *p)
     Trainer *t = &p->trainer;
     if (!t->opt.unsharded) TRY(world_connect(&t->world, &t->comm));
     if (t->world.rank == 0 && !p->opt.figures) introduce(p);
+    if (p->opt.resume != NULL) checkpoint_storage_only(t->model);
     TRY(trainer_create(t));
+    TRY(resume(p));
     size_t buffers = 2 * (size_t)t->opt.B * (size_t)t->opt.T * sizeof(int32_t);
     uint64_t live = gpulog_live_bytes(t->device) - buffers;
     gpulog_reset_peak(t->device);

@@ -37,6 +37,7 @@ purpose() {
     libcmocka-dev)  echo "the unit test library of the test suites" ;;
     libdnnl-dev)    echo "oneDNN: fast matrix products for the simulated GPUs" ;;
     libopenblas-dev) echo "OpenBLAS: the matrix products where there is no oneDNN" ;;
+    libjansson-dev) echo "reads JSON: the headers of safetensors files" ;;
     libdw-dev)      echo "names the file and line of a call in simgpu's reports" ;;
     esac
 }
@@ -58,10 +59,11 @@ list_features() {
 }
 
 # Sets `asked`: all that the answer depends on, in one line. oneDNN's headers are in it because it
-# replaces OpenBLAS when it is installed later.
+# replaces OpenBLAS when it is installed later, and the names of the libraries because a file from
+# before one of them was needed does not hold.
 describe() {
     list_features
-    asked="$cc_command|$cxx_command|$python_command|${CFLAGS:-}|${LDFLAGS:-}|${BACKEND:-}|${BLAS:-}"
+    asked="cmocka dw jansson|$cc_command|$cxx_command|$python_command|${CFLAGS:-}|${LDFLAGS:-}|${BACKEND:-}|${BLAS:-}"
     asked="$asked|$PATH|${CPATH:-}|${C_INCLUDE_PATH:-}|${LIBRARY_PATH:-}|${PKG_CONFIG_PATH:-}"
     for header in /usr/include/dnnl.h /usr/include/oneapi/dnnl/dnnl.h /usr/local/include/dnnl.h; do
         [ -f "$header" ] && asked="$asked|$header"
@@ -103,6 +105,9 @@ write_program() {
 #ifdef WITH_LIBDW
 #include <elfutils/libdwfl.h>
 #endif
+#ifdef WITH_JANSSON
+#include <jansson.h>
+#endif
 #ifdef WITH_DNNL
 #include <dnnl.h>
 #endif
@@ -118,6 +123,9 @@ int main(void)
 #endif
 #ifdef WITH_LIBDW
     dwfl_end(NULL);
+#endif
+#ifdef WITH_JANSSON
+    json_decref(json_loadb("{}", 2, JSON_REJECT_DUPLICATES, NULL));
 #endif
 #ifdef WITH_DNNL
     if (dnnl_sgemm('N', 'N', 1, 1, 1, 1, &a, 1, &b, 1, 0, &c, 1) != dnnl_success) return 1;
@@ -187,7 +195,7 @@ look() {
     # only where that has been installed.
     if ! has_program "${cc_command%% *}" || ! links "" ""; then
         has_program "${cc_command%% *}" && is_no_library
-        missing="$missing libc6-dev libcmocka-dev libdw-dev"
+        missing="$missing libc6-dev libcmocka-dev libdw-dev libjansson-dev"
         case ${BACKEND:-}:${BLAS:-} in
         cuda:*) ;;
         *:dnnl) missing="$missing libdnnl-dev" ;;
@@ -198,6 +206,7 @@ look() {
     fi
     links -DWITH_CMOCKA -lcmocka || missing="$missing libcmocka-dev"
     links -DWITH_LIBDW -ldw || missing="$missing libdw-dev"
+    links -DWITH_JANSSON -ljansson || missing="$missing libjansson-dev"
     [ "${BACKEND:-}" = cuda ] && return
     find_blas || case ${BLAS:-} in
     dnnl) missing="$missing libdnnl-dev" ;;
@@ -234,7 +243,7 @@ check_python() {
 linked_files() {
     library=${blas_libs##*-l}
     list=$(command -v "${cc_command%% *}")
-    for name in libgcc.a libcmocka.so libdw.so ${blas:+"lib${library%% *}.so"}; do
+    for name in libgcc.a libcmocka.so libdw.so libjansson.so ${blas:+"lib${library%% *}.so"}; do
         file=$(compiler "${LDFLAGS:-} -print-file-name=$name")
         case $file in /*) list=$list:$file ;; esac
     done

@@ -26,7 +26,8 @@
 #include "buffer.h"
 #include "check.h"
 
-typedef enum InitKind { INIT_ZERO, INIT_ONE, INIT_NORMAL } InitKind;
+// INIT_NONE: storage without values, which a checkpoint will bring; meta_init_device writes nothing.
+typedef enum InitKind { INIT_ZERO, INIT_ONE, INIT_NORMAL, INIT_NONE } InitKind;
 
 #define PARAM_MAX_DIMS 4
 typedef struct Param {

@@ -1,5 +1,5 @@
 # What developers of the kit run: its own tests, and tests of those tests. No archive has this file.
-.PHONY: test test-all check-model check-trace check-clock gpt2-medium mutants mutation claims alternatives flakiness long-tests test-programs soak
+.PHONY: test test-all compare-pytorch check-model check-trace check-clock gpt2-medium mutants mutation claims alternatives flakiness long-tests test-programs soak
 
 ## make test          build the kit and run its own tests, as many as a change
 ##                    needs (tests/tiers.txt)
@@ -78,6 +78,14 @@ check-model: deps
 check-trace: deps
 	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/impl/reference/trace/steps
 	@$(PYTHON) -B grader/devtools/check_trace.py --build '$(BUILD)' --program '$(BUILD)/impl/reference/trace/steps'
+
+## make compare-pytorch
+##                    our files read by Hugging Face's transformers and theirs by
+##                    us: the same logits; installs torch from PyPI into build/
+##                    first (about 3 GB)
+compare-pytorch: deps
+	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/tests/pytorch/client $(LAUNCH) example-programs
+	@$(PYTHON) -B grader/devtools/compare_pytorch.py --build '$(BUILD)'
 
 ## make gpt2-medium   one step of GPT-2 medium (355 M parameters) on 8 simulated
 ##                    GPUs, in 12 GiB

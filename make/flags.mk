@@ -21,3 +21,5 @@ VECTOR    := -O3 -march=native -fopenmp-simd -ffp-contract=off -fno-math-errno
 WRAPPED   := $(if $(filter-out simgpu,$(BACKEND)),$(sort \
              $(shell sed -n 's/.*[ *]__wrap_\([A-Za-z0-9_]*\)\x28.*/\1/p' $(wildcard gpulog/interpose/*.c) /dev/null) \
              $(shell $(CC) -E -P -xc -DCALL_NAMES gpulog/interpose/blas_calls.h | grep -o '@[A-Za-z0-9_]*' | tr -d @)))
+# What lib/ itself calls, whatever the backend: JSON, for lib/checkpoint. simgpu does without.
+KIT_LIBS  := -ljansson

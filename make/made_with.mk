@@ -29,7 +29,7 @@ WITH_BLAS    = $(strip $(BLAS_DEFS))
 WITH_VECTOR  = $(strip $(PROCESSOR): $(VECTOR))
 WITH_TASK    = $(strip $(MISTAKES) $(HALF_DONE))
 WITH_KERNELS = $(strip $(if $(filter cuda,$(BACKEND)),$(NVCC) $(NVCC_FLAGS),$(CXX) $(EMULATED)) $(INCLUDES))
-WITH_LINK    = $(strip $(LINK) $(LDFLAGS) $(LDLIBS))
+WITH_LINK    = $(strip $(LINK) $(LDFLAGS) $(KIT_LIBS) $(LDLIBS))
 
 $(eval $(call holds_flags,$(MADE_WITH)/c,WITH_C))
 $(eval $(call holds_flags,$(MADE_WITH)/blas,WITH_BLAS))

@@ -4,7 +4,7 @@
 define link
 	@mkdir -p $(@D)
 	$(SAY) LD $@
-	$(Q)$(LINK) $(LDFLAGS) $(1) $(filter-out $(GPU_LIBS),$(filter %.a,$^)) $(GPU_LIBS) $(2) $(LDLIBS) -o $@
+	$(Q)$(LINK) $(LDFLAGS) $(1) $(filter-out $(GPU_LIBS),$(filter %.a,$^)) $(GPU_LIBS) $(2) $(KIT_LIBS) $(LDLIBS) -o $@
 endef
 objects_of = $(filter-out $(GPU_LIBS),$(filter %.o,$(1)))
 
@@ -27,7 +27,9 @@ $(BUILD)/impl/$(IMPL_KEY)/trace/%: $(BUILD)/obj/tests/trace/%.o $(OWN:%=$(BUILD)
 	$(call link,$(call objects_of,$^),-lcmocka)
 
 # Of the kit's own suites these know of FSDP.
-$(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fsdp/*.c tests/harness/*.c tests/large/*.c)): $(REFERENCE_OBJ)
+$(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/checkpoint/*.c tests/fsdp/*.c tests/harness/*.c tests/large/*.c)): $(REFERENCE_OBJ)
+# And these of the labs.
+$(patsubst %,$(BUILD)/tests/checkpoint/%,worlds kills strategies): $(LAB_OBJ)
 # And this one has the CPU's kernels to compare the device's with.
 $(BUILD)/tests/cuda/kernels: $(BUILD)/obj/tests/cuda/host_kernels.o
 $(BUILD)/tests/emulator/mistakes: $(BUILD)/obj/tests/emulator/wrong.o
@@ -40,6 +42,16 @@ $(BUILD)/tests/simgpu/stress: $(PLAN_OBJ)
 $(BUILD)/tests/large/soak: $(RANDOM_OBJ) $(PLAN_OBJ)
 # What the clock is compared with.
 $(BUILD)/tests/simgpu/time $(BUILD)/tests/simgpu/time_by_hand: $(call objects,tests/simgpu/time/*.c)
+# The code that reads files from elsewhere, with the address sanitizer, whatever the rest is built with
+# (a tree that is sanitized as a whole, or built for another backend, links it as any other).
+ifeq ($(BACKEND)$(COMPILED_IN),simgpu)
+FUZZED := tests/checkpoint/fuzz.c $(wildcard lib/checkpoint/safetensors*.c) lib/checkpoint/bytes.c
+$(BUILD)/tests/checkpoint/fuzz: $(FUZZED) include/safetensors.h lib/checkpoint/internal.h $(HARNESS_LIB) $(LIBS) $(MADE_WITH)/link
+	@mkdir -p $(@D)
+	$(SAY) LD $@
+	$(Q)$(LINK) -fsanitize=address,undefined -fno-sanitize-recover=all $(CFLAGS) $(LDFLAGS) \
+	    $(SUPPORT_DEFS) $(INCLUDES) $(FUZZED) $(filter-out $(GPU_LIBS),$(filter %.a,$^)) $(GPU_LIBS) -lcmocka $(KIT_LIBS) $(LDLIBS) -o $@
+endif
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS_LIB) $(LIBS) $(MADE_WITH)/link
 	$(call link,$(call objects_of,$^),-lcmocka)
 
@@ -50,6 +62,9 @@ $(LAUNCH) $(DEVICES): $(BUILD)/bin/%: $(BUILD)/obj/lib/launch/main/%.o $(LIBS) $
 OWN_LIST := $(BUILD)/impl/$(IMPL_KEY)/bin/own.txt
 $(EXAMPLES): $(BUILD)/impl/$(IMPL_KEY)/bin/%: $(BUILD)/obj/examples/%.o $(OWN:%=$(BUILD)/impl/$(IMPL_KEY)/%.o) \
         $(patsubst %,$(BUILD)/impl/reference/%.o,$(filter-out $(OWN),$(TASKS) $(LABS))) $(OWN_LIST) $(EXAMPLES_LIB) $(LIBS) $(MADE_WITH)/link
+	$(call link,$(call objects_of,$^))
+# This side of `make compare-pytorch`.
+$(BUILD)/tests/pytorch/client: $(BUILD)/obj/tests/pytorch/client.o $(REFERENCE_OBJ) $(LAB_OBJ) $(EXAMPLES_LIB) $(LIBS) $(MADE_WITH)/link
 	$(call link,$(call objects_of,$^))
 # Programs of bench/, which look into the clock.
 $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(GPU_LIBS) $(MADE_WITH)/link

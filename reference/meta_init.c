@@ -169,6 +169,7 @@ enum { CHUNK = 256 * 1024 };
 Status meta_init_device(const Param *param, uint64_t seed, int64_t begin, int64_t end, float *dst,
                         cudaStream_t stream)
 {
+    if (param->init == INIT_NONE) return OK; // storage alone
     //[[1.6a] dst holds the elements, the host waits for nothing more, and no host memory is left.
     //? The chunk is written again for the next part. When may it be?
     float *chunk = malloc(CHUNK * sizeof *chunk);

@@ -121,6 +121,7 @@ enum { CHUNK = 256 * 1024 };
 Status meta_init_device(const Param *param, uint64_t seed, int64_t begin, int64_t end, float *dst,
                         cudaStream_t stream)
 {
+    if (param->init == INIT_NONE) return OK; // storage alone
     float *chunk = malloc(CHUNK * sizeof *chunk);
     cudaError_t error = cudaSuccess;
     if (chunk == NULL) return fail(ERR_MEMORY, "no host memory for a chunk of %s", param->name);

@@ -264,7 +264,7 @@ class Kit:
         builder = Builder(REFERENCE, build, "simgpu")
         rule = ("grader-print-commands: ; @printf '%s\\n' '$(BUILD)' "
                 "'$(CC) $(BASE) $(HALF_DONE) $(CFLAGS) $(INCLUDES)' '$(LINK) $(LDFLAGS)' "
-                "'$(HARNESS_LIB) $(LIBS)' '-lcmocka $(LDLIBS)'")
+                "'$(HARNESS_LIB) $(LIBS)' '-lcmocka $(KIT_LIBS) $(LDLIBS)'")
         # A mistake may be one that the compiler warns of: the kit's own strictness is not for it.
         status, output = builder.make(["grader-print-commands"],
                                       extra=["--eval=" + rule, "WERROR="])

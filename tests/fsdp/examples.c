@@ -152,6 +152,35 @@ static void strategies_train_alike(void **state)
     }
 }
 
+// Six steps and, resumed, six more are twelve (within the warm-up, whose rate does not depend on
+// --steps); and other ranks go on from the same checkpoint.
+static void resumes_where_it_stopped(void **state)
+{
+    static const char train[] = "$LAUNCH -n 2 $BIN/train_gpt2 --layers 2 --dim 32 --heads 2 "
+                                "--context 24 --sample 0 $DIR/text";
+    char command[512];
+    needs_ranks(3);
+    snprintf(command, sizeof command, "%s --steps 12", train);
+    expect(run(command), 0, "step   12 of 12");
+    double want = number_behind("step   12 of 12   loss ");
+    snprintf(command, sizeof command, "%s --steps 6 --every 4 --save $DIR/checkpoint", train);
+    expect(run(command), 0, "step    6 of 6");
+    snprintf(command, sizeof command, "%s --steps 12 --resume $DIR/checkpoint", train);
+    expect(run(command), 0, "after step 6\n");
+    double got = number_behind("step   12 of 12   loss ");
+    if (strstr(output, "step    6") != NULL || got != want)
+        fail_msg("resumed, step 12 has loss %g, and without a stop %g:\n%s", got, want, output);
+    expect(run("$LAUNCH -n 3 $BIN/train_gpt2 --layers 2 --dim 32 --heads 2 --context 24 --sample 0 "
+               "--steps 8 --resume $DIR/checkpoint $DIR/text"),
+           0, "step    8 of 8");
+    expect(run("$LAUNCH -n 2 $BIN/train_gpt2 --layers 2 --dim 16 --heads 2 --context 24 --sample 0 "
+               "--steps 8 --resume $DIR/checkpoint $DIR/text"),
+           1, "has another shape than the model");
+    expect(run("$BIN/train_gpt2 --layers 2 --dim 32 --heads 2 --context 24 --steps 6 "
+               "--resume $DIR/checkpoint $DIR/text"),
+           1, "nothing is left");
+}
+
 static void too_large_for_one_gpu_alone(void **state)
 {
     static const char limit[] = "export SIMGPU_MEMORY=64M GPULOG_MEMORY=64M; ";
@@ -260,6 +289,8 @@ static void says_what_is_wrong_in_one_line(void **state)
         {"$BIN/train_gpt2 --replicas 3 $DIR/text", 2, "--replicas 3 does not divide 1 ranks"},
         {"$BIN/train_gpt2 --strategy ddp --replicas 2 $DIR/text", 2, "leave --replicas out"},
         {"$BIN/train_gpt2 --strategy zero2 --keep $DIR/text", 2, "nor with --keep"},
+        {"$BIN/train_gpt2 --every 3 $DIR/text", 2, "--save DIR"},
+        {"$BIN/train_gpt2 --unsharded --save $DIR/c $DIR/text", 2, "has no checkpoints"},
         {"$BIN/train_gpt2", 2, "no text file"},
         {"$BIN/train_gpt2 --steps 0 $DIR/text", 2, "at least 1"},
         {"$BIN/demo --steps 0", 2, "at least 1"},
@@ -294,6 +325,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(after_trains_on_four),
     cmocka_unit_test(fused_attention_trains_alike),
     cmocka_unit_test(strategies_train_alike),
+    cmocka_unit_test(resumes_where_it_stopped),
 #ifndef EMULATED_CUDA // where the threads of 250 steps take minutes on the CPU
     cmocka_unit_test(demo_beats_byte_frequencies),
 #endif

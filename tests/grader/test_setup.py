@@ -16,7 +16,7 @@ from helpers import GRADER, TempFolder
 
 PROGRAMS = {"cc": "gcc", "make": "make", "pkg-config": "pkg-config", "python3": "python3"}
 HEADERS = {"stdio.h": "libc6-dev", "cmocka.h": "libcmocka-dev", "dnnl.h": "libdnnl-dev",
-           "elfutils/libdw.h": "libdw-dev"}
+           "elfutils/libdw.h": "libdw-dev", "jansson.h": "libjansson-dev"}
 TOOLS = ("cat", "cksum", "env", "head", "mktemp", "mv", "rm", "tail", "touch", "tr", "mkdir",
          "chmod", "cp", "dirname", "grep", "sh")
 
@@ -37,6 +37,7 @@ for word in "$@"; do
     case $word in
     -lcmocka) [ -f "$INC/cmocka.h" ] || fail "fatal error: cmocka.h: No such file or directory" ;;
     -ldw) [ -f "$INC/elfutils/libdw.h" ] || fail "error: cannot find -ldw" ;;
+    -ljansson) [ -f "$INC/jansson.h" ] || fail "error: cannot find -ljansson" ;;
     -ldnnl) [ -f "$INC/dnnl.h" ] || fail "fatal error: dnnl.h: No such file or directory" ;;
     -lopenblas) grep -q openblas_set_num_threads "$INC/cblas.h" 2>/dev/null ||
         fail "error: cannot find -lopenblas" ;;
@@ -60,6 +61,7 @@ for word in "$@"; do
     libcmocka-dev) touch "$INC/cmocka.h" ;;
     libdnnl-dev) touch "$INC/dnnl.h" ;;
     libopenblas-dev) echo openblas_set_num_threads >"$INC/cblas.h" ;;
+    libjansson-dev) touch "$INC/jansson.h" ;;
     libdw-dev) mkdir -p "$INC/elfutils"; touch "$INC/elfutils/libdw.h" ;;
     esac
 done
@@ -154,7 +156,7 @@ class Setup(Machine):
         log = self.log().splitlines()
         self.assertEqual([" update" in line for line in log], [True, False])
         for package in ("gcc", "libc6-dev", "pkg-config", "python3", "libcmocka-dev", "libdnnl-dev",
-                        "libdw-dev"):
+                        "libdw-dev", "libjansson-dev"):
             self.assertIn(" %s" % package, log[1] + " ")
         self.assertEqual(self.call().stdout, "")
 

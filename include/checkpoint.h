@@ -1,0 +1,165 @@
+/* checkpoint.h: the state of a training on disk, for any number of ranks. The contract of lab 5.
+ *
+ * A checkpoint is a folder: a safetensors file of each rank that shards, with its slices of all
+ * parameters and of the optimizer's moments, and index.json, which says what the files hold:
+ *
+ *   DIR/index.json    parameters, their shapes, and which file has which elements; the optimizer's
+ *                     step; where the data were
+ *   DIR/rank-0-of-4.safetensors …
+ *                     "h.0.mlp.fc.weight", "…adamw.m", "…adamw.v": each the elements [begin, end)
+ *                     that the index names, as one dimension
+ *
+ * What is saved is who owns which elements (FlatLayout), never how they are stored: padding is not
+ * in it. So another number of ranks, or another split into units, loads it: each rank reads the
+ * elements that it owns now from the files of those that owned them then. No rank holds more on the
+ * host than a buffer of CHECKPOINT_BUFFER bytes, or one slice where that is less.
+ *
+ * A save is atomic. It is written to DIR.tmp; when every file is on the disk DIR is replaced by a
+ * rename, and DIR.old, the previous one, is removed after that. Whatever is killed when, DIR is
+ * complete, or DIR is not there and DIR.old is complete.
+ *
+ * Bad input is ERR_IO with one line, on all ranks together one, and no element of the model has
+ * changed then.
+ */
+#ifndef SHARDLAB_CHECKPOINT_H
+#define SHARDLAB_CHECKPOINT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fsdp.h"
+#include "safetensors.h"
+
+enum { CHECKPOINT_BUFFER = 1 << 20 };
+
+// Where the training is, so that it goes on with the data that come next.
+typedef struct CheckpointPosition {
+    int64_t step;       // steps done
+    uint64_t data_seed; // of the batches (text.h)
+} CheckpointPosition;
+
+// ---------------------------------------------------------------- Lab 5: labs/5_checkpoints
+
+// Saves the parameters of the root's units, the moments and t of `opt` (NULL: no optimizer) and the
+// position. Collective: all ranks call it, between steps. When it returns OK, on any rank, the
+// checkpoint is complete and on the disk. Else DIR is as it was, and DIR.tmp is gone.
+Status checkpoint_save(const char *dir, Module *root, const FsdpAdamW *opt,
+                       const CheckpointPosition *position);
+
+// Loads what checkpoint_save has saved, on as many ranks or in such units as there are now; `opt`
+// NULL: the parameters alone. Collective. ERR_ARGUMENT where a unit is not sharded; ERR_IO for a
+// checkpoint of another model, without the optimizer that is asked for, or with a file that is
+// missing or damaged; nothing has been changed then. Padding stays zero.
+Status checkpoint_load(const char *dir, Module *root, FsdpAdamW *opt, CheckpointPosition *position);
+
+// ---------------------------------------------------------------- Given code (lib/checkpoint)
+
+// Models whose parameters are not to be initialised, because a checkpoint will be loaded: call it
+// before fully_shard (PyTorch: to_empty). Reading one before it was loaded is a report of simgpu's.
+void checkpoint_storage_only(Module *model);
+
+// One file's part of a parameter.
+typedef struct CheckpointSlice {
+    int file;           // number: of the rank that wrote it
+    int64_t begin, end; // elements of the parameter
+} CheckpointSlice;
+
+typedef struct CheckpointEntry {
+    char name[80];
+    int ndim;
+    int64_t shape[PARAM_MAX_DIMS];
+    int64_t numel;
+    int n_slices;
+    CheckpointSlice *slices; // in order of `begin`, without a gap or an overlap
+} CheckpointEntry;
+
+typedef struct CheckpointIndex {
+    char *dir;   // that it was read from
+    int n_files; // ranks that shard
+    int n;       // parameters
+    CheckpointEntry *entries;
+    bool has_moments;
+    int64_t t; // the optimizer's steps
+    CheckpointPosition position;
+} CheckpointIndex;
+
+// An index without parameters; then one after another. ERR_MEMORY.
+void index_begin(CheckpointIndex *index, int n_files);
+Status index_add_param(CheckpointIndex *index, const Param *param);
+// A slice of the parameter that was added last; slices in order. An empty one is left out.
+Status index_add_slice(CheckpointIndex *index, int file, int64_t begin, int64_t end);
+void index_free(CheckpointIndex *index);
+// DIR/index.json, on the disk when it returns.
+Status index_write(const CheckpointIndex *index, const char *dir);
+// Reads and checks it: every parameter's slices cover it. ERR_IO names the file and the field.
+Status index_read(CheckpointIndex *index, const char *dir);
+// The parameter of that name, or NULL.
+const CheckpointEntry *index_find(const CheckpointIndex *index, const char *name);
+// Opens file number i of the index and checks its label, and that every slice that the index says
+// is in it is there, float, and as long as it must be.
+Status index_check_file(const CheckpointIndex *index, int i);
+
+// What a file says about itself in its __metadata__: "part": "I of N" and "step": so that a file of
+// another rank, or of another save, is not taken for it.
+typedef struct CheckpointLabel {
+    char part[24], step[24];
+    SafetensorsText texts[2];
+} CheckpointLabel;
+void checkpoint_label(CheckpointLabel *label, int i, int n, int64_t step);
+
+// The path of file number i of n: "DIR/rank-I-of-N.safetensors". Free it; NULL without memory.
+char *checkpoint_file(const char *dir, int i, int n);
+// DIR with ".tmp" or ".old" at its end. Free it; NULL without memory.
+char *checkpoint_name(const char *dir, const char *ending);
+
+// What a tensor of a file is called: the parameter's name, with ".adamw.m" or ".adamw.v".
+typedef enum CheckpointPart { CHECKPOINT_PARAM, CHECKPOINT_M, CHECKPOINT_V } CheckpointPart;
+const char *checkpoint_part_name(CheckpointPart part); // "", ".adamw.m", ".adamw.v"
+// A parameter's name and the part's, in a buffer of CHECKPOINT_NAME bytes.
+enum { CHECKPOINT_NAME = 96 };
+void checkpoint_tensor_name(char *out, const char *param, CheckpointPart part);
+
+// Copies n floats from the device to element `first` of a tensor, or back, through the buffer, on
+// `stream`; done when it returns.
+Status checkpoint_copy_out(Safetensors *file, int tensor, int64_t first, int64_t n,
+                           const float *device, cudaStream_t stream);
+Status checkpoint_copy_in(const Safetensors *file, const SafetensorsEntry *entry, int64_t first,
+                          int64_t n, float *device, cudaStream_t stream);
+
+// Folders. Every one of these prints its line where it fails.
+bool folder_is_there(const char *dir);
+// OK where nothing is there, or a folder with a checkpoint's files and no others.
+Status folder_check(const char *dir);
+Status folder_make(const char *dir);
+// The names in the folder are on the disk (fsync of the folder).
+Status folder_sync(const char *dir);
+// The same of the folder that `dir` is in.
+Status folder_sync_parent(const char *dir);
+Status folder_rename(const char *from, const char *to);
+// Removes a checkpoint, complete or not; nothing where there is none. A folder that holds anything
+// else stays, and is ERR_IO: it may be somebody's.
+Status folder_remove(const char *dir);
+
+// Every rank says how it went, and all learn whether it went well everywhere: OK, or `mine`, or
+// ERR_IO where another rank failed (which has said so). No rank is through before all have come: a
+// barrier, too.
+Status checkpoint_agree(const FsdpContext *ctx, Status mine);
+
+// For what all ranks find alike, such as a file that is missing. Between begin and agree rank 0
+// alone prints; what another rank found and rank 0 did not, that rank prints then. Else as
+// checkpoint_agree.
+void checkpoint_alike_begin(const FsdpContext *ctx);
+Status checkpoint_alike_agree(const FsdpContext *ctx, Status mine);
+
+// ---------------------------------------------------------------- Hugging Face's GPT-2
+
+// The unsharded model in one safetensors file with the names and the layout of Hugging Face's
+// GPT2LMHeadModel: their linear layers are Conv1D, whose weight is (in, out) where ours is (out,
+// in). Collective; rank 0 writes PATH.tmp and renames it. No rank holds more than one parameter on
+// the host.
+Status gpt2_export(const char *path, Module *root);
+// The other way: every rank reads the elements of its shards. float, float16 or bfloat16; names
+// with or without "transformer." in front; buffers (attn.bias) and a tied lm_head are left aside.
+Status gpt2_import(const char *path, Module *root);
+
+#endif

@@ -1,0 +1,364 @@
+/* Lab 5: checkpoints. Each rank writes what it owns, and reads what it owns now.
+ *
+ * A checkpoint that one rank gathers needs the model's bytes on one host, and the other ranks wait.
+ * So every rank writes its own file, and the index says which elements of which parameter are in
+ * which file. Who owns what is arithmetic (FlatLayout): on another number of ranks each rank finds
+ * out which files have what it owns now.
+ *
+ *     embed.wpe.weight, 10 elements    on 2 ranks  |0 1 2 3 4|5 6 7 8 9|
+ *                                      on 3 ranks  |0 1 2 3|4 5 6 7|8 9|
+ *     rank 1 of 3 reads [4, 5) from file 0 and [5, 8) from file 1
+ *
+ * [Note: the commit point] A save can be killed at any byte. All of it is written to DIR.tmp, which
+ * nobody loads; DIR changes by a rename, which happens or does not. Between the two is a barrier:
+ * rank 0 must not rename what another rank has not brought to the disk.
+ *
+ * [Note: all or nothing] A rank that fails must not leave the others in a collective, nor let them
+ * load half a model. So ranks agree (checkpoint_agree) before anything that cannot be taken back.
+ *
+ * Interface:
+ *   checkpoint_save, checkpoint_load
+ */
+#include "checkpoint.h"
+#include "not_yet.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// What this rank holds of one parameter, or of one of its moments.
+typedef struct Piece {
+    const Param *param;
+    CheckpointPart part;
+    int64_t begin, end; // elements of the parameter
+    float *data;        // device: where this rank has them
+} Piece;
+
+// ---- What there is to save ----
+
+// The device memory of a part of unit number u's shard.
+static float *part_of_shard(const FsdpRoot *root, const FsdpAdamW *opt, int u, CheckpointPart part)
+{
+    if (part == CHECKPOINT_PARAM) return root->units[u]->flat.sharded_param.data;
+    return part == CHECKPOINT_M ? opt->m[u] : opt->v[u];
+}
+
+// Lists what this rank holds, without padding: how many pieces there are; writes them to out, where
+// it is not NULL. Without `opt` there are no moments.
+static int list_pieces(const FsdpRoot *root, const FsdpAdamW *opt, Piece *out)
+{
+    CheckpointPart last = opt != NULL ? CHECKPOINT_V : CHECKPOINT_PARAM;
+    int n = 0;
+    //[L5.1] Every parameter of every unit of which this rank owns an element has a piece for each
+    //  part up to `last`, and `data` is where its first element is on this rank.
+    //? Three arrays are laid out alike on this rank. Which one does part_of_shard give you?
+    for (int u = 0; u < root->n_units; u++) {
+        const FlatLayout *layout = &root->units[u]->flat.layout;
+        for (int i = 0; i < layout->n; i++) {
+            int64_t begin, end, at;
+            flat_param_range_in_shard(layout, i, layout->rank, &begin, &end, &at);
+            for (CheckpointPart part = CHECKPOINT_PARAM; part <= last && begin < end; part++) {
+                if (out != NULL)
+                    out[n] = (Piece){layout->params[i], part, begin, end,
+                                     part_of_shard(root, opt, u, part) + at};
+                n++;
+            }
+        }
+    }
+    //[end L5.1]
+    return n;
+}
+
+// The list in memory that the caller frees.
+static Status make_pieces(const FsdpRoot *root, const FsdpAdamW *opt, Piece **pieces, int *n)
+{
+    *n = list_pieces(root, opt, NULL);
+    *pieces = malloc((size_t)(*n + 1) * sizeof **pieces);
+    if (*pieces == NULL) return fail(ERR_MEMORY, "no host memory for a list of %d pieces", *n);
+    list_pieces(root, opt, *pieces);
+    return OK;
+}
+
+// The index of the model: who has which elements of which parameter, on all ranks.
+static Status describe(CheckpointIndex *index, const FsdpRoot *root)
+{
+    //[L5.2] Every parameter of every unit is in the index, with the slices of all ranks in order.
+    //? No rank tells you what it owns. How do you know?
+    for (int u = 0; u < root->n_units; u++) {
+        const FlatLayout *layout = &root->units[u]->flat.layout;
+        for (int i = 0; i < layout->n; i++) {
+            TRY(index_add_param(index, layout->params[i]));
+            for (int rank = 0; rank < layout->world; rank++) {
+                int64_t begin, end, at;
+                flat_param_range_in_shard(layout, i, rank, &begin, &end, &at);
+                TRY(index_add_slice(index, rank, begin, end));
+            }
+        }
+    }
+    return OK;
+    //[end L5.2]
+}
+
+// ---- Saving ----
+
+// Writes the pieces to a new file, a tensor for each; it is on the disk when this returns.
+static Status write_pieces(const char *path, const Piece *pieces, int n,
+                           const CheckpointLabel *label, cudaStream_t stream)
+{
+    SafetensorsEntry *entries = calloc((size_t)n + 1, sizeof *entries);
+    char(*names)[CHECKPOINT_NAME] = calloc((size_t)n + 1, sizeof *names);
+    Safetensors file = {0};
+    Status status = OK;
+    if (entries == NULL || names == NULL) status = fail(ERR_MEMORY, "%s: no host memory", path);
+    for (int i = 0; i < n && status == OK; i++) {
+        checkpoint_tensor_name(names[i], pieces[i].param->name, pieces[i].part);
+        entries[i] = (SafetensorsEntry){
+            .name = names[i], .ndim = 1, .shape = {pieces[i].end - pieces[i].begin}};
+    }
+    //[L5.3] Where `status` is OK, the file has the elements of every piece and is finished; else
+    //  `status` is the first failure and there is no file.
+    //? What does safetensors_close do with a file that is not finished?
+    if (status == OK) status = safetensors_create(&file, path, entries, n, label->texts, 2);
+    for (int i = 0; i < n && status == OK; i++)
+        status = checkpoint_copy_out(&file, i, 0, pieces[i].end - pieces[i].begin, pieces[i].data,
+                                     stream);
+    if (status == OK) status = safetensors_finish(&file);
+    safetensors_close(&file);
+    //[end L5.3]
+    free(names);
+    free(entries);
+    return status;
+}
+
+// This rank's file; and the index, where the rank is the first of all.
+static Status write_part(const char *tmp, const FsdpRoot *root, const FsdpAdamW *opt,
+                         const CheckpointPosition *position)
+{
+    const Mesh *mesh = &root->ctx->mesh;
+    Piece *pieces = NULL;
+    CheckpointIndex index;
+    CheckpointLabel label;
+    int n = 0;
+    if (mesh->replicate.rank != 0) return OK; // another rank holds the same
+    char *path = checkpoint_file(tmp, mesh->shard.rank, mesh->shard.size);
+    Status status = path != NULL ? make_pieces(root, opt, &pieces, &n) : ERR_MEMORY;
+    checkpoint_label(&label, mesh->shard.rank, mesh->shard.size, position->step);
+    if (status == OK) status = write_pieces(path, pieces, n, &label, root->ctx->compute_stream);
+    free(pieces);
+    free(path);
+    if (mesh->shard.rank != 0 || status != OK) return status;
+
+    index_begin(&index, mesh->shard.size);
+    index.position = *position;
+    index.has_moments = opt != NULL;
+    index.t = opt != NULL ? opt->t : 0;
+    status = describe(&index, root);
+    if (status == OK) status = index_write(&index, tmp);
+    index_free(&index);
+    return status;
+}
+
+// Before a save, on one rank: what an earlier one left is gone, the last good one is DIR, and there
+// is an empty DIR.tmp.
+static Status begin_save(const char *dir, const char *tmp, const char *old)
+{
+    //[L5.4] As said above. Where DIR is something else than a checkpoint, ERR_IO, and nothing has
+    //  changed.
+    //? When is DIR.old the last good one, and when is it rubbish?
+    TRY(folder_check(dir));
+    if (!folder_is_there(dir) && folder_is_there(old)) TRY(folder_rename(old, dir));
+    TRY(folder_remove(old));
+    TRY(folder_remove(tmp));
+    return folder_make(tmp);
+    //[end L5.4]
+}
+
+// DIR.tmp, whose files are all on the disk, becomes DIR. On one rank.
+static Status commit(const char *dir, const char *tmp, const char *old)
+{
+    Status status = OK;
+    //[L5.5] DIR is the new checkpoint, also after a power failure, and the previous one is gone; or
+    //  `status` is what failed and DIR is as it was. Killed anywhere in between, DIR or DIR.old is
+    //  complete.
+    //? A file is on the disk. Is its name? And when may the previous one go, at the earliest?
+    TRY(folder_sync(tmp));
+    if (folder_is_there(dir)) TRY(folder_rename(dir, old));
+    status = folder_rename(tmp, dir);
+    if (status != OK && folder_is_there(old)) folder_rename(old, dir);
+    if (status == OK) status = folder_sync_parent(dir);
+    if (status == OK) folder_remove(old); // where it cannot be, the next save says so
+    //[end L5.5]
+    return status;
+}
+
+// The ranks' part of a save: one after the other, all steps that all must have done.
+static Status save_together(const char *dir, const char *tmp, const char *old, FsdpRoot *root,
+                            const FsdpAdamW *opt, const CheckpointPosition *position)
+{
+    const FsdpContext *ctx = root->ctx;
+    bool first = ctx->mesh.shard.rank == 0 && ctx->mesh.replicate.rank == 0;
+    Status status = OK;
+    //[L5.6] begin_save, write_part and commit, each where it belongs, and ranks agree between them;
+    //  OK on every rank or on none. After a failure DIR.tmp is gone.
+    //? A rank is through with its file, another is not. What may rank 0 do by now?
+    status = checkpoint_agree(ctx, first ? begin_save(dir, tmp, old) : OK);
+    if (status != OK) return status;
+    status = checkpoint_agree(ctx, write_part(tmp, root, opt, position));
+    if (status == OK && first) status = commit(dir, tmp, old);
+    if (status != OK && first) folder_remove(tmp);
+    return checkpoint_agree(ctx, status);
+    //[end L5.6]
+}
+
+Status checkpoint_save(const char *dir, Module *module, const FsdpAdamW *opt,
+                       const CheckpointPosition *position)
+{
+    FsdpRoot *root = NULL;
+    TRY(fsdp_find_root(module, &root));
+    if (opt != NULL && opt->root != root)
+        return fail(ERR_ARGUMENT, "%s: the optimizer is of another model than %s", dir,
+                    module->name);
+    char *to = checkpoint_name(dir, ""), *tmp = checkpoint_name(dir, ".tmp");
+    char *old = checkpoint_name(dir, ".old");
+    Status status = ERR_MEMORY;
+    if (to != NULL && tmp != NULL && old != NULL)
+        status = save_together(to, tmp, old, root, opt, position);
+    free(old);
+    free(tmp);
+    free(to);
+    return status;
+}
+
+// ---- Loading ----
+
+// Whether the checkpoint is one of this model, with what is asked for.
+static Status check_model(const CheckpointIndex *index, const FsdpRoot *root, const FsdpAdamW *opt)
+{
+    int n = 0;
+    if (opt != NULL && !index->has_moments)
+        return fail(ERR_IO, "%s: adamw is null: it was saved without an optimizer", index->dir);
+    //[L5.7] OK where the index has every parameter of every unit, each with its shape, and no
+    //  other; else ERR_IO, with a line that names the checkpoint and the parameter.
+    //? Two models of the same number of elements: what differs?
+    for (int u = 0; u < root->n_units; u++) {
+        const FlatLayout *layout = &root->units[u]->flat.layout;
+        n += layout->n;
+        for (int i = 0; i < layout->n; i++) {
+            const Param *param = layout->params[i];
+            const CheckpointEntry *entry = index_find(index, param->name);
+            if (entry == NULL)
+                return fail(ERR_IO, "%s: has no parameter %s: it is of another model", index->dir,
+                            param->name);
+            if (entry->ndim != param->ndim ||
+                memcmp(entry->shape, param->shape, (size_t)param->ndim * sizeof *param->shape) != 0)
+                return fail(ERR_IO,
+                            "%s: parameter %s has another shape than the model's: expected %lld "
+                            "elements, it has %lld",
+                            index->dir, param->name, (long long)meta_numel(param),
+                            (long long)entry->numel);
+        }
+    }
+    if (index->n != n)
+        return fail(ERR_IO, "%s: has %d parameters and the model %d: it is of another model",
+                    index->dir, index->n, n);
+    return OK;
+    //[end L5.7]
+}
+
+// Reads what file number i has of one piece; opens the file where it is the first to need it.
+static Status read_piece(const CheckpointIndex *index, int i, Safetensors *file, const Piece *piece,
+                         cudaStream_t stream)
+{
+    const CheckpointEntry *entry = index_find(index, piece->param->name);
+    char name[CHECKPOINT_NAME];
+    checkpoint_tensor_name(name, piece->param->name, piece->part);
+    //[L5.8] Every element that is both in the piece and in a slice of file i is where the piece has
+    //  it; nothing else was read, and where there is none the file is not opened (path is NULL in
+    //  one that is not open).
+    //? Element e of the parameter: which element of the tensor is it, and which of the piece?
+    for (int s = 0; s < entry->n_slices; s++) {
+        const CheckpointSlice *slice = &entry->slices[s];
+        int64_t begin = slice->begin > piece->begin ? slice->begin : piece->begin;
+        int64_t end = slice->end < piece->end ? slice->end : piece->end;
+        if (slice->file != i || begin >= end) continue;
+        if (file->path == NULL) {
+            char *path = checkpoint_file(index->dir, i, index->n_files);
+            Status status = path != NULL ? safetensors_open(file, path) : ERR_MEMORY;
+            free(path);
+            if (status != OK) return status;
+        }
+        TRY(checkpoint_copy_in(file, safetensors_find(file, name), begin - slice->begin,
+                               end - begin, piece->data + (begin - piece->begin), stream));
+    }
+    return OK;
+    //[end L5.8]
+}
+
+// Reads all that this rank holds, file by file.
+static Status read_pieces(const CheckpointIndex *index, const FsdpRoot *root, const FsdpAdamW *opt)
+{
+    Piece *pieces = NULL;
+    int n = 0;
+    Status status = make_pieces(root, opt, &pieces, &n);
+    for (int i = 0; i < index->n_files && status == OK; i++) {
+        Safetensors file = {0};
+        for (int p = 0; p < n && status == OK; p++)
+            status = read_piece(index, i, &file, &pieces[p], root->ctx->compute_stream);
+        safetensors_close(&file);
+    }
+    free(pieces);
+    return status;
+}
+
+// This rank's share of the files is as the index says: each file is looked at by one rank.
+static Status check_files(const CheckpointIndex *index, const Mesh *mesh)
+{
+    int place = mesh->replicate.rank * mesh->shard.size + mesh->shard.rank;
+    for (int i = place; i < index->n_files; i += mesh_size(mesh)) TRY(index_check_file(index, i));
+    return OK;
+}
+
+// The ranks' part of a load. The index was read, with `status`.
+static Status load_together(Status status, const CheckpointIndex *index, FsdpRoot *root,
+                            const FsdpAdamW *opt)
+{
+    const FsdpContext *ctx = root->ctx;
+    //[L5.9] All ranks know that index, model and files (check_model, check_files) are good before
+    //  one reads its pieces; OK on every rank or on none. What all find alike is said once
+    //  (checkpoint_alike_begin was called).
+    //? File 3 is truncated, and rank 0 needs file 0 alone. What must it not do yet?
+    if (status == OK) status = check_model(index, root, opt);
+    status = checkpoint_alike_agree(ctx, status);
+    if (status != OK) return status;
+    status = checkpoint_agree(ctx, check_files(index, &ctx->mesh));
+    if (status != OK) return status;
+    return checkpoint_agree(ctx, read_pieces(index, root, opt));
+    //[end L5.9]
+}
+
+Status checkpoint_load(const char *dir, Module *module, FsdpAdamW *opt,
+                       CheckpointPosition *position)
+{
+    FsdpRoot *root = NULL;
+    CheckpointIndex index = {0};
+    TRY(fsdp_find_root(module, &root));
+    for (int u = 0; u < root->n_units; u++)
+        if (root->units[u]->flat.state != FLAT_SHARDED)
+            return fail(ERR_ARGUMENT,
+                        "%s is not sharded: call fsdp_reshard_all(root) before a load",
+                        root->units[u]->flat.name);
+    char *from = checkpoint_name(dir, ""), *old = checkpoint_name(dir, ".old");
+    if (from == NULL || old == NULL) {
+        free(from);
+        free(old);
+        return ERR_MEMORY;
+    }
+    checkpoint_alike_begin(root->ctx);
+    bool moved = !folder_is_there(from) && folder_is_there(old); // [Note: the commit point]
+    Status status = load_together(index_read(&index, moved ? old : from), &index, root, opt);
+    if (status == OK && opt != NULL) opt->t = (int)index.t;
+    if (status == OK) *position = index.position;
+    index_free(&index);
+    free(old);
+    free(from);
+    return status;
+}

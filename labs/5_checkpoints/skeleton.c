@@ -1,0 +1,276 @@
+/* Lab 5: checkpoints. Each rank writes what it owns, and reads what it owns now.
+ *
+ * A checkpoint that one rank gathers needs the model's bytes on one host, and the other ranks wait.
+ * So every rank writes its own file, and the index says which elements of which parameter are in
+ * which file. Who owns what is arithmetic (FlatLayout): on another number of ranks each rank finds
+ * out which files have what it owns now.
+ *
+ *     embed.wpe.weight, 10 elements    on 2 ranks  |0 1 2 3 4|5 6 7 8 9|
+ *                                      on 3 ranks  |0 1 2 3|4 5 6 7|8 9|
+ *     rank 1 of 3 reads [4, 5) from file 0 and [5, 8) from file 1
+ *
+ * [Note: the commit point] A save can be killed at any byte. All of it is written to DIR.tmp, which
+ * nobody loads; DIR changes by a rename, which happens or does not. Between the two is a barrier:
+ * rank 0 must not rename what another rank has not brought to the disk.
+ *
+ * [Note: all or nothing] A rank that fails must not leave the others in a collective, nor let them
+ * load half a model. So ranks agree (checkpoint_agree) before anything that cannot be taken back.
+ *
+ * Interface:
+ *   checkpoint_save, checkpoint_load
+ */
+// Lab 5: a TODO says what must be true after it, and asks; write what makes it true.
+// The handout is labs/5_checkpoints/handout.md; `make grade LAB=5` says how far you are.
+#include "checkpoint.h"
+#include "not_yet.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// What this rank holds of one parameter, or of one of its moments.
+typedef struct Piece {
+    const Param *param;
+    CheckpointPart part;
+    int64_t begin, end; // elements of the parameter
+    float *data;        // device: where this rank has them
+} Piece;
+
+// ---- What there is to save ----
+
+// The device memory of a part of unit number u's shard.
+static float *part_of_shard(const FsdpRoot *root, const FsdpAdamW *opt, int u, CheckpointPart part)
+{
+    if (part == CHECKPOINT_PARAM) return root->units[u]->flat.sharded_param.data;
+    return part == CHECKPOINT_M ? opt->m[u] : opt->v[u];
+}
+
+// Lists what this rank holds, without padding: how many pieces there are; writes them to out, where
+// it is not NULL. Without `opt` there are no moments.
+static int list_pieces(const FsdpRoot *root, const FsdpAdamW *opt, Piece *out)
+{
+    CheckpointPart last = opt != NULL ? CHECKPOINT_V : CHECKPOINT_PARAM;
+    int n = 0;
+    // TODO L5.1: Every parameter of every unit of which this rank owns an element has a piece for
+    // each part up to `last`, and `data` is where its first element is on this rank.
+    // Hint: Three arrays are laid out alike on this rank. Which one does part_of_shard give you?
+    NOT_YET("L5.1");
+    return n;
+}
+
+// The list in memory that the caller frees.
+static Status make_pieces(const FsdpRoot *root, const FsdpAdamW *opt, Piece **pieces, int *n)
+{
+    *n = list_pieces(root, opt, NULL);
+    *pieces = malloc((size_t)(*n + 1) * sizeof **pieces);
+    if (*pieces == NULL) return fail(ERR_MEMORY, "no host memory for a list of %d pieces", *n);
+    list_pieces(root, opt, *pieces);
+    return OK;
+}
+
+// The index of the model: who has which elements of which parameter, on all ranks.
+static Status describe(CheckpointIndex *index, const FsdpRoot *root)
+{
+    // TODO L5.2: Every parameter of every unit is in the index, with the slices of all ranks in
+    // order.
+    // Hint: No rank tells you what it owns. How do you know?
+    NOT_YET("L5.2");
+}
+
+// ---- Saving ----
+
+// Writes the pieces to a new file, a tensor for each; it is on the disk when this returns.
+static Status write_pieces(const char *path, const Piece *pieces, int n,
+                           const CheckpointLabel *label, cudaStream_t stream)
+{
+    SafetensorsEntry *entries = calloc((size_t)n + 1, sizeof *entries);
+    char(*names)[CHECKPOINT_NAME] = calloc((size_t)n + 1, sizeof *names);
+    Safetensors file = {0};
+    Status status = OK;
+    if (entries == NULL || names == NULL) status = fail(ERR_MEMORY, "%s: no host memory", path);
+    for (int i = 0; i < n && status == OK; i++) {
+        checkpoint_tensor_name(names[i], pieces[i].param->name, pieces[i].part);
+        entries[i] = (SafetensorsEntry){
+            .name = names[i], .ndim = 1, .shape = {pieces[i].end - pieces[i].begin}};
+    }
+    // TODO L5.3: Where `status` is OK, the file has the elements of every piece and is finished;
+    // else `status` is the first failure and there is no file.
+    // Hint: What does safetensors_close do with a file that is not finished?
+    NOT_YET("L5.3");
+    free(names);
+    free(entries);
+    return status;
+}
+
+// This rank's file; and the index, where the rank is the first of all.
+static Status write_part(const char *tmp, const FsdpRoot *root, const FsdpAdamW *opt,
+                         const CheckpointPosition *position)
+{
+    const Mesh *mesh = &root->ctx->mesh;
+    Piece *pieces = NULL;
+    CheckpointIndex index;
+    CheckpointLabel label;
+    int n = 0;
+    if (mesh->replicate.rank != 0) return OK; // another rank holds the same
+    char *path = checkpoint_file(tmp, mesh->shard.rank, mesh->shard.size);
+    Status status = path != NULL ? make_pieces(root, opt, &pieces, &n) : ERR_MEMORY;
+    checkpoint_label(&label, mesh->shard.rank, mesh->shard.size, position->step);
+    if (status == OK) status = write_pieces(path, pieces, n, &label, root->ctx->compute_stream);
+    free(pieces);
+    free(path);
+    if (mesh->shard.rank != 0 || status != OK) return status;
+
+    index_begin(&index, mesh->shard.size);
+    index.position = *position;
+    index.has_moments = opt != NULL;
+    index.t = opt != NULL ? opt->t : 0;
+    status = describe(&index, root);
+    if (status == OK) status = index_write(&index, tmp);
+    index_free(&index);
+    return status;
+}
+
+// Before a save, on one rank: what an earlier one left is gone, the last good one is DIR, and there
+// is an empty DIR.tmp.
+static Status begin_save(const char *dir, const char *tmp, const char *old)
+{
+    // TODO L5.4: As said above. Where DIR is something else than a checkpoint, ERR_IO, and nothing
+    // has changed.
+    // Hint: When is DIR.old the last good one, and when is it rubbish?
+    NOT_YET("L5.4");
+}
+
+// DIR.tmp, whose files are all on the disk, becomes DIR. On one rank.
+static Status commit(const char *dir, const char *tmp, const char *old)
+{
+    Status status = OK;
+    // TODO L5.5: DIR is the new checkpoint, also after a power failure, and the previous one is
+    // gone; or `status` is what failed and DIR is as it was. Killed anywhere in between, DIR or
+    // DIR.old is complete.
+    // Hint: A file is on the disk. Is its name? And when may the previous one go, at the earliest?
+    NOT_YET("L5.5");
+    return status;
+}
+
+// The ranks' part of a save: one after the other, all steps that all must have done.
+static Status save_together(const char *dir, const char *tmp, const char *old, FsdpRoot *root,
+                            const FsdpAdamW *opt, const CheckpointPosition *position)
+{
+    const FsdpContext *ctx = root->ctx;
+    bool first = ctx->mesh.shard.rank == 0 && ctx->mesh.replicate.rank == 0;
+    Status status = OK;
+    // TODO L5.6: begin_save, write_part and commit, each where it belongs, and ranks agree between
+    // them; OK on every rank or on none. After a failure DIR.tmp is gone.
+    // Hint: A rank is through with its file, another is not. What may rank 0 do by now?
+    NOT_YET("L5.6");
+}
+
+Status checkpoint_save(const char *dir, Module *module, const FsdpAdamW *opt,
+                       const CheckpointPosition *position)
+{
+    FsdpRoot *root = NULL;
+    TRY(fsdp_find_root(module, &root));
+    if (opt != NULL && opt->root != root)
+        return fail(ERR_ARGUMENT, "%s: the optimizer is of another model than %s", dir,
+                    module->name);
+    char *to = checkpoint_name(dir, ""), *tmp = checkpoint_name(dir, ".tmp");
+    char *old = checkpoint_name(dir, ".old");
+    Status status = ERR_MEMORY;
+    if (to != NULL && tmp != NULL && old != NULL)
+        status = save_together(to, tmp, old, root, opt, position);
+    free(old);
+    free(tmp);
+    free(to);
+    return status;
+}
+
+// ---- Loading ----
+
+// Whether the checkpoint is one of this model, with what is asked for.
+static Status check_model(const CheckpointIndex *index, const FsdpRoot *root, const FsdpAdamW *opt)
+{
+    int n = 0;
+    if (opt != NULL && !index->has_moments)
+        return fail(ERR_IO, "%s: adamw is null: it was saved without an optimizer", index->dir);
+    // TODO L5.7: OK where the index has every parameter of every unit, each with its shape, and no
+    // other; else ERR_IO, with a line that names the checkpoint and the parameter.
+    // Hint: Two models of the same number of elements: what differs?
+    NOT_YET("L5.7");
+}
+
+// Reads what file number i has of one piece; opens the file where it is the first to need it.
+static Status read_piece(const CheckpointIndex *index, int i, Safetensors *file, const Piece *piece,
+                         cudaStream_t stream)
+{
+    const CheckpointEntry *entry = index_find(index, piece->param->name);
+    char name[CHECKPOINT_NAME];
+    checkpoint_tensor_name(name, piece->param->name, piece->part);
+    // TODO L5.8: Every element that is both in the piece and in a slice of file i is where the
+    // piece has it; nothing else was read, and where there is none the file is not opened (path is
+    // NULL in one that is not open).
+    // Hint: Element e of the parameter: which element of the tensor is it, and which of the piece?
+    NOT_YET("L5.8");
+}
+
+// Reads all that this rank holds, file by file.
+static Status read_pieces(const CheckpointIndex *index, const FsdpRoot *root, const FsdpAdamW *opt)
+{
+    Piece *pieces = NULL;
+    int n = 0;
+    Status status = make_pieces(root, opt, &pieces, &n);
+    for (int i = 0; i < index->n_files && status == OK; i++) {
+        Safetensors file = {0};
+        for (int p = 0; p < n && status == OK; p++)
+            status = read_piece(index, i, &file, &pieces[p], root->ctx->compute_stream);
+        safetensors_close(&file);
+    }
+    free(pieces);
+    return status;
+}
+
+// This rank's share of the files is as the index says: each file is looked at by one rank.
+static Status check_files(const CheckpointIndex *index, const Mesh *mesh)
+{
+    int place = mesh->replicate.rank * mesh->shard.size + mesh->shard.rank;
+    for (int i = place; i < index->n_files; i += mesh_size(mesh)) TRY(index_check_file(index, i));
+    return OK;
+}
+
+// The ranks' part of a load. The index was read, with `status`.
+static Status load_together(Status status, const CheckpointIndex *index, FsdpRoot *root,
+                            const FsdpAdamW *opt)
+{
+    const FsdpContext *ctx = root->ctx;
+    // TODO L5.9: All ranks know that index, model and files (check_model, check_files) are good
+    // before one reads its pieces; OK on every rank or on none. What all find alike is said once
+    // (checkpoint_alike_begin was called).
+    // Hint: File 3 is truncated, and rank 0 needs file 0 alone. What must it not do yet?
+    NOT_YET("L5.9");
+}
+
+Status checkpoint_load(const char *dir, Module *module, FsdpAdamW *opt,
+                       CheckpointPosition *position)
+{
+    FsdpRoot *root = NULL;
+    CheckpointIndex index = {0};
+    TRY(fsdp_find_root(module, &root));
+    for (int u = 0; u < root->n_units; u++)
+        if (root->units[u]->flat.state != FLAT_SHARDED)
+            return fail(ERR_ARGUMENT,
+                        "%s is not sharded: call fsdp_reshard_all(root) before a load",
+                        root->units[u]->flat.name);
+    char *from = checkpoint_name(dir, ""), *old = checkpoint_name(dir, ".old");
+    if (from == NULL || old == NULL) {
+        free(from);
+        free(old);
+        return ERR_MEMORY;
+    }
+    checkpoint_alike_begin(root->ctx);
+    bool moved = !folder_is_there(from) && folder_is_there(old); // [Note: the commit point]
+    Status status = load_together(index_read(&index, moved ? old : from), &index, root, opt);
+    if (status == OK && opt != NULL) opt->t = (int)index.t;
+    if (status == OK) *position = index.position;
+    index_free(&index);
+    free(old);
+    free(from);
+    return status;
+}

@@ -1,0 +1,515 @@
+/* Lab 5, checkpoints: every element comes back on any number of ranks; what a kill, a full disk or
+ * a damaged file leaves; the order in which a save reaches the disk.
+ */
+#include "checkpoints.h"
+#include "draw.h"
+#include "files.h"
+#include "harness.h"
+#include "host_memory.h"
+#include "training.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static char folder[PATH_BYTES], dir[PATH_BYTES + 16];
+
+static int begin(void **state)
+{
+    make_folder(folder);
+    snprintf(dir, sizeof dir, "%s/model", folder);
+    return 0;
+}
+
+static int end(void **state)
+{
+    remove_folder(folder);
+    return 0;
+}
+
+// What a body is told.
+typedef struct Job {
+    Spec spec;
+    int step;
+    bool align, one_unit, without_optimizer;
+    bool saves, loads;
+    Disk *disk;
+} Job;
+
+static void make_model(Sharded *s, const Job *job, const Rank *r)
+{
+    FsdpOptions options = TEST_OPTIONS;
+    options.align_shards = job->align;
+    if (!job->one_unit) {
+        sharded_create(s, &job->spec, &options, job->without_optimizer ? NULL : &STATE_ADAMW, r);
+        return;
+    }
+    *s = (Sharded){.spec = job->spec, .rank = r->rank, .world = r->world};
+    s->model = spec_create(&job->spec);
+    need(nn_run_create(&s->run, r->stream));
+    make_context(&s->ctx, r);
+    need(fully_shard(s->model, &s->ctx, &options));
+    s->root = fsdp_unit(s->model)->root;
+    if (!job->without_optimizer)
+        need(fsdp_adamw_create(&s->adamw, s->model, &s->ctx, &STATE_ADAMW));
+}
+
+static const FsdpAdamW *optimizer(const Sharded *s)
+{
+    return s->adamw.ctx != NULL ? &s->adamw : NULL;
+}
+
+static void save_or_load(const Rank *r, void *arg)
+{
+    const Job *job = arg;
+    Sharded s;
+    CheckpointPosition position = {job->step, 0xfedcba9876543210};
+    make_model(&s, job, r);
+    if (job->disk != NULL) disk_join(job->disk, r->rank);
+    if (job->saves) {
+        state_fill(&s, job->step);
+        need(checkpoint_save(dir, s.model, optimizer(&s), &position));
+        state_check(&s, job->step, "after the save");
+    }
+    if (job->loads) {
+        state_fill(&s, 77);
+        position = (CheckpointPosition){0, 0};
+        need(checkpoint_load(dir, s.model, s.adamw.ctx != NULL ? &s.adamw : NULL, &position));
+        state_check(&s, job->step, "after the load");
+        check(position.step == job->step && position.data_seed == 0xfedcba9876543210,
+              "the position is step %lld of data %llx, want %d and fedcba9876543210",
+              (long long)position.step, (unsigned long long)position.data_seed, job->step);
+    }
+    sharded_destroy(&s);
+}
+
+static void saves_and_loads_again(void **state)
+{
+    for (int world = 1; world <= 3; world++) {
+        Job job = {.spec = spec_mlp(3), .step = 5 + world, .saves = true, .loads = true};
+        run_ranks(world, save_or_load, &job);
+        job = (Job){.spec = spec_gpt2(1), .step = 9, .saves = true, .loads = true};
+        snprintf(dir, sizeof dir, "%s/gpt2/", folder); // a slash at the end is no other folder
+        run_ranks(world, save_or_load, &job);
+        snprintf(dir, sizeof dir, "%s/model", folder);
+    }
+}
+
+static void loads_on_any_world(void **state)
+{
+    for (int round = 0; round < 5; round++) {
+        int from = round == 0 ? 1 : draw(1, 8), to = round == 1 ? 1 : draw(1, 8);
+        Job job = {.spec = draw_chance(50) ? spec_mlp(draw(2, 4)) : spec_gpt2(1), .step = round};
+        drawn("saved on %d ranks, loaded on %d, %s", from, to, job.spec.gpt2 ? "GPT-2" : "MLP");
+        job.saves = true;
+        job.align = draw_chance(50);
+        run_ranks(from, save_or_load, &job);
+        job.saves = false;
+        job.loads = true;
+        job.align = draw_chance(50);
+        run_ranks(to, save_or_load, &job);
+    }
+}
+
+// Saved in units of blocks, loaded in one; and a parameter's own file has nothing of the padding.
+static void loads_in_other_units(void **state)
+{
+    Job job = {.spec = spec_mlp(3), .step = 3, .saves = true};
+    run_ranks(3, save_or_load, &job);
+    job = (Job){.spec = spec_mlp(3), .step = 3, .loads = true, .one_unit = true};
+    run_ranks(2, save_or_load, &job);
+    job = (Job){.spec = spec_mlp(3), .step = 3, .loads = true, .without_optimizer = true};
+    run_ranks(4, save_or_load, &job);
+}
+
+// ---- Resume ----
+
+typedef struct Resume {
+    bool resumes;
+    float *params[8], *m[8];
+    size_t bytes;
+} Resume;
+
+static void train(Sharded *s, const Rank *r, int first, int steps)
+{
+    for (int step = first; step < first + steps; step++) {
+        Batch batch = batch_create(&s->spec, (uint64_t)(100 * step + r->rank));
+        train_batch(&s->spec, &s->run, s->model, &batch);
+        need(fsdp_adamw_step(&s->adamw));
+        need(fsdp_zero_grad(s->model, &s->ctx));
+        batch_destroy(&batch);
+    }
+}
+
+// Five steps; or two of them, which saved, and three by a model that was never initialised.
+static void resume_body(const Rank *r, void *arg)
+{
+    Resume *all = arg;
+    Spec spec = spec_gpt2(2);
+    CheckpointPosition position = {2, 1};
+    Sharded s;
+    if (!all->resumes) {
+        sharded_create(&s, &spec, &TEST_OPTIONS, &STATE_ADAMW, r);
+        train(&s, r, 0, 2);
+        need(checkpoint_save(dir, s.model, &s.adamw, &position));
+    } else {
+        s = (Sharded){.spec = spec, .rank = r->rank, .world = r->world};
+        s.model = spec_create(&spec);
+        checkpoint_storage_only(s.model);
+        need(nn_run_create(&s.run, r->stream));
+        make_context(&s.ctx, r);
+        for (int i = 1; i <= 2; i++) need(fully_shard(s.model->children[i], &s.ctx, &TEST_OPTIONS));
+        need(fully_shard(s.model, &s.ctx, &TEST_OPTIONS));
+        s.root = fsdp_unit(s.model)->root;
+        need(fsdp_adamw_create(&s.adamw, s.model, &s.ctx, &STATE_ADAMW));
+        need(checkpoint_load(dir, s.model, &s.adamw, &position));
+    }
+    train(&s, r, (int)position.step, 3);
+    size_t at = 0;
+    for (int u = 0; u < s.root->n_units; u++) {
+        size_t n = (size_t)s.root->units[u]->flat.layout.shard_numel;
+        float *got[2] = {fetch(s.root->units[u]->flat.sharded_param.data, n),
+                         fetch(s.adamw.m[u], n)};
+        float *kept[2] = {all->params[r->rank] + at, all->m[r->rank] + at};
+        for (int part = 0; part < 2; part++) {
+            if (!all->resumes) memcpy(kept[part], got[part], n * sizeof(float));
+            check(memcmp(kept[part], got[part], n * sizeof(float)) == 0,
+                  "after a resume and three steps the %s of unit %s are not bitwise those of five "
+                  "steps without a stop",
+                  part == 0 ? "parameters" : "first moments", s.root->units[u]->flat.name);
+            free(got[part]);
+        }
+        at += n;
+    }
+    sharded_destroy(&s);
+}
+
+static void resumes_as_if_never_stopped(void **state)
+{
+    Resume all = {.bytes = 1 << 18};
+    for (int i = 0; i < 3; i++) {
+        all.params[i] = shared_alloc(all.bytes);
+        all.m[i] = shared_alloc(all.bytes);
+    }
+    run_ranks(3, resume_body, &all);
+    all.resumes = true;
+    run_ranks(3, resume_body, &all);
+}
+
+// ---- The commit point ----
+
+// The first (or last) call of that kind on that path from `from` on; -1: none.
+static int find_call(const Disk *disk, DiskCall call, const char *path, int from, bool last)
+{
+    int found = -1;
+    for (int i = from; i < disk->n && i < DISK_MAX && (last || found < 0); i++)
+        if (disk->entry[i].call == call && strcmp(disk->entry[i].path, path) == 0) found = i;
+    return found;
+}
+
+static void reaches_the_disk_in_order(void **state)
+{
+    enum { WORLD = 3 };
+    Job job = {.spec = spec_mlp(2), .step = 1, .saves = true};
+    char tmp[PATH_BYTES + 32], old[PATH_BYTES + 32], path[PATH_BYTES + 128];
+    run_ranks(WORLD, save_or_load, &job);
+    job.disk = disk_open();
+    job.disk->slow_rank = 2;
+    job.step = 2;
+    run_ranks(WORLD, save_or_load, &job);
+    const Disk *disk = job.disk;
+    snprintf(tmp, sizeof tmp, "%s.tmp", dir);
+    snprintf(old, sizeof old, "%s.old", dir);
+
+    int renamed = find_call(disk, DISK_RENAME, tmp, 0, false);
+    if (renamed < 0 || strcmp(disk->entry[renamed].to, dir) != 0)
+        fail_msg("%s was not renamed to %s", tmp, dir);
+    if (disk->entry[renamed].rank != 0)
+        fail_msg("rank %d renamed, expected rank 0", disk->entry[renamed].rank);
+    for (int i = 0; i <= WORLD; i++) {
+        if (i < WORLD)
+            snprintf(path, sizeof path, "%s/rank-%d-of-%d.safetensors", tmp, i, WORLD);
+        else
+            snprintf(path, sizeof path, "%s/index.json", tmp);
+        int written = find_call(disk, DISK_WRITE, path, 0, true);
+        int synced = find_call(disk, DISK_SYNC, path, 0, true);
+        if (written < 0) fail_msg("%s was not written before the rename", path);
+        if (written > renamed || synced > renamed)
+            fail_msg("%s was written after the rename: no barrier keeps rank 0 from it", path);
+        if (synced < written) fail_msg("%s was not synced after the last write to it", path);
+    }
+    int folder_synced = find_call(disk, DISK_SYNC, tmp, 0, true);
+    if (folder_synced < 0 || folder_synced > renamed)
+        fail_msg("the folder %s was not synced before the rename: its names may be lost", tmp);
+    int parent_synced = find_call(disk, DISK_SYNC, folder, renamed, false);
+    if (parent_synced < 0)
+        fail_msg("the folder that holds %s was not synced after the rename", dir);
+    for (int i = 0; i < disk->n && i < DISK_MAX; i++)
+        if (disk->entry[i].call == DISK_REMOVE && i < parent_synced &&
+            strncmp(disk->entry[i].path, tmp, strlen(tmp)) != 0)
+            fail_msg("%s, of the previous checkpoint, was removed before the new one was on the "
+                     "disk",
+                     disk->entry[i].path);
+    if (access(tmp, F_OK) == 0 || access(old, F_OK) == 0)
+        fail_msg("%s or %s was left by a save that went well", tmp, old);
+}
+
+// A checkpoint of step 4 is there; a save of step 5 is killed; what is loaded is all 4 or all 5.
+typedef struct Kill {
+    Disk *disk;
+    int *returned; // 1: the save returned OK on some rank
+    int *step;     // that was loaded
+    bool again;    // once more saved, then loaded
+} Kill;
+
+static void killed_body(const Rank *r, void *arg)
+{
+    Kill *kill = arg;
+    Job job = {.spec = spec_mlp(2)};
+    Sharded s;
+    CheckpointPosition position = {5, 0};
+    make_model(&s, &job, r);
+    state_fill(&s, 5);
+    disk_join(kill->disk, r->rank);
+    need(checkpoint_save(dir, s.model, &s.adamw, &position));
+    *kill->returned = 1;
+    sharded_destroy(&s);
+}
+
+static void survivor_body(const Rank *r, void *arg)
+{
+    Kill *kill = arg;
+    Job job = {.spec = spec_mlp(2)};
+    Sharded s;
+    CheckpointPosition position = {0, 0};
+    make_model(&s, &job, r);
+    need(checkpoint_load(dir, s.model, &s.adamw, &position));
+    state_check(&s, (int)position.step, "after the kill");
+    if (r->rank == 0) *kill->step = (int)position.step;
+    if (kill->again) {
+        state_fill(&s, 6);
+        position.step = 6;
+        need(checkpoint_save(dir, s.model, &s.adamw, &position));
+    }
+    sharded_destroy(&s);
+}
+
+// One kill, before the disk's call number `at`. `again`: of a save that is the first after one that
+// was killed between its two renames.
+static void kill_at(int at, bool again)
+{
+    char old[PATH_BYTES + 32];
+    Job good = {.spec = spec_mlp(2), .step = 4, .saves = true};
+    Kill kill = {disk_open(), shared_alloc(sizeof(int)), shared_alloc(sizeof(int)), at % 3 == 0};
+    run_ranks(2, save_or_load, &good);
+    snprintf(old, sizeof old, "%s.old", dir);
+    if (again && rename(dir, old) != 0) fail_msg("the test cannot rename %s", dir);
+    kill.disk->kill_at = at;
+    *kill.returned = *kill.step = 0;
+    char *said = run_ranks_message(2, RANKS_LIMIT, killed_body, &kill);
+    bool killed = kill.disk->n >= at;
+    if (!killed && said != NULL) fail_msg("a save without a kill fails: %s", said);
+    free(said);
+    run_ranks(2, survivor_body, &kill);
+    if (*kill.step != 4 && *kill.step != 5)
+        fail_msg("killed before call %d of the disk: step %d was loaded", at, *kill.step);
+    if (*kill.returned == 1 && *kill.step != 5)
+        fail_msg("killed before call %d of the disk: the save had returned, and step 4 was loaded",
+                 at);
+}
+
+// The calls that a save makes, so that the last ones, which commit, can all be tried.
+static void a_kill_leaves_the_last_good_one(void **state)
+{
+    Job job = {.spec = spec_mlp(2), .step = 4, .saves = true};
+    run_ranks(2, save_or_load, &job);
+    job.disk = disk_open();
+    run_ranks(2, save_or_load, &job);
+    int calls = job.disk->n;
+    if (calls < 10 || calls > 1000) fail_msg("a save makes %d calls that change the disk", calls);
+    for (int i = 0; i < 4; i++) {
+        int at = draw(1, calls - 10);
+        drawn("killed before call %d of %d", at, calls);
+        kill_at(at, false);
+    }
+    for (int at = calls - 9; at <= calls; at++) {
+        drawn("killed before call %d of %d", at, calls);
+        kill_at(at, false);
+    }
+    for (int at = 1; at <= 10; at++) {
+        drawn("the second kill, before call %d", at);
+        kill_at(at, true);
+    }
+}
+
+// ---- Bad input ----
+
+typedef struct Refusal {
+    Spec spec;
+    bool saves, full;
+    int full_rank;
+    int *lines; // of all ranks
+    int *refused;
+    char *said; // by the rank that said it, 1024 bytes
+    const char *what;
+} Refusal;
+
+static void refusal_body(const Rank *r, void *arg)
+{
+    Refusal *refusal = arg;
+    Job job = {.spec = refusal->spec};
+    Sharded s;
+    int lines;
+    CheckpointPosition position = {8, 0};
+    struct rlimit before, small;
+    make_model(&s, &job, r);
+    state_fill(&s, 8);
+    getrlimit(RLIMIT_FSIZE, &before);
+    small = (struct rlimit){700, before.rlim_max};
+    if (refusal->full) signal(SIGXFSZ, SIG_IGN);
+    said_begin();
+    if (refusal->full && r->rank == refusal->full_rank) setrlimit(RLIMIT_FSIZE, &small);
+    Status status = refusal->saves ? checkpoint_save(dir, s.model, &s.adamw, &position)
+                                   : checkpoint_load(dir, s.model, &s.adamw, &position);
+    setrlimit(RLIMIT_FSIZE, &before);
+    char *said = said_end(&lines);
+    __atomic_add_fetch(refusal->lines, lines, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(refusal->refused, status != OK, __ATOMIC_SEQ_CST);
+    if (lines > 0) snprintf(refusal->said, 1024, "%s", said);
+    free(said);
+    check(status != OK, "%s must be refused, and rank %d takes it", refusal->what, r->rank);
+    state_check(&s, 8, "after what was refused");
+    check(position.step == 8, "what was refused has changed the position");
+    sharded_destroy(&s);
+}
+
+// All ranks must refuse, with one line in all, which has these words; nothing is left.
+static void must_refuse(Refusal refusal, int world, const char *what, const char *says)
+{
+    char tmp[PATH_BYTES + 32];
+    refusal.lines = shared_alloc(sizeof(int));
+    refusal.refused = shared_alloc(sizeof(int));
+    refusal.said = shared_alloc(1024);
+    *refusal.lines = *refusal.refused = 0;
+    refusal.said[0] = '\0';
+    refusal.what = what;
+    run_ranks(world, refusal_body, &refusal);
+    if (*refusal.refused != world)
+        fail_msg("%s: %d of %d ranks refuse it", what, *refusal.refused, world);
+    if (*refusal.lines != 1 || strstr(refusal.said, says) == NULL)
+        fail_msg("%s: %d lines, want one that has '%s': %s", what, *refusal.lines, says,
+                 refusal.said);
+    snprintf(tmp, sizeof tmp, "%s.tmp", dir);
+    if (access(tmp, F_OK) == 0) fail_msg("%s: %s was left", what, tmp);
+}
+
+static const char *file_of(int rank)
+{
+    static char path[PATH_BYTES + 64];
+    snprintf(path, sizeof path, "%s/rank-%d-of-3.safetensors", dir, rank);
+    return path;
+}
+
+static void save_good(void)
+{
+    Job job = {.spec = spec_mlp(2), .step = 4, .saves = true};
+    run_ranks(3, save_or_load, &job);
+}
+
+static void refuses_damaged_checkpoints(void **state)
+{
+    Refusal load = {.spec = spec_mlp(2)};
+    must_refuse(load, 3, "no checkpoint", "index.json: is not there");
+    save_good();
+    unlink(file_of(1));
+    must_refuse(load, 2, "a missing file", "rank-1-of-3.safetensors: cannot be opened");
+    save_good();
+    assert_int_equal(truncate(file_of(2), 900), 0);
+    must_refuse(load, 1, "a truncated file", "rank-2-of-3.safetensors: ");
+    save_good();
+    write_bytes(file_of(0), "\377\377\377\377\377\377\377\377", 8);
+    must_refuse(load, 4, "a hostile file", "rank-0-of-3.safetensors: header length");
+    save_good();
+    assert_int_equal(rename(file_of(0), in_folder(folder, "kept")), 0);
+    assert_int_equal(rename(file_of(1), in_folder(dir, "rank-0-of-3.safetensors")), 0);
+    assert_int_equal(rename(in_folder(folder, "kept"), file_of(1)), 0);
+    must_refuse(load, 1, "files that were swapped", "its part is 1 of 3");
+    save_good();
+    assert_int_equal(rename(file_of(1), in_folder(folder, "kept")), 0);
+    Job later = {.spec = spec_mlp(2), .step = 5, .saves = true};
+    run_ranks(3, save_or_load, &later);
+    assert_int_equal(rename(in_folder(folder, "kept"), file_of(1)), 0);
+    must_refuse(load, 2, "a file of another save", "its step is 4, expected 5");
+    save_good();
+    must_refuse((Refusal){.spec = spec_mlp(3)}, 2, "a model with more layers", "l.1.fc.weight");
+    must_refuse((Refusal){.spec = spec_gpt2(1)}, 2, "another model", "has no parameter");
+    Spec wide = spec_mlp(2);
+    wide.dim++;
+    must_refuse((Refusal){.spec = wide}, 2, "a wider model", "has another shape");
+    Job job = {.spec = spec_mlp(3), .step = 4, .saves = true};
+    run_ranks(2, save_or_load, &job);
+    must_refuse(load, 2, "a model with fewer layers", "another model");
+    job = (Job){.spec = spec_mlp(2), .step = 4, .saves = true, .without_optimizer = true};
+    run_ranks(2, save_or_load, &job);
+    must_refuse(load, 2, "a checkpoint without an optimizer", "adamw");
+}
+
+static void a_failed_save_changes_nothing(void **state)
+{
+    Refusal save = {.spec = spec_mlp(2), .saves = true, .full = true};
+    Job good = {.spec = spec_mlp(2), .step = 4, .loads = true};
+    save_good();
+    for (int rank = 0; rank < 3; rank++) {
+        save.full_rank = rank;
+        must_refuse(save, 3, "a full disk", "cannot write");
+        run_ranks(2, save_or_load, &good); // the previous one
+    }
+    save.full = false;
+    write_bytes(in_folder(dir, "thesis.tex"), "mine", 4);
+    must_refuse(save, 2, "a folder with another file", "thesis.tex");
+    run_ranks(2, save_or_load, &good);
+    if (access(in_folder(dir, "thesis.tex"), F_OK) != 0) fail_msg("a save removed thesis.tex");
+    assert_int_equal(symlink(dir, in_folder(folder, "link")), 0);
+    snprintf(dir, sizeof dir, "%s/link", folder);
+    must_refuse(save, 2, "a symbolic link", "is a symbolic link");
+    snprintf(dir, sizeof dir, "%s/nowhere/model", folder);
+    must_refuse(save, 2, "a folder that is not there", "cannot be made");
+}
+
+// ---- Memory of the host ----
+
+// Four layers of 600 × 600 on two ranks: a shard of 0.7 MB, a model of 5.8 MB, as much twice over
+// for the moments.
+static void memory_body(const Rank *r, void *arg)
+{
+    Job job = {.spec = spec_mlp(5)};
+    job.spec.dim = 600;
+    Sharded s;
+    CheckpointPosition position = {3, 0};
+    make_model(&s, &job, r);
+    state_fill(&s, 3);
+    host_limit((2 << 20) + (256 << 10));
+    need(checkpoint_save(dir, s.model, &s.adamw, &position));
+    need(checkpoint_load(dir, s.model, &s.adamw, &position));
+    host_limit(0);
+    state_check(&s, 3, "with little memory");
+    sharded_destroy(&s);
+}
+
+static void holds_two_shards_at_most(void **state)
+{
+    run_ranks(2, memory_body, NULL);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+static const struct CMUnitTest tests[] = {
+    TEST(saves_and_loads_again),       TEST(loads_on_any_world),
+    TEST(loads_in_other_units),        TEST(resumes_as_if_never_stopped),
+    TEST(reaches_the_disk_in_order),   TEST(a_kill_leaves_the_last_good_one),
+    TEST(refuses_damaged_checkpoints), TEST(a_failed_save_changes_nothing),
+    TEST(holds_two_shards_at_most),
+};
+SUITE_MAIN("checkpoints", tests)

@@ -1,0 +1,263 @@
+/* A GPT-2 in Hugging Face's names and layout: out of any number of ranks and into any other; their
+ * names, their shapes, their types; refusals.
+ */
+#include "checkpoints.h"
+#include "files.h"
+#include "host_memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char folder[PATH_BYTES], path[PATH_BYTES + 32];
+
+static int begin(void **state)
+{
+    make_folder(folder);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    return 0;
+}
+
+static int end(void **state)
+{
+    remove_folder(folder);
+    return 0;
+}
+
+static void export_body(const Rank *r, void *arg)
+{
+    Sharded s;
+    sharded_create(&s, arg, &TEST_OPTIONS, NULL, r);
+    state_fill(&s, 1);
+    need(gpt2_export(path, s.model));
+    sharded_destroy(&s);
+}
+
+static void import_body(const Rank *r, void *arg)
+{
+    Sharded s;
+    sharded_create(&s, arg, &TEST_OPTIONS, NULL, r);
+    state_fill(&s, 2);
+    need(gpt2_import(path, s.model));
+    state_check(&s, 1, "after the import");
+    sharded_destroy(&s);
+}
+
+static void goes_both_ways(void **state)
+{
+    static const int WORLDS[][2] = {{1, 1}, {1, 3}, {3, 1}, {2, 5}, {8, 7}};
+    Spec spec = spec_gpt2(2);
+    for (size_t i = 0; i < sizeof WORLDS / sizeof WORLDS[0]; i++) {
+        run_ranks(WORLDS[i][0], export_body, &spec);
+        run_ranks(WORLDS[i][1], import_body, &spec);
+    }
+}
+
+// What state_fill gives element i of the parameter with that place in the model, at step 1.
+static float value(int id, int64_t i)
+{
+    return (float)(i + 4096 * 3 * id) + 0.0625f;
+}
+
+// The file that their side reads: names, shapes, and where an element is. The model's parameters in
+// the order of a walk have the numbers below.
+static void has_their_names_and_layout(void **state)
+{
+    static const struct {
+        const char *name;
+        int id, ndim;
+        int64_t shape[2]; // theirs
+        bool turned;
+    } table[] = {
+        {"transformer.wte.weight", 0, 2, {11, 24}, false},
+        {"transformer.wpe.weight", 1, 2, {9, 24}, false},
+        {"transformer.h.0.ln_1.weight", 2, 1, {24}, false},
+        {"transformer.h.0.attn.c_attn.weight", 4, 2, {24, 72}, true},
+        {"transformer.h.0.attn.c_attn.bias", 5, 1, {72}, false},
+        {"transformer.h.0.attn.c_proj.weight", 6, 2, {24, 24}, true},
+        {"transformer.h.0.mlp.c_fc.weight", 10, 2, {24, 96}, true},
+        {"transformer.h.0.mlp.c_proj.weight", 12, 2, {96, 24}, true},
+        {"transformer.h.0.mlp.c_proj.bias", 13, 1, {24}, false},
+        {"transformer.ln_f.bias", 15, 1, {24}, false},
+    };
+    Spec spec = spec_gpt2(1);
+    Safetensors file;
+    run_ranks(2, export_body, &spec);
+    assert_int_equal(safetensors_open(&file, path), OK);
+    assert_string_equal(safetensors_text(&file, "format"), "pt");
+    assert_int_equal(file.n, 16);
+    for (size_t t = 0; t < sizeof table / sizeof table[0]; t++) {
+        const SafetensorsEntry *entry = safetensors_find(&file, table[t].name);
+        if (entry == NULL) fail_msg("there is no tensor %s", table[t].name);
+        if (entry->ndim != table[t].ndim ||
+            memcmp(entry->shape, table[t].shape, (size_t)entry->ndim * sizeof *entry->shape) != 0)
+            fail_msg("%s has shape (%lld, %lld)", table[t].name, (long long)entry->shape[0],
+                     (long long)entry->shape[1]);
+        float *got = malloc((size_t)entry->numel * sizeof *got);
+        assert_int_equal(safetensors_read(&file, entry, 0, entry->numel, got), OK);
+        int64_t columns = entry->ndim == 2 ? entry->shape[1] : 1;
+        for (int64_t i = 0; i < entry->numel; i++) {
+            int64_t row = i / columns, column = i % columns;
+            int64_t ours = table[t].turned ? column * entry->shape[0] + row : i;
+            if (got[i] != value(table[t].id, ours))
+                fail_msg("%s: element (%lld, %lld) is %g, want %g", table[t].name, (long long)row,
+                         (long long)column, (double)got[i], (double)value(table[t].id, ours));
+        }
+        free(got);
+    }
+    safetensors_close(&file);
+}
+
+// ---- Other types, other names ----
+
+// The model's file once more, without "transformer.", each element as type says, with their
+// buffers; `extra`: one more tensor of that name.
+static void write_as(SafetensorsType type, const char *extra)
+{
+    Safetensors from, to;
+    SafetensorsEntry entries[20];
+    int n = 0;
+    assert_int_equal(safetensors_open(&from, path), OK);
+    for (; n < from.n; n++) {
+        entries[n] = from.entries[n];
+        entries[n].name += strlen("transformer.");
+        entries[n].type = type;
+    }
+    entries[n++] = (SafetensorsEntry){.name = (char *)"h.0.attn.bias", .ndim = 1, .shape = {1}};
+    entries[n++] = (SafetensorsEntry){.name = (char *)"lm_head.weight", .ndim = 1, .shape = {1}};
+    if (extra != NULL)
+        entries[n++] = (SafetensorsEntry){.name = (char *)extra, .ndim = 1, .shape = {1}};
+    assert_int_equal(safetensors_create(&to, in_folder(folder, "other"), entries, n, NULL, 0), OK);
+    for (int i = 0; i < n; i++) {
+        int64_t numel = to.entries[i].numel;
+        char *bytes = malloc((size_t)numel * 8);
+        for (int64_t e = 0; e < numel; e++) {
+            // 0.5, -1.5, 2⁻²⁴ (the smallest float16), …: exact in each type
+            uint16_t half = e % 3 == 0 ? 0x3800 : e % 3 == 1 ? 0xbe00 : 0x0001;
+            uint16_t brain = e % 3 == 0 ? 0x3f00 : e % 3 == 1 ? 0xbfc0 : 0x3380;
+            ((uint16_t *)(void *)bytes)[e] = type == SAFETENSORS_F16 ? half : brain;
+        }
+        assert_int_equal(safetensors_write(&to, i, 0, numel, bytes), OK);
+        free(bytes);
+    }
+    assert_int_equal(safetensors_finish(&to), OK);
+    safetensors_close(&from);
+}
+
+static void halves_body(const Rank *r, void *arg)
+{
+    static const float WANT[] = {0.5f, -1.5f, 0x1p-24f};
+    Spec spec = spec_gpt2(1);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    need(gpt2_import(in_folder(folder, "other"), s.model));
+    const FlatParam *flat = &fsdp_unit(s.model)->flat; // wte first: its elements are in order
+    int64_t n = flat_valid_numel(&flat->layout, 0);
+    float *got = fetch(flat->sharded_param.data, (size_t)n);
+    for (int64_t i = 0; i < 11 * 24 && i < n; i++)
+        check(got[i] == WANT[i % 3], "element %lld is %g, want %g", (long long)i, (double)got[i],
+              (double)WANT[i % 3]);
+    free(got);
+    sharded_destroy(&s);
+}
+
+static void reads_halves_and_bare_names(void **state)
+{
+    Spec spec = spec_gpt2(1);
+    run_ranks(1, export_body, &spec);
+    write_as(SAFETENSORS_F16, NULL);
+    run_ranks(1, halves_body, NULL);
+    unlink(in_folder(folder, "other"));
+    write_as(SAFETENSORS_BF16, NULL);
+    run_ranks(1, halves_body, NULL);
+}
+
+typedef struct Refused {
+    Spec spec;
+    const char *file, *says;
+    bool exports;
+    int *lines, *found;
+} Refused;
+
+static void refused_body(const Rank *r, void *arg)
+{
+    const Refused *refused = arg;
+    Sharded s;
+    int lines;
+    sharded_create(&s, &refused->spec, &TEST_OPTIONS, NULL, r);
+    state_fill(&s, 2);
+    said_begin();
+    Status status = refused->exports ? gpt2_export(refused->file, s.model)
+                                     : gpt2_import(refused->file, s.model);
+    char *said = said_end(&lines);
+    __atomic_add_fetch(refused->lines, lines, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(refused->found, strstr(said, refused->says) != NULL, __ATOMIC_SEQ_CST);
+    check(status == ERR_IO, "it must be refused, with a line that has '%s'", refused->says);
+    state_check(&s, 2, "after what was refused");
+    free(said);
+    sharded_destroy(&s);
+}
+
+static void must_refuse(Spec spec, const char *file, bool exports, const char *says)
+{
+    Refused refused = {
+        spec, file, says, exports, shared_alloc(sizeof(int)), shared_alloc(sizeof(int))};
+    *refused.lines = *refused.found = 0;
+    run_ranks(2, refused_body, &refused);
+    if (*refused.lines != 1 || *refused.found != 1)
+        fail_msg("%d lines, of which %d have '%s': want one", *refused.lines, *refused.found, says);
+}
+
+static void refuses_other_models(void **state)
+{
+    Spec spec = spec_gpt2(1), wide = spec_gpt2(1);
+    wide.vocab++;
+    run_ranks(2, export_body, &spec);
+    must_refuse(spec_gpt2(2), path, false, "has no tensor h.1.");
+    must_refuse(wide, path, false, "wte.weight has another shape");
+    must_refuse(spec, in_folder(folder, "none"), false, "cannot be opened");
+    must_refuse(spec, in_folder(folder, "none/model"), true, "cannot be created");
+    must_refuse(spec, folder, true, "cannot be renamed"); // a folder, which a file does not replace
+    char tmp[PATH_BYTES + 8];
+    snprintf(tmp, sizeof tmp, "%s.tmp", folder);
+    if (access(tmp, F_OK) == 0) fail_msg("%s was left", tmp);
+    write_as(SAFETENSORS_BF16, "h.1.ln_1.weight");
+    must_refuse(spec, in_folder(folder, "other"), false, "17 tensors");
+    unlink(in_folder(folder, "other"));
+    write_as(SAFETENSORS_I16, NULL);
+    must_refuse(spec, in_folder(folder, "other"), false, "is I16, expected");
+    Spec two = spec_gpt2(2);
+    run_ranks(2, export_body, &two);
+    must_refuse(spec, path, false, "it is of another model");
+    if (access(in_folder(folder, "model.safetensors.tmp"), F_OK) == 0)
+        fail_msg("an export has left its .tmp");
+}
+
+// A model of 3.6 MB whose largest parameter has 0.6 MB: no rank holds more than that on the host.
+static void memory_body(const Rank *r, void *arg)
+{
+    Spec spec = spec_gpt2(2);
+    Sharded s;
+    spec.dim = 192;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    state_fill(&s, 1);
+    host_limit(4 * 192 * 192 * sizeof(float) + (256 << 10));
+    need(gpt2_export(path, s.model));
+    need(gpt2_import(path, s.model));
+    host_limit(0);
+    state_check(&s, 1, "with little memory");
+    sharded_destroy(&s);
+}
+
+static void holds_one_parameter_at_most(void **state)
+{
+    run_ranks(1, memory_body, NULL);
+    run_ranks(2, memory_body, NULL);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+static const struct CMUnitTest tests[] = {
+    TEST(goes_both_ways), TEST(has_their_names_and_layout), TEST(reads_halves_and_bare_names),
+    TEST(refuses_other_models), TEST(holds_one_parameter_at_most)};
+SUITE_MAIN("hugging_face", tests)

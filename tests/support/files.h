@@ -1,0 +1,30 @@
+/* files.h: files and folders that a test of checkpoints makes, and what was said about them.
+ *
+ * Interface: make_folder, remove_folder, in_folder; write_bytes, write_header; said_begin,
+ * said_end.
+ */
+#ifndef TESTS_FILES_H
+#define TESTS_FILES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PATH_BYTES = 512 };
+
+// A folder of the test's own; remove_folder removes it with what is in it.
+void make_folder(char folder[PATH_BYTES]);
+void remove_folder(const char *folder);
+// folder/name, in one of a few buffers that are used in turn.
+const char *in_folder(const char *folder, const char *name);
+
+// A file of these bytes.
+void write_bytes(const char *path, const void *bytes, size_t n);
+// A safetensors file of this header, as it is, and so many bytes of data: 0, 1, 2 …
+void write_header(const char *path, const char *header, size_t data_bytes);
+
+// From here to said_end what the process writes to standard error is kept. said_end returns it
+// (free it), and how many lines it was.
+void said_begin(void);
+char *said_end(int *lines);
+
+#endif
