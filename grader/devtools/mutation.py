@@ -29,6 +29,7 @@ Files: mutation_source.py, mutation_operators.py, mutation_results.py (the list 
 import argparse
 import collections
 import hashlib
+import math
 import os
 import queue
 import random
@@ -52,7 +53,7 @@ import seeds
 from builder import Builder, Infrastructure
 from mutation_operators import mutants_of
 from mutation_results import (JUDGED, KILLED, OWN, BadList, Record, Result, load_judged,
-                              load_results)
+                              load_kills, load_results)
 from mutation_source import BadSource
 
 REFERENCE = os.path.join(ROOT, "reference")
@@ -104,14 +105,15 @@ class Workshop(mutants.Kit):
             "-fuse-ld=gold"]
 
     def object(self, file, text, folder):
-        """Compiles a text as `file`; (object, sum of its code) or (None, what is wrong). The text
-        names itself reference/FILE, so that __FILE__ says nothing of the folder."""
+        """Compiles a text as `file`; (object, its sum) or (None, what is wrong). The text names
+        itself reference/FILE, so that __FILE__ says nothing of the folder; and what debuggers read
+        is left out, which changes no code."""
         source = os.path.join(folder, file)
         made = source[:-2] + ".o"
         with open(source, "w", encoding="utf-8") as out:
             out.write('# 1 "reference/%s"\n%s' % (file, text))
-        wrong = self.command(self.compiler + self.mistakes + ["-c", source, "-o", made])
-        return (None, wrong) if wrong else (made, code_sum(made))
+        wrong = self.command(self.compiler + self.mistakes + ["-g0", "-c", source, "-o", made])
+        return (None, wrong) if wrong else (made, file_sum(made))
 
     def all_but_one(self, suite, task, folder):
         """An object that holds a suite and what it needs, but not the task's file, without what
@@ -137,16 +139,6 @@ class Workshop(mutants.Kit):
         return target
 
 
-def code_sum(path):
-    """The sum of an object without what debuggers read, which changes no code."""
-    bare = path + ".bare"
-    done = subprocess.run(["objcopy", "--strip-debug", path, bare], stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    if done.returncode != 0:
-        raise Infrastructure("objcopy: %s" % done.stdout.decode("utf-8", "replace").strip())
-    return file_sum(bare)
-
-
 def file_sum(path):
     with open(path, "rb") as file:
         return hashlib.sha256(file.read()).hexdigest()[:16]
@@ -167,7 +159,7 @@ class Bench:
         self.shop, self.task, self.seed = shop, task, seed
         self.lock = threading.Lock()
         self.known = {}      # sum of object code: Result
-        self.cases = []
+        self.cases = []      # in the order of their suites
         self.rest = {}       # suite: all that is linked with a mutant
         with open(os.path.join(REFERENCE, task.file), encoding="utf-8") as file:
             made, self.code = shop.object(task.file, file.read(), folder)
@@ -195,6 +187,13 @@ class Bench:
             self.cases.append(Case(suite, name, verdict.seconds, children_time() - began + START,
                                    verdict.seed is not None, bool(verdict.reports)))
 
+    def learn(self, function, name):
+        """An earlier run's kill: by the test SUITE: NAME."""
+        for case in self.cases:
+            if "%s: %s" % (case.suite, case.name) == name:
+                case.tries[function] += 1
+                case.kills[function] += 1
+
     def in_order(self, suite, function):
         """The cases of a suite: first those that kill most mutants of the function for the time
         that they take."""
@@ -207,7 +206,9 @@ class Bench:
         drawn anything; whether it passes with a report of simgpu's that the reference has not)."""
         limit = times * max(LEAST, MARGIN * case.seconds) * runner.time_factor()
         heard = set()
-        verdict = runner.run_tests([program], [case.name], limit, runner.Caps(memory=MEMORY),
+        # One that computes for ever is known by that, however busy the machine is.
+        caps = runner.Caps(memory=MEMORY, cpu=math.ceil(max(LEAST, MARGIN * case.cost)))
+        verdict = runner.run_tests([program], [case.name], limit, caps,
                                    {"SHARDLAB_LIMIT": "%g" % limit, "SEED": str(seed)},
                                    grace=5.0, heard=heard.add)[0][case.name]
         if verdict.status == "timeout" and times == 1.0 and seed == self.seed:
@@ -457,6 +458,10 @@ def run(options):
         benches = {task.file: Bench(shop, task, folder, seed, options.own) for task in tasks
                    if any(mutant.file == task.file for mutant in chosen)}
         path = os.path.join(shop.folder, "results.jsonl")
+        for result in load_kills(path):
+            file, function = result.id.split(":")[:2]
+            if file in benches:
+                benches[file].learn(function, result.by)
         keys = {file: bench.key for file, bench in benches.items()}
         known = load_results(path, keys, options) if options.resume else {}
         done = {mutant.id: known[mutant.id] for mutant in chosen if mutant.id in known}

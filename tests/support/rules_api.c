@@ -29,6 +29,7 @@ static void context_body(const Rank *r, void *arg)
     FsdpContext ctx;
     Mesh mesh;
     int least, greatest, priority;
+    unsigned int flags;
     check_leaks();
     need(mesh_1d(&mesh, r->comm));
     for (int round = 0; round < 3; round++) {
@@ -42,6 +43,11 @@ static void context_body(const Rank *r, void *arg)
             check(priority == greatest,
                   "fsdp_context_create: the %s stream has priority %d, want the highest, %d",
                   i == 0 ? "all-gather" : "reduce-scatter", priority, greatest);
+            need_cuda(cudaStreamGetFlags(streams[i], &flags));
+            check(flags == cudaStreamNonBlocking,
+                  "fsdp_context_create: the %s stream waits for the default stream, want a "
+                  "non-blocking one",
+                  i == 0 ? "all-gather" : "reduce-scatter");
         }
         check(ctx.compute_stream == r->stream &&
                   (streams[0] != streams[1] || streams[0] == r->stream),
