@@ -62,7 +62,9 @@ JOBS = 2
 MARGIN, LEAST = 25.0, 2.0    # a test's limit: times the reference's own time, and seconds at least
 AGAIN = 3.0                  # times the limit, for a test that has timed out
 HANGS = 3                    # seeds for a mutant that a test times out with: each takes its limit
+CPU_MARGIN, CPU_LEAST = 5.0, 1.0 # the same for processor time, which a busy machine leaves as it is
 MEMORY = 3 << 30             # bytes that a mutant's processes may use together
+LOOK = 1.0                   # seconds between two looks at them
 START = 0.03                 # seconds that the start of a suite costs, whatever it runs
 
 
@@ -207,7 +209,7 @@ class Bench:
         limit = times * max(LEAST, MARGIN * case.seconds) * runner.time_factor()
         heard = set()
         # One that computes for ever is known by that, however busy the machine is.
-        caps = runner.Caps(memory=MEMORY, cpu=math.ceil(max(LEAST, MARGIN * case.cost)))
+        caps = runner.Caps(memory=MEMORY, cpu=math.ceil(max(CPU_LEAST, CPU_MARGIN * case.cost)))
         verdict = runner.run_tests([program], [case.name], limit, caps,
                                    {"SHARDLAB_LIMIT": "%g" % limit, "SEED": str(seed)},
                                    grace=5.0, heard=heard.add)[0][case.name]
@@ -475,6 +477,7 @@ def run(options):
 def main(arguments=None):
     options = parse(arguments)
     runner.stop_on_signals()
+    runner.Family.LOOK = LOOK
     try:
         return run(options)
     except (mutants.BadUsage, BadList, seeds.BadSeed) as problem:
