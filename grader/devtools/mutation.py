@@ -107,23 +107,22 @@ class Workshop(mutants.Kit):
             "-fuse-ld=gold"]
 
     def object(self, file, text, folder):
-        """Compiles a text as `file`; (object, its sum) or (None, what is wrong). The text names
-        itself reference/FILE, so that __FILE__ says nothing of the folder; and what debuggers read
-        is left out, which changes no code."""
+        """Compiles a text as `file`; (object, sum of its code) or (None, what is wrong). The text
+        names itself reference/FILE, so that __FILE__ says nothing of the folder."""
         source = os.path.join(folder, file)
         made = source[:-2] + ".o"
         with open(source, "w", encoding="utf-8") as out:
             out.write('# 1 "reference/%s"\n%s' % (file, text))
-        wrong = self.command(self.compiler + self.mistakes + ["-g0", "-c", source, "-o", made])
-        return (None, wrong) if wrong else (made, file_sum(made))
+        wrong = self.command(self.compiler + self.mistakes + ["-c", source, "-o", made])
+        return (None, wrong) if wrong else (made, code_sum(made))
 
     def all_but_one(self, suite, task, folder):
-        """An object that holds a suite and what it needs, but not the task's file, without what
-        debuggers read: to be linked with every mutant of that file."""
+        """An object that holds a suite and what it needs, but not the task's file: to be linked
+        with every mutant of that file. It has its lines, by which tests know given code."""
         target = os.path.join(folder, "%s-without-%s.o" % (suite, task.name))
         objects = [self.test_object(suite)] + [self.reference(other) for other in self.tasks
                                                if other is not task]
-        wrong = self.command(self.linker + ["-r", "-nostdlib", "-Wl,-S"] + objects +
+        wrong = self.command(self.linker + ["-r", "-nostdlib"] + objects +
                              ["-Wl,--start-group"] + self.libraries + ["-Wl,--end-group"] +
                              ["-o", target])
         if wrong:
@@ -139,6 +138,16 @@ class Workshop(mutants.Kit):
         if wrong:
             raise Infrastructure("%s cannot be linked: %s" % (suite, wrong))
         return target
+
+
+def code_sum(path):
+    """The sum of an object without what debuggers read, which changes no code."""
+    bare = path + ".bare"
+    done = subprocess.run(["objcopy", "--strip-debug", path, bare], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    if done.returncode != 0:
+        raise Infrastructure("objcopy: %s" % done.stdout.decode("utf-8", "replace").strip())
+    return file_sum(bare)
 
 
 def file_sum(path):

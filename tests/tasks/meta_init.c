@@ -284,6 +284,14 @@ static void constants_body(const Rank *r, void *arg)
                   (long long)begin + 7);
         }
     }
+    // Whatever multiple of something a slice falls short of by one element.
+    static float longer[301];
+    normal.shape[0] = 300;
+    for (int n = 1; n <= 300; n++) {
+        longer[n] = 77.0f;
+        meta_init_slice(&normal, 1, 0, n, longer);
+        check(longer[n] == 77.0f, "the slice [0, %d) wrote outside of its %d places", n, n);
+    }
     meta_init_slice(&zero, 1, 90, 99, out);
     for (int j = 0; j < 9; j++) check(out[j] == 0.0f, "INIT_ZERO gives %g", (double)out[j]);
     meta_init_slice(&one, 1, 90, 99, out);
