@@ -52,6 +52,10 @@ static void context_body(const Rank *r, void *arg)
         check(ctx.compute_stream == r->stream &&
                   (streams[0] != streams[1] || streams[0] == r->stream),
               "fsdp_context_create: three streams, and the compute stream is the caller's");
+        struct cudaPointerAttributes scalar;
+        need_cuda(cudaPointerGetAttributes(&scalar, ctx.host_scalar));
+        check(scalar.type == cudaMemoryTypeHost,
+              "fsdp_context_create: host_scalar is not pinned host memory");
         check(ctx.mesh.shard.comm == mesh.shard.comm && ctx.mesh.shard.rank == r->rank &&
                   ctx.mesh.shard.size == r->world && ctx.mesh.replicate.size == 1,
               "fsdp_context_create: the context's mesh is not the caller's");
