@@ -161,6 +161,15 @@ static void failure_body(const Rank *r, void *arg)
         check(!create_in(&s, r, 0), "fsdp_adamw_create found room for the moments where none is");
         check(create_in(&s, r, room), "fsdp_adamw_create failed where it had worked before");
     }
+    need_cuda(cudaDeviceSynchronize());
+    for (int k = 0; k < 2 * s.adamw.n; k++) {
+        int64_t n = s.adamw.root->units[k / 2]->flat.layout.shard_numel;
+        float *got = fetch(k % 2 == 0 ? s.adamw.m[k / 2] : s.adamw.v[k / 2], (size_t)n);
+        for (int64_t e = 0; e < n; e++)
+            check(got[e] == 0.0f, "fsdp_adamw_create: element %lld of a moment of unit %d is %g",
+                  (long long)e, k / 2, (double)got[e]);
+        free(got);
+    }
     fsdp_adamw_destroy(&s.adamw);
     need_cuda(cudaFree(ballast));
     for (int i = 0; i < 2; i++)
