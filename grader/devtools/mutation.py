@@ -176,13 +176,13 @@ class Bench:
             made, self.code = shop.object(task.file, file.read(), folder)
         if not made:
             raise Infrastructure("reference/%s does not compile: %s" % (task.file, self.code))
-        sums = [str(seed)]
+        sums = [str(seed), self.code]
         for suite, tests in ((task.name, task.own()),
                              ("together", [t for each in shop.tasks for t in each.together()])):
             if tests:
                 self.rest[suite] = shop.all_but_one(suite, task, folder)
                 program = shop.program(suite, self.rest[suite], made, folder)
-                sums.append(file_sum(program))
+                sums.append(file_sum(self.rest[suite])) # the program knows its folder
                 if suite == task.name or not own:
                     self.measure(suite, program, [test.name for test in tests])
         self.key = hashlib.sha256("".join(sums).encode()).hexdigest()[:16]
@@ -217,7 +217,7 @@ class Bench:
         drawn anything; whether it passes with a report of simgpu's that the reference has not)."""
         limit = times * max(LEAST, MARGIN * case.seconds) * runner.time_factor()
         heard = set()
-        # One that computes for ever is known by that, however busy the machine is.
+        # One that computes without end is known by that, however busy the machine is.
         caps = runner.Caps(memory=MEMORY, cpu=math.ceil(max(CPU_LEAST, CPU_MARGIN * case.cost)))
         verdict = runner.run_tests([program], [case.name], limit, caps,
                                    {"SHARDLAB_LIMIT": "%g" % limit, "SEED": str(seed)},
