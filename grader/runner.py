@@ -65,6 +65,7 @@ class Caps:
     """What the processes of one start may use together, and as whom they run."""
     memory: int = 0          # bytes; 0: as much as there is
     processes: int = 256     # the largest test has 64 ranks
+    cpu: int = 0             # seconds of the processor that each may use; 0: as many as it likes
     account: object = None   # whose they are (account.py); None: the grader's own
 
 
@@ -295,13 +296,15 @@ class Listener:
             self.heard(name)
 
 
-def expendable(pid):
+def expendable(pid, caps):
     """A test that fills the machine's memory is to be killed for it, and nobody else; and it leaves
     no core file of 80 GiB of simulated memory behind."""
     try:
         with open("/proc/%d/oom_score_adj" % pid, "w", encoding="ascii") as file:
             file.write("1000")
         resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+        if caps and caps.cpu:
+            resource.prlimit(pid, resource.RLIMIT_CPU, (caps.cpu, caps.cpu + 1))
     except (OSError, AttributeError, ValueError):
         pass # ended already, or a system that has no such thing
 
@@ -445,7 +448,7 @@ def start_once(command, names, limit, caps=None, environment=None, heard=None, f
     finally:
         os.close(results_in)
 
-    expendable(process.pid)
+    expendable(process.pid, caps)
     listener, output = Listener(nonce, names, heard), Output()
     takers = {results: listener.add, process.stdout.fileno(): output.add}
     try:

@@ -332,7 +332,7 @@ Status fsdp_clip_grad_norm(Module *root, FsdpContext *ctx, float max_norm, float
 
 // Streams and events for the units of one rank. compute_stream is the one the modules run on. The
 // communication streams have the highest priority: a collective that waits for kernels delays
-// every rank.
+// every rank. They are non-blocking: what is queued on the default stream does not hold them up.
 Status fsdp_context_create(FsdpContext *ctx, const Mesh *mesh, cudaStream_t compute_stream);
 Status fsdp_context_destroy(FsdpContext *ctx);
 

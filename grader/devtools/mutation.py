@@ -29,9 +29,11 @@ Files: mutation_source.py, mutation_operators.py, mutation_results.py (the list 
 import argparse
 import collections
 import hashlib
+import math
 import os
 import queue
 import random
+import resource
 import shlex
 import subprocess
 import sys
@@ -51,7 +53,7 @@ import seeds
 from builder import Builder, Infrastructure
 from mutation_operators import mutants_of
 from mutation_results import (JUDGED, KILLED, OWN, BadList, Record, Result, load_judged,
-                              load_results)
+                              load_kills, load_results)
 from mutation_source import BadSource
 
 REFERENCE = os.path.join(ROOT, "reference")
@@ -60,7 +62,10 @@ JOBS = 2
 MARGIN, LEAST = 25.0, 2.0    # a test's limit: times the reference's own time, and seconds at least
 AGAIN = 3.0                  # times the limit, for a test that has timed out
 HANGS = 3                    # seeds for a mutant that a test times out with: each takes its limit
+CPU_MARGIN, CPU_LEAST = 5.0, 1.0 # the same for processor time, which a busy machine leaves as it is
 MEMORY = 3 << 30             # bytes that a mutant's processes may use together
+LOOK = 1.0                   # seconds between two looks at them
+START = 0.03                 # seconds that the start of a suite costs, whatever it runs
 
 
 @dataclass
@@ -69,9 +74,17 @@ class Case:
     suite: str
     name: str
     seconds: float
+    cost: float              # seconds of the processor's time
     draws: bool              # sooner or later; its known cases come first
     reports: bool            # simgpu reports something with the reference too
-    kills: collections.Counter = field(default_factory=collections.Counter)   # by function
+    tries: collections.Counter = field(default_factory=collections.Counter)   # by function
+    kills: collections.Counter = field(default_factory=collections.Counter)
+
+    def worth(self, function):
+        """Kills of the function's mutants to expect per second; what it does to those of other
+        functions counts little."""
+        rate = (1 + sum(self.kills.values())) / (2 + sum(self.tries.values()))
+        return (self.kills[function] + rate) / (self.tries[function] + 1) / self.cost
 
 
 # ---- Building ----
@@ -89,6 +102,9 @@ class Workshop(mutants.Kit):
         self.mistakes = shlex.split(output)
         self.folder = os.path.join(ROOT, self.build, "mutation")
         os.makedirs(self.folder, exist_ok=True)
+        # A suite is linked for every mutant: by the quicker linker, where there is one.
+        self.quick = [] if self.command(self.linker + ["-fuse-ld=gold", "-Wl,--version"]) else [
+            "-fuse-ld=gold"]
 
     def object(self, file, text, folder):
         """Compiles a text as `file`; (object, sum of its code) or (None, what is wrong). The text
@@ -100,9 +116,25 @@ class Workshop(mutants.Kit):
         wrong = self.command(self.compiler + self.mistakes + ["-c", source, "-o", made])
         return (None, wrong) if wrong else (made, code_sum(made))
 
-    def program(self, suite, task, made, folder):
+    def all_but_one(self, suite, task, folder):
+        """An object that holds a suite and what it needs, but not the task's file: to be linked
+        with every mutant of that file. It has its lines, by which tests know given code."""
+        target = os.path.join(folder, "%s-without-%s.o" % (suite, task.name))
+        objects = [self.test_object("tests/tasks/" + suite)]
+        objects += [self.reference(other) for other in self.tasks if other is not task]
+        wrong = self.command(self.linker + ["-r", "-nostdlib"] + objects +
+                             ["-Wl,--start-group"] + self.libraries + ["-Wl,--end-group"] +
+                             ["-o", target])
+        if wrong:
+            raise Infrastructure("%s cannot be linked: %s" % (suite, wrong))
+        return target
+
+    def program(self, suite, rest, made, folder):
+        """The suite with a mutant; rest: all_but_one's. The libraries are for what a mutant calls
+        and nobody else does."""
         target = os.path.join(folder, "suite-" + suite)
-        wrong = self.link("tests/tasks/" + suite, {task.name: made} if task else {}, target)
+        wrong = self.command(self.linker + self.quick + [rest, made] + self.libraries + self.late +
+                             ["-o", target])
         if wrong:
             raise Infrastructure("%s cannot be linked: %s" % (suite, wrong))
         return target
@@ -123,6 +155,12 @@ def file_sum(path):
         return hashlib.sha256(file.read()).hexdigest()[:16]
 
 
+def children_time():
+    """Seconds of the processor's time that this program's children have used, and theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 # ---- Running ----
 
 class Bench:
@@ -132,47 +170,56 @@ class Bench:
         self.shop, self.task, self.seed = shop, task, seed
         self.lock = threading.Lock()
         self.known = {}      # sum of object code: Result
-        self.cases = []
-        sums = [str(seed)]
-        for suite, tests in ((task.name, task.own()),
-                             ("together", [t for each in shop.tasks for t in each.together()])):
-            if tests:
-                program = shop.program(suite, None, None, folder)
-                sums.append(file_sum(program))
-                if suite == task.name or not own:
-                    self.measure(suite, program, [test.name for test in tests])
-        self.key = hashlib.sha256("".join(sums).encode()).hexdigest()[:16]
+        self.cases = []      # in the order of their suites
+        self.rest = {}       # suite: all that is linked with a mutant
         with open(os.path.join(REFERENCE, task.file), encoding="utf-8") as file:
             made, self.code = shop.object(task.file, file.read(), folder)
         if not made:
             raise Infrastructure("reference/%s does not compile: %s" % (task.file, self.code))
+        sums = [str(seed), self.code]
+        for suite, tests in ((task.name, task.own()),
+                             ("together", [t for each in shop.tasks for t in each.together()])):
+            if tests:
+                self.rest[suite] = shop.all_but_one(suite, task, folder)
+                program = shop.program(suite, self.rest[suite], made, folder)
+                sums.append(file_sum(self.rest[suite])) # the program knows its folder
+                if suite == task.name or not own:
+                    self.measure(suite, program, [test.name for test in tests])
+        self.key = hashlib.sha256("".join(sums).encode()).hexdigest()[:16]
 
     def measure(self, suite, program, names):
-        verdicts, _ = runner.run_tests([program], names, 60 * runner.time_factor(),
-                                       environment={"SEED": str(self.seed)})
         for name in names:
-            verdict = verdicts[name]
+            began = children_time()
+            verdict = runner.run_tests([program], [name], 60 * runner.time_factor(),
+                                       environment={"SEED": str(self.seed)})[0][name]
             if verdict.status != "passed":
                 raise Infrastructure("the reference does not pass %s of %s: %s"
                                      % (name, suite, verdict.message))
-            self.cases.append(Case(suite, name, verdict.seconds, verdict.seed is not None,
-                                   bool(verdict.reports)))
+            self.cases.append(Case(suite, name, verdict.seconds, children_time() - began + START,
+                                   verdict.seed is not None, bool(verdict.reports)))
 
-    def in_order(self, suite, draws, function):
-        """The cases of a suite: those that kill most mutants of the function first, then most of
-        all, then the quickest."""
+    def learn(self, function, name):
+        """An earlier run's kill: by the test SUITE: NAME."""
+        for case in self.cases:
+            if "%s: %s" % (case.suite, case.name) == name:
+                case.tries[function] += 1
+                case.kills[function] += 1
+
+    def in_order(self, suite, function):
+        """The cases of a suite: first those that kill most mutants of the function for the time
+        that they take."""
         with self.lock:
-            return sorted((case for case in self.cases
-                           if case.suite == suite and case.draws == draws),
-                          key=lambda case: (-case.kills[function], -sum(case.kills.values()),
-                                            case.seconds))
+            return sorted((case for case in self.cases if case.suite == suite),
+                          key=lambda case: -case.worth(function))
 
     def run(self, program, case, seed, times=1.0):
         """(how the case kills: "" (not at all), failed, error or timeout; whether before it has
         drawn anything; whether it passes with a report of simgpu's that the reference has not)."""
         limit = times * max(LEAST, MARGIN * case.seconds) * runner.time_factor()
         heard = set()
-        verdict = runner.run_tests([program], [case.name], limit, runner.Caps(memory=MEMORY),
+        # One that computes without end is known by that, however busy the machine is.
+        caps = runner.Caps(memory=MEMORY, cpu=math.ceil(max(CPU_LEAST, CPU_MARGIN * case.cost)))
+        verdict = runner.run_tests([program], [case.name], limit, caps,
                                    {"SHARDLAB_LIMIT": "%g" % limit, "SEED": str(seed)},
                                    grace=5.0, heard=heard.add)[0][case.name]
         if verdict.status == "timeout" and times == 1.0 and seed == self.seed:
@@ -183,20 +230,25 @@ class Bench:
             return "", fixed, bool(verdict.reports) and not case.reports
         return verdict.status, fixed, False
 
-    def first_kill(self, programs, suite, draws, seed, function):
+    def first_kill(self, programs, suite, seed, function):
         """(case, how, whether before a draw) of the first kill, or None; and the first case that
-        passed with a report, or None."""
-        reported = None
-        for case in self.in_order(suite, draws, function):
+        passed with a report, or None. A case that had drawn before it killed has one that comes
+        after it looked at too: a known case may do the same."""
+        drawn = reported = None
+        for case in self.in_order(suite, function):
+            if drawn and seed != self.seed:
+                break
             how, fixed, report = self.run(programs(suite), case, seed)
             if runner.stopping.is_set():
                 raise runner.Stopped("the end of the run")
-            if how:
-                with self.lock:
-                    case.kills[function] += 1
-                return (case, how, fixed), None
+            with self.lock:
+                case.tries[function] += 1
+                case.kills[function] += bool(how and fixed)
+            if how and fixed:
+                return (case, how, True), None
+            drawn = drawn or ((case, how, False) if how else None)
             reported = reported or (case if report else None)
-        return None, reported
+        return drawn, reported
 
     def judge(self, programs, more_seeds, own, function):
         """(outcome, case, how, seeds with which it lives) of a mutant of the function that
@@ -204,13 +256,11 @@ class Bench:
         drawn = reported = None
         suites = [self.task.name] if own else list(dict.fromkeys(case.suite for case in self.cases))
         for suite in suites:
-            # Once a drawn case has killed it, only a fixed one is still of interest.
-            for draws in (False,) if drawn else (False, True):
-                found, report = self.first_kill(programs, suite, draws, self.seed, function)
-                reported = reported or report
-                if found and found[2]:
-                    return ("fixed",) + found[:2] + ([],)
-                drawn = drawn or (found and found[:2])
+            found, report = self.first_kill(programs, suite, self.seed, function)
+            reported = reported or report
+            if found and found[2]:
+                return ("fixed",) + found[:2] + ([],)
+            drawn = drawn or (found and found[:2])
         if not drawn:
             return "alive", reported, OWN if own else "report" if reported else "", []
         if drawn[1] == "timeout":
@@ -218,8 +268,7 @@ class Bench:
         for seed in range(self.seed + 1, self.seed + more_seeds):
             if self.run(programs(drawn[0].suite), drawn[0], seed)[0]:
                 continue
-            if not any(self.first_kill(programs, suite, True, seed, function)[0]
-                       for suite in suites):
+            if not any(self.first_kill(programs, suite, seed, function)[0] for suite in suites):
                 return ("some seeds",) + drawn + ([seed],)
         return ("seeds",) + drawn + ([],)
 
@@ -244,7 +293,7 @@ class Bench:
 
         def programs(suite):
             if suite not in linked:
-                linked[suite] = self.shop.program(suite, self.task, made, folder)
+                linked[suite] = self.shop.program(suite, self.rest[suite], made, folder)
             return linked[suite]
         outcome, case, how, lives = self.judge(programs, options.seeds, options.own,
                                                 mutant.function)
@@ -420,6 +469,10 @@ def run(options):
         benches = {task.file: Bench(shop, task, folder, seed, options.own) for task in tasks
                    if any(mutant.file == task.file for mutant in chosen)}
         path = os.path.join(shop.folder, "results.jsonl")
+        for result in load_kills(path):
+            file, function = result.id.split(":")[:2]
+            if file in benches:
+                benches[file].learn(function, result.by)
         keys = {file: bench.key for file, bench in benches.items()}
         known = load_results(path, keys, options) if options.resume else {}
         done = {mutant.id: known[mutant.id] for mutant in chosen if mutant.id in known}
@@ -433,6 +486,7 @@ def run(options):
 def main(arguments=None):
     options = parse(arguments)
     runner.stop_on_signals()
+    runner.Family.LOOK = LOOK
     try:
         return run(options)
     except (mutants.BadUsage, BadList, seeds.BadSeed) as problem:

@@ -6,8 +6,8 @@ is an error.
 
 A result is a line of build/mutation/results.jsonl, of one mutant; the last one counts.
 
-Interface: Result, Record(path).add(result), load_results(path, keys, options), load_judged(path,
-mutants_by_id); JUDGED, KILLED, OWN; BadList.
+Interface: Result, Record(path).add(result), load_results(path, keys, options), load_kills(path),
+load_judged(path, mutants_by_id); JUDGED, KILLED, OWN; BadList.
 """
 
 import json
@@ -68,21 +68,31 @@ def load_judged(path, mutants_by_id):
     return judged
 
 
+def read_results(path):
+    """Every result of the file, in order."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.readlines()
+    except OSError:
+        return
+    for line in lines:
+        try:
+            yield Result(**json.loads(line))
+        except (ValueError, TypeError):
+            continue # a line that Ctrl-C has cut
+
+
+def load_kills(path):
+    """Every kill by a fixed case, whichever programs it was found with."""
+    return [result for result in read_results(path) if result.outcome == "fixed"]
+
+
 def load_results(path, keys, options):
     """Earlier results that still count, by id. `keys`: {file: key}. Those that are alive after
     their own suite alone count for options.own, and a kill by drawn cases where it was tried with
     as many seeds as options.seeds."""
     found = {}
-    try:
-        with open(path, encoding="utf-8") as file:
-            lines = file.readlines()
-    except OSError:
-        return {}
-    for line in lines:
-        try:
-            result = Result(**json.loads(line))
-        except (ValueError, TypeError):
-            continue # a line that Ctrl-C has cut
+    for result in read_results(path):
         same = result.key == keys.get(result.id.partition(":")[0])
         if result.how == OWN and not options.own:
             continue

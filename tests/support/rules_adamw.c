@@ -6,6 +6,7 @@
 #include "figures.h"
 #include "fsdp.h"
 #include "harness.h"
+#include "host_memory.h"
 #include "steps.h"
 #include "training.h"
 
@@ -160,6 +161,15 @@ static void failure_body(const Rank *r, void *arg)
         check(!create_in(&s, r, 0), "fsdp_adamw_create found room for the moments where none is");
         check(create_in(&s, r, room), "fsdp_adamw_create failed where it had worked before");
     }
+    need_cuda(cudaDeviceSynchronize());
+    for (int k = 0; k < 2 * s.adamw.n; k++) {
+        int64_t n = s.adamw.root->units[k / 2]->flat.layout.shard_numel;
+        float *got = fetch(k % 2 == 0 ? s.adamw.m[k / 2] : s.adamw.v[k / 2], (size_t)n);
+        for (int64_t e = 0; e < n; e++)
+            check(got[e] == 0.0f, "fsdp_adamw_create: element %lld of a moment of unit %d is %g",
+                  (long long)e, k / 2, (double)got[e]);
+        free(got);
+    }
     fsdp_adamw_destroy(&s.adamw);
     need_cuda(cudaFree(ballast));
     for (int i = 0; i < 2; i++)
@@ -170,8 +180,35 @@ static void failure_body(const Rank *r, void *arg)
     sharded_destroy(&s);
 }
 
+// The host's memory, where the device has none: simgpu keeps nothing of an allocation that failed.
+static void lists_body(const Rank *r, void *arg)
+{
+    enum { UNITS = 30, TIMES = 40 };
+    Spec spec = spec_mlp(UNITS);
+    Sharded s;
+    size_t host = 0;
+    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
+    need_cuda(cudaDeviceSynchronize());
+    void *filler = fill_all_but(0);
+    for (int i = 0; i < TIMES + 2; i++) {
+        if (i == 2) host = host_bytes();
+        check(fsdp_adamw_create(&s.adamw, s.model, &s.ctx, &TEST_ADAMW) == ERR_MEMORY,
+              "fsdp_adamw_create found room for the moments where none is");
+    }
+    check(host_bytes() <= host + TIMES * UNITS * sizeof(float *) / 2,
+          "fsdp_adamw_create failed %d times for a model of %d units and left %zu bytes of host "
+          "memory%s",
+          TIMES, UNITS, host_bytes() - host,
+          LIKELY "this test fills the device, so running out of memory is right: does "
+                 "fsdp_adamw_destroy free both lists of moments?");
+    need_cuda(cudaFree(filler));
+    s.adamw.ctx = NULL;
+    sharded_destroy(&s);
+}
+
 void rule_failed_optimizer_keeps_nothing(void)
 {
+    run_ranks_small(1, lists_body, NULL);
     run_ranks_small(1, failure_body, NULL);
     run_ranks_small(2, failure_body, NULL);
 }

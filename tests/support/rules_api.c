@@ -29,6 +29,7 @@ static void context_body(const Rank *r, void *arg)
     FsdpContext ctx;
     Mesh mesh;
     int least, greatest, priority;
+    unsigned int flags;
     check_leaks();
     need(mesh_1d(&mesh, r->comm));
     for (int round = 0; round < 3; round++) {
@@ -42,10 +43,19 @@ static void context_body(const Rank *r, void *arg)
             check(priority == greatest,
                   "fsdp_context_create: the %s stream has priority %d, want the highest, %d",
                   i == 0 ? "all-gather" : "reduce-scatter", priority, greatest);
+            need_cuda(cudaStreamGetFlags(streams[i], &flags));
+            check(flags == cudaStreamNonBlocking,
+                  "fsdp_context_create: the %s stream waits for the default stream, want a "
+                  "non-blocking one",
+                  i == 0 ? "all-gather" : "reduce-scatter");
         }
         check(ctx.compute_stream == r->stream &&
                   (streams[0] != streams[1] || streams[0] == r->stream),
               "fsdp_context_create: three streams, and the compute stream is the caller's");
+        struct cudaPointerAttributes scalar;
+        need_cuda(cudaPointerGetAttributes(&scalar, ctx.host_scalar));
+        check(scalar.type == cudaMemoryTypeHost,
+              "fsdp_context_create: host_scalar is not pinned host memory");
         check(ctx.mesh.shard.comm == mesh.shard.comm && ctx.mesh.shard.rank == r->rank &&
                   ctx.mesh.shard.size == r->world && ctx.mesh.replicate.size == 1,
               "fsdp_context_create: the context's mesh is not the caller's");

@@ -156,10 +156,21 @@ static void device_body(const Rank *r, void *arg)
     free(want);
 }
 
+// Lengths next to those that a host buffer may have.
+static void lengths_body(const Rank *r, void *arg)
+{
+    for (int bits = 1; bits <= 19; bits++)
+        for (int more = -1; more <= 1; more += 2) {
+            Far far = {5, ((int64_t)1 << bits) + more, 42};
+            device_body(r, &far);
+        }
+}
+
 void rule_device_slice_of_any_length(void)
 {
     Far far = {((int64_t)1 << 33) + 7, 600001, 42};
     run_ranks(1, device_body, &far);
+    run_ranks(1, lengths_body, NULL);
     far = (Far){((int64_t)1 << 33) + draw(0, 1 << 20), 600000 + draw(0, 9999), draw_word()};
     drawn("elements from %lld on, %lld of them", (long long)far.begin, (long long)far.n);
     run_ranks(1, device_body, &far);
@@ -190,6 +201,28 @@ void rule_host_buffer_has_fixed_size(void)
 
 // ---- The whole model ----
 
+// A larger model than the one before.
+static void release_another(const Rank *r)
+{
+    Spec spec = spec_mlp(5);
+    Module *model = spec_create(&spec);
+    Param *params[16];
+    int n = meta_params(model, params, 16);
+    need(meta_materialize(model, 7, r->stream));
+    for (int i = 0; i < n; i++)
+        check(params[i]->data.data != NULL && params[i]->grad.data != NULL,
+              "the second model that meta_materialize got has more parameters than the first: it "
+              "left out %s",
+              params[i]->name);
+    meta_release(model);
+    for (int i = 0; i < n; i++)
+        check(params[i]->data.data == NULL && params[i]->grad.data == NULL,
+              "the second model that meta_release got has more parameters than the first: it left "
+              "out %s",
+              params[i]->name);
+    module_destroy(model);
+}
+
 // What meta_release leaves, and what a refusal says.
 static void release_body(const Rank *r, void *arg)
 {
@@ -218,9 +251,10 @@ static void release_body(const Rank *r, void *arg)
           "%d rounds of materialising a model and releasing it left %zu "
           "bytes of host memory",
           made, host_bytes() - host);
-    // Each refusal, and not the first one's alone.
-    for (int i = n - 1; i >= n - 2; i--)
-        for (int why = 0; why < 3; why++) {
+    release_another(r);
+    // Each refusal, and not the first one's alone; whichever parameter it is.
+    for (int why = 0; why < 3; why++)
+        for (int i = n - 1; i >= 0; i--) {
             params[i]->owner = why == 0 ? model : NULL;
             params[i]->data.data = why == 1 ? &n : NULL;
             params[i]->dtype = why == 2 ? DTYPE_BF16 : DTYPE_F32;
@@ -232,12 +266,25 @@ static void release_body(const Rank *r, void *arg)
                   : why == 1 ? "has storage"
                              : "is not float",
                   last_error());
-            check(gpulog_live_bytes(r->device) == live && params[0]->data.data == NULL,
+            check(gpulog_live_bytes(r->device) == live && params[i == 0]->data.data == NULL,
                   "meta_materialize refused a parameter and left storage");
             params[i]->owner = NULL;
             params[i]->data.data = NULL;
             params[i]->dtype = DTYPE_F32;
         }
+    // A refusal, and a release where there is nothing: simgpu keeps nothing of them.
+    params[0]->dtype = DTYPE_BF16;
+    for (int i = 0; i < 102; i++) {
+        if (i == 2) host = host_bytes();
+        check(meta_materialize(model, 7, r->stream) == ERR_ARGUMENT,
+              "meta_materialize took a parameter that is not float");
+        meta_release(model);
+    }
+    check(host_bytes() <= host + 2048,
+          "100 calls of meta_materialize that were refused and as many of meta_release left %zu "
+          "bytes of host memory: which list is not freed?",
+          host_bytes() - host);
+    params[0]->dtype = DTYPE_F32;
     module_destroy(model);
 }
 

@@ -189,7 +189,10 @@ static void many_norms_body(const Rank *r, void *arg)
     check(fabs((double)norm - want) <= 1e-6 * want,
           "fsdp_grad_norm of 21 units gives %.9g, want %.9g: are all of them in it?", (double)norm,
           want);
+    uint64_t log = gpulog_length();
     need(fsdp_clip_grad_norm(s.model, &s.ctx, 0.5f * norm, &norm));
+    need(fsdp_sgd_step(s.model, &s.ctx, 0.01f, 0.0f)); // the host waits for nothing before it
+    check_no_race(log);
     check_given(&s, rough_at, 0.5, "clipped to half of the norm, of 21 units");
     sharded_destroy(&s);
 }
@@ -314,21 +317,14 @@ static void below_body(const Rank *r, void *arg)
 }
 
 // A unit that is unsharded, or about to be: no step, and nothing of one.
-static void stale_body(const Rank *r, void *arg)
+static void refuse_with(Sharded *s, FsdpUnit *unit, Function function)
 {
-    const Function function = *(const Function *)arg;
-    Spec spec = spec_mlp(3);
-    Sharded s;
-    sharded_create(&s, &spec, &TEST_OPTIONS, function == ADAMW ? &TEST_ADAMW : NULL, r);
-    FsdpUnit *unit = fsdp_unit(s.model->children[1]);
     size_t numel = (size_t)unit->flat.layout.shard_numel;
-    give(&s, rough_at);
-    need_cuda(cudaDeviceSynchronize());
     float *before = fetch(unit->flat.sharded_param.data, numel);
     need(fsdp_unshard(unit));
     for (int waited = 0; waited < 2; waited++) {
-        Status status = call(&s, function);
-        check(status == ERR_ARGUMENT && s.adamw.t == 0 &&
+        Status status = call(s, function);
+        check(status == ERR_ARGUMENT && s->adamw.t == 0 &&
                   strstr(last_error(), unit->flat.name) != NULL,
               "%s with a unit that is %s must be ERR_ARGUMENT with a line that names it, and count "
               "no step: the next forward would read the parameters from before",
@@ -341,7 +337,19 @@ static void stale_body(const Rank *r, void *arg)
         if (!waited) need(fsdp_wait_for_unshard(unit));
     }
     free(before);
-    need(fsdp_reshard_all(s.model));
+    need(fsdp_reshard_all(s->model));
+}
+
+static void stale_body(const Rank *r, void *arg)
+{
+    const Function function = *(const Function *)arg;
+    Spec spec = spec_mlp(3);
+    Sharded s;
+    sharded_create(&s, &spec, &TEST_OPTIONS, function == ADAMW ? &TEST_ADAMW : NULL, r);
+    give(&s, rough_at);
+    need_cuda(cudaDeviceSynchronize());
+    for (int i = 0; i < 3; i++)
+        refuse_with(&s, fsdp_unit(i == 2 ? s.model : s.model->children[i]), function);
     need(call(&s, function));
     sharded_destroy(&s);
 }

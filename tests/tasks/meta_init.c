@@ -284,10 +284,27 @@ static void constants_body(const Rank *r, void *arg)
                   (long long)begin + 7);
         }
     }
+    // Whatever multiple of something a slice falls short of by one element.
+    static float longer[301];
+    normal.shape[0] = 300;
+    for (int n = 1; n <= 300; n++) {
+        longer[n] = 77.0f;
+        meta_init_slice(&normal, 1, 0, n, longer);
+        check(longer[n] == 77.0f, "the slice [0, %d) wrote outside of its %d places", n, n);
+    }
     meta_init_slice(&zero, 1, 90, 99, out);
     for (int j = 0; j < 9; j++) check(out[j] == 0.0f, "INIT_ZERO gives %g", (double)out[j]);
     meta_init_slice(&one, 1, 90, 99, out);
     for (int j = 0; j < 9; j++) check(out[j] == 1.0f, "INIT_ONE gives %g", (double)out[j]);
+
+    // Elements whose numbers need more than 32 bits.
+    one.shape[0] = (int64_t)1 << 40;
+    for (int j = 0; j < 9; j++) out[j] = 77.0f;
+    meta_init_slice(&one, 1, ((int64_t)1 << 32) - 3, ((int64_t)1 << 32) + 4, out + 1);
+    for (int j = 0; j < 9; j++)
+        check(out[j] == (j > 0 && j < 8 ? 1.0f : 77.0f),
+              "the slice [2^32 - 3, 2^32 + 4) of a parameter of ones: place %d holds %g", j - 1,
+              (double)out[j]);
 }
 
 static void slice_of_nothing_and_constants(void **state)
