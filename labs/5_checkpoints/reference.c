@@ -109,7 +109,7 @@ static Status write_pieces(const char *path, const Piece *pieces, int n,
     Safetensors file = {0};
     Status status = OK;
     if (entries == NULL || names == NULL) status = fail(ERR_MEMORY, "%s: no host memory", path);
-    for (int i = 0; i < n && status == OK; i++) {
+    for (int i = 0; status == OK && i < n; i++) {
         checkpoint_tensor_name(names[i], pieces[i].param->name, pieces[i].part);
         entries[i] = (SafetensorsEntry){
             .name = names[i], .ndim = 1, .shape = {pieces[i].end - pieces[i].begin}};

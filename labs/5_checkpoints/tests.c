@@ -1,7 +1,9 @@
 /* Lab 5, checkpoints: every element comes back on any number of ranks; what a kill, a full disk or
  * a damaged file leaves; the order in which a save reaches the disk.
  */
+#define _GNU_SOURCE // pwrite64
 #include "checkpoints.h"
+#include "disk_calls.h"
 #include "draw.h"
 #include "files.h"
 #include "harness.h"

@@ -2,7 +2,9 @@
  * afterwards is one of the steps, complete, and not older than the last save that returned.
  * CHECKPOINT_KILLS=200 for so many.
  */
+#define _GNU_SOURCE // pwrite64
 #include "checkpoints.h"
+#include "disk_calls.h"
 #include "draw.h"
 #include "files.h"
 

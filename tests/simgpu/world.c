@@ -16,6 +16,7 @@
 
 #include "heard.h"
 #include "launch.h" // whose ncclCommDestroy ends the watch of the communicator first
+#include "run.h"
 
 enum { WORLD = 3, LIMIT = 20, BAD = 3 };
 enum End { KILLED, FAILED, DONE, ENDS };
@@ -79,6 +80,7 @@ static int be_rank(const World *world, void *arg)
     bool ends = world->rank == shared->victim;
     if (ends && shared->when == BEFORE_SIMGPU) return end_now(shared);
     hear(&shared->heard[world->rank]);
+    sanitize_note_threads();
     must(cudaSetDevice(world->rank) == cudaSuccess && cudaFree(NULL) == cudaSuccess);
     ncclUniqueId id = meet(shared, world->rank, 1);
     if (ends) return end_now(shared);
@@ -249,6 +251,7 @@ static Waiter start_waiter(Shared *shared, int rank, int maker)
         close(ends[0]);
         close(ends[1]);
         setenv("SIMGPU_NOTICE_SECONDS", "1", 1);
+        sanitize_note_threads();
         must(cudaSetDevice(rank) == cudaSuccess);
         ncclUniqueId id = meet(shared, rank, maker);
         must(ncclCommInitRank(&comm, 2, id, rank) == ncclSuccess);

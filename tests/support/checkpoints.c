@@ -3,13 +3,8 @@
 #define _GNU_SOURCE
 #include "checkpoints.h"
 
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 // ---- Values ----
 
@@ -86,88 +81,4 @@ void state_check(const Sharded *s, int step, const char *when)
 int state_step(const Sharded *s)
 {
     return s->adamw.t;
-}
-
-// ---- The disk ----
-
-static Disk *joined;
-static int own_rank;
-
-Disk *disk_open(void)
-{
-    Disk *disk = shared_alloc(sizeof *disk);
-    memset(disk, 0, sizeof *disk);
-    disk->slow_rank = -1;
-    return disk;
-}
-
-void disk_join(Disk *disk, int rank)
-{
-    own_rank = rank;
-    disk->pids[rank] = getpid();
-    joined = disk;
-}
-
-void disk_kill_all(void)
-{
-    int own = getpid();
-    for (int i = 0; joined != NULL && i < DISK_RANKS; i++)
-        if (joined->pids[i] > 0 && joined->pids[i] != own) kill(joined->pids[i], SIGKILL);
-    kill(own, SIGKILL);
-}
-
-static void write_down(DiskCall call, const char *path, const char *to)
-{
-    if (joined == NULL) return;
-    int n = __atomic_add_fetch(&joined->n, 1, __ATOMIC_SEQ_CST);
-    if (n == joined->kill_at) disk_kill_all();
-    if (n > DISK_MAX) return;
-    DiskEntry *entry = &joined->entry[n - 1];
-    entry->rank = own_rank;
-    entry->call = call;
-    snprintf(entry->path, sizeof entry->path, "%s", path);
-    snprintf(entry->to, sizeof entry->to, "%s", to);
-}
-
-static const char *path_of(int fd)
-{
-    static _Thread_local char path[256];
-    char link[64];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t n = readlink(link, path, sizeof path - 1);
-    path[n > 0 ? n : 0] = '\0';
-    return path;
-}
-
-ssize_t pwrite(int fd, const void *bytes, size_t n, off_t at)
-{
-    if (joined != NULL) write_down(DISK_WRITE, path_of(fd), "");
-    if (joined != NULL && joined->slow_rank == own_rank) usleep(20000);
-    return syscall(SYS_pwrite64, fd, bytes, n, at);
-}
-
-int fsync(int fd)
-{
-    if (joined != NULL) write_down(DISK_SYNC, path_of(fd), "");
-    return (int)syscall(SYS_fsync, fd);
-}
-
-int rename(const char *from, const char *to)
-{
-    write_down(DISK_RENAME, from, to);
-    return (int)syscall(SYS_renameat2, -100, from, -100, to, 0);
-}
-
-int mkdir(const char *path, mode_t mode)
-{
-    write_down(DISK_MKDIR, path, "");
-    return (int)syscall(SYS_mkdirat, -100, path, mode);
-}
-
-int unlinkat(int fd, const char *name, int flags)
-{
-    char path[600];
-    snprintf(path, sizeof path, "%s/%s", joined != NULL ? path_of(fd) : "", name);
-    write_down(DISK_REMOVE, path, "");
-    return (int)syscall(SYS_unlinkat, fd, name, flags);
 }
