@@ -6,8 +6,13 @@ MACHINES_OBJ := $(BUILD)/obj/gen/machines.o
 SIMGPU_OBJ := $(call objects,simgpu/src/*/*.c gpulog/log/*.c) $(MACHINES_OBJ)
 GPULOG_OBJ := $(call objects,gpulog/log/*.c gpulog/interpose/*.c)
 LIB_OBJ    := $(call objects,$(filter-out lib/kernels/%,$(wildcard lib/*/*.c)) lib/launch/cuda/*.c) $(KERNELS)
-HARNESS_OBJ:= $(call objects,tests/support/*.c $(if $(filter emulated-cuda,$(BACKEND)),tests/support/cuda/backend.c tests/support/simgpu/reports.c \
-                tests/support/simgpu/times.c,tests/support/$(HALF)/*.c))
+# What plays a log again on a modelled machine, without the rest of simgpu: for logs of real GPUs.
+REPLAY     := $(filter-out $(addprefix simgpu/src/time/,clock% resolve% trace%),$(wildcard simgpu/src/time/*.c))
+HALVES     := $(HALF)/*.c
+HALVES-cuda := cuda/*.c simgpu/times.c
+HALVES-emulated-cuda := cuda/backend.c simgpu/reports.c simgpu/times.c
+HARNESS_OBJ:= $(call objects,tests/support/*.c $(addprefix tests/support/,$(or $(HALVES-$(BACKEND)),$(HALVES)))) \
+              $(if $(filter cuda,$(BACKEND)),$(call objects,$(REPLAY)) $(MACHINES_OBJ))
 
 NN_LIB     := $(BUILD)/lib/libshardlab.a
 HARNESS_LIB:= $(BUILD)/lib/libharness.a

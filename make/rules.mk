@@ -20,6 +20,9 @@ $(BUILD)/obj/tests/simgpu/time/play.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
 $(BUILD)/obj/tests/clock/%.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
 $(BUILD)/obj/bench/%.o: DEFS = $(SIMGPU_DEFS)
 $(BUILD)/obj/tests/support/simgpu/times.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
+ifeq ($(BACKEND),cuda)
+$(BUILD)/obj/tests/support/cuda/replay.o $(call objects,$(REPLAY)): DEFS = -Itests/support/cuda $(SIMGPU_DEFS)
+endif
 # The CPU's kernels once more, for host memory and under other names: tests/cuda compares the device's with them.
 $(BUILD)/obj/tests/cuda/host_kernels.o: DEFS = $(SUPPORT_DEFS) -Itests/cuda/host
 
