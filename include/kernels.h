@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "buffer.h"
+#include "dtype.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "buffer.h"
+#include "dtype.h"
 
 #ifdef __CUDACC__
 #define ROUNDING_FN static inline __host__ __device__

@@ -21,7 +21,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "buffer.h"
+#include "dtype.h"
 #include "rounding.h"
 #include "simgpu.h"
 
