@@ -11,14 +11,17 @@ struct Cast {
     }
 };
 
-// Whichever threads find one, they store the same.
-struct CheckFinite {
-    int32_t *found;
-    __device__ void operator()(const float &x) const
-    {
-        if ((rounding_bits(x) & 0x7f800000u) == 0x7f800000u) *found = 1;
-    }
-};
+// Whichever threads find one, they store the same. Infinity and NaN have the largest exponent.
+template <class T>
+static __global__ void __launch_bounds__(EACH_THREADS)
+    check_finite(int32_t *found, const T *x, size_t n)
+{
+    size_t stride = gridDim.x * (size_t)EACH_THREADS;
+    bool any = false;
+    for (size_t i = blockIdx.x * (size_t)EACH_THREADS + threadIdx.x; i < n; i += stride)
+        any |= (rounding_bits(x[i]) & 0x7f800000u) == 0x7f800000u;
+    if (any) *found = 1;
+}
 
 template <class To, class From>
 static cudaError_t cast_of(Launch launch, To *dst, const From *src, size_t n)
@@ -47,7 +50,9 @@ static cudaError_t check_finite_of(Launch launch, int32_t *found, const T *x, si
 {
     launch_update(&launch, found, sizeof *found);
     launch_read(&launch, x, n * sizeof *x);
-    launch_each(&launch, CheckFinite{found}, n, x);
+    if (n > 0)
+        launch_grid(&launch, check_finite<T>, blocks_of(n, EACH_THREADS), EACH_THREADS, found, x,
+                    n);
     return launch_end(&launch);
 }
 
