@@ -483,8 +483,13 @@ static int give_masters(Module *m, DType type, Param **params, Master *master)
 // The mean loss of the last steps; gradients are scaled by `scale` on their way.
 static double train(const Rank *r, DType type, float scale)
 {
-    Gpt2Config config = {
-        .vocab = 16, .max_T = SEQ, .layers = 2, .heads = 2, .dim = 16, .dtype = type};
+    Gpt2Config config = {.vocab = 16,
+                         .max_T = SEQ,
+                         .layers = 2,
+                         .heads = 2,
+                         .dim = 16,
+                         .attention = type == DTYPE_F16 ? ATTENTION_FUSED : ATTENTION_PLAIN,
+                         .dtype = type};
     Module *m = gpt2_create(&config);
     Param *params[MAX_PARAMS];
     Master master[MAX_PARAMS];
