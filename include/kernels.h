@@ -134,8 +134,8 @@ cudaError_t kernel_cross_entropy(float *losses, float *dlogits, const float *log
 // arrays, rounded. A kernel that does the work of several is still bitwise equal to those run one
 // after another, so it rounds what they would store. With DTYPE_F32 it is kernel_X itself.
 
-// dst[i] = src[i] as a number of the other type (rounding.h). From float to float it copies; dst may
-// be src where the types are equally wide.
+// dst[i] = src[i] as a number of the other type (rounding.h). From float to float it copies; dst
+// may be src where the types are equally wide.
 cudaError_t kernel_cast(DType dst_type, void *dst, DType src_type, const void *src, size_t n,
                         cudaStream_t stream);
 // *found = 1 if any x[i] is infinite or NaN; else *found stays as it is. `found` is on the device.

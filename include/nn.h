@@ -15,7 +15,7 @@
  *
  * Types: a module computes in float unless module_set_type says bf16 or fp16. Then its input, its
  * output, their gradients, its parameters' data and grad are all of that type; sums and statistics
- * (products of matrices, layer norm, softmax) are floats, and each kernel rounds once, as it stores.
+ * (products of matrices, layer norm, softmax) are floats, and each kernel rounds as it stores.
  *
  * Interface: gpt2_create, mlp_create and the layers below; module_forward, module_backward,
  * module_discard, module_destroy; module_set_type, module_forward_typed, module_backward_typed;
@@ -80,7 +80,7 @@ struct Module {
     int out_dim;               // columns of the output
     DType in_type, out_type;   // of the input's numbers (unless it is tokens) and of the output's;
                                // a module with parameters computes in out_type, theirs
-    bool types_stay;           // module_set_type leaves them: a cast layer, a model that ends in one
+    bool types_stay;           // module_set_type leaves them: a cast layer, and what ends in one
     int n_params, n_children;
     Param **params;            // its own, not its children's; a tied one is in two modules
     Module **children;

@@ -19,7 +19,7 @@ static cudaError_t broadcast(SimgpuOp *op, DType type, void *out, const void *bi
 }
 
 cudaError_t kernel_broadcast_bias(float *out, const float *bias, int rows, int cols,
-                               cudaStream_t stream)
+                                  cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_broadcast_bias", stream);
     return broadcast(&op, DTYPE_F32, out, bias, rows, cols);

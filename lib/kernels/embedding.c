@@ -100,8 +100,8 @@ static void add_floats(const Gradients *g)
     }
 }
 
-// Row number `to` of a table += dy's rows `row`, next[row], …, up to g->rows; next may be NULL: then
-// every T-th. The sum is rounded once. `copies` has room for two rows.
+// Row number `to` of a table += dy's rows `row`, next[row], …, up to g->rows; every T-th where next
+// is NULL. The sum is rounded once. `copies` has room for two rows.
 static void add_rounded(const Gradients *g, DType type, void *table, size_t to, size_t row,
                         const size_t *next, float *copies)
 {

@@ -83,8 +83,8 @@ Status layernorm_backward_sum(Module *m, NnRun *run, const void *dout, const voi
 
 // ---- product.c ----
 
-// C = A·B + beta·C, as cublasSgemm and cublasSgemmStridedBatched, of matrices of `type` with sums in
-// float; strides are in elements.
+// C = A·B + beta·C, as cublasSgemm and cublasSgemmStridedBatched, of matrices of `type` with sums
+// in float; strides are in elements.
 typedef struct Factor {
     cublasOperation_t turn;
     const void *at;

@@ -238,46 +238,70 @@ typedef struct Kernel {
         if (first_ != cudaSuccess) return first_;                                                  \
     } while (0)
 
-// clang-format off
-RUN(scale) { return t ? kernel_scale_ex(t, x[0], 0.3f, N, stream) : kernel_scale(x[0], 0.3f, N, stream); }
-RUN(add) { return t ? kernel_add_ex(t, x[0], t, x[1], N, stream) : kernel_add(x[0], x[1], N, stream); }
+RUN(scale)
+{
+    return t ? kernel_scale_ex(t, x[0], 0.3f, N, stream) : kernel_scale(x[0], 0.3f, N, stream);
+}
+RUN(add)
+{
+    return t ? kernel_add_ex(t, x[0], t, x[1], N, stream) : kernel_add(x[0], x[1], N, stream);
+}
 RUN(add_wide)
 {
-    return t ? kernel_add_ex(t, x[0], DTYPE_F32, x[1], N, stream) : kernel_add(x[0], x[1], N, stream);
+    return t ? kernel_add_ex(t, x[0], DTYPE_F32, x[1], N, stream)
+             : kernel_add(x[0], x[1], N, stream);
 }
 RUN(add_narrow)
 {
-    return t ? kernel_add_ex(DTYPE_F32, x[0], t, x[1], N, stream) : kernel_add(x[0], x[1], N, stream);
+    return t ? kernel_add_ex(DTYPE_F32, x[0], t, x[1], N, stream)
+             : kernel_add(x[0], x[1], N, stream);
 }
 RUN(add_out)
 {
-    return t ? kernel_add_out_ex(t, x[0], x[1], x[2], N, stream) : kernel_add_out(x[0], x[1], x[2], N, stream);
+    return t ? kernel_add_out_ex(t, x[0], x[1], x[2], N, stream)
+             : kernel_add_out(x[0], x[1], x[2], N, stream);
 }
-RUN(sum_rows) { return t ? kernel_sum_rows_ex(t, x[0], x[1], RC) : kernel_sum_rows(x[0], x[1], RC); }
+RUN(sum_rows)
+{
+    return t ? kernel_sum_rows_ex(t, x[0], x[1], RC) : kernel_sum_rows(x[0], x[1], RC);
+}
 RUN(broadcast)
 {
     return t ? kernel_broadcast_bias_ex(t, x[0], x[1], RC) : kernel_broadcast_bias(x[0], x[1], RC);
 }
-RUN(gelu) { return t ? kernel_gelu_forward_ex(t, x[0], x[1], N, stream) : kernel_gelu_forward(x[0], x[1], N, stream); }
+RUN(gelu)
+{
+    return t ? kernel_gelu_forward_ex(t, x[0], x[1], N, stream)
+             : kernel_gelu_forward(x[0], x[1], N, stream);
+}
 RUN(gelu_back)
 {
     return t ? kernel_gelu_backward_ex(t, x[0], x[1], x[2], N, stream)
              : kernel_gelu_backward(x[0], x[1], x[2], N, stream);
 }
-RUN(bias_gelu) { return kernel_bias_gelu_forward_ex(t, x[0], x[1], x[2], RC); }
+RUN(bias_gelu)
+{
+    return kernel_bias_gelu_forward_ex(t, x[0], x[1], x[2], RC);
+}
 RUN(bias_then_gelu)
 {
     FIRST(kernel_broadcast_bias_ex(t, x[0], x[2], RC));
     FIRST(kernel_add_ex(t, x[1], t, x[0], N, stream));
     return kernel_gelu_forward_ex(t, x[0], x[1], N, stream);
 }
-RUN(bias_gelu_back) { return kernel_bias_gelu_backward_ex(t, x[0], x[1], x[2], x[3], RC); }
+RUN(bias_gelu_back)
+{
+    return kernel_bias_gelu_backward_ex(t, x[0], x[1], x[2], x[3], RC);
+}
 RUN(gelu_then_bias_back)
 {
     FIRST(kernel_gelu_backward_ex(t, x[0], x[2], x[3], N, stream));
     return kernel_sum_rows_ex(t, x[1], x[0], RC);
 }
-RUN(bias_gelu_back_in_place) { return kernel_bias_gelu_backward_ex(t, x[0], x[1], x[2], x[0], RC); }
+RUN(bias_gelu_back_in_place)
+{
+    return kernel_bias_gelu_backward_ex(t, x[0], x[1], x[2], x[0], RC);
+}
 RUN(gelu_then_bias_back_elsewhere)
 {
     FIRST(kernel_gelu_backward_ex(t, x[3], x[2], x[0], N, stream));
@@ -300,16 +324,19 @@ RUN(residual_then_norm)
 }
 RUN(norm_back)
 {
-    return t ? kernel_layernorm_backward_ex(t, x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], NULL, RC)
+    return t ? kernel_layernorm_backward_ex(t, x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], NULL,
+                                            RC)
              : kernel_layernorm_backward(x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], NULL, RC);
 }
 RUN(norm_residual_back)
 {
-    return kernel_layernorm_backward_ex(t, x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8], RC);
+    return kernel_layernorm_backward_ex(t, x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8],
+                                        RC);
 }
 RUN(norm_back_then_residual)
 {
-    FIRST(kernel_layernorm_backward_ex(t, x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], NULL, RC));
+    FIRST(
+        kernel_layernorm_backward_ex(t, x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], NULL, RC));
     return kernel_add_ex(t, x[0], t, x[8], N, stream);
 }
 RUN(softmax)
@@ -327,7 +354,8 @@ RUN(softmax_back)
 RUN(attention)
 {
     int B = s->rows / s->T;
-    return t ? kernel_attention_forward_ex(t, x[0], x[1], x[2], B, s->T, s->cols, s->heads, 0.6f, stream)
+    return t ? kernel_attention_forward_ex(t, x[0], x[1], x[2], B, s->T, s->cols, s->heads, 0.6f,
+                                           stream)
              : kernel_attention_forward(x[0], x[1], x[2], B, s->T, s->cols, s->heads, 0.6f, stream);
 }
 RUN(attention_back)
@@ -335,20 +363,23 @@ RUN(attention_back)
     int B = s->rows / s->T;
     return t ? kernel_attention_backward_ex(t, x[0], x[1], x[2], x[3], x[4], x[5], B, s->T, s->cols,
                                             s->heads, 0.6f, stream)
-             : kernel_attention_backward(x[0], x[1], x[2], x[3], x[4], x[5], B, s->T, s->cols, s->heads,
-                                         0.6f, stream);
+             : kernel_attention_backward(x[0], x[1], x[2], x[3], x[4], x[5], B, s->T, s->cols,
+                                         s->heads, 0.6f, stream);
 }
 RUN(embedding)
 {
     int B = s->rows / s->T;
-    return t ? kernel_embedding_forward_ex(t, x[0], x[1], x[2], x[3], B, s->T, s->cols, s->vocab, stream)
+    return t ? kernel_embedding_forward_ex(t, x[0], x[1], x[2], x[3], B, s->T, s->cols, s->vocab,
+                                           stream)
              : kernel_embedding_forward(x[0], x[1], x[2], x[3], B, s->T, s->cols, s->vocab, stream);
 }
 RUN(embedding_back)
 {
     int B = s->rows / s->T;
-    return t ? kernel_embedding_backward_ex(t, x[0], x[1], x[2], x[3], B, s->T, s->cols, s->vocab, stream)
-             : kernel_embedding_backward(x[0], x[1], x[2], x[3], B, s->T, s->cols, s->vocab, stream);
+    return t ? kernel_embedding_backward_ex(t, x[0], x[1], x[2], x[3], B, s->T, s->cols, s->vocab,
+                                            stream)
+             : kernel_embedding_backward(x[0], x[1], x[2], x[3], B, s->T, s->cols, s->vocab,
+                                         stream);
 }
 // The vocabulary must be the columns: tokens are below 3, which every vocabulary here has.
 RUN(loss)
@@ -367,12 +398,30 @@ RUN(loss_alone)
              : kernel_cross_entropy(x[0], NULL, x[1], x[2], s->rows, s->cols, 0.5f, stream);
 }
 
-#define OUT(name, shape) {name, shape, TYPED, true}
-#define OUT_FLOAT(name, shape) {name, shape, FLOAT, true}
-#define IN(name, shape) {name, shape, TYPED, false}
-#define IN_FLOAT(name, shape) {name, shape, FLOAT, false}
-#define IN_POSITIVE(name, shape) {name, shape, POSITIVE, false}
-#define IN_TOKENS(name, shape) {name, shape, TOKENS, false}
+#define OUT(name, shape)                                                                           \
+    {                                                                                              \
+        name, shape, TYPED, true                                                                   \
+    }
+#define OUT_FLOAT(name, shape)                                                                     \
+    {                                                                                              \
+        name, shape, FLOAT, true                                                                   \
+    }
+#define IN(name, shape)                                                                            \
+    {                                                                                              \
+        name, shape, TYPED, false                                                                  \
+    }
+#define IN_FLOAT(name, shape)                                                                      \
+    {                                                                                              \
+        name, shape, FLOAT, false                                                                  \
+    }
+#define IN_POSITIVE(name, shape)                                                                   \
+    {                                                                                              \
+        name, shape, POSITIVE, false                                                               \
+    }
+#define IN_TOKENS(name, shape)                                                                     \
+    {                                                                                              \
+        name, shape, TOKENS, false                                                                 \
+    }
 
 static const Kernel kernels[] = {
     {"scale", scale, NULL, {OUT("x", ALL)}},
@@ -384,42 +433,71 @@ static const Kernel kernels[] = {
     {"broadcast_bias", broadcast, NULL, {OUT("out", ALL), IN("bias", COLS)}},
     {"gelu_forward", gelu, NULL, {OUT("out", ALL), IN("in", ALL)}},
     {"gelu_backward", gelu_back, NULL, {OUT("din", ALL), IN("dout", ALL), IN("in", ALL)}},
-    {"bias_gelu_forward", bias_gelu, bias_then_gelu, {OUT("out", ALL), OUT("y", ALL), IN("bias", COLS)}},
-    {"bias_gelu_backward", bias_gelu_back, gelu_then_bias_back,
+    {"bias_gelu_forward",
+     bias_gelu,
+     bias_then_gelu,
+     {OUT("out", ALL), OUT("y", ALL), IN("bias", COLS)}},
+    {"bias_gelu_backward",
+     bias_gelu_back,
+     gelu_then_bias_back,
      {OUT("din", ALL), OUT("dbias", COLS), IN("dout", ALL), IN("y", ALL)}},
-    {"bias_gelu_backward in place", bias_gelu_back_in_place, gelu_then_bias_back_elsewhere,
+    {"bias_gelu_backward in place",
+     bias_gelu_back_in_place,
+     gelu_then_bias_back_elsewhere,
      {OUT("din", ALL), OUT("dbias", COLS), IN("dout", ALL), {"scratch", ALL, TYPED, false}}},
-    {"layernorm_forward", norm, NULL,
+    {"layernorm_forward",
+     norm,
+     NULL,
      {OUT("out", ALL), OUT_FLOAT("mean", ROWS), OUT_FLOAT("rstd", ROWS), IN("in", ALL),
       IN("weight", COLS), IN("bias", COLS)}},
-    {"residual_layernorm_forward", residual_norm, residual_then_norm,
+    {"residual_layernorm_forward",
+     residual_norm,
+     residual_then_norm,
      {OUT("out", ALL), OUT_FLOAT("mean", ROWS), OUT_FLOAT("rstd", ROWS), OUT("sum", ALL),
       IN("residual", ALL), IN("weight", COLS), IN("bias", COLS)}},
-    {"layernorm_backward", norm_back, NULL,
+    {"layernorm_backward",
+     norm_back,
+     NULL,
      {OUT("din", ALL), OUT("dweight", COLS), OUT("dbias", COLS), IN("dout", ALL), IN("in", ALL),
       IN("weight", COLS), IN_FLOAT("mean", ROWS), IN_POSITIVE("rstd", ROWS)}},
-    {"layernorm_backward with a residual", norm_residual_back, norm_back_then_residual,
+    {"layernorm_backward with a residual",
+     norm_residual_back,
+     norm_back_then_residual,
      {OUT("din", ALL), OUT("dweight", COLS), OUT("dbias", COLS), IN("dout", ALL), IN("in", ALL),
       IN("weight", COLS), IN_FLOAT("mean", ROWS), IN_POSITIVE("rstd", ROWS), IN("residual", ALL)}},
     {"causal_softmax_forward", softmax, NULL, {OUT("att", SQUARES)}},
     {"causal_softmax_backward", softmax_back, NULL, {OUT("datt", SQUARES), IN("att", SQUARES)}},
-    {"attention_forward", attention, NULL,
+    {"attention_forward",
+     attention,
+     NULL,
      {OUT("out", ALL), OUT_FLOAT("stats", STATS), IN("qkv", QKV)}},
-    {"attention_backward", attention_back, NULL,
+    {"attention_backward",
+     attention_back,
+     NULL,
      {OUT("dqkv", QKV), OUT_FLOAT("delta", OF_HEADS), IN("dout", ALL), IN("out", ALL),
       IN_POSITIVE("stats", STATS), IN("qkv", QKV)}},
-    {"embedding_forward", embedding, NULL,
+    {"embedding_forward",
+     embedding,
+     NULL,
      {OUT("out", ALL), IN_TOKENS("tokens", ROWS), IN("wte", WORDS), IN("wpe", PLACES)}},
-    {"embedding_backward", embedding_back, NULL,
+    {"embedding_backward",
+     embedding_back,
+     NULL,
      {OUT("dwte", WORDS), OUT("dwpe", PLACES), IN("dout", ALL), IN_TOKENS("tokens", ROWS)}},
-    {"cross_entropy", loss, NULL,
-     {OUT_FLOAT("losses", ROWS), OUT("dlogits", ALL), IN("logits", ALL), IN_TOKENS("targets", ROWS)}},
-    {"cross_entropy in place", loss_in_place, NULL,
+    {"cross_entropy",
+     loss,
+     NULL,
+     {OUT_FLOAT("losses", ROWS), OUT("dlogits", ALL), IN("logits", ALL),
+      IN_TOKENS("targets", ROWS)}},
+    {"cross_entropy in place",
+     loss_in_place,
+     NULL,
      {OUT_FLOAT("losses", ROWS), OUT("logits", ALL), IN_TOKENS("targets", ROWS)}},
-    {"cross_entropy without a gradient", loss_alone, NULL,
+    {"cross_entropy without a gradient",
+     loss_alone,
+     NULL,
      {OUT_FLOAT("losses", ROWS), IN("logits", ALL), IN_TOKENS("targets", ROWS)}},
 };
-// clang-format on
 
 // An operand twice: for the kernel under test, and for what it is compared with.
 typedef struct Pair {

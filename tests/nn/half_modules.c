@@ -1,7 +1,7 @@
 /* half_modules.c: modules that compute in bf16 and fp16. A GPT-2, forward and backward, against the
  * policy written down step by step (float kernels and cublasSgemm on widened numbers, every result
- * rounded by this test): bitwise. A linear layer on whole numbers from scratch. Training against the
- * same in float. What is refused.
+ * rounded by this test): bitwise. A linear layer on whole numbers from scratch. Training against
+ * the same in float. What is refused.
  */
 #include <stdio.h>
 

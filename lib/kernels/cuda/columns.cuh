@@ -26,8 +26,8 @@ static inline dim3 column_grid(int cols)
     return dim3((unsigned)(cols / COLUMNS + (cols % COLUMNS != 0)));
 }
 
-// Shared memory for one sum over lanes; `which` is 0 or 1, as a kernel makes two at most. (Not in the
-// kernels themselves, which are templates: the emulator puts it into a section of its own.)
+// Shared memory for one sum over lanes; `which` is 0 or 1, as a kernel makes two at most. (Not in
+// the kernels themselves, which are templates: the emulator puts it into a section of its own.)
 static inline __device__ float (*shared_lanes(int which))[COLUMNS]
 {
     __shared__ float lane[2][MOST_LANES][COLUMNS];

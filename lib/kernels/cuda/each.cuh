@@ -1,8 +1,9 @@
 /* each.cuh: one operation on every element of some arrays.
  *
  * Such a kernel does next to nothing but move memory. A thread moves four elements at once, four
- * floats as a float4, wherever all the arrays are aligned for that at the same index; otherwise one. Whichever
- * way, an element goes through the same few instructions, so its bits do not depend on its place.
+ * floats as a float4, wherever all the arrays are aligned for that at the same index; otherwise
+ * one. Whichever way, an element goes through the same few instructions, so its bits do not depend
+ * on its place.
  * (Files that promise this are compiled with -fmad=false: whether a product and a sum become one
  * fused operation would be the compiler's choice, and another one in each copy of the loop.)
  *
