@@ -247,7 +247,7 @@ static cudaError_t attention_forward_of(SimgpuOp *op, DType type, void *out, flo
     if (!simgpu_ready(op)) return simgpu_end(op);
     for (size_t b = 0; b < (size_t)B && (b > 0 || typed_alloc(op, type, &copies, 4 * one)); b++) {
         const float *in = typed_load(type, copies, x, 3 * b * one, 3 * one);
-        float *to = typed_place(type, copies + (type == DTYPE_F32 ? 0 : 3 * one), y, b * one);
+        float *to = typed_place(type, typed_part(copies, 3 * one), y, b * one);
         for (size_t h = 0; h < H; h++)
             head_forward(&tile, &n, to + h * n.hs, st + 2 * n.T * (b * H + h), in + h * n.hs);
         typed_store(type, y, b * one, to, one);
@@ -298,7 +298,6 @@ static cudaError_t attention_backward_of(SimgpuOp *op, DType type, void *dqkv, f
     const void *y = typed_read(op, type, out, rows * n.C);
     const float *st = simgpu_read(op, stats, 2 * rows * H * sizeof *stats);
     const void *x = typed_read(op, type, qkv, rows * 3 * n.C);
-    size_t own = type == DTYPE_F32 ? 0 : one; // of copies
     Tile tile;
     // Five products, of which one is the forward's once more.
     simgpu_cost(op, rows * (n.T + 1) / 2 * (10 * n.C + 8 * H), GPU_F32);
@@ -307,9 +306,9 @@ static cudaError_t attention_backward_of(SimgpuOp *op, DType type, void *dqkv, f
     if (!simgpu_ready(op)) return simgpu_end(op);
     for (size_t b = 0; b < (size_t)B && (b > 0 || typed_alloc(op, type, &c, 8 * one)); b++) {
         Head h = {.dqkv = typed_place(type, c, dx, 3 * b * one),
-                  .qkv = typed_load(type, c + 3 * own, x, 3 * b * one, 3 * one),
-                  .dout = typed_load(type, c + 6 * own, dy, b * one, one),
-                  .out = typed_load(type, c + 7 * own, y, b * one, one),
+                  .qkv = typed_load(type, typed_part(c, 3 * one), x, 3 * b * one, 3 * one),
+                  .dout = typed_load(type, typed_part(c, 6 * one), dy, b * one, one),
+                  .out = typed_load(type, typed_part(c, 7 * one), y, b * one, one),
                   .stats = st + 2 * n.T * b * H,
                   .delta = de + n.T * b * H};
         sequence_backward(&tile, &n, h, H);

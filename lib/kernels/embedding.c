@@ -51,8 +51,9 @@ static cudaError_t embedding_forward_of(SimgpuOp *op, DType type, void *out, con
         for (size_t r = 0; r < rows; r++) {
             float *y = typed_place(type, copy, to, r * width);
             size_t word = (size_t)token[r] * width, place = r % (size_t)T * width;
-            add_embeddings(y, typed_load(type, copy + width, words, word, width),
-                           typed_load(type, copy + 2 * width, places, place, width), width);
+            add_embeddings(y, typed_load(type, typed_part(copy, width), words, word, width),
+                           typed_load(type, typed_part(copy, 2 * width), places, place, width),
+                           width);
             typed_store(type, to, r * width, y, width);
         }
         free(copy);

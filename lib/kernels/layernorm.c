@@ -48,8 +48,8 @@ static void normalise_rows(const Forward *f, DType type, float *copies)
 {
     size_t C = f->cols;
     const float *weight = typed_load(type, copies, f->weight, 0, C);
-    const float *bias = typed_load(type, copies + C, f->bias, 0, C);
-    float *copy_x = copies + 2 * C, *copy_y = copies + 3 * C;
+    const float *bias = typed_load(type, typed_part(copies, C), f->bias, 0, C);
+    float *copy_x = typed_part(copies, 2 * C), *copy_y = typed_part(copies, 3 * C);
     for (size_t r = 0; r < f->rows; r++) {
         float *x = typed_open(type, copy_x, f->x, r * C, C);
         if (f->residual != NULL) {
@@ -188,9 +188,10 @@ static void backward_rows(const Backward *b, DType type, float *copies)
 {
     size_t C = b->cols;
     const float *weight = typed_load(type, copies, b->weight, 0, C);
-    float *dweight = typed_open(type, copies + C, b->dweight, 0, C);
-    float *dbias = typed_open(type, copies + 2 * C, b->dbias, 0, C);
-    float *copy_dy = copies + 3 * C, *copy_x = copies + 4 * C, *copy_dx = copies + 5 * C;
+    float *dweight = typed_open(type, typed_part(copies, C), b->dweight, 0, C);
+    float *dbias = typed_open(type, typed_part(copies, 2 * C), b->dbias, 0, C);
+    float *copy_dy = typed_part(copies, 3 * C), *copy_x = typed_part(copies, 4 * C);
+    float *copy_dx = typed_part(copies, 5 * C);
     for (size_t r = 0; r < b->rows; r++) {
         const float *dy = typed_load(type, copy_dy, b->dy, r * C, C);
         const float *x = typed_load(type, copy_x, b->x, r * C, C);

@@ -79,7 +79,8 @@ static cudaError_t softmax_backward_of(SimgpuOp *op, DType type, void *datt, con
         for (size_t r = 0; r < rows; r++) {
             size_t first = r * width, seen = r % width + 1;
             float *d = typed_open(type, copy, grad, first, seen);
-            softmax_backward_row(d, typed_load(type, copy + width, prob, first, seen), seen, scale);
+            softmax_backward_row(d, typed_load(type, typed_part(copy, width), prob, first, seen),
+                                 seen, scale);
             typed_store(type, grad, first, d, seen);
             memset(grad + (first + seen) * one, 0, (width - seen) * one);
         }

@@ -13,7 +13,7 @@
  *   }
  *
  * Interface: TYPED_BEGIN; typed_read, typed_write, typed_update; typed_step, typed_count;
- * typed_load, typed_open, typed_place, typed_store, typed_round; typed_alloc.
+ * typed_load, typed_open, typed_place, typed_store, typed_round; typed_alloc, typed_part.
  */
 #ifndef SHARDLAB_TYPED_H
 #define SHARDLAB_TYPED_H
@@ -118,6 +118,12 @@ static inline bool typed_alloc(SimgpuOp *op, DType type, float **copies, size_t 
     if (*copies != NULL || type == DTYPE_F32) return true;
     op->error = cudaErrorMemoryAllocation;
     return false;
+}
+
+// A part of the copies; of none, none.
+static inline float *typed_part(float *copies, size_t at)
+{
+    return copies != NULL ? copies + at : NULL;
 }
 
 #endif
