@@ -4,7 +4,7 @@
  * is therefore handed on as a Buffer; a kernel is given the pointer, once the caller has made sure
  * of the type.
  *
- * Interface: dtype_bytes, dtype_nccl; buffer_bytes, buffer_range.
+ * Interface: DType, dtype_bytes (dtype.h), dtype_nccl; Buffer, buffer_bytes, buffer_range.
  */
 #ifndef SHARDLAB_BUFFER_H
 #define SHARDLAB_BUFFER_H
@@ -13,19 +13,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum DType { DTYPE_F32, DTYPE_BF16, DTYPE_F16 } DType;
+#include "dtype.h"
 
 typedef struct Buffer {
     void *data;    // device; NULL: there is none
     DType dtype;   // of each element
     int64_t numel; // elements
 } Buffer;
-
-// Bytes of one element.
-static inline int64_t dtype_bytes(DType dtype)
-{
-    return dtype == DTYPE_F32 ? 4 : 2;
-}
 
 // What NCCL calls the type.
 static inline ncclDataType_t dtype_nccl(DType dtype)

@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "dtype.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -123,6 +125,70 @@ cudaError_t kernel_embedding_backward(float *dwte, float *dwpe, const float *dou
 cudaError_t kernel_cross_entropy(float *losses, float *dlogits, const float *logits,
                                  const int32_t *targets, int rows, int vocab, float scale,
                                  cudaStream_t stream);
+
+// ---- 4. Other types: bf16 and fp16 ----
+//
+// kernel_X_ex is kernel_X on arrays of `type` (void pointers); statistics and losses stay float. It
+// widens what it reads to float, which is exact, computes and sums up as kernel_X does, and rounds
+// each result once, to nearest, ties to even, as it stores it: bitwise kernel_X on the widened
+// arrays, rounded. A kernel that does the work of several is still bitwise equal to those run one
+// after another, so it rounds what they would store. With DTYPE_F32 it is kernel_X itself.
+
+// dst[i] = src[i] as a number of the other type (rounding.h). From float to float it copies; dst
+// may be src where the types are equally wide.
+cudaError_t kernel_cast(DType dst_type, void *dst, DType src_type, const void *src, size_t n,
+                        cudaStream_t stream);
+// *found = 1 if any x[i] is infinite or NaN; else *found stays as it is. `found` is on the device.
+cudaError_t kernel_check_finite(int32_t *found, DType type, const void *x, size_t n,
+                                cudaStream_t stream);
+cudaError_t kernel_scale_ex(DType type, void *x, float factor, size_t n, cudaStream_t stream);
+// dst[i] += src[i], each of its own type; the sum is a float, rounded to dst's type
+cudaError_t kernel_add_ex(DType dst_type, void *dst, DType src_type, const void *src, size_t n,
+                          cudaStream_t stream);
+cudaError_t kernel_add_out_ex(DType type, void *out, const void *a, const void *b, size_t n,
+                              cudaStream_t stream);
+cudaError_t kernel_sum_rows_ex(DType type, void *out, const void *x, int rows, int cols,
+                               cudaStream_t stream);
+cudaError_t kernel_broadcast_bias_ex(DType type, void *out, const void *bias, int rows, int cols,
+                                     cudaStream_t stream);
+cudaError_t kernel_gelu_forward_ex(DType type, void *out, const void *in, size_t n,
+                                   cudaStream_t stream);
+cudaError_t kernel_gelu_backward_ex(DType type, void *din, const void *dout, const void *in,
+                                    size_t n, cudaStream_t stream);
+cudaError_t kernel_bias_gelu_forward_ex(DType type, void *out, void *y, const void *bias, int rows,
+                                        int cols, cudaStream_t stream);
+cudaError_t kernel_bias_gelu_backward_ex(DType type, void *din, void *dbias, const void *dout,
+                                         const void *y, int rows, int cols, cudaStream_t stream);
+cudaError_t kernel_layernorm_forward_ex(DType type, void *out, float *mean, float *rstd,
+                                        const void *in, const void *weight, const void *bias,
+                                        int rows, int cols, cudaStream_t stream);
+cudaError_t kernel_residual_layernorm_forward_ex(DType type, void *out, float *mean, float *rstd,
+                                                 void *sum, const void *residual,
+                                                 const void *weight, const void *bias, int rows,
+                                                 int cols, cudaStream_t stream);
+cudaError_t kernel_layernorm_backward_ex(DType type, void *din, void *dweight, void *dbias,
+                                         const void *dout, const void *in, const void *weight,
+                                         const float *mean, const float *rstd, const void *residual,
+                                         int rows, int cols, cudaStream_t stream);
+cudaError_t kernel_causal_softmax_forward_ex(DType type, void *att, int n, int T, float scale,
+                                             cudaStream_t stream);
+cudaError_t kernel_causal_softmax_backward_ex(DType type, void *datt, const void *att, int n, int T,
+                                              float scale, cudaStream_t stream);
+cudaError_t kernel_attention_forward_ex(DType type, void *out, float *stats, const void *qkv, int B,
+                                        int T, int C, int heads, float scale, cudaStream_t stream);
+cudaError_t kernel_attention_backward_ex(DType type, void *dqkv, float *delta, const void *dout,
+                                         const void *out, const float *stats, const void *qkv,
+                                         int B, int T, int C, int heads, float scale,
+                                         cudaStream_t stream);
+cudaError_t kernel_embedding_forward_ex(DType type, void *out, const int32_t *tokens,
+                                        const void *wte, const void *wpe, int B, int T, int C,
+                                        int vocab, cudaStream_t stream);
+cudaError_t kernel_embedding_backward_ex(DType type, void *dwte, void *dwpe, const void *dout,
+                                         const int32_t *tokens, int B, int T, int C, int vocab,
+                                         cudaStream_t stream);
+cudaError_t kernel_cross_entropy_ex(DType type, float *losses, void *dlogits, const void *logits,
+                                    const int32_t *targets, int rows, int vocab, float scale,
+                                    cudaStream_t stream);
 
 #ifdef __cplusplus
 }

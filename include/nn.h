@@ -13,8 +13,13 @@
  * param->grad, so a parameter used twice (tied embeddings) and several micro-batches both come out
  * right.
  *
+ * Types: a module computes in float unless module_set_type says bf16 or fp16. Then its input, its
+ * output, their gradients, its parameters' data and grad are all of that type; sums and statistics
+ * (products of matrices, layer norm, softmax) are floats, and each kernel rounds as it stores.
+ *
  * Interface: gpt2_create, mlp_create and the layers below; module_forward, module_backward,
- * module_discard, module_destroy; module_add_hook, module_remove_hook; cross_entropy; plain_adamw_*
+ * module_discard, module_destroy; module_set_type, module_forward_typed, module_backward_typed;
+ * module_add_hook, module_remove_hook; cross_entropy; plain_adamw_*
  * (the optimizer of one GPU without FSDP).
  */
 #ifndef SHARDLAB_NN_H
@@ -73,6 +78,9 @@ struct Module {
     char name[48];             // own name: "attn"
     int in_dim;                // columns of the input; 0: the input is int32 tokens (rows)
     int out_dim;               // columns of the output
+    DType in_type, out_type;   // of the input's numbers (unless it is tokens) and of the output's;
+                               // a module with parameters computes in out_type, theirs
+    bool types_stay;           // module_set_type leaves them: a cast layer, and what ends in one
     int n_params, n_children;
     Param **params;            // its own, not its children's; a tied one is in two modules
     Module **children;
@@ -80,11 +88,11 @@ struct Module {
     void *unit;                // who shards it (fsdp.h's FsdpUnit); NULL: nobody
 
     const void *in;            // between forward and backward: the borrowed input (rows, in_dim)
-    float *out;                // …and the module's own output (rows, out_dim)
+    void *out;                 // …and the module's own output (rows, out_dim)
     bool out_is_borrowed;      // out is memory of the module above, which frees it
     void *state;               // the layer's own numbers and saved activations
-    Status (*forward)(Module *self, NnRun *run, const void *in, float *out);
-    Status (*backward)(Module *self, NnRun *run, const float *dout, float *din);
+    Status (*forward)(Module *self, NnRun *run, const void *in, void *out);
+    Status (*backward)(Module *self, NnRun *run, const void *dout, void *din);
     Status (*free_saved)(Module *self, NnRun *run); // frees what forward saved; NULL: nothing
     void (*free_state)(Module *self);               // frees `state`; NULL: plain free()
 };
@@ -98,13 +106,22 @@ Status nn_run_destroy(NnRun *run);
 
 // Runs the module on `in` (rows, in_dim), or (rows) int32 tokens where in_dim is 0. *out is the
 // module's output (rows, out_dim) on the device; the module frees it, in its backward or in
-// module_discard. Hooks: pre_forward before anything, post_forward after everything.
+// module_discard. Hooks: pre_forward before anything, post_forward after everything. For modules
+// whose output is float; ERR_ARGUMENT for others.
 Status module_forward(Module *m, NnRun *run, const void *in, float **out);
 
 // dout is (rows, out_dim), the loss's gradient by the output. *din (rows, in_dim) is the caller's
 // to free with cudaFreeAsync on run->stream; NULL for a module of tokens. Adds to every
-// param->grad.
+// param->grad. For modules whose output and input are float.
 Status module_backward(Module *m, NnRun *run, const float *dout, float **din);
+
+// The same for a module of any type: dout is of m->out_type, and the buffer says what it holds.
+Status module_forward_typed(Module *m, NnRun *run, const void *in, Buffer *out);
+Status module_backward_typed(Module *m, NnRun *run, const void *dout, Buffer *din);
+
+// Has the module and all below it compute in this type from the next forward on. (A cast layer
+// stays what it is.) Whoever gives parameters memory gives them memory of that type.
+void module_set_type(Module *m, DType type);
 
 // Appends a hook to those that the point has already; they run in the order in which they were
 // installed, and the first that fails ends the pass. Returns the handle to remove it by; NULL, with
@@ -128,6 +145,8 @@ Module *linear_create(const char *name, int in_dim, int out_dim, bool bias, floa
 Module *linear_gelu_create(const char *name, int in_dim, int out_dim, float init_std);
 Module *layernorm_create(const char *name, int dim);
 Module *gelu_create(const char *name, int dim);
+// From one type to another, and its gradient back.
+Module *cast_create(const char *name, int dim, DType in_type, DType out_type);
 // Causal self-attention with `heads` heads: qkv (C,3C), softmax(q·kᵀ/√hs)·v, proj (C,C).
 Module *attention_create(const char *name, int dim, int heads, float init_std, float proj_std);
 // The same with O(T) memory per head in place of the (T,T) matrices of softmax: their rows'
@@ -156,10 +175,12 @@ typedef struct Gpt2Config {
     int heads;
     int dim;     // C
     AttentionKind attention;
+    DType dtype; // in which it computes; the logits are floats whatever it is
 } Gpt2Config;
 
 // GPT-2 (Radford et al. 2019): children "embed", "h.0" … "h.{layers-1}", "ln_f", "head"; the head's
 // weight is the embedding's wte (tied: the same Param). Maps tokens (B·T) to logits (B·T, vocab).
+// Where dtype is not float, a last child "logits" casts them to float, and their gradient back.
 Module *gpt2_create(const Gpt2Config *config);
 
 // A stack of `depth` children without residuals: "l.0" (in → hidden), "l.1" (hidden → hidden) …,

@@ -685,7 +685,7 @@ static void buckets_overlap_the_backward(void **state)
 }
 
 // A backward that leaves out what is below it.
-static Status skip_backward(Module *self, NnRun *run, const float *dout, float *din)
+static Status skip_backward(Module *self, NnRun *run, const void *dout, void *din)
 {
     size_t bytes = (size_t)(run->B * run->T) * (size_t)self->in_dim * sizeof(float);
     if (din != NULL) CUDA_TRY(cudaMemsetAsync(din, 0, bytes, run->stream));

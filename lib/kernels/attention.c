@@ -10,13 +10,13 @@
  * queries in theirs, whatever lane a query is in: a row depends neither on T nor on the machine's
  * vectors. What a query may not see, it is not touched by, be it NaN.
  *
- * Interface: kernel_attention_forward, kernel_attention_backward.
+ * Interface: kernel_attention_forward, kernel_attention_backward; the _ex form of each.
  */
 #include <stdlib.h>
 
 #include "kernels.h"
 #include "rows.h"
-#include "simgpu.h"
+#include "typed.h"
 #include "vector_math.h"
 
 enum { TILE = ROW_LANES }; // queries
@@ -228,31 +228,95 @@ static Sizes sizes_of(int T, int C, int heads, float scale)
     return (Sizes){(size_t)T, (size_t)C, (size_t)C / (size_t)heads, scale};
 }
 
+// ---- One sequence at a time ----
+
+static cudaError_t attention_forward_of(SimgpuOp *op, DType type, void *out, float *stats,
+                                        const void *qkv, int B, int T, int C, int heads,
+                                        float scale)
+{
+    Sizes n = sizes_of(T, C, heads, scale);
+    size_t rows = (size_t)B * n.T, H = (size_t)heads, one = n.T * n.C;
+    void *y = typed_write(op, type, out, rows * n.C);
+    float *st = simgpu_write(op, stats, 2 * rows * H * sizeof *stats), *copies = NULL;
+    const void *x = typed_read(op, type, qkv, rows * 3 * n.C);
+    Tile tile;
+    // Of each pair of rows that see each other: q·k and p·v, and the softmax.
+    simgpu_cost(op, rows * (n.T + 1) / 2 * (4 * n.C + 5 * H), GPU_F32);
+    if (!simgpu_ready(op) || rows == 0) return simgpu_end(op);
+    if (!tile_create(&tile, &n)) op->error = cudaErrorMemoryAllocation;
+    if (!simgpu_ready(op)) return simgpu_end(op);
+    for (size_t b = 0; b < (size_t)B && (b > 0 || typed_alloc(op, type, &copies, 4 * one)); b++) {
+        const float *in = typed_load(type, copies, x, 3 * b * one, 3 * one);
+        float *to = typed_place(type, typed_part(copies, 3 * one), y, b * one);
+        for (size_t h = 0; h < H; h++)
+            head_forward(&tile, &n, to + h * n.hs, st + 2 * n.T * (b * H + h), in + h * n.hs);
+        typed_store(type, y, b * one, to, one);
+    }
+    free(copies);
+    free(tile.query);
+    return simgpu_end(op);
+}
+
 cudaError_t kernel_attention_forward(float *out, float *stats, const float *qkv, int B, int T,
                                      int C, int heads, float scale, cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_attention_forward", stream);
-    Sizes n = sizes_of(T, C, heads, scale);
-    size_t rows = (size_t)B * n.T, statistics = 2 * rows * (size_t)heads;
-    float *y = simgpu_write(&op, out, rows * n.C * sizeof *out);
-    float *st = simgpu_write(&op, stats, statistics * sizeof *stats);
-    const float *x = simgpu_read(&op, qkv, rows * 3 * n.C * sizeof *qkv);
-    Tile tile;
-    // Of each pair of rows that see each other: q·k and p·v, and the softmax.
-    simgpu_cost(&op, rows * (n.T + 1) / 2 * (4 * n.C + 5 * (size_t)heads), GPU_F32);
-    if (simgpu_ready(&op) && rows > 0) {
-        if (!tile_create(&tile, &n)) {
-            simgpu_end(&op);
-            return cudaErrorMemoryAllocation;
+    return attention_forward_of(&op, DTYPE_F32, out, stats, qkv, B, T, C, heads, scale);
+}
+
+cudaError_t kernel_attention_forward_ex(DType type, void *out, float *stats, const void *qkv, int B,
+                                        int T, int C, int heads, float scale, cudaStream_t stream)
+{
+    SimgpuOp op = TYPED_BEGIN("kernel_attention_forward", type, stream);
+    return attention_forward_of(&op, type, out, stats, qkv, B, T, C, heads, scale);
+}
+
+// The backward of all heads of a sequence; `h` is the first one's.
+static void sequence_backward(Tile *tile, const Sizes *n, Head h, size_t heads)
+{
+    memset(h.dqkv, 0, n->T * 3 * n->C * sizeof *h.dqkv);
+    for (size_t i = 0; i < heads; i++) {
+        for (size_t first = 0; first < n->T; first += TILE) {
+            tile_begin(tile, n, first);
+            tile_backward(tile, n, &h);
         }
-        for (size_t b = 0; b < (size_t)B; b++)
-            for (size_t h = 0; h < (size_t)heads; h++)
-                head_forward(&tile, &n, y + b * n.T * n.C + h * n.hs,
-                             st + 2 * n.T * (b * (size_t)heads + h),
-                             x + b * n.T * 3 * n.C + h * n.hs);
-        free(tile.query);
+        h = (Head){h.qkv + n->hs,      h.dout + n->hs, h.out + n->hs,
+                   h.stats + 2 * n->T, h.dqkv + n->hs, h.delta + n->T};
     }
-    return simgpu_end(&op);
+}
+
+static cudaError_t attention_backward_of(SimgpuOp *op, DType type, void *dqkv, float *delta,
+                                         const void *dout, const void *out, const float *stats,
+                                         const void *qkv, int B, int T, int C, int heads,
+                                         float scale)
+{
+    Sizes n = sizes_of(T, C, heads, scale);
+    size_t rows = (size_t)B * n.T, H = (size_t)heads, one = n.T * n.C;
+    void *dx = typed_write(op, type, dqkv, rows * 3 * n.C);
+    float *de = simgpu_write(op, delta, rows * H * sizeof *delta), *c = NULL;
+    const void *dy = typed_read(op, type, dout, rows * n.C);
+    const void *y = typed_read(op, type, out, rows * n.C);
+    const float *st = simgpu_read(op, stats, 2 * rows * H * sizeof *stats);
+    const void *x = typed_read(op, type, qkv, rows * 3 * n.C);
+    Tile tile;
+    // Five products, of which one is the forward's once more.
+    simgpu_cost(op, rows * (n.T + 1) / 2 * (10 * n.C + 8 * H), GPU_F32);
+    if (!simgpu_ready(op) || rows == 0) return simgpu_end(op);
+    if (!tile_create(&tile, &n)) op->error = cudaErrorMemoryAllocation;
+    if (!simgpu_ready(op)) return simgpu_end(op);
+    for (size_t b = 0; b < (size_t)B && (b > 0 || typed_alloc(op, type, &c, 8 * one)); b++) {
+        Head h = {.dqkv = typed_place(type, c, dx, 3 * b * one),
+                  .qkv = typed_load(type, typed_part(c, 3 * one), x, 3 * b * one, 3 * one),
+                  .dout = typed_load(type, typed_part(c, 6 * one), dy, b * one, one),
+                  .out = typed_load(type, typed_part(c, 7 * one), y, b * one, one),
+                  .stats = st + 2 * n.T * b * H,
+                  .delta = de + n.T * b * H};
+        sequence_backward(&tile, &n, h, H);
+        typed_store(type, dx, 3 * b * one, h.dqkv, 3 * one);
+    }
+    free(c);
+    free(tile.query);
+    return simgpu_end(op);
 }
 
 cudaError_t kernel_attention_backward(float *dqkv, float *delta, const float *dout,
@@ -260,39 +324,16 @@ cudaError_t kernel_attention_backward(float *dqkv, float *delta, const float *do
                                       int T, int C, int heads, float scale, cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_attention_backward", stream);
-    Sizes n = sizes_of(T, C, heads, scale);
-    size_t rows = (size_t)B * n.T, of_heads = rows * (size_t)heads;
-    Head all;
-    all.dqkv = simgpu_write(&op, dqkv, rows * 3 * n.C * sizeof *dqkv);
-    all.delta = simgpu_write(&op, delta, of_heads * sizeof *delta);
-    all.dout = simgpu_read(&op, dout, rows * n.C * sizeof *dout);
-    all.out = simgpu_read(&op, out, rows * n.C * sizeof *out);
-    all.stats = simgpu_read(&op, stats, 2 * of_heads * sizeof *stats);
-    all.qkv = simgpu_read(&op, qkv, rows * 3 * n.C * sizeof *qkv);
-    Tile tile;
-    // Five products, of which one is the forward's once more.
-    simgpu_cost(&op, rows * (n.T + 1) / 2 * (10 * n.C + 8 * (size_t)heads), GPU_F32);
-    if (simgpu_ready(&op) && rows > 0) {
-        if (!tile_create(&tile, &n)) {
-            simgpu_end(&op);
-            return cudaErrorMemoryAllocation;
-        }
-        memset(all.dqkv, 0, rows * 3 * n.C * sizeof *dqkv);
-        for (size_t i = 0; i < (size_t)B * (size_t)heads; i++) {
-            size_t b = i / (size_t)heads, column = i % (size_t)heads * n.hs;
-            size_t in = b * n.T * 3 * n.C + column, of_out = b * n.T * n.C + column;
-            Head h = {.dqkv = all.dqkv + in,
-                      .qkv = all.qkv + in,
-                      .dout = all.dout + of_out,
-                      .out = all.out + of_out,
-                      .stats = all.stats + 2 * n.T * i,
-                      .delta = all.delta + n.T * i};
-            for (size_t first = 0; first < n.T; first += TILE) {
-                tile_begin(&tile, &n, first);
-                tile_backward(&tile, &n, &h);
-            }
-        }
-        free(tile.query);
-    }
-    return simgpu_end(&op);
+    return attention_backward_of(&op, DTYPE_F32, dqkv, delta, dout, out, stats, qkv, B, T, C, heads,
+                                 scale);
+}
+
+cudaError_t kernel_attention_backward_ex(DType type, void *dqkv, float *delta, const void *dout,
+                                         const void *out, const float *stats, const void *qkv,
+                                         int B, int T, int C, int heads, float scale,
+                                         cudaStream_t stream)
+{
+    SimgpuOp op = TYPED_BEGIN("kernel_attention_backward", type, stream);
+    return attention_backward_of(&op, type, dqkv, delta, dout, out, stats, qkv, B, T, C, heads,
+                                 scale);
 }

@@ -3,7 +3,7 @@
  *
  * loss = log Σ e^(x - max) - (x[target] - max). The gradient may take the logits' own place.
  *
- * Interface: kernel_cross_entropy.
+ * Interface: kernel_cross_entropy, kernel_cross_entropy_ex.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -11,7 +11,7 @@
 
 #include "kernels.h"
 #include "rows.h"
-#include "simgpu.h"
+#include "typed.h"
 #include "vector_math.h"
 
 // Whether all targets (rows) are in [0, vocab); says which is not.
@@ -42,34 +42,59 @@ static float log_sum_exp(const float *x, size_t n, float max)
     return logf(sum);
 }
 
+// The loss of one row x (n), and in dx, which may be x or NULL, its gradient times `scale`.
+static float cross_entropy_row(float *dx, const float *x, size_t n, size_t target, float scale)
+{
+    float max = row_max(x, n), log_sum = log_sum_exp(x, n, max);
+    float loss = log_sum - (x[target] - max);
+    if (dx == NULL) return loss;
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) dx[i] = vm_exp((x[i] - max) - log_sum) * scale;
+    dx[target] -= scale;
+    return loss;
+}
+
+static cudaError_t cross_entropy_of(SimgpuOp *op, DType type, float *losses, void *dlogits,
+                                    const void *logits, const int32_t *targets, int rows, int vocab,
+                                    float scale)
+{
+    size_t R = (size_t)rows, V = (size_t)vocab;
+    float *loss = simgpu_write(op, losses, R * sizeof *losses), *copy = NULL;
+    const void *from = NULL;
+    void *to = NULL;
+    if (dlogits == logits) {
+        from = to = typed_update(op, type, dlogits, R * V);
+    } else {
+        from = typed_read(op, type, logits, R * V);
+        if (dlogits != NULL) to = typed_write(op, type, dlogits, R * V);
+    }
+    const int32_t *target = simgpu_read(op, targets, R * sizeof *targets);
+    simgpu_cost(op, 6 * R * V, GPU_F32);
+    if (simgpu_ready(op) && targets_fit(op, target, rows, vocab) &&
+        typed_alloc(op, type, &copy, V)) {
+        for (size_t r = 0; r < R; r++) {
+            const float *x = typed_load(type, copy, from, r * V, V);
+            float *dx = to != NULL ? typed_place(type, copy, to, r * V) : NULL;
+            loss[r] = cross_entropy_row(dx, x, V, (size_t)target[r], scale);
+            if (to != NULL) typed_store(type, to, r * V, dx, V);
+        }
+        free(copy);
+    }
+    return simgpu_end(op);
+}
+
 cudaError_t kernel_cross_entropy(float *losses, float *dlogits, const float *logits,
                                  const int32_t *targets, int rows, int vocab, float scale,
                                  cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_cross_entropy", stream);
-    size_t R = (size_t)rows, V = (size_t)vocab, bytes = R * V * sizeof *logits;
-    float *loss = simgpu_write(&op, losses, R * sizeof *losses);
-    const float *from = NULL;
-    float *to = NULL;
-    if (dlogits == logits) {
-        from = to = simgpu_update(&op, dlogits, bytes);
-    } else {
-        from = simgpu_read(&op, logits, bytes);
-        if (dlogits != NULL) to = simgpu_write(&op, dlogits, bytes);
-    }
-    const int32_t *target = simgpu_read(&op, targets, R * sizeof *targets);
-    simgpu_cost(&op, 6 * R * V, GPU_F32);
-    if (simgpu_ready(&op) && targets_fit(&op, target, rows, vocab)) {
-        for (size_t r = 0; r < R; r++) {
-            const float *x = from + r * V;
-            float max = row_max(x, V), log_sum = log_sum_exp(x, V, max);
-            loss[r] = log_sum - (x[target[r]] - max);
-            if (to == NULL) continue;
-            float *dx = to + r * V;
-#pragma omp simd
-            for (size_t i = 0; i < V; i++) dx[i] = vm_exp((x[i] - max) - log_sum) * scale;
-            dx[target[r]] -= scale;
-        }
-    }
-    return simgpu_end(&op);
+    return cross_entropy_of(&op, DTYPE_F32, losses, dlogits, logits, targets, rows, vocab, scale);
+}
+
+cudaError_t kernel_cross_entropy_ex(DType type, float *losses, void *dlogits, const void *logits,
+                                    const int32_t *targets, int rows, int vocab, float scale,
+                                    cudaStream_t stream)
+{
+    SimgpuOp op = TYPED_BEGIN("kernel_cross_entropy", type, stream);
+    return cross_entropy_of(&op, type, losses, dlogits, logits, targets, rows, vocab, scale);
 }

@@ -1,13 +1,15 @@
-/* elementwise.c: kernels that treat every element alike: fill, scale, add.
+/* elementwise.c: kernels that treat every element alike: fill, scale, add. cast.c has those
+ * between types.
  *
  * Each operation here is one that IEEE 754 rounds exactly, in a fixed order, with no fused
  * multiply-add; so an element gets the same bits in a vector and in the tail of a loop, and a
  * result does not depend on how a parameter was cut into shards.
  *
- * Interface: kernel_fill, kernel_scale, kernel_add, kernel_add_out, kernel_add_divided.
+ * Interface: kernel_fill, kernel_scale, kernel_add, kernel_add_out, kernel_add_divided; the
+ * _ex form of scale, add and add_out.
  */
 #include "kernels.h"
-#include "simgpu.h"
+#include "typed.h"
 
 cudaError_t kernel_fill(float *x, float value, size_t n, cudaStream_t stream)
 {
@@ -20,44 +22,98 @@ cudaError_t kernel_fill(float *x, float value, size_t n, cudaStream_t stream)
     return simgpu_end(&op);
 }
 
+static cudaError_t scale_of(SimgpuOp *op, DType type, void *x, float factor, size_t n)
+{
+    void *data = typed_update(op, type, x, n);
+    simgpu_cost(op, n, GPU_F32);
+    for (size_t i = 0; i < n && simgpu_ready(op); i += typed_step(type, n)) {
+        float copy[TYPED_BLOCK];
+        size_t count = typed_count(type, n, i);
+        float *restrict part = typed_open(type, copy, data, i, count);
+#pragma omp simd
+        for (size_t j = 0; j < count; j++) part[j] *= factor;
+        typed_store(type, data, i, part, count);
+    }
+    return simgpu_end(op);
+}
+
 cudaError_t kernel_scale(float *x, float factor, size_t n, cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_scale", stream);
-    float *data = simgpu_update(&op, x, n * sizeof *x);
-    simgpu_cost(&op, n, GPU_F32);
-    if (simgpu_ready(&op)) {
+    return scale_of(&op, DTYPE_F32, x, factor, n);
+}
+
+cudaError_t kernel_scale_ex(DType type, void *x, float factor, size_t n, cudaStream_t stream)
+{
+    SimgpuOp op = TYPED_BEGIN("kernel_scale", type, stream);
+    return scale_of(&op, type, x, factor, n);
+}
+
+// Where the types differ, both go in blocks.
+static cudaError_t add_of(SimgpuOp *op, DType to_type, void *dst, DType from_type, const void *src,
+                          size_t n)
+{
+    void *to = typed_update(op, to_type, dst, n);
+    const void *from = typed_read(op, from_type, src, n);
+    DType blocks = to_type != DTYPE_F32 ? to_type : from_type;
+    simgpu_cost(op, n, GPU_F32);
+    for (size_t i = 0; i < n && simgpu_ready(op); i += typed_step(blocks, n)) {
+        float copy_to[TYPED_BLOCK], copy_from[TYPED_BLOCK];
+        size_t count = typed_count(blocks, n, i);
+        float *sum = typed_open(to_type, copy_to, to, i, count);
+        const float *x = typed_load(from_type, copy_from, from, i, count);
 #pragma omp simd
-        for (size_t i = 0; i < n; i++) data[i] *= factor;
+        for (size_t j = 0; j < count; j++) sum[j] += x[j];
+        typed_store(to_type, to, i, sum, count);
     }
-    return simgpu_end(&op);
+    return simgpu_end(op);
 }
 
 cudaError_t kernel_add(float *dst, const float *src, size_t n, cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_add", stream);
-    float *to = simgpu_update(&op, dst, n * sizeof *dst);
-    const float *from = simgpu_read(&op, src, n * sizeof *src);
-    simgpu_cost(&op, n, GPU_F32);
-    if (simgpu_ready(&op)) {
+    return add_of(&op, DTYPE_F32, dst, DTYPE_F32, src, n);
+}
+
+cudaError_t kernel_add_ex(DType dst_type, void *dst, DType src_type, const void *src, size_t n,
+                          cudaStream_t stream)
+{
+    bool floats = dst_type == DTYPE_F32 && src_type == DTYPE_F32;
+    SimgpuOp op = SIMGPU_BEGIN(floats ? "kernel_add" : "kernel_add_ex", stream);
+    return add_of(&op, dst_type, dst, src_type, src, n);
+}
+
+static cudaError_t add_out_of(SimgpuOp *op, DType type, void *out, const void *a, const void *b,
+                              size_t n)
+{
+    void *to = typed_write(op, type, out, n);
+    const void *from_a = typed_read(op, type, a, n), *from_b = typed_read(op, type, b, n);
+    simgpu_cost(op, n, GPU_F32);
+    for (size_t i = 0; i < n && simgpu_ready(op); i += typed_step(type, n)) {
+        float copy_sum[TYPED_BLOCK], copy_x[TYPED_BLOCK], copy_y[TYPED_BLOCK];
+        size_t count = typed_count(type, n, i);
+        const float *x = typed_load(type, copy_x, from_a, i, count);
+        const float *y = typed_load(type, copy_y, from_b, i, count);
+        float *sum = typed_place(type, copy_sum, to, i);
 #pragma omp simd
-        for (size_t i = 0; i < n; i++) to[i] += from[i];
+        for (size_t j = 0; j < count; j++) sum[j] = x[j] + y[j];
+        typed_store(type, to, i, sum, count);
     }
-    return simgpu_end(&op);
+    return simgpu_end(op);
 }
 
 cudaError_t kernel_add_out(float *out, const float *a, const float *b, size_t n,
                            cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_add_out", stream);
-    float *sum = simgpu_write(&op, out, n * sizeof *out);
-    const float *x = simgpu_read(&op, a, n * sizeof *a);
-    const float *y = simgpu_read(&op, b, n * sizeof *b);
-    simgpu_cost(&op, n, GPU_F32);
-    if (simgpu_ready(&op)) {
-#pragma omp simd
-        for (size_t i = 0; i < n; i++) sum[i] = x[i] + y[i];
-    }
-    return simgpu_end(&op);
+    return add_out_of(&op, DTYPE_F32, out, a, b, n);
+}
+
+cudaError_t kernel_add_out_ex(DType type, void *out, const void *a, const void *b, size_t n,
+                              cudaStream_t stream)
+{
+    SimgpuOp op = TYPED_BEGIN("kernel_add_out", type, stream);
+    return add_out_of(&op, type, out, a, b, n);
 }
 
 cudaError_t kernel_add_divided(float *dst, const float *src, float divisor, size_t n,

@@ -3,13 +3,14 @@
  * A token outside the table is what a real GPU would read far-away memory for; here the kernel says
  * which token it was, touches nothing and fails as an illegal address.
  *
- * Interface: kernel_embedding_forward, kernel_embedding_backward.
+ * Interface: kernel_embedding_forward, kernel_embedding_backward; the _ex form of each.
  */
 #include <stdbool.h>
 #include <stdio.h>
 
 #include "kernels.h"
-#include "simgpu.h"
+#include "rows.h"
+#include "typed.h"
 
 // Whether all tokens (B,T) are in [0, vocab); says which is not.
 static bool tokens_fit(SimgpuOp *op, const int32_t *tokens, int B, int T, int vocab)
@@ -24,27 +25,134 @@ static bool tokens_fit(SimgpuOp *op, const int32_t *tokens, int B, int T, int vo
     return true;
 }
 
+// ---- Forward ----
+
+// y = word + place (n each)
+static void add_embeddings(float *restrict y, const float *restrict word,
+                           const float *restrict place, size_t n)
+{
+#pragma omp simd
+    for (size_t c = 0; c < n; c++) y[c] = word[c] + place[c];
+}
+
+static cudaError_t embedding_forward_of(SimgpuOp *op, DType type, void *out, const int32_t *tokens,
+                                        const void *wte, const void *wpe, int B, int T, int C,
+                                        int vocab)
+{
+    size_t rows = (size_t)B * (size_t)T, width = (size_t)C;
+    void *to = typed_write(op, type, out, rows * width);
+    const int32_t *token = simgpu_read(op, tokens, rows * sizeof *tokens);
+    const void *words = typed_read(op, type, wte, (size_t)vocab * width);
+    const void *places = typed_read(op, type, wpe, (size_t)T * width);
+    float *copy = NULL;
+    simgpu_cost(op, rows * width, GPU_F32);
+    if (simgpu_ready(op) && tokens_fit(op, token, B, T, vocab) &&
+        typed_alloc(op, type, &copy, 3 * width)) {
+        for (size_t r = 0; r < rows; r++) {
+            float *y = typed_place(type, copy, to, r * width);
+            size_t word = (size_t)token[r] * width, place = r % (size_t)T * width;
+            add_embeddings(y, typed_load(type, typed_part(copy, width), words, word, width),
+                           typed_load(type, typed_part(copy, 2 * width), places, place, width),
+                           width);
+            typed_store(type, to, r * width, y, width);
+        }
+        free(copy);
+    }
+    return simgpu_end(op);
+}
+
 cudaError_t kernel_embedding_forward(float *out, const int32_t *tokens, const float *wte,
                                      const float *wpe, int B, int T, int C, int vocab,
                                      cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_embedding_forward", stream);
-    size_t rows = (size_t)B * (size_t)T, width = (size_t)C;
-    float *to = simgpu_write(&op, out, rows * width * sizeof *out);
-    const int32_t *token = simgpu_read(&op, tokens, rows * sizeof *tokens);
-    const float *words = simgpu_read(&op, wte, (size_t)vocab * width * sizeof *wte);
-    const float *places = simgpu_read(&op, wpe, (size_t)T * width * sizeof *wpe);
-    simgpu_cost(&op, rows * width, GPU_F32);
-    if (simgpu_ready(&op) && tokens_fit(&op, token, B, T, vocab)) {
-        for (size_t r = 0; r < rows; r++) {
-            float *restrict y = to + r * width;
-            const float *restrict word = words + (size_t)token[r] * width;
-            const float *restrict place = places + r % (size_t)T * width;
+    return embedding_forward_of(&op, DTYPE_F32, out, tokens, wte, wpe, B, T, C, vocab);
+}
+
+cudaError_t kernel_embedding_forward_ex(DType type, void *out, const int32_t *tokens,
+                                        const void *wte, const void *wpe, int B, int T, int C,
+                                        int vocab, cudaStream_t stream)
+{
+    SimgpuOp op = TYPED_BEGIN("kernel_embedding_forward", type, stream);
+    return embedding_forward_of(&op, type, out, tokens, wte, wpe, B, T, C, vocab);
+}
+
+// ---- Backward ----
+
+// What a backward adds up: dy (B,T,C) to the rows of the tables.
+typedef struct Gradients {
+    void *words, *places; // (vocab, C), (T, C)
+    const void *dy;
+    const int32_t *token; // (B,T)
+    size_t rows, T, C;
+} Gradients;
+
+static void add_floats(const Gradients *g)
+{
+    for (size_t r = 0; r < g->rows; r++) {
+        const float *restrict dy = (const float *)g->dy + r * g->C;
+        float *restrict word = (float *)g->words + (size_t)g->token[r] * g->C;
+        float *restrict place = (float *)g->places + r % g->T * g->C;
 #pragma omp simd
-            for (size_t c = 0; c < width; c++) y[c] = word[c] + place[c];
+        for (size_t c = 0; c < g->C; c++) {
+            word[c] += dy[c];
+            place[c] += dy[c];
         }
     }
-    return simgpu_end(&op);
+}
+
+// Row number `to` of a table += dy's rows `row`, next[row], …, up to g->rows; every T-th where next
+// is NULL. The sum is rounded once. `copies` has room for two rows.
+static void add_rounded(const Gradients *g, DType type, void *table, size_t to, size_t row,
+                        const size_t *next, float *copies)
+{
+    float *sum = typed_open(type, copies, table, to * g->C, g->C);
+    for (; row < g->rows; row = next != NULL ? next[row] : row + g->T)
+        row_add(sum, typed_load(type, copies + g->C, g->dy, row * g->C, g->C), g->C);
+    typed_store(type, table, to * g->C, sum, g->C);
+}
+
+// The rows of each token are found first, in their order, so that its sum can stay a float until it
+// is complete. False: there is no memory.
+static bool add_typed(const Gradients *g, DType type, int vocab)
+{
+    size_t *next = malloc((g->rows + 1) * sizeof *next),
+           *first = malloc((size_t)vocab * sizeof *first);
+    float *copies = malloc(2 * g->C * sizeof *copies);
+    bool room = next != NULL && first != NULL && copies != NULL;
+    for (int v = 0; v < vocab && room; v++) first[v] = g->rows;
+    for (size_t r = g->rows; r-- > 0 && room;) {
+        next[r] = first[g->token[r]];
+        first[g->token[r]] = r;
+    }
+    for (int v = 0; v < vocab && room; v++)
+        if (first[v] < g->rows) add_rounded(g, type, g->words, (size_t)v, first[v], next, copies);
+    for (size_t t = 0; t < g->T && g->rows > 0 && room; t++)
+        add_rounded(g, type, g->places, t, t, NULL, copies);
+    free(next);
+    free(first);
+    free(copies);
+    return room;
+}
+
+static cudaError_t embedding_backward_of(SimgpuOp *op, DType type, void *dwte, void *dwpe,
+                                         const void *dout, const int32_t *tokens, int B, int T,
+                                         int C, int vocab)
+{
+    size_t rows = (size_t)B * (size_t)T, width = (size_t)C;
+    Gradients g = {.rows = rows, .T = (size_t)T, .C = width};
+    g.words = typed_update(op, type, dwte, (size_t)vocab * width);
+    g.places = typed_update(op, type, dwpe, (size_t)T * width);
+    g.dy = typed_read(op, type, dout, rows * width);
+    g.token = simgpu_read(op, tokens, rows * sizeof *tokens);
+    simgpu_cost(op, 2 * rows * width, GPU_F32);
+    if (simgpu_ready(op) && tokens_fit(op, g.token, B, T, vocab)) {
+        if (type == DTYPE_F32)
+            add_floats(&g);
+        else if (!add_typed(&g, type, vocab))
+            op->error = cudaErrorMemoryAllocation;
+    }
+    return simgpu_end(op);
 }
 
 cudaError_t kernel_embedding_backward(float *dwte, float *dwpe, const float *dout,
@@ -52,23 +160,13 @@ cudaError_t kernel_embedding_backward(float *dwte, float *dwpe, const float *dou
                                       cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_embedding_backward", stream);
-    size_t rows = (size_t)B * (size_t)T, width = (size_t)C;
-    float *words = simgpu_update(&op, dwte, (size_t)vocab * width * sizeof *dwte);
-    float *places = simgpu_update(&op, dwpe, (size_t)T * width * sizeof *dwpe);
-    const float *from = simgpu_read(&op, dout, rows * width * sizeof *dout);
-    const int32_t *token = simgpu_read(&op, tokens, rows * sizeof *tokens);
-    simgpu_cost(&op, 2 * rows * width, GPU_F32);
-    if (simgpu_ready(&op) && tokens_fit(&op, token, B, T, vocab)) {
-        for (size_t r = 0; r < rows; r++) {
-            const float *restrict dy = from + r * width;
-            float *restrict word = words + (size_t)token[r] * width;
-            float *restrict place = places + r % (size_t)T * width;
-#pragma omp simd
-            for (size_t c = 0; c < width; c++) {
-                word[c] += dy[c];
-                place[c] += dy[c];
-            }
-        }
-    }
-    return simgpu_end(&op);
+    return embedding_backward_of(&op, DTYPE_F32, dwte, dwpe, dout, tokens, B, T, C, vocab);
+}
+
+cudaError_t kernel_embedding_backward_ex(DType type, void *dwte, void *dwpe, const void *dout,
+                                         const int32_t *tokens, int B, int T, int C, int vocab,
+                                         cudaStream_t stream)
+{
+    SimgpuOp op = TYPED_BEGIN("kernel_embedding_backward", type, stream);
+    return embedding_backward_of(&op, type, dwte, dwpe, dout, tokens, B, T, C, vocab);
 }

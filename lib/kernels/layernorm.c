@@ -8,13 +8,13 @@
  * the backward; it is done here, while the row is still in the nearest cache.
  *
  * Interface: kernel_layernorm_forward, kernel_residual_layernorm_forward,
- * kernel_layernorm_backward.
+ * kernel_layernorm_backward; the _ex form of each.
  */
 #include <math.h>
 
 #include "kernels.h"
 #include "rows.h"
-#include "simgpu.h"
+#include "typed.h"
 
 static const float EPS = 1e-5f;
 
@@ -32,22 +32,94 @@ static void normalise_row(float *restrict y, float *mean, float *rstd, const flo
     *rstd = r;
 }
 
+// ---- Forward ----
+
+// out, mean, rstd from x (rows, cols), to which `residual` is added first unless it is NULL.
+typedef struct Forward {
+    void *out, *x;
+    float *mean, *rstd;
+    const void *residual, *weight, *bias;
+    size_t rows, cols;
+} Forward;
+
+// `copies` has room for four rows. What is added is rounded before it is normalised: the backward
+// reads the sum that is stored.
+static void normalise_rows(const Forward *f, DType type, float *copies)
+{
+    size_t C = f->cols;
+    const float *weight = typed_load(type, copies, f->weight, 0, C);
+    const float *bias = typed_load(type, typed_part(copies, C), f->bias, 0, C);
+    float *copy_x = typed_part(copies, 2 * C), *copy_y = typed_part(copies, 3 * C);
+    for (size_t r = 0; r < f->rows; r++) {
+        float *x = typed_open(type, copy_x, f->x, r * C, C);
+        if (f->residual != NULL) {
+            row_add(x, typed_load(type, copy_y, f->residual, r * C, C), C);
+            typed_store(type, f->x, r * C, x, C);
+            typed_round(type, x, C);
+        }
+        float *y = typed_place(type, copy_y, f->out, r * C);
+        normalise_row(y, f->mean + r, f->rstd + r, x, weight, bias, C);
+        typed_store(type, f->out, r * C, y, C);
+    }
+}
+
+static cudaError_t run_forward(SimgpuOp *op, DType type, const Forward *f)
+{
+    float *copies = NULL;
+    if (simgpu_ready(op) && typed_alloc(op, type, &copies, 4 * f->cols)) {
+        normalise_rows(f, type, copies);
+        free(copies);
+    }
+    return simgpu_end(op);
+}
+
+static cudaError_t layernorm_forward_of(SimgpuOp *op, DType type, void *out, float *mean,
+                                        float *rstd, const void *in, const void *weight,
+                                        const void *bias, int rows, int cols)
+{
+    size_t R = (size_t)rows, C = (size_t)cols;
+    Forward f = {.rows = R, .cols = C};
+    f.out = typed_write(op, type, out, R * C);
+    f.mean = simgpu_write(op, mean, R * sizeof *mean);
+    f.rstd = simgpu_write(op, rstd, R * sizeof *rstd);
+    f.x = (void *)typed_read(op, type, in, R * C); // without a residual it is only read
+    f.weight = typed_read(op, type, weight, C);
+    f.bias = typed_read(op, type, bias, C);
+    simgpu_cost(op, 8 * R * C, GPU_F32);
+    return run_forward(op, type, &f);
+}
+
 cudaError_t kernel_layernorm_forward(float *out, float *mean, float *rstd, const float *in,
                                      const float *weight, const float *bias, int rows, int cols,
                                      cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_layernorm_forward", stream);
+    return layernorm_forward_of(&op, DTYPE_F32, out, mean, rstd, in, weight, bias, rows, cols);
+}
+
+cudaError_t kernel_layernorm_forward_ex(DType type, void *out, float *mean, float *rstd,
+                                        const void *in, const void *weight, const void *bias,
+                                        int rows, int cols, cudaStream_t stream)
+{
+    SimgpuOp op = TYPED_BEGIN("kernel_layernorm_forward", type, stream);
+    return layernorm_forward_of(&op, type, out, mean, rstd, in, weight, bias, rows, cols);
+}
+
+static cudaError_t residual_forward_of(SimgpuOp *op, DType type, void *out, float *mean,
+                                       float *rstd, void *sum, const void *residual,
+                                       const void *weight, const void *bias, int rows, int cols)
+{
     size_t R = (size_t)rows, C = (size_t)cols;
-    float *y = simgpu_write(&op, out, R * C * sizeof *out);
-    float *m = simgpu_write(&op, mean, R * sizeof *mean);
-    float *r = simgpu_write(&op, rstd, R * sizeof *rstd);
-    const float *x = simgpu_read(&op, in, R * C * sizeof *in);
-    const float *w = simgpu_read(&op, weight, C * sizeof *weight);
-    const float *b = simgpu_read(&op, bias, C * sizeof *bias);
-    simgpu_cost(&op, 8 * R * C, GPU_F32);
-    if (simgpu_ready(&op))
-        for (size_t i = 0; i < R; i++) normalise_row(y + i * C, m + i, r + i, x + i * C, w, b, C);
-    return simgpu_end(&op);
+    Forward f = {.rows = R, .cols = C};
+    f.out = typed_write(op, type, out, R * C);
+    f.mean = simgpu_write(op, mean, R * sizeof *mean);
+    f.rstd = simgpu_write(op, rstd, R * sizeof *rstd);
+    f.x = typed_update(op, type, sum, R * C);
+    f.residual = typed_read(op, type, residual, R * C);
+    f.weight = typed_read(op, type, weight, C);
+    f.bias = typed_read(op, type, bias, C);
+    simgpu_cost(op, 9 * R * C, GPU_F32);
+    return run_forward(op, type, &f);
 }
 
 cudaError_t kernel_residual_layernorm_forward(float *out, float *mean, float *rstd, float *sum,
@@ -56,23 +128,20 @@ cudaError_t kernel_residual_layernorm_forward(float *out, float *mean, float *rs
                                               cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_residual_layernorm_forward", stream);
-    size_t R = (size_t)rows, C = (size_t)cols;
-    float *y = simgpu_write(&op, out, R * C * sizeof *out);
-    float *m = simgpu_write(&op, mean, R * sizeof *mean);
-    float *r = simgpu_write(&op, rstd, R * sizeof *rstd);
-    float *x = simgpu_update(&op, sum, R * C * sizeof *sum);
-    const float *more = simgpu_read(&op, residual, R * C * sizeof *residual);
-    const float *w = simgpu_read(&op, weight, C * sizeof *weight);
-    const float *b = simgpu_read(&op, bias, C * sizeof *bias);
-    simgpu_cost(&op, 9 * R * C, GPU_F32);
-    if (simgpu_ready(&op)) {
-        for (size_t i = 0; i < R; i++) {
-            row_add(x + i * C, more + i * C, C);
-            normalise_row(y + i * C, m + i, r + i, x + i * C, w, b, C);
-        }
-    }
-    return simgpu_end(&op);
+    return residual_forward_of(&op, DTYPE_F32, out, mean, rstd, sum, residual, weight, bias, rows,
+                               cols);
 }
+
+cudaError_t kernel_residual_layernorm_forward_ex(DType type, void *out, float *mean, float *rstd,
+                                                 void *sum, const void *residual,
+                                                 const void *weight, const void *bias, int rows,
+                                                 int cols, cudaStream_t stream)
+{
+    SimgpuOp op = TYPED_BEGIN("kernel_residual_layernorm_forward", type, stream);
+    return residual_forward_of(&op, type, out, mean, rstd, sum, residual, weight, bias, rows, cols);
+}
+
+// ---- Backward ----
 
 // One row's share of all three gradients. dx serves as the place for g, then for its own result.
 static void backward_row(float *restrict dx, float *restrict dweight, float *restrict dbias,
@@ -106,29 +175,77 @@ static void backward_row(float *restrict dx, float *restrict dweight, float *res
     for (size_t i = 0; i < C; i++) dx[i] = rstd * (dx[i] - mean_g - (x[i] - mean) * rstd * mean_gx);
 }
 
+// What a backward reads and writes.
+typedef struct Backward {
+    void *dx, *dweight, *dbias;
+    const void *dy, *x, *weight, *residual; // residual: NULL for none
+    const float *mean, *rstd;
+    size_t rows, cols;
+} Backward;
+
+// `copies` has room for six rows. The residual is added to what is stored without one.
+static void backward_rows(const Backward *b, DType type, float *copies)
+{
+    size_t C = b->cols;
+    const float *weight = typed_load(type, copies, b->weight, 0, C);
+    float *dweight = typed_open(type, typed_part(copies, C), b->dweight, 0, C);
+    float *dbias = typed_open(type, typed_part(copies, 2 * C), b->dbias, 0, C);
+    float *copy_dy = typed_part(copies, 3 * C), *copy_x = typed_part(copies, 4 * C);
+    float *copy_dx = typed_part(copies, 5 * C);
+    for (size_t r = 0; r < b->rows; r++) {
+        const float *dy = typed_load(type, copy_dy, b->dy, r * C, C);
+        const float *x = typed_load(type, copy_x, b->x, r * C, C);
+        float *dx = typed_place(type, copy_dx, b->dx, r * C);
+        backward_row(dx, dweight, dbias, dy, x, weight, b->mean[r], b->rstd[r], C);
+        if (b->residual != NULL) {
+            typed_round(type, dx, C);
+            row_add(dx, typed_load(type, copy_x, b->residual, r * C, C), C);
+        }
+        typed_store(type, b->dx, r * C, dx, C);
+    }
+    typed_store(type, b->dweight, 0, dweight, C);
+    typed_store(type, b->dbias, 0, dbias, C);
+}
+
+static cudaError_t layernorm_backward_of(SimgpuOp *op, DType type, Backward b, int rows, int cols)
+{
+    size_t R = (size_t)rows, C = (size_t)cols;
+    float *copies = NULL;
+    b.rows = R;
+    b.cols = C;
+    b.dx = typed_write(op, type, b.dx, R * C);
+    b.dweight = typed_update(op, type, b.dweight, C);
+    b.dbias = typed_update(op, type, b.dbias, C);
+    b.dy = typed_read(op, type, b.dy, R * C);
+    b.x = typed_read(op, type, b.x, R * C);
+    b.weight = typed_read(op, type, b.weight, C);
+    b.mean = simgpu_read(op, b.mean, R * sizeof *b.mean);
+    b.rstd = simgpu_read(op, b.rstd, R * sizeof *b.rstd);
+    if (b.residual != NULL) b.residual = typed_read(op, type, b.residual, R * C);
+    simgpu_cost(op, 14 * R * C, GPU_F32);
+    if (simgpu_ready(op) && typed_alloc(op, type, &copies, 6 * C)) {
+        backward_rows(&b, type, copies);
+        free(copies);
+    }
+    return simgpu_end(op);
+}
+
 cudaError_t kernel_layernorm_backward(float *din, float *dweight, float *dbias, const float *dout,
                                       const float *in, const float *weight, const float *mean,
                                       const float *rstd, const float *residual, int rows, int cols,
                                       cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_layernorm_backward", stream);
-    size_t R = (size_t)rows, C = (size_t)cols;
-    float *dx = simgpu_write(&op, din, R * C * sizeof *din);
-    float *dw = simgpu_update(&op, dweight, C * sizeof *dweight);
-    float *db = simgpu_update(&op, dbias, C * sizeof *dbias);
-    const float *dy = simgpu_read(&op, dout, R * C * sizeof *dout);
-    const float *x = simgpu_read(&op, in, R * C * sizeof *in);
-    const float *w = simgpu_read(&op, weight, C * sizeof *weight);
-    const float *m = simgpu_read(&op, mean, R * sizeof *mean);
-    const float *r = simgpu_read(&op, rstd, R * sizeof *rstd);
-    const float *more =
-        residual != NULL ? simgpu_read(&op, residual, R * C * sizeof *residual) : NULL;
-    simgpu_cost(&op, 14 * R * C, GPU_F32);
-    if (simgpu_ready(&op)) {
-        for (size_t i = 0; i < R; i++) {
-            backward_row(dx + i * C, dw, db, dy + i * C, x + i * C, w, m[i], r[i], C);
-            if (more != NULL) row_add(dx + i * C, more + i * C, C);
-        }
-    }
-    return simgpu_end(&op);
+    Backward b = {din, dweight, dbias, dout, in, weight, residual, mean, rstd, 0, 0};
+    return layernorm_backward_of(&op, DTYPE_F32, b, rows, cols);
+}
+
+cudaError_t kernel_layernorm_backward_ex(DType type, void *din, void *dweight, void *dbias,
+                                         const void *dout, const void *in, const void *weight,
+                                         const float *mean, const float *rstd, const void *residual,
+                                         int rows, int cols, cudaStream_t stream)
+{
+    SimgpuOp op = TYPED_BEGIN("kernel_layernorm_backward", type, stream);
+    Backward b = {din, dweight, dbias, dout, in, weight, residual, mean, rstd, 0, 0};
+    return layernorm_backward_of(&op, type, b, rows, cols);
 }

@@ -2,11 +2,11 @@
  *
  * Every sum has an order of its own that depends on the sizes alone, never on addresses or timing.
  *
- * Interface: kernel_sum_squares, kernel_mean, kernel_sum_rows.
+ * Interface: kernel_sum_squares, kernel_mean, kernel_sum_rows, kernel_sum_rows_ex.
  */
 #include "kernels.h"
 #include "rows.h"
-#include "simgpu.h"
+#include "typed.h"
 
 // Eight sums side by side, so that one addition need not wait for the one before.
 #define LANES 8
@@ -51,20 +51,34 @@ cudaError_t kernel_mean(float *mean, const float *x, size_t n, cudaStream_t stre
     return simgpu_end(&op);
 }
 
+static cudaError_t sum_rows_of(SimgpuOp *op, DType type, void *out, const void *x, int rows,
+                               int cols)
+{
+    size_t width = (size_t)cols, all = (size_t)rows * width;
+    void *to = typed_update(op, type, out, width);
+    const void *from = typed_read(op, type, x, all);
+    simgpu_cost(op, all, GPU_F32);
+    for (size_t first = 0; first < width && simgpu_ready(op); first += ROW_BLOCK) {
+        size_t n = width - first < ROW_BLOCK ? width - first : ROW_BLOCK;
+        float sum[ROW_BLOCK] = {0}, copy[ROW_BLOCK];
+        for (size_t at = first; at < all; at += width)
+            row_add(sum, typed_load(type, copy, from, at, n), n);
+        float *total = typed_open(type, copy, to, first, n);
+        row_add(total, sum, n);
+        typed_store(type, to, first, total, n);
+    }
+    return simgpu_end(op);
+}
+
 cudaError_t kernel_sum_rows(float *out, const float *x, int rows, int cols, cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_sum_rows", stream);
-    size_t width = (size_t)cols;
-    float *to = simgpu_update(&op, out, width * sizeof *out);
-    const float *from = simgpu_read(&op, x, (size_t)rows * width * sizeof *x);
-    simgpu_cost(&op, (size_t)rows * width, GPU_F32);
-    if (simgpu_ready(&op)) {
-        for (size_t first = 0; first < width; first += ROW_BLOCK) {
-            size_t n = width - first < ROW_BLOCK ? width - first : ROW_BLOCK;
-            float sum[ROW_BLOCK] = {0};
-            for (size_t r = 0; r < (size_t)rows; r++) row_add(sum, from + r * width + first, n);
-            row_add(to + first, sum, n);
-        }
-    }
-    return simgpu_end(&op);
+    return sum_rows_of(&op, DTYPE_F32, out, x, rows, cols);
+}
+
+cudaError_t kernel_sum_rows_ex(DType type, void *out, const void *x, int rows, int cols,
+                               cudaStream_t stream)
+{
+    SimgpuOp op = TYPED_BEGIN("kernel_sum_rows", type, stream);
+    return sum_rows_of(&op, type, out, x, rows, cols);
 }

@@ -19,109 +19,123 @@
 
 typedef struct Attention {
     int heads;
-    float *att;  // device (B, heads, T, T): the softmax's output, for the backward
-    float *y;    // device (B, T, C): the heads' outputs, proj's input
-    float *dy;   // device (B, T, C)      gradients: here so that they are found on errors
-    float *datt; // device (heads, T, T)  of one sequence, for each in turn
-    float *dqkv; // device (B, T, 3C)
+    void *att;  // device (B, heads, T, T): the softmax's output, for the backward
+    void *y;    // device (B, T, C): the heads' outputs, proj's input
+    void *dy;   // device (B, T, C)      gradients: here so that they are found on errors
+    void *datt; // device (heads, T, T)  of one sequence, for each in turn
+    void *dqkv; // device (B, T, 3C)
 } Attention;
-
-static const float ZERO = 0.0f, ONE = 1.0f;
 
 // The sizes that every product below needs.
 typedef struct Shape {
     int T, C, heads, hs;
     long long square; // T·T, one head of att
+    DType type;
 } Shape;
 
 static Shape shape_of(const Module *self, const NnRun *run)
 {
     const Attention *s = self->state;
-    Shape shape = {run->T, self->in_dim, s->heads, self->in_dim / s->heads,
-                   (long long)run->T * run->T};
+    Shape shape = {
+        run->T,        self->in_dim, s->heads, self->in_dim / s->heads, (long long)run->T * run->T,
+        self->out_type};
     return shape;
 }
 
-// att = q·kᵀ for all heads of one sequence; qkv (T,3C), att (heads,T,T)
-static Status multiply_scores(NnRun *run, Shape n, const float *qkv, float *att)
+// Of qkv (T,3C) the queries, the keys or the values of all heads.
+enum { Q, K, V };
+static Factor part_of(Shape n, cublasOperation_t turn, const void *qkv, int part)
 {
-    CUBLAS_TRY(cublasSgemmStridedBatched(run->blas, CUBLAS_OP_T, CUBLAS_OP_N, n.T, n.T, n.hs, &ONE,
-                                         qkv + n.C, 3 * n.C, n.hs, qkv, 3 * n.C, n.hs, &ZERO, att,
-                                         n.T, n.square, n.heads));
-    return OK;
+    return (Factor){turn, element_at(qkv, n.type, (size_t)part * n.C), 3 * n.C, n.hs};
 }
 
-// y = att·v for all heads of one sequence; y (T,C)
-static Status multiply_values(NnRun *run, Shape n, const float *att, const float *qkv, float *y)
+// y or its gradient (T,C), and att or its gradient (heads,T,T)
+static Factor rows_of(Shape n, cublasOperation_t turn, const void *y)
 {
-    CUBLAS_TRY(cublasSgemmStridedBatched(run->blas, CUBLAS_OP_N, CUBLAS_OP_N, n.hs, n.T, n.T, &ONE,
-                                         qkv + 2 * n.C, 3 * n.C, n.hs, att, n.T, n.square, &ZERO, y,
-                                         n.C, n.hs, n.heads));
-    return OK;
+    return (Factor){turn, y, n.C, n.hs};
+}
+static Factor square_of(Shape n, cublasOperation_t turn, const void *att)
+{
+    return (Factor){turn, att, n.T, n.square};
 }
 
-static Status attention_forward(Module *self, NnRun *run, const void *in, float *out)
+// att = q·kᵀ for all heads of one sequence
+static Status multiply_scores(NnRun *run, Shape n, const void *qkv, void *att)
+{
+    return multiply_batch(run, n.type, n.T, n.T, n.hs, part_of(n, CUBLAS_OP_T, qkv, K),
+                          part_of(n, CUBLAS_OP_N, qkv, Q), att, n.T, n.square, n.heads);
+}
+
+// y = att·v for all heads of one sequence
+static Status multiply_values(NnRun *run, Shape n, const void *att, const void *qkv, void *y)
+{
+    return multiply_batch(run, n.type, n.hs, n.T, n.T, part_of(n, CUBLAS_OP_N, qkv, V),
+                          square_of(n, CUBLAS_OP_N, att), y, n.C, n.hs, n.heads);
+}
+
+static Status attention_forward(Module *self, NnRun *run, const void *in, void *out)
 {
     Attention *s = self->state;
     Shape n = shape_of(self, run);
     size_t per_qkv = (size_t)n.T * 3 * n.C, per_y = (size_t)n.T * n.C;
     size_t per_att = (size_t)n.heads * n.square;
-    float *qkv = NULL;
-    TRY(module_forward(self->children[0], run, in, &qkv));
-    TRY(module_alloc(self, run, &s->att, run->B * per_att, "weights"));
-    TRY(module_alloc(self, run, &s->y, run->B * per_y, "weighted values"));
-    for (int b = 0; b < run->B; b++)
-        TRY(multiply_scores(run, n, qkv + b * per_qkv, s->att + b * per_att));
-    CUDA_TRY(kernel_causal_softmax_forward(s->att, run->B * n.heads, n.T, 1.0f / sqrtf((float)n.hs),
-                                           run->stream));
-    for (int b = 0; b < run->B; b++)
-        TRY(multiply_values(run, n, s->att + b * per_att, qkv + b * per_qkv, s->y + b * per_y));
+    void *qkv = NULL;
+    TRY(module_forward_any(self->children[0], run, in, &qkv));
+    TRY(module_alloc_typed(self, run, &s->att, run->B * per_att, "weights"));
+    TRY(module_alloc_typed(self, run, &s->y, run->B * per_y, "weighted values"));
+    for (size_t b = 0; b < (size_t)run->B; b++)
+        TRY(multiply_scores(run, n, element_at(qkv, n.type, b * per_qkv),
+                            element_at(s->att, n.type, b * per_att)));
+    CUDA_TRY(kernel_causal_softmax_forward_ex(n.type, s->att, run->B * n.heads, n.T,
+                                              1.0f / sqrtf((float)n.hs), run->stream));
+    for (size_t b = 0; b < (size_t)run->B; b++)
+        TRY(multiply_values(run, n, element_at(s->att, n.type, b * per_att),
+                            element_at(qkv, n.type, b * per_qkv),
+                            element_at(s->y, n.type, b * per_y)));
     TRY(module_forward_into(self->children[1], run, s->y, out));
     return OK;
 }
 
 // datt = dy·vᵀ and dv = attᵀ·dy, for all heads of one sequence
-static Status backward_values(NnRun *run, Shape n, const float *att, const float *qkv,
-                              const float *dy, float *datt, float *dqkv)
+static Status backward_values(NnRun *run, Shape n, const void *att, const void *qkv, const void *dy,
+                              void *datt, void *dqkv)
 {
-    CUBLAS_TRY(cublasSgemmStridedBatched(run->blas, CUBLAS_OP_T, CUBLAS_OP_N, n.T, n.T, n.hs, &ONE,
-                                         qkv + 2 * n.C, 3 * n.C, n.hs, dy, n.C, n.hs, &ZERO, datt,
-                                         n.T, n.square, n.heads));
-    CUBLAS_TRY(cublasSgemmStridedBatched(run->blas, CUBLAS_OP_N, CUBLAS_OP_T, n.hs, n.T, n.T, &ONE,
-                                         dy, n.C, n.hs, att, n.T, n.square, &ZERO, dqkv + 2 * n.C,
-                                         3 * n.C, n.hs, n.heads));
-    return OK;
+    TRY(multiply_batch(run, n.type, n.T, n.T, n.hs, part_of(n, CUBLAS_OP_T, qkv, V),
+                       rows_of(n, CUBLAS_OP_N, dy), datt, n.T, n.square, n.heads));
+    return multiply_batch(run, n.type, n.hs, n.T, n.T, rows_of(n, CUBLAS_OP_N, dy),
+                          square_of(n, CUBLAS_OP_T, att), element_at(dqkv, n.type, (size_t)V * n.C),
+                          3 * n.C, n.hs, n.heads);
 }
 
 // dq = datt·k and dk = dattᵀ·q, for all heads of one sequence; datt is by the scores by now
-static Status backward_scores(NnRun *run, Shape n, const float *datt, const float *qkv, float *dqkv)
+static Status backward_scores(NnRun *run, Shape n, const void *datt, const void *qkv, void *dqkv)
 {
-    CUBLAS_TRY(cublasSgemmStridedBatched(run->blas, CUBLAS_OP_N, CUBLAS_OP_N, n.hs, n.T, n.T, &ONE,
-                                         qkv + n.C, 3 * n.C, n.hs, datt, n.T, n.square, &ZERO, dqkv,
-                                         3 * n.C, n.hs, n.heads));
-    CUBLAS_TRY(cublasSgemmStridedBatched(run->blas, CUBLAS_OP_N, CUBLAS_OP_T, n.hs, n.T, n.T, &ONE,
-                                         qkv, 3 * n.C, n.hs, datt, n.T, n.square, &ZERO, dqkv + n.C,
-                                         3 * n.C, n.hs, n.heads));
-    return OK;
+    TRY(multiply_batch(run, n.type, n.hs, n.T, n.T, part_of(n, CUBLAS_OP_N, qkv, K),
+                       square_of(n, CUBLAS_OP_N, datt), dqkv, 3 * n.C, n.hs, n.heads));
+    return multiply_batch(run, n.type, n.hs, n.T, n.T, part_of(n, CUBLAS_OP_N, qkv, Q),
+                          square_of(n, CUBLAS_OP_T, datt),
+                          element_at(dqkv, n.type, (size_t)K * n.C), 3 * n.C, n.hs, n.heads);
 }
 
-static Status attention_backward(Module *self, NnRun *run, const float *dout, float *din)
+static Status attention_backward(Module *self, NnRun *run, const void *dout, void *din)
 {
     Attention *s = self->state;
     Shape n = shape_of(self, run);
     size_t per_qkv = (size_t)n.T * 3 * n.C, per_y = (size_t)n.T * n.C;
     size_t per_att = (size_t)n.heads * n.square;
-    const float *qkv = self->children[0]->out;
-    TRY(module_backward(self->children[1], run, dout, &s->dy));
-    TRY(module_alloc(self, run, &s->datt, per_att, "gradient of the weights"));
-    TRY(module_alloc(self, run, &s->dqkv, run->B * per_qkv, "gradient of q, k and v"));
-    for (int b = 0; b < run->B; b++) {
-        const float *att = s->att + b * per_att;
-        TRY(backward_values(run, n, att, qkv + b * per_qkv, s->dy + b * per_y, s->datt,
-                            s->dqkv + b * per_qkv));
-        CUDA_TRY(kernel_causal_softmax_backward(s->datt, att, n.heads, n.T,
-                                                1.0f / sqrtf((float)n.hs), run->stream));
-        TRY(backward_scores(run, n, s->datt, qkv + b * per_qkv, s->dqkv + b * per_qkv));
+    const void *qkv = self->children[0]->out;
+    TRY(module_backward_any(self->children[1], run, dout, &s->dy));
+    TRY(module_alloc_typed(self, run, &s->datt, per_att, "gradient of the weights"));
+    TRY(module_alloc_typed(self, run, &s->dqkv, run->B * per_qkv, "gradient of q, k and v"));
+    for (size_t b = 0; b < (size_t)run->B; b++) {
+        const void *att = element_at(s->att, n.type, b * per_att);
+        const void *of_b = element_at(qkv, n.type, b * per_qkv);
+        void *dqkv = element_at(s->dqkv, n.type, b * per_qkv);
+        TRY(backward_values(run, n, att, of_b, element_at(s->dy, n.type, b * per_y), s->datt,
+                            dqkv));
+        CUDA_TRY(kernel_causal_softmax_backward_ex(n.type, s->datt, att, n.heads, n.T,
+                                                   1.0f / sqrtf((float)n.hs), run->stream));
+        TRY(backward_scores(run, n, s->datt, of_b, dqkv));
     }
     TRY(module_backward_into(self->children[0], run, s->dqkv, din));
     return OK;
@@ -130,11 +144,11 @@ static Status attention_backward(Module *self, NnRun *run, const float *dout, fl
 static Status attention_free_saved(Module *self, NnRun *run)
 {
     Attention *s = self->state;
-    TRY(run_free(run, &s->att));
-    TRY(run_free(run, &s->y));
-    TRY(run_free(run, &s->dy));
-    TRY(run_free(run, &s->datt));
-    TRY(run_free(run, &s->dqkv));
+    TRY(run_free_typed(run, &s->att));
+    TRY(run_free_typed(run, &s->y));
+    TRY(run_free_typed(run, &s->dy));
+    TRY(run_free_typed(run, &s->datt));
+    TRY(run_free_typed(run, &s->dqkv));
     return OK;
 }
 

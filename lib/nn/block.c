@@ -10,9 +10,9 @@
 #include "kernels.h"
 
 typedef struct Block {
-    float *middle; // device (rows, C): r, ln_2's input
-    float *dnorm;  // device (rows, C)  gradients: here so that they are found on errors
-    float *dmiddle;
+    void *middle; // device (rows, C): r, ln_2's input
+    void *dnorm;  // device (rows, C)  gradients: here so that they are found on errors
+    void *dmiddle;
 } Block;
 
 enum { LN_1, ATTN, LN_2, MLP };
@@ -22,29 +22,30 @@ static size_t numel(const Module *self, const NnRun *run)
     return run_rows(run) * (size_t)self->in_dim;
 }
 
-static Status block_forward(Module *self, NnRun *run, const void *in, float *out)
+static Status block_forward(Module *self, NnRun *run, const void *in, void *out)
 {
     Block *s = self->state;
     Module **child = self->children;
-    float *normed = NULL;
-    TRY(module_alloc(self, run, &s->middle, numel(self, run), "middle"));
-    TRY(module_forward(child[LN_1], run, in, &normed));
+    void *normed = NULL;
+    TRY(module_alloc_typed(self, run, &s->middle, numel(self, run), "middle"));
+    TRY(module_forward_any(child[LN_1], run, in, &normed));
     TRY(module_forward_into(child[ATTN], run, normed, s->middle));
     TRY(layernorm_forward_sum(child[LN_2], run, s->middle, in, &normed));
     TRY(module_forward_into(child[MLP], run, normed, out));
-    CUDA_TRY(kernel_add(out, s->middle, numel(self, run), run->stream));
+    CUDA_TRY(kernel_add_ex(self->out_type, out, self->out_type, s->middle, numel(self, run),
+                           run->stream));
     return OK;
 }
 
-static Status block_backward(Module *self, NnRun *run, const float *dout, float *din)
+static Status block_backward(Module *self, NnRun *run, const void *dout, void *din)
 {
     Block *s = self->state;
     Module **child = self->children;
-    TRY(module_backward(child[MLP], run, dout, &s->dnorm));
-    TRY(module_alloc(self, run, &s->dmiddle, numel(self, run), "gradient of the middle"));
+    TRY(module_backward_any(child[MLP], run, dout, &s->dnorm));
+    TRY(module_alloc_typed(self, run, &s->dmiddle, numel(self, run), "gradient of the middle"));
     TRY(layernorm_backward_sum(child[LN_2], run, s->dnorm, dout, s->dmiddle));
-    TRY(run_free(run, &s->dnorm));
-    TRY(module_backward(child[ATTN], run, s->dmiddle, &s->dnorm));
+    TRY(run_free_typed(run, &s->dnorm));
+    TRY(module_backward_any(child[ATTN], run, s->dmiddle, &s->dnorm));
     TRY(layernorm_backward_sum(child[LN_1], run, s->dnorm, s->dmiddle, din));
     return OK;
 }
@@ -52,9 +53,9 @@ static Status block_backward(Module *self, NnRun *run, const float *dout, float 
 static Status block_free_saved(Module *self, NnRun *run)
 {
     Block *s = self->state;
-    TRY(run_free(run, &s->middle));
-    TRY(run_free(run, &s->dnorm));
-    TRY(run_free(run, &s->dmiddle));
+    TRY(run_free_typed(run, &s->middle));
+    TRY(run_free_typed(run, &s->dnorm));
+    TRY(run_free_typed(run, &s->dmiddle));
     return OK;
 }
 

@@ -15,24 +15,26 @@ static Status check_length(const Module *self, const NnRun *run)
                 max_T);
 }
 
-static Status embedding_forward(Module *self, NnRun *run, const void *in, float *out)
+static Status embedding_forward(Module *self, NnRun *run, const void *in, void *out)
 {
     const Param *wte = self->params[0], *wpe = self->params[1];
     TRY(check_length(self, run));
-    TRY(param_has_data(wte));
-    TRY(param_has_data(wpe));
-    CUDA_TRY(kernel_embedding_forward(out, in, wte->data.data, wpe->data.data, run->B, run->T,
-                                      self->out_dim, (int)wte->shape[0], run->stream));
+    TRY(param_has_data(wte, self->out_type));
+    TRY(param_has_data(wpe, self->out_type));
+    CUDA_TRY(kernel_embedding_forward_ex(self->out_type, out, in, wte->data.data, wpe->data.data,
+                                         run->B, run->T, self->out_dim, (int)wte->shape[0],
+                                         run->stream));
     return OK;
 }
 
-static Status embedding_backward(Module *self, NnRun *run, const float *dout, float *din)
+static Status embedding_backward(Module *self, NnRun *run, const void *dout, void *din)
 {
     const Param *wte = self->params[0], *wpe = self->params[1];
-    TRY(param_has_grad(wte));
-    TRY(param_has_grad(wpe));
-    CUDA_TRY(kernel_embedding_backward(wte->grad.data, wpe->grad.data, dout, self->in, run->B,
-                                       run->T, self->out_dim, (int)wte->shape[0], run->stream));
+    TRY(param_has_grad(wte, self->out_type));
+    TRY(param_has_grad(wpe, self->out_type));
+    CUDA_TRY(kernel_embedding_backward_ex(self->out_type, wte->grad.data, wpe->grad.data, dout,
+                                          self->in, run->B, run->T, self->out_dim,
+                                          (int)wte->shape[0], run->stream));
     return OK;
 }
 

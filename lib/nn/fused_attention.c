@@ -13,11 +13,11 @@
 
 typedef struct Attention {
     int heads;
-    float *y;     // device (B, T, C): the heads' outputs, proj's input
+    void *y;      // device (B, T, C): the heads' outputs, proj's input
     float *stats; // device (B, heads, T, 2): of each row's softmax, for the backward
-    float *dy;    // device (B, T, C)      gradients: here so that they are found on errors
+    void *dy;     // device (B, T, C)      gradients: here so that they are found on errors
     float *delta; // device (B, heads, T)
-    float *dqkv;  // device (B, T, 3C)
+    void *dqkv;   // device (B, T, 3C)
 } Attention;
 
 static float scale_of(const Module *self)
@@ -26,30 +26,30 @@ static float scale_of(const Module *self)
     return 1.0f / sqrtf((float)(self->in_dim / s->heads));
 }
 
-static Status attention_forward(Module *self, NnRun *run, const void *in, float *out)
+static Status attention_forward(Module *self, NnRun *run, const void *in, void *out)
 {
     Attention *s = self->state;
     size_t rows = run_rows(run), heads = (size_t)s->heads;
-    float *qkv = NULL;
-    TRY(module_forward(self->children[0], run, in, &qkv));
-    TRY(module_alloc(self, run, &s->y, rows * (size_t)self->in_dim, "weighted values"));
+    void *qkv = NULL;
+    TRY(module_forward_any(self->children[0], run, in, &qkv));
+    TRY(module_alloc_typed(self, run, &s->y, rows * (size_t)self->in_dim, "weighted values"));
     TRY(module_alloc(self, run, &s->stats, 2 * rows * heads, "softmax statistics"));
-    CUDA_TRY(kernel_attention_forward(s->y, s->stats, qkv, run->B, run->T, self->in_dim, s->heads,
-                                      scale_of(self), run->stream));
+    CUDA_TRY(kernel_attention_forward_ex(self->out_type, s->y, s->stats, qkv, run->B, run->T,
+                                         self->in_dim, s->heads, scale_of(self), run->stream));
     TRY(module_forward_into(self->children[1], run, s->y, out));
     return OK;
 }
 
-static Status attention_backward(Module *self, NnRun *run, const float *dout, float *din)
+static Status attention_backward(Module *self, NnRun *run, const void *dout, void *din)
 {
     Attention *s = self->state;
     size_t rows = run_rows(run), C = (size_t)self->in_dim;
-    TRY(module_backward(self->children[1], run, dout, &s->dy));
+    TRY(module_backward_any(self->children[1], run, dout, &s->dy));
     TRY(module_alloc(self, run, &s->delta, rows * (size_t)s->heads, "softmax gradient's sums"));
-    TRY(module_alloc(self, run, &s->dqkv, rows * 3 * C, "gradient of q, k and v"));
-    CUDA_TRY(kernel_attention_backward(s->dqkv, s->delta, s->dy, s->y, s->stats,
-                                       self->children[0]->out, run->B, run->T, self->in_dim,
-                                       s->heads, scale_of(self), run->stream));
+    TRY(module_alloc_typed(self, run, &s->dqkv, rows * 3 * C, "gradient of q, k and v"));
+    CUDA_TRY(kernel_attention_backward_ex(self->out_type, s->dqkv, s->delta, s->dy, s->y, s->stats,
+                                          self->children[0]->out, run->B, run->T, self->in_dim,
+                                          s->heads, scale_of(self), run->stream));
     TRY(module_backward_into(self->children[0], run, s->dqkv, din));
     return OK;
 }
@@ -57,11 +57,11 @@ static Status attention_backward(Module *self, NnRun *run, const float *dout, fl
 static Status attention_free_saved(Module *self, NnRun *run)
 {
     Attention *s = self->state;
-    TRY(run_free(run, &s->y));
+    TRY(run_free_typed(run, &s->y));
     TRY(run_free(run, &s->stats));
-    TRY(run_free(run, &s->dy));
+    TRY(run_free_typed(run, &s->dy));
     TRY(run_free(run, &s->delta));
-    TRY(run_free(run, &s->dqkv));
+    TRY(run_free_typed(run, &s->dqkv));
     return OK;
 }
 

@@ -10,15 +10,16 @@ static size_t numel(const Module *self, const NnRun *run)
     return run_rows(run) * (size_t)self->in_dim;
 }
 
-static Status gelu_forward(Module *self, NnRun *run, const void *in, float *out)
+static Status gelu_forward(Module *self, NnRun *run, const void *in, void *out)
 {
-    CUDA_TRY(kernel_gelu_forward(out, in, numel(self, run), run->stream));
+    CUDA_TRY(kernel_gelu_forward_ex(self->out_type, out, in, numel(self, run), run->stream));
     return OK;
 }
 
-static Status gelu_backward(Module *self, NnRun *run, const float *dout, float *din)
+static Status gelu_backward(Module *self, NnRun *run, const void *dout, void *din)
 {
-    CUDA_TRY(kernel_gelu_backward(din, dout, self->in, numel(self, run), run->stream));
+    CUDA_TRY(kernel_gelu_backward_ex(self->out_type, din, dout, self->in, numel(self, run),
+                                     run->stream));
     return OK;
 }
 

@@ -4,7 +4,8 @@
  *   module.c         the two passes around a layer: outputs, hooks, discarding, destroying
  *   name.c           path names and numbers of a model's parameters
  *   run.c            the cuBLAS handle of a pass, and the memory of its stream
- *   linear.c layernorm.c gelu.c attention.c fused_attention.c embedding.c   layers
+ *   product.c        products of matrices of any type
+ *   linear.c layernorm.c gelu.c attention.c fused_attention.c embedding.c cast.c   layers
  *   ffn.c block.c sequence.c                                 containers
  *   gpt2.c mlp.c     models
  *   cross_entropy.c  the loss
@@ -20,6 +21,9 @@
 // n floats on the run's stream; and back, leaving NULL (which is fine to free).
 Status run_alloc(NnRun *run, float **x, size_t n);
 Status run_free(NnRun *run, float **x);
+// The same for numbers of any type.
+Status run_alloc_typed(NnRun *run, void **x, DType type, size_t n);
+Status run_free_typed(NnRun *run, void **x);
 // Rows of the batch: B·T.
 size_t run_rows(const NnRun *run);
 
@@ -29,9 +33,10 @@ size_t run_rows(const NnRun *run);
 // NULL, with a line on stderr, for a bad size or without memory.
 Param *param_create(const char *name, int64_t dim0, int64_t dim1, InitKind init, float init_std);
 int64_t param_numel(const Param *param);
-// ERR_ARGUMENT, with a line that names it, for a parameter without data (without a gradient).
-Status param_has_data(const Param *param);
-Status param_has_grad(const Param *param);
+// ERR_ARGUMENT, with a line that names it, for a parameter without data (without a gradient), or of
+// another type than what computes with it.
+Status param_has_data(const Param *param, DType type);
+Status param_has_grad(const Param *param, DType type);
 
 // ---- module.c ----
 
@@ -49,10 +54,15 @@ Module *module_named(Module *m);
 // As module_forward and module_backward, but the result goes where the caller says: a container
 // lets its last child write the container's own output, so that nothing is copied. `out` stays the
 // caller's; it must not be freed, but may be written to, until the child's backward is done.
-Status module_forward_into(Module *m, NnRun *run, const void *in, float *out);
-Status module_backward_into(Module *m, NnRun *run, const float *dout, float *din);
-// run_alloc for a module's pass; reports call the memory "`what` of h.3.attn".
+Status module_forward_into(Module *m, NnRun *run, const void *in, void *out);
+Status module_backward_into(Module *m, NnRun *run, const void *dout, void *din);
+// module_forward and module_backward of any type.
+Status module_forward_any(Module *m, NnRun *run, const void *in, void **out);
+Status module_backward_any(Module *m, NnRun *run, const void *dout, void **din);
+// run_alloc for a module's pass; reports call the memory "`what` of h.3.attn". The second is of the
+// type that the module computes in, its out_type.
 Status module_alloc(const Module *m, NnRun *run, float **x, size_t n, const char *what);
+Status module_alloc_typed(const Module *m, NnRun *run, void **x, size_t n, const char *what);
 
 // ---- linear.c ----
 
@@ -67,9 +77,26 @@ bool linear_tie(Module *m, Param *weight);
 // module_forward and module_backward_into of a layer normalisation, hooks and all, while its kernel
 // also adds a residual (rows, dim): sum += residual, then the forward of sum, which is the input
 // that must stay until the backward; and din = the input's gradient + residual.
-Status layernorm_forward_sum(Module *m, NnRun *run, float *sum, const float *residual, float **out);
-Status layernorm_backward_sum(Module *m, NnRun *run, const float *dout, const float *residual,
-                              float *din);
+Status layernorm_forward_sum(Module *m, NnRun *run, void *sum, const void *residual, void **out);
+Status layernorm_backward_sum(Module *m, NnRun *run, const void *dout, const void *residual,
+                              void *din);
+
+// ---- product.c ----
+
+// C = A·B + beta·C, as cublasSgemm and cublasSgemmStridedBatched, of matrices of `type` with sums
+// in float; strides are in elements.
+typedef struct Factor {
+    cublasOperation_t turn;
+    const void *at;
+    int ld;
+    long long stride; // of a batch
+} Factor;
+Status multiply_typed(NnRun *run, DType type, int m, int n, int k, Factor A, Factor B, float beta,
+                      void *C, int ldc);
+Status multiply_batch(NnRun *run, DType type, int m, int n, int k, Factor A, Factor B, void *C,
+                      int ldc, long long stride, int count);
+// Element number `at` of an array.
+void *element_at(const void *array, DType type, size_t at);
 
 // ---- block.c ----
 

@@ -10,57 +10,58 @@
 #include "kernels.h"
 
 typedef struct LayerNorm {
-    float *mean, *rstd;    // device (rows)
-    float *sum;            // the pass in progress has a residual: a forward's input, to be added to
-    const float *residual; // …and what is added (rows, C). NULL: there is none
+    float *mean, *rstd;   // device (rows)
+    void *sum;            // the pass in progress has a residual: a forward's input, to be added to
+    const void *residual; // …and what is added (rows, C). NULL: there is none
 } LayerNorm;
 
-static Status layernorm_forward(Module *self, NnRun *run, const void *in, float *out)
+static Status layernorm_forward(Module *self, NnRun *run, const void *in, void *out)
 {
     LayerNorm *s = self->state;
     const Param *weight = self->params[0], *bias = self->params[1];
     int rows = (int)run_rows(run), C = self->in_dim;
-    TRY(param_has_data(weight));
-    TRY(param_has_data(bias));
+    TRY(param_has_data(weight, self->out_type));
+    TRY(param_has_data(bias, self->out_type));
     TRY(module_alloc(self, run, &s->mean, run_rows(run), "means"));
     TRY(module_alloc(self, run, &s->rstd, run_rows(run), "deviations"));
     if (s->residual != NULL)
-        CUDA_TRY(kernel_residual_layernorm_forward(out, s->mean, s->rstd, s->sum, s->residual,
-                                                   weight->data.data, bias->data.data, rows, C,
-                                                   run->stream));
+        CUDA_TRY(kernel_residual_layernorm_forward_ex(self->out_type, out, s->mean, s->rstd, s->sum,
+                                                      s->residual, weight->data.data,
+                                                      bias->data.data, rows, C, run->stream));
     else
-        CUDA_TRY(kernel_layernorm_forward(out, s->mean, s->rstd, in, weight->data.data,
-                                          bias->data.data, rows, C, run->stream));
+        CUDA_TRY(kernel_layernorm_forward_ex(self->out_type, out, s->mean, s->rstd, in,
+                                             weight->data.data, bias->data.data, rows, C,
+                                             run->stream));
     return OK;
 }
 
-static Status layernorm_backward(Module *self, NnRun *run, const float *dout, float *din)
+static Status layernorm_backward(Module *self, NnRun *run, const void *dout, void *din)
 {
     LayerNorm *s = self->state;
     const Param *weight = self->params[0], *bias = self->params[1];
-    TRY(param_has_data(weight));
-    TRY(param_has_grad(weight));
-    TRY(param_has_grad(bias));
-    CUDA_TRY(kernel_layernorm_backward(din, weight->grad.data, bias->grad.data, dout, self->in,
-                                       weight->data.data, s->mean, s->rstd, s->residual,
-                                       (int)run_rows(run), self->in_dim, run->stream));
+    TRY(param_has_data(weight, self->out_type));
+    TRY(param_has_grad(weight, self->out_type));
+    TRY(param_has_grad(bias, self->out_type));
+    CUDA_TRY(kernel_layernorm_backward_ex(
+        self->out_type, din, weight->grad.data, bias->grad.data, dout, self->in, weight->data.data,
+        s->mean, s->rstd, s->residual, (int)run_rows(run), self->in_dim, run->stream));
     return OK;
 }
 
-Status layernorm_forward_sum(Module *m, NnRun *run, float *sum, const float *residual, float **out)
+Status layernorm_forward_sum(Module *m, NnRun *run, void *sum, const void *residual, void **out)
 {
     LayerNorm *s = m->state;
     s->sum = sum;
     s->residual = residual;
-    Status done = module_forward(m, run, sum, out);
+    Status done = module_forward_any(m, run, sum, out);
     s->sum = NULL;
     s->residual = NULL;
     TRY(done);
     return OK;
 }
 
-Status layernorm_backward_sum(Module *m, NnRun *run, const float *dout, const float *residual,
-                              float *din)
+Status layernorm_backward_sum(Module *m, NnRun *run, const void *dout, const void *residual,
+                              void *din)
 {
     LayerNorm *s = m->state;
     s->residual = residual;

@@ -15,97 +15,97 @@
 #include "internal.h"
 #include "kernels.h"
 
-static const float ZERO = 0.0f, ONE = 1.0f;
-
 static Param *bias_of(const Module *self)
 {
     return self->n_params > 1 ? self->params[1] : NULL;
 }
 
 // y = x·Wᵀ + beta·y
-static Status multiply(const Module *self, NnRun *run, const float *x, float beta, float *y)
+static Status multiply(const Module *self, NnRun *run, const void *x, float beta, void *y)
 {
     int I = self->in_dim, O = self->out_dim;
-    CUBLAS_TRY(cublasSgemm(run->blas, CUBLAS_OP_T, CUBLAS_OP_N, O, (int)run_rows(run), I, &ONE,
-                           self->params[0]->data.data, I, x, I, &beta, y, O));
-    return OK;
+    return multiply_typed(run, self->out_type, O, (int)run_rows(run), I,
+                          (Factor){CUBLAS_OP_T, self->params[0]->data.data, I, 0},
+                          (Factor){CUBLAS_OP_N, x, I, 0}, beta, y, O);
 }
 
 // dx = dy·W and dW += dyᵀ·x, x being the module's input
-static Status multiply_back(const Module *self, NnRun *run, const float *dy, float *dx)
+static Status multiply_back(const Module *self, NnRun *run, const void *dy, void *dx)
 {
     int I = self->in_dim, O = self->out_dim, rows = (int)run_rows(run);
     const Param *weight = self->params[0];
-    CUBLAS_TRY(cublasSgemm(run->blas, CUBLAS_OP_N, CUBLAS_OP_N, I, rows, O, &ONE, weight->data.data,
-                           I, dy, O, &ZERO, dx, I));
-    CUBLAS_TRY(cublasSgemm(run->blas, CUBLAS_OP_N, CUBLAS_OP_T, I, O, rows, &ONE, self->in, I, dy,
-                           O, &ONE, weight->grad.data, I));
+    TRY(multiply_typed(run, self->out_type, I, rows, O,
+                       (Factor){CUBLAS_OP_N, weight->data.data, I, 0},
+                       (Factor){CUBLAS_OP_N, dy, O, 0}, 0.0f, dx, I));
+    TRY(multiply_typed(run, self->out_type, I, O, rows, (Factor){CUBLAS_OP_N, self->in, I, 0},
+                       (Factor){CUBLAS_OP_T, dy, O, 0}, 1.0f, weight->grad.data, I));
     return OK;
 }
 
 // What a forward and a backward need of the parameters; no bias is fine.
 static Status has_data(const Module *self)
 {
-    TRY(param_has_data(self->params[0]));
-    if (bias_of(self) != NULL) TRY(param_has_data(bias_of(self)));
+    TRY(param_has_data(self->params[0], self->out_type));
+    if (bias_of(self) != NULL) TRY(param_has_data(bias_of(self), self->out_type));
     return OK;
 }
 
 static Status has_grad(const Module *self)
 {
-    TRY(param_has_data(self->params[0]));
-    TRY(param_has_grad(self->params[0]));
-    if (bias_of(self) != NULL) TRY(param_has_grad(bias_of(self)));
+    TRY(param_has_data(self->params[0], self->out_type));
+    TRY(param_has_grad(self->params[0], self->out_type));
+    if (bias_of(self) != NULL) TRY(param_has_grad(bias_of(self), self->out_type));
     return OK;
 }
 
 // ---- Linear ----
 
-static Status linear_forward(Module *self, NnRun *run, const void *in, float *out)
+static Status linear_forward(Module *self, NnRun *run, const void *in, void *out)
 {
     const Param *bias = bias_of(self);
     TRY(has_data(self));
     if (bias != NULL)
-        CUDA_TRY(kernel_broadcast_bias(out, bias->data.data, (int)run_rows(run), self->out_dim,
-                                       run->stream));
-    TRY(multiply(self, run, in, bias != NULL ? ONE : ZERO, out));
+        CUDA_TRY(kernel_broadcast_bias_ex(self->out_type, out, bias->data.data, (int)run_rows(run),
+                                          self->out_dim, run->stream));
+    TRY(multiply(self, run, in, bias != NULL ? 1.0f : 0.0f, out));
     return OK;
 }
 
-static Status linear_backward(Module *self, NnRun *run, const float *dout, float *din)
+static Status linear_backward(Module *self, NnRun *run, const void *dout, void *din)
 {
     const Param *bias = bias_of(self);
     TRY(has_grad(self));
     TRY(multiply_back(self, run, dout, din));
     if (bias != NULL)
-        CUDA_TRY(
-            kernel_sum_rows(bias->grad.data, dout, (int)run_rows(run), self->out_dim, run->stream));
+        CUDA_TRY(kernel_sum_rows_ex(self->out_type, bias->grad.data, dout, (int)run_rows(run),
+                                    self->out_dim, run->stream));
     return OK;
 }
 
 // ---- Linear followed by a GELU ----
 
 typedef struct LinearGelu {
-    float *y; // device (rows, O): the GELU's input; its backward puts the gradient by y here
+    void *y; // device (rows, O): the GELU's input; its backward puts the gradient by y here
 } LinearGelu;
 
-static Status linear_gelu_forward(Module *self, NnRun *run, const void *in, float *out)
+static Status linear_gelu_forward(Module *self, NnRun *run, const void *in, void *out)
 {
     LinearGelu *s = self->state;
     int rows = (int)run_rows(run), O = self->out_dim;
     TRY(has_data(self));
-    TRY(module_alloc(self, run, &s->y, (size_t)rows * (size_t)O, "product"));
-    TRY(multiply(self, run, in, ZERO, s->y));
-    CUDA_TRY(kernel_bias_gelu_forward(out, s->y, bias_of(self)->data.data, rows, O, run->stream));
+    TRY(module_alloc_typed(self, run, &s->y, (size_t)rows * (size_t)O, "product"));
+    TRY(multiply(self, run, in, 0.0f, s->y));
+    CUDA_TRY(kernel_bias_gelu_forward_ex(self->out_type, out, s->y, bias_of(self)->data.data, rows,
+                                         O, run->stream));
     return OK;
 }
 
-static Status linear_gelu_backward(Module *self, NnRun *run, const float *dout, float *din)
+static Status linear_gelu_backward(Module *self, NnRun *run, const void *dout, void *din)
 {
     LinearGelu *s = self->state;
     TRY(has_grad(self));
-    CUDA_TRY(kernel_bias_gelu_backward(s->y, bias_of(self)->grad.data, dout, s->y,
-                                       (int)run_rows(run), self->out_dim, run->stream));
+    CUDA_TRY(kernel_bias_gelu_backward_ex(self->out_type, s->y, bias_of(self)->grad.data, dout,
+                                          s->y, (int)run_rows(run), self->out_dim, run->stream));
     TRY(multiply_back(self, run, s->y, din));
     return OK;
 }
@@ -113,7 +113,7 @@ static Status linear_gelu_backward(Module *self, NnRun *run, const float *dout, 
 static Status linear_gelu_free_saved(Module *self, NnRun *run)
 {
     LinearGelu *s = self->state;
-    return run_free(run, &s->y);
+    return run_free_typed(run, &s->y);
 }
 
 // ---- Life ----

@@ -6,7 +6,8 @@
  * and what the layer keeps in its state), where module_discard finds it.
  *
  * Interface: module_forward, module_backward, module_discard, module_add_hook, module_remove_hook,
- * module_destroy for everybody;
+ * module_destroy, module_set_type, module_forward_typed, module_backward_typed for everybody;
+ * module_forward_any, module_backward_any, module_alloc_typed,
  * module_create, module_add_param, module_add_child, module_forward_into, module_backward_into,
  * module_alloc for the layers.
  */
@@ -109,6 +110,12 @@ void module_destroy(Module *m)
     free_modules(m);
 }
 
+void module_set_type(Module *m, DType type)
+{
+    if (!m->types_stay) m->in_type = m->out_type = type;
+    for (int i = 0; i < m->n_children; i++) module_set_type(m->children[i], type);
+}
+
 // ---- Hooks ----
 
 Hook *module_add_hook(Module *m, HookPoint point, HookFn fn, void *arg)
@@ -152,11 +159,11 @@ static Status run_hooks(Module *m, HookPoint point)
 static Status free_pass(Module *m, NnRun *run)
 {
     Status dropped = m->free_saved != NULL ? m->free_saved(m, run) : OK;
-    float *own = m->out_is_borrowed ? NULL : m->out;
+    void *own = m->out_is_borrowed ? NULL : m->out;
     m->in = NULL;
     m->out = NULL;
     m->out_is_borrowed = false;
-    TRY(run_free(run, &own));
+    TRY(run_free_typed(run, &own));
     TRY(dropped);
     return OK;
 }
@@ -190,25 +197,38 @@ static void find_path(const Module *m, char *path, size_t size)
     if (strcmp(dot != NULL ? dot + 1 : path, m->name) != 0) snprintf(path, size, "%s", m->name);
 }
 
-Status module_alloc(const Module *m, NnRun *run, float **x, size_t n, const char *what)
+static Status alloc(const Module *m, NnRun *run, void **x, DType type, size_t n, const char *what)
 {
     char path[sizeof m->params[0]->name];
-    TRY(run_alloc(run, x, n));
+    TRY(run_alloc_typed(run, x, type, n));
     find_path(m, path, sizeof path);
     gpulog_name(*x, "%s of %s", what, path);
     if (strncmp(what, "gradient", 8) != 0) gpulog_category(*x, GPU_ACTIVATION);
     return OK;
 }
 
+Status module_alloc(const Module *m, NnRun *run, float **x, size_t n, const char *what)
+{
+    void *memory = NULL;
+    TRY(alloc(m, run, &memory, DTYPE_F32, n, what));
+    *x = memory;
+    return OK;
+}
+
+Status module_alloc_typed(const Module *m, NnRun *run, void **x, size_t n, const char *what)
+{
+    return alloc(m, run, x, m->out_type, n, what);
+}
+
 // The forward; `lent` is where the output goes, or NULL for memory of the module's own.
-static Status forward(Module *m, NnRun *run, const void *in, float *lent)
+static Status forward(Module *m, NnRun *run, const void *in, void *lent)
 {
     TRY(check_forward(m, run, in));
     TRY(run_hooks(m, HOOK_PRE_FORWARD));
     if (lent != NULL)
         m->out = lent;
     else
-        TRY(module_alloc(m, run, &m->out, run_rows(run) * (size_t)m->out_dim, "output"));
+        TRY(module_alloc_typed(m, run, &m->out, run_rows(run) * (size_t)m->out_dim, "output"));
     m->out_is_borrowed = lent != NULL;
     m->in = in;
     TRY(m->forward(m, run, in, m->out));
@@ -216,19 +236,35 @@ static Status forward(Module *m, NnRun *run, const void *in, float *lent)
     return OK;
 }
 
-Status module_forward(Module *m, NnRun *run, const void *in, float **out)
+Status module_forward_any(Module *m, NnRun *run, const void *in, void **out)
 {
     TRY(forward(m, run, in, NULL));
     *out = m->out;
     return OK;
 }
 
-Status module_forward_into(Module *m, NnRun *run, const void *in, float *out)
+Status module_forward(Module *m, NnRun *run, const void *in, float **out)
+{
+    if (m->out_type != DTYPE_F32)
+        return fail(ERR_ARGUMENT, "the output of %s is not float: module_forward_typed", m->name);
+    TRY(forward(m, run, in, NULL));
+    *out = m->out;
+    return OK;
+}
+
+Status module_forward_typed(Module *m, NnRun *run, const void *in, Buffer *out)
+{
+    TRY(forward(m, run, in, NULL));
+    *out = (Buffer){m->out, m->out_type, (int64_t)run_rows(run) * m->out_dim};
+    return OK;
+}
+
+Status module_forward_into(Module *m, NnRun *run, const void *in, void *out)
 {
     return forward(m, run, in, out);
 }
 
-static Status check_backward(const Module *m, const float *dout)
+static Status check_backward(const Module *m, const void *dout)
 {
     if (m->out == NULL)
         return fail(ERR_ARGUMENT, "backward of %s without a forward before it", m->name);
@@ -238,7 +274,7 @@ static Status check_backward(const Module *m, const float *dout)
 }
 
 // The backward proper and the freeing behind it.
-static Status run_backward(Module *m, NnRun *run, const float *dout, float *din)
+static Status run_backward(Module *m, NnRun *run, const void *dout, void *din)
 {
     TRY(m->backward(m, run, dout, din));
     TRY(free_pass(m, run));
@@ -246,22 +282,43 @@ static Status run_backward(Module *m, NnRun *run, const float *dout, float *din)
     return OK;
 }
 
-Status module_backward(Module *m, NnRun *run, const float *dout, float **din)
+Status module_backward_any(Module *m, NnRun *run, const void *dout, void **din)
 {
-    float *grad = NULL;
+    void *grad = NULL;
     if (din != NULL) *din = NULL;
     TRY(check_backward(m, dout));
     TRY(run_hooks(m, HOOK_PRE_BACKWARD));
     size_t in_numel = run_rows(run) * (size_t)m->in_dim;
-    if (in_numel > 0) TRY(module_alloc(m, run, &grad, in_numel, "gradient of the input"));
+    if (in_numel > 0) TRY(alloc(m, run, &grad, m->in_type, in_numel, "gradient of the input"));
     Status done = run_backward(m, run, dout, grad);
-    if (done != OK || din == NULL) TRY(run_free(run, &grad));
+    if (done != OK || din == NULL) TRY(run_free_typed(run, &grad));
     TRY(done);
     if (din != NULL) *din = grad;
     return OK;
 }
 
-Status module_backward_into(Module *m, NnRun *run, const float *dout, float *din)
+Status module_backward(Module *m, NnRun *run, const float *dout, float **din)
+{
+    void *grad = NULL;
+    if (din != NULL) *din = NULL;
+    if (m->out_type != DTYPE_F32 || (m->in_dim > 0 && m->in_type != DTYPE_F32))
+        return fail(ERR_ARGUMENT, "the output or input of %s is not float: module_backward_typed",
+                    m->name);
+    TRY(module_backward_any(m, run, dout, din != NULL ? &grad : NULL));
+    if (din != NULL) *din = grad;
+    return OK;
+}
+
+Status module_backward_typed(Module *m, NnRun *run, const void *dout, Buffer *din)
+{
+    void *grad = NULL;
+    if (din != NULL) *din = (Buffer){NULL, m->in_type, 0};
+    TRY(module_backward_any(m, run, dout, din != NULL ? &grad : NULL));
+    if (din != NULL) *din = (Buffer){grad, m->in_type, (int64_t)run_rows(run) * m->in_dim};
+    return OK;
+}
+
+Status module_backward_into(Module *m, NnRun *run, const void *dout, void *din)
 {
     TRY(check_backward(m, dout));
     TRY(run_hooks(m, HOOK_PRE_BACKWARD));

@@ -41,11 +41,17 @@ int64_t param_numel(const Param *param)
     return n;
 }
 
-// The layers compute in float; a buffer of another type is a caller's mistake.
-static Status check_type(const Param *param, const Buffer *buffer)
+static const char *type_name(DType type)
 {
-    if (buffer->dtype == DTYPE_F32) return OK;
-    return fail(ERR_ARGUMENT, "%s is not float, and the layers compute in float", param->name);
+    return type == DTYPE_F32 ? "float" : type == DTYPE_BF16 ? "bf16" : "fp16";
+}
+
+// A buffer of another type than the layer's is a caller's mistake.
+static Status check_type(const Param *param, const Buffer *buffer, DType type)
+{
+    if (buffer->dtype == type) return OK;
+    return fail(ERR_ARGUMENT, "%s is %s, and its layer computes in %s (module_set_type)",
+                param->name, type_name(buffer->dtype), type_name(type));
 }
 
 // Without an owner a parameter is nobody's shard.
@@ -54,19 +60,19 @@ static void say_category(const Param *param, const Buffer *buffer, GpuCategory c
     if (param->owner == NULL && buffer->data != NULL) gpulog_category(buffer->data, category);
 }
 
-Status param_has_data(const Param *param)
+Status param_has_data(const Param *param, DType type)
 {
     say_category(param, &param->data, GPU_UNSHARDED_PARAM);
-    if (param->data.data != NULL) return check_type(param, &param->data);
+    if (param->data.data != NULL) return check_type(param, &param->data, type);
     return fail(ERR_ARGUMENT,
                 "%s has no data: it was never materialised, or its unit is not unsharded",
                 param->name);
 }
 
-Status param_has_grad(const Param *param)
+Status param_has_grad(const Param *param, DType type)
 {
     say_category(param, &param->grad, GPU_UNSHARDED_GRAD);
-    if (param->grad.data != NULL) return check_type(param, &param->grad);
+    if (param->grad.data != NULL) return check_type(param, &param->grad, type);
     return fail(ERR_ARGUMENT, "%s has no gradient: nobody allocated one before this backward",
                 param->name);
 }

@@ -83,8 +83,8 @@ Status plain_adamw_step(PlainAdamW *opt)
 {
     const AdamWConfig *c = &opt->config;
     for (int i = 0; i < opt->n; i++) {
-        TRY(param_has_data(opt->param[i]));
-        TRY(param_has_grad(opt->param[i]));
+        TRY(param_has_data(opt->param[i], DTYPE_F32));
+        TRY(param_has_grad(opt->param[i], DTYPE_F32));
     }
     opt->t++;
     for (int i = 0; i < opt->n; i++)
@@ -103,7 +103,7 @@ Status plain_adamw_zero_grad(PlainAdamW *opt)
 {
     for (int i = 0; i < opt->n; i++) {
         Param *param = opt->param[i];
-        TRY(param_has_grad(param));
+        TRY(param_has_grad(param, DTYPE_F32));
         CUDA_TRY(cudaMemsetAsync(param->grad.data, 0, (size_t)param_numel(param) * sizeof(float),
                                  opt->run->stream));
     }

@@ -4,7 +4,8 @@
  * With CUBLAS_DEFAULT_MATH a product of floats is computed in float. TF32, the tensor cores' format
  * with 10 bits behind the point, has to be asked for (cuBLAS documentation, cublasMath_t).
  *
- * Interface: nn_run_create, nn_run_destroy; run_alloc, run_free, run_rows for the layers.
+ * Interface: nn_run_create, nn_run_destroy; run_alloc, run_free and their
+ * typed forms, run_rows for the layers.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -58,9 +59,23 @@ Status run_alloc(NnRun *run, float **x, size_t n)
     return OK;
 }
 
+Status run_alloc_typed(NnRun *run, void **x, DType type, size_t n)
+{
+    CUDA_TRY(cudaMallocAsync(x, n * (size_t)dtype_bytes(type), run->stream));
+    return OK;
+}
+
 Status run_free(NnRun *run, float **x)
 {
     float *memory = *x;
+    *x = NULL;
+    if (memory != NULL) CUDA_TRY(cudaFreeAsync(memory, run->stream));
+    return OK;
+}
+
+Status run_free_typed(NnRun *run, void **x)
+{
+    void *memory = *x;
     *x = NULL;
     if (memory != NULL) CUDA_TRY(cudaFreeAsync(memory, run->stream));
     return OK;

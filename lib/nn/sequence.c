@@ -9,32 +9,32 @@
 #include "internal.h"
 
 typedef struct Sequence {
-    float *grad; // device: the gradient on its way from child to child; kept here to be found on
-                 // errors
+    void *grad; // device: the gradient on its way from child to child; kept here to be found on
+                // errors
 } Sequence;
 
-static Status sequence_forward(Module *self, NnRun *run, const void *in, float *out)
+static Status sequence_forward(Module *self, NnRun *run, const void *in, void *out)
 {
     int last = self->n_children - 1;
     const void *x = in;
     for (int i = 0; i < last; i++) {
-        float *y = NULL;
-        TRY(module_forward(self->children[i], run, x, &y));
+        void *y = NULL;
+        TRY(module_forward_any(self->children[i], run, x, &y));
         x = y;
     }
     TRY(module_forward_into(self->children[last], run, x, out));
     return OK;
 }
 
-static Status sequence_backward(Module *self, NnRun *run, const float *dout, float *din)
+static Status sequence_backward(Module *self, NnRun *run, const void *dout, void *din)
 {
     Sequence *s = self->state;
     for (int i = self->n_children - 1; i > 0; i--) {
-        float *before = NULL;
-        TRY(module_backward(self->children[i], run, s->grad != NULL ? s->grad : dout, &before));
-        float *behind = s->grad;
+        void *before = NULL;
+        TRY(module_backward_any(self->children[i], run, s->grad != NULL ? s->grad : dout, &before));
+        void *behind = s->grad;
         s->grad = before;
-        TRY(run_free(run, &behind));
+        TRY(run_free_typed(run, &behind));
     }
     TRY(module_backward_into(self->children[0], run, s->grad != NULL ? s->grad : dout, din));
     return OK;
@@ -43,7 +43,7 @@ static Status sequence_backward(Module *self, NnRun *run, const float *dout, flo
 static Status sequence_free_saved(Module *self, NnRun *run)
 {
     Sequence *s = self->state;
-    return run_free(run, &s->grad);
+    return run_free_typed(run, &s->grad);
 }
 
 // Whether each child takes what the one before it gives.
@@ -55,7 +55,13 @@ static bool children_fit(const char *name, int n, Module **children)
     }
     for (int i = 0; i < n; i++) {
         if (children[i] == NULL) return false; // its constructor said why
-        if (i == 0 || children[i]->in_dim == children[i - 1]->out_dim) continue;
+        if (i == 0) continue;
+        if (children[i]->in_type != children[i - 1]->out_type) {
+            fail(ERR_ARGUMENT, "sequence %s: %s takes another type than %s gives (cast_create)",
+                 name, children[i]->name, children[i - 1]->name);
+            return false;
+        }
+        if (children[i]->in_dim == children[i - 1]->out_dim) continue;
         fail(ERR_ARGUMENT, "sequence %s: %s gives %d columns, but %s takes %d", name,
              children[i - 1]->name, children[i - 1]->out_dim, children[i]->name,
              children[i]->in_dim);
@@ -71,6 +77,9 @@ static Module *create_bare(const char *name, int n, Module **children)
     Module *m =
         module_create(name, children[0]->in_dim, children[n - 1]->out_dim, sizeof(Sequence));
     if (m == NULL) return NULL;
+    m->in_type = children[0]->in_type;
+    m->out_type = children[n - 1]->out_type;
+    for (int i = 0; i < n; i++) m->types_stay |= children[i]->types_stay;
     m->forward = sequence_forward;
     m->backward = sequence_backward;
     m->free_saved = sequence_free_saved;

@@ -29,6 +29,27 @@
 #define kernel_embedding_forward cpu_kernel_embedding_forward
 #define kernel_embedding_backward cpu_kernel_embedding_backward
 #define kernel_cross_entropy cpu_kernel_cross_entropy
+#define kernel_cast cpu_kernel_cast
+#define kernel_check_finite cpu_kernel_check_finite
+#define kernel_scale_ex cpu_kernel_scale_ex
+#define kernel_add_ex cpu_kernel_add_ex
+#define kernel_add_out_ex cpu_kernel_add_out_ex
+#define kernel_sum_rows_ex cpu_kernel_sum_rows_ex
+#define kernel_broadcast_bias_ex cpu_kernel_broadcast_bias_ex
+#define kernel_gelu_forward_ex cpu_kernel_gelu_forward_ex
+#define kernel_gelu_backward_ex cpu_kernel_gelu_backward_ex
+#define kernel_bias_gelu_forward_ex cpu_kernel_bias_gelu_forward_ex
+#define kernel_bias_gelu_backward_ex cpu_kernel_bias_gelu_backward_ex
+#define kernel_layernorm_forward_ex cpu_kernel_layernorm_forward_ex
+#define kernel_residual_layernorm_forward_ex cpu_kernel_residual_layernorm_forward_ex
+#define kernel_layernorm_backward_ex cpu_kernel_layernorm_backward_ex
+#define kernel_causal_softmax_forward_ex cpu_kernel_causal_softmax_forward_ex
+#define kernel_causal_softmax_backward_ex cpu_kernel_causal_softmax_backward_ex
+#define kernel_attention_forward_ex cpu_kernel_attention_forward_ex
+#define kernel_attention_backward_ex cpu_kernel_attention_backward_ex
+#define kernel_embedding_forward_ex cpu_kernel_embedding_forward_ex
+#define kernel_embedding_backward_ex cpu_kernel_embedding_backward_ex
+#define kernel_cross_entropy_ex cpu_kernel_cross_entropy_ex
 
 #include "host_kernels.h"
 
@@ -36,6 +57,7 @@ GpuLogEntry host_entry;
 
 #include "../../lib/kernels/attention.c"
 #include "../../lib/kernels/bias.c"
+#include "../../lib/kernels/cast.c"
 #include "../../lib/kernels/cross_entropy.c"
 #include "../../lib/kernels/elementwise.c"
 #include "../../lib/kernels/embedding.c"

@@ -330,7 +330,7 @@ static void type_body(const Rank *r, void *arg)
     s.run.B = spec.B;
     s.run.T = spec.T;
     check(module_forward(s.model, &s.run, batch.in, &logits) == ERR_ARGUMENT &&
-              strstr(check_last(), "last.weight is not float") != NULL,
+              strstr(check_last(), "last.weight is bf16") != NULL,
           "a layer that computes in float took bf16: %s", check_last());
     need(module_discard(s.model, &s.run));
     need(fsdp_reshard_all(s.model));

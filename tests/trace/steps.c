@@ -142,7 +142,7 @@ static int unit_of(const Module *m)
     return -1;
 }
 
-static Status marked_forward(Module *m, NnRun *run, const void *in, float *out)
+static Status marked_forward(Module *m, NnRun *run, const void *in, void *out)
 {
     int unit = unit_of(m);
     note('F', NULL, 0, unit);
@@ -153,7 +153,7 @@ static Status marked_forward(Module *m, NnRun *run, const void *in, float *out)
     return status;
 }
 
-static Status marked_backward(Module *m, NnRun *run, const float *dout, float *din)
+static Status marked_backward(Module *m, NnRun *run, const void *dout, void *din)
 {
     int unit = unit_of(m);
     note('B', NULL, 0, unit);

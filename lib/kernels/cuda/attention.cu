@@ -7,10 +7,10 @@
  * alone: no atomics. Tiles begin at multiples of 32, so a row does not depend on T. What a query may
  * not see, it is not touched by, be it NaN.
  *
- * Interface: kernel_attention_forward, kernel_attention_backward.
+ * Interface: kernel_attention_forward, kernel_attention_backward; the _ex form of each.
  */
 #include "block.cuh"
-#include "launch.cuh"
+#include "typed.cuh"
 
 #define ROWS 8 // warps of a block
 #define TILE WARP
@@ -48,8 +48,26 @@ static __device__ Piece piece_of(const Sizes &n, size_t number)
 // lanes' rows begin in different banks.
 typedef float Row[MOST + 1];
 
+// A kernel's own rows and those of a tile, of two kinds; the forward has no second kind of its own.
+struct Rows {
+    Row *own, *own_2, *tile, *tile_2;
+};
+
+static __device__ Rows forward_rows()
+{
+    __shared__ Row own[ROWS], tile[TILE], tile_2[TILE];
+    return {own, NULL, tile, tile_2};
+}
+
+static __device__ Rows backward_rows()
+{
+    __shared__ Row own[ROWS], own_2[ROWS], tile[TILE], tile_2[TILE];
+    return {own, own_2, tile, tile_2};
+}
+
 // to[0 … count) are rows begin … of x; the block's threads together
-static __device__ void load_rows(Row *to, const float *x, size_t stride, unsigned begin,
+template <class Number>
+static __device__ void load_rows(Row *to, const Number *x, size_t stride, unsigned begin,
                                  unsigned count, unsigned hs)
 {
     for (unsigned i = threadIdx.x; i < count * hs; i += blockDim.x)
@@ -76,7 +94,8 @@ static __device__ void add_rows(float *sums, float w, const Row *rows, unsigned 
     }
 }
 
-static __device__ void store_row(float *row, const float *sums, float factor, unsigned hs)
+template <class Number>
+static __device__ void store_row(Number *row, const float *sums, float factor, unsigned hs)
 {
     unsigned lane = threadIdx.x % WARP;
 #pragma unroll
@@ -85,15 +104,17 @@ static __device__ void store_row(float *row, const float *sums, float factor, un
 }
 
 // The softmax is made as its keys come: when a larger score comes, what was summed before shrinks.
+template <class Number>
 static __global__ void __launch_bounds__(ROWS *WARP)
-    forward(float *out, float *stats, const float *qkv, Sizes n)
+    forward(Number *out, float *stats, const Number *qkv, Sizes n)
 {
-    __shared__ Row query[ROWS], key[TILE], value[TILE];
+    Rows rows = forward_rows();
+    Row *query = rows.own, *key = rows.tile, *value = rows.tile_2;
     unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     size_t stride = 3 * (size_t)n.C;
     for (size_t number = blockIdx.x; number < n.pieces; number += gridDim.x) {
         Piece p = piece_of(n, number);
-        const float *q = qkv + p.in;
+        const Number *q = qkv + p.in;
         unsigned keys = least(p.first + ROWS, n.T);
         float max = -INFINITY, sum = 0.0f, sums[PARTS] = {};
         __syncthreads();
@@ -131,16 +152,18 @@ static __device__ float score_gradient(float score, float dp, const float *stats
 }
 
 // dq, and delta
+template <class Number>
 static __global__ void __launch_bounds__(ROWS *WARP)
-    backward_queries(float *dqkv, float *delta, const float *dout, const float *out,
-                     const float *stats, const float *qkv, Sizes n)
+    backward_queries(Number *dqkv, float *delta, const Number *dout, const Number *out,
+                     const float *stats, const Number *qkv, Sizes n)
 {
-    __shared__ Row query[ROWS], gradient[ROWS], key[TILE], value[TILE];
+    Rows rows = backward_rows();
+    Row *query = rows.own, *gradient = rows.own_2, *key = rows.tile, *value = rows.tile_2;
     unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     size_t stride = 3 * (size_t)n.C;
     for (size_t number = blockIdx.x; number < n.pieces; number += gridDim.x) {
         Piece p = piece_of(n, number);
-        const float *q = qkv + p.in, *own = out + p.out + (size_t)p.mine * n.C;
+        const Number *q = qkv + p.in, *own = out + p.out + (size_t)p.mine * n.C;
         unsigned keys = least(p.first + ROWS, n.T);
         size_t row = p.head * n.T + p.mine;
         float sums[PARTS] = {}, mine = 0.0f;
@@ -172,16 +195,18 @@ static __global__ void __launch_bounds__(ROWS *WARP)
 }
 
 // dk and dv: each key meets the queries from its own position on
+template <class Number>
 static __global__ void __launch_bounds__(ROWS *WARP)
-    backward_keys(float *dqkv, const float *delta, const float *dout, const float *stats,
-                  const float *qkv, Sizes n)
+    backward_keys(Number *dqkv, const float *delta, const Number *dout, const float *stats,
+                  const Number *qkv, Sizes n)
 {
-    __shared__ Row key[ROWS], value[ROWS], query[TILE], gradient[TILE];
+    Rows rows = backward_rows();
+    Row *key = rows.own, *value = rows.own_2, *query = rows.tile, *gradient = rows.tile_2;
     unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     size_t stride = 3 * (size_t)n.C;
     for (size_t number = blockIdx.x; number < n.pieces; number += gridDim.x) {
         Piece p = piece_of(n, number);
-        const float *q = qkv + p.in;
+        const Number *q = qkv + p.in;
         unsigned count = least(ROWS, n.T - p.first);
         float of_key[PARTS] = {}, of_value[PARTS] = {};
         __syncthreads();
@@ -223,27 +248,42 @@ static Sizes sizes_of(int B, int T, int C, int heads, float scale)
     return n;
 }
 
-extern "C" cudaError_t kernel_attention_forward(float *out, float *stats, const float *qkv, int B,
-                                                int T, int C, int heads, float scale,
-                                                cudaStream_t stream)
+template <class Number>
+static cudaError_t forward_of(Launch launch, Number *out, float *stats, const Number *qkv, int B,
+                              int T, int C, int heads, float scale)
 {
-    Launch launch = LAUNCH_BEGIN("kernel_attention_forward", stream);
     Sizes n = sizes_of(B, T, C, heads, scale);
     size_t rows = (size_t)B * n.T, width = n.C;
     launch_write(&launch, out, rows * width * sizeof *out);
     launch_write(&launch, stats, 2 * rows * n.heads * sizeof *stats);
     launch_read(&launch, qkv, rows * 3 * width * sizeof *qkv);
     if (n.pieces > 0)
-        launch_grid(&launch, forward, blocks_of(n.pieces, 1), ROWS * WARP, out, stats, qkv, n);
+        launch_grid(&launch, forward<Number>, blocks_of(n.pieces, 1), ROWS * WARP, out, stats, qkv,
+                    n);
     return launch_end(&launch);
 }
 
-extern "C" cudaError_t kernel_attention_backward(float *dqkv, float *delta, const float *dout,
-                                                 const float *out, const float *stats,
-                                                 const float *qkv, int B, int T, int C, int heads,
-                                                 float scale, cudaStream_t stream)
+extern "C" cudaError_t kernel_attention_forward(float *out, float *stats, const float *qkv, int B,
+                                                int T, int C, int heads, float scale,
+                                                cudaStream_t stream)
 {
-    Launch launch = LAUNCH_BEGIN("kernel_attention_backward", stream);
+    return forward_of(LAUNCH_BEGIN("kernel_attention_forward", stream), out, stats, qkv, B, T, C,
+                      heads, scale);
+}
+
+extern "C" cudaError_t kernel_attention_forward_ex(DType type, void *out, float *stats,
+                                                   const void *qkv, int B, int length, int C,
+                                                   int heads, float scale, cudaStream_t stream)
+{
+    Launch launch = TYPED_BEGIN("kernel_attention_forward", type, stream);
+    BY_TYPE(type, forward_of(launch, (T *)out, stats, (const T *)qkv, B, length, C, heads, scale));
+}
+
+template <class Number>
+static cudaError_t backward_of(Launch launch, Number *dqkv, float *delta, const Number *dout,
+                               const Number *out, const float *stats, const Number *qkv, int B,
+                               int T, int C, int heads, float scale)
+{
     Sizes n = sizes_of(B, T, C, heads, scale);
     size_t rows = (size_t)B * n.T, width = n.C;
     launch_write(&launch, dqkv, rows * 3 * width * sizeof *dqkv);
@@ -254,10 +294,30 @@ extern "C" cudaError_t kernel_attention_backward(float *dqkv, float *delta, cons
     launch_read(&launch, qkv, rows * 3 * width * sizeof *qkv);
     if (n.pieces > 0) {
         unsigned blocks = blocks_of(n.pieces, 1);
-        launch_grid(&launch, backward_queries, blocks, ROWS * WARP, dqkv, delta, dout, out, stats,
-                    qkv, n);
-        launch_grid(&launch, backward_keys, blocks, ROWS * WARP, dqkv, (const float *)delta, dout,
+        launch_grid(&launch, backward_queries<Number>, blocks, ROWS * WARP, dqkv, delta, dout, out,
                     stats, qkv, n);
+        launch_grid(&launch, backward_keys<Number>, blocks, ROWS * WARP, dqkv, (const float *)delta,
+                    dout, stats, qkv, n);
     }
     return launch_end(&launch);
+}
+
+extern "C" cudaError_t kernel_attention_backward(float *dqkv, float *delta, const float *dout,
+                                                 const float *out, const float *stats,
+                                                 const float *qkv, int B, int T, int C, int heads,
+                                                 float scale, cudaStream_t stream)
+{
+    return backward_of(LAUNCH_BEGIN("kernel_attention_backward", stream), dqkv, delta, dout, out,
+                       stats, qkv, B, T, C, heads, scale);
+}
+
+extern "C" cudaError_t kernel_attention_backward_ex(DType type, void *dqkv, float *delta,
+                                                    const void *dout, const void *out,
+                                                    const float *stats, const void *qkv, int B,
+                                                    int length, int C, int heads, float scale,
+                                                    cudaStream_t stream)
+{
+    Launch launch = TYPED_BEGIN("kernel_attention_backward", type, stream);
+    BY_TYPE(type, backward_of(launch, (T *)dqkv, delta, (const T *)dout, (const T *)out, stats,
+                              (const T *)qkv, B, length, C, heads, scale));
 }

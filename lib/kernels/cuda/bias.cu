@@ -4,7 +4,8 @@
  * in one kernel the sum is still in a register when GELU wants it. Compiled with -fmad=false, so
  * that the bits are those of the separate kernels.
  *
- * Interface: kernel_broadcast_bias, kernel_bias_gelu_forward, kernel_bias_gelu_backward.
+ * Interface: kernel_broadcast_bias, kernel_bias_gelu_forward, kernel_bias_gelu_backward; the _ex
+ * form of each.
  */
 #include <stdint.h>
 
@@ -53,87 +54,146 @@ static __global__ void __launch_bounds__(WIDE *DEEP)
         out[r * cols + c] = b;
 }
 
-// y (rows, cols) += bias (cols), out (rows, cols) = gelu(y)
-template <class Number>
+// A sum as a Number has it: what gelu takes.
+template <class Number> static __device__ float4 stored(float4 sum)
+{
+    return sum;
+}
+template <class Number> static __device__ float stored(float sum)
+{
+    return rounded<Number>(sum);
+}
+
+// y (rows, cols) += bias (cols), out (rows, cols) = gelu(y); a Sum is what Numbers are added as
+template <class Number, class Sum>
 static __global__ void __launch_bounds__(WIDE *DEEP)
     bias_gelu_forward(Number *out, Number *y, const Number *bias, int rows, size_t cols)
 {
     size_t c = blockIdx.x * (size_t)WIDE + threadIdx.x;
     if (c >= cols) return;
-    Number b = bias[c];
+    Sum b = bias[c];
     for (size_t r = blockIdx.y * DEEP + threadIdx.y; r < (size_t)rows; r += gridDim.y * DEEP) {
-        Number sum = y[r * cols + c] + b;
+        Sum sum = stored<Number>(y[r * cols + c] + b);
         y[r * cols + c] = sum;
         out[r * cols + c] = gelu_of(sum);
     }
 }
 
 // din (rows, cols) = dout · gelu'(y), dbias (cols) += its column sums; din may be y
+template <class T>
 static __global__ void __launch_bounds__(COLUMNS *MOST_LANES)
-    bias_gelu_backward(float *din, float *dbias, const float *dout, const float *y, int rows,
-                       unsigned cols)
+    bias_gelu_backward(T *din, T *dbias, const T *dout, const T *y, int rows, unsigned cols)
 {
-    __shared__ float lane[MOST_LANES][COLUMNS];
     unsigned c = blockIdx.x * COLUMNS + threadIdx.x;
     float sum = 0.0f;
     if (c < cols) {
 #pragma unroll 4
         for (size_t r = threadIdx.y; r < (size_t)rows; r += blockDim.y) {
-            float d = dout[r * cols + c] * gelu_slope_of(y[r * cols + c]);
+            float d = rounded<T>(dout[r * cols + c] * gelu_slope_of(y[r * cols + c]));
             din[r * cols + c] = d;
             sum += d;
         }
     }
-    sum = add_lanes(lane, sum);
+    sum = add_lanes(shared_lanes(0), sum);
     if (threadIdx.y == 0 && c < cols) dbias[c] += sum;
 }
 
-extern "C" cudaError_t kernel_broadcast_bias(float *out, const float *bias, int rows, int cols,
-                                          cudaStream_t stream)
+// Four floats at a time where the rows allow it.
+static void launch_spread(Launch *launch, float *out, const float *bias, int rows, size_t width)
 {
-    Launch launch = LAUNCH_BEGIN("kernel_broadcast_bias", stream);
+    dim3 blocks, threads(WIDE, DEEP);
+    bool fours = in_fours((int)width, out, bias, NULL);
+    if (!matrix_grid(&blocks, rows, fours ? width / 4 : width)) return;
+    if (fours)
+        launch_grid(launch, spread_bias<float4>, blocks, threads, (float4 *)(uintptr_t)out,
+                    (const float4 *)(uintptr_t)bias, rows, width / 4);
+    else
+        launch_grid(launch, spread_bias<float>, blocks, threads, out, bias, rows, width);
+}
+
+template <class T>
+static void launch_spread(Launch *launch, T *out, const T *bias, int rows, size_t width)
+{
+    dim3 blocks, threads(WIDE, DEEP);
+    if (matrix_grid(&blocks, rows, width))
+        launch_grid(launch, spread_bias<T>, blocks, threads, out, bias, rows, width);
+}
+
+template <class T>
+static cudaError_t broadcast_of(Launch launch, T *out, const T *bias, int rows, int cols)
+{
     size_t width = (size_t)cols;
     launch_write(&launch, out, (size_t)rows * width * sizeof *out);
     launch_read(&launch, bias, width * sizeof *bias);
-    bool fours = in_fours(cols, out, bias, NULL);
+    launch_spread(&launch, out, bias, rows, width);
+    return launch_end(&launch);
+}
+
+extern "C" cudaError_t kernel_broadcast_bias(float *out, const float *bias, int rows, int cols,
+                                             cudaStream_t stream)
+{
+    return broadcast_of(LAUNCH_BEGIN("kernel_broadcast_bias", stream), out, bias, rows, cols);
+}
+
+extern "C" cudaError_t kernel_broadcast_bias_ex(DType type, void *out, const void *bias, int rows,
+                                                int cols, cudaStream_t stream)
+{
+    Launch launch = TYPED_BEGIN("kernel_broadcast_bias", type, stream);
+    BY_TYPE(type, broadcast_of(launch, (T *)out, (const T *)bias, rows, cols));
+}
+
+static void launch_bias_gelu(Launch *launch, float *out, float *y, const float *bias, int rows,
+                             size_t width)
+{
     dim3 blocks, threads(WIDE, DEEP);
-    if (matrix_grid(&blocks, rows, fours ? width / 4 : width)) {
-        if (fours)
-            launch_grid(&launch, spread_bias<float4>, blocks, threads, (float4 *)(uintptr_t)out,
-                        (const float4 *)(uintptr_t)bias, rows, width / 4);
-        else
-            launch_grid(&launch, spread_bias<float>, blocks, threads, out, bias, rows, width);
-    }
+    bool fours = in_fours((int)width, out, y, bias);
+    if (!matrix_grid(&blocks, rows, fours ? width / 4 : width)) return;
+    if (fours)
+        launch_grid(launch, bias_gelu_forward<float4, float4>, blocks, threads,
+                    (float4 *)(uintptr_t)out, (float4 *)(uintptr_t)y,
+                    (const float4 *)(uintptr_t)bias, rows, width / 4);
+    else
+        launch_grid(launch, bias_gelu_forward<float, float>, blocks, threads, out, y, bias, rows,
+                    width);
+}
+
+template <class T>
+static void launch_bias_gelu(Launch *launch, T *out, T *y, const T *bias, int rows, size_t width)
+{
+    dim3 blocks, threads(WIDE, DEEP);
+    if (matrix_grid(&blocks, rows, width))
+        launch_grid(launch, bias_gelu_forward<T, float>, blocks, threads, out, y, bias, rows,
+                    width);
+}
+
+template <class T>
+static cudaError_t bias_gelu_of(Launch launch, T *out, T *y, const T *bias, int rows, int cols)
+{
+    size_t width = (size_t)cols;
+    launch_write(&launch, out, (size_t)rows * width * sizeof *out);
+    launch_update(&launch, y, (size_t)rows * width * sizeof *y);
+    launch_read(&launch, bias, width * sizeof *bias);
+    launch_bias_gelu(&launch, out, y, bias, rows, width);
     return launch_end(&launch);
 }
 
 extern "C" cudaError_t kernel_bias_gelu_forward(float *out, float *y, const float *bias, int rows,
                                                 int cols, cudaStream_t stream)
 {
-    Launch launch = LAUNCH_BEGIN("kernel_bias_gelu_forward", stream);
-    size_t width = (size_t)cols;
-    launch_write(&launch, out, (size_t)rows * width * sizeof *out);
-    launch_update(&launch, y, (size_t)rows * width * sizeof *y);
-    launch_read(&launch, bias, width * sizeof *bias);
-    bool fours = in_fours(cols, out, y, bias);
-    dim3 blocks, threads(WIDE, DEEP);
-    if (matrix_grid(&blocks, rows, fours ? width / 4 : width)) {
-        if (fours)
-            launch_grid(&launch, bias_gelu_forward<float4>, blocks, threads,
-                        (float4 *)(uintptr_t)out, (float4 *)(uintptr_t)y,
-                        (const float4 *)(uintptr_t)bias, rows, width / 4);
-        else
-            launch_grid(&launch, bias_gelu_forward<float>, blocks, threads, out, y, bias, rows,
-                        width);
-    }
-    return launch_end(&launch);
+    return bias_gelu_of(LAUNCH_BEGIN("kernel_bias_gelu_forward", stream), out, y, bias, rows, cols);
 }
 
-extern "C" cudaError_t kernel_bias_gelu_backward(float *din, float *dbias, const float *dout,
-                                                 const float *y, int rows, int cols,
-                                                 cudaStream_t stream)
+extern "C" cudaError_t kernel_bias_gelu_forward_ex(DType type, void *out, void *y, const void *bias,
+                                                   int rows, int cols, cudaStream_t stream)
 {
-    Launch launch = LAUNCH_BEGIN("kernel_bias_gelu_backward", stream);
+    Launch launch = TYPED_BEGIN("kernel_bias_gelu_forward", type, stream);
+    BY_TYPE(type, bias_gelu_of(launch, (T *)out, (T *)y, (const T *)bias, rows, cols));
+}
+
+template <class T>
+static cudaError_t bias_gelu_backward_of(Launch launch, T *din, T *dbias, const T *dout, const T *y,
+                                         int rows, int cols)
+{
     size_t C = (size_t)cols, bytes = (size_t)rows * C * sizeof *y;
     launch_update(&launch, dbias, C * sizeof *dbias);
     launch_read(&launch, dout, bytes);
@@ -144,7 +204,24 @@ extern "C" cudaError_t kernel_bias_gelu_backward(float *din, float *dbias, const
         launch_read(&launch, y, bytes);
     }
     if (rows > 0 && cols > 0)
-        launch_grid(&launch, bias_gelu_backward, column_grid(cols), column_threads(rows), din,
+        launch_grid(&launch, bias_gelu_backward<T>, column_grid(cols), column_threads(rows), din,
                     dbias, dout, y, rows, (unsigned)cols);
     return launch_end(&launch);
+}
+
+extern "C" cudaError_t kernel_bias_gelu_backward(float *din, float *dbias, const float *dout,
+                                                 const float *y, int rows, int cols,
+                                                 cudaStream_t stream)
+{
+    return bias_gelu_backward_of(LAUNCH_BEGIN("kernel_bias_gelu_backward", stream), din, dbias,
+                                 dout, y, rows, cols);
+}
+
+extern "C" cudaError_t kernel_bias_gelu_backward_ex(DType type, void *din, void *dbias,
+                                                    const void *dout, const void *y, int rows,
+                                                    int cols, cudaStream_t stream)
+{
+    Launch launch = TYPED_BEGIN("kernel_bias_gelu_backward", type, stream);
+    BY_TYPE(type, bias_gelu_backward_of(launch, (T *)din, (T *)dbias, (const T *)dout, (const T *)y,
+                                        rows, cols));
 }

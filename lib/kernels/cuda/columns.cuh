@@ -5,12 +5,12 @@
  * 8 columns wide and `lanes` rows deep; a lane adds up every lanes-th row, and then the lanes are
  * added in pairs, in shared memory.
  *
- * Interface: COLUMNS, column_grid, column_lanes; column_threads; add_lanes.
+ * Interface: COLUMNS, column_grid, column_threads; shared_lanes, add_lanes.
  */
 #ifndef SHARDLAB_COLUMNS_CUH
 #define SHARDLAB_COLUMNS_CUH
 
-#include "launch.cuh"
+#include "typed.cuh"
 
 #define COLUMNS 8
 #define MOST_LANES 128
@@ -24,6 +24,14 @@ static inline dim3 column_threads(int rows)
 static inline dim3 column_grid(int cols)
 {
     return dim3((unsigned)(cols / COLUMNS + (cols % COLUMNS != 0)));
+}
+
+// Shared memory for one sum over lanes; `which` is 0 or 1, as a kernel makes two at most. (Not in
+// the kernels themselves, which are templates: the emulator puts it into a section of its own.)
+static inline __device__ float (*shared_lanes(int which))[COLUMNS]
+{
+    __shared__ float lane[2][MOST_LANES][COLUMNS];
+    return lane[which];
 }
 
 // The sum over threadIdx.y of `mine`, for the threads with threadIdx.y = 0; the others get what is

@@ -5,7 +5,7 @@
  * when a larger number turns up (Milakov & Gimelshein 2018, "Online normalizer calculation for
  * softmax"). A second read writes the gradient, which may take the logits' own place.
  *
- * Interface: kernel_cross_entropy.
+ * Interface: kernel_cross_entropy, kernel_cross_entropy_ex.
  */
 #include <stdio.h>
 
@@ -72,12 +72,13 @@ static __device__ void check_target(int target, size_t row, int vocab)
 
 // losses (rows), dlogits (rows, vocab) or NULL, logits (rows, vocab), targets (rows). A thread
 // reads and writes its own columns only, so that logits and dlogits may be the same.
+template <class T>
 static __global__ void __launch_bounds__(ROW_THREADS)
-    cross_entropy(float *losses, float *dlogits, const float *logits, const int32_t *targets,
-                  size_t rows, unsigned vocab, float scale)
+    cross_entropy(float *losses, T *dlogits, const T *logits, const int32_t *targets, size_t rows,
+                  unsigned vocab, float scale)
 {
     for (size_t r = blockIdx.x; r < rows; r += gridDim.x) {
-        const float *x = logits + r * vocab;
+        const T *x = logits + r * vocab;
         check_target(targets[r], r, (int)vocab);
         unsigned target = (unsigned)targets[r];
         MaxSum all = {-INFINITY, 0.0f};
@@ -87,7 +88,7 @@ static __global__ void __launch_bounds__(ROW_THREADS)
         float log_sum = logf(all.sum);
         if (threadIdx.x == target % blockDim.x) losses[r] = log_sum - (x[target] - all.max);
         if (dlogits == NULL) continue;
-        float *dx = dlogits + r * vocab;
+        T *dx = dlogits + r * vocab;
 #pragma unroll 4
         for (unsigned c = threadIdx.x; c < vocab; c += blockDim.x) {
             float d = expf((x[c] - all.max) - log_sum) * scale;
@@ -96,11 +97,10 @@ static __global__ void __launch_bounds__(ROW_THREADS)
     }
 }
 
-extern "C" cudaError_t kernel_cross_entropy(float *losses, float *dlogits, const float *logits,
-                                            const int32_t *targets, int rows, int vocab,
-                                            float scale, cudaStream_t stream)
+template <class T>
+static cudaError_t cross_entropy_of(Launch launch, float *losses, T *dlogits, const T *logits,
+                                    const int32_t *targets, int rows, int vocab, float scale)
 {
-    Launch launch = LAUNCH_BEGIN("kernel_cross_entropy", stream);
     size_t R = (size_t)rows, V = (size_t)vocab, bytes = R * V * sizeof *logits;
     launch_write(&launch, losses, R * sizeof *losses);
     if (dlogits == logits) {
@@ -111,7 +111,24 @@ extern "C" cudaError_t kernel_cross_entropy(float *losses, float *dlogits, const
     }
     launch_read(&launch, targets, R * sizeof *targets);
     if (rows > 0)
-        launch_grid(&launch, cross_entropy, blocks_of(R, 1), row_threads(V), losses, dlogits,
+        launch_grid(&launch, cross_entropy<T>, blocks_of(R, 1), row_threads(V), losses, dlogits,
                     logits, targets, R, (unsigned)vocab, scale);
     return launch_end(&launch);
+}
+
+extern "C" cudaError_t kernel_cross_entropy(float *losses, float *dlogits, const float *logits,
+                                            const int32_t *targets, int rows, int vocab,
+                                            float scale, cudaStream_t stream)
+{
+    return cross_entropy_of(LAUNCH_BEGIN("kernel_cross_entropy", stream), losses, dlogits, logits,
+                            targets, rows, vocab, scale);
+}
+
+extern "C" cudaError_t kernel_cross_entropy_ex(DType type, float *losses, void *dlogits,
+                                               const void *logits, const int32_t *targets, int rows,
+                                               int vocab, float scale, cudaStream_t stream)
+{
+    Launch launch = TYPED_BEGIN("kernel_cross_entropy", type, stream);
+    BY_TYPE(type, cross_entropy_of(launch, losses, (T *)dlogits, (const T *)logits, targets, rows,
+                                   vocab, scale));
 }

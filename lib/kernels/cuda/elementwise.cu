@@ -3,7 +3,8 @@
  * Each operation is one that IEEE 754 rounds exactly, and nothing is fused (-fmad=false), so the
  * bits are those of lib/kernels/elementwise.c.
  *
- * Interface: kernel_fill, kernel_scale, kernel_add, kernel_add_out, kernel_add_divided.
+ * Interface: kernel_fill, kernel_scale, kernel_add, kernel_add_out, kernel_add_divided; the
+ * _ex form of scale, add and add_out.
  */
 #include "each.cuh"
 
@@ -53,32 +54,74 @@ extern "C" cudaError_t kernel_fill(float *x, float value, size_t n, cudaStream_t
     return launch_end(&launch);
 }
 
-extern "C" cudaError_t kernel_scale(float *x, float factor, size_t n, cudaStream_t stream)
+template <class T> static cudaError_t scale_of(Launch launch, T *x, float factor, size_t n)
 {
-    Launch launch = LAUNCH_BEGIN("kernel_scale", stream);
     launch_update(&launch, x, n * sizeof *x);
     launch_each(&launch, Scale{factor}, n, x);
     return launch_end(&launch);
 }
 
-extern "C" cudaError_t kernel_add(float *dst, const float *src, size_t n, cudaStream_t stream)
+extern "C" cudaError_t kernel_scale(float *x, float factor, size_t n, cudaStream_t stream)
 {
-    Launch launch = LAUNCH_BEGIN("kernel_add", stream);
+    return scale_of(LAUNCH_BEGIN("kernel_scale", stream), x, factor, n);
+}
+
+extern "C" cudaError_t kernel_scale_ex(DType type, void *x, float factor, size_t n,
+                                       cudaStream_t stream)
+{
+    Launch launch = TYPED_BEGIN("kernel_scale", type, stream);
+    BY_TYPE(type, scale_of(launch, (T *)x, factor, n));
+}
+
+template <class To, class From>
+static cudaError_t add_of(Launch launch, To *dst, const From *src, size_t n)
+{
     launch_update(&launch, dst, n * sizeof *dst);
     launch_read(&launch, src, n * sizeof *src);
     launch_each(&launch, Add{}, n, dst, src);
     return launch_end(&launch);
 }
 
-extern "C" cudaError_t kernel_add_out(float *out, const float *a, const float *b, size_t n,
-                                   cudaStream_t stream)
+extern "C" cudaError_t kernel_add(float *dst, const float *src, size_t n, cudaStream_t stream)
 {
-    Launch launch = LAUNCH_BEGIN("kernel_add_out", stream);
+    return add_of(LAUNCH_BEGIN("kernel_add", stream), dst, src, n);
+}
+
+template <class From>
+static cudaError_t add_to(Launch launch, DType type, void *dst, const From *src, size_t n)
+{
+    BY_TYPE(type, add_of(launch, (T *)dst, src, n));
+}
+
+extern "C" cudaError_t kernel_add_ex(DType dst_type, void *dst, DType src_type, const void *src,
+                                     size_t n, cudaStream_t stream)
+{
+    bool floats = dst_type == DTYPE_F32 && src_type == DTYPE_F32;
+    Launch launch = LAUNCH_BEGIN(floats ? "kernel_add" : "kernel_add_ex", stream);
+    BY_TYPE(src_type, add_to(launch, dst_type, dst, (const T *)src, n));
+}
+
+template <class T>
+static cudaError_t add_out_of(Launch launch, T *out, const T *a, const T *b, size_t n)
+{
     launch_write(&launch, out, n * sizeof *out);
     launch_read(&launch, a, n * sizeof *a);
     launch_read(&launch, b, n * sizeof *b);
     launch_each(&launch, Sum2{}, n, out, a, b);
     return launch_end(&launch);
+}
+
+extern "C" cudaError_t kernel_add_out(float *out, const float *a, const float *b, size_t n,
+                                      cudaStream_t stream)
+{
+    return add_out_of(LAUNCH_BEGIN("kernel_add_out", stream), out, a, b, n);
+}
+
+extern "C" cudaError_t kernel_add_out_ex(DType type, void *out, const void *a, const void *b,
+                                         size_t n, cudaStream_t stream)
+{
+    Launch launch = TYPED_BEGIN("kernel_add_out", type, stream);
+    BY_TYPE(type, add_out_of(launch, (T *)out, (const T *)a, (const T *)b, n));
 }
 
 extern "C" cudaError_t kernel_add_divided(float *dst, const float *src, float divisor, size_t n,

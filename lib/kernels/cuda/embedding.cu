@@ -7,7 +7,7 @@
  * atomicAdd, adds in the order of arrival; here the first position of a token adds all of them, in
  * the order of lib/kernels/embedding.c, so that the bits are the same too.
  *
- * Interface: kernel_embedding_forward, kernel_embedding_backward.
+ * Interface: kernel_embedding_forward, kernel_embedding_backward; the _ex form of each.
  */
 #include <stdio.h>
 
@@ -27,16 +27,25 @@ static __device__ void check_token(const char *name, int token, size_t i, int T,
 #define EMBEDDING_THREADS 256
 
 // out (rows, C), tokens (rows), wte (vocab, C), wpe (T, C); one block a row
+template <class Number>
 static __global__ void __launch_bounds__(EMBEDDING_THREADS)
-    embedding_forward(float *out, const int32_t *tokens, const float *wte, const float *wpe,
+    embedding_forward(Number *out, const int32_t *tokens, const Number *wte, const Number *wpe,
                       size_t rows, int T, unsigned C, int vocab)
 {
     for (size_t r = blockIdx.x; r < rows; r += gridDim.x) {
         int token = tokens[r];
         check_token("kernel_embedding_forward", token, r, T, vocab);
-        const float *word = wte + (size_t)token * C, *place = wpe + r % T * C;
-        for (unsigned c = threadIdx.x; c < C; c += blockDim.x) out[r * C + c] = word[c] + place[c];
+        const Number *word = wte + (size_t)token * C, *place = wpe + r % T * C;
+        for (unsigned c = threadIdx.x; c < C; c += blockDim.x)
+            out[r * C + c] = (float)word[c] + (float)place[c];
     }
+}
+
+// Shared memory for find_token.
+static __device__ unsigned *found_words()
+{
+    __shared__ unsigned found[EMBEDDING_THREADS / WARP];
+    return found;
 }
 
 // Which of the tokens [first, first + blockDim.x) are `token`: a bit each, those of a warp's tokens
@@ -77,8 +86,29 @@ static __device__ void add_word(float *word, unsigned *found, const float *dout,
     }
 }
 
+// The same for other types: a column's sum is a float in a register until all is added, so the
+// positions are looked up once more for every blockDim.x columns.
+template <class Half>
+static __device__ void add_word(Half *word, unsigned *found, const Half *dout,
+                                const int32_t *tokens, size_t begin, size_t rows, unsigned C,
+                                int token)
+{
+    for (unsigned left = 0; left < C; left += blockDim.x) {
+        unsigned c = left + threadIdx.x;
+        float sum = c < C ? (float)word[c] : 0.0f;
+        for (size_t first = begin; first < rows; first += blockDim.x) {
+            find_token(found, tokens, first, rows, token);
+            for (unsigned w = 0; w < blockDim.x / WARP && c < C; w++)
+                for (unsigned bits = found[w]; bits != 0; bits &= bits - 1)
+                    sum += dout[(first + w * WARP + __ffs((int)bits) - 1) * C + c];
+        }
+        if (c < C) word[c] = sum;
+    }
+}
+
 // place (C) += dout[b,t,:] of every sequence, in order; dout begins at [0,t,:].
-static __device__ void add_place(float *place, const float *dout, int B, int T, unsigned C)
+template <class Number>
+static __device__ void add_place(Number *place, const Number *dout, int B, int T, unsigned C)
 {
     for (unsigned c = threadIdx.x; c < C; c += blockDim.x) {
         float sum = place[c];
@@ -89,11 +119,12 @@ static __device__ void add_place(float *place, const float *dout, int B, int T, 
 
 // dwte (vocab, C), dwpe (T, C), dout (B,T,C), tokens (B,T). The work has B·T pieces for the words
 // and T for the places. A column belongs to one thread, so no two add to the same number.
+template <class Number>
 static __global__ void __launch_bounds__(EMBEDDING_THREADS)
-    embedding_backward(float *dwte, float *dwpe, const float *dout, const int32_t *tokens, int B,
+    embedding_backward(Number *dwte, Number *dwpe, const Number *dout, const int32_t *tokens, int B,
                        int T, unsigned C, int vocab)
 {
-    __shared__ unsigned found[EMBEDDING_THREADS / WARP];
+    unsigned *found = found_words();
     size_t rows = (size_t)B * T;
     for (size_t i = blockIdx.x; i < rows + T; i += gridDim.x) {
         if (i >= rows) {
@@ -113,19 +144,53 @@ static unsigned threads_for(int cols)
     return cols <= 64 ? 64 : EMBEDDING_THREADS;
 }
 
-extern "C" cudaError_t kernel_embedding_forward(float *out, const int32_t *tokens, const float *wte,
-                                                const float *wpe, int B, int T, int C, int vocab,
-                                                cudaStream_t stream)
+template <class Number>
+static cudaError_t embedding_forward_of(Launch launch, Number *out, const int32_t *tokens,
+                                        const Number *wte, const Number *wpe, int B, int T, int C,
+                                        int vocab)
 {
-    Launch launch = LAUNCH_BEGIN("kernel_embedding_forward", stream);
     size_t rows = (size_t)B * (size_t)T, width = (size_t)C;
     launch_write(&launch, out, rows * width * sizeof *out);
     launch_read(&launch, tokens, rows * sizeof *tokens);
     launch_read(&launch, wte, (size_t)vocab * width * sizeof *wte);
     launch_read(&launch, wpe, (size_t)T * width * sizeof *wpe);
     if (rows > 0 && C > 0)
-        launch_grid(&launch, embedding_forward, blocks_of(rows, 1), threads_for(C), out, tokens,
-                    wte, wpe, rows, T, (unsigned)C, vocab);
+        launch_grid(&launch, embedding_forward<Number>, blocks_of(rows, 1), threads_for(C), out,
+                    tokens, wte, wpe, rows, T, (unsigned)C, vocab);
+    return launch_end(&launch);
+}
+
+extern "C" cudaError_t kernel_embedding_forward(float *out, const int32_t *tokens, const float *wte,
+                                                const float *wpe, int B, int T, int C, int vocab,
+                                                cudaStream_t stream)
+{
+    return embedding_forward_of(LAUNCH_BEGIN("kernel_embedding_forward", stream), out, tokens, wte,
+                                wpe, B, T, C, vocab);
+}
+
+extern "C" cudaError_t kernel_embedding_forward_ex(DType type, void *out, const int32_t *tokens,
+                                                   const void *wte, const void *wpe, int B,
+                                                   int length, int C, int vocab,
+                                                   cudaStream_t stream)
+{
+    Launch launch = TYPED_BEGIN("kernel_embedding_forward", type, stream);
+    BY_TYPE(type, embedding_forward_of(launch, (T *)out, tokens, (const T *)wte, (const T *)wpe, B,
+                                       length, C, vocab));
+}
+
+template <class Number>
+static cudaError_t embedding_backward_of(Launch launch, Number *dwte, Number *dwpe,
+                                         const Number *dout, const int32_t *tokens, int B, int T,
+                                         int C, int vocab)
+{
+    size_t rows = (size_t)B * (size_t)T, width = (size_t)C;
+    launch_update(&launch, dwte, (size_t)vocab * width * sizeof *dwte);
+    launch_update(&launch, dwpe, (size_t)T * width * sizeof *dwpe);
+    launch_read(&launch, dout, rows * width * sizeof *dout);
+    launch_read(&launch, tokens, rows * sizeof *tokens);
+    if (rows > 0 && C > 0)
+        launch_grid(&launch, embedding_backward<Number>, blocks_of(rows + (size_t)T, 1),
+                    threads_for(C), dwte, dwpe, dout, tokens, B, T, (unsigned)C, vocab);
     return launch_end(&launch);
 }
 
@@ -133,14 +198,16 @@ extern "C" cudaError_t kernel_embedding_backward(float *dwte, float *dwpe, const
                                                  const int32_t *tokens, int B, int T, int C,
                                                  int vocab, cudaStream_t stream)
 {
-    Launch launch = LAUNCH_BEGIN("kernel_embedding_backward", stream);
-    size_t rows = (size_t)B * (size_t)T, width = (size_t)C;
-    launch_update(&launch, dwte, (size_t)vocab * width * sizeof *dwte);
-    launch_update(&launch, dwpe, (size_t)T * width * sizeof *dwpe);
-    launch_read(&launch, dout, rows * width * sizeof *dout);
-    launch_read(&launch, tokens, rows * sizeof *tokens);
-    if (rows > 0 && C > 0)
-        launch_grid(&launch, embedding_backward, blocks_of(rows + (size_t)T, 1), threads_for(C),
-                    dwte, dwpe, dout, tokens, B, T, (unsigned)C, vocab);
-    return launch_end(&launch);
+    return embedding_backward_of(LAUNCH_BEGIN("kernel_embedding_backward", stream), dwte, dwpe,
+                                 dout, tokens, B, T, C, vocab);
+}
+
+extern "C" cudaError_t kernel_embedding_backward_ex(DType type, void *dwte, void *dwpe,
+                                                    const void *dout, const int32_t *tokens, int B,
+                                                    int length, int C, int vocab,
+                                                    cudaStream_t stream)
+{
+    Launch launch = TYPED_BEGIN("kernel_embedding_backward", type, stream);
+    BY_TYPE(type, embedding_backward_of(launch, (T *)dwte, (T *)dwpe, (const T *)dout, tokens, B,
+                                        length, C, vocab));
 }

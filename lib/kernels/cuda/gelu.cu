@@ -3,7 +3,7 @@
  * The exponential is CUDA's expf, which differs from the one of lib/kernels/vector_math.h in the
  * last place or two; but an element's bits do not depend on its place here either.
  *
- * Interface: kernel_gelu_forward, kernel_gelu_backward.
+ * Interface: kernel_gelu_forward, kernel_gelu_backward; the _ex form of each.
  */
 #include "each.cuh"
 #include "gelu.cuh"
@@ -22,23 +22,46 @@ struct GeluBackward {
     }
 };
 
-extern "C" cudaError_t kernel_gelu_forward(float *out, const float *in, size_t n,
-                                           cudaStream_t stream)
+template <class T> static cudaError_t gelu_forward_of(Launch launch, T *out, const T *in, size_t n)
 {
-    Launch launch = LAUNCH_BEGIN("kernel_gelu_forward", stream);
     launch_write(&launch, out, n * sizeof *out);
     launch_read(&launch, in, n * sizeof *in);
     launch_each(&launch, Gelu{}, n, out, in);
     return launch_end(&launch);
 }
 
-extern "C" cudaError_t kernel_gelu_backward(float *din, const float *dout, const float *in,
-                                            size_t n, cudaStream_t stream)
+extern "C" cudaError_t kernel_gelu_forward(float *out, const float *in, size_t n,
+                                           cudaStream_t stream)
 {
-    Launch launch = LAUNCH_BEGIN("kernel_gelu_backward", stream);
+    return gelu_forward_of(LAUNCH_BEGIN("kernel_gelu_forward", stream), out, in, n);
+}
+
+extern "C" cudaError_t kernel_gelu_forward_ex(DType type, void *out, const void *in, size_t n,
+                                              cudaStream_t stream)
+{
+    Launch launch = TYPED_BEGIN("kernel_gelu_forward", type, stream);
+    BY_TYPE(type, gelu_forward_of(launch, (T *)out, (const T *)in, n));
+}
+
+template <class T>
+static cudaError_t gelu_backward_of(Launch launch, T *din, const T *dout, const T *in, size_t n)
+{
     launch_write(&launch, din, n * sizeof *din);
     launch_read(&launch, dout, n * sizeof *dout);
     launch_read(&launch, in, n * sizeof *in);
     launch_each(&launch, GeluBackward{}, n, din, dout, in);
     return launch_end(&launch);
+}
+
+extern "C" cudaError_t kernel_gelu_backward(float *din, const float *dout, const float *in,
+                                            size_t n, cudaStream_t stream)
+{
+    return gelu_backward_of(LAUNCH_BEGIN("kernel_gelu_backward", stream), din, dout, in, n);
+}
+
+extern "C" cudaError_t kernel_gelu_backward_ex(DType type, void *din, const void *dout,
+                                               const void *in, size_t n, cudaStream_t stream)
+{
+    Launch launch = TYPED_BEGIN("kernel_gelu_backward", type, stream);
+    BY_TYPE(type, gelu_backward_of(launch, (T *)din, (const T *)dout, (const T *)in, n));
 }

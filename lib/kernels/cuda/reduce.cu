@@ -4,7 +4,7 @@
  * so numbers are loaded one by one here, because where a float4 begins depends on the address. A
  * warp's 32 loads of 4 bytes fall into the same sectors as 8 loads of 16.
  *
- * Interface: kernel_sum_squares, kernel_mean, kernel_sum_rows.
+ * Interface: kernel_sum_squares, kernel_mean, kernel_sum_rows, kernel_sum_rows_ex.
  */
 #include <pthread.h>
 
@@ -140,10 +140,10 @@ extern "C" cudaError_t kernel_mean(float *mean, const float *x, size_t n, cudaSt
 }
 
 // out (cols) += the column sums of x (rows, cols)
+template <class T>
 static __global__ void __launch_bounds__(COLUMNS *MOST_LANES)
-    sum_rows(float *out, const float *x, int rows, int cols)
+    sum_rows(T *out, const T *x, int rows, int cols)
 {
-    __shared__ float lane[MOST_LANES][COLUMNS];
     unsigned c = blockIdx.x * COLUMNS + threadIdx.x;
     float sum = 0.0f;
     if (c < (unsigned)cols) {
@@ -151,18 +151,31 @@ static __global__ void __launch_bounds__(COLUMNS *MOST_LANES)
         for (size_t r = threadIdx.y; r < (size_t)rows; r += blockDim.y)
             sum += x[r * (size_t)cols + c];
     }
-    sum = add_lanes(lane, sum);
+    sum = add_lanes(shared_lanes(0), sum);
     if (threadIdx.y == 0 && c < (unsigned)cols) out[c] += sum;
+}
+
+template <class T>
+static cudaError_t sum_rows_of(Launch launch, T *out, const T *x, int rows, int cols)
+{
+    size_t width = (size_t)cols;
+    launch_update(&launch, out, width * sizeof *out);
+    launch_read(&launch, x, (size_t)rows * width * sizeof *x);
+    if (rows > 0 && cols > 0)
+        launch_grid(&launch, sum_rows<T>, column_grid(cols), column_threads(rows), out, x, rows,
+                    cols);
+    return launch_end(&launch);
 }
 
 extern "C" cudaError_t kernel_sum_rows(float *out, const float *x, int rows, int cols,
                                        cudaStream_t stream)
 {
-    Launch launch = LAUNCH_BEGIN("kernel_sum_rows", stream);
-    size_t width = (size_t)cols;
-    launch_update(&launch, out, width * sizeof *out);
-    launch_read(&launch, x, (size_t)rows * width * sizeof *x);
-    if (rows > 0 && cols > 0)
-        launch_grid(&launch, sum_rows, column_grid(cols), column_threads(rows), out, x, rows, cols);
-    return launch_end(&launch);
+    return sum_rows_of(LAUNCH_BEGIN("kernel_sum_rows", stream), out, x, rows, cols);
+}
+
+extern "C" cudaError_t kernel_sum_rows_ex(DType type, void *out, const void *x, int rows, int cols,
+                                          cudaStream_t stream)
+{
+    Launch launch = TYPED_BEGIN("kernel_sum_rows", type, stream);
+    BY_TYPE(type, sum_rows_of(launch, (T *)out, (const T *)x, rows, cols));
 }

@@ -16,7 +16,7 @@
 #ifndef SHARDLAB_ROW_CUH
 #define SHARDLAB_ROW_CUH
 
-#include "launch.cuh"
+#include "typed.cuh"
 
 #define KEPT 8
 #define ROW_THREADS 1024 // the most of them
@@ -46,9 +46,10 @@ static __device__ __forceinline__ float keep(float *kept, int k, float x)
     return x;
 }
 
-static __device__ __forceinline__ float kept_or(const float *kept, int k, const float *again)
+template <class T>
+static __device__ __forceinline__ float kept_or(const float *kept, int k, const T *again)
 {
-    return k < KEPT ? kept[k] : *again;
+    return k < KEPT ? kept[k] : (float)*again;
 }
 
 #endif

@@ -7,6 +7,7 @@
  *   operand.c   vectors and matrices as they lie in device memory: full, banded, packed, triangular
  *   share.c     threads that share the blocks of a product
  *   multiply.c  the products themselves: the CPU's BLAS for floats, plain loops for the rest
+ *   halves.c    half precision and bfloat16, to floats and back
  *   gemm.c      cublasSgemm … cublasGemmEx;  batched.c: many of them in one call
  *   level1.c    vectors;  rotate.c: rotations of vectors
  *   level2.c    a matrix and vectors;  level3.c: matrices with a structure
@@ -238,6 +239,11 @@ typedef struct Sgemm {
 cublasStatus_t simblas_sgemm(const Sgemm *p, const float *A, const float *B, float *C);
 
 // ---- gemm.c ----
+
+// n numbers of half precision or bfloat16, without gaps, to floats, and rounded back; false: of
+// another format, and nothing is done.
+bool simblas_widen(const Format *format, float *to, const void *from, size_t n);
+bool simblas_narrow(const Format *format, void *to, const float *from, size_t n);
 
 // The arguments of one product, as cublasGemmEx names them; pointers are not among them.
 typedef struct Gemm {

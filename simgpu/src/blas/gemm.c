@@ -144,6 +144,25 @@ static cublasStatus_t compute_double(const Gemm *p, const Matrix *A, const Matri
     return CUBLAS_STATUS_SUCCESS;
 }
 
+static void *column_of(const Matrix *m, int64_t col)
+{
+    return m->at + (size_t)col * (size_t)m->ld * m->format->bytes;
+}
+
+// Column `col` as floats.
+static void load_column(const Matrix *m, int64_t col, float *x)
+{
+    if (simblas_widen(m->format, x, column_of(m, col), (size_t)m->rows)) return;
+    for (int64_t i = 0; i < m->rows; i++) x[i] = (float)simblas_load(m, i, col).re;
+}
+
+// Rounds floats to the matrix's format.
+static void store_column(const Matrix *m, int64_t col, const float *x)
+{
+    if (simblas_narrow(m->format, column_of(m, col), x, (size_t)m->rows)) return;
+    for (int64_t i = 0; i < m->rows; i++) simblas_store(m, i, col, number(x[i]));
+}
+
 // The matrix as floats, column by column; floats themselves are where they are.
 static float *as_floats(const Matrix *m, int64_t *ld)
 {
@@ -152,12 +171,29 @@ static float *as_floats(const Matrix *m, int64_t *ld)
     *ld = m->rows > 1 ? m->rows : 1;
     float *x = malloc((size_t)*ld * (size_t)m->cols * sizeof *x);
     for (int64_t j = 0; j < m->cols && x != NULL; j++)
-        for (int64_t i = 0; i < m->rows; i++)
-            x[(size_t)j * (size_t)*ld + (size_t)i] = (float)simblas_load(m, i, j).re;
+        load_column(m, j, x + (size_t)j * (size_t)*ld);
     return x;
 }
 
-// Sums in single precision, and rounds to C's format once.
+// C = the product + beta·C, in C's format; `product` is C's size, column by column. False: there is
+// no memory.
+static bool round_product(const Gemm *p, const Matrix *C, float *product)
+{
+    float *was = malloc((size_t)C->rows * sizeof *was);
+    for (int64_t j = 0; j < p->n && was != NULL; j++) {
+        float *x = product + (size_t)j * (size_t)C->rows;
+        if (!is_zero(p->beta)) {
+            load_column(C, j, was);
+            for (int64_t i = 0; i < p->m; i++) x[i] += (float)p->beta.re * was[i];
+        }
+        store_column(C, j, x);
+    }
+    free(was);
+    return was != NULL;
+}
+
+// [Note: halves] A and B are widened to floats, which is exact, and multiplied as floats; the
+// product plus beta·C is a float too, and is rounded to C's format once.
 static cublasStatus_t compute_single(const Gemm *p, const Matrix *A, const Matrix *B,
                                      const Matrix *C)
 {
@@ -170,12 +206,8 @@ static cublasStatus_t compute_single(const Gemm *p, const Matrix *A, const Matri
         convert ? calloc((size_t)C->rows * (size_t)C->cols, sizeof *c) : (float *)(void *)C->at;
     if (convert) s.beta = 0.0f;
     cublasStatus_t done = a && b && c ? simblas_sgemm(&s, a, b, c) : CUBLAS_STATUS_ALLOC_FAILED;
-    for (int64_t j = 0; j < p->n && done == CUBLAS_STATUS_SUCCESS && convert; j++)
-        for (int64_t i = 0; i < p->m; i++) {
-            float x = c[(size_t)j * (size_t)s.ldc + (size_t)i];
-            if (!is_zero(p->beta)) x += (float)p->beta.re * (float)simblas_load(C, i, j).re;
-            simblas_store(C, i, j, number(x));
-        }
+    if (convert && done == CUBLAS_STATUS_SUCCESS && !round_product(p, C, c))
+        done = CUBLAS_STATUS_ALLOC_FAILED;
     if (A->format != &simblas_S) free(a);
     if (B->format != &simblas_S) free(b);
     if (convert) free(c);

@@ -1,8 +1,8 @@
 /* simgpu.h: a stand-in for simgpu's header of this name, so that the CPU's kernels work on host
  * memory: every pointer is usable as it is, and the ranges are noted for a test to compare.
  *
- * Interface: SIMGPU_BEGIN, simgpu_read, simgpu_write, simgpu_update, simgpu_cost, simgpu_ready,
- * simgpu_end.
+ * Interface: SIMGPU_BEGIN, simgpu_read, simgpu_write, simgpu_update, and these with an
+ * alignment (_as); simgpu_cost, simgpu_ready, simgpu_end.
  */
 #ifndef HOST_SIMGPU_H
 #define HOST_SIMGPU_H
@@ -40,6 +40,9 @@ static inline void *simgpu_update(SimgpuOp *op, void *ptr, size_t bytes)
 {
     return simgpu_touch(op, ptr, bytes, GPU_UPDATE);
 }
+#define simgpu_read_as(op, ptr, bytes, align) simgpu_read((op), (ptr), (bytes))
+#define simgpu_write_as(op, ptr, bytes, align) simgpu_write((op), (ptr), (bytes))
+#define simgpu_update_as(op, ptr, bytes, align) simgpu_update((op), (ptr), (bytes))
 
 static inline void simgpu_cost(SimgpuOp *op, uint64_t flops, GpuType type)
 {

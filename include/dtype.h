@@ -1,0 +1,18 @@
+/* dtype.h: the types of the numbers in device memory.
+ *
+ * Interface: DType, dtype_bytes.
+ */
+#ifndef SHARDLAB_DTYPE_H
+#define SHARDLAB_DTYPE_H
+
+#include <stdint.h>
+
+typedef enum DType { DTYPE_F32, DTYPE_BF16, DTYPE_F16 } DType;
+
+// Bytes of one element.
+static inline int64_t dtype_bytes(DType dtype)
+{
+    return dtype == DTYPE_F32 ? 4 : 2;
+}
+
+#endif

@@ -1,0 +1,129 @@
+/* typed.h: arrays of any DType, worked on as floats.
+ *
+ * A kernel computes in float. Floats it takes where they are; of bf16 and fp16 it widens a piece at
+ * a time into a copy, which is exact, and rounds what it computed there once, when it stores it. A
+ * piece is a block of an array or a row: copies are small, whatever the array is.
+ *
+ *   float copy[TYPED_BLOCK];
+ *   for (size_t i = 0; i < n; i += typed_step(type, n)) {
+ *       size_t count = typed_count(type, n, i);
+ *       float *x = typed_open(type, copy, array, i, count);
+ *       for (size_t j = 0; j < count; j++) x[j] *= factor;
+ *       typed_store(type, array, i, x, count);
+ *   }
+ *
+ * Interface: TYPED_BEGIN; typed_read, typed_write, typed_update; typed_step, typed_count;
+ * typed_load, typed_open, typed_place, typed_store, typed_round; typed_alloc, typed_part.
+ */
+#ifndef SHARDLAB_TYPED_H
+#define SHARDLAB_TYPED_H
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "dtype.h"
+#include "rounding.h"
+#include "simgpu.h"
+
+// SIMGPU_BEGIN of a kernel's _ex form, which on floats is the kernel of floats.
+#define TYPED_BEGIN(name, type, stream)                                                            \
+    SIMGPU_BEGIN((type) == DTYPE_F32 ? name : name "_ex", (stream))
+
+// n numbers at ptr, as simgpu_read, _write and _update.
+static inline const void *typed_read(SimgpuOp *op, DType type, const void *ptr, size_t n)
+{
+    size_t one = (size_t)dtype_bytes(type);
+    return simgpu_read_as(op, ptr, n * one, one);
+}
+static inline void *typed_write(SimgpuOp *op, DType type, void *ptr, size_t n)
+{
+    size_t one = (size_t)dtype_bytes(type);
+    return simgpu_write_as(op, ptr, n * one, one);
+}
+static inline void *typed_update(SimgpuOp *op, DType type, void *ptr, size_t n)
+{
+    size_t one = (size_t)dtype_bytes(type);
+    return simgpu_update_as(op, ptr, n * one, one);
+}
+
+// Numbers at a time of an array that is taken as it comes, and what is left of n of them from i on.
+enum { TYPED_BLOCK = 1024 };
+static inline size_t typed_step(DType type, size_t n)
+{
+    return type == DTYPE_F32 ? n : TYPED_BLOCK;
+}
+static inline size_t typed_count(DType type, size_t n, size_t i)
+{
+    size_t step = typed_step(type, n);
+    return n - i < step ? n - i : step;
+}
+
+// Numbers [at, at + n) of x, to be read and overwritten; `copy` (n) is not used for floats.
+static inline float *typed_open(DType type, float *copy, void *x, size_t at, size_t n)
+{
+    if (type == DTYPE_F32) return (float *)x + at;
+    const uint16_t *from = (const uint16_t *)x + at;
+    if (type == DTYPE_BF16) {
+#pragma omp simd
+        for (size_t i = 0; i < n; i++) copy[i] = bf16_to_float(from[i]);
+    } else {
+#pragma omp simd
+        for (size_t i = 0; i < n; i++) copy[i] = f16_to_float(from[i]);
+    }
+    return copy;
+}
+
+// …to be read.
+static inline const float *typed_load(DType type, float *copy, const void *x, size_t at, size_t n)
+{
+    return typed_open(type, copy, (void *)x, at, n);
+}
+
+// …to be written, whatever they were.
+static inline float *typed_place(DType type, float *copy, void *x, size_t at)
+{
+    return type == DTYPE_F32 ? (float *)x + at : copy;
+}
+
+// What was opened or placed is done: rounds the copy into x.
+static inline void typed_store(DType type, void *x, size_t at, const float *copy, size_t n)
+{
+    uint16_t *to = (uint16_t *)x + at;
+    if (type == DTYPE_BF16) {
+#pragma omp simd
+        for (size_t i = 0; i < n; i++) to[i] = bf16_from_float(copy[i]);
+    } else if (type == DTYPE_F16) {
+#pragma omp simd
+        for (size_t i = 0; i < n; i++) to[i] = f16_from_float(copy[i]);
+    }
+}
+
+// Rounds a copy in place: what a kernel would find that reads what another one stored.
+static inline void typed_round(DType type, float *copy, size_t n)
+{
+    if (type == DTYPE_BF16) {
+#pragma omp simd
+        for (size_t i = 0; i < n; i++) copy[i] = bf16_to_float(bf16_from_float(copy[i]));
+    } else if (type == DTYPE_F16) {
+#pragma omp simd
+        for (size_t i = 0; i < n; i++) copy[i] = f16_to_float(f16_from_float(copy[i]));
+    }
+}
+
+// *copies becomes room for n floats, or NULL for floats, which need none; free() it. False, and the
+// operation has failed, without memory.
+static inline bool typed_alloc(SimgpuOp *op, DType type, float **copies, size_t n)
+{
+    *copies = type == DTYPE_F32 ? NULL : malloc((n + 1) * sizeof **copies);
+    if (*copies != NULL || type == DTYPE_F32) return true;
+    op->error = cudaErrorMemoryAllocation;
+    return false;
+}
+
+// A part of the copies; of none, none.
+static inline float *typed_part(float *copies, size_t at)
+{
+    return copies != NULL ? copies + at : NULL;
+}
+
+#endif
