@@ -12,6 +12,7 @@ from helpers import FakeKit, ROOT, in_terminal
 
 import alike
 import layout
+import manifest
 import progress
 import report
 
@@ -250,7 +251,7 @@ class Elsewhere(FakeKit):
         stream = io.StringIO()
         rows = json.loads(self.read("out/results.json"))["tests"]
         rows = [dict(row, shared=False, hint="") for row in rows]
-        task = type("Task", (), {"number": 1})
+        task = manifest.load(self.folder)[0]
         report.Report(stream).next_steps(rows, [task], str, lambda task: None)
         self.assertNotIn("Hint", stream.getvalue())
         self.assertEqual(self.read(path), text)
