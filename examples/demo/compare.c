@@ -180,7 +180,7 @@ static Status compare_bytes(Trainer *t, const uint64_t *all, bool *equal)
 
     printf("\nMemory per rank, in bytes                          measured   by formula\n");
     *equal = print_row("FSDP: parameters, gradients, moments", all, HELD, world, 16 * s.padded / W);
-    printf("  %-44s %12s %12" PRIu64 "   %.1f-fold\n", "DDP: the same, unsharded on every rank", "",
+    printf("  %-44s %12s %12" PRIu64 "   %.1fx\n", "DDP: the same, unsharded on every rank", "",
            16 * s.numel, (double)(16 * s.numel) / (double)(16 * s.padded / W));
     printf("  %-44s %12" PRIu64 "\n", "FSDP: peak of a step, activations included",
            highest(all, PEAK, world));

@@ -97,6 +97,7 @@ class Demo(ReferenceCopy):
         self.assertIn("All six files are yours", out)
         self.assertIn("This ran with your six files.", out)
         self.assertEqual(out.count(": equal") + out.count("   equal"), 4)
+        self.assertEqual([line for line in out.splitlines() if len(line) > 80], [])
 
     def test_a_page_shows_one_step_in_time(self):
         page = os.path.join(self.folder, "demo.html")
