@@ -116,9 +116,9 @@ class Task:
         return os.path.join(impl, self.file)
 
     def shown(self, impl):
-        """What messages call that file: folder/file.c."""
-        path = os.path.abspath(self.source(impl))
-        return "%s/%s" % (os.path.basename(os.path.dirname(path)), os.path.basename(path))
+        """What messages call that file: folder/file.c, and of a lab labs/folder/file.c."""
+        path = os.path.abspath(self.source(impl)).split(os.sep)
+        return "/".join(path[-3:] if path[-3:-2] == ["labs"] else path[-2:])
 
     def named(self, path):
         """Whether a path in a message is the student's file."""

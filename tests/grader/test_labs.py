@@ -75,12 +75,12 @@ class Manifests(unittest.TestCase):
 
     def test_a_file_of_a_student_and_one_of_the_kit(self):
         lab = LABS[0]
-        self.assertEqual(lab.shown(os.path.join(ROOT, "skeleton")), "%d_%s/skeleton.c" % (
+        self.assertEqual(lab.shown(os.path.join(ROOT, "skeleton")), "labs/%d_%s/skeleton.c" % (
             lab.number, lab.name))
         self.assertEqual(lab.shown("/somewhere/mine"), "mine/%s.c" % lab.name)
         second = lab.pieces()[1]
         self.assertEqual(second.shown(os.path.join(ROOT, "reference")),
-                         "1_strategies/reference_%s" % second.file)
+                         "labs/1_strategies/reference_%s" % second.file)
         self.assertTrue(lab.named("1_strategies/skeleton_%s" % second.file))
         self.assertTrue(lab.named("mine/" + second.file))
         self.assertFalse(lab.named("1_strategies/tests.c"))
@@ -174,7 +174,7 @@ class Grading(TempFolder):
                                       "--build", self.path("build"))
         self.assertEqual(status, 0)
         self.assertIn("Lab 1  Strategies: part L1.1 is not written yet", out)
-        self.assertIn("1_strategies/skeleton.c:", out)
+        self.assertIn("labs/1_strategies/skeleton.c:", out)
         self.assertIn("make hint LAB=1", out)
         self.assertIn("make grade LAB=1", out)
 
