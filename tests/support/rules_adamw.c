@@ -208,7 +208,7 @@ static void lists_body(const Rank *r, void *arg)
 
 void rule_failed_optimizer_keeps_nothing(void)
 {
-    run_ranks_small(1, lists_body, NULL);
     run_ranks_small(1, failure_body, NULL);
     run_ranks_small(2, failure_body, NULL);
+    run_ranks_small(1, lists_body, NULL);
 }
