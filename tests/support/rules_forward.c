@@ -70,8 +70,8 @@ static void beside_body(const Rank *r, void *arg)
     check(gather >= 0, "fsdp_unshard queued no collective");
     check(
         total <= sent,
-        "to unshard unit %s this rank sent %llu bytes, want %llu: its shard, once, to each of the "
-        "other ranks",
+        "to unshard unit %s this rank sent %llu bytes, want %llu: fsdp_all_gather sends its shard, "
+        "once, to each of the other ranks",
         unit->flat.name, (unsigned long long)total, (unsigned long long)sent);
     need_cuda(kernel_fill(own, 1.0f, 4, s.ctx.compute_stream));
     int64_t kernel = gpulog_find(GPU_KERNEL, "kernel_fill", log);
@@ -211,8 +211,8 @@ static void two_models_body(const Rank *r, void *arg)
     for (int i = 0; i < 2; i++)
         check(root[i]->root->iter_forward_root == root[i] && root[i]->root->n_post_forward == 1 &&
                   root[i]->root->post_forward_order[0] == inner[i],
-              "two models run on one context, one inside the other's forward: what an iteration "
-              "must remember belongs to the root of each");
+              "two models run on one context, one inside the other's forward: what "
+              "fsdp_pre_forward must remember of an iteration belongs to the root of each");
     need(fsdp_post_forward(model[0], root[0]));
     check(root[0]->root->iter_forward_root == NULL && root[1]->root->iter_forward_root == root[1],
           "the end of one model's forward is not that of the other's on the same context");

@@ -711,7 +711,7 @@ static void part_body(const Rank *r, void *arg)
     need_cuda(cudaFreeAsync(din, r->stream));
     check(s.root->reduce_scatter_state.buffer == NULL && s.root->all_gather_state.buffer == NULL,
           "after the backward of a block alone a buffer is left to free: the outermost backward "
-          "ends the iteration, whichever unit's it is");
+          "ends the iteration (fsdp_post_backward), whichever unit's it is");
     check_all_sharded(&s);
     check(s.root->n_post_forward == 0 && s.root->iter_backward_root == NULL,
           "after the backward of a block alone the iteration is not over: fsdp_finish_backward "

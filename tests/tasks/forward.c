@@ -318,7 +318,7 @@ static void states_body(const Rank *r, void *arg)
     check(flat->state == FLAT_SHARDED && flat->layout.params[0]->data.data == NULL,
           "a new unit must be sharded");
     check(fsdp_wait_for_unshard(unit) == ERR_ARGUMENT,
-          "waiting for a unit that nobody unshards must be an error");
+          "fsdp_wait_for_unshard of a unit that nobody unshards must be an error");
     uint64_t log = gpulog_length();
     need(fsdp_reshard(unit));
     check(gpulog_length() == log, "resharding a sharded unit must do nothing");

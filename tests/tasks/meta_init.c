@@ -66,7 +66,8 @@ static void count_body(const Rank *r, void *arg)
               models[i].config.layers, (long long)meta_bytes(model));
         module_destroy(model);
     }
-    check(gpulog_live_bytes(r->device) == before, "counting a model on meta took device memory");
+    check(gpulog_live_bytes(r->device) == before,
+          "meta_count: counting a model on meta took device memory");
 }
 
 static void counts_elements(void **state)
