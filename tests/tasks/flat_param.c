@@ -557,7 +557,8 @@ static void attach_body(const Rank *r, void *arg)
     for (int i = 0; i < set.n; i++)
         check(set.param[i].data.data == full + flat.layout.offset[i] &&
                   set.param[i].grad.data == full + 1 + flat.layout.offset[i] &&
-                  set.param[i].data.numel == set.param[i].shape[0],
+                  set.param[i].data.numel == set.param[i].shape[0] &&
+                  set.param[i].grad.numel == set.param[i].shape[0],
               "flat_set_views: parameter %d is no view of the buffer at its offset %lld", i,
               (long long)flat.layout.offset[i]);
     flat.unsharded_param.data = flat.unsharded_grad.data = NULL;
