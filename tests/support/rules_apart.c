@@ -77,7 +77,9 @@ static void apart_body(const Rank *r, void *arg)
             optimize(&s[i], part);
         if (round < 4) check_apart(&s[i], &s[1 - i], log);
         if (round < 3) continue;
+        log = gpulog_length(); // the first one's units are unsharded: it reshards them here alone
         need(fsdp_reshard_all(s[round - 3].model));
+        if (round == 3) check_apart(&s[0], &s[1], log);
         batch_destroy(&batch[round - 3]);
         sharded_destroy(&s[round - 3]);
     }

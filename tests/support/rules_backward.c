@@ -116,6 +116,7 @@ static void check_iteration(Sharded *s, const int *order, int n, const char *wha
               m->name);
     }
     need(fsdp_post_backward(root, fsdp_unit(root)));
+    check(fsdp_unit(root)->phase == FSDP_IDLE, "%s: after its backward the root is not idle", what);
     check(s->root->n_post_forward == 0 && s->root->iter_backward_root == NULL,
           "%s: after the backward the order is not empty: does fsdp_finish_backward end it?", what);
 }

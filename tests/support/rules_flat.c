@@ -98,7 +98,7 @@ static void large_body(const Rank *r, void *arg)
 
 void rule_layout_beyond_32_bits(void)
 {
-    Large large = {{((int64_t)3 << 31) + 5, 7, (int64_t)1 << 33, 1}, .world = 3};
+    Large large = {{((int64_t)3 << 31) + 5, 7, (int64_t)1 << 33, 2}, .world = 3}; // pads by 2
     run_ranks(1, large_body, &large);
     large = (Large){.world = draw(2, 9), .align = draw_chance(50)};
     for (int i = 0; i < SETS; i++) large.numel[i] = ((int64_t)draw(1, 1 << 20) << 13) + draw(1, 99);
@@ -134,6 +134,42 @@ static void name_body(const Rank *r, void *arg)
               place.flat.state == FLAT_SHARDED && place.behind[0] == 0x5A,
           "flat_create wrote the name over what comes after it");
     flat_destroy(&place.flat);
+}
+
+// Two flat parameters at a time: of each everything is its own. A name is text, not a format.
+static void two_body(const Rank *r, void *arg)
+{
+    static const char *const NAME[] = {"first", "100%%.second"};
+    static const int64_t NUMEL[] = {3, 10}, SHARD[] = {2, 5};
+    Param p[] = {make_param("one", 3, 3, INIT_ONE), make_param("two", 4, 10, INIT_ONE)};
+    FlatParam flat[2];
+    memset(flat, 0x5A, sizeof flat);
+    for (int i = 0; i < 2; i++) {
+        Param *list[] = {&p[i]};
+        FlatLayout made;
+        need(flat_layout(&made, NAME[i], list, 1, r->rank, r->world, false));
+        need(flat_create(&flat[i], NAME[i], &made, 42, r->stream));
+    }
+    need_cuda(cudaStreamSynchronize(r->stream));
+    for (int i = 0; i < 2; i++) {
+        check(strcmp(flat[i].name, NAME[i]) == 0 && flat[i].state == FLAT_SHARDED &&
+                  p[i].owner == &flat[i],
+              "flat_create of two flat parameters: the name of %s is %s, or its state is not "
+              "FLAT_SHARDED, or it does not own its parameter",
+              NAME[i], flat[i].name);
+        check(flat[i].sharded_param.numel == SHARD[i] && flat[i].sharded_grad.numel == SHARD[i],
+              "flat_create of two flat parameters: the shards of %s have %lld and %lld elements, "
+              "want %lld",
+              NAME[i], (long long)flat[i].sharded_param.numel,
+              (long long)flat[i].sharded_grad.numel, (long long)SHARD[i]);
+        float *got = fetch(flat[i].sharded_param.data, (size_t)SHARD[i]), want[5];
+        for (int64_t e = 0; e < SHARD[i]; e++)
+            want[e] = r->rank * SHARD[i] + e < NUMEL[i] ? 1.0f : 0.0f;
+        check_equal("the shard of one of two flat parameters, of ones", got, want,
+                    (size_t)SHARD[i]);
+        free(got);
+    }
+    for (int i = 0; i < 2; i++) flat_destroy(&flat[i]);
 }
 
 // Units made again and again, and one of 8 MiB per rank where the host may take 4.
@@ -186,6 +222,7 @@ static void host_body(const Rank *r, void *arg)
 void rule_flat_keeps_within_its_places(void)
 {
     run_ranks(2, name_body, NULL);
+    run_ranks(2, two_body, NULL);
     run_ranks(2, host_body, NULL);
 }
 
@@ -243,9 +280,12 @@ static void tables_body(const Rank *r, void *arg)
         host_limit((size_t)mib << 20);
         Status status = flat_layout(&made, "unit", list, N, 0, 2, false);
         host_limit(0);
-        if (status == OK) // there are other ways to keep tables
+        if (status == OK) { // there are other ways to keep tables
+            check(made.n == N && made.params != NULL && made.params[N - 1] == &p &&
+                      made.offset != NULL && made.offset[N - 1] == N - 1,
+                  "flat_layout with little host memory is OK, and the layout is not filled in");
             flat_layout_destroy(&made);
-        else
+        } else
             check(status == ERR_MEMORY && made.params == NULL && made.offset == NULL,
                   "flat_layout ran out of host memory: it must be ERR_MEMORY, and leave no tables");
         check(host_bytes() <= host + 4096,

@@ -557,7 +557,8 @@ static void attach_body(const Rank *r, void *arg)
     for (int i = 0; i < set.n; i++)
         check(set.param[i].data.data == full + flat.layout.offset[i] &&
                   set.param[i].grad.data == full + 1 + flat.layout.offset[i] &&
-                  set.param[i].data.numel == set.param[i].shape[0],
+                  set.param[i].data.numel == set.param[i].shape[0] &&
+                  set.param[i].grad.numel == set.param[i].shape[0],
               "flat_set_views: parameter %d is no view of the buffer at its offset %lld", i,
               (long long)flat.layout.offset[i]);
     flat.unsharded_param.data = flat.unsharded_grad.data = NULL;
@@ -567,8 +568,14 @@ static void attach_body(const Rank *r, void *arg)
         check(set.param[i].data.data == NULL && set.param[i].grad.data == NULL,
               "parameter %d keeps a pointer after flat_set_views without a buffer", i);
     check(gpulog_length() == log, "attaching a view must not allocate or copy anything");
-    need_cuda(cudaFree(full));
+    flat.unsharded_param.data = flat.unsharded_grad.data = full; // and taken back by destroy
+    flat_set_views(&flat);
+    flat_set_grad_views(&flat);
     flat_destroy(&flat);
+    for (int i = 0; i < set.n; i++)
+        check(set.param[i].data.data == NULL && set.param[i].grad.data == NULL,
+              "flat_destroy left parameter %d a view of what is gone", i);
+    need_cuda(cudaFree(full));
 }
 
 static void attach_gives_views(void **state)
