@@ -136,8 +136,8 @@ void flat_set_grad_views(FlatParam *flat);
 // Zeroes the padding at the end of a buffer of this rank that is laid out as its shard.
 Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream);
 
-// Frees the shards and the tables; the parameters have no owner any more. A zeroed FlatParam is
-// fine.
+// Frees the shards and the tables; the parameters have no owner and no views any more. A zeroed
+// FlatParam is fine.
 void flat_destroy(FlatParam *flat);
 
 // ---------------------------------------------------------------- What units share
