@@ -148,6 +148,9 @@ static void two_body(const Rank *r, void *arg)
         Param *list[] = {&p[i]};
         FlatLayout made;
         need(flat_layout(&made, NAME[i], list, 1, r->rank, r->world, false));
+        check(made.shard_numel == SHARD[i],
+              "flat_layout: %lld elements on 2 ranks: shards of %lld, want %lld",
+              (long long)NUMEL[i], (long long)made.shard_numel, (long long)SHARD[i]);
         need(flat_create(&flat[i], NAME[i], &made, 42, r->stream));
     }
     need_cuda(cudaStreamSynchronize(r->stream));
