@@ -96,7 +96,7 @@ static void options_body(const Rank *r, void *arg)
         float *got = fetch(unit->flat.sharded_param.data, (size_t)want);
         float *values = malloc((size_t)(end - begin) * sizeof *values);
         oracle_init(layout.param[0], 100 + (uint64_t)i, begin, end - begin, values);
-        check_near("fully_shard: the first parameter of a unit, by the seed of its own options",
+        check_near("make_flat: the first parameter of a unit, by the seed of its own options",
                    got + at, values, (size_t)(end - begin), 2e-6);
         free(values);
         free(got);
