@@ -102,7 +102,7 @@ class Workshop(mutants.Kit):
         self.mistakes = shlex.split(output)
         self.folder = os.path.join(ROOT, self.build, "mutation")
         os.makedirs(self.folder, exist_ok=True)
-        # A suite is linked for every mutant: by the quicker linker, where there is one.
+        # Each mutant needs a link of its suite: by the quicker linker, where there is one.
         self.quick = [] if self.command(self.linker + ["-fuse-ld=gold", "-Wl,--version"]) else [
             "-fuse-ld=gold"]
 

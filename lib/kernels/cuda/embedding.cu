@@ -87,7 +87,7 @@ static __device__ void add_word(float *word, unsigned *found, const float *dout,
 }
 
 // The same for other types: a column's sum is a float in a register until all is added, so the
-// positions are looked up once more for every blockDim.x columns.
+// positions are looked up once more for each blockDim.x columns.
 template <class Half>
 static __device__ void add_word(Half *word, unsigned *found, const Half *dout,
                                 const int32_t *tokens, size_t begin, size_t rows, unsigned C,
