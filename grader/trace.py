@@ -285,6 +285,24 @@ def reference_trace(builder, run, test=TEST):
         return None
 
 
+def with_files(outcome, builder, own, run, account):
+    """The outcome, with the trace of the student's files, or why there is none."""
+    wrong = link(builder, builder.key, own)
+    if wrong:
+        outcome.why = "The training cannot be linked with your files.\n%s" % wrong
+        return outcome
+    verdict, output = run(program_of(builder, builder.key), account, TEST)
+    if verdict.status != "passed":
+        outcome.why = no_trace(verdict)
+        return outcome
+    try:
+        outcome.trace = parse(output)
+    except BadTrace as problem:
+        outcome.why = ("The training ran, but what it left cannot be drawn: %s. Does your code "
+                       "print lines that begin with TRACE?" % problem)
+    return outcome
+
+
 DEMO_WORLD = "SHARDLAB_TRACE_WORLD" # a variable: the demonstration's model, on so many ranks
 DEMO_RANKS = 4 # at most
 
@@ -293,19 +311,7 @@ def take_demo(builder, own, files, run):
     """The trace of the demonstration's model. own: names of the tasks whose files are the
     student's; files: what those are called, and those of the reference's."""
     outcome = Outcome(own=files[0], given=files[1])
-    wrong = link(builder, builder.key, own)
-    if wrong:
-        outcome.why = "The training cannot be linked.\n%s" % wrong
-        return outcome
-    verdict, output = run(program_of(builder, builder.key), None, TEST)
-    if verdict.status != "passed":
-        outcome.why = no_trace(verdict)
-        return outcome
-    try:
-        outcome.trace = parse(output)
-    except BadTrace as problem:
-        outcome.why = "What the training left cannot be drawn: %s." % problem
-    return outcome
+    return with_files(outcome, builder, own, run, None)
 
 
 def take(builder, own, tasks, run, account=None):
@@ -324,17 +330,4 @@ def take(builder, own, tasks, run, account=None):
         outcome.trace, outcome.reference = outcome.reference, None
         outcome.why = "" if outcome.trace else "The reference left no trace."
         return outcome
-    wrong = link(builder, builder.key, own)
-    if wrong:
-        outcome.why = "The training cannot be linked with your files.\n%s" % wrong
-        return outcome
-    verdict, output = run(program_of(builder, builder.key), account, TEST)
-    if verdict.status != "passed":
-        outcome.why = no_trace(verdict)
-        return outcome
-    try:
-        outcome.trace = parse(output)
-    except BadTrace as problem:
-        outcome.why = ("The training ran, but what it left cannot be drawn: %s. Does your code "
-                       "print lines that begin with TRACE?" % problem)
-    return outcome
+    return with_files(outcome, builder, own, run, account)

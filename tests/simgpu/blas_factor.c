@@ -1,7 +1,7 @@
 /* blas_factor.c: batches of matrices in factors: L·U, systems and inverses with it, Q·R, and least
  * squares. Whether a result is right is computed in long double from its definition: P·A = L·U,
- * op(A)·X = B, A·A⁻¹ = 1, A = Q·R with QᴴQ = 1, and Aᴴ·(b - A·x) = 0. Gaps between columns are NaN,
- * and must be afterwards.
+ * op(A)·X = B, A·A⁻¹ = 1, A = Q·R with QᴴQ = 1, and Aᴴ·(b - A·x) = 0. Gaps between columns are
+ * NaN, and must be afterwards.
  */
 #include <float.h>
 
