@@ -9,6 +9,7 @@ import sys
 import unittest
 
 from helpers import DEVTOOLS, GRADER, ROOT, TempFolder, build_folder
+from test_skeleton import regions_of
 
 import gaps
 import manifest
@@ -29,23 +30,8 @@ def text_of(piece):
 
 def regions(piece):
     """Of the regions of a lab's file, by part: (text, questions, solution)."""
-    found, part, head = {}, None, False
-    for line in text_of(piece).splitlines():
-        begin = skeleton.begins(line, 2)
-        if begin:
-            part, head = begin.group(2), True
-            found[part] = ([begin.group(3)], [], [])
-        elif skeleton.END.match(line):
-            part = None
-        elif part and head and skeleton.HINT.match(line):
-            found[part][1].append(skeleton.HINT.match(line).group(1))
-        elif part and head and skeleton.MORE_TEXT.match(line):
-            found[part][0].append(skeleton.MORE_TEXT.match(line).group(1).strip())
-        elif part:
-            head = False
-            found[part][2].append(line)
-    return {part: (" ".join(text), asked, "\n".join(lines))
-            for part, (text, asked, lines) in found.items()}
+    return {part: (text, asked, "\n".join(lines))
+            for part, (text, asked, lines) in regions_of(text_of(piece)).items()}
 
 
 class Manifests(unittest.TestCase):

@@ -225,9 +225,13 @@ def code(text):
 
 
 def regions(name, gaps=2):
+    return regions_of(reference(name), gaps)
+
+
+def regions_of(source, gaps=2):
     """Of a reference's regions, by part: (text, questions, solution's lines)."""
-    found, part = {}, None
-    for line in reference(name).splitlines():
+    found, part, head = {}, None, False
+    for line in source.splitlines():
         begin = skeleton.begins(line, gaps)
         if begin:
             part, head = begin.group(2), True
