@@ -30,3 +30,14 @@ example-programs: $(EXAMPLES) $(LAUNCH) $(DEVICES)
 .PHONY: compare
 compare: deps
 	@$(PYTHON) grader/compare.py --impl $(call quote,$(IMPL_GIVEN)) --build '$(BUILD)' --backend $(BACKEND) --ranks '$(RANKS)'
+
+## make plan          what a step would take on GPUs that nobody has, by your
+##                    files run dry: MODEL=gpt2-xl GPUS=1024 MACHINE=h100x8
+##                    BATCH=1024 SEQ=1024 STRATEGY=zero3 DTYPE=float JSON=FILE
+##                    and others (handouts/plan.md)
+.PHONY: plan
+PLAN_SETTINGS := MODEL GPUS MACHINE BATCH SEQ STRATEGY DTYPE REPLICAS ACCUMULATE ATTENTION CLIP LAYERS HEADS DIM VOCAB JSON RANKS RUN INIT
+# RANKS has a default, for the demo.
+plan: deps
+	@$(PYTHON) grader/plan.py --impl $(call quote,$(IMPL_GIVEN)) --build '$(BUILD)' \
+	    $(foreach name,$(PLAN_SETTINGS),$(if $(filter command environment,$(firstword $(origin $(name)))),$(call quote,$(name)=$(value $(name)))))
