@@ -44,8 +44,8 @@ def written(builder, impl):
     return names
 
 
-def build(options, programs):
-    """(Builder, the names of the student's files); `programs`: of a builder, what make makes."""
+def build(options):
+    """(Builder, the names of the student's files)"""
     builder = Builder(options.impl, options.build, options.backend)
     builder.find_key()
     library = manifest.load(ROOT) + manifest.load_labs(ROOT)
@@ -54,7 +54,7 @@ def build(options, programs):
         own = [] if builder.key == "reference" else written(builder, options.impl)
         for names in (own, []):
             with builder.locked_build(True):
-                status, output = builder.make(programs(builder), jobs=2,
+                status, output = builder.make([program_of(builder), launcher(builder)], jobs=2,
                                               extra=["OWN=" + " ".join(names)])
             if status == 0:
                 return builder, names
@@ -97,7 +97,7 @@ def main():
         layout.tell("compare: RANKS=%s: two replicas want an even number of GPUs" % options.ranks)
         return 2
     try:
-        builder, own = build(options, lambda it: [program_of(it), launcher(it)])
+        builder, own = build(options)
         print("A step of a small GPT-2 on %s GPUs, two micro-batches, with %s.\n"
               "Memory in MB on a GPU; MB sent by each rank; time in ms%s.\n" % (
                   options.ranks, "your " + ", ".join(name + ".c" for name in own) if own

@@ -2,8 +2,8 @@
 """What a training step would take on GPUs that nobody has: builds the planner (plan/) with the
 student's files that are complete, and the reference's others, and runs it.
 
-Interface: plan.py --impl DIR [--build DIR] NAME=VALUE …; `make plan`. Exit status: the planner's; 3
-where the kit is at fault.
+Interface: plan.py --impl DIR [--build DIR] NAME=VALUE …; `make plan`. Exit status: the planner's; 2
+for a question that makes no sense; 3 where the kit is at fault.
 """
 
 import argparse
@@ -12,10 +12,37 @@ import subprocess
 import sys
 
 import compare
+import demo
 import layout
 import manifest
 import runner
-from builder import ROOT, Infrastructure
+from builder import ROOT, Builder, Infrastructure
+
+
+def prepare(options):
+    """The program's path; says whose files run."""
+    tasks, labs = manifest.load(ROOT), manifest.load_labs(ROOT)
+    builder = Builder(options.impl, options.build, "simgpu")
+    builder.find_key()
+    given = builder.key == "reference" # in an archive there are its objects alone
+    if not given and not os.path.isdir(builder.impl):
+        raise demo.BadUsage("%s is not a folder: IMPL must name one with the six task files"
+                            % options.impl)
+    program = demo.program_of(builder, "plan")
+    with builder.locked_folder():
+        builder.common([piece.name for task in tasks + labs for piece in task.pieces()], [])
+        files = None if given else demo.choose_files(builder, tasks)
+        own = [] if given else files.names().split() + compare.written(builder, options.impl)
+        status, output = demo.link_with(builder, " ".join(own), [program])
+        if status != 0 and files:
+            demo.link(builder, files, [program])
+        elif status != 0:
+            raise Infrastructure("the planner does not build:\n%s" % output.strip()[-4000:])
+    if files:
+        files.say(sys.stdout)
+    else:
+        print("All six files are the reference's.\n", flush=True)
+    return os.path.join(ROOT, program)
 
 
 def main():
@@ -26,18 +53,16 @@ def main():
     parser.add_argument("settings", nargs="*", metavar="NAME=VALUE",
                         help="MODEL=gpt2-xl and others (handouts/plan.md)")
     options = parser.parse_args()
-    options.backend = "simgpu"
-    program = lambda builder: "%s/impl/%s/bin/plan" % (builder.build, builder.key)
     try:
-        builder, own = compare.build(options, lambda it: [program(it)])
+        program = prepare(options)
+    except demo.BadUsage as problem:
+        layout.tell("plan: %s" % problem)
+        return 2
     except (Infrastructure, manifest.BadManifest) as problem:
         layout.tell("plan: %s" % problem)
         return 3
-    print("With %s.\n" % ("your " + ", ".join(name + ".c" for name in own) if own
-                          else "the reference's files"), flush=True)
-    return subprocess.run([os.path.join(ROOT, program(builder))] + options.settings,
-                          env=runner.clean_environment(), stdin=subprocess.DEVNULL,
-                          check=False).returncode
+    return subprocess.run([program] + options.settings, env=runner.clean_environment(),
+                          stdin=subprocess.DEVNULL, check=False).returncode
 
 
 if __name__ == "__main__":

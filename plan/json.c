@@ -38,8 +38,9 @@ static void write_rank(FILE *file, const PlanRecord *r)
     write_number(file, "other", r->other);
     fprintf(file, "\n     \"memory\": {");
     for (int i = 0; i < GPU_CATEGORIES; i++)
-        fprintf(file, "%s\"%s\": [%llu, %llu]", i ? ", " : "", gpulog_category_name((GpuCategory)i),
-                (unsigned long long)r->at_peak[i], (unsigned long long)r->held[i]);
+        fprintf(file, "%s\"%s\": [%llu, %llu, %llu]", i ? ", " : "",
+                gpulog_category_name((GpuCategory)i), (unsigned long long)r->at_peak[i],
+                (unsigned long long)r->held[i], (unsigned long long)r->most[i]);
     fprintf(file, "},\n     \"messages\": {");
     for (int op = GPU_ALL_GATHER; op <= GPU_RECV; op++)
         fprintf(file, "%s\"%s\": [%llu, %llu, %llu]", op > GPU_ALL_GATHER ? ", " : "",

@@ -75,6 +75,7 @@ typedef struct PlanRecord {
     uint64_t order;                         // a hash of all operations, in their order
     uint64_t peak, at_peak[GPU_CATEGORIES]; // bytes
     uint64_t held[GPU_CATEGORIES];          // before the measured step
+    uint64_t most[GPU_CATEGORIES];          // at a time of the measured step
     uint64_t over;                          // bytes above the machine's memory, at its first excess
     char peak_where[PLAN_TEXT], over_where[PLAN_TEXT];
     GpuTraffic traffic[GPU_RECV + 1];    // of the measured step

@@ -73,6 +73,8 @@ static void count_memory(PlanRecord *r, const unsigned char *category, uint64_t 
             live -= e->bytes;
             each[e->category] -= e->bytes;
         }
+        for (int c = 0; c < GPU_CATEGORIES && i >= r->first; c++)
+            if (each[c] > r->most[c]) r->most[c] = each[c];
         if (live > r->peak) {
             r->peak = live;
             at_peak = i;
