@@ -2,6 +2,8 @@
 """What a training step would take on GPUs that nobody has: builds the planner (plan/) with the
 student's files that are complete, and the reference's others, and runs it.
 
+With SWEEP=8..4096 it plans each doubling in between, and draws how the step scales (sweep.py).
+
 Interface: plan.py --impl DIR [--build DIR] NAME=VALUE …; `make plan`. Exit status: the planner's; 2
 for a question that makes no sense; 3 where the kit is at fault.
 """
@@ -16,6 +18,7 @@ import demo
 import layout
 import manifest
 import runner
+import sweep
 from builder import ROOT, Builder, Infrastructure
 
 
@@ -45,6 +48,10 @@ def prepare(options):
     return os.path.join(ROOT, program)
 
 
+def builder_folder(options):
+    return os.path.join(ROOT, options.build or "build", "plan")
+
+
 def main():
     parser = argparse.ArgumentParser(description="Plan a training step on many GPUs.")
     parser.add_argument("--impl", required=True, metavar="DIR", help="folder of the task files")
@@ -61,6 +68,9 @@ def main():
     except (Infrastructure, manifest.BadManifest) as problem:
         layout.tell("plan: %s" % problem)
         return 3
+    names = [setting.partition("=")[0] for setting in options.settings]
+    if "SWEEP" in names or "SVG" in names:
+        return sweep.main(program, options.settings, builder_folder(options))
     return subprocess.run([program] + options.settings, env=runner.clean_environment(),
                           stdin=subprocess.DEVNULL, check=False).returncode
 

@@ -9,7 +9,7 @@
 #include "fsdp.h"
 #include "plan.h"
 
-static Status make_plan(Plan *plan)
+Status plan_make(Plan *plan)
 {
     const PlanOptions *o = plan->options;
     int ranks[PLAN_KINDS];
@@ -19,7 +19,21 @@ static Status make_plan(Plan *plan)
     plan->formulas = plan_formulas(o, model);
     module_destroy(model);
     TRY(plan_run(o, ranks, n, &plan->ranks));
-    TRY(plan_times(o, &plan->ranks, &plan->times));
+    return plan_times(o, &plan->ranks, &plan->times);
+}
+
+uint64_t plan_most_memory(const Plan *plan)
+{
+    uint64_t most = 0;
+    for (int i = 0; i < plan->ranks.n; i++)
+        if (plan->ranks.record[i]->peak > most) most = plan->ranks.record[i]->peak;
+    return most;
+}
+
+static Status run(PlanOptions *options, Plan *plan)
+{
+    if (options->fit) TRY(plan_fit(options));
+    TRY(plan_make(plan));
     plan_print(plan);
     return plan_write_json(plan);
 }
@@ -29,7 +43,7 @@ int main(int argc, char **argv)
     PlanOptions options;
     Plan plan = {.options = &options};
     if (plan_options(argc, argv, &options) != OK) return 2;
-    Status status = make_plan(&plan);
+    Status status = run(&options, &plan);
     plan_free(&plan.ranks);
     return status == OK ? 0 : 1;
 }

@@ -35,13 +35,14 @@ enum {
     RANKS,
     RUN,
     INIT,
+    FIT,
     SETTINGS
 };
 
 static const char *const names[SETTINGS] = {
     "MODEL",    "GPUS",       "MACHINE",   "BATCH", "SEQ",    "STRATEGY", "DTYPE",
     "REPLICAS", "ACCUMULATE", "ATTENTION", "CLIP",  "LAYERS", "HEADS",    "DIM",
-    "VOCAB",    "JSON",       "RANKS",     "RUN",   "INIT"};
+    "VOCAB",    "JSON",       "RANKS",     "RUN",   "INIT",   "FIT"};
 
 // One line on stderr.
 static Status refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -216,13 +217,14 @@ static Status read_rest(const char *const value[SETTINGS], PlanOptions *o)
                              *const who[] = {"kinds", "all"},
                              *const runs[] = {"alone", "dry", "executed"},
                              *const inits[] = {"none", "values"};
-    int type, kind, clip, all, run, init;
+    int type, kind, clip, all, run, init, fit;
     TRY(read_word(value, DTYPE, types, 3, &type));
     TRY(read_word(value, ATTENTION, kinds, 2, &kind));
     TRY(read_word(value, CLIP, answers, 2, &clip));
     TRY(read_word(value, RANKS, who, 2, &all));
     TRY(read_word(value, RUN, runs, 3, &run));
     TRY(read_word(value, INIT, inits, 2, &init));
+    TRY(read_word(value, FIT, answers, 2, &fit));
     if (type == 2)
         return refuse("DTYPE=bf16 needs flat parameters in bf16, which the kit "
                       "does not have yet: float or tf32");
@@ -232,7 +234,10 @@ static Status read_rest(const char *const value[SETTINGS], PlanOptions *o)
     o->run = (PlanRun)run;
     o->all = all == 1 || o->run != PLAN_ALONE;
     o->values = init == 1 || o->run == PLAN_EXECUTED;
+    o->fit = fit == 1;
     o->json = value[JSON];
+    if (o->fit && (value[STRATEGY] || value[REPLICAS] || value[ACCUMULATE]))
+        return refuse("FIT=yes looks for STRATEGY, REPLICAS and ACCUMULATE: leave them out");
     if (o->all && o->gpus > 8)
         return refuse("all ranks of %d run only where there are at most 8", o->gpus);
     if (!kind && o->model.dim / o->model.heads > 128)

@@ -12,6 +12,7 @@
  *   times.c      the step in time, from the logs
  *   formulas.c   the same quantities without a run
  *   print.c, json.c    the plan as a table and as JSON
+ *   fit.c        the fastest of several plans that fit
  */
 #ifndef PLAN_H
 #define PLAN_H
@@ -48,6 +49,7 @@ typedef struct PlanOptions {
     bool clip;   // the gradient's norm counts as too large
     bool values; // parameters get initial values
     bool all;    // every rank runs, not one of each kind
+    bool fit;    // strategy and micro-batches are looked for
     PlanRun run;
     const SimMachine *machine;
     const char *machine_name; // as it was given: a name or a file
@@ -150,5 +152,13 @@ typedef struct Plan {
 } Plan;
 void plan_print(const Plan *plan);
 Status plan_write_json(const Plan *plan);
+
+// ---- main.c ---- Runs the ranks and times them; plan->options is set.
+Status plan_make(Plan *plan);
+uint64_t plan_most_memory(const Plan *plan); // the peak of the fullest rank
+
+// ---- fit.c ---- Sets strategy, replicas and micro-batches to those of the fastest plan that fits,
+// and prints a line for each that was tried. ERR_ARGUMENT, said on stderr: none fits.
+Status plan_fit(PlanOptions *options);
 
 #endif

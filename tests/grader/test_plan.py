@@ -2,17 +2,22 @@
 arithmetic; its formulas are what its log says; what it refuses.
 """
 
+import contextlib
+import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import unittest
+import xml.etree.ElementTree
 
 from helpers import GRADER, ROOT, ReferenceCopy, TempFolder, build_folder
 import manifest
 import mutants
 import runner
+import sweep
 
 SMALL = ["LAYERS=3", "HEADS=2", "DIM=20", "VOCAB=61", "SEQ=16", "INIT=values"]
 LIMIT = 120
@@ -149,6 +154,27 @@ class Reference(Plan):
         _, out, _ = self.run_plan(*SMALL, "GPUS=8")
         self.assertRegex(out, r"called at \S*optimizer\.c:\d+ \(\w+\), reads a device's result")
 
+    def test_the_fastest_that_fits(self):
+        machine = self.write("small.machine", "base h100x8\nmemory 650 KB\n")
+        status, out, err = self.run_plan("FIT=yes", *SMALL, "GPUS=4", "BATCH=32",
+                                         "MACHINE=" + machine)
+        self.assertEqual((status, err), (0, ""))
+        rows = [line.split() for line in out.splitlines()
+                if re.match(r"  (zero[123]|ddp) ", line)]
+        fits = {(row[0], row[1]): float(row[4]) for row in rows if "fit" not in row}
+        self.assertTrue(0 < len(fits) < len(rows), out)
+        best = min(fits, key=fits.get)
+        self.assertIn("on 4 GPUs (1 node of small.machine), " + best[0], out)
+        self.assertIn("A step takes %.3f ms" % fits[best], out)
+        self.assertIn("It fits: ", out)
+
+    def test_nothing_fits(self):
+        machine = self.write("tiny.machine", "base h100x8\nmemory 1 KB\n")
+        status, out, err = self.run_plan("FIT=yes", *SMALL, "GPUS=2", "MACHINE=" + machine)
+        self.assertEqual(status, 1)
+        self.assertEqual(out.count("does not fit"), 4)
+        self.assertIn("plan: none of these fits into", err)
+
     def test_what_is_refused(self):
         for settings, words in [
                 (["MODEL=gpt5"], "MODEL=gpt5 is not known; there are gpt2, gpt2-medium"),
@@ -171,6 +197,7 @@ class Reference(Plan):
                 (["MODEL=gpt2", "DIM=2147483640", "HEADS=2147483640"], "the sizes overflow"),
                 (["LAYERS=2", "HEADS=1", "DIM=256"], "heads of at most 128 columns"),
                 (["RANKS=all", "GPUS=16"], "at most 8"),
+                (["FIT=yes", "STRATEGY=ddp"], "FIT=yes looks for STRATEGY"),
                 (["gpus=8"], "is no setting of a plan")]:
             with self.subTest(settings=settings):
                 status, out, err = self.run_plan(*settings)
@@ -182,6 +209,45 @@ class Reference(Plan):
         status, _, err = self.run_plan(*SMALL, "GPUS=2", "JSON=" + self.path("no", "plan.json"))
         self.assertEqual(status, 1)
         self.assertRegex(err, r"^plan: JSON=\S+ cannot be written: No such file")
+
+
+class Sweep(Plan):
+    """Of several sizes."""
+
+    def sweep(self, *settings):
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = sweep.main(self.program, list(settings), self.folder)
+        return status, out.getvalue(), err.getvalue()
+
+    def test_a_sweep_is_drawn(self):
+        status, out, err = self.sweep(*SMALL, "SWEEP=2..8", "BATCH=4")
+        self.assertEqual((status, err), (0, ""))
+        rows = [line.split() for line in out.splitlines() if re.match("weak |strong ", line)]
+        self.assertEqual([row[:3] for row in rows], [
+            ["weak", "2", "4"], ["weak", "4", "8"], ["weak", "8", "16"],
+            ["strong", "2", "16"], ["strong", "4", "16"], ["strong", "8", "16"]])
+        self.assertEqual(rows[2][3:], rows[5][3:]) # they meet
+        picture = xml.etree.ElementTree.fromstring(self.read("sweep.svg"))
+        self.assertEqual(len(picture.findall(".//{*}circle")), 6)
+        self.assertEqual(len(picture.findall(".//{*}polyline")), 2)
+
+    def test_what_is_refused(self):
+        for settings, words in [
+                (["SWEEP=8"], "must be two numbers"), (["SWEEP=8..4"], "must be two numbers"),
+                (["SWEEP=8..24"], "8 does not become 24 by doubling"),
+                (["SWEEP=4..8", "BATCH=6"], "BATCH=6 sequences do not divide"),
+                (["SWEEP=4..8", "JSON=x"], "goes without JSON"),
+                (["SWEEP=4..8", "MODEL=gpt5"], "MODEL=gpt5 is not known")]:
+            with self.subTest(settings=settings):
+                status, _, err = self.sweep(*settings)
+                self.assertEqual(status, 2)
+                self.assertIn(words, err)
+
+    def test_hollow_is_what_does_not_fit(self):
+        points = [sweep.Point(kind, gpus, 8, 0.1, 10.0, 0.4, 0.0, gpus > 2)
+                  for kind in sweep.KINDS for gpus in (2, 4)]
+        self.assertEqual(sweep.draw(points, "a < b").count('fill="white"><title>2 GPUs'), 2)
 
 
 class Alternatives(ReferenceCopy):
