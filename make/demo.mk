@@ -42,5 +42,6 @@ compare: deps
 PLAN_SETTINGS := MODEL GPUS MACHINE BATCH SEQ STRATEGY DTYPE REPLICAS ACCUMULATE ATTENTION CLIP LAYERS HEADS DIM VOCAB JSON RANKS RUN INIT FIT SWEEP SVG
 # RANKS has a default, for the demo.
 plan: deps
+	@$(if $(filter-out simgpu,$(BACKEND)),echo 'make plan runs dry on simgpu alone: leave BACKEND out' >&2; exit 2)
 	@$(PYTHON) grader/plan.py --impl $(call quote,$(IMPL_GIVEN)) --build '$(BUILD)' \
 	    $(foreach name,$(PLAN_SETTINGS),$(if $(filter command environment,$(firstword $(origin $(name)))),$(call quote,$(name)=$(value $(name)))))

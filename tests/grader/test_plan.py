@@ -1,5 +1,5 @@
-"""`make plan`: what it finds by one rank alone among phantoms is what all ranks do, dry or with their
-arithmetic; its formulas are what its log says; what it refuses.
+"""`make plan`: what it finds by one rank alone among phantoms is what all ranks do, dry or with
+their arithmetic; its formulas are what its log says; what it refuses.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ SMALL = ["LAYERS=3", "HEADS=2", "DIM=20", "VOCAB=61", "SEQ=16", "INIT=values"]
 LIMIT = 120
 ALL = os.environ.get("PLAN_ALL") == "1" # else a part of the worlds and solutions
 WORLDS = range(1, 9) if ALL else (1, 2, 5, 8)
-# Solutions whose schedule or messages are unlike the reference's. The ranks of gather_by_sends do not
-# queue the same: each begins with another peer.
+# Solutions whose schedule or messages are unlike the reference's. The ranks of gather_by_sends do
+# not queue the same: each begins with another peer.
 UNLIKE = "gather_by_sends"
 ALTERNATIVES = [UNLIKE, "prefetch_forward"] + ([
     "one_stream", "stream_for_each_unit", "gather_in_place", "reduce_by_reduces",
