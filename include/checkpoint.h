@@ -151,7 +151,7 @@ Status checkpoint_agree(const FsdpContext *ctx, Status mine);
 void checkpoint_alike_begin(const FsdpContext *ctx);
 Status checkpoint_alike_agree(const FsdpContext *ctx, Status mine);
 
-// ---------------------------------------------------------------- Hugging Face's GPT-2
+// ---------------------------------------------------------------- Hugging Face's models
 
 // The unsharded model in one safetensors file with the names and the layout of Hugging Face's
 // GPT2LMHeadModel: their linear layers are Conv1D, whose weight is (in, out) where ours is (out,
@@ -161,5 +161,12 @@ Status gpt2_export(const char *path, Module *root);
 // The other way: every rank reads the elements of its shards. float, float16 or bfloat16; names
 // with or without "transformer." in front; buffers (attn.bias) and a tied lm_head are left aside.
 Status gpt2_import(const char *path, Module *root);
+
+// The same of Llama, as Hugging Face's LlamaForCausalLM: names with or without "model." in front.
+// Queries, keys and values are three tensors there, gate and up two; pairs of columns that positions
+// turn are the same, so that no row changes places. A head that is tied is not written, and is left
+// aside where it is there.
+Status llama_export(const char *path, Module *root);
+Status llama_import(const char *path, Module *root);
 
 #endif

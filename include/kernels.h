@@ -112,11 +112,52 @@ cudaError_t kernel_attention_forward(float *out, float *stats, const float *qkv,
 cudaError_t kernel_attention_backward(float *dqkv, float *delta, const float *dout,
                                       const float *out, const float *stats, const float *qkv, int B,
                                       int T, int C, int heads, float scale, cudaStream_t stream);
+// The same of grouped queries (Ainslie et al. 2023): `heads` heads of queries share kv_heads of keys
+// and values, which divides them; head h looks at number h / (heads / kv_heads). qkv (B,T,C +
+// 2·kv_heads·hs): queries, keys and values side by side. With kv_heads = heads the results are
+// bitwise those above.
+cudaError_t kernel_grouped_attention_forward(float *out, float *stats, const float *qkv, int B,
+                                             int T, int C, int heads, int kv_heads, float scale,
+                                             cudaStream_t stream);
+// dqkv's keys and values are sums over the heads that share them, in their order.
+cudaError_t kernel_grouped_attention_backward(float *dqkv, float *delta, const float *dout,
+                                              const float *out, const float *stats,
+                                              const float *qkv, int B, int T, int C, int heads,
+                                              int kv_heads, float scale, cudaStream_t stream);
+// Rotary positions (Su et al. 2021) in place: x (B,T,width), of which the first heads·hs columns are
+// heads of hs columns each. Column i < hs/2 of a head and column i + hs/2 are a pair, turned by the
+// angle direction·t·of_pair[i]: the product is a float, its sine and cosine are computed in double
+// and rounded. direction is 1, or -1 for the way back; hs is even, <= ATTENTION_MOST_COLUMNS.
+typedef struct RotaryFrequencies {
+    float of_pair[ATTENTION_MOST_COLUMNS / 2];
+} RotaryFrequencies;
+cudaError_t kernel_rotary(float *x, int B, int T, int width, int heads, int hs,
+                          RotaryFrequencies frequencies, int direction, cudaStream_t stream);
+// RMSNorm (Zhang & Sennrich 2019): rstd[r] = 1/√(mean of in[r,c]² + eps), out[r,c] = in[r,c]·rstd[r]
+// ·weight[c]; in, out (rows, cols), weight (cols), rstd (rows)
+cudaError_t kernel_rmsnorm_forward(float *out, float *rstd, const float *in, const float *weight,
+                                   int rows, int cols, float eps, cudaStream_t stream);
+// sum[r,c] += residual[r,c], then out = RMSNorm of sum, in one pass; all (rows, cols)
+cudaError_t kernel_residual_rmsnorm_forward(float *out, float *rstd, float *sum,
+                                            const float *residual, const float *weight, int rows,
+                                            int cols, float eps, cudaStream_t stream);
+// din = … + residual (rows, cols; NULL: nothing is added);  dweight += …
+cudaError_t kernel_rmsnorm_backward(float *din, float *dweight, const float *dout, const float *in,
+                                    const float *weight, const float *rstd, const float *residual,
+                                    int rows, int cols, cudaStream_t stream);
+// SwiGLU (Shazeer 2020): out[r,c] = g·sigmoid(g)·u with g = in[r,c] and u = in[r,cols+c]; out (rows,
+// cols), in (rows, 2·cols)
+cudaError_t kernel_swiglu_forward(float *out, const float *in, int rows, int cols,
+                                  cudaStream_t stream);
+// din (rows, 2·cols) from dout (rows, cols) and in; din may be in itself
+cudaError_t kernel_swiglu_backward(float *din, const float *dout, const float *in, int rows,
+                                   int cols, cudaStream_t stream);
 // out[b,t,:] = wte[tokens[b,t],:] + wpe[t,:]     out (B,T,C); tokens (B,T) int32 in [0, vocab)
+// wpe may be NULL: then out is the words alone
 cudaError_t kernel_embedding_forward(float *out, const int32_t *tokens, const float *wte,
                                      const float *wpe, int B, int T, int C, int vocab,
                                      cudaStream_t stream);
-// dwte[token,:] += dout, dwpe[t,:] += dout, in a fixed order
+// dwte[token,:] += dout, dwpe[t,:] += dout (unless dwpe is NULL), in a fixed order
 cudaError_t kernel_embedding_backward(float *dwte, float *dwpe, const float *dout,
                                       const int32_t *tokens, int B, int T, int C, int vocab,
                                       cudaStream_t stream);
@@ -180,6 +221,30 @@ cudaError_t kernel_attention_backward_ex(DType type, void *dqkv, float *delta, c
                                          const void *out, const float *stats, const void *qkv,
                                          int B, int T, int C, int heads, float scale,
                                          cudaStream_t stream);
+cudaError_t kernel_grouped_attention_forward_ex(DType type, void *out, float *stats,
+                                                const void *qkv, int B, int T, int C, int heads,
+                                                int kv_heads, float scale, cudaStream_t stream);
+cudaError_t kernel_grouped_attention_backward_ex(DType type, void *dqkv, float *delta,
+                                                 const void *dout, const void *out,
+                                                 const float *stats, const void *qkv, int B, int T,
+                                                 int C, int heads, int kv_heads, float scale,
+                                                 cudaStream_t stream);
+cudaError_t kernel_rotary_ex(DType type, void *x, int B, int T, int width, int heads, int hs,
+                             RotaryFrequencies frequencies, int direction, cudaStream_t stream);
+cudaError_t kernel_rmsnorm_forward_ex(DType type, void *out, float *rstd, const void *in,
+                                      const void *weight, int rows, int cols, float eps,
+                                      cudaStream_t stream);
+cudaError_t kernel_residual_rmsnorm_forward_ex(DType type, void *out, float *rstd, void *sum,
+                                               const void *residual, const void *weight, int rows,
+                                               int cols, float eps, cudaStream_t stream);
+cudaError_t kernel_rmsnorm_backward_ex(DType type, void *din, void *dweight, const void *dout,
+                                       const void *in, const void *weight, const float *rstd,
+                                       const void *residual, int rows, int cols,
+                                       cudaStream_t stream);
+cudaError_t kernel_swiglu_forward_ex(DType type, void *out, const void *in, int rows, int cols,
+                                     cudaStream_t stream);
+cudaError_t kernel_swiglu_backward_ex(DType type, void *din, const void *dout, const void *in,
+                                      int rows, int cols, cudaStream_t stream);
 cudaError_t kernel_embedding_forward_ex(DType type, void *out, const int32_t *tokens,
                                         const void *wte, const void *wpe, int B, int T, int C,
                                         int vocab, cudaStream_t stream);

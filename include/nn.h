@@ -17,7 +17,7 @@
  * output, their gradients, its parameters' data and grad are all of that type; sums and statistics
  * (products of matrices, layer norm, softmax) are floats, and each kernel rounds as it stores.
  *
- * Interface: gpt2_create, mlp_create and the layers below; module_forward, module_backward,
+ * Interface: gpt2_create, llama_create, mlp_create and the layers below; module_forward, module_backward,
  * module_discard, module_destroy; module_set_type, module_forward_typed, module_backward_typed;
  * module_add_hook, module_remove_hook; cross_entropy; plain_adamw_*
  * (the optimizer of one GPU without FSDP).
@@ -158,6 +158,29 @@ Module *fused_attention_create(const char *name, int dim, int heads, float init_
 Module *embedding_create(const char *name, int vocab, int max_T, int dim, float init_std);
 // Linear → GELU → Linear: a sequence of a linear_gelu layer "fc" and a linear layer "proj".
 Module *ffn_create(const char *name, int dim, int hidden, float init_std, float proj_std);
+// Root mean square normalisation: weight (dim).
+Module *rmsnorm_create(const char *name, int dim, float eps);
+// How far positions turn queries and keys (rotary positions, Su et al. 2021): pair i of a head of hs
+// columns by theta^(-2i/hs) per token. With `factor` above 0 low frequencies are lower (Llama 3.1):
+// those of which fewer than `low` periods fit into trained_T tokens are divided by it, those of more
+// than `high` stay as they are, and those between go from one to the other.
+typedef struct RotaryConfig {
+    float theta; // 0: 500000, Llama 3's
+    float factor, low, high;
+    int trained_T;
+} RotaryConfig;
+// Fused causal self-attention whose heads of queries share kv_heads heads of keys and values, with
+// rotary positions and no biases: qkv (C + 2·kv_heads·hs, C), proj (C,C); C/heads is even and at
+// most 128.
+Module *grouped_attention_create(const char *name, int dim, int heads, int kv_heads,
+                                 const RotaryConfig *rotary, float init_std, float proj_std);
+// Of a row the left half g and the right half u, `dim` columns each: g·sigmoid(g)·u (SwiGLU).
+Module *swiglu_create(const char *name, int dim);
+// Linear → SwiGLU → Linear without biases: a sequence of "gate_up" (2·hidden, dim), "act" and "down"
+// (dim, hidden).
+Module *gated_ffn_create(const char *name, int dim, int hidden, float init_std, float proj_std);
+// Token embedding: wte (vocab, dim). Sequences have at most max_T tokens.
+Module *token_embedding_create(const char *name, int vocab, int max_T, int dim, float init_std);
 // Runs its children in order; it owns them.
 Module *sequence_create(const char *name, int n, Module **children);
 
@@ -182,6 +205,25 @@ typedef struct Gpt2Config {
 // weight is the embedding's wte (tied: the same Param). Maps tokens (B·T) to logits (B·T, vocab).
 // Where dtype is not float, a last child "logits" casts them to float, and their gradient back.
 Module *gpt2_create(const Gpt2Config *config);
+
+typedef struct LlamaConfig {
+    int vocab; // 128256 for Llama 3's tokens
+    int max_T; // longest sequence
+    int layers;
+    int heads;    // of queries
+    int kv_heads; // of keys and values; divides `heads`
+    int dim;      // C
+    int hidden;   // columns of the feed-forward part
+    float eps;    // of the normalisations; 0: 1e-5
+    RotaryConfig rotary;
+    bool tied;   // the head's weight is the embedding's
+    DType dtype; // in which it computes; the logits are floats whatever it is
+} LlamaConfig;
+
+// A model of Llama 3's shape (Grattafiori et al. 2024): children "embed", "h.0" … "h.{layers-1}"
+// (each "norm_1", "attn", "norm_2", "mlp"), "norm_f", "head". Maps tokens (B·T) to logits
+// (B·T, vocab). Where dtype is not float, a last child "logits" casts them, as GPT-2's.
+Module *llama_create(const LlamaConfig *config);
 
 // A stack of `depth` children without residuals: "l.0" (in → hidden), "l.1" (hidden → hidden) …,
 // "last" (hidden → out). Each "l.i" is a sequence of a linear layer "fc" and a "gelu"; "last" is

@@ -86,7 +86,7 @@ check-trace: deps
 ##                    us: the same logits; installs torch from PyPI into build/
 ##                    first (about 3 GB)
 compare-pytorch: deps
-	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/tests/pytorch/client $(LAUNCH) example-programs
+	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/tests/pytorch/client $(BUILD)/tests/pytorch/client_llama $(LAUNCH) example-programs
 	@$(PYTHON) -B grader/devtools/compare_pytorch.py --build '$(BUILD)'
 
 ## make gpt2-medium   one step of GPT-2 medium (355 M parameters) on 8 simulated

@@ -68,7 +68,7 @@ $(PLAN): $(call objects,plan/*.c) $(OWN:%=$(BUILD)/impl/$(IMPL_KEY)/%.o) \
         $(patsubst %,$(BUILD)/impl/reference/%.o,$(filter-out $(OWN),$(TASKS) $(LABS))) $(OWN_LIST) $(EXAMPLES_LIB) $(LIBS) $(MADE_WITH)/link
 	$(call link,$(call objects_of,$^))
 # This side of `make compare-pytorch`.
-$(BUILD)/tests/pytorch/client: $(BUILD)/obj/tests/pytorch/client.o $(REFERENCE_OBJ) $(LAB_OBJ) $(EXAMPLES_LIB) $(LIBS) $(MADE_WITH)/link
+$(BUILD)/tests/pytorch/client $(BUILD)/tests/pytorch/client_llama: $(BUILD)/tests/pytorch/%: $(BUILD)/obj/tests/pytorch/%.o $(REFERENCE_OBJ) $(LAB_OBJ) $(EXAMPLES_LIB) $(LIBS) $(MADE_WITH)/link
 	$(call link,$(call objects_of,$^))
 # Programs of bench/, which look into the clock.
 $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(GPU_LIBS) $(MADE_WITH)/link

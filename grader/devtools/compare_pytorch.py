@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compares with Hugging Face's GPT-2: makes a virtual environment with PyPI's torch, transformers
-and safetensors in the build tree, and runs tests/pytorch/compare.py in it.
+"""Compares with Hugging Face's GPT-2 and Llama: makes a virtual environment with PyPI's torch, transformers
+and safetensors in the build tree, and runs tests/pytorch/compare.py and compare_llama.py in it.
 
 The environment is large and is made once; what it holds is the newest that pip finds, and the
 comparison prints the versions.
@@ -15,6 +15,10 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+COMPARISONS = { # scripts of tests/pytorch, and what they run of the build tree
+    "compare.py": ("bin/launch", "tests/pytorch/client", "impl/reference/bin/train_gpt2"),
+    "compare_llama.py": ("bin/launch", "tests/pytorch/client_llama"),
+}
 PACKAGES = ("torch", "transformers", "safetensors", "numpy")
 
 
@@ -46,11 +50,13 @@ def main():
         print("compare-pytorch: the environment cannot be made (%s): is PyPI to be reached?"
               % " ".join(error.cmd), file=sys.stderr)
         return 1
-    programs = [os.path.join(options.build, path) for path in
-                ("bin/launch", "tests/pytorch/client", "impl/reference/bin/train_gpt2")]
-    with tempfile.TemporaryDirectory(prefix="shardlab-pytorch-") as folder:
-        return subprocess.run([python, "-B", os.path.join(ROOT, "tests", "pytorch", "compare.py"),
-                               folder, *programs], check=False).returncode
+    failed = 0
+    for script, programs in COMPARISONS.items():
+        built = [os.path.join(options.build, path) for path in programs]
+        with tempfile.TemporaryDirectory(prefix="shardlab-pytorch-") as folder:
+            failed |= subprocess.run([python, "-B", os.path.join(ROOT, "tests", "pytorch", script),
+                                      folder, *built], check=False).returncode != 0
+    return int(failed)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,7 @@
-/* hugging_face.c: a GPT-2 in Hugging Face's names and layout, out of and into shards.
+/* hugging_face.c: a GPT-2 or a Llama in Hugging Face's names and layout, out of and into shards.
+ * hugging_face_names.c says which tensors of theirs are which rows of a parameter of ours.
  *
- * Their linear layers are Conv1D: y = x·W + b with W (in, out), where ours is y = x·Wᵀ + b with W
- * (out, in). Queries, keys and values are thirds of the columns in both. The head is tied to the
- * embedding and is not in the file.
- *
- * Interface: gpt2_export, gpt2_import.
+ * Interface: gpt2_export, gpt2_import, llama_export, llama_import.
  */
 #define _GNU_SOURCE // asprintf
 #include <errno.h>
@@ -14,39 +11,17 @@
 #include <unistd.h>
 
 #include "checkpoint.h"
+#include "hugging_face.h"
 #include "internal.h"
 
-enum { ELEMENTS = CHECKPOINT_BUFFER / 4, NAME = 128 };
+enum { ELEMENTS = CHECKPOINT_BUFFER / 4, PIECES = HUGGING_FACE_PIECES };
+typedef HuggingFacePiece Piece;
 
-static const struct {
-    const char *ours, *theirs;
-} NAMES[] = {{"embed.wte", "wte.weight"},  {"embed.wpe", "wpe.weight"}, {"attn.qkv", "attn.c_attn"},
-             {"attn.proj", "attn.c_proj"}, {"mlp.fc", "mlp.c_fc"},      {"mlp.proj", "mlp.c_proj"}};
-
-// Their name for a parameter, in NAME bytes.
-static void their_name(const Param *param, const char *prefix, char *out)
+static void their_shape(const Piece *piece, SafetensorsEntry *entry)
 {
-    for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
-        const char *found = strstr(param->name, NAMES[i].ours);
-        if (found == NULL) continue;
-        snprintf(out, NAME, "%s%.*s%s%s", prefix, (int)(found - param->name), param->name,
-                 NAMES[i].theirs, found + strlen(NAMES[i].ours));
-        return;
-    }
-    snprintf(out, NAME, "%s%s", prefix, param->name);
-}
-
-// Whether their layout of it is (in, out): weights of linear layers, which are all in blocks.
-static bool is_turned(const Param *param)
-{
-    return param->ndim == 2 && strncmp(param->name, "h.", 2) == 0;
-}
-
-static void their_shape(const Param *param, SafetensorsEntry *entry)
-{
-    entry->ndim = param->ndim;
-    for (int d = 0; d < param->ndim; d++)
-        entry->shape[d] = param->shape[is_turned(param) ? 1 - d : d];
+    entry->ndim = piece->ndim;
+    entry->shape[0] = piece->turned ? piece->columns : piece->rows;
+    if (piece->ndim == 2) entry->shape[1] = piece->turned ? piece->rows : piece->columns;
 }
 
 static bool is_first(const FsdpContext *ctx)
@@ -57,13 +32,13 @@ static bool is_first(const FsdpContext *ctx)
 // ---- Out ----
 
 // values (out, in) to tensor number i (in, out), some rows at a time.
-static Status write_turned(Safetensors *file, int i, const Param *param, const float *values)
+static Status write_turned(Safetensors *file, int i, const Piece *piece, const float *values)
 {
-    int64_t outs = param->shape[0], ins = param->shape[1];
+    int64_t outs = piece->rows, ins = piece->columns;
     int64_t rows = outs < ELEMENTS / 16 ? ELEMENTS / 16 / outs : 1;
     float *buffer = malloc((size_t)(rows * outs) * sizeof *buffer);
     Status status = OK;
-    if (buffer == NULL) return fail(ERR_MEMORY, "%s: no host memory to turn it", param->name);
+    if (buffer == NULL) return fail(ERR_MEMORY, "%s: no host memory to turn it", piece->name);
     for (int64_t in = 0; in < ins && status == OK; in += rows) {
         int64_t now = ins - in < rows ? ins - in : rows;
         for (int64_t out = 0; out < outs; out++)
@@ -74,66 +49,89 @@ static Status write_turned(Safetensors *file, int i, const Param *param, const f
     return status;
 }
 
-// A StateVisitor: arg is the Safetensors.
+typedef struct Export {
+    const HuggingFaceModel *model;
+    Safetensors file;
+} Export;
+
+// A StateVisitor: arg is the Export.
 static Status write_param(const Param *param, const float *values, void *arg)
 {
-    Safetensors *file = arg;
-    char name[NAME];
-    their_name(param, "transformer.", name);
-    int i = (int)(safetensors_find(file, name) - file->entries);
-    if (is_turned(param)) return write_turned(file, i, param, values);
-    return safetensors_write(file, i, 0, file->entries[i].numel, values);
+    Export *e = arg;
+    Piece pieces[PIECES];
+    int n = e->model->pieces(param, pieces);
+    for (int p = 0; p < n; p++) {
+        const Piece *piece = &pieces[p];
+        const float *rows = values + piece->first * piece->columns;
+        int i = (int)(safetensors_find(&e->file, piece->name) - e->file.entries);
+        TRY(piece->turned ? write_turned(&e->file, i, piece, rows)
+                          : safetensors_write(&e->file, i, 0, e->file.entries[i].numel, rows));
+    }
+    return OK;
 }
 
-static Status create_file(Safetensors *file, const char *path, const FsdpRoot *root)
+static Status create_file(Export *e, const char *path, const FsdpRoot *root)
 {
     const SafetensorsText format = {(char *)"format", (char *)"pt"}; // which transformers asks for
     int n = 0, all = 0;
     for (int u = 0; u < root->n_units; u++) all += root->units[u]->flat.layout.n;
-    SafetensorsEntry *entries = calloc((size_t)all + 1, sizeof *entries);
-    char(*names)[NAME] = calloc((size_t)all + 1, sizeof *names);
+    SafetensorsEntry *entries = calloc((size_t)all * PIECES + 1, sizeof *entries);
+    Piece *pieces = calloc((size_t)all * PIECES + PIECES, sizeof *pieces);
     Status status = OK;
-    if (entries == NULL || names == NULL) status = fail(ERR_MEMORY, "%s: no host memory", path);
+    if (entries == NULL || pieces == NULL) status = fail(ERR_MEMORY, "%s: no host memory", path);
     for (int u = 0; u < root->n_units && status == OK; u++) {
         const FlatLayout *layout = &root->units[u]->flat.layout;
-        for (int i = 0; i < layout->n; i++, n++) {
-            their_name(layout->params[i], "transformer.", names[n]);
-            entries[n].name = names[n];
-            their_shape(layout->params[i], &entries[n]);
+        for (int i = 0; i < layout->n; i++) {
+            int more = e->model->pieces(layout->params[i], &pieces[n]);
+            for (; more > 0; more--, n++) {
+                entries[n].name = pieces[n].name;
+                their_shape(&pieces[n], &entries[n]);
+            }
         }
     }
     if (status == OK) unlink(path); // what a save that was killed has left
-    if (status == OK) status = safetensors_create(file, path, entries, n, &format, 1);
-    free(names);
+    if (status == OK) status = safetensors_create(&e->file, path, entries, n, &format, 1);
+    free(pieces);
     free(entries);
     return status;
 }
 
-static Status export_to(const char *tmp, const char *path, Module *module, FsdpRoot *root)
+static Status export_to(const HuggingFaceModel *model, const char *tmp, const char *path,
+                        Module *module, FsdpRoot *root)
 {
     const FsdpContext *ctx = root->ctx;
-    Safetensors file = {0};
-    Status status = checkpoint_agree(ctx, is_first(ctx) ? create_file(&file, tmp, root) : OK);
-    if (status == OK) status = fsdp_full_state(module, write_param, &file);
+    Export e = {.model = model};
+    Status status = checkpoint_agree(ctx, is_first(ctx) ? create_file(&e, tmp, root) : OK);
+    if (status == OK) status = fsdp_full_state(module, write_param, &e);
     if (status == OK && is_first(ctx)) {
-        status = safetensors_finish(&file);
+        status = safetensors_finish(&e.file);
         if (status == OK) status = folder_rename(tmp, path);
         if (status == OK) status = folder_sync_parent(path);
         if (status != OK) unlink(tmp);
     }
-    safetensors_close(&file);
+    safetensors_close(&e.file);
     return checkpoint_agree(ctx, status);
 }
 
-Status gpt2_export(const char *path, Module *module)
+static Status export_model(const HuggingFaceModel *model, const char *path, Module *module)
 {
     FsdpRoot *root = NULL;
     char *tmp = NULL;
     TRY(fsdp_find_root(module, &root));
     if (asprintf(&tmp, "%s.tmp", path) < 0) return fail(ERR_MEMORY, "%s: no host memory", path);
-    Status status = export_to(tmp, path, module, root);
+    Status status = export_to(model, tmp, path, module, root);
     free(tmp);
     return status;
+}
+
+Status gpt2_export(const char *path, Module *module)
+{
+    return export_model(&hugging_face_gpt2, path, module);
+}
+
+Status llama_export(const char *path, Module *module)
+{
+    return export_model(&hugging_face_llama, path, module);
 }
 
 // ---- In ----
@@ -169,29 +167,25 @@ static float as_float(const void *raw, int64_t i, SafetensorsType type)
     return value;
 }
 
-static const SafetensorsEntry *their_tensor(const Safetensors *file, const Param *param)
+// With or without their prefix.
+static const SafetensorsEntry *their_tensor(const Safetensors *file, const Piece *piece)
 {
-    char name[NAME];
-    their_name(param, "transformer.", name);
-    const SafetensorsEntry *entry = safetensors_find(file, name);
-    if (entry != NULL) return entry;
-    their_name(param, "", name);
-    return safetensors_find(file, name);
+    const SafetensorsEntry *entry = safetensors_find(file, piece->name);
+    return entry != NULL ? entry : safetensors_find(file, piece->bare);
 }
 
-static Status check_param(const Safetensors *file, const Param *param)
+static Status check_piece(const Safetensors *file, const Piece *piece)
 {
     SafetensorsEntry want = {0};
-    char name[NAME];
-    const SafetensorsEntry *entry = their_tensor(file, param);
-    their_name(param, "", name);
+    const SafetensorsEntry *entry = their_tensor(file, piece);
+    const char *name = piece->bare;
     if (entry == NULL)
         return fail(ERR_IO, "%s: has no tensor %s: it is of another model", file->path, name);
     if (entry->type != SAFETENSORS_F32 && entry->type != SAFETENSORS_F16 &&
         entry->type != SAFETENSORS_BF16)
         return fail(ERR_IO, "%s: tensor %s is %s, expected F32, F16 or BF16", file->path, name,
                     safetensors_type_name(entry->type));
-    their_shape(param, &want);
+    their_shape(piece, &want);
     if (entry->ndim != want.ndim ||
         memcmp(entry->shape, want.shape, (size_t)want.ndim * sizeof *want.shape) != 0)
         return fail(ERR_IO, "%s: tensor %s has another shape than the model: expected (%lld, %lld)",
@@ -199,43 +193,47 @@ static Status check_param(const Safetensors *file, const Param *param)
     return OK;
 }
 
-// Tensors that are no parameter of ours: masks, and the head, which is tied.
-static bool is_left_aside(const char *name)
+// Every parameter is there as it must be, and nothing else. A head that is tied may be there, too.
+static Status check_all(const HuggingFaceModel *model, const Safetensors *file,
+                        const FsdpRoot *root)
 {
-    size_t n = strlen(name);
-    return strcmp(name, "lm_head.weight") == 0 ||
-           (n > 10 && strcmp(name + n - 10, ".attn.bias") == 0) ||
-           (n > 17 && strcmp(name + n - 17, ".attn.masked_bias") == 0);
-}
-
-// Every parameter is there as it must be, and nothing else.
-static Status check_all(const Safetensors *file, const FsdpRoot *root)
-{
-    int params = 0, tensors = 0;
+    int expected = 0, tensors = 0;
+    bool has_head = false;
     for (int u = 0; u < root->n_units; u++) {
         const FlatLayout *layout = &root->units[u]->flat.layout;
-        params += layout->n;
-        for (int i = 0; i < layout->n; i++) TRY(check_param(file, layout->params[i]));
+        for (int i = 0; i < layout->n; i++) {
+            Piece pieces[PIECES];
+            int n = model->pieces(layout->params[i], pieces);
+            for (int p = 0; p < n; p++) {
+                TRY(check_piece(file, &pieces[p]));
+                has_head |= strcmp(pieces[p].bare, "lm_head.weight") == 0;
+            }
+            expected += n;
+        }
     }
-    for (int i = 0; i < file->n; i++) tensors += !is_left_aside(file->entries[i].name);
-    if (tensors == params) return OK;
+    for (int i = 0; i < file->n; i++) {
+        const char *name = file->entries[i].name;
+        bool is_head = strcmp(name, "lm_head.weight") == 0;
+        tensors += is_head ? has_head : !model->is_left_aside(name);
+    }
+    if (tensors == expected) return OK;
     return fail(ERR_IO,
                 "%s: has %d tensors of parameters, and the model has %d: it is of another "
                 "model",
-                file->path, tensors, params);
+                file->path, tensors, expected);
 }
 
-// Elements [begin, end) of the parameter to `values`. raw has room for as many.
-static Status read_part(const Safetensors *file, const Param *param, int64_t begin, int64_t end,
-                        void *raw, float *values)
+// Elements [begin, end) of the piece to `values`. raw has room for as many, and two.
+static Status read_piece(const Safetensors *file, const Piece *piece, int64_t begin, int64_t end,
+                         void *raw, float *values)
 {
-    const SafetensorsEntry *entry = their_tensor(file, param);
-    if (!is_turned(param)) {
+    const SafetensorsEntry *entry = their_tensor(file, piece);
+    if (!piece->turned) {
         TRY(safetensors_read(file, entry, begin, end - begin, raw));
         for (int64_t i = 0; i < end - begin; i++) values[i] = as_float(raw, i, entry->type);
         return OK;
     }
-    int64_t outs = param->shape[0], ins = param->shape[1];
+    int64_t outs = piece->rows, ins = piece->columns;
     int64_t first = begin / ins, last = (end - 1) / ins; // rows of ours, columns of theirs
     for (int64_t in = 0; in < ins; in++) {
         TRY(safetensors_read(file, entry, in * outs + first, last - first + 1, raw));
@@ -247,10 +245,26 @@ static Status read_part(const Safetensors *file, const Param *param, int64_t beg
     return OK;
 }
 
+// Elements [begin, end) of the parameter, from all the tensors that have some of them.
+static Status read_part(const HuggingFaceModel *model, const Safetensors *file, const Param *param,
+                        int64_t begin, int64_t end, void *raw, float *values)
+{
+    Piece pieces[PIECES];
+    int n = model->pieces(param, pieces);
+    for (int p = 0; p < n; p++) {
+        int64_t first = pieces[p].first * pieces[p].columns;
+        int64_t past = first + pieces[p].rows * pieces[p].columns;
+        int64_t from = begin > first ? begin : first, to = end < past ? end : past;
+        if (from < to)
+            TRY(read_piece(file, &pieces[p], from - first, to - first, raw, values + from - begin));
+    }
+    return OK;
+}
+
 // This rank's elements of one parameter, a part of at most `room` at a time, to the device. buffer
 // has twice as many, and two: as they are in the file, and as float.
-static Status read_param(const Safetensors *file, const FsdpUnit *unit, int p, float *buffer,
-                         int64_t room)
+static Status read_param(const HuggingFaceModel *model, const Safetensors *file,
+                         const FsdpUnit *unit, int p, float *buffer, int64_t room)
 {
     const FlatLayout *layout = &unit->flat.layout;
     cudaStream_t stream = unit->ctx->compute_stream;
@@ -259,7 +273,7 @@ static Status read_param(const Safetensors *file, const FsdpUnit *unit, int p, f
     for (int64_t i = begin; i < end; i += room) {
         int64_t stop = end - i < room ? end : i + room;
         Buffer part = buffer_range(&unit->flat.sharded_param, at + i - begin, stop - i);
-        TRY(read_part(file, layout->params[p], i, stop, buffer + room, buffer));
+        TRY(read_part(model, file, layout->params[p], i, stop, buffer + room, buffer));
         CUDA_TRY(cudaMemcpyAsync(part.data, buffer, buffer_bytes(&part), cudaMemcpyHostToDevice,
                                  stream));
         CUDA_TRY(cudaStreamSynchronize(stream));
@@ -280,7 +294,8 @@ static int64_t buffer_room(const FsdpRoot *root)
     return most < ELEMENTS ? most / 2 : ELEMENTS / 2;
 }
 
-static Status read_shards(const Safetensors *file, const FsdpRoot *root)
+static Status read_shards(const HuggingFaceModel *model, const Safetensors *file,
+                          const FsdpRoot *root)
 {
     int64_t room = buffer_room(root);
     // Of a part that is no whole rows the file has two more.
@@ -289,12 +304,12 @@ static Status read_shards(const Safetensors *file, const FsdpRoot *root)
     if (buffer == NULL) return fail(ERR_MEMORY, "%s: no host memory", file->path);
     for (int u = 0; u < root->n_units; u++)
         for (int p = 0; p < root->units[u]->flat.layout.n && status == OK; p++)
-            status = read_param(file, root->units[u], p, buffer, room);
+            status = read_param(model, file, root->units[u], p, buffer, room);
     free(buffer);
     return status;
 }
 
-Status gpt2_import(const char *path, Module *module)
+static Status import_model(const HuggingFaceModel *model, const char *path, Module *module)
 {
     FsdpRoot *root = NULL;
     Safetensors file = {0};
@@ -305,9 +320,19 @@ Status gpt2_import(const char *path, Module *module)
                         root->units[u]->flat.name);
     checkpoint_alike_begin(root->ctx);
     Status status = safetensors_open(&file, path);
-    if (status == OK) status = check_all(&file, root);
+    if (status == OK) status = check_all(model, &file, root);
     status = checkpoint_alike_agree(root->ctx, status);
-    if (status == OK) status = checkpoint_agree(root->ctx, read_shards(&file, root));
+    if (status == OK) status = checkpoint_agree(root->ctx, read_shards(model, &file, root));
     safetensors_close(&file);
     return status;
+}
+
+Status gpt2_import(const char *path, Module *module)
+{
+    return import_model(&hugging_face_gpt2, path, module);
+}
+
+Status llama_import(const char *path, Module *module)
+{
+    return import_model(&hugging_face_llama, path, module);
 }

@@ -1,4 +1,5 @@
-/* attention.c: causal attention of several heads in one pass, and its gradient.
+/* attention.c: causal attention of several heads in one pass, and its gradient. Heads of queries may
+ * share their keys and values.
  *
  * The (T,T) matrix of a head's scores is never in memory. Sixteen queries are worked on at a time,
  * one in each lane of a vector, and the scores that they need, against all keys that they see, are
@@ -10,7 +11,8 @@
  * queries in theirs, whatever lane a query is in: a row depends neither on T nor on the machine's
  * vectors. What a query may not see, it is not touched by, be it NaN.
  *
- * Interface: kernel_attention_forward, kernel_attention_backward; the _ex form of each.
+ * Interface: kernel_attention_forward, kernel_attention_backward; kernel_grouped_attention_forward,
+ * kernel_grouped_attention_backward; the _ex form of each.
  */
 #include <stdlib.h>
 
@@ -22,7 +24,9 @@
 enum { TILE = ROW_LANES }; // queries
 
 typedef struct Sizes {
-    size_t T, C, hs; // hs: columns of a head
+    size_t T, C, hs;      // hs: columns of a head
+    size_t heads, shared; // of queries, and how many of them share keys and values
+    size_t keys, width;   // columns of all keys (and of all values); of a row of qkv
     float scale;
 } Sizes;
 
@@ -156,18 +160,20 @@ static void tile_softmax(Tile *tile, const Sizes *n)
     for (size_t l = 0; l < TILE; l++) tile->factor[l] = 1.0f / sum[l];
 }
 
-// One head: qkv is its queries' column 0, rows 3C apart; out is rows C apart; stats (T,2)
-static void head_forward(Tile *tile, const Sizes *n, float *out, float *stats, const float *qkv)
+// Head h: out (T,C) and qkv (T,width) are all heads'; stats (T,2) is its own.
+static void head_forward(Tile *tile, const Sizes *n, size_t h, float *out, float *stats,
+                         const float *qkv)
 {
-    size_t stride = 3 * n->C;
+    size_t stride = n->width;
+    const float *q = qkv + h * n->hs, *k = qkv + n->C + h / n->shared * n->hs, *v = k + n->keys;
     for (size_t first = 0; first < n->T; first += TILE) {
         tile_begin(tile, n, first);
-        transpose(tile->query, qkv + first * stride, stride, tile->queries, n->hs);
-        dot_rows(tile->weight, tile->query, qkv + n->C, stride, tile->keys, n->hs);
+        transpose(tile->query, q + first * stride, stride, tile->queries, n->hs);
+        dot_rows(tile->weight, tile->query, k, stride, tile->keys, n->hs);
         tile_softmax(tile, n);
-        sum_seen_rows(tile, tile->sums, tile->weight, qkv + 2 * n->C, stride, n->hs);
+        sum_seen_rows(tile, tile->sums, tile->weight, v, stride, n->hs);
         for (size_t l = 0; l < tile->queries; l++) {
-            float *row = out + (first + l) * n->C, *of_row = stats + 2 * (first + l);
+            float *row = out + (first + l) * n->C + h * n->hs, *of_row = stats + 2 * (first + l);
             for (size_t i = 0; i < n->hs; i++) row[i] = tile->sums[i][l] * tile->factor[l];
             of_row[0] = tile->max[l];
             of_row[1] = tile->factor[l];
@@ -191,14 +197,14 @@ static void tile_gradients(Tile *tile, const Sizes *n)
 
 // What the backward of one head reads and writes: every pointer at the head's first column.
 typedef struct Head {
-    const float *qkv, *dout, *out, *stats;
-    float *dqkv, *delta;
+    const float *q, *k, *v, *dout, *out, *stats;
+    float *dq, *dk, *dv, *delta;
 } Head;
 
 static void tile_backward(Tile *tile, const Sizes *n, const Head *h)
 {
-    size_t stride = 3 * n->C, first = tile->first;
-    const float *q = h->qkv + first * stride, *dout = h->dout + first * n->C;
+    size_t stride = n->width, first = tile->first;
+    const float *q = h->q + first * stride, *dout = h->dout + first * n->C;
     transpose(tile->query, q, stride, tile->queries, n->hs);
     transpose(tile->dout, dout, n->C, tile->queries, n->hs);
     for (size_t l = 0; l < TILE; l++) {
@@ -209,47 +215,53 @@ static void tile_backward(Tile *tile, const Sizes *n, const Head *h)
     }
     memcpy(h->delta + first, tile->delta, tile->queries * sizeof(float));
 
-    dot_rows(tile->weight, tile->query, h->qkv + n->C, stride, tile->keys, n->hs);
-    dot_rows(tile->dweight, tile->dout, h->qkv + 2 * n->C, stride, tile->keys, n->hs);
+    dot_rows(tile->weight, tile->query, h->k, stride, tile->keys, n->hs);
+    dot_rows(tile->dweight, tile->dout, h->v, stride, tile->keys, n->hs);
     tile_gradients(tile, n);
-    sum_seen_rows(tile, tile->sums, tile->dweight, h->qkv + n->C, stride, n->hs);
+    sum_seen_rows(tile, tile->sums, tile->dweight, h->k, stride, n->hs);
     for (size_t l = 0; l < tile->queries; l++)
-        for (size_t i = 0; i < n->hs; i++) h->dqkv[(first + l) * stride + i] = tile->sums[i][l];
+        for (size_t i = 0; i < n->hs; i++) h->dq[(first + l) * stride + i] = tile->sums[i][l];
     for (size_t j = 0; j < tile->keys; j++) {
-        float *dk = h->dqkv + j * stride + n->C, *dv = dk + n->C;
+        float *dk = h->dk + j * stride, *dv = h->dv + j * stride;
         size_t from = first_lane(tile, j);
         add_queries(dk, &tile->dweight[j], q, stride, from, tile->queries, n->hs);
         add_queries(dv, &tile->weight[j], dout, n->C, from, tile->queries, n->hs);
     }
 }
 
-static Sizes sizes_of(int T, int C, int heads, float scale)
+static Sizes sizes_of(int T, int C, int heads, int kv_heads, float scale)
 {
-    return (Sizes){(size_t)T, (size_t)C, (size_t)C / (size_t)heads, scale};
+    size_t hs = (size_t)C / (size_t)heads, keys = (size_t)kv_heads * hs;
+    return (Sizes){.T = (size_t)T,
+                   .C = (size_t)C,
+                   .hs = hs,
+                   .heads = (size_t)heads,
+                   .shared = (size_t)(heads / kv_heads),
+                   .keys = keys,
+                   .width = (size_t)C + 2 * keys,
+                   .scale = scale};
 }
 
 // ---- One sequence at a time ----
 
 static cudaError_t attention_forward_of(SimgpuOp *op, DType type, void *out, float *stats,
-                                        const void *qkv, int B, int T, int C, int heads,
-                                        float scale)
+                                        const void *qkv, int B, const Sizes *n)
 {
-    Sizes n = sizes_of(T, C, heads, scale);
-    size_t rows = (size_t)B * n.T, H = (size_t)heads, one = n.T * n.C;
-    void *y = typed_write(op, type, out, rows * n.C);
+    size_t rows = (size_t)B * n->T, H = n->heads, one = n->T * n->C, in = n->T * n->width;
+    void *y = typed_write(op, type, out, rows * n->C);
     float *st = simgpu_write(op, stats, 2 * rows * H * sizeof *stats), *copies = NULL;
-    const void *x = typed_read(op, type, qkv, rows * 3 * n.C);
+    const void *x = typed_read(op, type, qkv, rows * n->width);
     Tile tile;
     // Of each pair of rows that see each other: q·k and p·v, and the softmax.
-    simgpu_cost(op, rows * (n.T + 1) / 2 * (4 * n.C + 5 * H), GPU_F32);
+    simgpu_cost(op, rows * (n->T + 1) / 2 * (4 * n->C + 5 * H), GPU_F32);
     if (!simgpu_ready(op) || rows == 0) return simgpu_end(op);
-    if (!tile_create(&tile, &n)) op->error = cudaErrorMemoryAllocation;
+    if (!tile_create(&tile, n)) op->error = cudaErrorMemoryAllocation;
     if (!simgpu_ready(op)) return simgpu_end(op);
-    for (size_t b = 0; b < (size_t)B && (b > 0 || typed_alloc(op, type, &copies, 4 * one)); b++) {
-        const float *in = typed_load(type, copies, x, 3 * b * one, 3 * one);
-        float *to = typed_place(type, typed_part(copies, 3 * one), y, b * one);
+    for (size_t b = 0; b < (size_t)B && (b > 0 || typed_alloc(op, type, &copies, in + one)); b++) {
+        const float *from = typed_load(type, copies, x, b * in, in);
+        float *to = typed_place(type, typed_part(copies, in), y, b * one);
         for (size_t h = 0; h < H; h++)
-            head_forward(&tile, &n, to + h * n.hs, st + 2 * n.T * (b * H + h), in + h * n.hs);
+            head_forward(&tile, n, h, to, st + 2 * n->T * (b * H + h), from);
         typed_store(type, y, b * one, to, one);
     }
     free(copies);
@@ -261,58 +273,95 @@ cudaError_t kernel_attention_forward(float *out, float *stats, const float *qkv,
                                      int C, int heads, float scale, cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_attention_forward", stream);
-    return attention_forward_of(&op, DTYPE_F32, out, stats, qkv, B, T, C, heads, scale);
+    Sizes n = sizes_of(T, C, heads, heads, scale);
+    return attention_forward_of(&op, DTYPE_F32, out, stats, qkv, B, &n);
 }
 
 cudaError_t kernel_attention_forward_ex(DType type, void *out, float *stats, const void *qkv, int B,
                                         int T, int C, int heads, float scale, cudaStream_t stream)
 {
     SimgpuOp op = TYPED_BEGIN("kernel_attention_forward", type, stream);
-    return attention_forward_of(&op, type, out, stats, qkv, B, T, C, heads, scale);
+    Sizes n = sizes_of(T, C, heads, heads, scale);
+    return attention_forward_of(&op, type, out, stats, qkv, B, &n);
 }
 
-// The backward of all heads of a sequence; `h` is the first one's.
-static void sequence_backward(Tile *tile, const Sizes *n, Head h, size_t heads)
+cudaError_t kernel_grouped_attention_forward(float *out, float *stats, const float *qkv, int B,
+                                             int T, int C, int heads, int kv_heads, float scale,
+                                             cudaStream_t stream)
 {
-    memset(h.dqkv, 0, n->T * 3 * n->C * sizeof *h.dqkv);
-    for (size_t i = 0; i < heads; i++) {
+    SimgpuOp op = SIMGPU_BEGIN("kernel_grouped_attention_forward", stream);
+    Sizes n = sizes_of(T, C, heads, kv_heads, scale);
+    return attention_forward_of(&op, DTYPE_F32, out, stats, qkv, B, &n);
+}
+
+cudaError_t kernel_grouped_attention_forward_ex(DType type, void *out, float *stats,
+                                                const void *qkv, int B, int T, int C, int heads,
+                                                int kv_heads, float scale, cudaStream_t stream)
+{
+    SimgpuOp op = TYPED_BEGIN("kernel_grouped_attention_forward", type, stream);
+    Sizes n = sizes_of(T, C, heads, kv_heads, scale);
+    return attention_forward_of(&op, type, out, stats, qkv, B, &n);
+}
+
+// The backward of all heads of a sequence. all: what those that begin at column 0 share, q and dq
+// being qkv (T,width) and its gradient.
+static void sequence_backward(Tile *tile, const Sizes *n, const Head *all)
+{
+    memset(all->dq, 0, n->T * n->width * sizeof *all->dq);
+    for (size_t i = 0; i < n->heads; i++) {
+        size_t own = i * n->hs, key = n->C + i / n->shared * n->hs, value = key + n->keys;
+        Head h = {.q = all->q + own,
+                  .k = all->q + key,
+                  .v = all->q + value,
+                  .dout = all->dout + own,
+                  .out = all->out + own,
+                  .stats = all->stats + 2 * n->T * i,
+                  .dq = all->dq + own,
+                  .dk = all->dq + key,
+                  .dv = all->dq + value,
+                  .delta = all->delta + n->T * i};
         for (size_t first = 0; first < n->T; first += TILE) {
             tile_begin(tile, n, first);
             tile_backward(tile, n, &h);
         }
-        h = (Head){h.qkv + n->hs,      h.dout + n->hs, h.out + n->hs,
-                   h.stats + 2 * n->T, h.dqkv + n->hs, h.delta + n->T};
     }
 }
 
-static cudaError_t attention_backward_of(SimgpuOp *op, DType type, void *dqkv, float *delta,
-                                         const void *dout, const void *out, const float *stats,
-                                         const void *qkv, int B, int T, int C, int heads,
-                                         float scale)
+// What a backward reads and writes, of all sequences.
+typedef struct AttentionBackward {
+    void *dqkv;
+    float *delta;
+    const void *dout, *out;
+    const float *stats;
+    const void *qkv;
+} AttentionBackward;
+
+static cudaError_t attention_backward_of(SimgpuOp *op, DType type, AttentionBackward x, int B,
+                                         const Sizes *n)
 {
-    Sizes n = sizes_of(T, C, heads, scale);
-    size_t rows = (size_t)B * n.T, H = (size_t)heads, one = n.T * n.C;
-    void *dx = typed_write(op, type, dqkv, rows * 3 * n.C);
-    float *de = simgpu_write(op, delta, rows * H * sizeof *delta), *c = NULL;
-    const void *dy = typed_read(op, type, dout, rows * n.C);
-    const void *y = typed_read(op, type, out, rows * n.C);
-    const float *st = simgpu_read(op, stats, 2 * rows * H * sizeof *stats);
-    const void *x = typed_read(op, type, qkv, rows * 3 * n.C);
+    size_t rows = (size_t)B * n->T, H = n->heads, one = n->T * n->C, in = n->T * n->width;
+    float *c = NULL;
+    x.dqkv = typed_write(op, type, x.dqkv, rows * n->width);
+    x.delta = simgpu_write(op, x.delta, rows * H * sizeof *x.delta);
+    x.dout = typed_read(op, type, x.dout, rows * n->C);
+    x.out = typed_read(op, type, x.out, rows * n->C);
+    x.stats = simgpu_read(op, x.stats, 2 * rows * H * sizeof *x.stats);
+    x.qkv = typed_read(op, type, x.qkv, rows * n->width);
     Tile tile;
     // Five products, of which one is the forward's once more.
-    simgpu_cost(op, rows * (n.T + 1) / 2 * (10 * n.C + 8 * H), GPU_F32);
+    simgpu_cost(op, rows * (n->T + 1) / 2 * (10 * n->C + 8 * H), GPU_F32);
     if (!simgpu_ready(op) || rows == 0) return simgpu_end(op);
-    if (!tile_create(&tile, &n)) op->error = cudaErrorMemoryAllocation;
+    if (!tile_create(&tile, n)) op->error = cudaErrorMemoryAllocation;
     if (!simgpu_ready(op)) return simgpu_end(op);
-    for (size_t b = 0; b < (size_t)B && (b > 0 || typed_alloc(op, type, &c, 8 * one)); b++) {
-        Head h = {.dqkv = typed_place(type, c, dx, 3 * b * one),
-                  .qkv = typed_load(type, typed_part(c, 3 * one), x, 3 * b * one, 3 * one),
-                  .dout = typed_load(type, typed_part(c, 6 * one), dy, b * one, one),
-                  .out = typed_load(type, typed_part(c, 7 * one), y, b * one, one),
-                  .stats = st + 2 * n.T * b * H,
-                  .delta = de + n.T * b * H};
-        sequence_backward(&tile, &n, h, H);
-        typed_store(type, dx, 3 * b * one, h.dqkv, 3 * one);
+    for (size_t b = 0; b < (size_t)B && (b > 0 || typed_alloc(op, type, &c, 2 * (in + one))); b++) {
+        Head all = {.dq = typed_place(type, c, x.dqkv, b * in),
+                    .q = typed_load(type, typed_part(c, in), x.qkv, b * in, in),
+                    .dout = typed_load(type, typed_part(c, 2 * in), x.dout, b * one, one),
+                    .out = typed_load(type, typed_part(c, 2 * in + one), x.out, b * one, one),
+                    .stats = x.stats + 2 * n->T * b * H,
+                    .delta = x.delta + n->T * b * H};
+        sequence_backward(&tile, n, &all);
+        typed_store(type, x.dqkv, b * in, all.dq, in);
     }
     free(c);
     free(tile.query);
@@ -324,8 +373,9 @@ cudaError_t kernel_attention_backward(float *dqkv, float *delta, const float *do
                                       int T, int C, int heads, float scale, cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_attention_backward", stream);
-    return attention_backward_of(&op, DTYPE_F32, dqkv, delta, dout, out, stats, qkv, B, T, C, heads,
-                                 scale);
+    AttentionBackward x = {dqkv, delta, dout, out, stats, qkv};
+    Sizes n = sizes_of(T, C, heads, heads, scale);
+    return attention_backward_of(&op, DTYPE_F32, x, B, &n);
 }
 
 cudaError_t kernel_attention_backward_ex(DType type, void *dqkv, float *delta, const void *dout,
@@ -334,6 +384,30 @@ cudaError_t kernel_attention_backward_ex(DType type, void *dqkv, float *delta, c
                                          cudaStream_t stream)
 {
     SimgpuOp op = TYPED_BEGIN("kernel_attention_backward", type, stream);
-    return attention_backward_of(&op, type, dqkv, delta, dout, out, stats, qkv, B, T, C, heads,
-                                 scale);
+    AttentionBackward x = {dqkv, delta, dout, out, stats, qkv};
+    Sizes n = sizes_of(T, C, heads, heads, scale);
+    return attention_backward_of(&op, type, x, B, &n);
+}
+
+cudaError_t kernel_grouped_attention_backward(float *dqkv, float *delta, const float *dout,
+                                              const float *out, const float *stats,
+                                              const float *qkv, int B, int T, int C, int heads,
+                                              int kv_heads, float scale, cudaStream_t stream)
+{
+    SimgpuOp op = SIMGPU_BEGIN("kernel_grouped_attention_backward", stream);
+    AttentionBackward x = {dqkv, delta, dout, out, stats, qkv};
+    Sizes n = sizes_of(T, C, heads, kv_heads, scale);
+    return attention_backward_of(&op, DTYPE_F32, x, B, &n);
+}
+
+cudaError_t kernel_grouped_attention_backward_ex(DType type, void *dqkv, float *delta,
+                                                 const void *dout, const void *out,
+                                                 const float *stats, const void *qkv, int B, int T,
+                                                 int C, int heads, int kv_heads, float scale,
+                                                 cudaStream_t stream)
+{
+    SimgpuOp op = TYPED_BEGIN("kernel_grouped_attention_backward", type, stream);
+    AttentionBackward x = {dqkv, delta, dout, out, stats, qkv};
+    Sizes n = sizes_of(T, C, heads, kv_heads, scale);
+    return attention_backward_of(&op, type, x, B, &n);
 }

@@ -7,6 +7,7 @@
  */
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "kernels.h"
 #include "rows.h"
@@ -27,10 +28,14 @@ static bool tokens_fit(SimgpuOp *op, const int32_t *tokens, int B, int T, int vo
 
 // ---- Forward ----
 
-// y = word + place (n each)
+// y = word + place (n each); place may be NULL
 static void add_embeddings(float *restrict y, const float *restrict word,
                            const float *restrict place, size_t n)
 {
+    if (place == NULL) {
+        memcpy(y, word, n * sizeof *y);
+        return;
+    }
 #pragma omp simd
     for (size_t c = 0; c < n; c++) y[c] = word[c] + place[c];
 }
@@ -43,16 +48,18 @@ static cudaError_t embedding_forward_of(SimgpuOp *op, DType type, void *out, con
     void *to = typed_write(op, type, out, rows * width);
     const int32_t *token = simgpu_read(op, tokens, rows * sizeof *tokens);
     const void *words = typed_read(op, type, wte, (size_t)vocab * width);
-    const void *places = typed_read(op, type, wpe, (size_t)T * width);
+    const void *places = wpe != NULL ? typed_read(op, type, wpe, (size_t)T * width) : NULL;
     float *copy = NULL;
-    simgpu_cost(op, rows * width, GPU_F32);
+    simgpu_cost(op, wpe != NULL ? rows * width : 0, GPU_F32);
     if (simgpu_ready(op) && tokens_fit(op, token, B, T, vocab) &&
         typed_alloc(op, type, &copy, 3 * width)) {
         for (size_t r = 0; r < rows; r++) {
             float *y = typed_place(type, copy, to, r * width);
-            size_t word = (size_t)token[r] * width, place = r % (size_t)T * width;
-            add_embeddings(y, typed_load(type, typed_part(copy, width), words, word, width),
-                           typed_load(type, typed_part(copy, 2 * width), places, place, width),
+            size_t word = (size_t)token[r] * width, at = r % (size_t)T * width;
+            const float *place = NULL;
+            if (places != NULL)
+                place = typed_load(type, typed_part(copy, 2 * width), places, at, width);
+            add_embeddings(y, typed_load(type, typed_part(copy, width), words, word, width), place,
                            width);
             typed_store(type, to, r * width, y, width);
         }
@@ -81,7 +88,7 @@ cudaError_t kernel_embedding_forward_ex(DType type, void *out, const int32_t *to
 
 // What a backward adds up: dy (B,T,C) to the rows of the tables.
 typedef struct Gradients {
-    void *words, *places; // (vocab, C), (T, C)
+    void *words, *places; // (vocab, C), (T, C); places may be NULL
     const void *dy;
     const int32_t *token; // (B,T)
     size_t rows, T, C;
@@ -92,12 +99,8 @@ static void add_floats(const Gradients *g)
     for (size_t r = 0; r < g->rows; r++) {
         const float *restrict dy = (const float *)g->dy + r * g->C;
         float *restrict word = (float *)g->words + (size_t)g->token[r] * g->C;
-        float *restrict place = (float *)g->places + r % g->T * g->C;
-#pragma omp simd
-        for (size_t c = 0; c < g->C; c++) {
-            word[c] += dy[c];
-            place[c] += dy[c];
-        }
+        row_add(word, dy, g->C);
+        if (g->places != NULL) row_add((float *)g->places + r % g->T * g->C, dy, g->C);
     }
 }
 
@@ -127,7 +130,7 @@ static bool add_typed(const Gradients *g, DType type, int vocab)
     }
     for (int v = 0; v < vocab && room; v++)
         if (first[v] < g->rows) add_rounded(g, type, g->words, (size_t)v, first[v], next, copies);
-    for (size_t t = 0; t < g->T && g->rows > 0 && room; t++)
+    for (size_t t = 0; t < g->T && g->rows > 0 && g->places != NULL && room; t++)
         add_rounded(g, type, g->places, t, t, NULL, copies);
     free(next);
     free(first);
@@ -142,10 +145,10 @@ static cudaError_t embedding_backward_of(SimgpuOp *op, DType type, void *dwte, v
     size_t rows = (size_t)B * (size_t)T, width = (size_t)C;
     Gradients g = {.rows = rows, .T = (size_t)T, .C = width};
     g.words = typed_update(op, type, dwte, (size_t)vocab * width);
-    g.places = typed_update(op, type, dwpe, (size_t)T * width);
+    if (dwpe != NULL) g.places = typed_update(op, type, dwpe, (size_t)T * width);
     g.dy = typed_read(op, type, dout, rows * width);
     g.token = simgpu_read(op, tokens, rows * sizeof *tokens);
-    simgpu_cost(op, 2 * rows * width, GPU_F32);
+    simgpu_cost(op, (dwpe != NULL ? 2 : 1) * rows * width, GPU_F32);
     if (simgpu_ready(op) && tokens_fit(op, g.token, B, T, vocab)) {
         if (type == DTYPE_F32)
             add_floats(&g);

@@ -1,6 +1,6 @@
 /* cast.c: the layer between modules of two types. It has no parameters and keeps nothing.
  *
- * Interface: cast_create.
+ * Interface: cast_create; cast_logits for a model.
  */
 #include "internal.h"
 #include "kernels.h"
@@ -36,4 +36,14 @@ Module *cast_create(const char *name, int dim, DType in_type, DType out_type)
     m->forward = cast_forward;
     m->backward = cast_backward;
     return m;
+}
+
+bool cast_logits(Module *m, DType dtype)
+{
+    if (dtype == DTYPE_F32) return true;
+    module_set_type(m, dtype);
+    if (!module_add_child(m, cast_create("logits", m->out_dim, dtype, DTYPE_F32))) return false;
+    m->out_type = DTYPE_F32;
+    m->types_stay = true;
+    return true;
 }

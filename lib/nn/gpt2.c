@@ -27,17 +27,6 @@ static Module *create_body(const Gpt2Config *c, Module **children)
     return sequence_create("gpt2", c->layers + 2, children);
 }
 
-// Has all of m compute in the model's type, and appends the cast of its logits to float.
-static bool cast_logits(Module *m, const Gpt2Config *config)
-{
-    module_set_type(m, config->dtype);
-    if (!module_add_child(m, cast_create("logits", config->vocab, config->dtype, DTYPE_F32)))
-        return false;
-    m->out_type = DTYPE_F32;
-    m->types_stay = true;
-    return true;
-}
-
 Module *gpt2_create(const Gpt2Config *config)
 {
     if (config->layers < 1 || config->layers > 10000) {
@@ -54,8 +43,8 @@ Module *gpt2_create(const Gpt2Config *config)
     if (m == NULL) return NULL;
     Module *head = linear_create_bare("head", config->dim, config->vocab);
     bool made = module_add_child(m, head) && linear_tie(head, m->children[0]->params[0]);
-    if (made && config->dtype != DTYPE_F32) made = cast_logits(m, config);
     m->out_dim = config->vocab;
+    made = made && cast_logits(m, config->dtype);
     if (made) return module_named(m);
     module_destroy(m);
     return NULL;

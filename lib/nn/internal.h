@@ -5,15 +5,17 @@
  *   name.c           path names and numbers of a model's parameters
  *   run.c            the cuBLAS handle of a pass, and the memory of its stream
  *   product.c        products of matrices of any type
- *   linear.c layernorm.c gelu.c attention.c fused_attention.c embedding.c cast.c   layers
+ *   linear.c layernorm.c rmsnorm.c gelu.c swiglu.c attention.c fused_attention.c
+ *   grouped_attention.c rotary.c embedding.c token_embedding.c cast.c            layers
  *   ffn.c block.c sequence.c                                 containers
- *   gpt2.c mlp.c     models
+ *   gpt2.c llama.c mlp.c                                     models
  *   cross_entropy.c  the loss
  *   plain_adamw.c    the optimizer of one GPU without FSDP
  */
 #ifndef SHARDLAB_NN_INTERNAL_H
 #define SHARDLAB_NN_INTERNAL_H
 
+#include "kernels.h"
 #include "nn.h"
 
 // ---- run.c ----
@@ -72,14 +74,30 @@ Status module_alloc_typed(const Module *m, NnRun *run, void **x, size_t n, const
 Module *linear_create_bare(const char *name, int in_dim, int out_dim);
 bool linear_tie(Module *m, Param *weight);
 
-// ---- layernorm.c ----
+// ---- layernorm.c, rmsnorm.c ----
 
-// module_forward and module_backward_into of a layer normalisation, hooks and all, while its kernel
-// also adds a residual (rows, dim): sum += residual, then the forward of sum, which is the input
-// that must stay until the backward; and din = the input's gradient + residual.
-Status layernorm_forward_sum(Module *m, NnRun *run, void *sum, const void *residual, void **out);
-Status layernorm_backward_sum(Module *m, NnRun *run, const void *dout, const void *residual,
-                              void *din);
+// What the state of both begins with: a residual for the time of one pass.
+typedef struct NormPass {
+    void *sum;            // a forward's input, to be added to
+    const void *residual; // what is added (rows, dim). NULL: there is none
+} NormPass;
+
+// module_forward and module_backward_into of a normalisation, hooks and all, while its kernel also
+// adds a residual (rows, dim): sum += residual, then the forward of sum, which is the input that
+// must stay until the backward; and din = the input's gradient + residual.
+Status norm_forward_sum(Module *m, NnRun *run, void *sum, const void *residual, void **out);
+Status norm_backward_sum(Module *m, NnRun *run, const void *dout, const void *residual, void *din);
+
+// ---- cast.c ----
+
+// Has all of m compute in `dtype`, and appends a child "logits" that casts its output (of m->out_dim
+// columns) to float; nothing for floats. False: no memory.
+bool cast_logits(Module *m, DType dtype);
+
+// ---- rotary.c ----
+
+// The frequencies of heads of hs columns.
+RotaryFrequencies rotary_frequencies(const RotaryConfig *config, int hs);
 
 // ---- product.c ----
 
@@ -100,7 +118,11 @@ void *element_at(const void *array, DType type, size_t at);
 
 // ---- block.c ----
 
-// One block of a transformer: x + attn(ln_1(x)), then the same with mlp(ln_2(x)).
+// One block of a transformer: r = x + attn(norm_1(x)), then r + mlp(norm_2(r)). It owns the four;
+// NULL among them is what a constructor that failed returned.
+Module *block_of(const char *name, int dim, Module *norm_1, Module *attn, Module *norm_2,
+                 Module *mlp);
+// GPT-2's.
 Module *block_create(const char *name, int dim, int heads, AttentionKind attention, float init_std,
                      float proj_std);
 

@@ -1,18 +1,17 @@
 /* layernorm.c: the layer around the layer normalisation kernels: weight, bias (C), and for the
  * backward each row's mean and 1/deviation.
  *
- * A block may hand it a residual for the time of one pass, which the kernel then adds on its way:
- * to the input of a forward, to the gradient that a backward hands back.
+ * A block may hand it (and rmsnorm.c's) a residual for the time of one pass, which the kernel then
+ * adds on its way: to the input of a forward, to the gradient that a backward hands back.
  *
- * Interface: layernorm_create; layernorm_forward_sum, layernorm_backward_sum for the block.
+ * Interface: layernorm_create; norm_forward_sum, norm_backward_sum for the block.
  */
 #include "internal.h"
 #include "kernels.h"
 
 typedef struct LayerNorm {
-    float *mean, *rstd;   // device (rows)
-    void *sum;            // the pass in progress has a residual: a forward's input, to be added to
-    const void *residual; // …and what is added (rows, C). NULL: there is none
+    NormPass pass;      // the one in progress
+    float *mean, *rstd; // device (rows)
 } LayerNorm;
 
 static Status layernorm_forward(Module *self, NnRun *run, const void *in, void *out)
@@ -24,10 +23,10 @@ static Status layernorm_forward(Module *self, NnRun *run, const void *in, void *
     TRY(param_has_data(bias, self->out_type));
     TRY(module_alloc(self, run, &s->mean, run_rows(run), "means"));
     TRY(module_alloc(self, run, &s->rstd, run_rows(run), "deviations"));
-    if (s->residual != NULL)
-        CUDA_TRY(kernel_residual_layernorm_forward_ex(self->out_type, out, s->mean, s->rstd, s->sum,
-                                                      s->residual, weight->data.data,
-                                                      bias->data.data, rows, C, run->stream));
+    if (s->pass.residual != NULL)
+        CUDA_TRY(kernel_residual_layernorm_forward_ex(
+            self->out_type, out, s->mean, s->rstd, s->pass.sum, s->pass.residual, weight->data.data,
+            bias->data.data, rows, C, run->stream));
     else
         CUDA_TRY(kernel_layernorm_forward_ex(self->out_type, out, s->mean, s->rstd, in,
                                              weight->data.data, bias->data.data, rows, C,
@@ -44,13 +43,13 @@ static Status layernorm_backward(Module *self, NnRun *run, const void *dout, voi
     TRY(param_has_grad(bias, self->out_type));
     CUDA_TRY(kernel_layernorm_backward_ex(
         self->out_type, din, weight->grad.data, bias->grad.data, dout, self->in, weight->data.data,
-        s->mean, s->rstd, s->residual, (int)run_rows(run), self->in_dim, run->stream));
+        s->mean, s->rstd, s->pass.residual, (int)run_rows(run), self->in_dim, run->stream));
     return OK;
 }
 
-Status layernorm_forward_sum(Module *m, NnRun *run, void *sum, const void *residual, void **out)
+Status norm_forward_sum(Module *m, NnRun *run, void *sum, const void *residual, void **out)
 {
-    LayerNorm *s = m->state;
+    NormPass *s = m->state;
     s->sum = sum;
     s->residual = residual;
     Status done = module_forward_any(m, run, sum, out);
@@ -60,10 +59,9 @@ Status layernorm_forward_sum(Module *m, NnRun *run, void *sum, const void *resid
     return OK;
 }
 
-Status layernorm_backward_sum(Module *m, NnRun *run, const void *dout, const void *residual,
-                              void *din)
+Status norm_backward_sum(Module *m, NnRun *run, const void *dout, const void *residual, void *din)
 {
-    LayerNorm *s = m->state;
+    NormPass *s = m->state;
     s->residual = residual;
     Status done = module_backward_into(m, run, dout, din);
     s->residual = NULL;

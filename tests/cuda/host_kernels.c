@@ -26,6 +26,14 @@
 #define kernel_causal_softmax_backward cpu_kernel_causal_softmax_backward
 #define kernel_attention_forward cpu_kernel_attention_forward
 #define kernel_attention_backward cpu_kernel_attention_backward
+#define kernel_grouped_attention_forward cpu_kernel_grouped_attention_forward
+#define kernel_grouped_attention_backward cpu_kernel_grouped_attention_backward
+#define kernel_rotary cpu_kernel_rotary
+#define kernel_rmsnorm_forward cpu_kernel_rmsnorm_forward
+#define kernel_residual_rmsnorm_forward cpu_kernel_residual_rmsnorm_forward
+#define kernel_rmsnorm_backward cpu_kernel_rmsnorm_backward
+#define kernel_swiglu_forward cpu_kernel_swiglu_forward
+#define kernel_swiglu_backward cpu_kernel_swiglu_backward
 #define kernel_embedding_forward cpu_kernel_embedding_forward
 #define kernel_embedding_backward cpu_kernel_embedding_backward
 #define kernel_cross_entropy cpu_kernel_cross_entropy
@@ -47,6 +55,14 @@
 #define kernel_causal_softmax_backward_ex cpu_kernel_causal_softmax_backward_ex
 #define kernel_attention_forward_ex cpu_kernel_attention_forward_ex
 #define kernel_attention_backward_ex cpu_kernel_attention_backward_ex
+#define kernel_grouped_attention_forward_ex cpu_kernel_grouped_attention_forward_ex
+#define kernel_grouped_attention_backward_ex cpu_kernel_grouped_attention_backward_ex
+#define kernel_rotary_ex cpu_kernel_rotary_ex
+#define kernel_rmsnorm_forward_ex cpu_kernel_rmsnorm_forward_ex
+#define kernel_residual_rmsnorm_forward_ex cpu_kernel_residual_rmsnorm_forward_ex
+#define kernel_rmsnorm_backward_ex cpu_kernel_rmsnorm_backward_ex
+#define kernel_swiglu_forward_ex cpu_kernel_swiglu_forward_ex
+#define kernel_swiglu_backward_ex cpu_kernel_swiglu_backward_ex
 #define kernel_embedding_forward_ex cpu_kernel_embedding_forward_ex
 #define kernel_embedding_backward_ex cpu_kernel_embedding_backward_ex
 #define kernel_cross_entropy_ex cpu_kernel_cross_entropy_ex
@@ -65,4 +81,7 @@ GpuLogEntry host_entry;
 #include "../../lib/kernels/layernorm.c"
 #include "../../lib/kernels/optimizer.c"
 #include "../../lib/kernels/reduce.c"
+#include "../../lib/kernels/rmsnorm.c"
+#include "../../lib/kernels/rotary.c"
 #include "../../lib/kernels/softmax.c"
+#include "../../lib/kernels/swiglu.c"

@@ -392,6 +392,20 @@ static void test_fused_attention(void **state)
     run_ranks_limit(1, 60, check_fused_attention, NULL);
 }
 
+static void check_rotary(const Rank *r, void *arg)
+{
+    static const Sizes sizes[] = {
+        {.rows = 0, .cols = 3, .width = 4},   {.rows = 1, .cols = 1, .width = 1},
+        {.rows = 15, .cols = 5, .width = 48}, {.rows = 66, .cols = 33, .width = 31},
+        {.rows = 9, .cols = 9, .width = 128}, {.rows = 8200, .cols = 4100, .width = 384}};
+    check_kernels(r, rotary, COUNT(rotary), sizes, COUNT(sizes) - 1);
+    check_kernel(r, &rotary[0], sizes[COUNT(sizes) - 1], 1, 1);
+}
+static void test_rotary(void **state)
+{
+    run_ranks_limit(1, 30, check_rotary, NULL);
+}
+
 static void check_embedding(const Rank *r, void *arg)
 {
     static const Sizes sizes[] = {{.rows = 0, .cols = 4, .width = 8, .vocab = 5},
@@ -483,6 +497,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_loss),
     cmocka_unit_test(test_masked),
     cmocka_unit_test(test_fused_attention),
+    cmocka_unit_test(test_rotary),
 #ifndef EMULATED_CUDA
     cmocka_unit_test(test_long_attention),
 #endif

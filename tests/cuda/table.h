@@ -1,7 +1,7 @@
 /* table.h: what every kernel works on, and how near to the CPU's its results must be.
  *
  * Interface: Sizes, Shape, words_of; Begin; Operand; Kernel, and the tables of them: elementwise,
- * sums, matrices, attention, fused_attention, embedding, loss.
+ * sums, matrices, attention, fused_attention, rotary, embedding, loss.
  */
 #ifndef TESTS_CUDA_TABLE_H
 #define TESTS_CUDA_TABLE_H
@@ -24,10 +24,12 @@ typedef enum Shape {
     ROWS,
     COLS,
     MATRIX,
+    HALVES,
     SQUARES,
     TOKENS,
     EMBEDDED,
     QKV,
+    GROUPED_QKV,
     PER_HEAD,
     STATISTICS,
     WORDS,
@@ -49,10 +51,12 @@ static size_t words_of(Shape shape, const Sizes *s)
     case ROWS: return rows;
     case COLS: return cols;
     case MATRIX: return rows * cols;
+    case HALVES: return rows * 2 * cols;
     case SQUARES: return rows * cols * cols;
     case TOKENS: return rows;
     case EMBEDDED: return rows * width;
     case QKV: return rows * 3 * width;
+    case GROUPED_QKV: return rows * (width + 2 * (width / (size_t)heads_of(s)));
     case PER_HEAD: return rows * (size_t)heads_of(s);
     case STATISTICS: return 2 * rows * (size_t)heads_of(s);
     case WORDS: return (size_t)s->vocab * width;
@@ -180,6 +184,66 @@ RUN(run_attention_backward)
     return CALL(attention_backward, x[0], x[1], x[2], x[3], x[4], x[5], s->rows / s->cols, s->cols,
                 s->width, heads_of(s), 0.3f, stream);
 }
+// All heads share one of keys and values.
+RUN(run_grouped_attention_forward)
+{
+    return CALL(grouped_attention_forward, x[0], x[1], x[2], s->rows / s->cols, s->cols, s->width,
+                heads_of(s), 1, 0.3f, stream);
+}
+RUN(run_grouped_attention_backward)
+{
+    return CALL(grouped_attention_backward, x[0], x[1], x[2], x[3], x[4], x[5], s->rows / s->cols,
+                s->cols, s->width, heads_of(s), 1, 0.3f, stream);
+}
+// Where a head has an odd number of columns, the last of the row's stay.
+static cudaError_t turn(bool host, float *x, const Sizes *s, int direction, cudaStream_t stream)
+{
+    RotaryFrequencies f;
+    for (int i = 0; i < ATTENTION_MOST_COLUMNS / 2; i++) f.of_pair[i] = 1.0f / (float)(1 + 3 * i);
+    int hs = s->width / heads_of(s) / 2 * 2;
+    return CALL(rotary, x, s->rows / s->cols, s->cols, s->width, heads_of(s), hs, f, direction,
+                stream);
+}
+RUN(run_rotary) { return turn(host, x[0], s, 1, stream); }
+RUN(run_rotary_back) { return turn(host, x[0], s, -1, stream); }
+RUN(run_rmsnorm_forward)
+{
+    return CALL(rmsnorm_forward, x[0], x[1], x[2], x[3], s->rows, s->cols, 1e-5f, stream);
+}
+RUN(run_residual_rmsnorm_forward)
+{
+    return CALL(residual_rmsnorm_forward, x[0], x[1], x[2], x[3], x[4], s->rows, s->cols, 1e-5f,
+                stream);
+}
+RUN(run_rmsnorm_backward)
+{
+    return CALL(rmsnorm_backward, x[0], x[1], x[2], x[3], x[4], x[5], NULL, s->rows, s->cols,
+                stream);
+}
+RUN(run_residual_rmsnorm_backward)
+{
+    return CALL(rmsnorm_backward, x[0], x[1], x[2], x[3], x[4], x[5], x[6], s->rows, s->cols,
+                stream);
+}
+RUN(run_swiglu_forward) { return CALL(swiglu_forward, x[0], x[1], s->rows, s->cols, stream); }
+RUN(run_swiglu_backward)
+{
+    return CALL(swiglu_backward, x[0], x[1], x[2], s->rows, s->cols, stream);
+}
+RUN(run_swiglu_backward_in_place)
+{
+    return CALL(swiglu_backward, x[0], x[1], x[0], s->rows, s->cols, stream);
+}
+RUN(run_words_forward)
+{
+    return CALL(embedding_forward, x[0], (int32_t *)(void *)x[1], x[2], NULL, s->rows / s->cols,
+                s->cols, s->width, s->vocab, stream);
+}
+RUN(run_words_backward)
+{
+    return CALL(embedding_backward, x[0], NULL, x[1], (int32_t *)(void *)x[2], s->rows / s->cols,
+                s->cols, s->width, s->vocab, stream);
+}
 RUN(run_embedding_forward)
 {
     return CALL(embedding_forward, x[0], (int32_t *)(void *)x[1], x[2], x[3], s->rows / s->cols,
@@ -259,6 +323,25 @@ static const Kernel matrices[] = {
       OUT("dbias", COLS, EIGHTHS, EXACT), IN("dout", MATRIX, EIGHTHS), IN("in", MATRIX, DRAWN),
       IN("weight", COLS, DRAWN), IN("mean", ROWS, DRAWN), IN("rstd", ROWS, POSITIVE),
       IN("residual", MATRIX, DRAWN)}},
+    {"rmsnorm_forward", run_rmsnorm_forward,
+     {OUT("out", MATRIX, NANS, 64), OUT("rstd", ROWS, NANS, 32), IN("in", MATRIX, FAR),
+      IN("weight", COLS, DRAWN)}},
+    {"residual_rmsnorm_forward", run_residual_rmsnorm_forward,
+     {OUT("out", MATRIX, NANS, 64), OUT("rstd", ROWS, NANS, 32), OUT("sum", MATRIX, FAR, EXACT),
+      IN("residual", MATRIX, DRAWN), IN("weight", COLS, DRAWN)}},
+    {"rmsnorm_backward", run_rmsnorm_backward,
+     {OUT("din", MATRIX, NANS, 64), OUT("dweight", COLS, DRAWN, COLUMN_SUM),
+      IN("dout", MATRIX, DRAWN), IN("in", MATRIX, DRAWN), IN("weight", COLS, DRAWN),
+      IN("rstd", ROWS, POSITIVE)}},
+    {"rmsnorm_backward with a residual", run_residual_rmsnorm_backward,
+     {OUT("din", MATRIX, NANS, 64), OUT("dweight", COLS, DRAWN, COLUMN_SUM),
+      IN("dout", MATRIX, DRAWN), IN("in", MATRIX, DRAWN), IN("weight", COLS, DRAWN),
+      IN("rstd", ROWS, POSITIVE), IN("residual", MATRIX, DRAWN)}},
+    {"swiglu_forward", run_swiglu_forward, {OUT("out", MATRIX, NANS, 16), IN("in", HALVES, LARGE)}},
+    {"swiglu_backward", run_swiglu_backward,
+     {OUT("din", HALVES, NANS, 32), IN("dout", MATRIX, DRAWN), IN("in", HALVES, LARGE)}},
+    {"swiglu_backward in place", run_swiglu_backward_in_place,
+     {OUT("din", HALVES, LARGE, 32), IN("dout", MATRIX, DRAWN)}},
 };
 
 // Exponents reach -42, where a product's rounding alone is 32 units of it.
@@ -279,6 +362,19 @@ static const Kernel fused_attention[] = {
      {OUT("dqkv", QKV, NANS, COLUMN_SUM), OUT("delta", PER_HEAD, NANS, 64),
       IN("dout", EMBEDDED, DRAWN), IN("out", EMBEDDED, DRAWN), IN("stats", STATISTICS, POSITIVE),
       IN("qkv", QKV, DRAWN)}},
+    {"grouped_attention_forward", run_grouped_attention_forward,
+     {OUT("out", EMBEDDED, NANS, 64), OUT("stats", STATISTICS, NANS, 64),
+      IN("qkv", GROUPED_QKV, DRAWN)}},
+    {"grouped_attention_backward", run_grouped_attention_backward,
+     {OUT("dqkv", GROUPED_QKV, NANS, COLUMN_SUM), OUT("delta", PER_HEAD, NANS, 64),
+      IN("dout", EMBEDDED, DRAWN), IN("out", EMBEDDED, DRAWN), IN("stats", STATISTICS, POSITIVE),
+      IN("qkv", GROUPED_QKV, DRAWN)}},
+};
+
+// A sine and a cosine, each rounded from a double that may be off in its last place.
+static const Kernel rotary[] = {
+    {"rotary", run_rotary, {OUT("x", EMBEDDED, DRAWN, 4)}},
+    {"rotary back", run_rotary_back, {OUT("x", EMBEDDED, DRAWN, 4)}},
 };
 
 static const Kernel embedding[] = {
@@ -289,6 +385,10 @@ static const Kernel embedding[] = {
      {OUT("dwte", WORDS, DRAWN, EXACT), OUT("dwpe", PLACES, DRAWN, EXACT),
       IN("dout", EMBEDDED, DRAWN),
       IN("tokens", TOKENS, TOKEN)}},
+    {"embedding_forward of words alone", run_words_forward,
+     {OUT("out", EMBEDDED, NANS, EXACT), IN("tokens", TOKENS, TOKEN), IN("wte", WORDS, DRAWN)}},
+    {"embedding_backward of words alone", run_words_backward,
+     {OUT("dwte", WORDS, DRAWN, EXACT), IN("dout", EMBEDDED, DRAWN), IN("tokens", TOKENS, TOKEN)}},
 };
 
 static const Kernel loss[] = {

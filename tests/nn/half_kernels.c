@@ -192,7 +192,26 @@ typedef struct Sizes {
     int rows, cols, T, heads, vocab; // rows = B·T
 } Sizes;
 
-typedef enum Shape { NONE, ALL, ROWS, COLS, QKV, SQUARES, OF_HEADS, STATS, WORDS, PLACES } Shape;
+typedef enum Shape {
+    NONE,
+    ALL,
+    ROWS,
+    COLS,
+    QKV,
+    SQUARES,
+    OF_HEADS,
+    STATS,
+    WORDS,
+    PLACES,
+    HALVES_OF_ALL,
+    GROUPED_QKV
+} Shape;
+
+// Heads of keys and values: each shared by several of queries where that goes.
+static int kv_heads(const Sizes *s)
+{
+    return s->heads % 2 == 0 ? s->heads / 2 : 1;
+}
 
 static size_t numel(Shape shape, const Sizes *s)
 {
@@ -206,7 +225,9 @@ static size_t numel(Shape shape, const Sizes *s)
                    rows * (size_t)s->heads,
                    2 * rows * (size_t)s->heads,
                    (size_t)s->vocab * cols,
-                   T * cols};
+                   T * cols,
+                   rows * 2 * cols,
+                   rows * (cols + 2 * (size_t)kv_heads(s) * (cols / (size_t)s->heads))};
     return of[shape];
 }
 
@@ -366,6 +387,88 @@ RUN(attention_back)
              : kernel_attention_backward(x[0], x[1], x[2], x[3], x[4], x[5], B, s->T, s->cols,
                                          s->heads, 0.6f, stream);
 }
+RUN(grouped_attention)
+{
+    int B = s->rows / s->T, kv = kv_heads(s);
+    return t ? kernel_grouped_attention_forward_ex(t, x[0], x[1], x[2], B, s->T, s->cols, s->heads,
+                                                   kv, 0.6f, stream)
+             : kernel_grouped_attention_forward(x[0], x[1], x[2], B, s->T, s->cols, s->heads, kv,
+                                                0.6f, stream);
+}
+RUN(grouped_attention_back)
+{
+    int B = s->rows / s->T, kv = kv_heads(s);
+    return t ? kernel_grouped_attention_backward_ex(t, x[0], x[1], x[2], x[3], x[4], x[5], B, s->T,
+                                                    s->cols, s->heads, kv, 0.6f, stream)
+             : kernel_grouped_attention_backward(x[0], x[1], x[2], x[3], x[4], x[5], B, s->T,
+                                                 s->cols, s->heads, kv, 0.6f, stream);
+}
+RUN(rotary)
+{
+    int B = s->rows / s->T, hs = s->cols / s->heads / 2 * 2;
+    RotaryFrequencies f;
+    for (int i = 0; i < ATTENTION_MOST_COLUMNS / 2; i++) f.of_pair[i] = 1.0f / (float)(1 + 2 * i);
+    return t ? kernel_rotary_ex(t, x[0], B, s->T, s->cols, s->heads, hs, f, 1, stream)
+             : kernel_rotary(x[0], B, s->T, s->cols, s->heads, hs, f, 1, stream);
+}
+RUN(rms)
+{
+    return t ? kernel_rmsnorm_forward_ex(t, x[0], x[1], x[2], x[3], s->rows, s->cols, 0.1f, stream)
+             : kernel_rmsnorm_forward(x[0], x[1], x[2], x[3], s->rows, s->cols, 0.1f, stream);
+}
+RUN(residual_rms)
+{
+    return kernel_residual_rmsnorm_forward_ex(t, x[0], x[1], x[2], x[3], x[4], s->rows, s->cols,
+                                              0.1f, stream);
+}
+RUN(residual_then_rms)
+{
+    FIRST(kernel_add_ex(t, x[2], t, x[3], N, stream));
+    return kernel_rmsnorm_forward_ex(t, x[0], x[1], x[2], x[4], s->rows, s->cols, 0.1f, stream);
+}
+RUN(rms_back)
+{
+    return t ? kernel_rmsnorm_backward_ex(t, x[0], x[1], x[2], x[3], x[4], x[5], NULL, RC)
+             : kernel_rmsnorm_backward(x[0], x[1], x[2], x[3], x[4], x[5], NULL, RC);
+}
+RUN(rms_residual_back)
+{
+    return kernel_rmsnorm_backward_ex(t, x[0], x[1], x[2], x[3], x[4], x[5], x[6], RC);
+}
+RUN(rms_back_then_residual)
+{
+    FIRST(kernel_rmsnorm_backward_ex(t, x[0], x[1], x[2], x[3], x[4], x[5], NULL, RC));
+    return kernel_add_ex(t, x[0], t, x[6], N, stream);
+}
+RUN(swiglu)
+{
+    return t ? kernel_swiglu_forward_ex(t, x[0], x[1], RC) : kernel_swiglu_forward(x[0], x[1], RC);
+}
+RUN(swiglu_back)
+{
+    return t ? kernel_swiglu_backward_ex(t, x[0], x[1], x[2], RC)
+             : kernel_swiglu_backward(x[0], x[1], x[2], RC);
+}
+RUN(swiglu_back_in_place)
+{
+    return t ? kernel_swiglu_backward_ex(t, x[0], x[1], x[0], RC)
+             : kernel_swiglu_backward(x[0], x[1], x[0], RC);
+}
+RUN(words)
+{
+    int B = s->rows / s->T;
+    return t ? kernel_embedding_forward_ex(t, x[0], x[1], x[2], NULL, B, s->T, s->cols, s->vocab,
+                                           stream)
+             : kernel_embedding_forward(x[0], x[1], x[2], NULL, B, s->T, s->cols, s->vocab, stream);
+}
+RUN(words_back)
+{
+    int B = s->rows / s->T;
+    return t ? kernel_embedding_backward_ex(t, x[0], NULL, x[1], x[2], B, s->T, s->cols, s->vocab,
+                                            stream)
+             : kernel_embedding_backward(x[0], NULL, x[1], x[2], B, s->T, s->cols, s->vocab,
+                                         stream);
+}
 RUN(embedding)
 {
     int B = s->rows / s->T;
@@ -484,6 +587,52 @@ static const Kernel kernels[] = {
      embedding_back,
      NULL,
      {OUT("dwte", WORDS), OUT("dwpe", PLACES), IN("dout", ALL), IN_TOKENS("tokens", ROWS)}},
+    {"grouped_attention_forward",
+     grouped_attention,
+     NULL,
+     {OUT("out", ALL), OUT_FLOAT("stats", STATS), IN("qkv", GROUPED_QKV)}},
+    {"grouped_attention_backward",
+     grouped_attention_back,
+     NULL,
+     {OUT("dqkv", GROUPED_QKV), OUT_FLOAT("delta", OF_HEADS), IN("dout", ALL), IN("out", ALL),
+      IN_POSITIVE("stats", STATS), IN("qkv", GROUPED_QKV)}},
+    {"rotary", rotary, NULL, {OUT("x", ALL)}},
+    {"rmsnorm_forward",
+     rms,
+     NULL,
+     {OUT("out", ALL), OUT_FLOAT("rstd", ROWS), IN("in", ALL), IN("weight", COLS)}},
+    {"residual_rmsnorm_forward",
+     residual_rms,
+     residual_then_rms,
+     {OUT("out", ALL), OUT_FLOAT("rstd", ROWS), OUT("sum", ALL), IN("residual", ALL),
+      IN("weight", COLS)}},
+    {"rmsnorm_backward",
+     rms_back,
+     NULL,
+     {OUT("din", ALL), OUT("dweight", COLS), IN("dout", ALL), IN("in", ALL), IN("weight", COLS),
+      IN_POSITIVE("rstd", ROWS)}},
+    {"rmsnorm_backward with a residual",
+     rms_residual_back,
+     rms_back_then_residual,
+     {OUT("din", ALL), OUT("dweight", COLS), IN("dout", ALL), IN("in", ALL), IN("weight", COLS),
+      IN_POSITIVE("rstd", ROWS), IN("residual", ALL)}},
+    {"swiglu_forward", swiglu, NULL, {OUT("out", ALL), IN("in", HALVES_OF_ALL)}},
+    {"swiglu_backward",
+     swiglu_back,
+     NULL,
+     {OUT("din", HALVES_OF_ALL), IN("dout", ALL), IN("in", HALVES_OF_ALL)}},
+    {"swiglu_backward in place",
+     swiglu_back_in_place,
+     NULL,
+     {OUT("din", HALVES_OF_ALL), IN("dout", ALL)}},
+    {"embedding_forward of words alone",
+     words,
+     NULL,
+     {OUT("out", ALL), IN_TOKENS("tokens", ROWS), IN("wte", WORDS)}},
+    {"embedding_backward of words alone",
+     words_back,
+     NULL,
+     {OUT("dwte", WORDS), IN("dout", ALL), IN_TOKENS("tokens", ROWS)}},
     {"cross_entropy",
      loss,
      NULL,

@@ -3,8 +3,8 @@
  *
  * The loss is Σ w·out with random w, so dout = w.
  */
-#include "naive.h"
 #include "numbers.h"
+#include "naive_llama.h"
 
 #define BOUND 1e-5 // of a gradient's norm
 
@@ -13,6 +13,7 @@ struct Case {
     const char *name;
     int B, T, in_dim, out_dim;
     int heads, vocab; // attention; embedding
+    int kv_heads;
     Module *(*create)(const Case *c);
     void (*naive)(const Case *c, double *out, const double *in, double *const *p);
 };
@@ -245,6 +246,72 @@ static void run_mlp(const Case *c, double *out, const double *in, double *const 
     free(b);
 }
 
+static Module *create_rmsnorm(const Case *c)
+{
+    return rmsnorm_create("norm", c->in_dim, 1e-3f);
+}
+static void run_rmsnorm(const Case *c, double *out, const double *in, double *const *p)
+{
+    naive_rmsnorm(out, in, p, c->B * c->T, c->in_dim, 1e-3f);
+}
+
+static Module *create_swiglu(const Case *c)
+{
+    return swiglu_create("act", c->out_dim);
+}
+static void run_swiglu(const Case *c, double *out, const double *in, double *const *p)
+{
+    naive_swiglu(out, in, c->B * c->T, c->out_dim);
+}
+
+static Module *create_gated_ffn(const Case *c)
+{
+    return gated_ffn_create("mlp", c->in_dim, 2 * c->in_dim + 1, 0.02f, 0.02f);
+}
+static void run_gated_ffn(const Case *c, double *out, const double *in, double *const *p)
+{
+    naive_gated_ffn(out, in, p, c->B * c->T, c->in_dim, 2 * c->in_dim + 1);
+}
+
+// Fast turns: a few tokens go all the way round.
+static Module *create_grouped_attention(const Case *c)
+{
+    RotaryConfig rotary = {.theta = 30.0f};
+    return grouped_attention_create("attn", c->in_dim, c->heads, c->kv_heads, &rotary, 0.02f,
+                                    0.02f);
+}
+static void run_grouped_attention(const Case *c, double *out, const double *in, double *const *p)
+{
+    NaiveLlama n = {c->B, c->T, c->in_dim, c->heads, c->kv_heads, .theta = 30.0};
+    naive_grouped_attention(&n, out, in, p);
+}
+
+// Llama 3.1's scaling: with 60 tokens, and frequencies from 1 down to 30^(-3/4), pairs are in all
+// three of its parts.
+static Module *create_scaled_attention(const Case *c)
+{
+    RotaryConfig rotary = {.theta = 30.0f, .factor = 8.0f, .low = 1.0f, .high = 4.0f, 60};
+    return grouped_attention_create("attn", c->in_dim, c->heads, c->kv_heads, &rotary, 0.02f,
+                                    0.02f);
+}
+static void run_scaled_attention(const Case *c, double *out, const double *in, double *const *p)
+{
+    NaiveLlama n = {c->B,          c->T,         c->in_dim,  c->heads,   c->kv_heads,
+                    .theta = 30.0, .factor = 8., .low = 1.0, .high = 4., .trained_T = 60.0};
+    naive_grouped_attention(&n, out, in, p);
+}
+
+static Module *create_words(const Case *c)
+{
+    return token_embedding_create("embed", c->vocab, c->T, c->out_dim, 0.02f);
+}
+static void run_words(const Case *c, double *out, const double *in, double *const *p)
+{
+    int32_t tokens[64];
+    for (int r = 0; r < c->B * c->T; r++) tokens[r] = (int32_t)in[r];
+    naive_words(out, tokens, p, c->B * c->T, c->out_dim);
+}
+
 #define LAYER_TEST(test, ...)                                                                      \
     static void test(void **state)                                                                 \
     {                                                                                              \
@@ -281,6 +348,21 @@ LAYER_TEST(test_fused_attention_one_token, "attn", 3, 1, 6, 6, 2, .create = crea
 LAYER_TEST(test_embedding, "embed", 3, 5, 0, 7, 0, 11, .create = create_embedding,
            .naive = run_embedding)
 LAYER_TEST(test_ffn, "mlp", 2, 3, 5, 5, .create = create_ffn, .naive = run_ffn)
+LAYER_TEST(test_rmsnorm, "norm", 2, 3, 11, 11, .create = create_rmsnorm, .naive = run_rmsnorm)
+LAYER_TEST(test_rmsnorm_wide, "norm", 1, 3, 67, 67, .create = create_rmsnorm, .naive = run_rmsnorm)
+LAYER_TEST(test_swiglu, "act", 3, 5, 26, 13, .create = create_swiglu, .naive = run_swiglu)
+LAYER_TEST(test_gated_ffn, "mlp", 2, 3, 5, 5, .create = create_gated_ffn, .naive = run_gated_ffn)
+LAYER_TEST(test_grouped_attention, "attn", 2, 5, 12, 12, 6, .kv_heads = 2,
+           .create = create_grouped_attention, .naive = run_grouped_attention)
+LAYER_TEST(test_grouped_attention_one_key, "attn", 1, 19, 12, 12, 3, .kv_heads = 1,
+           .create = create_grouped_attention, .naive = run_grouped_attention)
+LAYER_TEST(test_grouped_attention_all_keys, "attn", 1, 18, 36, 36, 2, .kv_heads = 2,
+           .create = create_grouped_attention, .naive = run_grouped_attention)
+LAYER_TEST(test_grouped_attention_one_token, "attn", 3, 1, 8, 8, 4, .kv_heads = 2,
+           .create = create_grouped_attention, .naive = run_grouped_attention)
+LAYER_TEST(test_scaled_attention, "attn", 1, 11, 16, 16, 2, .kv_heads = 1,
+           .create = create_scaled_attention, .naive = run_scaled_attention)
+LAYER_TEST(test_words, "embed", 3, 5, 0, 7, 0, 11, .create = create_words, .naive = run_words)
 LAYER_TEST(test_mlp, "mlp", 3, 3, 6, 4, .create = create_mlp, .naive = run_mlp)
 
 // ---- Memory ----
@@ -349,6 +431,16 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_embedding),
     cmocka_unit_test(test_ffn),
     cmocka_unit_test(test_mlp),
+    cmocka_unit_test(test_rmsnorm),
+    cmocka_unit_test(test_rmsnorm_wide),
+    cmocka_unit_test(test_swiglu),
+    cmocka_unit_test(test_gated_ffn),
+    cmocka_unit_test(test_grouped_attention),
+    cmocka_unit_test(test_grouped_attention_one_key),
+    cmocka_unit_test(test_grouped_attention_all_keys),
+    cmocka_unit_test(test_grouped_attention_one_token),
+    cmocka_unit_test(test_scaled_attention),
+    cmocka_unit_test(test_words),
     cmocka_unit_test(test_peak),
 };
 SUITE_MAIN("nn layers", tests)

@@ -4,7 +4,7 @@
  * rank can make any batch. Two loops train the same model on the same data: one GPU without FSDP,
  * and FSDP.
  *
- * Interface: spec_mlp, spec_gpt2, spec_create; batch_create; train_batch (forward, loss, backward);
+ * Interface: spec_mlp, spec_gpt2, spec_llama, spec_create; batch_create; train_batch (forward, loss, backward);
  * plain_* (one GPU), sharded_* (FSDP); tree_average (micro-batch gradients in the collective's
  * order); unit_layout, model_layout (names for the elements of an array).
  */
@@ -16,17 +16,21 @@
 #include "nn.h"
 
 typedef struct Spec {
-    bool gpt2;
+    bool gpt2;       // or Llama: tokens in, blocks "h.i"
     int layers;      // GPT-2: blocks; MLP: linear layers
     int B, T;        // MLP: T is 1
     int in_dim, dim; // dim: GPT-2's C, the MLP's hidden size
     int heads;
-    int vocab; // classes
+    int kv_heads, hidden; // Llama's; kv_heads 0: GPT-2
+    bool tied;            // Llama's head
+    int vocab;            // classes
     float init_std; // of the normal parameters; 0: what the model has for them
 } Spec;
 
 Spec spec_mlp(int layers);  // odd sizes: 7 → 13 … → 5, 6 rows
 Spec spec_gpt2(int layers); // 11 tokens, C = 24, 3 heads, B = 2, T = 9
+// 11 tokens, C = 24, 6 heads on 2 of keys, 17 hidden, B = 2, T = 9
+Spec spec_llama(int layers, bool tied);
 Module *spec_create(const Spec *spec);
 
 typedef struct Batch {

@@ -3,11 +3,12 @@
  *
  * A warp has one row of a head, and its lanes 32 rows of the other kind, which the block's warps
  * share: in the forward, and for the gradient by queries, a query and 32 keys; for the gradient by
- * keys a key and 32 queries. So every sum is one warp's, in an order that depends on positions
+ * keys a key and 32 queries, of all heads that share the key. So every sum is one warp's, in an order that depends on positions
  * alone: no atomics. Tiles begin at multiples of 32, so a row does not depend on T. What a query may
  * not see, it is not touched by, be it NaN.
  *
- * Interface: kernel_attention_forward, kernel_attention_backward; the _ex form of each.
+ * Interface: kernel_attention_forward, kernel_attention_backward; kernel_grouped_attention_forward,
+ * kernel_grouped_attention_backward; the _ex form of each.
  */
 #include "block.cuh"
 #include "typed.cuh"
@@ -18,15 +19,19 @@
 #define PARTS (MOST / WARP) // columns of a row that a lane has
 
 struct Sizes {
-    unsigned T, C, hs, heads;
-    size_t rows, pieces; // B·heads; of ROWS rows of a head each, the last of a head perhaps fewer
+    unsigned T, C, hs, heads, kv_heads, shared; // shared: heads that share a key
+    size_t width;                               // columns of a row of qkv
+    size_t
+        pieces; // of ROWS rows of a head each, the last of a head perhaps fewer; of one sequence's
+                // head
     float scale;
 };
 
-// A block's piece: rows first … of sequence b and head h, and this warp's own.
+// A block's piece: rows first … of a sequence and head, and this warp's own.
 struct Piece {
-    size_t in, out, head; // where the head's column 0 of its sequence is in qkv (B,T,3C) and in out
-                          // (B,T,C); B's and the head's number, for (B,heads,T)
+    size_t query, key, value, out; // where the head's column 0 of its sequence is in qkv
+                                   // (B,T,width), and in out (B,T,C)
+    size_t head;                   // B's and the head's number, for (B,heads,T)
     unsigned first, mine;
 };
 
@@ -35,13 +40,21 @@ static __device__ unsigned least(unsigned a, unsigned b)
     return a < b ? a : b;
 }
 
+// Head `head` of sequence b, at row `first` and those after it.
+static __device__ Piece piece_at(const Sizes &n, size_t b, unsigned head, unsigned first)
+{
+    size_t in = b * n.T * n.width, of_key = head / n.shared * n.hs, key = in + n.C + of_key;
+    size_t column = (size_t)head * n.hs;
+    return {in + column,        key,   key + (size_t)n.kv_heads * n.hs, b * n.T * n.C + column,
+            b * n.heads + head, first, first + threadIdx.x / WARP};
+}
+
+// Of the pieces of all heads of queries.
 static __device__ Piece piece_of(const Sizes &n, size_t number)
 {
-    size_t of_head = n.pieces / n.rows, head = number / of_head;
-    size_t b = head / n.heads, column = head % n.heads * n.hs;
-    unsigned first = (unsigned)(number % of_head) * ROWS;
-    return {b * n.T * 3 * n.C + column, b * n.T * n.C + column, head, first,
-            first + threadIdx.x / WARP};
+    size_t head = number / n.pieces;
+    return piece_at(n, head / n.heads, (unsigned)(head % n.heads),
+                    (unsigned)(number % n.pieces) * ROWS);
 }
 
 // Rows of two kinds, side by side, in shared memory; one float more than a row has, so that the
@@ -106,23 +119,23 @@ static __device__ void store_row(Number *row, const float *sums, float factor, u
 // The softmax is made as its keys come: when a larger score comes, what was summed before shrinks.
 template <class Number>
 static __global__ void __launch_bounds__(ROWS *WARP)
-    forward(Number *out, float *stats, const Number *qkv, Sizes n)
+    forward(Number *out, float *stats, const Number *qkv, Sizes n, size_t pieces)
 {
     Rows rows = forward_rows();
     Row *query = rows.own, *key = rows.tile, *value = rows.tile_2;
     unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    size_t stride = 3 * (size_t)n.C;
-    for (size_t number = blockIdx.x; number < n.pieces; number += gridDim.x) {
+    size_t stride = n.width;
+    for (size_t number = blockIdx.x; number < pieces; number += gridDim.x) {
         Piece p = piece_of(n, number);
-        const Number *q = qkv + p.in;
+        const Number *q = qkv + p.query;
         unsigned keys = least(p.first + ROWS, n.T);
         float max = -INFINITY, sum = 0.0f, sums[PARTS] = {};
         __syncthreads();
         load_rows(query, q, stride, p.first, keys - p.first, n.hs);
         for (unsigned begin = 0; begin < keys; begin += TILE) {
             __syncthreads();
-            load_rows(key, q + n.C, stride, begin, least(TILE, keys - begin), n.hs);
-            load_rows(value, q + 2 * n.C, stride, begin, least(TILE, keys - begin), n.hs);
+            load_rows(key, qkv + p.key, stride, begin, least(TILE, keys - begin), n.hs);
+            load_rows(value, qkv + p.value, stride, begin, least(TILE, keys - begin), n.hs);
             __syncthreads();
             if (p.mine >= n.T || begin > p.mine) continue;
             unsigned seen = least(TILE, p.mine - begin + 1);
@@ -155,15 +168,15 @@ static __device__ float score_gradient(float score, float dp, const float *stats
 template <class Number>
 static __global__ void __launch_bounds__(ROWS *WARP)
     backward_queries(Number *dqkv, float *delta, const Number *dout, const Number *out,
-                     const float *stats, const Number *qkv, Sizes n)
+                     const float *stats, const Number *qkv, Sizes n, size_t pieces)
 {
     Rows rows = backward_rows();
     Row *query = rows.own, *gradient = rows.own_2, *key = rows.tile, *value = rows.tile_2;
     unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    size_t stride = 3 * (size_t)n.C;
-    for (size_t number = blockIdx.x; number < n.pieces; number += gridDim.x) {
+    size_t stride = n.width;
+    for (size_t number = blockIdx.x; number < pieces; number += gridDim.x) {
         Piece p = piece_of(n, number);
-        const Number *q = qkv + p.in, *own = out + p.out + (size_t)p.mine * n.C;
+        const Number *q = qkv + p.query, *own = out + p.out + (size_t)p.mine * n.C;
         unsigned keys = least(p.first + ROWS, n.T);
         size_t row = p.head * n.T + p.mine;
         float sums[PARTS] = {}, mine = 0.0f;
@@ -176,8 +189,8 @@ static __global__ void __launch_bounds__(ROWS *WARP)
         mine = warp_sum(mine);
         for (unsigned begin = 0; begin < keys; begin += TILE) {
             __syncthreads();
-            load_rows(key, q + n.C, stride, begin, least(TILE, keys - begin), n.hs);
-            load_rows(value, q + 2 * n.C, stride, begin, least(TILE, keys - begin), n.hs);
+            load_rows(key, qkv + p.key, stride, begin, least(TILE, keys - begin), n.hs);
+            load_rows(value, qkv + p.value, stride, begin, least(TILE, keys - begin), n.hs);
             __syncthreads();
             if (p.mine >= n.T || begin > p.mine) continue;
             unsigned seen = least(TILE, p.mine - begin + 1);
@@ -189,77 +202,91 @@ static __global__ void __launch_bounds__(ROWS *WARP)
             add_rows(sums, of_score, key, 0, seen, n.hs);
         }
         if (p.mine >= n.T) continue;
-        store_row(dqkv + p.in + (size_t)p.mine * stride, sums, 1.0f, n.hs);
+        store_row(dqkv + p.query + (size_t)p.mine * stride, sums, 1.0f, n.hs);
         if (lane == 0) delta[row] = mine;
     }
 }
 
-// dk and dv: each key meets the queries from its own position on
+// What the queries of one head give the warp's key and value: of_key, of_value (PARTS).
 template <class Number>
-static __global__ void __launch_bounds__(ROWS *WARP)
-    backward_keys(Number *dqkv, const float *delta, const Number *dout, const float *stats,
-                  const Number *qkv, Sizes n)
+static __device__ void add_head(float *of_key, float *of_value, const Rows &rows, const Piece &p,
+                                const float *delta, const Number *dout, const float *stats,
+                                const Number *qkv, const Sizes &n)
 {
-    Rows rows = backward_rows();
     Row *key = rows.own, *value = rows.own_2, *query = rows.tile, *gradient = rows.tile_2;
     unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    size_t stride = 3 * (size_t)n.C;
-    for (size_t number = blockIdx.x; number < n.pieces; number += gridDim.x) {
-        Piece p = piece_of(n, number);
-        const Number *q = qkv + p.in;
-        unsigned count = least(ROWS, n.T - p.first);
-        float of_key[PARTS] = {}, of_value[PARTS] = {};
+    for (unsigned begin = p.first / TILE * TILE; begin < n.T; begin += TILE) {
+        unsigned end = least(TILE, n.T - begin);
         __syncthreads();
-        load_rows(key, q + n.C, stride, p.first, count, n.hs);
-        load_rows(value, q + 2 * n.C, stride, p.first, count, n.hs);
-        for (unsigned begin = p.first / TILE * TILE; begin < n.T; begin += TILE) {
-            unsigned end = least(TILE, n.T - begin);
-            __syncthreads();
-            load_rows(query, q, stride, begin, end, n.hs);
-            load_rows(gradient, dout + p.out, n.C, begin, end, n.hs);
-            __syncthreads();
-            if (p.mine >= n.T || begin + end <= p.mine) continue;
-            unsigned first = p.mine > begin ? p.mine - begin : 0;
-            size_t row = p.head * n.T + begin + lane;
-            float weight = 0.0f, of_score = 0.0f;
-            if (lane >= first && lane < end)
-                of_score = score_gradient(dot(key[warp], query[lane], n.hs),
-                                          dot(value[warp], gradient[lane], n.hs), stats + 2 * row,
-                                          delta[row], n.scale, &weight);
-            add_rows(of_key, of_score, query, first, end, n.hs);
-            add_rows(of_value, weight, gradient, first, end, n.hs);
-        }
-        if (p.mine >= n.T) continue;
-        store_row(dqkv + p.in + n.C + (size_t)p.mine * stride, of_key, 1.0f, n.hs);
-        store_row(dqkv + p.in + 2 * n.C + (size_t)p.mine * stride, of_value, 1.0f, n.hs);
+        load_rows(query, qkv + p.query, n.width, begin, end, n.hs);
+        load_rows(gradient, dout + p.out, n.C, begin, end, n.hs);
+        __syncthreads();
+        if (p.mine >= n.T || begin + end <= p.mine) continue;
+        unsigned first = p.mine > begin ? p.mine - begin : 0;
+        size_t row = p.head * n.T + begin + lane;
+        float weight = 0.0f, of_score = 0.0f;
+        if (lane >= first && lane < end)
+            of_score = score_gradient(dot(key[warp], query[lane], n.hs),
+                                      dot(value[warp], gradient[lane], n.hs), stats + 2 * row,
+                                      delta[row], n.scale, &weight);
+        add_rows(of_key, of_score, query, first, end, n.hs);
+        add_rows(of_value, weight, gradient, first, end, n.hs);
     }
 }
 
-static Sizes sizes_of(int B, int T, int C, int heads, float scale)
+// dk and dv: each key meets the queries from its own position on, head by head of those that share
+// it.
+template <class Number>
+static __global__ void __launch_bounds__(ROWS *WARP)
+    backward_keys(Number *dqkv, const float *delta, const Number *dout, const float *stats,
+                  const Number *qkv, Sizes n, size_t pieces)
+{
+    Rows rows = backward_rows();
+    for (size_t number = blockIdx.x; number < pieces; number += gridDim.x) {
+        size_t kv = number / n.pieces, b = kv / n.kv_heads;
+        unsigned head = (unsigned)(kv % n.kv_heads) * n.shared;
+        Piece p = piece_at(n, b, head, (unsigned)(number % n.pieces) * ROWS);
+        unsigned count = least(ROWS, n.T - p.first);
+        size_t at = (size_t)p.mine * n.width;
+        float of_key[PARTS] = {}, of_value[PARTS] = {};
+        __syncthreads();
+        load_rows(rows.own, qkv + p.key, n.width, p.first, count, n.hs);
+        load_rows(rows.own_2, qkv + p.value, n.width, p.first, count, n.hs);
+        for (unsigned i = 0; i < n.shared; i++)
+            add_head(of_key, of_value, rows, piece_at(n, b, head + i, p.first), delta, dout, stats,
+                     qkv, n);
+        if (p.mine >= n.T) continue;
+        store_row(dqkv + p.key + at, of_key, 1.0f, n.hs);
+        store_row(dqkv + p.value + at, of_value, 1.0f, n.hs);
+    }
+}
+
+static Sizes sizes_of(int T, int C, int heads, int kv_heads, float scale)
 {
     Sizes n = {};
     n.T = (unsigned)T;
     n.C = (unsigned)C;
     n.hs = (unsigned)(C / heads);
     n.heads = (unsigned)heads;
-    n.rows = (size_t)B * (size_t)heads;
-    n.pieces = n.rows * ((n.T + ROWS - 1) / ROWS);
+    n.kv_heads = (unsigned)kv_heads;
+    n.shared = (unsigned)(heads / kv_heads);
+    n.width = (size_t)n.C + 2 * (size_t)n.kv_heads * n.hs;
+    n.pieces = (n.T + ROWS - 1) / ROWS;
     n.scale = scale;
     return n;
 }
 
 template <class Number>
 static cudaError_t forward_of(Launch launch, Number *out, float *stats, const Number *qkv, int B,
-                              int T, int C, int heads, float scale)
+                              const Sizes &n)
 {
-    Sizes n = sizes_of(B, T, C, heads, scale);
-    size_t rows = (size_t)B * n.T, width = n.C;
+    size_t rows = (size_t)B * n.T, width = n.C, pieces = (size_t)B * n.heads * n.pieces;
     launch_write(&launch, out, rows * width * sizeof *out);
     launch_write(&launch, stats, 2 * rows * n.heads * sizeof *stats);
-    launch_read(&launch, qkv, rows * 3 * width * sizeof *qkv);
-    if (n.pieces > 0)
-        launch_grid(&launch, forward<Number>, blocks_of(n.pieces, 1), ROWS * WARP, out, stats, qkv,
-                    n);
+    launch_read(&launch, qkv, rows * n.width * sizeof *qkv);
+    if (pieces > 0)
+        launch_grid(&launch, forward<Number>, blocks_of(pieces, 1), ROWS * WARP, out, stats, qkv, n,
+                    pieces);
     return launch_end(&launch);
 }
 
@@ -267,8 +294,8 @@ extern "C" cudaError_t kernel_attention_forward(float *out, float *stats, const 
                                                 int T, int C, int heads, float scale,
                                                 cudaStream_t stream)
 {
-    return forward_of(LAUNCH_BEGIN("kernel_attention_forward", stream), out, stats, qkv, B, T, C,
-                      heads, scale);
+    return forward_of(LAUNCH_BEGIN("kernel_attention_forward", stream), out, stats, qkv, B,
+                      sizes_of(T, C, heads, heads, scale));
 }
 
 extern "C" cudaError_t kernel_attention_forward_ex(DType type, void *out, float *stats,
@@ -276,28 +303,47 @@ extern "C" cudaError_t kernel_attention_forward_ex(DType type, void *out, float 
                                                    int heads, float scale, cudaStream_t stream)
 {
     Launch launch = TYPED_BEGIN("kernel_attention_forward", type, stream);
-    BY_TYPE(type, forward_of(launch, (T *)out, stats, (const T *)qkv, B, length, C, heads, scale));
+    BY_TYPE(type, forward_of(launch, (T *)out, stats, (const T *)qkv, B,
+                             sizes_of(length, C, heads, heads, scale)));
+}
+
+extern "C" cudaError_t kernel_grouped_attention_forward(float *out, float *stats, const float *qkv,
+                                                        int B, int T, int C, int heads,
+                                                        int kv_heads, float scale,
+                                                        cudaStream_t stream)
+{
+    return forward_of(LAUNCH_BEGIN("kernel_grouped_attention_forward", stream), out, stats, qkv, B,
+                      sizes_of(T, C, heads, kv_heads, scale));
+}
+
+extern "C" cudaError_t kernel_grouped_attention_forward_ex(DType type, void *out, float *stats,
+                                                           const void *qkv, int B, int length,
+                                                           int C, int heads, int kv_heads,
+                                                           float scale, cudaStream_t stream)
+{
+    Launch launch = TYPED_BEGIN("kernel_grouped_attention_forward", type, stream);
+    BY_TYPE(type, forward_of(launch, (T *)out, stats, (const T *)qkv, B,
+                             sizes_of(length, C, heads, kv_heads, scale)));
 }
 
 template <class Number>
 static cudaError_t backward_of(Launch launch, Number *dqkv, float *delta, const Number *dout,
                                const Number *out, const float *stats, const Number *qkv, int B,
-                               int T, int C, int heads, float scale)
+                               const Sizes &n)
 {
-    Sizes n = sizes_of(B, T, C, heads, scale);
-    size_t rows = (size_t)B * n.T, width = n.C;
-    launch_write(&launch, dqkv, rows * 3 * width * sizeof *dqkv);
+    size_t rows = (size_t)B * n.T, width = n.C, heads = (size_t)B * n.heads;
+    launch_write(&launch, dqkv, rows * n.width * sizeof *dqkv);
     launch_write(&launch, delta, rows * n.heads * sizeof *delta);
     launch_read(&launch, dout, rows * width * sizeof *dout);
     launch_read(&launch, out, rows * width * sizeof *out);
     launch_read(&launch, stats, 2 * rows * n.heads * sizeof *stats);
-    launch_read(&launch, qkv, rows * 3 * width * sizeof *qkv);
-    if (n.pieces > 0) {
-        unsigned blocks = blocks_of(n.pieces, 1);
-        launch_grid(&launch, backward_queries<Number>, blocks, ROWS * WARP, dqkv, delta, dout, out,
-                    stats, qkv, n);
-        launch_grid(&launch, backward_keys<Number>, blocks, ROWS * WARP, dqkv, (const float *)delta,
-                    dout, stats, qkv, n);
+    launch_read(&launch, qkv, rows * n.width * sizeof *qkv);
+    size_t of_queries = heads * n.pieces, of_keys = (size_t)B * n.kv_heads * n.pieces;
+    if (of_queries > 0) {
+        launch_grid(&launch, backward_queries<Number>, blocks_of(of_queries, 1), ROWS * WARP, dqkv,
+                    delta, dout, out, stats, qkv, n, of_queries);
+        launch_grid(&launch, backward_keys<Number>, blocks_of(of_keys, 1), ROWS * WARP, dqkv,
+                    (const float *)delta, dout, stats, qkv, n, of_keys);
     }
     return launch_end(&launch);
 }
@@ -308,7 +354,7 @@ extern "C" cudaError_t kernel_attention_backward(float *dqkv, float *delta, cons
                                                  float scale, cudaStream_t stream)
 {
     return backward_of(LAUNCH_BEGIN("kernel_attention_backward", stream), dqkv, delta, dout, out,
-                       stats, qkv, B, T, C, heads, scale);
+                       stats, qkv, B, sizes_of(T, C, heads, heads, scale));
 }
 
 extern "C" cudaError_t kernel_attention_backward_ex(DType type, void *dqkv, float *delta,
@@ -319,5 +365,26 @@ extern "C" cudaError_t kernel_attention_backward_ex(DType type, void *dqkv, floa
 {
     Launch launch = TYPED_BEGIN("kernel_attention_backward", type, stream);
     BY_TYPE(type, backward_of(launch, (T *)dqkv, delta, (const T *)dout, (const T *)out, stats,
-                              (const T *)qkv, B, length, C, heads, scale));
+                              (const T *)qkv, B, sizes_of(length, C, heads, heads, scale)));
+}
+
+extern "C" cudaError_t
+kernel_grouped_attention_backward(float *dqkv, float *delta, const float *dout, const float *out,
+                                  const float *stats, const float *qkv, int B, int T, int C,
+                                  int heads, int kv_heads, float scale, cudaStream_t stream)
+{
+    return backward_of(LAUNCH_BEGIN("kernel_grouped_attention_backward", stream), dqkv, delta, dout,
+                       out, stats, qkv, B, sizes_of(T, C, heads, kv_heads, scale));
+}
+
+extern "C" cudaError_t kernel_grouped_attention_backward_ex(DType type, void *dqkv, float *delta,
+                                                            const void *dout, const void *out,
+                                                            const float *stats, const void *qkv,
+                                                            int B, int length, int C, int heads,
+                                                            int kv_heads, float scale,
+                                                            cudaStream_t stream)
+{
+    Launch launch = TYPED_BEGIN("kernel_grouped_attention_backward", type, stream);
+    BY_TYPE(type, backward_of(launch, (T *)dqkv, delta, (const T *)dout, (const T *)out, stats,
+                              (const T *)qkv, B, sizes_of(length, C, heads, kv_heads, scale)));
 }

@@ -26,7 +26,7 @@ static __device__ void check_token(const char *name, int token, size_t i, int T,
 
 #define EMBEDDING_THREADS 256
 
-// out (rows, C), tokens (rows), wte (vocab, C), wpe (T, C); one block a row
+// out (rows, C), tokens (rows), wte (vocab, C), wpe (T, C) or NULL; one block a row
 template <class Number>
 static __global__ void __launch_bounds__(EMBEDDING_THREADS)
     embedding_forward(Number *out, const int32_t *tokens, const Number *wte, const Number *wpe,
@@ -35,9 +35,9 @@ static __global__ void __launch_bounds__(EMBEDDING_THREADS)
     for (size_t r = blockIdx.x; r < rows; r += gridDim.x) {
         int token = tokens[r];
         check_token("kernel_embedding_forward", token, r, T, vocab);
-        const Number *word = wte + (size_t)token * C, *place = wpe + r % T * C;
+        const Number *word = wte + (size_t)token * C, *place = wpe != NULL ? wpe + r % T * C : NULL;
         for (unsigned c = threadIdx.x; c < C; c += blockDim.x)
-            out[r * C + c] = (float)word[c] + (float)place[c];
+            out[r * C + c] = place != NULL ? (float)word[c] + (float)place[c] : (float)word[c];
     }
 }
 
@@ -117,8 +117,8 @@ static __device__ void add_place(Number *place, const Number *dout, int B, int T
     }
 }
 
-// dwte (vocab, C), dwpe (T, C), dout (B,T,C), tokens (B,T). The work has B·T pieces for the words
-// and T for the places. A column belongs to one thread, so no two add to the same number.
+// dwte (vocab, C), dwpe (T, C) or NULL, dout (B,T,C), tokens (B,T). The work has B·T pieces for the
+// words and T for the places. A column belongs to one thread, so no two add to the same number.
 template <class Number>
 static __global__ void __launch_bounds__(EMBEDDING_THREADS)
     embedding_backward(Number *dwte, Number *dwpe, const Number *dout, const int32_t *tokens, int B,
@@ -126,7 +126,7 @@ static __global__ void __launch_bounds__(EMBEDDING_THREADS)
 {
     unsigned *found = found_words();
     size_t rows = (size_t)B * T;
-    for (size_t i = blockIdx.x; i < rows + T; i += gridDim.x) {
+    for (size_t i = blockIdx.x; i < rows + (dwpe != NULL ? T : 0); i += gridDim.x) {
         if (i >= rows) {
             size_t t = i - rows;
             add_place(dwpe + t * C, dout + t * C, B, T, C);
@@ -153,7 +153,7 @@ static cudaError_t embedding_forward_of(Launch launch, Number *out, const int32_
     launch_write(&launch, out, rows * width * sizeof *out);
     launch_read(&launch, tokens, rows * sizeof *tokens);
     launch_read(&launch, wte, (size_t)vocab * width * sizeof *wte);
-    launch_read(&launch, wpe, (size_t)T * width * sizeof *wpe);
+    if (wpe != NULL) launch_read(&launch, wpe, (size_t)T * width * sizeof *wpe);
     if (rows > 0 && C > 0)
         launch_grid(&launch, embedding_forward<Number>, blocks_of(rows, 1), threads_for(C), out,
                     tokens, wte, wpe, rows, T, (unsigned)C, vocab);
@@ -185,7 +185,7 @@ static cudaError_t embedding_backward_of(Launch launch, Number *dwte, Number *dw
 {
     size_t rows = (size_t)B * (size_t)T, width = (size_t)C;
     launch_update(&launch, dwte, (size_t)vocab * width * sizeof *dwte);
-    launch_update(&launch, dwpe, (size_t)T * width * sizeof *dwpe);
+    if (dwpe != NULL) launch_update(&launch, dwpe, (size_t)T * width * sizeof *dwpe);
     launch_read(&launch, dout, rows * width * sizeof *dout);
     launch_read(&launch, tokens, rows * sizeof *tokens);
     if (rows > 0 && C > 0)

@@ -1,0 +1,202 @@
+/* rmsnorm.c: root mean square normalisation (Zhang & Sennrich 2019) over the columns of each row.
+ *
+ * With x̂ = x·rstd, rstd = 1/√(mean(x²) + eps), forward is y = x̂·weight. Backward, with
+ * g = dy·weight: dx = rstd·(g - x̂·mean(g·x̂)), because rstd depends on every x of the row.
+ *
+ * As in layernorm.c a residual is added on the way: before the forward, after the backward.
+ *
+ * Interface: kernel_rmsnorm_forward, kernel_residual_rmsnorm_forward, kernel_rmsnorm_backward; the
+ * _ex form of each.
+ */
+#include <math.h>
+
+#include "kernels.h"
+#include "rows.h"
+#include "typed.h"
+
+enum { RMSNORM = 4, RMSNORM_BACK = 9 }; // FLOP of one element
+
+// ---- Forward ----
+
+// out, rstd from x (rows, cols), to which `residual` is added first unless it is NULL.
+typedef struct RmsForward {
+    void *out, *x;
+    float *rstd;
+    const void *residual, *weight;
+    size_t rows, cols;
+    float eps;
+} RmsForward;
+
+static float rms_normalise_row(float *restrict y, const float *restrict x, const float *restrict weight,
+                           size_t C, float eps)
+{
+    float r = 1.0f / sqrtf(row_dot(x, x, C) / (float)C + eps);
+#pragma omp simd
+    for (size_t c = 0; c < C; c++) y[c] = x[c] * r * weight[c];
+    return r;
+}
+
+// `copies` has room for three rows. What is added is rounded before it is normalised: the backward
+// reads the sum that is stored.
+static void rms_normalise_rows(const RmsForward *f, DType type, float *copies)
+{
+    size_t C = f->cols;
+    const float *weight = typed_load(type, copies, f->weight, 0, C);
+    float *copy_x = typed_part(copies, C), *copy_y = typed_part(copies, 2 * C);
+    for (size_t r = 0; r < f->rows; r++) {
+        float *x = typed_open(type, copy_x, f->x, r * C, C);
+        if (f->residual != NULL) {
+            row_add(x, typed_load(type, copy_y, f->residual, r * C, C), C);
+            typed_store(type, f->x, r * C, x, C);
+            typed_round(type, x, C);
+        }
+        float *y = typed_place(type, copy_y, f->out, r * C);
+        f->rstd[r] = rms_normalise_row(y, x, weight, C, f->eps);
+        typed_store(type, f->out, r * C, y, C);
+    }
+}
+
+// f's pointers are the caller's; `x` is updated where there is a residual, and else only read.
+static cudaError_t rmsnorm_forward_of(SimgpuOp *op, DType type, RmsForward f, int rows, int cols)
+{
+    size_t R = (size_t)rows, C = (size_t)cols;
+    bool adds = f.residual != NULL;
+    float *copies = NULL;
+    f.rows = R;
+    f.cols = C;
+    f.out = typed_write(op, type, f.out, R * C);
+    f.rstd = simgpu_write(op, f.rstd, R * sizeof *f.rstd);
+    f.x = adds ? typed_update(op, type, f.x, R * C) : (void *)typed_read(op, type, f.x, R * C);
+    if (adds) f.residual = typed_read(op, type, f.residual, R * C);
+    f.weight = typed_read(op, type, f.weight, C);
+    simgpu_cost(op, (size_t)(RMSNORM + adds) * R * C, GPU_F32);
+    if (simgpu_ready(op) && typed_alloc(op, type, &copies, 3 * C)) {
+        rms_normalise_rows(&f, type, copies);
+        free(copies);
+    }
+    return simgpu_end(op);
+}
+
+cudaError_t kernel_rmsnorm_forward(float *out, float *rstd, const float *in, const float *weight,
+                                   int rows, int cols, float eps, cudaStream_t stream)
+{
+    SimgpuOp op = SIMGPU_BEGIN("kernel_rmsnorm_forward", stream);
+    RmsForward f = {.out = out, .x = (void *)in, .rstd = rstd, .weight = weight, .eps = eps};
+    return rmsnorm_forward_of(&op, DTYPE_F32, f, rows, cols);
+}
+
+cudaError_t kernel_rmsnorm_forward_ex(DType type, void *out, float *rstd, const void *in,
+                                      const void *weight, int rows, int cols, float eps,
+                                      cudaStream_t stream)
+{
+    SimgpuOp op = TYPED_BEGIN("kernel_rmsnorm_forward", type, stream);
+    RmsForward f = {.out = out, .x = (void *)in, .rstd = rstd, .weight = weight, .eps = eps};
+    return rmsnorm_forward_of(&op, type, f, rows, cols);
+}
+
+cudaError_t kernel_residual_rmsnorm_forward(float *out, float *rstd, float *sum,
+                                            const float *residual, const float *weight, int rows,
+                                            int cols, float eps, cudaStream_t stream)
+{
+    SimgpuOp op = SIMGPU_BEGIN("kernel_residual_rmsnorm_forward", stream);
+    RmsForward f = {
+        .out = out, .x = sum, .rstd = rstd, .residual = residual, .weight = weight, .eps = eps};
+    return rmsnorm_forward_of(&op, DTYPE_F32, f, rows, cols);
+}
+
+cudaError_t kernel_residual_rmsnorm_forward_ex(DType type, void *out, float *rstd, void *sum,
+                                               const void *residual, const void *weight, int rows,
+                                               int cols, float eps, cudaStream_t stream)
+{
+    SimgpuOp op = TYPED_BEGIN("kernel_residual_rmsnorm_forward", type, stream);
+    RmsForward f = {
+        .out = out, .x = sum, .rstd = rstd, .residual = residual, .weight = weight, .eps = eps};
+    return rmsnorm_forward_of(&op, type, f, rows, cols);
+}
+
+// ---- Backward ----
+
+// What a backward reads and writes.
+typedef struct RmsBackward {
+    void *dx, *dweight;
+    const void *dy, *x, *weight, *residual; // residual: NULL for none
+    const float *rstd;
+    size_t rows, cols;
+} RmsBackward;
+
+// One row's share of both gradients. dx serves as the place for g, then for its own result.
+static void rms_backward_row(float *restrict dx, float *restrict dweight, const float *restrict dy,
+                         const float *restrict x, const float *restrict weight, float rstd,
+                         size_t C)
+{
+#pragma omp simd
+    for (size_t c = 0; c < C; c++) {
+        dx[c] = dy[c] * weight[c];
+        dweight[c] += dy[c] * (x[c] * rstd);
+    }
+    float mean_gx = rstd * row_dot(dx, x, C) / (float)C;
+#pragma omp simd
+    for (size_t c = 0; c < C; c++) dx[c] = rstd * (dx[c] - x[c] * rstd * mean_gx);
+}
+
+// `copies` has room for five rows. The residual is added to what is stored without one.
+static void rms_backward_rows(const RmsBackward *b, DType type, float *copies)
+{
+    size_t C = b->cols;
+    const float *weight = typed_load(type, copies, b->weight, 0, C);
+    float *dweight = typed_open(type, typed_part(copies, C), b->dweight, 0, C);
+    float *copy_dy = typed_part(copies, 2 * C), *copy_x = typed_part(copies, 3 * C);
+    float *copy_dx = typed_part(copies, 4 * C);
+    for (size_t r = 0; r < b->rows; r++) {
+        const float *dy = typed_load(type, copy_dy, b->dy, r * C, C);
+        const float *x = typed_load(type, copy_x, b->x, r * C, C);
+        float *dx = typed_place(type, copy_dx, b->dx, r * C);
+        rms_backward_row(dx, dweight, dy, x, weight, b->rstd[r], C);
+        if (b->residual != NULL) {
+            typed_round(type, dx, C);
+            row_add(dx, typed_load(type, copy_x, b->residual, r * C, C), C);
+        }
+        typed_store(type, b->dx, r * C, dx, C);
+    }
+    typed_store(type, b->dweight, 0, dweight, C);
+}
+
+static cudaError_t rmsnorm_backward_of(SimgpuOp *op, DType type, RmsBackward b, int rows, int cols)
+{
+    size_t R = (size_t)rows, C = (size_t)cols;
+    float *copies = NULL;
+    b.rows = R;
+    b.cols = C;
+    b.dx = typed_write(op, type, b.dx, R * C);
+    b.dweight = typed_update(op, type, b.dweight, C);
+    b.dy = typed_read(op, type, b.dy, R * C);
+    b.x = typed_read(op, type, b.x, R * C);
+    b.weight = typed_read(op, type, b.weight, C);
+    b.rstd = simgpu_read(op, b.rstd, R * sizeof *b.rstd);
+    if (b.residual != NULL) b.residual = typed_read(op, type, b.residual, R * C);
+    simgpu_cost(op, (size_t)(RMSNORM_BACK + (b.residual != NULL)) * R * C, GPU_F32);
+    if (simgpu_ready(op) && typed_alloc(op, type, &copies, 5 * C)) {
+        rms_backward_rows(&b, type, copies);
+        free(copies);
+    }
+    return simgpu_end(op);
+}
+
+cudaError_t kernel_rmsnorm_backward(float *din, float *dweight, const float *dout, const float *in,
+                                    const float *weight, const float *rstd, const float *residual,
+                                    int rows, int cols, cudaStream_t stream)
+{
+    SimgpuOp op = SIMGPU_BEGIN("kernel_rmsnorm_backward", stream);
+    RmsBackward b = {din, dweight, dout, in, weight, residual, rstd, 0, 0};
+    return rmsnorm_backward_of(&op, DTYPE_F32, b, rows, cols);
+}
+
+cudaError_t kernel_rmsnorm_backward_ex(DType type, void *din, void *dweight, const void *dout,
+                                       const void *in, const void *weight, const float *rstd,
+                                       const void *residual, int rows, int cols,
+                                       cudaStream_t stream)
+{
+    SimgpuOp op = TYPED_BEGIN("kernel_rmsnorm_backward", type, stream);
+    RmsBackward b = {din, dweight, dout, in, weight, residual, rstd, 0, 0};
+    return rmsnorm_backward_of(&op, type, b, rows, cols);
+}

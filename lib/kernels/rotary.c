@@ -1,0 +1,88 @@
+/* rotary.c: rotary positions (Su et al. 2021): pairs of columns of the queries and keys are turned
+ * by an angle that grows with the position.
+ *
+ * Column i of a head and column i + hs/2 are a pair, as in Hugging Face's "rotate_half". (Meta's own
+ * files pair columns 2i and 2i + 1.) A large angle needs more than a float's digits on its way to a
+ * sine, so that and the cosine are computed in double; there are few of them, as all heads of a
+ * position share theirs.
+ *
+ * Interface: kernel_rotary; its _ex form.
+ */
+#include <math.h>
+
+#include "kernels.h"
+#include "typed.h"
+
+enum { MOST_PAIRS = ATTENTION_MOST_COLUMNS / 2 };
+
+typedef struct Angles {
+    float cosine[MOST_PAIRS], sine[MOST_PAIRS];
+} Angles;
+
+static void set_angles(Angles *a, const RotaryFrequencies *f, size_t pairs, size_t t, int direction)
+{
+    for (size_t i = 0; i < pairs; i++) {
+        float angle = (float)t * f->of_pair[i];
+        a->cosine[i] = (float)cos(angle);
+        a->sine[i] = (float)(direction * sin(angle));
+    }
+}
+
+// x (2·pairs): one head of one position
+static void turn_head(float *restrict x, const Angles *a, size_t pairs)
+{
+#pragma omp simd
+    for (size_t i = 0; i < pairs; i++) {
+        float first = x[i], second = x[pairs + i];
+        x[i] = first * a->cosine[i] - second * a->sine[i];
+        x[pairs + i] = second * a->cosine[i] + first * a->sine[i];
+    }
+}
+
+// What is turned: `heads` of each row of x (B,T,width).
+typedef struct RotaryRows {
+    void *x;
+    size_t B, T, width, heads, pairs;
+} RotaryRows;
+
+static cudaError_t rotary_of(SimgpuOp *op, DType type, RotaryRows n, const RotaryFrequencies *f,
+                             int direction)
+{
+    size_t turned = n.heads * 2 * n.pairs;
+    float *copy = NULL;
+    n.x = typed_update(op, type, n.x, n.B * n.T * n.width);
+    // A pair: four products and two sums; an angle, its sine and its cosine.
+    simgpu_cost(op, n.B * n.T * n.pairs * (6 * n.heads + 3), GPU_F32);
+    if (!simgpu_ready(op) || !typed_alloc(op, type, &copy, turned)) return simgpu_end(op);
+    for (size_t t = 0; t < n.T; t++) {
+        Angles a;
+        set_angles(&a, f, n.pairs, t, direction);
+        for (size_t b = 0; b < n.B; b++) {
+            size_t at = (b * n.T + t) * n.width;
+            float *row = typed_open(type, copy, n.x, at, turned);
+            for (size_t h = 0; h < n.heads; h++) turn_head(row + 2 * n.pairs * h, &a, n.pairs);
+            typed_store(type, n.x, at, row, turned);
+        }
+    }
+    free(copy);
+    return simgpu_end(op);
+}
+
+static RotaryRows rotary_rows(void *x, int B, int T, int width, int heads, int hs)
+{
+    return (RotaryRows){x, (size_t)B, (size_t)T, (size_t)width, (size_t)heads, (size_t)hs / 2};
+}
+
+cudaError_t kernel_rotary(float *x, int B, int T, int width, int heads, int hs,
+                          RotaryFrequencies frequencies, int direction, cudaStream_t stream)
+{
+    SimgpuOp op = SIMGPU_BEGIN("kernel_rotary", stream);
+    return rotary_of(&op, DTYPE_F32, rotary_rows(x, B, T, width, heads, hs), &frequencies, direction);
+}
+
+cudaError_t kernel_rotary_ex(DType type, void *x, int B, int T, int width, int heads, int hs,
+                             RotaryFrequencies frequencies, int direction, cudaStream_t stream)
+{
+    SimgpuOp op = TYPED_BEGIN("kernel_rotary", type, stream);
+    return rotary_of(&op, type, rotary_rows(x, B, T, width, heads, hs), &frequencies, direction);
+}

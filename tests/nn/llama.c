@@ -1,0 +1,482 @@
+/* llama.c: a Llama-shaped model: every gradient against central differences of a naive one in double
+ * precision; Llama 3's numbers of parameters; names, causality, memory, types, mistakes. What
+ * module.c promises around every pass gpt2.c tests.
+ */
+#include "kernels.h"
+#include "numbers.h"
+
+#include "naive_llama.h"
+
+#define SEQUENCES 2
+#define LENGTH 5
+#define ROWS (SEQUENCES * LENGTH)
+#define VOCAB 11
+
+static LlamaConfig small(bool tied)
+{
+    return (LlamaConfig){.vocab = VOCAB,
+                         .max_T = 7,
+                         .layers = 2,
+                         .heads = 4,
+                         .kv_heads = 2,
+                         .dim = 8,
+                         .hidden = 5,
+                         .eps = 1e-4f,
+                         .rotary = {.theta = 50.0f},
+                         .tied = tied};
+}
+
+// A model with storage, a run, and a batch.
+typedef struct Fixture {
+    LlamaConfig config;
+    Module *m;
+    NnRun run;
+    int32_t host_tokens[ROWS], host_targets[ROWS];
+    int32_t *tokens, *targets;
+    Param *params[MAX_PARAMS];
+    int n;
+    size_t live; // bytes alive when all of this was made
+} Fixture;
+
+static void open_fixture(Fixture *f, const Rank *r, bool tied)
+{
+    uint64_t seed = 3;
+    memset(f, 0, sizeof *f);
+    f->config = small(tied);
+    f->m = llama_create(&f->config);
+    check(f->m != NULL, "llama_create failed: %s", last_error());
+    need(nn_run_create(&f->run, r->stream));
+    f->run.B = SEQUENCES;
+    f->run.T = LENGTH;
+    give_storage(f->m, 0.4, &seed);
+    f->n = list_params(f->m, f->params, 0);
+    for (int i = 0; i < ROWS; i++) { // token 10 is never used
+        f->host_tokens[i] = (i * i + 3) % 10;
+        f->host_targets[i] = (3 * i + 1) % 10;
+    }
+    f->tokens = tokens_on_device(f->host_tokens, ROWS);
+    f->targets = tokens_on_device(f->host_targets, ROWS);
+    f->live = gpulog_live_bytes(r->device);
+}
+
+static void close_fixture(Fixture *f)
+{
+    take_storage(f->m);
+    module_destroy(f->m);
+    need_cuda(cudaFree(f->tokens));
+    need_cuda(cudaFree(f->targets));
+    need(nn_run_destroy(&f->run));
+}
+
+// One forward and backward; the mean loss of the batch.
+static float pass(Fixture *f)
+{
+    float loss = NAN, *logits = NULL, *dlogits = NULL;
+    need(module_forward(f->m, &f->run, f->tokens, &logits));
+    need(cross_entropy(&f->run, logits, f->targets, ROWS, VOCAB, &loss, &dlogits));
+    need(module_backward(f->m, &f->run, dlogits, NULL));
+    need_cuda(cudaFreeAsync(dlogits, f->run.stream));
+    return loss;
+}
+
+// ---- Against the naive model ----
+
+static double naive_loss_of(const Fixture *f, double *const *p)
+{
+    const LlamaConfig *c = &f->config;
+    NaiveLlama n = {SEQUENCES,   LENGTH,    c->dim, c->heads, c->kv_heads, c->hidden,
+                    c->layers,   VOCAB,     c->tied, .theta = c->rotary.theta,
+                    .eps = c->eps};
+    double logits[ROWS * VOCAB];
+    naive_llama(&n, logits, f->host_tokens, p);
+    return naive_loss(logits, f->host_targets, ROWS, VOCAB);
+}
+
+static double *differentiate(const Fixture *f, double *const *p, int which, size_t n)
+{
+    const double step = 1e-5;
+    double *gradient = naive_buffer(n), *x = p[which];
+    for (size_t i = 0; i < n; i++) {
+        double before = x[i];
+        x[i] = before + step;
+        double above = naive_loss_of(f, p);
+        x[i] = before - step;
+        gradient[i] = (above - naive_loss_of(f, p)) / (2.0 * step);
+        x[i] = before;
+    }
+    return gradient;
+}
+
+static void check_gradients(const Rank *r, void *arg)
+{
+    Fixture f;
+    double *p[MAX_PARAMS];
+    open_fixture(&f, r, arg != NULL);
+    for (int i = 0; i < f.n; i++) {
+        size_t size = numel_of(f.params[i]);
+        float *values = fetch(f.params[i]->data.data, size);
+        p[i] = naive_buffer(size);
+        for (size_t j = 0; j < size; j++) p[i][j] = values[j];
+        free(values);
+    }
+    float loss = pass(&f);
+    double want_loss = naive_loss_of(&f, p);
+    check(fabs(loss - want_loss) < 2e-6 * want_loss, "the loss is %.8g, not %.8g", loss, want_loss);
+    for (int i = 0; i < f.n; i++) {
+        size_t size = numel_of(f.params[i]);
+        float *got = fetch(f.params[i]->grad.data, size);
+        double *want = differentiate(&f, p, i, size);
+        check_norm(f.params[i]->name, got, GRAD_BASE, want, size, 2e-5);
+        free(got);
+        free(want);
+    }
+    for (int i = 0; i < f.n; i++) free(p[i]);
+    check(gpulog_live_bytes(r->device) == f.live, "%zu bytes are alive after a pass, %zu before",
+          gpulog_live_bytes(r->device), f.live);
+    close_fixture(&f);
+}
+static void test_gradients(void **state)
+{
+    run_ranks_limit(1, 60, check_gradients, NULL);
+}
+static void test_gradients_tied(void **state)
+{
+    run_ranks_limit(1, 60, check_gradients, "tied");
+}
+
+// ---- Names and numbers ----
+
+static void check_names(const Rank *r, void *arg)
+{
+    static const struct {
+        const char *name;
+        int64_t rows, columns;
+    } want[] = {{"embed.wte", VOCAB, 8},           {"h.0.norm_1.weight", 8, 0},
+                {"h.0.attn.qkv.weight", 16, 8},    {"h.0.attn.proj.weight", 8, 8},
+                {"h.0.norm_2.weight", 8, 0},       {"h.0.mlp.gate_up.weight", 10, 8},
+                {"h.0.mlp.down.weight", 8, 5},     {"h.1.norm_1.weight", 8, 0},
+                {"h.1.attn.qkv.weight", 16, 8},    {"h.1.attn.proj.weight", 8, 8},
+                {"h.1.norm_2.weight", 8, 0},       {"h.1.mlp.gate_up.weight", 10, 8},
+                {"h.1.mlp.down.weight", 8, 5},     {"norm_f.weight", 8, 0},
+                {"head.weight", VOCAB, 8}};
+    for (int tied = 0; tied < 2; tied++) {
+        LlamaConfig config = small(tied);
+        Module *m = llama_create(&config);
+        Param *params[MAX_PARAMS];
+        int n = list_params(m, params, 0);
+        check(n == 15 - tied, "the model has %d parameters", n);
+        for (int i = 0; i < n; i++)
+            check(strcmp(params[i]->name, want[i].name) == 0 && params[i]->id == (uint32_t)i &&
+                      params[i]->shape[0] == want[i].rows && params[i]->shape[1] == want[i].columns,
+                  "parameter %d is %s (%d, %d), number %u", i, params[i]->name,
+                  (int)params[i]->shape[0], (int)params[i]->shape[1], params[i]->id);
+        module_destroy(m);
+    }
+}
+static void test_names(void **state)
+{
+    run_ranks(1, check_names, NULL);
+}
+
+// Elements of all parameters, by their shapes; a tied one counts once.
+static int64_t model_count(const Module *m, bool tied)
+{
+    int64_t count = 0;
+    for (int i = 0; i < m->n_params; i++) count += (int64_t)numel_of(m->params[i]);
+    for (int i = 0; i < m->n_children - tied; i++) count += model_count(m->children[i], false);
+    return count;
+}
+
+// Llama 3's shapes (Hugging Face's config.json of Meta-Llama-3-8B, Meta-Llama-3-70B and
+// Llama-3.1-405B), and how many parameters their models have.
+static void check_counts(const Rank *r, void *arg)
+{
+    static const struct {
+        LlamaConfig config;
+        int64_t count;
+    } table[] = {
+        {{.layers = 32, .heads = 32, .dim = 4096, .hidden = 14336}, 8030261248},
+        {{.layers = 80, .heads = 64, .dim = 8192, .hidden = 28672}, 70553706496},
+        {{.layers = 126, .heads = 128, .dim = 16384, .hidden = 53248}, 405853388800},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        LlamaConfig config = table[i].config;
+        config.vocab = 128256;
+        config.max_T = 8192;
+        config.kv_heads = 8;
+        size_t live = gpulog_live_bytes(r->device);
+        Module *m = llama_create(&config);
+        check(m != NULL, "a Llama of %d layers: %s", config.layers, last_error());
+        int64_t count = model_count(m, false);
+        check(count == table[i].count, "a Llama of %d layers has %lld parameters, not %lld",
+              config.layers, (long long)count, (long long)table[i].count);
+        check(gpulog_live_bytes(r->device) == live, "a model on meta takes device memory");
+        module_destroy(m);
+    }
+}
+static void test_counts(void **state)
+{
+    run_ranks(1, check_counts, NULL);
+}
+
+// ---- What a pass promises ----
+
+static void check_causality(const Rank *r, void *arg)
+{
+    Fixture f;
+    float *logits = NULL;
+    open_fixture(&f, r, false);
+    need(module_forward(f.m, &f.run, f.tokens, &logits));
+    float *before = fetch(logits, ROWS * VOCAB);
+    need(module_discard(f.m, &f.run));
+    check(gpulog_live_bytes(r->device) == f.live, "a discarded forward left memory allocated");
+    f.host_tokens[3] = 10; // of the first sequence
+    send_tokens(f.tokens, f.host_tokens, ROWS);
+    need(module_forward(f.m, &f.run, f.tokens, &logits));
+    float *after = fetch(logits, ROWS * VOCAB);
+    need(module_discard(f.m, &f.run));
+    check_equal("logits before the changed token", after, before, 3 * VOCAB);
+    check_equal("logits of the other sequence", after + LENGTH * VOCAB, before + LENGTH * VOCAB,
+                LENGTH * VOCAB);
+    check(memcmp(after + 3 * VOCAB, before + 3 * VOCAB, VOCAB * sizeof *after) != 0,
+          "the changed token changed nothing");
+    free(before);
+    free(after);
+    close_fixture(&f);
+}
+static void test_causality(void **state)
+{
+    run_ranks(1, check_causality, NULL);
+}
+
+// With as many heads of keys as of queries the grouped kernels are the others, bitwise; and with
+// keys that are copies, heads that share them have the results of heads that have their own.
+static void check_grouped(const Rank *r, void *arg)
+{
+    enum { B = 2, T = 21, C = 24, HEADS = 4, HS = C / HEADS, KV = 2, WIDTH = C + 2 * KV * HS };
+    uint64_t seed = 9;
+    float *few = draw_floats(B * T * WIDTH, 1.0, &seed), *all = malloc(sizeof(float) * B * T * 3 * C);
+    float *w = draw_floats(B * T * C, 1.0, &seed), scale = 0.4f;
+    for (int row = 0; row < B * T; row++)
+        for (int c = 0; c < 3 * C; c++) {
+            int part = c / C, head = c % C / HS, column = c % HS; // part 0: queries
+            int at = part == 0 ? c : C + (part - 1) * KV * HS + head / (HEADS / KV) * HS + column;
+            all[row * 3 * C + c] = few[row * WIDTH + at];
+        }
+    float *x[2] = {on_device(all, B * T * 3 * C), on_device(few, B * T * WIDTH)};
+    float *dout = on_device(w, B * T * C), *out[3], *stats[3], *dqkv[3], *delta[3], *got[3][2];
+    for (int i = 0; i < 3; i++) {
+        int width = i == 2 ? WIDTH : 3 * C, kv = i == 2 ? KV : HEADS;
+        out[i] = nans_on_device(B * T * C);
+        stats[i] = nans_on_device(B * T * HEADS * 2);
+        dqkv[i] = nans_on_device((size_t)(B * T * width));
+        delta[i] = nans_on_device(B * T * HEADS);
+        if (i == 0) {
+            need_cuda(kernel_attention_forward(out[i], stats[i], x[0], B, T, C, HEADS, scale,
+                                               r->stream));
+            need_cuda(kernel_attention_backward(dqkv[i], delta[i], dout, out[i], stats[i], x[0], B,
+                                                T, C, HEADS, scale, r->stream));
+        } else {
+            need_cuda(kernel_grouped_attention_forward(out[i], stats[i], x[i - 1], B, T, C, HEADS,
+                                                       kv, scale, r->stream));
+            need_cuda(kernel_grouped_attention_backward(dqkv[i], delta[i], dout, out[i], stats[i],
+                                                        x[i - 1], B, T, C, HEADS, kv, scale,
+                                                        r->stream));
+        }
+        got[i][0] = fetch(out[i], B * T * C);
+        got[i][1] = fetch(dqkv[i], (size_t)(B * T * width));
+    }
+    check_equal("outputs of one head of keys each", got[1][0], got[0][0], B * T * C);
+    check_equal("gradients of one head of keys each", got[1][1], got[0][1], B * T * 3 * C);
+    check_equal("outputs of shared heads", got[2][0], got[0][0], B * T * C);
+    for (int row = 0; row < B * T; row++)
+        check_equal("gradients of the queries of shared heads", got[2][1] + row * WIDTH,
+                    got[0][1] + row * 3 * C, C);
+    for (int i = 0; i < 3; i++) {
+        void *device[] = {out[i], stats[i], dqkv[i], delta[i], i < 2 ? x[i] : dout};
+        for (int k = 0; k < 5; k++) need_cuda(cudaFree(device[k]));
+        free(got[i][0]);
+        free(got[i][1]);
+    }
+    free(few);
+    free(all);
+    free(w);
+}
+static void test_grouped(void **state)
+{
+    run_ranks(1, check_grouped, NULL);
+}
+
+// A turn and the one back are no turn but for rounding, position 0 is not turned at all, and what
+// is not a head's stays.
+static void check_rotary(const Rank *r, void *arg)
+{
+    enum { B = 2, T = 70, HEADS = 3, HS = 10, WIDTH = HEADS * HS + 7, ALL = B * T * WIDTH };
+    uint64_t seed = 11;
+    RotaryFrequencies f = {{1.0f, 0.31f, 0.1f, 0.031f, 0.01f}};
+    float *host = draw_floats(ALL, 1.0, &seed), *x = on_device(host, ALL);
+    need_cuda(kernel_rotary(x, B, T, WIDTH, HEADS, HS, f, 1, r->stream));
+    float *turned = fetch(x, ALL);
+    need_cuda(kernel_rotary(x, B, T, WIDTH, HEADS, HS, f, -1, r->stream));
+    float *back = fetch(x, ALL);
+    for (int i = 0; i < ALL; i++) {
+        int t = i / WIDTH % T, c = i % WIDTH, pair = c % HS % (HS / 2), sign = c % HS < HS / 2;
+        bool stays = t == 0 || c >= HEADS * HS;
+        double angle = (double)((float)t * f.of_pair[pair]);
+        double other = stays ? 0.0 : host[sign ? i + HS / 2 : i - HS / 2];
+        double want = stays ? host[i] : host[i] * cos(angle) + (sign ? -1 : 1) * other * sin(angle);
+        check(stays ? turned[i] == host[i] : fabs(turned[i] - want) < 3e-7,
+              "position %d, column %d: %.9g, want %.9g", t, c, turned[i], want);
+        check(fabsf(back[i] - host[i]) < 5e-7f, "there and back: %.9g was %.9g", back[i], host[i]);
+    }
+    need_cuda(cudaFree(x));
+    free(host);
+    free(turned);
+    free(back);
+}
+static void test_rotary(void **state)
+{
+    run_ranks(1, check_rotary, NULL);
+}
+
+// ---- Types ----
+
+// Parameters as numbers of `type`, gradients of zeros.
+static void give_halves(Param *const *params, int n, DType type)
+{
+    uint64_t seed = 3;
+    for (int i = 0; i < n; i++) {
+        size_t size = numel_of(params[i]), bytes = size * (size_t)dtype_bytes(type);
+        float *values = draw_floats(size, 0.4, &seed);
+        for (size_t j = 0; j < size && params[i]->init == INIT_ONE; j++) values[j] += 1.0f;
+        float *wide = on_device(values, size);
+        need_cuda(cudaMalloc(&params[i]->data.data, bytes));
+        need_cuda(cudaMalloc(&params[i]->grad.data, bytes));
+        need_cuda(cudaMemset(params[i]->grad.data, 0, bytes));
+        need_cuda(kernel_cast(type, params[i]->data.data, DTYPE_F32, wide, size, NULL));
+        need_cuda(cudaDeviceSynchronize());
+        need_cuda(cudaFree(wide));
+        params[i]->data.dtype = params[i]->grad.dtype = type;
+        free(values);
+    }
+}
+
+// In bf16 and fp16 the logits are those of floats but for as much as rounding does in so few layers
+// (bf16 has 8 bits, fp16 11), and each parameter gets a gradient.
+static void check_halves(const Rank *r, void *arg)
+{
+    static const DType types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    static const double bound[] = {0.0, 0.04, 0.005};
+    float *want = NULL;
+    for (int t = 0; t < 3; t++) {
+        LlamaConfig config = small(false);
+        Param *params[MAX_PARAMS];
+        int32_t tokens[ROWS];
+        float *logits = NULL, *dlogits = NULL, loss;
+        NnRun run;
+        config.dtype = types[t];
+        Module *m = llama_create(&config);
+        int n = list_params(m, params, 0);
+        need(nn_run_create(&run, r->stream));
+        run.B = SEQUENCES;
+        run.T = LENGTH;
+        give_halves(params, n, types[t]);
+        for (int i = 0; i < ROWS; i++) tokens[i] = (i * i + 3) % 10;
+        int32_t *in = tokens_on_device(tokens, ROWS);
+        need(module_forward(m, &run, in, &logits));
+        float *got = fetch(logits, ROWS * VOCAB);
+        if (t == 0) want = got;
+        double off = 0.0, most = 0.0;
+        for (int i = 0; i < ROWS * VOCAB; i++) {
+            off = fmax(off, fabs((double)got[i] - want[i]));
+            most = fmax(most, fabs((double)want[i]));
+        }
+        check(off <= bound[t] * most && (t == 0 || off > 0.0),
+              "type %d: logits are off by %g, the largest is %g", t, off, most);
+        need(cross_entropy(&run, logits, in, ROWS, VOCAB, &loss, &dlogits));
+        need(module_backward(m, &run, dlogits, NULL));
+        need_cuda(cudaFreeAsync(dlogits, r->stream));
+        need_cuda(cudaStreamSynchronize(r->stream));
+        for (int i = 0; i < n; i++) {
+            size_t bytes = numel_of(params[i]) * (size_t)dtype_bytes(types[t]);
+            char *grad = calloc(1, bytes);
+            bool any = false;
+            need_cuda(cudaMemcpy(grad, params[i]->grad.data, bytes, cudaMemcpyDeviceToHost));
+            for (size_t b = 0; b < bytes; b++) any |= grad[b] != 0;
+            check(any, "type %d: %s has no gradient", t, params[i]->name);
+            free(grad);
+        }
+        take_storage(m);
+        module_destroy(m);
+        need(nn_run_destroy(&run));
+        need_cuda(cudaFree(in));
+        if (t > 0) free(got);
+    }
+    free(want);
+}
+static void test_halves(void **state)
+{
+    run_ranks(1, check_halves, NULL);
+}
+
+// ---- Mistakes ----
+
+static void refuse(LlamaConfig config, const char *words)
+{
+    check(llama_create(&config) == NULL, "a model was made where \"%s\" should be said", words);
+    check(strstr(last_error(), words) != NULL, "the message is \"%s\", without \"%s\"",
+          last_error(), words);
+}
+
+static void check_mistakes(const Rank *r, void *arg)
+{
+    LlamaConfig bad;
+    float *logits = NULL;
+    Fixture f;
+#define REFUSE(field, value, words) (bad = small(false), bad.field = (value), refuse(bad, words))
+    REFUSE(layers, 0, "Llama with 0 layers");
+    REFUSE(heads, 3, "8 columns do not divide among 3 heads");
+    REFUSE(kv_heads, 3, "4 heads of queries do not divide among 3 of keys");
+    REFUSE(kv_heads, 0, "do not divide among 0 of keys");
+    REFUSE(heads, 8, "a head has 1 columns, and rotary positions take pairs");
+    REFUSE(dim, 4 * 130, "a head has 130 columns, and the kernel takes 128");
+    REFUSE(hidden, 0, "SwiGLU mlp would have 0 columns");
+    REFUSE(vocab, 0, "would have 0 tokens");
+    REFUSE(rotary.factor, 8.0f, "low below high");
+    check(rmsnorm_create("norm", 0, 1e-5f) == NULL, "an RMSNorm without columns was made");
+    check(rmsnorm_create("norm", 3, -1.0f) == NULL, "an RMSNorm of a negative eps was made");
+    check(swiglu_create("act", 0) == NULL, "a SwiGLU without columns was made");
+
+    open_fixture(&f, r, false);
+    f.run.T = 8;
+    check(module_forward(f.m, &f.run, f.tokens, &logits) == ERR_ARGUMENT, "8 tokens went into 7");
+    check(strstr(last_error(), "sequence of 8 tokens, but the model takes at most 7") != NULL,
+          "the message is \"%s\"", last_error());
+    f.run.T = LENGTH;
+    need(module_discard(f.m, &f.run));
+    for (int i = 0; i < f.n; i++) {
+        void *data = f.params[i]->data.data;
+        f.params[i]->data.data = NULL;
+        check(module_forward(f.m, &f.run, f.tokens, &logits) == ERR_ARGUMENT &&
+                  strstr(last_error(), f.params[i]->name) != NULL,
+              "without %s: \"%s\"", f.params[i]->name, last_error());
+        f.params[i]->data.data = data;
+        need(module_discard(f.m, &f.run));
+        check(gpulog_live_bytes(r->device) == f.live, "without %s: memory is left",
+              f.params[i]->name);
+    }
+    close_fixture(&f);
+}
+static void test_mistakes(void **state)
+{
+    run_ranks(1, check_mistakes, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_gradients), cmocka_unit_test(test_gradients_tied),
+    cmocka_unit_test(test_names),     cmocka_unit_test(test_counts),
+    cmocka_unit_test(test_causality), cmocka_unit_test(test_grouped),
+    cmocka_unit_test(test_rotary),    cmocka_unit_test(test_halves),
+    cmocka_unit_test(test_mistakes),
+};
+SUITE_MAIN("llama", tests)
