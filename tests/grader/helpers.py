@@ -55,13 +55,23 @@ class TempFolder(unittest.TestCase):
 
 
 class ReferenceCopy(TempFolder):
-    """A test with a copy of the reference, to be spoiled and graded in the kit's own build tree."""
+    """A test with a copy of the reference, to be spoiled and graded in the kit's own build tree.
+
+    It lies in the same place for all tests of a class, as a student's folder does, so that a file
+    which is as it was in the test before need not be compiled again."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.place = os.path.realpath(tempfile.mkdtemp(prefix="shardlab-test-"))
+        cls.addClassCleanup(shutil.rmtree, cls.place, True)
 
     def setUp(self):
         super().setUp()
-        self.copy = self.path(os.path.basename(self.folder))
+        self.copy = os.path.join(self.place, os.path.basename(self.place))
+        shutil.rmtree(self.copy, ignore_errors=True)
         shutil.copytree(os.path.join(ROOT, "reference"), self.copy)
-        self.addCleanup(self.forget_builds)
+        type(self).addClassCleanup(self.forget_builds)
 
     def forget_builds(self):
         """Removes what the copy left in the build tree."""
