@@ -70,7 +70,9 @@ class ReferenceCopy(TempFolder):
         super().setUp()
         self.copy = os.path.join(self.place, os.path.basename(self.place))
         shutil.rmtree(self.copy, ignore_errors=True)
-        shutil.copytree(os.path.join(ROOT, "reference"), self.copy)
+        # With the time of now: for make alone they are new, and for the grader, which compares the
+        # texts, they are not.
+        shutil.copytree(os.path.join(ROOT, "reference"), self.copy, copy_function=shutil.copy)
         type(self).addClassCleanup(self.forget_builds)
 
     def forget_builds(self):
