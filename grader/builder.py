@@ -223,7 +223,8 @@ class Builder:
         """Builds suites that are linked with the reference alone: their paths by name."""
         targets = {name: self.suite(name, "reference") for name in names}
         with self.locked_build(True):
-            status, output = self.make(list(targets.values()), impl="reference")
+            status, output = self.make(list(targets.values()), impl="reference",
+                                       extra=GIVEN_IS_MADE)
         if status != 0:
             raise Infrastructure("the reference's tests do not build:\n%s"
                                  % output.strip()[-4000:])

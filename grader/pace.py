@@ -148,13 +148,13 @@ def measure(path, tests, caps):
 
 def machine():
     """What sort of machine this is, in a line."""
-    model = platform.processor()
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             model = next((line.partition(":")[2].strip() for line in file
-                          if line.startswith("model name")), model)
+                          if line.startswith("model name")), "")
     except OSError:
-        pass # not Linux: what Python knows has to do
+        model = "" # not Linux
+    model = model or platform.processor() # which starts a program
     return "%s, %s, %s cores" % (platform.machine(), model, os.cpu_count())
 
 

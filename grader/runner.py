@@ -317,6 +317,7 @@ class Family:
     def __init__(self, process, mark):
         self.process = process
         self.mark = mark.encode()
+        self.began = None    # when the program began: in ticks since the machine's start
         self.seen = {}       # (pid, when it began): whether it belongs here
         self.next = 0.0
 
@@ -334,8 +335,12 @@ class Family:
                                     words[19])
             except (OSError, IndexError, ValueError):
                 continue
+        if self.began is None and self.process.pid in table:
+            self.began = int(table[self.process.pid][4])
         for pid, (_, _, group, session, began) in table.items():
-            if not self.seen.get((pid, began)):
+            if self.began is not None and int(began) < self.began:
+                self.seen[pid, began] = False # it was there before
+            elif not self.seen.get((pid, began)):
                 # The mark may come a moment after the fork: only a yes is remembered for good.
                 self.seen[pid, began] = (pid == self.process.pid or group == self.process.pid
                                          or session == self.process.pid

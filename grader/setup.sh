@@ -58,13 +58,23 @@ list_features() {
     done </proc/cpuinfo
 }
 
+# Sets `found`: where the shell finds the tools. PATH itself says less: pyenv puts folders in front of
+# it for what Python starts, such as the make that the grader calls, and all tools stay the same.
+list_tools() {
+    found=
+    for tool in "${cc_command%% *}" "${cxx_command%% *}" as ld pkg-config; do
+        found="$found:$(command -v "$tool")"
+    done
+}
+
 # Sets `asked`: all that the answer depends on, in one line. oneDNN's headers are in it because it
 # replaces OpenBLAS when it is installed later, and the names of the libraries because a file from
 # before one of them was needed does not hold.
 describe() {
     list_features
+    list_tools
     asked="cmocka dw jansson|$cc_command|$cxx_command|$python_command|${CFLAGS:-}|${LDFLAGS:-}|${BACKEND:-}|${BLAS:-}"
-    asked="$asked|$PATH|${CPATH:-}|${C_INCLUDE_PATH:-}|${LIBRARY_PATH:-}|${PKG_CONFIG_PATH:-}"
+    asked="$asked|$found|${CPATH:-}|${C_INCLUDE_PATH:-}|${LIBRARY_PATH:-}|${PKG_CONFIG_PATH:-}"
     for header in /usr/include/dnnl.h /usr/include/oneapi/dnnl/dnnl.h /usr/local/include/dnnl.h; do
         [ -f "$header" ] && asked="$asked|$header"
     done

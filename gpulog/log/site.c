@@ -13,6 +13,7 @@
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,13 +29,34 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Dwfl *dwfl;
 static SimLogLine *cache; // (CACHE), by address
 
+// Whether a file of this name lies where libdwfl looks for the debug information of `file`.
+static bool lies_beside(const char *file, const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    const char *last = strrchr(file, '/');
+    int n = snprintf(path, sizeof path, "%.*s%s%s", last ? (int)(last - file + 1) : 0, file, folder,
+                     name);
+    return n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0;
+}
+
+// As libdwfl does it, but without its last resort, which loads an HTTP client into the program and
+// may ask a server: for a library without debug information its function is enough.
+static int find_debuginfo(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base,
+                          const char *file, const char *link, GElf_Word crc, char **found)
+{
+    int fd = dwfl_build_id_find_debuginfo(module, data, name, base, file, link, crc, found);
+    if (fd >= 0 || !file || !link) return fd;
+    if (!lies_beside(file, "", link) && !lies_beside(file, ".debug/", link)) return fd;
+    return dwfl_standard_find_debuginfo(module, data, name, base, file, link, crc, found);
+}
+
 // Reads the list of modules that are mapped now.
 static bool list_modules(void)
 {
     static char *debug_path;
     static const Dwfl_Callbacks callbacks = {
         .find_elf = dwfl_linux_proc_find_elf,
-        .find_debuginfo = dwfl_standard_find_debuginfo,
+        .find_debuginfo = find_debuginfo,
         .debuginfo_path = &debug_path,
     };
     if (dwfl) dwfl_end(dwfl);

@@ -22,41 +22,35 @@
 #include "log_writer.h"
 
 #define STACKS 32768
-#define SLOTS 65536 // of the hash table: twice as many
+#define SLOTS 4096 // of the hash table: few, because most programs have some hundred stacks
 
 typedef struct Stack {
+    struct Stack *next; // of those with the same hash
     int n;
     const void *frame[SIM_LOG_FRAMES];
 } Stack;
 
 static Stack *_Atomic stacks;       // (STACKS), reserved on first use
 static int n_stacks;                // under the lock
-static Stack *_Atomic table[SLOTS]; // open addressing
+static Stack *_Atomic table[SLOTS]; // the newest of each chain
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 // ---- Keeping ----
 
-static size_t hash(const void *const *frames, int n)
+static Stack *_Atomic *slot_of(const void *const *frames, int n)
 {
     uint64_t h = (uint64_t)n;
     for (int i = 0; i < n; i++) h = (h ^ (uintptr_t)frames[i]) * 0x9e3779b97f4a7c15u;
-    return h >> 48; // 16 bits: SLOTS
+    return &table[(h >> 48) % SLOTS];
 }
 
-static bool is_same(const Stack *stack, const void *const *frames, int n)
+static const Stack *find(const void *const *frames, int n)
 {
-    return stack->n == n && memcmp(stack->frame, frames, (size_t)n * sizeof *frames) == 0;
-}
-
-// The slot that holds the stack, or the free one where it belongs; NULL: all are taken.
-static Stack *_Atomic *find(const void *const *frames, int n)
-{
-    size_t at = hash(frames, n);
-    for (int i = 0; i < SLOTS; i++, at = (at + 1) % SLOTS) {
-        Stack *stack = atomic_load_explicit(&table[at], memory_order_acquire);
-        if (!stack || is_same(stack, frames, n)) return &table[at];
-    }
-    return NULL;
+    const Stack *stack = atomic_load_explicit(slot_of(frames, n), memory_order_acquire);
+    while (stack &&
+           (stack->n != n || memcmp(stack->frame, frames, (size_t)n * sizeof *frames) != 0))
+        stack = stack->next;
+    return stack;
 }
 
 // Called with the lock held.
@@ -76,23 +70,24 @@ static Stack *new_stack(void)
 static const Stack *keep(const void *const *frames, int n)
 {
     pthread_mutex_lock(&lock);
-    Stack *_Atomic *slot = find(frames, n); // another thread may have been quicker
-    Stack *stack = slot ? atomic_load(slot) : NULL;
-    if (slot && !stack && (stack = new_stack())) {
+    const Stack *known = find(frames, n); // another thread may have been quicker
+    Stack *stack = known ? NULL : new_stack();
+    if (stack) {
+        Stack *_Atomic *slot = slot_of(frames, n);
         stack->n = n;
         memcpy(stack->frame, frames, (size_t)n * sizeof *frames);
+        stack->next = atomic_load(slot);
         atomic_store_explicit(slot, stack, memory_order_release);
     }
     pthread_mutex_unlock(&lock);
-    return stack;
+    return known ? known : stack;
 }
 
 const void *sim_log_stack(const void *const *frames, int n)
 {
     if (n > SIM_LOG_FRAMES) n = SIM_LOG_FRAMES;
     if (n <= 0) return NULL;
-    Stack *_Atomic *slot = find(frames, n);
-    const Stack *stack = slot ? atomic_load_explicit(slot, memory_order_acquire) : NULL;
+    const Stack *stack = find(frames, n);
     if (!stack) stack = keep(frames, n);
     return stack ? (const void *)stack : frames[0];
 }
@@ -126,6 +121,18 @@ static uintptr_t stack_end(void)
         pthread_attr_destroy(&attributes);
     }
     return end;
+}
+
+// A child goes on on the stack of the thread that forks it. For a process's first thread the C
+// library reads the list of its mappings: once for all ranks.
+static void before_fork(void)
+{
+    stack_end();
+}
+
+__attribute__((constructor)) static void find_end_for_children(void)
+{
+    pthread_atfork(before_fork, NULL, NULL);
 }
 
 // A frame begins with the caller's frame pointer and the return address: so have x86-64 and

@@ -7,8 +7,9 @@ all that it printed. The last line is `N passed, N failed`, counted in tests. A 
 test, or dies, has failed: nothing passes by not being there. All suites draw from one seed
 (seeds.py), which is named where a test failed that had drawn something.
 
-Two run at a time: first the suites in C, which share nothing, then the Python files, which build
-and grade whole implementations and keep out of each other's way by the grader's own locks.
+Two run at a time, in the order given: the longest come first. The Python files build and grade
+whole implementations and keep out of each other's way by the grader's own locks. Beside the two
+runs one of those that mostly wait (tests/tiers.txt), unless --jobs 1 wants nothing beside.
 
 Of the suites given, --tier test runs those that belong to `make test`, and --tier long those that
 only `make test-all` runs, with the longer runs of others (tests/tiers.txt, tiers.py).
@@ -26,7 +27,7 @@ import sys
 import time
 import traceback
 import unittest
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -150,9 +151,9 @@ class Outcome:
     drew: bool = False # a test failed that had drawn something
 
 
-def in_tier(suites, tier):
+def in_tier(known, suites, tier):
     """[(suite, settings)]: what of the suites a tier runs, and with which settings."""
-    known, chosen = tiers.load(), []
+    chosen = []
     for suite in suites:
         file = tiers.source_of(suite)
         where = known.of(file) if file else None
@@ -212,6 +213,23 @@ def tell(outcome):
     sys.stdout.flush()
 
 
+def run_all(chosen, waiting, options):
+    """The outcomes of the suites as they end: of `chosen` as many at a time as there are jobs, and
+    of `waiting` one beside them."""
+    with ThreadPoolExecutor(max(1, options.jobs)) as pool, ThreadPoolExecutor(1) as beside:
+        futures = [where.submit(run_suite, path, settings, options.limit, options.prefix.split())
+                   for where, suites in ((pool, chosen), (beside, waiting))
+                   for path, settings in suites]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            runner.stop()
+            raise
+
+
 def main():
     if sys.argv[1:2] == ["--unittest"]:
         return run_unittest(sys.argv[2], sys.argv[3:])
@@ -231,9 +249,14 @@ def main():
     if not options.suites:
         print("run_tests: no suites were given", file=sys.stderr)
         return 1
+    waiting = []
     try:
-        chosen = in_tier(options.suites, options.tier) if options.tier else \
-            [(suite, {}) for suite in options.suites]
+        chosen = [(suite, {}) for suite in options.suites]
+        if options.tier:
+            known = tiers.load()
+            chosen = in_tier(known, options.suites, options.tier)
+            waiting = [entry for entry in chosen if options.jobs > 1
+                       and known.waits(tiers.source_of(entry[0]))]
         seed = seeds.choose()
     except (seeds.BadSeed, tiers.BadList) as problem:
         print("run_tests: %s" % problem, file=sys.stderr)
@@ -253,26 +276,14 @@ def main():
 
     passed = failed = skipped = 0
     drew = False
-    programs = [entry for entry in chosen if not entry[0].endswith(".py")]
-    files = [entry for entry in chosen if entry[0].endswith(".py")]
+    others = [entry for entry in chosen if entry not in waiting]
     try:
-        for entries in (programs, files):
-            with ThreadPoolExecutor(max(1, options.jobs)) as pool:
-                futures = [pool.submit(run_suite, path, settings, options.limit,
-                                       options.prefix.split()) for path, settings in entries]
-                try:
-                    for future in futures:
-                        outcome = future.result()
-                        tell(outcome)
-                        passed += outcome.passed
-                        failed += outcome.failed
-                        skipped += outcome.skipped
-                        drew = drew or outcome.drew
-                except BaseException:
-                    for future in futures:
-                        future.cancel()
-                    runner.stop()
-                    raise
+        for outcome in run_all(others, waiting, options):
+            tell(outcome)
+            passed += outcome.passed
+            failed += outcome.failed
+            skipped += outcome.skipped
+            drew = drew or outcome.drew
     except KeyboardInterrupt:
         print("stopped before the end", file=sys.stderr)
         return 1

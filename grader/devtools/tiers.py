@@ -6,13 +6,14 @@ A line of that file is a tier, a test file or a pattern of such, settings, and a
     test  tests/simgpu/*.c
     long  tests/grader/test_platforms.py                # every archive, on every platform
     more  tests/simgpu/kills.c SIMGPU_KILLS=600         # runs of the test tier, longer
+    wait  tests/simgpu/time.c                           # it mostly waits: it runs beside the others
     part  tests/trace/steps.c                           # no suite of its own: what runs it
 
 A file's tier is that of the line with its name, else of the pattern that matches it; it must be one
 alone. What is not in the test tier has a reason.
 
-Interface: load(path) -> Tiers; Tiers.of(file) -> tier or None, .more(file) -> [{setting: value}];
-test_files(root); problems(tiers, files); source_of(suite); BadList.
+Interface: load(path) -> Tiers; Tiers.of(file) -> tier or None, .more(file) -> [{setting: value}],
+.waits(file); test_files(root); problems(tiers, files); source_of(suite); BadList.
 """
 
 import fnmatch
@@ -23,7 +24,7 @@ from dataclasses import dataclass, field
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIST = os.path.join(ROOT, "tests", "tiers.txt")
-TEST, LONG, MORE, PART = "test", "long", "more", "part"
+TEST, LONG, MORE, PART, WAIT = "test", "long", "more", "part", "wait"
 # Folders of tests/ whose .c files are no tests: what tests share, and solutions to try them on.
 NO_TESTS = ("support", "attacks", "alternatives")
 
@@ -50,7 +51,7 @@ class Tiers:
 
     def lines_of(self, file):
         """The lines that say where a file goes: those with its name, else the patterns."""
-        found = [line for line in self.lines if line.tier != MORE and line.matches(file)]
+        found = [line for line in self.lines if line.tier not in (MORE, WAIT) and line.matches(file)]
         return [line for line in found if line.pattern == file] or found
 
     def of(self, file):
@@ -61,6 +62,10 @@ class Tiers:
         """The settings with which test-all runs a file once more."""
         return [line.settings for line in self.lines if line.tier == MORE and line.matches(file)]
 
+    def waits(self, file):
+        """Whether a file's tests mostly wait, for a limit or for each other."""
+        return any(line.tier == WAIT and line.matches(file) for line in self.lines)
+
 
 def parse(text):
     tiers = Tiers()
@@ -70,10 +75,10 @@ def parse(text):
         if not words:
             continue
         settings = dict(word.split("=", 1) for word in words[2:] if "=" in word)
-        if words[0] not in (TEST, LONG, MORE, PART) or len(words) < 2 or \
+        if words[0] not in (TEST, LONG, MORE, PART, WAIT) or len(words) < 2 or \
                 len(settings) != len(words) - 2 or bool(settings) != (words[0] == MORE):
-            raise BadList("line %d: %r: want a tier (test, long, more, part), a file, and for "
-                          "`more` settings" % (number, line))
+            raise BadList("line %d: %r: want a tier (test, long, more, part, wait), a file, and "
+                          "for `more` settings" % (number, line))
         tiers.lines.append(Line(number, words[0], words[1], settings, reason.strip()))
     return tiers
 
@@ -119,8 +124,9 @@ def problems(tiers, files):
         matched = [file for file in files if line.matches(file)]
         if not matched:
             said.append("tests/tiers.txt:%d: there is no %s" % (line.number, line.pattern))
-        if line.tier == MORE and any(tiers.of(file) != TEST for file in matched):
-            said.append("tests/tiers.txt:%d: `more` is for what `make test` runs too" % line.number)
+        if line.tier in (MORE, WAIT) and any(tiers.of(file) != TEST for file in matched):
+            said.append("tests/tiers.txt:%d: `%s` is for what `make test` runs too"
+                        % (line.number, line.tier))
         if line.tier != TEST and not line.reason:
             said.append("tests/tiers.txt:%d: %s: give a reason after #" % (line.number, line.tier))
     return said

@@ -127,6 +127,11 @@ void simgpu_on_report(SimgpuReportHook hook, void *arg);
 // still make a call for which others wait, so nothing that they wait for is a deadlock for certain.
 void simgpu_helper_threads(int change);
 
+// For a launcher, in a process that it has just forked: exit runs what this process registers from
+// now on and simgpu's own end, flushes stdio, and leaves out the handlers and the destructors that
+// were there before, which belong to the parent. Without effect under a sanitizer.
+void simgpu_quick_end(void);
+
 // The sum that a collective over n ranks makes of inputs[0] … inputs[n-1] (count floats each, host
 // memory), bitwise: out[i] = tree(x0 … xn-1), where a tree of more than one splits at the
 // largest power of two below n. out may be one of the inputs.

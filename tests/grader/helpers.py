@@ -55,13 +55,25 @@ class TempFolder(unittest.TestCase):
 
 
 class ReferenceCopy(TempFolder):
-    """A test with a copy of the reference, to be spoiled and graded in the kit's own build tree."""
+    """A test with a copy of the reference, to be spoiled and graded in the kit's own build tree.
+
+    It lies in the same place for all tests of a class, as a student's folder does, so that a file
+    which is as it was in the test before need not be compiled again."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.place = os.path.realpath(tempfile.mkdtemp(prefix="shardlab-test-"))
+        cls.addClassCleanup(shutil.rmtree, cls.place, True)
 
     def setUp(self):
         super().setUp()
-        self.copy = self.path(os.path.basename(self.folder))
-        shutil.copytree(os.path.join(ROOT, "reference"), self.copy)
-        self.addCleanup(self.forget_builds)
+        self.copy = os.path.join(self.place, os.path.basename(self.place))
+        shutil.rmtree(self.copy, ignore_errors=True)
+        # With the time of now: for make alone they are new, and for the grader, which compares the
+        # texts, they are not.
+        shutil.copytree(os.path.join(ROOT, "reference"), self.copy, copy_function=shutil.copy)
+        type(self).addClassCleanup(self.forget_builds)
 
     def forget_builds(self):
         """Removes what the copy left in the build tree."""
@@ -71,7 +83,7 @@ class ReferenceCopy(TempFolder):
 
 
 # The beginning of every made-up suite: the protocol, and what it does is up to the test.
-SPEAKER = '''#!%s
+SPEAKER = '''#!%s -SE
 import json, os, signal, sys, time
 TESTS = %r
 if sys.argv[1:] == ["--list"]:
@@ -178,29 +190,45 @@ $(BUILD)/impl/$(IMPL_KEY)/suite/%: $(SUITES)/%.py $(BUILD)/impl/$(IMPL_KEY)/one.
 '''
 
 
-def compiled_grader():
-    """A copy of the grader with its modules compiled, made once: each made-up kit is a copy of it,
-    and need not compile them at every start. A module that a test rewrites is newer than that."""
-    global compiled
-    if compiled is None:
-        compiled = tempfile.TemporaryDirectory(prefix="shardlab-test-")
-        target = os.path.join(compiled.name, "grader")
-        shutil.copytree(GRADER, target, ignore=shutil.ignore_patterns("__pycache__"))
-        compileall.compile_dir(target, quiet=2)
-    return os.path.join(compiled.name, "grader")
-
-
-compiled = None # its folder
+def copy_or_link(source, target):
+    """A copy; of the grader's modules links, which cost less, and which no test writes through."""
+    return os.link(source, target) if "/grader/" in source else shutil.copy2(source, target)
 
 
 class FakeKit(TempFolder):
     """A kit in miniature: the real grader, a task `one` of 60 and a task `two` of 40 points whose
     last 10 belong to a test of both files together, and suites that the test writes: those that
-    are run, and those that the reference runs for the limits of time."""
+    are run, and those that the reference runs for the limits of time.
+
+    Each is a copy of one that has been graded: what belongs to the kit is built there, and what the
+    reference takes is known. What a test writes is newer, and made anew."""
+
+    graded = None # the folder of that one
 
     def setUp(self):
         super().setUp()
-        shutil.copytree(compiled_grader(), self.path("grader"))
+        if FakeKit.graded is None:
+            FakeKit.graded = tempfile.TemporaryDirectory(prefix="shardlab-test-")
+            mine, self.folder = self.folder, os.path.realpath(FakeKit.graded.name)
+            self.make_kit()
+            done = subprocess.run(self.command(), cwd=self.folder, capture_output=True, text=True,
+                                  env=dict(os.environ, SHARDLAB_TIME_FACTOR="1"), timeout=60,
+                                  check=False)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            for name in ("out", "build/impl/mine", "build/hints.json"):
+                shutil.rmtree(self.path(name), ignore_errors=True)
+            self.folder = mine
+        shutil.copytree(FakeKit.graded.name, self.folder, dirs_exist_ok=True,
+                        copy_function=copy_or_link)
+
+    def write(self, name, text, mode=0o644):
+        if os.path.exists(self.path(name)):
+            os.unlink(self.path(name)) # it may be a link
+        return super().write(name, text, mode)
+
+    def make_kit(self):
+        shutil.copytree(GRADER, self.path("grader"), ignore=shutil.ignore_patterns("__pycache__"))
+        compileall.compile_dir(self.path("grader"), quiet=2)
         self.write("Makefile", FAKE_MAKEFILE)
         self.task(1, "one", [("a", 10), ("b", 20), ("c", 30)], [])
         self.task(2, "two", [("d", 30)], [("e", 10)])

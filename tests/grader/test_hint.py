@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -233,6 +234,7 @@ class Gapped(Hints):
 class Gaps(Gapped):
     def test_no_build_is_needed(self):
         os.unlink(self.path("Makefile"))
+        shutil.rmtree(self.path("build"))
         self.assertEqual(self.hint().splitlines(), [
             "Task 1  One: part 1.1 is not written yet",
             "  mine/one.c:4: the comment above says what belongs there.", "",

@@ -364,6 +364,17 @@ class Config(Machine):
         self.assertEqual(self.call().returncode, 0)
         self.assertEqual(self.values(), before)
 
+    def test_of_the_path_only_the_tools_that_it_leads_to_count(self):
+        self.assertEqual(self.call().returncode, 0)
+        self.assertGreater(self.compiled(), 0)
+        os.makedirs(self.path("other"))
+        path = {"PATH": self.path("other") + ":" + self.path("bin")}
+        self.assertEqual(self.call(**path).returncode, 0)
+        self.assertEqual(self.compiled(), 0)
+        self.write("other/cc", COMPILER, 0o755)
+        self.assertEqual(self.call(**path).returncode, 0)
+        self.assertGreater(self.compiled(), 0)
+
     def test_a_library_that_is_gone_is_missed(self):
         self.assertEqual(self.call().returncode, 0)
         os.unlink(self.path("include/dnnl.h"))

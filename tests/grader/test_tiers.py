@@ -18,6 +18,7 @@ TEXT = '''
 test  tests/a/*.c
 long  tests/a/slow.c          # it is slow
 more  tests/a/one.c TIMES=9   # nine times
+wait  tests/a/one.c           # it sleeps
 part  tests/b/*.c             # test_x runs them
 '''
 
@@ -32,6 +33,7 @@ class List(unittest.TestCase):
         known = tiers.parse(TEXT)
         self.assertEqual([known.of(file) for file in self.FILES], ["test", "long", "part"])
         self.assertEqual(known.more("tests/a/one.c"), [{"TIMES": "9"}])
+        self.assertEqual([known.waits(file) for file in self.FILES], [True, False, False])
         self.assertEqual(self.said(TEXT), [])
 
     def test_what_is_wrong_is_said(self):
@@ -41,14 +43,15 @@ class List(unittest.TestCase):
                 (TEXT + "long tests/*/x.c # two patterns\n", "tests/b/x.c has more than one tier"),
                 (TEXT + "long tests/a/gone.c # once\n", "there is no tests/a/gone.c"),
                 (TEXT.replace("# it is slow", ""), "give a reason"),
-                (TEXT.replace("a/one.c TIMES", "a/slow.c TIMES"), "`more` is for what")):
+                (TEXT.replace("a/one.c TIMES", "a/slow.c TIMES"), "`more` is for what"),
+                (TEXT + "wait tests/a/slow.c # long\n", "`wait` is for what")):
             found = self.said(text)
             self.assertEqual(len(found), 1, found)
             self.assertIn(words, found[0])
 
     def test_lines_that_make_no_sense(self):
         for line in ("soon tests/a.c", "test", "more tests/a.c # why", "test tests/a.c X=1",
-                     "more tests/a.c nine # why"):
+                     "more tests/a.c nine # why", "wait tests/a.c X=1 # why"):
             with self.assertRaisesRegex(tiers.BadList, "line 1: "):
                 tiers.parse(line)
 
@@ -72,13 +75,13 @@ class Choosing(unittest.TestCase):
 
     def test_each_tier_has_its_own(self):
         one, slow, _ = self.SUITES
-        self.assertEqual(run_tests.in_tier(self.SUITES, "test"), [(one, {})])
-        self.assertEqual(run_tests.in_tier(self.SUITES, "long"), [(one, {"TIMES": "9"}), (slow, {})])
+        for tier, want in (("test", [(one, {})]), ("long", [(one, {"TIMES": "9"}), (slow, {})])):
+            self.assertEqual(run_tests.in_tier(tiers.load(), self.SUITES, tier), want)
 
     def test_what_is_in_no_tier_is_not_left_out(self):
         for suite in ("build/tests/c/new", "elsewhere"):
             with self.assertRaisesRegex(tiers.BadList, "is in no tier"):
-                run_tests.in_tier([suite], "test")
+                run_tests.in_tier(tiers.load(), [suite], "test")
 
 
 class TestAll(TempFolder):

@@ -93,6 +93,54 @@ static void test_ends_are_told(void **state)
     expect_no_child();
 }
 
+// How often handlers of exit ran in ranks.
+static struct {
+    int inherited, own;
+} * handlers;
+static pid_t suite;
+
+static void note_inherited(void)
+{
+    if (getpid() != suite) handlers->inherited++;
+}
+
+static void note_own(void)
+{
+    handlers->own++;
+}
+
+static int print_and_return(const World *world, void *arg)
+{
+    if (dup2(*(int *)arg, STDOUT_FILENO) < 0) return 1;
+    printf("still in the buffer");
+    atexit(note_own);
+    return 3;
+}
+
+void simgpu_quick_end(void) __attribute__((weak));
+
+static void test_a_rank_runs_its_own_handlers(void **state)
+{
+    RankEnd ends[1];
+    int text_pipe[2];
+    char text[64] = "";
+
+    handlers = shared_alloc(sizeof *handlers);
+    suite = getpid();
+    atexit(note_inherited);
+    assert_int_equal(pipe(text_pipe), 0);
+    assert_int_equal(launch_ranks(1, 20, print_and_return, &text_pipe[1], ends), ERR_IO);
+    close(text_pipe[1]);
+    expect_end(&ends[0], RANK_RETURNED, 3);
+    assert_int_equal(handlers->own, 1);
+    assert_true(read(text_pipe[0], text, sizeof text - 1) > 0);
+    assert_string_equal(text, "still in the buffer");
+    close(text_pipe[0]);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    if (simgpu_quick_end) assert_int_equal(handlers->inherited, 0);
+#endif
+}
+
 static int return_nothing(const World *world, void *arg)
 {
     return 0;
@@ -308,6 +356,7 @@ static void test_cores_are_shared_out(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_all_return),
     cmocka_unit_test(test_ends_are_told),
+    cmocka_unit_test(test_a_rank_runs_its_own_handlers),
     cmocka_unit_test(test_bad_sizes),
     cmocka_unit_test(test_limit),
     cmocka_unit_test(test_failure_stops_the_others),

@@ -23,7 +23,8 @@ typedef struct Case {
 } Case;
 static const Case cases[] = {{64, 64, 8192},  {1, 1, 40000},   {3, 5, 20011},   {17, 129, 5001},
                              {257, 131, 512}, {1000, 64, 512}, {64, 1000, 513}, {768, 257, 129},
-                             {96, 2049, 65},  {512, 512, 256}, {33, 33, 33},    {300, 301, 302}};
+                             {96, 2049, 65},  {512, 512, 256}, {33, 33, 33},    {300, 301, 302},
+                             {1024, 512, 256}};
 enum { CASES = sizeof cases / sizeof *cases, FORMS = 4 };
 
 // Numbers whose products and sums are rounded: another order of adding has other bits.

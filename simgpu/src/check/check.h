@@ -6,6 +6,7 @@
  *   fault.c    host code that touches device memory
  *   syscall.c  the same by a system call: write, read, send and the like
  *   leak.c     what is still alive when the process ends
+ *   end.c      the end of a process by exit
  *
  * What an operation touches is brought here by streams/kernel.c and memory/; what is found goes to
  * report/. The checks of races have a header of their own, shadow.h.
@@ -55,5 +56,9 @@ typedef struct SimLeaks SimLeaks;
 void sim_leak_note(SimLeaks *leaks, SimThing thing, const void *ptr, size_t bytes,
                    const void *site);
 void sim_leak_reset(void); // a cudaDeviceReset took things away
+
+// ---- end.c ----
+// Has `run` run when the process ends by exit, with its status; those registered last come first.
+void sim_on_end(void (*run)(int status));
 
 #endif

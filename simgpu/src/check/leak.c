@@ -173,7 +173,7 @@ static void look_for_leaks(void)
     free(leaks.leak);
 }
 
-static void on_end(int status, void *arg)
+static void on_end(int status)
 {
     for (const SimHooks *hooks = sim_hooks(); hooks && status == 0; hooks = hooks->next)
         if (hooks->end && is_ours()) hooks->end();
@@ -183,5 +183,5 @@ static void on_end(int status, void *arg)
 
 __attribute__((constructor(200))) static void watch_end(void)
 {
-    on_exit(on_end, NULL);
+    sim_on_end(on_end);
 }

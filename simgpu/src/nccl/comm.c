@@ -125,7 +125,7 @@ void sim_comm_visit(SimLeaks *leaks)
     pthread_mutex_unlock(&lock);
 }
 
-static void on_normal_exit(int status, void *arg)
+static void on_normal_exit(int status)
 {
     if (status == 0) sim_clock_last_call();
     if (status == 0) sim_sends_wait_all();
@@ -141,7 +141,7 @@ void sim_comm_goodbye(void)
 static void prepare_process(void)
 {
     pthread_atfork(NULL, NULL, forget_all);
-    on_exit(on_normal_exit, NULL);
+    sim_on_end(on_normal_exit);
 }
 
 // ---- Joining ----

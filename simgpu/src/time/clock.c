@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "check/check.h"
 #include "report/report.h"
 #include "streams/streams.h"
 #include "time/trace.h"
@@ -109,7 +110,7 @@ static int launcher_rank(void)
     return -1;
 }
 
-static void on_end(int status, void *arg)
+static void on_end(int status)
 {
     if (!peers) sim_clock_finish(status);
 }
@@ -122,7 +123,7 @@ SimRecorder *sim_clock_recorder(void)
         sim_recorder_new(sim_config()->machine, &sim_config()->spread, &board, launcher_rank());
     sim_record_on_span(recorder, span_hook, span_arg);
     sim_threads_begin();
-    on_exit(on_end, NULL);
+    sim_on_end(on_end);
     return recorder;
 }
 
