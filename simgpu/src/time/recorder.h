@@ -39,6 +39,8 @@ void sim_record_before_wait(SimRecorder *recorder, const GpuLogEntry *on);
 void sim_record_forget_event(SimRecorder *recorder, cudaEvent_t event);
 void sim_record_set_rank(SimRecorder *recorder, int device, int rank);
 
+uint64_t sim_mix(uint64_t x); // a step of SplitMix64
+
 // ---- Questions ---- They are answered by items, whose times the engine knows sooner or later.
 
 // A query of the thread: the item ends when the host asks.
