@@ -91,6 +91,22 @@ static void seal_device(const SimRecorder *r, DeviceState *d)
     }
 }
 
+static SimItem earlier(SimItem item, const Mark *mark)
+{
+    return mark->item && mark->item < item ? mark->item : item;
+}
+
+// The oldest item that has not ended, or that belongs to a span which has not been told.
+static SimItem oldest_needed(const SimRecorder *r)
+{
+    SimItem oldest = sim_engine_oldest(r->engine);
+    for (size_t i = 0; i < r->n_pending; i++) {
+        const Pending *p = &r->pending[i];
+        oldest = earlier(earlier(earlier(oldest, &p->request), &p->done), &p->returned);
+    }
+    return oldest;
+}
+
 void sim_record_tidy(SimRecorder *r)
 {
     if (r->n_pending) tell_spans(r);
@@ -113,6 +129,6 @@ void sim_record_tidy(SimRecorder *r)
             r->comm[i--] = r->comm[--r->n_comms];
     }
     seal(r, &r->ended);
-    sim_engine_forget(r->engine, sim_engine_oldest(r->engine));
+    sim_engine_forget(r->engine, oldest_needed(r));
     r->kept = sim_engine_items(r->engine);
 }
