@@ -9,6 +9,7 @@
 
 #include "harness.h"
 #include "simgpu.h"
+#include "time/recorder.h"
 
 #define MB ((size_t)1000000)
 #define ROUND "tests/clock/machines/round.machine"
@@ -123,7 +124,50 @@ static void test_nobody_is_released_while_one_runs(void **state)
     run_ranks(1, nobody_is_released_while_one_runs, NULL);
 }
 
+// ---- A first call that really waits ----
+
+#define US UINT64_C(1000000) // picoseconds
+#define RECEIVED (20 * US)
+
+// The other rank's host has come to its receive; that is all that is known of it.
+static void hear_nothing(void *arg, const SimCall *call, SimPs when)
+{
+}
+
+static bool has_received(void *arg, const SimCall *call, SimPs *when)
+{
+    *when = call->meeting ? RECEIVED : SIM_FOREVER / 2;
+    return call->meeting;
+}
+
+static void hear_until(void *arg, SimPs when, SimPs request)
+{
+}
+
+// The second thread's first call is to be queued after a message, and awaits its receiver; the first
+// thread sleeps. The engine must stand at the second one's clock: its call is still to come.
+static void test_a_first_call_that_waits_holds_the_engine(void **state)
+{
+    static const SimBoard board = {hear_nothing, has_received, hear_until, NULL};
+    char error[256];
+    const SimMachine *machine = sim_machine(ROUND, error, sizeof error);
+    if (!machine) skip(); // not in the kit's folder
+    SimRecorder *r = sim_recorder_new(machine, NULL, &board, 0);
+    cudaStream_t stream = (cudaStream_t)(uintptr_t)16;
+    GpuLogEntry send = {.op = GPU_SEND, .name = "ncclSend", .stream = stream, .bytes = MB};
+    send.collective = (GpuCollective){.comm = 7, .ranks = 2, .peer = 1, .call = 1};
+    GpuLogEntry kernel = {.op = GPU_KERNEL, .name = "kernel", .stream = stream, .thread = 1};
+    sim_record_entry(r, &send);
+    sim_record_before_operation(r, &kernel);
+    sim_record_release(r, 0, 100 * US);
+    sim_engine_run(sim_recorder_engine(r), 100 * US);
+    assert_true(sim_record_stands(r, 1));
+    assert_true(sim_engine_now(sim_recorder_engine(r)) == RECEIVED + machine->host.collective);
+    sim_recorder_free(r);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_a_first_call_that_waits_holds_the_engine),
     cmocka_unit_test(test_nobody_is_released_while_one_runs),
 };
 

@@ -196,7 +196,21 @@ static void test_only_one_asks(void **state)
     run_ranks(2, only_one_asks, NULL);
 }
 
-// ---- Spans ----
+// ---- What is forgotten ----
+
+// What is over is forgotten where a question about it has been answered, and not before.
+static void questions(const Rank *r, void *arg)
+{
+    cudaEvent_t begin = event_here(r->stream), event;
+    need_cuda(cudaEventCreate(&event));
+    for (int i = 0; i < 12000; i++) need_cuda(cudaEventRecord(event, r->stream));
+    need_cuda(cudaEventQuery(event));
+    took(begin, event, 12000 * 500.0);
+}
+static void test_questions_are_answered(void **state)
+{
+    run_ranks(1, questions, NULL);
+}
 
 enum { KERNELS = 8, RECORDS = 12000 };
 typedef struct Told {
@@ -239,7 +253,8 @@ static void test_all_spans_are_told(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_one_kernel),    cmocka_unit_test(test_two_streams),
     cmocka_unit_test(test_queries),       cmocka_unit_test(test_one_collective),
-    cmocka_unit_test(test_only_one_asks), cmocka_unit_test(test_all_spans_are_told),
+    cmocka_unit_test(test_only_one_asks), cmocka_unit_test(test_questions_are_answered),
+    cmocka_unit_test(test_all_spans_are_told),
 };
 
 int main(int argc, char **argv)

@@ -168,9 +168,9 @@ static Mark queue(SimRecorder *r, const GpuLogEntry *e, Mark request, Pending *p
     return done;
 }
 
-static bool is_query(const GpuLogEntry *e)
+bool sim_record_is_query(const GpuLogEntry *e)
 {
-    return strstr(e->name, "Query") != NULL;
+    return (e->op == GPU_STREAM_SYNC || e->op == GPU_EVENT_SYNC) && strstr(e->name, "Query");
 }
 
 void sim_after_wait(SimRecorder *r, After *after, const GpuLogEntry *e)
@@ -205,7 +205,7 @@ static bool awaits_receivers(const GpuLogEntry *e)
 void sim_record_entry(SimRecorder *r, const GpuLogEntry *e)
 {
     ThreadState *t = sim_record_thread(r, e->thread);
-    if (is_query(e)) { // it was told, where that could be done
+    if (sim_record_is_query(e)) { // it was told, where that could be done
         Pending *p = sim_record_pend(r, e);
         if (!t->has_asked) sim_record_query(r, e->thread, e->device);
         p->request = t->asked;

@@ -64,7 +64,8 @@ bool sim_record_has_called(const SimRecorder *recorder, int thread);
 
 void sim_record_on_span(SimRecorder *recorder, SimSpanHook hook, void *arg);
 bool sim_record_all_told(const SimRecorder *recorder);
-// Tells the spans that are known, and frees what nobody can ask for.
+void sim_record_tell(SimRecorder *recorder); // the spans that are known
+// Frees what nobody can ask for. Not while a question's items are asked about.
 void sim_record_tidy(SimRecorder *recorder);
 
 #endif

@@ -1,12 +1,12 @@
 /* recorder_spans.c: what has come of the entries, and what can be forgotten.
  *
- * Interface: sim_record_on_span, sim_record_tidy.
+ * Interface: sim_record_on_span, sim_record_all_told, sim_record_tell, sim_record_tidy.
  */
 #include <string.h>
 
 #include "time/recorder_internal.h"
 
-#define ENOUGH 4096 // items, before it is worth a look
+#define ENOUGH 1024 // items, before it is worth a look
 
 static bool times_of(const SimRecorder *r, Mark mark, SimTimes *times)
 {
@@ -107,9 +107,13 @@ static SimItem oldest_needed(const SimRecorder *r)
     return oldest;
 }
 
-void sim_record_tidy(SimRecorder *r)
+void sim_record_tell(SimRecorder *r)
 {
     if (r->n_pending) tell_spans(r);
+}
+
+void sim_record_tidy(SimRecorder *r)
+{
     if (sim_engine_items(r->engine) < 2 * r->kept + ENOUGH) return;
     for (int i = 0; i < r->n_threads; i++)
         if (r->thread[i].n_group) return;
