@@ -15,7 +15,7 @@
 #define ROUND "tests/clock/machines/round.machine"
 #define HAND_ON 0.6 // seconds: a dozen looks at who sleeps
 #define RING 16
-#define WORK 30e-6  // seconds for which each keeps the token
+#define WORK 30e-6 // seconds for which each keeps the token
 
 // Threads hand a token around, so that one of them runs at any time; then one of them makes its
 // first call. One more asks for a time that is later than the clock of the first thread, which

@@ -251,9 +251,12 @@ static void test_all_spans_are_told(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_one_kernel),    cmocka_unit_test(test_two_streams),
-    cmocka_unit_test(test_queries),       cmocka_unit_test(test_one_collective),
-    cmocka_unit_test(test_only_one_asks), cmocka_unit_test(test_questions_are_answered),
+    cmocka_unit_test(test_one_kernel),
+    cmocka_unit_test(test_two_streams),
+    cmocka_unit_test(test_queries),
+    cmocka_unit_test(test_one_collective),
+    cmocka_unit_test(test_only_one_asks),
+    cmocka_unit_test(test_questions_are_answered),
     cmocka_unit_test(test_all_spans_are_told),
 };
 

@@ -651,14 +651,10 @@ static void test_forgotten_rules_show(void **state)
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_oracle_knows),
-        cmocka_unit_test(test_oracle_knows_what_waits),
-        cmocka_unit_test(test_same_programs),
-        cmocka_unit_test(test_new_programs),
-        cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_clock),
-        cmocka_unit_test(test_log_race_agrees),
-        cmocka_unit_test(test_forgotten_rules_show),
+        cmocka_unit_test(test_oracle_knows),    cmocka_unit_test(test_oracle_knows_what_waits),
+        cmocka_unit_test(test_same_programs),   cmocka_unit_test(test_new_programs),
+        cmocka_unit_test(test_ranks),           cmocka_unit_test(test_clock),
+        cmocka_unit_test(test_log_race_agrees), cmocka_unit_test(test_forgotten_rules_show),
     };
     tally = shared_alloc(sizeof *tally);
     setenv("SIMGPU_MACHINE", "none", 1); // the oracle's rule of queries is that without a clock

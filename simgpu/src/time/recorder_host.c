@@ -165,8 +165,8 @@ void sim_record_before_comm(SimRecorder *r, int thread, uint64_t comm, int rank)
 // Its clock stays where it is for the call that follows; but the engine may go on.
 void sim_record_before_wait(SimRecorder *r, const GpuLogEntry *on)
 {
-    ThreadState *t = sim_record_is_query(on) ? sim_record_thread(r, on->thread)
-                                             : calling_thread(r, on->thread);
+    ThreadState *t =
+        sim_record_is_query(on) ? sim_record_thread(r, on->thread) : calling_thread(r, on->thread);
     After *after = sim_after_none(r, AFTER_STREAM);
     sim_after_wait(r, after, on);
     sim_after(after, t->clock);
