@@ -1,6 +1,7 @@
-/* schedules.c: what right and worse schedules of a step cost on the clock, against the calculation by
- * hand of handouts/4_backward.md ("What this is worth"): four blocks, a forward of 1 ms, a backward of 2 ms, an
- * all-gather and a reduce-scatter of 0.8 ms each; one communicator, and a stream for each kind of work.
+/* schedules.c: what right and worse schedules of a step cost on the clock, against the calculation
+ * by hand of handouts/4_backward.md ("What this is worth"): four blocks, a forward of 1 ms, a
+ * backward of 2 ms, an all-gather and a reduce-scatter of 0.8 ms each; one communicator, and a
+ * stream for each kind of work.
  *
  * The program below is FSDP's order of calls and nothing else. The test calculates the times of the
  * blocks on its own, collective after collective, and compares the table of the handout too.
@@ -142,9 +143,9 @@ static void body(const Rank *r, void *arg)
 
 // ---- By hand ----
 
-static double later(double a, double b)
+static double later(double one, double other)
 {
-    return a > b ? a : b;
+    return one < other ? other : one;
 }
 
 // ms. `comm`: when the communicator has done what was queued; `at`: when compute has.

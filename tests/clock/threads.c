@@ -144,8 +144,8 @@ static void hear_until(void *arg, SimPs when, SimPs request)
 {
 }
 
-// The second thread's first call is to be queued after a message, and awaits its receiver; the first
-// thread sleeps. The engine must stand at the second one's clock: its call is still to come.
+// The second thread's first call is to be queued after a message, and awaits its receiver; the
+// first thread sleeps. The engine must stand at the second one's clock: its call is still to come.
 static void test_a_first_call_that_waits_holds_the_engine(void **state)
 {
     static const SimBoard board = {hear_nothing, has_received, hear_until, NULL};

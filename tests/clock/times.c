@@ -226,8 +226,8 @@ static void count_span(const SimSpan *span, void *arg)
     if (span) told->records += span->entry->op == GPU_EVENT_RECORD;
 }
 
-// Kernels of about a millisecond each, and meanwhile so many calls that what is over is forgotten, but
-// not of what still runs.
+// Kernels of about a millisecond each, and meanwhile so many calls that what is over is forgotten,
+// but not of what still runs.
 static void long_kernels(const Rank *r, void *arg)
 {
     unsigned char *p;

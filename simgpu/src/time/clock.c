@@ -172,8 +172,8 @@ void sim_clock_turn(void)
     if (peers) peers->publish();
 }
 
-// A collective is where ranks meet anyway, and what one of them has told by then takes the others a
-// collective further at their next one: so little is left that is not resolved, and nobody is asked.
+// A collective is where ranks meet anyway, and what one of them has told by then takes the others
+// a collective further at their next one: so little is left to be resolved, and nobody is asked.
 static void turn_if_due(bool waits, bool meets)
 {
     bool wanted = peers && peers->is_wanted();

@@ -170,9 +170,9 @@ static bool look_at_all(uint64_t *ran_by_all)
     return asleep;
 }
 
-// Whether a thread of the process runs: it may be about to make its first call. One may wake another
-// and go to sleep between two looks, so that each is seen asleep. Only where none has run between two
-// looks at all of them did all sleep when the first one ended.
+// Whether a thread of the process runs: it may be about to make its first call. One may wake
+// another and go to sleep between two looks, so that each is seen asleep. Only where none has run
+// between two looks at all of them did all sleep when the first one ended.
 static bool somebody_runs(void)
 {
     uint64_t first, second;

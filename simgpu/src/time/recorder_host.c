@@ -132,8 +132,8 @@ void sim_record_call(SimRecorder *r, int thread, int device, SimPs cost)
 
 // ---- The program really waits ----
 
-// A thread that is in its first call. The engine goes no further than its clock from here on, and not
-// only when the call is logged: until then other calls may let the engine go on.
+// A thread that is in its first call. The engine goes no further than its clock from here on, and
+// not only when the call is logged: until then other calls may let the engine go on.
 static ThreadState *calling_thread(SimRecorder *r, int number)
 {
     ThreadState *t = sim_record_thread(r, number);
