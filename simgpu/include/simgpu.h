@@ -24,7 +24,7 @@
  *                    (of an allocation above 1 GiB, the first and the last 64 MiB)
  *   SIMGPU_THREADS   BLAS threads of this process               (cores / local ranks, at least 1)
  *   SIMGPU_MACHINE   the machine whose times the virtual clock has: h100x8, a100x8, …, the file of
- *                    one, none for no clock                      (none; h100x8 with SIMGPU_TRACE)
+ *                    one, none for no clock                                       (h100x8)
  *   SIMGPU_SLOW      3:10%: the kernels of rank 3 take a tenth longer           (none)
  *   SIMGPU_JITTER    5%:SEED: every operation takes up to so much longer        (none)
  *   SIMGPU_TRACE     a file to which all ranks write what every operation did in virtual time, for

@@ -196,10 +196,68 @@ static void test_only_one_asks(void **state)
     run_ranks(2, only_one_asks, NULL);
 }
 
+// ---- What is forgotten ----
+
+// What is over is forgotten where a question about it has been answered, and not before.
+static void questions(const Rank *r, void *arg)
+{
+    cudaEvent_t begin = event_here(r->stream), event;
+    need_cuda(cudaEventCreate(&event));
+    for (int i = 0; i < 12000; i++) need_cuda(cudaEventRecord(event, r->stream));
+    need_cuda(cudaEventQuery(event));
+    took(begin, event, 12000 * 500.0);
+}
+static void test_questions_are_answered(void **state)
+{
+    run_ranks(1, questions, NULL);
+}
+
+enum { KERNELS = 8, RECORDS = 12000 };
+typedef struct Told {
+    int kernels, records;
+    bool over;
+} Told;
+
+static void count_span(const SimSpan *span, void *arg)
+{
+    Told *told = arg;
+    if (!span) told->over = true;
+    if (span) told->kernels += span->entry->op == GPU_KERNEL;
+    if (span) told->records += span->entry->op == GPU_EVENT_RECORD;
+}
+
+// Kernels of about a millisecond each, and meanwhile so many calls that what is over is forgotten,
+// but not of what still runs.
+static void long_kernels(const Rank *r, void *arg)
+{
+    unsigned char *p;
+    cudaEvent_t event;
+    cudaStream_t other;
+    sim_clock_on_span(count_span, arg);
+    need_cuda(cudaMalloc((void **)&p, 1000 * MB));
+    need_cuda(cudaEventCreate(&event));
+    need_cuda(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    for (int i = 0; i < KERNELS; i++) kernel_fill(p, 1000 * MB, r->stream);
+    for (int i = 0; i < RECORDS; i++) need_cuda(cudaEventRecord(event, other));
+    need_cuda(cudaDeviceSynchronize());
+}
+static void test_all_spans_are_told(void **state)
+{
+    Told *told = shared_alloc(sizeof *told);
+    run_ranks(1, long_kernels, told);
+    assert_true(told->over);
+    assert_int_equal(told->kernels, KERNELS);
+    assert_int_equal(told->records, RECORDS);
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_one_kernel),    cmocka_unit_test(test_two_streams),
-    cmocka_unit_test(test_queries),       cmocka_unit_test(test_one_collective),
+    cmocka_unit_test(test_one_kernel),
+    cmocka_unit_test(test_two_streams),
+    cmocka_unit_test(test_queries),
+    cmocka_unit_test(test_one_collective),
     cmocka_unit_test(test_only_one_asks),
+    cmocka_unit_test(test_questions_are_answered),
+    cmocka_unit_test(test_all_spans_are_told),
 };
 
 int main(int argc, char **argv)

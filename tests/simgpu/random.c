@@ -33,6 +33,7 @@ enum {
     PROGRAMS = 4000 / SLOWER,      // of a run of the suite, from each of two seeds
     BATCH = 1000,                  // programs of one process
     RANK_PROGRAMS = 1000 / SLOWER, // with a process for each rank
+    CLOCK_PROGRAMS = 200 / SLOWER,
     LOG_PROGRAMS = 1500 / SLOWER,
     LOG_BATCH = 250,   // gpulog_race looks through the whole log of its process
     FORGETFUL = 20000, // programs within which a forgotten rule must show
@@ -49,7 +50,8 @@ static Tally *tally;
 // One batch of programs.
 typedef struct Batch {
     uint64_t seed, n;
-    bool log; // asks gpulog_race, and not the checker
+    bool log;   // asks gpulog_race, and not the checker
+    bool timed; // simgpu keeps its clock
     unsigned forget;
     bool shrinks; // a disagreement's program is made smaller
 } Batch;
@@ -119,7 +121,7 @@ static void run_batch(const Rank *r, void *arg)
     Heard h;
     // The first report of a process is printed; here it is only heard.
     if (!freopen("/dev/null", "w", stderr)) check(false, "no /dev/null: %s", strerror(errno));
-    machine_start(b->log, ALL_RANKS, NULL);
+    machine_start(b->log, b->timed, ALL_RANKS, NULL);
     for (uint64_t i = 0; i < b->n && tally->disagreement == AGREE; i++) {
         tally->now = b->seed + i;
         generate(&p, tally->now);
@@ -172,7 +174,7 @@ static void run_part(const Rank *r, void *arg)
     Program whole, part;
     Verdict v;
     Heard h;
-    machine_start(false, r->rank, r->comm);
+    machine_start(false, false, r->rank, r->comm);
     for (uint64_t i = 0; i < b->n; i++) {
         generate(&whole, b->seed + i);
         take_part(&whole, r->rank, &part);
@@ -594,6 +596,21 @@ static void test_ranks(void **state)
     if (message) fail_with(message);
 }
 
+// With the clock queries answer by its time, and what they have answered is what they order. In some
+// programs a query takes a tenth of a second, until other threads count as asleep
+// (simgpu/pages/time.md, § 8).
+static void test_clock(void **state)
+{
+    Batch b = wanted(1, CLOCK_PROGRAMS, false);
+    b.timed = true;
+    memset(tally, 0, sizeof *tally);
+    unsetenv("SIMGPU_MACHINE");
+    bool agreed = run_programs(&b);
+    setenv("SIMGPU_MACHINE", "none", 1);
+    print_tally(b.seed);
+    if (!agreed) fail_with(tally->text);
+}
+
 static void test_log_race_agrees(void **state)
 {
     run_from(1, LOG_PROGRAMS, true);
@@ -634,14 +651,12 @@ static void test_forgotten_rules_show(void **state)
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_oracle_knows),
-        cmocka_unit_test(test_oracle_knows_what_waits),
-        cmocka_unit_test(test_same_programs),
-        cmocka_unit_test(test_new_programs),
-        cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_log_race_agrees),
-        cmocka_unit_test(test_forgotten_rules_show),
+        cmocka_unit_test(test_oracle_knows),    cmocka_unit_test(test_oracle_knows_what_waits),
+        cmocka_unit_test(test_same_programs),   cmocka_unit_test(test_new_programs),
+        cmocka_unit_test(test_ranks),           cmocka_unit_test(test_clock),
+        cmocka_unit_test(test_log_race_agrees), cmocka_unit_test(test_forgotten_rules_show),
     };
     tally = shared_alloc(sizeof *tally);
+    setenv("SIMGPU_MACHINE", "none", 1); // the oracle's rule of queries is that without a clock
     return suite_main(argc, argv, "simgpu/random", tests, sizeof tests / sizeof tests[0]);
 }

@@ -189,8 +189,7 @@ static void read_machine(void)
 {
     const char *text = getenv("SIMGPU_MACHINE");
     char error[512], title[600];
-    const char *trace = getenv("SIMGPU_TRACE");
-    if (!text || !*text) text = trace && *trace ? "h100x8" : "none";
+    if (!text || !*text) text = "h100x8";
     if (strcmp(text, "none") == 0) return;
     config.machine = sim_machine(text, error, sizeof error);
     if (config.machine) {

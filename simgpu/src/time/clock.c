@@ -168,15 +168,18 @@ void sim_clock_turn(void)
         if (!peers || !peers->is_hopeless(sim_engine_is_stuck(engine))) break;
         sim_engine_give_up(engine);
     } while (true);
-    sim_record_tidy(recorder);
+    sim_record_tell(recorder);
+    if (!sim_clock_has_waiters()) sim_record_tidy(recorder);
     if (peers) peers->publish();
 }
 
-static void turn_if_due(bool waits)
+// A collective is where ranks meet anyway, and what one of them has told by then takes the others
+// a collective further at their next one: so little is left to be resolved, and nobody is asked.
+static void turn_if_due(bool waits, bool meets)
 {
     bool wanted = peers && peers->is_wanted();
     since_turn++;
-    if (!wanted && since_turn < (waits ? TURN : LATE)) return;
+    if (!wanted && !(peers && meets) && since_turn < (waits ? TURN : LATE)) return;
     sim_clock_turn();
     if (!wanted && peers && sim_engine_items(sim_recorder_engine(recorder)) > MANY)
         peers->ask(sim_clock_next());
@@ -200,9 +203,9 @@ bool sim_clock_other_waiters(void)
     return atomic_load(&local_waiters) > 1;
 }
 
-static void after_call(bool waits)
+static void after_call(bool waits, bool meets)
 {
-    turn_if_due(waits);
+    turn_if_due(waits, meets);
     bool ring = atomic_load(&local_waiters) > 0;
     sim_clock_unlock();
     if (ring) sim_clock_ring();
@@ -229,7 +232,7 @@ void sim_clock_log(GpuLogEntry *entry)
     sim_clock_thread();
     entry->index = sim_log_write(entry);
     sim_record_entry(sim_clock_recorder(), entry);
-    after_call(entry->host_waits);
+    after_call(entry->host_waits, entry->collective.comm && !entry->collective.group_left);
 }
 
 void sim_clock_pin(void)
@@ -239,7 +242,7 @@ void sim_clock_pin(void)
     int thread = sim_clock_thread();
     sim_record_call(sim_clock_recorder(), thread, sim_current_device(),
                     sim_clock_machine()->host.pin);
-    after_call(false);
+    after_call(false, false);
 }
 
 void sim_clock_forget_event(cudaEvent_t event)
@@ -354,7 +357,7 @@ bool sim_clock_query(const GpuLogEntry *entry, bool waited_for)
         sim_record_join(recorder, thread, q.of[0]);
     else
         ready = ask(&q, thread);
-    after_call(false);
+    after_call(false, false);
     return ready;
 }
 
@@ -372,7 +375,7 @@ bool sim_clock_elapsed(cudaEvent_t start, cudaEvent_t end, int device, bool wait
     bool ready = ask(&q, thread);
     if (ready) *ms = (float)((double)(int64_t)(q.ends[1].end - q.ends[0].end) / 1e9);
     if (!ready) sim_record_query(recorder, thread, device);
-    after_call(false);
+    after_call(false, false);
     return ready;
 }
 

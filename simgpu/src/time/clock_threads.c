@@ -150,20 +150,33 @@ static bool has_slept(Sleeper *s, SimItem clock)
     return asleep && now - s->since >= SLEEP_SECONDS;
 }
 
-// Whether a thread of the process runs, or would if there were a core, other than the calling one:
-// it may be about to make its first call.
-static bool somebody_runs(void)
+// What the threads of the process other than the calling one have run until now, as one number that
+// is another one if a single thread has run or is new; false: one of them runs, or would if there
+// were a core.
+static bool look_at_all(uint64_t *ran_by_all)
 {
-    uint64_t ran;
-    bool runs = false;
+    bool asleep = true;
     int self = (int)syscall(SYS_gettid);
     DIR *tasks = opendir("/proc/self/task");
-    for (struct dirent *task; tasks && !runs && (task = readdir(tasks));) {
+    *ran_by_all = 0;
+    for (struct dirent *task; tasks && asleep && (task = readdir(tasks));) {
+        uint64_t ran;
         int tid = atoi(task->d_name);
-        runs = tid > 0 && tid != self && !is_asleep(tid, &ran);
+        if (tid <= 0 || tid == self) continue;
+        asleep = is_asleep(tid, &ran);
+        *ran_by_all += sim_mix(sim_mix((uint64_t)tid) + ran);
     }
     if (tasks) closedir(tasks);
-    return runs;
+    return asleep;
+}
+
+// Whether a thread of the process runs: it may be about to make its first call. One may wake
+// another and go to sleep between two looks, so that each is seen asleep. Only where none has run
+// between two looks at all of them did all sleep when the first one ended.
+static bool somebody_runs(void)
+{
+    uint64_t first, second;
+    return !look_at_all(&first) || !look_at_all(&second) || first != second;
 }
 
 // Whether only sleepers hold the engine back.

@@ -17,7 +17,7 @@
 static void end(SimEngine *e, SimItem number, SimPs when)
 {
     Item *item = sim_item(e, number);
-    SimItemKind kind = item->spec.kind;
+    SimItemKind kind = item->kind;
     item->at.end = when;
     if (item->state == RUNNING && kind != SIM_ITEM_HOST) {
         Device *device = sim_item_device(e, item);
@@ -43,10 +43,10 @@ static void end(SimEngine *e, SimItem number, SimPs when)
 
 static void arrive(SimEngine *e, SimItem number, Item *item)
 {
-    e->board.arrived(e->board.arg, &item->spec.call, item->at.ready);
+    e->board.arrived(e->board.arg, &item->call, item->at.ready);
     e->news = true;
     e->to_come--;
-    if (item->spec.kind == SIM_ITEM_MEET) e->meets_to_come--;
+    if (item->kind == SIM_ITEM_MEET) e->meets_to_come--;
     item->state = ARRIVED;
     item->bound = 0;
     sim_items_push(&e->arrived, number);
@@ -55,11 +55,10 @@ static void arrive(SimEngine *e, SimItem number, Item *item)
 static void become_ready(SimEngine *e, SimItem number)
 {
     Item *item = sim_item(e, number);
-    const SimItemSpec *spec = &item->spec;
-    if (item->at.ready < spec->not_before) item->at.ready = spec->not_before;
-    if (spec->kind == SIM_ITEM_HOST) { // it may lie in the past: it only hands a time on
+    if (item->at.ready < item->not_before) item->at.ready = item->not_before;
+    if (item->kind == SIM_ITEM_HOST) { // it may lie in the past: it only hands a time on
         item->at.start = item->at.ready;
-        SimPs ends = item->at.ready + spec->work;
+        SimPs ends = item->at.ready + item->work;
         item->state = RUNNING;
         if (ends <= e->now)
             end(e, number, ends);
@@ -68,17 +67,17 @@ static void become_ready(SimEngine *e, SimItem number)
         return;
     }
     if (item->at.ready < e->now) item->at.ready = e->now; // its threads raced for the device
-    if (spec->kind >= SIM_ITEM_TRANSFER && item->at.ready < e->promised)
+    if (item->kind >= SIM_ITEM_TRANSFER && item->at.ready < e->promised)
         item->at.ready = e->promised;
-    if (spec->kind >= SIM_ITEM_TRANSFER) {
+    if (item->kind >= SIM_ITEM_TRANSFER) {
         arrive(e, number, item);
         return;
     }
     Device *device = sim_item_device(e, item);
     item->state = QUEUED;
     device->changed = true;
-    sim_heap_push(&device->queue[sim_resource_of(spec->kind)],
-                  (SimHeapEntry){item->at.ready, spec->stream, number, 0});
+    sim_heap_push(&device->queue[sim_resource_of(item->kind)],
+                  (SimHeapEntry){item->at.ready, item->stream, number, 0});
 }
 
 static void settle_ready(SimEngine *e)
@@ -105,7 +104,7 @@ static void end_all(SimEngine *e)
     while (next_event(e, &event) && event.time <= e->now) {
         sim_heap_pop(&e->events);
         Item *item = sim_item(e, event.item);
-        if (item->state == SCHEDULED && item->spec.kind == SIM_ITEM_TRANSFER)
+        if (item->state == SCHEDULED && item->kind == SIM_ITEM_TRANSFER)
             sim_items_push(&e->starting, event.item);
         else
             end(e, event.item, e->now);
@@ -132,7 +131,7 @@ static SimPs next_request(const SimEngine *e)
         const Item *clock = thread->clock < e->first ? NULL : sim_item(e, thread->clock);
         SimPs when = e->settled;
         if (clock && clock->state == ENDED) when = clock->at.end;
-        if (clock && clock->state == RUNNING) when = clock->at.ready + clock->spec.work;
+        if (clock && clock->state == RUNNING) when = clock->at.ready + clock->work;
         if (when < e->settled) when = e->settled;
         if (when < earliest) earliest = when;
     }
@@ -155,8 +154,8 @@ static SimPs look_at_board(SimEngine *e, SimPs least)
         SimItem number = e->arrived.item[i];
         Item *item = sim_item(e, number);
         if (e->news || item->bound <= least) {
-            SimPs when = 0, latency = item->spec.latency;
-            bool known = e->board.start(e->board.arg, &item->spec.call, &when);
+            SimPs when = 0, latency = item->latency;
+            bool known = e->board.start(e->board.arg, &item->call, &when);
             if (when < item->at.ready) when = item->at.ready;
             item->bound = when > SIM_FOREVER - latency ? SIM_FOREVER : when + latency;
             if (known) {
@@ -237,7 +236,7 @@ void sim_engine_give_up(SimEngine *e)
     sim_items_drop(&e->arrived, oldest);
     item->state = SCHEDULED;
     item->at.start = e->now > item->at.ready ? e->now : item->at.ready;
-    item->at.start += item->spec.latency;
+    item->at.start += item->latency;
     sim_item_schedule(e, oldest, item->at.start);
 }
 
@@ -270,11 +269,30 @@ void sim_engine_free(SimEngine *e)
     free(e);
 }
 
+static void fill(Item *item, const SimItemSpec *spec)
+{
+    item->kind = spec->kind;
+    item->state = WAITING;
+    item->waits_for = item->followers = item->version = 0;
+    item->device = spec->device;
+    item->at = (SimTimes){0, 0, 0};
+    item->work = spec->work;
+    item->not_before = spec->not_before;
+    if (spec->kind == SIM_ITEM_HOST) return;
+    item->stream = spec->stream;
+    item->left = item->since = item->num = item->den = 0;
+    if (spec->kind < SIM_ITEM_TRANSFER) return;
+    item->latency = spec->latency;
+    item->link = spec->link;
+    item->call = spec->call;
+    item->bound = 0;
+}
+
 SimItem sim_engine_add(SimEngine *e, const SimItemSpec *spec, const SimItem *after, int n)
 {
     SimItem number;
     Item *item = sim_item_new(e, &number);
-    item->spec = *spec;
+    fill(item, spec);
     e->to_come += spec->kind >= SIM_ITEM_TRANSFER;
     e->meets_to_come += spec->kind == SIM_ITEM_MEET;
     for (int i = 0; i < n; i++) {

@@ -14,16 +14,27 @@ typedef enum State {
     ENDED,
 } State;
 
+// The fields from its SimItemSpec, and what has come of it. Most items are the host's and use no
+// more than the first cache line; between two calls the program's own data is in the cache.
+#define CACHE_LINE 64
 typedef struct Item {
-    SimItemSpec spec;
+    SimItemKind kind;
     State state;
     uint32_t waits_for; // so many items
     uint32_t followers; // the first edge, 0: none
+    uint32_t version;   // of its event
+    int device;
     SimTimes at;
-    SimPs bound;       // ARRIVED: it does not start before
+    SimPs work, not_before;
+    // Operations
+    _Alignas(CACHE_LINE) uint64_t stream;
     SimPs left, since; // work left when the rate was last set
     uint64_t num, den; // the rate; 0: not set
-    uint32_t version;  // of its event
+    // Calls
+    SimPs latency;
+    SimLink link;
+    _Alignas(CACHE_LINE) SimCall call;
+    SimPs bound; // ARRIVED: it does not start before
 } Item;
 
 typedef struct Edge {

@@ -42,20 +42,28 @@ Item *sim_item(const SimEngine *e, SimItem number)
     return &e->items[number & (e->room - 1)];
 }
 
+static Item *new_items(size_t room)
+{
+    Item *items = aligned_alloc(CACHE_LINE, room * sizeof *items);
+    if (!items)
+        sim_fatal(SIMGPU_SYSTEM, "the host ran out of memory", "The clock needs %zu bytes more.",
+                  room * sizeof *items);
+    return items;
+}
+
+// Its fields are the caller's to fill.
 Item *sim_item_new(SimEngine *e, SimItem *number)
 {
     if (e->next - e->first == e->room) {
         size_t room = e->room ? 2 * e->room : 1024;
-        Item *items = sim_engine_grow(NULL, room, sizeof *items);
+        Item *items = new_items(room);
         for (SimItem i = e->first; i < e->next; i++) items[i & (room - 1)] = *sim_item(e, i);
         free(e->items);
         e->items = items;
         e->room = room;
     }
     *number = e->next++;
-    Item *item = sim_item(e, *number);
-    memset(item, 0, sizeof *item);
-    return item;
+    return sim_item(e, *number);
 }
 
 void sim_item_add_follower(SimEngine *e, Item *item, SimItem follower)
@@ -77,7 +85,7 @@ void sim_item_add_follower(SimEngine *e, Item *item, SimItem follower)
 
 Device *sim_item_device(SimEngine *e, const Item *item)
 {
-    int index = item->spec.device;
+    int index = item->device;
     if (index >= e->n_devices) {
         e->device = sim_engine_grow(e->device, (size_t)index + 1, sizeof *e->device);
         memset(e->device + e->n_devices, 0, (size_t)(index + 1 - e->n_devices) * sizeof *e->device);

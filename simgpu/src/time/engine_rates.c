@@ -16,13 +16,13 @@ static void start(SimEngine *e, Device *device, SimItem number)
     Item *item = sim_item(e, number);
     item->state = RUNNING;
     item->at.start = e->now;
-    item->left = item->spec.work;
+    item->left = item->work;
     item->num = item->den = 0;
     device->changed = true;
-    if (item->spec.kind == SIM_ITEM_TRANSFER)
+    if (item->kind == SIM_ITEM_TRANSFER)
         sim_items_push(&device->transfers, number);
     else
-        device->busy[sim_resource_of(item->spec.kind)] = number;
+        device->busy[sim_resource_of(item->kind)] = number;
 }
 
 void sim_engine_start_all(SimEngine *e)
@@ -76,7 +76,7 @@ static void set_rate(SimEngine *e, SimItem number, uint64_t num, uint64_t den)
 
 static bool is_host_copy(const SimEngine *e, SimItem number)
 {
-    SimItemKind kind = number ? sim_item(e, number)->spec.kind : SIM_ITEM_HOST;
+    SimItemKind kind = number ? sim_item(e, number)->kind : SIM_ITEM_HOST;
     return kind == SIM_ITEM_COPY_IN || kind == SIM_ITEM_COPY_OUT;
 }
 
@@ -85,12 +85,12 @@ void sim_engine_set_rates(SimEngine *e, Device *device)
     const SimMachine *m = e->machine;
     uint64_t on_link[SIM_LINKS] = {0}, copies = 0;
     for (int i = 0; i < device->transfers.n; i++)
-        on_link[sim_item(e, device->transfers.item[i])->spec.link]++;
+        on_link[sim_item(e, device->transfers.item[i])->link]++;
     for (int r = ENGINE_IN; r <= ENGINE_OUT; r++) copies += is_host_copy(e, device->busy[r]);
     SimRatio one = {1, 1};
     SimRatio slow = device->busy[COMPUTE] ? m->slow_transfer : one;
     for (int i = 0; i < device->transfers.n; i++) {
-        SimLink link = sim_item(e, device->transfers.item[i])->spec.link;
+        SimLink link = sim_item(e, device->transfers.item[i])->link;
         uint64_t sharing = on_link[link] + (link == SIM_PCIE ? copies : 0);
         set_rate(e, device->transfers.item[i], slow.den, slow.num * sharing);
     }

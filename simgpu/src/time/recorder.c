@@ -18,7 +18,7 @@ _Static_assert((int)GPU_F64 == (int)SIM_F64 && (int)GPU_F32 == (int)SIM_F32 &&
 
 // ---- Work ----
 
-static uint64_t mix(uint64_t x)
+uint64_t sim_mix(uint64_t x)
 {
     x += UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -36,7 +36,7 @@ SimPs sim_record_spread(SimRecorder *r, int device, SimItemKind kind, SimPs work
     if (s->slow.num && rank == s->slow_rank && kind == SIM_ITEM_COMPUTE)
         work += (SimPs)(((unsigned __int128)work * s->slow.num + s->slow.den - 1) / s->slow.den);
     if (!s->jitter.num) return work;
-    uint64_t u = mix(mix(mix(s->seed) + (uint64_t)rank) + r->n_operations) >> 32;
+    uint64_t u = sim_mix(sim_mix(sim_mix(s->seed) + (uint64_t)rank) + r->n_operations) >> 32;
     return work + (SimPs)(((unsigned __int128)work * s->jitter.num * u / s->jitter.den) >> 32);
 }
 
@@ -168,9 +168,9 @@ static Mark queue(SimRecorder *r, const GpuLogEntry *e, Mark request, Pending *p
     return done;
 }
 
-static bool is_query(const GpuLogEntry *e)
+bool sim_record_is_query(const GpuLogEntry *e)
 {
-    return strstr(e->name, "Query") != NULL;
+    return (e->op == GPU_STREAM_SYNC || e->op == GPU_EVENT_SYNC) && strstr(e->name, "Query");
 }
 
 void sim_after_wait(SimRecorder *r, After *after, const GpuLogEntry *e)
@@ -205,7 +205,7 @@ static bool awaits_receivers(const GpuLogEntry *e)
 void sim_record_entry(SimRecorder *r, const GpuLogEntry *e)
 {
     ThreadState *t = sim_record_thread(r, e->thread);
-    if (is_query(e)) { // it was told, where that could be done
+    if (sim_record_is_query(e)) { // it was told, where that could be done
         Pending *p = sim_record_pend(r, e);
         if (!t->has_asked) sim_record_query(r, e->thread, e->device);
         p->request = t->asked;

@@ -39,6 +39,8 @@ void sim_record_before_wait(SimRecorder *recorder, const GpuLogEntry *on);
 void sim_record_forget_event(SimRecorder *recorder, cudaEvent_t event);
 void sim_record_set_rank(SimRecorder *recorder, int device, int rank);
 
+uint64_t sim_mix(uint64_t x); // a step of SplitMix64
+
 // ---- Questions ---- They are answered by items, whose times the engine knows sooner or later.
 
 // A query of the thread: the item ends when the host asks.
@@ -62,7 +64,8 @@ bool sim_record_has_called(const SimRecorder *recorder, int thread);
 
 void sim_record_on_span(SimRecorder *recorder, SimSpanHook hook, void *arg);
 bool sim_record_all_told(const SimRecorder *recorder);
-// Tells the spans that are known, and frees what nobody can ask for.
+void sim_record_tell(SimRecorder *recorder); // the spans that are known
+// Frees what nobody can ask for. Not while a question's items are asked about.
 void sim_record_tidy(SimRecorder *recorder);
 
 #endif

@@ -132,26 +132,41 @@ void sim_record_call(SimRecorder *r, int thread, int device, SimPs cost)
 
 // ---- The program really waits ----
 
+// A thread that is in its first call. The engine goes no further than its clock from here on, and
+// not only when the call is logged: until then other calls may let the engine go on.
+static ThreadState *calling_thread(SimRecorder *r, int number)
+{
+    ThreadState *t = sim_record_thread(r, number);
+    if (!t->called) {
+        t->called = true;
+        move_clock(r, t, t->clock);
+    }
+    return t;
+}
+
 void sim_record_before_operation(SimRecorder *r, const GpuLogEntry *on)
 {
+    ThreadState *t = calling_thread(r, on->thread);
     After *received = sim_after_none(r, AFTER_STREAM);
     sim_after_received(r, received, on->device, sim_record_stream(r, on));
-    sim_record_await_receivers(r, sim_record_thread(r, on->thread), received);
+    sim_record_await_receivers(r, t, received);
 }
 
 void sim_record_before_comm(SimRecorder *r, int thread, uint64_t comm, int rank)
 {
+    ThreadState *t = calling_thread(r, thread);
     After *received = sim_after_none(r, AFTER_STREAM);
     for (int i = 0; i < r->n_comms; i++)
         if (r->comm[i].comm == comm && r->comm[i].rank == rank)
             sim_after_received_mark(r, received, r->comm[i].received);
-    sim_record_await_receivers(r, sim_record_thread(r, thread), received);
+    sim_record_await_receivers(r, t, received);
 }
 
 // Its clock stays where it is for the call that follows; but the engine may go on.
 void sim_record_before_wait(SimRecorder *r, const GpuLogEntry *on)
 {
-    ThreadState *t = sim_record_thread(r, on->thread);
+    ThreadState *t =
+        sim_record_is_query(on) ? sim_record_thread(r, on->thread) : calling_thread(r, on->thread);
     After *after = sim_after_none(r, AFTER_STREAM);
     sim_after_wait(r, after, on);
     sim_after(after, t->clock);

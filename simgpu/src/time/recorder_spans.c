@@ -1,12 +1,12 @@
 /* recorder_spans.c: what has come of the entries, and what can be forgotten.
  *
- * Interface: sim_record_on_span, sim_record_tidy.
+ * Interface: sim_record_on_span, sim_record_all_told, sim_record_tell, sim_record_tidy.
  */
 #include <string.h>
 
 #include "time/recorder_internal.h"
 
-#define ENOUGH 4096 // items, before it is worth a look
+#define ENOUGH 1024 // items, before it is worth a look
 
 static bool times_of(const SimRecorder *r, Mark mark, SimTimes *times)
 {
@@ -91,9 +91,29 @@ static void seal_device(const SimRecorder *r, DeviceState *d)
     }
 }
 
-void sim_record_tidy(SimRecorder *r)
+static SimItem earlier(SimItem item, const Mark *mark)
+{
+    return mark->item && mark->item < item ? mark->item : item;
+}
+
+// The oldest item that has not ended, or that belongs to a span which has not been told.
+static SimItem oldest_needed(const SimRecorder *r)
+{
+    SimItem oldest = sim_engine_oldest(r->engine);
+    for (size_t i = 0; i < r->n_pending; i++) {
+        const Pending *p = &r->pending[i];
+        oldest = earlier(earlier(earlier(oldest, &p->request), &p->done), &p->returned);
+    }
+    return oldest;
+}
+
+void sim_record_tell(SimRecorder *r)
 {
     if (r->n_pending) tell_spans(r);
+}
+
+void sim_record_tidy(SimRecorder *r)
+{
     if (sim_engine_items(r->engine) < 2 * r->kept + ENOUGH) return;
     for (int i = 0; i < r->n_threads; i++)
         if (r->thread[i].n_group) return;
@@ -113,6 +133,6 @@ void sim_record_tidy(SimRecorder *r)
             r->comm[i--] = r->comm[--r->n_comms];
     }
     seal(r, &r->ended);
-    sim_engine_forget(r->engine, sim_engine_oldest(r->engine));
+    sim_engine_forget(r->engine, oldest_needed(r));
     r->kept = sim_engine_items(r->engine);
 }

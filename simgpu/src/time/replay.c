@@ -246,6 +246,7 @@ static const char *run(Replay *w)
             sim_engine_run(sim_recorder_engine(w->seat[i].recorder), 0);
     } while (w->changed);
     for (int i = 0; i < w->n_logs; i++) {
+        sim_record_tell(w->seat[i].recorder);
         sim_record_tidy(w->seat[i].recorder);
         if (w->seat[i].told < w->logs[i].n)
             return "a collective or a message is not in the logs of all its ranks";

@@ -24,7 +24,8 @@
 #include "simgpu.h"
 
 static struct {
-    bool log;
+    bool log, timed;
+    bool not_ready; // the last answer that was ignored
     int rank; // ALL_RANKS: this process has both devices
     cudaStream_t stream[N_STREAMS];
     cudaEvent_t event[N_EVENTS];
@@ -125,6 +126,7 @@ IN_ITS_CALLER cudaError_t ask_event(cudaEvent_t event)
 // One asks once, and ignores the answer.
 IN_ITS_CALLER cudaError_t ignore_answer(cudaError_t answer)
 {
+    machine.not_ready = answer == cudaErrorNotReady;
     return answer == cudaErrorNotReady ? cudaSuccess : answer;
 }
 
@@ -401,7 +403,9 @@ static void run_steps(const Program *p, Heard *h)
         const Step *s = &p->step[i];
         bool refused = false;
         for (int k = 0; k < kind_facts[s->kind].spans; k++) refused |= freed[s->span[k].buffer];
+        machine.not_ready = false;
         cudaError_t error = run_step(s, i);
+        if (machine.not_ready) h->not_ready |= 1U << i;
         if (error != cudaSuccess && !refused && !h->trouble[0])
             snprintf(h->trouble, sizeof h->trouble, "step %d: %s", i, cudaGetErrorString(error));
         if (s->kind == FREE || s->kind == FREE_ASYNC) freed[s->span[0].buffer] = true;
@@ -414,6 +418,8 @@ void run_program(const Program *p, Heard *h)
     memset(h, 0, offsetof(Heard, text));
     h->text[0] = h->log_text[0] = h->trouble[0] = '\0';
     h->replayed = machine.log;
+    h->timed = machine.timed;
+    h->not_ready = 0;
     make_events();
     uint64_t first = gpulog_length();
     simgpu_on_report(hear_report, h);
@@ -422,9 +428,10 @@ void run_program(const Program *p, Heard *h)
     tidy(p);
 }
 
-void machine_start(bool log, int rank, void *comm)
+void machine_start(bool log, bool timed, int rank, void *comm)
 {
     machine.log = log;
+    machine.timed = timed;
     machine.rank = rank;
     for (int s = 0; s < N_STREAMS; s++) make_stream(s);
     for (int b = 0; b < N_BUFFERS; b++) make_buffer(b);

@@ -274,8 +274,9 @@ static bool finds_undone(const Model *m, Set set, Set *asked)
 }
 
 // The host's business with a stream, or with an event.
-static void add_host_wait(Model *m, const Step *s)
+static void add_host_wait(Model *m, int step)
 {
+    const Step *s = &m->program->step[step];
     bool event = is_about_event(s->kind), waits = s->kind == STREAM_SYNC || s->kind == EVENT_SYNC;
     bool asks_once = s->kind == STREAM_ASK || s->kind == EVENT_ASK;
     int record = m->recorded[s->event];
@@ -283,7 +284,8 @@ static void add_host_wait(Model *m, const Step *s)
     Set *asked = event ? &m->event_asked[s->event] : &m->stream_asked[s->stream];
     if (!event && (stream_facts[s->stream].kind == LEGACY || !(m->forget & FORGET_SYNC)))
         set |= waits_of_stream(m, s->stream);
-    bool undone = !waits && finds_undone(m, set, asked);
+    bool undone = m->program->timed ? m->program->not_ready >> step & 1
+                                    : !waits && finds_undone(m, set, asked);
     host_moment(m, asks_once && undone ? 0 : set);
 }
 
@@ -291,7 +293,7 @@ static void add_step(Model *m, int step)
 {
     const Step *s = &m->program->step[step];
     if (is_about_stream(s->kind) || is_about_event(s->kind)) {
-        add_host_wait(m, s);
+        add_host_wait(m, step);
         return;
     }
     switch (s->kind) {

@@ -139,6 +139,10 @@ typedef struct Program {
     int rank; // the program of this rank's process alone; ALL_RANKS: one process has both devices
     int n;
     Step step[MAX_STEPS];
+    // With simgpu's clock its time decides what an ASK is told: so it was run, and bit i says that
+    // step i was told "not ready".
+    bool timed;
+    unsigned not_ready;
 } Program;
 
 bool is_collective(Kind kind);
@@ -233,6 +237,8 @@ typedef struct Heard {
     unsigned named[MAX_HEARD];  // of each race: bit i, step i is named
     bool lifetime[MAX_HEARD];   // its class is SIMGPU_LIFETIME
     char text[6000];            // the first race, else the first other report
+    bool timed;                 // simgpu kept a clock, and told the steps of these bits "not ready"
+    unsigned not_ready;
     bool replayed;              // it is gpulog_race that was asked:
     bool log_races, log_should; // and what the oracle expects of it
     char log_text[1024];
@@ -240,7 +246,7 @@ typedef struct Heard {
 } Heard;
 // One machine a process. It asks the checker, or gpulog_race. comm: of a rank's process; NULL: one
 // process has both devices.
-void machine_start(bool log, int rank, void *comm);
+void machine_start(bool log, bool timed, int rank, void *comm);
 void machine_stop(void);
 void run_program(const Program *p, Heard *heard);
 

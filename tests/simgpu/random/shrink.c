@@ -45,12 +45,15 @@ Disagreement compare(const Program *p, const Verdict *v, const Heard *h)
 
 Disagreement try_program(const Program *p, unsigned forget, Verdict *v, Heard *h)
 {
+    Program told = *p;
     run_program(p, h);
+    told.timed = h->timed;
+    told.not_ready = h->not_ready;
     if (h->replayed) {
-        judge(p, forget | LOG_FORGETS, v);
+        judge(&told, forget | LOG_FORGETS, v);
         h->log_should = v->n > 0;
     }
-    judge(p, forget, v);
+    judge(&told, forget, v);
     return compare(p, v, h);
 }
 

@@ -1,0 +1,182 @@
+/* threads.c: the virtual clock of processes with several threads, some of which sleep: against
+ * calculations by hand on the machine of machines/round.machine.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "harness.h"
+#include "simgpu.h"
+#include "time/recorder.h"
+
+#define MB ((size_t)1000000)
+#define ROUND "tests/clock/machines/round.machine"
+#define HAND_ON 0.6 // seconds: a dozen looks at who sleeps
+#define RING 16
+#define WORK 30e-6 // seconds for which each keeps the token
+
+// Threads hand a token around, so that one of them runs at any time; then one of them makes its
+// first call. One more asks for a time that is later than the clock of the first thread, which
+// sleeps in a join.
+typedef struct Scene {
+    int pipe[RING][2];
+    cudaStream_t asked, called;
+    cudaEvent_t begin, end, late;
+    unsigned char *memory;
+} Scene;
+
+static void kernel_fill(unsigned char *p, size_t bytes, cudaStream_t stream)
+{
+    SimgpuOp op = SIMGPU_BEGIN("kernel_fill", stream);
+    simgpu_write(&op, p, bytes);
+    need_cuda(simgpu_end(&op));
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static bool hand_on(const Scene *s, int from, char *token)
+{
+    for (double until = seconds() + WORK; seconds() < until;) continue;
+    return write(s->pipe[(from + 1) % RING][1], token, 1) == 1;
+}
+
+typedef struct Place {
+    const Scene *scene;
+    int number;
+} Place;
+
+static void *be_in_the_ring(void *arg)
+{
+    const Scene *s = ((Place *)arg)->scene;
+    int place = ((Place *)arg)->number;
+    for (char token = 1; token;)
+        check(read(s->pipe[place][0], &token, 1) == 1 && hand_on(s, place, &token), "the token");
+    return NULL;
+}
+
+static void *hand_on_and_call(void *arg)
+{
+    Scene *s = arg;
+    char token = 1;
+    for (double until = seconds() + HAND_ON; seconds() < until;)
+        check(hand_on(s, 0, &token) && read(s->pipe[0][0], &token, 1) == 1, "the token");
+    need_cuda(cudaSetDevice(1));
+    need_cuda(cudaEventRecord(s->late, s->called));
+    token = 0;
+    check(hand_on(s, 0, &token), "the last token");
+    return NULL;
+}
+
+static void *ask(void *arg)
+{
+    Scene *s = arg;
+    need_cuda(cudaSetDevice(0));
+    kernel_fill(s->memory, MB, s->asked);
+    while (cudaEventQuery(s->end) == cudaErrorNotReady) continue;
+    cudaGetLastError();
+    return NULL;
+}
+
+static pthread_t begin(void *(*body)(void *), void *arg)
+{
+    pthread_t thread;
+    check(pthread_create(&thread, NULL, body, arg) == 0, "no thread");
+    return thread;
+}
+
+static void nobody_is_released_while_one_runs(const Rank *r, void *arg)
+{
+    Scene s = {.asked = r->stream};
+    Place place[RING];
+    pthread_t thread[RING + 1];
+    float ms;
+    need_cuda(cudaMalloc((void **)&s.memory, MB));
+    kernel_fill(s.memory, MB, s.asked);
+    need_cuda(cudaEventCreate(&s.end));
+    need_cuda(cudaEventRecord(s.end, s.asked));
+    need_cuda(cudaSetDevice(1));
+    need_cuda(cudaStreamCreateWithFlags(&s.called, cudaStreamNonBlocking));
+    need_cuda(cudaEventCreate(&s.begin));
+    need_cuda(cudaEventCreate(&s.late));
+    need_cuda(cudaEventRecord(s.begin, s.called)); // the first thread's last call before it joins
+    for (int i = 0; i < RING; i++) {
+        place[i] = (Place){&s, i};
+        check(pipe(s.pipe[i]) == 0, "no pipe");
+    }
+    for (int i = 1; i < RING; i++) thread[i] = begin(be_in_the_ring, &place[i]);
+    thread[0] = begin(hand_on_and_call, &s);
+    thread[RING] = begin(ask, &s);
+    for (int i = 0; i <= RING; i++) pthread_join(thread[i], NULL);
+    need_cuda(cudaDeviceSynchronize());
+    need_cuda(cudaEventElapsedTime(&ms, s.begin, s.late));
+    check(ms == 500e-6F, "a thread's first call: %.9g ms after the first thread's, not 500 ns",
+          (double)ms);
+}
+static void test_nobody_is_released_while_one_runs(void **state)
+{
+    run_ranks(1, nobody_is_released_while_one_runs, NULL);
+}
+
+// ---- A first call that really waits ----
+
+#define US UINT64_C(1000000) // picoseconds
+#define RECEIVED (20 * US)
+
+// The other rank's host has come to its receive; that is all that is known of it.
+static void hear_nothing(void *arg, const SimCall *call, SimPs when)
+{
+}
+
+static bool has_received(void *arg, const SimCall *call, SimPs *when)
+{
+    *when = call->meeting ? RECEIVED : SIM_FOREVER / 2;
+    return call->meeting;
+}
+
+static void hear_until(void *arg, SimPs when, SimPs request)
+{
+}
+
+// The second thread's first call is to be queued after a message, and awaits its receiver; the
+// first thread sleeps. The engine must stand at the second one's clock: its call is still to come.
+static void test_a_first_call_that_waits_holds_the_engine(void **state)
+{
+    static const SimBoard board = {hear_nothing, has_received, hear_until, NULL};
+    char error[256];
+    const SimMachine *machine = sim_machine(ROUND, error, sizeof error);
+    if (!machine) skip(); // not in the kit's folder
+    SimRecorder *r = sim_recorder_new(machine, NULL, &board, 0);
+    cudaStream_t stream = (cudaStream_t)(uintptr_t)16;
+    GpuLogEntry send = {.op = GPU_SEND, .name = "ncclSend", .stream = stream, .bytes = MB};
+    send.collective = (GpuCollective){.comm = 7, .ranks = 2, .peer = 1, .call = 1};
+    GpuLogEntry kernel = {.op = GPU_KERNEL, .name = "kernel", .stream = stream, .thread = 1};
+    sim_record_entry(r, &send);
+    sim_record_before_operation(r, &kernel);
+    sim_record_release(r, 0, 100 * US);
+    sim_engine_run(sim_recorder_engine(r), 100 * US);
+    assert_true(sim_record_stands(r, 1));
+    assert_true(sim_engine_now(sim_recorder_engine(r)) == RECEIVED + machine->host.collective);
+    sim_recorder_free(r);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_a_first_call_that_waits_holds_the_engine),
+    cmocka_unit_test(test_nobody_is_released_while_one_runs),
+};
+
+int main(int argc, char **argv)
+{
+    char here[4096], path[4200];
+    if (getcwd(here, sizeof here)) {
+        snprintf(path, sizeof path, "%s/" ROUND, here);
+        if (access(path, R_OK) == 0) setenv("SIMGPU_MACHINE", path, 1);
+    }
+    return suite_main(argc, argv, "clock/threads", tests, sizeof tests / sizeof tests[0]);
+}
