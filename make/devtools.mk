@@ -1,5 +1,5 @@
 # What developers of the kit run: its own tests, and tests of those tests. No archive has this file.
-.PHONY: test test-all compare-pytorch check-model check-trace check-clock gpt2-medium mutants mutation claims alternatives flakiness long-tests test-programs soak
+.PHONY: test test-all compare-pytorch check-pytorch-map check-model check-trace check-clock gpt2-medium mutants mutation claims alternatives flakiness long-tests test-programs soak
 
 ## make test          build the kit and run its own tests, as many as a change
 ##                    needs (tests/tiers.txt)
@@ -88,6 +88,14 @@ check-trace: deps
 compare-pytorch: deps
 	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/tests/pytorch/client $(LAUNCH) example-programs
 	@$(PYTHON) -B grader/devtools/compare_pytorch.py --build '$(BUILD)'
+
+## make check-pytorch-map
+##                    the names of handouts/pytorch.md in the source of the PyTorch
+##                    that compare-pytorch installs (PYTORCH=PATH: a folder that has
+##                    torch/, or a wheel)
+PYTORCH ?=
+check-pytorch-map:
+	@$(PYTHON) -B grader/devtools/pytorch_map.py --build '$(BUILD)' $(if $(PYTORCH),--source $(call quote,$(PYTORCH)))
 
 ## make gpt2-medium   one step of GPT-2 medium (355 M parameters) on 8 simulated
 ##                    GPUs, in 12 GiB
