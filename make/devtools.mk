@@ -91,8 +91,8 @@ compare-pytorch: deps
 
 ## make check-pytorch-map
 ##                    the names of handouts/pytorch.md in the source of the PyTorch
-##                    that compare-pytorch installs (PYTORCH=PATH: a folder that has
-##                    torch/, or a wheel)
+##                    that compare-pytorch installs (PYTORCH=PATH: a folder with
+##                    torch/ in it, or a wheel)
 PYTORCH ?=
 check-pytorch-map:
 	@$(PYTHON) -B grader/devtools/pytorch_map.py --build '$(BUILD)' $(if $(PYTORCH),--source $(call quote,$(PYTORCH)))

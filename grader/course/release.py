@@ -62,7 +62,7 @@ KIT_FILES = ("LICENSE",)
 STUDENT_FOLDERS = ("examples", "handouts", "plan", "tests/trace")
 STUDENT_FILES = (".clang-format", ".gitignore")
 # Of handouts/, what is for staff.
-FOR_STAFF = ("handouts/instructors.md",)
+FOR_STAFF = ("handouts/instructors.md", "handouts/interview_answers.md")
 # Of grader/course/, what those for platforms grade with. Of grader/ itself and of its emit/ every
 # archive has all, of grader/devtools/ none has any.
 COURSE_FILES = ("course.json", "deliver.py", "hidden.py")
