@@ -26,7 +26,7 @@ OFFERED = {
     "demo": (["DEMO_FLAGS=--steps 3 --layers 1 --dim 16 --heads 2 --batch 8"],
              r"reduce-scatter"),
     "start": ([], r"race between streams[\s\S]*examples/missing_wait.c, then: make start"),
-    "compare": (["RANKS=2"], r"HSDP"),
+    "compare": ([], r"HSDP, 2 replicas"),
     "demo-oom": ([], r"(?i)out of device memory[\s\S]*with FSDP"),
     "build": ([], r"\A"),
     "simgpu": ([], r"\A"),
