@@ -61,7 +61,8 @@ KIT_FILES = ("LICENSE",)
 # What students get in addition: no test of the kit itself, only those that grade (tests/tasks, above)
 # and the program that the results page draws.
 STUDENT_FOLDERS = ("examples", "handouts", "plan", "tests/trace")
-STUDENT_FILES = (".clang-format", ".gitignore")
+STUDENT_FILES = (".clang-format", ".devcontainer/Dockerfile", ".devcontainer/devcontainer.json",
+                 ".gitignore")
 # Of handouts/, what is for staff.
 FOR_STAFF = ("handouts/instructors.md", "handouts/interview_answers.md")
 # Of grader/course/, what those for platforms grade with. Of grader/ itself and of its emit/ every
