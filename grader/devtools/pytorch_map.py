@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks handouts/pytorch.md against PyTorch's source: every name of the page is there, in the file
-that the page says, and the page has a row for every function that students write.
+that the page says, and the page has a row for each function that students write.
 
 A name is written FILE::NAME or FILE::CLASS.NAME; a file without a folder is one of FSDP2's. The
 source is read, not run. It is that of the virtual environment of `make compare-pytorch`, which is

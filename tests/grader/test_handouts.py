@@ -3,6 +3,7 @@ the numbers of figures and worked examples are those of the formulas. What is me
 (figures/memory.svg, figures/step.svg) is drawn anew by test_documented.py."""
 
 import glob
+import json
 import math
 import os
 import re
@@ -71,6 +72,18 @@ class Chapters(unittest.TestCase):
                 self.assertIn("What PyTorch does", found)
                 self.assertIn("](figures/", text)
                 self.assertRegex(text, r"`torch/[\w/]+\.(py|h)`")
+
+    def test_points_are_those_of_the_tasks(self):
+        overview = read("README.md")
+        for path in CHAPTERS:
+            name = os.path.basename(path)
+            with open(os.path.join(ROOT, "tasks", name[:-3], "task.json"), encoding="utf-8") as file:
+                task = json.load(file)
+            points = sum(test["points"] for test in task["tests"])
+            self.assertRegex(read(name), r"(?m)^File: `skeleton/\w+\.c`\. %d points\b" % points)
+            self.assertIn("Score: %d/%d (task %d alone)" % (points, points, task["number"]),
+                          page(name))
+            self.assertRegex(overview, r"\(%s\) \| .* \| %d \|" % (re.escape(name), points))
 
     def test_a_chapter_is_read_in_one_sitting(self):
         for path in CHAPTERS:
@@ -226,6 +239,25 @@ class Numbers(unittest.TestCase):
                  plain(16 * n // 8 + unsharded))
         self.has("5_optimizer.md", plain(8 * n), plain(7 * 4 * shard))
         self.has("6_api.md", plain(16 * n // 8 + 8 * n), plain(MEDIUM.wte), plain(4 * MEDIUM.wte))
+
+    def test_philox_and_box_muller(self):
+        """The worked example of task 1: counter 0, key 0."""
+        x, key = [0, 0, 0, 0], [0, 0]
+        for _ in range(10):
+            p0, p1 = 0xD2511F53 * x[0], 0xCD9E8D57 * x[2]
+            x = [p1 >> 32 ^ x[1] ^ key[0], p1 & 0xffffffff, p0 >> 32 ^ x[3] ^ key[1],
+                 p0 & 0xffffffff]
+            key = [(key[0] + 0x9E3779B9) % 2 ** 32, (key[1] + 0xBB67AE85) % 2 ** 32]
+        self.has("1_meta_init.md", "gives " + " ".join("%08x" % word for word in x))
+        normals = []
+        for a, b in (x[:2], x[2:]):
+            u, phi = (a + 1) / 2 ** 32, 2 * math.pi * b / 2 ** 32
+            r = math.sqrt(-2 * math.log(u))
+            normals += [r * math.cos(phi), r * math.sin(phi)]
+            if len(normals) == 2:
+                self.has("1_meta_init.md", "u = %.6f, phi = %.6f, r = %.6f" % (u, phi, r))
+        self.has("1_meta_init.md", "%.6f (the cosine) and %.6f (the sine)" % tuple(normals[:2]),
+                 "make %.6f and %.6f" % tuple(normals[2:]))
 
     def test_what_an_all_gather_costs(self):
         latency, bandwidth, ranks = 5e-6, 100e9, 8
