@@ -27,6 +27,7 @@ OFFERED = {
              r"reduce-scatter"),
     "start": ([], r"race between streams[\s\S]*examples/missing_wait.c, then: make start"),
     "compare": ([], r"HSDP, 2 replicas"),
+    "plan": (["MODEL=gpt2-xl", "GPUS=1024", "BATCH=4096"], r"\S"),
     "demo-oom": ([], r"(?i)out of device memory[\s\S]*with FSDP"),
     "build": ([], r"\A"),
     "simgpu": ([], r"\A"),
