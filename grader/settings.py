@@ -1,6 +1,7 @@
 """What a course decides: grader/course/course.json, and the points of tasks/*/task.json beside it.
 
-    name, title, course, version  what it is called
+    name, title, course  what it is called
+    version     the course's own; empty: the kit's, in VERSION
     dates       opens, due, late_until: ISO 8601 with an offset; late_until may be null
     late        percent_per_day, and who takes it: "platform" (its own rules; the kit only says how
                 late it was) or "grader" (on Gradescope, which tells when a submission came)

@@ -25,10 +25,11 @@ backslashed = $(subst $(1),\$(1),$(2))
 PC_ROOT := $(call backslashed,\,$(CURDIR))
 $(foreach odd,' " ( ) & ; < > | * ? [ ] `,$(eval PC_ROOT := $$(call backslashed,$$(odd),$$(PC_ROOT))))
 PC_ROOT := $(subst $$,$$$$,$(subst $() ,\ ,$(subst \#,\\\#,$(PC_ROOT))))
+KIT_VERSION := $(firstword $(file <VERSION))
 define PC_TEXT
 Name: simgpu
 Description: CUDA runtime, NCCL and cuBLAS, simulated on the CPU
-Version: 0.1
+Version: $(KIT_VERSION)
 Cflags: -I$(PC_ROOT)/simgpu/include -I$(PC_ROOT)/gpulog/include
 Libs: -L$(if $(filter /%,$(BUILD)),,$(PC_ROOT)/)$(BUILD)/lib -lsimgpu $(LDLIBS)
 endef

@@ -1,5 +1,26 @@
 # What FSDP is for, to be seen: demos, examples, and a model of real size.
-.PHONY: demo demo-oom examples example-programs
+.PHONY: start start-program demo demo-oom examples example-programs
+
+## make start         the first ten minutes (handouts/0_start.md): a program with
+##                    a line missing, examples/missing_wait.c, on 2 GPUs;
+##                    START=FILE for a copy of it elsewhere
+START ?= examples/missing_wait.c
+start: deps
+	$(if $(filter simgpu,$(BACKEND)),,$(error make start shows a report of simgpu: it is not for BACKEND=$(BACKEND)))
+	@$(MAKE) $(JOBS) start-program
+	@rm -f $(BUILD)/start/reports
+	@if SIMGPU_REPORT=$(BUILD)/start/reports $(LAUNCH) -n 2 $(BUILD)/start/missing_wait && [ ! -s $(BUILD)/start/reports ]; then \
+	    printf '\n%s\n' 'No report: it is right in each order that a GPU may run it in. Next: make grade'; \
+	else \
+	    printf '\n%s\n' 'Not right yet: change '$(call quote,$(value START))', then: make start'; \
+	fi
+
+# What START names may be another file each time.
+start-program: $(LIBS) $(LAUNCH)
+	@mkdir -p $(BUILD)/start
+	$(SAY) CC $(call quote,$(value START))
+	$(Q)$(CC) $(BASE) $(CFLAGS) $(INCLUDES) -c $(call quote,$(value START)) -o $(BUILD)/start/missing_wait.o
+	$(Q)$(LINK) $(LDFLAGS) $(BUILD)/start/missing_wait.o $(NN_LIB) $(GPU_LIBS) $(KIT_LIBS) $(LDLIBS) -o $(BUILD)/start/missing_wait
 
 ## make demo          your six files train a small GPT-2 to add, on 4 GPUs (a part
 ##                    not written yet is the reference's); DATA=file for a text of

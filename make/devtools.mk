@@ -1,5 +1,5 @@
 # What developers of the kit run: its own tests, and tests of those tests. No archive has this file.
-.PHONY: test test-all compare-pytorch check-model check-trace check-clock gpt2-medium mutants mutation claims alternatives flakiness long-tests test-programs soak
+.PHONY: test test-all compare-pytorch check-pytorch-map check-aarch64 check-model check-trace check-clock gpt2-medium mutants mutation claims alternatives flakiness long-tests test-programs soak
 
 ## make test          build the kit and run its own tests, as many as a change
 ##                    needs (tests/tiers.txt)
@@ -88,6 +88,20 @@ check-trace: deps
 compare-pytorch: deps
 	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/tests/pytorch/client $(BUILD)/tests/pytorch/client_llama $(LAUNCH) example-programs
 	@$(PYTHON) -B grader/devtools/compare_pytorch.py --build '$(BUILD)'
+
+## make check-pytorch-map
+##                    the names of handouts/pytorch.md in the source of the PyTorch
+##                    that compare-pytorch installs (PYTORCH=PATH: a folder with
+##                    torch/ in it, or a wheel)
+PYTORCH ?=
+check-pytorch-map:
+	@$(PYTHON) -B grader/devtools/pytorch_map.py --build '$(BUILD)' $(if $(PYTORCH),--source $(call quote,$(PYTORCH)))
+
+## make check-aarch64
+##                    simgpu and the six tasks on 64-bit ARM: cross-built with
+##                    Debian's arm64 packages, run under qemu-user
+check-aarch64:
+	@grader/devtools/check-aarch64 '$(BUILD)/aarch64'
 
 ## make gpt2-medium   one step of GPT-2 medium (355 M parameters) on 8 simulated
 ##                    GPUs, in 12 GiB

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Copies simgpu to where programs elsewhere find it. `make install` calls it:
 #
-#   PREFIX=DIR DESTDIR=DIR LIBRARY=build/lib/libsimgpu.a LIBS='-ldnnl …' sh simgpu/install.sh
+#   PREFIX=DIR DESTDIR=DIR LIBRARY=build/lib/libsimgpu.a LIBS='-ldnnl …' VERSION=1.0 sh simgpu/install.sh
 #
 # DIR/lib/libsimgpu.a, DIR/lib/pkgconfig/simgpu.pc, the headers in DIR/include/simgpu (they have the
 # names of NVIDIA's, which may be on the machine too), the pages in DIR/share/doc/simgpu, the
@@ -53,7 +53,7 @@ cat >"$to/lib/pkgconfig/simgpu.pc.new" <<END
 prefix=$escaped
 Name: simgpu
 Description: CUDA runtime, NCCL and cuBLAS, simulated on the CPU
-Version: 0.1
+Version: $VERSION
 Cflags: -I\${prefix}/include/simgpu
 Libs: -L\${prefix}/lib -lsimgpu $LIBS
 END

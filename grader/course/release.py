@@ -8,10 +8,11 @@
     shardlab-V-autolab/            for Autolab: autograde-Makefile, autograde.tar
     shardlab-V-prairielearn/       for PrairieLearn: serverFilesCourse/, questions/, Dockerfile
 
-V is the version: that of course.json and the commit. No archive holds the reference's source. What
-isolated grading needs of it are six objects, without debug information and local names, compiled
-behind platforms/quiet.h. Before anything is packed every file is searched for lines of the
-solution (class Secrets), and for hidden tests where students are to get it.
+V is the version: that of VERSION, or of course.json where it has one, and the commit. No archive
+holds the reference's source. What isolated grading needs of it are six objects, without debug
+information and local names, compiled behind platforms/quiet.h. Before anything is packed every file
+is searched for lines of the solution (class Secrets), and for hidden tests where students are to get
+it.
 
 Files are taken by folder and kind from lists in this file, the skeleton is generated anew. Archives
 are the same to the byte for the same tree: sorted, with one owner and one time. Everything is made
@@ -60,9 +61,10 @@ KIT_FILES = ("LICENSE",)
 # What students get in addition: no test of the kit itself, only those that grade (tests/tasks, above)
 # and the program that the results page draws.
 STUDENT_FOLDERS = ("examples", "handouts", "plan", "tests/trace")
-STUDENT_FILES = (".clang-format", ".gitignore")
+STUDENT_FILES = (".clang-format", ".devcontainer/Dockerfile", ".devcontainer/devcontainer.json",
+                 ".gitignore")
 # Of handouts/, what is for staff.
-FOR_STAFF = ("handouts/instructors.md",)
+FOR_STAFF = ("handouts/instructors.md", "handouts/interview_answers.md")
 # Of grader/course/, what those for platforms grade with. Of grader/ itself and of its emit/ every
 # archive has all, of grader/devtools/ none has any.
 COURSE_FILES = ("course.json", "deliver.py", "hidden.py")
@@ -444,6 +446,13 @@ def describe(root, commit="HEAD"):
     return name.decode().strip() + ("-changed" if changed else "") if name else ""
 
 
+def version_of(root, commit="HEAD"):
+    """The course's version or the kit's, and the commit."""
+    words = [settings.load(root)["version"] or read(os.path.join(root, "VERSION")).decode().strip(),
+             describe(ROOT, commit)]
+    return "-".join(word for word in words if word)
+
+
 def moment_of(root, commit="HEAD"):
     """The time that all files get: SOURCE_DATE_EPOCH (https://reproducible-builds.org/specs/
     source-date-epoch/), or the commit's."""
@@ -473,8 +482,7 @@ def release(options):
             export(options.at, root)
         version = options.version
         if not version:
-            words = [settings.load(root)["version"], describe(ROOT, commit)]
-            version = "-".join(word for word in words if word) or "unnamed"
+            version = version_of(root, commit)
         if not re.fullmatch(r"[\w.+-]+", version):
             raise BadRelease("%s is no version that a file name can have" % version)
         contents = Contents(root, version, options.given, int(options.gaps))
@@ -495,7 +503,7 @@ def main():
     parser.add_argument("--at", default="", metavar="COMMIT",
                         help="release the tree of this commit (the working tree)")
     parser.add_argument("--version", default="", metavar="V",
-                        help="the version (course.json's and the commit)")
+                        help="the version (that of VERSION and the commit)")
     parser.add_argument("--gaps", choices=tuple(map(str, skeleton.GAPS)), default="1",
                         help="2: leave out function bodies and given helpers too")
     parser.add_argument("--given", action="append", default=[], metavar="DIR",

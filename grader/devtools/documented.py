@@ -2,7 +2,7 @@
 """Which commands the pages print, and what runs each of them: what nothing runs goes stale.
 
 A command is a line of an indented or fenced block, or a code span (those of tables too), whose
-first word, after settings such as SEED=8812, is one of PROGRAMS or a program of build/bin. A block
+first word, after settings such as SEED=8812, is one of PROGRAMS or a program of build/. A block
 with a loop, and a script, are one command. CHECKS says of each command how it is checked:
 
     QUICK      tests/grader/test_documented.py runs it, as part of `make test`
@@ -30,7 +30,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 PAGES = ("README.md", "CONTRIBUTING.md", "handouts/*.md", "simgpu/README.md", "simgpu/pages/*.md",
          "grader/course/platforms/student/README.md")
 PROGRAMS = {"make", "python3", "sh", "bash", "cc", "export", "for", "rm", "cd", "git", "apt-get",
-            "launch", "mpirun", "torchrun", "srun", "sbatch", "nvidia-smi", ".ci/run"}
+            "launch", "mpirun", "torchrun", "srun", "sbatch", "nvidia-smi", "gdb", ".ci/run"}
 QUICK, PROOF, LONG, ELSEWHERE = "quick", "proof", "long", "elsewhere"
 LIMITS = {QUICK: 120, LONG: 3600} # seconds
 
@@ -86,6 +86,8 @@ NO_GPU = "no GPU is at hand"
 NO_LAUNCHER = ("needs that launcher, for several hosts those too; tests/launch/env.c sets its "
                "variables, tests/simgpu/programs.c runs mpirun where there is one")
 HOSTS = "needs several hosts"
+SUITE = "make -s IMPL=reference build/impl/reference/suite/forward && "
+NO_GDB = "command -v gdb >/dev/null || { echo no gdb here; exit 0; }; "
 STAND_INS = "stands for a program of the reader's"
 
 CHECKS = (
@@ -119,18 +121,40 @@ CHECKS = (
           want=r"Score: 100/100\nScore: \d+/100\none\.json\n[\s\S]*two\.json"),
     Check(r"rm -r build/impl", ELSEWHERE, "it would remove what other tests use"),
 
+    # A debugging session.
+    Check(r"build/impl/skeleton/suite/forward --list", QUICK,
+          run=SUITE + "build/impl/reference/suite/forward --list",
+          want="unshard_gathers_the_whole"),
+    Check(r"build/impl/skeleton/suite/forward --only unshard_gathers_the_whole", PROOF,
+          test("grader/test_debugging.py", "Printed.test_standard_output_is_shown")),
+    Check(r"gdb -q -ex 'set follow-fork-mode child' .*", LONG,
+          run=NO_GDB + SUITE + "gdb -q -batch -ex 'set follow-fork-mode child' "
+          "-ex 'break fsdp_unshard' -ex run -ex 'bt 2' -ex kill --args "
+          "build/impl/reference/suite/forward --only unshard_gathers_the_whole",
+          want=r"no gdb here|#1 .* gather_body"),
+    Check(r"build/bin/launch -n 2 sh -c '\[ \$RANK = 1 \] && exec gdb .*", LONG,
+          run=NO_GDB + "make -s start >/dev/null 2>&1 && build/bin/launch -n 2 sh -c "
+          "'[ $RANK = 1 ] && exec gdb -q -batch -ex \"break forward\" -ex run -ex bt "
+          "-ex \"print *layer\" -ex continue build/start/missing_wait; "
+          "exec build/start/missing_wait' 2>&1",
+          want=r"no gdb here|sharded = 0x[\s\S]*exited normally"),
+
     # What the kit builds and shows.
     Check(r"make help", QUICK, want="(?m)^make grade"),
     Check(r"make build( IMPL=reference)?", PROOF, ARCHIVE),
     Check(r"make clean", PROOF, ARCHIVE),
     Check(r"make compile_commands\.json", PROOF, ARCHIVE),
     Check(r"make demo-oom", PROOF, ARCHIVE),
+    Check(r"make start", PROOF, test("grader/test_start.py", "Repaired.test_after_the_line",
+                                     "Missing.test_the_report")),
     Check(r"make demo", LONG),
     Check(r"make gpt2-medium", LONG, want=r"PASSED  \] 1 test"),
     Check(r"make check-model", LONG,
           want=r"mean error 8\.3 %[\s\S]*mean error 4\.9 %[\s\S]*all, left out: mean [1-5]\.\d %"),
     Check(r"make check-trace", ELSEWHERE, "it takes a package from PyPI"),
     Check(r"make compare-pytorch", ELSEWHERE, "it takes 3 GB of packages from PyPI"),
+    Check(r"make check-aarch64", ELSEWHERE, "it takes a cross compiler, qemu and a quarter of an hour"),
+    Check(r"make check-pytorch-map", ELSEWHERE, "it takes 3 GB of packages from PyPI"),
     Check(r"make soak", LONG, run="make soak SOAK_SECONDS=300", want=r"PASSED  \] 1 test"),
     Check(r"make check-clock", LONG, want=r"10000 programs, \d+ calls: all times equal"),
     Check(r"python3 grader/devtools/figure\.py", QUICK,
@@ -225,7 +249,8 @@ def is_command(text):
         words.pop(0)
     if words[:1] == ["for"]:
         return words[2:3] == ["in"] # not C's
-    return len(words) > 1 and (words[0] in PROGRAMS or words[0].startswith("build/bin/"))
+    return len(words) > 1 and (words[0] in PROGRAMS or words[0].startswith(("build/bin/",
+                                                                                    "build/impl/")))
 
 
 def split(text):
@@ -326,6 +351,10 @@ def makefile_text():
 def source_of(program):
     """The source of a program of the kit that a command names, or None where it names none."""
     name = os.path.basename(program)
+    suite = re.fullmatch(r"build/impl/\w+/suite/(\w+)", program)
+    if suite:
+        task = os.path.join(ROOT, "tests", "tasks", suite.group(1) + ".c")
+        return "tests/support/suite.c" if os.path.exists(task) else ""
     if program.startswith(("build/bin/", "build/cuda/bin/")) or program == "launch":
         found = [path for path in ("examples/%s.c" % name, "lib/launch/main/%s.c" % name)
                  if os.path.exists(os.path.join(ROOT, path))]

@@ -119,6 +119,9 @@ class Installed(TempFolder):
             ["lib/libsimgpu.a", "lib/pkgconfig/simgpu.pc", "share/doc/simgpu/LICENSE",
              "share/doc/simgpu/README.md"] + ["share/doc/simgpu/pages/" + name for name in pages] +
             ["share/simgpu/machines/" + name for name in machines]))
+        with open(os.path.join(root, "lib", "pkgconfig", "simgpu.pc"), encoding="utf-8") as file:
+            with open(os.path.join(ROOT, "VERSION"), encoding="utf-8") as version:
+                self.assertIn("\nVersion: %s\n" % version.read().strip(), file.read())
         for name in self.files(root):
             with open(os.path.join(root, name), "rb") as file:
                 self.assertNotIn(ROOT.encode(), file.read(), name)

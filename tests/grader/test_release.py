@@ -105,7 +105,8 @@ class Archives(Released):
             self.assertNotIn("hidden/", name)
             for test in COURSE["hidden"]["tests"]:
                 self.assertNotIn(test["name"].encode(), data, name)
-        for name in ("handouts/instructors.md", "grader/course/course.json", "grader/course/release.py",
+        for name in ("handouts/instructors.md", "handouts/interview_answers.md",
+                     "grader/course/course.json", "grader/course/release.py",
                      "grader/course/deliver.py", "tests/grader/test_release.py"):
             self.assertNotIn("shardlab/" + name, files)
         # Of the tests those that grade, what they share, and what the results page draws.

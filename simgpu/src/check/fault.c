@@ -19,6 +19,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "check/aarch64.h"
 #include "check/check.h"
 #include "memory/memory.h"
 #include "report/report.h"
@@ -29,7 +30,7 @@
 #define FRAMES 64
 #define SEARCH_SECONDS 10
 
-static struct sigaction previous, previous_trap;
+static struct sigaction previous;
 
 // The instruction that faulted.
 static const void *fault_address(const ucontext_t *context)
@@ -48,6 +49,8 @@ static const char *fault_verb(const ucontext_t *context)
 {
 #if defined(__x86_64__)
     return context->uc_mcontext.gregs[REG_ERR] & 2 ? "writes" : "reads";
+#elif defined(__aarch64__)
+    return sim_aarch64_fault_verb(context);
 #else
     return "touches";
 #endif
@@ -106,6 +109,8 @@ static void pass_on(const struct sigaction *to, int number, siginfo_t *info, voi
 // that cannot be, the page stays open until the next call that concerns it.
 
 #if defined(__x86_64__)
+static struct sigaction previous_trap;
+
 #define TRAP_FLAG 0x100
 #define MOST_PAGES 4 // of one instruction
 

@@ -1,0 +1,38 @@
+"""The spelling of the pages, hints, contracts and task files, by Debian's codespell (a list of common
+misspellings) where it is installed."""
+
+import glob
+import os
+import shutil
+import subprocess
+import unittest
+
+from helpers import ROOT, TempFolder
+
+# Words that codespell takes for misspelt ones.
+KNOWN = "dout,nd,nin"
+PLACES = ("*.md", "CITATION.cff", "bench/results/*.md", "handouts/*.md", "handouts/figures/*.svg",
+          "labs/*/*.md", "labs/*/lab.json", "gpulog/*.md", "simgpu/*.md", "simgpu/pages/*.md",
+          "tasks/*/task.json", "include/*.h", "skeleton/*.c", "make/*.mk",
+          "grader/course/platforms/student/*.md", ".devcontainer/*")
+
+
+def misspelt(paths):
+    done = subprocess.run(["codespell", "--ignore-words-list", KNOWN, *paths], cwd=ROOT, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=280, check=False)
+    return done.stdout
+
+
+@unittest.skipUnless(shutil.which("codespell"), "there is no codespell: apt-get install codespell")
+class Spelling(TempFolder):
+    def test_the_pages(self):
+        paths = [path for place in PLACES for path in glob.glob(os.path.join(ROOT, place))]
+        self.assertGreater(len(paths), 60)
+        self.assertEqual(misspelt(sorted(paths)), "")
+
+    def test_it_finds_one(self):
+        self.assertIn("rec" + "ieve", misspelt([self.write("page.md", "They " + "rec" + "ieve it.\n")]))
+
+
+if __name__ == "__main__":
+    unittest.main()
