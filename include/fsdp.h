@@ -15,7 +15,8 @@
  *   api.c          6 API                   fully_shard, fsdp_full_state
  *
  * Sizes are in elements unless a name says bytes. Every function that returns a Status prints one
- * line where it fails.
+ * line where it fails. Nothing grows from one iteration to the next: no host memory, no event, no
+ * stream.
  */
 #ifndef SHARDLAB_FSDP_H
 #define SHARDLAB_FSDP_H

@@ -20,6 +20,8 @@ typedef enum Apart {
     APART_STATE,
 } Apart;
 void rule_contexts_are_apart(Apart part);
+// rules_growth.c
+void rule_nothing_grows(Apart part);
 
 // ---- Task 1: rules_meta.c ----
 void rule_philox_of_any_words(void);
