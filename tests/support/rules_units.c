@@ -317,7 +317,7 @@ static void meshes_body(const Rank *r, void *arg)
         FsdpContext ctx;
         int seen = 0, want = rank == (i == 0 ? last : 0) ? 6 : 0;
         need(fsdp_context_create(&ctx, &meshes[i], r->stream));
-        need(fully_shard(model->children[0], &ctx, &TEST_OPTIONS));
+        need(fully_shard(model->children[model->n_children - 1], &ctx, &TEST_OPTIONS));
         need(fully_shard(model, &ctx, &TEST_OPTIONS));
         need(fsdp_full_state(model, count_params, &seen));
         check(
