@@ -15,7 +15,8 @@
  *   api.c          6 API                   fully_shard, fsdp_full_state
  *
  * Sizes are in elements unless a name says bytes. Every function that returns a Status prints one
- * line where it fails.
+ * line where it fails. Nothing grows from one iteration to the next: no host memory, no event, no
+ * stream.
  */
 #ifndef SHARDLAB_FSDP_H
 #define SHARDLAB_FSDP_H
@@ -112,8 +113,9 @@ void flat_layout_destroy(FlatLayout *layout);
 // padding is at its end.
 int64_t flat_valid_numel(const FlatLayout *layout, int rank);
 
-// Which part of parameter i lies in `rank`'s shard: elements [*begin, *end) of the parameter (begin
-// = end where none does), starting at element *at of the shard.
+// Which part of parameter i lies in `rank`'s shard: elements [*begin, *end) of the parameter,
+// starting at element *at of the shard. Where none does, *begin = *end; which number that is, and
+// *at, say nothing.
 void flat_param_range_in_shard(const FlatLayout *layout, int i, int rank, int64_t *begin,
                                int64_t *end, int64_t *at);
 

@@ -34,7 +34,7 @@ endif
 test-all: deps
 	@$(PYTHON) -B grader/devtools/test_all.py
 
-## make mutants       grade 362 wrong solutions, each of which must lose the test
+## make mutants       grade 366 wrong solutions, each of which must lose the test
 ##                    it is meant to lose (5 minutes; TASK=2 for one task's,
 ##                    LAB=1 for a lab's; SAMPLE=100:WORD for so many, drawn by
 ##                    the word)
@@ -43,12 +43,14 @@ mutants: deps
 	    $(if $(LAB),--lab '$(LAB)') $(if $(SAMPLE),--sample '$(SAMPLE)')
 
 ## make mutation      change every line of the reference by machine and run the
-##                    tests on each (hours; TASK=2; SAMPLE=50 for so many, drawn by
-##                    SEED=8812; RESUME=1 goes on where a run was stopped,
-##                    RESUME=kills after the tests have changed; ONLY=ID for one)
+##                    tests on each (an hour; TASK=2; SAMPLE=50 for so many, drawn
+##                    by SEED=8812, WITHIN=60 for no more after so many seconds;
+##                    RESUME=1 goes on where a run was stopped, RESUME=kills after
+##                    the tests have changed; ONLY=ID for one)
 mutation: deps
 	@$(PYTHON) -B grader/devtools/mutation.py --build '$(BUILD)' $(if $(TASK),--task '$(TASK)') \
-	    $(if $(SAMPLE),--sample '$(SAMPLE)') $(if $(RESUME),--resume '$(RESUME)') $(if $(ONLY),--only '$(ONLY)')
+	    $(if $(SAMPLE),--sample '$(SAMPLE)') $(if $(WITHIN),--within '$(WITHIN)') \
+	    $(if $(RESUME),--resume '$(RESUME)') $(if $(ONLY),--only '$(ONLY)')
 
 ## make claims        what include/fsdp.h and the handouts claim, with the tests
 ##                    that prove each claim and the wrong solutions that break it

@@ -110,7 +110,7 @@ void flat_param_range_in_shard(const FlatLayout *layout, int i, int rank, int64_
                                int64_t *end, int64_t *at)
 {
     //[2.3] Elements [*begin, *end) of the parameter are what the rank's shard holds of it, from
-    //  element *at of the shard on. All three are 0 where it holds none.
+    //  element *at of the shard on. *begin = *end where it holds none.
     //? In how many ways can two ranges overlap? Draw them before you write.
     int64_t param_begin = layout->offset[i];
     int64_t param_end = param_begin + meta_numel(layout->params[i]);

@@ -553,7 +553,8 @@ def show_messages(outcomes):
               % (len(outcomes), sentence, len(names), 100.0 * len(names) / max(1, len(outcomes))))
         for outcome in outcomes:
             if not outcome.named[what]:
-                first = next(row for row in outcome.rows if row["status"] != "passed")
+                first = next((row for row in outcome.rows if row["status"] != "passed"),
+                             {"name": "it survives", "message": ""})
                 print("     no  %d  %-32s %s: %s" % (
                     outcome.solution.task.number, outcome.solution.name, first["name"],
                     " ".join(first["message"].split())[:200]))

@@ -94,7 +94,7 @@ def load_results(path, keys, options):
     found = {}
     for result in read_results(path):
         same = result.key == keys.get(result.id.partition(":")[0])
-        if result.how == OWN and not options.own:
+        if result.outcome == "unclear" or (result.how == OWN and not options.own):
             continue
         if result.how == "report" and result.outcome in KILLED:
             continue # an older version's: a report kills nothing

@@ -4,7 +4,7 @@
 `make test`; the tests of the long tier, and longer runs of others (tests/tiers.txt); the commands
 that README and handouts print and that take longer, all mutants, alternatives and flakiness among
 them (documented.py); and a draw of machine-made mutants, whose full set is `make mutation` and takes
-hours. A step that fails stops none of the others. Whoever commits the line has run it on what the
+an hour. A step that fails stops none of the others. Whoever commits the line has run it on what the
 line names: a commit, and whether files were changed since.
 
 Interface: test_all.py [--results FILE] [--steps FILE]; exit status 1 if a step failed.

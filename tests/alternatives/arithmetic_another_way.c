@@ -46,7 +46,8 @@ void flat_param_range_in_shard(const FlatLayout *layout, int i, int rank, int64_
     int64_t numel = meta_numel(layout->params[i]);
     *begin = clamp(shift, 0, numel);
     *end = clamp(shift + layout->shard_numel, 0, numel);
-    *at = *begin < *end ? *begin - shift : 0;
+    *at = *begin - shift;
+    if (*begin == *end) *begin = *end = *at = -rank - 1; // any number will do, as no element is meant
 }
 
 Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream)

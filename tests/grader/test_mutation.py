@@ -13,6 +13,8 @@ import manifest
 import mutation_operators as operators
 import mutation_results
 import mutation_source
+import mutation_trial
+import runner
 from test_mutants import MAKEFILE, SUITE, Miniature
 
 
@@ -157,6 +159,36 @@ class Reference(unittest.TestCase):
             self.assertGreater(len(made), 200, task.file)
             found.update((mutant.id, mutant) for mutant in made)
         mutation_results.load_judged(mutation_results.JUDGED, found)
+
+
+class Timeouts(unittest.TestCase):
+    """A time-out kills where the reference passes at that moment."""
+
+    def run_with(self, *statuses, seed=1):
+        bench = mutation_trial.Bench.__new__(mutation_trial.Bench)
+        bench.seed, bench.original, self.started = 1, {"one": "reference"}, []
+        left = list(statuses)
+
+        def start(program, case, seed, times=1.0):
+            self.started.append((program, times))
+            return runner.Verdict(left.pop(0)), True
+        bench.start = start
+        case = mutation_trial.Case("one", "is_six", 0.1, 0.1, False, False)
+        return bench.run("mutant", case, seed)[0]
+
+    def test_a_mutant_that_hangs(self):
+        self.assertEqual(self.run_with("timeout", "timeout", "passed"), "timeout")
+        self.assertEqual(self.started, [("mutant", 1.0), ("mutant", mutation_trial.AGAIN),
+                                        ("reference", 1.0)])
+        self.assertEqual(self.run_with("timeout", "passed", seed=2), "timeout")
+
+    def test_a_machine_that_was_busy(self):
+        self.assertEqual(self.run_with("timeout", "passed"), "")
+        self.assertEqual(self.run_with("timeout", "failed"), "failed")
+
+    def test_a_machine_that_is_busy(self):
+        with self.assertRaises(mutation_trial.Unclear):
+            self.run_with("timeout", "timeout", "timeout")
 
 
 REFERENCE = '''// Task one.
@@ -313,7 +345,22 @@ class Machine(Miniature):
         lists = [self.run_tool("--list", "--sample", "5")[1] for _ in range(2)]
         self.assertEqual(lists[0], lists[1])
         self.assertEqual(len(lists[0].splitlines()), 6)
+        self.assertEqual(lists[0].splitlines()[0], "5 drawn by SEED=1")
         self.assertEqual(self.run_tool("--only", "nothing")[0], 2)
+
+    def test_a_sample_has_none_with_a_reason(self):
+        everything = self.all()
+        change = "set(&n); => ;"
+        self.judge("The program calls it once.", **{everything[change]: change})
+        drawn = self.run_tool("--list", "--sample", "1000")[1]
+        self.assertEqual({line.split("  ", 2)[2] for line in drawn.splitlines()[1:]},
+                         set(everything) - {change})
+
+    def test_time_that_is_up(self):
+        """What was not tried is no mistake, and says so."""
+        status, out = self.run_tool("--sample", "5", "--within", "0.000001")
+        self.assertEqual(status, 0, out)
+        self.assertIn("    5  not tried, as time was up\nScore: 0 of 0 killed", out)
 
 
 if __name__ == "__main__":

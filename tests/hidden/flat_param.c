@@ -58,7 +58,7 @@ static void places_body(const Rank *r, void *arg)
         for (int i = 0; i < set->n; i++) {
             int64_t begin = -1, end = -1, at = -1;
             flat_param_range_in_shard(&flat, i, rank, &begin, &end, &at);
-            check(0 <= begin && begin <= end && end <= set->size[i],
+            check(begin == end || (0 <= begin && begin < end && end <= set->size[i]),
                   "rank %d of %d, parameter %d of %lld elements: slice [%lld, %lld)", rank,
                   set->world, i, (long long)set->size[i], (long long)begin, (long long)end);
             real += end - begin;

@@ -5,6 +5,7 @@
 #include "backend.h"
 
 #include <malloc.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,16 +17,46 @@
 #define OWN_MALLOC 1
 #endif
 
+#if OWN_MALLOC && defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+// The first `size="…"` after the text `what`; SIZE_MAX where there is none.
+static size_t size_after(const char *text, const char *what)
+{
+    size_t size = SIZE_MAX;
+    const char *at = strstr(text, what);
+    if (at != NULL) at = strstr(at, "size=\"");
+    if (at == NULL || sscanf(at, "size=\"%zu\"", &size) != 1) return SIZE_MAX;
+    return size;
+}
+
+// Bytes in use of the first heap (malloc_info(3)), which is the main thread's: mallinfo2 adds those
+// of other threads, and a library's thread may begin at any moment.
+static size_t main_heap_bytes(void)
+{
+    static char text[1 << 16], buffer[BUFSIZ];
+    static FILE *file; // made once, so that counting takes nothing
+    if (file == NULL && (file = fmemopen(text, sizeof text, "w")) != NULL)
+        setvbuf(file, buffer, _IOFBF, sizeof buffer);
+    if (file == NULL) return SIZE_MAX;
+    rewind(file);
+    if (malloc_info(0, file) != 0 || fflush(file) != 0) clearerr(file); // no place for more heaps
+    size_t fast = size_after(text, "<total type=\"fast\""),
+           rest = size_after(text, "type=\"rest\""),
+           all = size_after(text, "<system type=\"current\"");
+    return fast == SIZE_MAX || rest == SIZE_MAX || all == SIZE_MAX ? SIZE_MAX : all - fast - rest;
+}
+
 size_t host_bytes(void)
 {
-#if OWN_MALLOC && defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
     if (!backend_counts_host_memory()) return 0;
-    struct mallinfo2 info = mallinfo2();
-    return info.uordblks + info.hblkhd;
-#else
-    return 0;
-#endif
+    size_t heap = main_heap_bytes();
+    return heap == SIZE_MAX ? 0 : heap + mallinfo2().hblkhd;
 }
+#else
+size_t host_bytes(void)
+{
+    return 0;
+}
+#endif
 
 // Private writable memory of the process, which is what RLIMIT_DATA counts, in bytes; 0: unknown.
 static size_t data_bytes(void)

@@ -8,17 +8,20 @@
 #ifndef SHARDLAB_RULES_H
 #define SHARDLAB_RULES_H
 
-// ---- Tasks 3, 4 and 5: rules_apart.c ----
+// ---- Tasks 3 to 6: rules_apart.c ----
 typedef enum Apart {
     APART_FORWARD,  // a forward alone
     APART_BACKWARD, // a forward and a backward
-    APART_NORM,     // one call of the optimizer's
+    APART_NORM,     // one call of the optimizer's, or of the full state
     APART_CLIP,
     APART_ADAMW,
     APART_SGD,
     APART_ZERO_GRAD,
+    APART_STATE,
 } Apart;
 void rule_contexts_are_apart(Apart part);
+// rules_growth.c
+void rule_nothing_grows(Apart part);
 
 // ---- Task 1: rules_meta.c ----
 void rule_philox_of_any_words(void);
@@ -30,6 +33,7 @@ void rule_release_frees_what_is_its_own(void);
 
 // ---- Task 2: rules_flat.c ----
 void rule_layout_beyond_32_bits(void);
+void rule_padding_beyond_32_bits(void);
 void rule_layout_reads_its_own_list(void);
 void rule_flat_keeps_within_its_places(void);
 void rule_failed_create_keeps_nothing(void);
@@ -67,5 +71,6 @@ void rule_refuses_each_time(void);
 void rule_lists_no_more_than_its_places(void);
 void rule_unwraps_below_a_root(void);
 void rule_full_state_says_what_failed(void);
+void rule_full_state_is_shown_to_one(void);
 
 #endif

@@ -37,9 +37,15 @@ static void check_apart(const Sharded *own, const Sharded *other, uint64_t first
     }
 }
 
-static void optimize(Sharded *s, Apart part)
+static Status nothing(const Param *param, const float *values, void *arg)
+{
+    return OK;
+}
+
+static void call(Sharded *s, Apart part)
 {
     float norm = -1.0f;
+    if (part == APART_STATE) need(fsdp_full_state(s->model, nothing, NULL));
     if (part == APART_NORM) need(fsdp_grad_norm(s->model, &s->ctx, &norm));
     if (part == APART_CLIP) need(fsdp_clip_grad_norm(s->model, &s->ctx, 0.125f, &norm));
     if (part == APART_ADAMW) need(fsdp_adamw_step(&s->adamw));
@@ -74,7 +80,7 @@ static void apart_body(const Rank *r, void *arg)
         else if (part == APART_BACKWARD)
             train_batch(&spec[i], &s[i].run, s[i].model, &batch[i]);
         else
-            optimize(&s[i], part);
+            call(&s[i], part);
         if (round < 4) check_apart(&s[i], &s[1 - i], log);
         if (round < 3) continue;
         log = gpulog_length(); // the first one's units are unsharded: it reshards them here alone

@@ -109,6 +109,39 @@ void rule_layout_beyond_32_bits(void)
     run_ranks(1, large_body, &large);
 }
 
+// A shard of 2³¹ + 5 elements and 3 of padding, of which nothing but the last 8 has memory.
+static void far_padding_body(const Rank *r, void *arg)
+{
+    enum { LAST = 8, PADDING = 3 };
+    const int64_t numel = ((int64_t)1 << 31) + 5;
+    float sevens[LAST], *last = NULL, *got = NULL;
+    Param p = make_param("large", 0, numel, INIT_ZERO), *list[] = {&p};
+    FlatParam flat = {.name = "large"};
+    need(flat_layout(&flat.layout, "large", list, 1, 0, 1, true));
+    need_cuda(cudaMalloc((void **)&last, sizeof sevens));
+    for (int i = 0; i < LAST; i++) sevens[i] = 7.0f;
+    send_to(last, sevens, LAST);
+    uintptr_t begin = (uintptr_t)last - (uintptr_t)(numel + PADDING - LAST) * sizeof(float);
+    Buffer sharded = {(void *)begin, DTYPE_F32, numel + PADDING};
+    need(flat_zero_padding(&flat, &sharded, r->stream));
+    need_cuda(cudaStreamSynchronize(r->stream));
+    got = fetch(last, LAST);
+    for (int i = 0; i < LAST; i++)
+        check(got[i] == (i < LAST - PADDING ? 7.0f : 0.0f),
+              "flat_zero_padding of a shard of %lld elements with %d of padding: element %lld, a "
+              "seven before, is %g",
+              (long long)sharded.numel, PADDING, (long long)(sharded.numel - LAST + i),
+              (double)got[i]);
+    free(got);
+    need_cuda(cudaFree(last));
+    flat_layout_destroy(&flat.layout);
+}
+
+void rule_padding_beyond_32_bits(void)
+{
+    run_ranks(1, far_padding_body, NULL);
+}
+
 // ---- Names, tables, host memory ----
 
 static void name_body(const Rank *r, void *arg)

@@ -15,25 +15,30 @@
 
 // ---- Refused, and refused again ----
 
-// A parameter of the first block's, used two levels down in another one that is no unit.
+// A parameter of the first block's, used in the model's last child, or two levels down in another
+// block that is no unit.
 static void ties_body(const Rank *r, void *arg)
 {
     Spec spec = spec_mlp(4);
     FsdpContext ctx;
     make_context(&ctx, r);
-    for (int round = 0; round < 2; round++) {
+    for (int round = 0; round < 4; round++) {
         Module *model = spec_create(&spec);
+        Module *user =
+            round < 2 ? model->children[2]->children[0] : model->children[model->n_children - 1];
+        while (user->n_params == 0) user = user->children[0];
         Param *tied = model->children[0]->children[0]->params[0];
-        Param **place = &model->children[2]->children[0]->params[0], *own = *place;
+        Param **place = &user->params[0], *own = *place;
         need(fully_shard(model->children[0], &ctx, &TEST_OPTIONS));
         need(fully_shard(model->children[1], &ctx, &TEST_OPTIONS));
         size_t live = gpulog_live_bytes(r->device);
         *place = tied;
-        check(fully_shard(model, &ctx, &TEST_OPTIONS) == ERR_ARGUMENT &&
-                  strstr(last_error(), tied->name) != NULL,
-              "attempt %d: %s is in an inner unit and used two levels below the model outside of "
-              "it: fully_shard must be ERR_ARGUMENT, with a line that names it",
-              round + 1, tied->name);
+        check(
+            fully_shard(model, &ctx, &TEST_OPTIONS) == ERR_ARGUMENT &&
+                strstr(last_error(), tied->name) != NULL,
+            "attempt %d: %s is in an inner unit and used in %s outside of it: fully_shard must be "
+            "ERR_ARGUMENT, with a line that names it",
+            round + 1, tied->name, round < 2 ? "a module two levels down" : "the last child");
         check(fsdp_unit(model) == NULL && !module_has_hooks(model) &&
                   gpulog_live_bytes(r->device) == live,
               "attempt %d: a refused fully_shard must leave the model as it was", round + 1);
@@ -101,8 +106,43 @@ static void list_body(const Rank *r, void *arg)
     free(params);
 }
 
+// Many inner units, of another context: the lists that a refused call made of them are freed.
+static void crowd_body(const Rank *r, void *arg)
+{
+    enum { N = 300, TIMES = 22 };
+    static Param params[N + 1], *list[N + 1];
+    static Module child[N], *children[N];
+    Module root = {.name = "crowd", .n_params = 1, .params = &list[N], .n_children = N};
+    FsdpContext ctx[2];
+    size_t host = 0;
+    for (int i = 0; i < 2; i++) make_context(&ctx[i], r);
+    for (int i = 0; i <= N; i++) {
+        list[i] = &params[i];
+        params[i] = (Param){.id = (uint32_t)i, .ndim = 1, .shape = {1}, .init = INIT_ONE};
+        if (i == N) break;
+        child[i] = (Module){.name = "one", .n_params = 1, .params = &list[i]};
+        children[i] = &child[i];
+        need(fully_shard(children[i], &ctx[0], &TEST_OPTIONS));
+    }
+    root.children = children;
+    for (int attempt = 0; attempt < TIMES; attempt++) {
+        if (attempt == 2) host = host_bytes();
+        check(fully_shard(&root, &ctx[1], &TEST_OPTIONS) == ERR_ARGUMENT,
+              "inner units of another context must be ERR_ARGUMENT");
+    }
+    // A list of them takes 2,400 bytes; simgpu keeps some hundreds of each call.
+    check(
+        host_bytes() <= host + (TIMES - 2) * 1200,
+        "%d calls of fully_shard that were refused leave %zu bytes of host memory: what frees the "
+        "lists of %d parameters and of %d units that each of them makes?",
+        TIMES - 2, host_bytes() - host, N + 1, N + 1);
+    fsdp_unwrap(&root);
+    for (int i = 0; i < 2; i++) need(fsdp_context_destroy(&ctx[i]));
+}
+
 void rule_refuses_each_time(void)
 {
+    run_ranks(1, crowd_body, NULL);
     run_ranks(1, list_body, NULL);
     run_ranks(1, ties_body, NULL);
     run_ranks(2, ties_body, NULL);
@@ -255,6 +295,49 @@ static void failing_body(const Rank *r, void *arg)
         need(fsdp_reshard_all(s.model));
     }
     sharded_destroy(&s);
+}
+
+// Three meshes of the same four ranks, one after the other: the full state is shown on the rank that
+// is 0 in both groups of its model's mesh, once.
+static void meshes_body(const Rank *r, void *arg)
+{
+    const int rank = r->rank, last = r->world - 1;
+    ncclComm_t reversed, pair, across;
+    need_nccl(ncclCommSplit(r->comm, 0, last - rank, &reversed, NULL));
+    need_nccl(ncclCommSplit(r->comm, rank / 2, rank, &pair, NULL));
+    need_nccl(ncclCommSplit(r->comm, rank % 2, rank, &across, NULL));
+    const Mesh meshes[] = {
+        {.shard = {reversed, last - rank, 4}, .replicate = {NULL, 0, 1}},
+        {.shard = {pair, rank % 2, 2}, .replicate = {across, rank / 2, 2}},
+        {.shard = {r->comm, rank, 4}, .replicate = {NULL, 0, 1}},
+    };
+    for (int i = 0; i < 3; i++) {
+        Spec spec = spec_mlp(3);
+        Module *model = spec_create(&spec);
+        FsdpContext ctx;
+        int seen = 0, want = rank == (i == 0 ? last : 0) ? 6 : 0;
+        need(fsdp_context_create(&ctx, &meshes[i], r->stream));
+        need(fully_shard(model->children[model->n_children - 1], &ctx, &TEST_OPTIONS));
+        need(fully_shard(model, &ctx, &TEST_OPTIONS));
+        need(fsdp_full_state(model, count_params, &seen));
+        check(
+            seen == want,
+            "fsdp_full_state of a model whose mesh has rank %d of %d that shard and %d of %d that "
+            "replicate here: the visitor is called %d times, want %d",
+            meshes[i].shard.rank, meshes[i].shard.size, meshes[i].replicate.rank,
+            meshes[i].replicate.size, seen, want);
+        fsdp_unwrap(model);
+        need(fsdp_context_destroy(&ctx));
+        module_destroy(model);
+    }
+    need_nccl(ncclCommDestroy(across));
+    need_nccl(ncclCommDestroy(pair));
+    need_nccl(ncclCommDestroy(reversed));
+}
+
+void rule_full_state_is_shown_to_one(void)
+{
+    run_ranks(4, meshes_body, NULL);
 }
 
 // A parameter of 9 MB, where the host may take 4: either there is a way, or a status.

@@ -463,6 +463,8 @@ static void full_state_is_the_model(void **state)
     run_ranks(4, state_body, NULL);
     rule_full_state_leaves_units_as_they_were();
     rule_full_state_says_what_failed();
+    rule_full_state_is_shown_to_one();
+    rule_contexts_are_apart(APART_STATE);
     for (int i = 0; i < 2; i++) claim_drawn_state(2, 8);
 }
 

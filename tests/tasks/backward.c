@@ -495,6 +495,7 @@ static void streams_are_ordered(void **state)
     run_ranks(2, order_body, &shape);
     run_ranks(3, order_body, &shape);
     rule_contexts_are_apart(APART_BACKWARD);
+    rule_nothing_grows(APART_BACKWARD);
     shape = draw_shape(7);
     run_ranks(drawn_world(&shape.spec, 2, 8), order_body, &shape);
 }

@@ -465,6 +465,7 @@ static void hooks_gather_in_order(void **state)
     run_ranks(2, part_body, NULL);
     rule_order_is_of_this_iteration();
     rule_contexts_are_apart(APART_FORWARD);
+    rule_nothing_grows(APART_FORWARD);
     shape = draw_shape(7);
     run_ranks(drawn_world(&shape.spec, 2, 8), hooks_body, &shape);
 }

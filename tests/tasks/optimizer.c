@@ -489,6 +489,7 @@ static void every_rank_steps_its_shard(void **state)
     for (int world = 1; world <= 8; world++) run_ranks(world, every_body, &in);
     rule_adamw_steps_all_or_nothing();
     rule_contexts_are_apart(APART_ADAMW);
+    rule_nothing_grows(APART_ADAMW);
     draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), every_body, &in);
