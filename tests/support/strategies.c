@@ -38,13 +38,13 @@ const char *case_refusal(const Case *c, int world)
 {
     const StrategyOptions *o = &c->options;
     int shards = world / c->replicas, slice = o->reshard_ranks;
-    if (o->strategy == STRATEGY_DDP && shards > 1) return "DDP shards nothing";
-    if (o->strategy != STRATEGY_DDP && slice == 0 && shards == 1 && world > 1)
-        return "leaves nobody to shard with";
     if (slice != 0 && o->strategy != STRATEGY_ZERO3)
         return "only ZeRO-3 reshards between forward and backward";
     if (slice != 0 && (slice < 2 || slice >= shards || shards % slice != 0))
         return "it must divide the";
+    if (o->strategy == STRATEGY_DDP && shards > 1) return "DDP shards nothing";
+    if (o->strategy != STRATEGY_DDP && shards == 1 && world > 1)
+        return "leaves nobody to shard with";
     if (o->strategy == STRATEGY_ZERO1 && o->reduce_every_time) return "cannot reduce every time";
     if (c->partial && o->strategy == STRATEGY_DDP) return "DDP's reduction is the all-reduce";
     if (c->partial && c->replicas == 1) return "there is one replica, and nothing to all-reduce";
@@ -341,7 +341,7 @@ static void check_unit(const Wrapped *w, const FsdpUnit *unit, const Case *c, co
         return;
     }
     static Layout layout;
-    char what[160];
+    char what[360];
     Causes causes = causes_of(c, r->world);
     Clues clues = {.layout = &layout, .otherwise = otherwise(c)};
     layout_module(&layout, unit->module, true, flat->layout.world, flat->layout.rank);
@@ -351,11 +351,25 @@ static void check_unit(const Wrapped *w, const FsdpUnit *unit, const Case *c, co
         free(all_of_it);
     }
     snprintf(what, sizeof what,
-             "step %d, the gradient of %s (over the ranks that shard, then over the replicas, "
+             "%s%sstep %d, the gradient of %s (over the ranks that shard, then over the replicas, "
              "divided once)",
-             step, flat->name);
+             c->name != NULL ? c->name : "", c->name != NULL ? ": " : "", step, flat->name);
     check_equal_in(&clues, what, got, want, numel);
     check(false, "%s: zeros of another sign", what);
+}
+
+// Shard groups of neighbours, a power of two in size, add in the order of all ranks: the same sums.
+static void check_order(const Case *c, int world, const float *want, size_t n)
+{
+    Case flat = *c;
+    int shards = world / c->replicas;
+    flat.replicas = 1;
+    if (c->options.strategy == STRATEGY_DDP || c->partial || (shards & (shards - 1)) != 0) return;
+    Sum sum = right_sum(&flat, world);
+    float *other = values_of(&flat, world, &sum, n);
+    check(memcmp(other, want, n * sizeof *want) == 0,
+          "%d replicas of %d shards do not add in the order of all ranks", c->replicas, shards);
+    free(other);
 }
 
 // All gradients of this rank, and their norm; then the oracle's own step with them.
@@ -366,6 +380,7 @@ static void check_shards(Wrapped *w, Plain *p, const Case *c, const Rank *r, int
     Sum sum = right_sum(c, r->world);
     float *want = values_of(c, r->world, &sum, n), norm;
     layout_module(&all, p->model, false, 1, LAYOUT_WHOLE);
+    check_order(c, r->world, want, n);
     for (int u = 0; u < w->root->n_units; u++)
         check_unit(w, w->root->units[u], c, r, step, &all, want);
     double squares = 0.0;

@@ -16,6 +16,7 @@ typedef struct Wrapped Wrapped;
 
 // A training: which model on which mesh, and how.
 typedef struct Case {
+    const char *name; // for messages; NULL: none
     Spec spec;
     StrategyOptions options;
     int replicas, rounds, steps;
