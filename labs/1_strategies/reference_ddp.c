@@ -190,7 +190,7 @@ Status ddp_reduce(FsdpUnit *unit)
         if (ddp->done[p] < ddp->uses[p])
             return fail(ERR_ARGUMENT,
                         "%s has no gradient: a module that holds it has had no backward; every "
-                        "rank waits for it in each step, so use it, or freeze it",
+                        "rank waits for it in each step, so use it, or leave it out of the model",
                         layout->params[p]->name);
     return OK;
     //[end L1.13]

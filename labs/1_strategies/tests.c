@@ -147,28 +147,6 @@ static void replicas_are_summed_last(void **state)
 
 // ---- Memory and traffic ----
 
-// The most bytes of a category that were there at a time, of allocations that came and went since
-// `first`: what an allocation was for is known when it is freed.
-static size_t peak_of(uint64_t first, GpuCategory category)
-{
-    size_t live = 0, peak = 0;
-    for (uint64_t i = first; i < gpulog_length(); i++) {
-        GpuLogEntry entry, later;
-        if (!gpulog_get(i, &entry)) continue;
-        if (entry.op == GPU_FREE && entry.category == category && entry.bytes <= live)
-            live -= entry.range[0].bytes;
-        if (entry.op != GPU_ALLOC) continue;
-        bool found = false;
-        for (uint64_t j = i + 1; j < gpulog_length() && !found; j++) {
-            if (!gpulog_get(j, &later) || later.op != GPU_FREE) continue;
-            found = later.range[0].ptr == entry.range[0].ptr;
-        }
-        if (found && later.category == category) live += entry.range[0].bytes;
-        if (live > peak) peak = live;
-    }
-    return peak;
-}
-
 // What the handout's tables say of one rank. P: all units padded; u: a block's; root: the root's.
 typedef struct Messages {
     uint64_t calls, sent; // of a step; sent in bytes
@@ -294,8 +272,9 @@ static void check_all_messages(uint64_t first, const Case *c, const Figures *f, 
 static void check_peaks(uint64_t first, const Case *c, const Figures *f)
 {
     bool kept = c->rounds > 1 && !c->options.reduce_every_time && !c->partial;
-    size_t params = peak_of(first, GPU_UNSHARDED_PARAM), grads = peak_of(first, GPU_UNSHARDED_GRAD);
-    size_t sums = peak_of(first, GPU_COMMUNICATION), slices = peak_of(first, GPU_SHARDED_PARAM);
+    size_t params = case_peak(first, GPU_UNSHARDED_PARAM),
+           grads = case_peak(first, GPU_UNSHARDED_GRAD);
+    size_t sums = case_peak(first, GPU_COMMUNICATION), slices = case_peak(first, GPU_SHARDED_PARAM);
     check(params == f->params,
           "at most %zu bytes of parameters are unsharded at a time, want %zu" LIKELY
           "set_reshard_after_forward and strategy_post_backward decide how long they stay",

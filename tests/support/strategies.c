@@ -452,3 +452,25 @@ void run_case(int world, Case *c)
     c->grads = grads;
     run_ranks(world, case_body, c);
 }
+
+// ---- Memory ----
+
+size_t case_peak(uint64_t first, GpuCategory category)
+{
+    size_t live = 0, peak = 0;
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        GpuLogEntry entry, later;
+        if (!gpulog_get(i, &entry)) continue;
+        if (entry.op == GPU_FREE && entry.category == category && entry.bytes <= live)
+            live -= entry.range[0].bytes;
+        if (entry.op != GPU_ALLOC) continue;
+        bool found = false;
+        for (uint64_t j = i + 1; j < gpulog_length() && !found; j++) {
+            if (!gpulog_get(j, &later) || later.op != GPU_FREE) continue;
+            found = later.range[0].ptr == entry.range[0].ptr;
+        }
+        if (found && later.category == category) live += entry.range[0].bytes;
+        if (live > peak) peak = live;
+    }
+    return peak;
+}

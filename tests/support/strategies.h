@@ -2,7 +2,8 @@
  * itself: gradients of a model without FSDP, one for each rank and micro-batch, added in the order
  * that include/strategy.h states.
  *
- * Interface: case_of, case_refusal; case_wrap, case_unwrap, case_train, case_batch; run_case.
+ * Interface: case_of, case_refusal; case_wrap, case_unwrap, case_train, case_batch; run_case;
+ * case_peak.
  */
 #ifndef TESTS_STRATEGIES_H
 #define TESTS_STRATEGIES_H
@@ -58,5 +59,9 @@ void case_train(Wrapped *w, const Case *c, const Rank *r, int step);
 // Trains on `world` ranks, and compares after each step with the oracle: gradients and their
 // padding, the norm, and at the end the parameters.
 void run_case(int world, Case *c);
+
+// The most bytes of a category that were there at a time, of allocations that came and went since
+// `first`: what an allocation was for is known when it is freed.
+size_t case_peak(uint64_t first, GpuCategory category);
 
 #endif
