@@ -127,6 +127,7 @@ CHECKS = (
     Check(r"make check-model", QUICK, want=r"mean error 8\.3 %[\s\S]*mean error 4\.9 %"),
     Check(r"make check-trace", ELSEWHERE, "it takes a package from PyPI"),
     Check(r"make compare-pytorch", ELSEWHERE, "it takes 3 GB of packages from PyPI"),
+    Check(r"make pairs", LONG, want=r"648 of 5120 combinations trained"),
     Check(r"make soak", LONG, run="make soak SOAK_SECONDS=300", want=r"PASSED  \] 1 test"),
     Check(r"make check-clock", LONG, want=r"10000 programs, \d+ calls: all times equal"),
     Check(r"python3 grader/devtools/figure\.py", QUICK,

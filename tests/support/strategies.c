@@ -38,15 +38,15 @@ const char *case_refusal(const Case *c, int world)
 {
     const StrategyOptions *o = &c->options;
     int shards = world / c->replicas, slice = o->reshard_ranks;
+    bool ddp = o->strategy == STRATEGY_DDP;
     if (slice != 0 && o->strategy != STRATEGY_ZERO3)
         return "only ZeRO-3 reshards between forward and backward";
     if (slice != 0 && (slice < 2 || slice >= shards || shards % slice != 0))
         return "it must divide the";
-    if (o->strategy == STRATEGY_DDP && shards > 1) return "DDP shards nothing";
-    if (o->strategy != STRATEGY_DDP && shards == 1 && world > 1)
-        return "leaves nobody to shard with";
+    if (ddp && shards != 1) return "DDP shards nothing";
+    if (!ddp && world > 1 && shards == 1) return "leaves nobody to shard with";
     if (o->strategy == STRATEGY_ZERO1 && o->reduce_every_time) return "cannot reduce every time";
-    if (c->partial && o->strategy == STRATEGY_DDP) return "DDP's reduction is the all-reduce";
+    if (c->partial && ddp) return "DDP's reduction is the all-reduce";
     if (c->partial && c->replicas == 1) return "there is one replica, and nothing to all-reduce";
     return "";
 }
@@ -110,9 +110,33 @@ static void pass(const Case *c, NnRun *run, Module *model, int step, int rank, i
     batch_destroy(&batch);
 }
 
+// Whether micro-batches accumulate unsharded.
+static bool accumulates(const Case *c)
+{
+    return c->rounds > 1 && !c->options.reduce_every_time && !c->partial;
+}
+
+// After micro-batch k: each unit has the unsharded gradient that it had after the first one.
+static void check_kept(const Wrapped *w, const Case *c, int k, const void **kept)
+{
+    for (int u = 0; u < w->root->n_units && k < c->rounds - 1; u++) {
+        const FlatParam *flat = &w->root->units[u]->flat;
+        if (k == 0) kept[u] = flat->unsharded_grad.data;
+        check(flat->unsharded_grad.data != NULL,
+              "after micro-batch %d of %d %s has no unsharded gradient: strategy_post_backward "
+              "reduces where gradients are to be synchronised, after the last one",
+              k, c->rounds, flat->name);
+        check(flat->unsharded_grad.data == kept[u],
+              "after micro-batch %d of %d %s has another unsharded gradient than after the first: "
+              "strategy_pre_backward begins one where there is none",
+              k, c->rounds, flat->name);
+    }
+}
+
 void case_train(Wrapped *w, const Case *c, const Rank *r, int step)
 {
     float scale = 1.0f / (float)(c->spec.B * c->spec.T);
+    const void *kept[256];
     int64_t mine = 0, total;
     for (int k = 0; k < c->rounds; k++) mine += case_rows(c, step, r->rank, k) * c->spec.T;
     need(fsdp_zero_grad(w->model, &w->ctx));
@@ -124,6 +148,7 @@ void case_train(Wrapped *w, const Case *c, const Rank *r, int step)
             need(fsdp_set_requires_all_reduce(w->model, k == c->rounds - 1));
         }
         pass(c, &w->run, w->model, step, r->rank, k, scale);
+        if (r->world > 1 && accumulates(c)) check_kept(w, c, k, kept);
     }
 }
 
@@ -287,6 +312,7 @@ static Causes causes_of(const Case *c, int world)
 // What is sure where no such sum explains the gradient.
 static const char *otherwise(const Case *c)
 {
+    if (c->rounds > 1) return NULL;
     if (c->options.strategy == STRATEGY_DDP)
         return "of DDP each element is in one bucket, which send_bucket sums over the replicas "
                "when ddp_post_backward has counted the last backward that writes it: is one sent "
@@ -294,9 +320,6 @@ static const char *otherwise(const Case *c)
     if (c->options.reshard_ranks > 0)
         return "with reshard_ranks the backward must have the same parameters as the forward: "
                "which slice does keep_slice keep, and when does strategy_all_gather take it?";
-    if (c->rounds > 1 && !c->options.reduce_every_time && !c->partial)
-        return "a gradient that an earlier micro-batch has left unsharded stays: does "
-               "strategy_pre_backward begin another, or strategy_post_backward reduce too early?";
     return NULL;
 }
 
