@@ -29,7 +29,7 @@ static void mesh_body(const Rank *r, void *arg)
           mesh.shard.size, mesh.replicate.size);
     check(mesh.shard.rank == r->rank % shards && mesh.replicate.rank == r->rank / shards,
           "of %d shards and %d replicas, rank %d has place %d among those that shard and %d among "
-          "the replicas, want %d and %d: neighbours shard together",
+          "the replicas, want %d and %d: in mesh_2d neighbours shard together",
           shards, replicas, r->rank, mesh.shard.rank, mesh.replicate.rank, r->rank % shards,
           r->rank / shards);
     const ProcessGroup groups[] = {mesh.shard, mesh.replicate};
@@ -37,11 +37,10 @@ static void mesh_body(const Rank *r, void *arg)
         const char *name = i == 0 ? "ranks that shard" : "replicas";
         int rank = 0, size = 1;
         bool own = groups[i].comm != NULL && groups[i].comm != r->comm;
-        check(
-            own == (shards > 1 && replicas > 1),
-            "the %s have %s: a communicator is made only for a group that is neither one rank nor "
-            "all",
-            name, own ? "a communicator of their own" : "none of their own");
+        check(own == (shards > 1 && replicas > 1),
+              "the %s have %s: in mesh_2d a communicator is made only for a group that is neither "
+              "one rank nor all",
+              name, own ? "a communicator of their own" : "none of their own");
         if (groups[i].size == 1) continue;
         check(groups[i].comm != NULL, "the %d %s have no communicator", groups[i].size, name);
         need_nccl(ncclCommUserRank(groups[i].comm, &rank));
@@ -496,7 +495,8 @@ static void overlap_body(const Rank *r, void *arg)
     check(
         all_reduce.stream != next.stream && !log_ordered((uint64_t)a, (uint64_t)b),
         "the second unit's reduce-scatter waits for the first unit's all-reduce: the sum over the "
-        "replicas needs a stream and memory of its own, and nobody may wait for it at once");
+        "replicas needs a stream and memory of its own, and nobody may wait for it at once: in "
+        "reduce_between");
     check_no_race(first);
     case_unwrap(&w, r);
 }
@@ -578,10 +578,12 @@ static void buckets_overlap_body(const Rank *r, void *arg)
     while (nth(first, GPU_ALL_REDUCE, sent, &entry) >= 0) sent++;
     check(sent == n, "a backward made %d all-reduces of %d buckets", sent, n);
     int64_t early = nth(first, GPU_ALL_REDUCE, 0, &entry);
-    check(
-        early < product && !log_ordered((uint64_t)early, (uint64_t)product),
-        "the first bucket is sent after the backward's last product, or that waits for it: send a "
-        "bucket when it is complete, on a stream of its own");
+    check(early < product,
+          "the first bucket is sent after the backward's last product: ddp_post_backward sends a "
+          "bucket when it is complete");
+    check(!log_ordered((uint64_t)early, (uint64_t)product),
+          "the backward's last product waits for the first bucket: send_bucket is on a stream of "
+          "its own, and nobody waits for it at once");
     check_no_race(first);
     case_unwrap(&w, r);
 }
@@ -659,7 +661,8 @@ static void evaluation_body(const Rank *r, void *arg)
         need(fsdp_set_training(w.model, false));
         forward_batch(&c->spec, &w.run, w.model, &batch);
         forward_batch(&c->spec, &w.run, w.model, &batch);
-        check(unsharded_units(&w) == 0, "after an evaluation's forward %d units are unsharded",
+        check(unsharded_units(&w) == 0,
+              "after an evaluation's forward %d units are unsharded: set_reshard_after_forward",
               unsharded_units(&w));
         check(w.root->n_post_forward == 0,
               "after an evaluation's forward the post-forward order has %d units: no backward will "
