@@ -66,11 +66,13 @@ alternatives: deps
 flakiness: deps
 	@$(PYTHON) -B grader/devtools/flakiness.py --build '$(BUILD)'
 
-## make check-model   the modelled all-reduce of 8 GPUs against published sweeps,
-##                    to which it was fitted
+## make check-model   what is modelled against what was published: all-reduces of
+##                    8 GPUs, ZeRO's table, step times of FSDP runs; and plans
+##                    against formulas
 check-model: deps
-	@$(MAKE) $(JOBS) $(BUILD)/bench/nccl_sweep
+	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/bench/nccl_sweep $(BUILD)/impl/reference/bin/plan
 	@$(BUILD)/bench/nccl_sweep a100x8 bench/published/nccl_a100x8.csv h200x8 bench/published/nccl_h200x8.csv
+	@$(PYTHON) -B grader/devtools/check_model.py --plan $(BUILD)/impl/reference/bin/plan
 
 ## make check-trace   a trace of simgpu's, read by the protobuf classes of PyPI's
 ##                    perfetto, and by SQL where TRACE_PROCESSOR=path names a

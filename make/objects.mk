@@ -29,6 +29,7 @@ OWN_SUITES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out $(NO_SUITE),$(w
 TASK_SUITES := $(TASKS:%=$(BUILD)/impl/$(IMPL_KEY)/suite/%)
 TOGETHER    := $(BUILD)/impl/$(IMPL_KEY)/suite/together
 EXAMPLES    := $(patsubst examples/%.c,$(BUILD)/impl/$(IMPL_KEY)/bin/%,$(wildcard examples/*.c))
+PLAN        := $(BUILD)/impl/$(IMPL_KEY)/bin/plan
 EXAMPLES_LIB:= $(BUILD)/lib/libexamples.a
 EXAMPLES_OBJ:= $(call objects,examples/*/*.c)
 LAUNCH      := $(BUILD)/bin/launch

@@ -19,6 +19,7 @@ $(BUILD)/obj/tests/simgpu/time/play.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
 # Of the kit's own suites these look into the clock.
 $(BUILD)/obj/tests/clock/%.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
 $(BUILD)/obj/bench/%.o: DEFS = $(SIMGPU_DEFS)
+$(BUILD)/obj/plan/%.o: DEFS = -Iexamples $(SIMGPU_DEFS)
 $(BUILD)/obj/tests/support/simgpu/times.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
 ifeq ($(BACKEND),cuda)
 $(BUILD)/obj/tests/support/cuda/replay.o $(call objects,$(REPLAY)): DEFS = -Itests/support/cuda $(SIMGPU_DEFS)

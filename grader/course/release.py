@@ -59,7 +59,7 @@ NOT_OF_LABS = re.compile(r"labs/[^/]+/(reference.*\.c|mutants\.json|alternatives
 KIT_FILES = ("LICENSE",)
 # What students get in addition: no test of the kit itself, only those that grade (tests/tasks, above)
 # and the program that the results page draws.
-STUDENT_FOLDERS = ("examples", "handouts", "tests/trace")
+STUDENT_FOLDERS = ("examples", "handouts", "plan", "tests/trace")
 STUDENT_FILES = (".clang-format", ".gitignore")
 # Of handouts/, what is for staff.
 FOR_STAFF = ("handouts/instructors.md",)

@@ -61,7 +61,8 @@ static void note(int log, const SimSpan *span, void *arg)
     w->end[log][i] = span->end;
 }
 
-static const char *replay(World *w)
+static const char *replay_by(World *w, const char *(*how)(const SimMachine *, const SimSpread *,
+                                                        const SimLog *, int, SimReplayHook, void *))
 {
     SimLog logs[4];
     char error[300];
@@ -72,7 +73,12 @@ static const char *replay(World *w)
     const SimMachine *m = sim_machine("tests/clock/machines/round.machine", error, sizeof error);
     if (!m) fail_msg("%s", error);
     for (int i = 0; i < w->logs; i++) logs[i] = (SimLog){w->entry[i], w->n[i]};
-    return sim_replay(m, NULL, logs, w->logs, note, w);
+    return how(m, NULL, logs, w->logs, note, w);
+}
+
+static const char *replay(World *w)
+{
+    return replay_by(w, sim_replay);
 }
 
 static void want(const World *w, int log, int i, SimPs ready, SimPs start, SimPs end)
@@ -152,6 +158,39 @@ static void test_logs_that_do_not_fit(void **state)
     assert_null(replay(&w));
 }
 
+// A rank of two alone: the other one arrives with it.
+static void test_phantoms_arrive_with_the_last(void **state)
+{
+    World w = {0};
+    kernel(&w, 0, 1, 1000000);
+    all_gather(&w, 0, 1, 1000000, 1, 0, 2);
+    assert_null(replay_by(&w, sim_replay_some));
+    want(&w, 0, 1, 4 * US, 14 * US, 19 * US);
+}
+
+// Of nine ranks two have logs: the later of them decides. (1 MB · 8/9 at 100 GB/s)
+static void test_the_last_of_those_with_logs(void **state)
+{
+    World w = {0};
+    all_gather(&w, 0, 1, 900000, 1, 8, 9);
+    kernel(&w, 1, 1, 10000000);
+    all_gather(&w, 1, 1, 900000, 1, 3, 9);
+    assert_null(replay_by(&w, sim_replay_some));
+    want(&w, 0, 0, 2 * US, 23 * US, 31 * US);
+    want(&w, 1, 1, 13 * US, 23 * US, 31 * US);
+}
+
+// A message to a rank without a log.
+static void test_a_message_to_a_phantom(void **state)
+{
+    World w = {0};
+    all_gather(&w, 0, 1, 1000000, 1, 0, 9);
+    w.entry[0][0].op = GPU_SEND;
+    w.entry[0][0].collective.peer = 5;
+    assert_null(replay_by(&w, sim_replay_some));
+    want(&w, 0, 0, 2 * US, 12 * US, 22 * US);
+}
+
 static void test_no_logs(void **state)
 {
     World w = {0};
@@ -163,6 +202,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_overlap),
     cmocka_unit_test(test_two_devices_of_a_process),
     cmocka_unit_test(test_logs_that_do_not_fit),
+    cmocka_unit_test(test_phantoms_arrive_with_the_last),
+    cmocka_unit_test(test_the_last_of_those_with_logs),
+    cmocka_unit_test(test_a_message_to_a_phantom),
     cmocka_unit_test(test_no_logs),
 };
 SUITE_MAIN("replay", tests)

@@ -432,6 +432,7 @@ int sim_board_nodes(ncclComm_t comm, int peer)
     uint64_t seen[SIM_MAX_RANKS][2];
     int n = 0;
     if (!sim_clock_on()) return 0;
+    if (comm->phantoms) return sim_phantom_nodes(comm, peer, sim_clock_machine()->gpus_per_node);
     for (int r = 0; r < comm->size; r++) {
         const RankSlot *slot = &comm->shared->slot[r];
         if (peer >= 0 && r != peer && r != comm->rank) continue;

@@ -61,7 +61,8 @@ static ncclResult_t prepare(Call *call, uint64_t group, int left)
     call->desc.site.n = sim_log_frames(call->site, call->desc.site.frame);
     call->desc.send = call->desc.recv = -1;
     call->start = (SimClock){0, NULL};
-    if (call->signature.kind == CALL_SPLIT) return sim_rendezvous_offer(&call->desc.id);
+    if (call->signature.kind == CALL_SPLIT)
+        return comm->phantoms ? ncclSuccess : sim_rendezvous_offer(&call->desc.id);
 
     int device = sim_current_device();
     if (device != comm->device) cudaSetDevice(comm->device);
@@ -83,7 +84,7 @@ static ncclResult_t prepare(Call *call, uint64_t group, int left)
     if (recv) call->desc.recv = recv - alias;
     sim_count_traffic(call, &op.entry);
     if (op.error == cudaSuccess) op.entry.collective = facts_of(call, group, left);
-    if (op.error == cudaSuccess && call->may_stay)
+    if (op.error == cudaSuccess && call->may_stay && !comm->phantoms)
         call->kept = sim_send_keep(call, &op, send, sends, &call->desc.send);
     if (op.error == cudaSuccess && sim_config()->check == CHECK_FULL && comm->size > 1)
         sim_stream_start(&op, &call->start, &call->stream_slot);
@@ -404,6 +405,7 @@ ncclResult_t sim_run_calls(Call *calls, int n)
 {
     ncclResult_t result = prepare_all(calls, n);
     if (result != ncclSuccess) return result;
+    if (sim_phantoms()) return sim_phantom_run(calls, n);
     Lane one_lane, *lane = &one_lane;
     Call *one_call, **order = &one_call;
     if (n > 1) {

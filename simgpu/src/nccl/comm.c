@@ -67,6 +67,7 @@ static void forget_all(void)
     for (ncclComm_t comm = sim_comms, next; comm; comm = next) {
         next = comm->next;
         free(comm->redop);
+        free(comm->logged.sends);
         free(comm);
     }
     for (SharedMap *map = sim_shared_maps, *next; map; map = next) {
@@ -208,11 +209,40 @@ static void agree_on_size(CommShared *shared, int rank, int size, const void *si
     sim_diagnose_size(shared, rank, size, site);
 }
 
+bool sim_comm_count_calls(ncclComm_t comm)
+{
+    comm->logged.sends = calloc(2 * (size_t)comm->size, sizeof *comm->logged.sends);
+    comm->logged.recvs = comm->logged.sends + comm->size;
+    return comm->logged.sends != NULL;
+}
+
+void sim_comm_enlist(ncclComm_t comm)
+{
+    sim_lock();
+    comm->next = sim_comms;
+    sim_comms = comm;
+    if (!named) sim_set_report_rank(comm->rank);
+    named = true;
+    sim_unlock();
+}
+
+void sim_comm_unlist(ncclComm_t comm)
+{
+    sim_lock();
+    for (ncclComm_t *link = &sim_comms; *link; link = &(*link)->next)
+        if (*link == comm) {
+            *link = comm->next;
+            break;
+        }
+    sim_unlock();
+}
+
 ncclResult_t sim_comm_join(const Init *init, ncclComm_t *out)
 {
     int rank = init->rank, size = init->size;
     const void *site = init->site;
     pthread_once(&once, prepare_process);
+    if (sim_phantoms()) return sim_phantom_join(init, out);
     if (size > 1 && !init->parent) {
         sim_lock();
         sim_world_open();
@@ -229,8 +259,10 @@ ncclResult_t sim_comm_join(const Init *init, ncclComm_t *out)
                               .site = site,
                               .parent = init->parent,
                               .mates = init->mates};
-    ncclResult_t result = sim_rendezvous_find(&init->id, comm);
+    bool counts = sim_comm_count_calls(comm);
+    ncclResult_t result = counts ? sim_rendezvous_find(&init->id, comm) : ncclSystemError;
     if (result != ncclSuccess) {
+        free(comm->logged.sends);
         free(comm);
         return result;
     }
@@ -249,16 +281,12 @@ ncclResult_t sim_comm_join(const Init *init, ncclComm_t *out)
             "Does every process pass its own rank? Is the id used for a second communicator?",
             rank, size, where, getpid(), comm->self->pid);
         sim_rendezvous_release(comm->map, false);
+        free(comm->logged.sends);
         free(comm);
         return ncclInvalidUsage;
     }
     fill_slot(comm->self, comm->map, device);
-    sim_lock();
-    comm->next = sim_comms;
-    sim_comms = comm;
-    if (!named) sim_set_report_rank(rank);
-    named = true;
-    sim_unlock();
+    sim_comm_enlist(comm);
     atomic_fetch_add(&comm->shared->joined, 1);
     atomic_store(&comm->self->state, RANK_JOINED);
     *out = comm;
@@ -470,6 +498,7 @@ ncclResult_t sim_comm_connect(ncclComm_t *comms, int n)
 {
     char what[96];
     Notice notice;
+    if (sim_phantoms()) return ncclSuccess;
     sim_notice_begin(&notice);
     for (;;) {
         uint32_t ticket = sim_ticket();
@@ -508,6 +537,7 @@ void sim_wake_rank(ncclComm_t comm, int rank)
 
 void sim_comm_wake(ncclComm_t comm)
 {
+    if (comm->phantoms) return;
     for (int r = 0; r < comm->size; r++)
         if (r != comm->rank) sim_wake_rank(comm, r);
 }
@@ -529,16 +559,17 @@ bool sim_comm_lives(ncclComm_t comm)
 
 void sim_comm_leave(ncclComm_t comm, const void *site)
 {
+    if (comm->phantoms) {
+        sim_comm_unlist(comm);
+        sim_phantom_free(comm);
+        return;
+    }
     sim_board_leave(comm);
     comm->self->left_site.n = sim_log_frames(site, comm->self->left_site.frame);
     atomic_store(&comm->self->state, RANK_LEFT);
     sim_comm_wake(comm);
+    sim_comm_unlist(comm);
     sim_lock();
-    for (ncclComm_t *link = &sim_comms; *link; link = &(*link)->next)
-        if (*link == comm) {
-            *link = comm->next;
-            break;
-        }
     for (int r = 0; r < comm->size; r++) {
         drop_arena(comm->peer_arena[r]);
         sim_peer_drop(comm->peer[r]);
@@ -547,5 +578,6 @@ void sim_comm_leave(ncclComm_t comm, const void *site)
     sim_sends_forget(comm);
     sim_rendezvous_release(comm->map, false);
     free(comm->redop);
+    free(comm->logged.sends);
     free(comm);
 }

@@ -15,6 +15,7 @@
  *   watch.c       peers that ended, and how
  *   world.c       the processes of a world, as its launcher says
  *   board.c       when the ranks arrived, on the virtual clock
+ *   phantom.c     dry runs among peers that nobody runs
  *   history.c     from where the ranks made their last collectives
  *   describe.c    calls, call sites and ends in words
  *   diagnose.c    the reports: disagreement, missing ranks, deadlock
@@ -36,6 +37,7 @@
 #include "streams/streams.h"
 
 #define SIM_MAX_RANKS 128
+#define SIM_MAX_PHANTOMS 65536 // ranks of a communicator, where all but this one are phantoms
 #define SIM_MAX_THREADS 256 // of one process, waiting at the same time
 #define SIM_MAX_REFS 32
 #define SIM_MAX_WORKERS 256
@@ -254,8 +256,9 @@ struct ncclComm {
     uint64_t number;                                     // collectives begun
     uint64_t sends[SIM_MAX_RANKS], recvs[SIM_MAX_RANKS]; // messages begun, by peer
     struct { // that the log has
-        uint64_t collectives, sends[SIM_MAX_RANKS], recvs[SIM_MAX_RANKS];
+        uint64_t collectives, *sends, *recvs; // (size) by peer; one allocation, at sends
     } logged;
+    struct Phantoms *phantoms; // the other ranks are phantoms (phantom.c); NULL: they are real
     char *arena[SIM_MAX_RANKS]; // every rank's device memory, as this process may touch it
     ProcessWaitTable *wait_table[SIM_MAX_RANKS]; // NULL until connected
     Peer *peer[SIM_MAX_RANKS];                   // NULL for ranks of this process
@@ -291,6 +294,7 @@ typedef struct Call {
     RendezvousId new_id; // split: of the new communicator; its size (0: not in one), my rank
     int new_size, new_rank;
     int mates[SIM_MAX_RANKS]; // split: the ranks of `comm` that come to it, in no order
+    int *phantom_mates; // … among phantoms: by their new ranks, then the split's number; else NULL
 } Call;
 
 // ---- arrive.c ---- A call is posted: its rank has arrived. A call has ended: what it needed of
@@ -333,6 +337,11 @@ void sim_comm_await_end(ncclComm_t comm);
 void sim_note_program(RankSlot *slot); // the fields that say which program runs here, and where
 // Leaves: the others see that no more calls come. Frees it.
 void sim_comm_leave(ncclComm_t comm, const void *site);
+// Counts the calls that are logged; false: no memory.
+bool sim_comm_count_calls(ncclComm_t comm);
+// A communicator that lives from here on, and one that no longer does.
+void sim_comm_enlist(ncclComm_t comm);
+void sim_comm_unlist(ncclComm_t comm);
 // Wakes everybody else in the communicator.
 void sim_comm_wake(ncclComm_t comm);
 void sim_wake_rank(ncclComm_t comm, int rank);
@@ -423,6 +432,16 @@ bool sim_world_end_of(int rank, int *pid, int *status);
 // ---- call.c ----
 // Posts and works off all calls; the order matters only where they are of one lane.
 ncclResult_t sim_run_calls(Call *calls, int n);
+
+// ---- phantom.c ----
+bool sim_phantoms(void); // SIMGPU_PHANTOMS=1: this process is a rank whose peers nobody runs
+// As sim_comm_join; there is nobody to connect to.
+ncclResult_t sim_phantom_join(const Init *init, ncclComm_t *comm);
+void sim_phantom_free(ncclComm_t comm);
+// As sim_run_calls, of calls that are prepared: they are done.
+ncclResult_t sim_phantom_run(Call *calls, int n);
+// On how many nodes its ranks are, `per_node` to a node; peer >= 0: this rank and that one.
+int sim_phantom_nodes(ncclComm_t comm, int peer, int per_node);
 
 // ---- sends.c ----
 typedef struct KeptSend KeptSend;

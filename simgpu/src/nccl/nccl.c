@@ -363,7 +363,9 @@ static ncclResult_t finish_splits(Call *calls, int n)
         Call *call = &calls[i];
         if (call->signature.kind != CALL_SPLIT) continue;
         *call->new_comm = NULL;
-        if (!call->new_size || call->new_rank != 0) sim_rendezvous_withdraw(&call->desc.id);
+        bool offered = !call->comm->phantoms;
+        if (offered && (!call->new_size || call->new_rank != 0))
+            sim_rendezvous_withdraw(&call->desc.id);
         if (!call->new_size) continue;
         if (!grow((void **)&init, n_inits, &max, sizeof *init)) return ncclSystemError;
         init[n_inits++] = (Init){.out = call->new_comm,
@@ -373,9 +375,10 @@ static ncclResult_t finish_splits(Call *calls, int n)
                                  .id = call->new_id,
                                  .site = call->site,
                                  .parent = call->comm,
-                                 .mates = call->mates};
+                                 .mates = call->phantom_mates ? call->phantom_mates : call->mates};
     }
     ncclResult_t result = n_inits ? run_inits(init, n_inits) : ncclSuccess;
+    for (int i = 0; i < n; i++) free(calls[i].phantom_mates);
     free(init);
     return result;
 }
@@ -596,8 +599,9 @@ ncclResult_t ncclGetVersion(int *version)
 static ncclResult_t make_id(RendezvousId *id)
 {
     const char *place = getenv("NCCL_COMM_ID");
-    if (!place || !*place) return sim_rendezvous_offer(id);
     *id = (RendezvousId){.magic = "SIMGPU", .by_text = 1};
+    if (sim_phantoms()) return ncclSuccess; // nobody asks for it
+    if (!place || !*place) return sim_rendezvous_offer(id);
     if (strlen(place) >= sizeof id->text || !strchr(place, ':'))
         return complain(SIMGPU_CALL, ncclInvalidArgument, "ncclGetUniqueId", HERE,
                         "NCCL_COMM_ID is not host:port", "It is \"%s\".", place);
@@ -625,13 +629,14 @@ static ncclResult_t init_rank(ncclComm_t *comm, int size, const ncclUniqueId *id
     ncclResult_t result = check_not_null(comm, "comm", name, site);
     if (result != ncclSuccess) return grouped_error(result);
     *comm = NULL;
-    if (size < 1 || size > SIM_MAX_RANKS || rank < 0 || rank >= size)
+    int most = sim_phantoms() ? SIM_MAX_PHANTOMS : SIM_MAX_RANKS;
+    if (size < 1 || size > most || rank < 0 || rank >= size)
         return grouped_error(
             complain(SIMGPU_CALL, ncclInvalidArgument, name, site, "an invalid rank or size",
                      "rank %d of nranks %d; simgpu has room for %d ranks.\n"
                      "On real GPUs it returns \"invalid argument\", as now.\n"
                      "Ranks go from 0 to nranks - 1: are the two the wrong way round?",
-                     rank, size, SIM_MAX_RANKS));
+                     rank, size, most));
     memcpy(&init.id, id, sizeof init.id);
     if (memcmp(init.id.magic, "SIMGPU", 7) != 0)
         return grouped_error(complain(SIMGPU_CALL, ncclInvalidArgument, name, site, "an invalid id",
@@ -702,7 +707,8 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
                                 j, i, device);
         init[i] = (Init){.out = &comm[i], .size = ndev, .rank = i, .device = device, .site = HERE};
     }
-    result = sim_rendezvous_offer(&id);
+    id = (RendezvousId){.magic = "SIMGPU"};
+    if (!sim_phantoms()) result = sim_rendezvous_offer(&id);
     if (result != ncclSuccess) return result;
     for (int i = 0; i < ndev; i++) init[i].id = id;
     return run_inits(init, ndev);

@@ -21,8 +21,10 @@
 // such a build a device is smaller unless SIMGPU_MEMORY says otherwise.
 #ifdef __SANITIZE_THREAD__
 #define DEFAULT_MEMORY ((size_t)8 << 30)
+#define PHANTOM_MEMORY DEFAULT_MEMORY
 #else
 #define DEFAULT_MEMORY ((size_t)80 << 30)
+#define PHANTOM_MEMORY ((size_t)2 << 40) // dry runs that ask how much a program would need
 #endif
 
 static SimConfig config;
@@ -245,14 +247,25 @@ static void read_spread(void)
     }
 }
 
+static void read_dry(void)
+{
+    config.dry = read_number("SIMGPU_DRY", 0, 0, 1) != 0;
+    config.phantoms = read_number("SIMGPU_PHANTOMS", 0, 0, 1) != 0;
+    if (config.phantoms && !config.dry)
+        sim_fatal(SIMGPU_SYSTEM,
+                  "SIMGPU_PHANTOMS=1 without SIMGPU_DRY=1: only a dry run has phantom peers", "%s",
+                  "");
+}
+
 static void read_all(void)
 {
     read_visible((int)read_number("SIMGPU_DEVICES", 8, 1, SIM_MAX_DEVICES));
-    config.memory = read_number("SIMGPU_MEMORY", DEFAULT_MEMORY, 4096, (size_t)1 << 40);
+    read_dry();
+    config.memory = read_number("SIMGPU_MEMORY", config.phantoms ? PHANTOM_MEMORY : DEFAULT_MEMORY,
+                                4096, (size_t)1 << (config.dry ? 44 : 40));
     config.check = read_check();
     config.all_reports = read_all_reports();
     config.record = read_record();
-    config.dry = read_number("SIMGPU_DRY", 0, 0, 1) != 0;
     if (config.dry && config.check == CHECK_FULL) config.check = CHECK_FAST;
     config.poison = read_number("SIMGPU_POISON", 1, 0, 1) != 0 && !config.dry;
     config.notice_seconds = (double)read_number("SIMGPU_NOTICE_SECONDS", 10, 1, 86400);

@@ -39,6 +39,7 @@ typedef struct SimConfig {
     size_t memory;
     bool poison;
     bool dry;         // SIMGPU_DRY; then check is at most CHECK_FAST, and nothing is poison
+    bool phantoms;    // SIMGPU_PHANTOMS: a dry run whose other ranks nobody runs
     bool all_reports; // SIMGPU_REPORTS: not only the first
     const char *record; // SIMGPU_REPORT: the file of reports, NULL: none
     int threads;

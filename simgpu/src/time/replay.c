@@ -3,7 +3,7 @@
  * Every process has a recorder and an engine, as it would have by itself; what the processes write
  * on boards in shared memory is a table here. The engines take turns until none can go on.
  *
- * Interface: sim_replay.
+ * Interface: sim_replay, sim_replay_some.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +48,7 @@ typedef struct Replay {
     SimReplayHook hook;
     void *arg;
     bool changed;
+    bool some; // ranks without a log are phantoms
 } Replay;
 
 // ---- Who is who ----
@@ -126,13 +127,26 @@ static void widen(Replay *w)
     w->meetings_room = room;
 }
 
+// How many of the call's ranks have logs that it waits for.
+static int ranks_of(const Replay *w, const SimCall *call)
+{
+    if (!w->some)
+        return call->from >= 0 ? 2 : member_of(w, call->comm, call->rank)->ranks;
+    int n = 0;
+    for (int i = 0; i < w->n_members; i++) {
+        const Member *m = &w->member[i];
+        bool takes_part = call->from < 0 || m->rank == call->from || m->rank == call->to;
+        n += m->comm == call->comm && takes_part;
+    }
+    return n;
+}
+
 static Meeting *meeting_of(Replay *w, const SimCall *call)
 {
     if (2 * (w->n_meetings + 1) > w->meetings_room) widen(w);
     Meeting *meeting = slot_of(w->meeting, w->meetings_room, call);
     if (!meeting->ranks) {
-        const Member *member = member_of(w, call->comm, call->rank);
-        *meeting = (Meeting){.call = *call, .ranks = call->from >= 0 ? 2 : member->ranks};
+        *meeting = (Meeting){.call = *call, .ranks = ranks_of(w, call)};
         w->n_meetings++;
     }
     return meeting;
@@ -163,7 +177,7 @@ static SimPs bound_of(const struct Seat *seat, const Meeting *meeting, int rank)
 {
     if (has_arrived(meeting, rank)) return 0;
     const Member *member = member_of(seat->replay, meeting->call.comm, rank);
-    if (!member) return SIM_FOREVER;
+    if (!member) return seat->replay->some ? 0 : SIM_FOREVER;
     return member->log == seat->log ? 0 : seat->replay->seat[member->log].until;
 }
 
@@ -180,8 +194,14 @@ static bool start(void *arg, const SimCall *call, SimPs *when)
         SimPs from = bound_of(seat, meeting, call->from), to = bound_of(seat, meeting, call->to);
         bound = from > to ? from : to;
     }
-    for (int rank = 0; call->from < 0 && rank < meeting->ranks; rank++) {
+    const Replay *w = seat->replay;
+    for (int rank = 0; call->from < 0 && !w->some && rank < meeting->ranks; rank++) {
         SimPs its = bound_of(seat, meeting, rank);
+        if (bound < its) bound = its;
+    }
+    for (int i = 0; call->from < 0 && w->some && i < w->n_members; i++) {
+        if (w->member[i].comm != call->comm) continue;
+        SimPs its = bound_of(seat, meeting, w->member[i].rank);
         if (bound < its) bound = its;
     }
     if (*when < bound) *when = bound;
@@ -243,11 +263,10 @@ static void release(Replay *w)
     free(w->seat);
 }
 
-const char *sim_replay(const SimMachine *machine, const SimSpread *spread, const SimLog *logs,
-                       int n_logs, SimReplayHook hook, void *arg)
+static const char *replay(const SimMachine *machine, const SimSpread *spread, Replay w)
 {
     static const SimSpread plain = {.slow_rank = -1};
-    Replay w = {.logs = logs, .n_logs = n_logs, .hook = hook, .arg = arg};
+    int n_logs = w.n_logs;
     w.seat = sim_record_grow(NULL, (size_t)n_logs, sizeof *w.seat);
     for (int i = 0; i < n_logs; i++) w.seat[i] = (struct Seat){.replay = &w, .log = i};
     const char *wrong = find_members(&w);
@@ -260,4 +279,19 @@ const char *sim_replay(const SimMachine *machine, const SimSpread *spread, const
     if (!wrong) wrong = run(&w);
     release(&w);
     return wrong;
+}
+
+const char *sim_replay(const SimMachine *machine, const SimSpread *spread, const SimLog *logs,
+                       int n_logs, SimReplayHook hook, void *arg)
+{
+    return replay(machine, spread,
+                  (Replay){.logs = logs, .n_logs = n_logs, .hook = hook, .arg = arg});
+}
+
+const char *sim_replay_some(const SimMachine *machine, const SimSpread *spread, const SimLog *logs,
+                            int n_logs, SimReplayHook hook, void *arg)
+{
+    return replay(
+        machine, spread,
+        (Replay){.logs = logs, .n_logs = n_logs, .hook = hook, .arg = arg, .some = true});
 }

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""What a training step would take on GPUs that nobody has: builds the planner (plan/) with the
+student's files that are complete, and the reference's others, and runs it.
+
+With SWEEP=8..4096 it plans each doubling in between, and draws how the step scales (sweep.py).
+
+Interface: plan.py --impl DIR [--build DIR] NAME=VALUE …; `make plan`. Exit status: the planner's; 2
+for a question that makes no sense; 3 where the kit is at fault.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+
+import compare
+import demo
+import layout
+import manifest
+import runner
+import sweep
+from builder import ROOT, Builder, Infrastructure
+
+
+def prepare(options):
+    """The program's path; says whose files run."""
+    tasks, labs = manifest.load(ROOT), manifest.load_labs(ROOT)
+    builder = Builder(options.impl, options.build, "simgpu")
+    builder.find_key()
+    given = builder.key == "reference" # in an archive there are its objects alone
+    if not given and not os.path.isdir(builder.impl):
+        raise demo.BadUsage("%s is not a folder: IMPL must name one with the six task files"
+                            % options.impl)
+    program = demo.program_of(builder, "plan")
+    with builder.locked_folder():
+        builder.common([piece.name for task in tasks + labs for piece in task.pieces()], [])
+        files = None if given else demo.choose_files(builder, tasks)
+        own = [] if given else files.names().split() + compare.written(builder, options.impl)
+        status, output = demo.link_with(builder, " ".join(own), [program])
+        if status != 0 and files:
+            demo.link(builder, files, [program])
+        elif status != 0:
+            raise Infrastructure("the planner does not build:\n%s" % output.strip()[-4000:])
+    if files:
+        files.say(sys.stdout)
+    else:
+        print("All six files are the reference's.\n", flush=True)
+    return os.path.join(ROOT, program)
+
+
+def builder_folder(options):
+    return os.path.join(ROOT, options.build or "build", "plan")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Plan a training step on many GPUs.")
+    parser.add_argument("--impl", required=True, metavar="DIR", help="folder of the task files")
+    parser.add_argument("--build", default="", metavar="DIR",
+                        help="build tree (the Makefile's own)")
+    parser.add_argument("settings", nargs="*", metavar="NAME=VALUE",
+                        help="MODEL=gpt2-xl and others (handouts/plan.md)")
+    options = parser.parse_args()
+    try:
+        program = prepare(options)
+    except demo.BadUsage as problem:
+        layout.tell("plan: %s" % problem)
+        return 2
+    except (Infrastructure, manifest.BadManifest) as problem:
+        layout.tell("plan: %s" % problem)
+        return 3
+    names = [setting.partition("=")[0] for setting in options.settings]
+    if "SWEEP" in names or "SVG" in names:
+        return sweep.main(program, options.settings, builder_folder(options))
+    return subprocess.run([program] + options.settings, env=runner.clean_environment(),
+                          stdin=subprocess.DEVNULL, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+/* json.c: the plan as an object of JSON. Bytes, picoseconds, FLOP: whole numbers.
+ *
+ * Interface: plan_write_json.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "plan.h"
+
+static void write_number(FILE *file, const char *name, uint64_t number)
+{
+    fprintf(file, "\"%s\": %llu, ", name, (unsigned long long)number);
+}
+
+static void write_text(FILE *file, const char *name, const char *text)
+{
+    fprintf(file, "\"%s\": \"", name);
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\') fputc('\\', file);
+        if ((unsigned char)*text >= ' ') fputc(*text, file);
+    }
+    fprintf(file, "\", ");
+}
+
+static void write_rank(FILE *file, const PlanRecord *r)
+{
+    fprintf(file, "    {");
+    write_number(file, "rank", (uint64_t)r->rank);
+    write_number(file, "operations", (uint64_t)r->n);
+    write_number(file, "order", r->order);
+    write_number(file, "peak", r->peak);
+    write_text(file, "peak_where", r->peak_where);
+    write_number(file, "over", r->over);
+    write_text(file, "over_where", r->over_where);
+    write_number(file, "products", r->products);
+    write_number(file, "attention", r->attention);
+    write_number(file, "other", r->other);
+    fprintf(file, "\n     \"memory\": {");
+    for (int i = 0; i < GPU_CATEGORIES; i++)
+        fprintf(file, "%s\"%s\": [%llu, %llu, %llu]", i ? ", " : "",
+                gpulog_category_name((GpuCategory)i), (unsigned long long)r->at_peak[i],
+                (unsigned long long)r->held[i], (unsigned long long)r->most[i]);
+    fprintf(file, "},\n     \"messages\": {");
+    for (int op = GPU_ALL_GATHER; op <= GPU_RECV; op++)
+        fprintf(file, "%s\"%s\": [%llu, %llu, %llu]", op > GPU_ALL_GATHER ? ", " : "",
+                gpulog_op_name((GpuOp)op), (unsigned long long)r->traffic[op].calls,
+                (unsigned long long)r->traffic[op].bytes, (unsigned long long)r->traffic[op].sent);
+    fprintf(file, "}}");
+}
+
+static void write_times(FILE *file, const PlanTimes *t)
+{
+    fprintf(file, "  \"times\": {");
+    write_number(file, "rank", (uint64_t)t->rank);
+    write_number(file, "step", t->step);
+    write_number(file, "compute", t->compute);
+    write_number(file, "communication", t->communication);
+    write_number(file, "exposed", t->exposed);
+    write_number(file, "idle", t->idle);
+    write_number(file, "host", t->host);
+    fprintf(file, "\n    \"kinds\": {");
+    for (int i = 0; i < PLAN_TIME_KINDS; i++) {
+        const PlanShare *s = &t->share[i];
+        fprintf(file, "%s\"%s\": [%llu, %llu, %llu, %llu, %llu, %llu]", i ? ", " : "",
+                plan_kind_name((PlanKind)i), (unsigned long long)s->calls,
+                (unsigned long long)s->time, (unsigned long long)s->work,
+                (unsigned long long)s->flops, (unsigned long long)s->bytes,
+                (unsigned long long)s->latency);
+    }
+    fprintf(file, "}},\n");
+}
+
+static void write_formulas(FILE *file, const PlanFormulas *f)
+{
+    fprintf(file, "  \"formulas\": {");
+    write_number(file, "parameters", f->parameters);
+    write_number(file, "products", f->products);
+    write_number(file, "attention", f->attention);
+    write_number(file, "sharded parameters", f->params);
+    write_number(file, "sharded gradients", f->grads);
+    write_number(file, "optimizer state", f->state);
+    write_number(file, "gather_calls", f->gather_calls);
+    write_number(file, "gather_sent", f->gather_sent);
+    write_number(file, "scatter_calls", f->scatter_calls);
+    write_number(file, "scatter_sent", f->scatter_sent);
+    fprintf(file, "\"useful\": %.0f},\n", f->useful);
+}
+
+static void write_plan(FILE *file, const Plan *plan)
+{
+    const PlanOptions *o = plan->options;
+    double seconds = 1e-12 * (double)plan->times.step;
+    fprintf(file, "{\n  ");
+    write_text(file, "model", o->model_name);
+    write_text(file, "machine", o->machine->name);
+    write_text(file, "strategy", o->strategy_name);
+    write_text(file, "dtype", o->tf32 ? "tf32" : "float");
+    write_number(file, "gpus", (uint64_t)o->gpus);
+    write_number(file, "replicas", (uint64_t)o->replicas);
+    write_number(file, "batch", (uint64_t)o->batch);
+    write_number(file, "micro", (uint64_t)o->micro);
+    write_number(file, "accumulate", (uint64_t)o->accumulate);
+    write_number(file, "seq", (uint64_t)o->seq);
+    write_number(file, "memory_of_gpu", o->machine->memory);
+    fprintf(file, "\n  \"tokens_per_second_per_gpu\": %.3f, \"mfu\": %.6f,\n",
+            (double)o->batch * o->seq / o->gpus / seconds,
+            plan->formulas.useful / (seconds * plan_peak(o) * o->gpus));
+    write_formulas(file, &plan->formulas);
+    write_times(file, &plan->times);
+    fprintf(file, "  \"ranks\": [\n");
+    for (int i = 0; i < plan->ranks.n; i++) {
+        write_rank(file, plan->ranks.record[i]);
+        fprintf(file, "%s\n", i < plan->ranks.n - 1 ? "," : "");
+    }
+    fprintf(file, "  ]\n}\n");
+}
+
+Status plan_write_json(const Plan *plan)
+{
+    const char *path = plan->options->json;
+    FILE *file = path ? fopen(path, "w") : NULL;
+    if (!path) return OK;
+    if (file) write_plan(file, plan);
+    if (file && fclose(file) == 0) return OK;
+    fprintf(stderr, "plan: JSON=%s cannot be written: %s\n", path, strerror(errno));
+    return ERR_IO;
+}

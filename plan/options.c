@@ -1,0 +1,261 @@
+/* options.c: what is asked for, as NAME=VALUE on the command line, and what is wrong with it.
+ *
+ * Interface: plan_options.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan.h"
+
+typedef struct Setting {
+    const char *name, *value; // value NULL: not set
+} Setting;
+
+enum {
+    MODEL,
+    GPUS,
+    MACHINE,
+    BATCH,
+    SEQ,
+    STRATEGY,
+    DTYPE,
+    REPLICAS,
+    ACCUMULATE,
+    ATTENTION,
+    CLIP,
+    LAYERS,
+    HEADS,
+    DIM,
+    VOCAB,
+    JSON,
+    RANKS,
+    RUN,
+    INIT,
+    FIT,
+    SETTINGS
+};
+
+static const char *const names[SETTINGS] = {
+    "MODEL",    "GPUS",       "MACHINE",   "BATCH", "SEQ",    "STRATEGY", "DTYPE",
+    "REPLICAS", "ACCUMULATE", "ATTENTION", "CLIP",  "LAYERS", "HEADS",    "DIM",
+    "VOCAB",    "JSON",       "RANKS",     "RUN",   "INIT",   "FIT"};
+
+// One line on stderr.
+static Status refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static Status refuse(const char *format, ...)
+{
+    char text[600];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fprintf(stderr, "plan: %s\n", text);
+    return ERR_ARGUMENT;
+}
+
+static Status read_settings(int argc, char **argv, const char *value[SETTINGS])
+{
+    for (int i = 1; i < argc; i++) {
+        int k = 0;
+        const char *equals = strchr(argv[i], '=');
+        size_t length = equals ? (size_t)(equals - argv[i]) : 0;
+        while (k < SETTINGS && (strlen(names[k]) != length || strncmp(names[k], argv[i], length)))
+            k++;
+        if (k == SETTINGS)
+            return refuse("\"%.80s\" is no setting of a plan: MODEL=gpt2-xl, "
+                          "GPUS=1024 and others are (handouts/plan.md)",
+                          argv[i]);
+        if (equals[1]) value[k] = equals + 1;
+    }
+    return OK;
+}
+
+static Status read_int(const char *const value[SETTINGS], int which, int otherwise, int *number)
+{
+    char *end;
+    *number = otherwise;
+    if (!value[which]) return OK;
+    errno = 0;
+    long read = strtol(value[which], &end, 10);
+    if (errno || *end || read < 1 || read > INT_MAX)
+        return refuse("%s=%.40s: must be a whole number from 1 to %d", names[which], value[which],
+                      INT_MAX);
+    *number = (int)read;
+    return OK;
+}
+
+// The place of the value among `n` words; 0 where it is not set.
+static Status read_word(const char *const value[SETTINGS], int which, const char *const *words,
+                        int n, int *found)
+{
+    char list[200] = "";
+    *found = 0;
+    if (!value[which]) return OK;
+    for (*found = 0; *found < n; ++*found)
+        if (strcmp(value[which], words[*found]) == 0) return OK;
+    for (int i = 0; i < n; i++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s",
+                 i == 0       ? ""
+                 : i == n - 1 ? " or "
+                              : ", ",
+                 words[i]);
+    return refuse("%s=%.40s: must be %s", names[which], value[which], list);
+}
+
+static Status read_model(const char *const value[SETTINGS], PlanOptions *o)
+{
+    const char *name = value[MODEL];
+    char known[300];
+    bool own = value[LAYERS] || value[HEADS] || value[DIM];
+    o->model = (Gpt2Config){.vocab = 50257};
+    if (!name && !own) name = "gpt2";
+    if (name && !plan_model(name, &o->model)) {
+        plan_model_names(known, sizeof known);
+        return refuse("MODEL=%.40s is not known; there are %s, or give LAYERS, "
+                      "HEADS, DIM and VOCAB",
+                      name, known);
+    }
+    if (!name && (!value[LAYERS] || !value[HEADS] || !value[DIM]))
+        return refuse("a model of your own needs LAYERS, HEADS and DIM");
+    snprintf(o->model_name, sizeof o->model_name, "%s", name ? name : "own");
+    TRY(read_int(value, LAYERS, o->model.layers, &o->model.layers));
+    TRY(read_int(value, HEADS, o->model.heads, &o->model.heads));
+    TRY(read_int(value, DIM, o->model.dim, &o->model.dim));
+    TRY(read_int(value, VOCAB, o->model.vocab, &o->model.vocab));
+    TRY(read_int(value, SEQ, o->model.max_T ? o->model.max_T : 2048, &o->seq));
+    if (o->model.max_T == 0) o->model.max_T = o->seq;
+    if (o->seq > o->model.max_T)
+        return refuse("SEQ=%d: %s has positions for %d tokens", o->seq, o->model_name,
+                      o->model.max_T);
+    if (o->model.dim % o->model.heads != 0)
+        return refuse("HEADS=%d does not divide DIM=%d", o->model.heads, o->model.dim);
+    return OK;
+}
+
+static Status read_strategy(const char *const value[SETTINGS], PlanOptions *o)
+{
+    static const char *const words[] = {"fsdp", "zero3", "zero2", "zero1", "ddp", "hsdp"};
+    static const Strategy strategies[] = {STRATEGY_ZERO3, STRATEGY_ZERO3, STRATEGY_ZERO2,
+                                          STRATEGY_ZERO1, STRATEGY_DDP,   STRATEGY_ZERO3};
+    int word, per_node = o->machine->gpus_per_node;
+    TRY(read_word(value, STRATEGY, words, 6, &word));
+    snprintf(o->strategy_name, sizeof o->strategy_name, "%s", words[word]);
+    o->strategy = strategies[word];
+    bool ddp = o->strategy == STRATEGY_DDP, hsdp = word == 5;
+    TRY(read_int(value, REPLICAS, hsdp && o->gpus > per_node ? o->gpus / per_node : 1,
+                 &o->replicas));
+    if (value[REPLICAS] && ddp)
+        return refuse("STRATEGY=ddp has a replica on every GPU: leave REPLICAS out");
+    if (o->gpus % o->replicas != 0)
+        return refuse("REPLICAS=%d does not divide GPUS=%d", o->replicas, o->gpus);
+    if (o->replicas == o->gpus && o->gpus > 1)
+        return refuse("%d replicas of %d GPUs leave nobody to shard with: STRATEGY=ddp",
+                      o->replicas, o->gpus);
+    if (hsdp && o->replicas == 1)
+        return refuse("STRATEGY=hsdp wants more GPUs than a node has (%d), or "
+                      "REPLICAS",
+                      per_node);
+    o->strategic = word != 0 || o->replicas > 1 || o->accumulate > 1;
+    return OK;
+}
+
+// Sequences of a step over GPUs and micro-batches.
+static Status read_batch(const char *const value[SETTINGS], PlanOptions *o)
+{
+    TRY(read_int(value, ACCUMULATE, 1, &o->accumulate));
+    int64_t parts = (int64_t)o->gpus * o->accumulate;
+    if (parts > INT_MAX)
+        return refuse("GPUS=%d times ACCUMULATE=%d overflows", o->gpus, o->accumulate);
+    TRY(read_int(value, BATCH, (int)parts, &o->batch));
+    if (o->batch % parts != 0)
+        return refuse("BATCH=%d sequences do not divide into %d GPUs · %d "
+                      "micro-batches",
+                      o->batch, o->gpus, o->accumulate);
+    o->micro = o->batch / (int)parts;
+    return OK;
+}
+
+// The kernels count rows, and elements of a row, in int; a log of 2^62 bytes is no log.
+static Status check_sizes(const PlanOptions *o)
+{
+    const Gpt2Config *m = &o->model;
+    double rows = (double)o->micro * o->seq, most = INT_MAX;
+    double parameters = 12.0 * m->layers * m->dim * (double)m->dim + (double)m->vocab * m->dim;
+    if (m->layers > 10000) return refuse("LAYERS=%d: at most 10000", m->layers);
+    if (rows > most || 4.0 * m->dim > most || parameters > 1e15 || rows * m->vocab > 1e15 ||
+        rows * m->dim > 1e15)
+        return refuse("%d · %d tokens on a GPU, or a model of %.3g parameters: "
+                      "the sizes overflow",
+                      o->micro, o->seq, parameters);
+    return OK;
+}
+
+static Status read_gpus(const char *const value[SETTINGS], PlanOptions *o)
+{
+    static char error[300];
+    o->machine_name = value[MACHINE] ? value[MACHINE] : "h100x8";
+    o->machine = sim_machine(o->machine_name, error, sizeof error);
+    if (!o->machine) return refuse("MACHINE: %s", error);
+    int per_node = o->machine->gpus_per_node;
+    TRY(read_int(value, GPUS, per_node, &o->gpus));
+    bool nodes = o->machine->has_link[SIM_NIC];
+    if (nodes && o->gpus > per_node && o->gpus % per_node != 0)
+        return refuse("GPUS=%d is no multiple of the %d of a node of %s", o->gpus, per_node,
+                      o->machine->name);
+    if (o->gpus > 65536) return refuse("GPUS=%d: at most 65536", o->gpus);
+    return OK;
+}
+
+static Status read_rest(const char *const value[SETTINGS], PlanOptions *o)
+{
+    static const char *const types[] = {"float", "tf32", "bf16"},
+                             *const kinds[] = {"fused", "plain"}, *const answers[] = {"no", "yes"},
+                             *const who[] = {"kinds", "all"},
+                             *const runs[] = {"alone", "dry", "executed"},
+                             *const inits[] = {"none", "values"};
+    int type, kind, clip, all, run, init, fit;
+    TRY(read_word(value, DTYPE, types, 3, &type));
+    TRY(read_word(value, ATTENTION, kinds, 2, &kind));
+    TRY(read_word(value, CLIP, answers, 2, &clip));
+    TRY(read_word(value, RANKS, who, 2, &all));
+    TRY(read_word(value, RUN, runs, 3, &run));
+    TRY(read_word(value, INIT, inits, 2, &init));
+    TRY(read_word(value, FIT, answers, 2, &fit));
+    if (type == 2)
+        return refuse("DTYPE=bf16 needs flat parameters in bf16, which the kit "
+                      "does not have yet: float or tf32");
+    o->tf32 = type == 1;
+    o->model.attention = kind ? ATTENTION_PLAIN : ATTENTION_FUSED;
+    o->clip = clip == 1;
+    o->run = (PlanRun)run;
+    o->all = all == 1 || o->run != PLAN_ALONE;
+    o->values = init == 1 || o->run == PLAN_EXECUTED;
+    o->fit = fit == 1;
+    o->json = value[JSON];
+    if (o->fit && (value[STRATEGY] || value[REPLICAS] || value[ACCUMULATE]))
+        return refuse("FIT=yes looks for STRATEGY, REPLICAS and ACCUMULATE: leave them out");
+    if (o->all && o->gpus > 8)
+        return refuse("all ranks of %d run only where there are at most 8", o->gpus);
+    if (!kind && o->model.dim / o->model.heads > 128)
+        return refuse("fused attention takes heads of at most 128 columns, not "
+                      "%d: ATTENTION=plain",
+                      o->model.dim / o->model.heads);
+    return OK;
+}
+
+Status plan_options(int argc, char **argv, PlanOptions *o)
+{
+    const char *value[SETTINGS] = {NULL};
+    memset(o, 0, sizeof *o);
+    TRY(read_settings(argc, argv, value));
+    TRY(read_gpus(value, o));
+    TRY(read_model(value, o));
+    TRY(read_batch(value, o));
+    TRY(read_strategy(value, o));
+    TRY(read_rest(value, o));
+    return check_sizes(o);
+}

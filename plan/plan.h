@@ -1,0 +1,164 @@
+/* plan.h: what a training step would take on a machine that nobody has bought yet.
+ *
+ * The student's files run dry (simgpu/pages/dry.md), one rank of each kind alone among phantoms;
+ * their logs say what they hold and send, and are timed together on the modelled machine.
+ *
+ *   main.c       what is asked for, in what order it is done
+ *   options.c    NAME=VALUE on the command line, and what is wrong with it
+ *   models.c     models by name
+ *   kinds.c      which ranks differ
+ *   ranks.c      processes that run the ranks
+ *   record.c     what a rank keeps of its own log: memory, messages
+ *   times.c      the step in time, from the logs
+ *   formulas.c   the same quantities without a run
+ *   print.c, json.c    the plan as a table and as JSON
+ *   fit.c        the fastest of several plans that fit
+ */
+#ifndef PLAN_H
+#define PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "check.h"
+#include "gpulog.h"
+#include "nn.h"
+#include "strategy.h"
+#include "time/machine.h"
+
+#define PLAN_ENTRIES 262144 // of a rank's log
+#define PLAN_KINDS 64       // ranks that run
+#define PLAN_STEPS 2        // the last one is measured
+
+typedef enum PlanRun {
+    PLAN_ALONE,    // dry, one rank of each kind among phantoms
+    PLAN_DRY,      // dry, all ranks
+    PLAN_EXECUTED, // all ranks, with their arithmetic
+} PlanRun;
+
+typedef struct PlanOptions {
+    char model_name[32];
+    Gpt2Config model;
+    int gpus, replicas;
+    bool strategic; // strategy and replicas are set (lab 1); else ZeRO-3 by the six tasks alone
+    Strategy strategy;
+    char strategy_name[16];
+    int batch, accumulate, micro; // sequences of a step; micro-batches; sequences of one on a GPU
+    int seq;
+    bool tf32;
+    bool clip;   // the gradient's norm counts as too large
+    bool values; // parameters get initial values
+    bool all;    // every rank runs, not one of each kind
+    bool fit;    // strategy and micro-batches are looked for
+    PlanRun run;
+    const SimMachine *machine;
+    const char *machine_name; // as it was given: a name or a file
+    const char *json;         // a file; NULL: none
+} PlanOptions;
+
+// ---- models.c ---- False: it is not known.
+bool plan_model(const char *name, Gpt2Config *model);
+// "gpt2, gpt2-medium …"
+void plan_model_names(char *text, size_t size);
+
+// ---- options.c ---- One line on stderr says what is wrong: ERR_ARGUMENT.
+Status plan_options(int argc, char **argv, PlanOptions *options);
+
+// ---- kinds.c ---- The ranks to run, one of each kind, in ascending order; how many.
+int plan_kinds(const PlanOptions *options, const Module *model, int ranks[PLAN_KINDS]);
+
+// ---- record.c ----
+#define PLAN_TEXT 200
+typedef struct PlanRecord {
+    int rank;
+    bool done;                              // the run came to its end
+    bool full;                              // its log has more entries than there is room for
+    int n, first;                           // entries; the first of the measured step
+    uint64_t order;                         // a hash of all operations, in their order
+    uint64_t peak, at_peak[GPU_CATEGORIES]; // bytes
+    uint64_t held[GPU_CATEGORIES];          // before the measured step
+    uint64_t most[GPU_CATEGORIES];          // at a time of the measured step
+    uint64_t over;                          // bytes above the machine's memory, at its first excess
+    char peak_where[PLAN_TEXT], over_where[PLAN_TEXT];
+    GpuTraffic traffic[GPU_RECV + 1];    // of the measured step
+    uint64_t products, attention, other; // FLOP of the measured step
+    GpuLogEntry entry[PLAN_ENTRIES];
+} PlanRecord;
+
+// From the calling process's log.
+void plan_record(PlanRecord *record, uint64_t first, uint64_t memory);
+
+// ---- ranks.c ----
+typedef struct PlanRanks {
+    int n;
+    PlanRecord *record[PLAN_KINDS];
+    char *notes; // what the first rank said on stderr, and others not; free it
+} PlanRanks;
+Status plan_run(const PlanOptions *options, const int *ranks, int n, PlanRanks *all);
+void plan_free(PlanRanks *all);
+
+// ---- times.c ---- Picoseconds, of the slowest rank that ran.
+typedef enum PlanKind {
+    PLAN_PRODUCT,
+    PLAN_ATTENTION,
+    PLAN_OPTIMIZER,
+    PLAN_KERNEL, // the others
+    PLAN_COPY,
+    PLAN_ALL_GATHER,
+    PLAN_REDUCE_SCATTER,
+    PLAN_ALL_REDUCE,
+    PLAN_MESSAGE, // other calls of NCCL
+    PLAN_TIME_KINDS
+} PlanKind;
+typedef struct PlanShare {      // of one kind of operation
+    uint64_t calls, time, work; // work: where nothing slows them
+    uint64_t flops, bytes;      // bytes: read and written; of collectives, sent
+    uint64_t latency;           // of collectives
+    const char *algorithm, *protocol;
+    SimLink link;
+    int ranks, nodes; // of the largest call
+} PlanShare;
+typedef struct PlanTimes {
+    int rank;
+    uint64_t step, compute, communication, exposed, idle;
+    uint64_t host; // of the idle time: until the host had queued the next kernel
+    PlanShare share[PLAN_TIME_KINDS];
+    uint64_t link_messages[SIM_LINKS], link_bytes[SIM_LINKS];
+} PlanTimes;
+PlanKind plan_kind_of(const GpuLogEntry *entry);
+uint64_t plan_flops_of(const GpuLogEntry *entry);
+const char *plan_kind_name(PlanKind kind);
+Status plan_times(const PlanOptions *options, const PlanRanks *all, PlanTimes *times);
+
+// ---- formulas.c ---- Without a run: for the strategies of a float model.
+typedef struct PlanFormulas {
+    uint64_t parameters;
+    uint64_t products, attention;                       // FLOP of a step on a rank
+    uint64_t params, grads, state;                      // bytes that a rank keeps: the first one
+    uint64_t gather_calls, scatter_calls, reduce_calls; // those of gradients
+    uint64_t gather_sent, scatter_sent, reduce_sent;
+    double useful; // FLOP of a step on all ranks that count for MFU
+} PlanFormulas;
+PlanFormulas plan_formulas(const PlanOptions *options, const Module *model);
+double plan_peak(const PlanOptions *options); // FLOP/s of a GPU in the step's arithmetic
+double plan_hbm(const SimMachine *machine);   // bytes/s of its memory
+
+// ---- print.c, json.c ----
+typedef struct Plan {
+    const PlanOptions *options;
+    PlanFormulas formulas;
+    PlanRanks ranks;
+    PlanTimes times;
+} Plan;
+void plan_print(const Plan *plan);
+Status plan_write_json(const Plan *plan);
+
+// ---- main.c ---- Runs the ranks and times them; plan->options is set.
+Status plan_make(Plan *plan);
+uint64_t plan_most_memory(const Plan *plan); // the peak of the fullest rank
+
+// ---- fit.c ---- Sets strategy, replicas and micro-batches to those of the fastest plan that fits,
+// and prints a line for each that was tried. ERR_ARGUMENT, said on stderr: none fits.
+Status plan_fit(PlanOptions *options);
+
+#endif

@@ -1,0 +1,206 @@
+/* print.c: the plan as a table.
+ *
+ * Interface: plan_print.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "plan.h"
+
+static double ms(uint64_t ps)
+{
+    return 1e-9 * (double)ps;
+}
+
+static double gib(uint64_t bytes)
+{
+    return (double)bytes / (double)((uint64_t)1 << 30);
+}
+
+static double percent(uint64_t part, uint64_t whole)
+{
+    return whole ? 100.0 * (double)part / (double)whole : 0.0;
+}
+
+static void print_head(const Plan *plan)
+{
+    const PlanOptions *o = plan->options;
+    int nodes = (o->gpus + o->machine->gpus_per_node - 1) / o->machine->gpus_per_node;
+    printf("%s, %.3f billion parameters, on %d GPUs (%d node%s of %s), %s", o->model_name,
+           1e-9 * (double)plan->formulas.parameters, o->gpus, nodes, nodes == 1 ? "" : "s",
+           o->machine->name, o->strategy_name);
+    if (o->replicas > 1) printf(", %d replicas", o->replicas);
+    printf("\n%d sequences of %d tokens per step: %d", o->batch, o->seq, o->micro);
+    if (o->accumulate > 1) printf(" · %d micro-batches", o->accumulate);
+    printf(" on each GPU; %s; %s attention\n", o->tf32 ? "products in TF32" : "float",
+           o->model.attention == ATTENTION_FUSED ? "fused" : "plain");
+    printf("Ran %s: rank", o->run == PLAN_EXECUTED ? "with all arithmetic"
+                           : o->all                ? "dry, all ranks"
+                                                   : "dry, one rank of each kind");
+    for (int i = 0; i < plan->ranks.n; i++)
+        printf("%s %d", i ? "," : "", plan->ranks.record[i]->rank);
+    printf("\n");
+}
+
+static const PlanRecord *fullest(const Plan *plan)
+{
+    const PlanRecord *most = plan->ranks.record[0];
+    for (int i = 1; i < plan->ranks.n; i++)
+        if (plan->ranks.record[i]->peak > most->peak) most = plan->ranks.record[i];
+    return most;
+}
+
+static void print_memory(const Plan *plan)
+{
+    const PlanRecord *r = fullest(plan);
+    uint64_t memory = plan->options->machine->memory;
+    printf("\nMemory of a GPU, in GiB (rank %d)        at the peak   between steps\n", r->rank);
+    for (int i = 0; i < GPU_CATEGORIES; i++)
+        if (r->at_peak[i] || r->held[i])
+            printf("  %-34s %14.3f %15.3f\n", gpulog_category_name((GpuCategory)i),
+                   gib(r->at_peak[i]), gib(r->held[i]));
+    printf("  %-34s %14.3f   reached at %s\n", "together", gib(r->peak), r->peak_where);
+    if (r->peak <= memory)
+        printf("It fits: %.1f %% of %.0f GiB.\n", percent(r->peak, memory), gib(memory));
+    else
+        printf("It does not fit into %.0f GiB: %s is the first line past it, by %.3f GiB; the peak "
+               "is %.3f GiB above.\n",
+               gib(memory), r->over_where, gib(r->over), gib(r->peak - memory));
+}
+
+static void print_time(const Plan *plan)
+{
+    const PlanOptions *o = plan->options;
+    const PlanTimes *t = &plan->times;
+    double seconds = 1e-12 * (double)t->step, tokens = (double)o->batch * o->seq / o->gpus;
+    double mfu = plan->formulas.useful / (seconds * plan_peak(o) * o->gpus);
+    printf("\nA step takes %.3f ms (rank %d): %.0f tokens/s per GPU, MFU %.1f %% of %.0f TFLOP/s\n",
+           ms(t->step), t->rank, tokens / seconds, 100 * mfu, 1e-12 * plan_peak(o));
+    printf("  computes %.3f ms, communicates %.3f ms, of which exposed %.3f ms; idle %.3f ms\n\n",
+           ms(t->compute), ms(t->communication), ms(t->exposed), ms(t->idle));
+    printf("  %-16s %7s %11s %9s %12s %12s\n", "", "calls", "ms", "slowed", "GFLOP", "MB");
+    for (int i = 0; i < PLAN_TIME_KINDS; i++) {
+        const PlanShare *s = &t->share[i];
+        if (!s->calls) continue;
+        uint64_t slowed = s->time > s->work ? s->time - s->work : 0;
+        printf("  %-16s %7llu %11.3f %7.1f %% %12.1f %12.1f\n", plan_kind_name((PlanKind)i),
+               (unsigned long long)s->calls, ms(s->time), percent(slowed, s->time),
+               1e-9 * (double)s->flops, 1e-6 * (double)s->bytes);
+    }
+    printf("  (MB: read and written; of collectives, sent. slowed: by what overlaps. Time over\n"
+           "  several streams adds up to more than the step.)\n");
+    for (int link = 0; link < SIM_LINKS; link++) {
+        static const char *const names[SIM_LINKS] = {"NVLink", "PCIe", "network"};
+        if (t->link_messages[link])
+            printf("  %s: %llu collectives, %.1f MB sent by this rank\n", names[link],
+                   (unsigned long long)t->link_messages[link], 1e-6 * (double)t->link_bytes[link]);
+    }
+}
+
+// ---- Why ----
+
+static void print_roofline(const Plan *plan)
+{
+    double peak = plan_peak(plan->options), flat = plan->options->machine->peak[SIM_F32],
+           hbm = plan_hbm(plan->options->machine);
+    printf("\nWhy\n  A GPU reads %.2f TB/s: kernels of fewer than %.0f FLOP per byte wait for "
+           "memory.\n",
+           1e-12 * hbm, peak / hbm);
+    for (int i = 0; i <= PLAN_KERNEL; i++) {
+        const PlanShare *s = &plan->times.share[i];
+        if (!s->calls || !s->bytes) continue;
+        double ridge = (i == PLAN_PRODUCT ? peak : flat) / hbm,
+               intensity = (double)s->flops / (double)s->bytes;
+        printf("  - %s: %.1f FLOP per byte, %s; %.0f TFLOP/s\n", plan_kind_name((PlanKind)i),
+               intensity, intensity < ridge ? "bound by memory" : "bound by arithmetic",
+               s->time ? (double)s->flops / (double)s->time : 0.0);
+    }
+}
+
+// From how many tokens on a unit's all-gather hides behind a unit's forward.
+static void print_hiding(const Plan *plan)
+{
+    const PlanOptions *o = plan->options;
+    const PlanShare *gather = &plan->times.share[PLAN_ALL_GATHER],
+                    *product = &plan->times.share[PLAN_PRODUCT];
+    if (!gather->calls || !product->time || !plan->formulas.gather_calls) return;
+    double C = o->model.dim, rate = (double)product->flops / (double)product->time; // FLOP per ps
+    double unit = (double)gather->work / (double)gather->calls, each = 24 * C * C;
+    printf("  - A unit's all-gather takes %.3f ms where nothing slows it. A block's forward has\n"
+           "    24·C² = %.3g FLOP per token, at %.0f TFLOP/s: from %.0f tokens per GPU on (time ·\n"
+           "    rate / 24·C²) it hides behind that; there are %d.\n",
+           1e-9 * unit, each, rate, unit * rate / each, o->micro * o->seq);
+}
+
+static void print_latency(const Plan *plan)
+{
+    for (int i = PLAN_ALL_GATHER; i <= PLAN_ALL_REDUCE; i++) {
+        const PlanShare *s = &plan->times.share[i];
+        if (!s->calls || !s->work) continue;
+        printf("  - %s: %.0f %% of its time is latency (%s%s%s, %d ranks on %d node%s)\n",
+               plan_kind_name((PlanKind)i), percent(s->latency, s->work),
+               s->algorithm ? s->algorithm : "", s->protocol && *s->protocol ? " " : "",
+               s->protocol ? s->protocol : "", s->ranks, s->nodes, s->nodes == 1 ? "" : "s");
+    }
+}
+
+static void print_host(const Plan *plan)
+{
+    const PlanTimes *t = &plan->times;
+    if (percent(t->host, t->step) >= 1)
+        printf("  - The GPU waits for the host's calls for %.3f ms, %.0f %% of the step: %s.\n",
+               ms(t->host), percent(t->host, t->step),
+               percent(t->host, t->step) >= 20 ? "host-bound" : "not host-bound");
+    else
+        printf("  - The host is ahead of the GPU: not host-bound.\n");
+}
+
+static void print_help(const Plan *plan)
+{
+    const PlanOptions *o = plan->options;
+    const PlanTimes *t = &plan->times;
+    const PlanShare *gather = &t->share[PLAN_ALL_GATHER];
+    uint64_t memory = o->machine->memory, peak = fullest(plan)->peak;
+    bool several = o->gpus > o->machine->gpus_per_node, plain = o->replicas == 1;
+    printf("  What would help most: ");
+    if (peak > memory && o->micro > 1)
+        printf("a smaller micro-batch (ACCUMULATE), or recomputation: it does not fit.\n");
+    else if (peak > memory)
+        printf("more GPUs, or recomputation: it does not fit.\n");
+    else if (percent(t->exposed, t->step) < 5 && percent(t->host, t->step) < 5)
+        printf("faster kernels or a faster type: %.0f %% of the step is compute.\n",
+               percent(t->compute, t->step));
+    else if (t->host > t->exposed)
+        printf("larger kernels, by a larger batch or units of more layers: up to %.3f ms.\n",
+               ms(t->host));
+    else if (several && plain && percent(gather->latency, gather->work) > 40)
+        printf("HSDP (STRATEGY=hsdp): latency grows with the ranks of a collective; up to %.3f ms "
+               "are exposed.\n",
+               ms(t->exposed));
+    else
+        printf("more tokens per GPU (BATCH): the same bytes hide behind more compute; up to "
+               "%.3f ms are exposed.\n",
+               ms(t->exposed));
+}
+
+static void print_notes(const Plan *plan)
+{
+    if (plan->ranks.notes && *plan->ranks.notes && plan->options->run == PLAN_ALONE)
+        printf("\nRead on the host, as zeros (CLIP=yes for the other branch of clipping):\n%s",
+               plan->ranks.notes);
+    else if (plan->ranks.notes && *plan->ranks.notes)
+        fputs(plan->ranks.notes, stderr);
+}
+
+void plan_print(const Plan *plan)
+{
+    print_head(plan);
+    print_memory(plan);
+    print_time(plan);
+    print_roofline(plan);
+    print_hiding(plan);
+    print_latency(plan);
+    print_host(plan);
+    print_help(plan);
+    print_notes(plan);
+}

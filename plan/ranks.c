@@ -1,0 +1,192 @@
+/* ranks.c: the processes that run the ranks: a few steps of the example's trainer, dry, each rank alone
+ * among phantoms, or all of them.
+ *
+ * Parameters get storage and no values (checkpoint_storage_only, as PyTorch's to_empty), unless
+ * values are asked for. What a rank says on stderr is kept until it is known how it ended.
+ *
+ * Interface: plan_run, plan_free.
+ */
+#define _GNU_SOURCE
+#include <float.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "checkpoint.h"
+#include "common/trainer.h"
+#include "launch.h"
+#include "plan.h"
+#include "simgpu_nccl.h"
+
+#define LIMIT_SECONDS 600
+
+typedef struct Job {
+    const PlanOptions *options;
+    const int *ranks; // that run
+    PlanRecord *const *record;
+    int said[PLAN_KINDS]; // memfds in the place of stderr
+} Job;
+
+// ---- In a rank ----
+
+// The mesh's splits, as any rank makes them.
+static void split_as(ncclComm_t comm, void *arg)
+{
+    const PlanOptions *o = arg;
+    Mesh mesh;
+    if (mesh_2d(&mesh, comm, o->replicas) == OK) mesh_destroy(&mesh, comm);
+}
+
+static TrainerOptions trainer_options(const PlanOptions *o)
+{
+    // A dry run's norm is 0: not larger than any, or than -1.
+    return (TrainerOptions){.model = o->model,
+                            .adamw = {1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f},
+                            .B = o->micro,
+                            .T = o->seq,
+                            .steps = PLAN_STEPS,
+                            .clip = o->clip ? -1.0f : FLT_MAX,
+                            .strategic = o->strategic,
+                            .strategy = o->strategy,
+                            .replicas = o->replicas,
+                            .accumulate = o->accumulate};
+}
+
+static Status train(Trainer *t, const PlanOptions *o, PlanRecord *record)
+{
+    size_t tokens = (size_t)o->accumulate * (size_t)o->micro * (size_t)o->seq;
+    int32_t *batch = calloc(2 * tokens, sizeof *batch);
+    uint64_t first = 0;
+    float loss;
+    Status status = batch ? OK : fail(ERR_MEMORY, "no host memory for %zu tokens", tokens);
+    for (int step = 1; step <= PLAN_STEPS && status == OK; step++) {
+        first = gpulog_length();
+        status = trainer_step(t, step, batch, batch + tokens, &loss);
+    }
+    if (status == OK) plan_record(record, first, o->machine->memory);
+    free(batch);
+    return status;
+}
+
+static Status run_rank(const World *world, const PlanOptions *o, PlanRecord *record)
+{
+    Trainer t = {.opt = trainer_options(o), .world = *world};
+    TRY(world_connect(world, &t.comm));
+    simgpu_phantom_splits(split_as, (void *)(uintptr_t)o);
+    t.model = gpt2_create(&o->model);
+    if (t.model == NULL) return ERR_ARGUMENT;
+    if (!o->values) checkpoint_storage_only(t.model);
+    TRY(trainer_create(&t));
+    TRY(train(&t, o, record));
+    TRY(trainer_destroy(&t));
+    return world_disconnect(t.comm);
+}
+
+static int body(const World *place, void *arg)
+{
+    const Job *job = arg;
+    const PlanOptions *o = job->options;
+    World world = *place;
+    dup2(job->said[place->rank], STDERR_FILENO);
+    world.rank = job->ranks[place->rank];
+    world.size = o->gpus;
+    if (o->run == PLAN_ALONE) { // one device is enough
+        world.local_rank = 0;
+        world.local_size = 1;
+        world.rendezvous = NULL;
+    }
+    job->record[place->rank]->rank = world.rank;
+    return run_rank(&world, o, job->record[place->rank]) == OK ? 0 : 1;
+}
+
+// ---- Around them ----
+
+static void set_environment(const PlanOptions *o)
+{
+    static const char *const settings[] = {"SIMGPU_TRACE",        "SIMGPU_SLOW",  "SIMGPU_JITTER",
+                                           "SIMGPU_MEMORY",       "SIMGPU_CHECK", "SIMGPU_PHANTOMS",
+                                           "CUDA_VISIBLE_DEVICES"};
+    char number[32];
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) unsetenv(settings[i]);
+    snprintf(number, sizeof number, "%d", PLAN_ENTRIES);
+    setenv("SIMGPU_MACHINE", o->machine_name, 1);
+    setenv("SIMGPU_LOG", number, 1);
+    setenv("TF32", o->tf32 ? "1" : "0", 1);
+    setenv("SIMGPU_DRY", o->run == PLAN_EXECUTED ? "0" : "1", 1);
+    setenv("SIMGPU_THREADS", "1", 1);
+    if (o->run != PLAN_ALONE) return;
+    setenv("SIMGPU_PHANTOMS", "1", 1);
+    setenv("SIMGPU_DEVICES", "1", 1);
+    setenv("SIMGPU_MEMORY", "6T", 1);
+    setenv("NCCL_COMM_ID", "phantoms:1", 1);
+}
+
+static char *text_of(int fd)
+{
+    off_t length = lseek(fd, 0, SEEK_END);
+    char *text = length < 0 ? NULL : calloc((size_t)length + 1, 1);
+    if (text && pread(fd, text, (size_t)length, 0) < 0) text[0] = 0;
+    return text;
+}
+
+// What ended the run, in the words of the rank that failed first of itself.
+static Status tell(const Job *job, const RankEnd *ends, int n)
+{
+    int which = 0;
+    for (int i = n - 1; i >= 0; i--)
+        if ((ends[i].how != RANK_RETURNED || ends[i].code != 0) && ends[i].how != RANK_STOPPED)
+            which = i;
+    char *text = text_of(job->said[which]);
+    fprintf(stderr, "%splan: rank %d of %d %s\n", text ? text : "", job->ranks[which],
+            job->options->gpus,
+            ends[which].how == RANK_TIMED_OUT ? "did not end in time" : "failed");
+    free(text);
+    return ERR_ARGUMENT;
+}
+
+static Status run_all(Job *job, int n, PlanRanks *all)
+{
+    RankEnd ends[PLAN_KINDS];
+    set_environment(job->options);
+    Status status = launch_ranks(n, LIMIT_SECONDS, body, job, ends);
+    if (status != OK) return tell(job, ends, n);
+    all->notes = text_of(job->said[0]);
+    for (int i = 0; i < n; i++) {
+        if (all->record[i]->done) continue;
+        fprintf(stderr,
+                "plan: rank %d made more than %d calls of CUDA, NCCL and cuBLAS: take a "
+                "smaller model, or fewer micro-batches\n",
+                job->ranks[i], PLAN_ENTRIES);
+        return ERR_ARGUMENT;
+    }
+    return OK;
+}
+
+Status plan_run(const PlanOptions *o, const int *ranks, int n, PlanRanks *all)
+{
+    Job job = {.options = o, .ranks = ranks, .record = all->record};
+    Status status = OK;
+    *all = (PlanRanks){.n = n};
+    for (int i = 0; i < n; i++) {
+        void *memory = mmap(NULL, sizeof(PlanRecord), PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        job.said[i] = memfd_create("plan-stderr", MFD_CLOEXEC);
+        all->record[i] = memory == MAP_FAILED ? NULL : memory;
+        if (memory == MAP_FAILED || job.said[i] < 0)
+            status = fail(ERR_MEMORY, "no host memory for the log of a rank");
+    }
+    if (status == OK) status = run_all(&job, n, all);
+    for (int i = 0; i < n; i++)
+        if (job.said[i] >= 0) close(job.said[i]);
+    return status;
+}
+
+void plan_free(PlanRanks *all)
+{
+    for (int i = 0; i < all->n; i++)
+        if (all->record[i]) munmap(all->record[i], sizeof(PlanRecord));
+    free(all->notes);
+    *all = (PlanRanks){0};
+}

@@ -1,0 +1,83 @@
+"""The arithmetic of grader/devtools/check_model.py, and that it can find what is wrong."""
+
+import contextlib
+import io
+import unittest
+
+from helpers import ROOT # puts the grader's folders in front
+import check_model
+
+
+def silently(function, *arguments):
+    with contextlib.redirect_stdout(io.StringIO()):
+        return function(*arguments)
+
+
+class Arithmetic(unittest.TestCase):
+    def test_zero_by_hand(self):
+        row = {"parameters": 10 ** 9, "gpus": 4}
+        self.assertEqual([check_model.table_1(dict(row, stage=stage)) for stage in (1, 2, 3)],
+                         [7.0, 5.5, 4.0])
+
+    def test_solve(self):
+        self.assertEqual(check_model.solve([[0.0, 2.0], [4.0, 2.0]], [6.0, 14.0]), [2.0, 3.0])
+
+    def test_fit_finds_what_made_the_times(self):
+        rows = [[1.0, 5.0], [2.0, 1.0], [4.0, 3.0]]
+        times = [3 * a + 0.5 * b for a, b in rows]
+        for found, wanted in zip(check_model.fit(rows, times), (3, 0.5)):
+            self.assertAlmostEqual(found, wanted)
+
+    def test_no_coefficient_is_negative(self):
+        self.assertEqual(check_model.fit([[1.0, 1.0], [1.0, 2.0]], [3.0, 2.0])[1], 0.0)
+
+    def test_mfu_by_hand(self):
+        run = {"gpu": "A100-80GB", "precision": "bf16", "parameters": 10 ** 9, "layers": 10,
+               "dim": 1000, "seq": 1000}
+        # 6e9 + 12e7 FLOP per token at 1000 tokens/s
+        self.assertAlmostEqual(check_model.mfu(run, 1000.0), 100 * 6.12e12 / 312e12)
+
+    def test_terms_by_hand(self):
+        run = {"gpu": "A100-80GB", "precision": "bf16", "parameters": 10 ** 9, "layers": 1,
+               "dim": 1, "seq": 1, "batch": 16, "micro_batches": 2, "gpus": 16,
+               "recomputes": "no", "sharding": "FULL_SHARD"}
+        found = check_model.terms(run)
+        self.assertAlmostEqual(found[0] * 312e12, 6 * (12 + check_model.VOCAB))
+        self.assertAlmostEqual(found[1] * 312e12, 12)
+        self.assertAlmostEqual(found[3], 2 * 6e9 * 15 / 16 / 200e9)
+        again = check_model.terms(dict(run, recomputes="yes", sharding="SHARD_GRAD_OP", gpus=8,
+                                       batch=8))
+        self.assertAlmostEqual(again[1] * 312e12, 16)
+        self.assertAlmostEqual(again[3], 2 * 4e9 * 7 / 8 / 300e9)
+
+
+class Published(unittest.TestCase):
+    def test_the_tables_hold(self):
+        self.assertEqual(silently(check_model.check_table_1), 0)
+        runs = check_model.read("fsdp_runs.csv")
+        self.assertEqual(silently(check_model.check_mfu, runs), 0)
+        self.assertFalse(silently(check_model.check_runs, runs))
+
+    def test_a_wrong_figure_is_found(self):
+        runs = [dict(run) for run in check_model.read("fsdp_runs.csv")]
+        runs[3]["mfu"] = "%.2f" % (float(runs[3]["mfu"]) * 1.01)
+        self.assertEqual(silently(check_model.check_mfu, runs), 1)
+        for run in runs:
+            if run["gpu"] == "H100-80GB" and run["model"] == "mpt-3b":
+                run["tokens_per_s"] = "%.0f" % (2 * float(run["tokens_per_s"]))
+        self.assertTrue(silently(check_model.check_runs, runs))
+
+    def test_a_plan_unlike_its_formulas_is_found(self):
+        names = ("sharded parameters", "sharded gradients", "optimizer state")
+        plan = {"formulas": dict({name: 4 for name in names}, products=1, attention=2,
+                                 gather_calls=1, gather_sent=8, scatter_calls=1, scatter_sent=8),
+                "ranks": [{"products": 1, "attention": 2,
+                           "memory": {name: [9, 4, 9] for name in names},
+                           "messages": {"all-gather": [1, 9, 8], "reduce-scatter": [1, 9, 8]}}]}
+        self.assertEqual(check_model.differences(plan), [])
+        plan["ranks"][0]["memory"]["optimizer state"][1] = 5
+        self.assertEqual(check_model.differences(plan), [("optimizer state", 5, 4)])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,278 @@
+"""`make plan`: what it finds by one rank alone among phantoms is what all ranks do, dry or with
+their arithmetic; its formulas are what its log says; what it refuses.
+"""
+
+import contextlib
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+import xml.etree.ElementTree
+
+from helpers import GRADER, ROOT, ReferenceCopy, TempFolder, build_folder
+import manifest
+import mutants
+import runner
+import sweep
+
+SMALL = ["LAYERS=3", "HEADS=2", "DIM=20", "VOCAB=61", "SEQ=16", "INIT=values"]
+LIMIT = 120
+ALL = os.environ.get("PLAN_ALL") == "1" # else a part of the worlds and solutions
+WORLDS = range(1, 9) if ALL else (1, 2, 5, 8)
+# Solutions whose schedule or messages are unlike the reference's. The ranks of gather_by_sends do
+# not queue the same: each begins with another peer.
+UNLIKE = "gather_by_sends"
+ALTERNATIVES = [UNLIKE, "prefetch_forward"] + ([
+    "one_stream", "stream_for_each_unit", "gather_in_place", "reduce_by_reduces",
+    "norm_by_reduce_and_broadcast"] if ALL else [])
+STRATEGIES = [("fsdp", 1), ("zero3", 1), ("zero2", 1), ("zero1", 1), ("ddp", 1), ("zero3", 2)]
+
+
+def make(impl):
+    """The planner with the folder's six files."""
+    build = os.path.relpath(build_folder(), ROOT)
+    key = subprocess.run(
+        [sys.executable, os.path.join(GRADER, "plan.py"), "--impl", impl, "--build", build,
+         "GPUS=0"], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=LIMIT * runner.time_factor(), check=False)
+    if "plan: GPUS=0: must be" not in key.stderr:
+        raise AssertionError(key.stdout + key.stderr)
+    return key.stdout
+
+
+@unittest.skipUnless(os.path.isdir(os.path.join(ROOT, "reference")), "the reference is not here")
+class Plan(TempFolder):
+    """The reference's."""
+    program = os.path.join(build_folder(), "impl", "reference", "bin", "plan")
+
+    @classmethod
+    def setUpClass(cls):
+        make("reference")
+
+    def run_plan(self, *settings):
+        """(exit status, standard output, standard error)"""
+        done = subprocess.run([self.program] + list(settings), cwd=ROOT,
+                              env=dict(os.environ, SIMGPU_THREADS="1"), stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, check=False,
+                              timeout=LIMIT * runner.time_factor())
+        return done.returncode, done.stdout, done.stderr
+
+    def plan(self, *settings):
+        path = self.path("plan.json")
+        status, out, err = self.run_plan("JSON=" + path, *settings)
+        self.assertEqual(status, 0, out + err)
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+
+    def same(self, plan, other):
+        """Memory by category, bytes, messages, order; the rank's own notes of where."""
+        self.assertEqual(len(plan["ranks"]), len(other["ranks"]))
+        for rank, wanted in zip(plan["ranks"], other["ranks"]):
+            self.assertEqual(rank, wanted)
+        self.assertEqual(plan["times"], other["times"])
+
+    def compare(self, gpus, strategy="fsdp", replicas=1, alike=True):
+        settings = SMALL + ["GPUS=%d" % gpus, "BATCH=%d" % (4 * gpus), "STRATEGY=" + strategy]
+        settings += ["REPLICAS=%d" % replicas] if replicas > 1 else []
+        settings += ["ACCUMULATE=2"] if strategy != "fsdp" else []
+        dry = self.plan(*settings, "RUN=dry")
+        self.assertEqual(len(dry["ranks"]), gpus)
+        self.same(self.plan(*settings, "RANKS=all"), dry)
+        kinds = self.plan(*settings)
+        self.assertLessEqual(len(kinds["ranks"]), gpus)
+        for rank in kinds["ranks"]:
+            self.assertEqual(rank, dry["ranks"][rank["rank"]])
+        if alike:
+            self.assertEqual(kinds["times"], dry["times"])
+        self.same(dry, self.plan(*settings, "RUN=executed"))
+        return dry
+
+    def check_formulas(self, plan):
+        for rank in plan["ranks"]:
+            formulas = plan["formulas"]
+            for name in ("products", "attention"):
+                self.assertEqual(rank[name], formulas[name], name)
+            for name in ("sharded parameters", "sharded gradients"):
+                self.assertEqual(rank["memory"][name][1], formulas[name], name)
+            self.assertEqual(rank["memory"]["optimizer state"][1], formulas["optimizer state"])
+            calls, _, sent = rank["messages"]["all-gather"]
+            self.assertEqual((calls, sent), (formulas["gather_calls"], formulas["gather_sent"]))
+            calls, _, sent = rank["messages"]["reduce-scatter"]
+            self.assertEqual((calls, sent), (formulas["scatter_calls"], formulas["scatter_sent"]))
+
+
+class Reference(Plan):
+    def test_worlds_to_eight(self):
+        for gpus in WORLDS:
+            with self.subTest(gpus=gpus):
+                self.check_formulas(self.compare(gpus))
+
+    def test_strategies(self):
+        for strategy, replicas in STRATEGIES:
+            with self.subTest(strategy=strategy, replicas=replicas):
+                self.compare(4, strategy, replicas)
+
+    def test_formulas_of_strategies(self):
+        for strategy in ("zero3", "zero2", "zero1", "ddp"):
+            for attention in ("fused", "plain"):
+                with self.subTest(strategy=strategy, attention=attention):
+                    self.check_formulas(self.plan(
+                        "MODEL=gpt2", "GPUS=32", "BATCH=128", "SEQ=128", "ACCUMULATE=2",
+                        "STRATEGY=" + strategy, "ATTENTION=" + attention))
+
+    def test_175_billion_on_1024_gpus(self):
+        plan = self.plan("MODEL=gpt3-175b", "GPUS=1024")
+        self.check_formulas(plan)
+        self.assertEqual(plan["formulas"]["parameters"], 174604259328)
+        rank = plan["ranks"][0]
+        self.assertGreater(rank["peak"], plan["memory_of_gpu"])
+        self.assertGreater(rank["over"], 0)
+        self.assertRegex(rank["over_where"], r"\.c:\d+ \(\w+\)")
+
+    def test_a_rank_without_parameters(self):
+        """More ranks than some units can fill: those with padding alone are kinds of their own."""
+        plan = self.plan(*SMALL, "GPUS=4096", "STRATEGY=zero3")
+        self.assertGreater(len(plan["ranks"]), 3)
+        self.check_formulas(plan)
+
+    def test_hsdp_over_nodes(self):
+        plan = self.plan(*SMALL, "GPUS=64", "STRATEGY=hsdp", "ACCUMULATE=2")
+        self.check_formulas(plan)
+        self.assertEqual(plan["replicas"], 8)
+        self.assertGreater(plan["ranks"][0]["messages"]["all-reduce"][0], 1)
+
+    def test_clipping(self):
+        calls = [self.plan(*SMALL, "GPUS=8", "CLIP=" + clip)["ranks"][0]["operations"]
+                 for clip in ("no", "yes")]
+        self.assertLess(*calls)
+
+    def test_what_is_read_on_the_host_is_named(self):
+        _, out, _ = self.run_plan(*SMALL, "GPUS=8")
+        self.assertRegex(out, r"called at \S*optimizer\.c:\d+ \(\w+\), reads a device's result")
+
+    def test_the_fastest_that_fits(self):
+        machine = self.write("small.machine", "base h100x8\nmemory 650 KB\n")
+        status, out, err = self.run_plan("FIT=yes", *SMALL, "GPUS=4", "BATCH=32",
+                                         "MACHINE=" + machine)
+        self.assertEqual((status, err), (0, ""))
+        rows = [line.split() for line in out.splitlines()
+                if re.match(r"  (zero[123]|ddp) ", line)]
+        fits = {(row[0], row[1]): float(row[4]) for row in rows if "fit" not in row}
+        self.assertTrue(0 < len(fits) < len(rows), out)
+        best = min(fits, key=fits.get)
+        self.assertIn("on 4 GPUs (1 node of small.machine), " + best[0], out)
+        self.assertIn("A step takes %.3f ms" % fits[best], out)
+        self.assertIn("It fits: ", out)
+
+    def test_nothing_fits(self):
+        machine = self.write("tiny.machine", "base h100x8\nmemory 1 KB\n")
+        status, out, err = self.run_plan("FIT=yes", *SMALL, "GPUS=2", "MACHINE=" + machine)
+        self.assertEqual(status, 1)
+        self.assertEqual(out.count("does not fit"), 4)
+        self.assertIn("plan: none of these fits into", err)
+
+    def test_what_is_refused(self):
+        for settings, words in [
+                (["MODEL=gpt5"], "MODEL=gpt5 is not known; there are gpt2, gpt2-medium"),
+                (["GPUS=12"], "GPUS=12 is no multiple of the 8 of a node of h100x8"),
+                (["GPUS=0"], "GPUS=0: must be a whole number from 1"),
+                (["GPUS=many"], "GPUS=many: must be a whole number"),
+                (["GPUS=100000"], "at most 65536"),
+                (["MACHINE=h900"], "MACHINE: "),
+                (["GPUS=16", "BATCH=17"], "BATCH=17 sequences do not divide into 16 GPUs"),
+                (["SEQ=1025"], "SEQ=1025: gpt2 has positions for 1024 tokens"),
+                (["STRATEGY=zero4"], "STRATEGY=zero4: must be fsdp, zero3, zero2, zero1, ddp or"),
+                (["STRATEGY=hsdp"], "STRATEGY=hsdp wants more GPUs than a node has (8)"),
+                (["STRATEGY=ddp", "REPLICAS=2"], "leave REPLICAS out"),
+                (["REPLICAS=3"], "REPLICAS=3 does not divide GPUS=8"),
+                (["REPLICAS=8"], "leave nobody to shard with"),
+                (["DTYPE=bf16"], "DTYPE=bf16 needs"),
+                (["LAYERS=2", "HEADS=3", "DIM=32"], "HEADS=3 does not divide DIM=32"),
+                (["LAYERS=2"], "needs LAYERS, HEADS and DIM"),
+                (["MODEL=mpt-1b", "SEQ=2000000000", "BATCH=16"], "the sizes overflow"),
+                (["MODEL=gpt2", "DIM=2147483640", "HEADS=2147483640"], "the sizes overflow"),
+                (["LAYERS=2", "HEADS=1", "DIM=256"], "heads of at most 128 columns"),
+                (["RANKS=all", "GPUS=16"], "at most 8"),
+                (["FIT=yes", "STRATEGY=ddp"], "FIT=yes looks for STRATEGY"),
+                (["gpus=8"], "is no setting of a plan")]:
+            with self.subTest(settings=settings):
+                status, out, err = self.run_plan(*settings)
+                self.assertEqual((status, out), (2, ""))
+                self.assertIn(words, err)
+                self.assertEqual(err.count("\n"), 1, err)
+
+    def test_a_file_that_cannot_be_written(self):
+        status, _, err = self.run_plan(*SMALL, "GPUS=2", "JSON=" + self.path("no", "plan.json"))
+        self.assertEqual(status, 1)
+        self.assertRegex(err, r"^plan: JSON=\S+ cannot be written: No such file")
+
+
+class Sweep(Plan):
+    """Of several sizes."""
+
+    def sweep(self, *settings):
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = sweep.main(self.program, list(settings), self.folder)
+        return status, out.getvalue(), err.getvalue()
+
+    def test_a_sweep_is_drawn(self):
+        status, out, err = self.sweep(*SMALL, "SWEEP=2..8", "BATCH=4")
+        self.assertEqual((status, err), (0, ""))
+        rows = [line.split() for line in out.splitlines() if re.match("weak |strong ", line)]
+        self.assertEqual([row[:3] for row in rows], [
+            ["weak", "2", "4"], ["weak", "4", "8"], ["weak", "8", "16"],
+            ["strong", "2", "16"], ["strong", "4", "16"], ["strong", "8", "16"]])
+        self.assertEqual(rows[2][3:], rows[5][3:]) # they meet
+        picture = xml.etree.ElementTree.fromstring(self.read("sweep.svg"))
+        self.assertEqual(len(picture.findall(".//{*}circle")), 6)
+        self.assertEqual(len(picture.findall(".//{*}polyline")), 2)
+
+    def test_what_is_refused(self):
+        for settings, words in [
+                (["SWEEP=8"], "must be two numbers"), (["SWEEP=8..4"], "must be two numbers"),
+                (["SWEEP=8..24"], "8 does not become 24 by doubling"),
+                (["SWEEP=4..8", "BATCH=6"], "BATCH=6 sequences do not divide"),
+                (["SWEEP=4..8", "JSON=x"], "goes without JSON"),
+                (["SWEEP=4..8", "MODEL=gpt5"], "MODEL=gpt5 is not known")]:
+            with self.subTest(settings=settings):
+                status, _, err = self.sweep(*settings)
+                self.assertEqual(status, 2)
+                self.assertIn(words, err)
+
+    def test_hollow_is_what_does_not_fit(self):
+        points = [sweep.Point(kind, gpus, 8, 0.1, 10.0, 0.4, 0.0, gpus > 2)
+                  for kind in sweep.KINDS for gpus in (2, 4)]
+        self.assertEqual(sweep.draw(points, "a < b").count('fill="white"><title>2 GPUs'), 2)
+
+
+class Alternatives(ReferenceCopy):
+    """Other right solutions."""
+    same, plan, run_plan, compare = Plan.same, Plan.plan, Plan.run_plan, Plan.compare
+
+    def test_other_right_solutions(self):
+        solutions = {solution.name: solution for solution in mutants.load_alternatives(
+            os.path.join(ROOT, "tests", "alternatives"), manifest.load(ROOT))}
+        reference = os.path.join(ROOT, "reference")
+        for name in ALTERNATIVES:
+            with self.subTest(name=name):
+                shutil.copytree(reference, self.copy, dirs_exist_ok=True)
+                for file, part in solutions[name].parts.items():
+                    with open(os.path.join(reference, file), encoding="utf-8") as source:
+                        self.write(os.path.join(self.copy, file),
+                                   mutants.put_in(source.read(), part))
+                self.assertIn("All six files are yours", make(self.copy))
+                found = [os.path.join(build_folder(), "impl", key, "bin", "plan")
+                         for key in os.listdir(os.path.join(build_folder(), "impl"))
+                         if key.startswith(os.path.basename(self.copy) + "-")]
+                self.assertEqual(len(found), 1)
+                self.program = found[0]
+                self.compare(3, alike=name != UNLIKE)
+
+
+if __name__ == "__main__":
+    unittest.main()
