@@ -72,12 +72,12 @@ static bool nothing_read(const Sharded *s, int u, int part, const float *shard)
 {
     const FlatLayout *layout = &s->root->units[u]->flat.layout;
     int64_t at = -(int64_t)s->rank * layout->shard_numel;
-    for (int p = 0; p < layout->n; p++) {
-        int64_t n = numel_of(layout->params[p]), read = 0, here = 0;
+    for (int k = 0; k < layout->n; k++) {
+        int64_t n = numel_of(layout->params[k]), read = 0, here = 0;
         for (int64_t i = 0; i < n; i++, at++) {
             if (at < 0 || at >= layout->shard_numel) continue;
             here++;
-            read += shard[at] != value_of(layout->params[p], i, part, STATE_BEFORE);
+            read += shard[at] != value_of(layout->params[k], i, part, STATE_BEFORE);
         }
         if (here > 0 && read == 0) return true;
     }
@@ -116,9 +116,9 @@ static const Param *param_at(const Sharded *s, int u, int64_t i)
 {
     const FlatLayout *layout = &s->root->units[u]->flat.layout;
     int64_t at = (int64_t)s->rank * layout->shard_numel + i;
-    for (int p = 0; p < layout->n; p++) {
-        if (at < numel_of(layout->params[p])) return layout->params[p];
-        at -= numel_of(layout->params[p]);
+    for (int k = 0; k < layout->n; k++) {
+        if (at < numel_of(layout->params[k])) return layout->params[k];
+        at -= numel_of(layout->params[k]);
     }
     return NULL;
 }
