@@ -45,7 +45,7 @@ const char *case_refusal(const Case *c, int world)
         return "it must divide the";
     if (ddp && shards != 1) return "DDP shards nothing";
     if (!ddp && world > 1 && shards == 1) return "leaves nobody to shard with";
-    if (o->strategy == STRATEGY_ZERO1 && o->reduce_every_time) return "cannot reduce every time";
+    if (o->reduce_every_time && o->strategy == STRATEGY_ZERO1) return "cannot reduce every time";
     if (c->partial && ddp) return "DDP's reduction is the all-reduce";
     if (c->partial && c->replicas == 1) return "there is one replica, and nothing to all-reduce";
     return "";
