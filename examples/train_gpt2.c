@@ -60,6 +60,8 @@ static void usage(FILE *out, const char *program)
         "  --replicas N   HSDP: so many replicas, each sharded over the other ranks (1)\n"
         "  --accumulate N micro-batches of a step, each of --batch sequences (1)\n"
         "  --reduce-every-time   each micro-batch reduces; else the last one alone\n"
+        "  --reshard-ranks N     zero3: a slice between forward and backward, on N ranks (0)\n"
+        "  --uneven       micro-batches of 1 to --batch sequences, averaged by tokens\n"
         "  --figures      one line: memory, traffic and time of a step\n"
         "  --unsharded    one GPU, without FSDP\n"
         "  --save DIR     a checkpoint in DIR at the end, and with --every N each N steps\n"
@@ -89,18 +91,32 @@ static Status parse_strategy(const char *text, TrainerOptions *t)
 static Status parse_options(int argc, char **argv, Options *o, TrainerOptions *t)
 {
     static const struct option names[] = {
-        {"steps", 1, NULL, 's'},      {"layers", 1, NULL, 'l'},
-        {"heads", 1, NULL, 'h'},      {"dim", 1, NULL, 'd'},
-        {"context", 1, NULL, 'c'},    {"batch", 1, NULL, 'b'},
-        {"sequence", 1, NULL, 't'},   {"lr", 1, NULL, 'r'},
-        {"clip", 1, NULL, 'g'},       {"sample", 1, NULL, 'n'},
-        {"seed", 1, NULL, 'e'},       {"keep", 0, NULL, 'k'},
-        {"unsharded", 0, NULL, 'u'},  {"brief", 0, NULL, 'i'},
-        {"help", 0, NULL, 'p'},       {"attention", 1, NULL, 'a'},
-        {"strategy", 1, NULL, 'y'},   {"replicas", 1, NULL, 'R'},
-        {"accumulate", 1, NULL, 'm'}, {"reduce-every-time", 0, NULL, 'v'},
-        {"figures", 0, NULL, 'f'},    {"save", 1, NULL, 'S'},
-        {"every", 1, NULL, 'E'},      {"resume", 1, NULL, 'U'},
+        {"steps", 1, NULL, 's'},
+        {"layers", 1, NULL, 'l'},
+        {"heads", 1, NULL, 'h'},
+        {"dim", 1, NULL, 'd'},
+        {"context", 1, NULL, 'c'},
+        {"batch", 1, NULL, 'b'},
+        {"sequence", 1, NULL, 't'},
+        {"lr", 1, NULL, 'r'},
+        {"clip", 1, NULL, 'g'},
+        {"sample", 1, NULL, 'n'},
+        {"seed", 1, NULL, 'e'},
+        {"keep", 0, NULL, 'k'},
+        {"unsharded", 0, NULL, 'u'},
+        {"brief", 0, NULL, 'i'},
+        {"help", 0, NULL, 'p'},
+        {"attention", 1, NULL, 'a'},
+        {"strategy", 1, NULL, 'y'},
+        {"replicas", 1, NULL, 'R'},
+        {"accumulate", 1, NULL, 'm'},
+        {"reduce-every-time", 0, NULL, 'v'},
+        {"reshard-ranks", 1, NULL, 'H'},
+        {"uneven", 0, NULL, 'q'},
+        {"figures", 0, NULL, 'f'},
+        {"save", 1, NULL, 'S'},
+        {"every", 1, NULL, 'E'},
+        {"resume", 1, NULL, 'U'},
         {NULL, 0, NULL, 0},
     };
     int choice, index = 0, seed = 42;
@@ -140,6 +156,11 @@ static Status parse_options(int argc, char **argv, Options *o, TrainerOptions *t
             t->strategic = true;
             break;
         case 'v': t->reduce_every_time = true; break;
+        case 'H':
+            TRY(parse_int(name, optarg, 0, &t->reshard_ranks));
+            t->strategic = true;
+            break;
+        case 'q': t->uneven = true; break;
         case 'f': o->figures = true; break;
         case 'S': o->save = optarg; break;
         case 'E': TRY(parse_int(name, optarg, 1, &o->every)); break;
@@ -186,6 +207,13 @@ static Status read_input(Program *p, int argc, char **argv)
     if (t->opt.replicas > t->world.size || t->world.size % t->opt.replicas != 0)
         return fail(ERR_ARGUMENT, "--replicas %d does not divide %d ranks", t->opt.replicas,
                     t->world.size);
+    int shards = t->world.size / t->opt.replicas, slice = t->opt.reshard_ranks;
+    if (slice > 0 &&
+        (t->opt.strategy != STRATEGY_ZERO3 || slice == 1 || slice >= shards || shards % slice != 0))
+        return fail(ERR_ARGUMENT,
+                    "--reshard-ranks %d: it is for zero3, and divides the %d ranks that shard, but "
+                    "is neither 1 (take zero2) nor all of them (leave it out)",
+                    slice, shards);
     TRY(text_load(&p->text, p->opt.files, p->opt.n_files, t->opt.T));
     size_t rows = (size_t)t->opt.accumulate * (size_t)t->opt.B * (size_t)t->opt.T;
     p->in = malloc(2 * rows * sizeof *p->in);
@@ -246,13 +274,12 @@ static Status train(Program *p)
     Trainer *t = &p->trainer;
     const TrainerOptions *o = &t->opt;
     int lines = p->opt.brief ? 3 : 15, every = o->steps < lines ? 1 : o->steps / lines;
-    double tokens = (double)o->accumulate * o->B * o->T * t->world.size, start = seconds_now(),
-           last = start;
-    int last_step = p->done;
+    double tokens = 0.0, start = seconds_now(), last = start; // tokens since the last line
     for (int step = p->done + 1; step <= o->steps; step++) {
         float loss;
         if (step == o->steps) TRY(step_time_begin(&p->step_time, t->stream));
         TRY(train_step(p, step, &loss));
+        tokens += (double)t->step_tokens;
         if (step == o->steps) TRY(step_time_end(&p->step_time, t->stream));
         TRY(save_after(p, step));
         if (step != 1 && step % every != 0 && step != o->steps) continue;
@@ -260,11 +287,11 @@ static Status train(Program *p)
         double now = seconds_now();
         if (t->world.rank == 0 && !p->opt.figures) {
             printf("step %4d of %d   loss %.4f   %6.0f tokens/s   %5.1f s\n", step, o->steps,
-                   (double)loss, tokens * (step - last_step) / (now - last), now - start);
+                   (double)loss, tokens / (now - last), now - start);
             fflush(stdout);
         }
         last = now;
-        last_step = step;
+        tokens = 0.0;
     }
     return OK;
 }

@@ -6,7 +6,7 @@
  * of one replica; data parallelism (DDP) is a mesh of one shard. A group of size 1 needs no
  * communicator: nothing is ever sent in it.
  *
- * Interface: mesh_1d, mesh_size; mesh_2d, mesh_destroy (lab 1).
+ * Interface: mesh_1d, mesh_size; mesh_2d, mesh_destroy, group_split, group_destroy (lab 1).
  */
 #ifndef SHARDLAB_MESH_H
 #define SHARDLAB_MESH_H
@@ -42,5 +42,13 @@ Status mesh_1d(Mesh *mesh, ncclComm_t comm);
 Status mesh_2d(Mesh *mesh, ncclComm_t world, int replicas);
 // Destroys the communicators that mesh_2d made, and not `world`.
 Status mesh_destroy(Mesh *mesh, ncclComm_t world);
+
+// Cuts a group into parts of `ranks` neighbours: rank r of the group is rank r % ranks of its part.
+// The communicator is made here (ncclCommSplit), so all ranks of the group call it: once, not each
+// time that one is used. ERR_ARGUMENT unless `ranks` divides the group, is at least 2, and less
+// than all; ERR_NCCL.
+Status group_split(ProcessGroup *part, const ProcessGroup *group, int ranks);
+// Destroys the communicator that group_split made. A zeroed group is fine.
+Status group_destroy(ProcessGroup *part);
 
 #endif

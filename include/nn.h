@@ -238,6 +238,10 @@ Module *mlp_create(int in_dim, int hidden, int out_dim, int depth);
 // NULL.
 Status cross_entropy(NnRun *run, const float *logits, const int32_t *targets, int rows, int vocab,
                      float *loss, float **dlogits);
+// The same, with *dlogits the gradient of `scale` times the sum of the rows' losses (cross_entropy:
+// 1/rows). *loss is the mean over the rows all the same.
+Status cross_entropy_scaled(NnRun *run, const float *logits, const int32_t *targets, int rows,
+                            int vocab, float scale, float *loss, float **dlogits);
 
 // ---- The optimizer of one GPU without FSDP: the same arithmetic as fsdp.h's, by parameter. ----
 

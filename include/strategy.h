@@ -1,9 +1,10 @@
 /* strategy.h: who keeps what, and who sums it with whom: DDP, ZeRO-1, -2, -3 and HSDP by one
  * switch. The contract that lab 1 implements.
  *
- *   file           half                    main functions
+ *   file           part                    main functions
  *   strategies.c   shards and replicas     mesh_2d (mesh.h), strategy_apply, strategy_reduce
  *   ddp.c          buckets                 ddp_buckets, ddp_reduce
+ *   slices.c       slices in between       group_split (mesh.h), strategy_all_gather
  *
  * A model is made units as ever (fully_shard, the model last; for DDP the model alone), on a
  * context whose mesh suits the strategy. strategy_apply then says what the units keep. A training
@@ -36,8 +37,9 @@ typedef struct StrategyOptions {
     // last one reduces. true: each one reduces, and the averages are added. ZeRO-1 cannot.
     bool reduce_every_time;
     float divide_factor; // what a reduction divides by; 0: the ranks of the mesh. One rank: 1
-    // FSDP2's integer: a slice on a smaller mesh between forward and backward. 0 alone is
-    // supported.
+    // ZeRO-3, FSDP2's integer: between its forward and its backward a unit keeps a slice, one of so
+    // many, and the backward gathers over as many neighbours. It divides the ranks that shard, and
+    // is neither 1 nor all of them. 0: no slice.
     int reshard_ranks;
     int64_t first_bucket_bytes, bucket_bytes; // DDP; 0: 1 MiB and 25 MiB
 } StrategyOptions;
@@ -71,8 +73,11 @@ typedef struct StrategyState {
     cudaStream_t all_reduce_stream;
     cudaEvent_t reduced;                 // recorded where a stream must wait for another
     ReduceScatterState all_reduce_state; // HSDP: the sum that was all-reduced last
-    Buffer *partial;     // (units) HSDP: what has accumulated while there is no all-reduce
-    Hook *after_forward; // the root's hook that ends an evaluation
+    Buffer *partial;          // (units) HSDP: what has accumulated while there is no all-reduce
+    ProcessGroup slice_group; // reshard_ranks: the neighbours that have one slice each
+    Buffer *slices;           // (units) kept between forward and backward; else no memory
+    Status (*gather)(FsdpUnit *unit); // how such a unit's shards are gathered: fsdp_all_gather
+    Hook *after_forward;              // the root's hook that ends an evaluation
     Ddp ddp;
 } StrategyState;
 
@@ -98,6 +103,17 @@ Status fsdp_set_gradient_divide_factor(Module *root, float factor); // ERR_ARGUM
 // false: an evaluation begins. Every unit is sharded after its forward, whatever the strategy, and
 // after the root's no forward is recorded. true: it has ended.
 Status fsdp_set_training(Module *root, bool on);
+
+// Averages by tokens, given code (lib/fsdp/tokens.c). A reduction divides by the factor, the number
+// of ranks: that is the mean over all tokens only where each rank has as many, in one micro-batch.
+// So a training loop says how many it has, and takes the gradient of scale · Σ of its tokens'
+// losses (cross_entropy_scaled) in each micro-batch.
+//
+// *total: tokens of all ranks, where this one has `tokens` in all micro-batches of the step.
+// *scale = factor / *total. ERR_ARGUMENT, on all ranks alike, where nobody has any. Collective;
+// waits for the compute stream. Of the root of any model: without a strategy the factor is all
+// ranks.
+Status fsdp_token_scale(Module *root, int64_t tokens, int64_t *total, float *scale);
 
 // unit->reduce_scatter of the ZeRO strategies: queues what turns unsharded_grad into this rank's
 // part of sharded_grad. Without replicas both on the reduce-scatter stream. With replicas the sum
@@ -132,5 +148,16 @@ Status ddp_post_backward(Module *module, void *state);
 // this backward; all collectives have been queued all the same, so that no other rank waits for
 // this one.
 Status ddp_reduce(FsdpUnit *unit);
+
+// ---------------------------------------------------------------- Slices: slices.c
+
+// With reshard_ranks: unit->all_gather, and the hook in the place of fsdp_post_forward, of all
+// units but the root, which stays unsharded. After a forward the unit keeps elements [i·n, (i+1)·n)
+// of its flat parameter, n = padded / reshard_ranks, where this rank is the i-th of slice_group; in
+// an evaluation nothing. An all-gather takes them from slice_group where a recorded forward has left a
+// slice, else the shards from all ranks that shard; it frees the slice. The slice lives on the
+// all-gather stream alone. The parameters are bitwise those of ZeRO-3, and so is all else.
+Status strategy_all_gather(FsdpUnit *unit);
+Status strategy_post_forward(Module *module, void *unit);
 
 #endif

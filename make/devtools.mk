@@ -1,5 +1,5 @@
 # What developers of the kit run: its own tests, and tests of those tests. No archive has this file.
-.PHONY: test test-all compare-pytorch check-pytorch-map check-aarch64 check-model check-trace check-clock gpt2-medium mutants mutation claims alternatives flakiness long-tests test-programs soak
+.PHONY: test test-all compare-pytorch pairs check-pytorch-map check-aarch64 check-model check-trace check-clock gpt2-medium mutants mutation claims alternatives flakiness long-tests test-programs soak
 
 ## make test          build the kit and run its own tests, as many as a change
 ##                    needs (tests/tiers.txt)
@@ -34,7 +34,7 @@ endif
 test-all: deps
 	@$(PYTHON) -B grader/devtools/test_all.py
 
-## make mutants       grade 366 wrong solutions, each of which must lose the test
+## make mutants       grade 372 wrong solutions, each of which must lose the test
 ##                    it is meant to lose (5 minutes; TASK=2 for one task's,
 ##                    LAB=1 for a lab's; SAMPLE=100:WORD for so many, drawn by
 ##                    the word)
@@ -85,11 +85,18 @@ check-trace: deps
 
 ## make compare-pytorch
 ##                    our files read by Hugging Face's transformers and theirs by
-##                    us: the same logits; installs torch from PyPI into build/
-##                    first (about 3 GB)
+##                    us: the same logits; and the same training in PyTorch, plain
+##                    and by FSDP2: the same losses. Installs torch from PyPI into
+##                    build/ first (about 3 GB)
 compare-pytorch: deps
 	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/tests/pytorch/client $(BUILD)/tests/pytorch/client_llama $(LAUNCH) example-programs
 	@$(PYTHON) -B grader/devtools/compare_pytorch.py --build '$(BUILD)'
+
+## make pairs         the options of the labs, all combinations against the oracle
+##                    and a table of their pairs (minutes)
+pairs: deps
+	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/tests/labs/pairs
+	@PAIRS_ALL=1 $(BUILD)/tests/labs/pairs
 
 ## make check-pytorch-map
 ##                    the names of handouts/pytorch.md in the source of the PyTorch

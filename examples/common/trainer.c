@@ -41,7 +41,8 @@ static Status create_sharded(Trainer *t)
             TRY(fully_shard(t->model->children[i], &t->ctx, &options));
     TRY(fully_shard(t->model, &t->ctx, &options));
     StrategyOptions strategy = {.strategy = t->opt.strategy,
-                                .reduce_every_time = t->opt.reduce_every_time};
+                                .reduce_every_time = t->opt.reduce_every_time,
+                                .reshard_ranks = t->opt.reshard_ranks};
     if (t->opt.strategic) TRY(strategy_apply(t->model, &strategy));
     TRY(fsdp_adamw_create(&t->adamw, t->model, &t->ctx, &t->opt.adamw));
     return OK;
@@ -189,27 +190,46 @@ static Status update(Trainer *t, int step)
     return OK;
 }
 
+// The sequences of this rank's i-th micro-batch.
+static int sequences(const Trainer *t, int step, int i)
+{
+    const TrainerOptions *o = &t->opt;
+    return o->uneven ? 1 + (5 * t->world.rank + 3 * i + step) % o->B : o->B;
+}
+
+// What a token's loss counts for, so that the reduced gradient is that of the mean over all tokens.
+static Status token_scale(Trainer *t, int step, int n, float *scale)
+{
+    const TrainerOptions *o = &t->opt;
+    int64_t tokens = 0;
+    for (int i = 0; i < n; i++) tokens += (int64_t)sequences(t, step, i) * o->T;
+    t->step_tokens = tokens * (o->unsharded ? 1 : t->world.size);
+    *scale = 1.0f / (float)tokens;
+    // All ranks have as many: nothing has to be asked.
+    if (!o->uneven || o->unsharded) return OK;
+    return fsdp_token_scale(t->model, tokens, &t->step_tokens, scale);
+}
+
 Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targets, float *loss)
 {
     const TrainerOptions *o = &t->opt;
     int n = o->accumulate > 1 ? o->accumulate : 1;
     size_t rows = (size_t)o->B * (size_t)o->T;
+    float scale;
     *loss = 0.0f;
     last_words_step();
+    TRY(token_scale(t, step, n, &scale));
     for (int i = 0; i < n; i++) {
         float *logits, *dlogits, *din, one;
+        int B = sequences(t, step, i);
         if (o->strategic) TRY(strategy_micro_batch(t->model, i, n));
-        TRY(load_batch(t, in + (size_t)i * rows, targets + (size_t)i * rows, o->B, o->T));
+        TRY(load_batch(t, in + (size_t)i * rows, targets + (size_t)i * rows, B, o->T));
         TRY(module_forward(t->model, &t->run, t->tokens, &logits));
-        TRY(cross_entropy(&t->run, logits, t->targets, o->B * o->T, o->model.vocab, &one,
-                          &dlogits));
-        // The gradient of the mean over the micro-batches.
-        if (n > 1)
-            CUDA_TRY(
-                kernel_scale(dlogits, 1.0f / (float)n, rows * (size_t)o->model.vocab, t->stream));
+        TRY(cross_entropy_scaled(&t->run, logits, t->targets, B * o->T, o->model.vocab, scale, &one,
+                                 &dlogits));
         TRY(module_backward(t->model, &t->run, dlogits, &din));
         CUDA_TRY(cudaFreeAsync(dlogits, t->stream));
-        *loss += one / (float)n;
+        *loss += one * scale * (float)(B * o->T);
     }
     TRY(update(t, step));
     return OK;

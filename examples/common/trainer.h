@@ -31,6 +31,8 @@ typedef struct TrainerOptions {
     int replicas;
     int accumulate;         // micro-batches of a step, of B sequences each; 0: one
     bool reduce_every_time; // each of them reduces
+    int reshard_ranks;      // ZeRO-3: slices between forward and backward; 0: none
+    bool uneven;            // micro-batches of 1 to B sequences, each rank and step others
 } TrainerOptions;
 
 typedef struct Trainer {
@@ -47,6 +49,7 @@ typedef struct Trainer {
     FsdpAdamW adamw;
     int32_t *tokens, *targets; // device: (B·T) each
     float norm;                // of the last step's gradient, before it was clipped
+    int64_t step_tokens;       // of all ranks in the last step
 } Trainer;
 
 // Makes the trainer on this rank. opt, world and model (gpt2_create) are set, the rest is zero;
@@ -55,8 +58,9 @@ Status trainer_create(Trainer *t);
 Status trainer_destroy(Trainer *t); // and the model
 
 // One step on this rank's part of the batch, in and targets (accumulate·B·T) in host memory:
-// forward and backward of each micro-batch, optimizer. step is 1, 2, … *loss is that of this rank's
-// part.
+// forward and backward of each micro-batch, optimizer. step is 1, 2, … The gradient is that of the
+// mean loss over all ranks' tokens; *loss is this rank's part of it: its mean over the ranks is that
+// loss.
 Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targets, float *loss);
 
 // The forward alone, of B sequences of T tokens. *loss where targets is not NULL; logits (B·T,

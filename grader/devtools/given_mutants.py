@@ -4,7 +4,7 @@
 Students write none of it, so no test that grades has to find its mistakes; but what the six files
 rely on must not break without a failing test either. A file of tests/mutants/given names the file
 that it changes, and its mutants with the tests that must fail, as those of tests/mutants do
-(mutants.py); a test is named SUITE/NAME, a suite of tests/fsdp or of tests/tasks:
+(mutants.py); a test is named SUITE/NAME, a suite of tests/fsdp, tests/tasks or tests/labs:
 
     {"file": "lib/fsdp/root.c", "mutants": [{"name": …, "wrong": …, "edits": [[old, new]],
                                              "caught_by": {"states/NAME": "what it says"}}]}
@@ -58,14 +58,24 @@ def load(folder):
     return found
 
 
+def folder_of(suite):
+    """The folder of tests/ that has the suite."""
+    return next((name for name in ("tasks", "labs")
+                 if os.path.exists(os.path.join(ROOT, "tests", name, suite + ".c"))), "fsdp")
+
+
+def lab_objects(kit):
+    """The labs' files of the reference, as kit.reference has the tasks'."""
+    return ["%s/impl/reference/%s.o" % (kit.build, piece.name)
+            for lab in manifest.load_labs(ROOT) for piece in lab.pieces()]
+
+
 def build_suites(kit, options, names):
     """{suite: its object}"""
-    graded = {task.name for task in kit.tasks}
-    objects = {name: "%s/obj/tests/%s/%s.o" % (kit.build, "tasks" if name in graded else "fsdp",
-                                               name) for name in names}
+    objects = {name: "%s/obj/tests/%s/%s.o" % (kit.build, folder_of(name), name) for name in names}
     with kit.lock():
         status, output = Builder(mutants.REFERENCE, options.build, "simgpu").make(
-            list(objects.values()), jobs=2)
+            list(objects.values()) + lab_objects(kit), jobs=2)
     if status != 0:
         raise Infrastructure("the suites do not build:\n%s" % output.strip()[-4000:])
     return objects
@@ -89,6 +99,8 @@ def why_not(kit, source, mutant, suites, folder):
         suite, name = test.split("/")
         program = os.path.join(folder, "suite-" + suite)
         objects = [suites[suite], changed[:-2] + ".o"] + [kit.reference(t) for t in kit.tasks]
+        if folder_of(suite) == "labs":
+            objects += lab_objects(kit)
         problem = kit.command(kit.linker + objects + kit.libraries + kit.late + ["-o", program])
         if problem:
             return "cannot be linked: %s" % problem

@@ -1,4 +1,4 @@
-/* Lab 1, first half: shards and replicas. Who keeps what, and who sums it with whom.
+/* Lab 1, first file: shards and replicas. Who keeps what, and who sums it with whom.
  *
  * ZeRO-3 is what the six tasks have built. The other strategies keep more and send less, and none
  * of them needs another all-gather or another optimizer: they differ in when a unit is resharded,
@@ -99,10 +99,16 @@ static Status check_options(const FsdpRoot *root, const StrategyOptions *o)
     //[[L1.2a] OK, or ERR_ARGUMENT with one line that says what does not suit what.
     if (root->strategy != NULL)
         return fail(ERR_ARGUMENT, "%s has a strategy already", root->units[0]->flat.name);
-    if (o->reshard_ranks != 0)
+    if (o->reshard_ranks != 0 && o->strategy != STRATEGY_ZERO3)
         return fail(ERR_ARGUMENT,
-                    "reshard_ranks is %d: a slice on a smaller mesh is not supported; 0 is",
+                    "reshard_ranks is %d: only ZeRO-3 reshards between forward and backward",
                     o->reshard_ranks);
+    if (o->reshard_ranks != 0 &&
+        (o->reshard_ranks < 2 || o->reshard_ranks >= shards || shards % o->reshard_ranks != 0))
+        return fail(ERR_ARGUMENT,
+                    "reshard_ranks is %d: it must divide the %d ranks that shard, and be neither 1 "
+                    "(that is ZeRO-2) nor all of them (0)",
+                    o->reshard_ranks, shards);
     if (o->divide_factor != 0.0f && o->divide_factor != 1.0f && all == 1)
         return fail(ERR_ARGUMENT,
                     "one rank reduces nothing, so nothing is divided: factor 1 alone");
@@ -156,13 +162,15 @@ static Status replace_hook(FsdpUnit *unit, HookPoint point, HookFn fn)
     return OK;
 }
 
-// The streams, events and tables of a state.
+// The streams, events, tables and communicator of a state.
 static Status create_state(StrategyState *state)
 {
     FsdpRoot *root = state->root;
     int least, greatest;
     state->partial = calloc((size_t)root->n_units, sizeof *state->partial);
-    if (state->partial == NULL) return fail(ERR_MEMORY, "no host memory for a strategy");
+    state->slices = calloc((size_t)root->n_units, sizeof *state->slices);
+    if (state->partial == NULL || state->slices == NULL)
+        return fail(ERR_MEMORY, "no host memory for a strategy");
     CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     CUDA_TRY(
         cudaStreamCreateWithPriority(&state->all_reduce_stream, cudaStreamNonBlocking, greatest));
@@ -171,7 +179,32 @@ static Status create_state(StrategyState *state)
     state->after_forward =
         module_add_hook(root->units[0]->module, HOOK_POST_FORWARD, after_forward, state);
     if (state->after_forward == NULL) return ERR_MEMORY;
+    if (state->options.reshard_ranks > 0)
+        TRY(group_split(&state->slice_group, &root->ctx->mesh.shard, state->options.reshard_ranks));
     return state->options.strategy == STRATEGY_DDP ? ddp_create(state) : OK;
+}
+
+// Has the unit's collectives and hooks be the strategy's.
+static Status take_over(FsdpUnit *unit, const StrategyOptions *o)
+{
+    unit->reduce_scatter = o->strategy == STRATEGY_DDP ? ddp_reduce : strategy_reduce;
+    TRY(replace_hook(unit, HOOK_PRE_BACKWARD, strategy_pre_backward));
+    TRY(replace_hook(unit, HOOK_POST_BACKWARD, strategy_post_backward));
+    if (o->reshard_ranks == 0 || fsdp_is_root(unit)) return OK;
+    unit->all_gather = strategy_all_gather;
+    return replace_hook(unit, HOOK_POST_FORWARD, strategy_post_forward);
+}
+
+// Makes the unit what fully_shard has made it.
+static Status give_back(FsdpUnit *unit)
+{
+    unit->reduce_scatter = fsdp_reduce_scatter;
+    unit->reshard_after_forward = FSDP_RESHARD_AUTO;
+    TRY(replace_hook(unit, HOOK_PRE_BACKWARD, fsdp_pre_backward));
+    TRY(replace_hook(unit, HOOK_POST_BACKWARD, fsdp_post_backward));
+    if (unit->all_gather != strategy_all_gather) return OK;
+    unit->all_gather = fsdp_all_gather;
+    return replace_hook(unit, HOOK_POST_FORWARD, fsdp_post_forward);
 }
 
 Status strategy_apply(Module *module, const StrategyOptions *options)
@@ -187,19 +220,15 @@ Status strategy_apply(Module *module, const StrategyOptions *options)
                              .requires_all_reduce = true,
                              .is_last_backward = true,
                              .reshard_after_backward = true,
-                             .training = true};
+                             .training = true,
+                             .gather = fsdp_all_gather};
     StrategyOptions *o = &state->options;
     if (o->divide_factor == 0.0f) o->divide_factor = (float)mesh_size(&root->ctx->mesh);
     if (o->first_bucket_bytes == 0) o->first_bucket_bytes = 1 << 20;
     if (o->bucket_bytes == 0) o->bucket_bytes = 25 << 20;
     root->strategy = state;
     Status status = create_state(state);
-    for (int i = 0; i < root->n_units && status == OK; i++) {
-        FsdpUnit *unit = root->units[i];
-        status = replace_hook(unit, HOOK_PRE_BACKWARD, strategy_pre_backward);
-        if (status == OK) status = replace_hook(unit, HOOK_POST_BACKWARD, strategy_post_backward);
-        unit->reduce_scatter = o->strategy == STRATEGY_DDP ? ddp_reduce : strategy_reduce;
-    }
+    for (int i = 0; i < root->n_units && status == OK; i++) status = take_over(root->units[i], o);
     set_reshard_after_forward(state);
     if (status != OK) strategy_remove(module);
     return status;
@@ -216,21 +245,21 @@ Status strategy_remove(Module *module)
     if (state->after_forward != NULL) module_remove_hook(module, state->after_forward);
     for (int i = 0; i < root->n_units; i++) {
         FsdpUnit *unit = root->units[i];
-        TRY(replace_hook(unit, HOOK_PRE_BACKWARD, fsdp_pre_backward));
-        TRY(replace_hook(unit, HOOK_POST_BACKWARD, fsdp_post_backward));
-        unit->reduce_scatter = fsdp_reduce_scatter;
-        unit->reshard_after_forward = FSDP_RESHARD_AUTO;
+        TRY(give_back(unit));
         cudaFree(state->partial == NULL ? NULL : state->partial[i].data);
+        cudaFree(state->slices == NULL ? NULL : state->slices[i].data);
         if (unit->flat.unsharded_grad.data == NULL || mesh_size(&root->ctx->mesh) == 1) continue;
         cudaFree(unit->flat.unsharded_grad.data); // accumulated, and never reduced
         unit->flat.unsharded_grad.data = NULL;
         flat_set_grad_views(&unit->flat);
     }
+    TRY(group_destroy(&state->slice_group));
     if (state->reduced != NULL) CUDA_TRY(cudaEventDestroy(state->reduced));
     if (state->all_reduce_state.event != NULL)
         CUDA_TRY(cudaEventDestroy(state->all_reduce_state.event));
     if (state->all_reduce_stream != NULL) CUDA_TRY(cudaStreamDestroy(state->all_reduce_stream));
     free(state->partial);
+    free(state->slices);
     free(state);
     root->strategy = NULL;
     return OK;

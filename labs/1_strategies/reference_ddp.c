@@ -1,4 +1,4 @@
-/* Lab 1, second half: DDP. Every rank has everything, and gradients meet in buckets.
+/* Lab 1, second file: DDP. Every rank has everything, and gradients meet in buckets.
  *
  * Nothing is gathered: what is left of a unit is one reduction, an all-reduce of the whole
  * gradient. Queued at the end of the backward it would overlap with nothing. So the flat gradient
@@ -190,7 +190,7 @@ Status ddp_reduce(FsdpUnit *unit)
         if (ddp->done[p] < ddp->uses[p])
             return fail(ERR_ARGUMENT,
                         "%s has no gradient: a module that holds it has had no backward; every "
-                        "rank waits for it in each step, so use it, or freeze it",
+                        "rank waits for it in each step, so use it, or leave it out of the model",
                         layout->params[p]->name);
     return OK;
     //[end L1.13]

@@ -1,4 +1,4 @@
-/* Lab 1, second half: DDP. Every rank has everything, and gradients meet in buckets.
+/* Lab 1, second file: DDP. Every rank has everything, and gradients meet in buckets.
  *
  * Nothing is gathered: what is left of a unit is one reduction, an all-reduce of the whole
  * gradient. Queued at the end of the backward it would overlap with nothing. So the flat gradient

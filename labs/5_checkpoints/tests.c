@@ -38,6 +38,7 @@ typedef struct Job {
     int step;
     bool align, one_unit, without_optimizer;
     bool saves, loads;
+    bool failed; // the save before this load has failed, on one rank
     Disk *disk;
 } Job;
 
@@ -64,6 +65,18 @@ static const FsdpAdamW *optimizer(const Sharded *s)
     return s->adamw.ctx != NULL ? &s->adamw : NULL;
 }
 
+// What a save or a load must not do, with the likely cause.
+static void must_work(Status status, const char *call, const char *unsaid)
+{
+    bool said = strchr(last_error(), ':') != NULL; // a file and a line
+    if (strstr(last_error(), "slices") != NULL)
+        unsaid = "the index has the slices of all ranks in order: describe lists them";
+    else if (said)
+        unsaid = NULL;
+    check(status == OK, "%s failed (%s)%s%s", call, last_error(), unsaid != NULL ? LIKELY : "",
+          unsaid != NULL ? unsaid : "");
+}
+
 static void save_or_load(const Rank *r, void *arg)
 {
     const Job *job = arg;
@@ -73,13 +86,19 @@ static void save_or_load(const Rank *r, void *arg)
     if (job->disk != NULL) disk_join(job->disk, r->rank);
     if (job->saves) {
         state_fill(&s, job->step);
-        need(checkpoint_save(dir, s.model, optimizer(&s), &position));
+        must_work(checkpoint_save(dir, s.model, optimizer(&s), &position), "checkpoint_save",
+                  "another rank failed: in save_together, what is done before all ranks agree?");
         state_check(&s, job->step, "after the save");
     }
     if (job->loads) {
-        state_fill(&s, 77);
+        state_fill(&s, STATE_BEFORE);
         position = (CheckpointPosition){0, 0};
-        need(checkpoint_load(dir, s.model, s.adamw.ctx != NULL ? &s.adamw : NULL, &position));
+        must_work(checkpoint_load(dir, s.model, s.adamw.ctx != NULL ? &s.adamw : NULL, &position),
+                  "checkpoint_load",
+                  job->failed
+                      ? "the save before has failed on a rank, and the others went on: they are "
+                        "told in save_together"
+                      : NULL);
         state_check(&s, job->step, "after the load");
         check(position.step == job->step && position.data_seed == 0xfedcba9876543210,
               "the position is step %lld of data %llx, want %d and fedcba9876543210",
@@ -238,22 +257,27 @@ static void reaches_the_disk_in_order(void **state)
             snprintf(path, sizeof path, "%s/index.json", tmp);
         int written = find_call(disk, DISK_WRITE, path, 0, true);
         int synced = find_call(disk, DISK_SYNC, path, 0, true);
-        if (written < 0) fail_msg("%s was not written before the rename", path);
+        // What rank 0 has not written itself it must have waited for.
+        const char *why =
+            i > 0 && i < WORLD ? LIKELY "rank 0 does not wait for it: save_together" : "";
+        if (written < 0) fail_msg("%s was not written before the rename%s", path, why);
         if (written > renamed || synced > renamed)
-            fail_msg("%s was written after the rename: no barrier keeps rank 0 from it", path);
-        if (synced < written) fail_msg("%s was not synced after the last write to it", path);
+            fail_msg("%s was written after the rename: no barrier keeps rank 0 from it%s", path,
+                     why);
+        if (synced < written) fail_msg("%s was not synced after the last write to it%s", path, why);
     }
     int folder_synced = find_call(disk, DISK_SYNC, tmp, 0, true);
     if (folder_synced < 0 || folder_synced > renamed)
-        fail_msg("the folder %s was not synced before the rename: its names may be lost", tmp);
+        fail_msg("the folder %s was not synced before the rename: its names may be lost: in commit",
+                 tmp);
     int parent_synced = find_call(disk, DISK_SYNC, folder, renamed, false);
     if (parent_synced < 0)
-        fail_msg("the folder that holds %s was not synced after the rename", dir);
+        fail_msg("the folder that holds %s was not synced after the rename: in commit", dir);
     for (int i = 0; i < disk->n && i < DISK_MAX; i++)
         if (disk->entry[i].call == DISK_REMOVE && i < parent_synced &&
             strncmp(disk->entry[i].path, tmp, strlen(tmp)) != 0)
             fail_msg("%s, of the previous checkpoint, was removed before the new one was on the "
-                     "disk",
+                     "disk: in commit",
                      disk->entry[i].path);
     if (access(tmp, F_OK) == 0 || access(old, F_OK) == 0)
         fail_msg("%s or %s was left by a save that went well", tmp, old);
@@ -265,6 +289,7 @@ typedef struct Kill {
     int *returned; // 1: the save returned OK on some rank
     int *step;     // that was loaded
     bool again;    // once more saved, then loaded
+    bool second;   // the save before was killed, too
 } Kill;
 
 static void killed_body(const Rank *r, void *arg)
@@ -288,7 +313,12 @@ static void survivor_body(const Rank *r, void *arg)
     Sharded s;
     CheckpointPosition position = {0, 0};
     make_model(&s, &job, r);
-    need(checkpoint_load(dir, s.model, &s.adamw, &position));
+    Status status = checkpoint_load(dir, s.model, &s.adamw, &position);
+    check(status == OK,
+          "after a kill checkpoint_load fails (%s)" LIKELY "no folder is complete: %s",
+          last_error(),
+          kill->second ? "begin_save, what is DIR.old where there is no DIR?"
+                       : "commit, when may the previous one go?");
     state_check(&s, (int)position.step, "after the kill");
     if (r->rank == 0) *kill->step = (int)position.step;
     if (kill->again) {
@@ -305,7 +335,8 @@ static void kill_at(int at, bool again)
 {
     char old[PATH_BYTES + 32];
     Job good = {.spec = spec_mlp(2), .step = 4, .saves = true};
-    Kill kill = {disk_open(), shared_alloc(sizeof(int)), shared_alloc(sizeof(int)), at % 3 == 0};
+    Kill kill = {disk_open(), shared_alloc(sizeof(int)), shared_alloc(sizeof(int)), at % 3 == 0,
+                 again};
     run_ranks(2, save_or_load, &good);
     snprintf(old, sizeof old, "%s.old", dir);
     if (again && rename(dir, old) != 0) fail_msg("the test cannot rename %s", dir);
@@ -382,7 +413,10 @@ static void refusal_body(const Rank *r, void *arg)
     __atomic_add_fetch(refusal->refused, status != OK, __ATOMIC_SEQ_CST);
     if (lines > 0) snprintf(refusal->said, 1024, "%s", said);
     free(said);
-    check(status != OK, "%s must be refused, and rank %d takes it", refusal->what, r->rank);
+    check(status != OK, "%s must be refused, and rank %d takes it%s", refusal->what, r->rank,
+          strstr(refusal->what, "model") == NULL ? ""
+                                                 : LIKELY
+              "check_model compares names, shapes, and how many there are");
     state_check(&s, 8, "after what was refused");
     check(position.step == 8, "what was refused has changed the position");
     sharded_destroy(&s);
@@ -405,7 +439,8 @@ static void must_refuse(Refusal refusal, int world, const char *what, const char
         fail_msg("%s: %d lines, want one that has '%s': %s", what, *refusal.lines, says,
                  refusal.said);
     snprintf(tmp, sizeof tmp, "%s.tmp", dir);
-    if (access(tmp, F_OK) == 0) fail_msg("%s: %s was left", what, tmp);
+    if (access(tmp, F_OK) == 0)
+        fail_msg("%s: %s was left: save_together removes it after a failure", what, tmp);
 }
 
 static const char *file_of(int rank)
@@ -462,7 +497,7 @@ static void refuses_damaged_checkpoints(void **state)
 static void a_failed_save_changes_nothing(void **state)
 {
     Refusal save = {.spec = spec_mlp(2), .saves = true, .full = true};
-    Job good = {.spec = spec_mlp(2), .step = 4, .loads = true};
+    Job good = {.spec = spec_mlp(2), .step = 4, .loads = true, .failed = true};
     save_good();
     for (int rank = 0; rank < 3; rank++) {
         save.full_rank = rank;

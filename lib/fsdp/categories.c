@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "gpulog.h"
+#include "strategy.h"
 
 #define ROOTS 64
 
@@ -45,8 +46,11 @@ static GpuCategory category_of(const void *ptr, void *arg)
     for (int i = 0; i < ROOTS; i++) {
         const FsdpRoot *root = roots[i].root;
         if (root == NULL || !pthread_equal(roots[i].thread, pthread_self())) continue;
-        for (int u = 0; u < root->n_units && found == GPU_TEMPORARY; u++)
+        for (int u = 0; u < root->n_units && found == GPU_TEMPORARY; u++) {
             found = category_in(&root->units[u]->flat, ptr);
+            if (root->strategy != NULL && holds(&root->strategy->slices[u], ptr))
+                found = GPU_SHARDED_PARAM; // what a unit keeps between forward and backward
+        }
     }
     pthread_mutex_unlock(&lock);
     if (found == GPU_TEMPORARY && gpulog_category_of(ptr) == GPU_TEMPORARY)

@@ -1,6 +1,6 @@
 /* cross_entropy.c: the mean cross entropy of a batch, and the logits' gradient, in one pass.
  *
- * Interface: cross_entropy.
+ * Interface: cross_entropy, cross_entropy_scaled.
  */
 #include "gpulog.h"
 #include "internal.h"
@@ -14,14 +14,14 @@ typedef struct Loss {
 } Loss;
 
 static Status compute(NnRun *run, Loss *l, const float *logits, const int32_t *targets, int rows,
-                      int vocab, float *loss, bool want_grad)
+                      int vocab, float scale, float *loss, bool want_grad)
 {
     TRY(run_alloc(run, &l->losses, (size_t)rows));
     gpulog_name(l->losses, "losses");
     if (want_grad) TRY(run_alloc(run, &l->grad, (size_t)rows * (size_t)vocab));
     gpulog_name(l->grad, "gradient of the logits");
-    CUDA_TRY(kernel_cross_entropy(l->losses, l->grad, logits, targets, rows, vocab,
-                                  1.0f / (float)rows, run->stream));
+    CUDA_TRY(
+        kernel_cross_entropy(l->losses, l->grad, logits, targets, rows, vocab, scale, run->stream));
     if (loss == NULL) return OK;
     TRY(run_alloc(run, &l->mean, 1));
     gpulog_name(l->mean, "mean loss");
@@ -34,11 +34,18 @@ static Status compute(NnRun *run, Loss *l, const float *logits, const int32_t *t
 Status cross_entropy(NnRun *run, const float *logits, const int32_t *targets, int rows, int vocab,
                      float *loss, float **dlogits)
 {
+    float scale = rows < 1 ? 0.0f : 1.0f / (float)rows;
+    return cross_entropy_scaled(run, logits, targets, rows, vocab, scale, loss, dlogits);
+}
+
+Status cross_entropy_scaled(NnRun *run, const float *logits, const int32_t *targets, int rows,
+                            int vocab, float scale, float *loss, float **dlogits)
+{
     Loss l = {0};
     if (dlogits != NULL) *dlogits = NULL;
     if (rows < 1 || vocab < 1)
         return fail(ERR_ARGUMENT, "cross entropy of %d rows of %d classes", rows, vocab);
-    Status done = compute(run, &l, logits, targets, rows, vocab, loss, dlogits != NULL);
+    Status done = compute(run, &l, logits, targets, rows, vocab, scale, loss, dlogits != NULL);
     if (done == OK && dlogits != NULL) {
         *dlogits = l.grad;
         l.grad = NULL;

@@ -130,14 +130,17 @@ static void fused_attention_trains_alike(void **state)
 // tests'.
 static void strategies_train_alike(void **state)
 {
-    static const char *const FLAGS[] = {"", "--strategy ddp --accumulate 2",
+    static const char *const FLAGS[] = {"",
+                                        "--strategy ddp --accumulate 2",
                                         "--strategy zero1 --accumulate 2",
                                         "--strategy zero2 --accumulate 2 --reduce-every-time",
-                                        "--strategy zero3 --replicas 2 --accumulate 2"};
+                                        "--strategy zero3 --replicas 2 --accumulate 2",
+                                        "--strategy zero3 --reshard-ranks 2 --accumulate 2"};
+    enum { N_FLAGS = sizeof FLAGS / sizeof FLAGS[0] };
     char command[256];
-    double loss[5];
+    double loss[N_FLAGS];
     needs_ranks(4);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < N_FLAGS; i++) {
         // Without accumulation the batch of a rank is as large as two micro-batches.
         snprintf(
             command, sizeof command,
@@ -150,6 +153,28 @@ static void strategies_train_alike(void **state)
             fail_msg("%s: the loss on held-out text is %g, with FSDP alone %g", FLAGS[i], loss[i],
                      loss[0]);
     }
+}
+
+// Batches of unequal length: the loss is the mean over tokens, whatever the strategy; and what does
+// not go together is one line.
+static void uneven_batches_train_alike(void **state)
+{
+    static const char train[] = "$LAUNCH -n 4 $BIN/train_gpt2 --layers 2 --dim 32 --heads 2 "
+                                "--context 24 --batch 5 --steps 6 --sample 0 --brief $DIR/text";
+    char command[320];
+    needs_ranks(4);
+    snprintf(command, sizeof command, "%s --uneven --accumulate 2 --strategy zero1", train);
+    expect(run(command), 0, "step    6 of 6");
+    double want = number_behind("step    6 of 6   loss ");
+    snprintf(command, sizeof command, "%s --uneven --accumulate 2 --reshard-ranks 2", train);
+    expect(run(command), 0, "step    6 of 6");
+    double got = number_behind("step    6 of 6   loss ");
+    if (!(fabs(got - want) < 1e-3))
+        fail_msg("with batches of unequal length the loss is %g, and with ZeRO-1 %g", got, want);
+    snprintf(command, sizeof command, "%s --reshard-ranks 3", train);
+    expect(run(command), 2, "--reshard-ranks 3: it is for zero3, and divides the 4 ranks");
+    snprintf(command, sizeof command, "%s --reshard-ranks 2 --strategy zero2", train);
+    expect(run(command), 2, "--reshard-ranks 2: it is for zero3");
 }
 
 // Six steps and, resumed, six more are twelve (within the warm-up, whose rate does not depend on
@@ -325,6 +350,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(after_trains_on_four),
     cmocka_unit_test(fused_attention_trains_alike),
     cmocka_unit_test(strategies_train_alike),
+    cmocka_unit_test(uneven_batches_train_alike),
     cmocka_unit_test(resumes_where_it_stopped),
 #ifndef EMULATED_CUDA // where the threads of 250 steps take minutes on the CPU
     cmocka_unit_test(demo_beats_byte_frequencies),

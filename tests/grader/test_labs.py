@@ -124,7 +124,8 @@ class Courses(unittest.TestCase):
         whole = settings.tasks_of(dict(settings.DEFAULTS, lab="all"), ROOT)
         self.assertEqual([task.name for task in whole], [lab.name for lab in LABS])
         one = settings.tasks_of(dict(settings.DEFAULTS, lab="strategies"), ROOT)
-        self.assertEqual([piece.file for piece in one[0].pieces()], ["strategies.c", "ddp.c"])
+        self.assertEqual([piece.file for piece in one[0].pieces()],
+                         ["strategies.c", "ddp.c", "slices.c"])
         with self.assertRaises(settings.BadCourse):
             settings.tasks_of(dict(settings.DEFAULTS, lab="nothing"), ROOT)
 

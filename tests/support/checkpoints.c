@@ -56,23 +56,99 @@ void state_fill(Sharded *s, int step)
     if (s->adamw.ctx != NULL) s->adamw.t = step;
 }
 
-void state_check(const Sharded *s, int step, const char *when)
+// What a wrong value is one of: the parameter, the element, the part and the step that made it.
+static bool value_is(float value, const Param *param, int *part, int *step)
+{
+    int64_t n = numel_of(param);
+    for (*step = 0; *step < 128; (*step)++)
+        for (*part = 0; *part < 3; (*part)++)
+            for (int64_t i = 0; i < n && i < 4096; i++)
+                if (value_of(param, i, *part, *step) == value) return true;
+    return false;
+}
+
+// Whether a parameter has elements in this rank's shard, of which none was read.
+static bool nothing_read(const Sharded *s, int u, int part, const float *shard)
+{
+    const FlatLayout *layout = &s->root->units[u]->flat.layout;
+    int64_t at = -(int64_t)s->rank * layout->shard_numel;
+    for (int k = 0; k < layout->n; k++) {
+        int64_t n = numel_of(layout->params[k]), read = 0, here = 0;
+        for (int64_t i = 0; i < n; i++, at++) {
+            if (at < 0 || at >= layout->shard_numel) continue;
+            here++;
+            read += shard[at] != value_of(layout->params[k], i, part, STATE_BEFORE);
+        }
+        if (here > 0 && read == 0) return true;
+    }
+    return false;
+}
+
+// Why it may be there: LIKELY and the cause, or "".
+static const char *cause_of_value(const Sharded *s, float got, const Param *param, int part,
+                                  int step, const char *when)
+{
+    int got_part, got_step;
+    if (value_is(got, param, &got_part, &got_step)) {
+        if (got_step == STATE_BEFORE)
+            return LIKELY "nothing was read to there: which elements of a piece has a file, and "
+                          "where do they go (read_piece)?";
+        if (got_step != step)
+            return strstr(when, "refused") == NULL ? ""
+                                                   : LIKELY
+                       "it is of the checkpoint that was refused: load_together reads "
+                       "when all ranks know that all of it is good";
+        return got_part != part
+                   ? LIKELY "it is of another part: list_pieces gives each part its own memory"
+                   : LIKELY "it is another element of the same parameter: read_piece counts in the "
+                            "tensor from where the slice begins, in the piece from where that does";
+    }
+    for (int u = 0; u < s->root->n_units; u++)
+        for (int p = 0; p < s->root->units[u]->flat.layout.n; p++)
+            if (value_is(got, s->root->units[u]->flat.layout.params[p], &got_part, &got_step))
+                return LIKELY "it is of another parameter: where does a piece of it begin on this "
+                              "rank (list_pieces)?";
+    return "";
+}
+
+// The parameter that element i of a rank's shard of unit u belongs to; NULL: padding.
+static const Param *param_at(const Sharded *s, int u, int64_t i)
+{
+    const FlatLayout *layout = &s->root->units[u]->flat.layout;
+    int64_t at = (int64_t)s->rank * layout->shard_numel + i;
+    for (int k = 0; k < layout->n; k++) {
+        if (at < numel_of(layout->params[k])) return layout->params[k];
+        at -= numel_of(layout->params[k]);
+    }
+    return NULL;
+}
+
+// Fails the rank at the first element that differs.
+static void check_part(const Sharded *s, int u, int part, int step, const char *when)
 {
     static const char *const PARTS[] = {"parameters", "first moments", "second moments"};
-    for (int u = 0; u < s->root->n_units; u++) {
-        const FlatParam *flat = &s->root->units[u]->flat;
-        int64_t n = flat->layout.shard_numel;
-        for (int part = 0; part < (s->adamw.ctx != NULL ? 3 : 1); part++) {
-            float *want = expected(s, u, part, step), *got = fetch(part_of(s, u, part), (size_t)n);
-            for (int64_t i = 0; i < n; i++)
-                check(memcmp(&got[i], &want[i], sizeof *got) == 0,
-                      "%s: the %s of unit %s: element %lld of rank %d's shard is %g, want %g", when,
-                      PARTS[part], flat->name, (long long)i, s->rank, (double)got[i],
-                      (double)want[i]);
-            free(want);
-            free(got);
-        }
-    }
+    const FlatParam *flat = &s->root->units[u]->flat;
+    int64_t n = flat->layout.shard_numel, i = 0;
+    float *want = expected(s, u, part, step), *got = fetch(part_of(s, u, part), (size_t)n);
+    while (i < n && memcmp(&got[i], &want[i], sizeof *got) == 0) i++;
+    const Param *param = i < n ? param_at(s, u, i) : NULL;
+    const char *cause = "";
+    if (param != NULL && nothing_read(s, u, part, got))
+        cause = LIKELY "of a parameter nothing was read: where on this rank are the elements of a "
+                       "piece (list_pieces)?";
+    else if (param != NULL)
+        cause = cause_of_value(s, got[i], param, part, step, when);
+    check(i == n, "%s: the %s of unit %s: element %lld of rank %d's shard is %g, want %g%s", when,
+          PARTS[part], flat->name, (long long)i, s->rank, (double)got[i], (double)want[i], cause);
+    free(want);
+    free(got);
+}
+
+void state_check(const Sharded *s, int step, const char *when)
+{
+    for (int u = 0; u < s->root->n_units; u++)
+        for (int part = 0; part < (s->adamw.ctx != NULL ? 3 : 1); part++)
+            check_part(s, u, part, step, when);
     if (s->adamw.ctx != NULL)
         check(s->adamw.t == step, "%s: the optimizer has done %d steps, want %d", when, s->adamw.t,
               step);

@@ -14,6 +14,10 @@
 
 static const AdamWConfig STATE_ADAMW = {1e-3f, 0.9f, 0.99f, 1e-8f, 0.01f};
 
+// The step whose values a test puts where a load is to bring others, so that it sees what was not
+// read.
+enum { STATE_BEFORE = 77 };
+
 // Fills the rank's shards and moments with the values of `step`, and t is step; padding is zero.
 void state_fill(Sharded *s, int step);
 // Fails the rank where an element, t or the padding is not that of `step`.

@@ -1,0 +1,106 @@
+/* Lab 1, third file: slices. Between forward and backward, a larger part on fewer ranks.
+ *
+ * ZeRO-3 gathers each unit twice from all ranks that shard; on many hosts that is the slowest wire
+ * twice. With reshard_ranks a unit keeps one of so many *slices* after its forward, as many as a
+ * host has ranks, say, and the second all-gather stays within the host:
+ *
+ *                    shards (8 ranks)             slices (reshard_ranks 4)
+ *     forward        all-gather from 8 ranks
+ *     in between     0 1 2 3 4 5 6 7              01 23 45 67   01 23 45 67
+ *     backward                                    all-gather from 4 neighbours
+ *
+ * The optimizer and the gradients know the shards alone. A slice is a copy, and dies with the
+ * backward's all-gather. (ZeRO++ calls it the secondary partition, hpZ; FSDP2: an integer
+ * reshard_after_forward.)
+ *
+ * [Note: one stream] A slice is copied from what the all-gather stream has written, and sent by that
+ * stream. So it lives on that stream alone, and nobody waits.
+ *
+ * [Note: made once] The neighbours' communicator is made when the strategy is applied. To make one
+ * in each call would be a collective over all ranks of its own, and memory that nobody frees
+ * (PyTorch's #147179).
+ *
+ * Interface:
+ *   group_split, group_destroy                neighbours within a group
+ *   strategy_all_gather                       what unit->all_gather is: slices, or shards
+ *   strategy_post_forward                     the hook
+ */
+#include "strategy.h"
+
+Status group_split(ProcessGroup *part, const ProcessGroup *group, int ranks)
+{
+    *part = (ProcessGroup){.size = 0};
+    if (ranks < 2 || ranks >= group->size || group->size % ranks != 0)
+        return fail(ERR_ARGUMENT, "%d ranks cannot be cut into parts of %d neighbours", group->size,
+                    ranks);
+    //[L1.14] The part is complete: this rank's place in it, its size and its communicator.
+    //? Who is in one part with rank 5 of 8, where a part has 2 ranks? And where it has 4?
+    part->rank = group->rank % ranks;
+    part->size = ranks;
+    NCCL_TRY(ncclCommSplit(group->comm, group->rank / ranks, group->rank, &part->comm, NULL));
+    return OK;
+    //[end L1.14]
+}
+
+Status group_destroy(ProcessGroup *part)
+{
+    ncclComm_t comm = part->comm;
+    part->comm = NULL;
+    if (comm != NULL) NCCL_TRY(ncclCommDestroy(comm));
+    return OK;
+}
+
+// Where the state has the unit's slice.
+static Buffer *slice_of(const FsdpUnit *unit)
+{
+    int i = 0;
+    while (unit->root->units[i] != unit) i++;
+    return &unit->root->strategy->slices[i];
+}
+
+// Keeps this rank's slice of the unit, which is unsharded.
+static Status keep_slice(FsdpUnit *unit)
+{
+    StrategyState *state = unit->root->strategy;
+    const FlatParam *flat = &unit->flat;
+    Buffer *slice = slice_of(unit);
+    cudaStream_t stream = unit->ctx->all_gather_stream;
+    //[L1.15] state->slices has this rank's slice, a copy in memory of its own, and no other stream
+    //  has to wait for that.
+    //? Which stream has written what is copied, and which one will read the copy?
+    int64_t n = flat->layout.padded / state->slice_group.size;
+    Buffer part = buffer_range(&flat->unsharded_param, state->slice_group.rank * n, n);
+    *slice = part;
+    CUDA_TRY(cudaMallocAsync(&slice->data, buffer_bytes(slice), stream));
+    CUDA_TRY(cudaMemcpyAsync(slice->data, part.data, buffer_bytes(slice), cudaMemcpyDeviceToDevice,
+                             stream));
+    return OK;
+    //[end L1.15]
+}
+
+Status strategy_post_forward(Module *module, void *arg)
+{
+    FsdpUnit *unit = arg;
+    if (unit->root->strategy->training) TRY(keep_slice(unit));
+    return fsdp_post_forward(module, unit);
+}
+
+Status strategy_all_gather(FsdpUnit *unit)
+{
+    StrategyState *state = unit->root->strategy;
+    Buffer *slice = slice_of(unit);
+    cudaStream_t stream = unit->ctx->all_gather_stream;
+    //[L1.16] The all-gather of the slices where the unit has one that a recorded forward has left;
+    //  else that of the shards (state->gather). The unit has no slice any more.
+    //? A forward was discarded, and the optimizer has stepped. What is in the slice, what in the
+    //? shard? How does the unit tell (fsdp_clear_post_forward)?
+    if (slice->data == NULL || unit->n_indices == 0)
+        TRY(state->gather(unit));
+    else
+        NCCL_TRY(ncclAllGather(slice->data, unit->flat.unsharded_param.data, (size_t)slice->numel,
+                               dtype_nccl(slice->dtype), state->slice_group.comm, stream));
+    if (slice->data != NULL) CUDA_TRY(cudaFreeAsync(slice->data, stream));
+    slice->data = NULL;
+    return OK;
+    //[end L1.16]
+}

@@ -1,0 +1,375 @@
+/* What users of PyTorch's FSDP2 trip over, a test each: right here, or refused with one clear line.
+ * The numbers are those of pytorch/pytorch's issues.
+ *
+ * Not reached by the labs that are there: frozen parameters (#104690: none can be frozen), clipping
+ * and replicas under offload (#170862, #180665).
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint.h"
+#include "files.h"
+#include "harness.h"
+#include "strategies.h"
+
+// ---- 1. #148532: clipping by this rank's part of the norm ----
+
+static double *squares; // of each rank's shard, in shared memory
+
+static double squares_of(const Wrapped *w)
+{
+    double sum = 0.0;
+    for (int u = 0; u < w->root->n_units; u++) {
+        size_t n = (size_t)w->root->units[u]->flat.layout.shard_numel;
+        float *grad = fetch(w->root->units[u]->flat.sharded_grad.data, n);
+        for (size_t i = 0; i < n; i++) sum += (double)grad[i] * (double)grad[i];
+        free(grad);
+    }
+    return sum;
+}
+
+static void clip_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    float norm;
+    double before, after;
+    case_wrap(&w, c, r);
+    case_train(&w, c, r, 0);
+    need_cuda(cudaDeviceSynchronize());
+    before = squares_of(&w);
+    squares[r->rank] = before;
+    need(fsdp_clip_grad_norm(w.model, &w.ctx, 0.01f, &norm)); // all ranks have come here
+    double all = 0.0;
+    for (int i = 0; i < w.mesh.shard.size; i++)
+        all += squares[w.mesh.replicate.rank * w.mesh.shard.size + i];
+    check(fabs((double)norm - sqrt(all)) <= 1e-6 * sqrt(all),
+          "the norm is %.9g, want %.9g: over all ranks that shard, and each replica once",
+          (double)norm, sqrt(all));
+    need_cuda(cudaDeviceSynchronize());
+    after = squares_of(&w);
+    check(fabs(sqrt(after / before) * sqrt(all) - 0.01) < 1e-6,
+          "this rank's gradients were scaled by %.9g, want %.9g", sqrt(after / before),
+          0.01 / sqrt(all));
+    case_unwrap(&w, r);
+}
+
+static void clipping_by_the_norm_of_all_ranks(void **state)
+{
+    squares = shared_alloc(CASE_RANKS * sizeof *squares);
+    Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 3, 1, 1);
+    run_ranks(3, clip_body, &c);
+    c = case_of(spec_mlp(3), STRATEGY_ZERO2, 6, 2, 2);
+    run_ranks(6, clip_body, &c);
+    c = case_of(spec_mlp(3), STRATEGY_DDP, 5, 5, 1);
+    run_ranks(5, clip_body, &c);
+}
+
+// ---- 2. #176076: a tied weight that the last rank never updates ----
+
+static void tied_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    case_wrap(&w, c, r);
+    const FlatParam *flat = &w.root->units[0]->flat;
+    size_t n = (size_t)flat->layout.shard_numel;
+    float *before = fetch(flat->sharded_param.data, n);
+    case_train(&w, c, r, 0);
+    need(fsdp_adamw_step(&w.adamw));
+    float *after = fetch(flat->sharded_param.data, n);
+    const Param *tied = w.model->children[0]->params[0];
+    for (int p = 0; p < flat->layout.n; p++) {
+        int64_t begin, end, at;
+        if (flat->layout.params[p] != tied) continue;
+        flat_param_range_in_shard(&flat->layout, p, r->rank, &begin, &end, &at);
+        for (int64_t e = begin; e < end; e++)
+            check(before[at + e - begin] != after[at + e - begin],
+                  "element %lld of %s, which is tied, was not updated", (long long)e, tied->name);
+    }
+    free(before);
+    free(after);
+    case_unwrap(&w, r);
+}
+
+static void a_tied_weight_is_updated_on_every_rank(void **state)
+{
+    static const int WORLDS[] = {3, 5, 7};
+    for (int i = 0; i < 3; i++) {
+        Case c = case_of(spec_gpt2(1), i == 1 ? STRATEGY_ZERO1 : STRATEGY_ZERO3, WORLDS[i], 1, 1);
+        run_ranks(WORLDS[i], tied_body, &c);
+        run_case(WORLDS[i], &c);
+    }
+}
+
+// ---- 3. #158719: a parameter that some ranks do not use ----
+
+static Status skip_backward(Module *self, NnRun *run, const void *dout, void *din)
+{
+    size_t bytes = (size_t)(run->B * run->T) * (size_t)self->in_dim * sizeof(float);
+    if (din != NULL) CUDA_TRY(cudaMemsetAsync(din, 0, bytes, run->stream));
+    return OK;
+}
+
+// Rank 1 leaves out the backward of the modules below l.1.
+static Status pass_without(Wrapped *w, const Case *c, const Rank *r)
+{
+    float *logits, *dlogits, *din = NULL, loss;
+    Batch batch = case_batch(c, 0, r->rank, 0);
+    w->run.B = c->spec.B;
+    w->run.T = c->spec.T;
+    need(module_forward(w->model, &w->run, batch.in, &logits));
+    need(cross_entropy(&w->run, logits, batch.targets, c->spec.B, c->spec.vocab, &loss, &dlogits));
+    if (r->rank == 1) w->model->children[1]->backward = skip_backward;
+    Status status = module_backward(w->model, &w->run, dlogits, &din);
+    need_cuda(cudaStreamSynchronize(r->stream));
+    need(module_discard(w->model, &w->run));
+    need_cuda(cudaFreeAsync(dlogits, r->stream));
+    if (din != NULL) need_cuda(cudaFreeAsync(din, r->stream));
+    batch_destroy(&batch);
+    return status;
+}
+
+static void unused_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    case_wrap(&w, c, r);
+    bool named = c->options.strategy == STRATEGY_DDP && r->rank == 1;
+    Status status = pass_without(&w, c, r);
+    check(status == (named ? ERR_ARGUMENT : OK), "rank %d: the backward's status is %d (%s)",
+          r->rank, status, check_last());
+    check(!named || strstr(check_last(), "l.1.fc.weight has no gradient") != NULL,
+          "the line must name l.1.fc.weight: %s", check_last());
+    case_unwrap(&w, r);
+}
+
+// DDP's rank names it. With shards it is a gradient of zeros: a unit's reduction is always queued.
+static void an_unused_parameter_hangs_nobody(void **state)
+{
+    for (int s = STRATEGY_DDP; s <= STRATEGY_ZERO3; s++) {
+        Case c = case_of(spec_mlp(4), (Strategy)s, 3, 1, 1);
+        run_ranks(3, unused_body, &c);
+    }
+}
+
+// ---- 4. #147179, #153302: a process group in each call ----
+
+static void communicators_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    uint64_t seen[8];
+    int n = 0;
+    case_wrap(&w, c, r);
+    uint64_t first = gpulog_length();
+    for (int step = 0; step < 4; step++) {
+        case_train(&w, c, r, step);
+        need(fsdp_adamw_step(&w.adamw));
+    }
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        GpuLogEntry entry;
+        int k = 0;
+        if (!gpulog_get(i, &entry) || entry.collective.comm == 0) continue;
+        while (k < n && seen[k] != entry.collective.comm) k++;
+        check(k < 3, "4 steps use more than 3 communicators: is one made in each call?");
+        if (k == n) seen[n++] = entry.collective.comm;
+    }
+    check(n == (c->replicas > 1 ? 3 : 2), "4 steps use %d communicators", n);
+    case_unwrap(&w, r);
+}
+
+static void an_integer_reshard_makes_one_communicator(void **state)
+{
+    Case c = case_of(spec_mlp(5), STRATEGY_ZERO3, 4, 1, 2);
+    c.options.reshard_ranks = 2;
+    run_ranks(4, communicators_body, &c);
+    c = case_of(spec_mlp(5), STRATEGY_ZERO3, 8, 2, 1);
+    c.options.reshard_ranks = 2;
+    run_ranks(8, communicators_body, &c);
+}
+
+// ---- 5. #160279, #196996, #197203: what accumulation means, and in which type ----
+
+static void accumulation_is_what_was_asked_for(void **state)
+{
+    for (int mode = 0; mode < 3; mode++) {
+        Case c = case_of(spec_mlp(3), STRATEGY_ZERO2, 6, 2, 3);
+        c.options.reduce_every_time = mode == 1;
+        c.partial = mode == 2;
+        c.uneven = true;
+        run_case(6, &c);
+    }
+}
+
+// ---- 6. #136336: full and sharded state, on another world size ----
+
+enum { MOST_NUMEL = 1 << 14 };
+static char dir[PATH_BYTES + 16];
+static float *full; // shared memory: the model's state as it was saved
+
+// Writes the state in the order of its parameters (arg: where), or compares it.
+typedef struct Walk {
+    bool compares;
+    size_t at;
+} Walk;
+
+static Status visit(const Param *param, const float *values, void *arg)
+{
+    Walk *walk = arg;
+    size_t n = 1;
+    for (int d = 0; d < param->ndim; d++) n *= (size_t)param->shape[d];
+    check(walk->at + n <= MOST_NUMEL, "the test's model is too large");
+    if (!walk->compares) memcpy(full + walk->at, values, n * sizeof *values);
+    check(memcmp(full + walk->at, values, n * sizeof *values) == 0,
+          "%s is not what was saved on other ranks", param->name);
+    walk->at += n;
+    return OK;
+}
+
+static void state_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    CheckpointPosition position = {1, 42};
+    Walk walk = {.compares = c->steps == 0};
+    case_wrap(&w, c, r);
+    if (c->steps > 0) {
+        case_train(&w, c, r, 0);
+        need(fsdp_adamw_step(&w.adamw));
+        need(checkpoint_save(dir, w.model, &w.adamw, &position));
+    } else {
+        need(checkpoint_load(dir, w.model, &w.adamw, &position));
+    }
+    need(fsdp_full_state(w.model, visit, &walk));
+    case_unwrap(&w, r);
+}
+
+static void a_state_is_the_same_on_another_world(void **state)
+{
+    static const int SHAPES[][2] = {{1, 1}, {2, 1}, {6, 3}, {8, 1}};
+    char folder[PATH_BYTES];
+    full = shared_alloc(MOST_NUMEL * sizeof *full);
+    make_folder(folder);
+    snprintf(dir, sizeof dir, "%s/state", folder);
+    Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 3, 1, 1);
+    run_ranks(3, state_body, &c);
+    for (size_t i = 0; i < sizeof SHAPES / sizeof SHAPES[0]; i++) {
+        c = case_of(spec_mlp(3), STRATEGY_ZERO2, SHAPES[i][0], SHAPES[i][1], 1);
+        c.steps = 0;
+        run_ranks(SHAPES[i][0], state_body, &c);
+    }
+    remove_folder(folder);
+}
+
+// ---- 7. #114299: initialisation on meta, and what is not saved ----
+
+static void meta_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    CheckpointIndex index;
+    CheckpointPosition position = {0, 0};
+    size_t before = gpulog_live_bytes(r->device);
+    case_wrap(&w, c, r);
+    int64_t shards = 0;
+    for (int u = 0; u < w.root->n_units; u++) shards += w.root->units[u]->flat.layout.shard_numel;
+    check(gpulog_live_bytes(r->device) - before == 16 * (size_t)shards,
+          "a model from meta holds %zu bytes, want 16 for each element of its shards, %zu",
+          gpulog_live_bytes(r->device) - before, 16 * (size_t)shards);
+    need(checkpoint_save(dir, w.model, NULL, &position));
+    need(index_read(&index, dir));
+    Param *params[256];
+    int n = meta_params(w.model, params, 256);
+    check(index.n == n, "%d of %d parameters are in the checkpoint", index.n, n);
+    for (int i = 0; i < n; i++)
+        check(index_find(&index, params[i]->name) != NULL, "%s was not saved", params[i]->name);
+    index_free(&index);
+    case_unwrap(&w, r);
+}
+
+static void nothing_is_left_on_meta_or_out_of_a_checkpoint(void **state)
+{
+    char folder[PATH_BYTES];
+    make_folder(folder);
+    snprintf(dir, sizeof dir, "%s/meta", folder);
+    Case c = case_of(spec_gpt2(2), STRATEGY_ZERO3, 3, 1, 1);
+    run_ranks(3, meta_body, &c);
+    remove_folder(folder);
+}
+
+// ---- 9. #179443: HSDP's buffers grow with depth ----
+
+static size_t *peaks; // shared memory
+
+static void depth_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    case_wrap(&w, c, r);
+    uint64_t first = gpulog_length();
+    case_train(&w, c, r, 0);
+    need_cuda(cudaDeviceSynchronize());
+    if (r->rank == 0) peaks[c->spec.layers] = case_peak(first, GPU_COMMUNICATION);
+    case_unwrap(&w, r);
+}
+
+static void replicas_hold_two_sums_at_any_depth(void **state)
+{
+    peaks = shared_alloc(16 * sizeof *peaks);
+    for (int layers = 4; layers <= 12; layers += 4) {
+        Case c = case_of(spec_gpt2(layers), STRATEGY_ZERO3, 4, 2, 1);
+        run_ranks(4, depth_body, &c);
+    }
+    if (peaks[4] == 0 || peaks[8] != peaks[4] || peaks[12] != peaks[4])
+        fail_msg("with 4, 8 and 12 blocks the sums for the replicas take at most %zu, %zu and %zu "
+                 "bytes: they must not grow",
+                 peaks[4], peaks[8], peaks[12]);
+}
+
+// ---- 10. #173680: host time of many small units ----
+
+static uint64_t *calls; // shared memory
+
+static void calls_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    case_wrap(&w, c, r);
+    case_train(&w, c, r, 0);
+    uint64_t first = gpulog_length();
+    case_train(&w, c, r, 1);
+    if (r->rank == 0) calls[c->spec.layers] = gpulog_length() - first;
+    case_unwrap(&w, r);
+}
+
+static void a_unit_more_is_as_many_calls_more(void **state)
+{
+    calls = shared_alloc(32 * sizeof *calls);
+    for (int slice = 0; slice <= 2; slice += 2) {
+        for (int layers = 6; layers <= 24; layers += 6) {
+            Case c = case_of(spec_mlp(layers), STRATEGY_ZERO3, 4, 1, 1);
+            c.options.reshard_ranks = slice;
+            run_ranks(4, calls_body, &c);
+        }
+        for (int layers = 12; layers <= 18; layers += 6)
+            if (calls[layers + 6] - calls[layers] != calls[12] - calls[6])
+                fail_msg("6 units more than %d are %d calls more, and 6 more than 6 are %d", layers,
+                         (int)(calls[layers + 6] - calls[layers]), (int)(calls[12] - calls[6]));
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(clipping_by_the_norm_of_all_ranks),
+    cmocka_unit_test(a_tied_weight_is_updated_on_every_rank),
+    cmocka_unit_test(an_unused_parameter_hangs_nobody),
+    cmocka_unit_test(an_integer_reshard_makes_one_communicator),
+    cmocka_unit_test(accumulation_is_what_was_asked_for),
+    cmocka_unit_test(a_state_is_the_same_on_another_world),
+    cmocka_unit_test(nothing_is_left_on_meta_or_out_of_a_checkpoint),
+    cmocka_unit_test(replicas_hold_two_sums_at_any_depth),
+    cmocka_unit_test(a_unit_more_is_as_many_calls_more),
+};
+SUITE_MAIN("trip_over", tests)

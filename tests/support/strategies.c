@@ -1,0 +1,499 @@
+/* strategies.c: small models trained under a strategy, and their oracle. See strategies.h.
+ */
+#include "strategies.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- A model under a strategy ----
+
+static bool is_block(const Spec *spec, const Module *model, int i)
+{
+    if (spec->gpt2) return strncmp(model->children[i]->name, "h.", 2) == 0;
+    return i < model->n_children - 1;
+}
+
+static Module *model_of(const Case *c)
+{
+    Module *model = spec_create(&c->spec);
+    if (!c->tied) return model;
+    Module *first = model->children[1]->children[0], *second = model->children[2]->children[0];
+    free(second->params[1]);
+    second->params[1] = first->params[1];
+    return model;
+}
+
+Case case_of(Spec spec, Strategy strategy, int world, int replicas, int rounds)
+{
+    return (Case){.spec = spec,
+                  .options = {.strategy = strategy, .first_bucket_bytes = 64, .bucket_bytes = 900},
+                  .replicas = strategy == STRATEGY_DDP ? world : replicas,
+                  .rounds = rounds,
+                  .steps = 2};
+}
+
+const char *case_refusal(const Case *c, int world)
+{
+    const StrategyOptions *o = &c->options;
+    int shards = world / c->replicas, slice = o->reshard_ranks;
+    bool ddp = o->strategy == STRATEGY_DDP;
+    if (slice != 0 && o->strategy != STRATEGY_ZERO3)
+        return "only ZeRO-3 reshards between forward and backward";
+    if (slice != 0 && (slice < 2 || slice >= shards || shards % slice != 0))
+        return "it must divide the";
+    if (ddp && shards != 1) return "DDP shards nothing";
+    if (!ddp && world > 1 && shards == 1) return "leaves nobody to shard with";
+    if (o->reduce_every_time && o->strategy == STRATEGY_ZERO1) return "cannot reduce every time";
+    if (c->partial && ddp) return "DDP's reduction is the all-reduce";
+    if (c->partial && c->replicas == 1) return "there is one replica, and nothing to all-reduce";
+    return "";
+}
+
+void case_wrap(Wrapped *w, const Case *c, const Rank *r)
+{
+    FsdpOptions fsdp = {.align_shards = c->align, .seed = 42};
+    memset(w, 0, sizeof *w);
+    need(nn_run_create(&w->run, r->stream));
+    need(mesh_2d(&w->mesh, r->comm, c->replicas));
+    need(fsdp_context_create(&w->ctx, &w->mesh, r->stream));
+    w->model = model_of(c);
+    for (int i = 0; i < w->model->n_children; i++)
+        if (c->options.strategy != STRATEGY_DDP && is_block(&c->spec, w->model, i))
+            need(fully_shard(w->model->children[i], &w->ctx, &fsdp));
+    need(fully_shard(w->model, &w->ctx, &fsdp));
+    need(strategy_apply(w->model, &c->options));
+    w->root = fsdp_unit(w->model)->root;
+    need(fsdp_adamw_create(&w->adamw, w->model, &w->ctx, &TEST_ADAMW));
+    need_cuda(cudaDeviceSynchronize());
+}
+
+void case_unwrap(Wrapped *w, const Rank *r)
+{
+    need_cuda(cudaDeviceSynchronize());
+    fsdp_adamw_destroy(&w->adamw);
+    need(strategy_remove(w->model));
+    fsdp_unwrap(w->model);
+    module_destroy(w->model);
+    need(fsdp_context_destroy(&w->ctx));
+    need(mesh_destroy(&w->mesh, r->comm));
+    need(nn_run_destroy(&w->run));
+}
+
+int case_rows(const Case *c, int step, int rank, int round)
+{
+    return c->uneven ? 1 + (3 * rank + 5 * round + step) % c->spec.B : c->spec.B;
+}
+
+Batch case_batch(const Case *c, int step, int rank, int round)
+{
+    Spec spec = c->spec;
+    spec.B = case_rows(c, step, rank, round);
+    return batch_create(&spec, (uint64_t)(1 + step * 1000 + rank * 10 + round));
+}
+
+// Forward, loss and backward of a micro-batch, each token's loss times `scale`.
+static void pass(const Case *c, NnRun *run, Module *model, int step, int rank, int round,
+                 float scale)
+{
+    float *logits = NULL, *dlogits = NULL, *din = NULL, loss;
+    Batch batch = case_batch(c, step, rank, round);
+    run->B = case_rows(c, step, rank, round);
+    run->T = c->spec.T;
+    need(module_forward(model, run, batch.in, &logits));
+    need(cross_entropy_scaled(run, logits, batch.targets, run->B * run->T, c->spec.vocab, scale,
+                              &loss, &dlogits));
+    need(module_backward(model, run, dlogits, &din));
+    need_cuda(cudaFreeAsync(dlogits, run->stream));
+    if (din != NULL) need_cuda(cudaFreeAsync(din, run->stream));
+    batch_destroy(&batch);
+}
+
+// Whether micro-batches accumulate unsharded.
+static bool accumulates(const Case *c)
+{
+    return c->rounds > 1 && !c->options.reduce_every_time && !c->partial;
+}
+
+// After micro-batch k: each unit has the unsharded gradient that it had after the first one.
+static void check_kept(const Wrapped *w, const Case *c, int k, const void **kept)
+{
+    for (int u = 0; u < w->root->n_units && k < c->rounds - 1; u++) {
+        const FlatParam *flat = &w->root->units[u]->flat;
+        if (k == 0) kept[u] = flat->unsharded_grad.data;
+        check(flat->unsharded_grad.data != NULL,
+              "after micro-batch %d of %d %s has no unsharded gradient: strategy_post_backward "
+              "reduces where gradients are to be synchronised, after the last one",
+              k, c->rounds, flat->name);
+        check(flat->unsharded_grad.data == kept[u],
+              "after micro-batch %d of %d %s has another unsharded gradient than after the first: "
+              "strategy_pre_backward begins one where there is none",
+              k, c->rounds, flat->name);
+    }
+}
+
+void case_train(Wrapped *w, const Case *c, const Rank *r, int step)
+{
+    float scale = 1.0f / (float)(c->spec.B * c->spec.T);
+    const void *kept[256];
+    int64_t mine = 0, total;
+    for (int k = 0; k < c->rounds; k++) mine += case_rows(c, step, r->rank, k) * c->spec.T;
+    need(fsdp_zero_grad(w->model, &w->ctx));
+    if (c->uneven) need(fsdp_token_scale(w->model, mine, &total, &scale));
+    for (int k = 0; k < c->rounds; k++) {
+        need(strategy_micro_batch(w->model, k, c->rounds));
+        if (c->partial) {
+            need(fsdp_set_requires_gradient_sync(w->model, true));
+            need(fsdp_set_requires_all_reduce(w->model, k == c->rounds - 1));
+        }
+        pass(c, &w->run, w->model, step, r->rank, k, scale);
+        if (r->world > 1 && accumulates(c)) check_kept(w, c, k, kept);
+    }
+}
+
+// ---- The oracle ----
+
+// What is added up, and what a mistake may leave out.
+typedef struct Sum {
+    float factor;    // what the sum is divided by
+    int first, last; // of the micro-batches
+    int replica;     // whose sum alone; -1: all
+} Sum;
+
+static float factor_of(const Case *c, int world)
+{
+    return c->options.divide_factor > 0.0f ? c->options.divide_factor : (float)world;
+}
+
+static Sum right_sum(const Case *c, int world)
+{
+    return (Sum){factor_of(c, world), 0, c->rounds - 1, -1};
+}
+
+// g[0][i] + g[1][i] + …, n of them, in a collective's order: a balanced tree.
+static float tree(float *const *g, int n, size_t i)
+{
+    if (n == 1) return g[0][i];
+    int half = 1;
+    while (2 * half < n) half *= 2;
+    return tree(g, half, i) + tree(g + half, n - half, i);
+}
+
+// Of micro-batch k: the sum over the shards of each replica.
+static float within(const Case *c, int world, int replica, int k, size_t i)
+{
+    int shards = world / c->replicas;
+    float *of[CASE_RANKS];
+    for (int s = 0; s < shards; s++) of[s] = c->grads[(replica * shards + s) * CASE_ROUNDS + k];
+    return tree(of, shards, i);
+}
+
+// Over the replicas, of what each has in sums.
+static float between(const Case *c, float *sums, int replica)
+{
+    float *place[CASE_RANKS];
+    for (int p = 0; p < c->replicas; p++) place[p] = &sums[p];
+    return replica < 0 ? tree(place, c->replicas, 0) : sums[replica];
+}
+
+// Whether each micro-batch's gradient is apart from the others', as the ranks have made them.
+static bool apart(const Case *c, int world)
+{
+    return world > 1 && (c->options.reduce_every_time || c->partial);
+}
+
+// Element i of the gradient that a step leaves.
+static float oracle(const Case *c, int world, const Sum *sum, size_t i)
+{
+    float grad = 0.0f, sums[CASE_RANKS] = {0.0f};
+    if (world == 1) return c->grads[sum->last][i]; // the backwards have added
+    for (int k = apart(c, world) ? sum->first : sum->last; k <= sum->last; k++) {
+        for (int p = 0; p < c->replicas; p++) {
+            float one = within(c, world, p, k, i);
+            sums[p] = c->partial && k > sum->first ? sums[p] + one : one;
+        }
+        if (!c->partial || k == sum->last) grad += between(c, sums, sum->replica) / sum->factor;
+    }
+    return grad;
+}
+
+// Waits until every rank is here.
+static void meet(const Rank *r)
+{
+    float *one;
+    need_cuda(cudaMalloc((void **)&one, sizeof *one));
+    need_cuda(cudaMemset(one, 0, sizeof *one));
+    need_cuda(cudaDeviceSynchronize());
+    need_nccl(ncclAllReduce(one, one, 1, ncclFloat, ncclSum, r->comm, r->stream));
+    need_cuda(cudaStreamSynchronize(r->stream));
+    need_cuda(cudaFree(one));
+}
+
+// What a token's loss counts for: counted here, by the batches of all ranks.
+static float scale_of(const Case *c, int world, int step)
+{
+    int total = 0;
+    if (!c->uneven) return 1.0f / (float)(c->spec.B * c->spec.T);
+    for (int rank = 0; rank < world; rank++)
+        for (int k = 0; k < c->rounds; k++) total += case_rows(c, step, rank, k) * c->spec.T;
+    return (float)((double)factor_of(c, world) / total);
+}
+
+// Writes this rank's gradients at the parameters of p into the shared memory.
+static void make_grads(Plain *p, const Case *c, const Rank *r, int step)
+{
+    size_t n = (size_t)model_numel(p->model);
+    need(plain_adamw_zero_grad(p->adamw));
+    for (int k = 0; k < c->rounds; k++) {
+        pass(c, &p->run, p->model, step, r->rank, k, scale_of(c, r->world, step));
+        float *grads = plain_grads(p);
+        memcpy(c->grads[r->rank * CASE_ROUNDS + k], grads, n * sizeof *grads);
+        free(grads);
+        if (apart(c, r->world)) need(plain_adamw_zero_grad(p->adamw));
+    }
+    meet(r);
+}
+
+// ---- The mistakes that a wrong gradient can come from ----
+
+enum { MOST_CAUSES = 8 };
+typedef struct Causes {
+    int n;
+    Sum sum[MOST_CAUSES];
+    const char *text[MOST_CAUSES];
+} Causes;
+
+static void add_cause(Causes *causes, Sum sum, const char *text)
+{
+    causes->sum[causes->n] = sum;
+    causes->text[causes->n++] = text;
+}
+
+static Causes causes_of(const Case *c, int world)
+{
+    Causes causes = {0};
+    Sum right = right_sum(c, world), wrong = right;
+    bool ddp = c->options.strategy == STRATEGY_DDP, replicas = !ddp && c->replicas > 1;
+    wrong.factor = (float)(world / c->replicas);
+    if (replicas)
+        add_cause(&causes, wrong,
+                  "it is divided by the ranks that shard alone: reduce_between divides by "
+                  "options.divide_factor, all ranks of the mesh unless it was set");
+    wrong.factor = (float)world;
+    add_cause(&causes, wrong,
+              ddp ? "it is divided by the ranks, and not by options.divide_factor: in send_bucket"
+              : replicas ? "it is divided by the ranks, not by options.divide_factor: in "
+                           "reduce_between"
+                         : "it is divided by the ranks, not by options.divide_factor: in "
+                           "strategy_reduce");
+    wrong.factor = 1.0f;
+    add_cause(&causes, wrong,
+              ddp        ? "the sum is not divided: in send_bucket"
+              : replicas ? "the sum is not divided: in reduce_between"
+                         : "the sum is not divided: in strategy_reduce");
+    wrong = right;
+    wrong.first = wrong.last;
+    if (c->partial)
+        add_cause(&causes, wrong,
+                  "the last micro-batch alone is in it: without an all-reduce reduce_within adds "
+                  "to what *partial has");
+    else if (c->rounds > 1 && c->options.reduce_every_time)
+        add_cause(&causes, wrong,
+                  "the last micro-batch alone is in it: each reduction adds to sharded_grad");
+    wrong = right;
+    for (wrong.replica = 0; wrong.replica < c->replicas && replicas; wrong.replica++)
+        add_cause(&causes, wrong,
+                  "the sum of one replica alone is in it: the sum over the replicas is "
+                  "reduce_between's");
+    return causes;
+}
+
+// What is sure where no such sum explains the gradient.
+static const char *otherwise(const Case *c)
+{
+    if (c->rounds > 1) return NULL;
+    if (c->options.strategy == STRATEGY_DDP)
+        return "of DDP each element is in one bucket, which send_bucket sums over the replicas "
+               "when ddp_post_backward has counted the last backward that writes it: is one sent "
+               "too early, or its range another one's?";
+    if (c->options.reshard_ranks > 0)
+        return "with reshard_ranks the backward must have the same parameters as the forward: "
+               "which slice does keep_slice keep, and when does strategy_all_gather take it?";
+    return NULL;
+}
+
+// ---- Comparing ----
+
+// A rank's part of all the values (padded with zeros), as unit u's shard has them.
+static float *shard_of(const Wrapped *w, const FlatParam *flat, const Layout *all,
+                       const float *values)
+{
+    Param *params[256];
+    int n_params = meta_params(w->model, params, 256);
+    float *shard = calloc((size_t)flat->layout.shard_numel + 1, sizeof *shard);
+    check(shard != NULL, "no memory for the oracle");
+    for (int j = 0; j < flat->layout.n; j++) {
+        int64_t begin, end, at;
+        int i = 0;
+        while (i < n_params && params[i] != flat->layout.params[j]) i++;
+        flat_param_range_in_shard(&flat->layout, j, flat->layout.rank, &begin, &end, &at);
+        memcpy(shard + at, values + all->begin[i] + begin, (size_t)(end - begin) * sizeof *shard);
+    }
+    return shard;
+}
+
+static float *values_of(const Case *c, int world, const Sum *sum, size_t n)
+{
+    float *values = malloc((n + 1) * sizeof *values);
+    check(values != NULL, "no memory for the oracle");
+    for (size_t i = 0; i < n; i++) values[i] = oracle(c, world, sum, i);
+    return values;
+}
+
+// The gradients of a unit's shard against the oracle's.
+static void check_unit(const Wrapped *w, const FsdpUnit *unit, const Case *c, const Rank *r,
+                       int step, const Layout *all, const float *values)
+{
+    const FlatParam *flat = &unit->flat;
+    size_t numel = (size_t)flat->layout.shard_numel, n = all->begin[all->n];
+    float *got = fetch(flat->sharded_grad.data, numel), *want = shard_of(w, flat, all, values);
+    if (memcmp(got, want, numel * sizeof *got) == 0) {
+        free(got);
+        free(want);
+        return;
+    }
+    static Layout layout;
+    char what[360];
+    Causes causes = causes_of(c, r->world);
+    Clues clues = {.layout = &layout, .otherwise = otherwise(c)};
+    layout_module(&layout, unit->module, true, flat->layout.world, flat->layout.rank);
+    for (int i = 0; i < causes.n; i++) {
+        float *all_of_it = values_of(c, r->world, &causes.sum[i], n);
+        clues.clue[clues.n++] = (Clue){shard_of(w, flat, all, all_of_it), causes.text[i]};
+        free(all_of_it);
+    }
+    snprintf(what, sizeof what,
+             "%s%sstep %d, the gradient of %s (over the ranks that shard, then over the replicas, "
+             "divided once)",
+             c->name != NULL ? c->name : "", c->name != NULL ? ": " : "", step, flat->name);
+    check_equal_in(&clues, what, got, want, numel);
+    check(false, "%s: zeros of another sign", what);
+}
+
+// Shard groups of neighbours, a power of two in size, add in the order of all ranks: the same sums.
+static void check_order(const Case *c, int world, const float *want, size_t n)
+{
+    Case flat = *c;
+    int shards = world / c->replicas;
+    flat.replicas = 1;
+    if (c->options.strategy == STRATEGY_DDP || c->partial || (shards & (shards - 1)) != 0) return;
+    Sum sum = right_sum(&flat, world);
+    float *other = values_of(&flat, world, &sum, n);
+    check(memcmp(other, want, n * sizeof *want) == 0,
+          "%d replicas of %d shards do not add in the order of all ranks", c->replicas, shards);
+    free(other);
+}
+
+// All gradients of this rank, and their norm; then the oracle's own step with them.
+static void check_shards(Wrapped *w, Plain *p, const Case *c, const Rank *r, int step)
+{
+    static Layout all;
+    size_t n = (size_t)model_numel(p->model);
+    Sum sum = right_sum(c, r->world);
+    float *want = values_of(c, r->world, &sum, n), norm;
+    layout_module(&all, p->model, false, 1, LAYOUT_WHOLE);
+    check_order(c, r->world, want, n);
+    for (int u = 0; u < w->root->n_units; u++)
+        check_unit(w, w->root->units[u], c, r, step, &all, want);
+    double squares = 0.0;
+    for (size_t i = 0; i < n; i++) squares += (double)want[i] * (double)want[i];
+    need(fsdp_grad_norm(w->model, &w->ctx, &norm));
+    check(fabs((double)norm - sqrt(squares)) <= 1e-6 * sqrt(squares),
+          "step %d, the gradient's norm is %.9g, want %.9g: each replica counts once", step,
+          (double)norm, sqrt(squares));
+    // By parameter, with its gradient.
+    for (int i = 0; i < all.n; i++)
+        send_to(all.param[i]->grad.data, want + all.begin[i], all.begin[i + 1] - all.begin[i]);
+    free(want);
+    need(plain_adamw_step(p->adamw));
+}
+
+static Status compare_param(const Param *param, const float *values, void *arg)
+{
+    const Plain *p = arg;
+    static Layout all;
+    layout_module(&all, p->model, false, 1, LAYOUT_WHOLE);
+    for (int i = 0; i < all.n; i++) {
+        size_t n = all.begin[i + 1] - all.begin[i];
+        if (strcmp(all.param[i]->name, param->name) != 0) continue;
+        float *want = fetch(all.param[i]->data.data, n);
+        check(memcmp(values, want, n * sizeof *want) == 0,
+              "after the steps %s is not what one process makes of the same gradients",
+              param->name);
+        free(want);
+    }
+    return OK;
+}
+
+static void case_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Plain plain;
+    Wrapped w;
+    memset(&plain, 0, sizeof plain);
+    plain.spec = c->spec;
+    plain.model = model_of(c);
+    need(nn_run_create(&plain.run, r->stream));
+    need(meta_materialize(plain.model, 42, r->stream));
+    need(plain_adamw_create(&plain.adamw, plain.model, &TEST_ADAMW, &plain.run));
+    case_wrap(&w, c, r);
+    uint64_t first = gpulog_length();
+    for (int step = 0; step < c->steps; step++) {
+        if (step > 0 && c->between != NULL) c->between(&w, c, r, step);
+        make_grads(&plain, c, r, step);
+        case_train(&w, c, r, step);
+        need_cuda(cudaDeviceSynchronize());
+        check_shards(&w, &plain, c, r, step);
+        if (c->before_update != NULL) c->before_update(&w, c, r, step);
+        need(fsdp_adamw_step(&w.adamw));
+        meet(r); // before the shared gradients are written again
+    }
+    check_no_race(first);
+    need(fsdp_full_state(w.model, compare_param, &plain));
+    case_unwrap(&w, r);
+    plain_destroy(&plain);
+}
+
+void run_case(int world, Case *c)
+{
+    static float *grads[CASE_RANKS * CASE_ROUNDS];
+    static float *memory;
+    enum { MOST_NUMEL = 1 << 16 };
+    if (memory == NULL) memory = shared_alloc(sizeof grads / sizeof *grads * MOST_NUMEL * 4);
+    for (int i = 0; i < CASE_RANKS * CASE_ROUNDS; i++) grads[i] = memory + (size_t)i * MOST_NUMEL;
+    c->grads = grads;
+    run_ranks(world, case_body, c);
+}
+
+// ---- Memory ----
+
+size_t case_peak(uint64_t first, GpuCategory category)
+{
+    size_t live = 0, peak = 0;
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        GpuLogEntry entry, later;
+        if (!gpulog_get(i, &entry)) continue;
+        if (entry.op == GPU_FREE && entry.category == category && entry.bytes <= live)
+            live -= entry.range[0].bytes;
+        if (entry.op != GPU_ALLOC) continue;
+        bool found = false;
+        for (uint64_t j = i + 1; j < gpulog_length() && !found; j++) {
+            if (!gpulog_get(j, &later) || later.op != GPU_FREE) continue;
+            found = later.range[0].ptr == entry.range[0].ptr;
+        }
+        if (found && later.category == category) live += entry.range[0].bytes;
+        if (live > peak) peak = live;
+    }
+    return peak;
+}

@@ -1,0 +1,67 @@
+/* strategies.h: small models trained under a strategy, and the oracle that each rank makes for
+ * itself: gradients of a model without FSDP, one for each rank and micro-batch, added in the order
+ * that include/strategy.h states.
+ *
+ * Interface: case_of, case_refusal; case_wrap, case_unwrap, case_train, case_batch; run_case;
+ * case_peak.
+ */
+#ifndef TESTS_STRATEGIES_H
+#define TESTS_STRATEGIES_H
+
+#include "strategy.h"
+#include "training.h"
+
+enum { CASE_RANKS = 8, CASE_ROUNDS = 4 }; // at most
+
+typedef struct Wrapped Wrapped;
+
+// A training: which model on which mesh, and how.
+typedef struct Case {
+    const char *name; // for messages; NULL: none
+    Spec spec;
+    StrategyOptions options;
+    int replicas, rounds, steps;
+    bool partial; // the all-reduce is left to the last micro-batch
+    bool align;
+    bool tied;     // an MLP whose blocks l.1 and l.2 share their bias
+    bool uneven;   // each rank and micro-batch has another number of tokens
+    float **grads; // shared memory: of each rank and micro-batch, as the ranks make them
+    // Called between a step's backward and the optimizer, and before each step but the first: a
+    // resume, say. NULL: nothing.
+    void (*before_update)(Wrapped *w, const struct Case *c, const Rank *r, int step);
+    void (*between)(Wrapped *w, const struct Case *c, const Rank *r, int step);
+} Case;
+
+// A model under a strategy on one rank.
+struct Wrapped {
+    NnRun run;
+    Mesh mesh;
+    FsdpContext ctx;
+    Module *model;
+    FsdpRoot *root;
+    FsdpAdamW adamw;
+};
+
+// Two steps of `rounds` micro-batches each. DDP has a replica on each rank, whatever is asked.
+Case case_of(Spec spec, Strategy strategy, int world, int replicas, int rounds);
+// What the library says where the case's options do not go with each other or with so many ranks;
+// "": they do.
+const char *case_refusal(const Case *c, int world);
+
+void case_wrap(Wrapped *w, const Case *c, const Rank *r);
+void case_unwrap(Wrapped *w, const Rank *r);
+// The sequences of a rank's micro-batch, and the batch itself.
+int case_rows(const Case *c, int step, int rank, int round);
+Batch case_batch(const Case *c, int step, int rank, int round);
+// One step without the optimizer.
+void case_train(Wrapped *w, const Case *c, const Rank *r, int step);
+
+// Trains on `world` ranks, and compares after each step with the oracle: gradients and their
+// padding, the norm, and at the end the parameters.
+void run_case(int world, Case *c);
+
+// The most bytes of a category that were there at a time, of allocations that came and went since
+// `first`: what an allocation was for is known when it is freed.
+size_t case_peak(uint64_t first, GpuCategory category);
+
+#endif
