@@ -202,7 +202,10 @@ static Status gather_below(Module *module, StateVisitor visit, void *arg, Status
 
 Status fsdp_full_state(Module *root, StateVisitor visit, void *arg)
 {
+    const FsdpUnit *unit = fsdp_unit(root);
     Status visit_status = OK;
+    if (unit != NULL && unit->root->full_state != NULL)
+        return unit->root->full_state(root, visit, arg);
     TRY(gather_below(root, visit, arg, &visit_status));
     return visit_status;
 }
