@@ -15,7 +15,7 @@
 #include "fsdp.h"
 #include "launch.h"
 #include "nn.h"
-#include "strategy.h"
+#include "precision.h"
 
 typedef struct TrainerOptions {
     Gpt2Config model;
@@ -31,8 +31,10 @@ typedef struct TrainerOptions {
     int replicas;
     int accumulate;         // micro-batches of a step, of B sequences each; 0: one
     bool reduce_every_time; // each of them reduces
-    int reshard_ranks;      // ZeRO-3: slices between forward and backward; 0: none
-    bool uneven;            // micro-batches of 1 to B sequences, each rank and step others
+    bool mixed;             // policy is set; strategic is, too
+    MixedPrecisionPolicy policy;
+    int reshard_ranks; // ZeRO-3: slices between forward and backward; 0: none
+    bool uneven;       // micro-batches of 1 to B sequences, each rank and step others
 } TrainerOptions;
 
 typedef struct Trainer {
@@ -47,6 +49,7 @@ typedef struct Trainer {
     Mesh mesh;         // with FSDP, as ctx and adamw
     FsdpContext ctx;
     FsdpAdamW adamw;
+    LossScaler scaler;         // where the modules compute in fp16
     int32_t *tokens, *targets; // device: (B·T) each
     float norm;                // of the last step's gradient, before it was clipped
     int64_t step_tokens;       // of all ranks in the last step

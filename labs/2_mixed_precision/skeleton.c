@@ -77,8 +77,9 @@ static void set_types(FsdpUnit *unit)
 {
     const PrecisionState *state = unit->root->precision;
     FlatParam *flat = &unit->flat;
-    // TODO L2.2: The unsharded parameter has the type in which the modules compute, and is gathered
-    // by precision_all_gather where that is another than the shard's. The unsharded gradient has
+    // TODO L2.2: The unsharded parameter has the type in which the modules compute. Where that is
+    // another than the shard's, precision_all_gather is in the place of fsdp_all_gather, which may
+    // be the unit's or the one that a strategy calls (strategy->gather). The unsharded gradient has
     // the type of the reduction (state->reduce_dtype). The shards are as they were.
     // Hint: Which of the unit's four buffers has memory now, and may a type change where there is
     // some?
@@ -134,6 +135,7 @@ Status precision_remove(Module *module)
         unit->flat.unsharded_param.dtype = unit->flat.unsharded_grad.dtype = DTYPE_F32;
         flat_set_grad_views(&unit->flat);
     }
+    root->strategy->gather = fsdp_all_gather;
     root->strategy->reduce_input = strategy_reduce_input;
     root->strategy->divided_before = 1.0f;
     root->full_state = NULL;
@@ -217,12 +219,13 @@ Status precision_post_backward(Module *module, void *arg)
 
 // ---- The masters ----
 
-// Has every unit gather in this type, by this function where it is one, else by its own.
+// Has every unit gather floats, as without a policy; or as the policy says.
 static void gather_as(FsdpRoot *root, bool floats)
 {
+    root->strategy->gather = fsdp_all_gather;
     for (int i = 0; i < root->n_units; i++) {
         FsdpUnit *unit = root->units[i];
-        unit->flat.unsharded_param.dtype = floats ? DTYPE_F32 : root->precision->policy.param_dtype;
+        unit->flat.unsharded_param.dtype = DTYPE_F32;
         unit->all_gather = root->precision->units[i].all_gather;
         if (!floats) set_types(unit);
     }
@@ -231,12 +234,15 @@ static void gather_as(FsdpRoot *root, bool floats)
 Status precision_full_state(Module *module, StateVisitor visit, void *arg)
 {
     FsdpRoot *root = fsdp_unit(module)->root;
-    for (int i = 0; i < root->n_units; i++)
-        if (root->units[i]->flat.state != FLAT_SHARDED)
+    for (int i = 0; i < root->n_units; i++) {
+        const FsdpUnit *unit = root->units[i];
+        bool slice = root->strategy->slices[i].data != NULL && unit->n_indices > 0;
+        if (unit->flat.state != FLAT_SHARDED || slice)
             return fail(ERR_ARGUMENT,
                         "%s is unsharded in another type than its shards: call "
                         "fsdp_reshard_all(root) first",
-                        root->units[i]->flat.name);
+                        unit->flat.name);
+    }
     // TODO L2.7: The visitor has had the masters, from fsdp_full_state; afterwards every unit
     // gathers as before (gather_as), and fsdp_full_state comes here again (root->full_state).
     // Hint: fsdp_full_state calls this function. What if this one just calls it back?
