@@ -838,7 +838,7 @@ static void costs_body(const Rank *r, void *arg)
     unwrap(&w, r);
 }
 
-static void costs_are_the_formula(void **state)
+static void bytes_are_the_formula(void **state)
 {
     Spec spec = spec_gpt2(3);
     spec.dim = 24; // bytes that 8 ranks divide
@@ -1229,7 +1229,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(micro_batches_accumulate_in_reduce_dtype),
     cmocka_unit_test(fp16_divides_before_and_after),
     cmocka_unit_test(whole_numbers_are_exact),
-    cmocka_unit_test(costs_are_the_formula),
+    cmocka_unit_test(bytes_are_the_formula),
     cmocka_unit_test(the_full_state_is_the_masters),
     cmocka_unit_test(a_policy_suits_the_model),
     cmocka_unit_test(gradients_are_scaled_and_unscaled),
