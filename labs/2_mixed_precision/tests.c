@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "draw_model.h"
-#include "half_numbers.h"
 #include "harness.h"
 #include "kernels.h"
+#include "narrow.h"
 #include "precision.h"
 #include "training.h"
 
@@ -121,130 +121,27 @@ static void train(Wrapped *w, const Case *c, const Rank *r, int step)
     }
 }
 
-// ---- Arrays of any type ----
+// ---- The oracle ----
 
-// n numbers on the device as floats.
-static float *fetch_typed(DType type, const void *device, size_t n)
-{
-    uint16_t *halves = malloc((n + 1) * sizeof *halves);
-    if (type == F32) {
-        free(halves);
-        return fetch(device, n);
-    }
-    float *x = malloc((n + 1) * sizeof *x);
-    check(halves != NULL && x != NULL, "no memory for %zu numbers", n);
-    need_cuda(cudaMemcpy(halves, device, n * sizeof *halves, cudaMemcpyDeviceToHost));
-    for (size_t i = 0; i < n; i++) x[i] = (float)half_value(type, halves[i]);
-    free(halves);
-    return x;
-}
-
-// The other way, rounded.
-static void send_typed(DType type, void *device, const float *x, size_t n)
-{
-    uint16_t *halves = malloc((n + 1) * sizeof *halves);
-    check(halves != NULL, "no memory for %zu numbers", n);
-    for (size_t i = 0; i < n && type != F32; i++) halves[i] = half_round(type, x[i]);
-    const void *from = type == F32 ? (const void *)x : halves;
-    need_cuda(cudaMemcpy(device, from, n * (size_t)dtype_bytes(type), cudaMemcpyHostToDevice));
-    need_cuda(cudaDeviceSynchronize());
-    free(halves);
-}
-
-static void *alloc_typed(DType type, size_t n)
-{
-    void *device = NULL;
-    need_cuda(cudaMalloc(&device, (n + 1) * (size_t)dtype_bytes(type)));
-    need_cuda(cudaMemset(device, 0, (n + 1) * (size_t)dtype_bytes(type)));
-    need_cuda(cudaDeviceSynchronize());
-    return device;
-}
-
-// ---- The oracle: a model without FSDP, in the policy's type ----
-
-typedef struct Narrow {
+typedef struct Oracle {
     Plain plain; // the masters, in float, their optimizer, and the names of the elements
     Layout all;
     size_t n;
-    Module *model; // the same in the policy's type
-    DType type;
-    void *data, *grad; // device (n): its parameters and gradients, back to back
-} Narrow;
+    Narrow narrow; // the same model in the policy's type
+} Oracle;
 
-static void narrow_create(Narrow *w, const Case *c, const Rank *r)
+static void oracle_create(Oracle *o, const Case *c, const Rank *r)
 {
-    memset(w, 0, sizeof *w);
-    plain_create(&w->plain, &c->spec, TEST_OPTIONS.seed, &TEST_ADAMW, r->stream);
-    layout_module(&w->all, w->plain.model, false, 1, LAYOUT_WHOLE);
-    w->n = w->all.begin[w->all.n];
-    w->type = c->policy.param_dtype;
-    w->model = spec_create(&c->spec);
-    module_set_type(w->model, w->type);
-    w->data = alloc_typed(w->type, w->n);
-    w->grad = alloc_typed(w->type, w->n);
-    Param *params[LAYOUT_MAX];
-    int n = meta_params(w->model, params, LAYOUT_MAX);
-    Buffer data = {w->data, w->type, (int64_t)w->n}, grad = {w->grad, w->type, (int64_t)w->n};
-    for (int i = 0; i < n; i++) {
-        int64_t at = (int64_t)w->all.begin[i], numel = (int64_t)w->all.begin[i + 1] - at;
-        params[i]->data = buffer_range(&data, at, numel);
-        params[i]->grad = buffer_range(&grad, at, numel);
-    }
+    plain_create(&o->plain, &c->spec, TEST_OPTIONS.seed, &TEST_ADAMW, r->stream);
+    layout_module(&o->all, o->plain.model, false, 1, LAYOUT_WHOLE);
+    narrow_create(&o->narrow, spec_create(&c->spec), c->policy.param_dtype);
+    o->n = o->narrow.n;
 }
 
-static void narrow_destroy(Narrow *w)
+static void oracle_destroy(Oracle *o)
 {
-    need_cuda(cudaFree(w->data));
-    need_cuda(cudaFree(w->grad));
-    module_destroy(w->model);
-    plain_destroy(&w->plain);
-}
-
-// Its parameters are the masters, rounded.
-static void narrow_load(Narrow *w)
-{
-    float *masters = plain_params(&w->plain);
-    send_typed(w->type, w->data, masters, w->n);
-    free(masters);
-}
-
-static void narrow_zero(Narrow *w)
-{
-    need_cuda(cudaMemset(w->grad, 0, w->n * (size_t)dtype_bytes(w->type)));
-    need_cuda(cudaDeviceSynchronize());
-}
-
-// Forward, loss and backward: the input and the loss's gradient rounded here.
-static void narrow_pass(Narrow *w, const Spec *spec, const Batch *batch)
-{
-    NnRun *run = &w->plain.run;
-    size_t rows = (size_t)spec->B * (size_t)spec->T, ins = rows * (size_t)spec->in_dim;
-    size_t outs = rows * (size_t)spec->vocab;
-    float *x = spec->gpt2 ? NULL : fetch(batch->in, ins), *dlogits = NULL, loss;
-    void *in = alloc_typed(w->type, ins), *dout = alloc_typed(w->type, outs);
-    float *logits = alloc_typed(F32, outs);
-    Buffer out, din;
-    run->B = spec->B;
-    run->T = spec->T;
-    if (x != NULL) send_typed(w->type, in, x, ins);
-    need(module_forward_typed(w->model, run, spec->gpt2 ? batch->in : in, &out));
-    need_cuda(cudaStreamSynchronize(run->stream));
-    float *wide = fetch_typed(w->type, out.data, outs);
-    send_to(logits, wide, outs);
-    need(cross_entropy(run, logits, batch->targets, (int)rows, spec->vocab, &loss, &dlogits));
-    need_cuda(cudaStreamSynchronize(run->stream));
-    float *grad = fetch(dlogits, outs);
-    send_typed(w->type, dout, grad, outs);
-    need(module_backward_typed(w->model, run, dout, &din));
-    need_cuda(cudaStreamSynchronize(run->stream));
-    need_cuda(cudaFree(dlogits));
-    if (din.data != NULL) need_cuda(cudaFree(din.data));
-    need_cuda(cudaFree(in));
-    need_cuda(cudaFree(dout));
-    need_cuda(cudaFree(logits));
-    free(x);
-    free(wide);
-    free(grad);
+    narrow_destroy(&o->narrow);
+    plain_destroy(&o->plain);
 }
 
 // In which type gradients accumulate and are summed.
@@ -275,19 +172,22 @@ static void meet(const Rank *r)
 }
 
 // Writes this rank's gradients into the shared memory.
-static void make_grads(Narrow *w, const Case *c, const Rank *r, int step)
+static void make_grads(Oracle *o, const Case *c, const Rank *r, int step)
 {
-    narrow_load(w);
-    narrow_zero(w);
-    check(w->n <= MOST_NUMEL, "the model has %zu elements, the test has room for fewer", w->n);
+    float *masters = plain_params(&o->plain);
+    narrow_load(&o->narrow, masters);
+    narrow_zero(&o->narrow);
+    free(masters);
+    check(o->n <= MOST_NUMEL, "the model has %zu elements, the test has room for fewer", o->n);
     for (int k = 0; k < c->rounds; k++) {
         Batch batch = batch_of(c, step, r->rank, k);
-        narrow_pass(w, &c->spec, &batch);
-        float *grads = fetch_typed(w->type, w->grad, w->n);
-        memcpy(grads_of(c, r->rank, k), grads, w->n * sizeof *grads);
+        narrow_pass(&o->narrow, &o->plain.run, &c->spec, &batch,
+                    1.0f / (float)(c->spec.B * c->spec.T));
+        float *grads = narrow_grads(&o->narrow);
+        memcpy(grads_of(c, r->rank, k), grads, o->n * sizeof *grads);
         free(grads);
         batch_destroy(&batch);
-        if (!one_gradient(c, r->world)) narrow_zero(w);
+        if (!one_gradient(c, r->world)) narrow_zero(&o->narrow);
     }
     meet(r);
 }
@@ -346,7 +246,7 @@ static float oracle(const Case *c, int world, size_t i)
 // ---- Comparing ----
 
 // This rank's gradients against the oracle's; then the oracle's own step with those.
-static void check_shards(Wrapped *w, Narrow *o, const Case *c, const Rank *r, int step)
+static void check_shards(Wrapped *w, Oracle *o, const Case *c, const Rank *r, int step)
 {
     float *want = malloc((o->n + 1) * sizeof *want);
     Param *params[LAYOUT_MAX];
@@ -384,7 +284,7 @@ static void check_shards(Wrapped *w, Narrow *o, const Case *c, const Rank *r, in
 
 static Status compare_master(const Param *param, const float *values, void *arg)
 {
-    const Narrow *o = arg;
+    const Oracle *o = arg;
     for (int i = 0; i < o->all.n; i++) {
         size_t n = o->all.begin[i + 1] - o->all.begin[i];
         if (strcmp(o->all.param[i]->name, param->name) != 0) continue;
@@ -401,9 +301,9 @@ static Status compare_master(const Param *param, const float *values, void *arg)
 static void oracle_body(const Rank *r, void *arg)
 {
     const Case *c = arg;
-    Narrow o;
+    Oracle o;
     Wrapped w;
-    narrow_create(&o, c, r);
+    oracle_create(&o, c, r);
     wrap(&w, c, r);
     uint64_t first = gpulog_length();
     for (int step = 0; step < c->steps; step++) {
@@ -417,7 +317,7 @@ static void oracle_body(const Rank *r, void *arg)
     check_no_race(first);
     need(fsdp_full_state(w.model, compare_master, &o));
     unwrap(&w, r);
-    narrow_destroy(&o);
+    oracle_destroy(&o);
 }
 
 static void run_oracle(int world, Case *c)
@@ -869,9 +769,9 @@ static void masters_body(const Rank *r, void *arg)
 {
     const Case *c = arg;
     Wrapped w;
-    Narrow o;
+    Oracle o;
     int visits = 0;
-    narrow_create(&o, c, r);
+    oracle_create(&o, c, r);
     wrap(&w, c, r);
     for (int round = 0; round < 2; round++) { // the second after a forward in the policy's type
         size_t live = gpulog_live_bytes(r->device);
@@ -894,7 +794,7 @@ static void masters_body(const Rank *r, void *arg)
     check(visits == (r->rank == 0 ? o.all.n : 0), "the visitor has had %d parameters of %d", visits,
           o.all.n);
     unwrap(&w, r);
-    narrow_destroy(&o);
+    oracle_destroy(&o);
 }
 
 static void the_full_state_is_the_masters(void **state)
