@@ -250,7 +250,8 @@ static Status save_after(Program *p, int step)
     Trainer *t = &p->trainer;
     if (o->save == NULL || (step != t->opt.steps && (o->every == 0 || step % o->every != 0)))
         return OK;
-    CheckpointPosition position = {step, t->opt.seed};
+    CheckpointPosition position = {.step = step, .data_seed = t->opt.seed};
+    trainer_scale(t, &position.loss_scale, &position.growth_tracker, false);
     return checkpoint_save(o->save, t->model, &t->adamw, &position);
 }
 
@@ -266,6 +267,7 @@ static Status resume(Program *p)
                     p->opt.resume, (long long)position.step, t->opt.steps);
     p->done = (int)position.step;
     t->opt.seed = position.data_seed;
+    trainer_scale(t, &position.loss_scale, &position.growth_tracker, true);
     if (t->world.rank == 0) printf("resumed from %s after step %d\n", p->opt.resume, p->done);
     return OK;
 }

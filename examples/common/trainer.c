@@ -261,6 +261,17 @@ Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targ
     return OK;
 }
 
+void trainer_scale(Trainer *t, float *scale, int *growth_tracker, bool set)
+{
+    if (!scales(t)) return;
+    if (set && *scale > 0.0f) {
+        t->scaler.scale = *scale;
+        t->scaler.growth_tracker = *growth_tracker;
+    }
+    *scale = t->scaler.scale;
+    *growth_tracker = t->scaler.growth_tracker;
+}
+
 // What a forward without a backward leaves unsharded: at least the root.
 static Status reshard_all(Trainer *t)
 {

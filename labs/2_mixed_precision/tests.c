@@ -1,10 +1,8 @@
 /* Lab 2, mixed precision: which type is where, what each cast rounds, what travels, and when a step
  * is left out.
  *
- * The oracle is serial and rounds by the definition of the types (half_numbers.h). Gradients come
- * from a model without FSDP that computes in the policy's type; from there on everything is done
- * here, element by element: accumulating, dividing, summing in the collective's order. A small
- * model of integers is computed from scratch.
+ * Trainings are compared with the oracle of strategies.h, which rounds by the definition of the types
+ * (half_numbers.h). A small model of integers is computed from scratch.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -15,190 +13,29 @@
 #include "kernels.h"
 #include "narrow.h"
 #include "precision.h"
-#include "training.h"
-
-enum { MOST_RANKS = 8, MOST_ROUNDS = 4, MOST_NUMEL = 1 << 14 };
+#include "strategies.h"
 
 static const DType F32 = DTYPE_F32, BF16 = DTYPE_BF16, F16 = DTYPE_F16;
 
-// A training: which model on which mesh, and how.
-typedef struct Case {
-    Spec spec;
-    StrategyOptions options;
-    MixedPrecisionPolicy policy;
-    int replicas, rounds, steps;
-    bool partial; // the all-reduce is left to the last micro-batch
-    float *grads; // shared memory: of each rank and micro-batch, as the ranks make them
-} Case;
+static const Strategy ALL[] = {STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_ZERO3};
+static const DType PAIRS[][2] = {{DTYPE_BF16, DTYPE_F32}, {DTYPE_BF16, DTYPE_BF16},
+                                 {DTYPE_F16, DTYPE_F32},  {DTYPE_F16, DTYPE_F16},
+                                 {DTYPE_F32, DTYPE_BF16}, {DTYPE_F32, DTYPE_F32}};
+enum { N_PAIRS = sizeof PAIRS / sizeof PAIRS[0] };
 
-static Case case_of(Spec spec, DType param, DType reduce, Strategy strategy, int world)
+// The policy of these types; floats go in and come out.
+static const MixedPrecisionPolicy *policy_of(DType param, DType reduce)
 {
-    return (Case){.spec = spec,
-                  .options = {.strategy = strategy, .first_bucket_bytes = 64, .bucket_bytes = 900},
-                  .policy = {param, reduce, DTYPE_F32, true},
-                  .replicas = strategy == STRATEGY_DDP ? world : 1,
-                  .rounds = 1,
-                  .steps = 2};
+    static MixedPrecisionPolicy all[3][3];
+    all[param][reduce] = (MixedPrecisionPolicy){param, reduce, DTYPE_F32, true};
+    return &all[param][reduce];
 }
 
-// ---- A model under a policy on one rank ----
-
-typedef struct Wrapped {
-    NnRun run;
-    Mesh mesh;
-    FsdpContext ctx;
-    Module *model;
-    FsdpRoot *root;
-    FsdpAdamW adamw;
-} Wrapped;
-
-static bool is_block(const Spec *spec, const Module *model, int i)
+static Case typed(Spec spec, DType param, DType reduce, Strategy strategy, int world)
 {
-    if (spec->gpt2) return strncmp(model->children[i]->name, "h.", 2) == 0;
-    return i < model->n_children - 1;
-}
-
-static void wrap_units(Wrapped *w, const Case *c, const Rank *r)
-{
-    memset(w, 0, sizeof *w);
-    need(nn_run_create(&w->run, r->stream));
-    need(mesh_2d(&w->mesh, r->comm, c->replicas));
-    need(fsdp_context_create(&w->ctx, &w->mesh, r->stream));
-    w->model = spec_create(&c->spec);
-    for (int i = 0; i < w->model->n_children; i++)
-        if (c->options.strategy != STRATEGY_DDP && is_block(&c->spec, w->model, i))
-            need(fully_shard(w->model->children[i], &w->ctx, &TEST_OPTIONS));
-    need(fully_shard(w->model, &w->ctx, &TEST_OPTIONS));
-    need(strategy_apply(w->model, &c->options));
-    w->root = fsdp_unit(w->model)->root;
-    need(fsdp_adamw_create(&w->adamw, w->model, &w->ctx, &TEST_ADAMW));
-}
-
-static void wrap(Wrapped *w, const Case *c, const Rank *r)
-{
-    wrap_units(w, c, r);
-    need(precision_apply(w->model, &c->policy));
-    need_cuda(cudaDeviceSynchronize());
-}
-
-static void unwrap_units(Wrapped *w, const Rank *r)
-{
-    need_cuda(cudaDeviceSynchronize());
-    fsdp_adamw_destroy(&w->adamw);
-    need(strategy_remove(w->model));
-    fsdp_unwrap(w->model);
-    module_destroy(w->model);
-    need(fsdp_context_destroy(&w->ctx));
-    need(mesh_destroy(&w->mesh, r->comm));
-    need(nn_run_destroy(&w->run));
-}
-
-static void unwrap(Wrapped *w, const Rank *r)
-{
-    need_cuda(cudaDeviceSynchronize());
-    need(precision_remove(w->model));
-    unwrap_units(w, r);
-}
-
-static Batch batch_of(const Case *c, int step, int rank, int round)
-{
-    return batch_create(&c->spec, (uint64_t)(1 + step * 1000 + rank * 10 + round));
-}
-
-// One step without the optimizer.
-static void train(Wrapped *w, const Case *c, const Rank *r, int step)
-{
-    need(fsdp_zero_grad(w->model, &w->ctx));
-    for (int k = 0; k < c->rounds; k++) {
-        Batch batch = batch_of(c, step, r->rank, k);
-        need(strategy_micro_batch(w->model, k, c->rounds));
-        if (c->partial) {
-            need(fsdp_set_requires_gradient_sync(w->model, true));
-            need(fsdp_set_requires_all_reduce(w->model, k == c->rounds - 1));
-        }
-        train_batch(&c->spec, &w->run, w->model, &batch);
-        batch_destroy(&batch);
-    }
-}
-
-// ---- The oracle ----
-
-typedef struct Oracle {
-    Plain plain; // the masters, in float, their optimizer, and the names of the elements
-    Layout all;
-    size_t n;
-    Narrow narrow; // the same model in the policy's type
-} Oracle;
-
-static void oracle_create(Oracle *o, const Case *c, const Rank *r)
-{
-    plain_create(&o->plain, &c->spec, TEST_OPTIONS.seed, &TEST_ADAMW, r->stream);
-    layout_module(&o->all, o->plain.model, false, 1, LAYOUT_WHOLE);
-    narrow_create(&o->narrow, spec_create(&c->spec), c->policy.param_dtype);
-    o->n = o->narrow.n;
-}
-
-static void oracle_destroy(Oracle *o)
-{
-    narrow_destroy(&o->narrow);
-    plain_destroy(&o->plain);
-}
-
-// In which type gradients accumulate and are summed.
-static DType reduce_of(const Case *c, int world)
-{
-    return world == 1 ? F32 : c->policy.reduce_dtype;
-}
-
-// Whether the backwards of a step add to one gradient.
-static bool one_gradient(const Case *c, int world)
-{
-    return c->policy.param_dtype == reduce_of(c, world) &&
-           (world == 1 || (!c->options.reduce_every_time && !c->partial));
-}
-
-static float *grads_of(const Case *c, int rank, int round)
-{
-    return c->grads + (size_t)(rank * MOST_ROUNDS + round) * MOST_NUMEL;
-}
-
-// Waits until every rank is here.
-static void meet(const Rank *r)
-{
-    void *one = alloc_typed(F32, 1);
-    need_nccl(ncclAllReduce(one, one, 1, ncclFloat, ncclSum, r->comm, r->stream));
-    need_cuda(cudaStreamSynchronize(r->stream));
-    need_cuda(cudaFree(one));
-}
-
-// Writes this rank's gradients into the shared memory.
-static void make_grads(Oracle *o, const Case *c, const Rank *r, int step)
-{
-    float *masters = plain_params(&o->plain);
-    narrow_load(&o->narrow, masters);
-    narrow_zero(&o->narrow);
-    free(masters);
-    check(o->n <= MOST_NUMEL, "the model has %zu elements, the test has room for fewer", o->n);
-    for (int k = 0; k < c->rounds; k++) {
-        Batch batch = batch_of(c, step, r->rank, k);
-        narrow_pass(&o->narrow, &o->plain.run, &c->spec, &batch,
-                    1.0f / (float)(c->spec.B * c->spec.T));
-        float *grads = narrow_grads(&o->narrow);
-        memcpy(grads_of(c, r->rank, k), grads, o->n * sizeof *grads);
-        free(grads);
-        batch_destroy(&batch);
-        if (!one_gradient(c, r->world)) narrow_zero(&o->narrow);
-    }
-    meet(r);
-}
-
-// g[0] + g[1] + …, n of them, in a collective's order: a balanced tree.
-static float tree(const float *g, int n)
-{
-    if (n == 1) return g[0];
-    int half = 1;
-    while (2 * half < n) half *= 2;
-    return tree(g, half) + tree(g + half, n - half);
+    Case c = case_of(spec, strategy, world, 1, 1);
+    c.policy = policy_of(param, reduce);
+    return c;
 }
 
 // What fp16 is divided by before the sum, of some factors: worked out by hand from FSDP2's rule.
@@ -208,141 +45,14 @@ static float before_of(DType type, int factor)
     return type == F16 ? (float)BEFORE[factor] : 1.0f;
 }
 
-// What a rank gives to the reduction after micro-batch k, element i.
-static float given(const Case *c, int world, int rank, int k, bool each, size_t i)
-{
-    DType type = reduce_of(c, world);
-    float sum = half_float(type, grads_of(c, rank, each ? k : 0)[i]);
-    int factor = c->options.divide_factor > 0.0f ? (int)c->options.divide_factor : world;
-    for (int j = 1; j <= k && !each; j++) sum = half_float(type, sum + grads_of(c, rank, j)[i]);
-    if (one_gradient(c, world)) sum = grads_of(c, rank, k)[i];
-    return half_float(type, sum / before_of(type, factor));
-}
-
-// Element i of the gradient that a step leaves.
-static float oracle(const Case *c, int world, size_t i)
-{
-    DType type = reduce_of(c, world);
-    int shards = world / c->replicas;
-    int factor = c->options.divide_factor > 0.0f ? (int)c->options.divide_factor : world;
-    float after = (float)factor / before_of(type, factor), grad = 0.0f, sums[MOST_RANKS];
-    bool each = c->options.reduce_every_time || c->partial;
-    for (int k = 0; k < c->rounds && world == 1 && !one_gradient(c, 1); k++)
-        grad += grads_of(c, 0, k)[i];
-    if (world == 1) return one_gradient(c, 1) ? grads_of(c, 0, c->rounds - 1)[i] : grad;
-    for (int k = each ? 0 : c->rounds - 1; k < c->rounds; k++) {
-        for (int p = 0; p < c->replicas; p++) {
-            float of[MOST_RANKS];
-            for (int s = 0; s < shards; s++) of[s] = given(c, world, p * shards + s, k, each, i);
-            float sum = shards > 1 ? half_float(type, tree(of, shards)) : of[0];
-            sums[p] = c->partial && k > 0 ? half_float(type, sums[p] + sum) : sum;
-        }
-        if (c->partial && k < c->rounds - 1) continue;
-        grad += half_float(type, tree(sums, c->replicas)) / after;
-    }
-    return grad;
-}
-
-// ---- Comparing ----
-
-// This rank's gradients against the oracle's; then the oracle's own step with those.
-static void check_shards(Wrapped *w, Oracle *o, const Case *c, const Rank *r, int step)
-{
-    float *want = malloc((o->n + 1) * sizeof *want);
-    Param *params[LAYOUT_MAX];
-    int n_params = meta_params(w->model, params, LAYOUT_MAX);
-    check(want != NULL, "no memory for the oracle");
-    for (size_t i = 0; i < o->n; i++) want[i] = oracle(c, r->world, i);
-    for (int u = 0; u < w->root->n_units; u++) {
-        const FlatParam *flat = &w->root->units[u]->flat;
-        float *got = fetch(flat->sharded_grad.data, (size_t)flat->layout.shard_numel);
-        for (int j = 0; j < flat->layout.n; j++) {
-            int64_t begin, end, at;
-            int i = 0;
-            while (i < n_params && params[i] != flat->layout.params[j]) i++;
-            flat_param_range_in_shard(&flat->layout, j, flat->layout.rank, &begin, &end, &at);
-            for (int64_t e = begin; e < end; e++)
-                check(got[at + e - begin] == want[(int64_t)o->all.begin[i] + e],
-                      "step %d, the gradient of %s[%lld] is %.9g, want %.9g: what the backward "
-                      "wrote in %s is cast or added in %s, summed, and divided in float",
-                      step, flat->layout.params[j]->name, (long long)e, (double)got[at + e - begin],
-                      (double)want[(int64_t)o->all.begin[i] + e], type_name(c->policy.param_dtype),
-                      type_name(reduce_of(c, r->world)));
-        }
-        for (int64_t i = flat_valid_numel(&flat->layout, flat->layout.rank);
-             i < flat->layout.shard_numel; i++)
-            check(got[i] == 0.0f, "step %d, the gradient of %s has %g in its padding", step,
-                  flat->name, (double)got[i]);
-        free(got);
-    }
-    for (int i = 0; i < o->all.n; i++)
-        send_to(o->all.param[i]->grad.data, want + o->all.begin[i],
-                o->all.begin[i + 1] - o->all.begin[i]);
-    free(want);
-    need(plain_adamw_step(o->plain.adamw));
-}
-
-static Status compare_master(const Param *param, const float *values, void *arg)
-{
-    const Oracle *o = arg;
-    for (int i = 0; i < o->all.n; i++) {
-        size_t n = o->all.begin[i + 1] - o->all.begin[i];
-        if (strcmp(o->all.param[i]->name, param->name) != 0) continue;
-        float *want = fetch(o->all.param[i]->data.data, n);
-        check(memcmp(values, want, n * sizeof *want) == 0,
-              "the full state has %s[0] = %.9g, and the master that one process makes of the same "
-              "gradients is %.9g: it is gathered from the shards in float",
-              param->name, (double)values[0], (double)want[0]);
-        free(want);
-    }
-    return OK;
-}
-
-static void oracle_body(const Rank *r, void *arg)
-{
-    const Case *c = arg;
-    Oracle o;
-    Wrapped w;
-    oracle_create(&o, c, r);
-    wrap(&w, c, r);
-    uint64_t first = gpulog_length();
-    for (int step = 0; step < c->steps; step++) {
-        make_grads(&o, c, r, step);
-        train(&w, c, r, step);
-        need_cuda(cudaDeviceSynchronize());
-        check_shards(&w, &o, c, r, step);
-        need(fsdp_adamw_step(&w.adamw));
-        meet(r); // before the shared gradients are written again
-    }
-    check_no_race(first);
-    need(fsdp_full_state(w.model, compare_master, &o));
-    unwrap(&w, r);
-    oracle_destroy(&o);
-}
-
-static void run_oracle(int world, Case *c)
-{
-    static float *grads;
-    if (grads == NULL)
-        grads = shared_alloc((size_t)MOST_RANKS * MOST_ROUNDS * MOST_NUMEL * sizeof *grads);
-    c->grads = grads;
-    run_ranks(world, oracle_body, c);
-}
-
-static const Strategy ALL[] = {STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_ZERO3};
-static const DType PAIRS[][2] = {{DTYPE_BF16, DTYPE_F32}, {DTYPE_BF16, DTYPE_BF16},
-                                 {DTYPE_F16, DTYPE_F32},  {DTYPE_F16, DTYPE_F16},
-                                 {DTYPE_F32, DTYPE_BF16}, {DTYPE_F32, DTYPE_F32}};
-enum { N_PAIRS = sizeof PAIRS / sizeof PAIRS[0] };
-
 // ---- What travels ----
 
 static void travel_body(const Rank *r, void *arg)
 {
     const Case *c = arg;
     Wrapped w;
-    DType type = c->policy.param_dtype;
-    wrap(&w, c, r);
+    DType type = c->policy->param_dtype;
+    case_wrap(&w, c, r);
     for (int u = 0; u < w.root->n_units; u++) {
         FsdpUnit *unit = w.root->units[u];
         FlatParam *flat = &unit->flat;
@@ -388,16 +98,16 @@ static void travel_body(const Rank *r, void *arg)
         free(got);
         free(after);
     }
-    unwrap(&w, r);
+    case_unwrap(&w, r);
 }
 
 static void parameters_travel_narrow(void **state)
 {
     for (int world = 1; world <= 8; world++) {
-        Case c = case_of(spec_mlp(3), world % 2 ? BF16 : F16, F32, STRATEGY_ZERO3, world);
+        Case c = typed(spec_mlp(3), world % 2 ? BF16 : F16, F32, STRATEGY_ZERO3, world);
         run_ranks(world, travel_body, &c);
     }
-    Case ddp = case_of(spec_mlp(3), BF16, F32, STRATEGY_DDP, 2);
+    Case ddp = typed(spec_mlp(3), BF16, F32, STRATEGY_DDP, 2);
     run_ranks(2, travel_body, &ddp);
 }
 
@@ -407,70 +117,49 @@ static void training_follows_the_oracle(void **state)
 {
     for (int i = 0; i < N_PAIRS; i++) {
         int world = 1 + (i + 3) % 4;
-        Case c = case_of(spec_mlp(3), PAIRS[i][0], PAIRS[i][1], STRATEGY_ZERO3, world);
-        run_oracle(world, &c);
-        c = case_of(spec_mlp(3), PAIRS[i][0], PAIRS[i][1], ALL[i % 3], 4);
-        run_oracle(4, &c);
+        Case c = typed(spec_mlp(3), PAIRS[i][0], PAIRS[i][1], STRATEGY_ZERO3, world);
+        run_case(world, &c);
+        c = typed(spec_mlp(3), PAIRS[i][0], PAIRS[i][1], ALL[i % 3], 4);
+        run_case(4, &c);
     }
-    Case gpt2 = case_of(spec_gpt2(1), BF16, F32, STRATEGY_ZERO2, 2);
-    run_oracle(2, &gpt2);
-    Case hsdp = case_of(spec_mlp(3), BF16, BF16, STRATEGY_ZERO3, 6);
+    Case gpt2 = typed(spec_gpt2(1), BF16, F32, STRATEGY_ZERO2, 2);
+    run_case(2, &gpt2);
+    Case hsdp = typed(spec_mlp(3), BF16, BF16, STRATEGY_ZERO3, 6);
     hsdp.replicas = 2;
-    run_oracle(6, &hsdp);
-    Case slices = case_of(spec_mlp(3), BF16, F32, STRATEGY_ZERO3, 4);
+    run_case(6, &hsdp);
+    Case slices = typed(spec_mlp(3), BF16, F32, STRATEGY_ZERO3, 4);
     slices.options.reshard_ranks = 2;
-    run_oracle(4, &slices);
+    run_case(4, &slices);
     Spec spec = draw_mlp(4);
     const DType *pair = PAIRS[draw(0, N_PAIRS - 1)];
     Strategy strategy = draw_of(ALL);
     int world = drawn_world(&spec, 1, 8);
-    Case c = case_of(spec, pair[0], pair[1], strategy, world);
-    run_oracle(world, &c);
-}
-
-// Every strategy, world, pair of types and kind of accumulation: with PRECISION_ALL set.
-static void run_all(void)
-{
-    for (int world = 1; world <= 8; world++)
-        for (int i = 0; i < 4 * N_PAIRS * 3; i++) {
-            const DType *pair = PAIRS[i / 4 % N_PAIRS];
-            Case c = case_of(spec_mlp(3), pair[0], pair[1], ALL[i % 4], world);
-            int mode = i / 4 / N_PAIRS;
-            c.rounds = 2;
-            c.options.reduce_every_time = mode == 1;
-            c.partial = mode == 2;
-            if (mode == 2) c.replicas = world % 2 == 0 && world > 2 ? 2 : 1;
-            if (mode > 0 && ALL[i % 4] == STRATEGY_ZERO1) continue; // it cannot
-            if (mode == 2 && (ALL[i % 4] == STRATEGY_DDP || c.replicas == 1)) continue;
-            drawn("%d ranks, strategy %d, %s and %s, mode %d", world, (int)ALL[i % 4],
-                  type_name(pair[0]), type_name(pair[1]), mode);
-            run_oracle(world, &c);
-        }
+    Case c = typed(spec, pair[0], pair[1], strategy, world);
+    run_case(world, &c);
 }
 
 static void micro_batches_accumulate_in_reduce_dtype(void **state)
 {
-    if (getenv("PRECISION_ALL") != NULL) run_all();
     for (size_t i = 0; i < 4; i++) {
-        Case c = case_of(spec_mlp(3), BF16, i % 2 ? BF16 : F32, ALL[i], 3);
+        Case c = typed(spec_mlp(3), BF16, i % 2 ? BF16 : F32, ALL[i], 3);
         c.rounds = 3;
-        run_oracle(3, &c);
+        run_case(3, &c);
         if (ALL[i] == STRATEGY_ZERO1) continue;
         c.options.reduce_every_time = true;
-        c.policy.reduce_dtype = F16;
-        run_oracle(3, &c);
+        c.policy = policy_of(BF16, F16);
+        run_case(3, &c);
     }
-    Case one = case_of(spec_mlp(3), BF16, BF16, STRATEGY_ZERO3, 1);
+    Case one = typed(spec_mlp(3), BF16, BF16, STRATEGY_ZERO3, 1);
     one.rounds = 3;
-    run_oracle(1, &one);
-    Case narrower = case_of(spec_mlp(3), F32, BF16, STRATEGY_DDP, 2);
+    run_case(1, &one);
+    Case narrower = typed(spec_mlp(3), F32, BF16, STRATEGY_DDP, 2);
     narrower.rounds = 2;
-    run_oracle(2, &narrower);
-    Case partial = case_of(spec_mlp(3), BF16, F16, STRATEGY_ZERO3, 4);
+    run_case(2, &narrower);
+    Case partial = typed(spec_mlp(3), BF16, F16, STRATEGY_ZERO3, 4);
     partial.replicas = 2;
     partial.rounds = 3;
     partial.partial = true;
-    run_oracle(4, &partial);
+    run_case(4, &partial);
 }
 
 static void fp16_divides_before_and_after(void **state)
@@ -488,12 +177,12 @@ static void fp16_divides_before_and_after(void **state)
         fail_msg("a factor of 2.5 has no whole divisor, and is divided by %g before",
                  (double)precision_divide_before(F16, 2.5f));
     for (int world = 2; world <= 8; world += 3) {
-        Case c = case_of(spec_mlp(3), F16, F16, world == 5 ? STRATEGY_DDP : STRATEGY_ZERO3, world);
+        Case c = typed(spec_mlp(3), F16, F16, world == 5 ? STRATEGY_DDP : STRATEGY_ZERO3, world);
         c.rounds = 2;
-        run_oracle(world, &c);
+        run_case(world, &c);
         c.options.divide_factor = 6.0f;
-        c.policy.param_dtype = BF16;
-        run_oracle(world, &c);
+        c.policy = policy_of(BF16, F16);
+        run_case(world, &c);
     }
 }
 
@@ -592,7 +281,7 @@ static void whole_body(const Rank *r, void *arg)
         need(fully_shard(w.model->children[0], &w.ctx, &TEST_OPTIONS));
     need(fully_shard(w.model, &w.ctx, &TEST_OPTIONS));
     need(strategy_apply(w.model, &c->options));
-    need(precision_apply(w.model, &c->policy));
+    need(precision_apply(w.model, c->policy));
     w.root = fsdp_unit(w.model)->root;
     whole_shards(w.root, &m, r->world, false);
     for (int i = 0; i < ROWS * INS; i++) x[i] = (float)whole_at(1, r->rank, i);
@@ -627,7 +316,7 @@ static void whole_numbers_are_exact(void **state)
     for (int world = 1; world <= 8; world++)
         for (int i = 0; i < 2; i++) {
             const DType *pair = PAIRS[(world + 3 * i) % N_PAIRS];
-            Case c = case_of(spec_mlp(3), pair[0], pair[1], ALL[(world + i) % 4], world);
+            Case c = typed(spec_mlp(3), pair[0], pair[1], ALL[(world + i) % 4], world);
             c.rounds = 1 + world % 2;
             run_ranks(world, whole_body, &c);
         }
@@ -674,8 +363,8 @@ static Figures figures_of(const Wrapped *w, const Case *c, int world)
 {
     const StrategyOptions *o = &c->options;
     uint64_t P = 0, R = 0, u = 0, S = (uint64_t)(world / c->replicas), D = (uint64_t)c->replicas;
-    uint64_t n = (uint64_t)c->rounds, a = (uint64_t)dtype_bytes(c->policy.param_dtype);
-    uint64_t b = (uint64_t)dtype_bytes(c->policy.reduce_dtype);
+    uint64_t n = (uint64_t)c->rounds, a = (uint64_t)dtype_bytes(c->policy->param_dtype);
+    uint64_t b = (uint64_t)dtype_bytes(c->policy->reduce_dtype);
     for (int i = 0; i < w->root->n_units; i++) {
         uint64_t padded = (uint64_t)w->root->units[i]->flat.layout.padded;
         P += padded;
@@ -683,7 +372,7 @@ static Figures figures_of(const Wrapped *w, const Case *c, int world)
         if (i > 0) u = most_of(u, padded);
     }
     bool ddp = o->strategy == STRATEGY_DDP, kept = n > 1 && !o->reduce_every_time;
-    bool differ = c->policy.param_dtype != reduce_of(c, world);
+    bool differ = c->policy->param_dtype != (world == 1 ? F32 : c->policy->reduce_dtype);
     uint64_t times = o->reduce_every_time ? n : 1;
     Figures f = {.held = 16 * P / S};
     f.params = a * (o->strategy == STRATEGY_ZERO3 ? R + 2 * u : P);
@@ -706,7 +395,7 @@ static void costs_body(const Rank *r, void *arg)
     const Case *c = arg;
     Wrapped w;
     size_t before = gpulog_live_bytes(r->device);
-    wrap(&w, c, r);
+    case_wrap(&w, c, r);
     Figures f = figures_of(&w, c, r->world);
     size_t held = gpulog_live_bytes(r->device) - before;
     check(held == f.held,
@@ -715,7 +404,7 @@ static void costs_body(const Rank *r, void *arg)
           held, f.held);
     uint64_t first = gpulog_length();
     gpulog_reset_traffic();
-    train(&w, c, r, 0);
+    case_train(&w, c, r, 0);
     need_cuda(cudaDeviceSynchronize());
     const GpuOp ops[] = {GPU_ALL_GATHER, GPU_REDUCE_SCATTER, GPU_ALL_REDUCE};
     const uint64_t wants[] = {f.gathered, f.scattered, f.reduced};
@@ -735,7 +424,7 @@ static void costs_body(const Rank *r, void *arg)
     check(gpulog_live_bytes(r->device) - before == f.held,
           "after the step %zu bytes are left that were not there before it",
           gpulog_live_bytes(r->device) - before - f.held);
-    unwrap(&w, r);
+    case_unwrap(&w, r);
 }
 
 static void bytes_are_the_formula(void **state)
@@ -743,16 +432,16 @@ static void bytes_are_the_formula(void **state)
     Spec spec = spec_gpt2(3);
     spec.dim = 24; // bytes that 8 ranks divide
     for (int i = 0; i < 3 * N_PAIRS; i++) {
-        Case c = case_of(spec, PAIRS[i / 3][0], PAIRS[i / 3][1], ALL[i % 4], 4);
+        Case c = typed(spec, PAIRS[i / 3][0], PAIRS[i / 3][1], ALL[i % 4], 4);
         c.rounds = 1 + i % 2;
         c.options.reduce_every_time = i % 3 == 0 && ALL[i % 4] != STRATEGY_ZERO1;
         if (ALL[i % 4] >= STRATEGY_ZERO2 && i % 5 == 0) c.replicas = 2;
         run_ranks(4, costs_body, &c);
     }
     for (int world = 1; world <= 8; world *= 2) {
-        Case c = case_of(spec, BF16, F32, STRATEGY_ZERO3, world);
+        Case c = typed(spec, BF16, F32, STRATEGY_ZERO3, world);
         run_ranks(world, costs_body, &c);
-        c = case_of(spec, BF16, world == 8 ? BF16 : F32, STRATEGY_DDP, world);
+        c = typed(spec, BF16, world == 8 ? BF16 : F32, STRATEGY_DDP, world);
         run_ranks(world, costs_body, &c);
     }
 }
@@ -765,41 +454,60 @@ static Status count_visit(const Param *param, const float *values, void *arg)
     return OK;
 }
 
+static Status compare_master(const Param *param, const float *values, void *arg)
+{
+    const Plain *plain = arg;
+    static Layout all;
+    layout_module(&all, plain->model, false, 1, LAYOUT_WHOLE);
+    for (int i = 0; i < all.n; i++) {
+        size_t n = all.begin[i + 1] - all.begin[i];
+        if (strcmp(all.param[i]->name, param->name) != 0) continue;
+        float *want = fetch(all.param[i]->data.data, n);
+        check(memcmp(values, want, n * sizeof *want) == 0,
+              "the full state has %s[0] = %.9g, and its master is %.9g: it is gathered from the "
+              "shards in float",
+              param->name, (double)values[0], (double)want[0]);
+        free(want);
+    }
+    return OK;
+}
+
 static void masters_body(const Rank *r, void *arg)
 {
     const Case *c = arg;
     Wrapped w;
-    Oracle o;
+    Plain plain;
     int visits = 0;
-    oracle_create(&o, c, r);
-    wrap(&w, c, r);
+    plain_create(&plain, &c->spec, TEST_OPTIONS.seed, NULL, r->stream);
+    int n_params = meta_params(plain.model, NULL, 0);
+    case_wrap(&w, c, r);
     for (int round = 0; round < 2; round++) { // the second after a forward in the policy's type
         size_t live = gpulog_live_bytes(r->device);
-        need(fsdp_full_state(w.model, compare_master, &o));
+        need(fsdp_full_state(w.model, compare_master, &plain));
         check(gpulog_live_bytes(r->device) == live, "fsdp_full_state has left %zu bytes",
               gpulog_live_bytes(r->device) - live);
-        train(&w, c, r, round);
-        check(w.root->units[0]->flat.unsharded_param.dtype == c->policy.param_dtype,
+        case_train(&w, c, r, round);
+        check(w.root->units[0]->flat.unsharded_param.dtype == c->policy->param_dtype,
               "after fsdp_full_state the units are gathered in another type than the policy's");
     }
     need(fsdp_unshard(w.root->units[1]));
     need(fsdp_wait_for_unshard(w.root->units[1]));
     check(fsdp_full_state(w.model, count_visit, &visits) == ERR_ARGUMENT,
           "the full state of a unit that is unsharded in %s was taken for its masters",
-          type_name(c->policy.param_dtype));
+          type_name(c->policy->param_dtype));
     check(strstr(check_last(), "fsdp_reshard_all(root) first") != NULL, "the line says: %s",
           check_last());
     need(fsdp_reshard_all(w.model));
     need(fsdp_full_state(w.model, count_visit, &visits));
-    check(visits == (r->rank == 0 ? o.all.n : 0), "the visitor has had %d parameters of %d", visits,
-          o.all.n);
-    unwrap(&w, r);
-    oracle_destroy(&o);
+    check(visits == (r->rank == 0 ? n_params : 0), "the visitor has had %d parameters of %d",
+          visits, n_params);
+    case_unwrap(&w, r);
+    plain_destroy(&plain);
 }
 
 static void the_full_state_is_the_masters(void **state)
 {
-    Case c = case_of(spec_mlp(3), BF16, F32, STRATEGY_ZERO3, 3);
+    Case c = typed(spec_mlp(3), BF16, F32, STRATEGY_ZERO3, 3);
     run_ranks(3, masters_body, &c);
 }
 
@@ -815,7 +523,7 @@ static void check_restored(Wrapped *w, const Case *c, const Rank *r, int childre
         check(w->root->units[u]->flat.unsharded_param.dtype == F32 &&
                   w->root->units[u]->all_gather == fsdp_all_gather,
               "unit %s still gathers as a policy said", w->root->units[u]->flat.name);
-    train(w, c, r, 0);
+    case_train(w, c, r, 0);
     need(fsdp_adamw_step(&w->adamw));
 }
 
@@ -832,7 +540,7 @@ static void refusals_body(const Rank *r, void *arg)
     const Case *c = arg;
     const MixedPrecisionPolicy bf16 = {BF16, F32, F32, true};
     Wrapped w;
-    wrap_units(&w, c, r);
+    case_wrap(&w, c, r);
     int children = w.model->n_children;
     need(strategy_remove(w.model));
     refuse(&w, bf16, "call strategy_apply before precision_apply");
@@ -857,7 +565,7 @@ static void refusals_body(const Rank *r, void *arg)
     need(precision_remove(w.model));
     check(precision_remove(w.model) == ERR_ARGUMENT, "no precision was taken off");
     check_restored(&w, c, r, children);
-    unwrap_units(&w, r);
+    case_unwrap(&w, r);
 }
 
 static void types_body(const Rank *r, void *arg)
@@ -865,12 +573,12 @@ static void types_body(const Rank *r, void *arg)
     const Case *c = arg;
     Wrapped w;
     Buffer out;
-    Batch batch = batch_of(c, 0, r->rank, 0);
-    wrap(&w, c, r);
-    DType in = c->policy.cast_forward_inputs ? F32 : c->policy.param_dtype;
-    check(w.model->in_type == in && w.model->out_type == c->policy.output_dtype,
+    Batch batch = case_batch(c, 0, r->rank, 0);
+    case_wrap(&w, c, r);
+    DType in = c->policy->cast_forward_inputs ? F32 : c->policy->param_dtype;
+    check(w.model->in_type == in && w.model->out_type == c->policy->output_dtype,
           "the model takes %s and gives %s, want %s and %s", type_name(w.model->in_type),
-          type_name(w.model->out_type), type_name(in), type_name(c->policy.output_dtype));
+          type_name(w.model->out_type), type_name(in), type_name(c->policy->output_dtype));
     size_t n = (size_t)c->spec.B * (size_t)c->spec.in_dim;
     float *x = fetch(batch.in, n);
     void *input = alloc_typed(in, n);
@@ -878,22 +586,23 @@ static void types_body(const Rank *r, void *arg)
     w.run.B = c->spec.B;
     w.run.T = 1;
     need(module_forward_typed(w.model, &w.run, input, &out));
-    check(out.dtype == c->policy.output_dtype, "the output is %s", type_name(out.dtype));
+    check(out.dtype == c->policy->output_dtype, "the output is %s", type_name(out.dtype));
     need(module_discard(w.model, &w.run));
     need(fsdp_reshard_all(w.model));
     need_cuda(cudaFree(input));
     free(x);
     batch_destroy(&batch);
-    unwrap(&w, r);
+    case_unwrap(&w, r);
 }
 
 static void a_policy_suits_the_model(void **state)
 {
-    Case c = case_of(spec_mlp(3), F32, F32, STRATEGY_ZERO3, 2);
+    Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 1);
     run_ranks(2, refusals_body, &c);
     for (int i = 0; i < 8; i++) {
-        c.policy =
-            (MixedPrecisionPolicy){i & 1 ? F16 : BF16, F32, i & 2 ? F32 : BF16, (i & 4) != 0};
+        const MixedPrecisionPolicy policy = {i & 1 ? F16 : BF16, F32, i & 2 ? F32 : BF16,
+                                             (i & 4) != 0};
+        c.policy = &policy;
         run_ranks(2, types_body, &c);
     }
 }
@@ -929,7 +638,7 @@ static void scaled_step(Wrapped *w, LossScaler *scaler, const Case *c, const Ran
 {
     size_t n = (size_t)c->spec.B * (size_t)c->spec.T * (size_t)c->spec.vocab;
     float *logits, *dlogits, *din, loss;
-    Batch batch = batch_of(c, step, r->rank, 0);
+    Batch batch = case_batch(c, step, r->rank, 0);
     w->run.B = c->spec.B;
     w->run.T = c->spec.T;
     need(fsdp_zero_grad(w->model, &w->ctx));
@@ -951,7 +660,7 @@ static void overflow_body(const Rank *r, void *arg)
     LossScaler scaler = LOSS_SCALER_DEFAULTS;
     size_t n, again;
     scaler.scale = 1024.0f;
-    wrap(&w, c, r);
+    case_wrap(&w, c, r);
     need(loss_scaler_create(&scaler, w.model));
     for (int step = 0; step < 4; step++) {
         bool left_out = step == 1 || step == 3;
@@ -987,19 +696,19 @@ static void overflow_body(const Rank *r, void *arg)
         free(after);
     }
     loss_scaler_destroy(&scaler);
-    unwrap(&w, r);
+    case_unwrap(&w, r);
 }
 
 static void an_overflow_leaves_the_step_out_everywhere(void **state)
 {
     for (int i = 0; i < 4; i++) {
-        Case c = case_of(spec_mlp(3), F16, i % 2 ? F32 : F16, ALL[i], 3);
+        Case c = typed(spec_mlp(3), F16, i % 2 ? F32 : F16, ALL[i], 3);
         run_ranks(3, overflow_body, &c);
     }
-    Case hsdp = case_of(spec_mlp(3), F16, F16, STRATEGY_ZERO3, 4);
+    Case hsdp = typed(spec_mlp(3), F16, F16, STRATEGY_ZERO3, 4);
     hsdp.replicas = 2;
     run_ranks(4, overflow_body, &hsdp);
-    Case one = case_of(spec_mlp(3), F16, F16, STRATEGY_ZERO3, 1);
+    Case one = typed(spec_mlp(3), F16, F16, STRATEGY_ZERO3, 1);
     run_ranks(1, overflow_body, &one);
 }
 
@@ -1027,7 +736,7 @@ static void unscale_body(const Rank *r, void *arg)
     LossScaler scaler = LOSS_SCALER_DEFAULTS;
     size_t n, again;
     scaler.scale = 4096.0f;
-    wrap(&w, c, r);
+    case_wrap(&w, c, r);
     need(loss_scaler_create(&scaler, w.model));
     scaled_step(&w, NULL, c, r, 0, false);
     need_cuda(cudaDeviceSynchronize());
@@ -1049,12 +758,12 @@ static void unscale_body(const Rank *r, void *arg)
     free(scaled);
     free(got);
     loss_scaler_destroy(&scaler);
-    unwrap(&w, r);
+    case_unwrap(&w, r);
 }
 
 static void gradients_are_scaled_and_unscaled(void **state)
 {
-    Case c = case_of(spec_mlp(3), BF16, F32, STRATEGY_ZERO2, 2); // powers of two change no bit
+    Case c = typed(spec_mlp(3), BF16, F32, STRATEGY_ZERO2, 2); // powers of two change no bit
     run_ranks(2, unscale_body, &c);
 }
 
@@ -1095,7 +804,7 @@ static void scale_body(const Rank *r, void *arg)
                         {.scale = 1, .growth_factor = 2, .backoff_factor = 0.5f, 0}};
     LossScaler scaler = {
         .scale = 0x1p125f, .growth_factor = 4.0f, .backoff_factor = 0.25f, .growth_interval = 3};
-    wrap(&w, c, r);
+    case_wrap(&w, c, r);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         check(loss_scaler_create(&bad[i], w.model) == ERR_ARGUMENT, "scaler %zu was made", i);
     need(loss_scaler_create(&scaler, w.model));
@@ -1114,12 +823,12 @@ static void scale_body(const Rank *r, void *arg)
             i + 1, STEPS, (double)scaler.scale, scaler.growth_tracker, (double)want, good);
     }
     loss_scaler_destroy(&scaler);
-    unwrap(&w, r);
+    case_unwrap(&w, r);
 }
 
 static void the_scale_shrinks_and_grows(void **state)
 {
-    Case c = case_of(spec_mlp(2), F16, F32, STRATEGY_ZERO3, 2);
+    Case c = typed(spec_mlp(2), F16, F32, STRATEGY_ZERO3, 2);
     run_ranks(2, scale_body, &c);
 }
 

@@ -63,11 +63,11 @@ static char dir[PATH_BYTES + 16];
 // Everything is saved, torn down, made anew and loaded.
 static void resume(Wrapped *w, const Case *c, const Rank *r, int step)
 {
-    CheckpointPosition position = {step, 7};
+    CheckpointPosition position = {.step = step, .data_seed = 7};
     need(checkpoint_save(dir, w->model, &w->adamw, &position));
     case_unwrap(w, r);
     case_wrap(w, c, r);
-    position = (CheckpointPosition){0, 0};
+    position = (CheckpointPosition){.step = 0, .data_seed = 0};
     need(checkpoint_load(dir, w->model, &w->adamw, &position));
     check(position.step == step && position.data_seed == 7, "the position was not saved");
 }
