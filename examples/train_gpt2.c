@@ -62,6 +62,9 @@ static void usage(FILE *out, const char *program)
         "  --reduce-every-time   each micro-batch reduces; else the last one alone\n"
         "  --reshard-ranks N     zero3: a slice between forward and backward, on N ranks (0)\n"
         "  --uneven       micro-batches of 1 to --batch sequences, averaged by tokens\n"
+        "  --dtype X      in which parameters are gathered and layers compute: float, bf16 or\n"
+        "                 fp16, which scales the loss (float)\n"
+        "  --reduce-dtype X  in which gradients are reduced (float)\n"
         "  --figures      one line: memory, traffic and time of a step\n"
         "  --unsharded    one GPU, without FSDP\n"
         "  --save DIR     a checkpoint in DIR at the end, and with --every N each N steps\n"
@@ -86,6 +89,17 @@ static Status parse_strategy(const char *text, TrainerOptions *t)
         if (strcmp(text, NAMES[i]) == 0) return OK;
     }
     return fail(ERR_ARGUMENT, "--strategy is ddp, zero1, zero2 or zero3, not '%s'", text);
+}
+
+static Status parse_dtype(const char *option, const char *text, DType *dtype, TrainerOptions *t)
+{
+    static const char *const NAMES[] = {"float", "bf16", "fp16"}; // as DType has them
+    t->strategic = t->mixed = true;
+    for (int i = 0; i < 3; i++) {
+        *dtype = (DType)i;
+        if (strcmp(text, NAMES[i]) == 0) return OK;
+    }
+    return fail(ERR_ARGUMENT, "--%s is float, bf16 or fp16, not '%s'", option, text);
 }
 
 static Status parse_options(int argc, char **argv, Options *o, TrainerOptions *t)
@@ -117,6 +131,8 @@ static Status parse_options(int argc, char **argv, Options *o, TrainerOptions *t
         {"save", 1, NULL, 'S'},
         {"every", 1, NULL, 'E'},
         {"resume", 1, NULL, 'U'},
+        {"dtype", 1, NULL, 'D'},
+        {"reduce-dtype", 1, NULL, 'Y'},
         {NULL, 0, NULL, 0},
     };
     int choice, index = 0, seed = 42;
@@ -165,6 +181,8 @@ static Status parse_options(int argc, char **argv, Options *o, TrainerOptions *t
         case 'S': o->save = optarg; break;
         case 'E': TRY(parse_int(name, optarg, 1, &o->every)); break;
         case 'U': o->resume = optarg; break;
+        case 'D': TRY(parse_dtype(name, optarg, &t->policy.param_dtype, t)); break;
+        case 'Y': TRY(parse_dtype(name, optarg, &t->policy.reduce_dtype, t)); break;
         case 'i': o->brief = true; break;
         case 'k': t->keep = true; break;
         case 'u': t->unsharded = true; break;
@@ -199,8 +217,8 @@ static Status read_input(Program *p, int argc, char **argv)
         return fail(ERR_ARGUMENT, "--every %d: where to? (--save DIR)", p->opt.every);
     if (t->opt.strategic && (t->opt.unsharded || t->opt.keep))
         return fail(ERR_ARGUMENT,
-                    "--strategy, --replicas and --accumulate go neither with --unsharded "
-                    "nor with --keep (zero2 keeps)");
+                    "--strategy, --replicas, --accumulate and --dtype go neither with "
+                    "--unsharded nor with --keep (zero2 keeps)");
     if (t->opt.strategy == STRATEGY_DDP && t->opt.replicas > 1)
         return fail(ERR_ARGUMENT,
                     "--strategy ddp has a replica on every rank: leave --replicas out");
@@ -232,7 +250,8 @@ static Status save_after(Program *p, int step)
     Trainer *t = &p->trainer;
     if (o->save == NULL || (step != t->opt.steps && (o->every == 0 || step % o->every != 0)))
         return OK;
-    CheckpointPosition position = {step, t->opt.seed};
+    CheckpointPosition position = {.step = step, .data_seed = t->opt.seed};
+    trainer_scale(t, &position.loss_scale, &position.growth_tracker, false);
     return checkpoint_save(o->save, t->model, &t->adamw, &position);
 }
 
@@ -248,6 +267,7 @@ static Status resume(Program *p)
                     p->opt.resume, (long long)position.step, t->opt.steps);
     p->done = (int)position.step;
     t->opt.seed = position.data_seed;
+    trainer_scale(t, &position.loss_scale, &position.growth_tracker, true);
     if (t->world.rank == 0) printf("resumed from %s after step %d\n", p->opt.resume, p->done);
     return OK;
 }

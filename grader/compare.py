@@ -6,8 +6,9 @@ and compiled), and the reference's others. It runs on simulated GPUs of a modell
 clock gives the times (simgpu/pages/time.md); elsewhere they are the GPUs' own. Two micro-batches
 make a step, so that ZeRO-1 and ZeRO-2 differ.
 
-Interface: compare.py --impl DIR [--build DIR] [--backend B] [--ranks N]; `make compare`. Exit
-status 0; 1 where a run failed; 2 for a question that makes no sense; 3 where the kit is at fault.
+Interface: compare.py --impl DIR [--build DIR] [--backend B] [--ranks N] [--dtype T]
+[--reduce-dtype T]; `make compare`. Exit status 0; 1 where a run failed; 2 for a question that makes
+no sense; 3 where the kit is at fault.
 """
 
 import argparse
@@ -30,6 +31,7 @@ ROWS = [("DDP", ["--strategy", "ddp"]), ("ZeRO-1", ["--strategy", "zero1"]),
         ("… every time", ["--strategy", "zero2", "--reduce-every-time"]),
         ("ZeRO-3", ["--strategy", "zero3"]),
         ("HSDP, 2 replicas", ["--strategy", "zero3", "--replicas", "2"])]
+DTYPES = ("float", "bf16", "fp16")
 LIMIT = 300.0 # seconds of a run
 
 
@@ -92,21 +94,32 @@ def main():
                         help="build tree (the Makefile's own)")
     parser.add_argument("--backend", default="simgpu", help="what it is built against (simgpu)")
     parser.add_argument("--ranks", default="4", metavar="N", help="GPUs (4)")
+    parser.add_argument("--dtype", default="float", metavar="T",
+                        help="in which layers compute: float, bf16 or fp16 (float)")
+    parser.add_argument("--reduce-dtype", default="float", metavar="T",
+                        help="in which gradients are reduced (float)")
     options = parser.parse_args()
+    for option, wanted in (("DTYPE", options.dtype), ("REDUCE_DTYPE", options.reduce_dtype)):
+        if wanted not in DTYPES:
+            layout.tell("compare: %s=%s: it is %s" % (option, wanted, " or ".join(DTYPES)))
+            return 2
+    types = ["--dtype", options.dtype, "--reduce-dtype", options.reduce_dtype]
     if not options.ranks.isdigit() or int(options.ranks) < 2 or int(options.ranks) % 2:
         layout.tell("compare: RANKS=%s: two replicas want an even number of GPUs" % options.ranks)
         return 2
     try:
         builder, own = build(options)
-        print("A step of a small GPT-2 on %s GPUs, two micro-batches, with %s.\n"
+        print("A step of a small GPT-2 on %s GPUs, two micro-batches, in %s (gradients are reduced "
+              "in %s), with %s.\n"
               "Memory in MB on a GPU; MB sent by each rank; time in ms%s.\n" % (
-                  options.ranks, "your " + ", ".join(name + ".c" for name in own) if own
+                  options.ranks, options.dtype, options.reduce_dtype,
+                  "your " + ", ".join(name + ".c" for name in own) if own
                   else "the reference's files",
                   " on a modelled " + MACHINE if options.backend == "simgpu" else ""))
         print("%-17s %8s %8s %11s %14s %10s %6s %7s" % (
             "", "held", "peak", "all-gather", "reduce-scatter", "all-reduce", "calls", "time"))
         for name, flags in ROWS:
-            numbers, said = figures(builder, options.ranks, flags)
+            numbers, said = figures(builder, options.ranks, flags + types)
             if numbers is None:
                 layout.tell("%s failed:\n%s" % (name, said[-4000:]))
                 return 1

@@ -36,6 +36,8 @@ enum { CHECKPOINT_BUFFER = 1 << 20 };
 typedef struct CheckpointPosition {
     int64_t step;       // steps done
     uint64_t data_seed; // of the batches (text.h)
+    float loss_scale;   // where the loss is scaled (LossScaler, precision.h); 0: it is not
+    int growth_tracker; // the scaler's
 } CheckpointPosition;
 
 // ---------------------------------------------------------------- Lab 5: labs/5_checkpoints

@@ -101,6 +101,13 @@ typedef struct FlatParam {
     cudaEvent_t all_gather_done;  // recorded after the all-gather
 } FlatParam;
 
+// Whether the unsharded parameter is the shard itself, not a copy: one rank shards, and both are of
+// one type. (Lab 2 gives the unsharded parameter another type.)
+static inline bool flat_param_is_shard(const FlatParam *flat)
+{
+    return flat->layout.world == 1 && flat->unsharded_param.dtype == flat->sharded_param.dtype;
+}
+
 // Fills in the layout. `align` asks for shards of a multiple of 16 bytes (4 elements), which
 // NCCL and vector loads want. `name` is for messages. ERR_ARGUMENT for no parameters, W < 1, a rank
 // outside, or a parameter that is not DTYPE_F32 or that another flat parameter owns.
@@ -170,6 +177,10 @@ typedef struct ReduceScatterState {
     cudaEvent_t event;
 } ReduceScatterState;
 
+// What gets a parameter's values (fsdp_full_state), and what gathers them for it.
+typedef Status (*StateVisitor)(const Param *param, const float *values, void *arg);
+typedef Status (*StateGatherer)(Module *root, StateVisitor visit, void *arg);
+
 // What the units of one root share during an iteration. (PyTorch: FSDPStateContext and
 // FSDPCommContext.)
 typedef struct FsdpRoot {
@@ -184,6 +195,8 @@ typedef struct FsdpRoot {
     AllGatherState all_gather_state;
     ReduceScatterState reduce_scatter_state;
     struct StrategyState *strategy; // strategy.h; NULL: ZeRO as the six tasks have it
+    struct PrecisionState *precision; // precision.h; NULL: floats throughout
+    StateGatherer full_state;         // what fsdp_full_state does instead; NULL: what it says
 } FsdpRoot;
 
 // Whether a unit frees its parameters between its forward and its backward.
@@ -354,7 +367,6 @@ int fsdp_units(const Module *root, FsdpUnit **out, int max);
 // in host memory (row-major, param->shape), in the order of meta_params within each unit.
 // Collective: all ranks call it. A visitor that returns anything but OK ends it on rank 0 after the
 // collectives are done.
-typedef Status (*StateVisitor)(const Param *param, const float *values, void *arg);
 Status fsdp_full_state(Module *root, StateVisitor visit, void *arg);
 
 // Makes the module and all below it plain modules again: no hooks, flat parameters or memory of

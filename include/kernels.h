@@ -186,6 +186,9 @@ cudaError_t kernel_scale_ex(DType type, void *x, float factor, size_t n, cudaStr
 // dst[i] += src[i], each of its own type; the sum is a float, rounded to dst's type
 cudaError_t kernel_add_ex(DType dst_type, void *dst, DType src_type, const void *src, size_t n,
                           cudaStream_t stream);
+// dst[i] += src[i] / divisor, each of its own type; computed in float, rounded to dst's type
+cudaError_t kernel_add_divided_ex(DType dst_type, void *dst, DType src_type, const void *src,
+                                  float divisor, size_t n, cudaStream_t stream);
 cudaError_t kernel_add_out_ex(DType type, void *out, const void *a, const void *b, size_t n,
                               cudaStream_t stream);
 cudaError_t kernel_sum_rows_ex(DType type, void *out, const void *x, int rows, int cols,

@@ -183,6 +183,11 @@ Module *gated_ffn_create(const char *name, int dim, int hidden, float init_std, 
 Module *token_embedding_create(const char *name, int vocab, int max_T, int dim, float init_std);
 // Runs its children in order; it owns them.
 Module *sequence_create(const char *name, int n, Module **children);
+// Has a sequence take in_type (unless it takes tokens) and give out_type: where its layers have
+// another type, a cast layer is put before the first or after the last. Once; remove takes them
+// away. ERR_ARGUMENT for a module that is no sequence, or whose children do not fit each other.
+Status sequence_add_casts(Module *m, DType in_type, DType out_type);
+void sequence_remove_casts(Module *m);
 
 // ---- Models ----
 

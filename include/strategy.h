@@ -65,6 +65,11 @@ typedef struct Ddp {
 typedef struct StrategyState {
     StrategyOptions options; // with the defaults filled in
     FsdpRoot *root;
+    // What a reduction takes: *input (padded) is a buffer whose elements from `begin` on may be sent
+    // once the compute stream has run what is queued. In one backward `begin` goes from the end to
+    // the beginning. strategy_reduce_input, or another way (lab 2).
+    Status (*reduce_input)(FsdpUnit *unit, int64_t begin, Buffer *input);
+    float divided_before;        // what that has divided by already; 1
     bool requires_gradient_sync; // a backward reduces; false: its gradients accumulate unsharded
     bool requires_all_reduce;    // HSDP: false: what is summed over the shards accumulates
     bool is_last_backward;       // of a step: it ends with fsdp_finish_backward
@@ -86,11 +91,17 @@ typedef struct StrategyState {
 // Puts the strategy on all units of the root; fully_shard was called on all of them. ERR_ARGUMENT,
 // and nothing has changed, where the options do not suit each other or the mesh.
 Status strategy_apply(Module *root, const StrategyOptions *options);
-// Takes it off: the units are as fully_shard made them. Before fsdp_unwrap.
+// Takes it off: the units are as fully_shard made them. Before fsdp_unwrap. ERR_ARGUMENT under a
+// precision (precision.h), which is taken off first.
 Status strategy_remove(Module *root);
 
 // Micro-batch i of n (0 … n-1) comes next: sets the flags below as the strategy wants them.
 Status strategy_micro_batch(Module *root, int i, int n);
+
+// The state's reduce_input by default: unsharded_grad itself. What a sum is still to be divided by.
+// Given code (lib/fsdp/strategy_flags.c).
+Status strategy_reduce_input(FsdpUnit *unit, int64_t begin, Buffer *input);
+float strategy_divisor(const StrategyState *state);
 
 // The flags themselves, as FSDP2 has them; they hold from the next forward on. Given code
 // (lib/fsdp/strategy_flags.c), as is strategy_find: the state of the root that the module is.

@@ -47,10 +47,11 @@ examples: $(LAUNCH) $(DEVICES) $(EXAMPLES_LIB)
 example-programs: $(EXAMPLES) $(LAUNCH) $(DEVICES)
 
 ## make compare       one small GPT-2 under DDP, ZeRO-1, ZeRO-2, ZeRO-3 and HSDP:
-##                    memory, traffic and time side by side (lab 1; RANKS=8)
+##                    memory, traffic and time side by side (lab 1; RANKS=8);
+##                    DTYPE=bf16 REDUCE_DTYPE=float for the types of lab 2
 .PHONY: compare
 compare: deps
-	@$(PYTHON) grader/compare.py --impl $(call quote,$(IMPL_GIVEN)) --build '$(BUILD)' --backend $(BACKEND) --ranks '$(RANKS)'
+	@$(PYTHON) grader/compare.py --impl $(call quote,$(IMPL_GIVEN)) --build '$(BUILD)' --backend $(BACKEND) --ranks '$(RANKS)' $(if $(DTYPE),--dtype '$(DTYPE)') $(if $(REDUCE_DTYPE),--reduce-dtype '$(REDUCE_DTYPE)')
 
 ## make plan          what a step would take on GPUs that nobody has, by your
 ##                    files run dry: MODEL=gpt2-xl GPUS=1024 MACHINE=h100x8

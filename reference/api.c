@@ -12,10 +12,9 @@
  * belongs to the outermost unit, so that two models can share one context. Every unit starts as a
  * root of its own; one that is wrapped later takes over the units below it.
  *
- * Interface:
- *   fsdp_context_create, fsdp_context_destroy    streams and events of a rank
- *   fully_shard, fsdp_unwrap                     a module becomes a unit, and a module again
- *   fsdp_units, fsdp_full_state                  all units; the unsharded model, for saving
+ * Interface: fsdp_context_create, fsdp_context_destroy (streams and events of a rank); fully_shard,
+ * fsdp_unwrap (a module becomes a unit, and a module again); fsdp_units, fsdp_full_state (all units;
+ * the unsharded model, for saving).
  */
 #include "fsdp.h"
 
@@ -241,7 +240,6 @@ static Status gather_below(Module *module, StateVisitor visit, void *arg, Status
     //[[6.6b] Every unit here and below is gathered in turn, after what the optimizer wrote.
     FsdpUnit *unit = fsdp_unit(module);
     if (unit != NULL) {
-        // The optimizer may just have written the shards, on the compute stream.
         CUDA_TRY(cudaEventRecord(unit->ctx->compute_done, unit->ctx->compute_stream));
         CUDA_TRY(cudaStreamWaitEvent(unit->ctx->all_gather_stream, unit->ctx->compute_done, 0));
         TRY(gather_unit(unit, visit, arg, visit_status));
@@ -256,6 +254,8 @@ static Status gather_below(Module *module, StateVisitor visit, void *arg, Status
 Status fsdp_full_state(Module *root, StateVisitor visit, void *arg)
 {
     Status visit_status = OK;
+    if (fsdp_unit(root) != NULL && fsdp_unit(root)->root->full_state != NULL)
+        return fsdp_unit(root)->root->full_state(root, visit, arg);
     TRY(gather_below(root, visit, arg, &visit_status));
     return visit_status;
 }

@@ -72,7 +72,7 @@ Status fsdp_unshard(FsdpUnit *unit)
     //  parameters are views. With one rank the unsharded parameter is the shard, and nothing was
     //  queued.
     //? Which stream will free this memory, and whose order does its life follow?
-    if (flat->layout.world == 1) {
+    if (flat_param_is_shard(flat)) {
         flat->unsharded_param.data = flat->sharded_param.data;
     } else {
         CUDA_TRY(cudaMallocAsync(&flat->unsharded_param.data, buffer_bytes(&flat->unsharded_param),
@@ -95,7 +95,7 @@ Status fsdp_wait_for_unshard(FsdpUnit *unit)
     //  stream waits either.
     //? Which stream waits, and which one recorded? What is there to wait for with one rank?
     TRY(flat_set_state(flat, FLAT_UNSHARDED));
-    if (flat->layout.world > 1)
+    if (!flat_param_is_shard(flat))
         CUDA_TRY(cudaStreamWaitEvent(unit->ctx->compute_stream, flat->all_gather_done, 0));
     return OK;
     //[end 3.3]
@@ -133,7 +133,7 @@ Status fsdp_reshard(FsdpUnit *unit)
     TRY(flat_set_state(flat, FLAT_SHARDED));
     flat->unsharded_param.data = NULL;
     flat_set_views(flat);
-    if (flat->layout.world == 1) return OK;
+    if (flat_param_is_shard(flat)) return OK;
     TRY(fsdp_free_all_gather(unit->root));
     CUDA_TRY(cudaEventRecord(state->event, ctx->compute_stream));
     state->buffer = buffer;

@@ -22,6 +22,12 @@ static Status create_unsharded(Trainer *t)
     return OK;
 }
 
+// Whether the loss is scaled.
+static bool scales(const Trainer *t)
+{
+    return t->opt.mixed && t->opt.policy.param_dtype == DTYPE_F16;
+}
+
 static Status create_sharded(Trainer *t)
 {
     static const TaskFile files[] = TASK_FILES;
@@ -44,6 +50,9 @@ static Status create_sharded(Trainer *t)
                                 .reduce_every_time = t->opt.reduce_every_time,
                                 .reshard_ranks = t->opt.reshard_ranks};
     if (t->opt.strategic) TRY(strategy_apply(t->model, &strategy));
+    if (t->opt.mixed) TRY(precision_apply(t->model, &t->opt.policy));
+    t->scaler = LOSS_SCALER_DEFAULTS;
+    if (scales(t)) TRY(loss_scaler_create(&t->scaler, t->model));
     TRY(fsdp_adamw_create(&t->adamw, t->model, &t->ctx, &t->opt.adamw));
     return OK;
 }
@@ -70,6 +79,8 @@ Status trainer_destroy(Trainer *t)
         meta_release(t->model);
     } else {
         fsdp_adamw_destroy(&t->adamw);
+        if (scales(t)) loss_scaler_destroy(&t->scaler);
+        if (t->opt.mixed) TRY(precision_remove(t->model));
         if (t->opt.strategic) TRY(strategy_remove(t->model));
         fsdp_unwrap(t->model);
         TRY(fsdp_context_destroy(&t->ctx));
@@ -174,6 +185,15 @@ static Status clip_unsharded(Trainer *t)
     return OK;
 }
 
+// The optimizer's step with a loss that was scaled.
+static Status update_scaled(Trainer *t)
+{
+    TRY(loss_scaler_unscale(&t->scaler));
+    if (!t->scaler.found_inf) TRY(fsdp_clip_grad_norm(t->model, &t->ctx, t->opt.clip, &t->norm));
+    TRY(loss_scaler_step(&t->scaler, &t->adamw));
+    return loss_scaler_update(&t->scaler);
+}
+
 static Status update(Trainer *t, int step)
 {
     if (t->opt.unsharded) {
@@ -182,9 +202,13 @@ static Status update(Trainer *t, int step)
         TRY(plain_adamw_step(t->plain));
         TRY(plain_adamw_zero_grad(t->plain));
     } else {
-        TRY(fsdp_clip_grad_norm(t->model, &t->ctx, t->opt.clip, &t->norm));
         t->adamw.config.lr = rate_of(&t->opt, step);
-        TRY(fsdp_adamw_step(&t->adamw));
+        if (scales(t)) {
+            TRY(update_scaled(t));
+        } else {
+            TRY(fsdp_clip_grad_norm(t->model, &t->ctx, t->opt.clip, &t->norm));
+            TRY(fsdp_adamw_step(&t->adamw));
+        }
         TRY(fsdp_zero_grad(t->model, &t->ctx));
     }
     return OK;
@@ -227,12 +251,25 @@ Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targ
         TRY(module_forward(t->model, &t->run, t->tokens, &logits));
         TRY(cross_entropy_scaled(&t->run, logits, t->targets, B * o->T, o->model.vocab, scale, &one,
                                  &dlogits));
+        if (scales(t))
+            TRY(loss_scaler_scale(&t->scaler, dlogits, rows * (size_t)o->model.vocab, t->stream));
         TRY(module_backward(t->model, &t->run, dlogits, &din));
         CUDA_TRY(cudaFreeAsync(dlogits, t->stream));
         *loss += one * scale * (float)(B * o->T);
     }
     TRY(update(t, step));
     return OK;
+}
+
+void trainer_scale(Trainer *t, float *scale, int *growth_tracker, bool set)
+{
+    if (!scales(t)) return;
+    if (set && *scale > 0.0f) {
+        t->scaler.scale = *scale;
+        t->scaler.growth_tracker = *growth_tracker;
+    }
+    *scale = t->scaler.scale;
+    *growth_tracker = t->scaler.growth_tracker;
 }
 
 // What a forward without a backward leaves unsharded: at least the root.

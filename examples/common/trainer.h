@@ -5,7 +5,7 @@
  * one GPU, in plain modules, and no other rank takes part; the rest is the same: the gradient is
  * clipped, the learning rate follows the same schedule. So the two can be compared step by step.
  *
- * Interface: trainer_create, trainer_step, trainer_forward,
+ * Interface: trainer_create, trainer_step, trainer_scale, trainer_forward,
  * trainer_unsharded_peak, trainer_destroy;
  * mean_over_ranks, gather_over_ranks.
  */
@@ -15,7 +15,7 @@
 #include "fsdp.h"
 #include "launch.h"
 #include "nn.h"
-#include "strategy.h"
+#include "precision.h"
 
 typedef struct TrainerOptions {
     Gpt2Config model;
@@ -31,8 +31,10 @@ typedef struct TrainerOptions {
     int replicas;
     int accumulate;         // micro-batches of a step, of B sequences each; 0: one
     bool reduce_every_time; // each of them reduces
-    int reshard_ranks;      // ZeRO-3: slices between forward and backward; 0: none
-    bool uneven;            // micro-batches of 1 to B sequences, each rank and step others
+    bool mixed;             // policy is set; strategic is, too
+    MixedPrecisionPolicy policy;
+    int reshard_ranks; // ZeRO-3: slices between forward and backward; 0: none
+    bool uneven;       // micro-batches of 1 to B sequences, each rank and step others
 } TrainerOptions;
 
 typedef struct Trainer {
@@ -47,6 +49,7 @@ typedef struct Trainer {
     Mesh mesh;         // with FSDP, as ctx and adamw
     FsdpContext ctx;
     FsdpAdamW adamw;
+    LossScaler scaler;         // where the modules compute in fp16
     int32_t *tokens, *targets; // device: (B·T) each
     float norm;                // of the last step's gradient, before it was clipped
     int64_t step_tokens;       // of all ranks in the last step
@@ -62,6 +65,10 @@ Status trainer_destroy(Trainer *t); // and the model
 // mean loss over all ranks' tokens; *loss is this rank's part of it: its mean over the ranks is that
 // loss.
 Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targets, float *loss);
+
+// The loss scale and its tracker, where the loss is scaled: for a checkpoint, or from one (`set`; 0
+// in it: there was none).
+void trainer_scale(Trainer *t, float *scale, int *growth_tracker, bool set);
 
 // The forward alone, of B sequences of T tokens. *loss where targets is not NULL; logits (B·T,
 // vocab) in host memory, where it is not NULL. With FSDP all ranks must call it.

@@ -216,6 +216,8 @@ Status strategy_apply(Module *module, const StrategyOptions *options)
     if (state == NULL) return fail(ERR_MEMORY, "no host memory for a strategy");
     *state = (StrategyState){.options = *options,
                              .root = root,
+                             .reduce_input = strategy_reduce_input,
+                             .divided_before = 1.0f,
                              .requires_gradient_sync = true,
                              .requires_all_reduce = true,
                              .is_last_backward = true,
@@ -240,6 +242,8 @@ Status strategy_remove(Module *module)
     TRY(fsdp_find_root(module, &root));
     StrategyState *state = root->strategy;
     if (state == NULL) return fail(ERR_ARGUMENT, "%s has no strategy", module->name);
+    if (root->precision != NULL)
+        return fail(ERR_ARGUMENT, "%s has a precision: call precision_remove before", module->name);
     ddp_destroy(state);
     TRY(free_all_reduce(state));
     if (state->after_forward != NULL) module_remove_hook(module, state->after_forward);
@@ -301,6 +305,7 @@ static Status reduce_within(FsdpUnit *unit, Buffer *partial)
     FlatParam *flat = &unit->flat;
     cudaStream_t stream = unit->ctx->reduce_scatter_stream;
     Buffer sum = flat->sharded_grad;
+    sum.dtype = flat->unsharded_grad.dtype;
     //[L1.4] *partial, which the reduce-scatter stream owns, has grown by this rank's shard of the
     //  sum over the ranks that shard. Where it had no memory, it is that sum.
     //? Could the sum stay in unsharded_grad? Who frees that, and when?
@@ -311,7 +316,8 @@ static Status reduce_within(FsdpUnit *unit, Buffer *partial)
         *partial = sum;
         return OK;
     }
-    CUDA_TRY(kernel_add(partial->data, sum.data, (size_t)sum.numel, stream));
+    CUDA_TRY(kernel_add_ex(partial->dtype, partial->data, sum.dtype, sum.data, (size_t)sum.numel,
+                           stream));
     CUDA_TRY(cudaFreeAsync(sum.data, stream));
     return OK;
     //[end L1.4]
@@ -335,8 +341,8 @@ static Status reduce_between(FsdpUnit *unit, Buffer *partial)
                            dtype_nccl(partial->dtype), ncclSum, unit->ctx->mesh.replicate.comm,
                            stream));
     if (valid > 0)
-        CUDA_TRY(kernel_add_divided(flat->sharded_grad.data, partial->data,
-                                    state->options.divide_factor, valid, stream));
+        CUDA_TRY(kernel_add_divided_ex(DTYPE_F32, flat->sharded_grad.data, partial->dtype,
+                                       partial->data, strategy_divisor(state), valid, stream));
     TRY(free_all_reduce(state));
     CUDA_TRY(cudaEventRecord(state->all_reduce_state.event, stream));
     state->all_reduce_state.buffer = partial->data;
@@ -371,8 +377,8 @@ Status strategy_reduce(FsdpUnit *unit)
     Buffer sum = buffer_range(&flat->unsharded_grad, flat->layout.rank * (int64_t)n, (int64_t)n);
     NCCL_TRY(ncclReduceScatter(flat->unsharded_grad.data, sum.data, n, dtype_nccl(sum.dtype),
                                ncclSum, unit->ctx->mesh.shard.comm, stream));
-    CUDA_TRY(kernel_add_divided(flat->sharded_grad.data, sum.data, state->options.divide_factor, n,
-                                stream));
+    CUDA_TRY(kernel_add_divided_ex(DTYPE_F32, flat->sharded_grad.data, sum.dtype, sum.data,
+                                   strategy_divisor(state), n, stream));
     return OK;
     //[end L1.6]
 }

@@ -136,17 +136,20 @@ static Status send_bucket(StrategyState *state)
     const Bucket *bucket = &state->ddp.buckets[state->ddp.next];
     cudaStream_t stream = state->all_reduce_stream;
     size_t n = (size_t)(bucket->end - bucket->begin);
+    Buffer input;
+    TRY(state->reduce_input(unit, bucket->begin, &input));
     //[L1.11] Queued after the kernels that write it, on the all-reduce stream: the bucket's range
-    //  of unsharded_grad is summed over the replicas, in place, and the quotient added to the same
-    //  range of sharded_grad. state->ddp.next is the bucket after it.
+    //  of `input` is summed over the replicas, in place, and the quotient (strategy_divisor) added
+    //  to the same range of sharded_grad. state->ddp.next is the bucket after it.
     //? What does the all-reduce stream have to wait for, and does the host?
-    Buffer sum = buffer_range(&flat->unsharded_grad, bucket->begin, (int64_t)n);
+    Buffer sum = buffer_range(&input, bucket->begin, (int64_t)n);
     Buffer grad = buffer_range(&flat->sharded_grad, bucket->begin, (int64_t)n);
     CUDA_TRY(cudaEventRecord(state->reduced, unit->ctx->compute_stream));
     CUDA_TRY(cudaStreamWaitEvent(stream, state->reduced, 0));
     NCCL_TRY(ncclAllReduce(sum.data, sum.data, n, dtype_nccl(sum.dtype), ncclSum,
                            unit->ctx->mesh.replicate.comm, stream));
-    CUDA_TRY(kernel_add_divided(grad.data, sum.data, state->options.divide_factor, n, stream));
+    CUDA_TRY(kernel_add_divided_ex(DTYPE_F32, grad.data, sum.dtype, sum.data,
+                                   strategy_divisor(state), n, stream));
     state->ddp.next++;
     return OK;
     //[end L1.11]

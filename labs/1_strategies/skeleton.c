@@ -199,6 +199,8 @@ Status strategy_apply(Module *module, const StrategyOptions *options)
     if (state == NULL) return fail(ERR_MEMORY, "no host memory for a strategy");
     *state = (StrategyState){.options = *options,
                              .root = root,
+                             .reduce_input = strategy_reduce_input,
+                             .divided_before = 1.0f,
                              .requires_gradient_sync = true,
                              .requires_all_reduce = true,
                              .is_last_backward = true,
@@ -223,6 +225,8 @@ Status strategy_remove(Module *module)
     TRY(fsdp_find_root(module, &root));
     StrategyState *state = root->strategy;
     if (state == NULL) return fail(ERR_ARGUMENT, "%s has no strategy", module->name);
+    if (root->precision != NULL)
+        return fail(ERR_ARGUMENT, "%s has a precision: call precision_remove before", module->name);
     ddp_destroy(state);
     TRY(free_all_reduce(state));
     if (state->after_forward != NULL) module_remove_hook(module, state->after_forward);
@@ -278,6 +282,7 @@ static Status reduce_within(FsdpUnit *unit, Buffer *partial)
     FlatParam *flat = &unit->flat;
     cudaStream_t stream = unit->ctx->reduce_scatter_stream;
     Buffer sum = flat->sharded_grad;
+    sum.dtype = flat->unsharded_grad.dtype;
     // TODO L1.4: *partial, which the reduce-scatter stream owns, has grown by this rank's shard of
     // the sum over the ranks that shard. Where it had no memory, it is that sum.
     // Hint: Could the sum stay in unsharded_grad? Who frees that, and when?

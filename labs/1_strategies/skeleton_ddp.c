@@ -125,9 +125,11 @@ static Status send_bucket(StrategyState *state)
     const Bucket *bucket = &state->ddp.buckets[state->ddp.next];
     cudaStream_t stream = state->all_reduce_stream;
     size_t n = (size_t)(bucket->end - bucket->begin);
+    Buffer input;
+    TRY(state->reduce_input(unit, bucket->begin, &input));
     // TODO L1.11: Queued after the kernels that write it, on the all-reduce stream: the bucket's
-    // range of unsharded_grad is summed over the replicas, in place, and the quotient added to the
-    // same range of sharded_grad. state->ddp.next is the bucket after it.
+    // range of `input` is summed over the replicas, in place, and the quotient (strategy_divisor)
+    // added to the same range of sharded_grad. state->ddp.next is the bucket after it.
     // Hint: What does the all-reduce stream have to wait for, and does the host?
     NOT_YET("L1.11");
 }

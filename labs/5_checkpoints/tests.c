@@ -81,7 +81,7 @@ static void save_or_load(const Rank *r, void *arg)
 {
     const Job *job = arg;
     Sharded s;
-    CheckpointPosition position = {job->step, 0xfedcba9876543210};
+    CheckpointPosition position = {.step = job->step, .data_seed = 0xfedcba9876543210};
     make_model(&s, job, r);
     if (job->disk != NULL) disk_join(job->disk, r->rank);
     if (job->saves) {
@@ -92,7 +92,7 @@ static void save_or_load(const Rank *r, void *arg)
     }
     if (job->loads) {
         state_fill(&s, STATE_BEFORE);
-        position = (CheckpointPosition){0, 0};
+        position = (CheckpointPosition){.step = 0, .data_seed = 0};
         must_work(checkpoint_load(dir, s.model, s.adamw.ctx != NULL ? &s.adamw : NULL, &position),
                   "checkpoint_load",
                   job->failed
@@ -170,7 +170,7 @@ static void resume_body(const Rank *r, void *arg)
 {
     Resume *all = arg;
     Spec spec = spec_gpt2(2);
-    CheckpointPosition position = {2, 1};
+    CheckpointPosition position = {.step = 2, .data_seed = 1};
     Sharded s;
     if (!all->resumes) {
         sharded_create(&s, &spec, &TEST_OPTIONS, &STATE_ADAMW, r);
@@ -297,7 +297,7 @@ static void killed_body(const Rank *r, void *arg)
     Kill *kill = arg;
     Job job = {.spec = spec_mlp(2)};
     Sharded s;
-    CheckpointPosition position = {5, 0};
+    CheckpointPosition position = {.step = 5, .data_seed = 0};
     make_model(&s, &job, r);
     state_fill(&s, 5);
     disk_join(kill->disk, r->rank);
@@ -311,7 +311,7 @@ static void survivor_body(const Rank *r, void *arg)
     Kill *kill = arg;
     Job job = {.spec = spec_mlp(2)};
     Sharded s;
-    CheckpointPosition position = {0, 0};
+    CheckpointPosition position = {.step = 0, .data_seed = 0};
     make_model(&s, &job, r);
     Status status = checkpoint_load(dir, s.model, &s.adamw, &position);
     check(status == OK,
@@ -396,7 +396,7 @@ static void refusal_body(const Rank *r, void *arg)
     Job job = {.spec = refusal->spec};
     Sharded s;
     int lines;
-    CheckpointPosition position = {8, 0};
+    CheckpointPosition position = {.step = 8, .data_seed = 0};
     struct rlimit before, small;
     make_model(&s, &job, r);
     state_fill(&s, 8);
@@ -525,7 +525,7 @@ static void memory_body(const Rank *r, void *arg)
     Job job = {.spec = spec_mlp(5)};
     job.spec.dim = 600;
     Sharded s;
-    CheckpointPosition position = {3, 0};
+    CheckpointPosition position = {.step = 3, .data_seed = 0};
     make_model(&s, &job, r);
     state_fill(&s, 3);
     host_limit((2 << 20) + (256 << 10));

@@ -5,7 +5,8 @@
  *    "adamw": {"t": 120}, "position": {"step": 120, "data_seed": "42"}}
  *
  * A slice is [file, begin, end]. "adamw" is null where no optimizer was saved. data_seed is a text:
- * JSON's numbers have no 64 bits everywhere.
+ * JSON's numbers have no 64 bits everywhere. Where the loss is scaled the position also has
+ * "loss_scale": {"scale": 65536.0, "growth_tracker": 7}.
  *
  * Interface: index_begin, index_add_param, index_add_slice, index_write, index_find, index_free.
  */
@@ -89,10 +90,14 @@ static char *index_text(const CheckpointIndex *index)
     json_t *adamw =
         index->has_moments ? json_pack("{s:I}", "t", (json_int_t)index->t) : json_null();
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)index->position.data_seed);
-    json_t *all =
-        json_pack("{s:s, s:i, s:i, s:o, s:o, s:{s:I, s:s}}", "format", "shardlab checkpoint",
-                  "version", 1, "files", index->n_files, "parameters", params, "adamw", adamw,
-                  "position", "step", (json_int_t)index->position.step, "data_seed", seed);
+    json_t *scale = index->position.loss_scale > 0.0f
+                        ? json_pack("{s:f, s:i}", "scale", (double)index->position.loss_scale,
+                                    "growth_tracker", index->position.growth_tracker)
+                        : NULL; // left out
+    json_t *all = json_pack(
+        "{s:s, s:i, s:i, s:o, s:o, s:{s:I, s:s, s:o*}}", "format", "shardlab checkpoint", "version",
+        1, "files", index->n_files, "parameters", params, "adamw", adamw, "position", "step",
+        (json_int_t)index->position.step, "data_seed", seed, "loss_scale", scale);
     char *text = json_dumps(all, JSON_COMPACT);
     json_decref(all);
     return text;

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE // asprintf
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,8 +97,23 @@ static Status read_params(const char *path, CheckpointIndex *index, json_t *para
     return OK;
 }
 
+// The loss scale, where there was one.
+static Status read_scale(const char *path, CheckpointPosition *position, const json_t *scale)
+{
+    int64_t tracker = 0;
+    if (scale == NULL) return OK;
+    position->loss_scale = (float)json_real_value(json_object_get(scale, "scale"));
+    if (!(position->loss_scale > 0.0f) || !isfinite(position->loss_scale))
+        return fail(ERR_IO, "%s: loss_scale: scale must be a positive number, as 65536.0", path);
+    Status status = read_int(path, scale, "growth_tracker", 0, INT32_MAX, &tracker);
+    position->growth_tracker = (int)tracker;
+    return status;
+}
+
 static Status read_position(const char *path, CheckpointIndex *index, const json_t *position)
 {
+    Status status = read_scale(path, &index->position, json_object_get(position, "loss_scale"));
+    if (status != OK) return status;
     const char *seed = json_string_value(json_object_get(position, "data_seed"));
     char *end = NULL;
     errno = 0;

@@ -1,6 +1,7 @@
-/* strategy_flags.c: the flags of a strategy that a training loop may set itself, as FSDP2 has them.
+/* strategy_flags.c: the flags of a strategy that a training loop may set itself, as FSDP2 has them,
+ * and what a reduction takes where nobody says otherwise.
  *
- * Interface: strategy_find; fsdp_set_requires_gradient_sync, fsdp_set_requires_all_reduce,
+ * Interface: strategy_find; strategy_reduce_input, strategy_divisor; fsdp_set_requires_gradient_sync, fsdp_set_requires_all_reduce,
  * fsdp_set_is_last_backward, fsdp_set_reshard_after_backward, fsdp_set_gradient_divide_factor.
  */
 #include "strategy.h"
@@ -11,6 +12,17 @@ Status strategy_find(const Module *module, StrategyState **state)
     TRY(fsdp_find_root(module, &root));
     *state = root->strategy;
     return *state != NULL ? OK : fail(ERR_ARGUMENT, "%s has no strategy", module->name);
+}
+
+Status strategy_reduce_input(FsdpUnit *unit, int64_t begin, Buffer *input)
+{
+    *input = unit->flat.unsharded_grad;
+    return OK;
+}
+
+float strategy_divisor(const StrategyState *state)
+{
+    return state->options.divide_factor / state->divided_before;
 }
 
 Status fsdp_set_requires_gradient_sync(Module *root, bool on)

@@ -6,7 +6,7 @@
  * result does not depend on how a parameter was cut into shards.
  *
  * Interface: kernel_fill, kernel_scale, kernel_add, kernel_add_out, kernel_add_divided; the
- * _ex form of scale, add and add_out.
+ * _ex form of scale, add, add_out and add_divided.
  */
 #include "kernels.h"
 #include "typed.h"
@@ -116,16 +116,36 @@ cudaError_t kernel_add_out_ex(DType type, void *out, const void *a, const void *
     return add_out_of(&op, type, out, a, b, n);
 }
 
+static cudaError_t add_divided_of(SimgpuOp *op, DType to_type, void *dst, DType from_type,
+                                  const void *src, float divisor, size_t n)
+{
+    void *to = typed_update(op, to_type, dst, n);
+    const void *from = typed_read(op, from_type, src, n);
+    DType blocks = to_type != DTYPE_F32 ? to_type : from_type;
+    simgpu_cost(op, 2 * n, GPU_F32);
+    for (size_t i = 0; i < n && simgpu_ready(op); i += typed_step(blocks, n)) {
+        float copy_to[TYPED_BLOCK], copy_from[TYPED_BLOCK];
+        size_t count = typed_count(blocks, n, i);
+        float *sum = typed_open(to_type, copy_to, to, i, count);
+        const float *x = typed_load(from_type, copy_from, from, i, count);
+#pragma omp simd
+        for (size_t j = 0; j < count; j++) sum[j] += x[j] / divisor;
+        typed_store(to_type, to, i, sum, count);
+    }
+    return simgpu_end(op);
+}
+
 cudaError_t kernel_add_divided(float *dst, const float *src, float divisor, size_t n,
                                cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_add_divided", stream);
-    float *to = simgpu_update(&op, dst, n * sizeof *dst);
-    const float *from = simgpu_read(&op, src, n * sizeof *src);
-    simgpu_cost(&op, 2 * n, GPU_F32);
-    if (simgpu_ready(&op)) {
-#pragma omp simd
-        for (size_t i = 0; i < n; i++) to[i] += from[i] / divisor;
-    }
-    return simgpu_end(&op);
+    return add_divided_of(&op, DTYPE_F32, dst, DTYPE_F32, src, divisor, n);
+}
+
+cudaError_t kernel_add_divided_ex(DType dst_type, void *dst, DType src_type, const void *src,
+                                  float divisor, size_t n, cudaStream_t stream)
+{
+    bool floats = dst_type == DTYPE_F32 && src_type == DTYPE_F32;
+    SimgpuOp op = SIMGPU_BEGIN(floats ? "kernel_add_divided" : "kernel_add_divided_ex", stream);
+    return add_divided_of(&op, dst_type, dst, src_type, src, divisor, n);
 }

@@ -54,10 +54,11 @@ static Status check_type(const Param *param, const Buffer *buffer, DType type)
                 param->name, type_name(buffer->dtype), type_name(type));
 }
 
-// Without an owner a parameter is nobody's shard.
+// Without an owner a parameter is nobody's shard; nor is one that is narrower than a float.
 static void say_category(const Param *param, const Buffer *buffer, GpuCategory category)
 {
-    if (param->owner == NULL && buffer->data != NULL) gpulog_category(buffer->data, category);
+    bool shard = param->owner != NULL && buffer->dtype == DTYPE_F32;
+    if (!shard && buffer->data != NULL) gpulog_category(buffer->data, category);
 }
 
 Status param_has_data(const Param *param, DType type)

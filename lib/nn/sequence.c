@@ -4,13 +4,16 @@
  * sequence's own input gradient, so nothing is copied. A child's output stays until that child's
  * backward, because it is the next child's input.
  *
- * Interface: sequence_create.
+ * Interface: sequence_create; sequence_add_casts, sequence_remove_casts.
  */
 #include "internal.h"
 
 typedef struct Sequence {
     void *grad; // device: the gradient on its way from child to child; kept here to be found on
                 // errors
+    bool cast_in, cast_out;  // the first child, the last child is a cast of sequence_add_casts
+    DType in_type, out_type; // the sequence's own before that
+    bool types_stay;
 } Sequence;
 
 static Status sequence_forward(Module *self, NnRun *run, const void *in, void *out)
@@ -99,4 +102,56 @@ Module *sequence_create(const char *name, int n, Module **children)
     if (made) return module_named(m);
     module_destroy(m);
     return NULL;
+}
+
+// ---- Casts around it ----
+
+Status sequence_add_casts(Module *m, DType in_type, DType out_type)
+{
+    Sequence *s = m->state;
+    if (m->forward != sequence_forward && m->out_type == out_type &&
+        (m->in_dim == 0 || m->in_type == in_type))
+        return OK;
+    if (m->forward != sequence_forward)
+        return fail(ERR_ARGUMENT, "%s is no sequence: no cast layer can be put around it", m->name);
+    if (!children_fit(m->name, m->n_children, m->children)) return ERR_ARGUMENT;
+    s->in_type = m->in_type;
+    s->out_type = m->out_type;
+    s->types_stay = m->types_stay;
+    DType inner = m->children[0]->in_type, outer = m->children[m->n_children - 1]->out_type;
+    if (m->in_dim > 0 && inner != in_type) {
+        if (!module_add_child(m, cast_create("cast_in", m->in_dim, in_type, inner)))
+            return ERR_MEMORY;
+        Module *cast = m->children[m->n_children - 1];
+        for (int i = m->n_children - 1; i > 0; i--) m->children[i] = m->children[i - 1];
+        m->children[0] = cast;
+        s->cast_in = true;
+    }
+    if (outer != out_type) {
+        if (!module_add_child(m, cast_create("cast_out", m->out_dim, outer, out_type))) {
+            sequence_remove_casts(m);
+            return ERR_MEMORY;
+        }
+        s->cast_out = true;
+    }
+    if (m->in_dim > 0) m->in_type = in_type;
+    m->out_type = out_type;
+    m->types_stay = true;
+    return OK;
+}
+
+void sequence_remove_casts(Module *m)
+{
+    Sequence *s = m->state;
+    if (m->forward != sequence_forward || (!s->cast_in && !s->cast_out)) return;
+    if (s->cast_out) module_destroy(m->children[--m->n_children]);
+    if (s->cast_in) {
+        module_destroy(m->children[0]);
+        m->n_children--;
+        for (int i = 0; i < m->n_children; i++) m->children[i] = m->children[i + 1];
+    }
+    s->cast_in = s->cast_out = false;
+    m->in_type = s->in_type;
+    m->out_type = s->out_type;
+    m->types_stay = s->types_stay;
 }

@@ -34,7 +34,7 @@ static void saving_body(const Rank *r, void *arg)
     sharded_create(&s, &spec, &TEST_OPTIONS, &STATE_ADAMW, r);
     disk_join(kill->disk, r->rank);
     for (int step = 1;; step++) {
-        CheckpointPosition position = {step, 0};
+        CheckpointPosition position = {.step = step, .data_seed = 0};
         state_fill(&s, step);
         if (r->rank == 0 && step == 2) {
             struct itimerval moment = {{0, 0}, {0, kill->microseconds}};
@@ -51,7 +51,7 @@ static void loading_body(const Rank *r, void *arg)
     const Kill *kill = arg;
     Spec spec = spec_mlp(2);
     Sharded s;
-    CheckpointPosition position = {0, 0};
+    CheckpointPosition position = {.step = 0, .data_seed = 0};
     sharded_create(&s, &spec, &TEST_OPTIONS, &STATE_ADAMW, r);
     need(checkpoint_load(dir, s.model, &s.adamw, &position));
     state_check(&s, (int)position.step, "after the kill");

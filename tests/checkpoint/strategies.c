@@ -37,7 +37,7 @@ static void make_units(Sharded *s, const Shape *shape)
 static void body(const Rank *r, void *arg)
 {
     const Shape *shape = arg;
-    CheckpointPosition position = {STEP, 3};
+    CheckpointPosition position = {.step = STEP, .data_seed = 3};
     Sharded s = {.spec = spec_gpt2(2)};
     Mesh mesh;
     s.model = spec_create(&s.spec);

@@ -13,7 +13,7 @@ static char dir[PATH_BYTES + 16];
 static void save_body(const Rank *r, void *arg)
 {
     Sharded s;
-    CheckpointPosition position = {r->world, 42};
+    CheckpointPosition position = {.step = r->world, .data_seed = 42};
     sharded_create(&s, arg, &TEST_OPTIONS, &STATE_ADAMW, r);
     state_fill(&s, r->world);
     need(checkpoint_save(dir, s.model, &s.adamw, &position));
@@ -23,7 +23,7 @@ static void save_body(const Rank *r, void *arg)
 static void load_body(const Rank *r, void *arg)
 {
     Sharded s;
-    CheckpointPosition position = {0, 0};
+    CheckpointPosition position = {.step = 0, .data_seed = 0};
     sharded_create(&s, arg, &TEST_OPTIONS, &STATE_ADAMW, r);
     need(checkpoint_load(dir, s.model, &s.adamw, &position));
     check(position.data_seed == 42, "the seed of the data is lost");

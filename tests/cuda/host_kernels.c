@@ -41,6 +41,7 @@
 #define kernel_check_finite cpu_kernel_check_finite
 #define kernel_scale_ex cpu_kernel_scale_ex
 #define kernel_add_ex cpu_kernel_add_ex
+#define kernel_add_divided_ex cpu_kernel_add_divided_ex
 #define kernel_add_out_ex cpu_kernel_add_out_ex
 #define kernel_sum_rows_ex cpu_kernel_sum_rows_ex
 #define kernel_broadcast_bias_ex cpu_kernel_broadcast_bias_ex

@@ -271,6 +271,18 @@ static void test_elementwise(void **state)
     run_ranks(1, check_elementwise, NULL);
 }
 
+static void check_halves(const Rank *r, void *arg)
+{
+    static const Sizes sizes[] = {{.n = 0, .vocab = 3},    {.n = 1, .vocab = 3},
+                                  {.n = 7, .vocab = 3},    {.n = 255, .vocab = 3},
+                                  {.n = 1024, .vocab = 3}, {.n = 5001, .vocab = 3}};
+    check_kernels(r, halves, COUNT(halves), sizes, COUNT(sizes));
+}
+static void test_halves(void **state)
+{
+    run_ranks(1, check_halves, NULL);
+}
+
 // More elements than the threads of the largest grid take in one go, four each.
 static void check_many(const Rank *r, void *arg)
 {
@@ -487,6 +499,7 @@ static void test_long_attention(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_elementwise),
+    cmocka_unit_test(test_halves),
     cmocka_unit_test(test_many),
     cmocka_unit_test(test_sums),
     cmocka_unit_test(test_streams),

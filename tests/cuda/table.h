@@ -1,7 +1,7 @@
 /* table.h: what every kernel works on, and how near to the CPU's its results must be.
  *
- * Interface: Sizes, Shape, words_of; Begin; Operand; Kernel, and the tables of them: elementwise,
- * sums, matrices, attention, fused_attention, rotary, embedding, loss.
+ * Interface: Sizes, Shape, words_of; Begin; Operand; Kernel, and the tables of them: halves,
+ * elementwise, sums, matrices, attention, fused_attention, rotary, embedding, loss.
  */
 #ifndef TESTS_CUDA_TABLE_H
 #define TESTS_CUDA_TABLE_H
@@ -269,6 +269,69 @@ RUN(run_cross_entropy_alone)
     return CALL(cross_entropy, x[0], NULL, x[1], (int32_t *)(void *)x[2], s->rows, s->vocab, 0.5f,
                 stream);
 }
+
+// n halves lie in words_of(N) words; what is past them must stay. Whatever bits they have, NaN and
+// infinity too, the results are the same to the last bit.
+RUN(run_cast_bf16) { return CALL(cast, DTYPE_BF16, x[0], DTYPE_F32, x[1], s->n, stream); }
+RUN(run_cast_fp16) { return CALL(cast, DTYPE_F16, x[0], DTYPE_F32, x[1], s->n, stream); }
+RUN(run_cast_wide) { return CALL(cast, DTYPE_F32, x[0], DTYPE_BF16, x[1], s->n, stream); }
+RUN(run_cast_across) { return CALL(cast, DTYPE_F16, x[0], DTYPE_BF16, x[1], s->n, stream); }
+RUN(run_check_bf16)
+{
+    return CALL(check_finite, (int32_t *)(void *)x[0], DTYPE_BF16, x[1], s->n, stream);
+}
+RUN(run_check_float)
+{
+    return CALL(check_finite, (int32_t *)(void *)x[0], DTYPE_F32, x[1], s->n, stream);
+}
+RUN(run_scale_bf16) { return CALL(scale_ex, DTYPE_BF16, x[0], 0.3f, s->n, stream); }
+RUN(run_scale_fp16) { return CALL(scale_ex, DTYPE_F16, x[0], 0.25f, s->n, stream); }
+RUN(run_add_narrow) { return CALL(add_ex, DTYPE_F32, x[0], DTYPE_BF16, x[1], s->n, stream); }
+RUN(run_add_wide) { return CALL(add_ex, DTYPE_F16, x[0], DTYPE_F32, x[1], s->n, stream); }
+RUN(run_add_bf16) { return CALL(add_ex, DTYPE_BF16, x[0], DTYPE_BF16, x[1], s->n, stream); }
+RUN(run_divided_bf16)
+{
+    return CALL(add_divided_ex, DTYPE_F32, x[0], DTYPE_BF16, x[1], 3.0f, s->n, stream);
+}
+RUN(run_divided_fp16)
+{
+    return CALL(add_divided_ex, DTYPE_F32, x[0], DTYPE_F16, x[1], 1.5f, s->n, stream);
+}
+RUN(run_divided_narrow)
+{
+    return CALL(add_divided_ex, DTYPE_BF16, x[0], DTYPE_BF16, x[1], 3.0f, s->n, stream);
+}
+RUN(run_divided_float)
+{
+    return CALL(add_divided_ex, DTYPE_F32, x[0], DTYPE_F32, x[1], 3.0f, s->n, stream);
+}
+RUN(run_add_out_fp16) { return CALL(add_out_ex, DTYPE_F16, x[0], x[1], x[2], s->n, stream); }
+
+#define ONTO                                                                                       \
+    {                                                                                              \
+        OUT("dst", N, DRAWN, EXACT), IN("src", N, DRAWN)                                           \
+    }
+static const Kernel halves[] = {
+    {"cast to bf16", run_cast_bf16, {OUT("dst", N, NANS, EXACT), IN("src", N, LARGE)}},
+    {"cast to fp16", run_cast_fp16, {OUT("dst", N, NANS, EXACT), IN("src", N, LARGE)}},
+    {"cast from bf16", run_cast_wide, {OUT("dst", N, NANS, EXACT), IN("src", N, DRAWN)}},
+    {"cast of bf16 to fp16", run_cast_across, {OUT("dst", N, NANS, EXACT), IN("src", N, DRAWN)}},
+    {"check_finite of bf16", run_check_bf16,
+     {OUT("found", DOUBLE, TOKEN, EXACT), IN("x", N, DRAWN)}},
+    {"check_finite of floats", run_check_float,
+     {OUT("found", DOUBLE, TOKEN, EXACT), IN("x", N, DRAWN)}},
+    {"scale_ex of bf16", run_scale_bf16, {OUT("x", N, DRAWN, EXACT)}},
+    {"scale_ex of fp16", run_scale_fp16, {OUT("x", N, DRAWN, EXACT)}},
+    {"add_ex of bf16 to floats", run_add_narrow, ONTO},
+    {"add_ex of floats to fp16", run_add_wide, ONTO},
+    {"add_ex of bf16", run_add_bf16, ONTO},
+    {"add_divided_ex of bf16", run_divided_bf16, ONTO},
+    {"add_divided_ex of fp16", run_divided_fp16, ONTO},
+    {"add_divided_ex to bf16", run_divided_narrow, ONTO},
+    {"add_divided_ex of floats", run_divided_float, ONTO},
+    {"add_out_ex of fp16", run_add_out_fp16,
+     {OUT("out", N, NANS, EXACT), IN("a", N, DRAWN), IN("b", N, DRAWN)}},
+};
 
 static const Kernel elementwise[] = {
     {"fill", run_fill, {OUT("x", N, NANS, EXACT)}},

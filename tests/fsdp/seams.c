@@ -317,7 +317,13 @@ static void buffers_have_a_type(void **state)
     assert_int_equal(range.numel, 3);
 }
 
-// A layer that gets a buffer of another type says so, and reads nothing.
+static Status gather_nothing(FsdpUnit *unit)
+{
+    return OK;
+}
+
+// A layer that gets a buffer of another type says so, and reads nothing. One rank's unsharded
+// parameter of another type is no longer the shard: it is gathered.
 static void type_body(const Rank *r, void *arg)
 {
     Spec spec = spec_mlp(2);
@@ -327,11 +333,14 @@ static void type_body(const Rank *r, void *arg)
     Batch batch = batch_create(&spec, 1);
     FsdpUnit *unit = fsdp_unit(s.model);
     unit->flat.unsharded_param.dtype = DTYPE_BF16;
+    unit->all_gather = gather_nothing;
     s.run.B = spec.B;
     s.run.T = spec.T;
     check(module_forward(s.model, &s.run, batch.in, &logits) == ERR_ARGUMENT &&
               strstr(check_last(), "last.weight is bf16") != NULL,
           "a layer that computes in float took bf16: %s", check_last());
+    check(unit->flat.unsharded_param.data != unit->flat.sharded_param.data,
+          "a buffer of bf16 is the memory of a shard of floats");
     need(module_discard(s.model, &s.run));
     need(fsdp_reshard_all(s.model));
     batch_destroy(&batch);

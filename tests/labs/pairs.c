@@ -1,5 +1,5 @@
 /* All options of the labs with each other: strategy, what micro-batches do, shape of the mesh,
- * reshard_ranks, tokens and resume. Each combination either trains, bitwise as the serial oracle
+ * reshard_ranks, tokens, resume and the types of lab 2. Each combination either trains, bitwise as the serial oracle
  * (tests/support/strategies.h), or the library refuses it with the line that is named here.
  *
  * `make test` trains so many combinations that each *pair* of values which can be together is in
@@ -20,8 +20,8 @@
 #include "harness.h"
 #include "strategies.h"
 
-enum { STRATEGY, MODE, SLICE, TOKENS, RESUME, SHAPE, N_AXES };
-enum { MOST_VALUES = 20, MOST_COMBINATIONS = 6000, MOST_REASONS = 8, MOST_COLUMNS = 20 };
+enum { STRATEGY, MODE, SLICE, TOKENS, RESUME, PRECISION, SHAPE, N_AXES };
+enum { MOST_VALUES = 20, MOST_COMBINATIONS = 40000, MOST_REASONS = 8, MOST_COLUMNS = 20 };
 
 typedef struct Axis {
     const char *name;
@@ -35,6 +35,7 @@ static const Axis AXES[N_AXES] = {
     {"reshard_ranks", 4, {"0", "2", "3", "4"}},
     {"tokens", 2, {"equal", "other"}},
     {"resume", 2, {"no", "yes"}},
+    {"param/reduce", 6, {"f/f", "b/f", "b/b", "h/f", "h/h", "f/b"}}, // float, bf16, half (fp16)
     {"shards x replicas", 20, {"1x1", "2x1", "1x2", "3x1", "1x3", "4x1", "2x2",
                                "1x4", "5x1", "1x5", "6x1", "3x2", "2x3", "1x6",
                                "7x1", "1x7", "8x1", "4x2", "2x4", "1x8"}},
@@ -62,14 +63,20 @@ static char dir[PATH_BYTES + 16];
 // Everything is saved, torn down, made anew and loaded.
 static void resume(Wrapped *w, const Case *c, const Rank *r, int step)
 {
-    CheckpointPosition position = {step, 7};
+    CheckpointPosition position = {.step = step, .data_seed = 7};
     need(checkpoint_save(dir, w->model, &w->adamw, &position));
     case_unwrap(w, r);
     case_wrap(w, c, r);
-    position = (CheckpointPosition){0, 0};
+    position = (CheckpointPosition){.step = 0, .data_seed = 0};
     need(checkpoint_load(dir, w->model, &w->adamw, &position));
     check(position.step == step && position.data_seed == 7, "the position was not saved");
 }
+
+// As the axis has them.
+static const MixedPrecisionPolicy POLICIES[] = {
+    {DTYPE_F32, DTYPE_F32, DTYPE_F32, true},   {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true},
+    {DTYPE_BF16, DTYPE_BF16, DTYPE_F32, true}, {DTYPE_F16, DTYPE_F32, DTYPE_F32, true},
+    {DTYPE_F16, DTYPE_F16, DTYPE_F32, true},   {DTYPE_F32, DTYPE_BF16, DTYPE_F32, true}};
 
 static Case case_with(const Combination *k)
 {
@@ -84,6 +91,7 @@ static Case case_with(const Combination *k)
     c.options.reshard_ranks = atoi(AXES[SLICE].values[v[SLICE]]);
     c.uneven = v[TOKENS] == 1;
     c.between = v[RESUME] == 1 ? resume : NULL;
+    c.policy = v[PRECISION] > 0 ? &POLICIES[v[PRECISION]] : NULL;
     return c;
 }
 
@@ -129,7 +137,8 @@ static void refused_body(const Rank *r, void *arg)
     for (int i = 0; i < n_all; i++) {
         const Combination *k = &all[i];
         if (k->value[SHAPE] != shape->value[SHAPE] || k->reason[0] == '\0') continue;
-        if (k->value[TOKENS] > 0 || k->value[RESUME] > 0) continue; // they refuse nothing
+        if (k->value[TOKENS] > 0 || k->value[RESUME] > 0 || k->value[PRECISION] > 0)
+            continue; // they refuse nothing
         c = case_with(k);
         Module *model = spec_create(&c.spec);
         need(fully_shard(model, &ctx, &fsdp));

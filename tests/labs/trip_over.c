@@ -233,7 +233,7 @@ static void state_body(const Rank *r, void *arg)
 {
     const Case *c = arg;
     Wrapped w;
-    CheckpointPosition position = {1, 42};
+    CheckpointPosition position = {.step = 1, .data_seed = 42};
     Walk walk = {.compares = c->steps == 0};
     case_wrap(&w, c, r);
     if (c->steps > 0) {
@@ -271,7 +271,7 @@ static void meta_body(const Rank *r, void *arg)
     const Case *c = arg;
     Wrapped w;
     CheckpointIndex index;
-    CheckpointPosition position = {0, 0};
+    CheckpointPosition position = {.step = 0, .data_seed = 0};
     size_t before = gpulog_live_bytes(r->device);
     case_wrap(&w, c, r);
     int64_t shards = 0;

@@ -277,6 +277,19 @@ RUN(add_narrow)
     return t ? kernel_add_ex(DTYPE_F32, x[0], t, x[1], N, stream)
              : kernel_add(x[0], x[1], N, stream);
 }
+#define DIVIDED(to, from) kernel_add_divided_ex(to, x[0], from, x[1], 3.0f, N, stream)
+RUN(add_divided)
+{
+    return t ? DIVIDED(t, t) : kernel_add_divided(x[0], x[1], 3.0f, N, stream);
+}
+RUN(add_divided_wide)
+{
+    return t ? DIVIDED(t, DTYPE_F32) : kernel_add_divided(x[0], x[1], 3.0f, N, stream);
+}
+RUN(add_divided_narrow)
+{
+    return t ? DIVIDED(DTYPE_F32, t) : kernel_add_divided(x[0], x[1], 3.0f, N, stream);
+}
 RUN(add_out)
 {
     return t ? kernel_add_out_ex(t, x[0], x[1], x[2], N, stream)
@@ -531,6 +544,9 @@ static const Kernel kernels[] = {
     {"add", add, NULL, {OUT("dst", ALL), IN("src", ALL)}},
     {"add of floats", add_wide, NULL, {OUT("dst", ALL), IN_FLOAT("src", ALL)}},
     {"add to floats", add_narrow, NULL, {OUT_FLOAT("dst", ALL), IN("src", ALL)}},
+    {"add_divided", add_divided, NULL, {OUT("dst", ALL), IN("src", ALL)}},
+    {"add_divided of floats", add_divided_wide, NULL, {OUT("dst", ALL), IN_FLOAT("src", ALL)}},
+    {"add_divided to floats", add_divided_narrow, NULL, {OUT_FLOAT("dst", ALL), IN("src", ALL)}},
     {"add_out", add_out, NULL, {OUT("out", ALL), IN("a", ALL), IN("b", ALL)}},
     {"sum_rows", sum_rows, NULL, {OUT("out", COLS), IN("x", ALL)}},
     {"broadcast_bias", broadcast, NULL, {OUT("out", ALL), IN("bias", COLS)}},

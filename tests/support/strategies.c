@@ -1,6 +1,7 @@
 /* strategies.c: small models trained under a strategy, and their oracle. See strategies.h.
  */
 #include "strategies.h"
+#include "narrow.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -64,6 +65,7 @@ void case_wrap(Wrapped *w, const Case *c, const Rank *r)
             need(fully_shard(w->model->children[i], &w->ctx, &fsdp));
     need(fully_shard(w->model, &w->ctx, &fsdp));
     need(strategy_apply(w->model, &c->options));
+    if (c->policy != NULL) need(precision_apply(w->model, c->policy));
     w->root = fsdp_unit(w->model)->root;
     need(fsdp_adamw_create(&w->adamw, w->model, &w->ctx, &TEST_ADAMW));
     need_cuda(cudaDeviceSynchronize());
@@ -73,6 +75,7 @@ void case_unwrap(Wrapped *w, const Rank *r)
 {
     need_cuda(cudaDeviceSynchronize());
     fsdp_adamw_destroy(&w->adamw);
+    if (w->root->precision != NULL) need(precision_remove(w->model));
     need(strategy_remove(w->model));
     fsdp_unwrap(w->model);
     module_destroy(w->model);
@@ -180,40 +183,86 @@ static float tree(float *const *g, int n, size_t i)
     return tree(g, half, i) + tree(g + half, n - half, i);
 }
 
-// Of micro-batch k: the sum over the shards of each replica.
-static float within(const Case *c, int world, int replica, int k, size_t i)
+// The type in which gradients are summed.
+static DType sum_type(const Case *c, int world)
 {
-    int shards = world / c->replicas;
-    float *of[CASE_RANKS];
-    for (int s = 0; s < shards; s++) of[s] = c->grads[(replica * shards + s) * CASE_ROUNDS + k];
-    return tree(of, shards, i);
+    return c->policy == NULL || world == 1 ? DTYPE_F32 : c->policy->reduce_dtype;
 }
 
-// Over the replicas, of what each has in sums.
-static float between(const Case *c, float *sums, int replica)
+static float rounded(const Case *c, int world, float x)
 {
-    float *place[CASE_RANKS];
-    for (int p = 0; p < c->replicas; p++) place[p] = &sums[p];
-    return replica < 0 ? tree(place, c->replicas, 0) : sums[replica];
+    return half_float(sum_type(c, world), x);
+}
+
+// What a rank's gradient is divided by before the sum.
+static float before_of(const Case *c, int world)
+{
+    int factor = (int)factor_of(c, world), before = 1;
+    if (sum_type(c, world) != DTYPE_F16) return 1.0f;
+    while (factor % before == 0 && factor / before > before) before *= 2;
+    return (float)before;
+}
+
+// Whether each micro-batch reduces.
+static bool each_reduces(const Case *c)
+{
+    return c->options.reduce_every_time || c->partial;
+}
+
+// Whether each backward begins a gradient of its own type, which is cast afterwards.
+static bool casts(const Case *c, int world)
+{
+    return c->policy != NULL && c->policy->param_dtype != sum_type(c, world);
 }
 
 // Whether each micro-batch's gradient is apart from the others', as the ranks have made them.
 static bool apart(const Case *c, int world)
 {
-    return world > 1 && (c->options.reduce_every_time || c->partial);
+    return (world > 1 && each_reduces(c)) || casts(c, world);
+}
+
+// What a rank gives to the reduction after micro-batch k.
+static float given(const Case *c, int world, int rank, const Sum *sum, int k, size_t i)
+{
+    float *const *grads = c->grads + (size_t)rank * CASE_ROUNDS;
+    int first = casts(c, world) && !each_reduces(c) ? sum->first : k;
+    float all = rounded(c, world, grads[first][i]);
+    for (int j = first + 1; j <= k; j++) all = rounded(c, world, all + grads[j][i]);
+    return rounded(c, world, all / before_of(c, world));
+}
+
+// x[0] + x[1] + …, as one collective leaves it.
+static float sum_up(const Case *c, int world, float *x, int n)
+{
+    float *place[CASE_RANKS];
+    for (int i = 0; i < n; i++) place[i] = &x[i];
+    return rounded(c, world, tree(place, n, 0));
+}
+
+// Of micro-batch k: the sum over the shards of each replica.
+static float within(const Case *c, int world, int replica, const Sum *sum, int k, size_t i)
+{
+    int shards = world / c->replicas;
+    float of[CASE_RANKS];
+    for (int s = 0; s < shards; s++) of[s] = given(c, world, replica * shards + s, sum, k, i);
+    return sum_up(c, world, of, shards);
 }
 
 // Element i of the gradient that a step leaves.
 static float oracle(const Case *c, int world, const Sum *sum, size_t i)
 {
-    float grad = 0.0f, sums[CASE_RANKS] = {0.0f};
-    if (world == 1) return c->grads[sum->last][i]; // the backwards have added
-    for (int k = apart(c, world) ? sum->first : sum->last; k <= sum->last; k++) {
+    float grad = 0.0f, sums[CASE_RANKS] = {0.0f}, after = sum->factor / before_of(c, world);
+    for (int k = sum->first; k <= sum->last && world == 1 && casts(c, 1); k++)
+        grad += c->grads[k][i];
+    if (world == 1) return casts(c, 1) ? grad : c->grads[sum->last][i]; // the backwards have added
+    for (int k = each_reduces(c) ? sum->first : sum->last; k <= sum->last; k++) {
         for (int p = 0; p < c->replicas; p++) {
-            float one = within(c, world, p, k, i);
-            sums[p] = c->partial && k > sum->first ? sums[p] + one : one;
+            float one = within(c, world, p, sum, k, i);
+            sums[p] = c->partial && k > sum->first ? rounded(c, world, sums[p] + one) : one;
         }
-        if (!c->partial || k == sum->last) grad += between(c, sums, sum->replica) / sum->factor;
+        if (c->partial && k < sum->last) continue;
+        float all = sum->replica < 0 ? sum_up(c, world, sums, c->replicas) : sums[sum->replica];
+        grad += all / after;
     }
     return grad;
 }
@@ -255,6 +304,27 @@ static void make_grads(Plain *p, const Case *c, const Rank *r, int step)
     meet(r);
 }
 
+// The same under a policy: at the parameters of p, rounded.
+static void make_narrow_grads(Narrow *w, Plain *p, const Case *c, const Rank *r, int step)
+{
+    float *masters = plain_params(p);
+    Spec spec = c->spec;
+    narrow_load(w, masters);
+    narrow_zero(w);
+    free(masters);
+    for (int k = 0; k < c->rounds; k++) {
+        Batch batch = case_batch(c, step, r->rank, k);
+        spec.B = case_rows(c, step, r->rank, k);
+        narrow_pass(w, &p->run, &spec, &batch, scale_of(c, r->world, step));
+        float *grads = narrow_grads(w);
+        memcpy(c->grads[r->rank * CASE_ROUNDS + k], grads, w->n * sizeof *grads);
+        free(grads);
+        batch_destroy(&batch);
+        if (apart(c, r->world)) narrow_zero(w);
+    }
+    meet(r);
+}
+
 // ---- The mistakes that a wrong gradient can come from ----
 
 enum { MOST_CAUSES = 8 };
@@ -270,9 +340,29 @@ static void add_cause(Causes *causes, Sum sum, const char *text)
     causes->text[causes->n++] = text;
 }
 
+// Under a policy, where lab 1's functions are right.
+static Causes policy_causes(const Case *c, int world)
+{
+    Causes causes = {0};
+    Sum wrong = right_sum(c, world);
+    wrong.factor = factor_of(c, world) / before_of(c, world);
+    if (before_of(c, world) != 1.0f)
+        add_cause(&causes, wrong,
+                  "fp16 is not divided before the sum: precision_reduce_input divides by "
+                  "divided_before");
+    wrong = right_sum(c, world);
+    wrong.first = wrong.last;
+    if (c->rounds > 1 && !each_reduces(c) && casts(c, world))
+        add_cause(&causes, wrong,
+                  "the last micro-batch alone is in it: precision_reduce_input adds to what has "
+                  "accumulated (own->adds)");
+    return causes;
+}
+
 static Causes causes_of(const Case *c, int world)
 {
     Causes causes = {0};
+    if (c->policy != NULL) return policy_causes(c, world);
     Sum right = right_sum(c, world), wrong = right;
     bool ddp = c->options.strategy == STRATEGY_DDP, replicas = !ddp && c->replicas > 1;
     wrong.factor = (float)(world / c->replicas);
@@ -312,6 +402,7 @@ static Causes causes_of(const Case *c, int world)
 // What is sure where no such sum explains the gradient.
 static const char *otherwise(const Case *c)
 {
+    if (c->policy != NULL) return NULL;
     if (c->rounds > 1) return NULL;
     if (c->options.strategy == STRATEGY_DDP)
         return "of DDP each element is in one bucket, which send_bucket sums over the replicas "
@@ -388,6 +479,7 @@ static void check_order(const Case *c, int world, const float *want, size_t n)
     int shards = world / c->replicas;
     flat.replicas = 1;
     if (c->options.strategy == STRATEGY_DDP || c->partial || (shards & (shards - 1)) != 0) return;
+    if (sum_type(c, world) != DTYPE_F32) return; // two collectives round twice
     Sum sum = right_sum(&flat, world);
     float *other = values_of(&flat, world, &sum, n);
     check(memcmp(other, want, n * sizeof *want) == 0,
@@ -440,6 +532,7 @@ static void case_body(const Rank *r, void *arg)
 {
     const Case *c = arg;
     Plain plain;
+    Narrow narrow;
     Wrapped w;
     memset(&plain, 0, sizeof plain);
     plain.spec = c->spec;
@@ -447,11 +540,15 @@ static void case_body(const Rank *r, void *arg)
     need(nn_run_create(&plain.run, r->stream));
     need(meta_materialize(plain.model, 42, r->stream));
     need(plain_adamw_create(&plain.adamw, plain.model, &TEST_ADAMW, &plain.run));
+    if (c->policy != NULL) narrow_create(&narrow, model_of(c), c->policy->param_dtype);
     case_wrap(&w, c, r);
     uint64_t first = gpulog_length();
     for (int step = 0; step < c->steps; step++) {
         if (step > 0 && c->between != NULL) c->between(&w, c, r, step);
-        make_grads(&plain, c, r, step);
+        if (c->policy != NULL)
+            make_narrow_grads(&narrow, &plain, c, r, step);
+        else
+            make_grads(&plain, c, r, step);
         case_train(&w, c, r, step);
         need_cuda(cudaDeviceSynchronize());
         check_shards(&w, &plain, c, r, step);
@@ -462,6 +559,7 @@ static void case_body(const Rank *r, void *arg)
     check_no_race(first);
     need(fsdp_full_state(w.model, compare_param, &plain));
     case_unwrap(&w, r);
+    if (c->policy != NULL) narrow_destroy(&narrow);
     plain_destroy(&plain);
 }
 

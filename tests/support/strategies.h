@@ -1,6 +1,6 @@
 /* strategies.h: small models trained under a strategy, and the oracle that each rank makes for
  * itself: gradients of a model without FSDP, one for each rank and micro-batch, added in the order
- * that include/strategy.h states.
+ * that include/strategy.h states, and under a policy with the casts of include/precision.h.
  *
  * Interface: case_of, case_refusal; case_wrap, case_unwrap, case_train, case_batch; run_case;
  * case_peak.
@@ -8,7 +8,7 @@
 #ifndef TESTS_STRATEGIES_H
 #define TESTS_STRATEGIES_H
 
-#include "strategy.h"
+#include "precision.h"
 #include "training.h"
 
 enum { CASE_RANKS = 8, CASE_ROUNDS = 4 }; // at most
@@ -20,6 +20,7 @@ typedef struct Case {
     const char *name; // for messages; NULL: none
     Spec spec;
     StrategyOptions options;
+    const MixedPrecisionPolicy *policy; // NULL: floats
     int replicas, rounds, steps;
     bool partial; // the all-reduce is left to the last micro-batch
     bool align;

@@ -4,7 +4,7 @@
  * bits are those of lib/kernels/elementwise.c.
  *
  * Interface: kernel_fill, kernel_scale, kernel_add, kernel_add_out, kernel_add_divided; the
- * _ex form of scale, add and add_out.
+ * _ex form of scale, add, add_out and add_divided.
  */
 #include "each.cuh"
 
@@ -124,12 +124,34 @@ extern "C" cudaError_t kernel_add_out_ex(DType type, void *out, const void *a, c
     BY_TYPE(type, add_out_of(launch, (T *)out, (const T *)a, (const T *)b, n));
 }
 
-extern "C" cudaError_t kernel_add_divided(float *dst, const float *src, float divisor, size_t n,
-                                          cudaStream_t stream)
+template <class To, class From>
+static cudaError_t add_divided_of(Launch launch, To *dst, const From *src, float divisor, size_t n)
 {
-    Launch launch = LAUNCH_BEGIN("kernel_add_divided", stream);
     launch_update(&launch, dst, n * sizeof *dst);
     launch_read(&launch, src, n * sizeof *src);
     launch_each(&launch, AddDivided{divisor}, n, dst, src);
     return launch_end(&launch);
+}
+
+extern "C" cudaError_t kernel_add_divided(float *dst, const float *src, float divisor, size_t n,
+                                          cudaStream_t stream)
+{
+    return add_divided_of(LAUNCH_BEGIN("kernel_add_divided", stream), dst, src, divisor, n);
+}
+
+template <class From>
+static cudaError_t add_divided_to(Launch launch, DType type, void *dst, const From *src,
+                                  float divisor, size_t n)
+{
+    BY_TYPE(type, add_divided_of(launch, (T *)dst, src, divisor, n));
+}
+
+extern "C" cudaError_t kernel_add_divided_ex(DType dst_type, void *dst, DType src_type,
+                                             const void *src, float divisor, size_t n,
+                                             cudaStream_t stream)
+{
+    bool floats = dst_type == DTYPE_F32 && src_type == DTYPE_F32;
+    Launch launch =
+        LAUNCH_BEGIN(floats ? "kernel_add_divided" : "kernel_add_divided_ex", stream);
+    BY_TYPE(src_type, add_divided_to(launch, dst_type, dst, (const T *)src, divisor, n));
 }

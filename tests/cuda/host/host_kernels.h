@@ -1,7 +1,8 @@
 /* host_kernels.h: the CPU's kernels under other names, for host memory: cpu_kernel_X beside
  * kernel_X.
  *
- * Interface: cpu_kernel_X for every kernel_X of kernels.h; host_entry: what the last of them noted.
+ * Interface: cpu_kernel_X for every kernel_X of kernels.h, and for those of bf16 and fp16 whose results
+ * are exact; host_entry: what the last of them noted.
  */
 #ifndef HOST_KERNELS_H
 #define HOST_KERNELS_H
@@ -46,6 +47,13 @@ HOST_KERNEL(swiglu_backward);
 HOST_KERNEL(embedding_forward);
 HOST_KERNEL(embedding_backward);
 HOST_KERNEL(cross_entropy);
+HOST_KERNEL(cast);
+HOST_KERNEL(check_finite);
+HOST_KERNEL(scale_ex);
+HOST_KERNEL(add_ex);
+HOST_KERNEL(add_divided_ex);
+HOST_KERNEL(add_out_ex);
+HOST_KERNEL(broadcast_bias_ex);
 #endif
 
 #endif

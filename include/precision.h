@@ -1,0 +1,156 @@
+/* precision.h: which numbers have how many bits, where: mixed precision. The contract that lab 2
+ * implements.
+ *
+ *   file               half               main functions
+ *   mixed_precision.c  three types        precision_apply, precision_all_gather, precision_reduce_input
+ *   loss_scale.c       one number         loss_scaler_unscale, loss_scaler_step, loss_scaler_update
+ *
+ * The words are PyTorch's (MixedPrecisionPolicy, GradScaler). Every rank keeps its shards in float:
+ * the *master* parameters, their gradient, the moments. What is unsharded is narrower, and a cast
+ * stands between the two:
+ *
+ *   sharded_param   float → param_dtype     in front of the all-gather
+ *   the modules     compute in param_dtype, with sums in float; gradients are of that type, too
+ *   unsharded_grad  param_dtype → reduce_dtype   at the end of the unit's backward
+ *   sharded_grad    reduce_dtype → float    after the reduction: += sum / factor, in float
+ *
+ * A model is made units (fully_shard), gets a strategy (strategy_apply), then a precision; they are
+ * taken off in the reverse order. All strategies and kinds of accumulation of strategy.h work.
+ *
+ * Order of sums. Where param_dtype is reduce_dtype, the backwards of several micro-batches add to
+ * one gradient of that type, as without a policy. Else each begins a gradient of its own, which is
+ * then added to what has accumulated in reduce_dtype, rounded once. A reduction rounds to
+ * reduce_dtype once per collective, on simgpu. One rank reduces nothing: a gradient of another type
+ * than float is added to sharded_grad, in float, by each backward, whatever reduce_dtype is.
+ *
+ * fp16 has no number above 65504. Where reduce_dtype is fp16, what is reduced is first divided by
+ * precision_divide_before of the factor, and the sum by the rest of it.
+ *
+ * Sizes are in elements unless a name says bytes. Every function that returns a Status prints one
+ * line where it fails.
+ */
+#ifndef SHARDLAB_PRECISION_H
+#define SHARDLAB_PRECISION_H
+
+#include "strategy.h"
+
+typedef struct MixedPrecisionPolicy {
+    DType param_dtype;        // in which parameters are gathered and modules compute
+    DType reduce_dtype;       // in which gradients accumulate unsharded and are reduced
+    DType output_dtype;       // of the root's output
+    bool cast_forward_inputs; // the root's input is float, and cast; false: it is of param_dtype
+} MixedPrecisionPolicy;
+
+// What a policy has changed in a unit.
+typedef struct PrecisionUnit {
+    HookFn pre_backward, post_backward; // the unit's own, which the policy's call
+    Status (*all_gather)(FsdpUnit *unit);
+    Buffer reduce; // (padded) during the unit's backward: the gradient in reduce_dtype, if any
+    bool adds;     // that has accumulated something before this backward
+    int64_t left;  // elements [0, left) are still as the backward wrote them
+} PrecisionUnit;
+
+// What a policy has changed in a root (FsdpRoot.precision).
+typedef struct PrecisionState {
+    MixedPrecisionPolicy policy;
+    FsdpRoot *root;
+    DType reduce_dtype;   // the policy's; of one rank in all, float
+    DType module_dtype;   // in which the modules computed before
+    PrecisionUnit *units; // (root->n_units)
+} PrecisionState;
+
+// ------------------------------------------------------- Three types: mixed_precision.c
+
+// Puts the policy on all units of the root, which has a strategy. ERR_ARGUMENT, and nothing has
+// changed, where it has none, has a policy already, or is not sharded; or where the model is not
+// one that can be cast (sequence_add_casts).
+Status precision_apply(Module *root, const MixedPrecisionPolicy *policy);
+// Takes it off: the units are as strategy_apply made them. Before strategy_remove, between steps.
+Status precision_remove(Module *root);
+
+// unit->all_gather where param_dtype is not float: queues, on the all-gather stream, the cast of
+// this rank's shard into its place in unsharded_param, and the all-gather from there, in place. A
+// group of one rank casts alone.
+Status precision_all_gather(FsdpUnit *unit);
+
+// What a gradient is divided by before a sum in this type that is to be divided by `factor` in all:
+// 1; of fp16 about the root of the factor: 1, doubled as long as it divides the factor and the
+// quotient is larger than it (FSDP2). After the sum it is divided by the rest.
+float precision_divide_before(DType reduce_dtype, float factor);
+
+// state->reduce_input: elements [begin, left) of the gradient that this backward wrote become ready
+// to be reduced, on the compute stream: in reduce_dtype, added to what has accumulated, and divided
+// by divided_before. *input is the buffer that holds them.
+Status precision_reduce_input(FsdpUnit *unit, int64_t begin, Buffer *input);
+
+// In front of the unit's own hooks. Before: where the types differ, unsharded_grad begins anew in
+// param_dtype, zero, and what has accumulated in reduce_dtype is put aside. After: what is left of
+// the gradient is made ready, unsharded_grad is the buffer that holds it, in reduce_dtype, and that
+// of param_dtype is freed. At most one gradient is then being reduced. arg is the FsdpUnit.
+Status precision_pre_backward(Module *module, void *unit);
+Status precision_post_backward(Module *module, void *unit);
+
+// What fsdp_full_state does under a policy: gathers the masters, as floats. ERR_ARGUMENT where a
+// unit is not sharded.
+Status precision_full_state(Module *root, StateVisitor visit, void *arg);
+
+// Given code (lib/fsdp/precision_parts.c): the state of the root that the module is, and of a unit;
+// memory for a unit's gradient of one type, on the compute stream; hooks in front of the unit's.
+Status precision_find(const Module *root, PrecisionState **state);
+PrecisionUnit *precision_of(const FsdpUnit *unit);
+Status precision_alloc_grad(FsdpUnit *unit, DType dtype, Buffer *grad);
+void precision_add_hooks(FsdpUnit *unit, HookFn pre_backward, HookFn post_backward);
+void precision_remove_hooks(FsdpUnit *unit);
+
+// ------------------------------------------------------- Loss scaling: loss_scale.c
+//
+// fp16's smallest number is 6e-8: gradients below it are lost. So the loss's gradient is made
+// `scale` times as large, and that of every parameter with it; the optimizer gets it divided again.
+// Where a gradient became infinite or NaN on any rank, no rank takes the step, and the scale
+// shrinks; after growth_interval steps without that it grows.
+//
+//   loss_scaler_scale(&scaler, dlogits, n, stream);  each micro-batch, between loss and backward
+//   loss_scaler_unscale(&scaler);                    after the last; then clipping, if any
+//   loss_scaler_step(&scaler, &adamw);
+//   loss_scaler_update(&scaler);
+
+typedef struct LossScaler {
+    FsdpRoot *root;
+    float scale;
+    float growth_factor, backoff_factor;
+    int growth_interval;
+    int growth_tracker; // steps since the scale changed
+    bool unscaled;      // the gradients of this step are
+    bool stepped;       // …and the optimizer was asked for it
+    bool found_inf;     // one of them is infinite or NaN, on some rank
+    int32_t *found;     // device; the same for all ranks after loss_scaler_unscale
+    int32_t *host;      // pinned: where it arrives
+} LossScaler;
+
+// GradScaler's: 65536, 2, 0.5, 2000.
+#define LOSS_SCALER_DEFAULTS                                                                       \
+    ((LossScaler){.scale = 65536.0f,                                                               \
+                  .growth_factor = 2.0f,                                                           \
+                  .backoff_factor = 0.5f,                                                          \
+                  .growth_interval = 2000})
+
+// Of the numbers scale … growth_tracker, which are set: ERR_ARGUMENT unless scale is positive and
+// finite, growth_factor above 1, backoff_factor between 0 and 1, growth_interval positive.
+Status loss_scaler_create(LossScaler *scaler, Module *root);
+void loss_scaler_destroy(LossScaler *scaler);
+
+// grad[i] *= scale, on `stream`. ERR_ARGUMENT after loss_scaler_unscale: the step has begun.
+Status loss_scaler_scale(LossScaler *scaler, float *grad, size_t n, cudaStream_t stream);
+// Every sharded_grad is divided by the scale, and found_inf says the same on every rank: whether
+// one of them was not finite. One all-reduce of one number over the ranks that shard; replicas have
+// the same gradient, and one rank has all of it. Waits for the stream. ERR_ARGUMENT a second time.
+Status loss_scaler_unscale(LossScaler *scaler);
+// One step of the optimizer; where found_inf, nothing: t, moments and parameters stay. Unscales
+// where that was not done. ERR_ARGUMENT a second time before loss_scaler_update.
+Status loss_scaler_step(LossScaler *scaler, FsdpAdamW *opt);
+// Where found_inf: scale *= backoff_factor. Else, after growth_interval such steps, scale *=
+// growth_factor, unless that is infinite. The next step may begin. ERR_ARGUMENT where nothing was
+// unscaled.
+Status loss_scaler_update(LossScaler *scaler);
+
+#endif

@@ -1,0 +1,300 @@
+/* Lab 2, first half: three types. Parameters travel and compute in one, gradients are reduced in
+ * another, and what the optimizer sees is float.
+ *
+ * A parameter of bf16 cannot be trained: a step of 1/1000 of it is less than half its last bit, and
+ * is rounded away. But what a forward reads may be rounded. So the shards stay floats, and a cast
+ * stands in front of the all-gather: half the bytes travel, and half the memory is unsharded.
+ *
+ *                 shard (float) → cast → all-gather      → forward, backward (param_dtype)
+ *     shard's gradient (float) += ÷ W ← reduce-scatter ← cast ← gradient (param_dtype)
+ *
+ * [Note: where the bits go] Each arrow to a narrower type rounds. A cast of a parameter is undone by
+ * nobody: the shard keeps what it had. A cast of a gradient loses bits that the sum could have used;
+ * so reduce_dtype is often float while param_dtype is bf16.
+ *
+ * [Note: two gradients] Where the two types differ there are two buffers. The backward adds to
+ * unsharded_grad, in param_dtype. What has accumulated in reduce_dtype waits aside, and takes its
+ * place after the backward: strategies reduce, keep and free it without knowing of types.
+ *
+ * Interface:
+ *   precision_apply, precision_remove             the switch
+ *   precision_all_gather                          cast, then gather
+ *   precision_divide_before                       about the root of the factor, for fp16
+ *   precision_reduce_input                        cast or add, and divide
+ *   precision_pre_backward, precision_post_backward   the hooks
+ *   precision_full_state                          the masters
+ */
+#include "precision.h"
+
+#include <stdlib.h>
+
+#include "kernels.h"
+#include "not_yet.h"
+
+Status precision_all_gather(FsdpUnit *unit)
+{
+    FlatParam *flat = &unit->flat;
+    cudaStream_t stream = unit->ctx->all_gather_stream;
+    size_t n = (size_t)flat->layout.shard_numel;
+    //[L2.1] Once the all-gather stream has run what is queued, unsharded_param holds the shards of
+    //  all ranks, in rank order, each rounded to its type by the rank that owns it. Nothing was
+    //  allocated. One rank that shards alone has made no collective.
+    //? Where in unsharded_param does this rank's shard belong, and where does an all-gather in place
+    //? expect it?
+    Buffer own = buffer_range(&flat->unsharded_param, flat->layout.rank * (int64_t)n, (int64_t)n);
+    CUDA_TRY(kernel_cast(own.dtype, own.data, flat->sharded_param.dtype, flat->sharded_param.data,
+                         n, stream));
+    if (flat->layout.world > 1)
+        NCCL_TRY(ncclAllGather(own.data, flat->unsharded_param.data, n, dtype_nccl(own.dtype),
+                               unit->ctx->mesh.shard.comm, stream));
+    return OK;
+    //[end L2.1]
+}
+
+// ---- The switch ----
+
+// Whether the root can have the policy now.
+static Status check_root(const FsdpRoot *root, const MixedPrecisionPolicy *policy)
+{
+    const char *name = root->units[0]->flat.name;
+    //[[L2.2a] OK, or ERR_ARGUMENT with one line that says what is in the way.
+    if (root->strategy == NULL)
+        return fail(ERR_ARGUMENT, "%s has no strategy: call strategy_apply before precision_apply",
+                    name);
+    if (root->precision != NULL) return fail(ERR_ARGUMENT, "%s has a precision already", name);
+    const DType types[] = {policy->param_dtype, policy->reduce_dtype, policy->output_dtype};
+    for (int i = 0; i < 3; i++)
+        if (types[i] != DTYPE_F32 && types[i] != DTYPE_BF16 && types[i] != DTYPE_F16)
+            return fail(ERR_ARGUMENT, "%d is no DType: float, bf16 or fp16", (int)types[i]);
+    for (int i = 0; i < root->n_units; i++) {
+        const FlatParam *flat = &root->units[i]->flat;
+        if (flat->state != FLAT_SHARDED || flat->unsharded_grad.data != NULL)
+            return fail(ERR_ARGUMENT,
+                        "%s is in the middle of a step: a policy is put on and taken "
+                        "off between steps",
+                        flat->name);
+    }
+    return OK;
+    //[end L2.2a]
+}
+
+// Has the unit hold and gather its unsharded parameter in the policy's types.
+static void set_types(FsdpUnit *unit)
+{
+    const PrecisionState *state = unit->root->precision;
+    FlatParam *flat = &unit->flat;
+    //[L2.2] The unsharded parameter has the type in which the modules compute. Where that is another
+    //  than the shard's, precision_all_gather is in the place of fsdp_all_gather, which may be the
+    //  unit's or the one that a strategy calls (strategy->gather). The unsharded gradient has the
+    //  type of the reduction (state->reduce_dtype). The shards are as they were.
+    //? Which of the unit's four buffers has memory now, and may a type change where there is some?
+    flat->unsharded_param.dtype = state->policy.param_dtype;
+    flat->unsharded_grad.dtype = state->reduce_dtype;
+    if (flat->unsharded_param.dtype == flat->sharded_param.dtype) return;
+    if (unit->all_gather == fsdp_all_gather) unit->all_gather = precision_all_gather;
+    unit->root->strategy->gather = precision_all_gather;
+    //[end L2.2]
+}
+
+Status precision_apply(Module *module, const MixedPrecisionPolicy *policy)
+{
+    FsdpRoot *root = NULL;
+    TRY(fsdp_find_root(module, &root));
+    TRY(check_root(root, policy));
+    PrecisionState *state = calloc(1, sizeof *state);
+    PrecisionUnit *units = calloc((size_t)root->n_units, sizeof *units);
+    DType before = module->n_children > 0 ? module->children[0]->out_type : module->out_type;
+    DType in_type = policy->cast_forward_inputs ? DTYPE_F32 : policy->param_dtype;
+    Status status = OK;
+    if (state == NULL || units == NULL) status = fail(ERR_MEMORY, "no host memory for a policy");
+    if (status == OK) {
+        module_set_type(module, policy->param_dtype);
+        status = sequence_add_casts(module, in_type, policy->output_dtype);
+        if (status != OK) module_set_type(module, before);
+    }
+    if (status != OK) {
+        free(units);
+        free(state);
+        return status;
+    }
+    *state = (PrecisionState){*policy, root, policy->reduce_dtype, before, units};
+    if (mesh_size(&root->ctx->mesh) == 1) state->reduce_dtype = DTYPE_F32;
+    root->precision = state;
+    root->full_state = precision_full_state;
+    root->strategy->reduce_input = precision_reduce_input;
+    for (int i = 0; i < root->n_units; i++) {
+        units[i].all_gather = root->units[i]->all_gather;
+        precision_add_hooks(root->units[i], precision_pre_backward, precision_post_backward);
+        set_types(root->units[i]);
+    }
+    return OK;
+}
+
+Status precision_remove(Module *module)
+{
+    PrecisionState *state = NULL;
+    TRY(precision_find(module, &state));
+    FsdpRoot *root = state->root;
+    for (int i = 0; i < root->n_units; i++) {
+        FsdpUnit *unit = root->units[i];
+        unit->all_gather = state->units[i].all_gather;
+        precision_remove_hooks(unit);
+        if (unit->flat.unsharded_grad.data != NULL && mesh_size(&root->ctx->mesh) > 1)
+            cudaFree(unit->flat.unsharded_grad.data); // accumulated, and never reduced
+        unit->flat.unsharded_grad.data = NULL;
+        unit->flat.unsharded_param.dtype = unit->flat.unsharded_grad.dtype = DTYPE_F32;
+        flat_set_grad_views(&unit->flat);
+    }
+    root->strategy->gather = fsdp_all_gather;
+    root->strategy->reduce_input = strategy_reduce_input;
+    root->strategy->divided_before = 1.0f;
+    root->full_state = NULL;
+    root->precision = NULL;
+    sequence_remove_casts(module);
+    module_set_type(module, state->module_dtype);
+    free(state->units);
+    free(state);
+    return OK;
+}
+
+// ---- Gradients ----
+
+float precision_divide_before(DType reduce_dtype, float factor)
+{
+    float before = 1.0f;
+    //[L2.3] What precision.h says.
+    //? Eight gradients of 20000 in fp16: what is their sum, and what if each is divided by 8 first?
+    while (reduce_dtype == DTYPE_F16 && factor / before > before &&
+           factor / before == (float)(int64_t)(factor / before))
+        before *= 2.0f;
+    //[end L2.3]
+    return before;
+}
+
+Status precision_reduce_input(FsdpUnit *unit, int64_t begin, Buffer *input)
+{
+    const PrecisionState *state = unit->root->precision;
+    const StrategyState *strategy = unit->root->strategy;
+    PrecisionUnit *own = precision_of(unit);
+    cudaStream_t stream = unit->ctx->compute_stream;
+    int64_t n = own->left - begin;
+    bool casts = state->policy.param_dtype != state->reduce_dtype;
+    //[L2.4] Where there are elements from `begin` on that are as the backward wrote them (n > 0),
+    //  own->reduce has them in its type: added to what it has accumulated (own->adds), else cast.
+    //  Without `casts` unsharded_grad itself is what is reduced. Where the backward reduces
+    //  (requires_gradient_sync), they are divided by strategy->divided_before. `left` says what is
+    //  left.
+    //? May what accumulates be divided by each micro-batch? And how do you divide without a kernel
+    //? that divides?
+    if (n > 0) {
+        Buffer from = buffer_range(&unit->flat.unsharded_grad, begin, n), to = from;
+        if (casts) {
+            if (own->reduce.data == NULL)
+                TRY(precision_alloc_grad(unit, state->reduce_dtype, &own->reduce));
+            to = buffer_range(&own->reduce, begin, n);
+            if (own->adds)
+                CUDA_TRY(
+                    kernel_add_ex(to.dtype, to.data, from.dtype, from.data, (size_t)n, stream));
+            else
+                CUDA_TRY(kernel_cast(to.dtype, to.data, from.dtype, from.data, (size_t)n, stream));
+        }
+        if (strategy->requires_gradient_sync && strategy->divided_before != 1.0f)
+            CUDA_TRY(kernel_scale_ex(to.dtype, to.data, 1.0f / strategy->divided_before, (size_t)n,
+                                     stream));
+        own->left = begin;
+    }
+    //[end L2.4]
+    *input = own->reduce.data != NULL ? own->reduce : unit->flat.unsharded_grad;
+    return OK;
+}
+
+Status precision_pre_backward(Module *module, void *arg)
+{
+    FsdpUnit *unit = arg;
+    const PrecisionState *state = unit->root->precision;
+    StrategyState *strategy = unit->root->strategy;
+    PrecisionUnit *own = precision_of(unit);
+    FlatParam *flat = &unit->flat;
+    bool one = mesh_size(&unit->ctx->mesh) == 1;
+    strategy->divided_before =
+        precision_divide_before(state->reduce_dtype, strategy->options.divide_factor);
+    own->left = flat->layout.padded;
+    if (state->policy.param_dtype == state->reduce_dtype) return own->pre_backward(module, unit);
+
+    //[L2.5] own->reduce is what has accumulated in an earlier backward (own->adds), with one rank in
+    //  all sharded_grad, or no memory. unsharded_grad is a new buffer of param_dtype
+    //  (precision_alloc_grad), zero, padding and all, and the parameters' gradients are views of it.
+    //? Task 4 begins a gradient too. Why would it be of the wrong type, and the wrong size?
+    own->reduce = flat->unsharded_grad;
+    if (one) own->reduce.data = flat->sharded_grad.data;
+    own->adds = own->reduce.data != NULL;
+    TRY(precision_alloc_grad(unit, state->policy.param_dtype, &flat->unsharded_grad));
+    CUDA_TRY(cudaMemsetAsync(flat->unsharded_grad.data, 0, buffer_bytes(&flat->unsharded_grad),
+                             unit->ctx->compute_stream));
+    flat_set_grad_views(flat);
+    //[end L2.5]
+    return own->pre_backward(module, unit);
+}
+
+Status precision_post_backward(Module *module, void *arg)
+{
+    FsdpUnit *unit = arg;
+    const PrecisionState *state = unit->root->precision;
+    PrecisionUnit *own = precision_of(unit);
+    FlatParam *flat = &unit->flat;
+    void *written = flat->unsharded_grad.data;
+    //[L2.6] All of the gradient is ready to be reduced (precision_reduce_input), and unsharded_grad
+    //  is the buffer that has it; own->reduce has no memory. Where the types differ, the gradient
+    //  that was being reduced is freed before another buffer is taken, and that which the backward
+    //  wrote is freed after its last use; no parameter has a view of it.
+    //? Count the gradients that are there while the cast runs. Which one need not be?
+    if (state->policy.param_dtype != state->reduce_dtype) {
+        TRY(fsdp_free_reduce_scatter(unit->root));
+        TRY(precision_reduce_input(unit, 0, &flat->unsharded_grad));
+        CUDA_TRY(cudaFreeAsync(written, unit->ctx->compute_stream));
+        own->reduce.data = NULL;
+        flat_set_grad_views(flat);
+    } else {
+        TRY(precision_reduce_input(unit, 0, &flat->unsharded_grad));
+    }
+    //[end L2.6]
+    return own->post_backward(module, unit);
+}
+
+// ---- The masters ----
+
+// Has every unit gather floats, as without a policy; or as the policy says.
+static void gather_as(FsdpRoot *root, bool floats)
+{
+    root->strategy->gather = fsdp_all_gather;
+    for (int i = 0; i < root->n_units; i++) {
+        FsdpUnit *unit = root->units[i];
+        unit->flat.unsharded_param.dtype = DTYPE_F32;
+        unit->all_gather = root->precision->units[i].all_gather;
+        if (!floats) set_types(unit);
+    }
+}
+
+Status precision_full_state(Module *module, StateVisitor visit, void *arg)
+{
+    FsdpRoot *root = fsdp_unit(module)->root;
+    for (int i = 0; i < root->n_units; i++) {
+        const FsdpUnit *unit = root->units[i];
+        bool slice = root->strategy->slices[i].data != NULL && unit->n_indices > 0;
+        if (unit->flat.state != FLAT_SHARDED || slice)
+            return fail(ERR_ARGUMENT,
+                        "%s is unsharded in another type than its shards: call "
+                        "fsdp_reshard_all(root) first",
+                        unit->flat.name);
+    }
+    //[L2.7] The visitor has had the masters, from fsdp_full_state; afterwards every unit gathers as
+    //  before (gather_as), and fsdp_full_state comes here again (root->full_state).
+    //? fsdp_full_state calls this function. What if this one just calls it back?
+    root->full_state = NULL;
+    gather_as(root, true);
+    Status status = fsdp_full_state(module, visit, arg);
+    gather_as(root, false);
+    root->full_state = precision_full_state;
+    return status;
+    //[end L2.7]
+}

@@ -1,0 +1,109 @@
+/* Lab 2, second half: loss scaling. fp16 has too few exponents for gradients: most are below 1e-4,
+ * and what is below 6e-8 is 0.
+ *
+ * Every gradient is linear in the loss's. So the loss's gradient is multiplied by a scale, all that
+ * the backward computes comes out as many times larger, and the optimizer gets it divided again, in
+ * float. The largest scale that works is not known, and changes. So it is found by trial: where a
+ * gradient became infinite or NaN, the step is left out and the scale halved; after many steps
+ * without one it is doubled.
+ *
+ * [Note: all or none] A rank sees its own shard of the gradient. If it alone left out a step, its
+ * shard of the parameters would be one step behind, t and all, and nobody would notice. So the ranks
+ * take the maximum of what they found before one of them decides.
+ *
+ * Interface:
+ *   loss_scaler_create, loss_scaler_destroy
+ *   loss_scaler_scale                  the loss's gradient, before the backward
+ *   loss_scaler_unscale                the parameters' gradients, after it
+ *   loss_scaler_step                   the optimizer's, or none
+ *   loss_scaler_update                 the scale of the next step
+ */
+// Lab 2: a TODO says what must be true after it, and asks; write what makes it true.
+// The handout is labs/2_mixed_precision/handout.md; `make grade LAB=2` says how far you are.
+#include "precision.h"
+
+#include <math.h>
+
+#include "kernels.h"
+#include "not_yet.h"
+
+Status loss_scaler_create(LossScaler *scaler, Module *root)
+{
+    TRY(fsdp_find_root(root, &scaler->root));
+    scaler->unscaled = scaler->stepped = scaler->found_inf = false;
+    scaler->found = scaler->host = NULL;
+    if (!(scaler->scale > 0.0f) || !isfinite(scaler->scale))
+        return fail(ERR_ARGUMENT, "a loss scale of %g: it must be positive and finite",
+                    (double)scaler->scale);
+    if (!(scaler->growth_factor > 1.0f) || !(scaler->backoff_factor > 0.0f) ||
+        !(scaler->backoff_factor < 1.0f) || scaler->growth_interval < 1)
+        return fail(ERR_ARGUMENT,
+                    "a scale grows by %g after %d steps and shrinks by %g: want a factor above 1, "
+                    "at least one step, and a factor between 0 and 1",
+                    (double)scaler->growth_factor, scaler->growth_interval,
+                    (double)scaler->backoff_factor);
+    CUDA_TRY(cudaMalloc((void **)&scaler->found, sizeof *scaler->found));
+    CUDA_TRY(cudaMallocHost((void **)&scaler->host, sizeof *scaler->host));
+    return OK;
+}
+
+void loss_scaler_destroy(LossScaler *scaler)
+{
+    cudaFree(scaler->found);
+    cudaFreeHost(scaler->host);
+    scaler->found = scaler->host = NULL;
+}
+
+Status loss_scaler_scale(LossScaler *scaler, float *grad, size_t n, cudaStream_t stream)
+{
+    if (scaler->unscaled)
+        return fail(ERR_ARGUMENT, "the gradients of this step are unscaled already: call "
+                                  "loss_scaler_update before the next backward");
+    CUDA_TRY(kernel_scale(grad, scaler->scale, n, stream));
+    return OK;
+}
+
+// Queues, on the compute stream: *found is 1 where this rank's gradients have a number that is not
+// finite, else 0; and all of them are divided by the scale.
+static Status check_and_unscale(LossScaler *scaler)
+{
+    const FsdpRoot *root = scaler->root;
+    cudaStream_t stream = root->ctx->compute_stream;
+    // TODO L2.8: As said above, of every unit.
+    // Hint: Infinity divided by 65536 is what? And 0 times infinity?
+    NOT_YET("L2.8");
+}
+
+Status loss_scaler_unscale(LossScaler *scaler)
+{
+    const FsdpContext *ctx = scaler->root->ctx;
+    if (scaler->unscaled)
+        return fail(ERR_ARGUMENT, "the gradients of this step are unscaled already");
+    TRY(check_and_unscale(scaler));
+    // TODO L2.9: found_inf is true where a rank found something, on all ranks alike; the host has
+    // waited for it, and the step's gradients count as unscaled.
+    // Hint: What do two replicas of one shard know of each other's gradient? And with one shard,
+    // whom is
+    // Hint: there to ask?
+    NOT_YET("L2.9");
+}
+
+Status loss_scaler_step(LossScaler *scaler, FsdpAdamW *opt)
+{
+    if (scaler->stepped)
+        return fail(ERR_ARGUMENT, "this step was taken already: call loss_scaler_update after it");
+    // TODO L2.10: The optimizer has made a step with gradients that are unscaled; or, where one of
+    // them is not finite, nothing of it has changed.
+    // Hint: t counts steps and is in the formula. May a step that was left out count?
+    NOT_YET("L2.10");
+}
+
+Status loss_scaler_update(LossScaler *scaler)
+{
+    if (!scaler->unscaled)
+        return fail(ERR_ARGUMENT, "nothing was unscaled since the last loss_scaler_update");
+    // TODO L2.11: scale and growth_tracker are those of the next step (precision.h), which may
+    // begin.
+    // Hint: From when on are the growth_interval steps counted?
+    NOT_YET("L2.11");
+}
