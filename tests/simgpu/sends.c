@@ -83,6 +83,7 @@ enum {
     DEVICE_SYNC,
     EVENT_SYNC,
     STREAM_QUERY,
+    EVENT_QUERY,
     KERNEL_BEHIND,
     KERNEL_BEHIND_EVENT,
     BLOCKING_COPY,
@@ -104,7 +105,7 @@ static void wait_somehow(int how, const Rank *r, ncclComm_t comm, float *x)
     if (how == FREE) need_cuda(cudaMalloc((void **)&unused, sizeof *unused));
     need_cuda(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
     need_cuda(cudaEventCreate(&event));
-    if (how == EVENT_SYNC || how == KERNEL_BEHIND_EVENT)
+    if (how == EVENT_SYNC || how == EVENT_QUERY || how == KERNEL_BEHIND_EVENT)
         need_cuda(cudaEventRecord(event, r->stream));
     switch (how) {
     case STREAM_SYNC: need_cuda(cudaStreamSynchronize(r->stream)); break;
@@ -112,6 +113,9 @@ static void wait_somehow(int how, const Rank *r, ncclComm_t comm, float *x)
     case EVENT_SYNC: need_cuda(cudaEventSynchronize(event)); break;
     case STREAM_QUERY:
         while (cudaStreamQuery(r->stream) == cudaErrorNotReady) continue;
+        break;
+    case EVENT_QUERY:
+        while (cudaEventQuery(event) == cudaErrorNotReady) continue;
         break;
     case KERNEL_BEHIND: need_cuda(kernel_fill(x, 0, N, r->stream)); break;
     case KERNEL_BEHIND_EVENT:
@@ -170,6 +174,7 @@ static const char *const calls[WAYS] = {
     "cudaDeviceSynchronize",
     "cudaEventSynchronize",
     "cudaStreamQuery",
+    "cudaEventQuery",
     "kernel_fill",
     "kernel_fill",
     "cudaMemcpyAsync",

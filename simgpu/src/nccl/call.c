@@ -391,6 +391,10 @@ static ncclResult_t prepare_all(Call *calls, int n)
     uint64_t group = n > 1 ? atomic_fetch_add(&groups, 1) + 1 : 0;
     int left = 0;
     for (int i = 0; i < n; i++) left += calls[i].signature.kind != CALL_SPLIT;
+    for (int i = 0; i < n && left > 1; i++)
+        if (calls[i].signature.kind != CALL_SPLIT)
+            sim_stream_foretell(calls[i].comm->device, calls[i].stream,
+                                sim_call_facts[calls[i].signature.kind].name);
     for (int i = 0; i < n && result == ncclSuccess; i++) {
         left -= calls[i].signature.kind != CALL_SPLIT;
         result = prepare(&calls[i], group, left);

@@ -128,11 +128,13 @@ void sim_send_drop(KeptSend *send)
 }
 
 static void wait_for_clock(const SimClock *clock, const char *call, const void *site);
+static void check_receivers(const SimClock *clock, const char *call, const void *site);
 
 void sim_send_posted(KeptSend *send, uint64_t seq)
 {
     pthread_mutex_lock(&lock);
     atomic_store(&sim_undone.wait, wait_for_clock);
+    atomic_store(&sim_undone.check, check_receivers);
     send->seq = seq;
     send->posted = true;
     atomic_fetch_add(&sim_undone.n, 1);
@@ -267,6 +269,20 @@ static void wait_for(const Which *which)
 static void wait_for_clock(const SimClock *clock, const char *call, const void *site)
 {
     wait_for(&(Which){.clock = clock, .call = call, .site = site});
+}
+
+// For a query, which waits for nobody: a message that nobody will receive keeps it asking forever.
+static void check_receivers(const SimClock *clock, const char *call, const void *site)
+{
+    Which which = {.clock = clock, .call = call, .site = site};
+    KeptSend open[SIM_MAX_REFS];
+    HostCall in = host_call_of(&which);
+    int n = find_open(&which, open);
+    for (int i = 0; i < n && i < SIM_MAX_REFS; i++) {
+        WaitRef ref = ref_of(&open[i]);
+        check_receiver(&open[i], &ref, &in);
+    }
+    let_them_go(open, n);
 }
 
 void sim_sends_wait_comm(ncclComm_t comm, const char *call, const void *site)

@@ -441,6 +441,17 @@ static void await_undone(const SimClock *clock, void (*tell)(GpuLogEntry *), Gpu
     pthread_mutex_lock(&lock);
 }
 
+// Whether the virtual clock finds a query too early. Called without the lock.
+static bool is_unready(const SimClock *clock, const GpuLogEntry *query, bool known)
+{
+    if (sim_clock_query(query, known)) return false;
+    if (atomic_load(&sim_undone.n) > 0) {
+        void (*check)(const SimClock *, const char *, const void *) = atomic_load(&sim_undone.check);
+        check(clock, query->name, query->site);
+    }
+    return true;
+}
+
 // What only hands the order on does not wait itself.
 static bool only_orders(GpuOp op)
 {
@@ -537,16 +548,30 @@ void sim_stream_learn(int slot, const SimClock *clock)
     pthread_mutex_unlock(&lock);
 }
 
+static struct CUstream_st *find_stream_on(int device, cudaStream_t handle)
+{
+    if (handle == NULL || handle == cudaStreamLegacy) return null_stream(device);
+    return handle == cudaStreamPerThread ? thread_stream(device) : find_stream(handle);
+}
+
+void sim_stream_foretell(int device, cudaStream_t handle, const char *call)
+{
+    if (atomic_load(&sim_undone.n) == 0) return;
+    GpuLogEntry entry = {.name = call};
+    pthread_mutex_lock(&lock);
+    struct CUstream_st *s = find_stream_on(device, handle);
+    if (s) put_stream(&entry, s);
+    pthread_mutex_unlock(&lock);
+    if (s) sim_clock_before_operation(&entry);
+}
+
 void sim_stream_merge(int device, cudaStream_t a, cudaStream_t b)
 {
     cudaStream_t handle[2] = {a, b};
     struct CUstream_st *s[2];
     pthread_mutex_lock(&lock);
     for (int i = 0; i < 2; i++) {
-        bool is_null = handle[i] == NULL || handle[i] == cudaStreamLegacy;
-        s[i] = is_null                            ? null_stream(device)
-               : handle[i] == cudaStreamPerThread ? thread_stream(device)
-                                                  : find_stream(handle[i]);
+        s[i] = find_stream_on(device, handle[i]);
         if (s[i]) catch_up(s[i]);
     }
     if (s[0] && s[1]) {
@@ -717,16 +742,17 @@ static bool is_stream_unready(GpuLogEntry entry, cudaStream_t stream)
     if (!sim_clock_on()) return false;
     pthread_mutex_lock(&lock);
     struct CUstream_st *s = find_stream(stream);
+    SimClock before = {0, NULL};
     bool known = false;
     if (s) {
-        SimClock before = {0, NULL};
         join_before(s, &before);
         known = host_knows(&before);
-        free(before.t);
         put_stream(&entry, s);
     }
     pthread_mutex_unlock(&lock);
-    return s && !sim_clock_query(&entry, known);
+    bool unready = s && is_unready(&before, &entry, known);
+    free(before.t);
+    return unready;
 }
 
 // The host waits for a stream: cudaStreamSynchronize, and a query that finds it done.
@@ -982,10 +1008,14 @@ static cudaError_t wait_for_event(const char *call, cudaEvent_t event, bool quer
     pthread_mutex_lock(&lock);
     bool there = is_event(event), early = false;
     if (there && query && sim_clock_on() && event->recorded) {
+        SimClock before = {0, NULL};
         bool known = host_knows(&event->clock);
         entry.device = event->device;
+        assign(&before, &event->clock);
         pthread_mutex_unlock(&lock);
-        if (!sim_clock_query(&entry, known)) return sim_leave(cudaErrorNotReady);
+        bool unready = is_unready(&before, &entry, known);
+        free(before.t);
+        if (unready) return sim_leave(cudaErrorNotReady);
         pthread_mutex_lock(&lock);
         there = is_event(event);
     }

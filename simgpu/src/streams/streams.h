@@ -164,6 +164,9 @@ void sim_stream_spread(const SimgpuOp *op, int device);
 // waited for otherwise than by an event.
 void sim_stream_start(const SimgpuOp *op, SimClock *start, int *slot);
 void sim_stream_learn(int slot, const SimClock *clock);
+// The virtual clock is told that the next calls wait, before the first of them does, for the messages
+// that are queued on the stream: the calls of a group wait together.
+void sim_stream_foretell(int device, cudaStream_t stream, const char *call);
 // Each of two streams of a device waits for what is queued on the other.
 void sim_stream_merge(int device, cudaStream_t a, cudaStream_t b);
 // The host waits for all that is queued on a device, in a call.
@@ -202,10 +205,12 @@ const SimHooks *sim_hooks(void);     // the first of them
 
 // What has been queued and is not done, as everything else is: messages that nobody has received.
 // Whatever is ordered after one waits for it: `wait`, for all that a clock covers, while there are
-// any. `call` and `site` are the call that waits.
+// any. What only asks whether it is done calls `check`, which ends the process where nobody will ever
+// receive one of them. `call` and `site` are the call that waits or asks.
 typedef struct SimUndone {
     atomic_int n;
     void (*_Atomic wait)(const SimClock *clock, const char *call, const void *site);
+    void (*_Atomic check)(const SimClock *clock, const char *call, const void *site);
 } SimUndone;
 extern SimUndone sim_undone;
 
