@@ -20,6 +20,7 @@
 
 #include "streams/streams.h"
 #include "time/clock.h"
+#include "time/tables.h"
 
 #define SLEEP_SECONDS 0.1
 
@@ -68,9 +69,7 @@ static void add(int number, int tid)
     int i = 0;
     while (i < n_sleepers && sleepers[i].alive) i++;
     if (i == n_sleepers) {
-        Sleeper *more = realloc(sleepers, ((size_t)i + 1) * sizeof *more);
-        if (!more) return;
-        sleepers = more;
+        sleepers = sim_table_grow(sleepers, (size_t)i + 1, sizeof *sleepers);
         n_sleepers++;
     }
     sleepers[i] = (Sleeper){.number = number, .tid = tid, .alive = true};

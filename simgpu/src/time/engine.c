@@ -6,10 +6,10 @@
  *
  * Interface: engine.h.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "time/engine_internal.h"
+#include "time/tables.h"
 
 // ---- Ready, started, ended ----
 
@@ -244,7 +244,7 @@ void sim_engine_give_up(SimEngine *e)
 
 SimEngine *sim_engine_new(const SimMachine *machine, const SimBoard *board)
 {
-    SimEngine *e = sim_engine_grow(NULL, 1, sizeof *e);
+    SimEngine *e = sim_table_grow(NULL, 1, sizeof *e);
     memset(e, 0, sizeof *e);
     e->machine = machine;
     if (board) e->board = *board;
@@ -255,18 +255,18 @@ SimEngine *sim_engine_new(const SimMachine *machine, const SimBoard *board)
 void sim_engine_free(SimEngine *e)
 {
     for (int d = 0; d < e->n_devices; d++) {
-        for (int r = 0; r < RESOURCES; r++) free(e->device[d].queue[r].entry);
-        free(e->device[d].transfers.item);
+        for (int r = 0; r < RESOURCES; r++) sim_table_free(e->device[d].queue[r].entry);
+        sim_table_free(e->device[d].transfers.item);
     }
-    free(e->items);
-    free(e->edges);
-    free(e->events.entry);
-    free(e->arrived.item);
-    free(e->starting.item);
-    free(e->ready.item);
-    free(e->device);
-    free(e->thread);
-    free(e);
+    sim_table_free(e->items);
+    sim_table_free(e->edges);
+    sim_table_free(e->events.entry);
+    sim_table_free(e->arrived.item);
+    sim_table_free(e->starting.item);
+    sim_table_free(e->ready.item);
+    sim_table_free(e->device);
+    sim_table_free(e->thread);
+    sim_table_free(e);
 }
 
 static void fill(Item *item, const SimItemSpec *spec)
@@ -312,7 +312,7 @@ SimItem sim_engine_add(SimEngine *e, const SimItemSpec *spec, const SimItem *aft
 static Thread *thread_of(SimEngine *e, int index)
 {
     if (index >= e->n_threads) {
-        e->thread = sim_engine_grow(e->thread, (size_t)index + 1, sizeof *e->thread);
+        e->thread = sim_table_grow(e->thread, (size_t)index + 1, sizeof *e->thread);
         memset(e->thread + e->n_threads, 0, (size_t)(index + 1 - e->n_threads) * sizeof *e->thread);
         e->n_threads = index + 1;
     }

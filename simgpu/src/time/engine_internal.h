@@ -83,7 +83,6 @@ struct SimEngine {
 };
 
 // ---- engine_items.c ----
-void *sim_engine_grow(void *table, size_t count, size_t size);
 void sim_items_push(Items *list, SimItem item);
 void sim_items_drop(Items *list, SimItem item);
 Item *sim_item(const SimEngine *e, SimItem number);

@@ -2,28 +2,18 @@
  *
  * Interface: engine_internal.h.
  */
-#include <stdlib.h>
 #include <string.h>
 
-#include "report/report.h"
 #include "time/engine_internal.h"
+#include "time/tables.h"
 
 // ---- Memory ----
-
-void *sim_engine_grow(void *table, size_t count, size_t size)
-{
-    void *larger = realloc(table, count * size);
-    if (!larger)
-        sim_fatal(SIMGPU_SYSTEM, "the host ran out of memory", "The clock needs %zu bytes more.",
-                  count * size);
-    return larger;
-}
 
 void sim_items_push(Items *list, SimItem item)
 {
     if (list->n == list->room) {
         list->room = list->room ? 2 * list->room : 8;
-        list->item = sim_engine_grow(list->item, (size_t)list->room, sizeof *list->item);
+        list->item = sim_table_grow(list->item, (size_t)list->room, sizeof *list->item);
     }
     list->item[list->n++] = item;
 }
@@ -42,23 +32,14 @@ Item *sim_item(const SimEngine *e, SimItem number)
     return &e->items[number & (e->room - 1)];
 }
 
-static Item *new_items(size_t room)
-{
-    Item *items = aligned_alloc(CACHE_LINE, room * sizeof *items);
-    if (!items)
-        sim_fatal(SIMGPU_SYSTEM, "the host ran out of memory", "The clock needs %zu bytes more.",
-                  room * sizeof *items);
-    return items;
-}
-
 // Its fields are the caller's to fill.
 Item *sim_item_new(SimEngine *e, SimItem *number)
 {
     if (e->next - e->first == e->room) {
         size_t room = e->room ? 2 * e->room : 1024;
-        Item *items = new_items(room);
+        Item *items = sim_table_grow(NULL, room, sizeof *items);
         for (SimItem i = e->first; i < e->next; i++) items[i & (room - 1)] = *sim_item(e, i);
-        free(e->items);
+        sim_table_free(e->items);
         e->items = items;
         e->room = room;
     }
@@ -74,7 +55,7 @@ void sim_item_add_follower(SimEngine *e, Item *item, SimItem follower)
     } else {
         if (e->n_edges == e->edges_room) {
             e->edges_room = e->edges_room ? 2 * e->edges_room : 1024;
-            e->edges = sim_engine_grow(e->edges, e->edges_room, sizeof *e->edges);
+            e->edges = sim_table_grow(e->edges, e->edges_room, sizeof *e->edges);
             if (!e->n_edges) e->n_edges = 1; // 0 is none
         }
         edge = e->n_edges++;
@@ -87,7 +68,7 @@ Device *sim_item_device(SimEngine *e, const Item *item)
 {
     int index = item->device;
     if (index >= e->n_devices) {
-        e->device = sim_engine_grow(e->device, (size_t)index + 1, sizeof *e->device);
+        e->device = sim_table_grow(e->device, (size_t)index + 1, sizeof *e->device);
         memset(e->device + e->n_devices, 0, (size_t)(index + 1 - e->n_devices) * sizeof *e->device);
         e->n_devices = index + 1;
     }

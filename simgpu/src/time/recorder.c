@@ -6,10 +6,10 @@
  * Interface: recorder.h. What it knows of devices and streams is in recorder_state.c, the threads
  * are recorder_host.c's, calls of NCCL recorder_nccl.c's.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "time/recorder_internal.h"
+#include "time/tables.h"
 
 _Static_assert((int)GPU_F64 == (int)SIM_F64 && (int)GPU_F32 == (int)SIM_F32 &&
                    (int)GPU_TF32 == (int)SIM_TF32 && (int)GPU_BF16 == (int)SIM_BF16 &&
@@ -122,7 +122,7 @@ Pending *sim_record_pend(SimRecorder *r, const GpuLogEntry *entry)
     if (!r->hook) return &nobody_reads;
     if (r->n_pending == r->pending_room) {
         r->pending_room = r->pending_room ? 2 * r->pending_room : 256;
-        r->pending = sim_record_grow(r->pending, r->pending_room, sizeof *r->pending);
+        r->pending = sim_table_grow(r->pending, r->pending_room, sizeof *r->pending);
     }
     Pending *p = &r->pending[r->n_pending++];
     *p = (Pending){.entry = *entry, .record = SIM_NO_ENTRY};
@@ -248,7 +248,7 @@ void sim_record_forget_event(SimRecorder *r, cudaEvent_t handle)
 SimRecorder *sim_recorder_new(const SimMachine *machine, const SimSpread *spread,
                               const SimBoard *board, int rank)
 {
-    SimRecorder *r = sim_record_grow(NULL, 1, sizeof *r);
+    SimRecorder *r = sim_table_grow(NULL, 1, sizeof *r);
     memset(r, 0, sizeof *r);
     r->machine = machine;
     if (spread) r->spread = *spread;
@@ -262,16 +262,16 @@ SimRecorder *sim_recorder_new(const SimMachine *machine, const SimSpread *spread
 
 void sim_recorder_free(SimRecorder *r)
 {
-    for (int i = 0; i < AFTERS; i++) free(r->after[i].item);
-    for (int d = 0; d < r->n_devices; d++) free(r->device[d].stream);
-    for (int i = 0; i < r->n_threads; i++) free(r->thread[i].group);
+    for (int i = 0; i < AFTERS; i++) sim_table_free(r->after[i].item);
+    for (int d = 0; d < r->n_devices; d++) sim_table_free(r->device[d].stream);
+    for (int i = 0; i < r->n_threads; i++) sim_table_free(r->thread[i].group);
     sim_engine_free(r->engine);
-    free(r->device);
-    free(r->event);
-    free(r->thread);
-    free(r->comm);
-    free(r->pending);
-    free(r);
+    sim_table_free(r->device);
+    sim_table_free(r->event);
+    sim_table_free(r->thread);
+    sim_table_free(r->comm);
+    sim_table_free(r->pending);
+    sim_table_free(r);
 }
 
 SimEngine *sim_recorder_engine(SimRecorder *r)

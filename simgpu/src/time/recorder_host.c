@@ -7,9 +7,8 @@
  * Interface: recorder.h; sim_record_thread, sim_record_request, sim_record_wait,
  * sim_record_await_receivers (recorder_internal.h).
  */
-#include <stdlib.h>
-
 #include "time/recorder_internal.h"
+#include "time/tables.h"
 
 static ThreadState *find_thread(const SimRecorder *r, int number)
 {
@@ -31,7 +30,7 @@ ThreadState *sim_record_thread(SimRecorder *r, int number)
     int i = 0;
     while (i < r->n_threads && r->thread[i].alive) i++;
     if (i == r->n_threads) {
-        r->thread = sim_record_grow(r->thread, (size_t)r->n_threads + 1, sizeof *r->thread);
+        r->thread = sim_table_grow(r->thread, (size_t)r->n_threads + 1, sizeof *r->thread);
         r->n_threads++;
     }
     t = &r->thread[i];

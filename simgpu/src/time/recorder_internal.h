@@ -113,8 +113,6 @@ struct SimRecorder {
     size_t kept; // items that were left when it was last tidied
 };
 
-void *sim_record_grow(void *table, size_t count, size_t size);
-
 // ---- recorder_state.c ----
 void sim_after(After *after, Mark mark);
 After *sim_after_none(SimRecorder *r, int which);

@@ -5,10 +5,10 @@
  *
  * Interface: sim_record_nccl, sim_record_end_group.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "time/recorder_internal.h"
+#include "time/tables.h"
 
 // What a group does on one communicator, or on one of its ranks.
 typedef struct Part {
@@ -31,7 +31,7 @@ static CommState *comm_of(SimRecorder *r, uint64_t comm, int rank)
         if (r->comm[i].comm == comm && r->comm[i].rank == rank) return &r->comm[i];
     if (r->n_comms == r->comms_room) {
         r->comms_room = r->comms_room ? 2 * r->comms_room : 8;
-        r->comm = sim_record_grow(r->comm, (size_t)r->comms_room, sizeof *r->comm);
+        r->comm = sim_table_grow(r->comm, (size_t)r->comms_room, sizeof *r->comm);
     }
     r->comm[r->n_comms] = (CommState){.comm = comm, .rank = rank};
     return &r->comm[r->n_comms++];
@@ -198,9 +198,9 @@ static void finish(SimRecorder *r, ThreadState *t, Part *part, int last)
         s->last = done;
         s->received = received;
     }
-    free(part->before.item);
-    free(part->ops.item);
-    free(part->received.item);
+    sim_table_free(part->before.item);
+    sim_table_free(part->ops.item);
+    sim_table_free(part->received.item);
     part->before = part->ops = part->received = (After){0};
 }
 
@@ -229,7 +229,7 @@ static void request_all(SimRecorder *r, ThreadState *t, After *meets)
 static void queue_all(SimRecorder *r, ThreadState *t)
 {
     Part one,
-        *parts = t->n_group == 1 ? &one : sim_record_grow(NULL, (size_t)t->n_group, sizeof *parts);
+        *parts = t->n_group == 1 ? &one : sim_table_grow(NULL, (size_t)t->n_group, sizeof *parts);
     int n = 0;
     for (int i = 0; i < t->n_group; i++) {
         const GpuLogEntry *e = &t->group[i].entry;
@@ -242,7 +242,7 @@ static void queue_all(SimRecorder *r, ThreadState *t)
             queue_run(r, t, part, i);
         if (next < 0) finish(r, t, part, i);
     }
-    if (parts != &one) free(parts);
+    if (parts != &one) sim_table_free(parts);
 }
 
 static void end_group(SimRecorder *r, ThreadState *t)
@@ -266,7 +266,7 @@ void sim_record_nccl(SimRecorder *r, ThreadState *t, const GpuLogEntry *e)
     sim_record_end_group(r, t, e->collective.group);
     if (t->n_group == t->group_room) {
         t->group_room = t->group_room ? 2 * t->group_room : 4;
-        t->group = sim_record_grow(t->group, (size_t)t->group_room, sizeof *t->group);
+        t->group = sim_table_grow(t->group, (size_t)t->group_room, sizeof *t->group);
     }
     sim_record_set_rank(r, e->device, e->collective.rank);
     Pending *p = sim_record_pend(r, e);

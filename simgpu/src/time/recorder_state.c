@@ -7,20 +7,10 @@
  * sim_after_received, sim_after_received_mark, sim_all_received, sim_record_device,
  * sim_record_stream, sim_record_event (recorder_internal.h).
  */
-#include <stdlib.h>
 #include <string.h>
 
-#include "report/report.h"
 #include "time/recorder_internal.h"
-
-void *sim_record_grow(void *table, size_t count, size_t size)
-{
-    void *larger = realloc(table, count * size);
-    if (!larger)
-        sim_fatal(SIMGPU_SYSTEM, "the host ran out of memory", "The clock needs %zu bytes more.",
-                  count * size);
-    return larger;
-}
+#include "time/tables.h"
 
 // ---- What to wait for ----
 
@@ -32,7 +22,7 @@ void sim_after(After *after, Mark mark)
         if (after->item[i] == mark.item) return;
     if (after->n == after->room) {
         after->room = after->room ? 2 * after->room : 16;
-        after->item = sim_record_grow(after->item, (size_t)after->room, sizeof *after->item);
+        after->item = sim_table_grow(after->item, (size_t)after->room, sizeof *after->item);
     }
     after->item[after->n++] = mark.item;
 }
@@ -63,7 +53,7 @@ DeviceState *sim_record_device(SimRecorder *r, int index)
 {
     if (index < 0) index = 0;
     if (index >= r->n_devices) {
-        r->device = sim_record_grow(r->device, (size_t)index + 1, sizeof *r->device);
+        r->device = sim_table_grow(r->device, (size_t)index + 1, sizeof *r->device);
         for (int i = r->n_devices; i <= index; i++)
             r->device[i] = (DeviceState){.rank = r->rank, .thread = -1};
         r->n_devices = index + 1;
@@ -87,7 +77,7 @@ StreamState *sim_record_stream(SimRecorder *r, const GpuLogEntry *entry)
     }
     if (d->n_streams == d->streams_room) {
         d->streams_room = d->streams_room ? 2 * d->streams_room : 8;
-        d->stream = sim_record_grow(d->stream, (size_t)d->streams_room, sizeof *d->stream);
+        d->stream = sim_table_grow(d->stream, (size_t)d->streams_room, sizeof *d->stream);
     }
     d->stream[d->n_streams] = (StreamState){.handle = entry->stream,
                                             .number = entry->stream_number,
@@ -162,11 +152,11 @@ EventState *sim_record_event(SimRecorder *r, cudaEvent_t handle, bool make)
     EventState *old = r->event;
     size_t room = r->events_room;
     r->events_room = room ? 2 * room : 64;
-    r->event = sim_record_grow(NULL, r->events_room, sizeof *r->event);
+    r->event = sim_table_grow(NULL, r->events_room, sizeof *r->event);
     memset(r->event, 0, r->events_room * sizeof *r->event);
     r->n_events = 0;
     for (size_t i = 0; i < room; i++)
         if (old[i].handle) *sim_record_event(r, old[i].handle, true) = old[i];
-    free(old);
+    sim_table_free(old);
     return sim_record_event(r, handle, true);
 }

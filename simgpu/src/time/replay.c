@@ -5,11 +5,11 @@
  *
  * Interface: sim_replay, sim_replay_some.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "time/recorder_internal.h"
 #include "time/replay.h"
+#include "time/tables.h"
 
 #define MOST_DEVICES 1024
 #define MOST_THREADS 4096
@@ -67,7 +67,7 @@ static bool add_member(Replay *w, const GpuCollective *c, int log)
     if (known) return known->log == log && known->ranks == c->ranks;
     if (w->n_members == w->members_room) {
         w->members_room = w->members_room ? 2 * w->members_room : 16;
-        w->member = sim_record_grow(w->member, (size_t)w->members_room, sizeof *w->member);
+        w->member = sim_table_grow(w->member, (size_t)w->members_room, sizeof *w->member);
     }
     w->member[w->n_members++] = (Member){c->comm, c->ranks, c->rank, log};
     return true;
@@ -118,11 +118,11 @@ static Meeting *slot_of(Meeting *table, size_t room, const SimCall *call)
 static void widen(Replay *w)
 {
     size_t room = w->meetings_room ? 2 * w->meetings_room : 256;
-    Meeting *table = sim_record_grow(NULL, room, sizeof *table);
+    Meeting *table = sim_table_grow(NULL, room, sizeof *table);
     memset(table, 0, room * sizeof *table);
     for (size_t i = 0; i < w->meetings_room; i++)
         if (w->meeting[i].ranks) *slot_of(table, room, &w->meeting[i].call) = w->meeting[i];
-    free(w->meeting);
+    sim_table_free(w->meeting);
     w->meeting = table;
     w->meetings_room = room;
 }
@@ -159,7 +159,7 @@ static void arrived(void *arg, const SimCall *call, SimPs when)
     if (meeting->n == meeting->room) {
         meeting->room = meeting->room ? 2 * meeting->room : 2;
         meeting->arrival =
-            sim_record_grow(meeting->arrival, (size_t)meeting->room, sizeof *meeting->arrival);
+            sim_table_grow(meeting->arrival, (size_t)meeting->room, sizeof *meeting->arrival);
     }
     meeting->arrival[meeting->n++] = (struct Arrival){call->rank, seat->log, when};
     seat->replay->changed = true;
@@ -258,17 +258,17 @@ static void release(Replay *w)
 {
     for (int i = 0; i < w->n_logs; i++)
         if (w->seat[i].recorder) sim_recorder_free(w->seat[i].recorder);
-    for (size_t i = 0; i < w->meetings_room; i++) free(w->meeting[i].arrival);
-    free(w->meeting);
-    free(w->member);
-    free(w->seat);
+    for (size_t i = 0; i < w->meetings_room; i++) sim_table_free(w->meeting[i].arrival);
+    sim_table_free(w->meeting);
+    sim_table_free(w->member);
+    sim_table_free(w->seat);
 }
 
 static const char *replay(const SimMachine *machine, const SimSpread *spread, Replay w)
 {
     static const SimSpread plain = {.slow_rank = -1};
     int n_logs = w.n_logs;
-    w.seat = sim_record_grow(NULL, (size_t)n_logs, sizeof *w.seat);
+    w.seat = sim_table_grow(NULL, (size_t)n_logs, sizeof *w.seat);
     for (int i = 0; i < n_logs; i++) w.seat[i] = (struct Seat){.replay = &w, .log = i};
     const char *wrong = find_members(&w);
     for (int i = 0; i < n_logs && !wrong; i++) {

@@ -1,9 +1,7 @@
 /* timeline.c: a binary heap. See timeline.h. */
 #include "time/timeline.h"
 
-#include <stdlib.h>
-
-#include "report/report.h"
+#include "time/tables.h"
 
 static bool before(const SimHeapEntry *a, const SimHeapEntry *b)
 {
@@ -16,11 +14,7 @@ void sim_heap_push(SimHeap *heap, SimHeapEntry entry)
 {
     if (heap->n == heap->room) {
         int room = heap->room ? 2 * heap->room : 16;
-        SimHeapEntry *larger = realloc(heap->entry, (size_t)room * sizeof *larger);
-        if (!larger)
-            sim_fatal(SIMGPU_SYSTEM, "the host ran out of memory",
-                      "The clock has %d operations to come.", heap->n);
-        heap->entry = larger;
+        heap->entry = sim_table_grow(heap->entry, (size_t)room, sizeof *heap->entry);
         heap->room = room;
     }
     int at = heap->n++;
