@@ -162,20 +162,24 @@ static void micro_batches_accumulate_in_reduce_dtype(void **state)
     run_case(4, &partial);
 }
 
-static void fp16_divides_before_and_after(void **state)
+static void divide_before_body(const Rank *r, void *arg)
 {
     for (int factor = 1; factor <= 12; factor++)
         for (int i = 0; i < 3; i++) {
             const DType types[] = {F32, BF16, F16};
             float got = precision_divide_before(types[i], (float)factor);
-            if (got != before_of(types[i], factor))
-                fail_msg("a sum in %s that is divided by %d is divided by %g before, want %g",
-                         type_name(types[i]), factor, (double)got,
-                         (double)before_of(types[i], factor));
+            check(got == before_of(types[i], factor),
+                  "a sum in %s that is divided by %d is divided by %g before, want %g",
+                  type_name(types[i]), factor, (double)got, (double)before_of(types[i], factor));
         }
-    if (precision_divide_before(F16, 2.5f) != 1.0f)
-        fail_msg("a factor of 2.5 has no whole divisor, and is divided by %g before",
-                 (double)precision_divide_before(F16, 2.5f));
+    float odd = precision_divide_before(F16, 2.5f);
+    check(odd == 1.0f, "a factor of 2.5 has no whole divisor, and is divided by %g before",
+          (double)odd);
+}
+
+static void fp16_divides_before_and_after(void **state)
+{
+    run_ranks(1, divide_before_body, NULL);
     for (int world = 2; world <= 8; world += 3) {
         Case c = typed(spec_mlp(3), F16, F16, world == 5 ? STRATEGY_DDP : STRATEGY_ZERO3, world);
         c.rounds = 2;

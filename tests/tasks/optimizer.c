@@ -295,6 +295,7 @@ static void zero_grad_zeroes(void **state)
     run_ranks(3, zero_body, &in);
     rule_zero_grad_reaches_every_unit();
     rule_contexts_are_apart(APART_ZERO_GRAD);
+    rule_nothing_grows(APART_ZERO_GRAD);
     draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), zero_body, &in);
@@ -376,6 +377,7 @@ static void clip_scales_only_above(void **state)
     run_ranks(3, clip_body, &in);
     rule_clips_at_any_norm();
     rule_contexts_are_apart(APART_CLIP);
+    rule_nothing_grows(APART_CLIP);
     draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), clip_body, &in);
@@ -432,6 +434,7 @@ static void sgd_step_with_decay(void **state)
     run_ranks(4, sgd_body, &in);
     rule_sgd_steps_all_or_nothing();
     rule_contexts_are_apart(APART_SGD);
+    rule_nothing_grows(APART_SGD);
     draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), sgd_body, &in);
