@@ -32,8 +32,9 @@ static void print_head(const Plan *plan)
     if (o->replicas > 1) printf(", %d replicas", o->replicas);
     printf("\n%d sequences of %d tokens per step: %d", o->batch, o->seq, o->micro);
     if (o->accumulate > 1) printf(" · %d micro-batches", o->accumulate);
-    printf(" on each GPU; %s; %s attention\n", o->tf32 ? "products in TF32" : "float",
-           o->model.attention == ATTENTION_FUSED ? "fused" : "plain");
+    printf(" on each GPU; %s", o->tf32 ? "products in TF32" : plan_type_name(o->dtype));
+    if (o->mixed) printf(", reductions in %s", plan_type_name(o->reduce_dtype));
+    printf("; %s attention\n", o->model.attention == ATTENTION_FUSED ? "fused" : "plain");
     printf("Ran %s: rank", o->run == PLAN_EXECUTED ? "with all arithmetic"
                            : o->all                ? "dry, all ranks"
                                                    : "dry, one rank of each kind");
