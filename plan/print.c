@@ -169,8 +169,8 @@ static void print_help(const Plan *plan)
     else if (peak > memory)
         printf("more GPUs, or recomputation: it does not fit.\n");
     else if (percent(t->exposed, t->step) < 5 && percent(t->host, t->step) < 5)
-        printf("faster kernels or a faster type: %.0f %% of the step is compute.\n",
-               percent(t->compute, t->step));
+        printf("faster kernels%s: %.0f %% of the step is compute.\n",
+               o->dtype == DTYPE_F32 ? " or a faster type" : "", percent(t->compute, t->step));
     else if (t->host > t->exposed)
         printf("larger kernels, by a larger batch or units of more layers: up to %.3f ms.\n",
                ms(t->host));

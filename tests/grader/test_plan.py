@@ -137,7 +137,9 @@ class Reference(Plan):
                 with self.subTest(gpus=gpus, types=types):
                     plan = self.compare(gpus, types=types)
                     self.check_formulas(plan)
-                    self.assertEqual(plan["dtype"], types[0].partition("=")[2])
+                    asked = dict(setting.split("=") for setting in types)
+                    self.assertEqual((plan["dtype"], plan["reduce_dtype"]), (
+                        asked.get("DTYPE", "float"), asked.get("REDUCE_DTYPE", "float")))
 
     def test_types_under_strategies(self):
         for strategy, replicas in STRATEGIES[1:]:
@@ -330,6 +332,8 @@ class Alternatives(ReferenceCopy):
                 self.assertEqual(len(found), 1)
                 self.program = found[0]
                 self.compare(3, alike=name != UNLIKE)
+                if ALL:
+                    self.compare(3, alike=name != UNLIKE, types=["DTYPE=bf16"])
 
 
 if __name__ == "__main__":
