@@ -3,9 +3,10 @@
  * With R = B·T rows of a micro-batch, C columns, V tokens and L layers, the products of a forward
  * are 2·R·C·12·C per layer and 2·R·C·V for the head; the backward has twice as many. Of W ranks
  * that shard, each keeps 4·⌈n/W⌉ bytes of a unit of n parameters, its gradient, and twice that of
- * Adam's state. An all-gather or a reduce-scatter of it sends (W - 1) such shards.
+ * Adam's state, in any type. An all-gather or a reduce-scatter of it sends (W - 1) such shards, in
+ * the types of the policy. What is unsharded at most: the table of lab 2's handout.
  *
- * Interface: plan_formulas, plan_peak, plan_hbm.
+ * Interface: plan_formulas, plan_peak, plan_hbm, plan_type_name, plan_dtype_name.
  */
 #include <string.h>
 
@@ -15,7 +16,19 @@
 
 double plan_peak(const PlanOptions *o)
 {
+    if (o->dtype != DTYPE_F32) return o->machine->peak[SIM_BF16]; // of fp16, too
     return o->machine->peak[o->tf32 ? SIM_TF32 : SIM_F32];
+}
+
+const char *plan_type_name(DType dtype)
+{
+    static const char *const names[] = {"float", "bf16", "fp16"};
+    return names[dtype];
+}
+
+const char *plan_dtype_name(const PlanOptions *o)
+{
+    return o->tf32 ? "tf32" : plan_type_name(o->dtype);
 }
 
 double plan_hbm(const SimMachine *machine)
@@ -39,23 +52,30 @@ static void count_flops(const PlanOptions *o, PlanFormulas *f)
     f->useful = (6 * N * s + 12 * (double)L * (double)C * s * s) * (double)o->batch;
 }
 
-// What a unit of n parameters adds; `forwards`: how often its parameters are gathered.
+static uint64_t padded(int64_t numel, int shards)
+{
+    return (uint64_t)((numel + shards - 1) / shards * shards);
+}
+
+// What a unit of n parameters adds; `gathers`: how often its parameters are gathered.
 static void add_unit(const PlanOptions *o, PlanFormulas *f, int64_t numel, int shards, int gathers)
 {
     int64_t shard = (numel + shards - 1) / shards;
-    uint64_t kept = 4 * (uint64_t)shard, others = (uint64_t)shards - 1;
+    uint64_t kept = 4 * (uint64_t)shard, others = (uint64_t)shards - 1,
+             gathered = (uint64_t)(dtype_bytes(o->dtype) * shard),
+             reduced = (uint64_t)(dtype_bytes(o->reduce_dtype) * shard);
     f->params += kept;
     f->grads += kept;
     f->state += 2 * kept;
     if (shards == 1) return;
     f->gather_calls += (uint64_t)gathers;
-    f->gather_sent += (uint64_t)gathers * others * kept;
+    f->gather_sent += (uint64_t)gathers * others * gathered;
     f->scatter_calls++;
-    f->scatter_sent += others * kept;
+    f->scatter_sent += others * reduced;
     if (o->replicas < 2) return;
     uint64_t replicas = (uint64_t)o->replicas;
     f->reduce_calls++;
-    f->reduce_sent += 2 * (replicas - 1) * kept / replicas;
+    f->reduce_sent += 2 * (replicas - 1) * reduced / replicas;
 }
 
 // Gatherings of a unit in a step: a root that stays unsharded to its backward has one less.
@@ -68,19 +88,50 @@ static int gathers_of(const PlanOptions *o, bool root)
     }
 }
 
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+// What is unsharded at most: of P elements, padding and all, R of them the root's, u a block's; 0
+// blocks where the model is one unit. One rank has its masters and gradients for it where they are
+// floats, and reduces nothing; two blocks are there at a time: one is used, one on its way.
+static void count_unsharded(const PlanOptions *o, PlanFormulas *f, int shards, uint64_t R,
+                            uint64_t u, int blocks)
+{
+    bool several = o->accumulate > 1, keeps = gathers_of(o, false) < 2 * o->accumulate;
+    uint64_t a = (uint64_t)dtype_bytes(o->dtype), two = R + u * (blocks < 2 ? (uint64_t)blocks : 2),
+             b = o->gpus > 1 ? (uint64_t)dtype_bytes(o->reduce_dtype) : 4,
+             P = R + u * (uint64_t)blocks;
+    bool same = o->gpus > 1 ? o->dtype == o->reduce_dtype : a == 4;
+    if (shards > 1 || a < 4) f->most_params = a * (keeps ? P : two);
+    if (o->gpus == 1)
+        f->most_grads = same ? 0 : a * (R + u);
+    else if (same)
+        f->most_grads = b * (several ? P : two);
+    else if (several)
+        f->most_grads = b * P + a * (R + u);
+    else
+        f->most_grads = a * R + larger((a + b) * u, b * R);
+}
+
 PlanFormulas plan_formulas(const PlanOptions *o, const Module *model)
 {
     PlanFormulas f = {.parameters = (uint64_t)meta_count(model)};
     bool ddp = o->strategic && o->strategy == STRATEGY_DDP;
     int shards = ddp ? 1 : o->gpus / o->replicas;
-    int64_t rest = (int64_t)f.parameters;
+    int64_t rest = (int64_t)f.parameters, block = 0;
+    int blocks = 0;
     for (int i = 0; i < model->n_children && !ddp; i++) {
         if (strncmp(model->children[i]->name, "h.", 2) != 0) continue;
         int64_t numel = meta_count(model->children[i]);
         add_unit(o, &f, numel, shards, gathers_of(o, false));
         rest -= numel;
+        block = numel;
+        blocks++;
     }
     add_unit(o, &f, rest, shards, gathers_of(o, true));
+    count_unsharded(o, &f, shards, padded(rest, shards), padded(block, shards), blocks);
     count_flops(o, &f);
     return f;
 }

@@ -80,6 +80,8 @@ static void write_formulas(FILE *file, const PlanFormulas *f)
     write_number(file, "sharded parameters", f->params);
     write_number(file, "sharded gradients", f->grads);
     write_number(file, "optimizer state", f->state);
+    write_number(file, "unsharded parameters", f->most_params);
+    write_number(file, "unsharded gradients", f->most_grads);
     write_number(file, "gather_calls", f->gather_calls);
     write_number(file, "gather_sent", f->gather_sent);
     write_number(file, "scatter_calls", f->scatter_calls);
@@ -95,7 +97,8 @@ static void write_plan(FILE *file, const Plan *plan)
     write_text(file, "model", o->model_name);
     write_text(file, "machine", o->machine->name);
     write_text(file, "strategy", o->strategy_name);
-    write_text(file, "dtype", o->tf32 ? "tf32" : "float");
+    write_text(file, "dtype", plan_dtype_name(o));
+    write_text(file, "reduce_dtype", plan_type_name(o->reduce_dtype));
     write_number(file, "gpus", (uint64_t)o->gpus);
     write_number(file, "replicas", (uint64_t)o->replicas);
     write_number(file, "batch", (uint64_t)o->batch);

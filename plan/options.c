@@ -23,6 +23,7 @@ enum {
     SEQ,
     STRATEGY,
     DTYPE,
+    REDUCE_DTYPE,
     REPLICAS,
     ACCUMULATE,
     ATTENTION,
@@ -40,9 +41,9 @@ enum {
 };
 
 static const char *const names[SETTINGS] = {
-    "MODEL",    "GPUS",       "MACHINE",   "BATCH", "SEQ",    "STRATEGY", "DTYPE",
-    "REPLICAS", "ACCUMULATE", "ATTENTION", "CLIP",  "LAYERS", "HEADS",    "DIM",
-    "VOCAB",    "JSON",       "RANKS",     "RUN",   "INIT",   "FIT"};
+    "MODEL",        "GPUS",     "MACHINE",    "BATCH",     "SEQ",  "STRATEGY", "DTYPE",
+    "REDUCE_DTYPE", "REPLICAS", "ACCUMULATE", "ATTENTION", "CLIP", "LAYERS",   "HEADS",
+    "DIM",          "VOCAB",    "JSON",       "RANKS",     "RUN",  "INIT",     "FIT"};
 
 // One line on stderr.
 static Status refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -159,7 +160,21 @@ static Status read_strategy(const char *const value[SETTINGS], PlanOptions *o)
         return refuse("STRATEGY=hsdp wants more GPUs than a node has (%d), or "
                       "REPLICAS",
                       per_node);
-    o->strategic = word != 0 || o->replicas > 1 || o->accumulate > 1;
+    o->strategic = word != 0 || o->replicas > 1 || o->accumulate > 1 || o->mixed;
+    return OK;
+}
+
+// In which types; a policy needs a strategy, so this comes before read_strategy.
+static Status read_types(const char *const value[SETTINGS], PlanOptions *o)
+{
+    static const char *const types[] = {"float", "bf16", "fp16", "tf32"}; // as DType has them
+    int type, reduce;
+    TRY(read_word(value, DTYPE, types, 4, &type));
+    TRY(read_word(value, REDUCE_DTYPE, types, 3, &reduce));
+    o->tf32 = type == 3;
+    o->dtype = o->tf32 ? DTYPE_F32 : (DType)type;
+    o->reduce_dtype = (DType)reduce;
+    o->mixed = o->dtype != DTYPE_F32 || o->reduce_dtype != DTYPE_F32;
     return OK;
 }
 
@@ -212,23 +227,17 @@ static Status read_gpus(const char *const value[SETTINGS], PlanOptions *o)
 
 static Status read_rest(const char *const value[SETTINGS], PlanOptions *o)
 {
-    static const char *const types[] = {"float", "tf32", "bf16"},
-                             *const kinds[] = {"fused", "plain"}, *const answers[] = {"no", "yes"},
+    static const char *const kinds[] = {"fused", "plain"}, *const answers[] = {"no", "yes"},
                              *const who[] = {"kinds", "all"},
                              *const runs[] = {"alone", "dry", "executed"},
                              *const inits[] = {"none", "values"};
-    int type, kind, clip, all, run, init, fit;
-    TRY(read_word(value, DTYPE, types, 3, &type));
+    int kind, clip, all, run, init, fit;
     TRY(read_word(value, ATTENTION, kinds, 2, &kind));
     TRY(read_word(value, CLIP, answers, 2, &clip));
     TRY(read_word(value, RANKS, who, 2, &all));
     TRY(read_word(value, RUN, runs, 3, &run));
     TRY(read_word(value, INIT, inits, 2, &init));
     TRY(read_word(value, FIT, answers, 2, &fit));
-    if (type == 2)
-        return refuse("DTYPE=bf16 needs flat parameters in bf16, which the kit "
-                      "does not have yet: float or tf32");
-    o->tf32 = type == 1;
     o->model.attention = kind ? ATTENTION_PLAIN : ATTENTION_FUSED;
     o->clip = clip == 1;
     o->run = (PlanRun)run;
@@ -255,6 +264,7 @@ Status plan_options(int argc, char **argv, PlanOptions *o)
     TRY(read_gpus(value, o));
     TRY(read_model(value, o));
     TRY(read_batch(value, o));
+    TRY(read_types(value, o));
     TRY(read_strategy(value, o));
     TRY(read_rest(value, o));
     return check_sizes(o);

@@ -46,10 +46,12 @@ typedef struct PlanOptions {
     int batch, accumulate, micro; // sequences of a step; micro-batches; sequences of one on a GPU
     int seq;
     bool tf32;
-    bool clip;   // the gradient's norm counts as too large
-    bool values; // parameters get initial values
-    bool all;    // every rank runs, not one of each kind
-    bool fit;    // strategy and micro-batches are looked for
+    bool mixed;                // dtype or reduce_dtype is not float (lab 2): strategic, too
+    DType dtype, reduce_dtype; // of parameters and modules, of gradients on their way
+    bool clip;                 // the gradient's norm counts as too large
+    bool values;               // parameters get initial values
+    bool all;                  // every rank runs, not one of each kind
+    bool fit;                  // strategy and micro-batches are looked for
     PlanRun run;
     const SimMachine *machine;
     const char *machine_name; // as it was given: a name or a file
@@ -130,18 +132,21 @@ uint64_t plan_flops_of(const GpuLogEntry *entry);
 const char *plan_kind_name(PlanKind kind);
 Status plan_times(const PlanOptions *options, const PlanRanks *all, PlanTimes *times);
 
-// ---- formulas.c ---- Without a run: for the strategies of a float model.
+// ---- formulas.c ---- Without a run.
 typedef struct PlanFormulas {
     uint64_t parameters;
     uint64_t products, attention;                       // FLOP of a step on a rank
     uint64_t params, grads, state;                      // bytes that a rank keeps: the first one
+    uint64_t most_params, most_grads;                   // bytes that it has unsharded, at most
     uint64_t gather_calls, scatter_calls, reduce_calls; // those of gradients
     uint64_t gather_sent, scatter_sent, reduce_sent;
     double useful; // FLOP of a step on all ranks that count for MFU
 } PlanFormulas;
 PlanFormulas plan_formulas(const PlanOptions *options, const Module *model);
 double plan_peak(const PlanOptions *options); // FLOP/s of a GPU in the step's arithmetic
-double plan_hbm(const SimMachine *machine);   // bytes/s of its memory
+const char *plan_type_name(DType dtype);
+const char *plan_dtype_name(const PlanOptions *options); // …or tf32
+double plan_hbm(const SimMachine *machine);              // bytes/s of its memory
 
 // ---- print.c, json.c ----
 typedef struct Plan {

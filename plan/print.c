@@ -32,8 +32,9 @@ static void print_head(const Plan *plan)
     if (o->replicas > 1) printf(", %d replicas", o->replicas);
     printf("\n%d sequences of %d tokens per step: %d", o->batch, o->seq, o->micro);
     if (o->accumulate > 1) printf(" · %d micro-batches", o->accumulate);
-    printf(" on each GPU; %s; %s attention\n", o->tf32 ? "products in TF32" : "float",
-           o->model.attention == ATTENTION_FUSED ? "fused" : "plain");
+    printf(" on each GPU; %s", o->tf32 ? "products in TF32" : plan_type_name(o->dtype));
+    if (o->mixed) printf(", reductions in %s", plan_type_name(o->reduce_dtype));
+    printf("; %s attention\n", o->model.attention == ATTENTION_FUSED ? "fused" : "plain");
     printf("Ran %s: rank", o->run == PLAN_EXECUTED ? "with all arithmetic"
                            : o->all                ? "dry, all ranks"
                                                    : "dry, one rank of each kind");
@@ -168,8 +169,8 @@ static void print_help(const Plan *plan)
     else if (peak > memory)
         printf("more GPUs, or recomputation: it does not fit.\n");
     else if (percent(t->exposed, t->step) < 5 && percent(t->host, t->step) < 5)
-        printf("faster kernels or a faster type: %.0f %% of the step is compute.\n",
-               percent(t->compute, t->step));
+        printf("faster kernels%s: %.0f %% of the step is compute.\n",
+               o->dtype == DTYPE_F32 ? " or a faster type" : "", percent(t->compute, t->step));
     else if (t->host > t->exposed)
         printf("larger kernels, by a larger batch or units of more layers: up to %.3f ms.\n",
                ms(t->host));

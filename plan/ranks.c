@@ -51,7 +51,9 @@ static TrainerOptions trainer_options(const PlanOptions *o)
                             .strategic = o->strategic,
                             .strategy = o->strategy,
                             .replicas = o->replicas,
-                            .accumulate = o->accumulate};
+                            .accumulate = o->accumulate,
+                            .mixed = o->mixed,
+                            .policy = {.param_dtype = o->dtype, .reduce_dtype = o->reduce_dtype}};
 }
 
 static Status train(Trainer *t, const PlanOptions *o, PlanRecord *record)
@@ -73,12 +75,15 @@ static Status train(Trainer *t, const PlanOptions *o, PlanRecord *record)
 static Status run_rank(const World *world, const PlanOptions *o, PlanRecord *record)
 {
     Trainer t = {.opt = trainer_options(o), .world = *world};
+    float scale = 2.0f; // of an fp16 model's loss: of a plan's steps none overflows and is left out
+    int tracker = 0;
     TRY(world_connect(world, &t.comm));
     simgpu_phantom_splits(split_as, (void *)(uintptr_t)o);
     t.model = gpt2_create(&o->model);
     if (t.model == NULL) return ERR_ARGUMENT;
     if (!o->values) checkpoint_storage_only(t.model);
     TRY(trainer_create(&t));
+    trainer_scale(&t, &scale, &tracker, true);
     TRY(train(&t, o, record));
     TRY(trainer_destroy(&t));
     return world_disconnect(t.comm);

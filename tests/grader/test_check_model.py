@@ -68,15 +68,63 @@ class Published(unittest.TestCase):
         self.assertTrue(silently(check_model.check_runs, runs))
 
     def test_a_plan_unlike_its_formulas_is_found(self):
-        names = ("sharded parameters", "sharded gradients", "optimizer state")
+        names = ("sharded parameters", "sharded gradients", "optimizer state",
+                 "unsharded parameters", "unsharded gradients")
         plan = {"formulas": dict({name: 4 for name in names}, products=1, attention=2,
                                  gather_calls=1, gather_sent=8, scatter_calls=1, scatter_sent=8),
                 "ranks": [{"products": 1, "attention": 2,
-                           "memory": {name: [9, 4, 9] for name in names},
+                           "memory": {name: [9, 4, 4] for name in names},
                            "messages": {"all-gather": [1, 9, 8], "reduce-scatter": [1, 9, 8]}}]}
         self.assertEqual(check_model.differences(plan), [])
         plan["ranks"][0]["memory"]["optimizer state"][1] = 5
-        self.assertEqual(check_model.differences(plan), [("optimizer state", 5, 4)])
+        plan["ranks"][0]["memory"]["unsharded gradients"][2] = 6
+        self.assertEqual(check_model.differences(plan),
+                         [("optimizer state", 5, 4), ("unsharded gradients", 6, 4)])
+
+
+class DryRuns(unittest.TestCase):
+    def plan_as(self, by, memory=80):
+        """In the planner's place: each step takes what (a) says, or as much with another term."""
+        def plan(settings):
+            values = dict(setting.split("=") for setting in settings)
+            run = next(run for run in check_model.read("fsdp_runs.csv")
+                       if check_model.expressible(run) and run["model"] == values["MODEL"]
+                       and run["seq"] == int(values["SEQ"]) and run["gpus"] == int(values["GPUS"])
+                       and run["batch"] == int(values["BATCH"]))
+            kinds = {"products": 4, "attention": 3, "other kernels": 2, "optimizer": 1}
+            return {"formulas": {"parameters": run["parameters"] + by}, "memory_of_gpu": memory,
+                    "ranks": [{"peak": 81}],
+                    "times": {"step": 12 * 10 ** 12, "kinds": {
+                        name: [0, value * 10 ** 12] for name, value in kinds.items()}}}
+        return plan
+
+    def test_parts_by_hand(self):
+        plan = self.plan_as(0)(["MODEL=mpt-7b", "SEQ=2048", "GPUS=8", "BATCH=48"])
+        for found, wanted in zip(check_model.parts(plan), (4, 3, 3, 2)):
+            self.assertAlmostEqual(found, wanted)
+
+    def test_what_is_expressible(self):
+        runs = check_model.read("fsdp_runs.csv")
+        self.assertEqual(sum(map(check_model.expressible, runs)), 96)
+        self.assertFalse(any(run["recomputes"] == "yes" or run["precision"] == "fp8"
+                             for run in filter(check_model.expressible, runs)))
+
+    def test_other_parameters_are_found(self):
+        runs = check_model.read("fsdp_runs.csv")
+        self.assertEqual(silently(check_model.check_dry_runs, self.plan_as(0), runs), 0)
+        self.assertEqual(silently(check_model.check_dry_runs, self.plan_as(1), runs), 96)
+
+    def test_a_row_by_hand(self):
+        run = {"gpu": "H100-80GB"}
+        row = check_model.Dry(run, 10.0, [4.0, 2.0, 2.0, 1.0], [3.0, 6.0, 1.0, 2.0], True)
+        self.assertAlmostEqual(row.error(row.a), -0.1)
+        self.assertAlmostEqual(row.error(row.b), 0.2)
+        self.assertEqual(row.swapped(), [3.0, 2.0, 1.0, 2.0])
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            check_model.print_dry("2,048", [row, row])
+        self.assertEqual(out.getvalue().split(), ["H100-80GB", "2,048", "2", "10.0", "20.0", "20.0",
+                                                  "-10.0", "+40.0", "-10.0", "+10.0"])
 
 
 if __name__ == "__main__":

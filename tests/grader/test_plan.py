@@ -4,6 +4,7 @@ their arithmetic; its formulas are what its log says; what it refuses.
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import re
@@ -29,6 +30,8 @@ UNLIKE = "gather_by_sends"
 ALTERNATIVES = [UNLIKE, "prefetch_forward"] + ([
     "one_stream", "stream_for_each_unit", "gather_in_place", "reduce_by_reduces",
     "norm_by_reduce_and_broadcast"] if ALL else [])
+TYPES = [["DTYPE=bf16"], ["DTYPE=fp16"], ["DTYPE=bf16", "REDUCE_DTYPE=bf16"],
+         ["REDUCE_DTYPE=bf16"]] # the others are float
 STRATEGIES = [("fsdp", 1), ("zero3", 1), ("zero2", 1), ("zero1", 1), ("ddp", 1), ("zero3", 2)]
 
 
@@ -75,8 +78,9 @@ class Plan(TempFolder):
             self.assertEqual(rank, wanted)
         self.assertEqual(plan["times"], other["times"])
 
-    def compare(self, gpus, strategy="fsdp", replicas=1, alike=True):
+    def compare(self, gpus, strategy="fsdp", replicas=1, alike=True, types=()):
         settings = SMALL + ["GPUS=%d" % gpus, "BATCH=%d" % (4 * gpus), "STRATEGY=" + strategy]
+        settings += types
         settings += ["REPLICAS=%d" % replicas] if replicas > 1 else []
         settings += ["ACCUMULATE=2"] if strategy != "fsdp" else []
         dry = self.plan(*settings, "RUN=dry")
@@ -99,6 +103,8 @@ class Plan(TempFolder):
             for name in ("sharded parameters", "sharded gradients"):
                 self.assertEqual(rank["memory"][name][1], formulas[name], name)
             self.assertEqual(rank["memory"]["optimizer state"][1], formulas["optimizer state"])
+            for name in ("unsharded parameters", "unsharded gradients"):
+                self.assertEqual(rank["memory"][name][2], formulas[name], name)
             calls, _, sent = rank["messages"]["all-gather"]
             self.assertEqual((calls, sent), (formulas["gather_calls"], formulas["gather_sent"]))
             calls, _, sent = rank["messages"]["reduce-scatter"]
@@ -123,6 +129,59 @@ class Reference(Plan):
                     self.check_formulas(self.plan(
                         "MODEL=gpt2", "GPUS=32", "BATCH=128", "SEQ=128", "ACCUMULATE=2",
                         "STRATEGY=" + strategy, "ATTENTION=" + attention))
+
+    def test_types_in_worlds(self):
+        """Half precision: a cast in front of each all-gather, a gradient of two types."""
+        for gpus in WORLDS:
+            for types in TYPES if ALL else TYPES[:2]:
+                with self.subTest(gpus=gpus, types=types):
+                    plan = self.compare(gpus, types=types)
+                    self.check_formulas(plan)
+                    asked = dict(setting.split("=") for setting in types)
+                    self.assertEqual((plan["dtype"], plan["reduce_dtype"]), (
+                        asked.get("DTYPE", "float"), asked.get("REDUCE_DTYPE", "float")))
+
+    def test_types_under_strategies(self):
+        for strategy, replicas in STRATEGIES[1:]:
+            for types in TYPES if ALL else TYPES[:1]:
+                with self.subTest(strategy=strategy, replicas=replicas, types=types):
+                    self.check_formulas(self.compare(4, strategy, replicas, types=types))
+
+    def test_formulas_of_types(self):
+        """Without their arithmetic: all pairs of types, one micro-batch and two, one block too."""
+        names = ("float", "bf16", "fp16")
+        for gpus, strategy, parts, layers in itertools.product(
+                (1, 8), ("zero3", "zero2", "zero1", "ddp"), (1, 2), (1, 3)):
+            for dtype, reduce in itertools.product(names, names) if ALL else [
+                    ("float", "float"), ("bf16", "float"), ("bf16", "bf16"), ("fp16", "bf16")]:
+                with self.subTest(gpus=gpus, strategy=strategy, parts=parts, layers=layers,
+                                  dtype=dtype, reduce=reduce):
+                    self.check_formulas(self.plan(
+                        *SMALL, "GPUS=%d" % gpus, "BATCH=16", "STRATEGY=" + strategy,
+                        "ACCUMULATE=%d" % parts, "LAYERS=%d" % layers, "DTYPE=" + dtype,
+                        "REDUCE_DTYPE=" + reduce))
+
+    def test_half_of_the_messages_and_the_peak_of_the_type(self):
+        plans = {dtype: self.plan("MODEL=gpt2", "GPUS=8", "DTYPE=" + dtype)
+                 for dtype in ("float", "tf32", "bf16", "fp16")}
+        sent = {dtype: [plan["ranks"][0]["messages"][op][2] for op in ("all-gather",
+                                                                       "reduce-scatter")]
+                for dtype, plan in plans.items()}
+        self.assertEqual(sent["bf16"], [sent["float"][0] // 2, sent["float"][1]])
+        self.assertEqual(sent["fp16"], sent["bf16"])
+        for dtype, peak in (("float", 67e12), ("tf32", 494.5e12), ("bf16", 989e12),
+                            ("fp16", 989e12)): # simgpu/machines/h100x8.machine
+            plan = plans[dtype]
+            seconds = 1e-12 * plan["times"]["step"]
+            self.assertAlmostEqual(plan["mfu"], plan["formulas"]["useful"] / seconds / peak / 8,
+                                   places=5)
+        self.assertLess(plans["bf16"]["times"]["kinds"]["products"][1],
+                        plans["tf32"]["times"]["kinds"]["products"][1])
+
+    def test_a_table_says_the_types(self):
+        _, out, _ = self.run_plan(*SMALL, "GPUS=2", "DTYPE=bf16")
+        self.assertIn("; bf16, reductions in float; fused attention\n", out)
+        self.assertRegex(out, r"MFU \d+\.\d % of 989 TFLOP/s")
 
     def test_175_billion_on_1024_gpus(self):
         plan = self.plan("MODEL=gpt3-175b", "GPUS=1024")
@@ -190,7 +249,8 @@ class Reference(Plan):
                 (["STRATEGY=ddp", "REPLICAS=2"], "leave REPLICAS out"),
                 (["REPLICAS=3"], "REPLICAS=3 does not divide GPUS=8"),
                 (["REPLICAS=8"], "leave nobody to shard with"),
-                (["DTYPE=bf16"], "DTYPE=bf16 needs"),
+                (["DTYPE=fp8"], "DTYPE=fp8: must be float, bf16, fp16 or tf32"),
+                (["REDUCE_DTYPE=tf32"], "REDUCE_DTYPE=tf32: must be float, bf16 or fp16"),
                 (["LAYERS=2", "HEADS=3", "DIM=32"], "HEADS=3 does not divide DIM=32"),
                 (["LAYERS=2"], "needs LAYERS, HEADS and DIM"),
                 (["MODEL=mpt-1b", "SEQ=2000000000", "BATCH=16"], "the sizes overflow"),
@@ -272,6 +332,8 @@ class Alternatives(ReferenceCopy):
                 self.assertEqual(len(found), 1)
                 self.program = found[0]
                 self.compare(3, alike=name != UNLIKE)
+                if ALL:
+                    self.compare(3, alike=name != UNLIKE, types=["DTYPE=bf16"])
 
 
 if __name__ == "__main__":
