@@ -1,4 +1,4 @@
-/* train_gpt2.c: trains a byte-level GPT-2 on text with FSDP, and shows what FSDP is for.
+/* train_gpt2.c: trains a byte-level GPT-2, or a Llama, on text with FSDP, and shows what FSDP is for.
  *
  * Every rank runs this program: `build/bin/launch -n 4 build/bin/train_gpt2 FILE…`, or torchrun,
  * mpirun, srun. At the end rank 0 prints the memory that each rank held, the bytes that each
@@ -25,6 +25,7 @@ typedef struct Options {
     int sample;                // bytes to generate at the end
     bool brief;                // few lines: neither held-out text nor what each rank sent
     bool figures;              // one line of figures alone, for make compare
+    bool attention;            // --attention was given
     const char *save, *resume; // folders of checkpoints; NULL: none
     int every;                 // steps from one save to the next; 0: one, at the end
     int n_files;
@@ -47,14 +48,20 @@ static void usage(FILE *out, const char *program)
     fprintf(
         out,
         "usage: %s [options] FILE…     (start it with build/bin/launch -n RANKS for FSDP)\n"
+        "  --model X      gpt2 or llama, with the same sizes (gpt2)\n"
         "  --steps N      training steps (700)\n"
         "  --layers N     blocks (6)          --heads N    attention heads (8)\n"
         "  --dim N        width (256)         --context N  longest sequence of the model (64)\n"
+        "  --kv-heads N   llama: heads of keys and values (a quarter of the heads where 4 divides\n"
+        "                 them, else as many)\n"
+        "  --hidden N     llama: width of the feed-forward part (8/3 of --dim)\n"
+        "  --tied         llama: the head's weight is the embedding's, as GPT-2's is\n"
         "  --batch N      sequences a rank (2) --sequence N tokens in a sequence (the context)\n"
         "  --lr X         learning rate (1.5e-3) --clip X     largest gradient norm (1)\n"
         "  --sample N     bytes of text to generate at the end (240)\n"
         "  --seed N       of weights and data (42)\n"
-        "  --attention X  fused or plain (plain): fused keeps O(T) memory per head, not T x T\n"
+        "  --attention X  gpt2: fused or plain (plain): fused keeps O(T) memory per\n"
+        "                 head, not T x T\n"
         "  --keep         keep unsharded parameters between forward and backward\n"
         "  --strategy X   ddp, zero1, zero2 or zero3 (zero3)\n"
         "  --replicas N   HSDP: so many replicas, each sharded over the other ranks (1)\n"
@@ -133,6 +140,10 @@ static Status parse_options(int argc, char **argv, Options *o, TrainerOptions *t
         {"resume", 1, NULL, 'U'},
         {"dtype", 1, NULL, 'D'},
         {"reduce-dtype", 1, NULL, 'Y'},
+        {"model", 1, NULL, 'M'},
+        {"kv-heads", 1, NULL, 'K'},
+        {"hidden", 1, NULL, 'W'},
+        {"tied", 0, NULL, 'T'},
         {NULL, 0, NULL, 0},
     };
     int choice, index = 0, seed = 42;
@@ -161,7 +172,10 @@ static Status parse_options(int argc, char **argv, Options *o, TrainerOptions *t
         case 'g': TRY(parse_float(name, optarg, &t->clip)); break;
         case 'n': TRY(parse_int(name, optarg, 0, &o->sample)); break;
         case 'e': TRY(parse_int(name, optarg, 0, &seed)); break;
-        case 'a': TRY(parse_attention(optarg, &t->model.attention)); break;
+        case 'a':
+            TRY(parse_attention(optarg, &t->model.attention));
+            o->attention = true;
+            break;
         case 'y': TRY(parse_strategy(optarg, t)); break;
         case 'R':
             TRY(parse_int(name, optarg, 1, &t->replicas));
@@ -183,6 +197,10 @@ static Status parse_options(int argc, char **argv, Options *o, TrainerOptions *t
         case 'U': o->resume = optarg; break;
         case 'D': TRY(parse_dtype(name, optarg, &t->policy.param_dtype, t)); break;
         case 'Y': TRY(parse_dtype(name, optarg, &t->policy.reduce_dtype, t)); break;
+        case 'M': TRY(model_parse(optarg, &t->llama)); break;
+        case 'K': TRY(parse_int(name, optarg, 1, &t->llama.kv_heads)); break;
+        case 'W': TRY(parse_int(name, optarg, 1, &t->llama.hidden)); break;
+        case 'T': t->llama.tied = true; break;
         case 'i': o->brief = true; break;
         case 'k': t->keep = true; break;
         case 'u': t->unsharded = true; break;
@@ -206,6 +224,7 @@ static Status read_input(Program *p, int argc, char **argv)
 {
     Trainer *t = &p->trainer;
     TRY(parse_options(argc, argv, &p->opt, &t->opt));
+    TRY(model_check(&t->opt.llama, p->opt.attention));
     if (t->opt.T > t->opt.model.max_T)
         return fail(ERR_ARGUMENT, "--sequence %d: the model takes at most %d tokens (--context)",
                     t->opt.T, t->opt.model.max_T);
@@ -237,7 +256,7 @@ static Status read_input(Program *p, int argc, char **argv)
     p->in = malloc(2 * rows * sizeof *p->in);
     if (p->in == NULL) return fail(ERR_MEMORY, "no host memory for a batch of %zu tokens", rows);
     p->targets = p->in + rows;
-    t->model = gpt2_create(&t->opt.model);
+    t->model = model_create(&t->opt.model, &t->opt.llama);
     return t->model == NULL ? ERR_ARGUMENT : OK;
 }
 
@@ -463,8 +482,8 @@ static void introduce(const Program *p)
 {
     const Trainer *t = &p->trainer;
     long long n = (long long)meta_count(t->model);
-    printf("GPT-2 of %lld parameters on %d rank%s, %s, %d · %d tokens a rank, %zu bytes of text\n",
-           n, t->world.size, t->world.size == 1 ? "" : "s",
+    printf("%s of %lld parameters on %d rank%s, %s, %d · %d tokens a rank, %zu bytes of text\n",
+           model_name(&t->opt.llama), n, t->world.size, t->world.size == 1 ? "" : "s",
            t->opt.unsharded ? "without FSDP" : "FSDP", t->opt.B, t->opt.T, p->text.length);
     if (p->opt.brief && t->opt.unsharded)
         printf("%.1f MB with the gradients and Adam's two moments: 16 bytes each\n",

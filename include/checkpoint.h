@@ -160,8 +160,9 @@ Status checkpoint_alike_agree(const FsdpContext *ctx, Status mine);
 // in). Collective; rank 0 writes PATH.tmp and renames it. No rank holds more than one parameter on
 // the host.
 Status gpt2_export(const char *path, Module *root);
-// The other way: every rank reads the elements of its shards. float, float16 or bfloat16; names
-// with or without "transformer." in front; buffers (attn.bias) and a tied lm_head are left aside.
+// The other way, from a file or from a folder of files with an index (safetensors_set_open): every
+// rank reads the elements of its shards. float, float16 or bfloat16; names with or without
+// "transformer." in front; buffers (attn.bias) and a tied lm_head are left aside.
 Status gpt2_import(const char *path, Module *root);
 
 // The same of Llama, as Hugging Face's LlamaForCausalLM: names with or without "model." in front.

@@ -16,6 +16,7 @@
  *
  * Interface: safetensors_open, safetensors_find, safetensors_text, safetensors_read to read;
  * safetensors_create, safetensors_write, safetensors_finish to write; safetensors_close for both;
+ * safetensors_set_open, safetensors_set_find, safetensors_set_close for a file or a folder of them;
  * safetensors_type_name, safetensors_type_bytes.
  */
 #ifndef SHARDLAB_SAFETENSORS_H
@@ -103,5 +104,26 @@ Status safetensors_finish(Safetensors *file);
 
 // Closes the file. One that is being written is removed: it is not complete.
 void safetensors_close(Safetensors *file);
+
+// Files that are open and read together. A zeroed one is closed.
+typedef struct SafetensorsSet {
+    char *path; // of the file, or of the index
+    int n;
+    Safetensors *files;
+} SafetensorsSet;
+
+// Opens a file, or the files of a folder as Hugging Face's save_pretrained writes it: its
+// model.safetensors, or, where there is none, those that model.safetensors.index.json names, as
+// model-00001-of-00003.safetensors:
+//
+//   {"metadata": {"total_size": 1234}, "weight_map": {"wte.weight": "model-00001-of-…", …}}
+//
+// The index must have each tensor of the files, in the file that it says; its metadata are not
+// read. What is not so is ERR_IO with one line, and nothing stays open.
+Status safetensors_set_open(SafetensorsSet *set, const char *path);
+// The tensor of that name, and *file (may be NULL) that it is in; or NULL.
+const SafetensorsEntry *safetensors_set_find(const SafetensorsSet *set, const char *name,
+                                             const Safetensors **file);
+void safetensors_set_close(SafetensorsSet *set);
 
 #endif

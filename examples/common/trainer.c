@@ -1,4 +1,4 @@
-/* trainer.c: a GPT-2, the ranks that train it, and one step of the training. See trainer.h.
+/* trainer.c: a GPT-2 or a Llama, the ranks that train it, and one step of the training. See trainer.h.
  */
 #include "trainer.h"
 #include "report.h"
@@ -151,14 +151,15 @@ static float rate_of(const TrainerOptions *o, int step)
 }
 
 // Adds the squares of every gradient of the module to *sum (NULL: nothing), then scales the
-// gradients by `factor` (1: not). A tied parameter is the head's, which stands last, and the
-// embedding's.
+// gradients by `factor` (1: not). A tied parameter is the embedding's, which comes first, and the
+// head's.
 static cudaError_t walk_grads(const Trainer *t, const Module *m, double *sum, float factor)
 {
     cudaError_t error = cudaSuccess;
-    bool tied = m != t->model && m == t->model->children[t->model->n_children - 1];
-    for (int i = 0; i < m->n_params && !tied && error == cudaSuccess; i++) {
+    const Module *embed = t->model->children[0];
+    for (int i = 0; i < m->n_params && error == cudaSuccess; i++) {
         size_t n = 1;
+        if (m != embed && m->params[i] == embed->params[0]) continue;
         for (int d = 0; d < m->params[i]->ndim; d++) n *= (size_t)m->params[i]->shape[d];
         if (sum != NULL)
             error = kernel_sum_squares(sum, m->params[i]->grad.data, n, t->stream);
@@ -309,7 +310,7 @@ Status trainer_unsharded_peak(Trainer *t, size_t *peak)
     float *logits, *dlogits, *din;
     PlainAdamW *adamw;
     int B = t->opt.B, T = t->opt.T;
-    Module *model = gpt2_create(&t->opt.model);
+    Module *model = model_create(&t->opt.model, &t->opt.llama);
     if (model == NULL) return ERR_MEMORY;
     last_words_step();
     CUDA_TRY(cudaStreamSynchronize(t->stream));

@@ -1,4 +1,4 @@
-/* trainer.h: a GPT-2, the ranks that train it, and one step of the training: what the example
+/* trainer.h: a GPT-2 or a Llama, the ranks that train it, and one step of the training: what the example
  * programs share.
  *
  * With FSDP every block is a unit and the model is the root. Without (unsharded) the model is on
@@ -14,19 +14,21 @@
 
 #include "fsdp.h"
 #include "launch.h"
+#include "model.h"
 #include "nn.h"
 #include "precision.h"
 
 typedef struct TrainerOptions {
-    Gpt2Config model;
-    AdamWConfig adamw; // lr: the largest learning rate, after the warm-up
-    int B, T;          // sequences per rank and step, tokens in a sequence
-    int steps;         // that the schedule of the learning rate is made for
-    float clip;        // largest gradient norm
-    bool unsharded;    // one GPU, no FSDP
-    bool keep;         // keep unsharded parameters from forward to backward
-    uint64_t seed;     // of the weights
-    bool strategic;    // strategy and replicas are set; else ZeRO-3 as the six tasks have it
+    Gpt2Config model;   // or the sizes of a Llama
+    LlamaOptions llama; // zero: a GPT-2
+    AdamWConfig adamw;  // lr: the largest learning rate, after the warm-up
+    int B, T;           // sequences per rank and step, tokens in a sequence
+    int steps;          // that the schedule of the learning rate is made for
+    float clip;         // largest gradient norm
+    bool unsharded;     // one GPU, no FSDP
+    bool keep;          // keep unsharded parameters from forward to backward
+    uint64_t seed;      // of the weights
+    bool strategic;     // strategy and replicas are set; else ZeRO-3 as the six tasks have it
     Strategy strategy;
     int replicas;
     int accumulate;         // micro-batches of a step, of B sequences each; 0: one
@@ -55,7 +57,7 @@ typedef struct Trainer {
     int64_t step_tokens;       // of all ranks in the last step
 } Trainer;
 
-// Makes the trainer on this rank. opt, world and model (gpt2_create) are set, the rest is zero;
+// Makes the trainer on this rank. opt, world and model (model_create) are set, the rest is zero;
 // comm is that of world_connect, NULL where unsharded.
 Status trainer_create(Trainer *t);
 Status trainer_destroy(Trainer *t); // and the model

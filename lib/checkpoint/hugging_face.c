@@ -168,19 +168,21 @@ static float as_float(const void *raw, int64_t i, SafetensorsType type)
 }
 
 // With or without their prefix.
-static const SafetensorsEntry *their_tensor(const Safetensors *file, const Piece *piece)
+static const SafetensorsEntry *their_tensor(const SafetensorsSet *set, const Piece *piece,
+                                            const Safetensors **file)
 {
-    const SafetensorsEntry *entry = safetensors_find(file, piece->name);
-    return entry != NULL ? entry : safetensors_find(file, piece->bare);
+    const SafetensorsEntry *entry = safetensors_set_find(set, piece->name, file);
+    return entry != NULL ? entry : safetensors_set_find(set, piece->bare, file);
 }
 
-static Status check_piece(const Safetensors *file, const Piece *piece)
+static Status check_piece(const SafetensorsSet *set, const Piece *piece)
 {
     SafetensorsEntry want = {0};
-    const SafetensorsEntry *entry = their_tensor(file, piece);
+    const Safetensors *file;
+    const SafetensorsEntry *entry = their_tensor(set, piece, &file);
     const char *name = piece->bare;
     if (entry == NULL)
-        return fail(ERR_IO, "%s: has no tensor %s: it is of another model", file->path, name);
+        return fail(ERR_IO, "%s: has no tensor %s: it is of another model", set->path, name);
     if (entry->type != SAFETENSORS_F32 && entry->type != SAFETENSORS_F16 &&
         entry->type != SAFETENSORS_BF16)
         return fail(ERR_IO, "%s: tensor %s is %s, expected F32, F16 or BF16", file->path, name,
@@ -194,7 +196,7 @@ static Status check_piece(const Safetensors *file, const Piece *piece)
 }
 
 // Every parameter is there as it must be, and nothing else. A head that is tied may be there, too.
-static Status check_all(const HuggingFaceModel *model, const Safetensors *file,
+static Status check_all(const HuggingFaceModel *model, const SafetensorsSet *set,
                         const FsdpRoot *root)
 {
     int expected = 0, tensors = 0;
@@ -205,29 +207,31 @@ static Status check_all(const HuggingFaceModel *model, const Safetensors *file,
             Piece pieces[PIECES];
             int n = model->pieces(layout->params[i], pieces);
             for (int p = 0; p < n; p++) {
-                TRY(check_piece(file, &pieces[p]));
+                TRY(check_piece(set, &pieces[p]));
                 has_head |= strcmp(pieces[p].bare, "lm_head.weight") == 0;
             }
             expected += n;
         }
     }
-    for (int i = 0; i < file->n; i++) {
-        const char *name = file->entries[i].name;
-        bool is_head = strcmp(name, "lm_head.weight") == 0;
-        tensors += is_head ? has_head : !model->is_left_aside(name);
-    }
+    for (int f = 0; f < set->n; f++)
+        for (int i = 0; i < set->files[f].n; i++) {
+            const char *name = set->files[f].entries[i].name;
+            bool is_head = strcmp(name, "lm_head.weight") == 0;
+            tensors += is_head ? has_head : !model->is_left_aside(name);
+        }
     if (tensors == expected) return OK;
     return fail(ERR_IO,
                 "%s: has %d tensors of parameters, and the model has %d: it is of another "
                 "model",
-                file->path, tensors, expected);
+                set->path, tensors, expected);
 }
 
 // Elements [begin, end) of the piece to `values`. raw has room for as many, and two.
-static Status read_piece(const Safetensors *file, const Piece *piece, int64_t begin, int64_t end,
+static Status read_piece(const SafetensorsSet *set, const Piece *piece, int64_t begin, int64_t end,
                          void *raw, float *values)
 {
-    const SafetensorsEntry *entry = their_tensor(file, piece);
+    const Safetensors *file;
+    const SafetensorsEntry *entry = their_tensor(set, piece, &file);
     if (!piece->turned) {
         TRY(safetensors_read(file, entry, begin, end - begin, raw));
         for (int64_t i = 0; i < end - begin; i++) values[i] = as_float(raw, i, entry->type);
@@ -246,8 +250,8 @@ static Status read_piece(const Safetensors *file, const Piece *piece, int64_t be
 }
 
 // Elements [begin, end) of the parameter, from all the tensors that have some of them.
-static Status read_part(const HuggingFaceModel *model, const Safetensors *file, const Param *param,
-                        int64_t begin, int64_t end, void *raw, float *values)
+static Status read_part(const HuggingFaceModel *model, const SafetensorsSet *set,
+                        const Param *param, int64_t begin, int64_t end, void *raw, float *values)
 {
     Piece pieces[PIECES];
     int n = model->pieces(param, pieces);
@@ -256,14 +260,14 @@ static Status read_part(const HuggingFaceModel *model, const Safetensors *file, 
         int64_t past = first + pieces[p].rows * pieces[p].columns;
         int64_t from = begin > first ? begin : first, to = end < past ? end : past;
         if (from < to)
-            TRY(read_piece(file, &pieces[p], from - first, to - first, raw, values + from - begin));
+            TRY(read_piece(set, &pieces[p], from - first, to - first, raw, values + from - begin));
     }
     return OK;
 }
 
 // This rank's elements of one parameter, a part of at most `room` at a time, to the device. buffer
 // has twice as many, and two: as they are in the file, and as float.
-static Status read_param(const HuggingFaceModel *model, const Safetensors *file,
+static Status read_param(const HuggingFaceModel *model, const SafetensorsSet *set,
                          const FsdpUnit *unit, int p, float *buffer, int64_t room)
 {
     const FlatLayout *layout = &unit->flat.layout;
@@ -273,7 +277,7 @@ static Status read_param(const HuggingFaceModel *model, const Safetensors *file,
     for (int64_t i = begin; i < end; i += room) {
         int64_t stop = end - i < room ? end : i + room;
         Buffer part = buffer_range(&unit->flat.sharded_param, at + i - begin, stop - i);
-        TRY(read_part(model, file, layout->params[p], i, stop, buffer + room, buffer));
+        TRY(read_part(model, set, layout->params[p], i, stop, buffer + room, buffer));
         CUDA_TRY(cudaMemcpyAsync(part.data, buffer, buffer_bytes(&part), cudaMemcpyHostToDevice,
                                  stream));
         CUDA_TRY(cudaStreamSynchronize(stream));
@@ -294,17 +298,17 @@ static int64_t buffer_room(const FsdpRoot *root)
     return most < ELEMENTS ? most / 2 : ELEMENTS / 2;
 }
 
-static Status read_shards(const HuggingFaceModel *model, const Safetensors *file,
+static Status read_shards(const HuggingFaceModel *model, const SafetensorsSet *set,
                           const FsdpRoot *root)
 {
     int64_t room = buffer_room(root);
     // Of a part that is no whole rows the file has two more.
     float *buffer = malloc((size_t)(2 * room + 2) * sizeof *buffer);
     Status status = OK;
-    if (buffer == NULL) return fail(ERR_MEMORY, "%s: no host memory", file->path);
+    if (buffer == NULL) return fail(ERR_MEMORY, "%s: no host memory", set->path);
     for (int u = 0; u < root->n_units; u++)
         for (int p = 0; p < root->units[u]->flat.layout.n && status == OK; p++)
-            status = read_param(model, file, root->units[u], p, buffer, room);
+            status = read_param(model, set, root->units[u], p, buffer, room);
     free(buffer);
     return status;
 }
@@ -312,18 +316,18 @@ static Status read_shards(const HuggingFaceModel *model, const Safetensors *file
 static Status import_model(const HuggingFaceModel *model, const char *path, Module *module)
 {
     FsdpRoot *root = NULL;
-    Safetensors file = {0};
+    SafetensorsSet set = {0};
     TRY(fsdp_find_root(module, &root));
     for (int u = 0; u < root->n_units; u++)
         if (root->units[u]->flat.state != FLAT_SHARDED)
             return fail(ERR_ARGUMENT, "%s is not sharded: call fsdp_reshard_all(root) before it",
                         root->units[u]->flat.name);
     checkpoint_alike_begin(root->ctx);
-    Status status = safetensors_open(&file, path);
-    if (status == OK) status = check_all(model, &file, root);
+    Status status = safetensors_set_open(&set, path);
+    if (status == OK) status = check_all(model, &set, root);
     status = checkpoint_alike_agree(root->ctx, status);
-    if (status == OK) status = checkpoint_agree(root->ctx, read_shards(model, &file, root));
-    safetensors_close(&file);
+    if (status == OK) status = checkpoint_agree(root->ctx, read_shards(model, &set, root));
+    safetensors_set_close(&set);
     return status;
 }
 

@@ -1,8 +1,8 @@
 /* safetensors.c: types and tensors of a safetensors file, and its end.
  *
  * Interface: safetensors_type_name, safetensors_type_bytes; safetensors_find, safetensors_text,
- * safetensors_read; safetensors_close. safetensors_header.c opens a file, safetensors_write.c makes
- * one.
+ * safetensors_read; safetensors_close. safetensors_header.c opens a file, safetensors_set.c a folder,
+ * safetensors_write.c makes one.
  */
 #include "safetensors.h"
 

@@ -1,5 +1,6 @@
-/* Safetensors files that are valid, changed at random, and files of random bytes. Whatever is in
- * one, it is opened, and then all of it can be read, or it is refused with one line. This program
+/* Safetensors files that are valid, changed at random, and files of random bytes; and indexes of
+ * folders of them, likewise. Whatever is in one, it is opened, and then all of it can be read, or it
+ * is refused with one line. This program
  * and the code that reads are built with the address sanitizer. SAFETENSORS_FILES=100000 for so
  * many.
  */
@@ -58,10 +59,9 @@ static size_t build(unsigned char *bytes, const char *header, size_t length, uin
     return 8 + length + 40;
 }
 
-// Removes up to `cut` bytes at a place and puts a word there, in a text of *n bytes.
-static void splice(char *text, size_t *n)
+// Removes up to 12 bytes at a place and puts a word there, in a text of *n bytes.
+static void splice(char *text, size_t *n, const char *word)
 {
-    const char *word = draw_of(WORDS);
     size_t at = (size_t)draw(0, (int)*n), cut = (size_t)draw(0, 12), length = strlen(word);
     if (cut > *n - at) cut = *n - at;
     if (*n - cut + length > MOST - 64) return;
@@ -81,7 +81,7 @@ static size_t draw_file(unsigned char *bytes)
         if (n > 8 && draw_chance(70)) memset(bytes + 1, 0, 7);
         return n;
     }
-    for (int i = draw(0, 3); i > 0; i--) splice(header, &length);
+    for (int i = draw(0, 3); i > 0; i--) splice(header, &length, draw_of(WORDS));
     for (int i = draw(0, 2); i > 0; i--)
         if (length > 0) header[draw(0, (int)length - 1)] = (char)draw(0, 255);
     uint64_t says = draw_chance(90)   ? length
@@ -143,5 +143,84 @@ static void any_file_is_read_or_refused(void **state)
     if (opened < 10 || refused < 10) fail_msg("%d opened, %d refused", opened, refused);
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test(any_file_is_read_or_refused)};
+// ---- Indexes ----
+
+static const char INDEX[] =
+    "{\"metadata\":{\"total_size\":3},\"weight_map\":{\"a\":\"1.safetensors\","
+    "\"b\":\"1.safetensors\",\"c\":\"2.safetensors\"}}";
+static const char *const INDEX_WORDS[] = {"\"a\":",
+                                          "\"b\":",
+                                          "\"d\":",
+                                          "\"1.safetensors\"",
+                                          "\"2.safetensors\"",
+                                          "\"3.safetensors\"",
+                                          "\"../1.safetensors\"",
+                                          "\"weight_map\":",
+                                          "\"c\":\"2.safetensors\",",
+                                          "{",
+                                          "}",
+                                          "[]",
+                                          "null",
+                                          "1e9",
+                                          "\"",
+                                          ",",
+                                          "\\n",
+                                          "\\u0000",
+                                          "\xff",
+                                          ""};
+
+// What is opened is one of the files or both, each tensor once.
+static void check_set(const SafetensorsSet *set)
+{
+    assert_in_range(set->n, 1, 2);
+    for (int i = 0; i < set->n; i++)
+        for (int e = 0; e < set->files[i].n; e++) {
+            const Safetensors *file = NULL;
+            const char *name = set->files[i].entries[e].name;
+            assert_ptr_equal(safetensors_set_find(set, name, &file), &set->files[i].entries[e]);
+            assert_ptr_equal(file, &set->files[i]);
+        }
+}
+
+static void any_index_is_read_or_refused(void **state)
+{
+    const char *asked = getenv("SAFETENSORS_FILES");
+    char folder[PATH_BYTES], text[MOST];
+    int opened = 0, refused = 0;
+    make_folder(folder);
+    write_header(in_folder(folder, "1.safetensors"),
+                 "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
+                 "\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[2,3]}}",
+                 3);
+    write_header(in_folder(folder, "2.safetensors"),
+                 "{\"c\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1);
+    check_set_silent(true);
+    for (int i = 0, n = asked != NULL ? atoi(asked) : 3000; i < n; i++) {
+        SafetensorsSet set;
+        size_t length = strlen(INDEX);
+        drawn("index number %d", i);
+        memcpy(text, INDEX, length);
+        for (int edits = draw(0, 3); edits > 0; edits--)
+            splice(text, &length, draw_of(INDEX_WORDS));
+        if (draw_chance(20) && length > 0) text[draw(0, (int)length - 1)] = (char)draw(0, 255);
+        write_bytes(in_folder(folder, "model.safetensors.index.json"), text, length);
+        Status status = safetensors_set_open(&set, folder);
+        if (status == OK) {
+            check_set(&set);
+            safetensors_set_close(&set);
+            opened++;
+            continue;
+        }
+        refused++;
+        if (status != ERR_IO || strstr(check_last(), folder) == NULL ||
+            strchr(check_last(), '\n') != NULL)
+            fail_msg("index %d: status %d: %s", i, status, check_last());
+    }
+    check_set_silent(false);
+    remove_folder(folder);
+    if (opened < 10 || refused < 10) fail_msg("%d opened, %d refused", opened, refused);
+}
+
+static const struct CMUnitTest tests[] = {cmocka_unit_test(any_file_is_read_or_refused),
+                                          cmocka_unit_test(any_index_is_read_or_refused)};
 SUITE_MAIN("fuzz", tests)

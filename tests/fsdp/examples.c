@@ -206,6 +206,67 @@ static void resumes_where_it_stopped(void **state)
            1, "nothing is left");
 }
 
+// ---- A Llama, with the options of a GPT-2 ----
+
+static const char LLAMA[] = "$BIN/train_gpt2 --model llama --layers 2 --dim 32 --heads 4 "
+                            "--context 24 --sample 0 $DIR/text";
+
+#ifndef EMULATED_CUDA // where its 280 steps take minutes on the CPU
+// Clipped at each step, which the norm of all parameters decides; that of the head, too.
+static void a_llama_trains_alike(void **state)
+{
+    static const struct {
+        const char *launch, *flags;
+        double bound;
+    } table[] = {
+        {"", "--unsharded --batch 4", 0.0},
+        {"$LAUNCH -n 2 ", "--batch 2", 1e-3},
+        {"$LAUNCH -n 4 ", "--batch 1 --strategy ddp", 1e-3},
+        {"$LAUNCH -n 2 ", "--batch 1 --strategy zero2 --accumulate 2", 1e-3},
+        {"$LAUNCH -n 4 ", "--batch 1 --strategy zero1 --replicas 2", 1e-3},
+        {"$LAUNCH -n 4 ", "--batch 1 --reshard-ranks 2", 1e-3},
+        {"$LAUNCH -n 2 ", "--batch 2 --dtype bf16", 5e-2},
+    };
+    needs_ranks(4);
+    for (int tied = 0; tied < 2; tied++) {
+        double want = 0.0;
+        for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+            char command[512];
+            snprintf(command, sizeof command, "%s%s --brief --steps 20 --lr 1e-2 --clip 0.3 %s %s",
+                     table[i].launch, LLAMA, table[i].flags, tied ? "--tied" : "");
+            expect(run(command), 0, tied ? "Llama of 30368 parameters" : "Llama of 38560");
+            double loss = number_behind("step   20 of 20   loss ");
+            if (i == 0) want = loss;
+            if (!(fabs(loss - want) <= table[i].bound))
+                fail_msg("%s: the loss is %g, and without FSDP %g", command, loss, want);
+        }
+    }
+}
+#endif
+
+static void a_llama_resumes(void **state)
+{
+    char command[512];
+    needs_ranks(3);
+    snprintf(command, sizeof command, "$LAUNCH -n 2 %s --steps 12", LLAMA);
+    expect(run(command), 0, "step   12 of 12");
+    double want = number_behind("step   12 of 12   loss ");
+    snprintf(command, sizeof command, "$LAUNCH -n 2 %s --steps 6 --save $DIR/llama", LLAMA);
+    expect(run(command), 0, "step    6 of 6");
+    snprintf(command, sizeof command, "$LAUNCH -n 2 %s --steps 12 --resume $DIR/llama", LLAMA);
+    expect(run(command), 0, "after step 6\n");
+    double got = number_behind("step   12 of 12   loss ");
+    if (strstr(output, "step    6") != NULL || got != want)
+        fail_msg("resumed, step 12 has loss %g, and without a stop %g:\n%s", got, want, output);
+    snprintf(command, sizeof command, "$LAUNCH -n 3 %s --steps 8 --resume $DIR/llama", LLAMA);
+    expect(run(command), 0, "step    8 of 8");
+    snprintf(command, sizeof command, "%s --steps 8 --tied --resume $DIR/llama", LLAMA);
+    expect(run(command), 1, "another model");
+    expect(run("$BIN/train_gpt2 --layers 2 --dim 32 --heads 4 --context 24 --sample 0 --steps 8 "
+               "--resume $DIR/llama $DIR/text"),
+           1, "has no parameter");
+}
+
 static void too_large_for_one_gpu_alone(void **state)
 {
     static const char limit[] = "export SIMGPU_MEMORY=64M GPULOG_MEMORY=64M; ";
@@ -310,6 +371,13 @@ static void says_what_is_wrong_in_one_line(void **state)
         {"$BIN/train_gpt2 --heads 7 $DIR/text", 2, "7"},
         {"$BIN/train_gpt2 --attention flash $DIR/text", 2, "fused or plain, not 'flash'"},
         {"$BIN/train_gpt2 --attention fused --heads 1 $DIR/text", 2, "takes 128"},
+        {"$BIN/train_gpt2 --model bert $DIR/text", 2, "gpt2 or llama, not 'bert'"},
+        {"$BIN/train_gpt2 --model llama --attention plain $DIR/text", 2, "is always fused"},
+        {"$BIN/train_gpt2 --tied $DIR/text", 2, "are for --model llama"},
+        {"$BIN/train_gpt2 --kv-heads 2 $DIR/text", 2, "are for --model llama"},
+        {"$BIN/train_gpt2 --hidden 64 --model gpt2 $DIR/text", 2, "are for --model llama"},
+        {"$BIN/train_gpt2 --model llama --kv-heads 3 $DIR/text", 2, "among 3 of keys"},
+        {"$BIN/train_gpt2 --model llama --hidden 2147483647 $DIR/text", 2, "2147483647 columns"},
         {"$BIN/train_gpt2 --strategy zero4 $DIR/text", 2,
          "ddp, zero1, zero2 or zero3, not 'zero4'"},
         {"$BIN/train_gpt2 --replicas 3 $DIR/text", 2, "--replicas 3 does not divide 1 ranks"},
@@ -353,7 +421,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(strategies_train_alike),
     cmocka_unit_test(uneven_batches_train_alike),
     cmocka_unit_test(resumes_where_it_stopped),
+    cmocka_unit_test(a_llama_resumes),
 #ifndef EMULATED_CUDA // where the threads of 250 steps take minutes on the CPU
+    cmocka_unit_test(a_llama_trains_alike),
     cmocka_unit_test(demo_beats_byte_frequencies),
 #endif
     cmocka_unit_test(too_large_for_one_gpu_alone),

@@ -1,0 +1,26 @@
+/* model.h: the model that an example trains: a GPT-2, or a Llama with the same sizes.
+ *
+ * Interface: model_parse, model_check, model_create, model_name.
+ */
+#ifndef EXAMPLES_MODEL_H
+#define EXAMPLES_MODEL_H
+
+#include "nn.h"
+
+// What a Llama has in addition to the sizes that Gpt2Config names: vocab, max_T, layers, heads, dim.
+typedef struct LlamaOptions {
+    bool chosen;  // the model is a Llama
+    int kv_heads; // 0: a quarter of the heads where 4 divides them, else as many
+    int hidden;   // 0: 8/3 of dim, rounded up to a multiple of 8
+    bool tied;    // the head's weight is the embedding's
+} LlamaOptions;
+
+// --model's value.
+Status model_parse(const char *text, LlamaOptions *llama);
+// What goes with one model alone. attention: that --attention was given.
+Status model_check(const LlamaOptions *llama, bool attention);
+// On meta; NULL, with a line, for sizes that no model has.
+Module *model_create(const Gpt2Config *sizes, const LlamaOptions *llama);
+const char *model_name(const LlamaOptions *llama); // "GPT-2"
+
+#endif
