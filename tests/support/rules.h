@@ -72,5 +72,6 @@ void rule_lists_no_more_than_its_places(void);
 void rule_unwraps_below_a_root(void);
 void rule_full_state_says_what_failed(void);
 void rule_full_state_is_shown_to_one(void);
+void rule_full_state_may_be_anothers(void);
 
 #endif

@@ -464,6 +464,7 @@ static void full_state_is_the_model(void **state)
     rule_full_state_leaves_units_as_they_were();
     rule_full_state_says_what_failed();
     rule_full_state_is_shown_to_one();
+    rule_full_state_may_be_anothers();
     rule_contexts_are_apart(APART_STATE);
     for (int i = 0; i < 2; i++) claim_drawn_state(2, 8);
 }
