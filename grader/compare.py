@@ -104,8 +104,9 @@ def main():
             layout.tell("compare: %s=%s: it is %s" % (option, wanted, " or ".join(DTYPES)))
             return 2
     types = ["--dtype", options.dtype, "--reduce-dtype", options.reduce_dtype]
-    if not options.ranks.isdigit() or int(options.ranks) < 2 or int(options.ranks) % 2:
-        layout.tell("compare: RANKS=%s: two replicas want an even number of GPUs" % options.ranks)
+    if not options.ranks.isdigit() or int(options.ranks) < 4 or int(options.ranks) % 2:
+        layout.tell("compare: RANKS=%s: two replicas of at least two shards want an even number of "
+                    "GPUs, 4 or more" % options.ranks)
         return 2
     try:
         builder, own = build(options)
