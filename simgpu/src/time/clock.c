@@ -56,6 +56,11 @@ void sim_clock_lock(void)
     atomic_fetch_sub(&at_the_lock, 1);
 }
 
+void sim_clock_lock_again(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
 bool sim_clock_is_awaited(void)
 {
     return atomic_load(&at_the_lock) > 0;

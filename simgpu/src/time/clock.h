@@ -11,8 +11,9 @@
 // All that follow are called with the lock held.
 void sim_clock_lock(void);
 void sim_clock_unlock(void);
-bool sim_clock_is_awaited(void); // whether a thread waits for the lock
-bool sim_clock_is_finished(void);      // without it
+bool sim_clock_is_awaited(void);  // whether a thread waits for the lock
+void sim_clock_lock_again(void);  // by a thread that waits in simgpu: nobody awaits it as a caller
+bool sim_clock_is_finished(void); // without it
 SimRecorder *sim_clock_recorder(void); // made when it is first used
 
 // The processes with which this one shares communicators.
@@ -61,7 +62,8 @@ void sim_threads_over(SimRecorder *recorder); // all of them: the process ends
 void sim_thread_inside(int change);           // the calling thread waits in simgpu, or not any more
 // The threads that have slept at their clock for a while, outside of simgpu, count as if they slept
 // until then; true: there is one. SIM_FOREVER: only looks who sleeps.
-bool sim_clock_release_sleepers(int but, SimPs until);
+// `again`: right after it has done so, in the same hold of the lock: nobody can have made a call.
+bool sim_clock_release_sleepers(int but, SimPs until, bool again);
 
 // The program makes no more calls: what it really waits for now, others need not know of.
 void sim_clock_last_call(void);

@@ -32,6 +32,7 @@ typedef struct Sleeper {
     SimItem clock; // when it was last looked at
     uint64_t ran;  // nanoseconds until then
     double since;  // it has slept like that; 0: it has not
+    bool released; // just now: it sleeps on
 } Sleeper;
 
 static Sleeper *sleepers;
@@ -149,9 +150,17 @@ static bool has_slept(Sleeper *s, SimItem clock)
     return asleep && now - s->since >= SLEEP_SECONDS;
 }
 
-// What the threads of the process other than the calling one have run until now, as one number that
-// is another one if a single thread has run or is new; false: one of them runs, or would if there
-// were a core.
+// Whether the thread waits in simgpu: it makes no call before its clock is reached, whatever it runs.
+static bool is_inside(int tid)
+{
+    for (int i = 0; i < n_sleepers; i++)
+        if (sleepers[i].alive && sleepers[i].tid == tid) return sleepers[i].inside > 0;
+    return false;
+}
+
+// What the threads of the process other than the calling one, and those that wait in simgpu, have run
+// until now, as one number that is another one if a single thread has run or is new; false: one of
+// them runs, or would if there were a core.
 static bool look_at_all(uint64_t *ran_by_all)
 {
     bool asleep = true;
@@ -161,7 +170,7 @@ static bool look_at_all(uint64_t *ran_by_all)
     for (struct dirent *task; tasks && asleep && (task = readdir(tasks));) {
         uint64_t ran;
         int tid = atoi(task->d_name);
-        if (tid <= 0 || tid == self) continue;
+        if (tid <= 0 || tid == self || is_inside(tid)) continue;
         asleep = is_asleep(tid, &ran);
         *ran_by_all += sim_mix(sim_mix((uint64_t)tid) + ran);
     }
@@ -178,31 +187,33 @@ static bool somebody_runs(void)
     return !look_at_all(&first) || !look_at_all(&second) || first != second;
 }
 
-// Whether only sleepers hold the engine back.
+// Whether only sleepers hold the engine back. Those that were released a moment ago sleep still.
 static bool all_sleep(const SimRecorder *recorder, int but)
 {
     bool all = true;
     for (int i = 0; i < n_sleepers; i++) {
         Sleeper *s = &sleepers[i];
         if (!s->alive || s->number == but || !sim_record_stands(recorder, s->number)) continue;
-        all &= !s->inside && has_slept(s, sim_record_at(recorder, s->number));
+        all &= !s->inside && (s->released || has_slept(s, sim_record_at(recorder, s->number)));
     }
     return all;
 }
 
-bool sim_clock_release_sleepers(int but, SimPs until)
+bool sim_clock_release_sleepers(int but, SimPs until, bool again)
 {
     SimRecorder *recorder = sim_clock_recorder();
     bool released = false;
     add(0, (int)getpid()); // the first thread counts from the start
-    if (!all_sleep(recorder, but) || until == SIM_FOREVER || somebody_runs()) return false;
+    for (int i = 0; i < n_sleepers && !again; i++) sleepers[i].released = false;
+    if (!all_sleep(recorder, but) || until == SIM_FOREVER) return false;
+    if (!again && somebody_runs()) return false;
     if (sim_clock_is_awaited()) return false; // that thread sleeps until this one lets it in
     for (int i = 0; i < n_sleepers; i++) {
         Sleeper *s = &sleepers[i];
         if (!s->alive || s->number == but || !sim_record_stands(recorder, s->number)) continue;
         sim_record_release(recorder, s->number, until);
         s->clock = sim_record_at(recorder, s->number); // it sleeps on
-        released = true;
+        s->released = released = true;
     }
     return released;
 }

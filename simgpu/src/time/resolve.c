@@ -45,7 +45,7 @@ bool sim_resolve(bool (*done)(void *arg), void *arg, double patience)
     int self = sim_clock_thread(), nap = LOOK_MILLISECONDS;
     const SimPeers *peers = sim_clock_peers();
     const SimEngine *engine = sim_recorder_engine(sim_clock_recorder());
-    bool is_done;
+    bool is_done, released = false;
     sim_clock_local_waiter(1);
     sim_thread_inside(1);
     for (;;) {
@@ -60,12 +60,13 @@ bool sim_resolve(bool (*done)(void *arg), void *arg, double patience)
         reached = sim_engine_oldest(engine);
         double left = until - seconds();
         if (left <= 0) break;
-        if (sim_clock_release_sleepers(self, sim_clock_next())) continue;
+        released = sim_clock_release_sleepers(self, sim_clock_next(), released);
+        if (released) continue;
         if (peers) peers->ask(sim_clock_next());
         if (left < 1e-3 * nap) nap = (int)(left * 1e3) + 1;
         sim_clock_unlock();
         sleep_at(bell, ticket, nap);
-        sim_clock_lock();
+        sim_clock_lock_again();
     }
     if (peers) peers->asked_enough();
     sim_thread_inside(-1);
@@ -83,12 +84,12 @@ static void *answer(void *arg)
         int nap = 0;
         sim_clock_lock();
         if (!sim_clock_has_waiters() && peers->is_wanted()) {
-            sim_clock_turn();
-            bool more = peers->is_wanted();
-            if (more && sim_clock_release_sleepers(-1, sim_clock_next())) {
-                sim_clock_unlock();
-                continue;
-            }
+            bool more, released = false;
+            do {
+                sim_clock_turn();
+                more = peers->is_wanted();
+                released = more && sim_clock_release_sleepers(-1, sim_clock_next(), released);
+            } while (released);
             if (more) peers->ask(sim_clock_next());
             if (!more) peers->asked_enough();
             nap = more ? LOOK_MILLISECONDS : 0;

@@ -11,10 +11,10 @@
 
 #include "report/report.h"
 
-#define HEAD 64             // bytes in front of a block's first element: its header, and the alignment
-#define SMALLEST 7          // log2 of the bytes of the smallest block
-#define LARGE 16            // blocks of 2^LARGE bytes and more have pages of their own
-#define CHUNK (1UL << 18)   // bytes that small blocks are cut from
+#define HEAD 64    // bytes in front of a block's first element: its header, and the alignment
+#define SMALLEST 7 // log2 of the bytes of the smallest block
+#define LARGE 16   // blocks of 2^LARGE bytes and more have pages of their own
+#define CHUNK (1UL << 18) // bytes that small blocks are cut from
 
 typedef struct Block {
     int log2_bytes; // with the header
