@@ -328,28 +328,6 @@ static void whole_numbers_are_exact(void **state)
 
 // ---- Memory and traffic ----
 
-// The most bytes of a category that were there at a time, of allocations that came and went since
-// `first`: what an allocation was for is known when it is freed.
-static size_t peak_of(uint64_t first, GpuCategory category)
-{
-    size_t live = 0, peak = 0;
-    for (uint64_t i = first; i < gpulog_length(); i++) {
-        GpuLogEntry entry, later;
-        if (!gpulog_get(i, &entry)) continue;
-        if (entry.op == GPU_FREE && entry.category == category && entry.range[0].bytes <= live)
-            live -= entry.range[0].bytes;
-        if (entry.op != GPU_ALLOC) continue;
-        bool found = false;
-        for (uint64_t j = i + 1; j < gpulog_length() && !found; j++) {
-            if (!gpulog_get(j, &later) || later.op != GPU_FREE) continue;
-            found = later.range[0].ptr == entry.range[0].ptr;
-        }
-        if (found && later.category == category) live += entry.range[0].bytes;
-        if (live > peak) peak = live;
-    }
-    return peak;
-}
-
 // The handout's figures, in bytes.
 typedef struct Figures {
     size_t held, params, grads, sums;      // persistent; the most that is unsharded; being summed
@@ -417,8 +395,8 @@ static void costs_body(const Rank *r, void *arg)
               "a step of %d micro-batches sent %llu bytes in %ss, want %llu", c->rounds,
               (unsigned long long)gpulog_traffic(ops[i]).sent, gpulog_op_name(ops[i]),
               (unsigned long long)wants[i]);
-    size_t params = peak_of(first, GPU_UNSHARDED_PARAM), grads = peak_of(first, GPU_UNSHARDED_GRAD);
-    size_t sums = peak_of(first, GPU_COMMUNICATION);
+    size_t params = case_peak(first, GPU_UNSHARDED_PARAM), grads = case_peak(first, GPU_UNSHARDED_GRAD);
+    size_t sums = case_peak(first, GPU_COMMUNICATION);
     check(params == f.params, "at most %zu bytes of parameters are unsharded at a time, want %zu",
           params, f.params);
     check(grads == f.grads, "at most %zu bytes of gradients are unsharded at a time, want %zu",

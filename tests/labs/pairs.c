@@ -1,6 +1,7 @@
 /* All options of the labs with each other: strategy, what micro-batches do, shape of the mesh,
- * reshard_ranks, tokens, resume and the types of lab 2. Each combination either trains, bitwise as the serial oracle
- * (tests/support/strategies.h), or the library refuses it with the line that is named here.
+ * reshard_ranks, tokens, resume and the types of lab 2. Each combination either trains, bitwise as
+ * the serial oracle (tests/support/strategies.h), or the library refuses it with the line that is
+ * named here.
  *
  * `make test` trains so many combinations that each *pair* of values which can be together is in
  * one of them; with PAIRS_ALL set, all combinations. Both ask the library for all refusals. The

@@ -582,7 +582,7 @@ size_t case_peak(uint64_t first, GpuCategory category)
     for (uint64_t i = first; i < gpulog_length(); i++) {
         GpuLogEntry entry, later;
         if (!gpulog_get(i, &entry)) continue;
-        if (entry.op == GPU_FREE && entry.category == category && entry.bytes <= live)
+        if (entry.op == GPU_FREE && entry.category == category && entry.range[0].bytes <= live)
             live -= entry.range[0].bytes;
         if (entry.op != GPU_ALLOC) continue;
         bool found = false;

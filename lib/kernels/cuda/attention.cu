@@ -3,9 +3,9 @@
  *
  * A warp has one row of a head, and its lanes 32 rows of the other kind, which the block's warps
  * share: in the forward, and for the gradient by queries, a query and 32 keys; for the gradient by
- * keys a key and 32 queries, of all heads that share the key. So every sum is one warp's, in an order that depends on positions
- * alone: no atomics. Tiles begin at multiples of 32, so a row does not depend on T. What a query may
- * not see, it is not touched by, be it NaN.
+ * keys a key and 32 queries, of all heads that share the key. So every sum is one warp's, in an
+ * order that depends on positions alone: no atomics. Tiles begin at multiples of 32, so a row does
+ * not depend on T. What a query may not see, it is not touched by, be it NaN.
  *
  * Interface: kernel_attention_forward, kernel_attention_backward; kernel_grouped_attention_forward,
  * kernel_grouped_attention_backward; the _ex form of each.
