@@ -150,6 +150,14 @@ static bool same_collective(const GpuCollective *outer, const GpuCollective *inn
 // first, where several threads make some.
 static bool one_order;
 
+// Asked for by logs_in_any_order.
+static bool any_order;
+
+void logs_in_any_order(void)
+{
+    any_order = true;
+}
+
 static bool has_one_order(void)
 {
     GpuLogEntry first, entry;
@@ -193,7 +201,7 @@ static bool same_facts(const GpuLogEntry *outer, const GpuLogEntry *inner)
     bool collective = outer->op < GPU_ALL_GATHER || outer->op > GPU_RECV ||
                       same_collective(&outer->collective, &inner->collective);
     return copied && product && collective && outer->pool == inner->pool &&
-           outer->thread == inner->thread &&
+           (any_order || outer->thread == inner->thread) &&
            (!numbered || same_number(outer->stream_number, inner->stream_number));
 }
 
@@ -267,30 +275,56 @@ static bool entries_agree(Text *t)
     }
 }
 
-static bool any_order;
-
-void logs_in_any_order(void)
+// The next entry of a thread, from *at on; which is moved behind it.
+static bool next_of(bool (*get)(uint64_t, GpuLogEntry *), int thread, uint64_t *at, GpuLogEntry *e)
 {
-    any_order = true;
+    while (get(*at, e)) {
+        ++*at;
+        if (e->thread == thread) return true;
+    }
+    return false;
 }
 
-// Whether every entry of simgpu's has a partner of its own in the interposer's.
-static bool entries_agree_in_any_order(Text *t)
+static int number_of_threads(bool (*get)(uint64_t, GpuLogEntry *))
+{
+    GpuLogEntry e;
+    int last = -1;
+    for (uint64_t i = 0; get(i, &e); i++)
+        if (e.thread > last) last = e.thread;
+    return last + 1;
+}
+
+// Whether the interposer's thread wrote down what simgpu's did, one entry after the other. says: the
+// first two that differ.
+static bool threads_agree(Text *t, int outer_thread, int inner_thread, bool says)
 {
     GpuLogEntry outer, inner;
-    uint64_t n = gpulog_length();
-    if (n != inner_gpulog_length()) {
-        say(t, "the interposer has %" PRIu64 " entries, simgpu %" PRIu64, n, inner_gpulog_length());
+    uint64_t o = 0, i = 0;
+    for (;;) {
+        bool more_outer = next_of(gpulog_get, outer_thread, &o, &outer);
+        bool more_inner = next_of(inner_gpulog_get, inner_thread, &i, &inner);
+        if (!more_outer && !more_inner) return true;
+        if (more_outer && more_inner && same_entry(&outer, &inner)) continue;
+        if (says) differ(t, more_outer ? &outer : NULL, more_inner ? &inner : NULL);
         return false;
     }
-    bool *taken = calloc(n ? n : 1, sizeof *taken), agree = taken != NULL;
-    for (uint64_t i = 0; i < n && agree && inner_gpulog_get(i, &inner); i++) {
-        uint64_t o = 0;
-        while (o < n && (taken[o] || !gpulog_get(o, &outer) || !same_entry(&outer, &inner))) o++;
-        if (o < n)
-            taken[o] = true;
-        else
-            agree = differ(t, NULL, &inner);
+}
+
+// Several threads write at once, and each log numbers them by their first call as it comes in: in
+// any order, each thread of simgpu's log has a thread of the interposer's with the same entries.
+static bool entries_agree_in_any_order(Text *t)
+{
+    int n = number_of_threads(inner_gpulog_get);
+    if (n != number_of_threads(gpulog_get)) {
+        say(t, "the interposer has %d threads, simgpu %d", number_of_threads(gpulog_get), n);
+        return false;
+    }
+    bool *taken = calloc((size_t)n + 1, sizeof *taken), agree = taken != NULL;
+    for (int inner = 0; inner < n && agree; inner++) {
+        int outer = 0;
+        while (outer < n && (taken[outer] || !threads_agree(t, outer, inner, false))) outer++;
+        agree = outer < n || threads_agree(t, inner, inner, true);
+        if (outer < n) taken[outer] = true;
     }
     free(taken);
     return agree;

@@ -25,7 +25,8 @@ __typeof__(gpulog_name_elements) inner_gpulog_name_elements;
 bool logs_agree(char *text, size_t size);
 
 // For a process whose threads make calls at the same time, which each of the two may write down in
-// another order: from here on the order is not compared, nor is the peak, which depends on it.
+// another order: from here on only each thread's own order is compared, and not the peak, which
+// depends on the order between threads.
 void logs_in_any_order(void);
 
 #endif
