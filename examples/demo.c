@@ -82,36 +82,30 @@ static void set_defaults(Demo *d, bool sums)
 
 static Status parse_options(int argc, char **argv, Demo *d)
 {
-    static const struct option names[] = {
-        {"steps", 1, NULL, 's'},  {"batch", 1, NULL, 'b'},  {"lr", 1, NULL, 'r'},
-        {"layers", 1, NULL, 'l'}, {"heads", 1, NULL, 'h'},  {"dim", 1, NULL, 'd'},
-        {"seed", 1, NULL, 'e'},   {"sample", 1, NULL, 'n'}, {"help", 0, NULL, 'p'},
-        {NULL, 0, NULL, 0},
-    };
-    int choice, index = 0, seed = 42;
+    int seed = 42, rest;
+    bool help;
     TrainerOptions *o = &d->trainer.opt;
-    // What the defaults are is known when all options have been passed over: getopt puts the files
-    // last.
-    while ((choice = getopt_long(argc, argv, "", names, &index)) != -1)
-        if (choice == '?') return fail(ERR_ARGUMENT, "%s --help tells the options", argv[0]);
-    d->files = argv + optind;
-    d->n_files = argc - optind;
-    set_defaults(d, d->n_files == 0);
+    const Option options[] = {
+        {"steps", OPTION_INT, &o->steps, 1, NULL, NULL},
+        {"batch", OPTION_INT, &d->batch, 1, NULL, NULL},
+        {"lr", OPTION_FLOAT, &o->adamw.lr, 0, NULL, NULL},
+        {"layers", OPTION_INT, &o->model.layers, 1, NULL, NULL},
+        {"heads", OPTION_INT, &o->model.heads, 1, NULL, NULL},
+        {"dim", OPTION_INT, &o->model.dim, 1, NULL, NULL},
+        {"seed", OPTION_INT, &seed, 0, NULL, NULL},
+        {"sample", OPTION_INT, &d->sample, 0, NULL, NULL},
+    };
+    const int n = sizeof options / sizeof options[0];
+    // What the defaults are is known when all options have been passed over: the files come last.
+    TRY(options_parse(options, n, argc, argv, &rest, &help));
+    d->files = argv + rest;
+    d->n_files = argc - rest;
+    set_defaults(d, rest == argc);
     optind = 0; // once more, from the start
-    while ((choice = getopt_long(argc, argv, "", names, &index)) != -1) {
-        const char *name = names[index].name;
-        switch (choice) {
-        case 's': TRY(parse_int(name, optarg, 1, &o->steps)); break;
-        case 'b': TRY(parse_int(name, optarg, 1, &d->batch)); break;
-        case 'r': TRY(parse_float(name, optarg, &o->adamw.lr)); break;
-        case 'l': TRY(parse_int(name, optarg, 1, &o->model.layers)); break;
-        case 'h': TRY(parse_int(name, optarg, 1, &o->model.heads)); break;
-        case 'd': TRY(parse_int(name, optarg, 1, &o->model.dim)); break;
-        case 'e': TRY(parse_int(name, optarg, 0, &seed)); break;
-        case 'n': TRY(parse_int(name, optarg, 0, &d->sample)); break;
-        case 'p': usage(stdout, argv[0]); exit(0);
-        default: break;
-        }
+    TRY(options_parse(options, n, argc, argv, &rest, &help));
+    if (help) {
+        usage(stdout, argv[0]);
+        exit(0);
     }
     d->seed = o->seed = (uint64_t)seed;
     return OK;

@@ -14,26 +14,15 @@
 
 #include "checkpoint.h"
 #include "common/last_words.h"
-#include "common/options.h"
 #include "common/sample.h"
 #include "common/step_time.h"
 #include "common/trainer.h"
 #include "gpulog.h"
 #include "text.h"
-
-typedef struct Options {
-    int sample;                // bytes to generate at the end
-    bool brief;                // few lines: neither held-out text nor what each rank sent
-    bool figures;              // one line of figures alone, for make compare
-    bool attention;            // --attention was given
-    const char *save, *resume; // folders of checkpoints; NULL: none
-    int every;                 // steps from one save to the next; 0: one, at the end
-    int n_files;
-    char **files;
-} Options;
+#include "train_gpt2/options.h"
 
 typedef struct Program {
-    Options opt;
+    TrainOptions opt;
     Trainer trainer;
     Text text;
     StepTime step_time;    // of the last step
@@ -41,216 +30,14 @@ typedef struct Program {
     int done;              // steps that a resumed training had done
 } Program;
 
-// ---- Command line ----
-
-static void usage(FILE *out, const char *program)
-{
-    fprintf(
-        out,
-        "usage: %s [options] FILE…     (start it with build/bin/launch -n RANKS for FSDP)\n"
-        "  --model X      gpt2 or llama, with the same sizes (gpt2)\n"
-        "  --steps N      training steps (700)\n"
-        "  --layers N     blocks (6)          --heads N    attention heads (8)\n"
-        "  --dim N        width (256)         --context N  longest sequence of the model (64)\n"
-        "  --kv-heads N   llama: heads of keys and values (a quarter of the heads where 4 divides\n"
-        "                 them, else as many)\n"
-        "  --hidden N     llama: width of the feed-forward part (8/3 of --dim)\n"
-        "  --tied         llama: the head's weight is the embedding's, as GPT-2's is\n"
-        "  --batch N      sequences a rank (2) --sequence N tokens in a sequence (the context)\n"
-        "  --lr X         learning rate (1.5e-3) --clip X     largest gradient norm (1)\n"
-        "  --sample N     bytes of text to generate at the end (240)\n"
-        "  --seed N       of weights and data (42)\n"
-        "  --attention X  gpt2: fused or plain (plain): fused keeps O(T) memory per\n"
-        "                 head, not T x T\n"
-        "  --keep         keep unsharded parameters between forward and backward\n"
-        "  --strategy X   ddp, zero1, zero2 or zero3 (zero3)\n"
-        "  --replicas N   HSDP: so many replicas, each sharded over the other ranks (1)\n"
-        "  --accumulate N micro-batches of a step, each of --batch sequences (1)\n"
-        "  --reduce-every-time   each micro-batch reduces; else the last one alone\n"
-        "  --reshard-ranks N     zero3: a slice between forward and backward, on N ranks (0)\n"
-        "  --uneven       micro-batches of 1 to --batch sequences, averaged by tokens\n"
-        "  --dtype X      in which parameters are gathered and layers compute: float, bf16 or\n"
-        "                 fp16, which scales the loss (float)\n"
-        "  --reduce-dtype X  in which gradients are reduced (float)\n"
-        "  --figures      one line: memory, traffic and time of a step\n"
-        "  --unsharded    one GPU, without FSDP\n"
-        "  --save DIR     a checkpoint in DIR at the end, and with --every N each N steps\n"
-        "  --resume DIR   go on from the checkpoint in DIR, on any number of ranks\n"
-        "  --brief        few lines, and at the end only the memory\n",
-        program);
-}
-
-static Status parse_attention(const char *text, AttentionKind *kind)
-{
-    *kind = strcmp(text, "fused") == 0 ? ATTENTION_FUSED : ATTENTION_PLAIN;
-    if (*kind == ATTENTION_FUSED || strcmp(text, "plain") == 0) return OK;
-    return fail(ERR_ARGUMENT, "--attention is fused or plain, not '%s'", text);
-}
-
-static Status parse_strategy(const char *text, TrainerOptions *t)
-{
-    static const char *const NAMES[] = {"ddp", "zero1", "zero2", "zero3"}; // as Strategy has them
-    t->strategic = true;
-    for (int i = 0; i < 4; i++) {
-        t->strategy = (Strategy)i;
-        if (strcmp(text, NAMES[i]) == 0) return OK;
-    }
-    return fail(ERR_ARGUMENT, "--strategy is ddp, zero1, zero2 or zero3, not '%s'", text);
-}
-
-static Status parse_dtype(const char *option, const char *text, DType *dtype, TrainerOptions *t)
-{
-    static const char *const NAMES[] = {"float", "bf16", "fp16"}; // as DType has them
-    t->strategic = t->mixed = true;
-    for (int i = 0; i < 3; i++) {
-        *dtype = (DType)i;
-        if (strcmp(text, NAMES[i]) == 0) return OK;
-    }
-    return fail(ERR_ARGUMENT, "--%s is float, bf16 or fp16, not '%s'", option, text);
-}
-
-static Status parse_options(int argc, char **argv, Options *o, TrainerOptions *t)
-{
-    static const struct option names[] = {
-        {"steps", 1, NULL, 's'},
-        {"layers", 1, NULL, 'l'},
-        {"heads", 1, NULL, 'h'},
-        {"dim", 1, NULL, 'd'},
-        {"context", 1, NULL, 'c'},
-        {"batch", 1, NULL, 'b'},
-        {"sequence", 1, NULL, 't'},
-        {"lr", 1, NULL, 'r'},
-        {"clip", 1, NULL, 'g'},
-        {"sample", 1, NULL, 'n'},
-        {"seed", 1, NULL, 'e'},
-        {"keep", 0, NULL, 'k'},
-        {"unsharded", 0, NULL, 'u'},
-        {"brief", 0, NULL, 'i'},
-        {"help", 0, NULL, 'p'},
-        {"attention", 1, NULL, 'a'},
-        {"strategy", 1, NULL, 'y'},
-        {"replicas", 1, NULL, 'R'},
-        {"accumulate", 1, NULL, 'm'},
-        {"reduce-every-time", 0, NULL, 'v'},
-        {"reshard-ranks", 1, NULL, 'H'},
-        {"uneven", 0, NULL, 'q'},
-        {"figures", 0, NULL, 'f'},
-        {"save", 1, NULL, 'S'},
-        {"every", 1, NULL, 'E'},
-        {"resume", 1, NULL, 'U'},
-        {"dtype", 1, NULL, 'D'},
-        {"reduce-dtype", 1, NULL, 'Y'},
-        {"model", 1, NULL, 'M'},
-        {"kv-heads", 1, NULL, 'K'},
-        {"hidden", 1, NULL, 'W'},
-        {"tied", 0, NULL, 'T'},
-        {NULL, 0, NULL, 0},
-    };
-    int choice, index = 0, seed = 42;
-    *o = (Options){.sample = 240};
-    *t = (TrainerOptions){
-        .model = {.vocab = 256, .max_T = 64, .layers = 6, .heads = 8, .dim = 256},
-        .adamw = {.lr = 1.5e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f},
-        .B = 2,
-        .steps = 700,
-        .clip = 1.0f,
-        .strategy = STRATEGY_ZERO3,
-        .replicas = 1,
-        .accumulate = 1,
-    };
-    while ((choice = getopt_long(argc, argv, "", names, &index)) != -1) {
-        const char *name = choice == '?' ? "" : names[index].name;
-        switch (choice) {
-        case 's': TRY(parse_int(name, optarg, 1, &t->steps)); break;
-        case 'l': TRY(parse_int(name, optarg, 1, &t->model.layers)); break;
-        case 'h': TRY(parse_int(name, optarg, 1, &t->model.heads)); break;
-        case 'd': TRY(parse_int(name, optarg, 1, &t->model.dim)); break;
-        case 'c': TRY(parse_int(name, optarg, 1, &t->model.max_T)); break;
-        case 'b': TRY(parse_int(name, optarg, 1, &t->B)); break;
-        case 't': TRY(parse_int(name, optarg, 1, &t->T)); break;
-        case 'r': TRY(parse_float(name, optarg, &t->adamw.lr)); break;
-        case 'g': TRY(parse_float(name, optarg, &t->clip)); break;
-        case 'n': TRY(parse_int(name, optarg, 0, &o->sample)); break;
-        case 'e': TRY(parse_int(name, optarg, 0, &seed)); break;
-        case 'a':
-            TRY(parse_attention(optarg, &t->model.attention));
-            o->attention = true;
-            break;
-        case 'y': TRY(parse_strategy(optarg, t)); break;
-        case 'R':
-            TRY(parse_int(name, optarg, 1, &t->replicas));
-            t->strategic = true;
-            break;
-        case 'm':
-            TRY(parse_int(name, optarg, 1, &t->accumulate));
-            t->strategic = true;
-            break;
-        case 'v': t->reduce_every_time = true; break;
-        case 'H':
-            TRY(parse_int(name, optarg, 0, &t->reshard_ranks));
-            t->strategic = true;
-            break;
-        case 'q': t->uneven = true; break;
-        case 'f': o->figures = true; break;
-        case 'S': o->save = optarg; break;
-        case 'E': TRY(parse_int(name, optarg, 1, &o->every)); break;
-        case 'U': o->resume = optarg; break;
-        case 'D': TRY(parse_dtype(name, optarg, &t->policy.param_dtype, t)); break;
-        case 'Y': TRY(parse_dtype(name, optarg, &t->policy.reduce_dtype, t)); break;
-        case 'M': TRY(model_parse(optarg, &t->llama)); break;
-        case 'K': TRY(parse_int(name, optarg, 1, &t->llama.kv_heads)); break;
-        case 'W': TRY(parse_int(name, optarg, 1, &t->llama.hidden)); break;
-        case 'T': t->llama.tied = true; break;
-        case 'i': o->brief = true; break;
-        case 'k': t->keep = true; break;
-        case 'u': t->unsharded = true; break;
-        case 'p': usage(stdout, argv[0]); exit(0);
-        default: return fail(ERR_ARGUMENT, "%s --help tells the options", argv[0]);
-        }
-    }
-    if (t->T == 0) t->T = t->model.max_T;
-    t->seed = (uint64_t)seed;
-    o->files = argv + optind;
-    o->n_files = argc - optind;
-    if (o->n_files == 0)
-        return fail(ERR_ARGUMENT, "no text file: %s [options] FILE… (--help)", argv[0]);
-    return OK;
-}
-
 // ---- Setting up ----
 
 // What can be wrong with the input: the options, the text, the model's sizes. No device is touched.
 static Status read_input(Program *p, int argc, char **argv)
 {
     Trainer *t = &p->trainer;
-    TRY(parse_options(argc, argv, &p->opt, &t->opt));
-    TRY(model_check(&t->opt.llama, p->opt.attention));
-    if (t->opt.T > t->opt.model.max_T)
-        return fail(ERR_ARGUMENT, "--sequence %d: the model takes at most %d tokens (--context)",
-                    t->opt.T, t->opt.model.max_T);
-    if (t->opt.unsharded && t->world.size != 1)
-        return fail(ERR_ARGUMENT, "--unsharded wants one rank, not %d", t->world.size);
-    if (t->opt.unsharded && (p->opt.save != NULL || p->opt.resume != NULL))
-        return fail(ERR_ARGUMENT, "--unsharded has no checkpoints: leave out --save and --resume");
-    if (p->opt.every > 0 && p->opt.save == NULL)
-        return fail(ERR_ARGUMENT, "--every %d: where to? (--save DIR)", p->opt.every);
-    if (t->opt.strategic && (t->opt.unsharded || t->opt.keep))
-        return fail(ERR_ARGUMENT,
-                    "--strategy, --replicas, --accumulate and --dtype go neither with "
-                    "--unsharded nor with --keep (zero2 keeps)");
-    if (t->opt.strategy == STRATEGY_DDP && t->opt.replicas > 1)
-        return fail(ERR_ARGUMENT,
-                    "--strategy ddp has a replica on every rank: leave --replicas out");
-    if (t->opt.replicas > t->world.size || t->world.size % t->opt.replicas != 0)
-        return fail(ERR_ARGUMENT, "--replicas %d does not divide %d ranks", t->opt.replicas,
-                    t->world.size);
-    int shards = t->world.size / t->opt.replicas, slice = t->opt.reshard_ranks;
-    if (slice > 0 &&
-        (t->opt.strategy != STRATEGY_ZERO3 || slice == 1 || slice >= shards || shards % slice != 0))
-        return fail(ERR_ARGUMENT,
-                    "--reshard-ranks %d: it is for zero3, and divides the %d ranks that shard, but "
-                    "is neither 1 (take zero2) nor all of them (leave it out)",
-                    slice, shards);
+    TRY(train_options_parse(argc, argv, &p->opt, &t->opt));
+    TRY(train_options_check(&p->opt, &t->opt, t->world.size));
     TRY(text_load(&p->text, p->opt.files, p->opt.n_files, t->opt.T));
     size_t rows = (size_t)t->opt.accumulate * (size_t)t->opt.B * (size_t)t->opt.T;
     p->in = malloc(2 * rows * sizeof *p->in);
@@ -265,7 +52,7 @@ static Status read_input(Program *p, int argc, char **argv)
 // Saves after the step, if it is one after which there is a save.
 static Status save_after(Program *p, int step)
 {
-    const Options *o = &p->opt;
+    const TrainOptions *o = &p->opt;
     Trainer *t = &p->trainer;
     if (o->save == NULL || (step != t->opt.steps && (o->every == 0 || step % o->every != 0)))
         return OK;

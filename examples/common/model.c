@@ -3,14 +3,6 @@
 #include "model.h"
 
 #include <limits.h>
-#include <string.h>
-
-Status model_parse(const char *text, LlamaOptions *llama)
-{
-    llama->chosen = strcmp(text, "llama") == 0;
-    if (llama->chosen || strcmp(text, "gpt2") == 0) return OK;
-    return fail(ERR_ARGUMENT, "--model is gpt2 or llama, not '%s'", text);
-}
 
 Status model_check(const LlamaOptions *llama, bool attention)
 {

@@ -1,6 +1,6 @@
 /* model.h: the model that an example trains: a GPT-2, or a Llama with the same sizes.
  *
- * Interface: model_parse, model_check, model_create, model_name.
+ * Interface: model_check, model_create, model_name.
  */
 #ifndef EXAMPLES_MODEL_H
 #define EXAMPLES_MODEL_H
@@ -15,8 +15,6 @@ typedef struct LlamaOptions {
     bool tied;    // the head's weight is the embedding's
 } LlamaOptions;
 
-// --model's value.
-Status model_parse(const char *text, LlamaOptions *llama);
 // What goes with one model alone. attention: that --attention was given.
 Status model_check(const LlamaOptions *llama, bool attention);
 // On meta; NULL, with a line, for sizes that no model has.

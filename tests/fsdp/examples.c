@@ -369,7 +369,7 @@ static void says_what_is_wrong_in_one_line(void **state)
         {"$BIN/train_gpt2 $DIR/short", 2, "too few"},
         {"$BIN/train_gpt2 --sequence 100 --context 64 $DIR/text", 2, "at most 64"},
         {"$BIN/train_gpt2 --heads 7 $DIR/text", 2, "7"},
-        {"$BIN/train_gpt2 --attention flash $DIR/text", 2, "fused or plain, not 'flash'"},
+        {"$BIN/train_gpt2 --attention flash $DIR/text", 2, "plain or fused, not 'flash'"},
         {"$BIN/train_gpt2 --attention fused --heads 1 $DIR/text", 2, "takes 128"},
         {"$BIN/train_gpt2 --model bert $DIR/text", 2, "gpt2 or llama, not 'bert'"},
         {"$BIN/train_gpt2 --model llama --attention plain $DIR/text", 2, "is always fused"},

@@ -1,0 +1,156 @@
+/* options.c: the command line of train_gpt2. See options.h.
+ *
+ * A new option is one row of train_options_parse, a line of usage, and what it does not go with in
+ * train_options_check.
+ */
+#include "options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../common/options.h"
+
+static void usage(FILE *out, const char *program)
+{
+    fprintf(
+        out,
+        "usage: %s [options] FILE…     (start it with build/bin/launch -n RANKS for FSDP)\n"
+        "  --model X      gpt2 or llama, with the same sizes (gpt2)\n"
+        "  --steps N      training steps (700)\n"
+        "  --layers N     blocks (6)          --heads N    attention heads (8)\n"
+        "  --dim N        width (256)         --context N  longest sequence of the model (64)\n"
+        "  --kv-heads N   llama: heads of keys and values (a quarter of the heads where 4 divides\n"
+        "                 them, else as many)\n"
+        "  --hidden N     llama: width of the feed-forward part (8/3 of --dim)\n"
+        "  --tied         llama: the head's weight is the embedding's, as GPT-2's is\n"
+        "  --batch N      sequences a rank (2) --sequence N tokens in a sequence (the context)\n"
+        "  --lr X         learning rate (1.5e-3) --clip X     largest gradient norm (1)\n"
+        "  --sample N     bytes of text to generate at the end (240)\n"
+        "  --seed N       of weights and data (42)\n"
+        "  --attention X  gpt2: fused or plain (plain): fused keeps O(T) memory per\n"
+        "                 head, not T x T\n"
+        "  --keep         keep unsharded parameters between forward and backward\n"
+        "  --strategy X   ddp, zero1, zero2 or zero3 (zero3)\n"
+        "  --replicas N   HSDP: so many replicas, each sharded over the other ranks (1)\n"
+        "  --accumulate N micro-batches of a step, each of --batch sequences (1)\n"
+        "  --reduce-every-time   each micro-batch reduces; else the last one alone\n"
+        "  --reshard-ranks N     zero3: a slice between forward and backward, on N ranks (0)\n"
+        "  --uneven       micro-batches of 1 to --batch sequences, averaged by tokens\n"
+        "  --dtype X      in which parameters are gathered and layers compute: float, bf16 or\n"
+        "                 fp16, which scales the loss (float)\n"
+        "  --reduce-dtype X  in which gradients are reduced (float)\n"
+        "  --figures      one line: memory, traffic and time of a step\n"
+        "  --unsharded    one GPU, without FSDP\n"
+        "  --save DIR     a checkpoint in DIR at the end, and with --every N each N steps\n"
+        "  --resume DIR   go on from the checkpoint in DIR, on any number of ranks\n"
+        "  --brief        few lines, and at the end only the memory\n",
+        program);
+}
+
+// The choices of an option, as the enums have them.
+static const char *const MODELS[] = {"gpt2", "llama", NULL};
+static const char *const ATTENTIONS[] = {"plain", "fused", NULL};
+static const char *const STRATEGIES[] = {"ddp", "zero1", "zero2", "zero3", NULL};
+static const char *const DTYPES[] = {"float", "bf16", "fp16", NULL};
+
+static void set_defaults(TrainOptions *o, TrainerOptions *t)
+{
+    *o = (TrainOptions){.sample = 240};
+    *t = (TrainerOptions){
+        .model = {.vocab = 256, .max_T = 64, .layers = 6, .heads = 8, .dim = 256},
+        .adamw = {.lr = 1.5e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f},
+        .B = 2,
+        .steps = 700,
+        .clip = 1.0f,
+        .strategy = STRATEGY_ZERO3,
+        .replicas = 1,
+        .accumulate = 1,
+    };
+}
+
+Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOptions *t)
+{
+    int model = 0, seed = 42, rest;
+    bool strategy = false, mixed = false, help;
+    const Option options[] = {
+        // name, kind, value, low, choices, given
+        {"steps", OPTION_INT, &t->steps, 1, NULL, NULL},
+        {"layers", OPTION_INT, &t->model.layers, 1, NULL, NULL},
+        {"heads", OPTION_INT, &t->model.heads, 1, NULL, NULL},
+        {"dim", OPTION_INT, &t->model.dim, 1, NULL, NULL},
+        {"context", OPTION_INT, &t->model.max_T, 1, NULL, NULL},
+        {"batch", OPTION_INT, &t->B, 1, NULL, NULL},
+        {"sequence", OPTION_INT, &t->T, 1, NULL, NULL},
+        {"lr", OPTION_FLOAT, &t->adamw.lr, 0, NULL, NULL},
+        {"clip", OPTION_FLOAT, &t->clip, 0, NULL, NULL},
+        {"sample", OPTION_INT, &o->sample, 0, NULL, NULL},
+        {"seed", OPTION_INT, &seed, 0, NULL, NULL},
+        {"model", OPTION_CHOICE, &model, 0, MODELS, NULL},
+        {"attention", OPTION_CHOICE, &t->model.attention, 0, ATTENTIONS, &o->attention},
+        {"kv-heads", OPTION_INT, &t->llama.kv_heads, 1, NULL, NULL},
+        {"hidden", OPTION_INT, &t->llama.hidden, 1, NULL, NULL},
+        {"tied", OPTION_FLAG, &t->llama.tied, 0, NULL, NULL},
+        {"keep", OPTION_FLAG, &t->keep, 0, NULL, NULL},
+        {"unsharded", OPTION_FLAG, &t->unsharded, 0, NULL, NULL},
+        {"strategy", OPTION_CHOICE, &t->strategy, 0, STRATEGIES, &strategy},
+        {"replicas", OPTION_INT, &t->replicas, 1, NULL, &strategy},
+        {"accumulate", OPTION_INT, &t->accumulate, 1, NULL, &strategy},
+        {"reduce-every-time", OPTION_FLAG, &t->reduce_every_time, 0, NULL, NULL},
+        {"reshard-ranks", OPTION_INT, &t->reshard_ranks, 0, NULL, &strategy},
+        {"uneven", OPTION_FLAG, &t->uneven, 0, NULL, NULL},
+        {"dtype", OPTION_CHOICE, &t->policy.param_dtype, 0, DTYPES, &mixed},
+        {"reduce-dtype", OPTION_CHOICE, &t->policy.reduce_dtype, 0, DTYPES, &mixed},
+        {"save", OPTION_TEXT, &o->save, 0, NULL, NULL},
+        {"every", OPTION_INT, &o->every, 1, NULL, NULL},
+        {"resume", OPTION_TEXT, &o->resume, 0, NULL, NULL},
+        {"figures", OPTION_FLAG, &o->figures, 0, NULL, NULL},
+        {"brief", OPTION_FLAG, &o->brief, 0, NULL, NULL},
+    };
+    set_defaults(o, t);
+    TRY(options_parse(options, sizeof options / sizeof options[0], argc, argv, &rest, &help));
+    if (help) {
+        usage(stdout, argv[0]);
+        exit(0);
+    }
+    if (rest == argc)
+        return fail(ERR_ARGUMENT, "no text file: %s [options] FILE… (--help)", argv[0]);
+    if (t->T == 0) t->T = t->model.max_T;
+    t->llama.chosen = model == 1;
+    t->mixed = mixed;
+    t->strategic = strategy || mixed;
+    t->seed = (uint64_t)seed;
+    o->files = argv + rest;
+    o->n_files = argc - rest;
+    return OK;
+}
+
+Status train_options_check(const TrainOptions *o, const TrainerOptions *t, int ranks)
+{
+    TRY(model_check(&t->llama, o->attention));
+    if (t->T > t->model.max_T)
+        return fail(ERR_ARGUMENT, "--sequence %d: the model takes at most %d tokens (--context)",
+                    t->T, t->model.max_T);
+    if (t->unsharded && ranks != 1)
+        return fail(ERR_ARGUMENT, "--unsharded wants one rank, not %d", ranks);
+    if (t->unsharded && (o->save != NULL || o->resume != NULL))
+        return fail(ERR_ARGUMENT, "--unsharded has no checkpoints: leave out --save and --resume");
+    if (o->every > 0 && o->save == NULL)
+        return fail(ERR_ARGUMENT, "--every %d: where to? (--save DIR)", o->every);
+    if (t->strategic && (t->unsharded || t->keep))
+        return fail(ERR_ARGUMENT,
+                    "--strategy, --replicas, --accumulate and --dtype go neither with "
+                    "--unsharded nor with --keep (zero2 keeps)");
+    if (t->strategy == STRATEGY_DDP && t->replicas > 1)
+        return fail(ERR_ARGUMENT,
+                    "--strategy ddp has a replica on every rank: leave --replicas out");
+    if (t->replicas > ranks || ranks % t->replicas != 0)
+        return fail(ERR_ARGUMENT, "--replicas %d does not divide %d ranks", t->replicas, ranks);
+    int shards = ranks / t->replicas, slice = t->reshard_ranks;
+    if (slice > 0 &&
+        (t->strategy != STRATEGY_ZERO3 || slice == 1 || slice >= shards || shards % slice != 0))
+        return fail(ERR_ARGUMENT,
+                    "--reshard-ranks %d: it is for zero3, and divides the %d ranks that shard, but "
+                    "is neither 1 (take zero2) nor all of them (leave it out)",
+                    slice, shards);
+    return OK;
+}

@@ -1,0 +1,28 @@
+/* options.h: the command line of train_gpt2.
+ *
+ * Interface: train_options_parse, train_options_check.
+ */
+#ifndef EXAMPLES_TRAIN_GPT2_OPTIONS_H
+#define EXAMPLES_TRAIN_GPT2_OPTIONS_H
+
+#include "../common/trainer.h"
+
+// What is not the trainer's.
+typedef struct TrainOptions {
+    int sample;                // bytes to generate at the end
+    bool brief;                // few lines: neither held-out text nor what each rank sent
+    bool figures;              // one line of figures alone, for make compare
+    bool attention;            // --attention was given
+    const char *save, *resume; // folders of checkpoints; NULL: none
+    int every;                 // steps from one save to the next; 0: one, at the end
+    int n_files;
+    char **files;
+} TrainOptions;
+
+// Reads the command line, after the defaults. --help prints what there is and ends the program.
+Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOptions *t);
+
+// Whether they suit each other and the number of ranks. ERR_ARGUMENT, with one line.
+Status train_options_check(const TrainOptions *o, const TrainerOptions *t, int ranks);
+
+#endif
