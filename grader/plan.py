@@ -22,8 +22,8 @@ import sweep
 from builder import ROOT, Builder, Infrastructure
 
 
-def prepare(options):
-    """The program's path; says whose files run."""
+def build_program(options):
+    """The program's path, and whose files run in it (demo.Files; None: the reference's)."""
     tasks, labs = manifest.load(ROOT), manifest.load_labs(ROOT)
     builder = Builder(options.impl, options.build, "simgpu")
     builder.find_key()
@@ -41,11 +41,17 @@ def prepare(options):
             demo.link(builder, files, [program])
         elif status != 0:
             raise Infrastructure("the planner does not build:\n%s" % output.strip()[-4000:])
+    return os.path.join(ROOT, program), files
+
+
+def prepare(options):
+    """The program's path; says whose files run."""
+    program, files = build_program(options)
     if files:
         files.say(sys.stdout)
     else:
         print("All six files are the reference's.\n", flush=True)
-    return os.path.join(ROOT, program)
+    return program
 
 
 def builder_folder(options):

@@ -16,6 +16,8 @@
                 loses a test reads it there, and can run the same at home
     lab         empty: the assignment is the six tasks; else a lab's name, or "all" for all labs, and
                 the assignment is that in their place, with no hidden tests
+    quiz        points of each right answer of the quiz (answers.txt, quiz.py), beside those of the
+                tests; 0: the quiz is no part of the assignment, as with a lab
     hidden      seed: the same for the hidden suites; tests: suite (tests/hidden/<suite>.c), name,
                 points, title, hint, and if you like more and section, as in manifest.py
 
@@ -38,7 +40,7 @@ DEFAULTS = {"name": "shardlab", "title": "ShardLab", "course": "", "version": ""
             "late": {"percent_per_day": 0, "taken_by": "platform"},
             "visibility": {"tests": "visible", "hidden": "after_published", "stdout": "hidden"},
             "leaderboard": False, "lab": "", "run_as": "nobody", "limit_seconds": 540, "seed": 1,
-            "hidden": {"seed": 1, "tests": []}}
+            "quiz": 0, "hidden": {"seed": 1, "tests": []}}
 
 
 class BadCourse(Exception):
@@ -68,7 +70,7 @@ def load(root=ROOT):
                         "files": [piece.file for piece in task.pieces()]}
                        for task in tasks_of(course, root)]
     if course["lab"]:
-        course["hidden"] = DEFAULTS["hidden"]
+        course["hidden"], course["quiz"] = DEFAULTS["hidden"], 0
     found = problems(course, root)
     if found:
         raise BadCourse("grader/course/course.json: " + "; ".join(found))
@@ -105,6 +107,9 @@ def problems(course, root):
         found.append("late: taken_by is platform or grader")
     if not 0 <= course["late"].get("percent_per_day", -1) <= 100:
         found.append("late: percent_per_day is a number from 0 to 100")
+    quiz = course["quiz"]
+    if isinstance(quiz, bool) or not isinstance(quiz, (int, float)) or not 0 <= quiz <= 100:
+        found.append("quiz is %r: must be the points of an answer, from 0 to 100" % (quiz,))
     for name, seed in (("seed", course["seed"]), ("hidden: seed", course["hidden"].get("seed"))):
         if not seeds.is_seed(seed):
             found.append("%s is %r: must be a whole number from 0 to %d" % (name, seed, seeds.MOST))

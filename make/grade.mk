@@ -1,6 +1,6 @@
 # What a student runs all day. What is asked for: a task, or a lab.
 ASKED = $(if $(TASK),--task '$(TASK)') $(if $(LAB),--lab '$(LAB)')
-.PHONY: grade hint watch
+.PHONY: grade hint watch quiz
 
 ## make grade         score skeleton/, or the six files of IMPL=DIR; TASK=2 or
 ##                    TASK=flat_param for one task, LAB=1 or LAB=strategies for
@@ -26,3 +26,11 @@ hint: deps
 watch: deps
 	@$(PYTHON) grader/watch.py --impl $(call quote,$(IMPL_GIVEN)) $(ASKED) $(if $(LIMIT),--limit '$(LIMIT)') \
 	    --build '$(BUILD)' --backend $(BACKEND)
+
+## make quiz          questions with numbers of your own: what a step keeps, sends
+##                    and takes. They come to skeleton/answers.txt, where your
+##                    answers go; the same command marks them. TASK=3 for one
+##                    task's, ID=name for the numbers that your course has of you
+quiz: deps
+	@$(PYTHON) grader/quiz.py --impl $(call quote,$(IMPL_GIVEN)) $(if $(TASK),--task '$(TASK)') $(if $(ID),--id $(call quote,$(ID))) \
+	    --build '$(BUILD)' --out '$(BUILD)/grade/quiz.json'

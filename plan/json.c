@@ -46,7 +46,17 @@ static void write_rank(FILE *file, const PlanRecord *r)
         fprintf(file, "%s\"%s\": [%llu, %llu, %llu]", op > GPU_ALL_GATHER ? ", " : "",
                 gpulog_op_name((GpuOp)op), (unsigned long long)r->traffic[op].calls,
                 (unsigned long long)r->traffic[op].bytes, (unsigned long long)r->traffic[op].sent);
-    fprintf(file, "}}");
+    fprintf(file, "},\n     \"units\": [");
+    for (int i = 0; i < r->n_units; i++) {
+        const PlanUnit *u = &r->unit[i];
+        fprintf(file, "%s{", i ? ", " : "");
+        write_text(file, "name", u->name);
+        write_number(file, "numel", (uint64_t)u->numel);
+        write_number(file, "padded", (uint64_t)u->padded);
+        write_number(file, "shard", (uint64_t)u->shard);
+        fprintf(file, "\"valid\": %llu}", (unsigned long long)u->valid);
+    }
+    fprintf(file, "]}");
 }
 
 static void write_times(FILE *file, const PlanTimes *t)
@@ -106,6 +116,7 @@ static void write_plan(FILE *file, const Plan *plan)
     write_number(file, "accumulate", (uint64_t)o->accumulate);
     write_number(file, "seq", (uint64_t)o->seq);
     write_number(file, "memory_of_gpu", o->machine->memory);
+    write_number(file, "memory_bandwidth", (uint64_t)plan_hbm(o->machine)); // bytes/s
     fprintf(file, "\n  \"tokens_per_second_per_gpu\": %.3f, \"mfu\": %.6f,\n",
             (double)o->batch * o->seq / o->gpus / seconds,
             plan->formulas.useful / (seconds * plan_peak(o) * o->gpus));

@@ -71,6 +71,11 @@ int plan_kinds(const PlanOptions *options, const Module *model, int ranks[PLAN_K
 
 // ---- record.c ----
 #define PLAN_TEXT 200
+#define PLAN_UNITS 160
+typedef struct PlanUnit { // elements
+    char name[48];
+    int64_t numel, padded, shard, valid; // valid: those of the rank's shard that are no padding
+} PlanUnit;
 typedef struct PlanRecord {
     int rank;
     bool done;                              // the run came to its end
@@ -84,6 +89,8 @@ typedef struct PlanRecord {
     char peak_where[PLAN_TEXT], over_where[PLAN_TEXT];
     GpuTraffic traffic[GPU_RECV + 1];    // of the measured step
     uint64_t products, attention, other; // FLOP of the measured step
+    int n_units;
+    PlanUnit unit[PLAN_UNITS]; // the root first; no more of them than there is room for
     GpuLogEntry entry[PLAN_ENTRIES];
 } PlanRecord;
 

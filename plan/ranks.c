@@ -72,6 +72,22 @@ static Status train(Trainer *t, const PlanOptions *o, PlanRecord *record)
     return status;
 }
 
+static void record_units(PlanRecord *record, const Module *model)
+{
+    FsdpUnit *units[PLAN_UNITS];
+    int n = fsdp_units(model, units, PLAN_UNITS);
+    record->n_units = n < PLAN_UNITS ? n : PLAN_UNITS;
+    for (int i = 0; i < record->n_units; i++) {
+        const FlatLayout *layout = &units[i]->flat.layout;
+        PlanUnit *u = &record->unit[i];
+        snprintf(u->name, sizeof u->name, "%s", units[i]->flat.name);
+        u->numel = layout->numel;
+        u->padded = layout->padded;
+        u->shard = layout->shard_numel;
+        u->valid = flat_valid_numel(layout, layout->rank);
+    }
+}
+
 static Status run_rank(const World *world, const PlanOptions *o, PlanRecord *record)
 {
     Trainer t = {.opt = trainer_options(o), .world = *world};
@@ -84,6 +100,7 @@ static Status run_rank(const World *world, const PlanOptions *o, PlanRecord *rec
     if (!o->values) checkpoint_storage_only(t.model);
     TRY(trainer_create(&t));
     trainer_scale(&t, &scale, &tracker, true);
+    record_units(record, t.model);
     TRY(train(&t, o, record));
     TRY(trainer_destroy(&t));
     return world_disconnect(t.comm);

@@ -9,7 +9,7 @@ whatever kills it. The submission is copied to a folder of its own: regular file
 of a size that source code has. An archive may come in their place (tar or zip).
 
 Exit status 0 where the grading worked, whatever the score; 3 where it did not.
-Files: grade.py (the tests), hidden.py (the hidden ones), emit/ (the formats), settings.py.
+Files: grade.py (the tests), hidden.py (the hidden ones), quiz.py (the quiz), emit/ (the formats), settings.py.
 """
 
 import argparse
@@ -30,10 +30,12 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(1, os.path.join(ROOT, "grader"))
 
 import account
+import answers
 import emit
 import manifest
 import settings
 from emit import common
+from quiz_questions import QUESTIONS
 
 FILE_LIMIT = 1 << 20  # bytes of a file that is taken
 MOST_FILES = 64
@@ -164,15 +166,16 @@ def late_share(course, metadata):
 
 # ---- The grading ----
 
-def run(program, words, out, deadline, seed, quiet=False):
+def run(program, words, out, deadline, seed, quiet=False, bad=0):
     """Runs a part of the grader, by its path there, in a group of its own, to its end or the
-    deadline; its document.
-    The tests draw from `seed`: from the same for every student, whoever hands in when."""
+    deadline; its document. bad: an exit status that says that what was handed in is wrong.
+    The tests draw from `seed`: from the same for every student, whoever hands in when; None:
+    nothing is drawn from one."""
     command = [sys.executable, os.path.join(ROOT, "grader", *program), "--out", out] + words
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, cwd=ROOT,
                                stdout=subprocess.DEVNULL if quiet else None,
                                env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1",
-                                        SEED=str(seed)))
+                                        SEED="" if seed is None else str(seed)))
     try:
         process.wait(timeout=max(1.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
@@ -190,7 +193,7 @@ def run(program, words, out, deadline, seed, quiet=False):
         process.wait()
     with open(out, encoding="utf-8") as file:
         document = json.load(file)
-    if process.returncode != 0:
+    if process.returncode not in (0, bad):
         raise Trouble(document.get("message") or "%s ended with status %d"
                       % (program[-1], process.returncode))
     return document
@@ -219,7 +222,8 @@ def grade(options, course, work):
     impl, out = os.path.join(work, "submission"), os.path.join(work, "out")
     os.mkdir(impl)
     os.mkdir(out, 0o700)
-    take(options.submission, [file for task in course["tasks"] for file in task["files"]], impl)
+    files = [file for task in course["tasks"] for file in task["files"]] + [answers.NAME]
+    take(options.submission, files, impl)
     words = ["--impl", impl, "--patient"] + (["--build", options.build] if options.build else [])
     if os.geteuid() == 0 and course["run_as"]:
         keep_apart(options, work, impl)
@@ -232,11 +236,51 @@ def grade(options, course, work):
         unseen = run(("course", "hidden.py"), words, os.path.join(out, "hidden.json"), deadline,
                      course["hidden"]["seed"], quiet=True)
         document["tests"] += [dict(test, hidden=True) for test in unseen["tests"]]
+    metadata = read_metadata(options.metadata)
+    if course["quiz"]:
+        document["tests"] += quiz(options, course, impl, out, deadline, metadata)
     document["seconds"] = time.monotonic() - began
-    if options.metadata and os.path.exists(options.metadata):
-        with open(options.metadata, encoding="utf-8") as file:
-            document["late"], document["message"] = late_share(course, json.load(file))
+    if metadata is not None:
+        document["late"], document["message"] = late_share(course, metadata)
     return document
+
+
+def read_metadata(path):
+    """What Gradescope says of the submission; None where there is nothing."""
+    if not path or not os.path.exists(path):
+        return None
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def quiz(options, course, impl, out, deadline, metadata):
+    """The quiz's rows: a part each, or one that says why there is none."""
+    if not os.path.exists(os.path.join(impl, answers.NAME)):
+        return [quiz_row("skipped", course, "No %s was handed in: `make quiz` makes one."
+                         % answers.NAME)]
+    words = ["--impl", impl, "--mark-only"] + (["--build", options.build] if options.build else [])
+    for name in names_of(metadata):
+        words += ["--known", name]
+    path = os.path.join(out, "quiz.json")
+    # No SEED: the numbers are the student's.
+    marked = run(("quiz.py",), words, path, deadline, None, quiet=True, bad=2)
+    if marked["status"] != "graded":
+        return [quiz_row("failed", course, marked["message"])]
+    return [dict(row, quiz=True, score=course["quiz"] * row["score"], max_score=course["quiz"])
+            for row in marked["tests"]]
+
+
+def quiz_row(status, course, message):
+    parts = sum(len(question.parts) for question in QUESTIONS.values())
+    return {"name": "quiz", "task": 0, "title": "", "status": status, "score": 0,
+            "max_score": course["quiz"] * parts, "message": message, "quiz": True}
+
+
+def names_of(metadata):
+    """Who hands in, as they may have drawn their numbers: of Gradescope's users the e-mail addresses."""
+    users = metadata.get("users") if isinstance(metadata, dict) else None
+    return [user["email"] for user in (users if isinstance(users, list) else [])
+            if isinstance(user, dict) and isinstance(user.get("email"), str) and user["email"]]
 
 
 def version():

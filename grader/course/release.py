@@ -53,14 +53,14 @@ KINDS = (".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".md", ".svg", ".sh", ".py", 
          ".machine")
 
 # What every kit needs to grade: folders, taken whole, and single files.
-KIT_FOLDERS = ("gpulog", "include", "labs", "lib", "simgpu", "tasks", "tests/support",
-               "tests/tasks")
+KIT_FOLDERS = ("examples", "gpulog", "include", "labs", "lib", "plan", "simgpu", "tasks",
+               "tests/support", "tests/tasks")
 # Of labs/, what students are to find out, and how the tests are tested.
 NOT_OF_LABS = re.compile(r"labs/[^/]+/(reference.*\.c|mutants\.json|alternatives/.*)$")
 KIT_FILES = ("LICENSE",)
 # What students get in addition: no test of the kit itself, only those that grade (tests/tasks, above)
 # and the program that the results page draws.
-STUDENT_FOLDERS = ("examples", "handouts", "plan", "tests/trace")
+STUDENT_FOLDERS = ("handouts", "tests/trace")
 STUDENT_FILES = (".clang-format", ".devcontainer/Dockerfile", ".devcontainer/devcontainer.json",
                  ".gitignore")
 # Of handouts/, what is for staff.

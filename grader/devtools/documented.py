@@ -97,6 +97,9 @@ CHECKS = (
     Check(r"make grade TASK=4 SEED=8812", PROOF, SEEDS),
     Check(r"make grade LAB=(1|all|strategies)", PROOF,
           test("grader/test_labs.py", "Grading.test_the_skeleton_gets_nothing")),
+    Check(r"make quiz( TASK=n| ID=anna@example\.edu)?", PROOF,
+          test("grader/test_quiz.py", "Command.test_asks_then_marks",
+               "Command.test_the_numbers_are_the_file_s")),
     Check(r"make plan MODEL=gpt2-xl GPUS=1024 BATCH=4096", QUICK,
           run="make plan IMPL=reference MODEL=gpt2-xl GPUS=1024 BATCH=4096",
           want=r"It fits: [\s\S]*MFU [\s\S]*What would help most: "),
@@ -350,14 +353,16 @@ def makefile_text():
 
 
 def source_of(program):
-    """The source of a program of the kit that a command names, or None where it names none."""
+    """The source that reads the command line of a program of the kit, or None where a command names
+    none."""
     name = os.path.basename(program)
     suite = re.fullmatch(r"build/impl/\w+/suite/(\w+)", program)
     if suite:
         task = os.path.join(ROOT, "tests", "tasks", suite.group(1) + ".c")
         return "tests/support/suite.c" if os.path.exists(task) else ""
     if program.startswith(("build/bin/", "build/cuda/bin/")) or program == "launch":
-        found = [path for path in ("examples/%s.c" % name, "lib/launch/main/%s.c" % name)
+        found = [path for path in ("examples/%s/options.c" % name, "examples/%s.c" % name,
+                                   "lib/launch/main/%s.c" % name)
                  if os.path.exists(os.path.join(ROOT, path))]
         return found[0] if found else ""
     if program.startswith("grader/") and program.endswith(".py"):

@@ -2,7 +2,8 @@
 
 https://docs.autolabproject.com/lab/ ("Writing Autograders"): the last line is a JSON string,
 {"scores": {"Prob1": 10}, "scoreboard": [10, 10]}, and the names must be exactly those of the
-problems on the web site. Each task is a problem, named by its title, and so are the hidden tests.
+problems on the web site. Each task is a problem, named by its title, and so are the hidden tests and
+the quiz.
 Autolab knows nothing but points, so a grading that failed is 0 points and a sentence above them.
 
 Interface: emit(document, course) -> text; problems(course) -> {name: points}.
@@ -11,9 +12,11 @@ Interface: emit(document, course) -> text; problems(course) -> {name: points}.
 import json
 
 from emit import common
+from quiz_questions import QUESTIONS
 
 LIMIT = 1 << 20  # bytes
 HIDDEN = "Hidden tests"
+QUIZ = "Quiz"
 
 
 def problems(course):
@@ -23,6 +26,9 @@ def problems(course):
     hidden = course.get("hidden", {}).get("tests", [])
     if hidden:
         named[HIDDEN] = common.number(sum(test["points"] for test in hidden))
+    if course.get("quiz"):
+        named[QUIZ] = common.number(course["quiz"] * sum(
+            len(question.parts) for question in QUESTIONS.values()))
     return named
 
 
@@ -32,7 +38,7 @@ def emit(document, course):
     scores = dict.fromkeys(problems(course), 0)
     if document["status"] == "graded":
         for test in document["tests"]:
-            name = HIDDEN if test["hidden"] else titles.get(test["task"])
+            name = HIDDEN if test["hidden"] else QUIZ if test["quiz"] else titles.get(test["task"])
             if name in scores:
                 scores[name] = common.number(scores[name] + test["score"] * (1 - document["late"]))
     board = [common.earned(document)] + list(scores.values())

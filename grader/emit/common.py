@@ -66,7 +66,7 @@ def tidy_test(entry):
         # Points come with a pass and with nothing else.
         "score": number(entry.get("score"), 0, most) if status == "passed" else 0,
         "max_score": most, "seconds": number(entry.get("seconds")),
-        "hidden": entry.get("hidden") is True}
+        "hidden": entry.get("hidden") is True, "quiz": entry.get("quiz") is True}
 
 
 def tidy_files(entries):

@@ -30,7 +30,8 @@ def emit(document, course):
                 "name": test["name"], "name_format": "text",
                 "number": "%s.%d" % (test["task"], count[test["task"]]),
                 "output": common.verdict(test, cap), "output_format": "text",
-                "tags": ["task %s" % test["task"], test["status"]], "visibility": shown,
+                "tags": ["quiz" if test["quiz"] else "task %s" % test["task"], test["status"]],
+                "visibility": shown,
                 "extra_data": {"status": test["status"], "seconds": test["seconds"]}})
         result = {
             "score": common.earned(document), "execution_time": document["seconds"],

@@ -2,9 +2,9 @@
 
 There is no one specification; the elements and attributes are those of
 https://github.com/testmoapp/junitxml, all of which Jenkins' schema (junit-10.xsd of
-https://github.com/jenkinsci/xunit-plugin) knows too. A task is a testsuite. What failed is a
-failure; a crash, a time-out and trouble of the grading's own are errors, by type; a test that was
-not judged is skipped.
+https://github.com/jenkinsci/xunit-plugin) knows too. A task is a testsuite, and so is a task's
+quiz. What failed is a failure; a crash, a time-out and trouble of the grading's own are errors, by
+type; a test that was not judged is skipped.
 
 Interface: emit(document, course) -> text.
 """
@@ -57,9 +57,10 @@ def emit(document, course):
     def make(cap):
         lines = ['<?xml version="1.0" encoding="UTF-8"?>',
                  "<testsuites%s>" % attributes(name="ShardLab", **count(tests))]
-        for number in sorted({test["task"] for test in tests}):
-            suite = "Task %s %s" % (number, titles.get(number, "")) if number else "ShardLab"
-            group = [test for test in tests if test["task"] == number]
+        for quiz, number in sorted({(test["quiz"], test["task"]) for test in tests}):
+            suite = ("Quiz" if quiz else
+                     "Task %s %s" % (number, titles.get(number, "")) if number else "ShardLab")
+            group = [test for test in tests if (test["quiz"], test["task"]) == (quiz, number)]
             lines.append(" <testsuite%s>" % attributes(name=suite.strip(), **count(group)))
             lines += [case(test, suite.strip(), cap) for test in group]
             lines.append(" </testsuite>")

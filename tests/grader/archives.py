@@ -6,7 +6,7 @@ with the script that it would start; what comes of it is a Result.
 
 Interface: run(command, folder, **more), unzip(path, folder), Released (.out, .student, .build,
 .solutions, .archives(), .root(), .attacked()), warm(build), PLATFORMS: {name: class}, each with
-.grade(folder) -> Result; FILES, TASKS, COURSE, FULL, HIDDEN, HALF, HALF_HIDDEN.
+.grade(folder) -> Result; FILES, TASKS, COURSE, FULL, HIDDEN, QUIZ, HALF, HALF_HIDDEN.
 """
 
 import glob
@@ -30,6 +30,7 @@ import manifest
 import runner
 import settings
 import skeleton
+from quiz_questions import QUESTIONS
 
 RELEASE = os.path.join(GRADER, "course", "release.py")
 FILES = [name + ".c" for _, name in skeleton.TASKS]
@@ -37,6 +38,7 @@ TASKS = manifest.load(ROOT)
 COURSE = settings.load(ROOT)
 HIDDEN = sum(test["points"] for test in COURSE["hidden"]["tests"])
 FULL = sum(task.points for task in TASKS)
+QUIZ = COURSE["quiz"] * sum(len(question.parts) for question in QUESTIONS.values())
 DONE = ("meta_init", "flat_param", "optimizer") # of the half-done solution
 HALF = sum(test.points for task in TASKS if task.name in DONE for test in task.own())
 HALF_HIDDEN = sum(test["points"] for test in COURSE["hidden"]["tests"] if test["suite"] in DONE)
@@ -266,7 +268,7 @@ class PrairieLearn:
             result = file.read()
         document = json.loads(result)
         return Result(status, schemas.prairielearn(result),
-                      document.get("score", 0) * (FULL + HIDDEN), flat("\n".join(
+                      document.get("score", 0) * (FULL + HIDDEN + QUIZ), flat("\n".join(
                           test.get("output", "") + test.get("message", "")
                           for test in document["tests"])), text, document)
 

@@ -60,6 +60,21 @@ class Emitted(TempFolder):
 
 
 class Fields(Emitted):
+    def test_the_quiz_has_points_of_its_own(self):
+        value = document(test("one", 1, "passed", 4), test("quiz 1a", 1, "passed", 0.5, quiz=True),
+                         test("quiz 1b", 1, "failed", 0.5, "Tied.", quiz=True))
+        course = dict(COURSE, quiz=0.5)
+        result = json.loads(self.emitted("gradescope", value))
+        self.assertEqual(result["score"], 4.5)
+        self.assertEqual([row["tags"][0] for row in result["tests"]], ["task 1", "quiz", "quiz"])
+        last = emit.emit("autolab", common.tidy(value), course).rstrip().splitlines()[-1]
+        self.assertEqual(json.loads(last)["scores"], {
+            "Task one": 4, "Task two": 0, "Hidden tests": 0, "Quiz": 0.5})
+        self.assertEqual(emit.autolab.problems(course)["Quiz"], 15)
+        self.assertNotIn("Quiz", emit.autolab.problems(COURSE))
+        self.assertIn('<testsuite name="Quiz" tests="2" failures="1"', self.emitted("junit", value))
+        self.assertIn("Tied.", self.emitted("github", value))
+
     def test_gradescope(self):
         result = json.loads(self.emitted("gradescope", ONE_OF_EACH))
         self.assertEqual((result["score"], result["execution_time"], result["visibility"],

@@ -14,7 +14,7 @@ import threading
 import unittest
 
 import schemas
-from archives import (COURSE, ENVIRONMENT, FILES, FULL, HALF, HALF_HIDDEN, HIDDEN, PLATFORMS, TASKS,
+from archives import (COURSE, ENVIRONMENT, FILES, FULL, HALF, HALF_HIDDEN, HIDDEN, PLATFORMS, QUIZ, TASKS,
                       Released, run)
 from attack_files import ATTACKS
 
@@ -23,6 +23,7 @@ OFFERED = {
     "grade": (["TASK=1"], r"(?m)^Score: \d+/14 "),
     "hint": (["TASK=1"], r"\S"),
     "watch": ([], r"Ctrl-C ends this"),
+    "quiz": (["TASK=1", "ID=anna"], r"(?m)^Quiz: 0 of 5 \(task 1 alone\)$"),
     "demo": (["DEMO_FLAGS=--steps 3 --layers 1 --dim 16 --heads 2 --batch 8"],
              r"reduce-scatter"),
     "start": ([], r"race between streams[\s\S]*examples/missing_wait.c, then: make start"),
@@ -116,7 +117,7 @@ class Platforms(Released):
                                   result["extra_data"]["version"]), (want, "graded", "7"),
                                  graded.text)
                 self.assertEqual(sum(test["max_score"] for test in result["tests"]),
-                                 FULL + HIDDEN)
+                                 FULL + HIDDEN + QUIZ)
                 hidden = [test for test in result["tests"]
                           if test["visibility"] == COURSE["visibility"]["hidden"]]
                 self.assertEqual([test["name"] for test in hidden],
@@ -137,7 +138,7 @@ class Platforms(Released):
                 self.check(graded)
                 self.assertEqual(graded.score, want, graded.text)
                 self.assertEqual(list(graded.document["scores"]),
-                                 [task.title for task in TASKS] + ["Hidden tests"])
+                                 [task.title for task in TASKS] + ["Hidden tests", "Quiz"])
 
     def test_4_prairielearn(self):
         platform = PLATFORMS["prairielearn"](self)
@@ -150,7 +151,7 @@ class Platforms(Released):
                 self.check(graded)
                 result = graded.document
                 self.assertEqual((result["gradable"], result["score"]),
-                                 (True, round(want / (FULL + HIDDEN), 4)), graded.text)
+                                 (True, round(want / (FULL + HIDDEN + QUIZ), 4)), graded.text)
                 self.assertEqual(sum(test["points"] for test in result["tests"]), want)
                 self.assertNotIn(COURSE["hidden"]["tests"][0]["name"], str(result))
 
