@@ -18,6 +18,8 @@
                 the assignment is that in their place, with no hidden tests
     quiz        points of each right answer of the quiz (answers.txt, quiz.py), beside those of the
                 tests; 0: the quiz is no part of the assignment, as with a lab
+    challenge   whether the challenge (plan.txt, challenge.py) is planned, for Gradescope's leaderboard
+                and Autolab's scoreboard
     hidden      seed: the same for the hidden suites; tests: suite (tests/hidden/<suite>.c), name,
                 points, title, hint, and if you like more and section, as in manifest.py
 
@@ -40,7 +42,7 @@ DEFAULTS = {"name": "shardlab", "title": "ShardLab", "course": "", "version": ""
             "late": {"percent_per_day": 0, "taken_by": "platform"},
             "visibility": {"tests": "visible", "hidden": "after_published", "stdout": "hidden"},
             "leaderboard": False, "lab": "", "run_as": "nobody", "limit_seconds": 540, "seed": 1,
-            "quiz": 0, "hidden": {"seed": 1, "tests": []}}
+            "quiz": 0, "challenge": False, "hidden": {"seed": 1, "tests": []}}
 
 
 class BadCourse(Exception):
@@ -71,6 +73,7 @@ def load(root=ROOT):
                        for task in tasks_of(course, root)]
     if course["lab"]:
         course["hidden"], course["quiz"] = DEFAULTS["hidden"], 0
+        course["challenge"] = False
     found = problems(course, root)
     if found:
         raise BadCourse("grader/course/course.json: " + "; ".join(found))
@@ -110,6 +113,8 @@ def problems(course, root):
     quiz = course["quiz"]
     if isinstance(quiz, bool) or not isinstance(quiz, (int, float)) or not 0 <= quiz <= 100:
         found.append("quiz is %r: must be the points of an answer, from 0 to 100" % (quiz,))
+    if course["challenge"] not in (True, False):
+        found.append("challenge is true or false")
     for name, seed in (("seed", course["seed"]), ("hidden: seed", course["hidden"].get("seed"))):
         if not seeds.is_seed(seed):
             found.append("%s is %r: must be a whole number from 0 to %d" % (name, seed, seeds.MOST))

@@ -1,6 +1,6 @@
 # What a student runs all day. What is asked for: a task, or a lab.
 ASKED = $(if $(TASK),--task '$(TASK)') $(if $(LAB),--lab '$(LAB)')
-.PHONY: grade hint watch quiz
+.PHONY: grade hint watch quiz challenge
 
 ## make grade         score skeleton/, or the six files of IMPL=DIR; TASK=2 or
 ##                    TASK=flat_param for one task, LAB=1 or LAB=strategies for
@@ -34,3 +34,9 @@ watch: deps
 quiz: deps
 	@$(PYTHON) grader/quiz.py --impl $(call quote,$(IMPL_GIVEN)) $(if $(TASK),--task '$(TASK)') $(if $(ID),--id $(call quote,$(ID))) \
 	    --build '$(BUILD)' --out '$(BUILD)/grade/quiz.json'
+
+## make challenge     the fastest step of 7 billion parameters on 64 GPUs: plans
+##                    it with your files and the settings of skeleton/plan.txt,
+##                    which the first call makes
+challenge: deps
+	@$(PYTHON) grader/challenge.py --impl $(call quote,$(IMPL_GIVEN)) --build '$(BUILD)' --out '$(BUILD)/grade/challenge.json'

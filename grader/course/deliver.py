@@ -9,7 +9,7 @@ whatever kills it. The submission is copied to a folder of its own: regular file
 of a size that source code has. An archive may come in their place (tar or zip).
 
 Exit status 0 where the grading worked, whatever the score; 3 where it did not.
-Files: grade.py (the tests), hidden.py (the hidden ones), quiz.py (the quiz), emit/ (the formats), settings.py.
+Files: grade.py (the tests), hidden.py (the hidden ones), quiz.py (the quiz), challenge.py, emit/ (the formats), settings.py.
 """
 
 import argparse
@@ -31,6 +31,7 @@ sys.path.insert(1, os.path.join(ROOT, "grader"))
 
 import account
 import answers
+import challenge
 import emit
 import manifest
 import settings
@@ -222,7 +223,8 @@ def grade(options, course, work):
     impl, out = os.path.join(work, "submission"), os.path.join(work, "out")
     os.mkdir(impl)
     os.mkdir(out, 0o700)
-    files = [file for task in course["tasks"] for file in task["files"]] + [answers.NAME]
+    files = [file for task in course["tasks"] for file in task["files"]]
+    files += [answers.NAME, challenge.NAME]
     take(options.submission, files, impl)
     words = ["--impl", impl, "--patient"] + (["--build", options.build] if options.build else [])
     if os.geteuid() == 0 and course["run_as"]:
@@ -239,6 +241,8 @@ def grade(options, course, work):
     metadata = read_metadata(options.metadata)
     if course["quiz"]:
         document["tests"] += quiz(options, course, impl, out, deadline, metadata)
+    if course["challenge"]:
+        document["challenge"] = plan_challenge(words, out, deadline)
     document["seconds"] = time.monotonic() - began
     if metadata is not None:
         document["late"], document["message"] = late_share(course, metadata)
@@ -268,6 +272,14 @@ def quiz(options, course, impl, out, deadline, metadata):
         return [quiz_row("failed", course, marked["message"])]
     return [dict(row, quiz=True, score=course["quiz"] * row["score"], max_score=course["quiz"])
             for row in marked["tests"]]
+
+
+def plan_challenge(words, out, deadline):
+    """The leaderboard's number; 0 where there is none."""
+    words = [word for word in words if word != "--patient"]
+    planned = run(("challenge.py",), words, os.path.join(out, "challenge.json"), deadline, None,
+                  quiet=True, bad=2)
+    return challenge.entry(planned) or 0
 
 
 def quiz_row(status, course, message):

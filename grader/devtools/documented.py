@@ -100,6 +100,7 @@ CHECKS = (
     Check(r"make quiz( TASK=n| ID=anna@example\.edu)?", PROOF,
           test("grader/test_quiz.py", "Command.test_asks_then_marks",
                "Command.test_the_numbers_are_the_file_s")),
+    Check(r"make challenge( IMPL=DIR)?", PROOF, test("grader/test_challenge.py", "Command.test_a_plan")),
     Check(r"make plan MODEL=gpt2-xl GPUS=1024 BATCH=4096", QUICK,
           run="make plan IMPL=reference MODEL=gpt2-xl GPUS=1024 BATCH=4096",
           want=r"It fits: [\s\S]*MFU [\s\S]*What would help most: "),

@@ -42,6 +42,8 @@ def emit(document, course):
             if name in scores:
                 scores[name] = common.number(scores[name] + test["score"] * (1 - document["late"]))
     board = [common.earned(document)] + list(scores.values())
+    if course.get("challenge"):
+        board.append(document["challenge"])
     last = json.dumps({"scores": scores, "scoreboard": board})
 
     def make(cap):

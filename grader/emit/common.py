@@ -90,7 +90,7 @@ def tidy(value):
             "score": number(score) if status == "graded" else 0, "max_score": number(most),
             "late": number(value.get("late"), 0, 1), "seconds": number(value.get("seconds")),
             "devices": clean(value.get("devices"), NAME_LIMIT), "tests": tests,
-            "files": tidy_files(value.get("files")),
+            "challenge": number(value.get("challenge")), "files": tidy_files(value.get("files")),
             "version": clean(value.get("version"), NAME_LIMIT)}
 
 

@@ -75,6 +75,16 @@ class Fields(Emitted):
         self.assertIn('<testsuite name="Quiz" tests="2" failures="1"', self.emitted("junit", value))
         self.assertIn("Tied.", self.emitted("github", value))
 
+    def test_the_challenge_is_for_leaderboards(self):
+        course = dict(COURSE, challenge=True)
+        for given, shown in ((10291.9, 10291.9), (None, 0), ("1e9", 0), (float("nan"), 0)):
+            value = common.tidy(document(test("one", 1), challenge=given))
+            result = json.loads(emit.emit("gradescope", value, course))
+            self.assertEqual(result["leaderboard"], [{"name": "Score", "value": 10},
+                                                     {"name": "Tokens/s per GPU", "value": shown}])
+            last = emit.emit("autolab", value, course).rstrip().splitlines()[-1]
+            self.assertEqual(json.loads(last)["scoreboard"], [10, 10, 0, 0, shown])
+
     def test_gradescope(self):
         result = json.loads(self.emitted("gradescope", ONE_OF_EACH))
         self.assertEqual((result["score"], result["execution_time"], result["visibility"],

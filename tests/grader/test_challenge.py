@@ -1,0 +1,111 @@
+"""The challenge: settings that are refused, figures that no plan has, and what counts."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import unittest
+
+from helpers import GRADER, ROOT, TempFolder, build_folder
+import challenge
+import runner
+
+LIMIT = 300
+GIB = 1 << 30
+
+
+class Settings(unittest.TestCase):
+    def test_what_is_taken(self):
+        fixed = ["MODEL=mpt-7b", "GPUS=64", "MACHINE=h100x8", "BATCH=512", "SEQ=2048"]
+        self.assertEqual(challenge.settings_of("# x\n\nSTRATEGY = zero2 # mine\nACCUMULATE=4"),
+                         fixed + ["STRATEGY=zero2", "ACCUMULATE=4"])
+        self.assertEqual(challenge.settings_of(challenge.TEMPLATE)[:5], fixed)
+        self.assertEqual(challenge.settings_of(""), fixed)
+
+    def test_what_is_refused(self):
+        for text, what in (
+                ("GPUS = 8", "plan.txt:1: GPUS is fixed, at 64"),
+                ("\nBATCH=64", "plan.txt:2: BATCH is fixed"),
+                ("JSON=/tmp/x", "must be a setting"), ("JSON=x", "there is no setting JSON"),
+                ("RUN=executed", "there is no setting RUN"), ("zero2", "must be a setting"),
+                ("DTYPE=bf16\nDTYPE=float", "plan.txt:2: DTYPE is there twice")):
+            with self.subTest(text), self.assertRaises(challenge.BadSettings) as caught:
+                challenge.settings_of(text)
+            self.assertIn(what, str(caught.exception))
+
+
+class Figures(unittest.TestCase):
+    GOOD = {"tokens_per_second_per_gpu": 9000.5, "mfu": 0.4, "memory_of_gpu": 80 * GIB,
+            "ranks": [{"peak": 20 * GIB}, {"peak": 50 * GIB}]}
+
+    def figures(self, **more):
+        return challenge.figures_of(json.dumps(dict(self.GOOD, **more)).encode())
+
+    def test_the_fullest_rank_decides(self):
+        self.assertEqual((self.figures()["peak"], self.figures()["fits"]), (50 * GIB, True))
+        self.assertFalse(self.figures(ranks=[{"peak": 1}, {"peak": 80 * GIB + 1}])["fits"])
+        self.assertTrue(self.figures(ranks=[{"peak": 80 * GIB}])["fits"])
+
+    def test_what_no_plan_says(self):
+        for more in ({"mfu": 1.01}, {"mfu": 0}, {"mfu": True}, {"mfu": float("nan")},
+                     {"tokens_per_second_per_gpu": "9"}, {"tokens_per_second_per_gpu": -1},
+                     {"memory_of_gpu": 800 * GIB}, {"ranks": []}, {"ranks": [{"peak": 0}]},
+                     {"ranks": [{"peak": None}]}, {"ranks": 3}):
+            self.assertIsNone(self.figures(**more), more)
+        for data in (b"", b"[", b"[]", b"[" * 100000, b"\xff"):
+            self.assertIsNone(challenge.figures_of(data))
+
+    def test_what_a_leaderboard_gets(self):
+        document = {"status": "graded", "own": True, "figures": self.figures()}
+        self.assertEqual(challenge.entry(document), 9000.5)
+        for more in ({"own": False}, {"status": "error"}, {"figures": None},
+                     {"figures": dict(self.figures(), fits=False)}):
+            self.assertIsNone(challenge.entry(dict(document, **more)))
+
+
+@unittest.skipUnless(os.path.isdir(os.path.join(ROOT, "reference")), "the reference is not here")
+class Command(TempFolder):
+    def challenge(self):
+        """(exit status, what was printed, the results)"""
+        out = os.path.join(self.folder, "challenge.json")
+        done = subprocess.run(
+            [sys.executable, os.path.join(GRADER, "challenge.py"), "--impl", self.path("mine"),
+             "--build", os.path.relpath(build_folder(), ROOT), "--out", out], cwd=ROOT,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+            timeout=LIMIT * runner.time_factor())
+        with open(out, encoding="utf-8") as file:
+            return done.returncode, done.stdout + done.stderr, json.load(file)
+
+    def plan(self, *lines):
+        with open(self.path("mine", "plan.txt"), "w", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+        return self.challenge()
+
+    def test_a_plan(self):
+        shutil.copytree(os.path.join(ROOT, "reference"), self.path("mine"))
+        status, said, results = self.challenge()
+        self.assertEqual((status, results["own"]), (0, True), said)
+        self.assertTrue(os.path.exists(self.path("mine", "plan.txt")))
+        self.assertRegex(said.splitlines()[-1], r"^Challenge: \d+ tokens/s per GPU, MFU ")
+        slow = challenge.entry(results)
+        # Products in bf16 have fifteen times the rate of those in float.
+        _, said, results = self.plan("STRATEGY=zero3", "DTYPE=bf16", "ACCUMULATE=8")
+        self.assertGreater(challenge.entry(results), 4 * slow, said)
+        status, said, results = self.plan("STRATEGY=ddp")
+        self.assertEqual((status, challenge.entry(results)), (0, None))
+        self.assertRegex(said.splitlines()[-1], r"^Challenge: does not fit: \d")
+        status, said, results = self.plan("STRATEGY=zero9")
+        self.assertEqual((status, results["status"], len(said.strip().splitlines()) < 5),
+                         (2, "error", True), said)
+        self.assertIn("STRATEGY", said.splitlines()[-1])
+
+    def test_the_skeleton_has_no_entry(self):
+        shutil.copytree(os.path.join(ROOT, "skeleton"), self.path("mine"))
+        status, said, results = self.challenge()
+        self.assertEqual((status, results["own"], challenge.entry(results)), (0, False, None))
+        self.assertIn("not all six files are yours", said)
+
+
+if __name__ == "__main__":
+    unittest.main()
