@@ -244,6 +244,12 @@ static Sizes sizes_of(int T, int C, int heads, int kv_heads, float scale)
 
 // ---- One sequence at a time ----
 
+// In which arithmetic: of two bytes per number a GPU multiplies on tensor cores.
+static GpuType arithmetic(DType type)
+{
+    return type == DTYPE_F32 ? GPU_F32 : GPU_BF16;
+}
+
 static cudaError_t attention_forward_of(SimgpuOp *op, DType type, void *out, float *stats,
                                         const void *qkv, int B, const Sizes *n)
 {
@@ -253,7 +259,7 @@ static cudaError_t attention_forward_of(SimgpuOp *op, DType type, void *out, flo
     const void *x = typed_read(op, type, qkv, rows * n->width);
     Tile tile;
     // Of each pair of rows that see each other: q·k and p·v, and the softmax.
-    simgpu_cost(op, rows * (n->T + 1) / 2 * (4 * n->C + 5 * H), GPU_F32);
+    simgpu_cost(op, rows * (n->T + 1) / 2 * (4 * n->C + 5 * H), arithmetic(type));
     if (!simgpu_ready(op) || rows == 0) return simgpu_end(op);
     if (!tile_create(&tile, n)) op->error = cudaErrorMemoryAllocation;
     if (!simgpu_ready(op)) return simgpu_end(op);
@@ -349,7 +355,7 @@ static cudaError_t attention_backward_of(SimgpuOp *op, DType type, AttentionBack
     x.qkv = typed_read(op, type, x.qkv, rows * n->width);
     Tile tile;
     // Five products, of which one is the forward's once more.
-    simgpu_cost(op, rows * (n->T + 1) / 2 * (10 * n->C + 8 * H), GPU_F32);
+    simgpu_cost(op, rows * (n->T + 1) / 2 * (10 * n->C + 8 * H), arithmetic(type));
     if (!simgpu_ready(op) || rows == 0) return simgpu_end(op);
     if (!tile_create(&tile, n)) op->error = cudaErrorMemoryAllocation;
     if (!simgpu_ready(op)) return simgpu_end(op);

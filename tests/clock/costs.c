@@ -46,6 +46,7 @@ static void test_kernels_and_copies_by_hand(void **state)
     equal("a kernel of a byte", sim_cost_kernel(m, 1, 0, SIM_F32), 2000001);
     equal("a kernel of 4 MFLOP", sim_cost_kernel(m, 1000000, 4000000, SIM_F32), 4000000);
     equal("the same in double", sim_cost_kernel(m, 1000000, 4000000, SIM_F64), 6000000);
+    equal("4 MFLOP on tensor cores", sim_cost_fused(m, 1000, 4000000, SIM_BF16), 2400000);
     equal("a copy of a megabyte", sim_cost_copy(m, SIM_COPY_TO_DEVICE, 1000000), 103000000);
     equal("a copy back", sim_cost_copy(m, SIM_COPY_FROM_DEVICE, 1000000), 103000000);
     equal("a copy to a peer", sim_cost_copy(m, SIM_COPY_PEER, 1000000), 13000000);
@@ -53,6 +54,18 @@ static void test_kernels_and_copies_by_hand(void **state)
     equal("a batch of them", sim_cost_gemm(m, 1000, 1000, 1000, 3, SIM_F32), 3002000000);
     equal("a flat product", sim_cost_gemm(m, 1000, 1000, 1, 1, SIM_F32), 2000000 + 4008000);
     equal("a product of nothing", sim_cost_gemm(m, 0, 1000, 1000, 1, SIM_F32), 2000000);
+}
+
+// Of an A100's 312 TFLOP/s 61.5 % is 191.88; 2 TB/s are 2 MB per microsecond.
+static void test_fused_kernels_by_hand(void **state)
+{
+    const SimMachine *m = machine("a100x8");
+    SimPs start = sim_cost_kernel(m, 0, 0, SIM_BF16);
+    equal("an empty kernel", sim_cost_fused(m, 0, 0, SIM_BF16), start);
+    equal("191.88 GFLOP but for one", sim_cost_fused(m, 0, 191879999999, SIM_BF16),
+          start + 1000000000);
+    equal("two gigabytes", sim_cost_fused(m, 2000000000, 1000, SIM_BF16), start + 1000000000);
+    equal("312 GFLOP", sim_cost_kernel(m, 0, 312000000000, SIM_BF16), start + 1000000000);
 }
 
 static void test_collectives_by_hand(void **state)
@@ -437,6 +450,7 @@ static void test_every_compiler_gives_the_same(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_kernels_and_copies_by_hand),
+    cmocka_unit_test(test_fused_kernels_by_hand),
     cmocka_unit_test(test_collectives_by_hand),
     cmocka_unit_test(test_without_a_network),
     cmocka_unit_test(test_the_model_of_nccl),

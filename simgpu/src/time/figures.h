@@ -26,7 +26,8 @@ typedef struct SimFigures {
     // gemm tiles
     SimGemmModel gemm;
     uint64_t sms;
-    double gemm_efficiency; // of the best product, over the peak
+    double gemm_efficiency;  // of the best product, over the peak
+    double fused_efficiency; // of a kernel that multiplies on tensor cores, over the peak
     // model plain
     SimModel model;
     double latency;

@@ -56,14 +56,16 @@ const char *const *sim_machine_names(void);
 
 // ---- Costs: § 6 ---- At least 1 ps.
 SimPs sim_cost_kernel(const SimMachine *m, uint64_t bytes, uint64_t flops, SimType type);
+// A kernel that multiplies on tensor cores (types from TF32 on), as fused attention does.
+SimPs sim_cost_fused(const SimMachine *m, uint64_t bytes, uint64_t flops, SimType type);
 SimPs sim_cost_gemm(const SimMachine *m, uint64_t rows, uint64_t cols, uint64_t inner,
                     uint64_t batch, SimType type);
 typedef enum SimCopy { SIM_COPY_TO_DEVICE, SIM_COPY_FROM_DEVICE, SIM_COPY_PEER } SimCopy;
 SimPs sim_cost_copy(const SimMachine *m, SimCopy kind, uint64_t bytes);
 
 typedef struct SimCollectiveCost {
-    SimPs latency;         // at least 1 ns
-    SimPs work;            // at least 1 ps
+    SimPs latency; // at least 1 ns
+    SimPs work;    // at least 1 ps
     SimLink link;
     const char *algorithm; // "ring", "nvls", "tree" …: NCCL's names in lower case
     const char *protocol;  // "simple", "ll", "ll128"; "" where the model has none

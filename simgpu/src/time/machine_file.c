@@ -73,6 +73,7 @@ static const Key keys[] = {
     {"gemm", WORD, ALWAYS, OF_FIGURES(gemm), false, gemms},
     {"sms", COUNT, TILES, OF_FIGURES(sms), false, NULL},
     {"gemm_efficiency", FRACTION, TILES, OF_FIGURES(gemm_efficiency), false, NULL},
+    {"fused_efficiency", FRACTION, TILES, OF_FIGURES(fused_efficiency), false, NULL},
     {"model", WORD, ALWAYS, OF_FIGURES(model), false, models},
     {"latency", TIME, PLAIN, OF_FIGURES(latency), false, NULL},
     {"nccl_generation", WORD, NCCL, OF_FIGURES(generation), false, generations},

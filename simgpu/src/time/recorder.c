@@ -83,6 +83,8 @@ static SimItemSpec operation_of(SimRecorder *r, const GpuLogEntry *e)
         if (e->product.batch)
             spec.work = sim_cost_gemm(r->machine, e->product.rows, e->product.cols,
                                       e->product.inner, e->product.batch, type);
+        else if (e->op == GPU_KERNEL && type >= SIM_TF32)
+            spec.work = sim_cost_fused(r->machine, sim_record_touched(e), e->flops, type);
         else
             spec.work = sim_cost_kernel(r->machine, sim_record_touched(e), e->flops, type);
         break;
