@@ -4,9 +4,12 @@
  * are 2·R·C·12·C per layer and 2·R·C·V for the head; the backward has twice as many. Of W ranks
  * that shard, each keeps 4·⌈n/W⌉ bytes of a unit of n parameters, its gradient, and twice that of
  * Adam's state, in any type. An all-gather or a reduce-scatter of it sends (W - 1) such shards, in
- * the types of the policy. What is unsharded at most: the table of lab 2's handout.
+ * the types of the policy. What is unsharded at most: the table of lab 2's handout. A Llama's layers
+ * have K columns of keys and F of the feed-forward part: 2·(2·C + 2·K + 3·F)·C in place of 24·C·C.
  *
- * Interface: plan_formulas, plan_peak, plan_hbm, plan_type_name, plan_dtype_name.
+ * Of activations most live at the end of a forward: all that the layers keep for their backwards.
+ *
+ * Interface: plan_formulas, plan_block_flops, plan_peak, plan_hbm, plan_type_name, plan_dtype_name.
  */
 #include <string.h>
 
@@ -36,13 +39,31 @@ double plan_hbm(const SimMachine *machine)
     return machine->figures->hbm;
 }
 
+// Columns of keys (and of values), and of the feed-forward part.
+static uint64_t key_columns(const PlanOptions *o)
+{
+    const Gpt2Config *m = &o->model;
+    return (uint64_t)(o->llama.chosen ? m->dim / m->heads * o->llama.kv_heads : m->dim);
+}
+
+static uint64_t hidden_columns(const PlanOptions *o)
+{
+    return (uint64_t)(o->llama.chosen ? o->llama.hidden : 4 * o->model.dim);
+}
+
+uint64_t plan_block_flops(const PlanOptions *o)
+{
+    uint64_t C = (uint64_t)o->model.dim, products = o->llama.chosen ? 3 : 2;
+    return 2 * C * (2 * C + 2 * key_columns(o) + products * hidden_columns(o));
+}
+
 // FLOP of a rank's step: in products, and in kernels of attention.
 static void count_flops(const PlanOptions *o, PlanFormulas *f)
 {
     const Gpt2Config *m = &o->model;
     uint64_t B = (uint64_t)o->micro, T = (uint64_t)o->seq, C = (uint64_t)m->dim, R = B * T,
              L = (uint64_t)m->layers, n = (uint64_t)o->accumulate, H = (uint64_t)m->heads;
-    f->products = n * 3 * (L * 24 * R * C * C + 2 * R * C * (uint64_t)m->vocab);
+    f->products = n * 3 * (L * R * plan_block_flops(o) + 2 * R * C * (uint64_t)m->vocab);
     if (m->attention == ATTENTION_PLAIN) // scores and values; four products in the backward
         f->products += n * L * 12 * R * T * C;
     else
@@ -58,8 +79,11 @@ static uint64_t padded(int64_t numel, int shards)
 }
 
 // What a unit of n parameters adds; `gathers`: how often its parameters are gathered.
-static void add_unit(const PlanOptions *o, PlanFormulas *f, int64_t numel, int shards, int gathers)
+static void add_unit(const PlanOptions *o, PlanFormulas *f, int64_t numel, int shards, int gathers,
+                     bool root)
 {
+    uint64_t reductions = o->reduce_every_time ? (uint64_t)o->accumulate : 1,
+             slices = root ? 0 : (uint64_t)o->reshard_ranks; // the backwards gather these
     int64_t shard = (numel + shards - 1) / shards;
     uint64_t kept = 4 * (uint64_t)shard, others = (uint64_t)shards - 1,
              gathered = (uint64_t)(dtype_bytes(o->dtype) * shard),
@@ -69,13 +93,19 @@ static void add_unit(const PlanOptions *o, PlanFormulas *f, int64_t numel, int s
     f->state += 2 * kept;
     if (shards == 1) return;
     f->gather_calls += (uint64_t)gathers;
-    f->gather_sent += (uint64_t)gathers * others * gathered;
-    f->scatter_calls++;
-    f->scatter_sent += others * reduced;
+    if (slices > 0) {
+        uint64_t slice = gathered * (uint64_t)shards / slices;
+        f->gather_sent += (uint64_t)o->accumulate * (others * gathered + (slices - 1) * slice);
+        f->slices += slice;
+    } else {
+        f->gather_sent += (uint64_t)gathers * others * gathered;
+    }
+    f->scatter_calls += reductions;
+    f->scatter_sent += reductions * others * reduced;
     if (o->replicas < 2) return;
     uint64_t replicas = (uint64_t)o->replicas;
-    f->reduce_calls++;
-    f->reduce_sent += 2 * (replicas - 1) * reduced / replicas;
+    f->reduce_calls += reductions;
+    f->reduce_sent += reductions * (2 * (replicas - 1) * reduced / replicas);
 }
 
 // Gatherings of a unit in a step: a root that stays unsharded to its backward has one less.
@@ -99,7 +129,8 @@ static uint64_t larger(uint64_t a, uint64_t b)
 static void count_unsharded(const PlanOptions *o, PlanFormulas *f, int shards, uint64_t R,
                             uint64_t u, int blocks)
 {
-    bool several = o->accumulate > 1, keeps = gathers_of(o, false) < 2 * o->accumulate;
+    bool several = o->accumulate > 1 && !o->reduce_every_time,
+         keeps = gathers_of(o, false) < 2 * o->accumulate;
     uint64_t a = (uint64_t)dtype_bytes(o->dtype), two = R + u * (blocks < 2 ? (uint64_t)blocks : 2),
              b = o->gpus > 1 ? (uint64_t)dtype_bytes(o->reduce_dtype) : 4,
              P = R + u * (uint64_t)blocks;
@@ -115,6 +146,25 @@ static void count_unsharded(const PlanOptions *o, PlanFormulas *f, int shards, u
         f->most_grads = a * R + larger((a + b) * u, b * R);
 }
 
+// What the layers of a micro-batch keep: outputs that are another layer's input, in the type of the
+// modules; statistics of normalisations and of softmax, in floats; of GPT-2's feed-forward part the
+// product before the GELU, too; of plain attention its weights. Logits are floats, and where the
+// modules are not, there are those of the head as well.
+static uint64_t count_activations(const PlanOptions *o)
+{
+    const Gpt2Config *m = &o->model;
+    uint64_t T = (uint64_t)o->seq, R = (uint64_t)o->micro * T, C = (uint64_t)m->dim,
+             H = (uint64_t)m->heads, F = hidden_columns(o), V = (uint64_t)m->vocab,
+             a = (uint64_t)dtype_bytes(o->dtype), norm = o->llama.chosen ? 1 : 2,
+             L = (uint64_t)m->layers;
+    bool plain = m->attention == ATTENTION_PLAIN;
+    uint64_t wide = o->llama.chosen ? 3 * F : 2 * F; // gate, up and their product; before and after
+    uint64_t columns = 6 * C + 2 * key_columns(o) + wide + (plain ? H * T : 0);
+    uint64_t floats = 2 * norm + (plain ? 0 : 2 * H);
+    uint64_t blocks = L * R * (a * columns + 4 * floats);
+    return blocks + R * (a * 2 * C + 4 * norm) + R * V * (a == 4 ? 4 : a + 4);
+}
+
 PlanFormulas plan_formulas(const PlanOptions *o, const Module *model)
 {
     PlanFormulas f = {.parameters = (uint64_t)meta_count(model)};
@@ -125,13 +175,14 @@ PlanFormulas plan_formulas(const PlanOptions *o, const Module *model)
     for (int i = 0; i < model->n_children && !ddp; i++) {
         if (strncmp(model->children[i]->name, "h.", 2) != 0) continue;
         int64_t numel = meta_count(model->children[i]);
-        add_unit(o, &f, numel, shards, gathers_of(o, false));
+        add_unit(o, &f, numel, shards, gathers_of(o, false), false);
         rest -= numel;
         block = numel;
         blocks++;
     }
-    add_unit(o, &f, rest, shards, gathers_of(o, true));
+    add_unit(o, &f, rest, shards, gathers_of(o, true), true);
     count_unsharded(o, &f, shards, padded(rest, shards), padded(block, shards), blocks);
     count_flops(o, &f);
+    f.activations = count_activations(o);
     return f;
 }

@@ -92,6 +92,8 @@ static void write_formulas(FILE *file, const PlanFormulas *f)
     write_number(file, "optimizer state", f->state);
     write_number(file, "unsharded parameters", f->most_params);
     write_number(file, "unsharded gradients", f->most_grads);
+    write_number(file, "slices", f->slices);
+    write_number(file, "activations", f->activations);
     write_number(file, "gather_calls", f->gather_calls);
     write_number(file, "gather_sent", f->gather_sent);
     write_number(file, "scatter_calls", f->scatter_calls);
@@ -115,6 +117,8 @@ static void write_plan(FILE *file, const Plan *plan)
     write_number(file, "micro", (uint64_t)o->micro);
     write_number(file, "accumulate", (uint64_t)o->accumulate);
     write_number(file, "seq", (uint64_t)o->seq);
+    write_number(file, "reshard_ranks", (uint64_t)o->reshard_ranks);
+    write_text(file, "reduce", o->reduce_every_time ? "each" : "once");
     write_number(file, "memory_of_gpu", o->machine->memory);
     write_number(file, "memory_bandwidth", (uint64_t)plan_hbm(o->machine)); // bytes/s
     fprintf(file, "\n  \"tokens_per_second_per_gpu\": %.3f, \"mfu\": %.6f,\n",

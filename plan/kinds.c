@@ -3,7 +3,7 @@
  * All ranks queue the same, except for the padding: of a flat parameter the first ranks' shards are
  * full, one may be partly padding, and those after it have nothing else. So the ranks fall into a
  * few intervals, cut where a unit's padding begins, and the first rank of each stands for it. The
- * last rank runs in any case.
+ * last rank runs in any case, and so does one that is slow.
  *
  * Interface: plan_kinds.
  */
@@ -39,6 +39,7 @@ int plan_kinds(const PlanOptions *o, const Module *model, int ranks[PLAN_KINDS])
     }
     ranks[n++] = 0;
     ranks[n++] = o->gpus - 1;
+    if (o->slow > 0) ranks[n++] = o->slow_rank;
     int64_t rest = meta_count(model);
     for (int i = 0, seen = 0; i < model->n_children && !ddp; i++) {
         if (strncmp(model->children[i]->name, "h.", 2) != 0) continue;

@@ -13,7 +13,7 @@ Status plan_make(Plan *plan)
 {
     const PlanOptions *o = plan->options;
     int ranks[PLAN_KINDS];
-    Module *model = gpt2_create(&o->model);
+    Module *model = model_create(&o->model, &o->llama);
     if (!model) return ERR_ARGUMENT;
     int n = plan_kinds(o, model, ranks);
     plan->formulas = plan_formulas(o, model);

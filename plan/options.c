@@ -32,6 +32,11 @@ enum {
     HEADS,
     DIM,
     VOCAB,
+    KV_HEADS,
+    HIDDEN,
+    RESHARD_RANKS,
+    REDUCE,
+    SLOW,
     JSON,
     RANKS,
     RUN,
@@ -41,9 +46,11 @@ enum {
 };
 
 static const char *const names[SETTINGS] = {
-    "MODEL",        "GPUS",     "MACHINE",    "BATCH",     "SEQ",  "STRATEGY", "DTYPE",
-    "REDUCE_DTYPE", "REPLICAS", "ACCUMULATE", "ATTENTION", "CLIP", "LAYERS",   "HEADS",
-    "DIM",          "VOCAB",    "JSON",       "RANKS",     "RUN",  "INIT",     "FIT"};
+    "MODEL",         "GPUS",         "MACHINE",  "BATCH",      "SEQ",       "STRATEGY",
+    "DTYPE",         "REDUCE_DTYPE", "REPLICAS", "ACCUMULATE", "ATTENTION", "CLIP",
+    "LAYERS",        "HEADS",        "DIM",      "VOCAB",      "KV_HEADS",  "HIDDEN",
+    "RESHARD_RANKS", "REDUCE",       "SLOW",     "JSON",       "RANKS",     "RUN",
+    "INIT",          "FIT"};
 
 // One line on stderr.
 static Status refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -107,14 +114,35 @@ static Status read_word(const char *const value[SETTINGS], int which, const char
     return refuse("%s=%.40s: must be %s", names[which], value[which], list);
 }
 
+// A Llama has fewer heads of keys, and a feed-forward part of its own size.
+static Status read_llama(const char *const value[SETTINGS], PlanOptions *o)
+{
+    LlamaOptions *llama = &o->llama;
+    if (!llama->chosen && !value[KV_HEADS] && !value[HIDDEN]) return OK;
+    if (!llama->chosen && (value[MODEL] || !value[KV_HEADS] || !value[HIDDEN]))
+        return refuse("KV_HEADS and HIDDEN are for a Llama: llama3-8b and others, or both with "
+                      "LAYERS, HEADS and DIM");
+    TRY(read_int(value, KV_HEADS, llama->kv_heads, &llama->kv_heads));
+    TRY(read_int(value, HIDDEN, llama->hidden, &llama->hidden));
+    llama->chosen = true;
+    if (o->model.heads % llama->kv_heads != 0)
+        return refuse("KV_HEADS=%d does not divide HEADS=%d", llama->kv_heads, o->model.heads);
+    if (o->model.dim / o->model.heads % 2 != 0)
+        return refuse("a Llama's heads have pairs of columns, not %d",
+                      o->model.dim / o->model.heads);
+    if (value[ATTENTION] && strcmp(value[ATTENTION], "fused") != 0)
+        return refuse("ATTENTION=%.40s: a Llama's is always fused", value[ATTENTION]);
+    return OK;
+}
+
 static Status read_model(const char *const value[SETTINGS], PlanOptions *o)
 {
     const char *name = value[MODEL];
-    char known[300];
+    char known[400];
     bool own = value[LAYERS] || value[HEADS] || value[DIM];
     o->model = (Gpt2Config){.vocab = 50257};
     if (!name && !own) name = "gpt2";
-    if (name && !plan_model(name, &o->model)) {
+    if (name && !plan_model(name, &o->model, &o->llama)) {
         plan_model_names(known, sizeof known);
         return refuse("MODEL=%.40s is not known; there are %s, or give LAYERS, "
                       "HEADS, DIM and VOCAB",
@@ -134,6 +162,31 @@ static Status read_model(const char *const value[SETTINGS], PlanOptions *o)
                       o->model.max_T);
     if (o->model.dim % o->model.heads != 0)
         return refuse("HEADS=%d does not divide DIM=%d", o->model.heads, o->model.dim);
+    return read_llama(value, o);
+}
+
+// What lies between a forward and its backward, and between micro-batches.
+static Status read_reshard(const char *const value[SETTINGS], PlanOptions *o)
+{
+    static const char *const words[] = {"once", "each"};
+    int word, n;
+    TRY(read_word(value, REDUCE, words, 2, &word));
+    TRY(read_int(value, RESHARD_RANKS, 0, &n));
+    o->reduce_every_time = word == 1;
+    o->reshard_ranks = n;
+    o->strategic = word == 1 || n > 0;
+    if (word == 1 && o->strategy == STRATEGY_ZERO1)
+        return refuse("REDUCE=each: ZeRO-1 keeps its gradients until the last micro-batch");
+    if (n == 0) return OK;
+    if (o->strategy != STRATEGY_ZERO3)
+        return refuse("RESHARD_RANKS=%d: only ZeRO-3 reshards between forward and backward", n);
+    if (o->replicas > 1)
+        return refuse("RESHARD_RANKS=%d goes without replicas here: phantoms cannot split what "
+                      "was split off",
+                      n);
+    if (n < 2 || n >= o->gpus || o->gpus % n != 0)
+        return refuse("RESHARD_RANKS=%d must divide GPUS=%d, and be neither 1 nor all of them", n,
+                      o->gpus);
     return OK;
 }
 
@@ -160,7 +213,8 @@ static Status read_strategy(const char *const value[SETTINGS], PlanOptions *o)
         return refuse("STRATEGY=hsdp wants more GPUs than a node has (%d), or "
                       "REPLICAS",
                       per_node);
-    o->strategic = word != 0 || o->replicas > 1 || o->accumulate > 1 || o->mixed;
+    TRY(read_reshard(value, o));
+    o->strategic = o->strategic || word != 0 || o->replicas > 1 || o->accumulate > 1 || o->mixed;
     return OK;
 }
 
@@ -199,10 +253,11 @@ static Status check_sizes(const PlanOptions *o)
 {
     const Gpt2Config *m = &o->model;
     double rows = (double)o->micro * o->seq, most = INT_MAX;
-    double parameters = 12.0 * m->layers * m->dim * (double)m->dim + (double)m->vocab * m->dim;
+    double widths = 12.0 * m->dim + 3.0 * o->llama.hidden;
+    double parameters = m->layers * widths * m->dim + 2.0 * m->vocab * m->dim;
     if (m->layers > 10000) return refuse("LAYERS=%d: at most 10000", m->layers);
-    if (rows > most || 4.0 * m->dim > most || parameters > 1e15 || rows * m->vocab > 1e15 ||
-        rows * m->dim > 1e15)
+    if (rows > most || 4.0 * m->dim > most || 2.0 * o->llama.hidden > most || parameters > 1e15 ||
+        rows * m->vocab > 1e15 || rows * m->dim > 1e15)
         return refuse("%d · %d tokens on a GPU, or a model of %.3g parameters: "
                       "the sizes overflow",
                       o->micro, o->seq, parameters);
@@ -222,6 +277,20 @@ static Status read_gpus(const char *const value[SETTINGS], PlanOptions *o)
         return refuse("GPUS=%d is no multiple of the %d of a node of %s", o->gpus, per_node,
                       o->machine->name);
     if (o->gpus > 65536) return refuse("GPUS=%d: at most 65536", o->gpus);
+    return OK;
+}
+
+// "3:10%": a rank, and how much longer its kernels take.
+static Status read_slow(const char *const value[SETTINGS], PlanOptions *o)
+{
+    int end = 0;
+    if (!value[SLOW]) return OK;
+    if (sscanf(value[SLOW], "%d:%d%%%n", &o->slow_rank, &o->slow, &end) != 2 || end == 0 ||
+        value[SLOW][end] || o->slow < 1 || o->slow > 1000000)
+        return refuse("SLOW=%.40s: must be a rank and how much slower it is, as in 3:10%%",
+                      value[SLOW]);
+    if (o->slow_rank < 0 || o->slow_rank >= o->gpus)
+        return refuse("SLOW=%.40s: the ranks are 0 to %d", value[SLOW], o->gpus - 1);
     return OK;
 }
 
@@ -245,8 +314,11 @@ static Status read_rest(const char *const value[SETTINGS], PlanOptions *o)
     o->values = init == 1 || o->run == PLAN_EXECUTED;
     o->fit = fit == 1;
     o->json = value[JSON];
-    if (o->fit && (value[STRATEGY] || value[REPLICAS] || value[ACCUMULATE]))
-        return refuse("FIT=yes looks for STRATEGY, REPLICAS and ACCUMULATE: leave them out");
+    TRY(read_slow(value, o));
+    if (o->fit && (value[STRATEGY] || value[REPLICAS] || value[ACCUMULATE] ||
+                   value[RESHARD_RANKS] || value[REDUCE]))
+        return refuse("FIT=yes looks for STRATEGY, REPLICAS, ACCUMULATE, RESHARD_RANKS and REDUCE: "
+                      "leave them out");
     if (o->all && o->gpus > 8)
         return refuse("all ranks of %d run only where there are at most 8", o->gpus);
     if (!kind && o->model.dim / o->model.heads > 128)

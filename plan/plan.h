@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "check.h"
+#include "common/model.h"
 #include "gpulog.h"
 #include "nn.h"
 #include "strategy.h"
@@ -39,10 +40,14 @@ typedef enum PlanRun {
 typedef struct PlanOptions {
     char model_name[32];
     Gpt2Config model;
+    LlamaOptions llama; // with kv_heads and hidden; zero: a GPT-2
     int gpus, replicas;
     bool strategic; // strategy and replicas are set (lab 1); else ZeRO-3 by the six tasks alone
     Strategy strategy;
     char strategy_name[16];
+    int reshard_ranks;      // slices between forward and backward; 0: none
+    bool reduce_every_time; // each micro-batch reduces
+    // What labs 3 and 4 add (prefetching, recomputation, offloading) belongs here.
     int batch, accumulate, micro; // sequences of a step; micro-batches; sequences of one on a GPU
     int seq;
     bool tf32;
@@ -52,6 +57,7 @@ typedef struct PlanOptions {
     bool values;               // parameters get initial values
     bool all;                  // every rank runs, not one of each kind
     bool fit;                  // strategy and micro-batches are looked for
+    int slow_rank, slow;       // percent by which that rank's kernels take longer; 0: none
     PlanRun run;
     const SimMachine *machine;
     const char *machine_name; // as it was given: a name or a file
@@ -59,7 +65,7 @@ typedef struct PlanOptions {
 } PlanOptions;
 
 // ---- models.c ---- False: it is not known.
-bool plan_model(const char *name, Gpt2Config *model);
+bool plan_model(const char *name, Gpt2Config *model, LlamaOptions *llama);
 // "gpt2, gpt2-medium …"
 void plan_model_names(char *text, size_t size);
 
@@ -145,11 +151,14 @@ typedef struct PlanFormulas {
     uint64_t products, attention;                       // FLOP of a step on a rank
     uint64_t params, grads, state;                      // bytes that a rank keeps: the first one
     uint64_t most_params, most_grads;                   // bytes that it has unsharded, at most
+    uint64_t slices, activations;                       // bytes at most
     uint64_t gather_calls, scatter_calls, reduce_calls; // those of gradients
     uint64_t gather_sent, scatter_sent, reduce_sent;
     double useful; // FLOP of a step on all ranks that count for MFU
 } PlanFormulas;
 PlanFormulas plan_formulas(const PlanOptions *options, const Module *model);
+// FLOP of a token in a block's forward, but for its attention.
+uint64_t plan_block_flops(const PlanOptions *options);
 double plan_peak(const PlanOptions *options); // FLOP/s of a GPU in the step's arithmetic
 const char *plan_type_name(DType dtype);
 const char *plan_dtype_name(const PlanOptions *options); // …or tf32

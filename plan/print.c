@@ -34,6 +34,9 @@ static void print_head(const Plan *plan)
     if (o->accumulate > 1) printf(" · %d micro-batches", o->accumulate);
     printf(" on each GPU; %s", o->tf32 ? "products in TF32" : plan_type_name(o->dtype));
     if (o->mixed) printf(", reductions in %s", plan_type_name(o->reduce_dtype));
+    if (o->reshard_ranks > 0) printf("; slices of %d ranks until the backward", o->reshard_ranks);
+    if (o->reduce_every_time) printf("; each micro-batch reduces");
+    if (o->slow > 0) printf("; rank %d takes %d %% longer", o->slow_rank, o->slow);
     printf("; %s attention\n", o->model.attention == ATTENTION_FUSED ? "fused" : "plain");
     printf("Ran %s: rank", o->run == PLAN_EXECUTED ? "with all arithmetic"
                            : o->all                ? "dry, all ranks"
@@ -125,12 +128,13 @@ static void print_hiding(const Plan *plan)
     const PlanShare *gather = &plan->times.share[PLAN_ALL_GATHER],
                     *product = &plan->times.share[PLAN_PRODUCT];
     if (!gather->calls || !product->time || !plan->formulas.gather_calls) return;
-    double C = o->model.dim, rate = (double)product->flops / (double)product->time; // FLOP per ps
-    double unit = (double)gather->work / (double)gather->calls, each = 24 * C * C;
+    double rate = (double)product->flops / (double)product->time; // FLOP per ps
+    double unit = (double)gather->work / (double)gather->calls, each = (double)plan_block_flops(o);
+    const char *formula = o->llama.chosen ? "2·C·(2·C + 2·K + 3·F)" : "24·C²";
     printf("  - A unit's all-gather takes %.3f ms where nothing slows it. A block's forward has\n"
-           "    24·C² = %.3g FLOP per token, at %.0f TFLOP/s: from %.0f tokens per GPU on (time ·\n"
-           "    rate / 24·C²) it hides behind that; there are %d.\n",
-           1e-9 * unit, each, rate, unit * rate / each, o->micro * o->seq);
+           "    %s = %.3g FLOP per token, at %.0f TFLOP/s: from %.0f tokens per GPU on\n"
+           "    (time · rate / FLOP per token) it hides behind that; there are %d.\n",
+           1e-9 * unit, formula, each, rate, unit * rate / each, o->micro * o->seq);
 }
 
 static void print_latency(const Plan *plan)

@@ -35,14 +35,19 @@ typedef struct Job {
 static void split_as(ncclComm_t comm, void *arg)
 {
     const PlanOptions *o = arg;
+    ProcessGroup part;
     Mesh mesh;
-    if (mesh_2d(&mesh, comm, o->replicas) == OK) mesh_destroy(&mesh, comm);
+    if (mesh_2d(&mesh, comm, o->replicas) != OK) return;
+    if (o->reshard_ranks > 0 && group_split(&part, &mesh.shard, o->reshard_ranks) == OK)
+        group_destroy(&part);
+    mesh_destroy(&mesh, comm);
 }
 
 static TrainerOptions trainer_options(const PlanOptions *o)
 {
     // A dry run's norm is 0: not larger than any, or than -1.
     return (TrainerOptions){.model = o->model,
+                            .llama = o->llama,
                             .adamw = {1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f},
                             .B = o->micro,
                             .T = o->seq,
@@ -52,6 +57,8 @@ static TrainerOptions trainer_options(const PlanOptions *o)
                             .strategy = o->strategy,
                             .replicas = o->replicas,
                             .accumulate = o->accumulate,
+                            .reduce_every_time = o->reduce_every_time,
+                            .reshard_ranks = o->reshard_ranks,
                             .mixed = o->mixed,
                             .policy = {.param_dtype = o->dtype, .reduce_dtype = o->reduce_dtype}};
 }
@@ -95,7 +102,7 @@ static Status run_rank(const World *world, const PlanOptions *o, PlanRecord *rec
     int tracker = 0;
     TRY(world_connect(world, &t.comm));
     simgpu_phantom_splits(split_as, (void *)(uintptr_t)o);
-    t.model = gpt2_create(&o->model);
+    t.model = model_create(&o->model, &o->llama);
     if (t.model == NULL) return ERR_ARGUMENT;
     if (!o->values) checkpoint_storage_only(t.model);
     TRY(trainer_create(&t));

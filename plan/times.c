@@ -187,13 +187,14 @@ Status plan_times(const PlanOptions *o, const PlanRanks *all, PlanTimes *times)
 {
     SimLog logs[PLAN_KINDS];
     Moments moments = {{NULL}};
+    const SimSpread spread = {.slow_rank = o->slow_rank, .slow = {(uint64_t)o->slow, 100}};
     const char *wrong = NULL;
     for (int i = 0; i < all->n; i++) {
         logs[i] = (SimLog){all->record[i]->entry, (size_t)all->record[i]->n};
         moments.of[i] = calloc((size_t)all->record[i]->n + 1, sizeof *moments.of[i]);
         if (!moments.of[i]) wrong = "no host memory";
     }
-    if (!wrong) wrong = sim_replay_some(o->machine, NULL, logs, all->n, note, &moments);
+    if (!wrong) wrong = sim_replay_some(o->machine, &spread, logs, all->n, note, &moments);
     Status status = wrong ? fail(ERR_ARGUMENT, "the ranks' logs cannot be timed: %s", wrong) : OK;
     for (int i = 0; i < all->n && status == OK; i++) {
         PlanTimes one;

@@ -21,6 +21,8 @@ import runner
 import sweep
 
 SMALL = ["LAYERS=3", "HEADS=2", "DIM=20", "VOCAB=61", "SEQ=16", "INIT=values"]
+LLAMA = ["LAYERS=2", "HEADS=4", "KV_HEADS=2", "DIM=24", "HIDDEN=40", "VOCAB=61", "SEQ=16",
+         "INIT=values"]
 LIMIT = 120
 ALL = os.environ.get("PLAN_ALL") == "1" # else a part of the worlds and solutions
 WORLDS = range(1, 9) if ALL else (1, 2, 5, 8)
@@ -78,8 +80,8 @@ class Plan(TempFolder):
             self.assertEqual(rank, wanted)
         self.assertEqual(plan["times"], other["times"])
 
-    def compare(self, gpus, strategy="fsdp", replicas=1, alike=True, types=()):
-        settings = SMALL + ["GPUS=%d" % gpus, "BATCH=%d" % (4 * gpus), "STRATEGY=" + strategy]
+    def compare(self, gpus, strategy="fsdp", replicas=1, alike=True, types=(), model=SMALL):
+        settings = model + ["GPUS=%d" % gpus, "BATCH=%d" % (4 * gpus), "STRATEGY=" + strategy]
         settings += types
         settings += ["REPLICAS=%d" % replicas] if replicas > 1 else []
         settings += ["ACCUMULATE=2"] if strategy != "fsdp" else []
@@ -103,8 +105,10 @@ class Plan(TempFolder):
             for name in ("sharded parameters", "sharded gradients"):
                 self.assertEqual(rank["memory"][name][1], formulas[name], name)
             self.assertEqual(rank["memory"]["optimizer state"][1], formulas["optimizer state"])
-            for name in ("unsharded parameters", "unsharded gradients"):
+            for name in ("unsharded parameters", "unsharded gradients", "activations"):
                 self.assertEqual(rank["memory"][name][2], formulas[name], name)
+            self.assertEqual(rank["memory"]["sharded parameters"][2],
+                             formulas["sharded parameters"] + formulas["slices"])
             calls, _, sent = rank["messages"]["all-gather"]
             self.assertEqual((calls, sent), (formulas["gather_calls"], formulas["gather_sent"]))
             calls, _, sent = rank["messages"]["reduce-scatter"]
@@ -160,6 +164,83 @@ class Reference(Plan):
                         *SMALL, "GPUS=%d" % gpus, "BATCH=16", "STRATEGY=" + strategy,
                         "ACCUMULATE=%d" % parts, "LAYERS=%d" % layers, "DTYPE=" + dtype,
                         "REDUCE_DTYPE=" + reduce))
+
+    def test_llama(self):
+        """Fewer heads of keys, a feed-forward part of three matrices, a head of its own."""
+        for gpus, strategy, types in ((1, "fsdp", []), (3, "zero3", []), (4, "zero2", TYPES[0])):
+            with self.subTest(gpus=gpus, strategy=strategy, types=types):
+                plan = self.compare(gpus, strategy, types=types, model=LLAMA)
+                self.check_formulas(plan)
+                self.assertEqual(plan["formulas"]["parameters"],
+                                 2 * 61 * 24 + 24 + 2 * (24 * 24 * 3 + 3 * 24 * 40 + 2 * 24))
+
+    def test_llamas_by_name(self):
+        for name, parameters in (("llama2-7b", 6738415616), ("llama2-13b", 13015864320),
+                                 ("llama2-70b", 68976648192), ("llama3-8b", 8030261248),
+                                 ("llama3-70b", 70553706496), ("llama3-405b", 405853388800)):
+            with self.subTest(name=name):
+                plan = self.plan("MODEL=" + name, "GPUS=512", "SEQ=512", "DTYPE=bf16")
+                self.check_formulas(plan)
+                self.assertEqual(plan["formulas"]["parameters"], parameters)
+
+    def test_slices(self):
+        """RESHARD_RANKS: the backward gathers from neighbours alone."""
+        for types in ([], ["DTYPE=bf16"]):
+            with self.subTest(types=types):
+                self.check_formulas(self.compare(
+                    8, "zero3", types=types + ["RESHARD_RANKS=4"]))
+        small = ["MODEL=gpt2", "GPUS=64", "SEQ=128", "ACCUMULATE=2"]
+        plans = [self.plan(*small, *more) for more in ([], ["RESHARD_RANKS=8"])]
+        for plan in plans:
+            self.check_formulas(plan)
+        calls, _, sent = zip(*(plan["ranks"][0]["messages"]["all-gather"] for plan in plans))
+        self.assertEqual(calls[0], calls[1])
+        self.assertGreater(sent[0], sent[1])
+        self.assertEqual((plans[0]["reshard_ranks"], plans[1]["reshard_ranks"]), (0, 8))
+
+    def test_each_micro_batch_reduces(self):
+        for strategy, replicas in (("zero3", 1), ("zero2", 1), ("ddp", 1), ("zero3", 2)):
+            with self.subTest(strategy=strategy, replicas=replicas):
+                each = self.compare(4, strategy, replicas, types=["REDUCE=each"])
+                self.check_formulas(each)
+                once = self.plan(*SMALL, "GPUS=4", "BATCH=16", "ACCUMULATE=2",
+                                 "STRATEGY=" + strategy,
+                                 *(["REPLICAS=2"] if replicas > 1 else []))
+                ops = ("reduce-scatter", "all-reduce")
+                self.assertGreater(*(sum(plan["ranks"][0]["messages"][op][2] for op in ops)
+                                     for plan in (each, once)))
+                self.assertEqual((each["reduce"], once["reduce"]), ("each", "once"))
+
+    def test_a_straggler(self):
+        """The others wait for it: a step of a slow rank is a step of all."""
+        settings = ["MODEL=gpt2", "GPUS=16", "SEQ=1024", "BATCH=64", "DTYPE=bf16"]
+        plain, slow, slower = (self.plan(*settings, *more)
+                               for more in ([], ["SLOW=5:20%"], ["SLOW=5:40%"]))
+        self.assertNotIn(5, [rank["rank"] for rank in plain["ranks"]])
+        self.assertIn(5, [rank["rank"] for rank in slow["ranks"]])
+        step, others = plain["times"]["step"], plain["times"]["compute"]
+        self.assertGreater(slow["times"]["step"], step + others // 6)
+        self.assertGreater(slower["times"]["step"], slow["times"]["step"] + others // 6)
+        for rank in slow["ranks"]:
+            if rank["rank"] == 0:
+                self.assertEqual(rank, plain["ranks"][0])
+
+    def test_a_straggler_among_all_ranks(self):
+        settings = SMALL + ["GPUS=4", "BATCH=16", "SLOW=2:30%"]
+        self.assertEqual(self.plan(*settings)["times"]["step"],
+                         self.plan(*settings, "RUN=dry")["times"]["step"])
+
+    def test_fused_attention_in_half_precision(self):
+        """On tensor cores, at the rate of the machine's file; in float without them."""
+        rates = {}
+        for dtype in ("float", "tf32", "bf16", "fp16"):
+            kind = self.plan("MODEL=mpt-1b", "SEQ=8192", "GPUS=8", "DTYPE=" + dtype)["times"][
+                "kinds"]["attention"]
+            rates[dtype] = kind[3] / kind[2] # FLOP per picosecond, where nothing slows it
+        for dtype, peak in (("float", 67), ("tf32", 67), ("bf16", 0.35 * 989),
+                            ("fp16", 0.35 * 989)):
+            self.assertLess(rates[dtype], peak)
+            self.assertGreater(rates[dtype], 0.95 * peak)
 
     def test_half_of_the_messages_and_the_peak_of_the_type(self):
         plans = {dtype: self.plan("MODEL=gpt2", "GPUS=8", "DTYPE=" + dtype)
@@ -220,12 +301,19 @@ class Reference(Plan):
         self.assertEqual((status, err), (0, ""))
         rows = [line.split() for line in out.splitlines()
                 if re.match(r"  (zero[123]|ddp) ", line)]
-        fits = {(row[0], row[1]): float(row[4]) for row in rows if "fit" not in row}
+        fits = {tuple(row[:5]): float(row[6]) for row in rows if "fit" not in row}
         self.assertTrue(0 < len(fits) < len(rows), out)
         best = min(fits, key=fits.get)
         self.assertIn("on 4 GPUs (1 node of small.machine), " + best[0], out)
         self.assertIn("A step takes %.3f ms" % fits[best], out)
+        self.assertEqual({row[4] for row in rows if row[0] == "zero3"}, {"once", "each"})
+        self.assertEqual({row[4] for row in rows if row[0] == "zero1"}, {"once"})
         self.assertIn("It fits: ", out)
+
+    def test_slices_are_tried_on_several_nodes(self):
+        _, out, _ = self.run_plan("FIT=yes", *SMALL, "GPUS=16", "DTYPE=bf16")
+        rows = [line.split()[:5] for line in out.splitlines() if line.startswith("  zero3 ")]
+        self.assertEqual(rows, [["zero3", "1", "1", "0", "once"], ["zero3", "1", "1", "8", "once"]])
 
     def test_nothing_fits(self):
         machine = self.write("tiny.machine", "base h100x8\nmemory 1 KB\n")
@@ -256,6 +344,26 @@ class Reference(Plan):
                 (["MODEL=mpt-1b", "SEQ=2000000000", "BATCH=16"], "the sizes overflow"),
                 (["MODEL=gpt2", "DIM=2147483640", "HEADS=2147483640"], "the sizes overflow"),
                 (["LAYERS=2", "HEADS=1", "DIM=256"], "heads of at most 128 columns"),
+                (["KV_HEADS=2"], "KV_HEADS and HIDDEN are for a Llama"),
+                (["LAYERS=2", "HEADS=2", "DIM=8", "HIDDEN=8"], "are for a Llama"),
+                (["MODEL=llama3-8b", "KV_HEADS=3"], "KV_HEADS=3 does not divide HEADS=32"),
+                (["MODEL=llama3-8b", "HEADS=4096", "KV_HEADS=8"], "pairs of columns, not 1"),
+                (["MODEL=llama3-8b", "ATTENTION=plain"], "a Llama's is always fused"),
+                (["MODEL=llama3-8b", "HIDDEN=2000000000"], "the sizes overflow"),
+                (["REDUCE=never"], "REDUCE=never: must be once or each"),
+                (["REDUCE=each", "STRATEGY=zero1"], "ZeRO-1 keeps its gradients"),
+                (["RESHARD_RANKS=3"], "RESHARD_RANKS=3 must divide GPUS=8"),
+                (["RESHARD_RANKS=8"], "neither 1 nor all of them"),
+                (["RESHARD_RANKS=1"], "neither 1 nor all of them"),
+                (["RESHARD_RANKS=2", "STRATEGY=zero2"], "only ZeRO-3 reshards"),
+                (["RESHARD_RANKS=2", "REPLICAS=2"], "goes without replicas"),
+                (["SLOW=3"], "SLOW=3: must be a rank and how much slower it is"),
+                (["SLOW=3:10"], "must be a rank and how much slower"),
+                (["SLOW=3:10%%"], "must be a rank and how much slower"),
+                (["SLOW=3:0%"], "must be a rank and how much slower"),
+                (["SLOW=8:10%"], "the ranks are 0 to 7"),
+                (["SLOW=-1:10%"], "the ranks are 0 to 7"),
+                (["FIT=yes", "REDUCE=each"], "FIT=yes looks for STRATEGY"),
                 (["RANKS=all", "GPUS=16"], "at most 8"),
                 (["FIT=yes", "STRATEGY=ddp"], "FIT=yes looks for STRATEGY"),
                 (["gpus=8"], "is no setting of a plan")]:
