@@ -3,7 +3,8 @@ table and as an SVG.
 
 *Weak* scaling: each GPU has as many sequences as BATCH gives it at the smallest size (1 without
 BATCH). *Strong* scaling: all GPUs together have as many as the largest size has then, so that each of
-fewer GPUs has more. Both meet at the largest size. A point that does not fit into a GPU is hollow.
+fewer GPUs has more. Both meet at the largest size. A point that does not fit into a GPU is hollow; one
+that needs terabytes more than any GPU has, so that it cannot be planned, is left out.
 
 Interface: main(program, settings, folder) -> exit status; sizes(text), draw(points, title) -> SVG.
 """
@@ -30,6 +31,10 @@ LIMIT = 600.0 # seconds of a plan
 
 class BadSweep(Exception):
     """What was asked for makes no sense; the text says what, in a line."""
+
+
+class TooLarge(BadSweep):
+    """A GPU would need more memory than the planner has addresses for."""
 
 
 @dataclass
@@ -75,6 +80,8 @@ def plan(program, settings):
             env=runner.clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True, errors="replace", check=False,
             timeout=LIMIT * runner.time_factor())
+        if done.returncode == 1 and "out of device memory" in done.stderr:
+            raise TooLarge("a GPU would need terabytes")
         if done.returncode:
             raise BadSweep(re.sub(r"^plan: ", "", done.stderr.strip() or "the planner failed"))
         with open(path, encoding="utf-8") as file:
@@ -152,11 +159,19 @@ def take(program, settings, gpus):
     for kind in KINDS:
         for n in gpus:
             batch = each * (n if kind == "weak" else gpus[-1])
-            point = point_of(kind, plan(program, dict(settings, GPUS=n, BATCH=batch)))
+            try:
+                found = plan(program, dict(settings, GPUS=n, BATCH=batch))
+            except TooLarge:
+                print("%-7s %6d %9d   does not fit, by terabytes: left out" % (kind, n, batch),
+                      flush=True)
+                continue
+            point = point_of(kind, found)
             points.append(point)
             print("%-7s %6d %9d %12.3f %14.0f %5.1f %% %7.1f %%%s" % (
                 kind, n, batch, 1e3 * point.seconds, point.tokens, 100 * point.mfu,
                 100 * point.exposed, "" if point.fits else "   does not fit"), flush=True)
+    if len({point.gpus for point in points}) < 2:
+        raise TooLarge("fewer than two of these sizes can be planned: a GPU would need terabytes")
     return points
 
 

@@ -113,7 +113,9 @@ static void print_roofline(const Plan *plan)
     for (int i = 0; i <= PLAN_KERNEL; i++) {
         const PlanShare *s = &plan->times.share[i];
         if (!s->calls || !s->bytes) continue;
-        double ridge = (i == PLAN_PRODUCT ? peak : flat) / hbm,
+        bool tensor =
+            i == PLAN_PRODUCT || (i == PLAN_ATTENTION && plan->options->dtype != DTYPE_F32);
+        double ridge = (tensor ? peak : flat) / hbm,
                intensity = (double)s->flops / (double)s->bytes;
         printf("  - %s: %.1f FLOP per byte, %s; %.0f TFLOP/s\n", plan_kind_name((PlanKind)i),
                intensity, intensity < ridge ? "bound by memory" : "bound by arithmetic",
@@ -172,6 +174,8 @@ static void print_help(const Plan *plan)
         printf("a smaller micro-batch (ACCUMULATE), or recomputation: it does not fit.\n");
     else if (peak > memory)
         printf("more GPUs, or recomputation: it does not fit.\n");
+    else if (o->slow > 0)
+        printf("a rank %d as fast as the others, which wait for it.\n", o->slow_rank);
     else if (percent(t->exposed, t->step) < 5 && percent(t->host, t->step) < 5)
         printf("faster kernels%s: %.0f %% of the step is compute.\n",
                o->dtype == DTYPE_F32 ? " or a faster type" : "", percent(t->compute, t->step));
@@ -183,8 +187,11 @@ static void print_help(const Plan *plan)
                "are exposed.\n",
                ms(t->exposed));
     else
-        printf("more tokens per GPU (BATCH): the same bytes hide behind more compute; up to "
+        printf("more tokens per GPU (BATCH): the same bytes hide behind more compute%s; up to "
                "%.3f ms are exposed.\n",
+               several && plain && o->reshard_ranks == 0 && o->strategy == STRATEGY_ZERO3
+                   ? "; or slices of a node's ranks (RESHARD_RANKS)"
+                   : "",
                ms(t->exposed));
 }
 

@@ -8,7 +8,7 @@
     runs      (a) their step times by four coefficients per GPU, for each model size fitted to the
               others; (b) the dry run's own, of those that the kit's models can express: bf16,
               without recomputation. No constant is fitted to (b): what it leaves out is taken
-              from other runs (FlashAttention-2's)
+              from other runs (FlashAttention-2's; torchtitan's is compared with that)
     formulas  FLOP, bytes and memory of plans without a run, and by dry runs
 
 Exit status: 0; 1 where a bound does not hold.
@@ -49,7 +49,7 @@ GPUS = {"A100-40GB": Gpu(312e12, 1.555e12, 300e9, 200e9),
         "A100-80GB": Gpu(312e12, 2.0e12, 300e9, 200e9),
         "H100-80GB": Gpu(989.5e12, 3.35e12, 450e9, 400e9)}
 NUMBERS = ("parameters", "layers", "heads", "dim", "seq", "micro_batch", "micro_batches", "batch",
-           "gpus", "stage", "tflops")
+           "gpus", "stage", "tflops", "nics")
 
 
 def read(name):
@@ -302,11 +302,27 @@ def longer(plan, row, folder):
     return found["tokens_per_second_per_gpu"] * flops / (1e12 * row["tflops"])
 
 
+def torchtitan(plan, row, folder):
+    """The same of a run of torchtitan, whose nodes have NICs for some of their GPUs alone."""
+    path = os.path.join(folder, "torchtitan.machine")
+    with open(path, "w", encoding="utf-8") as file:
+        part = row["nics"] / 8 # of a100x8's
+        file.write("%sring_inter %g GB/s\nnic %g GB/s\n" % (MACHINES[row["gpu"]], 15 * part,
+                                                           23.5 * part))
+    found = plan(["MODEL=" + row["model"], "GPUS=%d" % row["gpus"], "MACHINE=" + path,
+                  "SEQ=%d" % row["seq"], "BATCH=%d" % (row["micro_batch"] * row["gpus"]),
+                  "STRATEGY=zero3", "DTYPE=bf16"])
+    return found["tokens_per_second_per_gpu"] / float(row["tokens_per_s"])
+
+
 def left_out_of_plans(plan, folder):
     rows = read("flash_attention_2.csv")
     found = [longer(plan, row, folder) for row in rows]
     print("GPT-3 of 1.3 and 2.7 billion on 8 A100 (FlashAttention-2, table 1), time over a plan's:\n"
           "  %s\n  mean %.2f" % (", ".join("%.2f" % value for value in found), mean(found)))
+    for row in read("torchtitan.csv"):
+        print("%s on %d A100 (torchtitan, FSDP2), not in that mean: %.2f" % (
+            row["model"], row["gpus"], torchtitan(plan, row, folder)))
     return mean(found)
 
 

@@ -264,6 +264,40 @@ class Reference(Plan):
         self.assertIn("; bf16, reductions in float; fused attention\n", out)
         self.assertRegex(out, r"MFU \d+\.\d % of 989 TFLOP/s")
 
+    def test_a_table_says_why(self):
+        """Each item of it, and what would help most, where something else would each time."""
+        def why(*settings):
+            status, out, err = self.run_plan(*settings)
+            self.assertEqual((status, err), (0, ""))
+            return out.partition("\nWhy\n")[2]
+        text = why("MODEL=gpt2-xl", "GPUS=16", "BATCH=64", "DTYPE=bf16")
+        for line in (r"reads 3\.35 TB/s: kernels of fewer than 295 FLOP per byte wait for memory",
+                     r"- products: [\d.]+ FLOP per byte, bound by arithmetic; \d+ TFLOP/s",
+                     r"- attention: [\d.]+ FLOP per byte, bound by arithmetic",
+                     r"- optimizer: 0\.\d FLOP per byte, bound by memory",
+                     r"all-gather takes [\d.]+ ms where nothing slows it",
+                     r"24·C² = 6\.14e\+07 FLOP per token, at \d+ TFLOP/s: from \d+ tokens per GPU on",
+                     r"hides behind that; there are 4096\.",
+                     r"- all-gather: \d+ % of its time is latency \(ring \w+, 16 ranks on 2 nodes\)",
+                     r"- reduce-scatter: \d+ % of its time is latency",
+                     r"not host-bound\."):
+            self.assertRegex(text, line)
+        small = ["MODEL=gpt2", "DTYPE=bf16"]
+        for settings, help_ in [
+                (["MODEL=gpt3-175b", "GPUS=8"], "more GPUs, or recomputation: it does not fit"),
+                (["MODEL=gpt3-175b", "GPUS=8", "BATCH=16"], "a smaller micro-batch"),
+                (["MODEL=mpt-1b", "GPUS=8", "BATCH=32"], "faster kernels or a faster type"),
+                (small + ["GPUS=1", "SEQ=64"], "larger kernels, by a larger batch or units of more"),
+                (small + ["GPUS=1024"], "HSDP (STRATEGY=hsdp): latency grows"),
+                (["MODEL=gpt2-xl", "GPUS=16", "SEQ=512", "DTYPE=bf16"],
+                 "more tokens per GPU (BATCH): the same bytes hide behind more compute; or slices"),
+                (small + ["GPUS=16", "SLOW=5:10%"], "a rank 5 as fast as the others")]:
+            with self.subTest(settings=settings):
+                self.assertIn("What would help most: " + help_, why(*settings))
+        llama = why("MODEL=llama3-8b", "GPUS=16", "SEQ=2048", "DTYPE=bf16")
+        # 2 · 4096 · (2 · 4096 + 2 · 1024 + 3 · 14336)
+        self.assertIn("2·C·(2·C + 2·K + 3·F) = 4.36e+08 FLOP per token", llama)
+
     def test_175_billion_on_1024_gpus(self):
         plan = self.plan("MODEL=gpt3-175b", "GPUS=1024")
         self.check_formulas(plan)
@@ -411,6 +445,16 @@ class Sweep(Plan):
                 status, _, err = self.sweep(*settings)
                 self.assertEqual(status, 2)
                 self.assertIn(words, err)
+
+    def test_what_cannot_be_planned_is_left_out(self):
+        """A step of so many tokens that a GPU would need terabytes."""
+        status, out, err = self.sweep("MODEL=gpt3-175b", "SWEEP=8..16", "BATCH=4096", "DTYPE=bf16")
+        self.assertEqual((status, out.count("left out")), (2, 4))
+        self.assertIn("fewer than two of these sizes", err)
+        status, out, err = self.sweep("MODEL=gpt3-175b", "SWEEP=64..256", "BATCH=4096",
+                                      "DTYPE=bf16")
+        self.assertEqual((status, err, out.count("left out")), (0, "", 2))
+        self.assertEqual(self.read("sweep.svg").count("<circle"), 4)
 
     def test_hollow_is_what_does_not_fit(self):
         points = [sweep.Point(kind, gpus, 8, 0.1, 10.0, 0.4, 0.0, gpus > 2)
