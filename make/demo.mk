@@ -57,9 +57,9 @@ compare: deps
 ##                    files run dry: MODEL=gpt2-xl GPUS=1024 MACHINE=h100x8
 ##                    BATCH=1024 SEQ=1024 STRATEGY=zero3 DTYPE=bf16 JSON=FILE
 ##                    and others (handouts/plan.md); FIT=yes looks for the
-##                    fastest strategy, slices and micro-batches that fit; SWEEP=8..4096
-##                    draws how it scales to build/plan/sweep.svg, SVG=FILE
-##                    elsewhere
+##                    fastest strategy, slices and micro-batches that fit;
+##                    SWEEP=8..4096 draws how it scales to
+##                    build/plan/sweep.svg, SVG=FILE elsewhere
 .PHONY: plan
 PLAN_SETTINGS := MODEL GPUS MACHINE BATCH SEQ STRATEGY DTYPE REDUCE_DTYPE REPLICAS ACCUMULATE ATTENTION CLIP LAYERS HEADS DIM VOCAB KV_HEADS HIDDEN RESHARD_RANKS REDUCE SLOW JSON RANKS RUN INIT FIT SWEEP SVG
 # RANKS has a default, for the demo.
