@@ -61,8 +61,9 @@ static void note(int log, const SimSpan *span, void *arg)
     w->end[log][i] = span->end;
 }
 
-static const char *replay_by(World *w, const char *(*how)(const SimMachine *, const SimSpread *,
-                                                        const SimLog *, int, SimReplayHook, void *))
+static const char *replay_by(World *w,
+                             const char *(*how)(const SimMachine *, const SimSpread *,
+                                                const SimLog *, int, SimReplayHook, void *))
 {
     SimLog logs[4];
     char error[300];
@@ -191,6 +192,35 @@ static void test_a_message_to_a_phantom(void **state)
     want(&w, 0, 0, 2 * US, 12 * US, 22 * US);
 }
 
+// On an A100 (312 TFLOP/s in bf16, 19.5 in float): a kernel in bf16 reaches 61.5 % of the peak, one
+// in float and a call of cuBLAS all of theirs.
+static void test_kernels_on_tensor_cores(void **state)
+{
+    const struct {
+        GpuOp op;
+        GpuType type;
+        uint64_t flops; // a millisecond's
+    } calls[] = {{GPU_KERNEL, GPU_BF16, 191879999999},
+                 {GPU_KERNEL, GPU_F32, 19500000000},
+                 {GPU_BLAS, GPU_BF16, 312000000000}};
+    char error[300];
+    World w = {0};
+    for (int i = 0; i < 3; i++) {
+        kernel(&w, 0, 1, 8);
+        w.entry[0][i].op = calls[i].op;
+        w.entry[0][i].type = calls[i].type;
+        w.entry[0][i].flops = calls[i].flops;
+    }
+    const SimMachine *m = sim_machine("a100x8", error, sizeof error);
+    if (!m) fail_msg("%s", error);
+    assert_null(sim_replay(m, NULL, &(SimLog){w.entry[0], w.n[0]}, 1, note, &w));
+    for (int i = 0; i < 3; i++) {
+        SimPs taken = w.end[0][i] - w.start[0][i];
+        if (taken != 1002 * US)
+            fail_msg("call %d takes %llu ps, not 1002 us", i, (unsigned long long)taken);
+    }
+}
+
 static void test_no_logs(void **state)
 {
     World w = {0};
@@ -205,6 +235,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_phantoms_arrive_with_the_last),
     cmocka_unit_test(test_the_last_of_those_with_logs),
     cmocka_unit_test(test_a_message_to_a_phantom),
+    cmocka_unit_test(test_kernels_on_tensor_cores),
     cmocka_unit_test(test_no_logs),
 };
 SUITE_MAIN("replay", tests)
