@@ -217,7 +217,7 @@ class Command(TempFolder):
              "--out", out] + list(words), cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, check=False, timeout=LIMIT * runner.time_factor())
         with open(out, encoding="utf-8") as file:
-            return done.returncode, done.stdout + done.stderr, json.load(file)
+            return done.returncode, done.stderr + done.stdout, json.load(file)
 
     def fill(self, **given):
         with open(self.path("answers.txt"), encoding="utf-8") as file:
