@@ -93,12 +93,12 @@ typedef enum FlatState {
 typedef struct FlatParam {
     char name[48];
     FlatLayout layout;
-    FlatState state;              // changed by flat_set_state alone
-    Buffer sharded_param;         // (shard_numel) elements [rank·shard_numel, (rank+1)·shard_numel)
-    Buffer sharded_grad;          // (shard_numel) the averaged gradient of the same elements
-    Buffer unsharded_param;       // (padded), else no memory; world 1: the same memory as the shard
-    Buffer unsharded_grad;        // (padded) during the unit's backward; world 1: as above
-    cudaEvent_t all_gather_done;  // recorded after the all-gather
+    FlatState state;        // changed by flat_set_state alone
+    Buffer sharded_param;   // (shard_numel) elements [rank·shard_numel, (rank+1)·shard_numel)
+    Buffer sharded_grad;    // (shard_numel) the averaged gradient of the same elements
+    Buffer unsharded_param; // (padded), else no memory; world 1: the same memory as the shard
+    Buffer unsharded_grad;  // (padded) during the unit's backward; world 1: as above
+    cudaEvent_t all_gather_done; // recorded after the all-gather
 } FlatParam;
 
 // Whether the unsharded parameter is the shard itself, not a copy: one rank shards, and both are of
@@ -194,8 +194,9 @@ typedef struct FsdpRoot {
     int n_post_forward, max_post_forward;
     AllGatherState all_gather_state;
     ReduceScatterState reduce_scatter_state;
-    struct StrategyState *strategy; // strategy.h; NULL: ZeRO as the six tasks have it
+    struct StrategyState *strategy;   // strategy.h; NULL: ZeRO as the six tasks have it
     struct PrecisionState *precision; // precision.h; NULL: floats throughout
+    struct PrefetchState *prefetch;   // prefetch.h; NULL: one unit ahead, as the six tasks have it
     StateGatherer full_state;         // what fsdp_full_state does instead; NULL: what it says
 } FsdpRoot;
 
@@ -229,6 +230,7 @@ struct FsdpUnit {
     FsdpPhase phase;
     int *post_forward_indices; // a stack: where the unit is in root->post_forward_order
     int n_indices, max_indices;
+    int backward_index; // of the latest backward in root->post_forward_order; -1: in no place of it
     Status (*all_gather)(FsdpUnit *unit);     // fsdp_all_gather, or another way
     Status (*reduce_scatter)(FsdpUnit *unit); // fsdp_reduce_scatter, or another way
     Hook *hooks[HOOK_POINTS];                 // the handles of the unit's own hooks
@@ -253,8 +255,8 @@ Status fsdp_find_root(const Module *module, FsdpRoot **root);
 void fsdp_begin_forward(FsdpUnit *unit);
 // Appends the unit to the order in which forwards ended, and pushes its index there.
 Status fsdp_record_post_forward(FsdpUnit *unit);
-// Pops the index that the unit's latest forward pushed. The unit whose forward ended just before
-// that one; NULL where there is none.
+// Pops the index that the unit's latest forward pushed: unit->backward_index. The unit whose forward
+// ended just before that one; NULL where there is none, or where lab 3 prefetches (root->prefetch).
 FsdpUnit *fsdp_pop_post_forward(FsdpUnit *unit);
 // Empties the order and every unit's stack.
 void fsdp_clear_post_forward(FsdpRoot *root);

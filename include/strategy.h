@@ -92,7 +92,7 @@ typedef struct StrategyState {
 // and nothing has changed, where the options do not suit each other or the mesh.
 Status strategy_apply(Module *root, const StrategyOptions *options);
 // Takes it off: the units are as fully_shard made them. Before fsdp_unwrap. ERR_ARGUMENT under a
-// precision (precision.h), which is taken off first.
+// precision (precision.h) or a prefetch (prefetch.h), which are taken off first.
 Status strategy_remove(Module *root);
 
 // Micro-batch i of n (0 … n-1) comes next: sets the flags below as the strategy wants them.

@@ -244,6 +244,8 @@ Status strategy_remove(Module *module)
     if (state == NULL) return fail(ERR_ARGUMENT, "%s has no strategy", module->name);
     if (root->precision != NULL)
         return fail(ERR_ARGUMENT, "%s has a precision: call precision_remove before", module->name);
+    if (root->prefetch != NULL)
+        return fail(ERR_ARGUMENT, "%s has a prefetch: call prefetch_remove before", module->name);
     ddp_destroy(state);
     TRY(free_all_reduce(state));
     if (state->after_forward != NULL) module_remove_hook(module, state->after_forward);

@@ -157,9 +157,12 @@ Status fsdp_record_post_forward(FsdpUnit *unit)
 
 FsdpUnit *fsdp_pop_post_forward(FsdpUnit *unit)
 {
+    unit->backward_index = -1;
     if (unit->n_indices == 0) return NULL; // a second backward of the same forward
     int index = unit->post_forward_indices[--unit->n_indices];
-    return index > 0 ? unit->root->post_forward_order[index - 1] : NULL;
+    unit->backward_index = index;
+    if (index == 0 || unit->root->prefetch != NULL) return NULL;
+    return unit->root->post_forward_order[index - 1];
 }
 
 void fsdp_clear_post_forward(FsdpRoot *root)

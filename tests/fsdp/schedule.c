@@ -129,6 +129,7 @@ static void twice_body(const Rank *r, void *arg)
     sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
     Module *u = s.model->children[0], *v = s.model->children[1], *root = s.model;
     Module *const runs[RUNS + 1] = {u, v, u, v, root};
+    int index[RUNS];
     need(fsdp_pre_forward(root, root->unit));
     for (int i = 0; i < RUNS; i++) {
         need(fsdp_pre_forward(runs[i], runs[i]->unit));
@@ -149,10 +150,13 @@ static void twice_body(const Rank *r, void *arg)
             check(fsdp_unit(runs[i - 1])->flat.state == FLAT_UNSHARDING,
                   "backward %d does not prefetch the unit whose forward ended before it",
                   RUNS - 1 - i);
+        index[i] = fsdp_unit(runs[i])->backward_index;
         need(fsdp_post_backward(runs[i], runs[i]->unit));
     }
     check(fsdp_unit(u)->flat.state == FLAT_SHARDED && fsdp_unit(v)->flat.state == FLAT_SHARDED,
           "after the last backward nothing is prefetched");
+    for (int i = 0; i < RUNS; i++)
+        check(index[i] == i, "the backward of forward %d has index %d", i, index[i]);
     need(fsdp_post_backward(root, root->unit));
     sharded_destroy(&s);
 }

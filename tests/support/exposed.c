@@ -11,17 +11,13 @@
  * makes them of other calls, which take longer, is held to its own. That share and 5 % more may be
  * exposed.
  */
-#define _GNU_SOURCE // memfd_create
 #include "exposed.h"
 
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "gpulog_machine.h"
+#include "machine_file.h"
 #include "schedule.h"
 #include "training.h"
 
@@ -58,22 +54,6 @@ static const char MACHINE[] = "gpus_per_node 8\n"
                               "gemm plain\n"
                               "model plain\n"
                               "latency 20 ns\n";
-
-// The machine as a file that the ranks have too, wherever the test runs: its path.
-static const char *machine_file(void)
-{
-    static char path[64];
-    static int file = -1;
-    if (file >= 0) return path;
-    file = memfd_create("overlap.machine", MFD_ALLOW_SEALING);
-    assert_true(file >= 0);
-    assert_int_equal(write(file, MACHINE, sizeof MACHINE - 1), sizeof MACHINE - 1);
-    // No rank makes it another machine.
-    assert_int_equal(
-        fcntl(file, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL), 0);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    return path;
-}
 
 // Of one rank.
 typedef struct Run {
@@ -203,11 +183,11 @@ static bool measure(bool backward, Exposed *worst)
     Times *times = calloc((size_t)WORLD * TIMES_MOST, sizeof *times);
     TimesLog *logs = calloc(WORLD, sizeof *logs);
     assert_true(times != NULL && logs != NULL);
-    setenv("SIMGPU_MACHINE", machine_file(), 1);
+    setenv("SIMGPU_MACHINE", machine_file(MACHINE), 1);
     run_ranks(WORLD, body, run);
     unsetenv("SIMGPU_MACHINE");
     for (int i = 0; i < WORLD; i++) copy_log(&logs[i], &run[i].log);
-    const char *wrong = times_replay(machine_file(), logs, WORLD, times);
+    const char *wrong = times_replay(machine_file(MACHINE), logs, WORLD, times);
     *worst = (Exposed){0};
     if (wrong != NULL && times_are_known()) fail_msg("the ranks' logs cannot be timed: %s", wrong);
     for (int i = 0; i < WORLD && wrong == NULL; i++) {
@@ -236,13 +216,14 @@ void rule_backward_is_hidden(void)
 {
     Exposed e;
     if (!measure(true, &e) || e.us <= e.most) return;
-    fail_msg("in the backward of %d blocks %.1f us of communication are exposed on a modelled "
-             "machine, want at most %.1f: the rest can be hidden behind compute. %s",
-             BLOCKS, e.us, e.most,
-             e.gathers
-                 ? "Collectives of one communicator run in the order in which they are queued: before "
-                   "a unit's reduce-scatter the next unit's must come first, its all-gather, in "
-                   "fsdp_pre_backward"
-                 : "Only reduce-scatters are: fsdp_reduce_grad must not let the next unit's backward "
-                   "wait for one");
+    fail_msg(
+        "in the backward of %d blocks %.1f us of communication are exposed on a modelled "
+        "machine, want at most %.1f: the rest can be hidden behind compute. %s",
+        BLOCKS, e.us, e.most,
+        e.gathers
+            ? "Collectives of one communicator run in the order in which they are queued: before "
+              "a unit's reduce-scatter the next unit's must come first, its all-gather, in "
+              "fsdp_pre_backward"
+            : "Only reduce-scatters are: fsdp_reduce_grad must not let the next unit's backward "
+              "wait for one");
 }

@@ -64,11 +64,13 @@ Status case_build(Wrapped *w, const Case *c)
     TRY(strategy_apply(w->model, &c->options));
     if (c->partial) TRY(fsdp_set_requires_all_reduce(w->model, false));
     if (c->policy != NULL) TRY(precision_apply(w->model, c->policy));
+    if (c->prefetch != NULL) TRY(prefetch_apply(w->model, c->prefetch));
     return OK;
 }
 
 void case_take_down(Wrapped *w)
 {
+    if (w->root != NULL && w->root->prefetch != NULL) need(prefetch_remove(w->model));
     if (w->root != NULL && w->root->precision != NULL) need(precision_remove(w->model));
     if (w->root != NULL && w->root->strategy != NULL) need(strategy_remove(w->model));
     fsdp_unwrap(w->model);

@@ -1,0 +1,264 @@
+/* Lab 3: prefetch. The next units' parameters arrive while this one computes.
+ *
+ * The six tasks gather one unit ahead. That hides an all-gather behind the compute of one unit, and
+ * is enough where all units are alike. Where a large unit follows a small one, its all-gather takes
+ * longer than the small one computes, and the GPU waits. Two ahead, it begins a unit earlier:
+ *
+ *     one ahead    compute      | 1 | . . . |   2       | 3 | . . .
+ *                  all-gather   |     2     | 3 |       |     4
+ *
+ *     two ahead    compute      | 1 |   2       | 3 |   4
+ *                  all-gather   … 2 | 3 |     4     | 5 |
+ *
+ * Each unit ahead costs its unsharded parameters. So there is a limit too, in bytes; and for models
+ * whose order is another one, or is known better by its author, lists.
+ *
+ * [Note: behind the unit's own hooks] These hooks are appended to those of the tasks and of lab 1. When
+ * they run, the unit has its parameters, and those that were resharded last are freed: what is queued
+ * now comes after that free on the all-gather stream, and as much less is unsharded at a time.
+ *
+ * [Note: one order] Each all-gather is a collective: all ranks must queue the same ones in the same
+ * order. So nothing here may depend on time, on what a stream has done so far, or on what a rank
+ * alone knows. Sizes, states and orders are the same on all ranks.
+ *
+ * Interface:
+ *   prefetch_apply, prefetch_remove           the switch
+ *   fsdp_set_modules_to_forward_prefetch, _backward_prefetch     lists
+ *   prefetch_in_flight, prefetch_unit, prefetch_clear            one unit, all of them
+ *   prefetch_pre_forward, _post_forward, _pre_backward, _post_backward    the hooks
+ */
+#include "prefetch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// ---- The switch, and lists ----
+
+// Whether a prefetch with these options can be put on the root.
+static Status check_options(const FsdpRoot *root, const PrefetchOptions *o)
+{
+    const char *name = root->units[0]->flat.name;
+    //[[L3.1a] OK, or ERR_ARGUMENT with one line that says what is wrong.
+    if (root->strategy == NULL)
+        return fail(ERR_ARGUMENT, "%s has no strategy: call strategy_apply before prefetch_apply",
+                    name);
+    if (root->prefetch != NULL) return fail(ERR_ARGUMENT, "%s has a prefetch already", name);
+    if (o->forward_depth < 0 || o->backward_depth < 0)
+        return fail(ERR_ARGUMENT, "a prefetch of %d units ahead: it is 0 or more",
+                    o->forward_depth < 0 ? o->forward_depth : o->backward_depth);
+    if (o->limit_bytes < 0)
+        return fail(ERR_ARGUMENT, "a limit of %lld bytes in flight: it is positive, or 0 for none",
+                    (long long)o->limit_bytes);
+    return OK;
+    //[end L3.1a]
+}
+
+Status prefetch_apply(Module *module, const PrefetchOptions *options)
+{
+    FsdpRoot *root = NULL;
+    TRY(fsdp_find_root(module, &root));
+    TRY(check_options(root, options));
+    return prefetch_create(root, options);
+}
+
+Status prefetch_remove(Module *module)
+{
+    PrefetchState *state;
+    TRY(prefetch_find(module, &state));
+    prefetch_destroy(state);
+    return OK;
+}
+
+// Whether the n modules can be the list of this one.
+static Status check_list(const Module *module, Module *const *modules, int n)
+{
+    const FsdpUnit *unit = fsdp_unit(module);
+    //[[L3.1b] OK, or ERR_ARGUMENT with one line that names the module that is wrong.
+    if (unit == NULL)
+        return fail(ERR_ARGUMENT, "%s is no unit, and prefetches nothing: call fully_shard on it",
+                    module->name);
+    if (unit->root->prefetch == NULL)
+        return fail(ERR_ARGUMENT, "%s has no prefetch: call prefetch_apply on it",
+                    unit->root->units[0]->flat.name);
+    if (n < 0) return fail(ERR_ARGUMENT, "%s: a list of %d modules", module->name, n);
+    for (int i = 0; i < n; i++) {
+        const FsdpUnit *listed = fsdp_unit(modules[i]);
+        if (listed == NULL)
+            return fail(ERR_ARGUMENT,
+                        "%s is no unit, and %s cannot prefetch it: list the unit "
+                        "that it is in",
+                        modules[i]->name, module->name);
+        if (listed == unit) return fail(ERR_ARGUMENT, "%s cannot prefetch itself", module->name);
+        if (listed->root != unit->root)
+            return fail(ERR_ARGUMENT, "%s is a unit of another root, and %s cannot prefetch it",
+                        modules[i]->name, module->name);
+    }
+    return OK;
+    //[end L3.1b]
+}
+
+// Has the modules be the list.
+static Status set_list(PrefetchList *list, Module *const *modules, int n)
+{
+    //[L3.1] The list is these units, in this order, in memory of its own: the caller may change
+    //  `modules` afterwards. What it was before is freed. Where there is no memory, it stays.
+    //? What does realloc do where n is 0? And who still has the old list if it fails?
+    FsdpUnit **units = malloc((size_t)(n + 1) * sizeof *units);
+    if (units == NULL) return fail(ERR_MEMORY, "no host memory for a list of %d modules", n);
+    for (int i = 0; i < n; i++) units[i] = fsdp_unit(modules[i]);
+    free(list->units);
+    *list = (PrefetchList){n, units};
+    return OK;
+    //[end L3.1]
+}
+
+Status fsdp_set_modules_to_forward_prefetch(Module *module, Module *const *modules, int n)
+{
+    TRY(check_list(module, modules, n));
+    const FsdpUnit *unit = fsdp_unit(module);
+    return set_list(&unit->root->prefetch->forward[prefetch_place(unit)], modules, n);
+}
+
+Status fsdp_set_modules_to_backward_prefetch(Module *module, Module *const *modules, int n)
+{
+    TRY(check_list(module, modules, n));
+    const FsdpUnit *unit = fsdp_unit(module);
+    return set_list(&unit->root->prefetch->backward[prefetch_place(unit)], modules, n);
+}
+
+// ---- One unit, and all of them ----
+
+// What an all-gather of the unit makes; nothing where the unsharded parameter is the shard.
+static int64_t gathered_bytes(const FsdpUnit *unit)
+{
+    const FlatParam *flat = &unit->flat;
+    return flat_param_is_shard(flat) ? 0 : (int64_t)buffer_bytes(&flat->unsharded_param);
+}
+
+int64_t prefetch_in_flight(const FsdpRoot *root)
+{
+    //[L3.2] The bytes (gathered_bytes) of the units of the root that are in flight.
+    //? A unit has three states. In which one is it in flight, and what ends that?
+    int64_t bytes = 0;
+    for (int i = 0; i < root->n_units; i++)
+        if (root->units[i]->flat.state == FLAT_UNSHARDING) bytes += gathered_bytes(root->units[i]);
+    return bytes;
+    //[end L3.2]
+}
+
+Status prefetch_unit(FsdpUnit *unit, bool *fits)
+{
+    const FsdpRoot *root = unit->root;
+    int64_t limit = root->prefetch->options.limit_bytes;
+    //[L3.3] What prefetch.h says. A unit that is not sharded fits: it costs nothing more.
+    //? The limit is 0. And: the unit alone is larger than the limit. Who gathers it then?
+    *fits = limit == 0 || unit->flat.state != FLAT_SHARDED ||
+            prefetch_in_flight(root) + gathered_bytes(unit) <= limit;
+    return *fits ? fsdp_unshard(unit) : OK;
+    //[end L3.3]
+}
+
+Status prefetch_clear(FsdpRoot *root)
+{
+    //[L3.4] Nothing is in flight: what was is resharded, and no buffer is left to free.
+    //? What does fsdp_reshard say to a unit that nobody has waited for?
+    for (int i = 0; i < root->n_units; i++) {
+        if (root->units[i]->flat.state != FLAT_UNSHARDING) continue;
+        TRY(fsdp_wait_for_unshard(root->units[i]));
+        TRY(fsdp_reshard(root->units[i]));
+    }
+    return fsdp_free_all_gather(root);
+    //[end L3.4]
+}
+
+// Prefetches units[0], units[step] …, n of them, until one does not fit.
+static Status prefetch_units(FsdpUnit *const *units, int n, int step)
+{
+    //[[L3.5a] As the comment says.
+    bool fits = true;
+    for (int i = 0; i < n && fits; i++) TRY(prefetch_unit(units[i * step], &fits));
+    return OK;
+    //[end L3.5a]
+}
+
+// ---- Forward ----
+
+// The unit's forward begins: it is the next of state->begun.
+static Status record_begin(PrefetchState *state, FsdpUnit *unit)
+{
+    PrefetchList *begun = &state->begun;
+    const PrefetchList *order = &state->order;
+    //[L3.5] `begun` has the units of this forward, this one last: it began anew with the outermost
+    //  forward (root->iter_forward_root). `follows` says whether these are the first units of
+    //  `order`.
+    //? The last forward was left in the middle, by an error. What is in `begun`?
+    if (state->root->iter_forward_root == unit) {
+        begun->n = 0;
+        state->follows = true;
+    }
+    int place = begun->n;
+    if (place >= order->n || order->units[place] != unit) state->follows = false;
+    return prefetch_append(state, unit);
+    //[end L3.5]
+}
+
+Status prefetch_pre_forward(Module *module, void *arg)
+{
+    FsdpUnit *unit = arg;
+    PrefetchState *state = unit->root->prefetch;
+    const PrefetchList *list = &state->forward[prefetch_place(unit)], *order = &state->order;
+    TRY(record_begin(state, unit));
+    //[L3.6] The unit's list is prefetched; without one the units that begin next, forward_depth of
+    //  them at most, as far as `order` says which they are.
+    //? Where in `order` is the unit after this one? And how many does it have from there on?
+    if (list->n > 0) return prefetch_units(list->units, list->n, 1);
+    int next = state->begun.n, left = order->n - next, depth = state->options.forward_depth;
+    if (!state->follows || left <= 0) return OK;
+    return prefetch_units(order->units + next, left < depth ? left : depth, 1);
+    //[end L3.6]
+}
+
+Status prefetch_post_forward(Module *module, void *arg)
+{
+    const FsdpUnit *unit = arg;
+    FsdpRoot *root = unit->root;
+    PrefetchState *state = root->prefetch;
+    if (root->iter_forward_root != NULL) return OK; // it was not the outermost
+    //[L3.7] Nothing is in flight, and `order` is as this forward began its units.
+    //? Two lists and room for one more: what must be exchanged so that none is lost or leaks?
+    PrefetchList last = state->order;
+    state->order = state->begun;
+    state->begun = (PrefetchList){0, last.units};
+    state->max_begun = last.n;
+    return prefetch_clear(root);
+    //[end L3.7]
+}
+
+// ---- Backward ----
+
+Status prefetch_pre_backward(Module *module, void *arg)
+{
+    FsdpUnit *unit = arg;
+    FsdpRoot *root = unit->root;
+    const PrefetchState *state = root->prefetch;
+    const PrefetchList *list = &state->backward[prefetch_place(unit)];
+    //[L3.8] The unit's list is prefetched; without one the units whose forwards ended just before
+    //  its own (unit->backward_index), the latest first, backward_depth of them at most.
+    //? How many ended before the one at index 2? And what if the unit is nowhere in the order?
+    if (list->n > 0) return prefetch_units(list->units, list->n, 1);
+    int before = unit->backward_index, depth = state->options.backward_depth;
+    if (before <= 0) return OK;
+    return prefetch_units(root->post_forward_order + before - 1, before < depth ? before : depth,
+                          -1);
+    //[end L3.8]
+}
+
+Status prefetch_post_backward(Module *module, void *arg)
+{
+    const FsdpUnit *unit = arg;
+    FsdpRoot *root = unit->root;
+    //[L3.9] After the outermost backward nothing is in flight, whichever micro-batch it was of.
+    //? Who has cleared it after the last micro-batch, and who after the others?
+    return root->iter_backward_root == NULL ? prefetch_clear(root) : OK;
+    //[end L3.9]
+}

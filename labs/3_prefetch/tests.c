@@ -1,0 +1,811 @@
+/* Lab 3, prefetch: who is gathered when, in how many bytes; that nothing else changes; and what a
+ * second unit ahead hides on a modelled machine.
+ *
+ * Most tests run the hooks of a model by hand, in the order of a training, and compare the units'
+ * states with a calculation (tests/support/prefetch_plan.h).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "draw_model.h"
+#include "harness.h"
+#include "machine_file.h"
+#include "prefetch_plan.h"
+#include "schedule.h"
+#include "strategies.h"
+
+// ---- A model whose hooks are run by hand ----
+
+// Units of other sizes than their neighbours', below the root; which of them runs when.
+typedef struct Walk {
+    int widths[PLAN_UNITS], n_units; // unit i > 0 is a linear layer, widths[i - 1] → widths[i]
+    int nested;                      // this unit is within unit nested - 1, which has a layer too
+    int runs[PLAN_UNITS], n_runs;    // below the root, of each forward; n_runs 0: one after another
+    PrefetchOptions options;
+    int limit_units; // the limit is what the largest so many have, less one byte where `short_of`
+    bool short_of;
+    PlanList forward[PLAN_UNITS], backward[PLAN_UNITS]; // lists of units
+    Strategy strategy;
+} Walk;
+
+static const Walk UNEVEN = {
+    .widths = {7, 13, 40, 5, 30, 6, 21}, .n_units = 7, .strategy = STRATEGY_ZERO3};
+
+typedef struct Model {
+    Mesh mesh;
+    FsdpContext ctx;
+    Module *root, *of[PLAN_UNITS]; // the units' modules
+    Plan plan;
+} Model;
+
+static Module *layer(const Walk *k, int i)
+{
+    char name[16];
+    snprintf(name, sizeof name, "u.%d", i);
+    Module *m = linear_create(name, k->widths[i - 1], k->widths[i], true, 0.02f);
+    check(m != NULL, "no memory for a layer");
+    return m;
+}
+
+// The root has a layer of its own, after all others.
+static Module *build(const Walk *k, Module **of)
+{
+    Module *children[PLAN_UNITS];
+    int n = 0;
+    for (int i = 1; i < k->n_units; i++) {
+        of[i] = layer(k, i);
+        if (k->nested != i + 1) {
+            children[n++] = of[i];
+            continue;
+        }
+        of[i + 1] = layer(k, i + 1); // within unit i, after its own layer
+        Module *inner[] = {of[i], of[i + 1]};
+        of[i] = children[n++] = sequence_create("outer", 2, inner);
+        i++;
+    }
+    children[n++] = linear_create("last", k->widths[k->n_units - 1], 3, true, 0.02f);
+    return of[0] = sequence_create("model", n, children);
+}
+
+static void model_create(Model *m, const Walk *k, const Rank *r)
+{
+    FsdpOptions fsdp = {.seed = 42};
+    StrategyOptions strategy = {.strategy = k->strategy};
+    memset(m, 0, sizeof *m);
+    need(mesh_2d(&m->mesh, r->comm, 1));
+    need(fsdp_context_create(&m->ctx, &m->mesh, r->stream));
+    m->root = build(k, m->of);
+    for (int i = k->n_units - 1; i >= 0; i--) need(fully_shard(m->of[i], &m->ctx, &fsdp));
+    need(strategy_apply(m->root, &strategy));
+    Plan *p = &m->plan;
+    p->n = k->n_units;
+    p->options = k->options;
+    p->keeps_all = k->strategy == STRATEGY_ZERO2;
+    int64_t limit = -(int64_t)k->short_of;
+    for (int i = 0; i < p->n; i++) {
+        p->bytes[i] = r->world == 1 ? 0 : 4 * fsdp_unit(m->of[i])->flat.layout.padded;
+        if (i > 0 && i <= k->limit_units) limit += p->bytes[i];
+    }
+    if (k->limit_units > 0 && limit > 0) p->options.limit_bytes = limit;
+    memcpy(p->forward, k->forward, sizeof p->forward);
+    memcpy(p->backward, k->backward, sizeof p->backward);
+    plan_begin(p);
+    need(prefetch_apply(m->root, &p->options));
+    need_cuda(cudaDeviceSynchronize());
+}
+
+static void set_lists(Model *m)
+{
+    for (int i = 0; i < m->plan.n; i++) {
+        Module *listed[PLAN_UNITS];
+        const PlanList *list = &m->plan.forward[i];
+        for (int j = 0; j < list->n; j++) listed[j] = m->of[list->unit[j]];
+        need(fsdp_set_modules_to_forward_prefetch(m->of[i], listed, list->n));
+        list = &m->plan.backward[i];
+        for (int j = 0; j < list->n; j++) listed[j] = m->of[list->unit[j]];
+        need(fsdp_set_modules_to_backward_prefetch(m->of[i], listed, list->n));
+        memset(listed, 0, sizeof listed); // the library has its own
+    }
+}
+
+static void model_destroy(Model *m, const Rank *r)
+{
+    need_cuda(cudaDeviceSynchronize());
+    if (fsdp_unit(m->root)->root->prefetch != NULL) need(prefetch_remove(m->root));
+    need(strategy_remove(m->root));
+    fsdp_unwrap(m->root);
+    module_destroy(m->root);
+    need(fsdp_context_destroy(&m->ctx));
+    need(mesh_destroy(&m->mesh, r->comm));
+}
+
+// All hooks of the unit at this point; then the states must be those of the plan.
+static void hook(Model *m, int unit, HookPoint point)
+{
+    static const char *const NAME[] = {"sharded", "in flight", "unsharded"};
+    static const char *const WHEN[] = {"before the forward", "after the forward",
+                                       "before the backward", "after the backward"};
+    static const char *const WHOSE[] = {"prefetch_pre_forward", "prefetch_post_forward",
+                                        "prefetch_pre_backward", "prefetch_post_backward"};
+    Module *module = m->of[unit];
+    for (Hook *h = module->hooks[point]; h != NULL; h = h->next) need(h->fn(module, h->arg));
+    plan_hook(&m->plan, unit, point);
+    for (int i = 0; i < m->plan.n; i++) {
+        const FlatParam *flat = &fsdp_unit(m->of[i])->flat;
+        int state = flat->state == FLAT_SHARDED      ? AWAY
+                    : flat->state == FLAT_UNSHARDING ? COMING
+                                                     : HERE;
+        check(state == (int)m->plan.state[i],
+              "%s of unit %d, unit %d is %s, must be %s" LIKELY "what %s queues, or leaves there",
+              WHEN[point], unit, i, NAME[state], NAME[m->plan.state[i]], WHOSE[point]);
+    }
+    int64_t got = prefetch_in_flight(fsdp_unit(m->root)->root);
+    check(got == plan_in_flight(&m->plan),
+          "%s of unit %d prefetch_in_flight says %lld bytes, want %lld", WHEN[point], unit,
+          (long long)got, (long long)plan_in_flight(&m->plan));
+}
+
+static void run_unit(Model *m, const Walk *k, int unit, HookPoint before)
+{
+    hook(m, unit, before);
+    if (k->nested == unit + 1) run_unit(m, k, unit + 1, before);
+    hook(m, unit, before + 1);
+}
+
+// Each unit of a pass below the root, as `runs` says or one after the other.
+static void run_pass(Model *m, const Walk *k, HookPoint before)
+{
+    int n = 0, runs[PLAN_UNITS];
+    for (int i = 1; i < k->n_units && k->n_runs == 0; i++)
+        if (k->nested != i) runs[n++] = i;
+    for (int i = 0; i < k->n_runs; i++) runs[n++] = k->runs[i];
+    hook(m, 0, before);
+    for (int i = 0; i < n; i++)
+        run_unit(m, k, runs[before == HOOK_PRE_FORWARD ? i : n - 1 - i], before);
+    hook(m, 0, before + 1);
+}
+
+// A pass, or two of a training, with what they made.
+static void check_passes(Model *m, const Walk *k, const Rank *r)
+{
+    uint64_t first = gpulog_length();
+    int before = m->plan.gathers;
+    m->plan.peak = 0;
+    run_pass(m, k, HOOK_PRE_FORWARD);
+    if (!m->plan.evaluates) run_pass(m, k, HOOK_PRE_BACKWARD);
+    need_cuda(cudaDeviceSynchronize());
+    check_no_race(first);
+    uint64_t gathers = gpulog_count(GPU_ALL_GATHER, first);
+    uint64_t want = r->world == 1 ? 0 : (uint64_t)(m->plan.gathers - before);
+    check(gathers == want, "the passes made %llu all-gathers, want %llu",
+          (unsigned long long)gathers, (unsigned long long)want);
+    size_t peak = case_peak(first, GPU_UNSHARDED_PARAM);
+    check(peak == (size_t)m->plan.peak,
+          "at most %zu bytes of parameters are unsharded at a time, want %lld", peak,
+          (long long)m->plan.peak);
+    need(fsdp_sgd_step(m->root, &m->ctx, 0.125f, 0.0f));
+}
+
+// Two steps, the second by the order of the first; an evaluation; and another step.
+static void walk_body(const Rank *r, void *arg)
+{
+    const Walk *k = arg;
+    Model m;
+    model_create(&m, k, r);
+    set_lists(&m);
+    for (int i = 0; i < 4; i++) {
+        m.plan.evaluates = i == 2;
+        need(fsdp_set_training(m.root, !m.plan.evaluates));
+        check_passes(&m, k, r);
+    }
+    model_destroy(&m, r);
+}
+
+static void walk(int world, const Walk *k)
+{
+    Walk copy = *k;
+    run_ranks(world, walk_body, &copy);
+}
+
+// Units of drawn sizes; some orders that are not the registry's.
+static Walk draw_walk(int *world)
+{
+    Walk k = UNEVEN;
+    *world = draw(2, 8);
+    k.n_units = draw(4, 8);
+    for (int i = 0; i < k.n_units; i++) k.widths[i] = draw(3, 40);
+    k.nested = draw_chance(50) ? draw(3, k.n_units - 1) : 0;
+    drawn("%d ranks, %d units, nested %d", *world, k.n_units, k.nested);
+    return k;
+}
+
+// ---- The tests ----
+
+static const int SWAPPED[] = {2, 1, 3, 4, 5, 6};
+static const int TWICE[] = {1, 2, 1, 3, 2, 4, 5, 6};
+
+static Walk with_runs(const int *runs, int n)
+{
+    Walk k = UNEVEN;
+    memcpy(k.runs, runs, (size_t)n * sizeof *runs);
+    k.n_runs = n;
+    return k;
+}
+
+static void depth_in_the_forward(void **state)
+{
+    for (int depth = 0; depth <= 4; depth++) {
+        Walk k = UNEVEN;
+        k.options.forward_depth = depth;
+        walk(2, &k);
+        if (depth == 2) walk(1, &k);
+        k.nested = 4;
+        walk(3, &k);
+    }
+    Walk k = with_runs(SWAPPED, 6), twice = with_runs(TWICE, 8);
+    k.options.forward_depth = twice.options.forward_depth = 2;
+    walk(2, &k);
+    walk(2, &twice);
+    k = UNEVEN;
+    k.options.forward_depth = 100;
+    walk(2, &k);
+    int world;
+    k = draw_walk(&world);
+    k.options.forward_depth = draw(1, 5);
+    walk(world, &k);
+}
+
+static void depth_in_the_backward(void **state)
+{
+    for (int depth = 0; depth <= 4; depth++) {
+        Walk k = UNEVEN;
+        k.options.backward_depth = depth;
+        walk(2, &k);
+        k.nested = 4;
+        walk(3, &k);
+    }
+    Walk k = with_runs(SWAPPED, 6), twice = with_runs(TWICE, 8);
+    k.options.backward_depth = twice.options.backward_depth = 3;
+    walk(2, &k);
+    walk(2, &twice);
+    int world;
+    k = draw_walk(&world);
+    k.options.backward_depth = draw(1, 5);
+    walk(world, &k);
+}
+
+static void lists_go_before_depth(void **state)
+{
+    Walk k = UNEVEN;
+    k.options = (PrefetchOptions){.forward_depth = 1, .backward_depth = 2};
+    k.forward[0] = (PlanList){3, {2, 1, 5}};
+    k.forward[3] = (PlanList){2, {2, 4}}; // 2 has run: it is a stray
+    k.backward[0] = (PlanList){2, {6, 4}};
+    k.backward[5] = (PlanList){1, {2}};
+    walk(2, &k);
+    walk(1, &k);
+    k.nested = 5;
+    k.forward[4] = (PlanList){2, {0, 6}}; // the root is there
+    walk(3, &k);
+    k.options = (PrefetchOptions){.forward_depth = 0, .backward_depth = 0};
+    k.limit_units = 2;
+    walk(2, &k);
+}
+
+static void replaced_body(const Rank *r, void *arg)
+{
+    const Walk *k = arg;
+    Model m;
+    model_create(&m, k, r);
+    PlanList list = {2, {3, 4}};
+    m.plan.forward[1] = m.plan.backward[6] = list;
+    set_lists(&m);
+    check_passes(&m, k, r);
+    m.plan.forward[1] = (PlanList){1, {5}};
+    m.plan.backward[6].n = 0;
+    set_lists(&m);
+    check_passes(&m, k, r);
+    model_destroy(&m, r);
+}
+
+static void a_list_is_replaced(void **state)
+{
+    Walk k = UNEVEN;
+    k.options = (PrefetchOptions){.forward_depth = 2, .backward_depth = 2};
+    run_ranks(2, replaced_body, &k);
+}
+
+static void a_limit_bounds_what_is_in_flight(void **state)
+{
+    Walk k = UNEVEN;
+    k.options = (PrefetchOptions){.forward_depth = 3, .backward_depth = 3};
+    for (k.limit_units = 1; k.limit_units <= 4; k.limit_units++)
+        for (int less = 0; less < 2; less++) {
+            k.short_of = less == 1;
+            walk(2, &k);
+        }
+    k.nested = 4;
+    walk(4, &k);
+    int world;
+    k = draw_walk(&world);
+    k.options = (PrefetchOptions){.forward_depth = draw(1, 4), .backward_depth = draw(1, 4)};
+    k.limit_units = draw(1, 4);
+    k.short_of = draw_chance(50);
+    walk(world, &k);
+}
+
+// ---- What outlives its pass ----
+
+// A forward that an error ends in the middle; then steps as ever.
+static void broken_body(const Rank *r, void *arg)
+{
+    const Walk *k = arg;
+    Model m;
+    model_create(&m, k, r);
+    hook(&m, 0, HOOK_PRE_FORWARD);
+    hook(&m, 1, HOOK_PRE_FORWARD);
+    need(fsdp_reshard_all(m.root));
+    memset(m.plan.state, 0, sizeof m.plan.state);
+    m.plan.open = 0;
+    m.plan.live = m.plan.retired = 0;
+    for (int i = 0; i < 2; i++) check_passes(&m, k, r);
+    model_destroy(&m, r);
+}
+
+// A forward leaves out the units at its end, and several micro-batches have one step.
+static void stray_body(const Rank *r, void *arg)
+{
+    const Walk *k = arg;
+    Model m;
+    model_create(&m, k, r);
+    set_lists(&m);
+    for (int i = 0; i < 3; i++) {
+        need(strategy_micro_batch(m.root, i, 3));
+        run_pass(&m, k, HOOK_PRE_FORWARD);
+        run_pass(&m, k, HOOK_PRE_BACKWARD);
+        check(fsdp_unit(m.root)->root->all_gather_state.buffer == NULL,
+              "after micro-batch %d a buffer is left to free", i);
+    }
+    need_cuda(cudaDeviceSynchronize());
+    need(fsdp_sgd_step(m.root, &m.ctx, 0.125f, 0.0f));
+    model_destroy(&m, r);
+}
+
+static void nothing_outlives_its_pass(void **state)
+{
+    static const int FEW[] = {1, 2, 3};
+    Walk k = with_runs(FEW, 3);
+    k.options = (PrefetchOptions){.forward_depth = 3, .backward_depth = 3};
+    k.backward[1] = (PlanList){2, {3, 6}};
+    walk(2, &k);
+    run_ranks(2, stray_body, &k);
+    run_ranks(1, stray_body, &k);
+    k = UNEVEN;
+    k.options.forward_depth = 3;
+    run_ranks(2, broken_body, &k);
+}
+
+// ---- What is refused ----
+
+static Module *bare(const char *name)
+{
+    return linear_create(name, 3, 3, true, 0.02f);
+}
+
+static void check_refused(Status status, const char *says)
+{
+    check(status == ERR_ARGUMENT, "taken, where the line should say: %s", says);
+    check(strstr(check_last(), says) != NULL, "the line should say: %s; it says: %s", says,
+          check_last());
+}
+
+static void refused_body(const Rank *r, void *arg)
+{
+    const Walk *k = arg;
+    FsdpOptions fsdp = {.seed = 42};
+    PrefetchOptions ok = {1, 1, 0}, bad;
+    Model m;
+    model_create(&m, k, r);
+    Module *plain = bare("plain"), *other = bare("other");
+    need(fully_shard(other, &m.ctx, &fsdp));
+    Module *const lists[] = {plain, other, m.of[2]};
+    Status (*const set[])(Module *, Module *const *, int) = {fsdp_set_modules_to_forward_prefetch,
+                                                             fsdp_set_modules_to_backward_prefetch};
+    PrefetchState *state = fsdp_unit(m.root)->root->prefetch;
+    for (int i = 0; i < 2; i++) {
+        PrefetchList *of = i == 0 ? &state->forward[2] : &state->backward[2];
+        need(set[i](m.of[2], &m.of[3], 2));
+        check_refused(set[i](plain, &m.of[1], 1), "plain is no unit, and prefetches nothing");
+        check_refused(set[i](other, &m.of[1], 1), "other has no prefetch");
+        check_refused(set[i](m.of[2], &m.of[1], -1), "a list of -1 modules");
+        check_refused(set[i](m.of[2], &lists[0], 3), "plain is no unit, and u.2 cannot prefetch");
+        check_refused(set[i](m.of[2], &lists[1], 1), "other is a unit of another root");
+        check_refused(set[i](m.of[2], &lists[2], 1), "u.2 cannot prefetch itself");
+        check(of->n == 2 && of->units[0] == fsdp_unit(m.of[3]) &&
+                  of->units[1] == fsdp_unit(m.of[4]),
+              "a list that was refused has taken the place of the one before");
+    }
+    check_refused(prefetch_apply(m.root, &ok), "has a prefetch already");
+    check_refused(prefetch_apply(m.of[1], &ok), "is below the root");
+    check_refused(strategy_remove(m.root), "call prefetch_remove before");
+    need(prefetch_remove(m.root));
+    check_refused(prefetch_remove(m.root), "has no prefetch");
+    bad = (PrefetchOptions){.forward_depth = -1};
+    check_refused(prefetch_apply(m.root, &bad), "a prefetch of -1 units ahead");
+    bad = (PrefetchOptions){.backward_depth = -2};
+    check_refused(prefetch_apply(m.root, &bad), "a prefetch of -2 units ahead");
+    bad = (PrefetchOptions){.limit_bytes = -5};
+    check_refused(prefetch_apply(m.root, &bad), "a limit of -5 bytes in flight");
+    check_refused(prefetch_apply(other, &ok), "other has no strategy");
+    check(fsdp_unit(m.root)->root->prefetch == NULL, "what was refused has left something");
+    for (int point = 0; point < HOOK_POINTS; point++)
+        check(m.of[1]->hooks[point] != NULL && m.of[1]->hooks[point]->next == NULL,
+              "a prefetch that was taken off has left a hook");
+    fsdp_unwrap(other);
+    module_destroy(other);
+    module_destroy(plain);
+    model_destroy(&m, r);
+}
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    Walk k = UNEVEN;
+    run_ranks(2, refused_body, &k);
+}
+
+// ---- What is as it was ----
+
+typedef struct Work {
+    GpuOp op;
+    size_t bytes;
+} Work;
+enum { MOST_WORK = 2048 };
+
+// What a stream got since `first`.
+static int work_of(cudaStream_t stream, uint64_t first, Work *work)
+{
+    int n = 0;
+    for (uint64_t i = first; i < gpulog_length() && n < MOST_WORK; i++) {
+        GpuLogEntry entry;
+        if (!gpulog_get(i, &entry) || entry.stream != stream) continue;
+        work[n++] = (Work){entry.op, entry.n_ranges > 0 ? entry.range[0].bytes : 0};
+    }
+    return n;
+}
+
+// A step's work on the two streams.
+static void record_step(const Case *c, const Rank *r, Work *work[2], int n[2])
+{
+    Wrapped w;
+    case_wrap(&w, c, r);
+    case_train(&w, c, r, 0);
+    need(fsdp_adamw_step(&w.adamw));
+    need_cuda(cudaDeviceSynchronize());
+    uint64_t first = gpulog_length();
+    case_train(&w, c, r, 1);
+    n[0] = work_of(w.ctx.all_gather_stream, first, work[0]);
+    n[1] = work_of(w.ctx.compute_stream, first, work[1]);
+    case_unwrap(&w, r);
+}
+
+static void default_body(const Rank *r, void *arg)
+{
+    static const PrefetchOptions SAME[] = {{0, 1, 0}, {1, 1, 0}};
+    static const char *const NAME[] = {"all-gather", "compute"};
+    Case c = *(const Case *)arg;
+    Work *work[2][2];
+    int n[2][2];
+    for (int i = 0; i < 4; i++) work[i / 2][i % 2] = calloc(MOST_WORK, sizeof(Work));
+    record_step(&c, r, work[0], n[0]);
+    for (int i = 0; i < 2; i++) {
+        c.prefetch = &SAME[i];
+        record_step(&c, r, work[1], n[1]);
+        for (int s = 0; s < 2; s++) {
+            int at = 0;
+            while (at < n[0][s] && at < n[1][s] && work[0][s][at].op == work[1][s][at].op &&
+                   work[0][s][at].bytes == work[1][s][at].bytes)
+                at++;
+            check(at == n[0][s] && n[0][s] == n[1][s],
+                  "forward_depth %d and backward_depth 1 must be what happens without a prefetch: "
+                  "on the %s stream operation %d of %d is %s of %zu bytes, must be %s of %zu",
+                  SAME[i].forward_depth, NAME[s], at, n[0][s], gpulog_op_name(work[1][s][at].op),
+                  work[1][s][at].bytes, gpulog_op_name(work[0][s][at].op), work[0][s][at].bytes);
+        }
+    }
+    for (int i = 0; i < 4; i++) free(work[i / 2][i % 2]);
+}
+
+static void one_ahead_is_what_it_was(void **state)
+{
+    Case c = case_of(spec_gpt2(4), STRATEGY_ZERO3, 2, 1, 1);
+    run_ranks(2, default_body, &c);
+    c = case_of(spec_mlp(4), STRATEGY_ZERO2, 4, 2, 2);
+    run_ranks(4, default_body, &c);
+}
+
+static void training_is_the_same(void **state)
+{
+    static const PrefetchOptions OPTIONS[] = {{2, 2, 0},    {0, 3, 0}, {4, 0, 0},
+                                              {3, 3, 1500}, {2, 1, 1}, {9, 9, 0}};
+    static const MixedPrecisionPolicy narrow = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
+    for (int world = 1; world <= 8; world++) {
+        Strategy strategy = world % 3 == 1 ? (Strategy)(1 + world % 2) : STRATEGY_ZERO3;
+        Case c = case_of(spec_mlp(5), strategy, world, 1, 1 + world % 2);
+        c.prefetch = &OPTIONS[world % 6];
+        c.policy = world % 3 == 0 ? &narrow : NULL;
+        run_case(world, &c);
+    }
+    Case c = case_of(spec_gpt2(3), STRATEGY_ZERO3, 4, 2, 2);
+    c.prefetch = &OPTIONS[0];
+    c.options.reduce_every_time = true;
+    run_case(4, &c);
+    c = case_of(spec_mlp(5), STRATEGY_ZERO3, 4, 1, 2);
+    c.prefetch = &OPTIONS[3];
+    c.options.reshard_ranks = 2;
+    run_case(4, &c);
+    c = case_of(spec_mlp(3), STRATEGY_DDP, 2, 1, 1);
+    c.prefetch = &OPTIONS[0];
+    run_case(2, &c);
+}
+
+// ---- Memory and traffic ----
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+// The handout's formulas, of blocks of one size.
+static void costs_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    const PrefetchOptions *o = c->prefetch;
+    Wrapped w;
+    size_t before = gpulog_live_bytes(r->device);
+    case_wrap(&w, c, r);
+    size_t bytes = dtype_bytes(c->policy != NULL ? c->policy->param_dtype : DTYPE_F32);
+    int64_t root = (int64_t)bytes * w.root->units[0]->flat.layout.padded;
+    int64_t u = (int64_t)bytes * w.root->units[1]->flat.layout.padded;
+    int64_t blocks = w.root->n_units - 1, n = c->rounds, s = r->world;
+    int64_t fits = o->limit_bytes > 0 ? least(o->limit_bytes / u, blocks - 1) : blocks - 1;
+    int64_t forward = least(o->forward_depth, fits), backward = least(o->backward_depth, fits);
+    if (forward == 0) forward = 1; // the one before is freed later
+    int64_t most = root + u * (1 + (forward > backward ? forward : backward));
+    bool again = c->options.strategy == STRATEGY_ZERO3;
+    if (!again) most = root + blocks * u;
+    size_t held = gpulog_live_bytes(r->device) - before;
+    size_t shards = (size_t)((root + blocks * u) / (int64_t)bytes * 16 / s);
+    check(held == shards, "a training holds %zu bytes, want %zu: a prefetch keeps nothing", held,
+          shards);
+    uint64_t first = gpulog_length(), gathers = 0, sent = 0;
+    case_train(&w, c, r, 0);
+    need_cuda(cudaDeviceSynchronize());
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        GpuLogEntry entry;
+        if (!gpulog_get(i, &entry) || entry.op != GPU_ALL_GATHER) continue;
+        gathers++;
+        sent += entry.sent;
+    }
+    uint64_t calls = (uint64_t)(n * (1 + blocks * (again ? 2 : 1)));
+    uint64_t all = (uint64_t)(n * (s - 1) * (root + blocks * u * (again ? 2 : 1)) / s);
+    check(gathers == calls && sent == all,
+          "a step of %d micro-batches made %llu all-gathers of %llu bytes, want %llu of %llu: a "
+          "prefetch makes the same, earlier",
+          c->rounds, (unsigned long long)gathers, (unsigned long long)sent,
+          (unsigned long long)calls, (unsigned long long)all);
+    size_t peak = case_peak(first, GPU_UNSHARDED_PARAM);
+    check(peak == (size_t)most,
+          "with forward_depth %d, backward_depth %d and a limit of %lld bytes at most %zu bytes of "
+          "parameters are unsharded at a time, want %lld",
+          o->forward_depth, o->backward_depth, (long long)o->limit_bytes, peak, (long long)most);
+    check(gpulog_live_bytes(r->device) - before == held, "after the step more is held than before");
+    case_unwrap(&w, r);
+}
+
+static void costs_are_the_formula(void **state)
+{
+    static const MixedPrecisionPolicy narrow = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
+    Case c = case_of(spec_gpt2(5), STRATEGY_ZERO3, 2, 1, 1);
+    PrefetchOptions o = {0, 0, 0};
+    c.prefetch = &o;
+    for (int i = 0; i < 12; i++) {
+        int world = 2 + i % 7;
+        o = (PrefetchOptions){i % 4, (i + i / 4) % 4, i < 6 ? 0 : (i - 5) * 14000};
+        c.rounds = 1 + i % 2;
+        c.policy = i % 5 == 4 ? &narrow : NULL;
+        c.options.strategy = i == 7 ? STRATEGY_ZERO2 : STRATEGY_ZERO3;
+        run_ranks(world, costs_body, &c);
+    }
+}
+
+// ---- What a second unit ahead hides ----
+
+// Nothing but products and collectives takes time, and nothing slows anything.
+static const char MACHINE[] = "gpus_per_node 8\n"
+                              "memory 80 GiB\n"
+                              "peak_f64 4 GFLOP/s\n"
+                              "peak_f32 4 GFLOP/s\n"
+                              "peak_tf32 4 GFLOP/s\n"
+                              "peak_bf16 4 GFLOP/s\n"
+                              "peak_fp8 4 GFLOP/s\n"
+                              "hbm 20000 GB/s\n"
+                              "nvlink 0.8 GB/s\n"
+                              "pcie 50 GB/s\n"
+                              "nic 0.8 GB/s\n"
+                              "kernel 2 ns\n"
+                              "copy 2 ns\n"
+                              "launch 1 ns\n"
+                              "collective 1 ns\n"
+                              "enqueue 1 ns\n"
+                              "allocate 1 ns\n"
+                              "free 1 ns\n"
+                              "pin 20 ns\n"
+                              "sync 2 ns\n"
+                              "query 2 ns\n"
+                              "wake 20 ns\n"
+                              "slow_compute 1/1\n"
+                              "slow_transfer 1/1\n"
+                              "gemm plain\n"
+                              "model plain\n"
+                              "latency 2 ns\n";
+
+enum { BLOCKS = 6, WIDTH = 32, ROWS = 16, CLOCK_WORLD = 4 };
+static const int LAYERS[BLOCKS] = {1, 4, 1, 4, 1, 4}; // of each block, of one size
+
+typedef struct Timed {
+    PrefetchOptions options;
+    int begin, loss, end; // entries: of the forward, between the passes, of the end
+    TimesLog log;
+} Timed;
+
+static Module *stack(void)
+{
+    Module *blocks[BLOCKS + 1];
+    char name[16];
+    for (int i = 0; i < BLOCKS; i++) {
+        Module *layers[4];
+        for (int j = 0; j < LAYERS[i]; j++) {
+            snprintf(name, sizeof name, "l.%d.%d", i, j);
+            layers[j] = linear_create(name, WIDTH, WIDTH, false, 0.02f);
+        }
+        snprintf(name, sizeof name, "l.%d", i);
+        blocks[i] = sequence_create(name, LAYERS[i], layers);
+    }
+    blocks[BLOCKS] = linear_create("last", WIDTH, WIDTH, false, 0.02f);
+    return sequence_create("model", BLOCKS + 1, blocks);
+}
+
+static void timed_body(const Rank *r, void *arg)
+{
+    Timed *t = (Timed *)arg + r->rank;
+    FsdpOptions fsdp = {.seed = 42};
+    StrategyOptions strategy = {.strategy = STRATEGY_ZERO3};
+    Spec spec = {.B = ROWS, .T = 1, .in_dim = WIDTH, .dim = WIDTH, .vocab = WIDTH};
+    NnRun run;
+    Mesh mesh;
+    FsdpContext ctx;
+    Module *model = stack();
+    need(nn_run_create(&run, r->stream));
+    need(mesh_2d(&mesh, r->comm, 1));
+    need(fsdp_context_create(&ctx, &mesh, r->stream));
+    for (int i = 0; i < BLOCKS; i++) need(fully_shard(model->children[i], &ctx, &fsdp));
+    need(fully_shard(model, &ctx, &fsdp));
+    need(strategy_apply(model, &strategy));
+    need(prefetch_apply(model, &t->options));
+    Batch batch = batch_create(&spec, 1);
+    need_cuda(cudaDeviceSynchronize());
+    t->begin = (int)gpulog_length();
+    train_batch(&spec, &run, model, &batch);
+    need_cuda(cudaDeviceSynchronize());
+    t->end = (int)gpulog_length();
+    t->loss = (int)gpulog_find(GPU_KERNEL, "kernel_cross_entropy", (uint64_t)t->begin);
+    times_copy(&t->log);
+    batch_destroy(&batch);
+    need(prefetch_remove(model));
+    need(strategy_remove(model));
+    fsdp_unwrap(model);
+    module_destroy(model);
+    need(fsdp_context_destroy(&ctx));
+    need(mesh_destroy(&mesh, r->comm));
+    need(nn_run_destroy(&run));
+}
+
+static double later(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+// By hand, in a layer's all-gather (g) as the unit: a layer's forward takes `c`, its backward twice
+// that, its reduce-scatter as long as its all-gather. What is exposed of a pass.
+static double forward_by_hand(double c, int depth)
+{
+    double gathered = 1, done[BLOCKS + 1], computed = 0, all = 0; // the root's own layer first
+    for (int i = 0; i < BLOCKS; i++) {
+        int freed = i - 1 - (depth > 0 ? depth : 1); // whose buffer is freed before this all-gather
+        gathered = later(gathered, freed >= 0 ? done[freed] : 0) + LAYERS[i];
+        computed = done[i] = later(computed, gathered) + c * LAYERS[i];
+        all += c * LAYERS[i];
+    }
+    return computed - all;
+}
+
+static double backward_by_hand(double c, int depth)
+{
+    double there[BLOCKS] = {0}, wire = 0, at = 0, all = 2 * c; // the root's backward begins
+    for (int i = BLOCKS - 1; i >= BLOCKS - depth && i >= 0; i--) there[i] = wire += LAYERS[i];
+    at = 2 * c; // the root's own layer
+    for (int i = BLOCKS - 1; i >= 0; i--) {
+        if (there[i] == 0) there[i] = wire = later(wire, at) + LAYERS[i];
+        double begins = later(at, there[i]);
+        if (depth > 0 && i - depth >= 0)
+            there[i - depth] = wire = later(wire, at) + LAYERS[i - depth];
+        at = begins + 2 * c * LAYERS[i];
+        all += 2 * c * LAYERS[i];
+        wire = later(wire, at) + LAYERS[i];
+    }
+    return later(wire + 1, at) - all; // the root's reduction is the last
+}
+
+// Exposed of the ranks' passes, in microseconds, at most. False: this backend has no times.
+static bool measure(PrefetchOptions options, double exposed[2], double *layer, double *c)
+{
+    Timed *t = shared_alloc(CLOCK_WORLD * sizeof *t);
+    Times *times = calloc((size_t)CLOCK_WORLD * TIMES_MOST, sizeof *times);
+    TimesLog *logs = calloc(CLOCK_WORLD, sizeof *logs);
+    assert_true(times != NULL && logs != NULL);
+    for (int i = 0; i < CLOCK_WORLD; i++) t[i].options = options;
+    run_ranks(CLOCK_WORLD, timed_body, t);
+    for (int i = 0; i < CLOCK_WORLD; i++) logs[i] = t[i].log;
+    const char *wrong = times_replay(machine_file(MACHINE), logs, CLOCK_WORLD, times);
+    if (wrong != NULL && times_are_known()) fail_msg("the ranks' logs cannot be timed: %s", wrong);
+    exposed[0] = exposed[1] = 0;
+    for (int i = 0; i < CLOCK_WORLD && wrong == NULL; i++) {
+        const Times *own = times + (size_t)i * TIMES_MOST;
+        Schedule s[2] = {schedule_of(&logs[i], own, t[i].begin, t[i].loss),
+                         schedule_of(&logs[i], own, t[i].loss, t[i].end)};
+        int layers = 1;
+        for (int b = 0; b < BLOCKS; b++) layers += LAYERS[b];
+        *layer = (double)s[0].communication / 1e6 / layers;
+        *c = (double)s[0].compute / (double)s[0].communication;
+        for (int p = 0; p < 2; p++) exposed[p] = later(exposed[p], (double)s[p].exposed / 1e6);
+    }
+    free(times);
+    free(logs);
+    return wrong == NULL;
+}
+
+static void two_ahead_hide_what_one_cannot(void **state)
+{
+    static const char *const PASS[] = {"forward", "backward"};
+    double hand[4][2];
+    for (int depth = 1; depth <= 3; depth++) {
+        double got[2], layer = 0, c = 0;
+        PrefetchOptions o = {depth, depth, 0};
+        if (!measure(o, got, &layer, &c)) skip();
+        hand[depth][0] = layer * forward_by_hand(c, depth);
+        hand[depth][1] = layer * backward_by_hand(c, depth);
+        for (int p = 0; p < 2; p++)
+            if (got[p] > 1.05 * hand[depth][p])
+                fail_msg("%d units ahead, in the %s %.1f us of communication are exposed on a "
+                         "modelled machine, by hand %.1f: large units follow small ones, and what "
+                         "is queued %s ahead can be hidden by the large one before",
+                         depth, PASS[p], got[p], hand[depth][p], depth > 1 ? "two" : "one");
+    }
+    for (int p = 0; p < 2; p++) assert_true(hand[2][p] < 0.6 * hand[1][p]);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(depth_in_the_forward),
+    cmocka_unit_test(depth_in_the_backward),
+    cmocka_unit_test(lists_go_before_depth),
+    cmocka_unit_test(a_list_is_replaced),
+    cmocka_unit_test(a_limit_bounds_what_is_in_flight),
+    cmocka_unit_test(nothing_outlives_its_pass),
+    cmocka_unit_test(what_does_not_fit_is_refused),
+    cmocka_unit_test(one_ahead_is_what_it_was),
+    cmocka_unit_test(training_is_the_same),
+    cmocka_unit_test(costs_are_the_formula),
+    cmocka_unit_test(two_ahead_hide_what_one_cannot),
+};
+SUITE_MAIN("prefetch", tests)
