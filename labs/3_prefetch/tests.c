@@ -524,7 +524,7 @@ static void one_ahead_is_what_it_was(void **state)
     run_ranks(4, default_body, &c);
 }
 
-static void training_is_the_same(void **state)
+static void any_prefetch_trains_the_same(void **state)
 {
     static const PrefetchOptions OPTIONS[] = {{2, 2, 0},    {0, 3, 0}, {4, 0, 0},
                                               {3, 3, 1500}, {2, 1, 1}, {9, 9, 0}};
@@ -603,7 +603,7 @@ static void costs_body(const Rank *r, void *arg)
     case_unwrap(&w, r);
 }
 
-static void costs_are_the_formula(void **state)
+static void costs_are_those_of_the_tables(void **state)
 {
     static const MixedPrecisionPolicy narrow = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
     Case c = case_of(spec_gpt2(5), STRATEGY_ZERO3, 2, 1, 1);
@@ -804,8 +804,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(nothing_outlives_its_pass),
     cmocka_unit_test(what_does_not_fit_is_refused),
     cmocka_unit_test(one_ahead_is_what_it_was),
-    cmocka_unit_test(training_is_the_same),
-    cmocka_unit_test(costs_are_the_formula),
+    cmocka_unit_test(any_prefetch_trains_the_same),
+    cmocka_unit_test(costs_are_those_of_the_tables),
     cmocka_unit_test(two_ahead_hide_what_one_cannot),
 };
 SUITE_MAIN("prefetch", tests)
