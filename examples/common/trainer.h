@@ -17,6 +17,7 @@
 #include "model.h"
 #include "nn.h"
 #include "precision.h"
+#include "prefetch.h"
 
 typedef struct TrainerOptions {
     Gpt2Config model;   // or the sizes of a Llama
@@ -36,7 +37,9 @@ typedef struct TrainerOptions {
     bool mixed;             // policy is set; strategic is, too
     MixedPrecisionPolicy policy;
     int reshard_ranks; // ZeRO-3: slices between forward and backward; 0: none
-    bool uneven;       // micro-batches of 1 to B sequences, each rank and step others
+    bool prefetches;   // so many units ahead, in both passes; strategic is set, too
+    int prefetch;
+    bool uneven; // micro-batches of 1 to B sequences, each rank and step others
 } TrainerOptions;
 
 typedef struct Trainer {

@@ -35,6 +35,7 @@ static void usage(FILE *out, const char *program)
         "  --accumulate N micro-batches of a step, each of --batch sequences (1)\n"
         "  --reduce-every-time   each micro-batch reduces; else the last one alone\n"
         "  --reshard-ranks N     zero3: a slice between forward and backward, on N ranks (0)\n"
+        "  --prefetch N   gather N units ahead, in the forward and the backward (as without: 1)\n"
         "  --uneven       micro-batches of 1 to --batch sequences, averaged by tokens\n"
         "  --dtype X      in which parameters are gathered and layers compute: float, bf16 or\n"
         "                 fp16, which scales the loss (float)\n"
@@ -71,7 +72,7 @@ static void set_defaults(TrainOptions *o, TrainerOptions *t)
 Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOptions *t)
 {
     int model = 0, seed = 42, rest;
-    bool strategy = false, mixed = false, help;
+    bool strategy = false, mixed = false, prefetches = false, help;
     const Option options[] = {
         // name, kind, value, low, choices, given
         {"steps", OPTION_INT, &t->steps, 1, NULL, NULL},
@@ -97,6 +98,7 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
         {"accumulate", OPTION_INT, &t->accumulate, 1, NULL, &strategy},
         {"reduce-every-time", OPTION_FLAG, &t->reduce_every_time, 0, NULL, NULL},
         {"reshard-ranks", OPTION_INT, &t->reshard_ranks, 0, NULL, &strategy},
+        {"prefetch", OPTION_INT, &t->prefetch, 0, NULL, &prefetches},
         {"uneven", OPTION_FLAG, &t->uneven, 0, NULL, NULL},
         {"dtype", OPTION_CHOICE, &t->policy.param_dtype, 0, DTYPES, &mixed},
         {"reduce-dtype", OPTION_CHOICE, &t->policy.reduce_dtype, 0, DTYPES, &mixed},
@@ -117,7 +119,8 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
     if (t->T == 0) t->T = t->model.max_T;
     t->llama.chosen = model == 1;
     t->mixed = mixed;
-    t->strategic = strategy || mixed;
+    t->prefetches = prefetches;
+    t->strategic = strategy || mixed || prefetches;
     t->seed = (uint64_t)seed;
     o->files = argv + rest;
     o->n_files = argc - rest;
@@ -138,7 +141,7 @@ Status train_options_check(const TrainOptions *o, const TrainerOptions *t, int r
         return fail(ERR_ARGUMENT, "--every %d: where to? (--save DIR)", o->every);
     if (t->strategic && (t->unsharded || t->keep))
         return fail(ERR_ARGUMENT,
-                    "--strategy, --replicas, --accumulate and --dtype go neither with "
+                    "--strategy, --replicas, --accumulate, --dtype and --prefetch go neither with "
                     "--unsharded nor with --keep (zero2 keeps)");
     if (t->strategy == STRATEGY_DDP && t->replicas > 1)
         return fail(ERR_ARGUMENT,

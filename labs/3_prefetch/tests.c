@@ -120,30 +120,59 @@ static void model_destroy(Model *m, const Rank *r)
     need(mesh_destroy(&m->mesh, r->comm));
 }
 
+// That prefetch_in_flight counts what is in flight, whoever has queued it.
+static void check_bytes(const Model *m, const char *when, int unit)
+{
+    int64_t got = prefetch_in_flight(fsdp_unit(m->root)->root), want = 0;
+    for (int i = 0; i < m->plan.n; i++)
+        if (fsdp_unit(m->of[i])->flat.state == FLAT_UNSHARDING) want += m->plan.bytes[i];
+    check(got == want, "%s of unit %d prefetch_in_flight says %lld bytes, want %lld", when, unit,
+          (long long)got, (long long)want);
+}
+
+// What the root knows of the order of forwards.
+static void check_order(const Model *m, const char *when, int unit, HookPoint point)
+{
+    const PrefetchState *state = fsdp_unit(m->root)->root->prefetch;
+    const Plan *p = &m->plan;
+    bool same = state->begun.n == p->n_begun;
+    for (int i = 0; same && i < p->n_begun; i++)
+        same = state->begun.units[i] == fsdp_unit(m->of[p->begun[i]]);
+    if (point == HOOK_PRE_FORWARD)
+        check(same && state->follows == p->follows,
+              "%s of unit %d, record_begin has %d units in `begun`, and `follows` is %s: want %d "
+              "in the order in which they began, and %s",
+              when, unit, state->begun.n, state->follows ? "true" : "false", p->n_begun,
+              p->follows ? "true" : "false");
+    same = state->order.n == p->order.n;
+    for (int i = 0; same && i < p->order.n; i++)
+        same = state->order.units[i] == fsdp_unit(m->of[p->order.unit[i]]);
+    if (point == HOOK_POST_FORWARD)
+        check(same,
+              "%s of unit %d `order` is not the order in which units began: in "
+              "prefetch_post_forward the outermost forward's is the next one's",
+              when, unit);
+}
+
 // All hooks of the unit at this point; then the states must be those of the plan.
 static void hook(Model *m, int unit, HookPoint point)
 {
     static const char *const NAME[] = {"sharded", "in flight", "unsharded"};
     static const char *const WHEN[] = {"before the forward", "after the forward",
                                        "before the backward", "after the backward"};
-    static const char *const WHOSE[] = {"prefetch_pre_forward", "prefetch_post_forward",
-                                        "prefetch_pre_backward", "prefetch_post_backward"};
     Module *module = m->of[unit];
     for (Hook *h = module->hooks[point]; h != NULL; h = h->next) need(h->fn(module, h->arg));
     plan_hook(&m->plan, unit, point);
+    check_bytes(m, WHEN[point], unit);
+    check_order(m, WHEN[point], unit, point);
     for (int i = 0; i < m->plan.n; i++) {
         const FlatParam *flat = &fsdp_unit(m->of[i])->flat;
         int state = flat->state == FLAT_SHARDED      ? AWAY
                     : flat->state == FLAT_UNSHARDING ? COMING
                                                      : HERE;
-        check(state == (int)m->plan.state[i],
-              "%s of unit %d, unit %d is %s, must be %s" LIKELY "what %s queues, or leaves there",
-              WHEN[point], unit, i, NAME[state], NAME[m->plan.state[i]], WHOSE[point]);
+        check(state == (int)m->plan.state[i], "%s of unit %d, unit %d is %s, must be %s",
+              WHEN[point], unit, i, NAME[state], NAME[m->plan.state[i]]);
     }
-    int64_t got = prefetch_in_flight(fsdp_unit(m->root)->root);
-    check(got == plan_in_flight(&m->plan),
-          "%s of unit %d prefetch_in_flight says %lld bytes, want %lld", WHEN[point], unit,
-          (long long)got, (long long)plan_in_flight(&m->plan));
 }
 
 static void run_unit(Model *m, const Walk *k, int unit, HookPoint before)
@@ -316,9 +345,41 @@ static void a_list_is_replaced(void **state)
     run_ranks(2, replaced_body, &k);
 }
 
+// Units are asked for one after the other, by hand.
+static void fits_body(const Rank *r, void *arg)
+{
+    const Walk *k = arg;
+    Model m;
+    model_create(&m, k, r);
+    hook(&m, 0, HOOK_PRE_FORWARD);
+    int64_t limit = m.plan.options.limit_bytes, bytes = 0;
+    for (int i = 1; i < m.plan.n; i++)
+        for (int again = 0; again < 2; again++) {
+            const FlatParam *flat = &fsdp_unit(m.of[i])->flat;
+            bool there = flat->state != FLAT_SHARDED, fits = false;
+            bool want = limit == 0 || there || bytes + m.plan.bytes[i] <= limit;
+            need(prefetch_unit(fsdp_unit(m.of[i]), &fits));
+            check(fits == want,
+                  "prefetch_unit says that unit %d %s: it has %lld bytes, %lld are in "
+                  "flight, and the limit is %lld (0: none)",
+                  i, fits ? "fits" : "does not fit", (long long)m.plan.bytes[i], (long long)bytes,
+                  (long long)limit);
+            check(flat->state == (want ? FLAT_UNSHARDING : FLAT_SHARDED),
+                  "prefetch_unit leaves unit %d %s", i, want ? "not in flight" : "not sharded");
+            if (want && !there) bytes += m.plan.bytes[i];
+        }
+    need(prefetch_clear(fsdp_unit(m.root)->root));
+    need(fsdp_reshard_all(m.root));
+    model_destroy(&m, r);
+}
+
 static void a_limit_bounds_what_is_in_flight(void **state)
 {
     Walk k = UNEVEN;
+    for (k.limit_units = 0; k.limit_units <= 3; k.limit_units++) {
+        k.short_of = k.limit_units == 3;
+        run_ranks(2, fits_body, &k);
+    }
     k.options = (PrefetchOptions){.forward_depth = 3, .backward_depth = 3};
     for (k.limit_units = 1; k.limit_units <= 4; k.limit_units++)
         for (int less = 0; less < 2; less++) {

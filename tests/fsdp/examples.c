@@ -135,7 +135,8 @@ static void strategies_train_alike(void **state)
                                         "--strategy zero1 --accumulate 2",
                                         "--strategy zero2 --accumulate 2 --reduce-every-time",
                                         "--strategy zero3 --replicas 2 --accumulate 2",
-                                        "--strategy zero3 --reshard-ranks 2 --accumulate 2"};
+                                        "--strategy zero3 --reshard-ranks 2 --accumulate 2",
+                                        "--prefetch 2 --accumulate 2"};
     enum { N_FLAGS = sizeof FLAGS / sizeof FLAGS[0] };
     char command[256];
     double loss[N_FLAGS];
@@ -175,6 +176,8 @@ static void uneven_batches_train_alike(void **state)
     expect(run(command), 2, "--reshard-ranks 3: it is for zero3, and divides the 4 ranks");
     snprintf(command, sizeof command, "%s --reshard-ranks 2 --strategy zero2", train);
     expect(run(command), 2, "--reshard-ranks 2: it is for zero3");
+    snprintf(command, sizeof command, "%s --prefetch 2 --keep", train);
+    expect(run(command), 2, "--prefetch go neither with --unsharded nor with --keep");
 }
 
 // Six steps and, resumed, six more are twelve (within the warm-up, whose rate does not depend on
@@ -224,7 +227,7 @@ static void a_llama_trains_alike(void **state)
         {"$LAUNCH -n 4 ", "--batch 1 --strategy ddp", 1e-3},
         {"$LAUNCH -n 2 ", "--batch 1 --strategy zero2 --accumulate 2", 1e-3},
         {"$LAUNCH -n 4 ", "--batch 1 --strategy zero1 --replicas 2", 1e-3},
-        {"$LAUNCH -n 4 ", "--batch 1 --reshard-ranks 2", 1e-3},
+        {"$LAUNCH -n 4 ", "--batch 1 --reshard-ranks 2 --prefetch 2", 1e-3},
         {"$LAUNCH -n 2 ", "--batch 2 --dtype bf16", 5e-2},
     };
     needs_ranks(4);

@@ -1,5 +1,5 @@
 /* All options of the labs with each other: strategy, what micro-batches do, shape of the mesh,
- * reshard_ranks, tokens, resume and the types of lab 2. Each combination either trains, bitwise as
+ * reshard_ranks, tokens, resume, the types of lab 2 and prefetching. Each combination either trains, bitwise as
  * the serial oracle (tests/support/strategies.h), or the library refuses it with the line that is
  * named there (case_refusal).
  *
@@ -89,6 +89,12 @@ static void put_types(Training *t, const char *value, int v)
     t->c.policy = v > 0 ? &policies[v] : NULL;
 }
 
+static void put_prefetch(Training *t, const char *value, int v)
+{
+    static const PrefetchOptions options[] = {{0, 1, 0}, {0, 0, 0}, {2, 2, 0}, {3, 3, 900}};
+    t->c.prefetch = v > 0 ? &options[v] : NULL;
+}
+
 static void put_shape(Training *t, const char *value, int v)
 {
     int shards;
@@ -107,6 +113,7 @@ static const Axis AXES[] = {
      put_types,
      {"f/f", "b/f", "b/b", "h/f", "h/h", "f/b"},
      false},
+    {"prefetch", put_prefetch, {"no", "0", "2", "limit"}, false},
     {"shards x replicas",
      put_shape,
      {"1x1", "2x1", "1x2", "3x1", "1x3", "4x1", "2x2", "1x4", "5x1", "1x5",

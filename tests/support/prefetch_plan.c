@@ -65,14 +65,16 @@ static void end_pass(Plan *p)
 static void pre_forward(Plan *p, int unit)
 {
     PlanList ahead = {0, {0}};
-    bool same = true;
     if (p->open++ == 0) p->n_begun = 0;
     bring(p, unit, HERE);
     drop(p);
     p->state[unit] = HERE;
     p->begun[p->n_begun++] = unit;
-    for (int i = 0; i < p->n_begun; i++) same &= i < p->order.n && p->order.unit[i] == p->begun[i];
-    for (int i = p->n_begun; same && i < p->order.n && ahead.n < p->options.forward_depth; i++)
+    p->follows = true;
+    for (int i = 0; i < p->n_begun; i++)
+        p->follows &= i < p->order.n && p->order.unit[i] == p->begun[i];
+    for (int i = p->n_begun; p->follows && i < p->order.n && ahead.n < p->options.forward_depth;
+         i++)
         ahead.unit[ahead.n++] = p->order.unit[i];
     prefetch(p, p->forward[unit].n > 0 ? &p->forward[unit] : &ahead);
 }

@@ -25,6 +25,7 @@ typedef struct Plan {
     PlanList order; // of the last forward; plan_begin makes it 0, 1, 2 …
     enum { AWAY, COMING, HERE } state[PLAN_UNITS];
     int open, begun[PLAN_HOOKS], n_begun; // passes that run; this forward's units
+    bool follows;                         // they are the first of `order`
     int ended[PLAN_HOOKS], n_ended;       // as forwards ended, and have had no backward yet
     int64_t live, retired, peak;          // bytes: unsharded; of those, left to free; the most
     int gathers;                          // all-gathers queued
