@@ -13,9 +13,9 @@
  * Each unit ahead costs its unsharded parameters. So there is a limit too, in bytes; and for models
  * whose order is another one, or is known better by its author, lists.
  *
- * [Note: behind the unit's own hooks] These hooks are appended to those of the tasks and of lab 1. When
- * they run, the unit has its parameters, and those that were resharded last are freed: what is queued
- * now comes after that free on the all-gather stream, and as much less is unsharded at a time.
+ * [Note: after the unit's own hooks] These hooks are appended to those of the tasks and of lab 1.
+ * When they run, the unit has its parameters, and those that were resharded last are freed: what is
+ * queued now comes after that free on the all-gather stream, and less is unsharded at a time.
  *
  * [Note: one order] Each all-gather is a collective: all ranks must queue the same ones in the same
  * order. So nothing here may depend on time, on what a stream has done so far, or on what a rank
