@@ -860,7 +860,14 @@ static bool measure(PrefetchOptions options, double exposed[2], double *layer, d
 static void two_ahead_hide_what_one_cannot(void **state)
 {
     static const char *const PASS[] = {"forward", "backward"};
+    static const double HANDOUT[4][2] = {{8, 31}, {8, 10}, {4, 2}, {4, 2}}; // ms, its table
     double hand[4][2];
+    for (int depth = 0; depth < 4; depth++)
+        if (forward_by_hand(2, depth) != HANDOUT[depth][0] ||
+            backward_by_hand(2, depth) != HANDOUT[depth][1])
+            fail_msg("%d units ahead: by hand %g and %g ms, in the handout %g and %g", depth,
+                     forward_by_hand(2, depth), backward_by_hand(2, depth), HANDOUT[depth][0],
+                     HANDOUT[depth][1]);
     for (int depth = 1; depth <= 3; depth++) {
         double got[2], layer = 0, c = 0;
         PrefetchOptions o = {depth, depth, 0};
