@@ -196,6 +196,8 @@ typedef struct FsdpRoot {
     ReduceScatterState reduce_scatter_state;
     struct StrategyState *strategy; // strategy.h; NULL: ZeRO as the six tasks have it
     struct PrecisionState *precision; // precision.h; NULL: floats throughout
+    struct RecomputeState *recompute; // recompute.h; NULL: activations are kept
+    bool recomputes; // a forward runs again within a backward: it is not recorded
     StateGatherer full_state;         // what fsdp_full_state does instead; NULL: what it says
 } FsdpRoot;
 
@@ -251,7 +253,8 @@ Status fsdp_find_root(const Module *module, FsdpRoot **root);
 // The unit's forward is the outermost: root->iter_forward_root. Forgets forwards that have no
 // backward any more (module_discard), such as an evaluation's.
 void fsdp_begin_forward(FsdpUnit *unit);
-// Appends the unit to the order in which forwards ended, and pushes its index there.
+// Appends the unit to the order in which forwards ended, and pushes its index there. Nothing where
+// root->recomputes.
 Status fsdp_record_post_forward(FsdpUnit *unit);
 // Pops the index that the unit's latest forward pushed. The unit whose forward ended just before
 // that one; NULL where there is none.

@@ -66,6 +66,7 @@ void case_wrap(Wrapped *w, const Case *c, const Rank *r)
     need(fully_shard(w->model, &w->ctx, &fsdp));
     need(strategy_apply(w->model, &c->options));
     if (c->policy != NULL) need(precision_apply(w->model, c->policy));
+    if (c->recompute != RECOMPUTE_NONE) need(recompute_apply(w->model, c->recompute));
     w->root = fsdp_unit(w->model)->root;
     need(fsdp_adamw_create(&w->adamw, w->model, &w->ctx, &TEST_ADAMW));
     need_cuda(cudaDeviceSynchronize());
@@ -75,6 +76,7 @@ void case_unwrap(Wrapped *w, const Rank *r)
 {
     need_cuda(cudaDeviceSynchronize());
     fsdp_adamw_destroy(&w->adamw);
+    if (w->root->recompute != NULL) need(recompute_remove(w->model));
     if (w->root->precision != NULL) need(precision_remove(w->model));
     need(strategy_remove(w->model));
     fsdp_unwrap(w->model);

@@ -9,6 +9,7 @@
 #define TESTS_STRATEGIES_H
 
 #include "precision.h"
+#include "recompute.h"
 #include "training.h"
 
 enum { CASE_RANKS = 8, CASE_ROUNDS = 4 }; // at most
@@ -21,6 +22,7 @@ typedef struct Case {
     Spec spec;
     StrategyOptions options;
     const MixedPrecisionPolicy *policy; // NULL: floats
+    RecomputeKind recompute;
     int replicas, rounds, steps;
     bool partial; // the all-reduce is left to the last micro-batch
     bool align;

@@ -1,0 +1,505 @@
+/* Lab 4, memory. First half, recomputation: what a forward keeps, what is computed again and when, and
+ * that no result, no hook and no message is another one for it.
+ *
+ * Trainings are compared with the oracle of strategies.h; bytes with the handout's formulas, which
+ * are written down here once more.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "draw_model.h"
+#include "harness.h"
+#include "narrow.h"
+#include "recompute.h"
+#include "strategies.h"
+
+static const Strategy ALL[] = {STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_ZERO3};
+static const RecomputeKind KINDS[] = {RECOMPUTE_NONE, RECOMPUTE_BLOCKS, RECOMPUTE_ATTENTION};
+static const char *const KIND_NAMES[] = {"nothing", "blocks", "attention's weights"};
+
+static Case again(Spec spec, RecomputeKind kind, Strategy strategy, int world)
+{
+    Case c = case_of(spec, strategy, world, 1, 1);
+    c.recompute = kind;
+    return c;
+}
+
+// ---- Bytes of activations ----
+
+// What a GPT-2 saves: of a block without its output, of that its weights, and while the weights are
+// made again; an output of C columns; the last normalisation; the logits, of all types.
+typedef struct Saved {
+    size_t inside, weights, at_weights, out, norm, logits, narrow_logits;
+    size_t blocks;
+} Saved;
+
+static Saved saved_by(const Case *c)
+{
+    const Spec *s = &c->spec;
+    size_t N = (size_t)s->B * (size_t)s->T, C = (size_t)s->dim, V = (size_t)s->vocab;
+    size_t b = c->policy == NULL ? 4 : (size_t)dtype_bytes(c->policy->param_dtype);
+    size_t weights = b * N * (size_t)s->heads * (size_t)s->T;
+    return (Saved){.inside = b * 15 * N * C + 16 * N + weights,
+                   .weights = weights,
+                   .at_weights = b * 6 * N * C + 8 * N + weights,
+                   .out = b * N * C,
+                   .norm = b * N * C + 8 * N,
+                   .logits = 4 * N * V,
+                   .narrow_logits = b < 4 ? b * N * V : 0,
+                   .blocks = (size_t)s->layers};
+}
+
+// After the model's forward.
+static size_t kept_after_forward(const Saved *a, RecomputeKind kind)
+{
+    size_t of_block = a->inside;
+    if (kind == RECOMPUTE_BLOCKS) of_block = 0;
+    if (kind == RECOMPUTE_ATTENTION) of_block = a->inside - a->weights;
+    return (a->blocks + 1) * a->out + a->blocks * of_block + a->norm + a->logits + a->narrow_logits;
+}
+
+static size_t larger(size_t x, size_t y)
+{
+    return x > y ? x : y;
+}
+
+static size_t peak_of(const Saved *a, RecomputeKind kind)
+{
+    size_t all = kept_after_forward(a, kind), base = (a->blocks + 1) * a->out + a->logits;
+    if (kind == RECOMPUTE_BLOCKS) return larger(all, base + a->inside);
+    if (kind == RECOMPUTE_ATTENTION)
+        return larger(all, base + (a->blocks - 1) * (a->inside - a->weights) + a->at_weights);
+    return all;
+}
+
+// Forward alone. The bytes of activations that it leaves.
+static size_t forward_keeps(Wrapped *w, const Case *c, const Rank *r)
+{
+    float *logits = NULL;
+    Batch batch = case_batch(c, 0, r->rank, 0);
+    w->run.B = c->spec.B;
+    w->run.T = c->spec.T;
+    size_t before = gpulog_live_bytes(r->device);
+    need(module_forward(w->model, &w->run, batch.in, &logits));
+    size_t kept = gpulog_live_bytes(r->device) - before;
+    for (int u = 0; u < w->root->n_units; u++) {
+        const Buffer *param = &w->root->units[u]->flat.unsharded_param;
+        if (param->data != NULL && !flat_param_is_shard(&w->root->units[u]->flat))
+            kept -= buffer_bytes(param);
+    }
+    need(module_discard(w->model, &w->run));
+    need(fsdp_reshard_all(w->model));
+    check(gpulog_live_bytes(r->device) == before,
+          "a forward without a backward, discarded, has left %zu bytes",
+          gpulog_live_bytes(r->device) - before);
+    batch_destroy(&batch);
+    return kept;
+}
+
+static void keeps_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    case_wrap(&w, c, r);
+    Saved saved = saved_by(c);
+    size_t kept = forward_keeps(&w, c, r), want = kept_after_forward(&saved, c->recompute);
+    size_t without = kept_after_forward(&saved, RECOMPUTE_NONE);
+    check(kept == want,
+          "after a forward that computes %s again %zu bytes of activations are kept, want %zu%s",
+          KIND_NAMES[c->recompute], kept, want,
+          kept != without                    ? ""
+          : c->recompute == RECOMPUTE_BLOCKS ? ": nothing was freed (recompute_block_forward)"
+                                             : ": nothing was freed (recompute_attention_forward)");
+    case_unwrap(&w, r);
+}
+
+static void a_block_keeps_its_input_and_output(void **state)
+{
+    for (int i = 0; i < 4; i++) {
+        Case c = again(spec_gpt2(1 + i), RECOMPUTE_BLOCKS, ALL[i], 1 + i);
+        run_ranks(1 + i, keeps_body, &c);
+    }
+}
+
+static void attention_frees_its_weights(void **state)
+{
+    for (int i = 0; i < 3; i++) {
+        Case c = again(spec_gpt2(3), RECOMPUTE_ATTENTION, ALL[1 + i], 2);
+        run_ranks(2, keeps_body, &c);
+        c.rounds = 2;
+        run_case(2, &c);
+    }
+    Case c = again(spec_gpt2(2), RECOMPUTE_ATTENTION, STRATEGY_DDP, 3);
+    run_case(3, &c);
+}
+
+static void peak_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    case_wrap(&w, c, r);
+    Saved saved = saved_by(c);
+    uint64_t first = gpulog_length();
+    case_train(&w, c, r, 0);
+    need_cuda(cudaDeviceSynchronize());
+    size_t peak = case_peak(first, GPU_ACTIVATION), want = peak_of(&saved, c->recompute);
+    check(peak == want,
+          "a step of %d blocks that computes %s again has %zu bytes of activations at a time, want "
+          "%zu: the handout's table",
+          c->spec.layers, KIND_NAMES[c->recompute], peak, want);
+    case_unwrap(&w, r);
+}
+
+static void activations_peak_as_the_formula(void **state)
+{
+    static const MixedPrecisionPolicy bf16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
+    for (int i = 0; i < 12; i++) {
+        Case c = again(spec_gpt2(1 + i % 4), KINDS[i % 3], ALL[i % 4], 2);
+        if (i % 2) c.spec.T = 40, c.spec.dim = 6; // the weights are most of it
+        c.policy = i > 7 ? &bf16 : NULL;
+        c.rounds = 1 + i % 2;
+        run_ranks(2, peak_body, &c);
+    }
+}
+
+// ---- Against the oracle ----
+
+static void no_gradient_is_another_one(void **state)
+{
+    static const MixedPrecisionPolicy policies[] = {{DTYPE_BF16, DTYPE_F32, DTYPE_F32, true},
+                                                    {DTYPE_F16, DTYPE_F16, DTYPE_F32, true}};
+    for (int world = 1; world <= 8; world++) {
+        Case c = again(spec_mlp(3), RECOMPUTE_BLOCKS, ALL[world % 4], world);
+        if (world % 3 == 0) c.spec = spec_gpt2(2);
+        c.rounds = 1 + world % 2;
+        c.options.reduce_every_time = world % 4 >= 2;
+        if (world > 5) c.policy = &policies[world % 2];
+        run_case(world, &c);
+    }
+    Case llama = again(spec_llama(2, true), RECOMPUTE_BLOCKS, STRATEGY_ZERO3, 2);
+    run_case(2, &llama);
+    Case hsdp = again(spec_mlp(3), RECOMPUTE_BLOCKS, STRATEGY_ZERO3, 4);
+    hsdp.replicas = 2;
+    hsdp.rounds = 2;
+    hsdp.partial = true;
+    run_case(4, &hsdp);
+    Case slices = again(spec_mlp(4), RECOMPUTE_BLOCKS, STRATEGY_ZERO3, 4);
+    slices.options.reshard_ranks = 2;
+    run_case(4, &slices);
+    Spec spec = draw_mlp(4);
+    int world = drawn_world(&spec, 1, 8);
+    Case c = again(spec, RECOMPUTE_BLOCKS, draw_of(ALL), world);
+    run_case(world, &c);
+}
+
+// ---- Units below a block ----
+
+// Units: the model 0, then h.0 (1), its attention (2) and MLP (3), h.1 (4), its two (5, 6).
+enum { UNITS = 7 };
+
+typedef struct Nested {
+    Case c;
+    const char *sequence; // of a step: the unit that an all-gather is of, R for a reduce-scatter
+    const char *plain;    // the same without recomputation
+    Wrapped w;
+    bool forwards, fails; // what the hook below is to expect, and to do
+    int again;            // forwards that ran again
+} Nested;
+
+static void nested_wrap(Nested *t, const Rank *r)
+{
+    Wrapped *w = &t->w;
+    FsdpOptions fsdp = {.seed = 42};
+    memset(w, 0, sizeof *w);
+    need(nn_run_create(&w->run, r->stream));
+    need(mesh_2d(&w->mesh, r->comm, 1));
+    need(fsdp_context_create(&w->ctx, &w->mesh, r->stream));
+    w->model = spec_create(&t->c.spec);
+    for (int i = 1; i <= 2; i++) {
+        Module *block = w->model->children[i];
+        need(fully_shard(block->children[1], &w->ctx, &fsdp));
+        need(fully_shard(block->children[3], &w->ctx, &fsdp));
+        need(fully_shard(block, &w->ctx, &fsdp));
+    }
+    need(fully_shard(w->model, &w->ctx, &fsdp));
+    need(strategy_apply(w->model, &t->c.options));
+    w->root = fsdp_unit(w->model)->root;
+    check(w->root->n_units == UNITS, "the model has %d units", w->root->n_units);
+    need(fsdp_adamw_create(&w->adamw, w->model, &w->ctx, &TEST_ADAMW));
+}
+
+// All-gathers by unit and reduce-scatters since `first`, in order.
+static void sequence_since(const Wrapped *w, uint64_t first, char *text, size_t size)
+{
+    size_t n = 0;
+    for (uint64_t i = first; i < gpulog_length() && n + 1 < size; i++) {
+        GpuLogEntry entry;
+        if (!gpulog_get(i, &entry)) continue;
+        if (entry.op == GPU_REDUCE_SCATTER) text[n++] = 'R';
+        if (entry.op != GPU_ALL_GATHER) continue;
+        for (int u = 0; u < w->root->n_units; u++)
+            if (w->root->units[u]->flat.sharded_param.data == entry.range[0].ptr)
+                text[n++] = (char)('0' + u);
+    }
+    text[n] = '\0';
+}
+
+static float *all_gradients(const Wrapped *w, size_t *n)
+{
+    float *values = NULL;
+    *n = 0;
+    for (int u = 0; u < w->root->n_units; u++) {
+        const Buffer *grad = &w->root->units[u]->flat.sharded_grad;
+        float *part = fetch(grad->data, (size_t)grad->numel);
+        values = realloc(values, (*n + (size_t)grad->numel + 1) * sizeof *values);
+        check(values != NULL, "no memory for gradients");
+        memcpy(values + *n, part, (size_t)grad->numel * sizeof *part);
+        *n += (size_t)grad->numel;
+        free(part);
+    }
+    return values;
+}
+
+// Before the forward of a unit below a block: whose pass is it?
+static Status look(Module *module, void *arg)
+{
+    Nested *t = arg;
+    FsdpRoot *root = t->w.root;
+    check(root->iter_forward_root == root->units[0],
+          "while %s runs its forward%s, the outermost forward is %s's, want that of the root: "
+          "run_again sets it",
+          module->name, t->forwards ? "" : " again",
+          root->iter_forward_root == NULL ? "nobody" : root->iter_forward_root->flat.name);
+    check(
+        root->recomputes == !t->forwards,
+        "root->recomputes is %d while %s runs its forward%s: run_again sets it, and takes it back",
+        (int)root->recomputes, module->name, t->forwards ? " for the first time" : " again");
+    t->again += !t->forwards;
+    return t->fails && !t->forwards ? ERR_ARGUMENT : OK;
+}
+
+// After the backward of the same.
+static Status look_after(Module *module, void *arg)
+{
+    const FsdpRoot *root = ((Nested *)arg)->w.root;
+    check(
+        !root->recomputes && root->iter_forward_root == NULL,
+        "in the backward of %s a forward is still taken to run again: run_again takes back what it "
+        "has set",
+        module->name);
+    return OK;
+}
+
+static Status nested_pass(Nested *t, const Rank *r)
+{
+    Wrapped *w = &t->w;
+    float *logits = NULL, *dlogits = NULL, loss;
+    Batch batch = case_batch(&t->c, 0, r->rank, 0);
+    w->run.B = t->c.spec.B;
+    w->run.T = t->c.spec.T;
+    need(fsdp_zero_grad(w->model, &w->ctx));
+    t->forwards = true;
+    need(module_forward(w->model, &w->run, batch.in, &logits));
+    need(cross_entropy(&w->run, logits, batch.targets, w->run.B * w->run.T, t->c.spec.vocab, &loss,
+                       &dlogits));
+    t->forwards = false;
+    Status status = module_backward(w->model, &w->run, dlogits, NULL);
+    need_cuda(cudaFreeAsync(dlogits, r->stream));
+    need_cuda(cudaDeviceSynchronize());
+    batch_destroy(&batch);
+    return status;
+}
+
+static void nested_body(const Rank *r, void *arg)
+{
+    Nested *t = arg;
+    Wrapped *w = &t->w;
+    char text[64];
+    size_t n, m;
+    nested_wrap(t, r);
+    uint64_t first = gpulog_length();
+    need(nested_pass(t, r));
+    sequence_since(w, first, text, sizeof text);
+    check(strcmp(text, t->plain) == 0, "without recomputation a step has %s, want %s", text,
+          t->plain);
+    float *want = all_gradients(w, &n);
+    need(recompute_apply(w->model, RECOMPUTE_BLOCKS));
+    Hook *before[2], *after[2];
+    for (int i = 0; i < 2; i++) {
+        Module *attention = w->model->children[1 + i]->children[1];
+        before[i] = module_add_hook(attention, HOOK_PRE_FORWARD, look, t);
+        after[i] = module_add_hook(attention, HOOK_POST_BACKWARD, look_after, t);
+    }
+    first = gpulog_length();
+    need(nested_pass(t, r));
+    check_no_race(first);
+    sequence_since(w, first, text, sizeof text);
+    check(strcmp(text, t->sequence) == 0,
+          "all-gathers (a digit, the unit) and reduce-scatters (R) of a step come as %s, want %s",
+          text, t->sequence);
+    check(t->again == 2, "%d forwards of attentions ran again, want 2: each once", t->again);
+    float *got = all_gradients(w, &m);
+    check(n == m && memcmp(got, want, n * sizeof *got) == 0,
+          "with units below the blocks the gradients are others than without recomputation");
+    t->fails = true;
+    check(nested_pass(t, r) == ERR_ARGUMENT,
+          "a forward that failed again was taken for a good one");
+    check(!w->root->recomputes && w->root->iter_forward_root == NULL,
+          "after a forward that failed while it ran again, root->recomputes is %d: run_again takes "
+          "it "
+          "back, failed or not",
+          (int)w->root->recomputes);
+    need(module_discard(w->model, &w->run));
+    need(fsdp_reshard_all(w->model));
+    for (int i = 0; i < 2; i++) {
+        module_remove_hook(w->model->children[1 + i]->children[1], before[i]);
+        module_remove_hook(w->model->children[1 + i]->children[1], after[i]);
+    }
+    free(want);
+    free(got);
+    case_unwrap(w, r);
+}
+
+static void hooks_of_units_below_do_not_count_twice(void **state)
+{
+    Nested zero3 = {.c = case_of(spec_gpt2(2), STRATEGY_ZERO3, 2, 1, 1),
+                    .sequence = "0123456"
+                                "4"
+                                "65"
+                                "65R"
+                                "1RR"
+                                "32"
+                                "32R"
+                                "RRR",
+                    .plain = "0123456"
+                             "4"
+                             "6"
+                             "5R"
+                             "1RR"
+                             "3"
+                             "2R"
+                             "RRR"};
+    run_ranks(2, nested_body, &zero3);
+    run_ranks(3, nested_body, &zero3);
+    Nested zero2 = {.c = case_of(spec_gpt2(2), STRATEGY_ZERO2, 2, 1, 1),
+                    .sequence = "0123456"
+                                "RRRRRRR",
+                    .plain = "0123456"
+                             "RRRRRRR"};
+    run_ranks(2, nested_body, &zero2);
+}
+
+static void traffic_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    case_wrap(&w, c, r);
+    GpuTraffic sent[2][3];
+    static const GpuOp OPS[] = {GPU_ALL_GATHER, GPU_REDUCE_SCATTER, GPU_ALL_REDUCE};
+    for (int i = 0; i < 2; i++) {
+        gpulog_reset_traffic();
+        case_train(&w, c, r, 0);
+        need_cuda(cudaDeviceSynchronize());
+        for (int k = 0; k < 3; k++) sent[i][k] = gpulog_traffic(OPS[k]);
+        if (i == 0) need(recompute_remove(w.model));
+    }
+    for (int k = 0; k < 3; k++)
+        check(sent[0][k].calls == sent[1][k].calls && sent[0][k].sent == sent[1][k].sent,
+              "with recomputation a step has %llu %ss of %llu bytes, without %llu of %llu: a block "
+              "that is a unit is unsharded when its forward runs again",
+              (unsigned long long)sent[0][k].calls, gpulog_op_name(OPS[k]),
+              (unsigned long long)sent[0][k].sent, (unsigned long long)sent[1][k].calls,
+              (unsigned long long)sent[1][k].sent);
+    case_unwrap(&w, r);
+}
+
+static void a_block_costs_no_message(void **state)
+{
+    for (int i = 0; i < 8; i++) {
+        Case c = again(i % 2 ? spec_mlp(4) : spec_gpt2(2), KINDS[1], ALL[i % 4], 1 + i);
+        c.rounds = 1 + i / 4;
+        run_ranks(1 + i, traffic_body, &c);
+    }
+}
+
+// ---- Which modules ----
+
+static void modules_body(const Rank *r, void *arg)
+{
+    static const struct {
+        bool llama;
+        RecomputeKind kind;
+        int n;
+        const char *first;
+    } WANT[] = {{false, RECOMPUTE_BLOCKS, 3, "h.0"},
+                {false, RECOMPUTE_ATTENTION, 3, "attn"},
+                {false, RECOMPUTE_NONE, 0, ""},
+                {true, RECOMPUTE_BLOCKS, 2, "h.0"},
+                {true, RECOMPUTE_ATTENTION, 0, ""}};
+    for (size_t i = 0; i < sizeof WANT / sizeof WANT[0]; i++) {
+        Spec spec = WANT[i].llama ? spec_llama(2, true) : spec_gpt2(3);
+        Module *model = spec_create(&spec), *found[8] = {NULL};
+        int n = recompute_modules(model, WANT[i].kind, found, 2);
+        check(n == WANT[i].n, "%d modules of %s compute %s again, want %d", n, model->name,
+              KIND_NAMES[WANT[i].kind], WANT[i].n);
+        check(recompute_modules(model, WANT[i].kind, NULL, 0) == n,
+              "with room for no module other ones are found");
+        check(n == 0 || (strcmp(found[0]->name, WANT[i].first) == 0 && found[1] != found[0]),
+              "the first module that computes again is %s, want %s", n > 0 ? found[0]->name : "",
+              WANT[i].first);
+        check(found[2] == NULL, "recompute_modules writes past the end of `out`");
+        module_destroy(model);
+    }
+}
+
+static void refuse(Wrapped *w, RecomputeKind kind, const char *line)
+{
+    Status status = recompute_apply(w->model, kind);
+    check(status == ERR_ARGUMENT && strstr(check_last(), line) != NULL,
+          "status %d and \"%s\", want ERR_ARGUMENT and a line with: %s", status, check_last(),
+          line);
+}
+
+static void refusals_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    float *out = NULL;
+    Batch batch = case_batch(c, 0, r->rank, 0);
+    case_wrap(&w, c, r);
+    w.run.B = c->spec.B;
+    w.run.T = c->spec.T;
+    refuse(&w, RECOMPUTE_NONE, "is no kind of recomputation");
+    refuse(&w, RECOMPUTE_ATTENTION, "has no attention that keeps its weights");
+    need(module_forward(w.model, &w.run, batch.in, &out));
+    refuse(&w, RECOMPUTE_BLOCKS, "in the middle of a pass");
+    need(module_discard(w.model, &w.run));
+    need(fsdp_reshard_all(w.model));
+    check(recompute_remove(w.model) == ERR_ARGUMENT, "what is not on was taken off");
+    need(recompute_apply(w.model, RECOMPUTE_BLOCKS));
+    refuse(&w, RECOMPUTE_BLOCKS, "recomputes already");
+    need(recompute_remove(w.model));
+    check(w.root->recompute == NULL && w.model->children[0]->around == NULL,
+          "recomputation that was taken off has left something");
+    case_train(&w, c, r, 0);
+    batch_destroy(&batch);
+    case_unwrap(&w, r);
+}
+
+static void blocks_and_attentions_are_found(void **state)
+{
+    run_ranks(1, modules_body, NULL);
+    Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 1);
+    run_ranks(2, refusals_body, &c);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(blocks_and_attentions_are_found),
+    cmocka_unit_test(a_block_keeps_its_input_and_output),
+    cmocka_unit_test(no_gradient_is_another_one),
+    cmocka_unit_test(activations_peak_as_the_formula),
+    cmocka_unit_test(a_block_costs_no_message),
+    cmocka_unit_test(hooks_of_units_below_do_not_count_twice),
+    cmocka_unit_test(attention_frees_its_weights),
+};
+SUITE_MAIN("memory", tests)
