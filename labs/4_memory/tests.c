@@ -493,6 +493,47 @@ static void blocks_and_attentions_are_found(void **state)
     run_ranks(2, refusals_body, &c);
 }
 
+// ---- Offload ----
+
+static Case offloaded(Spec spec, Strategy strategy, int world)
+{
+    Case c = case_of(spec, strategy, world, 1, 1);
+    c.offload = true;
+    return c;
+}
+
+static void offloaded_training_follows_the_oracle(void **state)
+{
+    static const MixedPrecisionPolicy policies[] = {{DTYPE_BF16, DTYPE_F32, DTYPE_F32, true},
+                                                    {DTYPE_F16, DTYPE_F16, DTYPE_F32, true}};
+    for (int world = 1; world <= 8; world++) {
+        Case c = offloaded(spec_mlp(3), ALL[1 + world % 3], world);
+        c.rounds = 1 + world % 3;
+        c.options.reduce_every_time = c.options.strategy != STRATEGY_ZERO1 && world % 4 < 2;
+        if (world % 3 == 1) c.policy = &policies[world % 2];
+        if (world % 4 == 0) c.recompute = RECOMPUTE_BLOCKS;
+        run_case(world, &c);
+        c.options.reduce_every_time = c.options.strategy != STRATEGY_ZERO1;
+        c.rounds = 2;
+        c.policy = NULL;
+        run_case(world, &c);
+    }
+    Case gpt2 = offloaded(spec_gpt2(2), STRATEGY_ZERO3, 2);
+    run_case(2, &gpt2);
+}
+
+static void replicas_are_added_before_the_copy(void **state)
+{
+    for (int i = 0; i < 4; i++) {
+        Case c = offloaded(spec_mlp(3), i % 2 ? STRATEGY_ZERO2 : STRATEGY_ZERO3, i < 2 ? 4 : 6);
+        c.replicas = 2;
+        c.rounds = 1 + i;
+        c.partial = i > 1;
+        c.options.reduce_every_time = i == 1;
+        run_case(i < 2 ? 4 : 6, &c);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(blocks_and_attentions_are_found),
     cmocka_unit_test(a_block_keeps_its_input_and_output),
@@ -501,5 +542,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_block_costs_no_message),
     cmocka_unit_test(hooks_of_units_below_do_not_count_twice),
     cmocka_unit_test(attention_frees_its_weights),
+    cmocka_unit_test(offloaded_training_follows_the_oracle),
+    cmocka_unit_test(replicas_are_added_before_the_copy),
 };
 SUITE_MAIN("memory", tests)

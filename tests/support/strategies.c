@@ -65,6 +65,7 @@ void case_wrap(Wrapped *w, const Case *c, const Rank *r)
             need(fully_shard(w->model->children[i], &w->ctx, &fsdp));
     need(fully_shard(w->model, &w->ctx, &fsdp));
     need(strategy_apply(w->model, &c->options));
+    if (c->offload) need(offload_apply(w->model));
     if (c->policy != NULL) need(precision_apply(w->model, c->policy));
     if (c->recompute != RECOMPUTE_NONE) need(recompute_apply(w->model, c->recompute));
     w->root = fsdp_unit(w->model)->root;
@@ -78,6 +79,7 @@ void case_unwrap(Wrapped *w, const Rank *r)
     fsdp_adamw_destroy(&w->adamw);
     if (w->root->recompute != NULL) need(recompute_remove(w->model));
     if (w->root->precision != NULL) need(precision_remove(w->model));
+    if (w->root->offload != NULL) need(offload_remove(w->model));
     need(strategy_remove(w->model));
     fsdp_unwrap(w->model);
     module_destroy(w->model);

@@ -8,6 +8,7 @@
 #ifndef TESTS_STRATEGIES_H
 #define TESTS_STRATEGIES_H
 
+#include "offload.h"
 #include "precision.h"
 #include "recompute.h"
 #include "training.h"
@@ -23,6 +24,7 @@ typedef struct Case {
     StrategyOptions options;
     const MixedPrecisionPolicy *policy; // NULL: floats
     RecomputeKind recompute;
+    bool offload;
     int replicas, rounds, steps;
     bool partial; // the all-reduce is left to the last micro-batch
     bool align;
