@@ -41,8 +41,8 @@ typedef struct ShardOps {
 
 // What offload has changed in a unit.
 typedef struct OffloadUnit {
-    float *param, *grad; // (shard_numel) pinned host memory
-    bool has_grad;       // since the gradients were zeroed, some were sent to grad
+    float *param, *grad;                  // (shard_numel) pinned host memory
+    bool has_grad;                        // since the gradients were zeroed, some were sent to grad
     Status (*all_gather)(FsdpUnit *unit); // the unit's own
     Hook *before_backward, *before_reduce, *after_reduce;
 } OffloadUnit;

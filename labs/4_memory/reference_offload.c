@@ -243,8 +243,8 @@ Status offload_sum_squares(FsdpRoot *root, double *sum, double *squares)
     *ctx->host_scalar = own;
     CUDA_TRY(cudaMemcpyAsync(sum, ctx->host_scalar, sizeof *sum, cudaMemcpyHostToDevice,
                              ctx->compute_stream));
-    NCCL_TRY(ncclAllReduce(sum, sum, 1, ncclDouble, ncclSum, ctx->mesh.shard.comm,
-                           ctx->compute_stream));
+    NCCL_TRY(
+        ncclAllReduce(sum, sum, 1, ncclDouble, ncclSum, ctx->mesh.shard.comm, ctx->compute_stream));
     CUDA_TRY(cudaMemcpyAsync(ctx->host_scalar, sum, sizeof *sum, cudaMemcpyDeviceToHost,
                              ctx->compute_stream));
     CUDA_TRY(cudaStreamSynchronize(ctx->compute_stream));

@@ -4,14 +4,19 @@
  * Trainings are compared with the oracle of strategies.h; bytes with the handout's formulas, which
  * are written down here once more.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend.h"
 #include "draw_model.h"
 #include "harness.h"
+#include "host_kernels.h"
+#include "kernels.h"
 #include "narrow.h"
 #include "recompute.h"
 #include "strategies.h"
+#include "times.h"
 
 static const Strategy ALL[] = {STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_ZERO3};
 static const RecomputeKind KINDS[] = {RECOMPUTE_NONE, RECOMPUTE_BLOCKS, RECOMPUTE_ATTENTION};
@@ -534,6 +539,505 @@ static void replicas_are_added_before_the_copy(void **state)
     }
 }
 
+// Whether the entry copies between this device and the host, to the device or from it.
+static bool is_copy(const GpuLogEntry *entry, bool to_device)
+{
+    if (entry->op != GPU_COPY) return false;
+    return to_device ? entry->from == GPULOG_HOST && entry->to >= 0
+                     : entry->to == GPULOG_HOST && entry->from >= 0;
+}
+
+// The entries of the log since `first`: copies to the device, and all-gathers. Returns how many there
+// are of those that `what` asks for.
+static int find_entries(uint64_t first, GpuOp what, bool to_device, uint64_t *out, int max)
+{
+    int n = 0;
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        GpuLogEntry entry;
+        if (!gpulog_get(i, &entry)) continue;
+        bool wanted =
+            what == GPU_COPY ? is_copy(&entry, to_device) && !entry.host_waits : entry.op == what;
+        if (wanted && n < max) out[n] = i;
+        n += wanted;
+    }
+    return n;
+}
+
+static void check_copy(const Wrapped *w, const FlatParam *flat, uint64_t at)
+{
+    GpuLogEntry entry;
+    check(gpulog_get(at, &entry), "the log has no entry %llu", (unsigned long long)at);
+    check(entry.stream == w->root->offload->to_device,
+          "the copy of %s's shard is queued on another stream than the one to the device: "
+          "offload_all_gather",
+          flat->name);
+    check(entry.bytes == buffer_bytes(&flat->sharded_param),
+          "%zu bytes of %s cross the bus, want %zu: the rank's shard, in float", entry.bytes,
+          flat->name, buffer_bytes(&flat->sharded_param));
+}
+
+static void gathers_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    uint64_t copies[8], gathers[8], first;
+    case_wrap(&w, c, r);
+    for (int u = 0; u < w.root->n_units; u++) {
+        FsdpUnit *unit = w.root->units[u];
+        FlatParam *flat = &unit->flat;
+        size_t n = (size_t)flat->layout.shard_numel;
+        const float *shard = flat->sharded_param.data;
+        first = gpulog_length();
+        need(fsdp_unshard(unit));
+        check(flat->sharded_param.data == shard, "after an all-gather %s's shard is not the host's",
+              flat->name);
+        need(fsdp_wait_for_unshard(unit));
+        need_cuda(cudaDeviceSynchronize());
+        check_no_race(first);
+        check(find_entries(first, GPU_COPY, true, copies, 8) == 1,
+              "%s was copied to the device %d times in a stream's order, want once: "
+              "offload_all_gather",
+              flat->name, find_entries(first, GPU_COPY, true, copies, 8));
+        check_copy(&w, flat, copies[0]);
+        if (find_entries(first, GPU_ALL_GATHER, true, gathers, 8) == 1)
+            check(log_ordered(copies[0], gathers[0]),
+                  "the all-gather of %s does not wait for the copy of its shard", flat->name);
+        DType type = flat->unsharded_param.dtype;
+        float *got = fetch_typed(type, flat->unsharded_param.data, (size_t)flat->layout.padded);
+        for (size_t i = 0; i < n; i++)
+            check(got[(size_t)flat->layout.rank * n + i] == half_float(type, shard[i]),
+                  "element %zu of %s's shard is %.9g on the host and was gathered as %.9g", i,
+                  flat->name, (double)shard[i], (double)got[(size_t)flat->layout.rank * n + i]);
+        free(got);
+        need(fsdp_reshard(unit));
+    }
+    case_unwrap(&w, r);
+}
+
+static void overlap_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    uint64_t copies[64], gathers[64];
+    case_wrap(&w, c, r);
+    uint64_t first = gpulog_length();
+    case_train(&w, c, r, 0);
+    need_cuda(cudaDeviceSynchronize());
+    int n = find_entries(first, GPU_COPY, true, copies, 64);
+    check(n == find_entries(first, GPU_ALL_GATHER, true, gathers, 64),
+          "%d shards were copied to the device for %d all-gathers", n,
+          find_entries(first, GPU_ALL_GATHER, true, gathers, 64));
+    for (int i = 0; i + 1 < n; i++)
+        check(
+            !log_ordered(gathers[i], copies[i + 1]),
+            "copy %d to the device waits for all-gather %d, and could overlap it: the copy before "
+            "it is freed after it is queued (free_param)",
+            i + 1, i);
+    for (int i = 0; i + 2 < n; i++)
+        check(log_ordered(gathers[i], copies[i + 2]),
+              "copy %d to the device does not wait for all-gather %d: three copies are there at a "
+              "time",
+              i + 2, i);
+    case_unwrap(&w, r);
+}
+
+static void shards_are_copied_in_front_of_the_gather(void **state)
+{
+    static const MixedPrecisionPolicy bf16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
+    for (int world = 1; world <= 4; world++) {
+        Case c = offloaded(spec_mlp(4), STRATEGY_ZERO3, world);
+        run_ranks(world, gathers_body, &c);
+        if (world > 1) run_ranks(world, overlap_body, &c);
+        c.policy = &bf16;
+        run_ranks(world, gathers_body, &c);
+    }
+}
+
+// ---- Bytes and waits ----
+
+// Of the handout's tables, in bytes.
+typedef struct OffloadFigures {
+    size_t params, grads;        // shards on the device, at most
+    size_t unsharded;            // parameters unsharded at most
+    uint64_t to_device, to_host; // over the bus in a step
+} OffloadFigures;
+
+static OffloadFigures offload_figures(const Wrapped *w, const Case *c, int world)
+{
+    size_t P = 0, R = 0, u = 0, S = (size_t)(world / c->replicas), n = (size_t)c->rounds;
+    size_t blocks = (size_t)w->root->n_units - 1;
+    for (int i = 0; i < w->root->n_units; i++) {
+        size_t padded = (size_t)w->root->units[i]->flat.layout.padded;
+        P += padded;
+        if (i == 0) R = padded;
+        if (i > 0) u = larger(u, padded);
+    }
+    bool zero3 = c->options.strategy == STRATEGY_ZERO3,
+         zero1 = c->options.strategy == STRATEGY_ZERO1;
+    bool every = c->options.reduce_every_time;
+    size_t a = c->policy == NULL ? 4 : (size_t)dtype_bytes(c->policy->param_dtype);
+    size_t two = 4 * (u + (blocks > 1 ? larger(R, u) : R)) / S;
+    OffloadFigures f = {.params = two, .grads = two, .unsharded = a * (zero3 ? R + 2 * u : P)};
+    if (world == 1) f.grads = 4 * (R + (blocks > 1 ? 2 : 1) * u);
+    f.to_device = 4 * P / S * (zero1 ? 1 : n) + (zero3 ? 4 * (P - R) / S * n : 0);
+    f.to_host = 4 * P / S * (every ? n : 1);
+    if (every) f.to_device += 4 * P / S * (n - 1);
+    return f;
+}
+
+static uint64_t over_the_bus(uint64_t first, bool to_device)
+{
+    uint64_t bytes = 0;
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        GpuLogEntry entry;
+        bool found = gpulog_get(i, &entry) && is_copy(&entry, to_device);
+        // What a test puts in, and a loss that arrives, are no shard.
+        if (found && !entry.host_waits && entry.bytes > 16) bytes += entry.bytes;
+    }
+    return bytes;
+}
+
+static void offload_bytes_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    size_t before = gpulog_live_bytes(r->device);
+    case_wrap(&w, c, r);
+    OffloadFigures f = offload_figures(&w, c, r->world);
+    check(gpulog_live_bytes(r->device) == before,
+          "shards and moments take %zu bytes of the device, want 0: they are on the host",
+          gpulog_live_bytes(r->device) - before);
+    uint64_t first = gpulog_length();
+    gpulog_reset_traffic();
+    case_train(&w, c, r, 0);
+    need(fsdp_adamw_step(&w.adamw));
+    need_cuda(cudaDeviceSynchronize());
+    check(gpulog_live_bytes(r->device) == before, "after a step %zu bytes are left on the device",
+          gpulog_live_bytes(r->device) - before);
+    const struct {
+        const char *what;
+        uint64_t got, want;
+    } rows[] = {
+        {"of parameter shards are on the device at a time", case_peak(first, GPU_SHARDED_PARAM),
+         f.params},
+        {"of gradient shards are on the device at a time", case_peak(first, GPU_SHARDED_GRAD),
+         f.grads},
+        {"of parameters are unsharded at a time", case_peak(first, GPU_UNSHARDED_PARAM),
+         f.unsharded},
+        {"cross the bus to the device in a step", over_the_bus(first, true), f.to_device},
+        {"cross the bus to the host in a step", over_the_bus(first, false), f.to_host},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        check(rows[i].got == rows[i].want || (i == 2 && r->world == 1),
+              "%llu bytes %s, want %llu: the handout's table", (unsigned long long)rows[i].got,
+              rows[i].what, (unsigned long long)rows[i].want);
+    GpuTraffic with = gpulog_traffic(GPU_ALL_GATHER), sums = gpulog_traffic(GPU_REDUCE_SCATTER);
+    fsdp_adamw_destroy(&w.adamw);
+    if (w.root->precision != NULL) need(precision_remove(w.model));
+    need(offload_remove(w.model));
+    if (c->policy != NULL) need(precision_apply(w.model, c->policy));
+    gpulog_reset_traffic();
+    case_train(&w, c, r, 0);
+    need_cuda(cudaDeviceSynchronize());
+    check(with.sent == gpulog_traffic(GPU_ALL_GATHER).sent &&
+              sums.sent == gpulog_traffic(GPU_REDUCE_SCATTER).sent,
+          "with offload a rank sends %llu and %llu bytes, without it %llu and %llu",
+          (unsigned long long)with.sent, (unsigned long long)sums.sent,
+          (unsigned long long)gpulog_traffic(GPU_ALL_GATHER).sent,
+          (unsigned long long)gpulog_traffic(GPU_REDUCE_SCATTER).sent);
+    case_unwrap(&w, r);
+}
+
+static void bytes_of_offload_are_the_formula(void **state)
+{
+    static const MixedPrecisionPolicy bf16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
+    Spec spec = spec_gpt2(3);
+    for (int i = 0; i < 6; i++) {
+        Case c = offloaded(spec, ALL[1 + i % 3], 1 + i % 4);
+        c.rounds = 1 + i % 2;
+        c.options.reduce_every_time = c.rounds > 1 && c.options.strategy == STRATEGY_ZERO3 && i > 2;
+        c.policy = i % 4 == 2 ? &bf16 : NULL;
+        run_ranks(1 + i % 4, offload_bytes_body, &c);
+    }
+    Case every = offloaded(spec, STRATEGY_ZERO2, 2);
+    every.rounds = 3;
+    every.options.reduce_every_time = true;
+    run_ranks(2, offload_bytes_body, &every);
+}
+
+// How often the host waited since `first`, but for reading the loss.
+static int host_waits(uint64_t first)
+{
+    int n = 0;
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        GpuLogEntry entry;
+        char place[256];
+        if (!gpulog_get(i, &entry)) continue;
+        if (!entry.host_waits && entry.op != GPU_STREAM_SYNC && entry.op != GPU_EVENT_SYNC &&
+            entry.op != GPU_DEVICE_SYNC)
+            continue;
+        gpulog_where(entry.site, place, sizeof place);
+        n += strncmp(place, "nn/cross_entropy.c:", 19) != 0;
+    }
+    return n;
+}
+
+static void waits_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    case_wrap(&w, c, r);
+    for (int round = 0; round < c->rounds; round++) {
+        float *logits = NULL, *dlogits = NULL;
+        Batch batch = case_batch(c, 0, r->rank, round);
+        w.run.B = c->spec.B;
+        w.run.T = c->spec.T;
+        need(strategy_micro_batch(w.model, round, c->rounds));
+        need(module_forward(w.model, &w.run, batch.in, &logits));
+        need(cross_entropy(&w.run, logits, batch.targets, w.run.B * w.run.T, c->spec.vocab, NULL,
+                           &dlogits));
+        uint64_t first = gpulog_length();
+        need(module_backward(w.model, &w.run, dlogits, NULL));
+        int waits = host_waits(first), want = round == c->rounds - 1;
+        check(waits == want,
+              "in the backward of micro-batch %d of %d the host waits %d times, want %d: once, at "
+              "the end of the last",
+              round, c->rounds, waits, want);
+        need_cuda(cudaFreeAsync(dlogits, r->stream));
+        need_cuda(cudaStreamSynchronize(r->stream));
+        batch_destroy(&batch);
+    }
+    // The gradients are there without another wait.
+    double sum = 0.0;
+    for (int u = 0; u < w.root->n_units; u++)
+        for (int64_t i = 0; i < w.root->units[u]->flat.layout.shard_numel; i++)
+            sum += ((const float *)w.root->units[u]->flat.sharded_grad.data)[i] != 0.0f;
+    check(sum > 0.0, "after the backward the host has no gradient");
+    case_unwrap(&w, r);
+}
+
+static void the_host_waits_once(void **state)
+{
+    for (int world = 1; world <= 3; world++) {
+        Case c = offloaded(spec_mlp(4), STRATEGY_ZERO3, world);
+        c.rounds = world;
+        c.options.reduce_every_time = world == 3;
+        run_ranks(world, waits_body, &c);
+    }
+}
+
+// ---- On the clock ----
+
+typedef struct Clocked {
+    TimesLog log;
+    int first;
+} Clocked;
+
+static void clock_body(const Rank *r, void *arg)
+{
+    Clocked *run = (Clocked *)arg + r->rank;
+    Case c = offloaded(spec_mlp(6), STRATEGY_ZERO3, r->world);
+    Wrapped w;
+    c.spec.dim = 256;
+    case_wrap(&w, &c, r);
+    run->first = (int)gpulog_length();
+    case_train(&w, &c, r, 0);
+    need_cuda(cudaDeviceSynchronize());
+    times_copy(&run->log);
+    case_unwrap(&w, r);
+}
+
+// Of the copies in this direction, how many are under way while a collective or a kernel is.
+static int overlapping(const Clocked *run, const Times *times, bool to_device)
+{
+    int n = 0;
+    for (int i = run->first; i < run->log.n; i++) {
+        bool hidden = false;
+        if (!is_copy(&run->log.entry[i], to_device)) continue;
+        for (int k = run->first; k < run->log.n && !hidden; k++) {
+            GpuOp op = run->log.entry[k].op;
+            bool works =
+                op == GPU_KERNEL || op == GPU_BLAS || (op >= GPU_ALL_GATHER && op <= GPU_RECV);
+            hidden = works && times[k].begin < times[i].end && times[k].end > times[i].begin;
+        }
+        n += hidden;
+    }
+    return n;
+}
+
+static void copies_overlap_on_the_clock(void **state)
+{
+    enum { WORLD = 2, MOST = 4 };
+    Clocked *run = shared_alloc(WORLD * sizeof *run);
+    TimesLog *logs = calloc(WORLD, sizeof *logs);
+    Times *times = calloc(WORLD * TIMES_MOST, sizeof *times);
+    assert_non_null(logs);
+    assert_non_null(times);
+    run_ranks(WORLD, clock_body, run);
+    for (int i = 0; i < WORLD; i++) logs[i] = run[i].log;
+    const char *wrong = times_replay("laptop", logs, WORLD, times);
+    if (wrong != NULL && times_are_known()) fail_msg("the ranks' logs cannot be timed: %s", wrong);
+    for (int i = 0; i < WORLD && wrong == NULL; i++) {
+        int to_device = overlapping(&run[i], times + (size_t)i * TIMES_MOST, true);
+        int to_host = overlapping(&run[i], times + (size_t)i * TIMES_MOST, false);
+        if (to_device < MOST || to_host < MOST)
+            fail_msg("on a modelled machine %d copies to the device and %d to the host overlap "
+                     "kernels or collectives, want at least %d of each: copies have streams of "
+                     "their own, and nobody waits for one before it is needed",
+                     to_device, to_host, MOST);
+    }
+    free(logs);
+    free(times);
+}
+
+// ---- The host's work ----
+
+static void host_step_body(const Rank *r, void *arg)
+{
+    for (size_t n = 1; n < 200; n += 37) {
+        float *host[4], *device[4];
+        for (int k = 0; k < 4; k++) {
+            host[k] = malloc(n * sizeof(float));
+            check(host[k] != NULL, "no memory");
+            for (size_t i = 0; i < n; i++)
+                host[k][i] = 0.01f * (float)((int)(i * 7 + (size_t)k * 5) % 23 - (k == 3 ? 0 : 11));
+            need_cuda(cudaMalloc((void **)&device[k], n * sizeof(float)));
+            send_to(device[k], host[k], n);
+        }
+        for (int t = 1; t < 4; t++) {
+            need_cuda(kernel_adamw(device[0], device[1], device[2], device[3], n, 1e-3f, 0.9f,
+                                   0.99f, 1e-8f, 0.1f, t, r->stream));
+            host_adamw(host[0], host[1], host[2], host[3], n, 1e-3f, 0.9f, 0.99f, 1e-8f, 0.1f, t);
+        }
+        for (int k = 0; k < 4; k++) {
+            float *got = fetch(device[k], n);
+            check_near("AdamW by the host and by the kernel", host[k], got, n,
+                       backend_sums_in_tree_order(2) ? 0.0 : 1e-6);
+            need_cuda(cudaFree(device[k]));
+            free(host[k]);
+            free(got);
+        }
+    }
+}
+
+static void norm_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    case_wrap(&w, c, r);
+    float norm, clipped, step = c->rounds > 1 ? 0.25f : 4.0f;
+    double want = 0.0;
+    // Rank k's gradients are k + 1, each element; the padding is 0.
+    for (int u = 0; u < w.root->n_units; u++) {
+        const FlatLayout *layout = &w.root->units[u]->flat.layout;
+        float *grad = w.root->units[u]->flat.sharded_grad.data;
+        for (int64_t i = 0; i < flat_valid_numel(layout, layout->rank); i++)
+            grad[i] = step * (float)(layout->rank + 1);
+        for (int k = 0; k < layout->world; k++)
+            want += (double)flat_valid_numel(layout, k) * pow(step * (k + 1), 2.0);
+    }
+    need(fsdp_grad_norm(w.model, &w.ctx, &norm));
+    check(fabs((double)norm - sqrt(want)) <= 1e-6 * sqrt(want),
+          "the norm of all ranks' gradients is %.9g, want %.9g%s", (double)norm, sqrt(want),
+          r->world > 1 ? ": each rank knows its own shards alone, and replicas count once" : "");
+    need(fsdp_clip_grad_norm(w.model, &w.ctx, 2.0f * norm, &clipped));
+    need(fsdp_clip_grad_norm(w.model, &w.ctx, 0.5f * norm, &clipped));
+    check(clipped == norm, "clipping says a norm of %.9g, want %.9g", (double)clipped,
+          (double)norm);
+    for (int u = 0; u < w.root->n_units; u++) {
+        const FlatLayout *layout = &w.root->units[u]->flat.layout;
+        const float *grad = w.root->units[u]->flat.sharded_grad.data;
+        for (int64_t i = 0; i < flat_valid_numel(layout, layout->rank); i++)
+            check(grad[i] == 0.5f * norm / norm * (step * (float)(layout->rank + 1)),
+                  "clipped to half, a gradient of %g is %.9g",
+                  (double)(step * (float)(layout->rank + 1)), (double)grad[i]);
+    }
+    need(fsdp_zero_grad(w.model, &w.ctx));
+    need(fsdp_grad_norm(w.model, &w.ctx, &norm));
+    check(norm == 0.0f, "zeroed gradients have a norm of %g", (double)norm);
+    case_unwrap(&w, r);
+}
+
+static void the_host_steps_and_clips(void **state)
+{
+    run_ranks(1, host_step_body, NULL);
+    for (int world = 1; world <= 8; world++) {
+        Case c = offloaded(spec_mlp(3), STRATEGY_ZERO3, world);
+        if (world % 4 == 0) c.replicas = 2;
+        c.rounds = 1 + world % 2;
+        run_ranks(world, norm_body, &c);
+    }
+}
+
+// ---- What does not go together, and what is left ----
+
+static void refuse_offload(Wrapped *w, const char *line)
+{
+    Status status = offload_apply(w->model);
+    check(status == ERR_ARGUMENT && strstr(check_last(), line) != NULL,
+          "status %d and \"%s\", want ERR_ARGUMENT and a line with: %s", status, check_last(),
+          line);
+}
+
+static void suits_body(const Rank *r, void *arg)
+{
+    const MixedPrecisionPolicy bf16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
+    Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, r->world, 1, 1);
+    LossScaler scaler = LOSS_SCALER_DEFAULTS;
+    Wrapped w;
+    case_wrap(&w, &c, r);
+    need(fsdp_unshard(w.root->units[1]));
+    refuse_offload(&w, "in the middle of a step");
+    need(fsdp_reshard_all(w.model));
+    need(precision_apply(w.model, &bf16));
+    refuse_offload(&w, "call offload_apply before precision_apply");
+    need(precision_remove(w.model));
+    need(offload_apply(w.model));
+    refuse_offload(&w, "is offloaded already");
+    check(fsdp_adamw_step(&w.adamw) == ERR_ARGUMENT &&
+              strstr(check_last(), "was made before offload_apply") != NULL,
+          "an optimizer on the device was taken: %s", check_last());
+    check(loss_scaler_create(&scaler, w.model) == ERR_ARGUMENT &&
+              strstr(check_last(), "is offloaded") != NULL,
+          "a loss scale was made: %s", check_last());
+    FsdpAdamW host;
+    need(fsdp_adamw_create(&host, w.model, &w.ctx, &TEST_ADAMW));
+    check(offload_remove(w.model) == ERR_ARGUMENT &&
+              strstr(check_last(), "fsdp_adamw_destroy") != NULL,
+          "shards were moved back under an optimizer of the host's: %s", check_last());
+    case_train(&w, &c, r, 0);
+    need(fsdp_adamw_step(&host));
+    need(fsdp_sgd_step(w.model, &w.ctx, 0.1f, 0.1f));
+    fsdp_adamw_destroy(&host);
+    need(offload_remove(w.model));
+    check(offload_remove(w.model) == ERR_ARGUMENT, "what is not on was taken off");
+    check(w.root->units[0]->all_gather == fsdp_all_gather && w.root->shard_ops == NULL,
+          "offload that was taken off has left something");
+    case_train(&w, &c, r, 1);
+    need(fsdp_adamw_step(&w.adamw));
+    case_unwrap(&w, r);
+    Case ddp = case_of(spec_mlp(3), STRATEGY_DDP, r->world, 1, 1);
+    case_wrap(&w, &ddp, r);
+    refuse_offload(&w, "DDP keeps everything on the device");
+    case_unwrap(&w, r);
+}
+
+static void slices_body(const Rank *r, void *arg)
+{
+    Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, r->world, 1, 1);
+    Wrapped w;
+    c.options.reshard_ranks = 2;
+    case_wrap(&w, &c, r);
+    refuse_offload(&w, "reshard_ranks keeps slices");
+    case_unwrap(&w, r);
+}
+
+static void offload_suits_the_strategy(void **state)
+{
+    run_ranks(2, suits_body, NULL);
+    run_ranks(4, slices_body, NULL);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(blocks_and_attentions_are_found),
     cmocka_unit_test(a_block_keeps_its_input_and_output),
@@ -544,5 +1048,11 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(attention_frees_its_weights),
     cmocka_unit_test(offloaded_training_follows_the_oracle),
     cmocka_unit_test(replicas_are_added_before_the_copy),
+    cmocka_unit_test(shards_are_copied_in_front_of_the_gather),
+    cmocka_unit_test(bytes_of_offload_are_the_formula),
+    cmocka_unit_test(the_host_waits_once),
+    cmocka_unit_test(copies_overlap_on_the_clock),
+    cmocka_unit_test(the_host_steps_and_clips),
+    cmocka_unit_test(offload_suits_the_strategy),
 };
 SUITE_MAIN("memory", tests)

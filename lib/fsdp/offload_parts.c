@@ -71,8 +71,9 @@ static void free_moments(FsdpAdamW *opt)
 static Status adamw_step(FsdpAdamW *opt)
 {
     if (opt->m != opt->root->offload->moments)
-        return fail(ERR_ARGUMENT, "%s: the optimizer was made before offload_apply, or is not the "
-                                  "last that was made: its moments are elsewhere",
+        return fail(ERR_ARGUMENT,
+                    "%s: the optimizer was made before offload_apply, or is not the "
+                    "last that was made: its moments are elsewhere",
                     opt->root->units[0]->flat.name);
     TRY(offload_wait(opt->root->offload));
     return offload_adamw_step(opt);
