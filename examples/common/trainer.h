@@ -16,7 +16,9 @@
 #include "launch.h"
 #include "model.h"
 #include "nn.h"
+#include "offload.h"
 #include "precision.h"
+#include "recompute.h"
 
 typedef struct TrainerOptions {
     Gpt2Config model;   // or the sizes of a Llama
@@ -36,7 +38,9 @@ typedef struct TrainerOptions {
     bool mixed;             // policy is set; strategic is, too
     MixedPrecisionPolicy policy;
     int reshard_ranks; // ZeRO-3: slices between forward and backward; 0: none
-    bool uneven;       // micro-batches of 1 to B sequences, each rank and step others
+    RecomputeKind recompute;
+    bool offload; // shards in host memory; strategic is set, too
+    bool uneven;  // micro-batches of 1 to B sequences, each rank and step others
 } TrainerOptions;
 
 typedef struct Trainer {
