@@ -201,7 +201,7 @@ typedef struct FsdpRoot {
     struct RecomputeState *recompute; // recompute.h; NULL: activations are kept
     bool recomputes; // a forward runs again within a backward: it is not recorded
     struct OffloadState *offload; // offload.h; NULL: shards are on the device
-    const struct ShardOps *shard_ops; // offload.h: what optimizer.c does instead; NULL: what it says
+    const struct ShardOps *shard_ops; // offload.h; NULL: optimizer.c's own work on the device
     StateGatherer full_state;         // what fsdp_full_state does instead; NULL: what it says
 } FsdpRoot;
 

@@ -1,22 +1,23 @@
-/* offload.h: shards in host memory: parameters, gradients and optimizer state. The second half of the
- * contract that lab 4 implements; the first is recompute.h.
+/* offload.h: shards in host memory: parameters, gradients and optimizer state. The second half of
+ * the contract that lab 4 implements; the first is recompute.h.
  *
  *   file        half          main functions
  *   offload.c   offload       offload_all_gather, offload_send_grad, offload_adamw_step
  *
- * The word is PyTorch's (CPUOffloadPolicy). Every rank keeps its shards in *pinned* host memory, which
- * a device copies from and to without the host's help. What is on the device comes and goes:
+ * The word is PyTorch's (CPUOffloadPolicy). Every rank keeps its shards in *pinned* host memory,
+ * which a device copies from and to without the host's help. What is on the device comes and goes:
  *
  *   parameters   a copy of the shard, from the host, in front of each all-gather
- *   gradients    the reduced shard, to the host, behind each reduction
+ *   gradients    the reduced shard, to the host, after each reduction
  *
  * Floats cross the bus, whatever a precision says; it casts on the device. The host waits once, at
  * the end of a step's last backward; from then on it works with the gradients itself.
  *
- * A model is made units, gets a strategy, is offloaded, then gets a precision; they are taken off in the
- * reverse order. The optimizer is made after offload_apply, and destroyed before offload_remove.
- * sharded_param.data and sharded_grad.data are host memory, but while a copy on the device is in their
- * place, within offload_all_gather and from a backward's hooks to its copy to the host.
+ * A model is made units, gets a strategy, is offloaded, then gets a precision; they are taken off
+ * in the reverse order. The optimizer is made after offload_apply, and destroyed before
+ * offload_remove. sharded_param.data and sharded_grad.data are host memory, but while a copy on the
+ * device is in their place, within offload_all_gather and from a backward's hooks to its copy to
+ * the host.
  *
  * Sizes are in elements unless a name says bytes. Every function that returns a Status prints one
  * line where it fails.
@@ -34,7 +35,8 @@ typedef struct ShardOps {
     Status (*adamw_step)(FsdpAdamW *opt);
     Status (*sgd_step)(FsdpRoot *root, float lr, float weight_decay);
     Status (*zero_grad)(FsdpRoot *root);
-    // *squares = Σ of the squares of the gradient, of all ranks that shard; sum: a double on the device.
+    // *squares = Σ of the squares of the gradient, of all ranks that shard; sum: a double on the
+    // device.
     Status (*sum_squares)(FsdpRoot *root, double *sum, double *squares);
     Status (*scale_grad)(FsdpRoot *root, float factor);
 } ShardOps;
@@ -59,40 +61,40 @@ typedef struct OffloadState {
     OffloadUnit *units;      // (root->n_units)
 } OffloadState;
 
-// Moves the shards of all units to the host. ERR_ARGUMENT, and nothing has changed, where the root has
-// no strategy, is offloaded already, has a precision, is not sharded, or has DDP (which keeps
+// Moves the shards of all units to the host. ERR_ARGUMENT, and nothing has changed, where the root
+// has no strategy, is offloaded already, has a precision, is not sharded, or has DDP (which keeps
 // everything on the device) or reshard_ranks (whose slices stay there). Given code
 // (lib/fsdp/offload_parts.c).
 Status offload_apply(Module *root);
 // Moves them back. ERR_ARGUMENT under a precision. Given code.
 Status offload_remove(Module *root);
-// Given code: the unit's part of the state; memory for a device copy of the unit's shard, on `stream`,
-// and its category in the log; which stream adds to the unit's gradient shard.
+// Given code: the unit's part of the state; memory for a device copy of the unit's shard, on
+// `stream`, and its category in the log; which stream adds to the unit's gradient shard.
 OffloadUnit *offload_of(const FsdpUnit *unit);
 Status offload_alloc(const FsdpUnit *unit, bool grad, void **device, cudaStream_t stream);
 cudaStream_t offload_grad_stream(const FsdpUnit *unit);
 
 // ---------------------------------------------------------------- Copies: offload.c
 
-// unit->all_gather: queues, on the stream to the device, the copy of the shard into device memory of
-// its own; then, after it, the unit's own all-gather, which finds the copy in sharded_param. One
-// rank copies the shard into unsharded_param. Two copies at most are on the device: the one before the
-// last is freed, on the stream to the device, after its all-gather.
+// unit->all_gather: queues, on the stream to the device, the copy of the shard into device memory
+// of its own; then, after it, the unit's own all-gather, which finds the copy in sharded_param. One
+// rank copies the shard into unsharded_param. Two copies at most are on the device: the one before
+// the last is freed, on the stream to the device, after its all-gather.
 Status offload_all_gather(FsdpUnit *unit);
 
-// Puts a gradient shard on the device in the place of sharded_grad, on offload_grad_stream: zero, or
-// what the host has, where that has some already.
+// Puts a gradient shard on the device in the place of sharded_grad, on offload_grad_stream: zero,
+// or what the host has, where that has some already.
 Status offload_begin_grad(FsdpUnit *unit);
-// Queues, on the stream to the host, after everything that adds to it, the copy of the gradient shard
-// to the host, whose memory is sharded_grad again. Two gradient shards at most are on the device: the
-// one before the last is freed on offload_grad_stream, after its copy.
+// Queues, on the stream to the host, after everything that adds to it, the copy of the gradient
+// shard to the host, whose memory is sharded_grad again. Two gradient shards at most are on the
+// device: the one before the last is freed on offload_grad_stream, after its copy.
 Status offload_send_grad(FsdpUnit *unit);
-// The end of a step's last backward: the host waits, once, until all gradients are there and no copy is
-// in flight; no copy is left on the device.
+// The end of a step's last backward: the host waits, once, until all gradients are there and no
+// copy is in flight; no copy is left on the device.
 Status offload_wait(OffloadState *state);
 
-// The hooks. arg is the FsdpUnit. Before the unit's own pre-backward hook: one rank's backwards add to
-// sharded_grad, which must be on the device. Before its post-backward hook: that reduces into
+// The hooks. arg is the FsdpUnit. Before the unit's own pre-backward hook: one rank's backwards add
+// to sharded_grad, which must be on the device. Before its post-backward hook: that reduces into
 // sharded_grad, where gradients are to be synchronised. And after it.
 Status offload_pre_backward(Module *module, void *unit);
 Status offload_pre_reduce(Module *module, void *unit);

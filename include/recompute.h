@@ -11,9 +11,9 @@
  * those without recomputation.
  *
  * Hooks of the module itself run once per pass, as ever: its forward runs again between its own
- * pre-backward and post-backward hooks. Those of modules below it run again. Where one of these is a
- * unit, it is unsharded and resharded once more: an all-gather more where its strategy reshards after
- * the forward, and none for a module without units below it.
+ * pre-backward and post-backward hooks. Those of modules below it run again. Where one of these is
+ * a unit, it is unsharded and resharded once more: an all-gather more where its strategy reshards
+ * after the forward, and none for a module without units below it.
  *
  * Every function that returns a Status prints one line where it fails.
  */
@@ -46,13 +46,13 @@ typedef struct RecomputeState {
 
 // Which modules compute again. RECOMPUTE_BLOCKS: the model's children that have children.
 // RECOMPUTE_ATTENTION: all modules below the model that have a part to free (nn.h's free_part).
-// Returns how many there are; writes at most `max` of them to out, in the order of a walk that takes
-// a module before its children (out may be NULL for max = 0).
+// Returns how many there are; writes at most `max` of them to out, in the order of a walk that
+// takes a module before its children (out may be NULL for max = 0).
 int recompute_modules(const Module *model, RecomputeKind kind, Module **out, int max);
 
 // Has those modules of the root compute again, from the next forward on. Given code
-// (lib/fsdp/recompute_parts.c). ERR_ARGUMENT, and nothing has changed, where it is on already, where
-// the kind is RECOMPUTE_NONE, in the middle of a pass, or where the model has no such module.
+// (lib/fsdp/recompute_parts.c). ERR_ARGUMENT, and nothing has changed, where it is on already,
+// where the kind is RECOMPUTE_NONE, in the middle of a pass, or where the model has no such module.
 Status recompute_apply(Module *root, RecomputeKind kind);
 // Takes it off, between passes. Before fsdp_unwrap. Given code.
 Status recompute_remove(Module *root);

@@ -1,21 +1,22 @@
-/* Lab 4, second half: offload. The shards are in host memory, and the device has them for as long as
- * a message takes.
+/* Lab 4, second half: offload. The shards are in host memory, and the device has them for as long
+ * as a message takes.
  *
  * Sharding leaves 16/W bytes per parameter on each device; on few GPUs that is still most of the
- * memory. The host has ten times as much, behind a bus. What has to cross it is little: the shard of
- * the parameters before an all-gather, the shard of the gradient behind a reduce-scatter, 4/W bytes per
- * parameter each. The optimizer reads and writes 28/W: that work goes to where the data is.
+ * memory. The host has ten times as much, behind a bus. What has to cross it is little: the shard
+ * of the parameters before an all-gather, the shard of the gradient after a reduce-scatter, 4/W
+ * bytes per parameter each. The optimizer reads and writes 28/W: that work goes to where the data
+ * is.
  *
  *     to the device    copy 0 | copy 1       | copy 2 …
  *     all-gather              | AG 0         | AG 1
  *     compute                                | forward 0 …
  *
- * [Note: pinned] A device copies from and to pinned memory by itself. From pageable memory it cannot:
- * the host would have to take part, and the call would wait.
+ * [Note: pinned] A device copies from and to pinned memory by itself. From pageable memory it
+ * cannot: the host would have to take part, and the call would wait.
  *
  * [Note: two copies] Copy i may be freed after all-gather i. If the stream to the device waited for
- * that before copy i+1, no copy could overlap an all-gather. So it is freed after copy i+1 is queued,
- * as task 3 frees late. The same holds the other way for gradients.
+ * that before copy i+1, no copy could overlap an all-gather. So it is freed after copy i+1 is
+ * queued, as task 3 frees late. The same holds the other way for gradients.
  *
  * [Note: one wait] Copies to the host are asynchronous: the host reads a gradient only after it has
  * waited for its event. All copies are on one stream, so the last one's event is enough, and until
@@ -76,10 +77,10 @@ Status offload_all_gather(FsdpUnit *unit)
     OffloadState *state = unit->root->offload;
     Buffer *shard = &unit->flat.sharded_param;
     void *host = shard->data, *device = NULL;
-    //[L4.7] The shard's copy is on the device (offload_alloc), made on the stream to the device, and
-    //  the unit's all-gather (gather) is queued after it, with the copy in sharded_param. Afterwards
-    //  that is host memory again, and state->param holds the copy, its event recorded after the
-    //  all-gather; a copy that it held before is freed.
+    //[L4.7] The shard's copy is on the device (offload_alloc), made on the stream to the device,
+    //  and the unit's all-gather (gather) is queued after it, with the copy in sharded_param.
+    //  Afterwards that is host memory again, and state->param holds the copy, its event recorded
+    //  after the all-gather; a copy that it held before is freed.
     //? Which of the two streams waits for what, and when is the copy before this one freed?
     TRY(offload_alloc(unit, false, &device, state->to_device));
     CUDA_TRY(cudaMemcpyAsync(device, host, buffer_bytes(shard), cudaMemcpyHostToDevice,
@@ -104,8 +105,9 @@ Status offload_begin_grad(FsdpUnit *unit)
     Buffer *grad = &unit->flat.sharded_grad;
     cudaStream_t stream = offload_grad_stream(unit);
     void *device = NULL;
-    //[L4.8] sharded_grad is device memory that `stream` owns: zeros, or, where the host has something
-    //  since the gradients were zeroed, that. What is on its way to the host arrives first.
+    //[L4.8] sharded_grad is device memory that `stream` owns: zeros, or, where the host has
+    //  something since the gradients were zeroed, that. What is on its way to the host arrives
+    //  first.
     //? Two micro-batches reduce, each by itself. To what is the second one's average added?
     TRY(offload_alloc(unit, true, &device, stream));
     if (own->has_grad) {
@@ -141,8 +143,8 @@ Status offload_send_grad(FsdpUnit *unit)
     bool replicas = unit->ctx->mesh.replicate.size > 1;
     //[L4.9] The copy to own->grad is queued on the stream to the host, after the reduction: with
     //  replicas that ends on the strategy's all_reduce_stream. state->arrived is recorded after it.
-    //  sharded_grad is host memory again. state->grad holds the device's, its event recorded after the
-    //  copy; one that it held before is freed.
+    //  sharded_grad is host memory again. state->grad holds the device's, its event recorded after
+    //  the copy; one that it held before is freed.
     //? A copy of a gradient that the other replicas have not been added to is right on no rank. Who
     //? must be waited for?
     TRY(wait_for(state, state->to_host, offload_grad_stream(unit)));
@@ -196,8 +198,9 @@ Status offload_post_backward(Module *module, void *arg)
 {
     FsdpUnit *unit = arg;
     FsdpRoot *root = unit->root;
-    //[L4.11] Where gradients are to be synchronised, the unit's is on its way to the host. After the
-    //  outermost backward (root->iter_backward_root), if it is the step's last, the host has waited.
+    //[L4.11] Where gradients are to be synchronised, the unit's is on its way to the host. After
+    //  the outermost backward (root->iter_backward_root), if it is the step's last, the host has
+    //  waited.
     //? The unit's own hook has run. What does it leave in iter_backward_root after the outermost
     //? backward?
     if (root->strategy->requires_gradient_sync) TRY(offload_send_grad(unit));

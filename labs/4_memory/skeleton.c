@@ -1,21 +1,21 @@
 /* Lab 4, first half: recomputation. Activations are computed twice, so that few are kept.
  *
- * A backward reads what its forward has saved. In a model of L blocks that is L times what one block
- * saves, and unlike parameters FSDP shards none of it. But what a block saves follows from its
- * input. So a block keeps its input and frees the rest; when its backward comes, it runs its forward
- * again and has everything for as long as its own backward takes:
+ * A backward reads what its forward has saved. In a model of L blocks that is L times what one
+ * block saves, and unlike parameters FSDP shards none of it. But what a block saves follows from
+ * its input. So a block keeps its input and frees the rest; when its backward comes, it runs its
+ * forward again and has everything for as long as its own backward takes:
  *
  *     kept        in 0   in 1   in 2   in 3 …            of each block
  *     saved                            all of block 2    of one block at a time
  *
- * [Note: whose hooks] The forward that runs again is the block's own function, called from within its
- * backward: after its pre-backward hooks, before its post-backward hooks. So a unit that is the
+ * [Note: whose hooks] The forward that runs again is the block's own function, called from within
+ * its backward: after its pre-backward hooks, before its post-backward hooks. So a unit that is the
  * block is unsharded already, and none of its hooks runs twice. Units below the block have forward
- * hooks, which run: their parameters were resharded long ago. Those forwards do not count: they have
- * no backward of their own in the order of the iteration, and they are not the outermost.
+ * hooks, which run: their parameters were resharded long ago. Those forwards do not count: they
+ * have no backward of their own in the order of the iteration, and they are not the outermost.
  *
- * [Note: a part] An attention's weights are T numbers for each of the T·heads rows, the largest part
- * of what a block saves where T is long, and cheap to compute again from the queries and keys.
+ * [Note: a part] An attention's weights are T numbers for each of the T·heads rows, the largest
+ * part of what a block saves where T is long, and cheap to compute again from the queries and keys.
  * Freeing them alone costs no second product with a parameter.
  *
  * Interface:

@@ -1,21 +1,22 @@
-/* Lab 4, second half: offload. The shards are in host memory, and the device has them for as long as
- * a message takes.
+/* Lab 4, second half: offload. The shards are in host memory, and the device has them for as long
+ * as a message takes.
  *
  * Sharding leaves 16/W bytes per parameter on each device; on few GPUs that is still most of the
- * memory. The host has ten times as much, behind a bus. What has to cross it is little: the shard of
- * the parameters before an all-gather, the shard of the gradient behind a reduce-scatter, 4/W bytes per
- * parameter each. The optimizer reads and writes 28/W: that work goes to where the data is.
+ * memory. The host has ten times as much, behind a bus. What has to cross it is little: the shard
+ * of the parameters before an all-gather, the shard of the gradient after a reduce-scatter, 4/W
+ * bytes per parameter each. The optimizer reads and writes 28/W: that work goes to where the data
+ * is.
  *
  *     to the device    copy 0 | copy 1       | copy 2 …
  *     all-gather              | AG 0         | AG 1
  *     compute                                | forward 0 …
  *
- * [Note: pinned] A device copies from and to pinned memory by itself. From pageable memory it cannot:
- * the host would have to take part, and the call would wait.
+ * [Note: pinned] A device copies from and to pinned memory by itself. From pageable memory it
+ * cannot: the host would have to take part, and the call would wait.
  *
  * [Note: two copies] Copy i may be freed after all-gather i. If the stream to the device waited for
- * that before copy i+1, no copy could overlap an all-gather. So it is freed after copy i+1 is queued,
- * as task 3 frees late. The same holds the other way for gradients.
+ * that before copy i+1, no copy could overlap an all-gather. So it is freed after copy i+1 is
+ * queued, as task 3 frees late. The same holds the other way for gradients.
  *
  * [Note: one wait] Copies to the host are asynchronous: the host reads a gradient only after it has
  * waited for its event. All copies are on one stream, so the last one's event is enough, and until

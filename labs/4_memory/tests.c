@@ -1,5 +1,5 @@
-/* Lab 4, memory. First half, recomputation: what a forward keeps, what is computed again and when, and
- * that no result, no hook and no message is another one for it.
+/* Lab 4, memory. First half, recomputation: what a forward keeps, what is computed again and when,
+ * and that no result, no hook and no message is another one for it.
  *
  * Trainings are compared with the oracle of strategies.h; bytes with the handout's formulas, which
  * are written down here once more.
@@ -546,8 +546,8 @@ static bool is_copy(const GpuLogEntry *entry, bool to_device)
                      : entry->to == GPULOG_HOST && entry->from >= 0;
 }
 
-// The entries of the log since `first`: copies to the device, and all-gathers. Returns how many there
-// are of those that `what` asks for.
+// The entries of the log since `first`: copies to the device, and all-gathers. Returns how many
+// there are of those that `what` asks for.
 static int find_entries(uint64_t first, GpuOp what, bool to_device, uint64_t *out, int max)
 {
     int n = 0;

@@ -1,7 +1,7 @@
 /* All options of the labs with each other: strategy, what micro-batches do, shape of the mesh,
  * reshard_ranks, tokens, resume, the types of lab 2, recomputation and offload. Each combination
- * either trains, bitwise as the serial oracle (tests/support/strategies.h), or the library refuses it
- * with the line that is named there (case_refusal).
+ * either trains, bitwise as the serial oracle (tests/support/strategies.h), or the library refuses
+ * it with the line that is named there (case_refusal).
  *
  * All combinations are too many, and each option of a lab multiplies them. So combinations are
  * trained until each *pair* of values which can be together has been; with PAIRS_STRENGTH=3, each

@@ -1,6 +1,6 @@
 /* child_by_child.c: A block frees itself and each child, one after the other; what the root said
- * before a forward ran again is put back afterwards; the attention's weights are made after a look at
- * whether the module has any.
+ * before a forward ran again is put back afterwards; the attention's weights are made after a look
+ * at whether the module has any.
  */
 // ==== memory.c
 Status recompute_block_forward(Module *self, NnRun *run, const void *in, void *out)

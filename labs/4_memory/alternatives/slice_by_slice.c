@@ -1,6 +1,6 @@
-/* slice_by_slice.c: The copy before this one is freed when the all-gather is queued already; AdamW and
- * the norm go through a shard in slices, the last unit first; what is zero is put there before it is
- * known whether the host has anything.
+/* slice_by_slice.c: The copy before this one is freed when the all-gather is queued already; AdamW
+ * and the norm go through a shard in slices, the last unit first; what is zero is put there before
+ * it is known whether the host has anything.
  */
 // ==== offload.c
 Status offload_all_gather(FsdpUnit *unit)
