@@ -88,6 +88,8 @@ static void elsewhere_body(const Rank *r, void *arg)
         Status status = fsdp_adamw_create(&other, s.model, &s.ctx, &TEST_ADAMW);
         check_asked(CREATE, "fsdp_adamw_create", status, &other, i);
         check_asked(FREE, "fsdp_adamw_destroy", ERR_IO, &other, i);
+        check(other.root == NULL && other.n == 0,
+              "an optimizer that could not be made is not zero afterwards");
         check_asked(ADAMW, "fsdp_adamw_step", fsdp_adamw_step(&s.adamw), &s.adamw, i);
         check_asked(SGD, "fsdp_sgd_step", fsdp_sgd_step(s.model, &s.ctx, 0.5f, 0.25f), s.root, i);
         check(asked.a == 0.5f && asked.b == 0.25f, "fsdp_sgd_step asks with %g and %g",
