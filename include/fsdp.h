@@ -94,6 +94,7 @@ typedef struct FlatParam {
     char name[48];
     FlatLayout layout;
     FlatState state;        // changed by flat_set_state alone
+    bool offloaded;         // the shards are in host memory (offload.h)
     Buffer sharded_param;   // (shard_numel) elements [rank·shard_numel, (rank+1)·shard_numel)
     Buffer sharded_grad;    // (shard_numel) the averaged gradient of the same elements
     Buffer unsharded_param; // (padded), else no memory; world 1: the same memory as the shard
@@ -102,10 +103,11 @@ typedef struct FlatParam {
 } FlatParam;
 
 // Whether the unsharded parameter is the shard itself, not a copy: one rank shards, and both are of
-// one type. (Lab 2 gives the unsharded parameter another type.)
+// one type and on the device. (Lab 2 gives the unsharded parameter another type.)
 static inline bool flat_param_is_shard(const FlatParam *flat)
 {
-    return flat->layout.world == 1 && flat->unsharded_param.dtype == flat->sharded_param.dtype;
+    return flat->layout.world == 1 && !flat->offloaded &&
+           flat->unsharded_param.dtype == flat->sharded_param.dtype;
 }
 
 // Fills in the layout. `align` asks for shards of a multiple of 16 bytes (4 elements), which
@@ -197,6 +199,10 @@ typedef struct FsdpRoot {
     struct StrategyState *strategy;   // strategy.h; NULL: ZeRO as the six tasks have it
     struct PrecisionState *precision; // precision.h; NULL: floats throughout
     struct PrefetchState *prefetch;   // prefetch.h; NULL: one unit ahead, as the six tasks have it
+    struct RecomputeState *recompute; // recompute.h; NULL: activations are kept
+    bool recomputes;                  // a forward runs again within a backward: it is not recorded
+    struct OffloadState *offload;     // offload.h; NULL: shards are on the device
+    const struct ShardOps *shard_ops; // offload.h; NULL: optimizer.c's own work on the device
     StateGatherer full_state;         // what fsdp_full_state does instead; NULL: what it says
 } FsdpRoot;
 
@@ -253,7 +259,8 @@ Status fsdp_find_root(const Module *module, FsdpRoot **root);
 // The unit's forward is the outermost: root->iter_forward_root. Forgets forwards that have no
 // backward any more (module_discard), such as an evaluation's.
 void fsdp_begin_forward(FsdpUnit *unit);
-// Appends the unit to the order in which forwards ended, and pushes its index there.
+// Appends the unit to the order in which forwards ended, and pushes its index there. Nothing where
+// root->recomputes.
 Status fsdp_record_post_forward(FsdpUnit *unit);
 // Pops the index that the unit's latest forward pushed: unit->backward_index. The unit whose forward
 // ended just before that one; NULL where there is none, or where lab 3 prefetches (root->prefetch).

@@ -18,7 +18,7 @@
  * (products of matrices, layer norm, softmax) are floats, and each kernel rounds as it stores.
  *
  * Interface: gpt2_create, llama_create, mlp_create and the layers below; module_forward, module_backward,
- * module_discard, module_destroy; module_set_type, module_forward_typed, module_backward_typed;
+ * module_discard, module_free_inside, module_destroy; module_set_type, module_forward_typed, module_backward_typed;
  * module_add_hook, module_remove_hook; cross_entropy; plain_adamw_*
  * (the optimizer of one GPU without FSDP).
  */
@@ -94,6 +94,10 @@ struct Module {
     Status (*forward)(Module *self, NnRun *run, const void *in, void *out);
     Status (*backward)(Module *self, NnRun *run, const void *dout, void *din);
     Status (*free_saved)(Module *self, NnRun *run); // frees what forward saved; NULL: nothing
+    // Frees a part of that which the rest is enough to make again, and makes it. NULL: there is none.
+    Status (*free_part)(Module *self, NnRun *run);
+    Status (*compute_part)(Module *self, NnRun *run);
+    void *around; // who has put other functions in the place of forward and backward; NULL: nobody
     void (*free_state)(Module *self);               // frees `state`; NULL: plain free()
 };
 
@@ -133,6 +137,10 @@ void module_remove_hook(Module *m, Hook *hook);
 
 // Frees what a forward without a backward has saved, in the module and below it.
 Status module_discard(Module *m, NnRun *run);
+
+// Frees what a forward has saved in the module and below it, but for the module's input and output.
+// Before its backward its forward must run again.
+Status module_free_inside(Module *m, NnRun *run);
 
 // Frees the module, its children and its parameters' descriptions (not their device memory). A tied
 // parameter is freed once. NULL is fine.

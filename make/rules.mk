@@ -5,7 +5,7 @@ SUPPORT_DEFS := -Itests/support
 BLAS_OBJ     := $(call objects,simgpu/src/blas/*.c)
 COSTS_OBJ    := $(call objects,simgpu/src/time/machine*.c simgpu/src/time/cost_*.c)
 VECTOR_OBJ   := $(call objects,simgpu/src/nccl/reduce.c simgpu/src/blas/multiply.c simgpu/src/blas/halves.c \
-                lib/kernels/*.c lib/fsdp/box_muller.c tests/cuda/host_kernels.c)
+                lib/kernels/*.c lib/host/*.c lib/fsdp/box_muller.c tests/cuda/host_kernels.c)
 
 $(BUILD)/obj/simgpu/src/%.o $(BUILD)/obj/gpulog/%.o: DEFS = $(SIMGPU_DEFS)
 $(BLAS_OBJ): DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)

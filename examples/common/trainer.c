@@ -50,9 +50,11 @@ static Status create_sharded(Trainer *t)
                                 .reduce_every_time = t->opt.reduce_every_time,
                                 .reshard_ranks = t->opt.reshard_ranks};
     if (t->opt.strategic) TRY(strategy_apply(t->model, &strategy));
+    if (t->opt.offload) TRY(offload_apply(t->model));
     if (t->opt.mixed) TRY(precision_apply(t->model, &t->opt.policy));
     PrefetchOptions ahead = {t->opt.prefetch, t->opt.prefetch, 0};
     if (t->opt.prefetches) TRY(prefetch_apply(t->model, &ahead));
+    if (t->opt.recompute != RECOMPUTE_NONE) TRY(recompute_apply(t->model, t->opt.recompute));
     t->scaler = LOSS_SCALER_DEFAULTS;
     if (scales(t)) TRY(loss_scaler_create(&t->scaler, t->model));
     TRY(fsdp_adamw_create(&t->adamw, t->model, &t->ctx, &t->opt.adamw));
@@ -83,7 +85,9 @@ Status trainer_destroy(Trainer *t)
         fsdp_adamw_destroy(&t->adamw);
         if (scales(t)) loss_scaler_destroy(&t->scaler);
         if (t->opt.prefetches) TRY(prefetch_remove(t->model));
+        if (t->opt.recompute != RECOMPUTE_NONE) TRY(recompute_remove(t->model));
         if (t->opt.mixed) TRY(precision_remove(t->model));
+        if (t->opt.offload) TRY(offload_remove(t->model));
         if (t->opt.strategic) TRY(strategy_remove(t->model));
         fsdp_unwrap(t->model);
         TRY(fsdp_context_destroy(&t->ctx));

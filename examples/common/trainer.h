@@ -16,8 +16,10 @@
 #include "launch.h"
 #include "model.h"
 #include "nn.h"
+#include "offload.h"
 #include "precision.h"
 #include "prefetch.h"
+#include "recompute.h"
 
 typedef struct TrainerOptions {
     Gpt2Config model;   // or the sizes of a Llama
@@ -39,7 +41,9 @@ typedef struct TrainerOptions {
     int reshard_ranks; // ZeRO-3: slices between forward and backward; 0: none
     bool prefetches;   // so many units ahead, in both passes; strategic is set, too
     int prefetch;
-    bool uneven; // micro-batches of 1 to B sequences, each rank and step others
+    RecomputeKind recompute;
+    bool offload; // shards in host memory; strategic is set, too
+    bool uneven;  // micro-batches of 1 to B sequences, each rank and step others
 } TrainerOptions;
 
 typedef struct Trainer {

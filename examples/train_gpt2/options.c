@@ -36,6 +36,8 @@ static void usage(FILE *out, const char *program)
         "  --reduce-every-time   each micro-batch reduces; else the last one alone\n"
         "  --reshard-ranks N     zero3: a slice between forward and backward, on N ranks (0)\n"
         "  --prefetch N   gather N units ahead, in the forward and the backward (as without: 1)\n"
+        "  --recompute X  blocks or attention: what a forward saved is computed again (none)\n"
+        "  --offload      parameters, gradients and optimizer state in host memory\n"
         "  --uneven       micro-batches of 1 to --batch sequences, averaged by tokens\n"
         "  --dtype X      in which parameters are gathered and layers compute: float, bf16 or\n"
         "                 fp16, which scales the loss (float)\n"
@@ -52,6 +54,7 @@ static void usage(FILE *out, const char *program)
 static const char *const MODELS[] = {"gpt2", "llama", NULL};
 static const char *const ATTENTIONS[] = {"plain", "fused", NULL};
 static const char *const STRATEGIES[] = {"ddp", "zero1", "zero2", "zero3", NULL};
+static const char *const RECOMPUTES[] = {"none", "blocks", "attention", NULL};
 static const char *const DTYPES[] = {"float", "bf16", "fp16", NULL};
 
 static void set_defaults(TrainOptions *o, TrainerOptions *t)
@@ -99,6 +102,8 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
         {"reduce-every-time", OPTION_FLAG, &t->reduce_every_time, 0, NULL, NULL},
         {"reshard-ranks", OPTION_INT, &t->reshard_ranks, 0, NULL, &strategy},
         {"prefetch", OPTION_INT, &t->prefetch, 0, NULL, &prefetches},
+        {"recompute", OPTION_CHOICE, &t->recompute, 0, RECOMPUTES, NULL},
+        {"offload", OPTION_FLAG, &t->offload, 0, NULL, NULL},
         {"uneven", OPTION_FLAG, &t->uneven, 0, NULL, NULL},
         {"dtype", OPTION_CHOICE, &t->policy.param_dtype, 0, DTYPES, &mixed},
         {"reduce-dtype", OPTION_CHOICE, &t->policy.reduce_dtype, 0, DTYPES, &mixed},
@@ -120,7 +125,7 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
     t->llama.chosen = model == 1;
     t->mixed = mixed;
     t->prefetches = prefetches;
-    t->strategic = strategy || mixed || prefetches;
+    t->strategic = strategy || mixed || prefetches || t->offload;
     t->seed = (uint64_t)seed;
     o->files = argv + rest;
     o->n_files = argc - rest;
@@ -141,8 +146,10 @@ Status train_options_check(const TrainOptions *o, const TrainerOptions *t, int r
         return fail(ERR_ARGUMENT, "--every %d: where to? (--save DIR)", o->every);
     if (t->strategic && (t->unsharded || t->keep))
         return fail(ERR_ARGUMENT,
-                    "--strategy, --replicas, --accumulate, --dtype and --prefetch go neither with "
-                    "--unsharded nor with --keep (zero2 keeps)");
+                    "--strategy, --replicas, --accumulate, --dtype, --prefetch and --offload go "
+                    "neither with --unsharded nor with --keep (zero2 keeps)");
+    if (t->recompute != RECOMPUTE_NONE && t->unsharded)
+        return fail(ERR_ARGUMENT, "--recompute wants units: leave out --unsharded");
     if (t->strategy == STRATEGY_DDP && t->replicas > 1)
         return fail(ERR_ARGUMENT,
                     "--strategy ddp has a replica on every rank: leave --replicas out");

@@ -40,6 +40,10 @@ Status loss_scaler_create(LossScaler *scaler, Module *root)
                     "at least one step, and a factor between 0 and 1",
                     (double)scaler->growth_factor, scaler->growth_interval,
                     (double)scaler->backoff_factor);
+    if (scaler->root->shard_ops != NULL)
+        return fail(ERR_ARGUMENT, "%s is offloaded: its gradients are on the host, where no loss "
+                                  "scale is searched for; bf16 needs none",
+                    root->name);
     CUDA_TRY(cudaMalloc((void **)&scaler->found, sizeof *scaler->found));
     CUDA_TRY(cudaMallocHost((void **)&scaler->host, sizeof *scaler->host));
     return OK;

@@ -177,6 +177,7 @@ Status prefetch_pre_forward(Module *module, void *arg)
     FsdpUnit *unit = arg;
     PrefetchState *state = unit->root->prefetch;
     const PrefetchList *list = &state->forward[prefetch_place(unit)], *order = &state->order;
+    if (unit->root->recomputes) return OK; // within a backward (lab 4): it is no pass of its own
     TRY(record_begin(state, unit));
     // TODO L3.6: The unit's list is prefetched; without one the units that begin next,
     // forward_depth of them at most, as far as `order` says which they are.
@@ -189,7 +190,7 @@ Status prefetch_post_forward(Module *module, void *arg)
     const FsdpUnit *unit = arg;
     FsdpRoot *root = unit->root;
     PrefetchState *state = root->prefetch;
-    if (root->iter_forward_root != NULL) return OK; // it was not the outermost
+    if (root->recomputes || root->iter_forward_root != NULL) return OK; // it was not the outermost
     // TODO L3.7: Nothing is in flight, and `order` is as this forward began its units.
     // Hint: Two lists and room for one more: what must be exchanged so that none is lost or leaks?
     NOT_YET("L3.7");

@@ -29,11 +29,11 @@ static int64_t buffer_elements(int64_t n)
     return n < ELEMENTS ? n : ELEMENTS;
 }
 
-// Moves n floats between host and device; the host may use its memory again when it returns.
-static Status move(void *to, const void *from, int64_t n, enum cudaMemcpyKind kind,
-                   cudaStream_t stream)
+// Moves n floats between the host's buffer and a shard, on the device or, offloaded, in pinned host
+// memory; the host may use its memory again when it returns.
+static Status move(void *to, const void *from, int64_t n, cudaStream_t stream)
 {
-    CUDA_TRY(cudaMemcpyAsync(to, from, (size_t)n * sizeof(float), kind, stream));
+    CUDA_TRY(cudaMemcpyAsync(to, from, (size_t)n * sizeof(float), cudaMemcpyDefault, stream));
     CUDA_TRY(cudaStreamSynchronize(stream));
     return OK;
 }
@@ -47,7 +47,7 @@ Status checkpoint_copy_out(Safetensors *file, int tensor, int64_t first, int64_t
     if (buffer == NULL) return fail(ERR_MEMORY, "%s: no host memory for a slice", file->path);
     for (int64_t i = 0; i < n && status == OK; i += room) {
         int64_t now = n - i < room ? n - i : room;
-        status = move(buffer, device + i, now, cudaMemcpyDeviceToHost, stream);
+        status = move(buffer, device + i, now, stream);
         if (status == OK) status = safetensors_write(file, tensor, first + i, now, buffer);
     }
     free(buffer);
@@ -64,7 +64,7 @@ Status checkpoint_copy_in(const Safetensors *file, const SafetensorsEntry *entry
     for (int64_t i = 0; i < n && status == OK; i += room) {
         int64_t now = n - i < room ? n - i : room;
         status = safetensors_read(file, entry, first + i, now, buffer);
-        if (status == OK) status = move(device + i, buffer, now, cudaMemcpyHostToDevice, stream);
+        if (status == OK) status = move(device + i, buffer, now, stream);
     }
     free(buffer);
     return status;

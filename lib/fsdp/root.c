@@ -141,6 +141,7 @@ static void *with_room(void *array, int n, int *max, size_t bytes)
 Status fsdp_record_post_forward(FsdpUnit *unit)
 {
     FsdpRoot *root = unit->root;
+    if (root->recomputes) return OK; // its backward is running
     FsdpUnit **order = with_room(root->post_forward_order, root->n_post_forward,
                                  &root->max_post_forward, sizeof(FsdpUnit *));
     if (order != NULL) root->post_forward_order = order;

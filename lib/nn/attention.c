@@ -73,6 +73,28 @@ static Status multiply_values(NnRun *run, Shape n, const void *att, const void *
                           square_of(n, CUBLAS_OP_N, att), y, n.C, n.hs, n.heads);
 }
 
+// att of all sequences, from the queries and keys that the first layer has made
+static Status compute_weights(Module *self, NnRun *run)
+{
+    Attention *s = self->state;
+    Shape n = shape_of(self, run);
+    size_t per_qkv = (size_t)n.T * 3 * n.C, per_att = (size_t)n.heads * n.square;
+    const void *qkv = self->children[0]->out;
+    TRY(module_alloc_typed(self, run, &s->att, run->B * per_att, "weights"));
+    for (size_t b = 0; b < (size_t)run->B; b++)
+        TRY(multiply_scores(run, n, element_at(qkv, n.type, b * per_qkv),
+                            element_at(s->att, n.type, b * per_att)));
+    CUDA_TRY(kernel_causal_softmax_forward_ex(n.type, s->att, run->B * n.heads, n.T,
+                                              1.0f / sqrtf((float)n.hs), run->stream));
+    return OK;
+}
+
+static Status free_weights(Module *self, NnRun *run)
+{
+    Attention *s = self->state;
+    return run_free_typed(run, &s->att);
+}
+
 static Status attention_forward(Module *self, NnRun *run, const void *in, void *out)
 {
     Attention *s = self->state;
@@ -81,13 +103,8 @@ static Status attention_forward(Module *self, NnRun *run, const void *in, void *
     size_t per_att = (size_t)n.heads * n.square;
     void *qkv = NULL;
     TRY(module_forward_any(self->children[0], run, in, &qkv));
-    TRY(module_alloc_typed(self, run, &s->att, run->B * per_att, "weights"));
+    TRY(compute_weights(self, run));
     TRY(module_alloc_typed(self, run, &s->y, run->B * per_y, "weighted values"));
-    for (size_t b = 0; b < (size_t)run->B; b++)
-        TRY(multiply_scores(run, n, element_at(qkv, n.type, b * per_qkv),
-                            element_at(s->att, n.type, b * per_att)));
-    CUDA_TRY(kernel_causal_softmax_forward_ex(n.type, s->att, run->B * n.heads, n.T,
-                                              1.0f / sqrtf((float)n.hs), run->stream));
     for (size_t b = 0; b < (size_t)run->B; b++)
         TRY(multiply_values(run, n, element_at(s->att, n.type, b * per_att),
                             element_at(qkv, n.type, b * per_qkv),
@@ -165,6 +182,8 @@ Module *attention_create(const char *name, int dim, int heads, float init_std, f
     m->forward = attention_forward;
     m->backward = attention_backward;
     m->free_saved = attention_free_saved;
+    m->free_part = free_weights;
+    m->compute_part = compute_weights;
     if (module_add_child(m, linear_create("qkv", dim, 3 * dim, true, init_std)) &&
         module_add_child(m, linear_create("proj", dim, dim, true, proj_std)))
         return module_named(m);

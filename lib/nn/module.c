@@ -5,7 +5,7 @@
  * freed, post-backward hooks. What a pass that failed leaves behind hangs on the module (its output,
  * and what the layer keeps in its state), where module_discard finds it.
  *
- * Interface: module_forward, module_backward, module_discard, module_add_hook, module_remove_hook,
+ * Interface: module_forward, module_backward, module_discard, module_free_inside, module_add_hook, module_remove_hook,
  * module_destroy, module_set_type, module_forward_typed, module_backward_typed for all modules;
  * module_forward_any, module_backward_any, module_alloc_typed,
  * module_create, module_add_param, module_add_child, module_forward_into, module_backward_into,
@@ -325,12 +325,24 @@ Status module_backward_into(Module *m, NnRun *run, const void *dout, void *din)
     return run_backward(m, run, dout, din);
 }
 
-Status module_discard(Module *m, NnRun *run)
+// module_discard of all children; the first status of theirs and `first` that is not OK.
+static Status discard_children(Module *m, NnRun *run, Status first)
 {
-    Status first = free_pass(m, run);
     for (int i = 0; i < m->n_children; i++) {
         Status below = module_discard(m->children[i], run);
         if (first == OK) first = below;
     }
     return first;
+}
+
+Status module_discard(Module *m, NnRun *run)
+{
+    Status own = free_pass(m, run);
+    return discard_children(m, run, own);
+}
+
+Status module_free_inside(Module *m, NnRun *run)
+{
+    Status own = m->free_saved != NULL ? m->free_saved(m, run) : OK;
+    return discard_children(m, run, own);
 }

@@ -8,6 +8,7 @@ static Status sum_all(FsdpRoot *root, FsdpContext *ctx, double *sum, double *squ
     const ProcessGroup *group = &ctx->mesh.shard;
     cudaStream_t stream = ctx->compute_stream;
     cudaEvent_t there;
+    if (root->shard_ops != NULL) return root->shard_ops->sum_squares(root, sum, squares);
     CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, stream));
     for (int i = root->n_units; i-- > 0;) {
         const Buffer *grad = &root->units[i]->flat.sharded_grad;

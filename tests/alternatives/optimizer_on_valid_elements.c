@@ -7,6 +7,7 @@ Status fsdp_adamw_step(FsdpAdamW *opt)
     const AdamWConfig *c = &opt->config;
     cudaStream_t stream = opt->ctx->compute_stream;
     TRY(check_sharded(opt->root));
+    if (opt->root->shard_ops != NULL) return opt->root->shard_ops->adamw_step(opt);
     int t = ++opt->t;
     for (int i = opt->n; i-- > 0;) {
         FlatParam *flat = &opt->root->units[i]->flat;
@@ -25,6 +26,7 @@ Status fsdp_sgd_step(Module *module, FsdpContext *ctx, float lr, float weight_de
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
     TRY(check_sharded(root));
+    if (root->shard_ops != NULL) return root->shard_ops->sgd_step(root, lr, weight_decay);
     for (int i = root->n_units; i-- > 0;) {
         FlatParam *flat = &root->units[i]->flat;
         size_t valid = (size_t)flat_valid_numel(&flat->layout, flat->layout.rank);
@@ -40,6 +42,7 @@ Status fsdp_zero_grad(Module *module, FsdpContext *ctx)
 {
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
+    if (root->shard_ops != NULL) return root->shard_ops->zero_grad(root);
     for (int i = root->n_units; i-- > 0;) {
         const Buffer *grad = &root->units[i]->flat.sharded_grad;
         CUDA_TRY(kernel_fill(grad->data, 0.0f, (size_t)grad->numel, ctx->compute_stream));

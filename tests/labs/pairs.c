@@ -1,7 +1,7 @@
 /* All options of the labs with each other: strategy, what micro-batches do, shape of the mesh,
- * reshard_ranks, tokens, resume, the types of lab 2 and prefetching. Each combination either trains, bitwise as
- * the serial oracle (tests/support/strategies.h), or the library refuses it with the line that is
- * named there (case_refusal).
+ * reshard_ranks, tokens, resume, the types of lab 2, prefetching, recomputation and offload. Each
+ * combination either trains, bitwise as the serial oracle (tests/support/strategies.h), or the
+ * library refuses it with the line that is named there (case_refusal).
  *
  * All combinations are too many, and each option of a lab multiplies them. So combinations are
  * trained until each *pair* of values which can be together has been; with PAIRS_STRENGTH=3, each
@@ -95,6 +95,16 @@ static void put_prefetch(Training *t, const char *value, int v)
     t->c.prefetch = v > 0 ? &options[v] : NULL;
 }
 
+static void put_recompute(Training *t, const char *value, int v)
+{
+    t->c.recompute = (RecomputeKind)v;
+}
+
+static void put_offload(Training *t, const char *value, int v)
+{
+    t->c.offload = v == 1;
+}
+
 static void put_shape(Training *t, const char *value, int v)
 {
     int shards;
@@ -114,6 +124,8 @@ static const Axis AXES[] = {
      {"f/f", "b/f", "b/b", "h/f", "h/h", "f/b"},
      false},
     {"prefetch", put_prefetch, {"no", "0", "2", "limit"}, false},
+    {"recompute", put_recompute, {"no", "blocks"}, false},
+    {"offload", put_offload, {"no", "yes"}, true},
     {"shards x replicas",
      put_shape,
      {"1x1", "2x1", "1x2", "3x1", "1x3", "4x1", "2x2", "1x4", "5x1", "1x5",

@@ -55,7 +55,7 @@ float *fetch_at(const char *file, int line, const float *device, size_t n)
     if (!host) rank_fails(file, line, "fetch: no host memory for %zu floats", n);
     cudaError_t error = cudaDeviceSynchronize();
     if (error == cudaSuccess)
-        error = cudaMemcpy(host, device, n * sizeof *host, cudaMemcpyDeviceToHost);
+        error = cudaMemcpy(host, device, n * sizeof *host, cudaMemcpyDefault); // offloaded: host
     if (error != cudaSuccess)
         rank_fails(file, line, "fetch of %zu floats from %p: %s", n, (const void *)device,
                    cudaGetErrorString(error));
@@ -64,7 +64,7 @@ float *fetch_at(const char *file, int line, const float *device, size_t n)
 
 void send_to_at(const char *file, int line, float *device, const float *host, size_t n)
 {
-    cudaError_t error = cudaMemcpy(device, host, n * sizeof *host, cudaMemcpyHostToDevice);
+    cudaError_t error = cudaMemcpy(device, host, n * sizeof *host, cudaMemcpyDefault);
 
     if (error == cudaSuccess) error = cudaDeviceSynchronize();
     if (error != cudaSuccess)

@@ -49,6 +49,8 @@ const char *case_refusal(const Case *c, int world)
     if (o->reduce_every_time && o->strategy == STRATEGY_ZERO1) return "cannot reduce every time";
     if (c->partial && ddp) return "DDP's reduction is the all-reduce";
     if (c->partial && c->replicas == 1) return "there is one replica, and nothing to all-reduce";
+    if (c->offload && ddp) return "DDP keeps everything on the device";
+    if (c->offload && slice != 0) return "reshard_ranks keeps slices on the device";
     return "";
 }
 
@@ -63,15 +65,19 @@ Status case_build(Wrapped *w, const Case *c)
     w->root = fsdp_unit(w->model)->root;
     TRY(strategy_apply(w->model, &c->options));
     if (c->partial) TRY(fsdp_set_requires_all_reduce(w->model, false));
+    if (c->offload) TRY(offload_apply(w->model));
     if (c->policy != NULL) TRY(precision_apply(w->model, c->policy));
     if (c->prefetch != NULL) TRY(prefetch_apply(w->model, c->prefetch));
+    if (c->recompute != RECOMPUTE_NONE) TRY(recompute_apply(w->model, c->recompute));
     return OK;
 }
 
 void case_take_down(Wrapped *w)
 {
+    if (w->root != NULL && w->root->recompute != NULL) need(recompute_remove(w->model));
     if (w->root != NULL && w->root->prefetch != NULL) need(prefetch_remove(w->model));
     if (w->root != NULL && w->root->precision != NULL) need(precision_remove(w->model));
+    if (w->root != NULL && w->root->offload != NULL) need(offload_remove(w->model));
     if (w->root != NULL && w->root->strategy != NULL) need(strategy_remove(w->model));
     fsdp_unwrap(w->model);
     module_destroy(w->model);

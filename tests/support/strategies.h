@@ -8,8 +8,10 @@
 #ifndef TESTS_STRATEGIES_H
 #define TESTS_STRATEGIES_H
 
+#include "offload.h"
 #include "precision.h"
 #include "prefetch.h"
+#include "recompute.h"
 #include "training.h"
 
 enum { CASE_RANKS = 8, CASE_ROUNDS = 4 }; // at most
@@ -23,6 +25,8 @@ typedef struct Case {
     StrategyOptions options;
     const MixedPrecisionPolicy *policy; // NULL: floats
     const PrefetchOptions *prefetch;    // NULL: none
+    RecomputeKind recompute;
+    bool offload;
     int replicas, rounds, steps;
     bool partial; // the all-reduce is left to the last micro-batch
     bool align;

@@ -491,6 +491,7 @@ static void every_rank_steps_its_shard(void **state)
     Case in = known_case(4);
     for (int world = 1; world <= 8; world++) run_ranks(world, every_body, &in);
     rule_adamw_steps_all_or_nothing();
+    rule_shards_may_be_elsewhere();
     rule_contexts_are_apart(APART_ADAMW);
     rule_nothing_grows(APART_ADAMW);
     draw_given();

@@ -1,0 +1,23 @@
+/* host_kernels.h: the optimizer's arithmetic on the CPU, for shards in host memory (offload.h), on
+ * every backend. All arrays are floats in host memory, and are there when a function is called and
+ * when it returns: no stream has a part in it.
+ *
+ * Interface: host_adamw, host_sgd, host_scale, host_sum_squares.
+ */
+#ifndef SHARDLAB_HOST_KERNELS_H
+#define SHARDLAB_HOST_KERNELS_H
+
+#include <stddef.h>
+
+// One step of AdamW, the t-th: kernels.h's kernel_adamw. On simulated GPUs that kernel is this
+// function, so results are bitwise equal; on real ones they differ by rounding at most.
+void host_adamw(float *p, const float *g, float *m, float *v, size_t n, float lr, float beta1,
+                float beta2, float eps, float weight_decay, int t);
+// p -= lr·(g + weight_decay·p): kernel_sgd without momentum.
+void host_sgd(float *p, const float *g, size_t n, float lr, float weight_decay);
+// x *= factor.
+void host_scale(float *x, float factor, size_t n);
+// Σ x², in double, in the order of the elements.
+double host_sum_squares(const float *x, size_t n);
+
+#endif

@@ -1,0 +1,257 @@
+/* Lab 4, second half: offload. The shards are in host memory, and the device has them for as long
+ * as a message takes.
+ *
+ * Sharding leaves 16/W bytes per parameter on each device; on few GPUs that is still most of the
+ * memory. The host has ten times as much, behind a bus. What has to cross it is little: the shard
+ * of the parameters before an all-gather, the shard of the gradient after a reduce-scatter, 4/W
+ * bytes per parameter each. The optimizer reads and writes 28/W: that work goes to where the data
+ * is.
+ *
+ *     to the device    copy 0 | copy 1       | copy 2 …
+ *     all-gather              | AG 0         | AG 1
+ *     compute                                | forward 0 …
+ *
+ * [Note: pinned] A device copies from and to pinned memory by itself. From pageable memory it
+ * cannot: the host would have to take part, and the call would wait.
+ *
+ * [Note: two copies] Copy i may be freed after all-gather i. If the stream to the device waited for
+ * that before copy i+1, no copy could overlap an all-gather. So it is freed after copy i+1 is
+ * queued, as task 3 frees late. The same holds the other way for gradients.
+ *
+ * [Note: one wait] Copies to the host are asynchronous: the host reads a gradient only after it has
+ * waited for its event. All copies are on one stream, so the last one's event is enough, and until
+ * then the host queues the backward ahead as ever.
+ *
+ * Interface:
+ *   offload_all_gather                                        parameters: copied, then gathered
+ *   offload_begin_grad, offload_send_grad, offload_wait       gradients: reduced, then copied
+ *   offload_pre_backward, offload_pre_reduce, offload_post_backward     the hooks
+ *   offload_adamw_step, offload_sum_squares                   the host's work
+ */
+#include "offload.h"
+
+#include <string.h>
+
+#include "host_kernels.h"
+#include "not_yet.h"
+
+// What `waiter` runs from now on, it runs after all that is queued on `worker`.
+static Status wait_for(OffloadState *state, cudaStream_t waiter, cudaStream_t worker)
+{
+    CUDA_TRY(cudaEventRecord(state->copied, worker));
+    CUDA_TRY(cudaStreamWaitEvent(waiter, state->copied, 0));
+    return OK;
+}
+
+// ---- Parameters ----
+
+// Frees the copy that was gathered last, on the stream to the device.
+static Status free_param(OffloadState *state)
+{
+    if (state->param.buffer == NULL) return OK;
+    //[[L4.7a] The copy is freed after its all-gather, and the state holds none.
+    CUDA_TRY(cudaStreamWaitEvent(state->to_device, state->param.event, 0));
+    CUDA_TRY(cudaFreeAsync(state->param.buffer, state->to_device));
+    state->param.buffer = NULL;
+    return OK;
+    //[end L4.7a]
+}
+
+// The unit's all-gather, with its shard on the device.
+static Status gather(FsdpUnit *unit)
+{
+    FlatParam *flat = &unit->flat;
+    OffloadUnit *own = offload_of(unit);
+    if (flat->layout.world == 1 && flat->unsharded_param.dtype == flat->sharded_param.dtype) {
+        CUDA_TRY(cudaMemcpyAsync(flat->unsharded_param.data, flat->sharded_param.data,
+                                 buffer_bytes(&flat->sharded_param), cudaMemcpyDeviceToDevice,
+                                 unit->ctx->all_gather_stream));
+        return OK;
+    }
+    if (own->all_gather != fsdp_all_gather) return own->all_gather(unit);
+    return unit->root->strategy->gather(unit); // a precision's casts
+}
+
+Status offload_all_gather(FsdpUnit *unit)
+{
+    OffloadState *state = unit->root->offload;
+    Buffer *shard = &unit->flat.sharded_param;
+    void *host = shard->data, *device = NULL;
+    //[L4.7] The shard's copy is on the device (offload_alloc), made on the stream to the device,
+    //  and the unit's all-gather (gather) is queued after it, with the copy in sharded_param.
+    //  Afterwards that is host memory again, and state->param holds the copy, its event recorded
+    //  after the all-gather; a copy that it held before is freed.
+    //? Which of the two streams waits for what, and when is the copy before this one freed?
+    TRY(offload_alloc(unit, false, &device, state->to_device));
+    CUDA_TRY(cudaMemcpyAsync(device, host, buffer_bytes(shard), cudaMemcpyHostToDevice,
+                             state->to_device));
+    TRY(wait_for(state, unit->ctx->all_gather_stream, state->to_device));
+    TRY(free_param(state));
+    shard->data = device;
+    Status status = gather(unit);
+    shard->data = host;
+    CUDA_TRY(cudaEventRecord(state->param.event, unit->ctx->all_gather_stream));
+    state->param.buffer = device;
+    return status;
+    //[end L4.7]
+}
+
+// ---- Gradients ----
+
+Status offload_begin_grad(FsdpUnit *unit)
+{
+    OffloadState *state = unit->root->offload;
+    OffloadUnit *own = offload_of(unit);
+    Buffer *grad = &unit->flat.sharded_grad;
+    cudaStream_t stream = offload_grad_stream(unit);
+    void *device = NULL;
+    //[L4.8] sharded_grad is device memory that `stream` owns: zeros, or, where the host has
+    //  something since the gradients were zeroed, that. What is on its way to the host arrives
+    //  first.
+    //? Two micro-batches reduce, each by itself. To what is the second one's average added?
+    TRY(offload_alloc(unit, true, &device, stream));
+    if (own->has_grad) {
+        CUDA_TRY(cudaStreamWaitEvent(stream, state->arrived, 0));
+        CUDA_TRY(
+            cudaMemcpyAsync(device, own->grad, buffer_bytes(grad), cudaMemcpyHostToDevice, stream));
+    } else {
+        CUDA_TRY(cudaMemsetAsync(device, 0, buffer_bytes(grad), stream));
+    }
+    grad->data = device;
+    return OK;
+    //[end L4.8]
+}
+
+// Frees the gradient shard that was sent last, on the stream that owns it.
+static Status free_grad(OffloadState *state)
+{
+    cudaStream_t stream = offload_grad_stream(state->root->units[0]);
+    if (state->grad.buffer == NULL) return OK;
+    //[[L4.9a] The gradient shard is freed after its copy, and the state holds none.
+    CUDA_TRY(cudaStreamWaitEvent(stream, state->grad.event, 0));
+    CUDA_TRY(cudaFreeAsync(state->grad.buffer, stream));
+    state->grad.buffer = NULL;
+    return OK;
+    //[end L4.9a]
+}
+
+Status offload_send_grad(FsdpUnit *unit)
+{
+    OffloadState *state = unit->root->offload;
+    OffloadUnit *own = offload_of(unit);
+    Buffer *grad = &unit->flat.sharded_grad;
+    bool replicas = unit->ctx->mesh.replicate.size > 1;
+    //[L4.9] The copy to own->grad is queued on the stream to the host, after the reduction: with
+    //  replicas that ends on the strategy's all_reduce_stream. state->arrived is recorded after it.
+    //  sharded_grad is host memory again. state->grad holds the device's, its event recorded after
+    //  the copy; one that it held before is freed.
+    //? A copy of a gradient that the other replicas have not been added to is right on no rank. Who
+    //? must be waited for?
+    TRY(wait_for(state, state->to_host, offload_grad_stream(unit)));
+    if (replicas) TRY(wait_for(state, state->to_host, unit->root->strategy->all_reduce_stream));
+    CUDA_TRY(cudaMemcpyAsync(own->grad, grad->data, buffer_bytes(grad), cudaMemcpyDeviceToHost,
+                             state->to_host));
+    CUDA_TRY(cudaEventRecord(state->arrived, state->to_host));
+    TRY(free_grad(state));
+    CUDA_TRY(cudaEventRecord(state->grad.event, state->to_host));
+    state->grad.buffer = grad->data;
+    grad->data = own->grad;
+    own->has_grad = true;
+    return OK;
+    //[end L4.9]
+}
+
+Status offload_wait(OffloadState *state)
+{
+    if (state->param.buffer == NULL && state->grad.buffer == NULL) return OK;
+    //[L4.10] The host has waited for one event, after which no copy is in flight, to the device
+    //  neither; and no copy is left on the device.
+    //? An all-gather that nobody used: is its copy over when the last gradient has arrived?
+    TRY(wait_for(state, state->to_host, state->to_device));
+    CUDA_TRY(cudaEventRecord(state->arrived, state->to_host));
+    TRY(free_param(state));
+    TRY(free_grad(state));
+    CUDA_TRY(cudaEventSynchronize(state->arrived));
+    return OK;
+    //[end L4.10]
+}
+
+// ---- The hooks ----
+
+Status offload_pre_backward(Module *module, void *arg)
+{
+    FsdpUnit *unit = arg;
+    bool on_host = unit->flat.sharded_grad.data == offload_of(unit)->grad;
+    if (mesh_size(&unit->ctx->mesh) == 1 && on_host) return offload_begin_grad(unit);
+    return OK;
+}
+
+Status offload_pre_reduce(Module *module, void *arg)
+{
+    FsdpUnit *unit = arg;
+    bool reduces = unit->root->strategy->requires_gradient_sync;
+    if (mesh_size(&unit->ctx->mesh) > 1 && reduces) return offload_begin_grad(unit);
+    return OK;
+}
+
+Status offload_post_backward(Module *module, void *arg)
+{
+    FsdpUnit *unit = arg;
+    FsdpRoot *root = unit->root;
+    //[L4.11] Where gradients are to be synchronised, the unit's is on its way to the host. After
+    //  the outermost backward (root->iter_backward_root), if it is the step's last, the host has
+    //  waited.
+    //? The unit's own hook has run. What does it leave in iter_backward_root after the outermost
+    //? backward?
+    if (root->strategy->requires_gradient_sync) TRY(offload_send_grad(unit));
+    if (root->iter_backward_root == NULL && root->strategy->is_last_backward)
+        TRY(offload_wait(root->offload));
+    return OK;
+    //[end L4.11]
+}
+
+// ---- The host's work ----
+
+Status offload_adamw_step(FsdpAdamW *opt)
+{
+    const AdamWConfig *c = &opt->config;
+    //[L4.12] Every shard in host memory has made one step of AdamW, by the host, and opt->t has
+    //  counted it. The padding of every shard is zero.
+    //? How many elements of a shard are not padding?
+    opt->t++;
+    for (int i = 0; i < opt->n; i++) {
+        FlatParam *flat = &opt->root->units[i]->flat;
+        size_t valid = (size_t)flat_valid_numel(&flat->layout, flat->layout.rank);
+        host_adamw(flat->sharded_param.data, flat->sharded_grad.data, opt->m[i], opt->v[i], valid,
+                   c->lr, c->beta1, c->beta2, c->eps, c->weight_decay, opt->t);
+    }
+    return OK;
+    //[end L4.12]
+}
+
+Status offload_sum_squares(FsdpRoot *root, double *sum, double *squares)
+{
+    FsdpContext *ctx = root->ctx;
+    double own = 0.0;
+    TRY(offload_wait(root->offload));
+    //[L4.13] *squares is the sum over all units and all ranks that shard, on every rank; each knows
+    //  only its own shards. *sum is device memory, *ctx->host_scalar pinned.
+    //? With one rank there is nobody to ask. With more, where must a number be that NCCL sums?
+    for (int i = 0; i < root->n_units; i++) {
+        const Buffer *grad = &root->units[i]->flat.sharded_grad;
+        own += host_sum_squares(grad->data, (size_t)grad->numel);
+    }
+    *squares = own;
+    if (ctx->mesh.shard.size == 1) return OK;
+    *ctx->host_scalar = own;
+    CUDA_TRY(cudaMemcpyAsync(sum, ctx->host_scalar, sizeof *sum, cudaMemcpyHostToDevice,
+                             ctx->compute_stream));
+    NCCL_TRY(
+        ncclAllReduce(sum, sum, 1, ncclDouble, ncclSum, ctx->mesh.shard.comm, ctx->compute_stream));
+    CUDA_TRY(cudaMemcpyAsync(ctx->host_scalar, sum, sizeof *sum, cudaMemcpyDeviceToHost,
+                             ctx->compute_stream));
+    CUDA_TRY(cudaStreamSynchronize(ctx->compute_stream));
+    *squares = *ctx->host_scalar;
+    return OK;
+    //[end L4.13]
+}

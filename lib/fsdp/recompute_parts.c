@@ -1,0 +1,91 @@
+/* recompute_parts.c: what puts recomputation on a model and takes it off, which no student writes.
+ *
+ * A module's forward and backward are pointers, so that others may take their place; the module's
+ * own hooks run around them as before.
+ *
+ * Interface: recompute_apply, recompute_remove, recompute_of.
+ */
+#include "recompute.h"
+
+#include <stdlib.h>
+
+RecomputeModule *recompute_of(const Module *module)
+{
+    return module->around;
+}
+
+static Status check_root(const FsdpRoot *root, RecomputeKind kind, int n)
+{
+    const char *name = root->units[0]->flat.name;
+    if (root->recompute != NULL) return fail(ERR_ARGUMENT, "%s recomputes already", name);
+    if (kind != RECOMPUTE_BLOCKS && kind != RECOMPUTE_ATTENTION)
+        return fail(ERR_ARGUMENT, "%d is no kind of recomputation: blocks or attention", (int)kind);
+    if (root->units[0]->module->out != NULL)
+        return fail(ERR_ARGUMENT,
+                    "%s is in the middle of a pass: recomputation is put on and taken off between "
+                    "passes",
+                    name);
+    if (n == 0 && kind == RECOMPUTE_BLOCKS)
+        return fail(ERR_ARGUMENT, "%s has no blocks, children with children, to recompute", name);
+    if (n == 0)
+        return fail(ERR_ARGUMENT,
+                    "%s has no attention that keeps its weights: fused attention computes them "
+                    "again anyway",
+                    name);
+    return OK;
+}
+
+static void put_around(RecomputeModule *own, FsdpRoot *root, Module *module, RecomputeKind kind)
+{
+    bool blocks = kind == RECOMPUTE_BLOCKS;
+    *own = (RecomputeModule){module, root, module->forward, module->backward};
+    module->around = own;
+    module->forward = blocks ? recompute_block_forward : recompute_attention_forward;
+    module->backward = blocks ? recompute_block_backward : recompute_attention_backward;
+}
+
+Status recompute_apply(Module *model, RecomputeKind kind)
+{
+    FsdpRoot *root = NULL;
+    TRY(fsdp_find_root(model, &root));
+    int n = recompute_modules(model, kind, NULL, 0);
+    TRY(check_root(root, kind, n));
+    RecomputeState *state = calloc(1, sizeof *state);
+    RecomputeModule *modules = calloc((size_t)n, sizeof *modules);
+    Module **found = calloc((size_t)n, sizeof *found);
+    if (state == NULL || modules == NULL || found == NULL) {
+        free(state);
+        free(modules);
+        free(found);
+        return fail(ERR_MEMORY, "no host memory for recomputation in %d modules", n);
+    }
+    recompute_modules(model, kind, found, n);
+    for (int i = 0; i < n; i++) put_around(&modules[i], root, found[i], kind);
+    *state = (RecomputeState){kind, n, modules};
+    root->recompute = state;
+    free(found);
+    return OK;
+}
+
+Status recompute_remove(Module *model)
+{
+    FsdpRoot *root = NULL;
+    TRY(fsdp_find_root(model, &root));
+    RecomputeState *state = root->recompute;
+    if (state == NULL) return fail(ERR_ARGUMENT, "%s does not recompute", model->name);
+    if (model->out != NULL)
+        return fail(ERR_ARGUMENT,
+                    "%s is in the middle of a pass: recomputation is put on and taken off between "
+                    "passes",
+                    model->name);
+    for (int i = 0; i < state->n; i++) {
+        RecomputeModule *own = &state->modules[i];
+        own->module->forward = own->forward;
+        own->module->backward = own->backward;
+        own->module->around = NULL;
+    }
+    root->recompute = NULL;
+    free(state->modules);
+    free(state);
+    return OK;
+}

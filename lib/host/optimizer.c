@@ -1,0 +1,67 @@
+/* optimizer.c: the update rules on the CPU, element by element. See host_kernels.h.
+ *
+ * An element's bits do not depend on its place in the array: division and square root are rounded
+ * exactly in a vector as they are alone, and nothing is contracted.
+ *
+ * Interface: host_adamw, host_sgd, host_scale, host_sum_squares.
+ */
+#include "host_kernels.h"
+
+#include <math.h>
+
+// The numbers of an AdamW step that are the same for every element.
+typedef struct AdamWStep {
+    float lr, decay; // decay = lr · weight decay
+    float beta1, beta2;
+    float rest1, rest2;     // 1 - beta
+    float unbias1, unbias2; // 1 - beta^t: the moments start at 0 and are too small by this factor
+    float eps;
+} AdamWStep;
+
+static void step_adamw(float *restrict p, const float *restrict g, float *restrict m,
+                       float *restrict v, size_t n, AdamWStep s)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) {
+        float decayed = p[i] - s.decay * p[i];
+        m[i] = s.beta1 * m[i] + s.rest1 * g[i];
+        v[i] = s.beta2 * v[i] + s.rest2 * (g[i] * g[i]);
+        p[i] = decayed - s.lr * ((m[i] / s.unbias1) / (sqrtf(v[i] / s.unbias2) + s.eps));
+    }
+}
+
+void host_adamw(float *p, const float *g, float *m, float *v, size_t n, float lr, float beta1,
+                float beta2, float eps, float weight_decay, int t)
+{
+    AdamWStep step = {
+        .lr = lr,
+        .decay = lr * weight_decay,
+        .beta1 = beta1,
+        .beta2 = beta2,
+        .rest1 = 1.0f - beta1,
+        .rest2 = 1.0f - beta2,
+        .unbias1 = (float)(1.0 - pow(beta1, t)),
+        .unbias2 = (float)(1.0 - pow(beta2, t)),
+        .eps = eps,
+    };
+    step_adamw(p, g, m, v, n, step);
+}
+
+void host_sgd(float *p, const float *g, size_t n, float lr, float weight_decay)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) p[i] -= lr * (g[i] + weight_decay * p[i]);
+}
+
+void host_scale(float *x, float factor, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) x[i] *= factor;
+}
+
+double host_sum_squares(const float *x, size_t n)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+    return sum;
+}
