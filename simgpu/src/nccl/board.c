@@ -394,8 +394,7 @@ void sim_board_wait(ncclComm_t comm)
 {
     if (!sim_clock_on() || sim_is_forked()) return;
     sim_clock_lock();
-    sim_clock_recorder();
-    sim_record_comm_wait(sim_clock_recorder(), sim_clock_thread(), comm->shared->nonce);
+    sim_record_comm_wait(sim_clock_fed_recorder(), sim_clock_thread(), comm->shared->nonce);
     sim_clock_turn();
     sim_clock_unlock();
 }
@@ -406,7 +405,7 @@ void sim_board_resolve(ncclComm_t comm)
 {
     if (!sim_clock_on() || sim_is_forked() || comm->size < 2) return;
     sim_clock_lock();
-    SimItem end = sim_record_comm_end(sim_clock_recorder(), comm->shared->nonce);
+    SimItem end = sim_record_comm_end(sim_clock_fed_recorder(), comm->shared->nonce);
     sim_resolve(is_over, &end, PATIENCE);
     sim_clock_unlock();
 }
@@ -417,7 +416,7 @@ void sim_board_leave(ncclComm_t comm)
     int left = 0;
     sim_clock_lock();
     Entry *e = find(comm->shared->nonce);
-    if (e && --e->users == 0) e->over = sim_record_comm_end(sim_clock_recorder(), e->nonce);
+    if (e && --e->users == 0) e->over = sim_record_comm_end(sim_clock_fed_recorder(), e->nonce);
     release_quiet();
     for (Entry *other = entries; other; other = other->next) left += other->over != 0;
     if (left > FEW) {

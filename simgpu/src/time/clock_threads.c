@@ -45,7 +45,7 @@ static void thread_ended(void *arg)
     int number = (int)(intptr_t)arg - 1;
     if (sim_is_forked() || sim_clock_is_finished()) return;
     sim_clock_lock();
-    sim_record_thread_ended(sim_clock_recorder(), number);
+    sim_feed_thread_ended(number);
     for (int i = 0; i < n_sleepers; i++)
         if (sleepers[i].number == number) sleepers[i].alive = false;
     sim_clock_unlock();
@@ -76,6 +76,11 @@ static void add(int number, int tid)
     sleepers[i] = (Sleeper){.number = number, .tid = tid, .alive = true};
 }
 
+bool sim_clock_knows_thread(void)
+{
+    return known;
+}
+
 // The calling thread's number in the log. It is known here from its first call on.
 int sim_clock_thread(void)
 {
@@ -94,14 +99,14 @@ void sim_thread_inside(int change)
     if (s) s->inside += change;
 }
 
-void sim_threads_over(SimRecorder *recorder)
+void sim_threads_over(void)
 {
     for (int i = 0; i < n_sleepers; i++)
         if (sleepers[i].alive && sleepers[i].number) {
-            sim_record_thread_ended(recorder, sleepers[i].number);
+            sim_feed_thread_ended(sleepers[i].number);
             sleepers[i].alive = false;
         }
-    sim_record_thread_ended(recorder, 0);
+    sim_feed_thread_ended(0);
 }
 
 // ---- Asleep ----
@@ -208,6 +213,7 @@ bool sim_clock_release_sleepers(int but, SimPs until, bool again)
     if (!all_sleep(recorder, but) || until == SIM_FOREVER) return false;
     if (!again && somebody_runs()) return false;
     if (sim_clock_is_awaited()) return false; // that thread sleeps until this one lets it in
+    if (sim_feed_behind(gpulog_length())) return false;
     for (int i = 0; i < n_sleepers; i++) {
         Sleeper *s = &sleepers[i];
         if (!s->alive || s->number == but || !sim_record_stands(recorder, s->number)) continue;
