@@ -27,6 +27,7 @@
 
 #define TURN 256        // calls between two turns of the engine, where the host waits
 #define LATE 8192       // … and where it does not
+#define FEW 256         // calls that are not recorded, of a rank that waits for others
 #define MANY 50000      // calls that are not resolved: then the others are asked to go on
 #define ROOM (4 * LATE) // entries of the log from which on they are recorded later than logged
 
@@ -340,6 +341,7 @@ void sim_clock_inside(bool inside)
     sim_clock_lock();
     sim_clock_thread();
     sim_thread_inside(inside ? 1 : -1);
+    if (inside && peers && sim_feed_behind(gpulog_length()) > FEW) sim_clock_turn();
     sim_clock_unlock();
 }
 

@@ -23,6 +23,7 @@
 #include "time/tables.h"
 
 #define SLEEP_SECONDS 0.1
+#define LOOK_SECONDS 0.02 // between two looks at a thread: each opens files
 
 // A thread of the program, by its number in the log.
 typedef struct Sleeper {
@@ -32,6 +33,7 @@ typedef struct Sleeper {
     SimItem clock; // when it was last looked at
     uint64_t ran;  // nanoseconds until then
     double since;  // it has slept like that; 0: it has not
+    double look;   // not before
     bool released; // just now: it sleeps on
 } Sleeper;
 
@@ -143,14 +145,19 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-// Whether it has slept long enough where it is.
+// Whether it has slept long enough where it is. One whose clock is another has just called.
 static bool has_slept(Sleeper *s, SimItem clock)
 {
     uint64_t ran;
     double now = seconds();
-    bool asleep = is_asleep(s->tid, &ran);
-    if (!asleep || s->since == 0 || clock != s->clock || ran != s->ran) s->since = asleep ? now : 0;
+    bool moved = clock != s->clock;
     s->clock = clock;
+    if (moved) s->since = 0;
+    if (!moved && now < s->look) return false;
+    s->look = now + LOOK_SECONDS;
+    if (moved) return false;
+    bool asleep = is_asleep(s->tid, &ran);
+    if (!asleep || s->since == 0 || ran != s->ran) s->since = asleep ? now : 0;
     s->ran = ran;
     return asleep && now - s->since >= SLEEP_SECONDS;
 }
@@ -192,16 +199,18 @@ static bool somebody_runs(void)
     return !look_at_all(&first) || !look_at_all(&second) || first != second;
 }
 
-// Whether only sleepers hold the engine back. Those that were released a moment ago sleep still.
+// Whether there are threads that hold the engine back, all of them sleepers. Those that were released
+// a moment ago sleep still.
 static bool all_sleep(const SimRecorder *recorder, int but)
 {
-    bool all = true;
+    bool all = true, any = false;
     for (int i = 0; i < n_sleepers; i++) {
         Sleeper *s = &sleepers[i];
         if (!s->alive || s->number == but || !sim_record_stands(recorder, s->number)) continue;
         all &= !s->inside && (s->released || has_slept(s, sim_record_at(recorder, s->number)));
+        any = true;
     }
-    return all;
+    return any && all;
 }
 
 bool sim_clock_release_sleepers(int but, SimPs until, bool again)

@@ -20,7 +20,7 @@
 #include "simgpu.h"
 #include "time/clock.h"
 
-#define LOOK_MILLISECONDS 50 // between two looks at threads that may sleep
+#define LOOK_MILLISECONDS 30 // between two looks at threads that may sleep
 
 static bool started;
 
