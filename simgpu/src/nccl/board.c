@@ -25,8 +25,8 @@
 #include "nccl/comm.h"
 #include "time/clock.h"
 
-#define PATIENCE 0.2 // seconds
-#define FEW 16       // communicators that are left and not over, before others are asked to go on
+static const SimPatience PATIENCE = {.seconds = 0.2, .most = 0.2};
+#define FEW 16 // communicators that are left and not over, before others are asked to go on
 
 // Another process. It lives as long as a communicator with it is on the board.
 typedef struct Other {
@@ -406,7 +406,7 @@ void sim_board_resolve(ncclComm_t comm)
     if (!sim_clock_on() || sim_is_forked() || comm->size < 2) return;
     sim_clock_lock();
     SimItem end = sim_record_comm_end(sim_clock_fed_recorder(), comm->shared->nonce);
-    sim_resolve(is_over, &end, PATIENCE);
+    sim_resolve(is_over, &end, &PATIENCE);
     sim_clock_unlock();
 }
 

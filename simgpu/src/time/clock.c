@@ -347,7 +347,9 @@ void sim_clock_inside(bool inside)
 
 // ---- Questions ----
 
-#define PATIENCE 1.0 // seconds that a query of a thread waits which has only asked
+// A query of a thread that has only asked waits until the process has run for a second, and a second
+// has passed; at most a minute.
+static const SimPatience ASKER = {.seconds = 1.0, .processor = 1.0, .most = 60.0};
 
 typedef struct Question {
     SimItem clock, of[2];
@@ -361,15 +363,16 @@ static bool is_answered(void *arg)
     const SimEngine *engine = sim_recorder_engine(recorder);
     bool ended = true, reached = sim_engine_times(engine, q->clock, &q->at);
     for (int i = 0; i < 2; i++) ended &= sim_engine_times(engine, q->of[i], &q->ends[i]);
-    q->done = ended && reached && q->ends[0].end <= q->at.end && q->ends[1].end <= q->at.end;
-    return q->answered = reached;
+    bool earlier = !reached || (q->ends[0].end <= q->at.end && q->ends[1].end <= q->at.end);
+    q->done = ended && earlier;
+    return q->answered = reached || ended; // what is not reached is later than what has ended
 }
 
 // Asks at the thread's clock. Nobody waits long for the others' clocks who has only asked.
 static bool ask(Question *q, int thread)
 {
     bool called = sim_record_has_called(recorder, thread);
-    sim_resolve(is_answered, q, called ? 1e9 : PATIENCE);
+    sim_resolve(is_answered, q, called ? NULL : &ASKER);
     return q->answered && q->done;
 }
 
@@ -417,6 +420,8 @@ bool sim_clock_elapsed(cudaEvent_t start, cudaEvent_t end, int device, bool wait
 
 // ---- The end ----
 
+static const SimPatience AT_THE_END = {.seconds = 30.0, .most = 30.0};
+
 static bool nobody_needs_more(void *arg)
 {
     const SimEngine *engine = sim_recorder_engine(recorder);
@@ -440,7 +445,7 @@ void sim_clock_finish(int status)
     sim_clock_lock();
     if (recorder && !atomic_exchange(&finished, true)) {
         sim_threads_over();
-        if (status == 0) sim_resolve(nobody_needs_more, NULL, 30.0);
+        if (status == 0) sim_resolve(nobody_needs_more, NULL, &AT_THE_END);
         if (peers) peers->over();
         if (span_hook) span_hook(NULL, span_arg);
     }

@@ -51,9 +51,13 @@ bool sim_clock_has_waiters(void);
 bool sim_clock_other_waiters(void); // than the calling one
 
 // ---- resolve.c ----
-// Waits until done(arg); false: it was given up, after `patience` seconds without it, or because
-// nothing can come any more.
-bool sim_resolve(bool (*done)(void *arg), void *arg, double patience);
+// How long somebody waits while nothing is resolved: so many seconds, and until this process has run
+// for so many of the processor's, but at most so many.
+typedef struct SimPatience {
+    double seconds, processor, most;
+} SimPatience;
+// Waits until done(arg); false: it was given up, without patience. NULL: there is no end to it.
+bool sim_resolve(bool (*done)(void *arg), void *arg, const SimPatience *patience);
 void sim_resolve_start(void); // the thread that answers others
 void sim_resolve_forked(void);
 
