@@ -1,5 +1,5 @@
 # What developers of the kit run: its own tests, and tests of those tests. No archive has this file.
-.PHONY: test test-all compare-pytorch pairs check-pytorch-map check-aarch64 check-model check-trace check-clock gpt2-medium mutants mutation claims alternatives flakiness long-tests test-programs soak
+.PHONY: test test-all compare-pytorch pairs check-pytorch-map check-aarch64 check-model check-trace check-clock check-times gpt2-medium mutants mutation claims alternatives flakiness long-tests test-programs soak
 
 ## make test          build the kit and run its own tests, as many as a change
 ##                    needs (tests/tiers.txt)
@@ -123,6 +123,14 @@ gpt2-medium: deps
 check-clock: deps
 	@$(MAKE) $(JOBS) $(BUILD)/tests/simgpu/time
 	@TIME_PROGRAMS=10000 $(BUILD)/tests/simgpu/time --only test_random_programs
+
+## make check-times   the same nanoseconds on one core and on all, idle and
+##                    loaded, compiled by -O2 and by -O0
+check-times: deps
+	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/bin/launch $(BUILD)/impl/reference/bin/train_gpt2
+	@$(MAKE) $(JOBS) IMPL=reference BUILD='$(BUILD)/O0' CFLAGS=-O0 '$(BUILD)/O0/impl/reference/bin/train_gpt2'
+	@$(PYTHON) -B grader/devtools/check_times.py O2=$(BUILD)/impl/reference/bin/train_gpt2 \
+	    O0=$(BUILD)/O0/impl/reference/bin/train_gpt2 --launch $(BUILD)/bin/launch
 
 ## make soak          random right programs on 8 ranks for an hour, without a
 ##                    report, a leak or growth (SOAK_SECONDS=600)

@@ -22,7 +22,9 @@ static GpuLogEntry *ring; // (capacity)
 static size_t capacity = 262144;
 static uint64_t length;
 static GpuTraffic traffic[GPU_OP_KINDS];
-static struct { size_t live, peak; } held[SIM_LOG_DEVICES];
+static struct {
+    size_t live, peak;
+} held[SIM_LOG_DEVICES];
 
 static const char *const names[GPU_OP_KINDS] = {
     [GPU_ALLOC] = "allocation",
@@ -105,6 +107,20 @@ uint64_t sim_log_write(const GpuLogEntry *entry)
     }
     pthread_mutex_unlock(&lock);
     return index;
+}
+
+size_t sim_log_room(void)
+{
+    pthread_mutex_lock(&lock);
+    size_t room = capacity;
+    pthread_mutex_unlock(&lock);
+    return room;
+}
+
+// Who has seen gpulog_length() beyond the index sees the entry.
+const GpuLogEntry *sim_log_at(uint64_t index)
+{
+    return ring ? &ring[index % capacity] : NULL;
 }
 
 uint64_t gpulog_length(void)

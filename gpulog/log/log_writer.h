@@ -1,8 +1,8 @@
 /* log_writer.h: how the log of gpulog.h is written: by simgpu on simulated GPUs, by the interposer
  * (gpulog/interpose) on real ones. Readers include gpulog.h alone.
  *
- * Interface: sim_log_write, sim_log_thread, sim_log_last, sim_log_reserve: the log;
- * sim_log_allocated, sim_log_freed: the bytes a device holds; sim_log_waiting: what a thread waits
+ * Interface: sim_log_write, sim_log_thread, sim_log_last, sim_log_reserve, sim_log_room, sim_log_at:
+ * the log; sim_log_allocated, sim_log_freed: the bytes a device holds; sim_log_waiting: what a thread waits
  * in; SIM_LOG_SITE, sim_log_site, sim_log_site_above, sim_log_stack, sim_log_frames: call sites;
  * sim_log_line, sim_log_is_own, sim_log_call_path: their lines; sim_log_name, sim_log_forget_name:
  * allocations by name; sim_log_stream_name, sim_log_stream_name_of, sim_log_forget_stream: streams
@@ -29,6 +29,10 @@ bool sim_log_last(GpuLogEntry *entry);
 
 // How many operations the log keeps. Has no effect once something has been written.
 void sim_log_reserve(size_t entries);
+size_t sim_log_room(void);
+// An entry in its place: no more than its n_ranges ranges. It stays there until as many entries as
+// there is room for have come after it. NULL: the log has no memory.
+const GpuLogEntry *sim_log_at(uint64_t index);
 
 // `bytes` bytes more, or fewer, are allocated on a device.
 void sim_log_allocated(int device, size_t bytes);

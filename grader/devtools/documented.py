@@ -162,6 +162,7 @@ CHECKS = (
     Check(r"make pairs", LONG, want=r"as the oracle: all \d+ sets of three values"),
     Check(r"make soak", LONG, run="make soak SOAK_SECONDS=300", want=r"PASSED  \] 1 test"),
     Check(r"make check-clock", LONG, want=r"10000 programs, \d+ calls: all times equal"),
+    Check(r"make check-times", LONG, want=r"8 runs of 4 ranks: all times equal"),
     Check(r"python3 grader/devtools/figure\.py", QUICK,
           run="python3 -B grader/devtools/figure.py --out $TMP && for i in memory step; do "
               "cmp $TMP/$i.svg handouts/figures/$i.svg || exit; done && echo the same",

@@ -1,9 +1,11 @@
 /* threads.c: the virtual clock of processes with several threads, some of which sleep: against
  * calculations by hand on the machine of machines/round.machine.
  */
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -124,6 +126,56 @@ static void test_nobody_is_released_while_one_runs(void **state)
     run_ranks(1, nobody_is_released_while_one_runs, NULL);
 }
 
+// ---- A thread that only asks ----
+
+#define STARVED_MS 1500
+
+typedef struct Asker {
+    cudaEvent_t end;
+    cudaError_t answer;
+} Asker;
+
+static void *ask_once(void *arg)
+{
+    Asker *asker = arg;
+    asker->answer = cudaEventQuery(asker->end);
+    cudaGetLastError();
+    return NULL;
+}
+
+// The first thread neither runs nor sleeps for a while, as on a machine that has no time for it: its
+// parent waits like that for a child of vfork. Its clock is 200 ns before the kernel's end, which
+// is when a query of a new thread asks: so the answer is "ready", however long that takes.
+static void an_answer_takes_its_time(const Rank *r, void *arg)
+{
+    unsigned char *p;
+    cudaEvent_t more;
+    Asker asker = {.answer = cudaErrorUnknown};
+    need_cuda(cudaMalloc((void **)&p, MB));
+    need_cuda(cudaEventCreate(&asker.end));
+    need_cuda(cudaEventCreate(&more));
+    need_cuda(cudaDeviceSynchronize());
+    kernel_fill(p, 700000, r->stream); // 2.7 us
+    need_cuda(cudaEventRecord(asker.end, r->stream));
+    for (int i = 0; i < 4; i++) need_cuda(cudaEventRecord(more, r->stream));
+    pthread_t thread = begin(ask_once, &asker);
+    pid_t child = vfork();
+    if (child == 0) {
+        poll(NULL, 0, STARVED_MS);
+        _exit(0);
+    }
+    check(child > 0 && waitpid(child, NULL, 0) == child, "no child");
+    need_cuda(cudaStreamSynchronize(r->stream));
+    pthread_join(thread, NULL);
+    check(asker.answer == cudaSuccess, "a thread that only asks is told \"%s\"",
+          cudaGetErrorName(asker.answer));
+}
+
+static void test_an_answer_takes_its_time(void **state)
+{
+    run_ranks(1, an_answer_takes_its_time, NULL);
+}
+
 // ---- A first call that really waits ----
 
 #define US UINT64_C(1000000) // picoseconds
@@ -169,6 +221,7 @@ static void test_a_first_call_that_waits_holds_the_engine(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_a_first_call_that_waits_holds_the_engine),
     cmocka_unit_test(test_nobody_is_released_while_one_runs),
+    cmocka_unit_test(test_an_answer_takes_its_time),
 };
 
 int main(int argc, char **argv)

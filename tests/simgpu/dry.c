@@ -115,6 +115,71 @@ static void test_host_copies_are_made(void **state)
     run_ranks(1, host_body, NULL);
 }
 
+// ---- Arrays of addresses ----
+
+#define PRODUCTS 3
+
+typedef struct Batch {
+    cublasHandle_t handle;
+    float *x;
+    const float **array; // in device memory: PRODUCTS addresses of A, of B, of C
+} Batch;
+
+// The newest batch of products in the log has its matrices, or its arrays alone.
+static void batch(const Batch *b, bool known, const char *when)
+{
+    const float one = 1.0f, none = 0.0f;
+    GpuLogEntry entry;
+    check(cublasSgemmBatched(b->handle, CUBLAS_OP_N, CUBLAS_OP_N, 8, 8, 8, &one, b->array, 8,
+                             b->array + PRODUCTS, 8, &none, (float *const *)b->array + 6, 8,
+                             PRODUCTS) == CUBLAS_STATUS_SUCCESS,
+          "the batch failed %s", when);
+    check(gpulog_get(gpulog_length() - 1, &entry) && entry.op == GPU_BLAS, "no batch in the log");
+    int want = known ? 3 + 3 * PRODUCTS : 3;
+    check(entry.n_ranges == want, "%s the log has %d ranges of a batch in place of %d", when,
+          entry.n_ranges, want);
+    for (int i = 3; i < want; i++) {
+        const float *matrix = b->x + 64 * (i - 3);
+        bool found = false;
+        for (int k = 3; k < want; k++)
+            found |= entry.range[k].ptr == matrix && entry.range[k].bytes == 256 &&
+                     entry.range[k].access == (i < 9 ? GPU_READ : GPU_WRITE);
+        check(found, "%s the log has not got matrix %d", when, i - 3);
+    }
+    check(entry.product.batch == PRODUCTS, "%s the products have no cost", when);
+}
+
+static void batches_body(const Rank *r, void *arg)
+{
+    Batch b;
+    const float *address[3 * PRODUCTS];
+    need_cuda(cudaMalloc((void **)&b.x, 64 * sizeof address));
+    need_cuda(cudaMalloc((void **)&b.array, sizeof address));
+    check(cublasCreate_v2(&b.handle) == CUBLAS_STATUS_SUCCESS, "no handle");
+    for (int i = 0; i < 3 * PRODUCTS; i++) address[i] = b.x + 64 * i;
+    batch(&b, false, "before the copy");
+    need_cuda(cudaMemcpy(b.array, address, sizeof address, cudaMemcpyHostToDevice));
+    batch(&b, true, "after the copy");
+    need_cuda(cudaMemset(b.array + 1, 0, 8));
+    batch(&b, false, "after a memset");
+    for (int i = 0; i < 3; i++)
+        need_cuda(cudaMemcpyAsync(b.array + 3 * i, address + 3 * i, 24, cudaMemcpyHostToDevice, 0));
+    batch(&b, true, "after three copies");
+    need_cuda(cudaFree(b.array));
+    need_cuda(cudaMalloc((void **)&b.array, sizeof address));
+    batch(&b, false, "in other memory");
+    check(blocks_of_devices() == 0, "%ld blocks of device memory were touched",
+          blocks_of_devices());
+    check(cublasDestroy_v2(b.handle) == CUBLAS_STATUS_SUCCESS, "the handle stays");
+    need_cuda(cudaFree(b.array));
+    need_cuda(cudaFree(b.x));
+}
+
+static void test_batches_have_their_matrices(void **state)
+{
+    run_ranks(1, batches_body, NULL);
+}
+
 // ---- Notices ----
 
 static void read_twice(void)
@@ -200,6 +265,7 @@ static void test_memory_has_the_limit_that_is_set(void **state)
 static const struct CMUnitTest tests[] = {
     in_a_dry_run(test_nothing_is_touched),
     in_a_dry_run(test_host_copies_are_made),
+    in_a_dry_run(test_batches_have_their_matrices),
     in_a_dry_run(test_each_site_is_named_once),
     in_a_dry_run(test_calls_are_checked),
     in_a_dry_run(test_memory_has_the_limit_that_is_set),

@@ -21,7 +21,8 @@ static cublasStatus_t multiply_group(SimgpuOp *op, const Gemm *p, const void *co
     bool turn_a = p->turn_a != CUBLAS_OP_N, turn_b = p->turn_b != CUBLAS_OP_N;
     cublasStatus_t done = CUBLAS_STATUS_SUCCESS;
     bool adds = !is_zero(p->alpha) && p->k > 0;
-    for (int64_t i = 0; i < count && done == CUBLAS_STATUS_SUCCESS && simgpu_ready(op); i++) {
+    if (!C || (adds && (!A || !B))) return done; // a dry run may not know them
+    for (int64_t i = 0; i < count && done == CUBLAS_STATUS_SUCCESS && !op->error; i++) {
         Matrix a = {0}, b = {0};
         if (adds) {
             a = general(A[i], p->a, turn_a ? p->k : p->m, turn_a ? p->m : p->k, p->lda);
@@ -133,6 +134,11 @@ static cublasStatus_t check_groups(Call call, cublasHandle_t handle, const Group
     return CUBLAS_STATUS_SUCCESS;
 }
 
+static const void *const *part(const void *const *pointers, int64_t from)
+{
+    return pointers ? pointers + from : NULL;
+}
+
 static cublasStatus_t run_groups(Call call, cublasHandle_t handle, const Groups *g,
                                  const Gemm *formats)
 {
@@ -156,7 +162,8 @@ static cublasStatus_t run_groups(Call call, cublasHandle_t handle, const Groups 
         simgpu_cost(&op, op.entry.flops + 2 * (uint64_t)(p.m * p.n * p.k) * (uint64_t)size,
                     op.entry.type);
         op.entry.product = (GpuProduct){0}; // they are not all alike
-        if (p.m > 0 && p.n > 0) done = multiply_group(&op, &p, a + from, b + from, c + from, size);
+        if (p.m > 0 && p.n > 0)
+            done = multiply_group(&op, &p, part(a, from), part(b, from), part(c, from), size);
     }
     return simblas_finish(call, &op, done);
 }
@@ -239,7 +246,8 @@ static cublasStatus_t solve_batch(Call call, cublasHandle_t handle, const System
     const void *const *b = simblas_pointers(&op, B, s->count);
     int64_t order = s->side == CUBLAS_SIDE_LEFT ? s->m : s->n;
     bool done = true;
-    for (int64_t i = 0; i < s->count && simgpu_ready(&op) && done; i++) {
+    bool known = a && b; // a dry run may not know them
+    for (int64_t i = 0; i < s->count && known && !op.error && done; i++) {
         Matrix triangle = general(a[i], s->format, order, order, s->lda);
         triangle.part = simblas_part(s->uplo);
         triangle.unit = s->diag == CUBLAS_DIAG_UNIT;
@@ -322,7 +330,8 @@ static cublasStatus_t run_gemvs(Call call, cublasHandle_t handle, const Gemvs *g
         x = simblas_pointers(&op, g->x, g->count);
         y = simblas_pointers(&op, g->y, g->count);
     }
-    for (int64_t i = 0; i < g->count && simgpu_ready(&op); i++)
+    bool known = !g->pointers || (A && x && y); // a dry run may not know them
+    for (int64_t i = 0; i < g->count && known && !op.error; i++)
         run_gemv(&op, g, a, b, A ? A[i] : strided(g->A, i, g->stride_a, g->from),
                  x ? x[i] : strided(g->x, i, g->stride_x, g->from),
                  y ? y[i] : strided(g->y, i, g->stride_y, g->to));

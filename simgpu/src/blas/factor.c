@@ -228,13 +228,14 @@ static cublasStatus_t run_batch(cublasHandle_t handle, const Factors *f)
     cublasStatus_t done = CUBLAS_STATUS_SUCCESS;
     if (pivots != NULL && f->pivot_access == GPU_READ && simgpu_ready(&op))
         done = check_pivots(f, pivots);
-    for (size_t i = 0; i < count && done == CUBLAS_STATUS_SUCCESS && simgpu_ready(&op); i++) {
+    bool known = A && B; // a dry run may not know them
+    for (size_t i = 0; i < count && known && done == CUBLAS_STATUS_SUCCESS && !op.error; i++) {
         int own_info = 0;
         Matrix a = general(A[i], f->format, f->n, f->n, f->lda);
         Matrix b = general(B[i], f->format, f->n, f->columns, f->ldb);
         simblas_touch_matrix(&op, &a, f->a_access);
         if (f->B) simblas_touch_matrix(&op, &b, f->b_access);
-        if (!simgpu_ready(&op)) break;
+        if (!simgpu_ready(&op)) continue;
         if (!f->work(f, &a, &b, pivots ? pivots + i * n : NULL, info ? &info[i] : &own_info))
             done = CUBLAS_STATUS_ALLOC_FAILED;
     }

@@ -135,7 +135,8 @@ static cublasStatus_t run_batch(cublasHandle_t handle, const Squares *s, bool so
     int *info =
         s->info ? sim_touch(&op, s->info, (size_t)s->count * sizeof *info, GPU_WRITE, false) : NULL;
     bool done = true;
-    for (int i = 0; i < s->count && done && simgpu_ready(&op); i++) {
+    bool known = A && C; // a dry run may not know them
+    for (int i = 0; i < s->count && known && done && !op.error; i++) {
         int own_info = 0;
         Matrix a = general(A[i], s->format, s->m, s->n, s->lda);
         Matrix c = general(C[i], s->format, s->m, s->columns, s->ldc);
@@ -145,7 +146,7 @@ static cublasStatus_t run_batch(cublasHandle_t handle, const Squares *s, bool so
             simblas_touch_matrix(&op, &c, GPU_UPDATE);
         else
             simblas_touch_vector(&op, &tau, GPU_WRITE, false);
-        if (!simgpu_ready(&op)) break;
+        if (!simgpu_ready(&op)) continue;
         done = solve ? solve_one(&a, &c, info ? &info[i] : &own_info) : factor_one(&a, &tau);
     }
     return simblas_finish(s->call, &op, done ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED);

@@ -71,7 +71,8 @@ const void *const *simblas_pointers(SimgpuOp *op, const void *array, int64_t cou
 {
     size_t bytes = (size_t)count * sizeof(void *);
     if (!sim_check_aligned(op, array, bytes, sizeof(void *))) return NULL;
-    return sim_touch(op, array, bytes, GPU_READ, false);
+    const void *const *there = sim_touch(op, array, bytes, GPU_READ, false);
+    return there && sim_dry() ? sim_dry_addresses(array, bytes) : there;
 }
 
 // ---- Vectors ----

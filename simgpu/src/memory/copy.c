@@ -106,6 +106,8 @@ static void execute(const SimgpuOp *op, const Copy *c, char *dst, const char *sr
         move_rows(dst, src, c);
     else if (to_host)
         sim_dry_deliver(op, dst, c->dpitch, c->width, c->height);
+    else if (from_host && c->height == 1)
+        sim_dry_note(c->dst, src, c->width);
 }
 
 // The rows at one end of the copy, declared.

@@ -516,6 +516,7 @@ static void release(SimDevice *device, SimBlock *block, bool keep_pages, const v
     device->live -= block->asked;
     sim_log_freed(device->index, block->asked);
     sim_log_category_ends(device->program + block->offset);
+    if (sim_dry()) sim_dry_forget(device->program + block->offset, block->size);
     if (block->pool) pool_of(device->index)->used -= block->asked;
     sim_shadow_destroy(block->shadow);
     block->shadow = NULL;

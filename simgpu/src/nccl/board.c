@@ -25,8 +25,8 @@
 #include "nccl/comm.h"
 #include "time/clock.h"
 
-#define PATIENCE 0.2 // seconds
-#define FEW 16       // communicators that are left and not over, before others are asked to go on
+static const SimPatience PATIENCE = {.seconds = 0.2, .most = 0.2};
+#define FEW 16 // communicators that are left and not over, before others are asked to go on
 
 // Another process. It lives as long as a communicator with it is on the board.
 typedef struct Other {
@@ -394,8 +394,7 @@ void sim_board_wait(ncclComm_t comm)
 {
     if (!sim_clock_on() || sim_is_forked()) return;
     sim_clock_lock();
-    sim_clock_recorder();
-    sim_record_comm_wait(sim_clock_recorder(), sim_clock_thread(), comm->shared->nonce);
+    sim_record_comm_wait(sim_clock_fed_recorder(), sim_clock_thread(), comm->shared->nonce);
     sim_clock_turn();
     sim_clock_unlock();
 }
@@ -406,8 +405,8 @@ void sim_board_resolve(ncclComm_t comm)
 {
     if (!sim_clock_on() || sim_is_forked() || comm->size < 2) return;
     sim_clock_lock();
-    SimItem end = sim_record_comm_end(sim_clock_recorder(), comm->shared->nonce);
-    sim_resolve(is_over, &end, PATIENCE);
+    SimItem end = sim_record_comm_end(sim_clock_fed_recorder(), comm->shared->nonce);
+    sim_resolve(is_over, &end, &PATIENCE);
     sim_clock_unlock();
 }
 
@@ -417,7 +416,7 @@ void sim_board_leave(ncclComm_t comm)
     int left = 0;
     sim_clock_lock();
     Entry *e = find(comm->shared->nonce);
-    if (e && --e->users == 0) e->over = sim_record_comm_end(sim_clock_recorder(), e->nonce);
+    if (e && --e->users == 0) e->over = sim_record_comm_end(sim_clock_fed_recorder(), e->nonce);
     release_quiet();
     for (Entry *other = entries; other; other = other->next) left += other->over != 0;
     if (left > FEW) {

@@ -165,6 +165,7 @@ void *sim_touch_shape(SimgpuOp *op, GpuRange logged, const SimShape *shape, GpuA
     }
     if (op->error != cudaSuccess) return usable;
     if (bytes > 0 && sim_config()->check == CHECK_FULL) sim_race_touch(op, ptr, shape, access);
+    if (access != GPU_READ && sim_dry()) sim_dry_forget(ptr, bytes);
     add_range(&op->entry, ptr, bytes, logged.access);
     return usable;
 }

@@ -1,7 +1,7 @@
 /* clock.c: the clock of this process: its recorder behind one lock, and what its threads do.
  *
- * A call adds to the recorder and goes on. Now and then, where the host waits anyway, the engine
- * runs as far as it can, so that what is not resolved stays little.
+ * A call is logged and goes on. Now and then, where the host waits anyway, what is logged is recorded
+ * (clock_feed.c), and the engine runs as far as it can, so that what is not resolved stays little.
  *
  * Interface: time.h, clock.h.
  */
@@ -20,19 +20,23 @@
 #include <unistd.h>
 
 #include "check/check.h"
+#include "log_writer.h"
 #include "report/report.h"
 #include "streams/streams.h"
 #include "time/trace.h"
 
-#define TURN 256    // calls between two turns of the engine, where the host waits
-#define LATE 8192   // … and where it does not
-#define MANY 100000 // items that are not resolved: then the others are asked to go on
+#define TURN 256        // calls between two turns of the engine, where the host waits
+#define LATE 8192       // … and where it does not
+#define FEW 256         // calls that are not recorded, of a rank that waits for others
+#define MANY 50000      // calls that are not resolved: then the others are asked to go on
+#define ROOM (4 * LATE) // entries of the log from which on they are recorded later than logged
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static SimRecorder *recorder;
-static const SimPeers *peers;
+static const SimPeers *_Atomic peers;
 static _Atomic uint32_t own_bell;
-static unsigned since_turn;
+static _Atomic uint64_t turned_at; // the log's length at the last turn
+static size_t log_room;
 static SimSpanHook span_hook;
 static void *span_arg;
 static atomic_bool finished;
@@ -132,6 +136,12 @@ SimRecorder *sim_clock_recorder(void)
     return recorder;
 }
 
+SimRecorder *sim_clock_fed_recorder(void)
+{
+    sim_feed_all(sim_clock_recorder());
+    return recorder;
+}
+
 void sim_clock_on_span(SimSpanHook hook, void *arg)
 {
     sim_clock_lock();
@@ -166,10 +176,14 @@ SimPs sim_clock_next(void)
 void sim_clock_turn(void)
 {
     SimEngine *engine = sim_recorder_engine(sim_clock_recorder());
-    since_turn = 0;
+    uint64_t length = gpulog_length();
+    atomic_store(&turned_at, length);
+    if (sim_feed_behind(length) > log_room / 2)
+        sim_feed_all(recorder); // before they are overwritten
     do {
         if (peers) peers->look();
-        sim_engine_run(engine, peers ? peers->wanted() : 0);
+        do sim_engine_run(engine, peers ? peers->wanted() : 0);
+        while (sim_engine_wants_calls(engine) && sim_feed_some(recorder));
         if (!peers || !peers->is_hopeless(sim_engine_is_stuck(engine))) break;
         sim_engine_give_up(engine);
     } while (true);
@@ -180,14 +194,22 @@ void sim_clock_turn(void)
 
 // A collective is where ranks meet anyway, and what one of them has told by then takes the others
 // a collective further at their next one: so little is left to be resolved, and nobody is asked.
-static void turn_if_due(bool waits, bool meets)
+static bool is_wanted(void)
 {
-    bool wanted = peers && peers->is_wanted();
-    since_turn++;
-    if (!wanted && !(peers && meets) && since_turn < (waits ? TURN : LATE)) return;
+    return peers && peers->is_wanted();
+}
+
+static bool is_turn_due(uint64_t length, bool waits, bool meets)
+{
+    if (is_wanted() || (meets && peers)) return true;
+    return length - atomic_load(&turned_at) >= (waits ? TURN : LATE);
+}
+
+static void turn_when_due(void)
+{
+    bool wanted = is_wanted();
     sim_clock_turn();
-    if (!wanted && peers && sim_engine_items(sim_recorder_engine(recorder)) > MANY)
-        peers->ask(sim_clock_next());
+    if (!wanted && peers && sim_feed_behind(gpulog_length()) > MANY) peers->ask(sim_clock_next());
 }
 
 // Others of this process may wait for the caller's clock.
@@ -208,10 +230,11 @@ bool sim_clock_other_waiters(void)
     return atomic_load(&local_waiters) > 1;
 }
 
-static void after_call(bool waits, bool meets)
+// Of a call that the log does not have.
+static void after_call(void)
 {
-    turn_if_due(waits, meets);
-    bool ring = atomic_load(&local_waiters) > 0;
+    if (is_wanted()) sim_clock_turn();
+    bool ring = sim_clock_has_waiters();
     sim_clock_unlock();
     if (ring) sim_clock_ring();
 }
@@ -219,25 +242,32 @@ static void after_call(bool waits, bool meets)
 // ---- Calls ----
 
 // Not with the lock: bad input ends the process.
-static void begin_trace(void)
+static void begin(void)
 {
+    log_room = sim_log_room();
     if (sim_trace_begin(sim_clock_machine())) sim_clock_on_span(sim_trace_span, NULL);
 }
 
 void sim_clock_log(GpuLogEntry *entry)
 {
-    static pthread_once_t traced = PTHREAD_ONCE_INIT;
-    pthread_once(&traced, begin_trace);
+    static pthread_once_t begun = PTHREAD_ONCE_INIT;
+    pthread_once(&begun, begin);
     entry->thread = sim_log_thread();
     if (!sim_clock_on() || atomic_load(&finished)) {
         sim_log_write(entry);
         return;
     }
-    sim_clock_lock();
-    sim_clock_thread();
+    bool locks = log_room < ROOM || !sim_clock_knows_thread();
+    if (locks) sim_clock_lock();
+    if (locks) sim_clock_thread();
     entry->index = sim_log_write(entry);
-    sim_record_entry(sim_clock_recorder(), entry);
-    after_call(entry->host_waits, entry->collective.comm && !entry->collective.group_left);
+    if (locks) sim_clock_fed_recorder();
+    bool meets = entry->collective.comm && !entry->collective.group_left;
+    bool due = is_turn_due(entry->index + 1, entry->host_waits, meets);
+    if (due && !locks) sim_clock_lock();
+    if (due) turn_when_due();
+    if (due || locks) sim_clock_unlock();
+    if (sim_clock_has_waiters()) sim_clock_ring();
 }
 
 void sim_clock_pin(void)
@@ -245,16 +275,16 @@ void sim_clock_pin(void)
     if (!sim_clock_on() || atomic_load(&finished)) return;
     sim_clock_lock();
     int thread = sim_clock_thread();
-    sim_record_call(sim_clock_recorder(), thread, sim_current_device(),
+    sim_record_call(sim_clock_fed_recorder(), thread, sim_current_device(),
                     sim_clock_machine()->host.pin);
-    after_call(false, false);
+    after_call();
 }
 
 void sim_clock_forget_event(cudaEvent_t event)
 {
     if (!sim_clock_on()) return;
     sim_clock_lock();
-    if (recorder) sim_record_forget_event(recorder, event);
+    if (recorder) sim_feed_forget_event(event);
     sim_clock_unlock();
 }
 
@@ -262,7 +292,7 @@ void sim_clock_set_rank(int device, int rank)
 {
     if (!sim_clock_on()) return;
     sim_clock_lock();
-    sim_record_set_rank(sim_clock_recorder(), device, rank);
+    sim_record_set_rank(sim_clock_fed_recorder(), device, rank);
     sim_clock_unlock();
 }
 
@@ -271,7 +301,7 @@ void sim_clock_set_rank(int device, int rank)
 static int begin_wait(void)
 {
     sim_clock_lock();
-    sim_clock_recorder();
+    sim_clock_fed_recorder();
     return sim_clock_thread();
 }
 
@@ -311,12 +341,15 @@ void sim_clock_inside(bool inside)
     sim_clock_lock();
     sim_clock_thread();
     sim_thread_inside(inside ? 1 : -1);
+    if (inside && peers && sim_feed_behind(gpulog_length()) > FEW) sim_clock_turn();
     sim_clock_unlock();
 }
 
 // ---- Questions ----
 
-#define PATIENCE 1.0 // seconds that a query of a thread waits which has only asked
+// A query of a thread that has only asked waits until the process has run for a second, and a second
+// has passed; at most a minute.
+static const SimPatience ASKER = {.seconds = 1.0, .processor = 1.0, .most = 60.0};
 
 typedef struct Question {
     SimItem clock, of[2];
@@ -330,15 +363,16 @@ static bool is_answered(void *arg)
     const SimEngine *engine = sim_recorder_engine(recorder);
     bool ended = true, reached = sim_engine_times(engine, q->clock, &q->at);
     for (int i = 0; i < 2; i++) ended &= sim_engine_times(engine, q->of[i], &q->ends[i]);
-    q->done = ended && reached && q->ends[0].end <= q->at.end && q->ends[1].end <= q->at.end;
-    return q->answered = reached;
+    bool earlier = !reached || (q->ends[0].end <= q->at.end && q->ends[1].end <= q->at.end);
+    q->done = ended && earlier;
+    return q->answered = reached || ended; // what is not reached is later than what has ended
 }
 
 // Asks at the thread's clock. Nobody waits long for the others' clocks who has only asked.
 static bool ask(Question *q, int thread)
 {
     bool called = sim_record_has_called(recorder, thread);
-    sim_resolve(is_answered, q, called ? 1e9 : PATIENCE);
+    sim_resolve(is_answered, q, called ? NULL : &ASKER);
     return q->answered && q->done;
 }
 
@@ -353,7 +387,7 @@ bool sim_clock_query(const GpuLogEntry *entry, bool waited_for)
     if (atomic_load(&finished)) return true;
     sim_clock_lock();
     int thread = sim_clock_thread();
-    sim_clock_recorder();
+    sim_clock_fed_recorder();
     Question q = {.of = {item_of(entry)}};
     q.of[1] = q.of[0];
     q.clock = sim_record_query(recorder, thread, entry->device);
@@ -362,7 +396,7 @@ bool sim_clock_query(const GpuLogEntry *entry, bool waited_for)
         sim_record_join(recorder, thread, q.of[0]);
     else
         ready = ask(&q, thread);
-    after_call(false, false);
+    after_call();
     return ready;
 }
 
@@ -371,7 +405,7 @@ bool sim_clock_elapsed(cudaEvent_t start, cudaEvent_t end, int device, bool wait
     if (atomic_load(&finished)) return false;
     sim_clock_lock();
     int thread = sim_clock_thread();
-    sim_clock_recorder();
+    sim_clock_fed_recorder();
     Question q = {
         .of = {sim_record_event_end(recorder, start), sim_record_event_end(recorder, end)}};
     if (waited_for)
@@ -379,16 +413,19 @@ bool sim_clock_elapsed(cudaEvent_t start, cudaEvent_t end, int device, bool wait
     q.clock = sim_record_clock(recorder, thread);
     bool ready = ask(&q, thread);
     if (ready) *ms = (float)((double)(int64_t)(q.ends[1].end - q.ends[0].end) / 1e9);
-    if (!ready) sim_record_query(recorder, thread, device);
-    after_call(false, false);
+    if (!ready) sim_record_query(sim_clock_fed_recorder(), thread, device);
+    after_call();
     return ready;
 }
 
 // ---- The end ----
 
+static const SimPatience AT_THE_END = {.seconds = 30.0, .most = 30.0};
+
 static bool nobody_needs_more(void *arg)
 {
     const SimEngine *engine = sim_recorder_engine(recorder);
+    if (sim_feed_behind(gpulog_length())) return false;
     if (!span_hook) return sim_engine_calls_to_come(engine) == 0;
     return sim_record_all_told(recorder);
 }
@@ -397,7 +434,7 @@ void sim_clock_last_call(void)
 {
     if (!sim_config_ready() || !sim_clock_on() || sim_is_forked() || atomic_load(&finished)) return;
     sim_clock_lock();
-    if (recorder) sim_threads_over(recorder);
+    if (recorder) sim_threads_over();
     if (recorder) sim_clock_turn();
     sim_clock_unlock();
 }
@@ -407,8 +444,8 @@ void sim_clock_finish(int status)
     if (!sim_config_ready() || !sim_clock_on() || sim_is_forked()) return;
     sim_clock_lock();
     if (recorder && !atomic_exchange(&finished, true)) {
-        sim_threads_over(recorder);
-        if (status == 0) sim_resolve(nobody_needs_more, NULL, 30.0);
+        sim_threads_over();
+        if (status == 0) sim_resolve(nobody_needs_more, NULL, &AT_THE_END);
         if (peers) peers->over();
         if (span_hook) span_hook(NULL, span_arg);
     }

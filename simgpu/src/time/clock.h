@@ -15,6 +15,8 @@ bool sim_clock_is_awaited(void);  // whether a thread waits for the lock
 void sim_clock_lock_again(void);  // by a thread that waits in simgpu: nobody awaits it as a caller
 bool sim_clock_is_finished(void); // without it
 SimRecorder *sim_clock_recorder(void); // made when it is first used
+// Which has all that is logged: for questions, and what the log does not say.
+SimRecorder *sim_clock_fed_recorder(void);
 
 // The processes with which this one shares communicators.
 typedef struct SimPeers {
@@ -49,17 +51,30 @@ bool sim_clock_has_waiters(void);
 bool sim_clock_other_waiters(void); // than the calling one
 
 // ---- resolve.c ----
-// Waits until done(arg); false: it was given up, after `patience` seconds without it, or because
-// nothing can come any more.
-bool sim_resolve(bool (*done)(void *arg), void *arg, double patience);
+// How long somebody waits while nothing is resolved: so many seconds, and until this process has run
+// for so many of the processor's, but at most so many.
+typedef struct SimPatience {
+    double seconds, processor, most;
+} SimPatience;
+// Waits until done(arg); false: it was given up, without patience. NULL: there is no end to it.
+bool sim_resolve(bool (*done)(void *arg), void *arg, const SimPatience *patience);
 void sim_resolve_start(void); // the thread that answers others
 void sim_resolve_forked(void);
 
+// ---- clock_feed.c ----
+// Records some of the entries that are only logged; false: there is nothing to record.
+bool sim_feed_some(SimRecorder *recorder);
+void sim_feed_all(SimRecorder *recorder);
+uint64_t sim_feed_behind(uint64_t length); // entries, of a log so long; without the lock
+void sim_feed_thread_ended(int thread);    // after what is logged by now
+void sim_feed_forget_event(cudaEvent_t event);
+
 // ---- clock_threads.c ----
 int sim_clock_thread(void);
+bool sim_clock_knows_thread(void); // without the lock
 void sim_threads_begin(void);
-void sim_threads_over(SimRecorder *recorder); // all of them: the process ends
-void sim_thread_inside(int change);           // the calling thread waits in simgpu, or not any more
+void sim_threads_over(void);        // all of them: the process ends
+void sim_thread_inside(int change); // the calling thread waits in simgpu, or not any more
 // The threads that have slept at their clock for a while, outside of simgpu, count as if they slept
 // until then; true: there is one. SIM_FOREVER: only looks who sleeps.
 // `again`: right after it has done so, in the same hold of the lock: nobody can have made a call.

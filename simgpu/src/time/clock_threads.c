@@ -23,6 +23,7 @@
 #include "time/tables.h"
 
 #define SLEEP_SECONDS 0.1
+#define LOOK_SECONDS 0.02 // between two looks at a thread: each opens files
 
 // A thread of the program, by its number in the log.
 typedef struct Sleeper {
@@ -32,6 +33,7 @@ typedef struct Sleeper {
     SimItem clock; // when it was last looked at
     uint64_t ran;  // nanoseconds until then
     double since;  // it has slept like that; 0: it has not
+    double look;   // not before
     bool released; // just now: it sleeps on
 } Sleeper;
 
@@ -45,7 +47,7 @@ static void thread_ended(void *arg)
     int number = (int)(intptr_t)arg - 1;
     if (sim_is_forked() || sim_clock_is_finished()) return;
     sim_clock_lock();
-    sim_record_thread_ended(sim_clock_recorder(), number);
+    sim_feed_thread_ended(number);
     for (int i = 0; i < n_sleepers; i++)
         if (sleepers[i].number == number) sleepers[i].alive = false;
     sim_clock_unlock();
@@ -76,6 +78,11 @@ static void add(int number, int tid)
     sleepers[i] = (Sleeper){.number = number, .tid = tid, .alive = true};
 }
 
+bool sim_clock_knows_thread(void)
+{
+    return known;
+}
+
 // The calling thread's number in the log. It is known here from its first call on.
 int sim_clock_thread(void)
 {
@@ -94,14 +101,14 @@ void sim_thread_inside(int change)
     if (s) s->inside += change;
 }
 
-void sim_threads_over(SimRecorder *recorder)
+void sim_threads_over(void)
 {
     for (int i = 0; i < n_sleepers; i++)
         if (sleepers[i].alive && sleepers[i].number) {
-            sim_record_thread_ended(recorder, sleepers[i].number);
+            sim_feed_thread_ended(sleepers[i].number);
             sleepers[i].alive = false;
         }
-    sim_record_thread_ended(recorder, 0);
+    sim_feed_thread_ended(0);
 }
 
 // ---- Asleep ----
@@ -138,14 +145,19 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-// Whether it has slept long enough where it is.
+// Whether it has slept long enough where it is. One whose clock is another has just called.
 static bool has_slept(Sleeper *s, SimItem clock)
 {
     uint64_t ran;
     double now = seconds();
-    bool asleep = is_asleep(s->tid, &ran);
-    if (!asleep || s->since == 0 || clock != s->clock || ran != s->ran) s->since = asleep ? now : 0;
+    bool moved = clock != s->clock;
     s->clock = clock;
+    if (moved) s->since = 0;
+    if (!moved && now < s->look) return false;
+    s->look = now + LOOK_SECONDS;
+    if (moved) return false;
+    bool asleep = is_asleep(s->tid, &ran);
+    if (!asleep || s->since == 0 || ran != s->ran) s->since = asleep ? now : 0;
     s->ran = ran;
     return asleep && now - s->since >= SLEEP_SECONDS;
 }
@@ -187,16 +199,18 @@ static bool somebody_runs(void)
     return !look_at_all(&first) || !look_at_all(&second) || first != second;
 }
 
-// Whether only sleepers hold the engine back. Those that were released a moment ago sleep still.
+// Whether there are threads that hold the engine back, all of them sleepers. Those that were released
+// a moment ago sleep still.
 static bool all_sleep(const SimRecorder *recorder, int but)
 {
-    bool all = true;
+    bool all = true, any = false;
     for (int i = 0; i < n_sleepers; i++) {
         Sleeper *s = &sleepers[i];
         if (!s->alive || s->number == but || !sim_record_stands(recorder, s->number)) continue;
         all &= !s->inside && (s->released || has_slept(s, sim_record_at(recorder, s->number)));
+        any = true;
     }
-    return all;
+    return any && all;
 }
 
 bool sim_clock_release_sleepers(int but, SimPs until, bool again)
@@ -208,6 +222,7 @@ bool sim_clock_release_sleepers(int but, SimPs until, bool again)
     if (!all_sleep(recorder, but) || until == SIM_FOREVER) return false;
     if (!again && somebody_runs()) return false;
     if (sim_clock_is_awaited()) return false; // that thread sleeps until this one lets it in
+    if (sim_feed_behind(gpulog_length())) return false;
     for (int i = 0; i < n_sleepers; i++) {
         Sleeper *s = &sleepers[i];
         if (!s->alive || s->number == but || !sim_record_stands(recorder, s->number)) continue;

@@ -329,6 +329,13 @@ void sim_engine_thread_gone(SimEngine *e, int thread)
     thread_of(e, thread)->lives = false;
 }
 
+bool sim_engine_wants_calls(const SimEngine *e)
+{
+    bool lives = false;
+    for (int i = 0; i < e->n_threads; i++) lives |= e->thread[i].lives;
+    return !lives || a_thread_stands(e);
+}
+
 bool sim_engine_waits_for(const SimEngine *e, int thread)
 {
     return thread < e->n_threads && thread_stands(e, &e->thread[thread]);

@@ -80,6 +80,8 @@ SimItem sim_engine_add(SimEngine *engine, const SimItemSpec *spec, const SimItem
 // Threads are numbered from 0 by the caller; one that is gone, or counts as if it were, has no clock.
 void sim_engine_thread(SimEngine *engine, int thread, SimItem clock);
 void sim_engine_thread_gone(SimEngine *engine, int thread);
+// Whether the engine stands at any thread's clock, or no thread has one: calls may be missing.
+bool sim_engine_wants_calls(const SimEngine *engine);
 // Whether the engine stands at the thread's clock, and may not pass it.
 bool sim_engine_waits_for(const SimEngine *engine, int thread);
 

@@ -36,7 +36,7 @@ Item *sim_item(const SimEngine *e, SimItem number)
 Item *sim_item_new(SimEngine *e, SimItem *number)
 {
     if (e->next - e->first == e->room) {
-        size_t room = e->room ? 2 * e->room : 1024;
+        size_t room = e->room ? 2 * e->room : 256;
         Item *items = sim_table_grow(NULL, room, sizeof *items);
         for (SimItem i = e->first; i < e->next; i++) items[i & (room - 1)] = *sim_item(e, i);
         sim_table_free(e->items);
@@ -54,7 +54,7 @@ void sim_item_add_follower(SimEngine *e, Item *item, SimItem follower)
         e->free_edge = e->edges[edge].next;
     } else {
         if (e->n_edges == e->edges_room) {
-            e->edges_room = e->edges_room ? 2 * e->edges_room : 1024;
+            e->edges_room = e->edges_room ? 2 * e->edges_room : 256;
             e->edges = sim_table_grow(e->edges, e->edges_room, sizeof *e->edges);
             if (!e->n_edges) e->n_edges = 1; // 0 is none
         }

@@ -6,7 +6,7 @@
 
 #include "time/recorder_internal.h"
 
-#define ENOUGH 1024 // items, before it is worth a look
+#define ENOUGH 256 // items, before it is worth a look; few stay in the cache
 
 static bool times_of(const SimRecorder *r, Mark mark, SimTimes *times)
 {

@@ -20,15 +20,32 @@
 #include "simgpu.h"
 #include "time/clock.h"
 
-#define LOOK_MILLISECONDS 50 // between two looks at threads that may sleep
+#define LOOK_MILLISECONDS 30 // between two looks at threads that may sleep
 
 static bool started;
 
-static double seconds(void)
+static double seconds(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+// A wait, from when something was last resolved.
+typedef struct Wait {
+    double began, ran; // now, and what the process had run
+    SimItem reached;
+} Wait;
+
+// Seconds for which it is worth to go on; 0: none.
+static double left_of(Wait *wait, const SimPatience *patience, SimItem reached)
+{
+    if (!patience) return 1e9;
+    double now = seconds(CLOCK_MONOTONIC), ran = seconds(CLOCK_PROCESS_CPUTIME_ID);
+    if (wait->began == 0 || reached > wait->reached) *wait = (Wait){now, ran, reached};
+    double waited = now - wait->began;
+    bool patient = waited < patience->seconds || ran - wait->ran < patience->processor;
+    return patient && waited < patience->most ? patience->most - waited : 0;
 }
 
 // milliseconds: 0: until the bell rings.
@@ -38,10 +55,9 @@ static void sleep_at(_Atomic uint32_t *bell, uint32_t ticket, int milliseconds)
     syscall(SYS_futex, bell, FUTEX_WAIT, ticket, milliseconds ? &limit : NULL, NULL, 0);
 }
 
-bool sim_resolve(bool (*done)(void *arg), void *arg, double patience)
+bool sim_resolve(bool (*done)(void *arg), void *arg, const SimPatience *patience)
 {
-    double until = 0;
-    SimItem reached = 0;
+    Wait wait = {0};
     int self = sim_clock_thread(), nap = LOOK_MILLISECONDS;
     const SimPeers *peers = sim_clock_peers();
     const SimEngine *engine = sim_recorder_engine(sim_clock_recorder());
@@ -56,9 +72,7 @@ bool sim_resolve(bool (*done)(void *arg), void *arg, double patience)
         if (sim_engine_now(engine) > before && sim_clock_other_waiters()) sim_clock_ring();
         is_done = done(arg);
         if (is_done) break;
-        if (until == 0 || sim_engine_oldest(engine) > reached) until = seconds() + patience;
-        reached = sim_engine_oldest(engine);
-        double left = until - seconds();
+        double left = left_of(&wait, patience, sim_engine_oldest(engine));
         if (left <= 0) break;
         released = sim_clock_release_sleepers(self, sim_clock_next(), released);
         if (released) continue;

@@ -3,7 +3,8 @@
  *   machine.c, cost_*.c   the modelled machine, and what things cost on it (machine.h)
  *   engine*.c   from operations with costs and dependencies to times (engine.h)
  *   recorder*.c   from the log to operations: what a program called, in its order (recorder.h)
- *   clock.c, clock_threads.c   the clock of this process, and the program's threads
+ *   clock.c, clock_feed.c, clock_threads.c   the clock of this process, what it is fed, and the
+ *   program's threads
  *   ../nccl/board.c   when the ranks of other processes arrive
  *   resolve.c  waiting for a time, and the thread that answers others
  *

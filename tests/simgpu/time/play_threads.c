@@ -43,11 +43,11 @@ static void *run_part(void *arg)
             call_all(s, part->rank);
         else
             call_cuda(s, i);
-        has_begun(part);
+        if (!is_query(s->kind)) has_begun(part);
     }
     has_begun(part);
-    // A first call begins no earlier than the end of a thread that has ended: so nobody ends before
-    // all have begun.
+    // A first call begins no earlier than the end of a thread that has ended, and one that has only
+    // asked holds nobody up (pages/time.md, § 8): so nobody ends before all have called.
     pthread_mutex_lock(&lock);
     while (not_begun > 0) pthread_cond_wait(&news, &lock);
     pthread_mutex_unlock(&lock);

@@ -1,0 +1,105 @@
+/* clock_feed.c: the calls that are in the log, and not recorded yet.
+ *
+ * A call is only logged: between two calls the processor's caches are the program's. The recorder is
+ * fed in a burst when the engine has come to the clock of a thread, whose next calls it then needs,
+ * or when somebody is about to ask or to say something of which the log knows nothing. What the log
+ * does not have and nobody waits for takes its place among the entries.
+ *
+ * Interface: sim_feed_some, sim_feed_all, sim_feed_behind, sim_feed_thread_ended,
+ * sim_feed_forget_event (clock.h). All but sim_feed_behind are called with the clock's lock held.
+ */
+#include <string.h>
+
+#include "log_writer.h"
+#include "time/clock.h"
+#include "time/tables.h"
+
+#define BURST 64 // entries: what they need stays in the cache
+
+// What comes before the entry `index`, and after the one before that.
+typedef struct Aside {
+    uint64_t index;
+    int thread; // has ended; -1: none
+    cudaEvent_t event;
+} Aside;
+
+static _Atomic uint64_t fed; // entries
+static Aside *asides;        // (n_asides, from first_aside on)
+static size_t first_aside, n_asides, asides_room;
+
+uint64_t sim_feed_behind(uint64_t length)
+{
+    uint64_t until = atomic_load_explicit(&fed, memory_order_relaxed);
+    return length > until ? length - until : 0;
+}
+
+static void record_aside(SimRecorder *r, const Aside *aside)
+{
+    if (aside->thread >= 0)
+        sim_record_thread_ended(r, aside->thread);
+    else
+        sim_record_forget_event(r, aside->event);
+}
+
+static bool record_asides(SimRecorder *r, uint64_t index)
+{
+    bool any = false;
+    for (; first_aside < n_asides && asides[first_aside].index <= index; first_aside++) {
+        record_aside(r, &asides[first_aside]);
+        any = true;
+    }
+    if (first_aside == n_asides) first_aside = n_asides = 0;
+    return any;
+}
+
+// The cache lines of what an entry says of itself.
+static void fetch(const GpuLogEntry *entry)
+{
+    for (size_t at = 0; at < offsetof(GpuLogEntry, range); at += 64)
+        __builtin_prefetch((const char *)entry + at);
+}
+
+static bool feed(SimRecorder *r, uint64_t most)
+{
+    uint64_t from = atomic_load_explicit(&fed, memory_order_relaxed), length = gpulog_length();
+    uint64_t until = length - from > most ? from + most : length;
+    bool any = until > from;
+    for (uint64_t i = from; i < until; i++) {
+        record_asides(r, i);
+        const GpuLogEntry *entry = sim_log_at(i);
+        if (i + 1 < until) fetch(sim_log_at(i + 1));
+        if (entry) sim_record_entry(r, entry);
+    }
+    atomic_store_explicit(&fed, until, memory_order_relaxed);
+    if (until == length) any |= record_asides(r, length);
+    return any;
+}
+
+bool sim_feed_some(SimRecorder *r)
+{
+    return feed(r, BURST);
+}
+
+void sim_feed_all(SimRecorder *r)
+{
+    feed(r, UINT64_MAX);
+}
+
+static void add(Aside aside)
+{
+    if (n_asides == asides_room) {
+        asides_room = asides_room ? 2 * asides_room : 64;
+        asides = sim_table_grow(asides, asides_room, sizeof *asides);
+    }
+    asides[n_asides++] = aside;
+}
+
+void sim_feed_thread_ended(int thread)
+{
+    add((Aside){.index = gpulog_length(), .thread = thread});
+}
+
+void sim_feed_forget_event(cudaEvent_t event)
+{
+    add((Aside){.index = gpulog_length(), .thread = -1, .event = event});
+}
