@@ -300,7 +300,8 @@ static char *train(int world, const char *settings)
 
     assert_non_null(errors);
     snprintf(command, sizeof command,
-             "env %s timeout -k 5 300 '%s/launch' -n %d '%s/../impl/reference/bin/after_fsdp' %s",
+             "env SIMGPU_THREADS=1 %s timeout -k 5 300 '%s/launch' -n %d "
+             "'%s/../impl/reference/bin/after_fsdp' %s",
              settings, bin, world, bin, text_file);
     int own = dup(STDERR_FILENO); // what the command inherits is `errors`
     dup2(fileno(errors), STDERR_FILENO);
