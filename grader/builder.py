@@ -96,7 +96,7 @@ class Builder:
         self.compiler = []            # its words, up to the file
         self.others = set()           # names that the tests, the kit and the reference have
         self.allowed = submission.declared(ROOT)
-        self.expanded = set()         # names of tasks whose text is the one to be compiled
+        self.expanded = {}            # {task name: its file for make}, whose text is there
         self.files = {}               # task name: what the result says of its file
         self.objects = {}             # task name: Elf
 
@@ -112,9 +112,10 @@ class Builder:
                    "BACKEND=" + self.backend] + list(extra)
         if self.build:
             command.append("BUILD=" + self.build)
-        # A text that was checked is as old as can be: make does not make it again.
-        for name in sorted(self.expanded):
-            command += ["-o", self.text(name)]
+        # A text that was checked is as old as can be, so that make does not make it again; and so
+        # is its file: to make a text is a step on the way, past which it looks for what is newer.
+        for name, source in sorted(self.expanded.items()):
+            command += ["-o", self.text(name), "-o", source]
         return self.call(command + list(targets), environment, capped)
 
     def call(self, command, environment, capped):
@@ -312,8 +313,8 @@ class Builder:
         made = os.path.join(ROOT, self.object(task.name))
         path = task.source(self.impl)
         inside = path.startswith(ROOT + "/labs/") # else the folder is as make calls it
-        text = Expansion(self.compiler, os.path.relpath(path, ROOT) if inside
-                         else os.path.join(self.folder, task.file), os.path.dirname(path),
+        named = os.path.relpath(path, ROOT) if inside else os.path.join(self.folder, task.file)
+        text = Expansion(self.compiler, named, os.path.dirname(path),
                          lambda words: self.call(words, dict(os.environ, LC_ALL="C"), True))
         if text.failed:
             self.look_at_machine(text.output)
@@ -338,7 +339,7 @@ class Builder:
             os.makedirs(os.path.dirname(made), exist_ok=True)
             write_atomically(made[:-2] + ".d", text.rule(self.text(task.name)))
             write_atomically(kept, text.text)
-        self.expanded.add(task.name)
+        self.expanded[task.name] = named
         status, output = self.make([self.object(task.name)], jobs=1, extra=GIVEN_IS_MADE,
                                    capped=True)
         if status != 0:
