@@ -344,11 +344,13 @@ static void find_programs(void)
     snprintf(bin, sizeof bin, "%s/bin", dirname(dirname(dirname(self))));
 }
 
+// Three ranks on two devices are what is uneven; SHARE_ALL=1 has two ranks and four as well.
 static void test_training_is_the_same(void **state)
 {
+    bool all = getenv("SHARE_ALL") != NULL;
     find_programs();
     write_text();
-    for (int world = 2; world <= 4; world++) {
+    for (int world = all ? 2 : 3; world <= (all ? 4 : 3); world++) {
         char *want = train(world, "SIMGPU_DEVICES=8"), settings[64];
         assert_non_null(strstr(want, "step 30"));
         for (int devices = 1; devices <= 2; devices++) {
