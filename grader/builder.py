@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import runner
 import submission
-from expand import Expansion
+from expand import Expansion, compiler_environment
 from files import write_atomically
 from layout import cut
 from progress import Building, Progress
@@ -315,7 +315,7 @@ class Builder:
         inside = path.startswith(ROOT + "/labs/") # else the folder is as make calls it
         named = os.path.relpath(path, ROOT) if inside else os.path.join(self.folder, task.file)
         text = Expansion(self.compiler, named, os.path.dirname(path),
-                         lambda words: self.call(words, dict(os.environ, LC_ALL="C"), True))
+                         lambda words: self.call(words, compiler_environment(), True))
         if text.failed:
             self.look_at_machine(text.output)
         wrong = text.wrong or text.failed and over_limit(text.output)
@@ -358,7 +358,7 @@ class Builder:
             with open(probe, "w", encoding="ascii") as file:
                 file.write(PROBE if os.path.exists(os.path.join(ROOT, "include", "fsdp.h")) else "")
             status, said = self.call(self.compiler + ["-c", probe, "-o", probe + ".o"],
-                                     dict(os.environ, LC_ALL="C"), True)
+                                     compiler_environment(), True)
         if status != 0:
             raise Infrastructure("the compiler does not work on this machine just now, or within "
                                  "this account's limits (ulimit -a): %s"

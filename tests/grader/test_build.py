@@ -235,6 +235,12 @@ class Jobs(Miniature):
     def test_by_itself_as_many_as_there_are_processors(self):
         self.assertTrue(self.together(2))
 
+    def test_the_compiler_says_nothing_of_makes_jobs(self):
+        """gcc -v tells which variables it changes, as where it cannot reach make's other jobs."""
+        out = self.make("-j2", "IMPL=reference", "build/impl/reference/api.o")
+        self.assertIn("reference/api.c", out)
+        self.assertNotIn("MAKEFLAGS", out)
+
     def test_no_rule_says_how_many(self):
         parts = os.listdir(self.path("kit", "make"))
         self.assertGreater(len(parts), 5)
