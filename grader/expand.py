@@ -11,8 +11,8 @@ Only a folder's own files with plain names (letters, digits, '_', '-', '.') are 
 would mean something to make, too.
 
 Interface: Expansion(words, source, folder, call): .text, .output, .wrong, .failed, .source_sha256,
-.needs; compiler_environment(); expand.py FILE.i -- COMPILER … -c FOLDER/FILE.c -o FILE.o writes FILE.i and FILE.d, which
-make reads; make/rules.mk calls it.
+.needs; compiler_environment(). expand.py FILE.i -- COMPILER … -c FOLDER/FILE.c -o FILE.o writes
+FILE.i and FILE.d, which make reads; make/rules.mk calls it.
 """
 
 import hashlib
