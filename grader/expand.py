@@ -62,8 +62,9 @@ def included(names):
 
 
 def compiler_environment():
-    """The compiler's: messages in English, and nothing of make, of whose jobs gcc -v would speak."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS")}
+    """Messages in English, and nothing of make, of whose jobs gcc -v would speak."""
+    kept = {name: value for name, value in os.environ.items()
+            if name not in ("MAKEFLAGS", "MFLAGS")}
     return dict(kept, LC_ALL="C")
 
 
