@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import runner
 import submission
-from expand import Expansion
+from expand import Expansion, compiler_environment
 from files import write_atomically
 from layout import cut
 from progress import Building, Progress
@@ -96,7 +96,7 @@ class Builder:
         self.compiler = []            # its words, up to the file
         self.others = set()           # names that the tests, the kit and the reference have
         self.allowed = submission.declared(ROOT)
-        self.expanded = set()         # names of tasks whose text is the one to be compiled
+        self.expanded = {}            # {task name: its file for make}, whose text is there
         self.files = {}               # task name: what the result says of its file
         self.objects = {}             # task name: Elf
 
@@ -112,9 +112,10 @@ class Builder:
                    "BACKEND=" + self.backend] + list(extra)
         if self.build:
             command.append("BUILD=" + self.build)
-        # A text that was checked is as old as can be: make does not make it again.
-        for name in sorted(self.expanded):
-            command += ["-o", self.text(name)]
+        # A text that was checked is as old as can be, so that make does not make it again; and so
+        # is its file: to make a text is a step on the way, past which it looks for what is newer.
+        for name, source in sorted(self.expanded.items()):
+            command += ["-o", self.text(name), "-o", source]
         return self.call(command + list(targets), environment, capped)
 
     def call(self, command, environment, capped):
@@ -222,28 +223,37 @@ class Builder:
     def reference_suites(self, names):
         """Builds suites that are linked with the reference alone: their paths by name."""
         targets = {name: self.suite(name, "reference") for name in names}
-        with self.locked_build(True):
-            status, output = self.make(list(targets.values()), impl="reference",
-                                       extra=GIVEN_IS_MADE)
+        status, output = self.make_given(list(targets.values()), impl="reference",
+                                         extra=GIVEN_IS_MADE)
         if status != 0:
             raise Infrastructure("the reference's tests do not build:\n%s"
                                  % output.strip()[-4000:])
         return {name: os.path.join(ROOT, target) for name, target in targets.items()}
 
-    def common(self, all_names, suites):
+    def make_given(self, targets, late=None, **more):
+        """Makes what other gradings use too, as make() does; they need not wait for each other
+        where it is made already. `late`: says, where it is not, what takes so long (Building)."""
+        with self.locked_build(False):
+            if self.make(targets + ["-q"], **more)[0] == 0:
+                return 0, ""
+        with self.locked_build(True):
+            if late:
+                late.start()
+            try:
+                return self.make(targets, **more)
+            finally:
+                if late:
+                    late.cancel()
+
+    def common(self, all_names, suites, more=()):
         """Everything that is not the student's: libraries, the reference, the tests (sources of
-        suites, without the ending)."""
-        targets = self.libraries + [self.devices]
+        suites, without the ending), and more targets."""
+        targets = self.libraries + [self.devices] + list(more)
         targets += ["%s/obj/%s.o" % (self.build, source) for source in suites]
         if self.key != "reference":
             targets += [self.object(name, "reference") for name in all_names]
         late = Building(self.progress, lambda: self.make(targets, extra=["-n"]))
-        with self.locked_build(True):
-            late.start()
-            try:
-                status, output = self.make(targets)
-            finally:
-                late.cancel()
+        status, output = self.make_given(targets, late)
         if status != 0:
             raise Infrastructure("the kit itself does not build:\n%s" % output.strip()[-4000:])
         files = [target for target in targets if target.endswith((".a", ".o"))]
@@ -303,9 +313,9 @@ class Builder:
         made = os.path.join(ROOT, self.object(task.name))
         path = task.source(self.impl)
         inside = path.startswith(ROOT + "/labs/") # else the folder is as make calls it
-        text = Expansion(self.compiler, os.path.relpath(path, ROOT) if inside
-                         else os.path.join(self.folder, task.file), os.path.dirname(path),
-                         lambda words: self.call(words, dict(os.environ, LC_ALL="C"), True))
+        named = os.path.relpath(path, ROOT) if inside else os.path.join(self.folder, task.file)
+        text = Expansion(self.compiler, named, os.path.dirname(path),
+                         lambda words: self.call(words, compiler_environment(), True))
         if text.failed:
             self.look_at_machine(text.output)
         wrong = text.wrong or text.failed and over_limit(text.output)
@@ -329,7 +339,7 @@ class Builder:
             os.makedirs(os.path.dirname(made), exist_ok=True)
             write_atomically(made[:-2] + ".d", text.rule(self.text(task.name)))
             write_atomically(kept, text.text)
-        self.expanded.add(task.name)
+        self.expanded[task.name] = named
         status, output = self.make([self.object(task.name)], jobs=1, extra=GIVEN_IS_MADE,
                                    capped=True)
         if status != 0:
@@ -348,7 +358,7 @@ class Builder:
             with open(probe, "w", encoding="ascii") as file:
                 file.write(PROBE if os.path.exists(os.path.join(ROOT, "include", "fsdp.h")) else "")
             status, said = self.call(self.compiler + ["-c", probe, "-o", probe + ".o"],
-                                     dict(os.environ, LC_ALL="C"), True)
+                                     compiler_environment(), True)
         if status != 0:
             raise Infrastructure("the compiler does not work on this machine just now, or within "
                                  "this account's limits (ulimit -a): %s"

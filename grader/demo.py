@@ -38,7 +38,7 @@ from dataclasses import dataclass, field
 import layout
 import manifest
 import runner
-from builder import Builder, Infrastructure
+from builder import GIVEN_IS_MADE, Builder, Infrastructure
 from gaps import first_gap
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -125,10 +125,19 @@ def programs():
                   for path in glob.glob(os.path.join(ROOT, "examples", "*.c")))
 
 
+def given_to(builder, sources):
+    """What programs are made of apart from the six files, for make: of sources in C; and the
+    launcher."""
+    return ["%s/bin/launch" % builder.build, "%s/lib/libexamples.a" % builder.build] + [
+        "%s/obj/%s.o" % (builder.build, os.path.splitext(source)[0]) for source in sources]
+
+
 def link_with(builder, names, targets):
-    impl = "reference" if builder.key == "reference" else None
+    """All that is not the student's is made already, but for the reference's programs."""
+    reference = builder.key == "reference"
     with builder.locked_build(True):
-        return builder.make(targets, jobs=2, extra=["OWN=" + names], impl=impl)
+        return builder.make(targets, jobs=2, impl="reference" if reference else None,
+                            extra=["OWN=" + names] + ([] if reference else GIVEN_IS_MADE))
 
 
 def link(builder, files, targets):
@@ -175,7 +184,9 @@ def prepare(options, names):
         raise BadUsage("%s is not a folder: IMPL must name one with the six task files"
                        % options.impl)
     with builder.locked_folder():
-        builder.common([task.name for task in tasks], [])
+        library = tasks + manifest.load_labs(ROOT)
+        builder.common([piece.name for task in library for piece in task.pieces()], [],
+                       given_to(builder, ["examples/%s.c" % name for name in names]))
         targets = [program_of(builder, name) for name in names]
         if given:
             files = None
@@ -185,9 +196,6 @@ def prepare(options, names):
         else:
             files = choose_files(builder, tasks)
             link(builder, files, targets)
-        status, output = builder.make(["%s/bin/launch" % builder.build])
-        if status != 0:
-            raise Infrastructure("the launcher does not build:\n%s" % output.strip()[-4000:])
         for name in names:
             lead_to(builder, name)
     if files:

@@ -11,8 +11,8 @@ Only a folder's own files with plain names (letters, digits, '_', '-', '.') are 
 would mean something to make, too.
 
 Interface: Expansion(words, source, folder, call): .text, .output, .wrong, .failed, .source_sha256,
-.needs; expand.py FILE.i -- COMPILER … -c FOLDER/FILE.c -o FILE.o writes FILE.i and FILE.d, which
-make reads; make/rules.mk calls it.
+.needs; compiler_environment(). expand.py FILE.i -- COMPILER … -c FOLDER/FILE.c -o FILE.o writes
+FILE.i and FILE.d, which make reads; make/rules.mk calls it.
 """
 
 import hashlib
@@ -61,10 +61,17 @@ def included(names):
             for name in re.findall(r"(?:\\.|\S)+", names)]
 
 
+def compiler_environment():
+    """Messages in English, and nothing of make, of whose jobs gcc -v would speak."""
+    kept = {name: value for name, value in os.environ.items()
+            if name not in ("MAKEFLAGS", "MFLAGS")}
+    return dict(kept, LC_ALL="C")
+
+
 def run(words):
     """(exit status, what it printed)"""
     done = subprocess.run(words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, env=dict(os.environ, LC_ALL="C"), check=False)
+                          stderr=subprocess.STDOUT, env=compiler_environment(), check=False)
     return done.returncode, done.stdout.decode("utf-8", "replace")
 
 

@@ -33,7 +33,10 @@ def build_program(options):
                             % options.impl)
     program = demo.program_of(builder, "plan")
     with builder.locked_folder():
-        builder.common([piece.name for task in tasks + labs for piece in task.pieces()], [])
+        sources = ["plan/" + name for name in os.listdir(os.path.join(ROOT, "plan"))
+                   if name.endswith(".c")]
+        builder.common([piece.name for task in tasks + labs for piece in task.pieces()], [],
+                       demo.given_to(builder, sources))
         files = None if given else demo.choose_files(builder, tasks)
         own = [] if given else files.names().split() + compare.written(builder, options.impl)
         status, output = demo.link_with(builder, " ".join(own), [program])

@@ -30,16 +30,27 @@
 #define PAST 1024   // streams that had one
 #define SOURCE 512
 
-static struct {
+typedef struct Named {
     const void *ptr;
     char name[NAME];
-} table[NAMES];
+} Named;
+// A pointer's place in the table has the number of its entry, from 1. The entries are one after the
+// other, so that few names touch few pages.
+static Named entries[NAMES];
+static uint16_t table[NAMES], n_entries;
 static atomic_bool any; // a program that names nothing pays nothing
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static size_t place_of(const void *ptr)
 {
     return ((uintptr_t)ptr * 0x9e3779b97f4a7c15u) >> 52; // 12 bits: NAMES entries
+}
+
+// The entry of a pointer that has a name; NULL: it has none. Called with the lock held.
+static Named *named_as(const void *ptr)
+{
+    size_t number = table[place_of(ptr)];
+    return number && entries[number - 1].ptr == ptr ? &entries[number - 1] : NULL;
 }
 
 // ---- Allocations ----
@@ -53,8 +64,10 @@ void gpulog_name(const void *ptr, const char *format, ...)
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
     pthread_mutex_lock(&lock);
-    table[place_of(ptr)].ptr = ptr;
-    memcpy(table[place_of(ptr)].name, name, sizeof name);
+    uint16_t *number = &table[place_of(ptr)];
+    if (*number == 0) *number = ++n_entries; // at most one per place
+    entries[*number - 1].ptr = ptr;
+    memcpy(entries[*number - 1].name, name, sizeof name);
     pthread_mutex_unlock(&lock);
     atomic_store(&any, true);
 }
@@ -63,7 +76,8 @@ void sim_log_forget_name(const void *ptr)
 {
     if (!atomic_load_explicit(&any, memory_order_relaxed)) return;
     pthread_mutex_lock(&lock);
-    if (table[place_of(ptr)].ptr == ptr) table[place_of(ptr)].ptr = NULL;
+    Named *entry = named_as(ptr);
+    if (entry) entry->ptr = NULL;
     pthread_mutex_unlock(&lock);
 }
 
@@ -71,10 +85,10 @@ static bool given_name(const void *ptr, char *text, size_t size)
 {
     // A dying process may hold the lock.
     if (!ptr || pthread_mutex_trylock(&lock)) return false;
-    bool known = table[place_of(ptr)].ptr == ptr;
-    if (known) snprintf(text, size, "%s", table[place_of(ptr)].name);
+    const Named *entry = named_as(ptr);
+    if (entry) snprintf(text, size, "%s", entry->name);
     pthread_mutex_unlock(&lock);
-    return known;
+    return entry != NULL;
 }
 
 // The first argument of the call that `call` points to the name of; NULL: the line ends before it

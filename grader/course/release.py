@@ -118,6 +118,7 @@ class Secrets:
         known = "\n".join(flat(line) for text in given for line in text.split("\n"))
         self.lines = {line for line in self.lines if line not in known}
         self.encoded = {line.encode("utf-8"): line for line in self.lines}
+        self.known = {} # {a file's bytes: what leaks() said}: most files are in each archive
 
     def solution(self, text):
         """Lines of regions, flattened."""
@@ -140,8 +141,10 @@ class Secrets:
 
     def leaks(self, data):
         """Which lines of the solution a file holds."""
-        text = b" ".join(data.split())
-        return sorted(line for code, line in self.encoded.items() if code in text)
+        if data not in self.known:
+            text = b" ".join(data.split())
+            self.known[data] = sorted(line for code, line in self.encoded.items() if code in text)
+        return self.known[data]
 
 
 # ---- Collecting ----

@@ -7,9 +7,11 @@ all that it printed. The last line is `N passed, N failed`, counted in tests. A 
 test, or dies, has failed: nothing passes by not being there. All suites draw from one seed
 (seeds.py), which is named where a test failed that had drawn something.
 
-Two run at a time, in the order given: the longest come first. The Python files build and grade
-whole implementations and keep out of each other's way by the grader's own locks. Beside the two
-runs one of those that mostly wait (tests/tiers.txt), unless --jobs 1 wants nothing beside.
+Three run at a time, in the order given: the longest come first. That is one more than two
+processors have work for, because ranks, and graders, wait for each other now and then. The Python
+files build and grade whole implementations and keep out of each other's way by the grader's own
+locks. Beside the three runs one of those that mostly wait (tests/tiers.txt), unless --jobs 1 wants
+nothing beside.
 
 Of the suites given, --tier test runs those that belong to `make test`, and --tier long those that
 only `make test-all` runs, with the longer runs of others (tests/tiers.txt, tiers.py).
@@ -234,8 +236,8 @@ def main():
     if sys.argv[1:2] == ["--unittest"]:
         return run_unittest(sys.argv[2], sys.argv[3:])
     parser = argparse.ArgumentParser(description="Run the kit's own tests.")
-    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), metavar="N",
-                        help="suites that run at the same time (2)")
+    parser.add_argument("--jobs", type=int, default=min(3, 1 + (os.cpu_count() or 1)), metavar="N",
+                        help="suites that run at the same time (3)")
     parser.add_argument("--limit", type=float, default=300.0, metavar="SECONDS",
                         help="how long a test may take, times SHARDLAB_TIME_FACTOR (300)")
     parser.add_argument("--build", default="build", metavar="DIR",

@@ -293,7 +293,8 @@ static int count(const char *words)
 }
 
 // Losses, norms, memory and traffic, on worlds that need padding and worlds that do not. The sizes
-// are those that a pencil gives: 12·34² + 13·34 for a block, (13 + 8 + 2)·34 for the root.
+// are those that a pencil gives: 12·34² + 13·34 for a block, (13 + 8 + 2)·34 for the root. Twenty
+// times the sums that were held out are asked for, a batch at a time: a larger batch costs less.
 static void demo_compares_with_what_should_be(void **state)
 {
     static const struct {
@@ -310,7 +311,7 @@ static void demo_compares_with_what_should_be(void **state)
         char command[512];
         needs_ranks(table[i].world);
         snprintf(command, sizeof command,
-                 "$LAUNCH -n %d $BIN/demo --steps 22 --layers 2 --dim 34 --heads 2 --batch 24",
+                 "$LAUNCH -n %d $BIN/demo --steps 22 --layers 2 --dim 34 --heads 2 --batch 120",
                  table[i].world);
         expect(run(command), 0, "step  22 of 22");
         expect(0, 0, "    20 ");
@@ -348,12 +349,14 @@ static void demo_is_the_same_for_a_seed(void **state)
 static void demo_learns_to_add(void **state)
 {
     needs_ranks(2);
-    expect(run("$LAUNCH -n 2 $BIN/demo --steps 300 --layers 2 --dim 64 --heads 4 --lr 3e-3"), 0,
-           "step 300 of 300");
+    // Of five seeds the worst had 1039 right.
+    expect(run("$LAUNCH -n 2 $BIN/demo --steps 360 --layers 1 --dim 32 --heads 4 --lr 1e-2 "
+               "--batch 128"),
+           0, "step 360 of 360");
     double right = 0.0;
-    const char *at = strstr(output, "step 300 of 300");
-    if (sscanf(at, "step 300 of 300 loss %*f %lf of 1053 right", &right) != 1 || right < 1000)
-        fail_msg("%g of 1053 sums right after 300 steps, want 1000:\n%s", right, output);
+    const char *at = strstr(output, "step 360 of 360");
+    if (sscanf(at, "step 360 of 360 loss %*f %lf of 1053 right", &right) != 1 || right < 1000)
+        fail_msg("%g of 1053 sums right after 360 steps, want 1000:\n%s", right, output);
 }
 #endif
 

@@ -2,7 +2,7 @@
 suites.
 
 Interface: ROOT, GRADER, COURSE, DEVTOOLS, build_folder(), TempFolder, ReferenceCopy, FakeKit,
-speak(), in_terminal(command, folder, columns, **environment), processes_with(word).
+speak(), in_terminal(command, folder, columns, **environment), processes_with(word), hears_ctrl_c().
 """
 
 import compileall
@@ -12,6 +12,7 @@ import json
 import os
 import pty
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -112,6 +113,11 @@ def rest(but=()):
 def speak(tests, body):
     """The text of a suite with these tests that does `body`."""
     return SPEAKER % (sys.executable, list(tests)) + body
+
+
+def hears_ctrl_c():
+    """What a shell starts in the background ignores SIGINT, and so do these tests then."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def processes_with(word):

@@ -4,6 +4,7 @@ a line each. What is made anew after a change and what is not, jobs, paths that 
 The last class has the real kit: folders with odd names and mistakes that the compiler finds.
 """
 
+import glob
 import json
 import os
 import re
@@ -234,6 +235,12 @@ class Jobs(Miniature):
     def test_by_itself_as_many_as_there_are_processors(self):
         self.assertTrue(self.together(2))
 
+    def test_the_compiler_says_nothing_of_makes_jobs(self):
+        """gcc -v tells which variables it changes, as where it cannot reach make's other jobs."""
+        out = self.make("-j2", "IMPL=reference", "build/impl/reference/api.o")
+        self.assertIn("reference/api.c", out)
+        self.assertNotIn("MAKEFLAGS", out)
+
     def test_no_rule_says_how_many(self):
         parts = os.listdir(self.path("kit", "make"))
         self.assertGreater(len(parts), 5)
@@ -395,6 +402,18 @@ class RealKit(ReferenceCopy):
         self.assertEqual(len(messages), 1, messages)
         return messages.pop()
 
+    def test_a_file_with_the_text_of_before_is_not_compiled_again(self):
+        self.grade("--task", "5")
+        made, = glob.glob(os.path.join(build_folder(), "impl", os.path.basename(self.copy) + "-*",
+                                       "optimizer.o"))
+        before = os.stat(made).st_mtime_ns
+        os.utime(os.path.join(self.copy, "optimizer.c"))
+        self.grade("--task", "5")
+        self.assertEqual(os.stat(made).st_mtime_ns, before)
+        self.rewrite("optimizer.c", "    opt->t++;\n", "    opt->t += 1;\n")
+        self.grade("--task", "5")
+        self.assertNotEqual(os.stat(made).st_mtime_ns, before)
+
     def test_a_forgotten_return_costs_the_task(self):
         path = os.path.join(self.copy, "meta_init.c")
         with open(path, "a", encoding="utf-8") as source:
@@ -456,7 +475,6 @@ class RealKit(ReferenceCopy):
 
     def forget_builds(self):
         super().forget_builds()
-        import glob
         for folder in glob.glob(os.path.join(build_folder(), "impl", "it_s_*")):
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -11,7 +11,7 @@ import sys
 import time
 import unittest
 
-from helpers import GRADER, ROOT, ReferenceCopy, build_folder, processes_with
+from helpers import GRADER, ROOT, ReferenceCopy, build_folder, hears_ctrl_c, processes_with
 from gaps import TASKS
 import demo
 import runner
@@ -28,11 +28,6 @@ def clean():
             if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "SIMGPU_REPORT", "TERM", "SEED",
                             "WERROR")}
     return dict(kept, SIMGPU_THREADS="1") # threads that wait for each other spin
-
-
-def hears_ctrl_c():
-    """What a shell starts in the background ignores SIGINT, and so do these tests then."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def without_waiting(err):

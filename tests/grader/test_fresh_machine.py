@@ -12,7 +12,7 @@ import subprocess
 import time
 import unittest
 
-from helpers import DEVTOOLS, ROOT, TempFolder, processes_with
+from helpers import DEVTOOLS, ROOT, TempFolder, hears_ctrl_c, processes_with
 
 PROGRAM = os.path.join(DEVTOOLS, "fresh-machine")
 HERE = os.path.exists(PROGRAM) and os.path.exists(os.path.join(ROOT, ".git"))
@@ -81,7 +81,8 @@ class Running(TempFolder):
     def start(self, *words):
         return subprocess.Popen([PROGRAM] + list(words), stdin=subprocess.DEVNULL, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                env=dict(os.environ, FRESH_CACHE=self.path("cache")))
+                                env=dict(os.environ, FRESH_CACHE=self.path("cache")),
+                                preexec_fn=hears_ctrl_c)
 
     def nothing_is_left(self):
         self.assertEqual([name for name in os.listdir(self.path("cache")) if "run." in name], [])

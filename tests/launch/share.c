@@ -300,7 +300,8 @@ static char *train(int world, const char *settings)
 
     assert_non_null(errors);
     snprintf(command, sizeof command,
-             "env %s timeout -k 5 300 '%s/launch' -n %d '%s/../impl/reference/bin/after_fsdp' %s",
+             "env SIMGPU_THREADS=1 %s timeout -k 5 300 '%s/launch' -n %d "
+             "'%s/../impl/reference/bin/after_fsdp' %s",
              settings, bin, world, bin, text_file);
     int own = dup(STDERR_FILENO); // what the command inherits is `errors`
     dup2(fileno(errors), STDERR_FILENO);
@@ -343,11 +344,13 @@ static void find_programs(void)
     snprintf(bin, sizeof bin, "%s/bin", dirname(dirname(dirname(self))));
 }
 
+// Three ranks on two devices are what is uneven; SHARE_ALL=1 has two ranks and four as well.
 static void test_training_is_the_same(void **state)
 {
+    bool all = getenv("SHARE_ALL") != NULL;
     find_programs();
     write_text();
-    for (int world = 2; world <= 4; world++) {
+    for (int world = all ? 2 : 3; world <= (all ? 4 : 3); world++) {
         char *want = train(world, "SIMGPU_DEVICES=8"), settings[64];
         assert_non_null(strstr(want, "step 30"));
         for (int devices = 1; devices <= 2; devices++) {

@@ -13,6 +13,7 @@ _Thread_local const void *simblas_caller;
 
 #define MAX_HANDLES 4096
 static struct cublasContext handles[MAX_HANDLES];
+static int used; // of them were ever alive: the others' pages are not touched
 static pthread_mutex_t handles_lock = PTHREAD_MUTEX_INITIALIZER;
 
 // ---- Handles ----
@@ -31,7 +32,7 @@ bool simblas_is_handle(const struct cublasContext *handle)
 static void visit_handles(SimLeaks *leaks)
 {
     if (pthread_mutex_trylock(&handles_lock)) return;
-    for (int i = 0; i < MAX_HANDLES; i++)
+    for (int i = 0; i < used; i++)
         if (handles[i].alive) sim_leak_note(leaks, THING_BLAS, &handles[i], 0, handles[i].site);
     pthread_mutex_unlock(&handles_lock);
 }
@@ -52,6 +53,7 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
         handles[i] =
             (struct cublasContext){.alive = true, .site = SITE, .device = sim_current_device()};
         *handle = &handles[i];
+        if (used <= i) used = i + 1;
     }
     pthread_mutex_unlock(&handles_lock);
     if (*handle != NULL) return CUBLAS_STATUS_SUCCESS;

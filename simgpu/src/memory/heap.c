@@ -11,6 +11,7 @@
 #include "memory/tree.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 // How much is kept back after a free, at most. A block of more than a quarter of it does not wait
 // at all: its pages are worth more to the next owner.
@@ -27,7 +28,7 @@ struct SimHeap {
     int waiting;
     SimBlock *recent; // found last: accesses come in runs
     uint64_t n_freed;
-    SimFreed freed[FREED_REMEMBERED];
+    SimFreed *freed; // FREED_REMEMBERED of them, of which only what is used becomes memory
 };
 
 static void mark_free(SimHeap *heap, SimBlock *block)
@@ -59,13 +60,14 @@ static SimBlock *add_block(SimHeap *heap, size_t offset, size_t size, SimBlock *
 SimHeap *sim_heap_create(size_t arena)
 {
     SimHeap *heap = calloc(1, sizeof *heap);
-    SimBlock *guard = heap ? add_block(heap, 0, SIM_GUARD, NULL) : NULL;
+    // From the system: what calloc clears it touches.
+    void *freed = mmap(NULL, FREED_REMEMBERED * sizeof(SimFreed), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!heap || freed == MAP_FAILED) return NULL;
+    heap->freed = freed;
+    SimBlock *guard = add_block(heap, 0, SIM_GUARD, NULL);
     SimBlock *rest = guard ? add_block(heap, SIM_GUARD, arena - SIM_GUARD, guard) : NULL;
-    if (!rest) {
-        free(guard);
-        free(heap);
-        return NULL;
-    }
+    if (!rest) return NULL; // no memory at all: the caller ends the process
     guard->state = BLOCK_GUARD;
     mark_free(heap, rest);
     return heap;

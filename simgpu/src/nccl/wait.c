@@ -38,6 +38,8 @@ static int own_table_fd = -1;
 static int generation; // grows in a forked child, whose threads need slots of their own
 static pthread_key_t slot_key;
 static __thread int own_slot = -1, own_generation;
+static atomic_int
+    slots_used; // the first so many have been taken: the others' pages are not touched
 
 static void put_slot_back(void *arg)
 {
@@ -57,6 +59,7 @@ void sim_wait_forked(void)
     if (own_table_fd >= 0) close(own_table_fd);
     own_table = NULL;
     own_table_fd = -1;
+    atomic_store(&slots_used, 0);
     generation++;
 }
 
@@ -92,6 +95,8 @@ int sim_thread(void)
         uint32_t free = 0;
         if (!atomic_compare_exchange_strong(&table->wait_slot[i].taken, &free, 1)) continue;
         own_slot = i;
+        int seen = atomic_load(&slots_used);
+        while (seen <= i && !atomic_compare_exchange_weak(&slots_used, &seen, i + 1)) continue;
         own_generation = generation;
         pthread_setspecific(slot_key, table); // anything but NULL, so that put_slot_back runs
         sim_workers_drop();
@@ -139,7 +144,8 @@ void sim_wake_own(void)
     pthread_mutex_lock(&table_lock); // the watcher may be there first
     ProcessWaitTable *table = own_table;
     pthread_mutex_unlock(&table_lock);
-    for (int i = 0; table && i < SIM_MAX_THREADS; i++)
+    int used = atomic_load(&slots_used);
+    for (int i = 0; table && i < used; i++)
         if (atomic_load(&table->wait_slot[i].taken)) sim_wake(table, i);
 }
 
