@@ -62,14 +62,14 @@ def load(folder):
     return found
 
 
-def object_of(suite):
-    """The suite's object, below build/obj."""
+def objects_of(suite):
+    """The suite's objects, below build/obj."""
     for lab in manifest.load_labs(ROOT):
         if lab.name == suite:
-            return os.path.relpath(os.path.join(ROOT, lab.suite()), ROOT) + ".o"
+            return [source + ".o" for source in lab.test_sources()]
     folder = next((name for name in ("tasks", "labs", "nn", "checkpoint")
                    if os.path.exists(os.path.join(ROOT, "tests", name, suite + ".c"))), "fsdp")
-    return "tests/%s/%s.o" % (folder, suite)
+    return ["tests/%s/%s.o" % (folder, suite)]
 
 
 def lab_objects(kit, source):
@@ -80,11 +80,12 @@ def lab_objects(kit, source):
 
 
 def build_suites(kit, options, names):
-    """{suite: its object}"""
-    objects = {name: "%s/obj/%s" % (kit.build, object_of(name)) for name in names}
+    """{suite: its objects}"""
+    objects = {name: ["%s/obj/%s" % (kit.build, path) for path in objects_of(name)]
+               for name in names}
     with kit.lock():
         status, output = Builder(mutants.REFERENCE, options.build, "simgpu").make(
-            list(objects.values()) + lab_objects(kit, ""), jobs=2)
+            sum(objects.values(), []) + lab_objects(kit, ""), jobs=2)
     if status != 0:
         raise Infrastructure("the suites do not build:\n%s" % output.strip()[-4000:])
     return objects
@@ -107,8 +108,8 @@ def why_not(kit, source, mutant, suites, folder):
     for test, reason in mutant["caught_by"].items():
         suite, name = test.split("/")
         program = os.path.join(folder, "suite-" + suite)
-        objects = [suites[suite], changed[:-2] + ".o"] + [kit.reference(t) for t in kit.tasks]
-        if not object_of(suite).startswith(("tests/fsdp", "tests/tasks")):
+        objects = suites[suite] + [changed[:-2] + ".o"] + [kit.reference(t) for t in kit.tasks]
+        if not objects_of(suite)[0].startswith(("tests/fsdp", "tests/tasks")):
             objects += lab_objects(kit, source)
         problem = kit.command(kit.linker + objects + kit.libraries + kit.late + ["-o", program])
         if problem:

@@ -456,11 +456,30 @@ static void save_good(void)
     run_ranks(3, save_or_load, &job);
 }
 
+// What is unsharded would go on with what was there before.
+static void unsharded_body(const Rank *r, void *arg)
+{
+    Job job = {.spec = spec_mlp(2)};
+    Sharded s;
+    CheckpointPosition position = {.step = 8, .data_seed = 0};
+    make_model(&s, &job, r);
+    state_fill(&s, 8);
+    need(fsdp_unshard(s.root->units[0]));
+    need(fsdp_wait_for_unshard(s.root->units[0]));
+    Status status = checkpoint_load(dir, s.model, &s.adamw, &position);
+    check(status == ERR_ARGUMENT && strstr(check_last(), "call fsdp_reshard_all(root)") != NULL,
+          "a load while a unit is unsharded: status %d and \"%s\"", status, check_last());
+    need(fsdp_reshard_all(s.model));
+    state_check(&s, 8, "after what was refused");
+    sharded_destroy(&s);
+}
+
 static void refuses_damaged_checkpoints(void **state)
 {
     Refusal load = {.spec = spec_mlp(2)};
     must_refuse(load, 3, "no checkpoint", "index.json: is not there");
     save_good();
+    run_ranks(2, unsharded_body, NULL);
     unlink(file_of(1));
     must_refuse(load, 2, "a missing file", "rank-1-of-3.safetensors: cannot be opened");
     save_good();
