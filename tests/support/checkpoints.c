@@ -8,10 +8,11 @@
 
 // ---- Values ----
 
-// Exact in float: no two (id, part, step) of small models share a value at one element.
+// Exact in float: no two (id, part, step) of small models share a value at one element. The period
+// divides no buffer, so that a piece in the place of another one shows.
 static float value_of(const Param *param, int64_t i, int part, int step)
 {
-    return (float)((i % 4096) + 4096 * (part + 3 * (int)(param->id % 32))) + 0.0625f * (float)step;
+    return (float)((i % 4093) + 4096 * (part + 3 * (int)(param->id % 32))) + 0.0625f * (float)step;
 }
 
 static float *part_of(const Sharded *s, int u, int part)
@@ -62,7 +63,7 @@ static bool value_is(float value, const Param *param, int *part, int *step)
     int64_t n = numel_of(param);
     for (*step = 0; *step < 128; (*step)++)
         for (*part = 0; *part < 3; (*part)++)
-            for (int64_t i = 0; i < n && i < 4096; i++)
+            for (int64_t i = 0; i < n && i < 4093; i++)
                 if (value_of(param, i, *part, *step) == value) return true;
     return false;
 }
