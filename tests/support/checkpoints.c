@@ -2,6 +2,7 @@
  */
 #define _GNU_SOURCE
 #include "checkpoints.h"
+#include "files.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -158,4 +159,58 @@ void state_check(const Sharded *s, int step, const char *when)
 int state_step(const Sharded *s)
 {
     return s->adamw.t;
+}
+
+// ---- Files of other kinds ----
+
+typedef struct FileCall {
+    Spec spec;
+    StateFile call;
+    const char *path, *says;
+    int fill, check; // steps: the values before, and those that are to be there after the call
+    int *lines, *found;
+} FileCall;
+
+static void call_body(const Rank *r, void *arg)
+{
+    const FileCall *c = arg;
+    Sharded s;
+    int lines;
+    sharded_create(&s, &c->spec, &TEST_OPTIONS, NULL, r);
+    state_fill(&s, c->fill);
+    if (c->says == NULL) {
+        Status status = c->call(c->path, s.model);
+        check(status == OK, "%s failed (%s)", c->path, last_error());
+    } else {
+        said_begin();
+        Status status = c->call(c->path, s.model);
+        char *said = said_end(&lines);
+        __atomic_add_fetch(c->lines, lines, __ATOMIC_SEQ_CST);
+        __atomic_add_fetch(c->found, strstr(said, c->says) != NULL, __ATOMIC_SEQ_CST);
+        check(status == ERR_IO, "it must be refused, with a line that has '%s'", c->says);
+        free(said);
+    }
+    state_check(&s, c->check, c->says != NULL ? "after what was refused" : "after the import");
+    sharded_destroy(&s);
+}
+
+void state_export(int world, Spec spec, StateFile save, const char *path)
+{
+    FileCall c = {.spec = spec, .call = save, .path = path, .fill = 1, .check = 1};
+    run_ranks(world, call_body, &c);
+}
+
+void state_import(int world, Spec spec, StateFile load, const char *path)
+{
+    FileCall c = {.spec = spec, .call = load, .path = path, .fill = 2, .check = 1};
+    run_ranks(world, call_body, &c);
+}
+
+void state_refused(int world, Spec spec, StateFile call, const char *path, const char *says)
+{
+    FileCall c = {
+        spec, call, path, says, 2, 2, shared_alloc(sizeof(int)), shared_alloc(sizeof(int))};
+    run_ranks(world, call_body, &c);
+    if (*c.lines != 1 || *c.found != 1)
+        fail_msg("%d lines, of which %d have '%s': want one", *c.lines, *c.found, says);
 }
