@@ -11,9 +11,9 @@ broken, and the wrong solutions of tests/mutants, or of a lab's mutants.json, th
       mutants  numel_in_32_bits number_without_shape
 
   as N        instead of tests and mutants: what claim N has
-  given       given code does it, which no student writes: a test may be one of the kit's own suites
-              (tests/fsdp, labs, nn or checkpoint: seams/NAME), and no mutant is asked for; where
-              there is one in tests/mutants/given, it is named all the same
+  given       given code does it, which no student writes: a test may be one of the kit's own
+              suites (tests/fsdp, labs, nn or checkpoint: seams/NAME), and no mutant is asked for;
+              where there is one in tests/mutants/given, it is named all the same
   definition  in place of a number, with "says" alone: it says what a thing is, or asks, and nothing
               can break it
 
