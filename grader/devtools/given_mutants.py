@@ -46,8 +46,8 @@ def load(folder):
         try:
             with open(path, encoding="utf-8") as file:
                 data = json.load(file)
-            entries = [(part["file"], entry) for part in (data if isinstance(data, list) else [data])
-                       for entry in part["mutants"]]
+            parts = data if isinstance(data, list) else [data]
+            entries = [(part["file"], entry) for part in parts for entry in part["mutants"]]
         except (OSError, ValueError, KeyError, TypeError) as problem:
             raise mutants.BadFile("%s: must hold {\"file\": …, \"mutants\": […]}: %r"
                                   % (path, problem))

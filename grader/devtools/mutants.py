@@ -321,7 +321,8 @@ class Kit:
         """changed: {task name: object} that stands in for the reference's."""
         objects = [changed.get(task.name) or self.reference(task) for task in pieces(self.tasks)
                    if suite.startswith("labs/") or not task.lab]
-        sources = next((task.test_sources() for task in self.tasks if task.suite() == suite), [suite])
+        sources = next((task.test_sources() for task in self.tasks if task.suite() == suite),
+                       [suite])
         tests = [self.test_object(source) for source in sources]
         return self.command(self.linker + tests + objects + self.libraries +
                             self.late + ["-o", target])

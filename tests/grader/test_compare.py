@@ -1,5 +1,5 @@
-"""grader/compare.py (make compare): one table that a terminal of 80 columns shows, with a row for each
-strategy, in float and in bf16; and what it says of options that make no sense."""
+"""grader/compare.py (make compare): one table that a terminal of 80 columns shows, with a row for
+each strategy, in float and in bf16; and what it says of options that make no sense."""
 
 import os
 import re
