@@ -16,6 +16,7 @@ import glob
 import os
 import subprocess
 import sys
+import textwrap
 
 import layout
 import manifest
@@ -33,6 +34,7 @@ ROWS = [("DDP", ["--strategy", "ddp"]), ("ZeRO-1", ["--strategy", "zero1"]),
         ("HSDP, 2 replicas", ["--strategy", "zero3", "--replicas", "2"])]
 DTYPES = ("float", "bf16", "fp16")
 LIMIT = 300.0 # seconds of a run
+WIDTH = 80 # columns of a terminal
 
 
 def written(builder, impl):
@@ -110,22 +112,23 @@ def main():
         return 2
     try:
         builder, own = build(options)
-        print("A step of a small GPT-2 on %s GPUs, two micro-batches, in %s (gradients are reduced "
-              "in %s), with %s.\n"
-              "Memory in MB on a GPU; MB sent by each rank; time in ms%s.\n" % (
-                  options.ranks, options.dtype, options.reduce_dtype,
-                  "your " + ", ".join(name + ".c" for name in own) if own
-                  else "the reference's files",
-                  " on a modelled " + MACHINE if options.backend == "simgpu" else ""))
-        print("%-17s %8s %8s %11s %14s %10s %6s %7s" % (
-            "", "held", "peak", "all-gather", "reduce-scatter", "all-reduce", "calls", "time"))
+        heading = "A step of a small GPT-2 on %s GPUs, two micro-batches, in %s (gradients are " \
+                  "reduced in %s), with %s. Memory in MB on a GPU; MB sent by each rank; time in " \
+                  "ms%s." % (options.ranks, options.dtype, options.reduce_dtype,
+                             "your " + ", ".join(name + ".c" for name in own) if own
+                             else "the reference's files",
+                             " on a modelled " + MACHINE if options.backend == "simgpu" else "")
+        print(textwrap.fill(heading, WIDTH) + "\n")
+        for words in (("", "", "", "all-", "reduce-", "all-", "", ""),
+                      ("", "held", "peak", "gather", "scatter", "reduce", "calls", "time")):
+            print("%-16s %7s %7s %8s %8s %8s %6s %8s" % words)
         for name, flags in ROWS:
             numbers, said = figures(builder, options.ranks, flags + types)
             if numbers is None:
                 layout.tell("%s failed:\n%s" % (name, said[-4000:]))
                 return 1
             mb = [number / 1e6 for number in numbers[:5]]
-            print("%-17s %8.2f %8.2f %11.2f %14.2f %10.2f %6d %7.3f" % (
+            print("%-16s %7.2f %7.2f %8.2f %8.2f %8.2f %6d %8.3f" % (
                 name, *mb, numbers[5], numbers[6] / 1e6), flush=True)
         return 0
     except subprocess.TimeoutExpired as problem:

@@ -223,7 +223,7 @@ class Grading:
         self.builder = builder
         together = any(task.together() for task in self.tasks)
         suites = [task.name for task in self.tasks if task.own()] + ["together"] * together
-        sources = [task.suite() for task in self.tasks if task.own()]
+        sources = [source for task in self.tasks if task.own() for source in task.test_sources()]
         builder.common(self.library(), sources + ["tests/tasks/together"] * together)
         self.pace = pace.Pace(builder, suites, self.options.limit)
         self.devices = builder.name_devices()

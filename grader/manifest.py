@@ -31,6 +31,7 @@ and section_of_part(text, part) of a handout; BadManifest.
 """
 
 import dataclasses
+import glob
 import json
 import os
 import re
@@ -100,6 +101,11 @@ class Task:
     def suite(self):
         """The source of its tests, without the ending."""
         return os.path.dirname(self.path) + "/tests" if self.lab else "tests/tasks/" + self.name
+
+    def test_sources(self):
+        """The sources of its suite, without the ending: of a lab tests.c and tests_*.c."""
+        more = glob.glob(os.path.join(ROOT, self.suite() + "_*.c")) if self.lab else []
+        return [self.suite()] + sorted(os.path.relpath(path, ROOT)[:-2] for path in more)
 
     def in_kit(self, sort):
         """The path in the kit of its reference or skeleton (sort)."""

@@ -2,7 +2,8 @@
 # linked with the file of whoever is graded, and with the reference of everything else.
 #
 # A file of a lab is reference.c and skeleton.c, and its object has the lab's name; the second file of
-# a lab that has two is reference_OTHER.c and skeleton_OTHER.c, and its object is OTHER.o.
+# a lab that has two is reference_OTHER.c and skeleton_OTHER.c, and its object is OTHER.o. Its suite is
+# tests.c and, where there are any, tests_OTHER.c.
 
 LAB_FOLDERS := $(patsubst %/lab.json,%,$(sort $(wildcard labs/*/lab.json)))
 digits      := 1 2 3 4 5 6 7 8 9
@@ -29,7 +30,7 @@ $(if $(wildcard $(1)/reference.c),$(foreach file,$(call lab_skeletons,$(1)),$(ev
     $(call lab_text,$(call lab_object,$(file)),$(subst /skeleton,/reference,$(file)),reference,))))
 $(if $(filter skeleton,$(IMPL_KEY)),$(foreach file,$(call lab_skeletons,$(1)),$(eval \
     $(call lab_text,$(call lab_object,$(file)),$(file),skeleton,$(HALF_DONE)))))
-$(BUILD)/impl/$(IMPL_KEY)/suite/$(call lab_name,$(1)): $(BUILD)/obj/$(1)/tests.o \
+$(BUILD)/impl/$(IMPL_KEY)/suite/$(call lab_name,$(1)): $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(1)/tests.c $(1)/tests_*.c)) \
         $(patsubst %,$(BUILD)/impl/$(IMPL_KEY)/%.o,$(call lab_objects,$(1))) \
         $(REFERENCE_OBJ) $(patsubst %,$(BUILD)/impl/reference/%.o,$(filter-out $(call lab_objects,$(1)),$(LABS))) \
         $(HARNESS_LIB) $(LIBS) $(MADE_WITH)/link

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What include/fsdp.h and the handouts' rules claim, and what proves each claim.
+"""What include/fsdp.h, the labs' headers and the handouts' rules claim, and what proves each claim.
 
 A *claim* is a sentence, or a part of one, that a wrong solution can break. tests/claims.txt has an
 entry for each: its number, the text as it stands in the document, the tests that fail where it is
-broken, and the wrong solutions of tests/mutants that break it:
+broken, and the wrong solutions of tests/mutants, or of a lab's mutants.json, that break it:
 
     fsdp.h/meta_numel/1
       says     Elements of a parameter: the product of its shape.
@@ -11,15 +11,17 @@ broken, and the wrong solutions of tests/mutants that break it:
       mutants  numel_in_32_bits number_without_shape
 
   as N        instead of tests and mutants: what claim N has
-  given       instead of mutants: given code does it, which no student writes; a test may be one of
-              the kit's own suites (tests/fsdp: seams/NAME)
+  given       given code does it, which no student writes: a test may be one of the kit's own
+              suites (tests/fsdp, labs, nn or checkpoint: seams/NAME), and no mutant is asked for;
+              where there is one in tests/mutants/given, it is named all the same
   definition  in place of a number, with "says" alone: it says what a thing is, or asks, and nothing
               can break it
 
 A long text goes on in lines that are indented further. The check fails for a text that is not in
 its document (any more), for a sentence of which a part is in no entry, for a claim without a test or
 without a mutant, for a mutant that loses none of the claim's tests, and for one that breaks no
-claim. The sentences are those of every comment of fsdp.h, and of a handout those of its numbered
+claim. The sentences are those of every comment of the headers (of kernels.h those of part 4: the
+other parts are formulas), and of a handout those of its numbered
 parts and rules ("**2.1** …", "1. *One owner.* …") that are no questions.
 
 Interface: claims.py [--task N] prints the table and checks it; exit status 0, or 1 with a line for
@@ -38,6 +40,12 @@ from dataclasses import dataclass, field
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TABLE = os.path.join("tests", "claims.txt")
 HEADER = "fsdp.h"
+# The headers of labs, with the folders whose mutants must each break a claim.
+LABS_HEADERS = {"mesh.h": "1_strategies", "strategy.h": "1_strategies",
+                "precision.h": "2_mixed_precision", "checkpoint.h": "5_checkpoints"}
+# A header of which a part makes claims: that after this line.
+PARTS = {"kernels.h": "// ---- 4."}
+HEADERS = (HEADER, *LABS_HEADERS, *PARTS)
 
 
 class BadTable(Exception):
@@ -109,8 +117,15 @@ def handout_paragraphs(text):
 def documents(root):
     """{name: sentences} of all that makes claims."""
     found = {}
-    with open(os.path.join(root, "include", HEADER), encoding="utf-8") as file:
-        found[HEADER] = [s for p in header_paragraphs(file.read()) for s in sentences(p)]
+    for header in HEADERS:
+        path = os.path.join(root, "include", header)
+        if not os.path.exists(path):
+            continue
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        if header in PARTS:
+            text = text[text.index("\n", text.index(PARTS[header])):]
+        found[header] = [s for p in header_paragraphs(text) for s in sentences(p)]
     for path in sorted(glob.glob(os.path.join(root, "handouts", "[0-9]_*.md"))):
         with open(path, encoding="utf-8") as file:
             found["handouts/" + os.path.basename(path)[0]] = [
@@ -137,8 +152,9 @@ def read_table(path):
                 raise BadTable("%s:%d: a number, or \"definition\" and a document" % (path, at))
             document = words[1] if definition else number.rpartition("/")[0]
             if not definition:
-                document = HEADER if number.startswith(HEADER) else "/".join(
-                    number.split("/")[:2])
+                document = number.split("/")[0]
+                if document not in HEADERS:
+                    document = "/".join(number.split("/")[:2])
             entries.append(Entry(number, document, at))
             key = ""
             continue
@@ -164,34 +180,50 @@ def read_table(path):
 
 
 def known_tests(root):
-    """The tests that grade, and those of the kit's own suites of FSDP as suite/test."""
+    """The tests that grade, and those of the kit's own suites as suite/test."""
     names = set()
-    for path in glob.glob(os.path.join(root, "tasks", "*", "task.json")):
-        with open(path, encoding="utf-8") as file:
-            names |= {test["name"] for test in json.load(file)["tests"]}
-    for path in glob.glob(os.path.join(root, "tests", "fsdp", "*.c")):
-        with open(path, encoding="utf-8") as file:
-            suite = os.path.basename(path)[:-2]
-            names |= {suite + "/" + name
-                      for name in re.findall(r"cmocka_unit_test\((\w+)\)", file.read())}
+    for pattern in "tasks/*/task.json", "labs/*/lab.json":
+        for path in glob.glob(os.path.join(root, pattern)):
+            with open(path, encoding="utf-8") as file:
+                names |= {test["name"] for test in json.load(file)["tests"]}
+    for folder in "fsdp", "labs", "nn", "checkpoint":
+        for path in glob.glob(os.path.join(root, "tests", folder, "*.c")):
+            with open(path, encoding="utf-8") as file:
+                suite = os.path.basename(path)[:-2]
+                names |= {suite + "/" + name for name in re.findall(
+                    r"\b(?:cmocka_unit_test\w*|TEST)\((\w+)", file.read())}
     return names
 
 
 def known_mutants(root):
-    """{name: the tests that it must lose}."""
-    found = {}
-    for path in sorted(glob.glob(os.path.join(root, "tests", "mutants", "*.json"))):
+    """{name: the tests that it must lose}, and the names of those that must each break a claim."""
+    found, owed = {}, set()
+    paths = sorted(glob.glob(os.path.join(root, "tests", "mutants", "*.json")))
+    paths += [os.path.join(root, "labs", folder, "mutants.json")
+              for folder in sorted(set(LABS_HEADERS.values()))]
+    for path in paths:
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                own = {mutant["name"]: set(mutant["caught_by"])
+                       for mutant in json.load(file)["mutants"]}
+            found.update(own)
+            owed |= set(own)
+    for path in sorted(glob.glob(os.path.join(root, "tests", "mutants", "given", "*.json"))):
         with open(path, encoding="utf-8") as file:
-            for mutant in json.load(file)["mutants"]:
-                found[mutant["name"]] = set(mutant["caught_by"])
-    return found
+            data = json.load(file)
+        for part in data if isinstance(data, list) else [data]:
+            # A test that grades has no suite in front of it in the table.
+            found.update({mutant["name"]: set(mutant["caught_by"]) | {
+                test.split("/")[1] for test in mutant["caught_by"]} for mutant in part["mutants"]})
+    return found, owed
 
 
 # ---- The check ----
 
 def check_proofs(entries, root):
     """What is wrong with the tests and mutants of the claims; fills in those of "as"."""
-    wrong, tests, mutants = [], known_tests(root), known_mutants(root)
+    wrong, tests = [], known_tests(root)
+    mutants, owed = known_mutants(root)
     claims = {entry.number: entry for entry in entries if entry.number}
     for number, entry in claims.items():
         if entry.same:
@@ -213,7 +245,8 @@ def check_proofs(entries, root):
                 wrong.append("%s: mutant %s need not lose any of its tests, but %s" % (
                     number, name, ", ".join(sorted(mutants[name]))))
     broken = {name for entry in claims.values() for name in entry.mutants}
-    wrong += ["mutant %s breaks no claim" % name for name in mutants if name not in broken]
+    wrong += ["mutant %s breaks no claim" % name for name in mutants
+              if name in owed and name not in broken]
     return wrong
 
 

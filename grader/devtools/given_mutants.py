@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Wrong changes of given code (lib/fsdp), which the kit's own suites must notice.
+"""Wrong changes of given code (lib/), which the kit's own suites must notice.
 
 Students write none of it, so no test that grades has to find its mistakes; but what the six files
-rely on must not break without a failing test either. A file of tests/mutants/given names the file
-that it changes, and its mutants with the tests that must fail, as those of tests/mutants do
-(mutants.py); a test is named SUITE/NAME, a suite of tests/fsdp, tests/tasks or tests/labs:
+and the labs rely on must not break without a failing test either. A file of tests/mutants/given
+names the file that it changes, and its mutants with the tests that must fail, as those of
+tests/mutants do (mutants.py); a test is named SUITE/NAME, a suite of tests/fsdp, tasks, labs, nn or
+checkpoint, or a lab's (mixed_precision/NAME):
 
     {"file": "lib/fsdp/root.c", "mutants": [{"name": …, "wrong": …, "edits": [[old, new]],
                                              "caught_by": {"states/NAME": "what it says"}}]}
+
+or is a list of such objects.
 
 Interface: given_mutants.py [--only NAME] [--build DIR]; exit status 0 when each is caught for its
 reason; 1: one is not; 2: a file that makes no sense; 3: the kit or the machine is at fault.
@@ -43,7 +46,8 @@ def load(folder):
         try:
             with open(path, encoding="utf-8") as file:
                 data = json.load(file)
-            entries = [(data["file"], entry) for entry in data["mutants"]]
+            parts = data if isinstance(data, list) else [data]
+            entries = [(part["file"], entry) for part in parts for entry in part["mutants"]]
         except (OSError, ValueError, KeyError, TypeError) as problem:
             raise mutants.BadFile("%s: must hold {\"file\": …, \"mutants\": […]}: %r"
                                   % (path, problem))
@@ -58,24 +62,30 @@ def load(folder):
     return found
 
 
-def folder_of(suite):
-    """The folder of tests/ that has the suite."""
-    return next((name for name in ("tasks", "labs")
-                 if os.path.exists(os.path.join(ROOT, "tests", name, suite + ".c"))), "fsdp")
+def objects_of(suite):
+    """The suite's objects, below build/obj."""
+    for lab in manifest.load_labs(ROOT):
+        if lab.name == suite:
+            return [source + ".o" for source in lab.test_sources()]
+    folder = next((name for name in ("tasks", "labs", "nn", "checkpoint")
+                   if os.path.exists(os.path.join(ROOT, "tests", name, suite + ".c"))), "fsdp")
+    return ["tests/%s/%s.o" % (folder, suite)]
 
 
-def lab_objects(kit):
-    """The labs' files of the reference, as kit.reference has the tasks'."""
+def lab_objects(kit, source):
+    """The labs' files of the reference, as kit.reference has the tasks'; not that of `source`."""
     return ["%s/impl/reference/%s.o" % (kit.build, piece.name)
-            for lab in manifest.load_labs(ROOT) for piece in lab.pieces()]
+            for lab in manifest.load_labs(ROOT) for piece in lab.pieces()
+            if piece.in_kit("reference") != source]
 
 
 def build_suites(kit, options, names):
-    """{suite: its object}"""
-    objects = {name: "%s/obj/tests/%s/%s.o" % (kit.build, folder_of(name), name) for name in names}
+    """{suite: its objects}"""
+    objects = {name: ["%s/obj/%s" % (kit.build, path) for path in objects_of(name)]
+               for name in names}
     with kit.lock():
         status, output = Builder(mutants.REFERENCE, options.build, "simgpu").make(
-            list(objects.values()) + lab_objects(kit), jobs=2)
+            sum(objects.values(), []) + lab_objects(kit, ""), jobs=2)
     if status != 0:
         raise Infrastructure("the suites do not build:\n%s" % output.strip()[-4000:])
     return objects
@@ -98,9 +108,9 @@ def why_not(kit, source, mutant, suites, folder):
     for test, reason in mutant["caught_by"].items():
         suite, name = test.split("/")
         program = os.path.join(folder, "suite-" + suite)
-        objects = [suites[suite], changed[:-2] + ".o"] + [kit.reference(t) for t in kit.tasks]
-        if folder_of(suite) == "labs":
-            objects += lab_objects(kit)
+        objects = suites[suite] + [changed[:-2] + ".o"] + [kit.reference(t) for t in kit.tasks]
+        if not objects_of(suite)[0].startswith(("tests/fsdp", "tests/tasks")):
+            objects += lab_objects(kit, source)
         problem = kit.command(kit.linker + objects + kit.libraries + kit.late + ["-o", program])
         if problem:
             return "cannot be linked: %s" % problem

@@ -274,7 +274,8 @@ class Kit:
                                  % output[-2000:])
         self.build = lines[0]
         self.compiler, self.linker, self.libraries, self.late = map(shlex.split, lines[1:])
-        targets = self.libraries + [self.test_object(task.suite()) for task in tasks]
+        targets = self.libraries + [self.test_object(source) for task in tasks
+                                    for source in task.test_sources()]
         targets += [self.test_object(TOGETHER)] + [self.reference(task) for task in pieces(tasks)]
         with self.lock():
             status, output = builder.make(targets, jobs=2)
@@ -320,7 +321,10 @@ class Kit:
         """changed: {task name: object} that stands in for the reference's."""
         objects = [changed.get(task.name) or self.reference(task) for task in pieces(self.tasks)
                    if suite.startswith("labs/") or not task.lab]
-        return self.command(self.linker + [self.test_object(suite)] + objects + self.libraries +
+        sources = next((task.test_sources() for task in self.tasks if task.suite() == suite),
+                       [suite])
+        tests = [self.test_object(source) for source in sources]
+        return self.command(self.linker + tests + objects + self.libraries +
                             self.late + ["-o", target])
 
 

@@ -10,6 +10,7 @@
 #include "host_memory.h"
 #include "training.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -456,11 +457,30 @@ static void save_good(void)
     run_ranks(3, save_or_load, &job);
 }
 
+// What is unsharded would go on with what was there before.
+static void unsharded_body(const Rank *r, void *arg)
+{
+    Job job = {.spec = spec_mlp(2)};
+    Sharded s;
+    CheckpointPosition position = {.step = 8, .data_seed = 0};
+    make_model(&s, &job, r);
+    state_fill(&s, 8);
+    need(fsdp_unshard(s.root->units[0]));
+    need(fsdp_wait_for_unshard(s.root->units[0]));
+    Status status = checkpoint_load(dir, s.model, &s.adamw, &position);
+    check(status == ERR_ARGUMENT && strstr(check_last(), "call fsdp_reshard_all(root)") != NULL,
+          "a load while a unit is unsharded: status %d and \"%s\"", status, check_last());
+    need(fsdp_reshard_all(s.model));
+    state_check(&s, 8, "after what was refused");
+    sharded_destroy(&s);
+}
+
 static void refuses_damaged_checkpoints(void **state)
 {
     Refusal load = {.spec = spec_mlp(2)};
     must_refuse(load, 3, "no checkpoint", "index.json: is not there");
     save_good();
+    run_ranks(2, unsharded_body, NULL);
     unlink(file_of(1));
     must_refuse(load, 2, "a missing file", "rank-1-of-3.safetensors: cannot be opened");
     save_good();
@@ -518,17 +538,18 @@ static void a_failed_save_changes_nothing(void **state)
 
 // ---- Memory of the host ----
 
-// Four layers of 600 × 600 on two ranks: a shard of 0.7 MB, a model of 5.8 MB, as much twice over
-// for the moments.
+// Four layers of 1000 × 1000 on two ranks: slices of 2 MB, more than the buffer has, a model of
+// 16 MB, as much twice over for the moments.
 static void memory_body(const Rank *r, void *arg)
 {
     Job job = {.spec = spec_mlp(5)};
-    job.spec.dim = 600;
+    job.spec.dim = 1000;
     Sharded s;
     CheckpointPosition position = {.step = 3, .data_seed = 0};
+    mallopt(M_MMAP_THRESHOLD, 1 << 16); // what this test frees is not there for the next
     make_model(&s, &job, r);
     state_fill(&s, 3);
-    host_limit((2 << 20) + (256 << 10));
+    host_limit(CHECKPOINT_BUFFER + (256 << 10));
     need(checkpoint_save(dir, s.model, &s.adamw, &position));
     need(checkpoint_load(dir, s.model, &s.adamw, &position));
     host_limit(0);

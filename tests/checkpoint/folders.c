@@ -38,30 +38,8 @@ typedef struct Case {
     Spec spec;
     Status (*save)(const char *path, Module *root);
     Status (*load)(const char *path, Module *root);
-    const char *path, *says; // what is loaded; what is said then
-    int *lines, *found;
+    const char *path; // what is loaded
 } Case;
-
-static void save_body(const Rank *r, void *arg)
-{
-    const Case *c = arg;
-    Sharded s;
-    sharded_create(&s, &c->spec, &TEST_OPTIONS, NULL, r);
-    state_fill(&s, 1);
-    need(c->save(in_folder(folder, "one"), s.model));
-    sharded_destroy(&s);
-}
-
-static void load_body(const Rank *r, void *arg)
-{
-    const Case *c = arg;
-    Sharded s;
-    sharded_create(&s, &c->spec, &TEST_OPTIONS, NULL, r);
-    state_fill(&s, 2);
-    need(c->load(c->path, s.model));
-    state_check(&s, 1, "after the import");
-    sharded_destroy(&s);
-}
 
 static const char *part_name(int i)
 {
@@ -128,10 +106,10 @@ static void reads_the_files_of_a_folder(void **state)
     const Case cases[] = {gpt2_case(), llama_case(false), llama_case(true)};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         Case c = cases[i];
-        run_ranks(2, save_body, &c);
+        state_export(2, c.spec, c.save, in_folder(folder, "one"));
         write_parts();
         for (size_t w = 0; w < sizeof WORLDS / sizeof WORLDS[0]; w++)
-            run_ranks(WORLDS[w], load_body, &c);
+            state_import(WORLDS[w], c.spec, c.load, c.path);
     }
 }
 
@@ -140,60 +118,34 @@ static void reads_the_one_file_of_a_folder(void **state)
 {
     char slash[PATH_BYTES + 40];
     Case c = llama_case(false);
-    run_ranks(1, save_body, &c);
+    state_export(1, c.spec, c.save, in_folder(folder, "one"));
     write_bytes(in_model("model.safetensors.index.json"), "{", 1);
     assert_int_equal(rename(in_folder(folder, "one"), in_model("model.safetensors")), 0);
     snprintf(slash, sizeof slash, "%s/", model);
     c.path = slash;
-    run_ranks(2, load_body, &c);
+    state_import(2, c.spec, c.load, c.path);
 }
 
 // ---- What is refused ----
 
-static void refuse_body(const Rank *r, void *arg)
-{
-    const Case *c = arg;
-    Sharded s;
-    int lines;
-    sharded_create(&s, &c->spec, &TEST_OPTIONS, NULL, r);
-    state_fill(&s, 2);
-    said_begin();
-    Status status = c->load(c->path, s.model);
-    char *said = said_end(&lines);
-    __atomic_add_fetch(c->lines, lines, __ATOMIC_SEQ_CST);
-    __atomic_add_fetch(c->found, strstr(said, c->says) != NULL, __ATOMIC_SEQ_CST);
-    check(status == ERR_IO, "it must be refused, with a line that has '%s'", c->says);
-    state_check(&s, 2, "after what was refused");
-    free(said);
-    sharded_destroy(&s);
-}
-
-static void must_refuse(Case c, const char *says)
-{
-    c.says = says;
-    c.lines = shared_alloc(sizeof(int));
-    c.found = shared_alloc(sizeof(int));
-    *c.lines = *c.found = 0;
-    run_ranks(3, refuse_body, &c);
-    if (*c.lines != 1 || *c.found != 1)
-        fail_msg("%d lines, of which %d have '%s': want one", *c.lines, *c.found, says);
-}
-
 static void refuses_a_folder_on_all_ranks(void **state)
 {
     Case c = llama_case(false), other = llama_case(false);
-    must_refuse(c, "model: has neither model.safetensors nor model.safetensors.index.json");
-    run_ranks(2, save_body, &c);
+    state_refused(3, c.spec, c.load, c.path,
+                  "model: has neither model.safetensors nor model.safetensors.index.json");
+    state_export(2, c.spec, c.save, in_folder(folder, "one"));
     write_parts();
     other.spec.layers = 3;
-    must_refuse(other, "model.safetensors.index.json: has no tensor layers.2.");
+    state_refused(3, other.spec, other.load, other.path,
+                  "model.safetensors.index.json: has no tensor layers.2.");
     other = c;
     other.spec.kv_heads = 3;
-    must_refuse(other, ".safetensors: tensor layers.0.self_attn.k_proj.weight has another shape");
+    state_refused(3, other.spec, other.load, other.path,
+                  ".safetensors: tensor layers.0.self_attn.k_proj.weight has another shape");
     unlink(in_model(part_name(1)));
-    must_refuse(c, "model-00002-of-00003.safetensors: cannot be opened");
+    state_refused(3, c.spec, c.load, c.path, "model-00002-of-00003.safetensors: cannot be opened");
     write_bytes(in_model(part_name(1)), "cut", 3);
-    must_refuse(c, "model-00002-of-00003.safetensors: has 3 bytes");
+    state_refused(3, c.spec, c.load, c.path, "model-00002-of-00003.safetensors: has 3 bytes");
 }
 
 // Two files: a and b in one, c in the other.

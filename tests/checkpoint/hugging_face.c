@@ -25,32 +25,13 @@ static int end(void **state)
     return 0;
 }
 
-static void export_body(const Rank *r, void *arg)
-{
-    Sharded s;
-    sharded_create(&s, arg, &TEST_OPTIONS, NULL, r);
-    state_fill(&s, 1);
-    need(gpt2_export(path, s.model));
-    sharded_destroy(&s);
-}
-
-static void import_body(const Rank *r, void *arg)
-{
-    Sharded s;
-    sharded_create(&s, arg, &TEST_OPTIONS, NULL, r);
-    state_fill(&s, 2);
-    need(gpt2_import(path, s.model));
-    state_check(&s, 1, "after the import");
-    sharded_destroy(&s);
-}
-
 static void goes_both_ways(void **state)
 {
     static const int WORLDS[][2] = {{1, 1}, {1, 3}, {3, 1}, {2, 5}, {8, 7}};
     Spec spec = spec_gpt2(2);
     for (size_t i = 0; i < sizeof WORLDS / sizeof WORLDS[0]; i++) {
-        run_ranks(WORLDS[i][0], export_body, &spec);
-        run_ranks(WORLDS[i][1], import_body, &spec);
+        state_export(WORLDS[i][0], spec, gpt2_export, path);
+        state_import(WORLDS[i][1], spec, gpt2_import, path);
     }
 }
 
@@ -83,7 +64,7 @@ static void has_their_names_and_layout(void **state)
     };
     Spec spec = spec_gpt2(1);
     Safetensors file;
-    run_ranks(2, export_body, &spec);
+    state_export(2, spec, gpt2_export, path);
     assert_int_equal(safetensors_open(&file, path), OK);
     assert_string_equal(safetensors_text(&file, "format"), "pt");
     assert_int_equal(file.n, 16);
@@ -165,7 +146,7 @@ static void halves_body(const Rank *r, void *arg)
 static void reads_halves_and_bare_names(void **state)
 {
     Spec spec = spec_gpt2(1);
-    run_ranks(1, export_body, &spec);
+    state_export(1, spec, gpt2_export, path);
     write_as(SAFETENSORS_F16, NULL);
     run_ranks(1, halves_body, NULL);
     unlink(in_folder(folder, "other"));
@@ -173,63 +154,28 @@ static void reads_halves_and_bare_names(void **state)
     run_ranks(1, halves_body, NULL);
 }
 
-typedef struct Refused {
-    Spec spec;
-    const char *file, *says;
-    bool exports;
-    int *lines, *found;
-} Refused;
-
-static void refused_body(const Rank *r, void *arg)
-{
-    const Refused *refused = arg;
-    Sharded s;
-    int lines;
-    sharded_create(&s, &refused->spec, &TEST_OPTIONS, NULL, r);
-    state_fill(&s, 2);
-    said_begin();
-    Status status = refused->exports ? gpt2_export(refused->file, s.model)
-                                     : gpt2_import(refused->file, s.model);
-    char *said = said_end(&lines);
-    __atomic_add_fetch(refused->lines, lines, __ATOMIC_SEQ_CST);
-    __atomic_add_fetch(refused->found, strstr(said, refused->says) != NULL, __ATOMIC_SEQ_CST);
-    check(status == ERR_IO, "it must be refused, with a line that has '%s'", refused->says);
-    state_check(&s, 2, "after what was refused");
-    free(said);
-    sharded_destroy(&s);
-}
-
-static void must_refuse(Spec spec, const char *file, bool exports, const char *says)
-{
-    Refused refused = {
-        spec, file, says, exports, shared_alloc(sizeof(int)), shared_alloc(sizeof(int))};
-    *refused.lines = *refused.found = 0;
-    run_ranks(2, refused_body, &refused);
-    if (*refused.lines != 1 || *refused.found != 1)
-        fail_msg("%d lines, of which %d have '%s': want one", *refused.lines, *refused.found, says);
-}
-
 static void refuses_other_models(void **state)
 {
     Spec spec = spec_gpt2(1), wide = spec_gpt2(1);
     wide.vocab++;
-    run_ranks(2, export_body, &spec);
-    must_refuse(spec_gpt2(2), path, false, "has no tensor h.1.");
-    must_refuse(wide, path, false, "wte.weight has another shape");
-    must_refuse(spec, in_folder(folder, "none"), false, "cannot be opened");
-    must_refuse(spec, in_folder(folder, "none/model"), true, "cannot be created");
-    must_refuse(spec, folder, true, "cannot be renamed"); // a folder, which a file does not replace
+    state_export(2, spec, gpt2_export, path);
+    state_refused(2, spec_gpt2(2), gpt2_import, path, "has no tensor h.1.");
+    state_refused(2, wide, gpt2_import, path, "wte.weight has another shape");
+    state_refused(2, spec, gpt2_import, in_folder(folder, "none"), "cannot be opened");
+    state_refused(2, spec, gpt2_export, in_folder(folder, "none/model"), "cannot be created");
+    state_refused(2, spec, gpt2_export, folder,
+                  "cannot be renamed"); // a folder, which a file does not replace
     char tmp[PATH_BYTES + 8];
     snprintf(tmp, sizeof tmp, "%s.tmp", folder);
     if (access(tmp, F_OK) == 0) fail_msg("%s was left", tmp);
     write_as(SAFETENSORS_BF16, "h.1.ln_1.weight");
-    must_refuse(spec, in_folder(folder, "other"), false, "17 tensors");
+    state_refused(2, spec, gpt2_import, in_folder(folder, "other"), "17 tensors");
     unlink(in_folder(folder, "other"));
     write_as(SAFETENSORS_I16, NULL);
-    must_refuse(spec, in_folder(folder, "other"), false, "is I16, expected");
+    state_refused(2, spec, gpt2_import, in_folder(folder, "other"), "is I16, expected");
     Spec two = spec_gpt2(2);
-    run_ranks(2, export_body, &two);
-    must_refuse(spec, path, false, "it is of another model");
+    state_export(2, two, gpt2_export, path);
+    state_refused(2, spec, gpt2_import, path, "it is of another model");
     if (access(in_folder(folder, "model.safetensors.tmp"), F_OK) == 0)
         fail_msg("an export has left its .tmp");
 }

@@ -25,33 +25,14 @@ static int end(void **state)
     return 0;
 }
 
-static void save_body(const Rank *r, void *arg)
-{
-    Sharded s;
-    sharded_create(&s, arg, &TEST_OPTIONS, NULL, r);
-    state_fill(&s, 1);
-    need(llama_export(path, s.model));
-    sharded_destroy(&s);
-}
-
-static void load_body(const Rank *r, void *arg)
-{
-    Sharded s;
-    sharded_create(&s, arg, &TEST_OPTIONS, NULL, r);
-    state_fill(&s, 2);
-    need(llama_import(path, s.model));
-    state_check(&s, 1, "after the import");
-    sharded_destroy(&s);
-}
-
 static void from_world_to_world(void **state)
 {
     static const int WORLDS[][2] = {{1, 1}, {1, 3}, {3, 1}, {2, 5}, {8, 7}};
     for (size_t i = 0; i < sizeof WORLDS / sizeof WORLDS[0]; i++)
         for (int tied = 0; tied < 2; tied++) {
             Spec spec = spec_llama(2, tied);
-            run_ranks(WORLDS[i][0], save_body, &spec);
-            run_ranks(WORLDS[i][1], load_body, &spec);
+            state_export(WORLDS[i][0], spec, llama_export, path);
+            state_import(WORLDS[i][1], spec, llama_import, path);
         }
 }
 
@@ -88,7 +69,7 @@ static void each_tensor_has_its_rows(void **state)
     for (int tied = 0; tied < 2; tied++) {
         Spec spec = spec_llama(1, tied);
         Safetensors file;
-        run_ranks(3, save_body, &spec);
+        state_export(3, spec, llama_export, path);
         assert_int_equal(safetensors_open(&file, path), OK);
         assert_string_equal(safetensors_text(&file, "format"), "pt");
         assert_int_equal(file.n, TENSORS - tied);
@@ -149,54 +130,33 @@ static void write_other(const char *extra, int64_t rows)
     safetensors_close(&from);
 }
 
-static void load_other_body(const Rank *r, void *arg)
-{
-    Sharded s;
-    sharded_create(&s, arg, &TEST_OPTIONS, NULL, r);
-    state_fill(&s, 2);
-    need(llama_import(in_folder(folder, "other"), s.model));
-    state_check(&s, 1, "after the import of another file");
-    sharded_destroy(&s);
-}
-
-static void refuse_other_body(const Rank *r, void *arg)
-{
-    Sharded s;
-    Spec spec = spec_llama(1, false);
-    sharded_create(&s, &spec, &TEST_OPTIONS, NULL, r);
-    state_fill(&s, 2);
-    check(llama_import(in_folder(folder, "other"), s.model) == ERR_IO, "it was not refused");
-    if (r->rank == 0)
-        check(strstr(last_error(), arg) != NULL, "the message is \"%s\", without \"%s\"",
-              last_error(), (const char *)arg);
-    state_check(&s, 2, "after what was refused");
-    sharded_destroy(&s);
-}
-
 static void reads_what_others_write(void **state)
 {
     Spec untied = spec_llama(1, false), tied = spec_llama(1, true);
-    run_ranks(2, save_body, &untied);
+    state_export(2, untied, llama_export, path);
     write_other("layers.0.self_attn.rotary_emb.inv_freq", 2);
-    run_ranks(2, load_other_body, &untied);
-    run_ranks(2, save_body, &tied);
+    state_import(2, untied, llama_import, in_folder(folder, "other"));
+    state_export(2, tied, llama_export, path);
     write_other("lm_head.weight", 5); // whatever it is: the head is the embedding
-    run_ranks(2, load_other_body, &tied);
+    state_import(2, tied, llama_import, in_folder(folder, "other"));
 }
 
 static void refuses_what_is_another_model(void **state)
 {
     Spec untied = spec_llama(1, false), tied = spec_llama(1, true), keys = untied;
-    run_ranks(2, save_body, &untied);
+    state_export(2, untied, llama_export, path);
     write_other("layers.1.input_layernorm.weight", 24);
-    run_ranks(2, refuse_other_body, "has 13 tensors of parameters, and the model has 12");
-    run_ranks(2, save_body, &tied);
+    state_refused(2, untied, llama_import, in_folder(folder, "other"),
+                  "has 13 tensors of parameters, and the model has 12");
+    state_export(2, tied, llama_export, path);
     write_other("layers.0.self_attn.rotary_emb.inv_freq", 2);
-    run_ranks(2, refuse_other_body, "has no tensor lm_head.weight");
+    state_refused(2, untied, llama_import, in_folder(folder, "other"),
+                  "has no tensor lm_head.weight");
     keys.kv_heads = 3;
-    run_ranks(2, save_body, &keys);
+    state_export(2, keys, llama_export, path);
     write_other("layers.0.self_attn.rotary_emb.inv_freq", 2);
-    run_ranks(2, refuse_other_body, "layers.0.self_attn.k_proj.weight has another shape");
+    state_refused(2, untied, llama_import, in_folder(folder, "other"),
+                  "layers.0.self_attn.k_proj.weight has another shape");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)

@@ -181,23 +181,29 @@ static void uneven_batches_train_alike(void **state)
 }
 
 // Six steps and, resumed, six more are twelve (within the warm-up, whose rate does not depend on
-// --steps); and other ranks go on from the same checkpoint.
-static void resumes_where_it_stopped(void **state)
+// --steps); `train` is the program and its sizes, `saving` how it saves.
+static void goes_on_as_without_a_stop(const char *train, const char *saving, const char *dir)
 {
-    static const char train[] = "$LAUNCH -n 2 $BIN/train_gpt2 --layers 2 --dim 32 --heads 2 "
-                                "--context 24 --sample 0 $DIR/text";
     char command[512];
-    needs_ranks(3);
-    snprintf(command, sizeof command, "%s --steps 12", train);
+    snprintf(command, sizeof command, "$LAUNCH -n 2 %s --steps 12", train);
     expect(run(command), 0, "step   12 of 12");
     double want = number_behind("step   12 of 12   loss ");
-    snprintf(command, sizeof command, "%s --steps 6 --every 4 --save $DIR/checkpoint", train);
+    snprintf(command, sizeof command, "$LAUNCH -n 2 %s --steps 6 %s %s", train, saving, dir);
     expect(run(command), 0, "step    6 of 6");
-    snprintf(command, sizeof command, "%s --steps 12 --resume $DIR/checkpoint", train);
+    snprintf(command, sizeof command, "$LAUNCH -n 2 %s --steps 12 --resume %s", train, dir);
     expect(run(command), 0, "after step 6\n");
     double got = number_behind("step   12 of 12   loss ");
     if (strstr(output, "step    6") != NULL || got != want)
         fail_msg("resumed, step 12 has loss %g, and without a stop %g:\n%s", got, want, output);
+}
+
+// And other ranks go on from the same checkpoint.
+static void resumes_where_it_stopped(void **state)
+{
+    needs_ranks(3);
+    goes_on_as_without_a_stop("$BIN/train_gpt2 --layers 2 --dim 32 --heads 2 --context 24 "
+                              "--sample 0 $DIR/text",
+                              "--every 4 --save", "$DIR/checkpoint");
     expect(run("$LAUNCH -n 3 $BIN/train_gpt2 --layers 2 --dim 32 --heads 2 --context 24 --sample 0 "
                "--steps 8 --resume $DIR/checkpoint $DIR/text"),
            0, "step    8 of 8");
@@ -251,16 +257,7 @@ static void a_llama_resumes(void **state)
 {
     char command[512];
     needs_ranks(3);
-    snprintf(command, sizeof command, "$LAUNCH -n 2 %s --steps 12", LLAMA);
-    expect(run(command), 0, "step   12 of 12");
-    double want = number_behind("step   12 of 12   loss ");
-    snprintf(command, sizeof command, "$LAUNCH -n 2 %s --steps 6 --save $DIR/llama", LLAMA);
-    expect(run(command), 0, "step    6 of 6");
-    snprintf(command, sizeof command, "$LAUNCH -n 2 %s --steps 12 --resume $DIR/llama", LLAMA);
-    expect(run(command), 0, "after step 6\n");
-    double got = number_behind("step   12 of 12   loss ");
-    if (strstr(output, "step    6") != NULL || got != want)
-        fail_msg("resumed, step 12 has loss %g, and without a stop %g:\n%s", got, want, output);
+    goes_on_as_without_a_stop(LLAMA, "--save", "$DIR/llama");
     snprintf(command, sizeof command, "$LAUNCH -n 3 %s --steps 8 --resume $DIR/llama", LLAMA);
     expect(run(command), 0, "step    8 of 8");
     snprintf(command, sizeof command, "%s --steps 8 --tied --resume $DIR/llama", LLAMA);

@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "backend.h"
 #include "checkpoint.h"
 #include "files.h"
 #include "harness.h"
@@ -65,6 +67,20 @@ static void clipping_by_the_norm_of_all_ranks(void **state)
     run_ranks(6, clip_body, &c);
     c = case_of(spec_mlp(3), STRATEGY_DDP, 5, 5, 1);
     run_ranks(5, clip_body, &c);
+}
+
+// Ten steps, each of them clipped, in which replicas count once.
+static void clipped_trainings_are_near_the_oracle(void **state)
+{
+    static const int SHAPES[][3] = {{STRATEGY_DDP, 3, 3},   {STRATEGY_ZERO1, 5, 1},
+                                    {STRATEGY_ZERO2, 6, 2}, {STRATEGY_ZERO3, 8, 2},
+                                    {STRATEGY_ZERO3, 7, 1}, {STRATEGY_ZERO3, 1, 1}};
+    for (size_t i = 0; i < sizeof SHAPES / sizeof SHAPES[0]; i++) {
+        Case c = case_of(spec_mlp(3), (Strategy)SHAPES[i][0], SHAPES[i][1], SHAPES[i][2], 2);
+        c.clip = 0.05f;
+        c.steps = 10;
+        run_case(SHAPES[i][1], &c);
+    }
 }
 
 // ---- 2. #176076: a tied weight that the last rank never updates ----
@@ -152,6 +168,55 @@ static void an_unused_parameter_hangs_nobody(void **state)
     for (int s = STRATEGY_DDP; s <= STRATEGY_ZERO3; s++) {
         Case c = case_of(spec_mlp(4), (Strategy)s, 3, 1, 1);
         run_ranks(3, unused_body, &c);
+    }
+}
+
+// The same with a forward: what a rank gathers no longer belongs to what the others gather.
+typedef struct Skip {
+    Case c;
+    bool all; // rank 1 leaves out the micro-batch; false: its forward leaves out l.1
+} Skip;
+
+static void skip_body(const Rank *r, void *arg)
+{
+    const Skip *skip = arg;
+    Wrapped w;
+    case_wrap(&w, &skip->c, r);
+    Module *model = w.model;
+    if (r->rank == 1 && skip->all) return;
+    if (r->rank == 1)
+        memmove(&model->children[1], &model->children[2],
+                (size_t)(--model->n_children - 1) * sizeof *model->children);
+    case_train(&w, &skip->c, r, 0);
+    need_cuda(cudaDeviceSynchronize());
+    bool names_itself = skip->c.options.strategy == STRATEGY_DDP && !skip->all; // rank 1 alone fails
+    check(names_itself, "rank %d has done a step in which rank 1 left out a forward", r->rank);
+    case_unwrap(&w, r);
+}
+
+static void must_name(const Skip *skip, const char *what, const char *whom)
+{
+    char *message = run_ranks_message(3, RANKS_LIMIT, skip_body, (void *)(uintptr_t)skip);
+    if (message == NULL || strstr(message, what) == NULL || strstr(message, whom) == NULL)
+        fail_msg("strategy %d, a forward left out: want \"%s\" and \"%s\", got: %s",
+                 skip->c.options.strategy, what, whom, message != NULL ? message : "no failure");
+    free(message);
+}
+
+static void a_skipped_forward_is_named(void **state)
+{
+    if (!backend_names_missing_calls()) skip();
+    for (int s = STRATEGY_DDP; s <= STRATEGY_ZERO3; s++) {
+        Skip one = {case_of(spec_mlp(4), (Strategy)s, 3, 1, 1), false}, all = one;
+        all.all = true;
+        must_name(&all, "rank 1 will never come", "nccl");
+        if (s == STRATEGY_DDP)
+            must_name(&one, "rank 1 of 3", "l.1.fc.weight has no gradient");
+        else if (s ==
+                 STRATEGY_ZERO3) // the next all-gather is taken for it, and then the sizes differ
+            must_name(&one, "Did rank 0 or rank 1 skip a call there", "fsdp_all_gather");
+        else
+            must_name(&one, "Rank 1 did not come to the ncclAllGather", "fsdp_all_gather");
     }
 }
 
@@ -363,8 +428,10 @@ static void a_unit_more_is_as_many_calls_more(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(clipping_by_the_norm_of_all_ranks),
+    cmocka_unit_test(clipped_trainings_are_near_the_oracle),
     cmocka_unit_test(a_tied_weight_is_updated_on_every_rank),
     cmocka_unit_test(an_unused_parameter_hangs_nobody),
+    cmocka_unit_test(a_skipped_forward_is_named),
     cmocka_unit_test(an_integer_reshard_makes_one_communicator),
     cmocka_unit_test(accumulation_is_what_was_asked_for),
     cmocka_unit_test(a_state_is_the_same_on_another_world),

@@ -3,63 +3,20 @@
  */
 #include <stdio.h>
 
-#include "naive.h"
-#include "numbers.h"
+#include "small_model.h"
 
-static const Gpt2Config SMALL = {.vocab = 11, .max_T = 7, .layers = 2, .heads = 2, .dim = 6};
-#define SEQUENCES 2
-#define LENGTH 5
-#define ROWS (SEQUENCES * LENGTH)
+static const Gpt2Config SMALL = {.vocab = VOCAB, .max_T = 7, .layers = 2, .heads = 2, .dim = 6};
 
-// A model with storage, a run, and a batch; `seed` draws the parameters.
-typedef struct Fixture {
-    Module *m;
-    NnRun run;
-    int32_t host_tokens[ROWS], host_targets[ROWS];
-    int32_t *tokens, *targets;
-    Param *params[MAX_PARAMS];
-    int n;
-    size_t live; // bytes alive when all of this was made
-} Fixture;
+static void naive_logits(const Fixture *f, double *logits, double *const *p)
+{
+    naive_gpt2(logits, f->host_tokens, p, SEQUENCES, LENGTH, SMALL.dim, SMALL.heads, SMALL.layers,
+               SMALL.vocab);
+}
 
 static void open_fixture(Fixture *f, const Rank *r, double scale)
 {
-    uint64_t seed = 3;
-    memset(f, 0, sizeof *f);
-    f->m = gpt2_create(&SMALL);
-    check(f->m != NULL, "gpt2_create failed");
-    need(nn_run_create(&f->run, r->stream));
-    f->run.B = SEQUENCES;
-    f->run.T = LENGTH;
-    give_storage(f->m, scale, &seed);
-    f->n = list_params(f->m, f->params, 0);
-    for (int i = 0; i < ROWS; i++) { // token 10 is never used
-        f->host_tokens[i] = (i * i + 3) % 10;
-        f->host_targets[i] = (3 * i + 1) % 10;
-    }
-    f->tokens = tokens_on_device(f->host_tokens, ROWS);
-    f->targets = tokens_on_device(f->host_targets, ROWS);
-    f->live = gpulog_live_bytes(r->device);
-}
-
-static void close_fixture(Fixture *f)
-{
-    take_storage(f->m);
-    module_destroy(f->m);
-    need_cuda(cudaFree(f->tokens));
-    need_cuda(cudaFree(f->targets));
-    need(nn_run_destroy(&f->run));
-}
-
-// One forward and backward; the mean loss of the batch.
-static float pass(Fixture *f)
-{
-    float loss = NAN, *logits = NULL, *dlogits = NULL;
-    need(module_forward(f->m, &f->run, f->tokens, &logits));
-    need(cross_entropy(&f->run, logits, f->targets, ROWS, SMALL.vocab, &loss, &dlogits));
-    need(module_backward(f->m, &f->run, dlogits, NULL));
-    need_cuda(cudaFreeAsync(dlogits, f->run.stream));
-    return loss;
+    fixture_begin(f, r, gpt2_create(&SMALL), scale);
+    f->naive = naive_logits;
 }
 
 static void set_gradients(Fixture *f, float value)
@@ -76,55 +33,11 @@ static void set_gradients(Fixture *f, float value)
 
 // ---- Against the naive model ----
 
-static double naive_loss_of(const Fixture *f, double *const *p)
-{
-    double logits[ROWS * 11];
-    naive_gpt2(logits, f->host_tokens, p, SEQUENCES, LENGTH, SMALL.dim, SMALL.heads, SMALL.layers,
-               SMALL.vocab);
-    return naive_loss(logits, f->host_targets, ROWS, SMALL.vocab);
-}
-
-static double *differentiate(const Fixture *f, double *const *p, int which, size_t n)
-{
-    const double step = 1e-5;
-    double *gradient = naive_buffer(n), *x = p[which];
-    for (size_t i = 0; i < n; i++) {
-        double before = x[i];
-        x[i] = before + step;
-        double above = naive_loss_of(f, p);
-        x[i] = before - step;
-        gradient[i] = (above - naive_loss_of(f, p)) / (2.0 * step);
-        x[i] = before;
-    }
-    return gradient;
-}
-
 static void check_gradients(const Rank *r, void *arg)
 {
     Fixture f;
-    double *p[MAX_PARAMS];
     open_fixture(&f, r, 0.4);
-    for (int i = 0; i < f.n; i++) {
-        size_t size = numel_of(f.params[i]);
-        float *values = fetch(f.params[i]->data.data, size);
-        p[i] = naive_buffer(size);
-        for (size_t j = 0; j < size; j++) p[i][j] = values[j];
-        free(values);
-    }
-    float loss = pass(&f);
-    double want_loss = naive_loss_of(&f, p);
-    check(fabs(loss - want_loss) < 2e-6 * want_loss, "the loss is %.8g, not %.8g", loss, want_loss);
-    for (int i = 0; i < f.n; i++) {
-        size_t size = numel_of(f.params[i]);
-        float *got = fetch(f.params[i]->grad.data, size);
-        double *want = differentiate(&f, p, i, size);
-        // The keys' bias changes nothing (softmax does not see a shift), so of qkv's bias the norm
-        // is that of the queries' and values' part alone: the bound is the same.
-        check_norm(f.params[i]->name, got, GRAD_BASE, want, size, 2e-5);
-        free(got);
-        free(want);
-    }
-    for (int i = 0; i < f.n; i++) free(p[i]);
+    check_gradients_of(&f, r);
     close_fixture(&f);
 }
 static void test_gradients(void **state)
@@ -410,7 +323,8 @@ static void check_hooks(const Rank *r, void *arg)
     module_add_hook(m->children[1], HOOK_PRE_FORWARD, refuse_hook, NULL);
     check(module_forward(m, &run, in, &out) == ERR_IO, "a hook's failure is lost");
     need(module_discard(m, &run));
-    check(gpulog_live_bytes(r->device) == live, "a forward stopped by a hook left memory allocated");
+    check(gpulog_live_bytes(r->device) == live,
+          "a forward stopped by a hook left memory allocated");
     take_storage(m);
     module_destroy(m);
     need_cuda(cudaFree(in));
@@ -503,7 +417,8 @@ static void check_mistakes(const Rank *r, void *arg)
            "h.0.mlp.fc.weight has no data");
     weight->data = data;
     need(module_discard(f.m, &f.run));
-    check(gpulog_live_bytes(r->device) == f.live, "a forward without a weight left memory allocated");
+    check(gpulog_live_bytes(r->device) == f.live,
+          "a forward without a weight left memory allocated");
 
     need(module_forward(f.m, &f.run, f.tokens, &logits));
     float *dlogits = NULL;

@@ -109,6 +109,22 @@ static float float_at(const uint32_t *bits, size_t i)
 
 // ---- Casts ----
 
+// The same into src itself: bitwise what it was elsewhere.
+static void check_cast_in_place(const Rank *r, DType to, DType from, char *src,
+                                const uint32_t *want, size_t n)
+{
+    size_t one = (size_t)dtype_bytes(to);
+    if (one != (size_t)dtype_bytes(from)) return;
+    char *got = malloc(n * one + 1);
+    need_cuda(kernel_cast(to, src, from, src, n, r->stream));
+    need_cuda(cudaStreamSynchronize(r->stream));
+    need_cuda(cudaMemcpy(got, src, n * one, cudaMemcpyDeviceToHost));
+    for (size_t i = 0; i < n; i++)
+        check(memcmp(got + i * one, &want[i], one) == 0, "%s to %s in place: number %zu differs",
+              type_name(from), type_name(to), i);
+    free(got);
+}
+
 static void check_cast(const Rank *r, DType to, DType from, const float *x, size_t n)
 {
     char what[64];
@@ -126,6 +142,7 @@ static void check_cast(const Rank *r, DType to, DType from, const float *x, size
         bool nan = isnan(narrow) && to == DTYPE_F32 && isnan(float_at(got, i));
         check(got[i] == want || nan, "%s: %.9g became %08x, not %08x", what, narrow, got[i], want);
     }
+    check_cast_in_place(r, to, from, src, got, n);
     free(got);
     free_array(from, src);
     free_array(to, dst);

@@ -3,14 +3,8 @@
  * module.c promises around every pass gpt2.c tests.
  */
 #include "kernels.h"
-#include "numbers.h"
-
 #include "naive_llama.h"
-
-#define SEQUENCES 2
-#define LENGTH 5
-#define ROWS (SEQUENCES * LENGTH)
-#define VOCAB 11
+#include "small_model.h"
 
 static LlamaConfig small(bool tied)
 {
@@ -26,113 +20,30 @@ static LlamaConfig small(bool tied)
                          .tied = tied};
 }
 
-// A model with storage, a run, and a batch.
-typedef struct Fixture {
-    LlamaConfig config;
-    Module *m;
-    NnRun run;
-    int32_t host_tokens[ROWS], host_targets[ROWS];
-    int32_t *tokens, *targets;
-    Param *params[MAX_PARAMS];
-    int n;
-    size_t live; // bytes alive when all of this was made
-} Fixture;
-
-static void open_fixture(Fixture *f, const Rank *r, bool tied)
+static void naive_logits(const Fixture *f, double *logits, double *const *p)
 {
-    uint64_t seed = 3;
-    memset(f, 0, sizeof *f);
-    f->config = small(tied);
-    f->m = llama_create(&f->config);
-    check(f->m != NULL, "llama_create failed: %s", last_error());
-    need(nn_run_create(&f->run, r->stream));
-    f->run.B = SEQUENCES;
-    f->run.T = LENGTH;
-    give_storage(f->m, 0.4, &seed);
-    f->n = list_params(f->m, f->params, 0);
-    for (int i = 0; i < ROWS; i++) { // token 10 is never used
-        f->host_tokens[i] = (i * i + 3) % 10;
-        f->host_targets[i] = (3 * i + 1) % 10;
-    }
-    f->tokens = tokens_on_device(f->host_tokens, ROWS);
-    f->targets = tokens_on_device(f->host_targets, ROWS);
-    f->live = gpulog_live_bytes(r->device);
+    const LlamaConfig *c = f->config;
+    NaiveLlama n = {SEQUENCES,    LENGTH,    c->dim, c->heads, c->kv_heads,
+                    c->hidden,    c->layers, VOCAB,  c->tied,  .theta = c->rotary.theta,
+                    .eps = c->eps};
+    naive_llama(&n, logits, f->host_tokens, p);
 }
 
-static void close_fixture(Fixture *f)
+static void open_fixture(Fixture *f, const Rank *r, const LlamaConfig *config)
 {
-    take_storage(f->m);
-    module_destroy(f->m);
-    need_cuda(cudaFree(f->tokens));
-    need_cuda(cudaFree(f->targets));
-    need(nn_run_destroy(&f->run));
-}
-
-// One forward and backward; the mean loss of the batch.
-static float pass(Fixture *f)
-{
-    float loss = NAN, *logits = NULL, *dlogits = NULL;
-    need(module_forward(f->m, &f->run, f->tokens, &logits));
-    need(cross_entropy(&f->run, logits, f->targets, ROWS, VOCAB, &loss, &dlogits));
-    need(module_backward(f->m, &f->run, dlogits, NULL));
-    need_cuda(cudaFreeAsync(dlogits, f->run.stream));
-    return loss;
+    fixture_begin(f, r, llama_create(config), 0.4);
+    f->naive = naive_logits;
+    f->config = config;
 }
 
 // ---- Against the naive model ----
 
-static double naive_loss_of(const Fixture *f, double *const *p)
-{
-    const LlamaConfig *c = &f->config;
-    NaiveLlama n = {SEQUENCES,   LENGTH,    c->dim, c->heads, c->kv_heads, c->hidden,
-                    c->layers,   VOCAB,     c->tied, .theta = c->rotary.theta,
-                    .eps = c->eps};
-    double logits[ROWS * VOCAB];
-    naive_llama(&n, logits, f->host_tokens, p);
-    return naive_loss(logits, f->host_targets, ROWS, VOCAB);
-}
-
-static double *differentiate(const Fixture *f, double *const *p, int which, size_t n)
-{
-    const double step = 1e-5;
-    double *gradient = naive_buffer(n), *x = p[which];
-    for (size_t i = 0; i < n; i++) {
-        double before = x[i];
-        x[i] = before + step;
-        double above = naive_loss_of(f, p);
-        x[i] = before - step;
-        gradient[i] = (above - naive_loss_of(f, p)) / (2.0 * step);
-        x[i] = before;
-    }
-    return gradient;
-}
-
 static void check_gradients(const Rank *r, void *arg)
 {
     Fixture f;
-    double *p[MAX_PARAMS];
-    open_fixture(&f, r, arg != NULL);
-    for (int i = 0; i < f.n; i++) {
-        size_t size = numel_of(f.params[i]);
-        float *values = fetch(f.params[i]->data.data, size);
-        p[i] = naive_buffer(size);
-        for (size_t j = 0; j < size; j++) p[i][j] = values[j];
-        free(values);
-    }
-    float loss = pass(&f);
-    double want_loss = naive_loss_of(&f, p);
-    check(fabs(loss - want_loss) < 2e-6 * want_loss, "the loss is %.8g, not %.8g", loss, want_loss);
-    for (int i = 0; i < f.n; i++) {
-        size_t size = numel_of(f.params[i]);
-        float *got = fetch(f.params[i]->grad.data, size);
-        double *want = differentiate(&f, p, i, size);
-        check_norm(f.params[i]->name, got, GRAD_BASE, want, size, 2e-5);
-        free(got);
-        free(want);
-    }
-    for (int i = 0; i < f.n; i++) free(p[i]);
-    check(gpulog_live_bytes(r->device) == f.live, "%zu bytes are alive after a pass, %zu before",
-          gpulog_live_bytes(r->device), f.live);
+    LlamaConfig config = small(arg != NULL);
+    open_fixture(&f, r, &config);
+    check_gradients_of(&f, r);
     close_fixture(&f);
 }
 static void test_gradients(void **state)
@@ -151,13 +62,13 @@ static void check_names(const Rank *r, void *arg)
     static const struct {
         const char *name;
         int64_t rows, columns;
-    } want[] = {{"embed.wte", VOCAB, 8},           {"h.0.norm_1.weight", 8, 0},
-                {"h.0.attn.qkv.weight", 16, 8},    {"h.0.attn.proj.weight", 8, 8},
-                {"h.0.norm_2.weight", 8, 0},       {"h.0.mlp.gate_up.weight", 10, 8},
-                {"h.0.mlp.down.weight", 8, 5},     {"h.1.norm_1.weight", 8, 0},
-                {"h.1.attn.qkv.weight", 16, 8},    {"h.1.attn.proj.weight", 8, 8},
-                {"h.1.norm_2.weight", 8, 0},       {"h.1.mlp.gate_up.weight", 10, 8},
-                {"h.1.mlp.down.weight", 8, 5},     {"norm_f.weight", 8, 0},
+    } want[] = {{"embed.wte", VOCAB, 8},        {"h.0.norm_1.weight", 8, 0},
+                {"h.0.attn.qkv.weight", 16, 8}, {"h.0.attn.proj.weight", 8, 8},
+                {"h.0.norm_2.weight", 8, 0},    {"h.0.mlp.gate_up.weight", 10, 8},
+                {"h.0.mlp.down.weight", 8, 5},  {"h.1.norm_1.weight", 8, 0},
+                {"h.1.attn.qkv.weight", 16, 8}, {"h.1.attn.proj.weight", 8, 8},
+                {"h.1.norm_2.weight", 8, 0},    {"h.1.mlp.gate_up.weight", 10, 8},
+                {"h.1.mlp.down.weight", 8, 5},  {"norm_f.weight", 8, 0},
                 {"head.weight", VOCAB, 8}};
     for (int tied = 0; tied < 2; tied++) {
         LlamaConfig config = small(tied);
@@ -225,7 +136,8 @@ static void check_causality(const Rank *r, void *arg)
 {
     Fixture f;
     float *logits = NULL;
-    open_fixture(&f, r, false);
+    LlamaConfig config = small(false);
+    open_fixture(&f, r, &config);
     need(module_forward(f.m, &f.run, f.tokens, &logits));
     float *before = fetch(logits, ROWS * VOCAB);
     need(module_discard(f.m, &f.run));
@@ -255,7 +167,8 @@ static void check_grouped(const Rank *r, void *arg)
 {
     enum { B = 2, T = 21, C = 24, HEADS = 4, HS = C / HEADS, KV = 2, WIDTH = C + 2 * KV * HS };
     uint64_t seed = 9;
-    float *few = draw_floats(B * T * WIDTH, 1.0, &seed), *all = malloc(sizeof(float) * B * T * 3 * C);
+    float *few = draw_floats(B * T * WIDTH, 1.0, &seed),
+          *all = malloc(sizeof(float) * B * T * 3 * C);
     float *w = draw_floats(B * T * C, 1.0, &seed), scale = 0.4f;
     for (int row = 0; row < B * T; row++)
         for (int c = 0; c < 3 * C; c++) {
@@ -272,8 +185,8 @@ static void check_grouped(const Rank *r, void *arg)
         dqkv[i] = nans_on_device((size_t)(B * T * width));
         delta[i] = nans_on_device(B * T * HEADS);
         if (i == 0) {
-            need_cuda(kernel_attention_forward(out[i], stats[i], x[0], B, T, C, HEADS, scale,
-                                               r->stream));
+            need_cuda(
+                kernel_attention_forward(out[i], stats[i], x[0], B, T, C, HEADS, scale, r->stream));
             need_cuda(kernel_attention_backward(dqkv[i], delta[i], dout, out[i], stats[i], x[0], B,
                                                 T, C, HEADS, scale, r->stream));
         } else {
@@ -447,7 +360,8 @@ static void check_mistakes(const Rank *r, void *arg)
     check(rmsnorm_create("norm", 3, -1.0f) == NULL, "an RMSNorm of a negative eps was made");
     check(swiglu_create("act", 0) == NULL, "a SwiGLU without columns was made");
 
-    open_fixture(&f, r, false);
+    LlamaConfig config = small(false);
+    open_fixture(&f, r, &config);
     f.run.T = 8;
     check(module_forward(f.m, &f.run, f.tokens, &logits) == ERR_ARGUMENT, "8 tokens went into 7");
     check(strstr(last_error(), "sequence of 8 tokens, but the model takes at most 7") != NULL,

@@ -2,12 +2,12 @@
  * logits; or trained from it, and its losses.
  *
  *   client import|export FILE LOGITS VOCAB CONTEXT LAYERS HEADS DIM SEQUENCES
- *   client train FILE LOSSES VOCAB CONTEXT LAYERS HEADS DIM SEQUENCES STEPS
+ *   client train FILE LOSSES VOCAB CONTEXT LAYERS HEADS DIM SEQUENCES STEPS PARAM_TYPE REDUCE_TYPE
  *
  * Token t of sequence b is (7·t + 31·b + t·t) % VOCAB. Rank 0 writes the logits (SEQUENCES,
  * CONTEXT, VOCAB), float, to LOGITS. A training has SEQUENCES per rank and step, the ranks' back to
- * back (token_of), ZeRO-3, AdamW without clipping at the trainer's rates; rank 0 writes the loss of
- * each step, float, the mean over the ranks.
+ * back (token_of), ZeRO-3, AdamW without clipping at the trainer's rates, and the types float or
+ * bf16; rank 0 writes the loss of each step, float, the mean over the ranks.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,11 +79,23 @@ static Status train(Trainer *t, const char *file, const char *out)
     return world_disconnect(t->comm);
 }
 
+// The policy of the two types. Of floats there is none.
+static void set_types(TrainerOptions *o, const char *param, const char *reduce)
+{
+    o->mixed = strcmp(param, "bf16") == 0;
+    if (!o->mixed) return;
+    o->strategic = true;
+    o->strategy = STRATEGY_ZERO3;
+    o->replicas = 1;
+    o->policy = (MixedPrecisionPolicy){
+        DTYPE_BF16, strcmp(reduce, "bf16") == 0 ? DTYPE_BF16 : DTYPE_F32, DTYPE_F32, true};
+}
+
 int main(int argc, char **argv)
 {
     static Trainer t;
     int n[6];
-    bool trains = argc == 11 && strcmp(argv[1], "train") == 0;
+    bool trains = argc == 13 && strcmp(argv[1], "train") == 0;
     if ((argc != 10 && !trains) || world_from_env(&t.world) != OK) return 2;
     for (int i = 0; i < 6; i++) n[i] = atoi(argv[4 + i]);
     check_set_rank(t.world.rank);
@@ -95,6 +107,7 @@ int main(int argc, char **argv)
         .steps = trains ? atoi(argv[10]) : 1,
         .clip = 1e9f,
         .seed = 42};
+    if (trains) set_types(&t.opt, argv[11], argv[12]);
     t.model = gpt2_create(&t.opt.model);
     if (t.model == NULL) return 2;
     if (trains) return train(&t, argv[2], argv[3]) == OK ? 0 : 1;

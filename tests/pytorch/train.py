@@ -1,8 +1,9 @@
 """The same training here and in PyTorch: the same weights, the same batches, 50 steps of AdamW.
 
 Three times: this library on two ranks (ZeRO-3, simulated GPUs), PyTorch on one process with both
-ranks' batch, and PyTorch's FSDP2 over gloo on two processes. All in float. The losses of each step
-may differ by rounding: BOUND of the loss.
+ranks' batch, and PyTorch's FSDP2 over gloo on two processes. In float the losses of each step may
+differ by rounding: BOUND of the loss. Then the two that shard with a policy of bf16, reduced in
+float and in bf16, against the float losses and each other: BOUND_BF16.
 
 Interface: compare(folder, launch, client, failures) -> how many comparisons.
 """
@@ -18,9 +19,11 @@ import torch.distributed
 import torch.multiprocessing
 import transformers
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 BOUND = 1e-4 # relative, of each step's loss
+BOUND_BF16 = 2e-3 # the same where parameters and gradients have 8 bits of fraction
+TYPES = {"float": torch.float32, "bf16": torch.bfloat16}
 VOCAB, CONTEXT, LAYERS, HEADS, DIM, SEQUENCES, RANKS, STEPS = 257, 32, 3, 4, 48, 2, 2, 50
 RATE, WARM_UP = 1e-3, 20
 
@@ -71,8 +74,8 @@ def train(model, sequences):
     return torch.stack(losses)
 
 
-def fsdp2(rank, place, out):
-    """One of the processes of FSDP2."""
+def fsdp2(rank, place, out, types):
+    """One of the processes of FSDP2, with types (of the parameters, of the reduction)."""
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1")
     torch.distributed.init_process_group(
@@ -80,9 +83,12 @@ def fsdp2(rank, place, out):
         world_size=RANKS)
     mesh = init_device_mesh("cpu", (RANKS,))
     model = model_of(place)
+    policy = MixedPrecisionPolicy(param_dtype=TYPES[types[0]], reduce_dtype=TYPES[types[1]])
+    outer = MixedPrecisionPolicy(param_dtype=TYPES[types[0]], reduce_dtype=TYPES[types[1]],
+                                 output_dtype=torch.float32)
     for block in model.transformer.h:
-        fully_shard(block, mesh=mesh)
-    fully_shard(model, mesh=mesh)
+        fully_shard(block, mesh=mesh, mp_policy=policy)
+    fully_shard(model, mesh=mesh, mp_policy=outer)
     losses = train(model, range(rank * SEQUENCES, (rank + 1) * SEQUENCES))
     torch.distributed.all_reduce(losses)
     if rank == 0:
@@ -90,17 +96,25 @@ def fsdp2(rank, place, out):
     torch.distributed.destroy_process_group()
 
 
-def ours(launch, client, place, out):
+def ours(launch, client, place, out, types):
     sizes = (VOCAB, CONTEXT, LAYERS, HEADS, DIM, SEQUENCES, STEPS)
     subprocess.run([launch, "-n", str(RANKS), client, "train",
-                    os.path.join(place, "model.safetensors"), out] + [str(n) for n in sizes],
-                   check=True)
+                    os.path.join(place, "model.safetensors"), out]
+                   + [str(n) for n in sizes] + list(types), check=True)
+    return numpy.fromfile(out, dtype="<f4")
+
+
+def theirs(place, out, types):
+    rendezvous = os.path.join(place, "rendezvous")
+    if os.path.exists(rendezvous):
+        os.remove(rendezvous)
+    torch.multiprocessing.spawn(fsdp2, (place, out, types), nprocs=RANKS)
     return numpy.fromfile(out, dtype="<f4")
 
 
 def compare(folder, launch, client, failures):
-    print("%d steps of AdamW, GPT-2 of %d layers of %d, %d sequences of %d on each of %d ranks, "
-          "float" % (STEPS, LAYERS, DIM, SEQUENCES, CONTEXT, RANKS))
+    print("%d steps of AdamW, GPT-2 of %d layers of %d, %d sequences of %d on each of %d ranks"
+          % (STEPS, LAYERS, DIM, SEQUENCES, CONTEXT, RANKS))
     place = os.path.join(folder, "trained")
     config = transformers.GPT2Config(vocab_size=VOCAB, n_positions=CONTEXT, n_embd=DIM,
                                      n_layer=LAYERS, n_head=HEADS)
@@ -108,19 +122,29 @@ def compare(folder, launch, client, failures):
     transformers.GPT2LMHeadModel(config).save_pretrained(place)
     plain = train(model_of(place), range(RANKS * SEQUENCES)).numpy()
     out = os.path.join(folder, "losses.bin")
-    runs = [("this library on %d ranks" % RANKS, ours(launch, client, place, out))]
-    torch.multiprocessing.spawn(fsdp2, (place, out), nprocs=RANKS)
-    runs.append(("PyTorch's FSDP2 over gloo, %d ranks" % RANKS, numpy.fromfile(out, "<f4")))
-    print("  PyTorch on one process: loss %.6f at step 1, %.6f at step %d"
-          % (plain[0], plain[-1], STEPS))
-    for what, losses in runs:
-        worst = float(numpy.max(numpy.abs(losses - plain) / plain))
-        good = len(losses) == STEPS and worst <= BOUND and plain[-1] < 0.9 * plain[0]
-        print("  %-62s %.2e of the loss at most, step %d %.6f%s"
+    learned = plain[-1] < 0.9 * plain[0]
+    done = []
+
+    def say(what, losses, want, bound):
+        worst = float(numpy.max(numpy.abs(losses - want) / want))
+        good = len(losses) == STEPS and worst <= bound and learned
+        print("  %-54s %.2e of the loss at most, step %d %.6f%s"
               % (what, worst, STEPS, losses[-1], "" if good else "   ABOVE THE BOUND"), flush=True)
+        done.append(what)
         if not good:
             failures.append(what)
-    return len(runs)
+
+    print("  float, PyTorch on one process: loss %.6f at step 1, %.6f at step %d"
+          % (plain[0], plain[-1], STEPS))
+    for types in ("float", "float"), ("bf16", "float"), ("bf16", "bf16"):
+        here, there = ours(launch, client, place, out, types), theirs(place, out, types)
+        name = "float" if types[0] == "float" else "%s reduced in %s" % types
+        bound = BOUND if types[0] == "float" else BOUND_BF16
+        say("%s, this library on %d ranks" % (name, RANKS), here, plain, bound)
+        say("%s, PyTorch's FSDP2 over gloo" % name, there, plain, bound)
+        if types[0] != "float":
+            say("%s, this library against FSDP2" % name, here, there, bound)
+    return len(done)
 
 
 if __name__ == "__main__":

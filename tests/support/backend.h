@@ -38,6 +38,10 @@ double backend_time_factor(int world);
 // NCCL promises no order; the sum of two numbers has but one.
 bool backend_sums_in_tree_order(int world);
 
+// Whether a rank that leaves out a collective ends the test with a report that says which; else it
+// hangs until its limit.
+bool backend_names_missing_calls(void);
+
 // What is to be true of the backend when a rank has done its body; false, with the reason in text.
 bool backend_agrees(char *text, unsigned long size);
 

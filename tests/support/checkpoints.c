@@ -2,16 +2,18 @@
  */
 #define _GNU_SOURCE
 #include "checkpoints.h"
+#include "files.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 // ---- Values ----
 
-// Exact in float: no two (id, part, step) of small models share a value at one element.
+// Exact in float: no two (id, part, step) of small models share a value at one element. The period
+// divides no buffer, so that a piece in the place of another one shows.
 static float value_of(const Param *param, int64_t i, int part, int step)
 {
-    return (float)((i % 4096) + 4096 * (part + 3 * (int)(param->id % 32))) + 0.0625f * (float)step;
+    return (float)((i % 4093) + 4096 * (part + 3 * (int)(param->id % 32))) + 0.0625f * (float)step;
 }
 
 static float *part_of(const Sharded *s, int u, int part)
@@ -62,7 +64,7 @@ static bool value_is(float value, const Param *param, int *part, int *step)
     int64_t n = numel_of(param);
     for (*step = 0; *step < 128; (*step)++)
         for (*part = 0; *part < 3; (*part)++)
-            for (int64_t i = 0; i < n && i < 4096; i++)
+            for (int64_t i = 0; i < n && i < 4093; i++)
                 if (value_of(param, i, *part, *step) == value) return true;
     return false;
 }
@@ -157,4 +159,58 @@ void state_check(const Sharded *s, int step, const char *when)
 int state_step(const Sharded *s)
 {
     return s->adamw.t;
+}
+
+// ---- Files of other kinds ----
+
+typedef struct FileCall {
+    Spec spec;
+    StateFile call;
+    const char *path, *says;
+    int fill, check; // steps: the values before, and those that are to be there after the call
+    int *lines, *found;
+} FileCall;
+
+static void call_body(const Rank *r, void *arg)
+{
+    const FileCall *c = arg;
+    Sharded s;
+    int lines;
+    sharded_create(&s, &c->spec, &TEST_OPTIONS, NULL, r);
+    state_fill(&s, c->fill);
+    if (c->says == NULL) {
+        Status status = c->call(c->path, s.model);
+        check(status == OK, "%s failed (%s)", c->path, last_error());
+    } else {
+        said_begin();
+        Status status = c->call(c->path, s.model);
+        char *said = said_end(&lines);
+        __atomic_add_fetch(c->lines, lines, __ATOMIC_SEQ_CST);
+        __atomic_add_fetch(c->found, strstr(said, c->says) != NULL, __ATOMIC_SEQ_CST);
+        check(status == ERR_IO, "it must be refused, with a line that has '%s'", c->says);
+        free(said);
+    }
+    state_check(&s, c->check, c->says != NULL ? "after what was refused" : "after the import");
+    sharded_destroy(&s);
+}
+
+void state_export(int world, Spec spec, StateFile save, const char *path)
+{
+    FileCall c = {.spec = spec, .call = save, .path = path, .fill = 1, .check = 1};
+    run_ranks(world, call_body, &c);
+}
+
+void state_import(int world, Spec spec, StateFile load, const char *path)
+{
+    FileCall c = {.spec = spec, .call = load, .path = path, .fill = 2, .check = 1};
+    run_ranks(world, call_body, &c);
+}
+
+void state_refused(int world, Spec spec, StateFile call, const char *path, const char *says)
+{
+    FileCall c = {
+        spec, call, path, says, 2, 2, shared_alloc(sizeof(int)), shared_alloc(sizeof(int))};
+    run_ranks(world, call_body, &c);
+    if (*c.lines != 1 || *c.found != 1)
+        fail_msg("%d lines, of which %d have '%s': want one", *c.lines, *c.found, says);
 }

@@ -4,7 +4,7 @@
  * element, part, step) alone; state_check says whether that is what a rank holds. Both count for
  * themselves who owns what.
  *
- * Interface: state_fill, state_check, state_step.
+ * Interface: state_fill, state_check, state_step; state_export, state_import, state_refused.
  */
 #ifndef SHARDLAB_CHECKPOINTS_H
 #define SHARDLAB_CHECKPOINTS_H
@@ -24,5 +24,13 @@ void state_fill(Sharded *s, int step);
 void state_check(const Sharded *s, int step, const char *when);
 // The step whose value the first element of the first parameter that the rank has anything of has.
 int state_step(const Sharded *s);
+
+// Calls of gpt2_export, llama_import and the like, by all ranks of a world. The values of step 1
+// go out, and come in where there are others; what must be refused is, by all ranks with one line
+// of one of them that has `says`, and has changed nothing.
+typedef Status (*StateFile)(const char *path, Module *root);
+void state_export(int world, Spec spec, StateFile save, const char *path);
+void state_import(int world, Spec spec, StateFile load, const char *path);
+void state_refused(int world, Spec spec, StateFile call, const char *path, const char *says);
 
 #endif

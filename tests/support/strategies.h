@@ -32,6 +32,7 @@ typedef struct Case {
     bool align;
     bool tied;     // an MLP whose blocks l.1 and l.2 share their bias
     bool uneven;   // each rank and micro-batch has another number of tokens
+    float clip;    // > 0: to this norm; the parameters are then near the oracle's, to 1e-6
     float **grads; // shared memory: of each rank and micro-batch, as the ranks make them
     // Called between a step's backward and the optimizer, and before each step but the first: a
     // resume, say. NULL: nothing.

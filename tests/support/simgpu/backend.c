@@ -57,6 +57,11 @@ bool backend_sums_in_tree_order(int world)
     return true;
 }
 
+bool backend_names_missing_calls(void)
+{
+    return true;
+}
+
 bool backend_agrees(char *text, unsigned long size)
 {
     return true;

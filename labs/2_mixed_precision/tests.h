@@ -1,0 +1,47 @@
+/* tests.h: what the files of this suite share, and the tests that each of them has. tests.c has the
+ * others, and the list.
+ */
+#ifndef LAB_MIXED_PRECISION_TESTS_H
+#define LAB_MIXED_PRECISION_TESTS_H
+
+#include "harness.h"
+#include "narrow.h"
+#include "precision.h"
+#include "strategies.h"
+
+static const DType F32 = DTYPE_F32, BF16 = DTYPE_BF16, F16 = DTYPE_F16;
+
+static const Strategy ALL[] = {STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_ZERO3};
+static const DType PAIRS[][2] = {{DTYPE_BF16, DTYPE_F32}, {DTYPE_BF16, DTYPE_BF16},
+                                 {DTYPE_F16, DTYPE_F32},  {DTYPE_F16, DTYPE_F16},
+                                 {DTYPE_F32, DTYPE_BF16}, {DTYPE_F32, DTYPE_F32}};
+enum { N_PAIRS = sizeof PAIRS / sizeof PAIRS[0] };
+
+// The policy of these types; floats go in and come out.
+static inline const MixedPrecisionPolicy *policy_of(DType param, DType reduce)
+{
+    static MixedPrecisionPolicy all[3][3];
+    all[param][reduce] = (MixedPrecisionPolicy){param, reduce, DTYPE_F32, true};
+    return &all[param][reduce];
+}
+
+static inline Case typed(Spec spec, DType param, DType reduce, Strategy strategy, int world)
+{
+    Case c = case_of(spec, strategy, world, 1, 1);
+    c.policy = policy_of(param, reduce);
+    return c;
+}
+
+// tests_whole_numbers.c
+void whole_numbers_are_exact(void **state);
+
+// tests_model.c: the masters, the ends of the model, and what does not go together.
+void the_full_state_is_the_masters(void **state);
+void a_policy_suits_the_model(void **state);
+
+// tests_loss_scale.c
+void gradients_are_scaled_and_unscaled(void **state);
+void an_overflow_leaves_the_step_out_everywhere(void **state);
+void the_scale_shrinks_and_grows(void **state);
+
+#endif

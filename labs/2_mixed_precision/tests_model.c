@@ -1,0 +1,165 @@
+/* Lab 2, a policy and its model: the masters, the ends of the model, and what does not go together.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests.h"
+
+static Status count_visit(const Param *param, const float *values, void *arg)
+{
+    ++*(int *)arg;
+    return OK;
+}
+
+static Status compare_master(const Param *param, const float *values, void *arg)
+{
+    const Plain *plain = arg;
+    static Layout all;
+    layout_module(&all, plain->model, false, 1, LAYOUT_WHOLE);
+    for (int i = 0; i < all.n; i++) {
+        size_t n = all.begin[i + 1] - all.begin[i];
+        if (strcmp(all.param[i]->name, param->name) != 0) continue;
+        float *want = fetch(all.param[i]->data.data, n);
+        check(memcmp(values, want, n * sizeof *want) == 0,
+              "the full state has %s[0] = %.9g, and its master is %.9g: it is gathered from the "
+              "shards in float",
+              param->name, (double)values[0], (double)want[0]);
+        free(want);
+    }
+    return OK;
+}
+
+static void masters_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    Plain plain;
+    int visits = 0;
+    plain_create(&plain, &c->spec, TEST_OPTIONS.seed, NULL, r->stream);
+    int n_params = meta_params(plain.model, NULL, 0);
+    case_wrap(&w, c, r);
+    for (int round = 0; round < 2; round++) { // the second after a forward in the policy's type
+        size_t live = gpulog_live_bytes(r->device);
+        need(fsdp_full_state(w.model, compare_master, &plain));
+        check(gpulog_live_bytes(r->device) == live, "fsdp_full_state has left %zu bytes",
+              gpulog_live_bytes(r->device) - live);
+        case_train(&w, c, r, round);
+        check(w.root->units[0]->flat.unsharded_param.dtype == c->policy->param_dtype,
+              "after fsdp_full_state the units are gathered in another type than the policy's");
+    }
+    need(fsdp_unshard(w.root->units[1]));
+    need(fsdp_wait_for_unshard(w.root->units[1]));
+    check(fsdp_full_state(w.model, count_visit, &visits) == ERR_ARGUMENT,
+          "the full state of a unit that is unsharded in %s was taken for its masters",
+          type_name(c->policy->param_dtype));
+    check(strstr(check_last(), "fsdp_reshard_all(root) first") != NULL, "the line says: %s",
+          check_last());
+    need(fsdp_reshard_all(w.model));
+    need(fsdp_full_state(w.model, count_visit, &visits));
+    check(visits == (r->rank == 0 ? n_params : 0), "the visitor has had %d parameters of %d",
+          visits, n_params);
+    case_unwrap(&w, r);
+    plain_destroy(&plain);
+}
+
+void the_full_state_is_the_masters(void **state)
+{
+    Case c = typed(spec_mlp(3), BF16, F32, STRATEGY_ZERO3, 3);
+    run_ranks(3, masters_body, &c);
+}
+
+// That no module computes in another type than it did, and that the model trains as before.
+static void check_restored(Wrapped *w, const Case *c, const Rank *r, int children)
+{
+    check(w->model->n_children == children && w->model->out_type == F32 &&
+              w->model->children[0]->out_type == F32,
+          "a policy that was refused or taken off has left a layer or a type");
+    check(w->root->precision == NULL && w->root->full_state == NULL,
+          "a policy that was refused or taken off has left something in the root");
+    for (int u = 0; u < w->root->n_units; u++)
+        check(w->root->units[u]->flat.unsharded_param.dtype == F32 &&
+                  w->root->units[u]->all_gather == fsdp_all_gather,
+              "unit %s still gathers as a policy said", w->root->units[u]->flat.name);
+    case_train(w, c, r, 0);
+    need(fsdp_adamw_step(&w->adamw));
+}
+
+static void refuse(Wrapped *w, MixedPrecisionPolicy policy, const char *line)
+{
+    Status status = precision_apply(w->model, &policy);
+    check(status == ERR_ARGUMENT && strstr(check_last(), line) != NULL,
+          "status %d and \"%s\", want ERR_ARGUMENT and a line with: %s", status, check_last(),
+          line);
+}
+
+static void refusals_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    const MixedPrecisionPolicy bf16 = {BF16, F32, F32, true};
+    Wrapped w;
+    case_wrap(&w, c, r);
+    int children = w.model->n_children;
+    need(strategy_remove(w.model));
+    refuse(&w, bf16, "call strategy_apply before precision_apply");
+    need(strategy_apply(w.model, &c->options));
+    refuse(&w, (MixedPrecisionPolicy){BF16, (DType)7, F32, true}, "7 is no DType");
+    need(fsdp_unshard(w.root->units[1]));
+    refuse(&w, bf16, "in the middle of a step");
+    need(fsdp_reshard_all(w.model));
+    Module *cast = cast_create("narrow", w.model->out_dim, F16, F32), *last;
+    int at = w.model->n_children - 1;
+    last = w.model->children[at];
+    w.model->children[at] = cast;
+    refuse(&w, bf16, "takes another type than");
+    w.model->children[at] = last;
+    module_destroy(cast);
+    check_restored(&w, c, r, children);
+    need(precision_apply(w.model, &bf16));
+    refuse(&w, bf16, "has a precision already");
+    check(strategy_remove(w.model) == ERR_ARGUMENT &&
+              strstr(check_last(), "call precision_remove before") != NULL,
+          "a strategy was taken off under a precision: %s", check_last());
+    need(precision_remove(w.model));
+    check(precision_remove(w.model) == ERR_ARGUMENT, "no precision was taken off");
+    check_restored(&w, c, r, children);
+    case_unwrap(&w, r);
+}
+
+static void types_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    Buffer out;
+    Batch batch = case_batch(c, 0, r->rank, 0);
+    case_wrap(&w, c, r);
+    DType in = c->policy->cast_forward_inputs ? F32 : c->policy->param_dtype;
+    check(w.model->in_type == in && w.model->out_type == c->policy->output_dtype,
+          "the model takes %s and gives %s, want %s and %s", type_name(w.model->in_type),
+          type_name(w.model->out_type), type_name(in), type_name(c->policy->output_dtype));
+    size_t n = (size_t)c->spec.B * (size_t)c->spec.in_dim;
+    float *x = fetch(batch.in, n);
+    void *input = alloc_typed(in, n);
+    send_typed(in, input, x, n);
+    w.run.B = c->spec.B;
+    w.run.T = 1;
+    need(module_forward_typed(w.model, &w.run, input, &out));
+    check(out.dtype == c->policy->output_dtype, "the output is %s", type_name(out.dtype));
+    need(module_discard(w.model, &w.run));
+    need(fsdp_reshard_all(w.model));
+    need_cuda(cudaFree(input));
+    free(x);
+    batch_destroy(&batch);
+    case_unwrap(&w, r);
+}
+
+void a_policy_suits_the_model(void **state)
+{
+    Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, 2, 1, 1);
+    run_ranks(2, refusals_body, &c);
+    for (int i = 0; i < 8; i++) {
+        const MixedPrecisionPolicy policy = {i & 1 ? F16 : BF16, F32, i & 2 ? F32 : BF16,
+                                             (i & 4) != 0};
+        c.policy = &policy;
+        run_ranks(2, types_body, &c);
+    }
+}

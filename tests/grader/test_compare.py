@@ -1,0 +1,63 @@
+"""grader/compare.py (make compare): one table that a terminal of 80 columns shows, with a row for
+each strategy, in float and in bf16; and what it says of options that make no sense."""
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+from helpers import GRADER, ROOT, build_folder
+
+ROWS = ("DDP", "ZeRO-1", "ZeRO-2", "… every time", "ZeRO-3", "HSDP, 2 replicas")
+
+
+class Compare(unittest.TestCase):
+    def run_tool(self, *arguments):
+        done = subprocess.run(
+            [sys.executable, "-B", os.path.join(GRADER, "compare.py"), "--impl",
+             os.path.join(ROOT, "reference"), "--build", build_folder(), *arguments],
+            text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            timeout=900, check=False)
+        return done.returncode, done.stdout
+
+    def rows(self, *arguments):
+        """{strategy: its numbers}"""
+        status, out = self.run_tool(*arguments)
+        self.assertEqual(status, 0, out)
+        for line in out.splitlines():
+            self.assertLessEqual(len(line), 80, line)
+        found = {}
+        for name in ROWS:
+            row = re.search(r"(?m)^%s((?: +[0-9.]+){7})$" % re.escape(name), out)
+            self.assertIsNotNone(row, "%s in:\n%s" % (name, out))
+            found[name] = [float(word) for word in row.group(1).split()]
+        return found
+
+    def test_float(self):
+        rows = self.rows("--ranks", "4")
+        held = {name: numbers[0] for name, numbers in rows.items()}
+        for name in ROWS[1:5]:
+            self.assertAlmostEqual(held["DDP"] / held[name], 4.0, delta=0.05)
+        self.assertAlmostEqual(held["DDP"] / held["HSDP, 2 replicas"], 2.0, delta=0.05)
+        self.assertEqual(rows["DDP"][2:4], [0.0, 0.0])
+        self.assertGreater(rows["ZeRO-3"][2], rows["ZeRO-2"][2]) # gathered again
+
+    def test_bf16(self):
+        narrow, wide = self.rows("--ranks", "4", "--dtype", "bf16"), self.rows("--ranks", "4")
+        for name in ROWS[1:]:
+            self.assertEqual(narrow[name][0], wide[name][0]) # masters, gradients and moments
+            self.assertAlmostEqual(narrow[name][2] / wide[name][2], 0.5, delta=0.01)
+            self.assertEqual(narrow[name][3], wide[name][3]) # reduced in float
+
+    def test_what_makes_no_sense(self):
+        for arguments, words in ((("--ranks", "3"), "RANKS=3: two replicas"),
+                                 (("--dtype", "fp8"), "DTYPE=fp8: it is float or bf16 or fp16"),
+                                 (("--reduce-dtype", "x"), "REDUCE_DTYPE=x: it is")):
+            status, out = self.run_tool(*arguments)
+            self.assertEqual(status, 2, out)
+            self.assertIn(words, out)
+
+
+if __name__ == "__main__":
+    unittest.main()
