@@ -107,17 +107,18 @@ static Status make_flat(FsdpUnit *unit, const FsdpOptions *options)
     FlatLayout layout = {0};
     int n = meta_params(module, NULL, 0), taken = 0;
     Status status = OK;
+    LayoutFn lay_out = options->layout != NULL ? options->layout : flat_layout;
     Param **params = malloc((size_t)(n + 1) * sizeof *params);
     if (params == NULL) return fail(ERR_MEMORY, "no host memory for %d parameters", n);
     meta_params(module, params, n);
 
     //[6.3] Where `status` is OK, unit->flat is the flat parameter of what this unit takes, laid out
-    //  over the ranks that shard; else `status` is the first failure.
+    //  (lay_out: flat_layout, or another way) over the ranks that shard; else `status` is the first failure.
     //? Which of the mesh's two groups shards? What would flat_create do with a failed layout?
     status = collect_unowned_params(module, params, n, &taken);
     if (status == OK)
-        status = flat_layout(&layout, module->name, params, taken, group->rank, group->size,
-                             options->align_shards);
+        status = lay_out(&layout, module->name, params, taken, group->rank, group->size,
+                         options->align_shards);
     if (status == OK)
         status = flat_create(&unit->flat, module->name, &layout, options->seed,
                              unit->ctx->compute_stream);

@@ -110,7 +110,11 @@ typedef struct Known {
 static void make_known(Known *known, const Set *set, int rank, int world, bool align)
 {
     FlatLayout *layout = &known->layout;
-    *layout = (FlatLayout){set->n, known->params, known->offset, 0, 0, 0, rank, world};
+    *layout = (FlatLayout){.n = set->n,
+                           .params = known->params,
+                           .offset = known->offset,
+                           .rank = rank,
+                           .world = world};
     for (int i = 0; i < set->n; i++) {
         known->params[i] = set->pointer[i];
         known->offset[i] = layout->numel;
