@@ -198,25 +198,17 @@ static void case_refused_body(const Rank *r, void *arg)
 {
     const Case *c = arg;
     const char *why = case_refusal(c, r->world);
-    FsdpOptions fsdp = {.layout = c->layout, .seed = 42};
-    Mesh mesh;
-    FsdpContext ctx;
-    need(mesh_2d(&mesh, r->comm, c->replicas));
-    need(fsdp_context_create(&ctx, &mesh, r->stream));
-    Module *model = spec_create(&c->spec);
-    Param *params[32];
-    int n = c->frozen != NULL ? meta_params(model, params, 32) : 0;
-    for (int i = 0; i < n; i++) params[i]->frozen = c->frozen(i);
-    need(fully_shard(model, &ctx, &fsdp));
+    Wrapped w = {.root = NULL};
+    need(mesh_2d(&w.mesh, r->comm, c->replicas));
+    need(fsdp_context_create(&w.ctx, &w.mesh, r->stream));
     check_set_silent(true);
-    Status status = strategy_apply(model, &c->options);
+    Status status = case_build(&w, c);
     check_set_silent(false);
     check(status == ERR_ARGUMENT && strstr(check_last(), why) != NULL,
           "status %d, and the line is: %s; it must say: %s", status, check_last(), why);
-    fsdp_unwrap(model);
-    module_destroy(model);
-    need(fsdp_context_destroy(&ctx));
-    need(mesh_destroy(&mesh, r->comm));
+    case_take_down(&w);
+    need(fsdp_context_destroy(&w.ctx));
+    need(mesh_destroy(&w.mesh, r->comm));
 }
 
 static void check_case_refused(int world, Case *c)
