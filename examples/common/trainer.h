@@ -35,6 +35,7 @@ typedef struct TrainerOptions {
     bool reduce_every_time; // each of them reduces
     bool mixed;             // policy is set; strategic is, too
     MixedPrecisionPolicy policy;
+    int layout;        // of the units: 0 flat, 1 by parameter (lab 6)
     int reshard_ranks; // ZeRO-3: slices between forward and backward; 0: none
     bool uneven;       // micro-batches of 1 to B sequences, each rank and step others
 } TrainerOptions;

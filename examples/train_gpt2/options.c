@@ -35,6 +35,7 @@ static void usage(FILE *out, const char *program)
         "  --accumulate N micro-batches of a step, each of --batch sequences (1)\n"
         "  --reduce-every-time   each micro-batch reduces; else the last one alone\n"
         "  --reshard-ranks N     zero3: a slice between forward and backward, on N ranks (0)\n"
+        "  --layout X     how a unit is cut: flat or per_parameter, by rows of each (flat)\n"
         "  --uneven       micro-batches of 1 to --batch sequences, averaged by tokens\n"
         "  --dtype X      in which parameters are gathered and layers compute: float, bf16 or\n"
         "                 fp16, which scales the loss (float)\n"
@@ -51,6 +52,7 @@ static void usage(FILE *out, const char *program)
 static const char *const MODELS[] = {"gpt2", "llama", NULL};
 static const char *const ATTENTIONS[] = {"plain", "fused", NULL};
 static const char *const STRATEGIES[] = {"ddp", "zero1", "zero2", "zero3", NULL};
+static const char *const LAYOUTS[] = {"flat", "per_parameter", NULL};
 static const char *const DTYPES[] = {"float", "bf16", "fp16", NULL};
 
 static void set_defaults(TrainOptions *o, TrainerOptions *t)
@@ -97,6 +99,7 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
         {"accumulate", OPTION_INT, &t->accumulate, 1, NULL, &strategy},
         {"reduce-every-time", OPTION_FLAG, &t->reduce_every_time, 0, NULL, NULL},
         {"reshard-ranks", OPTION_INT, &t->reshard_ranks, 0, NULL, &strategy},
+        {"layout", OPTION_CHOICE, &t->layout, 0, LAYOUTS, NULL},
         {"uneven", OPTION_FLAG, &t->uneven, 0, NULL, NULL},
         {"dtype", OPTION_CHOICE, &t->policy.param_dtype, 0, DTYPES, &mixed},
         {"reduce-dtype", OPTION_CHOICE, &t->policy.reduce_dtype, 0, DTYPES, &mixed},
@@ -140,6 +143,11 @@ Status train_options_check(const TrainOptions *o, const TrainerOptions *t, int r
         return fail(ERR_ARGUMENT,
                     "--strategy, --replicas, --accumulate and --dtype go neither with "
                     "--unsharded nor with --keep (zero2 keeps)");
+    if (t->layout > 0 && t->reshard_ranks > 0)
+        return fail(ERR_ARGUMENT,
+                    "--reshard-ranks keeps a slice of a flat unit: leave --layout out");
+    if (t->layout > 0 && t->unsharded)
+        return fail(ERR_ARGUMENT, "--unsharded shards nothing: leave --layout out");
     if (t->strategy == STRATEGY_DDP && t->replicas > 1)
         return fail(ERR_ARGUMENT,
                     "--strategy ddp has a replica on every rank: leave --replicas out");
