@@ -71,6 +71,7 @@ typedef struct CheckpointEntry {
     int ndim;
     int64_t shape[PARAM_MAX_DIMS];
     int64_t numel;
+    bool frozen; // it was, when it was saved: it has no moments
     int n_slices;
     CheckpointSlice *slices; // in order of `begin`, without a gap or an overlap
 } CheckpointEntry;

@@ -81,7 +81,14 @@ typedef struct FlatLayout {
     int64_t padded;      // numel and padding: a multiple of world (of 4·world where aligned)
     int64_t shard_numel; // padded / world
     int rank, world;     // in the group that shards
+    const struct LayoutRule *rule; // layout_rule.h: another way to cut a unit; NULL: flat
+    int64_t grad_numel; // so many elements of a shard, its first, have a gradient; flat: all
+                        // (which flat_create notes)
 } FlatLayout;
+
+// What makes a unit's layout: flat_layout, or another way.
+typedef Status (*LayoutFn)(FlatLayout *layout, const char *name, Param **params, int n, int rank,
+                           int world, bool align);
 
 // Legal transitions: sharded → unsharding → unsharded → sharded.
 typedef enum FlatState {
@@ -96,9 +103,10 @@ typedef struct FlatParam {
     FlatState state;        // changed by flat_set_state alone
     bool offloaded;         // the shards are in host memory (offload.h)
     Buffer sharded_param;   // (shard_numel) elements [rank·shard_numel, (rank+1)·shard_numel)
-    Buffer sharded_grad;    // (shard_numel) the averaged gradient of the same elements
+    Buffer sharded_grad;    // (grad_numel) the averaged gradient of the same elements
     Buffer unsharded_param; // (padded), else no memory; world 1: the same memory as the shard
-    Buffer unsharded_grad;  // (padded) during the unit's backward; world 1: as above
+    Buffer unsharded_grad;  // (world·grad_numel, which is padded) during the unit's backward;
+                            // world 1: as above
     cudaEvent_t all_gather_done; // recorded after the all-gather
 } FlatParam;
 
@@ -112,7 +120,7 @@ static inline bool flat_param_is_shard(const FlatParam *flat)
 
 // Fills in the layout. `align` asks for shards of a multiple of 16 bytes (4 elements), which
 // NCCL and vector loads want. `name` is for messages. ERR_ARGUMENT for no parameters, W < 1, a rank
-// outside, or a parameter that is not DTYPE_F32 or that another flat parameter owns.
+// outside, or a parameter that is not DTYPE_F32, that another flat parameter owns or that is frozen.
 Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, int rank, int world,
                    bool align);
 // Frees the layout's tables. A zeroed layout is fine.
@@ -196,6 +204,7 @@ typedef struct FsdpRoot {
     int n_post_forward, max_post_forward;
     AllGatherState all_gather_state;
     ReduceScatterState reduce_scatter_state;
+    AllGatherState copied_out;        // layout_rule.h: the gather buffer that was copied out last
     struct StrategyState *strategy;   // strategy.h; NULL: ZeRO as the six tasks have it
     struct PrecisionState *precision; // precision.h; NULL: floats throughout
     struct PrefetchState *prefetch;   // prefetch.h; NULL: one unit ahead, as the six tasks have it
@@ -217,6 +226,7 @@ typedef struct FsdpOptions {
     FsdpReshard reshard_after_forward;
     bool align_shards; // shards of a multiple of 16 bytes
     uint64_t seed;     // of the initial values; the same on every rank
+    LayoutFn layout;   // how a unit is cut; NULL: flat_layout
 } FsdpOptions;
 
 // What the unit is doing. (PyTorch: TrainingState.)
@@ -267,6 +277,9 @@ Status fsdp_record_post_forward(FsdpUnit *unit);
 FsdpUnit *fsdp_pop_post_forward(FsdpUnit *unit);
 // Empties the order and every unit's stack.
 void fsdp_clear_post_forward(FsdpRoot *root);
+// Frees root->copied_out on the all-gather stream, once the copy has passed; nothing where there is
+// none.
+Status fsdp_free_copied_out(FsdpRoot *root);
 
 // ---------------------------------------------------------------- Task 3: forward.c
 
@@ -330,7 +343,9 @@ typedef struct FsdpAdamW {
     AdamWConfig config;
     int t;          // steps done
     int n;          // units
-    float **m, **v; // (n) device (shard_numel): the two moments of each unit's shard
+    float **m, **v; // (n) device (grad_numel): the two moments of each unit's shard
+    Status (*step)(struct FsdpAdamW *opt); // what fsdp_adamw_step does instead; NULL: what it says
+    const struct ParamGroups *groups;      // per_parameter.h: by parameter; NULL: none
 } FsdpAdamW;
 
 // AdamW over every unit of `root`: moments for the shards alone, zero.

@@ -11,7 +11,7 @@
  * Parameters start on "meta": shape and no storage. Whoever trains must give param->data (and,
  * before a backward, param->grad) device memory while the module runs. A backward adds to
  * param->grad, so a parameter used twice (tied embeddings) and several micro-batches both come out
- * right.
+ * right. A frozen one (param->frozen) has no gradient, and no optimizer moves it.
  *
  * Types: a module computes in float unless module_set_type says bf16 or fp16. Then its input, its
  * output, their gradients, its parameters' data and grad are all of that type; sums and statistics
@@ -43,6 +43,8 @@ typedef struct Param {
     int64_t shape[PARAM_MAX_DIMS]; // row-major
     InitKind init;
     float init_std;                // INIT_NORMAL: standard deviation, mean 0
+    bool frozen;                   // does not train: a backward makes no gradient of it, and grad
+                                   // needs no memory. Set before fully_shard or an optimizer
     Buffer data;                   // the unsharded parameter; no memory while on meta or resharded
     Buffer grad;                   // the unsharded gradient; no memory while there is none
     void *owner;                   // who manages the storage (a flat parameter); NULL: nobody yet

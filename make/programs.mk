@@ -29,7 +29,7 @@ $(BUILD)/impl/$(IMPL_KEY)/trace/%: $(BUILD)/obj/tests/trace/%.o $(OWN:%=$(BUILD)
 # Of the kit's own suites these know of FSDP.
 $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/checkpoint/*.c tests/fsdp/*.c tests/harness/*.c tests/labs/*.c tests/large/*.c)): $(REFERENCE_OBJ)
 # And these of the labs.
-$(patsubst %,$(BUILD)/tests/checkpoint/%,worlds kills strategies precision) $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/labs/*.c)): $(LAB_OBJ)
+$(patsubst %,$(BUILD)/tests/checkpoint/%,worlds kills strategies precision layouts) $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/labs/*.c)): $(LAB_OBJ)
 # And this one has the CPU's kernels to compare the device's with.
 $(BUILD)/tests/cuda/kernels: $(BUILD)/obj/tests/cuda/host_kernels.o
 $(BUILD)/tests/emulator/mistakes: $(BUILD)/obj/tests/emulator/wrong.o

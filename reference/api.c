@@ -13,8 +13,7 @@
  * root of its own; one that is wrapped later takes over the units below it.
  *
  * Interface: fsdp_context_create, fsdp_context_destroy (streams and events of a rank); fully_shard,
- * fsdp_unwrap (a module becomes a unit, and a module again); fsdp_units, fsdp_full_state (all units;
- * the unsharded model, for saving).
+ * fsdp_unwrap (a module becomes a unit, and one again); fsdp_units, fsdp_full_state (for saving).
  */
 #include "fsdp.h"
 
@@ -107,17 +106,18 @@ static Status make_flat(FsdpUnit *unit, const FsdpOptions *options)
     FlatLayout layout = {0};
     int n = meta_params(module, NULL, 0), taken = 0;
     Status status = OK;
+    LayoutFn lay_out = options->layout == NULL ? flat_layout : options->layout;
     Param **params = malloc((size_t)(n + 1) * sizeof *params);
     if (params == NULL) return fail(ERR_MEMORY, "no host memory for %d parameters", n);
     meta_params(module, params, n);
 
-    //[6.3] Where `status` is OK, unit->flat is the flat parameter of what this unit takes, laid out
-    //  over the ranks that shard; else `status` is the first failure.
+    //[6.3] Where `status` is OK, unit->flat is the flat parameter of what this unit takes, as lay_out
+    //  lays it out over the ranks that shard; else `status` is the first failure.
     //? Which of the mesh's two groups shards? What would flat_create do with a failed layout?
     status = collect_unowned_params(module, params, n, &taken);
     if (status == OK)
-        status = flat_layout(&layout, module->name, params, taken, group->rank, group->size,
-                             options->align_shards);
+        status = lay_out(&layout, module->name, params, taken, group->rank, group->size,
+                         options->align_shards);
     if (status == OK)
         status = flat_create(&unit->flat, module->name, &layout, options->seed,
                              unit->ctx->compute_stream);

@@ -26,6 +26,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "layout_rule.h"
+
 static int64_t min64(int64_t a, int64_t b)
 {
     //[[2.2a] The smaller of the two.
@@ -59,6 +61,18 @@ static Status check_layout(const char *name, Param **params, int n, int rank, in
     //[end 2.1a]
 }
 
+// A flat gradient is reduced and stepped as one.
+static Status check_trains(const char *name, Param **params, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (params[i]->frozen)
+            return fail(ERR_ARGUMENT,
+                        "%s: %s is frozen, and a flat parameter trains as one: lay it out by "
+                        "parameter (per_parameter_layout)",
+                        name, params[i]->name);
+    return OK;
+}
+
 void flat_layout_destroy(FlatLayout *layout)
 {
     free(layout->params);
@@ -71,6 +85,7 @@ Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, 
 {
     memset(layout, 0, sizeof *layout);
     TRY(check_layout(name, params, n, rank, world));
+    TRY(check_trains(name, params, n));
     layout->rank = rank;
     layout->world = world;
     layout->params = malloc((size_t)n * sizeof(Param *));
@@ -98,6 +113,7 @@ Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, 
 
 int64_t flat_valid_numel(const FlatLayout *layout, int rank)
 {
+    if (layout->rule != NULL) return layout->rule->valid_numel(layout, rank);
     //[2.2] The result is how many elements of the rank's shard belong to parameters: all, some or
     //  none.
     //? 5 elements on 4 ranks: shards of 2. What does rank 3 hold?
@@ -109,6 +125,10 @@ int64_t flat_valid_numel(const FlatLayout *layout, int rank)
 void flat_param_range_in_shard(const FlatLayout *layout, int i, int rank, int64_t *begin,
                                int64_t *end, int64_t *at)
 {
+    if (layout->rule != NULL) {
+        layout->rule->param_range(layout, i, rank, begin, end, at);
+        return;
+    }
     //[2.3] Elements [*begin, *end) of the parameter are what the rank's shard holds of it, from
     //  element *at of the shard on. *begin = *end where it holds none.
     //? In how many ways can two ranges overlap? Draw them before you write.
@@ -129,6 +149,7 @@ void flat_param_range_in_shard(const FlatLayout *layout, int i, int rank, int64_
 
 Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream)
 {
+    if (flat->layout.rule != NULL) return flat->layout.rule->zero_padding(flat, sharded, stream);
     //[2.4] Once `stream` has run what is queued, the elements of this rank's shard that belong to
     //  no parameter are zero; no other byte was touched.
     //? Which element is the first of the padding, and what if there is none?
@@ -144,17 +165,21 @@ Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStrea
 static Status fill_shards(FlatParam *flat, uint64_t seed, cudaStream_t stream)
 {
     FlatLayout *layout = &flat->layout;
-    flat->sharded_param = flat->sharded_grad = (Buffer){NULL, DTYPE_F32, layout->shard_numel};
-    flat->unsharded_param = flat->unsharded_grad = (Buffer){NULL, DTYPE_F32, layout->padded};
+    if (layout->rule == NULL) layout->grad_numel = layout->shard_numel;
+    flat->sharded_param = (Buffer){NULL, DTYPE_F32, layout->shard_numel};
+    flat->sharded_grad = (Buffer){NULL, DTYPE_F32, layout->grad_numel};
+    flat->unsharded_param = (Buffer){NULL, DTYPE_F32, layout->padded};
+    flat->unsharded_grad = (Buffer){NULL, DTYPE_F32, layout->world * layout->grad_numel};
 
     //[2.5] The rank has its two shards and the event (without timing). Every initial value is where
     //  it belongs, and all else is zero: the padding, and the whole gradient.
     //? How much of the model may be on this device while you build it?
     size_t bytes = buffer_bytes(&flat->sharded_param);
+    size_t grad_bytes = buffer_bytes(&flat->sharded_grad);
     CUDA_TRY(cudaEventCreateWithFlags(&flat->all_gather_done, cudaEventDisableTiming));
     CUDA_TRY(cudaMalloc(&flat->sharded_param.data, bytes));
-    CUDA_TRY(cudaMalloc(&flat->sharded_grad.data, bytes));
-    CUDA_TRY(cudaMemsetAsync(flat->sharded_grad.data, 0, bytes, stream));
+    CUDA_TRY(cudaMalloc(&flat->sharded_grad.data, grad_bytes));
+    CUDA_TRY(cudaMemsetAsync(flat->sharded_grad.data, 0, grad_bytes, stream));
     for (int i = 0; i < layout->n; i++) {
         int64_t begin, end, at;
         flat_param_range_in_shard(layout, i, layout->rank, &begin, &end, &at);
@@ -225,6 +250,8 @@ void flat_set_grad_views(FlatParam *flat)
             buffer_range(&flat->unsharded_grad, flat->layout.offset[i], meta_numel(param));
     }
     //[end 2.6a]
+    for (int i = 0; i < flat->layout.n; i++)
+        if (flat->layout.params[i]->frozen) flat->layout.params[i]->grad.data = NULL;
 }
 
 void flat_destroy(FlatParam *flat)

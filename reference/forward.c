@@ -34,6 +34,7 @@
  * and out of its gather buffers; a flat parameter is gathered in place.
  */
 #include "fsdp.h"
+#include "layout_rule.h"
 
 // Makes stream `waiter` wait for everything that is queued on `worker` so far.
 static Status stream_wait_stream(FsdpContext *ctx, cudaStream_t waiter, cudaStream_t worker)
@@ -97,8 +98,8 @@ Status fsdp_wait_for_unshard(FsdpUnit *unit)
     TRY(flat_set_state(flat, FLAT_UNSHARDED));
     if (!flat_param_is_shard(flat))
         CUDA_TRY(cudaStreamWaitEvent(unit->ctx->compute_stream, flat->all_gather_done, 0));
-    return OK;
     //[end 3.3]
+    return flat->layout.rule != NULL ? flat->layout.rule->copy_out(unit) : OK;
 }
 
 Status fsdp_free_all_gather(FsdpRoot *root)
@@ -210,6 +211,7 @@ Status fsdp_post_forward(Module *module, void *arg)
         root->iter_forward_root = NULL;
     }
     //[end 3.7]
+    if (root->iter_forward_root == NULL) TRY(fsdp_free_copied_out(root));
     unit->phase = FSDP_IDLE;
     return OK;
 }

@@ -67,7 +67,7 @@ static Status create_moments(FsdpAdamW *opt)
     //  opt->root->units[i].
     //? How many bytes are the moments of 355 million parameters, in all and on each of 8 ranks?
     for (int i = 0; i < opt->n; i++) {
-        int64_t shard_numel = opt->root->units[i]->flat.layout.shard_numel;
+        int64_t shard_numel = opt->root->units[i]->flat.sharded_grad.numel;
         TRY(zeros(&opt->m[i], shard_numel, opt->ctx->compute_stream));
         TRY(zeros(&opt->v[i], shard_numel, opt->ctx->compute_stream));
     }
@@ -94,6 +94,7 @@ Status fsdp_adamw_step(FsdpAdamW *opt)
     cudaStream_t stream = opt->ctx->compute_stream;
     TRY(check_sharded(opt->root));
     if (opt->root->shard_ops != NULL) return opt->root->shard_ops->adamw_step(opt);
+    if (opt->step != NULL) return opt->step(opt);
 
     //[5.2] Every shard has made one step of AdamW. opt->t has counted it, and the formula counts
     //  from 1. The padding of every shard is zero, whatever was in its gradient or its moments.
@@ -102,7 +103,7 @@ Status fsdp_adamw_step(FsdpAdamW *opt)
     for (int i = 0; i < opt->n; i++) {
         FlatParam *flat = &opt->root->units[i]->flat;
         CUDA_TRY(kernel_adamw(flat->sharded_param.data, flat->sharded_grad.data, opt->m[i],
-                              opt->v[i], (size_t)flat->layout.shard_numel, c->lr, c->beta1,
+                              opt->v[i], (size_t)flat->sharded_grad.numel, c->lr, c->beta1,
                               c->beta2, c->eps, c->weight_decay, opt->t, stream));
         TRY(flat_zero_padding(flat, &flat->sharded_param, stream));
     }
@@ -137,7 +138,7 @@ Status fsdp_sgd_step(Module *module, FsdpContext *ctx, float lr, float weight_de
     for (int i = 0; i < root->n_units; i++) {
         FlatParam *flat = &root->units[i]->flat;
         CUDA_TRY(kernel_sgd(flat->sharded_param.data, flat->sharded_grad.data, NULL,
-                            (size_t)flat->layout.shard_numel, lr, 0.0f, weight_decay,
+                            (size_t)flat->sharded_grad.numel, lr, 0.0f, weight_decay,
                             ctx->compute_stream));
         TRY(flat_zero_padding(flat, &flat->sharded_param, ctx->compute_stream));
     }
@@ -175,7 +176,7 @@ static Status sum_all(FsdpRoot *root, FsdpContext *ctx, double *sum, double *squ
     //? Who waits for the copy, if not the copy itself?
     for (int i = 0; i < root->n_units; i++) {
         const FlatParam *flat = &root->units[i]->flat;
-        CUDA_TRY(kernel_sum_squares(sum, flat->sharded_grad.data, (size_t)flat->layout.shard_numel,
+        CUDA_TRY(kernel_sum_squares(sum, flat->sharded_grad.data, (size_t)flat->sharded_grad.numel,
                                     ctx->compute_stream));
     }
     if (ctx->mesh.shard.size > 1)
@@ -211,7 +212,7 @@ static Status scale_all(FsdpRoot *root, FsdpContext *ctx, float factor)
     //[[5.6a] Every gradient shard is `factor` times as large, padding and all.
     for (int i = 0; i < root->n_units; i++) {
         FlatParam *flat = &root->units[i]->flat;
-        CUDA_TRY(kernel_scale(flat->sharded_grad.data, factor, (size_t)flat->layout.shard_numel,
+        CUDA_TRY(kernel_scale(flat->sharded_grad.data, factor, (size_t)flat->sharded_grad.numel,
                               ctx->compute_stream));
     }
     return OK;

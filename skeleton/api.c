@@ -13,8 +13,7 @@
  * root of its own; one that is wrapped later takes over the units below it.
  *
  * Interface: fsdp_context_create, fsdp_context_destroy (streams and events of a rank); fully_shard,
- * fsdp_unwrap (a module becomes a unit, and a module again); fsdp_units, fsdp_full_state (all units;
- * the unsharded model, for saving).
+ * fsdp_unwrap (a module becomes a unit, and one again); fsdp_units, fsdp_full_state (for saving).
  */
 // Task 6 of 6: a TODO says what must be true after it, and asks; write what makes it true.
 // The handout is handouts/6_api.md; `make grade TASK=6` says how far you are.
@@ -91,12 +90,13 @@ static Status make_flat(FsdpUnit *unit, const FsdpOptions *options)
     FlatLayout layout = {0};
     int n = meta_params(module, NULL, 0), taken = 0;
     Status status = OK;
+    LayoutFn lay_out = options->layout == NULL ? flat_layout : options->layout;
     Param **params = malloc((size_t)(n + 1) * sizeof *params);
     if (params == NULL) return fail(ERR_MEMORY, "no host memory for %d parameters", n);
     meta_params(module, params, n);
 
-    // TODO 6.3: Where `status` is OK, unit->flat is the flat parameter of what this unit takes,
-    // laid out over the ranks that shard; else `status` is the first failure.
+    // TODO 6.3: Where `status` is OK, unit->flat is the flat parameter of what this unit takes, as
+    // lay_out lays it out over the ranks that shard; else `status` is the first failure.
     // Hint: Which of the mesh's two groups shards? What would flat_create do with a failed layout?
     NOT_YET("6.3");
     free(params);

@@ -34,6 +34,7 @@
 // The handout is handouts/4_backward.md; `make grade TASK=4` says how far you are.
 #include "fsdp.h"
 #include "kernels.h"
+#include "layout_rule.h"
 
 Status fsdp_begin_grad(FsdpUnit *unit)
 {
@@ -41,6 +42,7 @@ Status fsdp_begin_grad(FsdpUnit *unit)
     FsdpContext *ctx = unit->ctx;
     if (flat->unsharded_grad.data != NULL)
         return fail(ERR_ARGUMENT, "%s has an unsharded gradient already", flat->name);
+    if (flat->unsharded_grad.numel == 0) return OK; // all of it is frozen
 
     // TODO 4.1: The parameters' gradients are views of unsharded_grad, which the compute stream
     // owns and which is zero, its padding too, before a layer adds to it. With one rank in all
@@ -65,7 +67,7 @@ Status fsdp_reduce_scatter(FsdpUnit *unit)
 {
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
-    int64_t shard_numel = flat->layout.shard_numel;
+    int64_t shard_numel = flat->sharded_grad.numel;
 
     // TODO 4.3: Once the reduce-scatter stream has run what is queued, sharded_grad has grown by
     // this rank's shard of the average over the ranks: their sum, divided by W. Nothing was
@@ -79,6 +81,8 @@ Status fsdp_reduce_grad(FsdpUnit *unit)
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
     ReduceScatterState *state = &unit->root->reduce_scatter_state;
+    if (flat->unsharded_grad.numel == 0) return OK; // all of it is frozen
+    if (flat->layout.rule != NULL) TRY(flat->layout.rule->copy_in(unit));
     void *buffer = flat->unsharded_grad.data;
     if (buffer == NULL)
         return fail(ERR_ARGUMENT, "%s has no unsharded gradient to reduce", flat->name);

@@ -86,6 +86,7 @@ Status fsdp_adamw_step(FsdpAdamW *opt)
     cudaStream_t stream = opt->ctx->compute_stream;
     TRY(check_sharded(opt->root));
     if (opt->root->shard_ops != NULL) return opt->root->shard_ops->adamw_step(opt);
+    if (opt->step != NULL) return opt->step(opt);
 
     // TODO 5.2: Every shard has made one step of AdamW. opt->t has counted it, and the formula
     // counts from 1. The padding of every shard is zero, whatever was in its gradient or its
@@ -164,7 +165,7 @@ static Status scale_all(FsdpRoot *root, FsdpContext *ctx, float factor)
     if (root->shard_ops != NULL) return root->shard_ops->scale_grad(root, factor);
     for (int i = 0; i < root->n_units; i++) {
         FlatParam *flat = &root->units[i]->flat;
-        CUDA_TRY(kernel_scale(flat->sharded_grad.data, factor, (size_t)flat->layout.shard_numel,
+        CUDA_TRY(kernel_scale(flat->sharded_grad.data, factor, (size_t)flat->sharded_grad.numel,
                               ctx->compute_stream));
     }
     return OK;

@@ -10,6 +10,7 @@
 #include "gpulog.h"
 #include "kernels.h"
 #include "last_words.h"
+#include "per_parameter.h"
 
 enum { WARM_UP = 20 }; // steps in which the learning rate rises
 
@@ -33,7 +34,8 @@ static Status create_sharded(Trainer *t)
     static const TaskFile files[] = TASK_FILES;
     FsdpOptions options = {.reshard_after_forward =
                                t->opt.keep ? FSDP_RESHARD_NEVER : FSDP_RESHARD_AUTO,
-                           .seed = t->opt.seed};
+                           .seed = t->opt.seed,
+                           .layout = t->opt.layout == 1 ? per_parameter_layout : flat_layout};
     bool ddp = t->opt.strategic && t->opt.strategy == STRATEGY_DDP;
     if (t->opt.strategic)
         TRY(mesh_2d(&t->mesh, t->comm, ddp ? t->world.size : t->opt.replicas));

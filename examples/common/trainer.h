@@ -38,6 +38,7 @@ typedef struct TrainerOptions {
     bool reduce_every_time; // each of them reduces
     bool mixed;             // policy is set; strategic is, too
     MixedPrecisionPolicy policy;
+    int layout;        // of the units: 0 flat, 1 by parameter (lab 6)
     int reshard_ranks; // ZeRO-3: slices between forward and backward; 0: none
     bool prefetches;   // so many units ahead, in both passes; strategic is set, too
     int prefetch;

@@ -38,6 +38,7 @@ static void usage(FILE *out, const char *program)
         "  --prefetch N   gather N units ahead, in the forward and the backward (as without: 1)\n"
         "  --recompute X  blocks or attention: what a forward saved is computed again (none)\n"
         "  --offload      parameters, gradients and optimizer state in host memory\n"
+        "  --layout X     how a unit is cut: flat or per_parameter, by rows of each (flat)\n"
         "  --uneven       micro-batches of 1 to --batch sequences, averaged by tokens\n"
         "  --dtype X      in which parameters are gathered and layers compute: float, bf16 or\n"
         "                 fp16, which scales the loss (float)\n"
@@ -55,6 +56,7 @@ static const char *const MODELS[] = {"gpt2", "llama", NULL};
 static const char *const ATTENTIONS[] = {"plain", "fused", NULL};
 static const char *const STRATEGIES[] = {"ddp", "zero1", "zero2", "zero3", NULL};
 static const char *const RECOMPUTES[] = {"none", "blocks", "attention", NULL};
+static const char *const LAYOUTS[] = {"flat", "per_parameter", NULL};
 static const char *const DTYPES[] = {"float", "bf16", "fp16", NULL};
 
 static void set_defaults(TrainOptions *o, TrainerOptions *t)
@@ -104,6 +106,7 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
         {"prefetch", OPTION_INT, &t->prefetch, 0, NULL, &prefetches},
         {"recompute", OPTION_CHOICE, &t->recompute, 0, RECOMPUTES, NULL},
         {"offload", OPTION_FLAG, &t->offload, 0, NULL, NULL},
+        {"layout", OPTION_CHOICE, &t->layout, 0, LAYOUTS, NULL},
         {"uneven", OPTION_FLAG, &t->uneven, 0, NULL, NULL},
         {"dtype", OPTION_CHOICE, &t->policy.param_dtype, 0, DTYPES, &mixed},
         {"reduce-dtype", OPTION_CHOICE, &t->policy.reduce_dtype, 0, DTYPES, &mixed},
@@ -150,6 +153,13 @@ Status train_options_check(const TrainOptions *o, const TrainerOptions *t, int r
                     "neither with --unsharded nor with --keep (zero2 keeps)");
     if (t->recompute != RECOMPUTE_NONE && t->unsharded)
         return fail(ERR_ARGUMENT, "--recompute wants units: leave out --unsharded");
+    if (t->layout > 0 && t->reshard_ranks > 0)
+        return fail(ERR_ARGUMENT,
+                    "--reshard-ranks keeps a slice of a flat unit: leave --layout out");
+    if (t->layout > 0 && t->offload)
+        return fail(ERR_ARGUMENT, "--offload keeps flat shards on the host: leave --layout out");
+    if (t->layout > 0 && t->unsharded)
+        return fail(ERR_ARGUMENT, "--unsharded shards nothing: leave --layout out");
     if (t->strategy == STRATEGY_DDP && t->replicas > 1)
         return fail(ERR_ARGUMENT,
                     "--strategy ddp has a replica on every rank: leave --replicas out");

@@ -117,6 +117,24 @@ static Status check_options(const FsdpRoot *root, const StrategyOptions *o)
     return OK;
 }
 
+// Whether the units' layouts suit the strategy (layout_rule.h).
+static Status check_layouts(const FsdpRoot *root, const StrategyOptions *o)
+{
+    for (int i = 0; i < root->n_units; i++) {
+        const FlatParam *flat = &root->units[i]->flat;
+        if (o->reshard_ranks != 0 && flat->layout.rule != NULL)
+            return fail(ERR_ARGUMENT,
+                        "%s: a slice (reshard_ranks) is a part of the gathered buffer, which this "
+                        "layout does not keep",
+                        flat->name);
+        if (o->strategy == STRATEGY_DDP && flat->layout.grad_numel < flat->layout.shard_numel)
+            return fail(ERR_ARGUMENT,
+                        "%s: DDP sums every parameter's gradient, and some are frozen: take ZeRO",
+                        flat->name);
+    }
+    return OK;
+}
+
 // Gives every unit what the strategy wants between its forward and its backward.
 static void set_reshard_after_forward(StrategyState *state)
 {
@@ -195,6 +213,7 @@ Status strategy_apply(Module *module, const StrategyOptions *options)
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
     TRY(check_options(root, options));
+    TRY(check_layouts(root, options));
     StrategyState *state = calloc(1, sizeof *state);
     if (state == NULL) return fail(ERR_MEMORY, "no host memory for a strategy");
     *state = (StrategyState){.options = *options,
@@ -278,7 +297,7 @@ Status fsdp_set_training(Module *root, bool on)
 
 // ---- Reducing ----
 
-// The sum over the shards, in memory of its own (shard_numel), added to what *partial has.
+// The sum over the shards, in memory of its own (grad_numel), added to what *partial has.
 static Status reduce_within(FsdpUnit *unit, Buffer *partial)
 {
     FlatParam *flat = &unit->flat;
@@ -299,6 +318,7 @@ static Status reduce_between(FsdpUnit *unit, Buffer *partial)
     FlatParam *flat = &unit->flat;
     cudaStream_t stream = state->all_reduce_stream;
     size_t valid = (size_t)flat_valid_numel(&flat->layout, flat->layout.rank);
+    if (valid > (size_t)partial->numel) valid = (size_t)partial->numel; // the rest is frozen
     // TODO L1.5: Once the all-reduce stream has run what is queued, the valid elements of
     // sharded_grad have grown by the sum over the replicas divided by the factor.
     // state->all_reduce_state holds the buffer, its event recorded after the last use; one that it
@@ -321,7 +341,7 @@ Status strategy_reduce(FsdpUnit *unit)
     StrategyState *state = unit->root->strategy;
     FlatParam *flat = &unit->flat;
     cudaStream_t stream = unit->ctx->reduce_scatter_stream;
-    size_t n = (size_t)flat->layout.shard_numel;
+    size_t n = (size_t)flat->sharded_grad.numel;
 
     // TODO L1.6: What strategy.h says. Without an all-reduce the sum over the shards stays in
     // state->partial until a backward that has one.

@@ -218,7 +218,8 @@ Status precision_pre_backward(Module *module, void *arg)
     bool one = mesh_size(&unit->ctx->mesh) == 1;
     strategy->divided_before =
         precision_divide_before(state->reduce_dtype, strategy->options.divide_factor);
-    own->left = flat->layout.padded;
+    own->left = flat->unsharded_grad.numel;
+    if (flat->unsharded_grad.numel == 0) return own->pre_backward(module, unit); // all frozen
     if (state->policy.param_dtype == state->reduce_dtype) return own->pre_backward(module, unit);
 
     //[L2.5] own->reduce is what has accumulated in an earlier backward (own->adds), with one rank in
@@ -243,6 +244,7 @@ Status precision_post_backward(Module *module, void *arg)
     PrecisionUnit *own = precision_of(unit);
     FlatParam *flat = &unit->flat;
     void *written = flat->unsharded_grad.data;
+    if (flat->unsharded_grad.numel == 0) return own->post_backward(module, unit); // all frozen
     //[L2.6] All of the gradient is ready to be reduced (precision_reduce_input), and unsharded_grad
     //  is the buffer that has it; own->reduce has no memory. Where the types differ, the gradient
     //  that was being reduced is freed before another buffer is taken, and that which the backward

@@ -49,7 +49,8 @@ static int list_pieces(const FsdpRoot *root, const FsdpAdamW *opt, Piece *out)
     CheckpointPart last = opt != NULL ? CHECKPOINT_V : CHECKPOINT_PARAM;
     int n = 0;
     //[L5.1] Every parameter of every unit of which this rank owns an element has a piece for each
-    //  part up to `last`, and `data` is where its first element is on this rank.
+    //  part up to `last` (of a frozen one the parameter alone), and `data` is where its first element
+    //  is on this rank.
     //? Three arrays are laid out alike on this rank. Which one does part_of_shard give you?
     for (int u = 0; u < root->n_units; u++) {
         const FlatLayout *layout = &root->units[u]->flat.layout;
@@ -57,6 +58,7 @@ static int list_pieces(const FsdpRoot *root, const FsdpAdamW *opt, Piece *out)
             int64_t begin, end, at;
             flat_param_range_in_shard(layout, i, layout->rank, &begin, &end, &at);
             for (CheckpointPart part = CHECKPOINT_PARAM; part <= last && begin < end; part++) {
+                if (part != CHECKPOINT_PARAM && layout->params[i]->frozen) break;
                 if (out != NULL)
                     out[n] = (Piece){layout->params[i], part, begin, end,
                                      part_of_shard(root, opt, u, part) + at};
@@ -230,12 +232,28 @@ Status checkpoint_save(const char *dir, Module *module, const FsdpAdamW *opt,
 
 // ---- Loading ----
 
+// What trains now must have moments.
+static Status check_moments(const CheckpointIndex *index, const FsdpRoot *root)
+{
+    for (int u = 0; u < root->n_units; u++) {
+        const FlatLayout *layout = &root->units[u]->flat.layout;
+        for (int i = 0; i < layout->n; i++) {
+            const CheckpointEntry *entry = index_find(index, layout->params[i]->name);
+            if (entry != NULL && entry->frozen && !layout->params[i]->frozen)
+                return fail(ERR_IO, "%s: parameter %s was frozen and has no moments: freeze it",
+                            index->dir, entry->name);
+        }
+    }
+    return OK;
+}
+
 // Whether the checkpoint is one of this model, with what is asked for.
 static Status check_model(const CheckpointIndex *index, const FsdpRoot *root, const FsdpAdamW *opt)
 {
     int n = 0;
     if (opt != NULL && !index->has_moments)
         return fail(ERR_IO, "%s: adamw is null: it was saved without an optimizer", index->dir);
+    if (opt != NULL) TRY(check_moments(index, root));
     //[L5.7] OK where the index has every parameter of every unit, each with its shape, and no
     //  other; else ERR_IO, with a line that names the checkpoint and the parameter.
     //? Two models of the same number of elements: what differs?

@@ -33,7 +33,7 @@ Status index_add_param(CheckpointIndex *index, const Param *param)
     if (more == NULL) return fail(ERR_MEMORY, "no host memory for the index of %s", param->name);
     index->entries = more;
     CheckpointEntry *entry = &more[index->n++];
-    *entry = (CheckpointEntry){.ndim = param->ndim, .numel = 1};
+    *entry = (CheckpointEntry){.ndim = param->ndim, .numel = 1, .frozen = param->frozen};
     snprintf(entry->name, sizeof entry->name, "%s", param->name);
     for (int i = 0; i < param->ndim; i++) {
         entry->shape[i] = param->shape[i];
@@ -78,7 +78,8 @@ static json_t *describe(const CheckpointEntry *entry)
         json_array_append_new(slices, json_pack("[i, I, I]", slice->file, (json_int_t)slice->begin,
                                                 (json_int_t)slice->end));
     }
-    return json_pack("{s:o, s:o}", "shape", shape, "slices", slices);
+    json_t *frozen = entry->frozen ? json_true() : NULL; // else left out
+    return json_pack("{s:o, s:o, s:o*}", "shape", shape, "slices", slices, "frozen", frozen);
 }
 
 static char *index_text(const CheckpointIndex *index)

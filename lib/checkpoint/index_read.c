@@ -89,6 +89,7 @@ static Status read_params(const char *path, CheckpointIndex *index, json_t *para
             return fail(ERR_IO, "%s: parameter %s: a name has at most %zu bytes", path, shown(name),
                         sizeof entry->name - 1);
         strcpy(entry->name, name);
+        entry->frozen = json_is_true(json_object_get(value, "frozen"));
         Status status = read_shape(path, entry, json_object_get(value, "shape"));
         if (status == OK)
             status = read_slices(path, index, entry, json_object_get(value, "slices"));
@@ -223,9 +224,10 @@ Status index_check_file(const CheckpointIndex *index, int i)
     free(path);
     if (status != OK) return status;
     status = check_label(&file, index, i);
-    CheckpointPart last = index->has_moments ? CHECKPOINT_V : CHECKPOINT_PARAM;
     for (int e = 0; e < index->n; e++) {
         const CheckpointEntry *entry = &index->entries[e];
+        bool moments = index->has_moments && !entry->frozen;
+        CheckpointPart last = moments ? CHECKPOINT_V : CHECKPOINT_PARAM;
         for (int s = 0; s < entry->n_slices && status == OK; s++)
             for (CheckpointPart part = CHECKPOINT_PARAM; part <= last && status == OK; part++)
                 if (entry->slices[s].file == i)

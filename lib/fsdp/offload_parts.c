@@ -141,6 +141,13 @@ static Status check_root(const FsdpRoot *root)
                                   "takes the shards");
     for (int i = 0; i < root->n_units; i++) {
         const FlatParam *flat = &root->units[i]->flat;
+        if (flat->layout.rule != NULL)
+            return fail(ERR_ARGUMENT, "%s: offload takes flat shards alone, not another layout",
+                        flat->name);
+        if (flat->layout.grad_numel != flat->layout.shard_numel)
+            return fail(ERR_ARGUMENT,
+                        "%s: offload has no frozen parameters: its optimizer steps over all",
+                        flat->name);
         if (flat->state != FLAT_SHARDED || flat->unsharded_grad.data != NULL)
             return fail(ERR_ARGUMENT,
                         "%s is in the middle of a step: shards are moved between steps",

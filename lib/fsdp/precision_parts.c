@@ -24,7 +24,7 @@ PrecisionUnit *precision_of(const FsdpUnit *unit)
 
 Status precision_alloc_grad(FsdpUnit *unit, DType dtype, Buffer *grad)
 {
-    *grad = (Buffer){NULL, dtype, unit->flat.layout.padded};
+    *grad = (Buffer){NULL, dtype, unit->flat.unsharded_grad.numel};
     CUDA_TRY(cudaMallocAsync(&grad->data, buffer_bytes(grad), unit->ctx->compute_stream));
     gpulog_category(grad->data, GPU_UNSHARDED_GRAD);
     return OK;

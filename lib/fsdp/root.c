@@ -19,6 +19,7 @@ static Status create_events(FsdpRoot *root)
 {
     CUDA_TRY(cudaEventCreateWithFlags(&root->all_gather_state.event, cudaEventDisableTiming));
     CUDA_TRY(cudaEventCreateWithFlags(&root->reduce_scatter_state.event, cudaEventDisableTiming));
+    CUDA_TRY(cudaEventCreateWithFlags(&root->copied_out.event, cudaEventDisableTiming));
     return OK;
 }
 
@@ -35,14 +36,26 @@ static void destroy(FsdpRoot *root)
     categories_remove(root);
     free_late(root->all_gather_state.buffer, root->all_gather_state.event,
               root->ctx->all_gather_stream);
+    free_late(root->copied_out.buffer, root->copied_out.event, root->ctx->all_gather_stream);
     free_late(root->reduce_scatter_state.buffer, root->reduce_scatter_state.event,
               root->ctx->compute_stream);
     if (root->all_gather_state.event != NULL) cudaEventDestroy(root->all_gather_state.event);
     if (root->reduce_scatter_state.event != NULL)
         cudaEventDestroy(root->reduce_scatter_state.event);
+    if (root->copied_out.event != NULL) cudaEventDestroy(root->copied_out.event);
     free(root->post_forward_order);
     free(root->units);
     free(root);
+}
+
+Status fsdp_free_copied_out(FsdpRoot *root)
+{
+    cudaStream_t stream = root->ctx->all_gather_stream;
+    if (root->copied_out.buffer == NULL) return OK;
+    CUDA_TRY(cudaStreamWaitEvent(stream, root->copied_out.event, 0));
+    CUDA_TRY(cudaFreeAsync(root->copied_out.buffer, stream));
+    root->copied_out.buffer = NULL;
+    return OK;
 }
 
 void fsdp_root_remove(FsdpUnit *unit)

@@ -30,11 +30,14 @@ static Status embedding_forward(Module *self, NnRun *run, const void *in, void *
 static Status embedding_backward(Module *self, NnRun *run, const void *dout, void *din)
 {
     const Param *wte = self->params[0], *wpe = self->params[1];
-    TRY(param_has_grad(wte, self->out_type));
+    void *dwte;
+    if (wte->frozen && wpe->frozen) return OK;
     TRY(param_has_grad(wpe, self->out_type));
-    CUDA_TRY(kernel_embedding_backward_ex(self->out_type, wte->grad.data, wpe->grad.data, dout,
-                                          self->in, run->B, run->T, self->out_dim,
+    TRY(param_grad_begin(wte, run, self->out_type, &dwte));
+    CUDA_TRY(kernel_embedding_backward_ex(self->out_type, dwte, wpe->frozen ? NULL : wpe->grad.data,
+                                          dout, self->in, run->B, run->T, self->out_dim,
                                           (int)wte->shape[0], run->stream));
+    TRY(param_grad_end(wte, run, &dwte));
     return OK;
 }
 

@@ -39,6 +39,10 @@ int64_t param_numel(const Param *param);
 // another type than what computes with it.
 Status param_has_data(const Param *param, DType type);
 Status param_has_grad(const Param *param, DType type);
+// Where a kernel that makes several gradients at once adds this one: the parameter's gradient; of a
+// frozen one memory on the run's stream, zero, which param_grad_end frees.
+Status param_grad_begin(const Param *param, NnRun *run, DType type, void **grad);
+Status param_grad_end(const Param *param, NnRun *run, void **grad);
 
 // ---- module.c ----
 

@@ -39,11 +39,14 @@ static Status layernorm_backward(Module *self, NnRun *run, const void *dout, voi
     LayerNorm *s = self->state;
     const Param *weight = self->params[0], *bias = self->params[1];
     TRY(param_has_data(weight, self->out_type));
-    TRY(param_has_grad(weight, self->out_type));
-    TRY(param_has_grad(bias, self->out_type));
-    CUDA_TRY(kernel_layernorm_backward_ex(
-        self->out_type, din, weight->grad.data, bias->grad.data, dout, self->in, weight->data.data,
-        s->mean, s->rstd, s->pass.residual, (int)run_rows(run), self->in_dim, run->stream));
+    void *dweight, *dbias;
+    TRY(param_grad_begin(weight, run, self->out_type, &dweight));
+    TRY(param_grad_begin(bias, run, self->out_type, &dbias));
+    CUDA_TRY(kernel_layernorm_backward_ex(self->out_type, din, dweight, dbias, dout, self->in,
+                                          weight->data.data, s->mean, s->rstd, s->pass.residual,
+                                          (int)run_rows(run), self->in_dim, run->stream));
+    TRY(param_grad_end(weight, run, &dweight));
+    TRY(param_grad_end(bias, run, &dbias));
     return OK;
 }
 

@@ -29,7 +29,7 @@ static Status multiply(const Module *self, NnRun *run, const void *x, float beta
                           (Factor){CUBLAS_OP_N, x, I, 0}, beta, y, O);
 }
 
-// dx = dy·W and dW += dyᵀ·x, x being the module's input
+// dx = dy·W and, unless it is frozen, dW += dyᵀ·x, x being the module's input
 static Status multiply_back(const Module *self, NnRun *run, const void *dy, void *dx)
 {
     int I = self->in_dim, O = self->out_dim, rows = (int)run_rows(run);
@@ -37,6 +37,7 @@ static Status multiply_back(const Module *self, NnRun *run, const void *dy, void
     TRY(multiply_typed(run, self->out_type, I, rows, O,
                        (Factor){CUBLAS_OP_N, weight->data.data, I, 0},
                        (Factor){CUBLAS_OP_N, dy, O, 0}, 0.0f, dx, I));
+    if (weight->frozen) return OK;
     TRY(multiply_typed(run, self->out_type, I, O, rows, (Factor){CUBLAS_OP_N, self->in, I, 0},
                        (Factor){CUBLAS_OP_T, dy, O, 0}, 1.0f, weight->grad.data, I));
     return OK;
@@ -76,7 +77,7 @@ static Status linear_backward(Module *self, NnRun *run, const void *dout, void *
     const Param *bias = bias_of(self);
     TRY(has_grad(self));
     TRY(multiply_back(self, run, dout, din));
-    if (bias != NULL)
+    if (bias != NULL && !bias->frozen)
         CUDA_TRY(kernel_sum_rows_ex(self->out_type, bias->grad.data, dout, (int)run_rows(run),
                                     self->out_dim, run->stream));
     return OK;
@@ -103,9 +104,12 @@ static Status linear_gelu_forward(Module *self, NnRun *run, const void *in, void
 static Status linear_gelu_backward(Module *self, NnRun *run, const void *dout, void *din)
 {
     LinearGelu *s = self->state;
+    void *dbias;
     TRY(has_grad(self));
-    CUDA_TRY(kernel_bias_gelu_backward_ex(self->out_type, s->y, bias_of(self)->grad.data, dout,
-                                          s->y, (int)run_rows(run), self->out_dim, run->stream));
+    TRY(param_grad_begin(bias_of(self), run, self->out_type, &dbias));
+    CUDA_TRY(kernel_bias_gelu_backward_ex(self->out_type, s->y, dbias, dout, s->y,
+                                          (int)run_rows(run), self->out_dim, run->stream));
+    TRY(param_grad_end(bias_of(self), run, &dbias));
     TRY(multiply_back(self, run, s->y, din));
     return OK;
 }

@@ -4,7 +4,8 @@
  * that is not so between a reshard and the next unshard, and using a unit then is an easy mistake
  * to make, so every layer asks before it queues anything.
  *
- * Interface: param_create, param_numel, param_has_data, param_has_grad.
+ * Interface: param_create, param_numel, param_has_data, param_has_grad,
+ * param_grad_begin, param_grad_end.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,8 +73,24 @@ Status param_has_data(const Param *param, DType type)
 
 Status param_has_grad(const Param *param, DType type)
 {
+    if (param->frozen) return OK;
     say_category(param, &param->grad, GPU_UNSHARDED_GRAD);
     if (param->grad.data != NULL) return check_type(param, &param->grad, type);
     return fail(ERR_ARGUMENT, "%s has no gradient: nobody allocated one before this backward",
                 param->name);
+}
+
+Status param_grad_begin(const Param *param, NnRun *run, DType type, void **grad)
+{
+    size_t n = (size_t)param_numel(param);
+    *grad = param->grad.data;
+    if (!param->frozen) return param_has_grad(param, type);
+    TRY(run_alloc_typed(run, grad, type, n));
+    CUDA_TRY(cudaMemsetAsync(*grad, 0, n * (size_t)dtype_bytes(type), run->stream));
+    return OK;
+}
+
+Status param_grad_end(const Param *param, NnRun *run, void **grad)
+{
+    return param->frozen ? run_free_typed(run, grad) : OK;
 }

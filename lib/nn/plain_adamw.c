@@ -28,12 +28,13 @@ static int count_places(const Module *module)
     return n;
 }
 
-// Adds the module's parameters that are not in the list yet.
+// Adds the module's parameters that train and are not in the list yet.
 static void collect(PlainAdamW *opt, const Module *module)
 {
     for (int i = 0; i < module->n_params; i++) {
         bool seen = false;
         for (int j = 0; j < opt->n && !seen; j++) seen = opt->param[j] == module->params[i];
+        seen |= module->params[i]->frozen;
         if (!seen) opt->param[opt->n++] = module->params[i];
     }
     for (int i = 0; i < module->n_children; i++) collect(opt, module->children[i]);

@@ -33,10 +33,12 @@ static Status rmsnorm_backward(Module *self, NnRun *run, const void *dout, void 
     RmsNorm *s = self->state;
     const Param *weight = self->params[0];
     TRY(param_has_data(weight, self->out_type));
-    TRY(param_has_grad(weight, self->out_type));
-    CUDA_TRY(kernel_rmsnorm_backward_ex(self->out_type, din, weight->grad.data, dout, self->in,
+    void *dweight;
+    TRY(param_grad_begin(weight, run, self->out_type, &dweight));
+    CUDA_TRY(kernel_rmsnorm_backward_ex(self->out_type, din, dweight, dout, self->in,
                                         weight->data.data, s->rstd, s->pass.residual,
                                         (int)run_rows(run), self->in_dim, run->stream));
+    TRY(param_grad_end(weight, run, &dweight));
     return OK;
 }
 

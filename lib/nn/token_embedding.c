@@ -26,6 +26,7 @@ static Status token_embedding_forward(Module *self, NnRun *run, const void *in, 
 static Status token_embedding_backward(Module *self, NnRun *run, const void *dout, void *din)
 {
     const Param *wte = self->params[0];
+    if (wte->frozen) return OK;
     TRY(param_has_grad(wte, self->out_type));
     CUDA_TRY(kernel_embedding_backward_ex(self->out_type, wte->grad.data, NULL, dout, self->in,
                                           run->B, run->T, self->out_dim, (int)wte->shape[0],

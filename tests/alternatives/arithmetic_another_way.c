@@ -9,6 +9,7 @@ Status flat_layout(FlatLayout *layout, const char *name, Param **params, int n, 
 {
     memset(layout, 0, sizeof *layout);
     TRY(check_layout(name, params, n, rank, world));
+    TRY(check_trains(name, params, n));
     *layout = (FlatLayout){.n = n,
                            .params = calloc((size_t)n, sizeof *layout->params),
                            .offset = calloc((size_t)n, sizeof *layout->offset),
@@ -35,24 +36,31 @@ static int64_t clamp(int64_t x, int64_t low, int64_t high)
 
 int64_t flat_valid_numel(const FlatLayout *layout, int rank)
 {
+    if (layout->rule != NULL) return layout->rule->valid_numel(layout, rank);
     return clamp(layout->numel - rank * layout->shard_numel, 0, layout->shard_numel);
 }
 
 void flat_param_range_in_shard(const FlatLayout *layout, int i, int rank, int64_t *begin,
                                int64_t *end, int64_t *at)
 {
+    if (layout->rule != NULL) {
+        layout->rule->param_range(layout, i, rank, begin, end, at);
+        return;
+    }
     int64_t shift =
         rank * layout->shard_numel - layout->offset[i]; // of the shard, in the parameter
     int64_t numel = meta_numel(layout->params[i]);
     *begin = clamp(shift, 0, numel);
     *end = clamp(shift + layout->shard_numel, 0, numel);
     *at = *begin - shift;
-    if (*begin == *end) *begin = *end = *at = -rank - 1; // any number will do, as no element is meant
+    if (*begin == *end)
+        *begin = *end = *at = -rank - 1; // any number will do, as no element is meant
 }
 
 Status flat_zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream)
 {
     const FlatLayout *layout = &flat->layout;
+    if (layout->rule != NULL) return layout->rule->zero_padding(flat, sharded, stream);
     int64_t valid = flat_valid_numel(layout, layout->rank);
     if (valid < layout->shard_numel)
         CUDA_TRY(kernel_fill((float *)sharded->data + valid, 0.0f,

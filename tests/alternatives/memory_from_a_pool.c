@@ -35,6 +35,7 @@ Status fsdp_begin_grad(FsdpUnit *unit)
     FsdpContext *ctx = unit->ctx;
     Buffer *grad = &flat->unsharded_grad;
     if (grad->data != NULL) return fail(ERR_ARGUMENT, "%s: has a gradient already", flat->name);
+    if (grad->numel == 0) return OK;
     if (mesh_size(&ctx->mesh) > 1) {
         cudaMemPool_t pool;
         int device;

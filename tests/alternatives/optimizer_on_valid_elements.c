@@ -8,6 +8,7 @@ Status fsdp_adamw_step(FsdpAdamW *opt)
     cudaStream_t stream = opt->ctx->compute_stream;
     TRY(check_sharded(opt->root));
     if (opt->root->shard_ops != NULL) return opt->root->shard_ops->adamw_step(opt);
+    if (opt->step != NULL) return opt->step(opt);
     int t = ++opt->t;
     for (int i = opt->n; i-- > 0;) {
         FlatParam *flat = &opt->root->units[i]->flat;

@@ -31,5 +31,6 @@ Status fsdp_post_forward(Module *module, void *arg)
     if (reshard == FSDP_RESHARD_ALWAYS) TRY(fsdp_reshard(unit));
     if (root->iter_forward_root != unit) return OK;
     root->iter_forward_root = NULL;
+    TRY(fsdp_free_copied_out(root));
     return fsdp_free_all_gather(root);
 }

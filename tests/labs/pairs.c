@@ -1,7 +1,8 @@
 /* All options of the labs with each other: strategy, what micro-batches do, shape of the mesh,
- * reshard_ranks, tokens, resume, the types of lab 2, prefetching, recomputation and offload. Each
- * combination either trains, bitwise as the serial oracle (tests/support/strategies.h), or the
- * library refuses it with the line that is named there (case_refusal).
+ * reshard_ranks, tokens, resume, the types of lab 2, prefetching, recomputation, offload, layout and
+ * frozen parameters. Each combination either trains, bitwise as the serial oracle
+ * (tests/support/strategies.h), or the library refuses it with the line that is named there
+ * (case_refusal).
  *
  * All combinations are too many, and each option of a lab multiplies them. So combinations are
  * trained until each *pair* of values which can be together has been; with PAIRS_STRENGTH=3, each
@@ -21,6 +22,7 @@
 #include "checkpoint.h"
 #include "files.h"
 #include "harness.h"
+#include "per_parameter.h"
 #include "strategies.h"
 
 // ---- The axes ----
@@ -105,6 +107,26 @@ static void put_offload(Training *t, const char *value, int v)
     t->c.offload = v == 1;
 }
 
+static void put_layout(Training *t, const char *value, int v)
+{
+    t->c.layout = v == 1 ? per_parameter_layout : NULL;
+}
+
+static bool every_third(int i)
+{
+    return i % 3 == 1;
+}
+
+static bool a_unit_and_more(int i) // both parameters of the first unit, and some others
+{
+    return i < 2 || i == 5;
+}
+
+static void put_frozen(Training *t, const char *value, int v)
+{
+    t->c.frozen = v == 1 ? every_third : v == 2 ? a_unit_and_more : NULL;
+}
+
 static void put_shape(Training *t, const char *value, int v)
 {
     int shards;
@@ -126,6 +148,8 @@ static const Axis AXES[] = {
     {"prefetch", put_prefetch, {"no", "0", "2", "limit"}, false},
     {"recompute", put_recompute, {"no", "blocks"}, false},
     {"offload", put_offload, {"no", "yes"}, true},
+    {"layout", put_layout, {"flat", "param"}, true},
+    {"frozen", put_frozen, {"none", "some", "unit"}, true},
     {"shards x replicas",
      put_shape,
      {"1x1", "2x1", "1x2", "3x1", "1x3", "4x1", "2x2", "1x4", "5x1", "1x5",

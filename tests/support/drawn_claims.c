@@ -211,8 +211,8 @@ static Nest *draw_nest(int low, int high, int *world)
     draw_tree(&nest.tree, false);
     for (int m = 0; m < nest.tree.n; m++) units += nest.tree.unit[m] == m;
     *world = draw(low, high);
-    nest.options =
-        (FsdpOptions){draw(FSDP_RESHARD_AUTO, FSDP_RESHARD_NEVER), draw_chance(50), draw_word()};
+    nest.options = (FsdpOptions){draw(FSDP_RESHARD_AUTO, FSDP_RESHARD_NEVER), draw_chance(50),
+                                 draw_word(), NULL};
     drawn("a tree of %d modules with %d parameters, %d units, aligned: %s, %d rank%s", nest.tree.n,
           nest.tree.n_params, units, nest.options.align_shards ? "yes" : "no", *world,
           *world == 1 ? "" : "s");

@@ -76,4 +76,12 @@ void rule_full_state_says_what_failed(void);
 void rule_full_state_is_shown_to_one(void);
 void rule_full_state_may_be_anothers(void);
 
+// ---- A layout that is not flat: rules_layout.c ----
+void rule_layouts_ask_their_rule(void);           // task 2
+void rule_copies_out_after_the_wait(void);        // task 3
+void rule_copied_out_goes_with_the_forward(void); // task 3
+void rule_copies_in_before_the_reduction(void);   // task 4
+void rule_a_step_may_be_anothers(void);           // task 5
+void rule_layouts_are_the_options(void);          // task 6
+
 #endif

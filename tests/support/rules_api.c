@@ -73,7 +73,7 @@ static void options_body(const Rank *r, void *arg)
     FsdpContext ctx;
     make_context(&ctx, r);
     for (int i = 0; i < 4; i++) { // the root last
-        FsdpOptions options = {OF[i % 3], i % 2 == 0, 100 + (uint64_t)i};
+        FsdpOptions options = {OF[i % 3], i % 2 == 0, 100 + (uint64_t)i, NULL};
         need(fully_shard(i < 3 ? model->children[i] : model, &ctx, &options));
     }
     for (int i = 0; i < 4; i++) {

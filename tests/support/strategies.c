@@ -19,6 +19,9 @@ static bool is_block(const Spec *spec, const Module *model, int i)
 static Module *model_of(const Case *c)
 {
     Module *model = spec_create(&c->spec);
+    Param *params[256];
+    int n = c->frozen != NULL ? meta_params(model, params, 256) : 0;
+    for (int i = 0; i < n; i++) params[i]->frozen = c->frozen(i);
     if (!c->tied) return model;
     Module *first = model->children[1]->children[0], *second = model->children[2]->children[0];
     free(second->params[1]);
@@ -40,6 +43,7 @@ const char *case_refusal(const Case *c, int world)
     const StrategyOptions *o = &c->options;
     int shards = world / c->replicas, slice = o->reshard_ranks;
     bool ddp = o->strategy == STRATEGY_DDP;
+    if (c->frozen != NULL && c->layout == NULL) return "a flat parameter trains as one";
     if (slice != 0 && o->strategy != STRATEGY_ZERO3)
         return "only ZeRO-3 reshards between forward and backward";
     if (slice != 0 && (slice < 2 || slice >= shards || shards % slice != 0))
@@ -47,16 +51,20 @@ const char *case_refusal(const Case *c, int world)
     if (ddp && shards != 1) return "DDP shards nothing";
     if (!ddp && world > 1 && shards == 1) return "leaves nobody to shard with";
     if (o->reduce_every_time && o->strategy == STRATEGY_ZERO1) return "cannot reduce every time";
+    if (slice != 0 && c->layout != NULL) return "a slice (reshard_ranks) is a part of the gathered";
+    if (ddp && c->frozen != NULL) return "DDP sums every parameter's gradient";
     if (c->partial && ddp) return "DDP's reduction is the all-reduce";
     if (c->partial && c->replicas == 1) return "there is one replica, and nothing to all-reduce";
     if (c->offload && ddp) return "DDP keeps everything on the device";
     if (c->offload && slice != 0) return "reshard_ranks keeps slices on the device";
+    if (c->offload && c->layout != NULL) return "offload takes flat shards alone";
+    if (c->offload && c->frozen != NULL) return "offload has no frozen parameters";
     return "";
 }
 
 Status case_build(Wrapped *w, const Case *c)
 {
-    FsdpOptions fsdp = {.align_shards = c->align, .seed = 42};
+    FsdpOptions fsdp = {.align_shards = c->align, .seed = 42, .layout = c->layout};
     w->model = model_of(c);
     for (int i = 0; i < w->model->n_children; i++)
         if (c->options.strategy != STRATEGY_DDP && is_block(&c->spec, w->model, i))
@@ -146,6 +154,7 @@ static void check_kept(const Wrapped *w, const Case *c, int k, const void **kept
 {
     for (int u = 0; u < w->root->n_units && k < c->rounds - 1; u++) {
         const FlatParam *flat = &w->root->units[u]->flat;
+        if (flat->unsharded_grad.numel == 0) continue;
         if (k == 0) kept[u] = flat->unsharded_grad.data;
         check(flat->unsharded_grad.data != NULL,
               "after micro-batch %d of %d %s has no unsharded gradient: strategy_post_backward "
@@ -469,7 +478,8 @@ static void check_unit(const Wrapped *w, const FsdpUnit *unit, const Case *c, co
                        int step, const Layout *all, const float *values)
 {
     const FlatParam *flat = &unit->flat;
-    size_t numel = (size_t)flat->layout.shard_numel, n = all->begin[all->n];
+    size_t numel = (size_t)flat->sharded_grad.numel, n = all->begin[all->n];
+    if (numel == 0) return; // all of it is frozen
     float *got = fetch(flat->sharded_grad.data, numel), *want = shard_of(w, flat, all, values);
     if (memcmp(got, want, numel * sizeof *got) == 0) {
         free(got);
@@ -479,7 +489,7 @@ static void check_unit(const Wrapped *w, const FsdpUnit *unit, const Case *c, co
     static Layout layout;
     char what[900];
     Causes causes = causes_of(c, r->world);
-    Clues clues = {.layout = &layout, .otherwise = otherwise(c)};
+    Clues clues = {.layout = c->layout == NULL ? &layout : NULL, .otherwise = otherwise(c)};
     layout_module(&layout, unit->module, true, flat->layout.world, flat->layout.rank);
     for (int i = 0; i < causes.n; i++) {
         float *all_of_it = values_of(c, r->world, &causes.sum[i], n);

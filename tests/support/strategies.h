@@ -30,6 +30,8 @@ typedef struct Case {
     int replicas, rounds, steps;
     bool partial; // the all-reduce is left to the last micro-batch
     bool align;
+    LayoutFn layout;       // NULL: flat
+    bool (*frozen)(int i); // whether parameter i of the model is; NULL: none
     bool tied;     // an MLP whose blocks l.1 and l.2 share their bias
     bool uneven;   // each rank and micro-batch has another number of tokens
     float clip;    // > 0: to this norm; the parameters are then near the oracle's, to 1e-6

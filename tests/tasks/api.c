@@ -322,6 +322,7 @@ static void lists_flat_parameters(void **state)
     rule_any_number_of_units();
     rule_lists_no_more_than_its_places();
     for (int i = 0; i < 3; i++) claim_drawn_list(1, 8);
+    rule_layouts_are_the_options();
 }
 
 // ---- The full state ----

@@ -110,7 +110,11 @@ typedef struct Known {
 static void make_known(Known *known, const Set *set, int rank, int world, bool align)
 {
     FlatLayout *layout = &known->layout;
-    *layout = (FlatLayout){set->n, known->params, known->offset, 0, 0, 0, rank, world};
+    *layout = (FlatLayout){.n = set->n,
+                           .params = known->params,
+                           .offset = known->offset,
+                           .rank = rank,
+                           .world = world};
     for (int i = 0; i < set->n; i++) {
         known->params[i] = set->pointer[i];
         known->offset[i] = layout->numel;
@@ -271,6 +275,7 @@ static void layout_refuses_bad_input(void **state)
 {
     run_ranks(1, refuse_body, NULL);
     rule_layout_reads_its_own_list();
+    rule_layouts_ask_their_rule();
 }
 
 // The two tests below count element by element who owns what, and compare.

@@ -497,6 +497,7 @@ static void every_rank_steps_its_shard(void **state)
     draw_given();
     in = draw_case(5);
     run_ranks(drawn_case(&in, 1), every_body, &in);
+    rule_a_step_may_be_anothers();
 }
 
 static const struct CMUnitTest tests[] = {

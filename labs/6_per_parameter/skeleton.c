@@ -1,0 +1,193 @@
+/* Lab 6, first half: per-parameter shards. Each parameter is cut by itself.
+ *
+ * A flat parameter is gathered in place: the quickest way, and the least memory. But its shards mean
+ * nothing to a parameter. A rank's shard is an arbitrary piece, all of it has one type and one
+ * optimizer, and all of it trains. FSDP2 gives that up: dimension 0 of each parameter is cut, and a
+ * rank owns rows.
+ *
+ *                        rank 0        rank 1
+ *     shards          [ a0 | b0 ]   [ a1 | b1 ]
+ *     all-gather   →  [ a0 | b0 | a1 | b1 ]          the gather buffer, rank by rank
+ *     copy-out     →  [ a0 | a1 ] [ b0 | b1 ]        the unsharded parameters
+ *
+ * [Note: chunks] All chunks have the first one's size, and only the last ranks' are padded. So where
+ * the chunks of a parameter lie side by side, in rank order, its elements are contiguous and the
+ * padding is at its end: nothing has to be closed up.
+ *
+ * [Note: two gather buffers] Copy-out is on the compute stream: the parameters are needed there, and
+ * the next all-gather can run meanwhile. If the buffer of this one were freed at once, the
+ * all-gather stream would wait for the copy before it gathers again. So in a forward it stays for
+ * one unit longer. A backward gathers ahead: there the next all-gather has been queued already.
+ *
+ * [Note: frozen] Parameters that train come first in a shard, so that their gradients are the
+ * beginning of an array like it. All that works on gradients works on that beginning.
+ *
+ * Interface:
+ *   per_parameter_chunk, per_parameter_layout     the arithmetic
+ *   PER_PARAMETER_RULE                            which elements a rank owns; copy-out and copy-in
+ *   param_groups_apply                            learning rates by parameter
+ */
+// Lab 6: a TODO says what must be true after it, and asks; write what makes it true.
+// The handout is labs/6_per_parameter/handout.md; `make grade LAB=6` says how far you are.
+#include "per_parameter.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels.h"
+#include "not_yet.h"
+
+int64_t per_parameter_chunk(const Param *param, int world)
+{
+    // TODO L6.1: The result is how many elements the first of `world` chunks of the parameter has.
+    // Hint: 5 rows on 4 ranks: which ranks have how many? What has the fourth?
+    NOT_YET("L6.1");
+}
+
+// What flat_layout refuses, but for frozen parameters.
+static Status check_layout(const char *name, Param **params, int n, int rank, int world, bool align)
+{
+    if (world < 1) return fail(ERR_ARGUMENT, "%s: a world of %d ranks", name, world);
+    if (rank < 0 || rank >= world)
+        return fail(ERR_ARGUMENT, "%s: rank %d is none of 0 to %d", name, rank, world - 1);
+    if (n < 1) return fail(ERR_ARGUMENT, "%s: no parameters to shard", name);
+    if (align)
+        return fail(ERR_ARGUMENT,
+                    "%s: align_shards is for flat parameters: chunks are as long as rows make them",
+                    name);
+    for (int i = 0; i < n; i++) {
+        if (params[i]->dtype != DTYPE_F32)
+            return fail(ERR_ARGUMENT, "%s: %s is not float", name, params[i]->name);
+        if (params[i]->owner != NULL)
+            return fail(ERR_ARGUMENT, "%s: %s belongs to another unit", name, params[i]->name);
+    }
+    return OK;
+}
+
+Status per_parameter_layout(FlatLayout *layout, const char *name, Param **params, int n, int rank,
+                            int world, bool align)
+{
+    memset(layout, 0, sizeof *layout);
+    TRY(check_layout(name, params, n, rank, world, align));
+    layout->rank = rank;
+    layout->world = world;
+    layout->rule = &PER_PARAMETER_RULE;
+    layout->params = malloc((size_t)n * sizeof(Param *));
+    layout->offset = malloc((size_t)n * sizeof(int64_t));
+    if (layout->params == NULL || layout->offset == NULL) {
+        flat_layout_destroy(layout);
+        return fail(ERR_MEMORY, "%s: no host memory for %d parameters", name, n);
+    }
+    // TODO L6.2: The layout has the n parameters, those that train before those that are frozen,
+    // each group in the order of `params`; offset, numel, padded, shard_numel and grad_numel are as
+    // per_parameter.h says.
+    // Hint: Why would a frozen parameter in between be in the way of a reduction?
+    NOT_YET("L6.2");
+    return OK;
+}
+
+// ---- Which elements a rank owns ----
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+// Where parameter i's chunk begins in every shard.
+static int64_t chunk_begin(const FlatLayout *layout, int i)
+{
+    return layout->offset[i] / layout->world;
+}
+
+static void param_range(const FlatLayout *layout, int i, int rank, int64_t *begin, int64_t *end,
+                        int64_t *at)
+{
+    // TODO L6.3: As flat_param_range_in_shard has it, for this layout. *at is where the rank's
+    // chunk begins, also where it has no element of the parameter.
+    // Hint: Which row is the first of rank 3's chunk, and what if the parameter has no such row?
+    NOT_YET("L6.3");
+}
+
+static int64_t valid_numel(const FlatLayout *layout, int rank)
+{
+    int64_t valid = 0;
+    for (int i = 0; i < layout->n; i++) {
+        int64_t begin, end, at;
+        param_range(layout, i, rank, &begin, &end, &at);
+        if (begin < end) valid = at + end - begin;
+    }
+    return valid;
+}
+
+static Status zero_padding(const FlatParam *flat, const Buffer *sharded, cudaStream_t stream)
+{
+    const FlatLayout *layout = &flat->layout;
+    // Of a gradient it is a sum of zeros; and the replicas' sums may be arriving on another stream.
+    if (sharded->data == flat->sharded_grad.data) return OK;
+    // TODO L6.4: Once `stream` has run what is queued, the padding of every chunk of this rank is
+    // zero; no other byte was touched.
+    // Hint: How many pieces of padding can a shard have here, and where is each?
+    NOT_YET("L6.4");
+}
+
+// ---- Copies ----
+
+static Status copy_out(FsdpUnit *unit)
+{
+    FlatParam *flat = &unit->flat;
+    const FlatLayout *layout = &flat->layout;
+    FsdpRoot *root = unit->root;
+    cudaStream_t stream = unit->ctx->compute_stream;
+    Buffer gathered = flat->unsharded_param;
+    if (layout->world == 1) return OK; // both orders are one
+    // TODO L6.5: unsharded_param is a new buffer of the same size and type, which the compute
+    // stream has filled once it has run what is queued (layout_alloc_param): parameter i from
+    // offset[i] on. The views are set.
+    // root->copied_out holds the gather buffer, its event recorded after the copy; one that it
+    // held before was freed, before any memory was taken. Outside of a forward this one is, too.
+    // Hint: The pieces of one parameter are equally long, and equally far apart. How many copies is
+    // that?
+    NOT_YET("L6.5");
+}
+
+static Status copy_in(FsdpUnit *unit)
+{
+    FlatParam *flat = &unit->flat;
+    const FlatLayout *layout = &flat->layout;
+    cudaStream_t stream = unit->ctx->compute_stream;
+    Buffer grad = flat->unsharded_grad;
+    if (layout->world == 1 || grad.data == NULL) return OK;
+    // TODO L6.6: unsharded_grad is a new buffer of the same size and type, which the compute stream
+    // has filled once it has run what is queued (layout_alloc_grad): the shards of all ranks in
+    // rank order, padding and all. The buffer that was there is freed after the copy; what was
+    // being reduced, before memory is taken.
+    // Hint: A frozen parameter has no gradient. Where does this end?
+    NOT_YET("L6.6");
+}
+
+const LayoutRule PER_PARAMETER_RULE = {valid_numel, param_range, zero_padding, copy_out, copy_in};
+
+// ---- Learning rates by parameter ----
+
+// One step of AdamW by groups: what opt->step is.
+static Status step_by_groups(FsdpAdamW *opt)
+{
+    const ParamGroups *groups = opt->groups;
+    opt->t++;
+    for (int u = 0; u < opt->n; u++) {
+        FlatParam *flat = &opt->root->units[u]->flat;
+        float *values = flat->sharded_param.data, *grads = flat->sharded_grad.data;
+        // TODO L6.7: What this rank owns of every parameter of the unit that trains has made step
+        // opt->t of AdamW, by opt->config as groups->choose leaves it for that parameter. No
+        // other element was touched.
+        // Hint: The configuration is the optimizer's. Whose copy may `choose` change?
+        NOT_YET("L6.7");
+    }
+    return OK;
+}
+
+void param_groups_apply(FsdpAdamW *opt, const ParamGroups *groups)
+{
+    opt->groups = groups;
+    opt->step = groups != NULL ? step_by_groups : NULL;
+}

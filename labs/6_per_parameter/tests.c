@@ -1,0 +1,699 @@
+/* Lab 6, per-parameter shards: who owns which rows, what is copied where, what that costs, and
+ * parameters that do not train.
+ *
+ * Chunks are cut here a second time, row by row, and trainings are compared with the serial oracle
+ * of strategies.h.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "draw_model.h"
+#include "harness.h"
+#include "per_parameter.h"
+#include "strategies.h"
+
+enum { MOST_PARAMS = 12, MOST_WORLD = 8 };
+
+// ---- The arithmetic ----
+
+typedef struct Shapes {
+    int n, world;
+    Param param[MOST_PARAMS];
+    Param *list[MOST_PARAMS];
+} Shapes;
+
+static void add_shape(Shapes *s, int64_t rows, int64_t cols, bool frozen)
+{
+    Param *param = &s->param[s->n];
+    *param = (Param){.ndim = cols > 0 ? 2 : 1, .shape = {rows, cols}, .frozen = frozen};
+    snprintf(param->name, sizeof param->name, "p%d", s->n);
+    s->list[s->n++] = param;
+}
+
+// Whose row number `row` of `rows` is: torch.chunk deals out as many to each as the first gets.
+static int owner_of_row(int64_t row, int64_t rows, int world)
+{
+    int64_t each = 0;
+    while (each * world < rows) each++; // the fewest with which all are dealt out
+    return (int)(row / each);
+}
+
+static int64_t most_rows(int64_t rows, int world)
+{
+    int64_t first = 0;
+    for (int64_t row = 0; row < rows; row++) first += owner_of_row(row, rows, world) == 0;
+    return first;
+}
+
+// The ranges of parameter i, by its rows one after the other.
+static void check_ranges(const FlatLayout *layout, const Shapes *s, int i, int64_t at)
+{
+    const Param *param = layout->params[i];
+    int64_t rows = param->shape[0], cols = param->ndim > 1 ? param->shape[1] : 1;
+    for (int rank = 0; rank < s->world; rank++) {
+        int64_t begin, end, where, first = -1, n = 0;
+        for (int64_t row = 0; row < rows; row++) {
+            if (owner_of_row(row, rows, s->world) != rank) continue;
+            if (first < 0) first = row * cols;
+            n += cols;
+        }
+        flat_param_range_in_shard(layout, i, rank, &begin, &end, &where);
+        check(end - begin == n && (n == 0 || begin == first),
+              "param_range: %s has %lld rows of %lld on %d ranks: rank %d owns elements [%lld, "
+              "%lld), want "
+              "[%lld, %lld): chunks of %lld rows, as torch.chunk cuts them",
+              param->name, (long long)rows, (long long)cols, s->world, rank, (long long)begin,
+              (long long)end, (long long)(n == 0 ? begin : first),
+              (long long)(n == 0 ? begin : first + n), (long long)most_rows(rows, s->world));
+        check(n == 0 || where == at,
+              "param_range: rank %d's chunk of %s is at element %lld of the shard, want %lld: "
+              "after the chunks "
+              "of the parameters before it, padding included",
+              rank, param->name, (long long)where, (long long)at);
+    }
+}
+
+static void check_layout(const Shapes *s)
+{
+    FlatLayout layout;
+    int64_t at = 0, grads = 0, numel = 0;
+    int place = 0;
+    need(per_parameter_layout(&layout, "unit", (Param **)s->list, s->n, 0, s->world, false));
+    check(layout.n == s->n, "per_parameter_layout: of %d parameters it has %d", s->n, layout.n);
+    for (int frozen = 0; frozen < 2; frozen++)
+        for (int i = 0; i < s->n; i++) {
+            const Param *param = s->list[i];
+            if (param->frozen != (frozen == 1)) continue;
+            check(layout.params[place] == param,
+                  "per_parameter_layout: place %d of the layout is %s, want %s: those that train "
+                  "first, in the order of "
+                  "the walk",
+                  place, layout.params[place]->name, param->name);
+            int64_t cols = param->ndim > 1 ? param->shape[1] : 1;
+            int64_t chunk = most_rows(param->shape[0], s->world) * cols;
+            check(per_parameter_chunk(param, s->world) == chunk,
+                  "per_parameter_chunk: a chunk of %s, %lld rows of %lld, has %lld elements on %d "
+                  "ranks, want %lld",
+                  param->name, (long long)param->shape[0], (long long)cols,
+                  (long long)per_parameter_chunk(param, s->world), s->world, (long long)chunk);
+            check(layout.offset[place] == s->world * at,
+                  "per_parameter_layout: %s begins at element %lld of the unsharded buffer, want "
+                  "%lld: after the chunks "
+                  "that all ranks have of those before it",
+                  param->name, (long long)layout.offset[place], (long long)(s->world * at));
+            check_ranges(&layout, s, place, at);
+            numel += param->shape[0] * cols;
+            at += chunk;
+            if (frozen == 0) grads = at;
+            place++;
+        }
+    check(layout.numel == numel && layout.shard_numel == at && layout.padded == s->world * at,
+          "per_parameter_layout: %lld elements on %d ranks: numel %lld, shards of %lld, padded "
+          "%lld; want "
+          "%lld, %lld, %lld",
+          (long long)numel, s->world, (long long)layout.numel, (long long)layout.shard_numel,
+          (long long)layout.padded, (long long)numel, (long long)at, (long long)(s->world * at));
+    check(layout.grad_numel == grads,
+          "per_parameter_layout: %lld elements of a shard have a gradient, want %lld: the chunks "
+          "of those that train",
+          (long long)layout.grad_numel, (long long)grads);
+    flat_layout_destroy(&layout);
+}
+
+static void fixed_body(const Rank *r, void *arg)
+{
+    for (int world = 1; world <= MOST_WORLD; world++) {
+        Shapes s = {.world = world};
+        add_shape(&s, 5, 2, false);
+        add_shape(&s, world, 3, false); // a row each
+        add_shape(&s, world > 1 ? world - 1 : 1, 4, true);
+        add_shape(&s, 1, 0, false); // one element
+        add_shape(&s, 2 * world + 1, 0, true);
+        add_shape(&s, 3 * world, 1, false);
+        check_layout(&s);
+    }
+}
+
+// What all else builds on: a test whose shards are cut in another way would look for it elsewhere.
+static void need_layout(void)
+{
+    run_ranks(1, fixed_body, NULL);
+}
+
+static void drawn_body(const Rank *r, void *arg)
+{
+    check_layout(arg);
+}
+
+static void rows_are_cut_into_chunks(void **state)
+{
+    Shapes s = {.world = draw(1, MOST_WORLD)};
+    int n = draw(1, MOST_PARAMS);
+    for (int i = 0; i < n; i++)
+        add_shape(&s, draw(1, 20), draw_chance(30) ? 0 : draw(1, 9), draw_chance(40));
+    need_layout();
+    run_ranks(1, drawn_body, &s);
+}
+
+static void refused_body(const Rank *r, void *arg)
+{
+    FlatLayout layout;
+    static const struct {
+        int n, rank, world;
+        bool align, narrow, owned;
+        const char *why;
+    } BAD[] = {{1, 0, 0, false, false, false, "a world of 0 ranks"},
+               {1, 2, 2, false, false, false, "rank 2 is none of 0 to 1"},
+               {0, 0, 1, false, false, false, "no parameters"},
+               {1, 0, 2, true, false, false, "align_shards is for flat parameters"},
+               {1, 0, 2, false, true, false, "is not float"},
+               {1, 0, 2, false, false, true, "belongs to another unit"}};
+    for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
+        Shapes s = {.world = 1};
+        add_shape(&s, 4, 2, false);
+        if (BAD[i].narrow) s.param[0].dtype = DTYPE_BF16;
+        if (BAD[i].owned) s.param[0].owner = &s;
+        check_set_silent(true);
+        Status status = per_parameter_layout(&layout, "unit", s.list, BAD[i].n, BAD[i].rank,
+                                             BAD[i].world, BAD[i].align);
+        check_set_silent(false);
+        check(status == ERR_ARGUMENT && strstr(check_last(), BAD[i].why) != NULL,
+              "refused with status %d and the line: %s; it must say: %s", status, check_last(),
+              BAD[i].why);
+    }
+}
+
+// ---- The models ----
+
+static Case by_parameter(Spec spec, Strategy strategy, int world, int replicas, int rounds)
+{
+    Case c = case_of(spec, strategy, world, replicas, rounds);
+    c.layout = per_parameter_layout;
+    return c;
+}
+
+static void case_refused_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    const char *why = case_refusal(c, r->world);
+    Wrapped w = {.root = NULL};
+    need(mesh_2d(&w.mesh, r->comm, c->replicas));
+    need(fsdp_context_create(&w.ctx, &w.mesh, r->stream));
+    check_set_silent(true);
+    Status status = case_build(&w, c);
+    check_set_silent(false);
+    check(status == ERR_ARGUMENT && strstr(check_last(), why) != NULL,
+          "status %d, and the line is: %s; it must say: %s", status, check_last(), why);
+    case_take_down(&w);
+    need(fsdp_context_destroy(&w.ctx));
+    need(mesh_destroy(&w.mesh, r->comm));
+}
+
+static void check_case_refused(int world, Case *c)
+{
+    if (case_refusal(c, world)[0] == '\0') fail_msg("the case is not one that is refused");
+    run_ranks(world, case_refused_body, c);
+}
+
+static bool every_third(int i)
+{
+    return i % 3 == 1;
+}
+
+static bool every_fourth(int i) // as many of each block of a GPT-2
+{
+    return i % 4 == 2;
+}
+
+static bool a_unit_and_more(int i) // l.0's two parameters, and another one
+{
+    return i < 2 || i == 5;
+}
+
+// Its initial values.
+static float *values_of_param(const Param *param, int64_t numel)
+{
+    float *want = malloc((size_t)numel * sizeof *want);
+    check(want != NULL, "no memory for the oracle");
+    meta_init_slice(param, 42, 0, numel, want);
+    return want;
+}
+
+// ---- Copy-out ----
+
+static size_t count_since(uint64_t first, GpuOp op, size_t *bytes)
+{
+    size_t n = 0;
+    *bytes = 0;
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        GpuLogEntry entry;
+        if (!gpulog_get(i, &entry) || entry.op != op) continue;
+        if (op == GPU_COPY && (entry.to == GPULOG_HOST || entry.from == GPULOG_HOST)) continue;
+        n++;
+        *bytes += entry.bytes;
+    }
+    return n;
+}
+
+static void contiguous_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    case_wrap(&w, c, r);
+    for (int u = 0; u < w.root->n_units; u++) {
+        FsdpUnit *unit = w.root->units[u];
+        const FlatLayout *layout = &unit->flat.layout;
+        size_t before = gpulog_live_bytes(r->device), bytes;
+        uint64_t first = gpulog_length();
+        need(fsdp_unshard(unit));
+        need(fsdp_wait_for_unshard(unit));
+        size_t copies = count_since(first, GPU_COPY, &bytes);
+        size_t want = layout->world > 1 ? (size_t)layout->n : 0;
+        check(copies == want && bytes == (want > 0 ? (size_t)layout->padded * 4 : 0),
+              "copy_out of %s made %zu copies of %zu bytes, want %zu of %zu: one per parameter, "
+              "with its padding",
+              unit->flat.name, copies, bytes, want, want > 0 ? (size_t)layout->padded * 4 : 0);
+        need_cuda(cudaDeviceSynchronize());
+        check_no_race(first);
+        for (int i = 0; i < layout->n; i++) {
+            const Param *param = layout->params[i];
+            int64_t numel = meta_numel(param);
+            check(param->data.data == (float *)unit->flat.unsharded_param.data + layout->offset[i],
+                  "%s is no view of the unsharded buffer at offset[%d]: copy_out sets the views",
+                  param->name, i);
+            float *got = fetch(param->data.data, (size_t)numel);
+            float *values = values_of_param(param, numel);
+            check_equal("an unsharded parameter, contiguous", got, values, (size_t)numel);
+            free(got);
+            free(values);
+        }
+        size_t unsharded = layout->world > 1 ? (size_t)layout->padded * 4 : 0;
+        check(gpulog_live_bytes(r->device) - before == unsharded,
+              "outside of a forward an unsharded unit of %zu bytes takes %zu: copy_out frees the "
+              "gather buffer there",
+              unsharded, gpulog_live_bytes(r->device) - before);
+        need(fsdp_reshard(unit));
+        need(fsdp_free_all_gather(w.root));
+        check(gpulog_live_bytes(r->device) == before, "a reshard has left %zu bytes",
+              gpulog_live_bytes(r->device) - before);
+    }
+    case_unwrap(&w, r);
+}
+
+static void unsharded_parameters_are_contiguous(void **state)
+{
+    need_layout();
+    for (int world = 1; world <= MOST_WORLD; world++) {
+        Case c = by_parameter(spec_mlp(3), STRATEGY_ZERO3, world, 1, 1);
+        run_ranks(world, contiguous_body, &c);
+    }
+}
+
+// ---- Two gather buffers ----
+
+// The n-th entry of this kind since `first`; -1.
+static int64_t nth(uint64_t first, GpuOp op, int n)
+{
+    GpuLogEntry entry;
+    for (uint64_t i = first; i < gpulog_length(); i++)
+        if (gpulog_get(i, &entry) && entry.op == op && n-- == 0) return (int64_t)i;
+    return -1;
+}
+
+// The copies of the unit that is gathered n-th: the first one after its all-gather.
+static int64_t copy_after(int64_t gather)
+{
+    return nth((uint64_t)gather, GPU_COPY, 0);
+}
+
+static void buffers_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    case_wrap(&w, c, r);
+    Batch batch = case_batch(c, 0, r->rank, 0);
+    size_t live = gpulog_live_bytes(r->device);
+    uint64_t first = gpulog_length();
+    forward_batch(&c->spec, &w.run, w.model, &batch);
+    check(w.root->copied_out.buffer == NULL,
+          "after the outermost forward a gather buffer is left to free");
+    check_no_race(first);
+    // The root's is gathered first and copied after the batch; from the first block on they overlap.
+    for (int k = 1; k + 1 < w.root->n_units; k++) {
+        int64_t gather = nth(first, GPU_ALL_GATHER, k), next = nth(first, GPU_ALL_GATHER, k + 1);
+        check(gather >= 0 && next >= 0, "a forward of %d units made fewer all-gathers",
+              w.root->n_units);
+        int64_t copy = copy_after(gather);
+        check(copy >= 0 && copy < next, "unit %d was not copied out before the next was gathered",
+              k);
+        check(
+            !log_ordered((uint64_t)copy, (uint64_t)next),
+            "the all-gather of unit %d waits for the copy-out of the unit before it: in a forward "
+            "copy_out leaves its gather buffer to the next",
+            k + 1);
+        if (k + 2 >= w.root->n_units) continue;
+        int64_t third = nth(first, GPU_ALL_GATHER, k + 2);
+        check(log_ordered((uint64_t)copy, (uint64_t)third),
+              "the all-gather of unit %d does not wait for the copy-out of unit %d: more than two "
+              "gather buffers are there at a time",
+              k + 2, k);
+    }
+    need(fsdp_reshard_all(w.model));
+    need_cuda(cudaDeviceSynchronize());
+    check(gpulog_live_bytes(r->device) == live, "a forward has left %zu bytes",
+          gpulog_live_bytes(r->device) - live);
+    batch_destroy(&batch);
+    case_unwrap(&w, r);
+}
+
+static void two_gather_buffers_at_most(void **state)
+{
+    need_layout();
+    for (int world = 2; world <= 4; world++) {
+        Case c = by_parameter(spec_mlp(6), STRATEGY_ZERO3, world, 1, 1);
+        run_ranks(world, buffers_body, &c);
+    }
+}
+
+// ---- Training ----
+
+static void gradients_are_reduced_in_rank_order(void **state)
+{
+    need_layout();
+    for (int world = 1; world <= MOST_WORLD; world++) {
+        Case c = by_parameter(spec_mlp(3), STRATEGY_ZERO3, world, 1, 1 + world % 2);
+        run_case(world, &c);
+    }
+    Case gpt2 = by_parameter(spec_gpt2(2), STRATEGY_ZERO3, 3, 1, 1);
+    run_case(3, &gpt2);
+    Case drawn = by_parameter(draw_mlp(5), STRATEGY_ZERO3, 1, 1, 1);
+    int world = drawn_world(&drawn.spec, 2, MOST_WORLD);
+    run_case(world, &drawn);
+}
+
+static void strategies_and_types_train_alike(void **state)
+{
+    need_layout();
+    static const MixedPrecisionPolicy NARROW = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
+    static const Strategy ALL[] = {STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_ZERO3};
+    for (int i = 0; i < 4; i++)
+        for (int replicas = 1; replicas <= 2; replicas++) {
+            Case c = by_parameter(spec_mlp(3), ALL[i], 6, replicas, 2);
+            c.policy = (i + replicas) % 2 == 0 ? &NARROW : NULL;
+            c.partial = replicas == 2 && i == 2;
+            run_case(6, &c);
+        }
+    Case slices = by_parameter(spec_mlp(3), STRATEGY_ZERO3, 4, 1, 1);
+    slices.options.reshard_ranks = 2;
+    check_case_refused(4, &slices);
+    run_ranks(1, refused_body, NULL);
+}
+
+// ---- What it costs ----
+
+// Of one rank and one step; R, u: bytes of the root and of a block, padded; rG, uG: of those that
+// train. The models' blocks are equal.
+static void costs_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    case_wrap(&w, c, r);
+    size_t params = 0, grads = 0, n_params = 0, n_grads = 0, R = 0, u = 0, rG = 0, uG = 0;
+    for (int i = 0; i < w.root->n_units; i++) {
+        const FlatLayout *layout = &w.root->units[i]->flat.layout;
+        size_t bytes = 0, before = grads, times = i == 0 ? 1 : 2; // again for the backward
+        for (int p = 0; p < layout->n; p++) {
+            int64_t rows = layout->params[p]->shape[0];
+            size_t chunk =
+                (size_t)(most_rows(rows, r->world) * (meta_numel(layout->params[p]) / rows));
+            bytes += 4 * chunk * (size_t)r->world;
+            n_grads += !layout->params[p]->frozen;
+            grads += layout->params[p]->frozen ? 0 : 4 * chunk * (size_t)r->world;
+        }
+        n_params += times * (size_t)layout->n;
+        params += times * bytes;
+        *(i == 0 ? &R : &u) = bytes;
+        size_t *trains = i == 0 ? &rG : &uG;
+        if (grads - before > *trains) *trains = grads - before;
+    }
+    uint64_t first = gpulog_length();
+    size_t bytes, copies;
+    gpulog_reset_traffic();
+    case_train(&w, c, r, 0);
+    copies = count_since(first, GPU_COPY, &bytes);
+    check(copies == n_params + n_grads && bytes == params + grads,
+          "a step made %zu copies of %zu bytes, want %zu of %zu: one per parameter for each "
+          "all-gather, one per gradient for each reduction",
+          copies, bytes, n_params + n_grads, params + grads);
+    size_t W = (size_t)r->world;
+    check(gpulog_traffic(GPU_ALL_GATHER).sent == (W - 1) * (params / W),
+          "a step's all-gathers sent %llu bytes, want %zu",
+          (unsigned long long)gpulog_traffic(GPU_ALL_GATHER).sent, (W - 1) * (params / W));
+    check(gpulog_traffic(GPU_REDUCE_SCATTER).sent == (W - 1) * (grads / W),
+          "a step's reduce-scatters sent %llu bytes, want %zu: frozen parameters have no part in "
+          "them",
+          (unsigned long long)gpulog_traffic(GPU_REDUCE_SCATTER).sent, (W - 1) * (grads / W));
+    size_t most_params = R + (R + u > 3 * u ? R + u : 3 * u);
+    size_t most_grads = rG + (rG > 2 * uG ? rG : 2 * uG);
+    check(case_peak(first, GPU_UNSHARDED_PARAM) == most_params,
+          "unsharded parameters and gather buffers had %zu bytes at most, want %zu: copy_out "
+          "leaves one gather buffer in a forward, none in a backward",
+          case_peak(first, GPU_UNSHARDED_PARAM), most_params);
+    check(case_peak(first, GPU_UNSHARDED_GRAD) == most_grads,
+          "unsharded gradients and what is being reduced had %zu bytes at most, want %zu: copy_in "
+          "frees the reduction before it takes memory, and last what it has copied",
+          case_peak(first, GPU_UNSHARDED_GRAD), most_grads);
+    case_unwrap(&w, r);
+}
+
+static void copies_and_bytes_are_the_table(void **state)
+{
+    need_layout();
+    for (int world = 2; world <= MOST_WORLD; world++) {
+        Case c = by_parameter(spec_gpt2(4), STRATEGY_ZERO3, world, 1, 1);
+        c.frozen = world % 2 == 0 ? every_fourth : NULL;
+        run_ranks(world, costs_body, &c);
+    }
+}
+
+// ---- Padding ----
+
+static void padding_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    case_wrap(&w, c, r);
+    for (int u = 0; u < w.root->n_units; u++) {
+        FlatParam *flat = &w.root->units[u]->flat;
+        const FlatLayout *layout = &flat->layout;
+        size_t n = (size_t)layout->shard_numel;
+        float *sevens = malloc(n * sizeof *sevens);
+        check(sevens != NULL, "no memory");
+        for (size_t i = 0; i < n; i++) sevens[i] = 7.0f;
+        send_to(flat->sharded_param.data, sevens, n);
+        need(flat_zero_padding(flat, &flat->sharded_param, r->stream));
+        need_cuda(cudaStreamSynchronize(r->stream));
+        float *got = fetch(flat->sharded_param.data, n);
+        int64_t at = 0;
+        for (int i = 0; i < layout->n; i++) {
+            int64_t rows = layout->params[i]->shape[0], cols = meta_numel(layout->params[i]) / rows;
+            for (int64_t k = 0; k < most_rows(rows, r->world) * cols; k++, at++) {
+                int64_t row = r->rank * most_rows(rows, r->world) + k / cols;
+                check((got[at] == 7.0f) == (row < rows),
+                      "zero_padding: element %lld of rank %d's shard of %s, in its chunk of %s, is "
+                      "%g: padding is "
+                      "what comes after the rank's rows, in each chunk",
+                      (long long)at, r->rank, flat->name, layout->params[i]->name, (double)got[at]);
+            }
+        }
+        int64_t valid = flat_valid_numel(layout, r->rank), last = 0;
+        for (at = 0; at < (int64_t)n; at++)
+            if (got[at] == 7.0f) last = at + 1;
+        check(valid == last,
+              "valid_numel: the last valid element of rank %d's shard of %s ends at %lld, want "
+              "%lld",
+              r->rank, flat->name, (long long)valid, (long long)last);
+        free(sevens);
+        free(got);
+    }
+    case_unwrap(&w, r);
+}
+
+static void each_chunk_has_its_padding(void **state)
+{
+    need_layout();
+    for (int world = 1; world <= MOST_WORLD; world++) {
+        Case c = by_parameter(spec_mlp(3), STRATEGY_ZERO3, world, 1, 1);
+        run_ranks(world, padding_body, &c);
+    }
+}
+
+// ---- Frozen parameters ----
+
+static void frozen_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    case_wrap(&w, c, r);
+    case_train(&w, c, r, 0);
+    need_cuda(cudaDeviceSynchronize());
+    for (int u = 0; u < w.root->n_units; u++) {
+        const FlatLayout *layout = &w.root->units[u]->flat.layout;
+        size_t trains = 0;
+        for (int i = 0; i < layout->n; i++) {
+            const Param *param = layout->params[i];
+            int64_t rows = param->shape[0];
+            if (!param->frozen)
+                trains += (size_t)(most_rows(rows, r->world) * (meta_numel(param) / rows));
+            check(!param->frozen || param->grad.data == NULL, "%s is frozen and has a gradient",
+                  param->name);
+        }
+        check(w.root->units[u]->flat.sharded_grad.numel == (int64_t)trains,
+              "%s keeps a gradient shard of %lld elements, want %zu: of those that train",
+              w.root->units[u]->flat.name, (long long)w.root->units[u]->flat.sharded_grad.numel,
+              trains);
+    }
+    case_unwrap(&w, r);
+}
+
+static void flat_refuses_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Module *model = spec_create(&c->spec);
+    FlatLayout layout;
+    Param *params[32];
+    int n = meta_params(model, params, 32);
+    params[1]->frozen = true;
+    check_set_silent(true);
+    Status status = flat_layout(&layout, "unit", params, n, 0, 1, false);
+    check_set_silent(false);
+    check(status == ERR_ARGUMENT && strstr(check_last(), "a flat parameter trains as one") != NULL,
+          "a flat parameter with a frozen one: status %d, %s", status, check_last());
+    module_destroy(model);
+}
+
+static void frozen_parameters_have_no_gradient(void **state)
+{
+    need_layout();
+    static const MixedPrecisionPolicy NARROW = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
+    bool (*const WHICH[])(int) = {every_third, a_unit_and_more};
+    for (int k = 0; k < 2; k++)
+        for (int world = 1; world <= MOST_WORLD; world += 1 + k) {
+            Case c = by_parameter(spec_mlp(4), STRATEGY_ZERO3, world, 1, 1 + world % 2);
+            c.frozen = WHICH[k];
+            c.policy = world == 3 ? &NARROW : NULL;
+            run_case(world, &c);
+            c.policy = NULL;
+            if (world > 1) run_ranks(world, frozen_body, &c);
+        }
+    Case gpt2 = by_parameter(spec_gpt2(2), STRATEGY_ZERO2, 4, 2, 2);
+    gpt2.frozen = every_third;
+    run_case(4, &gpt2);
+    Case ddp = by_parameter(spec_mlp(3), STRATEGY_DDP, 2, 2, 1);
+    ddp.frozen = every_third;
+    check_case_refused(2, &ddp);
+    run_ranks(1, flat_refuses_body, &ddp);
+}
+
+// ---- Learning rates by parameter ----
+
+static void choose(const Param *param, AdamWConfig *config, void *arg)
+{
+    int *asked = arg;
+    (*asked)++;
+    config->lr *= (float)(1 + param->id % 3);
+    if (param->ndim == 1) config->weight_decay = 0.0f;
+}
+
+// AdamW of one element, as the handout of task 5 has it, for step 1.
+static float adamw_of(float p, float g, const AdamWConfig *c, int id, int ndim)
+{
+    float lr = c->lr * (float)(1 + id % 3), decay = ndim == 1 ? 0.0f : c->weight_decay;
+    float m = (1.0f - c->beta1) * g, v = (1.0f - c->beta2) * g * g;
+    double m_hat = (double)m / (1.0 - (double)c->beta1),
+           v_hat = (double)v / (1.0 - (double)c->beta2);
+    return (float)((double)p - (double)lr * (m_hat / (sqrt(v_hat) + (double)c->eps) +
+                                             (double)decay * (double)p));
+}
+
+static void rates_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    int asked = 0, owned = 0;
+    ParamGroups groups = {choose, &asked};
+    case_wrap(&w, c, r);
+    param_groups_apply(&w.adamw, &groups);
+    case_train(&w, c, r, 0);
+    need(fsdp_adamw_step(&w.adamw));
+    check(w.adamw.t == 1, "step_by_groups: after one step opt->t is %d", w.adamw.t);
+    for (int u = 0; u < w.root->n_units; u++) {
+        FlatParam *flat = &w.root->units[u]->flat;
+        size_t n = (size_t)flat->layout.shard_numel, trains = (size_t)flat->sharded_grad.numel;
+        float *got = fetch(flat->sharded_param.data, n), *start = calloc(n + 1, sizeof *start);
+        float *grads = trains > 0 ? fetch(flat->sharded_grad.data, trains) : calloc(1, 4);
+        check(start != NULL, "no memory for the oracle");
+        for (int i = 0; i < flat->layout.n; i++) {
+            const Param *param = flat->layout.params[i];
+            int64_t begin, end, at;
+            flat_param_range_in_shard(&flat->layout, i, flat->layout.rank, &begin, &end, &at);
+            if (begin < end && !param->frozen) owned++;
+            if (begin < end) meta_init_slice(param, 42, begin, end, start + at);
+            for (int64_t k = at; k < at + end - begin; k++) {
+                float want = param->frozen ? start[k]
+                                           : adamw_of(start[k], grads[k], &TEST_ADAMW,
+                                                      (int)param->id, param->ndim);
+                check(fabsf(got[k] - want) <= (param->frozen ? 0.0f : 2e-6f),
+                      "step_by_groups: element %lld of %s is %.9g after a step with %g times the "
+                      "learning rate%s, "
+                      "want %.9g",
+                      (long long)(begin + k - at), param->name, (double)got[k],
+                      (double)(1 + param->id % 3),
+                      param->frozen      ? ", and it is frozen"
+                      : param->ndim == 1 ? " and without decay"
+                                         : "",
+                      (double)want);
+            }
+        }
+        free(got);
+        free(grads);
+        free(start);
+    }
+    check(asked == owned,
+          "step_by_groups asked the groups %d times, want %d: once for each parameter that trains "
+          "and of "
+          "which this rank has elements",
+          asked, owned);
+    param_groups_apply(&w.adamw, NULL);
+    need(fsdp_adamw_step(&w.adamw));
+    check(asked == owned && w.adamw.t == 2, "without groups a step asked them all the same");
+    case_unwrap(&w, r);
+}
+
+static void rates_differ_by_parameter(void **state)
+{
+    need_layout();
+    for (int world = 1; world <= 5; world += 2) {
+        Case c = by_parameter(spec_mlp(3), STRATEGY_ZERO3, world, 1, 1);
+        c.frozen = world == 3 ? every_third : NULL;
+        run_ranks(world, rates_body, &c);
+        c.layout = NULL;
+        c.frozen = NULL;
+        run_ranks(world, rates_body, &c);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(rows_are_cut_into_chunks),
+    cmocka_unit_test(each_chunk_has_its_padding),
+    cmocka_unit_test(unsharded_parameters_are_contiguous),
+    cmocka_unit_test(two_gather_buffers_at_most),
+    cmocka_unit_test(gradients_are_reduced_in_rank_order),
+    cmocka_unit_test(strategies_and_types_train_alike),
+    cmocka_unit_test(copies_and_bytes_are_the_table),
+    cmocka_unit_test(frozen_parameters_have_no_gradient),
+    cmocka_unit_test(rates_differ_by_parameter),
+};
+SUITE_MAIN("per_parameter", tests)
