@@ -64,8 +64,7 @@ typedef struct OffloadState {
 // Moves the shards of all units to the host. ERR_ARGUMENT, and nothing has changed, where the root
 // has no strategy, is offloaded already, has a precision, is not sharded, or has DDP (which keeps
 // everything on the device), reshard_ranks (whose slices stay there), another layout than the flat
-// one, or frozen parameters. Given code
-// (lib/fsdp/offload_parts.c).
+// one, or frozen parameters. Given code (lib/fsdp/offload_parts.c).
 Status offload_apply(Module *root);
 // Moves them back. ERR_ARGUMENT under a precision. Given code.
 Status offload_remove(Module *root);
