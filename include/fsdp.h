@@ -196,6 +196,7 @@ typedef struct FsdpRoot {
     ReduceScatterState reduce_scatter_state;
     struct StrategyState *strategy; // strategy.h; NULL: ZeRO as the six tasks have it
     struct PrecisionState *precision; // precision.h; NULL: floats throughout
+    struct Pipeline *pipeline;        // pipeline.h; NULL: the model is not cut into stages
     StateGatherer full_state;         // what fsdp_full_state does instead; NULL: what it says
 } FsdpRoot;
 
