@@ -6,8 +6,8 @@
  * turns; the rest is the *bubble*. GPipe and 1F1B have the same one. What 1F1B saves is memory: a
  * backward frees its micro-batch's activations, and it runs as soon as its gradient has come.
  *
- *     stage 0   F0 F1 F2 F3          B0    B1    B2    B3        GPipe would run F4 … F7 in between,
- *     stage 1      F0 F1 F2       B0 F3 B1    B2    B3           and hold all eight.
+ *     stage 0   F0 F1 F2 F3          B0    B1    B2    B3
+ *     stage 1      F0 F1 F2       B0 F3 B1    B2    B3
  *     stage 2         F0 F1    B0 F2 B1 F3 B2    B3
  *     stage 3            F0 B0 F1 B1 F2 B2 F3 B3
  *

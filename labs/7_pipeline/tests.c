@@ -107,6 +107,17 @@ static const struct {
 static void schedules_body(const Rank *r, void *arg)
 {
     PipelineAction actions[2 * MOST_BATCHES];
+    for (int stages = 1; stages <= 4; stages++)
+        for (int stage = 0; stage < stages; stage++)
+            for (int n = 1; n <= MOST_BATCHES; n++) {
+                int left = stages - stage, f = pipeline_in_flight(PIPELINE_1F1B, stage, stages, n);
+                check(f == (n < left ? n : left),
+                      "1F1B: stage %d of %d has %d of %d micro-batches in flight: in "
+                      "pipeline_in_flight stages - stage, or all where there are fewer",
+                      stage, stages, f, n);
+                check(pipeline_in_flight(PIPELINE_GPIPE, stage, stages, n) == n,
+                      "GPipe has all %d micro-batches in flight: in pipeline_in_flight", n);
+            }
     for (size_t i = 0; i < sizeof BY_HAND / sizeof BY_HAND[0]; i++) {
         char text[128] = "";
         int n = BY_HAND[i].n;
@@ -120,17 +131,6 @@ static void schedules_body(const Rank *r, void *arg)
               kind_name(BY_HAND[i].kind), BY_HAND[i].stage, BY_HAND[i].stages, n, text,
               BY_HAND[i].actions);
     }
-    for (int stages = 1; stages <= 4; stages++)
-        for (int stage = 0; stage < stages; stage++)
-            for (int n = 1; n <= MOST_BATCHES; n++) {
-                int left = stages - stage, f = pipeline_in_flight(PIPELINE_1F1B, stage, stages, n);
-                check(f == (n < left ? n : left),
-                      "1F1B: stage %d of %d has %d of %d micro-batches in flight: in "
-                      "pipeline_in_flight stages - stage, or all where there are fewer",
-                      stage, stages, f, n);
-                check(pipeline_in_flight(PIPELINE_GPIPE, stage, stages, n) == n,
-                      "GPipe has all %d micro-batches in flight: in pipeline_in_flight", n);
-            }
 }
 
 static void schedules_are_in_order(void **state)
@@ -387,7 +387,8 @@ static void check_param(const Oracle *o, const FlatParam *flat, int place, const
               kind_name(c->kind), c->n, step, s->ranks.stage, c->stages, param->name, (double)got,
               (long long)k, (double)want,
               other < 0 ? "as without stages" : "the sum of the two stages'",
-              own ? LIKELY "it is this stage's own part alone: pipeline_sum_ties adds the other's"
+              own ? LIKELY "it is one stage's part alone: pipeline_step calls pipeline_sum_ties, "
+                           "which adds the other's, after the last reduction"
                   : "");
     }
 }
@@ -425,8 +426,8 @@ static void check_norm(const Oracle *o, const Stage *s, const Cut *c, int step)
           "step %d, stage %d: the norm of the gradient is %.9g, want %.9g%s", step, s->ranks.stage,
           (double)norm, want,
           twice > squares && fabs((double)norm - sqrt(twice)) <= 1e-6 * want
-              ? LIKELY "a parameter that two stages share is counted twice: in `counts`"
-              : ": over all stages, a replica once");
+              ? LIKELY "a parameter that two stages share is counted twice: in counts"
+              : LIKELY "sum_all sums over all stages, and a replica once");
 }
 
 // The oracle's step: clipped as the stages' gradients, by the norm that they have.
@@ -596,6 +597,17 @@ static void check_messages(const Cut *c, const Stage *s, const Rank *r, uint64_t
 }
 
 // What FSDP sends within the stage: bytes and calls, as the handout's table has them.
+static const char *flags_cause(const Stage *s)
+{
+    int backwards = 0;
+    for (int i = 0; i < s->pipeline->n_actions; i++)
+        if (s->pipeline->actions[i].backward &&
+            s->pipeline->actions[i].micro_batch != backwards++)
+            return LIKELY "pipeline_schedule must have the backwards in the order of micro-batches";
+    return LIKELY "pipeline_micro_batch sets the flags of the backward that comes next: in "
+                  "pipeline_backward";
+}
+
 static void check_collectives(const Cut *c, const Stage *s, uint64_t first)
 {
     int gathers = 0, scatters = 0, want, units = s->root->n_units;
@@ -608,13 +620,11 @@ static void check_collectives(const Cut *c, const Stage *s, uint64_t first)
     bool alone = s->ranks.group.size == 1;
     want = c->strategy == STRATEGY_ZERO3 ? c->n * (2 * units - 1) : units;
     check(gathers == (alone ? 0 : want),
-          "a step of %d micro-batches made %d all-gathers, want %d" LIKELY
-          "pipeline_micro_batch sets the flags of the backward that comes next: in pipeline_backward",
-          c->n, gathers, alone ? 0 : want);
+          "a step of %d micro-batches made %d all-gathers, want %d%s", c->n, gathers,
+          alone ? 0 : want, flags_cause(s));
     check(scatters == (alone ? 0 : units),
-          "a step of %d micro-batches made %d reduce-scatters, want %d, by the last one" LIKELY
-          "pipeline_micro_batch sets the flags of the backward that comes next: in pipeline_backward",
-          c->n, scatters, alone ? 0 : units);
+          "a step of %d micro-batches made %d reduce-scatters, want %d, by the last one%s", c->n,
+          scatters, alone ? 0 : units, flags_cause(s));
 }
 
 static void costs_body(const Rank *r, void *arg)
@@ -640,10 +650,10 @@ static void costs_body(const Rank *r, void *arg)
         size_t peak = case_peak(first, GPU_ACTIVATION);
         check(peak == (size_t)flight * f.activations,
               "%s, stage %d of %d, %d micro-batches: at most %zu bytes are activations, want %zu: of "
-              "%d micro-batches" LIKELY "which are in flight says pipeline_schedule; what was "
-              "received is freed by pipeline_exchange, before it allocates",
+              "%d micro-batches%s",
               kind_name(c->kind), s.ranks.stage, c->stages, c->n, peak,
-              (size_t)flight * f.activations, flight);
+              (size_t)flight * f.activations, flight,
+              s.pipeline->n_slots != flight ? LIKELY "pipeline_in_flight says another number" : "");
         check_messages(c, &s, r, first, &f);
         check_collectives(c, &s, first);
         check(gpulog_live_bytes(r->device) - before == held,
@@ -742,7 +752,8 @@ static void clip_body(const Rank *r, void *arg)
     for (size_t i = 0; i < n; i++) was[i] *= norm / 4.0f / norm;
     check_equal("a clipped gradient", got, was, n);
     need(pipeline_grad_norm(s.pipeline, &after));
-    check(fabsf(after - norm / 4.0f) <= 1e-6f * norm, "after clipping to %g the norm is %g",
+    check(fabsf(after - norm / 4.0f) <= 1e-6f * norm,
+          "after clipping to %g the norm is %g: pipeline_clip_grad_norm scales all units",
           (double)(norm / 4.0f), (double)after);
     free(was);
     free(same);
@@ -801,13 +812,13 @@ static void an_evaluation_is_forwards(void **state)
 
 static void bubble_is_the_formula(void **state)
 {
-    static const int SHAPES[][2] = {{1, 4}, {2, 1}, {2, 4}, {2, 8}, {3, 5}, {4, 2}, {4, 8}, {4, 16}};
+    static const int SHAPES[][2] = {{1, 4}, {2, 1}, {2, 4}, {2, 16}, {3, 5}, {4, 2}, {4, 8}, {4, 16}};
     for (size_t i = 0; i < sizeof SHAPES / sizeof SHAPES[0]; i++) {
         for (int kind = 0; kind < 2; kind++) {
             int stages = SHAPES[i][0], n = SHAPES[i][1];
             double idle, ideal = bubble_ideal(stages, n);
             if (!bubble_of(BUBBLE_EQUAL, KINDS[kind], stages, n, &idle)) return;
-            if (fabs(idle - ideal) > 0.02 * ideal + 1e-3)
+            if (fabs(idle - ideal) > 0.02 * ideal + 1e-6)
                 fail_msg("%s: %d stages of equal layers are idle for %.4f of a step of %d "
                          "micro-batches, want (p - 1)/(n + p - 1) = %.4f",
                          kind_name(KINDS[kind]), stages, idle, n, ideal);

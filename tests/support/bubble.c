@@ -16,7 +16,7 @@
 #include "times.h"
 #include "training.h"
 
-enum { MOST_STAGES = 4, MOST_BATCHES = 16, DIM = 64, ROWS = 64 };
+enum { MOST_STAGES = 4, MOST_BATCHES = 16, DIM = 128, ROWS = 64 };
 
 static const char MACHINE[] = "gpus_per_node 8\n"
                               "memory 80 GiB\n"
@@ -25,7 +25,7 @@ static const char MACHINE[] = "gpus_per_node 8\n"
                               "peak_tf32 4 GFLOP/s\n"
                               "peak_bf16 4 GFLOP/s\n"
                               "peak_fp8 4 GFLOP/s\n"
-                              "hbm 1000 GB/s\n"
+                              "hbm 100000 GB/s\n"
                               "nvlink 1000000 GB/s\n"
                               "pcie 1000000 GB/s\n"
                               "nic 1000000 GB/s\n"
