@@ -52,21 +52,38 @@ const char *case_refusal(const Case *c, int world)
     return "";
 }
 
-void case_wrap(Wrapped *w, const Case *c, const Rank *r)
+Status case_build(Wrapped *w, const Case *c)
 {
     FsdpOptions fsdp = {.align_shards = c->align, .seed = 42};
+    w->model = model_of(c);
+    for (int i = 0; i < w->model->n_children; i++)
+        if (c->options.strategy != STRATEGY_DDP && is_block(&c->spec, w->model, i))
+            TRY(fully_shard(w->model->children[i], &w->ctx, &fsdp));
+    TRY(fully_shard(w->model, &w->ctx, &fsdp));
+    w->root = fsdp_unit(w->model)->root;
+    TRY(strategy_apply(w->model, &c->options));
+    if (c->partial) TRY(fsdp_set_requires_all_reduce(w->model, false));
+    if (c->policy != NULL) TRY(precision_apply(w->model, c->policy));
+    return OK;
+}
+
+void case_take_down(Wrapped *w)
+{
+    if (w->root != NULL && w->root->precision != NULL) need(precision_remove(w->model));
+    if (w->root != NULL && w->root->strategy != NULL) need(strategy_remove(w->model));
+    fsdp_unwrap(w->model);
+    module_destroy(w->model);
+    w->model = NULL;
+    w->root = NULL;
+}
+
+void case_wrap(Wrapped *w, const Case *c, const Rank *r)
+{
     memset(w, 0, sizeof *w);
     need(nn_run_create(&w->run, r->stream));
     need(mesh_2d(&w->mesh, r->comm, c->replicas));
     need(fsdp_context_create(&w->ctx, &w->mesh, r->stream));
-    w->model = model_of(c);
-    for (int i = 0; i < w->model->n_children; i++)
-        if (c->options.strategy != STRATEGY_DDP && is_block(&c->spec, w->model, i))
-            need(fully_shard(w->model->children[i], &w->ctx, &fsdp));
-    need(fully_shard(w->model, &w->ctx, &fsdp));
-    need(strategy_apply(w->model, &c->options));
-    if (c->policy != NULL) need(precision_apply(w->model, c->policy));
-    w->root = fsdp_unit(w->model)->root;
+    need(case_build(w, c));
     need(fsdp_adamw_create(&w->adamw, w->model, &w->ctx, &TEST_ADAMW));
     need_cuda(cudaDeviceSynchronize());
 }
@@ -75,10 +92,7 @@ void case_unwrap(Wrapped *w, const Rank *r)
 {
     need_cuda(cudaDeviceSynchronize());
     fsdp_adamw_destroy(&w->adamw);
-    if (w->root->precision != NULL) need(precision_remove(w->model));
-    need(strategy_remove(w->model));
-    fsdp_unwrap(w->model);
-    module_destroy(w->model);
+    case_take_down(w);
     need(fsdp_context_destroy(&w->ctx));
     need(mesh_destroy(&w->mesh, r->comm));
     need(nn_run_destroy(&w->run));
@@ -455,7 +469,7 @@ static void check_unit(const Wrapped *w, const FsdpUnit *unit, const Case *c, co
         return;
     }
     static Layout layout;
-    char what[360];
+    char what[900];
     Causes causes = causes_of(c, r->world);
     Clues clues = {.layout = &layout, .otherwise = otherwise(c)};
     layout_module(&layout, unit->module, true, flat->layout.world, flat->layout.rank);

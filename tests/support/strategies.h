@@ -2,8 +2,8 @@
  * itself: gradients of a model without FSDP, one for each rank and micro-batch, added in the order
  * that include/strategy.h states, and under a policy with the casts of include/precision.h.
  *
- * Interface: case_of, case_refusal; case_wrap, case_unwrap, case_train, case_batch; run_case;
- * case_peak.
+ * Interface: case_of, case_refusal; case_build, case_take_down, case_wrap, case_unwrap, case_train,
+ * case_batch; run_case; case_peak.
  */
 #ifndef TESTS_STRATEGIES_H
 #define TESTS_STRATEGIES_H
@@ -49,6 +49,11 @@ Case case_of(Spec spec, Strategy strategy, int world, int replicas, int rounds);
 // "": they do.
 const char *case_refusal(const Case *c, int world);
 
+// On a context that is there (w->ctx): the model, its units and all options. What the library says
+// of the first that it refuses; case_take_down takes off what there is, and is needed then too.
+Status case_build(Wrapped *w, const Case *c);
+void case_take_down(Wrapped *w);
+// The same with all that a training needs; nothing may be refused.
 void case_wrap(Wrapped *w, const Case *c, const Rank *r);
 void case_unwrap(Wrapped *w, const Rank *r);
 // The sequences of a rank's micro-batch, and the batch itself.
