@@ -189,8 +189,8 @@ Status pipeline_cut(Module *model, const PipelineMesh *mesh, PipelineTies *ties)
 Status pipeline_fully_shard(Module *stage, FsdpContext *ctx, const FsdpOptions *options);
 
 // The stage, which is a root with a strategy, gets a schedule. Collective. ERR_ARGUMENT where it has
-// none; where n is no positive number; and for a strategy with reshard_ranks: a unit has one slice,
-// and there would be several forwards.
+// none; where n is no positive number; for a strategy with reshard_ranks: a unit has one slice, and
+// there would be several forwards; and where requires_all_reduce is off: the flags are the pipeline's.
 Status pipeline_create(Pipeline **pipeline, Module *stage, const PipelineMesh *mesh,
                        const PipelineTies *ties, PipelineKind kind, int n);
 // Frees it, and what a step that failed has left. Before strategy_remove. NULL is fine.

@@ -8,6 +8,7 @@
 #ifndef TESTS_STRATEGIES_H
 #define TESTS_STRATEGIES_H
 
+#include "pipeline.h"
 #include "precision.h"
 #include "training.h"
 
@@ -22,6 +23,8 @@ typedef struct Case {
     StrategyOptions options;
     const MixedPrecisionPolicy *policy; // NULL: floats
     int replicas, rounds, steps;
+    int stages; // of a pipeline; 0: it is none. Each has shards × replicas of its own
+    PipelineKind kind;
     bool partial; // the all-reduce is left to the last micro-batch
     bool align;
     bool tied;     // an MLP whose blocks l.1 and l.2 share their bias
@@ -36,6 +39,8 @@ typedef struct Case {
 // A model under a strategy on one rank.
 struct Wrapped {
     NnRun run;
+    PipelineMesh ranks; // one stage where there is no pipeline
+    Pipeline *pipeline; // NULL: none
     Mesh mesh;
     FsdpContext ctx;
     Module *model;
@@ -49,6 +54,9 @@ Case case_of(Spec spec, Strategy strategy, int world, int replicas, int rounds);
 // "": they do.
 const char *case_refusal(const Case *c, int world);
 
+// The ranks' mesh and the context; and back. What the library says of a shape that it refuses.
+Status case_mesh(Wrapped *w, const Case *c, const Rank *r);
+void case_unmesh(Wrapped *w);
 // On a context that is there (w->ctx): the model, its units and all options. What the library says
 // of the first that it refuses; case_take_down takes off what there is, and is needed then too.
 Status case_build(Wrapped *w, const Case *c);
