@@ -196,9 +196,10 @@ Status pipeline_create(Pipeline **pipeline, Module *stage, const PipelineMesh *m
 // Frees it, and what a step that failed has left. Before strategy_remove. NULL is fine.
 Status pipeline_destroy(Pipeline *pipeline);
 
-// The losses of n batches, without gradients: forwards alone, after which every unit is sharded.
-// losses[k] as pipeline_step's. Collective. (lib/fsdp/pipeline_evaluate.c)
-Status pipeline_evaluate(Pipeline *pipeline, NnRun *run, const MicroBatch *batches, float *losses);
+// The losses of n batches (at most those of a step), without gradients: forwards alone, after which every
+// unit is sharded. losses[k] as pipeline_step's. Collective.
+Status pipeline_evaluate(Pipeline *pipeline, NnRun *run, const MicroBatch *batches, int n,
+                         float *losses);
 
 // The policy of a stage: what one stage hands the next is of param_dtype, not cast in between.
 struct MixedPrecisionPolicy;

@@ -16,6 +16,7 @@
 #include "launch.h"
 #include "model.h"
 #include "nn.h"
+#include "pipeline.h"
 #include "precision.h"
 
 typedef struct TrainerOptions {
@@ -37,6 +38,8 @@ typedef struct TrainerOptions {
     MixedPrecisionPolicy policy;
     int reshard_ranks; // ZeRO-3: slices between forward and backward; 0: none
     bool uneven;       // micro-batches of 1 to B sequences, each rank and step others
+    int stages;        // of a pipeline, with the micro-batches of `accumulate`; 0 or 1: none
+    PipelineKind schedule;
 } TrainerOptions;
 
 typedef struct Trainer {
@@ -52,7 +55,13 @@ typedef struct Trainer {
     FsdpContext ctx;
     FsdpAdamW adamw;
     LossScaler scaler;         // where the modules compute in fp16
-    int32_t *tokens, *targets; // device: (B·T) each
+    PipelineMesh stages;       // with stages, as the two below
+    PipelineTies ties;
+    Pipeline *pipeline;
+    int place, places;         // which part of the data is this rank's: all stages have the same
+    int64_t parameters;        // of all stages
+    size_t batch_bytes;        // of the two below
+    int32_t *tokens, *targets; // device: (B·T) each; with stages (accumulate·B·T)
     float norm;                // of the last step's gradient, before it was clipped
     int64_t step_tokens;       // of all ranks in the last step
 } Trainer;

@@ -784,7 +784,7 @@ static void evaluation_body(const Rank *r, void *arg)
     size_t before = gpulog_live_bytes(r->device);
     stage_batches(&s, c, 0);
     uint64_t first = gpulog_length();
-    need(pipeline_evaluate(s.pipeline, &s.run, s.batches, losses));
+    need(pipeline_evaluate(s.pipeline, &s.run, s.batches, c->n, losses));
     need_cuda(cudaDeviceSynchronize());
     check_no_race(first);
     free_batches(&s, c);

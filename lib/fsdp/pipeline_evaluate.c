@@ -36,15 +36,17 @@ static Status evaluate(Pipeline *p, int k)
     return discard(p, k);
 }
 
-Status pipeline_evaluate(Pipeline *p, NnRun *run, const MicroBatch *batches, float *losses)
+Status pipeline_evaluate(Pipeline *p, NnRun *run, const MicroBatch *batches, int n, float *losses)
 {
+    if (n < 1 || n > p->n)
+        return fail(ERR_ARGUMENT, "an evaluation of %d batches: a step has %d", n, p->n);
     p->run = run;
     p->batches = batches;
     TRY(fsdp_set_training(p->module, false));
-    for (int k = 0; k < p->n; k++) TRY(evaluate(p, k));
+    for (int k = 0; k < n; k++) TRY(evaluate(p, k));
     TRY(fsdp_set_training(p->module, true));
     if (losses == NULL || p->losses == NULL) return OK;
-    CUDA_TRY(cudaMemcpyAsync(losses, p->losses, (size_t)p->n * sizeof *losses,
+    CUDA_TRY(cudaMemcpyAsync(losses, p->losses, (size_t)n * sizeof *losses,
                              cudaMemcpyDeviceToHost, run->stream));
     CUDA_TRY(cudaStreamSynchronize(run->stream));
     return OK;
