@@ -729,6 +729,41 @@ static void transfers_go_both_ways(void **state)
         }
 }
 
+// ---- What does not go with a pipeline ----
+
+static void refused_body(const Rank *r, void *arg)
+{
+    const Cut *c = arg;
+    Stage s;
+    LossScaler scaler = LOSS_SCALER_DEFAULTS;
+    Pipeline *second = NULL;
+    PipelineTies none = {0};
+    MicroBatch batch = {0};
+    stage_create(&s, c, r);
+    check_set_silent(true);
+    check(loss_scaler_create(&scaler, s.model) == ERR_ARGUMENT &&
+              strstr(check_last(), "is a stage: a loss scale") != NULL,
+          "a stage got a loss scaler: %s", check_last());
+    check(pipeline_create(&second, s.model, &s.ranks, &none, c->kind, 1) == ERR_ARGUMENT &&
+              strstr(check_last(), "is in a pipeline already") != NULL && second == NULL,
+          "a stage is in two pipelines: %s", check_last());
+    check(pipeline_evaluate(s.pipeline, &s.run, &batch, c->n + 1, NULL) == ERR_ARGUMENT,
+          "an evaluation of more batches than a step has");
+    need(pipeline_destroy(s.pipeline));
+    s.pipeline = NULL;
+    check(pipeline_create(&second, s.model, &s.ranks, &none, c->kind, 0) == ERR_ARGUMENT &&
+              strstr(check_last(), "a step of 0 micro-batches") != NULL,
+          "a step has no micro-batch: %s", check_last());
+    need(strategy_remove(s.model));
+    check(pipeline_create(&second, s.model, &s.ranks, &none, c->kind, 1) == ERR_ARGUMENT &&
+              strstr(check_last(), "has no strategy") != NULL,
+          "a stage without a strategy: %s", check_last());
+    check_set_silent(false);
+    const StrategyOptions strategy = {.strategy = STRATEGY_ZERO3};
+    need(strategy_apply(s.model, &strategy));
+    stage_destroy(&s);
+}
+
 // ---- Clipping and evaluation ----
 
 static void clip_body(const Rank *r, void *arg)
@@ -806,6 +841,7 @@ static void an_evaluation_is_forwards(void **state)
 {
     Cut c = cut_of(spec_mlp(4), 2, 3, PIPELINE_1F1B);
     run_ranks(4, evaluation_body, &c);
+    run_ranks(2, refused_body, &c);
 }
 
 // ---- The bubble ----
