@@ -135,14 +135,15 @@ void module_remove_hook(Module *m, Hook *hook);
 // Frees what a forward without a backward has saved, in the module and below it.
 Status module_discard(Module *m, NnRun *run);
 
-// What a module and all below it hold between a forward and its backward, put aside: so a forward may
-// run while an earlier one still waits for its backward. A new pass holds nothing, and the module
-// must not either: ERR_ARGUMENT. To swap is to exchange what the module holds with what the pass
-// does; of the same module, whose children are still the same: else ERR_ARGUMENT.
+// What a module and all below it hold between a forward and its backward, put aside: so a forward
+// may run while an earlier one still waits for its backward. A new pass holds nothing, and the
+// module must not either: ERR_ARGUMENT. To swap is to exchange what the module holds with what the
+// pass does; of the same module, whose children are still the same: else ERR_ARGUMENT.
 typedef struct ModulePass ModulePass;
 Status module_pass_create(ModulePass **pass, Module *m);
 Status module_pass_swap(ModulePass *pass, Module *m);
-// Frees the pass; device memory that it holds must have been swapped out and discarded. NULL is fine.
+// Frees the pass; device memory that it holds must have been swapped out and discarded. NULL is
+// fine.
 void module_pass_destroy(ModulePass *pass);
 
 // Frees the module, its children and its parameters' descriptions (not their device memory). A tied
@@ -194,9 +195,9 @@ Module *gated_ffn_create(const char *name, int dim, int hidden, float init_std, 
 Module *token_embedding_create(const char *name, int vocab, int max_T, int dim, float init_std);
 // Runs its children in order; it owns them.
 Module *sequence_create(const char *name, int n, Module **children);
-// Cuts a sequence, in place, down to its children [first, last): a stage of a model. Parameters keep
-// their names, numbers and so their initial values; one that is tied to a child that goes stays with
-// the other. ERR_ARGUMENT for a module that is no sequence, or where no child would stay.
+// Cuts a sequence, in place, down to its children [first, last): a stage of a model. Parameters
+// keep their names, numbers and so their initial values; one that is tied to a child that goes stays
+// with the other. ERR_ARGUMENT for a module that is no sequence, or where no child would stay.
 Status sequence_keep(Module *m, int first, int last);
 // Has a sequence take in_type (unless it takes tokens) and give out_type: where its layers have
 // another type, a cast layer is put before the first or after the last. Once; remove takes them

@@ -17,8 +17,9 @@ Status stages_shard(Trainer *t, const FsdpOptions *options);
 Status stages_create(Trainer *t);
 Status stages_destroy(Trainer *t);
 
-// The micro-batches of a step that are on the device, back to back at B·T tokens; sequences(t, step, i)
-// is how many the i-th has. The gradient is the sum over them, each token's loss times `scale`.
+// The micro-batches of a step that are on the device, back to back at B·T tokens; sequences(t,
+// step, i) is how many the i-th has. The gradient is the sum over them, each token's loss times
+// `scale`.
 Status stages_step(Trainer *t, int step, float scale, int (*sequences)(const Trainer *, int, int),
                    float *loss);
 // The loss of one batch that is on the device.

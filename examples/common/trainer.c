@@ -97,8 +97,7 @@ Status trainer_destroy(Trainer *t)
         fsdp_unwrap(t->model);
         TRY(fsdp_context_destroy(&t->ctx));
         bool staged = t->opt.stages > 1;
-        if (t->opt.strategic)
-            TRY(mesh_destroy(&t->mesh, staged ? t->stages.group.comm : t->comm));
+        if (t->opt.strategic) TRY(mesh_destroy(&t->mesh, staged ? t->stages.group.comm : t->comm));
         if (staged) TRY(pipeline_mesh_destroy(&t->stages));
     }
     module_destroy(t->model);

@@ -54,8 +54,8 @@ typedef struct Trainer {
     Mesh mesh;         // with FSDP, as ctx and adamw
     FsdpContext ctx;
     FsdpAdamW adamw;
-    LossScaler scaler;         // where the modules compute in fp16
-    PipelineMesh stages;       // with stages, as the two below
+    LossScaler scaler;   // where the modules compute in fp16
+    PipelineMesh stages; // with stages, as the two below
     PipelineTies ties;
     Pipeline *pipeline;
     int place, places;         // which part of the data is this rank's: all stages have the same

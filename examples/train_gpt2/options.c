@@ -146,11 +146,13 @@ static Status check_stages(const TrainerOptions *t, int ranks)
         return fail(ERR_ARGUMENT, "--stages %d: the model has %d blocks (--layers)", t->stages,
                     t->model.layers);
     if (t->mixed && t->policy.param_dtype == DTYPE_F16)
-        return fail(ERR_ARGUMENT, "--stages does not go with --dtype fp16: the loss scale would look "
-                                  "at one stage's gradients");
+        return fail(ERR_ARGUMENT,
+                    "--stages does not go with --dtype fp16: the loss scale would look "
+                    "at one stage's gradients");
     if (t->reshard_ranks > 0)
-        return fail(ERR_ARGUMENT, "--stages does not go with --reshard-ranks: a unit has one slice, "
-                                  "and several micro-batches are in flight");
+        return fail(ERR_ARGUMENT,
+                    "--stages does not go with --reshard-ranks: a unit has one slice, "
+                    "and several micro-batches are in flight");
     return OK;
 }
 

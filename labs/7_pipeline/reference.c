@@ -40,7 +40,8 @@ Status pipeline_mesh(PipelineMesh *mesh, ncclComm_t world, int stages)
     mesh->stage = rank / ranks;
     mesh->place = mesh->group.rank = rank % ranks;
     mesh->group.comm = world;
-    if (stages > 1) NCCL_TRY(ncclCommSplit(world, mesh->stage, mesh->place, &mesh->group.comm, NULL));
+    if (stages > 1)
+        NCCL_TRY(ncclCommSplit(world, mesh->stage, mesh->place, &mesh->group.comm, NULL));
     return OK;
     //[end L7.1]
 }
@@ -97,7 +98,8 @@ static bool is_last(const Pipeline *p)
     return p->mesh->stage == p->mesh->stages - 1;
 }
 
-// The run has the micro-batch's sequences, and the compute stream waits for what was received for it.
+// The run has the micro-batch's sequences, and the compute stream waits for what was received for
+// it.
 static Status begin_pass(Pipeline *p, int k, bool received)
 {
     p->run->B = p->batches[k].B;
@@ -110,8 +112,8 @@ Status pipeline_forward(Pipeline *p, int k)
     PipelineSlot *slot = pipeline_slot(p, k);
     bool first = p->mesh->stage == 0;
     TRY(begin_pass(p, k, !first));
-    //[L7.5] The stage's forward of micro-batch k is queued, slot->out is its output, and what it has
-    //  left for the backward is in the slot: the module is ready for another forward.
+    //[L7.5] The stage's forward of micro-batch k is queued, slot->out is its output, and what it
+    //  has left for the backward is in the slot: the module is ready for another forward.
     //? What does module_forward say to a module that still waits for a backward?
     const void *in = first ? p->batches[k].in : slot->in.data;
     TRY(module_forward_typed(p->module, p->run, in, &slot->out));
@@ -134,9 +136,9 @@ Status pipeline_backward(Pipeline *p, int k)
     float *loss_grad = NULL;
     TRY(begin_pass(p, k, !is_last(p)));
     if (is_last(p)) TRY(loss_of(p, k, &loss_grad));
-    //[L7.6] The stage's backward of micro-batch k is queued, with what its forward had left and with
-    //  the flags of micro-batch k (pipeline_micro_batch); slot->in_grad is what it gives, unless the
-    //  stage is the first. The loss's gradient is freed.
+    //[L7.6] The stage's backward of micro-batch k is queued, with what its forward had left and
+    //  with the flags of micro-batch k (pipeline_micro_batch); slot->in_grad is what it gives,
+    //  unless the stage is the first. The loss's gradient is freed.
     //? Which backward reduces the gradients, and how do the units know that it is this one?
     const void *out_grad = is_last(p) ? loss_grad : slot->out_grad.data;
     TRY(pipeline_swap(p, k));

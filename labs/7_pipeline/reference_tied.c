@@ -1,16 +1,16 @@
 /* Lab 7, third file: across all stages. What two stages share, and what all of them must agree on.
  *
- * GPT-2's head is its embedding: one parameter on the first and on the last stage, each with a copy.
- * Both begin with the same values. They stay bitwise equal if every step gives both the same gradient:
- * the sum of what the first stage has from the embedding and the last one from the head.
+ * GPT-2's head is its embedding: one parameter on the first and on the last stage, each with a
+ * copy. Both begin with the same values. They stay bitwise equal if every step gives both the same
+ * gradient: the sum of what the first stage has from the embedding and the last one from the head.
  *
- * [Note: shards against shards] Within a stage the parameter is cut into shards, and the two stages cut
- * it in different places: other parameters are in front of it. So a rank has pieces in common with
- * several ranks of the other stage (pipeline->shared), sends each of them its sum of that piece, and
- * gets theirs. That is an all-reduce of two in which nobody gathers anything.
+ * [Note: shards against shards] Within a stage the parameter is cut into shards, and the two stages
+ * cut it in different places: other parameters are in front of it. So a rank has pieces in common
+ * with several ranks of the other stage (pipeline->shared), sends each of them its sum of that
+ * piece, and gets theirs. That is an all-reduce of two in which nobody gathers anything.
  *
- * [Note: which first] a + b and b + a are the same float. (a + b) + c and a + (b + c) are not: so the
- * pieces are of gradients that their own stage has reduced.
+ * [Note: which first] a + b and b + a are the same float. (a + b) + c and a + (b + c) are not: so
+ * the pieces are of gradients that their own stage has reduced.
  *
  * Interface:
  *   pipeline_sum_ties                               the gradients of tied parameters
@@ -21,8 +21,8 @@
 #include "kernels.h"
 #include "pipeline.h"
 
-// Sends this rank's gradient of each piece to the rank that shares it, and receives that one's, into
-// `others`, whose first element is that of the first piece.
+// Sends this rank's gradient of each piece to the rank that shares it, and receives that one's,
+// into `others`, whose first element is that of the first piece.
 static Status swap_pieces(const PipelineShared *shared, const Pipeline *p, float *others)
 {
     const FsdpContext *ctx = p->root->ctx;
@@ -36,8 +36,8 @@ static Status swap_pieces(const PipelineShared *shared, const Pipeline *p, float
         size_t n = (size_t)(piece->end - piece->begin);
         NCCL_TRY(ncclSend(grad + piece->begin, n, ncclFloat, piece->rank, p->mesh->world,
                           ctx->compute_stream));
-        NCCL_TRY(ncclRecv(others + piece->begin - shared->pieces[0].begin, n, ncclFloat, piece->rank,
-                          p->mesh->world, ctx->compute_stream));
+        NCCL_TRY(ncclRecv(others + piece->begin - shared->pieces[0].begin, n, ncclFloat,
+                          piece->rank, p->mesh->world, ctx->compute_stream));
     }
     NCCL_TRY(ncclGroupEnd());
     return OK;
@@ -83,8 +83,8 @@ static Status sum_all(const Pipeline *p, double *sum, double *squares)
     CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, stream));
     bool first = ctx->mesh.replicate.rank == 0; // of the replicas, which have the same gradient
     //[L7.14] *squares is the sum over all units, ranks and stages, on every rank, and the host may
-    //  read it; *ctx->host_scalar is where it arrives. A rank of another replica than the first adds
-    //  nothing, but takes part.
+    //  read it; *ctx->host_scalar is where it arrives. A rank of another replica than the first
+    //  adds nothing, but takes part.
     //? Which communicator has all of them?
     for (int u = 0; u < p->root->n_units && first; u++) {
         const FlatParam *flat = &p->root->units[u]->flat;
@@ -118,10 +118,11 @@ Status pipeline_grad_norm(Pipeline *p, float *norm)
 Status pipeline_clip_grad_norm(Pipeline *p, float max_norm, float *norm)
 {
     TRY(pipeline_grad_norm(p, norm));
-    //[L7.15] As fsdp_clip_grad_norm: where the norm was larger, all gradients of this stage are scaled
-    //  by max_norm / *norm.
+    //[L7.15] As fsdp_clip_grad_norm: where the norm was larger, all gradients of this stage are
+    //  scaled by max_norm / *norm.
     //? Both copies of a tied parameter must stay equal. Do both stages see the same norm?
-    for (int u = 0; u < p->root->n_units && *norm > max_norm; u++) {
+    if (!(*norm > max_norm)) return OK;
+    for (int u = 0; u < p->root->n_units; u++) {
         const Buffer *grad = &p->root->units[u]->flat.sharded_grad;
         CUDA_TRY(kernel_scale(grad->data, max_norm / *norm, (size_t)grad->numel,
                               p->root->ctx->compute_stream));

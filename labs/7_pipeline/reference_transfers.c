@@ -1,19 +1,19 @@
 /* Lab 7, second file: between two stages. What one stage has made, the next one needs.
  *
  * Transfers have a stream of their own. The stage that sends waits for the compute that made the
- * buffer; the stage that receives computes on while a buffer is on its way, if it has anything else to
- * do. Two events are enough: one that tells the transfers that compute is done, one per slot that
- * tells compute that its input is there.
+ * buffer; the stage that receives computes on while a buffer is on its way, if it has anything else
+ * to do. Two events are enough: one that tells the transfers that compute is done, one per slot
+ * that tells compute that its input is there.
  *
  * [Note: both at once] A send of NCCL may wait until the other side receives. In 1F1B stage 0 sends
  * an activation and receives a gradient from stage 1, which sends a gradient and receives an
- * activation. Where both send first, both wait forever. Calls between ncclGroupStart and ncclGroupEnd
- * are one operation: both directions go at once.
+ * activation. Where both send first, both wait forever. Calls between ncclGroupStart and
+ * ncclGroupEnd are one operation: both directions go at once.
  *
  * [Note: who frees] What was received belongs to the stream of the transfers, and is freed there,
- * after the backward that reads it. So is the gradient of the input, when it was sent. The output is
- * its module's, which frees it in the backward: by then the next stage has sent the gradient of it
- * back, so that it has been sent long since.
+ * after the backward that reads it. So is the gradient of the input, when it was sent. The output
+ * is its module's, which frees it in the backward: by then the next stage has sent the gradient of
+ * it back, so that it has been sent long since.
  *
  * Interface:
  *   pipeline_transfer     what an action needs, and what it gives
@@ -26,8 +26,8 @@ Buffer *pipeline_transfer(Pipeline *p, PipelineAction action, bool before, int *
     const PipelineMesh *mesh = p->mesh;
     PipelineSlot *slot = pipeline_slot(p, action.micro_batch);
     int64_t rows = (int64_t)p->batches[action.micro_batch].B * p->run->T;
-    //[L7.8] The buffer and the stage, as pipeline.h says; of a buffer that is to be received the type
-    //  and the elements, which the stage's module knows.
+    //[L7.8] The buffer and the stage, as pipeline.h says; of a buffer that is to be received the
+    //  type and the elements, which the stage's module knows.
     //? A forward needs something from the stage before, and gives to the one after. And a backward?
     bool from_front = action.backward != before; // the stage in front of this one has the other end
     *stage = mesh->stage + (from_front ? -1 : 1);
@@ -94,8 +94,8 @@ Status pipeline_exchange(Pipeline *p, const PipelineAction *done, const Pipeline
     Buffer *sent = done != NULL ? pipeline_transfer(p, *done, false, &to) : NULL;
     PipelineSlot *ended = NULL; // whose backward is done
     if (done != NULL && done->backward) ended = pipeline_slot(p, done->micro_batch);
-    //[L7.10] As pipeline.h says. What is received for `next` may have the slot that `done` had: first
-    //  free, then allocate.
+    //[L7.10] As pipeline.h says. What is received for `next` may have the slot that `done` had:
+    //  first free, then allocate.
     //? Which buffers has the compute stream read for the last time when a backward is queued? Which
     //  one does the transfer still read?
     if (sent != NULL || ended != NULL) TRY(wait_for_compute(p));

@@ -82,7 +82,8 @@ static bool is_last(const Pipeline *p)
     return p->mesh->stage == p->mesh->stages - 1;
 }
 
-// The run has the micro-batch's sequences, and the compute stream waits for what was received for it.
+// The run has the micro-batch's sequences, and the compute stream waits for what was received for
+// it.
 static Status begin_pass(Pipeline *p, int k, bool received)
 {
     p->run->B = p->batches[k].B;

@@ -1,16 +1,16 @@
 /* Lab 7, third file: across all stages. What two stages share, and what all of them must agree on.
  *
- * GPT-2's head is its embedding: one parameter on the first and on the last stage, each with a copy.
- * Both begin with the same values. They stay bitwise equal if every step gives both the same gradient:
- * the sum of what the first stage has from the embedding and the last one from the head.
+ * GPT-2's head is its embedding: one parameter on the first and on the last stage, each with a
+ * copy. Both begin with the same values. They stay bitwise equal if every step gives both the same
+ * gradient: the sum of what the first stage has from the embedding and the last one from the head.
  *
- * [Note: shards against shards] Within a stage the parameter is cut into shards, and the two stages cut
- * it in different places: other parameters are in front of it. So a rank has pieces in common with
- * several ranks of the other stage (pipeline->shared), sends each of them its sum of that piece, and
- * gets theirs. That is an all-reduce of two in which nobody gathers anything.
+ * [Note: shards against shards] Within a stage the parameter is cut into shards, and the two stages
+ * cut it in different places: other parameters are in front of it. So a rank has pieces in common
+ * with several ranks of the other stage (pipeline->shared), sends each of them its sum of that
+ * piece, and gets theirs. That is an all-reduce of two in which nobody gathers anything.
  *
- * [Note: which first] a + b and b + a are the same float. (a + b) + c and a + (b + c) are not: so the
- * pieces are of gradients that their own stage has reduced.
+ * [Note: which first] a + b and b + a are the same float. (a + b) + c and a + (b + c) are not: so
+ * the pieces are of gradients that their own stage has reduced.
  *
  * Interface:
  *   pipeline_sum_ties                               the gradients of tied parameters
@@ -23,8 +23,8 @@
 #include "kernels.h"
 #include "pipeline.h"
 
-// Sends this rank's gradient of each piece to the rank that shares it, and receives that one's, into
-// `others`, whose first element is that of the first piece.
+// Sends this rank's gradient of each piece to the rank that shares it, and receives that one's,
+// into `others`, whose first element is that of the first piece.
 static Status swap_pieces(const PipelineShared *shared, const Pipeline *p, float *others)
 {
     const FsdpContext *ctx = p->root->ctx;

@@ -1,19 +1,19 @@
 /* Lab 7, second file: between two stages. What one stage has made, the next one needs.
  *
  * Transfers have a stream of their own. The stage that sends waits for the compute that made the
- * buffer; the stage that receives computes on while a buffer is on its way, if it has anything else to
- * do. Two events are enough: one that tells the transfers that compute is done, one per slot that
- * tells compute that its input is there.
+ * buffer; the stage that receives computes on while a buffer is on its way, if it has anything else
+ * to do. Two events are enough: one that tells the transfers that compute is done, one per slot
+ * that tells compute that its input is there.
  *
  * [Note: both at once] A send of NCCL may wait until the other side receives. In 1F1B stage 0 sends
  * an activation and receives a gradient from stage 1, which sends a gradient and receives an
- * activation. Where both send first, both wait forever. Calls between ncclGroupStart and ncclGroupEnd
- * are one operation: both directions go at once.
+ * activation. Where both send first, both wait forever. Calls between ncclGroupStart and
+ * ncclGroupEnd are one operation: both directions go at once.
  *
  * [Note: who frees] What was received belongs to the stream of the transfers, and is freed there,
- * after the backward that reads it. So is the gradient of the input, when it was sent. The output is
- * its module's, which frees it in the backward: by then the next stage has sent the gradient of it
- * back, so that it has been sent long since.
+ * after the backward that reads it. So is the gradient of the input, when it was sent. The output
+ * is its module's, which frees it in the backward: by then the next stage has sent the gradient of
+ * it back, so that it has been sent long since.
  *
  * Interface:
  *   pipeline_transfer     what an action needs, and what it gives

@@ -1,9 +1,9 @@
-/* Lab 7, pipeline: who has which blocks; schedules; the same gradients as without stages; what is in
- * flight; what is sent; tied parameters; the bubble.
+/* Lab 7, pipeline: who has which blocks; schedules; the same gradients as without stages; what is
+ * in flight; what is sent; tied parameters; the bubble.
  *
  * The oracle is serial and has its own code: each rank trains the model that is not cut, on the
- * micro-batches of its place, and adds the gradients of all places in the order of strategy.h. A tied
- * parameter has two copies in it, one for each stage that holds it.
+ * micro-batches of its place, and adds the gradients of all places in the order of strategy.h. A
+ * tied parameter has two copies in it, one for each stage that holds it.
  */
 #include <math.h>
 #include <stdio.h>
@@ -31,21 +31,25 @@ static void mesh_body(const Rank *r, void *arg)
 {
     int stages = *(const int *)arg, ranks = r->world / stages, rank = -1, size = -1;
     PipelineMesh mesh;
-    check(pipeline_mesh(&mesh, r->comm, r->world + 1) == ERR_ARGUMENT, "%d ranks were made %d stages",
-          r->world, r->world + 1);
+    check(pipeline_mesh(&mesh, r->comm, r->world + 1) == ERR_ARGUMENT,
+          "%d ranks were made %d stages", r->world, r->world + 1);
     need(pipeline_mesh(&mesh, r->comm, stages));
-    check(mesh.stage == r->rank / ranks && mesh.place == r->rank % ranks,
-          "of %d ranks in %d stages rank %d is number %d of stage %d, want number %d of stage %d: in "
-          "pipeline_mesh neighbours are one stage",
-          r->world, stages, r->rank, mesh.place, mesh.stage, r->rank % ranks, r->rank / ranks);
+    check(
+        mesh.stage == r->rank / ranks && mesh.place == r->rank % ranks,
+        "of %d ranks in %d stages rank %d is number %d of stage %d, want number %d of stage %d: in "
+        "pipeline_mesh neighbours are one stage",
+        r->world, stages, r->rank, mesh.place, mesh.stage, r->rank % ranks, r->rank / ranks);
     check(mesh.world == r->comm && mesh.stages == stages, "the mesh has another world");
     check(mesh.group.rank == mesh.place && mesh.group.size == ranks,
           "the stage's group says rank %d of %d, want %d of %d", mesh.group.rank, mesh.group.size,
           mesh.place, ranks);
-    check(mesh.group.comm != NULL && (mesh.group.comm == r->comm) == (stages == 1),
-          "the stage's group has %s communicator: in pipeline_mesh it is the world's where there is "
-          "one stage, else one of its own",
-          mesh.group.comm == NULL ? "no" : mesh.group.comm == r->comm ? "the world's" : "an own");
+    check(
+        mesh.group.comm != NULL && (mesh.group.comm == r->comm) == (stages == 1),
+        "the stage's group has %s communicator: in pipeline_mesh it is the world's where there is "
+        "one stage, else one of its own",
+        mesh.group.comm == NULL      ? "no"
+        : mesh.group.comm == r->comm ? "the world's"
+                                     : "an own");
     need_nccl(ncclCommUserRank(mesh.group.comm, &rank));
     need_nccl(ncclCommCount(mesh.group.comm, &size));
     check(rank == mesh.place && size == ranks,
@@ -65,13 +69,15 @@ static void blocks_body(const Rank *r, void *arg)
             int next = 0, least = blocks / stages;
             for (int stage = 0; stage < stages; stage++) {
                 need(pipeline_blocks(blocks, stages, stage, &first, &last));
-                check(first == next, "stage %d of %d begins at block %d of %d, want %d: in order, "
-                                     "each block once, in pipeline_blocks",
+                check(first == next,
+                      "stage %d of %d begins at block %d of %d, want %d: in order, "
+                      "each block once, in pipeline_blocks",
                       stage, stages, first, blocks, next);
-                check(last - first == least || last - first == least + (blocks % stages > 0),
-                      "stage %d of %d has %d of %d blocks: in pipeline_blocks no stage has more than "
-                      "one block more than another",
-                      stage, stages, last - first, blocks);
+                check(
+                    last - first == least || last - first == least + (blocks % stages > 0),
+                    "stage %d of %d has %d of %d blocks: in pipeline_blocks no stage has more than "
+                    "one block more than another",
+                    stage, stages, last - first, blocks);
                 next = last;
             }
             check(next == blocks, "the last of %d stages ends at block %d of %d", stages, next,
@@ -125,11 +131,12 @@ static void schedules_body(const Rank *r, void *arg)
         for (int k = 0; k < 2 * n; k++)
             snprintf(text + strlen(text), sizeof text - strlen(text), "%c%d ",
                      actions[k].backward ? 'B' : 'F', actions[k].micro_batch);
-        check(strcmp(text, BY_HAND[i].actions) == 0,
-              "%s, stage %d of %d, %d micro-batches: the schedule is %s, want %s: pipeline_schedule "
-              "takes the backward only where no forward is left or may be in flight",
-              kind_name(BY_HAND[i].kind), BY_HAND[i].stage, BY_HAND[i].stages, n, text,
-              BY_HAND[i].actions);
+        check(
+            strcmp(text, BY_HAND[i].actions) == 0,
+            "%s, stage %d of %d, %d micro-batches: the schedule is %s, want %s: pipeline_schedule "
+            "takes the backward only where no forward is left or may be in flight",
+            kind_name(BY_HAND[i].kind), BY_HAND[i].stage, BY_HAND[i].stages, n, text,
+            BY_HAND[i].actions);
     }
 }
 
@@ -146,9 +153,9 @@ typedef struct Cut {
     Strategy strategy;
     int stages, replicas, n, steps;
     PipelineKind kind;
-    bool uneven; // each place and micro-batch has another number of sequences
-    bool tied;   // two stages share a parameter
-    float clip;  // 0: gradients are not clipped
+    bool uneven;   // each place and micro-batch has another number of sequences
+    bool tied;     // two stages share a parameter
+    float clip;    // 0: gradients are not clipped
     float **grads; // shared memory: of each place
 } Cut;
 
@@ -258,8 +265,8 @@ static void stage_step(Stage *s, const Cut *c, int step, float *losses)
     free_batches(s, c);
 }
 
-// The model that is not cut. Where two stages share the head's weight it has a copy of its own, with
-// the same values.
+// The model that is not cut. Where two stages share the head's weight it has a copy of its own,
+// with the same values.
 static void plain_of(Plain *p, const Cut *c, const Rank *r)
 {
     memset(p, 0, sizeof *p);
@@ -329,8 +336,8 @@ static float average(const Cut *c, int ranks, size_t i)
     return tree(sums, replicas) / (float)ranks;
 }
 
-// The gradients of the model that is not cut, at its parameters: of all places; `first` and `second`
-// are those of a tied parameter's two copies, before they were added.
+// The gradients of the model that is not cut, at its parameters: of all places; `first` and
+// `second` are those of a tied parameter's two copies, before they were added.
 typedef struct Oracle {
     Param *param[MOST_PARAMS];
     size_t begin[MOST_PARAMS + 1];
@@ -349,8 +356,7 @@ static void oracle_of(Oracle *o, Plain *p, const Cut *c, int ranks)
 {
     o->n = meta_params(p->model, o->param, MOST_PARAMS);
     o->begin[0] = 0;
-    for (int i = 0; i < o->n; i++)
-        o->begin[i + 1] = o->begin[i] + (size_t)meta_numel(o->param[i]);
+    for (int i = 0; i < o->n; i++) o->begin[i + 1] = o->begin[i] + (size_t)meta_numel(o->param[i]);
     size_t n = o->begin[o->n];
     o->grad = malloc((n + 1) * sizeof(float));
     o->own = malloc((n + 1) * sizeof(float));
@@ -359,8 +365,7 @@ static void oracle_of(Oracle *o, Plain *p, const Cut *c, int ranks)
     for (int k = 0; k < o->n; k++) {
         int other = same_name(o, k);
         for (size_t i = o->begin[k]; i < o->begin[k + 1]; i++)
-            o->grad[i] =
-                o->own[i] + (other < 0 ? 0.0f : o->own[o->begin[other] + i - o->begin[k]]);
+            o->grad[i] = o->own[i] + (other < 0 ? 0.0f : o->own[o->begin[other] + i - o->begin[k]]);
         send_to(o->param[k]->grad.data, o->grad + o->begin[k], o->begin[k + 1] - o->begin[k]);
     }
 }
@@ -381,15 +386,16 @@ static void check_param(const Oracle *o, const FlatParam *flat, int place, const
         if (memcmp(&got, &want, sizeof got) == 0) continue;
         bool own = other >= 0 && (got == o->own[o->begin[i] + (size_t)k] ||
                                   got == o->own[o->begin[other] + (size_t)k]);
-        check(false,
-              "%s, %d micro-batches, step %d, stage %d of %d: the gradient of %s is %.9g at element "
-              "%lld, must be %.9g, %s%s",
-              kind_name(c->kind), c->n, step, s->ranks.stage, c->stages, param->name, (double)got,
-              (long long)k, (double)want,
-              other < 0 ? "as without stages" : "the sum of the two stages'",
-              own ? LIKELY "it is one stage's part alone: pipeline_step calls pipeline_sum_ties, "
-                           "which adds the other's, after the last reduction"
-                  : "");
+        check(
+            false,
+            "%s, %d micro-batches, step %d, stage %d of %d: the gradient of %s is %.9g at element "
+            "%lld, must be %.9g, %s%s",
+            kind_name(c->kind), c->n, step, s->ranks.stage, c->stages, param->name, (double)got,
+            (long long)k, (double)want,
+            other < 0 ? "as without stages" : "the sum of the two stages'",
+            own ? LIKELY "it is one stage's part alone: pipeline_step calls pipeline_sum_ties, "
+                         "which adds the other's, after the last reduction"
+                : "");
     }
 }
 
@@ -457,7 +463,8 @@ static Status compare_param(const Param *param, const float *values, void *arg)
         size_t numel = (size_t)meta_numel(param);
         float *want = fetch(params[i]->data.data, numel);
         check(memcmp(values, want, numel * sizeof *want) == 0,
-              "after the steps %s is not what one process makes of the same gradients", param->name);
+              "after the steps %s is not what one process makes of the same gradients",
+              param->name);
         free(want);
     }
     return OK;
@@ -542,7 +549,8 @@ static void strategies_within_a_stage(void **state)
 
 static void tied_stages_stay_equal(void **state)
 {
-    static const int SHAPES[][3] = {{2, 2, 2}, {6, 2, 3}, {8, 2, 4}, {3, 3, 1}, {4, 4, 5}, {6, 3, 2}};
+    static const int SHAPES[][3] = {{2, 2, 2}, {6, 2, 3}, {8, 2, 4},
+                                    {3, 3, 1}, {4, 4, 5}, {6, 3, 2}};
     for (size_t i = 0; i < sizeof SHAPES / sizeof SHAPES[0]; i++) {
         int stages = SHAPES[i][1];
         Cut c = cut_of(i % 2 == 0 ? spec_gpt2(4) : spec_llama(4, true), stages, SHAPES[i][2],
@@ -591,8 +599,8 @@ static void check_messages(const Cut *c, const Stage *s, const Rank *r, uint64_t
               "a message is not on pipeline->stream: in send_and_receive");
     }
     check(sent == f->sent && received == f->received,
-          "stage %d of %d sent %d messages and received %d in %d micro-batches, want %d of each" LIKELY
-          "pipeline_transfer says what goes where, pipeline_step when",
+          "stage %d of %d sent %d messages and received %d in %d micro-batches, want %d of "
+          "each" LIKELY "pipeline_transfer says what goes where, pipeline_step when",
           s->ranks.stage, c->stages, sent, received, c->n, f->sent);
 }
 
@@ -601,8 +609,7 @@ static const char *flags_cause(const Stage *s)
 {
     int backwards = 0;
     for (int i = 0; i < s->pipeline->n_actions; i++)
-        if (s->pipeline->actions[i].backward &&
-            s->pipeline->actions[i].micro_batch != backwards++)
+        if (s->pipeline->actions[i].backward && s->pipeline->actions[i].micro_batch != backwards++)
             return LIKELY "pipeline_schedule must have the backwards in the order of micro-batches";
     return LIKELY "pipeline_micro_batch sets the flags of the backward that comes next: in "
                   "pipeline_backward";
@@ -648,12 +655,13 @@ static void costs_body(const Rank *r, void *arg)
         int flight = c->kind == PIPELINE_GPIPE ? c->n : c->stages - s.ranks.stage;
         if (flight > c->n) flight = c->n;
         size_t peak = case_peak(first, GPU_ACTIVATION);
-        check(peak == (size_t)flight * f.activations,
-              "%s, stage %d of %d, %d micro-batches: at most %zu bytes are activations, want %zu: of "
-              "%d micro-batches%s",
-              kind_name(c->kind), s.ranks.stage, c->stages, c->n, peak,
-              (size_t)flight * f.activations, flight,
-              s.pipeline->n_slots != flight ? LIKELY "pipeline_in_flight says another number" : "");
+        check(
+            peak == (size_t)flight * f.activations,
+            "%s, stage %d of %d, %d micro-batches: at most %zu bytes are activations, want %zu: of "
+            "%d micro-batches%s",
+            kind_name(c->kind), s.ranks.stage, c->stages, c->n, peak,
+            (size_t)flight * f.activations, flight,
+            s.pipeline->n_slots != flight ? LIKELY "pipeline_in_flight says another number" : "");
         check_messages(c, &s, r, first, &f);
         check_collectives(c, &s, first);
         check(gpulog_live_bytes(r->device) - before == held,
@@ -825,7 +833,8 @@ static void evaluation_body(const Rank *r, void *arg)
     free_batches(&s, c);
     check(gpulog_live_bytes(r->device) == before, "an evaluation has left memory");
     for (int u = 0; u < s.root->n_units; u++)
-        check(s.root->units[u]->flat.state == FLAT_SHARDED, "an evaluation has left a unit unsharded");
+        check(s.root->units[u]->flat.state == FLAT_SHARDED,
+              "an evaluation has left a unit unsharded");
     if (s.ranks.stage == c->stages - 1)
         for (int k = 0; k < c->n; k++)
             check(losses[k] == trained[k], "the loss of batch %d is %.9g, must be %.9g", k,
@@ -848,7 +857,8 @@ static void an_evaluation_is_forwards(void **state)
 
 static void bubble_is_the_formula(void **state)
 {
-    static const int SHAPES[][2] = {{1, 4}, {2, 1}, {2, 4}, {2, 16}, {3, 5}, {4, 2}, {4, 8}, {4, 16}};
+    static const int SHAPES[][2] = {{1, 4}, {2, 1}, {2, 4}, {2, 16},
+                                    {3, 5}, {4, 2}, {4, 8}, {4, 16}};
     for (size_t i = 0; i < sizeof SHAPES / sizeof SHAPES[0]; i++) {
         for (int kind = 0; kind < 2; kind++) {
             int stages = SHAPES[i][0], n = SHAPES[i][1];
@@ -863,16 +873,11 @@ static void bubble_is_the_formula(void **state)
 }
 
 static const struct CMUnitTest TESTS[] = {
-    cmocka_unit_test(ranks_and_blocks),
-    cmocka_unit_test(schedules_are_in_order),
-    cmocka_unit_test(stages_sum_the_same),
-    cmocka_unit_test(strategies_within_a_stage),
-    cmocka_unit_test(tied_stages_stay_equal),
-    cmocka_unit_test(activations_in_flight),
-    cmocka_unit_test(costs_are_the_formula),
-    cmocka_unit_test(transfers_go_both_ways),
-    cmocka_unit_test(norm_counts_once),
-    cmocka_unit_test(an_evaluation_is_forwards),
+    cmocka_unit_test(ranks_and_blocks),       cmocka_unit_test(schedules_are_in_order),
+    cmocka_unit_test(stages_sum_the_same),    cmocka_unit_test(strategies_within_a_stage),
+    cmocka_unit_test(tied_stages_stay_equal), cmocka_unit_test(activations_in_flight),
+    cmocka_unit_test(costs_are_the_formula),  cmocka_unit_test(transfers_go_both_ways),
+    cmocka_unit_test(norm_counts_once),       cmocka_unit_test(an_evaluation_is_forwards),
     cmocka_unit_test(bubble_is_the_formula),
 };
 

@@ -1,6 +1,7 @@
 /* pipeline_evaluate.c: the losses of a model that is cut into stages, without gradients.
  *
- * A micro-batch is sent on before what its forward has left is freed, so one is in flight at a time.
+ * A micro-batch is sent on before what its forward has left is freed, so one is in flight at a
+ * time.
  *
  * Interface: pipeline_evaluate.
  */
@@ -46,8 +47,8 @@ Status pipeline_evaluate(Pipeline *p, NnRun *run, const MicroBatch *batches, int
     for (int k = 0; k < n; k++) TRY(evaluate(p, k));
     TRY(fsdp_set_training(p->module, true));
     if (losses == NULL || p->losses == NULL) return OK;
-    CUDA_TRY(cudaMemcpyAsync(losses, p->losses, (size_t)n * sizeof *losses,
-                             cudaMemcpyDeviceToHost, run->stream));
+    CUDA_TRY(cudaMemcpyAsync(losses, p->losses, (size_t)n * sizeof *losses, cudaMemcpyDeviceToHost,
+                             run->stream));
     CUDA_TRY(cudaStreamSynchronize(run->stream));
     return OK;
 }

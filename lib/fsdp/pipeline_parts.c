@@ -1,9 +1,10 @@
-/* pipeline_parts.c: what a pipeline is made of, and no student writes: its tables, streams and slots;
- * what a stage holds between a forward and its backward; who has which elements of a tied parameter.
+/* pipeline_parts.c: what a pipeline is made of, and no student writes: its tables, streams and
+ * slots; what a stage holds between a forward and its backward; who has which elements of a tied
+ * parameter.
  *
  * A strategy knows one forward and its backward. So that several micro-batches are in flight, what
- * that forward has left is put aside: in the modules (ModulePass) and in the units (the order in which
- * their forwards ended, from which a backward gathers ahead).
+ * that forward has left is put aside: in the modules (ModulePass) and in the units (the order in
+ * which their forwards ended, from which a backward gathers ahead).
  *
  * Interface: pipeline_create, pipeline_destroy; pipeline_slot, pipeline_swap, pipeline_alloc,
  * pipeline_micro_batch.
@@ -76,8 +77,7 @@ static void destroy_held(const Pipeline *p, struct PipelineHeld *held)
 {
     if (held == NULL) return;
     module_pass_destroy(held->pass);
-    for (int i = 0; i < p->root->n_units && held->units != NULL; i++)
-        free(held->units[i].indices);
+    for (int i = 0; i < p->root->n_units && held->units != NULL; i++) free(held->units[i].indices);
     free(held->units);
     free(held->order);
     free(held);
@@ -147,8 +147,8 @@ static Status find_pieces(const Pipeline *p, PipelineShared *shared, const Claim
             int64_t begin = other->begin > mine->begin ? other->begin : mine->begin;
             int64_t end = other->end < mine->end ? other->end : mine->end;
             if (begin >= end) continue;
-            shared->pieces[shared->n_pieces++] = (PipelinePiece){
-                rank, mine->at + begin - mine->begin, mine->at + end - mine->begin};
+            shared->pieces[shared->n_pieces++] =
+                (PipelinePiece){rank, mine->at + begin - mine->begin, mine->at + end - mine->begin};
         }
     }
     return OK;

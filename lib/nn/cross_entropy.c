@@ -33,8 +33,8 @@ static Status compute(NnRun *run, Loss *l, const float *logits, const int32_t *t
     TRY(run_alloc(run, &l->mean, 1));
     gpulog_name(l->mean, "mean loss");
     CUDA_TRY(kernel_mean(l->mean, l->losses, (size_t)rows, run->stream));
-    CUDA_TRY(cudaMemcpyAsync(loss.host, l->mean, sizeof(float), cudaMemcpyDeviceToHost,
-                             run->stream));
+    CUDA_TRY(
+        cudaMemcpyAsync(loss.host, l->mean, sizeof(float), cudaMemcpyDeviceToHost, run->stream));
     CUDA_TRY(cudaStreamSynchronize(run->stream));
     return OK;
 }

@@ -1,5 +1,5 @@
-/* Several forwards in flight: a module's passes put aside and back (module_pass_*), and a sequence cut
- * down to some of its children (sequence_keep).
+/* Several forwards in flight: a module's passes put aside and back (module_pass_*), and a sequence
+ * cut down to some of its children (sequence_keep).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +25,8 @@ static float *train_both(const Rank *r, const Spec *spec, bool in_flight)
     for (int i = 0; i < FLIGHT; i++) {
         p.run.B = spec->B;
         need(module_forward(p.model, &p.run, batch[i].in, &logits[i]));
-        need(cross_entropy(&p.run, logits[i], batch[i].targets, spec->B * spec->T, spec->vocab, NULL,
-                           &dlogits[i]));
+        need(cross_entropy(&p.run, logits[i], batch[i].targets, spec->B * spec->T, spec->vocab,
+                           NULL, &dlogits[i]));
         if (in_flight)
             need(module_pass_swap(pass[i], p.model));
         else
@@ -84,7 +84,8 @@ static void refused_body(const Rank *r, void *arg)
     ModulePass *late;
     check(module_pass_create(&late, p.model) == ERR_ARGUMENT && late == NULL,
           "a new pass was made of a module that waits for its backward");
-    check(sequence_keep(p.model, 0, 1) == ERR_ARGUMENT, "a model was cut that waits for a backward");
+    check(sequence_keep(p.model, 0, 1) == ERR_ARGUMENT,
+          "a model was cut that waits for a backward");
     check_set_silent(false);
     need(module_discard(p.model, &p.run));
     module_pass_destroy(pass);

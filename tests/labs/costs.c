@@ -1,5 +1,5 @@
-/* costs.c: the tables of lab 7's handout, computed again: what the strategies cost beside a pipeline,
- * and its bubble. Each line that is measured here must be in the handout.
+/* costs.c: the tables of lab 7's handout, computed again: what the strategies cost beside a
+ * pipeline, and its bubble. Each line that is measured here must be in the handout.
  *
  * COSTS_PRINT=1 prints the lines.
  */
@@ -51,7 +51,8 @@ typedef struct Job {
 
 static Spec spec_of(void)
 {
-    return (Spec){.gpt2 = true, .layers = BLOCKS, .B = 1, .T = 8, .dim = 32, .heads = 2, .vocab = 64};
+    return (Spec){
+        .gpt2 = true, .layers = BLOCKS, .B = 1, .T = 8, .dim = 32, .heads = 2, .vocab = 64};
 }
 
 static void run_serial(const Spec *spec, NnRun *run, Module *model, const Batch *batch, int n)
@@ -156,7 +157,8 @@ static void must_be_there(const char *text, const char *line)
         print_message("%s\n", line);
         return;
     }
-    if (strstr(text, line) == NULL) fail_msg(HANDOUT " has not the line that was measured: %s", line);
+    if (strstr(text, line) == NULL)
+        fail_msg(HANDOUT " has not the line that was measured: %s", line);
 }
 
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
@@ -182,7 +184,8 @@ static void costs_are_the_handouts(void **state)
             most.sent_on = MAX(most.sent_on, c->sent_on);
         }
         int n = MICRO_BATCHES * l->stages / WORLD;
-        snprintf(line, sizeof line, "| %s | %d × %d × %d | %d | %zu | %zu | %zu | %zu | %llu, %llu | %llu, %llu |",
+        snprintf(line, sizeof line,
+                 "| %s | %d × %d × %d | %d | %zu | %zu | %zu | %zu | %llu, %llu | %llu, %llu |",
                  l->name, l->stages, WORLD / l->stages / l->replicas, l->replicas, n, most.held,
                  most.params, most.grads, most.activations, (unsigned long long)most.collectives,
                  (unsigned long long)most.sent, (unsigned long long)most.messages,

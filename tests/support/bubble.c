@@ -1,7 +1,7 @@
 /* bubble.c: the bubble of a pipeline, by the logs of its ranks. See bubble.h.
  *
- * On this machine a product of matrices takes time and hardly anything else does, so a stage of equal
- * layers takes as long as any other.
+ * On this machine a product of matrices takes time and hardly anything else does, so a stage of
+ * equal layers takes as long as any other.
  */
 #define _GNU_SOURCE // memfd_create
 #include "bubble.h"

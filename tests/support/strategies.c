@@ -184,8 +184,8 @@ static void train_stages(Wrapped *w, const Case *c, int step, float scale)
     w->run.T = c->spec.T;
     for (int k = 0; k < c->rounds; k++) {
         memory[k] = case_batch(c, step, w->ranks.place, k);
-        batches[k] = (MicroBatch){memory[k].in, memory[k].targets,
-                                  case_rows(c, step, w->ranks.place, k)};
+        batches[k] =
+            (MicroBatch){memory[k].in, memory[k].targets, case_rows(c, step, w->ranks.place, k)};
     }
     need(pipeline_step(w->pipeline, &w->run, batches, scale, NULL));
     for (int k = 0; k < c->rounds; k++) batch_destroy(&memory[k]);
@@ -490,8 +490,7 @@ static const char *otherwise(const Case *c)
 // ---- Comparing ----
 
 // A rank's part of all the values (padded with zeros), as unit u's shard has them.
-static float *shard_of(const FlatParam *flat, const Layout *all,
-                       const float *values)
+static float *shard_of(const FlatParam *flat, const Layout *all, const float *values)
 {
     float *shard = calloc((size_t)flat->layout.shard_numel + 1, sizeof *shard);
     check(shard != NULL, "no memory for the oracle");

@@ -1,5 +1,6 @@
-/* schedule_in_three_parts.c: The schedule is written in three loops, blocks are shared out by quotient and
- * remainder, the four cases of a transfer are spelled out, and each exchange has an event of its own.
+/* schedule_in_three_parts.c: The schedule is written in three loops, blocks are shared out by
+ * quotient and remainder, the four cases of a transfer are spelled out, and each exchange has an
+ * event of its own.
  */
 // ==== pipeline.c
 Status pipeline_blocks(int blocks, int stages, int stage, int *first, int *last)
@@ -7,7 +8,8 @@ Status pipeline_blocks(int blocks, int stages, int stage, int *first, int *last)
     if (stages < 1 || stage < 0 || stage >= stages)
         return fail(ERR_ARGUMENT, "stage %d is not one of %d", stage, stages);
     int quotient = blocks / stages, left = blocks % stages;
-    if (quotient == 0) return fail(ERR_ARGUMENT, "too few blocks (%d) for %d stages", blocks, stages);
+    if (quotient == 0)
+        return fail(ERR_ARGUMENT, "too few blocks (%d) for %d stages", blocks, stages);
     int before = stage < left ? stage : left; // the first ones have one more
     *first = stage * quotient + before;
     *last = *first + quotient + (stage < left ? 1 : 0);

@@ -1,5 +1,5 @@
-/* ties_piece_by_piece.c: Each piece of a tied gradient is swapped and added by itself, in the order of
- * ranks; the norm is reduced to one rank and sent to all; clipping scales what is valid.
+/* ties_piece_by_piece.c: Each piece of a tied gradient is swapped and added by itself, in the order
+ * of ranks; the norm is reduced to one rank and sent to all; clipping scales what is valid.
  */
 // ==== tied.c
 static Status swap_pieces(const PipelineShared *shared, const Pipeline *p, float *others)
