@@ -293,7 +293,7 @@ GPU = re.compile(r"(cuda|nccl|cublas)[A-Z]\w*")
 # These hand out functions of the driver, past everything that keeps the log.
 PAST_THE_BOOKS = re.compile(r"cudaGetDriverEntryPoint\w*|cudaGetExportTable")
 HEADERS = ("fsdp.h", "nn.h", "kernels.h", "box_muller.h", "check.h", "not_yet.h", "mesh.h",
-           "strategy.h", "precision.h", "checkpoint.h", "safetensors.h")
+           "strategy.h", "precision.h", "checkpoint.h", "safetensors.h", "pipeline.h")
 
 
 def declared(root):

@@ -200,6 +200,7 @@ Status pipeline_fully_shard(Module *stage, FsdpContext *ctx, const FsdpOptions *
 // pipeline's.
 Status pipeline_create(Pipeline **pipeline, Module *stage, const PipelineMesh *mesh,
                        const PipelineTies *ties, PipelineKind kind, int n);
+// A stage in a pipeline gets no loss scaler (loss_scaler_create).
 // Frees it, and what a step that failed has left. Before strategy_remove. NULL is fine.
 Status pipeline_destroy(Pipeline *pipeline);
 
