@@ -682,7 +682,7 @@ static void activations_in_flight(void **state)
             }
 }
 
-static void costs_are_the_formula(void **state)
+static void stages_cost_the_formula(void **state)
 {
     static const Strategy SHARDS[] = {STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_ZERO3};
     for (int i = 0; i < 6; i++) {
@@ -876,7 +876,7 @@ static const struct CMUnitTest TESTS[] = {
     cmocka_unit_test(ranks_and_blocks),       cmocka_unit_test(schedules_are_in_order),
     cmocka_unit_test(stages_sum_the_same),    cmocka_unit_test(strategies_within_a_stage),
     cmocka_unit_test(tied_stages_stay_equal), cmocka_unit_test(activations_in_flight),
-    cmocka_unit_test(costs_are_the_formula),  cmocka_unit_test(transfers_go_both_ways),
+    cmocka_unit_test(stages_cost_the_formula),  cmocka_unit_test(transfers_go_both_ways),
     cmocka_unit_test(norm_counts_once),       cmocka_unit_test(an_evaluation_is_forwards),
     cmocka_unit_test(bubble_is_the_formula),
 };
