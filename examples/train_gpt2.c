@@ -49,6 +49,32 @@ static Status read_input(Program *p, int argc, char **argv)
 
 // ---- Checkpoints ----
 
+enum { PATH_BYTES = 4096 };
+
+// The folder of this rank's stage, which is a model of its own; without stages DIR itself.
+static Status checkpoint_dir(const Trainer *t, const char *dir, char *path)
+{
+    int n = t->opt.stages <= 1 ? snprintf(path, PATH_BYTES, "%s", dir)
+                               : snprintf(path, PATH_BYTES, "%s-stage-%d-of-%d", dir,
+                                          t->stages.stage, t->opt.stages);
+    return n < PATH_BYTES ? OK : fail(ERR_ARGUMENT, "%s: the path is too long", dir);
+}
+
+// Stages are saved one by one: a kill in between leaves them at different steps.
+static Status same_step(Trainer *t, const CheckpointPosition *position)
+{
+    uint64_t mine = (uint64_t)position->step;
+    uint64_t *all = malloc((size_t)t->world.size * sizeof *all);
+    if (all == NULL) return fail(ERR_MEMORY, "no host memory for %d ranks", t->world.size);
+    Status status = gather_over_ranks(t, &mine, 1, all);
+    for (int i = 0; i < t->world.size && status == OK; i++)
+        if (all[i] != all[0])
+            status = fail(ERR_IO, "the stages' checkpoints are of steps %llu and %llu: take others",
+                          (unsigned long long)all[0], (unsigned long long)all[i]);
+    free(all);
+    return status;
+}
+
 // Saves after the step, if it is one after which there is a save.
 static Status save_after(Program *p, int step)
 {
@@ -58,7 +84,9 @@ static Status save_after(Program *p, int step)
         return OK;
     CheckpointPosition position = {.step = step, .data_seed = t->opt.seed};
     trainer_scale(t, &position.loss_scale, &position.growth_tracker, false);
-    return checkpoint_save(o->save, t->model, &t->adamw, &position);
+    char dir[PATH_BYTES];
+    TRY(checkpoint_dir(t, o->save, dir));
+    return checkpoint_save(dir, t->model, &t->adamw, &position);
 }
 
 // The model, the optimizer and the data go on where the checkpoint was made.
@@ -67,7 +95,10 @@ static Status resume(Program *p)
     Trainer *t = &p->trainer;
     CheckpointPosition position;
     if (p->opt.resume == NULL) return OK;
-    TRY(checkpoint_load(p->opt.resume, t->model, &t->adamw, &position));
+    char dir[PATH_BYTES];
+    TRY(checkpoint_dir(t, p->opt.resume, dir));
+    TRY(checkpoint_load(dir, t->model, &t->adamw, &position));
+    TRY(same_step(t, &position));
     if (position.step >= t->opt.steps)
         return fail(ERR_ARGUMENT, "%s: %lld steps were done, and --steps is %d: nothing is left",
                     p->opt.resume, (long long)position.step, t->opt.steps);
@@ -84,7 +115,7 @@ static Status train_step(Program *p, int step, float *loss)
 {
     Trainer *t = &p->trainer;
     int B = t->opt.B * t->opt.accumulate;
-    text_batch(&p->text, t->opt.seed, step, t->world.rank * B, B, t->opt.T, p->in, p->targets);
+    text_batch(&p->text, t->opt.seed, step, t->place * B, B, t->opt.T, p->in, p->targets);
     return trainer_step(t, step, p->in, p->targets, loss);
 }
 
@@ -129,7 +160,7 @@ static Status evaluate(Program *p, int batches, float *loss)
     *loss = 0.0f;
     for (int i = 0; i < batches; i++) {
         float one;
-        text_held_out(&p->text, t->opt.seed, i, t->world.rank * t->opt.B, t->opt.B, t->opt.T, p->in,
+        text_held_out(&p->text, t->opt.seed, i, t->place * t->opt.B, t->opt.B, t->opt.T, p->in,
                       p->targets);
         TRY(trainer_forward(t, p->in, p->targets, t->opt.B, t->opt.T, &one, NULL));
         *loss += one / (float)batches;
@@ -152,7 +183,7 @@ static Status has_room(int64_t parameters, size_t room, bool *fits)
 // all (world, 2): the bytes that each rank held before the training, and at its peak.
 static Status print_memory(Trainer *t, const uint64_t *all)
 {
-    int64_t n = meta_count(t->model);
+    int64_t n = t->parameters;
     size_t whole = 0;
     bool fits = false;
     printf("\nmemory of a device, in MB  parameters, gradients, moments   at the peak of a step\n");
@@ -185,7 +216,7 @@ static void print_memory_briefly(const Trainer *t, const uint64_t *all)
     }
     printf("Each GPU holds %.1f MB of parameters, gradients and moments, not %.1f MB; with the\n"
            "activations and what is unsharded at a time, %.1f MB at the peak of a step.\n",
-           1e-6 * (double)held, 16e-6 * (double)meta_count(t->model), 1e-6 * (double)peak);
+           1e-6 * (double)held, 16e-6 * (double)t->parameters, 1e-6 * (double)peak);
 }
 
 static Status report_memory(Program *p, uint64_t live, uint64_t peak)
@@ -286,8 +317,7 @@ static Status run(Program *p)
     if (p->opt.resume != NULL) checkpoint_storage_only(t->model);
     TRY(trainer_create(t));
     TRY(resume(p));
-    size_t buffers = 2 * (size_t)t->opt.B * (size_t)t->opt.T * sizeof(int32_t);
-    uint64_t live = gpulog_live_bytes(t->device) - buffers;
+    uint64_t live = gpulog_live_bytes(t->device) - t->batch_bytes;
     gpulog_reset_peak(t->device);
     gpulog_reset_traffic();
     cudaEvent_t begin, end;

@@ -212,6 +212,7 @@ typedef struct FsdpRoot {
     bool recomputes;                  // a forward runs again within a backward: it is not recorded
     struct OffloadState *offload;     // offload.h; NULL: shards are on the device
     const struct ShardOps *shard_ops; // offload.h; NULL: optimizer.c's own work on the device
+    struct Pipeline *pipeline;        // pipeline.h; NULL: the model is not cut into stages
     StateGatherer full_state;         // what fsdp_full_state does instead; NULL: what it says
 } FsdpRoot;
 

@@ -19,7 +19,7 @@
  *
  * Interface: gpt2_create, llama_create, mlp_create and the layers below; module_forward, module_backward,
  * module_discard, module_free_inside, module_destroy; module_set_type, module_forward_typed, module_backward_typed;
- * module_add_hook, module_remove_hook; cross_entropy; plain_adamw_*
+ * module_add_hook, module_remove_hook; module_pass_*; cross_entropy; plain_adamw_*
  * (the optimizer of one GPU without FSDP).
  */
 #ifndef SHARDLAB_NN_H
@@ -93,6 +93,7 @@ struct Module {
     void *out;                 // …and the module's own output (rows, out_dim)
     bool out_is_borrowed;      // out is memory of the module above, which frees it
     void *state;               // the layer's own numbers and saved activations
+    size_t state_bytes;        // of it
     Status (*forward)(Module *self, NnRun *run, const void *in, void *out);
     Status (*backward)(Module *self, NnRun *run, const void *dout, void *din);
     Status (*free_saved)(Module *self, NnRun *run); // frees what forward saved; NULL: nothing
@@ -144,6 +145,17 @@ Status module_discard(Module *m, NnRun *run);
 // Before its backward its forward must run again.
 Status module_free_inside(Module *m, NnRun *run);
 
+// What a module and all below it hold between a forward and its backward, put aside: so a forward
+// may run while an earlier one still waits for its backward. A new pass holds nothing, and the
+// module must not either: ERR_ARGUMENT. To swap is to exchange what the module holds with what the
+// pass does; of the same module, whose children are still the same: else ERR_ARGUMENT.
+typedef struct ModulePass ModulePass;
+Status module_pass_create(ModulePass **pass, Module *m);
+Status module_pass_swap(ModulePass *pass, Module *m);
+// Frees the pass; device memory that it holds must have been swapped out and discarded. NULL is
+// fine.
+void module_pass_destroy(ModulePass *pass);
+
 // Frees the module, its children and its parameters' descriptions (not their device memory). A tied
 // parameter is freed once. NULL is fine.
 void module_destroy(Module *m);
@@ -193,6 +205,10 @@ Module *gated_ffn_create(const char *name, int dim, int hidden, float init_std, 
 Module *token_embedding_create(const char *name, int vocab, int max_T, int dim, float init_std);
 // Runs its children in order; it owns them.
 Module *sequence_create(const char *name, int n, Module **children);
+// Cuts a sequence, in place, down to its children [first, last): a stage of a model. Parameters
+// keep their names, numbers and so their initial values; one that is tied to a child that goes stays
+// with the other. ERR_ARGUMENT for a module that is no sequence, or where no child would stay.
+Status sequence_keep(Module *m, int first, int last);
 // Has a sequence take in_type (unless it takes tokens) and give out_type: where its layers have
 // another type, a cast layer is put before the first or after the last. Once; remove takes them
 // away. ERR_ARGUMENT for a module that is no sequence, or whose children do not fit each other.
@@ -256,6 +272,9 @@ Status cross_entropy(NnRun *run, const float *logits, const int32_t *targets, in
 // The same, with *dlogits the gradient of `scale` times the sum of the rows' losses (cross_entropy:
 // 1/rows). *loss is the mean over the rows all the same.
 Status cross_entropy_scaled(NnRun *run, const float *logits, const int32_t *targets, int rows,
+                            int vocab, float scale, float *loss, float **dlogits);
+// The same with *loss on the device: the host waits for nothing.
+Status cross_entropy_queued(NnRun *run, const float *logits, const int32_t *targets, int rows,
                             int vocab, float scale, float *loss, float **dlogits);
 
 // ---- The optimizer of one GPU without FSDP: the same arithmetic as fsdp.h's, by parameter. ----

@@ -11,6 +11,7 @@
 #include "kernels.h"
 #include "last_words.h"
 #include "per_parameter.h"
+#include "stages.h"
 
 enum { WARM_UP = 20 }; // steps in which the learning rate rises
 
@@ -36,36 +37,46 @@ static Status create_sharded(Trainer *t)
                                t->opt.keep ? FSDP_RESHARD_NEVER : FSDP_RESHARD_AUTO,
                            .seed = t->opt.seed,
                            .layout = t->opt.layout == 1 ? per_parameter_layout : flat_layout};
-    bool ddp = t->opt.strategic && t->opt.strategy == STRATEGY_DDP;
+    MixedPrecisionPolicy policy = t->opt.policy;
+    bool ddp = t->opt.strategic && t->opt.strategy == STRATEGY_DDP, staged = t->opt.stages > 1;
+    if (staged) TRY(stages_cut(t));
     if (t->opt.strategic)
-        TRY(mesh_2d(&t->mesh, t->comm, ddp ? t->world.size : t->opt.replicas));
+        TRY(mesh_2d(&t->mesh, staged ? t->stages.group.comm : t->comm,
+                    ddp ? t->places : t->opt.replicas));
     else
         TRY(mesh_1d(&t->mesh, t->comm));
     TRY(fsdp_context_create(&t->ctx, &t->mesh, t->stream));
     report_own_code(files, NULL);
     report_streams(&t->ctx);
-    for (int i = 0; i < t->model->n_children; i++)
+    for (int i = 0; i < t->model->n_children && !staged; i++)
         if (!ddp && strncmp(t->model->children[i]->name, "h.", 2) == 0)
             TRY(fully_shard(t->model->children[i], &t->ctx, &options));
-    TRY(fully_shard(t->model, &t->ctx, &options));
+    TRY(staged ? stages_shard(t, &options) : fully_shard(t->model, &t->ctx, &options));
     StrategyOptions strategy = {.strategy = t->opt.strategy,
                                 .reduce_every_time = t->opt.reduce_every_time,
                                 .reshard_ranks = t->opt.reshard_ranks};
     if (t->opt.strategic) TRY(strategy_apply(t->model, &strategy));
     if (t->opt.offload) TRY(offload_apply(t->model));
-    if (t->opt.mixed) TRY(precision_apply(t->model, &t->opt.policy));
+    if (staged) pipeline_policy(&t->stages, &policy);
+    if (t->opt.mixed) TRY(precision_apply(t->model, &policy));
     PrefetchOptions ahead = {t->opt.prefetch, t->opt.prefetch, 0};
     if (t->opt.prefetches) TRY(prefetch_apply(t->model, &ahead));
     if (t->opt.recompute != RECOMPUTE_NONE) TRY(recompute_apply(t->model, t->opt.recompute));
     t->scaler = LOSS_SCALER_DEFAULTS;
     if (scales(t)) TRY(loss_scaler_create(&t->scaler, t->model));
     TRY(fsdp_adamw_create(&t->adamw, t->model, &t->ctx, &t->opt.adamw));
-    return OK;
+    return staged ? stages_create(t) : OK;
 }
 
 Status trainer_create(Trainer *t)
 {
     size_t bytes = (size_t)t->opt.B * (size_t)t->opt.T * sizeof(int32_t);
+    int stages = t->opt.stages > 1 ? t->opt.stages : 1;
+    if (stages > 1) bytes *= (size_t)t->opt.accumulate; // all of a step are in flight
+    t->batch_bytes = 2 * bytes;
+    t->places = t->world.size / stages;
+    t->place = t->world.rank % t->places;
+    t->parameters = meta_count(t->model);
     last_words_step();
     CUDA_TRY(cudaStreamCreate(&t->stream));
     TRY(nn_run_create(&t->run, t->stream));
@@ -86,14 +97,17 @@ Status trainer_destroy(Trainer *t)
     } else {
         fsdp_adamw_destroy(&t->adamw);
         if (scales(t)) loss_scaler_destroy(&t->scaler);
-        if (t->opt.prefetches) TRY(prefetch_remove(t->model));
+        TRY(stages_destroy(t));
         if (t->opt.recompute != RECOMPUTE_NONE) TRY(recompute_remove(t->model));
+        if (t->opt.prefetches) TRY(prefetch_remove(t->model));
         if (t->opt.mixed) TRY(precision_remove(t->model));
         if (t->opt.offload) TRY(offload_remove(t->model));
         if (t->opt.strategic) TRY(strategy_remove(t->model));
         fsdp_unwrap(t->model);
         TRY(fsdp_context_destroy(&t->ctx));
-        if (t->opt.strategic) TRY(mesh_destroy(&t->mesh, t->comm));
+        bool staged = t->opt.stages > 1;
+        if (t->opt.strategic) TRY(mesh_destroy(&t->mesh, staged ? t->stages.group.comm : t->comm));
+        if (staged) TRY(pipeline_mesh_destroy(&t->stages));
     }
     module_destroy(t->model);
     TRY(nn_run_destroy(&t->run));
@@ -216,7 +230,9 @@ static Status update(Trainer *t, int step)
         if (scales(t)) {
             TRY(update_scaled(t));
         } else {
-            TRY(fsdp_clip_grad_norm(t->model, &t->ctx, t->opt.clip, &t->norm));
+            TRY(t->pipeline != NULL
+                    ? pipeline_clip_grad_norm(t->pipeline, t->opt.clip, &t->norm)
+                    : fsdp_clip_grad_norm(t->model, &t->ctx, t->opt.clip, &t->norm));
             TRY(fsdp_adamw_step(&t->adamw));
         }
         TRY(fsdp_zero_grad(t->model, &t->ctx));
@@ -228,7 +244,7 @@ static Status update(Trainer *t, int step)
 static int sequences(const Trainer *t, int step, int i)
 {
     const TrainerOptions *o = &t->opt;
-    return o->uneven ? 1 + (5 * t->world.rank + 3 * i + step) % o->B : o->B;
+    return o->uneven ? 1 + (5 * t->place + 3 * i + step) % o->B : o->B;
 }
 
 // What a token's loss counts for, so that the reduced gradient is that of the mean over all tokens.
@@ -237,7 +253,7 @@ static Status token_scale(Trainer *t, int step, int n, float *scale)
     const TrainerOptions *o = &t->opt;
     int64_t tokens = 0;
     for (int i = 0; i < n; i++) tokens += (int64_t)sequences(t, step, i) * o->T;
-    t->step_tokens = tokens * (o->unsharded ? 1 : t->world.size);
+    t->step_tokens = tokens * t->places;
     *scale = 1.0f / (float)tokens;
     // All ranks have as many: nothing has to be asked.
     if (!o->uneven || o->unsharded) return OK;
@@ -253,6 +269,11 @@ Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targ
     *loss = 0.0f;
     last_words_step();
     TRY(token_scale(t, step, n, &scale));
+    if (t->pipeline != NULL) {
+        TRY(load_batch(t, in, targets, n * o->B, o->T));
+        TRY(stages_step(t, step, scale, sequences, loss));
+        return update(t, step);
+    }
     for (int i = 0; i < n; i++) {
         float *logits, *dlogits, *din, one;
         int B = sequences(t, step, i);
@@ -300,6 +321,9 @@ Status trainer_forward(Trainer *t, const int32_t *in, const int32_t *targets, in
     float *out;
     last_words_step();
     TRY(load_batch(t, in, targets, B, T));
+    if (t->pipeline != NULL && logits != NULL)
+        return fail(ERR_ARGUMENT, "a pipeline has its logits on the last stage alone");
+    if (t->pipeline != NULL) return stages_evaluate(t, B, loss);
     if (t->opt.strategic) TRY(fsdp_set_training(t->model, false));
     TRY(module_forward(t->model, &t->run, t->tokens, &out));
     if (t->opt.strategic) TRY(fsdp_set_training(t->model, true));

@@ -17,6 +17,7 @@
 #include "model.h"
 #include "nn.h"
 #include "offload.h"
+#include "pipeline.h"
 #include "precision.h"
 #include "prefetch.h"
 #include "recompute.h"
@@ -45,6 +46,8 @@ typedef struct TrainerOptions {
     RecomputeKind recompute;
     bool offload; // shards in host memory; strategic is set, too
     bool uneven;  // micro-batches of 1 to B sequences, each rank and step others
+    int stages;   // of a pipeline, with the micro-batches of `accumulate`; 0 or 1: none
+    PipelineKind schedule;
 } TrainerOptions;
 
 typedef struct Trainer {
@@ -59,8 +62,14 @@ typedef struct Trainer {
     Mesh mesh;         // with FSDP, as ctx and adamw
     FsdpContext ctx;
     FsdpAdamW adamw;
-    LossScaler scaler;         // where the modules compute in fp16
-    int32_t *tokens, *targets; // device: (B·T) each
+    LossScaler scaler;   // where the modules compute in fp16
+    PipelineMesh stages; // with stages, as the two below
+    PipelineTies ties;
+    Pipeline *pipeline;
+    int place, places;         // which part of the data is this rank's: all stages have the same
+    int64_t parameters;        // of all stages
+    size_t batch_bytes;        // of the two below
+    int32_t *tokens, *targets; // device: (B·T) each; with stages (accumulate·B·T)
     float norm;                // of the last step's gradient, before it was clipped
     int64_t step_tokens;       // of all ranks in the last step
 } Trainer;

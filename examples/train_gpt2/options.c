@@ -40,6 +40,9 @@ static void usage(FILE *out, const char *program)
         "  --offload      parameters, gradients and optimizer state in host memory\n"
         "  --layout X     how a unit is cut: flat or per_parameter, by rows of each (flat)\n"
         "  --uneven       micro-batches of 1 to --batch sequences, averaged by tokens\n"
+        "  --stages N     a pipeline of so many stages, each sharded over the other ranks (1);\n"
+        "                 its micro-batches are those of --accumulate\n"
+        "  --schedule X   of the stages: gpipe or 1f1b (gpipe)\n"
         "  --dtype X      in which parameters are gathered and layers compute: float, bf16 or\n"
         "                 fp16, which scales the loss (float)\n"
         "  --reduce-dtype X  in which gradients are reduced (float)\n"
@@ -57,6 +60,7 @@ static const char *const ATTENTIONS[] = {"plain", "fused", NULL};
 static const char *const STRATEGIES[] = {"ddp", "zero1", "zero2", "zero3", NULL};
 static const char *const RECOMPUTES[] = {"none", "blocks", "attention", NULL};
 static const char *const LAYOUTS[] = {"flat", "per_parameter", NULL};
+static const char *const SCHEDULES[] = {"gpipe", "1f1b", NULL};
 static const char *const DTYPES[] = {"float", "bf16", "fp16", NULL};
 
 static void set_defaults(TrainOptions *o, TrainerOptions *t)
@@ -71,13 +75,15 @@ static void set_defaults(TrainOptions *o, TrainerOptions *t)
         .strategy = STRATEGY_ZERO3,
         .replicas = 1,
         .accumulate = 1,
+        .stages = 1,
     };
 }
 
 Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOptions *t)
 {
     int model = 0, seed = 42, rest;
-    bool strategy = false, mixed = false, prefetches = false, help;
+    bool strategy = false, mixed = false, prefetches = false, schedule = false, sample = false,
+         help;
     const Option options[] = {
         // name, kind, value, low, choices, given
         {"steps", OPTION_INT, &t->steps, 1, NULL, NULL},
@@ -89,7 +95,7 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
         {"sequence", OPTION_INT, &t->T, 1, NULL, NULL},
         {"lr", OPTION_FLOAT, &t->adamw.lr, 0, NULL, NULL},
         {"clip", OPTION_FLOAT, &t->clip, 0, NULL, NULL},
-        {"sample", OPTION_INT, &o->sample, 0, NULL, NULL},
+        {"sample", OPTION_INT, &o->sample, 0, NULL, &sample},
         {"seed", OPTION_INT, &seed, 0, NULL, NULL},
         {"model", OPTION_CHOICE, &model, 0, MODELS, NULL},
         {"attention", OPTION_CHOICE, &t->model.attention, 0, ATTENTIONS, &o->attention},
@@ -107,6 +113,8 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
         {"recompute", OPTION_CHOICE, &t->recompute, 0, RECOMPUTES, NULL},
         {"offload", OPTION_FLAG, &t->offload, 0, NULL, NULL},
         {"layout", OPTION_CHOICE, &t->layout, 0, LAYOUTS, NULL},
+        {"stages", OPTION_INT, &t->stages, 1, NULL, &strategy},
+        {"schedule", OPTION_CHOICE, &t->schedule, 0, SCHEDULES, &schedule},
         {"uneven", OPTION_FLAG, &t->uneven, 0, NULL, NULL},
         {"dtype", OPTION_CHOICE, &t->policy.param_dtype, 0, DTYPES, &mixed},
         {"reduce-dtype", OPTION_CHOICE, &t->policy.reduce_dtype, 0, DTYPES, &mixed},
@@ -124,6 +132,12 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
     }
     if (rest == argc)
         return fail(ERR_ARGUMENT, "no text file: %s [options] FILE… (--help)", argv[0]);
+    if (schedule && t->stages == 1)
+        return fail(ERR_ARGUMENT, "--schedule is that of a pipeline: --stages N");
+    if (sample && o->sample > 0 && t->stages > 1)
+        return fail(ERR_ARGUMENT, "--sample %d: a pipeline has its logits on the last stage alone",
+                    o->sample);
+    if (t->stages > 1) o->sample = 0;
     if (t->T == 0) t->T = t->model.max_T;
     t->llama.chosen = model == 1;
     t->mixed = mixed;
@@ -132,6 +146,25 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
     t->seed = (uint64_t)seed;
     o->files = argv + rest;
     o->n_files = argc - rest;
+    return OK;
+}
+
+static Status check_stages(const TrainerOptions *t, int ranks)
+{
+    if (t->stages == 1) return OK;
+    if (ranks % t->stages != 0)
+        return fail(ERR_ARGUMENT, "--stages %d does not divide %d ranks", t->stages, ranks);
+    if (t->stages > t->model.layers)
+        return fail(ERR_ARGUMENT, "--stages %d: the model has %d blocks (--layers)", t->stages,
+                    t->model.layers);
+    if (t->mixed && t->policy.param_dtype == DTYPE_F16)
+        return fail(ERR_ARGUMENT,
+                    "--stages does not go with --dtype fp16: the loss scale would look "
+                    "at one stage's gradients");
+    if (t->reshard_ranks > 0)
+        return fail(ERR_ARGUMENT,
+                    "--stages does not go with --reshard-ranks: a unit has one slice, "
+                    "and several micro-batches are in flight");
     return OK;
 }
 
@@ -163,6 +196,8 @@ Status train_options_check(const TrainOptions *o, const TrainerOptions *t, int r
     if (t->strategy == STRATEGY_DDP && t->replicas > 1)
         return fail(ERR_ARGUMENT,
                     "--strategy ddp has a replica on every rank: leave --replicas out");
+    TRY(check_stages(t, ranks));
+    ranks /= t->stages; // of a stage
     if (t->replicas > ranks || ranks % t->replicas != 0)
         return fail(ERR_ARGUMENT, "--replicas %d does not divide %d ranks", t->replicas, ranks);
     int shards = ranks / t->replicas, slice = t->reshard_ranks;

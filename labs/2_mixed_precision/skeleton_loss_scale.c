@@ -32,6 +32,11 @@ Status loss_scaler_create(LossScaler *scaler, Module *root)
     TRY(fsdp_find_root(root, &scaler->root));
     scaler->unscaled = scaler->stepped = scaler->found_inf = false;
     scaler->found = scaler->host = NULL;
+    if (scaler->root->pipeline != NULL)
+        return fail(ERR_ARGUMENT,
+                    "%s is a stage: a loss scale would look at its gradients alone, and "
+                    "stages would step apart",
+                    root->name);
     if (!(scaler->scale > 0.0f) || !isfinite(scaler->scale))
         return fail(ERR_ARGUMENT, "a loss scale of %g: it must be positive and finite",
                     (double)scaler->scale);

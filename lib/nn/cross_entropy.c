@@ -1,6 +1,6 @@
 /* cross_entropy.c: the mean cross entropy of a batch, and the logits' gradient, in one pass.
  *
- * Interface: cross_entropy, cross_entropy_scaled.
+ * Interface: cross_entropy, cross_entropy_scaled, cross_entropy_queued.
  */
 #include "gpulog.h"
 #include "internal.h"
@@ -13,8 +13,13 @@ typedef struct Loss {
     float *grad;   // device (rows, vocab)
 } Loss;
 
+// Where the caller wants the mean: on the host, and waits for it, or on the device.
+typedef struct Wanted {
+    float *host, *device;
+} Wanted;
+
 static Status compute(NnRun *run, Loss *l, const float *logits, const int32_t *targets, int rows,
-                      int vocab, float scale, float *loss, bool want_grad)
+                      int vocab, float scale, Wanted loss, bool want_grad)
 {
     TRY(run_alloc(run, &l->losses, (size_t)rows));
     gpulog_name(l->losses, "losses");
@@ -22,11 +27,14 @@ static Status compute(NnRun *run, Loss *l, const float *logits, const int32_t *t
     gpulog_name(l->grad, "gradient of the logits");
     CUDA_TRY(
         kernel_cross_entropy(l->losses, l->grad, logits, targets, rows, vocab, scale, run->stream));
-    if (loss == NULL) return OK;
+    if (loss.device != NULL)
+        CUDA_TRY(kernel_mean(loss.device, l->losses, (size_t)rows, run->stream));
+    if (loss.host == NULL) return OK;
     TRY(run_alloc(run, &l->mean, 1));
     gpulog_name(l->mean, "mean loss");
     CUDA_TRY(kernel_mean(l->mean, l->losses, (size_t)rows, run->stream));
-    CUDA_TRY(cudaMemcpyAsync(loss, l->mean, sizeof *loss, cudaMemcpyDeviceToHost, run->stream));
+    CUDA_TRY(
+        cudaMemcpyAsync(loss.host, l->mean, sizeof(float), cudaMemcpyDeviceToHost, run->stream));
     CUDA_TRY(cudaStreamSynchronize(run->stream));
     return OK;
 }
@@ -38,8 +46,8 @@ Status cross_entropy(NnRun *run, const float *logits, const int32_t *targets, in
     return cross_entropy_scaled(run, logits, targets, rows, vocab, scale, loss, dlogits);
 }
 
-Status cross_entropy_scaled(NnRun *run, const float *logits, const int32_t *targets, int rows,
-                            int vocab, float scale, float *loss, float **dlogits)
+static Status run_loss(NnRun *run, const float *logits, const int32_t *targets, int rows, int vocab,
+                       float scale, Wanted loss, float **dlogits)
 {
     Loss l = {0};
     if (dlogits != NULL) *dlogits = NULL;
@@ -55,4 +63,16 @@ Status cross_entropy_scaled(NnRun *run, const float *logits, const int32_t *targ
     TRY(run_free(run, &l.grad));
     TRY(done);
     return OK;
+}
+
+Status cross_entropy_scaled(NnRun *run, const float *logits, const int32_t *targets, int rows,
+                            int vocab, float scale, float *loss, float **dlogits)
+{
+    return run_loss(run, logits, targets, rows, vocab, scale, (Wanted){.host = loss}, dlogits);
+}
+
+Status cross_entropy_queued(NnRun *run, const float *logits, const int32_t *targets, int rows,
+                            int vocab, float scale, float *loss, float **dlogits)
+{
+    return run_loss(run, logits, targets, rows, vocab, scale, (Wanted){.device = loss}, dlogits);
 }

@@ -38,6 +38,7 @@ Module *module_create(const char *name, int in_dim, int out_dim, size_t state_by
     m->in_dim = in_dim;
     m->out_dim = out_dim;
     m->state = state;
+    m->state_bytes = state_bytes;
     return m;
 }
 

@@ -4,7 +4,7 @@
  * sequence's own input gradient, so nothing is copied. A child's output stays until that child's
  * backward, because it is the next child's input.
  *
- * Interface: sequence_create; sequence_add_casts, sequence_remove_casts.
+ * Interface: sequence_create, sequence_keep; sequence_add_casts, sequence_remove_casts.
  */
 #include "internal.h"
 
@@ -102,6 +102,52 @@ Module *sequence_create(const char *name, int n, Module **children)
     if (made) return module_named(m);
     module_destroy(m);
     return NULL;
+}
+
+// ---- A stage of it ----
+
+// Takes out of m and all below it the parameters that `kept` has, so that they are not freed.
+static void leave_params(Module *m, const Module *kept)
+{
+    for (int i = 0; i < kept->n_params; i++)
+        for (int j = 0; j < m->n_params; j++)
+            if (m->params[j] == kept->params[i]) m->params[j] = NULL;
+    for (int i = 0; i < m->n_children; i++) leave_params(m->children[i], kept);
+    for (int i = 0; i < kept->n_children; i++) leave_params(m, kept->children[i]);
+}
+
+Status sequence_keep(Module *m, int first, int last)
+{
+    Sequence *s = m->state;
+    if (m->forward != sequence_forward)
+        return fail(ERR_ARGUMENT, "%s is no sequence: it cannot be cut into stages", m->name);
+    if (s->cast_in || s->cast_out || m->out != NULL || m->unit != NULL)
+        return fail(ERR_ARGUMENT, "%s is cut into stages before it is used, cast or sharded",
+                    m->name);
+    if (first < 0 || last > m->n_children || first >= last)
+        return fail(ERR_ARGUMENT, "%s has %d children: a stage of [%d, %d) has none", m->name,
+                    m->n_children, first, last);
+    for (int i = 0; i < m->n_children; i++) {
+        if (i >= first && i < last) continue;
+        for (int k = first; k < last; k++) leave_params(m->children[i], m->children[k]);
+    }
+    for (int i = 0; i < m->n_children; i++) {
+        if (i >= first && i < last) continue;
+        for (int k = i + 1; k < m->n_children; k++)
+            if (k < first || k >= last) leave_params(m->children[k], m->children[i]);
+        module_destroy(m->children[i]); // with what it shares with another that goes
+    }
+    m->n_children = last - first;
+    m->types_stay = false;
+    for (int i = 0; i < m->n_children; i++) {
+        m->children[i] = m->children[first + i];
+        m->types_stay |= m->children[i]->types_stay;
+    }
+    m->in_dim = m->children[0]->in_dim;
+    m->in_type = m->children[0]->in_type;
+    m->out_dim = m->children[m->n_children - 1]->out_dim;
+    m->out_type = m->children[m->n_children - 1]->out_type;
+    return OK;
 }
 
 // ---- Casts around it ----

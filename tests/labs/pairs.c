@@ -1,6 +1,6 @@
 /* All options of the labs with each other: strategy, what micro-batches do, shape of the mesh,
- * reshard_ranks, tokens, resume, the types of lab 2, prefetching, recomputation, offload, layout and
- * frozen parameters. Each combination either trains, bitwise as the serial oracle
+ * reshard_ranks, tokens, resume, the types of lab 2, prefetching, recomputation, offload, layout,
+ * frozen parameters and stages. Each combination either trains, bitwise as the serial oracle
  * (tests/support/strategies.h), or the library refuses it with the line that is named there
  * (case_refusal).
  *
@@ -47,11 +47,13 @@ static char dir[PATH_BYTES + 16];
 static void resume(Wrapped *w, const Case *c, const Rank *r, int step)
 {
     CheckpointPosition position = {.step = step, .data_seed = 7};
-    need(checkpoint_save(dir, w->model, &w->adamw, &position));
+    char own[sizeof dir + 16]; // each stage is a model of its own
+    snprintf(own, sizeof own, "%s-%d", dir, w->ranks.stage);
+    need(checkpoint_save(own, w->model, &w->adamw, &position));
     case_unwrap(w, r);
     case_wrap(w, c, r);
     position = (CheckpointPosition){.step = 0, .data_seed = 0};
-    need(checkpoint_load(dir, w->model, &w->adamw, &position));
+    need(checkpoint_load(own, w->model, &w->adamw, &position));
     check(position.step == step && position.data_seed == 7, "the position was not saved");
 }
 
@@ -127,11 +129,19 @@ static void put_frozen(Training *t, const char *value, int v)
     t->c.frozen = v == 1 ? every_third : v == 2 ? a_unit_and_more : NULL;
 }
 
+static void put_stages(Training *t, const char *value, int v)
+{
+    t->c.stages = v > 0 ? 2 : 0;
+    t->c.kind = v == 2 ? PIPELINE_1F1B : PIPELINE_GPIPE;
+}
+
+// Of all ranks; stages have fewer replicas, or else fewer shards.
 static void put_shape(Training *t, const char *value, int v)
 {
     int shards;
     sscanf(value, "%dx%d", &shards, &t->c.replicas);
     t->world = shards * t->c.replicas;
+    if (t->c.stages > 0 && t->c.replicas % t->c.stages == 0) t->c.replicas /= t->c.stages;
 }
 
 // The last one has the most values: it is no column of the table.
@@ -150,6 +160,7 @@ static const Axis AXES[] = {
     {"offload", put_offload, {"no", "yes"}, true},
     {"layout", put_layout, {"flat", "param"}, true},
     {"frozen", put_frozen, {"none", "some", "unit"}, true},
+    {"stages", put_stages, {"1", "2 GPipe", "2 1F1B"}, true},
     {"shards x replicas",
      put_shape,
      {"1x1", "2x1", "1x2", "3x1", "1x3", "4x1", "2x2", "1x4", "5x1", "1x5",
@@ -285,17 +296,21 @@ static void refused_body(const Rank *r, void *arg)
     const int *shape = arg;
     Wrapped w;
     char text[NAME_BYTES];
+    int stages = 0; // of w's mesh
     memset(&w, 0, sizeof w);
     check_set_silent(true);
     for (int i = 0; i < n_cores; i++) {
         const Core *core = &cores[i];
         if (core->k.value[SHAPE] != *shape || !core->asked) continue;
         Training t = training_of(&core->k);
-        if (w.ctx.compute_stream == NULL) {
-            need(mesh_2d(&w.mesh, r->comm, t.c.replicas));
-            need(fsdp_context_create(&w.ctx, &w.mesh, r->stream));
+        if (w.ctx.compute_stream != NULL && stages != t.c.stages) {
+            case_unmesh(&w);
+            memset(&w, 0, sizeof w);
         }
-        Status status = case_build(&w, &t.c);
+        stages = t.c.stages;
+        Status status = OK;
+        if (w.ctx.compute_stream == NULL) status = case_mesh(&w, &t.c, r);
+        if (status == OK) status = case_build(&w, &t.c);
         check(status == ERR_ARGUMENT, "taken, and not refused: %s",
               name_of(&core->k, text, sizeof text));
         check(strstr(check_last(), reasons[core->reason]) != NULL, "%s: the line is: %s",
@@ -303,9 +318,7 @@ static void refused_body(const Rank *r, void *arg)
         case_take_down(&w);
     }
     check_set_silent(false);
-    if (w.ctx.compute_stream == NULL) return;
-    need(fsdp_context_destroy(&w.ctx));
-    need(mesh_destroy(&w.mesh, r->comm));
+    if (w.ctx.compute_stream != NULL) case_unmesh(&w);
 }
 
 static void what_is_refused_has_a_line(void **state)

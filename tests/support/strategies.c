@@ -41,6 +41,8 @@ Case case_of(Spec spec, Strategy strategy, int world, int replicas, int rounds)
 const char *case_refusal(const Case *c, int world)
 {
     const StrategyOptions *o = &c->options;
+    if (c->stages > 0 && world % c->stages != 0) return "the stages must divide them";
+    if (c->stages > 0) world /= c->stages;
     int shards = world / c->replicas, slice = o->reshard_ranks;
     bool ddp = o->strategy == STRATEGY_DDP;
     if (c->frozen != NULL && c->layout == NULL) return "a flat parameter trains as one";
@@ -59,13 +61,19 @@ const char *case_refusal(const Case *c, int world)
     if (c->offload && slice != 0) return "reshard_ranks keeps slices on the device";
     if (c->offload && c->layout != NULL) return "offload takes flat shards alone";
     if (c->offload && c->frozen != NULL) return "offload has no frozen parameters";
+    if (c->stages > 0 && slice != 0) return "several micro-batches in flight";
+    if (c->stages > 0 && c->partial) return "a pipeline all-reduces at each reduction";
+    if (c->stages > 0 && c->offload) return "stages sum and clip on the device";
     return "";
 }
 
 Status case_build(Wrapped *w, const Case *c)
 {
     FsdpOptions fsdp = {.align_shards = c->align, .seed = 42, .layout = c->layout};
+    MixedPrecisionPolicy policy = {0};
+    PipelineTies ties;
     w->model = model_of(c);
+    if (c->stages > 0) TRY(pipeline_cut(w->model, &w->ranks, &ties));
     for (int i = 0; i < w->model->n_children; i++)
         if (c->options.strategy != STRATEGY_DDP && is_block(&c->spec, w->model, i))
             TRY(fully_shard(w->model->children[i], &w->ctx, &fsdp));
@@ -74,14 +82,20 @@ Status case_build(Wrapped *w, const Case *c)
     TRY(strategy_apply(w->model, &c->options));
     if (c->partial) TRY(fsdp_set_requires_all_reduce(w->model, false));
     if (c->offload) TRY(offload_apply(w->model));
-    if (c->policy != NULL) TRY(precision_apply(w->model, c->policy));
+    if (c->policy != NULL) policy = *c->policy;
+    if (c->stages > 0) pipeline_policy(&w->ranks, &policy);
+    if (c->policy != NULL) TRY(precision_apply(w->model, &policy));
     if (c->prefetch != NULL) TRY(prefetch_apply(w->model, c->prefetch));
     if (c->recompute != RECOMPUTE_NONE) TRY(recompute_apply(w->model, c->recompute));
-    return OK;
+    if (c->stages == 0) return OK;
+    return pipeline_create(&w->pipeline, w->model, &w->ranks, &ties, c->kind, c->rounds);
 }
 
 void case_take_down(Wrapped *w)
 {
+    if (w->model == NULL) return; // the ranks' shape was refused
+    need(pipeline_destroy(w->pipeline));
+    w->pipeline = NULL;
     if (w->root != NULL && w->root->recompute != NULL) need(recompute_remove(w->model));
     if (w->root != NULL && w->root->prefetch != NULL) need(prefetch_remove(w->model));
     if (w->root != NULL && w->root->precision != NULL) need(precision_remove(w->model));
@@ -93,12 +107,26 @@ void case_take_down(Wrapped *w)
     w->root = NULL;
 }
 
+Status case_mesh(Wrapped *w, const Case *c, const Rank *r)
+{
+    TRY(pipeline_mesh(&w->ranks, r->comm, c->stages > 0 ? c->stages : 1));
+    need(mesh_2d(&w->mesh, w->ranks.group.comm, c->replicas));
+    need(fsdp_context_create(&w->ctx, &w->mesh, r->stream));
+    return OK;
+}
+
+void case_unmesh(Wrapped *w)
+{
+    need(fsdp_context_destroy(&w->ctx));
+    need(mesh_destroy(&w->mesh, w->ranks.group.comm));
+    need(pipeline_mesh_destroy(&w->ranks));
+}
+
 void case_wrap(Wrapped *w, const Case *c, const Rank *r)
 {
     memset(w, 0, sizeof *w);
     need(nn_run_create(&w->run, r->stream));
-    need(mesh_2d(&w->mesh, r->comm, c->replicas));
-    need(fsdp_context_create(&w->ctx, &w->mesh, r->stream));
+    need(case_mesh(w, c, r));
     need(case_build(w, c));
     need(fsdp_adamw_create(&w->adamw, w->model, &w->ctx, &TEST_ADAMW));
     need_cuda(cudaDeviceSynchronize());
@@ -109,8 +137,7 @@ void case_unwrap(Wrapped *w, const Rank *r)
     need_cuda(cudaDeviceSynchronize());
     fsdp_adamw_destroy(&w->adamw);
     case_take_down(w);
-    need(fsdp_context_destroy(&w->ctx));
-    need(mesh_destroy(&w->mesh, r->comm));
+    case_unmesh(w);
     need(nn_run_destroy(&w->run));
 }
 
@@ -167,21 +194,41 @@ static void check_kept(const Wrapped *w, const Case *c, int k, const void **kept
     }
 }
 
+// A step of a pipeline. Each stage has the data of its ranks' places.
+static void train_stages(Wrapped *w, const Case *c, int step, float scale)
+{
+    MicroBatch batches[CASE_ROUNDS];
+    Batch memory[CASE_ROUNDS];
+    w->run.T = c->spec.T;
+    for (int k = 0; k < c->rounds; k++) {
+        memory[k] = case_batch(c, step, w->ranks.place, k);
+        batches[k] =
+            (MicroBatch){memory[k].in, memory[k].targets, case_rows(c, step, w->ranks.place, k)};
+    }
+    need(pipeline_step(w->pipeline, &w->run, batches, scale, NULL));
+    for (int k = 0; k < c->rounds; k++) batch_destroy(&memory[k]);
+}
+
 void case_train(Wrapped *w, const Case *c, const Rank *r, int step)
 {
     float scale = 1.0f / (float)(c->spec.B * c->spec.T);
     const void *kept[256];
     int64_t mine = 0, total;
-    for (int k = 0; k < c->rounds; k++) mine += case_rows(c, step, r->rank, k) * c->spec.T;
+    int place = w->ranks.place;
+    for (int k = 0; k < c->rounds; k++) mine += case_rows(c, step, place, k) * c->spec.T;
     need(fsdp_zero_grad(w->model, &w->ctx));
     if (c->uneven) need(fsdp_token_scale(w->model, mine, &total, &scale));
+    if (w->pipeline != NULL) {
+        train_stages(w, c, step, scale);
+        return;
+    }
     for (int k = 0; k < c->rounds; k++) {
         need(strategy_micro_batch(w->model, k, c->rounds));
         if (c->partial) {
             need(fsdp_set_requires_gradient_sync(w->model, true));
             need(fsdp_set_requires_all_reduce(w->model, k == c->rounds - 1));
         }
-        pass(c, &w->run, w->model, step, r->rank, k, scale);
+        pass(c, &w->run, w->model, step, place, k, scale);
         if (r->world > 1 && accumulates(c)) check_kept(w, c, k, kept);
     }
 }
@@ -320,24 +367,36 @@ static float scale_of(const Case *c, int world, int step)
     return (float)((double)factor_of(c, world) / total);
 }
 
-// Writes this rank's gradients at the parameters of p into the shared memory.
-static void make_grads(Plain *p, const Case *c, const Rank *r, int step)
+// Of a stage: its ranks, and this one's place among them. Ranks of the same place have the same data.
+static Rank in_stage(const Case *c, const Rank *r)
 {
+    Rank mine = *r;
+    if (c->stages > 0) mine.world = r->world / c->stages;
+    mine.rank = r->rank % mine.world;
+    return mine;
+}
+
+// Writes this rank's gradients at the parameters of p into the shared memory, the first stage's.
+static void make_grads(Plain *p, const Case *c, const Rank *all, int step)
+{
+    Rank mine = in_stage(c, all), *r = &mine;
     size_t n = (size_t)model_numel(p->model);
     need(plain_adamw_zero_grad(p->adamw));
     for (int k = 0; k < c->rounds; k++) {
         pass(c, &p->run, p->model, step, r->rank, k, scale_of(c, r->world, step));
         float *grads = plain_grads(p);
-        memcpy(c->grads[r->rank * CASE_ROUNDS + k], grads, n * sizeof *grads);
+        if (all->rank == r->rank)
+            memcpy(c->grads[r->rank * CASE_ROUNDS + k], grads, n * sizeof *grads);
         free(grads);
         if (apart(c, r->world)) need(plain_adamw_zero_grad(p->adamw));
     }
-    meet(r);
+    meet(all);
 }
 
 // The same under a policy: at the parameters of p, rounded.
-static void make_narrow_grads(Narrow *w, Plain *p, const Case *c, const Rank *r, int step)
+static void make_narrow_grads(Narrow *w, Plain *p, const Case *c, const Rank *all, int step)
 {
+    Rank mine = in_stage(c, all), *r = &mine;
     float *masters = plain_params(p);
     Spec spec = c->spec;
     narrow_load(w, masters);
@@ -348,12 +407,13 @@ static void make_narrow_grads(Narrow *w, Plain *p, const Case *c, const Rank *r,
         spec.B = case_rows(c, step, r->rank, k);
         narrow_pass(w, &p->run, &spec, &batch, scale_of(c, r->world, step));
         float *grads = narrow_grads(w);
-        memcpy(c->grads[r->rank * CASE_ROUNDS + k], grads, w->n * sizeof *grads);
+        if (all->rank == r->rank)
+            memcpy(c->grads[r->rank * CASE_ROUNDS + k], grads, w->n * sizeof *grads);
         free(grads);
         batch_destroy(&batch);
         if (apart(c, r->world)) narrow_zero(w);
     }
-    meet(r);
+    meet(all);
 }
 
 // ---- The mistakes that a wrong gradient can come from ----
@@ -448,17 +508,14 @@ static const char *otherwise(const Case *c)
 // ---- Comparing ----
 
 // A rank's part of all the values (padded with zeros), as unit u's shard has them.
-static float *shard_of(const Wrapped *w, const FlatParam *flat, const Layout *all,
-                       const float *values)
+static float *shard_of(const FlatParam *flat, const Layout *all, const float *values)
 {
-    Param *params[256];
-    int n_params = meta_params(w->model, params, 256);
     float *shard = calloc((size_t)flat->layout.shard_numel + 1, sizeof *shard);
     check(shard != NULL, "no memory for the oracle");
     for (int j = 0; j < flat->layout.n; j++) {
         int64_t begin, end, at;
         int i = 0;
-        while (i < n_params && params[i] != flat->layout.params[j]) i++;
+        while (i < all->n && strcmp(all->param[i]->name, flat->layout.params[j]->name) != 0) i++;
         flat_param_range_in_shard(&flat->layout, j, flat->layout.rank, &begin, &end, &at);
         memcpy(shard + at, values + all->begin[i] + begin, (size_t)(end - begin) * sizeof *shard);
     }
@@ -480,7 +537,7 @@ static void check_unit(const Wrapped *w, const FsdpUnit *unit, const Case *c, co
     const FlatParam *flat = &unit->flat;
     size_t numel = (size_t)flat->sharded_grad.numel, n = all->begin[all->n];
     if (numel == 0) return; // all of it is frozen
-    float *got = fetch(flat->sharded_grad.data, numel), *want = shard_of(w, flat, all, values);
+    float *got = fetch(flat->sharded_grad.data, numel), *want = shard_of(flat, all, values);
     if (memcmp(got, want, numel * sizeof *got) == 0) {
         free(got);
         free(want);
@@ -493,7 +550,7 @@ static void check_unit(const Wrapped *w, const FsdpUnit *unit, const Case *c, co
     layout_module(&layout, unit->module, true, flat->layout.world, flat->layout.rank);
     for (int i = 0; i < causes.n; i++) {
         float *all_of_it = values_of(c, r->world, &causes.sum[i], n);
-        clues.clue[clues.n++] = (Clue){shard_of(w, flat, all, all_of_it), causes.text[i]};
+        clues.clue[clues.n++] = (Clue){shard_of(flat, all, all_of_it), causes.text[i]};
         free(all_of_it);
     }
     snprintf(what, sizeof what,
@@ -520,8 +577,9 @@ static void check_order(const Case *c, int world, const float *want, size_t n)
 }
 
 // All gradients of this rank, and their norm; then the oracle's own step with them.
-static void check_shards(Wrapped *w, Plain *p, const Case *c, const Rank *r, int step)
+static void check_shards(Wrapped *w, Plain *p, const Case *c, const Rank *world, int step)
 {
+    Rank mine = in_stage(c, world), *r = &mine;
     static Layout all;
     size_t n = (size_t)model_numel(p->model);
     Sum sum = right_sum(c, r->world);
@@ -534,7 +592,8 @@ static void check_shards(Wrapped *w, Plain *p, const Case *c, const Rank *r, int
         check_order(c, r->world, want, n);
         for (int u = 0; u < w->root->n_units; u++)
             check_unit(w, w->root->units[u], c, r, step, &all, want);
-        need(fsdp_grad_norm(w->model, &w->ctx, &norm));
+        need(w->pipeline != NULL ? pipeline_grad_norm(w->pipeline, &norm)
+                                 : fsdp_grad_norm(w->model, &w->ctx, &norm));
         check(fabsf(norm - root) <= nextafterf(root, INFINITY) - root,
               "step %d, the gradient's norm is %.9g, want %.9g: each replica counts once", step,
               (double)norm, sqrt(squares));

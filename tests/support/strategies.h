@@ -9,6 +9,7 @@
 #define TESTS_STRATEGIES_H
 
 #include "offload.h"
+#include "pipeline.h"
 #include "precision.h"
 #include "prefetch.h"
 #include "recompute.h"
@@ -28,14 +29,16 @@ typedef struct Case {
     RecomputeKind recompute;
     bool offload;
     int replicas, rounds, steps;
+    int stages; // of a pipeline; 0: it is none. Each has shards × replicas of its own
+    PipelineKind kind;
     bool partial; // the all-reduce is left to the last micro-batch
     bool align;
     LayoutFn layout;       // NULL: flat
     bool (*frozen)(int i); // whether parameter i of the model is; NULL: none
-    bool tied;     // an MLP whose blocks l.1 and l.2 share their bias
-    bool uneven;   // each rank and micro-batch has another number of tokens
-    float clip;    // > 0: to this norm; the parameters are then near the oracle's, to 1e-6
-    float **grads; // shared memory: of each rank and micro-batch, as the ranks make them
+    bool tied;             // an MLP whose blocks l.1 and l.2 share their bias
+    bool uneven;           // each rank and micro-batch has another number of tokens
+    float clip;            // > 0: to this norm; the parameters are then near the oracle's, to 1e-6
+    float **grads;         // shared memory: of each rank and micro-batch, as the ranks make them
     // Called between a step's backward and the optimizer, and before each step but the first: a
     // resume, say. NULL: nothing.
     void (*before_update)(Wrapped *w, const struct Case *c, const Rank *r, int step);
@@ -45,6 +48,8 @@ typedef struct Case {
 // A model under a strategy on one rank.
 struct Wrapped {
     NnRun run;
+    PipelineMesh ranks; // one stage where there is no pipeline
+    Pipeline *pipeline; // NULL: none
     Mesh mesh;
     FsdpContext ctx;
     Module *model;
@@ -58,6 +63,9 @@ Case case_of(Spec spec, Strategy strategy, int world, int replicas, int rounds);
 // "": they do.
 const char *case_refusal(const Case *c, int world);
 
+// The ranks' mesh and the context; and back. What the library says of a shape that it refuses.
+Status case_mesh(Wrapped *w, const Case *c, const Rank *r);
+void case_unmesh(Wrapped *w);
 // On a context that is there (w->ctx): the model, its units and all options. What the library says
 // of the first that it refuses; case_take_down takes off what there is, and is needed then too.
 Status case_build(Wrapped *w, const Case *c);

@@ -1,0 +1,113 @@
+/* Lab 7, second file: between two stages. What one stage has made, the next one needs.
+ *
+ * Transfers have a stream of their own. The stage that sends waits for the compute that made the
+ * buffer; the stage that receives computes on while a buffer is on its way, if it has anything else
+ * to do. Two events are enough: one that tells the transfers that compute is done, one per slot
+ * that tells compute that its input is there.
+ *
+ * [Note: both at once] A send of NCCL may wait until the other side receives. In 1F1B stage 0 sends
+ * an activation and receives a gradient from stage 1, which sends a gradient and receives an
+ * activation. Where both send first, both wait forever. Calls between ncclGroupStart and
+ * ncclGroupEnd are one operation: both directions go at once.
+ *
+ * [Note: who frees] What was received belongs to the stream of the transfers, and is freed there,
+ * after the backward that reads it. So is the gradient of the input, when it was sent. The output
+ * is its module's, which frees it in the backward: by then the next stage has sent the gradient of
+ * it back, so that it has been sent long since.
+ *
+ * Interface:
+ *   pipeline_transfer     what an action needs, and what it gives
+ *   pipeline_exchange     sends the one, receives the other
+ */
+#include "pipeline.h"
+
+Buffer *pipeline_transfer(Pipeline *p, PipelineAction action, bool before, int *stage)
+{
+    const PipelineMesh *mesh = p->mesh;
+    PipelineSlot *slot = pipeline_slot(p, action.micro_batch);
+    int64_t rows = (int64_t)p->batches[action.micro_batch].B * p->run->T;
+    //[L7.8] The buffer and the stage, as pipeline.h says; of a buffer that is to be received the
+    //  type and the elements, which the stage's module knows.
+    //? A forward needs something from the stage before, and gives to the one after. And a backward?
+    bool from_front = action.backward != before; // the stage in front of this one has the other end
+    *stage = mesh->stage + (from_front ? -1 : 1);
+    if (*stage < 0 || *stage == mesh->stages) return NULL;
+    if (!before) return action.backward ? &slot->in_grad : &slot->out;
+    if (action.backward)
+        slot->out_grad = (Buffer){NULL, p->module->out_type, rows * p->module->out_dim};
+    else
+        slot->in = (Buffer){NULL, p->module->in_type, rows * p->module->in_dim};
+    return action.backward ? &slot->out_grad : &slot->in;
+    //[end L7.8]
+}
+
+// The rank of the world that has this rank's place in another stage.
+static int rank_in(const PipelineMesh *mesh, int stage)
+{
+    //[[L7.9a] The rank.
+    return stage * mesh->group.size + mesh->place;
+    //[end L7.9a]
+}
+
+// Queues the two messages, NULL where there is none.
+static Status send_and_receive(Pipeline *p, const Buffer *sent, int to, const Buffer *received,
+                               int from)
+{
+    const PipelineMesh *mesh = p->mesh;
+    //[L7.9] Both are queued on p->stream, and neither waits for the other: they are one operation.
+    //? Stage 0 sends and then receives, and so does stage 1. Who receives first?
+    NCCL_TRY(ncclGroupStart());
+    if (sent != NULL)
+        NCCL_TRY(ncclSend(sent->data, (size_t)sent->numel, dtype_nccl(sent->dtype),
+                          rank_in(mesh, to), mesh->world, p->stream));
+    if (received != NULL)
+        NCCL_TRY(ncclRecv(received->data, (size_t)received->numel, dtype_nccl(received->dtype),
+                          rank_in(mesh, from), mesh->world, p->stream));
+    NCCL_TRY(ncclGroupEnd());
+    return OK;
+    //[end L7.9]
+}
+
+static Status free_buffer(Pipeline *p, Buffer *buffer)
+{
+    //[[L7.10a] The buffer, if it has memory, is freed on p->stream, and has none.
+    if (buffer->data == NULL) return OK;
+    CUDA_TRY(cudaFreeAsync(buffer->data, p->stream));
+    buffer->data = NULL;
+    return OK;
+    //[end L7.10a]
+}
+
+// What is queued on p->stream from now on runs after all that is queued on the compute stream.
+static Status wait_for_compute(Pipeline *p)
+{
+    //[[L7.10b] The two calls, with p->computed.
+    CUDA_TRY(cudaEventRecord(p->computed, p->run->stream));
+    CUDA_TRY(cudaStreamWaitEvent(p->stream, p->computed, 0));
+    return OK;
+    //[end L7.10b]
+}
+
+Status pipeline_exchange(Pipeline *p, const PipelineAction *done, const PipelineAction *next)
+{
+    int to = 0, from = 0;
+    Buffer *sent = done != NULL ? pipeline_transfer(p, *done, false, &to) : NULL;
+    PipelineSlot *ended = NULL; // whose backward is done
+    if (done != NULL && done->backward) ended = pipeline_slot(p, done->micro_batch);
+    //[L7.10] As pipeline.h says. What is received for `next` may have the slot that `done` had:
+    //  first free, then allocate.
+    //? Which buffers has the compute stream read for the last time when a backward is queued? Which
+    //  one does the transfer still read?
+    if (sent != NULL || ended != NULL) TRY(wait_for_compute(p));
+    if (ended != NULL) {
+        TRY(free_buffer(p, &ended->in));
+        TRY(free_buffer(p, &ended->out_grad));
+    }
+    Buffer *received = next != NULL ? pipeline_transfer(p, *next, true, &from) : NULL;
+    if (received != NULL) TRY(pipeline_alloc(p, received));
+    TRY(send_and_receive(p, sent, to, received, from));
+    if (received != NULL)
+        CUDA_TRY(cudaEventRecord(pipeline_slot(p, next->micro_batch)->received, p->stream));
+    return ended != NULL ? free_buffer(p, &ended->in_grad) : OK;
+    //[end L7.10]
+}

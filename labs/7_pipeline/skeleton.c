@@ -1,0 +1,148 @@
+/* Lab 7, first file: stages and schedules. Which rank has which blocks, and in which order a stage
+ * runs its forwards and backwards.
+ *
+ * A stage cannot begin before the one in front of it has ended: of p stages p - 1 are idle at the
+ * beginning of a step, and again at its end. With n micro-batches a stage works for n of n + p - 1
+ * turns; the rest is the *bubble*. GPipe and 1F1B have the same one. What 1F1B saves is memory: a
+ * backward frees its micro-batch's activations, and it runs as soon as its gradient has come.
+ *
+ *     stage 0   F0 F1 F2 F3          B0    B1    B2    B3
+ *     stage 1      F0 F1 F2       B0 F3 B1    B2    B3
+ *     stage 2         F0 F1    B0 F2 B1 F3 B2    B3
+ *     stage 3            F0 B0 F1 B1 F2 B2 F3 B3
+ *
+ * [Note: several in flight] A module has room for one forward that waits for its backward. So after
+ * each forward all that it has left is put aside in the micro-batch's slot, and before the backward
+ * it is put back (pipeline_swap). Nothing is copied on the device.
+ *
+ * Interface:
+ *   pipeline_mesh, pipeline_mesh_destroy      stages × ranks
+ *   pipeline_blocks                           which blocks a stage has
+ *   pipeline_in_flight, pipeline_schedule     the order of forwards and backwards
+ *   pipeline_forward, pipeline_backward       one micro-batch
+ *   pipeline_step                             all of them
+ */
+// Lab 7: a TODO says what must be true after it, and asks; write what makes it true.
+// The handout is labs/7_pipeline/handout.md; `make grade LAB=7` says how far you are.
+#include "pipeline.h"
+
+Status pipeline_mesh(PipelineMesh *mesh, ncclComm_t world, int stages)
+{
+    int rank, size;
+    NCCL_TRY(ncclCommUserRank(world, &rank));
+    NCCL_TRY(ncclCommCount(world, &size));
+    if (stages < 1 || size % stages != 0)
+        return fail(ERR_ARGUMENT, "%d ranks cannot be %d stages: the stages must divide them", size,
+                    stages);
+    int ranks = size / stages;
+    *mesh = (PipelineMesh){.world = world, .stages = stages, .group = {.size = ranks}};
+    // TODO L7.1: This rank's stage and its place there, and the group of the stage's ranks with a
+    // communicator: one of its own, or that of the world where there is one stage.
+    // Hint: Which ranks are stage 1 of 2, of 6 ranks?
+    NOT_YET("L7.1");
+}
+
+Status pipeline_mesh_destroy(PipelineMesh *mesh)
+{
+    ncclComm_t comm = mesh->group.comm;
+    mesh->group.comm = NULL;
+    if (comm != NULL && comm != mesh->world) NCCL_TRY(ncclCommDestroy(comm));
+    return OK;
+}
+
+Status pipeline_blocks(int blocks, int stages, int stage, int *first, int *last)
+{
+    if (stages < 1 || stage < 0 || stage >= stages)
+        return fail(ERR_ARGUMENT, "there is no stage %d of %d", stage, stages);
+    if (blocks < stages)
+        return fail(ERR_ARGUMENT, "%d blocks cannot be %d stages: each has one at least", blocks,
+                    stages);
+    // TODO L7.2: The stage's blocks, as pipeline.h says.
+    // Hint: Seven blocks on three stages: who has three? Try blocks·stage/stages.
+    NOT_YET("L7.2");
+}
+
+int pipeline_in_flight(PipelineKind kind, int stage, int stages, int n)
+{
+    // TODO L7.3: How many forwards of the stage may wait for their backward at a time.
+    // Hint: When does the last stage's first backward run in 1F1B? And the first stage's?
+    NOT_YET("L7.3");
+}
+
+void pipeline_schedule(PipelineKind kind, int stage, int stages, int n, PipelineAction *out)
+{
+    // TODO L7.4: out has the stage's 2n actions in their order: forwards and backwards each in the
+    // order of micro-batches, and never more in flight than pipeline_in_flight says.
+    // Hint: If the next forward would be one too many, what must run first?
+    NOT_YET("L7.4");
+}
+
+static bool is_last(const Pipeline *p)
+{
+    return p->mesh->stage == p->mesh->stages - 1;
+}
+
+// The run has the micro-batch's sequences, and the compute stream waits for what was received for
+// it.
+static Status begin_pass(Pipeline *p, int k, bool received)
+{
+    p->run->B = p->batches[k].B;
+    if (received) CUDA_TRY(cudaStreamWaitEvent(p->run->stream, pipeline_slot(p, k)->received, 0));
+    return OK;
+}
+
+Status pipeline_forward(Pipeline *p, int k)
+{
+    PipelineSlot *slot = pipeline_slot(p, k);
+    bool first = p->mesh->stage == 0;
+    TRY(begin_pass(p, k, !first));
+    // TODO L7.5: The stage's forward of micro-batch k is queued, slot->out is its output, and what
+    // it has left for the backward is in the slot: the module is ready for another forward.
+    // Hint: What does module_forward say to a module that still waits for a backward?
+    NOT_YET("L7.5");
+}
+
+// The gradient of the last stage's output. The loss goes to p->losses[k].
+static Status loss_of(Pipeline *p, int k, float **out_grad)
+{
+    const PipelineSlot *slot = pipeline_slot(p, k);
+    int rows = p->run->B * p->run->T;
+    return cross_entropy_queued(p->run, slot->out.data, p->batches[k].targets, rows,
+                                p->module->out_dim, p->scale, &p->losses[k], out_grad);
+}
+
+Status pipeline_backward(Pipeline *p, int k)
+{
+    PipelineSlot *slot = pipeline_slot(p, k);
+    float *loss_grad = NULL;
+    TRY(begin_pass(p, k, !is_last(p)));
+    if (is_last(p)) TRY(loss_of(p, k, &loss_grad));
+    // TODO L7.6: The stage's backward of micro-batch k is queued, with what its forward had left
+    // and with the flags of micro-batch k (pipeline_micro_batch); slot->in_grad is what it gives,
+    // unless the stage is the first. The loss's gradient is freed.
+    // Hint: Which backward reduces the gradients, and how do the units know that it is this one?
+    NOT_YET("L7.6");
+}
+
+// The losses come to the host, where they are wanted and there are some.
+static Status fetch_losses(const Pipeline *p, float *losses)
+{
+    if (losses == NULL || !is_last(p)) return OK;
+    cudaStream_t stream = p->run->stream;
+    CUDA_TRY(cudaMemcpyAsync(losses, p->losses, (size_t)p->n * sizeof *losses,
+                             cudaMemcpyDeviceToHost, stream));
+    CUDA_TRY(cudaStreamSynchronize(stream));
+    return OK;
+}
+
+Status pipeline_step(Pipeline *p, NnRun *run, const MicroBatch *batches, float scale, float *losses)
+{
+    p->run = run;
+    p->batches = batches;
+    p->scale = scale;
+    // TODO L7.7: All actions of the stage are queued in their order, with an exchange before the
+    // first, between two, and after the last; then the gradients of tied parameters are summed.
+    // Hint: What must have happened to a gradient before two stages add theirs?
+    NOT_YET("L7.7");
+    return fetch_losses(p, losses);
+}

@@ -1,0 +1,95 @@
+/* Lab 7, third file: across all stages. What two stages share, and what all of them must agree on.
+ *
+ * GPT-2's head is its embedding: one parameter on the first and on the last stage, each with a
+ * copy. Both begin with the same values. They stay bitwise equal if every step gives both the same
+ * gradient: the sum of what the first stage has from the embedding and the last one from the head.
+ *
+ * [Note: shards against shards] Within a stage the parameter is cut into shards, and the two stages
+ * cut it in different places: other parameters are in front of it. So a rank has pieces in common
+ * with several ranks of the other stage (pipeline->shared), sends each of them its sum of that
+ * piece, and gets theirs. That is an all-reduce of two in which nobody gathers anything.
+ *
+ * [Note: which first] a + b and b + a are the same float. (a + b) + c and a + (b + c) are not: so
+ * the pieces are of gradients that their own stage has reduced.
+ *
+ * Interface:
+ *   pipeline_sum_ties                               the gradients of tied parameters
+ *   pipeline_grad_norm, pipeline_clip_grad_norm     over all stages
+ */
+// Lab 7: a TODO says what must be true after it, and asks; write what makes it true.
+// The handout is labs/7_pipeline/handout.md; `make grade LAB=7` says how far you are.
+#include <math.h>
+
+#include "kernels.h"
+#include "pipeline.h"
+
+// Sends this rank's gradient of each piece to the rank that shares it, and receives that one's,
+// into `others`, whose first element is that of the first piece.
+static Status swap_pieces(const PipelineShared *shared, const Pipeline *p, float *others)
+{
+    const FsdpContext *ctx = p->root->ctx;
+    const float *grad = shared->unit->flat.sharded_grad.data;
+    // TODO L7.11: The compute stream sends and receives all pieces, as one operation.
+    // Hint: Two ranks of this stage and two of the other have three pieces in common. Who waits for
+    // whom
+    NOT_YET("L7.11");
+}
+
+Status pipeline_sum_ties(Pipeline *p)
+{
+    cudaStream_t stream = p->root->ctx->compute_stream;
+    for (int i = 0; i < p->n_shared; i++) {
+        const PipelineShared *shared = &p->shared[i];
+        if (shared->n_pieces == 0) continue;
+        int64_t begin = shared->pieces[0].begin, end = shared->pieces[shared->n_pieces - 1].end;
+        float *grad = (float *)shared->unit->flat.sharded_grad.data + begin, *others = NULL;
+        // TODO L7.12: Elements [begin, end) of the sharded gradient have grown by the other
+        // stage's, and nothing stays allocated.
+        // Hint: May the other stage's gradient arrive where this rank's is read from?
+        NOT_YET("L7.12");
+    }
+    return OK;
+}
+
+// Whether this stage counts the parameter in the norm. A frozen one has no gradient.
+static bool counts(const Pipeline *p, const Param *param)
+{
+    if (param->frozen) return false;
+    // TODO L7.13: True of a parameter that no stage in front of this one holds.
+    // Hint: Two copies, one gradient: which of the two stages counts it, and do both know?
+    NOT_YET("L7.13");
+}
+
+// *squares (host) = Σ of the squares of the gradient of all stages. sum: one double on the device.
+static Status sum_all(const Pipeline *p, double *sum, double *squares)
+{
+    const FsdpContext *ctx = p->root->ctx;
+    cudaStream_t stream = ctx->compute_stream;
+    CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, stream));
+    bool first = ctx->mesh.replicate.rank == 0; // of the replicas, which have the same gradient
+    // TODO L7.14: *squares is the sum over all units, ranks and stages, on every rank, and the host
+    // may read it; *ctx->host_scalar is where it arrives. A rank of another replica than the first
+    // adds nothing, but takes part.
+    // Hint: Which communicator has all of them?
+    NOT_YET("L7.14");
+}
+
+Status pipeline_grad_norm(Pipeline *p, float *norm)
+{
+    cudaStream_t stream = p->root->ctx->compute_stream;
+    double *sum = NULL, squares = 0.0;
+    CUDA_TRY(cudaMallocAsync((void **)&sum, sizeof *sum, stream));
+    Status status = sum_all(p, sum, &squares);
+    CUDA_TRY(cudaFreeAsync(sum, stream));
+    *norm = (float)sqrt(squares);
+    return status;
+}
+
+Status pipeline_clip_grad_norm(Pipeline *p, float max_norm, float *norm)
+{
+    TRY(pipeline_grad_norm(p, norm));
+    // TODO L7.15: As fsdp_clip_grad_norm: where the norm was larger, all gradients of this stage
+    // are scaled by max_norm / *norm.
+    // Hint: Both copies of a tied parameter must stay equal. Do both stages see the same norm?
+    NOT_YET("L7.15");
+}

@@ -1,0 +1,82 @@
+/* Lab 7, second file: between two stages. What one stage has made, the next one needs.
+ *
+ * Transfers have a stream of their own. The stage that sends waits for the compute that made the
+ * buffer; the stage that receives computes on while a buffer is on its way, if it has anything else
+ * to do. Two events are enough: one that tells the transfers that compute is done, one per slot
+ * that tells compute that its input is there.
+ *
+ * [Note: both at once] A send of NCCL may wait until the other side receives. In 1F1B stage 0 sends
+ * an activation and receives a gradient from stage 1, which sends a gradient and receives an
+ * activation. Where both send first, both wait forever. Calls between ncclGroupStart and
+ * ncclGroupEnd are one operation: both directions go at once.
+ *
+ * [Note: who frees] What was received belongs to the stream of the transfers, and is freed there,
+ * after the backward that reads it. So is the gradient of the input, when it was sent. The output
+ * is its module's, which frees it in the backward: by then the next stage has sent the gradient of
+ * it back, so that it has been sent long since.
+ *
+ * Interface:
+ *   pipeline_transfer     what an action needs, and what it gives
+ *   pipeline_exchange     sends the one, receives the other
+ */
+// Lab 7: a TODO says what must be true after it, and asks; write what makes it true.
+// The handout is labs/7_pipeline/handout.md; `make grade LAB=7` says how far you are.
+#include "pipeline.h"
+
+Buffer *pipeline_transfer(Pipeline *p, PipelineAction action, bool before, int *stage)
+{
+    const PipelineMesh *mesh = p->mesh;
+    PipelineSlot *slot = pipeline_slot(p, action.micro_batch);
+    int64_t rows = (int64_t)p->batches[action.micro_batch].B * p->run->T;
+    // TODO L7.8: The buffer and the stage, as pipeline.h says; of a buffer that is to be received
+    // the type and the elements, which the stage's module knows.
+    // Hint: A forward needs something from the stage before, and gives to the one after. And a
+    // backward?
+    NOT_YET("L7.8");
+}
+
+// The rank of the world that has this rank's place in another stage.
+static int rank_in(const PipelineMesh *mesh, int stage)
+{
+    return stage * mesh->group.size + mesh->place;
+}
+
+// Queues the two messages, NULL where there is none.
+static Status send_and_receive(Pipeline *p, const Buffer *sent, int to, const Buffer *received,
+                               int from)
+{
+    const PipelineMesh *mesh = p->mesh;
+    // TODO L7.9: Both are queued on p->stream, and neither waits for the other: they are one
+    // operation.
+    // Hint: Stage 0 sends and then receives, and so does stage 1. Who receives first?
+    NOT_YET("L7.9");
+}
+
+static Status free_buffer(Pipeline *p, Buffer *buffer)
+{
+    if (buffer->data == NULL) return OK;
+    CUDA_TRY(cudaFreeAsync(buffer->data, p->stream));
+    buffer->data = NULL;
+    return OK;
+}
+
+// What is queued on p->stream from now on runs after all that is queued on the compute stream.
+static Status wait_for_compute(Pipeline *p)
+{
+    CUDA_TRY(cudaEventRecord(p->computed, p->run->stream));
+    CUDA_TRY(cudaStreamWaitEvent(p->stream, p->computed, 0));
+    return OK;
+}
+
+Status pipeline_exchange(Pipeline *p, const PipelineAction *done, const PipelineAction *next)
+{
+    int to = 0, from = 0;
+    Buffer *sent = done != NULL ? pipeline_transfer(p, *done, false, &to) : NULL;
+    PipelineSlot *ended = NULL; // whose backward is done
+    if (done != NULL && done->backward) ended = pipeline_slot(p, done->micro_batch);
+    // TODO L7.10: As pipeline.h says. What is received for `next` may have the slot that `done`
+    // had: first free, then allocate.
+    // Hint: Which buffers has the compute stream read for the last time when a backward is queued?
+    // Which
+    NOT_YET("L7.10");
+}

@@ -1,0 +1,54 @@
+/* pipeline_evaluate.c: the losses of a model that is cut into stages, without gradients.
+ *
+ * A micro-batch is sent on before what its forward has left is freed, so one is in flight at a
+ * time.
+ *
+ * Interface: pipeline_evaluate.
+ */
+#include "pipeline.h"
+
+// What the forward of micro-batch k has left is freed, once it was sent.
+static Status discard(Pipeline *p, int k)
+{
+    PipelineSlot *slot = pipeline_slot(p, k);
+    CUDA_TRY(cudaEventRecord(slot->received, p->stream));
+    CUDA_TRY(cudaStreamWaitEvent(p->run->stream, slot->received, 0));
+    TRY(pipeline_swap(p, k));
+    TRY(module_discard(p->module, p->run));
+    if (slot->in.data == NULL) return OK;
+    CUDA_TRY(cudaEventRecord(p->computed, p->run->stream));
+    CUDA_TRY(cudaStreamWaitEvent(p->stream, p->computed, 0));
+    CUDA_TRY(cudaFreeAsync(slot->in.data, p->stream));
+    slot->in.data = NULL;
+    return OK;
+}
+
+static Status evaluate(Pipeline *p, int k)
+{
+    const PipelineAction forward = {false, k};
+    bool last = p->mesh->stage == p->mesh->stages - 1;
+    TRY(pipeline_exchange(p, NULL, &forward));
+    TRY(pipeline_forward(p, k));
+    if (last)
+        TRY(cross_entropy_queued(p->run, pipeline_slot(p, k)->out.data, p->batches[k].targets,
+                                 p->run->B * p->run->T, p->module->out_dim, 1.0f, &p->losses[k],
+                                 NULL));
+    TRY(pipeline_exchange(p, &forward, NULL));
+    return discard(p, k);
+}
+
+Status pipeline_evaluate(Pipeline *p, NnRun *run, const MicroBatch *batches, int n, float *losses)
+{
+    if (n < 1 || n > p->n)
+        return fail(ERR_ARGUMENT, "an evaluation of %d batches: a step has %d", n, p->n);
+    p->run = run;
+    p->batches = batches;
+    TRY(fsdp_set_training(p->module, false));
+    for (int k = 0; k < n; k++) TRY(evaluate(p, k));
+    TRY(fsdp_set_training(p->module, true));
+    if (losses == NULL || p->losses == NULL) return OK;
+    CUDA_TRY(cudaMemcpyAsync(losses, p->losses, (size_t)n * sizeof *losses, cudaMemcpyDeviceToHost,
+                             run->stream));
+    CUDA_TRY(cudaStreamSynchronize(run->stream));
+    return OK;
+}

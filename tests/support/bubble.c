@@ -1,0 +1,172 @@
+/* bubble.c: the bubble of a pipeline, by the logs of its ranks. See bubble.h.
+ *
+ * On this machine a product of matrices takes time and hardly anything else does, so a stage of
+ * equal layers takes as long as any other.
+ */
+#define _GNU_SOURCE // memfd_create
+#include "bubble.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "harness.h"
+#include "times.h"
+#include "training.h"
+
+enum { MOST_STAGES = 4, MOST_BATCHES = 16, DIM = 128, ROWS = 64 };
+
+static const char MACHINE[] = "gpus_per_node 8\n"
+                              "memory 80 GiB\n"
+                              "peak_f64 4 GFLOP/s\n"
+                              "peak_f32 4 GFLOP/s\n"
+                              "peak_tf32 4 GFLOP/s\n"
+                              "peak_bf16 4 GFLOP/s\n"
+                              "peak_fp8 4 GFLOP/s\n"
+                              "hbm 100000 GB/s\n"
+                              "nvlink 1000000 GB/s\n"
+                              "pcie 1000000 GB/s\n"
+                              "nic 1000000 GB/s\n"
+                              "kernel 0 ns\n"
+                              "copy 0 ns\n"
+                              "launch 0 ns\n"
+                              "collective 0 ns\n"
+                              "enqueue 0 ns\n"
+                              "allocate 0 ns\n"
+                              "free 0 ns\n"
+                              "pin 0 ns\n"
+                              "sync 0 ns\n"
+                              "query 0 ns\n"
+                              "wake 0 ns\n"
+                              "slow_compute 1/1\n"
+                              "slow_transfer 1/1\n"
+                              "gemm plain\n"
+                              "model plain\n"
+                              "latency 0 ns\n";
+
+// The machine as a file: its path.
+static const char *machine_file(void)
+{
+    static char path[64];
+    static int file = -1;
+    if (file >= 0) return path;
+    file = memfd_create("bubble.machine", 0);
+    assert_true(file >= 0);
+    assert_int_equal(write(file, MACHINE, sizeof MACHINE - 1), sizeof MACHINE - 1);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    return path;
+}
+
+typedef struct Job {
+    BubbleModel model;
+    PipelineKind kind;
+    int n;
+    struct Run {
+        int begin, end; // entries of the step
+        TimesLog log;
+    } run[MOST_STAGES];
+} Job;
+
+static Spec gpt2_spec(void)
+{
+    return (Spec){.gpt2 = true, .layers = 8, .B = 2, .T = 16, .dim = 32, .heads = 2, .vocab = 96};
+}
+
+static Module *model_of(BubbleModel model, int stages)
+{
+    Module *children[4 * MOST_STAGES];
+    Spec spec = gpt2_spec();
+    if (model == BUBBLE_GPT2) return spec_create(&spec);
+    for (int i = 0; i < 4 * stages; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "l.%d", i);
+        children[i] = linear_create(name, DIM, DIM, false, 0.1f);
+    }
+    return sequence_create("equal", 4 * stages, children);
+}
+
+static void body(const Rank *r, void *arg)
+{
+    Job *job = arg;
+    const FsdpOptions fsdp = {.seed = 42};
+    const StrategyOptions strategy = {.strategy = STRATEGY_ZERO3};
+    Spec spec = {.layers = 2, .B = ROWS, .T = 1, .in_dim = DIM, .dim = DIM, .vocab = DIM};
+    if (job->model == BUBBLE_GPT2) spec = gpt2_spec();
+    NnRun run;
+    PipelineMesh ranks;
+    PipelineTies ties;
+    Mesh mesh;
+    FsdpContext ctx;
+    Pipeline *pipeline;
+    MicroBatch batches[MOST_BATCHES];
+    Batch batch = batch_create(&spec, 1);
+    Module *model = model_of(job->model, r->world);
+    need(nn_run_create(&run, r->stream));
+    run.T = spec.T;
+    need(pipeline_mesh(&ranks, r->comm, r->world));
+    need(pipeline_cut(model, &ranks, &ties));
+    need(mesh_1d(&mesh, ranks.group.comm));
+    need(fsdp_context_create(&ctx, &mesh, r->stream));
+    need(pipeline_fully_shard(model, &ctx, &fsdp));
+    need(strategy_apply(model, &strategy));
+    need(pipeline_create(&pipeline, model, &ranks, &ties, job->kind, job->n));
+    for (int k = 0; k < job->n; k++) batches[k] = (MicroBatch){batch.in, batch.targets, spec.B};
+    need_cuda(cudaDeviceSynchronize());
+    job->run[r->rank].begin = (int)gpulog_length();
+    need(pipeline_step(pipeline, &run, batches, 1.0f, NULL));
+    need_cuda(cudaDeviceSynchronize());
+    job->run[r->rank].end = (int)gpulog_length();
+    times_copy(&job->run[r->rank].log);
+    need(pipeline_destroy(pipeline));
+    need(strategy_remove(model));
+    fsdp_unwrap(model);
+    module_destroy(model);
+    batch_destroy(&batch);
+    need(fsdp_context_destroy(&ctx));
+    need(mesh_destroy(&mesh, ranks.group.comm));
+    need(pipeline_mesh_destroy(&ranks));
+    need(nn_run_destroy(&run));
+}
+
+// The idle share, from the times of all entries.
+static double judge(const Job *job, int stages, const Times *times)
+{
+    int64_t first = INT64_MAX, last = 0, busy = 0;
+    for (int i = 0; i < stages; i++) {
+        const struct Run *run = &job->run[i];
+        for (int k = run->begin; k < run->end && k < run->log.n; k++) {
+            GpuOp op = run->log.entry[k].op;
+            const Times *t = &times[(size_t)i * TIMES_MOST + (size_t)k];
+            if (op != GPU_BLAS && op != GPU_KERNEL) continue;
+            if (t->begin < first) first = t->begin;
+            if (t->end > last) last = t->end;
+            busy += t->end - t->begin;
+        }
+    }
+    return 1.0 - (double)busy / ((double)stages * (double)(last - first));
+}
+
+double bubble_ideal(int stages, int n)
+{
+    return (double)(stages - 1) / (double)(n + stages - 1);
+}
+
+bool bubble_of(BubbleModel model, PipelineKind kind, int stages, int n, double *idle)
+{
+    Job *job = shared_alloc(sizeof *job);
+    Times *times = calloc((size_t)MOST_STAGES * TIMES_MOST, sizeof *times);
+    TimesLog *logs = calloc(MOST_STAGES, sizeof *logs);
+    assert_true(times != NULL && logs != NULL);
+    assert_true(stages <= MOST_STAGES && n <= MOST_BATCHES);
+    *job = (Job){.model = model, .kind = kind, .n = n};
+    run_ranks(stages, body, job);
+    for (int i = 0; i < stages; i++) logs[i] = job->run[i].log;
+    const char *wrong = times_replay(machine_file(), logs, stages, times);
+    if (wrong != NULL && times_are_known()) fail_msg("the ranks' logs cannot be timed: %s", wrong);
+    if (wrong == NULL) *idle = judge(job, stages, times);
+    free(times);
+    free(logs);
+    return wrong == NULL;
+}
