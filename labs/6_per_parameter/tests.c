@@ -50,7 +50,7 @@ static int64_t most_rows(int64_t rows, int world)
 // The ranges of parameter i, by its rows one after the other.
 static void check_ranges(const FlatLayout *layout, const Shapes *s, int i, int64_t at)
 {
-    const Param *param = layout->params[i];
+    Param *param = layout->params[i];
     int64_t rows = param->shape[0], cols = param->ndim > 1 ? param->shape[1] : 1;
     for (int rank = 0; rank < s->world; rank++) {
         int64_t begin, end, where, first = -1, n = 0;
@@ -278,7 +278,7 @@ static void contiguous_body(const Rank *r, void *arg)
         need_cuda(cudaDeviceSynchronize());
         check_no_race(first);
         for (int i = 0; i < layout->n; i++) {
-            const Param *param = layout->params[i];
+            Param *param = layout->params[i];
             int64_t numel = meta_numel(param);
             check(param->data.data == (float *)unit->flat.unsharded_param.data + layout->offset[i],
                   "%s is no view of the unsharded buffer at offset[%d]: copy_out sets the views",
@@ -543,7 +543,7 @@ static void frozen_body(const Rank *r, void *arg)
         const FlatLayout *layout = &w.root->units[u]->flat.layout;
         size_t trains = 0;
         for (int i = 0; i < layout->n; i++) {
-            const Param *param = layout->params[i];
+            Param *param = layout->params[i];
             int64_t rows = param->shape[0];
             if (!param->frozen)
                 trains += (size_t)(most_rows(rows, r->world) * (meta_numel(param) / rows));
@@ -636,24 +636,24 @@ static void rates_body(const Rank *r, void *arg)
         float *grads = trains > 0 ? fetch(flat->sharded_grad.data, trains) : calloc(1, 4);
         check(start != NULL, "no memory for the oracle");
         for (int i = 0; i < flat->layout.n; i++) {
-            const Param *param = flat->layout.params[i];
+            const Param *one = flat->layout.params[i];
             int64_t begin, end, at;
             flat_param_range_in_shard(&flat->layout, i, flat->layout.rank, &begin, &end, &at);
-            if (begin < end && !param->frozen) owned++;
+            if (begin < end && !one->frozen) owned++;
             if (begin < end) meta_init_slice(param, 42, begin, end, start + at);
             for (int64_t k = at; k < at + end - begin; k++) {
-                float want = param->frozen ? start[k]
-                                           : adamw_of(start[k], grads[k], &TEST_ADAMW,
-                                                      (int)param->id, param->ndim);
-                check(fabsf(got[k] - want) <= (param->frozen ? 0.0f : 2e-6f),
+                float want = one->frozen ? start[k]
+                                         : adamw_of(start[k], grads[k], &TEST_ADAMW, (int)one->id,
+                                                    one->ndim);
+                check(fabsf(got[k] - want) <= (one->frozen ? 0.0f : 2e-6f),
                       "step_by_groups: element %lld of %s is %.9g after a step with %g times the "
                       "learning rate%s, "
                       "want %.9g",
-                      (long long)(begin + k - at), param->name, (double)got[k],
-                      (double)(1 + param->id % 3),
-                      param->frozen      ? ", and it is frozen"
-                      : param->ndim == 1 ? " and without decay"
-                                         : "",
+                      (long long)(begin + k - at), one->name, (double)got[k],
+                      (double)(1 + one->id % 3),
+                      one->frozen      ? ", and it is frozen"
+                      : one->ndim == 1 ? " and without decay"
+                                       : "",
                       (double)want);
             }
         }
