@@ -82,10 +82,10 @@ static void check_layout(const Shapes *s)
     int place = 0;
     need(per_parameter_layout(&layout, "unit", (Param **)s->list, s->n, 0, s->world, false));
     check(layout.n == s->n, "per_parameter_layout: of %d parameters it has %d", s->n, layout.n);
-    for (int frozen = 0; frozen < 2; frozen++)
+    for (int last = 0; last < 2; last++) // those that train, then the frozen ones
         for (int i = 0; i < s->n; i++) {
             const Param *param = s->list[i];
-            if (param->frozen != (frozen == 1)) continue;
+            if (param->frozen != (last == 1)) continue;
             check(layout.params[place] == param,
                   "per_parameter_layout: place %d of the layout is %s, want %s: those that train "
                   "first, in the order of "
@@ -106,7 +106,7 @@ static void check_layout(const Shapes *s)
             check_ranges(&layout, s, place, at);
             numel += param->shape[0] * cols;
             at += chunk;
-            if (frozen == 0) grads = at;
+            if (last == 0) grads = at;
             place++;
         }
     check(layout.numel == numel && layout.shard_numel == at && layout.padded == s->world * at,
@@ -424,13 +424,13 @@ static void costs_body(const Rank *r, void *arg)
     for (int i = 0; i < w.root->n_units; i++) {
         const FlatLayout *layout = &w.root->units[i]->flat.layout;
         size_t bytes = 0, before = grads, times = i == 0 ? 1 : 2; // again for the backward
-        for (int p = 0; p < layout->n; p++) {
-            int64_t rows = layout->params[p]->shape[0];
+        for (int k = 0; k < layout->n; k++) {
+            int64_t rows = layout->params[k]->shape[0];
             size_t chunk =
-                (size_t)(most_rows(rows, r->world) * (meta_numel(layout->params[p]) / rows));
+                (size_t)(most_rows(rows, r->world) * (meta_numel(layout->params[k]) / rows));
             bytes += 4 * chunk * (size_t)r->world;
-            n_grads += !layout->params[p]->frozen;
-            grads += layout->params[p]->frozen ? 0 : 4 * chunk * (size_t)r->world;
+            n_grads += !layout->params[k]->frozen;
+            grads += layout->params[k]->frozen ? 0 : 4 * chunk * (size_t)r->world;
         }
         n_params += times * (size_t)layout->n;
         params += times * bytes;
@@ -544,9 +544,9 @@ static void frozen_body(const Rank *r, void *arg)
         size_t trains = 0;
         for (int i = 0; i < layout->n; i++) {
             Param *param = layout->params[i];
-            int64_t rows = param->shape[0];
+            int64_t length = param->shape[0];
             if (!param->frozen)
-                trains += (size_t)(most_rows(rows, r->world) * (meta_numel(param) / rows));
+                trains += (size_t)(most_rows(length, r->world) * (meta_numel(param) / length));
             check(!param->frozen || param->grad.data == NULL, "%s is frozen and has a gradient",
                   param->name);
         }
@@ -635,12 +635,13 @@ static void rates_body(const Rank *r, void *arg)
         float *got = fetch(flat->sharded_param.data, n), *start = calloc(n + 1, sizeof *start);
         float *grads = trains > 0 ? fetch(flat->sharded_grad.data, trains) : calloc(1, 4);
         check(start != NULL, "no memory for the oracle");
-        for (int i = 0; i < flat->layout.n; i++) {
-            const Param *one = flat->layout.params[i];
+        const FlatLayout *cut = &flat->layout;
+        for (int i = 0; i < cut->n; i++) {
+            const Param *one = cut->params[i];
             int64_t begin, end, at;
-            flat_param_range_in_shard(&flat->layout, i, flat->layout.rank, &begin, &end, &at);
+            flat_param_range_in_shard(cut, i, cut->rank, &begin, &end, &at);
             if (begin < end && !one->frozen) owned++;
-            if (begin < end) meta_init_slice(param, 42, begin, end, start + at);
+            if (begin < end) meta_init_slice(one, 42, begin, end, start + at);
             for (int64_t k = at; k < at + end - begin; k++) {
                 float want = one->frozen ? start[k]
                                          : adamw_of(start[k], grads[k], &TEST_ADAMW, (int)one->id,

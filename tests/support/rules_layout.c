@@ -114,7 +114,7 @@ static void copies_body(const Rank *r, void *arg)
         int before = asked.out;
         need(fsdp_unshard(unit));
         check(asked.out == before, "an all-gather is copied out before anybody waits for it");
-        Status status = fsdp_wait_for_unshard(unit);
+        Status status = fsdp_wait_for_unshard(s.root->units[1]);
         check(asked.out == before + (i % 2 == 0) && status == asked.answer,
               "fsdp_wait_for_unshard copies out as the layout's rule has it, once, and says what "
               "that says");
