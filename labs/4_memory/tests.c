@@ -217,8 +217,7 @@ static void nested_wrap(Nested *t, const Rank *r)
     FsdpOptions fsdp = {.seed = 42};
     memset(w, 0, sizeof *w);
     need(nn_run_create(&w->run, r->stream));
-    need(mesh_2d(&w->mesh, r->comm, 1));
-    need(fsdp_context_create(&w->ctx, &w->mesh, r->stream));
+    need(case_mesh(w, &t->c, r));
     w->model = spec_create(&t->c.spec);
     for (int i = 1; i <= 2; i++) {
         Module *block = w->model->children[i];

@@ -177,7 +177,7 @@ static void uneven_batches_train_alike(void **state)
     snprintf(command, sizeof command, "%s --reshard-ranks 2 --strategy zero2", train);
     expect(run(command), 2, "--reshard-ranks 2: it is for zero3");
     snprintf(command, sizeof command, "%s --prefetch 2 --keep", train);
-    expect(run(command), 2, "--prefetch go neither with --unsharded nor with --keep");
+    expect(run(command), 2, "go neither with --unsharded nor with --keep");
 }
 
 // Six steps and, resumed, six more are twelve (within the warm-up, whose rate does not depend on

@@ -57,7 +57,7 @@ void rule_adamw_steps_all_or_nothing(void);
 void rule_sgd_steps_all_or_nothing(void);
 void rule_zero_grad_reaches_every_unit(void);
 // rules_elsewhere.c
-void rule_shards_may_be_elsewhere(void);
+void rule_shards_may_be_elsewhere(Apart what);
 // rules_adamw.c
 void rule_each_optimizer_counts_its_steps(void);
 void rule_failed_optimizer_keeps_nothing(void);

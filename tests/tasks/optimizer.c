@@ -294,6 +294,7 @@ static void zero_grad_zeroes(void **state)
     run_ranks(1, zero_body, &in);
     run_ranks(3, zero_body, &in);
     rule_zero_grad_reaches_every_unit();
+    rule_shards_may_be_elsewhere(APART_ZERO_GRAD);
     rule_contexts_are_apart(APART_ZERO_GRAD);
     rule_nothing_grows(APART_ZERO_GRAD);
     draw_given();
@@ -327,6 +328,7 @@ static void norm_is_over_all_ranks(void **state)
     Case in = known_case(4);
     for (int world = 1; world <= 8; world++) run_ranks(world, norm_body, &in);
     rule_norm_has_the_same_bits_everywhere();
+    rule_shards_may_be_elsewhere(APART_NORM);
     rule_contexts_are_apart(APART_NORM);
     draw_given();
     in = draw_case(5);
@@ -376,6 +378,7 @@ static void clip_scales_only_above(void **state)
     run_ranks(1, clip_body, &in);
     run_ranks(3, clip_body, &in);
     rule_clips_at_any_norm();
+    rule_shards_may_be_elsewhere(APART_CLIP);
     rule_contexts_are_apart(APART_CLIP);
     rule_nothing_grows(APART_CLIP);
     draw_given();
@@ -433,6 +436,7 @@ static void sgd_step_with_decay(void **state)
     run_ranks(1, sgd_body, &in);
     run_ranks(4, sgd_body, &in);
     rule_sgd_steps_all_or_nothing();
+    rule_shards_may_be_elsewhere(APART_SGD);
     rule_contexts_are_apart(APART_SGD);
     rule_nothing_grows(APART_SGD);
     draw_given();
@@ -491,7 +495,7 @@ static void every_rank_steps_its_shard(void **state)
     Case in = known_case(4);
     for (int world = 1; world <= 8; world++) run_ranks(world, every_body, &in);
     rule_adamw_steps_all_or_nothing();
-    rule_shards_may_be_elsewhere();
+    rule_shards_may_be_elsewhere(APART_ADAMW);
     rule_contexts_are_apart(APART_ADAMW);
     rule_nothing_grows(APART_ADAMW);
     draw_given();
