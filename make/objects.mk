@@ -22,7 +22,7 @@ REFERENCE_OBJ := $(TASKS:%=$(BUILD)/impl/reference/%.o)
 IMPL_OBJ      := $(TASKS:%=$(BUILD)/impl/$(IMPL_KEY)/%.o)
 
 # Suites of the kit's own (tests/<folder>/<name>.c), each a program linked with the harness.
-NO_SUITE   := tests/cuda/host_kernels.c
+NO_SUITE   := tests/cuda/cpu_kernels.c
 OWN_SUITES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out $(NO_SUITE),$(wildcard $(FOLDERS:%=tests/%/*.c))))
 # Suites of the tasks: each is linked with the student's file and the reference's other five, so that a
 # mistake costs its own task; `together` is linked with the student's six.

@@ -31,7 +31,7 @@ $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/checkpoint/*.c tests/fsdp
 # And these of the labs.
 $(patsubst %,$(BUILD)/tests/checkpoint/%,worlds kills strategies precision layouts) $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/labs/*.c)): $(LAB_OBJ)
 # And this one has the CPU's kernels to compare the device's with.
-$(BUILD)/tests/cuda/kernels: $(BUILD)/obj/tests/cuda/host_kernels.o
+$(BUILD)/tests/cuda/kernels: $(BUILD)/obj/tests/cuda/cpu_kernels.o
 $(BUILD)/tests/emulator/mistakes: $(BUILD)/obj/tests/emulator/wrong.o
 # The random tester of the race checker is cut into several files; and what draws NCCL calls. The
 # soak uses both.

@@ -5,7 +5,7 @@ SUPPORT_DEFS := -Itests/support
 BLAS_OBJ     := $(call objects,simgpu/src/blas/*.c)
 COSTS_OBJ    := $(call objects,simgpu/src/time/machine*.c simgpu/src/time/cost_*.c)
 VECTOR_OBJ   := $(call objects,simgpu/src/nccl/reduce.c simgpu/src/blas/multiply.c simgpu/src/blas/halves.c \
-                lib/kernels/*.c lib/host/*.c lib/fsdp/box_muller.c tests/cuda/host_kernels.c)
+                lib/kernels/*.c lib/host/*.c lib/fsdp/box_muller.c tests/cuda/cpu_kernels.c)
 
 $(BUILD)/obj/simgpu/src/%.o $(BUILD)/obj/gpulog/%.o: DEFS = $(SIMGPU_DEFS)
 $(BLAS_OBJ): DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)
@@ -25,7 +25,7 @@ ifeq ($(BACKEND),cuda)
 $(BUILD)/obj/tests/support/cuda/replay.o $(call objects,$(REPLAY)): DEFS = -Itests/support/cuda $(SIMGPU_DEFS)
 endif
 # The CPU's kernels once more, for host memory and under other names: tests/cuda compares the device's with them.
-$(BUILD)/obj/tests/cuda/host_kernels.o: DEFS = $(SUPPORT_DEFS) -Itests/cuda/host
+$(BUILD)/obj/tests/cuda/cpu_kernels.o: DEFS = $(SUPPORT_DEFS) -Itests/cuda/host
 
 $(BUILD)/obj/%.o: %.c $(MADE_WITH)/c
 	@mkdir -p $(@D)

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "../nn/numbers.h"
-#include "host/host_kernels.h"
+#include "host/cpu_kernels.h"
 #include "table.h"
 
 // ---- One array, on the host and on the device ----

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#include "host/host_kernels.h"
+#include "host/cpu_kernels.h"
 
 // The sizes of one run.
 typedef struct Sizes {

@@ -141,9 +141,9 @@ class Grading(TempFolder):
                             self.path("results.json"), *arguments)
 
     def test_the_skeleton_gets_nothing(self):
-        status, out, _ = self.grade("skeleton", "--lab", "all")
+        status, out, error = self.grade("skeleton", "--lab", "all")
         full = sum(lab.points for lab in LABS)
-        self.assertEqual(status, 0)
+        self.assertEqual(status, 0, out + error)
         self.assertEqual(out.splitlines()[-1], "Score: 0/%g" % full)
         document = json.loads(self.read("results.json"))
         self.assertTrue(document["labs"])

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "host_kernels.h"
+#include "cpu_kernels.h"
 
 typedef struct SimgpuOp {
     GpuLogEntry entry;

@@ -1,9 +1,9 @@
-/* host_kernels.c: lib/kernels/X.c a second time, as cpu_kernel_X and for host memory. Compiled with
+/* cpu_kernels.c: lib/kernels/X.c a second time, as cpu_kernel_X and for host memory. Compiled with
  * -Itests/cuda/host in front of all others, where simgpu.h is one that lets every pointer through.
  *
- * Interface: host_kernels.h.
+ * Interface: cpu_kernels.h.
  */
-#define HOST_KERNELS_HERE
+#define CPU_KERNELS_HERE
 #define kernel_fill cpu_kernel_fill
 #define kernel_scale cpu_kernel_scale
 #define kernel_add cpu_kernel_add
@@ -68,7 +68,7 @@
 #define kernel_embedding_backward_ex cpu_kernel_embedding_backward_ex
 #define kernel_cross_entropy_ex cpu_kernel_cross_entropy_ex
 
-#include "host_kernels.h"
+#include "cpu_kernels.h"
 
 GpuLogEntry host_entry;
 

@@ -1,18 +1,18 @@
-/* host_kernels.h: the CPU's kernels under other names, for host memory: cpu_kernel_X beside
+/* cpu_kernels.h: the CPU's kernels under other names, for host memory: cpu_kernel_X beside
  * kernel_X.
  *
  * Interface: cpu_kernel_X for each kernel_X of kernels.h, and for those of bf16 and fp16 whose results
  * are exact; host_entry: what the last of them noted.
  */
-#ifndef HOST_KERNELS_H
-#define HOST_KERNELS_H
+#ifndef CPU_KERNELS_H
+#define CPU_KERNELS_H
 
 #include "gpulog.h"
 #include "kernels.h"
 
 extern GpuLogEntry host_entry;
 
-#ifndef HOST_KERNELS_HERE // where they are compiled, kernels.h declares them by these names already
+#ifndef CPU_KERNELS_HERE // where they are compiled, kernels.h declares them by these names already
 #define HOST_KERNEL(name) extern __typeof__(kernel_##name) cpu_kernel_##name
 HOST_KERNEL(fill);
 HOST_KERNEL(scale);
