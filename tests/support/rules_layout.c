@@ -53,7 +53,8 @@ static const LayoutRule FAKE = {fake_valid, fake_range, fake_zero, fake_out, fak
 
 static void asks_body(const Rank *r, void *arg)
 {
-    Param a = {.name = "a", .ndim = 1, .shape = {4}}, b = {.name = "b", .ndim = 1, .shape = {4}};
+    Param a = {.name = "p.1", .ndim = 1, .shape = {4}},
+          b = {.name = "p.2", .ndim = 1, .shape = {4}};
     Param *params[2] = {&a, &b};
     FlatLayout layout;
     check_set_silent(true);
