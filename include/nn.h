@@ -17,10 +17,10 @@
  * output, their gradients, its parameters' data and grad are all of that type; sums and statistics
  * (products of matrices, layer norm, softmax) are floats, and each kernel rounds as it stores.
  *
- * Interface: gpt2_create, llama_create, mlp_create and the layers below; module_forward, module_backward,
- * module_discard, module_free_inside, module_destroy; module_set_type, module_forward_typed, module_backward_typed;
- * module_add_hook, module_remove_hook; module_pass_*; cross_entropy; plain_adamw_*
- * (the optimizer of one GPU without FSDP).
+ * Interface: gpt2_create, llama_create, mlp_create and the layers below; module_forward,
+ * module_backward, module_discard, module_free_inside, module_destroy; module_set_type,
+ * module_forward_typed, module_backward_typed; module_add_hook, module_remove_hook; module_pass_*;
+ * cross_entropy; plain_adamw_* (the optimizer of one GPU without FSDP).
  */
 #ifndef SHARDLAB_NN_H
 #define SHARDLAB_NN_H

@@ -76,7 +76,7 @@ int64_t prefetch_in_flight(const FsdpRoot *root);
 // Queues the unit's all-gather, where it is sharded and fits: what is in flight and its own bytes
 // are at most limit_bytes. Nobody waits. *fits is false where it does not, and nothing is queued.
 Status prefetch_unit(FsdpUnit *unit, bool *fits);
-// Waits for everything that is in flight, reshards it, and frees all of it.
+// Waits for all units that are in flight, reshards them, and frees their buffers.
 Status prefetch_clear(FsdpRoot *root);
 
 // Behind the unit's own hooks. After the forward and the backward: where it was the outermost,

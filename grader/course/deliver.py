@@ -9,7 +9,8 @@ whatever kills it. The submission is copied to a folder of its own: regular file
 of a size that source code has. An archive may come in their place (tar or zip).
 
 Exit status 0 where the grading worked, whatever the score; 3 where it did not.
-Files: grade.py (the tests), hidden.py (the hidden ones), quiz.py (the quiz), challenge.py, emit/ (the formats), settings.py.
+Files: grade.py (the tests), hidden.py (the hidden ones), quiz.py (the quiz), challenge.py, emit/
+(the formats), settings.py.
 """
 
 import argparse
@@ -170,8 +171,8 @@ def late_share(course, metadata):
 def run(program, words, out, deadline, seed, quiet=False, bad=0):
     """Runs a part of the grader, by its path there, in a group of its own, to its end or the
     deadline; its document. bad: an exit status that says that what was handed in is wrong.
-    The tests draw from `seed`: from the same for every student, whoever hands in when; None:
-    nothing is drawn from one."""
+    The tests draw from `seed`, which all students share, whenever they hand in; None: nothing is
+    drawn from one."""
     command = [sys.executable, os.path.join(ROOT, "grader", *program), "--out", out] + words
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, cwd=ROOT,
                                stdout=subprocess.DEVNULL if quiet else None,

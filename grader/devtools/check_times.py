@@ -3,8 +3,9 @@
 
 A training of four ranks (train_gpt2, a few small steps) leaves a trace of all its operations. It runs
 as built, on one processor, beside as many busy processes as there are processors and four more, and
-the same once more compiled by -O0 (all but the vectorised kernels, in a build tree of its own). Every slice, counter and
-arrow must be the same: its rank, its track, its name, and its time in nanoseconds.
+the same once more compiled by -O0 (all but the vectorised kernels, in a build tree of its own).
+Every slice, counter and arrow must be the same: its rank, its track, its name, and its time in
+nanoseconds.
 
 Exit status: 0 all the same; 1 they differ, and where; 3 where the machine is at fault.
 
@@ -102,7 +103,8 @@ def try_all(options, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("programs", nargs="+", metavar="NAME=PROGRAM", type=lambda text: text.split("=", 1))
+    parser.add_argument("programs", nargs="+", metavar="NAME=PROGRAM",
+                        type=lambda text: text.split("=", 1))
     parser.add_argument("--launch", required=True)
     parser.add_argument("--text", nargs="+", default=["handouts/3_forward.md"])
     options = parser.parse_args()

@@ -110,23 +110,6 @@ void an_overflow_leaves_the_step_out_everywhere(void **state)
     run_ranks(1, overflow_body, &one);
 }
 
-// The gradients of the rank's shards.
-static float *gradients_of(const Wrapped *w, size_t *n)
-{
-    float *values = NULL;
-    *n = 0;
-    for (int u = 0; u < w->root->n_units; u++) {
-        const Buffer *grad = &w->root->units[u]->flat.sharded_grad;
-        float *part = fetch(grad->data, (size_t)grad->numel);
-        values = realloc(values, (*n + (size_t)grad->numel + 1) * sizeof *values);
-        check(values != NULL, "no memory for gradients");
-        memcpy(values + *n, part, (size_t)grad->numel * sizeof *part);
-        *n += (size_t)grad->numel;
-        free(part);
-    }
-    return values;
-}
-
 static void unscale_body(const Rank *r, void *arg)
 {
     const Case *c = arg;
@@ -138,17 +121,17 @@ static void unscale_body(const Rank *r, void *arg)
     need(loss_scaler_create(&scaler, w.model));
     scaled_step(&w, NULL, c, r, 0, false);
     need_cuda(cudaDeviceSynchronize());
-    float *want = gradients_of(&w, &n);
+    float *want = case_gradients(&w, &n);
     scaled_step(&w, &scaler, c, r, 0, false);
     need_cuda(cudaDeviceSynchronize());
-    float *scaled = gradients_of(&w, &again);
+    float *scaled = case_gradients(&w, &again);
     for (size_t i = 0; i < n; i++)
         check(scaled[i] == 4096.0f * want[i],
               "with a scale of 4096 gradient %zu is %.9g, and without %.9g: the loss's gradient is "
               "multiplied, once",
               i, (double)scaled[i], (double)want[i]);
     need(loss_scaler_unscale(&scaler));
-    float *got = gradients_of(&w, &again);
+    float *got = case_gradients(&w, &again);
     for (size_t i = 0; i < n; i++)
         check(got[i] == want[i], "unscaled, gradient %zu is %.9g, want %.9g: that without a scale",
               i, (double)got[i], (double)want[i]);

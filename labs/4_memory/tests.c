@@ -248,22 +248,6 @@ static void sequence_since(const Wrapped *w, uint64_t first, char *text, size_t 
     text[n] = '\0';
 }
 
-static float *all_gradients(const Wrapped *w, size_t *n)
-{
-    float *values = NULL;
-    *n = 0;
-    for (int u = 0; u < w->root->n_units; u++) {
-        const Buffer *grad = &w->root->units[u]->flat.sharded_grad;
-        float *part = fetch(grad->data, (size_t)grad->numel);
-        values = realloc(values, (*n + (size_t)grad->numel + 1) * sizeof *values);
-        check(values != NULL, "no memory for gradients");
-        memcpy(values + *n, part, (size_t)grad->numel * sizeof *part);
-        *n += (size_t)grad->numel;
-        free(part);
-    }
-    return values;
-}
-
 // Before the forward of a unit below a block: whose pass is it?
 static Status look(Module *module, void *arg)
 {
@@ -326,7 +310,7 @@ static void nested_body(const Rank *r, void *arg)
     sequence_since(w, first, text, sizeof text);
     check(strcmp(text, t->plain) == 0, "without recomputation a step has %s, want %s", text,
           t->plain);
-    float *want = all_gradients(w, &n);
+    float *want = case_gradients(w, &n);
     need(recompute_apply(w->model, RECOMPUTE_BLOCKS));
     Hook *before[2], *after[2];
     for (int i = 0; i < 2; i++) {
@@ -342,7 +326,7 @@ static void nested_body(const Rank *r, void *arg)
           "all-gathers (a digit, the unit) and reduce-scatters (R) of a step come as %s, want %s",
           text, t->sequence);
     check(t->again == 2, "%d forwards of attentions ran again, want 2: each once", t->again);
-    float *got = all_gradients(w, &m);
+    float *got = case_gradients(w, &m);
     check(n == m && memcmp(got, want, n * sizeof *got) == 0,
           "with units below the blocks the gradients are others than without recomputation");
     t->fails = true;

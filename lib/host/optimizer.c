@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-// The numbers of an AdamW step that are the same for every element.
+// The numbers of an AdamW step that all elements share.
 typedef struct AdamWStep {
     float lr, decay; // decay = lr · weight decay
     float beta1, beta2;

@@ -702,3 +702,19 @@ size_t case_peak(uint64_t first, GpuCategory category)
     }
     return peak;
 }
+
+float *case_gradients(const Wrapped *w, size_t *n)
+{
+    float *values = NULL;
+    *n = 0;
+    for (int u = 0; u < w->root->n_units; u++) {
+        const Buffer *grad = &w->root->units[u]->flat.sharded_grad;
+        float *part = fetch(grad->data, (size_t)grad->numel);
+        values = realloc(values, (*n + (size_t)grad->numel + 1) * sizeof *values);
+        check(values != NULL, "no memory for gradients");
+        memcpy(values + *n, part, (size_t)grad->numel * sizeof *part);
+        *n += (size_t)grad->numel;
+        free(part);
+    }
+    return values;
+}

@@ -87,4 +87,7 @@ void run_case(int world, Case *c);
 // `first`: what an allocation was for is known when it is freed.
 size_t case_peak(uint64_t first, GpuCategory category);
 
+// The gradients of this rank's shards, one after the other; *n of them. The caller frees them.
+float *case_gradients(const Wrapped *w, size_t *n);
+
 #endif
