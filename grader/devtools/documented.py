@@ -27,7 +27,8 @@ import time
 from dataclasses import dataclass
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PAGES = ("README.md", "CONTRIBUTING.md", "handouts/*.md", "simgpu/README.md", "simgpu/pages/*.md",
+PAGES = ("README.md", "CONTRIBUTING.md", "handouts/*.md", "labs/*/handout.md",
+         "simgpu/README.md", "simgpu/pages/*.md",
          "grader/course/platforms/student/README.md")
 PROGRAMS = {"make", "python3", "sh", "bash", "cc", "export", "for", "rm", "cd", "git", "apt-get",
             "launch", "mpirun", "torchrun", "srun", "sbatch", "nvidia-smi", "gdb", ".ci/run"}
@@ -90,12 +91,26 @@ SUITE = "make -s IMPL=reference build/impl/reference/suite/forward && "
 NO_GDB = "command -v gdb >/dev/null || { echo no gdb here; exit 0; }; "
 STAND_INS = "stands for a program of the reader's"
 
+
+def training(options, ranks=4, steps=3):
+    """Some steps of a model of two small blocks, by the reference's files."""
+    return ("make -s IMPL=reference example-programs && build/bin/launch -n %d "
+            "build/impl/reference/bin/train_gpt2 --layers 2 --dim 64 --steps %d --sample 0 %s "
+            "README.md" % (ranks, steps, options))
+
+
+def lab_training(options):
+    """A check of the command by which a lab's handout trains."""
+    return Check(r"build/bin/launch -n 4 build/bin/train_gpt2 %s FILE" % options, QUICK,
+                 run=training(options), want="step +3 of 3")
+
+
 CHECKS = (
     # Grading and what belongs to it.
     Check(r"make grade", PROOF, STUDENT),
     Check(r"make grade TASK=[1-6n]", PROOF, ARCHIVE),
     Check(r"make grade TASK=4 SEED=8812", PROOF, SEEDS),
-    Check(r"make grade LAB=(1|all|strategies)", PROOF,
+    Check(r"make grade LAB=([1-7]|all|strategies)", PROOF,
           test("grader/test_labs.py", "Grading.test_the_skeleton_gets_nothing")),
     Check(r"make quiz( TASK=n| ID=anna@example\.edu)?", PROOF,
           test("grader/test_quiz.py", "Command.test_asks_then_marks",
@@ -104,7 +119,9 @@ CHECKS = (
     Check(r"make plan MODEL=gpt2-xl GPUS=1024 BATCH=4096", QUICK,
           run="make plan IMPL=reference MODEL=gpt2-xl GPUS=1024 BATCH=4096",
           want=r"It fits: [\s\S]*MFU [\s\S]*What would help most: "),
-    Check(r"make compare", LONG, run="make compare IMPL=reference", want="HSDP, 2 replicas"),
+    Check(r"make compare( DTYPE=bf16)?", LONG,
+          run="make compare IMPL=reference && make compare IMPL=reference DTYPE=bf16",
+          want=r"(HSDP, 2 replicas[\s\S]*){2}"),
     Check(r"make grade IMPL=DIR", PROOF, test("grader/test_real_suites.py",
                                               "RealSuites.test_a_copy_elsewhere_has_all_points")),
     Check(r"make grade IMPL=reference", PROOF, REAL),
@@ -190,6 +207,16 @@ CHECKS = (
               "--sample 0 handouts/*.md || exit 1; done",
           want=r"(step +60 of 60[\s\S]*){3}"),
 
+    # Training, in the labs.
+    lab_training("--dtype bf16 --reduce-dtype float"),
+    lab_training("--prefetch 2"),
+    lab_training("--recompute blocks --offload"),
+    lab_training("--stages 2 --schedule 1f1b --accumulate 8"),
+    Check(r"build/bin/launch -n [34] build/bin/train_gpt2 (--save DIR --every 20|--resume DIR) FILE",
+          QUICK, run=training("--save $TMP/checkpoint") + " && " +
+          training("--resume $TMP/checkpoint", 3, 5),
+          want=r"step +3 of 3[\s\S]*step +5 of 5"),
+
     # Starting ranks.
     Check(r"build/bin/launch -n 4 build/bin/after_fsdp README\.md", PROOF, AFTER),
     Check(r"build/bin/launch -n 4 (PROGRAM ARGUMENTS|\./prog)", ELSEWHERE, STAND_INS),
@@ -254,7 +281,7 @@ def is_command(text):
     while words and SETTING.fullmatch(words[0]):
         words.pop(0)
     if words[:1] == ["for"]:
-        return words[2:3] == ["in"] # not C's
+        return words[2:3] == ["in"] and not text.rstrip().endswith(":") # not C's, not Python's
     return len(words) > 1 and (words[0] in PROGRAMS or words[0].startswith(("build/bin/",
                                                                                     "build/impl/")))
 

@@ -321,11 +321,13 @@ static void tables_body(const Rank *r, void *arg)
                       made.offset != NULL && made.offset[N - 1] == N - 1,
                   "flat_layout with little host memory is OK, and the layout is not filled in");
             flat_layout_destroy(&made);
-        } else
+        } else {
             check(status == ERR_MEMORY && made.params == NULL && made.offset == NULL,
                   "flat_layout ran out of host memory: it must be ERR_MEMORY, and leave no tables");
-        check(host_bytes() <= host + 4096,
-              "flat_layout ran out of host memory and left %zu bytes of it", host_bytes() - host);
+            check(host_bytes() <= host + 4096,
+                  "flat_layout ran out of host memory and left %zu bytes of it",
+                  host_bytes() - host);
+        }
     }
     free(list);
 }
