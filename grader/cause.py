@@ -20,7 +20,7 @@ hint` gives the others.
 
 A function of the student's own belongs to the parts whose functions call it.
 
-Interface: fill(rows, task, source, path) fills in the fields of a task's rows, in order: hint, more,
+Interface: fill(rows, task, files) fills in the fields of a task's rows, in order: hint, more,
 section, part, look (where the part is), ask (what the message asks, for a page that shows it apart
 from the message), hints_of (a part or a test);
 point(row, task, source) -> Pointer; told(message); split(message).
@@ -241,14 +241,15 @@ def chosen(row, test, pointer, task, failed):
     return [], ""
 
 
-def look(part, task, source, path):
+def look(part, task, files):
     """Where the part is: "part 4.6, fsdp_pre_backward, skeleton/backward.c:126"."""
     name = task.functions.get(part, [""])[0]
-    begin = next((at for function, at, _ in places_of(source) if function == name), None)
-    if begin is None:
-        return "part %s, %s" % (part, name) if name else ""
-    line = source[:source.index(name + "(", begin)].count("\n") + 1
-    return "part %s, %s, %s:%d" % (part, name, path, line)
+    for path, source in files:
+        for function, begin, _ in places_of(source):
+            if function == name:
+                line = source[:source.index(name + "(", begin)].count("\n") + 1
+                return "part %s, %s, %s:%d" % (part, name, path, line)
+    return "part %s, %s" % (part, name) if name else ""
 
 
 def ask(message, report):
@@ -261,9 +262,10 @@ def ask(message, report):
     return ""
 
 
-def fill(rows, task, source, path=""):
+def fill(rows, task, files):
     """Gives each row of the task that did not pass what it points at and the hints that belong to
-    that. `source` is the student's file, `path` what messages call it."""
+    that. `files`: (what messages call it, its text) of the student's file; a lab may have several."""
+    source = "".join(text for _, text in files)
     tests = {test.name: test for test in task.tests}
     failed = {row["name"] for row in rows if row["status"] != "passed"}
     before = Pointer()
@@ -284,7 +286,7 @@ def fill(rows, task, source, path=""):
         levels, origin = chosen(row, test, pointer, task, failed)
         asks = told(row["message"])
         row.update(part=pointer.part, hints_of=origin, ask=ask(row["message"], first_report(row)),
-                   look=look(pointer.part, task, source, path) if pointer.part else "",
+                   look=look(pointer.part, task, files) if pointer.part else "",
                    hint="" if asks or not levels else levels[0],
                    more=levels if asks else levels[1:])
         if pointer.part and pointer.part not in test.parts:

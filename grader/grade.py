@@ -98,17 +98,15 @@ class Grading:
                 if verdict.seed is not None:
                     rows[-1]["seed"] = verdict.seed
             cause.fill([row for row in rows if row["task"] == task.number], task,
-                       self.source(task), self.shown(task))
+                       self.sources(task))
         return rows
 
-    def shown(self, task):
-        """What messages call the student's file."""
-        return task.shown(self.impl)
-
-    def source(self, task):
-        """The student's file, for a look at its functions; "" where it cannot be read."""
-        return "".join(read_regular_file(piece.source(self.impl)).decode("utf-8", "replace")
-                       for piece in task.pieces())
+    def sources(self, task):
+        """[(what messages call it, its text)] of the student's file, for a look at its functions; a
+        lab may have several. The text is "" where it cannot be read."""
+        return [(piece.shown(self.impl),
+                 read_regular_file(piece.source(self.impl)).decode("utf-8", "replace"))
+                for piece in task.pieces()]
 
     def gap(self, task):
         """The first part in the student's file that is not written yet, as a sentence; or None."""

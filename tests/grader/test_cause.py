@@ -68,7 +68,7 @@ REPORT = "rank 0 of 2: simgpu: rank 0, device 0: a title [kind]\n   called\n   W
 
 
 def filled(*rows, task=None, source=SOURCE):
-    cause.fill(list(rows), task or task_of(), source, "mine/one.c")
+    cause.fill(list(rows), task or task_of(), [("mine/one.c", source)])
     return rows
 
 
@@ -154,6 +154,12 @@ class Hints(unittest.TestCase):
         self.assertEqual(one["look"], "part 1.2, end_all, mine/one.c:12")
         self.assertEqual(one["section"], "S") # the test is meant for that part
 
+    def test_the_place_is_in_one_of_two_files(self):
+        one = row("both", "end_all gives 3")
+        other = "int before(void)\n{\n    return 0;\n}\n" * 5
+        cause.fill([one], task_of(), [("mine/zero.c", other), ("mine/one.c", SOURCE)])
+        self.assertEqual(one["look"], "part 1.2, end_all, mine/one.c:12")
+
     def test_the_section_of_another_part(self):
         one, = filled(row("first", "end_all gives 3"))
         self.assertEqual(one["section"], "End")
@@ -209,7 +215,7 @@ class TheKit(unittest.TestCase):
                 source = file.read()
             for part, names in task.functions.items():
                 self.assertEqual(cause.parts_of(names[0], task, source), {part})
-                self.assertRegex(cause.look(part, task, source, task.file), r"\.c:\d+$")
+                self.assertRegex(cause.look(part, task, [(task.file, source)]), r"\.c:\d+$")
 
 
 if __name__ == "__main__":
