@@ -119,6 +119,11 @@ CHECKS = (
     Check(r"make plan MODEL=gpt2-xl GPUS=1024 BATCH=4096", QUICK,
           run="make plan IMPL=reference MODEL=gpt2-xl GPUS=1024 BATCH=4096",
           want=r"It fits: [\s\S]*MFU [\s\S]*What would help most: "),
+    Check(r"make plan MODEL=gpt2-medium GPUS=8 BATCH=64 RANKS=all SLOW=3:10%", QUICK,
+          run="for slow in '' SLOW=3:10%; do make plan IMPL=reference MODEL=gpt2-medium GPUS=8 "
+              "BATCH=64 RANKS=all $slow; done",
+          want=r"step takes 386\.298[\s\S]*exposed 1\.495[\s\S]*step takes 424\.362[\s\S]*"
+               r"exposed 11\.166[\s\S]*idle 31\.0"),
     Check(r"make compare( DTYPE=bf16)?", LONG,
           run="make compare IMPL=reference && make compare IMPL=reference DTYPE=bf16",
           want=r"(HSDP, 2 replicas[\s\S]*){2}"),
