@@ -15,7 +15,7 @@ Status plan_make(Plan *plan)
     int ranks[PLAN_KINDS];
     Module *model = model_create(&o->model, &o->llama);
     if (!model) return ERR_ARGUMENT;
-    int n = plan_kinds(o, model, ranks);
+    int n = plan_kinds(o, ranks);
     plan->formulas = plan_formulas(o, model);
     module_destroy(model);
     TRY(plan_run(o, ranks, n, &plan->ranks));

@@ -4,10 +4,11 @@
  * their logs say what they hold and send, and are timed together on the modelled machine.
  *
  *   main.c       what is asked for, in what order it is done
- *   options.c    NAME=VALUE on the command line, and what is wrong with it
+ *   settings.c   NAME=VALUE on the command line
+ *   options.c    what they mean, and what is wrong with them; labs.c: those of the labs
  *   models.c     models by name
  *   kinds.c      which ranks differ
- *   ranks.c      processes that run the ranks
+ *   ranks.c      processes that run the ranks; ties.c: what these cannot know in a dry run
  *   record.c     what a rank keeps of its own log: memory, messages
  *   times.c      the step in time, from the logs
  *   formulas.c   the same quantities without a run
@@ -22,13 +23,17 @@
 
 #include "check.h"
 #include "common/model.h"
+#include "common/trainer.h"
 #include "gpulog.h"
 #include "nn.h"
+#include "pipeline.h"
+#include "recompute.h"
 #include "strategy.h"
 #include "time/machine.h"
 
 #define PLAN_ENTRIES 262144 // of a rank's log
-#define PLAN_KINDS 64       // ranks that run
+#define PLAN_KINDS 128      // ranks that run
+#define PLAN_STAGES 64
 #define PLAN_STEPS 2        // the last one is measured
 
 typedef enum PlanRun {
@@ -47,7 +52,12 @@ typedef struct PlanOptions {
     char strategy_name[16];
     int reshard_ranks;      // slices between forward and backward; 0: none
     bool reduce_every_time; // each micro-batch reduces
-    // What labs 3 and 4 add (prefetching, recomputation, offloading) belongs here.
+    RecomputeKind recompute; // lab 4, as offload: shards in host memory
+    bool offload, prefetches;
+    int prefetch;                 // units ahead (lab 3)
+    bool per_parameter;           // how units are cut (lab 6); else flat
+    int stages;                   // of a pipeline (lab 7); 1: none
+    PipelineKind schedule;        // of its micro-batches, those of `accumulate`
     int batch, accumulate, micro; // sequences of a step; micro-batches; sequences of one on a GPU
     int seq;
     bool tf32;
@@ -69,11 +79,21 @@ bool plan_model(const char *name, Gpt2Config *model, LlamaOptions *llama);
 // "gpt2, gpt2-medium …"
 void plan_model_names(char *text, size_t size);
 
-// ---- options.c ---- One line on stderr says what is wrong: ERR_ARGUMENT.
+// ---- options.c ---- The ranks of a stage: of all where there is one.
+int plan_places(const PlanOptions *options);
+// One line on stderr says what is wrong: ERR_ARGUMENT.
 Status plan_options(int argc, char **argv, PlanOptions *options);
 
-// ---- kinds.c ---- The ranks to run, one of each kind, in ascending order; how many.
-int plan_kinds(const PlanOptions *options, const Module *model, int ranks[PLAN_KINDS]);
+// ---- kinds.c ---- The ranks to run, one of each kind, in ascending order; how many. 0: not known.
+int plan_kinds(const PlanOptions *options, int ranks[PLAN_KINDS]);
+// The model of a stage, on meta; NULL, with a line.
+Module *plan_stage(const PlanOptions *options, int stage);
+// Of it the elements of a block, how many blocks are units, and what is left to the root.
+typedef struct PlanParts {
+    int64_t block, rest;
+    int blocks;
+} PlanParts;
+PlanParts plan_parts(const PlanOptions *options, const Module *stage);
 
 // ---- record.c ----
 #define PLAN_TEXT 200
@@ -102,6 +122,10 @@ typedef struct PlanRecord {
 
 // From the calling process's log.
 void plan_record(PlanRecord *record, uint64_t first, uint64_t memory);
+
+// ---- ties.c ---- Of a dry run: which elements of tied parameters this rank and those of another
+// stage send each other.
+Status plan_ties(const PlanOptions *options, Trainer *trainer);
 
 // ---- ranks.c ----
 typedef struct PlanRanks {
