@@ -7,10 +7,9 @@
  * and so does one that is slow. Of stages the ranks of the same place run in each: they send each
  * other.
  *
- * Interface: plan_kinds, plan_stage.
+ * Interface: plan_kinds.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "fsdp.h"
 #include "plan.h"
@@ -52,39 +51,8 @@ static void add_units(Places *p, const PlanOptions *o, const Module *stage)
         return;
     }
     PlanParts parts = plan_parts(o, stage);
-    add_cuts(p, parts.rest);
-    if (parts.blocks > 0) add_cuts(p, parts.block); // the blocks are alike
-}
-
-Module *plan_stage(const PlanOptions *o, int stage)
-{
-    const PipelineMesh mesh = {.stage = stage, .stages = o->stages};
-    PipelineTies ties;
-    Module *model = model_create(&o->model, &o->llama);
-    if (!model || o->stages == 1 || pipeline_cut(model, &mesh, &ties) == OK) return model;
-    module_destroy(model);
-    return NULL;
-}
-
-static bool is_block(const Module *m)
-{
-    return strncmp(m->name, "h.", 2) == 0;
-}
-
-PlanParts plan_parts(const PlanOptions *o, const Module *stage)
-{
-    PlanParts parts = {.rest = meta_count(stage)};
-    int64_t others = parts.rest;
-    if (o->strategic && o->strategy == STRATEGY_DDP) return parts;
-    for (int i = 0; i < stage->n_children; i++) {
-        if (!is_block(stage->children[i])) continue;
-        parts.block = meta_count(stage->children[i]);
-        parts.blocks++;
-        others -= parts.block;
-    }
-    if (others == 0) parts.blocks--; // the last one is the root's (pipeline_fully_shard)
-    parts.rest -= parts.block * parts.blocks;
-    return parts;
+    add_cuts(p, parts.root.numel);
+    if (parts.blocks > 0) add_cuts(p, parts.block.numel); // the blocks are alike
 }
 
 int plan_kinds(const PlanOptions *o, int ranks[PLAN_KINDS])

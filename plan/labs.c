@@ -1,11 +1,18 @@
 /* labs.c: what labs 3, 4, 6 and 7 add to a step, and what that does not go with, as train_gpt2 has
  * it.
  *
- * Interface: plan_read_stages, plan_read_labs.
+ * Interface: plan_read_stages, plan_read_labs, plan_recompute_name.
  */
 #include <string.h>
 
 #include "settings.h"
+
+static const char *const recomputes[] = {"no", "blocks", "attention"}; // as RecomputeKind has them
+
+const char *plan_recompute_name(const PlanOptions *o)
+{
+    return recomputes[o->recompute];
+}
 
 // Before what is shared out over the ranks of a stage: batch and shards.
 Status plan_read_stages(const PlanValues value, PlanOptions *o)
@@ -62,11 +69,10 @@ static Status check_offload(const PlanOptions *o)
 
 Status plan_read_labs(const PlanValues value, PlanOptions *o)
 {
-    static const char *const kinds[] = {"no", "blocks", "attention"},
-                             *const answers[] = {"no", "yes"},
+    static const char *const answers[] = {"no", "yes"},
                              *const layouts[] = {"flat", "per_parameter"};
     int kind, offload, layout;
-    TRY(plan_word(value, RECOMPUTE, kinds, 3, &kind));
+    TRY(plan_word(value, RECOMPUTE, recomputes, 3, &kind));
     TRY(plan_word(value, OFFLOAD, answers, 2, &offload));
     TRY(plan_word(value, LAYOUT, layouts, 2, &layout));
     TRY(plan_number_from(value, PREFETCH, 0, 0, &o->prefetch));

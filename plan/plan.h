@@ -8,6 +8,7 @@
  *   options.c    what they mean, and what is wrong with them; labs.c: those of the labs
  *   models.c     models by name
  *   kinds.c      which ranks differ
+ *   parts.c      the model of a stage, and its units
  *   ranks.c      processes that run the ranks; ties.c: what these cannot know in a dry run
  *   record.c     what a rank keeps of its own log: memory, messages
  *   times.c      the step in time, from the logs
@@ -81,19 +82,27 @@ void plan_model_names(char *text, size_t size);
 
 // ---- options.c ---- The ranks of a stage: of all where there is one.
 int plan_places(const PlanOptions *options);
+// "no", "blocks", "attention" (labs.c)
+const char *plan_recompute_name(const PlanOptions *options);
 // One line on stderr says what is wrong: ERR_ARGUMENT.
 Status plan_options(int argc, char **argv, PlanOptions *options);
 
 // ---- kinds.c ---- The ranks to run, one of each kind, in ascending order; how many. 0: not known.
 int plan_kinds(const PlanOptions *options, int ranks[PLAN_KINDS]);
-// The model of a stage, on meta; NULL, with a line.
+
+// ---- parts.c ---- The model of a stage, on meta; NULL, with a line.
 Module *plan_stage(const PlanOptions *options, int stage);
-// Of it the elements of a block, how many blocks are units, and what is left to the root.
-typedef struct PlanParts {
-    int64_t block, rest;
-    int blocks;
+typedef struct PlanUnitSize {
+    int64_t numel, shard; // elements; of a rank, with padding
+    int params;
+} PlanUnitSize;
+typedef struct PlanParts { // of a stage
+    int blocks;            // that are units
+    PlanUnitSize block, root;
 } PlanParts;
 PlanParts plan_parts(const PlanOptions *options, const Module *stage);
+// Whether one of the first so many blocks has the parameter.
+bool plan_in_block(const Module *stage, int blocks, const Param *param);
 
 // ---- record.c ----
 #define PLAN_TEXT 200
@@ -115,6 +124,7 @@ typedef struct PlanRecord {
     char peak_where[PLAN_TEXT], over_where[PLAN_TEXT];
     GpuTraffic traffic[GPU_RECV + 1];    // of the measured step
     uint64_t products, attention, other; // FLOP of the measured step
+    uint64_t copies[3], copied[3];       // of it: calls and bytes within the GPU, to it, from it
     int n_units;
     PlanUnit unit[PLAN_UNITS]; // the root first; no more of them than there is room for
     GpuLogEntry entry[PLAN_ENTRIES];
@@ -170,7 +180,7 @@ const char *plan_kind_name(PlanKind kind);
 Status plan_times(const PlanOptions *options, const PlanRanks *all, PlanTimes *times);
 
 // ---- formulas.c ---- Without a run.
-typedef struct PlanFormulas {
+typedef struct PlanFormulas { // of a stage
     uint64_t parameters;
     uint64_t products, attention;                       // FLOP of a step on a rank
     uint64_t params, grads, state;                      // bytes that a rank keeps: the first one
@@ -178,9 +188,12 @@ typedef struct PlanFormulas {
     uint64_t slices, activations;                       // bytes at most
     uint64_t gather_calls, scatter_calls, reduce_calls; // those of gradients
     uint64_t gather_sent, scatter_sent, reduce_sent;
-    double useful; // FLOP of a step on all ranks that count for MFU
+    uint64_t sent_messages;  // bytes, to other stages; of the first place
+    uint64_t copies, copied; // of a layout that copies: calls, bytes
 } PlanFormulas;
-PlanFormulas plan_formulas(const PlanOptions *options, const Module *model);
+PlanFormulas plan_formulas(const PlanOptions *options, const Module *model, int stage);
+// FLOP of a step on all ranks that count for MFU, of a model of so many parameters.
+double plan_useful(const PlanOptions *options, uint64_t parameters);
 // FLOP of a token in a block's forward, but for its attention.
 uint64_t plan_block_flops(const PlanOptions *options);
 double plan_peak(const PlanOptions *options); // FLOP/s of a GPU in the step's arithmetic
@@ -191,7 +204,9 @@ double plan_hbm(const SimMachine *machine);              // bytes/s of its memor
 // ---- print.c, json.c ----
 typedef struct Plan {
     const PlanOptions *options;
-    PlanFormulas formulas;
+    uint64_t parameters; // of all stages
+    double useful;
+    PlanFormulas formulas[PLAN_STAGES];
     PlanRanks ranks;
     PlanTimes times;
 } Plan;

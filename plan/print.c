@@ -27,7 +27,7 @@ static void print_head(const Plan *plan)
     const PlanOptions *o = plan->options;
     int nodes = (o->gpus + o->machine->gpus_per_node - 1) / o->machine->gpus_per_node;
     printf("%s, %.3f billion parameters, on %d GPUs (%d node%s of %s), %s", o->model_name,
-           1e-9 * (double)plan->formulas.parameters, o->gpus, nodes, nodes == 1 ? "" : "s",
+           1e-9 * (double)plan->parameters, o->gpus, nodes, nodes == 1 ? "" : "s",
            o->machine->name, o->strategy_name);
     if (o->replicas > 1) printf(", %d replicas", o->replicas);
     printf("\n%d sequences of %d tokens per step: %d", o->batch, o->seq, o->micro);
@@ -77,7 +77,7 @@ static void print_time(const Plan *plan)
     const PlanOptions *o = plan->options;
     const PlanTimes *t = &plan->times;
     double seconds = 1e-12 * (double)t->step, tokens = (double)o->batch * o->seq / o->gpus;
-    double mfu = plan->formulas.useful / (seconds * plan_peak(o) * o->gpus);
+    double mfu = plan->useful / (seconds * plan_peak(o) * o->gpus);
     printf("\nA step takes %.3f ms (rank %d): %.0f tokens/s per GPU, MFU %.1f %% of %.0f TFLOP/s\n",
            ms(t->step), t->rank, tokens / seconds, 100 * mfu, 1e-12 * plan_peak(o));
     printf("  computes %.3f ms, communicates %.3f ms, of which exposed %.3f ms; idle %.3f ms\n\n",
@@ -129,7 +129,7 @@ static void print_hiding(const Plan *plan)
     const PlanOptions *o = plan->options;
     const PlanShare *gather = &plan->times.share[PLAN_ALL_GATHER],
                     *product = &plan->times.share[PLAN_PRODUCT];
-    if (!gather->calls || !product->time || !plan->formulas.gather_calls) return;
+    if (!gather->calls || !product->time || !plan->formulas[0].gather_calls) return;
     double rate = (double)product->flops / (double)product->time; // FLOP per ps
     double unit = (double)gather->work / (double)gather->calls, each = (double)plan_block_flops(o);
     const char *formula = o->llama.chosen ? "2·C·(2·C + 2·K + 3·F)" : "24·C²";

@@ -7,31 +7,10 @@
  * Interface: plan_ties.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "fsdp.h"
 #include "per_parameter.h"
 #include "plan.h"
-
-static bool holds(const Module *m, const Param *param)
-{
-    for (int i = 0; i < m->n_params; i++)
-        if (m->params[i] == param) return true;
-    for (int i = 0; i < m->n_children; i++)
-        if (holds(m->children[i], param)) return true;
-    return false;
-}
-
-// Whether a block that is a unit of its own has the parameter.
-static bool in_block(const PlanParts *parts, const Module *stage, const Param *param)
-{
-    for (int i = 0, seen = 0; i < stage->n_children && seen < parts->blocks; i++) {
-        if (strncmp(stage->children[i]->name, "h.", 2) != 0) continue;
-        seen++;
-        if (holds(stage->children[i], param)) return true;
-    }
-    return false;
-}
 
 // The layout of the stage's root; *place: the parameter's in it.
 static Status lay_out(const PlanOptions *o, const Module *stage, int64_t id, int shards,
@@ -43,7 +22,7 @@ static Status lay_out(const PlanOptions *o, const Module *stage, int64_t id, int
     if (!params) return fail(ERR_MEMORY, "no host memory for %d parameters", n);
     meta_params(stage, params, n);
     for (int i = 0; i < n; i++)
-        if (!in_block(&parts, stage, params[i])) params[taken++] = params[i];
+        if (!plan_in_block(stage, parts.blocks, params[i])) params[taken++] = params[i];
     LayoutFn lay_out_unit = o->per_parameter ? per_parameter_layout : flat_layout;
     Status status = lay_out_unit(layout, stage->name, params, taken, 0, shards, false);
     free(params);
