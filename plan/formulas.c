@@ -89,8 +89,7 @@ static void count_flops(const Stage *s, PlanFormulas *f)
         f->products +=
             n * L * (12 + 4 * again + 2 * (o->recompute == RECOMPUTE_ATTENTION)) * R * T * C;
     else
-        f->attention = n * L * R * (T + 1) / 2 *
-                       ((1 + again) * (4 * C + 5 * H) + (10 * C + 8 * H));
+        f->attention = n * L * R * (T + 1) / 2 * ((1 + again) * (4 * C + 5 * H) + (10 * C + 8 * H));
 }
 
 // Gatherings of a unit in a step: a root that stays unsharded to its backward has one less. In a
@@ -177,13 +176,11 @@ static uint64_t most_grads(const Stage *s)
     bool same = places > 1 ? o->dtype == o->reduce_dtype : a == 4,
          copies = o->per_parameter && s->shards > 1;
     if (places == 1) return same ? 0 : a * (R + u);
-    if (same && copies)
-        return b * larger(several(s) ? P + (blocks > 0 ? u : R) : R + 2 * u, 2 * R);
+    if (same && copies) return b * larger(several(s) ? P + (blocks > 0 ? u : R) : R + 2 * u, 2 * R);
     if (same) return b * (several(s) ? P : two);
     if (copies && several(s))
         return larger(b * P + a * R + larger(a, b) * u, (blocks > 0 ? 0 : b * P) + 2 * b * R);
-    if (copies)
-        return larger(a * R + larger(a + b, 2 * b) * u, larger(a + b, 2 * b) * R);
+    if (copies) return larger(a * R + larger(a + b, 2 * b) * u, larger(a + b, 2 * b) * R);
     if (several(s)) return b * P + a * (R + u);
     return a * R + larger((a + b) * u, b * R);
 }
@@ -237,12 +234,12 @@ static void count_messages(const Stage *s, PlanFormulas *f)
 }
 
 // Shards in host memory: copies of two are on the device at a time, of parameters and of gradients.
+// One rank's unsharded floats are no collective's buffer: the log has them among what is temporary.
 static void move_to_host(const Stage *s, PlanFormulas *f)
 {
     uint64_t shards = (uint64_t)s->shards;
     f->params = f->grads = f->state = 0;
     f->slices = 4 * (s->u + larger(s->R, s->u)) / shards; // sharded, too
-    f->most_params = (uint64_t)dtype_bytes(s->o->dtype) * most_params(s);
 }
 
 PlanFormulas plan_formulas(const PlanOptions *o, const Module *stage, int number)
@@ -262,8 +259,7 @@ PlanFormulas plan_formulas(const PlanOptions *o, const Module *stage, int number
         s.flying = (uint64_t)pipeline_in_flight(o->schedule, number, o->stages, o->accumulate);
     s.R = (uint64_t)(s.parts.root.shard * s.shards);
     s.u = (uint64_t)(s.parts.block.shard * s.shards);
-    for (int i = 0; i < s.parts.blocks; i++)
-        add_unit(&s, &f, s.u, s.parts.block.params, false);
+    for (int i = 0; i < s.parts.blocks; i++) add_unit(&s, &f, s.u, s.parts.block.params, false);
     add_unit(&s, &f, s.R, s.parts.root.params, true);
     if (s.shards > 1 || o->dtype != DTYPE_F32)
         f.most_params = (uint64_t)dtype_bytes(o->dtype) * most_params(&s);

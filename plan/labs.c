@@ -69,14 +69,15 @@ static Status check_offload(const PlanOptions *o)
 
 Status plan_read_labs(const PlanValues value, PlanOptions *o)
 {
-    static const char *const answers[] = {"no", "yes"},
-                             *const layouts[] = {"flat", "per_parameter"};
+    static const char *const answers[] = {"no", "yes"}, *const layouts[] = {"flat",
+                                                                            "per_parameter"};
     int kind, offload, layout;
     TRY(plan_word(value, RECOMPUTE, recomputes, 3, &kind));
     TRY(plan_word(value, OFFLOAD, answers, 2, &offload));
     TRY(plan_word(value, LAYOUT, layouts, 2, &layout));
     TRY(plan_number_from(value, PREFETCH, 0, 0, &o->prefetch));
     o->recompute = (RecomputeKind)kind;
+    o->recompute_given = value[RECOMPUTE] != NULL;
     o->offload = offload == 1;
     o->per_parameter = layout == 1;
     o->prefetches = value[PREFETCH] != NULL;

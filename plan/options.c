@@ -213,20 +213,23 @@ static Status read_attention(const PlanValues value, PlanOptions *o)
 
 static Status read_rest(const PlanValues value, PlanOptions *o)
 {
-    static const char *const answers[] = {"no", "yes"}, *const who[] = {"kinds", "all"},
+    static const char *const answers[] = {"no", "yes"}, *const advices[] = {"yes", "no"},
+                             *const who[] = {"kinds", "all"},
                              *const runs[] = {"alone", "dry", "executed"},
                              *const inits[] = {"none", "values"};
-    int clip, all, run, init, fit;
+    int clip, all, run, init, fit, advice;
     TRY(plan_word(value, CLIP, answers, 2, &clip));
     TRY(plan_word(value, RANKS, who, 2, &all));
     TRY(plan_word(value, RUN, runs, 3, &run));
     TRY(plan_word(value, INIT, inits, 2, &init));
     TRY(plan_word(value, FIT, answers, 2, &fit));
+    TRY(plan_word(value, ADVICE, advices, 2, &advice));
     o->clip = clip == 1;
     o->run = (PlanRun)run;
     o->all = all == 1 || o->run != PLAN_ALONE;
     o->values = init == 1 || o->run == PLAN_EXECUTED;
     o->fit = fit == 1;
+    o->advice = advice == 0 && o->run == PLAN_ALONE;
     o->json = value[JSON];
     TRY(read_slow(value, o));
     if (o->fit && (value[STRATEGY] || value[REPLICAS] || value[ACCUMULATE] ||

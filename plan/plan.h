@@ -14,6 +14,7 @@
  *   times.c      the step in time, from the logs
  *   formulas.c   the same quantities without a run
  *   print.c, json.c    the plan as a table and as JSON
+ *   advice.c     what would help most
  *   fit.c        the fastest of several plans that fit
  */
 #ifndef PLAN_H
@@ -35,7 +36,7 @@
 #define PLAN_ENTRIES 262144 // of a rank's log
 #define PLAN_KINDS 128      // ranks that run
 #define PLAN_STAGES 64
-#define PLAN_STEPS 2        // the last one is measured
+#define PLAN_STEPS 2 // the last one is measured
 
 typedef enum PlanRun {
     PLAN_ALONE,    // dry, one rank of each kind among phantoms
@@ -51,11 +52,12 @@ typedef struct PlanOptions {
     bool strategic; // strategy and replicas are set (lab 1); else ZeRO-3 by the six tasks alone
     Strategy strategy;
     char strategy_name[16];
-    int reshard_ranks;      // slices between forward and backward; 0: none
-    bool reduce_every_time; // each micro-batch reduces
+    int reshard_ranks;       // slices between forward and backward; 0: none
+    bool reduce_every_time;  // each micro-batch reduces
     RecomputeKind recompute; // lab 4, as offload: shards in host memory
-    bool offload, prefetches;
-    int prefetch;                 // units ahead (lab 3)
+    bool recompute_given, offload;
+    bool prefetches; // prefetch is set: units ahead (lab 3)
+    int prefetch;
     bool per_parameter;           // how units are cut (lab 6); else flat
     int stages;                   // of a pipeline (lab 7); 1: none
     PipelineKind schedule;        // of its micro-batches, those of `accumulate`
@@ -67,7 +69,8 @@ typedef struct PlanOptions {
     bool clip;                 // the gradient's norm counts as too large
     bool values;               // parameters get initial values
     bool all;                  // every rank runs, not one of each kind
-    bool fit;                  // strategy and micro-batches are looked for
+    bool fit;                  // strategy, micro-batches and others are looked for
+    bool advice;               // plans with what would help most are made, too
     int slow_rank, slow;       // percent by which that rank's kernels take longer; 0: none
     PlanRun run;
     const SimMachine *machine;
@@ -217,8 +220,12 @@ Status plan_write_json(const Plan *plan);
 Status plan_make(Plan *plan);
 uint64_t plan_most_memory(const Plan *plan); // the peak of the fullest rank
 
-// ---- fit.c ---- Sets strategy, replicas and micro-batches to those of the fastest plan that fits,
-// and prints a line for each that was tried. ERR_ARGUMENT, said on stderr: none fits.
+// ---- advice.c ---- Prints what would help most; with options->advice, also what plans with it
+// take.
+void plan_advise(const Plan *plan);
+
+// ---- fit.c ---- Sets strategy, replicas, recomputation, micro-batches and prefetching to those of
+// the fastest plan that fits, and prints a line for each that was tried. ERR_ARGUMENT, said on stderr: none fits.
 Status plan_fit(PlanOptions *options);
 
 #endif

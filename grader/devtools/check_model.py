@@ -426,7 +426,7 @@ def runner_of(program):
     """A function that runs the planner with settings and returns what it wrote."""
     def plan(settings):
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
-            subprocess.run([program, "JSON=" + file.name] + settings, check=True,
+            subprocess.run([program, "JSON=" + file.name, "ADVICE=no"] + settings, check=True,
                            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
             return json.load(file)
     return plan
