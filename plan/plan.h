@@ -9,7 +9,8 @@
  *   models.c     models by name
  *   kinds.c      which ranks differ
  *   parts.c      the model of a stage, and its units
- *   ranks.c      processes that run the ranks; ties.c: what these cannot know in a dry run
+ *   ranks.c      processes that run the ranks; ties.c: what these cannot know in a dry run;
+ *                host.c: what they need not do
  *   record.c     what a rank keeps of its own log: memory, messages
  *   times.c      the step in time, from the logs
  *   formulas.c   the same quantities without a run
@@ -139,6 +140,9 @@ void plan_record(PlanRecord *record, uint64_t first, uint64_t memory);
 // ---- ties.c ---- Of a dry run: which elements of tied parameters this rank and those of another
 // stage send each other.
 Status plan_ties(const PlanOptions *options, Trainer *trainer);
+
+// ---- host.c ---- From now on this process needs no memory for shards on the host.
+void plan_host_dry(void);
 
 // ---- ranks.c ----
 typedef struct PlanRanks {

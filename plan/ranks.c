@@ -111,6 +111,7 @@ static Status run_rank(const World *world, const PlanOptions *o, PlanRecord *rec
     Trainer t = {.opt = trainer_options(o), .world = *world};
     float scale = 2.0f; // of an fp16 model's loss: of a plan's steps none overflows and is left out
     int tracker = 0;
+    if (o->run != PLAN_EXECUTED) plan_host_dry();
     TRY(world_connect(world, &t.comm));
     simgpu_phantom_splits(split_as, (void *)(uintptr_t)o);
     t.model = model_create(&o->model, &o->llama);
