@@ -34,7 +34,7 @@
 #include "strategy.h"
 #include "time/machine.h"
 
-#define PLAN_ENTRIES 262144 // of a rank's log
+#define PLAN_ENTRIES 1048576 // of a rank's log
 #define PLAN_KINDS 128      // ranks that run
 #define PLAN_STAGES 64
 #define PLAN_STEPS 2 // the last one is measured
