@@ -35,7 +35,7 @@
 #include "time/machine.h"
 
 #define PLAN_ENTRIES 1048576 // of a rank's log
-#define PLAN_KINDS 128      // ranks that run
+#define PLAN_KINDS 128       // ranks that run
 #define PLAN_STAGES 64
 #define PLAN_STEPS 2 // the last one is measured
 
@@ -229,7 +229,8 @@ uint64_t plan_most_memory(const Plan *plan); // the peak of the fullest rank
 void plan_advise(const Plan *plan);
 
 // ---- fit.c ---- Sets strategy, replicas, recomputation, micro-batches and prefetching to those of
-// the fastest plan that fits, and prints a line for each that was tried. ERR_ARGUMENT, said on stderr: none fits.
+// the fastest plan that fits, and prints a line for each that was tried. ERR_ARGUMENT, said on
+// stderr: none fits.
 Status plan_fit(PlanOptions *options);
 
 #endif
