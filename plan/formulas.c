@@ -10,8 +10,8 @@
  * Of activations most live at the end of a forward: all that the layers keep for their backwards.
  *
  * Of p stages each has some of the blocks, the first one the embedding, the last one the head,
- * and f micro-batches in flight. A block that runs again has a forward more, and keeps its input alone.
- * Cut by parameter, each parameter is padded by rows, and what is gathered or reduced is copied.
+ * and f micro-batches in flight. A block that runs again has a forward more, and keeps its input
+ * alone. Cut by parameter, each parameter is padded by rows, and what is gathered or reduced is copied.
  *
  * Interface: plan_formulas, plan_block_flops, plan_peak, plan_hbm, plan_type_name, plan_dtype_name.
  */
