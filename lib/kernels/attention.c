@@ -252,7 +252,7 @@ typedef struct Share {
     DType type;
     int B;
     const Sizes *n;
-    size_t groups; // of a piece of work: 1, or all
+    size_t groups;      // of a piece of work: 1, or all
     atomic_bool failed; // for want of memory
 } Share;
 

@@ -26,7 +26,7 @@ typedef struct Job {
 
 // The state of the pool in one word: workers that are in the job, whether it is open to more, and
 // the job's number.
-#define INSIDE(state) ((state) & 0xffff)
+#define INSIDE(state) ((state)&0xffff)
 #define OPEN ((uint64_t)1 << 16)
 #define ONE_JOB ((uint64_t)1 << 17)
 
