@@ -30,8 +30,9 @@
 enum { BLOCK_WORK = 1 << 23, MOST_BLOCKS = 8, LEAST_SIDE = 128, LEAST_HALF = 32 };
 // What packing a number of a transposed factor costs, compared with one that lies as the BLAS wants
 // it. And how much may be packed once more because of the blocks: for each column (A) or row (B) of
-// the sum a number for so many of the output, which costs about a tenth of the product's time.
-enum { TRANSPOSED = 2, PACKED_AGAIN = 140 };
+// the sum a number for so many of the output, which costs about a fiftieth of the product's time.
+// Halves are worth more: without them a second thread has nothing to do.
+enum { TRANSPOSED = 2, PACKED_AGAIN = 750 };
 
 typedef struct Blocks {
     int64_t rows, cols;     // of a block
