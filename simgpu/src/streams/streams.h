@@ -7,6 +7,7 @@
  *   error.c    error names and strings, the last error
  *   dry.c      dry runs: what a program gets in place of results
  *   threads.c  threads that are none of the program's
+ *   parallel.c the threads that share the work of a kernel
  *   config.c   the SIMGPU_* variables and CUDA_VISIBLE_DEVICES, read once
  *
  * Every other folder builds on this one: an operation finds its stream here, is ordered here, and
@@ -231,8 +232,8 @@ typedef struct SimTids {
 } SimTids;
 void sim_tids(SimTids *tids);                 // of all threads of this process
 void sim_program_tids(SimTids *tids);         // as many as the program has, some of them
-void sim_worker_here(void);                   // the calling thread is one of the BLAS's workers
-void sim_workers(SimTids *tids);              // the BLAS's
+void sim_worker_here(void);                   // the calling thread is one of simgpu's workers
+void sim_workers(SimTids *tids);              // those
 void sim_workers_drop(void);                  // the calling thread is the program's
 int sim_helpers(void);                        // how many threads simgpu has started
 
