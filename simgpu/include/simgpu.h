@@ -18,7 +18,7 @@
  *                    reads too                                                 (full)
  *   SIMGPU_REPORTS   first: one report a process, what follows is counted; all  (first)
  *   SIMGPU_REPORT    a file to which every report is appended as a line of JSON  (none)
- *   SIMGPU_DEVICES   how many devices there are                                  (8)
+ *   SIMGPU_DEVICES   how many devices there are, up to 256                       (8)
  *   SIMGPU_MEMORY    bytes of a device, with K, M, G after it: 80G, 64M            (80G)
  *   SIMGPU_POISON    1: fresh device memory holds NaNs, as nothing promises 0    (1)
  *                    (of an allocation above 1 GiB, the first and the last 64 MiB)

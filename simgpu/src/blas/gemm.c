@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "blas.h"
+#include "memory/memory.h"
 
 cublasStatus_t simblas_check_gemm(Call call, cublasHandle_t handle, const Gemm *p,
                                   const void *alpha, const void *beta)
@@ -255,7 +256,9 @@ static char *touch_batch(SimgpuOp *op, const SimLogMatrix *matrix, int64_t rows,
     SimShape shape = sim_shape((size_t)rows * one, (size_t)cols, (size_t)matrix->ld * one,
                                (size_t)count, (size_t)llabs(matrix->stride) * one);
     if (!sim_check_aligned(op, operand.ptr, operand.bytes, align)) return NULL;
-    char *usable = sim_touch_shape(op, operand, &shape, operand.access, false);
+    bool over = operand.access == GPU_WRITE && !sim_shape_has_gaps(&shape);
+    char *usable = over ? sim_touch_over(op, operand, false)
+                        : sim_touch_shape(op, operand, &shape, operand.access, false);
     if (op->error != cudaSuccess) return NULL;
     return usable + ((const char *)matrix->ptr - (const char *)operand.ptr);
 }
@@ -348,6 +351,8 @@ cublasStatus_t simblas_run_gemm(Call call, cublasHandle_t handle, Gemm *p, const
     }
     char *C = touch_batch(&op, &product.C, p->m, p->n, batch->count, p->c->align, operand[2]);
     if (op.error == cudaSuccess && A != NULL) check_overlap(&op, p, batch->count, operand);
+    if (simgpu_ready(&op) && operand[2].access == GPU_WRITE)
+        sim_overwritten(operand[2].ptr, operand[2].bytes);
     cublasStatus_t done = CUBLAS_STATUS_SUCCESS;
     BatchJob job = {p, batch, A, B, C, CUBLAS_STATUS_SUCCESS};
     if (simgpu_ready(&op)) done = compute_batch(&job);

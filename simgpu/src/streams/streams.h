@@ -30,7 +30,7 @@ struct SimLeaks; // check/check.h
 struct SimShape; // check/shadow.h
 
 // ---- config.c ----
-#define SIM_MAX_DEVICES 64
+#define SIM_MAX_DEVICES SIM_LOG_DEVICES
 typedef enum SimCheck { CHECK_OFF, CHECK_FAST, CHECK_FULL } SimCheck;
 typedef struct SimConfig {
     SimCheck check;
@@ -187,6 +187,9 @@ void *sim_touch(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess access, b
 // is done to the bytes of the shape.
 void *sim_touch_shape(SimgpuOp *op, GpuRange logged, const struct SimShape *shape,
                       GpuAccess access, bool host_ok);
+// The same for a range that the operation overwrites, all of it: what it owes (memory/owed.h) stays
+// owed until the caller says so, with sim_overwritten or sim_fill_later, before it writes.
+void *sim_touch_over(SimgpuOp *op, GpuRange range, bool host_ok);
 // As simgpu_end for an operation that the call waited to begin, and not to end.
 cudaError_t sim_end_begun(SimgpuOp *op);
 
