@@ -23,7 +23,7 @@ static const char *const OPERATIONS[] = {"all-gather", "reduce-scatter", "all-re
 enum { ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE, MEMCPY, N_OPERATIONS };
 
 typedef struct Bench {
-    Trainer t; // for gather_over_ranks: world, comm and stream
+    Trainer t;                    // for gather_over_ranks: world, comm and stream
     float *small, *large, *other; // device: the parts of a rank, and two buffers of the full size
     char *from, *to;              // host
     int rounds, most;

@@ -8,7 +8,7 @@
  * product finds in the caches what a step's finds there. No product adds to what is there (beta 0).
  * The first pass warms up.
  *
- * Prints a line per shape, `product FORM m n k count seconds`, with the CPU time of one product
+ * Prints `blas NAME VERSION`, a line per shape, `product FORM m n k count seconds`, with the CPU time of one product
  * (minimum over the passes of the pass's mean), and for each pass `pass SECONDS` (CPU time of its
  * products). A form is that of cublasSgemm: NN, TN or NT. Nothing else runs in the process, so a
  * product's CPU time is that of the process.
@@ -27,6 +27,7 @@
 #else
 #include <cblas.h>
 void openblas_set_num_threads(int threads);
+char *openblas_get_config(void);
 #endif
 
 typedef struct Sizes {
@@ -259,6 +260,16 @@ static void finish_pass(bool counts)
     if (counts) printf("pass %.9f\n", sum);
 }
 
+static void print_blas(void)
+{
+#ifdef SIMGPU_DNNL
+    const dnnl_version_t *v = dnnl_version();
+    printf("blas oneDNN %d.%d.%d\n", v->major, v->minor, v->patch);
+#else
+    printf("blas %s\n", openblas_get_config());
+#endif
+}
+
 static void print_shapes(void)
 {
     for (int i = 0; i < n_shapes; i++) {
@@ -292,6 +303,7 @@ int main(int argc, char **argv)
         pass(&m);
         finish_pass(i > 0);
     }
+    print_blas();
     print_shapes();
     return 0;
 }
