@@ -81,8 +81,12 @@ class Claim:
 # ---- Records ----
 
 def embed(record):
-    """A record as the text that ends a page."""
-    text = json.dumps(record, indent=1, sort_keys=True, ensure_ascii=True)
+    """A record as the text that ends a page: a line for each entry, and for each figure."""
+    def line(name, value):
+        return "%s: %s" % (json.dumps(name), json.dumps(value, sort_keys=True))
+    figures = [line(*figure) for figure in sorted(record["figures"].items())]
+    entries = [line(*entry) for entry in sorted(record.items()) if entry[0] != "figures"]
+    text = "{%s,\n\"figures\": {\n%s}}" % (",\n".join(entries), ",\n".join(figures))
     return "<!-- %s\n%s\n-->\n" % (MARK, text.replace("--", "-\\u002d"))
 
 

@@ -184,6 +184,7 @@ class Shop:
         launch does."""
         if self.process is None or self.process.poll() is not None:
             return
+        signal.signal(signal.SIGINT, signal.SIG_IGN) # Ctrl-C twice is once
         for word, seconds in ((signal.SIGTERM, 3), (signal.SIGKILL, 10)):
             try:
                 os.killpg(self.process.pid, word)

@@ -99,12 +99,16 @@ class Bench:
 
     def keep(self, name, unit, values):
         spread = Spread.of(values)
-        self.figures[name] = {"unit": unit, "min": spread.least, "median": spread.middle,
-                              "max": spread.most}
+        self.figures[name] = {"unit": unit, "min": rounded(spread.least),
+                              "median": rounded(spread.middle), "max": rounded(spread.most)}
         return spread
 
     def claim(self, what, values, bound, **more):
         self.claims.append(Claim(what, Spread.of(values), bound, rounds=len(values), **more))
+
+
+def rounded(x):
+    return float("%.5g" % x)
 
 
 def median(values):
