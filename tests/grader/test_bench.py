@@ -214,7 +214,7 @@ class Command(TempFolder):
 
     def run_it(self, *more):
         return subprocess.run(self.command + list(more), cwd=self.folder, capture_output=True, text=True,
-                              timeout=120, check=False, stdin=subprocess.DEVNULL)
+                              timeout=300, check=False, stdin=subprocess.DEVNULL)
 
     def pages(self):
         return [self.read("out/" + name) for name in sorted(os.listdir(self.path("out")))]
@@ -269,12 +269,12 @@ class Command(TempFolder):
         for number in signal.SIGINT, signal.SIGTERM:
             process = subprocess.Popen(self.command, cwd=self.folder, stdout=subprocess.PIPE,
                                        stderr=subprocess.PIPE, text=True)
-            until = time.monotonic() + 60
+            until = time.monotonic() + 240
             while not (os.path.exists(self.path("build/bench/there")) and processes_with(word)):
                 self.assertLess(time.monotonic(), until)
                 time.sleep(0.02)
             process.send_signal(number)
-            _, said = process.communicate(timeout=60)
+            _, said = process.communicate(timeout=240)
             self.assertEqual((process.returncode, said), (130, "bench: stopped; nothing is written\n"))
             self.assertEqual(processes_with(word), [])
             self.assertFalse(os.path.exists(self.path("out")))
