@@ -1,5 +1,5 @@
-/* collectives.c: all-gather, reduce-scatter and all-reduce of 1 KiB to 64 MiB, and memcpy of as many
- * bytes.
+/* collectives.c: all-gather, reduce-scatter and all-reduce of 1 KiB to 64 MiB, and memcpy of as
+ * many bytes.
  *
  *   launch -n W collectives [--rounds N] [--most BYTES]
  *

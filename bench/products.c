@@ -1,17 +1,17 @@
-/* products.c: what the matrix products of one training step of a GPT-2 cost, by one thread of the BLAS
- * that simgpu uses: the floor of a step, which no step with these products can be below.
+/* products.c: what the matrix products of one training step of a GPT-2 cost, by one thread of the
+ * BLAS that simgpu uses: the floor of a step, which no step with these products can be below.
  *
  *   products LAYERS HEADS DIM VOCAB B T PASSES
  *
- * A pass does the products of a step in the step's order, forward and then backward, on the operands
- * of a model of that size: weights and their gradients are as far apart as in the model, so that a
- * product finds in the caches what a step's finds there. No product adds to what is there (beta 0).
- * The first pass warms up.
+ * A pass does the products of a step in the step's order, forward and then backward, on the
+ * operands of a model of that size: weights and their gradients are as far apart as in the model,
+ * so that a product finds in the caches what a step's finds there. No product adds to what is
+ * there (beta 0). The first pass warms up.
  *
- * Prints `blas NAME VERSION`, a line per shape, `product FORM m n k count seconds`, with the CPU time of one product
- * (minimum over the passes of the pass's mean), and for each pass `pass SECONDS` (CPU time of its
- * products). A form is that of cublasSgemm: NN, TN or NT. Nothing else runs in the process, so a
- * product's CPU time is that of the process.
+ * Prints `blas NAME VERSION`, a line per shape, `product FORM m n k count seconds`, with the CPU
+ * time of one product (minimum over the passes of the pass's mean), and for each pass `pass
+ * SECONDS` (CPU time of its products). A form is that of cublasSgemm: NN, TN or NT. Nothing else
+ * runs in the process, so a product's CPU time is that of the process.
  */
 #include <limits.h>
 #include <stdbool.h>
@@ -51,7 +51,8 @@ enum { MOST_SHAPES = 32 };
 static Shape shapes[MOST_SHAPES];
 static int n_shapes;
 
-// A linear layer (I → O): weight and gradient (O,I), input (rows,I) as the forward saved it, output.
+// A linear layer (I → O): weight and gradient (O,I), input (rows,I) as the forward saved it, and
+// output.
 typedef struct Linear {
     int I, O;
     float *weight, *grad, *in, *out;

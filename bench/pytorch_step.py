@@ -1,10 +1,10 @@
-"""What a training step of the same GPT-2 costs in PyTorch, and starting up: what `make bench PEER=pytorch`
-compares with.
+"""What a training step of the same GPT-2 costs in PyTorch, and starting up: what `make bench
+PEER=pytorch` compares with.
 
-As bench/train_step.c: float32, drawn tokens, AdamW, the gradient's norm clipped at 1, a line of JSON
-with the same names. PyTorch has its faster choices: scaled_dot_product_attention, the fused AdamW,
-gradients as views of DDP's buckets. Several ranks are processes over gloo, forked after torch has
-been imported, so what they take to start is not compared.
+As bench/train_step.c: float32, drawn tokens, AdamW, the gradient's norm clipped at 1, a line of
+JSON with the same names. PyTorch has its faster choices: scaled_dot_product_attention, the fused
+AdamW, gradients as views of DDP's buckets. Several ranks are processes over gloo, forked after
+torch has been imported, so what they take to start is not compared.
 
 Runs in the virtual environment of grader/devtools/pytorch_environment.py.
 
@@ -148,7 +148,8 @@ def main():
     parser.add_argument("mode", choices=("eager", "ddp", "fsdp2"))
     parser.add_argument("ranks", type=int)
     parser.add_argument("threads", type=int)
-    for name in ("layers", "heads", "dim", "context", "vocab", "batch", "sequence", "warm-up", "steps"):
+    for name in ("layers", "heads", "dim", "context", "vocab", "batch", "sequence", "warm-up",
+                 "steps"):
         parser.add_argument("--" + name, type=int, required=True)
     options = parser.parse_args()
     if options.mode == "eager":

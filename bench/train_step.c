@@ -1,8 +1,8 @@
-/* train_step.c: what a training step of examples/train_gpt2 costs, and starting up: the same trainer
- * (examples/common/trainer.h), on drawn tokens of any vocabulary.
+/* train_step.c: what a training step of examples/train_gpt2 costs, and starting up: the same
+ * trainer (examples/common/trainer.h), on drawn tokens of any vocabulary.
  *
- *   [launch -n W] train_step [--layers N] [--heads N] [--dim N] [--context N] [--vocab N] [--batch N]
- *                            [--sequence N] [--warm-up N] [--steps N] [--unsharded]
+ *   [launch -n W] train_step [--layers N] [--heads N] [--dim N] [--context N] [--vocab N]
+ *                            [--batch N] [--sequence N] [--warm-up N] [--steps N] [--unsharded]
  *
  * --batch is of each rank. With --steps 0 nothing is trained. Rank 0 prints one line of JSON:
  *

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`make bench`: what this machine needs for training steps, collectives, starting up and the kit's own loops,
-as a page bench/results/DATE-bench.md that no earlier one has the name of.
+"""`make bench`: what this machine needs for training steps, collectives, starting up and the kit's
+own loops, as a page bench/results/DATE-bench.md that no earlier one has the name of.
 
 BENCH=quick (the default) measures the GPT-2 that train_gpt2 makes; BENCH=full GPT-2 124M and the
 kit's own loops too; BENCH=test is for the tests of this program, and writes into the build tree.
@@ -10,8 +10,8 @@ Nothing is written before the end, so a run that is stopped leaves nothing.
 How to read the page: bench/README.md. What is measured: bench_sections.py, by bench_run.py, judged
 by bench_judge.py, shown by bench_page.py.
 
-Interface: bench.py --build DIR [--level quick] [--peer pytorch] [--out DIR]; exit status 1: nothing could
-be measured, 2: bad use, 130: stopped.
+Interface: bench.py --build DIR [--level quick] [--peer pytorch] [--out DIR]; exit status 1:
+nothing could be measured, 2: bad use, 130: stopped.
 """
 
 import argparse
@@ -64,10 +64,10 @@ def look_around():
     time.sleep(PROBE)
     foreign = load.foreign()
     if bench_run.is_loaded(foreign, load.average, bench_run.cores()):
-        say("this machine is loaded (%s, load %.1f): wall times will mean nothing, CPU times come out "
-            "some percent too long" % ("other programs use %.1f of %d cores" % (
-                foreign, bench_run.cores()) if foreign is not None else "no /proc/stat",
-                                       load.average))
+        used = "no /proc/stat" if foreign is None else \
+            "other programs use %.1f of %d cores" % (foreign, bench_run.cores())
+        say("this machine is loaded (%s, load %.1f): wall times will mean nothing, CPU times come "
+            "out some percent too long" % (used, load.average))
 
 
 def measure(bench):
@@ -127,7 +127,8 @@ def main(arguments=None):
     parser.add_argument("--build", required=True, metavar="DIR")
     parser.add_argument("--level", default="quick", metavar="WORD", help="quick, full or test")
     parser.add_argument("--peer", default="", metavar="NAME", help="pytorch")
-    parser.add_argument("--out", default="", metavar="DIR", help="where the page goes (bench/results)")
+    parser.add_argument("--out", default="", metavar="DIR",
+                        help="where the page goes (bench/results)")
     parser.add_argument("--check", action="store_true", help="look at what is asked for, no more")
     options = parser.parse_args(arguments)
     wrong = check(options)
@@ -137,9 +138,11 @@ def main(arguments=None):
         return 0
     signal.signal(signal.SIGTERM, stop)
     try:
-        python = pytorch_environment.environment(os.path.join(options.build, "pytorch"),
-                                                 "bench") if options.peer else ""
-        print("bench: " + os.path.relpath(run(options, os.path.abspath(python) if python else ""), ROOT))
+        python = ""
+        if options.peer:
+            folder = os.path.abspath(os.path.join(options.build, "pytorch"))
+            python = pytorch_environment.environment(folder, "bench")
+        print("bench: " + os.path.relpath(run(options, python), ROOT))
     except KeyboardInterrupt:
         print("bench: stopped; nothing is written", file=sys.stderr)
         return 130

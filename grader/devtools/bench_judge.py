@@ -1,5 +1,5 @@
-"""What `make bench` makes of its figures: their spread, whether a bound is met, whether something became
-slower since the last record of the same machine.
+"""What `make bench` makes of its figures: their spread, whether a bound is met, whether something
+became slower since the last record of the same machine.
 
 A figure is a list with a number of each round; the rounds are interleaved, so the ratio of two
 figures is that of each round. A claim counts only where the spread of its figure, the largest less

@@ -59,9 +59,10 @@ def header(facts):
         rows.insert(3, ["PyTorch", facts["torch"]])
     text = "# %s: make bench, %s\n\n" % (facts["when"][:10], facts["level"])
     text += table(["what", ""], rows)
-    text += ("\nA figure is the median of the rounds, with the smallest and the largest in brackets; "
-             "rounds are interleaved.\nCPU time is user and system time of all processes, after one "
-             "step of warm-up; how to read the rest is in\n[bench/README.md](../README.md).\n")
+    text += ("\nA figure is the median of the rounds, with the smallest and the largest in "
+             "brackets; rounds are interleaved.\nCPU time is user and system time of all "
+             "processes, after one step of warm-up; how to read the rest is in\n"
+             "[bench/README.md](../README.md).\n")
     if facts["loaded"]:
         text += ("\n**%s The machine was loaded: other programs used %s of %d. No wall time and no "
                  "tokens/s below means\nanything; CPU times are too long by some percent.**\n"
@@ -79,9 +80,9 @@ def claims_part(claims, loaded):
 def steps_part(part, mark):
     model = part["model"]
     tokens = part["rows"][0]["tokens"]
-    text = ("\n## A training step: %s\n\n%d layers, %d heads, width %d, vocabulary %d; %d sequences of %d "
-            "tokens in all (B·T = %d), shared by\nthe ranks; %d steps per round. The floor, the matrix "
-            "products alone on one thread: %s ms of CPU time.\n\n"
+    text = ("\n## A training step: %s\n\n%d layers, %d heads, width %d, vocabulary %d; %d "
+            "sequences of %d tokens in all (B·T = %d), shared by\nthe ranks; %d steps per round. "
+            "The floor, the matrix products alone on one thread: %s ms of CPU time.\n\n"
             % (model.title, model.layers, model.heads, model.dim, model.vocab, model.batch,
                model.sequence, tokens, part["steps"], spread(part["floor"], 1e3)))
     rows = [[row["title"], spread(row["cpu"], 1e3), percent(row["share"]), spread(row["wall"], 1e3),
@@ -93,22 +94,23 @@ def steps_part(part, mark):
                    "first step, CPU ms"], rows)
     text += "\n<details><summary>The floor's products</summary>\n\n"
     text += table(["form", "m", "n", "k", "per step", "CPU, µs", "GFLOP/s"],
-                  [[shape[0]] + [str(x) for x in shape[1:5]] +
-                   [number(1e6 * shape[5]), number(2e-9 * shape[1] * shape[2] * shape[3] / shape[5])]
-                   for shape in part["shapes"]])
+                  [[form, str(m), str(n), str(k), str(count), number(1e6 * seconds),
+                    number(2e-9 * m * n * k / seconds)]
+                   for form, m, n, k, count, seconds in part["shapes"]])
     return text + "\n</details>\n"
 
 
 def startup_part(part, mark):
     rows = [[title, spread(s["start_user"]), spread(s["start_sys"]), spread(s["start_wall"])]
             for title, s in part["rows"]]
-    return ("\n## Starting up: %s\n\nUntil the first step can begin. Page faults are system time.\n\n%s"
-            % (part["model"].title, table(["", "user, s", "system, s", "wall, s" + mark], rows)))
+    return ("\n## Starting up: %s\n\nUntil the first step can begin. Page faults are system "
+            "time.\n\n%s" % (part["model"].title,
+                            table(["", "user, s", "system, s", "wall, s" + mark], rows)))
 
 
 def collectives_part(tables, mark):
-    text = ("\n## Collectives against memcpy\n\nOf as many bytes as the larger buffer has. CPU time of a "
-            "rank, µs, and how many times memcpy's; then wall time, µs.\n")
+    text = ("\n## Collectives against memcpy\n\nOf as many bytes as the larger buffer has. CPU "
+            "time of a rank, µs, and how many times memcpy's; then wall time, µs.\n")
     for ranks, found in tables:
         rows = []
         for n in sorted({n for _, n in found}):
@@ -120,8 +122,9 @@ def collectives_part(tables, mark):
                                      if copy.middle else "?"), number(1e6 * wall.middle)]
             rows.append(row)
         text += "\nW = %d\n\n" % ranks
-        text += table(["bytes", "memcpy, CPU", "all-gather, CPU", "wall" + mark, "reduce-scatter, CPU",
-                       "wall" + mark, "all-reduce, CPU", "wall" + mark], rows)
+        text += table(["bytes", "memcpy, CPU", "all-gather, CPU", "wall" + mark,
+                       "reduce-scatter, CPU", "wall" + mark, "all-reduce, CPU", "wall" + mark],
+                      rows)
     return text
 
 
@@ -133,8 +136,9 @@ def compared_table(name, rows):
 
 def growth_part(part):
     sizes = part["sizes"]
-    return ("\n## Growth\n\nThe first model, %d sequences of %d tokens over W ranks, one thread each.\n\n%s"
-            "\nThe same model on one GPU without FSDP, %d sequences of %d tokens, by its layers.\n\n%s"
+    return ("\n## Growth\n\nThe first model, %d sequences of %d tokens over W ranks, one thread "
+            "each.\n\n%s\nThe same model on one GPU without FSDP, %d sequences of %d tokens, by "
+            "its layers.\n\n%s"
             % (sizes["batch"], sizes["sequence"], compared_table("ranks", part["ranks"]),
                part["model"].batch, part["model"].sequence,
                compared_table("layers", part["depth"])))
@@ -154,9 +158,11 @@ def loops_part(rows, mark):
 def slower_part(slower, last):
     if last is None:
         return "\n## Against the last record\n\nThere is no earlier record of this machine.\n"
-    text = "\n## Against the last record\n\n[%s](%s), the same machine and compiler. " % (last, last)
+    text = "\n## Against the last record\n\n[%s](%s), the same machine and compiler. " % (last,
+                                                                                       last)
     if not slower:
-        return text + "No minimum of CPU time is more than %.0f %% above it.\n" % (100 * SLOWER - 100)
+        return text + "No minimum of CPU time is more than %.0f %% above it.\n" % (
+            100 * SLOWER - 100)
     rows = [[one.name, number(1e3 * one.before), number(1e3 * one.now),
              "+%.0f %%" % (100 * one.ratio - 100)] for one in slower]
     return text + "More CPU time than there, by the minima:\n\n" + \

@@ -1,5 +1,5 @@
-"""How `make bench` runs programs: interleaved, each in a process group of its own, and what else ran on
-the machine meanwhile.
+"""How `make bench` runs programs: interleaved, each in a process group of its own, and what else
+ran on the machine meanwhile.
 
 Interface: Shop(build): program(command), launched(ranks, command), kill; Variant, run_rounds;
 Load: begin, foreign, loaded; machine(build, blas), available_memory(), commit(); BenchError.
@@ -91,8 +91,8 @@ def commit():
 
 
 def busy_seconds(lines):
-    """Seconds of all cores in which something ran, or in which a hypervisor ran something else; from
-    /proc/stat. None where there is none."""
+    """Seconds of all cores in which something ran, or in which a hypervisor ran something else;
+    from /proc/stat. None where there is none."""
     for line in lines:
         parts = line.split()
         if parts and parts[0] == "cpu":

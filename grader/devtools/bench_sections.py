@@ -1,5 +1,5 @@
-"""What `make bench` measures: the models, and for each section the programs, how often, and what of their
-figures is kept.
+"""What `make bench` measures: the models, and for each section the programs, how often, and what
+of their figures is kept.
 
 A section is a function of (bench, model or nothing) that returns what bench_page.py shows; figures
 that a later run is compared with go into bench.figures, under names that say all sizes.
@@ -155,7 +155,8 @@ def step_variants(bench, model, steps):
                                 bench.train(ranks, model, steps), one if ranks == 1 else {}))
     if bench.python:
         for mode, name, ranks, threads in (
-                ("eager", "PyTorch eager, 1 thread", 1, 1), ("eager", "PyTorch eager, 2 threads", 1, 2),
+                ("eager", "PyTorch eager, 1 thread", 1, 1),
+                ("eager", "PyTorch eager, 2 threads", 1, 2),
                 ("ddp", "PyTorch DDP, W = 2", 2, 0), ("fsdp2", "PyTorch FSDP2, W = 2", 2, 0),
                 ("fsdp2", "PyTorch FSDP2, W = 4", 4, 0)):
             threads = threads or max(1, bench.cores // ranks)
@@ -185,7 +186,7 @@ def claim_steps(bench, model, cpu, wall):
 
 
 def steps(bench, model, count):
-    """The table of a model's training step: rows of (title, figures of the rounds), and the shapes."""
+    """A model's training step: a row for each variant, and the shapes of the floor."""
     variants = step_variants(bench, model, count)
     found = run_rounds(bench.shop, variants, bench.level.rounds,
                        lambda line: bench.say("%s: %s" % (model.name, line)))

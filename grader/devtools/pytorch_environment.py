@@ -1,5 +1,5 @@
-"""The virtual environment with PyPI's torch in the build tree, for what compares with PyTorch: `make
-compare-pytorch`, `make bench PEER=pytorch`.
+"""The virtual environment with PyPI's torch in the build tree, for what compares with PyTorch:
+`make compare-pytorch`, `make bench PEER=pytorch`.
 
 It is large and is made once; what it holds is the newest that pip finds.
 
@@ -21,8 +21,8 @@ def environment(folder, who):
     if os.path.exists(done):
         return python
     print("%s: installs %s from PyPI into %s, once.\n"
-          "torch for x86 comes with the CUDA libraries, which it does not need here: about 3 GB to\n"
-          "fetch and 6 GB on the disk."
+          "torch for x86 comes with the CUDA libraries, which it does not need here: about 3 GB\n"
+          "to fetch and 6 GB on the disk."
           % (who, ", ".join(PACKAGES), folder), flush=True)
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *PACKAGES],

@@ -1,5 +1,6 @@
-"""make bench: what it makes of figures (spread against margin, regressions, a loaded machine), its pages and
-records; and the command on programs that print made-up figures. test_bench_run.py runs the real ones.
+"""make bench: what it makes of figures (spread against margin, regressions, a loaded machine), its
+pages and records; and the command on programs that print made-up figures. test_bench_run.py runs
+the real ones.
 """
 
 import json
@@ -93,15 +94,20 @@ class Regressions(unittest.TestCase):
                          [("d", 2.0), ("b", 1.06)])
 
     def test_only_cpu_time_is_compared(self):
-        self.assertEqual(bench_judge.regressions({"a": figure(9, "s wall")}, {"a": figure(1, "s wall")}),
-                         [])
-        self.assertEqual(bench_judge.regressions({"a": figure(9)}, {"a": figure(1, "s wall")}), [])
+        wall = {"a": figure(1, "s wall")}
+        self.assertEqual(bench_judge.regressions({"a": figure(9, "s wall")}, wall), [])
+        self.assertEqual(bench_judge.regressions({"a": figure(9)}, wall), [])
         self.assertEqual(bench_judge.regressions({"a": figure(9)}, {"a": figure(0)}), [])
 
 
 def record(when="2026-01-01T00:00:00Z", **changed):
-    return dict({"format": 1, "when": when, "level": "BENCH=quick", "commit": "abc", "loaded": False,
-                 "machine": MACHINE, "figures": {"a": figure(1.5), "b -->": figure(2.5)}}, **changed)
+    return dict({"format": 1, "when": when, "level": "BENCH=quick", "commit": "abc",
+                 "loaded": False, "machine": MACHINE,
+                 "figures": {"a": figure(1.5), "b -->": figure(2.5)}}, **changed)
+
+
+def page_of(when, **changed):
+    return bench_judge.embed(record(when, **changed))
 
 
 class Records(TempFolder):
@@ -120,11 +126,10 @@ class Records(TempFolder):
 
     def test_the_last_of_this_machine(self):
         other = dict(MACHINE, compiler="cc 13")
-        for name, text in (("2026-01-01-bench.md", bench_judge.embed(record())),
-                           ("2026-01-02-bench.md", bench_judge.embed(record("2026-01-02T05:00:00Z"))),
-                           ("2026-01-02-bench-2.md", bench_judge.embed(record("2026-01-02T04:00:00Z"))),
-                           ("2026-01-03-bench.md", bench_judge.embed(record("2026-01-03T00:00:00Z",
-                                                                            machine=other))),
+        for name, text in (("2026-01-01-bench.md", page_of("2026-01-01T00:00:00Z")),
+                           ("2026-01-02-bench.md", page_of("2026-01-02T05:00:00Z")),
+                           ("2026-01-02-bench-2.md", page_of("2026-01-02T04:00:00Z")),
+                           ("2026-01-03-bench.md", page_of("2026-01-03T00:00:00Z", machine=other)),
                            ("2026-01-04-bench.md", "torn"), ("2026-01-05.md", "another page")):
             self.write(name, text)
         said = []
@@ -137,11 +142,13 @@ class Records(TempFolder):
 
 class Pages(TempFolder):
     def test_numbers(self):
-        self.assertEqual([bench_page.number(x) for x in (0, 0.012345, 1.2345, 123.45, 12345.6, 1e-7)],
-                         ["0", "0.0123", "1.23", "123", "12346", "0"])
+        for x, text in ((0, "0"), (0.012345, "0.0123"), (1.2345, "1.23"), (123.45, "123"),
+                        (12345.6, "12346"), (1e-7, "0")):
+            self.assertEqual(bench_page.number(x), text)
         self.assertEqual(bench_page.spread(Spread(0.001, 0.002, 0.004), 1e3), "2 (1–4)")
         self.assertEqual(bench_page.spread(Spread(2, 2, 2)), "2")
-        self.assertEqual([bench_page.size(n) for n in (12, 1024, 64 << 20)], ["12 B", "1 KiB", "64 MiB"])
+        self.assertEqual([bench_page.size(n) for n in (12, 1024, 64 << 20)],
+                         ["12 B", "1 KiB", "64 MiB"])
 
     def test_no_page_is_overwritten(self):
         self.write("2026-01-01-bench.md", "of that morning")
@@ -174,7 +181,8 @@ class Asked(unittest.TestCase):
     def test_what_cannot(self):
         self.assertIn("no BENCH=long: it is quick or full", self.told("long"))
         self.assertIn("no PEER=jax: it is pytorch", self.told(peer="jax"))
-        self.assertIn("BENCH=full needs 14 GiB of memory, and 9.0 are free", self.told("full", memory=9))
+        self.assertIn("BENCH=full needs 14 GiB of memory, and 9.0 are free",
+                      self.told("full", memory=9))
         self.assertEqual(self.told("full", memory=0), "") # unknown
 
     def test_ranks_have_equal_parts_of_the_batch(self):
@@ -184,8 +192,8 @@ class Asked(unittest.TestCase):
                                  [0] * len(level.ranks), model.name)
 
 
-# Programs with the names of bench/*.c's that print figures: a second of processor time a step, times
-# what the file `slow` holds.
+# Programs with the names of bench/*.c's that print figures: a step takes as many seconds of CPU time
+# as the file `slow` says.
 LAUNCH = '#!/bin/sh\nshift 2\nexec "$@"\n'
 STEP = '''#!%s -SE
 import json, os, sys
@@ -213,8 +221,8 @@ class Command(TempFolder):
                         "--build", self.path("build"), "--out", self.path("out")]
 
     def run_it(self, *more):
-        return subprocess.run(self.command + list(more), cwd=self.folder, capture_output=True, text=True,
-                              timeout=300, check=False, stdin=subprocess.DEVNULL)
+        return subprocess.run(self.command + list(more), cwd=self.folder, capture_output=True,
+                              text=True, timeout=300, check=False, stdin=subprocess.DEVNULL)
 
     def pages(self):
         return [self.read("out/" + name) for name in sorted(os.listdir(self.path("out")))]
@@ -265,7 +273,8 @@ class Command(TempFolder):
     def test_ctrl_c_leaves_nothing(self):
         word = "shardlab-bench-%d" % os.getpid()
         self.write("build/bench/train_step",
-                   '#!/bin/sh\ntouch "$(dirname "$0")/there"\nsh -c "sleep 600; : %s"\n' % word, 0o755)
+                   '#!/bin/sh\ntouch "$(dirname "$0")/there"\nsh -c "sleep 600; : %s"\n' % word,
+                   0o755)
         for number in signal.SIGINT, signal.SIGTERM:
             process = subprocess.Popen(self.command, cwd=self.folder, stdout=subprocess.PIPE,
                                        stderr=subprocess.PIPE, text=True)
@@ -275,7 +284,8 @@ class Command(TempFolder):
                 time.sleep(0.02)
             process.send_signal(number)
             _, said = process.communicate(timeout=240)
-            self.assertEqual((process.returncode, said), (130, "bench: stopped; nothing is written\n"))
+            self.assertEqual((process.returncode, said),
+                             (130, "bench: stopped; nothing is written\n"))
             self.assertEqual(processes_with(word), [])
             self.assertFalse(os.path.exists(self.path("out")))
             os.unlink(self.path("build/bench/there"))
