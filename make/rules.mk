@@ -18,7 +18,8 @@ $(BUILD)/obj/tests/%.o: DEFS = $(SUPPORT_DEFS)
 $(BUILD)/obj/tests/simgpu/time/play.o $(BUILD)/obj/tests/simgpu/aarch64.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
 # Of the kit's own suites these look into the clock.
 $(BUILD)/obj/tests/clock/%.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
-$(BUILD)/obj/bench/%.o: DEFS = $(SIMGPU_DEFS)
+$(BUILD)/obj/bench/%.o: DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)
+$(BUILD)/obj/bench/products.o: $(MADE_WITH)/blas
 $(BUILD)/obj/plan/%.o: DEFS = -Iexamples $(SIMGPU_DEFS)
 $(BUILD)/obj/tests/support/simgpu/times.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
 ifeq ($(BACKEND),cuda)
