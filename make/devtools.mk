@@ -30,9 +30,10 @@ endif
 
 ## make test-all      all tests, and every command that README and handouts print
 ##                    and that takes longer, such as all mutants; the result
-##                    becomes a line of bench/results/test-all.md
+##                    becomes a line of bench/results/test-all.md; STEP='long
+##                    tests' for one step, STEP=list for their names and times
 test-all: deps
-	@$(PYTHON) -B grader/devtools/test_all.py
+	@$(PYTHON) -B grader/devtools/test_all.py $(if $(filter list,$(STEP)),--list,$(if $(STEP),--step $(call quote,$(STEP))))
 
 ## make mutants       grade 510 wrong solutions, each of which must lose the test
 ##                    it is meant to lose (5 minutes; TASK=2 for one task's,
