@@ -146,11 +146,10 @@ static void put_options(Training *t, const int *v)
                                    .first_bucket_bytes = v[gene_bucket] / 8,
                                    .bucket_bytes = v[gene_bucket]};
     c->partial = v[gene_every] == 2;
-    t->policy = (MixedPrecisionPolicy){TYPES[v[gene_types]][0], TYPES[v[gene_types]][1], DTYPE_F32,
-                                       true};
+    t->policy =
+        (MixedPrecisionPolicy){TYPES[v[gene_types]][0], TYPES[v[gene_types]][1], DTYPE_F32, true};
     if (v[gene_types] > 0) c->policy = &t->policy;
-    t->prefetch =
-        (PrefetchOptions){v[gene_forward_depth], v[gene_backward_depth], v[gene_limit]};
+    t->prefetch = (PrefetchOptions){v[gene_forward_depth], v[gene_backward_depth], v[gene_limit]};
     if (v[gene_prefetch] == 1) c->prefetch = &t->prefetch;
     c->recompute = (RecomputeKind)v[gene_recompute];
     c->offload = v[gene_offload] == 1;
@@ -176,10 +175,10 @@ static void training_of(Training *t, const int *v)
     bool takes = t->c.layout != NULL && t->c.options.strategy != STRATEGY_DDP;
     if (t->c.stages > 0 && !takes) frozen = FROZEN_NONE;
     t->c.frozen_base = frozen == FROZEN_BASE && t->c.random != NULL;
-    t->c.frozen = frozen == FROZEN_THIRD                            ? every_third
-                  : frozen == FROZEN_UNIT                           ? a_unit_and_more
+    t->c.frozen = frozen == FROZEN_THIRD                         ? every_third
+                  : frozen == FROZEN_UNIT                        ? a_unit_and_more
                   : frozen == FROZEN_BASE && t->c.random == NULL ? a_unit_and_more
-                                                                    : NULL;
+                                                                 : NULL;
 }
 
 // NULL where it trains as the oracle, or is refused as it should be; else why not (free it).
@@ -275,7 +274,7 @@ static int wanted(void)
 static void random_options_train_as_the_oracle(void **state)
 {
     const char *one = getenv("RANDOM_CASE");
-    int v[N_GENES], refused = 0;
+    int v[N_GENES], refused = 0, overflowed = 0;
     if (!backend_sums_in_tree_order(8)) skip(); // NCCL promises no order
     if (one != NULL) {
         if (!case_read(GENES, N_GENES, v, one)) fail_msg("RANDOM_CASE is no case");
@@ -292,11 +291,15 @@ static void random_options_train_as_the_oracle(void **state)
         drawn("%s", case_text(GENES, N_GENES, v, text, sizeof text));
         char *trouble = trouble_of(v);
         if (trouble != NULL) tell(v, trouble);
-        done += !refuses;
         refused += refuses;
+        overflowed += !refuses && case_overflowed();
+        done += !refuses && !case_overflowed();
+        if (overflowed > 10 + done / 10)
+            fail_msg("%d of %d models overflow, and there is nothing to compare", overflowed, done);
     }
-    printf("%d combinations trained, bitwise as the oracle, and %d were refused (SEED=%llu)\n",
-           wanted(), refused, (unsigned long long)draw_seed());
+    printf("%d combinations trained, bitwise as the oracle, %d were refused, %d overflowed "
+           "(SEED=%llu)\n",
+           wanted(), refused, overflowed, (unsigned long long)draw_seed());
 }
 
 static const struct CMUnitTest tests[] = {

@@ -74,7 +74,7 @@ static Module *sequence_of(Chain *outer, const char *name, int nest)
     for (int i = 0; i < m->layers; i++) {
         add_linear(&c, numbered(text, "fc", i), m->width - drawn_of(&c, m->width));
         if (m->gelu && drawn_of(&c, 2) == 0) add(&c, gelu_create("gelu", c.columns));
-        bool norm = drawn_of(&c, 2) == 0;
+        bool norm = drawn_of(&c, 2) == 0 && c.columns > 2;
         if (norm && m->norm == 1) add(&c, layernorm_create(numbered(text, "norm", i), c.columns));
         if (norm && m->norm == 2)
             add(&c, rmsnorm_create(numbered(text, "norm", i), c.columns, 1e-5f));
@@ -103,6 +103,14 @@ Module *random_model_create(const RandomModel *m)
     add_linear(&c, "last", m->out_dim);
     Module *model = sequence_create("mlp", c.n, c.child);
     check(model != NULL, "the test's model cannot be made");
+    // Without biases a row of zeros stays one, and each norm multiplies its gradient by 300.
+    Param *params[256];
+    int n = meta_params(model, params, 256);
+    for (int i = 0; i < n && i < 256; i++) {
+        if (params[i]->init != INIT_ZERO) continue;
+        params[i]->init = INIT_NORMAL;
+        params[i]->init_std = 0.5f;
+    }
     return model;
 }
 
@@ -140,8 +148,7 @@ Status random_model_shard(const RandomModel *m, Module *model, FsdpContext *ctx,
                           const FsdpOptions *options)
 {
     int n = model->n_children;
-    for (int i = 0; i < n - 1; i++)
-        TRY(shard_sequence(m, model->children[i], 0, ctx, options));
+    for (int i = 0; i < n - 1; i++) TRY(shard_sequence(m, model->children[i], 0, ctx, options));
     return OK;
 }
 

@@ -6,22 +6,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Lowers values[i] in ever smaller steps. Whether it is lower than before.
+enum { FEW = 16 }; // values of a gene that are tried one by one
+
+// Whether it fails with values[i] = value, which then stays.
+static bool keep(int *values, int i, int value, FailsFn fails, void *arg, int *tried)
+{
+    int before = values[i];
+    values[i] = value;
+    ++*tried;
+    if (fails(values, arg)) return true;
+    values[i] = before;
+    return false;
+}
+
+// Lowers values[i]. Whether it is lower than before.
 static bool lower(const Gene *gene, int i, int *values, FailsFn fails, void *arg, int *tried)
 {
-    bool lowered = false;
-    for (int step = values[i] - gene->least; step > 0; step /= 2) {
-        while (values[i] - step >= gene->least) {
-            values[i] -= step;
-            ++*tried;
-            if (!fails(values, arg)) {
-                values[i] += step;
-                break;
-            }
-            lowered = true;
-        }
-    }
-    return lowered;
+    int before = values[i];
+    for (int low = gene->least; gene->most - gene->least < FEW && low < values[i]; low++)
+        if (keep(values, i, low, fails, arg, tried)) return true;
+    if (gene->most - gene->least < FEW) return false;
+    for (int step = before - gene->least; step > 0; step /= 2)
+        while (values[i] - step >= gene->least)
+            if (!keep(values, i, values[i] - step, fails, arg, tried)) break;
+    return values[i] < before;
 }
 
 int shrink(const Gene *genes, int n, int *values, FailsFn fails, void *arg)

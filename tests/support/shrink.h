@@ -17,9 +17,9 @@ typedef struct Gene {
 // Whether the case of these values fails.
 typedef bool (*FailsFn)(const int *values, void *arg);
 
-// Lowers the n values, one at a time and as far as it goes, while the case still fails; until no
-// value alone can be lowered to its least one, by half of the way to it, or by one. Returns how many
-// cases it has tried.
+// Lowers the n values, one at a time and as far as it goes, while the case still fails; until it
+// fails with no lower value of any of them alone. (Of one that has more than 16 values some are
+// tried: the least, by half of the way to it …, the next.) Returns how many cases it has tried.
 int shrink(const Gene *genes, int n, int *values, FailsFn fails, void *arg);
 
 // "world=3 layout=1": the values that are not the least ones.

@@ -702,6 +702,24 @@ static void check_shards(Wrapped *w, Plain *p, const Case *c, const Rank *world,
     need(plain_adamw_step(p->adamw));
 }
 
+static bool *case_ended; // in shared memory
+
+bool case_overflowed(void)
+{
+    return *case_ended;
+}
+
+// Whether a gradient of the oracle's is not finite: the model has overflowed, and which NaN comes
+// out of that is nobody's promise. All ranks see the same.
+static bool overflowed(const Case *c, const Rank *r, size_t n)
+{
+    int ranks = c->stages > 0 ? r->world / c->stages : r->world;
+    for (int k = 0; k < ranks * CASE_ROUNDS; k++)
+        for (size_t i = 0; i < n && k % CASE_ROUNDS < c->rounds; i++)
+            if (!isfinite(c->grads[k][i])) return *case_ended = true;
+    return false;
+}
+
 typedef struct Compared {
     const Plain *plain;
     bool near; // to 1e-6; else bitwise
@@ -750,6 +768,7 @@ static void case_body(const Rank *r, void *arg)
             make_narrow_grads(&narrow, &plain, c, r, step);
         else
             make_grads(&plain, c, r, step);
+        if (overflowed(c, r, (size_t)model_numel(plain.model))) break;
         case_train(&w, c, r, step);
         need_cuda(cudaDeviceSynchronize());
         check_shards(&w, &plain, c, r, step);
@@ -773,6 +792,8 @@ static void share_grads(Case *c)
     static float *memory;
     enum { MOST_NUMEL = 1 << 16 };
     if (memory == NULL) memory = shared_alloc(sizeof grads / sizeof *grads * MOST_NUMEL * 4);
+    if (case_ended == NULL) case_ended = shared_alloc(sizeof *case_ended);
+    *case_ended = false;
     for (int i = 0; i < CASE_RANKS * CASE_ROUNDS; i++) grads[i] = memory + (size_t)i * MOST_NUMEL;
     c->grads = grads;
 }

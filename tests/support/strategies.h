@@ -89,8 +89,10 @@ void case_resume(Wrapped *w, const Case *c, const Rank *r, int step);
 extern char case_folder[PATH_BYTES];
 
 // Trains on `world` ranks, and compares after each step with the oracle: gradients and their
-// padding, the norm, and at the end the parameters.
+// padding, the norm, and at the end the parameters. It ends before a step with gradients that
+// are not finite; whether the last case did.
 void run_case(int world, Case *c);
+bool case_overflowed(void);
 // The same; returns the first failure's text (free it; NULL: none) instead of failing the test.
 char *run_case_message(int world, Case *c);
 // The library is asked for the case; NULL where each rank gets `reason` as its line.
