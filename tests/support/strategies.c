@@ -119,13 +119,23 @@ const char *case_refusal(const Case *c, int world)
     if (c->partial && c->replicas == 1) return "there is one replica, and nothing to all-reduce";
     if (c->offload && ddp) return "DDP keeps everything on the device";
     if (c->offload && slice != 0) return "reshard_ranks keeps slices on the device";
-    if (c->offload && c->layout != NULL) return "offload takes flat shards alone";
-    if (c->offload && frozen) return "offload has no frozen parameters";
     if (recompute_refusal(c)[0] != '\0') return recompute_refusal(c);
     if (c->stages > 0 && slice != 0) return "several micro-batches in flight";
     if (c->stages > 0 && c->partial) return "a pipeline all-reduces at each reduction";
-    if (c->stages > 0 && c->offload) return "stages sum and clip on the device";
     return "";
+}
+
+// The model and what is below it become units; DDP's model alone.
+static Status shard_model(Wrapped *w, const Case *c, const FsdpOptions *fsdp)
+{
+    bool units = c->options.strategy != STRATEGY_DDP;
+    if (units && c->random == NULL && c->stages > 0)
+        return pipeline_fully_shard(w->model, &w->ctx, fsdp);
+    if (units && c->random != NULL) TRY(random_model_shard(c->random, w->model, &w->ctx, fsdp));
+    for (int i = 0; i < w->model->n_children; i++)
+        if (units && c->random == NULL && is_block(&c->spec, w->model, i))
+            TRY(fully_shard(w->model->children[i], &w->ctx, fsdp));
+    return fully_shard(w->model, &w->ctx, fsdp);
 }
 
 Status case_build(Wrapped *w, const Case *c)
@@ -135,12 +145,7 @@ Status case_build(Wrapped *w, const Case *c)
     PipelineTies ties;
     w->model = model_of(c);
     if (c->stages > 0) TRY(pipeline_cut(w->model, &w->ranks, &ties));
-    bool units = c->options.strategy != STRATEGY_DDP; // apart from the model
-    if (units && c->random != NULL) TRY(random_model_shard(c->random, w->model, &w->ctx, &fsdp));
-    for (int i = 0; i < w->model->n_children; i++)
-        if (units && c->random == NULL && is_block(&c->spec, w->model, i))
-            TRY(fully_shard(w->model->children[i], &w->ctx, &fsdp));
-    TRY(fully_shard(w->model, &w->ctx, &fsdp));
+    TRY(shard_model(w, c, &fsdp));
     w->root = fsdp_unit(w->model)->root;
     TRY(strategy_apply(w->model, &c->options));
     if (c->partial) TRY(fsdp_set_requires_all_reduce(w->model, false));
@@ -773,7 +778,9 @@ static void case_body(const Rank *r, void *arg)
         need_cuda(cudaDeviceSynchronize());
         check_shards(&w, &plain, c, r, step);
         if (c->before_update != NULL) c->before_update(&w, c, r, step);
-        if (c->clip > 0.0f) need(fsdp_clip_grad_norm(w.model, &w.ctx, c->clip, &norm));
+        if (c->clip > 0.0f)
+            need(w.pipeline != NULL ? pipeline_clip_grad_norm(w.pipeline, c->clip, &norm)
+                                    : fsdp_clip_grad_norm(w.model, &w.ctx, c->clip, &norm));
         need(fsdp_adamw_step(&w.adamw));
         meet(r); // before the shared gradients are written again
     }
