@@ -2,7 +2,7 @@
  * (tests/support/strategies.h), or the library refuses it with the line that case_refusal has. What
  * fails is made as small as it goes (shrink.h), and told as one command.
  *
- *   RANDOM_OPTIONS=500 build/tests/labs/random_options          so many that train (25); SEED=n
+ *   RANDOM_OPTIONS=500 build/tests/labs/random_options          so many that train (40); SEED=n
  *   RANDOM_CASE="world=3 layout=1" build/tests/labs/random_options        this case alone
  *
  * A case is a number for each of GENES; the least one is what a small case has. tests/labs/pairs.c
@@ -266,7 +266,7 @@ static void tell(const int *v, char *trouble)
 static int wanted(void)
 {
     const char *text = getenv("RANDOM_OPTIONS");
-    return text != NULL && atoi(text) > 0 ? atoi(text) : 25;
+    return text != NULL && atoi(text) > 0 ? atoi(text) : 40;
 }
 
 // ---- The tests ----
