@@ -42,6 +42,7 @@ enum {
     RUN,
     INIT,
     FIT,
+    TIMELINE,
     SETTINGS
 };
 
@@ -50,7 +51,7 @@ static const char *const names[SETTINGS] = {
     "DTYPE",         "REDUCE_DTYPE", "REPLICAS", "ACCUMULATE", "ATTENTION", "CLIP",
     "LAYERS",        "HEADS",        "DIM",      "VOCAB",      "KV_HEADS",  "HIDDEN",
     "RESHARD_RANKS", "REDUCE",       "SLOW",     "JSON",       "RANKS",     "RUN",
-    "INIT",          "FIT"};
+    "INIT",          "FIT",          "TIMELINE"};
 
 // One line on stderr.
 static Status refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -314,6 +315,7 @@ static Status read_rest(const char *const value[SETTINGS], PlanOptions *o)
     o->values = init == 1 || o->run == PLAN_EXECUTED;
     o->fit = fit == 1;
     o->json = value[JSON];
+    o->timeline = value[TIMELINE];
     TRY(read_slow(value, o));
     if (o->fit && (value[STRATEGY] || value[REPLICAS] || value[ACCUMULATE] ||
                    value[RESHARD_RANKS] || value[REDUCE]))
