@@ -47,11 +47,10 @@ enum {
 };
 
 static const char *const names[SETTINGS] = {
-    "MODEL",         "GPUS",         "MACHINE",  "BATCH",      "SEQ",       "STRATEGY",
-    "DTYPE",         "REDUCE_DTYPE", "REPLICAS", "ACCUMULATE", "ATTENTION", "CLIP",
-    "LAYERS",        "HEADS",        "DIM",      "VOCAB",      "KV_HEADS",  "HIDDEN",
-    "RESHARD_RANKS", "REDUCE",       "SLOW",     "JSON",       "RANKS",     "RUN",
-    "INIT",          "FIT",          "TIMELINE"};
+    "MODEL",        "GPUS",     "MACHINE",    "BATCH",     "SEQ",           "STRATEGY", "DTYPE",
+    "REDUCE_DTYPE", "REPLICAS", "ACCUMULATE", "ATTENTION", "CLIP",          "LAYERS",   "HEADS",
+    "DIM",          "VOCAB",    "KV_HEADS",   "HIDDEN",    "RESHARD_RANKS", "REDUCE",   "SLOW",
+    "JSON",         "RANKS",    "RUN",        "INIT",      "FIT",           "TIMELINE"};
 
 // One line on stderr.
 static Status refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
