@@ -203,10 +203,15 @@ def rewritten(path, text, staged, repository=""):
 
 # ---- All of them ----
 
+def entry(path):
+    """The site's first page has the name of the kit, too."""
+    return "What the kit is <README>" if path == "README.md" else path[:-3]
+
+
 def contents(sections):
     """The generator's lists of pages, one for each section."""
     return "\n".join("```{toctree}\n:caption: %s\n:maxdepth: 1\n\n%s\n```\n" % (
-        section.title, "\n".join(path[:-3] for path in section.pages)) for section in sections)
+        section.title, "\n".join(entry(path) for path in section.pages)) for section in sections)
 
 
 def read(path):

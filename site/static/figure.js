@@ -127,7 +127,7 @@ ShardLab.line = (svg, x1, y1, x2, y2, kind) => {
 ShardLab.legend = (svg, width, top, entries) => {
     let x = 0, y = top;
     for (const [kind, words] of entries) {
-        const room = 24 + 7.2 * words.length;
+        const room = 28 + 7.8 * words.length;
         if (x > 0 && x + room > width) {
             x = 0;
             y += 22;

@@ -44,8 +44,9 @@ ShardLab.figure("timeline", (place) => {
             const top = 62 * lane + 19, wide = x(to) - x(from);
             ShardLab.rect(svg, x(from), top, Math.max(wide, 0.5), 30, kinds[kind],
                           names[kind] + unit + ": " + ShardLab.milliseconds((to - from) * 1e5));
-            if (unit && wide > 8 * unit.length + 4)
-                ShardLab.text(svg, x(from) + wide / 2, top + 20, unit,
+            const fits = [unit, unit.replace("h.", "")].find((name) => wide > 8 * name.length + 3);
+            if (fits)
+                ShardLab.text(svg, x(from) + wide / 2, top + 20, fits,
                               {"text-anchor": "middle", class: "in-" + kinds[kind]});
         }
         axis(svg, width, 62 * 3, cell.step / 1e9, x);
@@ -60,7 +61,7 @@ ShardLab.figure("timeline", (place) => {
         ShardLab.line(svg, 0, y, width, y, "axis");
         for (let when = 0; when <= milliseconds; when += step) {
             const at = x(when * 1e4);
-            if (at > width - 60 && when > 0) break;
+            if (at > width - 40 && when > 0) break;
             ShardLab.line(svg, at, y, at, y + 5, "axis");
             ShardLab.text(svg, at, y + 19, String(when),
                           {"text-anchor": when === 0 ? "start" : "middle"});
