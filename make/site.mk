@@ -1,5 +1,5 @@
 # The pages of the kit as a site, and its test in a browser. No archive has this file.
-.PHONY: site check-site
+.PHONY: site check-site site-planner
 
 SITE            ?= students
 SITE_REPOSITORY ?=
@@ -12,9 +12,12 @@ endif
 ##                    build/ first. SITE=instructors adds the answers;
 ##                    SITE_REPOSITORY=URL links files of the kit to URL/path
 site: deps
-	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/impl/reference/bin/plan
+	@$(MAKE) $(JOBS) IMPL=reference site-planner
 	@$(PYTHON) -B grader/course/site_build.py --out '$(BUILD)/site' --plan $(BUILD)/impl/reference/bin/plan \
 	    $(if $(filter instructors,$(SITE)),--staff) $(if $(SITE_REPOSITORY),--repository $(call quote,$(SITE_REPOSITORY)))
+
+site-planner: $(BUILD)/impl/reference/bin/plan
+	@:
 
 ## make check-site    the site in Chromium (Debian: chromium, chromium-driver):
 ##                    links, search, each slider against the planner, keyboard,

@@ -13,6 +13,7 @@ highlight_language = "none"
 html_theme = "furo"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_favicon = "static/icon.svg"
 html_copy_source = False
 html_show_sourcelink = False
 html_show_copyright = False

@@ -314,7 +314,7 @@ def block(lines):
             node = parse(text, words=True)
         except NotAFormula:
             return None
-        if not has_quantities(node):
+        if not has_quantities(node) or node[0] == "product" and not node[2]:
             return None
         more = '<span class="why">%s</span>' % escape(more.strip()) if more.strip() else ""
         rows.append("<div>%s%s</div>" % (mathml(node, text, True), more))

@@ -34,10 +34,10 @@ FOR_ALL = ("handouts/instructors.md",) # of what is for staff
 OWN = "site" # where the site's own pages and files are
 # A figure that moves, beside one that does not: {picture: (page, what it says)}
 MOVING = {
-    "figures/memory.svg": ("memory", "The same for any model, number of ranks and strategy"),
-    "figures/stages.svg": ("memory", "The same for any model, number of ranks and precision"),
-    "figures/forward.svg": ("ring", "An all-gather, step by step"),
-    "figures/step.svg": ("timeline", "A step with other bandwidths, tokens and prefetch depths"),
+    "handouts/figures/memory.svg": ("memory", "The same for any model, number of ranks and strategy"),
+    "handouts/figures/stages.svg": ("memory", "The same for any model, number of ranks and precision"),
+    "handouts/figures/forward.svg": ("ring", "An all-gather, step by step"),
+    "handouts/figures/step.svg": ("timeline", "A step with other bandwidths, tokens and prefetch depths"),
 }
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
 SPAN = re.compile(r"(`+)(?:(?!\1).)+?\1", re.DOTALL)
@@ -133,8 +133,8 @@ class Page:
             return "%s[%s](%s)" % (picture, text, link)
         path = self.target(name)
         if picture:
-            if name in MOVING:
-                self.moving.append(name)
+            if path in MOVING:
+                self.moving.append(path)
             return "![%s](%s)" % (text, link)
         if path in self.staged:
             return "[%s](%s)" % (text, link)
