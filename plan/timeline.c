@@ -4,8 +4,8 @@
  *   operations      in the order in which they were queued, each of them
  *                   [operation, name, stream, event, start, end, bytes sent]
  *
- * Times are picoseconds since the step began. `event` numbers the events of records and waits from 1
- * on, by their first use; other operations have 0. Waits and records have no time of their own.
+ * Times are picoseconds since the step began. `event` numbers the events of records and waits from
+ * 1 on, by their first use; other operations have 0. Waits and records have no time of their own.
  *
  * Interface: plan_write_timeline.
  */

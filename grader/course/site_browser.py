@@ -1,7 +1,9 @@
-"""A headless Chromium, driven by chromedriver's own protocol (W3C WebDriver) with the standard library.
+"""A headless Chromium, driven by chromedriver's own protocol (W3C WebDriver) with the standard
+library.
 
-Interface: Browser(): a context; .open(url), .run(script, *arguments), .errors(), .keys(text), .media(…),
-.width(pixels); NoBrowser. Served(folder): a context with .url, files on the loopback interface.
+Interface: Browser(): a context; .open(url), .run(script, *arguments), .errors(), .keys(text),
+.media(…), .width(pixels); NoBrowser. Served(folder): a context with .url, files on the loopback
+interface.
 """
 
 import functools
@@ -34,20 +36,20 @@ class Browser:
     def __enter__(self):
         for program in ("chromium", "chromedriver"):
             if not shutil.which(program):
-                raise NoBrowser("there is no %s: apt-get install chromium chromium-driver (on Debian)"
-                                % program)
+                raise NoBrowser("there is no %s: apt-get install chromium chromium-driver "
+                                "(on Debian)" % program)
         self.folder = tempfile.TemporaryDirectory(prefix="shardlab-site-")
-        self.process = subprocess.Popen(["chromedriver", "--port=0"], stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                                        start_new_session=True)
+        self.process = subprocess.Popen(
+            ["chromedriver", "--port=0"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True, start_new_session=True)
         self.session = ""
         try:
             self.base = "http://127.0.0.1:%s" % self.port()
             self.session = self.ask("POST", "/session", {"capabilities": {"alwaysMatch": {
                 "browserName": "chrome", "goog:loggingPrefs": {"browser": "ALL"},
-                "goog:chromeOptions": {"binary": shutil.which("chromium"),
-                                       "args": ARGUMENTS + ["--user-data-dir=" + self.folder.name]}}}}
-            )["sessionId"]
+                "goog:chromeOptions": {
+                    "binary": shutil.which("chromium"),
+                    "args": ARGUMENTS + ["--user-data-dir=" + self.folder.name]}}}})["sessionId"]
         except BaseException:
             self.__exit__()
             raise

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Builds the site: the pages of the kit as HTML in DIR/html, for any web server or for a browser that
-opens DIR/html/index.html.
+"""Builds the site: the pages of the kit as HTML in DIR/html, for any web server or for a browser
+that opens DIR/html/index.html.
 
     site_build.py --out DIR --plan PROGRAM [--staff] [--repository URL]      (make site)
 
-Pages are staged (site_pages.py), what the figures show is planned (site_data.py), and Sphinx makes HTML
-of both, in a virtual environment below DIR with the versions of site/requirements.txt. Answers of
-the planner are kept in DIR/plans. A warning of Sphinx's, such as a link that leads nowhere, is an error.
+Pages are staged (site_pages.py), what the figures show is planned (site_data.py), and Sphinx
+makes HTML of both, in a virtual environment below DIR with the versions of
+site/requirements.txt. Answers of the planner are kept in DIR/plans. A warning of Sphinx's, such
+as a link that leads nowhere, is an error.
 
-Interface: main(); prepare(root, out, planner, staff, repository): all but Sphinx. Exit status 3: the
-site cannot be built here.
+Interface: main(); prepare(root, out, planner, staff, repository): all but Sphinx. Exit status 3:
+the site cannot be built here.
 """
 
 import argparse
@@ -62,7 +63,7 @@ def memory_formulas(memory):
     """A table for each precision: categories down, strategies across."""
     parts = []
     strategies = memory.data["strategies"]
-    for precision, types in enumerate(memory.data["precisions"][:2]): # bf16 alone is as float, with a = 2
+    for precision, types in enumerate(memory.data["precisions"][:2]): # the third is as both
         each = [memory.formulas(strategy, precision) for strategy in range(len(strategies))]
         rows = [[name] + [shown(one[name]) for one in each] for name in each[0]
                 if name != "activations"]
@@ -81,7 +82,8 @@ def shown(text):
 
 def timeline_table(grid):
     rows = [["%d" % bandwidth, "{:,}".format(tokens), "%d" % depth] +
-            ["%.2f" % (cell[name] / 1e9) for name in ("step", "compute", "communication", "exposed")]
+            ["%.2f" % (cell[name] / 1e9)
+             for name in ("step", "compute", "communication", "exposed")]
             for (bandwidth, tokens, depth), cell in grid.cells().items()]
     return table(["GB/s", "tokens per GPU", "depth", "step, ms", "computes", "communicates",
                   "exposed"], rows)
@@ -93,7 +95,8 @@ def ring_table(ranks=4):
         has = ["rank %d: %s" % (rank, ", ".join(str((rank - k) % ranks)
                                                for k in range(step + 1))) for rank in range(ranks)]
         rows.append(["%d" % step, "; ".join(has)])
-    return "%d ranks, the shards that each has:\n\n%s" % (ranks, table(["after step", "shards"], rows))
+    return "%d ranks, the shards that each has:\n\n%s" % (
+        ranks, table(["after step", "shards"], rows))
 
 
 # ---- All but Sphinx ----
@@ -103,7 +106,8 @@ def prepare(root, out, planner, staff=False, repository=""):
     folder = os.path.join(out, "src")
     staged = site_pages.stage(root, folder, staff, repository)
     memory, grid = site_data.Memory(root), site_data.Grid(planner)
-    for name, text in (("memory_data.js", memory.javascript()), ("timeline_data.js", grid.javascript())):
+    for name, text in (("memory_data.js", memory.javascript()),
+                       ("timeline_data.js", grid.javascript())):
         site_pages.write(os.path.join(folder, "static", name), text)
     fill(folder, "figures/memory.md", MEMORY_TABLE=memory_table(memory),
          MEMORY_FORMULAS=memory_formulas(memory))
@@ -140,14 +144,15 @@ def environment(out):
     if os.path.exists(mark) and site_pages.read(mark) == wanted:
         return python
     if sys.version_info < PYTHON:
-        raise CannotBuild("Sphinx wants Python %d.%d, and this is %d.%d: make site PYTHON=python3.11"
+        raise CannotBuild("Sphinx wants Python %d.%d, this is %d.%d: make site PYTHON=python3.11"
                           % (PYTHON + sys.version_info[:2]))
-    print("make site: installs Sphinx and furo from PyPI into %s" % os.path.relpath(folder), flush=True)
+    print("make site: installs Sphinx and furo from PyPI into %s" % os.path.relpath(folder),
+          flush=True)
     shutil.rmtree(folder, ignore_errors=True)
-    run([sys.executable, "-m", "venv", folder], "no virtual environment (on Debian: apt-get install "
-        "python3-venv):")
-    run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary", ":all:",
-         "-r", os.path.join(ROOT, REQUIREMENTS)], "pip does not get %s:" % REQUIREMENTS)
+    run([sys.executable, "-m", "venv", folder],
+        "no virtual environment (on Debian: apt-get install python3-venv):")
+    run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary",
+         ":all:", "-r", os.path.join(ROOT, REQUIREMENTS)], "pip does not get %s:" % REQUIREMENTS)
     site_pages.write(mark, wanted)
     return python
 

@@ -4,13 +4,13 @@
     site_check.py --site DIR --plan PROGRAM      (make check-site)
 
 Of all pages: links and anchors lead somewhere, nothing is loaded from elsewhere, the console is
-silent, text has the contrast that WCAG 2 asks for (4.5, large text 3) in light and dark, and at 390
-pixels nothing moves sideways. The search finds a word. Of the figures: each control at three positions
-shows what the planner says, which is asked anew; each is reached by Tab and changed by arrow keys;
-they work from a disk too.
+silent, text has the contrast that WCAG 2 asks for (4.5, large text 3) in light and dark, and at
+390 pixels nothing moves sideways. The search finds a word. Of the figures: each control at three
+positions shows what the planner says, which is asked anew; each is reached by Tab and changed by
+arrow keys; they work from a disk too.
 
-Interface: main(); links(html) -> [problem]. Exit status 1: something is wrong; 3: it cannot be checked
-here.
+Interface: main(); links(html) -> [problem]. Exit status 1: something is wrong; 3: it cannot be
+checked here.
 """
 
 import argparse
@@ -44,7 +44,8 @@ const light = (c) => {
                                                                 : ((v + 0.055) / 1.055) ** 2.4);
     return 0.2126 * part[0] + 0.7152 * part[1] + 0.0722 * part[2];
 };
-const over = (top, under) => [0, 1, 2].map((i) => top[i] * top[3] + under[i] * (1 - top[3])).concat(1);
+const mixed = (a, b, part) => a * part + b * (1 - part);
+const over = (top, under) => [0, 1, 2].map((i) => mixed(top[i], under[i], top[3])).concat(1);
 const ground = (element) => {
     if (!element) return [255, 255, 255, 1];
     const box = [...element.classList].find((name) => name.startsWith("in-"));
@@ -78,7 +79,8 @@ control.dispatchEvent(new Event(control.tagName === "SELECT" ? "change" : "input
 SHOWN = """
 const found = {};
 for (const cell of document.querySelectorAll(".moving td.number")) {
-    if (cell.dataset.category) found[cell.dataset.category] = Number(cell.textContent.replaceAll(",", ""));
+    if (cell.dataset.category)
+        found[cell.dataset.category] = Number(cell.textContent.replaceAll(",", ""));
     if (cell.dataset.time) found[cell.dataset.time] = Number(cell.dataset.picoseconds);
     if (cell.dataset.bytes) found.unsharded = Number(cell.dataset.bytes);
 }
@@ -194,8 +196,9 @@ class Check:
             if not name or name in reached:
                 continue
             reached.add(name)
-            outline = self.browser.run("return getComputedStyle(document.activeElement).outlineStyle")
-            self.want(outline != "none", "%s: %s does not show that it has the focus" % (page, name))
+            outline = self.browser.run(
+                "return getComputedStyle(document.activeElement).outlineStyle")
+            self.want(outline != "none", "%s: %s does not show the focus" % (page, name))
             if kind != "BUTTON":
                 most = self.browser.run("const one = document.activeElement; return one.max || "
                                         "one.options && one.options.length - 1")
@@ -204,7 +207,8 @@ class Check:
                 after = self.browser.run("return document.activeElement.value")
                 self.want(after != value or int(most) == 0,
                           "%s: an arrow key does not move %s" % (page, name))
-        self.want(len(reached) == left, "%s: Tab reaches %d of %d controls" % (page, len(reached), left))
+        self.want(len(reached) == left,
+                  "%s: Tab reaches %d of %d controls" % (page, len(reached), left))
 
     def memory(self, memory, planner):
         """Each control at three positions; and the formulas over a grid."""
@@ -223,7 +227,8 @@ class Check:
         sizes = [len(entries) for entries in lists]
         for i in range(GRID):
             place = [i * (7, 3, 1, 5)[k] // (1, 2, 3, 4)[k] % size for k, size in enumerate(sizes)]
-            wanted = site_data.measured(planner.ask(memory.settings(site_data.Point(*place)), "JSON"))
+            point = site_data.Point(*place)
+            wanted = site_data.measured(planner.ask(memory.settings(point), "JSON"))
             found = self.browser.run(
                 "return ShardLab.memory({model: arguments[0], world: arguments[1], strategy: "
                 "arguments[2], precision: arguments[3]})", *place)
@@ -245,8 +250,9 @@ class Check:
                 wanted = {name: plan["times"][name] for name in
                           ("step", "compute", "communication", "exposed", "idle")}
                 wanted["unsharded"] = plan["ranks"][0]["memory"]["unsharded parameters"][2]
-                self.want(self.browser.run(SHOWN) == wanted, "the timeline at %s: %s, the planner has "
-                          "%s" % (at, self.browser.run(SHOWN), wanted))
+                shown = self.browser.run(SHOWN)
+                self.want(shown == wanted, "the timeline at %s: %s, the planner has %s"
+                          % (at, shown, wanted))
                 boxes = self.browser.run("return document.querySelectorAll('.moving rect').length")
                 self.want(boxes > 25, "the timeline at %s draws %d boxes" % (at, boxes))
 
@@ -262,7 +268,8 @@ class Check:
                 text = self.browser.run("return document.querySelector('.figures').textContent")
                 numbers = [int(one.replace(",", "")) for one in re.findall(r"\d[\d,]*\d|\d", text)]
                 wanted = [step, ranks - 1, step + 1, ranks, 4 * block["shard"] * step]
-                self.want(numbers[:5] == wanted, "the ring of %d, step %d: %s" % (ranks, step, text))
+                self.want(numbers[:5] == wanted,
+                          "the ring of %d, step %d: %s" % (ranks, step, text))
             sent = 4 * (ranks - 1) * (root["shard"] + 48 * block["shard"])
             self.want(sent == plan["ranks"][0]["messages"]["all-gather"][2],
                       "the planner sends another number of bytes than the ring of %d" % ranks)
@@ -277,15 +284,15 @@ class Check:
         self.want(self.browser.run(state) == ["1", "Play"], "Play moves where motion is not wanted")
         self.browser.media(prefers_reduced_motion="no-preference")
         self.browser.run("document.querySelector('.moving button').click()")
-        self.want(self.browser.until("return document.querySelectorAll('.moving input')[1].value === '3'"),
-                  "Play does not go on to the last step")
+        self.want(self.browser.until(
+            "return document.querySelectorAll('.moving input')[1].value === '3'"), "Play does not go on to the last step")
 
     def from_disk(self):
         self.url = "file://%s/" % urllib.parse.quote(self.folder)
         for page in ("figures/memory.html", "figures/timeline.html", "figures/ring.html"):
             self.open(page)
-            self.want(self.browser.run("return document.querySelectorAll('.drawn rect').length") > 3,
-                      "%s: nothing is drawn when it is opened from a disk" % page)
+            drawn = self.browser.run("return document.querySelectorAll('.drawn rect').length")
+            self.want(drawn > 3, "%s: nothing is drawn when it is opened from a disk" % page)
 
 
 def check(site, program):
@@ -323,8 +330,8 @@ def main():
     for line in wrong[:100]:
         layout.tell(line, sys.stdout)
     print("%d pages, %s" % (number, "%d things are wrong" % len(wrong) if wrong else
-                            "all as it should be: links, console, contrast, width, search, keyboard, "
-                            "figures"))
+                            "all as it should be: links, console, contrast, width, search, "
+                            "keyboard, figures"))
     return 1 if wrong else 0
 
 

@@ -1,12 +1,12 @@
 """What the figures that move show.
 
-Memory is in closed form: site/memory.json has a formula for each category, and JavaScript, MathML and
-tests are made of it. Timelines are the planner's own: a grid of plans, each of a step on one modelled
-machine. Nothing here, and nothing in the browser, works out a time.
+Memory is in closed form: site/memory.json has a formula for each category, and JavaScript,
+MathML and tests are made of it. Timelines are the planner's own: a grid of plans, each of a step
+on one modelled machine. Nothing here, and nothing in the browser, works out a time.
 
-Interface: Memory(root): formulas(strategy, precision), values(point), javascript(), settings(point);
-Planner(program, folder).plan(settings), .timeline(settings); Grid(planner): cells(), javascript();
-measured(plan).
+Interface: Memory(root): formulas(strategy, precision), values(point), javascript(),
+settings(point); Planner(program, folder).plan(settings), .timeline(settings); Grid(planner):
+cells(), javascript(); measured(plan).
 """
 
 import hashlib
@@ -28,7 +28,7 @@ class NoPlan(Exception):
 
 
 class Planner:
-    """Runs the planner, each question once: answers are kept in the folder, by program and question."""
+    """Runs the planner. Answers are kept in the folder, by program and question."""
 
     def __init__(self, program, folder):
         self.program = program
@@ -38,9 +38,10 @@ class Planner:
         os.makedirs(folder, exist_ok=True)
 
     def ask(self, settings, kind, machine=""):
-        """The object that the planner writes for JSON= or TIMELINE=; machine: the text of a file."""
+        """What the planner writes for JSON= or TIMELINE=; machine: the text of a file."""
         question = json.dumps([self.key, kind, sorted(settings.items()), machine])
-        kept = os.path.join(self.folder, hashlib.sha256(question.encode()).hexdigest()[:24] + ".json")
+        name = hashlib.sha256(question.encode()).hexdigest()[:24]
+        kept = os.path.join(self.folder, name + ".json")
         if not os.path.exists(kept):
             with tempfile.TemporaryDirectory(dir=self.folder) as folder:
                 path = os.path.join(folder, "answer.json")
@@ -54,8 +55,8 @@ class Planner:
             return json.load(file)
 
     def run(self, settings, kind, path):
-        command = [self.program] + ["%s=%s" % pair for pair in settings.items()] + [kind + "=" + path]
-        done = subprocess.run(command, env=dict(runner.clean_environment(), SIMGPU_THREADS="1"),
+        command = [self.program] + ["%s=%s" % pair for pair in settings.items()]
+        done = subprocess.run(command + [kind + "=" + path], env=dict(runner.clean_environment(), SIMGPU_THREADS="1"),
                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, text=True, errors="replace", check=False,
                               timeout=LIMIT * runner.time_factor())
@@ -122,7 +123,8 @@ class Memory:
     def settings(self, point):
         """As the planner is asked for the same."""
         model, types = self.data["models"][point.model], self.data["precisions"][point.precision]
-        strategy, world = self.data["strategies"][point.strategy][0], self.data["worlds"][point.world]
+        strategy = self.data["strategies"][point.strategy][0]
+        world = self.data["worlds"][point.world]
         found = {"LAYERS": model["L"], "HEADS": model["H"], "DIM": model["C"], "VOCAB": model["V"],
                  "SEQ": self.data["tokens"], "GPUS": world, "BATCH": 2 * world, "ACCUMULATE": 2,
                  "STRATEGY": strategy, "DTYPE": types["dtype"], "REDUCE_DTYPE": types["reduce"]}
@@ -162,7 +164,8 @@ def measured(plan):
     memory = plan["ranks"][0]["memory"]
     kept = ("sharded parameters", "sharded gradients", "optimizer state")
     others = ("unsharded parameters", "unsharded gradients", "activations")
-    return {**{name: memory[name][1] for name in kept}, **{name: memory[name][2] for name in others}}
+    return {**{name: memory[name][1] for name in kept},
+            **{name: memory[name][2] for name in others}}
 
 
 # ---- Timelines ----
@@ -212,11 +215,11 @@ def stream_of(operations, wanted):
 
 
 def boxes(line, layers):
-    """[[lane, kind, unit, begin, end]] of a timeline: kind is F, B or O for kernels of the forward, the
-    backward and the optimizer, A and R for collectives; tenths of microseconds.
+    """[[lane, kind, unit, begin, end]] of a timeline: kind is F, B or O for kernels of the forward,
+    the backward and the optimizer, A and R for collectives; tenths of microseconds.
 
-    The kernels of a unit are those after the wait for its all-gather, up to the record that says that
-    they are queued; what comes then is the root's."""
+    The kernels of a unit are those after the wait for its all-gather, up to the record that says
+    that they are queued; what comes then is the root's."""
     operations = line["operations"]
     compute, walk, found = stream_of(operations, ("BLAS call",)), Walk(layers), []
     last_scatter = max(i for i, row in enumerate(operations) if row[0] == "reduce-scatter")

@@ -3,13 +3,15 @@ worked out.
 
     time = (W - 1) * (α + shard bytes / b)
 
-A block of a page is one where each of its lines is (what follows after two blanks explains it); a
-cell of a table where all of it is. They multiply by *, by · or by nothing: `4N/W`, `2(W-1)/W * N`. A
-letter is a variable, with digits or _s its index; letters in a row are variables (`VC`), small ones
-a word (`lr`, `shard bytes`). Products without a sign bind more tightly than a quotient.
+A block of a page is one where each of its lines is (what follows after two blanks explains it);
+a cell of a table where all of it is. They multiply by *, by · or by nothing: `4N/W`, `2(W-1)/W *
+N`. A letter is a variable, with digits or _s its index; letters in a row are variables (`VC`),
+small ones a word (`lr`, `shard bytes`). Products without a sign bind more tightly than a
+quotient.
 
 Interface: parse(text, words) -> node, NotAFormula; mathml(node, display), javascript(node),
-value(node, {name: number}); block(lines) and cell(text): MathML, or None where they are no formula.
+value(node, {name: number}); block(lines) and cell(text): MathML, or None where they are no
+formula.
 """
 
 import math

@@ -1,11 +1,12 @@
 """The pages of the site: copies of the Markdown pages, in the same folders, for the generator.
 
-Links between pages stay as they are; a link to a file of the kit that is no page becomes its path, or
-leads into REPOSITORY where that is given. Formulas become MathML (site_formulas.py). What is for staff
-is left out unless it is asked for: all that students do not get (release.py), but for the instructors'
-page.
+Links between pages stay as they are; a link to a file of the kit that is no page becomes its
+path, or leads into REPOSITORY where that is given. Formulas become MathML (site_formulas.py).
+What is for staff is left out unless it is asked for: all that students do not get (release.py),
+but for the instructors' page.
 
-Interface: pages(root, staff) -> [Section]; stage(root, out, staff, repository) -> the paths written.
+Interface: pages(root, staff) -> [Section]; stage(root, out, staff, repository) -> the paths
+written.
 """
 
 import glob
@@ -34,10 +35,10 @@ FOR_ALL = ("handouts/instructors.md",) # of what is for staff
 OWN = "site" # where the site's own pages and files are
 # A figure that moves, beside one that does not: {picture: (page, what it says)}
 MOVING = {
-    "handouts/figures/memory.svg": ("memory", "The same for any model, number of ranks and strategy"),
-    "handouts/figures/stages.svg": ("memory", "The same for any model, number of ranks and precision"),
+    "handouts/figures/memory.svg": ("memory", "The same for any model, ranks and strategy"),
+    "handouts/figures/stages.svg": ("memory", "The same for any model, ranks and precision"),
     "handouts/figures/forward.svg": ("ring", "An all-gather, step by step"),
-    "handouts/figures/step.svg": ("timeline", "A step with other bandwidths, tokens and prefetch depths"),
+    "handouts/figures/step.svg": ("timeline", "A step at other bandwidths, tokens and depths"),
 }
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
 SPAN = re.compile(r"(`+)(?:(?!\1).)+?\1", re.DOTALL)
@@ -166,7 +167,8 @@ def cells(line):
     if not re.match(r"\|.*\|\s*$", line) or re.fullmatch(r"[|\s:-]+", line):
         return line
     parts = re.split(r"(?<!\\)\|", line)
-    done = [site_formulas.cell(part) if part.strip() and "`" not in part else None for part in parts]
+    done = [site_formulas.cell(part) if part.strip() and "`" not in part else None
+            for part in parts]
     return "|".join(" %s " % new if new else part for part, new in zip(parts, done))
 
 

@@ -43,7 +43,8 @@ const row = (form, label, control, said) => {
 
 // A slider over the places 0 to n - 1; words(place) says what a place is.
 ShardLab.range = (form, label, n, start, words, changed) => {
-    const control = ShardLab.make("input", {type: "range", min: 0, max: n - 1, step: 1, value: start});
+    const control = ShardLab.make("input", {type: "range", min: 0, max: n - 1, step: 1,
+                                            value: start});
     const said = ShardLab.make("output", {});
     const say = () => {
         said.textContent = words(Number(control.value));

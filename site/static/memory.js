@@ -1,5 +1,5 @@
-/* memory.js: what a rank holds, by category, over model, ranks, strategy and precision. The formulas are
- * made of site/memory.json (memory_data.js).
+/* memory.js: what a rank holds, by category, over model, ranks, strategy and precision. The
+ * formulas are made of site/memory.json (memory_data.js).
  *
  * Interface: ShardLab.memory({model, world, strategy, precision}) -> bytes of each category, places
  * in the lists of ShardLab.memoryData.
@@ -17,7 +17,8 @@ ShardLab.memory = (at) => {
 
 // Parameters of a model, without its padding.
 ShardLab.memoryParameters = (model) =>
-    ShardLab.memorySizes(model.L, model.C, model.H, model.V, ShardLab.memoryData.tokens, 1, 4, 4)[10];
+    ShardLab.memorySizes(model.L, model.C, model.H, model.V, ShardLab.memoryData.tokens,
+                         1, 4, 4)[10];
 
 ShardLab.figure("memory", (place) => {
     const data = ShardLab.memoryData;
@@ -29,7 +30,8 @@ ShardLab.figure("memory", (place) => {
         billions(ShardLab.memoryParameters(data.models[i])) + " parameters";
     const strategyNames = data.strategies.map((strategy) => strategy[1]);
     let show = () => {};
-    const model = ShardLab.range(form, "Model (N)", data.models.length, 3, modelWords, () => show());
+    const model = ShardLab.range(form, "Model (N)", data.models.length, 3, modelWords,
+                                 () => show());
     const world = ShardLab.range(form, "Ranks (W)", data.worlds.length, 2,
                                  (i) => data.worlds[i] + " ranks", () => show());
     const strategy = ShardLab.choice(form, "Strategy", strategyNames, 3, () => show());
@@ -63,9 +65,10 @@ ShardLab.figure("memory", (place) => {
         });
         const bottom = 48 * rows.length;
         if (data.gpu < most) {
-            ShardLab.line(svg, x(data.gpu), 16, x(data.gpu), bottom, "bound");
-            ShardLab.text(svg, x(data.gpu) + (x(data.gpu) > width / 2 ? -4 : 4), bottom + 6, "80 GiB",
-                          {"text-anchor": x(data.gpu) > width / 2 ? "end" : "start"});
+            const at = x(data.gpu), right = at > width / 2;
+            ShardLab.line(svg, at, 16, at, bottom, "bound");
+            ShardLab.text(svg, at + (right ? -4 : 4), bottom + 6, "80 GiB",
+                          {"text-anchor": right ? "end" : "start"});
         }
         return bottom + 16 + ShardLab.legend(svg, width, bottom + 16, data.categories.map(
             (category, c) => ["memory" + c, category.name]));

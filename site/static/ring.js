@@ -1,4 +1,5 @@
-/* ring.js: the ring of an all-gather, step by step: which shards each rank has, and what it sends next.
+/* ring.js: the ring of an all-gather, step by step: which shards each rank has, and what it sends
+ * next.
  *
  * Interface: ShardLab.ring(W, step) -> {has: [[shard …] of each rank], sends: shard of each rank or
  * -1, bytes: sent by each rank so far, time: seconds}.

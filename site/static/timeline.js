@@ -1,5 +1,5 @@
-/* timeline.js: a step in time over bandwidth, tokens and prefetch depth. All times are the planner's:
- * timeline_data.js has a cell for each place of the controls.
+/* timeline.js: a step in time over bandwidth, tokens and prefetch depth. All times are the
+ * planner's: timeline_data.js has a cell for each place of the controls.
  *
  * Interface: ShardLab.timeline(bandwidth, tokens, depth) -> the cell, by places in the lists.
  */
@@ -14,8 +14,8 @@ ShardLab.figure("timeline", (place) => {
     const data = ShardLab.timelineData;
     const kinds = {A: "box-gather", R: "box-reduce", F: "box-forward", B: "box-backward",
                    O: "box-step"};
-    const names = {A: "all-gather of ", R: "reduce-scatter of ", F: "forward of ", B: "backward of ",
-                   O: "gradient norm and optimizer"};
+    const names = {A: "all-gather of ", R: "reduce-scatter of ", F: "forward of ",
+                   B: "backward of ", O: "gradient norm and optimizer"};
     const form = ShardLab.make("form", {class: "controls"});
     form.addEventListener("submit", (event) => event.preventDefault());
     let show = () => {};

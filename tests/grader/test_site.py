@@ -1,5 +1,6 @@
-"""The site, apart from what Sphinx and a browser do (make check-site): which pages are on it, where their
-links lead, what becomes a formula; the closed form of memory and the timelines against the planner."""
+"""The site, apart from what Sphinx and a browser do (make check-site): which pages are on it, where
+their links lead, what becomes a formula; the closed form of memory and the timelines against the
+planner."""
 
 import glob
 import json
@@ -49,13 +50,14 @@ class Formulas(unittest.TestCase):
 
     def test_what_is_none(self):
         for text in ("DDP", "ZeRO-3", "AG 1", "h.0", "1,398,101", "2, 4, 8", "48 · 203 MB", "1F1B",
-                     "all-gather", "shard bytes / b", "16", "", "Do", "4 * (N", "P/S, or nP/S", "80G"):
+                     "all-gather", "shard bytes / b", "16", "", "Do", "4 * (N", "80G",
+                     "P/S, or nP/S"):
             self.assertIsNone(site_formulas.cell(text), text)
         for line in ("make grade TASK=4", "make plan MODEL=gpt2-xl GPUS=1024", "a b c d",
                      "SIMGPU_DRY=1 ./program", "x = f(y);", "gcc libc6-dev make", "p0 = 0xD2 * x0",
                      "python3 -B grader/plan.py", "if (a == b) return a / b;"):
             self.assertIsNone(site_formulas.block([line]), line)
-        self.assertIsNone(site_formulas.block(["before = 1", "while before divides, and before / 2"]))
+        self.assertIsNone(site_formulas.block(["a = 1", "while a divides, and a / 2 does not"]))
 
 
 class Pages(TempFolder):
@@ -125,21 +127,22 @@ class Pages(TempFolder):
             for kind, lines in before:
                 if kind == "fence" or kind == "block" and not site_formulas.block(lines):
                     indent = "    " if kind == "block" else ""
-                    self.assertIn("\n".join(indent + line if line else "" for line in lines).rstrip(),
-                                  after, page)
+                    text = "\n".join(indent + line if line else "" for line in lines)
+                    self.assertIn(text.rstrip(), after, page)
 
     def test_a_figure_that_moves_is_named(self):
         out, _ = self.stage()
         for page in ("handouts/3_forward.md", "handouts/4_backward.md", "README.md"):
-            self.assertRegex(site_pages.read(os.path.join(out, page)), r"\(\S*figures/\w+\.md\)\.\*")
+            text = site_pages.read(os.path.join(out, page))
+            self.assertRegex(text, r"\(\S*figures/\w+\.md\)\.\*")
 
 
 class Html(TempFolder):
     """What make check-site finds without a browser."""
 
     def test_links(self):
-        self.write("a.html", '<a href="b.html#x">1</a><a href="b.html#y">2</a><a href="c.html">3</a>'
-                             '<a href="https://x.org/">4</a><a href="#top">5</a>'
+        self.write("a.html", '<a href="b.html#x">1</a><a href="b.html#y">2</a>'
+                             '<a href="c.html">3</a><a href="https://x.org/">4</a><a href="#top">5</a>'
                              '<script src="https://x.org/s.js"></script><img src="no.svg">')
         self.write("b.html", '<h1 id="x">b</h1>')
         self.assertEqual(sorted(site_check.links(self.folder)), [
