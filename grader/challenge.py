@@ -33,7 +33,8 @@ from files import read_regular_file, write_atomically
 NAME = "plan.txt"
 FIXED = {"MODEL": "mpt-7b", "GPUS": "64", "MACHINE": "h100x8", "BATCH": "512", "SEQ": "2048"}
 FREE = ("STRATEGY", "REPLICAS", "RESHARD_RANKS", "ACCUMULATE", "REDUCE", "DTYPE", "REDUCE_DTYPE",
-        "ATTENTION")
+        "ATTENTION", "RECOMPUTE", "PREFETCH", "LAYOUT", "STAGES", "SCHEDULE")
+# Not OFFLOAD: its optimizer is the host's work, which a plan's time does not have.
 LIMIT = 60.0 # seconds of a plan, times SHARDLAB_TIME_FACTOR
 LINE = re.compile(r"([A-Z_]+)\s*=\s*([\w.-]{1,40})")
 TEMPLATE = """\
@@ -86,7 +87,7 @@ def planned(program, settings, who):
         out = os.path.join(folder, "plan.json")
         try:
             done = subprocess.run(
-                [program, "JSON=" + out] + settings, env=runner.clean_environment(), cwd=folder,
+                [program, "JSON=" + out, "ADVICE=no"] + settings, env=runner.clean_environment(), cwd=folder,
                 stdin=subprocess.DEVNULL, capture_output=True, check=False,
                 timeout=LIMIT * runner.time_factor(), **(who.start() if who else {}))
         except subprocess.TimeoutExpired:

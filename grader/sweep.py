@@ -76,7 +76,7 @@ def plan(program, settings):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "plan.json")
         done = subprocess.run(
-            [program] + ["%s=%s" % pair for pair in settings.items()] + ["JSON=" + path],
+            [program] + ["%s=%s" % pair for pair in settings.items()] + ["JSON=" + path, "ADVICE=no"],
             env=runner.clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True, errors="replace", check=False,
             timeout=LIMIT * runner.time_factor())

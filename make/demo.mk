@@ -57,12 +57,13 @@ compare: deps
 ## make plan          what a step would take on GPUs that nobody has, by your
 ##                    files run dry: MODEL=gpt2-xl GPUS=1024 MACHINE=h100x8
 ##                    BATCH=1024 SEQ=1024 STRATEGY=zero3 DTYPE=bf16 JSON=FILE
+##                    RECOMPUTE=blocks PREFETCH=2 LAYOUT=per_parameter STAGES=4
 ##                    and others (handouts/plan.md); FIT=yes looks for the
-##                    fastest strategy, slices and micro-batches that fit;
-##                    SWEEP=8..4096 draws how it scales to
+##                    fastest strategy, slices, recomputation and micro-batches
+##                    that fit; SWEEP=8..4096 draws how it scales to
 ##                    build/plan/sweep.svg, SVG=FILE elsewhere
 .PHONY: plan
-PLAN_SETTINGS := MODEL GPUS MACHINE BATCH SEQ STRATEGY DTYPE REDUCE_DTYPE REPLICAS ACCUMULATE ATTENTION CLIP LAYERS HEADS DIM VOCAB KV_HEADS HIDDEN RESHARD_RANKS REDUCE SLOW JSON RANKS RUN INIT FIT TIMELINE SWEEP SVG
+PLAN_SETTINGS := MODEL GPUS MACHINE BATCH SEQ STRATEGY DTYPE REDUCE_DTYPE REPLICAS ACCUMULATE ATTENTION CLIP LAYERS HEADS DIM VOCAB KV_HEADS HIDDEN RESHARD_RANKS REDUCE RECOMPUTE PREFETCH OFFLOAD LAYOUT STAGES SCHEDULE ADVICE SLOW JSON RANKS RUN INIT FIT TIMELINE SWEEP SVG
 # RANKS has a default, for the demo.
 plan: deps
 	@$(if $(filter-out simgpu,$(BACKEND)),echo 'make plan runs dry on simgpu alone: leave BACKEND out' >&2; exit 2)

@@ -63,10 +63,11 @@ OWN_LIST := $(BUILD)/impl/$(IMPL_KEY)/bin/own.txt
 $(EXAMPLES): $(BUILD)/impl/$(IMPL_KEY)/bin/%: $(BUILD)/obj/examples/%.o $(OWN:%=$(BUILD)/impl/$(IMPL_KEY)/%.o) \
         $(patsubst %,$(BUILD)/impl/reference/%.o,$(filter-out $(OWN),$(TASKS) $(LABS))) $(OWN_LIST) $(EXAMPLES_LIB) $(LIBS) $(MADE_WITH)/link
 	$(call link,$(call objects_of,$^))
-# The planner, with the files in OWN likewise.
+# The planner, with the files in OWN likewise. Its dry runs leave out what the host does (plan/host.c).
+PLAN_WRAPS := $(addprefix -Wl$(comma)--wrap=,cudaMallocHost host_adamw host_sgd host_scale host_sum_squares)
 $(PLAN): $(call objects,plan/*.c) $(OWN:%=$(BUILD)/impl/$(IMPL_KEY)/%.o) \
         $(patsubst %,$(BUILD)/impl/reference/%.o,$(filter-out $(OWN),$(TASKS) $(LABS))) $(OWN_LIST) $(EXAMPLES_LIB) $(LIBS) $(MADE_WITH)/link
-	$(call link,$(call objects_of,$^))
+	$(call link,$(call objects_of,$^) $(PLAN_WRAPS))
 # This side of `make compare-pytorch`.
 $(BUILD)/tests/pytorch/client $(BUILD)/tests/pytorch/client_llama: $(BUILD)/tests/pytorch/%: $(BUILD)/obj/tests/pytorch/%.o $(REFERENCE_OBJ) $(LAB_OBJ) $(EXAMPLES_LIB) $(LIBS) $(MADE_WITH)/link
 	$(call link,$(call objects_of,$^))

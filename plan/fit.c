@@ -1,9 +1,11 @@
 /* fit.c: the fastest of several plans that fit: strategies, which also decide whether parameters are
- * resharded after a forward, to shards or to slices; micro-batches of a batch that stays the same; and
- * whether each of those reduces.
+ * resharded after a forward, to shards or to slices; what is computed again; micro-batches of a
+ * batch that stays the same; whether each of those reduces; and how many units are prefetched.
  *
- * More micro-batches take less memory and more messages. So for each strategy their number is
- * doubled until the plan fits, and once more. Reducing each time takes less memory, too.
+ * More micro-batches take less memory and more messages. So for each strategy, with and without
+ * recomputation, their number is doubled until the plan fits, and once more. Reducing each time
+ * takes less memory, too. More units ahead are tried last, on the fastest. What was asked for
+ * (RECOMPUTE, PREFETCH, OFFLOAD, LAYOUT, STAGES) stays.
  *
  * Interface: plan_fit.
  */
@@ -22,6 +24,8 @@ static const struct {
     {"zero2", STRATEGY_ZERO2, false, false, true}, {"zero1", STRATEGY_ZERO1, false, false, false},
     {"ddp", STRATEGY_DDP, false, false, false},    {"hsdp", STRATEGY_ZERO3, true, false, true}};
 
+enum { MOST_AHEAD = 3 };
+
 typedef struct Found {
     PlanOptions options;
     uint64_t step; // 0: nothing fits yet
@@ -36,15 +40,16 @@ static Status look_at(const PlanOptions *o, Found *best, bool *fits)
     plan_free(&plan.ranks);
     if (status != OK) return status;
     *fits = memory <= o->machine->memory;
-    printf("  %-7s %6d %8d %6d %7s %12.1f %14.3f%s\n", o->strategy_name, o->accumulate, o->micro,
-           o->reshard_ranks, o->reduce_every_time ? "each" : "once",
+    printf("  %-7s %6d %8d %6d %7s %10s %6d %12.1f %14.3f%s\n", o->strategy_name, o->accumulate,
+           o->micro, o->reshard_ranks, o->reduce_every_time ? "each" : "once",
+           plan_recompute_name(o), o->prefetches ? o->prefetch : 1,
            (double)memory / (double)(1 << 30), 1e-9 * (double)step, *fits ? "" : "   does not fit");
     fflush(stdout);
     if (*fits && (best->step == 0 || step < best->step)) *best = (Found){*o, step};
     return OK;
 }
 
-static Status try_strategy(PlanOptions o, bool each, Found *best)
+static Status try_parts(PlanOptions o, bool each, Found *best)
 {
     int all = o.micro, left = 2; // plans to look at once one fits
     for (o.accumulate = 1; o.accumulate <= all && left > 0; o.accumulate *= 2) {
@@ -60,23 +65,58 @@ static Status try_strategy(PlanOptions o, bool each, Found *best)
     return OK;
 }
 
+// Without recomputation and with each kind of it, unless one was asked for.
+static Status try_strategy(PlanOptions o, bool each, Found *best)
+{
+    RecomputeKind last = o.recompute_given                      ? o.recompute
+                         : o.model.attention == ATTENTION_PLAIN ? RECOMPUTE_ATTENTION
+                                                                : RECOMPUTE_BLOCKS;
+    o.recompute = o.recompute_given ? o.recompute : RECOMPUTE_NONE;
+    for (; o.recompute <= last; o.recompute++) TRY(try_parts(o, each, best));
+    return OK;
+}
+
+// Whether what was asked for goes with the choice.
+static bool goes(const PlanOptions *o, int i)
+{
+    int per_node = o->machine->gpus_per_node;
+    bool by_node = choices[i].by_node || choices[i].slices,
+         ddp = choices[i].strategy == STRATEGY_DDP;
+    if (by_node && (o->gpus <= per_node || per_node == 1 || o->stages > 1)) return false;
+    if (choices[i].slices && (o->per_parameter || o->offload)) return false;
+    return !(ddp && o->offload);
+}
+
+// More units ahead, of the fastest so far.
+static Status try_ahead(bool given, Found *best)
+{
+    PlanOptions o = best->options;
+    if (best->step == 0 || given || o.strategy != STRATEGY_ZERO3 || plan_places(&o) == o.replicas)
+        return OK;
+    o.prefetches = true;
+    for (o.prefetch = 2; o.prefetch <= MOST_AHEAD; o.prefetch++) {
+        bool fits;
+        TRY(look_at(&o, best, &fits));
+    }
+    return OK;
+}
+
 Status plan_fit(PlanOptions *options)
 {
     Found best = {.step = 0};
-    int per_node = options->machine->gpus_per_node;
-    printf("  %-7s %6s %8s %6s %7s %12s %14s\n", "", "parts", "of", "slices", "reduce", "GiB",
-           "ms");
-    for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
+    printf("  %-7s %6s %8s %6s %7s %10s %6s %12s %14s\n", "", "parts", "of", "slices", "reduce",
+           "again", "ahead", "GiB", "ms");
+    for (int i = 0; i < (int)(sizeof choices / sizeof choices[0]); i++) {
         PlanOptions o = *options;
-        bool by_node = choices[i].by_node || choices[i].slices;
-        if (by_node && (options->gpus <= per_node || per_node == 1)) continue;
+        if (!goes(options, i)) continue;
         o.strategy = choices[i].strategy;
         o.strategic = true;
-        o.replicas = choices[i].by_node ? o.gpus / per_node : 1;
+        o.replicas = choices[i].by_node ? o.gpus / o.machine->gpus_per_node : 1;
         snprintf(o.strategy_name, sizeof o.strategy_name, "%s", choices[i].name);
-        o.reshard_ranks = choices[i].slices ? per_node : 0;
+        o.reshard_ranks = choices[i].slices ? o.machine->gpus_per_node : 0;
         TRY(try_strategy(o, choices[i].each, &best));
     }
+    TRY(try_ahead(options->prefetches, &best));
     if (best.step == 0) {
         fprintf(stderr, "plan: none of these fits into %.0f GiB: more GPUs, or shorter sequences\n",
                 (double)options->machine->memory / (double)(1 << 30));

@@ -9,10 +9,12 @@
  *
  * Of activations most live at the end of a forward: all that the layers keep for their backwards.
  *
+ * Of p stages each has some of the blocks, the first one the embedding, the last one the head, and f
+ * micro-batches in flight. A block that runs again has a forward more, and keeps its input alone.
+ * Cut by parameter, each parameter is padded by rows, and what is gathered or reduced is copied.
+ *
  * Interface: plan_formulas, plan_block_flops, plan_peak, plan_hbm, plan_type_name, plan_dtype_name.
  */
-#include <string.h>
-
 #include "fsdp.h"
 #include "plan.h"
 #include "time/figures.h"
@@ -57,65 +59,82 @@ uint64_t plan_block_flops(const PlanOptions *o)
     return 2 * C * (2 * C + 2 * key_columns(o) + products * hidden_columns(o));
 }
 
-// FLOP of a rank's step: in products, and in kernels of attention.
-static void count_flops(const PlanOptions *o, PlanFormulas *f)
+// What a stage has: blocks, micro-batches in flight; elements of its root and of a block's unit,
+// padding and all.
+typedef struct Stage {
+    const PlanOptions *o;
+    PlanParts parts;
+    int shards;
+    uint64_t layers, flying, R, u;
+    bool first, last;
+} Stage;
+
+static uint64_t several(const Stage *s)
 {
+    return s->o->accumulate > 1 && !s->o->reduce_every_time;
+}
+
+// FLOP of a rank's step: in products, and in kernels of attention. What runs again: a forward of
+// blocks, or the scores of plain attention.
+static void count_flops(const Stage *s, PlanFormulas *f)
+{
+    const PlanOptions *o = s->o;
     const Gpt2Config *m = &o->model;
-    uint64_t B = (uint64_t)o->micro, T = (uint64_t)o->seq, C = (uint64_t)m->dim, R = B * T,
-             L = (uint64_t)m->layers, n = (uint64_t)o->accumulate, H = (uint64_t)m->heads;
-    f->products = n * 3 * (L * R * plan_block_flops(o) + 2 * R * C * (uint64_t)m->vocab);
+    uint64_t T = (uint64_t)o->seq, C = (uint64_t)m->dim, R = (uint64_t)o->micro * T, L = s->layers,
+             n = (uint64_t)o->accumulate, H = (uint64_t)m->heads,
+             again = o->recompute == RECOMPUTE_BLOCKS;
+    f->products = n * ((3 + again) * L * R * plan_block_flops(o) +
+                       (s->last ? 3 * 2 * R * C * (uint64_t)m->vocab : 0));
     if (m->attention == ATTENTION_PLAIN) // scores and values; four products in the backward
-        f->products += n * L * 12 * R * T * C;
+        f->products +=
+            n * L * (12 + 4 * again + 2 * (o->recompute == RECOMPUTE_ATTENTION)) * R * T * C;
     else
-        f->attention =
-            n * L * (R * (T + 1) / 2 * (4 * C + 5 * H) + R * (T + 1) / 2 * (10 * C + 8 * H));
-    double N = (double)f->parameters, s = (double)T;
-    f->useful = (6 * N * s + 12 * (double)L * (double)C * s * s) * (double)o->batch;
+        f->attention = n * L * R * (T + 1) / 2 * ((1 + again) * (4 * C + 5 * H) + (10 * C + 8 * H));
 }
 
-static uint64_t padded(int64_t numel, int shards)
-{
-    return (uint64_t)((numel + shards - 1) / shards * shards);
-}
-
-// What a unit of n parameters adds; `gathers`: how often its parameters are gathered.
-static void add_unit(const PlanOptions *o, PlanFormulas *f, int64_t numel, int shards, int gathers,
-                     bool root)
-{
-    uint64_t reductions = o->reduce_every_time ? (uint64_t)o->accumulate : 1,
-             slices = root ? 0 : (uint64_t)o->reshard_ranks; // the backwards gather these
-    int64_t shard = (numel + shards - 1) / shards;
-    uint64_t kept = 4 * (uint64_t)shard, others = (uint64_t)shards - 1,
-             gathered = (uint64_t)(dtype_bytes(o->dtype) * shard),
-             reduced = (uint64_t)(dtype_bytes(o->reduce_dtype) * shard);
-    f->params += kept;
-    f->grads += kept;
-    f->state += 2 * kept;
-    if (shards == 1) return;
-    f->gather_calls += (uint64_t)gathers;
-    if (slices > 0) {
-        uint64_t slice = gathered * (uint64_t)shards / slices;
-        f->gather_sent += (uint64_t)o->accumulate * (others * gathered + (slices - 1) * slice);
-        f->slices += slice;
-    } else {
-        f->gather_sent += (uint64_t)gathers * others * gathered;
-    }
-    f->scatter_calls += reductions;
-    f->scatter_sent += reductions * others * reduced;
-    if (o->replicas < 2) return;
-    uint64_t replicas = (uint64_t)o->replicas;
-    f->reduce_calls += reductions;
-    f->reduce_sent += reductions * (2 * (replicas - 1) * reduced / replicas);
-}
-
-// Gatherings of a unit in a step: a root that stays unsharded to its backward has one less.
+// Gatherings of a unit in a step: a root that stays unsharded to its backward has one less. In a
+// pipeline what a strategy keeps is kept to the end of the step.
 static int gathers_of(const PlanOptions *o, bool root)
 {
     switch (o->strategic ? o->strategy : STRATEGY_ZERO3) {
     case STRATEGY_ZERO1: return 1;
-    case STRATEGY_ZERO2: return o->accumulate;
+    case STRATEGY_ZERO2: return o->stages > 1 ? 1 : o->accumulate;
     default: return (root ? 1 : 2) * o->accumulate;
     }
+}
+
+// What a unit of so many elements, padding and all, adds.
+static void add_unit(const Stage *s, PlanFormulas *f, uint64_t padded, int params, bool root)
+{
+    const PlanOptions *o = s->o;
+    uint64_t reductions = o->reduce_every_time ? (uint64_t)o->accumulate : 1,
+             slices = root ? 0 : (uint64_t)o->reshard_ranks, // the backwards gather these
+        gathers = (uint64_t)gathers_of(o, root), shards = (uint64_t)s->shards,
+             shard = padded / shards, others = shards - 1,
+             gathered = (uint64_t)dtype_bytes(o->dtype) * shard,
+             reduced = (uint64_t)dtype_bytes(o->reduce_dtype) * shard;
+    f->params += 4 * shard;
+    f->grads += 4 * shard;
+    f->state += 8 * shard;
+    if (shards == 1) return;
+    f->gather_calls += gathers;
+    if (slices > 0) {
+        uint64_t slice = gathered * shards / slices;
+        f->gather_sent += (uint64_t)o->accumulate * (others * gathered + (slices - 1) * slice);
+        f->slices += slice;
+    } else {
+        f->gather_sent += gathers * others * gathered;
+    }
+    f->scatter_calls += reductions;
+    f->scatter_sent += reductions * others * reduced;
+    if (o->per_parameter) {
+        f->copies += (gathers + reductions) * (uint64_t)params;
+        f->copied += shards * (gathers * gathered + reductions * reduced);
+    }
+    if (o->replicas < 2) return;
+    uint64_t replicas = (uint64_t)o->replicas;
+    f->reduce_calls += reductions;
+    f->reduce_sent += reductions * (2 * (replicas - 1) * reduced / replicas);
 }
 
 static uint64_t larger(uint64_t a, uint64_t b)
@@ -123,66 +142,139 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-// What is unsharded at most: of P elements, padding and all, R of them the root's, u a block's; 0
-// blocks where the model is one unit. One rank has its masters and gradients for it where they are
-// floats, and reduces nothing; two blocks are there at a time: one is used, one on its way.
-static void count_unsharded(const PlanOptions *o, PlanFormulas *f, int shards, uint64_t R,
-                            uint64_t u, int blocks)
+// Elements of unsharded parameters at most, gather buffers too. A unit is used, and as many as are
+// prefetched are on their way, one at least. A unit that is copied out has two buffers until the
+// next one is.
+static uint64_t most_params(const Stage *s)
 {
-    bool several = o->accumulate > 1 && !o->reduce_every_time,
-         keeps = gathers_of(o, false) < 2 * o->accumulate;
-    uint64_t a = (uint64_t)dtype_bytes(o->dtype), two = R + u * (blocks < 2 ? (uint64_t)blocks : 2),
-             b = o->gpus > 1 ? (uint64_t)dtype_bytes(o->reduce_dtype) : 4,
-             P = R + u * (uint64_t)blocks;
-    bool same = o->gpus > 1 ? o->dtype == o->reduce_dtype : a == 4;
-    if (shards > 1 || a < 4) f->most_params = a * (keeps ? P : two);
-    if (o->gpus == 1)
-        f->most_grads = same ? 0 : a * (R + u);
-    else if (same)
-        f->most_grads = b * (several ? P : two);
-    else if (several)
-        f->most_grads = b * P + a * (R + u);
-    else
-        f->most_grads = a * R + larger((a + b) * u, b * R);
+    const PlanOptions *o = s->o;
+    uint64_t blocks = (uint64_t)s->parts.blocks,
+             ahead = o->prefetches && o->prefetch > 1 ? (uint64_t)o->prefetch : 1;
+    bool keeps = o->strategic && o->strategy != STRATEGY_ZERO3;
+    if (!o->per_parameter || s->shards == 1) {
+        uint64_t there = keeps || ahead + 1 > blocks ? blocks : ahead + 1;
+        return s->R + s->u * there;
+    }
+    if (blocks == 0) return 2 * s->R;
+    if (ahead > blocks) ahead = blocks;
+    uint64_t begin = s->R + ahead * s->u; // the root is copied out
+    if (keeps) return s->R + larger(begin, (blocks + 1) * s->u);
+    // The block that is used, copied, and what is on its way; the first has no more ahead than all.
+    uint64_t there = ahead + 2 > blocks + 1 ? blocks + 1 : ahead + 2;
+    return s->R + larger(begin, there * s->u);
+}
+
+// Bytes of unsharded gradients at most. One rank has masters and gradients for them where they are
+// floats, and reduces nothing. What is copied in to be reduced has two buffers for that time.
+static uint64_t most_grads(const Stage *s)
+{
+    const PlanOptions *o = s->o;
+    int places = plan_places(o);
+    uint64_t a = (uint64_t)dtype_bytes(o->dtype), blocks = (uint64_t)s->parts.blocks,
+             b = places > 1 ? (uint64_t)dtype_bytes(o->reduce_dtype) : 4, R = s->R, u = s->u,
+             P = R + u * blocks, two = R + u * (blocks < 2 ? blocks : 2);
+    bool same = places > 1 ? o->dtype == o->reduce_dtype : a == 4,
+         copies = o->per_parameter && s->shards > 1;
+    if (places == 1) return same ? 0 : a * (R + u);
+    if (same && copies) return b * larger(several(s) ? P + (blocks > 0 ? u : R) : R + 2 * u, 2 * R);
+    if (same) return b * (several(s) ? P : two);
+    if (copies && several(s))
+        return larger(b * P + a * R + larger(a, b) * u, (blocks > 0 ? 0 : b * P) + 2 * b * R);
+    if (copies) return larger(a * R + larger(a + b, 2 * b) * u, larger(a + b, 2 * b) * R);
+    if (several(s)) return b * P + a * (R + u);
+    return a * R + larger((a + b) * u, b * R);
 }
 
 // What the layers of a micro-batch keep: outputs that are another layer's input, in the type of the
 // modules; statistics of normalisations and of softmax, in floats; of GPT-2's feed-forward part the
 // product before the GELU, too; of plain attention its weights. Logits are floats, and where the
-// modules are not, there are those of the head as well.
-static uint64_t count_activations(const PlanOptions *o)
+// modules are not, there are those of the head as well. What is computed again lives for one block
+// at a time: then the last normalisation and the head's logits are gone.
+static uint64_t count_activations(const Stage *s)
 {
+    const PlanOptions *o = s->o;
     const Gpt2Config *m = &o->model;
     uint64_t T = (uint64_t)o->seq, R = (uint64_t)o->micro * T, C = (uint64_t)m->dim,
-             H = (uint64_t)m->heads, F = hidden_columns(o), V = (uint64_t)m->vocab,
-             a = (uint64_t)dtype_bytes(o->dtype), norm = o->llama.chosen ? 1 : 2,
-             L = (uint64_t)m->layers;
+             H = (uint64_t)m->heads, F = hidden_columns(o), V = (uint64_t)m->vocab, L = s->layers,
+             a = (uint64_t)dtype_bytes(o->dtype), norm = o->llama.chosen ? 1 : 2;
     bool plain = m->attention == ATTENTION_PLAIN;
     uint64_t wide = o->llama.chosen ? 3 * F : 2 * F; // gate, up and their product; before and after
-    uint64_t columns = 6 * C + 2 * key_columns(o) + wide + (plain ? H * T : 0);
-    uint64_t floats = 2 * norm + (plain ? 0 : 2 * H);
-    uint64_t blocks = L * R * (a * columns + 4 * floats);
-    return blocks + R * (a * 2 * C + 4 * norm) + R * V * (a == 4 ? 4 : a + 4);
+    uint64_t out = R * a * C, weights = plain ? R * a * H * T : 0,
+             floats = 2 * norm + (plain ? 0 : 2 * H);
+    uint64_t block = R * (a * (5 * C + 2 * key_columns(o) + wide) + 4 * floats) + weights;
+    // What is gone when the backward of the last block begins.
+    uint64_t ends = s->last ? R * (a * C + 4 * norm) + (a < 4 ? R * V * a : 0) : 0;
+    uint64_t outs = (L + 1) * out, logits = s->last ? R * V * 4 : 0;
+    uint64_t kept = outs + ends + logits;
+    if (o->recompute == RECOMPUTE_BLOCKS)
+        return s->flying * kept + (block > ends ? block - ends : 0);
+    if (o->recompute == RECOMPUTE_ATTENTION) {
+        // Again there are the weights in the last block's backward, whose feed-forward part is done.
+        uint64_t rest = block - weights, all = kept + L * rest,
+                 back = outs + logits + (L - 1) * rest + R * (6 * a * C + 8) + weights;
+        return (s->flying - 1) * all + larger(all, back);
+    }
+    return s->flying * (kept + L * block);
 }
 
-PlanFormulas plan_formulas(const PlanOptions *o, const Module *model)
+// Of a pipeline's first place: n messages in each direction, and what two stages share.
+static void count_messages(const Stage *s, PlanFormulas *f)
 {
-    PlanFormulas f = {.parameters = (uint64_t)meta_count(model)};
+    const PlanOptions *o = s->o;
+    uint64_t M = (uint64_t)o->micro * (uint64_t)o->seq * (uint64_t)o->model.dim *
+                 (uint64_t)dtype_bytes(o->dtype),
+             n = (uint64_t)o->accumulate * ((uint64_t)!s->first + (uint64_t)!s->last);
+    f->sent_messages = n * M;
+    if (o->llama.chosen || o->stages == 1 || !(s->first || s->last)) return;
+    uint64_t C = (uint64_t)o->model.dim, V = (uint64_t)o->model.vocab, shards = (uint64_t)s->shards;
+    uint64_t at = s->first || o->per_parameter ? 0 : 2 * C; // where wte begins
+    uint64_t own = o->per_parameter ? (V + shards - 1) / shards * C : s->R / shards;
+    own = own < at ? 0 : own - at;
+    f->sent_messages += 4 * (own < V * C ? own : V * C);
+}
+
+// Shards in host memory: copies of two are on the device at a time, of parameters and of gradients.
+// One rank's unsharded floats are no collective's buffer: the log has them among what is temporary.
+static void move_to_host(const Stage *s, PlanFormulas *f)
+{
+    uint64_t shards = (uint64_t)s->shards;
+    f->params = f->grads = f->state = 0;
+    f->slices = 4 * (s->u + larger(s->R, s->u)) / shards; // sharded, too
+}
+
+PlanFormulas plan_formulas(const PlanOptions *o, const Module *stage, int number)
+{
+    PlanFormulas f = {.parameters = (uint64_t)meta_count(stage)};
     bool ddp = o->strategic && o->strategy == STRATEGY_DDP;
-    int shards = ddp ? 1 : o->gpus / o->replicas;
-    int64_t rest = (int64_t)f.parameters, block = 0;
-    int blocks = 0;
-    for (int i = 0; i < model->n_children && !ddp; i++) {
-        if (strncmp(model->children[i]->name, "h.", 2) != 0) continue;
-        int64_t numel = meta_count(model->children[i]);
-        add_unit(o, &f, numel, shards, gathers_of(o, false), false);
-        rest -= numel;
-        block = numel;
-        blocks++;
-    }
-    add_unit(o, &f, rest, shards, gathers_of(o, true), true);
-    count_unsharded(o, &f, shards, padded(rest, shards), padded(block, shards), blocks);
-    count_flops(o, &f);
-    f.activations = count_activations(o);
+    int first = 0, last = o->model.layers;
+    if (o->stages > 1) pipeline_blocks(o->model.layers, o->stages, number, &first, &last);
+    Stage s = {.o = o,
+               .parts = plan_parts(o, stage),
+               .shards = ddp ? 1 : plan_places(o) / o->replicas,
+               .layers = (uint64_t)(last - first),
+               .flying = 1,
+               .first = number == 0,
+               .last = number == o->stages - 1};
+    if (o->stages > 1)
+        s.flying = (uint64_t)pipeline_in_flight(o->schedule, number, o->stages, o->accumulate);
+    s.R = (uint64_t)(s.parts.root.shard * s.shards);
+    s.u = (uint64_t)(s.parts.block.shard * s.shards);
+    for (int i = 0; i < s.parts.blocks; i++) add_unit(&s, &f, s.u, s.parts.block.params, false);
+    add_unit(&s, &f, s.R, s.parts.root.params, true);
+    if (s.shards > 1 || o->dtype != DTYPE_F32)
+        f.most_params = (uint64_t)dtype_bytes(o->dtype) * most_params(&s);
+    f.most_grads = most_grads(&s);
+    count_flops(&s, &f);
+    f.activations = count_activations(&s);
+    count_messages(&s, &f);
+    if (o->offload) move_to_host(&s, &f);
     return f;
+}
+
+double plan_useful(const PlanOptions *o, uint64_t parameters)
+{
+    const Gpt2Config *m = &o->model;
+    double s = (double)o->seq;
+    return (6 * (double)parameters * s + 12 * (double)m->layers * (double)m->dim * s * s) *
+           (double)o->batch;
 }

@@ -23,10 +23,11 @@ static void write_text(FILE *file, const char *name, const char *text)
     fprintf(file, "\", ");
 }
 
-static void write_rank(FILE *file, const PlanRecord *r)
+static void write_rank(FILE *file, const PlanRecord *r, int places)
 {
     fprintf(file, "    {");
     write_number(file, "rank", (uint64_t)r->rank);
+    write_number(file, "stage", (uint64_t)(r->rank / places));
     write_number(file, "operations", (uint64_t)r->n);
     write_number(file, "order", r->order);
     write_number(file, "peak", r->peak);
@@ -36,6 +37,10 @@ static void write_rank(FILE *file, const PlanRecord *r)
     write_number(file, "products", r->products);
     write_number(file, "attention", r->attention);
     write_number(file, "other", r->other);
+    static const char *const ways[] = {"copies_within", "copies_to_device", "copies_to_host"};
+    for (int i = 0; i < 3; i++)
+        fprintf(file, "\"%s\": [%llu, %llu], ", ways[i], (unsigned long long)r->copies[i],
+                (unsigned long long)r->copied[i]);
     fprintf(file, "\n     \"memory\": {");
     for (int i = 0; i < GPU_CATEGORIES; i++)
         fprintf(file, "%s\"%s\": [%llu, %llu, %llu]", i ? ", " : "",
@@ -81,9 +86,9 @@ static void write_times(FILE *file, const PlanTimes *t)
     fprintf(file, "}},\n");
 }
 
-static void write_formulas(FILE *file, const PlanFormulas *f)
+static void write_formulas(FILE *file, const PlanFormulas *f, double useful)
 {
-    fprintf(file, "  \"formulas\": {");
+    fprintf(file, "{");
     write_number(file, "parameters", f->parameters);
     write_number(file, "products", f->products);
     write_number(file, "attention", f->attention);
@@ -98,7 +103,10 @@ static void write_formulas(FILE *file, const PlanFormulas *f)
     write_number(file, "gather_sent", f->gather_sent);
     write_number(file, "scatter_calls", f->scatter_calls);
     write_number(file, "scatter_sent", f->scatter_sent);
-    fprintf(file, "\"useful\": %.0f},\n", f->useful);
+    write_number(file, "sent_messages", f->sent_messages);
+    write_number(file, "copies", f->copies);
+    write_number(file, "copied", f->copied);
+    fprintf(file, "\"useful\": %.0f}", useful);
 }
 
 static void write_plan(FILE *file, const Plan *plan)
@@ -119,16 +127,28 @@ static void write_plan(FILE *file, const Plan *plan)
     write_number(file, "seq", (uint64_t)o->seq);
     write_number(file, "reshard_ranks", (uint64_t)o->reshard_ranks);
     write_text(file, "reduce", o->reduce_every_time ? "each" : "once");
+    write_text(file, "recompute", plan_recompute_name(o));
+    write_number(file, "prefetch", o->prefetches ? (uint64_t)o->prefetch : 1);
+    write_text(file, "offload", o->offload ? "yes" : "no");
+    write_text(file, "layout", o->per_parameter ? "per_parameter" : "flat");
+    write_text(file, "schedule", o->schedule == PIPELINE_1F1B ? "1f1b" : "gpipe");
     write_number(file, "memory_of_gpu", o->machine->memory);
     write_number(file, "memory_bandwidth", (uint64_t)plan_hbm(o->machine)); // bytes/s
     fprintf(file, "\n  \"tokens_per_second_per_gpu\": %.3f, \"mfu\": %.6f,\n",
             (double)o->batch * o->seq / o->gpus / seconds,
-            plan->formulas.useful / (seconds * plan_peak(o) * o->gpus));
-    write_formulas(file, &plan->formulas);
+            plan->useful / (seconds * plan_peak(o) * o->gpus));
+    fprintf(file, "  \"formulas\": "); // of the first stage; below, of each
+    write_formulas(file, &plan->formulas[0], plan->useful);
+    fprintf(file, ",\n  \"stages\": [");
+    for (int s = 0; s < o->stages; s++) {
+        fprintf(file, "%s", s ? ",\n    " : "");
+        write_formulas(file, &plan->formulas[s], plan->useful);
+    }
+    fprintf(file, "],\n");
     write_times(file, &plan->times);
     fprintf(file, "  \"ranks\": [\n");
     for (int i = 0; i < plan->ranks.n; i++) {
-        write_rank(file, plan->ranks.record[i]);
+        write_rank(file, plan->ranks.record[i], plan_places(o));
         fprintf(file, "%s\n", i < plan->ranks.n - 1 ? "," : "");
     }
     fprintf(file, "  ]\n}\n");

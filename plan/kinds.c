@@ -1,55 +1,78 @@
 /* kinds.c: which ranks differ.
  *
- * All ranks queue the same, except for the padding: of a flat parameter the first ranks' shards are
- * full, one may be partly padding, and those after it have nothing else. So the ranks fall into a
- * few intervals, cut where a unit's padding begins, and the first rank of each stands for it. The
- * last rank runs in any case, and so does one that is slow.
+ * The ranks of a stage queue the same, except for the padding: of a flat parameter the first ranks'
+ * shards are full, one may be partly padding, and those after it have nothing else; cut by
+ * parameter, each parameter has such ranks of its own. So the ranks fall into a few intervals, cut
+ * where a padding begins, and the first rank of each stands for it. The last rank runs in any case,
+ * and so does one that is slow. Of stages the ranks of the same place run in each: they send each
+ * other.
  *
  * Interface: plan_kinds.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "fsdp.h"
 #include "plan.h"
+
+typedef struct Places {
+    int n, place[PLAN_KINDS];
+    int shards; // ranks that shard: places repeat after so many
+} Places;
 
 static int by_number(const void *a, const void *b)
 {
     return *(const int *)a - *(const int *)b;
 }
 
-// Adds the ranks at which the padding of a unit of so many elements begins, and at which nothing
-// else is left.
-static int add_cuts(int64_t numel, int shards, int *cut, int n)
+static void add(Places *p, int place)
 {
-    int64_t shard = (numel + shards - 1) / shards, full = shard ? numel / shard : 0;
-    for (int64_t rank = full; rank <= full + 1 && rank < shards; rank++)
-        if (n < PLAN_KINDS - 2) cut[n++] = (int)rank;
-    return n;
+    for (int i = 0; i < p->n; i++)
+        if (p->place[i] == place) return;
+    if (p->n < PLAN_KINDS) p->place[p->n++] = place;
 }
 
-int plan_kinds(const PlanOptions *o, const Module *model, int ranks[PLAN_KINDS])
+// The places at which the padding of so many rows begins, and at which nothing else is left.
+static void add_cuts(Places *p, int64_t rows)
 {
-    int n = 0, kept = 0;
+    int64_t shard = (rows + p->shards - 1) / p->shards, full = shard ? rows / shard : 0;
+    for (int64_t place = full; place <= full + 1 && place < p->shards; place++) add(p, (int)place);
+}
+
+static void add_params(Places *p, const Module *m)
+{
+    for (int i = 0; i < m->n_params; i++) add_cuts(p, m->params[i]->shape[0]);
+    for (int i = 0; i < m->n_children; i++) add_params(p, m->children[i]);
+}
+
+static void add_units(Places *p, const PlanOptions *o, const Module *stage)
+{
+    if (o->per_parameter) {
+        add_params(p, stage);
+        return;
+    }
+    PlanParts parts = plan_parts(o, stage);
+    add_cuts(p, parts.root.numel);
+    if (parts.blocks > 0) add_cuts(p, parts.block.numel); // the blocks are alike
+}
+
+int plan_kinds(const PlanOptions *o, int ranks[PLAN_KINDS])
+{
     bool ddp = o->strategic && o->strategy == STRATEGY_DDP;
-    int shards = ddp ? 1 : o->gpus / o->replicas;
-    if (o->all) {
-        for (int r = 0; r < o->gpus; r++) ranks[r] = r;
-        return o->gpus;
+    int places = plan_places(o), n = 0;
+    Places p = {.shards = ddp ? 1 : places / o->replicas};
+    for (int r = 0; r < o->gpus && o->all; r++) ranks[r] = r;
+    if (o->all) return o->gpus;
+    add(&p, 0);
+    add(&p, places - 1);
+    if (o->slow > 0) add(&p, o->slow_rank % places);
+    for (int s = 0; s < o->stages; s++) {
+        Module *stage = plan_stage(o, s);
+        if (!stage) return 0;
+        if (!ddp) add_units(&p, o, stage);
+        module_destroy(stage);
     }
-    ranks[n++] = 0;
-    ranks[n++] = o->gpus - 1;
-    if (o->slow > 0) ranks[n++] = o->slow_rank;
-    int64_t rest = meta_count(model);
-    for (int i = 0, seen = 0; i < model->n_children && !ddp; i++) {
-        if (strncmp(model->children[i]->name, "h.", 2) != 0) continue;
-        int64_t numel = meta_count(model->children[i]);
-        rest -= numel;
-        if (!seen++) n = add_cuts(numel, shards, ranks, n); // the blocks are alike
-    }
-    if (!ddp) n = add_cuts(rest, shards, ranks, n);
-    qsort(ranks, (size_t)n, sizeof *ranks, by_number);
-    for (int i = 0; i < n; i++)
-        if (i == 0 || ranks[i] != ranks[kept - 1]) ranks[kept++] = ranks[i];
-    return kept;
+    qsort(p.place, (size_t)p.n, sizeof p.place[0], by_number);
+    for (int s = 0; s < o->stages; s++)
+        for (int i = 0; i < p.n && n < PLAN_KINDS; i++) ranks[n++] = s * places + p.place[i];
+    return n;
 }

@@ -9,17 +9,30 @@
 #include "fsdp.h"
 #include "plan.h"
 
-Status plan_make(Plan *plan)
+static Status count_formulas(Plan *plan)
 {
     const PlanOptions *o = plan->options;
-    int ranks[PLAN_KINDS];
     Module *model = model_create(&o->model, &o->llama);
     if (!model) return ERR_ARGUMENT;
-    int n = plan_kinds(o, model, ranks);
-    plan->formulas = plan_formulas(o, model);
+    plan->parameters = (uint64_t)meta_count(model);
+    plan->useful = plan_useful(o, plan->parameters);
     module_destroy(model);
-    TRY(plan_run(o, ranks, n, &plan->ranks));
-    return plan_times(o, &plan->ranks, &plan->times);
+    for (int s = 0; s < o->stages; s++) {
+        Module *stage = plan_stage(o, s);
+        if (!stage) return ERR_ARGUMENT;
+        plan->formulas[s] = plan_formulas(o, stage, s);
+        module_destroy(stage);
+    }
+    return OK;
+}
+
+Status plan_make(Plan *plan)
+{
+    int ranks[PLAN_KINDS], n = plan_kinds(plan->options, ranks);
+    if (n == 0) return ERR_ARGUMENT;
+    TRY(count_formulas(plan));
+    TRY(plan_run(plan->options, ranks, n, &plan->ranks));
+    return plan_times(plan->options, &plan->ranks, &plan->times);
 }
 
 uint64_t plan_most_memory(const Plan *plan)

@@ -1,141 +1,42 @@
-/* options.c: what is asked for, as NAME=VALUE on the command line, and what is wrong with it.
+/* options.c: what is asked for, and what is wrong with it.
  *
- * Interface: plan_options.
+ * Interface: plan_options, plan_places.
  */
-#include <errno.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan.h"
+#include "settings.h"
 
-typedef struct Setting {
-    const char *name, *value; // value NULL: not set
-} Setting;
-
-enum {
-    MODEL,
-    GPUS,
-    MACHINE,
-    BATCH,
-    SEQ,
-    STRATEGY,
-    DTYPE,
-    REDUCE_DTYPE,
-    REPLICAS,
-    ACCUMULATE,
-    ATTENTION,
-    CLIP,
-    LAYERS,
-    HEADS,
-    DIM,
-    VOCAB,
-    KV_HEADS,
-    HIDDEN,
-    RESHARD_RANKS,
-    REDUCE,
-    SLOW,
-    JSON,
-    RANKS,
-    RUN,
-    INIT,
-    FIT,
-    TIMELINE,
-    SETTINGS
-};
-
-static const char *const names[SETTINGS] = {
-    "MODEL",        "GPUS",     "MACHINE",    "BATCH",     "SEQ",           "STRATEGY", "DTYPE",
-    "REDUCE_DTYPE", "REPLICAS", "ACCUMULATE", "ATTENTION", "CLIP",          "LAYERS",   "HEADS",
-    "DIM",          "VOCAB",    "KV_HEADS",   "HIDDEN",    "RESHARD_RANKS", "REDUCE",   "SLOW",
-    "JSON",         "RANKS",    "RUN",        "INIT",      "FIT",           "TIMELINE"};
-
-// One line on stderr.
-static Status refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static Status refuse(const char *format, ...)
+int plan_places(const PlanOptions *o)
 {
-    char text[600];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    fprintf(stderr, "plan: %s\n", text);
-    return ERR_ARGUMENT;
-}
-
-static Status read_settings(int argc, char **argv, const char *value[SETTINGS])
-{
-    for (int i = 1; i < argc; i++) {
-        int k = 0;
-        const char *equals = strchr(argv[i], '=');
-        size_t length = equals ? (size_t)(equals - argv[i]) : 0;
-        while (k < SETTINGS && (strlen(names[k]) != length || strncmp(names[k], argv[i], length)))
-            k++;
-        if (k == SETTINGS)
-            return refuse("\"%.80s\" is no setting of a plan: MODEL=gpt2-xl, "
-                          "GPUS=1024 and others are (handouts/plan.md)",
-                          argv[i]);
-        if (equals[1]) value[k] = equals + 1;
-    }
-    return OK;
-}
-
-static Status read_int(const char *const value[SETTINGS], int which, int otherwise, int *number)
-{
-    char *end;
-    *number = otherwise;
-    if (!value[which]) return OK;
-    errno = 0;
-    long read = strtol(value[which], &end, 10);
-    if (errno || *end || read < 1 || read > INT_MAX)
-        return refuse("%s=%.40s: must be a whole number from 1 to %d", names[which], value[which],
-                      INT_MAX);
-    *number = (int)read;
-    return OK;
-}
-
-// The place of the value among `n` words; 0 where it is not set.
-static Status read_word(const char *const value[SETTINGS], int which, const char *const *words,
-                        int n, int *found)
-{
-    char list[200] = "";
-    *found = 0;
-    if (!value[which]) return OK;
-    for (*found = 0; *found < n; ++*found)
-        if (strcmp(value[which], words[*found]) == 0) return OK;
-    for (int i = 0; i < n; i++)
-        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s",
-                 i == 0       ? ""
-                 : i == n - 1 ? " or "
-                              : ", ",
-                 words[i]);
-    return refuse("%s=%.40s: must be %s", names[which], value[which], list);
+    return o->gpus / o->stages;
 }
 
 // A Llama has fewer heads of keys, and a feed-forward part of its own size.
-static Status read_llama(const char *const value[SETTINGS], PlanOptions *o)
+static Status read_llama(const PlanValues value, PlanOptions *o)
 {
     LlamaOptions *llama = &o->llama;
     if (!llama->chosen && !value[KV_HEADS] && !value[HIDDEN]) return OK;
     if (!llama->chosen && (value[MODEL] || !value[KV_HEADS] || !value[HIDDEN]))
-        return refuse("KV_HEADS and HIDDEN are for a Llama: llama3-8b and others, or both with "
-                      "LAYERS, HEADS and DIM");
-    TRY(read_int(value, KV_HEADS, llama->kv_heads, &llama->kv_heads));
-    TRY(read_int(value, HIDDEN, llama->hidden, &llama->hidden));
+        return plan_refuse(
+            "KV_HEADS and HIDDEN are for a Llama: llama3-8b and others, or both with "
+            "LAYERS, HEADS and DIM");
+    TRY(plan_number(value, KV_HEADS, llama->kv_heads, &llama->kv_heads));
+    TRY(plan_number(value, HIDDEN, llama->hidden, &llama->hidden));
     llama->chosen = true;
     if (o->model.heads % llama->kv_heads != 0)
-        return refuse("KV_HEADS=%d does not divide HEADS=%d", llama->kv_heads, o->model.heads);
+        return plan_refuse("KV_HEADS=%d does not divide HEADS=%d", llama->kv_heads, o->model.heads);
     if (o->model.dim / o->model.heads % 2 != 0)
-        return refuse("a Llama's heads have pairs of columns, not %d",
-                      o->model.dim / o->model.heads);
+        return plan_refuse("a Llama's heads have pairs of columns, not %d",
+                           o->model.dim / o->model.heads);
     if (value[ATTENTION] && strcmp(value[ATTENTION], "fused") != 0)
-        return refuse("ATTENTION=%.40s: a Llama's is always fused", value[ATTENTION]);
+        return plan_refuse("ATTENTION=%.40s: a Llama's is always fused", value[ATTENTION]);
     return OK;
 }
 
-static Status read_model(const char *const value[SETTINGS], PlanOptions *o)
+static Status read_model(const PlanValues value, PlanOptions *o)
 {
     const char *name = value[MODEL];
     char known[400];
@@ -144,87 +45,90 @@ static Status read_model(const char *const value[SETTINGS], PlanOptions *o)
     if (!name && !own) name = "gpt2";
     if (name && !plan_model(name, &o->model, &o->llama)) {
         plan_model_names(known, sizeof known);
-        return refuse("MODEL=%.40s is not known; there are %s, or give LAYERS, "
-                      "HEADS, DIM and VOCAB",
-                      name, known);
+        return plan_refuse("MODEL=%.40s is not known; there are %s, or give LAYERS, "
+                           "HEADS, DIM and VOCAB",
+                           name, known);
     }
     if (!name && (!value[LAYERS] || !value[HEADS] || !value[DIM]))
-        return refuse("a model of your own needs LAYERS, HEADS and DIM");
+        return plan_refuse("a model of your own needs LAYERS, HEADS and DIM");
     snprintf(o->model_name, sizeof o->model_name, "%s", name ? name : "own");
-    TRY(read_int(value, LAYERS, o->model.layers, &o->model.layers));
-    TRY(read_int(value, HEADS, o->model.heads, &o->model.heads));
-    TRY(read_int(value, DIM, o->model.dim, &o->model.dim));
-    TRY(read_int(value, VOCAB, o->model.vocab, &o->model.vocab));
-    TRY(read_int(value, SEQ, o->model.max_T ? o->model.max_T : 2048, &o->seq));
+    TRY(plan_number(value, LAYERS, o->model.layers, &o->model.layers));
+    TRY(plan_number(value, HEADS, o->model.heads, &o->model.heads));
+    TRY(plan_number(value, DIM, o->model.dim, &o->model.dim));
+    TRY(plan_number(value, VOCAB, o->model.vocab, &o->model.vocab));
+    TRY(plan_number(value, SEQ, o->model.max_T ? o->model.max_T : 2048, &o->seq));
     if (o->model.max_T == 0) o->model.max_T = o->seq;
     if (o->seq > o->model.max_T)
-        return refuse("SEQ=%d: %s has positions for %d tokens", o->seq, o->model_name,
-                      o->model.max_T);
+        return plan_refuse("SEQ=%d: %s has positions for %d tokens", o->seq, o->model_name,
+                           o->model.max_T);
     if (o->model.dim % o->model.heads != 0)
-        return refuse("HEADS=%d does not divide DIM=%d", o->model.heads, o->model.dim);
+        return plan_refuse("HEADS=%d does not divide DIM=%d", o->model.heads, o->model.dim);
     return read_llama(value, o);
 }
 
 // What lies between a forward and its backward, and between micro-batches.
-static Status read_reshard(const char *const value[SETTINGS], PlanOptions *o)
+static Status read_reshard(const PlanValues value, PlanOptions *o)
 {
     static const char *const words[] = {"once", "each"};
     int word, n;
-    TRY(read_word(value, REDUCE, words, 2, &word));
-    TRY(read_int(value, RESHARD_RANKS, 0, &n));
+    TRY(plan_word(value, REDUCE, words, 2, &word));
+    TRY(plan_number(value, RESHARD_RANKS, 0, &n));
     o->reduce_every_time = word == 1;
     o->reshard_ranks = n;
     o->strategic = word == 1 || n > 0;
     if (word == 1 && o->strategy == STRATEGY_ZERO1)
-        return refuse("REDUCE=each: ZeRO-1 keeps its gradients until the last micro-batch");
+        return plan_refuse("REDUCE=each: ZeRO-1 keeps its gradients until the last micro-batch");
     if (n == 0) return OK;
     if (o->strategy != STRATEGY_ZERO3)
-        return refuse("RESHARD_RANKS=%d: only ZeRO-3 reshards between forward and backward", n);
+        return plan_refuse("RESHARD_RANKS=%d: only ZeRO-3 reshards between forward and backward",
+                           n);
     if (o->replicas > 1)
-        return refuse("RESHARD_RANKS=%d goes without replicas here: phantoms cannot split what "
-                      "was split off",
-                      n);
+        return plan_refuse(
+            "RESHARD_RANKS=%d goes without replicas here: phantoms cannot split what "
+            "was split off",
+            n);
     if (n < 2 || n >= o->gpus || o->gpus % n != 0)
-        return refuse("RESHARD_RANKS=%d must divide GPUS=%d, and be neither 1 nor all of them", n,
-                      o->gpus);
+        return plan_refuse("RESHARD_RANKS=%d must divide GPUS=%d, and be neither 1 nor all of them",
+                           n, o->gpus);
     return OK;
 }
 
-static Status read_strategy(const char *const value[SETTINGS], PlanOptions *o)
+static Status read_strategy(const PlanValues value, PlanOptions *o)
 {
     static const char *const words[] = {"fsdp", "zero3", "zero2", "zero1", "ddp", "hsdp"};
     static const Strategy strategies[] = {STRATEGY_ZERO3, STRATEGY_ZERO3, STRATEGY_ZERO2,
                                           STRATEGY_ZERO1, STRATEGY_DDP,   STRATEGY_ZERO3};
-    int word, per_node = o->machine->gpus_per_node;
-    TRY(read_word(value, STRATEGY, words, 6, &word));
+    int word, per_node = o->machine->gpus_per_node, places = plan_places(o);
+    TRY(plan_word(value, STRATEGY, words, 6, &word));
     snprintf(o->strategy_name, sizeof o->strategy_name, "%s", words[word]);
     o->strategy = strategies[word];
     bool ddp = o->strategy == STRATEGY_DDP, hsdp = word == 5;
-    TRY(read_int(value, REPLICAS, hsdp && o->gpus > per_node ? o->gpus / per_node : 1,
-                 &o->replicas));
+    TRY(plan_number(value, REPLICAS, hsdp && places > per_node ? places / per_node : 1,
+                    &o->replicas));
     if (value[REPLICAS] && ddp)
-        return refuse("STRATEGY=ddp has a replica on every GPU: leave REPLICAS out");
-    if (o->gpus % o->replicas != 0)
-        return refuse("REPLICAS=%d does not divide GPUS=%d", o->replicas, o->gpus);
-    if (o->replicas == o->gpus && o->gpus > 1)
-        return refuse("%d replicas of %d GPUs leave nobody to shard with: STRATEGY=ddp",
-                      o->replicas, o->gpus);
+        return plan_refuse("STRATEGY=ddp has a replica on every GPU: leave REPLICAS out");
+    if (places % o->replicas != 0)
+        return plan_refuse("REPLICAS=%d does not divide %s=%d", o->replicas,
+                           o->stages > 1 ? "GPUS/STAGES" : "GPUS", places);
+    if (o->replicas == places && places > 1)
+        return plan_refuse("%d replicas of %d GPUs leave nobody to shard with: STRATEGY=ddp",
+                           o->replicas, places);
     if (hsdp && o->replicas == 1)
-        return refuse("STRATEGY=hsdp wants more GPUs than a node has (%d), or "
-                      "REPLICAS",
-                      per_node);
+        return plan_refuse("STRATEGY=hsdp wants more GPUs than a node has (%d), or "
+                           "REPLICAS",
+                           per_node);
     TRY(read_reshard(value, o));
     o->strategic = o->strategic || word != 0 || o->replicas > 1 || o->accumulate > 1 || o->mixed;
     return OK;
 }
 
 // In which types; a policy needs a strategy, so this comes before read_strategy.
-static Status read_types(const char *const value[SETTINGS], PlanOptions *o)
+static Status read_types(const PlanValues value, PlanOptions *o)
 {
     static const char *const types[] = {"float", "bf16", "fp16", "tf32"}; // as DType has them
     int type, reduce;
-    TRY(read_word(value, DTYPE, types, 4, &type));
-    TRY(read_word(value, REDUCE_DTYPE, types, 3, &reduce));
+    TRY(plan_word(value, DTYPE, types, 4, &type));
+    TRY(plan_word(value, REDUCE_DTYPE, types, 3, &reduce));
     o->tf32 = type == 3;
     o->dtype = o->tf32 ? DTYPE_F32 : (DType)type;
     o->reduce_dtype = (DType)reduce;
@@ -233,17 +137,17 @@ static Status read_types(const char *const value[SETTINGS], PlanOptions *o)
 }
 
 // Sequences of a step over GPUs and micro-batches.
-static Status read_batch(const char *const value[SETTINGS], PlanOptions *o)
+static Status read_batch(const PlanValues value, PlanOptions *o)
 {
-    TRY(read_int(value, ACCUMULATE, 1, &o->accumulate));
-    int64_t parts = (int64_t)o->gpus * o->accumulate;
+    TRY(plan_number(value, ACCUMULATE, 1, &o->accumulate));
+    int64_t parts = (int64_t)plan_places(o) * o->accumulate;
     if (parts > INT_MAX)
-        return refuse("GPUS=%d times ACCUMULATE=%d overflows", o->gpus, o->accumulate);
-    TRY(read_int(value, BATCH, (int)parts, &o->batch));
+        return plan_refuse("GPUS=%d times ACCUMULATE=%d overflows", o->gpus, o->accumulate);
+    TRY(plan_number(value, BATCH, (int)parts, &o->batch));
     if (o->batch % parts != 0)
-        return refuse("BATCH=%d sequences do not divide into %d GPUs · %d "
-                      "micro-batches",
-                      o->batch, o->gpus, o->accumulate);
+        return plan_refuse("BATCH=%d sequences do not divide into %d %s · %d micro-batches",
+                           o->batch, plan_places(o), o->stages > 1 ? "GPUs of a stage" : "GPUs",
+                           o->accumulate);
     o->micro = o->batch / (int)parts;
     return OK;
 }
@@ -255,90 +159,103 @@ static Status check_sizes(const PlanOptions *o)
     double rows = (double)o->micro * o->seq, most = INT_MAX;
     double widths = 12.0 * m->dim + 3.0 * o->llama.hidden;
     double parameters = m->layers * widths * m->dim + 2.0 * m->vocab * m->dim;
-    if (m->layers > 10000) return refuse("LAYERS=%d: at most 10000", m->layers);
+    if (m->layers > 10000) return plan_refuse("LAYERS=%d: at most 10000", m->layers);
     if (rows > most || 4.0 * m->dim > most || 2.0 * o->llama.hidden > most || parameters > 1e15 ||
         rows * m->vocab > 1e15 || rows * m->dim > 1e15)
-        return refuse("%d · %d tokens on a GPU, or a model of %.3g parameters: "
-                      "the sizes overflow",
-                      o->micro, o->seq, parameters);
+        return plan_refuse("%d · %d tokens on a GPU, or a model of %.3g parameters: "
+                           "the sizes overflow",
+                           o->micro, o->seq, parameters);
     return OK;
 }
 
-static Status read_gpus(const char *const value[SETTINGS], PlanOptions *o)
+static Status read_gpus(const PlanValues value, PlanOptions *o)
 {
     static char error[300];
     o->machine_name = value[MACHINE] ? value[MACHINE] : "h100x8";
     o->machine = sim_machine(o->machine_name, error, sizeof error);
-    if (!o->machine) return refuse("MACHINE: %s", error);
+    if (!o->machine) return plan_refuse("MACHINE: %s", error);
     int per_node = o->machine->gpus_per_node;
-    TRY(read_int(value, GPUS, per_node, &o->gpus));
+    TRY(plan_number(value, GPUS, per_node, &o->gpus));
     bool nodes = o->machine->has_link[SIM_NIC];
     if (nodes && o->gpus > per_node && o->gpus % per_node != 0)
-        return refuse("GPUS=%d is no multiple of the %d of a node of %s", o->gpus, per_node,
-                      o->machine->name);
-    if (o->gpus > 65536) return refuse("GPUS=%d: at most 65536", o->gpus);
+        return plan_refuse("GPUS=%d is no multiple of the %d of a node of %s", o->gpus, per_node,
+                           o->machine->name);
+    if (o->gpus > 65536) return plan_refuse("GPUS=%d: at most 65536", o->gpus);
     return OK;
 }
 
 // "3:10%": a rank, and how much longer its kernels take.
-static Status read_slow(const char *const value[SETTINGS], PlanOptions *o)
+static Status read_slow(const PlanValues value, PlanOptions *o)
 {
     int end = 0;
     if (!value[SLOW]) return OK;
     if (sscanf(value[SLOW], "%d:%d%%%n", &o->slow_rank, &o->slow, &end) != 2 || end == 0 ||
         value[SLOW][end] || o->slow < 1 || o->slow > 1000000)
-        return refuse("SLOW=%.40s: must be a rank and how much slower it is, as in 3:10%%",
-                      value[SLOW]);
+        return plan_refuse("SLOW=%.40s: must be a rank and how much slower it is, as in 3:10%%",
+                           value[SLOW]);
     if (o->slow_rank < 0 || o->slow_rank >= o->gpus)
-        return refuse("SLOW=%.40s: the ranks are 0 to %d", value[SLOW], o->gpus - 1);
+        return plan_refuse("SLOW=%.40s: the ranks are 0 to %d", value[SLOW], o->gpus - 1);
     return OK;
 }
 
-static Status read_rest(const char *const value[SETTINGS], PlanOptions *o)
+static Status read_attention(const PlanValues value, PlanOptions *o)
 {
-    static const char *const kinds[] = {"fused", "plain"}, *const answers[] = {"no", "yes"},
+    static const char *const kinds[] = {"fused", "plain"};
+    int kind;
+    TRY(plan_word(value, ATTENTION, kinds, 2, &kind));
+    o->model.attention = kind ? ATTENTION_PLAIN : ATTENTION_FUSED;
+    if (!kind && o->model.dim / o->model.heads > 128)
+        return plan_refuse("fused attention takes heads of at most 128 columns, not %d: "
+                           "ATTENTION=plain",
+                           o->model.dim / o->model.heads);
+    return OK;
+}
+
+static Status read_rest(const PlanValues value, PlanOptions *o)
+{
+    static const char *const answers[] = {"no", "yes"}, *const advices[] = {"yes", "no"},
                              *const who[] = {"kinds", "all"},
                              *const runs[] = {"alone", "dry", "executed"},
                              *const inits[] = {"none", "values"};
-    int kind, clip, all, run, init, fit;
-    TRY(read_word(value, ATTENTION, kinds, 2, &kind));
-    TRY(read_word(value, CLIP, answers, 2, &clip));
-    TRY(read_word(value, RANKS, who, 2, &all));
-    TRY(read_word(value, RUN, runs, 3, &run));
-    TRY(read_word(value, INIT, inits, 2, &init));
-    TRY(read_word(value, FIT, answers, 2, &fit));
-    o->model.attention = kind ? ATTENTION_PLAIN : ATTENTION_FUSED;
+    int clip, all, run, init, fit, advice;
+    TRY(plan_word(value, CLIP, answers, 2, &clip));
+    TRY(plan_word(value, RANKS, who, 2, &all));
+    TRY(plan_word(value, RUN, runs, 3, &run));
+    TRY(plan_word(value, INIT, inits, 2, &init));
+    TRY(plan_word(value, FIT, answers, 2, &fit));
+    TRY(plan_word(value, ADVICE, advices, 2, &advice));
     o->clip = clip == 1;
     o->run = (PlanRun)run;
     o->all = all == 1 || o->run != PLAN_ALONE;
     o->values = init == 1 || o->run == PLAN_EXECUTED;
     o->fit = fit == 1;
+    o->advice = advice == 0 && o->run == PLAN_ALONE;
     o->json = value[JSON];
     o->timeline = value[TIMELINE];
     TRY(read_slow(value, o));
     if (o->fit && (value[STRATEGY] || value[REPLICAS] || value[ACCUMULATE] ||
                    value[RESHARD_RANKS] || value[REDUCE]))
-        return refuse("FIT=yes looks for STRATEGY, REPLICAS, ACCUMULATE, RESHARD_RANKS and REDUCE: "
-                      "leave them out");
+        return plan_refuse(
+            "FIT=yes looks for STRATEGY, REPLICAS, ACCUMULATE, RESHARD_RANKS and REDUCE: "
+            "leave them out");
     if (o->all && o->gpus > 8)
-        return refuse("all ranks of %d run only where there are at most 8", o->gpus);
-    if (!kind && o->model.dim / o->model.heads > 128)
-        return refuse("fused attention takes heads of at most 128 columns, not "
-                      "%d: ATTENTION=plain",
-                      o->model.dim / o->model.heads);
+        return plan_refuse("all ranks of %d run only where there are at most 8", o->gpus);
     return OK;
 }
 
 Status plan_options(int argc, char **argv, PlanOptions *o)
 {
-    const char *value[SETTINGS] = {NULL};
+    PlanValues value = {NULL};
     memset(o, 0, sizeof *o);
-    TRY(read_settings(argc, argv, value));
+    TRY(plan_read(argc, argv, value));
     TRY(read_gpus(value, o));
     TRY(read_model(value, o));
+    TRY(plan_read_stages(value, o));
     TRY(read_batch(value, o));
     TRY(read_types(value, o));
     TRY(read_strategy(value, o));
+    TRY(read_attention(value, o));
+    TRY(plan_read_labs(value, o));
     TRY(read_rest(value, o));
     return check_sizes(o);
 }

@@ -4,15 +4,19 @@
  * their logs say what they hold and send, and are timed together on the modelled machine.
  *
  *   main.c       what is asked for, in what order it is done
- *   options.c    NAME=VALUE on the command line, and what is wrong with it
+ *   settings.c   NAME=VALUE on the command line
+ *   options.c    what they mean, and what is wrong with them; labs.c: those of the labs
  *   models.c     models by name
  *   kinds.c      which ranks differ
- *   ranks.c      processes that run the ranks
+ *   parts.c      the model of a stage, and its units
+ *   ranks.c      processes that run the ranks; ties.c: what these cannot know in a dry run;
+ *                host.c: what they need not do
  *   record.c     what a rank keeps of its own log: memory, messages
  *   times.c      the step in time, from the logs
  *   timeline.c   the same, operation by operation, as JSON
  *   formulas.c   the same quantities without a run
  *   print.c, json.c    the plan as a table and as JSON
+ *   advice.c     what would help most
  *   fit.c        the fastest of several plans that fit
  */
 #ifndef PLAN_H
@@ -23,14 +27,18 @@
 
 #include "check.h"
 #include "common/model.h"
+#include "common/trainer.h"
 #include "gpulog.h"
 #include "nn.h"
+#include "pipeline.h"
+#include "recompute.h"
 #include "strategy.h"
 #include "time/machine.h"
 
-#define PLAN_ENTRIES 262144 // of a rank's log
-#define PLAN_KINDS 64       // ranks that run
-#define PLAN_STEPS 2        // the last one is measured
+#define PLAN_ENTRIES 1048576 // of a rank's log
+#define PLAN_KINDS 128       // ranks that run
+#define PLAN_STAGES 64
+#define PLAN_STEPS 2 // the last one is measured
 
 typedef enum PlanRun {
     PLAN_ALONE,    // dry, one rank of each kind among phantoms
@@ -46,9 +54,15 @@ typedef struct PlanOptions {
     bool strategic; // strategy and replicas are set (lab 1); else ZeRO-3 by the six tasks alone
     Strategy strategy;
     char strategy_name[16];
-    int reshard_ranks;      // slices between forward and backward; 0: none
-    bool reduce_every_time; // each micro-batch reduces
-    // What labs 3 and 4 add (prefetching, recomputation, offloading) belongs here.
+    int reshard_ranks;       // slices between forward and backward; 0: none
+    bool reduce_every_time;  // each micro-batch reduces
+    RecomputeKind recompute; // lab 4, as offload: shards in host memory
+    bool recompute_given, offload;
+    bool prefetches; // prefetch is set: units ahead (lab 3)
+    int prefetch;
+    bool per_parameter;           // how units are cut (lab 6); else flat
+    int stages;                   // of a pipeline (lab 7); 1: none
+    PipelineKind schedule;        // of its micro-batches, those of `accumulate`
     int batch, accumulate, micro; // sequences of a step; micro-batches; sequences of one on a GPU
     int seq;
     bool tf32;
@@ -57,7 +71,8 @@ typedef struct PlanOptions {
     bool clip;                 // the gradient's norm counts as too large
     bool values;               // parameters get initial values
     bool all;                  // every rank runs, not one of each kind
-    bool fit;                  // strategy and micro-batches are looked for
+    bool fit;                  // strategy, micro-batches and others are looked for
+    bool advice;               // plans with what would help most are made, too
     int slow_rank, slow;       // percent by which that rank's kernels take longer; 0: none
     PlanRun run;
     const SimMachine *machine;
@@ -71,11 +86,29 @@ bool plan_model(const char *name, Gpt2Config *model, LlamaOptions *llama);
 // "gpt2, gpt2-medium …"
 void plan_model_names(char *text, size_t size);
 
-// ---- options.c ---- One line on stderr says what is wrong: ERR_ARGUMENT.
+// ---- options.c ---- The ranks of a stage: of all where there is one.
+int plan_places(const PlanOptions *options);
+// "no", "blocks", "attention" (labs.c)
+const char *plan_recompute_name(const PlanOptions *options);
+// One line on stderr says what is wrong: ERR_ARGUMENT.
 Status plan_options(int argc, char **argv, PlanOptions *options);
 
-// ---- kinds.c ---- The ranks to run, one of each kind, in ascending order; how many.
-int plan_kinds(const PlanOptions *options, const Module *model, int ranks[PLAN_KINDS]);
+// ---- kinds.c ---- The ranks to run, one of each kind, in ascending order; how many. 0: not known.
+int plan_kinds(const PlanOptions *options, int ranks[PLAN_KINDS]);
+
+// ---- parts.c ---- The model of a stage, on meta; NULL, with a line.
+Module *plan_stage(const PlanOptions *options, int stage);
+typedef struct PlanUnitSize {
+    int64_t numel, shard; // elements; of a rank, with padding
+    int params;
+} PlanUnitSize;
+typedef struct PlanParts { // of a stage
+    int blocks;            // that are units
+    PlanUnitSize block, root;
+} PlanParts;
+PlanParts plan_parts(const PlanOptions *options, const Module *stage);
+// Whether one of the first so many blocks has the parameter.
+bool plan_in_block(const Module *stage, int blocks, const Param *param);
 
 // ---- record.c ----
 #define PLAN_TEXT 200
@@ -97,6 +130,7 @@ typedef struct PlanRecord {
     char peak_where[PLAN_TEXT], over_where[PLAN_TEXT];
     GpuTraffic traffic[GPU_RECV + 1];    // of the measured step
     uint64_t products, attention, other; // FLOP of the measured step
+    uint64_t copies[3], copied[3];       // of it: calls and bytes within the GPU, to it, from it
     int n_units;
     PlanUnit unit[PLAN_UNITS]; // the root first; no more of them than there is room for
     GpuLogEntry entry[PLAN_ENTRIES];
@@ -104,6 +138,13 @@ typedef struct PlanRecord {
 
 // From the calling process's log.
 void plan_record(PlanRecord *record, uint64_t first, uint64_t memory);
+
+// ---- ties.c ---- Of a dry run: which elements of tied parameters this rank and those of another
+// stage send each other.
+Status plan_ties(const PlanOptions *options, Trainer *trainer);
+
+// ---- host.c ---- From now on this process needs no memory for shards on the host.
+void plan_host_dry(void);
 
 // ---- ranks.c ----
 typedef struct PlanRanks {
@@ -156,7 +197,7 @@ Status plan_write_timeline(const PlanOptions *options, const PlanRecord *record,
                            const PlanSpan *span, uint64_t step);
 
 // ---- formulas.c ---- Without a run.
-typedef struct PlanFormulas {
+typedef struct PlanFormulas { // of a stage
     uint64_t parameters;
     uint64_t products, attention;                       // FLOP of a step on a rank
     uint64_t params, grads, state;                      // bytes that a rank keeps: the first one
@@ -164,9 +205,12 @@ typedef struct PlanFormulas {
     uint64_t slices, activations;                       // bytes at most
     uint64_t gather_calls, scatter_calls, reduce_calls; // those of gradients
     uint64_t gather_sent, scatter_sent, reduce_sent;
-    double useful; // FLOP of a step on all ranks that count for MFU
+    uint64_t sent_messages;  // bytes, to other stages; of the first place
+    uint64_t copies, copied; // of a layout that copies: calls, bytes
 } PlanFormulas;
-PlanFormulas plan_formulas(const PlanOptions *options, const Module *model);
+PlanFormulas plan_formulas(const PlanOptions *options, const Module *model, int stage);
+// FLOP of a step on all ranks that count for MFU, of a model of so many parameters.
+double plan_useful(const PlanOptions *options, uint64_t parameters);
 // FLOP of a token in a block's forward, but for its attention.
 uint64_t plan_block_flops(const PlanOptions *options);
 double plan_peak(const PlanOptions *options); // FLOP/s of a GPU in the step's arithmetic
@@ -177,7 +221,9 @@ double plan_hbm(const SimMachine *machine);              // bytes/s of its memor
 // ---- print.c, json.c ----
 typedef struct Plan {
     const PlanOptions *options;
-    PlanFormulas formulas;
+    uint64_t parameters; // of all stages
+    double useful;
+    PlanFormulas formulas[PLAN_STAGES];
     PlanRanks ranks;
     PlanTimes times;
 } Plan;
@@ -188,8 +234,13 @@ Status plan_write_json(const Plan *plan);
 Status plan_make(Plan *plan);
 uint64_t plan_most_memory(const Plan *plan); // the peak of the fullest rank
 
-// ---- fit.c ---- Sets strategy, replicas and micro-batches to those of the fastest plan that fits,
-// and prints a line for each that was tried. ERR_ARGUMENT, said on stderr: none fits.
+// ---- advice.c ---- Prints what would help most; with options->advice, also what plans with it
+// take.
+void plan_advise(const Plan *plan);
+
+// ---- fit.c ---- Sets strategy, replicas, recomputation, micro-batches and prefetching to those of
+// the fastest plan that fits, and prints a line for each that was tried. ERR_ARGUMENT, said on
+// stderr: none fits.
 Status plan_fit(PlanOptions *options);
 
 #endif

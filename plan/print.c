@@ -22,13 +22,26 @@ static double percent(uint64_t part, uint64_t whole)
     return whole ? 100.0 * (double)part / (double)whole : 0.0;
 }
 
+// What was asked for of labs 3, 4, 6 and 7.
+static void print_labs(const PlanOptions *o)
+{
+    if (o->stages > 1)
+        printf("; %d stages of %d GPUs, %s", o->stages, plan_places(o),
+               o->schedule == PIPELINE_1F1B ? "1F1B" : "GPipe");
+    if (o->recompute != RECOMPUTE_NONE)
+        printf("; %s again", o->recompute == RECOMPUTE_BLOCKS ? "blocks" : "attention's weights");
+    if (o->prefetches) printf("; %d ahead", o->prefetch);
+    if (o->per_parameter) printf("; cut by parameter");
+    if (o->offload) printf("; shards in host memory");
+}
+
 static void print_head(const Plan *plan)
 {
     const PlanOptions *o = plan->options;
     int nodes = (o->gpus + o->machine->gpus_per_node - 1) / o->machine->gpus_per_node;
     printf("%s, %.3f billion parameters, on %d GPUs (%d node%s of %s), %s", o->model_name,
-           1e-9 * (double)plan->formulas.parameters, o->gpus, nodes, nodes == 1 ? "" : "s",
-           o->machine->name, o->strategy_name);
+           1e-9 * (double)plan->parameters, o->gpus, nodes, nodes == 1 ? "" : "s", o->machine->name,
+           o->strategy_name);
     if (o->replicas > 1) printf(", %d replicas", o->replicas);
     printf("\n%d sequences of %d tokens per step: %d", o->batch, o->seq, o->micro);
     if (o->accumulate > 1) printf(" · %d micro-batches", o->accumulate);
@@ -36,6 +49,7 @@ static void print_head(const Plan *plan)
     if (o->mixed) printf(", reductions in %s", plan_type_name(o->reduce_dtype));
     if (o->reshard_ranks > 0) printf("; slices of %d ranks until the backward", o->reshard_ranks);
     if (o->reduce_every_time) printf("; each micro-batch reduces");
+    print_labs(o);
     if (o->slow > 0) printf("; rank %d takes %d %% longer", o->slow_rank, o->slow);
     printf("; %s attention\n", o->model.attention == ATTENTION_FUSED ? "fused" : "plain");
     printf("Ran %s: rank", o->run == PLAN_EXECUTED ? "with all arithmetic"
@@ -77,7 +91,7 @@ static void print_time(const Plan *plan)
     const PlanOptions *o = plan->options;
     const PlanTimes *t = &plan->times;
     double seconds = 1e-12 * (double)t->step, tokens = (double)o->batch * o->seq / o->gpus;
-    double mfu = plan->formulas.useful / (seconds * plan_peak(o) * o->gpus);
+    double mfu = plan->useful / (seconds * plan_peak(o) * o->gpus);
     printf("\nA step takes %.3f ms (rank %d): %.0f tokens/s per GPU, MFU %.1f %% of %.0f TFLOP/s\n",
            ms(t->step), t->rank, tokens / seconds, 100 * mfu, 1e-12 * plan_peak(o));
     printf("  computes %.3f ms, communicates %.3f ms, of which exposed %.3f ms; idle %.3f ms\n\n",
@@ -102,6 +116,15 @@ static void print_time(const Plan *plan)
 }
 
 // ---- Why ----
+
+// Elements of a rank's shards.
+static double offloaded(const Plan *plan)
+{
+    const PlanRecord *r = plan->ranks.record[0];
+    double sum = 0;
+    for (int i = 0; i < r->n_units; i++) sum += (double)r->unit[i].shard;
+    return sum;
+}
 
 static void print_roofline(const Plan *plan)
 {
@@ -129,7 +152,7 @@ static void print_hiding(const Plan *plan)
     const PlanOptions *o = plan->options;
     const PlanShare *gather = &plan->times.share[PLAN_ALL_GATHER],
                     *product = &plan->times.share[PLAN_PRODUCT];
-    if (!gather->calls || !product->time || !plan->formulas.gather_calls) return;
+    if (!gather->calls || !product->time || !plan->formulas[0].gather_calls) return;
     double rate = (double)product->flops / (double)product->time; // FLOP per ps
     double unit = (double)gather->work / (double)gather->calls, each = (double)plan_block_flops(o);
     const char *formula = o->llama.chosen ? "2·C·(2·C + 2·K + 3·F)" : "24·C²";
@@ -162,39 +185,6 @@ static void print_host(const Plan *plan)
         printf("  - The host is ahead of the GPU: not host-bound.\n");
 }
 
-static void print_help(const Plan *plan)
-{
-    const PlanOptions *o = plan->options;
-    const PlanTimes *t = &plan->times;
-    const PlanShare *gather = &t->share[PLAN_ALL_GATHER];
-    uint64_t memory = o->machine->memory, peak = fullest(plan)->peak;
-    bool several = o->gpus > o->machine->gpus_per_node, plain = o->replicas == 1;
-    printf("  What would help most: ");
-    if (peak > memory && o->micro > 1)
-        printf("a smaller micro-batch (ACCUMULATE), or recomputation: it does not fit.\n");
-    else if (peak > memory)
-        printf("more GPUs, or recomputation: it does not fit.\n");
-    else if (o->slow > 0)
-        printf("a rank %d as fast as the others, which wait for it.\n", o->slow_rank);
-    else if (percent(t->exposed, t->step) < 5 && percent(t->host, t->step) < 5)
-        printf("faster kernels%s: %.0f %% of the step is compute.\n",
-               o->dtype == DTYPE_F32 ? " or a faster type" : "", percent(t->compute, t->step));
-    else if (t->host > t->exposed)
-        printf("larger kernels, by a larger batch or units of more layers: up to %.3f ms.\n",
-               ms(t->host));
-    else if (several && plain && percent(gather->latency, gather->work) > 40)
-        printf("HSDP (STRATEGY=hsdp): latency grows with the ranks of a collective; up to %.3f ms "
-               "are exposed.\n",
-               ms(t->exposed));
-    else
-        printf("more tokens per GPU (BATCH): the same bytes hide behind more compute%s; up to "
-               "%.3f ms are exposed.\n",
-               several && plain && o->reshard_ranks == 0 && o->strategy == STRATEGY_ZERO3
-                   ? "; or slices of a node's ranks (RESHARD_RANKS)"
-                   : "",
-               ms(t->exposed));
-}
-
 static void print_notes(const Plan *plan)
 {
     if (plan->ranks.notes && *plan->ranks.notes && plan->options->run == PLAN_ALONE)
@@ -213,6 +203,11 @@ void plan_print(const Plan *plan)
     print_hiding(plan);
     print_latency(plan);
     print_host(plan);
-    print_help(plan);
+    if (plan->options->offload)
+        printf(
+            "  - The optimizer's step is the host's, and not in this time: 28 bytes per element, "
+            "%.2f GB.\n",
+            28e-9 * offloaded(plan));
+    plan_advise(plan);
     print_notes(plan);
 }

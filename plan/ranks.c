@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "checkpoint.h"
-#include "common/trainer.h"
 #include "launch.h"
 #include "plan.h"
 #include "simgpu_nccl.h"
@@ -36,7 +35,12 @@ static void split_as(ncclComm_t comm, void *arg)
 {
     const PlanOptions *o = arg;
     ProcessGroup part;
+    PipelineMesh stages;
     Mesh mesh;
+    if (o->stages > 1) { // which has no replicas here: nothing else is split
+        if (pipeline_mesh(&stages, comm, o->stages) == OK) pipeline_mesh_destroy(&stages);
+        return;
+    }
     if (mesh_2d(&mesh, comm, o->replicas) != OK) return;
     if (o->reshard_ranks > 0 && group_split(&part, &mesh.shard, o->reshard_ranks) == OK)
         group_destroy(&part);
@@ -59,6 +63,13 @@ static TrainerOptions trainer_options(const PlanOptions *o)
                             .accumulate = o->accumulate,
                             .reduce_every_time = o->reduce_every_time,
                             .reshard_ranks = o->reshard_ranks,
+                            .layout = o->per_parameter,
+                            .prefetches = o->prefetches,
+                            .prefetch = o->prefetch,
+                            .recompute = o->recompute,
+                            .offload = o->offload,
+                            .stages = o->stages,
+                            .schedule = o->schedule,
                             .mixed = o->mixed,
                             .policy = {.param_dtype = o->dtype, .reduce_dtype = o->reduce_dtype}};
 }
@@ -100,12 +111,14 @@ static Status run_rank(const World *world, const PlanOptions *o, PlanRecord *rec
     Trainer t = {.opt = trainer_options(o), .world = *world};
     float scale = 2.0f; // of an fp16 model's loss: of a plan's steps none overflows and is left out
     int tracker = 0;
+    if (o->run != PLAN_EXECUTED) plan_host_dry();
     TRY(world_connect(world, &t.comm));
     simgpu_phantom_splits(split_as, (void *)(uintptr_t)o);
     t.model = model_create(&o->model, &o->llama);
     if (t.model == NULL) return ERR_ARGUMENT;
     if (!o->values) checkpoint_storage_only(t.model);
     TRY(trainer_create(&t));
+    if (o->run != PLAN_EXECUTED) TRY(plan_ties(o, &t));
     trainer_scale(&t, &scale, &tracker, true);
     record_units(record, t.model);
     TRY(train(&t, o, record));

@@ -100,6 +100,11 @@ static void count_step(PlanRecord *r)
             r->traffic[e->op].bytes += e->bytes;
             r->traffic[e->op].sent += e->sent;
         }
+        if (e->op == GPU_COPY && (e->to != GPULOG_HOST || e->from != GPULOG_HOST)) {
+            int way = e->from == GPULOG_HOST ? 1 : e->to == GPULOG_HOST ? 2 : 0;
+            r->copies[way]++;
+            r->copied[way] += e->bytes;
+        }
         switch (plan_kind_of(e)) {
         case PLAN_PRODUCT: r->products += plan_flops_of(e); break;
         case PLAN_ATTENTION: r->attention += e->flops; break;

@@ -55,7 +55,7 @@ class Planner:
             return json.load(file)
 
     def run(self, settings, kind, path):
-        command = [self.program] + ["%s=%s" % pair for pair in settings.items()]
+        command = [self.program, "ADVICE=no"] + ["%s=%s" % pair for pair in settings.items()]
         done = subprocess.run(command + [kind + "=" + path], env=dict(runner.clean_environment(), SIMGPU_THREADS="1"),
                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, text=True, errors="replace", check=False,
@@ -263,17 +263,7 @@ class Grid:
         self.planner = planner
         self.bandwidths = bandwidths
         self.tokens = tokens
-        self.depths = depths if self.knows_depths() else (1,)
-
-    def knows_depths(self):
-        """Whether this planner takes PREFETCH."""
-        try:
-            self.planner.ask(self.settings(TOKENS[0], 0), "JSON", MACHINE % BANDWIDTHS[0])
-        except NoPlan as problem:
-            if "PREFETCH" in str(problem):
-                return False
-            raise
-        return True
+        self.depths = depths
 
     @staticmethod
     def settings(tokens, depth):

@@ -6,9 +6,10 @@
               the formula for what this kit keeps (labs/1_strategies/handout.md)
     MFU       MosaicML's FSDP runs: their MFU from their tokens/s
     runs      (a) their step times by four coefficients per GPU, for each model size fitted to the
-              others; (b) the dry run's own, of those that the kit's models can express: bf16,
-              without recomputation. No constant is fitted to (b): what it leaves out is taken
+              others; (b) the dry run's own, of those that the kit's models can express: bf16, with
+              and without recomputation. No constant is fitted to (b): what it leaves out is taken
               from other runs (FlashAttention-2's; torchtitan's is compared with that)
+    memory    torchtitan's runs, from dry runs and what these do otherwise (model_memory.py)
     formulas  FLOP, bytes and memory of plans without a run, and by dry runs
 
 Exit status: 0; 1 where a bound does not hold.
@@ -28,6 +29,8 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+
+import model_memory
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PUBLISHED = os.path.join(ROOT, "bench", "published")
@@ -250,7 +253,7 @@ def machine_of(gpu, kernel, folder):
 
 
 def expressible(run):
-    return run["recomputes"] == "no" and run["precision"] == "bf16"
+    return run["precision"] == "bf16"
 
 
 def settings_of(run, machine):
@@ -260,7 +263,8 @@ def settings_of(run, machine):
     return ["MODEL=" + run["model"], "GPUS=%d" % run["gpus"], "MACHINE=" + machine,
             "BATCH=%d" % run["batch"], "SEQ=%d" % run["seq"],
             "ACCUMULATE=%d" % run["micro_batches"], "DTYPE=bf16", "REDUCE_DTYPE=" + reduced,
-            "STRATEGY=" + ("zero3" if run["sharding"] == "FULL_SHARD" else "zero2")]
+            "STRATEGY=" + ("zero3" if run["sharding"] == "FULL_SHARD" else "zero2"),
+            "RECOMPUTE=" + ("blocks" if run["recomputes"] == "yes" else "no")]
 
 
 def parts(plan):
@@ -326,13 +330,23 @@ def left_out_of_plans(plan, folder):
     return mean(found)
 
 
-def print_dry(name, rows, times):
+def print_dry(gpu, name, rows, times):
+    if not rows:
+        return
     print("  %-10s %-14s %4d %8.1f %8.1f %10.1f   %s" % (
-        rows[0].run["gpu"], name, len(rows), 100 * mean([abs(row.error(row.a)) for row in rows]),
+        gpu, name, len(rows), 100 * mean([abs(row.error(row.a)) for row in rows]),
         100 * mean([abs(row.error(row.b)) for row in rows]),
         100 * mean([abs(row.error(row.b, times)) for row in rows]),
         " ".join("%+10.1f" % (100 * mean([(row.b[i] - row.a[i]) / row.published for row in rows]))
                  for i in range(len(PARTS)))))
+
+
+def print_all(rows, times):
+    for name, by in (("a", lambda row: row.error(row.a)), ("b", lambda row: row.error(row.b)),
+                     ("b, longer", lambda row: row.error(row.b, times))):
+        every = [abs(by(row)) for row in rows]
+        print("  %d runs, %s: mean %.1f %%, at most %.1f %%" % (
+            len(rows), name, 100 * mean(every), 100 * max(every)))
 
 
 def dry_runs(plan, runs, folder):
@@ -355,24 +369,24 @@ def check_dry_runs(plan, runs):
     with tempfile.TemporaryDirectory() as folder:
         times = left_out_of_plans(plan, folder)
         rows, wrong = dry_runs(plan, runs, folder)
-    print("The dry run's own step times (b) of %d of the %d runs. Not expressible: %d recompute\n"
-          "activations, which the kit's models do not; %d others are in fp8, which it has not.\n"
-          "Mean errors in %%; b - a by term, in %% of the published time. Longer: b times the %.2f of\n"
-          "the runs above" % (
-              len(rows), len(runs), sum(run["recomputes"] == "yes" for run in runs),
-              sum(run["recomputes"] == "no" and not expressible(run) for run in runs), times))
+    print("The dry run's own step times (b) of %d of the %d runs; %d others are in fp8. Mean errors\n"
+          "in %%; b - a by term, in %% of the published time. Longer: b times the %.2f of the runs\n"
+          "above" % (
+              len(rows), len(runs), len(runs) - len(rows), times))
     print("  %-10s %-14s %4s %8s %8s %10s   %s" % (
         "", "sequences", "runs", "a", "b", "b, longer",
         " ".join("%10s" % name for name in PARTS)))
-    for gpu in MACHINES:
-        for name, least, most in LENGTHS:
-            print_dry(name, [row for row in rows if row.run["gpu"] == gpu
-                             and least <= row.run["seq"] <= most], times)
-    for name, by in (("a", lambda row: row.error(row.a)), ("b", lambda row: row.error(row.b)),
-                     ("b, longer", lambda row: row.error(row.b, times))):
-        every = [abs(by(row)) for row in rows]
-        print("  all, %s: mean %.1f %%, at most %.1f %%" % (name, 100 * mean(every),
-                                                            100 * max(every)))
+    for again in ("no", "yes"):
+        own = [row for row in rows if row.run["recomputes"] == again]
+        if again == "yes":
+            print("  with recomputation")
+        for gpu in MACHINES:
+            for name, least, most in LENGTHS:
+                print_dry(gpu, name, [row for row in own if row.run["gpu"] == gpu
+                                      and least <= row.run["seq"] <= most], times)
+        print_all(own, times)
+    print("  all")
+    print_all(rows, times)
     print("  %d of %d plans do not fit into the GPU; %d have other parameters than published" % (
         sum(not row.fits for row in rows), len(rows), wrong))
     return wrong
@@ -388,11 +402,26 @@ PLANS += [["MODEL=llama3-8b", "GPUS=64", "SEQ=8192", "STRATEGY=" + strategy, "DT
           for strategy in ("zero3", "zero2", "hsdp") for dtype in ("float", "bf16")]
 PLANS += [["MODEL=gpt2-xl", "GPUS=64", "BATCH=256", "ACCUMULATE=2"] + settings
           for settings in (["REDUCE=each"], ["REDUCE=each", "STRATEGY=hsdp"], ["RESHARD_RANKS=8"])]
+PLANS += [[model, "GPUS=64", "SEQ=1024", "STRATEGY=" + strategy, "DTYPE=" + dtype] + settings
+          for model in ("MODEL=gpt2-xl", "MODEL=llama3-8b") for strategy in ("zero3", "zero2")
+          for dtype in ("float", "bf16")
+          for settings in (["RECOMPUTE=blocks"], ["LAYOUT=per_parameter"], ["PREFETCH=3"],
+                           ["OFFLOAD=yes"], ["STAGES=4", "ACCUMULATE=8"],
+                           ["STAGES=4", "ACCUMULATE=8", "SCHEDULE=1f1b", "RECOMPUTE=blocks",
+                            "LAYOUT=per_parameter"])]
+PLANS += [["MODEL=gpt2-xl", "GPUS=64", "ATTENTION=plain", "RECOMPUTE=attention", "DTYPE=" + dtype]
+          for dtype in ("float", "bf16")]
 
 
 def differences(plan):
-    """What the first rank's log has otherwise than the formulas."""
-    rank, formulas = plan["ranks"][0], plan["formulas"]
+    """What the logs of the ranks, each stage's first, have otherwise than the formulas."""
+    stages = plan["stages"]
+    places = plan["gpus"] // len(stages)
+    return [pair for rank in plan["ranks"] if rank["rank"] % places == 0
+            for pair in differences_of(rank, stages[rank["stage"]], plan["layout"])]
+
+
+def differences_of(rank, formulas, layout):
     pairs = [(name, rank[name], formulas[name]) for name in ("products", "attention")]
     pairs += [(name, rank["memory"][name][1], formulas[name])
               for name in ("sharded parameters", "sharded gradients", "optimizer state")]
@@ -401,6 +430,9 @@ def differences(plan):
     for op, name in (("all-gather", "gather"), ("reduce-scatter", "scatter")):
         calls, _, sent = rank["messages"][op]
         pairs += [(op, calls, formulas[name + "_calls"]), (op, sent, formulas[name + "_sent"])]
+    pairs.append(("sent to stages", rank["messages"]["send"][2], formulas["sent_messages"]))
+    if layout == "per_parameter":
+        pairs.append(("copies", rank["copies_within"], [formulas["copies"], formulas["copied"]]))
     return [pair for pair in pairs if pair[1] != pair[2]]
 
 
@@ -415,10 +447,12 @@ def check_formulas(plan):
 def check_size(plan):
     begin = time.monotonic()
     plan(["MODEL=gpt3-175b", "GPUS=1024"])
-    taken = time.monotonic() - begin
-    memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    print("175 billion parameters on 1,024 GPUs: %.1f s, %.0f MiB of this computer's memory at most"
-          % (taken, memory))
+    plan(["MODEL=gpt3-175b", "GPUS=1024", "DTYPE=bf16", "RECOMPUTE=blocks"])
+    taken, used = time.monotonic() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+    memory = used.ru_maxrss / 1024
+    print("175 billion parameters on 1,024 GPUs, as they are, and in bf16 with recomputation:\n"
+          "%.1f s, %.1f s of processor time, %.0f MiB of this computer's memory at most"
+          % (taken, used.ru_utime + used.ru_stime, memory))
     return memory > 1024
 
 
@@ -426,7 +460,7 @@ def runner_of(program):
     """A function that runs the planner with settings and returns what it wrote."""
     def plan(settings):
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
-            subprocess.run([program, "JSON=" + file.name] + settings, check=True,
+            subprocess.run([program, "JSON=" + file.name, "ADVICE=no"] + settings, check=True,
                            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
             return json.load(file)
     return plan
@@ -438,8 +472,10 @@ def main():
     options = parser.parse_args()
     plan, runs = runner_of(os.path.abspath(options.plan)), read("fsdp_runs.csv")
     # The size first: the most memory of all plans so far counts.
-    checks = [check_table_1, lambda: check_size(plan), lambda: check_zero_runs(plan), lambda: check_mfu(runs),
+    checks = [check_table_1, lambda: check_size(plan), lambda: check_zero_runs(plan),
+              lambda: check_mfu(runs),
               lambda: check_runs(runs), lambda: check_dry_runs(plan, runs),
+              lambda: model_memory.check(plan, read("memory.csv")),
               lambda: check_formulas(plan)]
     wrong = 0
     for check in checks:

@@ -20,6 +20,9 @@ class Settings(unittest.TestCase):
         fixed = ["MODEL=mpt-7b", "GPUS=64", "MACHINE=h100x8", "BATCH=512", "SEQ=2048"]
         self.assertEqual(challenge.settings_of("# x\n\nSTRATEGY = zero2 # mine\nACCUMULATE=4"),
                          fixed + ["STRATEGY=zero2", "ACCUMULATE=4"])
+        again = ["RECOMPUTE=blocks", "PREFETCH=2", "LAYOUT=per_parameter", "STAGES=2",
+                 "SCHEDULE=1f1b"]
+        self.assertEqual(challenge.settings_of("\n".join(again)), fixed + again)
         self.assertEqual(challenge.settings_of(challenge.TEMPLATE)[:5], fixed)
         self.assertEqual(challenge.settings_of(""), fixed)
 
@@ -28,7 +31,8 @@ class Settings(unittest.TestCase):
                 ("GPUS = 8", "plan.txt:1: GPUS is fixed, at 64"),
                 ("\nBATCH=64", "plan.txt:2: BATCH is fixed"),
                 ("JSON=/tmp/x", "must be a setting"), ("JSON=x", "there is no setting JSON"),
-                ("RUN=executed", "there is no setting RUN"), ("zero2", "must be a setting"),
+                ("RUN=executed", "there is no setting RUN"),
+                ("OFFLOAD=yes", "there is no setting OFFLOAD"), ("zero2", "must be a setting"),
                 ("DTYPE=bf16\nDTYPE=float", "plan.txt:2: DTYPE is there twice")):
             with self.subTest(text), self.assertRaises(challenge.BadSettings) as caught:
                 challenge.settings_of(text)
@@ -92,6 +96,9 @@ class Command(TempFolder):
         # Products in bf16 have fifteen times the rate of those in float.
         _, said, results = self.plan("STRATEGY=zero3", "DTYPE=bf16", "ACCUMULATE=8")
         self.assertGreater(challenge.entry(results), 4 * slow, said)
+        # Blocks that run again take longer, and fit with fewer micro-batches.
+        _, said, again = self.plan("STRATEGY=zero3", "DTYPE=bf16", "RECOMPUTE=blocks")
+        self.assertLess(challenge.entry(again), challenge.entry(results), said)
         status, said, results = self.plan("STRATEGY=ddp")
         self.assertEqual((status, challenge.entry(results)), (0, None))
         self.assertRegex(said.splitlines()[-1], r"^Challenge: does not fit: \d")

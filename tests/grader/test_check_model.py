@@ -7,6 +7,7 @@ import unittest
 
 from helpers import TempFolder # and puts the grader's folders in front
 import check_model
+import model_memory
 
 
 def silently(function, *arguments):
@@ -71,11 +72,15 @@ class Published(unittest.TestCase):
     def test_a_plan_unlike_its_formulas_is_found(self):
         names = ("sharded parameters", "sharded gradients", "optimizer state",
                  "unsharded parameters", "unsharded gradients", "activations")
-        plan = {"formulas": dict({name: 4 for name in names}, products=1, attention=2,
-                                 gather_calls=1, gather_sent=8, scatter_calls=1, scatter_sent=8),
-                "ranks": [{"products": 1, "attention": 2,
+        plan = {"gpus": 4, "layout": "per_parameter", "stages": [
+                    dict({name: 4 for name in names}, products=1, attention=2, gather_calls=1,
+                         gather_sent=8, scatter_calls=1, scatter_sent=8, sent_messages=0, copies=3,
+                         copied=30)],
+                "ranks": [{"rank": 0, "stage": 0, "products": 1, "attention": 2,
+                           "copies_within": [3, 30],
                            "memory": {name: [9, 4, 4] for name in names},
-                           "messages": {"all-gather": [1, 9, 8], "reduce-scatter": [1, 9, 8]}}]}
+                           "messages": {"all-gather": [1, 9, 8], "reduce-scatter": [1, 9, 8],
+                                        "send": [0, 0, 0]}}]}
         self.assertEqual(check_model.differences(plan), [])
         plan["ranks"][0]["memory"]["optimizer state"][1] = 5
         plan["ranks"][0]["memory"]["unsharded gradients"][2] = 6
@@ -83,6 +88,57 @@ class Published(unittest.TestCase):
                          [("optimizer state", 5, 4), ("unsharded gradients", 6, 4)])
         plan["ranks"][0]["memory"]["activations"][2] = 3
         self.assertIn(("activations", 3, 4), check_model.differences(plan))
+        plan["ranks"][0]["copies_within"] = [2, 30]
+        self.assertIn(("copies", [2, 30], [3, 30]), check_model.differences(plan))
+        plan["layout"] = "flat"
+        self.assertNotIn(("copies", [2, 30], [3, 30]), check_model.differences(plan))
+
+    def test_each_stage_has_formulas_of_its_own(self):
+        names = ("sharded parameters", "sharded gradients", "optimizer state",
+                 "unsharded parameters", "unsharded gradients", "activations")
+        formulas = dict({name: 4 for name in names}, products=1, attention=2, gather_calls=1,
+                        gather_sent=8, scatter_calls=1, scatter_sent=8, sent_messages=5)
+        rank = {"products": 1, "attention": 2, "memory": {name: [9, 4, 4] for name in names},
+                "messages": {"all-gather": [1, 9, 8], "reduce-scatter": [1, 9, 8],
+                             "send": [1, 5, 5]}}
+        plan = {"gpus": 4, "layout": "flat", "stages": [formulas, dict(formulas, products=7)],
+                "ranks": [dict(rank, rank=0, stage=0), dict(rank, rank=2, stage=1, products=7),
+                          dict(rank, rank=3, stage=1, products=7, attention=0)]}
+        self.assertEqual(check_model.differences(plan), []) # of a stage its first rank
+        plan["ranks"][1]["products"] = 1
+        self.assertEqual(check_model.differences(plan), [("products", 1, 7)])
+
+
+class Memory(unittest.TestCase):
+    ROW = {"model": "llama2-7b", "seq": 1, "micro_batch": 1, "gpus": 8, "policy": "full",
+           "compiled": "no", "live_gib": "90", "reserved_gib": "99"}
+
+    def test_terms_by_hand(self):
+        found = model_memory.terms(self.ROW)
+        # 5 and 2 times 4,096 columns, 3 times 11,008; statistics of 2 rows and 2 of 32 heads.
+        self.assertEqual(found, {"blocks run again": -32 * (2 * 61696 + 4 * 66),
+                                 "kept by the policy": 0, "logits deleted": -64000})
+        found = model_memory.terms(dict(self.ROW, policy="selective-op", seq=10))
+        self.assertEqual(found["kept by the policy"], 32 * 20 * (3 * 4096 + 4096 + 11008))
+
+    def check(self, live, *rows):
+        """How many are off, where terms make live GiB."""
+        def plan(settings):
+            values = dict(setting.split("=") for setting in settings)
+            self.assertEqual((values["LAYOUT"], values["BATCH"]), ("per_parameter", "8"))
+            return {"ranks": [{"peak": 1}, {"peak": (live << 30) - sum(
+                model_memory.terms(self.ROW).values())}]}
+        return silently(model_memory.check, plan, rows)
+
+    def test_what_is_off_is_found(self):
+        self.assertEqual([self.check(live, self.ROW) for live in (85, 86, 94, 95)], [1, 0, 0, 1])
+
+    def test_reserved_bytes_by_the_run_of_the_same_policy(self):
+        for reserved, off in (("104", 1), ("105", 0), ("115", 0), ("116", 1)):
+            row = dict(self.ROW, live_gib="", reserved_gib=reserved) # 100 · 1.1 = 110
+            known = dict(self.ROW, live_gib="100", reserved_gib="110")
+            self.assertEqual(self.check(100, known, row), off)
+            self.assertEqual(self.check(100, known, dict(row, compiled="yes")), 0)
 
 
 class DryRuns(TempFolder):
@@ -143,14 +199,19 @@ class DryRuns(TempFolder):
 
     def test_what_is_expressible(self):
         runs = check_model.read("fsdp_runs.csv")
-        self.assertEqual(sum(map(check_model.expressible, runs)), 96)
-        self.assertFalse(any(run["recomputes"] == "yes" or run["precision"] == "fp8"
+        self.assertEqual(sum(map(check_model.expressible, runs)), 150)
+        self.assertFalse(any(run["precision"] == "fp8"
                              for run in filter(check_model.expressible, runs)))
+
+    def test_blocks_run_again_where_they_did(self):
+        run = check_model.read("fsdp_runs.csv")[0]
+        for recomputes, setting in (("yes", "RECOMPUTE=blocks"), ("no", "RECOMPUTE=no")):
+            self.assertIn(setting, check_model.settings_of(dict(run, recomputes=recomputes), "x"))
 
     def test_other_parameters_are_found(self):
         runs = check_model.read("fsdp_runs.csv")
         self.assertEqual(silently(check_model.check_dry_runs, self.plan_as(0), runs), 0)
-        self.assertEqual(silently(check_model.check_dry_runs, self.plan_as(1), runs), 96)
+        self.assertEqual(silently(check_model.check_dry_runs, self.plan_as(1), runs), 150)
 
     def test_a_row_by_hand(self):
         run = {"gpu": "H100-80GB"}
@@ -160,7 +221,8 @@ class DryRuns(TempFolder):
         self.assertAlmostEqual(row.error(row.b, 0.5), -0.4)
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
-            check_model.print_dry("2,048", [row, row], 0.5)
+            check_model.print_dry("H100-80GB", "2,048", [row, row], 0.5)
+            check_model.print_dry("H100-80GB", "none", [], 0.5)
         self.assertEqual(out.getvalue().split(), ["H100-80GB", "2,048", "2", "10.0", "20.0", "40.0",
                                                   "-10.0", "+40.0", "-10.0", "+10.0"])
 

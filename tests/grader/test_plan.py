@@ -35,6 +35,15 @@ ALTERNATIVES = [UNLIKE, "prefetch_forward"] + ([
     "norm_by_reduce_and_broadcast"] if ALL else [])
 TYPES = [["DTYPE=bf16"], ["DTYPE=fp16"], ["DTYPE=bf16", "REDUCE_DTYPE=bf16"],
          ["REDUCE_DTYPE=bf16"]] # the others are float
+# What labs 3, 4, 6 and 7 add, each alone and some together.
+OPTIONS = [["RECOMPUTE=blocks"], ["RECOMPUTE=attention", "ATTENTION=plain"], ["PREFETCH=2"],
+           ["OFFLOAD=yes"], ["LAYOUT=per_parameter"],
+           ["RECOMPUTE=blocks", "LAYOUT=per_parameter", "PREFETCH=3", "DTYPE=bf16"],
+           ["RECOMPUTE=blocks", "OFFLOAD=yes", "DTYPE=bf16", "REDUCE_DTYPE=bf16"]]
+# Ranks, stages and what goes with them. A Llama's stages share no parameter.
+STAGES = [(2, 2, []), (8, 4, []), (4, 2, ["LAYOUT=per_parameter"]), (8, 2, ["DTYPE=bf16"])] + ([
+    (4, 4, []), (6, 3, ["RECOMPUTE=blocks"]), (6, 2, ["PREFETCH=2", "DTYPE=bf16"]),
+    (8, 4, ["REDUCE=each", "RECOMPUTE=blocks"])] if ALL else [])
 STRATEGIES = [("fsdp", 1), ("zero3", 1), ("zero2", 1), ("zero1", 1), ("ddp", 1), ("zero3", 2)]
 
 
@@ -69,7 +78,7 @@ class Plan(TempFolder):
 
     def plan(self, *settings):
         path = self.path("plan.json")
-        status, out, err = self.run_plan("JSON=" + path, *settings)
+        status, out, err = self.run_plan("JSON=" + path, "ADVICE=no", *settings)
         self.assertEqual(status, 0, out + err)
         with open(path, encoding="utf-8") as file:
             return json.load(file)
@@ -83,9 +92,9 @@ class Plan(TempFolder):
 
     def compare(self, gpus, strategy="fsdp", replicas=1, alike=True, types=(), model=SMALL):
         settings = model + ["GPUS=%d" % gpus, "BATCH=%d" % (4 * gpus), "STRATEGY=" + strategy]
-        settings += types
         settings += ["REPLICAS=%d" % replicas] if replicas > 1 else []
         settings += ["ACCUMULATE=2"] if strategy != "fsdp" else []
+        settings += types
         dry = self.plan(*settings, "RUN=dry")
         self.assertEqual(len(dry["ranks"]), gpus)
         self.same(self.plan(*settings, "RANKS=all"), dry)
@@ -99,8 +108,9 @@ class Plan(TempFolder):
         return dry
 
     def check_formulas(self, plan):
+        places = plan["gpus"] // len(plan["stages"])
         for rank in plan["ranks"]:
-            formulas = plan["formulas"]
+            formulas = plan["stages"][rank["stage"]]
             for name in ("products", "attention"):
                 self.assertEqual(rank[name], formulas[name], name)
             for name in ("sharded parameters", "sharded gradients"):
@@ -114,6 +124,10 @@ class Plan(TempFolder):
             self.assertEqual((calls, sent), (formulas["gather_calls"], formulas["gather_sent"]))
             calls, _, sent = rank["messages"]["reduce-scatter"]
             self.assertEqual((calls, sent), (formulas["scatter_calls"], formulas["scatter_sent"]))
+            if rank["rank"] % places == 0:
+                self.assertEqual(rank["messages"]["send"][2], formulas["sent_messages"])
+            if plan["layout"] == "per_parameter":
+                self.assertEqual(rank["copies_within"], [formulas["copies"], formulas["copied"]])
 
 
 class Reference(Plan):
@@ -212,6 +226,107 @@ class Reference(Plan):
                                      for plan in (each, once)))
                 self.assertEqual((each["reduce"], once["reduce"]), ("each", "once"))
 
+    def test_options_of_labs(self):
+        for gpus in WORLDS:
+            for options in OPTIONS if ALL or gpus in (1, 5) else OPTIONS[:1]:
+                with self.subTest(gpus=gpus, options=options):
+                    self.check_formulas(self.compare(gpus, "zero3", types=options))
+
+    def test_options_under_strategies(self):
+        for strategy, options in itertools.product(("zero2", "zero1", "ddp"), OPTIONS):
+            if strategy == "ddp" and "OFFLOAD=yes" in options:
+                continue
+            if ALL or options in OPTIONS[-2:]:
+                with self.subTest(strategy=strategy, options=options):
+                    model = SMALL if "ATTENTION=plain" in options else LLAMA
+                    self.check_formulas(self.compare(4, strategy, types=options, model=model))
+
+    def test_formulas_of_options(self):
+        """Without their arithmetic, each with each strategy, in float and bf16."""
+        for strategy, options, gpus, parts in itertools.product(
+                ("zero3", "zero2", "zero1", "ddp"), OPTIONS, (1, 4), (1, 2)):
+            if strategy == "ddp" and "OFFLOAD=yes" in options:
+                continue
+            if not ALL and (gpus, parts) != (4, 2):
+                continue
+            for dtype in ("float", "bf16"):
+                with self.subTest(strategy=strategy, options=options, gpus=gpus, parts=parts):
+                    self.check_formulas(self.plan(
+                        *SMALL, "GPUS=%d" % gpus, "BATCH=8", "ACCUMULATE=%d" % parts,
+                        "STRATEGY=" + strategy, "DTYPE=" + dtype, *options))
+
+    def test_stages(self):
+        """Each stage is a kind; activations go between them, and a Llama's share nothing."""
+        for (gpus, stages, more), schedule in itertools.product(STAGES, ("gpipe", "1f1b")):
+            with self.subTest(gpus=gpus, stages=stages, more=more, schedule=schedule):
+                # The norm of a pipeline has a kernel for each parameter that a shard touches.
+                alike = gpus // stages <= 2
+                plan = self.compare(
+                    gpus, "zero3", alike=alike, model=LLAMA + ["LAYERS=4"], types=more + [
+                        "STAGES=%d" % stages, "SCHEDULE=" + schedule, "ACCUMULATE=4"])
+                self.check_formulas(plan)
+                self.assertEqual(len(plan["stages"]), stages)
+                self.assertEqual(plan["schedule"], schedule)
+                # Four micro-batches, one sequence each: to the next stage, to the one before.
+                ends = {0: 4, stages - 1: 4}
+                for rank in plan["ranks"]:
+                    self.assertEqual(rank["messages"]["send"][0], ends.get(rank["stage"], 8))
+
+    def test_stages_with_a_tied_embedding(self):
+        """Which pieces of it two stages share a dry run cannot ask; with one rank of each kind
+        others may have more of them, and the time differs by that."""
+        for gpus, strategy, more in ((2, "zero3", []), (4, "zero1", ["LAYOUT=per_parameter"]),
+                                     (6, "ddp", ["DTYPE=bf16"]), (8, "zero2", ["SCHEDULE=1f1b"])):
+            with self.subTest(gpus=gpus, strategy=strategy):
+                plan = self.compare(gpus, strategy, alike=gpus == 2, types=more + ["STAGES=2"])
+                self.check_formulas(plan)
+                shared = [rank["messages"]["send"][0] - 2 for rank in plan["ranks"]]
+                self.assertTrue(all(pieces > 0 for pieces in shared), shared)
+
+    def test_a_large_model_in_stages(self):
+        """GPT-3 on 256 GPUs: 1F1B holds less than GPipe, and more micro-batches hide the bubble."""
+        settings = ["MODEL=gpt3-175b", "GPUS=256", "STAGES=8", "DTYPE=bf16", "STRATEGY=zero1"]
+        plans = [self.plan(*settings, "BATCH=%d" % (32 * n), "ACCUMULATE=%d" % n,
+                           "SCHEDULE=" + schedule)
+                 for n, schedule in ((8, "gpipe"), (8, "1f1b"), (16, "1f1b"))]
+        for plan in plans:
+            self.check_formulas(plan)
+        peaks = [max(rank["peak"] for rank in plan["ranks"]) for plan in plans]
+        self.assertGreater(peaks[0], peaks[1])
+        self.assertGreater(plans[2]["mfu"], plans[1]["mfu"])
+
+    def test_what_offload_leaves_on_the_gpu(self):
+        plans = [self.plan("MODEL=llama3-8b", "GPUS=8", "SEQ=512", "DTYPE=bf16", "STRATEGY=zero3",
+                           *more) for more in ([], ["OFFLOAD=yes"])]
+        for plan in plans:
+            self.check_formulas(plan)
+        kept = [sum(memory[1] for memory in plan["ranks"][0]["memory"].values())
+                for plan in plans]
+        self.assertGreater(kept[0], 14 << 30)
+        self.assertLess(kept[1], 1 << 20)
+        _, out, _ = self.run_plan("MODEL=gpt2", "GPUS=8", "OFFLOAD=yes")
+        self.assertRegex(out, r"The optimizer's step is the host's, and not in this time: 28 bytes")
+
+    def test_more_units_ahead(self):
+        """A table says it, and what is unsharded has as many units more."""
+        plans = [self.plan("MODEL=gpt2", "GPUS=8", "STRATEGY=zero3", *more)
+                 for more in ([], ["PREFETCH=0"], ["PREFETCH=2"], ["PREFETCH=3"])]
+        most = [plan["ranks"][0]["memory"]["unsharded parameters"][2] for plan in plans]
+        self.assertEqual(most[0], most[1])
+        self.assertEqual(most[2] - most[0], most[3] - most[2])
+        self.assertGreater(most[2], most[0])
+        self.assertEqual([plan["prefetch"] for plan in plans], [1, 0, 2, 3])
+
+    def test_a_table_says_the_options(self):
+        for settings, words in [
+                (["STAGES=2", "SCHEDULE=1f1b"], "; 2 stages of 4 GPUs, 1F1B"),
+                (["RECOMPUTE=blocks"], "; blocks again"), (["PREFETCH=3"], "; 3 ahead"),
+                (["LAYOUT=per_parameter"], "; cut by parameter"),
+                (["OFFLOAD=yes"], "; shards in host memory")]:
+            with self.subTest(settings=settings):
+                _, out, err = self.run_plan(*SMALL, "GPUS=8", *settings)
+                self.assertIn(words, out.split("attention\n")[0], err)
+
     def test_a_straggler(self):
         """The others wait for it: a step of a slow rank is a step of all."""
         settings = ["MODEL=gpt2", "GPUS=16", "SEQ=1024", "BATCH=64", "DTYPE=bf16"]
@@ -285,8 +400,13 @@ class Reference(Plan):
             self.assertRegex(text, line)
         small = ["MODEL=gpt2", "DTYPE=bf16"]
         for settings, help_ in [
-                (["MODEL=gpt3-175b", "GPUS=8"], "more GPUs, or recomputation: it does not fit"),
-                (["MODEL=gpt3-175b", "GPUS=8", "BATCH=16"], "a smaller micro-batch"),
+                (["MODEL=gpt3-175b", "GPUS=8"], "recomputation, or more GPUs: it does not fit"),
+                (["MODEL=gpt3-175b", "GPUS=8", "BATCH=16"],
+                 "recomputation, or a smaller micro-batch (ACCUMULATE): it does not fit"),
+                (["MODEL=gpt3-175b", "GPUS=8", "RECOMPUTE=blocks"],
+                 "more GPUs, or shorter sequences: it does not fit"),
+                (["MODEL=gpt2", "GPUS=8", "STAGES=4", "BATCH=8", "ACCUMULATE=2"],
+                 "more micro-batches (ACCUMULATE): "),
                 (["MODEL=mpt-1b", "GPUS=8", "BATCH=32"], "faster kernels or a faster type"),
                 (small + ["GPUS=1", "SEQ=64"], "larger kernels, by a larger batch or units of more"),
                 (small + ["GPUS=1024"], "HSDP (STRATEGY=hsdp): latency grows"),
@@ -336,25 +456,58 @@ class Reference(Plan):
         self.assertEqual((status, err), (0, ""))
         rows = [line.split() for line in out.splitlines()
                 if re.match(r"  (zero[123]|ddp) ", line)]
-        fits = {tuple(row[:5]): float(row[6]) for row in rows if "fit" not in row}
+        fits = {tuple(row[:7]): float(row[8]) for row in rows if "fit" not in row}
         self.assertTrue(0 < len(fits) < len(rows), out)
         best = min(fits, key=fits.get)
         self.assertIn("on 4 GPUs (1 node of small.machine), " + best[0], out)
         self.assertIn("A step takes %.3f ms" % fits[best], out)
         self.assertEqual({row[4] for row in rows if row[0] == "zero3"}, {"once", "each"})
         self.assertEqual({row[4] for row in rows if row[0] == "zero1"}, {"once"})
+        self.assertEqual({row[5] for row in rows}, {"no", "blocks"})
         self.assertIn("It fits: ", out)
 
     def test_slices_are_tried_on_several_nodes(self):
         _, out, _ = self.run_plan("FIT=yes", *SMALL, "GPUS=16", "DTYPE=bf16")
-        rows = [line.split()[:5] for line in out.splitlines() if line.startswith("  zero3 ")]
-        self.assertEqual(rows, [["zero3", "1", "1", "0", "once"], ["zero3", "1", "1", "8", "once"]])
+        rows = [line.split()[:7] for line in out.splitlines() if line.startswith("  zero3 ")]
+        self.assertEqual(rows[:4], [["zero3", "1", "1", slices, "once", again, "1"]
+                                    for slices in ("0", "8") for again in ("no", "blocks")])
+
+    def test_what_was_asked_for_stays(self):
+        for settings, column, values in ((["RECOMPUTE=blocks"], 5, {"blocks"}),
+                                         (["RECOMPUTE=no"], 5, {"no"}),
+                                         (["PREFETCH=2"], 6, {"2"}),
+                                         (["ATTENTION=plain"], 5, {"no", "blocks", "attention"}),
+                                         (["OFFLOAD=yes"], 0, {"zero3", "zero2", "zero1", "hsdp"}),
+                                         (["LAYOUT=per_parameter"], 3, {"0"}),
+                                         (["STAGES=2"], 0, {"zero3", "zero2", "zero1", "ddp"})):
+            with self.subTest(settings=settings):
+                status, out, err = self.run_plan("FIT=yes", *SMALL, "GPUS=16", "ADVICE=no",
+                                                 *settings)
+                self.assertEqual((status, err), (0, ""))
+                rows = [line.split() for line in out.splitlines()
+                        if re.match(r"  (zero[123]|ddp|hsdp) ", line)]
+                self.assertEqual({row[column] for row in rows}, values)
+
+    def test_recomputation_where_nothing_else_fits(self):
+        """Activations are most of this step's memory: without recomputation no plan fits."""
+        machine = self.write("small.machine", "base h100x8\nmemory 600 KB\n")
+        status, out, err = self.run_plan("FIT=yes", *SMALL, "LAYERS=6", "GPUS=2", "BATCH=2",
+                                         "SEQ=64", "MACHINE=" + machine)
+        self.assertEqual((status, err), (0, ""), out)
+        self.assertIn("; blocks again", out)
+        settings = [*SMALL, "LAYERS=6", "GPUS=2", "BATCH=2", "SEQ=64", "MACHINE=" + machine]
+        _, out, _ = self.run_plan(*settings)
+        said = re.search(r"RECOMPUTE=blocks: ([\d.]+) GiB at the peak, fits; a step takes ([\d.]+) "
+                         r"ms", out)
+        again = self.plan(*settings, "RECOMPUTE=blocks")
+        self.assertEqual(said.group(2), "%.3f" % (again["times"]["step"] / 1e9))
+        self.assertLessEqual(again["ranks"][0]["peak"], again["memory_of_gpu"])
 
     def test_nothing_fits(self):
         machine = self.write("tiny.machine", "base h100x8\nmemory 1 KB\n")
         status, out, err = self.run_plan("FIT=yes", *SMALL, "GPUS=2", "MACHINE=" + machine)
         self.assertEqual(status, 1)
-        self.assertEqual(out.count("does not fit"), 4)
+        self.assertEqual(out.count("does not fit"), 8)
         self.assertIn("plan: none of these fits into", err)
 
     def test_what_is_refused(self):
@@ -398,6 +551,27 @@ class Reference(Plan):
                 (["SLOW=3:0%"], "must be a rank and how much slower"),
                 (["SLOW=8:10%"], "the ranks are 0 to 7"),
                 (["SLOW=-1:10%"], "the ranks are 0 to 7"),
+                (["RECOMPUTE=some"], "RECOMPUTE=some: must be no, blocks or attention"),
+                (["RECOMPUTE=attention"], "fused attention never has in memory"),
+                (["PREFETCH=-1"], "PREFETCH=-1: must be a whole number from 0"),
+                (["OFFLOAD=maybe"], "OFFLOAD=maybe: must be no or yes"),
+                (["OFFLOAD=yes", "STRATEGY=ddp"], "OFFLOAD=yes wants shards"),
+                (["OFFLOAD=yes", "RESHARD_RANKS=2"], "whose slices stay on the GPU"),
+                (["OFFLOAD=yes", "LAYOUT=per_parameter"], "keeps flat shards on the host"),
+                (["OFFLOAD=yes", "DTYPE=fp16"], "OFFLOAD=yes does not go with DTYPE=fp16"),
+                (["LAYOUT=rows"], "LAYOUT=rows: must be flat or per_parameter"),
+                (["LAYOUT=per_parameter", "RESHARD_RANKS=2"], "keeps a slice of a flat unit"),
+                (["SCHEDULE=1f1b"], "SCHEDULE=1f1b is that of a pipeline: STAGES"),
+                (["STAGES=2", "SCHEDULE=zero"], "SCHEDULE=zero: must be gpipe or 1f1b"),
+                (["STAGES=3"], "STAGES=3 does not divide GPUS=8"),
+                (["STAGES=4", "LAYERS=3", "HEADS=2", "DIM=20"], "the model has 3 blocks"),
+                (["STAGES=0"], "STAGES=0: must be a whole number from 1"),
+                (["STAGES=128", "GPUS=128", "MODEL=llama3-405b"], "has 126 blocks"),
+                (["STAGES=2", "DTYPE=fp16"], "STAGES does not go with DTYPE=fp16"),
+                (["STAGES=2", "RESHARD_RANKS=2"], "STAGES does not go with RESHARD_RANKS"),
+                (["STAGES=2", "OFFLOAD=yes"], "STAGES does not go with OFFLOAD=yes"),
+                (["STAGES=2", "REPLICAS=2"], "phantoms cannot split what was split off"),
+                (["STAGES=2", "BATCH=6"], "BATCH=6 sequences do not divide into 4 GPUs of a stage"),
                 (["FIT=yes", "REDUCE=each"], "FIT=yes looks for STRATEGY"),
                 (["RANKS=all", "GPUS=16"], "at most 8"),
                 (["FIT=yes", "STRATEGY=ddp"], "FIT=yes looks for STRATEGY"),
@@ -416,9 +590,14 @@ class Reference(Plan):
             self.assertRegex(err, r"^plan: %s=\S+ cannot be written: No such file" % name)
 
     def test_the_timeline_is_the_step(self):
-        """Operation by operation it is what the table has added up, of the slowest rank."""
+        """Operation by operation it is what the table has added up, of the slowest rank; and not that
+        of another plan, which advice has tried."""
         path = self.path("timeline.json")
         plan = self.plan(*SMALL, "GPUS=4", "SLOW=2:50%", "RANKS=all", "TIMELINE=" + path)
+        self.check_timeline(plan, path)
+        self.check_timeline(self.plan("MODEL=gpt2", "GPUS=8", "BATCH=512", "TIMELINE=" + path), path)
+
+    def check_timeline(self, plan, path):
         with open(path, encoding="utf-8") as file:
             line = json.load(file)
         spans = [(row[0], row[4], row[5]) for row in line["operations"] if row[5] > row[4]]
@@ -434,7 +613,8 @@ class Reference(Plan):
         events = [row[3] for row in line["operations"] if row[0] == "event record"]
         waited = [row[3] for row in line["operations"] if row[0] == "stream wait"]
         self.assertEqual(sum(row[6] for row in line["operations"]), sum(
-            sent for _, _, sent in plan["ranks"][times["rank"]]["messages"].values()))
+            sent for rank in plan["ranks"] if rank["rank"] == times["rank"]
+            for _, _, sent in rank["messages"].values()))
         self.assertTrue(waited and set(waited) <= set(events) and 0 not in events)
 
 

@@ -175,8 +175,7 @@ class Figures(TempFolder):
             self.assertEqual(self.memory.values(point), site_data.measured(plan), point)
             units = plan["ranks"][0]["units"]
             names = self.memory.names(point)
-            self.assertEqual(names["N"], plan["formulas"]["parameters"] if isinstance(
-                plan["formulas"], dict) else plan["formulas"][0]["parameters"])
+            self.assertEqual(names["N"], plan["formulas"]["parameters"])
             if names["S"] > 1:
                 self.assertEqual([units[0]["padded"], units[1]["padded"]], [names["Q"], names["U"]])
 

@@ -1,0 +1,70 @@
+"""Memory of torchtitan's runs of Llamas against dry runs, by term: a part of check_model.py.
+
+The kit cannot run these as they were: torchtitan's policy keeps some products' results within a
+block that runs again, and its loss frees what the kit holds. So a dry run without recomputation is
+taken at its peak, the backward of the head, and each difference there is a term, computed from the
+policy and the shapes. Published are live bytes of two runs, and reserved ones of all: what the
+allocator holds. Of a run whose live bytes are not known the latter are estimated by the run with
+the same policy. Nothing is fitted to the run that is estimated.
+
+Interface: check(plan, rows) -> how many are off by more than MOST; terms(row).
+"""
+
+MOST = 0.05
+GIB = 1 << 30
+LLAMAS = {"llama2-7b": (32, 32, 4096, 4096, 11008, 32000), # layers, heads, columns, of keys, of
+          "llama3-8b": (32, 32, 4096, 1024, 14336, 128256)} # the feed-forward part, tokens
+
+
+def terms(row):
+    """Bytes in which torchtitan's run differs from the plan without recomputation, both in the
+    head's backward, by name."""
+    layers, heads, C, K, F, V = LLAMAS[row["model"]]
+    tokens = row["micro_batch"] * row["seq"]
+    # What the kit's block keeps in addition to its output (plan/formulas.c).
+    block = tokens * (2 * (5 * C + 2 * K + 3 * F) + 4 * (2 + 2 * heads))
+    # Of a block torchtitan's policy "op" keeps what every second product makes (of queries, of
+    # values, the gate's, the last one's) and attention's result; "full" keeps nothing.
+    kept = 2 * tokens * (3 * C + K + F) if row["policy"] == "selective-op" else 0
+    # The head's logits, not yet floats: torchtitan deletes them before the backward.
+    return {"blocks run again": -layers * block, "kept by the policy": layers * kept,
+            "logits deleted": -2 * tokens * V}
+
+
+def settings_of(row):
+    return ["MODEL=" + row["model"], "GPUS=%d" % row["gpus"], "SEQ=%d" % row["seq"],
+            "BATCH=%d" % (row["micro_batch"] * row["gpus"]), "DTYPE=bf16", "STRATEGY=zero3",
+            "LAYOUT=per_parameter"]
+
+
+def peak(plan, row, kind):
+    ranks = plan(settings_of(row) + ["RECOMPUTE=" + kind])["ranks"]
+    return max(rank["peak"] for rank in ranks) / GIB
+
+
+def check(plan, rows):
+    wrong, reserve = 0, {}
+    print("Memory of Llamas on 8 GPUs (torchtitan, FSDP2), in GiB: dry runs without recomputation\n"
+          "and with all blocks again; and the first, with the terms in which torchtitan differs")
+    for row in rows:
+        own, parts = peak(plan, row, "no"), terms(row)
+        live, reserved = own + sum(parts.values()) / GIB, float(row["reserved_gib"])
+        print("  %s, %d sequences of %d, %s%s: %.1f and %.1f" % (
+            row["model"], row["micro_batch"], row["seq"], row["policy"],
+            ", compiled" if row["compiled"] == "yes" else "", own, peak(plan, row, "blocks")))
+        print("    %s: %.1f live" % (", ".join("%s %+.1f" % (name, value / GIB)
+                                               for name, value in parts.items()), live))
+        if row["live_gib"]:
+            published = float(row["live_gib"])
+            reserve[row["policy"]] = reserved / published
+            off = live / published - 1
+            print("    published: %.2f live (%+.1f %%), %.2f reserved (%.2f times as much)" % (
+                published, 100 * off, reserved, reserve[row["policy"]]))
+        else:
+            times = reserve[row["policy"]]
+            off = times * live / reserved - 1
+            print("    times %.2f: %.1f reserved; published: %.1f (%+.1f %%; without that %+.1f %%)"
+                  % (times, times * live, reserved, 100 * off, 100 * (live / reserved - 1)))
+        # How much less a compiled run reserves no other run says.
+        wrong += row["compiled"] == "no" and abs(off) > MOST
+    return wrong

@@ -1,0 +1,92 @@
+/* labs.c: what labs 3, 4, 6 and 7 add to a step, and what that does not go with, as train_gpt2 has
+ * it.
+ *
+ * Interface: plan_read_stages, plan_read_labs, plan_recompute_name.
+ */
+#include <string.h>
+
+#include "settings.h"
+
+static const char *const recomputes[] = {"no", "blocks", "attention"}; // as RecomputeKind has them
+
+const char *plan_recompute_name(const PlanOptions *o)
+{
+    return recomputes[o->recompute];
+}
+
+// Before what is shared out over the ranks of a stage: batch and shards.
+Status plan_read_stages(const PlanValues value, PlanOptions *o)
+{
+    static const char *const words[] = {"gpipe", "1f1b"};
+    int word;
+    TRY(plan_number(value, STAGES, 1, &o->stages));
+    TRY(plan_word(value, SCHEDULE, words, 2, &word));
+    o->schedule = (PipelineKind)word;
+    if (value[SCHEDULE] && o->stages == 1)
+        return plan_refuse("SCHEDULE=%.40s is that of a pipeline: STAGES", value[SCHEDULE]);
+    if (o->gpus % o->stages != 0)
+        return plan_refuse("STAGES=%d does not divide GPUS=%d", o->stages, o->gpus);
+    if (o->stages > o->model.layers)
+        return plan_refuse("STAGES=%d: the model has %d blocks", o->stages, o->model.layers);
+    if (o->stages > PLAN_STAGES)
+        return plan_refuse("STAGES=%d: at most %d", o->stages, PLAN_STAGES);
+    return OK;
+}
+
+// One that a pipeline does not go with; NULL: none.
+static Status check_stages(const PlanOptions *o)
+{
+    if (o->stages == 1) return OK;
+    if (o->dtype == DTYPE_F16)
+        return plan_refuse("STAGES does not go with DTYPE=fp16: the loss scale would look at one "
+                           "stage's gradients");
+    if (o->reshard_ranks > 0)
+        return plan_refuse("STAGES does not go with RESHARD_RANKS: a unit has one slice, and "
+                           "several micro-batches are in flight");
+    if (o->offload)
+        return plan_refuse("STAGES does not go with OFFLOAD=yes: stages sum and clip on the GPU");
+    if (o->replicas > 1 && o->strategy != STRATEGY_DDP)
+        return plan_refuse("STAGES goes without replicas here: phantoms cannot split what was "
+                           "split off");
+    return OK;
+}
+
+static Status check_offload(const PlanOptions *o)
+{
+    if (!o->offload) return OK;
+    if (o->strategy == STRATEGY_DDP)
+        return plan_refuse("OFFLOAD=yes wants shards: STRATEGY=ddp keeps everything on the GPU");
+    if (o->reshard_ranks > 0)
+        return plan_refuse("OFFLOAD=yes does not go with RESHARD_RANKS, whose slices stay on the "
+                           "GPU");
+    if (o->per_parameter)
+        return plan_refuse("OFFLOAD=yes keeps flat shards on the host: leave LAYOUT out");
+    if (o->dtype == DTYPE_F16)
+        return plan_refuse("OFFLOAD=yes does not go with DTYPE=fp16: the loss scaler looks for "
+                           "gradients on the GPU");
+    return OK;
+}
+
+Status plan_read_labs(const PlanValues value, PlanOptions *o)
+{
+    static const char *const answers[] = {"no", "yes"}, *const layouts[] = {"flat",
+                                                                            "per_parameter"};
+    int kind, offload, layout;
+    TRY(plan_word(value, RECOMPUTE, recomputes, 3, &kind));
+    TRY(plan_word(value, OFFLOAD, answers, 2, &offload));
+    TRY(plan_word(value, LAYOUT, layouts, 2, &layout));
+    TRY(plan_number_from(value, PREFETCH, 0, 0, &o->prefetch));
+    o->recompute = (RecomputeKind)kind;
+    o->recompute_given = value[RECOMPUTE] != NULL;
+    o->offload = offload == 1;
+    o->per_parameter = layout == 1;
+    o->prefetches = value[PREFETCH] != NULL;
+    o->strategic = o->strategic || o->offload || o->prefetches || o->stages > 1;
+    if (o->recompute == RECOMPUTE_ATTENTION && o->model.attention == ATTENTION_FUSED)
+        return plan_refuse("RECOMPUTE=attention frees weights that fused attention never has in "
+                           "memory: ATTENTION=plain, or RECOMPUTE=blocks");
+    if (o->per_parameter && o->reshard_ranks > 0)
+        return plan_refuse("RESHARD_RANKS keeps a slice of a flat unit: leave LAYOUT out");
+    TRY(check_offload(o));
+    return check_stages(o);
+}
