@@ -87,8 +87,9 @@ def planned(program, settings, who):
         out = os.path.join(folder, "plan.json")
         try:
             done = subprocess.run(
-                [program, "JSON=" + out, "ADVICE=no"] + settings, env=runner.clean_environment(), cwd=folder,
-                stdin=subprocess.DEVNULL, capture_output=True, check=False,
+                [program, "JSON=" + out, "ADVICE=no"] + settings,
+                env=runner.clean_environment(), cwd=folder, stdin=subprocess.DEVNULL,
+                capture_output=True, check=False,
                 timeout=LIMIT * runner.time_factor(), **(who.start() if who else {}))
         except subprocess.TimeoutExpired:
             raise BadSettings("the plan took more than %g s" % (LIMIT * runner.time_factor()))

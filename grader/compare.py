@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""One small GPT-2 under each strategy of lab 1: memory, traffic and time of a step, side by side.
+"""One small GPT-2 under each strategy of lab 1: memory, traffic and time of a step, side by side;
+with the other labs' options, which are train_gpt2's, for all of them.
 
 The program is examples/train_gpt2, with the student's files of those labs that are written (no gap,
 and compiled), and the reference's others. It runs on simulated GPUs of a modelled machine, whose
@@ -7,13 +8,15 @@ clock gives the times (simgpu/pages/time.md); elsewhere they are the GPUs' own. 
 make a step, so that ZeRO-1 and ZeRO-2 differ.
 
 Interface: compare.py --impl DIR [--build DIR] [--backend B] [--ranks N] [--dtype T]
-[--reduce-dtype T]; `make compare`. Exit status 0; 1 where a run failed; 2 for a question that makes
-no sense; 3 where the kit is at fault.
+[--reduce-dtype T] [--prefetch N] [--recompute X] [--offload yes] [--layout X] [--stages N]
+[--schedule X]; `make compare`. Exit status 0; 1 where a run failed; 2 for a question that makes no
+sense; 3 where the kit is at fault.
 """
 
 import argparse
 import glob
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -25,7 +28,8 @@ from builder import ROOT, Builder, Infrastructure
 from gaps import first_gap
 
 MACHINE = "h100x8"
-FLAGS = ["--figures", "--steps", "4", "--layers", "4", "--dim", "128", "--heads", "4",
+LAYERS = 4
+FLAGS = ["--figures", "--steps", "4", "--layers", str(LAYERS), "--dim", "128", "--heads", "4",
          "--context", "32", "--accumulate", "2"]
 ROWS = [("DDP", ["--strategy", "ddp"]), ("ZeRO-1", ["--strategy", "zero1"]),
         ("ZeRO-2", ["--strategy", "zero2"]),
@@ -33,6 +37,10 @@ ROWS = [("DDP", ["--strategy", "ddp"]), ("ZeRO-1", ["--strategy", "zero1"]),
         ("ZeRO-3", ["--strategy", "zero3"]),
         ("HSDP, 2 replicas", ["--strategy", "zero3", "--replicas", "2"])]
 DTYPES = ("float", "bf16", "fp16")
+# Options of labs 3, 4, 6 and 7, with their values; None: a whole number.
+OPTIONS = (("prefetch", None), ("recompute", ("none", "blocks", "attention")),
+           ("offload", ("no", "yes")), ("layout", ("flat", "per_parameter")), ("stages", None),
+           ("schedule", ("gpipe", "1f1b")))
 LIMIT = 300.0 # seconds of a run
 WIDTH = 80 # columns of a terminal
 
@@ -89,6 +97,62 @@ def figures(builder, ranks, flags):
     return None, done.stdout.strip()
 
 
+def given(options):
+    """{option: value} of those of OPTIONS that are asked for."""
+    values = {name: getattr(options, name) for name, _ in OPTIONS}
+    return {name: value for name, value in values.items() if value}
+
+
+def trouble(options):
+    """What makes no sense in the question, in a line, or ""."""
+    asked = given(options)
+    for option, wanted in (("DTYPE", options.dtype), ("REDUCE_DTYPE", options.reduce_dtype)):
+        if wanted not in DTYPES:
+            return "%s=%s: it is %s" % (option, wanted, " or ".join(DTYPES))
+    if not re.fullmatch(r"[0-9]{1,4}", options.ranks) or int(options.ranks) < 4 \
+            or int(options.ranks) % 2:
+        return "RANKS=%s: two replicas of at least two shards want an even number of GPUs, 4 or " \
+               "more" % options.ranks
+    for name, choices in OPTIONS:
+        value = asked.get(name)
+        if value is not None and choices and value not in choices:
+            return "%s=%s: it is %s" % (name.upper(), value, " or ".join(choices))
+        if value is not None and not choices and not re.fullmatch(r"[0-9]{1,4}", value):
+            return "%s=%s: it is a whole number" % (name.upper(), value)
+    stages = int(asked.get("stages", 1))
+    if not 1 <= stages <= LAYERS or int(options.ranks) % stages:
+        return "STAGES=%d: they divide the %s GPUs, and the model has %d blocks" % (
+            stages, options.ranks, LAYERS)
+    if "schedule" in asked and stages == 1:
+        return "SCHEDULE=%s is that of a pipeline: STAGES=2" % asked["schedule"]
+    if options.dtype == "fp16" and stages > 1:
+        return "DTYPE=fp16: a loss scale would look at one stage's gradients; take bf16, or no STAGES"
+    return ""
+
+
+def flags_of(asked):
+    """train_gpt2's options."""
+    flags = []
+    for name, value in asked.items():
+        if name == "offload":
+            flags += ["--offload"] * (value == "yes")
+        elif (name, value) not in (("stages", "1"), ("recompute", "none"), ("layout", "flat")):
+            flags += ["--" + name, value]
+    return flags
+
+
+def refusal(flags, asked, ranks):
+    """Why the library refuses a row with the options that are asked for, or ""."""
+    ddp, replicas = "ddp" in flags, 2 if "--replicas" in flags else 1
+    if ddp and asked.get("offload") == "yes":
+        return "DDP keeps everything on the device"
+    if not ddp and ranks // int(asked.get("stages", 1)) == replicas > 1:
+        return "nobody to shard with"
+    if ranks // int(asked.get("stages", 1)) % replicas:
+        return "the replicas must divide a stage's GPUs"
+    return ""
+
+
 def main():
     parser = argparse.ArgumentParser(description="Compare the strategies of lab 1.")
     parser.add_argument("--impl", required=True, metavar="DIR", help="folder of the task files")
@@ -100,21 +164,23 @@ def main():
                         help="in which layers compute: float, bf16 or fp16 (float)")
     parser.add_argument("--reduce-dtype", default="float", metavar="T",
                         help="in which gradients are reduced (float)")
+    for name, choices in OPTIONS:
+        parser.add_argument("--" + name, default="", metavar="X",
+                            help="train_gpt2's: %s" % (" or ".join(choices or ("a number",))))
     options = parser.parse_args()
-    for option, wanted in (("DTYPE", options.dtype), ("REDUCE_DTYPE", options.reduce_dtype)):
-        if wanted not in DTYPES:
-            layout.tell("compare: %s=%s: it is %s" % (option, wanted, " or ".join(DTYPES)))
-            return 2
-    types = ["--dtype", options.dtype, "--reduce-dtype", options.reduce_dtype]
-    if not options.ranks.isdigit() or int(options.ranks) < 4 or int(options.ranks) % 2:
-        layout.tell("compare: RANKS=%s: two replicas of at least two shards want an even number of "
-                    "GPUs, 4 or more" % options.ranks)
+    problem = trouble(options)
+    if problem:
+        layout.tell("compare: " + problem)
         return 2
+    asked = given(options)
+    types = ["--dtype", options.dtype, "--reduce-dtype", options.reduce_dtype] + flags_of(asked)
     try:
         builder, own = build(options)
         heading = "A step of a small GPT-2 on %s GPUs, two micro-batches, in %s (gradients are " \
-                  "reduced in %s), with %s. Memory in MB on a GPU; MB sent by each rank; time in " \
-                  "ms%s." % (options.ranks, options.dtype, options.reduce_dtype,
+                  "reduced in %s)%s, with %s. Memory in MB on a GPU; MB sent by each rank; time " \
+                  "in ms%s." % (options.ranks, options.dtype, options.reduce_dtype,
+                             "".join(", %s=%s" % (name.upper(), value)
+                                     for name, value in asked.items()),
                              "your " + ", ".join(name + ".c" for name in own) if own
                              else "the reference's files",
                              " on a modelled " + MACHINE if options.backend == "simgpu" else "")
@@ -123,6 +189,10 @@ def main():
                       ("", "held", "peak", "gather", "scatter", "reduce", "calls", "time")):
             print("%-16s %7s %7s %8s %8s %8s %6s %8s" % words)
         for name, flags in ROWS:
+            reason = refusal(flags, asked, int(options.ranks))
+            if reason:
+                print("%-16s       – %s" % (name, reason), flush=True)
+                continue
             numbers, said = figures(builder, options.ranks, flags + types)
             if numbers is None:
                 layout.tell("%s failed:\n%s" % (name, said[-4000:]))

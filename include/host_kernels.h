@@ -2,11 +2,12 @@
  * every backend. All arrays are floats in host memory, and are there when a function is called and
  * when it returns: no stream has a part in it.
  *
- * Interface: host_adamw, host_sgd, host_scale, host_sum_squares.
+ * Interface: host_adamw, host_sgd, host_scale, host_sum_squares, host_all_finite.
  */
 #ifndef SHARDLAB_HOST_KERNELS_H
 #define SHARDLAB_HOST_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 // One step of AdamW, the t-th: kernels.h's kernel_adamw. On simulated GPUs that kernel is this
@@ -19,5 +20,7 @@ void host_sgd(float *p, const float *g, size_t n, float lr, float weight_decay);
 void host_scale(float *x, float factor, size_t n);
 // Σ x², in double, in the order of the elements.
 double host_sum_squares(const float *x, size_t n);
+// Whether none is infinite or NaN.
+bool host_all_finite(const float *x, size_t n);
 
 #endif

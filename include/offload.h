@@ -39,11 +39,17 @@ typedef struct ShardOps {
     // device.
     Status (*sum_squares)(FsdpRoot *root, double *sum, double *squares);
     Status (*scale_grad)(FsdpRoot *root, float factor);
+    // *finite = whether all gradients of this rank are; each is multiplied by the factor.
+    Status (*check_and_scale_grad)(FsdpRoot *root, float factor, bool *finite);
+    // From borrow to return the unit's sharded_grad is device memory, which the compute stream may
+    // read and write.
+    Status (*borrow_grad)(FsdpUnit *unit);
+    Status (*return_grad)(FsdpUnit *unit);
 } ShardOps;
 
 // What offload has changed in a unit.
 typedef struct OffloadUnit {
-    float *param, *grad;                  // (shard_numel) pinned host memory
+    float *param, *grad; // (shard_numel), (grad_numel) pinned host memory; all frozen: no grad
     bool has_grad;                        // since the gradients were zeroed, some were sent to grad
     Status (*all_gather)(FsdpUnit *unit); // the unit's own
     Hook *before_backward, *before_reduce, *after_reduce;
@@ -62,9 +68,9 @@ typedef struct OffloadState {
 } OffloadState;
 
 // Moves the shards of all units to the host. ERR_ARGUMENT, and nothing has changed, where the root
-// has no strategy, is offloaded already, has a precision, is not sharded, or has DDP (which keeps
-// everything on the device), reshard_ranks (whose slices stay there), another layout than the flat
-// one, or frozen parameters. Given code (lib/fsdp/offload_parts.c).
+// has no strategy, is offloaded already, has a precision, is in a pipeline already, is not sharded,
+// or has DDP (which keeps everything on the device) or reshard_ranks (whose slices stay there).
+// Given code (lib/fsdp/offload_parts.c).
 Status offload_apply(Module *root);
 // Moves them back. ERR_ARGUMENT under a precision. Given code.
 Status offload_remove(Module *root);
@@ -102,7 +108,8 @@ Status offload_post_backward(Module *module, void *unit);
 
 // ---------------------------------------------------------------- The host's work: offload.c
 
-// One step of AdamW on all shards, by the host (host_adamw), padding zero afterwards.
+// One step of AdamW on all shards, by the host (host_adamw), padding zero afterwards. (Another layout
+// than the flat one, and ParamGroups, are stepped parameter by parameter, by given code.)
 Status offload_adamw_step(FsdpAdamW *opt);
 // As ShardOps has it.
 Status offload_sum_squares(FsdpRoot *root, double *sum, double *squares);

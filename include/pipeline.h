@@ -196,8 +196,8 @@ Status pipeline_fully_shard(Module *stage, FsdpContext *ctx, const FsdpOptions *
 
 // The stage, which is a root with a strategy, gets a schedule. Collective. ERR_ARGUMENT where it
 // has none; where n is no positive number; for a strategy with reshard_ranks: a unit has one slice,
-// and there would be several forwards; where requires_all_reduce is off: the flags are the
-// pipeline's; and under offload, whose gradients are on the host.
+// and there would be several forwards; and where requires_all_reduce is off: the flags are the
+// pipeline's. Under offload the gradients of tied parameters are on the device while they are summed.
 Status pipeline_create(Pipeline **pipeline, Module *stage, const PipelineMesh *mesh,
                        const PipelineTies *ties, PipelineKind kind, int n);
 // A stage in a pipeline gets no loss scaler (loss_scaler_create).
@@ -219,6 +219,11 @@ PipelineSlot *pipeline_slot(Pipeline *pipeline, int k);
 Status pipeline_swap(Pipeline *pipeline, int k);
 // Memory for a buffer of the slot that is to be received, on the stream of the transfers.
 Status pipeline_alloc(Pipeline *pipeline, Buffer *buffer);
+// Of pipeline_grad_norm under offload, whose gradients are on the host: *squares = Σ of the squares
+// of those that this stage counts, of all stages. sum: one double on the device.
+Status pipeline_host_squares(const Pipeline *pipeline,
+                             bool (*counts)(const Pipeline *pipeline, const Param *param),
+                             double *sum, double *squares);
 // The flags of the backward of micro-batch k (strategy_micro_batch). Parameters that a strategy
 // keeps from forward to backward are kept to the step's end: another forward may need them.
 Status pipeline_micro_batch(Pipeline *pipeline, int k);

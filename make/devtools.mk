@@ -1,5 +1,5 @@
 # What developers of the kit run: its own tests, and tests of those tests. No archive has this file.
-.PHONY: test test-all compare-pytorch pairs check-pytorch-map check-aarch64 check-model check-trace check-clock check-times gpt2-medium mutants mutation claims alternatives flakiness long-tests test-programs soak
+.PHONY: test test-all compare-pytorch pairs check-pytorch-map check-aarch64 check-model check-trace check-clock check-times bench bench-programs gpt2-medium mutants mutation claims alternatives flakiness long-tests test-programs soak
 
 ## make test          build the kit and run its own tests, as many as a change
 ##                    needs (tests/tiers.txt)
@@ -30,11 +30,12 @@ endif
 
 ## make test-all      all tests, and every command that README and handouts print
 ##                    and that takes longer, such as all mutants; the result
-##                    becomes a line of bench/results/test-all.md
+##                    becomes a line of bench/results/test-all.md; STEP='long
+##                    tests' for one step, STEP=list for their names and times
 test-all: deps
-	@$(PYTHON) -B grader/devtools/test_all.py
+	@$(PYTHON) -B grader/devtools/test_all.py $(if $(filter list,$(STEP)),--list,$(if $(STEP),--step $(call quote,$(STEP))))
 
-## make mutants       grade 510 wrong solutions, each of which must lose the test
+## make mutants       grade 513 wrong solutions, each of which must lose the test
 ##                    it is meant to lose (5 minutes; TASK=2 for one task's,
 ##                    LAB=1 for a lab's; SAMPLE=100:WORD for so many, drawn by
 ##                    the word)
@@ -91,6 +92,23 @@ check-trace: deps
 compare-pytorch: deps
 	@$(MAKE) $(JOBS) IMPL=reference $(BUILD)/tests/pytorch/client $(BUILD)/tests/pytorch/client_llama $(LAUNCH) example-programs
 	@$(PYTHON) -B grader/devtools/compare_pytorch.py --build '$(BUILD)'
+
+## make bench         what a training step, collectives and starting up cost on
+##                    this machine, as bench/results/DATE-bench.md (5 minutes;
+##                    BENCH=full has GPT-2 124M and the kit's loops too, OUT=DIR
+##                    for another folder); PEER=pytorch compares with PyTorch,
+##                    which it installs first (about 3 GB)
+BENCH ?= quick
+PEER  ?=
+BENCH_RUN = $(PYTHON) -B grader/devtools/bench.py --build '$(BUILD)' --level $(call quote,$(BENCH)) --peer $(call quote,$(PEER)) $(if $(OUT),--out $(call quote,$(OUT)))
+bench: deps
+	$(if $(filter simgpu,$(BACKEND)),,$(error make bench measures simgpu: it is not for BACKEND=$(BACKEND)))
+	@$(BENCH_RUN) --check
+	@$(MAKE) $(JOBS) IMPL=reference bench-programs
+	@$(BENCH_RUN)
+
+bench-programs: $(LAUNCH) $(addprefix $(BUILD)/bench/,train_step products collectives)
+	@:
 
 ## make pairs         the options of the labs against the oracle: any three values
 ##                    together, and a table of pairs (minutes; COLUMNS=160)

@@ -6,6 +6,11 @@ WARN      := -Wall -Wextra -Wno-unused-parameter -Wshadow -Wstrict-prototypes -W
 CFLAGS    ?= -O2
 BASE       = -std=gnu11 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -fPIC -pthread $(WARN) \
              $(if $(COMPILED_IN),-fsanitize=$(COMPILED_IN) -fno-sanitize-recover=all) $(BACKEND_DEFS)
+# Of the kit's own code a report or a backtrace names file, line and function, and nobody asks for
+# its variables: -g1. Code that does not show in any step's time (tests, messages, the rare calls of
+# cuBLAS) is compiled by -O1. Where CFLAGS is given, all is compiled as it says.
+LEAN      := $(if $(filter file,$(origin CFLAGS)),-g1)
+COLD      := $(if $(filter file,$(origin CFLAGS)),-O1)
 # In a half-written task file much is unused, and that is no mistake yet.
 HALF_DONE := -Wno-unused
 # Warnings that are mistakes in a task file, whatever else is one: such a program may run, and be
@@ -14,8 +19,9 @@ MISTAKES  := $(addprefix -Werror=,return-type implicit-function-declaration impl
              int-conversion)
 INCLUDES  := -Iinclude -Igpulog/include $(if $(filter cuda,$(BACKEND)),$(CUDA_INCLUDES),-Isimgpu/include)
 # Vectorised for this machine; no contraction and no fast-math, so that an element's bits do not depend
-# on where in a vector loop it falls. sqrtf vectorises only where it need not set errno.
-VECTOR    := -O3 -march=native -fopenmp-simd -ffp-contract=off -fno-math-errno
+# on where in a vector loop it falls. sqrtf vectorises only where it need not set errno. -O3 takes three
+# times as long to compile and makes only attention faster.
+VECTOR    := -O2 -ftree-vectorize -fvect-cost-model=dynamic -march=native -fopenmp-simd -ffp-contract=off -fno-math-errno
 # The interposer's functions, of which the linker is told: what its sources define as __wrap_NAME,
 # and the table of cuBLAS's calls.
 WRAPPED   := $(if $(filter-out simgpu,$(BACKEND)),$(sort \

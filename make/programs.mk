@@ -71,6 +71,8 @@ $(PLAN): $(call objects,plan/*.c) $(OWN:%=$(BUILD)/impl/$(IMPL_KEY)/%.o) \
 # This side of `make compare-pytorch`.
 $(BUILD)/tests/pytorch/client $(BUILD)/tests/pytorch/client_llama: $(BUILD)/tests/pytorch/%: $(BUILD)/obj/tests/pytorch/%.o $(REFERENCE_OBJ) $(LAB_OBJ) $(EXAMPLES_LIB) $(LIBS) $(MADE_WITH)/link
 	$(call link,$(call objects_of,$^))
-# Programs of bench/, which look into the clock.
+# What `make bench` runs: the examples' trainer, the BLAS alone, collectives.
+$(BUILD)/bench/train_step $(BUILD)/bench/collectives: $(REFERENCE_OBJ) $(LAB_OBJ) $(EXAMPLES_LIB) $(LIBS)
+# Programs of bench/, some of which look into the clock.
 $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(GPU_LIBS) $(MADE_WITH)/link
 	$(call link,$(call objects_of,$^))

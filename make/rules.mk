@@ -7,10 +7,17 @@ COSTS_OBJ    := $(call objects,simgpu/src/time/machine*.c simgpu/src/time/cost_*
 VECTOR_OBJ   := $(call objects,simgpu/src/nccl/reduce.c simgpu/src/blas/multiply.c simgpu/src/blas/halves.c \
                 lib/kernels/*.c lib/host/*.c lib/fsdp/box_muller.c tests/cuda/cpu_kernels.c)
 
+COLD_OBJ     := $(call objects,$(addprefix simgpu/src/,report/*.c compat/*.c time/machine*.c time/trace*.c nccl/d*.c \
+                $(addprefix blas/,batched.c check.c extra.c factor.c l*.c rotate.c)) gpulog/log/[nsw]*.c lib/checkpoint/*.c lib/launch/*.c)
+
 $(BUILD)/obj/simgpu/src/%.o $(BUILD)/obj/gpulog/%.o: DEFS = $(SIMGPU_DEFS)
 $(BLAS_OBJ): DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)
 $(BLAS_OBJ): $(MADE_WITH)/blas
+$(COLD_OBJ) $(BUILD)/obj/tests/%.o $(BUILD)/obj/labs/%.o: OPT = $(COLD)
+# Students debug their tests and programs.
+$(BUILD)/obj/tests/tasks/%.o $(BUILD)/obj/labs/%.o $(BUILD)/obj/examples/%.o: LEAN =
 $(VECTOR_OBJ): OPT = $(VECTOR)
+$(call objects,lib/kernels/attention.c): OPT = $(VECTOR) -O3
 $(VECTOR_OBJ): $(MADE_WITH)/vector
 # The same picoseconds from every compiler and on every processor.
 $(COSTS_OBJ): OPT = -ffp-contract=off
@@ -18,7 +25,8 @@ $(BUILD)/obj/tests/%.o: DEFS = $(SUPPORT_DEFS)
 $(BUILD)/obj/tests/simgpu/time/play.o $(BUILD)/obj/tests/simgpu/aarch64.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
 # Of the kit's own suites these look into the clock.
 $(BUILD)/obj/tests/clock/%.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
-$(BUILD)/obj/bench/%.o: DEFS = $(SIMGPU_DEFS)
+$(BUILD)/obj/bench/%.o: DEFS = $(SIMGPU_DEFS) $(BLAS_DEFS)
+$(BUILD)/obj/bench/products.o: $(MADE_WITH)/blas
 $(BUILD)/obj/plan/%.o: DEFS = -Iexamples $(SIMGPU_DEFS)
 $(BUILD)/obj/tests/support/simgpu/times.o: DEFS = $(SUPPORT_DEFS) $(SIMGPU_DEFS)
 ifeq ($(BACKEND),cuda)
@@ -30,7 +38,7 @@ $(BUILD)/obj/tests/cuda/cpu_kernels.o: DEFS = $(SUPPORT_DEFS) -Itests/cuda/host
 $(BUILD)/obj/%.o: %.c $(MADE_WITH)/c
 	@mkdir -p $(@D)
 	$(SAY) CC $<
-	$(Q)$(CC) $(BASE) $(CFLAGS) $(OPT) $(DEFS) $(INCLUDES) -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(BASE) $(LEAN) $(CFLAGS) $(OPT) $(DEFS) $(INCLUDES) -MMD -MP -c $< -o $@
 
 $(BUILD)/lib/libsimgpu.a: $(SIMGPU_OBJ) $(MADE_WITH)/libsimgpu
 $(BUILD)/lib/libgpulog.a: $(GPULOG_OBJ) $(MADE_WITH)/libgpulog

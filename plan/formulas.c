@@ -9,9 +9,9 @@
  *
  * Of activations most live at the end of a forward: all that the layers keep for their backwards.
  *
- * Of p stages each has some of the blocks, the first one the embedding, the last one the head, and f
- * micro-batches in flight. A block that runs again has a forward more, and keeps its input alone.
- * Cut by parameter, each parameter is padded by rows, and what is gathered or reduced is copied.
+ * Of p stages each has some of the blocks, the first one the embedding, the last one the head,
+ * and f micro-batches in flight. A block that runs again has a forward more, and keeps its input
+ * alone. Cut by parameter, each parameter is padded by rows, and what is gathered or reduced is copied.
  *
  * Interface: plan_formulas, plan_block_flops, plan_peak, plan_hbm, plan_type_name, plan_dtype_name.
  */
@@ -209,7 +209,7 @@ static uint64_t count_activations(const Stage *s)
     if (o->recompute == RECOMPUTE_BLOCKS)
         return s->flying * kept + (block > ends ? block - ends : 0);
     if (o->recompute == RECOMPUTE_ATTENTION) {
-        // Again there are the weights in the last block's backward, whose feed-forward part is done.
+        // The weights are there again in the last block's backward; its feed-forward part is done.
         uint64_t rest = block - weights, all = kept + L * rest,
                  back = outs + logits + (L - 1) * rest + R * (6 * a * C + 8) + weights;
         return (s->flying - 1) * all + larger(all, back);

@@ -189,8 +189,6 @@ Status train_options_check(const TrainOptions *o, const TrainerOptions *t, int r
     if (t->layout > 0 && t->reshard_ranks > 0)
         return fail(ERR_ARGUMENT,
                     "--reshard-ranks keeps a slice of a flat unit: leave --layout out");
-    if (t->layout > 0 && t->offload)
-        return fail(ERR_ARGUMENT, "--offload keeps flat shards on the host: leave --layout out");
     if (t->layout > 0 && t->unsharded)
         return fail(ERR_ARGUMENT, "--unsharded shards nothing: leave --layout out");
     if (t->strategy == STRATEGY_DDP && t->replicas > 1)

@@ -16,7 +16,7 @@
 
 #include "gpulog.h"
 
-#define SIM_LOG_DEVICES 64
+#define SIM_LOG_DEVICES 256
 
 // Appends an operation, and counts its traffic where it is a collective. Its index and its thread
 // are set here. Returns the index.

@@ -369,9 +369,9 @@ def check_dry_runs(plan, runs):
     with tempfile.TemporaryDirectory() as folder:
         times = left_out_of_plans(plan, folder)
         rows, wrong = dry_runs(plan, runs, folder)
-    print("The dry run's own step times (b) of %d of the %d runs; %d others are in fp8. Mean errors\n"
-          "in %%; b - a by term, in %% of the published time. Longer: b times the %.2f of the runs\n"
-          "above" % (
+    print("The dry run's own step times (b) of %d of the %d runs; %d others are in fp8. Mean\n"
+          "errors in %%; b - a by term, in %% of the published time. Longer: b times the %.2f of\n"
+          "the runs above" % (
               len(rows), len(runs), len(runs) - len(rows), times))
     print("  %-10s %-14s %4s %8s %8s %10s   %s" % (
         "", "sequences", "runs", "a", "b", "b, longer",

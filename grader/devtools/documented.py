@@ -29,7 +29,7 @@ from dataclasses import dataclass
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PAGES = ("README.md", "CONTRIBUTING.md", "handouts/*.md", "labs/*/handout.md",
          "simgpu/README.md", "simgpu/pages/*.md",
-         "grader/course/platforms/student/README.md")
+         "grader/course/platforms/student/README.md", "bench/README.md")
 PROGRAMS = {"make", "python3", "sh", "bash", "cc", "export", "for", "rm", "cd", "git", "apt-get",
             "launch", "mpirun", "torchrun", "srun", "sbatch", "nvidia-smi", "gdb", ".ci/run"}
 QUICK, PROOF, LONG, ELSEWHERE = "quick", "proof", "long", "elsewhere"
@@ -177,6 +177,9 @@ CHECKS = (
     Check(r"make gpt2-medium", LONG, want=r"PASSED  \] 1 test"),
     Check(r"make check-model", LONG,
           want=r"mean error 8\.3 %[\s\S]*mean error 4\.9 %[\s\S]*all, left out: mean [1-5]\.\d %"),
+    Check(r"make bench( BENCH=full)?", PROOF,
+          test("grader/test_bench_run.py", "Run.test_a_page_of_figures")),
+    Check(r"make bench BENCH=full PEER=pytorch", ELSEWHERE, "it takes 3 GB of packages from PyPI"),
     Check(r"make check-trace", ELSEWHERE, "it takes a package from PyPI"),
     Check(r"make compare-pytorch", ELSEWHERE, "it takes 3 GB of packages from PyPI"),
     Check(r"make (check-)?site", ELSEWHERE, "it takes packages from PyPI, and a browser"),

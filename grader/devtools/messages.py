@@ -65,7 +65,7 @@ def rows_of(task, verdicts, source, path):
             row["status"] = "skipped"
             row["message"], row["shared"] = grade.unjudged(verdict.message, [str(task.number)])
         rows.append(row)
-    cause.fill(rows, task, source, path)
+    cause.fill(rows, task, [(path, source)])
     return rows
 
 

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import zipfile
 
-import compare_pytorch
+import pytorch_environment
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PAGE = os.path.join("handouts", "pytorch.md")
@@ -143,7 +143,8 @@ def main():
     path = options.source
     if not path:
         try:
-            python = compare_pytorch.environment(os.path.join(options.build, "pytorch"))
+            python = pytorch_environment.environment(os.path.join(options.build, "pytorch"),
+                                                     "check-pytorch-map")
             path = subprocess.run([python, "-c", "import sysconfig; "
                                    "print(sysconfig.get_path('purelib'))"], check=True, text=True,
                                   stdout=subprocess.PIPE).stdout.strip()

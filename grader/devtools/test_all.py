@@ -7,8 +7,9 @@ them (documented.py); and a draw of machine-made mutants, whose full set is `mak
 an hour. A step that fails stops none of the others. Whoever commits the line has run it on what the
 line names: a commit, and whether files were changed since.
 
-Interface: test_all.py [--results FILE] [--steps FILE]; exit status 1 if a step failed.
-A file of steps has lines `name<tab>command`.
+Interface: test_all.py [--step NAME …] [--list] [--results FILE] [--steps FILE]; exit status 1 if a
+step failed. Steps can be run one by one, each with a line of its own: --list says which there are and
+about how many minutes each takes on two idle cores. A file of steps has lines `name<tab>command`.
 """
 
 import argparse
@@ -28,6 +29,8 @@ STEPS = (("test", "make test"),
          ("long tests", "make long-tests"),
          ("commands", "python3 -B grader/devtools/documented.py --long"),
          ("machine-made mutants", "make mutation SAMPLE=400 SEED=%(seed)d"))
+# Estimated for two idle cores: nobody has run them all in one go.
+MINUTES = {"test": 6, "long tests": 25, "commands": 60, "machine-made mutants": 8}
 HEAD = """# make test-all
 
 A line for each run, the last one last: grader/devtools/test_all.py writes it, whoever ran it commits
@@ -94,12 +97,14 @@ def processor():
     return "%s, %d cores" % (model, os.cpu_count() or 1)
 
 
-def row(commit, load, steps, seconds, spent):
-    """The line of the table."""
+def row(commit, load, steps, seconds, spent, planned):
+    """The line of the table. `planned`: how many steps there are."""
     failed = [step.name for step in steps if step.status != 0]
+    some = ", %d of %d steps" % (len(steps), planned) if len(steps) < planned else ""
     cells = [datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M"), commit,
              processor(), "%.1f" % load, "%.0f, %.0f" % (seconds / 60, spent / 60),
-             "failed: " + ", ".join(failed) if failed else "all passed",
+             ("failed: " + ", ".join(failed) if failed else "passed" if some else "all passed")
+             + some,
              "; ".join(step.told() for step in steps)]
     return "| %s |\n" % " | ".join(cell.replace("|", "/") for cell in cells)
 
@@ -131,16 +136,29 @@ def main(arguments=None):
     parser.add_argument("--results", default=RESULTS, metavar="FILE",
                         help="where the line goes (bench/results/test-all.md)")
     parser.add_argument("--steps", default="", metavar="FILE", help="other steps, a line each")
+    parser.add_argument("--step", action="append", default=[], metavar="NAME",
+                        help="only this step; may be given several times")
+    parser.add_argument("--list", action="store_true", help="say which steps there are")
     options = parser.parse_args(arguments)
+    known = steps_of(options.steps)
+    if options.list:
+        for name, command in known:
+            print("%-22s %3d min  %s" % (name, MINUTES.get(name, 0), command))
+        return 0
+    for name in options.step:
+        if name not in dict(known):
+            parser.error("there is no step %s: the steps are %s"
+                         % (name, ", ".join(step for step, _ in known)))
+    chosen = [step for step in known if not options.step or step[0] in options.step]
     commit, seed = head()
     load, began, before = os.getloadavg()[0], time.monotonic(), resource.getrusage(
         resource.RUSAGE_CHILDREN)
     steps = []
-    for name, command in steps_of(options.steps):
+    for name, command in chosen:
         steps.append(run_step(name, command.replace("%(seed)d", str(seed))))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-    line = row(commit, load, steps, time.monotonic() - began, spent)
+    line = row(commit, load, steps, time.monotonic() - began, spent, len(known))
     record(options.results, line)
     print(line, end="")
     return 1 if any(step.status != 0 for step in steps) else 0

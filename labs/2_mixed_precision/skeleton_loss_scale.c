@@ -26,6 +26,7 @@
 
 #include "kernels.h"
 #include "not_yet.h"
+#include "offload.h"
 
 Status loss_scaler_create(LossScaler *scaler, Module *root)
 {
@@ -47,10 +48,6 @@ Status loss_scaler_create(LossScaler *scaler, Module *root)
                     "at least one step, and a factor between 0 and 1",
                     (double)scaler->growth_factor, scaler->growth_interval,
                     (double)scaler->backoff_factor);
-    if (scaler->root->shard_ops != NULL)
-        return fail(ERR_ARGUMENT, "%s is offloaded: its gradients are on the host, where no loss "
-                                  "scale is searched for; bf16 needs none",
-                    root->name);
     CUDA_TRY(cudaMalloc((void **)&scaler->found, sizeof *scaler->found));
     CUDA_TRY(cudaMallocHost((void **)&scaler->host, sizeof *scaler->host));
     return OK;
@@ -72,12 +69,25 @@ Status loss_scaler_scale(LossScaler *scaler, float *grad, size_t n, cudaStream_t
     return OK;
 }
 
+// What check_and_unscale does, where the gradients are in host memory (offload.h).
+static Status check_and_unscale_on_host(LossScaler *scaler)
+{
+    FsdpRoot *root = scaler->root;
+    bool finite = true;
+    TRY(root->shard_ops->check_and_scale_grad(root, 1.0f / scaler->scale, &finite));
+    *scaler->host = !finite;
+    CUDA_TRY(cudaMemcpyAsync(scaler->found, scaler->host, sizeof *scaler->host,
+                             cudaMemcpyHostToDevice, root->ctx->compute_stream));
+    return OK;
+}
+
 // Queues, on the compute stream: *found is 1 where this rank's gradients have a number that is not
 // finite, else 0; and all of them are divided by the scale.
 static Status check_and_unscale(LossScaler *scaler)
 {
     const FsdpRoot *root = scaler->root;
     cudaStream_t stream = root->ctx->compute_stream;
+    if (root->shard_ops != NULL) return check_and_unscale_on_host(scaler);
     // TODO L2.8: As said above, of every unit.
     // Hint: Infinity divided by 65536 is what? And 0 times infinity?
     NOT_YET("L2.8");

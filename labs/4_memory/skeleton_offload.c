@@ -94,6 +94,7 @@ Status offload_begin_grad(FsdpUnit *unit)
     Buffer *grad = &unit->flat.sharded_grad;
     cudaStream_t stream = offload_grad_stream(unit);
     void *device = NULL;
+    if (grad->numel == 0) return OK; // all of it is frozen
     // TODO L4.8: sharded_grad is device memory that `stream` owns: zeros, or, where the host has
     // something since the gradients were zeroed, that. What is on its way to the host arrives
     // first.
@@ -118,6 +119,7 @@ Status offload_send_grad(FsdpUnit *unit)
     OffloadUnit *own = offload_of(unit);
     Buffer *grad = &unit->flat.sharded_grad;
     bool replicas = unit->ctx->mesh.replicate.size > 1;
+    if (grad->numel == 0) return OK; // all of it is frozen
     // TODO L4.9: The copy to own->grad is queued on the stream to the host, after the reduction:
     // with replicas that ends on the strategy's all_reduce_stream. state->arrived is recorded after
     // it. sharded_grad is host memory again. state->grad holds the device's, its event recorded

@@ -1,5 +1,5 @@
-/* Lab 7, pipeline: who has which blocks; schedules; the same gradients as without stages; what is
- * in flight; what is sent; tied parameters; the bubble.
+/* Lab 7, pipeline: who has which blocks; schedules; the same gradients as without stages; tied
+ * parameters.
  *
  * The oracle is serial and has its own code: each rank trains the model that is not cut, on the
  * micro-batches of its place, and adds the gradients of all places in the order of strategy.h. A
@@ -12,15 +12,9 @@
 
 #include "bubble.h"
 #include "draw_model.h"
-#include "harness.h"
-#include "pipeline.h"
-#include "strategies.h"
+#include "tests.h"
 
-enum { MOST_RANKS = 8, MOST_BATCHES = 8, MOST_NUMEL = 1 << 15, MOST_PARAMS = 64 };
-
-static const PipelineKind KINDS[] = {PIPELINE_GPIPE, PIPELINE_1F1B};
-
-static const char *kind_name(PipelineKind kind)
+const char *kind_name(PipelineKind kind)
 {
     return kind == PIPELINE_1F1B ? "1F1B" : "GPipe";
 }
@@ -147,34 +141,7 @@ static void schedules_are_in_order(void **state)
 
 // ---- A model in stages, and the one that is not cut ----
 
-typedef struct Cut {
-    const char *name;
-    Spec spec;
-    Strategy strategy;
-    int stages, replicas, n, steps;
-    PipelineKind kind;
-    bool uneven;   // each place and micro-batch has another number of sequences
-    bool tied;     // two stages share a parameter
-    float clip;    // 0: gradients are not clipped
-    float **grads; // shared memory: of each place
-} Cut;
-
-// One rank's part of it.
-typedef struct Stage {
-    NnRun run;
-    PipelineMesh ranks;
-    PipelineTies ties;
-    Mesh mesh;
-    FsdpContext ctx;
-    Module *model;
-    FsdpRoot *root;
-    Pipeline *pipeline;
-    FsdpAdamW adamw;
-    MicroBatch batches[MOST_BATCHES];
-    Batch memory[MOST_BATCHES];
-} Stage;
-
-static Cut cut_of(Spec spec, int stages, int n, PipelineKind kind)
+Cut cut_of(Spec spec, int stages, int n, PipelineKind kind)
 {
     return (Cut){.spec = spec,
                  .strategy = STRATEGY_ZERO3,
@@ -185,7 +152,7 @@ static Cut cut_of(Spec spec, int stages, int n, PipelineKind kind)
                  .kind = kind};
 }
 
-static void stage_create(Stage *s, const Cut *c, const Rank *r)
+void stage_create(Stage *s, const Cut *c, const Rank *r)
 {
     const FsdpOptions fsdp = {.seed = 42};
     const StrategyOptions strategy = {
@@ -209,7 +176,7 @@ static void stage_create(Stage *s, const Cut *c, const Rank *r)
     need(fsdp_adamw_create(&s->adamw, s->model, &s->ctx, &TEST_ADAMW));
 }
 
-static void stage_destroy(Stage *s)
+void stage_destroy(Stage *s)
 {
     need_cuda(cudaDeviceSynchronize());
     fsdp_adamw_destroy(&s->adamw);
@@ -236,12 +203,12 @@ static Batch batch_of(const Cut *c, int step, int place, int k)
     return batch_create(&spec, (uint64_t)(1 + step * 1000 + place * 10 + k));
 }
 
-static float scale_of(const Cut *c)
+float scale_of(const Cut *c)
 {
     return 1.0f / (float)(c->spec.B * c->spec.T * c->n);
 }
 
-static void stage_batches(Stage *s, const Cut *c, int step)
+void stage_batches(Stage *s, const Cut *c, int step)
 {
     for (int k = 0; k < c->n; k++) {
         s->memory[k] = batch_of(c, step, s->ranks.place, k);
@@ -251,12 +218,12 @@ static void stage_batches(Stage *s, const Cut *c, int step)
     }
 }
 
-static void free_batches(Stage *s, const Cut *c)
+void free_batches(Stage *s, const Cut *c)
 {
     for (int k = 0; k < c->n; k++) batch_destroy(&s->memory[k]);
 }
 
-static void stage_step(Stage *s, const Cut *c, int step, float *losses)
+void stage_step(Stage *s, const Cut *c, int step, float *losses)
 {
     stage_batches(s, c, step);
     need(fsdp_zero_grad(s->model, &s->ctx));
@@ -506,7 +473,7 @@ static void cut_body(const Rank *r, void *arg)
     plain_destroy(&p);
 }
 
-static void run_cut(int world, Cut *c)
+void run_cut(int world, Cut *c)
 {
     static float *grads[MOST_RANKS], *memory;
     if (memory == NULL) memory = shared_alloc(sizeof *memory * MOST_RANKS * MOST_NUMEL);
@@ -559,316 +526,6 @@ static void tied_stages_stay_equal(void **state)
         c.replicas = SHAPES[i][0] == 8 ? 2 : 1;
         if (i == 1) c.strategy = STRATEGY_ZERO1;
         run_cut(SHAPES[i][0], &c);
-    }
-}
-
-// ---- What a step holds and sends ----
-
-// Of one stage of an MLP; bytes.
-typedef struct Formula {
-    size_t activations; // of one micro-batch, from its forward to its backward
-    size_t message;     // one activation, or its gradient
-    int sent, received; // messages
-} Formula;
-
-static Formula formula_of(const Cut *c, const Stage *s)
-{
-    size_t row = sizeof(float) * (size_t)c->spec.B, h = (size_t)c->spec.dim;
-    bool first = s->ranks.stage == 0, last = s->ranks.stage == c->stages - 1;
-    size_t blocks = (size_t)(s->model->n_children - last);
-    Formula f = {.message = row * h};
-    f.activations = row * (blocks * 2 * h + (first ? 0 : h) + (last ? (size_t)c->spec.vocab : 0));
-    f.sent = f.received = c->n * (!first + !last);
-    return f;
-}
-
-static void check_messages(const Cut *c, const Stage *s, const Rank *r, uint64_t first,
-                           const Formula *f)
-{
-    int sent = 0, received = 0, ranks = s->ranks.group.size;
-    for (uint64_t i = first; i < gpulog_length(); i++) {
-        GpuLogEntry e;
-        if (!gpulog_get(i, &e) || (e.op != GPU_SEND && e.op != GPU_RECV)) continue;
-        if (e.op == GPU_SEND) sent++;
-        if (e.op == GPU_RECV) received++;
-        check(e.bytes == f->message, "a message has %zu bytes, want %zu", e.bytes, f->message);
-        check(e.collective.peer == r->rank - ranks || e.collective.peer == r->rank + ranks,
-              "rank %d has a message to or from rank %d: its neighbours are %d and %d, in rank_in",
-              r->rank, e.collective.peer, r->rank - ranks, r->rank + ranks);
-        check(e.stream == s->pipeline->stream,
-              "a message is not on pipeline->stream: in send_and_receive");
-    }
-    check(sent == f->sent && received == f->received,
-          "stage %d of %d sent %d messages and received %d in %d micro-batches, want %d of "
-          "each" LIKELY "pipeline_transfer says what goes where, pipeline_step when",
-          s->ranks.stage, c->stages, sent, received, c->n, f->sent);
-}
-
-// What FSDP sends within the stage: bytes and calls, as the handout's table has them.
-static const char *flags_cause(const Stage *s)
-{
-    int backwards = 0;
-    for (int i = 0; i < s->pipeline->n_actions; i++)
-        if (s->pipeline->actions[i].backward && s->pipeline->actions[i].micro_batch != backwards++)
-            return LIKELY "pipeline_schedule must have the backwards in the order of micro-batches";
-    return LIKELY "pipeline_micro_batch sets the flags of the backward that comes next: in "
-                  "pipeline_backward";
-}
-
-static void check_collectives(const Cut *c, const Stage *s, uint64_t first)
-{
-    int gathers = 0, scatters = 0, want, units = s->root->n_units;
-    for (uint64_t i = first; i < gpulog_length(); i++) {
-        GpuLogEntry e;
-        if (!gpulog_get(i, &e)) continue;
-        gathers += e.op == GPU_ALL_GATHER;
-        scatters += e.op == GPU_REDUCE_SCATTER;
-    }
-    bool alone = s->ranks.group.size == 1;
-    want = c->strategy == STRATEGY_ZERO3 ? c->n * (2 * units - 1) : units;
-    check(gathers == (alone ? 0 : want),
-          "a step of %d micro-batches made %d all-gathers, want %d%s", c->n, gathers,
-          alone ? 0 : want, flags_cause(s));
-    check(scatters == (alone ? 0 : units),
-          "a step of %d micro-batches made %d reduce-scatters, want %d, by the last one%s", c->n,
-          scatters, alone ? 0 : units, flags_cause(s));
-}
-
-static void costs_body(const Rank *r, void *arg)
-{
-    const Cut *c = arg;
-    Stage s;
-    size_t before = gpulog_live_bytes(r->device), padded = 0;
-    stage_create(&s, c, r);
-    need_cuda(cudaDeviceSynchronize());
-    for (int u = 0; u < s.root->n_units; u++)
-        padded += (size_t)s.root->units[u]->flat.layout.shard_numel;
-    bool last = s.ranks.stage == c->stages - 1;
-    size_t held = gpulog_live_bytes(r->device) - before;
-    size_t want = 16 * padded + (last ? (size_t)c->n * sizeof(float) : 0);
-    check(held == want, "stage %d holds %zu bytes, want %zu: 16 for each parameter of its shard",
-          s.ranks.stage, held, want);
-    for (int step = 0; step < 2; step++) {
-        uint64_t first = gpulog_length();
-        stage_step(&s, c, step, NULL);
-        Formula f = formula_of(c, &s);
-        int flight = c->kind == PIPELINE_GPIPE ? c->n : c->stages - s.ranks.stage;
-        if (flight > c->n) flight = c->n;
-        size_t peak = case_peak(first, GPU_ACTIVATION);
-        check(
-            peak == (size_t)flight * f.activations,
-            "%s, stage %d of %d, %d micro-batches: at most %zu bytes are activations, want %zu: of "
-            "%d micro-batches%s",
-            kind_name(c->kind), s.ranks.stage, c->stages, c->n, peak,
-            (size_t)flight * f.activations, flight,
-            s.pipeline->n_slots != flight ? LIKELY "pipeline_in_flight says another number" : "");
-        check_messages(c, &s, r, first, &f);
-        check_collectives(c, &s, first);
-        check(gpulog_live_bytes(r->device) - before == held,
-              "after the step %zd bytes are left that were not there before it",
-              (ssize_t)(gpulog_live_bytes(r->device) - before - held));
-    }
-    stage_destroy(&s);
-    check(gpulog_live_bytes(r->device) == before, "the pipeline has left memory");
-}
-
-static void activations_in_flight(void **state)
-{
-    for (int stages = 1; stages <= 4; stages++)
-        for (int n = 1; n <= MOST_BATCHES; n += stages % 2 == 0 ? 3 : 2)
-            for (int i = 0; i < 2; i++) {
-                Cut c = cut_of(spec_mlp(6), stages, n, KINDS[i]);
-                run_ranks(stages, costs_body, &c);
-            }
-}
-
-static void stages_cost_the_formula(void **state)
-{
-    static const Strategy SHARDS[] = {STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_ZERO3};
-    for (int i = 0; i < 6; i++) {
-        Cut c = cut_of(spec_mlp(6), 1 + i % 4, 1 + i, KINDS[i % 2]);
-        c.strategy = SHARDS[i % 3];
-        run_ranks(c.stages * 2, costs_body, &c);
-    }
-}
-
-// ---- Transfers ----
-
-// Where a stage has something to send and something to receive at a time, it is one operation; and
-// compute does not wait for what it does not need.
-static void transfers_body(const Rank *r, void *arg)
-{
-    const Cut *c = arg;
-    Stage s;
-    stage_create(&s, c, r);
-    stage_batches(&s, c, 0);
-    uint64_t first = gpulog_length();
-    need(pipeline_step(s.pipeline, &s.run, s.batches, scale_of(c), NULL));
-    check_no_host_wait(first, "in a step");
-    need_cuda(cudaDeviceSynchronize());
-    check_no_race(first);
-    free_batches(&s, c);
-    int together = 0, want = 0;
-    for (uint64_t i = first; i < gpulog_length(); i++) {
-        GpuLogEntry e;
-        if (!gpulog_get(i, &e) || e.op != GPU_SEND) continue;
-        together += e.collective.group != 0 && e.collective.group_left > 0;
-    }
-    // Between two actions of different sorts, or of a stage in the middle: one each.
-    for (int i = 0; i + 1 < 2 * c->n; i++) {
-        int to, from;
-        Buffer *sent = pipeline_transfer(s.pipeline, s.pipeline->actions[i], false, &to);
-        Buffer *received = pipeline_transfer(s.pipeline, s.pipeline->actions[i + 1], true, &from);
-        want += sent != NULL && received != NULL;
-    }
-    check(together == want,
-          "stage %d of %d: %d sends are one operation with a receive, want %d: where there is both "
-          "between two actions, send_and_receive queues them in one group",
-          s.ranks.stage, c->stages, together, want);
-    stage_destroy(&s);
-}
-
-static void transfers_go_both_ways(void **state)
-{
-    for (int stages = 2; stages <= 4; stages++)
-        for (int i = 0; i < 2; i++) {
-            Cut c = cut_of(spec_mlp(5), stages, 5, KINDS[i]);
-            run_ranks(stages, transfers_body, &c);
-        }
-}
-
-// ---- What does not go with a pipeline ----
-
-static void refused_body(const Rank *r, void *arg)
-{
-    const Cut *c = arg;
-    Stage s;
-    LossScaler scaler = LOSS_SCALER_DEFAULTS;
-    Pipeline *second = NULL;
-    PipelineTies none = {0};
-    MicroBatch batch = {0};
-    stage_create(&s, c, r);
-    check_set_silent(true);
-    check(loss_scaler_create(&scaler, s.model) == ERR_ARGUMENT &&
-              strstr(check_last(), "is a stage: a loss scale") != NULL,
-          "a stage got a loss scaler: %s", check_last());
-    check(pipeline_create(&second, s.model, &s.ranks, &none, c->kind, 1) == ERR_ARGUMENT &&
-              strstr(check_last(), "is in a pipeline already") != NULL && second == NULL,
-          "a stage is in two pipelines: %s", check_last());
-    check(pipeline_evaluate(s.pipeline, &s.run, &batch, c->n + 1, NULL) == ERR_ARGUMENT,
-          "an evaluation of more batches than a step has");
-    need(pipeline_destroy(s.pipeline));
-    s.pipeline = NULL;
-    check(pipeline_create(&second, s.model, &s.ranks, &none, c->kind, 0) == ERR_ARGUMENT &&
-              strstr(check_last(), "a step of 0 micro-batches") != NULL,
-          "a step has no micro-batch: %s", check_last());
-    need(strategy_remove(s.model));
-    check(pipeline_create(&second, s.model, &s.ranks, &none, c->kind, 1) == ERR_ARGUMENT &&
-              strstr(check_last(), "has no strategy") != NULL,
-          "a stage without a strategy: %s", check_last());
-    check_set_silent(false);
-    const StrategyOptions strategy = {.strategy = STRATEGY_ZERO3};
-    need(strategy_apply(s.model, &strategy));
-    stage_destroy(&s);
-}
-
-// ---- Clipping and evaluation ----
-
-static void clip_body(const Rank *r, void *arg)
-{
-    const Cut *c = arg;
-    Stage s;
-    float norm, after;
-    stage_create(&s, c, r);
-    stage_step(&s, c, 0, NULL);
-    FlatParam *flat = &s.root->units[0]->flat;
-    size_t n = (size_t)flat->layout.shard_numel;
-    float *was = fetch(flat->sharded_grad.data, n);
-    need(pipeline_grad_norm(s.pipeline, &norm));
-    need(pipeline_clip_grad_norm(s.pipeline, 2.0f * norm, &after));
-    float *same = fetch(flat->sharded_grad.data, n);
-    check(memcmp(was, same, n * sizeof *was) == 0 && after == norm,
-          "a gradient whose norm is below the most was changed: in pipeline_clip_grad_norm");
-    need(pipeline_clip_grad_norm(s.pipeline, norm / 4.0f, &after));
-    check(after == norm, "the norm before clipping is %g, must be %g", (double)after, (double)norm);
-    float *got = fetch(flat->sharded_grad.data, n);
-    for (size_t i = 0; i < n; i++) was[i] *= norm / 4.0f / norm;
-    check_equal("a clipped gradient", got, was, n);
-    need(pipeline_grad_norm(s.pipeline, &after));
-    check(fabsf(after - norm / 4.0f) <= 1e-6f * norm,
-          "after clipping to %g the norm is %g: pipeline_clip_grad_norm scales all units",
-          (double)(norm / 4.0f), (double)after);
-    free(was);
-    free(same);
-    free(got);
-    stage_destroy(&s);
-}
-
-static void norm_counts_once(void **state)
-{
-    Cut c = cut_of(spec_gpt2(3), 3, 2, PIPELINE_1F1B);
-    run_ranks(6, clip_body, &c);
-    c = cut_of(spec_gpt2(2), 2, 2, PIPELINE_GPIPE);
-    c.replicas = 2;
-    run_ranks(8, clip_body, &c);
-    c = cut_of(spec_gpt2(2), 2, 3, PIPELINE_1F1B);
-    c.tied = true;
-    c.strategy = STRATEGY_DDP;
-    run_cut(4, &c);
-}
-
-static void evaluation_body(const Rank *r, void *arg)
-{
-    const Cut *c = arg;
-    Stage s;
-    float trained[MOST_BATCHES], losses[MOST_BATCHES];
-    stage_create(&s, c, r);
-    stage_step(&s, c, 0, trained);
-    size_t before = gpulog_live_bytes(r->device);
-    stage_batches(&s, c, 0);
-    uint64_t first = gpulog_length();
-    need(pipeline_evaluate(s.pipeline, &s.run, s.batches, c->n, losses));
-    need_cuda(cudaDeviceSynchronize());
-    check_no_race(first);
-    free_batches(&s, c);
-    check(gpulog_live_bytes(r->device) == before, "an evaluation has left memory");
-    for (int u = 0; u < s.root->n_units; u++)
-        check(s.root->units[u]->flat.state == FLAT_SHARDED,
-              "an evaluation has left a unit unsharded");
-    if (s.ranks.stage == c->stages - 1)
-        for (int k = 0; k < c->n; k++)
-            check(losses[k] == trained[k], "the loss of batch %d is %.9g, must be %.9g", k,
-                  (double)losses[k], (double)trained[k]);
-    stage_step(&s, c, 0, losses); // and training goes on
-    if (s.ranks.stage == c->stages - 1)
-        check(losses[0] == trained[0], "after an evaluation a loss is %.9g, must be %.9g",
-              (double)losses[0], (double)trained[0]);
-    stage_destroy(&s);
-}
-
-static void an_evaluation_is_forwards(void **state)
-{
-    Cut c = cut_of(spec_mlp(4), 2, 3, PIPELINE_1F1B);
-    run_ranks(4, evaluation_body, &c);
-    run_ranks(2, refused_body, &c);
-}
-
-// ---- The bubble ----
-
-static void bubble_is_the_formula(void **state)
-{
-    static const int SHAPES[][2] = {{1, 4}, {2, 1}, {2, 4}, {2, 16},
-                                    {3, 5}, {4, 2}, {4, 8}, {4, 16}};
-    for (size_t i = 0; i < sizeof SHAPES / sizeof SHAPES[0]; i++) {
-        for (int kind = 0; kind < 2; kind++) {
-            int stages = SHAPES[i][0], n = SHAPES[i][1];
-            double idle, ideal = bubble_ideal(stages, n);
-            if (!bubble_of(BUBBLE_EQUAL, KINDS[kind], stages, n, &idle)) return;
-            if (fabs(idle - ideal) > 0.02 * ideal + 1e-6)
-                fail_msg("%s: %d stages of equal layers are idle for %.4f of a step of %d "
-                         "micro-batches, want (p - 1)/(n + p - 1) = %.4f",
-                         kind_name(KINDS[kind]), stages, idle, n, ideal);
-        }
     }
 }
 

@@ -14,6 +14,7 @@
 
 #include "gpulog.h"
 #include "host_kernels.h"
+#include "per_parameter.h"
 
 OffloadUnit *offload_of(const FsdpUnit *unit)
 {
@@ -46,6 +47,7 @@ static Status create_moments(FsdpAdamW *opt)
         return fail(ERR_MEMORY, "no host memory for the moments of %d units", opt->n);
     for (int i = 0; i < opt->n; i++) {
         size_t bytes = buffer_bytes(&opt->root->units[i]->flat.sharded_grad);
+        if (bytes == 0) continue; // all of it is frozen
         CUDA_TRY(cudaMallocHost((void **)&opt->m[i], bytes));
         CUDA_TRY(cudaMallocHost((void **)&opt->v[i], bytes));
         memset(opt->m[i], 0, bytes);
@@ -67,6 +69,37 @@ static void free_moments(FsdpAdamW *opt)
     opt->m = opt->v = NULL;
 }
 
+// Whether elements without a gradient, or padding, are between those that are stepped; or each
+// parameter has its own rate.
+static bool steps_by_ranges(const FsdpAdamW *opt)
+{
+    bool ranges = opt->groups != NULL;
+    for (int i = 0; i < opt->n; i++) ranges |= opt->root->units[i]->flat.layout.rule != NULL;
+    return ranges;
+}
+
+// A step of AdamW on what this rank has of each parameter that trains.
+static void step_by_ranges(FsdpAdamW *opt)
+{
+    const ParamGroups *groups = opt->groups;
+    opt->t++;
+    for (int u = 0; u < opt->n; u++) {
+        FlatParam *flat = &opt->root->units[u]->flat;
+        float *values = flat->sharded_param.data, *grads = flat->sharded_grad.data;
+        for (int i = 0; i < flat->layout.n; i++) {
+            const Param *param = flat->layout.params[i];
+            AdamWConfig c = opt->config;
+            int64_t begin, end, at;
+            flat_param_range_in_shard(&flat->layout, i, flat->layout.rank, &begin, &end, &at);
+            if (param->frozen || begin == end) continue;
+            if (groups != NULL) groups->choose(param, &c, groups->arg);
+            host_adamw(values + at, grads + at, opt->m[u] + at, opt->v[u] + at,
+                       (size_t)(end - begin), c.lr, c.beta1, c.beta2, c.eps, c.weight_decay,
+                       opt->t);
+        }
+    }
+}
+
 // An optimizer that was made before offload_apply has its moments on the device.
 static Status adamw_step(FsdpAdamW *opt)
 {
@@ -76,7 +109,9 @@ static Status adamw_step(FsdpAdamW *opt)
                     "last that was made: its moments are elsewhere",
                     opt->root->units[0]->flat.name);
     TRY(offload_wait(opt->root->offload));
-    return offload_adamw_step(opt);
+    if (!steps_by_ranges(opt)) return offload_adamw_step(opt);
+    step_by_ranges(opt);
+    return OK;
 }
 
 static Status sgd_step(FsdpRoot *root, float lr, float weight_decay)
@@ -84,8 +119,13 @@ static Status sgd_step(FsdpRoot *root, float lr, float weight_decay)
     TRY(offload_wait(root->offload));
     for (int i = 0; i < root->n_units; i++) {
         FlatParam *flat = &root->units[i]->flat;
-        size_t valid = (size_t)flat_valid_numel(&flat->layout, flat->layout.rank);
-        host_sgd(flat->sharded_param.data, flat->sharded_grad.data, valid, lr, weight_decay);
+        float *values = flat->sharded_param.data, *grads = flat->sharded_grad.data;
+        for (int k = 0; k < flat->layout.n; k++) {
+            int64_t begin, end, at;
+            flat_param_range_in_shard(&flat->layout, k, flat->layout.rank, &begin, &end, &at);
+            if (flat->layout.params[k]->frozen || begin == end) continue;
+            host_sgd(values + at, grads + at, (size_t)(end - begin), lr, weight_decay);
+        }
     }
     return OK;
 }
@@ -111,6 +151,39 @@ static Status scale_grad(FsdpRoot *root, float factor)
     return OK;
 }
 
+static Status check_and_scale_grad(FsdpRoot *root, float factor, bool *finite)
+{
+    TRY(offload_wait(root->offload));
+    *finite = true;
+    for (int i = 0; i < root->n_units; i++) {
+        const Buffer *grad = &root->units[i]->flat.sharded_grad;
+        *finite &= host_all_finite(grad->data, (size_t)grad->numel);
+    }
+    return scale_grad(root, factor);
+}
+
+// What `waiter` runs from now on, it runs after all that is queued on `worker`.
+static Status wait_for(OffloadState *state, cudaStream_t waiter, cudaStream_t worker)
+{
+    CUDA_TRY(cudaEventRecord(state->copied, worker));
+    CUDA_TRY(cudaStreamWaitEvent(waiter, state->copied, 0));
+    return OK;
+}
+
+static Status borrow_grad(FsdpUnit *unit)
+{
+    TRY(offload_begin_grad(unit));
+    return wait_for(unit->root->offload, unit->ctx->compute_stream, offload_grad_stream(unit));
+}
+
+// The host waits: whoever asks for a gradient next may be the host.
+static Status return_grad(FsdpUnit *unit)
+{
+    TRY(wait_for(unit->root->offload, offload_grad_stream(unit), unit->ctx->compute_stream));
+    TRY(offload_send_grad(unit));
+    return offload_wait(unit->root->offload);
+}
+
 static const ShardOps HOST_OPS = {
     .create_moments = create_moments,
     .free_moments = free_moments,
@@ -119,6 +192,9 @@ static const ShardOps HOST_OPS = {
     .zero_grad = zero_grad,
     .sum_squares = offload_sum_squares,
     .scale_grad = scale_grad,
+    .check_and_scale_grad = check_and_scale_grad,
+    .borrow_grad = borrow_grad,
+    .return_grad = return_grad,
 };
 
 // ---- The switch ----
@@ -134,6 +210,9 @@ static Status check_root(const FsdpRoot *root)
     if (root->precision != NULL)
         return fail(ERR_ARGUMENT, "%s has a precision: call offload_apply before precision_apply",
                     name);
+    if (root->pipeline != NULL)
+        return fail(ERR_ARGUMENT, "%s is in a pipeline: call offload_apply before pipeline_create",
+                    name);
     if (strategy->options.strategy == STRATEGY_DDP)
         return fail(ERR_ARGUMENT, "DDP keeps everything on the device: offload wants shards");
     if (strategy->options.reshard_ranks != 0)
@@ -141,13 +220,6 @@ static Status check_root(const FsdpRoot *root)
                                   "takes the shards");
     for (int i = 0; i < root->n_units; i++) {
         const FlatParam *flat = &root->units[i]->flat;
-        if (flat->layout.rule != NULL)
-            return fail(ERR_ARGUMENT, "%s: offload takes flat shards alone, not another layout",
-                        flat->name);
-        if (flat->layout.grad_numel != flat->layout.shard_numel)
-            return fail(ERR_ARGUMENT,
-                        "%s: offload has no frozen parameters: its optimizer steps over all",
-                        flat->name);
         if (flat->state != FLAT_SHARDED || flat->unsharded_grad.data != NULL)
             return fail(ERR_ARGUMENT,
                         "%s is in the middle of a step: shards are moved between steps",
@@ -192,10 +264,11 @@ static Status move_to_host(FsdpUnit *unit, OffloadUnit *own)
         return ERR_MEMORY;
     CUDA_TRY(cudaMallocHost(&param, bytes));
     own->param = param;
-    CUDA_TRY(cudaMallocHost(&grad, of_grad));
+    if (of_grad > 0) CUDA_TRY(cudaMallocHost(&grad, of_grad));
     own->grad = grad;
     CUDA_TRY(cudaMemcpy(param, flat->sharded_param.data, bytes, cudaMemcpyDeviceToHost));
-    CUDA_TRY(cudaMemcpy(grad, flat->sharded_grad.data, of_grad, cudaMemcpyDeviceToHost));
+    if (of_grad > 0)
+        CUDA_TRY(cudaMemcpy(grad, flat->sharded_grad.data, of_grad, cudaMemcpyDeviceToHost));
     own->has_grad = true;
     return OK;
 }
@@ -271,6 +344,7 @@ static Status move_to_device(Buffer *shard)
 {
     void *device = NULL;
     size_t bytes = buffer_bytes(shard);
+    if (bytes == 0) return OK; // all of it is frozen
     CUDA_TRY(cudaMalloc(&device, bytes));
     CUDA_TRY(cudaMemcpy(device, shard->data, bytes, cudaMemcpyHostToDevice));
     shard->data = device;
@@ -296,7 +370,8 @@ Status offload_remove(Module *module)
         TRY(move_to_device(&flat->sharded_param));
         TRY(move_to_device(&flat->sharded_grad));
         gpulog_category(flat->sharded_param.data, GPU_SHARDED_PARAM);
-        gpulog_category(flat->sharded_grad.data, GPU_SHARDED_GRAD);
+        if (flat->sharded_grad.numel > 0)
+            gpulog_category(flat->sharded_grad.data, GPU_SHARDED_GRAD);
         flat->offloaded = false;
         take_off(root->units[i], &state->units[i]);
     }

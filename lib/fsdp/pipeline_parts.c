@@ -198,8 +198,6 @@ static Status check_options(const FsdpRoot *root, const PipelineMesh *mesh, int 
     if (!root->strategy->requires_all_reduce)
         return fail(ERR_ARGUMENT, "a pipeline all-reduces at each reduction: call "
                                   "fsdp_set_requires_all_reduce(root, true) before");
-    if (root->offload != NULL)
-        return fail(ERR_ARGUMENT, "a pipeline's stages sum and clip on the device: without offload");
     if (n < 1) return fail(ERR_ARGUMENT, "a step of %d micro-batches: it has at least 1", n);
     if (mesh_size(&root->ctx->mesh) != mesh->group.size)
         return fail(ERR_ARGUMENT, "the mesh of FSDP has %d ranks, the stage %d",

@@ -3,11 +3,13 @@
  * An element's bits do not depend on its place in the array: division and square root are rounded
  * exactly in a vector as they are alone, and nothing is contracted.
  *
- * Interface: host_adamw, host_sgd, host_scale, host_sum_squares.
+ * Interface: host_adamw, host_sgd, host_scale, host_sum_squares, host_all_finite.
  */
 #include "host_kernels.h"
 
 #include <math.h>
+#include <stdint.h>
+#include <string.h>
 
 // The numbers of an AdamW step that all elements share.
 typedef struct AdamWStep {
@@ -64,4 +66,16 @@ double host_sum_squares(const float *x, size_t n)
     double sum = 0.0;
     for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
     return sum;
+}
+
+// A loop of whole numbers, which no flag for floats changes.
+bool host_all_finite(const float *x, size_t n)
+{
+    bool all = true;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        all &= (bits & 0x7F800000u) != 0x7F800000u;
+    }
+    return all;
 }

@@ -14,9 +14,11 @@
  * Interface: kernel_attention_forward, kernel_attention_backward; kernel_grouped_attention_forward,
  * kernel_grouped_attention_backward; the _ex form of each.
  */
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "kernels.h"
+#include "pieces.h"
 #include "rows.h"
 #include "typed.h"
 #include "vector_math.h"
@@ -242,7 +244,34 @@ static Sizes sizes_of(int T, int C, int heads, int kv_heads, float scale)
                    .scale = scale};
 }
 
-// ---- One sequence at a time ----
+// ---- One sequence at a time, or one group of heads that share keys and values ----
+
+// What threads share: floats by sequence and group, other types, of which a sequence is widened as
+// one, by sequence.
+typedef struct Share {
+    DType type;
+    int B;
+    const Sizes *n;
+    size_t groups;      // of a piece of work: 1, or all
+    atomic_bool failed; // for want of memory
+} Share;
+
+static Share share_of(DType type, int B, const Sizes *n)
+{
+    size_t groups = n->heads / n->shared;
+    return (Share){.type = type, .B = B, .n = n, .groups = type == DTYPE_F32 ? 1 : groups};
+}
+
+// Pieces of work in all, and how many are worth a thread: a pair of rows is a few products per column.
+static size_t shares(const Share *s)
+{
+    return (size_t)s->B * (s->n->heads / s->n->shared / s->groups);
+}
+static size_t shares_at_once(const Share *s)
+{
+    const Sizes *n = s->n;
+    return piece_rows(n->T * n->T * n->hs * n->shared * s->groups / 4);
+}
 
 // In which arithmetic: of two bytes per number a GPU multiplies on tensor cores.
 static GpuType arithmetic(DType type)
@@ -250,28 +279,51 @@ static GpuType arithmetic(DType type)
     return type == DTYPE_F32 ? GPU_F32 : GPU_BF16;
 }
 
-static cudaError_t attention_forward_of(SimgpuOp *op, DType type, void *out, float *stats,
-                                        const void *qkv, int B, const Sizes *n)
+typedef struct AttentionForward {
+    Share share;
+    void *y;
+    float *stats;
+    const void *x;
+} AttentionForward;
+
+static void attend(void *arg, size_t begin, size_t end)
 {
-    size_t rows = (size_t)B * n->T, H = n->heads, one = n->T * n->C, in = n->T * n->width;
-    void *y = typed_write(op, type, out, rows * n->C);
-    float *st = simgpu_write(op, stats, 2 * rows * H * sizeof *stats), *copies = NULL;
-    const void *x = typed_read(op, type, qkv, rows * n->width);
+    AttentionForward *f = arg;
+    Share *s = &f->share;
+    const Sizes *n = s->n;
+    DType type = s->type;
+    size_t H = n->heads, one = n->T * n->C, in = n->T * n->width;
+    size_t at_once = s->groups * n->shared, per_sequence = H / at_once; // heads of a piece; pieces
+    float *copies = NULL;
     Tile tile;
-    // Of each pair of rows that see each other: q·k and p·v, and the softmax.
-    simgpu_cost(op, rows * (n->T + 1) / 2 * (4 * n->C + 5 * H), arithmetic(type));
-    if (!simgpu_ready(op) || rows == 0) return simgpu_end(op);
-    if (!tile_create(&tile, n)) op->error = cudaErrorMemoryAllocation;
-    if (!simgpu_ready(op)) return simgpu_end(op);
-    for (size_t b = 0; b < (size_t)B && (b > 0 || typed_alloc(op, type, &copies, in + one)); b++) {
-        const float *from = typed_load(type, copies, x, b * in, in);
-        float *to = typed_place(type, typed_part(copies, in), y, b * one);
-        for (size_t h = 0; h < H; h++)
-            head_forward(&tile, n, h, to, st + 2 * n->T * (b * H + h), from);
-        typed_store(type, y, b * one, to, one);
+    if (!typed_room(type, &copies, in + one, &s->failed)) return;
+    bool room = tile_create(&tile, n);
+    if (!room) atomic_store(&s->failed, true);
+    for (size_t i = begin; i < end && room; i++) {
+        size_t b = i / per_sequence, first = i % per_sequence * at_once;
+        const float *from = typed_load(type, copies, f->x, b * in, in);
+        float *to = typed_place(type, typed_part(copies, in), f->y, b * one);
+        for (size_t h = first; h < first + at_once; h++)
+            head_forward(&tile, n, h, to, f->stats + 2 * n->T * (b * H + h), from);
+        typed_store(type, f->y, b * one, to, one);
     }
     free(copies);
     free(tile.query);
+}
+
+static cudaError_t attention_forward_of(SimgpuOp *op, DType type, void *out, float *stats,
+                                        const void *qkv, int B, const Sizes *n)
+{
+    size_t rows = (size_t)B * n->T, H = n->heads;
+    AttentionForward f = {.share = share_of(type, B, n)};
+    f.y = typed_write(op, type, out, rows * n->C);
+    f.stats = simgpu_write(op, stats, 2 * rows * H * sizeof *stats);
+    f.x = typed_read(op, type, qkv, rows * n->width);
+    // Of each pair of rows that see each other: q·k and p·v, and the softmax.
+    simgpu_cost(op, rows * (n->T + 1) / 2 * (4 * n->C + 5 * H), arithmetic(type));
+    if (!simgpu_ready(op) || rows == 0) return simgpu_end(op);
+    simgpu_parallel(shares(&f.share), shares_at_once(&f.share), attend, &f);
+    typed_check_room(op, &f.share.failed);
     return simgpu_end(op);
 }
 
@@ -309,12 +361,18 @@ cudaError_t kernel_grouped_attention_forward_ex(DType type, void *out, float *st
     return attention_forward_of(&op, type, out, stats, qkv, B, &n);
 }
 
-// The backward of all heads of a sequence. all: what those that begin at column 0 share, q and dq
-// being qkv (T,width) and its gradient.
-static void sequence_backward(Tile *tile, const Sizes *n, const Head *all)
+// The backward of `groups` groups of heads of a sequence from `first_group` on. all: what those
+// that begin at column 0 share, q and dq being qkv (T,width) and its gradient. Not inlined:
+// within its caller GCC 12 makes loops of it that take 1.6 times as long.
+__attribute__((noinline)) static void groups_backward(Tile *tile, const Sizes *n, const Head *all,
+                                                      size_t first_group, size_t groups)
 {
-    memset(all->dq, 0, n->T * n->width * sizeof *all->dq);
-    for (size_t i = 0; i < n->heads; i++) {
+    size_t keys = groups * n->hs * sizeof *all->dq, at = n->C + first_group * n->hs;
+    for (size_t t = 0; t < n->T; t++) { // queries' gradients are stored, not added
+        memset(all->dq + t * n->width + at, 0, keys);
+        memset(all->dq + t * n->width + at + n->keys, 0, keys);
+    }
+    for (size_t i = first_group * n->shared; i < (first_group + groups) * n->shared; i++) {
         size_t own = i * n->hs, key = n->C + i / n->shared * n->hs, value = key + n->keys;
         Head h = {.q = all->q + own,
                   .k = all->q + key,
@@ -340,37 +398,53 @@ typedef struct AttentionBackward {
     const void *dout, *out;
     const float *stats;
     const void *qkv;
+    Share share;
 } AttentionBackward;
+
+static void attend_back(void *arg, size_t begin, size_t end)
+{
+    AttentionBackward *x = arg;
+    Share *s = &x->share;
+    const Sizes *n = s->n;
+    DType type = s->type;
+    size_t H = n->heads, one = n->T * n->C, in = n->T * n->width;
+    size_t per_sequence = H / n->shared / s->groups;
+    float *c = NULL;
+    Tile tile;
+    if (!typed_room(type, &c, 2 * (in + one), &s->failed)) return;
+    bool room = tile_create(&tile, n);
+    if (!room) atomic_store(&s->failed, true);
+    for (size_t i = begin; i < end && room; i++) {
+        size_t b = i / per_sequence;
+        Head all = {.dq = typed_place(type, c, x->dqkv, b * in),
+                    .q = typed_load(type, typed_part(c, in), x->qkv, b * in, in),
+                    .dout = typed_load(type, typed_part(c, 2 * in), x->dout, b * one, one),
+                    .out = typed_load(type, typed_part(c, 2 * in + one), x->out, b * one, one),
+                    .stats = x->stats + 2 * n->T * b * H,
+                    .delta = x->delta + n->T * b * H};
+        groups_backward(&tile, n, &all, i % per_sequence * s->groups, s->groups);
+        typed_store(type, x->dqkv, b * in, all.dq, in);
+    }
+    free(c);
+    free(tile.query);
+}
 
 static cudaError_t attention_backward_of(SimgpuOp *op, DType type, AttentionBackward x, int B,
                                          const Sizes *n)
 {
-    size_t rows = (size_t)B * n->T, H = n->heads, one = n->T * n->C, in = n->T * n->width;
-    float *c = NULL;
+    size_t rows = (size_t)B * n->T, H = n->heads;
+    x.share = share_of(type, B, n);
     x.dqkv = typed_write(op, type, x.dqkv, rows * n->width);
     x.delta = simgpu_write(op, x.delta, rows * H * sizeof *x.delta);
     x.dout = typed_read(op, type, x.dout, rows * n->C);
     x.out = typed_read(op, type, x.out, rows * n->C);
     x.stats = simgpu_read(op, x.stats, 2 * rows * H * sizeof *x.stats);
     x.qkv = typed_read(op, type, x.qkv, rows * n->width);
-    Tile tile;
     // Five products, of which one is the forward's once more.
     simgpu_cost(op, rows * (n->T + 1) / 2 * (10 * n->C + 8 * H), arithmetic(type));
     if (!simgpu_ready(op) || rows == 0) return simgpu_end(op);
-    if (!tile_create(&tile, n)) op->error = cudaErrorMemoryAllocation;
-    if (!simgpu_ready(op)) return simgpu_end(op);
-    for (size_t b = 0; b < (size_t)B && (b > 0 || typed_alloc(op, type, &c, 2 * (in + one))); b++) {
-        Head all = {.dq = typed_place(type, c, x.dqkv, b * in),
-                    .q = typed_load(type, typed_part(c, in), x.qkv, b * in, in),
-                    .dout = typed_load(type, typed_part(c, 2 * in), x.dout, b * one, one),
-                    .out = typed_load(type, typed_part(c, 2 * in + one), x.out, b * one, one),
-                    .stats = x.stats + 2 * n->T * b * H,
-                    .delta = x.delta + n->T * b * H};
-        sequence_backward(&tile, n, &all);
-        typed_store(type, x.dqkv, b * in, all.dq, in);
-    }
-    free(c);
-    free(tile.query);
+    simgpu_parallel(shares(&x.share), shares_at_once(&x.share), attend_back, &x);
+    typed_check_room(op, &x.share.failed);
     return simgpu_end(op);
 }
 
@@ -379,7 +453,7 @@ cudaError_t kernel_attention_backward(float *dqkv, float *delta, const float *do
                                       int T, int C, int heads, float scale, cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_attention_backward", stream);
-    AttentionBackward x = {dqkv, delta, dout, out, stats, qkv};
+    AttentionBackward x = {dqkv, delta, dout, out, stats, qkv, .share = {0}};
     Sizes n = sizes_of(T, C, heads, heads, scale);
     return attention_backward_of(&op, DTYPE_F32, x, B, &n);
 }
@@ -390,7 +464,7 @@ cudaError_t kernel_attention_backward_ex(DType type, void *dqkv, float *delta, c
                                          cudaStream_t stream)
 {
     SimgpuOp op = TYPED_BEGIN("kernel_attention_backward", type, stream);
-    AttentionBackward x = {dqkv, delta, dout, out, stats, qkv};
+    AttentionBackward x = {dqkv, delta, dout, out, stats, qkv, .share = {0}};
     Sizes n = sizes_of(T, C, heads, heads, scale);
     return attention_backward_of(&op, type, x, B, &n);
 }
@@ -401,7 +475,7 @@ cudaError_t kernel_grouped_attention_backward(float *dqkv, float *delta, const f
                                               int kv_heads, float scale, cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_grouped_attention_backward", stream);
-    AttentionBackward x = {dqkv, delta, dout, out, stats, qkv};
+    AttentionBackward x = {dqkv, delta, dout, out, stats, qkv, .share = {0}};
     Sizes n = sizes_of(T, C, heads, kv_heads, scale);
     return attention_backward_of(&op, DTYPE_F32, x, B, &n);
 }
@@ -413,7 +487,7 @@ cudaError_t kernel_grouped_attention_backward_ex(DType type, void *dqkv, float *
                                                  cudaStream_t stream)
 {
     SimgpuOp op = TYPED_BEGIN("kernel_grouped_attention_backward", type, stream);
-    AttentionBackward x = {dqkv, delta, dout, out, stats, qkv};
+    AttentionBackward x = {dqkv, delta, dout, out, stats, qkv, .share = {0}};
     Sizes n = sizes_of(T, C, heads, kv_heads, scale);
     return attention_backward_of(&op, type, x, B, &n);
 }

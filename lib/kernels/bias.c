@@ -5,16 +5,29 @@
 #include <string.h>
 
 #include "kernels.h"
+#include "pieces.h"
 #include "typed.h"
+
+typedef struct Broadcast {
+    char *to;
+    const void *row;
+    size_t bytes; // of a row
+} Broadcast;
+
+static void broadcast_rows(void *arg, size_t begin, size_t end)
+{
+    const Broadcast *b = arg;
+    for (size_t r = begin; r < end; r++) memcpy(b->to + r * b->bytes, b->row, b->bytes);
+}
 
 static cudaError_t broadcast(SimgpuOp *op, DType type, void *out, const void *bias, int rows,
                              int cols)
 {
-    size_t width = (size_t)cols, bytes = width * (size_t)dtype_bytes(type);
-    char *to = typed_write(op, type, out, (size_t)rows * width);
-    const void *row = typed_read(op, type, bias, width);
-    if (simgpu_ready(op))
-        for (size_t r = 0; r < (size_t)rows; r++) memcpy(to + r * bytes, row, bytes);
+    size_t width = (size_t)cols;
+    Broadcast b = {.bytes = width * (size_t)dtype_bytes(type)};
+    b.to = typed_write(op, type, out, (size_t)rows * width);
+    b.row = typed_read(op, type, bias, width);
+    if (simgpu_ready(op)) simgpu_parallel((size_t)rows, piece_rows(width), broadcast_rows, &b);
     return simgpu_end(op);
 }
 

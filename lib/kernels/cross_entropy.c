@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "kernels.h"
+#include "pieces.h"
 #include "rows.h"
 #include "typed.h"
 #include "vector_math.h"
@@ -54,31 +55,51 @@ static float cross_entropy_row(float *dx, const float *x, size_t n, size_t targe
     return loss;
 }
 
+typedef struct CrossEntropy {
+    DType type;
+    float *loss;
+    void *to;
+    const void *from;
+    const int32_t *target;
+    size_t V;
+    float scale;
+    atomic_bool failed; // for want of memory
+} CrossEntropy;
+
+static void cross_entropy_rows(void *arg, size_t begin, size_t end)
+{
+    CrossEntropy *c = arg;
+    DType type = c->type;
+    size_t V = c->V;
+    float *copy = NULL;
+    if (!typed_room(type, &copy, V, &c->failed)) return;
+    for (size_t r = begin; r < end; r++) {
+        const float *x = typed_load(type, copy, c->from, r * V, V);
+        float *dx = c->to != NULL ? typed_place(type, copy, c->to, r * V) : NULL;
+        c->loss[r] = cross_entropy_row(dx, x, V, (size_t)c->target[r], c->scale);
+        if (c->to != NULL) typed_store(type, c->to, r * V, dx, V);
+    }
+    free(copy);
+}
+
 static cudaError_t cross_entropy_of(SimgpuOp *op, DType type, float *losses, void *dlogits,
                                     const void *logits, const int32_t *targets, int rows, int vocab,
                                     float scale)
 {
     size_t R = (size_t)rows, V = (size_t)vocab;
-    float *loss = simgpu_write(op, losses, R * sizeof *losses), *copy = NULL;
-    const void *from = NULL;
-    void *to = NULL;
+    CrossEntropy c = {.type = type, .V = V, .scale = scale};
+    c.loss = simgpu_write(op, losses, R * sizeof *losses);
     if (dlogits == logits) {
-        from = to = typed_update(op, type, dlogits, R * V);
+        c.from = c.to = typed_update(op, type, dlogits, R * V);
     } else {
-        from = typed_read(op, type, logits, R * V);
-        if (dlogits != NULL) to = typed_write(op, type, dlogits, R * V);
+        c.from = typed_read(op, type, logits, R * V);
+        if (dlogits != NULL) c.to = typed_write(op, type, dlogits, R * V);
     }
-    const int32_t *target = simgpu_read(op, targets, R * sizeof *targets);
+    c.target = simgpu_read(op, targets, R * sizeof *targets);
     simgpu_cost(op, 6 * R * V, GPU_F32);
-    if (simgpu_ready(op) && targets_fit(op, target, rows, vocab) &&
-        typed_alloc(op, type, &copy, V)) {
-        for (size_t r = 0; r < R; r++) {
-            const float *x = typed_load(type, copy, from, r * V, V);
-            float *dx = to != NULL ? typed_place(type, copy, to, r * V) : NULL;
-            loss[r] = cross_entropy_row(dx, x, V, (size_t)target[r], scale);
-            if (to != NULL) typed_store(type, to, r * V, dx, V);
-        }
-        free(copy);
+    if (simgpu_ready(op) && targets_fit(op, c.target, rows, vocab)) {
+        simgpu_parallel(R, piece_rows(V), cross_entropy_rows, &c);
+        typed_check_room(op, &c.failed);
     }
     return simgpu_end(op);
 }

@@ -9,31 +9,58 @@
  * _ex form of scale, add, add_out and add_divided.
  */
 #include "kernels.h"
+#include "pieces.h"
 #include "typed.h"
+
+// What one of these kernels works on; each uses what it needs.
+typedef struct Elements {
+    DType to_type, from_type;
+    void *to;
+    const void *a, *b;
+    float number; // the value, the factor or the divisor
+} Elements;
+
+static DType block_type(const Elements *e)
+{
+    return e->to_type != DTYPE_F32 ? e->to_type : e->from_type;
+}
+
+static void fill_piece(void *arg, size_t begin, size_t end)
+{
+    const Elements *e = arg;
+    float *out = e->to, value = e->number;
+#pragma omp simd
+    for (size_t i = begin; i < end; i++) out[i] = value;
+}
 
 cudaError_t kernel_fill(float *x, float value, size_t n, cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_fill", stream);
-    float *out = simgpu_write(&op, x, n * sizeof *x);
-    if (simgpu_ready(&op)) {
-#pragma omp simd
-        for (size_t i = 0; i < n; i++) out[i] = value;
-    }
+    Elements e = {.to = simgpu_write(&op, x, n * sizeof *x), .number = value};
+    if (simgpu_ready(&op)) simgpu_parallel(n, PIECE, fill_piece, &e);
     return simgpu_end(&op);
+}
+
+static void scale_piece(void *arg, size_t begin, size_t end)
+{
+    const Elements *e = arg;
+    DType type = e->to_type;
+    float factor = e->number;
+    for (size_t i = begin; i < end; i += typed_step(type, end)) {
+        float copy[TYPED_BLOCK];
+        size_t count = typed_count(type, end, i);
+        float *restrict part = typed_open(type, copy, e->to, i, count);
+#pragma omp simd
+        for (size_t j = 0; j < count; j++) part[j] *= factor;
+        typed_store(type, e->to, i, part, count);
+    }
 }
 
 static cudaError_t scale_of(SimgpuOp *op, DType type, void *x, float factor, size_t n)
 {
-    void *data = typed_update(op, type, x, n);
+    Elements e = {.to_type = type, .to = typed_update(op, type, x, n), .number = factor};
     simgpu_cost(op, n, GPU_F32);
-    for (size_t i = 0; i < n && simgpu_ready(op); i += typed_step(type, n)) {
-        float copy[TYPED_BLOCK];
-        size_t count = typed_count(type, n, i);
-        float *restrict part = typed_open(type, copy, data, i, count);
-#pragma omp simd
-        for (size_t j = 0; j < count; j++) part[j] *= factor;
-        typed_store(type, data, i, part, count);
-    }
+    if (simgpu_ready(op)) simgpu_parallel(n, PIECE, scale_piece, &e);
     return simgpu_end(op);
 }
 
@@ -50,22 +77,29 @@ cudaError_t kernel_scale_ex(DType type, void *x, float factor, size_t n, cudaStr
 }
 
 // Where the types differ, both go in blocks.
+static void add_piece(void *arg, size_t begin, size_t end)
+{
+    const Elements *e = arg;
+    DType to_type = e->to_type, blocks = block_type(e);
+    for (size_t i = begin; i < end; i += typed_step(blocks, end)) {
+        float copy_to[TYPED_BLOCK], copy_from[TYPED_BLOCK];
+        size_t count = typed_count(blocks, end, i);
+        float *sum = typed_open(to_type, copy_to, e->to, i, count);
+        const float *x = typed_load(e->from_type, copy_from, e->a, i, count);
+#pragma omp simd
+        for (size_t j = 0; j < count; j++) sum[j] += x[j];
+        typed_store(to_type, e->to, i, sum, count);
+    }
+}
+
 static cudaError_t add_of(SimgpuOp *op, DType to_type, void *dst, DType from_type, const void *src,
                           size_t n)
 {
-    void *to = typed_update(op, to_type, dst, n);
-    const void *from = typed_read(op, from_type, src, n);
-    DType blocks = to_type != DTYPE_F32 ? to_type : from_type;
+    Elements e = {.to_type = to_type, .from_type = from_type};
+    e.to = typed_update(op, to_type, dst, n);
+    e.a = typed_read(op, from_type, src, n);
     simgpu_cost(op, n, GPU_F32);
-    for (size_t i = 0; i < n && simgpu_ready(op); i += typed_step(blocks, n)) {
-        float copy_to[TYPED_BLOCK], copy_from[TYPED_BLOCK];
-        size_t count = typed_count(blocks, n, i);
-        float *sum = typed_open(to_type, copy_to, to, i, count);
-        const float *x = typed_load(from_type, copy_from, from, i, count);
-#pragma omp simd
-        for (size_t j = 0; j < count; j++) sum[j] += x[j];
-        typed_store(to_type, to, i, sum, count);
-    }
+    if (simgpu_ready(op)) simgpu_parallel(n, PIECE, add_piece, &e);
     return simgpu_end(op);
 }
 
@@ -83,22 +117,30 @@ cudaError_t kernel_add_ex(DType dst_type, void *dst, DType src_type, const void 
     return add_of(&op, dst_type, dst, src_type, src, n);
 }
 
+static void add_out_piece(void *arg, size_t begin, size_t end)
+{
+    const Elements *e = arg;
+    DType type = e->to_type;
+    for (size_t i = begin; i < end; i += typed_step(type, end)) {
+        float copy_sum[TYPED_BLOCK], copy_x[TYPED_BLOCK], copy_y[TYPED_BLOCK];
+        size_t count = typed_count(type, end, i);
+        const float *x = typed_load(type, copy_x, e->a, i, count);
+        const float *y = typed_load(type, copy_y, e->b, i, count);
+        float *sum = typed_place(type, copy_sum, e->to, i);
+#pragma omp simd
+        for (size_t j = 0; j < count; j++) sum[j] = x[j] + y[j];
+        typed_store(type, e->to, i, sum, count);
+    }
+}
+
 static cudaError_t add_out_of(SimgpuOp *op, DType type, void *out, const void *a, const void *b,
                               size_t n)
 {
-    void *to = typed_write(op, type, out, n);
-    const void *from_a = typed_read(op, type, a, n), *from_b = typed_read(op, type, b, n);
+    Elements e = {.to_type = type, .to = typed_write(op, type, out, n)};
+    e.a = typed_read(op, type, a, n);
+    e.b = typed_read(op, type, b, n);
     simgpu_cost(op, n, GPU_F32);
-    for (size_t i = 0; i < n && simgpu_ready(op); i += typed_step(type, n)) {
-        float copy_sum[TYPED_BLOCK], copy_x[TYPED_BLOCK], copy_y[TYPED_BLOCK];
-        size_t count = typed_count(type, n, i);
-        const float *x = typed_load(type, copy_x, from_a, i, count);
-        const float *y = typed_load(type, copy_y, from_b, i, count);
-        float *sum = typed_place(type, copy_sum, to, i);
-#pragma omp simd
-        for (size_t j = 0; j < count; j++) sum[j] = x[j] + y[j];
-        typed_store(type, to, i, sum, count);
-    }
+    if (simgpu_ready(op)) simgpu_parallel(n, PIECE, add_out_piece, &e);
     return simgpu_end(op);
 }
 
@@ -116,22 +158,30 @@ cudaError_t kernel_add_out_ex(DType type, void *out, const void *a, const void *
     return add_out_of(&op, type, out, a, b, n);
 }
 
+static void add_divided_piece(void *arg, size_t begin, size_t end)
+{
+    const Elements *e = arg;
+    DType to_type = e->to_type, blocks = block_type(e);
+    float divisor = e->number;
+    for (size_t i = begin; i < end; i += typed_step(blocks, end)) {
+        float copy_to[TYPED_BLOCK], copy_from[TYPED_BLOCK];
+        size_t count = typed_count(blocks, end, i);
+        float *sum = typed_open(to_type, copy_to, e->to, i, count);
+        const float *x = typed_load(e->from_type, copy_from, e->a, i, count);
+#pragma omp simd
+        for (size_t j = 0; j < count; j++) sum[j] += x[j] / divisor;
+        typed_store(to_type, e->to, i, sum, count);
+    }
+}
+
 static cudaError_t add_divided_of(SimgpuOp *op, DType to_type, void *dst, DType from_type,
                                   const void *src, float divisor, size_t n)
 {
-    void *to = typed_update(op, to_type, dst, n);
-    const void *from = typed_read(op, from_type, src, n);
-    DType blocks = to_type != DTYPE_F32 ? to_type : from_type;
+    Elements e = {.to_type = to_type, .from_type = from_type, .number = divisor};
+    e.to = typed_update(op, to_type, dst, n);
+    e.a = typed_read(op, from_type, src, n);
     simgpu_cost(op, 2 * n, GPU_F32);
-    for (size_t i = 0; i < n && simgpu_ready(op); i += typed_step(blocks, n)) {
-        float copy_to[TYPED_BLOCK], copy_from[TYPED_BLOCK];
-        size_t count = typed_count(blocks, n, i);
-        float *sum = typed_open(to_type, copy_to, to, i, count);
-        const float *x = typed_load(from_type, copy_from, from, i, count);
-#pragma omp simd
-        for (size_t j = 0; j < count; j++) sum[j] += x[j] / divisor;
-        typed_store(to_type, to, i, sum, count);
-    }
+    if (simgpu_ready(op)) simgpu_parallel(n, PIECE, add_divided_piece, &e);
     return simgpu_end(op);
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kernels.h"
+#include "pieces.h"
 #include "rows.h"
 #include "typed.h"
 
@@ -40,30 +41,49 @@ static void add_embeddings(float *restrict y, const float *restrict word,
     for (size_t c = 0; c < n; c++) y[c] = word[c] + place[c];
 }
 
+typedef struct Lookup {
+    DType type;
+    void *to;
+    const void *words, *places; // places: NULL for none
+    const int32_t *token;
+    size_t T, C;
+    atomic_bool failed; // for want of memory
+} Lookup;
+
+static void look_up_rows(void *arg, size_t begin, size_t end)
+{
+    Lookup *l = arg;
+    DType type = l->type;
+    size_t width = l->C;
+    float *copy = NULL;
+    if (!typed_room(type, &copy, 3 * width, &l->failed)) return;
+    for (size_t r = begin; r < end; r++) {
+        float *y = typed_place(type, copy, l->to, r * width);
+        size_t word = (size_t)l->token[r] * width, at = r % l->T * width;
+        const float *place = NULL;
+        if (l->places != NULL)
+            place = typed_load(type, typed_part(copy, 2 * width), l->places, at, width);
+        add_embeddings(y, typed_load(type, typed_part(copy, width), l->words, word, width), place,
+                       width);
+        typed_store(type, l->to, r * width, y, width);
+    }
+    free(copy);
+}
+
 static cudaError_t embedding_forward_of(SimgpuOp *op, DType type, void *out, const int32_t *tokens,
                                         const void *wte, const void *wpe, int B, int T, int C,
                                         int vocab)
 {
     size_t rows = (size_t)B * (size_t)T, width = (size_t)C;
-    void *to = typed_write(op, type, out, rows * width);
-    const int32_t *token = simgpu_read(op, tokens, rows * sizeof *tokens);
-    const void *words = typed_read(op, type, wte, (size_t)vocab * width);
-    const void *places = wpe != NULL ? typed_read(op, type, wpe, (size_t)T * width) : NULL;
-    float *copy = NULL;
+    Lookup l = {.type = type, .T = (size_t)T, .C = width};
+    l.to = typed_write(op, type, out, rows * width);
+    l.token = simgpu_read(op, tokens, rows * sizeof *tokens);
+    l.words = typed_read(op, type, wte, (size_t)vocab * width);
+    if (wpe != NULL) l.places = typed_read(op, type, wpe, (size_t)T * width);
     simgpu_cost(op, wpe != NULL ? rows * width : 0, GPU_F32);
-    if (simgpu_ready(op) && tokens_fit(op, token, B, T, vocab) &&
-        typed_alloc(op, type, &copy, 3 * width)) {
-        for (size_t r = 0; r < rows; r++) {
-            float *y = typed_place(type, copy, to, r * width);
-            size_t word = (size_t)token[r] * width, at = r % (size_t)T * width;
-            const float *place = NULL;
-            if (places != NULL)
-                place = typed_load(type, typed_part(copy, 2 * width), places, at, width);
-            add_embeddings(y, typed_load(type, typed_part(copy, width), words, word, width), place,
-                           width);
-            typed_store(type, to, r * width, y, width);
-        }
-        free(copy);
+    if (simgpu_ready(op) && tokens_fit(op, l.token, B, T, vocab)) {
+        simgpu_parallel(rows, piece_rows(width), look_up_rows, &l);
+        typed_check_room(op, &l.failed);
     }
     return simgpu_end(op);
 }
@@ -94,13 +114,16 @@ typedef struct Gradients {
     size_t rows, T, C;
 } Gradients;
 
-static void add_floats(const Gradients *g)
+// Of the columns from `begin` on: all rows, in their order.
+static void add_float_columns(void *arg, size_t begin, size_t end)
 {
+    const Gradients *g = arg;
+    size_t n = end - begin;
     for (size_t r = 0; r < g->rows; r++) {
-        const float *restrict dy = (const float *)g->dy + r * g->C;
-        float *restrict word = (float *)g->words + (size_t)g->token[r] * g->C;
-        row_add(word, dy, g->C);
-        if (g->places != NULL) row_add((float *)g->places + r % g->T * g->C, dy, g->C);
+        const float *restrict dy = (const float *)g->dy + r * g->C + begin;
+        float *restrict word = (float *)g->words + (size_t)g->token[r] * g->C + begin;
+        row_add(word, dy, n);
+        if (g->places != NULL) row_add((float *)g->places + r % g->T * g->C + begin, dy, n);
     }
 }
 
@@ -151,7 +174,7 @@ static cudaError_t embedding_backward_of(SimgpuOp *op, DType type, void *dwte, v
     simgpu_cost(op, (dwpe != NULL ? 2 : 1) * rows * width, GPU_F32);
     if (simgpu_ready(op) && tokens_fit(op, g.token, B, T, vocab)) {
         if (type == DTYPE_F32)
-            add_floats(&g);
+            simgpu_parallel(width, piece_cols(rows), add_float_columns, &g);
         else if (!add_typed(&g, type, vocab))
             op->error = cudaErrorMemoryAllocation;
     }

@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "kernels.h"
+#include "pieces.h"
 #include "rows.h"
 #include "typed.h"
 #include "vector_math.h"
@@ -39,20 +40,33 @@ static inline float gelu_slope(float x)
 
 // ---- GELU ----
 
-static cudaError_t gelu_forward_of(SimgpuOp *op, DType type, void *out, const void *in, size_t n)
+typedef struct Gelu {
+    DType type;
+    void *to;
+    const void *gradient, *from;
+} Gelu;
+
+static void gelu_piece(void *arg, size_t begin, size_t end)
 {
-    void *to = typed_write(op, type, out, n);
-    const void *from = typed_read(op, type, in, n);
-    simgpu_cost(op, GELU * n, GPU_F32);
-    for (size_t i = 0; i < n && simgpu_ready(op); i += typed_step(type, n)) {
+    const Gelu *g = arg;
+    DType type = g->type;
+    for (size_t i = begin; i < end; i += typed_step(type, end)) {
         float copy_x[TYPED_BLOCK], copy_y[TYPED_BLOCK];
-        size_t count = typed_count(type, n, i);
-        const float *restrict x = typed_load(type, copy_x, from, i, count);
-        float *restrict y = typed_place(type, copy_y, to, i);
+        size_t count = typed_count(type, end, i);
+        const float *restrict x = typed_load(type, copy_x, g->from, i, count);
+        float *restrict y = typed_place(type, copy_y, g->to, i);
 #pragma omp simd
         for (size_t j = 0; j < count; j++) y[j] = gelu(x[j]);
-        typed_store(type, to, i, y, count);
+        typed_store(type, g->to, i, y, count);
     }
+}
+
+static cudaError_t gelu_forward_of(SimgpuOp *op, DType type, void *out, const void *in, size_t n)
+{
+    Gelu g = {.type = type, .to = typed_write(op, type, out, n)};
+    g.from = typed_read(op, type, in, n);
+    simgpu_cost(op, GELU * n, GPU_F32);
+    if (simgpu_ready(op)) simgpu_parallel(n, PIECE, gelu_piece, &g);
     return simgpu_end(op);
 }
 
@@ -69,23 +83,30 @@ cudaError_t kernel_gelu_forward_ex(DType type, void *out, const void *in, size_t
     return gelu_forward_of(&op, type, out, in, n);
 }
 
+static void gelu_slope_piece(void *arg, size_t begin, size_t end)
+{
+    const Gelu *g = arg;
+    DType type = g->type;
+    for (size_t i = begin; i < end; i += typed_step(type, end)) {
+        float copy_x[TYPED_BLOCK], copy_dy[TYPED_BLOCK], copy_dx[TYPED_BLOCK];
+        size_t count = typed_count(type, end, i);
+        const float *restrict x = typed_load(type, copy_x, g->from, i, count);
+        const float *restrict dy = typed_load(type, copy_dy, g->gradient, i, count);
+        float *restrict dx = typed_place(type, copy_dx, g->to, i);
+#pragma omp simd
+        for (size_t j = 0; j < count; j++) dx[j] = dy[j] * gelu_slope(x[j]);
+        typed_store(type, g->to, i, dx, count);
+    }
+}
+
 static cudaError_t gelu_backward_of(SimgpuOp *op, DType type, void *din, const void *dout,
                                     const void *in, size_t n)
 {
-    void *to = typed_write(op, type, din, n);
-    const void *gradient = typed_read(op, type, dout, n);
-    const void *from = typed_read(op, type, in, n);
+    Gelu g = {.type = type, .to = typed_write(op, type, din, n)};
+    g.gradient = typed_read(op, type, dout, n);
+    g.from = typed_read(op, type, in, n);
     simgpu_cost(op, GELU_SLOPE * n, GPU_F32);
-    for (size_t i = 0; i < n && simgpu_ready(op); i += typed_step(type, n)) {
-        float copy_x[TYPED_BLOCK], copy_dy[TYPED_BLOCK], copy_dx[TYPED_BLOCK];
-        size_t count = typed_count(type, n, i);
-        const float *restrict x = typed_load(type, copy_x, from, i, count);
-        const float *restrict dy = typed_load(type, copy_dy, gradient, i, count);
-        float *restrict dx = typed_place(type, copy_dx, to, i);
-#pragma omp simd
-        for (size_t j = 0; j < count; j++) dx[j] = dy[j] * gelu_slope(x[j]);
-        typed_store(type, to, i, dx, count);
-    }
+    if (simgpu_ready(op)) simgpu_parallel(n, PIECE, gelu_slope_piece, &g);
     return simgpu_end(op);
 }
 
@@ -115,32 +136,48 @@ static void add_and_gelu(float *restrict g, float *restrict x, const float *rest
     }
 }
 
+typedef struct BiasGelu {
+    DType type;
+    void *to, *sum;
+    const void *bias;
+    size_t C;
+} BiasGelu;
+
+static void bias_gelu_rows(void *arg, size_t begin, size_t end)
+{
+    const BiasGelu *f = arg;
+    DType type = f->type;
+    size_t C = f->C;
+    if (type == DTYPE_F32) {
+        for (size_t r = begin; r < end; r++)
+            add_and_gelu((float *)f->to + r * C, (float *)f->sum + r * C, f->bias, C);
+        return;
+    }
+    for (size_t c = 0; c < C; c += TYPED_BLOCK) {
+        float b[TYPED_BLOCK], x[TYPED_BLOCK], g[TYPED_BLOCK];
+        size_t n = typed_count(type, C, c);
+        typed_load(type, b, f->bias, c, n);
+        for (size_t at = begin * C + c; at < end * C; at += C) {
+            typed_load(type, x, f->sum, at, n);
+            row_add(x, b, n);
+            typed_store(type, f->sum, at, x, n);
+            typed_round(type, x, n);
+#pragma omp simd
+            for (size_t i = 0; i < n; i++) g[i] = gelu(x[i]);
+            typed_store(type, f->to, at, g, n);
+        }
+    }
+}
+
 static cudaError_t bias_gelu_forward_of(SimgpuOp *op, DType type, void *out, void *y,
                                         const void *bias, int rows, int cols)
 {
     size_t R = (size_t)rows, C = (size_t)cols;
-    void *to = typed_write(op, type, out, R * C), *sum = typed_update(op, type, y, R * C);
-    const void *of_bias = typed_read(op, type, bias, C);
+    BiasGelu f = {.type = type, .C = C, .to = typed_write(op, type, out, R * C)};
+    f.sum = typed_update(op, type, y, R * C);
+    f.bias = typed_read(op, type, bias, C);
     simgpu_cost(op, (GELU + 1) * R * C, GPU_F32);
-    if (type == DTYPE_F32) {
-        for (size_t r = 0; r < R && simgpu_ready(op); r++)
-            add_and_gelu((float *)to + r * C, (float *)sum + r * C, of_bias, C);
-        return simgpu_end(op);
-    }
-    for (size_t c = 0; c < C && simgpu_ready(op); c += TYPED_BLOCK) {
-        float b[TYPED_BLOCK], x[TYPED_BLOCK], g[TYPED_BLOCK];
-        size_t n = typed_count(type, C, c);
-        typed_load(type, b, of_bias, c, n);
-        for (size_t at = c; at < R * C; at += C) {
-            typed_load(type, x, sum, at, n);
-            row_add(x, b, n);
-            typed_store(type, sum, at, x, n);
-            typed_round(type, x, n);
-#pragma omp simd
-            for (size_t i = 0; i < n; i++) g[i] = gelu(x[i]);
-            typed_store(type, to, at, g, n);
-        }
-    }
+    if (simgpu_ready(op)) simgpu_parallel(R, piece_rows(C), bias_gelu_rows, &f);
     return simgpu_end(op);
 }
 
@@ -158,16 +195,23 @@ cudaError_t kernel_bias_gelu_forward_ex(DType type, void *out, void *y, const vo
     return bias_gelu_forward_of(&op, type, out, y, bias, rows, cols);
 }
 
+typedef struct BiasGeluBack {
+    DType type;
+    void *din, *dbias;
+    const void *dout, *y;
+    size_t rows, width;
+} BiasGeluBack;
+
 // dbias and din of n <= ROW_BLOCK columns from `first` on, of all rows, which lie `width` apart.
 // din may be y. The sum takes the rows in the order of kernel_sum_rows.
-static void backward_columns(DType type, void *din, void *dbias, const void *dout, const void *y,
-                             size_t first, size_t n, size_t rows, size_t width)
+static void backward_columns(const BiasGeluBack *f, size_t first, size_t n)
 {
+    DType type = f->type;
     float sum[ROW_BLOCK] = {0}, copy_dx[ROW_BLOCK], copy_dy[ROW_BLOCK], copy_x[ROW_BLOCK];
-    for (size_t at = first; at < rows * width; at += width) {
-        const float *dy = typed_load(type, copy_dy, dout, at, n);
-        const float *x = typed_load(type, copy_x, y, at, n);
-        float *dx = typed_place(type, copy_dx, din, at);
+    for (size_t at = first; at < f->rows * f->width; at += f->width) {
+        const float *dy = typed_load(type, copy_dy, f->dout, at, n);
+        const float *x = typed_load(type, copy_x, f->y, at, n);
+        float *dx = typed_place(type, copy_dx, f->din, at);
         if (type == DTYPE_F32) { // nothing to round between the product and the sum
 #pragma omp simd
             for (size_t c = 0; c < n; c++) {
@@ -179,30 +223,36 @@ static void backward_columns(DType type, void *din, void *dbias, const void *dou
         }
 #pragma omp simd
         for (size_t c = 0; c < n; c++) dx[c] = dy[c] * gelu_slope(x[c]);
-        typed_store(type, din, at, dx, n);
+        typed_store(type, f->din, at, dx, n);
         typed_round(type, dx, n);
         row_add(sum, dx, n);
     }
-    float *total = typed_open(type, copy_dx, dbias, first, n);
+    float *total = typed_open(type, copy_dx, f->dbias, first, n);
     row_add(total, sum, n);
-    typed_store(type, dbias, first, total, n);
+    typed_store(type, f->dbias, first, total, n);
+}
+
+static void bias_gelu_columns(void *arg, size_t begin, size_t end)
+{
+    for (size_t c = begin; c < end; c += ROW_BLOCK)
+        backward_columns(arg, c, end - c < ROW_BLOCK ? end - c : ROW_BLOCK);
 }
 
 static cudaError_t bias_gelu_backward_of(SimgpuOp *op, DType type, void *din, void *dbias,
                                          const void *dout, const void *y, int rows, int cols)
 {
     size_t R = (size_t)rows, C = (size_t)cols;
-    void *db = typed_update(op, type, dbias, C), *dx = NULL;
-    const void *dy = typed_read(op, type, dout, R * C), *x = NULL;
+    BiasGeluBack f = {.type = type, .rows = R, .width = C};
+    f.dbias = typed_update(op, type, dbias, C);
+    f.dout = typed_read(op, type, dout, R * C);
     if (din == y) {
-        x = dx = typed_update(op, type, din, R * C);
+        f.y = f.din = typed_update(op, type, din, R * C);
     } else {
-        dx = typed_write(op, type, din, R * C);
-        x = typed_read(op, type, y, R * C);
+        f.din = typed_write(op, type, din, R * C);
+        f.y = typed_read(op, type, y, R * C);
     }
     simgpu_cost(op, (GELU_SLOPE + 1) * R * C, GPU_F32);
-    for (size_t c = 0; c < C && simgpu_ready(op); c += ROW_BLOCK)
-        backward_columns(type, dx, db, dy, x, c, C - c < ROW_BLOCK ? C - c : ROW_BLOCK, R, C);
+    if (simgpu_ready(op)) simgpu_parallel(C, piece_cols(R), bias_gelu_columns, &f);
     return simgpu_end(op);
 }
 

@@ -5,42 +5,74 @@
  */
 #include "host_kernels.h"
 #include "kernels.h"
+#include "pieces.h"
 #include "simgpu.h"
+
+typedef struct AdamW {
+    float *param, *mean, *square;
+    const float *grad;
+    float lr, beta1, beta2, eps, weight_decay;
+    int t;
+} AdamW;
+
+static void adamw_piece(void *arg, size_t begin, size_t end)
+{
+    const AdamW *a = arg;
+    host_adamw(a->param + begin, a->grad + begin, a->mean + begin, a->square + begin, end - begin,
+               a->lr, a->beta1, a->beta2, a->eps, a->weight_decay, a->t);
+}
 
 cudaError_t kernel_adamw(float *p, const float *g, float *m, float *v, size_t n, float lr,
                          float beta1, float beta2, float eps, float weight_decay, int t,
                          cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_adamw", stream);
-    float *param = simgpu_update(&op, p, n * sizeof *p);
-    const float *grad = simgpu_read(&op, g, n * sizeof *g);
-    float *mean = simgpu_update(&op, m, n * sizeof *m);
-    float *square = simgpu_update(&op, v, n * sizeof *v);
+    AdamW a = {.lr = lr, .beta1 = beta1, .beta2 = beta2, .eps = eps, .weight_decay = weight_decay};
+    a.t = t;
+    a.param = simgpu_update(&op, p, n * sizeof *p);
+    a.grad = simgpu_read(&op, g, n * sizeof *g);
+    a.mean = simgpu_update(&op, m, n * sizeof *m);
+    a.square = simgpu_update(&op, v, n * sizeof *v);
     gpulog_category(m, GPU_OPTIMIZER_STATE);
     gpulog_category(v, GPU_OPTIMIZER_STATE);
     simgpu_cost(&op, 16 * n, GPU_F32);
-    if (simgpu_ready(&op))
-        host_adamw(param, grad, mean, square, n, lr, beta1, beta2, eps, weight_decay, t);
+    if (simgpu_ready(&op)) simgpu_parallel(n, PIECE, adamw_piece, &a);
     return simgpu_end(&op);
+}
+
+typedef struct Sgd {
+    float *param, *velocity; // velocity: NULL for none
+    const float *grad;
+    float lr, momentum, weight_decay;
+} Sgd;
+
+static void sgd_piece(void *arg, size_t begin, size_t end)
+{
+    const Sgd *s = arg;
+    float *param = s->param, *velocity = s->velocity;
+    const float *grad = s->grad;
+    float lr = s->lr, momentum = s->momentum, weight_decay = s->weight_decay;
+    if (velocity == NULL) {
+        host_sgd(param + begin, grad + begin, end - begin, lr, weight_decay);
+        return;
+    }
+#pragma omp simd
+    for (size_t i = begin; i < end; i++) {
+        velocity[i] = momentum * velocity[i] + (grad[i] + weight_decay * param[i]);
+        param[i] -= lr * velocity[i];
+    }
 }
 
 cudaError_t kernel_sgd(float *p, const float *g, float *buf, size_t n, float lr, float momentum,
                        float weight_decay, cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_sgd", stream);
-    float *param = simgpu_update(&op, p, n * sizeof *p);
-    const float *grad = simgpu_read(&op, g, n * sizeof *g);
-    float *velocity = buf != NULL ? simgpu_update(&op, buf, n * sizeof *buf) : NULL;
+    Sgd s = {.lr = lr, .momentum = momentum, .weight_decay = weight_decay};
+    s.param = simgpu_update(&op, p, n * sizeof *p);
+    s.grad = simgpu_read(&op, g, n * sizeof *g);
+    if (buf != NULL) s.velocity = simgpu_update(&op, buf, n * sizeof *buf);
     gpulog_category(buf, GPU_OPTIMIZER_STATE);
     simgpu_cost(&op, 6 * n, GPU_F32);
-    if (simgpu_ready(&op) && velocity != NULL) {
-#pragma omp simd
-        for (size_t i = 0; i < n; i++) {
-            velocity[i] = momentum * velocity[i] + (grad[i] + weight_decay * param[i]);
-            param[i] -= lr * velocity[i];
-        }
-    } else if (simgpu_ready(&op)) {
-        host_sgd(param, grad, n, lr, weight_decay);
-    }
+    if (simgpu_ready(&op)) simgpu_parallel(n, PIECE, sgd_piece, &s);
     return simgpu_end(&op);
 }

@@ -5,6 +5,7 @@
  * Interface: kernel_sum_squares, kernel_mean, kernel_sum_rows, kernel_sum_rows_ex.
  */
 #include "kernels.h"
+#include "pieces.h"
 #include "rows.h"
 #include "typed.h"
 
@@ -17,19 +18,43 @@ static double add_up(const double *lane)
            ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
+static double sum_of_squares(const float *data, size_t n)
+{
+    double lane[LANES] = {0};
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (size_t j = 0; j < LANES; j++) lane[j] += (double)data[i + j] * data[i + j];
+    for (size_t j = 0; i + j < n; j++) lane[j] += (double)data[i + j] * data[i + j];
+    return add_up(lane);
+}
+
+// The sums of blocks, which are added in the order of the blocks.
+enum { LEAST_BLOCK = 1 << 16, MOST_BLOCKS = 64 };
+typedef struct Squares {
+    const float *data;
+    size_t block;
+    double sum[MOST_BLOCKS];
+} Squares;
+
+static void sum_block_squares(void *arg, size_t begin, size_t end)
+{
+    Squares *s = arg;
+    for (size_t i = begin; i < end; i += s->block)
+        s->sum[i / s->block] = sum_of_squares(s->data + i, end - i < s->block ? end - i : s->block);
+}
+
 cudaError_t kernel_sum_squares(double *sum, const float *x, size_t n, cudaStream_t stream)
 {
     SimgpuOp op = SIMGPU_BEGIN("kernel_sum_squares", stream);
     double *total = simgpu_update(&op, sum, sizeof *sum);
-    const float *data = simgpu_read(&op, x, n * sizeof *x);
+    Squares s = {.data = simgpu_read(&op, x, n * sizeof *x), .block = LEAST_BLOCK};
     simgpu_cost(&op, 2 * n, GPU_F64);
     if (simgpu_ready(&op)) {
-        double lane[LANES] = {0};
-        size_t i = 0;
-        for (; i + LANES <= n; i += LANES)
-            for (size_t j = 0; j < LANES; j++) lane[j] += (double)data[i + j] * data[i + j];
-        for (size_t j = 0; i + j < n; j++) lane[j] += (double)data[i + j] * data[i + j];
-        *total += add_up(lane);
+        if (n > MOST_BLOCKS * s.block) s.block = (n + MOST_BLOCKS - 1) / MOST_BLOCKS;
+        simgpu_parallel(n, s.block, sum_block_squares, &s);
+        double all = s.sum[0];
+        for (size_t i = 1; i * s.block < n; i++) all += s.sum[i];
+        *total += all;
     }
     return simgpu_end(&op);
 }
@@ -51,22 +76,37 @@ cudaError_t kernel_mean(float *mean, const float *x, size_t n, cudaStream_t stre
     return simgpu_end(&op);
 }
 
+typedef struct RowSum {
+    DType type;
+    void *to;
+    const void *from;
+    size_t all, width; // numbers in all, and of a row
+} RowSum;
+
+static void sum_columns(void *arg, size_t begin, size_t end)
+{
+    const RowSum *s = arg;
+    DType type = s->type;
+    for (size_t first = begin; first < end; first += ROW_BLOCK) {
+        size_t n = end - first < ROW_BLOCK ? end - first : ROW_BLOCK;
+        float sum[ROW_BLOCK] = {0}, copy[ROW_BLOCK];
+        for (size_t at = first; at < s->all; at += s->width)
+            row_add(sum, typed_load(type, copy, s->from, at, n), n);
+        float *total = typed_open(type, copy, s->to, first, n);
+        row_add(total, sum, n);
+        typed_store(type, s->to, first, total, n);
+    }
+}
+
 static cudaError_t sum_rows_of(SimgpuOp *op, DType type, void *out, const void *x, int rows,
                                int cols)
 {
     size_t width = (size_t)cols, all = (size_t)rows * width;
-    void *to = typed_update(op, type, out, width);
-    const void *from = typed_read(op, type, x, all);
+    RowSum s = {.type = type, .all = all, .width = width};
+    s.to = typed_update(op, type, out, width);
+    s.from = typed_read(op, type, x, all);
     simgpu_cost(op, all, GPU_F32);
-    for (size_t first = 0; first < width && simgpu_ready(op); first += ROW_BLOCK) {
-        size_t n = width - first < ROW_BLOCK ? width - first : ROW_BLOCK;
-        float sum[ROW_BLOCK] = {0}, copy[ROW_BLOCK];
-        for (size_t at = first; at < all; at += width)
-            row_add(sum, typed_load(type, copy, from, at, n), n);
-        float *total = typed_open(type, copy, to, first, n);
-        row_add(total, sum, n);
-        typed_store(type, to, first, total, n);
-    }
+    if (simgpu_ready(op)) simgpu_parallel(width, piece_cols((size_t)rows), sum_columns, &s);
     return simgpu_end(op);
 }
 

@@ -11,6 +11,7 @@
 #include <math.h>
 
 #include "kernels.h"
+#include "pieces.h"
 #include "typed.h"
 
 enum { MOST_PAIRS = ATTENTION_MOST_COLUMNS / 2 };
@@ -45,26 +46,45 @@ typedef struct RotaryRows {
     size_t B, T, width, heads, pairs;
 } RotaryRows;
 
-static cudaError_t rotary_of(SimgpuOp *op, DType type, RotaryRows n, const RotaryFrequencies *f,
-                             int direction)
+typedef struct Rotary {
+    DType type;
+    RotaryRows n;
+    const RotaryFrequencies *f;
+    int direction;
+    atomic_bool failed; // for want of memory
+} Rotary;
+
+static void turn_positions(void *arg, size_t begin, size_t end)
 {
-    size_t turned = n.heads * 2 * n.pairs;
+    Rotary *o = arg;
+    const RotaryRows *n = &o->n;
+    size_t turned = n->heads * 2 * n->pairs;
     float *copy = NULL;
-    n.x = typed_update(op, type, n.x, n.B * n.T * n.width);
-    // A pair: four products and two sums; an angle, its sine and its cosine.
-    simgpu_cost(op, n.B * n.T * n.pairs * (6 * n.heads + 3), GPU_F32);
-    if (!simgpu_ready(op) || !typed_alloc(op, type, &copy, turned)) return simgpu_end(op);
-    for (size_t t = 0; t < n.T; t++) {
+    if (!typed_room(o->type, &copy, turned, &o->failed)) return;
+    for (size_t t = begin; t < end; t++) {
         Angles a;
-        set_angles(&a, f, n.pairs, t, direction);
-        for (size_t b = 0; b < n.B; b++) {
-            size_t at = (b * n.T + t) * n.width;
-            float *row = typed_open(type, copy, n.x, at, turned);
-            for (size_t h = 0; h < n.heads; h++) turn_head(row + 2 * n.pairs * h, &a, n.pairs);
-            typed_store(type, n.x, at, row, turned);
+        set_angles(&a, o->f, n->pairs, t, o->direction);
+        for (size_t b = 0; b < n->B; b++) {
+            size_t at = (b * n->T + t) * n->width;
+            float *row = typed_open(o->type, copy, n->x, at, turned);
+            for (size_t h = 0; h < n->heads; h++) turn_head(row + 2 * n->pairs * h, &a, n->pairs);
+            typed_store(o->type, n->x, at, row, turned);
         }
     }
     free(copy);
+}
+
+static cudaError_t rotary_of(SimgpuOp *op, DType type, RotaryRows n, const RotaryFrequencies *f,
+                             int direction)
+{
+    n.x = typed_update(op, type, n.x, n.B * n.T * n.width);
+    // A pair: four products and two sums; an angle, its sine and its cosine.
+    simgpu_cost(op, n.B * n.T * n.pairs * (6 * n.heads + 3), GPU_F32);
+    Rotary o = {.type = type, .n = n, .f = f, .direction = direction};
+    if (simgpu_ready(op)) {
+        simgpu_parallel(n.T, piece_rows(n.B * n.heads * 2 * n.pairs), turn_positions, &o);
+        typed_check_room(op, &o.failed);
+    }
     return simgpu_end(op);
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "kernels.h"
+#include "pieces.h"
 #include "rows.h"
 #include "typed.h"
 #include "vector_math.h"
@@ -26,22 +27,42 @@ static void softmax_row(float *x, size_t n, float scale)
     for (size_t i = 0; i < n; i++) x[i] *= factor;
 }
 
+typedef struct Softmax {
+    DType type;
+    char *data;       // in place
+    const void *prob; // of the backward
+    size_t width;
+    float scale;
+    atomic_bool failed; // for want of memory
+} Softmax;
+
+static void softmax_rows(void *arg, size_t begin, size_t end)
+{
+    Softmax *s = arg;
+    DType type = s->type;
+    size_t width = s->width, one = (size_t)dtype_bytes(type);
+    float *copy = NULL;
+    if (!typed_room(type, &copy, width, &s->failed)) return;
+    for (size_t r = begin; r < end; r++) {
+        size_t first = r * width, seen = r % width + 1;
+        float *row = typed_open(type, copy, s->data, first, seen);
+        softmax_row(row, seen, s->scale);
+        typed_store(type, s->data, first, row, seen);
+        memset(s->data + (first + seen) * one, 0, (width - seen) * one);
+    }
+    free(copy);
+}
+
 static cudaError_t softmax_forward_of(SimgpuOp *op, DType type, void *att, int n, int T,
                                       float scale)
 {
-    size_t rows = (size_t)n * (size_t)T, width = (size_t)T, one = (size_t)dtype_bytes(type);
-    char *data = typed_update(op, type, att, rows * width);
-    float *copy = NULL;
+    size_t rows = (size_t)n * (size_t)T, width = (size_t)T;
+    Softmax s = {.type = type, .width = width, .scale = scale};
+    s.data = typed_update(op, type, att, rows * width);
     simgpu_cost(op, 5 * rows * (width + 1) / 2, GPU_F32);
-    if (simgpu_ready(op) && typed_alloc(op, type, &copy, width)) {
-        for (size_t r = 0; r < rows; r++) {
-            size_t first = r * width, seen = r % width + 1;
-            float *row = typed_open(type, copy, data, first, seen);
-            softmax_row(row, seen, scale);
-            typed_store(type, data, first, row, seen);
-            memset(data + (first + seen) * one, 0, (width - seen) * one);
-        }
-        free(copy);
+    if (simgpu_ready(op)) {
+        simgpu_parallel(rows, piece_rows(width), softmax_rows, &s);
+        typed_check_room(op, &s.failed);
     }
     return simgpu_end(op);
 }
@@ -67,24 +88,35 @@ static void softmax_backward_row(float *restrict d, const float *restrict p, siz
     for (size_t i = 0; i < n; i++) d[i] = scale * p[i] * (d[i] - dot);
 }
 
+static void softmax_backward_rows(void *arg, size_t begin, size_t end)
+{
+    Softmax *s = arg;
+    DType type = s->type;
+    size_t width = s->width, one = (size_t)dtype_bytes(type);
+    float *copy = NULL;
+    if (!typed_room(type, &copy, 2 * width, &s->failed)) return;
+    for (size_t r = begin; r < end; r++) {
+        size_t first = r * width, seen = r % width + 1;
+        float *d = typed_open(type, copy, s->data, first, seen);
+        softmax_backward_row(d, typed_load(type, typed_part(copy, width), s->prob, first, seen),
+                             seen, s->scale);
+        typed_store(type, s->data, first, d, seen);
+        memset(s->data + (first + seen) * one, 0, (width - seen) * one);
+    }
+    free(copy);
+}
+
 static cudaError_t softmax_backward_of(SimgpuOp *op, DType type, void *datt, const void *att, int n,
                                        int T, float scale)
 {
-    size_t rows = (size_t)n * (size_t)T, width = (size_t)T, one = (size_t)dtype_bytes(type);
-    char *grad = typed_update(op, type, datt, rows * width);
-    const void *prob = typed_read(op, type, att, rows * width);
-    float *copy = NULL;
+    size_t rows = (size_t)n * (size_t)T, width = (size_t)T;
+    Softmax s = {.type = type, .width = width, .scale = scale};
+    s.data = typed_update(op, type, datt, rows * width);
+    s.prob = typed_read(op, type, att, rows * width);
     simgpu_cost(op, 5 * rows * (width + 1) / 2, GPU_F32);
-    if (simgpu_ready(op) && typed_alloc(op, type, &copy, 2 * width)) {
-        for (size_t r = 0; r < rows; r++) {
-            size_t first = r * width, seen = r % width + 1;
-            float *d = typed_open(type, copy, grad, first, seen);
-            softmax_backward_row(d, typed_load(type, typed_part(copy, width), prob, first, seen),
-                                 seen, scale);
-            typed_store(type, grad, first, d, seen);
-            memset(grad + (first + seen) * one, 0, (width - seen) * one);
-        }
-        free(copy);
+    if (simgpu_ready(op)) {
+        simgpu_parallel(rows, piece_rows(width), softmax_backward_rows, &s);
+        typed_check_room(op, &s.failed);
     }
     return simgpu_end(op);
 }

@@ -4,6 +4,7 @@
  * Interface: kernel_swiglu_forward, kernel_swiglu_backward; the _ex form of each.
  */
 #include "kernels.h"
+#include "pieces.h"
 #include "typed.h"
 #include "vector_math.h"
 
@@ -28,22 +29,40 @@ static void swiglu_back(float *dg, float *du, const float *dy, const float *g, c
     }
 }
 
+typedef struct Swiglu {
+    DType type;
+    void *to;
+    const void *gradient, *from;
+    size_t C;
+    atomic_bool failed; // for want of memory
+} Swiglu;
+
+static void swiglu_rows(void *arg, size_t begin, size_t end)
+{
+    Swiglu *s = arg;
+    DType type = s->type;
+    size_t C = s->C;
+    float *copies = NULL;
+    if (!typed_room(type, &copies, 3 * C, &s->failed)) return;
+    for (size_t r = begin; r < end; r++) {
+        const float *x = typed_load(type, copies, s->from, 2 * r * C, 2 * C);
+        float *y = typed_place(type, typed_part(copies, 2 * C), s->to, r * C);
+        swiglu(y, x, x + C, C);
+        typed_store(type, s->to, r * C, y, C);
+    }
+    free(copies);
+}
+
 static cudaError_t swiglu_forward_of(SimgpuOp *op, DType type, void *out, const void *in, int rows,
                                      int cols)
 {
     size_t R = (size_t)rows, C = (size_t)cols;
-    void *to = typed_write(op, type, out, R * C);
-    const void *from = typed_read(op, type, in, 2 * R * C);
-    float *copies = NULL;
+    Swiglu s = {.type = type, .C = C, .to = typed_write(op, type, out, R * C)};
+    s.from = typed_read(op, type, in, 2 * R * C);
     simgpu_cost(op, SWIGLU * R * C, GPU_F32);
-    if (simgpu_ready(op) && typed_alloc(op, type, &copies, 3 * C)) {
-        for (size_t r = 0; r < R; r++) {
-            const float *x = typed_load(type, copies, from, 2 * r * C, 2 * C);
-            float *y = typed_place(type, typed_part(copies, 2 * C), to, r * C);
-            swiglu(y, x, x + C, C);
-            typed_store(type, to, r * C, y, C);
-        }
-        free(copies);
+    if (simgpu_ready(op)) {
+        simgpu_parallel(R, piece_rows(2 * C), swiglu_rows, &s);
+        typed_check_room(op, &s.failed);
     }
     return simgpu_end(op);
 }
@@ -62,24 +81,34 @@ cudaError_t kernel_swiglu_forward_ex(DType type, void *out, const void *in, int 
     return swiglu_forward_of(&op, type, out, in, rows, cols);
 }
 
+static void swiglu_back_rows(void *arg, size_t begin, size_t end)
+{
+    Swiglu *s = arg;
+    DType type = s->type;
+    size_t C = s->C;
+    float *copies = NULL;
+    if (!typed_room(type, &copies, 5 * C, &s->failed)) return;
+    for (size_t r = begin; r < end; r++) {
+        const float *x = typed_load(type, copies, s->from, 2 * r * C, 2 * C);
+        const float *dy = typed_load(type, typed_part(copies, 2 * C), s->gradient, r * C, C);
+        float *dx = typed_place(type, typed_part(copies, 3 * C), s->to, 2 * r * C);
+        swiglu_back(dx, dx + C, dy, x, x + C, C);
+        typed_store(type, s->to, 2 * r * C, dx, 2 * C);
+    }
+    free(copies);
+}
+
 static cudaError_t swiglu_backward_of(SimgpuOp *op, DType type, void *din, const void *dout,
                                       const void *in, int rows, int cols)
 {
     size_t R = (size_t)rows, C = (size_t)cols;
-    void *to = typed_write(op, type, din, 2 * R * C);
-    const void *gradient = typed_read(op, type, dout, R * C);
-    const void *from = typed_read(op, type, in, 2 * R * C);
-    float *copies = NULL;
+    Swiglu s = {.type = type, .C = C, .to = typed_write(op, type, din, 2 * R * C)};
+    s.gradient = typed_read(op, type, dout, R * C);
+    s.from = typed_read(op, type, in, 2 * R * C);
     simgpu_cost(op, SWIGLU_SLOPES * R * C, GPU_F32);
-    if (simgpu_ready(op) && typed_alloc(op, type, &copies, 5 * C)) {
-        for (size_t r = 0; r < R; r++) {
-            const float *x = typed_load(type, copies, from, 2 * r * C, 2 * C);
-            const float *dy = typed_load(type, typed_part(copies, 2 * C), gradient, r * C, C);
-            float *dx = typed_place(type, typed_part(copies, 3 * C), to, 2 * r * C);
-            swiglu_back(dx, dx + C, dy, x, x + C, C);
-            typed_store(type, to, 2 * r * C, dx, 2 * C);
-        }
-        free(copies);
+    if (simgpu_ready(op)) {
+        simgpu_parallel(R, piece_rows(2 * C), swiglu_back_rows, &s);
+        typed_check_room(op, &s.failed);
     }
     return simgpu_end(op);
 }

@@ -13,11 +13,13 @@
  *   }
  *
  * Interface: TYPED_BEGIN; typed_read, typed_write, typed_update; typed_step, typed_count;
- * typed_load, typed_open, typed_place, typed_store, typed_round; typed_alloc, typed_part.
+ * typed_load, typed_open, typed_place, typed_store, typed_round; typed_room, typed_check_room,
+ * typed_part.
  */
 #ifndef SHARDLAB_TYPED_H
 #define SHARDLAB_TYPED_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -110,14 +112,20 @@ static inline void typed_round(DType type, float *copy, size_t n)
     }
 }
 
-// *copies becomes room for n floats, or NULL for floats, which need none; free() it. False, and the
-// operation has failed, without memory.
-static inline bool typed_alloc(SimgpuOp *op, DType type, float **copies, size_t n)
+// *copies becomes room for n floats, or NULL for floats, which need none; free() it. False, and
+// *failed is set, without memory.
+static inline bool typed_room(DType type, float **copies, size_t n, atomic_bool *failed)
 {
     *copies = type == DTYPE_F32 ? NULL : malloc((n + 1) * sizeof **copies);
     if (*copies != NULL || type == DTYPE_F32) return true;
-    op->error = cudaErrorMemoryAllocation;
+    atomic_store(failed, true);
     return false;
+}
+
+// After all pieces: the operation has failed where one of them found no memory.
+static inline void typed_check_room(SimgpuOp *op, atomic_bool *failed)
+{
+    if (atomic_load(failed)) op->error = cudaErrorMemoryAllocation;
 }
 
 // A part of the copies; of none, none.

@@ -18,11 +18,12 @@
  *                    reads too                                                 (full)
  *   SIMGPU_REPORTS   first: one report a process, what follows is counted; all  (first)
  *   SIMGPU_REPORT    a file to which every report is appended as a line of JSON  (none)
- *   SIMGPU_DEVICES   how many devices there are                                  (8)
+ *   SIMGPU_DEVICES   how many devices there are, up to 256                       (8)
  *   SIMGPU_MEMORY    bytes of a device, with K, M, G after it: 80G, 64M            (80G)
  *   SIMGPU_POISON    1: fresh device memory holds NaNs, as nothing promises 0    (1)
  *                    (of an allocation above 1 GiB, the first and the last 64 MiB)
- *   SIMGPU_THREADS   BLAS threads of this process               (cores / local ranks, at least 1)
+ *   SIMGPU_THREADS   threads of this process that share a product's or a kernel's work
+ *                                                               (cores / local ranks, at least 1)
  *   SIMGPU_MACHINE   the machine whose times the virtual clock has: h100x8, a100x8, …, the file of
  *                    one, none for no clock                                       (h100x8)
  *   SIMGPU_SLOW      3:10%: the kernels of rank 3 take a tenth longer           (none)
@@ -85,6 +86,16 @@ void simgpu_cost(SimgpuOp *op, uint64_t flops, SimgpuType type);
 // Whether the kernel is to do its work: all ranges are good, and the run is not a dry one.
 bool simgpu_ready(const SimgpuOp *op);
 cudaError_t simgpu_end(SimgpuOp *op);
+
+// A kernel's work on all threads of this process (SIMGPU_THREADS): the numbers 0 … n - 1 in pieces of
+// `grain`, the last of which may be smaller. Calls body(arg, begin, end) so that each piece is in one
+// call, on whatever thread, and returns when all are done. A call has one piece, or all of them: that
+// where there is one thread, one piece, another thread's work under way, or a body that calls. So
+// that results do not depend on threads, body computes what is in a piece from the input alone, and
+// adds up nothing across the ends of pieces. It may not call CUDA, NCCL, cuBLAS or simgpu's other
+// functions. A piece should be worth some 10 us: less is done sooner than another thread is there.
+void simgpu_parallel(size_t n, size_t grain, void (*body)(void *arg, size_t begin, size_t end),
+                     void *arg);
 
 // What kind of mistake a report is about.
 typedef enum SimgpuClass {

@@ -124,12 +124,24 @@ class Changes(Miniature):
 
     def test_a_flag_in_the_makefile(self):
         self.made()
-        self.edit("make/flags.mk", "VECTOR    := -O3", "VECTOR    := -O2")
+        self.edit("make/flags.mk", "VECTOR    := -O2", "VECTOR    := -O3")
         self.assertEqual(self.sources(), self.VECTOR)
         self.edit("Makefile", "\n.PHONY:", "\n# A sentence.\n.PHONY:")
         self.assertEqual(self.made(), set())
         self.edit("make/flags.mk", "-fno-omit-frame-pointer", "-fomit-frame-pointer")
         self.assertEqual(self.sources(), self.EVERY_C)
+
+    def test_what_is_compiled_with_less(self):
+        """Where CFLAGS is given, it alone says how much is optimised and what a debugger finds."""
+        def words(name, *more):
+            shown = self.make("-n", "V=1", "IMPL=skeleton", "build/obj/%s.o" % name, *more)
+            line = next(line for line in shown.splitlines() if " -c %s.c " % name in line)
+            return [word for word in line.split() if re.match("-[gO]", word)]
+        self.assertEqual(words("lib/nn/layer"), ["-g", "-g1", "-O2"])
+        self.assertEqual(words("tests/support/harness"), ["-g", "-g1", "-O2", "-O1"])
+        self.assertEqual(words("tests/tasks/api"), ["-g", "-O2", "-O1"])
+        for name in ("lib/nn/layer", "tests/support/harness", "tests/tasks/api"):
+            self.assertEqual(words(name, "CFLAGS=-O0 -g3"), ["-g", "-O0", "-g3"])
 
     def test_another_blas(self):
         self.made()

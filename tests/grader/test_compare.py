@@ -21,14 +21,16 @@ class Compare(unittest.TestCase):
             timeout=900, check=False)
         return done.returncode, done.stdout
 
-    def rows(self, *arguments):
-        """{strategy: its numbers}"""
+    def rows(self, *arguments, refused=()):
+        """{strategy: its numbers}; of those that are refused none"""
         status, out = self.run_tool(*arguments)
         self.assertEqual(status, 0, out)
         for line in out.splitlines():
             self.assertLessEqual(len(line), 80, line)
         found = {}
-        for name in ROWS:
+        for name in refused:
+            self.assertRegex(out, r"(?m)^%s +– [A-Za-z]" % re.escape(name))
+        for name in (name for name in ROWS if name not in refused):
             row = re.search(r"(?m)^%s((?: +[0-9.]+){7})$" % re.escape(name), out)
             self.assertIsNotNone(row, "%s in:\n%s" % (name, out))
             found[name] = [float(word) for word in row.group(1).split()]
@@ -50,13 +52,41 @@ class Compare(unittest.TestCase):
             self.assertAlmostEqual(narrow[name][2] / wide[name][2], 0.5, delta=0.01)
             self.assertEqual(narrow[name][3], wide[name][3]) # reduced in float
 
+    def test_options_of_the_other_labs(self):
+        plain = self.rows("--ranks", "4")
+        host = self.rows("--ranks", "4", "--offload=yes", "--layout=per_parameter",
+                         "--recompute=blocks", "--prefetch=2", refused=("DDP",))
+        stages = self.rows("--ranks", "4", "--stages=2", "--schedule=1f1b",
+                           refused=("HSDP, 2 replicas",))
+        for name in ROWS[1:]:
+            self.assertEqual(host[name][0], 0.0) # all of it is in host memory
+            self.assertLess(host[name][1], plain[name][1])
+            self.assertGreater(host[name][6], plain[name][6])
+        for name in ROWS[1:5]:
+            self.assertLess(stages[name][2], plain[name][2] / 2) # between two ranks, of half a model
+
+    def test_what_is_not_asked_for_changes_nothing(self):
+        said = [self.run_tool("--ranks", "4", *more)[1].partition("\n\n")[2] for more in (
+            (), ("--offload=no", "--layout=flat", "--recompute=none", "--stages=1", "--prefetch="))]
+        self.assertEqual(said[0], said[1])
+
     def test_what_makes_no_sense(self):
         for arguments, words in ((("--ranks", "3"), "RANKS=3: two replicas"),
                                  (("--dtype", "fp8"), "DTYPE=fp8: it is float or bf16 or fp16"),
-                                 (("--reduce-dtype", "x"), "REDUCE_DTYPE=x: it is")):
+                                 (("--reduce-dtype", "x"), "REDUCE_DTYPE=x: it is"),
+                                 (("--offload=1",), "OFFLOAD=1: it is no or yes"),
+                                 (("--layout=rows",), "LAYOUT=rows: it is flat or per_parameter"),
+                                 (("--recompute=all",), "RECOMPUTE=all: it is none or blocks or"),
+                                 (("--prefetch=-1",), "PREFETCH=-1: it is a whole number"),
+                                 (("--stages=3",), "STAGES=3: they divide the 4 GPUs, and the"),
+                                 (("--ranks", "8", "--stages=8"), "STAGES=8: they divide the 8"),
+                                 (("--stages=0",), "STAGES=0: they divide"),
+                                 (("--schedule=1f1b",), "SCHEDULE=1f1b is that of a pipeline"),
+                                 (("--stages=2", "--dtype", "fp16"), "DTYPE=fp16: a loss scale")):
             status, out = self.run_tool(*arguments)
             self.assertEqual(status, 2, out)
             self.assertIn(words, out)
+            self.assertEqual(out.count("\n"), 1, out)
 
 
 if __name__ == "__main__":

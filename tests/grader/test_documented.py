@@ -115,7 +115,7 @@ class Running(TempFolder):
 class Help(unittest.TestCase):
     # Targets that others are made of.
     PARTS = {"start-program", "site-planner", "own-suites", "suites", "large-suites", "examples",
-             "example-programs", "test-programs", "long-tests", "FORCE"}
+             "example-programs", "test-programs", "bench-programs", "long-tests", "FORCE"}
 
     def test_it_lists_every_target_in_80_columns(self):
         environment = {name: value for name, value in os.environ.items() if "MAKE" not in name}

@@ -87,11 +87,12 @@ class Choosing(unittest.TestCase):
 class TestAll(TempFolder):
     """make test-all, with steps of its own."""
 
-    def run_steps(self, *steps):
+    def run_steps(self, *steps, alone=()):
         self.write("steps", "".join("%s\t%s\n" % step for step in steps))
         with contextlib.redirect_stdout(io.StringIO()) as out:
             status = test_all.main(["--results", self.path("made", "results.md"), "--steps",
-                                    self.path("steps")])
+                                    self.path("steps")]
+                                   + [word for name in alone for word in ("--step", name)])
         return status, out.getvalue(), self.read("made/results.md").splitlines()
 
     def test_a_line_for_each_run(self):
@@ -108,6 +109,26 @@ class TestAll(TempFolder):
         self.assertEqual(status, 1)
         self.assertIn("| failed: one | one: 1 failed, ", lines[-1])
         self.assertIn("two: ran, ", lines[-1])
+
+    def test_a_step_alone_is_no_run_of_all(self):
+        steps = ("one", "echo 1 passed"), ("two words", "echo 2 passed"), ("three", "false")
+        status, _, lines = self.run_steps(*steps, alone=["two words"])
+        self.assertEqual(status, 0)
+        self.assertRegex(lines[-1], r"\| passed, 1 of 3 steps \| two words: 2 passed, \d+ s \|$")
+        status, _, lines = self.run_steps(*steps, alone=["one", "three"])
+        self.assertEqual(status, 1)
+        self.assertIn("| failed: three, 2 of 3 steps | one: 1 passed, ", lines[-1])
+        with contextlib.redirect_stderr(io.StringIO()) as err, self.assertRaises(SystemExit):
+            self.run_steps(*steps, alone=["four"])
+        self.assertIn("there is no step four: the steps are one, two words, three", err.getvalue())
+        self.assertEqual(self.read("made/results.md").splitlines(), lines)
+
+    def test_the_list_of_steps(self):
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            self.assertEqual(test_all.main(["--list"]), 0)
+        for name, command in test_all.STEPS:
+            self.assertIn(command.partition("%")[0].strip(), out.getvalue())
+            self.assertRegex(out.getvalue(), r"(?m)^%s +\d+ min +" % name)
 
     def test_the_kits_own_steps_run_every_tier(self):
         commands = [command for _, command in test_all.STEPS]

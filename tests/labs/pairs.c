@@ -19,7 +19,6 @@
 #include <string.h>
 
 #include "backend.h"
-#include "checkpoint.h"
 #include "files.h"
 #include "harness.h"
 #include "per_parameter.h"
@@ -40,22 +39,6 @@ typedef struct Axis {
     const char *values[MOST_VALUES];
     bool refuses; // whether a value of it may be refused because of another axis'
 } Axis;
-
-static char dir[PATH_BYTES + 16];
-
-// Everything is saved, torn down, made anew and loaded.
-static void resume(Wrapped *w, const Case *c, const Rank *r, int step)
-{
-    CheckpointPosition position = {.step = step, .data_seed = 7};
-    char own[sizeof dir + 16]; // each stage is a model of its own
-    snprintf(own, sizeof own, "%s-%d", dir, w->ranks.stage);
-    need(checkpoint_save(own, w->model, &w->adamw, &position));
-    case_unwrap(w, r);
-    case_wrap(w, c, r);
-    position = (CheckpointPosition){.step = 0, .data_seed = 0};
-    need(checkpoint_load(own, w->model, &w->adamw, &position));
-    check(position.step == step && position.data_seed == 7, "the position was not saved");
-}
 
 static void put_strategy(Training *t, const char *value, int v)
 {
@@ -81,7 +64,7 @@ static void put_tokens(Training *t, const char *value, int v)
 
 static void put_resume(Training *t, const char *value, int v)
 {
-    t->c.between = v == 1 ? resume : NULL;
+    t->c.between = v == 1 ? case_resume : NULL;
 }
 
 static void put_types(Training *t, const char *value, int v)
@@ -453,13 +436,12 @@ static Combination best_with(const int id[3])
 
 static void train(const Combination *k)
 {
-    char text[NAME_BYTES], folder[PATH_BYTES];
+    char text[NAME_BYTES];
     Training t = training_of(k);
     t.c.name = name_of(k, text, sizeof text);
-    if (t.c.between != NULL) make_folder(folder);
-    if (t.c.between != NULL) snprintf(dir, sizeof dir, "%s/state", folder);
+    if (t.c.between != NULL) make_folder(case_folder);
     run_case(t.world, &t.c);
-    if (t.c.between != NULL) remove_folder(folder);
+    if (t.c.between != NULL) remove_folder(case_folder);
     new_sets(k, (1U << N_AXES) - 1, true);
     if (n_trained == MOST_IDS * MOST_IDS) fail_msg("more than %d combinations", n_trained);
     trained[n_trained++] = *k;

@@ -14,9 +14,8 @@
 #include "checkpoint.h"
 #include "files.h"
 #include "harness.h"
+#include "per_parameter.h"
 #include "strategies.h"
-
-// ---- 1. #148532: clipping by this rank's part of the norm ----
 
 static double *squares; // of each rank's shard, in shared memory
 
@@ -31,6 +30,8 @@ static double squares_of(const Wrapped *w)
     }
     return sum;
 }
+
+// ---- 1. #148532, #170862 (under offload): clipping by this rank's part of the norm ----
 
 static void clip_body(const Rank *r, void *arg)
 {
@@ -67,6 +68,11 @@ static void clipping_by_the_norm_of_all_ranks(void **state)
     run_ranks(6, clip_body, &c);
     c = case_of(spec_mlp(3), STRATEGY_DDP, 5, 5, 1);
     run_ranks(5, clip_body, &c);
+    c = case_of(spec_mlp(3), STRATEGY_ZERO3, 6, 2, 2);
+    c.offload = true;
+    run_ranks(6, clip_body, &c);
+    c.layout = per_parameter_layout;
+    run_ranks(6, clip_body, &c);
 }
 
 // Ten steps, each of them clipped, in which replicas count once.
@@ -80,6 +86,8 @@ static void clipped_trainings_are_near_the_oracle(void **state)
         c.clip = 0.05f;
         c.steps = 10;
         run_case(SHAPES[i][1], &c);
+        c.offload = c.options.strategy != STRATEGY_DDP;
+        if (c.offload) run_case(SHAPES[i][1], &c);
     }
 }
 
@@ -365,7 +373,101 @@ static void nothing_is_left_on_meta_or_out_of_a_checkpoint(void **state)
     remove_folder(folder);
 }
 
-// ---- 9. #179443: HSDP's buffers grow with depth ----
+// ---- 8. #104690: frozen parameters, their type and what they take ----
+
+// An adapter of a few columns at the end of each frozen block.
+static const RandomModel ADAPTERS = {.in_dim = 7,
+                                     .out_dim = 5,
+                                     .blocks = 3,
+                                     .layers = 2,
+                                     .width = 13,
+                                     .adapter = 2,
+                                     .units = UNITS_BLOCKS};
+
+static Case adapted(Strategy strategy, int world, int replicas)
+{
+    Case c = case_of(spec_mlp(4), strategy, world, replicas, 2);
+    c.random = &ADAPTERS;
+    c.frozen_base = true;
+    c.layout = per_parameter_layout;
+    return c;
+}
+
+// Elements that train, and all; of the model's shapes.
+static void count_elements(const Module *model, int64_t *trained, int64_t *all)
+{
+    Param *params[64];
+    int n = meta_params(model, params, 64);
+    *trained = *all = 0;
+    for (int i = 0; i < n; i++) {
+        *all += meta_numel(params[i]);
+        if (!params[i]->frozen) *trained += meta_numel(params[i]);
+    }
+}
+
+// What is sent to reduce, per step; and what gradients and moments take.
+static void frozen_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    int64_t trained, all, chunks = 0, moments = 0;
+    case_wrap(&w, c, r);
+    count_elements(w.model, &trained, &all);
+    check(trained > 0 && trained < all / 3, "%lld of %lld elements train", (long long)trained,
+          (long long)all);
+    for (int u = 0; u < w.root->n_units; u++) {
+        const FlatLayout *layout = &w.root->units[u]->flat.layout;
+        for (int i = 0; i < layout->n; i++)
+            if (!layout->params[i]->frozen)
+                chunks += per_parameter_chunk(layout->params[i], layout->world);
+        moments += w.root->units[u]->flat.sharded_grad.numel;
+    }
+    check(moments == chunks,
+          "the gradients have %lld elements on this rank, want %lld: those of "
+          "what trains",
+          (long long)moments, (long long)chunks);
+    uint64_t first = gpulog_length();
+    case_train(&w, c, r, 0);
+    need(fsdp_adamw_step(&w.adamw));
+    need_cuda(cudaDeviceSynchronize());
+    int64_t reduced = 0;
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        GpuLogEntry entry;
+        if (gpulog_get(i, &entry) && entry.op == GPU_REDUCE_SCATTER)
+            reduced += (int64_t)entry.bytes;
+    }
+    int64_t want = chunks * w.mesh.shard.size * (int64_t)sizeof(float);
+    check(reduced == want, "%lld bytes were reduced, want %lld: of what trains alone",
+          (long long)reduced, (long long)want);
+    case_unwrap(&w, r);
+}
+
+static void a_frozen_base_costs_no_gradient(void **state)
+{
+    static const MixedPrecisionPolicy BF16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
+    static const int SHAPES[][2] = {{4, 1}, {8, 1}, {8, 2}};
+    for (int i = 0; i < 3; i++) {
+        Case c = adapted(STRATEGY_ZERO3, SHAPES[i][0], SHAPES[i][1]);
+        run_ranks(SHAPES[i][0], frozen_body, &c);
+        run_case(SHAPES[i][0], &c);
+        c.policy = &BF16; // what is frozen is gathered in the type of the others
+        run_ranks(SHAPES[i][0], frozen_body, &c);
+        run_case(SHAPES[i][0], &c);
+    }
+}
+
+// ---- 9. #179443: HSDP's buffers grow with depth; #180665: under offload a replica's sum alone ----
+
+static void offloaded_replicas_have_the_sum_of_all(void **state)
+{
+    static const int SHAPES[][2] = {{4, 2}, {6, 3}, {8, 2}, {8, 4}};
+    for (int i = 0; i < 4; i++) {
+        Case c = case_of(spec_mlp(4), STRATEGY_ZERO3, SHAPES[i][0], SHAPES[i][1], 2);
+        c.offload = true;
+        c.options.reduce_every_time = i % 2 == 1;
+        run_case(SHAPES[i][0], &c);
+    }
+}
 
 static size_t *peaks; // shared memory
 
@@ -436,7 +538,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(accumulation_is_what_was_asked_for),
     cmocka_unit_test(a_state_is_the_same_on_another_world),
     cmocka_unit_test(nothing_is_left_on_meta_or_out_of_a_checkpoint),
+    cmocka_unit_test(a_frozen_base_costs_no_gradient),
     cmocka_unit_test(replicas_hold_two_sums_at_any_depth),
+    cmocka_unit_test(offloaded_replicas_have_the_sum_of_all),
     cmocka_unit_test(a_unit_more_is_as_many_calls_more),
 };
 SUITE_MAIN("trip_over", tests)

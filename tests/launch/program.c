@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -370,9 +371,9 @@ static void test_more_ranks_than_devices(void **state)
            "launch: -n 4, but there are 3 devices: start fewer ranks, or set SHARE_GPU=1 to let "
            "ranks share (slow: for checking only), or with simgpu SIMGPU_DEVICES=4\n");
     // simgpu has no such number of devices, and a list of visible ones is not made longer by it.
-    LAUNCH(&run, "-n", "65", self, "--play", "place");
+    LAUNCH(&run, "-n", "257", self, "--play", "place");
     expect(&run, 2,
-           "launch: -n 65, but there are 3 devices: start fewer ranks, or set SHARE_GPU=1 to let "
+           "launch: -n 257, but there are 3 devices: start fewer ranks, or set SHARE_GPU=1 to let "
            "ranks share (slow: for checking only)\n");
     setenv("CUDA_VISIBLE_DEVICES", "0,2", 1);
     LAUNCH(&run, "-n", "3", self, "--play", "place");
@@ -401,6 +402,24 @@ static void test_more_ranks_than_devices(void **state)
     unsetenv("SIMGPU_DEVICES");
 }
 
+// More ranks than descriptors: one line, and nothing is started.
+static void test_few_files(void **state)
+{
+    static Run run;
+    struct rlimit before, few;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = before;
+    few.rlim_cur = 200;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    LAUNCH(&run, "-n", "256", self, "--play", "place");
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    expect(&run, 2,
+           "launch: 256 ranks may need 288 open files each, and ulimit -n is 200: raise it with "
+           "ulimit -n 288, or start fewer ranks\n");
+    assert_int_equal(lines(run.err_text), 1);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_places),
     cmocka_unit_test(test_ranks_connect),
@@ -413,6 +432,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_killed_launcher_takes_its_ranks),
     cmocka_unit_test(test_bad_use),
     cmocka_unit_test(test_more_ranks_than_devices),
+    cmocka_unit_test(test_few_files),
 };
 
 // build/tests/launch/program knows build/bin/launch.

@@ -62,6 +62,7 @@ static uint64_t checksum(const void *data, size_t bytes)
 typedef struct Sums {
     int threads;
     uint64_t sum[2][CASES][FORMS]; // float, double
+    uint64_t batch[2];
 } Sums;
 
 static void multiply(cublasHandle_t handle, const Case *c, int form, bool twice, uint64_t *sum)
@@ -98,6 +99,32 @@ static void multiply(cublasHandle_t handle, const Case *c, int form, bool twice,
     free(got);
 }
 
+// Seven products at once, apart from each other (form 0) and between each other's columns (form 1).
+static void multiply_batch(cublasHandle_t handle, int form, uint64_t *sum)
+{
+    enum { M = 65, N = 67, K = 130, COUNT = 7, ALL = COUNT * M * N };
+    void *dA = NULL, *dB = NULL, *dC = NULL;
+    size_t a = (size_t)COUNT * M * K, b = (size_t)COUNT * K * N, one = sizeof(float);
+    need_cuda(cudaMalloc(&dA, a * one));
+    need_cuda(cudaMalloc(&dB, b * one));
+    need_cuda(cudaMalloc(&dC, ALL * one));
+    need_cuda(cudaMemcpy(dA, number[0], a * one, cudaMemcpyHostToDevice));
+    need_cuda(cudaMemcpy(dB, number[1], b * one, cudaMemcpyHostToDevice));
+    need_cuda(cudaDeviceSynchronize());
+    float factor = 1.0f, zero = 0.0f;
+    need_blas(cublasSgemmStridedBatched(handle, CUBLAS_OP_N, CUBLAS_OP_N, M, N, K, &factor, dA, M,
+                                        M * K, dB, K, K * N, &zero, dC, form ? COUNT * M : M,
+                                        form ? M : M * N, COUNT));
+    float *got = malloc(ALL * one);
+    need_cuda(cudaStreamSynchronize(0));
+    need_cuda(cudaMemcpy(got, dC, ALL * one, cudaMemcpyDeviceToHost));
+    *sum = checksum(got, ALL * one);
+    free(got);
+    need_cuda(cudaFree(dA));
+    need_cuda(cudaFree(dB));
+    need_cuda(cudaFree(dC));
+}
+
 static void run_cases(const Rank *r, void *arg)
 {
     Sums *sums = arg;
@@ -108,6 +135,7 @@ static void run_cases(const Rank *r, void *arg)
             multiply(handle, &cases[c], form, false, &sums->sum[0][c][form]);
             if (c % 3 == 0) multiply(handle, &cases[c], form, true, &sums->sum[1][c][form]);
         }
+    for (int form = 0; form < 2; form++) multiply_batch(handle, form, &sums->batch[form]);
     need_blas(cublasDestroy(handle));
 }
 
@@ -131,6 +159,10 @@ static void test_bits_and_threads(void **state)
                             "%d x %d x %d, form %d, %s: other bits with %d threads than with 1",
                             cases[c].m, cases[c].n, cases[c].k, form, twice ? "double" : "float",
                             threads[w]);
+        for (int form = 0; form < 2; form++)
+            if (sums[w].batch[form] != sums[0].batch[form])
+                fail_msg("a batch, form %d: other bits with %d threads than with 1", form,
+                         threads[w]);
     }
     assert_int_not_equal(sums[0].sum[0][0][0], 0);
     unsetenv("SIMGPU_THREADS");

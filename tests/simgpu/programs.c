@@ -200,8 +200,8 @@ static void test_against_the_toolkit(void **state)
 static void test_bad_settings(void **state)
 {
     static const char *const bad[][2] = {
-        {"SIMGPU_DEVICES=0", "SIMGPU_DEVICES is \"0\": must be a number from 1 to 64"},
-        {"SIMGPU_DEVICES=65", "SIMGPU_DEVICES is \"65\": "},
+        {"SIMGPU_DEVICES=0", "SIMGPU_DEVICES is \"0\": must be a number from 1 to 256"},
+        {"SIMGPU_DEVICES=257", "SIMGPU_DEVICES is \"257\": "},
         {"SIMGPU_DEVICES=eight", "SIMGPU_DEVICES is \"eight\": "},
         {"SIMGPU_DEVICES=-1", "SIMGPU_DEVICES is \"-1\": "},
         {"SIMGPU_MEMORY=80X", "SIMGPU_MEMORY is \"80X\": "},

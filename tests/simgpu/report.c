@@ -104,7 +104,7 @@ static void test_bad_settings_are_told(void **state)
     char *text = stderr_of(bad_settings, &status);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), SIMGPU_FATAL_EXIT);
-    assert_non_null(strstr(text, "SIMGPU_DEVICES is \"many\": must be a number from 1 to 64\n"));
+    assert_non_null(strstr(text, "SIMGPU_DEVICES is \"many\": must be a number from 1 to 256\n"));
 }
 
 static void tells_its_activity(const Rank *r, void *arg)

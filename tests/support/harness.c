@@ -23,7 +23,7 @@
 #include "backend.h"
 #include "run.h"
 
-#define MAX_WORLD 64
+#define MAX_WORLD 256
 #define OUTPUT_BYTES (256 * 1024) // of a rank's standard error that are kept: the first ones
 #define MESSAGE_BYTES (64 * 1024)
 

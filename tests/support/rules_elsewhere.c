@@ -113,8 +113,8 @@ static void ask_clip(Sharded *s, int i)
 // A root may have other functions that work on its shards: these are asked, and nobody else.
 static void elsewhere_body(const Rank *r, void *arg)
 {
-    static const ShardOps OTHERS = {other_create, other_free,    other_adamw, other_sgd,
-                                    other_zero,   other_squares, other_scale};
+    static const ShardOps OTHERS = {other_create,  other_free,  other_adamw, other_sgd, other_zero,
+                                    other_squares, other_scale, NULL,        NULL,      NULL};
     const Apart *what = arg;
     Spec spec = spec_mlp(3);
     Sharded s;

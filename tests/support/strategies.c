@@ -1,6 +1,8 @@
 /* strategies.c: small models trained under a strategy, and their oracle. See strategies.h.
  */
 #include "strategies.h"
+#include "checkpoint.h"
+#include "files.h"
 #include "narrow.h"
 
 #include <math.h>
@@ -18,14 +20,39 @@ static bool is_block(const Spec *spec, const Module *model, int i)
 
 static Module *model_of(const Case *c)
 {
-    Module *model = spec_create(&c->spec);
+    Module *model = c->random != NULL ? random_model_create(c->random) : spec_create(&c->spec);
     Param *params[256];
     int n = c->frozen != NULL ? meta_params(model, params, 256) : 0;
     for (int i = 0; i < n; i++) params[i]->frozen = c->frozen(i);
+    if (c->frozen_base) random_model_freeze_base(c->random, model);
     if (!c->tied) return model;
     Module *first = model->children[1]->children[0], *second = model->children[2]->children[0];
     free(second->params[1]);
     second->params[1] = first->params[1];
+    return model;
+}
+
+// The model's head and its embedding, where they share a parameter and are on two stages; else NULL.
+static Module *tied_head(const Case *c, const Module *model)
+{
+    if (c->stages < 2 || !c->spec.gpt2) return NULL;
+    const Param *wte = model->children[0]->params[0];
+    for (int i = 1; i < model->n_children; i++)
+        for (int k = 0; k < model->children[i]->n_params; k++)
+            if (model->children[i]->params[k] == wte) return model->children[i];
+    return NULL;
+}
+
+// The model as the oracle has it: of a parameter that two stages share each has a copy, with the
+// same values, and the gradients of its own part.
+static Module *oracle_model(const Case *c)
+{
+    Module *model = model_of(c), *head = tied_head(c, model);
+    if (head == NULL) return model;
+    Param *copy = malloc(sizeof *copy);
+    check(copy != NULL, "no memory for the oracle");
+    *copy = *head->params[0];
+    head->params[0] = copy;
     return model;
 }
 
@@ -38,33 +65,77 @@ Case case_of(Spec spec, Strategy strategy, int world, int replicas, int rounds)
                   .steps = 2};
 }
 
+// Whether a parameter of the model is frozen.
+static bool any_frozen(const Case *c)
+{
+    if (c->random == NULL) return c->frozen != NULL;
+    Param *params[256];
+    bool any = false;
+    Module *model = model_of(c);
+    int n = meta_params(model, params, 256);
+    for (int i = 0; i < n && i < 256; i++) any |= params[i]->frozen;
+    module_destroy(model);
+    return any;
+}
+
+static int blocks_of(const Case *c)
+{
+    return c->random != NULL ? c->random->blocks : c->spec.layers - !c->spec.gpt2;
+}
+
+// What recompute_apply says of the model; "": it takes it.
+static const char *recompute_refusal(const Case *c)
+{
+    if (c->recompute == RECOMPUTE_BLOCKS && blocks_of(c) == 0)
+        return "has no blocks, children with";
+    if (c->recompute == RECOMPUTE_ATTENTION && (!c->spec.gpt2 || c->spec.kv_heads > 0))
+        return "has no attention that keeps its weights";
+    return "";
+}
+
 const char *case_refusal(const Case *c, int world)
 {
     const StrategyOptions *o = &c->options;
     if (c->stages > 0 && world % c->stages != 0) return "the stages must divide them";
     if (c->stages > 0) world /= c->stages;
+    if (world % c->replicas != 0) return "the replicas must divide them";
     int shards = world / c->replicas, slice = o->reshard_ranks;
-    bool ddp = o->strategy == STRATEGY_DDP;
-    if (c->frozen != NULL && c->layout == NULL) return "a flat parameter trains as one";
+    bool ddp = o->strategy == STRATEGY_DDP, frozen = any_frozen(c);
+    if (c->stages > blocks_of(c)) return "each has one at least";
+    if (c->align && c->layout != NULL) return "align_shards is for flat parameters";
+    if (frozen && c->layout == NULL) return "a flat parameter trains as one";
     if (slice != 0 && o->strategy != STRATEGY_ZERO3)
         return "only ZeRO-3 reshards between forward and backward";
     if (slice != 0 && (slice < 2 || slice >= shards || shards % slice != 0))
         return "it must divide the";
+    if (world == 1 && o->divide_factor != 0.0f && o->divide_factor != 1.0f)
+        return "one rank reduces nothing";
     if (ddp && shards != 1) return "DDP shards nothing";
     if (!ddp && world > 1 && shards == 1) return "leaves nobody to shard with";
     if (o->reduce_every_time && o->strategy == STRATEGY_ZERO1) return "cannot reduce every time";
     if (slice != 0 && c->layout != NULL) return "a slice (reshard_ranks) is a part of the gathered";
-    if (ddp && c->frozen != NULL) return "DDP sums every parameter's gradient";
+    if (ddp && frozen) return "DDP sums every parameter's gradient";
     if (c->partial && ddp) return "DDP's reduction is the all-reduce";
     if (c->partial && c->replicas == 1) return "there is one replica, and nothing to all-reduce";
     if (c->offload && ddp) return "DDP keeps everything on the device";
     if (c->offload && slice != 0) return "reshard_ranks keeps slices on the device";
-    if (c->offload && c->layout != NULL) return "offload takes flat shards alone";
-    if (c->offload && c->frozen != NULL) return "offload has no frozen parameters";
+    if (recompute_refusal(c)[0] != '\0') return recompute_refusal(c);
     if (c->stages > 0 && slice != 0) return "several micro-batches in flight";
     if (c->stages > 0 && c->partial) return "a pipeline all-reduces at each reduction";
-    if (c->stages > 0 && c->offload) return "stages sum and clip on the device";
     return "";
+}
+
+// The model and what is below it become units; DDP's model alone.
+static Status shard_model(Wrapped *w, const Case *c, const FsdpOptions *fsdp)
+{
+    bool units = c->options.strategy != STRATEGY_DDP;
+    if (units && c->random == NULL && c->stages > 0)
+        return pipeline_fully_shard(w->model, &w->ctx, fsdp);
+    if (units && c->random != NULL) TRY(random_model_shard(c->random, w->model, &w->ctx, fsdp));
+    for (int i = 0; i < w->model->n_children; i++)
+        if (units && c->random == NULL && is_block(&c->spec, w->model, i))
+            TRY(fully_shard(w->model->children[i], &w->ctx, fsdp));
+    return fully_shard(w->model, &w->ctx, fsdp);
 }
 
 Status case_build(Wrapped *w, const Case *c)
@@ -74,10 +145,7 @@ Status case_build(Wrapped *w, const Case *c)
     PipelineTies ties;
     w->model = model_of(c);
     if (c->stages > 0) TRY(pipeline_cut(w->model, &w->ranks, &ties));
-    for (int i = 0; i < w->model->n_children; i++)
-        if (c->options.strategy != STRATEGY_DDP && is_block(&c->spec, w->model, i))
-            TRY(fully_shard(w->model->children[i], &w->ctx, &fsdp));
-    TRY(fully_shard(w->model, &w->ctx, &fsdp));
+    TRY(shard_model(w, c, &fsdp));
     w->root = fsdp_unit(w->model)->root;
     TRY(strategy_apply(w->model, &c->options));
     if (c->partial) TRY(fsdp_set_requires_all_reduce(w->model, false));
@@ -110,7 +178,11 @@ void case_take_down(Wrapped *w)
 Status case_mesh(Wrapped *w, const Case *c, const Rank *r)
 {
     TRY(pipeline_mesh(&w->ranks, r->comm, c->stages > 0 ? c->stages : 1));
-    need(mesh_2d(&w->mesh, w->ranks.group.comm, c->replicas));
+    Status status = mesh_2d(&w->mesh, w->ranks.group.comm, c->replicas);
+    if (status != OK) {
+        need(pipeline_mesh_destroy(&w->ranks));
+        return status;
+    }
     need(fsdp_context_create(&w->ctx, &w->mesh, r->stream));
     return OK;
 }
@@ -139,6 +211,21 @@ void case_unwrap(Wrapped *w, const Rank *r)
     case_take_down(w);
     case_unmesh(w);
     need(nn_run_destroy(&w->run));
+}
+
+char case_folder[PATH_BYTES];
+
+void case_resume(Wrapped *w, const Case *c, const Rank *r, int step)
+{
+    CheckpointPosition position = {.step = step, .data_seed = 7};
+    char own[PATH_BYTES + 32]; // each stage is a model of its own
+    snprintf(own, sizeof own, "%s/state-%d", case_folder, w->ranks.stage);
+    need(checkpoint_save(own, w->model, &w->adamw, &position));
+    case_unwrap(w, r);
+    case_wrap(w, c, r);
+    position = (CheckpointPosition){.step = 0, .data_seed = 0};
+    need(checkpoint_load(own, w->model, &w->adamw, &position));
+    check(position.step == step && position.data_seed == 7, "the position was not saved");
 }
 
 int case_rows(const Case *c, int step, int rank, int round)
@@ -576,6 +663,19 @@ static void check_order(const Case *c, int world, const float *want, size_t n)
     free(other);
 }
 
+// The gradients of a parameter that two stages share are added, one to the other, and both have the
+// sum. Returns where the second copy begins, at the end of `values`, or where they end.
+static size_t add_ties(const Case *c, Module *model, const Layout *all, float *values)
+{
+    size_t n = all->begin[all->n], wte = all->begin[1], copy = n - wte;
+    const Module *head = model->children[model->n_children - 1];
+    if (c->stages < 2 || !c->spec.gpt2 || head->n_params != 1 ||
+        strcmp(head->params[0]->name, all->param[0]->name) != 0)
+        return n;
+    for (size_t i = 0; i < wte; i++) values[i] = values[copy + i] = values[i] + values[copy + i];
+    return copy;
+}
+
 // All gradients of this rank, and their norm; then the oracle's own step with them.
 static void check_shards(Wrapped *w, Plain *p, const Case *c, const Rank *world, int step)
 {
@@ -585,11 +685,12 @@ static void check_shards(Wrapped *w, Plain *p, const Case *c, const Rank *world,
     Sum sum = right_sum(c, r->world);
     float *want = values_of(c, r->world, &sum, n), norm;
     layout_module(&all, p->model, false, 1, LAYOUT_WHOLE);
+    check_order(c, r->world, want, n);
+    size_t copy = add_ties(c, p->model, &all, want);
     double squares = 0.0;
-    for (size_t i = 0; i < n; i++) squares += (double)want[i] * (double)want[i];
+    for (size_t i = 0; i < copy; i++) squares += (double)want[i] * (double)want[i];
     float root = (float)sqrt(squares);
     if (c->clip == 0.0f || step == 0) {
-        check_order(c, r->world, want, n);
         for (int u = 0; u < w->root->n_units; u++)
             check_unit(w, w->root->units[u], c, r, step, &all, want);
         need(w->pipeline != NULL ? pipeline_grad_norm(w->pipeline, &norm)
@@ -604,6 +705,24 @@ static void check_shards(Wrapped *w, Plain *p, const Case *c, const Rank *world,
         send_to(all.param[i]->grad.data, want + all.begin[i], all.begin[i + 1] - all.begin[i]);
     free(want);
     need(plain_adamw_step(p->adamw));
+}
+
+static bool *case_ended; // in shared memory
+
+bool case_overflowed(void)
+{
+    return *case_ended;
+}
+
+// Whether a gradient of the oracle's is not finite: the model has overflowed, and which NaN comes
+// out of that is nobody's promise. All ranks see the same.
+static bool overflowed(const Case *c, const Rank *r, size_t n)
+{
+    int ranks = c->stages > 0 ? r->world / c->stages : r->world;
+    for (int k = 0; k < ranks * CASE_ROUNDS; k++)
+        for (size_t i = 0; i < n && k % CASE_ROUNDS < c->rounds; i++)
+            if (!isfinite(c->grads[k][i])) return *case_ended = true;
+    return false;
 }
 
 typedef struct Compared {
@@ -641,11 +760,11 @@ static void case_body(const Rank *r, void *arg)
     float norm;
     memset(&plain, 0, sizeof plain);
     plain.spec = c->spec;
-    plain.model = model_of(c);
+    plain.model = oracle_model(c);
     need(nn_run_create(&plain.run, r->stream));
     need(meta_materialize(plain.model, 42, r->stream));
     need(plain_adamw_create(&plain.adamw, plain.model, &TEST_ADAMW, &plain.run));
-    if (c->policy != NULL) narrow_create(&narrow, model_of(c), c->policy->param_dtype);
+    if (c->policy != NULL) narrow_create(&narrow, oracle_model(c), c->policy->param_dtype);
     case_wrap(&w, c, r);
     uint64_t first = gpulog_length();
     for (int step = 0; step < c->steps; step++) {
@@ -654,11 +773,14 @@ static void case_body(const Rank *r, void *arg)
             make_narrow_grads(&narrow, &plain, c, r, step);
         else
             make_grads(&plain, c, r, step);
+        if (overflowed(c, r, (size_t)model_numel(plain.model))) break;
         case_train(&w, c, r, step);
         need_cuda(cudaDeviceSynchronize());
         check_shards(&w, &plain, c, r, step);
         if (c->before_update != NULL) c->before_update(&w, c, r, step);
-        if (c->clip > 0.0f) need(fsdp_clip_grad_norm(w.model, &w.ctx, c->clip, &norm));
+        if (c->clip > 0.0f)
+            need(w.pipeline != NULL ? pipeline_clip_grad_norm(w.pipeline, c->clip, &norm)
+                                    : fsdp_clip_grad_norm(w.model, &w.ctx, c->clip, &norm));
         need(fsdp_adamw_step(&w.adamw));
         meet(r); // before the shared gradients are written again
     }
@@ -670,15 +792,59 @@ static void case_body(const Rank *r, void *arg)
     plain_destroy(&plain);
 }
 
-void run_case(int world, Case *c)
+// The ranks' gradients, in memory that all of them see.
+static void share_grads(Case *c)
 {
     static float *grads[CASE_RANKS * CASE_ROUNDS];
     static float *memory;
     enum { MOST_NUMEL = 1 << 16 };
     if (memory == NULL) memory = shared_alloc(sizeof grads / sizeof *grads * MOST_NUMEL * 4);
+    if (case_ended == NULL) case_ended = shared_alloc(sizeof *case_ended);
+    *case_ended = false;
     for (int i = 0; i < CASE_RANKS * CASE_ROUNDS; i++) grads[i] = memory + (size_t)i * MOST_NUMEL;
     c->grads = grads;
+}
+
+void run_case(int world, Case *c)
+{
+    share_grads(c);
     run_ranks(world, case_body, c);
+}
+
+char *run_case_message(int world, Case *c)
+{
+    share_grads(c);
+    return run_ranks_message(world, RANKS_LIMIT, case_body, c);
+}
+
+// ---- What is refused ----
+
+typedef struct Refused {
+    const Case *c;
+    const char *reason;
+} Refused;
+
+static void refused_body(const Rank *r, void *arg)
+{
+    const Refused *refused = arg;
+    Wrapped w;
+    memset(&w, 0, sizeof w);
+    check_set_silent(true);
+    Status status = case_mesh(&w, refused->c, r);
+    if (status == OK) status = case_build(&w, refused->c);
+    check(status == ERR_ARGUMENT, "taken, and not refused: \"%s\" is what it says of it",
+          refused->reason);
+    check(strstr(check_last(), refused->reason) != NULL, "the line is: %s; not: %s", check_last(),
+          refused->reason);
+    case_take_down(&w);
+    check_set_silent(false);
+    if (w.ctx.compute_stream != NULL) case_unmesh(&w);
+}
+
+char *run_refused_message(int world, Case *c, const char *reason)
+{
+    Refused refused = {c, reason};
+    return run_ranks_message(world, RANKS_LIMIT, refused_body, &refused);
 }
 
 // ---- Memory ----

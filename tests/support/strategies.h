@@ -3,15 +3,17 @@
  * that include/strategy.h states, and under a policy with the casts of include/precision.h.
  *
  * Interface: case_of, case_refusal; case_build, case_take_down, case_wrap, case_unwrap, case_train,
- * case_batch; run_case; case_peak.
+ * case_batch, case_resume; run_case, run_case_message, run_refused_message; case_peak.
  */
 #ifndef TESTS_STRATEGIES_H
 #define TESTS_STRATEGIES_H
 
+#include "files.h"
 #include "offload.h"
 #include "pipeline.h"
 #include "precision.h"
 #include "prefetch.h"
+#include "random_model.h"
 #include "recompute.h"
 #include "training.h"
 
@@ -35,12 +37,14 @@ typedef struct Case {
     bool align;
     LayoutFn layout;       // NULL: flat
     bool (*frozen)(int i); // whether parameter i of the model is; NULL: none
+    const RandomModel *random; // the model, in place of the spec's; NULL: that
+    bool frozen_base;          // all is frozen but the random model's adapters
     bool tied;             // an MLP whose blocks l.1 and l.2 share their bias
     bool uneven;           // each rank and micro-batch has another number of tokens
     float clip;            // > 0: to this norm; the parameters are then near the oracle's, to 1e-6
     float **grads;         // shared memory: of each rank and micro-batch, as the ranks make them
     // Called between a step's backward and the optimizer, and before each step but the first: a
-    // resume, say. NULL: nothing.
+    // resume, say (case_resume). NULL: nothing.
     void (*before_update)(Wrapped *w, const struct Case *c, const Rank *r, int step);
     void (*between)(Wrapped *w, const struct Case *c, const Rank *r, int step);
 } Case;
@@ -79,9 +83,20 @@ Batch case_batch(const Case *c, int step, int rank, int round);
 // One step without the optimizer.
 void case_train(Wrapped *w, const Case *c, const Rank *r, int step);
 
+// A `between`: everything is saved, torn down, made anew and loaded. In this folder, which the test
+// makes and removes.
+void case_resume(Wrapped *w, const Case *c, const Rank *r, int step);
+extern char case_folder[PATH_BYTES];
+
 // Trains on `world` ranks, and compares after each step with the oracle: gradients and their
-// padding, the norm, and at the end the parameters.
+// padding, the norm, and at the end the parameters. It ends before a step with gradients that
+// are not finite; whether the last case did.
 void run_case(int world, Case *c);
+bool case_overflowed(void);
+// The same; returns the first failure's text (free it; NULL: none) instead of failing the test.
+char *run_case_message(int world, Case *c);
+// The library is asked for the case; NULL where each rank gets `reason` as its line.
+char *run_refused_message(int world, Case *c, const char *reason);
 
 // The most bytes of a category that were there at a time, of allocations that came and went since
 // `first`: what an allocation was for is known when it is freed.

@@ -35,7 +35,7 @@
 #define MAX_LIMIT 1e9
 #define LIMIT_OVER 124 // exit status, as timeout(1)'s and the launcher's
 
-#define MOST_SIMULATED 64 // devices that simgpu can have
+#define MOST_SIMULATED 256 // devices that simgpu can have
 
 typedef struct Setting {
     const char *name, *value;

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -28,6 +29,7 @@
 
 #define GRACE 2.0      // seconds the others get when a rank has failed
 #define BAD_USE 2      // exit status: nothing was started
+#define MORE_FILES 32   // that a process needs in addition to one per rank, and some to spare
 #define LIMIT_OVER 124 // exit status, as timeout(1)'s
 
 typedef struct Job {
@@ -282,6 +284,21 @@ static int conclude(const Job *job, const Watch *watch)
     return 0;
 }
 
+// The launcher watches each rank by a descriptor, and simgpu's ranks do each other.
+static int check_files(const Job *job)
+{
+    struct rlimit limit;
+    rlim_t needed = (rlim_t)job->size + MORE_FILES;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return 0;
+    fprintf(stderr,
+            "launch: %d ranks may need %llu open files each, and ulimit -n is %llu: raise it with "
+            "ulimit -n %llu, or start fewer ranks\n",
+            job->size, (unsigned long long)needed, (unsigned long long)limit.rlim_cur,
+            (unsigned long long)needed);
+    return BAD_USE;
+}
+
 int main(int argc, char **argv)
 {
     Job job = {.size = 0};
@@ -291,6 +308,7 @@ int main(int argc, char **argv)
     int status = parse_arguments(argc, argv, &job);
     if (status == 0) status = find_program(&job);
     if (job.share_gpu) setenv("SHARE_GPU", "1", 1);
+    if (status == 0) status = check_files(&job);
     if (status == 0) status = check_devices(&job);
     if (status != 0) return status;
     job.master_port = reserve_port();

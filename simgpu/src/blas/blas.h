@@ -5,7 +5,6 @@
  *   transfer.c  cublasSetVector … cublasGetMatrixAsync
  *   number.c    the formats of numbers, from 8 bits to double complex
  *   operand.c   vectors and matrices as they lie in device memory: full, banded, packed, triangular
- *   share.c     threads that share the blocks of a product
  *   multiply.c  the products themselves: the CPU's BLAS for floats, plain loops for the rest
  *   halves.c    half precision and bfloat16, to floats and back
  *   gemm.c      cublasSgemm … cublasGemmEx;  batched.c: many of them in one call
@@ -202,10 +201,6 @@ Number simblas_element(const Matrix *m, cublasOperation_t turn, int64_t row,
                        int64_t col);                                     // of op(m)
 Number simblas_load(const Matrix *m, int64_t row, int64_t col);          // a stored element
 void simblas_store(const Matrix *m, int64_t row, int64_t col, Number x); // the same
-
-// ---- share.c ----
-// Calls work(arg, 0) … work(arg, pieces - 1) on up to `threads` threads, this one among them.
-void simblas_share(int threads, int64_t pieces, void (*work)(void *arg, int64_t piece), void *arg);
 
 // ---- multiply.c ----
 

@@ -8,9 +8,11 @@
  * cublasGemmStridedBatchedEx, cublasSgemmEx, cublasCgemmEx, cublasCgemm3mEx; simblas_check_gemm,
  * simblas_gemm_types, simblas_run_gemm, simblas_compute_gemm.
  */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "blas.h"
+#include "memory/memory.h"
 
 cublasStatus_t simblas_check_gemm(Call call, cublasHandle_t handle, const Gemm *p,
                                   const void *alpha, const void *beta)
@@ -228,6 +230,9 @@ cublasStatus_t simblas_compute_gemm(const Gemm *p, const void *A, const void *B,
 
 // ---- A batch at equal strides ----
 
+#define BATCH_WORK 1e6    // multiplications of a batch that are worth a thread
+enum { BATCH_LEAST = 4 }; // products of which threads take one each
+
 static SimLogProduct as_logged(const Gemm *p, const Batch *batch)
 {
     return (SimLogProduct){.turn_a = p->turn_a != CUBLAS_OP_N,
@@ -251,7 +256,9 @@ static char *touch_batch(SimgpuOp *op, const SimLogMatrix *matrix, int64_t rows,
     SimShape shape = sim_shape((size_t)rows * one, (size_t)cols, (size_t)matrix->ld * one,
                                (size_t)count, (size_t)llabs(matrix->stride) * one);
     if (!sim_check_aligned(op, operand.ptr, operand.bytes, align)) return NULL;
-    char *usable = sim_touch_shape(op, operand, &shape, operand.access, false);
+    bool over = operand.access == GPU_WRITE && !sim_shape_has_gaps(&shape);
+    char *usable = over ? sim_touch_over(op, operand, false)
+                        : sim_touch_shape(op, operand, &shape, operand.access, false);
     if (op->error != cudaSuccess) return NULL;
     return usable + ((const char *)matrix->ptr - (const char *)operand.ptr);
 }
@@ -280,6 +287,50 @@ static void check_overlap(const SimgpuOp *op, const Gemm *p, int64_t count,
     }
 }
 
+typedef struct BatchJob {
+    const Gemm *p;
+    const Batch *batch;
+    const char *A, *B; // NULL where there is no product to add
+    char *C;
+    atomic_int failed; // a cublasStatus_t
+} BatchJob;
+
+static void compute_products(void *arg, size_t begin, size_t end)
+{
+    BatchJob *job = arg;
+    const Gemm *p = job->p;
+    const Batch *batch = job->batch;
+    for (long long i = (long long)begin; i < (long long)end; i++) {
+        cublasStatus_t status = simblas_compute_gemm(
+            p, job->A != NULL ? job->A + i * batch->stride_a * (long long)p->a->bytes : NULL,
+            job->B != NULL ? job->B + i * batch->stride_b * (long long)p->b->bytes : NULL,
+            job->C + i * batch->stride_c * (long long)p->c->bytes);
+        if (status != CUBLAS_STATUS_SUCCESS) atomic_store(&job->failed, (int)status);
+    }
+}
+
+// Whether no two products of a batch write the same numbers: each C follows the one before, or is
+// beside it within the columns that all share.
+static bool lie_apart(const Gemm *p, const Batch *batch)
+{
+    long long stride = llabs(batch->stride_c);
+    return stride >= p->ldc * p->n || (stride >= p->m && stride * batch->count <= p->ldc);
+}
+
+// Threads share the products of a batch, or the blocks of each product (multiply.c).
+static cublasStatus_t compute_batch(BatchJob *job)
+{
+    const Gemm *p = job->p;
+    size_t count = (size_t)job->batch->count;
+    double work = (double)p->m * (double)p->n * (double)p->k;
+    size_t grain = work >= BATCH_WORK ? 1 : (size_t)(BATCH_WORK / (work + 1.0)) + 1;
+    if (count >= BATCH_LEAST && lie_apart(p, job->batch))
+        simgpu_parallel(count, grain, compute_products, job);
+    else
+        compute_products(job, 0, count);
+    return (cublasStatus_t)atomic_load(&job->failed);
+}
+
 cublasStatus_t simblas_run_gemm(Call call, cublasHandle_t handle, Gemm *p, const void *alpha,
                                 const void *beta, const Batch *batch)
 {
@@ -300,12 +351,11 @@ cublasStatus_t simblas_run_gemm(Call call, cublasHandle_t handle, Gemm *p, const
     }
     char *C = touch_batch(&op, &product.C, p->m, p->n, batch->count, p->c->align, operand[2]);
     if (op.error == cudaSuccess && A != NULL) check_overlap(&op, p, batch->count, operand);
+    if (simgpu_ready(&op) && operand[2].access == GPU_WRITE)
+        sim_overwritten(operand[2].ptr, operand[2].bytes);
     cublasStatus_t done = CUBLAS_STATUS_SUCCESS;
-    for (int64_t i = 0; i < batch->count && done == CUBLAS_STATUS_SUCCESS && simgpu_ready(&op); i++)
-        done = simblas_compute_gemm(
-            p, A != NULL ? A + i * batch->stride_a * (long long)p->a->bytes : NULL,
-            B != NULL ? B + i * batch->stride_b * (long long)p->b->bytes : NULL,
-            C + i * batch->stride_c * (long long)p->c->bytes);
+    BatchJob job = {p, batch, A, B, C, CUBLAS_STATUS_SUCCESS};
+    if (simgpu_ready(&op)) done = compute_batch(&job);
     return simblas_finish(call, &op, done);
 }
 

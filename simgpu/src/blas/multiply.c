@@ -1,7 +1,7 @@
 /* multiply.c: products of matrices: the CPU's BLAS for floats, plain loops in double for the rest.
  *
  * [Note: blocks] A product is cut into blocks of its output, by its shape alone, and the BLAS makes
- * each block with one thread. Threads share the blocks (share.c), so a result does not depend
+ * each block with one thread. Threads share the blocks (simgpu_parallel), so a result does not depend
  * on how many there are. A BLAS with threads of its own may also split the sum over k, and then
  * adds in another order for another number of threads.
  *
@@ -30,8 +30,9 @@
 enum { BLOCK_WORK = 1 << 23, MOST_BLOCKS = 8, LEAST_SIDE = 128, LEAST_HALF = 32 };
 // What packing a number of a transposed factor costs, compared with one that lies as the BLAS wants
 // it. And how much may be packed once more because of the blocks: for each column (A) or row (B) of
-// the sum a number for so many of the output, which costs about a tenth of the product's time.
-enum { TRANSPOSED = 2, PACKED_AGAIN = 140 };
+// the sum a number for so many of the output, which costs about a fiftieth of the product's time.
+// Halves are worth more: without them a second thread has nothing to do.
+enum { TRANSPOSED = 2, PACKED_AGAIN = 750 };
 
 typedef struct Blocks {
     int64_t rows, cols;     // of a block
@@ -155,9 +156,8 @@ typedef struct SgemmJob {
     atomic_int failed; // a cublasStatus_t
 } SgemmJob;
 
-static void sgemm_piece(void *arg, int64_t piece)
+static void sgemm_piece(SgemmJob *job, int64_t piece)
 {
-    SgemmJob *job = arg;
     Sgemm p = *job->p;
     int64_t row = piece / job->b.across * job->b.rows, col = piece % job->b.across * job->b.cols;
     size_t i = (size_t)row, j = (size_t)col;
@@ -175,12 +175,17 @@ static void sgemm_piece(void *arg, int64_t piece)
     if (status != CUBLAS_STATUS_SUCCESS) atomic_store(&job->failed, (int)status);
 }
 
+static void sgemm_pieces(void *arg, size_t begin, size_t end)
+{
+    for (size_t piece = begin; piece < end; piece++) sgemm_piece(arg, (int64_t)piece);
+}
+
 cublasStatus_t simblas_sgemm(const Sgemm *p, const float *A, const float *B, float *C)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, use_one_thread);
     SgemmJob job = {p, cut(p), A, B, C, CUBLAS_STATUS_SUCCESS};
-    simblas_share(sim_config()->threads, job.b.blocks, sgemm_piece, &job);
+    simgpu_parallel((size_t)job.b.blocks, 1, sgemm_pieces, &job);
     return (cublasStatus_t)atomic_load(&job.failed);
 }
 
@@ -245,9 +250,8 @@ static void sum_tile(const DoubleJob *job, const double *panel, int64_t col, int
         }
 }
 
-static void double_piece(void *arg, int64_t piece)
+static void double_piece(DoubleJob *job, int64_t piece)
 {
-    DoubleJob *job = arg;
     size_t k = (size_t)job->k, m = (size_t)job->m, row = (size_t)piece * TILE_ROWS;
     size_t rows = m - row < TILE_ROWS ? m - row : TILE_ROWS;
     double *panel = zeros(TILE_ROWS, job->k), sum[TILE_COLS][TILE_ROWS];
@@ -265,6 +269,11 @@ static void double_piece(void *arg, int64_t piece)
     free(panel);
 }
 
+static void double_pieces(void *arg, size_t begin, size_t end)
+{
+    for (size_t piece = begin; piece < end; piece++) double_piece(arg, (int64_t)piece);
+}
+
 // C += sign·A·B; false: there is no memory.
 static bool add_product(const Planes *c, int64_t k, double sign, const double *A, const double *B,
                         double *C)
@@ -273,7 +282,8 @@ static bool add_product(const Planes *c, int64_t k, double sign, const double *A
     int64_t m = c->rows, n = c->cols;
     DoubleJob job = {m, n, k, A, B, C, sign, false};
     bool small = (double)m * (double)n * (double)k < BLOCK_WORK;
-    simblas_share(small ? 1 : sim_config()->threads, pieces(m, TILE_ROWS), double_piece, &job);
+    size_t panels = (size_t)pieces(m, TILE_ROWS);
+    simgpu_parallel(panels, small ? panels : 1, double_pieces, &job);
     return !atomic_load(&job.failed);
 }
 

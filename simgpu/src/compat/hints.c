@@ -32,8 +32,9 @@ static cudaError_t check_managed(const char *name, const void *ptr, size_t bytes
     char where[256];
     if (bytes == 0) return cudaErrorInvalidValue;
     if (sim_managed(ptr))
-        return sim_check_range(ptr, bytes, GPU_READ, name, site) ? cudaSuccess
-                                                                 : cudaErrorInvalidValue;
+        return sim_check_range(ptr, bytes, GPU_READ, OWED_STAY, name, site)
+                   ? cudaSuccess
+                   : cudaErrorInvalidValue;
     gpulog_where(site, where, sizeof where);
     sim_report(SIMGPU_POINTER, "a hint for memory that is not managed",
                "%s, called at %s,\nwas given %p, which cudaMallocManaged did not return.\n"

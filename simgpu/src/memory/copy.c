@@ -116,6 +116,7 @@ static void *touch_rows(SimgpuOp *op, const void *ptr, const Copy *c, size_t pit
 {
     SimShape shape = sim_shape(c->width, c->height, pitch, 1, 0);
     GpuRange range = {ptr, sim_shape_bytes(&shape), access};
+    if (access == GPU_WRITE && !sim_shape_has_gaps(&shape)) return sim_touch_over(op, range, true);
     return sim_touch_shape(op, range, &shape, access, true);
 }
 
@@ -147,6 +148,7 @@ static cudaError_t copy(const char *name, const Copy *c, cudaStream_t stream, co
     if (op.error != cudaSuccess) return simgpu_end(&op);
     if (dst_device && src_device && dbytes == c->width * c->height && sbytes == dbytes)
         sim_race_carry(c->dst, c->src, dbytes);
+    if (dst_device && dbytes == c->width * c->height) sim_overwritten(c->dst, dbytes);
     op.entry.bytes = c->width * c->height;
     op.entry.to = device_of(c->dst);
     op.entry.from = device_of(c->src);
@@ -261,12 +263,16 @@ static cudaError_t fill(const char *name, void *ptr, size_t pitch, int value, si
     if (op.error != cudaSuccess || width == 0 || height == 0) return sim_leave(op.error);
     SimShape shape = sim_shape(width, height, pitch, 1, 0);
     GpuRange range = {ptr, sim_shape_bytes(&shape), GPU_WRITE};
-    char *memory = sim_touch_shape(&op, range, &shape, GPU_WRITE, false);
+    bool whole = !sim_shape_has_gaps(&shape);
+    char *memory = whole ? sim_touch_over(&op, range, false)
+                         : sim_touch_shape(&op, range, &shape, GPU_WRITE, false);
     if (op.error != cudaSuccess) return simgpu_end(&op);
     if (!on_device(ptr)) sim_pinned_watch(&op, ptr, pitch, width, height, GPU_WRITE);
     op.entry.bytes = width * height;
-    for (size_t row = 0; row < height && simgpu_ready(&op); row++)
-        memset(memory + row * pitch, value, width);
+    if (!simgpu_ready(&op) || (whole && sim_fill_later(ptr, range.bytes, value)))
+        return simgpu_end(&op);
+    if (whole) sim_overwritten(ptr, range.bytes);
+    for (size_t row = 0; row < height; row++) memset(memory + row * pitch, value, width);
     return simgpu_end(&op);
 }
 

@@ -18,6 +18,10 @@
 #define WAITING_BLOCKS 64
 #define WAITING_BYTES ((size_t)16 << 20)
 #define FREED_REMEMBERED 4096
+// Blocks of this size and more stay apart when they come free, as long as requests find free blocks of
+// exactly their size: a program's steps then have the same addresses each time, whose pages its peers
+// have mapped already.
+#define JOINED_BELOW ((size_t)64 << 10)
 
 struct SimHeap {
     SimTreeNode *places; // every block, by offset
@@ -25,7 +29,9 @@ struct SimHeap {
     SimBlock *first;
     SimBlock *oldest, *newest; // waiting
     size_t waiting_bytes;
+    int unjoined; // free blocks that were not joined with their neighbours
     int waiting;
+    size_t high; // nobody was ever given what lies from here on
     SimBlock *recent; // found last: accesses come in runs
     uint64_t n_freed;
     SimFreed *freed; // FREED_REMEMBERED of them, of which only what is used becomes memory
@@ -65,6 +71,7 @@ SimHeap *sim_heap_create(size_t arena)
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!heap || freed == MAP_FAILED) return NULL;
     heap->freed = freed;
+    heap->high = SIM_GUARD;
     SimBlock *guard = add_block(heap, 0, SIM_GUARD, NULL);
     SimBlock *rest = guard ? add_block(heap, SIM_GUARD, arena - SIM_GUARD, guard) : NULL;
     if (!rest) return NULL; // no memory at all: the caller ends the process
@@ -99,6 +106,22 @@ static void make_available(SimHeap *heap, SimBlock *block)
     mark_free(heap, block);
 }
 
+// Joins all free neighbours.
+static void join_all(SimHeap *heap)
+{
+    for (SimBlock *block = heap->first; block; block = block->next) {
+        bool joins = block->state == BLOCK_FREE && block->next && block->next->state == BLOCK_FREE;
+        if (!joins) continue;
+        sim_tree_remove(&heap->sizes, &block->by_size);
+        while (block->next && block->next->state == BLOCK_FREE) {
+            sim_tree_remove(&heap->sizes, &block->next->by_size);
+            swallow(heap, block, block->next);
+        }
+        mark_free(heap, block);
+    }
+    heap->unjoined = 0;
+}
+
 static void release_oldest(SimHeap *heap)
 {
     SimBlock *block = heap->oldest;
@@ -106,7 +129,12 @@ static void release_oldest(SimHeap *heap)
     if (!heap->oldest) heap->newest = NULL;
     heap->waiting--;
     heap->waiting_bytes -= block->size;
-    make_available(heap, block);
+    if (block->size < JOINED_BELOW) {
+        make_available(heap, block);
+    } else {
+        mark_free(heap, block);
+        heap->unjoined++;
+    }
 }
 
 static SimBlock *best_fit(SimHeap *heap, size_t size)
@@ -119,8 +147,13 @@ static SimBlock *best_fit(SimHeap *heap, size_t size)
 static SimBlock *find_room(SimHeap *heap, size_t size)
 {
     SimBlock *block = best_fit(heap, size);
+    if (heap->unjoined && (!block || block->size != size)) {
+        join_all(heap);
+        block = best_fit(heap, size);
+    }
     while (!block && heap->oldest) {
         release_oldest(heap);
+        join_all(heap);
         block = best_fit(heap, size);
     }
     if (block) sim_tree_remove(&heap->sizes, &block->by_size);
@@ -156,6 +189,9 @@ SimBlock *sim_heap_take_whole(SimHeap *heap, size_t bytes, size_t unit, const vo
     block->site = site;
     block->pool = block->managed = false;
     block->shadow = NULL;
+    size_t end = block->offset + block->size;
+    block->fresh = heap->high > block->offset ? heap->high - block->offset : 0;
+    if (heap->high < end) heap->high = end;
     return block;
 }
 

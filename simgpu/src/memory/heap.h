@@ -12,6 +12,7 @@
 
 #include "memory/tree.h"
 
+struct SimOwed;   // memory/owed.h
 struct SimShadow; // check/shadow.h
 
 // cudaMalloc promises 256 bytes and today's drivers give 512. simgpu gives what is promised, so
@@ -35,6 +36,9 @@ typedef struct SimBlock {
     SimBlockState state;
     bool pool;    // from cudaMallocAsync: its pages stay when it is freed
     bool managed; // the program may touch it: it has whole pages (managed.c)
+    size_t fresh; // live: from here on nobody has ever touched it
+    struct SimOwed *owed; // live: what its bytes are still to be filled with
+    int n_owed, owed_room;
     struct SimShadow *shadow; // live: who touched it (shadow.h); NULL: nobody keeps count
 } SimBlock;
 

@@ -6,8 +6,8 @@
  * next allocation, as CUDA's memory pools do.
  *
  * Interface: cudaMalloc, cudaFree, cudaMallocAsync, cudaFreeAsync, cudaMallocFromPoolAsync,
- * cudaMemGetInfo, cudaPointerGetAttributes, the cudaMemPool* calls; sim_check_range, sim_describe,
- * sim_memory_reset.
+ * cudaMemGetInfo, cudaPointerGetAttributes, the cudaMemPool* calls; sim_check_range, sim_overwritten,
+ * sim_fill_later, sim_describe, sim_memory_reset.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -21,13 +21,12 @@
 #include "check/shadow.h"
 #include "memory/heap.h"
 #include "memory/memory.h"
+#include "memory/owed.h"
 #include "report/report.h"
 #include "streams/streams.h"
 #include "time/trace.h"
 
 #define WHERE 256
-#define POISON_WHOLE ((size_t)1 << 30)
-#define POISON_ENDS ((size_t)64 << 20)
 #define PUNCH_FROM ((size_t)1 << 20) // smaller ranges keep their pages
 #define OOM_LINES 6
 #define NEAR ((size_t)1 << 20) // so far from it, an address may be meant to be an allocation's
@@ -258,8 +257,8 @@ static void report_bad_range(SimDevice *device, size_t offset, size_t bytes, con
                what, advice);
 }
 
-void *sim_check_range(const void *ptr, size_t bytes, GpuAccess access, const char *name,
-                      const void *site)
+void *sim_check_range(const void *ptr, size_t bytes, GpuAccess access, SimOwedUse use,
+                      const char *name, const void *site)
 {
     size_t offset;
     SimDevice *device = sim_device_of(ptr, &offset);
@@ -270,10 +269,54 @@ void *sim_check_range(const void *ptr, size_t bytes, GpuAccess access, const cha
                 bytes <= block->asked - (offset - block->offset);
     Place place = {PLACE_LIVE, 0, 0, NULL, NULL, NULL};
     if (!good) place = look(device, offset);
+    if (good && use == OWED_PAY) {
+        size_t from = offset - block->offset;
+        sim_owed_pay(block, device->alias + block->offset, from, from + bytes);
+    }
     pthread_mutex_unlock(&device->lock);
     if (good) return device->alias + offset;
     report_bad_range(device, offset, bytes, &place, access, name, site);
     return NULL;
+}
+
+// ---- What is owed ----
+
+// The live allocation that holds the range, its device locked; NULL: none, and nothing is locked.
+static SimBlock *hold_block(const void *ptr, size_t bytes, SimDevice **device, size_t *from)
+{
+    size_t offset;
+    *device = bytes && !sim_dry() ? sim_device_of(ptr, &offset) : NULL;
+    if (!*device) return NULL;
+    pthread_mutex_lock(&(*device)->lock);
+    SimBlock *block = sim_heap_find((*device)->heap, offset);
+    if (is_live(block) && offset - block->offset + bytes <= block->asked) {
+        *from = offset - block->offset;
+        return block;
+    }
+    pthread_mutex_unlock(&(*device)->lock);
+    return NULL;
+}
+
+void sim_overwritten(const void *ptr, size_t bytes)
+{
+    size_t from;
+    SimDevice *device;
+    SimBlock *block = hold_block(ptr, bytes, &device, &from);
+    if (!block) return;
+    sim_owed_cancel(block, device->alias + block->offset, from, from + bytes);
+    pthread_mutex_unlock(&device->lock);
+}
+
+bool sim_fill_later(const void *ptr, size_t bytes, int value)
+{
+    size_t from;
+    SimDevice *device;
+    SimBlock *block = hold_block(ptr, bytes, &device, &from);
+    if (!block) return false;
+    bool later = sim_owed_fill(block, device->alias + block->offset, from, from + bytes,
+                               (unsigned char)value);
+    pthread_mutex_unlock(&device->lock);
+    return later;
 }
 
 // ---- Allocation ----
@@ -371,16 +414,13 @@ static void report_no_memory(SimDevice *device, const char *call, size_t bytes, 
 }
 
 // Nothing promises what fresh memory holds, so it holds NaNs: a sum that forgets to start from zero
-// shows. Of an allocation too large to fill, both ends are filled.
-static void poison(char *memory, size_t bytes)
+// shows. They are owed, but where the host may look, or where they are few. Called with the lock held.
+static void poison(SimDevice *device, SimBlock *block)
 {
-    if (!sim_config()->poison) return;
-    if (bytes <= POISON_WHOLE) {
-        memset(memory, 0xff, bytes);
-    } else {
-        memset(memory, 0xff, POISON_ENDS);
-        memset(memory + bytes - POISON_ENDS, 0xff, POISON_ENDS);
-    }
+    char *at = device->alias + block->offset;
+    if (sim_dry()) return;
+    sim_owed_begin(block, at, sim_config()->poison);
+    if (block->managed || block->asked < SIM_OWED_LEAST) sim_owed_pay(block, at, 0, block->asked);
 }
 
 static void count_pool(SimBlock *block, int device)
@@ -417,13 +457,13 @@ static void *allocate(SimDevice *device, const char *call, size_t bytes, Kind ki
         if (sim_config()->check == CHECK_FULL)
             block->shadow = sim_shadow_create(bytes, block->managed);
         if (block->managed) sim_managed_show(device, offset, block->size - guard);
+        poison(device, block);
     }
     pthread_mutex_unlock(&device->lock);
     if (!block) {
         report_no_memory(device, call, bytes, site);
         return NULL;
     }
-    poison(device->alias + offset, bytes);
     sim_log_forget_name(device->program + offset);
     return device->program + offset;
 }
@@ -520,6 +560,7 @@ static void release(SimDevice *device, SimBlock *block, bool keep_pages, const v
     if (block->pool) pool_of(device->index)->used -= block->asked;
     sim_shadow_destroy(block->shadow);
     block->shadow = NULL;
+    sim_owed_end(block);
     sim_heap_give(device->heap, block, site);
 }
 

@@ -36,6 +36,7 @@ typedef struct Other {
     int refs;
     bool waited_for; // this process needs its arrivals
     SimPs seen;      // its `until` when that was found out
+    uint64_t told;   // clock_told, when it was last added up
 } Other;
 
 typedef struct Entry {
@@ -212,18 +213,17 @@ static void publish(void)
 
 static uint64_t seen_told; // by the others, before this run
 
-static uint64_t told_but_by(const ProcessWaitTable *but)
+static uint64_t told_by_others(void)
 {
-    uint64_t sum = but == own ? 0 : atomic_load(&own->clock_told);
-    for (const Other *o = others; o; o = o->next)
-        if (o->table != but) sum += atomic_load(&o->table->clock_told);
+    uint64_t sum = 0;
+    for (Other *o = others; o; o = o->next) sum += o->told = atomic_load(&o->table->clock_told);
     return sum;
 }
 
 static void look(void)
 {
     atomic_store(&own->clock_stuck, 0);
-    seen_told = told_but_by(own);
+    seen_told = told_by_others();
 }
 
 // All have seen what all have told, and none of them can do anything. (Where others have others that
@@ -232,14 +232,15 @@ static bool is_hopeless(bool stuck)
 {
     atomic_store(&own->clock_seen, seen_told);
     atomic_store(&own->clock_stuck, stuck);
-    if (!stuck || !others || seen_told != told_but_by(own)) return false;
+    if (!stuck || !others || seen_told != told_by_others()) return false;
+    uint64_t all = seen_told + atomic_load(&own->clock_told);
     for (const Other *o = others; o; o = o->next) {
         bool over = o->peer->ended || atomic_load(&o->table->clock_until) == SIM_FOREVER;
         if (!over && (!atomic_load(&o->table->clock_stuck) ||
-                      atomic_load(&o->table->clock_seen) != told_but_by(o->table)))
+                      atomic_load(&o->table->clock_seen) != all - o->told))
             return false;
     }
-    return true;
+    return seen_told == told_by_others(); // nobody has told more while the others were asked
 }
 
 static void raise_wanted(ProcessWaitTable *table, SimPs wanted)

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "memory/memory.h"
 #include "nccl/comm.h"
 #include "streams/streams.h"
 
@@ -71,7 +72,8 @@ static ncclResult_t prepare(Call *call, uint64_t group, int left)
     size_t sends = sim_send_bytes(call), recvs = sim_recv_bytes(call);
     const char *alias = sim_device(comm->device)->alias;
     const char *send = sends ? sim_touch(&op, call->send, sends, GPU_READ, false) : NULL;
-    const char *recv = recvs ? sim_touch(&op, call->recv, recvs, GPU_WRITE, false) : NULL;
+    GpuRange result = {call->recv, recvs, GPU_WRITE};
+    const char *recv = recvs ? sim_touch_over(&op, result, false) : NULL;
     if (call->handle >= ncclNumOps) {
         const RedOp *redop = &comm->redop[call->handle - ncclNumOps];
         size_t width = sim_type_size(redop->type);
@@ -147,6 +149,8 @@ static void post(Call *call)
     atomic_store(&self->thread, sim_thread());
     atomic_store(&self->thread_used, 1);
     sim_listen(self, true);
+    // From here on others may write there.
+    if (call->desc.recv >= 0) sim_overwritten(call->recv, sim_recv_bytes(call));
     if (is_message(call))
         post_message(call);
     else

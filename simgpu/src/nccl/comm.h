@@ -36,9 +36,9 @@
 
 #include "streams/streams.h"
 
-#define SIM_MAX_RANKS 128
+#define SIM_MAX_RANKS 256
 #define SIM_MAX_PHANTOMS 65536 // ranks of a communicator, where all but this one are phantoms
-#define SIM_MAX_THREADS 256 // of one process, waiting at the same time
+#define SIM_MAX_THREADS 320 // of one process, waiting at the same time
 #define SIM_MAX_REFS 32
 #define SIM_MAX_WORKERS 256
 #define SIM_PRE_MUL_SUM ncclNumOps // every handle of ncclRedOpCreatePreMulSum, in signatures

@@ -25,10 +25,15 @@
 #include "streams/streams.h"
 
 // Address space of an arena beside the device's memory, so that pieces never hinder an allocation.
+// Many devices have less of it: a rank maps its own arenas and, once more, each peer's, and a process
+// has 128 TiB of addresses.
 #define ARENA_FACTOR 4
+#define LEAST_FACTOR 2
+#define MOST_ADDRESSES ((size_t)96 << 40)
 #define ARENA_LEAST ((size_t)1 << 30)
 
 #define LAST_ATTRIBUTE 147 // of CUDA 13
+#define PCI_BUSES 256      // of a domain
 
 static struct {
     // The first arena's program range. A system call of another thread may look while the first
@@ -59,10 +64,12 @@ static void reserve_addresses(void)
 {
     const SimConfig *config = sim_config();
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t arena = config->memory * ARENA_FACTOR;
+    size_t factor = ARENA_FACTOR, devices = (size_t)config->devices;
+    if (config->memory > MOST_ADDRESSES / (2 * ARENA_FACTOR) / devices) factor = LEAST_FACTOR;
+    size_t arena = config->memory * factor;
     if (arena < ARENA_LEAST) arena = ARENA_LEAST;
     cluster.arena = (arena + page - 1) / page * page;
-    void *base = mmap(NULL, cluster.arena * (size_t)config->devices, PROT_NONE,
+    void *base = mmap(NULL, cluster.arena * devices, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) no_memory_for("reserving addresses");
     cluster.base = base;
@@ -338,7 +345,8 @@ static void describe(struct cudaDeviceProp *p, int device)
     p->multiProcessorCount = 108;
     p->canMapHostMemory = 1;
     p->concurrentKernels = 1;
-    p->pciBusID = physical + 1;
+    p->pciDomainID = (physical + 1) / PCI_BUSES;
+    p->pciBusID = (physical + 1) % PCI_BUSES;
     p->asyncEngineCount = 2;
     p->unifiedAddressing = 1;
     p->memoryBusWidth = 5120;
@@ -410,6 +418,8 @@ static int attribute(enum cudaDeviceAttr attr, const struct cudaDeviceProp *p)
         return cudaComputeModeDefault;
     case cudaDevAttrConcurrentKernels:
         return p->concurrentKernels;
+    case cudaDevAttrPciDomainId:
+        return p->pciDomainID;
     case cudaDevAttrPciBusId:
         return p->pciBusID;
     case cudaDevAttrMemoryClockRate:
@@ -480,7 +490,8 @@ cudaError_t cudaDeviceGetPCIBusId(char *pciBusId, int len, int device)
     SIM_ENTER();
     if (!pciBusId || len < 13) return sim_leave(cudaErrorInvalidValue);
     if (!is_device(device)) return sim_leave(cudaErrorInvalidDevice);
-    snprintf(pciBusId, (size_t)len, "0000:%02X:00.0", sim_config()->physical[device] + 1);
+    int bus = sim_config()->physical[device] + 1;
+    snprintf(pciBusId, (size_t)len, "%04X:%02X:00.0", bus / PCI_BUSES % 0x10000, bus % PCI_BUSES);
     return cudaSuccess;
 }
 
@@ -491,9 +502,10 @@ cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *pciBusId)
     unsigned domain = 0, bus = 0;
     bool read =
         sscanf(pciBusId, "%x:%x:", &domain, &bus) == 2 || sscanf(pciBusId, "%x:", &bus) == 1;
-    if (!read || domain != 0) return sim_leave(cudaErrorInvalidDevice);
+    if (!read || domain > SIM_MAX_DEVICES / PCI_BUSES || bus >= PCI_BUSES)
+        return sim_leave(cudaErrorInvalidDevice);
     for (int d = 0; d < sim_config()->devices; d++)
-        if (sim_config()->physical[d] == (int)bus - 1) {
+        if (sim_config()->physical[d] == (int)(domain * PCI_BUSES + bus) - 1) {
             *device = d;
             return cudaSuccess;
         }

@@ -6,7 +6,7 @@
  * operation's stream holds the clock of all that is ordered before it, and the range is known.
  *
  * Interface: simgpu_begin, sim_begin, simgpu_read, simgpu_write, simgpu_update, sim_touch,
- * sim_touch_shape, simgpu_cost, simgpu_ready, simgpu_end, sim_end_begun.
+ * sim_touch_shape, sim_touch_over, simgpu_cost, simgpu_ready, simgpu_end, sim_end_begun.
  */
 #include <string.h>
 
@@ -122,10 +122,10 @@ static bool reaches(SimgpuOp *op, const SimDevice *device, const void *ptr)
 }
 
 static void *touch_device(SimgpuOp *op, const SimDevice *device, const void *ptr, size_t bytes,
-                          GpuAccess access)
+                          GpuAccess access, SimOwedUse use)
 {
     if (!reaches(op, device, ptr)) return NULL;
-    void *usable = sim_check_range(ptr, bytes, access, op->entry.name, op->entry.site);
+    void *usable = sim_check_range(ptr, bytes, access, use, op->entry.name, op->entry.site);
     if (!usable) refuse(op);
     return usable;
 }
@@ -147,8 +147,8 @@ static void *touch_host(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess a
     return NULL;
 }
 
-void *sim_touch_shape(SimgpuOp *op, GpuRange logged, const SimShape *shape, GpuAccess access,
-                      bool host_ok)
+static void *touch(SimgpuOp *op, GpuRange logged, const SimShape *shape, GpuAccess access,
+                   bool host_ok, SimOwedUse use)
 {
     if (op->error != cudaSuccess) return NULL;
     const void *ptr = logged.ptr;
@@ -157,7 +157,7 @@ void *sim_touch_shape(SimgpuOp *op, GpuRange logged, const SimShape *shape, GpuA
     SimDevice *device = sim_device_of(ptr, &offset);
     if (device) {
         if (bytes > 0)
-            usable = touch_device(op, device, ptr, bytes, access);
+            usable = touch_device(op, device, ptr, bytes, access, use);
         else
             usable = device->alias + offset;
     } else if (bytes > 0) {
@@ -168,6 +168,18 @@ void *sim_touch_shape(SimgpuOp *op, GpuRange logged, const SimShape *shape, GpuA
     if (access != GPU_READ && sim_dry()) sim_dry_forget(ptr, bytes);
     add_range(&op->entry, ptr, bytes, logged.access);
     return usable;
+}
+
+void *sim_touch_shape(SimgpuOp *op, GpuRange logged, const SimShape *shape, GpuAccess access,
+                      bool host_ok)
+{
+    return touch(op, logged, shape, access, host_ok, OWED_PAY);
+}
+
+void *sim_touch_over(SimgpuOp *op, GpuRange range, bool host_ok)
+{
+    SimShape shape = sim_plain_shape(range.bytes);
+    return touch(op, range, &shape, range.access, host_ok, OWED_STAY);
 }
 
 void *sim_touch(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess access, bool host_ok)

@@ -7,6 +7,7 @@
  *   error.c    error names and strings, the last error
  *   dry.c      dry runs: what a program gets in place of results
  *   threads.c  threads that are none of the program's
+ *   parallel.c the threads that share the work of a kernel
  *   config.c   the SIMGPU_* variables and CUDA_VISIBLE_DEVICES, read once
  *
  * Every other folder builds on this one: an operation finds its stream here, is ordered here, and
@@ -29,7 +30,7 @@ struct SimLeaks; // check/check.h
 struct SimShape; // check/shadow.h
 
 // ---- config.c ----
-#define SIM_MAX_DEVICES 64
+#define SIM_MAX_DEVICES SIM_LOG_DEVICES
 typedef enum SimCheck { CHECK_OFF, CHECK_FAST, CHECK_FULL } SimCheck;
 typedef struct SimConfig {
     SimCheck check;
@@ -186,6 +187,9 @@ void *sim_touch(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess access, b
 // is done to the bytes of the shape.
 void *sim_touch_shape(SimgpuOp *op, GpuRange logged, const struct SimShape *shape,
                       GpuAccess access, bool host_ok);
+// The same for a range that the operation overwrites, all of it: what it owes (memory/owed.h) stays
+// owed until the caller says so, with sim_overwritten or sim_fill_later, before it writes.
+void *sim_touch_over(SimgpuOp *op, GpuRange range, bool host_ok);
 // As simgpu_end for an operation that the call waited to begin, and not to end.
 cudaError_t sim_end_begun(SimgpuOp *op);
 
@@ -231,8 +235,8 @@ typedef struct SimTids {
 } SimTids;
 void sim_tids(SimTids *tids);                 // of all threads of this process
 void sim_program_tids(SimTids *tids);         // as many as the program has, some of them
-void sim_worker_here(void);                   // the calling thread is one of the BLAS's workers
-void sim_workers(SimTids *tids);              // the BLAS's
+void sim_worker_here(void);                   // the calling thread is one of simgpu's workers
+void sim_workers(SimTids *tids);              // those
 void sim_workers_drop(void);                  // the calling thread is the program's
 int sim_helpers(void);                        // how many threads simgpu has started
 

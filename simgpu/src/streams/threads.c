@@ -2,9 +2,7 @@
  *
  * Whether a wait is hopeless depends on who else could make the missing call (nccl/cycle.c).
  * Threads that simgpu itself starts never do: they are counted (simgpu_helper_threads). Nor do the workers
- * of the BLAS, which nobody announces: they are the threads that are new after a thread's first
- * product. Only where the program had no other thread meanwhile is that certain; else they pass for
- * the program's, so that the caution is on the safe side.
+ * that share a kernel's work (parallel.c), each of which says so when it begins.
  *
  * Interface: sim_tids, sim_program_tids, sim_worker_here, sim_workers, sim_workers_drop,
  * sim_helpers, simgpu_helper_threads.

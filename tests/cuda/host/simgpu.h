@@ -2,7 +2,7 @@
  * memory: every pointer is usable as it is, and the ranges are noted for a test to compare.
  *
  * Interface: SIMGPU_BEGIN, simgpu_read, simgpu_write, simgpu_update, and these with an
- * alignment (_as); simgpu_cost, simgpu_ready, simgpu_end.
+ * alignment (_as); simgpu_cost, simgpu_ready, simgpu_end; simgpu_parallel, on one thread.
  */
 #ifndef HOST_SIMGPU_H
 #define HOST_SIMGPU_H
@@ -53,6 +53,12 @@ static inline void simgpu_cost(SimgpuOp *op, uint64_t flops, GpuType type)
 static inline bool simgpu_ready(const SimgpuOp *op)
 {
     return op->error == cudaSuccess;
+}
+
+static inline void simgpu_parallel(size_t n, size_t grain,
+                                   void (*body)(void *arg, size_t begin, size_t end), void *arg)
+{
+    if (n > 0) body(arg, 0, n);
 }
 
 static inline cudaError_t simgpu_end(SimgpuOp *op)

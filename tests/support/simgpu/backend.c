@@ -15,7 +15,7 @@ void backend_prepare(void)
 
 int backend_max_world(void)
 {
-    return 64; // what a test asks for beyond SIMGPU_DEVICES is refused with simgpu's own words
+    return 256; // what a test asks for beyond SIMGPU_DEVICES is refused with simgpu's own words
 }
 
 const char *backend_world_limit(void)

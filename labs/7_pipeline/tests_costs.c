@@ -1,0 +1,201 @@
+/* Lab 7, pipeline: what a step holds and sends, which messages wait for each other, the bubble.
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include "bubble.h"
+#include "tests.h"
+
+// ---- What a step holds and sends ----
+
+// Of one stage of an MLP; bytes.
+typedef struct Formula {
+    size_t activations; // of one micro-batch, from its forward to its backward
+    size_t message;     // one activation, or its gradient
+    int sent, received; // messages
+} Formula;
+
+static Formula formula_of(const Cut *c, const Stage *s)
+{
+    size_t row = sizeof(float) * (size_t)c->spec.B, h = (size_t)c->spec.dim;
+    bool first = s->ranks.stage == 0, last = s->ranks.stage == c->stages - 1;
+    size_t blocks = (size_t)(s->model->n_children - last);
+    Formula f = {.message = row * h};
+    f.activations = row * (blocks * 2 * h + (first ? 0 : h) + (last ? (size_t)c->spec.vocab : 0));
+    f.sent = f.received = c->n * (!first + !last);
+    return f;
+}
+
+static void check_messages(const Cut *c, const Stage *s, const Rank *r, uint64_t first,
+                           const Formula *f)
+{
+    int sent = 0, received = 0, ranks = s->ranks.group.size;
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        GpuLogEntry e;
+        if (!gpulog_get(i, &e) || (e.op != GPU_SEND && e.op != GPU_RECV)) continue;
+        if (e.op == GPU_SEND) sent++;
+        if (e.op == GPU_RECV) received++;
+        check(e.bytes == f->message, "a message has %zu bytes, want %zu", e.bytes, f->message);
+        check(e.collective.peer == r->rank - ranks || e.collective.peer == r->rank + ranks,
+              "rank %d has a message to or from rank %d: its neighbours are %d and %d, in rank_in",
+              r->rank, e.collective.peer, r->rank - ranks, r->rank + ranks);
+        check(e.stream == s->pipeline->stream,
+              "a message is not on pipeline->stream: in send_and_receive");
+    }
+    check(sent == f->sent && received == f->received,
+          "stage %d of %d sent %d messages and received %d in %d micro-batches, want %d of "
+          "each" LIKELY "pipeline_transfer says what goes where, pipeline_step when",
+          s->ranks.stage, c->stages, sent, received, c->n, f->sent);
+}
+
+// What FSDP sends within the stage: bytes and calls, as the handout's table has them.
+static const char *flags_cause(const Stage *s)
+{
+    int backwards = 0;
+    for (int i = 0; i < s->pipeline->n_actions; i++)
+        if (s->pipeline->actions[i].backward && s->pipeline->actions[i].micro_batch != backwards++)
+            return LIKELY "pipeline_schedule must have the backwards in the order of micro-batches";
+    return LIKELY "pipeline_micro_batch sets the flags of the backward that comes next: in "
+                  "pipeline_backward";
+}
+
+static void check_collectives(const Cut *c, const Stage *s, uint64_t first)
+{
+    int gathers = 0, scatters = 0, want, units = s->root->n_units;
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        GpuLogEntry e;
+        if (!gpulog_get(i, &e)) continue;
+        gathers += e.op == GPU_ALL_GATHER;
+        scatters += e.op == GPU_REDUCE_SCATTER;
+    }
+    bool alone = s->ranks.group.size == 1;
+    want = c->strategy == STRATEGY_ZERO3 ? c->n * (2 * units - 1) : units;
+    check(gathers == (alone ? 0 : want),
+          "a step of %d micro-batches made %d all-gathers, want %d%s", c->n, gathers,
+          alone ? 0 : want, flags_cause(s));
+    check(scatters == (alone ? 0 : units),
+          "a step of %d micro-batches made %d reduce-scatters, want %d, by the last one%s", c->n,
+          scatters, alone ? 0 : units, flags_cause(s));
+}
+
+static void costs_body(const Rank *r, void *arg)
+{
+    const Cut *c = arg;
+    Stage s;
+    size_t before = gpulog_live_bytes(r->device), padded = 0;
+    stage_create(&s, c, r);
+    need_cuda(cudaDeviceSynchronize());
+    for (int u = 0; u < s.root->n_units; u++)
+        padded += (size_t)s.root->units[u]->flat.layout.shard_numel;
+    bool last = s.ranks.stage == c->stages - 1;
+    size_t held = gpulog_live_bytes(r->device) - before;
+    size_t want = 16 * padded + (last ? (size_t)c->n * sizeof(float) : 0);
+    check(held == want, "stage %d holds %zu bytes, want %zu: 16 for each parameter of its shard",
+          s.ranks.stage, held, want);
+    for (int step = 0; step < 2; step++) {
+        uint64_t first = gpulog_length();
+        stage_step(&s, c, step, NULL);
+        Formula f = formula_of(c, &s);
+        int flight = c->kind == PIPELINE_GPIPE ? c->n : c->stages - s.ranks.stage;
+        if (flight > c->n) flight = c->n;
+        size_t peak = case_peak(first, GPU_ACTIVATION);
+        check(
+            peak == (size_t)flight * f.activations,
+            "%s, stage %d of %d, %d micro-batches: at most %zu bytes are activations, want %zu: of "
+            "%d micro-batches%s",
+            kind_name(c->kind), s.ranks.stage, c->stages, c->n, peak,
+            (size_t)flight * f.activations, flight,
+            s.pipeline->n_slots != flight ? LIKELY "pipeline_in_flight says another number" : "");
+        check_messages(c, &s, r, first, &f);
+        check_collectives(c, &s, first);
+        check(gpulog_live_bytes(r->device) - before == held,
+              "after the step %zd bytes are left that were not there before it",
+              (ssize_t)(gpulog_live_bytes(r->device) - before - held));
+    }
+    stage_destroy(&s);
+    check(gpulog_live_bytes(r->device) == before, "the pipeline has left memory");
+}
+
+void activations_in_flight(void **state)
+{
+    for (int stages = 1; stages <= 4; stages++)
+        for (int n = 1; n <= MOST_BATCHES; n += stages % 2 == 0 ? 3 : 2)
+            for (int i = 0; i < 2; i++) {
+                Cut c = cut_of(spec_mlp(6), stages, n, KINDS[i]);
+                run_ranks(stages, costs_body, &c);
+            }
+}
+
+void stages_cost_the_formula(void **state)
+{
+    static const Strategy SHARDS[] = {STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_ZERO3};
+    for (int i = 0; i < 6; i++) {
+        Cut c = cut_of(spec_mlp(6), 1 + i % 4, 1 + i, KINDS[i % 2]);
+        c.strategy = SHARDS[i % 3];
+        run_ranks(c.stages * 2, costs_body, &c);
+    }
+}
+
+// ---- Transfers ----
+
+// Where a stage has something to send and something to receive at a time, it is one operation; and
+// compute does not wait for what it does not need.
+static void transfers_body(const Rank *r, void *arg)
+{
+    const Cut *c = arg;
+    Stage s;
+    stage_create(&s, c, r);
+    stage_batches(&s, c, 0);
+    uint64_t first = gpulog_length();
+    need(pipeline_step(s.pipeline, &s.run, s.batches, scale_of(c), NULL));
+    check_no_host_wait(first, "in a step");
+    need_cuda(cudaDeviceSynchronize());
+    check_no_race(first);
+    free_batches(&s, c);
+    int together = 0, want = 0;
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        GpuLogEntry e;
+        if (!gpulog_get(i, &e) || e.op != GPU_SEND) continue;
+        together += e.collective.group != 0 && e.collective.group_left > 0;
+    }
+    // Between two actions of different sorts, or of a stage in the middle: one each.
+    for (int i = 0; i + 1 < 2 * c->n; i++) {
+        int to, from;
+        Buffer *sent = pipeline_transfer(s.pipeline, s.pipeline->actions[i], false, &to);
+        Buffer *received = pipeline_transfer(s.pipeline, s.pipeline->actions[i + 1], true, &from);
+        want += sent != NULL && received != NULL;
+    }
+    check(together == want,
+          "stage %d of %d: %d sends are one operation with a receive, want %d: where there is both "
+          "between two actions, send_and_receive queues them in one group",
+          s.ranks.stage, c->stages, together, want);
+    stage_destroy(&s);
+}
+
+void transfers_go_both_ways(void **state)
+{
+    for (int stages = 2; stages <= 4; stages++)
+        for (int i = 0; i < 2; i++) {
+            Cut c = cut_of(spec_mlp(5), stages, 5, KINDS[i]);
+            run_ranks(stages, transfers_body, &c);
+        }
+}
+
+// ---- The bubble ----
+
+void bubble_is_the_formula(void **state)
+{
+    static const int SHAPES[][2] = {{1, 4}, {2, 1}, {2, 4}, {2, 16},
+                                    {3, 5}, {4, 2}, {4, 8}, {4, 16}};
+    for (size_t i = 0; i < sizeof SHAPES / sizeof SHAPES[0]; i++) {
+        for (int kind = 0; kind < 2; kind++) {
+            int stages = SHAPES[i][0], n = SHAPES[i][1];
+            double idle, ideal = bubble_ideal(stages, n);
+            if (!bubble_of(BUBBLE_EQUAL, KINDS[kind], stages, n, &idle)) return;
+            if (fabs(idle - ideal) > 0.02 * ideal + 1e-6)
+                fail_msg("%s: %d stages of equal layers are idle for %.4f of a step of %d "
+                         "micro-batches, want (p - 1)/(n + p - 1) = %.4f",
+                         kind_name(KINDS[kind]), stages, idle, n, ideal);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+/* owed.h: fills that an allocation owes: bytes that are to read as poison, or as a cudaMemset set
+ * them, and that nobody has written yet.
+ *
+ * Fresh memory is poison, and most of it is overwritten before anybody reads it. So the fill is only
+ * noted. It is paid (the bytes are written) before an operation reads them, or may leave some of
+ * them as they are; what overwrites them all cancels it. Whoever is to use bytes of an allocation
+ * comes by memory.c, so nobody else sees memory that is owed: neither the other ranks, whose
+ * collectives use what was given to a call here, nor the host, which has no access; managed memory,
+ * to which it has, owes nothing.
+ *
+ * Memory that nobody has touched holds zeros already: there a fill with zeros costs nothing, not
+ * even pages.
+ *
+ * The caller holds the device's lock. `at` is where the block's first byte is to be written.
+ */
+#ifndef SIMGPU_OWED_H
+#define SIMGPU_OWED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define SIM_POISON 0xff // a byte of it; four are a NaN
+// Fills of fewer bytes are made at once: noting them would cost as much.
+#define SIM_OWED_LEAST ((size_t)4 << 10)
+
+struct SimBlock; // memory/heap.h
+
+// Bytes [begin, end) of a block are to hold `value`. `zeros`: nobody has touched them yet.
+typedef struct SimOwed {
+    size_t begin, end;
+    unsigned char value;
+    bool zeros;
+} SimOwed;
+
+// A block was just taken: it owes nothing, or poison.
+void sim_owed_begin(struct SimBlock *block, char *at, bool poison);
+void sim_owed_end(struct SimBlock *block); // it is given back
+// Bytes [from, to) will be read, or written in part: they are made to hold what they owe.
+void sim_owed_pay(struct SimBlock *block, char *at, size_t from, size_t to);
+// They will be overwritten, all of them, before anybody reads them.
+void sim_owed_cancel(struct SimBlock *block, char *at, size_t from, size_t to);
+// They are overwritten with `value`, later; false: not here.
+bool sim_owed_fill(struct SimBlock *block, char *at, size_t from, size_t to, unsigned char value);
+
+#endif

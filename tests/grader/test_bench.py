@@ -1,0 +1,316 @@
+"""make bench: what it makes of figures (spread against margin, regressions, a loaded machine), its
+pages and records; and the command on programs that print made-up figures. test_bench_run.py runs
+the real ones.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from helpers import DEVTOOLS, TempFolder, hears_ctrl_c, processes_with
+
+import bench
+import bench_judge
+import bench_page
+import bench_run
+import bench_sections
+from bench_judge import MET, MISSED, UNCERTAIN, Claim, Spread
+
+MACHINE = {"cpu": "one", "cores": 2, "compiler": "cc 12", "blas": "dnnl"}
+
+
+def tables(text):
+    """The number of cells in each row, for each table of a page."""
+    found, inside = [], False
+    for line in text.splitlines():
+        if line.startswith("|"):
+            if not inside:
+                found.append([])
+            found[-1].append(line.count("|") - 1)
+        inside = line.startswith("|")
+    return found
+
+
+def claim(values, bound, **more):
+    return Claim("x", Spread.of(values), bound, rounds=len(values), **more)
+
+
+class Judged(unittest.TestCase):
+    def test_spread(self):
+        self.assertEqual(Spread.of([3, 1, 10, 2]), Spread(1, 2.5, 10))
+        self.assertEqual(Spread.of([3, 1, 10]).width, 9)
+        self.assertEqual(bench_judge.ratios([6, 2], [3, 4]), [2, 0.5])
+
+    def test_a_claim_counts_where_the_spread_is_smaller_than_the_margin(self):
+        for values, bound, at_least, want in (
+                ([0.95, 0.96, 0.97], 0.90, True, MET),
+                ([0.85, 0.86, 0.87], 0.90, True, MISSED),
+                ([0.91, 0.96, 0.97], 0.90, True, UNCERTAIN),   # spread 0.06, margin 0.06
+                ([0.899, 0.901, 0.902], 0.90, True, UNCERTAIN),
+                ([0.40, 0.41, 0.42], 0.45, False, MET),
+                ([0.46, 0.50, 0.48], 0.45, False, UNCERTAIN),
+                ([0.50, 0.51, 0.52], 0.45, False, MISSED),
+                ([0.45, 0.45], 0.45, False, UNCERTAIN)):
+            got = claim(values, bound, at_least=at_least)
+            self.assertEqual(got.verdict(False), want, values)
+            self.assertEqual(got.why(False).split(":")[0], want)
+
+    def test_one_round_has_no_spread(self):
+        self.assertIn("one round", claim([2.0], 1.0, at_least=True).why(False))
+
+    def test_wall_time_on_a_loaded_machine(self):
+        wall = claim([0.1, 0.1], 0.6, wall=True)
+        self.assertEqual([wall.verdict(loaded) for loaded in (False, True)], [MET, UNCERTAIN])
+        self.assertIn("loaded", wall.why(True))
+        self.assertEqual(claim([0.1, 0.1], 0.6).verdict(True), MET)
+
+    def test_loaded(self):
+        self.assertTrue(bench_run.is_loaded(0.2, 0.0, 2))
+        self.assertFalse(bench_run.is_loaded(0.05, 9.0, 2)) # the load is of the build before
+        self.assertTrue(bench_run.is_loaded(None, 1.0, 2))
+        self.assertFalse(bench_run.is_loaded(None, 0.1, 2))
+
+    def test_busy_seconds(self):
+        ticks = os.sysconf("SC_CLK_TCK")
+        lines = ["intr 5", "cpu  %d 1 2 1000 500 3 4 5 600 0" % (10 * ticks), "cpu0 7"]
+        self.assertAlmostEqual(bench_run.busy_seconds(lines), 10 + 15 / ticks)
+        self.assertIsNone(bench_run.busy_seconds([]))
+
+
+def figure(least, unit=bench_judge.CPU):
+    return {"unit": unit, "min": least, "median": 2 * least, "max": 3 * least}
+
+
+class Regressions(unittest.TestCase):
+    def test_more_than_5_percent_of_the_minimum(self):
+        earlier = {"a": figure(1.0), "b": figure(1.0), "c": figure(1.0), "d": figure(1.0)}
+        now = {"a": figure(1.05), "b": figure(1.06), "c": figure(0.5), "d": figure(2.0),
+               "new": figure(9.0)}
+        self.assertEqual([(one.name, one.ratio) for one in bench_judge.regressions(now, earlier)],
+                         [("d", 2.0), ("b", 1.06)])
+
+    def test_only_cpu_time_is_compared(self):
+        wall = {"a": figure(1, "s wall")}
+        self.assertEqual(bench_judge.regressions({"a": figure(9, "s wall")}, wall), [])
+        self.assertEqual(bench_judge.regressions({"a": figure(9)}, wall), [])
+        self.assertEqual(bench_judge.regressions({"a": figure(9)}, {"a": figure(0)}), [])
+
+
+def record(when="2026-01-01T00:00:00Z", **changed):
+    return dict({"format": 1, "when": when, "level": "BENCH=quick", "commit": "abc",
+                 "loaded": False, "machine": MACHINE,
+                 "figures": {"a": figure(1.5), "b -->": figure(2.5)}}, **changed)
+
+
+def page_of(when, **changed):
+    return bench_judge.embed(record(when, **changed))
+
+
+class Records(TempFolder):
+    def test_there_and_back(self):
+        text = "# a page\n" + bench_judge.embed(record())
+        self.assertEqual(bench_judge.read_record(text), record())
+        self.assertEqual(text.count("-->"), 1) # a name does not end the comment
+        self.assertEqual(sum(line.startswith('"a": ') for line in text.splitlines()), 1)
+
+    def test_what_is_no_record(self):
+        good = bench_judge.embed(record())
+        for text in ("", "# a page", good.replace("{", "", 1), good.replace('"min"', '"least"'),
+                     good.replace("1.5", '"x"'), bench_judge.embed(record(format=2)),
+                     "<!-- bench record\n[]\n-->\n"):
+            self.assertIsNone(bench_judge.read_record(text), text)
+
+    def test_the_last_of_this_machine(self):
+        other = dict(MACHINE, compiler="cc 13")
+        for name, text in (("2026-01-01-bench.md", page_of("2026-01-01T00:00:00Z")),
+                           ("2026-01-02-bench.md", page_of("2026-01-02T05:00:00Z")),
+                           ("2026-01-02-bench-2.md", page_of("2026-01-02T04:00:00Z")),
+                           ("2026-01-03-bench.md", page_of("2026-01-03T00:00:00Z", machine=other)),
+                           ("2026-01-04-bench.md", "torn"), ("2026-01-05.md", "another page")):
+            self.write(name, text)
+        said = []
+        name, found = bench_judge.last_record(self.folder, MACHINE, said.append)
+        self.assertEqual((name, found["when"]), ("2026-01-02-bench.md", "2026-01-02T05:00:00Z"))
+        self.assertEqual(len(said), 1)
+        self.assertIn("2026-01-04-bench.md has no record", said[0])
+        self.assertIsNone(bench_judge.last_record(self.folder, dict(MACHINE, cores=4)))
+
+
+class Pages(TempFolder):
+    def test_numbers(self):
+        for x, text in ((0, "0"), (0.012345, "0.0123"), (1.2345, "1.23"), (123.45, "123"),
+                        (12345.6, "12346"), (1e-7, "0")):
+            self.assertEqual(bench_page.number(x), text)
+        self.assertEqual(bench_page.spread(Spread(0.001, 0.002, 0.004), 1e3), "2 (1–4)")
+        self.assertEqual(bench_page.spread(Spread(2, 2, 2)), "2")
+        self.assertEqual([bench_page.size(n) for n in (12, 1024, 64 << 20)],
+                         ["12 B", "1 KiB", "64 MiB"])
+
+    def test_no_page_is_overwritten(self):
+        self.write("2026-01-01-bench.md", "of that morning")
+        self.write("2026-01-02-bench.md", "of another day")
+        paths = [bench_page.write(self.folder, "2026-01-01", text) for text in ("second", "third")]
+        self.assertEqual([os.path.basename(path) for path in paths],
+                         ["2026-01-01-bench-2.md", "2026-01-01-bench-3.md"])
+        self.assertEqual([self.read(name) for name in sorted(os.listdir(self.folder))],
+                         ["second", "third", "of that morning", "of another day"])
+
+    def test_a_page_that_cannot_be_written_leaves_nothing(self):
+        with self.assertRaises(UnicodeEncodeError):
+            bench_page.write(self.folder, "2026-01-01", "\udc80")
+        self.assertEqual(os.listdir(self.folder), [])
+
+
+class Asked(unittest.TestCase):
+    def told(self, level="quick", peer="", memory=64):
+        options = type("Options", (), {"level": level, "peer": peer})
+        before, bench_run.available_memory = bench_run.available_memory, lambda: memory << 30
+        try:
+            return bench.check(options)
+        finally:
+            bench_run.available_memory = before
+
+    def test_what_can_be_asked_for(self):
+        for level in bench_sections.LEVELS:
+            self.assertEqual(self.told(level, "pytorch"), "")
+
+    def test_what_cannot(self):
+        self.assertIn("no BENCH=long: it is quick or full", self.told("long"))
+        self.assertIn("no PEER=jax: it is pytorch", self.told(peer="jax"))
+        self.assertIn("BENCH=full needs 14 GiB of memory, and 9.0 are free",
+                      self.told("full", memory=9))
+        self.assertEqual(self.told("full", memory=0), "") # unknown
+
+    def test_ranks_have_equal_parts_of_the_batch(self):
+        for level in bench_sections.LEVELS.values():
+            for model, _ in level.models:
+                self.assertEqual([model.batch % ranks for ranks in level.ranks],
+                                 [0] * len(level.ranks), model.name)
+
+
+# Programs with the names of bench/*.c's that print figures: a step takes as many seconds of CPU time
+# as the file `slow` says.
+LAUNCH = '#!/bin/sh\nshift 2\nexec "$@"\n'
+STEP = '''#!%s -SE
+import json, os, sys
+here = os.path.dirname(os.path.abspath(sys.argv[0]))
+slow = float(open(os.path.join(here, "slow")).read())
+steps = int(sys.argv[sys.argv.index("--steps") + 1])
+print(json.dumps(dict(ranks=1, parameters=1, tokens=64, start_user=[0.5], start_sys=[0.25],
+                      start_wall=[1.0], first=2.0, cpu=[slow] * steps, wall=[0.5] * steps,
+                      peak=[1 << 20], loss=1.0)))
+''' % sys.executable
+PRODUCTS = '#!/bin/sh\necho "blas made-up 1.0"\necho "pass 0.95"\necho "product TN 4 4 4 2 0.1"\n'
+COLLECTIVES = ('#!/bin/sh\nfor i in all-gather reduce-scatter all-reduce memcpy; do '
+               'echo "$i 1024 0.002 0.001"; done\n')
+
+
+class Command(TempFolder):
+    def setUp(self):
+        super().setUp()
+        hears_ctrl_c()
+        self.write("build/bench/slow", "1.0")
+        for name, text in (("bin/launch", LAUNCH), ("bench/train_step", STEP),
+                           ("bench/products", PRODUCTS), ("bench/collectives", COLLECTIVES)):
+            self.write("build/" + name, text, 0o755)
+        self.command = [sys.executable, "-B", os.path.join(DEVTOOLS, "bench.py"), "--level", "test",
+                        "--build", self.path("build"), "--out", self.path("out")]
+
+    def run_it(self, *more):
+        return subprocess.run(self.command + list(more), cwd=self.folder, capture_output=True,
+                              text=True, timeout=300, check=False, stdin=subprocess.DEVNULL)
+
+    def pages(self):
+        return [self.read("out/" + name) for name in sorted(os.listdir(self.path("out")))]
+
+    def test_a_page_and_what_became_slower(self):
+        done = self.run_it()
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        page, = self.pages()
+        for rows in tables(page):
+            self.assertEqual(len(set(rows)), 1, page)
+        self.assertGreaterEqual(len(tables(page)), 7)
+        self.assertIn("There is no earlier record of this machine", page)
+        self.assertIn("| tiny: plain, share of the floor | 0.95 | ≥ 0.88 | met |", page)
+        self.assertIn("| plain, 1 thread | 1000 | 95 % (95–95) |", page)
+        found = bench_judge.read_record(page)
+        self.assertEqual(found["figures"]["step, 1x32 vocab 64, 4x16 tokens, W = 2"]["min"], 1.0)
+
+        self.write("build/bench/slow", "1.2")
+        done = self.run_it()
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        self.assertRegex(done.stdout, r"slower: step, .*, W = 2, \+20 % of CPU time")
+        self.assertEqual(page, [text for text in self.pages() if "More CPU time" not in text][0])
+        self.assertIn("+20 %", [text for text in self.pages() if "More CPU time" in text][0])
+
+    def test_a_program_that_fails(self):
+        self.write("build/bench/collectives", "#!/bin/sh\necho no device left >&2\nexit 3\n", 0o755)
+        done = self.run_it()
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"\Abench: `.*collectives.*` ends with 3: no device left\n\Z")
+        self.assertFalse(os.path.exists(self.path("out")))
+
+    def test_a_program_that_prints_something_else(self):
+        for name in ("products", "collectives", "train_step"):
+            text = self.read("build/bench/" + name)
+            self.write("build/bench/" + name, "#!/bin/sh\necho hello\n", 0o755)
+            done = self.run_it()
+            self.write("build/bench/" + name, text, 0o755)
+            self.assertEqual(done.returncode, 1, name)
+            self.assertRegex(done.stderr, r"\Abench: .* printed no (pass|figures): .*hello.*\n\Z")
+        self.assertFalse(os.path.exists(self.path("out")))
+
+    def test_bad_use_is_one_line(self):
+        for more, words in ((["--level", "slow"], "no BENCH=slow"), (["--peer", "x"], "no PEER=x")):
+            done = self.run_it(*more)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertRegex(done.stderr, r"\Abench: there is %s.*\n\Z" % words)
+
+    def test_ctrl_c_leaves_nothing(self):
+        word = "shardlab-bench-%d" % os.getpid()
+        self.write("build/bench/train_step",
+                   '#!/bin/sh\ntouch "$(dirname "$0")/there"\nsh -c "sleep 600; : %s"\n' % word,
+                   0o755)
+        for number in signal.SIGINT, signal.SIGTERM:
+            process = subprocess.Popen(self.command, cwd=self.folder, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, text=True)
+            until = time.monotonic() + 240
+            while not (os.path.exists(self.path("build/bench/there")) and processes_with(word)):
+                self.assertLess(time.monotonic(), until)
+                time.sleep(0.02)
+            process.send_signal(number)
+            _, said = process.communicate(timeout=240)
+            self.assertEqual((process.returncode, said),
+                             (130, "bench: stopped; nothing is written\n"))
+            self.assertEqual(processes_with(word), [])
+            self.assertFalse(os.path.exists(self.path("out")))
+            os.unlink(self.path("build/bench/there"))
+
+
+class Programs(unittest.TestCase):
+    def test_the_environment_of_a_run(self):
+        os.environ["SIMGPU_CHECK"] = "off"
+        self.addCleanup(os.environ.pop, "SIMGPU_CHECK")
+        environment = bench_run.Shop("build").environment
+        self.assertNotIn("SIMGPU_CHECK", environment)
+        self.assertIn("PATH", environment)
+
+    def test_rounds_are_interleaved(self):
+        order = []
+
+        class Shop:
+            def run(self, command, env):
+                order.append(command)
+                return json.dumps({"cpu": [1.0, 3.0]}), 0.0, 0.0
+        variants = [bench_run.Variant(key, key, key) for key in "AB"]
+        found = bench_run.run_rounds(Shop(), variants, 3, lambda line: None)
+        self.assertEqual("".join(order), "ABABAB")
+        self.assertEqual(bench_sections.of_rounds(found["A"], "cpu"), [2.0] * 3)
+
+
+if __name__ == "__main__":
+    unittest.main()

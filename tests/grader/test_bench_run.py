@@ -1,0 +1,56 @@
+"""make bench with the real programs, on a tiny model: a page with every section, figures that can
+be, and a record that can be read back.
+"""
+
+import os
+import re
+import subprocess
+import unittest
+
+from helpers import ROOT, TempFolder, build_folder
+
+import bench_judge
+from test_bench import tables
+
+
+def make(*words):
+    environment = {name: value for name, value in os.environ.items() if "MAKE" not in name}
+    return subprocess.run(["make", "-s", "bench", "BUILD=" + build_folder()] + list(words),
+                          cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900,
+                          check=False, stdin=subprocess.DEVNULL)
+
+
+class Run(TempFolder):
+    def test_a_page_of_figures(self):
+        done = make("BENCH=test", "OUT=" + self.path("out"))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        name, = os.listdir(self.path("out"))
+        self.assertRegex(name, r"\A\d{4}-\d\d-\d\d-bench\.md\Z")
+        page = self.read("out/" + name)
+        for rows in tables(page):
+            self.assertEqual(len(set(rows)), 1, page)
+        for heading in ("Bounds", "Against the last record", "A training step: a tiny GPT-2",
+                        "Collectives against memcpy", "Growth", "Checks and the clock"):
+            self.assertIn("\n## %s\n" % heading, page)
+        self.assertRegex(page, r"\| BLAS \| [^|]*\d+\.\d+")
+        # 10 linear products of a layer and of the head, and 6 of each sequence and head.
+        products = re.findall(r"(?m)^\| [NT][NT] \|.*$", page)
+        self.assertEqual(sum(int(row.split("|")[5]) for row in products), 4 * 3 + 3 + 6 * 4 * 2)
+        found = bench_judge.read_record(page)
+        self.assertEqual(found["level"], "BENCH=test")
+        for name, figure in found["figures"].items():
+            self.assertTrue(0 < figure["min"] <= figure["median"] <= figure["max"] < 60, name)
+        self.assertTrue(any("W = 2" in name for name in found["figures"]))
+
+    def test_bad_use_builds_nothing(self):
+        for word, text in (("BENCH=slow", "no BENCH=slow"), ("PEER=x", "no PEER=x")):
+            done = make(word, "OUT=" + self.path("out"))
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            first, *rest = done.stderr.splitlines()
+            self.assertTrue(first.startswith("bench: ") and text in first, first)
+            self.assertTrue(all(line.startswith("make: ") for line in rest), rest)
+        self.assertFalse(os.path.exists(self.path("out")))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,157 @@
+/* What given code of labs 4 and 7 refuses, with the line that it says; and that a refusal leaves
+ * everything as it was. tests/labs/pairs.c has the options that do not go with each other.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend.h"
+#include "harness.h"
+#include "strategies.h"
+
+#define refused(call, line)                                                                        \
+    do {                                                                                           \
+        check_set_silent(true);                                                                    \
+        Status refused_ = (call);                                                                  \
+        check_set_silent(false);                                                                   \
+        check(refused_ == ERR_ARGUMENT && strstr(check_last(), line) != NULL,                      \
+              "%s: status %d and \"%s\", want ERR_ARGUMENT and a line with: %s", #call, refused_,  \
+              check_last(), line);                                                                 \
+    } while (0)
+
+// ---- Offload ----
+
+static void order_body(const Rank *r, void *arg)
+{
+    const MixedPrecisionPolicy bf16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
+    Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, r->world, 1, 1);
+    Wrapped w;
+    case_wrap(&w, &c, r);
+    need(strategy_remove(w.model));
+    refused(offload_apply(w.model), "call strategy_apply before offload_apply");
+    check(w.root->offload == NULL && w.root->shard_ops == NULL, "what was refused has left something");
+    refused(offload_remove(w.model), "is not offloaded");
+    need(strategy_apply(w.model, &c.options));
+    fsdp_adamw_destroy(&w.adamw);
+    need(offload_apply(w.model));
+    need(precision_apply(w.model, &bf16));
+    refused(offload_remove(w.model), "call precision_remove before");
+    need(precision_remove(w.model));
+    need(fsdp_adamw_create(&w.adamw, w.model, &w.ctx, &TEST_ADAMW));
+    case_train(&w, &c, r, 0);
+    need(fsdp_adamw_step(&w.adamw));
+    case_unwrap(&w, r);
+}
+
+static void offload_is_between_strategy_and_precision(void **state)
+{
+    run_ranks(2, order_body, NULL);
+}
+
+static void check_pinned(const void *memory, const char *what)
+{
+    struct cudaPointerAttributes attributes;
+    need_cuda(cudaPointerGetAttributes(&attributes, memory));
+    check(attributes.type == cudaMemoryTypeHost, "%s: memory of type %d, want pinned host memory",
+          what, (int)attributes.type);
+}
+
+static void pinned_body(const Rank *r, void *arg)
+{
+    Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, r->world, 1, 1);
+    Wrapped w;
+    c.offload = true;
+    case_wrap(&w, &c, r);
+    for (int u = 0; u < w.root->n_units; u++) {
+        const FlatParam *flat = &w.root->units[u]->flat;
+        check_pinned(flat->sharded_param.data, "a shard of parameters");
+        check_pinned(flat->sharded_grad.data, "a shard of gradients");
+        check_pinned(w.adamw.m[u], "a first moment");
+        check_pinned(w.adamw.v[u], "a second moment");
+    }
+    case_unwrap(&w, r);
+}
+
+static void offloaded_shards_are_in_pinned_memory(void **state)
+{
+    run_ranks(1, pinned_body, NULL);
+    run_ranks(3, pinned_body, NULL);
+}
+
+// ---- Recomputation ----
+
+static void recompute_body(const Rank *r, void *arg)
+{
+    Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, r->world, 1, 1);
+    Wrapped w;
+    float *logits, *din = NULL;
+    Batch batch = case_batch(&c, 0, 0, 0);
+    case_wrap(&w, &c, r);
+    refused(recompute_apply(w.model, RECOMPUTE_NONE), "no kind of recomputation");
+    refused(recompute_apply(w.model, RECOMPUTE_ATTENTION), "no attention that keeps its weights");
+    refused(recompute_remove(w.model), "does not recompute");
+    w.run.B = c.spec.B;
+    w.run.T = c.spec.T;
+    need(module_forward(w.model, &w.run, batch.in, &logits));
+    refused(recompute_apply(w.model, RECOMPUTE_BLOCKS), "in the middle of a pass");
+    need(module_backward(w.model, &w.run, logits, &din));
+    need_cuda(cudaFreeAsync(din, w.run.stream));
+    check(w.root->recompute == NULL, "what was refused has left something");
+    need(recompute_apply(w.model, RECOMPUTE_BLOCKS));
+    refused(recompute_apply(w.model, RECOMPUTE_BLOCKS), "recomputes already");
+    case_train(&w, &c, r, 1);
+    case_unwrap(&w, r);
+    batch_destroy(&batch);
+}
+
+static void recomputation_is_put_on_between_passes(void **state)
+{
+    run_ranks(2, recompute_body, NULL);
+}
+
+// ---- Stages ----
+
+// One bias is that of the first layer of each of three blocks.
+static Module *shared_by_three(void)
+{
+    Module *model = mlp_create(7, 13, 5, 4);
+    check(model != NULL, "the test's model cannot be made");
+    Module *first = model->children[0]->children[0];
+    for (int i = 1; i < 3; i++) {
+        Module *other = model->children[i]->children[0];
+        free(other->params[1]);
+        other->params[1] = first->params[1];
+    }
+    return model;
+}
+
+static void cut_body(const Rank *r, void *arg)
+{
+    PipelineMesh mesh;
+    PipelineTies ties;
+    refused(pipeline_mesh(&mesh, r->comm, 2), "the stages must divide them");
+    need(pipeline_mesh(&mesh, r->comm, 3));
+    Module *few = mlp_create(7, 13, 5, 3), *none = linear_create("one", 3, 2, true, 0.1f);
+    Module *tied = shared_by_three();
+    refused(pipeline_cut(few, &mesh, &ties), "2 blocks cannot be 3 stages");
+    check(few->n_children == 3, "a model that was refused has been cut");
+    refused(pipeline_cut(none, &mesh, &ties), "0 blocks cannot be 3 stages");
+    refused(pipeline_cut(tied, &mesh, &ties), "two can share it");
+    check(tied->n_children == 4, "a model that was refused has been cut");
+    module_destroy(few);
+    module_destroy(none);
+    module_destroy(tied);
+    need(pipeline_mesh_destroy(&mesh));
+}
+
+static void a_cut_wants_blocks_for_each_stage(void **state)
+{
+    run_ranks(3, cut_body, NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(offload_is_between_strategy_and_precision),
+    cmocka_unit_test(offloaded_shards_are_in_pinned_memory),
+    cmocka_unit_test(recomputation_is_put_on_between_passes),
+    cmocka_unit_test(a_cut_wants_blocks_for_each_stage),
+};
+SUITE_MAIN("refusals", tests)
