@@ -70,7 +70,7 @@ def memory_formulas(memory):
         parts.append("In %s:\n\n%s" % (types["name"], table(
             ["category"] + [name for _, name in strategies], rows)))
         text = each[0]["activations"]
-        parts.append("Activations in all of them: %s" % shown(text))
+        parts.append("Activations, under all of them:\n\n%s" % site_formulas.block([text]))
     parts.append("In %s a and b are both 2: gradients as in float, all else as in bf16."
                  % memory.data["precisions"][2]["name"])
     return "\n\n".join(parts)
