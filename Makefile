@@ -23,6 +23,7 @@ include make/demo.mk
 include make/build.mk
 include make/install.mk
 include $(wildcard make/release.mk)
+include $(wildcard make/site.mk)
 include $(wildcard make/devtools.mk)
 
 # How it is made. The last one comes last: it writes down the variables of all others.
@@ -31,7 +32,7 @@ include make/programs.mk
 include make/made_with.mk
 
 # The parts that `make help` shows, in its order: what students run, what others run, variables.
-HELP_FILES := $(wildcard $(patsubst %,make/%.mk,grade demo build install setup release devtools) Makefile \
+HELP_FILES := $(wildcard $(patsubst %,make/%.mk,grade demo build install setup release site devtools) Makefile \
                          $(patsubst %,make/%.mk,backends emulated_cuda options))
 
 ## make help          this list

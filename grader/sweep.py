@@ -181,7 +181,7 @@ def main(program, settings, folder):
     text, path = settings.pop("SWEEP", ""), settings.pop("SVG", "")
     path = path or os.path.join(folder, "sweep.svg")
     try:
-        for name in ("GPUS", "JSON", "FIT", "RANKS", "RUN"):
+        for name in ("GPUS", "JSON", "TIMELINE", "FIT", "RANKS", "RUN"):
             if name in settings:
                 raise BadSweep("SWEEP goes without %s" % name)
         gpus = sizes(text)

@@ -15,7 +15,9 @@ static double percent(uint64_t part, uint64_t of)
 // The figures of another plan, as part of a line. Nothing where it cannot be made.
 static bool try_it(const Plan *plan, const PlanOptions *with, const char *name)
 {
-    Plan other = {.options = with};
+    PlanOptions alone = *with; // the plan's own step is in its file
+    alone.timeline = NULL;
+    Plan other = {.options = &alone};
     bool made = plan_make(&other) == OK;
     uint64_t memory = plan_most_memory(&other), step = other.times.step;
     bool fits = memory <= with->machine->memory;

@@ -231,6 +231,7 @@ static Status read_rest(const PlanValues value, PlanOptions *o)
     o->fit = fit == 1;
     o->advice = advice == 0 && o->run == PLAN_ALONE;
     o->json = value[JSON];
+    o->timeline = value[TIMELINE];
     TRY(read_slow(value, o));
     if (o->fit && (value[STRATEGY] || value[REPLICAS] || value[ACCUMULATE] ||
                    value[RESHARD_RANKS] || value[REDUCE]))

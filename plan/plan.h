@@ -13,6 +13,7 @@
  *                host.c: what they need not do
  *   record.c     what a rank keeps of its own log: memory, messages
  *   times.c      the step in time, from the logs
+ *   timeline.c   the same, operation by operation, as JSON
  *   formulas.c   the same quantities without a run
  *   print.c, json.c    the plan as a table and as JSON
  *   advice.c     what would help most
@@ -77,6 +78,7 @@ typedef struct PlanOptions {
     const SimMachine *machine;
     const char *machine_name; // as it was given: a name or a file
     const char *json;         // a file; NULL: none
+    const char *timeline;     // the same
 } PlanOptions;
 
 // ---- models.c ---- False: it is not known.
@@ -185,6 +187,14 @@ PlanKind plan_kind_of(const GpuLogEntry *entry);
 uint64_t plan_flops_of(const GpuLogEntry *entry);
 const char *plan_kind_name(PlanKind kind);
 Status plan_times(const PlanOptions *options, const PlanRanks *all, PlanTimes *times);
+
+// ---- timeline.c ---- An operation of each entry of the record: since the step began.
+typedef struct PlanSpan {
+    uint64_t start, end;
+} PlanSpan;
+// Of the measured step, to the file options->timeline.
+Status plan_write_timeline(const PlanOptions *options, const PlanRecord *record,
+                           const PlanSpan *span, uint64_t step);
 
 // ---- formulas.c ---- Without a run.
 typedef struct PlanFormulas { // of a stage

@@ -13,7 +13,7 @@ static const char *const names[SETTINGS] = {
     "REDUCE_DTYPE", "REPLICAS", "ACCUMULATE", "ATTENTION", "CLIP",          "LAYERS",   "HEADS",
     "DIM",          "VOCAB",    "KV_HEADS",   "HIDDEN",    "RESHARD_RANKS", "REDUCE",   "RECOMPUTE",
     "PREFETCH",     "OFFLOAD",  "LAYOUT",     "STAGES",    "SCHEDULE",      "SLOW",     "JSON",
-    "RANKS",        "RUN",      "INIT",       "FIT",       "ADVICE"};
+    "RANKS",        "RUN",      "INIT",       "FIT",       "TIMELINE",      "ADVICE"};
 
 Status plan_refuse(const char *format, ...)
 {

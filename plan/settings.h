@@ -41,6 +41,7 @@ typedef enum PlanSetting {
     RUN,
     INIT,
     FIT,
+    TIMELINE,
     ADVICE,
     SETTINGS
 } PlanSetting;

@@ -183,6 +183,20 @@ static Status step_of(const PlanRecord *r, const Moment *m, PlanTimes *t)
     return OK;
 }
 
+static Status write_timeline(const PlanOptions *o, const PlanRecord *r, const Moment *m,
+                             uint64_t step)
+{
+    SimPs from = last_end(r, m, 0, r->first);
+    PlanSpan *span = calloc((size_t)r->n + 1, sizeof *span);
+    if (!span) return fail(ERR_MEMORY, "no host memory for the times of a rank");
+    for (int i = r->first; i < r->n; i++)
+        if (takes_time(&r->entry[i]) && m[i].start >= from)
+            span[i] = (PlanSpan){m[i].start - from, m[i].end - from};
+    Status status = plan_write_timeline(o, r, span, step);
+    free(span);
+    return status;
+}
+
 Status plan_times(const PlanOptions *o, const PlanRanks *all, PlanTimes *times)
 {
     SimLog logs[PLAN_KINDS];
@@ -196,11 +210,17 @@ Status plan_times(const PlanOptions *o, const PlanRanks *all, PlanTimes *times)
     }
     if (!wrong) wrong = sim_replay_some(o->machine, &spread, logs, all->n, note, &moments);
     Status status = wrong ? fail(ERR_ARGUMENT, "the ranks' logs cannot be timed: %s", wrong) : OK;
+    int slowest = 0;
     for (int i = 0; i < all->n && status == OK; i++) {
         PlanTimes one;
         status = step_of(all->record[i], moments.of[i], &one);
-        if (i == 0 || one.step > times->step) *times = one;
+        if (i == 0 || one.step > times->step) {
+            *times = one;
+            slowest = i;
+        }
     }
+    if (status == OK && o->timeline)
+        status = write_timeline(o, all->record[slowest], moments.of[slowest], times->step);
     for (int i = 0; i < all->n; i++) free(moments.of[i]);
     return status;
 }

@@ -69,7 +69,7 @@ FOR_STAFF = ("handouts/instructors.md", "handouts/interview_answers.md")
 # archive has all, of grader/devtools/ none has any.
 COURSE_FILES = ("course.json", "deliver.py", "hidden.py")
 # Rules of make for what no archive holds.
-KIT_RULES = ("make/devtools.mk", "make/emulated_cuda.mk", "make/release.mk")
+KIT_RULES = ("make/devtools.mk", "make/emulated_cuda.mk", "make/release.mk", "make/site.mk")
 
 
 class BadRelease(Exception):

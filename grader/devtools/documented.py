@@ -182,6 +182,7 @@ CHECKS = (
     Check(r"make bench BENCH=full PEER=pytorch", ELSEWHERE, "it takes 3 GB of packages from PyPI"),
     Check(r"make check-trace", ELSEWHERE, "it takes a package from PyPI"),
     Check(r"make compare-pytorch", ELSEWHERE, "it takes 3 GB of packages from PyPI"),
+    Check(r"make (check-)?site", ELSEWHERE, "it takes packages from PyPI, and a browser"),
     Check(r"make check-aarch64", ELSEWHERE, "it takes a cross compiler, qemu and a quarter of an hour"),
     Check(r"make check-pytorch-map", ELSEWHERE, "it takes 3 GB of packages from PyPI"),
     Check(r"make pairs", LONG, want=r"as the oracle: all \d+ sets of three values"),

@@ -114,7 +114,7 @@ class Running(TempFolder):
 
 class Help(unittest.TestCase):
     # Targets that others are made of.
-    PARTS = {"start-program", "own-suites", "suites", "large-suites", "examples",
+    PARTS = {"start-program", "site-planner", "own-suites", "suites", "large-suites", "examples",
              "example-programs", "test-programs", "bench-programs", "long-tests", "FORCE"}
 
     def test_it_lists_every_target_in_80_columns(self):

@@ -7,6 +7,8 @@ from helpers import ROOT, TempFolder
 
 import links
 
+# Pages that are staged elsewhere: test_site.py checks their links.
+STAGED = os.path.join(ROOT, "site")
 # Its links are those of the archive that it is packed into, whose root is the kit's.
 TEMPLATE = os.path.join("grader", "course", "platforms", "student", "README.md")
 
@@ -16,6 +18,7 @@ def pages():
     found = []
     for at, folders, names in os.walk(ROOT):
         folders[:] = [name for name in folders if name != "build" and
+                      os.path.join(at, name) != STAGED and
                       (not name.startswith(".") or name in (".devcontainer", ".github"))]
         found += [os.path.relpath(os.path.join(at, name), ROOT)
                   for name in names if name.endswith(".md")]

@@ -19,6 +19,7 @@ import manifest
 import mutants
 import runner
 import sweep
+import timeline
 
 SMALL = ["LAYERS=3", "HEADS=2", "DIM=20", "VOCAB=61", "SEQ=16", "INIT=values"]
 LLAMA = ["LAYERS=2", "HEADS=4", "KV_HEADS=2", "DIM=24", "HIDDEN=40", "VOCAB=61", "SEQ=16",
@@ -582,9 +583,39 @@ class Reference(Plan):
                 self.assertEqual(err.count("\n"), 1, err)
 
     def test_a_file_that_cannot_be_written(self):
-        status, _, err = self.run_plan(*SMALL, "GPUS=2", "JSON=" + self.path("no", "plan.json"))
-        self.assertEqual(status, 1)
-        self.assertRegex(err, r"^plan: JSON=\S+ cannot be written: No such file")
+        for name in ("JSON", "TIMELINE"):
+            status, _, err = self.run_plan(*SMALL, "GPUS=2",
+                                           "%s=%s" % (name, self.path("no", "plan.json")))
+            self.assertEqual(status, 1)
+            self.assertRegex(err, r"^plan: %s=\S+ cannot be written: No such file" % name)
+
+    def test_the_timeline_is_the_step(self):
+        """Operation by operation it is what the table has added up, of the slowest rank; and not that
+        of another plan, which advice has tried."""
+        path = self.path("timeline.json")
+        plan = self.plan(*SMALL, "GPUS=4", "SLOW=2:50%", "RANKS=all", "TIMELINE=" + path)
+        self.check_timeline(plan, path)
+        self.check_timeline(self.plan("MODEL=gpt2", "GPUS=8", "BATCH=512", "TIMELINE=" + path), path)
+
+    def check_timeline(self, plan, path):
+        with open(path, encoding="utf-8") as file:
+            line = json.load(file)
+        spans = [(row[0], row[4], row[5]) for row in line["operations"] if row[5] > row[4]]
+        moved = [span[1:] for span in spans if span[0] in plan["ranks"][0]["messages"]]
+        computed = [span[1:] for span in spans if span[0] not in plan["ranks"][0]["messages"]]
+        times = plan["times"]
+        self.assertEqual((line["rank"], line["step"]), (times["rank"], times["step"]))
+        self.assertEqual(max(end for _, _, end in spans), times["step"])
+        for found, name in ((computed, "compute"), (moved, "communication")):
+            self.assertEqual(timeline.length(timeline.union(found)), times[name], name)
+        self.assertEqual(timeline.length(timeline.union(computed + moved)),
+                         times["compute"] + times["exposed"])
+        events = [row[3] for row in line["operations"] if row[0] == "event record"]
+        waited = [row[3] for row in line["operations"] if row[0] == "stream wait"]
+        self.assertEqual(sum(row[6] for row in line["operations"]), sum(
+            sent for rank in plan["ranks"] if rank["rank"] == times["rank"]
+            for _, _, sent in rank["messages"].values()))
+        self.assertTrue(waited and set(waited) <= set(events) and 0 not in events)
 
 
 class Sweep(Plan):

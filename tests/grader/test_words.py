@@ -13,7 +13,7 @@ ITSELF = os.path.join("tests", "grader", "test_words.py")
 
 # Where no phrase may be.
 CLEAN = ("Makefile", "make", "README.md", "CONTRIBUTING.md", "include", "reference", "skeleton",
-         "handouts", "lib", "gpulog", "simgpu", "grader", "tasks", "examples", "bench", "tests")
+         "handouts", "lib", "gpulog", "simgpu", "grader", "tasks", "examples", "bench", "site", "tests")
 
 PHRASES = {
     r"let(s|ting)? go": "free, reshard",
