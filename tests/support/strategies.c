@@ -101,7 +101,7 @@ const char *case_refusal(const Case *c, int world)
     if (world % c->replicas != 0) return "the replicas must divide them";
     int shards = world / c->replicas, slice = o->reshard_ranks;
     bool ddp = o->strategy == STRATEGY_DDP, frozen = any_frozen(c);
-    if (c->stages > blocks_of(c)) return "each has one at least";
+    if (c->stages > 0 && c->stages > blocks_of(c)) return "each has one at least";
     if (c->align && c->layout != NULL) return "align_shards is for flat parameters";
     if (frozen && c->layout == NULL) return "a flat parameter trains as one";
     if (slice != 0 && o->strategy != STRATEGY_ZERO3)
