@@ -36,7 +36,8 @@ static void collectives(const Rank *r, void *arg)
     need_cuda(cudaMemcpyAsync(host, send, bytes, cudaMemcpyDeviceToHost, r->stream));
     need_cuda(cudaStreamSynchronize(r->stream));
     for (int i = 0; i < EACH; i++)
-        check(host[i] == (float)(r->world * (r->rank + i)), "element %d scattered is %g", i, host[i]);
+        check(host[i] == (float)(r->world * (r->rank + i)), "element %d scattered is %g", i,
+              host[i]);
 
     for (int i = 0; i < EACH; i++) host[i] = (float)(r->rank + i);
     need_cuda(cudaMemcpyAsync(send, host, bytes, cudaMemcpyHostToDevice, r->stream));

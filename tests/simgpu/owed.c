@@ -271,8 +271,8 @@ static void draw_one(Both *b, Both *other, const Rank *r, cublasHandle_t handle)
         memcpy(b->host + from, bytes, n);
         break;
     case 4:
-        need_cuda(cudaMemcpyAsync(b->device + from, other->device + at, n,
-                                  cudaMemcpyDeviceToDevice, r->stream));
+        need_cuda(cudaMemcpyAsync(b->device + from, other->device + at, n, cudaMemcpyDeviceToDevice,
+                                  r->stream));
         memcpy(b->host + from, other->host + at, n);
         break;
     case 5:
@@ -287,8 +287,8 @@ static void draw_one(Both *b, Both *other, const Rank *r, cublasHandle_t handle)
     default:
         need_cuda(cudaMemcpyAsync(bytes, b->device + from, n, cudaMemcpyDeviceToHost, r->stream));
         for (size_t i = 0; i < n; i++)
-            check(bytes[i] == b->host[from + i], "seed %u: byte %zu is %d, not %d",
-                  state_of_draw, from + i, bytes[i], b->host[from + i]);
+            check(bytes[i] == b->host[from + i], "seed %u: byte %zu is %d, not %d", state_of_draw,
+                  from + i, bytes[i], b->host[from + i]);
     }
 }
 
@@ -370,7 +370,8 @@ static void reported(const Rank *r, void *arg)
     unsigned char *p, host[N];
     need_cuda(cudaMalloc((void **)&p, N));
     need_cuda(cudaMemcpy(host, p, N, cudaMemcpyDeviceToHost));
-    heard_is(heard, "an uninitialised read of device memory", "reads 12288 bytes that nobody wrote");
+    heard_is(heard, "an uninitialised read of device memory",
+             "reads 12288 bytes that nobody wrote");
     heard_is(heard, "an uninitialised read of device memory", "simgpu/owed.c:");
     check(host[0] == 0xff && host[N - 1] == 0xff, "it read no poison");
     need_cuda(cudaFree(p));
@@ -385,8 +386,8 @@ static void test_reported(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_cases),   cmocka_unit_test(test_other_ranks),
-    cmocka_unit_test(test_draws),   cmocka_unit_test(test_threads),
+    cmocka_unit_test(test_cases),    cmocka_unit_test(test_other_ranks),
+    cmocka_unit_test(test_draws),    cmocka_unit_test(test_threads),
     cmocka_unit_test(test_reported),
 };
 SUITE_MAIN("owed", tests)

@@ -18,9 +18,9 @@
 #define WAITING_BLOCKS 64
 #define WAITING_BYTES ((size_t)16 << 20)
 #define FREED_REMEMBERED 4096
-// Blocks of this size and more stay apart when they come free, as long as requests find free blocks of
-// exactly their size: a program's steps then have the same addresses each time, whose pages its peers
-// have mapped already.
+// Blocks of this size and more stay apart when they come free, as long as requests find free blocks
+// of exactly their size: a program's steps then have the same addresses each time, whose pages its
+// peers have mapped already.
 #define JOINED_BELOW ((size_t)64 << 10)
 
 struct SimHeap {

@@ -6,8 +6,8 @@
  * next allocation, as CUDA's memory pools do.
  *
  * Interface: cudaMalloc, cudaFree, cudaMallocAsync, cudaFreeAsync, cudaMallocFromPoolAsync,
- * cudaMemGetInfo, cudaPointerGetAttributes, the cudaMemPool* calls; sim_check_range, sim_overwritten,
- * sim_fill_later, sim_describe, sim_memory_reset.
+ * cudaMemGetInfo, cudaPointerGetAttributes, the cudaMemPool* calls; sim_check_range,
+ * sim_overwritten, sim_fill_later, sim_describe, sim_memory_reset.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -414,7 +414,8 @@ static void report_no_memory(SimDevice *device, const char *call, size_t bytes, 
 }
 
 // Nothing promises what fresh memory holds, so it holds NaNs: a sum that forgets to start from zero
-// shows. They are owed, but where the host may look, or where they are few. Called with the lock held.
+// shows. They are owed, but where the host may look, or where they are few. Called with the lock
+// held.
 static void poison(SimDevice *device, SimBlock *block)
 {
     char *at = device->alias + block->offset;

@@ -1,12 +1,12 @@
 /* owed.h: fills that an allocation owes: bytes that are to read as poison, or as a cudaMemset set
  * them, and that nobody has written yet.
  *
- * Fresh memory is poison, and most of it is overwritten before anybody reads it. So the fill is only
- * noted. It is paid (the bytes are written) before an operation reads them, or may leave some of
- * them as they are; what overwrites them all cancels it. Whoever is to use bytes of an allocation
- * comes by memory.c, so nobody else sees memory that is owed: neither the other ranks, whose
- * collectives use what was given to a call here, nor the host, which has no access; managed memory,
- * to which it has, owes nothing.
+ * Fresh memory is poison, and most of it is overwritten before anybody reads it. So the fill is
+ * only noted. It is paid (the bytes are written) before an operation reads them, or may leave some
+ * of them as they are; what overwrites them all cancels it. Whoever is to use bytes of an
+ * allocation comes by memory.c, so nobody else sees memory that is owed: neither the other ranks,
+ * whose collectives use what was given to a call here, nor the host, which has no access; managed
+ * memory, to which it has, owes nothing.
  *
  * Memory that nobody has touched holds zeros already: there a fill with zeros costs nothing, not
  * even pages.

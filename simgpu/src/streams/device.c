@@ -25,8 +25,8 @@
 #include "streams/streams.h"
 
 // Address space of an arena beside the device's memory, so that pieces never hinder an allocation.
-// Many devices have less of it: a rank maps its own arenas and, once more, each peer's, and a process
-// has 128 TiB of addresses.
+// Many devices have less of it: a rank maps its own arenas and, once more, each peer's, and a
+// process has 128 TiB of addresses.
 #define ARENA_FACTOR 4
 #define LEAST_FACTOR 2
 #define MOST_ADDRESSES ((size_t)96 << 40)
