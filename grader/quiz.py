@@ -84,9 +84,9 @@ def planned(program, setting, strategy):
         out = os.path.join(folder, "plan.json")
         try:
             done = subprocess.run(
-                [program, "JSON=" + out] + setting.plan(strategy), env=runner.clean_environment(),
-                stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-                timeout=LIMIT * runner.time_factor())
+                [program, "JSON=" + out, "ADVICE=no"] + setting.plan(strategy),
+                env=runner.clean_environment(), stdin=subprocess.DEVNULL, capture_output=True,
+                text=True, check=False, timeout=LIMIT * runner.time_factor())
         except subprocess.TimeoutExpired:
             raise Infrastructure("a plan took more than %g s" % (LIMIT * runner.time_factor()))
         if done.returncode != 0:
