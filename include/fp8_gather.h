@@ -62,7 +62,8 @@ typedef struct Fp8State {
 
 // Has all units of the root gather in FP8. ERR_ARGUMENT, and nothing has changed, where they do
 // already, where one has another layout than per_parameter, where the strategy is DDP, which gathers
-// nothing, where a unit is not sharded, or where no parameter is chosen. options may be NULL.
+// nothing, where the shards are in host memory, where a unit is not sharded, or where no parameter is
+// chosen. options may be NULL.
 Status fp8_apply(Module *root, const Fp8Options *options);
 // Takes it off. Before precision_remove, between steps.
 Status fp8_remove(Module *root);

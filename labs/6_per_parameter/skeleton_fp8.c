@@ -145,6 +145,9 @@ static Status check_root(const FsdpRoot *root)
     if (root->fp8 != NULL) return fail(ERR_ARGUMENT, "%s gathers in FP8 already", name);
     if (root->strategy != NULL && root->strategy->options.strategy == STRATEGY_DDP)
         return fail(ERR_ARGUMENT, "%s: DDP gathers nothing, so nothing in FP8: take ZeRO", name);
+    if (root->offload != NULL)
+        return fail(ERR_ARGUMENT,
+                    "%s: FP8 finds its scales in shards on the device, not on the host", name);
     for (int i = 0; i < root->n_units; i++)
         if (root->units[i]->flat.layout.rule != &PER_PARAMETER_RULE)
             return fail(ERR_ARGUMENT,

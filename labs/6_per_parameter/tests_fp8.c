@@ -493,6 +493,12 @@ static void masters_body(const Rank *r, void *arg)
     check_refused(fp8_apply(w.model, NULL), "call fsdp_reshard_all(root) first");
     need(fsdp_reshard_all(w.model));
     check_set_silent(false);
+    OffloadState elsewhere;
+    w.root->offload = &elsewhere;
+    check_set_silent(true);
+    check_refused(fp8_apply(w.model, NULL), "in shards on the device");
+    check_set_silent(false);
+    w.root->offload = NULL;
     need(fp8_apply(w.model, NULL));
     case_train(&w, c, r, 1);
     case_unwrap(&w, r);

@@ -121,6 +121,7 @@ const char *case_refusal(const Case *c, int world)
     if (c->offload && ddp) return "DDP keeps everything on the device";
     if (c->offload && slice != 0) return "reshard_ranks keeps slices on the device";
     if (c->fp8 != NULL && ddp) return "DDP gathers nothing, so nothing in FP8";
+    if (c->fp8 != NULL && c->offload) return "FP8 finds its scales in shards on the device";
     if (c->fp8 != NULL && c->layout == NULL) return "FP8 has a scale for each parameter";
     if (recompute_refusal(c)[0] != '\0') return recompute_refusal(c);
     if (c->stages > 0 && slice != 0) return "several micro-batches in flight";
