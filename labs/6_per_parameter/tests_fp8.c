@@ -93,11 +93,17 @@ static void places_body(const Rank *r, void *arg)
     module_destroy(model);
 }
 
+// What all else builds on, as need_layout.
+static void need_places(void)
+{
+    Case c = in_fp8(spec_mlp(4), STRATEGY_ZERO3, 1, 1, 1);
+    need_layout();
+    run_ranks(1, places_body, &c);
+}
+
 void codes_and_floats_share_a_message(void **state)
 {
-    need_layout();
-    Case c = in_fp8(spec_mlp(4), STRATEGY_ZERO3, 1, 1, 1);
-    run_ranks(1, places_body, &c);
+    need_places();
 }
 
 // ---- Scales ----
@@ -141,14 +147,14 @@ static void check_scales(const Wrapped *w, float factor, const char *when)
 static void check_all_reduces(uint64_t first, size_t want, int n, const char *when)
 {
     size_t bytes, count = count_since(first, GPU_ALL_REDUCE, &bytes);
-    check(
-        count == want,
-        "%s there were %zu all-reduces, want %zu: one for all units, where the shards were written "
-        "since the last",
-        when, count, want);
+    check(count == want,
+          "fp8_update_scales: %s there were %zu all-reduces, want %zu: one for all units, where "
+          "the shards were written "
+          "since the last",
+          when, count, want);
     check(bytes == want * 4 * (size_t)n,
-          "%s all-reduces had %zu bytes, want %zu: 4 of each parameter", when, bytes,
-          want * 4 * (size_t)n);
+          "fp8_update_scales: %s all-reduces had %zu bytes, want %zu: 4 of each parameter", when,
+          bytes, want * 4 * (size_t)n);
 }
 
 static void scales_body(const Rank *r, void *arg)
@@ -192,7 +198,7 @@ static void scales_body(const Rank *r, void *arg)
 
 void one_all_reduce_finds_all_scales(void **state)
 {
-    need_layout();
+    need_places();
     for (int world = 1; world <= 8; world++) {
         Case c = in_fp8(spec_mlp(3), STRATEGY_ZERO3, world, 1, 2);
         run_ranks(world, scales_body, &c);
@@ -242,7 +248,8 @@ static void send_masters(Wrapped *w, const Case *c)
     need_cuda(cudaDeviceSynchronize());
 }
 
-static void check_param(const Case *c, const Param *param)
+// `how` a matrix came to its values.
+static void check_param(const Case *c, const Param *param, const char *how)
 {
     size_t numel = (size_t)meta_numel(param);
     DType type = c->policy != NULL ? c->policy->param_dtype : DTYPE_F32;
@@ -256,7 +263,7 @@ static void check_param(const Case *c, const Param *param)
         check(got[i] == rounded || (isnan(got[i]) && isnan(rounded)),
               "element %zu of %s is %.9g in the masters, and %.9g unsharded, want %.9g: %s", i,
               param->name, (double)x[i], (double)got[i], (double)rounded,
-              matrix ? "rounded to 8 bits with its parameter's scale" : "it is no matrix");
+              matrix ? how : "it is no matrix: copy_param copies what fill_part has cast");
         double bound = fmax(fabs(x[i]) / 16, ldexp(1.0, -10) / scale);
         if (matrix && type == DTYPE_F32 && !isnan(scale))
             check(fabs((double)got[i] - x[i]) <= bound,
@@ -267,6 +274,10 @@ static void check_param(const Case *c, const Param *param)
     free(want);
     free(got);
 }
+
+static const char THERE_AND_BACK[] =
+    "rounded to 8 bits with its parameter's scale by fill_part, and "
+    "brought back by copy_param";
 
 static void rounded_body(const Rank *r, void *arg)
 {
@@ -296,7 +307,8 @@ static void rounded_body(const Rank *r, void *arg)
                   flat->name, gpulog_live_bytes(r->device) - before, buffer);
             need(fsdp_wait_for_unshard(unit));
             need_cuda(cudaDeviceSynchronize());
-            for (int i = 0; i < flat->layout.n; i++) check_param(c, flat->layout.params[i]);
+            for (int i = 0; i < flat->layout.n; i++)
+                check_param(c, flat->layout.params[i], THERE_AND_BACK);
             need(fsdp_reshard(unit));
             need(fsdp_free_all_gather(w.root));
         }
@@ -308,7 +320,7 @@ static void rounded_body(const Rank *r, void *arg)
 
 void what_is_unsharded_was_rounded(void **state)
 {
-    need_layout();
+    need_places();
     static const MixedPrecisionPolicy BF16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true},
                                       FP16 = {DTYPE_F16, DTYPE_F32, DTYPE_F32, true};
     for (int world = 1; world <= 8; world++) {
@@ -391,7 +403,7 @@ static void payload_body(const Rank *r, void *arg)
 
 void the_payload_is_a_quarter(void **state)
 {
-    need_layout();
+    need_places();
     for (int world = 2; world <= 8; world++) {
         Case c = in_fp8(spec_gpt2(4), STRATEGY_ZERO3, world, 1, 1);
         run_ranks(world, payload_body, &c);
@@ -402,7 +414,7 @@ void the_payload_is_a_quarter(void **state)
 
 void training_in_fp8_follows_the_oracle(void **state)
 {
-    need_layout();
+    need_places();
     static const MixedPrecisionPolicy BF16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true},
                                       FP16 = {DTYPE_F16, DTYPE_F16, DTYPE_F32, true};
     static const Strategy STRATEGIES[] = {STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_ZERO3};
@@ -464,7 +476,9 @@ static void masters_body(const Rank *r, void *arg)
     need(fsdp_unshard(unit));
     need(fsdp_wait_for_unshard(unit));
     need_cuda(cudaDeviceSynchronize());
-    for (int i = 0; i < unit->flat.layout.n; i++) check_param(c, unit->flat.layout.params[i]);
+    for (int i = 0; i < unit->flat.layout.n; i++)
+        check_param(c, unit->flat.layout.params[i],
+                    "after fp8_full_state, as gather_in_fp8 has it");
     check_set_silent(true);
     check_refused(fsdp_full_state(w.model, compare_master, &seen),
                   "call fsdp_reshard_all(root) first");
@@ -506,7 +520,7 @@ static void masters_body(const Rank *r, void *arg)
 
 void the_masters_are_saved(void **state)
 {
-    need_layout();
+    need_places();
     static const MixedPrecisionPolicy BF16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
     for (int world = 1; world <= 3; world++) {
         Case c = in_fp8(spec_mlp(3), STRATEGY_ZERO3, world, 1, 1);
