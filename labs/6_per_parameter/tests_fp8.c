@@ -115,10 +115,34 @@ static uint32_t bits_of(float x)
     return bits;
 }
 
+// This rank's masters are `factor` times the initial values.
+static void check_masters(const Wrapped *w, float factor)
+{
+    for (int u = 0; u < w->root->n_units; u++) {
+        const FlatParam *flat = &w->root->units[u]->flat;
+        float *got = fetch(flat->sharded_param.data, (size_t)flat->layout.shard_numel);
+        for (int i = 0; i < flat->layout.n; i++) {
+            const Param *param = flat->layout.params[i];
+            int64_t begin, end, at;
+            float *values = values_of_param(param, meta_numel(param));
+            flat_param_range_in_shard(&flat->layout, i, flat->layout.rank, &begin, &end, &at);
+            for (int64_t k = begin; k < end; k++)
+                check(got[at + k - begin] == factor * values[k],
+                      "the master of element %lld of %s is %.9g, want %.9g: fill_part reads the "
+                      "shard, and writes to the gather buffer alone",
+                      (long long)k, param->name, (double)got[at + k - begin],
+                      (double)(factor * values[k]));
+            free(values);
+        }
+        free(got);
+    }
+}
+
 // Each amax on the device is that of `factor` times the initial values.
 static void check_scales(const Wrapped *w, float factor, const char *when)
 {
     const Fp8State *state = w->root->fp8;
+    check_masters(w, factor);
     uint32_t *got =
         (uint32_t *)(void *)fetch((const float *)(const void *)state->amax, (size_t)state->n);
     int n = 0;
@@ -306,6 +330,11 @@ static void rounded_body(const Rank *r, void *arg)
                   "an all-gather of %s took %zu bytes, want %zu: the gather buffer alone",
                   flat->name, gpulog_live_bytes(r->device) - before, buffer);
             need(fsdp_wait_for_unshard(unit));
+            check(
+                !flat_param_is_shard(flat),
+                "what is unsharded of %s was rounded, and flat_param_is_shard says that it is the "
+                "shard: gather_in_fp8 sets flat.fp8",
+                flat->name);
             need_cuda(cudaDeviceSynchronize());
             for (int i = 0; i < flat->layout.n; i++)
                 check_param(c, flat->layout.params[i], THERE_AND_BACK);
