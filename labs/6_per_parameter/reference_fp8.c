@@ -69,12 +69,12 @@ Status fp8_update_scales(FsdpRoot *root)
     //? What does kernel_amax do with what is in amax already?
     CUDA_TRY(cudaMemsetAsync(state->amax, 0, (size_t)state->n * sizeof *state->amax, stream));
     for (int u = 0; u < root->n_units; u++) {
-        const FlatParam *flat = &root->units[u]->flat;
-        const float *values = flat->sharded_param.data;
-        for (int i = 0; i < flat->layout.n; i++) {
+        const FlatParam *cut = &root->units[u]->flat;
+        const float *values = cut->sharded_param.data;
+        for (int i = 0; i < cut->layout.n; i++) {
             int64_t begin, end, at;
             int slot = state->units[u].slot[i];
-            flat_param_range_in_shard(&flat->layout, i, flat->layout.rank, &begin, &end, &at);
+            flat_param_range_in_shard(&cut->layout, i, cut->layout.rank, &begin, &end, &at);
             if (slot < 0 || begin == end) continue;
             CUDA_TRY(kernel_amax(state->amax + slot, values + at, (size_t)(end - begin), stream));
         }
@@ -169,9 +169,9 @@ Status fp8_copy_out(FsdpUnit *unit)
     flat->unsharded_param.numel = fp8_of(unit)->wide.numel;
     TRY(layout_alloc_param(unit, &flat->unsharded_param));
     for (int i = 0; i < flat->layout.n; i++) TRY(copy_param(unit, i, gathered));
-    flat_set_views(flat);
     CUDA_TRY(cudaEventRecord(root->copied_out.event, unit->ctx->compute_stream));
     root->copied_out.buffer = gathered;
+    flat_set_views(flat);
     return unit->phase == FSDP_FORWARD ? OK : fsdp_free_copied_out(root);
 }
 

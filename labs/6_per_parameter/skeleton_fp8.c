@@ -110,9 +110,9 @@ Status fp8_copy_out(FsdpUnit *unit)
     flat->unsharded_param.numel = fp8_of(unit)->wide.numel;
     TRY(layout_alloc_param(unit, &flat->unsharded_param));
     for (int i = 0; i < flat->layout.n; i++) TRY(copy_param(unit, i, gathered));
-    flat_set_views(flat);
     CUDA_TRY(cudaEventRecord(root->copied_out.event, unit->ctx->compute_stream));
     root->copied_out.buffer = gathered;
+    flat_set_views(flat);
     return unit->phase == FSDP_FORWARD ? OK : fsdp_free_copied_out(root);
 }
 
