@@ -113,7 +113,8 @@ Status fp8_copy_out(FsdpUnit *unit)
     CUDA_TRY(cudaEventRecord(root->copied_out.event, unit->ctx->compute_stream));
     root->copied_out.buffer = gathered;
     flat_set_views(flat);
-    return unit->phase == FSDP_FORWARD ? OK : fsdp_free_copied_out(root);
+    if (unit->phase != FSDP_FORWARD) TRY(fsdp_free_copied_out(root));
+    return OK;
 }
 
 void fp8_reset(FsdpUnit *unit)

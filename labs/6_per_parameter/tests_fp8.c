@@ -122,10 +122,10 @@ static void check_masters(const Wrapped *w, float factor)
         const FlatParam *flat = &w->root->units[u]->flat;
         float *got = fetch(flat->sharded_param.data, (size_t)flat->layout.shard_numel);
         for (int i = 0; i < flat->layout.n; i++) {
-            const Param *param = flat->layout.params[i];
+            const Param *const param = flat->layout.params[i];
             int64_t begin, end, at;
             float *values = values_of_param(param, meta_numel(param));
-            flat_param_range_in_shard(&flat->layout, i, flat->layout.rank, &begin, &end, &at);
+            flat_param_range_in_shard(&flat->layout, i, w->mesh.shard.rank, &begin, &end, &at);
             for (int64_t k = begin; k < end; k++)
                 check(got[at + k - begin] == factor * values[k],
                       "the master of element %lld of %s is %.9g, want %.9g: fill_part reads the "
@@ -149,9 +149,9 @@ static void check_scales(const Wrapped *w, float factor, const char *when)
     for (int u = 0; u < w->root->n_units; u++) {
         const FlatLayout *layout = &w->root->units[u]->flat.layout;
         for (int i = 0; i < layout->n; i++) {
-            const Param *param = layout->params[i];
+            const Param *const param = layout->params[i];
             int64_t numel = meta_numel(param);
-            int slot = state->units[u].slot[i];
+            const int slot = state->units[u].slot[i];
             if (param->ndim < 2) continue;
             float *values = values_of_param(param, numel), most = 0.0f;
             for (int64_t k = 0; k < numel; k++) most = fmaxf(most, factor * fabsf(values[k]));
@@ -262,7 +262,7 @@ static void send_masters(Wrapped *w, const Case *c)
         for (int i = 0; i < flat->layout.n; i++) {
             int64_t begin, end, at;
             float *x = filled(c, flat->layout.params[i]);
-            flat_param_range_in_shard(&flat->layout, i, flat->layout.rank, &begin, &end, &at);
+            flat_param_range_in_shard(&flat->layout, i, w->mesh.shard.rank, &begin, &end, &at);
             if (begin < end)
                 send_to((float *)flat->sharded_param.data + at, x + begin, (size_t)(end - begin));
             free(x);
