@@ -294,16 +294,19 @@ GPU = re.compile(r"(cuda|nccl|cublas)[A-Z]\w*")
 PAST_THE_BOOKS = re.compile(r"cudaGetDriverEntryPoint\w*|cudaGetExportTable")
 HEADERS = ("fsdp.h", "nn.h", "kernels.h", "box_muller.h", "check.h", "not_yet.h", "mesh.h",
            "strategy.h", "precision.h", "prefetch.h", "recompute.h", "offload.h", "host_kernels.h",
-           "checkpoint.h", "safetensors.h", "layout_rule.h", "per_parameter.h", "pipeline.h")
+           "checkpoint.h", "safetensors.h", "layout_rule.h", "per_parameter.h", "fp8_gather.h",
+           "e4m3.h", "pipeline.h")
 
 
 def declared(root):
-    """The functions of the kit that a task may call: those of the headers for tasks."""
+    """What of the kit a task may use: functions and constants of the headers for tasks."""
     names = set()
     for header in HEADERS:
         try:
             with open(os.path.join(root, "include", header), encoding="utf-8") as file:
-                names.update(re.findall(r"\b([A-Za-z_]\w*)\s*\(", bare(file.read())))
+                text = bare(file.read())
+                names.update(re.findall(r"\b([A-Za-z_]\w*)\s*\(", text))
+                names.update(re.findall(r"\bextern const \w+ (\w+);", text))
         except OSError:
             continue # a release may hold less
     return names

@@ -24,6 +24,7 @@ typedef struct Buffer {
 // What NCCL calls the type.
 static inline ncclDataType_t dtype_nccl(DType dtype)
 {
+    if (dtype == DTYPE_BYTE) return ncclUint8;
     return dtype == DTYPE_F32 ? ncclFloat : dtype == DTYPE_BF16 ? ncclBfloat16 : ncclHalf;
 }
 

@@ -7,12 +7,17 @@
 
 #include <stdint.h>
 
-typedef enum DType { DTYPE_F32, DTYPE_BF16, DTYPE_F16 } DType;
+typedef enum DType {
+    DTYPE_F32,
+    DTYPE_BF16,
+    DTYPE_F16,
+    DTYPE_BYTE // what travels where several types do: no kernel computes with it
+} DType;
 
 // Bytes of one element.
 static inline int64_t dtype_bytes(DType dtype)
 {
-    return dtype == DTYPE_F32 ? 4 : 2;
+    return dtype == DTYPE_F32 ? 4 : dtype == DTYPE_BYTE ? 1 : 2;
 }
 
 #endif

@@ -102,6 +102,7 @@ typedef struct FlatParam {
     FlatLayout layout;
     FlatState state;        // changed by flat_set_state alone
     bool offloaded;         // the shards are in host memory (offload.h)
+    bool fp8;               // what is unsharded was gathered in 8 bits (fp8_gather.h)
     Buffer sharded_param;   // (shard_numel) elements [rank·shard_numel, (rank+1)·shard_numel)
     Buffer sharded_grad;    // (grad_numel) the averaged gradient of the same elements
     Buffer unsharded_param; // (padded), else no memory; world 1: the same memory as the shard
@@ -111,10 +112,10 @@ typedef struct FlatParam {
 } FlatParam;
 
 // Whether the unsharded parameter is the shard itself, not a copy: one rank shards, and both are of
-// one type and on the device. (Lab 2 gives the unsharded parameter another type.)
+// one type, on the device and not rounded. (Lab 2 gives the unsharded parameter another type.)
 static inline bool flat_param_is_shard(const FlatParam *flat)
 {
-    return flat->layout.world == 1 && !flat->offloaded &&
+    return flat->layout.world == 1 && !flat->offloaded && !flat->fp8 &&
            flat->unsharded_param.dtype == flat->sharded_param.dtype;
 }
 
@@ -213,6 +214,8 @@ typedef struct FsdpRoot {
     struct OffloadState *offload;     // offload.h; NULL: shards are on the device
     const struct ShardOps *shard_ops; // offload.h; NULL: optimizer.c's own work on the device
     struct Pipeline *pipeline;        // pipeline.h; NULL: the model is not cut into stages
+    struct Fp8State *fp8;             // fp8_gather.h; NULL: parameters are gathered as they are
+    int64_t updates;                  // how often shards were written: optimizer steps, and loads
     StateGatherer full_state;         // what fsdp_full_state does instead; NULL: what it says
 } FsdpRoot;
 

@@ -167,6 +167,21 @@ cudaError_t kernel_cross_entropy(float *losses, float *dlogits, const float *log
                                  const int32_t *targets, int rows, int vocab, float scale,
                                  cudaStream_t stream);
 
+// ---- 8 bits: e4m3 (e4m3.h) ----
+//
+// A parameter is scaled by e4m3_scale of its amax, the bits of its largest |x[i]|, which is on the
+// device: a power of two, so that scaling rounds nothing.
+
+// *amax = the larger one of *amax and the bits of each |x[i]|
+cudaError_t kernel_amax(uint32_t *amax, const float *x, size_t n, cudaStream_t stream);
+// dst[i] = src[i] · scale as an e4m3
+cudaError_t kernel_quantize_e4m3(uint8_t *dst, const float *src, const uint32_t *amax, size_t n,
+                                 cudaStream_t stream);
+// dst[r·n + i] = src[r·stride + i] / scale: a number of dst_type, rounded once; dst (rows, n)
+cudaError_t kernel_dequantize_e4m3(DType dst_type, void *dst, const uint8_t *src, size_t stride,
+                                   const uint32_t *amax, size_t rows, size_t n,
+                                   cudaStream_t stream);
+
 // ---- 4. Other types: bf16 and fp16 ----
 //
 // kernel_X_ex is kernel_X on arrays of `type` (void pointers); statistics and losses stay float. It

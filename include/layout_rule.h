@@ -29,6 +29,9 @@ typedef struct LayoutRule {
     // Before a reduction: unsharded_grad is laid out by parameter, and becomes a buffer in rank
     // order, on the compute stream. There may be none.
     Status (*copy_in)(FsdpUnit *unit);
+    // Before a unit that is unsharded is resharded: unsharded_param becomes again, but for its
+    // memory, the buffer that an all-gather fills. NULL: it is that, also after copy_out.
+    void (*reset)(FsdpUnit *unit);
 } LayoutRule;
 
 // New memory on the compute stream, as long as the buffer says, which the log calls an unsharded

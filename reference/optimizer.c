@@ -93,6 +93,7 @@ Status fsdp_adamw_step(FsdpAdamW *opt)
     const AdamWConfig *c = &opt->config;
     cudaStream_t stream = opt->ctx->compute_stream;
     TRY(check_sharded(opt->root));
+    opt->root->updates++;
     if (opt->root->shard_ops != NULL) return opt->root->shard_ops->adamw_step(opt);
     if (opt->step != NULL) return opt->step(opt);
 
@@ -130,6 +131,7 @@ Status fsdp_sgd_step(Module *module, FsdpContext *ctx, float lr, float weight_de
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
     TRY(check_sharded(root));
+    root->updates++;
     if (root->shard_ops != NULL) return root->shard_ops->sgd_step(root, lr, weight_decay);
 
     //[5.3] Every shard of the root has made one step of SGD, without momentum, and its padding is

@@ -101,7 +101,9 @@ Status fsdp_reshard(FsdpUnit *unit)
     FlatParam *flat = &unit->flat;
     FsdpContext *ctx = unit->ctx;
     AllGatherState *state = &unit->root->all_gather_state;
+    const LayoutRule *rule = flat->layout.rule;
     if (flat->state == FLAT_SHARDED) return OK;
+    if (rule != NULL && rule->reset != NULL) rule->reset(unit);
 
     // TODO 3.5: The unit is FLAT_SHARDED and its parameters have no memory. root->all_gather_state
     // holds the buffer, and its event is recorded after the unit's kernels; a buffer that it held

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fp8_gather.h"
 #include "gpulog.h"
 #include "kernels.h"
 #include "last_words.h"
@@ -59,6 +60,7 @@ static Status create_sharded(Trainer *t)
     if (t->opt.offload) TRY(offload_apply(t->model));
     if (staged) pipeline_policy(&t->stages, &policy);
     if (t->opt.mixed) TRY(precision_apply(t->model, &policy));
+    if (t->opt.gather == 1) TRY(fp8_apply(t->model, NULL));
     PrefetchOptions ahead = {t->opt.prefetch, t->opt.prefetch, 0};
     if (t->opt.prefetches) TRY(prefetch_apply(t->model, &ahead));
     if (t->opt.recompute != RECOMPUTE_NONE) TRY(recompute_apply(t->model, t->opt.recompute));
@@ -100,6 +102,7 @@ Status trainer_destroy(Trainer *t)
         TRY(stages_destroy(t));
         if (t->opt.recompute != RECOMPUTE_NONE) TRY(recompute_remove(t->model));
         if (t->opt.prefetches) TRY(prefetch_remove(t->model));
+        if (t->opt.gather == 1) TRY(fp8_remove(t->model));
         if (t->opt.mixed) TRY(precision_remove(t->model));
         if (t->opt.offload) TRY(offload_remove(t->model));
         if (t->opt.strategic) TRY(strategy_remove(t->model));

@@ -40,6 +40,7 @@ typedef struct TrainerOptions {
     bool mixed;             // policy is set; strategic is, too
     MixedPrecisionPolicy policy;
     int layout;        // of the units: 0 flat, 1 by parameter (lab 6)
+    int gather;        // 1: matrices are gathered in FP8 (lab 6)
     int reshard_ranks; // ZeRO-3: slices between forward and backward; 0: none
     bool prefetches;   // so many units ahead, in both passes; strategic is set, too
     int prefetch;

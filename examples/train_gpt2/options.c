@@ -39,6 +39,7 @@ static void usage(FILE *out, const char *program)
         "  --recompute X  blocks or attention: what a forward saved is computed again (none)\n"
         "  --offload      parameters, gradients and optimizer state in host memory\n"
         "  --layout X     how a unit is cut: flat or per_parameter, by rows of each (flat)\n"
+        "  --gather X     all-gathers of matrices: usual, or fp8, with --layout per_parameter (usual)\n"
         "  --uneven       micro-batches of 1 to --batch sequences, averaged by tokens\n"
         "  --stages N     a pipeline of so many stages, each sharded over the other ranks (1);\n"
         "                 its micro-batches are those of --accumulate\n"
@@ -60,6 +61,7 @@ static const char *const ATTENTIONS[] = {"plain", "fused", NULL};
 static const char *const STRATEGIES[] = {"ddp", "zero1", "zero2", "zero3", NULL};
 static const char *const RECOMPUTES[] = {"none", "blocks", "attention", NULL};
 static const char *const LAYOUTS[] = {"flat", "per_parameter", NULL};
+static const char *const GATHERS[] = {"usual", "fp8", NULL};
 static const char *const SCHEDULES[] = {"gpipe", "1f1b", NULL};
 static const char *const DTYPES[] = {"float", "bf16", "fp16", NULL};
 
@@ -113,6 +115,7 @@ Status train_options_parse(int argc, char **argv, TrainOptions *o, TrainerOption
         {"recompute", OPTION_CHOICE, &t->recompute, 0, RECOMPUTES, NULL},
         {"offload", OPTION_FLAG, &t->offload, 0, NULL, NULL},
         {"layout", OPTION_CHOICE, &t->layout, 0, LAYOUTS, NULL},
+        {"gather", OPTION_CHOICE, &t->gather, 0, GATHERS, NULL},
         {"stages", OPTION_INT, &t->stages, 1, NULL, &strategy},
         {"schedule", OPTION_CHOICE, &t->schedule, 0, SCHEDULES, &schedule},
         {"uneven", OPTION_FLAG, &t->uneven, 0, NULL, NULL},
@@ -191,6 +194,14 @@ Status train_options_check(const TrainOptions *o, const TrainerOptions *t, int r
                     "--reshard-ranks keeps a slice of a flat unit: leave --layout out");
     if (t->layout > 0 && t->unsharded)
         return fail(ERR_ARGUMENT, "--unsharded shards nothing: leave --layout out");
+    if (t->gather > 0 && t->layout == 0)
+        return fail(ERR_ARGUMENT,
+                    "--gather fp8 has a scale for each parameter: take --layout per_parameter");
+    if (t->gather > 0 && t->strategy == STRATEGY_DDP)
+        return fail(ERR_ARGUMENT, "--strategy ddp gathers nothing: leave --gather out");
+    if (t->gather > 0 && t->offload)
+        return fail(ERR_ARGUMENT,
+                    "--gather fp8 finds its scales in shards on the device: leave --offload out");
     if (t->strategy == STRATEGY_DDP && t->replicas > 1)
         return fail(ERR_ARGUMENT,
                     "--strategy ddp has a replica on every rank: leave --replicas out");

@@ -45,7 +45,8 @@ LABS_HEADERS = {"mesh.h": "1_strategies", "strategy.h": "1_strategies",
                 "precision.h": "2_mixed_precision", "prefetch.h": "3_prefetch",
                 "recompute.h": "4_memory", "offload.h": "4_memory",
                 "checkpoint.h": "5_checkpoints", "layout_rule.h": "6_per_parameter",
-                "per_parameter.h": "6_per_parameter", "pipeline.h": "7_pipeline"}
+                "per_parameter.h": "6_per_parameter", "fp8_gather.h": "6_per_parameter",
+                "pipeline.h": "7_pipeline"}
 # A header of which a part makes claims: that after this line.
 PARTS = {"kernels.h": "// ---- 4."}
 HEADERS = (HEADER, *LABS_HEADERS, *PARTS)

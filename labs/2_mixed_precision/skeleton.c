@@ -91,6 +91,9 @@ Status precision_apply(Module *module, const MixedPrecisionPolicy *policy)
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
     TRY(check_root(root, policy));
+    if (root->fp8 != NULL)
+        return fail(ERR_ARGUMENT, "%s gathers in FP8: call precision_apply before fp8_apply",
+                    module->name);
     PrecisionState *state = calloc(1, sizeof *state);
     PrecisionUnit *units = calloc((size_t)root->n_units, sizeof *units);
     DType before = module->n_children > 0 ? module->children[0]->out_type : module->out_type;
@@ -125,6 +128,8 @@ Status precision_remove(Module *module)
     PrecisionState *state = NULL;
     TRY(precision_find(module, &state));
     FsdpRoot *root = state->root;
+    if (root->fp8 != NULL)
+        return fail(ERR_ARGUMENT, "%s gathers in FP8: call fp8_remove before", module->name);
     for (int i = 0; i < root->n_units; i++) {
         FsdpUnit *unit = root->units[i];
         unit->all_gather = state->units[i].all_gather;

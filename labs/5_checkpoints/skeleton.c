@@ -281,6 +281,7 @@ Status checkpoint_load(const char *dir, Module *module, FsdpAdamW *opt,
         free(old);
         return ERR_MEMORY;
     }
+    root->updates++;
     checkpoint_alike_begin(root->ctx);
     bool moved = !folder_is_there(from) && folder_is_there(old); // [Note: the commit point]
     Status status = load_together(index_read(&index, moved ? old : from), &index, root, opt);

@@ -165,7 +165,8 @@ static Status copy_in(FsdpUnit *unit)
     NOT_YET("L6.6");
 }
 
-const LayoutRule PER_PARAMETER_RULE = {valid_numel, param_range, zero_padding, copy_out, copy_in};
+const LayoutRule PER_PARAMETER_RULE = {valid_numel, param_range, zero_padding,
+                                       copy_out,    copy_in,     NULL};
 
 // ---- Learning rates by parameter ----
 

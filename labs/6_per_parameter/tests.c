@@ -13,6 +13,7 @@
 #include "harness.h"
 #include "per_parameter.h"
 #include "strategies.h"
+#include "tests.h"
 
 enum { MOST_PARAMS = 12, MOST_WORLD = 8 };
 
@@ -40,7 +41,7 @@ static int owner_of_row(int64_t row, int64_t rows, int world)
     return (int)(row / each);
 }
 
-static int64_t most_rows(int64_t rows, int world)
+int64_t most_rows(int64_t rows, int world)
 {
     int64_t first = 0;
     for (int64_t row = 0; row < rows; row++) first += owner_of_row(row, rows, world) == 0;
@@ -137,7 +138,7 @@ static void fixed_body(const Rank *r, void *arg)
 }
 
 // What all else builds on: a test whose shards are cut in another way would look for it elsewhere.
-static void need_layout(void)
+void need_layout(void)
 {
     run_ranks(1, fixed_body, NULL);
 }
@@ -187,7 +188,7 @@ static void refused_body(const Rank *r, void *arg)
 
 // ---- The models ----
 
-static Case by_parameter(Spec spec, Strategy strategy, int world, int replicas, int rounds)
+Case by_parameter(Spec spec, Strategy strategy, int world, int replicas, int rounds)
 {
     Case c = case_of(spec, strategy, world, replicas, rounds);
     c.layout = per_parameter_layout;
@@ -211,13 +212,13 @@ static void case_refused_body(const Rank *r, void *arg)
     need(mesh_destroy(&w.mesh, r->comm));
 }
 
-static void check_case_refused(int world, Case *c)
+void check_case_refused(int world, Case *c)
 {
     if (case_refusal(c, world)[0] == '\0') fail_msg("the case is not one that is refused");
     run_ranks(world, case_refused_body, c);
 }
 
-static bool every_third(int i)
+bool every_third(int i)
 {
     return i % 3 == 1;
 }
@@ -233,7 +234,7 @@ static bool a_unit_and_more(int i) // l.0's two parameters, and another one
 }
 
 // Its initial values.
-static float *values_of_param(const Param *param, int64_t numel)
+float *values_of_param(const Param *param, int64_t numel)
 {
     float *want = malloc((size_t)numel * sizeof *want);
     check(want != NULL, "no memory for the oracle");
@@ -243,7 +244,7 @@ static float *values_of_param(const Param *param, int64_t numel)
 
 // ---- Copy-out ----
 
-static size_t count_since(uint64_t first, GpuOp op, size_t *bytes)
+size_t count_since(uint64_t first, GpuOp op, size_t *bytes)
 {
     size_t n = 0;
     *bytes = 0;
@@ -696,5 +697,11 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(copies_and_bytes_are_the_table),
     cmocka_unit_test(frozen_parameters_have_no_gradient),
     cmocka_unit_test(rates_differ_by_parameter),
+    cmocka_unit_test(codes_and_floats_share_a_message),
+    cmocka_unit_test(one_all_reduce_finds_all_scales),
+    cmocka_unit_test(what_is_unsharded_was_rounded),
+    cmocka_unit_test(the_payload_is_a_quarter),
+    cmocka_unit_test(training_in_fp8_follows_the_oracle),
+    cmocka_unit_test(the_masters_are_saved),
 };
 SUITE_MAIN("per_parameter", tests)

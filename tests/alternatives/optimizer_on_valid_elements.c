@@ -7,6 +7,7 @@ Status fsdp_adamw_step(FsdpAdamW *opt)
     const AdamWConfig *c = &opt->config;
     cudaStream_t stream = opt->ctx->compute_stream;
     TRY(check_sharded(opt->root));
+    opt->root->updates++;
     if (opt->root->shard_ops != NULL) return opt->root->shard_ops->adamw_step(opt);
     if (opt->step != NULL) return opt->step(opt);
     int t = ++opt->t;
@@ -27,6 +28,7 @@ Status fsdp_sgd_step(Module *module, FsdpContext *ctx, float lr, float weight_de
     FsdpRoot *root = NULL;
     TRY(fsdp_find_root(module, &root));
     TRY(check_sharded(root));
+    root->updates++;
     if (root->shard_ops != NULL) return root->shard_ops->sgd_step(root, lr, weight_decay);
     for (int i = root->n_units; i-- > 0;) {
         FlatParam *flat = &root->units[i]->flat;

@@ -37,6 +37,9 @@
 #define kernel_embedding_forward cpu_kernel_embedding_forward
 #define kernel_embedding_backward cpu_kernel_embedding_backward
 #define kernel_cross_entropy cpu_kernel_cross_entropy
+#define kernel_amax cpu_kernel_amax
+#define kernel_quantize_e4m3 cpu_kernel_quantize_e4m3
+#define kernel_dequantize_e4m3 cpu_kernel_dequantize_e4m3
 #define kernel_cast cpu_kernel_cast
 #define kernel_check_finite cpu_kernel_check_finite
 #define kernel_scale_ex cpu_kernel_scale_ex
@@ -76,6 +79,7 @@ GpuLogEntry host_entry;
 #include "../../lib/kernels/bias.c"
 #include "../../lib/kernels/cast.c"
 #include "../../lib/kernels/cross_entropy.c"
+#include "../../lib/kernels/e4m3.c"
 #include "../../lib/kernels/elementwise.c"
 #include "../../lib/kernels/embedding.c"
 #include "../../lib/kernels/gelu.c"

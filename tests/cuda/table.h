@@ -307,6 +307,23 @@ RUN(run_divided_float)
 }
 RUN(run_add_out_fp16) { return CALL(add_out_ex, DTYPE_F16, x[0], x[1], x[2], s->n, stream); }
 
+// n codes lie in words_of(N) words. 5 rows of n / 5 codes, n / 5 + 1 apart where they fit.
+RUN(run_amax) { return CALL(amax, (uint32_t *)(void *)x[0], x[1], s->n, stream); }
+RUN(run_quantize)
+{
+    return CALL(quantize_e4m3, (uint8_t *)x[0], x[1], (uint32_t *)(void *)x[2], s->n, stream);
+}
+static cudaError_t dequantize(bool host, DType type, float *const *x, const Sizes *s,
+                              cudaStream_t stream)
+{
+    size_t rows = 5, n = s->n / rows, stride = s->n > 20 ? n + 1 : n;
+    return CALL(dequantize_e4m3, type, x[0], (uint8_t *)x[1], stride, (uint32_t *)(void *)x[2],
+                rows, n, stream);
+}
+RUN(run_dequantize) { return dequantize(host, DTYPE_F32, x, s, stream); }
+RUN(run_dequantize_bf16) { return dequantize(host, DTYPE_BF16, x, s, stream); }
+RUN(run_dequantize_fp16) { return dequantize(host, DTYPE_F16, x, s, stream); }
+
 #define ONTO                                                                                       \
     {                                                                                              \
         OUT("dst", N, DRAWN, EXACT), IN("src", N, DRAWN)                                           \
@@ -316,6 +333,15 @@ static const Kernel halves[] = {
     {"cast to fp16", run_cast_fp16, {OUT("dst", N, NANS, EXACT), IN("src", N, LARGE)}},
     {"cast from bf16", run_cast_wide, {OUT("dst", N, NANS, EXACT), IN("src", N, DRAWN)}},
     {"cast of bf16 to fp16", run_cast_across, {OUT("dst", N, NANS, EXACT), IN("src", N, DRAWN)}},
+    {"amax", run_amax, {OUT("amax", DOUBLE, TOKEN, EXACT), IN("x", N, LARGE)}},
+    {"quantize_e4m3", run_quantize,
+     {OUT("dst", N, NANS, EXACT), IN("src", N, LARGE), IN("amax", DOUBLE, POSITIVE)}},
+    {"dequantize_e4m3 to floats", run_dequantize,
+     {OUT("dst", N, NANS, EXACT), IN("src", N, DRAWN), IN("amax", DOUBLE, POSITIVE)}},
+    {"dequantize_e4m3 to bf16", run_dequantize_bf16,
+     {OUT("dst", N, NANS, EXACT), IN("src", N, DRAWN), IN("amax", DOUBLE, POSITIVE)}},
+    {"dequantize_e4m3 to fp16", run_dequantize_fp16,
+     {OUT("dst", N, NANS, EXACT), IN("src", N, DRAWN), IN("amax", DOUBLE, POSITIVE)}},
     {"check_finite of bf16", run_check_bf16,
      {OUT("found", DOUBLE, TOKEN, EXACT), IN("x", N, DRAWN)}},
     {"check_finite of floats", run_check_float,

@@ -1,6 +1,6 @@
 /* All options of the labs with each other: strategy, what micro-batches do, shape of the mesh,
  * reshard_ranks, tokens, resume, the types of lab 2, prefetching, recomputation, offload, layout,
- * frozen parameters and stages. Each combination either trains, bitwise as the serial oracle
+ * FP8 gathers, frozen parameters and stages. Each combination either trains, bitwise as the serial oracle
  * (tests/support/strategies.h), or the library refuses it with the line that is named there
  * (case_refusal).
  *
@@ -97,6 +97,12 @@ static void put_layout(Training *t, const char *value, int v)
     t->c.layout = v == 1 ? per_parameter_layout : NULL;
 }
 
+static void put_gather(Training *t, const char *value, int v)
+{
+    static const Fp8Options matrices = {NULL};
+    t->c.fp8 = v == 1 ? &matrices : NULL;
+}
+
 static bool every_third(int i)
 {
     return i % 3 == 1;
@@ -142,6 +148,7 @@ static const Axis AXES[] = {
     {"recompute", put_recompute, {"no", "blocks"}, false},
     {"offload", put_offload, {"no", "yes"}, true},
     {"layout", put_layout, {"flat", "param"}, true},
+    {"gather", put_gather, {"as is", "FP8"}, true},
     {"frozen", put_frozen, {"none", "some", "unit"}, true},
     {"stages", put_stages, {"1", "2 GPipe", "2 1F1B"}, true},
     {"shards x replicas",

@@ -9,7 +9,7 @@
 #include "training.h"
 
 static struct {
-    int out, in, zeroed, steps;
+    int out, in, zeroed, steps, reset;
     Status answer;
     FsdpUnit *unit;
 } asked;
@@ -47,7 +47,14 @@ static Status fake_in(FsdpUnit *unit)
     return asked.answer;
 }
 
-static const LayoutRule FAKE = {fake_valid, fake_range, fake_zero, fake_out, fake_in};
+// The memory is there still, and the unit is not sharded.
+static void fake_reset(FsdpUnit *unit)
+{
+    asked.reset += unit->flat.state == FLAT_UNSHARDED && unit->flat.unsharded_param.data != NULL;
+}
+
+static const LayoutRule FAKE = {fake_valid, fake_range, fake_zero, fake_out, fake_in, fake_reset},
+                        NO_RESET = {fake_valid, fake_range, fake_zero, fake_out, fake_in, NULL};
 
 // ---- Task 2 ----
 
@@ -119,7 +126,13 @@ static void copies_body(const Rank *r, void *arg)
         check(asked.out == before + (i % 2 == 0) && status == asked.answer,
               "fsdp_wait_for_unshard copies out as the layout's rule has it, once, and says what "
               "that says");
+        before = asked.reset;
+        if (i == 2) unit->flat.layout.rule = &NO_RESET;
         need(fsdp_reshard(unit));
+        need(fsdp_reshard(unit)); // it is sharded: nothing is asked
+        check(asked.reset == before + (i == 0),
+              "fsdp_reshard asks the layout's rule, if that has a reset, once, while the unit has "
+              "its memory");
     }
     for (int i = 0; i < 4 && *backward; i++) {
         unit->flat.layout.rule = i % 2 == 0 ? &FAKE : none;
@@ -209,12 +222,18 @@ static void step_body(const Rank *r, void *arg)
         s.adamw.step = i % 2 == 0 ? fake_step : NULL;
         asked.answer = i == 2 ? ERR_CUDA : OK;
         int t = s.adamw.t, before = asked.steps;
+        int64_t updates = s.root->updates;
         Status status = fsdp_adamw_step(&s.adamw);
+        check(s.root->updates == updates + 1,
+              "fsdp_adamw_step writes the shards, and root->updates does not count it");
         bool own = i % 2 == 0;
         check(asked.steps == before + own && s.adamw.t == t + !own &&
                   status == (own ? asked.answer : OK),
               "step %d with opt->step %s: it was asked %d times, t went from %d to %d, status %d",
               i, own ? "set" : "NULL", asked.steps - before, t, s.adamw.t, status);
+        need(fsdp_sgd_step(s.model, &s.ctx, 0.1f, 0.0f));
+        check(s.root->updates == updates + 2,
+              "fsdp_sgd_step writes the shards, and root->updates does not count it");
     }
     sharded_destroy(&s);
 }

@@ -3,6 +3,7 @@
 #include "strategies.h"
 #include "checkpoint.h"
 #include "files.h"
+#include "fp8_numbers.h"
 #include "narrow.h"
 
 #include <math.h>
@@ -119,6 +120,9 @@ const char *case_refusal(const Case *c, int world)
     if (c->partial && c->replicas == 1) return "there is one replica, and nothing to all-reduce";
     if (c->offload && ddp) return "DDP keeps everything on the device";
     if (c->offload && slice != 0) return "reshard_ranks keeps slices on the device";
+    if (c->fp8 != NULL && ddp) return "DDP gathers nothing, so nothing in FP8";
+    if (c->fp8 != NULL && c->offload) return "FP8 finds its scales in shards on the device";
+    if (c->fp8 != NULL && c->layout == NULL) return "FP8 has a scale for each parameter";
     if (recompute_refusal(c)[0] != '\0') return recompute_refusal(c);
     if (c->stages > 0 && slice != 0) return "several micro-batches in flight";
     if (c->stages > 0 && c->partial) return "a pipeline all-reduces at each reduction";
@@ -153,6 +157,7 @@ Status case_build(Wrapped *w, const Case *c)
     if (c->policy != NULL) policy = *c->policy;
     if (c->stages > 0) pipeline_policy(&w->ranks, &policy);
     if (c->policy != NULL) TRY(precision_apply(w->model, &policy));
+    if (c->fp8 != NULL) TRY(fp8_apply(w->model, c->fp8));
     if (c->prefetch != NULL) TRY(prefetch_apply(w->model, c->prefetch));
     if (c->recompute != RECOMPUTE_NONE) TRY(recompute_apply(w->model, c->recompute));
     if (c->stages == 0) return OK;
@@ -166,6 +171,7 @@ void case_take_down(Wrapped *w)
     w->pipeline = NULL;
     if (w->root != NULL && w->root->recompute != NULL) need(recompute_remove(w->model));
     if (w->root != NULL && w->root->prefetch != NULL) need(prefetch_remove(w->model));
+    if (w->root != NULL && w->root->fp8 != NULL) need(fp8_remove(w->model));
     if (w->root != NULL && w->root->precision != NULL) need(precision_remove(w->model));
     if (w->root != NULL && w->root->offload != NULL) need(offload_remove(w->model));
     if (w->root != NULL && w->root->strategy != NULL) need(strategy_remove(w->model));
@@ -463,11 +469,33 @@ static Rank in_stage(const Case *c, const Rank *r)
     return mine;
 }
 
+// Has the parameters that are chosen be what a gather in FP8 makes of them.
+static void quantise(const Fp8Options *fp8, const Plain *p, float *params)
+{
+    static Layout all;
+    layout_module(&all, p->model, false, 1, LAYOUT_WHOLE);
+    for (int i = 0; i < all.n; i++) {
+        bool chosen = fp8->chosen != NULL ? fp8->chosen(all.param[i]) : all.param[i]->ndim > 1;
+        if (chosen) fp8_param(params + all.begin[i], all.begin[i + 1] - all.begin[i]);
+    }
+}
+
+static void load_params(const Plain *p, const float *params)
+{
+    static Layout all;
+    layout_module(&all, p->model, false, 1, LAYOUT_WHOLE);
+    for (int i = 0; i < all.n; i++)
+        send_to(all.param[i]->data.data, params + all.begin[i], all.begin[i + 1] - all.begin[i]);
+}
+
 // Writes this rank's gradients at the parameters of p into the shared memory, the first stage's.
 static void make_grads(Plain *p, const Case *c, const Rank *all, int step)
 {
     Rank mine = in_stage(c, all), *r = &mine;
     size_t n = (size_t)model_numel(p->model);
+    float *masters = plain_params(p), *rounded = plain_params(p);
+    if (c->fp8 != NULL) quantise(c->fp8, p, rounded);
+    load_params(p, rounded);
     need(plain_adamw_zero_grad(p->adamw));
     for (int k = 0; k < c->rounds; k++) {
         pass(c, &p->run, p->model, step, r->rank, k, scale_of(c, r->world, step));
@@ -477,6 +505,9 @@ static void make_grads(Plain *p, const Case *c, const Rank *all, int step)
         free(grads);
         if (apart(c, r->world)) need(plain_adamw_zero_grad(p->adamw));
     }
+    load_params(p, masters);
+    free(masters);
+    free(rounded);
     meet(all);
 }
 
@@ -486,6 +517,7 @@ static void make_narrow_grads(Narrow *w, Plain *p, const Case *c, const Rank *al
     Rank mine = in_stage(c, all), *r = &mine;
     float *masters = plain_params(p);
     Spec spec = c->spec;
+    if (c->fp8 != NULL) quantise(c->fp8, p, masters);
     narrow_load(w, masters);
     narrow_zero(w);
     free(masters);

@@ -9,6 +9,7 @@
 #define TESTS_STRATEGIES_H
 
 #include "files.h"
+#include "fp8_gather.h"
 #include "offload.h"
 #include "pipeline.h"
 #include "precision.h"
@@ -36,6 +37,7 @@ typedef struct Case {
     bool partial; // the all-reduce is left to the last micro-batch
     bool align;
     LayoutFn layout;       // NULL: flat
+    const Fp8Options *fp8; // NULL: parameters are gathered as they are
     bool (*frozen)(int i); // whether parameter i of the model is; NULL: none
     const RandomModel *random; // the model, in place of the spec's; NULL: that
     bool frozen_base;          // all is frozen but the random model's adapters

@@ -7,7 +7,7 @@
  * into a section of its own, which is filled with NaNs before each block.
  *
  * Interface: __shared__; threadIdx, blockIdx, blockDim, gridDim; barriers, shuffles, ballot, fence,
- * atomicInc, __stwb, __trap, __ffs; cudaLaunchKernelEx.
+ * atomicInc, atomicMax, __stwb, __trap, __ffs; cudaLaunchKernelEx.
  */
 #ifndef EMULATOR_CUDA_RUNTIME_H
 #define EMULATOR_CUDA_RUNTIME_H
@@ -66,6 +66,13 @@ static inline unsigned atomicInc(unsigned *at, unsigned most)
 {
     unsigned old = *at;
     *at = old >= most ? 0 : old + 1;
+    return old;
+}
+
+static inline unsigned atomicMax(unsigned *at, unsigned x)
+{
+    unsigned old = *at;
+    *at = x > old ? x : old;
     return old;
 }
 
