@@ -12,14 +12,10 @@
 #include "random_model.h"
 #include "training.h"
 
-// Blocks of frozen layers, each with an adapter; sequences of a block are units: some are all frozen.
-static const RandomModel MODEL = {.in_dim = 7,
-                                  .out_dim = 5,
-                                  .blocks = 3,
-                                  .layers = 2,
-                                  .width = 13,
-                                  .adapter = 2,
-                                  .units = UNITS_ALL};
+// Blocks of frozen layers, each with an adapter. A block is a unit; or its sequences are, some of
+// which are all frozen.
+static const RandomModel ADAPTERS = {
+    .in_dim = 7, .out_dim = 5, .blocks = 3, .layers = 2, .width = 13, .adapter = 2};
 
 // Where the unit's gradients are views, behind its own hook.
 static Status look(Module *module, void *arg)
@@ -51,6 +47,16 @@ static void pass(NnRun *run, Module *model, const Batch *batch, const Spec *spec
     need_cuda(cudaDeviceSynchronize());
 }
 
+// A unit that is all frozen asks for no gradient, not even one of no bytes.
+static void check_no_empty_memory(uint64_t first)
+{
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        GpuLogEntry entry;
+        check(!gpulog_get(i, &entry) || entry.op != GPU_ALLOC || entry.bytes > 0,
+              "memory of no bytes was allocated");
+    }
+}
+
 // Each rank's batch is the same: the average is the gradient of one process, for 2 and 4 ranks
 // bitwise. Frozen parameters stay what they are.
 static void compare(const FsdpRoot *root, const Plain *plain, bool grads)
@@ -79,22 +85,24 @@ static void compare(const FsdpRoot *root, const Plain *plain, bool grads)
 
 static void frozen_body(const Rank *r, void *arg)
 {
+    RandomModel described = ADAPTERS;
+    described.units = *(const RandomUnits *)arg;
     const FsdpOptions options = {.seed = 42, .layout = per_parameter_layout};
     Spec spec = {.layers = 1, .B = 6, .T = 1, .in_dim = 7, .vocab = 5};
     Batch batch = batch_create(&spec, 3);
-    Plain plain = {.spec = spec, .model = random_model_create(&MODEL)};
-    Module *model = random_model_create(&MODEL);
+    Plain plain = {.spec = spec, .model = random_model_create(&described)};
+    Module *model = random_model_create(&described);
     FsdpContext ctx;
     FsdpAdamW adamw;
     float norm, clipped;
-    random_model_freeze_base(&MODEL, plain.model);
-    random_model_freeze_base(&MODEL, model);
+    random_model_freeze_base(&described, plain.model);
+    random_model_freeze_base(&described, model);
     need(nn_run_create(&plain.run, r->stream));
     need(meta_materialize(plain.model, 42, r->stream));
     need(plain_adamw_create(&plain.adamw, plain.model, &TEST_ADAMW, &plain.run));
     make_context(&ctx, r);
     size_t before = gpulog_live_bytes(r->device), shards = 0, grads = 0;
-    need(random_model_shard(&MODEL, model, &ctx, &options));
+    need(random_model_shard(&described, model, &ctx, &options));
     need(fully_shard(model, &ctx, &options));
     FsdpRoot *root = fsdp_unit(model)->root;
     for (int u = 0; u < root->n_units; u++) {
@@ -115,7 +123,9 @@ static void frozen_body(const Rank *r, void *arg)
     for (int step = 0; step < 2; step++) {
         need(fsdp_zero_grad(model, &ctx));
         need(plain_adamw_zero_grad(plain.adamw));
+        uint64_t first = gpulog_length();
         pass(&plain.run, model, &batch, &spec);
+        check_no_empty_memory(first);
         pass(&plain.run, plain.model, &batch, &spec);
         compare(root, &plain, true);
         need(fsdp_adamw_step(&adamw));
@@ -140,7 +150,10 @@ static void frozen_body(const Rank *r, void *arg)
 static void frozen_units_train_without_a_strategy(void **state)
 {
     static const int WORLDS[] = {1, 2, 4};
-    for (int i = 0; i < 3; i++) run_ranks(WORLDS[i], frozen_body, NULL);
+    for (int i = 0; i < 6; i++) {
+        RandomUnits units = i < 3 ? UNITS_BLOCKS : UNITS_ALL;
+        run_ranks(WORLDS[i % 3], frozen_body, &units);
+    }
 }
 
 static const struct CMUnitTest tests[] = {cmocka_unit_test(frozen_units_train_without_a_strategy)};
