@@ -135,7 +135,7 @@ static Status zero_grad(FsdpRoot *root)
     TRY(offload_wait(root->offload));
     for (int i = 0; i < root->n_units; i++) {
         const Buffer *grad = &root->units[i]->flat.sharded_grad;
-        memset(grad->data, 0, buffer_bytes(grad));
+        if (grad->numel > 0) memset(grad->data, 0, buffer_bytes(grad)); // else all of it is frozen
         root->offload->units[i].has_grad = false;
     }
     return OK;
