@@ -151,7 +151,7 @@ static void check_scales(const Wrapped *w, float factor, const char *when)
         for (int i = 0; i < layout->n; i++) {
             const Param *const param = layout->params[i];
             int64_t numel = meta_numel(param);
-            const int slot = state->units[u].slot[i];
+            int slot = fp8_of(w->root->units[u])->slot[i];
             if (param->ndim < 2) continue;
             float *values = values_of_param(param, numel), most = 0.0f;
             for (int64_t k = 0; k < numel; k++) most = fmaxf(most, factor * fabsf(values[k]));
