@@ -27,7 +27,7 @@ static Status lay_out(const PlanOptions *o, const Module *stage, int64_t id, int
     Status status = lay_out_unit(layout, stage->name, params, taken, 0, shards, false);
     free(params);
     *place = -1;
-    for (int i = 0; i < layout->n && status == OK; i++)
+    for (int i = 0; status == OK && i < layout->n; i++)
         if (layout->params[i]->id == id) *place = i;
     if (status == OK && *place < 0)
         status = fail(ERR_ARGUMENT, "a tied parameter is not in the root of its stage");

@@ -231,9 +231,6 @@ static void step_body(const Rank *r, void *arg)
                   status == (own ? asked.answer : OK),
               "step %d with opt->step %s: it was asked %d times, t went from %d to %d, status %d",
               i, own ? "set" : "NULL", asked.steps - before, t, s.adamw.t, status);
-        need(fsdp_sgd_step(s.model, &s.ctx, 0.1f, 0.0f));
-        check(s.root->updates == updates + 2,
-              "fsdp_sgd_step writes the shards, and root->updates does not count it");
     }
     sharded_destroy(&s);
 }

@@ -409,7 +409,11 @@ static void sgd_body(const Rank *r, void *arg)
     set_gradients(&s, 0.0f);
     need_cuda(cudaDeviceSynchronize());
     uint64_t log = gpulog_length();
+    FsdpRoot *root = fsdp_unit(s.model)->root;
+    int64_t updates = root->updates;
     need(fsdp_sgd_step(s.model, &s.ctx, in->rate, in->decay));
+    check(root->updates == updates + 1,
+          "fsdp_sgd_step writes the shards, and root->updates does not count it");
     check_figures();
     check_on_stream(log, s.ctx.compute_stream, "an SGD step", "ctx->compute_stream");
     for (int k = 0; k < n; k++) {
