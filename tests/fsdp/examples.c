@@ -298,11 +298,13 @@ static void demo_compares_with_what_should_be(void **state)
         int world;
         const char *held, *sent;
     } table[] = {
-        {1, "470560       470560   equal", "0            0   equal"},
         {2, "235280       235280   equal", "174896       174896   equal"},
         {3, "156880       156880   equal", "233232       233232   equal"},
+#ifndef EMULATED_CUDA // where each thread of a kernel is run by itself, half a minute for a world
+        {1, "470560       470560   equal", "0            0   equal"},
         {5, "94128        94128   equal", "279872       279872   equal"},
         {8, "58848        58848   equal", "306208       306208   equal"},
+#endif
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         char command[512];
