@@ -222,10 +222,13 @@ static void padding_body(const Rank *r, void *arg)
             // Dirt where no gradient should be: the step must not let it into the parameters. They
             // were zero there until now: each step is looked at.
             set_gradients(&s, 3.0f);
+            int64_t updates = fsdp_unit(s.model)->root->updates;
             if (step == 2)
                 need(fsdp_sgd_step(s.model, &s.ctx, 0.5f, 0.25f));
             else
                 need(fsdp_adamw_step(&s.adamw));
+            check(fsdp_unit(s.model)->root->updates == updates + 1,
+                  "a step writes the shards, and root->updates does not count it");
             for (int k = 0; k < n; k++) {
                 float *shard = fetch_shard(&s, flat[k]);
                 for (int64_t i = 0; i < flat[k]->layout.shard_numel; i++) {
