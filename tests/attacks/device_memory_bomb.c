@@ -1,4 +1,5 @@
-/* device_memory_bomb: fills the memory of a simulated GPU, which is the machine's too.
+/* device_memory_bomb: fills the memory of a simulated GPU, which is the machine's too. It copies,
+ * because a cudaMemset takes memory only where its bytes are read.
  *
  * Ends: error
  * Says: used more than .* GiB of memory
@@ -7,9 +8,11 @@
 
 static void attack(void)
 {
-    for (int i = 0; i < 50; i++) {
+    static char page[16 << 20];
+    for (int i = 0; i < 200; i++) {
         void *block = NULL;
-        if (cudaMalloc(&block, 64 << 20) == cudaSuccess) cudaMemset(block, 1, 64 << 20);
+        if (cudaMalloc(&block, sizeof page) == cudaSuccess)
+            cudaMemcpy(block, page, sizeof page, cudaMemcpyHostToDevice);
     }
     cudaDeviceSynchronize();
     for (volatile int forever = 1; forever;) continue;
