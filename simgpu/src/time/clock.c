@@ -241,6 +241,10 @@ static void after_call(void)
 
 // ---- Calls ----
 
+// Whether the engine goes no further than to the calling thread's clock. Before, also after queries, its
+// call is recorded at once: else the engine could pass it by.
+static _Thread_local bool has_called;
+
 // Not with the lock: bad input ends the process.
 static void begin(void)
 {
@@ -257,11 +261,11 @@ void sim_clock_log(GpuLogEntry *entry)
         sim_log_write(entry);
         return;
     }
-    bool locks = log_room < ROOM || !sim_clock_knows_thread();
+    bool locks = log_room < ROOM || !has_called;
     if (locks) sim_clock_lock();
     if (locks) sim_clock_thread();
     entry->index = sim_log_write(entry);
-    if (locks) sim_clock_fed_recorder();
+    if (locks) has_called = sim_record_has_called(sim_clock_fed_recorder(), entry->thread);
     bool meets = entry->collective.comm && !entry->collective.group_left;
     bool due = is_turn_due(entry->index + 1, entry->host_waits, meets);
     if (due && !locks) sim_clock_lock();

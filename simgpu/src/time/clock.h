@@ -71,7 +71,6 @@ void sim_feed_forget_event(cudaEvent_t event);
 
 // ---- clock_threads.c ----
 int sim_clock_thread(void);
-bool sim_clock_knows_thread(void); // without the lock
 void sim_threads_begin(void);
 void sim_threads_over(void);        // all of them: the process ends
 void sim_thread_inside(int change); // the calling thread waits in simgpu, or not any more

@@ -78,11 +78,6 @@ static void add(int number, int tid)
     sleepers[i] = (Sleeper){.number = number, .tid = tid, .alive = true};
 }
 
-bool sim_clock_knows_thread(void)
-{
-    return known;
-}
-
 // The calling thread's number in the log. It is known here from its first call on.
 int sim_clock_thread(void)
 {
@@ -145,7 +140,8 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-// Whether it has slept long enough where it is. One whose clock is another has just called.
+// Whether it has slept long enough where it is. One whose clock is another has just called. One that
+// had slept long enough is looked at whenever it is asked for: it is released from clock to clock.
 static bool has_slept(Sleeper *s, SimItem clock)
 {
     uint64_t ran;
@@ -153,7 +149,8 @@ static bool has_slept(Sleeper *s, SimItem clock)
     bool moved = clock != s->clock;
     s->clock = clock;
     if (moved) s->since = 0;
-    if (!moved && now < s->look) return false;
+    bool is_over = s->since > 0 && now - s->since >= SLEEP_SECONDS;
+    if (!moved && !is_over && now < s->look) return false;
     s->look = now + LOOK_SECONDS;
     if (moved) return false;
     bool asleep = is_asleep(s->tid, &ran);

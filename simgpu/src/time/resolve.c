@@ -55,15 +55,41 @@ static void sleep_at(_Atomic uint32_t *bell, uint32_t ticket, int milliseconds)
     syscall(SYS_futex, bell, FUTEX_WAIT, ticket, milliseconds ? &limit : NULL, NULL, 0);
 }
 
+// Those who wait for a time, with what they wait for. With the lock held.
+typedef struct Waiter {
+    bool (*done)(void *arg);
+    void *arg;
+    struct Waiter *next;
+} Waiter;
+static Waiter *waiters;
+
+static void remove_waiter(const Waiter *waiter)
+{
+    Waiter **at = &waiters;
+    while (*at != waiter) at = &(*at)->next;
+    *at = waiter->next;
+}
+
+// As sim_clock_release_sleepers; but a thread that only has to wake up to have its answer may be about
+// to make its first call, which nothing else would hold back the engine for.
+static bool release_sleepers(int but, bool again)
+{
+    for (const Waiter *w = waiters; w; w = w->next)
+        if (w->done(w->arg)) return false;
+    return sim_clock_release_sleepers(but, sim_clock_next(), again);
+}
+
 bool sim_resolve(bool (*done)(void *arg), void *arg, const SimPatience *patience)
 {
     Wait wait = {0};
+    Waiter waiter = {done, arg, waiters};
     int self = sim_clock_thread(), nap = LOOK_MILLISECONDS;
     const SimPeers *peers = sim_clock_peers();
     const SimEngine *engine = sim_recorder_engine(sim_clock_recorder());
     bool is_done, released = false;
     sim_clock_local_waiter(1);
     sim_thread_inside(1);
+    waiters = &waiter;
     for (;;) {
         _Atomic uint32_t *bell = sim_clock_bell();
         uint32_t ticket = atomic_load(bell);
@@ -74,7 +100,7 @@ bool sim_resolve(bool (*done)(void *arg), void *arg, const SimPatience *patience
         if (is_done) break;
         double left = left_of(&wait, patience, sim_engine_oldest(engine));
         if (left <= 0) break;
-        released = sim_clock_release_sleepers(self, sim_clock_next(), released);
+        released = release_sleepers(self, released);
         if (released) continue;
         if (peers) peers->ask(sim_clock_next());
         if (left < 1e-3 * nap) nap = (int)(left * 1e3) + 1;
@@ -83,6 +109,7 @@ bool sim_resolve(bool (*done)(void *arg), void *arg, const SimPatience *patience
         sim_clock_lock_again();
     }
     if (peers) peers->asked_enough();
+    remove_waiter(&waiter);
     sim_thread_inside(-1);
     sim_clock_local_waiter(-1);
     return is_done;
@@ -102,7 +129,7 @@ static void *answer(void *arg)
             do {
                 sim_clock_turn();
                 more = peers->is_wanted();
-                released = more && sim_clock_release_sleepers(-1, sim_clock_next(), released);
+                released = more && release_sleepers(-1, released);
             } while (released);
             if (more) peers->ask(sim_clock_next());
             if (!more) peers->asked_enough();
@@ -133,4 +160,5 @@ void sim_resolve_start(void)
 void sim_resolve_forked(void)
 {
     started = false;
+    waiters = NULL;
 }
