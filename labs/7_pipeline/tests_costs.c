@@ -48,6 +48,30 @@ static void check_messages(const Cut *c, const Stage *s, const Rank *r, uint64_t
           s->ranks.stage, c->stages, sent, received, c->n, f->sent);
 }
 
+// What a rank sends of tied parameters since `first`: the elements that its shards have of them.
+void check_tied_bytes(const Stage *s, uint64_t first)
+{
+    size_t sent = 0, want = 0;
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        GpuLogEntry e;
+        if (gpulog_get(i, &e) && e.op == GPU_SEND && e.stream != s->pipeline->stream)
+            sent += e.sent;
+    }
+    for (int i = 0; i < s->pipeline->n_shared; i++) {
+        const PipelineShared *shared = &s->pipeline->shared[i];
+        const FlatLayout *layout = &shared->unit->flat.layout;
+        for (int k = 0; k < layout->n; k++) {
+            int64_t begin, end, at;
+            flat_param_range_in_shard(layout, k, layout->rank, &begin, &end, &at);
+            if (layout->params[k] == shared->param) want += sizeof(float) * (size_t)(end - begin);
+        }
+    }
+    check(sent == want,
+          "stage %d sent %zu bytes of tied gradients in a step, want %zu: its own elements, "
+          "once" LIKELY "pipeline_step calls pipeline_sum_ties once, and that swap_pieces",
+          s->ranks.stage, sent, want);
+}
+
 // What FSDP sends within the stage: bytes and calls, as the handout's table has them.
 static const char *flags_cause(const Stage *s)
 {
