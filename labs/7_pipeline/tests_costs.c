@@ -72,6 +72,24 @@ void check_tied_bytes(const Stage *s, uint64_t first)
           s->ranks.stage, sent, want);
 }
 
+// Elements, padding included: of all units of a stage, of its root, of the largest other one; and
+// the ranks that shard.
+typedef struct Sizes {
+    size_t P, R, u, S;
+} Sizes;
+
+static Sizes sizes_of(const Stage *s)
+{
+    Sizes of = {.S = (size_t)s->ranks.group.size};
+    for (int i = 0; i < s->root->n_units; i++) {
+        size_t padded = (size_t)s->root->units[i]->flat.layout.padded;
+        of.P += padded;
+        if (i == 0) of.R = padded;
+        if (i > 0 && of.u < padded) of.u = padded;
+    }
+    return of;
+}
+
 // What FSDP sends within the stage: bytes and calls, as the handout's table has them.
 static const char *flags_cause(const Stage *s)
 {
@@ -86,11 +104,13 @@ static const char *flags_cause(const Stage *s)
 static void check_collectives(const Cut *c, const Stage *s, uint64_t first)
 {
     int gathers = 0, scatters = 0, want, units = s->root->n_units;
+    size_t sent = 0;
     for (uint64_t i = first; i < gpulog_length(); i++) {
         GpuLogEntry e;
         if (!gpulog_get(i, &e)) continue;
         gathers += e.op == GPU_ALL_GATHER;
         scatters += e.op == GPU_REDUCE_SCATTER;
+        if (e.op == GPU_ALL_GATHER || e.op == GPU_REDUCE_SCATTER) sent += e.sent;
     }
     bool alone = s->ranks.group.size == 1;
     want = c->strategy == STRATEGY_ZERO3 ? c->n * (2 * units - 1) : units;
@@ -100,6 +120,26 @@ static void check_collectives(const Cut *c, const Stage *s, uint64_t first)
     check(scatters == (alone ? 0 : units),
           "a step of %d micro-batches made %d reduce-scatters, want %d, by the last one%s", c->n,
           scatters, alone ? 0 : units, flags_cause(s));
+    Sizes of = sizes_of(s);
+    size_t gathered = c->strategy == STRATEGY_ZERO3 ? (size_t)c->n * (2 * of.P - of.R) : of.P;
+    size_t bytes = 4 * (gathered + of.P) / of.S * (of.S - 1);
+    check(sent == bytes, "a step's all-gathers and reduce-scatters sent %zu bytes, want %zu%s",
+          sent, bytes, flags_cause(s));
+}
+
+static void check_unsharded(const Cut *c, const Stage *s, uint64_t first)
+{
+    Sizes of = sizes_of(s);
+    size_t two = (s->root->n_units > 2 ? 2 : (size_t)s->root->n_units - 1) * of.u;
+    size_t params = 4 * (c->strategy == STRATEGY_ZERO3 ? of.R + two : of.P), grads = 4 * of.P;
+    size_t most = case_peak(first, GPU_UNSHARDED_PARAM);
+    if (of.S == 1) params = grads = 0; // the shard is all of it
+    check(most == params, "stage %d has %zu bytes of unsharded parameters at most, want %zu",
+          s->ranks.stage, most, params);
+    most = case_peak(first, GPU_UNSHARDED_GRAD);
+    check(c->n == 1 || most == grads,
+          "stage %d has %zu bytes of unsharded gradients at most, want %zu", s->ranks.stage, most,
+          grads);
 }
 
 static void costs_body(const Rank *r, void *arg)
@@ -132,6 +172,7 @@ static void costs_body(const Rank *r, void *arg)
             s.pipeline->n_slots != flight ? LIKELY "pipeline_in_flight says another number" : "");
         check_messages(c, &s, r, first, &f);
         check_collectives(c, &s, first);
+        check_unsharded(c, &s, first);
         check(gpulog_live_bytes(r->device) - before == held,
               "after the step %zd bytes are left that were not there before it",
               (ssize_t)(gpulog_live_bytes(r->device) - before - held));
