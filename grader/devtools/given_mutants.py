@@ -104,8 +104,9 @@ def why_not(kit, part, mutant, suites, folder):
         return "does not apply: %s" % problem
     for header in glob.glob(os.path.join(folder, "*.h")):
         os.remove(header) # another mutant's
-    for header in glob.glob(os.path.join(ROOT, os.path.dirname(compiled), "*.h")):
-        shutil.copy(header, folder) # which the file finds beside itself
+    for near in {os.path.dirname(compiled), os.path.dirname(source)}:
+        for header in glob.glob(os.path.join(ROOT, near, "*.h")):
+            shutil.copy(header, folder) # which the file, and each other, finds beside itself
     shutil.copy(os.path.join(ROOT, compiled), changed)
     target = changed if source == compiled else os.path.join(folder, os.path.basename(source))
     with open(target, "w", encoding="utf-8") as file:
