@@ -72,20 +72,23 @@ void check_tied_bytes(const Stage *s, uint64_t first)
           s->ranks.stage, sent, want);
 }
 
-// Elements, padding included: of all units of a stage, of its root, of the largest other one; and
-// the ranks that shard.
+// Elements, padding included: of all units of a stage, of its root, of the two others that follow
+// each other and are the largest (2u, of equal blocks); and the ranks that shard.
 typedef struct Sizes {
-    size_t P, R, u, S;
+    size_t P, R, two, S;
 } Sizes;
 
 static Sizes sizes_of(const Stage *s)
 {
     Sizes of = {.S = (size_t)s->ranks.group.size};
+    size_t before = 0;
     for (int i = 0; i < s->root->n_units; i++) {
         size_t padded = (size_t)s->root->units[i]->flat.layout.padded;
         of.P += padded;
         if (i == 0) of.R = padded;
-        if (i > 0 && of.u < padded) of.u = padded;
+        if (i == 0) continue;
+        if (of.two < before + padded) of.two = before + padded;
+        before = padded;
     }
     return of;
 }
@@ -130,8 +133,7 @@ static void check_collectives(const Cut *c, const Stage *s, uint64_t first)
 static void check_unsharded(const Cut *c, const Stage *s, uint64_t first)
 {
     Sizes of = sizes_of(s);
-    size_t two = (s->root->n_units > 2 ? 2 : (size_t)s->root->n_units - 1) * of.u;
-    size_t params = 4 * (c->strategy == STRATEGY_ZERO3 ? of.R + two : of.P), grads = 4 * of.P;
+    size_t params = 4 * (c->strategy == STRATEGY_ZERO3 ? of.R + of.two : of.P), grads = 4 * of.P;
     size_t most = case_peak(first, GPU_UNSHARDED_PARAM);
     if (of.S == 1) params = grads = 0; // the shard is all of it
     check(most == params, "stage %d has %zu bytes of unsharded parameters at most, want %zu",
