@@ -34,6 +34,7 @@ typedef struct SimBlock {
     size_t asked;        // live: the bytes that were asked for
     const void *site;    // live: who asked
     SimBlockState state;
+    bool apart;   // free: not joined with free neighbours
     bool pool;    // from cudaMallocAsync: its pages stay when it is freed
     bool managed; // the program may touch it: it has whole pages (managed.c)
     size_t fresh; // live: from here on nobody has ever touched it
