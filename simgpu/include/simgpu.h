@@ -30,7 +30,7 @@
  *   SIMGPU_JITTER    5%:SEED: every operation takes up to so much longer        (none)
  *   SIMGPU_TRACE     a file to which all ranks write what every operation did in virtual time, for
  *                    ui.perfetto.dev; as Chrome's JSON where it ends in .json    (none)
- *   SIMGPU_LOG       how many operations the log keeps                           (262144)
+ *   SIMGPU_LOG       how many operations the log keeps                           (65536)
  */
 #ifndef SIMGPU_H
 #define SIMGPU_H

@@ -4,8 +4,8 @@
  * the device's memory, so a free block is found even where memory is cut into pieces: running out
  * is decided by the bytes in use, in memory.c, and never by where they happen to lie.
  *
- * Interface: sim_heap_create, sim_heap_take, sim_heap_take_whole, sim_heap_give, sim_heap_find,
- * sim_heap_freed, sim_heap_first.
+ * Interface: sim_heap_create, sim_heap_take_whole, sim_heap_give, sim_heap_find, sim_heap_freed,
+ * sim_heap_first.
  */
 #include "memory/heap.h"
 #include "memory/tree.h"
@@ -212,11 +212,6 @@ SimBlock *sim_heap_take_whole(SimHeap *heap, size_t bytes, size_t unit, const vo
     block->fresh = heap->high > block->offset ? heap->high - block->offset : 0;
     if (heap->high < end) heap->high = end;
     return block;
-}
-
-SimBlock *sim_heap_take(SimHeap *heap, size_t bytes, const void *site)
-{
-    return sim_heap_take_whole(heap, bytes, SIM_ALIGN, site);
 }
 
 void sim_heap_give(SimHeap *heap, SimBlock *block, const void *site)

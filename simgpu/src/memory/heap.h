@@ -51,9 +51,8 @@ typedef struct SimFreed {
 
 typedef struct SimHeap SimHeap;
 SimHeap *sim_heap_create(size_t arena); // larger than SIM_GUARD
-// A block for `bytes` bytes; NULL where the address space is used up.
-SimBlock *sim_heap_take(SimHeap *heap, size_t bytes, const void *site);
-// The same in units of `unit` bytes, a power of two: the block begins and ends at multiples of it.
+// A block for `bytes` bytes, which begins and ends at multiples of `unit`, a power of two from
+// SIM_ALIGN on; NULL where the address space is used up.
 SimBlock *sim_heap_take_whole(SimHeap *heap, size_t bytes, size_t unit, const void *site);
 // Frees a live block, and remembers it.
 void sim_heap_give(SimHeap *heap, SimBlock *block, const void *site);
