@@ -195,8 +195,8 @@ static void joins_pieces(const Rank *r, void *arg)
     check(large >= low && large + N / 2 * PIECE <= high + PIECE,
           "%d free pieces of %d bytes did not serve", N, PIECE);
 }
-// The large ones of a program's steps have the same addresses from some step on, although small ones
-// come and go between them, of sizes that were never there before.
+// The large ones of a program's steps have the same addresses from some step on, although small
+// ones come and go between them, of sizes that were never there before.
 static void keeps_addresses(const Rank *r, void *arg)
 {
     enum { STEPS = 60, SETTLED = 20, UNITS = 6 };

@@ -19,9 +19,10 @@
 #define WAITING_BYTES ((size_t)16 << 20)
 #define LARGE ((size_t)4 << 20)
 #define FREED_REMEMBERED 4096
-// Others of this size and more stay apart when they come free, for requests of exactly their size: a
-// program's steps then have the same addresses each time, whose pages its peers have mapped already.
-// A large request joins them all, and so does any other one where more than so many bytes are apart.
+// Others of this size and more stay apart when they come free, for requests of exactly their size:
+// a program's steps then have the same addresses each time, whose pages its peers have mapped
+// already. A large request joins them all, and so does any other where more than so many bytes are
+// apart.
 #define JOINED_BELOW ((size_t)64 << 10)
 #define APART_BYTES ((size_t)64 << 20)
 

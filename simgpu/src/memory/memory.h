@@ -28,7 +28,7 @@ struct SimShadow; // check/shadow.h
 // `name` and `site` are the operation's. `use`: what becomes of fills that the range owes (owed.h).
 typedef enum SimOwedUse {
     OWED_PAY,  // they are paid: the operation may read it, or write it in part
-    OWED_STAY, // the caller says before it writes: sim_overwritten, sim_promised, sim_fill_later …
+    OWED_STAY, // the caller says before it writes: sim_overwritten, sim_promised …
 } SimOwedUse;
 void *sim_check_range(const void *ptr, size_t bytes, GpuAccess access, SimOwedUse use,
                       const char *name, const void *site);
