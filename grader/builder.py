@@ -79,6 +79,8 @@ class Failing:
 class Builder:
     """Calls make for one implementation folder."""
 
+    NEEDS_ALL = False # whether suites may call what TASKS_LIB (make/objects.mk) has not
+
     def __init__(self, impl, build, backend, compile_limit=COMPILE_LIMIT):
         self.impl = os.path.abspath(impl)
         self.build = build
@@ -92,9 +94,12 @@ class Builder:
         self.jobs = jobs_asked_for()
         self.key = self.devices = None
         self.progress = Progress()
-        self.libraries = []
+        self.libraries = []           # what programs are linked with
+        self.tasks_library = []       # what the tasks' suites are, where that is less (grade.py)
+        self.lean = self.lacking = False # only that is made; a file calls what is not in it
         self.compiler = []            # its words, up to the file
-        self.others = set()           # names that the tests, the kit and the reference have
+        self.present = set()          # names that the tests, the kit and the reference have
+        self.others = set()           # those, and what headers declare
         self.allowed = submission.declared(ROOT)
         self.expanded = {}            # {task name: its file for make}, whose text is there
         self.files = {}               # task name: what the result says of its file
@@ -182,18 +187,19 @@ class Builder:
         the program that names the devices, the libraries. Also sees whether what the machine had
         when the tree was built is still so: `deps`, which installs nothing while it is graded."""
         rule = ("grader-print-key: deps; $(info $(IMPL_KEY) $(IMPL_DIR) $(BUILD) $(DEVICES) "
-                "$(HARNESS_LIB) $(LIBS))"
+                "$(words $(TASKS_LIB)) $(TASKS_LIB) $(HARNESS_LIB) $(LIBS))"
                 "$(info $(CC) $(BASE) $(HALF_DONE) $(IMPL_NAMES) $(CFLAGS) $(INCLUDES))@:")
         status, output = self.make(["grader-print-key"], extra=["NO_INSTALL=1", "--eval=" + rule])
         words, compiler = [], []
         if status == 0 and output.count("\n") >= 2:
             words, compiler = output.splitlines()[-2].split(), output.splitlines()[-1]
-        if len(words) < 5:
+        if len(words) < 6:
             text = re.sub(r"^\S+:\d+: \*\*\* (.*?)\.?  Stop\.$", r"\1", output.strip())
             text = re.sub(r"\n?^make: \*\*\* .*$", "", text, flags=re.MULTILINE)
             raise Infrastructure(text or "the Makefile does not say where it builds")
         self.key, self.folder, self.build, self.devices = words[:4]
-        self.libraries = words[4:]
+        few = 5 + int(words[4])
+        self.tasks_library, self.libraries = words[5:few], words[few:]
         self.compiler = shlex.split(compiler)
 
     def name_devices(self):
@@ -248,7 +254,8 @@ class Builder:
     def common(self, all_names, suites, more=()):
         """Everything that is not the student's: libraries, the reference, the tests (sources of
         suites, without the ending), and more targets."""
-        targets = self.libraries + [self.devices] + list(more)
+        targets = self.tasks_library if self.lean else self.libraries
+        targets = targets + [self.devices] + list(more)
         targets += ["%s/obj/%s.o" % (self.build, source) for source in suites]
         if self.key != "reference":
             targets += [self.object(name, "reference") for name in all_names]
@@ -264,8 +271,22 @@ class Builder:
             raise Infrastructure("nm, which comes with the compiler, cannot be started: %s"
                                  % problem)
         # A line for each file, which ends with a colon; then a line for each name.
-        self.others = {line.split()[0] for line in found.stdout.splitlines()
-                       if len(line.split()) > 1 and not line.endswith(":")}
+        self.present = {line.split()[0] for line in found.stdout.splitlines()
+                        if len(line.split()) > 1 and not line.endswith(":")}
+        self.others = self.present | self.allowed
+
+    def complete(self):
+        """Makes the other libraries too, where a student's file calls what is in them."""
+        if not self.lacking:
+            return
+        status, output = self.make_given(self.libraries, Building(
+            self.progress, lambda: self.make(self.libraries, extra=["-n"])))
+        if status != 0:
+            raise Infrastructure("the kit itself does not build:\n%s" % output.strip()[-4000:])
+
+    def with_libraries(self):
+        """For make, where it links the student's files."""
+        return ["ALL_LIBS=1"] if self.lacking else []
 
     def named(self, path):
         """A path of the compiler's as messages show it: folder/file.c for the student's."""
@@ -300,6 +321,8 @@ class Builder:
         except submission.NotElf as problem:
             raise Infrastructure("the compiler makes no objects that can be inspected: %s; is "
                                  "there an unusual option in CC or CFLAGS?" % problem)
+        if self.lean and submission.called(self.objects[task.name], self.allowed) - self.present:
+            self.lacking = True
         self.files[task.name] = {"task": task.number, "file": task.file, "source_sha256": source,
                                  "object_sha256": submission.digest(made)}
         wrong = submission.look_at_object(self.objects[task.name], self.own_names(task),
@@ -396,7 +419,8 @@ class Builder:
     def link(self, name, tasks):
         """Links a suite with the student's files of these tasks. None, or why it cannot run."""
         with self.locked_build(False):
-            status, output = self.make([self.suite(name)], jobs=1, extra=GIVEN_IS_MADE)
+            status, output = self.make([self.suite(name)], jobs=1,
+                                       extra=GIVEN_IS_MADE + self.with_libraries())
         if status == 0:
             return self.look_at_suite(name, tasks)
         who = tasks[0].file if len(tasks) == 1 else "one of the six files"

@@ -213,6 +213,7 @@ class Grading:
         builder = Builder(self.impl, self.options.build, self.options.backend,
                           self.options.compile_limit)
         builder.progress = self.progress
+        builder.lean = not (self.options.lab or builder.NEEDS_ALL)
         builder.find_key()
         with builder.locked_folder():
             self.run_locked(builder, report)
@@ -267,6 +268,7 @@ class Grading:
         tasks = [piece for task in tasks for piece in task.pieces()]
         with builder.locked_build(builder.key == "reference"), ThreadPoolExecutor(2) as pool:
             ends = list(pool.map(builder.compile, tasks))
+        builder.complete()
         failing = {}
         for task, (problem, warnings) in zip(tasks, ends):
             if problem:

@@ -318,6 +318,11 @@ def plain(name):
     return found.group(1) if found else name.partition("@")[0]
 
 
+def called(elf, allowed):
+    """What it calls of the kit and of the GPU's libraries."""
+    return {name for name in elf.undefined() if name in allowed or GPU.fullmatch(name)}
+
+
 def look_at_calls(elf, allowed, path):
     """Of a file that could be linked: what it uses must be among what tasks use, or `allowed`."""
     strange = [name for name in sorted(elf.undefined()) if not (

@@ -244,7 +244,8 @@ def link(builder, key, own, name=TEST):
     if key != "reference" and os.path.lexists(os.path.join(ROOT, program)):
         os.unlink(os.path.join(ROOT, program)) # which files are in it has no time
     with builder.locked_build(True):
-        status, output = builder.make([program], jobs=2, extra=["OWN=" + " ".join(own)],
+        status, output = builder.make([program], jobs=2,
+                                      extra=["OWN=" + " ".join(own)] + builder.with_libraries(),
                                       impl="reference" if key == "reference" else None)
     return "" if status == 0 else output.strip()[-2000:] or "make gave no output"
 

@@ -4,26 +4,26 @@
 define link
 	@mkdir -p $(@D)
 	$(SAY) LD $@
-	$(Q)$(LINK) $(LDFLAGS) $(1) $(filter-out $(GPU_LIBS),$(filter %.a,$^)) $(GPU_LIBS) $(2) $(KIT_LIBS) $(LDLIBS) -o $@
+	$(Q)$(LINK) $(LDFLAGS) $(1) $(filter-out $(GPU_LIBS),$(filter %.a,$^)) $(filter $(GPU_LIBS),$^) $(2) $(KIT_LIBS) $(LDLIBS) -o $@
 endef
 objects_of = $(filter-out $(GPU_LIBS),$(filter %.o,$(1)))
 
-# $(1): the folder in the build tree, $(2): of the tests. The hidden suites (grader/course/hidden.py)
-# are linked as the task's own are.
+# $(1): the folder in the build tree, $(2): of the tests, $(3): libraries. The hidden suites
+# (grader/course/hidden.py) are linked as the task's own are, and may call anything.
 define suite_rules
-$(BUILD)/impl/$(IMPL_KEY)/$(1)/together: $(BUILD)/obj/tests/$(2)/together.o $(IMPL_OBJ) $(HARNESS_LIB) $(LIBS) $(MADE_WITH)/link
+$(BUILD)/impl/$(IMPL_KEY)/$(1)/together: $(BUILD)/obj/tests/$(2)/together.o $(IMPL_OBJ) $(3) $(MADE_WITH)/link
 	$$(call link,$$(call objects_of,$$^),-lcmocka)
-$(BUILD)/impl/$(IMPL_KEY)/$(1)/%: $(BUILD)/obj/tests/$(2)/%.o $(BUILD)/impl/$(IMPL_KEY)/%.o $(REFERENCE_OBJ) $(HARNESS_LIB) $(LIBS) $(MADE_WITH)/link
+$(BUILD)/impl/$(IMPL_KEY)/$(1)/%: $(BUILD)/obj/tests/$(2)/%.o $(BUILD)/impl/$(IMPL_KEY)/%.o $(REFERENCE_OBJ) $(3) $(MADE_WITH)/link
 	$$(call link,$$(filter-out $(BUILD)/impl/reference/$$*.o,$$(call objects_of,$$^)) $(if $(filter reference,$(IMPL_KEY)),$(BUILD)/impl/reference/$$*.o),-lcmocka)
 endef
-$(eval $(call suite_rules,suite,tasks))
-$(eval $(call suite_rules,hidden,hidden))
+$(eval $(call suite_rules,suite,tasks,$(SUITE_LIBS)))
+$(eval $(call suite_rules,hidden,hidden,$(HARNESS_LIB) $(LIBS)))
 
 # What the results page draws and what a step costs: with the student's files of the tasks in OWN and
 # the reference's other files. grader/trace.py removes a program first: OWN has no time stamp.
 OWN ?=
 $(BUILD)/impl/$(IMPL_KEY)/trace/%: $(BUILD)/obj/tests/trace/%.o $(OWN:%=$(BUILD)/impl/$(IMPL_KEY)/%.o) \
-        $(patsubst %,$(BUILD)/impl/reference/%.o,$(filter-out $(OWN),$(TASKS))) $(HARNESS_LIB) $(LIBS) $(MADE_WITH)/link
+        $(patsubst %,$(BUILD)/impl/reference/%.o,$(filter-out $(OWN),$(TASKS))) $(SUITE_LIBS) $(MADE_WITH)/link
 	$(call link,$(call objects_of,$^),-lcmocka)
 
 # Of the kit's own suites these know of FSDP.
@@ -55,7 +55,9 @@ endif
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS_LIB) $(LIBS) $(MADE_WITH)/link
 	$(call link,$(call objects_of,$^),-lcmocka)
 
-$(LAUNCH) $(DEVICES): $(BUILD)/bin/%: $(BUILD)/obj/lib/launch/main/%.o $(LIBS) $(MADE_WITH)/link
+$(LAUNCH): $(LIBS)
+$(DEVICES): $(TASKS_LIB)
+$(LAUNCH) $(DEVICES): $(BUILD)/bin/%: $(BUILD)/obj/lib/launch/main/%.o $(MADE_WITH)/link
 	$(call link,$(call objects_of,$^))
 # Programs of examples/, each with the student's files of the tasks and labs in OWN. Which those are has
 # no time stamp: a file remembers them.

@@ -44,6 +44,7 @@ $(BUILD)/lib/libsimgpu.a: $(SIMGPU_OBJ) $(MADE_WITH)/libsimgpu
 $(BUILD)/lib/libgpulog.a: $(GPULOG_OBJ) $(MADE_WITH)/libgpulog
 $(NN_LIB): $(LIB_OBJ) $(MADE_WITH)/libshardlab
 $(HARNESS_LIB): $(HARNESS_OBJ) $(MADE_WITH)/libharness
+$(BUILD)/lib/libtasks.a: $(TASKS_OBJ) $(MADE_WITH)/libtasks
 $(EXAMPLES_LIB): $(EXAMPLES_OBJ) $(MADE_WITH)/libexamples
 $(BUILD)/lib/%.a:
 	@mkdir -p $(@D)

@@ -173,6 +173,7 @@ IMPL_DIR := $(IMPL)
 deps:
 HARNESS_LIB := $(BUILD)/lib/libharness.a
 LIBS := $(BUILD)/lib/libshardlab.a
+TASKS_LIB := $(BUILD)/lib/libtasks.a
 DEVICES := $(BUILD)/bin/devices
 $(DEVICES):
 	@mkdir -p $(@D)
