@@ -32,6 +32,7 @@ from expand import Expansion, compiler_environment
 from files import write_atomically
 from layout import cut
 from progress import Building, Progress
+from timeouts import Turns
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD_LIMIT = 900.0      # seconds a call of make may take
@@ -94,6 +95,7 @@ class Builder:
         self.jobs = jobs_asked_for()
         self.key = self.devices = None
         self.progress = Progress()
+        self.turns = Turns()          # links by this grading, or the reference's suites alone
         self.libraries = []           # what programs are linked with
         self.tasks_library = []       # what the tasks' suites are, where that is less (grade.py)
         self.lean = self.lacking = False # only that is made; a file calls what is not in it
@@ -229,8 +231,9 @@ class Builder:
     def reference_suites(self, names):
         """Builds suites that are linked with the reference alone: their paths by name."""
         targets = {name: self.suite(name, "reference") for name in names}
-        status, output = self.make_given(list(targets.values()), impl="reference",
-                                         extra=GIVEN_IS_MADE)
+        with self.turns.turn(alone=True):
+            status, output = self.make_given(list(targets.values()), impl="reference",
+                                             extra=GIVEN_IS_MADE)
         if status != 0:
             raise Infrastructure("the reference's tests do not build:\n%s"
                                  % output.strip()[-4000:])
@@ -418,7 +421,7 @@ class Builder:
 
     def link(self, name, tasks):
         """Links a suite with the student's files of these tasks. None, or why it cannot run."""
-        with self.locked_build(False):
+        with self.turns.turn(), self.locked_build(False):
             status, output = self.make([self.suite(name)], jobs=1,
                                        extra=GIVEN_IS_MADE + self.with_libraries())
         if status == 0:

@@ -336,6 +336,9 @@ class Grading:
                 [path], some, seconds, caps, {"SHARDLAB_LIMIT": "%g" % seconds},
                 pace.grace(seconds), self.heard.add, first_timeout)
         verdicts, output, limits = self.timeouts.run(start, names, limit, late)
+        if limit.open and any(is_mistake(verdict) for verdict in verdicts.values()):
+            limit.measure()
+            limits = dict.fromkeys(limits, limit.seconds)
         self.limits.update(limits)
         for name, verdict in verdicts.items():
             if verdict.status == "timeout":
@@ -349,6 +352,11 @@ class Grading:
         folder = os.path.join(os.path.dirname(os.path.abspath(self.options.out)), "output")
         os.makedirs(folder, exist_ok=True)
         write_atomically(os.path.join(folder, os.path.basename(program) + ".txt"), output)
+
+
+def is_mistake(verdict):
+    """Whether a test did not pass, other than for a part that is not written yet."""
+    return verdict.status not in ("passed", "skipped") and not NOT_YET.search(verdict.message)
 
 
 def row_of(test, task, verdict):

@@ -1,11 +1,13 @@
 """How long tests may take: measured, from what the reference takes for them on this machine.
 
-A fixed limit fails slow machines and bores fast ones. So before a suite runs for the first time it
-runs once linked with the reference, and the slowest of its tests gives the limit of all of them:
-MARGIN times that, and at least LEAST seconds, because a machine that is idle now may be crowded
-later. The times are kept beside the reference's suite, and count for this very program on this
-sort of machine. Should the reference fail a test, the kit or the machine is at fault: nobody is
-graded by a test that the solution does not pass. That is looked at again, whatever is known of
+A fixed limit fails slow machines and bores fast ones. So a suite runs once linked with the
+reference, and the slowest of its tests gives the limit of all of them: MARGIN times that, and at
+least LEAST seconds, because a machine that is idle now may be crowded later. The times are kept
+beside the reference's suite, and count for this very program on this sort of machine. Until they
+are needed nobody waits for them: a suite has LEAST seconds for a test at first, and the reference
+runs as soon as a test of the student's takes longer or fails. What has passed, and what is not
+written yet, needs no limit. Should the reference fail a test, the kit or the machine is at fault:
+nobody loses points by a test that the solution does not pass. That is looked at again, whatever is known of
 earlier times, where a test of the student's ended by a signal, took too long or lacked something
 that the machine gives (memory, files, processes): not where it found wrong values, which say
 nothing of the machine. The reference then runs as the tests did: their account (account.py) may
@@ -17,7 +19,7 @@ times what it takes the reference itself, whichever is more.
 Interface: Pace(builder, suites, fixed).of(suite, tests, caps) -> Limit(seconds, reference), .hold(
 suite, verdicts, limit, caps) raises Infrastructure where the machine is at fault; where
 `reference` holds seconds by test; fixed: seconds that somebody asked for, nothing is measured then;
-Limit.short(test).
+Limit.short(test), .measure() where it is .open, which may raise Infrastructure.
 """
 
 import contextlib
@@ -52,6 +54,18 @@ class Limit:
     """What a test of a suite may take."""
     seconds: float
     reference: dict = field(default_factory=dict) # test name: seconds of the reference; may be empty
+    measured: object = None # what returns the two above; None: these are them
+
+    @property
+    def open(self):
+        """Whether the reference has not run yet."""
+        return self.measured is not None
+
+    def measure(self):
+        """From now on the limit is what the reference's time says."""
+        if self.open:
+            self.seconds, self.reference = self.measured()
+            self.measured = None
 
     def short(self, test):
         """Seconds for a test of a task that has had a time-out already."""
@@ -78,20 +92,32 @@ class Pace:
     def __init__(self, builder, suites, fixed=0.0):
         self.fixed = fixed
         self.builder = builder
-        self.paths = {} if fixed else builder.reference_suites(suites)
+        known = [suite for suite in suites if os.path.exists(notes(self.path_of(suite)))]
+        self.paths = {} if fixed or not known else builder.reference_suites(known)
         self.least = LEAST.get(builder.backend, LEAST_ELSEWHERE) * runner.time_factor()
 
     def of(self, suite, tests, caps=None):
         """The limit for these tests of a suite."""
         if self.fixed:
             return Limit(self.fixed)
-        path = self.paths[suite]
-        seconds = recall(path, tests)
+        seconds = recall(self.paths[suite], tests) if suite in self.paths else None
         if seconds is None:
-            seconds = measure(path, tests, caps)
-            remember(path, seconds)
-        return Limit(round(max(self.least, MARGIN * max(seconds.values(), default=0)), 1), seconds)
+            return Limit(self.least, measured=lambda: self.measure(suite, tests, caps))
+        return Limit(self.from_reference(seconds), seconds)
 
+    def path_of(self, suite):
+        return os.path.join(ROOT, self.builder.suite(suite, "reference"))
+
+    def from_reference(self, seconds):
+        return round(max(self.least, MARGIN * max(seconds.values(), default=0)), 1)
+
+    def measure(self, suite, tests, caps):
+        """Runs the reference, and keeps its times."""
+        if suite not in self.paths:
+            self.paths.update(self.builder.reference_suites([suite]))
+        seconds = measure(self.paths[suite], tests, caps)
+        remember(self.paths[suite], seconds)
+        return self.from_reference(seconds), seconds
 
     def hold(self, suite, verdicts, limit, caps=None):
         """Whether the reference passes, here and now, the tests that may have failed because of the

@@ -79,33 +79,42 @@ class Timeouts:
 
     def run(self, start, names, limit, late=False):
         """Runs the tests of a suite, each to a verdict."""
-        if not self.quick or not limit.reference:
-            verdicts, output = start(names, limit.seconds, False)
-            return verdicts, output, {name: limit.seconds for name in names}
-        return Quick(self, start, limit).run(names, late)
+        suite = Quick(self, start, limit) if self.quick else Patient(start, limit)
+        if late:
+            limit.measure()
+        if limit.open:
+            with self.turns.turn():
+                suite.try_least(names)
+        return suite.run(names, late)
 
 
-class Quick:
-    """One suite, run for somebody who waits."""
+class Patient:
+    """One suite, each of whose tests has the full limit."""
 
-    def __init__(self, timeouts, start, limit):
-        self.turns, self.endless = timeouts.turns, timeouts.endless
+    def __init__(self, start, limit):
         self.start = start
         self.limit = limit
         self.verdicts = {}
         self.limits = {}
         self.outputs = []
 
+    def try_least(self, names, first_timeout=False):
+        """Runs the tests before the reference was measured, which is done where one takes too long.
+        What ran out of time and may have more has no verdict yet."""
+        self.some(names, self.limit.seconds, first_timeout)
+        ended = [name for name, verdict in self.verdicts.items() if verdict.status == "timeout"]
+        if ended:
+            least = self.limit.seconds
+            self.limit.measure()
+            for name in ended if self.limit.seconds > least else []:
+                del self.verdicts[name], self.limits[name]
+
+    def left(self, names):
+        return [name for name in names if name not in self.verdicts]
+
     def run(self, names, late):
-        with self.turns.turn():
-            if not late:
-                self.some(names, self.limit.seconds, True)
-                self.note(names)
-            self.rest([name for name in names if name not in self.verdicts])
-        ended = [name for name in names if self.verdicts[name].status == "timeout"
-                 and self.limits[name] < self.limit.seconds]
-        for name in sorted(ended, key=self.limit.reference.get):
-            self.once_more(name)
+        if self.left(names):
+            self.some(self.left(names), self.limit.seconds)
         return self.verdicts, "".join(self.outputs), self.limits
 
     def some(self, names, seconds, first_timeout=False):
@@ -114,6 +123,34 @@ class Quick:
         self.verdicts.update(verdicts)
         self.limits.update((name, seconds) for name in verdicts)
         self.outputs.append(output)
+
+
+class Quick(Patient):
+    """One suite, run for somebody who waits."""
+
+    def __init__(self, timeouts, start, limit):
+        super().__init__(start, limit)
+        self.turns, self.endless = timeouts.turns, timeouts.endless
+
+    def try_least(self, names, first_timeout=True):
+        super().try_least(names, first_timeout)
+
+    def run(self, names, late):
+        if not self.limit.reference: # that somebody asked for, or that nobody needed
+            return super().run(names, late)
+        with self.turns.turn():
+            if not late and not self.has_timeout():
+                self.some(self.left(names), self.limit.seconds, True)
+            self.note(names)
+            self.rest(self.left(names))
+        ended = [name for name in names if self.verdicts[name].status == "timeout"
+                 and self.limits[name] < self.limit.seconds]
+        for name in sorted(ended, key=self.limit.reference.get):
+            self.once_more(name)
+        return self.verdicts, "".join(self.outputs), self.limits
+
+    def has_timeout(self):
+        return any(verdict.status == "timeout" for verdict in self.verdicts.values())
 
     def rest(self, names):
         """The tests after a time-out, those with the same limit together."""

@@ -1,6 +1,7 @@
 """Limits of time that come from the reference's own time on this machine."""
 
 import json
+import os
 import time
 import unittest
 
@@ -9,6 +10,8 @@ from helpers import FakeKit, processes_with
 import pace
 
 SLOW = "for t in wanted:\n    say(t, seconds=%r)\nend()"
+# The reference is measured where one of the student's tests takes too long, or fails.
+WRONG = "for t in wanted:\n    say(t, 'failed', 'two is not three')\nend()"
 
 
 class Limits(FakeKit):
@@ -24,6 +27,7 @@ class Limits(FakeKit):
     def test_the_slowest_test_of_the_reference_gives_the_limit_of_its_suite(self):
         self.suite("reference/one", "abc", "for t, s in zip(wanted, (0.1, 2.0, 0.3)):\n"
                    "    say(t, seconds=s)\nend()")
+        self.suite("one", "abc", WRONG)
         limits = self.limits()
         self.assertEqual({name: limits[name] for name in "abcde"},
                          {"a": 2 * pace.MARGIN, "b": 2 * pace.MARGIN, "c": 2 * pace.MARGIN,
@@ -46,6 +50,12 @@ class Limits(FakeKit):
             _, err = process.communicate(timeout=60)
             self.assertEqual(process.returncode, 2, word)
             self.assertIn("--limit", err)
+
+    def test_a_mistake_counts_only_where_the_reference_makes_none(self):
+        self.suite("reference/one", "abc", WRONG)
+        self.assertEqual(self.grade()[3]["status"], "graded")
+        self.suite("one", "abc", WRONG)
+        self.assertEqual(self.grade()[3]["status"], "infrastructure")
 
     def test_a_test_that_did_not_run_has_no_limit(self):
         self.write("mine/one.c", "int one(\n")
@@ -73,9 +83,29 @@ class Measuring(FakeKit):
         self.suite("reference/one", "abc",
                    "open(%r, 'a').write('x')\n%s" % (self.path("runs"), SLOW % 1.0))
         self.write("runs", "")
+        self.suite("one", "abc", WRONG)
 
     def limit(self):
         return self.grade()[2]["a"]["limit"]
+
+    def test_nobody_waits_for_it_where_all_passes_or_nothing_is_written(self):
+        gap = "mine/one.c:3: part 1.1 of f is not written yet (handouts/1_meta_init.md)"
+        for say in ("say(t, seconds=9.0)", "say(t, 'skipped')", "say(t, 'failed', %r)" % gap):
+            self.suite("one", "abc", "for t in wanted:\n    %s\nend()" % say)
+            self.assertEqual(self.limit(), 10)
+        self.assertEqual(self.read("runs"), "")
+
+    def test_a_test_that_may_take_longer_runs_once_more(self):
+        again = "    with open(%r, 'a') as file: file.write(os.environ['SHARDLAB_LIMIT'] + t)\n"
+        self.suite("one", "abc", "for t in wanted:\n" + again % self.path("starts") +
+                   "    say(t, 'timeout' if t == 'b' and os.environ['SHARDLAB_LIMIT'] == '10' "
+                   "else 'passed')\nend()")
+        for mode in ("--patient", "--quick"):
+            self.write("starts", "")
+            os.remove(self.path("build/impl/reference/suite/one.pace")) if mode == "--quick" else 0
+            tests = self.grade(mode)[2]
+            self.assertEqual({tests[name]["status"] for name in "abc"}, {"passed"})
+            self.assertEqual((tests["b"]["limit"], self.read("starts")), (20, "10a10b10c20b"))
 
     def test_once_is_enough(self):
         self.assertEqual([self.limit(), self.limit()], [20, 20])
