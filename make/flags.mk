@@ -7,8 +7,8 @@ CFLAGS    ?= -O2
 BASE       = -std=gnu11 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -fPIC -pthread $(WARN) \
              $(if $(COMPILED_IN),-fsanitize=$(COMPILED_IN) -fno-sanitize-recover=all) $(BACKEND_DEFS)
 # Of the kit's own code a report or a backtrace names file, line and function, and nobody asks for
-# its variables: -g1. Code that does not show in any step's time (tests, messages, the rare calls of
-# cuBLAS) is compiled by -O1. Where CFLAGS is given, all is compiled as it says.
+# its variables: -g1. Code that does not show in a step's time (all but kernels, lib/fsdp and what is
+# graded: COLD_OBJ) is compiled by -O1. Where CFLAGS is given, all is compiled as it says.
 LEAN      := $(if $(filter file,$(origin CFLAGS)),-g1)
 COLD      := $(if $(filter file,$(origin CFLAGS)),-O1)
 # In a half-written task file much is unused, and that is no mistake yet.

@@ -20,10 +20,11 @@ LIBS       := $(NN_LIB) $(GPU_LIBS)
 # What the suites of the six tasks are linked with: the above in one library, without what none of them
 # calls, so that the first `make grade` does not wait for it. A task file that calls some of it is
 # linked with all (builder.py sets ALL_LIBS). Elsewhere than on simgpu it is all anyway.
-NOT_FOR_TASKS := $(call objects,lib/checkpoint/*.c lib/text/*.c lib/nn/pass.c lib/kernels/e4m3.c \
+NOT_FOR_TASKS := $(call objects,lib/checkpoint/*.c lib/text/*.c lib/kernels/e4m3.c \
+              $(foreach name,llama pass grouped_attention token_embedding rotary rmsnorm swiglu,lib/nn/$(name).c lib/kernels/$(name).c) \
               $(patsubst %,lib/fsdp/%.c,layout strategy_flags tokens pipeline_* *_parts) \
               $(patsubst %,simgpu/src/blas/%.c,batched extra factor least_squares legacy level* rotate transfer) simgpu/src/compat/*.c \
-              $(patsubst %,tests/support/%.c,bubble checkpoints disk files narrow prefetch_plan random_model shrink strategies))
+              $(patsubst %,tests/support/%.c,bubble checkpoints disk files narrow prefetch_plan random_model shrink strategies training_llama))
 TASKS_OBJ  := $(filter-out $(NOT_FOR_TASKS),$(HARNESS_OBJ) $(LIB_OBJ) $(SIMGPU_OBJ))
 TASKS_LIB  := $(if $(filter simgpu,$(BACKEND)),$(BUILD)/lib/libtasks.a,$(HARNESS_LIB) $(LIBS))
 ALL_LIBS   ?=

@@ -28,29 +28,11 @@ Spec spec_gpt2(int layers)
         .gpt2 = true, .layers = layers, .B = 2, .T = 9, .dim = 24, .heads = 3, .vocab = 11};
 }
 
-Spec spec_llama(int layers, bool tied)
-{
-    Spec spec = spec_gpt2(layers);
-    spec.heads = 6;
-    spec.kv_heads = 2;
-    spec.hidden = 17;
-    spec.tied = tied;
-    return spec;
-}
-
 Module *spec_create(const Spec *spec)
 {
     Module *model;
-    if (spec->kv_heads > 0) {
-        LlamaConfig config = {.vocab = spec->vocab,
-                              .max_T = spec->T,
-                              .layers = spec->layers,
-                              .heads = spec->heads,
-                              .kv_heads = spec->kv_heads,
-                              .dim = spec->dim,
-                              .hidden = spec->hidden,
-                              .tied = spec->tied};
-        model = llama_create(&config);
+    if (spec->create != NULL) {
+        model = spec->create(spec);
     } else if (spec->gpt2) {
         Gpt2Config config = {.vocab = spec->vocab,
                              .max_T = spec->T,

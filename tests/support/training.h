@@ -23,6 +23,7 @@ typedef struct Spec {
     int heads;
     int kv_heads, hidden; // Llama's; kv_heads 0: GPT-2
     bool tied;            // Llama's head
+    Module *(*create)(const struct Spec *); // Llama's; NULL: GPT-2 or the MLP
     int vocab;            // classes
     float init_std; // of the normal parameters; 0: what the model has for them
 } Spec;
