@@ -101,7 +101,7 @@ class Builder:
         self.lean = self.lacking = False # only that is made; a file calls what is not in it
         self.compiler = []            # its words, up to the file
         self.present = set()          # names that the tests, the kit and the reference have
-        self.others = set()           # those, and what headers declare
+        self.others = set()           # those, and what is declared and not made
         self.allowed = submission.declared(ROOT)
         self.expanded = {}            # {task name: its file for make}, whose text is there
         self.files = {}               # task name: what the result says of its file
@@ -276,7 +276,7 @@ class Builder:
         # A line for each file, which ends with a colon; then a line for each name.
         self.present = {line.split()[0] for line in found.stdout.splitlines()
                         if len(line.split()) > 1 and not line.endswith(":")}
-        self.others = self.present | self.allowed
+        self.others = self.present | (self.allowed if self.lean else set())
 
     def complete(self):
         """Makes the other libraries too, where a student's file calls what is in them."""

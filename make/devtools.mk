@@ -20,8 +20,8 @@ SUITES_TO_RUN = $(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),,$(LONG_GRADER_T
                 $(if $(SANITIZE)$(filter-out simgpu,$(BACKEND)),,$(filter-out $(LONG_GRADER_TESTS),$(wildcard tests/grader/test_*.py)))
 
 # The longest come first, so that none is left over at the end.
-LONG_GRADER_TESTS := $(wildcard $(patsubst %,tests/grader/test_%.py,attacks demo real_suites grade delivered build trace \
-                       mutants release report watch hint timeouts pace))
+LONG_GRADER_TESTS := $(wildcard $(patsubst %,tests/grader/test_%.py,demo attacks grade plan real_suites build pace quiz \
+                       delivered trace mutants release report watch hint timeouts))
 
 # On real GPUs one suite at a time, because each fills them, and with time; perhaps under a tool.
 ifeq ($(BACKEND),cuda)

@@ -137,10 +137,11 @@ class Changes(Miniature):
             shown = self.make("-n", "V=1", "IMPL=skeleton", "build/obj/%s.o" % name, *more)
             line = next(line for line in shown.splitlines() if " -c %s.c " % name in line)
             return [word for word in line.split() if re.match("-[gO]", word)]
-        self.assertEqual(words("lib/nn/layer"), ["-g", "-g1", "-O2"])
+        self.assertEqual(words("lib/kernels/add"), ["-g", "-g1", "-O2", "-O2"])
+        self.assertEqual(words("lib/nn/layer"), ["-g", "-g1", "-O2", "-O1"])
         self.assertEqual(words("tests/support/harness"), ["-g", "-g1", "-O2", "-O1"])
         self.assertEqual(words("tests/tasks/api"), ["-g", "-O2", "-O1"])
-        for name in ("lib/nn/layer", "tests/support/harness", "tests/tasks/api"):
+        for name in ("simgpu/src/memory/one", "lib/nn/layer", "tests/support/harness", "tests/tasks/api"):
             self.assertEqual(words(name, "CFLAGS=-O0 -g3"), ["-g", "-O0", "-g3"])
 
     def test_another_blas(self):
@@ -425,6 +426,26 @@ class RealKit(ReferenceCopy):
         self.rewrite("optimizer.c", "    opt->t++;\n", "    opt->t += 1;\n")
         self.grade("--task", "5")
         self.assertNotEqual(os.stat(made).st_mtime_ns, before)
+
+    def append(self, file, text):
+        with open(os.path.join(self.copy, file), "a", encoding="utf-8") as source:
+            source.write(text)
+
+    def test_a_file_may_call_what_no_suite_is_linked_with(self):
+        """TASKS_LIB (make/objects.mk) has neither of these."""
+        self.append("meta_init.c", "#include <cublas_v2.h>\n#include \"kernels.h\"\n"
+                    "void more(cublasHandle_t h, float *x);\nvoid more(cublasHandle_t h, float *x)\n"
+                    "{\n    cublasSswap(h, 1, x, 1, x, 1);\n"
+                    "    kernel_swiglu_forward(x, x, 1, 1, 0);\n}\n")
+        document, _ = self.grade("--task", "1")
+        self.assertEqual(document["score"], document["max_score"], document["tests"])
+
+    def test_a_name_of_the_kits_is_taken_whatever_a_suite_is_linked_with(self):
+        self.append("meta_init.c", "#include \"kernels.h\"\ncudaError_t kernel_swiglu_forward(\n"
+                    "    float *a, const float *b, int c, int d, cudaStream_t e)\n"
+                    "{\n    return cudaSuccess;\n}\n")
+        self.assertIn("defines kernel_swiglu_forward, which belongs to another part",
+                      self.message("--task", "1"))
 
     def test_a_forgotten_return_costs_the_task(self):
         path = os.path.join(self.copy, "meta_init.c")
