@@ -7,10 +7,10 @@ beside the reference's suite, and count for this very program on this sort of ma
 are needed nobody waits for them: a suite has LEAST seconds for a test at first, and the reference
 runs as soon as a test of the student's takes longer or fails. What has passed, and what is not
 written yet, needs no limit. Should the reference fail a test, the kit or the machine is at fault:
-nobody loses points by a test that the solution does not pass. That is looked at again, whatever is known of
-earlier times, where a test of the student's ended by a signal, took too long or lacked something
-that the machine gives (memory, files, processes): not where it found wrong values, which say
-nothing of the machine. The reference then runs as the tests did: their account (account.py) may
+nobody loses points by a test that the solution does not pass. That is looked at again, whatever is
+known of earlier times, where a test of the student's ended by a signal, took too long or lacked
+something that the machine gives (memory, files, processes): not where it found wrong values, which
+say nothing of the machine. The reference then runs as the tests did: their account (account.py) may
 have limits that the grader's has not.
 
 Where somebody waits, a test may have less after a time-out (timeouts.py): SHORT seconds, or MARGIN
