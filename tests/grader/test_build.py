@@ -141,7 +141,8 @@ class Changes(Miniature):
         self.assertEqual(words("lib/nn/layer"), ["-g", "-g1", "-O2", "-O1"])
         self.assertEqual(words("tests/support/harness"), ["-g", "-g1", "-O2", "-O1"])
         self.assertEqual(words("tests/tasks/api"), ["-g", "-O2", "-O1"])
-        for name in ("simgpu/src/memory/one", "lib/nn/layer", "tests/support/harness", "tests/tasks/api"):
+        for name in ("simgpu/src/memory/one", "lib/nn/layer", "tests/support/harness",
+                     "tests/tasks/api"):
             self.assertEqual(words(name, "CFLAGS=-O0 -g3"), ["-g", "-O0", "-g3"])
 
     def test_another_blas(self):
@@ -434,8 +435,8 @@ class RealKit(ReferenceCopy):
     def test_a_file_may_call_what_no_suite_is_linked_with(self):
         """TASKS_LIB (make/objects.mk) has neither of these."""
         self.append("meta_init.c", "#include <cublas_v2.h>\n#include \"kernels.h\"\n"
-                    "void more(cublasHandle_t h, float *x);\nvoid more(cublasHandle_t h, float *x)\n"
-                    "{\n    cublasSswap(h, 1, x, 1, x, 1);\n"
+                    "void more(cublasHandle_t h, float *x);\n"
+                    "void more(cublasHandle_t h, float *x)\n{\n    cublasSswap(h, 1, x, 1, x, 1);\n"
                     "    kernel_swiglu_forward(x, x, 1, 1, 0);\n}\n")
         document, _ = self.grade("--task", "1")
         self.assertEqual(document["score"], document["max_score"], document["tests"])
