@@ -82,9 +82,10 @@ static bool goes(const PlanOptions *o, int i)
     int per_node = o->machine->gpus_per_node;
     bool by_node = choices[i].by_node || choices[i].slices,
          ddp = choices[i].strategy == STRATEGY_DDP;
-    if (by_node && (o->gpus <= per_node || per_node == 1 || o->stages > 1)) return false;
-    if (choices[i].slices && (o->per_parameter || o->offload)) return false;
-    return !(ddp && o->offload);
+    if (by_node && (plan_places(o) <= per_node || plan_places(o) % per_node || per_node == 1))
+        return false;
+    if (choices[i].slices && (o->per_parameter || o->offload || o->stages > 1)) return false;
+    return !(ddp && (o->offload || o->fp8));
 }
 
 // More units ahead, of the fastest so far.
@@ -111,7 +112,7 @@ Status plan_fit(PlanOptions *options)
         if (!goes(options, i)) continue;
         o.strategy = choices[i].strategy;
         o.strategic = true;
-        o.replicas = choices[i].by_node ? o.gpus / o.machine->gpus_per_node : 1;
+        o.replicas = choices[i].by_node ? plan_places(&o) / o.machine->gpus_per_node : 1;
         snprintf(o.strategy_name, sizeof o.strategy_name, "%s", choices[i].name);
         o.reshard_ranks = choices[i].slices ? o.machine->gpus_per_node : 0;
         TRY(try_strategy(o, choices[i].each, &best));

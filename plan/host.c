@@ -7,7 +7,7 @@
  * the functions themselves.
  *
  * Interface: plan_host_dry; __wrap_ of cudaMallocHost, host_adamw, host_sgd, host_scale,
- * host_sum_squares.
+ * host_sum_squares, host_all_finite.
  */
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -83,4 +83,11 @@ double __wrap_host_sum_squares(const float *x, size_t n);
 double __wrap_host_sum_squares(const float *x, size_t n)
 {
     return shared < 0 ? __real_host_sum_squares(x, n) : 0.0;
+}
+
+bool __real_host_all_finite(const float *x, size_t n);
+bool __wrap_host_all_finite(const float *x, size_t n);
+bool __wrap_host_all_finite(const float *x, size_t n)
+{
+    return shared >= 0 || __real_host_all_finite(x, n);
 }

@@ -61,6 +61,7 @@ typedef struct PlanOptions {
     bool prefetches; // prefetch is set: units ahead (lab 3)
     int prefetch;
     bool per_parameter;           // how units are cut (lab 6); else flat
+    bool fp8;                     // all-gathers of matrices in 8 bits (lab 6)
     int stages;                   // of a pipeline (lab 7); 1: none
     PipelineKind schedule;        // of its micro-batches, those of `accumulate`
     int batch, accumulate, micro; // sequences of a step; micro-batches; sequences of one on a GPU
