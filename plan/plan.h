@@ -101,7 +101,8 @@ int plan_kinds(const PlanOptions *options, int ranks[PLAN_KINDS]);
 Module *plan_stage(const PlanOptions *options, int stage);
 typedef struct PlanUnitSize {
     int64_t numel, shard; // elements; of a rank, with padding
-    int params;
+    int params, matrices; // matrices: of more than one dimension, which FP8 quantises
+    int64_t codes;        // elements of a rank's rows of those
 } PlanUnitSize;
 typedef struct PlanParts { // of a stage
     int blocks;            // that are units

@@ -126,8 +126,7 @@ class Plan(TempFolder):
             self.assertEqual((calls, sent), (formulas["scatter_calls"], formulas["scatter_sent"]))
             if rank["rank"] % places == 0:
                 self.assertEqual(rank["messages"]["send"][2], formulas["sent_messages"])
-            if plan["layout"] == "per_parameter":
-                self.assertEqual(rank["copies_within"], [formulas["copies"], formulas["copied"]])
+            self.assertEqual(rank["copies_within"], [formulas["copies"], formulas["copied"]])
 
 
 class Reference(Plan):
