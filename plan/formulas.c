@@ -157,6 +157,8 @@ static void add_unit(const Stage *s, PlanFormulas *f, const PlanUnitSize *unit, 
         uint64_t slice = gathered * shards / slices;
         f->gather_sent += (uint64_t)o->accumulate * (others * gathered + (slices - 1) * slice);
         f->slices += slice;
+        f->copies += (uint64_t)o->accumulate; // a rank's own
+        f->copied += (uint64_t)o->accumulate * slice;
     } else {
         f->gather_sent += gathers * others * gathered;
     }
@@ -269,7 +271,9 @@ static void move_to_host(const Stage *s, PlanFormulas *f)
 {
     uint64_t shards = (uint64_t)s->shards;
     f->params = f->grads = f->state = 0;
-    f->slices = 4 * (s->u + larger(s->R, s->u)) / shards; // sharded, too
+    // Of two units, or of one that is gathered twice in succession; sharded, too.
+    bool two = s->parts.blocks > 1 || s->o->strategy == STRATEGY_ZERO3;
+    f->slices = 4 * (s->u + larger(s->R, two ? s->u : 0)) / shards;
 }
 
 PlanFormulas plan_formulas(const PlanOptions *o, const Module *stage, int number)
