@@ -140,6 +140,7 @@ static Status read_batch(const PlanValues value, PlanOptions *o)
     if (parts > INT_MAX)
         return plan_refuse("GPUS=%d times ACCUMULATE=%d overflows", o->gpus, o->accumulate);
     TRY(plan_number(value, BATCH, (int)parts, &o->batch));
+    o->batch_given = value[BATCH] != NULL;
     if (o->batch % parts != 0)
         return plan_refuse("BATCH=%d sequences do not divide into %d %s · %d micro-batches",
                            o->batch, plan_places(o), o->stages > 1 ? "GPUs of a stage" : "GPUs",

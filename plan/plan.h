@@ -65,6 +65,7 @@ typedef struct PlanOptions {
     int stages;                   // of a pipeline (lab 7); 1: none
     PipelineKind schedule;        // of its micro-batches, those of `accumulate`
     int batch, accumulate, micro; // sequences of a step; micro-batches; sequences of one on a GPU
+    bool batch_given;
     int seq;
     bool tf32;
     bool mixed;                // dtype or reduce_dtype is not float (lab 2): strategic, too
@@ -240,8 +241,8 @@ uint64_t plan_most_memory(const Plan *plan); // the peak of the fullest rank
 // take.
 void plan_advise(const Plan *plan);
 
-// ---- fit.c ---- Sets strategy, replicas, recomputation, micro-batches and prefetching to those of
-// the fastest plan that fits, and prints a line for each that was tried. ERR_ARGUMENT, said on
+// ---- fit.c ---- Sets strategy, replicas, recomputation, micro-batches, prefetching and, where none
+// is given, the batch to those of the fastest plan that fits, and prints a line for each that was tried. ERR_ARGUMENT, said on
 // stderr: none fits.
 Status plan_fit(PlanOptions *options);
 

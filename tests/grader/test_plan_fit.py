@@ -30,8 +30,34 @@ class Fit(Plan):
         self.assertEqual({row[5] for row in rows}, {"no", "blocks"})
         self.assertIn("It fits: ", out)
 
+    def test_a_batch_is_looked_for(self):
+        """Without BATCH it doubles while a token takes less time and the plan fits."""
+        machine = self.write("small.machine", "base h100x8\nmemory 650 KB\n")
+        status, out, err = self.run_plan("FIT=yes", *SMALL, "GPUS=2", "MACHINE=" + machine)
+        self.assertEqual((status, err), (0, ""))
+        rows = [line.split() for line in out.splitlines()
+                if re.match(r"  (zero[123]|ddp) ", line)]
+        tried = {}
+        for row in rows:
+            tried.setdefault((row[0], row[5], row[6]), []).append(row)
+        for name, found in tried.items():
+            if name[2] == "1": # more units ahead are those of the fastest alone
+                self.assertEqual([row[2] for row in found],
+                                 [str(2 ** i) for i in range(len(found))])
+                self.assertGreater(len(found), 1)
+                self.assertFalse(any("fit" in row for row in found[:-1]))
+                rates = [float(row[9]) for row in found if "fit" not in row]
+                self.assertEqual(rates[:-1], sorted(rates[:-1]))
+        best = max((row for row in rows if "fit" not in row), key=lambda row: float(row[9]))
+        self.assertIn("\n%d sequences of 16 tokens per step: %s on each GPU" % (
+            2 * int(best[2]), best[2]), out)
+        self.assertIn("A step takes %s ms" % best[8], out)
+        status, out, err = self.run_plan("FIT=yes", *SMALL, "GPUS=4", "STAGES=2", "RECOMPUTE=no")
+        self.assertEqual((status, err), (0, ""))
+        self.assertRegex(out, r"(?m)^  zero3 +1 +1 .*\n  zero3 +2 +1 ") # of more micro-batches
+
     def test_slices_are_tried_on_several_nodes(self):
-        _, out, _ = self.run_plan("FIT=yes", *SMALL, "GPUS=16", "DTYPE=bf16")
+        _, out, _ = self.run_plan("FIT=yes", *SMALL, "GPUS=16", "BATCH=16", "DTYPE=bf16")
         rows = [line.split()[:7] for line in out.splitlines() if line.startswith("  zero3 ")]
         self.assertEqual(rows[:4], [["zero3", "1", "1", slices, "once", again, "1"]
                                     for slices in ("0", "8") for again in ("no", "blocks")])
@@ -47,7 +73,7 @@ class Fit(Plan):
                 (["GPUS=16", "STAGES=2", "RECOMPUTE=no"], {0: zeros | {"ddp"}}),
                 (["GPUS=32", "STAGES=2", "RECOMPUTE=no"], {0: zeros | {"ddp", "hsdp"}})):
             with self.subTest(settings=settings):
-                status, out, err = self.run_plan("FIT=yes", *SMALL, "ADVICE=no", *settings)
+                status, out, err = self.run_plan("FIT=yes", *SMALL, "BATCH=32", "ADVICE=no", *settings)
                 self.assertEqual((status, err), (0, ""))
                 rows = [line.split() for line in out.splitlines()
                         if re.match(r"  (zero[123]|ddp|hsdp) ", line)]
