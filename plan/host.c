@@ -19,7 +19,7 @@
 #include "plan.h"
 
 enum { TIMES = 64, MOST_SHARED = 4096 }; // an allocation has its pages so often; allocations
-#define LEAST_BYTES ((size_t)8 << 20)    // smaller ones keep pages of their own
+#define LEAST_BYTES ((size_t)1 << 20)    // smaller ones keep pages of their own
 
 static int pages = -1; // a memfd: the run is dry
 static size_t pages_bytes;
