@@ -5,8 +5,8 @@
  * More micro-batches take less memory and more messages. So for each strategy, with and without
  * recomputation, their number is doubled until the plan fits, and once more. Reducing each time
  * takes less memory, too. Where no batch is asked for it is looked for: it is doubled while the plan
- * fits and a token takes less time; in a pipeline that is one of more micro-batches. More units ahead are tried last, on the fastest. What was asked for
- * (RECOMPUTE, PREFETCH, OFFLOAD, LAYOUT, STAGES) stays.
+ * fits and a token takes less time; in a pipeline, more micro-batches are. More units ahead are tried
+ * last, on the fastest. What was asked for (RECOMPUTE, PREFETCH, OFFLOAD, LAYOUT, GATHER, STAGES) stays.
  *
  * Interface: plan_fit.
  */
@@ -25,7 +25,8 @@ static const struct {
     {"zero2", STRATEGY_ZERO2, false, false, true}, {"zero1", STRATEGY_ZERO1, false, false, false},
     {"ddp", STRATEGY_DDP, false, false, false},    {"hsdp", STRATEGY_ZERO3, true, false, true}};
 
-enum { MOST_AHEAD = 3, MOST_SEQUENCES = 1024 }; // sequences: on a GPU
+// Units ahead; sequences on a GPU; micro-batches for each stage of a pipeline, whose log has them all.
+enum { MOST_AHEAD = 3, MOST_SEQUENCES = 1024, MOST_PARTS = 4 };
 
 typedef struct Found {
     PlanOptions options;
@@ -78,10 +79,11 @@ static Status try_parts(PlanOptions o, bool each, Found *best)
     return OK;
 }
 
-// Larger batches, for as long as they fit and bring one percent.
-static Status try_batches(PlanOptions o, Found *best)
+// Larger batches, for as long as they fit and bring one percent; reduced each time where that fits.
+static Status try_batches(PlanOptions o, bool each, Found *best)
 {
-    int *n = o.stages > 1 ? &o.accumulate : &o.micro;
+    int *n = o.stages > 1 ? &o.accumulate : &o.micro,
+        most = o.stages > 1 ? MOST_PARTS * o.stages : MOST_SEQUENCES;
     Found own = {.step = 0}, before;
     bool fits;
     *n = 1;
@@ -89,8 +91,12 @@ static Status try_batches(PlanOptions o, Found *best)
         before = own;
         o.batch = plan_places(&o) * *n;
         TRY(look_at(&o, &own, &fits));
+        if (!fits && each && o.accumulate > 1 && !o.reduce_every_time) {
+            o.reduce_every_time = true;
+            TRY(look_at(&o, &own, &fits));
+        }
         *n *= 2;
-    } while (fits && *n <= MOST_SEQUENCES && is_faster(&own, &before, 100));
+    } while (fits && *n <= most && is_faster(&own, &before, 100));
     if (is_faster(&own, best, 0)) *best = own;
     return OK;
 }
@@ -103,7 +109,7 @@ static Status try_strategy(PlanOptions o, bool each, Found *best)
                                                                 : RECOMPUTE_BLOCKS;
     o.recompute = o.recompute_given ? o.recompute : RECOMPUTE_NONE;
     for (; o.recompute <= last; o.recompute++)
-        TRY(o.batch_given ? try_parts(o, each, best) : try_batches(o, best));
+        TRY(o.batch_given ? try_parts(o, each, best) : try_batches(o, each, best));
     return OK;
 }
 

@@ -52,7 +52,8 @@ class Fit(Plan):
         self.assertIn("\n%d sequences of 16 tokens per step: %s on each GPU" % (
             2 * int(best[2]), best[2]), out)
         self.assertIn("A step takes %s ms" % best[8], out)
-        status, out, err = self.run_plan("FIT=yes", *SMALL, "GPUS=4", "STAGES=2", "RECOMPUTE=no")
+        status, out, err = self.run_plan("FIT=yes", *SMALL, "GPUS=4", "STAGES=2", "RECOMPUTE=no",
+                                         "MACHINE=" + machine)
         self.assertEqual((status, err), (0, ""))
         self.assertRegex(out, r"(?m)^  zero3 +1 +1 .*\n  zero3 +2 +1 ") # of more micro-batches
 
