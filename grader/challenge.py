@@ -33,7 +33,7 @@ from files import read_regular_file, write_atomically
 NAME = "plan.txt"
 FIXED = {"MODEL": "mpt-7b", "GPUS": "64", "MACHINE": "h100x8", "BATCH": "512", "SEQ": "2048"}
 FREE = ("STRATEGY", "REPLICAS", "RESHARD_RANKS", "ACCUMULATE", "REDUCE", "DTYPE", "REDUCE_DTYPE",
-        "ATTENTION", "RECOMPUTE", "PREFETCH", "LAYOUT", "STAGES", "SCHEDULE")
+        "ATTENTION", "RECOMPUTE", "PREFETCH", "LAYOUT", "GATHER", "STAGES", "SCHEDULE")
 # Not OFFLOAD: its optimizer is the host's work, which a plan's time does not have.
 LIMIT = 60.0 # seconds of a plan, times SHARDLAB_TIME_FACTOR
 LINE = re.compile(r"([A-Z_]+)\s*=\s*([\w.-]{1,40})")

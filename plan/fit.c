@@ -4,8 +4,9 @@
  *
  * More micro-batches take less memory and more messages. So for each strategy, with and without
  * recomputation, their number is doubled until the plan fits, and once more. Reducing each time
- * takes less memory, too. More units ahead are tried last, on the fastest. What was asked for
- * (RECOMPUTE, PREFETCH, OFFLOAD, LAYOUT, STAGES) stays.
+ * takes less memory, too. Where no batch is asked for it is looked for: it is doubled while the plan
+ * fits and a token takes less time; in a pipeline, more micro-batches are. More units ahead are tried
+ * last, on the fastest. What was asked for (RECOMPUTE, PREFETCH, OFFLOAD, LAYOUT, GATHER, STAGES) stays.
  *
  * Interface: plan_fit.
  */
@@ -24,14 +25,24 @@ static const struct {
     {"zero2", STRATEGY_ZERO2, false, false, true}, {"zero1", STRATEGY_ZERO1, false, false, false},
     {"ddp", STRATEGY_DDP, false, false, false},    {"hsdp", STRATEGY_ZERO3, true, false, true}};
 
-enum { MOST_AHEAD = 3 };
+// Units ahead; sequences on a GPU; micro-batches for each stage of a pipeline, whose log has them all.
+enum { MOST_AHEAD = 3, MOST_SEQUENCES = 1024, MOST_PARTS = 4 };
 
 typedef struct Found {
     PlanOptions options;
     uint64_t step; // 0: nothing fits yet
 } Found;
 
-// Makes a plan and says what it takes; *fits.
+// Whether a sequence takes less time, and by more than one part of so many (0: by anything).
+static bool is_faster(const Found *one, const Found *other, int part)
+{
+    double limit = part ? 1.0 - 1.0 / part : 1.0;
+    if (one->step == 0 || other->step == 0) return one->step > 0;
+    return (double)one->step / one->options.batch <
+           limit * (double)other->step / other->options.batch;
+}
+
+// Makes a plan and says what it takes; *fits. *best becomes it where it is faster.
 static Status look_at(const PlanOptions *o, Found *best, bool *fits)
 {
     Plan plan = {.options = o};
@@ -39,13 +50,16 @@ static Status look_at(const PlanOptions *o, Found *best, bool *fits)
     uint64_t memory = plan_most_memory(&plan), step = plan.times.step;
     plan_free(&plan.ranks);
     if (status != OK) return status;
+    double tokens = (double)o->batch * o->seq / o->gpus;
     *fits = memory <= o->machine->memory;
-    printf("  %-7s %6d %8d %6d %7s %10s %6d %12.1f %14.3f%s\n", o->strategy_name, o->accumulate,
-           o->micro, o->reshard_ranks, o->reduce_every_time ? "each" : "once",
+    printf("  %-7s %6d %8d %6d %7s %10s %6d %12.1f %14.3f %10.0f%s\n", o->strategy_name,
+           o->accumulate, o->micro, o->reshard_ranks, o->reduce_every_time ? "each" : "once",
            plan_recompute_name(o), o->prefetches ? o->prefetch : 1,
-           (double)memory / (double)(1 << 30), 1e-9 * (double)step, *fits ? "" : "   does not fit");
+           (double)memory / (double)(1 << 30), 1e-9 * (double)step, tokens / (1e-12 * (double)step),
+           *fits ? "" : "   does not fit");
     fflush(stdout);
-    if (*fits && (best->step == 0 || step < best->step)) *best = (Found){*o, step};
+    Found found = {*o, step};
+    if (*fits && is_faster(&found, best, 0)) *best = found;
     return OK;
 }
 
@@ -65,6 +79,28 @@ static Status try_parts(PlanOptions o, bool each, Found *best)
     return OK;
 }
 
+// Larger batches, for as long as they fit and bring one percent; reduced each time where that fits.
+static Status try_batches(PlanOptions o, bool each, Found *best)
+{
+    int *n = o.stages > 1 ? &o.accumulate : &o.micro,
+        most = o.stages > 1 ? MOST_PARTS * o.stages : MOST_SEQUENCES;
+    Found own = {.step = 0}, before;
+    bool fits;
+    *n = 1;
+    do {
+        before = own;
+        o.batch = plan_places(&o) * *n;
+        TRY(look_at(&o, &own, &fits));
+        if (!fits && each && o.accumulate > 1 && !o.reduce_every_time) {
+            o.reduce_every_time = true;
+            TRY(look_at(&o, &own, &fits));
+        }
+        *n *= 2;
+    } while (fits && *n <= most && is_faster(&own, &before, 100));
+    if (is_faster(&own, best, 0)) *best = own;
+    return OK;
+}
+
 // Without recomputation and with each kind of it, unless one was asked for.
 static Status try_strategy(PlanOptions o, bool each, Found *best)
 {
@@ -72,7 +108,8 @@ static Status try_strategy(PlanOptions o, bool each, Found *best)
                          : o.model.attention == ATTENTION_PLAIN ? RECOMPUTE_ATTENTION
                                                                 : RECOMPUTE_BLOCKS;
     o.recompute = o.recompute_given ? o.recompute : RECOMPUTE_NONE;
-    for (; o.recompute <= last; o.recompute++) TRY(try_parts(o, each, best));
+    for (; o.recompute <= last; o.recompute++)
+        TRY(o.batch_given ? try_parts(o, each, best) : try_batches(o, each, best));
     return OK;
 }
 
@@ -82,9 +119,10 @@ static bool goes(const PlanOptions *o, int i)
     int per_node = o->machine->gpus_per_node;
     bool by_node = choices[i].by_node || choices[i].slices,
          ddp = choices[i].strategy == STRATEGY_DDP;
-    if (by_node && (o->gpus <= per_node || per_node == 1 || o->stages > 1)) return false;
-    if (choices[i].slices && (o->per_parameter || o->offload)) return false;
-    return !(ddp && o->offload);
+    if (by_node && (plan_places(o) <= per_node || plan_places(o) % per_node || per_node == 1))
+        return false;
+    if (choices[i].slices && (o->per_parameter || o->offload || o->stages > 1)) return false;
+    return !(ddp && (o->offload || o->fp8));
 }
 
 // More units ahead, of the fastest so far.
@@ -104,14 +142,14 @@ static Status try_ahead(bool given, Found *best)
 Status plan_fit(PlanOptions *options)
 {
     Found best = {.step = 0};
-    printf("  %-7s %6s %8s %6s %7s %10s %6s %12s %14s\n", "", "parts", "of", "slices", "reduce",
-           "again", "ahead", "GiB", "ms");
+    printf("  %-7s %6s %8s %6s %7s %10s %6s %12s %14s %10s\n", "", "parts", "of", "slices",
+           "reduce", "again", "ahead", "GiB", "ms", "tokens/s");
     for (int i = 0; i < (int)(sizeof choices / sizeof choices[0]); i++) {
         PlanOptions o = *options;
         if (!goes(options, i)) continue;
         o.strategy = choices[i].strategy;
         o.strategic = true;
-        o.replicas = choices[i].by_node ? o.gpus / o.machine->gpus_per_node : 1;
+        o.replicas = choices[i].by_node ? plan_places(&o) / o.machine->gpus_per_node : 1;
         snprintf(o.strategy_name, sizeof o.strategy_name, "%s", choices[i].name);
         o.reshard_ranks = choices[i].slices ? o.machine->gpus_per_node : 0;
         TRY(try_strategy(o, choices[i].each, &best));

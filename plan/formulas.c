@@ -11,7 +11,8 @@
  *
  * Of p stages each has some of the blocks, the first one the embedding, the last one the head,
  * and f micro-batches in flight. A block that runs again has a forward more, and keeps its input
- * alone. Cut by parameter, each parameter is padded by rows, and what is gathered or reduced is copied.
+ * alone. Cut by parameter, each parameter is padded by rows, and what is gathered or reduced is
+ * copied; gathered in FP8, a matrix has one byte per element on its way.
  *
  * Interface: plan_formulas, plan_block_flops, plan_peak, plan_hbm, plan_type_name, plan_dtype_name.
  */
@@ -66,6 +67,7 @@ typedef struct Stage {
     PlanParts parts;
     int shards;
     uint64_t layers, flying, R, u;
+    uint64_t R_sent, u_sent; // bytes of them, gathered
     bool first, last;
 } Stage;
 
@@ -103,34 +105,65 @@ static int gathers_of(const PlanOptions *o, bool root)
     }
 }
 
-// What a unit of so many elements, padding and all, adds.
-static void add_unit(const Stage *s, PlanFormulas *f, uint64_t padded, int params, bool root)
+// Bytes that a rank sends of its shard of a unit: FP8 has one for an element of a matrix, after the
+// others, and some up to a multiple of theirs.
+static uint64_t part_of(const PlanOptions *o, const PlanUnitSize *unit)
+{
+    uint64_t a = (uint64_t)dtype_bytes(o->dtype), n = (uint64_t)unit->shard,
+             codes = o->fp8 ? (uint64_t)unit->codes : 0, others = n - codes;
+    return others > 0 ? a * others + (codes + a - 1) / a * a : codes;
+}
+
+// What is copied on the GPU: into place after a gathering, but for what FP8 has kernels for, and
+// together before a reduction. One rank gathers in FP8, too, and from the host.
+static void add_copies(const Stage *s, PlanFormulas *f, const PlanUnitSize *unit, uint64_t gathers,
+                       uint64_t reductions)
+{
+    const PlanOptions *o = s->o;
+    uint64_t shards = (uint64_t)s->shards, n = (uint64_t)unit->params, own = (uint64_t)unit->shard,
+             out = n - (o->fp8 ? (uint64_t)unit->matrices : 0),
+             copied = own - (o->fp8 ? (uint64_t)unit->codes : 0),
+             a = (uint64_t)dtype_bytes(o->dtype), b = (uint64_t)dtype_bytes(o->reduce_dtype);
+    if (shards == 1 && o->offload && o->dtype == DTYPE_F32) {
+        f->copies += gathers;
+        f->copied += 4 * gathers * own;
+    }
+    if (o->per_parameter && (shards > 1 || o->fp8)) {
+        f->copies += gathers * out;
+        f->copied += gathers * shards * a * copied;
+    }
+    if (o->per_parameter && shards > 1) {
+        f->copies += reductions * n;
+        f->copied += reductions * shards * b * own;
+    }
+}
+
+// What a unit adds.
+static void add_unit(const Stage *s, PlanFormulas *f, const PlanUnitSize *unit, bool root)
 {
     const PlanOptions *o = s->o;
     uint64_t reductions = o->reduce_every_time ? (uint64_t)o->accumulate : 1,
              slices = root ? 0 : (uint64_t)o->reshard_ranks, // the backwards gather these
         gathers = (uint64_t)gathers_of(o, root), shards = (uint64_t)s->shards,
-             shard = padded / shards, others = shards - 1,
-             gathered = (uint64_t)dtype_bytes(o->dtype) * shard,
+             shard = (uint64_t)unit->shard, others = shards - 1, gathered = part_of(o, unit),
              reduced = (uint64_t)dtype_bytes(o->reduce_dtype) * shard;
     f->params += 4 * shard;
     f->grads += 4 * shard;
     f->state += 8 * shard;
+    add_copies(s, f, unit, gathers, reductions);
     if (shards == 1) return;
     f->gather_calls += gathers;
     if (slices > 0) {
         uint64_t slice = gathered * shards / slices;
         f->gather_sent += (uint64_t)o->accumulate * (others * gathered + (slices - 1) * slice);
         f->slices += slice;
+        f->copies += (uint64_t)o->accumulate; // a rank's own
+        f->copied += (uint64_t)o->accumulate * slice;
     } else {
         f->gather_sent += gathers * others * gathered;
     }
     f->scatter_calls += reductions;
     f->scatter_sent += reductions * others * reduced;
-    if (o->per_parameter) {
-        f->copies += (gathers + reductions) * (uint64_t)params;
-        f->copied += shards * (gathers * gathered + reductions * reduced);
-    }
     if (o->replicas < 2) return;
     uint64_t replicas = (uint64_t)o->replicas;
     f->reduce_calls += reductions;
@@ -142,26 +175,25 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-// Elements of unsharded parameters at most, gather buffers too. A unit is used, and as many as are
+// Bytes of unsharded parameters at most, gather buffers too. A unit is used, and as many as are
 // prefetched are on their way, one at least. A unit that is copied out has two buffers until the
 // next one is.
 static uint64_t most_params(const Stage *s)
 {
     const PlanOptions *o = s->o;
-    uint64_t blocks = (uint64_t)s->parts.blocks,
-             ahead = o->prefetches && o->prefetch > 1 ? (uint64_t)o->prefetch : 1;
+    uint64_t blocks = (uint64_t)s->parts.blocks, a = (uint64_t)dtype_bytes(o->dtype),
+             ahead = o->prefetches && o->prefetch > 1 ? (uint64_t)o->prefetch : 1, R = a * s->R,
+             u = a * s->u;
     bool keeps = o->strategic && o->strategy != STRATEGY_ZERO3;
-    if (!o->per_parameter || s->shards == 1) {
-        uint64_t there = keeps || ahead + 1 > blocks ? blocks : ahead + 1;
-        return s->R + s->u * there;
-    }
-    if (blocks == 0) return 2 * s->R;
+    if (!o->per_parameter || (s->shards == 1 && !o->fp8))
+        return R + u * (keeps || ahead + 1 > blocks ? blocks : ahead + 1);
+    if (blocks == 0) return R + s->R_sent;
     if (ahead > blocks) ahead = blocks;
-    uint64_t begin = s->R + ahead * s->u; // the root is copied out
-    if (keeps) return s->R + larger(begin, (blocks + 1) * s->u);
+    uint64_t begin = s->R_sent + ahead * s->u_sent; // the root is copied out
+    if (keeps) return R + larger(begin, blocks * u + s->u_sent);
     // The block that is used, copied, and what is on its way; the first has no more ahead than all.
-    uint64_t there = ahead + 2 > blocks + 1 ? blocks + 1 : ahead + 2;
-    return s->R + larger(begin, there * s->u);
+    uint64_t there = ahead + 1 > blocks ? blocks : ahead + 1;
+    return R + larger(begin, u + there * s->u_sent);
 }
 
 // Bytes of unsharded gradients at most. One rank has masters and gradients for them where they are
@@ -239,7 +271,9 @@ static void move_to_host(const Stage *s, PlanFormulas *f)
 {
     uint64_t shards = (uint64_t)s->shards;
     f->params = f->grads = f->state = 0;
-    f->slices = 4 * (s->u + larger(s->R, s->u)) / shards; // sharded, too
+    // Of two units, or of one that is gathered twice in succession; sharded, too.
+    bool two = s->parts.blocks > 1 || s->o->strategy == STRATEGY_ZERO3;
+    f->slices = 4 * (s->u + larger(s->R, two ? s->u : 0)) / shards;
 }
 
 PlanFormulas plan_formulas(const PlanOptions *o, const Module *stage, int number)
@@ -259,10 +293,11 @@ PlanFormulas plan_formulas(const PlanOptions *o, const Module *stage, int number
         s.flying = (uint64_t)pipeline_in_flight(o->schedule, number, o->stages, o->accumulate);
     s.R = (uint64_t)(s.parts.root.shard * s.shards);
     s.u = (uint64_t)(s.parts.block.shard * s.shards);
-    for (int i = 0; i < s.parts.blocks; i++) add_unit(&s, &f, s.u, s.parts.block.params, false);
-    add_unit(&s, &f, s.R, s.parts.root.params, true);
-    if (s.shards > 1 || o->dtype != DTYPE_F32)
-        f.most_params = (uint64_t)dtype_bytes(o->dtype) * most_params(&s);
+    s.R_sent = (uint64_t)s.shards * part_of(o, &s.parts.root);
+    s.u_sent = (uint64_t)s.shards * part_of(o, &s.parts.block);
+    for (int i = 0; i < s.parts.blocks; i++) add_unit(&s, &f, &s.parts.block, false);
+    add_unit(&s, &f, &s.parts.root, true);
+    if (s.shards > 1 || o->dtype != DTYPE_F32 || o->fp8) f.most_params = most_params(&s);
     f.most_grads = most_grads(&s);
     count_flops(&s, &f);
     f.activations = count_activations(&s);

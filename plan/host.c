@@ -2,12 +2,12 @@
  *
  * A program's own code runs in a dry run, and pinned memory is there: the optimizer of a model of
  * 175 billion parameters would read and write terabytes. What it computes from zeros nobody looks
- * at. So the planner is linked with functions of its own in front of these (--wrap): large pinned
- * allocations share a few pages, and the host's arithmetic is left out. A run that is executed gets
- * the functions themselves.
+ * at. So the planner is linked with functions of its own in front of these (--wrap): a large pinned
+ * allocation is the same few pages again and again, of which all are written when the first ones
+ * are, and the host's arithmetic is left out. A run that is executed gets the functions themselves.
  *
- * Interface: plan_host_dry; __wrap_ of cudaMallocHost, host_adamw, host_sgd, host_scale,
- * host_sum_squares.
+ * Interface: plan_host_dry; __wrap_ of cudaMallocHost, cudaFreeHost, memset, host_adamw, host_sgd, host_scale,
+ * host_sum_squares, host_all_finite.
  */
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -18,31 +18,40 @@
 #include "host_kernels.h"
 #include "plan.h"
 
-#define SHARED_BYTES ((size_t)64 << 20) // that larger allocations have instead of their own
+enum { TIMES = 64, MOST_SHARED = 4096 }; // an allocation has its pages so often; allocations
+#define LEAST_BYTES ((size_t)1 << 20)    // smaller ones keep pages of their own
 
-static int shared = -1; // a memfd: the run is dry
+static int pages = -1; // a memfd: the run is dry
+static size_t pages_bytes;
+
+static struct Shared { // memory whose pages repeat after so many bytes
+    const char *begin;
+    size_t bytes, period;
+} shared[MOST_SHARED];
+static int n_shared;
 
 void plan_host_dry(void)
 {
     mallopt(M_MMAP_THRESHOLD, 1 << 20); // what is remapped is a mapping, which free gives back
-    shared = memfd_create("plan-host", MFD_CLOEXEC);
-    if (shared >= 0 && ftruncate(shared, SHARED_BYTES) != 0) {
-        close(shared);
-        shared = -1;
-    }
+    pages = memfd_create("plan-host", MFD_CLOEXEC);
 }
 
-// Whole pages within the allocation become the shared ones, again and again.
+// The pages within the allocation become the memfd's, again and again.
 static void share_pages(char *begin, size_t bytes)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), skip = -(uintptr_t)begin & (page - 1);
-    if (bytes < skip + SHARED_BYTES) return;
-    for (size_t at = skip; at + page <= bytes; at += SHARED_BYTES) {
-        size_t left = (bytes - at) / page * page, n = left < SHARED_BYTES ? left : SHARED_BYTES;
-        if (mmap(begin + at, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, shared, 0) ==
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), skip = -(uintptr_t)begin & (page - 1),
+           period = (bytes / TIMES + page) / page * page, done = skip;
+    if (bytes < LEAST_BYTES || n_shared == MOST_SHARED) return;
+    if (period > pages_bytes && ftruncate(pages, (off_t)period) != 0) return;
+    if (period > pages_bytes) pages_bytes = period;
+    while (bytes - done >= page) {
+        size_t left = (bytes - done) / page * page, n = left < period ? left : period;
+        if (mmap(begin + done, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, pages, 0) ==
             MAP_FAILED)
-            return; // it keeps pages of its own
+            break; // the rest keeps pages of its own
+        done += n;
     }
+    shared[n_shared++] = (struct Shared){begin + skip, done - skip, period};
 }
 
 cudaError_t __real_cudaMallocHost(void **ptr, size_t bytes);
@@ -50,8 +59,35 @@ cudaError_t __wrap_cudaMallocHost(void **ptr, size_t bytes);
 cudaError_t __wrap_cudaMallocHost(void **ptr, size_t bytes)
 {
     cudaError_t error = __real_cudaMallocHost(ptr, bytes);
-    if (error == cudaSuccess && shared >= 0) share_pages(*ptr, bytes);
+    if (error == cudaSuccess && pages >= 0) share_pages(*ptr, bytes);
     return error;
+}
+
+cudaError_t __real_cudaFreeHost(void *ptr);
+cudaError_t __wrap_cudaFreeHost(void *ptr);
+cudaError_t __wrap_cudaFreeHost(void *ptr)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    for (int i = 0; i < n_shared; i++)
+        if ((uintptr_t)shared[i].begin - (uintptr_t)ptr < page) shared[i] = shared[--n_shared];
+    return __real_cudaFreeHost(ptr);
+}
+
+// Of bytes whose pages repeat: those in front of them, the first of each page, those after them.
+void *__real_memset(void *to, int value, size_t bytes);
+void *__wrap_memset(void *to, int value, size_t bytes);
+void *__wrap_memset(void *to, int value, size_t bytes)
+{
+    char *begin = to, *end = begin + bytes;
+    for (int i = 0; i < n_shared && bytes >= LEAST_BYTES; i++) {
+        const struct Shared *s = &shared[i];
+        char *first = (char *)s->begin, *last = first + s->bytes;
+        if (begin > first || end < last) continue;
+        __real_memset(begin, value, (size_t)(first - begin) + s->period);
+        __real_memset(last, value, (size_t)(end - last));
+        return to;
+    }
+    return __real_memset(to, value, bytes);
 }
 
 void __real_host_adamw(float *p, const float *g, float *m, float *v, size_t n, float lr,
@@ -61,26 +97,33 @@ void __wrap_host_adamw(float *p, const float *g, float *m, float *v, size_t n, f
 void __wrap_host_adamw(float *p, const float *g, float *m, float *v, size_t n, float lr,
                        float beta1, float beta2, float eps, float weight_decay, int t)
 {
-    if (shared < 0) __real_host_adamw(p, g, m, v, n, lr, beta1, beta2, eps, weight_decay, t);
+    if (pages < 0) __real_host_adamw(p, g, m, v, n, lr, beta1, beta2, eps, weight_decay, t);
 }
 
 void __real_host_sgd(float *p, const float *g, size_t n, float lr, float weight_decay);
 void __wrap_host_sgd(float *p, const float *g, size_t n, float lr, float weight_decay);
 void __wrap_host_sgd(float *p, const float *g, size_t n, float lr, float weight_decay)
 {
-    if (shared < 0) __real_host_sgd(p, g, n, lr, weight_decay);
+    if (pages < 0) __real_host_sgd(p, g, n, lr, weight_decay);
 }
 
 void __real_host_scale(float *x, float factor, size_t n);
 void __wrap_host_scale(float *x, float factor, size_t n);
 void __wrap_host_scale(float *x, float factor, size_t n)
 {
-    if (shared < 0) __real_host_scale(x, factor, n);
+    if (pages < 0) __real_host_scale(x, factor, n);
 }
 
 double __real_host_sum_squares(const float *x, size_t n);
 double __wrap_host_sum_squares(const float *x, size_t n);
 double __wrap_host_sum_squares(const float *x, size_t n)
 {
-    return shared < 0 ? __real_host_sum_squares(x, n) : 0.0;
+    return pages < 0 ? __real_host_sum_squares(x, n) : 0.0;
+}
+
+bool __real_host_all_finite(const float *x, size_t n);
+bool __wrap_host_all_finite(const float *x, size_t n);
+bool __wrap_host_all_finite(const float *x, size_t n)
+{
+    return pages >= 0 || __real_host_all_finite(x, n);
 }

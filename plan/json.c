@@ -131,6 +131,7 @@ static void write_plan(FILE *file, const Plan *plan)
     write_number(file, "prefetch", o->prefetches ? (uint64_t)o->prefetch : 1);
     write_text(file, "offload", o->offload ? "yes" : "no");
     write_text(file, "layout", o->per_parameter ? "per_parameter" : "flat");
+    write_text(file, "gather", o->fp8 ? "fp8" : "usual");
     write_text(file, "schedule", o->schedule == PIPELINE_1F1B ? "1f1b" : "gpipe");
     write_number(file, "memory_of_gpu", o->machine->memory);
     write_number(file, "memory_bandwidth", (uint64_t)plan_hbm(o->machine)); // bytes/s

@@ -43,11 +43,6 @@ static Status check_stages(const PlanOptions *o)
     if (o->reshard_ranks > 0)
         return plan_refuse("STAGES does not go with RESHARD_RANKS: a unit has one slice, and "
                            "several micro-batches are in flight");
-    if (o->offload)
-        return plan_refuse("STAGES does not go with OFFLOAD=yes: stages sum and clip on the GPU");
-    if (o->replicas > 1 && o->strategy != STRATEGY_DDP)
-        return plan_refuse("STAGES goes without replicas here: phantoms cannot split what was "
-                           "split off");
     return OK;
 }
 
@@ -59,27 +54,37 @@ static Status check_offload(const PlanOptions *o)
     if (o->reshard_ranks > 0)
         return plan_refuse("OFFLOAD=yes does not go with RESHARD_RANKS, whose slices stay on the "
                            "GPU");
-    if (o->per_parameter)
-        return plan_refuse("OFFLOAD=yes keeps flat shards on the host: leave LAYOUT out");
-    if (o->dtype == DTYPE_F16)
-        return plan_refuse("OFFLOAD=yes does not go with DTYPE=fp16: the loss scaler looks for "
-                           "gradients on the GPU");
+    return OK;
+}
+
+static Status check_gather(const PlanOptions *o)
+{
+    if (!o->fp8) return OK;
+    if (!o->per_parameter)
+        return plan_refuse("GATHER=fp8 has a scale for each parameter: take LAYOUT=per_parameter");
+    if (o->strategy == STRATEGY_DDP)
+        return plan_refuse("STRATEGY=ddp gathers nothing: leave GATHER out");
+    if (o->offload)
+        return plan_refuse("GATHER=fp8 finds its scales in shards on the GPU: leave OFFLOAD out");
     return OK;
 }
 
 Status plan_read_labs(const PlanValues value, PlanOptions *o)
 {
-    static const char *const answers[] = {"no", "yes"}, *const layouts[] = {"flat",
-                                                                            "per_parameter"};
-    int kind, offload, layout;
+    static const char *const answers[] = {"no", "yes"},
+                             *const layouts[] = {"flat", "per_parameter"},
+                             *const gathers[] = {"usual", "fp8"};
+    int kind, offload, layout, gather;
     TRY(plan_word(value, RECOMPUTE, recomputes, 3, &kind));
     TRY(plan_word(value, OFFLOAD, answers, 2, &offload));
     TRY(plan_word(value, LAYOUT, layouts, 2, &layout));
+    TRY(plan_word(value, GATHER, gathers, 2, &gather));
     TRY(plan_number_from(value, PREFETCH, 0, 0, &o->prefetch));
     o->recompute = (RecomputeKind)kind;
     o->recompute_given = value[RECOMPUTE] != NULL;
     o->offload = offload == 1;
     o->per_parameter = layout == 1;
+    o->fp8 = gather == 1;
     o->prefetches = value[PREFETCH] != NULL;
     o->strategic = o->strategic || o->offload || o->prefetches || o->stages > 1;
     if (o->recompute == RECOMPUTE_ATTENTION && o->model.attention == ATTENTION_FUSED)
@@ -88,5 +93,6 @@ Status plan_read_labs(const PlanValues value, PlanOptions *o)
     if (o->per_parameter && o->reshard_ranks > 0)
         return plan_refuse("RESHARD_RANKS keeps a slice of a flat unit: leave LAYOUT out");
     TRY(check_offload(o));
+    TRY(check_gather(o));
     return check_stages(o);
 }

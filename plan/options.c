@@ -70,7 +70,7 @@ static Status read_model(const PlanValues value, PlanOptions *o)
 static Status read_reshard(const PlanValues value, PlanOptions *o)
 {
     static const char *const words[] = {"once", "each"};
-    int word, n;
+    int word, n, shards = plan_places(o) / o->replicas;
     TRY(plan_word(value, REDUCE, words, 2, &word));
     TRY(plan_number(value, RESHARD_RANKS, 0, &n));
     o->reduce_every_time = word == 1;
@@ -82,14 +82,10 @@ static Status read_reshard(const PlanValues value, PlanOptions *o)
     if (o->strategy != STRATEGY_ZERO3)
         return plan_refuse("RESHARD_RANKS=%d: only ZeRO-3 reshards between forward and backward",
                            n);
-    if (o->replicas > 1)
-        return plan_refuse(
-            "RESHARD_RANKS=%d goes without replicas here: phantoms cannot split what "
-            "was split off",
-            n);
-    if (n < 2 || n >= o->gpus || o->gpus % n != 0)
-        return plan_refuse("RESHARD_RANKS=%d must divide GPUS=%d, and be neither 1 nor all of them",
-                           n, o->gpus);
+    if (n < 2 || n >= shards || shards % n != 0)
+        return plan_refuse("RESHARD_RANKS=%d must divide the %d GPUs that shard, and be neither 1 "
+                           "nor all of them",
+                           n, shards);
     return OK;
 }
 
@@ -144,6 +140,7 @@ static Status read_batch(const PlanValues value, PlanOptions *o)
     if (parts > INT_MAX)
         return plan_refuse("GPUS=%d times ACCUMULATE=%d overflows", o->gpus, o->accumulate);
     TRY(plan_number(value, BATCH, (int)parts, &o->batch));
+    o->batch_given = value[BATCH] != NULL;
     if (o->batch % parts != 0)
         return plan_refuse("BATCH=%d sequences do not divide into %d %s · %d micro-batches",
                            o->batch, plan_places(o), o->stages > 1 ? "GPUs of a stage" : "GPUs",

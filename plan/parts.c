@@ -58,7 +58,11 @@ static PlanUnitSize size_of(const PlanOptions *o, const Module *m, int blocks, i
         int64_t numel = meta_numel(params[i]), rows = params[i]->shape[0];
         size.params++;
         size.numel += numel;
-        size.shard += (rows + shards - 1) / shards * (numel / rows);
+        int64_t own = (rows + shards - 1) / shards * (numel / rows);
+        size.shard += own;
+        if (params[i]->ndim < 2) continue;
+        size.matrices++;
+        size.codes += own;
     }
     if (!o->per_parameter) size.shard = (size.numel + shards - 1) / shards;
     free(params);

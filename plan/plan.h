@@ -61,9 +61,11 @@ typedef struct PlanOptions {
     bool prefetches; // prefetch is set: units ahead (lab 3)
     int prefetch;
     bool per_parameter;           // how units are cut (lab 6); else flat
+    bool fp8;                     // all-gathers of matrices in 8 bits (lab 6)
     int stages;                   // of a pipeline (lab 7); 1: none
     PipelineKind schedule;        // of its micro-batches, those of `accumulate`
     int batch, accumulate, micro; // sequences of a step; micro-batches; sequences of one on a GPU
+    bool batch_given;
     int seq;
     bool tf32;
     bool mixed;                // dtype or reduce_dtype is not float (lab 2): strategic, too
@@ -100,7 +102,8 @@ int plan_kinds(const PlanOptions *options, int ranks[PLAN_KINDS]);
 Module *plan_stage(const PlanOptions *options, int stage);
 typedef struct PlanUnitSize {
     int64_t numel, shard; // elements; of a rank, with padding
-    int params;
+    int params, matrices; // matrices: of more than one dimension, which FP8 quantises
+    int64_t codes;        // elements of a rank's rows of those
 } PlanUnitSize;
 typedef struct PlanParts { // of a stage
     int blocks;            // that are units
@@ -238,8 +241,8 @@ uint64_t plan_most_memory(const Plan *plan); // the peak of the fullest rank
 // take.
 void plan_advise(const Plan *plan);
 
-// ---- fit.c ---- Sets strategy, replicas, recomputation, micro-batches and prefetching to those of
-// the fastest plan that fits, and prints a line for each that was tried. ERR_ARGUMENT, said on
+// ---- fit.c ---- Sets strategy, replicas, recomputation, micro-batches, prefetching and, where none
+// is given, the batch to those of the fastest plan that fits, and prints a line for each that was tried. ERR_ARGUMENT, said on
 // stderr: none fits.
 Status plan_fit(PlanOptions *options);
 

@@ -32,6 +32,7 @@ static void print_labs(const PlanOptions *o)
         printf("; %s again", o->recompute == RECOMPUTE_BLOCKS ? "blocks" : "attention's weights");
     if (o->prefetches) printf("; %d ahead", o->prefetch);
     if (o->per_parameter) printf("; cut by parameter");
+    if (o->fp8) printf("; matrices gathered in FP8");
     if (o->offload) printf("; shards in host memory");
 }
 

@@ -34,17 +34,21 @@ typedef struct Job {
 static void split_as(ncclComm_t comm, void *arg)
 {
     const PlanOptions *o = arg;
+    bool staged = o->stages > 1, ddp = o->strategic && o->strategy == STRATEGY_DDP;
     ProcessGroup part;
     PipelineMesh stages;
     Mesh mesh;
-    if (o->stages > 1) { // which has no replicas here: nothing else is split
-        if (pipeline_mesh(&stages, comm, o->stages) == OK) pipeline_mesh_destroy(&stages);
-        return;
+    int ranks = 0;
+    if (staged && pipeline_mesh(&stages, comm, o->stages) != OK) return;
+    ncclComm_t group = staged ? stages.group.comm : comm;
+    ncclCommCount(group, &ranks); // one: what the part is, is not known yet
+    if (ranks > 1 && mesh_2d(&mesh, group, ddp ? ranks : o->replicas) == OK) {
+        if (o->reshard_ranks > 0 && mesh.shard.size > 1 &&
+            group_split(&part, &mesh.shard, o->reshard_ranks) == OK)
+            group_destroy(&part);
+        mesh_destroy(&mesh, group);
     }
-    if (mesh_2d(&mesh, comm, o->replicas) != OK) return;
-    if (o->reshard_ranks > 0 && group_split(&part, &mesh.shard, o->reshard_ranks) == OK)
-        group_destroy(&part);
-    mesh_destroy(&mesh, comm);
+    if (staged) pipeline_mesh_destroy(&stages);
 }
 
 static TrainerOptions trainer_options(const PlanOptions *o)
@@ -64,6 +68,7 @@ static TrainerOptions trainer_options(const PlanOptions *o)
                             .reduce_every_time = o->reduce_every_time,
                             .reshard_ranks = o->reshard_ranks,
                             .layout = o->per_parameter,
+                            .gather = o->fp8,
                             .prefetches = o->prefetches,
                             .prefetch = o->prefetch,
                             .recompute = o->recompute,

@@ -33,6 +33,7 @@ typedef enum PlanSetting {
     PREFETCH,
     OFFLOAD,
     LAYOUT,
+    GATHER,
     STAGES,
     SCHEDULE,
     SLOW,

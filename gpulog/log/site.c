@@ -39,11 +39,20 @@ static bool lies_beside(const char *file, const char *folder, const char *name)
     return n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0;
 }
 
+// Every walk up a stack ends in the C library. Its debug information, where somebody has installed
+// it, takes longer to unpack than all else that a report does.
+static bool is_c_library(const char *file)
+{
+    const char *last = file ? strrchr(file, '/') : NULL;
+    return last && strncmp(last, "/libc.so", 8) == 0;
+}
+
 // As libdwfl does it, but without its last resort, which loads an HTTP client into the program and
 // may ask a server: for a library without debug information its function is enough.
 static int find_debuginfo(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base,
                           const char *file, const char *link, GElf_Word crc, char **found)
 {
+    if (is_c_library(file)) return -1;
     int fd = dwfl_build_id_find_debuginfo(module, data, name, base, file, link, crc, found);
     if (fd >= 0 || !file || !link) return fd;
     if (!lies_beside(file, "", link) && !lies_beside(file, ".debug/", link)) return fd;

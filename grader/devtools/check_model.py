@@ -369,7 +369,7 @@ def check_dry_runs(plan, runs):
     with tempfile.TemporaryDirectory() as folder:
         times = left_out_of_plans(plan, folder)
         rows, wrong = dry_runs(plan, runs, folder)
-    print("The dry run's own step times (b) of %d of the %d runs; %d others are in fp8. Mean\n"
+    print("The dry run's own step times (b) of %d of the %d runs; %d others multiply in fp8. Mean\n"
           "errors in %%; b - a by term, in %% of the published time. Longer: b times the %.2f of\n"
           "the runs above" % (
               len(rows), len(runs), len(runs) - len(rows), times))
@@ -401,12 +401,15 @@ PLANS = [["MODEL=gpt2-xl", "GPUS=64", "STRATEGY=" + strategy, "ATTENTION=" + att
 PLANS += [["MODEL=llama3-8b", "GPUS=64", "SEQ=8192", "STRATEGY=" + strategy, "DTYPE=" + dtype]
           for strategy in ("zero3", "zero2", "hsdp") for dtype in ("float", "bf16")]
 PLANS += [["MODEL=gpt2-xl", "GPUS=64", "BATCH=256", "ACCUMULATE=2"] + settings
-          for settings in (["REDUCE=each"], ["REDUCE=each", "STRATEGY=hsdp"], ["RESHARD_RANKS=8"])]
+          for settings in (["REDUCE=each"], ["REDUCE=each", "STRATEGY=hsdp"], ["RESHARD_RANKS=8"],
+                           ["RESHARD_RANKS=4", "STRATEGY=hsdp"])]
 PLANS += [[model, "GPUS=64", "SEQ=1024", "STRATEGY=" + strategy, "DTYPE=" + dtype] + settings
           for model in ("MODEL=gpt2-xl", "MODEL=llama3-8b") for strategy in ("zero3", "zero2")
           for dtype in ("float", "bf16")
           for settings in (["RECOMPUTE=blocks"], ["LAYOUT=per_parameter"], ["PREFETCH=3"],
-                           ["OFFLOAD=yes"], ["STAGES=4", "ACCUMULATE=8"],
+                           ["OFFLOAD=yes"], ["OFFLOAD=yes", "LAYOUT=per_parameter"],
+                           ["LAYOUT=per_parameter", "GATHER=fp8"], ["STAGES=4", "ACCUMULATE=8"],
+                           ["STAGES=2", "ACCUMULATE=8", "REPLICAS=4"],
                            ["STAGES=4", "ACCUMULATE=8", "SCHEDULE=1f1b", "RECOMPUTE=blocks",
                             "LAYOUT=per_parameter"])]
 PLANS += [["MODEL=gpt2-xl", "GPUS=64", "ATTENTION=plain", "RECOMPUTE=attention", "DTYPE=" + dtype]
@@ -418,10 +421,10 @@ def differences(plan):
     stages = plan["stages"]
     places = plan["gpus"] // len(stages)
     return [pair for rank in plan["ranks"] if rank["rank"] % places == 0
-            for pair in differences_of(rank, stages[rank["stage"]], plan["layout"])]
+            for pair in differences_of(rank, stages[rank["stage"]])]
 
 
-def differences_of(rank, formulas, layout):
+def differences_of(rank, formulas):
     pairs = [(name, rank[name], formulas[name]) for name in ("products", "attention")]
     pairs += [(name, rank["memory"][name][1], formulas[name])
               for name in ("sharded parameters", "sharded gradients", "optimizer state")]
@@ -431,8 +434,7 @@ def differences_of(rank, formulas, layout):
         calls, _, sent = rank["messages"][op]
         pairs += [(op, calls, formulas[name + "_calls"]), (op, sent, formulas[name + "_sent"])]
     pairs.append(("sent to stages", rank["messages"]["send"][2], formulas["sent_messages"]))
-    if layout == "per_parameter":
-        pairs.append(("copies", rank["copies_within"], [formulas["copies"], formulas["copied"]]))
+    pairs.append(("copies", rank["copies_within"], [formulas["copies"], formulas["copied"]]))
     return [pair for pair in pairs if pair[1] != pair[2]]
 
 

@@ -20,7 +20,7 @@ class Settings(unittest.TestCase):
         fixed = ["MODEL=mpt-7b", "GPUS=64", "MACHINE=h100x8", "BATCH=512", "SEQ=2048"]
         self.assertEqual(challenge.settings_of("# x\n\nSTRATEGY = zero2 # mine\nACCUMULATE=4"),
                          fixed + ["STRATEGY=zero2", "ACCUMULATE=4"])
-        again = ["RECOMPUTE=blocks", "PREFETCH=2", "LAYOUT=per_parameter", "STAGES=2",
+        again = ["RECOMPUTE=blocks", "PREFETCH=2", "LAYOUT=per_parameter", "GATHER=fp8", "STAGES=2",
                  "SCHEDULE=1f1b"]
         self.assertEqual(challenge.settings_of("\n".join(again)), fixed + again)
         self.assertEqual(challenge.settings_of(challenge.TEMPLATE)[:5], fixed)

@@ -72,7 +72,7 @@ class Published(unittest.TestCase):
     def test_a_plan_unlike_its_formulas_is_found(self):
         names = ("sharded parameters", "sharded gradients", "optimizer state",
                  "unsharded parameters", "unsharded gradients", "activations")
-        plan = {"gpus": 4, "layout": "per_parameter", "stages": [
+        plan = {"gpus": 4, "stages": [
                     dict({name: 4 for name in names}, products=1, attention=2, gather_calls=1,
                          gather_sent=8, scatter_calls=1, scatter_sent=8, sent_messages=0, copies=3,
                          copied=30)],
@@ -90,18 +90,18 @@ class Published(unittest.TestCase):
         self.assertIn(("activations", 3, 4), check_model.differences(plan))
         plan["ranks"][0]["copies_within"] = [2, 30]
         self.assertIn(("copies", [2, 30], [3, 30]), check_model.differences(plan))
-        plan["layout"] = "flat"
-        self.assertNotIn(("copies", [2, 30], [3, 30]), check_model.differences(plan))
 
     def test_each_stage_has_formulas_of_its_own(self):
         names = ("sharded parameters", "sharded gradients", "optimizer state",
                  "unsharded parameters", "unsharded gradients", "activations")
         formulas = dict({name: 4 for name in names}, products=1, attention=2, gather_calls=1,
-                        gather_sent=8, scatter_calls=1, scatter_sent=8, sent_messages=5)
-        rank = {"products": 1, "attention": 2, "memory": {name: [9, 4, 4] for name in names},
+                        gather_sent=8, scatter_calls=1, scatter_sent=8, sent_messages=5,
+                        copies=0, copied=0)
+        rank = {"products": 1, "attention": 2, "copies_within": [0, 0],
+                "memory": {name: [9, 4, 4] for name in names},
                 "messages": {"all-gather": [1, 9, 8], "reduce-scatter": [1, 9, 8],
                              "send": [1, 5, 5]}}
-        plan = {"gpus": 4, "layout": "flat", "stages": [formulas, dict(formulas, products=7)],
+        plan = {"gpus": 4, "stages": [formulas, dict(formulas, products=7)],
                 "ranks": [dict(rank, rank=0, stage=0), dict(rank, rank=2, stage=1, products=7),
                           dict(rank, rank=3, stage=1, products=7, attention=0)]}
         self.assertEqual(check_model.differences(plan), []) # of a stage its first rank

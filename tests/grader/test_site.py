@@ -19,7 +19,7 @@ import site_check
 import site_data
 import site_formulas
 import site_pages
-import test_plan
+from planner import make
 
 REFERENCE = os.path.isdir(os.path.join(ROOT, "reference"))
 
@@ -156,7 +156,7 @@ class Figures(TempFolder):
 
     @classmethod
     def setUpClass(cls):
-        test_plan.make("reference")
+        make("reference")
 
     def setUp(self):
         super().setUp()

@@ -193,6 +193,74 @@ static void test_numbers_fit_together(void **state)
     assert_true(n[0].far == n[2].far && n[1].far == n[3].far && n[0].far != n[1].far);
 }
 
+// What was split off is split again, twice: a node's ranks by their parity, those in halves.
+typedef struct Parts {
+    ncclComm_t world[2], node, half;
+} Parts;
+
+static void split_again(ncclComm_t comm, Parts *p)
+{
+    int rank, size;
+    split_both(comm, p->world);
+    need_nccl(ncclCommUserRank(p->world[0], &rank));
+    need_nccl(ncclCommSplit(p->world[0], rank % 2, -rank, &p->node, NULL));
+    need_nccl(ncclCommUserRank(p->node, &rank));
+    need_nccl(ncclCommCount(p->node, &size));
+    need_nccl(ncclCommSplit(p->node, size > 1 ? rank / (size / 2) : 0, rank, &p->half, NULL));
+}
+
+static void destroy_parts(Parts *p)
+{
+    need_nccl(ncclCommDestroy(p->half));
+    need_nccl(ncclCommDestroy(p->node));
+    for (int i = 0; i < 2; i++) need_nccl(ncclCommDestroy(p->world[i]));
+}
+
+static void as_any_rank_again(ncclComm_t comm, void *arg)
+{
+    Parts p;
+    int size;
+    need_nccl(ncclCommCount(comm, &size));
+    check(size == WORLD, "asked as one of %d ranks", size);
+    ++*(int *)arg;
+    split_again(comm, &p);
+    destroy_parts(&p);
+}
+
+static void again_body(const Rank *r, void *arg)
+{
+    Numbers *numbers = (Numbers *)arg + r->rank;
+    const int ranks[] = {0, 2, 1, 6, 8}; // 0 and 2 are in one half of the even ones of a node
+    ncclComm_t comm = join(ranks[r->rank], WORLD);
+    int place = ranks[r->rank] % SHARDS, even = SHARDS / 2 - 1 - place / 2, asked = 0;
+    Parts p;
+    float *x;
+    need_cuda(cudaMalloc((void **)&x, 1 << 20));
+    simgpu_phantom_splits(as_any_rank_again, &asked);
+    split_again(comm, &p);
+    check(asked == WORLD + SHARDS + SHARDS / 2, "%d ranks were asked", asked);
+    has(p.world[0], place, SHARDS);
+    has(p.node, even, SHARDS / 2); // by key, from the last
+    has(p.half, even % (SHARDS / 4), SHARDS / 4);
+    GpuCollective node = gather(p.node, x, r->stream), half = gather(p.half, x, r->stream);
+    check(node.nodes == 1 && half.nodes == 1 && node.ranks == SHARDS / 2, "another node");
+    numbers->near = node.comm;
+    numbers->far = half.comm;
+    need_nccl(ncclCommDestroy(comm)); // what was split off it stays
+    has(p.half, even % (SHARDS / 4), SHARDS / 4);
+    destroy_parts(&p);
+    need_cuda(cudaFree(x));
+}
+
+static void test_what_was_split_off_is_split_again(void **state)
+{
+    Numbers *n = shared_alloc(5 * sizeof *n);
+    run_ranks(5, again_body, n);
+    assert_true(n[0].near == n[1].near && n[0].near == n[3].near && n[0].far == n[1].far);
+    assert_true(n[0].far != n[3].far && n[0].near != n[2].near && n[0].near != n[4].near);
+    assert_true(n[0].near != n[0].far);
+}
+
 static void unknown_body(const Rank *r, void *arg)
 {
     Heard *heard = hear(arg);
@@ -249,6 +317,7 @@ static const struct CMUnitTest tests[] = {
     in_one(test_arguments_are_checked),
     in_one(test_splits_are_asked_of_the_program),
     in_one(test_numbers_fit_together),
+    in_one(test_what_was_split_off_is_split_again),
     in_one(test_an_unknown_split_is_refused),
     in_one(test_memory_is_ample),
     cmocka_unit_test(test_only_in_a_dry_run),

@@ -7,7 +7,9 @@
  * that the logs of several such processes fit together (time/replay.h).
  *
  * What phantoms pass to ncclCommSplit is asked of the program (simgpu_phantom_splits): it makes its
- * splits once as each of the ranks, on communicators that only remember.
+ * splits once as each of the ranks, on communicators that only remember. Where a part is split
+ * again, it is asked once more, as each rank of that part: now the way there is known, so that it
+ * gets parts with their ranks and sizes.
  *
  * Interface: sim_phantoms, sim_phantom_join, sim_phantom_free, sim_phantom_run, sim_phantom_nodes;
  * simgpu_phantom_splits.
@@ -24,18 +26,21 @@ typedef struct Split { // what a rank passes to a split
     int color, key;
 } Split;
 
-// The splits of a communicator, as each of its ranks makes them.
+// The ranks of a communicator, and its splits as each of them makes them. It lives as long as the
+// communicator or something that was split off it.
 typedef struct Roster {
-    int n, room;
-    Split **split; // (n) of (size)
+    int refs, size;
+    struct Roster *of; // what it was split off; NULL: the program's own
+    int nth, *mates;   // by its split number `nth`; (size) the ranks there
+    int n, room;       // splits that are known
+    Split **split;     // (n) of (size)
 } Roster;
 
 struct Phantoms {
-    int *world_rank;   // (size) what the ranks are in the world of the launcher
-    int splits;        // made so far
-    bool is_part;      // it was split off another one
-    Roster roster;     // empty until the first split
-    Roster *remembers; // asked what it would do as its rank: where that goes; else NULL
+    int *world_rank; // (size) what the ranks are in the world of the launcher
+    int splits;      // made so far
+    Roster *roster;  // NULL: of a rank that is asked, and not on the way to what it is asked about
+    Roster *asks;    // the splits of which it is asked as its rank; NULL: it is no such rank
 };
 
 static SimgpuSplits ask;
@@ -62,12 +67,58 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
+static Roster *keep(Roster *roster)
+{
+    if (roster) roster->refs++;
+    return roster;
+}
+
+static void drop(Roster *roster)
+{
+    while (roster && --roster->refs == 0) {
+        Roster *of = roster->of;
+        for (int i = 0; i < roster->n; i++) free(roster->split[i]);
+        free(roster->split);
+        free(roster->mates);
+        free(roster);
+        roster = of;
+    }
+}
+
+// NULL: no memory.
+static Roster *new_roster(const Init *init)
+{
+    Roster *roster = calloc(1, sizeof *roster);
+    size_t bytes = (size_t)init->size * sizeof *roster->mates;
+    if (!roster) return NULL;
+    *roster = (Roster){.refs = 1, .size = init->size};
+    if (!init->parent) return roster;
+    roster->of = keep(init->parent->phantoms->roster);
+    roster->nth = init->mates[init->size];
+    roster->mates = malloc(bytes);
+    if (roster->mates) {
+        memcpy(roster->mates, init->mates, bytes);
+        return roster;
+    }
+    drop(roster);
+    return NULL;
+}
+
+// Of a rank that is asked: what its split number `nth` makes on the way to what it is asked about.
+// NULL: that is not there.
+static Roster *on_the_way(const struct Phantoms *p, int nth)
+{
+    Roster *next = p->asks;
+    if (!p->roster || next == p->roster) return NULL;
+    while (next->of != p->roster) next = next->of;
+    return next->nth == nth ? next : NULL;
+}
+
 void sim_phantom_free(ncclComm_t comm)
 {
     struct Phantoms *p = comm->phantoms;
     if (comm->shared) munmap(comm->shared, sizeof *comm->shared);
-    for (int i = 0; p && i < p->roster.n; i++) free(p->roster.split[i]);
-    if (p) free(p->roster.split);
+    if (p) drop(p->roster);
     if (p) free(p->world_rank);
     free(p);
     free(comm->redop);
@@ -106,10 +157,16 @@ ncclResult_t sim_phantom_join(const Init *init, ncclComm_t *out)
     if (!comm) return ncclSystemError;
     comm->site = init->site;
     const ncclComm_t parent = init->parent;
-    comm->phantoms->is_part = parent != NULL;
+    struct Phantoms *p = comm->phantoms;
+    p->asks = parent ? parent->phantoms->asks : NULL;
+    p->roster =
+        p->asks ? keep(on_the_way(parent->phantoms, init->mates[init->size])) : new_roster(init);
+    if (!p->asks && !p->roster) {
+        sim_phantom_free(comm);
+        return ncclSystemError;
+    }
     for (int r = 0; r < init->size; r++)
-        comm->phantoms->world_rank[r] =
-            parent ? parent->phantoms->world_rank[init->mates[r]] : r;
+        p->world_rank[r] = parent ? parent->phantoms->world_rank[init->mates[r]] : r;
     // The same on all its ranks, and of no other part: which split it was, and its first rank.
     if (parent)
         comm->shared->nonce = mix(parent->shared->nonce + mix((uint64_t)init->mates[init->size]) +
@@ -117,7 +174,7 @@ ncclResult_t sim_phantom_join(const Init *init, ncclComm_t *out)
     else
         comm->shared->nonce = mix(atomic_fetch_add(&made, 1) + 1);
     sim_comm_enlist(comm);
-    if (!parent || !parent->phantoms->remembers) sim_clock_set_rank(comm->device, comm->rank);
+    if (!p->asks) sim_clock_set_rank(comm->device, comm->rank);
     *out = comm;
     return ncclSuccess;
 }
@@ -141,7 +198,7 @@ int sim_phantom_nodes(ncclComm_t comm, int peer, int per_node)
 // ---- Splits ----
 
 // One of the ranks says what it passes to its split number `nth`.
-static bool remember(Roster *roster, int nth, ncclComm_t comm, Split split)
+static bool remember(Roster *roster, int nth, int rank, Split split)
 {
     if (nth == roster->room) {
         int room = roster->room ? 2 * roster->room : 4;
@@ -151,25 +208,29 @@ static bool remember(Roster *roster, int nth, ncclComm_t comm, Split split)
         roster->room = room;
     }
     if (nth == roster->n) {
-        Split *all = malloc((size_t)comm->size * sizeof *all);
+        Split *all = malloc((size_t)roster->size * sizeof *all);
         if (!all) return false;
-        for (int r = 0; r < comm->size; r++) all[r].color = NCCL_SPLIT_NOCOLOR;
+        for (int r = 0; r < roster->size; r++) all[r].color = NCCL_SPLIT_NOCOLOR;
         roster->split[roster->n++] = all;
     }
-    roster->split[nth][comm->rank] = split;
+    roster->split[nth][rank] = split;
     return true;
 }
 
-// Has the program make its splits as each rank of the communicator.
+// Has the program make its splits as each rank of the communicator, from the program's own one on.
 static bool ask_all(ncclComm_t comm)
 {
-    for (int r = 0; r < comm->size; r++) {
-        ncclComm_t as = make(r, comm->size, comm->device);
+    Roster *roster = comm->phantoms->roster, *own = roster;
+    while (own->of) own = own->of;
+    for (int i = 0; i < roster->size; i++) {
+        int rank = i;
+        for (const Roster *r = roster; r->of; r = r->of) rank = r->mates[rank];
+        ncclComm_t as = make(rank, own->size, comm->device);
         if (!as) return false;
-        memcpy(as->phantoms->world_rank, comm->phantoms->world_rank,
-               (size_t)comm->size * sizeof *as->phantoms->world_rank);
-        as->shared->nonce = mix(comm->shared->nonce + 1 + (uint64_t)r);
-        as->phantoms->remembers = &comm->phantoms->roster;
+        for (int r = 0; r < own->size; r++) as->phantoms->world_rank[r] = r;
+        as->shared->nonce = mix(comm->shared->nonce + 1 + (uint64_t)rank);
+        as->phantoms->roster = keep(own);
+        as->phantoms->asks = roster;
         sim_comm_enlist(as);
         ask(as, ask_arg);
         sim_comm_unlist(as);
@@ -216,17 +277,24 @@ static ncclResult_t find_mates(Call *call, const Split *all, int nth)
     return ncclSuccess;
 }
 
-// While it is asked what it does, a rank gets a communicator of its own.
+// While it is asked what it does, a rank gets a communicator of its own, or the part that it would
+// get, where that is known and it is asked about that.
 static ncclResult_t split_as_asked(Call *call)
 {
     struct Phantoms *p = call->comm->phantoms;
     Split mine = {call->desc.color, call->desc.key};
-    call->phantom_mates = malloc(2 * sizeof *call->phantom_mates);
-    if (!call->phantom_mates || !remember(p->remembers, p->splits, call->comm, mine))
+    int nth = p->splits++, rank = call->comm->rank;
+    const Roster *next = on_the_way(p, nth);
+    int n = next ? next->size : 1, *mates = malloc(((size_t)n + 1) * sizeof *mates);
+    call->phantom_mates = mates;
+    if (!mates || (p->roster == p->asks && !remember(p->asks, nth, rank, mine)))
         return ncclSystemError;
-    call->phantom_mates[0] = call->comm->rank;
-    call->phantom_mates[1] = p->splits;
-    call->new_size = mine.color >= 0;
+    for (int i = 0; i < n; i++) {
+        mates[i] = next ? next->mates[i] : rank;
+        if (mates[i] == rank) call->new_rank = i;
+    }
+    mates[n] = nth;
+    call->new_size = mine.color >= 0 ? n : 0;
     return ncclSuccess;
 }
 
@@ -234,19 +302,15 @@ static ncclResult_t split(Call *call)
 {
     struct Phantoms *p = call->comm->phantoms;
     call->new_size = call->new_rank = 0;
-    if (p->remembers) {
-        ncclResult_t result = split_as_asked(call);
-        p->splits++;
-        return result;
-    }
-    if (!ask || p->is_part)
-        return refuse(call, ask ? "The communicator was split off another one: that is not supported."
-                                : "Nobody runs the other ranks, so what they pass is not known.\n"
-                                  "Does the program say so by simgpu_phantom_splits "
-                                  "(simgpu_nccl.h)?");
-    if (!p->roster.n && !ask_all(call->comm)) return ncclSystemError;
+    if (p->asks) return split_as_asked(call);
+    if (!ask)
+        return refuse(call, "Nobody runs the other ranks, so what they pass is not known.\n"
+                            "Does the program say so by simgpu_phantom_splits "
+                            "(simgpu_nccl.h)?");
+    Roster *roster = p->roster;
+    if (!roster->n && !ask_all(call->comm)) return ncclSystemError;
     int nth = p->splits++;
-    const Split *all = nth < p->roster.n ? p->roster.split[nth] : NULL;
+    const Split *all = nth < roster->n ? roster->split[nth] : NULL;
     if (!all || all[call->comm->rank].color != call->desc.color ||
         all[call->comm->rank].key != call->desc.key)
         return refuse(call, "What simgpu_phantom_splits was given passes another color or key as "

@@ -1,0 +1,109 @@
+"""What the tests of the planner share: it is built once, and a plan that several tests look at is made
+once.
+
+Interface: make(impl), Plan; SMALL, LLAMA: small models; ALL: PLAN_ALL=1.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+from helpers import GRADER, ROOT, TempFolder, build_folder
+import runner
+
+SMALL = ["LAYERS=3", "HEADS=2", "DIM=20", "VOCAB=61", "SEQ=16", "INIT=values"]
+LLAMA = ["LAYERS=2", "HEADS=4", "KV_HEADS=2", "DIM=24", "HIDDEN=40", "VOCAB=61", "SEQ=16",
+         "INIT=values"]
+LIMIT = 120
+ALL = os.environ.get("PLAN_ALL") == "1" # else a part of the worlds, solutions and combinations
+
+
+def make(impl):
+    """The planner with the folder's six files."""
+    build = os.path.relpath(build_folder(), ROOT)
+    key = subprocess.run(
+        [sys.executable, os.path.join(GRADER, "plan.py"), "--impl", impl, "--build", build,
+         "GPUS=0"], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=LIMIT * runner.time_factor(), check=False)
+    if "plan: GPUS=0: must be" not in key.stderr:
+        raise AssertionError(key.stdout + key.stderr)
+    return key.stdout
+
+
+@unittest.skipUnless(os.path.isdir(os.path.join(ROOT, "reference")), "the reference is not here")
+class Plan(TempFolder):
+    """By the reference's files, unless `program` is another one."""
+    made = {} # of (program, settings): what was written
+    program = os.path.join(build_folder(), "impl", "reference", "bin", "plan")
+
+    @classmethod
+    def setUpClass(cls):
+        make("reference")
+
+    def run_plan(self, *settings):
+        """(exit status, standard output, standard error)"""
+        done = subprocess.run([self.program] + list(settings), cwd=ROOT,
+                              env=dict(os.environ, SIMGPU_THREADS="1"), stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, check=False,
+                              timeout=LIMIT * runner.time_factor())
+        return done.returncode, done.stdout, done.stderr
+
+    def plan(self, *settings):
+        """The plan's figures, as the file has them: not to be changed."""
+        path, key = self.path("plan.json"), (self.program,) + settings
+        if key not in Plan.made or any(setting.startswith("TIMELINE=") for setting in settings):
+            status, out, err = self.run_plan("JSON=" + path, "ADVICE=no", *settings)
+            self.assertEqual(status, 0, out + err)
+            with open(path, encoding="utf-8") as file:
+                Plan.made[key] = json.load(file)
+        return Plan.made[key]
+
+    def same(self, plan, other):
+        """Memory by category, bytes, messages, order; the rank's own notes of where."""
+        self.assertEqual(len(plan["ranks"]), len(other["ranks"]))
+        for rank, wanted in zip(plan["ranks"], other["ranks"]):
+            self.assertEqual(rank, wanted)
+        self.assertEqual(plan["times"], other["times"])
+
+    def compare(self, gpus, strategy="fsdp", replicas=1, alike=True, types=(), model=SMALL,
+                every=ALL):
+        """Dry and executed, and dry with one rank of each kind; `every`: each rank alone, too."""
+        settings = model + ["GPUS=%d" % gpus, "BATCH=%d" % (4 * gpus), "STRATEGY=" + strategy]
+        settings += ["REPLICAS=%d" % replicas] if replicas > 1 else []
+        settings += ["ACCUMULATE=2"] if strategy != "fsdp" else []
+        settings += list(types)
+        dry = self.plan(*settings, "RUN=dry")
+        self.assertEqual(len(dry["ranks"]), gpus)
+        if every:
+            self.same(self.plan(*settings, "RANKS=all"), dry)
+        kinds = self.plan(*settings)
+        self.assertLessEqual(len(kinds["ranks"]), gpus)
+        for rank in kinds["ranks"]:
+            self.assertEqual(rank, dry["ranks"][rank["rank"]])
+        if alike:
+            self.assertEqual(kinds["times"], dry["times"])
+        self.same(dry, self.plan(*settings, "RUN=executed"))
+        return dry
+
+    def check_formulas(self, plan):
+        places = plan["gpus"] // len(plan["stages"])
+        for rank in plan["ranks"]:
+            formulas = plan["stages"][rank["stage"]]
+            for name in ("products", "attention"):
+                self.assertEqual(rank[name], formulas[name], name)
+            for name in ("sharded parameters", "sharded gradients"):
+                self.assertEqual(rank["memory"][name][1], formulas[name], name)
+            self.assertEqual(rank["memory"]["optimizer state"][1], formulas["optimizer state"])
+            for name in ("unsharded parameters", "unsharded gradients", "activations"):
+                self.assertEqual(rank["memory"][name][2], formulas[name], name)
+            self.assertEqual(rank["memory"]["sharded parameters"][2],
+                             formulas["sharded parameters"] + formulas["slices"])
+            calls, _, sent = rank["messages"]["all-gather"]
+            self.assertEqual((calls, sent), (formulas["gather_calls"], formulas["gather_sent"]))
+            calls, _, sent = rank["messages"]["reduce-scatter"]
+            self.assertEqual((calls, sent), (formulas["scatter_calls"], formulas["scatter_sent"]))
+            if rank["rank"] % places == 0:
+                self.assertEqual(rank["messages"]["send"][2], formulas["sent_messages"])
+            self.assertEqual(rank["copies_within"], [formulas["copies"], formulas["copied"]])

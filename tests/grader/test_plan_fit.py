@@ -1,0 +1,157 @@
+"""`make plan`: of several plans, the fastest that fits (FIT=yes), and sizes (SWEEP).
+"""
+
+import contextlib
+import io
+import re
+import unittest
+import xml.etree.ElementTree
+
+from planner import SMALL, Plan
+import sweep
+
+
+class Fit(Plan):
+    """Strategies, slices, recomputation, micro-batches are tried."""
+    def test_the_fastest_that_fits(self):
+        machine = self.write("small.machine", "base h100x8\nmemory 650 KB\n")
+        status, out, err = self.run_plan("FIT=yes", *SMALL, "GPUS=4", "BATCH=32",
+                                         "MACHINE=" + machine)
+        self.assertEqual((status, err), (0, ""))
+        rows = [line.split() for line in out.splitlines()
+                if re.match(r"  (zero[123]|ddp) ", line)]
+        fits = {tuple(row[:7]): float(row[8]) for row in rows if "fit" not in row}
+        self.assertTrue(0 < len(fits) < len(rows), out)
+        best = min(fits, key=fits.get)
+        self.assertIn("on 4 GPUs (1 node of small.machine), " + best[0], out)
+        self.assertIn("A step takes %.3f ms" % fits[best], out)
+        self.assertEqual({row[4] for row in rows if row[0] == "zero3"}, {"once", "each"})
+        self.assertEqual({row[4] for row in rows if row[0] == "zero1"}, {"once"})
+        self.assertEqual({row[5] for row in rows}, {"no", "blocks"})
+        self.assertIn("It fits: ", out)
+
+    def test_a_batch_is_looked_for(self):
+        """Without BATCH it doubles while a token takes less time and the plan fits."""
+        machine = self.write("small.machine", "base h100x8\nmemory 650 KB\n")
+        status, out, err = self.run_plan("FIT=yes", *SMALL, "GPUS=2", "MACHINE=" + machine)
+        self.assertEqual((status, err), (0, ""))
+        rows = [line.split() for line in out.splitlines()
+                if re.match(r"  (zero[123]|ddp) ", line)]
+        tried = {}
+        for row in rows:
+            tried.setdefault((row[0], row[5], row[6]), []).append(row)
+        for name, found in tried.items():
+            if name[2] == "1": # more units ahead are those of the fastest alone
+                self.assertEqual([row[2] for row in found],
+                                 [str(2 ** i) for i in range(len(found))])
+                self.assertGreater(len(found), 1)
+                self.assertFalse(any("fit" in row for row in found[:-1]))
+                rates = [float(row[9]) for row in found if "fit" not in row]
+                self.assertEqual(rates[:-1], sorted(rates[:-1]))
+        best = max((row for row in rows if "fit" not in row), key=lambda row: float(row[9]))
+        self.assertIn("\n%d sequences of 16 tokens per step: %s on each GPU" % (
+            2 * int(best[2]), best[2]), out)
+        self.assertIn("A step takes %s ms" % best[8], out)
+        status, out, err = self.run_plan("FIT=yes", *SMALL, "GPUS=4", "STAGES=2", "RECOMPUTE=no",
+                                         "MACHINE=" + machine)
+        self.assertEqual((status, err), (0, ""))
+        self.assertRegex(out, r"(?m)^  zero3 +1 +1 .*\n  zero3 +2 +1 ") # of more micro-batches
+
+    def test_slices_are_tried_on_several_nodes(self):
+        _, out, _ = self.run_plan("FIT=yes", *SMALL, "GPUS=16", "BATCH=16", "DTYPE=bf16")
+        rows = [line.split()[:7] for line in out.splitlines() if line.startswith("  zero3 ")]
+        self.assertEqual(rows[:4], [["zero3", "1", "1", slices, "once", again, "1"]
+                                    for slices in ("0", "8") for again in ("no", "blocks")])
+
+    def test_what_was_asked_for_stays(self):
+        zeros = {"zero3", "zero2", "zero1"}
+        for settings, columns in (
+                (["GPUS=16", "RECOMPUTE=blocks", "PREFETCH=2", "OFFLOAD=yes"],
+                 {0: zeros | {"hsdp"}, 5: {"blocks"}, 6: {"2"}}),
+                (["GPUS=16", "RECOMPUTE=no", "LAYOUT=per_parameter", "GATHER=fp8"],
+                 {0: zeros | {"hsdp"}, 3: {"0"}, 5: {"no"}}),
+                (["GPUS=8", "ATTENTION=plain"], {5: {"no", "blocks", "attention"}}),
+                (["GPUS=16", "STAGES=2", "RECOMPUTE=no"], {0: zeros | {"ddp"}}),
+                (["GPUS=32", "STAGES=2", "RECOMPUTE=no"], {0: zeros | {"ddp", "hsdp"}})):
+            with self.subTest(settings=settings):
+                status, out, err = self.run_plan("FIT=yes", *SMALL, "BATCH=32", "ADVICE=no", *settings)
+                self.assertEqual((status, err), (0, ""))
+                rows = [line.split() for line in out.splitlines()
+                        if re.match(r"  (zero[123]|ddp|hsdp) ", line)]
+                for column, values in columns.items():
+                    self.assertEqual({row[column] for row in rows}, values)
+
+    def test_recomputation_where_nothing_else_fits(self):
+        """Activations are most of this step's memory: without recomputation no plan fits."""
+        machine = self.write("small.machine", "base h100x8\nmemory 600 KB\n")
+        status, out, err = self.run_plan("FIT=yes", *SMALL, "LAYERS=6", "GPUS=2", "BATCH=2",
+                                         "SEQ=64", "MACHINE=" + machine)
+        self.assertEqual((status, err), (0, ""), out)
+        self.assertIn("; blocks again", out)
+        settings = [*SMALL, "LAYERS=6", "GPUS=2", "BATCH=2", "SEQ=64", "MACHINE=" + machine]
+        _, out, _ = self.run_plan(*settings)
+        said = re.search(r"RECOMPUTE=blocks: ([\d.]+) GiB at the peak, fits; a step takes ([\d.]+) "
+                         r"ms", out)
+        again = self.plan(*settings, "RECOMPUTE=blocks")
+        self.assertEqual(said.group(2), "%.3f" % (again["times"]["step"] / 1e9))
+        self.assertLessEqual(again["ranks"][0]["peak"], again["memory_of_gpu"])
+
+    def test_nothing_fits(self):
+        machine = self.write("tiny.machine", "base h100x8\nmemory 1 KB\n")
+        status, out, err = self.run_plan("FIT=yes", *SMALL, "GPUS=2", "MACHINE=" + machine)
+        self.assertEqual(status, 1)
+        self.assertEqual(out.count("does not fit"), 8)
+        self.assertIn("plan: none of these fits into", err)
+
+
+class Sweep(Plan):
+    """Of several sizes."""
+
+    def sweep(self, *settings):
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = sweep.main(self.program, list(settings), self.folder)
+        return status, out.getvalue(), err.getvalue()
+
+    def test_a_sweep_is_drawn(self):
+        status, out, err = self.sweep(*SMALL, "SWEEP=2..8", "BATCH=4")
+        self.assertEqual((status, err), (0, ""))
+        rows = [line.split() for line in out.splitlines() if re.match("weak |strong ", line)]
+        self.assertEqual([row[:3] for row in rows], [
+            ["weak", "2", "4"], ["weak", "4", "8"], ["weak", "8", "16"],
+            ["strong", "2", "16"], ["strong", "4", "16"], ["strong", "8", "16"]])
+        self.assertEqual(rows[2][3:], rows[5][3:]) # they meet
+        picture = xml.etree.ElementTree.fromstring(self.read("sweep.svg"))
+        self.assertEqual(len(picture.findall(".//{*}circle")), 6)
+        self.assertEqual(len(picture.findall(".//{*}polyline")), 2)
+
+    def test_what_is_refused(self):
+        for settings, words in [
+                (["SWEEP=8"], "must be two numbers"), (["SWEEP=8..4"], "must be two numbers"),
+                (["SWEEP=8..24"], "8 does not become 24 by doubling"),
+                (["SWEEP=4..8", "BATCH=6"], "BATCH=6 sequences do not divide"),
+                (["SWEEP=4..8", "JSON=x"], "goes without JSON"),
+                (["SWEEP=4..8", "MODEL=gpt5"], "MODEL=gpt5 is not known")]:
+            with self.subTest(settings=settings):
+                status, _, err = self.sweep(*settings)
+                self.assertEqual(status, 2)
+                self.assertIn(words, err)
+
+    def test_what_cannot_be_planned_is_left_out(self):
+        """A step of so many tokens that a GPU would need terabytes."""
+        status, out, err = self.sweep("MODEL=gpt3-175b", "SWEEP=8..16", "BATCH=4096", "DTYPE=bf16")
+        self.assertEqual((status, out.count("left out")), (2, 4))
+        self.assertIn("fewer than two of these sizes", err)
+        status, out, err = self.sweep("MODEL=gpt3-175b", "SWEEP=64..256", "BATCH=4096",
+                                      "DTYPE=bf16")
+        self.assertEqual((status, err, out.count("left out")), (0, "", 2))
+        self.assertEqual(self.read("sweep.svg").count("<circle"), 4)
+
+    def test_hollow_is_what_does_not_fit(self):
+        points = [sweep.Point(kind, gpus, 8, 0.1, 10.0, 0.4, 0.0, gpus > 2)
+                  for kind in sweep.KINDS for gpus in (2, 4)]
+        self.assertEqual(sweep.draw(points, "a < b").count('fill="white"><title>2 GPUs'), 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,274 @@
+"""`make plan`: what it prints, what would help most, how models behave, what it refuses.
+"""
+
+import json
+import re
+import unittest
+
+from planner import LLAMA, SMALL, Plan
+import timeline
+
+
+class Says(Plan):
+    """The table, and the figures behind it."""
+    def test_what_offload_leaves_on_the_gpu(self):
+        plans = [self.plan("MODEL=llama3-8b", "GPUS=8", "SEQ=512", "DTYPE=bf16", "STRATEGY=zero3",
+                           *more) for more in ([], ["OFFLOAD=yes"])]
+        for plan in plans:
+            self.check_formulas(plan)
+        kept = [sum(memory[1] for memory in plan["ranks"][0]["memory"].values())
+                for plan in plans]
+        self.assertGreater(kept[0], 14 << 30)
+        self.assertLess(kept[1], 1 << 20)
+        _, out, _ = self.run_plan("MODEL=gpt2", "GPUS=8", "OFFLOAD=yes")
+        self.assertRegex(out, r"The optimizer's step is the host's, and not in this time: 28 bytes")
+
+    def test_more_units_ahead(self):
+        """A table says it, and what is unsharded has as many units more."""
+        plans = [self.plan("MODEL=gpt2", "GPUS=8", "STRATEGY=zero3", *more)
+                 for more in ([], ["PREFETCH=0"], ["PREFETCH=2"], ["PREFETCH=3"])]
+        most = [plan["ranks"][0]["memory"]["unsharded parameters"][2] for plan in plans]
+        self.assertEqual(most[0], most[1])
+        self.assertEqual(most[2] - most[0], most[3] - most[2])
+        self.assertGreater(most[2], most[0])
+        self.assertEqual([plan["prefetch"] for plan in plans], [1, 0, 2, 3])
+
+    def test_a_table_says_the_options(self):
+        for settings, words in [
+                (["STAGES=2", "SCHEDULE=1f1b"], "; 2 stages of 4 GPUs, 1F1B"),
+                (["RECOMPUTE=blocks"], "; blocks again"), (["PREFETCH=3"], "; 3 ahead"),
+                (["LAYOUT=per_parameter"], "; cut by parameter"),
+                (["LAYOUT=per_parameter", "GATHER=fp8"], "; matrices gathered in FP8"),
+                (["OFFLOAD=yes"], "; shards in host memory")]:
+            with self.subTest(settings=settings):
+                _, out, err = self.run_plan(*SMALL, "GPUS=8", *settings)
+                self.assertIn(words, out.split("attention\n")[0], err)
+
+    def test_a_straggler(self):
+        """The others wait for it: a step of a slow rank is a step of all."""
+        settings = ["MODEL=gpt2", "GPUS=16", "SEQ=1024", "BATCH=64", "DTYPE=bf16"]
+        plain, slow, slower = (self.plan(*settings, *more)
+                               for more in ([], ["SLOW=5:20%"], ["SLOW=5:40%"]))
+        self.assertNotIn(5, [rank["rank"] for rank in plain["ranks"]])
+        self.assertIn(5, [rank["rank"] for rank in slow["ranks"]])
+        step, others = plain["times"]["step"], plain["times"]["compute"]
+        self.assertGreater(slow["times"]["step"], step + others // 6)
+        self.assertGreater(slower["times"]["step"], slow["times"]["step"] + others // 6)
+        for rank in slow["ranks"]:
+            if rank["rank"] == 0:
+                self.assertEqual(rank, plain["ranks"][0])
+
+    def test_a_straggler_among_all_ranks(self):
+        settings = SMALL + ["GPUS=4", "BATCH=16", "SLOW=2:30%"]
+        self.assertEqual(self.plan(*settings)["times"]["step"],
+                         self.plan(*settings, "RUN=dry")["times"]["step"])
+
+    def test_fused_attention_in_half_precision(self):
+        """On tensor cores, at the rate of the machine's file; in float without them."""
+        rates = {}
+        for dtype in ("float", "tf32", "bf16", "fp16"):
+            kind = self.plan("MODEL=mpt-1b", "SEQ=8192", "GPUS=8", "DTYPE=" + dtype)["times"][
+                "kinds"]["attention"]
+            rates[dtype] = kind[3] / kind[2] # FLOP per picosecond, where nothing slows it
+        for dtype, peak in (("float", 67), ("tf32", 67), ("bf16", 0.35 * 989),
+                            ("fp16", 0.35 * 989)):
+            self.assertLess(rates[dtype], peak)
+            self.assertGreater(rates[dtype], 0.95 * peak)
+
+    def test_half_of_the_messages_and_the_peak_of_the_type(self):
+        plans = {dtype: self.plan("MODEL=gpt2", "GPUS=8", "DTYPE=" + dtype)
+                 for dtype in ("float", "tf32", "bf16", "fp16")}
+        sent = {dtype: [plan["ranks"][0]["messages"][op][2] for op in ("all-gather",
+                                                                       "reduce-scatter")]
+                for dtype, plan in plans.items()}
+        self.assertEqual(sent["bf16"], [sent["float"][0] // 2, sent["float"][1]])
+        self.assertEqual(sent["fp16"], sent["bf16"])
+        for dtype, peak in (("float", 67e12), ("tf32", 494.5e12), ("bf16", 989e12),
+                            ("fp16", 989e12)): # simgpu/machines/h100x8.machine
+            plan = plans[dtype]
+            seconds = 1e-12 * plan["times"]["step"]
+            self.assertAlmostEqual(plan["mfu"], plan["formulas"]["useful"] / seconds / peak / 8,
+                                   places=5)
+        self.assertLess(plans["bf16"]["times"]["kinds"]["products"][1],
+                        plans["tf32"]["times"]["kinds"]["products"][1])
+
+    def test_a_table_says_the_types(self):
+        _, out, _ = self.run_plan(*SMALL, "GPUS=2", "DTYPE=bf16")
+        self.assertIn("; bf16, reductions in float; fused attention\n", out)
+        self.assertRegex(out, r"MFU \d+\.\d % of 989 TFLOP/s")
+
+    def test_a_table_says_why(self):
+        """Each item of it, and what would help most, where something else would each time."""
+        def why(*settings):
+            status, out, err = self.run_plan(*settings)
+            self.assertEqual((status, err), (0, ""))
+            return out.partition("\nWhy\n")[2]
+        text = why("MODEL=gpt2-xl", "GPUS=16", "BATCH=64", "DTYPE=bf16")
+        for line in (r"reads 3\.35 TB/s: kernels of fewer than 295 FLOP per byte wait for memory",
+                     r"- products: [\d.]+ FLOP per byte, bound by arithmetic; \d+ TFLOP/s",
+                     r"- attention: [\d.]+ FLOP per byte, bound by arithmetic",
+                     r"- optimizer: 0\.\d FLOP per byte, bound by memory",
+                     r"all-gather takes [\d.]+ ms where nothing slows it",
+                     r"24·C² = 6\.14e\+07 FLOP per token, at \d+ TFLOP/s: from \d+ tokens per GPU on",
+                     r"hides behind that; there are 4096\.",
+                     r"- all-gather: \d+ % of its time is latency \(ring \w+, 16 ranks on 2 nodes\)",
+                     r"- reduce-scatter: \d+ % of its time is latency",
+                     r"not host-bound\."):
+            self.assertRegex(text, line)
+        small = ["MODEL=gpt2", "DTYPE=bf16"]
+        for settings, help_ in [
+                (["MODEL=gpt3-175b", "GPUS=8"], "recomputation, or more GPUs: it does not fit"),
+                (["MODEL=gpt3-175b", "GPUS=8", "BATCH=16"],
+                 "recomputation, or a smaller micro-batch (ACCUMULATE): it does not fit"),
+                (["MODEL=gpt3-175b", "GPUS=8", "RECOMPUTE=blocks"],
+                 "more GPUs, or shorter sequences: it does not fit"),
+                (["MODEL=gpt2", "GPUS=8", "STAGES=4", "BATCH=8", "ACCUMULATE=2"],
+                 "more micro-batches (ACCUMULATE): "),
+                (["MODEL=mpt-1b", "GPUS=8", "BATCH=32"], "faster kernels or a faster type"),
+                (small + ["GPUS=1", "SEQ=64"], "larger kernels, by a larger batch or units of more"),
+                (small + ["GPUS=1024"], "HSDP (STRATEGY=hsdp): latency grows"),
+                (["MODEL=gpt2-xl", "GPUS=16", "SEQ=512", "DTYPE=bf16"],
+                 "more tokens per GPU (BATCH): the same bytes hide behind more compute; or slices"),
+                (small + ["GPUS=16", "SLOW=5:10%"], "a rank 5 as fast as the others")]:
+            with self.subTest(settings=settings):
+                self.assertIn("What would help most: " + help_, why(*settings))
+        llama = why("MODEL=llama3-8b", "GPUS=16", "SEQ=2048", "DTYPE=bf16")
+        # 2 · 4096 · (2 · 4096 + 2 · 1024 + 3 · 14336)
+        self.assertIn("2·C·(2·C + 2·K + 3·F) = 4.36e+08 FLOP per token", llama)
+
+    def test_175_billion_on_1024_gpus(self):
+        plan = self.plan("MODEL=gpt3-175b", "GPUS=1024")
+        self.check_formulas(plan)
+        self.assertEqual(plan["formulas"]["parameters"], 174604259328)
+        rank = plan["ranks"][0]
+        self.assertGreater(rank["peak"], plan["memory_of_gpu"])
+        self.assertGreater(rank["over"], 0)
+        self.assertRegex(rank["over_where"], r"\.c:\d+ \(\w+\)")
+
+    def test_a_rank_without_parameters(self):
+        """More ranks than some units can fill: those with padding alone are kinds of their own."""
+        plan = self.plan(*SMALL, "GPUS=4096", "STRATEGY=zero3")
+        self.assertGreater(len(plan["ranks"]), 3)
+        self.check_formulas(plan)
+
+    def test_hsdp_over_nodes(self):
+        plan = self.plan(*SMALL, "GPUS=64", "STRATEGY=hsdp", "ACCUMULATE=2")
+        self.check_formulas(plan)
+        self.assertEqual(plan["replicas"], 8)
+        self.assertGreater(plan["ranks"][0]["messages"]["all-reduce"][0], 1)
+
+    def test_clipping(self):
+        calls = [self.plan(*SMALL, "GPUS=8", "CLIP=" + clip)["ranks"][0]["operations"]
+                 for clip in ("no", "yes")]
+        self.assertLess(*calls)
+
+    def test_what_is_read_on_the_host_is_named(self):
+        _, out, _ = self.run_plan(*SMALL, "GPUS=8")
+        self.assertRegex(out, r"called at \S*optimizer\.c:\d+ \(\w+\), reads a device's result")
+
+    def test_a_file_that_cannot_be_written(self):
+        for name in ("JSON", "TIMELINE"):
+            status, _, err = self.run_plan(*SMALL, "GPUS=2",
+                                           "%s=%s" % (name, self.path("no", "plan.json")))
+            self.assertEqual(status, 1)
+            self.assertRegex(err, r"^plan: %s=\S+ cannot be written: No such file" % name)
+
+    def test_the_timeline_is_the_step(self):
+        """Operation by operation it is what the table has added up, of the slowest rank; and not that
+        of another plan, which advice has tried."""
+        path = self.path("timeline.json")
+        plan = self.plan(*SMALL, "GPUS=4", "SLOW=2:50%", "RANKS=all", "TIMELINE=" + path)
+        self.check_timeline(plan, path)
+        self.check_timeline(self.plan("MODEL=gpt2", "GPUS=8", "BATCH=512", "TIMELINE=" + path), path)
+
+    def check_timeline(self, plan, path):
+        with open(path, encoding="utf-8") as file:
+            line = json.load(file)
+        spans = [(row[0], row[4], row[5]) for row in line["operations"] if row[5] > row[4]]
+        moved = [span[1:] for span in spans if span[0] in plan["ranks"][0]["messages"]]
+        computed = [span[1:] for span in spans if span[0] not in plan["ranks"][0]["messages"]]
+        times = plan["times"]
+        self.assertEqual((line["rank"], line["step"]), (times["rank"], times["step"]))
+        self.assertEqual(max(end for _, _, end in spans), times["step"])
+        for found, name in ((computed, "compute"), (moved, "communication")):
+            self.assertEqual(timeline.length(timeline.union(found)), times[name], name)
+        self.assertEqual(timeline.length(timeline.union(computed + moved)),
+                         times["compute"] + times["exposed"])
+        events = [row[3] for row in line["operations"] if row[0] == "event record"]
+        waited = [row[3] for row in line["operations"] if row[0] == "stream wait"]
+        self.assertEqual(sum(row[6] for row in line["operations"]), sum(
+            sent for rank in plan["ranks"] if rank["rank"] == times["rank"]
+            for _, _, sent in rank["messages"].values()))
+        self.assertTrue(waited and set(waited) <= set(events) and 0 not in events)
+
+    def test_what_is_refused(self):
+        for settings, words in [
+                (["MODEL=gpt5"], "MODEL=gpt5 is not known; there are gpt2, gpt2-medium"),
+                (["GPUS=12"], "GPUS=12 is no multiple of the 8 of a node of h100x8"),
+                (["GPUS=0"], "GPUS=0: must be a whole number from 1"),
+                (["GPUS=many"], "GPUS=many: must be a whole number"),
+                (["GPUS=100000"], "at most 65536"),
+                (["GPUS=65536", "ACCUMULATE=65536"], "GPUS=65536 times ACCUMULATE=65536 overflows"),
+                (["BATCH=4294967304"], "BATCH=4294967304: must be a whole number from 1"),
+                (["BATCH=0"], "BATCH=0: must be a whole number from 1"),
+                (["BATCH=16", "ACCUMULATE=3"], "do not divide into 8 GPUs · 3 micro-batches"),
+                (["MACHINE=h900"], "MACHINE: "),
+                (["GPUS=16", "BATCH=17"], "BATCH=17 sequences do not divide into 16 GPUs"),
+                (["SEQ=1025"], "SEQ=1025: gpt2 has positions for 1024 tokens"),
+                (["STRATEGY=zero4"], "STRATEGY=zero4: must be fsdp, zero3, zero2, zero1, ddp or"),
+                (["STRATEGY=hsdp"], "STRATEGY=hsdp wants more GPUs than a node has (8)"),
+                (["STRATEGY=ddp", "REPLICAS=2"], "leave REPLICAS out"),
+                (["REPLICAS=3"], "REPLICAS=3 does not divide GPUS=8"),
+                (["REPLICAS=8"], "leave nobody to shard with"),
+                (["DTYPE=fp8"], "DTYPE=fp8: must be float, bf16, fp16 or tf32"),
+                (["REDUCE_DTYPE=tf32"], "REDUCE_DTYPE=tf32: must be float, bf16 or fp16"),
+                (["LAYERS=2", "HEADS=3", "DIM=32"], "HEADS=3 does not divide DIM=32"),
+                (["LAYERS=2"], "needs LAYERS, HEADS and DIM"),
+                (["MODEL=mpt-1b", "SEQ=2000000000", "BATCH=16"], "the sizes overflow"),
+                (["MODEL=gpt2", "DIM=2147483640", "HEADS=2147483640"], "the sizes overflow"),
+                (["LAYERS=2", "HEADS=1", "DIM=256"], "heads of at most 128 columns"),
+                (["KV_HEADS=2"], "KV_HEADS and HIDDEN are for a Llama"),
+                (["LAYERS=2", "HEADS=2", "DIM=8", "HIDDEN=8"], "are for a Llama"),
+                (["MODEL=llama3-8b", "KV_HEADS=3"], "KV_HEADS=3 does not divide HEADS=32"),
+                (["MODEL=llama3-8b", "HEADS=4096", "KV_HEADS=8"], "pairs of columns, not 1"),
+                (["MODEL=llama3-8b", "ATTENTION=plain"], "a Llama's is always fused"),
+                (["MODEL=llama3-8b", "HIDDEN=2000000000"], "the sizes overflow"),
+                (["REDUCE=never"], "REDUCE=never: must be once or each"),
+                (["RESHARD_RANKS=3"], "RESHARD_RANKS=3 must divide the 8 GPUs that shard"),
+                (["RESHARD_RANKS=8"], "neither 1 nor all of them"),
+                (["RESHARD_RANKS=1"], "neither 1 nor all of them"),
+                (["RESHARD_RANKS=4", "REPLICAS=2"], "must divide the 4 GPUs that shard"),
+                (["SLOW=3"], "SLOW=3: must be a rank and how much slower it is"),
+                (["SLOW=3:10"], "must be a rank and how much slower"),
+                (["SLOW=3:10%%"], "must be a rank and how much slower"),
+                (["SLOW=3:0%"], "must be a rank and how much slower"),
+                (["SLOW=8:10%"], "the ranks are 0 to 7"),
+                (["SLOW=-1:10%"], "the ranks are 0 to 7"),
+                (["RECOMPUTE=some"], "RECOMPUTE=some: must be no, blocks or attention"),
+                (["RECOMPUTE=attention"], "fused attention never has in memory"),
+                (["PREFETCH=-1"], "PREFETCH=-1: must be a whole number from 0"),
+                (["OFFLOAD=maybe"], "OFFLOAD=maybe: must be no or yes"),
+                (["LAYOUT=rows"], "LAYOUT=rows: must be flat or per_parameter"),
+                (["GATHER=fp16"], "GATHER=fp16: must be usual or fp8"),
+                (["GATHER=fp8"], "a scale for each parameter: take LAYOUT=per_parameter"),
+                (["SCHEDULE=1f1b"], "SCHEDULE=1f1b is that of a pipeline: STAGES"),
+                (["STAGES=2", "SCHEDULE=zero"], "SCHEDULE=zero: must be gpipe or 1f1b"),
+                (["STAGES=3"], "STAGES=3 does not divide GPUS=8"),
+                (["STAGES=4", "LAYERS=3", "HEADS=2", "DIM=20"], "the model has 3 blocks"),
+                (["STAGES=0"], "STAGES=0: must be a whole number from 1"),
+                (["STAGES=128", "GPUS=128", "MODEL=llama3-405b"], "has 126 blocks"),
+                (["STAGES=2", "REPLICAS=3"], "REPLICAS=3 does not divide GPUS/STAGES=4"),
+                (["STAGES=2", "BATCH=6"], "BATCH=6 sequences do not divide into 4 GPUs of a stage"),
+                (["FIT=yes", "REDUCE=each"], "FIT=yes looks for STRATEGY"),
+                (["RANKS=all", "GPUS=16"], "at most 8"),
+                (["FIT=yes", "STRATEGY=ddp"], "FIT=yes looks for STRATEGY"),
+                (["gpus=8"], "is no setting of a plan")]:
+            with self.subTest(settings=settings):
+                status, out, err = self.run_plan(*settings)
+                self.assertEqual((status, out), (2, ""))
+                self.assertIn(words, err)
+                self.assertEqual(err.count("\n"), 1, err)
+
+
+if __name__ == "__main__":
+    unittest.main()
