@@ -1,5 +1,5 @@
-/* Units with frozen parameters under the six files alone, without a strategy: which views there are,
- * what shards and moments take, and what the optimizer's functions touch. (simgpu reports what
+/* Units with frozen parameters under the six files alone, without a strategy: which views there
+ * are, what shards and moments take, and what the optimizer's functions touch. (simgpu reports what
  * reaches past a gradient shard, which is shorter than the shard.)
  */
 #include <math.h>

@@ -1,6 +1,6 @@
-/* Offload together with what works on gradients or shards as well: a loss scale, rates by parameter,
- * SGD over frozen parameters, stages that clip. The same training without offload is the oracle;
- * tests/labs/pairs.c has the other options.
+/* Offload together with what works on gradients or shards as well: a loss scale, rates by
+ * parameter, SGD over frozen parameters, stages that clip. The same training without offload is the
+ * oracle; tests/labs/pairs.c has the other options.
  */
 #include <math.h>
 #include <stdlib.h>
