@@ -51,7 +51,7 @@ PATIENCE = 300.0             # seconds a test of the reference may take while it
 class Limit:
     """What a test of a suite may take."""
     seconds: float
-    reference: dict = field(default_factory=dict) # test name: the reference's seconds; or empty
+    reference: dict = field(default_factory=dict) # test name: seconds of the reference; may be empty
 
     def short(self, test):
         """Seconds for a test of a task that has had a time-out already."""

@@ -63,8 +63,7 @@ class Compare(unittest.TestCase):
             self.assertLess(host[name][1], plain[name][1])
             self.assertGreater(host[name][6], plain[name][6])
         for name in ROWS[1:5]:
-            # between two ranks, of half a model
-            self.assertLess(stages[name][2], plain[name][2] / 2)
+            self.assertLess(stages[name][2], plain[name][2] / 2) # between two ranks, of half a model
 
     def test_what_is_not_asked_for_changes_nothing(self):
         said = [self.run_tool("--ranks", "4", *more)[1].partition("\n\n")[2] for more in (

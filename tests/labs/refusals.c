@@ -28,8 +28,7 @@ static void order_body(const Rank *r, void *arg)
     case_wrap(&w, &c, r);
     need(strategy_remove(w.model));
     refused(offload_apply(w.model), "call strategy_apply before offload_apply");
-    check(w.root->offload == NULL && w.root->shard_ops == NULL,
-          "what was refused has left something");
+    check(w.root->offload == NULL && w.root->shard_ops == NULL, "what was refused has left something");
     refused(offload_remove(w.model), "is not offloaded");
     need(strategy_apply(w.model, &c.options));
     fsdp_adamw_destroy(&w.adamw);
