@@ -28,6 +28,8 @@ typedef struct Program {
     StepTime step_time;    // of the last step
     int32_t *in, *targets; // host: (accumulate·B·T) each
     int done;              // steps that a resumed training had done
+    uint64_t host_bytes;   // copied between the device and the host, as far as it was counted:
+    uint64_t counted;      // so many entries of the log
 } Program;
 
 // ---- Setting up ----
@@ -119,6 +121,16 @@ static Status train_step(Program *p, int step, float *loss)
     return trainer_step(t, step, p->in, p->targets, loss);
 }
 
+// The log keeps so many entries and no more: they are counted after each step.
+static void count_host_copies(Program *p)
+{
+    GpuLogEntry e;
+    for (; p->counted < gpulog_length(); p->counted++)
+        if (gpulog_get(p->counted, &e) && e.op == GPU_COPY &&
+            (e.from == GPULOG_HOST) != (e.to == GPULOG_HOST))
+            p->host_bytes += e.bytes;
+}
+
 static double seconds_now(void)
 {
     struct timespec now;
@@ -138,6 +150,7 @@ static Status train(Program *p)
         TRY(train_step(p, step, &loss));
         tokens += (double)t->step_tokens;
         if (step == o->steps) TRY(step_time_end(&p->step_time, t->stream));
+        if (p->opt.figures) count_host_copies(p);
         TRY(save_after(p, step));
         if (step != 1 && step % every != 0 && step != o->steps) continue;
         TRY(mean_over_ranks(t, &loss));
@@ -267,18 +280,17 @@ static Status report(Program *p, uint64_t live, uint64_t peak)
 static Status print_figures(Program *p, uint64_t live, uint64_t peak, float elapsed)
 {
     Trainer *t = &p->trainer;
-    enum { N = 7 };
-    GpuTraffic gather = gpulog_traffic(GPU_ALL_GATHER),
-               scatter = gpulog_traffic(GPU_REDUCE_SCATTER),
-               reduce = gpulog_traffic(GPU_ALL_REDUCE);
-    uint64_t steps = (uint64_t)t->opt.steps;
-    const uint64_t mine[N] = {live,
-                              peak,
-                              gather.sent / steps,
-                              scatter.sent / steps,
-                              reduce.sent / steps,
-                              (gather.calls + scatter.calls + reduce.calls) / steps,
-                              (uint64_t)(1e6 * (double)elapsed) / steps};
+    static const GpuOp OPS[] = {GPU_ALL_GATHER, GPU_REDUCE_SCATTER, GPU_ALL_REDUCE, GPU_SEND};
+    enum { N_OPS = 4, N = N_OPS + 5 };
+    uint64_t steps = (uint64_t)t->opt.steps, mine[N] = {live, peak}, calls = 0;
+    for (int i = 0; i < N_OPS; i++) {
+        GpuTraffic traffic = gpulog_traffic(OPS[i]);
+        mine[2 + i] = traffic.sent / steps;
+        calls += traffic.calls;
+    }
+    mine[2 + N_OPS] = p->host_bytes / steps;
+    mine[3 + N_OPS] = calls / steps;
+    mine[4 + N_OPS] = (uint64_t)(1e6 * (double)elapsed) / steps;
     uint64_t *all = malloc((size_t)t->world.size * sizeof mine);
     if (all == NULL) return fail(ERR_MEMORY, "no host memory for %d ranks", t->world.size);
     Status status = gather_over_ranks(t, mine, N, all);
@@ -320,6 +332,7 @@ static Status run(Program *p)
     uint64_t live = gpulog_live_bytes(t->device) - t->batch_bytes;
     gpulog_reset_peak(t->device);
     gpulog_reset_traffic();
+    p->counted = gpulog_length();
     cudaEvent_t begin, end;
     float elapsed;
     CUDA_TRY(cudaEventCreate(&begin));

@@ -8,8 +8,8 @@ clock gives the times (simgpu/pages/time.md); elsewhere they are the GPUs' own. 
 make a step, so that ZeRO-1 and ZeRO-2 differ.
 
 Interface: compare.py --impl DIR [--build DIR] [--backend B] [--ranks N] [--dtype T]
-[--reduce-dtype T] [--prefetch N] [--recompute X] [--offload yes] [--layout X] [--stages N]
-[--schedule X]; `make compare`. Exit status 0; 1 where a run failed; 2 for a question that makes no
+[--reduce-dtype T] [--prefetch N] [--recompute X] [--offload yes] [--layout X] [--gather X]
+[--stages N] [--schedule X]; `make compare`. Exit status 0; 1 where a run failed; 2 for a question that makes no
 sense; 3 where the kit is at fault.
 """
 
@@ -39,8 +39,8 @@ ROWS = [("DDP", ["--strategy", "ddp"]), ("ZeRO-1", ["--strategy", "zero1"]),
 DTYPES = ("float", "bf16", "fp16")
 # Options of labs 3, 4, 6 and 7, with their values; None: a whole number.
 OPTIONS = (("prefetch", None), ("recompute", ("none", "blocks", "attention")),
-           ("offload", ("no", "yes")), ("layout", ("flat", "per_parameter")), ("stages", None),
-           ("schedule", ("gpipe", "1f1b")))
+           ("offload", ("no", "yes")), ("layout", ("flat", "per_parameter")),
+           ("gather", ("usual", "fp8")), ("stages", None), ("schedule", ("gpipe", "1f1b")))
 LIMIT = 300.0 # seconds of a run
 WIDTH = 80 # columns of a terminal
 
@@ -119,6 +119,10 @@ def trouble(options):
             return "%s=%s: it is %s" % (name.upper(), value, " or ".join(choices))
         if value is not None and not choices and not re.fullmatch(r"[0-9]{1,4}", value):
             return "%s=%s: it is a whole number" % (name.upper(), value)
+    if asked.get("gather") == "fp8" and asked.get("layout") != "per_parameter":
+        return "GATHER=fp8 has a scale for each parameter: LAYOUT=per_parameter"
+    if asked.get("gather") == "fp8" and asked.get("offload") == "yes":
+        return "GATHER=fp8 finds its scales in shards on the device: leave OFFLOAD out"
     stages = int(asked.get("stages", 1))
     if not 1 <= stages <= LAYERS or int(options.ranks) % stages:
         return "STAGES=%d: they divide the %s GPUs, and the model has %d blocks" % (
@@ -137,7 +141,8 @@ def flags_of(asked):
     for name, value in asked.items():
         if name == "offload":
             flags += ["--offload"] * (value == "yes")
-        elif (name, value) not in (("stages", "1"), ("recompute", "none"), ("layout", "flat")):
+        elif (name, value) not in (("stages", "1"), ("recompute", "none"), ("layout", "flat"),
+                                   ("gather", "usual")):
             flags += ["--" + name, value]
     return flags
 
@@ -147,6 +152,8 @@ def refusal(flags, asked, ranks):
     ddp, replicas = "ddp" in flags, 2 if "--replicas" in flags else 1
     if ddp and asked.get("offload") == "yes":
         return "DDP keeps everything on the device"
+    if ddp and asked.get("gather") == "fp8":
+        return "DDP gathers nothing"
     if not ddp and ranks // int(asked.get("stages", 1)) == replicas > 1:
         return "nobody to shard with"
     if ranks // int(asked.get("stages", 1)) % replicas:
@@ -178,17 +185,19 @@ def main():
     try:
         builder, own = build(options)
         heading = "A step of a small GPT-2 on %s GPUs, two micro-batches, in %s (gradients are " \
-                  "reduced in %s)%s, with %s. Memory in MB on a GPU; MB sent by each rank; time " \
-                  "in ms%s." % (options.ranks, options.dtype, options.reduce_dtype,
+                  "reduced in %s)%s, with %s. Memory in MB on a GPU; MB that a rank sends " \
+                  "in a step, and copies from and to host memory; collectives and messages; time " \
+                  "in ms%s. Of ranks that differ, the most." % (options.ranks, options.dtype, options.reduce_dtype,
                              "".join(", %s=%s" % (name.upper(), value)
                                      for name, value in asked.items()),
                              "your " + ", ".join(name + ".c" for name in own) if own
                              else "the reference's files",
                              " on a modelled " + MACHINE if options.backend == "simgpu" else "")
         print(textwrap.fill(heading, WIDTH) + "\n")
-        for words in (("", "", "", "all-", "reduce-", "all-", "", ""),
-                      ("", "held", "peak", "gather", "scatter", "reduce", "calls", "time")):
-            print("%-16s %7s %7s %8s %8s %8s %6s %8s" % words)
+        for words in (("", "", "", "all-", "reduce-", "all-", "", "", "", ""),
+                      ("", "held", "peak", "gather", "scatter", "reduce", "sends", "host", "calls",
+                       "time")):
+            print(("%-16s %6s %6s %6s %7s %6s %6s %6s %5s %7s" % words).rstrip())
         for name, flags in ROWS:
             reason = refusal(flags, asked, int(options.ranks))
             if reason:
@@ -198,9 +207,9 @@ def main():
             if numbers is None:
                 layout.tell("%s failed:\n%s" % (name, said[-4000:]))
                 return 1
-            mb = [number / 1e6 for number in numbers[:5]]
-            print("%-16s %7.2f %7.2f %8.2f %8.2f %8.2f %6d %8.3f" % (
-                name, *mb, numbers[5], numbers[6] / 1e6), flush=True)
+            *held_and_sent, calls, time = numbers
+            print("%-16s %6.2f %6.2f %6.2f %7.2f %6.2f %6.2f %6.2f %5d %7.3f" % (
+                name, *(number / 1e6 for number in held_and_sent), calls, time / 1e6), flush=True)
         return 0
     except subprocess.TimeoutExpired as problem:
         layout.tell("compare: %s did not end in time" % problem.cmd[0])

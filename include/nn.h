@@ -277,7 +277,11 @@ Status cross_entropy(NnRun *run, const float *logits, const int32_t *targets, in
 // 1/rows). *loss is the mean over the rows all the same.
 Status cross_entropy_scaled(NnRun *run, const float *logits, const int32_t *targets, int rows,
                             int vocab, float scale, float *loss, float **dlogits);
-// The same with *loss on the device: the host waits for nothing.
+// The same with the gradient in place of the logits, where nobody needs them any more: a module's
+// output may be handed to its module_backward.
+Status cross_entropy_in_place(NnRun *run, float *logits, const int32_t *targets, int rows,
+                              int vocab, float scale, float *loss);
+// cross_entropy_scaled with *loss on the device: the host waits for nothing.
 Status cross_entropy_queued(NnRun *run, const float *logits, const int32_t *targets, int rows,
                             int vocab, float scale, float *loss, float **dlogits);
 

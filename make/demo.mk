@@ -51,9 +51,10 @@ example-programs: $(EXAMPLES) $(LAUNCH) $(DEVICES)
 ##                    memory, traffic and time side by side (lab 1; RANKS=8);
 ##                    DTYPE=bf16 REDUCE_DTYPE=float for the types of lab 2;
 ##                    PREFETCH=2 RECOMPUTE=blocks OFFLOAD=yes STAGES=2
-##                    LAYOUT=per_parameter SCHEDULE=1f1b, as train_gpt2's
+##                    SCHEDULE=1f1b LAYOUT=per_parameter GATHER=fp8, as
+##                    train_gpt2's
 .PHONY: compare
-COMPARE_SETTINGS := PREFETCH:prefetch RECOMPUTE:recompute OFFLOAD:offload LAYOUT:layout STAGES:stages SCHEDULE:schedule
+COMPARE_SETTINGS := PREFETCH:prefetch RECOMPUTE:recompute OFFLOAD:offload LAYOUT:layout GATHER:gather STAGES:stages SCHEDULE:schedule
 compare: deps
 	@$(PYTHON) grader/compare.py --impl $(call quote,$(IMPL_GIVEN)) --build '$(BUILD)' --backend $(BACKEND) --ranks '$(RANKS)' $(if $(DTYPE),--dtype '$(DTYPE)') $(if $(REDUCE_DTYPE),--reduce-dtype '$(REDUCE_DTYPE)') \
 	    $(foreach pair,$(subst :,=,$(COMPARE_SETTINGS)),$(if $(filter command environment,$(firstword $(origin $(firstword $(subst =, ,$(pair)))))),$(call quote,--$(lastword $(subst =, ,$(pair)))=$(value $(firstword $(subst =, ,$(pair)))))))

@@ -278,17 +278,16 @@ Status trainer_step(Trainer *t, int step, const int32_t *in, const int32_t *targ
         return update(t, step);
     }
     for (int i = 0; i < n; i++) {
-        float *logits, *dlogits, *din, one;
+        float *logits, *din, one;
         int B = sequences(t, step, i);
         if (o->strategic) TRY(strategy_micro_batch(t->model, i, n));
         TRY(load_batch(t, in + (size_t)i * rows, targets + (size_t)i * rows, B, o->T));
         TRY(module_forward(t->model, &t->run, t->tokens, &logits));
-        TRY(cross_entropy_scaled(&t->run, logits, t->targets, B * o->T, o->model.vocab, scale, &one,
-                                 &dlogits));
+        TRY(cross_entropy_in_place(&t->run, logits, t->targets, B * o->T, o->model.vocab, scale,
+                                   &one));
         if (scales(t))
-            TRY(loss_scaler_scale(&t->scaler, dlogits, rows * (size_t)o->model.vocab, t->stream));
-        TRY(module_backward(t->model, &t->run, dlogits, &din));
-        CUDA_TRY(cudaFreeAsync(dlogits, t->stream));
+            TRY(loss_scaler_scale(&t->scaler, logits, rows * (size_t)o->model.vocab, t->stream));
+        TRY(module_backward(t->model, &t->run, logits, &din)); // by now they are their gradient
         *loss += one * scale * (float)(B * o->T);
     }
     TRY(update(t, step));

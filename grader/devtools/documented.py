@@ -125,9 +125,12 @@ CHECKS = (
               "BATCH=64 RANKS=all $slow; done",
           want=r"step takes 386\.298[\s\S]*exposed 1\.495[\s\S]*step takes 424\.362[\s\S]*"
                r"exposed 11\.166[\s\S]*idle 31\.0"),
-    Check(r"make compare( DTYPE=bf16)?", LONG,
-          run="make compare IMPL=reference && make compare IMPL=reference DTYPE=bf16",
-          want=r"(HSDP, 2 replicas[\s\S]*){2}"),
+    Check(r"make compare( DTYPE=bf16| STAGES=2 SCHEDULE=1f1b| LAYOUT=per_parameter GATHER=fp8)?",
+          LONG,
+          run="for with in '' DTYPE=bf16 'STAGES=2 SCHEDULE=1f1b' "
+              "'LAYOUT=per_parameter GATHER=fp8'; "
+              "do make compare IMPL=reference $with || exit 1; done",
+          want=r"(HSDP, 2 replicas[\s\S]*){4}"),
     Check(r"make grade IMPL=DIR", PROOF, test("grader/test_real_suites.py",
                                               "RealSuites.test_a_copy_elsewhere_has_all_points")),
     Check(r"make grade IMPL=reference", PROOF, REAL),

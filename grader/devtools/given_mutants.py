@@ -10,11 +10,12 @@ checkpoint, or a lab's (mixed_precision/NAME):
     {"file": "lib/fsdp/root.c", "mutants": [{"name": …, "wrong": …, "edits": [[old, new]],
                                              "caught_by": {"states/NAME": "what it says"}}]}
 
-or is a list of such objects.
+or is a list of such objects. A header says which file is compiled with the wrong one: {"file":
+"include/e4m3.h", "in": "tests/nn/fp8_kernels.c", …}; of a suite's own file it takes the place.
 
 Interface: given_mutants.py [--only NAME] [--build DIR]; exit status 0 when each is caught for its
 reason; 1: one is not; 2: a file that makes no sense; 3: the kit or the machine is at fault.
-load(folder) -> [(file, mutant)].
+load(folder) -> [(file, what is compiled, mutant)].
 """
 
 import argparse
@@ -39,7 +40,7 @@ FIELDS = {"name": str, "wrong": str, "edits": list, "caught_by": dict}
 
 
 def load(folder):
-    """[(file, mutant as a dict)] of every file of the folder."""
+    """[(file, what is compiled, mutant as a dict)] of every file of the folder."""
     found, names = [], set()
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
@@ -47,18 +48,20 @@ def load(folder):
             with open(path, encoding="utf-8") as file:
                 data = json.load(file)
             parts = data if isinstance(data, list) else [data]
-            entries = [(part["file"], entry) for part in parts for entry in part["mutants"]]
+            entries = [(part["file"], part.get("in", part["file"]), entry)
+                       for part in parts for entry in part["mutants"]]
         except (OSError, ValueError, KeyError, TypeError) as problem:
             raise mutants.BadFile("%s: must hold {\"file\": …, \"mutants\": […]}: %r"
                                   % (path, problem))
-        for source, entry in entries:
+        for source, compiled, entry in entries:
             wrong = not isinstance(entry, dict) or set(entry) != set(FIELDS) or not all(
                 isinstance(entry[field], kind) and entry[field] for field, kind in FIELDS.items())
             if wrong or entry["name"] in names or not all(
-                    test.count("/") == 1 for test in entry["caught_by"]):
+                    test.count("/") == 1 for test in entry["caught_by"]) \
+                    or not compiled.endswith(".c"):
                 raise mutants.BadFile("%s: %s" % (path, str(entry)[:200]))
             names.add(entry["name"])
-            found.append((source, entry))
+            found.append((source, compiled, entry))
     return found
 
 
@@ -91,26 +94,34 @@ def build_suites(kit, options, names):
     return objects
 
 
-def why_not(kit, source, mutant, suites, folder):
-    """Why the mutant is not caught as it should be, or ""."""
+def why_not(kit, part, mutant, suites, folder):
+    """Why the mutant is not caught as it should be, or ""; part: its file, and what is compiled."""
+    source, compiled = part
     changed = os.path.join(folder, "changed.c")
     try:
         text = mutants.edit_text(mutants.read(os.path.join(ROOT, source)), mutant["edits"])
     except mutants.DoesNotApply as problem:
         return "does not apply: %s" % problem
-    for header in glob.glob(os.path.join(ROOT, os.path.dirname(source), "*.h")):
-        shutil.copy(header, folder) # which the file finds beside itself
-    with open(changed, "w", encoding="utf-8") as file:
+    for header in glob.glob(os.path.join(folder, "*.h")):
+        os.remove(header) # another mutant's
+    for near in {os.path.dirname(compiled), os.path.dirname(source)}:
+        for header in glob.glob(os.path.join(ROOT, near, "*.h")):
+            shutil.copy(header, folder) # which the file, and each other, finds beside itself
+    shutil.copy(os.path.join(ROOT, compiled), changed)
+    target = changed if source == compiled else os.path.join(folder, os.path.basename(source))
+    with open(target, "w", encoding="utf-8") as file:
         file.write(text)
-    problem = kit.compile(changed, changed[:-2] + ".o")
+    problem = kit.command(kit.compiler + ["-Itests/support"] * compiled.startswith("tests/")
+                          + ["-c", changed, "-o", changed[:-2] + ".o"])
     if problem:
         return "does not compile: %s" % problem
     for test, reason in mutant["caught_by"].items():
         suite, name = test.split("/")
         program = os.path.join(folder, "suite-" + suite)
-        objects = suites[suite] + [changed[:-2] + ".o"] + [kit.reference(t) for t in kit.tasks]
+        own = [name for name in suites[suite] if not name.endswith("/obj/%s.o" % compiled[:-2])]
+        objects = own + [changed[:-2] + ".o"] + [kit.reference(t) for t in kit.tasks]
         if not objects_of(suite)[0].startswith(("tests/fsdp", "tests/tasks")):
-            objects += lab_objects(kit, source)
+            objects += lab_objects(kit, compiled)
         problem = kit.command(kit.linker + objects + kit.libraries + kit.late + ["-o", program])
         if problem:
             return "cannot be linked: %s" % problem
@@ -125,7 +136,7 @@ def why_not(kit, source, mutant, suites, folder):
 
 def run(options):
     every = load(FOLDER)
-    chosen = [(source, mutant) for source, mutant in every
+    chosen = [(part, mutant) for *part, mutant in every
               if not options.only or mutant["name"] in options.only]
     if not chosen:
         raise mutants.BadUsage("there is no such mutant")
@@ -135,8 +146,8 @@ def run(options):
         kit = mutants.Kit(options.build, manifest.load(ROOT))
         suites = build_suites(kit, options, sorted({test.split("/")[0] for _, mutant in chosen
                                                     for test in mutant["caught_by"]}))
-        for source, mutant in chosen:
-            trouble = why_not(kit, source, mutant, suites, folder)
+        for part, mutant in chosen:
+            trouble = why_not(kit, part, mutant, suites, folder)
             print("%-4s %-36s %s" % ("no" if trouble else "yes", mutant["name"],
                                      trouble or ", ".join(mutant["caught_by"])), flush=True)
             if trouble:

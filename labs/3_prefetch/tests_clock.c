@@ -40,7 +40,7 @@ typedef struct Timed {
 static Module *stack(void)
 {
     Module *blocks[BLOCKS + 1];
-    char name[16];
+    char name[32];
     for (int i = 0; i < BLOCKS; i++) {
         Module *layers[4];
         for (int j = 0; j < LAYERS[i]; j++) {

@@ -455,7 +455,9 @@ static void cut_body(const Rank *r, void *arg)
             memcpy(c->grads[s.ranks.place], grads, (size_t)model_numel(p.model) * sizeof *grads);
         free(grads);
         meet(r);
+        uint64_t begin = gpulog_length();
         stage_step(&s, c, step, losses);
+        check_tied_bytes(&s, begin);
         if (s.ranks.stage == c->stages - 1)
             for (int k = 0; k < c->n; k++)
                 check(losses[k] == want[k], "the loss of micro-batch %d is %.9g, must be %.9g", k,

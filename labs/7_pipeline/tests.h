@@ -51,6 +51,7 @@ void stage_step(Stage *s, const Cut *c, int step, float *losses);
 void run_cut(int world, Cut *c);
 
 // tests_costs.c
+void check_tied_bytes(const Stage *s, uint64_t first);
 void activations_in_flight(void **state);
 void stages_cost_the_formula(void **state);
 void transfers_go_both_ways(void **state);

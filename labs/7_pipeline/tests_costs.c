@@ -48,6 +48,51 @@ static void check_messages(const Cut *c, const Stage *s, const Rank *r, uint64_t
           s->ranks.stage, c->stages, sent, received, c->n, f->sent);
 }
 
+// What a rank sends of tied parameters since `first`: the elements that its shards have of them.
+void check_tied_bytes(const Stage *s, uint64_t first)
+{
+    size_t sent = 0, want = 0;
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        GpuLogEntry e;
+        if (gpulog_get(i, &e) && e.op == GPU_SEND && e.stream != s->pipeline->stream)
+            sent += e.sent;
+    }
+    for (int i = 0; i < s->pipeline->n_shared; i++) {
+        const PipelineShared *shared = &s->pipeline->shared[i];
+        const FlatLayout *layout = &shared->unit->flat.layout;
+        for (int k = 0; k < layout->n; k++) {
+            int64_t begin, end, at;
+            flat_param_range_in_shard(layout, k, layout->rank, &begin, &end, &at);
+            if (layout->params[k] == shared->param) want += sizeof(float) * (size_t)(end - begin);
+        }
+    }
+    check(sent == want,
+          "stage %d sent %zu bytes of tied gradients in a step, want %zu: its own elements, "
+          "once" LIKELY "pipeline_step calls pipeline_sum_ties once, and that swap_pieces",
+          s->ranks.stage, sent, want);
+}
+
+// Elements, padding included: of all units of a stage, of its root, of the two others that follow
+// each other and are the largest (2u, of equal blocks); and the ranks that shard.
+typedef struct Sizes {
+    size_t P, R, two, S;
+} Sizes;
+
+static Sizes sizes_of(const Stage *s)
+{
+    Sizes of = {.S = (size_t)s->ranks.group.size};
+    size_t before = 0;
+    for (int i = 0; i < s->root->n_units; i++) {
+        size_t padded = (size_t)s->root->units[i]->flat.layout.padded;
+        of.P += padded;
+        if (i == 0) of.R = padded;
+        if (i == 0) continue;
+        if (of.two < before + padded) of.two = before + padded;
+        before = padded;
+    }
+    return of;
+}
+
 // What FSDP sends within the stage: bytes and calls, as the handout's table has them.
 static const char *flags_cause(const Stage *s)
 {
@@ -62,11 +107,13 @@ static const char *flags_cause(const Stage *s)
 static void check_collectives(const Cut *c, const Stage *s, uint64_t first)
 {
     int gathers = 0, scatters = 0, want, units = s->root->n_units;
+    size_t sent = 0;
     for (uint64_t i = first; i < gpulog_length(); i++) {
         GpuLogEntry e;
         if (!gpulog_get(i, &e)) continue;
         gathers += e.op == GPU_ALL_GATHER;
         scatters += e.op == GPU_REDUCE_SCATTER;
+        if (e.op == GPU_ALL_GATHER || e.op == GPU_REDUCE_SCATTER) sent += e.sent;
     }
     bool alone = s->ranks.group.size == 1;
     want = c->strategy == STRATEGY_ZERO3 ? c->n * (2 * units - 1) : units;
@@ -76,6 +123,25 @@ static void check_collectives(const Cut *c, const Stage *s, uint64_t first)
     check(scatters == (alone ? 0 : units),
           "a step of %d micro-batches made %d reduce-scatters, want %d, by the last one%s", c->n,
           scatters, alone ? 0 : units, flags_cause(s));
+    Sizes of = sizes_of(s);
+    size_t gathered = c->strategy == STRATEGY_ZERO3 ? (size_t)c->n * (2 * of.P - of.R) : of.P;
+    size_t bytes = 4 * (gathered + of.P) / of.S * (of.S - 1);
+    check(sent == bytes, "a step's all-gathers and reduce-scatters sent %zu bytes, want %zu%s",
+          sent, bytes, flags_cause(s));
+}
+
+static void check_unsharded(const Cut *c, const Stage *s, uint64_t first)
+{
+    Sizes of = sizes_of(s);
+    size_t params = 4 * (c->strategy == STRATEGY_ZERO3 ? of.R + of.two : of.P), grads = 4 * of.P;
+    size_t most = case_peak(first, GPU_UNSHARDED_PARAM);
+    if (of.S == 1) params = grads = 0; // the shard is all of it
+    check(most == params, "stage %d has %zu bytes of unsharded parameters at most, want %zu",
+          s->ranks.stage, most, params);
+    most = case_peak(first, GPU_UNSHARDED_GRAD);
+    check(c->n == 1 || most == grads,
+          "stage %d has %zu bytes of unsharded gradients at most, want %zu", s->ranks.stage, most,
+          grads);
 }
 
 static void costs_body(const Rank *r, void *arg)
@@ -108,6 +174,7 @@ static void costs_body(const Rank *r, void *arg)
             s.pipeline->n_slots != flight ? LIKELY "pipeline_in_flight says another number" : "");
         check_messages(c, &s, r, first, &f);
         check_collectives(c, &s, first);
+        check_unsharded(c, &s, first);
         check(gpulog_live_bytes(r->device) - before == held,
               "after the step %zd bytes are left that were not there before it",
               (ssize_t)(gpulog_live_bytes(r->device) - before - held));

@@ -31,7 +31,7 @@
 #define TYPED_BEGIN(name, type, stream)                                                            \
     SIMGPU_BEGIN((type) == DTYPE_F32 ? name : name "_ex", (stream))
 
-// n numbers at ptr, as simgpu_read, _write and _update.
+// n numbers at ptr, as simgpu_read, _overwrite and _update.
 static inline const void *typed_read(SimgpuOp *op, DType type, const void *ptr, size_t n)
 {
     size_t one = (size_t)dtype_bytes(type);
@@ -40,7 +40,7 @@ static inline const void *typed_read(SimgpuOp *op, DType type, const void *ptr, 
 static inline void *typed_write(SimgpuOp *op, DType type, void *ptr, size_t n)
 {
     size_t one = (size_t)dtype_bytes(type);
-    return simgpu_write_as(op, ptr, n * one, one);
+    return simgpu_overwrite_as(op, ptr, n * one, one);
 }
 static inline void *typed_update(SimgpuOp *op, DType type, void *ptr, size_t n)
 {

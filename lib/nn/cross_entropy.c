@@ -1,6 +1,6 @@
 /* cross_entropy.c: the mean cross entropy of a batch, and the logits' gradient, in one pass.
  *
- * Interface: cross_entropy, cross_entropy_scaled, cross_entropy_queued.
+ * Interface: cross_entropy, cross_entropy_scaled, cross_entropy_in_place, cross_entropy_queued.
  */
 #include "gpulog.h"
 #include "internal.h"
@@ -16,6 +16,7 @@ typedef struct Loss {
 // Where the caller wants the mean: on the host, and waits for it, or on the device.
 typedef struct Wanted {
     float *host, *device;
+    bool in_place; // the gradient takes the place of the logits
 } Wanted;
 
 static Status compute(NnRun *run, Loss *l, const float *logits, const int32_t *targets, int rows,
@@ -25,8 +26,9 @@ static Status compute(NnRun *run, Loss *l, const float *logits, const int32_t *t
     gpulog_name(l->losses, "losses");
     if (want_grad) TRY(run_alloc(run, &l->grad, (size_t)rows * (size_t)vocab));
     gpulog_name(l->grad, "gradient of the logits");
+    float *grad = loss.in_place ? (float *)(uintptr_t)logits : l->grad;
     CUDA_TRY(
-        kernel_cross_entropy(l->losses, l->grad, logits, targets, rows, vocab, scale, run->stream));
+        kernel_cross_entropy(l->losses, grad, logits, targets, rows, vocab, scale, run->stream));
     if (loss.device != NULL)
         CUDA_TRY(kernel_mean(loss.device, l->losses, (size_t)rows, run->stream));
     if (loss.host == NULL) return OK;
@@ -69,6 +71,13 @@ Status cross_entropy_scaled(NnRun *run, const float *logits, const int32_t *targ
                             int vocab, float scale, float *loss, float **dlogits)
 {
     return run_loss(run, logits, targets, rows, vocab, scale, (Wanted){.host = loss}, dlogits);
+}
+
+Status cross_entropy_in_place(NnRun *run, float *logits, const int32_t *targets, int rows,
+                              int vocab, float scale, float *loss)
+{
+    Wanted wanted = {.host = loss, .in_place = true};
+    return run_loss(run, logits, targets, rows, vocab, scale, wanted, NULL);
 }
 
 Status cross_entropy_queued(NnRun *run, const float *logits, const int32_t *targets, int rows,

@@ -30,7 +30,7 @@
  *   SIMGPU_JITTER    5%:SEED: every operation takes up to so much longer        (none)
  *   SIMGPU_TRACE     a file to which all ranks write what every operation did in virtual time, for
  *                    ui.perfetto.dev; as Chrome's JSON where it ends in .json    (none)
- *   SIMGPU_LOG       how many operations the log keeps                           (262144)
+ *   SIMGPU_LOG       how many operations the log keeps                           (65536)
  */
 #ifndef SIMGPU_H
 #define SIMGPU_H
@@ -49,6 +49,7 @@ extern "C" {
 typedef struct SimgpuOp {
     GpuLogEntry entry; // what the log will hold
     cudaError_t error; // the first thing that was wrong with it
+    unsigned overwritten; // bit i: the range i of `entry` is simgpu_overwrite's
 } SimgpuOp;
 
 // Begins a kernel called `name` on `stream`. The call site in reports and in the log is the place
@@ -61,12 +62,18 @@ SimgpuOp simgpu_begin(const char *name, cudaStream_t stream, const void *site);
 // false and simgpu_end() return cudaErrorIllegalAddress. Zero bytes are always right. In C they are
 // macros too, which look at the type of `ptr`: elements must lie at multiples of their alignment,
 // or simgpu_end() returns cudaErrorMisalignedAddress.
+//
+// simgpu_write leaves the bytes as they were: fresh memory holds NaNs, which show what the kernel
+// does not write. simgpu_overwrite is a promise to write all of them, and saves the time of putting
+// the NaNs there: only some are, at both ends and at distances of 4 KiB.
 const void *simgpu_read(SimgpuOp *op, const void *ptr, size_t bytes);
 void *simgpu_write(SimgpuOp *op, void *ptr, size_t bytes);
+void *simgpu_overwrite(SimgpuOp *op, void *ptr, size_t bytes);
 void *simgpu_update(SimgpuOp *op, void *ptr, size_t bytes);
 
 const void *simgpu_read_as(SimgpuOp *op, const void *ptr, size_t bytes, size_t align);
 void *simgpu_write_as(SimgpuOp *op, void *ptr, size_t bytes, size_t align);
+void *simgpu_overwrite_as(SimgpuOp *op, void *ptr, size_t bytes, size_t align);
 void *simgpu_update_as(SimgpuOp *op, void *ptr, size_t bytes, size_t align);
 #ifndef __cplusplus
 // The alignment of what ptr points to; of void, 1.
@@ -74,6 +81,8 @@ void *simgpu_update_as(SimgpuOp *op, void *ptr, size_t bytes, size_t align);
     __alignof__(_Generic((ptr), void *: (char *)0, const void *: (char *)0, default: (ptr))[0])
 #define simgpu_read(op, ptr, bytes) simgpu_read_as((op), (ptr), (bytes), SIMGPU_ALIGN(ptr))
 #define simgpu_write(op, ptr, bytes) simgpu_write_as((op), (ptr), (bytes), SIMGPU_ALIGN(ptr))
+#define simgpu_overwrite(op, ptr, bytes)                                                           \
+    simgpu_overwrite_as((op), (ptr), (bytes), SIMGPU_ALIGN(ptr))
 #define simgpu_update(op, ptr, bytes) simgpu_update_as((op), (ptr), (bytes), SIMGPU_ALIGN(ptr))
 #endif
 

@@ -9,6 +9,8 @@ import unittest
 
 from helpers import GRADER, ROOT, build_folder
 
+# The columns of a row.
+HELD, PEAK, GATHER, SCATTER, REDUCE, SENDS, HOST, CALLS, TIME = range(9)
 ROWS = ("DDP", "ZeRO-1", "ZeRO-2", "… every time", "ZeRO-3", "HSDP, 2 replicas")
 
 
@@ -31,26 +33,28 @@ class Compare(unittest.TestCase):
         for name in refused:
             self.assertRegex(out, r"(?m)^%s +– [A-Za-z]" % re.escape(name))
         for name in (name for name in ROWS if name not in refused):
-            row = re.search(r"(?m)^%s((?: +[0-9.]+){7})$" % re.escape(name), out)
+            row = re.search(r"(?m)^%s((?: +[0-9.]+){9})$" % re.escape(name), out)
             self.assertIsNotNone(row, "%s in:\n%s" % (name, out))
             found[name] = [float(word) for word in row.group(1).split()]
         return found
 
     def test_float(self):
         rows = self.rows("--ranks", "4")
-        held = {name: numbers[0] for name, numbers in rows.items()}
+        held = {name: numbers[HELD] for name, numbers in rows.items()}
         for name in ROWS[1:5]:
             self.assertAlmostEqual(held["DDP"] / held[name], 4.0, delta=0.05)
         self.assertAlmostEqual(held["DDP"] / held["HSDP, 2 replicas"], 2.0, delta=0.05)
-        self.assertEqual(rows["DDP"][2:4], [0.0, 0.0])
-        self.assertGreater(rows["ZeRO-3"][2], rows["ZeRO-2"][2]) # gathered again
+        self.assertEqual(rows["DDP"][GATHER:REDUCE], [0.0, 0.0])
+        self.assertGreater(rows["ZeRO-3"][GATHER], rows["ZeRO-2"][GATHER]) # gathered again
+        for numbers in rows.values():
+            self.assertEqual(numbers[SENDS:CALLS], [0.0, 0.0])
 
     def test_bf16(self):
         narrow, wide = self.rows("--ranks", "4", "--dtype", "bf16"), self.rows("--ranks", "4")
         for name in ROWS[1:]:
-            self.assertEqual(narrow[name][0], wide[name][0]) # masters, gradients and moments
-            self.assertAlmostEqual(narrow[name][2] / wide[name][2], 0.5, delta=0.01)
-            self.assertEqual(narrow[name][3], wide[name][3]) # reduced in float
+            self.assertEqual(narrow[name][HELD], wide[name][HELD]) # masters, gradients and moments
+            self.assertAlmostEqual(narrow[name][GATHER] / wide[name][GATHER], 0.5, delta=0.01)
+            self.assertEqual(narrow[name][SCATTER], wide[name][SCATTER]) # reduced in float
 
     def test_options_of_the_other_labs(self):
         plain = self.rows("--ranks", "4")
@@ -59,15 +63,35 @@ class Compare(unittest.TestCase):
         stages = self.rows("--ranks", "4", "--stages=2", "--schedule=1f1b",
                            refused=("HSDP, 2 replicas",))
         for name in ROWS[1:]:
-            self.assertEqual(host[name][0], 0.0) # all of it is in host memory
-            self.assertLess(host[name][1], plain[name][1])
-            self.assertGreater(host[name][6], plain[name][6])
+            self.assertEqual(host[name][HELD], 0.0) # all of it is in host memory
+            self.assertLess(host[name][PEAK], plain[name][PEAK])
+            self.assertGreater(host[name][TIME], plain[name][TIME])
+        # Of what was held a quarter is parameters, and a quarter gradients, which the first of four
+        # steps copies to the device, too: nobody had zeroed them.
+        self.assertAlmostEqual(host["ZeRO-1"][HOST], 2.25 * plain["ZeRO-1"][HELD] / 4, delta=0.01)
+        # Two messages of (2, 32, 128) floats; and the tied gradient of (256, 128), of which a rank
+        # has half of the unit with the 32 positions.
+        messages, tied, unit = 2 * 2 * 32 * 128 * 4, 256 * 128 * 4, (256 + 32) * 128 * 4
+        self.assertEqual(stages["DDP"][SENDS], round(1e-6 * (messages + tied), 2))
         for name in ROWS[1:5]:
-            self.assertLess(stages[name][2], plain[name][2] / 2) # between two ranks, of half a model
+            self.assertEqual(stages[name][SENDS], round(1e-6 * (messages + unit / 2), 2))
+        for name in ROWS[1:5]: # between two ranks, of half a model
+            self.assertLess(stages[name][GATHER], plain[name][GATHER] / 2)
+
+    def test_a_gather_in_fp8(self):
+        rows = self.rows("--ranks", "4", "--layout=per_parameter")
+        narrow = self.rows("--ranks", "4", "--layout=per_parameter", "--gather=fp8",
+                           refused=("DDP",))
+        for name in ROWS[1:]:
+            # A quarter, but for the biases and norms; and an all-reduce of the scales.
+            self.assertAlmostEqual(narrow[name][GATHER] / rows[name][GATHER], 0.25, delta=0.02)
+            self.assertEqual(narrow[name][SCATTER], rows[name][SCATTER])
+            self.assertEqual(narrow[name][CALLS], rows[name][CALLS] + 1)
 
     def test_what_is_not_asked_for_changes_nothing(self):
         said = [self.run_tool("--ranks", "4", *more)[1].partition("\n\n")[2] for more in (
-            (), ("--offload=no", "--layout=flat", "--recompute=none", "--stages=1", "--prefetch="))]
+            (), ("--offload=no", "--layout=flat", "--recompute=none", "--stages=1", "--gather=usual",
+                  "--prefetch="))]
         self.assertEqual(said[0], said[1])
 
     def test_what_makes_no_sense(self):
@@ -77,6 +101,10 @@ class Compare(unittest.TestCase):
                                  (("--offload=1",), "OFFLOAD=1: it is no or yes"),
                                  (("--layout=rows",), "LAYOUT=rows: it is flat or per_parameter"),
                                  (("--recompute=all",), "RECOMPUTE=all: it is none or blocks or"),
+                                 (("--gather=fp8",), "GATHER=fp8 has a scale for each parameter"),
+                                 (("--gather=fp8", "--layout=per_parameter", "--offload=yes"),
+                                  "GATHER=fp8 finds its scales in shards on the device"),
+                                 (("--gather=e4m3",), "GATHER=e4m3: it is usual or fp8"),
                                  (("--prefetch=-1",), "PREFETCH=-1: it is a whole number"),
                                  (("--stages=3",), "STAGES=3: they divide the 4 GPUs, and the"),
                                  (("--ranks", "8", "--stages=8"), "STAGES=8: they divide the 8"),

@@ -29,7 +29,7 @@ class Given(unittest.TestCase):
             return []
         seed = os.environ.get("SEED", "1")
         print("drawn by SEED=%s" % seed, flush=True)
-        names = [mutant["name"] for _, mutant in given_mutants.load(given_mutants.FOLDER)]
+        names = [mutant["name"] for *_, mutant in given_mutants.load(given_mutants.FOLDER)]
         return [word for name in sorted(random.Random(int(seed)).sample(names, 16))
                 for word in ("--only", name)]
 
@@ -46,11 +46,15 @@ class Given(unittest.TestCase):
         good = {"name": "a", "wrong": "It is.", "edits": [["x", "y"]],
                 "caught_by": {"states/one": "why"}}
         for change in ({"edits": []}, {"caught_by": {"one": "why"}}, {"wrong": 3}, {"more": "x"}):
-            with tempfile.TemporaryDirectory() as folder:
-                with open(os.path.join(folder, "x.json"), "w", encoding="utf-8") as file:
-                    json.dump({"file": "lib/x.c", "mutants": [dict(good, **change)]}, file)
-                with self.assertRaises(mutants.BadFile):
-                    given_mutants.load(folder)
+            self.assert_refused({"file": "lib/x.c", "mutants": [dict(good, **change)]})
+        self.assert_refused({"file": "include/x.h", "mutants": [good]}) # compiled in what?
+
+    def assert_refused(self, data):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "x.json"), "w", encoding="utf-8") as file:
+                json.dump(data, file)
+            with self.assertRaises(mutants.BadFile):
+                given_mutants.load(folder)
 
 
 if __name__ == "__main__":

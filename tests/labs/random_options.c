@@ -40,6 +40,7 @@ enum { FROZEN_NONE, FROZEN_THIRD, FROZEN_UNIT, FROZEN_BASE };
     G(limit, 0, 900)                                                                               \
     G(frozen, 0, 3)                                                                                \
     G(layout, 0, 1)                                                                                \
+    G(gather, 0, 1)                                                                                \
     G(align, 0, 1)                                                                                 \
     G(types, 0, 6)                                                                                 \
     G(reshard_ranks, 0, 4)                                                                         \
@@ -130,14 +131,15 @@ static void put_model(Training *t, const int *v)
     spec->tied = v[gene_model] == LLAMA_TIED;
 }
 
+static const Strategy STRATEGIES[] = {STRATEGY_ZERO3, STRATEGY_ZERO2, STRATEGY_ZERO1, STRATEGY_DDP};
+
 static void put_options(Training *t, const int *v)
 {
-    static const Strategy STRATEGIES[] = {STRATEGY_ZERO3, STRATEGY_ZERO2, STRATEGY_ZERO1,
-                                          STRATEGY_DDP};
     static const DType TYPES[][2] = {{DTYPE_F32, DTYPE_F32},  {DTYPE_F32, DTYPE_F32},
                                      {DTYPE_BF16, DTYPE_F32}, {DTYPE_BF16, DTYPE_BF16},
                                      {DTYPE_F16, DTYPE_F32},  {DTYPE_F16, DTYPE_F16},
                                      {DTYPE_F32, DTYPE_BF16}};
+    static const Fp8Options MATRICES = {NULL};
     Case *c = &t->c;
     c->options = (StrategyOptions){.strategy = STRATEGIES[v[gene_strategy]],
                                    .reduce_every_time = v[gene_every] == 1,
@@ -155,6 +157,7 @@ static void put_options(Training *t, const int *v)
     c->offload = v[gene_offload] == 1;
     c->align = v[gene_align] == 1;
     c->layout = v[gene_layout] == 1 ? per_parameter_layout : NULL;
+    c->fp8 = v[gene_gather] == 1 ? &MATRICES : NULL;
     c->uneven = v[gene_tokens] == 1;
     c->between = v[gene_resume] == 1 ? case_resume : NULL;
 }
@@ -220,6 +223,11 @@ static void draw_case(int *v)
     draw_gene(v, gene_adapter, 50);
     v[gene_steps] = draw(1, 2);
     if (v[gene_frozen] > 0 && draw_chance(90)) v[gene_layout] = 1;
+    if (v[gene_gather] == 1 && draw_chance(90)) { // what FP8 goes with
+        v[gene_layout] = 1;
+        v[gene_offload] = 0;
+        if (STRATEGIES[v[gene_strategy]] == STRATEGY_DDP) v[gene_strategy] = 0;
+    }
     if (v[gene_layout] == 1 && draw_chance(90)) v[gene_align] = 0;
     int ranks = v[gene_stages] > 1 && v[gene_world] % v[gene_stages] == 0
                     ? v[gene_world] / v[gene_stages]

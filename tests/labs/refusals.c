@@ -20,6 +20,12 @@
 
 // ---- Offload ----
 
+static void check_not_offloaded(const Wrapped *w)
+{
+    check(w->root->offload == NULL && w->root->shard_ops == NULL,
+          "what was refused has left something");
+}
+
 static void order_body(const Rank *r, void *arg)
 {
     const MixedPrecisionPolicy bf16 = {DTYPE_BF16, DTYPE_F32, DTYPE_F32, true};
@@ -28,11 +34,16 @@ static void order_body(const Rank *r, void *arg)
     case_wrap(&w, &c, r);
     need(strategy_remove(w.model));
     refused(offload_apply(w.model), "call strategy_apply before offload_apply");
-    check(w.root->offload == NULL && w.root->shard_ops == NULL, "what was refused has left something");
+    check_not_offloaded(&w);
     refused(offload_remove(w.model), "is not offloaded");
     need(strategy_apply(w.model, &c.options));
     fsdp_adamw_destroy(&w.adamw);
+    need(precision_apply(w.model, &bf16));
+    refused(offload_apply(w.model), "call offload_apply before precision_apply");
+    need(precision_remove(w.model));
+    check_not_offloaded(&w);
     need(offload_apply(w.model));
+    refused(offload_apply(w.model), "is offloaded already");
     need(precision_apply(w.model, &bf16));
     refused(offload_remove(w.model), "call precision_remove before");
     need(precision_remove(w.model));
@@ -98,6 +109,11 @@ static void recompute_body(const Rank *r, void *arg)
     check(w.root->recompute == NULL, "what was refused has left something");
     need(recompute_apply(w.model, RECOMPUTE_BLOCKS));
     refused(recompute_apply(w.model, RECOMPUTE_BLOCKS), "recomputes already");
+    need(module_forward(w.model, &w.run, batch.in, &logits));
+    refused(recompute_remove(w.model), "in the middle of a pass");
+    need(module_backward(w.model, &w.run, logits, &din));
+    need_cuda(cudaFreeAsync(din, w.run.stream));
+    need(fsdp_zero_grad(w.model, &w.ctx));
     case_train(&w, &c, r, 1);
     case_unwrap(&w, r);
     batch_destroy(&batch);

@@ -1,8 +1,5 @@
 /* What users of PyTorch's FSDP2 trip over, a test each: right here, or refused with one clear line.
  * The numbers are those of pytorch/pytorch's issues.
- *
- * Not reached by the labs that are there: frozen parameters (#104690: none can be frozen), clipping
- * and replicas under offload (#170862, #180665).
  */
 #include <math.h>
 #include <stdio.h>

@@ -383,6 +383,45 @@ static void test_stopped(void **state)
     run_ranks(1, check_stopped, NULL);
 }
 
+// The logits may become their gradient: the loss and all gradients are the same.
+static void check_in_place(const Rank *r, void *arg)
+{
+    Fixture f;
+    float *want[MAX_PARAMS], *got[MAX_PARAMS], *logits = NULL, *dlogits = NULL, loss, other;
+    open_fixture(&f, r, 0.4);
+    fetch_gradients(&f, want);
+    need(module_forward(f.m, &f.run, f.tokens, &logits));
+    need(cross_entropy_scaled(&f.run, logits, f.targets, ROWS, SMALL.vocab, 0.3f, &loss, &dlogits));
+    float *separate = fetch(dlogits, (size_t)ROWS * SMALL.vocab);
+    size_t live = gpulog_live_bytes(r->device);
+    need(cross_entropy_in_place(&f.run, logits, f.targets, ROWS, SMALL.vocab, 0.3f, &other));
+    check(gpulog_live_bytes(r->device) == live, "in place, memory stays allocated");
+    check(loss == other, "in place the loss is %g, not %g", other, loss);
+    float *in_place = fetch(logits, (size_t)ROWS * SMALL.vocab);
+    check_equal("the gradient in place", in_place, separate, (size_t)ROWS * SMALL.vocab);
+    need_cuda(cudaFreeAsync(dlogits, r->stream));
+    need(module_discard(f.m, &f.run));
+
+    set_gradients(&f, 0.0f);
+    need(module_forward(f.m, &f.run, f.tokens, &logits));
+    need(cross_entropy_in_place(&f.run, logits, f.targets, ROWS, SMALL.vocab, 1.0f / ROWS, NULL));
+    need(module_backward(f.m, &f.run, logits, NULL));
+    for (int i = 0; i < f.n; i++) {
+        got[i] = fetch(f.params[i]->grad.data, numel_of(f.params[i]));
+        check_equal(f.params[i]->name, got[i], want[i], numel_of(f.params[i]));
+        free(got[i]);
+        free(want[i]);
+    }
+    check(gpulog_live_bytes(r->device) == f.live, "a pass in place left memory allocated");
+    free(separate);
+    free(in_place);
+    close_fixture(&f);
+}
+static void test_in_place(void **state)
+{
+    run_ranks(1, check_in_place, NULL);
+}
+
 // ---- Mistakes and failures ----
 
 // The call must return `status`, and the line it began with must hold `words`.
@@ -553,7 +592,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_training),
     cmocka_unit_test(test_fused),         cmocka_unit_test(test_hooks),
     cmocka_unit_test(test_stopped),       cmocka_unit_test(test_mistakes),
-    cmocka_unit_test(test_math_mode),     cmocka_unit_test(test_bad_sizes),
+    cmocka_unit_test(test_in_place),      cmocka_unit_test(test_math_mode),
+    cmocka_unit_test(test_bad_sizes),
 #ifndef BACKEND_CUDA
     cmocka_unit_test(test_out_of_memory),
 #endif

@@ -195,10 +195,40 @@ static void joins_pieces(const Rank *r, void *arg)
     check(large >= low && large + N / 2 * PIECE <= high + PIECE,
           "%d free pieces of %d bytes did not serve", N, PIECE);
 }
+// The large ones of a program's steps have the same addresses from some step on, although small
+// ones come and go between them, of sizes that were never there before.
+static void keeps_addresses(const Rank *r, void *arg)
+{
+    enum { STEPS = 60, SETTLED = 20, UNITS = 6 };
+    static const size_t gathered[UNITS] = {900000, 3159040, 3159040, 3159040, 3159040, 700000};
+    char *p, *small[UNITS], *large[2], *seen[200];
+    size_t n = 0, settled = 0;
+    for (size_t step = 0; step < STEPS; step++) {
+        for (size_t i = 0; i < UNITS; i++) {
+            need_cuda(cudaMallocAsync((void **)&small[i], 1 + step * 977 + i * 300, r->stream));
+            need_cuda(cudaMallocAsync((void **)&large[i % 2], gathered[i], r->stream));
+            p = large[i % 2];
+            size_t at = 0;
+            while (at < n && seen[at] != p) at++;
+            if (at == n && n < 200) seen[n++] = p;
+            if (i > 0) need_cuda(cudaFreeAsync(large[(i + 1) % 2], r->stream));
+            if (i > 2) need_cuda(cudaFreeAsync(small[i - 2], r->stream));
+        }
+        need_cuda(cudaFreeAsync(large[(UNITS + 1) % 2], r->stream));
+        need_cuda(cudaFreeAsync(small[0], r->stream));
+        need_cuda(cudaFreeAsync(small[UNITS - 2], r->stream));
+        need_cuda(cudaFreeAsync(small[UNITS - 1], r->stream));
+        if (step < SETTLED) settled = n;
+    }
+    check(n == settled, "%zu addresses in %d steps, %zu in the first %d", n, STEPS, settled,
+          SETTLED);
+}
+
 static void test_does_not_grow(void **state)
 {
     setenv("SIMGPU_POISON", "0", 1);
     run_ranks(1, does_not_grow, NULL);
+    run_ranks(1, keeps_addresses, NULL);
     run_ranks(1, joins_pieces, NULL);
     unsetenv("SIMGPU_POISON");
 }

@@ -1,6 +1,7 @@
 /* owed.c: what an allocation owes (memory/owed.h): poison and zeros that are written when somebody
  * reads them. What programs read is what they would have read if each fill had been made at once.
  */
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,28 @@ static cudaError_t kernel_comb(unsigned char *p, size_t bytes, cudaStream_t stre
     SimgpuOp op = SIMGPU_BEGIN("kernel_comb", stream);
     unsigned char *to = simgpu_write(&op, p, bytes);
     for (size_t i = 0; simgpu_ready(&op) && i < bytes; i += 2) to[i] = 1;
+    return simgpu_end(&op);
+}
+
+// A kernel that promises to write `bytes` bytes, and leaves out [from, to).
+static cudaError_t kernel_promise(unsigned char *p, size_t bytes, size_t from, size_t to,
+                                  cudaStream_t stream)
+{
+    SimgpuOp op = SIMGPU_BEGIN("kernel_promise", stream);
+    unsigned char *all = simgpu_overwrite(&op, p, bytes);
+    for (size_t i = 0; simgpu_ready(&op) && i < bytes; i++)
+        if (i < from || i >= to) all[i] = 1;
+    return simgpu_end(&op);
+}
+
+// A kernel that promises to write what it reads; *one is a byte that it read.
+static cudaError_t kernel_in_place(unsigned char *p, size_t bytes, int *one, cudaStream_t stream)
+{
+    SimgpuOp op = SIMGPU_BEGIN("kernel_in_place", stream);
+    unsigned char *to = simgpu_overwrite(&op, p, bytes);
+    const unsigned char *from = simgpu_read(&op, p, bytes);
+    if (simgpu_ready(&op)) *one = from[100];
+    for (size_t i = 0; simgpu_ready(&op) && i < bytes; i++) to[i] = from[i];
     return simgpu_end(&op);
 }
 
@@ -89,6 +112,58 @@ static void declared_and_not_written(const Rank *r, void *arg)
     }
 }
 
+// How many of the bytes [from, to) are `want`.
+static size_t count_of(const unsigned char *p, size_t from, size_t to, int want)
+{
+    size_t n = 0;
+    unsigned char *host = malloc(to - from);
+    need_cuda(cudaMemcpy(host, p + from, to - from, cudaMemcpyDeviceToHost));
+    for (size_t i = 0; i < to - from; i++) n += host[i] == want;
+    free(host);
+    return n;
+}
+
+// What a kernel promises to write, and does not, is found where it is an end, or a page.
+static void promised_and_not_written(const Rank *r, void *arg)
+{
+    enum { N = 10 * 4096 + 100, GAP = 3 * 4096 + 500 };
+    unsigned char *p;
+    for (int zeroed = 0; zeroed < 2; zeroed++) {
+        int was = zeroed ? 3 : 0xff;
+        size_t gaps[][2] = {{0, 1}, {N - 1, N}, {GAP, GAP + 4096 + 64}, {0, N}, {N, N}};
+        for (size_t i = 0; i < sizeof gaps / sizeof gaps[0]; i++) {
+            size_t from = gaps[i][0], to = gaps[i][1];
+            need_cuda(cudaMallocAsync((void **)&p, N, r->stream));
+            need_cuda(kernel_touch(p, N, 7, r->stream)); // what was there before
+            need_cuda(cudaFreeAsync(p, r->stream));
+            need_cuda(cudaMallocAsync((void **)&p, N, r->stream));
+            if (zeroed) need_cuda(cudaMemsetAsync(p, 3, N, r->stream));
+            need_cuda(kernel_promise(p, N, from, to, r->stream));
+            if (from > 0) holds(p, 0, from, 1);
+            if (to < N) holds(p, to, N, 1);
+            check(from == to || count_of(p, from, to, was) > 0, "bytes %zu to %zu do not show",
+                  from, to);
+            need_cuda(cudaFreeAsync(p, r->stream));
+        }
+    }
+}
+
+static void promised_and_read(const Rank *r, void *arg)
+{
+    enum { N = 3 * 4096 };
+    unsigned char *p;
+    int one = -1;
+    need_cuda(cudaMallocAsync((void **)&p, N, r->stream));
+    need_cuda(kernel_in_place(p, N, &one, r->stream));
+    check(one == 0xff, "a kernel in place read %d, not poison", one);
+    holds(p, 0, N, 0xff);
+    need_cuda(cudaMemsetAsync(p, 4, N, r->stream));
+    need_cuda(kernel_in_place(p, N, &one, r->stream));
+    check(one == 4, "a kernel in place read %d, not 4", one);
+    holds(p, 0, N, 4);
+    need_cuda(cudaFreeAsync(p, r->stream));
+}
+
 static void used_again(const Rank *r, void *arg)
 {
     enum { N = 70001 };
@@ -145,6 +220,8 @@ static void test_cases(void **state)
     runs_unheard(1, never_written);
     runs_unheard(1, written_in_part);
     runs_unheard(1, declared_and_not_written);
+    runs_unheard(1, promised_and_not_written);
+    runs_unheard(1, promised_and_read);
     runs_unheard(1, used_again);
     runs_unheard(1, large);
     runs_unheard(1, touches_nothing);
@@ -228,7 +305,8 @@ static void fresh(Both *b, const Rank *r)
     memset(b->host, 0xff, SIZE);
 }
 
-static void product_over(Both *b, const Rank *r, cublasHandle_t handle, size_t from)
+// Zeros by zeros, in place of what is there, or added to it.
+static void product_over(Both *b, const Rank *r, cublasHandle_t handle, size_t from, bool add)
 {
     enum { SIDE = 48 };
     static const float one = 1.0f, zero = 0.0f;
@@ -236,9 +314,9 @@ static void product_over(Both *b, const Rank *r, cublasHandle_t handle, size_t f
     need_cuda(cudaMallocAsync((void **)&factor, SIDE * SIDE * sizeof(float), r->stream));
     need_cuda(cudaMemsetAsync(factor, 0, SIDE * SIDE * sizeof(float), r->stream));
     check(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, SIDE, SIDE, SIDE, &one, factor, SIDE,
-                      factor, SIDE, &zero, to, SIDE) == CUBLAS_STATUS_SUCCESS,
+                      factor, SIDE, add ? &one : &zero, to, SIDE) == CUBLAS_STATUS_SUCCESS,
           "a product failed");
-    memset(b->host + from, 0, SIDE * SIDE * sizeof(float));
+    if (!add) memset(b->host + from, 0, SIDE * SIDE * sizeof(float));
     need_cuda(cudaFreeAsync(factor, r->stream));
 }
 
@@ -248,7 +326,7 @@ static void draw_one(Both *b, Both *other, const Rank *r, cublasHandle_t handle)
     size_t from = draw_below(SIZE), n = 1 + draw_below(SIZE - from), at = draw_below(SIZE - n + 1);
     size_t width = 1 + draw_below(200), rows = 1 + draw_below(20), pitch = width + draw_below(300);
     int value = (int)draw_below(3);
-    switch (draw_below(9)) {
+    switch (draw_below(11)) {
     case 0: fresh(b, r); break;
     case 1:
     case 2:
@@ -273,7 +351,12 @@ static void draw_one(Both *b, Both *other, const Rank *r, cublasHandle_t handle)
         need_cuda(kernel_comb(b->device + from, n, r->stream));
         for (size_t i = 0; i < n; i += 2) b->host[from + i] = 1;
         break;
-    case 7: product_over(b, r, handle, 4 * draw_below((SIZE - 48 * 48 * 4) / 4)); break;
+    case 7:
+    case 8: product_over(b, r, handle, 4 * draw_below((SIZE - 48 * 48 * 4) / 4), value > 0); break;
+    case 9:
+        need_cuda(kernel_promise(b->device + from, n, n, n, r->stream));
+        memset(b->host + from, 1, n);
+        break;
     default:
         need_cuda(cudaMemcpyAsync(bytes, b->device + from, n, cudaMemcpyDeviceToHost, r->stream));
         for (size_t i = 0; i < n; i++)
@@ -299,6 +382,99 @@ static void draws(const Rank *r, void *arg)
 static void test_draws(void **state)
 {
     runs_unheard(2, draws);
+}
+
+// ---- Sums that begin with zeros ----
+
+enum { ROWS = 70, COLS = 65, INNER = 33 }; // of C, and of the sum
+
+typedef struct Sum {
+    float alpha, beta;
+    int fill;      // a byte that C is filled with before
+    bool once;     // else the product is added twice
+    size_t behind; // bytes of C at its end that are filled with 1 instead
+} Sum;
+
+// alpha·A·B + beta·C, C being filled so that the fill is owed, or written at once.
+static void sum_up(const Rank *r, cublasHandle_t handle, const Sum *s, bool owed, float *host)
+{
+    size_t bytes = ROWS * COLS * sizeof(float);
+    float *A, *B, *C, factor[ROWS * INNER];
+    for (int i = 0; i < ROWS * INNER; i++) factor[i] = (float)((i * 37) % 101 - 50) / 7.0f;
+    need_cuda(cudaMallocAsync((void **)&A, sizeof factor, r->stream));
+    need_cuda(cudaMallocAsync((void **)&B, sizeof factor, r->stream));
+    need_cuda(cudaMallocAsync((void **)&C, bytes, r->stream));
+    need_cuda(cudaMemcpy(A, factor, sizeof factor, cudaMemcpyHostToDevice));
+    need_cuda(cudaMemcpy(B, factor, sizeof factor, cudaMemcpyHostToDevice));
+    need_cuda(cudaMemsetAsync(C, s->fill, bytes - s->behind, r->stream));
+    need_cuda(cudaMemsetAsync((char *)C + bytes - s->behind, 1, s->behind, r->stream));
+    if (!owed) holds((unsigned char *)C, 0, bytes - s->behind, s->fill); // a read: it is written
+    for (int i = 0; i < (s->once ? 1 : 2); i++)
+        check(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, ROWS, COLS, INNER, &s->alpha, A, ROWS,
+                          B, INNER, &s->beta, C, ROWS) == CUBLAS_STATUS_SUCCESS,
+              "a product failed");
+    need_cuda(cudaMemcpy(host, C, bytes, cudaMemcpyDeviceToHost));
+    need_cuda(cudaFreeAsync(A, r->stream));
+    need_cuda(cudaFreeAsync(B, r->stream));
+    need_cuda(cudaFreeAsync(C, r->stream));
+}
+
+// A sum is the same, whether the zeros that it begins with have been written or not.
+static void sums(const Rank *r, void *arg)
+{
+    static const Sum cases[] = {{1, 1, 0, true, 0},        {1, 1, 0, false, 0},
+                                {1, 1, 1, true, 0},        {1, 1, 0, true, 5000},
+                                {2.5f, 1, 0, true, 0},     {-1, 1, 0, true, 0},
+                                {0, 1, 0, true, 0},        {1, -1, 0, false, 0},
+                                {1, INFINITY, 0, true, 0}, {1, 0.5f, 0, false, 8192}};
+    static float owed[ROWS * COLS], written[ROWS * COLS];
+    cublasHandle_t handle;
+    check(cublasCreate(&handle) == CUBLAS_STATUS_SUCCESS, "no handle");
+    check(cublasSetStream(handle, r->stream) == CUBLAS_STATUS_SUCCESS, "no stream");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sum_up(r, handle, &cases[i], true, owed);
+        sum_up(r, handle, &cases[i], false, written);
+        check(memcmp(owed, written, sizeof owed) == 0, "sum %zu depends on when C was filled", i);
+    }
+    cublasDestroy(handle);
+}
+
+// Each product of a batch may add to what the one before has written.
+static void sums_of_one_place(const Rank *r, void *arg)
+{
+    enum { SIDE = 64 };
+    static const float one = 1.0f;
+    static float host[2 * SIDE * SIDE];
+    float *A, *C;
+    size_t bytes = sizeof host;
+    cublasHandle_t handle;
+    check(cublasCreate(&handle) == CUBLAS_STATUS_SUCCESS, "no handle");
+    check(cublasSetStream(handle, r->stream) == CUBLAS_STATUS_SUCCESS, "no stream");
+    for (int i = 0; i < SIDE * SIDE; i++) host[i] = i % (SIDE + 1) == 0 ? 1.0f : 0.0f;
+    need_cuda(cudaMallocAsync((void **)&A, bytes / 2, r->stream));
+    need_cuda(cudaMallocAsync((void **)&C, bytes, r->stream));
+    need_cuda(cudaMemcpy(A, host, bytes / 2, cudaMemcpyHostToDevice));
+    need_cuda(cudaMemsetAsync(C, 0, bytes, r->stream));
+    // C of the second product is half of the first one's, and half of its own.
+    check(cublasSgemmStridedBatched(handle, CUBLAS_OP_N, CUBLAS_OP_N, SIDE, SIDE, SIDE, &one, A,
+                                    SIDE, 0, A, SIDE, 0, &one, C, SIDE, SIDE * SIDE / 2,
+                                    2) == CUBLAS_STATUS_SUCCESS,
+          "a batch failed");
+    need_cuda(cudaMemcpy(host, C, bytes, cudaMemcpyDeviceToHost));
+    for (int half = 0; half < 3; half++) {
+        float total = 0.0f;
+        for (int i = 0; i < SIDE * SIDE / 2; i++) total += host[half * SIDE * SIDE / 2 + i];
+        check(total == (half == 1 ? SIDE : SIDE / 2), "half %d adds up to %g", half, total);
+    }
+    need_cuda(cudaFreeAsync(A, r->stream));
+    need_cuda(cudaFreeAsync(C, r->stream));
+    cublasDestroy(handle);
+}
+
+static void test_sums(void **state)
+{
+    runs_unheard(1, sums);
+    runs_unheard(1, sums_of_one_place);
 }
 
 // ---- Threads ----
@@ -376,8 +552,8 @@ static void test_reported(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_cases),    cmocka_unit_test(test_other_ranks),
-    cmocka_unit_test(test_draws),    cmocka_unit_test(test_threads),
-    cmocka_unit_test(test_reported),
+    cmocka_unit_test(test_cases),   cmocka_unit_test(test_other_ranks),
+    cmocka_unit_test(test_draws),   cmocka_unit_test(test_sums),
+    cmocka_unit_test(test_threads), cmocka_unit_test(test_reported),
 };
 SUITE_MAIN("owed", tests)

@@ -248,15 +248,15 @@ static SimLogProduct as_logged(const Gemm *p, const Batch *batch)
 }
 
 // Declares a batch of matrices, the first of which may not be where its bytes begin; hands back
-// where the first one is.
+// where the first one is. `settled`: settle() says what becomes of what is owed there.
 static char *touch_batch(SimgpuOp *op, const SimLogMatrix *matrix, int64_t rows, int64_t cols,
-                         int64_t count, size_t align, GpuRange operand)
+                         int64_t count, size_t align, GpuRange operand, bool settled)
 {
     size_t one = matrix->element;
     SimShape shape = sim_shape((size_t)rows * one, (size_t)cols, (size_t)matrix->ld * one,
                                (size_t)count, (size_t)llabs(matrix->stride) * one);
     if (!sim_check_aligned(op, operand.ptr, operand.bytes, align)) return NULL;
-    bool over = operand.access == GPU_WRITE && !sim_shape_has_gaps(&shape);
+    bool over = operand.access != GPU_READ && settled && !sim_shape_has_gaps(&shape);
     char *usable = over ? sim_touch_over(op, operand, false)
                         : sim_touch_shape(op, operand, &shape, operand.access, false);
     if (op->error != cudaSuccess) return NULL;
@@ -285,6 +285,24 @@ static void check_overlap(const SimgpuOp *op, const Gemm *p, int64_t count,
         sim_report_overlap(op, C, &operand[i], "cuBLAS: C may not overlap A or B.");
         return;
     }
+}
+
+// One product of floats, for which no copies are needed, that is added to what was there.
+static bool is_sum(const Gemm *p, int64_t count)
+{
+    bool floats = p->a == &simblas_S && p->b == &simblas_S && p->c == &simblas_S;
+    return floats && count == 1 && p->alpha.re > 0.0 && p->beta.re == 1.0;
+}
+
+// Before C is written: what it owes (memory/owed.h). A sum that begins with zeros which nobody has
+// written yet is the product alone, and they never are: adding 0 changes no bits, but the sign of a
+// product that is rounded to -0.
+static void settle(Gemm *p, const GpuRange *C)
+{
+    if (C->access == GPU_WRITE)
+        sim_overwritten(C->ptr, C->bytes);
+    else if (sim_zeros_overwritten(C->ptr, C->bytes))
+        p->beta = number(0.0);
 }
 
 typedef struct BatchJob {
@@ -345,14 +363,15 @@ cublasStatus_t simblas_run_gemm(Call call, cublasHandle_t handle, Gemm *p, const
     const char *A = NULL, *B = NULL;
     if (!is_zero(p->alpha) && p->k > 0) {
         A = touch_batch(&op, &product.A, product.turn_a ? p->k : p->m, product.turn_a ? p->m : p->k,
-                        batch->count, p->a->align, operand[0]);
+                        batch->count, p->a->align, operand[0], false);
         B = touch_batch(&op, &product.B, product.turn_b ? p->n : p->k, product.turn_b ? p->k : p->n,
-                        batch->count, p->b->align, operand[1]);
+                        batch->count, p->b->align, operand[1], false);
     }
-    char *C = touch_batch(&op, &product.C, p->m, p->n, batch->count, p->c->align, operand[2]);
+    bool settled = operand[2].access == GPU_WRITE || is_sum(p, batch->count);
+    char *C =
+        touch_batch(&op, &product.C, p->m, p->n, batch->count, p->c->align, operand[2], settled);
     if (op.error == cudaSuccess && A != NULL) check_overlap(&op, p, batch->count, operand);
-    if (simgpu_ready(&op) && operand[2].access == GPU_WRITE)
-        sim_overwritten(operand[2].ptr, operand[2].bytes);
+    if (settled && simgpu_ready(&op)) settle(p, &operand[2]);
     cublasStatus_t done = CUBLAS_STATUS_SUCCESS;
     BatchJob job = {p, batch, A, B, C, CUBLAS_STATUS_SUCCESS};
     if (simgpu_ready(&op)) done = compute_batch(&job);

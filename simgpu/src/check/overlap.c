@@ -5,7 +5,8 @@
  * update in place, which is fine for kernels. Ranges alone are compared: what lies in gaps between
  * rows is not accused.
  *
- * Interface: simgpu_read_as, simgpu_write_as, simgpu_update_as (simgpu.h); sim_check_aligned,
+ * Interface: simgpu_read_as, simgpu_write_as, simgpu_overwrite_as, simgpu_update_as (simgpu.h);
+ * sim_check_aligned,
  * sim_check_overlap, sim_report_overlap.
  */
 #include <stdio.h>
@@ -56,6 +57,11 @@ const void *simgpu_read_as(SimgpuOp *op, const void *ptr, size_t bytes, size_t a
 void *simgpu_write_as(SimgpuOp *op, void *ptr, size_t bytes, size_t align)
 {
     return sim_check_aligned(op, ptr, bytes, align) ? (simgpu_write)(op, ptr, bytes) : NULL;
+}
+
+void *simgpu_overwrite_as(SimgpuOp *op, void *ptr, size_t bytes, size_t align)
+{
+    return sim_check_aligned(op, ptr, bytes, align) ? (simgpu_overwrite)(op, ptr, bytes) : NULL;
 }
 
 void *simgpu_update_as(SimgpuOp *op, void *ptr, size_t bytes, size_t align)

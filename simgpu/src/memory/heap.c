@@ -4,8 +4,8 @@
  * the device's memory, so a free block is found even where memory is cut into pieces: running out
  * is decided by the bytes in use, in memory.c, and never by where they happen to lie.
  *
- * Interface: sim_heap_create, sim_heap_take, sim_heap_take_whole, sim_heap_give, sim_heap_find,
- * sim_heap_freed, sim_heap_first.
+ * Interface: sim_heap_create, sim_heap_take_whole, sim_heap_give, sim_heap_find, sim_heap_freed,
+ * sim_heap_first.
  */
 #include "memory/heap.h"
 #include "memory/tree.h"
@@ -13,23 +13,27 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-// How much is kept back after a free, at most. A block of more than a quarter of it does not wait
-// at all: its pages are worth more to the next owner.
+// How much is kept back after a free, at most. A large block does not wait at all: its pages are
+// worth more to the next owner.
 #define WAITING_BLOCKS 64
 #define WAITING_BYTES ((size_t)16 << 20)
+#define LARGE ((size_t)4 << 20)
 #define FREED_REMEMBERED 4096
-// Blocks of this size and more stay apart when they come free, as long as requests find free blocks
-// of exactly their size: a program's steps then have the same addresses each time, whose pages its
-// peers have mapped already.
+// Others of this size and more stay apart when they come free, for requests of exactly their size:
+// a program's steps then have the same addresses each time, whose pages its peers have mapped
+// already. A large request joins them all, and so does any other where more than so many bytes are
+// apart.
 #define JOINED_BELOW ((size_t)64 << 10)
+#define APART_BYTES ((size_t)64 << 20)
 
 struct SimHeap {
     SimTreeNode *places; // every block, by offset
-    SimTreeNode *sizes;  // the free ones, by size
+    SimTreeNode *sizes;  // the free ones, by size, …
+    SimTreeNode *apart;  // … and those that stay apart
+    size_t apart_bytes;
     SimBlock *first;
     SimBlock *oldest, *newest; // waiting
     size_t waiting_bytes;
-    int unjoined; // free blocks that were not joined with their neighbours
     int waiting;
     size_t high; // nobody was ever given what lies from here on
     SimBlock *recent; // found last: accesses come in runs
@@ -37,12 +41,30 @@ struct SimHeap {
     SimFreed *freed; // FREED_REMEMBERED of them, of which only what is used becomes memory
 };
 
-static void mark_free(SimHeap *heap, SimBlock *block)
+static void list_free(SimTreeNode **list, SimBlock *block, bool apart)
 {
     block->state = BLOCK_FREE;
+    block->apart = apart;
     block->by_size.key = block->size;
     block->by_size.tie = block->offset;
-    sim_tree_insert(&heap->sizes, &block->by_size);
+    sim_tree_insert(list, &block->by_size);
+}
+
+static void mark_free(SimHeap *heap, SimBlock *block)
+{
+    list_free(&heap->sizes, block, false);
+}
+
+static void keep_apart(SimHeap *heap, SimBlock *block)
+{
+    list_free(&heap->apart, block, true);
+    heap->apart_bytes += block->size;
+}
+
+static void take_apart(SimHeap *heap, SimBlock *block)
+{
+    sim_tree_remove(&heap->apart, &block->by_size);
+    heap->apart_bytes -= block->size;
 }
 
 static SimBlock *add_block(SimHeap *heap, size_t offset, size_t size, SimBlock *prev)
@@ -91,14 +113,19 @@ static void swallow(SimHeap *heap, SimBlock *block, SimBlock *next)
     free(next);
 }
 
+static bool is_joinable(const SimBlock *block)
+{
+    return block && block->state == BLOCK_FREE && !block->apart;
+}
+
 static void make_available(SimHeap *heap, SimBlock *block)
 {
     SimBlock *next = block->next, *prev = block->prev;
-    if (next && next->state == BLOCK_FREE) {
+    if (is_joinable(next)) {
         sim_tree_remove(&heap->sizes, &next->by_size);
         swallow(heap, block, next);
     }
-    if (prev && prev->state == BLOCK_FREE) {
+    if (is_joinable(prev)) {
         sim_tree_remove(&heap->sizes, &prev->by_size);
         swallow(heap, prev, block);
         block = prev;
@@ -106,20 +133,14 @@ static void make_available(SimHeap *heap, SimBlock *block)
     mark_free(heap, block);
 }
 
-// Joins all free neighbours.
+// Joins all free neighbours: none stays apart.
 static void join_all(SimHeap *heap)
 {
-    for (SimBlock *block = heap->first; block; block = block->next) {
-        bool joins = block->state == BLOCK_FREE && block->next && block->next->state == BLOCK_FREE;
-        if (!joins) continue;
-        sim_tree_remove(&heap->sizes, &block->by_size);
-        while (block->next && block->next->state == BLOCK_FREE) {
-            sim_tree_remove(&heap->sizes, &block->next->by_size);
-            swallow(heap, block, block->next);
-        }
-        mark_free(heap, block);
+    while (heap->apart) {
+        SimBlock *block = SIM_TREE_OWNER(heap->apart, SimBlock, by_size);
+        take_apart(heap, block);
+        make_available(heap, block);
     }
-    heap->unjoined = 0;
 }
 
 static void release_oldest(SimHeap *heap)
@@ -129,32 +150,31 @@ static void release_oldest(SimHeap *heap)
     if (!heap->oldest) heap->newest = NULL;
     heap->waiting--;
     heap->waiting_bytes -= block->size;
-    if (block->size < JOINED_BELOW) {
+    if (block->size < JOINED_BELOW)
         make_available(heap, block);
-    } else {
-        mark_free(heap, block);
-        heap->unjoined++;
-    }
+    else
+        keep_apart(heap, block);
 }
 
-static SimBlock *best_fit(SimHeap *heap, size_t size)
+static SimBlock *best_fit(SimTreeNode *list, size_t size)
 {
-    SimTreeNode *node = sim_tree_ceiling(heap->sizes, size);
+    SimTreeNode *node = sim_tree_ceiling(list, size);
     return node ? SIM_TREE_OWNER(node, SimBlock, by_size) : NULL;
 }
 
 // A free block of `size` bytes or more, taken out of the free ones.
 static SimBlock *find_room(SimHeap *heap, size_t size)
 {
-    SimBlock *block = best_fit(heap, size);
-    if (heap->unjoined && (!block || block->size != size)) {
-        join_all(heap);
-        block = best_fit(heap, size);
+    SimBlock *block = best_fit(heap->apart, size);
+    if (block && block->size == size) {
+        take_apart(heap, block);
+        return block;
     }
-    while (!block && heap->oldest) {
+    if (size > LARGE || heap->apart_bytes > APART_BYTES) join_all(heap);
+    if (!best_fit(heap->sizes, size)) join_all(heap);
+    while (!(block = best_fit(heap->sizes, size)) && heap->oldest) {
         release_oldest(heap);
         join_all(heap);
-        block = best_fit(heap, size);
     }
     if (block) sim_tree_remove(&heap->sizes, &block->by_size);
     return block;
@@ -195,16 +215,11 @@ SimBlock *sim_heap_take_whole(SimHeap *heap, size_t bytes, size_t unit, const vo
     return block;
 }
 
-SimBlock *sim_heap_take(SimHeap *heap, size_t bytes, const void *site)
-{
-    return sim_heap_take_whole(heap, bytes, SIM_ALIGN, site);
-}
-
 void sim_heap_give(SimHeap *heap, SimBlock *block, const void *site)
 {
     heap->freed[heap->n_freed++ % FREED_REMEMBERED] =
         (SimFreed){block->offset, block->asked, block->site, site};
-    if (block->size > WAITING_BYTES / 4) {
+    if (block->size > LARGE) {
         make_available(heap, block);
         return;
     }

@@ -34,6 +34,7 @@ typedef struct SimBlock {
     size_t asked;        // live: the bytes that were asked for
     const void *site;    // live: who asked
     SimBlockState state;
+    bool apart;   // free: not joined with free neighbours
     bool pool;    // from cudaMallocAsync: its pages stay when it is freed
     bool managed; // the program may touch it: it has whole pages (managed.c)
     size_t fresh; // live: from here on nobody has ever touched it
@@ -50,9 +51,8 @@ typedef struct SimFreed {
 
 typedef struct SimHeap SimHeap;
 SimHeap *sim_heap_create(size_t arena); // larger than SIM_GUARD
-// A block for `bytes` bytes; NULL where the address space is used up.
-SimBlock *sim_heap_take(SimHeap *heap, size_t bytes, const void *site);
-// The same in units of `unit` bytes, a power of two: the block begins and ends at multiples of it.
+// A block for `bytes` bytes, which begins and ends at multiples of `unit`, a power of two from
+// SIM_ALIGN on; NULL where the address space is used up.
 SimBlock *sim_heap_take_whole(SimHeap *heap, size_t bytes, size_t unit, const void *site);
 // Frees a live block, and remembers it.
 void sim_heap_give(SimHeap *heap, SimBlock *block, const void *site);

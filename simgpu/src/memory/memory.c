@@ -7,7 +7,8 @@
  *
  * Interface: cudaMalloc, cudaFree, cudaMallocAsync, cudaFreeAsync, cudaMallocFromPoolAsync,
  * cudaMemGetInfo, cudaPointerGetAttributes, the cudaMemPool* calls; sim_check_range,
- * sim_overwritten, sim_fill_later, sim_describe, sim_memory_reset.
+ * sim_overwritten, sim_promised, sim_zeros_overwritten, sim_fill_later, sim_describe,
+ * sim_memory_reset.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -305,6 +306,32 @@ void sim_overwritten(const void *ptr, size_t bytes)
     if (!block) return;
     sim_owed_cancel(block, device->alias + block->offset, from, from + bytes);
     pthread_mutex_unlock(&device->lock);
+}
+
+void sim_promised(const void *ptr, size_t bytes)
+{
+    size_t from;
+    SimDevice *device;
+    SimBlock *block = hold_block(ptr, bytes, &device, &from);
+    if (!block) return;
+    sim_owed_mark(block, device->alias + block->offset, from, from + bytes);
+    pthread_mutex_unlock(&device->lock);
+}
+
+bool sim_zeros_overwritten(const void *ptr, size_t bytes)
+{
+    size_t from;
+    SimDevice *device;
+    SimBlock *block = hold_block(ptr, bytes, &device, &from);
+    if (!block) return false;
+    bool zeros = sim_owed_are(block, from, from + bytes, 0);
+    char *at = device->alias + block->offset;
+    if (zeros)
+        sim_owed_cancel(block, at, from, from + bytes);
+    else
+        sim_owed_pay(block, at, from, from + bytes);
+    pthread_mutex_unlock(&device->lock);
+    return zeros;
 }
 
 bool sim_fill_later(const void *ptr, size_t bytes, int value)

@@ -28,12 +28,18 @@ struct SimShadow; // check/shadow.h
 // `name` and `site` are the operation's. `use`: what becomes of fills that the range owes (owed.h).
 typedef enum SimOwedUse {
     OWED_PAY,  // they are paid: the operation may read it, or write it in part
-    OWED_STAY, // the caller says sim_overwritten or sim_fill_later before it writes
+    OWED_STAY, // the caller says before it writes: sim_overwritten, sim_promised …
 } SimOwedUse;
 void *sim_check_range(const void *ptr, size_t bytes, GpuAccess access, SimOwedUse use,
                       const char *name, const void *site);
 // A range of live device memory is about to be overwritten, all of it; elsewhere nothing happens.
 void sim_overwritten(const void *ptr, size_t bytes);
+// The same on the word of a kernel: what it leaves out is found as what was never written is, but
+// for gaps of less than a page inside.
+void sim_promised(const void *ptr, size_t bytes);
+// The range holds zeros that nobody has written yet, all of it, and is about to be overwritten:
+// nobody will. False: what it owes is paid.
+bool sim_zeros_overwritten(const void *ptr, size_t bytes);
 // A range of live device memory holds `value` from here on, although nobody writes it now; false:
 // it must be written.
 bool sim_fill_later(const void *ptr, size_t bytes, int value);

@@ -3,7 +3,8 @@
  * A block has a list of pieces, sorted and apart. It is built anew where something of it is paid,
  * cancelled or filled; most blocks have one piece, or none any more.
  *
- * Interface: sim_owed_begin, sim_owed_end, sim_owed_pay, sim_owed_cancel, sim_owed_fill.
+ * Interface: sim_owed_begin, sim_owed_end, sim_owed_pay, sim_owed_cancel, sim_owed_mark,
+ * sim_owed_are, sim_owed_fill.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,9 @@
 // An allocation larger than WHOLE is too large to be filled: both ENDS are poison.
 #define WHOLE ((size_t)1 << 30)
 #define ENDS ((size_t)64 << 20)
+// What is marked: so many bytes at both ends, and at distances of a page.
+#define MARK ((size_t)64)
+#define MARKS_APART ((size_t)4 << 10)
 
 typedef struct List {
     SimOwed piece[3 * MOST + 4];
@@ -83,6 +87,36 @@ void sim_owed_cancel(SimBlock *block, char *at, size_t from, size_t to)
         append(&list, part_of(&block->owed[i], to, SIZE_MAX));
     }
     keep(block, at, &list);
+}
+
+static void mark(const SimOwed *piece, char *at)
+{
+    if (piece->zeros && piece->value == 0) return;
+    for (size_t i = piece->begin; i + MARK < piece->end; i += MARKS_APART)
+        memset(at + i, piece->value, MARK);
+    size_t n = piece->end - piece->begin;
+    if (n > MARK) n = MARK;
+    memset(at + piece->end - n, piece->value, n);
+}
+
+void sim_owed_mark(SimBlock *block, char *at, size_t from, size_t to)
+{
+    for (int i = 0; i < block->n_owed; i++) {
+        SimOwed part = part_of(&block->owed[i], from, to);
+        if (part.begin < part.end) mark(&part, at);
+    }
+    sim_owed_cancel(block, at, from, to);
+}
+
+bool sim_owed_are(const SimBlock *block, size_t from, size_t to, unsigned char value)
+{
+    for (int i = 0; i < block->n_owed && from < to; i++) {
+        const SimOwed *piece = &block->owed[i];
+        if (piece->end <= from) continue;
+        if (piece->begin > from || piece->value != value) return false;
+        from = piece->end;
+    }
+    return from >= to;
 }
 
 bool sim_owed_fill(SimBlock *block, char *at, size_t from, size_t to, unsigned char value)

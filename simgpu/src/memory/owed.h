@@ -39,6 +39,11 @@ void sim_owed_end(struct SimBlock *block); // it is given back
 void sim_owed_pay(struct SimBlock *block, char *at, size_t from, size_t to);
 // They will be overwritten, all of them, before anybody reads them.
 void sim_owed_cancel(struct SimBlock *block, char *at, size_t from, size_t to);
+// The same on the word of a kernel, which may break it: what they owe is written in places, so that
+// bytes left out do not go unnoticed.
+void sim_owed_mark(struct SimBlock *block, char *at, size_t from, size_t to);
+// Whether all of them are to be filled with `value`.
+bool sim_owed_are(const struct SimBlock *block, size_t from, size_t to, unsigned char value);
 // They are overwritten with `value`, later; false: not here.
 bool sim_owed_fill(struct SimBlock *block, char *at, size_t from, size_t to, unsigned char value);
 

@@ -227,7 +227,7 @@ typedef struct Peer { // another process
     ProcessWaitTable *wait_table;
     int pidfd; // -1: none, or dead
     int refs;
-    bool ended;
+    atomic_bool ended; // written by the watch thread, read by the clock's too
     int status; // of the end, as wait() has it; -1: not known
 } Peer;
 

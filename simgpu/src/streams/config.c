@@ -268,7 +268,7 @@ static void read_all(void)
     if (config.dry && config.check == CHECK_FULL) config.check = CHECK_FAST;
     config.poison = read_number("SIMGPU_POISON", 1, 0, 1) != 0 && !config.dry;
     config.notice_seconds = (double)read_number("SIMGPU_NOTICE_SECONDS", 10, 1, 86400);
-    sim_log_reserve(read_number("SIMGPU_LOG", 262144, 16, (size_t)1 << 26));
+    sim_log_reserve(read_number("SIMGPU_LOG", 65536, 16, (size_t)1 << 26));
     read_machine();
     read_spread();
     long cores = sysconf(_SC_NPROCESSORS_ONLN);

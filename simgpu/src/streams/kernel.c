@@ -5,8 +5,9 @@
  * end moves the clocks on and writes the log. Races are looked for in sim_touch (race.c): there the
  * operation's stream holds the clock of all that is ordered before it, and the range is known.
  *
- * Interface: simgpu_begin, sim_begin, simgpu_read, simgpu_write, simgpu_update, sim_touch,
- * sim_touch_shape, sim_touch_over, simgpu_cost, simgpu_ready, simgpu_end, sim_end_begun.
+ * Interface: simgpu_begin, sim_begin, simgpu_read, simgpu_write, simgpu_overwrite, simgpu_update,
+ * sim_touch, sim_touch_shape, sim_touch_over, simgpu_cost, simgpu_ready, simgpu_end,
+ * sim_end_begun.
  */
 #include <string.h>
 
@@ -27,6 +28,7 @@ SimgpuOp sim_begin(GpuOp kind, const char *name, cudaStream_t stream, const void
     op.entry.blocking_stream = true;
     op.entry.site = site;
     op.entry.to = op.entry.from = GPULOG_HOST;
+    op.overwritten = 0;
     op.error = sim_enter();
     if (op.error == cudaSuccess) op.error = sim_stream_begin(&op);
     return op;
@@ -198,6 +200,16 @@ void *(simgpu_write)(SimgpuOp *op, void *ptr, size_t bytes)
     return sim_touch(op, ptr, bytes, GPU_WRITE, false);
 }
 
+// What it owes stays owed until simgpu_ready: ranges that are yet to be declared may read it.
+void *(simgpu_overwrite)(SimgpuOp *op, void *ptr, size_t bytes)
+{
+    int i = op->entry.n_ranges;
+    if (i == GPULOG_RANGES) return (simgpu_write)(op, ptr, bytes);
+    void *usable = sim_touch_over(op, (GpuRange){ptr, bytes, GPU_WRITE}, false);
+    if (op->error == cudaSuccess) op->overwritten |= 1u << i;
+    return usable;
+}
+
 void *(simgpu_update)(SimgpuOp *op, void *ptr, size_t bytes)
 {
     return sim_touch(op, ptr, bytes, GPU_UPDATE, false);
@@ -212,7 +224,11 @@ void simgpu_cost(SimgpuOp *op, uint64_t flops, SimgpuType type)
 // Whether the operation is to be executed.
 bool simgpu_ready(const SimgpuOp *op)
 {
-    return op->error == cudaSuccess && !sim_dry();
+    if (op->error != cudaSuccess || sim_dry()) return false;
+    for (int i = 0; op->overwritten >> i; i++)
+        if (op->overwritten >> i & 1)
+            sim_promised(op->entry.range[i].ptr, op->entry.range[i].bytes);
+    return true;
 }
 
 // An operation that failed after a touch has its place on the stream all the same.

@@ -189,7 +189,7 @@ void *sim_touch(SimgpuOp *op, const void *ptr, size_t bytes, GpuAccess access, b
 void *sim_touch_shape(SimgpuOp *op, GpuRange logged, const struct SimShape *shape,
                       GpuAccess access, bool host_ok);
 // The same for a range that the operation overwrites, all of it: what it owes (memory/owed.h) stays
-// owed until the caller says so, with sim_overwritten or sim_fill_later, before it writes.
+// owed until the caller says so (SimOwedUse, memory/memory.h), before it writes.
 void *sim_touch_over(SimgpuOp *op, GpuRange range, bool host_ok);
 // As simgpu_end for an operation that the call waited to begin, and not to end.
 cudaError_t sim_end_begun(SimgpuOp *op);

@@ -42,6 +42,7 @@ static inline void *simgpu_update(SimgpuOp *op, void *ptr, size_t bytes)
 }
 #define simgpu_read_as(op, ptr, bytes, align) simgpu_read((op), (ptr), (bytes))
 #define simgpu_write_as(op, ptr, bytes, align) simgpu_write((op), (ptr), (bytes))
+#define simgpu_overwrite_as(op, ptr, bytes, align) simgpu_write((op), (ptr), (bytes))
 #define simgpu_update_as(op, ptr, bytes, align) simgpu_update((op), (ptr), (bytes))
 
 static inline void simgpu_cost(SimgpuOp *op, uint64_t flops, GpuType type)
