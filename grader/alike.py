@@ -15,8 +15,8 @@ NOT_YET, RUNNING, short_message(message), is_todo(result), not_judged(message).
 import re
 
 # What check_not_yet says: path:line: part 3.2 of function is not written yet (NOT_YET).
-NOT_YET = re.compile(r"(?P<place>[^\s\]]+\.c:\d+): part (?P<part>L?\d+\.\d+[a-z]?) of (?P<function>\w+) "
-                     r"is not written yet")
+NOT_YET = re.compile(r"(?P<place>[^\s\]]+\.c:\d+): part (?P<part>L?\d+\.\d+[a-z]?) of "
+                     r"(?P<function>\w+) is not written yet")
 
 # How a test says that it is not judged, in front of what happened in it (grade.py).
 NOT_JUDGED = re.compile(r"(Needs all six files, [^\n]*?) What happened:\n")

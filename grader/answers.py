@@ -8,8 +8,8 @@ an answer for each part of a question.
 
 An answer is a number, or numbers with + - * / and brackets. What begins with # is text.
 
-Interface: read(path) -> Answers; value_of(text); write(path, key, questions) adds the questions that
-are not in the file yet and keeps all else; BadAnswers.
+Interface: read(path) -> Answers; value_of(text); write(path, key, questions) adds the questions
+that are not in the file yet and keeps all else; BadAnswers.
 """
 
 import ast
@@ -75,7 +75,8 @@ def parse(text, path):
             continue
         found = LINE.fullmatch(line)
         if not found:
-            raise BadAnswers('%s: must be an answer, such as "3a = 12", or a line that begins with #'
+            raise BadAnswers('%s: must be an answer, such as "3a = 12", or a line that begins '
+                             'with #'
                              % where)
         part, given = found.groups()
         if part in answers.given:
@@ -84,7 +85,8 @@ def parse(text, path):
         answers.given[part], answers.line[part] = given.strip(), number
     if not answers.key:
         raise BadAnswers('%s: the line "numbers for: …" is gone, and without it nobody knows which '
-                         "numbers the questions have: write it again, or begin with a new file" % path)
+                         "numbers the questions have: write it again, or begin with a new file"
+                         % path)
     return answers
 
 
@@ -146,8 +148,8 @@ def question(title, text, parts):
 
 
 def write(path, key, questions):
-    """Adds the questions, [(title, text, parts)], of which the file has no part yet. Returns whether
-    it added any."""
+    """Adds the questions, [(title, text, parts)], of which the file has no part yet. Returns
+    whether it added any."""
     there = read(path)
     new = [asked for asked in questions
            if not any(name in there.given for name, _ in asked[2])]

@@ -36,7 +36,7 @@ from timeouts import Turns
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD_LIMIT = 900.0      # seconds a call of make may take
-GIVEN_IS_MADE = ["GIVEN_IS_MADE=1"] # for make: nothing but the folder's own files can be out of date
+GIVEN_IS_MADE = ["GIVEN_IS_MADE=1"] # for make: only the folder's own files can be out of date
 LONGEST = 1000           # characters of a compiler's line
 
 # What compiling one student's file may take: seconds of the processor, and of the clock for each of
@@ -301,7 +301,8 @@ class Builder:
         calls it, as it is, or by its name alone, which debug information has where make's is a
         link."""
         folder = os.path.join(ROOT, os.path.dirname(path))
-        return in_labs(path) or os.path.abspath(folder) in (self.impl, os.path.join(ROOT, self.folder),
+        return in_labs(path) or os.path.abspath(folder) in (self.impl,
+                                                            os.path.join(ROOT, self.folder),
                                            os.path.join(ROOT, self.shown.replace("=", "_")))
 
     def compile(self, task):
@@ -469,8 +470,8 @@ class Builder:
                 self.files[task.name]["linked"] = linked
                 taken = sorted(own.defined() & program.exported())
                 if taken:
-                    return Failing("error", "%s defines %s, which a library of the program has too: "
-                                   "make it static, or give it another name."
+                    return Failing("error", "%s defines %s, which a library of the program has "
+                                   "too: make it static, or give it another name."
                                    % (task.file, taken[0]))
             wrong = submission.look_at_calls(own, self.allowed,
                                                task.source(self.impl))

@@ -7,9 +7,9 @@ order:
   1. the part that is not written yet (NOT_YET);
   2. the part whose function the test's own words name, where it is one part alone, or that the
      manifest's "errors" gives for what given code says;
-  3. the part in whose function simgpu's report has its place. A report of two operations that do not
-     wait for each other names those that clash, not the wait that is missing: it points at a part
-     only where both are in it. A read of what nobody wrote points at who allocated it;
+  3. the part in whose function simgpu's report has its place. A report of two operations that do
+     not wait for each other names those that clash, not the wait that is missing: it points at a
+     part only where both are in it. A read of what nobody wrote points at who allocated it;
   4. the part that an earlier test of the task points at by 1 to 3: the rest mostly follows;
   5. the only part that the test is meant for.
 
@@ -128,7 +128,7 @@ def split(message):
 
 
 def told(message):
-    """Whether the message itself asks what to think about: a likely cause, or a report's question."""
+    """Whether the message itself asks what to think about: a likely cause, a report's question."""
     words, cause, report = split(message)
     return bool(cause or report)
 
@@ -264,7 +264,8 @@ def ask(message, report):
 
 def fill(rows, task, files):
     """Gives each row of the task that did not pass what it points at and the hints that belong to
-    that. `files`: (what messages call it, its text) of the student's file; a lab may have several."""
+    that. `files`: (what messages call it, its text) of the student's file; a lab may have
+    several."""
     source = "".join(text for _, text in files)
     tests = {test.name: test for test in task.tests}
     failed = {row["name"] for row in rows if row["status"] != "passed"}

@@ -79,7 +79,8 @@ def settings_of(text):
 
 def planned(program, settings, who):
     """The planner's figures; BadSettings: why it refuses. The program is partly the student's: it
-    runs as `who` (account.Account or None), and its figures are numbers within bounds or nothing."""
+    runs as `who` (account.Account or None), and its figures are numbers within bounds or
+    nothing."""
     folder = tempfile.mkdtemp(prefix="shardlab-challenge-")
     try:
         if who:
@@ -124,7 +125,8 @@ def figures_of(data):
 
 
 def entry(document):
-    """What a leaderboard shows: tokens/s per GPU of a plan that fits, all of the student's files."""
+    """What a leaderboard shows: tokens/s per GPU of a plan that fits, all of the student's
+    files."""
     figures = document.get("figures")
     if document.get("status") != "graded" or not figures or not document.get("own"):
         return None
@@ -170,7 +172,8 @@ def run(options):
 def parse(arguments):
     parser = argparse.ArgumentParser(description="Plan the challenge's step.")
     parser.add_argument("--impl", required=True, metavar="DIR", help="folder of the task files")
-    parser.add_argument("--build", default="", metavar="DIR", help="build tree (the Makefile's own)")
+    parser.add_argument("--build", default="", metavar="DIR",
+                        help="build tree (the Makefile's own)")
     parser.add_argument("--run-as", default="", metavar="NAME",
                         help="the account that the plan runs as; only root can have another")
     parser.add_argument("--out", default="", metavar="FILE", help="where the results go")

@@ -130,7 +130,8 @@ def trouble(options):
     if "schedule" in asked and stages == 1:
         return "SCHEDULE=%s is that of a pipeline: STAGES=2" % asked["schedule"]
     if options.dtype == "fp16" and stages > 1:
-        return "DTYPE=fp16: a loss scale would look at one stage's gradients; take bf16, or no STAGES"
+        return ("DTYPE=fp16: a loss scale would look at one stage's gradients; take bf16, or no "
+                "STAGES")
     return ""
 
 

@@ -27,8 +27,8 @@ def write_atomically(path, text):
 
 
 def read_regular_file(path):
-    """A student's file as bytes; empty where there is none that can be read. A pipe or a device would
-    keep its reader waiting: what is wrong with the file, others say."""
+    """A student's file as bytes; empty where there is none that can be read. A pipe or a device
+    would keep its reader waiting: what is wrong with the file, others say."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return b""

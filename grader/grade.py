@@ -405,8 +405,9 @@ def parse(arguments):
     parser.add_argument("--backend", default="simgpu", choices=("simgpu", "cuda", "emulated-cuda"),
                         help="what the files are built against (simgpu)")
     parser.add_argument("--limit", type=seconds, default=0.0, metavar="SECONDS",
-                        help="how long a test may take (%g times what the slowest of the reference's "
-                        "takes on this machine, at least %g)" % (pace.MARGIN, pace.LEAST_ELSEWHERE))
+                        help="how long a test may take (%g times what the slowest of the "
+                        "reference's takes on this machine, at least %g)"
+                        % (pace.MARGIN, pace.LEAST_ELSEWHERE))
     patience = parser.add_mutually_exclusive_group()
     patience.add_argument("--quick", action="store_true", default=None,
                           help="after a time-out other tests of the task get less time at first "

@@ -85,7 +85,8 @@ def diagnosis(report, lines):
     """Of a report's lines those that say what is wrong: they follow what a GPU would do, up to what
     is to be read."""
     def part_of(line, field):
-        return line.strip() and " ".join(line.split()) in " ".join((report.get(field) or "").split())
+        return line.strip() and (" ".join(line.split())
+                                 in " ".join((report.get(field) or "").split()))
     hardware = [at for at, line in enumerate(lines) if part_of(line, "hardware")]
     asked = [at for at, line in enumerate(lines) if any(
         part_of(sentence, "question") for sentence in re.split(r"(?<=[.?]) ", line))]

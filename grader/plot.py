@@ -34,7 +34,7 @@ def short(value):
 
 
 def between(first, middle, last):
-    """Whether the middle point of three lies on a horizontal or vertical line from first to last."""
+    """Whether the middle one of three points is on a horizontal or vertical line between them."""
     return any(first[axis] == middle[axis] == last[axis] and
                min(first[1 - axis], last[1 - axis]) <= middle[1 - axis] <=
                max(first[1 - axis], last[1 - axis]) for axis in (0, 1))

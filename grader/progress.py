@@ -4,9 +4,9 @@ It is written to standard error where that is a terminal, and standard output to
 same one: whoever prints something there does it within cleared() (report.py does). Anywhere else
 nothing is written, apart from one plain line when the kit is built.
 
-Interface: Progress().during(text) as a context, text() -> what is going on; .cleared() as a context;
-.begin(text), .end(). Building(progress, dry_run).start(), .cancel(): the kit is being built;
-dry_run() -> (status, the commands that make would run).
+Interface: Progress().during(text) as a context, text() -> what is going on; .cleared() as a
+context; .begin(text), .end(). Building(progress, dry_run).start(), .cancel(): the kit is being
+built; dry_run() -> (status, the commands that make would run).
 """
 
 import contextlib

@@ -221,7 +221,8 @@ def document(status, message, marked=(), key=""):
 def parse(arguments):
     parser = argparse.ArgumentParser(description="Ask and mark the quiz.")
     parser.add_argument("--impl", required=True, metavar="DIR", help="where answers.txt is")
-    parser.add_argument("--build", default="", metavar="DIR", help="build tree (the Makefile's own)")
+    parser.add_argument("--build", default="", metavar="DIR",
+                        help="build tree (the Makefile's own)")
     parser.add_argument("--task", default="", metavar="N|name", help="this task's questions alone")
     parser.add_argument("--id", default="", metavar="NAME", help="whose numbers the questions have")
     parser.add_argument("--known", action="append", default=[], metavar="NAME",

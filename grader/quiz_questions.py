@@ -117,7 +117,7 @@ class Question:
         return "%d%s" % (self.task, part.letter)
 
     def close(self, value, right):
-        """Whether a value is as good as the right one: what can be counted on fingers is counted."""
+        """Whether a value is as good as the right one. A small whole number must be equal."""
         if self.exact or isinstance(right, int) and abs(right) < 1000:
             return value == right
         return abs(value - right) <= 0.01 * abs(right)
@@ -150,22 +150,26 @@ def shards(figures):
 
 META_INIT = Question(
     1, "Task 1, meta init",
-    "It is trained in float with AdamW, on one GPU without FSDP, or with FSDP on %(gpus)d.", medium, [
-        Part("a", "How many parameters (elements) does one block have, with biases and layer norms?",
+    "It is trained in float with AdamW, on one GPU without FSDP, or with FSDP on %(gpus)d.",
+    medium, [
+        Part("a",
+             "How many parameters (elements) does one block have, with biases and layer norms?",
              lambda f: f.block["numel"],
-             "Attention has matrices of 3·C² and C², the MLP of 4·C² and 4·C²; each has a bias, and "
-             "there are two layer norms with a weight and a bias each.",
+             "Attention has matrices of 3·C² and C², the MLP of 4·C² and 4·C²; each has a bias, "
+             "and there are two layer norms with a weight and a bias each.",
              [(lambda f: 10 * f.setting.dim ** 2,
-               "The product of query, key and value is one matrix of 3·C²: it counts three times.")]),
+               "The product of query, key and value is one matrix of 3·C²: it counts three "
+                "times.")]),
         Part("b", "How many does the model have, each tied one counted once?",
              lambda f: f.parameters,
              "The blocks, the two embeddings (tokens and positions) and the last layer norm.",
              [(lambda f: f.parameters + head(f),
                "The head's weight is the embedding's, tied: it counts once."),
               (lambda f: f.setting.layers * f.block["numel"],
-               "Those are the blocks alone: the embeddings and the last layer norm come with them.")]),
-        Part("c", "How many bytes does the one GPU keep between two steps: parameters, gradients and "
-             "Adam's two moments?",
+               "Those are the blocks alone: the embeddings and the last layer norm come with "
+                "them.")]),
+        Part("c", "How many bytes does the one GPU keep between two steps: parameters, gradients "
+             "and Adam's two moments?",
              lambda f: f.kept("ddp"),
              "Four floats for each parameter.",
              [(lambda f: 4 * f.parameters, "Those are the parameters alone."),
@@ -179,8 +183,8 @@ META_INIT = Question(
              [(lambda f: f.kept("ddp"), "FSDP shards all of it: divide by the number of GPUs."),
               (lambda f: 4 * f.parameters + 12 * f.parameters / f.setting.gpus,
                "The parameters are in shards, too, between two steps.")]),
-        Part("e", "On meta the model has no memory. How many values does a GPU draw in its place when "
-             "it makes its shards?",
+        Part("e", "On meta the model has no memory. How many values does a GPU draw in its place "
+             "when it makes its shards?",
              lambda f: sum(unit["valid"] for unit in f.rank["units"]),
              "As many as its shards have elements that are no padding.",
              [(lambda f: f.parameters,
@@ -190,8 +194,8 @@ META_INIT = Question(
 
 FLAT_PARAM = Question(
     2, "Task 2, flat parameter",
-    "Each block is a unit, and the model is the root; %(gpus)d GPUs shard them, without align_shards. "
-    "All answers are exact.", tiny, [
+    "Each block is a unit, and the model is the root; %(gpus)d GPUs shard them, without "
+    "align_shards. All answers are exact.", tiny, [
         Part("a", "How many elements has a block's flat parameter, without its padding?",
              lambda f: f.block["numel"], "Count the matrices, their biases and two layer norms.",
              [(lambda f: 12 * f.setting.dim ** 2,
@@ -223,7 +227,8 @@ FLAT_PARAM = Question(
                "That is a block's padding: look at the root's.")]),
         Part("f", "How many bytes do all of a GPU's shards take, parameters and gradients?",
              lambda f: f.most("sharded parameters") + f.most("sharded gradients"),
-             "The root's shard and one of each block; 4 bytes an element, and a gradient beside each.",
+             "The root's shard and one of each block; 4 bytes an element, and a gradient beside "
+             "each.",
              [(lambda f: 4 * shards(f), "Those are the parameters: a gradient is as large."),
               (lambda f: 8 * (f.root["shard"] + f.block["shard"]),
                "That is one block: there are several."),
@@ -233,7 +238,8 @@ FLAT_PARAM = Question(
 FORWARD = Question(
     3, "Task 3, forward",
     "It is trained in float on %(gpus)d GPUs, each block a unit and the model the root, resharded "
-    "after the forward by the default rule (the root is not). One step has one micro-batch.", medium, [
+    "after the forward by the default rule (the root is not). One step has one micro-batch.",
+    medium, [
         Part("a", "How many all-gathers has a step, forward and backward together?",
              lambda f: f.calls("all-gather"),
              "A unit that is resharded after its forward is gathered once more for its backward.",
@@ -248,7 +254,8 @@ FORWARD = Question(
                "Its own shard need not travel to itself: W - 1 of W shards are passed on."),
               (lambda f: 4 * f.block["shard"],
                "Its shard goes round the ring, and so do the others': each rank passes on W - 1."),
-              (lambda f: f.block["shard"] * (f.setting.gpus - 1), "Those are elements, not bytes.")]),
+              (lambda f: f.block["shard"] * (f.setting.gpus - 1),
+               "Those are elements, not bytes.")]),
         Part("c", "And in all all-gathers of the step?",
              lambda f: f.sent("all-gather"),
              "Each block's twice and the root's once.",
@@ -295,8 +302,8 @@ BACKWARD = Question(
                "The gradient of the block before is still being reduced."),
               (lambda f: 8 * f.block["padded"],
                "The root's backward begins first and ends last: its gradient is there, too.")]),
-        Part("d", "DDP all-reduces the gradients and gathers nothing. How many times as many bytes as "
-             "DDP's does FSDP send in a step (a fraction, such as 1.23)?",
+        Part("d", "DDP all-reduces the gradients and gathers nothing. How many times as many bytes "
+             "as DDP's does FSDP send in a step (a fraction, such as 1.23)?",
              lambda f: f.everything_sent() / f.everything_sent("ddp"),
              "An all-reduce sends 2·(W - 1)/W of the bytes; add up FSDP's all-gathers and "
              "reduce-scatters.",
@@ -328,7 +335,8 @@ OPTIMIZER = Question(
               (lambda f: 32 * shards(f), "The gradient is not written."),
               (lambda f: 12 * shards(f), "That is what it writes."),
               (lambda f: 28 * f.parameters, "Of its shards alone, not of the model.")]),
-        Part("d", "How many microseconds do these bytes take at the %(hbm)s TB/s of an H100's memory?",
+        Part("d",
+             "How many microseconds do these bytes take at the %(hbm)s TB/s of an H100's memory?",
              lambda f: 1e6 * f.fsdp["times"]["kinds"]["optimizer"][4]
              / f.fsdp["memory_bandwidth"],
              "Bytes divided by bytes per second; a microsecond is 1e-6 s.",
@@ -343,13 +351,14 @@ OPTIMIZER = Question(
 
 API = Question(
     6, "Task 6, API",
-    "It is trained in float on %(gpus)d GPUs; fully_shard was called on each block and on the model.",
+    "It is trained in float on %(gpus)d GPUs; fully_shard was called on each block and on the "
+    "model.",
     medium, [
         Part("a", "How many units are there?",
              lambda f: len(f.rank["units"]), "One for each call.",
              [(lambda f: f.setting.layers, "The model is a unit, too: the root.")]),
-        Part("b", "How many bytes would be unsharded at one time, parameters alone, if fully_shard had "
-             "been called on the model alone?",
+        Part("b", "How many bytes would be unsharded at one time, parameters alone, if fully_shard "
+             "had been called on the model alone?",
              lambda f: 4 * -(-f.parameters // f.setting.gpus) * f.setting.gpus,
              "One unit: all of it, from the first line of the forward on.",
              [(lambda f: f.parameters, "Those are elements, not bytes."),
@@ -372,7 +381,8 @@ API = Question(
                "Two of the blocks are there in any case: one computes, one is on its way.")]),
         Part("e", "How many bytes does rank 0 get in all, in host memory, from fsdp_full_state?",
              lambda f: 4 * f.parameters, "Every parameter, unsharded, without padding.",
-             [(lambda f: 4 * f.parameters / f.setting.gpus, "That is its shards: it gets all of them."),
+             [(lambda f: 4 * f.parameters / f.setting.gpus,
+               "That is its shards: it gets all of them."),
               (lambda f: f.kept("zero2") * f.setting.gpus,
                "Parameters alone: the optimizer's state is not in it.")]),
     ], ("fsdp", "zero2"))

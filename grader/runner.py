@@ -43,8 +43,8 @@ REPORT_LIMIT = 16        # reports of a test, and calls or ranges of a report
 STATUSES = ("passed", "failed", "timeout", "error", "skipped")
 
 # Variables of the user's that would change what a simulated GPU or a program does.
-FOREIGN = ("SIMGPU_", "GPULOG_", "NCCL_", "CUDA_", "CUBLAS_", "OMP_", "OMPI_", "SLURM_", "MAKE", "MFLAGS",
-           "SHARDLAB_RESULTS", "SHARDLAB_NONCE", "SHARDLAB_LIMIT")
+FOREIGN = ("SIMGPU_", "GPULOG_", "NCCL_", "CUDA_", "CUBLAS_", "OMP_", "OMPI_", "SLURM_", "MAKE",
+           "MFLAGS", "SHARDLAB_RESULTS", "SHARDLAB_NONCE", "SHARDLAB_LIMIT")
 FOREIGN_NAMES = ("LD_PRELOAD", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
                  "MASTER_ADDR", "MASTER_PORT", "CMOCKA_MESSAGE_OUTPUT", "CMOCKA_XML_FILE",
                  "CMOCKA_TEST_FILTER")
@@ -189,8 +189,9 @@ class Output:
 
 
 # What a report holds (simgpu/src/report/record.c), and of which kind it is.
-REPORT_FIELDS = {"class": str, "title": str, "rank": int, "device": int, "pid": int, "follows": bool,
-                 "calls": list, "ranges": list, "hardware": str, "question": str, "read": str, "text": str}
+REPORT_FIELDS = {"class": str, "title": str, "rank": int, "device": int, "pid": int,
+                 "follows": bool, "calls": list, "ranges": list, "hardware": str, "question": str,
+                 "read": str, "text": str}
 PLACE_FIELDS = {"call": str, "file": str, "line": int, "function": str, "stream": str, "rank": int,
                 "allocation": str, "where": str, "begin": int, "end": int}
 
@@ -287,7 +288,8 @@ class Listener:
         self.lines += 1
         if not isinstance(seconds, (int, float)) or not 0 <= seconds < 1e9:
             seconds = 0
-        self.verdicts[name] = Verdict(status, carried(str(entry.get("message") or ""))[:MESSAGE_LIMIT],
+        message = carried(str(entry.get("message") or ""))[:MESSAGE_LIMIT]
+        self.verdicts[name] = Verdict(status, message,
                                       round(float(seconds), 3),
                                       clean_reports(entry.get("reports")),
                                       entry["seed"] if seeds.is_seed(entry.get("seed")) else None,

@@ -8,18 +8,18 @@
     visibility  of tests, hidden (tests) and stdout, in Gradescope's words: visible,
                 after_due_date, after_published, hidden
     leaderboard whether Gradescope shows one
-    run_as      the account whose processes the tests are where the grader runs as root, so that they
-                can neither read nor write what is the grader's; empty: the grader's own
+    run_as      the account whose processes the tests are where the grader runs as root, so that
+                they can neither read nor write what is the grader's; empty: the grader's own
     limit_seconds  how long the grading of one submission may take, all together
     seed        what the visible suites draw shapes and worlds from on a platform: the same for all
                 students, so that the draw costs nobody points that it does not cost the others. Who
                 loses a test reads it there, and can run the same at home
-    lab         empty: the assignment is the six tasks; else a lab's name, or "all" for all labs, and
-                the assignment is that in their place, with no hidden tests
+    lab         empty: the assignment is the six tasks; else a lab's name, or "all" for all labs,
+                and the assignment is that in their place, with no hidden tests
     quiz        points of each right answer of the quiz (answers.txt, quiz.py), beside those of the
                 tests; 0: the quiz is no part of the assignment, as with a lab
-    challenge   whether the challenge (plan.txt, challenge.py) is planned, for Gradescope's leaderboard
-                and Autolab's scoreboard
+    challenge   whether the challenge (plan.txt, challenge.py) is planned, for Gradescope's
+                leaderboard and Autolab's scoreboard
     hidden      seed: the same for the hidden suites; tests: suite (tests/hidden/<suite>.c), name,
                 points, title, hint, and if you like more and section, as in manifest.py
 

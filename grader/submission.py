@@ -220,7 +220,8 @@ class Elf:
 
 SECTIONS = re.compile(r"(\.rela?)?\.(text|data|bss|rodata|tdata|tbss|lrodata|ldata|lbss|comment"
                       r"|debug_\w+|note\.GNU-stack|note\.gnu\.property|eh_frame)"
-                      r"(\.[\w.$*-]*)?|\.llvm[\w.]*|\.symtab|\.strtab|\.shstrtab|\.symtab_shndx|\.group|")
+                      r"(\.[\w.$*-]*)?|\.llvm[\w.]*|\.symtab|\.strtab|\.shstrtab|\.symtab_shndx"
+                      r"|\.group|")
 SANITIZED = re.compile(r"(\.rela?)?(\.init_array\.\d+|\.fini_array\.\d+|asan_globals|"
                        r"\.preinit_array|\.data\.rel\.ro\.local)")
 SHF_WRITE, SHF_EXEC = 1, 4
@@ -267,8 +268,8 @@ MATH = """acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf
 LIBRARY = set("""
     memcpy memmove memset memcmp memchr memrchr mempcpy memmem bzero bcopy bcmp
     strlen strnlen strcmp strncmp strcasecmp strncasecmp strcpy strncpy stpcpy stpncpy strcat
-    strncat strchr strrchr strchrnul strstr strspn strcspn strpbrk strtok strtok_r strdup strndup strerror
-    strerror_r xpg_strerror_r strsignal rawmemchr strlcpy strlcat strsep
+    strncat strchr strrchr strchrnul strstr strspn strcspn strpbrk strtok strtok_r strdup strndup
+    strerror strerror_r xpg_strerror_r strsignal rawmemchr strlcpy strlcat strsep
     malloc calloc realloc reallocarray free aligned_alloc posix_memalign memalign alloca
     abs labs llabs div ldiv lldiv imaxabs qsort qsort_r bsearch rand srand rand_r random srandom
     drand48 atoi atol atoll atof strtol strtoll strtoul strtoull strtod strtof strtold strtoimax
@@ -287,11 +288,11 @@ LIBRARY = set("""
     _GLOBAL_OFFSET_TABLE_ dso_handle fentry mcount
     feclearexcept feraiseexcept fetestexcept fegetround fesetround
 """.split()) | {name + kind for name in MATH.split() for kind in ("", "f", "l")}
-COMPILERS = re.compile(r"__(asan|ubsan|tsan|lsan|sanitizer|gcov|aarch64|atomic|sync|cyg_profile)_\w+|"
-                       r"__[a-z]+[sdtx][fi](2|3|4|[sdtx][fi]2?)")
+COMPILERS = re.compile(r"__(asan|ubsan|tsan|lsan|sanitizer|gcov|aarch64|atomic|sync|cyg_profile)"
+                       r"_\w+|__[a-z]+[sdtx][fi](2|3|4|[sdtx][fi]2?)")
 GPU = re.compile(r"(cuda|nccl|cublas)[A-Z]\w*")
-# These hand out functions of the driver, past everything that keeps the log.
-PAST_THE_BOOKS = re.compile(r"cudaGetDriverEntryPoint\w*|cudaGetExportTable")
+# These return functions of the driver, which no log has.
+PAST_THE_LOG = re.compile(r"cudaGetDriverEntryPoint\w*|cudaGetExportTable")
 HEADERS = ("fsdp.h", "nn.h", "kernels.h", "box_muller.h", "check.h", "not_yet.h", "mesh.h",
            "strategy.h", "precision.h", "prefetch.h", "recompute.h", "offload.h", "host_kernels.h",
            "checkpoint.h", "safetensors.h", "layout_rule.h", "per_parameter.h", "fp8_gather.h",
@@ -327,7 +328,7 @@ def look_at_calls(elf, allowed, path):
     """Of a file that could be linked: what it uses must be among what tasks use, or `allowed`."""
     strange = [name for name in sorted(elf.undefined()) if not (
         name in allowed or name in LIBRARY or plain(name) in LIBRARY or COMPILERS.fullmatch(name)
-        or GPU.fullmatch(name) and not PAST_THE_BOOKS.fullmatch(name))]
+        or GPU.fullmatch(name) and not PAST_THE_LOG.fullmatch(name))]
     if not strange:
         return ""
     places = [name + line_of(name, path) for name in strange[:4]]

@@ -2,9 +2,9 @@
 table and as an SVG.
 
 *Weak* scaling: each GPU has as many sequences as BATCH gives it at the smallest size (1 without
-BATCH). *Strong* scaling: all GPUs together have as many as the largest size has then, so that each of
-fewer GPUs has more. Both meet at the largest size. A point that does not fit into a GPU is hollow; one
-that needs terabytes more than any GPU has, so that it cannot be planned, is left out.
+BATCH). *Strong* scaling: all GPUs together have as many as the largest size has then, so that each
+of fewer GPUs has more. Both meet at the largest size. A point that does not fit into a GPU is
+hollow; one that needs terabytes more than any GPU has, so that it cannot be planned, is left out.
 
 Interface: main(program, settings, folder) -> exit status; sizes(text), draw(points, title) -> SVG.
 """
@@ -76,7 +76,8 @@ def plan(program, settings):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "plan.json")
         done = subprocess.run(
-            [program] + ["%s=%s" % pair for pair in settings.items()] + ["JSON=" + path, "ADVICE=no"],
+            [program] + ["%s=%s" % pair for pair in settings.items()]
+            + ["JSON=" + path, "ADVICE=no"],
             env=runner.clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True, errors="replace", check=False,
             timeout=LIMIT * runner.time_factor())

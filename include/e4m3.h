@@ -1,10 +1,10 @@
 /* e4m3.h: floating point of 8 bits, 4 of exponent and 3 of fraction, from float and back, and the
  * scale with which a parameter fits into it. In C, in CUDA C and in vector loops alike.
  *
- * OFP8 E4M3 (Micikevicius et al. 2022, "FP8 formats for deep learning"): up to 448, normal from 2^-6
- * on, below that multiples of 2^-9; no infinity, and one NaN of each sign (0x7f, 0xff). Narrowing
- * rounds to nearest, ties to even; what is larger than 448, infinity too, becomes 448, as CUDA's
- * conversion with __NV_SATFINITE has it, and NaN stays one (0x7f).
+ * OFP8 E4M3 (Micikevicius et al. 2022, "FP8 formats for deep learning"): up to 448, normal from
+ * 2^-6 on, below that multiples of 2^-9; no infinity, and one NaN of each sign (0x7f, 0xff).
+ * Narrowing rounds to nearest, ties to even; what is larger than 448, infinity too, becomes 448, as
+ * CUDA's conversion with __NV_SATFINITE has it, and NaN stays one (0x7f).
  *
  * The largest element of a parameter is its *amax*. It is kept as the bits of a float without a
  * sign: these order as the numbers do, infinity above them and NaN above that.

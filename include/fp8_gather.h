@@ -6,22 +6,25 @@
  *
  * The model is torchao's float8 all-gather under FSDP2, with tensorwise dynamic scaling. Each rank
  * *quantises* its chunk of a matrix in front of the all-gather: x · scale, rounded to an e4m3
- * (e4m3.h). After it copy-out *dequantises*: what is unsharded has the type that it has without FP8,
- * and values that 8 bits have. The scale is the parameter's own, and a power of two: the largest
- * with which its largest element, its *amax*, stays within 448. So scaling rounds nothing, and
+ * (e4m3.h). After it copy-out *dequantises*: what is unsharded has the type that it has without
+ * FP8, and values that 8 bits have. The scale is the parameter's own, and a power of two: the
+ * largest with which its largest element, its *amax*, stays within 448. So scaling rounds
+ * nothing, and
  *
  *   |x - what is unsharded| <= 2^-4 |x|, or 2^-10 / scale where that is more
  *
- * The amax of all parameters of all units of the root takes one all-reduce (max) of as many numbers,
- * after each step of the optimizer. Masters, gradients and moments are what they are without FP8.
+ * The amax of all parameters of all units of the root takes one all-reduce (max) of as many
+ * numbers, after each step of the optimizer. Masters, gradients and moments are what they are
+ * without FP8.
  *
  * A unit may hold parameters of both kinds: what is not quantised travels in the same message, in
- * the type in which the modules compute. In a rank's part of the gather buffer these come first, one
- * after the other, in the order of the layout; then those in 8 bits; then, where there are some of
- * the first kind, bytes up to a multiple of their element's size, so that each part begins at one.
+ * the type in which the modules compute. In a rank's part of the gather buffer these come first,
+ * one after the other, in the order of the layout; then those in 8 bits; then, where there are some
+ * of the first kind, bytes up to a multiple of their element's size, so that each part begins at
+ * one.
  *
- * A model is made units with layout per_parameter, gets a strategy, a precision, then this; they are
- * taken off in the reverse order. A group of one rank quantises as well, and sends nothing: a
+ * A model is made units with layout per_parameter, gets a strategy, a precision, then this; they
+ * are taken off in the reverse order. A group of one rank quantises as well, and sends nothing: a
  * training has the same parameters on any number of ranks. Of a parameter with an infinite element
  * or a NaN all elements are NaN.
  *
@@ -61,9 +64,9 @@ typedef struct Fp8State {
 } Fp8State;
 
 // Has all units of the root gather in FP8. ERR_ARGUMENT, and nothing has changed, where they do
-// already, where one has another layout than per_parameter, where the strategy is DDP, which gathers
-// nothing, where the shards are in host memory, where a unit is not sharded, or where no parameter is
-// chosen. options may be NULL.
+// already, where one has another layout than per_parameter, where the strategy is DDP, which
+// gathers nothing, where the shards are in host memory, where a unit is not sharded, or where no
+// parameter is chosen. options may be NULL.
 Status fp8_apply(Module *root, const Fp8Options *options);
 // Takes it off. Before precision_remove, between steps.
 Status fp8_remove(Module *root);
@@ -72,13 +75,13 @@ Status fp8_remove(Module *root);
 // unit's, wide_bytes those of an element that is not quantised. Returns the bytes of a part.
 int64_t fp8_place(const FlatLayout *layout, const int *slot, int64_t wide_bytes, int64_t *at);
 
-// Where the shards were written since the scales were computed: queues, on the all-gather stream, the
-// amax of every parameter that is quantised, from the masters of all ranks that shard. One
+// Where the shards were written since the scales were computed: queues, on the all-gather stream,
+// the amax of every parameter that is quantised, from the masters of all ranks that shard. One
 // all-reduce, whatever the number of units.
 Status fp8_update_scales(FsdpRoot *root);
 
-// unit->all_gather: queues, on the all-gather stream, the scales where they are due; then this rank's
-// part, and the all-gather of all parts, as bytes, in place. Nothing is allocated.
+// unit->all_gather: queues, on the all-gather stream, the scales where they are due; then this
+// rank's part, and the all-gather of all parts, as bytes, in place. Nothing is allocated.
 Status fp8_all_gather(FsdpUnit *unit);
 
 // The rule's copy_out, with any number of ranks: one kernel or one copy for each parameter, on the
@@ -88,7 +91,8 @@ Status fp8_copy_out(FsdpUnit *unit);
 // stays.
 void fp8_reset(FsdpUnit *unit);
 
-// What fsdp_full_state does under FP8: gathers the masters. ERR_ARGUMENT where a unit is not sharded.
+// What fsdp_full_state does under FP8: gathers the masters. ERR_ARGUMENT where a unit is not
+// sharded.
 Status fp8_full_state(Module *root, StateVisitor visit, void *arg);
 
 // Given code (lib/fsdp/fp8_parts.c): the unit's part of the state; a state with its tables (slots,

@@ -18,9 +18,10 @@
  * (products of matrices, layer norm, softmax) are floats, and each kernel rounds as it stores.
  *
  * Interface: gpt2_create, llama_create, mlp_create and the layers below; module_forward,
- * module_backward, module_discard, module_free_inside, module_destroy; module_set_type,
- * module_forward_typed, module_backward_typed; module_add_hook, module_remove_hook; module_pass_*;
- * cross_entropy; plain_adamw_* (the optimizer of one GPU without FSDP).
+ * module_backward, module_discard, module_free_inside, module_destroy; module_holds;
+ * module_set_type, module_forward_typed, module_backward_typed; module_add_hook,
+ * module_remove_hook; module_pass_*; cross_entropy; plain_adamw_* (the optimizer of one GPU without
+ * FSDP).
  */
 #ifndef SHARDLAB_NN_H
 #define SHARDLAB_NN_H
@@ -159,6 +160,9 @@ void module_pass_destroy(ModulePass *pass);
 // Frees the module, its children and its parameters' descriptions (not their device memory). A tied
 // parameter is freed once. NULL is fine.
 void module_destroy(Module *m);
+
+// Whether the parameter is the module's own, or of a module below it.
+bool module_holds(const Module *m, const Param *param);
 
 // ---- Layers. Each returns NULL, with a line on stderr, for a bad size or without memory. ----
 

@@ -26,7 +26,8 @@
  *   pipeline_fully_shard(model, …); strategy_apply(model, …);
  *   pipeline_create(&pipeline, model, &mesh, &ties, PIPELINE_1F1B, n);
  *   pipeline_step(pipeline, &run, batches, scale, losses);
- *   pipeline_clip_grad_norm(pipeline, 1.0f, &norm); fsdp_adamw_step(…);
+ *   pipeline_clip_grad_norm(pipeline, 1.0f, &norm);   // fsdp_clip_grad_norm sees this stage alone
+ *   fsdp_adamw_step(…);
  *
  * Order of sums. Backwards run in the order of micro-batches, whatever the schedule, and accumulate
  * as strategy.h says: the gradients of a stage are bitwise those of a model that is not cut and has

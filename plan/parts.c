@@ -26,21 +26,12 @@ static bool is_block(const Module *m)
     return strncmp(m->name, "h.", 2) == 0;
 }
 
-static bool holds(const Module *m, const Param *param)
-{
-    for (int i = 0; i < m->n_params; i++)
-        if (m->params[i] == param) return true;
-    for (int i = 0; i < m->n_children; i++)
-        if (holds(m->children[i], param)) return true;
-    return false;
-}
-
 bool plan_in_block(const Module *stage, int blocks, const Param *param)
 {
     for (int i = 0; i < stage->n_children && blocks > 0; i++) {
         if (!is_block(stage->children[i])) continue;
         blocks--;
-        if (holds(stage->children[i], param)) return true;
+        if (module_holds(stage->children[i], param)) return true;
     }
     return false;
 }

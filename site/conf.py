@@ -1,5 +1,5 @@
-"""How Sphinx builds the site. It runs on a copy: grader/course/site_pages.py puts this file beside the
-pages."""
+"""How Sphinx builds the site. It runs on a copy: grader/course/site_pages.py puts this file beside
+the pages."""
 
 import os
 
@@ -17,4 +17,5 @@ html_favicon = "static/icon.svg"
 html_copy_source = False
 html_show_sourcelink = False
 html_show_copyright = False
-html_theme_options = {"top_of_page_buttons": [], "light_css_variables": {}, "dark_css_variables": {}}
+html_theme_options = {
+    "top_of_page_buttons": [], "light_css_variables": {}, "dark_css_variables": {}}

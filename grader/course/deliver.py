@@ -290,7 +290,7 @@ def quiz_row(status, course, message):
 
 
 def names_of(metadata):
-    """Who hands in, as they may have drawn their numbers: of Gradescope's users the e-mail addresses."""
+    """Who hands in, as they may have drawn their numbers: on Gradescope, e-mail addresses."""
     users = metadata.get("users") if isinstance(metadata, dict) else None
     return [user["email"] for user in (users if isinstance(users, list) else [])
             if isinstance(user, dict) and isinstance(user.get("email"), str) and user["email"]]

@@ -11,8 +11,8 @@
 V is the version: that of VERSION, or of course.json where it has one, and the commit. No archive
 holds the reference's source. What isolated grading needs of it are six objects, without debug
 information and local names, compiled behind platforms/quiet.h. Before anything is packed every file
-is searched for lines of the solution (class Secrets), and for hidden tests where students are to get
-it.
+is searched for lines of the solution (class Secrets), and for hidden tests where students are to
+get it.
 
 Files are taken by folder and kind from lists in this file, the skeleton is generated anew. Archives
 are the same to the byte for the same tree: sorted, with one owner and one time. Everything is made
@@ -58,8 +58,8 @@ KIT_FOLDERS = ("examples", "gpulog", "include", "labs", "lib", "plan", "simgpu",
 # Of labs/, what students are to find out, and how the tests are tested.
 NOT_OF_LABS = re.compile(r"labs/[^/]+/(reference.*\.c|mutants\.json|alternatives/.*)$")
 KIT_FILES = ("LICENSE",)
-# What students get in addition: no test of the kit itself, only those that grade (tests/tasks, above)
-# and the program that the results page draws.
+# What students get in addition: no test of the kit itself, only those that grade (tests/tasks,
+# above) and the program that the results page draws.
 STUDENT_FOLDERS = ("handouts", "tests/trace")
 STUDENT_FILES = (".clang-format", ".devcontainer/Dockerfile", ".devcontainer/devcontainer.json",
                  ".gitignore")

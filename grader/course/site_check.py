@@ -290,7 +290,8 @@ class Check:
         self.browser.media(prefers_reduced_motion="no-preference")
         self.browser.run("document.querySelector('.moving button').click()")
         self.want(self.browser.until(
-            "return document.querySelectorAll('.moving input')[1].value === '3'"), "Play does not go on to the last step")
+            "return document.querySelectorAll('.moving input')[1].value === '3'"),
+             "Play does not go on to the last step")
 
     def from_disk(self):
         self.url = "file://%s/" % urllib.parse.quote(self.folder)

@@ -56,7 +56,8 @@ class Planner:
 
     def run(self, settings, kind, path):
         command = [self.program, "ADVICE=no"] + ["%s=%s" % pair for pair in settings.items()]
-        done = subprocess.run(command + [kind + "=" + path], env=dict(runner.clean_environment(), SIMGPU_THREADS="1"),
+        done = subprocess.run(command + [kind + "=" + path],
+                              env=dict(runner.clean_environment(), SIMGPU_THREADS="1"),
                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, text=True, errors="replace", check=False,
                               timeout=LIMIT * runner.time_factor())

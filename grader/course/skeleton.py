@@ -207,7 +207,8 @@ def generate(source, shown_name, number, gaps=1, note=None, first=1):
 def task_note(number):
     """The two lines about a task."""
     name = dict(TASKS)[number]
-    return ["// Task %d of %d: a TODO says what must be true after it, and asks; write what makes it true."
+    return ["// Task %d of %d: a TODO says what must be true after it, and asks; write what makes "
+            "it true."
             % (number, len(TASKS)),
             "// The handout is handouts/%d_%s.md; `make grade TASK=%d` says how far you are."
             % (number, name, number)]

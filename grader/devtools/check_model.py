@@ -178,7 +178,7 @@ def solve(matrix, right):
 
 
 def fit(rows, times):
-    """Coefficients >= 0 with the least squares of relative errors; one that would be negative is 0."""
+    """Coefficients >= 0 with the least squares of relative errors; in place of a negative one 0."""
     free = list(range(len(rows[0])))
     scaled = [[value / t for value in row] for row, t in zip(rows, times)]
     while True:
@@ -212,8 +212,8 @@ def left_out(own):
 def check_runs(runs):
     """(a): each model size by coefficients that were fitted to the others."""
     every = []
-    print("Step times by products, attention, memory and communication, added; for each model size\n"
-          "the coefficients are those of the other sizes")
+    print("Step times by products, attention, memory and communication, added; for each model "
+          "size\nthe coefficients are those of the other sizes")
     print("  %-10s %5s %26s %13s %13s" % ("", "runs", "coefficients", "in sample", "left out"))
     for gpu in GPUS:
         own = [run for run in runs if run["gpu"] == gpu]
@@ -322,8 +322,9 @@ def torchtitan(plan, row, folder):
 def left_out_of_plans(plan, folder):
     rows = read("flash_attention_2.csv")
     found = [longer(plan, row, folder) for row in rows]
-    print("GPT-3 of 1.3 and 2.7 billion on 8 A100 (FlashAttention-2, table 1), time over a plan's:\n"
-          "  %s\n  mean %.2f" % (", ".join("%.2f" % value for value in found), mean(found)))
+    print("GPT-3 of 1.3 and 2.7 billion on 8 A100 (FlashAttention-2, table 1), time over a "
+          "plan's:\n  %s\n  mean %.2f"
+          % (", ".join("%.2f" % value for value in found), mean(found)))
     for row in read("torchtitan.csv"):
         print("%s on %d A100 (torchtitan, FSDP2), not in that mean: %.2f" % (
             row["model"], row["gpus"], torchtitan(plan, row, folder)))
@@ -441,7 +442,8 @@ def differences_of(rank, formulas):
 def check_formulas(plan):
     wrong = [(" ".join(settings), found) for settings in PLANS
              for found in [differences(plan(settings))] if found]
-    print("FLOP, bytes and memory of %d plans by formulas and by dry runs (float, bf16, fp16): %s" % (
+    print("FLOP, bytes and memory of %d plans by formulas and by dry runs (float, bf16, fp16): "
+          "%s" % (
         len(PLANS), "; ".join("%s: %s" % pair for pair in wrong) if wrong else "equal"))
     return len(wrong)
 
@@ -469,7 +471,8 @@ def runner_of(program):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Compare what is modelled with what was published.")
+    parser = argparse.ArgumentParser(
+        description="Compare what is modelled with what was published.")
     parser.add_argument("--plan", required=True, metavar="PROGRAM", help="the planner")
     options = parser.parse_args()
     plan, runs = runner_of(os.path.abspath(options.plan)), read("fsdp_runs.csv")

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Whether simgpu's times are the same nanoseconds however a program runs: `make check-times`.
 
-A training of four ranks (train_gpt2, a few small steps) leaves a trace of all its operations. It runs
-as built, on one processor, beside as many busy processes as there are processors and four more, and
-the same once more compiled by -O0 (all but the vectorised kernels, in a build tree of its own).
-Every slice, counter and arrow must be the same: its rank, its track, its name, and its time in
-nanoseconds.
+A training of four ranks (train_gpt2, a few small steps) leaves a trace of all its operations. It
+runs as built, on one processor, beside as many busy processes as there are processors and four
+more, and the same once more compiled by -O0 (all but the vectorised kernels, in a build tree of its
+own). Every slice, counter and arrow must be the same: its rank, its track, its name, and its time
+in nanoseconds.
 
 Exit status: 0 all the same; 1 they differ, and where; 3 where the machine is at fault.
 
@@ -41,11 +41,12 @@ def run(program, options, one_core, path):
                           env=dict(os.environ, SIMGPU_TRACE=path, SIMGPU_MACHINE="h100x8"),
                           preexec_fn=pinned if one_core else None)
     if done.returncode != 0 or not os.path.exists(path):
-        raise OSError("%s left no trace:\n%s" % (program, done.stdout.decode(errors="replace")[-800:]))
+        said = done.stdout.decode(errors="replace")[-800:]
+        raise OSError("%s left no trace:\n%s" % (program, said))
 
 
 def times(path):
-    """Each event of a trace, without the numbers of processes and of arrows: how often it is there."""
+    """How often each event is in a trace, without the numbers of processes and of arrows."""
     with open(path, encoding="utf-8") as file:
         trace = json.load(file)
     events = trace["traceEvents"] if isinstance(trace, dict) else trace
@@ -67,7 +68,8 @@ def times(path):
 def compare(name, want, got):
     differ = sorted((want - got).keys()), sorted((got - want).keys())
     if any(differ):
-        raise Differs("%s: %d events are not as in the first run, such as\n  %s\n  in place of\n  %s"
+        raise Differs("%s: %d events are not as in the first run, such as\n  %s\n"
+                      "  in place of\n  %s"
                       % (name, len(differ[0]) + len(differ[1]), (differ[1] or ["none"])[0],
                          (differ[0] or ["none"])[0]))
 
@@ -97,7 +99,8 @@ def try_all(options, folder):
                                         "%d busy processes" % load if load else "no other load")
                 compare(title, want, got)
                 runs += 1
-                print("%s: %d events, the same nanoseconds" % (title, sum(got.values())), flush=True)
+                print("%s: %d events, the same nanoseconds" % (title, sum(got.values())),
+                      flush=True)
     return runs
 
 

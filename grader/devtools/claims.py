@@ -18,8 +18,8 @@ broken, and the wrong solutions of tests/mutants, or of a lab's mutants.json, th
               can break it
 
 A long text goes on in lines that are indented further. The check fails for a text that is not in
-its document (any more), for a sentence of which a part is in no entry, for a claim without a test or
-without a mutant, for a mutant that loses none of the claim's tests, and for one that breaks no
+its document (any more), for a sentence of which a part is in no entry, for a claim without a test
+or without a mutant, for a mutant that loses none of the claim's tests, and for one that breaks no
 claim. The sentences are those of every comment of the headers (of kernels.h those of part 4: the
 other parts are formulas), and of a handout those of its numbered
 parts and rules ("**2.1** …", "1. *One owner.* …") that are no questions.

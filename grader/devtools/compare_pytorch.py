@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Compares with Hugging Face's GPT-2 and Llama: makes a virtual environment with PyPI's torch, transformers
-and safetensors in the build tree (pytorch_environment.py), and runs tests/pytorch/compare.py and
-compare_llama.py in it, which print the versions of what is there.
+"""Compares with Hugging Face's GPT-2 and Llama: makes a virtual environment with PyPI's torch,
+transformers and safetensors in the build tree (pytorch_environment.py), and runs
+tests/pytorch/compare.py and compare_llama.py in it, which print the versions of what is there.
 
 Interface: compare_pytorch.py --build DIR (make compare-pytorch)
 """

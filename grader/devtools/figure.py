@@ -58,7 +58,8 @@ text { fill: #e6e9ed; } .tick { fill: #9da7b3; } .ground { fill: #0f1419; }
 
 
 STEP_STYLE = """
-text, text.small { font-size: 12px; } text.tick { font-size: 11px; } text.box, text.box-k { font-size: 10px; }
+text, text.small { font-size: 12px; } text.tick { font-size: 11px; }
+text.box, text.box-k { font-size: 10px; }
 text.box { fill: #ffffff; } .k-sent0 { fill: #0072b2; } .k-sent1 { fill: #d55e00; }
 .s-k { fill: #c6cdd5; } .s-b { fill: #a3adb8; } .line-bound { stroke: #00735a; stroke-width: 2; }
 @media (prefers-color-scheme: dark) {
@@ -161,7 +162,8 @@ def draw_step(with_prefetch, without):
     head, rest = drawn.split("\n", 1)
     ground = '<rect width="100%" height="100%" class="ground"/>'
     return "%s\n<style>%s%s</style>\n%s\n%s\n" % (
-        head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" '), STYLE, STEP_STYLE, ground,
+        head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" '), STYLE, STEP_STYLE,
+        ground,
         rest)
 
 

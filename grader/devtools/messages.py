@@ -1,4 +1,4 @@
-"""What the messages of a mutant say: whether they name its cause, and whether they name a wrong one.
+"""What the messages of a mutant say: whether they name its cause, or a wrong one.
 
 The right functions of a mutant are those of the reference that its edits lie in; the right parts of
 the task are those that these functions belong to, and those of the mutant's field "also" (part: the
@@ -8,13 +8,13 @@ Every test that a mutant loses is held to it, the side tests as well: the part t
 points at and the hints that it gets (cause.py) must be of a right part, and so must the functions
 that its likely cause names.
 
-The first screen is what a terminal of 80 columns and 24 lines shows when `make grade TASK=n` is over.
-It names the cause where it has the name of a right function, or where the message that it shows has a
-likely cause or simgpu's report that says the reason for which the mutant must be caught; and where
-no hint on it is a wrong part's.
+The first screen is what a terminal of 80 columns and 24 lines shows when `make grade TASK=n` is
+over. It names the cause where it has the name of a right function, or where the message that it
+shows has a likely cause or simgpu's report that says the reason for which the mutant must be
+caught; and where no hint on it is a wrong part's.
 
-Interface: Right(solution, reference); rows_of(task, verdicts, source, path); wrong(row, right) -> ""
-or what is wrong; named(rows, right) -> {"screen", "message": whether it names the cause}.
+Interface: Right(solution, reference); rows_of(task, verdicts, source, path); wrong(row, right) ->
+"" or what is wrong; named(rows, right) -> {"screen", "message": whether it names the cause}.
 """
 
 import io

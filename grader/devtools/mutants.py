@@ -394,7 +394,8 @@ def run_all(kit, solution, folder):
     for name, changed, tests in suites:
         if not tests:
             continue
-        program = os.path.join(folder, "suite-" + name.split("/")[1 if name.startswith("labs/") else -1])
+        part = 1 if name.startswith("labs/") else -1
+        program = os.path.join(folder, "suite-" + name.split("/")[part])
         problem = kit.link(name, changed, program)
         if problem:
             return {}, "cannot be linked: %s" % problem

@@ -29,8 +29,8 @@ class BadList(Exception):
 class Result:
     id: str
     outcome: str
-    by: str = ""             # the suite and the test that kills it, or passes with a report; or what
-                             # the compiler says
+    by: str = ""             # the suite and the test that kills it, or passes with a report; or
+                             # what the compiler says
     how: str = ""            # failed, error, timeout; of one alive: report, or OWN
     code: str = ""           # sum of the object code
     key: str = ""            # sum of the programs without a mutant

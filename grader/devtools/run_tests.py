@@ -16,9 +16,9 @@ nothing beside.
 Of the suites given, --tier test runs those that belong to `make test`, and --tier long those that
 only `make test-all` runs, with the longer runs of others (tests/tiers.txt, tiers.py).
 
-Interface: run_tests.py [--build DIR] [--tier test|long] [--jobs N] [--limit SECONDS] [--prefix WORDS]
-SUITE|FILE.py …; exit status 1 if anything failed.
-run_tests.py --unittest FILE.py makes a suite, as runner.py knows it, of a unittest file.
+Interface: run_tests.py [--build DIR] [--tier test|long] [--jobs N] [--limit SECONDS] [--prefix
+WORDS] SUITE|FILE.py …; exit status 1 if anything failed. run_tests.py --unittest FILE.py makes a
+suite, as runner.py knows it, of a unittest file.
 """
 
 import argparse

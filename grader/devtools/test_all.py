@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""`make test-all`: every test of the kit, and what came of it as a line of bench/results/test-all.md.
+"""`make test-all`: every test of the kit; what came of it is a line of bench/results/test-all.md.
 
 `make test`; the tests of the long tier, and longer runs of others (tests/tiers.txt); the commands
 that README and handouts print and that take longer, all mutants, alternatives and flakiness among
-them (documented.py); and a draw of machine-made mutants, whose full set is `make mutation` and takes
-an hour. A step that fails stops none of the others. Whoever commits the line has run it on what the
-line names: a commit, and whether files were changed since.
+them (documented.py); and a draw of machine-made mutants, whose full set is `make mutation` and
+takes an hour. A step that fails stops none of the others. Whoever commits the line has run it on
+what the line names: a commit, and whether files were changed since.
 
 Interface: test_all.py [--step NAME …] [--list] [--results FILE] [--steps FILE]; exit status 1 if a
-step failed. Steps can be run one by one, each with a line of its own: --list says which there are and
-about how many minutes each takes on two idle cores. A file of steps has lines `name<tab>command`.
+step failed. Steps can be run one by one, each with a line of its own: --list says which there are
+and about how many minutes each takes on two idle cores. A file of steps has lines
+`name<tab>command`.
 """
 
 import argparse
@@ -33,8 +34,9 @@ STEPS = (("test", "make test"),
 MINUTES = {"test": 6, "long tests": 25, "commands": 60, "machine-made mutants": 8}
 HEAD = """# make test-all
 
-A line for each run, the last one last: grader/devtools/test_all.py writes it, whoever ran it commits
-it. `+` behind a commit: files were changed since. Minutes are of the clock and of the processor.
+A line for each run, the last one last: grader/devtools/test_all.py writes it, whoever ran it
+commits it. `+` after a commit: files were changed since. Minutes are of the clock and of the
+processor.
 
 | when (UTC) | commit | machine | load before | minutes, processor | result | steps |
 |---|---|---|---|---|---|---|
@@ -132,7 +134,8 @@ def steps_of(path):
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(description="Run every test of the kit, and record the result.")
+    parser = argparse.ArgumentParser(
+        description="Run every test of the kit, and record the result.")
     parser.add_argument("--results", default=RESULTS, metavar="FILE",
                         help="where the line goes (bench/results/test-all.md)")
     parser.add_argument("--steps", default="", metavar="FILE", help="other steps, a line each")

@@ -51,7 +51,8 @@ class Tiers:
 
     def lines_of(self, file):
         """The lines that say where a file goes: those with its name, else the patterns."""
-        found = [line for line in self.lines if line.tier not in (MORE, WAIT) and line.matches(file)]
+        found = [line for line in self.lines
+                 if line.tier not in (MORE, WAIT) and line.matches(file)]
         return [line for line in found if line.pattern == file] or found
 
     def of(self, file):

@@ -2,9 +2,9 @@
 
 https://docs.autolabproject.com/lab/ ("Writing Autograders"): the last line is a JSON string,
 {"scores": {"Prob1": 10}, "scoreboard": [10, 10]}, and the names must be exactly those of the
-problems on the web site. Each task is a problem, named by its title, and so are the hidden tests and
-the quiz.
-Autolab knows nothing but points, so a grading that failed is 0 points and a sentence above them.
+problems on the web site. Each task is a problem, named by its title, and so are the hidden tests
+and the quiz. Autolab knows nothing but points, so a grading that failed is 0 points and a sentence
+above them.
 
 Interface: emit(document, course) -> text; problems(course) -> {name: points}.
 """

@@ -1,5 +1,5 @@
-/* tests.h: what the files of this suite share, and the tests that each of them has. tests.c has those
- * of recomputation, and the list.
+/* tests.h: what the files of this suite share, and the tests that each of them has. tests.c has
+ * those of recomputation, and the list.
  */
 #ifndef LAB_MEMORY_TESTS_H
 #define LAB_MEMORY_TESTS_H

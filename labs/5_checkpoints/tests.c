@@ -72,6 +72,10 @@ static void must_work(Status status, const char *call, const char *unsaid)
     bool said = strchr(last_error(), ':') != NULL; // a file and a line
     if (strstr(last_error(), "slices") != NULL)
         unsaid = "the index has the slices of all ranks in order: describe lists them";
+    else if (strstr(last_error(), "cannot be created: No such file") != NULL)
+        unsaid =
+            "the folder is not there yet: in save_together, who makes it, and how do the others "
+            "know that it is there?";
     else if (said)
         unsaid = NULL;
     check(status == OK, "%s failed (%s)%s%s", call, last_error(), unsaid != NULL ? LIKELY : "",

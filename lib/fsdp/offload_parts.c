@@ -78,6 +78,14 @@ static bool steps_by_ranges(const FsdpAdamW *opt)
     return ranges;
 }
 
+// Of how many elements of a parameter this rank makes the step, and where in its shard they begin.
+static size_t trained_range(const FlatParam *flat, int i, int64_t *at)
+{
+    int64_t begin, end;
+    flat_param_range_in_shard(&flat->layout, i, flat->layout.rank, &begin, &end, at);
+    return flat->layout.params[i]->frozen ? 0 : (size_t)(end - begin);
+}
+
 // A step of AdamW on what this rank has of each parameter that trains.
 static void step_by_ranges(FsdpAdamW *opt)
 {
@@ -87,15 +95,13 @@ static void step_by_ranges(FsdpAdamW *opt)
         FlatParam *flat = &opt->root->units[u]->flat;
         float *values = flat->sharded_param.data, *grads = flat->sharded_grad.data;
         for (int i = 0; i < flat->layout.n; i++) {
-            const Param *param = flat->layout.params[i];
+            int64_t at;
+            size_t n = trained_range(flat, i, &at);
             AdamWConfig c = opt->config;
-            int64_t begin, end, at;
-            flat_param_range_in_shard(&flat->layout, i, flat->layout.rank, &begin, &end, &at);
-            if (param->frozen || begin == end) continue;
-            if (groups != NULL) groups->choose(param, &c, groups->arg);
-            host_adamw(values + at, grads + at, opt->m[u] + at, opt->v[u] + at,
-                       (size_t)(end - begin), c.lr, c.beta1, c.beta2, c.eps, c.weight_decay,
-                       opt->t);
+            if (n == 0) continue;
+            if (groups != NULL) groups->choose(flat->layout.params[i], &c, groups->arg);
+            host_adamw(values + at, grads + at, opt->m[u] + at, opt->v[u] + at, n, c.lr, c.beta1,
+                       c.beta2, c.eps, c.weight_decay, opt->t);
         }
     }
 }
@@ -121,10 +127,9 @@ static Status sgd_step(FsdpRoot *root, float lr, float weight_decay)
         FlatParam *flat = &root->units[i]->flat;
         float *values = flat->sharded_param.data, *grads = flat->sharded_grad.data;
         for (int k = 0; k < flat->layout.n; k++) {
-            int64_t begin, end, at;
-            flat_param_range_in_shard(&flat->layout, k, flat->layout.rank, &begin, &end, &at);
-            if (flat->layout.params[k]->frozen || begin == end) continue;
-            host_sgd(values + at, grads + at, (size_t)(end - begin), lr, weight_decay);
+            int64_t at;
+            size_t n = trained_range(flat, k, &at);
+            if (n > 0) host_sgd(values + at, grads + at, n, lr, weight_decay);
         }
     }
     return OK;

@@ -32,15 +32,6 @@ static Status range_of(const Module *model, int stages, int stage, int *first, i
     return OK;
 }
 
-static bool holds(const Module *m, const Param *param)
-{
-    for (int i = 0; i < m->n_params; i++)
-        if (m->params[i] == param) return true;
-    for (int i = 0; i < m->n_children; i++)
-        if (holds(m->children[i], param)) return true;
-    return false;
-}
-
 // Notes which parameters of m, below this rank's stage, stage `other` holds too (children [first,
 // last) of the model).
 static Status find_ties(const Module *model, const Module *m, int other, int first, int last,
@@ -50,7 +41,7 @@ static Status find_ties(const Module *model, const Module *m, int other, int fir
         bool shared = false;
         if (m->params[i]->frozen) continue; // no gradient: the copies stay equal by themselves
         for (int k = first; k < last && !shared; k++)
-            shared = holds(model->children[k], m->params[i]);
+            shared = module_holds(model->children[k], m->params[i]);
         for (int k = 0; k < ties->n && shared; k++) {
             if (ties->tie[k].param != m->params[i]) continue;
             shared = false;

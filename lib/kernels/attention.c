@@ -279,6 +279,16 @@ static GpuType arithmetic(DType type)
     return type == DTYPE_F32 ? GPU_F32 : GPU_BF16;
 }
 
+// Room for copies of n numbers, and a tile: free both. False, and the operation fails, without.
+static bool share_room(Share *s, size_t n, float **copies, Tile *tile)
+{
+    if (!typed_room(s->type, copies, n, &s->failed)) return false;
+    if (tile_create(tile, s->n)) return true;
+    atomic_store(&s->failed, true);
+    free(*copies);
+    return false;
+}
+
 typedef struct AttentionForward {
     Share share;
     void *y;
@@ -296,10 +306,8 @@ static void attend(void *arg, size_t begin, size_t end)
     size_t at_once = s->groups * n->shared, per_sequence = H / at_once; // heads of a piece; pieces
     float *copies = NULL;
     Tile tile;
-    if (!typed_room(type, &copies, in + one, &s->failed)) return;
-    bool room = tile_create(&tile, n);
-    if (!room) atomic_store(&s->failed, true);
-    for (size_t i = begin; i < end && room; i++) {
+    if (!share_room(s, in + one, &copies, &tile)) return;
+    for (size_t i = begin; i < end; i++) {
         size_t b = i / per_sequence, first = i % per_sequence * at_once;
         const float *from = typed_load(type, copies, f->x, b * in, in);
         float *to = typed_place(type, typed_part(copies, in), f->y, b * one);
@@ -411,10 +419,8 @@ static void attend_back(void *arg, size_t begin, size_t end)
     size_t per_sequence = H / n->shared / s->groups;
     float *c = NULL;
     Tile tile;
-    if (!typed_room(type, &c, 2 * (in + one), &s->failed)) return;
-    bool room = tile_create(&tile, n);
-    if (!room) atomic_store(&s->failed, true);
-    for (size_t i = begin; i < end && room; i++) {
+    if (!share_room(s, 2 * (in + one), &c, &tile)) return;
+    for (size_t i = begin; i < end; i++) {
         size_t b = i / per_sequence;
         Head all = {.dq = typed_place(type, c, x->dqkv, b * in),
                     .q = typed_load(type, typed_part(c, in), x->qkv, b * in, in),

@@ -1,4 +1,4 @@
-/* e4m3.c: parameters to 8 bits and back (e4m3.h), each with a scale that its largest element decides.
+/* e4m3.c: parameters to 8 bits and back (e4m3.h), each by a scale of its own.
  *
  * The scale stays on the device: these kernels work it out from the amax, and the host never waits
  * for it.

@@ -6,10 +6,10 @@
  * and what the layer keeps in its state), where module_discard finds it.
  *
  * Interface: module_forward, module_backward, module_discard, module_free_inside, module_add_hook,
- * module_remove_hook, module_destroy, module_set_type, module_forward_typed, module_backward_typed
- * for all modules; module_forward_any, module_backward_any, module_alloc_typed, module_create,
- * module_add_param, module_add_child, module_forward_into, module_backward_into, module_alloc for
- * the layers.
+ * module_remove_hook, module_destroy, module_holds, module_set_type, module_forward_typed,
+ * module_backward_typed for all modules; module_forward_any, module_backward_any,
+ * module_alloc_typed, module_create, module_add_param, module_add_child, module_forward_into,
+ * module_backward_into, module_alloc for the layers.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,6 +109,15 @@ void module_destroy(Module *m)
     if (m == NULL) return;
     free_params(m, m);
     free_modules(m);
+}
+
+bool module_holds(const Module *m, const Param *param)
+{
+    for (int i = 0; i < m->n_params; i++)
+        if (m->params[i] == param) return true;
+    for (int i = 0; i < m->n_children; i++)
+        if (module_holds(m->children[i], param)) return true;
+    return false;
 }
 
 void module_set_type(Module *m, DType type)

@@ -150,7 +150,8 @@ class Apart(FakeKit):
                            "grader/course/course.json", "tests/hidden/one.c", "reference/one.c",
                            "build/impl/reference/one.o", "Makefile")])
         done = subprocess.run(
-            [sys.executable, "-B", self.path("grader/course/deliver.py"), "--platform", "gradescope",
+            [sys.executable, "-B", self.path("grader/course/deliver.py"), "--platform",
+             "gradescope",
              "--submission", self.path("mine"), "--results", self.path("out", "result")],
             cwd=self.folder, capture_output=True, text=True, check=False, timeout=60)
         self.assertEqual(done.returncode, 0, done.stderr)

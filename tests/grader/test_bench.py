@@ -192,8 +192,8 @@ class Asked(unittest.TestCase):
                                  [0] * len(level.ranks), model.name)
 
 
-# Programs with the names of bench/*.c's that print figures: a step takes as many seconds of CPU time
-# as the file `slow` says.
+# Programs with the names of bench/*.c's that print figures: a step takes as many seconds of CPU
+# time as the file `slow` says.
 LAUNCH = '#!/bin/sh\nshift 2\nexec "$@"\n'
 STEP = '''#!%s -SE
 import json, os, sys

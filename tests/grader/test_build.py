@@ -1,5 +1,5 @@
-"""The Makefile on a kit in miniature: the real Makefile, setup.sh and impl_folder.sh, and sources of
-a line each. What is made anew after a change and what is not, jobs, paths that make cannot name.
+"""The Makefile on a kit in miniature: the real Makefile, setup.sh and impl_folder.sh, and sources
+of a line each. What is made anew after a change and what is not, jobs, paths that make cannot name.
 
 The last class has the real kit: folders with odd names and mistakes that the compiler finds.
 """
@@ -285,7 +285,8 @@ class Spaces(Miniature):
         self.make("simgpu")
         self.write("prog.c", "#include <one.h>\nint main(void) { return one(); }\n")
         done = subprocess.run(
-            ["sh", "-c", 'eval "cc -g prog.c $(pkg-config --cflags --libs simgpu) -o prog" && ./prog'],
+            ["sh", "-c",
+             'eval "cc -g prog.c $(pkg-config --cflags --libs simgpu) -o prog" && ./prog'],
             cwd=self.folder, check=False, capture_output=True, text=True, timeout=60,
             env=clean(PKG_CONFIG_PATH=os.path.join(self.kit, "build/lib/pkgconfig")))
         self.assertEqual((done.returncode, done.stderr), (42, ""))
@@ -457,8 +458,8 @@ class RealKit(ReferenceCopy):
         self.assertRegex(
             self.message("--task", "1"),
             r"^meta_init\.c does not compile\. %s/meta_init\.c:%d: control reaches end of non-void "
-            r"function \[-Werror=return-type\]: a path through forgetful ends without a return\. Is "
-            r"`return OK;` missing\?$" % (re.escape(os.path.basename(self.copy)), line))
+            r"function \[-Werror=return-type\]: a path through forgetful ends without a return\. "
+            r"Is `return OK;` missing\?$" % (re.escape(os.path.basename(self.copy)), line))
 
     def test_other_mistakes_that_are_more_than_warnings(self):
         for code, word in (("nobody_declares_this(1);", "implicit"),
@@ -480,7 +481,7 @@ class RealKit(ReferenceCopy):
         document, _ = self.grade("--task", "5", impl=odd)
         self.assertEqual(document["score"], document["max_score"])
         self.assertEqual(document["impl"], odd)
-        # A part that is not written, an error of the compiler, a report, each with the folder's name.
+        # A part that is not written, a compiler's error, a report, each with the folder's name.
         shutil.copy(os.path.join(ROOT, "skeleton", "optimizer.c"), odd)
         _, out = self.grade("--task", "5", impl=odd)
         self.assertIn("at %s/optimizer.c:" % name, out)
@@ -495,7 +496,8 @@ class RealKit(ReferenceCopy):
         the file, which they quote."""
         evil = "\x1b[2J\x1b]0;title\x07\x9b31m \u202e"
         with open(os.path.join(self.copy, "api.c"), "a", encoding="utf-8") as source:
-            source.write('#pragma message("%s")\n_Static_assert(0, "%s"); // here\nint x = ; // %s\n'
+            source.write('#pragma message("%s")\n_Static_assert(0, "%s"); // here\n'
+                         'int x = ; // %s\n'
                          % (evil, evil, evil))
         shown = subprocess.run(["make", "build", "IMPL=" + self.copy, "BUILD=" + build_folder()],
                                cwd=ROOT, timeout=280, check=False, env=clean(),
@@ -530,8 +532,8 @@ class Unwritable(Miniature):
         self.assertEqual(done.stdout, "")
         lines = done.stderr.splitlines()
         self.assertEqual(len(lines), 2, done.stderr)
-        self.assertRegex(lines[0], r"^setup: the folder .*/kit/build cannot be written, and .*: copy "
-                         "the project to a folder of your own$")
+        self.assertRegex(lines[0], r"^setup: the folder .*/kit/build cannot be written, and .*: "
+                         "copy the project to a folder of your own$")
         self.assertRegex(lines[1], r"^make: \*\*\* ")
 
 

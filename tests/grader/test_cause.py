@@ -127,7 +127,8 @@ class Pointing(unittest.TestCase):
 
     def test_two_operations_point_at_a_part_only_where_both_are_in_it(self):
         race = "race-between-streams"
-        self.assertEqual(self.part(REPORT, report(race, ("m/one.c", "begin"), ("m/one.c", "helper"))),
+        calls = ("m/one.c", "begin"), ("m/one.c", "helper")
+        self.assertEqual(self.part(REPORT, report(race, *calls)),
                          "1.1")
         self.assertEqual(self.part(REPORT, report(race, ("m/one.c", "begin"), ("m/one.c", "both"))),
                          "")
@@ -183,7 +184,8 @@ class Hints(unittest.TestCase):
 
     def test_a_report_that_points_nowhere_has_the_hints_of_a_test_about_such_reports(self):
         race = report("race-between-streams", ("nn/x.c", "f"))
-        one, two = filled(row("first", REPORT, reports=[race]), row("order", REPORT, reports=[race]))
+        one, two = filled(row("first", REPORT, reports=[race]),
+                          row("order", REPORT, reports=[race]))
         self.assertEqual(one["more"], ["Order?", "o2", "o3"])
         one, = filled(row("first", REPORT, reports=[race])) # the order's own test passes
         self.assertEqual((one["hint"], one["more"]), ("", []))

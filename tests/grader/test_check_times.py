@@ -1,5 +1,5 @@
-"""make check-times: two traces that differ in one nanosecond, or on one track, are told apart; numbers of
-processes and arrows may differ.
+"""make check-times: two traces that differ in one nanosecond, or on one track, are told apart;
+numbers of processes and arrows may differ.
 """
 
 import json

@@ -1,5 +1,6 @@
-"""grader/devtools/claims.py: the table of tests/claims.txt as it is, and what the check says of tables
-that are wrong. And one rule that no mutant can break, because it is about a folder's name."""
+"""grader/devtools/claims.py: the table of tests/claims.txt as it is, and what the check says of
+tables that are wrong. And one rule that no mutant can break, because it is about a folder's
+name."""
 
 import os
 import shutil
@@ -97,7 +98,8 @@ class Tables(TempFolder):
                 ("  tests    pairs/counts\n", "  tests    pairs/sorts\n", "no test pairs/sorts"),
                 ("  mutants  overflows", "  mutants  wraps", "there is no mutant wraps"),
                 ("Adds two numbers.", "Adds numbers.", "not in fsdp.h: \"Adds numbers.\""),
-                ("Adds two numbers.", "Adds numbers.", "in no claim, and no definition: \"Adds two"),
+                ("Adds two numbers.", "Adds numbers.",
+                 "in no claim, and no definition: \"Adds two"),
                 ("never\n           overflows.", "never", "no definition: \"overflows.\""),
                 ("  as       fsdp.h/add/1", "  as       fsdp.h/add/9", "no claim fsdp.h/add/9"),
                 ("fsdp.h/add/2", "fsdp.h/add/1", "fsdp.h/add/1: twice")):
@@ -123,7 +125,8 @@ class Tables(TempFolder):
 class FolderNames(test_attacks.Graded):
     def test_a_folder_called_nn_may_not_wait_on_the_host(self):
         text = test_attacks.reference("optimizer.c")
-        waits = text.replace("    opt->t++;\n", "    opt->t++;\n    cudaStreamSynchronize(stream);\n")
+        step = "    opt->t++;\n"
+        waits = text.replace(step, step + "    cudaStreamSynchronize(stream);\n")
         self.assertNotEqual(waits, text)
         folder = self.path("nn")
         shutil.copytree(os.path.join(ROOT, "reference"), folder)

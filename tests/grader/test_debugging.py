@@ -1,4 +1,4 @@
-"""What README.md says of a debugging session: where a student's printf goes, and one test by name."""
+"""What README.md says of debugging: where a student's printf goes, and one test by name."""
 
 import json
 import os

@@ -181,7 +181,8 @@ class Demo(ReferenceCopy):
     # ---- What goes wrong while it runs ----
 
     def test_a_missing_wait_is_reported_with_the_students_line(self):
-        self.spoil("forward.c", "cudaStreamWaitEvent(unit->ctx->compute_stream, flat->all_gather_done, 0)",
+        self.spoil("forward.c",
+                   "cudaStreamWaitEvent(unit->ctx->compute_stream, flat->all_gather_done, 0)",
                    "cudaGetLastError()")
         status, out, err = self.run_demo(flags=SMALL.replace("--steps 4", "--steps 100000"))
         self.assertEqual(status, 1, out + err)

@@ -1,5 +1,5 @@
-"""The container of .devcontainer/: Debian's packages alone, and all that grader/setup.sh would install.
-That a container is made of it is not tried here."""
+"""The container of .devcontainer/: Debian's packages alone, and all that grader/setup.sh would
+install. That a container is made of it is not tried here."""
 
 import json
 import os

@@ -105,7 +105,8 @@ class Fields(Emitted):
         self.assertEqual(result["leaderboard"], [{"name": "Score", "value": 10}])
 
     def test_which_files_were_graded(self):
-        files = [{"task": 1, "file": "one.c", "source_sha256": "ab", "linked": True}, "x", {"y": []}]
+        files = [{"task": 1, "file": "one.c", "source_sha256": "ab", "linked": True}, "x",
+                 {"y": []}]
         result = json.loads(self.emitted("gradescope", document(test(), files=files)))
         self.assertEqual(result["extra_data"]["files"],
                          [{"task": "1", "file": "one.c", "source_sha256": "ab", "linked": True},

@@ -9,7 +9,8 @@ import unittest
 from helpers import GRADER, TempFolder
 
 CUDART = "#define CUDART_VERSION  13000\n"
-NCCL = "#define NCCL_MAJOR 2\n#define NCCL_MINOR 28\n#define NCCL_PATCH 9\n#define NCCL_SUFFIX \"\"\n"
+NCCL = ("#define NCCL_MAJOR 2\n#define NCCL_MINOR 28\n#define NCCL_PATCH 9\n"
+        "#define NCCL_SUFFIX \"\"\n")
 
 # Where each part of a toolkit is, in a layout: below the folder that CUDA_HOME names.
 TOOLKIT = {

@@ -12,7 +12,8 @@ from helpers import DEVTOOLS, ROOT, TempFolder, build_folder
 class Flakiness(TempFolder):
     def test_three_gradings_under_load_give_the_same_scores(self):
         done = subprocess.run(
-            [sys.executable, "-B", os.path.join(DEVTOOLS, "flakiness.py"), "--times", "3", "--build",
+            [sys.executable, "-B", os.path.join(DEVTOOLS, "flakiness.py"), "--times", "3",
+             "--build",
              build_folder(), "--out", self.path("out")], cwd=ROOT, capture_output=True, text=True,
             timeout=1500, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

@@ -52,7 +52,8 @@ class Usage(TempFolder):
             self.skipTest("nobody to call it as")
         done = self.call("true", prefix=prefix)
         self.assertEqual((done.returncode, done.stdout), (3, ""))
-        self.assertRegex(done.stderr, r"^fresh-machine: cannot make a fresh machine: this needs root")
+        self.assertRegex(done.stderr,
+                         r"^fresh-machine: cannot make a fresh machine: this needs root")
 
 
 @unittest.skipUnless(HERE and shutil.which("unshare") and can_unshare(), "this needs root")
@@ -90,7 +91,8 @@ class Running(TempFolder):
             self.assertNotIn(self.folder, file.read())
 
     def test_commands_run_in_a_clone(self):
-        process = self.start("--path", "my lab é", "echo \"in $PWD\"; ls", "touch /made; ls /", "ls /proc")
+        process = self.start("--path", "my lab é", "echo \"in $PWD\"; ls", "touch /made; ls /",
+                             "ls /proc")
         out, err = process.communicate(timeout=60)
         self.assertEqual((process.returncode, err), (0, ""))
         lines = out.splitlines()
@@ -107,7 +109,8 @@ class Running(TempFolder):
         out, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 1)
         self.assertNotIn("never", out)
-        self.assertRegex(err, r"^fresh-machine: failed with status 7 after \d+ s: sh -c 'exit 7'\n$")
+        self.assertRegex(err,
+                         r"^fresh-machine: failed with status 7 after \d+ s: sh -c 'exit 7'\n$")
         self.nothing_is_left()
 
     def test_interrupted_it_leaves_nothing(self):
@@ -119,7 +122,8 @@ class Running(TempFolder):
                     self.assertIsNone(process.poll())
                 process.send_signal(number)
                 err = process.communicate(timeout=60)[1]
-                self.assertEqual((process.returncode, err), (status, "fresh-machine: interrupted\n"))
+                self.assertEqual((process.returncode, err),
+                                 (status, "fresh-machine: interrupted\n"))
                 until = time.monotonic() + 20
                 while processes_with("sleep\0" + mark) and time.monotonic() < until:
                     time.sleep(0.05)

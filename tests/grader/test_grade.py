@@ -25,8 +25,8 @@ class Scores(FakeKit):
         self.assertTrue(out.startswith("On 2 made-up devices\n\nTask 1"), out)
         self.assertEqual(set(tests["a"]), {"name", "task", "title", "status", "score", "max_score",
                                            "part", "look", "ask",
-                                           "message", "hint", "more", "handout", "section", "seconds",
-                                           "reports", "limit"})
+                                           "message", "hint", "more", "handout", "section",
+                                           "seconds", "reports", "limit"})
         self.assertEqual(tests["a"]["seconds"], 0.25)
 
     def test_a_failure_costs_its_points_and_comes_with_advice(self):
@@ -59,7 +59,8 @@ class Scores(FakeKit):
     def test_a_report_that_many_tests_meet_is_shown_once(self):
         block = ("rank %d of 2: simgpu: rank %d, device %d: a race\\n   kernel.\\n   copy.\\n   "
                  "question (tests/tasks/one.c:%d)")
-        self.suite("one", "abc", "say('a', 'failed', '%s'); say('b', 'failed', '%s'); say('c'); end()"
+        self.suite("one", "abc",
+                   "say('a', 'failed', '%s'); say('b', 'failed', '%s'); say('c'); end()"
                    % (block % (0, 0, 0, 11), block % (1, 1, 1, 22)))
         _, out, tests, _ = self.grade()
         self.assertEqual(out.count("question"), 1)

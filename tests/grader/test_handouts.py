@@ -1,5 +1,5 @@
-"""The handouts as chapters: what each has, that questions are answered where the pages say, and that
-the numbers of figures and worked examples are those of the formulas. What is measured
+"""The handouts as chapters: what each has, that questions are answered where the pages say, and
+that the numbers of figures and worked examples are those of the formulas. What is measured
 (figures/memory.svg, figures/step.svg) is drawn anew by test_documented.py."""
 
 import glob
@@ -77,7 +77,8 @@ class Chapters(unittest.TestCase):
         overview = read("README.md")
         for path in CHAPTERS:
             name = os.path.basename(path)
-            with open(os.path.join(ROOT, "tasks", name[:-3], "task.json"), encoding="utf-8") as file:
+            description = os.path.join(ROOT, "tasks", name[:-3], "task.json")
+            with open(description, encoding="utf-8") as file:
                 task = json.load(file)
             points = sum(test["points"] for test in task["tests"])
             self.assertRegex(read(name), r"(?m)^File: `skeleton/\w+\.c`\. %d points\b" % points)
@@ -120,7 +121,8 @@ class Questions(unittest.TestCase):
         self.assertEqual([number for number, _ in asked], numbers)
         self.assertLessEqual({name for _, name in asked}, {"Start", "In PyTorch", "Outlook"} | {
             "Task %d" % task for task in range(1, 7)})
-        answers = re.findall(r"(?m)^\| (\d+) \| .+ \| .+\? \(.+\) \|$", read("interview_answers.md"))
+        answers = re.findall(r"(?m)^\| (\d+) \| .+ \| .+\? \(.+\) \|$",
+                             read("interview_answers.md"))
         self.assertEqual(answers, numbers)
 
 
@@ -130,7 +132,8 @@ class Figures(unittest.TestCase):
 
     def boxes(self, name, kind):
         """[(x, y, width, height, the text within)] of a figure's boxes of a kind."""
-        form = (r'<rect class="%s" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)"[^>]*/>'
+        form = (r'<rect class="%s" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" '
+                r'height="([\d.]+)"[^>]*/>'
                 r'(?:\n  <text [^>]*>([^<]*)</text>)?' % kind)
         found = [tuple(map(float, box[:4])) + (box[4],)
                  for box in re.findall(form, self.figure(name))]

@@ -147,8 +147,8 @@ class Messages(Miniature):
         self.mutants(self.mutant(old="i < 2", new="i < 3", reason="one is 9"))
         status, out = self.run_it("--messages")
         self.assertEqual(status, 0, out)
-        self.assertIn("of 1 mutants' messages, the last screen names the right function or rule: 1, "
-                      "100.0 %", out)
+        self.assertIn("of 1 mutants' messages, the last screen names the right function or rule: "
+                      "1, 100.0 %", out)
 
     def test_the_share_and_who_is_missing(self):
         self.mutants(self.mutant())

@@ -68,11 +68,11 @@ class Limits(FakeKit):
         self.assertEqual(tests["a"]["message"], "10")
 
     def test_a_timeout_says_where_the_limit_comes_from(self):
-        self.suite("one", "abc", "for t in wanted:\n    say(t, 'timeout' if t == 'b' else 'passed', "
-                   "'it is over')\nend()")
+        self.suite("one", "abc", "for t in wanted:\n    say(t, 'timeout' if t == 'b' else "
+                   "'passed', 'it is over')\nend()")
         tests = self.grade()[2]
-        self.assertEqual(tests["b"]["message"], "it is over\nThe reference took 0.25 s for this test "
-                         "on this machine. LIMIT=60 allows more.")
+        self.assertEqual(tests["b"]["message"], "it is over\nThe reference took 0.25 s for this "
+                         "test on this machine. LIMIT=60 allows more.")
 
 
 class Measuring(FakeKit):

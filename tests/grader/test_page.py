@@ -210,7 +210,8 @@ class Pages(unittest.TestCase):
         self.assertIn("Write part 1.2, at skeleton/one.c:7.", text)
         self.assertIn("then make grade TASK=1.", text)
         value["impl"], value["backend"] = "../mine", "emulated-cuda"
-        self.assertIn("make grade TASK=1 BACKEND=emulated-cuda IMPL=../mine.", self.page(value).text)
+        self.assertIn("make grade TASK=1 BACKEND=emulated-cuda IMPL=../mine.",
+                      self.page(value).text)
 
     def test_what_several_tests_say_is_told_once_and_without_hints(self):
         value = document(PLAIN, "error", "one.c does not compile. one.c:3: no semicolon")

@@ -14,8 +14,8 @@ import threading
 import unittest
 
 import schemas
-from archives import (COURSE, ENVIRONMENT, FILES, FULL, HALF, HALF_HIDDEN, HIDDEN, PLATFORMS, QUIZ, TASKS,
-                      Released, run)
+from archives import (COURSE, ENVIRONMENT, FILES, FULL, HALF, HALF_HIDDEN, HIDDEN, PLATFORMS, QUIZ,
+                      TASKS, Released, run)
 from attack_files import ATTACKS
 
 # What the student's archive offers: the words to try each target with, and what it then prints.

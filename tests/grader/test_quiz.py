@@ -42,7 +42,8 @@ def oracle(setting):
         "2a": block, "2b": up(block), "2c": root, "2d": W * up(root) - root, "2e": last,
         "2f": 8 * shards,
         "3a": 2 * L + 1, "3b": 4 * up(block) * (W - 1), "3c": gathers, "3d": three, "3e": whole,
-        "4a": L + 1, "4b": scatters, "4c": three, "4d": (gathers + scatters) / (8 * n * (W - 1) / W),
+        "4a": L + 1, "4b": scatters, "4c": three,
+        "4d": (gathers + scatters) / (8 * n * (W - 1) / W),
         "5a": shards, "5b": 8 * shards, "5c": 28 * shards, "5d": 1e6 * 28 * shards / HBM,
         "5e": 1e6 * 28 * n / HBM,
         "6a": L + 1, "6b": 4 * W * up(n), "6c": 4 * L * up(block) * (W - 1),
@@ -213,7 +214,8 @@ class Command(TempFolder):
             environment["SEED"] = seed
         out = self.path("quiz.json")
         done = subprocess.run(
-            [sys.executable, os.path.join(GRADER, "quiz.py"), "--impl", self.path(), "--build", BUILD,
+            [sys.executable, os.path.join(GRADER, "quiz.py"), "--impl", self.path(), "--build",
+             BUILD,
              "--out", out] + list(words), cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, check=False, timeout=LIMIT * runner.time_factor())
         with open(out, encoding="utf-8") as file:

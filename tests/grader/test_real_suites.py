@@ -110,7 +110,8 @@ class RealSuites(ReferenceCopy):
         letters = set()
         for name in set(tests) - set(TOGETHER):
             message = tests[name]["message"]
-            found = re.search(r"\.c:\d+: part ([1-6]\.\d+[a-z]?) of \w+ is not written yet", message)
+            found = re.search(r"\.c:\d+: part ([1-6]\.\d+[a-z]?) of \w+ is not written yet",
+                              message)
             self.assertTrue(found, message)
             letters.add(found.group(1)[-1])
         self.assertIn("a", letters)

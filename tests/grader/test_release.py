@@ -1,6 +1,6 @@
-"""What a course hands out and uploads: what is in each archive, what half an archive leaves behind, and
-deliver.py on submissions and graders that are broken. test_delivered.py and test_platforms.py run
-what is delivered.
+"""What a course hands out and uploads: what is in each archive, what half an archive leaves behind,
+and deliver.py on submissions and graders that are broken. test_delivered.py and test_platforms.py
+run what is delivered.
 """
 
 import io

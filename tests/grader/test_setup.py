@@ -285,8 +285,8 @@ class Setup(Machine):
         self.program("python3", self.OLD % ("3.8.10", 1))
         done = self.call(CONFIG=self.path("build/config.mk"))
         self.assertEqual((done.returncode, done.stdout, self.log()), (1, "", ""))
-        self.assertEqual(done.stderr, "setup: python3 is Python 3.8.10, and the grader needs 3.9 or "
-                         "later: install a newer one and name it, as in: make grade "
+        self.assertEqual(done.stderr, "setup: python3 is Python 3.8.10, and the grader needs 3.9 "
+                         "or later: install a newer one and name it, as in: make grade "
                          "PYTHON=python3.11\n")
         self.assertFalse(os.path.exists(self.path("build")))
         self.program("python3.12", "#!/bin/sh\nexit 0\n")
@@ -330,7 +330,8 @@ class Config(Machine):
     def test_what_it_says(self):
         self.assertEqual(self.call().returncode, 0)
         values = self.values()
-        self.assertEqual(sorted(values), ["BLAS", "BLAS_DEFS", "BLAS_LIBS", "COMPILER", "PROCESSOR"])
+        self.assertEqual(sorted(values),
+                         ["BLAS", "BLAS_DEFS", "BLAS_LIBS", "COMPILER", "PROCESSOR"])
         self.assertEqual((values["BLAS"], values["BLAS_DEFS"], values["BLAS_LIBS"],
                           values["COMPILER"]),
                          ("dnnl", "-DSIMGPU_DNNL", "-ldnnl", "cc (made up) 1.0"))
@@ -339,8 +340,8 @@ class Config(Machine):
 
     def test_openblas(self):
         self.write("include/cblas.h", "openblas_set_num_threads")
-        self.program("pkg-config", "#!/bin/sh\n[ \"$1\" = --libs ] && echo '-L/opt/o -lopenblas ' ||"
-                                   " echo -I/opt/o/include\n")
+        self.program("pkg-config", "#!/bin/sh\n[ \"$1\" = --libs ] && echo '-L/opt/o -lopenblas ' "
+                                   "|| echo -I/opt/o/include\n")
         self.assertEqual(self.call(BLAS="openblas").returncode, 0)
         values = self.values()
         self.assertEqual((values["BLAS"], values["BLAS_DEFS"], values["BLAS_LIBS"].strip()),

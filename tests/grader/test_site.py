@@ -142,7 +142,8 @@ class Html(TempFolder):
 
     def test_links(self):
         self.write("a.html", '<a href="b.html#x">1</a><a href="b.html#y">2</a>'
-                             '<a href="c.html">3</a><a href="https://x.org/">4</a><a href="#top">5</a>'
+                             '<a href="c.html">3</a><a href="https://x.org/">4</a>'
+                              '<a href="#top">5</a>'
                              '<script src="https://x.org/s.js"></script><img src="no.svg">')
         self.write("b.html", '<h1 id="x">b</h1>')
         self.assertEqual(sorted(site_check.links(self.folder)), [

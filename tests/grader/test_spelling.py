@@ -1,5 +1,5 @@
-"""The spelling of the pages, hints, contracts and task files, by Debian's codespell (a list of common
-misspellings) where it is installed."""
+"""The spelling of the pages, hints, contracts and task files, by Debian's codespell (a list of
+common misspellings) where it is installed."""
 
 import glob
 import os
@@ -19,7 +19,8 @@ PLACES = ("*.md", "CITATION.cff", "bench/results/*.md", "handouts/*.md", "handou
 
 def misspelt(paths):
     done = subprocess.run(["codespell", "--ignore-words-list", KNOWN, *paths], cwd=ROOT, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=280, check=False)
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=280,
+                          check=False)
     return done.stdout
 
 
@@ -31,7 +32,8 @@ class Spelling(TempFolder):
         self.assertEqual(misspelt(sorted(paths)), "")
 
     def test_it_finds_one(self):
-        self.assertIn("rec" + "ieve", misspelt([self.write("page.md", "They " + "rec" + "ieve it.\n")]))
+        wrong = "rec" + "ieve"
+        self.assertIn(wrong, misspelt([self.write("page.md", "They " + wrong + " it.\n")]))
 
 
 if __name__ == "__main__":

@@ -74,7 +74,8 @@ class Lines(unittest.TestCase):
         for changes in ({"rank": 1}, {"rank": -1}, {"step": 1}, {"step": None}, {"full": True},
                         {"full": 0}, {"live": [192]}, {"live": [192, float("inf")]},
                         {"live": [-1, 192]}, {"peak": float("nan")}, {"peak": 1 << 60},
-                        {"began": 0}, {"rows": {}}, {"rows": [0]}, {"rows": [["F", 0]] * 20001}, {"more": 0}):
+                        {"began": 0}, {"rows": {}}, {"rows": [0]}, {"rows": [["F", 0]] * 20001},
+                         {"more": 0}):
             with self.subTest(changes=str(changes)[:60]):
                 self.refused(lines(changes), "")
 
@@ -254,7 +255,8 @@ class Graded(ReferenceCopy):
         self.assertEqual(page.count("<svg "), 4)
 
     def test_a_crash_costs_the_plots_and_nothing_else(self):
-        self.replace("forward.c", "    if (reshards_after_forward(unit)) TRY(fsdp_reshard(unit));\n",
+        self.replace("forward.c",
+                     "    if (reshards_after_forward(unit)) TRY(fsdp_reshard(unit));\n",
                      "    int *volatile nowhere = NULL;\n"
                      "    if (root->n_post_forward == 5) *nowhere = 1;\n"
                      "    if (reshards_after_forward(unit)) TRY(fsdp_reshard(unit));\n")

@@ -1,5 +1,5 @@
-"""The version is in one place, VERSION: archives and simgpu's pkg-config file read it there, and what
-cannot read it (CITATION.cff, CHANGELOG.md) has the same."""
+"""The version is in one place, VERSION: archives and simgpu's pkg-config file read it there, and
+what cannot read it (CITATION.cff, CHANGELOG.md) has the same."""
 
 import os
 import re

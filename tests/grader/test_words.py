@@ -13,7 +13,8 @@ ITSELF = os.path.join("tests", "grader", "test_words.py")
 
 # Where no phrase may be.
 CLEAN = ("Makefile", "make", "README.md", "CONTRIBUTING.md", "include", "reference", "skeleton",
-         "handouts", "lib", "gpulog", "simgpu", "grader", "tasks", "examples", "bench", "site", "tests")
+         "handouts", "lib", "gpulog", "simgpu", "grader", "tasks", "examples", "bench", "site",
+         "tests")
 
 PHRASES = {
     r"let(s|ting)? go": "free, reshard",
@@ -47,7 +48,8 @@ NAMES = {
     r"\bkernel_spread_bias\b": "kernel_broadcast_bias",
     r"\bkernel_sum2\b": "kernel_add_out",
     r"`make different\b|\btests/different\b|--different\b": "make alternatives, tests/alternatives",
-    r"BACKEND=rehearsal|\bREHEARSAL\b|\b(support|build)/rehearsal\b|\b(the rehearsal of|rehearsed)\b":
+    r"BACKEND=rehearsal|\bREHEARSAL\b|\b(support|build)/rehearsal\b|"
+    r"\b(the rehearsal of|rehearsed)\b":
         "BACKEND=emulated-cuda, EMULATED_CUDA, support/emulated_cuda, on emulated CUDA",
     r"\bmake steady\b|\bsteady\.py\b": "make flakiness, flakiness.py",
     r"\b(inner_|sim_)?books_\w+|\bBOOKS_\w+|\bbooks\.h\b": "sim_log_*, log_writer.h",

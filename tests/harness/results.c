@@ -272,7 +272,7 @@ static void test_all_results(void **state)
         "\"\", ",
         "{\"nonce\": \"sesame\", \"test\": \"inner_assertion\", \"status\": \"failed\", "
         "\"message\": "
-        "\"0x3 != 0x4\\n",
+        "\"0x3 != 0x4 (tests/harness/results.c:",
         "{\"nonce\": \"sesame\", \"test\": \"inner_harness\", \"status\": \"error\", \"message\": "
         "\"a "
         "test asked for -1 ranks",

@@ -1,5 +1,5 @@
-/* Units with frozen parameters under the six files alone, without a strategy: which views there are,
- * what shards and moments take, and what the optimizer's functions touch. (simgpu reports what
+/* Units with frozen parameters under the six files alone, without a strategy: which views there
+ * are, what shards and moments take, and what the optimizer's functions touch. (simgpu reports what
  * reaches past a gradient shard, which is shorter than the shard.)
  */
 #include <math.h>
@@ -83,6 +83,26 @@ static void compare(const FsdpRoot *root, const Plain *plain, bool grads)
     }
 }
 
+// Two steps of both: the same gradients before each step, the same parameters after it.
+static void train_both(Module *model, FsdpContext *ctx, FsdpAdamW *adamw, Plain *plain,
+                       const Batch *batch)
+{
+    const FsdpRoot *root = fsdp_unit(model)->root;
+    for (int step = 0; step < 2; step++) {
+        need(fsdp_zero_grad(model, ctx));
+        need(plain_adamw_zero_grad(plain->adamw));
+        uint64_t first = gpulog_length();
+        pass(&plain->run, model, batch, &plain->spec);
+        check_no_empty_memory(first);
+        pass(&plain->run, plain->model, batch, &plain->spec);
+        compare(root, plain, true);
+        need(fsdp_adamw_step(adamw));
+        need(plain_adamw_step(plain->adamw));
+        need_cuda(cudaDeviceSynchronize());
+        compare(root, plain, false);
+    }
+}
+
 static void frozen_body(const Rank *r, void *arg)
 {
     RandomModel described = ADAPTERS;
@@ -120,19 +140,7 @@ static void frozen_body(const Rank *r, void *arg)
     after = gpulog_live_bytes(r->device);
     check(after - before == 2 * grads, "the moments take %zu bytes, want %zu: of what trains",
           after - before, 2 * grads);
-    for (int step = 0; step < 2; step++) {
-        need(fsdp_zero_grad(model, &ctx));
-        need(plain_adamw_zero_grad(plain.adamw));
-        uint64_t first = gpulog_length();
-        pass(&plain.run, model, &batch, &spec);
-        check_no_empty_memory(first);
-        pass(&plain.run, plain.model, &batch, &spec);
-        compare(root, &plain, true);
-        need(fsdp_adamw_step(&adamw));
-        need(plain_adamw_step(plain.adamw));
-        need_cuda(cudaDeviceSynchronize());
-        compare(root, &plain, false);
-    }
+    train_both(model, &ctx, &adamw, &plain, &batch);
     need(fsdp_clip_grad_norm(model, &ctx, 1e-3f, &norm));
     need(fsdp_grad_norm(model, &ctx, &clipped));
     check(norm > 1e-3f && fabsf(clipped - 1e-3f) < 1e-8f,

@@ -1,6 +1,6 @@
-/* Offload together with what works on gradients or shards as well: a loss scale, rates by parameter,
- * SGD over frozen parameters, stages that clip. The same training without offload is the oracle;
- * tests/labs/pairs.c has the other options.
+/* Offload together with what works on gradients or shards as well: a loss scale, rates by
+ * parameter, SGD over frozen parameters, stages that clip. The same training without offload is the
+ * oracle; tests/labs/pairs.c has the other options.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -92,8 +92,8 @@ static void loss_scale_body(const Rank *r, void *arg)
             const ProcessGroup *shard = &two.of[i].mesh.shard;
             if (overflows && shard->rank == shard->size - 1) put_infinity(&two.of[i]);
             need(loss_scaler_unscale(&scaler[i]));
-            check(scaler[i].found_inf == overflows, "step %d: of the gradients %s is infinite", step,
-                  overflows ? "one" : "none");
+            check(scaler[i].found_inf == overflows, "step %d: of the gradients %s is infinite",
+                  step, overflows ? "one" : "none");
         }
         if (!overflows) two_compare(&two, true, "unscaled,");
         for (int i = 0; i < 2; i++) {
@@ -147,15 +147,21 @@ static void groups_body(const Rank *r, void *arg)
     two_unwrap(&two, r);
 }
 
-static void rates_by_parameter_hold_on_the_host(void **state)
+// All parameters of a flat layout, and two thirds of those of one by parameter.
+static void on_both_layouts(Strategy strategy, RankBody body)
 {
     for (int world = 1; world < 6; world += 2) {
-        Case c = case_of(spec_mlp(3), STRATEGY_ZERO3, world, 1, 1);
-        run_ranks(world, groups_body, &c);
+        Case c = case_of(spec_mlp(3), strategy, world, 1, 1);
+        run_ranks(world, body, &c);
         c.layout = per_parameter_layout;
         c.frozen = every_third;
-        run_ranks(world, groups_body, &c);
+        run_ranks(world, body, &c);
     }
+}
+
+static void rates_by_parameter_hold_on_the_host(void **state)
+{
+    on_both_layouts(STRATEGY_ZERO3, groups_body);
 }
 
 static void sgd_body(const Rank *r, void *arg)
@@ -176,13 +182,7 @@ static void sgd_body(const Rank *r, void *arg)
 
 static void sgd_leaves_frozen_parameters_on_the_host(void **state)
 {
-    for (int world = 1; world < 6; world += 2) {
-        Case c = case_of(spec_mlp(3), STRATEGY_ZERO2, world, 1, 1);
-        run_ranks(world, sgd_body, &c);
-        c.layout = per_parameter_layout;
-        c.frozen = every_third;
-        run_ranks(world, sgd_body, &c);
-    }
+    on_both_layouts(STRATEGY_ZERO2, sgd_body);
 }
 
 // ---- Stages ----

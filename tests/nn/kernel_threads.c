@@ -1,8 +1,8 @@
 /* kernel_threads.c: every kernel has the same bits whatever the number of threads (SIMGPU_THREADS).
  *
- * A world of one rank per number of threads, from 1 to 16, runs all kernels on arrays of odd sizes that
- * are large enough to be shared; what comes back is a checksum of all arrays of a call, read or
- * written, which must be equal. (A GPU's kernels must be the same from run to run.)
+ * A world of one rank per number of threads, from 1 to 16, runs all kernels on arrays of odd sizes
+ * that are large enough to be shared; what comes back is a checksum of all arrays of a call, read
+ * or written, which must be equal. (A GPU's kernels must be the same from run to run.)
  */
 #include <stdio.h>
 

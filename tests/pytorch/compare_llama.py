@@ -1,4 +1,4 @@
-"""What transformers' Llama makes of our files, and we of its: the logits of both, with random weights.
+"""What transformers' Llama makes of our files, and we of its: both logits, with random weights.
 
 Runs as compare.py does, in the virtual environment of `make compare-pytorch`.
 

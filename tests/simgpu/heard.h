@@ -4,7 +4,8 @@
  * A body that provokes a report calls hear(heard) first; from then on the reports go into `heard`,
  * which lies in shared memory, instead of failing the rank.
  *
- * Interface: hear, heard_is, stderr_of, kernel_touch, kernel_sum_bytes, run_to_illegal_access.
+ * Interface: hear, heard_is, stderr_of, shared_kilobytes, kernel_touch, kernel_sum_bytes,
+ * run_to_illegal_access.
  */
 #ifndef SHARDLAB_HEARD_H
 #define SHARDLAB_HEARD_H
@@ -22,8 +23,8 @@
 typedef struct Heard {
     volatile int count; // a touch of memory can report, too
     SimgpuClass kind;   // of the last report
-    char title[256];  // of the last report
-    char text[16384]; // of the last report
+    char title[256];    // of the last report
+    char text[16384];   // of the last report
 } Heard;
 
 static inline void hear_one(const SimgpuReport *report, void *arg)
@@ -50,7 +51,7 @@ static inline Heard *hear(Heard *heard)
         check(strstr((heard)->text, words), "no \"%s\" in: %s", words, (heard)->text);             \
     } while (0)
 
-// Runs fn in a process of its own, which ends by _exit(0) behind it unless fn ends it itself. Returns
+// Runs fn in a process of its own, which _exit(0) ends after it unless fn does so itself. Returns
 // what it wrote to standard error, until the next call; *status is waitpid's.
 static inline char *stderr_of(void (*fn)(void), int *status)
 {
@@ -76,6 +77,17 @@ static inline char *stderr_of(void (*fn)(void), int *status)
     close(ends[0]);
     assert_int_equal(waitpid(pid, status, 0), pid);
     return text;
+}
+
+// Pages of shared memory that this process has touched, devices' memory among them; -1: unknown.
+static inline long shared_kilobytes(void)
+{
+    char line[256];
+    long kilobytes = -1;
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f)) sscanf(line, "RssShmem: %ld", &kilobytes);
+    if (f) fclose(f);
+    return kilobytes;
 }
 
 // A kernel must not melt into its caller, which is its call site.

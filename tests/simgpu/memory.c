@@ -233,16 +233,6 @@ static void test_does_not_grow(void **state)
     unsetenv("SIMGPU_POISON");
 }
 
-static long shared_kilobytes(void)
-{
-    char line[256];
-    long kilobytes = -1;
-    FILE *f = fopen("/proc/self/status", "r");
-    while (f && fgets(line, sizeof line, f)) sscanf(line, "RssShmem: %ld", &kilobytes);
-    if (f) fclose(f);
-    return kilobytes;
-}
-
 static void gives_pages_back(const Rank *r, void *arg)
 {
     void *p, *q;

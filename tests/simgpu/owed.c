@@ -10,16 +10,6 @@
 #include "cublas_v2.h"
 #include "heard.h"
 
-static long shared_kilobytes(void)
-{
-    char line[256];
-    long kilobytes = -1;
-    FILE *f = fopen("/proc/self/status", "r");
-    while (f && fgets(line, sizeof line, f)) sscanf(line, "RssShmem: %ld", &kilobytes);
-    if (f) fclose(f);
-    return kilobytes;
-}
-
 // All bytes [from, to) of device memory, copied to the host, are `want`.
 static void holds(const unsigned char *p, size_t from, size_t to, int want)
 {

@@ -1,5 +1,5 @@
-/* parallel.c: simgpu_parallel: which pieces a body gets, on which threads, nested, from several threads
- * at once and after a fork.
+/* parallel.c: simgpu_parallel: which pieces a body gets, on which threads, nested, from several
+ * threads at once and after a fork.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -290,10 +290,13 @@ static void test_wrong_lists_of_devices(void **state)
 static void test_limits_of_the_machine(void **state)
 {
     static const char *const rows[][3] = {
-        {"ulimit -f 1000", "one_thread", " bytes (ulimit -f), and simgpu "},
+        {"ulimit -f 1000", "one_thread",
+         "simgpu keeps a device's memory (SIMGPU_MEMORY) in one of"},
+        {"ulimit -f 1000", "first_id", "(ulimit -f), and simgpu keeps a communicator in one of"},
         {"ulimit -n 7", "one_thread", "no file descriptor is left (ulimit -n is 7)"},
     };
     compile("cc", "one_thread", ".c");
+    compile("cc", "first_id", ".c");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         int status =
             run("sh -c \"unset SIMGPU_REPORT; %s; '%s/%s'\"", rows[i][0], scratch, rows[i][1]);

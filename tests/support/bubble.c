@@ -3,61 +3,34 @@
  * On this machine a product of matrices takes time and hardly anything else does, so a stage of
  * equal layers takes as long as any other.
  */
-#define _GNU_SOURCE // memfd_create
 #include "bubble.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "harness.h"
+#include "machine_file.h"
 #include "times.h"
 #include "training.h"
 
 enum { MOST_STAGES = 4, MOST_BATCHES = 16, DIM = 128, ROWS = 64 };
 
-static const char MACHINE[] = "gpus_per_node 8\n"
-                              "memory 80 GiB\n"
-                              "peak_f64 4 GFLOP/s\n"
-                              "peak_f32 4 GFLOP/s\n"
-                              "peak_tf32 4 GFLOP/s\n"
-                              "peak_bf16 4 GFLOP/s\n"
-                              "peak_fp8 4 GFLOP/s\n"
-                              "hbm 100000 GB/s\n"
-                              "nvlink 1000000 GB/s\n"
-                              "pcie 1000000 GB/s\n"
-                              "nic 1000000 GB/s\n"
-                              "kernel 0 ns\n"
-                              "copy 0 ns\n"
-                              "launch 0 ns\n"
-                              "collective 0 ns\n"
-                              "enqueue 0 ns\n"
-                              "allocate 0 ns\n"
-                              "free 0 ns\n"
-                              "pin 0 ns\n"
-                              "sync 0 ns\n"
-                              "query 0 ns\n"
-                              "wake 0 ns\n"
-                              "slow_compute 1/1\n"
-                              "slow_transfer 1/1\n"
-                              "gemm plain\n"
-                              "model plain\n"
-                              "latency 0 ns\n";
-
-// The machine as a file: its path.
-static const char *machine_file(void)
-{
-    static char path[64];
-    static int file = -1;
-    if (file >= 0) return path;
-    file = memfd_create("bubble.machine", 0);
-    assert_true(file >= 0);
-    assert_int_equal(write(file, MACHINE, sizeof MACHINE - 1), sizeof MACHINE - 1);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    return path;
-}
+static const char MACHINE[] = SLOW_MACHINE "hbm 100000 GB/s\n"
+                                           "nvlink 1000000 GB/s\n"
+                                           "pcie 1000000 GB/s\n"
+                                           "nic 1000000 GB/s\n"
+                                           "kernel 0 ns\n"
+                                           "copy 0 ns\n"
+                                           "launch 0 ns\n"
+                                           "collective 0 ns\n"
+                                           "enqueue 0 ns\n"
+                                           "allocate 0 ns\n"
+                                           "free 0 ns\n"
+                                           "pin 0 ns\n"
+                                           "sync 0 ns\n"
+                                           "query 0 ns\n"
+                                           "wake 0 ns\n"
+                                           "latency 0 ns\n";
 
 typedef struct Job {
     BubbleModel model;
@@ -163,7 +136,7 @@ bool bubble_of(BubbleModel model, PipelineKind kind, int stages, int n, double *
     *job = (Job){.model = model, .kind = kind, .n = n};
     run_ranks(stages, body, job);
     for (int i = 0; i < stages; i++) logs[i] = job->run[i].log;
-    const char *wrong = times_replay(machine_file(), logs, stages, times);
+    const char *wrong = times_replay(machine_file(MACHINE), logs, stages, times);
     if (wrong != NULL && times_are_known()) fail_msg("the ranks' logs cannot be timed: %s", wrong);
     if (wrong == NULL) *idle = judge(job, stages, times);
     free(times);

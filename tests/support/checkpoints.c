@@ -156,11 +156,6 @@ void state_check(const Sharded *s, int step, const char *when)
               step);
 }
 
-int state_step(const Sharded *s)
-{
-    return s->adamw.t;
-}
-
 // ---- Files of other kinds ----
 
 typedef struct FileCall {

@@ -4,7 +4,7 @@
  * element, part, step) alone; state_check says whether that is what a rank holds. Both count for
  * themselves who owns what.
  *
- * Interface: state_fill, state_check, state_step; state_export, state_import, state_refused.
+ * Interface: state_fill, state_check; state_export, state_import, state_refused.
  */
 #ifndef SHARDLAB_CHECKPOINTS_H
 #define SHARDLAB_CHECKPOINTS_H
@@ -22,8 +22,6 @@ enum { STATE_BEFORE = 77 };
 void state_fill(Sharded *s, int step);
 // Fails the rank where an element, t or the padding is not that of `step`.
 void state_check(const Sharded *s, int step, const char *when);
-// The step whose value the first element of the first parameter that the rank has anything of has.
-int state_step(const Sharded *s);
 
 // Calls of gpt2_export, llama_import and the like, by all ranks of a world. The values of step 1
 // go out, and come in where there are others; what must be refused is, by all ranks with one line

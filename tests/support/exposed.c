@@ -27,33 +27,22 @@ enum { WORLD = 4, BLOCKS = 6 };
 // A GPU as slow as the model is small, so that nothing is spent on launches. A unit's all-gather
 // takes nearly half of its forward, so that one made of other calls (sends take twice as long) can
 // be hidden too. Nothing slows anything: the calculation above is exact.
-static const char MACHINE[] = "gpus_per_node 8\n"
-                              "memory 80 GiB\n"
-                              "peak_f64 4 GFLOP/s\n"
-                              "peak_f32 4 GFLOP/s\n"
-                              "peak_tf32 4 GFLOP/s\n"
-                              "peak_bf16 4 GFLOP/s\n"
-                              "peak_fp8 4 GFLOP/s\n"
-                              "hbm 200 GB/s\n"
-                              "nvlink 0.8 GB/s\n"
-                              "pcie 50 GB/s\n"
-                              "nic 0.8 GB/s\n"
-                              "kernel 20 ns\n"
-                              "copy 20 ns\n"
-                              "launch 2 ns\n"
-                              "collective 2 ns\n"
-                              "enqueue 1 ns\n"
-                              "allocate 20 ns\n"
-                              "free 20 ns\n"
-                              "pin 20 ns\n"
-                              "sync 2 ns\n"
-                              "query 2 ns\n"
-                              "wake 20 ns\n"
-                              "slow_compute 1/1\n"
-                              "slow_transfer 1/1\n"
-                              "gemm plain\n"
-                              "model plain\n"
-                              "latency 20 ns\n";
+static const char MACHINE[] = SLOW_MACHINE "hbm 200 GB/s\n"
+                                           "nvlink 0.8 GB/s\n"
+                                           "pcie 50 GB/s\n"
+                                           "nic 0.8 GB/s\n"
+                                           "kernel 20 ns\n"
+                                           "copy 20 ns\n"
+                                           "launch 2 ns\n"
+                                           "collective 2 ns\n"
+                                           "enqueue 1 ns\n"
+                                           "allocate 20 ns\n"
+                                           "free 20 ns\n"
+                                           "pin 20 ns\n"
+                                           "sync 2 ns\n"
+                                           "query 2 ns\n"
+                                           "wake 20 ns\n"
+                                           "latency 20 ns\n";
 
 // Of one rank.
 typedef struct Run {
@@ -167,7 +156,6 @@ static Exposed judge(const Run *run, const Times *times, bool backward)
     return (Exposed){(double)s.exposed / 1e6, MARGIN * least / 1e6, (double)gathers.exposed > most};
 }
 
-// False: this backend has no times.
 // A copy that the rank cannot change, without the room that its log does not fill.
 static void copy_log(TimesLog *to, const TimesLog *from)
 {
@@ -177,6 +165,7 @@ static void copy_log(TimesLog *to, const TimesLog *from)
     if (n > 0 && n <= TIMES_MOST) memcpy(to->entry, from->entry, (size_t)n * sizeof *to->entry);
 }
 
+// False: this backend has no times.
 static bool measure(bool backward, Exposed *worst)
 {
     Run *run = shared_alloc(WORLD * sizeof *run);

@@ -197,10 +197,12 @@ static void write_end(void)
 
 // ---- Standard error while results are wanted ----
 
-// What cmocka prints of a failure, less its own decoration and its summary behind the last test.
+// What cmocka prints of a failure, less its own decoration and its summary after the last test; the
+// place, which it prints as `FILE:LINE: error: Failure!`, is in parentheses, as in all messages.
 static char *plain_message(const char *printed)
 {
     static const char *const marks[] = {"[  ERROR   ] --- ", "[   LINE   ] --- "};
+    static const char failure[] = ": error: Failure!";
     char *text = calloc(1, strlen(printed) + 1), *to = text;
 
     if (!text) return NULL;
@@ -211,9 +213,12 @@ static char *plain_message(const char *printed)
                 printed += strlen(marks[i]);
                 length -= strlen(marks[i]);
             }
-        if (length > 0 && to > text) *to++ = '\n';
-        memcpy(to, printed, length);
-        to += length;
+        bool place = length > strlen(failure) && to > text &&
+                     memcmp(printed + length - strlen(failure), failure, strlen(failure)) == 0;
+        if (place)
+            to += sprintf(to, " (%.*s)", (int)(length - strlen(failure)), printed);
+        else if (length > 0)
+            to += sprintf(to, "%s%.*s", to > text ? "\n" : "", (int)length, printed);
         printed += length;
         if (*printed == '\n') printed++;
     }

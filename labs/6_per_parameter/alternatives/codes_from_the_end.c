@@ -1,5 +1,5 @@
-/* codes_from_the_end.c: Places by one pass with two counters; a part is zeroed first and then filled,
- * from the last parameter to the first; the amax of a chunk counts its padding.
+/* codes_from_the_end.c: Places by one pass with two counters; a part is zeroed first and then
+ * filled, from the last parameter to the first; the amax of a chunk counts its padding.
  */
 // ==== fp8.c
 int64_t fp8_place(const FlatLayout *layout, const int *slot, int64_t wide_bytes, int64_t *at)

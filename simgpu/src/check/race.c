@@ -286,8 +286,8 @@ static void report_conflict(const SimAccess *second, const SimFinding *found, co
 
 #define UNWRITTEN_ADVICE                                                                           \
     "On a GPU it reads whatever was left there, and another thing each time.\n"                    \
-    "Was the padding not set to zero, a shard never gathered, or zeros expected from "             \
-    "cudaMalloc?\nA cudaMemset after the allocation gives zeros."
+    "Was the padding not set to zero, a shard never gathered, a copy too short, a count or a type " \
+    "too large, or zeros expected from cudaMalloc?\nA cudaMemset after the allocation gives zeros."
 
 // The call site of the allocation at base, where it is the program's own and the access is not;
 // else NULL.

@@ -7,15 +7,15 @@
  * that it covers.
  *
  * What must be remembered: of accesses without gaps, the last write and the reads since then, and
- * of these only those that no later read is ordered after. Whoever waits for the later has waited for
- * the earlier; so nothing is lost by forgetting it (as in FastTrack, Flanagan and Freund 2009).
+ * of these only those that no later read is ordered after. Whoever waits for the later has waited
+ * for the earlier; so nothing is lost by forgetting it (as in FastTrack, Flanagan and Freund 2009).
  * An access with gaps (the columns of a matrix) is noted in every piece from its first byte to its
  * last, and makes none forgotten but those of its own shape; where it meets another, the two shapes
  * decide.
  *
  * Interface: sim_shape, sim_plain_shape, sim_shape_bytes, sim_shape_has_gaps, sim_shape_next;
  * sim_shadow_create, sim_shadow_destroy, sim_shadow_touch, sim_shadow_set_written,
- * sim_shadow_unwritten, sim_shadow_pieces.
+ * sim_shadow_unwritten.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -149,7 +149,7 @@ typedef struct Piece {
 struct SimShadow {
     SimTreeNode *places;
     Piece *recent; // touched last
-    size_t bytes, n_pieces;
+    size_t bytes;
 };
 
 static size_t begin_of(const Piece *piece)
@@ -195,7 +195,6 @@ static Piece *add_piece(SimShadow *shadow, size_t begin, size_t end, bool writte
     }
     if (piece->next) piece->next->prev = piece;
     sim_tree_insert(&shadow->places, &piece->node);
-    shadow->n_pieces++;
     return piece;
 }
 
@@ -226,11 +225,6 @@ void sim_shadow_destroy(SimShadow *shadow)
         piece = next;
     }
     free(shadow);
-}
-
-size_t sim_shadow_pieces(const SimShadow *shadow)
-{
-    return shadow->n_pieces;
 }
 
 // Room for one mark more; false: there is no memory.
@@ -288,7 +282,6 @@ static void tidy(SimShadow *shadow, size_t begin, size_t end)
         piece->next = next->next;
         if (piece->next) piece->next->prev = piece;
         destroy_piece(next);
-        shadow->n_pieces--;
     }
 }
 

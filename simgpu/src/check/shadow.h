@@ -61,10 +61,8 @@ void sim_shadow_touch(SimShadow *shadow, const SimAccess *access, const SimClock
                       SimFinding *finding);
 // From here on the bytes count as written, or as not written.
 void sim_shadow_set_written(SimShadow *shadow, size_t begin, size_t bytes, bool written);
-// The first stretch at or behind `begin`, and before `end`, that nobody wrote; false: none.
+// The first stretch at or after `begin`, and before `end`, that nobody wrote; false: none.
 bool sim_shadow_unwritten(SimShadow *shadow, size_t begin, size_t end, size_t *from, size_t *to);
-// How many pieces the map has.
-size_t sim_shadow_pieces(const SimShadow *shadow);
 
 // ---- race.c ----
 

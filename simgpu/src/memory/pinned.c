@@ -197,7 +197,7 @@ static bool map_twice(size_t bytes, void **first, void **second)
     if (fd < 0) return false;
     char *front = MAP_FAILED;
     *first = *second = MAP_FAILED;
-    if (sim_may_grow(fd, bytes)) {
+    if (sim_may_grow(fd, bytes, "pinned memory")) {
         front =
             mmap(NULL, page + bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         *second = mmap(NULL, bytes, access, MAP_SHARED, fd, 0);

@@ -128,7 +128,7 @@ static SharedMap *make_shared(void)
     int fd = memfd_create("simgpu-nccl", MFD_CLOEXEC);
     if (fd < 0 && errno == EMFILE) sim_no_files_left();
     if (fd < 0) return NULL;
-    if (ftruncate(fd, sizeof(CommShared)) != 0) {
+    if (!sim_may_grow(fd, sizeof(CommShared), "a communicator")) {
         close(fd);
         return NULL;
     }

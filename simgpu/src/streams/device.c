@@ -96,16 +96,17 @@ void sim_no_files_left(void)
     sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
 }
 
-bool sim_may_grow(int memfd, size_t bytes)
+bool sim_may_grow(int memfd, size_t bytes, const char *what)
 {
     struct rlimit limit;
     char title[256];
     if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur >= bytes)
         return ftruncate(memfd, (off_t)bytes) == 0;
-    snprintf(title, sizeof title,
-             "a file may have %llu bytes (ulimit -f), and simgpu keeps memory in one of %zu bytes, "
-             "most of it empty: raise the limit, or take a smaller SIMGPU_MEMORY",
-             (unsigned long long)limit.rlim_cur, bytes);
+    snprintf(
+        title, sizeof title,
+        "a file may have %llu bytes (ulimit -f), and simgpu keeps %s in one of %zu bytes, most "
+        "of it empty: raise the limit",
+        (unsigned long long)limit.rlim_cur, what, bytes);
     sim_fatal(SIMGPU_SYSTEM, title, "%s", "");
 }
 
@@ -127,7 +128,8 @@ static SimDevice *make_device(int index)
     if (d->memfd < 0 && errno == EMFILE) sim_no_files_left();
     if (d->memfd < 0) no_memory_for("memfd_create");
     d->mapped = d->arena + SIM_OUTBOX;
-    if (!sim_may_grow(d->memfd, d->mapped)) no_memory_for("ftruncate");
+    if (!sim_may_grow(d->memfd, d->mapped, "a device's memory (SIMGPU_MEMORY)"))
+        no_memory_for("ftruncate");
     void *alias =
         mmap(NULL, d->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, d->memfd, 0);
     if (alias == MAP_FAILED) no_memory_for("mapping a device's memory");

@@ -1,9 +1,9 @@
 /* parallel.c: the threads of a process that share the work of a kernel or of a product.
  *
- * A pool of at most SIMGPU_THREADS - 1 workers, started by the first work that is worth sharing. One
- * piece of work is shared at a time: a thread that finds the workers busy with another one's (one
- * thread per device) does its own work alone, and so does work that begins within a piece. What a
- * piece computes does not depend on who does it, so neither is seen in results.
+ * A pool of at most SIMGPU_THREADS - 1 workers, started by the first work that is worth sharing.
+ * One piece of work is shared at a time: a thread that finds the workers busy with another one's
+ * (one thread per device) does its own work alone, and so does work that begins within a piece.
+ * What a piece computes does not depend on who does it, so neither is seen in results.
  *
  * Workers take pieces from a common counter. One that comes too late for a job stays out of it: the
  * caller waits for those that have entered it alone. Idle workers look for a job for a moment and

@@ -83,9 +83,10 @@ _Noreturn void sim_no_files_left(void);
 int sim_files_limit(void); // ulimit -n, where that ends the process; 0: it does not
 // The device whose program range holds ptr, and ptr's offset in it; NULL: no device pointer.
 SimDevice *sim_device_of(const void *ptr, size_t *offset);
-// Makes a memfd so large; false, and errno, where that is not possible. A limit on the size of files
-// (ulimit -f), by which the system would end the process, ends it with one line instead.
-bool sim_may_grow(int memfd, size_t bytes);
+// Makes a memfd so large; false, and errno, where that is not possible. A limit on the size of
+// files (ulimit -f), by which the system would end the process, ends it with one line instead: what
+// it is that the file is to hold.
+bool sim_may_grow(int memfd, size_t bytes, const char *what);
 // Whether kernels on `device` may use memory of `peer`: cudaDeviceEnablePeerAccess.
 bool sim_peer_allowed(int device, int peer);
 

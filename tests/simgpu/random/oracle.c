@@ -35,7 +35,7 @@
  *
  * Nothing here knows of clocks: what the checker concludes from vectors, this file finds by trying.
  *
- * Interface: judge, is_racing, waits_in_vain (program.h).
+ * Interface: judge, waits_in_vain (program.h).
  */
 #include "program.h"
 
@@ -520,9 +520,4 @@ void judge(const Program *p, unsigned forget, Verdict *v)
     for (int a = 0; a < m.n_works; a++)
         for (int b = a + 1; b < m.n_works; b++)
             if (conflict(&m.work[a], &m.work[b]) && works_race(&m, a, b)) add_pair(&m, a, b, v);
-}
-
-bool is_racing(const Verdict *v, int a, int b)
-{
-    return a < b ? has_pair(v, a, b) : has_pair(v, b, a);
 }

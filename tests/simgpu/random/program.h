@@ -221,7 +221,6 @@ typedef struct Verdict {
     int order[2 * MAX_STEPS];
 } Verdict;
 void judge(const Program *p, unsigned forget, Verdict *v);
-bool is_racing(const Verdict *v, int a, int b);
 // Whether the host, which waits for all that is ordered behind a message, waits for one that it has
 // not come to receive.
 bool waits_in_vain(const Program *p);
