@@ -30,7 +30,9 @@ def terms(row):
     kept = 2 * tokens * (3 * C + K + F) if row["policy"] == "selective-op" else 0
     # The head's logits, not yet floats: torchtitan deletes them before the backward.
     return {"blocks run again": -layers * block, "kept by the policy": layers * kept,
-            "logits deleted": -2 * tokens * V}
+            "logits deleted": -2 * tokens * V,
+            # The kit's loss writes the gradient over its floats; PyTorch's has an array for each.
+            "a gradient apart": 4 * tokens * V}
 
 
 def settings_of(row):

@@ -117,7 +117,8 @@ class Memory(unittest.TestCase):
         found = model_memory.terms(self.ROW)
         # 5 and 2 times 4,096 columns, 3 times 11,008; statistics of 2 rows and 2 of 32 heads.
         self.assertEqual(found, {"blocks run again": -32 * (2 * 61696 + 4 * 66),
-                                 "kept by the policy": 0, "logits deleted": -64000})
+                                 "kept by the policy": 0, "logits deleted": -64000,
+                                 "a gradient apart": 128000})
         found = model_memory.terms(dict(self.ROW, policy="selective-op", seq=10))
         self.assertEqual(found["kept by the policy"], 32 * 20 * (3 * 4096 + 4096 + 11008))
 
