@@ -59,7 +59,6 @@ typedef struct SimPatience {
 // Waits until done(arg); false: it was given up, without patience. NULL: there is no end to it.
 bool sim_resolve(bool (*done)(void *arg), void *arg, const SimPatience *patience);
 void sim_resolve_start(void); // the thread that answers others
-void sim_resolve_forked(void);
 
 // ---- clock_feed.c ----
 // Records some of the entries that are only logged; false: there is nothing to record.

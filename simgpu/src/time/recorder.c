@@ -280,8 +280,3 @@ SimEngine *sim_recorder_engine(SimRecorder *r)
 {
     return r->engine;
 }
-
-const SimMachine *sim_recorder_machine(const SimRecorder *r)
-{
-    return r->machine;
-}

@@ -17,7 +17,6 @@ SimRecorder *sim_recorder_new(const SimMachine *machine, const SimSpread *spread
                               const SimBoard *board, int rank);
 void sim_recorder_free(SimRecorder *recorder);
 SimEngine *sim_recorder_engine(SimRecorder *recorder);
-const SimMachine *sim_recorder_machine(const SimRecorder *recorder);
 
 void sim_record_entry(SimRecorder *recorder, const GpuLogEntry *entry);
 

@@ -7,7 +7,7 @@
  *
  * Nobody waits forever for a thread that sleeps: see "What is outside" in simgpu/pages/time.md.
  *
- * Interface: sim_resolve, sim_resolve_start, sim_resolve_forked.
+ * Interface: sim_resolve, sim_resolve_start.
  */
 #define _GNU_SOURCE
 #include <linux/futex.h>
@@ -155,10 +155,4 @@ void sim_resolve_start(void)
     if (started) simgpu_helper_threads(1);
     pthread_attr_destroy(&attr);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
-void sim_resolve_forked(void)
-{
-    started = false;
-    waiters = NULL;
 }
