@@ -115,9 +115,11 @@ static void body(const Rank *r, void *arg)
     need(fully_shard(model, &ctx, &fsdp));
     for (int k = 0; k < ROUNDS; k++) mine += tokens_of(r->world, r->rank, k);
     need(fsdp_token_scale(model, mine, &total, &scale));
-    check(total == TOKENS && scale == (float)r->world / TOKENS,
-          "without a strategy a token of %lld counts for %.9g, want %d / %d", (long long)total,
-          (double)scale, r->world, TOKENS);
+    check(total == TOKENS, "without a strategy fsdp_token_scale counts %lld tokens, want %d",
+          (long long)total, TOKENS);
+    check(scale == (float)r->world / TOKENS,
+          "without a strategy a token counts for %.9g, want %d / %d", (double)scale, r->world,
+          TOKENS);
     need(strategy_apply(model, &s->options));
     need_cuda(cudaDeviceSynchronize());
     need(fsdp_token_scale(model, mine, &total, &scale));
