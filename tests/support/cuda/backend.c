@@ -30,6 +30,7 @@ void backend_prepare(void)
 {
 #ifdef EMULATED_CUDA
     setenv("SIMGPU_THREADS", "1", 0);
+    setenv("SIMGPU_LOG", "262144", 0); // operations, as many as the interposer's, which is compared
 #else
     setenv("GPULOG_POISON", "1", 0);
     setenv("NCCL_ALGO", "Ring", 0);
