@@ -9,8 +9,8 @@ make a step, so that ZeRO-1 and ZeRO-2 differ.
 
 Interface: compare.py --impl DIR [--build DIR] [--backend B] [--ranks N] [--dtype T]
 [--reduce-dtype T] [--prefetch N] [--recompute X] [--offload yes] [--layout X] [--gather X]
-[--stages N] [--schedule X]; `make compare`. Exit status 0; 1 where a run failed; 2 for a question that makes no
-sense; 3 where the kit is at fault.
+[--stages N] [--schedule X]; `make compare`. Exit status 0; 1 where a run failed; 2 for a question
+that makes no sense; 3 where the kit is at fault.
 """
 
 import argparse
@@ -187,12 +187,12 @@ def main():
         heading = "A step of a small GPT-2 on %s GPUs, two micro-batches, in %s (gradients are " \
                   "reduced in %s)%s, with %s. Memory in MB on a GPU; MB that a rank sends " \
                   "in a step, and copies from and to host memory; collectives and messages; time " \
-                  "in ms%s. Of ranks that differ, the most." % (options.ranks, options.dtype, options.reduce_dtype,
-                             "".join(", %s=%s" % (name.upper(), value)
-                                     for name, value in asked.items()),
-                             "your " + ", ".join(name + ".c" for name in own) if own
-                             else "the reference's files",
-                             " on a modelled " + MACHINE if options.backend == "simgpu" else "")
+                  "in ms%s. Of ranks that differ, the most." % (
+                      options.ranks, options.dtype, options.reduce_dtype,
+                      "".join(", %s=%s" % (name.upper(), value) for name, value in asked.items()),
+                      "your " + ", ".join(name + ".c" for name in own) if own
+                      else "the reference's files",
+                      " on a modelled " + MACHINE if options.backend == "simgpu" else "")
         print(textwrap.fill(heading, WIDTH) + "\n")
         for words in (("", "", "", "all-", "reduce-", "all-", "", "", "", ""),
                       ("", "held", "peak", "gather", "scatter", "reduce", "sends", "host", "calls",

@@ -242,8 +242,8 @@ uint64_t plan_most_memory(const Plan *plan); // the peak of the fullest rank
 void plan_advise(const Plan *plan);
 
 // ---- fit.c ---- Sets strategy, replicas, recomputation, micro-batches, prefetching and, where none
-// is given, the batch to those of the fastest plan that fits, and prints a line for each that was tried. ERR_ARGUMENT, said on
-// stderr: none fits.
+// is given, the batch to those of the fastest plan that fits, and prints a line for each that was
+// tried. ERR_ARGUMENT, said on stderr: none fits.
 Status plan_fit(PlanOptions *options);
 
 #endif

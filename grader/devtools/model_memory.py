@@ -5,9 +5,9 @@ block that runs again, and its loss frees what the kit holds. So a dry run witho
 taken at its peak, the backward of the head, and each difference there is a term, computed from the
 policy and the shapes. One of the terms, that the head's logits are deleted, was looked for in
 torchtitan's code after these rows had been seen: with it they agree, but that predicts none of them.
-So each row is printed without it, too. Published are live bytes of two runs, and reserved ones of all: what the
-allocator holds. Of a run whose live bytes are not known the latter are estimated by the run with
-the same policy. Nothing is fitted to the run that is estimated.
+So each row is printed without it, too. Published are live bytes of two runs, and reserved ones of
+all: what the allocator holds. Of a run whose live bytes are not known the latter are estimated by
+the run with the same policy. Nothing is fitted to the run that is estimated.
 
 Interface: check(plan, rows) -> how many are off by more than MOST; terms(row).
 """

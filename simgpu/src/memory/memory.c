@@ -298,24 +298,27 @@ static SimBlock *hold_block(const void *ptr, size_t bytes, SimDevice **device, s
     return NULL;
 }
 
-void sim_overwritten(const void *ptr, size_t bytes)
+// What is to become of the fills that a range owes: sim_owed_cancel or sim_owed_mark.
+typedef void (*Settle)(SimBlock *block, char *at, size_t from, size_t to);
+
+static void settle(const void *ptr, size_t bytes, Settle what)
 {
     size_t from;
     SimDevice *device;
     SimBlock *block = hold_block(ptr, bytes, &device, &from);
     if (!block) return;
-    sim_owed_cancel(block, device->alias + block->offset, from, from + bytes);
+    what(block, device->alias + block->offset, from, from + bytes);
     pthread_mutex_unlock(&device->lock);
+}
+
+void sim_overwritten(const void *ptr, size_t bytes)
+{
+    settle(ptr, bytes, sim_owed_cancel);
 }
 
 void sim_promised(const void *ptr, size_t bytes)
 {
-    size_t from;
-    SimDevice *device;
-    SimBlock *block = hold_block(ptr, bytes, &device, &from);
-    if (!block) return;
-    sim_owed_mark(block, device->alias + block->offset, from, from + bytes);
-    pthread_mutex_unlock(&device->lock);
+    settle(ptr, bytes, sim_owed_mark);
 }
 
 bool sim_zeros_overwritten(const void *ptr, size_t bytes)
