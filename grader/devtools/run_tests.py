@@ -3,9 +3,10 @@
 Python.
 
 Every suite gets one line: how many tests, how many failed, how long. A suite with a failure shows
-all that it printed. The last line is `N passed, N failed`, counted in tests. A suite that runs no
-test, or dies, has failed: nothing passes by not being there. All suites draw from one seed
-(seeds.py), which is named where a test failed that had drawn something.
+all that it printed, and its failed tests are named once more at the end, where they are seen in a
+log of which only the end is kept. The last line is `N passed, N failed`, counted in tests. A suite
+that runs no test, or dies, has failed: nothing passes by not being there. All suites draw from one
+seed (seeds.py), which is named where a test failed that had drawn something.
 
 Three run at a time, in the order given: the longest come first. That is one more than two
 processors have work for, because ranks, and graders, wait for each other now and then. The Python
@@ -150,6 +151,7 @@ class Outcome:
     skipped: int
     seconds: float
     text: str # why and what it printed, where something failed; else the figures it shows
+    failures: tuple = () # for each test that failed: what, which, why
     drew: bool = False # a test failed that had drawn something
 
 
@@ -176,28 +178,32 @@ def run_suite(path, settings, limit, prefix):
     if path.endswith(".py"):
         command = [sys.executable, os.path.abspath(__file__), "--unittest", os.path.abspath(path)]
 
-    def outcome(passed, failed, skipped, text):
+    def outcome(passed, failed, skipped, text, failures=()):
         words = ["%s=%s" % setting for setting in sorted(settings.items())]
         return Outcome(" ".join([os.path.relpath(path)] + words), passed, failed, skipped,
-                       time.monotonic() - began, text)
+                       time.monotonic() - began, text, tuple(failures))
+
+    def not_run(why):
+        return outcome(0, 1, 0, "  %s\n" % why, [why])
     try:
         names = runner.list_tests(command[-1:] if prefix and not path.endswith(".py") else command)
         if not names:
-            return outcome(0, 1, 0, "  it has no tests\n")
+            return not_run("it has no tests")
         verdicts, output = runner.run_tests(command, names, limit * runner.time_factor(),
                                             environment=settings)
     except runner.CannotRun as problem:
-        return outcome(0, 1, 0, "  %s\n" % problem)
+        return not_run(str(problem))
     bad = {name: verdict for name, verdict in verdicts.items()
            if verdict.status not in ("passed", "skipped")}
     skipped = sum(verdict.status == "skipped" for verdict in verdicts.values())
     # A suite has figures to show: lines that begin with a bar.
     text = "".join("  %s\n" % line for line in output.splitlines() if line.startswith("| "))
+    failures = ["%s %s: %s" % (verdict.status.upper(), name, verdict.message)
+                for name, verdict in bad.items()]
     if bad:
         text = output if output.endswith("\n") or not output else output + "\n"
-        for name, verdict in bad.items():
-            text += "  %s %s: %s\n" % (verdict.status.upper(), name, verdict.message)
-    done = outcome(len(verdicts) - len(bad) - skipped, len(bad), skipped, text)
+        text += "".join("  %s\n" % failure for failure in failures)
+    done = outcome(len(verdicts) - len(bad) - skipped, len(bad), skipped, text, failures)
     done.drew = any(verdict.seed is not None for verdict in bad.values())
     return done
 
@@ -278,6 +284,7 @@ def main():
 
     passed = failed = skipped = 0
     drew = False
+    failures = []
     others = [entry for entry in chosen if entry not in waiting]
     try:
         for outcome in run_all(others, waiting, options):
@@ -286,9 +293,13 @@ def main():
             failed += outcome.failed
             skipped += outcome.skipped
             drew = drew or outcome.drew
+            failures += ["%s: %s" % (outcome.name, failure.splitlines()[0])
+                         for failure in outcome.failures]
     except KeyboardInterrupt:
         print("stopped before the end", file=sys.stderr)
         return 1
+    for failure in failures:
+        print(failure)
     if drew:
         print("Some that failed had drawn what they ran on. The same again: make test SEED=%d"
               % seed)

@@ -49,6 +49,16 @@ class RunTests(TempFolder):
         self.assertIn("noise\n", out)
         self.assertIn("FAILED b: is 2", out)
 
+    def test_what_failed_is_named_at_the_end(self):
+        one = self.suite("one", "say('a'); say('b', 'failed', 'is 2\\nnot 3'); say('c'); end()")
+        two, none = self.suite("two", "rest()"), self.suite("none", "rest()", ())
+        dead = self.suite("dead", "os._exit(1)", "d")
+        status, out, _ = self.call("--jobs", "1", one, dead, none, two, SEED="1")
+        self.assertEqual(status, 1)
+        self.assertRegex(out, r"\ntwo +3 passed +\d+\.\d s\n"
+                              r"one: FAILED b: is 2\ndead: [A-Z]+ d: .*\n"
+                              r"none: it has no tests\n5 passed, 3 failed\n$")
+
     def test_the_seed_is_told_where_something_failed_that_drew(self):
         one = self.suite("one", "say('a', seed=int(os.environ['SEED'])); say('b', 'failed', 'x', "
                                 "seed=int(os.environ['SEED'])); say('c'); end()")
