@@ -184,6 +184,11 @@ class Builder:
     def locked_folder(self):
         return self.locked("impl/%s/grade.lock" % self.key, "of the same folder is running")
 
+    def compiling(self):
+        """What compile() is called in: it looks at the reference's objects, which a grading of the
+        reference may be making anew."""
+        return self.locked_build(self.key == "reference")
+
     def find_key(self):
         """What the Makefile calls things: this folder's name in the build tree, its path, the tree,
         the program that names the devices, the libraries. Also sees whether what the machine had
@@ -268,8 +273,9 @@ class Builder:
             raise Infrastructure("the kit itself does not build:\n%s" % output.strip()[-4000:])
         files = [target for target in targets if target.endswith((".a", ".o"))]
         try:
-            found = subprocess.run(["nm", "-P", "-g"] + files, cwd=ROOT, stdout=subprocess.PIPE,
-                                   stderr=subprocess.DEVNULL, text=True, check=False)
+            with self.locked_build(False):
+                found = subprocess.run(["nm", "-P", "-g"] + files, cwd=ROOT, stdout=subprocess.PIPE,
+                                       stderr=subprocess.DEVNULL, text=True, check=False)
         except OSError as problem:
             raise Infrastructure("nm, which comes with the compiler, cannot be started: %s"
                                  % problem)

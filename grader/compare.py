@@ -63,7 +63,8 @@ def build(options):
     library = manifest.load(ROOT) + manifest.load_labs(ROOT)
     with builder.locked_folder():
         builder.common([piece.name for task in library for piece in task.pieces()], [])
-        own = [] if builder.key == "reference" else written(builder, options.impl)
+        with builder.compiling():
+            own = [] if builder.key == "reference" else written(builder, options.impl)
         for names in (own, []):
             with builder.locked_build(True):
                 status, output = builder.make([program_of(builder), launcher(builder)], jobs=2,

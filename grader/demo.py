@@ -158,7 +158,8 @@ def link(builder, files, targets):
 
 
 def why_not_linked(builder, task, output):
-    missing = sorted(builder.own_names(task) - builder.objects[task.name].defined())
+    with builder.compiling():
+        missing = sorted(builder.own_names(task) - builder.objects[task.name].defined())
     if missing:
         return "it does not define %s, which other files call" % missing[0]
     return "it cannot be linked: %s" % first_error(output)
@@ -194,7 +195,8 @@ def prepare(options, names):
             if status != 0:
                 raise Infrastructure("the examples do not build:\n%s" % output.strip()[-4000:])
         else:
-            files = choose_files(builder, tasks)
+            with builder.compiling():
+                files = choose_files(builder, tasks)
             link(builder, files, targets)
         for name in names:
             lead_to(builder, name)

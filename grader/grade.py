@@ -266,7 +266,7 @@ class Grading:
     def compile(self, builder, tasks):
         """Compiles the student's files; {task name: Failing} for those that fail."""
         tasks = [piece for task in tasks for piece in task.pieces()]
-        with builder.locked_build(builder.key == "reference"), ThreadPoolExecutor(2) as pool:
+        with builder.compiling(), ThreadPoolExecutor(2) as pool:
             ends = list(pool.map(builder.compile, tasks))
         builder.complete()
         failing = {}

@@ -37,8 +37,9 @@ def build_program(options):
                    if name.endswith(".c")]
         builder.common([piece.name for task in tasks + labs for piece in task.pieces()], [],
                        demo.given_to(builder, sources))
-        files = None if given else demo.choose_files(builder, tasks)
-        own = [] if given else files.names().split() + compare.written(builder, options.impl)
+        with builder.compiling():
+            files = None if given else demo.choose_files(builder, tasks)
+            own = [] if given else files.names().split() + compare.written(builder, options.impl)
         status, output = demo.link_with(builder, " ".join(own), [program])
         if status != 0 and files:
             demo.link(builder, files, [program])
