@@ -126,6 +126,7 @@ static void put_model(Training *t, const int *v)
     spec->heads = heads;
     spec->dim = head * heads;
     if (v[gene_model] == GPT2) return;
+    spec->create = spec_llama(v[gene_blocks], false).create;
     spec->kv_heads = heads % 2 == 0 ? heads / 2 : heads;
     spec->hidden = v[gene_width];
     spec->tied = v[gene_model] == LLAMA_TIED;

@@ -31,6 +31,7 @@ Spec spec_gpt2(int layers)
 Module *spec_create(const Spec *spec)
 {
     Module *model;
+    check(spec->kv_heads == 0 || spec->create != NULL, "a Llama needs spec_llama's `create`");
     if (spec->create != NULL) {
         model = spec->create(spec);
     } else if (spec->gpt2) {
