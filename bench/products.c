@@ -1,7 +1,10 @@
 /* products.c: what the matrix products of one training step of a GPT-2 cost, by one thread of the
  * BLAS that simgpu uses: the floor of a step, which no step with these products can be below.
  *
- *   products LAYERS HEADS DIM VOCAB B T PASSES
+ *   products LAYERS HEADS DIM VOCAB B T PASSES [blocks]
+ *
+ * With `blocks` each product is cut into blocks as simgpu cuts it (simgpu/src/blas/multiply.c), so
+ * that bits do not depend on the number of threads; without, it is one call of the BLAS.
  *
  * A pass does the products of a step in the step's order, forward and then backward, on the
  * operands of a model of that size: weights and their gradients are as far apart as in the model,
@@ -20,6 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "blas/blas.h"
 
 #ifdef SIMGPU_DNNL
 #include <dnnl.h>
@@ -50,6 +55,7 @@ typedef struct Shape {
 enum { MOST_SHAPES = 32 };
 static Shape shapes[MOST_SHAPES];
 static int n_shapes;
+static bool in_blocks;
 
 // A linear layer (I → O): weight and gradient (O,I), input (rows,I) as the forward saved it, and
 // output.
@@ -81,6 +87,15 @@ static double cpu_now(void)
 
 // ---- One product ----
 
+static void compute_in_blocks(const Product *p, const float *A, const float *B, float *C)
+{
+    Sgemm product = {p->turn_a == 1, p->turn_b == 1, p->m,   p->n,   p->k,
+                     1.0f,           0.0f,           p->lda, p->ldb, p->ldc};
+    if (simblas_sgemm(&product, A, B, C) == CUBLAS_STATUS_SUCCESS) return;
+    fprintf(stderr, "products: %d x %d x %d fails in blocks\n", p->m, p->n, p->k);
+    exit(1);
+}
+
 static void compute(const Product *p, const float *A, const float *B, float *C)
 {
 #ifdef SIMGPU_DNNL
@@ -110,7 +125,7 @@ static void multiply(Product p, const float *A, const float *B, float *C)
 {
     Shape *shape = shape_of(&p);
     double start = cpu_now();
-    compute(&p, A, B, C);
+    (in_blocks ? compute_in_blocks : compute)(&p, A, B, C);
     shape->seconds += cpu_now() - start;
     shape->count++;
 }
@@ -283,7 +298,8 @@ static void print_shapes(void)
 int main(int argc, char **argv)
 {
     int value[7];
-    bool good = argc == 8;
+    in_blocks = argc == 9 && strcmp(argv[8], "blocks") == 0;
+    bool good = argc == 8 || in_blocks;
     for (int i = 0; i < 7 && good; i++) {
         char *end;
         long n = strtol(argv[i + 1], &end, 10);
@@ -291,7 +307,7 @@ int main(int argc, char **argv)
         value[i] = (int)n;
     }
     if (!good || value[2] % value[1] != 0) {
-        fprintf(stderr, "usage: products LAYERS HEADS DIM VOCAB B T PASSES (heads divide dim)\n");
+        fprintf(stderr, "usage: products LAYERS HEADS DIM VOCAB B T PASSES [blocks] (heads divide dim)\n");
         return 2;
     }
 #ifdef SIMGPU_DNNL

@@ -86,7 +86,8 @@ class Questions(unittest.TestCase):
                 for row in rows:
                     self.assertEqual((row["status"], row["score"], row["max_score"]),
                                      ("passed", 1, 1), (key, setting, row))
-        self.assertEqual(len(settings), 6 * len(SEEDS))
+        # Two students seldom have the same numbers: once among the 600 of a hundred.
+        self.assertGreaterEqual(len(settings), 0.99 * 6 * len(SEEDS))
 
     def test_one_per_cent_is_right_and_two_are_not(self):
         for number in QUESTIONS:
