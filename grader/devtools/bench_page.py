@@ -82,9 +82,11 @@ def steps_part(part, mark):
     tokens = part["rows"][0]["tokens"]
     text = ("\n## A training step: %s\n\n%d layers, %d heads, width %d, vocabulary %d; %d "
             "sequences of %d tokens in all (B·T = %d), shared by\nthe ranks; %d steps per round. "
-            "The floor, the matrix products alone on one thread: %s ms of CPU time.\n\n"
+            "The floor, the matrix products alone on one thread: %s ms of CPU time; cut into\n"
+            "simgpu's blocks, also on one thread: %s of that.\n\n"
             % (model.title, model.layers, model.heads, model.dim, model.vocab, model.batch,
-               model.sequence, tokens, part["steps"], spread(part["floor"], 1e3)))
+               model.sequence, tokens, part["steps"], spread(part["floor"], 1e3),
+               spread(part["blocks"])))
     rows = [[row["title"], spread(row["cpu"], 1e3), percent(row["share"]), spread(row["wall"], 1e3),
              "%.0f" % (tokens / row["wall"].middle), "%.0f" % (row["peak"].middle / 2**20),
              spread(row["start_user"], 1.0, 2) + " + " + number(row["start_sys"].middle, 2),

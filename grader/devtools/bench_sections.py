@@ -145,9 +145,11 @@ def step_variants(bench, model, steps):
     """The floor, this kit plain and sharded, and the peers."""
     one, two = {"SIMGPU_THREADS": "1"}, {"SIMGPU_THREADS": "2"}
     sizes = (model.layers, model.heads, model.dim, model.vocab, model.batch, model.sequence)
+    products = [bench.program("products")] + [str(n) for n in sizes] + ["3"]
     variants = [
-        Variant("floor", "products alone, 1 thread",
-                [bench.program("products")] + [str(n) for n in sizes] + ["3"], read=read_products),
+        Variant("floor", "products alone, 1 thread", products, read=read_products),
+        Variant("blocks", "products alone, in simgpu's blocks, 1 thread", products + ["blocks"],
+                one, read=read_products),
         Variant("plain", "plain, 1 thread", bench.train(1, model, steps, ["--unsharded"]), one),
         Variant("plain2", "plain, 2 threads", bench.train(1, model, steps, ["--unsharded"]), two)]
     for ranks in bench.level.ranks:
@@ -191,7 +193,8 @@ def steps(bench, model, count):
     found = run_rounds(bench.shop, variants, bench.level.rounds,
                        lambda line: bench.say("%s: %s" % (model.name, line)))
     cpu = {key: of_rounds(rounds, "cpu") for key, rounds in found.items()}
-    wall = {key: of_rounds(rounds, "wall") for key, rounds in found.items() if key != "floor"}
+    wall = {key: of_rounds(rounds, "wall") for key, rounds in found.items()
+            if key not in ("floor", "blocks")}
     for variant in variants:
         if not variant.peer:
             bench.keep("step, %s, %s" % (model.sizes(), variant.title), CPU, cpu[variant.key])
@@ -202,7 +205,7 @@ def steps(bench, model, count):
             bench.notes["torch"] = rounds[0]["torch"]
     claim_steps(bench, model, cpu, wall)
     rows = []
-    for variant in variants[1:]:
+    for variant in variants[2:]:
         rounds = found[variant.key]
         row = {name: Spread.of(of_rounds(rounds, name)) for name in
                ("cpu", "wall", "start_user", "start_sys", "start_wall", "peak", "first")}
@@ -212,7 +215,7 @@ def steps(bench, model, count):
     shapes = [shape[:5] + (min(one["shapes"][i][5] for one in floor),)
               for i, shape in enumerate(floor[0]["shapes"])]
     return {"model": model, "floor": Spread.of(cpu["floor"]), "rows": rows, "shapes": shapes,
-            "steps": count}
+            "blocks": Spread.of(ratios(cpu["blocks"], cpu["floor"])), "steps": count}
 
 
 # ---- Start-up ----
