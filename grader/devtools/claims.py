@@ -11,9 +11,9 @@ broken, and the wrong solutions of tests/mutants, or of a lab's mutants.json, th
       mutants  numel_in_32_bits number_without_shape
 
   as N        instead of tests and mutants: what claim N has
-  given       given code does it, which no student writes: a test may be one of the kit's own
-              suites (tests/fsdp, labs, nn or checkpoint: seams/NAME), and no mutant is asked for;
-              where there is one in tests/mutants/given, it is named all the same
+  given       given code does it, which no student writes, or a skeleton has already: a test may be
+              one of the kit's own suites (tests/fsdp, labs, nn or checkpoint: seams/NAME), and a
+              mutant is one of tests/mutants/given
   definition  in place of a number, with "says" alone: it says what a thing is, or asks, and nothing
               can break it
 
@@ -238,7 +238,7 @@ def check_proofs(entries, root):
             entry.tests, entry.mutants, entry.given = other.tests, other.mutants, other.given
         if not entry.tests:
             wrong.append("%s: no test proves it: \"%s\"" % (number, entry.says))
-        if not entry.mutants and not entry.given:
+        if not entry.mutants:
             wrong.append("%s: no mutant breaks it: \"%s\"" % (number, entry.says))
         wrong += ["%s: there is no test %s" % (number, name)
                   for name in entry.tests if name not in tests]

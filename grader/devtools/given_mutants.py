@@ -11,7 +11,9 @@ checkpoint, or a lab's (mixed_precision/NAME):
                                              "caught_by": {"states/NAME": "what it says"}}]}
 
 or is a list of such objects. A header says which file is compiled with the wrong one: {"file":
-"include/e4m3.h", "in": "tests/nn/fp8_kernels.c", …}; of a suite's own file it takes the place.
+"include/e4m3.h", "in": "tests/nn/fp8_kernels.c", …}; of a suite's own file it takes the place. What
+a skeleton has is given code, too: of a task's or a lab's file the reference is named, whose place
+the wrong one takes.
 
 Interface: given_mutants.py [--only NAME] [--build DIR]; exit status 0 when each is caught for its
 reason; 1: one is not; 2: a file that makes no sense; 3: the kit or the machine is at fault.
@@ -111,15 +113,17 @@ def why_not(kit, part, mutant, suites, folder):
     target = changed if source == compiled else os.path.join(folder, os.path.basename(source))
     with open(target, "w", encoding="utf-8") as file:
         file.write(text)
-    problem = kit.command(kit.compiler + ["-Itests/support"] * compiled.startswith("tests/")
-                          + ["-c", changed, "-o", changed[:-2] + ".o"])
+    flags = ["-iquote", folder] + ["-Itests/support"] * compiled.startswith(("tests/", "labs/"))
+    flags += ["-Isimgpu/src", "-Igpulog/log"] * compiled.startswith("simgpu/")
+    problem = kit.command(kit.compiler + flags + ["-c", changed, "-o", changed[:-2] + ".o"])
     if problem:
         return "does not compile: %s" % problem
     for test, reason in mutant["caught_by"].items():
         suite, name = test.split("/")
         program = os.path.join(folder, "suite-" + suite)
         own = [name for name in suites[suite] if not name.endswith("/obj/%s.o" % compiled[:-2])]
-        objects = own + [changed[:-2] + ".o"] + [kit.reference(t) for t in kit.tasks]
+        objects = own + [changed[:-2] + ".o"] + [
+            kit.reference(task) for task in kit.tasks if task.in_kit("reference") != compiled]
         if not objects_of(suite)[0].startswith(("tests/fsdp", "tests/tasks")):
             objects += lab_objects(kit, compiled)
         problem = kit.command(kit.linker + objects + kit.libraries + kit.late + ["-o", program])

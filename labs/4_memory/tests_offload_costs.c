@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend.h"
 #include "tests.h"
 #include "times.h"
 
@@ -13,6 +14,7 @@ typedef struct OffloadFigures {
     size_t params, grads;        // shards on the device, at most
     size_t unsharded;            // parameters unsharded at most
     uint64_t to_device, to_host; // over the bus in a step
+    size_t pinned;               // of the host
 } OffloadFigures;
 
 static OffloadFigures offload_figures(const Wrapped *w, const Case *c, int world)
@@ -35,6 +37,7 @@ static OffloadFigures offload_figures(const Wrapped *w, const Case *c, int world
     f.to_device = 4 * P / S * (zero1 ? 1 : n) + (zero3 ? 4 * (P - R) / S * n : 0);
     f.to_host = 4 * P / S * (every ? n : 1);
     if (every) f.to_device += 4 * P / S * (n - 1);
+    f.pinned = 16 * P / S;
     return f;
 }
 
@@ -50,13 +53,36 @@ static uint64_t over_the_bus(uint64_t first, bool to_device)
     return bytes;
 }
 
+// What the host has pinned where nothing is offloaded: the context's part.
+static size_t pinned_without(const Case *c, const Rank *r)
+{
+    Case plain = *c;
+    Wrapped w;
+    size_t bytes = 0;
+    plain.offload = false;
+    case_wrap(&w, &plain, r);
+    backend_pinned_bytes(&bytes);
+    case_unwrap(&w, r);
+    return bytes;
+}
+
+static void check_pinned(size_t without, size_t want, const char *when)
+{
+    size_t bytes;
+    if (!backend_pinned_bytes(&bytes)) return;
+    check(bytes - without == want,
+          "%s %zu bytes of the host are pinned, want %zu: parameters, gradients and two moments",
+          when, bytes - without, want);
+}
+
 static void offload_bytes_body(const Rank *r, void *arg)
 {
     const Case *c = arg;
     Wrapped w;
-    size_t before = gpulog_live_bytes(r->device);
+    size_t before = gpulog_live_bytes(r->device), host = pinned_without(c, r);
     case_wrap(&w, c, r);
     OffloadFigures f = offload_figures(&w, c, r->world);
+    check_pinned(host, f.pinned, "before a step");
     check(gpulog_live_bytes(r->device) == before,
           "shards and moments take %zu bytes of the device, want 0: they are on the host",
           gpulog_live_bytes(r->device) - before);
@@ -65,6 +91,7 @@ static void offload_bytes_body(const Rank *r, void *arg)
     case_train(&w, c, r, 0);
     need(fsdp_adamw_step(&w.adamw));
     need_cuda(cudaDeviceSynchronize());
+    check_pinned(host, f.pinned, "after a step");
     check(gpulog_live_bytes(r->device) == before, "after a step %zu bytes are left on the device",
           gpulog_live_bytes(r->device) - before);
     const struct {
@@ -88,6 +115,7 @@ static void offload_bytes_body(const Rank *r, void *arg)
     fsdp_adamw_destroy(&w.adamw);
     if (w.root->precision != NULL) need(precision_remove(w.model));
     need(offload_remove(w.model));
+    check_pinned(host, 0, "when offload has been taken off");
     if (c->policy != NULL) need(precision_apply(w.model, c->policy));
     gpulog_reset_traffic();
     case_train(&w, c, r, 0);
@@ -116,6 +144,11 @@ void bytes_of_offload_are_the_formula(void **state)
     every.rounds = 3;
     every.options.reduce_every_time = true;
     run_ranks(2, offload_bytes_body, &every);
+    for (int world = 1; world <= 4; world++) { // sizes that no number of ranks divides
+        Case odd = offloaded(spec_mlp(3), STRATEGY_ZERO3, world);
+        odd.spec.dim = 7;
+        run_ranks(world, offload_bytes_body, &odd);
+    }
 }
 
 // How often the host waited since `first`, but for reading the loss.

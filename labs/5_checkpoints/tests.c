@@ -98,12 +98,15 @@ static void save_or_load(const Rank *r, void *arg)
     if (job->loads) {
         state_fill(&s, STATE_BEFORE);
         position = (CheckpointPosition){.step = 0, .data_seed = 0};
+        int64_t updates = s.root->updates;
         must_work(checkpoint_load(dir, s.model, s.adamw.ctx != NULL ? &s.adamw : NULL, &position),
                   "checkpoint_load",
                   job->failed
                       ? "the save before has failed on a rank, and the others went on: they are "
                         "told in save_together"
                       : NULL);
+        check(s.root->updates > updates,
+              "a load writes the shards, and root->updates does not count it");
         state_check(&s, job->step, "after the load");
         check(position.step == job->step && position.data_seed == 0xfedcba9876543210,
               "the position is step %lld of data %llx, want %d and fedcba9876543210",

@@ -336,6 +336,11 @@ static void rounded_body(const Rank *r, void *arg)
                 "shard: gather_in_fp8 sets flat.fp8",
                 flat->name);
             need_cuda(cudaDeviceSynchronize());
+            check(
+                gpulog_live_bytes(r->device) - before == buffer_bytes(&flat->unsharded_param),
+                "outside of a forward an unsharded unit of %zu bytes takes %zu: its gather buffer "
+                "is freed at once",
+                buffer_bytes(&flat->unsharded_param), gpulog_live_bytes(r->device) - before);
             for (int i = 0; i < flat->layout.n; i++)
                 check_param(c, flat->layout.params[i], THERE_AND_BACK);
             need(fsdp_reshard(unit));

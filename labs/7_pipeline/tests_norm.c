@@ -24,8 +24,9 @@ static void refused_body(const Rank *r, void *arg)
     check(pipeline_create(&second, s.model, &s.ranks, &none, c->kind, 1) == ERR_ARGUMENT &&
               strstr(check_last(), "is in a pipeline already") != NULL && second == NULL,
           "a stage is in two pipelines: %s", check_last());
-    check(pipeline_evaluate(s.pipeline, &s.run, &batch, c->n + 1, NULL) == ERR_ARGUMENT,
-          "an evaluation of more batches than a step has");
+    check(pipeline_evaluate(s.pipeline, &s.run, &batch, c->n + 1, NULL) == ERR_ARGUMENT &&
+              strstr(check_last(), "a step has 3") != NULL,
+          "an evaluation of more batches than a step has: %s", check_last());
     need(pipeline_destroy(s.pipeline));
     s.pipeline = NULL;
     check(pipeline_create(&second, s.model, &s.ranks, &none, c->kind, 0) == ERR_ARGUMENT &&

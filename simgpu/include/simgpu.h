@@ -157,6 +157,10 @@ void simgpu_quick_end(void);
 // largest power of two below n. out may be one of the inputs.
 void simgpu_tree_sum(float *out, const float *const *inputs, int n, size_t count);
 
+// Bytes of pinned host memory that this process has now, as they were asked for: cudaMallocHost's,
+// cudaHostAlloc's, and what cudaHostRegister pinned.
+size_t simgpu_pinned_bytes(void);
+
 // Exit status of a process that a fatal report ended.
 #define SIMGPU_FATAL_EXIT 86
 

@@ -117,10 +117,19 @@ class Memory(unittest.TestCase):
         found = model_memory.terms(self.ROW)
         # 5 and 2 times 4,096 columns, 3 times 11,008; statistics of 2 rows and 2 of 32 heads.
         self.assertEqual(found, {"blocks run again": -32 * (2 * 61696 + 4 * 66),
-                                 "kept by the policy": 0, "logits deleted": -64000,
-                                 "a gradient apart": 128000})
+                                 "kept by the policy": 0, "and not used": 0,
+                                 "logits deleted": -64000, "a gradient apart": 128000})
         found = model_memory.terms(dict(self.ROW, policy="selective-op", seq=10))
         self.assertEqual(found["kept by the policy"], 32 * 20 * (3 * 4096 + 4096 + 11008))
+        self.assertEqual(found["and not used"], 0)
+
+    def test_a_compiled_block_keeps_what_its_backward_uses(self):
+        row = dict(self.ROW, model="llama3-8b", policy="selective-op", seq=10, compiled="yes")
+        found = model_memory.terms(row)
+        # Queries, values, the gate and attention's result; the last product's is used by nobody.
+        self.assertEqual(found["kept by the policy"] + found["and not used"],
+                         32 * 20 * (4096 + 1024 + 14336 + 4096))
+        self.assertEqual(model_memory.terms(dict(row, policy="full"))["and not used"], 0)
 
     def check(self, live, *rows):
         """How many are off, where terms make live GiB."""
@@ -139,7 +148,13 @@ class Memory(unittest.TestCase):
             row = dict(self.ROW, live_gib="", reserved_gib=reserved) # 100 · 1.1 = 110
             known = dict(self.ROW, live_gib="100", reserved_gib="110")
             self.assertEqual(self.check(100, known, row), off)
-            self.assertEqual(self.check(100, known, dict(row, compiled="yes")), 0)
+            self.assertEqual(self.check(100, known, dict(row, compiled="yes")), off)
+
+    def test_published_rows_are_of_both_kinds_and_sizes(self):
+        rows = [(row["gpus"], row["compiled"]) for row in check_model.read("memory.csv")
+                if row["model"] == "llama3-8b"]
+        self.assertEqual(sorted(map(str, rows)), sorted(map(str, [
+            (gpus, compiled) for gpus in (8, 128) for compiled in ("no", "yes")])))
 
 
 class DryRuns(TempFolder):

@@ -185,6 +185,57 @@ static void sgd_leaves_frozen_parameters_on_the_host(void **state)
     on_both_layouts(STRATEGY_ZERO2, sgd_body);
 }
 
+// ---- What is frozen ----
+
+static bool first_blocks(int i)
+{
+    return i < 6;
+}
+
+// A unit of which all is frozen has parameters on the host, and nothing else: no gradient, no
+// moments. Where a part trains, the gradient and the moments are that part's.
+static void frozen_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    size_t before = 0, now = 0, want = 0;
+    int frozen = 0;
+    Case plain = *c;
+    plain.offload = false;
+    case_wrap(&w, &plain, r);
+    bool counts = backend_pinned_bytes(&before);
+    case_unwrap(&w, r);
+    case_wrap(&w, c, r);
+    for (int u = 0; u < w.root->n_units; u++) {
+        const FlatParam *flat = &w.root->units[u]->flat;
+        size_t trains = (size_t)flat->layout.grad_numel;
+        want += 4 * (size_t)flat->layout.shard_numel + 12 * trains;
+        frozen += trains == 0;
+        check((offload_of(w.root->units[u])->grad != NULL) == (trains > 0) &&
+                  (w.adamw.m[u] != NULL) == (trains > 0),
+              "%s, of which %zu elements of a shard train, has %s gradient on the host", flat->name,
+              trains, offload_of(w.root->units[u])->grad != NULL ? "a" : "no");
+    }
+    check(frozen > 0 && frozen < w.root->n_units, "%d of %d units are frozen", frozen,
+          w.root->n_units);
+    backend_pinned_bytes(&now);
+    check(!counts || now - before == want, "%zu bytes of the host are pinned, want %zu",
+          now - before, want);
+    case_unwrap(&w, r);
+}
+
+static void a_frozen_unit_has_no_gradient_on_the_host(void **state)
+{
+    for (int world = 1; world <= 4; world++) {
+        Case c = case_of(spec_mlp(4), STRATEGY_ZERO3, world, 1, 1);
+        c.layout = per_parameter_layout;
+        c.frozen = first_blocks;
+        c.offload = true;
+        run_ranks(world, frozen_body, &c);
+        run_case(world, &c);
+    }
+}
+
 // ---- Stages ----
 
 // Ten steps, each of them clipped; the embedding is tied to the head.
@@ -225,6 +276,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_loss_scale_is_searched_for_on_the_host),
     cmocka_unit_test(rates_by_parameter_hold_on_the_host),
     cmocka_unit_test(sgd_leaves_frozen_parameters_on_the_host),
+    cmocka_unit_test(a_frozen_unit_has_no_gradient_on_the_host),
     cmocka_unit_test(offloaded_stages_clip_by_the_norm_of_all),
     cmocka_unit_test(a_pipeline_is_offloaded_before_it_is_one),
 };

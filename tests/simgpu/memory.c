@@ -248,8 +248,8 @@ static void gives_pages_back(const Rank *r, void *arg)
     check(shared_kilobytes() <= full - (60 << 10), "cudaFree kept the pages: %ld KiB",
           shared_kilobytes());
     need_cuda(cudaMallocAsync(&p, 64 << 20, r->stream));
-    need_cuda(cudaMemcpyAsync((char *)p + (32 << 20), p, 32 << 20, cudaMemcpyDeviceToDevice,
-                              r->stream));
+    need_cuda(
+        cudaMemcpyAsync((char *)p + (32 << 20), p, 32 << 20, cudaMemcpyDeviceToDevice, r->stream));
     need_cuda(cudaFreeAsync(p, r->stream));
     check(shared_kilobytes() >= full - 1024, "cudaFreeAsync gave the pages back");
     cudaMemPool_t pool;
@@ -319,6 +319,28 @@ static void refuses_bad_frees(const Rank *r, void *arg)
 static void test_refuses_bad_frees(void **state)
 {
     run_ranks(1, refuses_bad_frees, NULL);
+}
+
+static void counts_pinned_bytes(const Rank *r, void *arg)
+{
+    static char mine[100];
+    char *first, *second;
+    size_t before = simgpu_pinned_bytes();
+    need_cuda(cudaMallocHost((void **)&first, 10));
+    need_cuda(cudaHostAlloc((void **)&second, 5001, cudaHostAllocDefault));
+    need_cuda(cudaHostRegister(mine, sizeof mine, cudaHostRegisterDefault));
+    check(simgpu_pinned_bytes() - before == 5111, "%zu bytes are pinned, want 5111: as asked for",
+          simgpu_pinned_bytes() - before);
+    need_cuda(cudaHostUnregister(mine));
+    need_cuda(cudaFreeHost(first));
+    check(simgpu_pinned_bytes() - before == 5001, "%zu bytes are pinned, want 5001",
+          simgpu_pinned_bytes() - before);
+    need_cuda(cudaFreeHost(second));
+    check(simgpu_pinned_bytes() == before, "pinned bytes are left");
+}
+static void test_counts_pinned_bytes(void **state)
+{
+    run_ranks(1, counts_pinned_bytes, NULL);
 }
 
 // Each of these ends all use of the device: one rank a case.
@@ -418,8 +440,7 @@ static void test_touches_from_the_host(void **state)
         assert_non_null(strstr(heard->text, words[t]));
         assert_non_null(strstr(heard->text, "(touches_from_the_host)"));
         if (t != TOUCH_MEMCPY) // how memcpy goes about it is its own affair
-            assert_non_null(
-                strstr(heard->text, ", the 4096 bytes allocated at simgpu/memory.c:"));
+            assert_non_null(strstr(heard->text, ", the 4096 bytes allocated at simgpu/memory.c:"));
     }
 }
 
@@ -450,6 +471,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_gives_pages_back),
         cmocka_unit_test(test_poisons),
         cmocka_unit_test(test_refuses_bad_frees),
+        cmocka_unit_test(test_counts_pinned_bytes),
         cmocka_unit_test(test_finds_misuse),
         cmocka_unit_test(test_touches_from_the_host),
         cmocka_unit_test(test_resets),

@@ -5,6 +5,7 @@
 #define SHARDLAB_BACKEND_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 // Sets, in the parent, what the ranks are to find in their environment.
 void backend_prepare(void);
@@ -22,6 +23,10 @@ const char *backend_memory_report(void);
 int backend_max_world(void);
 // Why there can be none larger, for the result of a test that was left out.
 const char *backend_world_limit(void);
+
+// Sets how many bytes of pinned host memory this process has now; false where the backend cannot
+// tell.
+bool backend_pinned_bytes(size_t *bytes);
 
 // Whether the memory of the host that a process has is its own: a library may take what it likes.
 bool backend_counts_host_memory(void);

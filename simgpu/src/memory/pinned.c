@@ -3,7 +3,8 @@
  * Interface: cudaMallocHost, cudaHostAlloc, cudaFreeHost, cudaHostRegister, cudaHostUnregister,
  * cudaHostGetDevicePointer, cudaHostGetFlags; sim_pinned, sim_pinned_shadow_hold,
  * sim_pinned_shadow_let_go, sim_pinned_describe, sim_pinned_visit; sim_pinned_find,
- * sim_pinned_ceiling, sim_pinned_floor, sim_pinned_is_near, sim_pinned_describe_byte.
+ * sim_pinned_ceiling, sim_pinned_floor, sim_pinned_is_near, sim_pinned_describe_byte;
+ * simgpu_pinned_bytes.
  */
 #define _GNU_SOURCE
 #include <stdatomic.h>
@@ -100,6 +101,17 @@ void sim_pinned_visit(SimLeaks *leaks)
         sim_leak_note(leaks, THING_PINNED, (void *)node->key, piece->bytes, piece->site);
     }
     pthread_mutex_unlock(&sim_pinned_lock);
+}
+
+size_t simgpu_pinned_bytes(void)
+{
+    size_t bytes = 0;
+    pthread_mutex_lock(&sim_pinned_lock);
+    for (SimTreeNode *node = sim_tree_ceiling(pieces, 0); node;
+         node = sim_tree_ceiling(pieces, node->key + 1))
+        bytes += SIM_TREE_OWNER(node, PinnedPiece, node)->bytes;
+    pthread_mutex_unlock(&sim_pinned_lock);
+    return bytes;
 }
 
 // ---- Making and ending pinned memory ----

@@ -51,6 +51,11 @@ const char *backend_memory_report(void)
 {
     return "";
 }
+
+bool backend_pinned_bytes(size_t *bytes)
+{
+    return false;
+}
 #endif
 
 // Asked of a child: the CUDA runtime cannot be used in a process and in what it forks afterwards.

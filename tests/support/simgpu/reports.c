@@ -1,7 +1,8 @@
 /* reports.c: simgpu explains every misuse; its report becomes the rank's trouble. Emulated
  * CUDA, which runs on simgpu, listens too.
  *
- * Interface: backend_listen, backend_memory_report, backend_count_leaks (backend.h).
+ * Interface: backend_listen, backend_memory_report, backend_count_leaks, backend_pinned_bytes
+ * (backend.h).
  */
 #include <stdio.h>
 #include <string.h>
@@ -60,4 +61,10 @@ void backend_count_leaks(void)
 void backend_listen(void)
 {
     simgpu_on_report(hear_report, NULL);
+}
+
+bool backend_pinned_bytes(size_t *bytes)
+{
+    *bytes = simgpu_pinned_bytes();
+    return true;
 }

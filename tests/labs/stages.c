@@ -1,0 +1,100 @@
+/* stages.c: what given code does for a stage of a pipeline: the policy under which it hands on what
+ * it has computed, and the host's wait for the losses. labs/7_pipeline/tests.c has the rest.
+ */
+#include "harness.h"
+#include "strategies.h"
+
+// ---- What one stage hands the next ----
+
+// Of the entry, in bytes, what a message to another stage has; 0: it is none.
+static size_t handed_on(const GpuLogEntry *entry)
+{
+    return entry->op == GPU_SEND ? entry->bytes : 0;
+}
+
+static void handed_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    size_t want =
+        (size_t)(c->spec.B * c->spec.T * c->spec.dim * dtype_bytes(c->policy->param_dtype));
+    int sends = 0;
+    case_wrap(&w, c, r);
+    uint64_t first = gpulog_length();
+    case_train(&w, c, r, 0);
+    need_cuda(cudaDeviceSynchronize());
+    for (uint64_t i = first; i < gpulog_length(); i++) {
+        GpuLogEntry entry;
+        if (!gpulog_get(i, &entry) || handed_on(&entry) == 0) continue;
+        sends++;
+        check(handed_on(&entry) == want,
+              "stage %d hands on %zu bytes, want %zu: numbers of param_dtype", w.ranks.stage,
+              handed_on(&entry), want);
+    }
+    check(sends > 0, "stage %d hands nothing on", w.ranks.stage);
+    case_unwrap(&w, r);
+}
+
+static void what_stages_hand_on_is_narrow(void **state)
+{
+    static const MixedPrecisionPolicy NARROW[] = {{DTYPE_BF16, DTYPE_F32, DTYPE_F32, true},
+                                                  {DTYPE_F16, DTYPE_F32, DTYPE_F32, true}};
+    for (int stages = 2; stages <= 3; stages++)
+        for (int i = 0; i < 2; i++) {
+            Case c = case_of(spec_mlp(stages + 2), STRATEGY_ZERO2, stages * 2, 1, 2);
+            c.stages = stages;
+            c.policy = &NARROW[i];
+            run_ranks(stages * 2, handed_body, &c);
+            run_case(stages * 2, &c);
+        }
+}
+
+// ---- Losses ----
+
+static void unwanted_body(const Rank *r, void *arg)
+{
+    const Case *c = arg;
+    Wrapped w;
+    MicroBatch batches[CASE_ROUNDS];
+    Batch memory[CASE_ROUNDS];
+    float losses[CASE_ROUNDS];
+    case_wrap(&w, c, r);
+    w.run.B = c->spec.B;
+    w.run.T = c->spec.T;
+    for (int k = 0; k < c->rounds; k++) {
+        memory[k] = case_batch(c, 0, w.ranks.place, k);
+        batches[k] = (MicroBatch){memory[k].in, memory[k].targets, c->spec.B};
+    }
+    for (int wanted = 0; wanted < 2; wanted++) {
+        int waits = 0, want = wanted && w.ranks.stage == c->stages - 1;
+        uint64_t first = gpulog_length();
+        need(pipeline_step(w.pipeline, &w.run, batches, 0.125f, wanted ? losses : NULL));
+        for (uint64_t i = first; i < gpulog_length(); i++) {
+            GpuLogEntry entry;
+            bool found = gpulog_get(i, &entry);
+            waits += found && (entry.op == GPU_STREAM_SYNC || entry.op == GPU_EVENT_SYNC ||
+                               entry.op == GPU_DEVICE_SYNC);
+        }
+        check(waits == want, "in a step whose losses are %s stage %d waits %d times, want %d",
+              wanted ? "wanted" : "not wanted", w.ranks.stage, waits, want);
+    }
+    need_cuda(cudaDeviceSynchronize());
+    for (int k = 0; k < c->rounds; k++) batch_destroy(&memory[k]);
+    case_unwrap(&w, r);
+}
+
+static void nobody_waits_for_what_nobody_wants(void **state)
+{
+    for (int stages = 2; stages <= 3; stages++) {
+        Case c = case_of(spec_mlp(stages + 2), STRATEGY_ZERO3, stages, 1, 3);
+        c.stages = stages;
+        run_ranks(stages, unwanted_body, &c);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(what_stages_hand_on_is_narrow),
+    cmocka_unit_test(nobody_waits_for_what_nobody_wants),
+};
+
+SUITE_MAIN("stages", tests)
